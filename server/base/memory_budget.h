@@ -1,0 +1,60 @@
+// Memory as a sum that can be read: every large allocation (arenas, worker buffers, indexes, caches) is a named term that is
+// reserved before it is made. Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+
+namespace feedwater::server {
+
+class MemoryBudget;
+
+// Holds a term of the sum while it lives. Movable. A default one holds nothing.
+class MemoryReservation {
+ public:
+  MemoryReservation() = default;
+  MemoryReservation(MemoryReservation&& other) noexcept { *this = std::move(other); }
+  MemoryReservation& operator=(MemoryReservation&& other) noexcept;
+  ~MemoryReservation() { Release(); }
+  void Release();
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  friend class MemoryBudget;
+  std::shared_ptr<MemoryBudget> budget_;
+  std::string term_;
+  int64_t bytes_ = 0;
+};
+
+class MemoryBudget : public std::enable_shared_from_this<MemoryBudget> {
+ public:
+  static std::shared_ptr<MemoryBudget> Create(int64_t limit_bytes) {
+    return std::shared_ptr<MemoryBudget>(new MemoryBudget(limit_bytes));
+  }
+  // Adds `bytes` to the term, or ResourceExhausted with the whole sum in the message:
+  // "arenas 1.2 GiB + indexes 80 MiB + this request (arenas) 900 MiB = 2.2 GiB, over the limit of 2.0 GiB; cure: ..."
+  absl::StatusOr<MemoryReservation> Reserve(std::string term, int64_t bytes);
+
+  int64_t limit_bytes() const { return limit_bytes_; }
+  int64_t planned_bytes() const;
+  std::string Sum() const;  // "arenas 1.2 GiB + indexes 80 MiB = 1.3 GiB of 8.0 GiB"
+
+ private:
+  friend class MemoryReservation;
+  explicit MemoryBudget(int64_t limit_bytes) : limit_bytes_(limit_bytes) {}
+  std::string SumLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const int64_t limit_bytes_;
+  mutable absl::Mutex mu_;
+  std::map<std::string, int64_t> terms_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace feedwater::server

@@ -1,0 +1,173 @@
+// A parameter is declared once: name, field, description, range. Reading YAML, help, the sample config, JSON Schema and the
+// reference pages all come from that declaration; the default is the field's member initialiser and stands nowhere else.
+//
+//   struct Params { std::vector<double> mean; double p = 0.5; };
+//   const Schema<Params> kSchema = Schema<Params>()
+//       .Required("mean", &Params::mean, "Per-channel mean, in 0..255 units.")
+//       .Param("p", &Params::p, "Probability.", Range(0, 1));
+//   StatusOr<Params> params = kSchema.Read(node);
+//
+// A field may have any type T for which ParamType<T> below is specialised; a floor adds a type by specialising it.
+// A nested struct is declared with Nested(name, &Params::member, schema, doc).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "server/base/status.h"
+#include "server/base/yaml.h"
+
+namespace feedwater::server {
+
+// What documentation, help and JSON Schema need to know of one parameter.
+struct ParamInfo {
+  std::string name, type, default_text, doc;
+  bool required = false;
+  std::optional<double> low, high;        // inclusive range of a number, or of every number of a list
+  std::vector<std::string> choices;       // allowed words, when the type is a word
+  std::string json_type;                  // a JSON Schema fragment such as {"type":"integer"}
+  std::vector<ParamInfo> nested;          // members, for a nested map
+};
+
+struct Constraint {
+  std::optional<double> low, high;
+  std::vector<std::string> choices;
+};
+inline Constraint Range(double low, double high) { return {low, high, {}}; }
+inline Constraint AtLeast(double low) { return {low, std::nullopt, {}}; }
+inline Constraint OneOf(std::vector<std::string> choices) { return {std::nullopt, std::nullopt, std::move(choices)}; }
+
+// Read gives InvalidArgument with the node's place; Text is the value as YAML flow text; kName is for people;
+// kJson is the JSON Schema fragment.
+template <typename T>
+struct ParamType;
+
+#define FW_DECLARE_PARAM_TYPE(T)                                       \
+  template <>                                                          \
+  struct ParamType<T> {                                                \
+    static const char* const kName;                                    \
+    static const char* const kJson;                                    \
+    static absl::Status Read(const YamlNode& node, T* value);          \
+    static std::string Text(const T& value);                           \
+    static absl::Status Check(const T& value, const Constraint& rule); \
+  }
+
+struct ByteCount {  // "512MiB", "8GiB", "4096"
+  int64_t bytes = 0;
+};
+struct Seconds {  // "500ms", "60s", "2min"
+  double seconds = 0;
+};
+
+FW_DECLARE_PARAM_TYPE(bool);
+FW_DECLARE_PARAM_TYPE(int64_t);
+FW_DECLARE_PARAM_TYPE(uint64_t);
+FW_DECLARE_PARAM_TYPE(double);
+FW_DECLARE_PARAM_TYPE(std::string);
+FW_DECLARE_PARAM_TYPE(ByteCount);
+FW_DECLARE_PARAM_TYPE(Seconds);
+FW_DECLARE_PARAM_TYPE(std::vector<int64_t>);
+FW_DECLARE_PARAM_TYPE(std::vector<double>);
+FW_DECLARE_PARAM_TYPE(std::vector<std::string>);
+using StringMap = std::map<std::string, std::string>;
+FW_DECLARE_PARAM_TYPE(StringMap);
+
+template <typename T>
+struct ParamType<std::optional<T>> {
+  static constexpr const char* kName = ParamType<T>::kName;
+  static constexpr const char* kJson = ParamType<T>::kJson;
+  static absl::Status Read(const YamlNode& node, std::optional<T>* value) {
+    T read{};
+    FW_RETURN_IF_ERROR(ParamType<T>::Read(node, &read));
+    *value = std::move(read);
+    return absl::OkStatus();
+  }
+  static std::string Text(const std::optional<T>& value) { return value ? ParamType<T>::Text(*value) : ""; }
+  static absl::Status Check(const std::optional<T>& value, const Constraint& rule) {
+    return value ? ParamType<T>::Check(*value, rule) : absl::OkStatus();
+  }
+};
+
+// The unknown-key and missing-key rules shared by every schema. `what` names the thing being read, such as "op 'resize'".
+absl::Status CheckKeys(const YamlNode& map, const std::vector<ParamInfo>& params, absl::string_view what);
+
+template <typename P>
+class Schema {
+ public:
+  template <typename T>
+  Schema&& Param(std::string name, T P::*field, std::string doc, Constraint rule = {}) && {
+    Add(std::move(name), field, std::move(doc), std::move(rule), /*required=*/false);
+    return std::move(*this);
+  }
+  template <typename T>
+  Schema&& Required(std::string name, T P::*field, std::string doc, Constraint rule = {}) && {
+    Add(std::move(name), field, std::move(doc), std::move(rule), /*required=*/true);
+    return std::move(*this);
+  }
+  template <typename N>
+  Schema&& Nested(std::string name, N P::*field, Schema<N> schema, std::string doc) && {
+    ParamInfo info;
+    info.name = name;
+    info.type = "map";
+    info.doc = std::move(doc);
+    info.nested = schema.params();
+    params_.push_back(std::move(info));
+    readers_.push_back([name, field, schema = std::move(schema)](const YamlNode& node, P* params) -> absl::Status {
+      FW_ASSIGN_OR_RETURN(params->*field, schema.Read(node, name));
+      return absl::OkStatus();
+    });
+    return std::move(*this);
+  }
+
+  // Reads a map (or nothing, when every parameter has a default) into P.
+  absl::StatusOr<P> Read(const YamlNode& node, absl::string_view what) const {
+    P params{};
+    if (node.kind == YamlNode::Kind::kNull) {
+      YamlNode empty = node;
+      empty.kind = YamlNode::Kind::kMap;
+      FW_RETURN_IF_ERROR(CheckKeys(empty, params_, what));
+      return params;
+    }
+    if (!node.is_map()) return node.Error(absl::StrCat(what, " takes a map of parameters, not ", node.KindName()));
+    FW_RETURN_IF_ERROR(CheckKeys(node, params_, what));
+    for (size_t i = 0; i < params_.size(); ++i) {
+      if (const YamlNode* value = node.Find(params_[i].name)) FW_RETURN_IF_ERROR(readers_[i](*value, &params));
+    }
+    return params;
+  }
+
+  const std::vector<ParamInfo>& params() const { return params_; }
+
+ private:
+  template <typename T>
+  void Add(std::string name, T P::*field, std::string doc, Constraint rule, bool required) {
+    ParamInfo info;
+    info.name = name;
+    info.type = ParamType<T>::kName;
+    info.json_type = ParamType<T>::kJson;
+    if (!required) info.default_text = ParamType<T>::Text(P{}.*field);
+    info.doc = std::move(doc);
+    info.required = required;
+    info.low = rule.low;
+    info.high = rule.high;
+    info.choices = rule.choices;
+    params_.push_back(std::move(info));
+    readers_.push_back([name, field, rule = std::move(rule)](const YamlNode& node, P* params) -> absl::Status {
+      FW_RETURN_IF_ERROR(ParamType<T>::Read(node, &(params->*field)));
+      absl::Status checked = ParamType<T>::Check(params->*field, rule);
+      return checked.ok() ? checked : node.Error(absl::StrCat("'", name, "' ", checked.message()));
+    });
+  }
+
+  std::vector<ParamInfo> params_;
+  std::vector<std::function<absl::Status(const YamlNode&, P*)>> readers_;
+};
+
+}  // namespace feedwater::server
