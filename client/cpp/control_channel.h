@@ -1,0 +1,17 @@
+// The gRPC channel to a daemon's control socket, and gRPC's errors as absl's.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "feedwater/v1/control.grpc.pb.h"
+
+namespace feedwater {
+
+std::unique_ptr<v1::Control::Stub> ConnectControl(const std::string& address);
+absl::Status FromGrpc(const grpc::Status& status);
+
+}  // namespace feedwater

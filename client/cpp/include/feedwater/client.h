@@ -1,0 +1,197 @@
+// The C++ client of feedwaterd: lends a trainer its batches, in rank order, straight from the
+// daemon's shared memory.
+//
+//   auto client = feedwater::Client::Connect();                       // the daemon of this
+//   process's NUMA node auto stream = client->Open({.pipeline = "imagenet-train", .batch_size =
+//   256}); while (true) {
+//     absl::StatusOr<feedwater::Batch> batch = stream->Next();        // lends a slot; its
+//     destructor gives it back if (!batch.ok()) return batch.status(); absl::Span<const float>
+//     images = (*batch)[0].as<float>();       // [samples, 3, 224, 224], no copy Train(images,
+//     (*batch)["label"].as<int64_t>()); if (batch->last_in_epoch())
+//     SaveCheckpoint(stream->State());
+//   }
+//
+// Ownership: a Batch keeps its memory mapped, so it may outlive the Stream, the Client and the
+// daemon. Its tensors are read-only and valid until the Batch is destroyed. Threads: a Stream
+// belongs to one thread at a time. Batches may be moved to and destroyed on any thread. Errors:
+// absl::Status with the daemon's code. Three kinds can be told apart further: IsStalled (the
+// program keeps as many batches as the stream has slots), BadSampleOf (a sample that cannot be
+// decoded under `on_bad_sample: fail`) and IsDaemonLost (the daemon went away and did not come back
+// in time; State() is where to continue).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace feedwater {
+
+inline constexpr const char* kClientVersion = "0.1.0";
+
+// Element types. float16 and bfloat16 have no C++ type: read them as uint16_t.
+enum class DType : uint8_t {
+  kUInt8 = 1,
+  kInt8,
+  kBool,
+  kInt16,
+  kUInt16,
+  kInt32,
+  kInt64,
+  kFloat16,
+  kBFloat16,
+  kFloat32,
+  kFloat64,
+};
+absl::string_view DTypeName(DType dtype);  // "uint8", "float32", ...
+size_t DTypeSize(DType dtype);             // bytes of one element
+
+// One output of a pipeline: `shape` is one sample's, without the batch axis.
+struct Field {
+  std::string name;
+  DType dtype = DType::kUInt8;
+  std::vector<int64_t> shape;
+  std::string layout;  // "plain", "HWC" or "CHW"
+};
+
+// A field of one batch: shape[0] is the number of samples.
+struct Tensor {
+  DType dtype = DType::kUInt8;
+  std::vector<int64_t> shape;
+  absl::Span<const std::byte> bytes;
+
+  // The elements as T. REQUIRES: sizeof(T) == DTypeSize(dtype).
+  template <typename T>
+  absl::Span<const T> as() const {
+    return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
+  }
+};
+
+// A batch lent by the daemon. Move-only; destroying it gives its slot back.
+class Batch {
+ public:
+  Batch(Batch&&) noexcept;
+  Batch& operator=(Batch&&) noexcept;
+  ~Batch();
+
+  int64_t samples()
+      const;  // rows of every tensor; fewer than the batch size only with `last: partial`
+  int64_t real_samples() const;  // of them not padding
+  int64_t substituted() const;   // of them standing in for a bad sample
+  uint64_t epoch() const;
+  int64_t step() const;  // within the epoch, from 0
+  bool last_in_epoch() const;
+  int64_t published_ns() const;  // CLOCK_MONOTONIC at which the daemon published it
+  int64_t received_ns() const;   // CLOCK_MONOTONIC at which Next() saw it
+
+  size_t size() const;  // number of fields
+  const Tensor& operator[](
+      size_t i) const;  // in the order of the pipeline's outputs. REQUIRES: i < size()
+  const Tensor& operator[](
+      absl::string_view name) const;  // REQUIRES: a name of Stream::fields(); see Find
+  const Tensor* Find(absl::string_view name) const;  // nullptr when there is none
+
+ private:
+  friend class Stream;
+  struct Impl;
+  explicit Batch(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+struct StreamOptions {
+  std::string
+      pipeline;  // a name known to the daemon, or the path of a .yaml file, which is sent to it
+  std::optional<int64_t> batch_size;  // per rank; default: the file's
+  std::optional<int64_t> rank,
+      world_size;                // default: torchrun, Slurm or Open MPI environment, else 0 of 1
+  std::optional<uint64_t> seed;  // default: the file's
+  std::string job;  // ranks of one job give the same name; default: from the launcher, else this
+                    // process's own
+  std::optional<uint32_t> slots;  // batches in shared memory; default: the daemon chooses
+  std::string state;    // a saved State(): continue there, also with another world or batch size
+  uint64_t epoch = 0;   // where to start without a state
+  bool verify = false;  // CRC32C of every batch, checked by Next()
+  double stall_timeout_s = 10;  // how long Next() waits while the program itself holds every slot
+  double reconnect_timeout_s = 60;  // how long Next() waits for a daemon that went away
+};
+
+// One rank's ordered batches, endless: after an epoch's last batch comes the first of the next
+// epoch.
+class Stream {
+ public:
+  Stream(Stream&&) noexcept;
+  Stream& operator=(Stream&&) noexcept;
+  ~Stream();
+
+  // The next batch; waits for it. REQUIRES: no other call on this stream at the same time.
+  absl::StatusOr<Batch> Next();
+  // The same, but stops between epochs: nothing once after each epoch's last batch, as the end of a
+  // `for` loop in Python.
+  absl::StatusOr<std::optional<Batch>> NextInEpoch();
+  // Continues with the first batch of this epoch. Changes nothing when that comes next anyway, or
+  // when the stream was opened inside this epoch and no batch has been taken yet.
+  absl::Status SetEpoch(uint64_t epoch);
+  // Continues at a saved State(), as StreamOptions::state does. Batches already lent stay valid.
+  absl::Status Load(const std::string& state);
+  // The cursor after the batches that Next() has returned: at most 1 KiB of JSON, for
+  // StreamOptions::state.
+  std::string State() const;
+
+  const std::vector<Field>& fields() const;
+  const std::vector<std::string>& classes() const;
+  const std::string& pipeline() const;
+  const std::string& job() const;
+  int64_t rank() const;
+  int64_t world_size() const;
+  int64_t batch_size() const;
+  int64_t records() const;            // of the dataset
+  int64_t steps_per_epoch() const;    // of a whole epoch, the same on every rank
+  int64_t samples_per_epoch() const;  // this rank's share of a whole epoch
+  uint64_t seed() const;
+  uint64_t epoch() const;  // the one that State() stands in
+  uint32_t slots() const;
+
+ private:
+  friend class Client;
+  struct Impl;
+  explicit Stream(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// A daemon's address. Cheap; holds one control connection.
+class Client {
+ public:
+  // `address` is the daemon's runtime_dir; default $FEEDWATER_ADDRESS, else the instance of this
+  // process's NUMA node. Unavailable with the paths tried when there is no daemon;
+  // FailedPrecondition naming both versions when it speaks another protocol.
+  static absl::StatusOr<Client> Connect(absl::string_view address = "");
+  Client(Client&&) noexcept;
+  Client& operator=(Client&&) noexcept;
+  ~Client();
+
+  absl::StatusOr<Stream> Open(const StreamOptions& options);
+  absl::StatusOr<std::vector<std::string>> Pipelines();
+  const std::string& address() const;
+
+ private:
+  struct Impl;
+  explicit Client(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+struct BadSample {
+  int64_t record = -1;  // -1: not about one record
+  std::string path, reason;
+};
+std::optional<BadSample> BadSampleOf(const absl::Status& status);
+bool IsStalled(const absl::Status& status);
+bool IsDaemonLost(const absl::Status& status);
+
+}  // namespace feedwater

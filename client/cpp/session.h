@@ -1,0 +1,65 @@
+// One connection to a daemon's data socket: the hand-shake, the mapped arena, and the messages of
+// proto/shm/wire.h.
+//
+// A Session is shared by its Stream and by every Batch it has lent, so the arena stays mapped while
+// any batch lives, even after the daemon is gone. Release may be called from any thread; everything
+// else belongs to the stream's thread.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <variant>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/shm/wire.h"
+
+namespace feedwater {
+
+class Session {
+ public:
+  using Message = std::variant<wire::Ready, wire::Failed, wire::Closing>;
+
+  // Connects and exchanges HELLO and WELCOME. Unavailable when nobody listens, PermissionDenied
+  // when this user may not connect, FailedPrecondition naming both versions when the protocols
+  // differ.
+  static absl::StatusOr<std::shared_ptr<Session>> Connect(const std::string& address);
+  ~Session();
+  Session(const Session&) = delete;
+
+  const std::array<uint8_t, 16>& ticket() const { return ticket_; }
+  // Waits for ARENA, checks its seals and size, and maps it read-only. Call after OpenStream has
+  // succeeded.
+  absl::Status MapArena(uint64_t slot_bytes, uint32_t slots);
+
+  // The next message, or DeadlineExceeded after `timeout_ms`; Unavailable once the daemon has hung
+  // up.
+  absl::StatusOr<Message> Receive(int timeout_ms);
+  absl::Status SendSeek(uint32_t serial, uint64_t epoch, int64_t position);
+  void HangUp();  // the daemon ends the session now; lent batches stay mapped
+  void Release(uint32_t slot,
+               uint64_t generation);  // never fails: a daemon that is gone needs no release
+
+  const std::byte* slot(uint32_t slot) const { return arena_ + slot * slot_bytes_; }
+  uint32_t slots() const { return slots_; }
+  uint32_t lent() const {
+    return lent_.load(std::memory_order_relaxed);
+  }  // batches alive in this process
+  void CountLent() { lent_.fetch_add(1, std::memory_order_relaxed); }
+
+ private:
+  explicit Session(int fd) : fd_(fd) {}
+
+  const int fd_;
+  std::array<uint8_t, 16> ticket_{};
+  std::byte* arena_ = nullptr;
+  uint64_t slot_bytes_ = 0;
+  uint32_t slots_ = 0;
+  std::atomic<uint32_t> lent_{0};
+};
+
+}  // namespace feedwater
