@@ -33,7 +33,7 @@ class Registry {
   }
   // "unknown op 'resise', did you mean 'resize'? Known: ..."
   std::string Unknown(absl::string_view name) const {
-    return absl::StrCat("unknown ", Entry::kKind, " '", name, "'", Suggest(name, Names()));
+    return absl::StrCat("unknown ", Entry::kKind, " '", Printable(name), "'", Suggest(name, Names()));
   }
 
  private:

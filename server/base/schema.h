@@ -44,7 +44,7 @@ inline Constraint Range(double low, double high) { return {low, high, {}}; }
 inline Constraint AtLeast(double low) { return {low, std::nullopt, {}}; }
 inline Constraint OneOf(std::vector<std::string> choices) { return {std::nullopt, std::nullopt, std::move(choices)}; }
 
-// Read gives InvalidArgument with the node's place; Text is the value as YAML flow text; kName is for people;
+// Read gives InvalidArgument "place: must be ..." (YamlNode::Error); Text is the value as YAML flow text; kName is for people;
 // kJson is the JSON Schema fragment.
 template <typename T>
 struct ParamType;
@@ -97,6 +97,9 @@ struct ParamType<std::optional<T>> {
 
 // The unknown-key and missing-key rules shared by every schema. `what` names the thing being read, such as "op 'resize'".
 absl::Status CheckKeys(const YamlNode& map, const std::vector<ParamInfo>& params, absl::string_view what);
+
+// "place: must be ..." of a ParamType's Read becomes "place: 'name' must be ...".
+absl::Status NameParam(const absl::Status& status, absl::string_view name);
 
 template <typename P>
 class Schema {
@@ -160,7 +163,7 @@ class Schema {
     info.choices = rule.choices;
     params_.push_back(std::move(info));
     readers_.push_back([name, field, rule = std::move(rule)](const YamlNode& node, P* params) -> absl::Status {
-      FW_RETURN_IF_ERROR(ParamType<T>::Read(node, &(params->*field)));
+      FW_RETURN_IF_ERROR(NameParam(ParamType<T>::Read(node, &(params->*field)), name));
       absl::Status checked = ParamType<T>::Check(params->*field, rule);
       return checked.ok() ? checked : node.Error(absl::StrCat("'", name, "' ", checked.message()));
     });

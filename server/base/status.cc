@@ -18,8 +18,9 @@ absl::Status Annotate(const absl::Status& status, absl::string_view context) {
 
 absl::Status ErrnoStatus(int error, absl::string_view what) {
   char buffer[128];
-  return absl::Status(absl::ErrnoToStatusCode(error),
-                      absl::StrCat(what, ": ", strerror_r(error, buffer, sizeof(buffer)), " (errno ", error, ")"));
+  return absl::Status(
+      absl::ErrnoToStatusCode(error),
+      absl::StrCat(what, ": ", strerror_r(error, buffer, sizeof(buffer)), " (errno ", error, ")"));
 }
 
 }  // namespace feedwater::server

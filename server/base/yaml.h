@@ -25,6 +25,14 @@ class YamlNode {
  public:
   enum class Kind { kNull, kScalar, kList, kMap };
 
+  // Defined below the class, where a pair of nodes is a complete type.
+  YamlNode();
+  YamlNode(const YamlNode&);
+  YamlNode(YamlNode&&) noexcept;
+  YamlNode& operator=(const YamlNode&);
+  YamlNode& operator=(YamlNode&&) noexcept;
+  ~YamlNode();
+
   Kind kind = Kind::kNull;
   std::string scalar;                                     // kScalar: text as written
   std::vector<YamlNode> items;                            // kList
@@ -41,8 +49,18 @@ class YamlNode {
   absl::string_view KindName() const;                     // "a map", "a list", "a value", "nothing"
 };
 
+inline YamlNode::YamlNode() = default;
+inline YamlNode::YamlNode(const YamlNode&) = default;
+inline YamlNode::YamlNode(YamlNode&&) noexcept = default;
+inline YamlNode& YamlNode::operator=(const YamlNode&) = default;
+inline YamlNode& YamlNode::operator=(YamlNode&&) noexcept = default;
+inline YamlNode::~YamlNode() = default;
+
 absl::StatusOr<YamlNode> ParseYaml(absl::string_view text, absl::string_view file_name, const YamlLimits& limits = {});
 absl::StatusOr<YamlNode> ReadYamlFile(const std::string& path, const YamlLimits& limits = {});
+
+// A word from outside as it may stand in a message: control characters escaped, cut after 80 bytes.
+std::string Printable(absl::string_view word);
 
 // "did you mean 'x'?" for a wrong name: ", did you mean 'NEAREST'? Known: A, B, C" (nearest left out when nothing is near).
 std::string Suggest(absl::string_view wrong, const std::vector<std::string>& known);

@@ -1,0 +1,102 @@
+#include "server/base/logging.h"
+
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "server/base/yaml.h"
+#include "spdlog/pattern_formatter.h"
+#include "spdlog/sinks/ansicolor_sink.h"
+#include "spdlog/spdlog.h"
+
+namespace feedwater::server {
+namespace {
+
+// The message as a JSON string. Log lines carry file names and other bytes from outside, which may
+// hold quotes, line breaks or invalid UTF-8.
+class JsonMessage : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, const std::tm&,
+              spdlog::memory_buf_t& out) override {
+    const std::string text(message.payload.data(), message.payload.size());
+    const std::string json =
+        nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    out.append(json.data(), json.data() + json.size());
+  }
+  std::unique_ptr<custom_flag_formatter> clone() const override {
+    return std::make_unique<JsonMessage>();
+  }
+};
+
+// The message in one line: control characters (terminal escapes among them) become \xNN.
+class TextMessage : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, const std::tm&,
+              spdlog::memory_buf_t& out) override {
+    static constexpr char kHex[] = "0123456789abcdef";
+    for (size_t i = 0; i < message.payload.size(); ++i) {
+      const auto c = static_cast<unsigned char>(message.payload.data()[i]);
+      if (c >= 0x20 && c != 0x7f) {
+        out.push_back(static_cast<char>(c));
+      } else if (c == '\n') {
+        const absl::string_view indented =
+            "\n    ";  // continuation lines cannot be taken for entries of their own
+        out.append(indented.data(), indented.data() + indented.size());
+      } else {
+        const char escaped[] = {'\\', 'x', kHex[c >> 4], kHex[c & 15]};
+        out.append(escaped, escaped + sizeof(escaped));
+      }
+    }
+  }
+  std::unique_ptr<custom_flag_formatter> clone() const override {
+    return std::make_unique<TextMessage>();
+  }
+};
+
+absl::StatusOr<spdlog::level::level_enum> LevelFromName(absl::string_view name) {
+  static const std::pair<absl::string_view, spdlog::level::level_enum> kLevels[] = {
+      {"trace", spdlog::level::trace}, {"debug", spdlog::level::debug},
+      {"info", spdlog::level::info},   {"warning", spdlog::level::warn},
+      {"error", spdlog::level::err},
+  };
+  std::vector<std::string> known;
+  for (const auto& [known_name, level] : kLevels) {
+    if (known_name == name) return level;
+    known.emplace_back(known_name);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown log level '", Printable(name), "'", Suggest(name, known)));
+}
+
+}  // namespace
+
+absl::Status SetUpLogging(LogFormat format, absl::string_view level_name) {
+  auto level = LevelFromName(level_name);
+  if (!level.ok()) return level.status();
+  try {
+    auto sink = std::make_shared<spdlog::sinks::ansicolor_stderr_sink_mt>();
+    auto formatter = std::make_unique<spdlog::pattern_formatter>();
+    if (format == LogFormat::kJson) {
+      sink->set_color_mode(spdlog::color_mode::never);
+      formatter->add_flag<JsonMessage>('*').set_pattern(
+          R"({"time":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l","message":%*})");
+    } else {
+      formatter->add_flag<TextMessage>('*').set_pattern("%Y-%m-%d %H:%M:%S.%e %^%l%$ %*");
+    }
+    auto logger = std::make_shared<spdlog::logger>("", std::move(sink));
+    logger->set_formatter(std::move(formatter));
+    logger->set_level(*level);
+    logger->flush_on(spdlog::level::trace);
+    spdlog::set_default_logger(std::move(logger));
+  } catch (const std::exception& e) {
+    return absl::InternalError(absl::StrCat("logging could not be set up: ", e.what()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace feedwater::server
