@@ -53,6 +53,7 @@ class CondVar {
   // True when the time ran out.
   bool WaitWithTimeout(Mutex* mutex, absl::Duration timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     std::unique_lock<std::mutex> lock(mutex->mutex_, std::adopt_lock);
+    timeout = std::min(timeout, absl::Hours(24 * 365));  // longer ones would overflow the clock
     const bool timed_out =
         condition_.wait_for(lock, absl::ToChronoNanoseconds(timeout)) == std::cv_status::timeout;
     lock.release();
