@@ -136,6 +136,7 @@ const Tensor* Batch::Find(absl::string_view name) const {
   return nullptr;
 }
 const Tensor& Batch::operator[](absl::string_view name) const { return *Find(name); }
+const std::string& Batch::name(size_t i) const { return impl_->names[i]; }
 
 // --- Stream
 // ------------------------------------------------------------------------------------------------------------------

@@ -95,7 +95,8 @@ class Batch {
   const Tensor& operator[](
       size_t i) const;  // in the order of the pipeline's outputs. REQUIRES: i < size()
   const Tensor& operator[](
-      absl::string_view name) const;  // REQUIRES: a name of Stream::fields(); see Find
+      absl::string_view name) const;        // REQUIRES: a name of Stream::fields(); see Find
+  const std::string& name(size_t i) const;  // of field i
   const Tensor* Find(absl::string_view name) const;  // nullptr when there is none
 
  private:
