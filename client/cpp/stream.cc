@@ -30,12 +30,6 @@ constexpr int64_t kReclaimNs =
     5'000'000'000;  // how long a daemon may take to notice that we hung up
 constexpr int64_t kMaxPipelineBytes = 256 * 1024;
 
-int64_t MonotonicNs() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec * 1'000'000'000LL + now.tv_nsec;
-}
-
 std::string Text(const char* bytes, size_t capacity) {
   return std::string(bytes, strnlen(bytes, capacity));
 }
@@ -87,6 +81,12 @@ bool MayPass(const absl::Status& status) {
 }
 
 }  // namespace
+
+int64_t MonotonicNs() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * 1'000'000'000LL + now.tv_nsec;
+}
 
 std::optional<BadSample> BadSampleOf(const absl::Status& status) {
   const absl::optional<absl::Cord> record = status.GetPayload(kRecordUrl);

@@ -187,6 +187,8 @@ class Client {
   std::unique_ptr<Impl> impl_;
 };
 
+int64_t MonotonicNs();  // CLOCK_MONOTONIC, the clock of published_ns and received_ns
+
 struct BadSample {
   int64_t record = -1;  // -1: not about one record
   std::string path, reason;
