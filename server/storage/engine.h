@@ -1,7 +1,14 @@
-// A ReadEngine carries out reads for one worker thread: submit several, collect them as they complete. Engines differ in
-// speed and never in bytes. A leaf file of storage/engines/ registers each one.
+// A ReadEngine carries out reads for one worker thread: submit several, collect them as they
+// complete. Engines differ in speed and never in bytes. A leaf file of storage/engines/ registers
+// each one.
 //
-// Thread safety: an engine belongs to one thread. FileCache is shared by all workers and thread-safe.
+// Thread safety: an engine belongs to the one thread that creates it. FileCache is shared by all
+// workers and thread-safe.
+//
+// A new engine derives from ReadEngine and leaves the bookkeeping of a read - alignment, short
+// reads, interruptions, the end of the file, padding - to Begin, Remaining and Advance, so that all
+// engines agree in it. An engine that injects faults wraps another one, or gives Advance the
+// results it wants seen.
 #pragma once
 
 #include <cstddef>
@@ -20,17 +27,19 @@ namespace feedwater::server {
 // A file that reads go to. Alive while any read holds it.
 struct OpenedFile {
   Fd fd;
-  int64_t size = 0;       // at the time of opening
+  int64_t size = 0;  // at the time of opening
   bool direct_io = false;
-  std::string path;       // for messages
+  std::string path;  // for messages
 };
 
-// Open files by (root, path), at most `limit` at a time; the least recently used one that nobody reads is closed first.
+// Open files by (root, path), at most `limit` at a time; the least recently used one that nobody
+// reads is closed first.
 class FileCache {
  public:
   explicit FileCache(size_t limit, bool direct_io);
   ~FileCache();
-  absl::StatusOr<std::shared_ptr<const OpenedFile>> Open(const Root& root, absl::string_view relative_path);
+  absl::StatusOr<std::shared_ptr<const OpenedFile>> Open(const Root& root,
+                                                         absl::string_view relative_path);
   size_t open_files() const;
 
  private:
@@ -43,56 +52,85 @@ struct ReadOp {
   std::shared_ptr<const OpenedFile> file;
   int64_t offset = 0;
   int64_t length = 0;
-  // Where the bytes go: at least ReadBufferBytes(length, file->direct_io) bytes, aligned to kReadAlignment. Bytes
-  // [0, length) of `data` after completion are the file's [offset, offset + length); with direct I/O `data` may start
-  // inside the buffer.
+  // Where the bytes go: at least ReadBufferBytes(length, file->direct_io) bytes, aligned to
+  // kReadAlignment. Bytes [0, length) of `data` after completion are the file's [offset, offset +
+  // length); with direct I/O `data` may start inside the buffer.
   absl::Span<std::byte> buffer;
-  void* user = nullptr;   // the owner's
+  void* user = nullptr;  // the owner's
 
-  absl::Status status;    // set on completion: OK only when all `length` bytes arrived;
-                          // OutOfRange "PATH ends at byte N, M bytes short: truncated since it was indexed"
+  absl::Status
+      status;  // set on completion: OK only when all `length` bytes arrived;
+               // OutOfRange "PATH ends at byte N, M bytes short: truncated since it was indexed"
   const std::byte* data = nullptr;
 
  private:
   friend class ReadEngine;
-  friend class IoUringEngine;
-  friend class PreadEngine;
-  int64_t done_ = 0;
+  int64_t done_ = 0;  // bytes of the buffer that need no reading any more; aligned with direct I/O
+  int64_t reached_ = 0;  // bytes of the buffer that hold file bytes
+  int retries_ = 0;      // EINTR and EAGAIN so far
 };
 
 inline constexpr size_t kReadAlignment = 4096;
-inline constexpr size_t kReadPadding = 64;  // readable, zeroed bytes after the data: decoders may load past the end
-size_t ReadBufferBytes(int64_t length, bool direct_io);
+inline constexpr size_t kReadPadding =
+    64;  // readable, zeroed bytes after the data: decoders may load past the end
+size_t ReadBufferBytes(int64_t length, bool direct_io);  // length >= 0 and below 2^62
 
 class ReadEngine {
  public:
   virtual ~ReadEngine() = default;
   virtual absl::string_view name() const = 0;
-  // Starts a read. Never blocks on the device (pread does the work here). REQUIRES: in_flight() < depth.
+  // Takes a read on. Never blocks on the device; reads taken on together are started together by
+  // the next Collect. REQUIRES: in_flight() < depth.
   virtual void Submit(ReadOp* op) = 0;
-  // Hands back one completed read, or nullptr: with `wait`, only when none is in flight.
+  // Starts what was submitted and hands back one completed read, or nullptr: with `wait`, only when
+  // none is in flight.
   virtual ReadOp* Collect(bool wait) = 0;
   virtual size_t in_flight() const = 0;
+
+ protected:
+  struct Piece {
+    int64_t offset = 0, length = 0;
+    std::byte* into = nullptr;
+  };
+  // Makes the op ready. False: it is complete already (nothing to read, or a status that says what
+  // is wrong with it).
+  static bool Begin(ReadOp* op);
+  // The read(2) that the op needs next. REQUIRES: Begin or Advance asked for one.
+  static Piece Remaining(const ReadOp& op);
+  // Takes in the result of that read: bytes, or -errno. True: the op is complete. False: it needs
+  // another read.
+  static bool Advance(ReadOp* op, int64_t result);
+
+ private:
+  static void Finish(ReadOp* op, absl::Status status);
 };
 
+inline constexpr size_t kMaxEngineDepth = 4096;
+
 struct EngineOptions {
-  size_t depth = 32;  // reads in flight at most
+  size_t depth = 32;  // reads in flight at most, 1 to kMaxEngineDepth
 };
 
 struct EngineEntry {
   static constexpr const char* kKind = "storage engine";
   std::string summary;
-  // Whether this machine lets the engine run; the message says why not (errno, seccomp, sysctl) and names the cure.
-  std::function<absl::Status()> probe;
+  // `auto` takes the engine with the highest preference that works; it never takes one with 0.
+  int preference = 0;
+  // Whether this machine lets the engine run: what works ("io_uring works on this kernel (6.1):
+  // ..."), or an error that says why not (errno, seccomp, sysctl) and names the cure.
+  std::function<absl::StatusOr<std::string>()> probe;
   std::function<absl::StatusOr<std::unique_ptr<ReadEngine>>(const EngineOptions&)> create;
 };
 
-// The start-up probe: `wanted` is auto or a registered name. auto takes io_uring where it works and pread elsewhere.
+// The start-up probe: `wanted` is auto or a registered name. auto takes io_uring where it works and
+// pread elsewhere.
 struct EngineChoice {
   std::string name;
-  std::string reason;  // "io_uring works on this kernel (6.1): DEFER_TASKRUN, restricted to reads", "io_uring refused: ..."
+  std::string reason;  // "io_uring works on this kernel (6.1): DEFER_TASKRUN, restricted to reads",
+                       // "io_uring refused: ..."
 };
 absl::StatusOr<EngineChoice> ChooseEngine(absl::string_view wanted);
-absl::StatusOr<std::unique_ptr<ReadEngine>> CreateEngine(absl::string_view name, const EngineOptions& options);
+absl::StatusOr<std::unique_ptr<ReadEngine>> CreateEngine(absl::string_view name,
+                                                         const EngineOptions& options);
 
 }  // namespace feedwater::server

@@ -1,6 +1,7 @@
-// The folders below which datasets may be read, and nowhere else. A root is opened once as a directory handle; every path is
-// resolved from that handle with openat2(RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS), so "..", absolute paths and symbolic links
-// that lead out are refused by the kernel. Symbolic links that stay inside are followed. Thread-safe after Create.
+// The folders below which datasets may be read, and nowhere else. A root is opened once as a
+// directory handle; every path is resolved from that handle with openat2(RESOLVE_BENEATH |
+// RESOLVE_NO_MAGICLINKS), so "..", absolute paths and symbolic links that lead out are refused by
+// the kernel. Symbolic links that stay inside are followed. Thread-safe after Create.
 #pragma once
 
 #include <sys/stat.h>
@@ -26,7 +27,11 @@ class Fd {
   Fd& operator=(Fd&& other) noexcept;
   ~Fd();
   int get() const { return fd_; }
-  int release() { int fd = fd_; fd_ = -1; return fd; }
+  int release() {
+    int fd = fd_;
+    fd_ = -1;
+    return fd;
+  }
   explicit operator bool() const { return fd_ >= 0; }
 
  private:
@@ -39,21 +44,32 @@ class Root {
   Root(std::string name, std::string path, Fd directory);
   const std::string& name() const { return name_; }
   const std::string& path() const { return path_; }  // for messages
+  uint64_t id() const { return id_; }  // differs for every Root ever made in this process
 
-  // Opens a regular file for reading (never blocks on a FIFO, refuses anything that is not a regular file).
-  // NotFound, PermissionDenied (leads outside the root, or not readable), InvalidArgument (not a regular file).
+  // Opens a regular file for reading (never blocks on a FIFO, refuses anything that is not a
+  // regular file). NotFound, PermissionDenied (leads outside the root, or not readable),
+  // InvalidArgument (not a regular file), ResourceExhausted (no file descriptor is free). Where the
+  // file system refuses O_DIRECT the file is opened without it.
   absl::StatusOr<Fd> OpenFile(absl::string_view relative_path, bool direct_io) const;
   absl::StatusOr<Fd> OpenFolder(absl::string_view relative_path) const;  // "" is the root itself
+  // What the path is, links followed; needs no right to read it. Same errors.
+  absl::StatusOr<struct stat> Stat(absl::string_view relative_path) const;
+  // "'train/1.jpg' of root 'photos' (/data/photos)", as every message names a path.
+  std::string Describe(absl::string_view relative_path) const;
 
  private:
+  absl::StatusOr<Fd> Resolve(absl::string_view relative_path, int flags) const;
+
   std::string name_, path_;
   Fd directory_;
+  uint64_t id_;
 };
 
 class Roots {
  public:
   // name -> absolute path. Every path must be a folder that can be opened.
-  static absl::StatusOr<std::shared_ptr<const Roots>> Create(const std::map<std::string, std::string>& roots);
+  static absl::StatusOr<std::shared_ptr<const Roots>> Create(
+      const std::map<std::string, std::string>& roots);
   // NotFound "unknown root 'x', did you mean ..." when it is not declared.
   absl::StatusOr<std::shared_ptr<const Root>> Find(absl::string_view name) const;
 

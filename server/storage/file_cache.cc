@@ -1,0 +1,136 @@
+// FileCache: open files in the order of their last use. The mutex is never held during open(2) or
+// close(2).
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <atomic>
+#include <cerrno>
+#include <list>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "server/base/mutex.h"
+#include "server/storage/engine.h"
+#include "spdlog/spdlog.h"
+
+namespace feedwater::server {
+namespace {
+
+using FilePtr = std::shared_ptr<const OpenedFile>;
+using Key = std::pair<uint64_t, std::string>;  // Root::id, path below it
+
+}  // namespace
+
+struct FileCache::State {
+  struct Entry {
+    Key key;
+    FilePtr file;
+  };
+  using Entries = std::list<Entry>;
+
+  State(size_t limit, bool direct_io) : limit(limit < 1 ? 1 : limit), direct_io(direct_io) {}
+
+  absl::StatusOr<FilePtr> OpenUncached(const Root& root, absl::string_view path);
+  // Takes files that nobody reads out of the cache, oldest first, until at most `keep` are left.
+  // The caller drops them after unlocking.
+  std::vector<FilePtr> Evict(size_t keep) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+
+  const size_t limit;
+  const bool direct_io;
+  // Files that exist, in the cache or only in the hands of readers. Shared with the files, which
+  // may outlive the cache.
+  const std::shared_ptr<std::atomic<size_t>> open = std::make_shared<std::atomic<size_t>>(0);
+  std::atomic<bool> told_buffered{false};
+
+  Mutex mu;
+  Entries entries ABSL_GUARDED_BY(mu);  // most recently used first
+  absl::flat_hash_map<Key, Entries::iterator> by_key ABSL_GUARDED_BY(mu);
+};
+
+absl::StatusOr<FilePtr> FileCache::State::OpenUncached(const Root& root, absl::string_view path) {
+  FW_ASSIGN_OR_RETURN(Fd fd, root.OpenFile(path, direct_io));
+  struct stat info;
+  if (fstat(fd.get(), &info) != 0) return ErrnoStatus(errno, root.Describe(path));
+  const int flags = direct_io ? fcntl(fd.get(), F_GETFL) : 0;
+  const bool is_direct = flags > 0 && (flags & O_DIRECT) != 0;
+  if (direct_io && !is_direct && !told_buffered.exchange(true)) {
+    spdlog::warn(
+        "direct I/O is refused by the file system of {}: reading through the page cache there",
+        root.Describe(path));
+  }
+  auto* file = new OpenedFile;
+  file->fd = std::move(fd);
+  file->size = info.st_size;
+  file->direct_io = is_direct;
+  file->path = absl::StrCat(root.path(), "/", path);
+  open->fetch_add(1);
+  return FilePtr(file, [open = open](const OpenedFile* closed) {
+    delete closed;
+    open->fetch_sub(1);
+  });
+}
+
+std::vector<FilePtr> FileCache::State::Evict(size_t keep) {
+  std::vector<FilePtr> evicted;
+  auto it = entries.end();
+  while (entries.size() > keep && it != entries.begin()) {
+    --it;
+    if (it->file.use_count() > 1) continue;  // being read; copies are only made under mu
+    evicted.push_back(std::move(it->file));
+    by_key.erase(it->key);
+    it = entries.erase(it);
+  }
+  return evicted;
+}
+
+FileCache::FileCache(size_t limit, bool direct_io)
+    : state_(std::make_unique<State>(limit, direct_io)) {}
+FileCache::~FileCache() = default;
+
+absl::StatusOr<FilePtr> FileCache::Open(const Root& root, absl::string_view relative_path) {
+  Key key(root.id(), std::string(relative_path));
+  {
+    MutexLock lock(&state_->mu);
+    auto found = state_->by_key.find(key);
+    if (found != state_->by_key.end()) {
+      state_->entries.splice(state_->entries.begin(), state_->entries, found->second);
+      return found->second->file;
+    }
+  }
+  absl::StatusOr<FilePtr> file = state_->OpenUncached(root, relative_path);
+  if (absl::IsResourceExhausted(
+          file.status())) {  // EMFILE or ENFILE: the cache gives its files up first
+    std::vector<FilePtr> evicted;
+    {
+      MutexLock lock(&state_->mu);
+      evicted = state_->Evict(0);
+    }
+    if (!evicted.empty()) {
+      evicted.clear();
+      file = state_->OpenUncached(root, relative_path);
+    }
+  }
+  if (!file.ok()) return file.status();
+
+  std::vector<FilePtr> evicted;
+  MutexLock lock(&state_->mu);
+  auto found = state_->by_key.find(key);
+  if (found !=
+      state_->by_key.end()) {  // another thread opened it meanwhile; this handle is dropped
+    return found->second->file;
+  }
+  evicted = state_->Evict(state_->limit - 1);
+  if (state_->entries.size() <
+      state_->limit) {  // else every file is being read: this one closes after use
+    state_->entries.push_front({key, *file});
+    state_->by_key.emplace(std::move(key), state_->entries.begin());
+  }
+  return file;
+}
+
+size_t FileCache::open_files() const { return state_->open->load(); }
+
+}  // namespace feedwater::server

@@ -1,0 +1,187 @@
+#include "server/storage/roots.h"
+
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <climits>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "server/base/yaml.h"
+
+namespace feedwater::server {
+namespace {
+
+constexpr size_t kMessagePathLength = 300;  // longer paths are shortened in messages
+constexpr int kResolveAttempts = 32;        // a rename during ".." makes the kernel say EAGAIN
+
+int OpenBeneath(int directory, const char* path, int flags) {
+  open_how how = {};
+  how.flags = static_cast<uint64_t>(flags | O_CLOEXEC);
+  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
+  for (int attempt = 0;; ++attempt) {
+    int fd = static_cast<int>(syscall(SYS_openat2, directory, path, &how, sizeof(how)));
+    if (fd >= 0) return fd;
+    if (errno == EINTR) continue;
+    if (errno == EAGAIN && attempt < kResolveAttempts) continue;
+    return -errno;
+  }
+}
+
+std::string PrintablePath(absl::string_view path) {
+  if (path.size() <= kMessagePathLength) return absl::Utf8SafeCHexEscape(path);
+  return absl::StrCat(absl::Utf8SafeCHexEscape(path.substr(0, kMessagePathLength)), "...");
+}
+
+// What went wrong while opening, in words that say what to do.
+absl::Status OpenError(int error, const std::string& what) {
+  switch (error) {
+    case ENOENT:
+      return absl::NotFoundError(absl::StrCat(what, " does not exist"));
+    case ENOTDIR:
+      return absl::NotFoundError(
+          absl::StrCat(what, " does not exist: a part of the path is not a folder"));
+    case EXDEV:
+      return absl::PermissionDeniedError(absl::StrCat(what, " leads outside the root"));
+    case ELOOP:
+      return absl::PermissionDeniedError(
+          absl::StrCat(what, " has too many symbolic links, or one into /proc"));
+    case EACCES:
+    case EPERM:
+      return absl::PermissionDeniedError(
+          absl::StrCat(what, " may not be read by uid ", geteuid(),
+                       "; cure: give the daemon's user read access"));
+    case ENAMETOOLONG:
+      return absl::InvalidArgumentError(absl::StrCat(what, " is too long a path"));
+    case ENXIO:
+    case ENODEV:
+      return absl::InvalidArgumentError(absl::StrCat(what, " is not a regular file"));
+    case EMFILE:
+    case ENFILE:
+      return absl::ResourceExhaustedError(absl::StrCat(what, ": no file descriptor is free (errno ",
+                                                       error, "); cure: raise LimitNOFILE"));
+    case ENOSYS:
+      return absl::UnimplementedError(
+          absl::StrCat(what,
+                       ": the system call openat2 is missing; it needs Linux 5.6, and a container "
+                       "runtime whose seccomp profile knows it"));
+    default:
+      return ErrnoStatus(error, what);
+  }
+}
+
+}  // namespace
+
+Fd& Fd::operator=(Fd&& other) noexcept {
+  if (this != &other) {
+    if (fd_ >= 0) close(fd_);
+    fd_ = other.release();
+  }
+  return *this;
+}
+
+Fd::~Fd() {
+  if (fd_ >= 0) close(fd_);
+}
+
+Root::Root(std::string name, std::string path, Fd directory)
+    : name_(std::move(name)), path_(std::move(path)), directory_(std::move(directory)) {
+  static std::atomic<uint64_t> next_id{1};
+  id_ = next_id.fetch_add(1, std::memory_order_relaxed);
+}
+
+std::string Root::Describe(absl::string_view relative_path) const {
+  return absl::StrCat("'", PrintablePath(relative_path), "' of root '", Printable(name_), "' (",
+                      PrintablePath(path_), ")");
+}
+
+absl::StatusOr<Fd> Root::Resolve(absl::string_view relative_path, int flags) const {
+  if (relative_path.size() >= PATH_MAX) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(Describe(relative_path), " is longer than ", PATH_MAX - 1, " bytes"));
+  }
+  if (relative_path.find('\0') != absl::string_view::npos) {
+    return absl::InvalidArgumentError(absl::StrCat(Describe(relative_path), " holds a NUL byte"));
+  }
+  int fd = OpenBeneath(directory_.get(), std::string(relative_path).c_str(), flags);
+  if (fd < 0) return OpenError(-fd, Describe(relative_path));
+  return Fd(fd);
+}
+
+absl::StatusOr<Fd> Root::OpenFile(absl::string_view relative_path, bool direct_io) const {
+  if (relative_path.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("an empty path names no file of root '", name_, "' (", path_, ")"));
+  }
+  // O_NONBLOCK: opening a FIFO must not wait for a writer.
+  constexpr int kFlags = O_RDONLY | O_NONBLOCK | O_NOCTTY;
+  absl::StatusOr<Fd> fd = Resolve(relative_path, kFlags | (direct_io ? O_DIRECT : 0));
+  if (direct_io && absl::IsInvalidArgument(fd.status())) {  // EINVAL: no O_DIRECT here
+    direct_io = false;
+    fd = Resolve(relative_path, kFlags);
+  }
+  if (!fd.ok()) return fd.status();
+  struct stat info;
+  if (fstat(fd->get(), &info) != 0) return ErrnoStatus(errno, Describe(relative_path));
+  if (!S_ISREG(info.st_mode)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(Describe(relative_path), " is ",
+                     S_ISDIR(info.st_mode) ? "a folder, not a file" : "not a regular file"));
+  }
+  // io_uring answers EAGAIN for O_NONBLOCK files of file systems without asynchronous reads.
+  if (fcntl(fd->get(), F_SETFL, direct_io ? O_DIRECT : 0) != 0) {
+    return ErrnoStatus(errno, Describe(relative_path));
+  }
+  return fd;
+}
+
+absl::StatusOr<Fd> Root::OpenFolder(absl::string_view relative_path) const {
+  return Resolve(relative_path.empty() ? "." : relative_path, O_RDONLY | O_DIRECTORY);
+}
+
+absl::StatusOr<struct stat> Root::Stat(absl::string_view relative_path) const {
+  FW_ASSIGN_OR_RETURN(Fd fd, Resolve(relative_path.empty() ? "." : relative_path, O_PATH));
+  struct stat info;
+  if (fstat(fd.get(), &info) != 0) return ErrnoStatus(errno, Describe(relative_path));
+  return info;
+}
+
+absl::StatusOr<std::shared_ptr<const Roots>> Roots::Create(
+    const std::map<std::string, std::string>& roots) {
+  auto result = std::make_shared<Roots>();
+  for (const auto& [name, path] : roots) {
+    const std::string what = absl::StrCat("root '", Printable(name), "' (", PrintablePath(path), ")");
+    if (name.empty()) return absl::InvalidArgumentError(absl::StrCat(what, " has no name"));
+    if (path.empty() || path[0] != '/' || path.find('\0') != std::string::npos) {
+      return absl::InvalidArgumentError(absl::StrCat(what, " must be an absolute path"));
+    }
+    Fd directory(open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    if (!directory) {
+      return errno == ENOTDIR ? absl::InvalidArgumentError(absl::StrCat(what, " is not a folder"))
+                              : OpenError(errno, what);
+    }
+    // Fails here, at start, where openat2 is missing or filtered.
+    int self = OpenBeneath(directory.get(), ".", O_PATH | O_DIRECTORY);
+    if (self < 0) return OpenError(-self, what);
+    close(self);
+    result->roots_.emplace(name, std::make_shared<const Root>(name, path, std::move(directory)));
+  }
+  return result;
+}
+
+absl::StatusOr<std::shared_ptr<const Root>> Roots::Find(absl::string_view name) const {
+  auto it = roots_.find(std::string(name));
+  if (it != roots_.end()) return it->second;
+  std::vector<std::string> known;
+  for (const auto& [known_name, root] : roots_) known.push_back(known_name);
+  return absl::NotFoundError(absl::StrCat(
+      "unknown root '", Printable(name), "'",
+      known.empty() ? "; cure: declare it under roots: in feedwater.yaml" : Suggest(name, known)));
+}
+
+}  // namespace feedwater::server

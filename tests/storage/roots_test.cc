@@ -1,0 +1,129 @@
+// Goal: nothing outside a declared root can be read, whatever the name, and every refusal says
+// which path and root.
+#include "server/storage/roots.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "gmock/gmock.h"
+#include "tests/storage/temp_folder.h"
+
+namespace feedwater::server {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class RootsTest : public ::testing::Test {
+ protected:
+  RootsTest() : root_(*folder_.AsRoot("photos")->Find("photos")) {
+    folder_.Write("a/b.jpg", "bytes");
+    outside_.Write("secret", "secret");
+  }
+  absl::Status Open(const std::string& path) { return root_->OpenFile(path, false).status(); }
+
+  TempFolder folder_, outside_;
+  std::shared_ptr<const Root> root_;
+};
+
+TEST_F(RootsTest, AFileBelowTheRootIsReadAndLeftBlocking) {
+  auto fd = root_->OpenFile("a/b.jpg", false);
+  ASSERT_TRUE(fd.ok()) << fd.status();
+  char bytes[8];
+  EXPECT_EQ(read(fd->get(), bytes, sizeof(bytes)), 5);
+  EXPECT_EQ(fcntl(fd->get(), F_GETFL) & O_NONBLOCK, 0);
+  EXPECT_EQ(fcntl(fd->get(), F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+  EXPECT_TRUE(root_->OpenFolder("").ok());
+  EXPECT_TRUE(root_->OpenFolder("a").ok());
+  EXPECT_EQ(root_->Stat("a/b.jpg")->st_size, 5);
+}
+
+TEST_F(RootsTest, PathsThatLeadOutAreRefusedWithPathAndRoot) {
+  ASSERT_EQ(symlink(outside_.path().c_str(), (folder_ / "out").c_str()), 0);
+  ASSERT_EQ(symlink("out", (folder_ / "chain").c_str()), 0);
+  ASSERT_EQ(symlink("../../../../../etc", (folder_ / "a/up").c_str()), 0);
+  ASSERT_EQ(symlink("/proc/self/root", (folder_ / "magic").c_str()), 0);
+  const std::string absolute = outside_ / "secret";
+  for (const std::string& path :
+       {std::string("../x"), std::string("a/../../x"), std::string(".."),
+        std::string("a/b/../../.."), absolute, std::string("/etc/passwd"),
+        std::string("//etc/passwd"), std::string("out/secret"), std::string("chain/secret"),
+        std::string("a/up/passwd"), std::string("magic/etc/passwd")}) {
+    absl::Status status = Open(path);
+    EXPECT_FALSE(status.ok()) << path;
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("root 'photos' (" + folder_.path() + ")"), HasSubstr(path)));
+  }
+  EXPECT_EQ(Open("out/secret").code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_THAT(std::string(Open("out/secret").message()), HasSubstr("leads outside the root"));
+  EXPECT_EQ(root_->Stat("out/secret").status().code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(root_->OpenFolder("out").status().code(), absl::StatusCode::kPermissionDenied);
+}
+
+TEST_F(RootsTest, MagicLinksOfProcAreRefused) {
+  auto roots = Roots::Create({{"proc", "/proc"}});
+  ASSERT_TRUE(roots.ok()) << roots.status();
+  auto proc = *(*roots)->Find("proc");
+  for (const char* path : {"self/root/etc/passwd", "self/cwd/x", "self/fd/0", "self/exe"}) {
+    EXPECT_FALSE(proc->OpenFile(path, false).ok()) << path;
+  }
+}
+
+TEST_F(RootsTest, LinksThatStayInsideAreFollowedAndLoopsEnd) {
+  ASSERT_EQ(symlink("a/b.jpg", (folder_ / "link.jpg").c_str()), 0);
+  ASSERT_EQ(symlink("../a", (folder_ / "a/again").c_str()), 0);
+  ASSERT_EQ(symlink("loop", (folder_ / "loop").c_str()), 0);
+  EXPECT_TRUE(Open("link.jpg").ok());
+  EXPECT_TRUE(Open("a/again/again/b.jpg").ok());
+  EXPECT_FALSE(Open("loop").ok());
+}
+
+TEST_F(RootsTest, OddNamesAreRefused) {
+  EXPECT_EQ(Open("").code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Open(std::string("a\0b", 3)).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Open(std::string(4096, 'x')).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Open(std::string(300, 'x')).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_LT(Open(std::string(1 << 20, 'x')).message().size(), 1000u);
+  EXPECT_EQ(Open("missing.jpg").code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Open("a/b.jpg/c").code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Open("new\nline").code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Open("new\nline").message().find('\n'), absl::string_view::npos);
+}
+
+TEST_F(RootsTest, OnlyRegularFilesAreOpened) {
+  ASSERT_EQ(mkfifo((folder_ / "fifo").c_str(), 0600), 0);
+  int listener = socket(AF_UNIX, SOCK_STREAM, 0);
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  snprintf(address.sun_path, sizeof(address.sun_path), "%s/socket", folder_.path().c_str());
+  ASSERT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  for (const char* path : {"fifo", "socket", "a", "."}) {  // a FIFO without a writer must not block
+    EXPECT_EQ(Open(path).code(), absl::StatusCode::kInvalidArgument) << path << Open(path);
+  }
+  close(listener);
+  auto dev = Roots::Create({{"dev", "/dev"}});
+  ASSERT_TRUE(dev.ok());
+  EXPECT_EQ((*(*dev)->Find("dev"))->OpenFile("null", false).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(RootsTest, RootsMustBeAbsoluteFoldersThatExist) {
+  EXPECT_EQ(Roots::Create({{"x", "relative"}}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Roots::Create({{"x", ""}}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Roots::Create({{"", "/"}}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Roots::Create({{"x", folder_ / "missing"}}).status().code(),
+            absl::StatusCode::kNotFound);
+  EXPECT_EQ(Roots::Create({{"x", folder_ / "a/b.jpg"}}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(RootsTest, AnUnknownRootNamesTheNearestOne) {
+  absl::Status status = folder_.AsRoot("photos")->Find("photo").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("did you mean 'photos'?"));
+}
+
+}  // namespace
+}  // namespace feedwater::server
