@@ -94,6 +94,7 @@ class TreeBuilder : public YAML::EventHandler {
     YamlNode node = NewNode(mark, tag, anchor);
     const bool is_plain = tag == "?" || tag.empty();
     if (is_plain && IsAtKey() && value == "<<") Refuse(mark, "merge keys ('<<') are not allowed");
+    if (!is_plain && InText(mark)) CheckClosed(mark);
     if (!is_plain || !IsNullWord(value)) {
       node.kind = YamlNode::Kind::kScalar;
       node.scalar = value;
@@ -139,6 +140,23 @@ class TreeBuilder : public YAML::EventHandler {
   }
   bool IsAtKey() const {
     return !open_.empty() && open_.back().node.is_map() && open_.back().key == nullptr;
+  }
+
+  // yaml-cpp takes the end of the file for the missing quote of a quoted scalar.
+  void CheckClosed(const YAML::Mark& mark) const {
+    const absl::string_view rest = text_.substr(static_cast<size_t>(mark.pos));
+    const char quote = rest[0];
+    if (quote != '\'' && quote != '"') return;
+    for (size_t i = 1; i < rest.size(); ++i) {
+      if (quote == '"' && rest[i] == '\\') {
+        ++i;
+      } else if (rest[i] == quote) {
+        if (quote == '"' || i + 1 == rest.size() || rest[i + 1] != quote) return;
+        ++i;  // '' within single quotes
+      }
+    }
+    Refuse(mark,
+           absl::StrCat("the closing ", absl::string_view(&quote, 1), " of this text is missing"));
   }
 
   // yaml-cpp gives "?" to plain and "!" to quoted scalars without a tag; the written tag '!' can
@@ -256,8 +274,10 @@ const YamlNode* YamlNode::Find(absl::string_view key) const {
 }
 
 std::string YamlNode::Where() const {
-  return absl::StrCat(file == nullptr ? "<text>" : absl::string_view(*file), ":", line, ":",
-                      column);
+  const absl::string_view name =
+      file == nullptr ? absl::string_view("<text>") : absl::string_view(*file);
+  if (line == 0) return std::string(name);  // not from a file: a value of the command line
+  return absl::StrCat(name, ":", line, ":", column);
 }
 
 absl::Status YamlNode::Error(absl::string_view message) const {

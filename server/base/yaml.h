@@ -44,7 +44,7 @@ class YamlNode {
   bool is_list() const { return kind == Kind::kList; }
   bool is_scalar() const { return kind == Kind::kScalar; }
   const YamlNode* Find(absl::string_view key) const;      // value of a map's key, or nullptr
-  std::string Where() const;                              // "file:line:column"
+  std::string Where() const;                              // "file:line:column"; only the file when line is 0
   absl::Status Error(absl::string_view message) const;    // InvalidArgument "file:line:column: message"
   absl::string_view KindName() const;                     // "a map", "a list", "a value", "nothing"
 };
