@@ -1,5 +1,6 @@
 #include "server/base/schema.h"
 
+#include <charconv>
 #include <cmath>
 
 #include "absl/strings/ascii.h"
@@ -39,19 +40,17 @@ bool LooksLikeNumber(absl::string_view text) {
   return has_digit;
 }
 
-// The shortest text that reads back as the same number.
+// The shortest text that reads back as the same number; always with a point or an exponent.
 std::string NumberText(double value) {
-  for (int digits = 1; digits <= 17; ++digits) {
-    char buffer[40];
-    snprintf(buffer, sizeof(buffer), "%.*g", digits, value);
-    double back;
-    if (absl::SimpleAtod(buffer, &back) && back == value) {
-      const bool has_mark =
-          absl::string_view(buffer).find_first_of(".en") != absl::string_view::npos;
-      return has_mark ? buffer : absl::StrCat(buffer, ".0");
-    }
-  }
-  return absl::StrCat(value);
+  char buffer[64];
+  const double size = std::fabs(value);
+  const bool is_fixed = size == 0 || (size >= 1e-5 && size < 1e16);
+  const auto written =
+      std::to_chars(buffer, buffer + sizeof(buffer), value,
+                    is_fixed ? std::chars_format::fixed : std::chars_format::scientific);
+  const absl::string_view text(buffer, static_cast<size_t>(written.ptr - buffer));
+  const bool is_whole = is_fixed && text.find('.') == absl::string_view::npos;
+  return absl::StrCat(text, is_whole ? ".0" : "");
 }
 
 std::string ShortNumber(double value) {  // for ranges: 1, not 1.0

@@ -81,8 +81,8 @@ FW_DECLARE_PARAM_TYPE(StringMap);
 
 template <typename T>
 struct ParamType<std::optional<T>> {
-  static constexpr const char* kName = ParamType<T>::kName;
-  static constexpr const char* kJson = ParamType<T>::kJson;
+  static constexpr const char* const& kName = ParamType<T>::kName;  // references: usable before main() in any order
+  static constexpr const char* const& kJson = ParamType<T>::kJson;
   static absl::Status Read(const YamlNode& node, std::optional<T>* value) {
     T read{};
     FW_RETURN_IF_ERROR(ParamType<T>::Read(node, &read));
