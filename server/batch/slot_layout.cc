@@ -1,0 +1,64 @@
+#include "server/batch/slot_layout.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "server/base/units.h"
+
+namespace feedwater::server {
+
+namespace {
+
+// False when the sum overflows.
+bool RoundUp(int64_t* value, int64_t multiple) {
+  return !__builtin_add_overflow(*value, (multiple - *value % multiple) % multiple, value);
+}
+
+}  // namespace
+
+absl::StatusOr<SlotLayout> SlotLayout::Create(const std::vector<FieldSpec>& outputs,
+                                              int64_t batch_size, int64_t max_slot_bytes) {
+  if (batch_size < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("batch_size is ", batch_size, "; a batch has at least one sample"));
+  }
+  if (outputs.empty()) {
+    return absl::InvalidArgumentError("a batch without outputs; name at least one under `outputs`");
+  }
+  SlotLayout layout;
+  layout.batch_size = batch_size;
+  int64_t end = 0;
+  std::string sum;  // "602112 (image) + 8 (label)", for the message
+  for (const FieldSpec& field : outputs) {
+    absl::StatusOr<int64_t> sample_bytes = field.spec.ByteSize();
+    if (!sample_bytes.ok()) {
+      return Annotate(sample_bytes.status(), absl::StrCat("output '", field.name, "'"));
+    }
+    absl::StrAppend(&sum, sum.empty() ? "" : " + ", *sample_bytes, " (", field.name, ")");
+    int64_t bytes;
+    if (!RoundUp(&end, kOutputAlignment) ||
+        __builtin_mul_overflow(*sample_bytes, batch_size, &bytes)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a batch of ", batch_size, " samples of ", sum,
+                       " bytes is more than 8 EiB; make the batch smaller"));
+    }
+    layout.outputs.push_back({field, end, *sample_bytes});
+    if (__builtin_add_overflow(end, bytes, &end)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a batch of ", batch_size, " samples of ", sum,
+                       " bytes is more than 8 EiB; make the batch smaller"));
+    }
+  }
+  end = std::max<int64_t>(end, 1);  // a slot without bytes would be no memory at all
+  if (!RoundUp(&end, sysconf(_SC_PAGESIZE)) || end > max_slot_bytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a batch of ", batch_size, " samples of ", sum, " bytes takes ", FormatBytes(end),
+        ", over the limit of ", FormatBytes(max_slot_bytes), "; make the batch smaller"));
+  }
+  layout.slot_bytes = end;
+  return layout;
+}
+
+}  // namespace feedwater::server

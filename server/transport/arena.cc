@@ -1,0 +1,129 @@
+#include "server/transport/arena.h"
+
+#include <fcntl.h>
+#include <numaif.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/base/cpus.h"
+#include "server/base/units.h"
+#include "spdlog/spdlog.h"
+
+// Newer than Debian 12's headers.
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U
+#endif
+
+namespace feedwater::server {
+namespace {
+
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
+constexpr int kMaxNode = 1024;
+
+Fd MakeMemfd() {
+  const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+  Fd fd(memfd_create("feedwater-arena", flags | MFD_NOEXEC_SEAL));
+  if (!fd && errno == EINVAL) fd = Fd(memfd_create("feedwater-arena", flags));  // kernel < 6.3
+  return fd;
+}
+
+// New pages of the mapping come from this node while it has any: an arena on the wrong node is
+// slow, an out-of-memory kill because one node is full would be worse.
+void BindToNode(void* data, size_t bytes, int node) {
+  if (node < 0 || node >= kMaxNode) return;
+  constexpr int kBits = 8 * sizeof(unsigned long);
+  unsigned long mask[kMaxNode / kBits] = {};
+  mask[node / kBits] = 1UL << (node % kBits);
+  if (mbind(data, bytes, MPOL_PREFERRED, mask, kMaxNode, 0) == 0) return;
+  spdlog::warn("the arena is not bound to NUMA node {}: {}", node,
+               ErrnoStatus(errno, "mbind").ToString());  // containers refuse mbind by default
+}
+
+absl::Status Allocate(int fd, int64_t bytes) {
+  while (fallocate(fd, 0, 0, bytes) != 0) {
+    if (errno == EINTR) continue;
+    const int error = errno;
+    const std::string what = absl::StrCat("allocating ", FormatBytes(bytes), " of shared memory");
+    if (error == ENOSPC || error == ENOMEM) {
+      return absl::ResourceExhaustedError(ErrnoStatus(error, what).message());
+    }
+    return ErrnoStatus(error, what);
+  }
+  return absl::OkStatus();
+}
+
+// The pages exist already; this fills the page table, so that workers do not stop at each first
+// write.
+void Prefault(std::byte* data, size_t bytes) {
+  if (madvise(data, bytes, MADV_POPULATE_WRITE) == 0) return;
+  const size_t page = sysconf(_SC_PAGESIZE);  // kernel < 5.14
+  for (size_t i = 0; i < bytes; i += page)
+    *const_cast<volatile std::byte*>(data + i) = std::byte{0};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Arena>> Arena::Create(int64_t bytes, int numa_node,
+                                                     const std::shared_ptr<MemoryBudget>& budget) {
+  if (bytes <= 0) return absl::InvalidArgumentError(absl::StrCat("an arena of ", bytes, " bytes"));
+  std::unique_ptr<Arena> arena(new Arena);
+  if (budget != nullptr) {
+    FW_ASSIGN_OR_RETURN(arena->reservation_, budget->Reserve("arenas", bytes));
+  }
+  if (const int64_t limit = MemoryLimitBytes(); bytes > limit) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("an arena of ", FormatBytes(bytes), " is more than the ", FormatBytes(limit),
+                     " that this process may use; take smaller batches or fewer slots"));
+  }
+  Fd fd = MakeMemfd();
+  if (!fd) return ErrnoStatus(errno, "memfd_create");
+  if (ftruncate(fd.get(), bytes) != 0) {
+    return ErrnoStatus(errno, absl::StrCat("sizing an arena of ", FormatBytes(bytes)));
+  }
+  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+  if (data == MAP_FAILED) {
+    return ErrnoStatus(errno, absl::StrCat("mapping an arena of ", FormatBytes(bytes)));
+  }
+  arena->data_ = static_cast<std::byte*>(data);
+  arena->bytes_ = bytes;
+  BindToNode(data, bytes, numa_node);  // before the first page is allocated
+  FW_RETURN_IF_ERROR(Allocate(fd.get(), bytes));
+  Prefault(arena->data_, bytes);
+  if (fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0) return ErrnoStatus(errno, "sealing the arena");
+
+  // The client's descriptor and the watching one are read-only, each an open file of its own:
+  // InUseElsewhere() tells them apart. The writable file stays open through the mapping alone.
+  const std::string path = absl::StrCat("/proc/self/fd/", fd.get());
+  arena->client_fd_ = Fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  arena->watch_fd_ = Fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!arena->client_fd_ || !arena->watch_fd_) {
+    if (errno == EMFILE || errno == ENFILE) return ErrnoStatus(errno, "opening the arena to read");
+    arena->watch_fd_ = Fd();
+    arena->client_fd_ = std::move(fd);  // no /proc: the seals alone keep the client from writing
+  }
+  return arena;
+}
+
+Arena::~Arena() { Unmap(); }
+
+void Arena::Unmap() {
+  client_fd_ = Fd();  // never sent
+  if (data_ == nullptr) return;
+  munmap(data_, bytes_);
+  data_ = nullptr;
+}
+
+// A write lease is granted only while nobody else has the file open or mapped. It is given back at
+// once, so nobody can ever wait for it.
+bool Arena::InUseElsewhere() const {
+  if (!watch_fd_) return false;
+  if (fcntl(watch_fd_.get(), F_SETLEASE, F_WRLCK) != 0) return errno == EAGAIN;
+  fcntl(watch_fd_.get(), F_SETLEASE, F_UNLCK);
+  return false;
+}
+
+}  // namespace feedwater::server

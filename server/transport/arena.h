@@ -1,0 +1,57 @@
+// The shared memory of one session: a memfd without a name, allocated in full, bound to its NUMA
+// node, prefaulted, and sealed so that only the mapping made here can ever write it. The client
+// gets a read-only descriptor.
+//
+// Why each step: without fallocate a full machine is a SIGBUS at some later write; without prefault
+// the pages would be charged to the trainer's control group when it reads them; an allocation
+// beyond the control group's limit is a SIGKILL instead of an error, so the sum is checked first;
+// F_SEAL_WRITE is refused while a writable mapping exists, so FUTURE_WRITE it is.
+//
+// The memory lives until its last mapping and descriptor are gone, in any process. InUseElsewhere()
+// tells, so that the budget goes on counting what a client has kept beyond its session.
+//
+// Thread safety: data() may be used from any thread; everything else by one thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "server/base/memory_budget.h"
+#include "server/base/status.h"
+#include "server/storage/roots.h"
+
+namespace feedwater::server {
+
+class Arena {
+ public:
+  // `numa_node` -1 binds to none. `budget` may be null. Takes about 0.3 ms a MiB.
+  // ResourceExhausted when the budget, the control group's limit or the machine has no room.
+  static absl::StatusOr<std::unique_ptr<Arena>> Create(int64_t bytes, int numa_node,
+                                                       const std::shared_ptr<MemoryBudget>& budget);
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  std::byte* data() const { return data_; }
+  int64_t bytes() const { return bytes_; }
+
+  // The descriptor for the client; the caller sends it and closes it. At most once.
+  Fd TakeClientFd() { return std::move(client_fd_); }
+
+  void Unmap();  // gives up the daemon's mapping; data() is null afterwards
+  // Whether another process still holds the memory. REQUIRES: unmapped, and the client's descriptor
+  // closed here if it was taken. Where the kernel cannot tell, false.
+  bool InUseElsewhere() const;
+
+ private:
+  Arena() = default;
+
+  MemoryReservation reservation_;  // destroyed last: after the memory is gone
+  std::byte* data_ = nullptr;
+  int64_t bytes_ = 0;
+  Fd client_fd_;
+  Fd watch_fd_;  // read-only, an open file of its own; none where /proc is missing
+};
+
+}  // namespace feedwater::server

@@ -1,0 +1,372 @@
+#include "server/transport/data_server.h"
+
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <optional>
+#include <set>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "server/base/clock.h"
+#include "server/base/mutex.h"
+#include "server/transport/arena_reclaimer.h"
+#include "server/transport/daemon_message.h"
+#include "server/transport/doorbell.h"
+#include "server/transport/listener.h"
+#include "server/transport/session.h"
+#include "spdlog/spdlog.h"
+
+namespace feedwater::server {
+namespace {
+
+constexpr int kEventsPerTurn = 64;
+constexpr int kAcceptsPerTurn = 64;
+
+// What an epoll event is about: the session's number, or 0, and one of these.
+enum Source : uint64_t { kListener = 0, kDoorbell = 1, kSocket = 2, kPidfd = 3 };
+uint64_t EventKey(uint64_t session, Source source) { return session << 2 | source; }
+
+}  // namespace
+
+absl::StatusOr<int64_t> ArenaBytes(const SlotLayout& layout, int slots) {
+  if (slots < 1 || slots > static_cast<int>(wire::kMaxSlots)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(slots, " slots; a session has 1 to ", wire::kMaxSlots));
+  }
+  const int64_t page = sysconf(_SC_PAGESIZE);
+  int64_t bytes;
+  if (layout.slot_bytes <= 0 || layout.slot_bytes % page != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a slot of ", layout.slot_bytes, " bytes is not a number of whole pages"));
+  }
+  if (__builtin_mul_overflow(layout.slot_bytes, int64_t{slots}, &bytes)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(slots, " slots of ", layout.slot_bytes,
+                     " bytes are more than 8 EiB; make the batch smaller"));
+  }
+  return bytes;
+}
+
+struct DataServer::Impl {
+  Impl(Options o, Listener l, Fd e, std::shared_ptr<Doorbell> d)
+      : options(std::move(o)),
+        listener(std::move(l)),
+        epoll(std::move(e)),
+        doorbell(std::move(d)) {}
+
+  absl::Status Start();
+  void Run();
+  void AcceptSome();
+  void Admit(Accepted client);
+  void OnEvent(const epoll_event& event);
+  void BuryClosed();
+  void Bury(const std::shared_ptr<Session>& session);
+  int ExpireHandshakes();  // milliseconds until the next one may, -1 for none
+  absl::Status Watch(int fd, uint32_t events, uint64_t key);
+
+  std::shared_ptr<Session> Find(uint64_t id);
+  std::shared_ptr<Session> Find(const Ticket& ticket);
+  void Count(const std::string& counter);
+
+  // Constant after Start.
+  const Options options;
+  const std::shared_ptr<ArenaReclaimer> reclaimer = std::make_shared<ArenaReclaimer>();
+
+  // The server's thread's.
+  Listener listener;
+  const Fd epoll;
+  uint64_t next_id = 1;
+  std::set<uint64_t> half_open;
+  std::map<uid_t, int> connections;
+
+  const std::shared_ptr<Doorbell> doorbell;
+
+  Mutex mu;  // held for look-ups only; never while a session's lock is taken
+  std::map<uint64_t, std::shared_ptr<Session>> sessions ABSL_GUARDED_BY(mu);
+  std::map<Ticket, std::shared_ptr<Session>> tickets ABSL_GUARDED_BY(mu);
+  std::map<std::string, uint64_t> counters ABSL_GUARDED_BY(mu);
+  bool stop ABSL_GUARDED_BY(mu) = false;
+
+  std::thread thread;
+};
+
+// --- the server's thread ------------------------------------------------------------------------
+
+absl::Status DataServer::Impl::Watch(int fd, uint32_t events, uint64_t key) {
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = key;
+  if (epoll_ctl(epoll.get(), EPOLL_CTL_ADD, fd, &event) == 0) return absl::OkStatus();
+  return ErrnoStatus(errno, "epoll_ctl");
+}
+
+absl::Status DataServer::Impl::Start() {
+  FW_RETURN_IF_ERROR(Watch(listener.fd(), EPOLLIN, EventKey(0, kListener)));
+  FW_RETURN_IF_ERROR(Watch(doorbell->fd(), EPOLLIN, EventKey(0, kDoorbell)));
+  thread = std::thread([this] { Run(); });
+  return absl::OkStatus();
+}
+
+void DataServer::Impl::Run() {
+  pthread_setname_np(pthread_self(), "fw-data");
+  while (true) {
+    epoll_event events[kEventsPerTurn];
+    const int n = epoll_wait(epoll.get(), events, kEventsPerTurn, ExpireHandshakes());
+    for (int i = 0; i < n; ++i) OnEvent(events[i]);
+    BuryClosed();
+    std::vector<std::shared_ptr<Session>> rest;
+    {
+      MutexLock lock(&mu);
+      if (!stop) continue;
+      for (const auto& [id, session] : sessions) rest.push_back(session);
+    }
+    for (const auto& session : rest) {
+      session->Close(absl::UnavailableError("the daemon is stopping"), "closed_by_daemon", true);
+    }
+    BuryClosed();
+    return;
+  }
+}
+
+void DataServer::Impl::OnEvent(const epoll_event& event) {
+  const auto source = static_cast<Source>(event.data.u64 & 3);
+  if (source == kListener) return AcceptSome();
+  if (source == kDoorbell) return;  // BuryClosed answers it at the end of every turn
+  const std::shared_ptr<Session> session = Find(event.data.u64 >> 2);
+  if (session == nullptr) return;  // buried since
+  if (source == kPidfd) {
+    session->Close(absl::CancelledError("the client's process has ended"), "reclaimed_pidfd",
+                   false);
+  } else if ((event.events & (EPOLLHUP | EPOLLRDHUP | EPOLLERR)) != 0) {
+    session->Close(absl::CancelledError("the client hung up"), "reclaimed_hangup", false);
+  } else {
+    session->OnReadable();
+  }
+}
+
+void DataServer::Impl::AcceptSome() {
+  for (int i = 0; i < kAcceptsPerTurn; ++i) {
+    absl::StatusOr<std::optional<Accepted>> client = listener.Accept();
+    if (!client.ok()) {
+      spdlog::warn("data socket: {}", client.status().ToString());
+      Count("accept_failed");
+      return;
+    }
+    if (!client->has_value()) return;
+    Admit(std::move(**client));
+  }
+}
+
+void DataServer::Impl::Admit(Accepted client) {
+  const PeerIdentity peer = client.peer;
+  const auto refuse = [&](const char* counter, const absl::Status& reason) {
+    const wire::Closing closing = MakeClosing(reason);
+    SendPacket(client.socket.get(), &closing, sizeof(closing));
+    CloseAfterLastWord(std::move(client.socket));
+    Count(counter);
+  };
+  if (client.peer_is_dead) return Count("reclaimed_pidfd");
+  if (options.access) {
+    if (absl::Status allowed = options.access(peer); !allowed.ok())
+      return refuse("refused_access", allowed);
+  }
+  size_t all;
+  {
+    MutexLock lock(&mu);
+    all = sessions.size();
+  }
+  if (all >= static_cast<size_t>(options.max_connections)) {
+    return refuse("refused_connections", absl::ResourceExhaustedError(absl::StrCat(
+                                             "max_connections: ", options.max_connections,
+                                             " clients are connected already")));
+  }
+  int& of_uid = connections[peer.uid];
+  if (of_uid >= options.max_connections_per_uid) {
+    return refuse("refused_connections_per_uid", absl::ResourceExhaustedError(absl::StrCat(
+                                                     "max_connections_per_uid: user ", peer.uid,
+                                                     " has ", of_uid, " connections already")));
+  }
+  Session::Options session_options;
+  session_options.id = next_id++;
+  session_options.handshake_seconds = options.handshake_seconds;
+  session_options.doorbell = doorbell;
+  session_options.reclaimer = reclaimer;
+  if (getrandom(session_options.ticket.data(), session_options.ticket.size(), 0) !=
+      static_cast<ssize_t>(session_options.ticket.size())) {
+    return refuse("accept_failed", absl::InternalError("no random bytes for a ticket"));
+  }
+  auto session = std::make_shared<Session>(std::move(client), session_options);
+  const uint64_t id = session->id();
+  absl::Status watched = Watch(session->socket_fd(), EPOLLIN | EPOLLRDHUP, EventKey(id, kSocket));
+  if (watched.ok() && session->pidfd() >= 0) {
+    watched = Watch(session->pidfd(), EPOLLIN, EventKey(id, kPidfd));
+  }
+  ++of_uid;
+  half_open.insert(id);
+  {
+    MutexLock lock(&mu);
+    sessions.emplace(id, session);
+    tickets.emplace(session->ticket(), session);
+  }
+  Count("accepted");
+  if (!watched.ok()) session->Close(watched, "accept_failed", /*tell_client=*/true);
+}
+
+void DataServer::Impl::BuryClosed() {
+  for (uint64_t id : doorbell->Answer()) {
+    if (std::shared_ptr<Session> session = Find(id)) Bury(session);
+  }
+}
+
+void DataServer::Impl::Bury(const std::shared_ptr<Session>& session) {
+  {
+    MutexLock lock(&mu);
+    sessions.erase(session->id());
+    tickets.erase(session->ticket());
+  }
+  half_open.erase(session->id());
+  const PeerIdentity& peer = session->peer();
+  if (auto it = connections.find(peer.uid); it != connections.end() && --it->second == 0) {
+    connections.erase(it);
+  }
+  // By hand: a descriptor that somebody else still has a copy of would stay in the set after its
+  // close.
+  epoll_ctl(epoll.get(), EPOLL_CTL_DEL, session->socket_fd(), nullptr);
+  if (session->pidfd() >= 0) epoll_ctl(epoll.get(), EPOLL_CTL_DEL, session->pidfd(), nullptr);
+  Session::Burial burial = session->Bury();
+  Count(burial.counter);
+  spdlog::debug("data connection of process {} (user {}) ended: {}: {}", peer.pid, peer.uid,
+                burial.counter, burial.reason.ToString());
+  if (burial.closed) burial.closed();
+}
+
+int DataServer::Impl::ExpireHandshakes() {
+  if (half_open.empty()) return -1;
+  const int64_t now = MonotonicNs();
+  int64_t next = INT64_MAX;
+  for (auto it = half_open.begin(); it != half_open.end();) {
+    const std::shared_ptr<Session> session = Find(*it);
+    const std::optional<int64_t> deadline = session ? session->CheckHandshake(now) : std::nullopt;
+    it = deadline ? std::next(it) : half_open.erase(it);
+    if (deadline) next = std::min(next, *deadline);
+  }
+  if (next == INT64_MAX) return -1;  // one that has just expired has rung
+  return static_cast<int>(std::min<int64_t>((next - now) / 1'000'000 + 1, 60'000));
+}
+
+// --- look-ups -----------------------------------------------------------------------------------
+
+std::shared_ptr<Session> DataServer::Impl::Find(uint64_t id) {
+  MutexLock lock(&mu);
+  auto it = sessions.find(id);
+  return it == sessions.end() ? nullptr : it->second;
+}
+
+std::shared_ptr<Session> DataServer::Impl::Find(const Ticket& ticket) {
+  MutexLock lock(&mu);
+  auto it = tickets.find(ticket);
+  return it == tickets.end() ? nullptr : it->second;
+}
+
+// A client can make any of these happen as often as it likes, so the log hears of the 1st, 2nd,
+// 4th, 8th, ... time.
+void DataServer::Impl::Count(const std::string& counter) {
+  uint64_t n;
+  {
+    MutexLock lock(&mu);
+    n = ++counters[counter];
+  }
+  const bool news =
+      counter != "accepted" && counter != "closed_by_daemon" && counter != "reclaimed_hangup";
+  if (news && std::has_single_bit(n))
+    spdlog::info("data socket: {} ({} times since the start)", counter, n);
+}
+
+// --- the public face ----------------------------------------------------------------------------
+
+DataServer::DataServer() = default;
+
+absl::StatusOr<std::unique_ptr<DataServer>> DataServer::Create(Options options) {
+  absl::StatusOr<Listener> listener = options.listen_fd >= 0 ? Listener::Adopt(options.listen_fd)
+                                                             : Listener::Bind(options.socket_path);
+  if (!listener.ok()) return listener.status();
+  Fd epoll(epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll) return ErrnoStatus(errno, "epoll_create1");
+  FW_ASSIGN_OR_RETURN(std::shared_ptr<Doorbell> doorbell, Doorbell::Create());
+  std::unique_ptr<DataServer> server(new DataServer);
+  server->impl_ = std::make_unique<Impl>(std::move(options), *std::move(listener), std::move(epoll),
+                                         std::move(doorbell));
+  FW_RETURN_IF_ERROR(server->impl_->Start());
+  return server;
+}
+
+DataServer::~DataServer() {
+  if (impl_ == nullptr) return;
+  {
+    MutexLock lock(&impl_->mu);
+    impl_->stop = true;
+  }
+  impl_->doorbell->Ring();
+  if (impl_->thread.joinable()) impl_->thread.join();
+  impl_->reclaimer->Stop();
+}
+
+absl::StatusOr<PeerIdentity> DataServer::Identify(const Ticket& ticket) const {
+  const std::shared_ptr<Session> session = impl_->Find(ticket);
+  if (session == nullptr || !session->welcomed()) {
+    return absl::NotFoundError(
+        "no live data connection has this ticket; connect to data.sock first");
+  }
+  return session->peer();
+}
+
+absl::StatusOr<std::shared_ptr<SlotPool>> DataServer::OpenSession(const Ticket& ticket,
+                                                                  const ArenaOptions& options,
+                                                                  SessionEvents events) {
+  const std::shared_ptr<Session> session = impl_->Find(ticket);
+  if (session == nullptr) {
+    return absl::NotFoundError(
+        "no live data connection has this ticket; connect to data.sock first");
+  }
+  FW_RETURN_IF_ERROR(session->Open(options, std::move(events)));
+  impl_->Count("opened");
+  return session;
+}
+
+void DataServer::CloseSession(const Ticket& ticket, const absl::Status& reason) {
+  if (const std::shared_ptr<Session> session = impl_->Find(ticket)) {
+    session->Close(reason, "closed_by_daemon", /*tell_client=*/true);
+  }
+}
+
+SessionCounts DataServer::Counts(const Ticket& ticket) const {
+  const std::shared_ptr<Session> session = impl_->Find(ticket);
+  return session == nullptr ? SessionCounts{} : session->Counts();
+}
+
+int DataServer::sessions(uid_t uid) const {
+  std::vector<std::shared_ptr<Session>> of_uid;
+  {
+    MutexLock lock(&impl_->mu);
+    for (const auto& [id, session] : impl_->sessions) {
+      if (session->peer().uid == uid) of_uid.push_back(session);
+    }
+  }
+  return static_cast<int>(std::count_if(of_uid.begin(), of_uid.end(),
+                                        [](const auto& session) { return session->open(); }));
+}
+
+std::map<std::string, uint64_t> DataServer::counters() const {
+  MutexLock lock(&impl_->mu);
+  return impl_->counters;
+}
+
+}  // namespace feedwater::server
