@@ -1,10 +1,12 @@
 // The running jobs of a daemon: its worker threads and the streams they fill.
 //
-// A worker takes a ticket (job, step, rank, places in the batch), starts its reads, and runs each sample to completion when
-// its bytes have arrived. Tickets of a job come in the order (step, rank); jobs share the workers by CPU time. No free slot,
-// no ticket: with every stream's slots full, or no stream at all, the workers sleep.
+// A worker takes a ticket (job, step, rank, places in the batch), starts its reads, and runs each
+// sample to completion when its bytes have arrived. Tickets of a job come in the order (step,
+// rank); jobs share the workers by CPU time. No free slot, no ticket: with every stream's slots
+// full, or no stream at all, the workers sleep.
 //
-// Thread safety: all calls may come from any thread. Attach, Detach, Seek and Snapshot never wait for a decode.
+// Thread safety: all calls may come from any thread. Attach, Detach, Seek and Snapshot never wait
+// for a decode.
 #pragma once
 
 #include <cstdint>
@@ -29,22 +31,22 @@ struct LoadedPipeline {
 };
 
 struct JobConfig {
-  std::string name;                  // what status shows
+  std::string name;  // what status shows
   std::shared_ptr<const LoadedPipeline> pipeline;
-  int64_t batch_size = 0;            // per rank
+  int64_t batch_size = 0;  // per rank
   int64_t world_size = 1;
   uint64_t seed = 0;
   uint32_t owner_uid = 0;
-  double weight = 1.0;               // share of the workers, relative to other jobs
+  double weight = 1.0;  // share of the workers, relative to other jobs
 };
 
 struct RuntimeOptions {
-  std::vector<int> cpus;             // one pinned worker each
+  std::vector<int> cpus;  // one pinned worker each
   bool pin = true;
   EngineChoice engine;
   bool direct_io = false;
   size_t max_open_files = 1024;
-  int numa_node = -1;                // -1: not bound
+  int numa_node = -1;                    // -1: not bound
   std::shared_ptr<MemoryBudget> budget;  // may be null
 };
 
@@ -52,18 +54,24 @@ struct RankStats {
   int64_t rank = 0;
   int pid = 0;
   uint64_t epoch = 0;
-  int64_t step = 0;                  // last published
-  int slots = 0, slots_ready = 0, slots_lent = 0;  // filled by the service, which knows what the client released
+  int64_t step =
+      0;  // last published; before the first one, the step before the start (-1 at position 0)
+  int slots = 0, slots_ready = 0,
+      slots_lent = 0;  // filled by the service, which knows what the client released
 };
 
 struct JobStats {
   std::string job, pipeline;
   uint32_t owner_uid = 0;
-  uint64_t epoch = 0;                // the least advanced rank's
+  uint64_t epoch = 0;  // the least advanced rank's
   int64_t step = 0;
   int64_t world_size = 0;
   uint64_t samples = 0, bad_samples = 0, substituted = 0, batches = 0, bytes_read = 0;
   double cpu_seconds = 0, read_wait_seconds = 0;
+  // Elapsed time of all workers by stage, beside read_wait_seconds: opening files and starting
+  // reads (with the pread engine, reading), splitting bytes into fields, the graph, the batch's
+  // graph. Samples that were thrown away count too.
+  double read_seconds = 0, parse_seconds = 0, run_seconds = 0, batch_seconds = 0;
   std::vector<RankStats> ranks;
 };
 
@@ -74,21 +82,26 @@ class Runtime {
   static absl::StatusOr<std::unique_ptr<Runtime>> Create(const RuntimeOptions& options);
   ~Runtime();  // stops and joins the workers
 
-  // Adds a rank, making the job (keyed by owner, name and pipeline name) when it is the first; production starts at once at
-  // (epoch, position). FailedPrecondition naming the field when world size, batch size, seed or pipeline digest differ from
-  // the job's; AlreadyExists when the rank is attached; InvalidArgument when rank is not in [0, world size).
-  absl::StatusOr<std::shared_ptr<Stream>> Attach(const JobConfig& job, int64_t rank, int pid, uint64_t epoch,
-                                                 int64_t position, const SlotLayout& layout, std::shared_ptr<SlotPool> slots);
-  // Stops production for it and forgets it; the job ends with its last rank. Slots being filled are abandoned when their
-  // workers reach them; the caller need not wait.
+  // Adds a rank, making the job (keyed by owner, name and pipeline name) when it is the first;
+  // production starts at once at (epoch, position). FailedPrecondition naming the field when world
+  // size, batch size, seed or pipeline digest differ from the job's; AlreadyExists when the rank is
+  // attached; InvalidArgument when rank is not in [0, world size).
+  absl::StatusOr<std::shared_ptr<Stream>> Attach(const JobConfig& job, int64_t rank, int pid,
+                                                 uint64_t epoch, int64_t position,
+                                                 const SlotLayout& layout,
+                                                 std::shared_ptr<SlotPool> slots);
+  // Stops production for it and forgets it; the job ends with its last rank. Slots being filled are
+  // abandoned when their workers reach them; the caller need not wait.
   void Detach(const std::shared_ptr<Stream>& stream);
-  // Starts over at (epoch, position); batches from now on carry `serial`. Unpublished work is dropped.
-  absl::Status Seek(const std::shared_ptr<Stream>& stream, uint32_t serial, uint64_t epoch, int64_t position);
+  // Starts over at (epoch, position); batches from now on carry `serial`. Unpublished work is
+  // dropped.
+  absl::Status Seek(const std::shared_ptr<Stream>& stream, uint32_t serial, uint64_t epoch,
+                    int64_t position);
 
   std::vector<JobStats> Snapshot() const;
   int workers() const;
-  int active_workers() const;        // not parked
-  uint64_t progress() const;         // grows while work is done; for the watchdog
+  int active_workers() const;  // not parked
+  uint64_t progress() const;   // grows while work is done; for the watchdog
 
  private:
   Runtime();

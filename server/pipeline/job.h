@@ -1,0 +1,59 @@
+// A job: what its ranks have in common. Its configuration is constant; what moves belongs to the
+// scheduler.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "server/pipeline/runtime.h"
+#include "server/pipeline/usage.h"
+#include "server/sampler/order.h"
+
+namespace feedwater::server {
+
+// A place in a job's sequence of steps: step `step` of `order`, or the first of the next epoch that
+// has one.
+struct Cursor {
+  std::shared_ptr<const EpochOrder> order;
+  int64_t step = 0;
+};
+
+class Job {
+ public:
+  Job(JobConfig config, std::shared_ptr<const OrderConfig> order_config)
+      : config_(std::move(config)), order_config_(std::move(order_config)) {}
+
+  const JobConfig& config() const { return config_; }
+  const Dataset& dataset() const { return *config_.pipeline->dataset; }
+  const Plan* plan() const { return config_.pipeline->plan.get(); }
+  const std::shared_ptr<const OrderConfig>& order_config() const { return order_config_; }
+  int64_t global_batch_size() const { return config_.batch_size * config_.world_size; }
+
+  // The number of an order's step, counted from the epoch's first position: where a cursor resumes
+  // at a position that is no multiple of the global batch size, the step it stands in counts as
+  // done.
+  int64_t StepNumber(const Cursor& at) const {
+    return at.order->start() / global_batch_size() + at.step;
+  }
+
+ private:
+  friend class Scheduler;
+
+  const JobConfig config_;
+  const std::shared_ptr<const OrderConfig> order_config_;
+
+  // Guarded by the scheduler's lock; reached only through Scheduler::Moving.
+  struct Moving {
+    std::vector<std::shared_ptr<Stream>> streams;  // sorted by rank
+    double virtual_ns = 0;      // CPU time used / weight, estimates of running tickets included
+    double sample_cost_ns = 0;  // moving mean of the CPU time of a sample; 0: not known yet
+    std::vector<std::shared_ptr<const EpochOrder>>
+        next_orders;  // of whole epochs, made ahead of time
+    Usage usage;
+    uint64_t samples = 0, bad_samples = 0, substituted = 0, batches = 0;  // of published batches
+  } moving_;
+};
+
+}  // namespace feedwater::server

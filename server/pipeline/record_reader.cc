@@ -1,0 +1,215 @@
+#include "server/pipeline/record_reader.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/base/clock.h"
+
+namespace feedwater::server {
+namespace {
+
+constexpr int kLeastDepth = 2, kMostDepth = 32;
+constexpr int kShrinkAfter = 256;  // records without a wait
+constexpr int64_t kMaxJoinedBytes = 1 << 20;
+
+// What an extent without bytes points to: readable like every other.
+alignas(64) constexpr std::byte kNothing[kReadPadding] = {};
+
+}  // namespace
+
+// One read of the engine, for one extent or for several that follow each other in a file.
+struct RecordBytes::Read {
+  struct Part {
+    RecordBytes* bytes;
+    int64_t extent;  // which of its extents
+    int64_t offset;  // within the read
+    int64_t length;
+  };
+  ReadOp op;
+  ReadBuffers::Buffer buffer;
+  const Dataset* dataset = nullptr;
+  uint32_t object = 0;
+  int64_t offset = 0, length = 0;
+  absl::InlinedVector<Part, 1> parts;
+  int users = 0;  // parts whose owner has not released them
+};
+
+RecordReader::RecordReader(std::unique_ptr<ReadEngine> engine, size_t engine_depth,
+                           FileCache* files, std::shared_ptr<MemoryBudget> budget)
+    : engine_(std::move(engine)),
+      engine_depth_(engine_depth),
+      files_(files),
+      buffers_(std::move(budget)),
+      depth_(kLeastDepth) {}
+
+RecordReader::~RecordReader() = default;
+
+void RecordReader::Start(const Dataset& dataset, int64_t record, RecordBytes* into) {
+  into->dataset_ = &dataset;
+  into->record_ = record;
+  into->size_ = 0;
+  into->missing_ = 0;
+  into->failed_extent_ = -1;
+  into->status_ = absl::OkStatus();
+  into->extents_.clear();
+  into->reads_.clear();
+  ++started_;
+
+  extents_.clear();
+  dataset.Extents(record, &extents_);
+  for (const Extent& extent : extents_) {
+    if (extent.offset < 0 || extent.length < 0 || extent.length > kMaxRecordBytes - into->size_) {
+      into->status_ = absl::InvalidArgumentError(absl::StrCat(
+          "larger than ", kMaxRecordBytes >> 20, " MiB, the most that one record may have"));
+      into->size_ = 0;
+      ready_.push_back(into);
+      return;
+    }
+    into->size_ += extent.length;
+  }
+  into->extents_.assign(extents_.size(), absl::Span<const std::byte>(kNothing, 0));
+  for (size_t i = 0; i < extents_.size(); ++i) {
+    const Extent& extent = extents_[i];
+    if (extent.length == 0) continue;
+    ++into->missing_;
+    Read* last = queue_.empty() ? nullptr : queue_.back();
+    if (last != nullptr && last->dataset == &dataset && last->object == extent.object &&
+        extent.offset - last->offset == last->length &&
+        last->length + extent.length <= kMaxJoinedBytes) {
+      last->parts.push_back({into, static_cast<int64_t>(i), last->length, extent.length});
+      last->length += extent.length;
+      ++last->users;
+      open_bytes_ += extent.length;
+      into->reads_.push_back(last);
+    } else {
+      queue_.push_back(NewRead(dataset, extent, into, static_cast<int64_t>(i)));
+    }
+  }
+  if (into->missing_ == 0) ready_.push_back(into);
+}
+
+RecordReader::Read* RecordReader::NewRead(const Dataset& dataset, const Extent& extent,
+                                          RecordBytes* bytes, int64_t index) {
+  Read* read = reads_.Get();
+  read->dataset = &dataset;
+  read->object = extent.object;
+  read->offset = extent.offset;
+  read->length = extent.length;
+  read->parts.clear();
+  read->parts.push_back({bytes, index, 0, extent.length});
+  read->users = 1;
+  ++open_reads_;
+  open_bytes_ += extent.length;
+  bytes->reads_.push_back(read);
+  return read;
+}
+
+absl::Status RecordReader::Open(Read* read) {
+  ReadOp& op = read->op;
+  op = ReadOp();
+  FW_ASSIGN_OR_RETURN(op.file,
+                      files_->Open(read->dataset->root(), read->dataset->ObjectPath(read->object)));
+  const size_t bytes = ReadBufferBytes(read->length, op.file->direct_io);
+  FW_ASSIGN_OR_RETURN(read->buffer, buffers_.Get(bytes));
+  op.offset = read->offset;
+  op.length = read->length;
+  op.buffer = absl::Span<std::byte>(read->buffer.data(), read->buffer.capacity());
+  op.user = read;
+  return absl::OkStatus();
+}
+
+void RecordReader::Submit() {
+  while (!queue_.empty() && engine_->in_flight() < engine_depth_) {
+    Read* read = queue_.front();
+    queue_.pop_front();
+    absl::Status opened = Open(read);
+    if (opened.ok()) {
+      engine_->Submit(&read->op);
+    } else {
+      read->op.status = std::move(opened);
+      Completed(read);
+    }
+  }
+}
+
+void RecordReader::Completed(Read* read) {
+  const absl::Status status = read->op.status;
+  read->op.file = nullptr;
+  // A joined read that failed says nothing about its parts: those before the damage are whole. So
+  // each is read alone.
+  for (const Read::Part& part : read->parts) {
+    RecordBytes* bytes = part.bytes;
+    if (status.ok()) {
+      bytes->extents_[part.extent] = absl::MakeConstSpan(read->op.data + part.offset, part.length);
+      Arrived(bytes);
+    } else if (read->parts.size() == 1) {
+      Refuse(bytes, part.extent, status);
+      Arrived(bytes);
+    } else {
+      bytes->reads_.erase(std::find(bytes->reads_.begin(), bytes->reads_.end(), read));
+      --read->users;
+      const Extent extent{read->object, read->offset + part.offset, part.length};
+      queue_.push_back(NewRead(*read->dataset, extent, bytes, part.extent));
+    }
+  }
+  if (read->users == 0) FreeRead(read);
+}
+
+void RecordReader::Refuse(RecordBytes* bytes, int64_t extent, const absl::Status& status) {
+  if (bytes->failed_extent_ >= 0 && bytes->failed_extent_ < extent) return;
+  bytes->failed_extent_ = extent;
+  bytes->status_ = status;
+}
+
+void RecordReader::Arrived(RecordBytes* bytes) {
+  if (--bytes->missing_ == 0) ready_.push_back(bytes);
+}
+
+bool RecordReader::CollectOne(bool wait) {
+  ReadOp* op = engine_->Collect(wait);
+  if (op == nullptr) return false;
+  Completed(static_cast<Read*>(op->user));
+  return true;
+}
+
+RecordBytes* RecordReader::Collect(bool wait) {
+  Submit();
+  while (CollectOne(/*wait=*/false)) Submit();
+  while (ready_.empty() && wait && engine_->in_flight() > 0) {
+    if (!wants_more()) depth_ = std::min(2 * depth_, kMostDepth);
+    records_since_wait_ = 0;
+    const int64_t start = MonotonicNs();
+    CollectOne(/*wait=*/true);
+    wait_ns_ += MonotonicNs() - start;
+    Submit();
+  }
+  if (ready_.empty()) return nullptr;
+  RecordBytes* bytes = ready_.front();
+  ready_.pop_front();
+  --started_;
+  if (++records_since_wait_ >= kShrinkAfter) {
+    records_since_wait_ = 0;
+    depth_ = std::max(depth_ - 1, kLeastDepth);
+  }
+  return bytes;
+}
+
+void RecordReader::Release(RecordBytes* bytes) {
+  for (Read* read : bytes->reads_) {
+    if (--read->users == 0) FreeRead(read);
+  }
+  bytes->reads_.clear();
+  bytes->extents_.clear();
+}
+
+void RecordReader::FreeRead(Read* read) {
+  --open_reads_;
+  open_bytes_ -= read->length;
+  if (read->buffer.capacity() > 0) buffers_.Put(std::exchange(read->buffer, ReadBuffers::Buffer()));
+  reads_.Put(read);
+}
+
+int64_t RecordReader::TakeWaitNs() { return std::exchange(wait_ns_, 0); }
+
+}  // namespace feedwater::server

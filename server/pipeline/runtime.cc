@@ -1,0 +1,237 @@
+#include "server/pipeline/runtime.h"
+
+#include <numa.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "server/base/cpus.h"
+#include "server/pipeline/parking.h"
+#include "server/pipeline/scheduler.h"
+#include "server/pipeline/worker.h"
+
+namespace feedwater::server {
+namespace {
+
+absl::StatusOr<Staging> MakeStaging(const Plan& plan, int64_t batch_size, int slots,
+                                    MemoryBudget* budget) {
+  Staging staging;
+  const int64_t per_sample = plan.staging_bytes_per_sample();
+  if (per_sample == 0) return staging;
+  int64_t bytes = 0;
+  if (per_sample < 0 || slots < 0 ||
+      __builtin_mul_overflow(per_sample, batch_size, &staging.bytes_per_slot) ||
+      __builtin_mul_overflow(staging.bytes_per_slot, slots, &bytes)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the memory of the batch's graph overflows: ", per_sample, " bytes * ",
+                     batch_size, " samples * ", slots, " slots"));
+  }
+  if (budget != nullptr) {
+    FW_ASSIGN_OR_RETURN(staging.reservation, budget->Reserve("staging", bytes));
+  }
+  staging.data.reset(new (std::nothrow) std::byte[static_cast<size_t>(bytes)]);
+  if (staging.data == nullptr) {
+    return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes of staging"));
+  }
+  return staging;
+}
+
+absl::Status CheckJob(const JobConfig& job, int64_t rank, const SlotLayout& layout) {
+  if (job.pipeline == nullptr || job.pipeline->dataset == nullptr ||
+      job.pipeline->plan == nullptr) {
+    return absl::InvalidArgumentError("the job has no pipeline");
+  }
+  if (!(job.weight > 0) || !std::isfinite(job.weight)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a job's weight is greater than 0, not ", job.weight));
+  }
+  if (job.world_size < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("world_size is at least 1, not ", job.world_size));
+  }
+  if (rank < 0 || rank >= job.world_size) {
+    return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " is not in [0, ", job.world_size,
+                                                   "): ranks count from 0 to world_size - 1"));
+  }
+  if (job.batch_size < 1 || job.batch_size > std::numeric_limits<int32_t>::max()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("batch_size ", job.batch_size, " is not in [1, 2^31)"));
+  }
+  if (layout.batch_size != job.batch_size ||
+      layout.outputs.size() != job.pipeline->plan->outputs().size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the slots are laid out for ", layout.outputs.size(),
+                     " outputs and batches of ", layout.batch_size, ", the job has ",
+                     job.pipeline->plan->outputs().size(), " and ", job.batch_size));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckStart(const OrderConfig& config, uint64_t epoch, int64_t position) {
+  if (position < 0 || position > config.records) {
+    return absl::InvalidArgumentError(absl::StrCat("position ", position, " is not in [0, ",
+                                                   config.records, "]: the dataset has ",
+                                                   config.records, " records"));
+  }
+  if (epoch > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+    return absl::InvalidArgumentError(absl::StrCat("epoch ", epoch, " is larger than 2^63 - 1"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<const OrderConfig>> MakeConfig(const JobConfig& job) {
+  const Dataset& dataset = *job.pipeline->dataset;
+  FW_ASSIGN_OR_RETURN(OrderConfig made,
+                      MakeOrderConfig(job.pipeline->spec.sampler, dataset.size(), job.batch_size,
+                                      job.world_size, dataset.shard_starts()));
+  made.seed = job.seed;  // the job's, not the file's
+  auto config = std::make_shared<const OrderConfig>(std::move(made));
+  if (StepsPerEpoch(*config) == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("an epoch of ", config->records, " records has no whole step of batch_size ",
+                     config->batch_size, " * world_size ", config->world_size, " = ",
+                     config->batch_size * config->world_size,
+                     " samples, and `last: drop` leaves the remainder out: take a smaller batch, "
+                     "or `last: pad` or `last: partial` "
+                     "in the pipeline's sampler"));
+  }
+  return config;
+}
+
+}  // namespace
+
+struct Runtime::Impl {
+  explicit Impl(const RuntimeOptions& with)
+      : options(with),
+        files(with.max_open_files, with.direct_io),
+        parking(std::make_shared<Parking>()),
+        scheduler(parking) {}
+
+  ~Impl() {
+    stop.store(true, std::memory_order_release);
+    scheduler.Stop();
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  // What a worker thread does: sets itself up, says how that went, and works.
+  void WorkerMain(size_t index, absl::Status* started) {
+    absl::StatusOr<std::unique_ptr<RecordReader>> reader = SetUp(index);
+    {
+      MutexLock lock(&mu);
+      *started = reader.status();
+      --starting;
+      all_started.Signal();
+    }
+    if (reader.ok()) Worker(&scheduler, parking.get(), &stop, *std::move(reader)).Run();
+  }
+
+  absl::StatusOr<std::unique_ptr<RecordReader>> SetUp(size_t index) {
+    const int cpu = options.cpus[index];
+    pthread_setname_np(pthread_self(), absl::StrFormat("fw-worker-%d", cpu).substr(0, 15).c_str());
+    if (options.pin) {
+      FW_RETURN_IF_ERROR(PinThisThread(cpu));
+    } else if (options.numa_node >= 0 && numa_available() >= 0 &&
+               numa_run_on_node(options.numa_node) != 0) {
+      return ErrnoStatus(errno,
+                         absl::StrCat("cannot run a worker on NUMA node ", options.numa_node));
+    }
+    if (options.numa_node >= 0 && numa_available() >= 0) numa_set_localalloc();
+    const EngineOptions engine_options;
+    FW_ASSIGN_OR_RETURN(std::unique_ptr<ReadEngine> engine,
+                        CreateEngine(options.engine.name, engine_options));
+    return std::make_unique<RecordReader>(std::move(engine), engine_options.depth, &files,
+                                          options.budget);
+  }
+
+  const RuntimeOptions options;
+  MemoryReservation base_buffers;
+  FileCache files;
+  std::atomic<bool> stop{false};
+  const std::shared_ptr<Parking> parking;
+  Scheduler scheduler;
+  std::vector<std::thread> threads;
+
+  Mutex mu;
+  CondVar all_started;
+  size_t starting ABSL_GUARDED_BY(mu) = 0;
+};
+
+Runtime::Runtime() = default;
+Runtime::~Runtime() = default;
+
+absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options) {
+  if (options.cpus.empty()) return absl::InvalidArgumentError("no CPUs for workers");
+  std::unique_ptr<Runtime> runtime(new Runtime);
+  runtime->impl_ = std::make_unique<Impl>(options);
+  Impl& impl = *runtime->impl_;
+  const size_t workers = options.cpus.size();
+  if (options.budget != nullptr) {
+    FW_ASSIGN_OR_RETURN(impl.base_buffers,
+                        options.budget->Reserve("read buffers", static_cast<int64_t>(workers) *
+                                                                    ReadBuffers::kBaseBytes));
+  }
+  std::vector<absl::Status> started(workers);
+  {
+    MutexLock lock(&impl.mu);
+    impl.starting = workers;
+  }
+  for (size_t i = 0; i < workers; ++i) {
+    try {
+      impl.threads.emplace_back([&impl, i, status = &started[i]] { impl.WorkerMain(i, status); });
+    } catch (const std::system_error& e) {
+      started[i] = absl::ResourceExhaustedError(e.what());
+      MutexLock lock(&impl.mu);
+      --impl.starting;
+    }
+  }
+  {
+    MutexLock lock(&impl.mu);
+    while (impl.starting > 0) impl.all_started.Wait(&impl.mu);
+  }
+  for (const absl::Status& status : started)
+    FW_RETURN_IF_ERROR(Annotate(status, "cannot start a worker"));
+  return runtime;
+}
+
+absl::StatusOr<std::shared_ptr<Stream>> Runtime::Attach(const JobConfig& job, int64_t rank, int pid,
+                                                        uint64_t epoch, int64_t position,
+                                                        const SlotLayout& layout,
+                                                        std::shared_ptr<SlotPool> slots) {
+  FW_RETURN_IF_ERROR(CheckJob(job, rank, layout));
+  Scheduler::NewRank added;
+  FW_ASSIGN_OR_RETURN(added.order_config, MakeConfig(job));
+  FW_RETURN_IF_ERROR(CheckStart(*added.order_config, epoch, position));
+  FW_ASSIGN_OR_RETURN(added.staging, MakeStaging(*job.pipeline->plan, job.batch_size,
+                                                 slots->slots(), impl_->options.budget.get()));
+  added.job = job;
+  added.rank = rank;
+  added.pid = pid;
+  added.start = MakeCursor(added.order_config, epoch, position);
+  added.layout = layout;
+  added.slots = std::move(slots);
+  return impl_->scheduler.Attach(std::move(added));
+}
+
+void Runtime::Detach(const std::shared_ptr<Stream>& stream) { impl_->scheduler.Detach(stream); }
+
+absl::Status Runtime::Seek(const std::shared_ptr<Stream>& stream, uint32_t serial, uint64_t epoch,
+                           int64_t position) {
+  const std::shared_ptr<const OrderConfig>& config = stream->job().order_config();
+  FW_RETURN_IF_ERROR(CheckStart(*config, epoch, position));
+  return impl_->scheduler.Seek(stream, serial, MakeCursor(config, epoch, position));
+}
+
+std::vector<JobStats> Runtime::Snapshot() const { return impl_->scheduler.Snapshot(); }
+int Runtime::workers() const { return static_cast<int>(impl_->threads.size()); }
+int Runtime::active_workers() const { return workers() - impl_->parking->parked(); }
+uint64_t Runtime::progress() const { return impl_->scheduler.progress(); }
+
+}  // namespace feedwater::server

@@ -1,0 +1,479 @@
+#include "server/pipeline/scheduler.h"
+
+#include <algorithm>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace feedwater::server {
+namespace {
+
+// A ticket is so much work that the lock around taking one does not show, and so little that
+// workers share a batch evenly.
+constexpr double kTicketNs = 100'000;
+constexpr int64_t kTicketPlaces = 64;
+
+// How far a job that had nothing to do for a while may stand before the others when it comes back.
+constexpr double kIdleCreditNs = 20'000'000;
+
+absl::Status Differs(const Job& job, absl::string_view field, absl::string_view has,
+                     absl::string_view says) {
+  return absl::FailedPreconditionError(absl::StrCat(
+      "job '", job.config().name, "' runs with ", field, " ", has, ", this rank says ", says,
+      ": all ranks of a job must agree; give this rank the same ", field, ", or another job name"));
+}
+
+absl::Status SameJob(const Job& job, const JobConfig& other) {
+  const JobConfig& config = job.config();
+  if (config.world_size != other.world_size) {
+    return Differs(job, "world_size", absl::StrCat(config.world_size),
+                   absl::StrCat(other.world_size));
+  }
+  if (config.batch_size != other.batch_size) {
+    return Differs(job, "batch_size", absl::StrCat(config.batch_size),
+                   absl::StrCat(other.batch_size));
+  }
+  if (config.seed != other.seed) {
+    return Differs(job, "seed", absl::StrCat(config.seed), absl::StrCat(other.seed));
+  }
+  if (config.pipeline->spec.digest != other.pipeline->spec.digest) {
+    return Differs(job, "pipeline digest", config.pipeline->spec.digest,
+                   other.pipeline->spec.digest);
+  }
+  if (job.dataset().digest() != other.pipeline->dataset->digest()) {
+    return Differs(job, "dataset digest", job.dataset().digest(),
+                   other.pipeline->dataset->digest());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Cursor MakeCursor(const std::shared_ptr<const OrderConfig>& config, uint64_t epoch,
+                  int64_t position) {
+  Cursor cursor{std::make_shared<EpochOrder>(config, epoch, position), 0};
+  if (cursor.order->steps() == 0) {
+    cursor.order = std::make_shared<EpochOrder>(config, epoch + 1, 0);
+  }
+  return cursor;
+}
+
+std::shared_ptr<Job> Scheduler::FindJob(const JobConfig& config) const {
+  for (const std::shared_ptr<Job>& job : jobs_) {
+    if (job->config().owner_uid == config.owner_uid && job->config().name == config.name &&
+        job->config().pipeline->spec.name == config.pipeline->spec.name) {
+      return job;
+    }
+  }
+  return nullptr;
+}
+
+absl::StatusOr<std::shared_ptr<Stream>> Scheduler::Attach(NewRank rank) {
+  const std::shared_ptr<SlotPool> slots = rank.slots;
+  std::shared_ptr<Stream> stream;
+  {
+    MutexLock lock(&mu_);
+    if (stopping_) return absl::UnavailableError("the daemon is stopping");
+    std::shared_ptr<Job> job = FindJob(rank.job);
+    if (job != nullptr) {
+      FW_RETURN_IF_ERROR(SameJob(*job, rank.job));
+      for (const std::shared_ptr<Stream>& other : Moving(*job).streams) {
+        if (other->rank() != rank.rank) continue;
+        return absl::AlreadyExistsError(absl::StrCat(
+            "rank ", rank.rank, " of job '", rank.job.name, "' is attached already, by process ",
+            other->pid(), ": end that process, or give this one another rank or job name"));
+      }
+    } else {
+      job = std::make_shared<Job>(std::move(rank.job), std::move(rank.order_config));
+      Moving(*job).virtual_ns = virtual_floor_ns_;
+      jobs_.push_back(job);
+    }
+    stream = std::make_shared<Stream>(job, rank.rank, rank.pid, std::move(rank.layout),
+                                      std::move(rank.slots), std::move(rank.staging));
+    auto& moving = Moving(*stream);
+    moving.published_epoch = rank.start.order->epoch();
+    moving.published_step = job->StepNumber(rank.start) - 1;
+    moving.next = std::move(rank.start);
+    auto& streams = Moving(*job).streams;
+    const auto after = std::find_if(streams.begin(), streams.end(), [&](const auto& other) {
+      return other->rank() > stream->rank();
+    });
+    streams.insert(after, stream);
+  }
+  // From here on the stream has slots. The pool may outlive stream and scheduler, and the callback
+  // with it.
+  slots->OnSlotFree([weak = std::weak_ptr<Stream>(stream), parking = parking_] {
+    if (const std::shared_ptr<Stream> owner = weak.lock()) {
+      owner->may_have_slot.store(true, std::memory_order_release);
+      parking->Wake();
+    }
+  });
+  stream->may_have_slot.store(true, std::memory_order_release);
+  parking_->Wake();
+  return stream;
+}
+
+void Scheduler::Detach(const std::shared_ptr<Stream>& stream) {
+  Leaving leaving;
+  MutexLock lock(&mu_);
+  auto& moving = Moving(*stream);
+  if (!moving.attached) return;
+  moving.attached = false;
+  DropAll(*stream, &leaving);
+  auto& streams = Moving(stream->job()).streams;
+  streams.erase(std::find(streams.begin(), streams.end(), stream));
+  if (streams.empty()) jobs_.erase(std::find(jobs_.begin(), jobs_.end(), stream->shared_job()));
+}
+
+absl::Status Scheduler::Seek(const std::shared_ptr<Stream>& stream, uint32_t serial, Cursor start) {
+  {
+    Leaving leaving;
+    MutexLock lock(&mu_);
+    auto& moving = Moving(*stream);
+    if (!moving.attached) return absl::FailedPreconditionError("the stream is closed");
+    DropAll(*stream, &leaving);
+    moving.producing = true;
+    moving.serial = serial;
+    moving.published_epoch = start.order->epoch();
+    moving.published_step = stream->job().StepNumber(start) - 1;
+    moving.next = std::move(start);
+  }
+  parking_->Wake();
+  return absl::OkStatus();
+}
+
+void Scheduler::Stop() {
+  {
+    Leaving leaving;
+    MutexLock lock(&mu_);
+    stopping_ = true;
+    for (const std::shared_ptr<Job>& job : jobs_) {
+      for (const std::shared_ptr<Stream>& stream : Moving(*job).streams) {
+        Moving(*stream).attached = false;
+        DropAll(*stream, &leaving);
+      }
+      Moving(*job).streams.clear();
+    }
+    jobs_.clear();
+  }
+  parking_->WakeAll();
+}
+
+std::optional<Ticket> Scheduler::Take() {
+  std::optional<Ticket> ticket;
+  bool more = false;
+  {
+    MutexLock lock(&mu_);
+    while (Stream* stream = stopping_ ? nullptr : Pick()) {
+      if (Moving(*stream).filling == nullptr && !OpenBatch(*stream)) continue;
+      ticket = Cut(*stream);
+      more = parking_->parked() > 0 && AnyReady();
+      break;
+    }
+  }
+  if (more) parking_->Wake();
+  return ticket;
+}
+
+Stream* Scheduler::FirstReady(Job& job) const {
+  Stream* first = nullptr;
+  std::pair<uint64_t, int64_t> least;
+  for (const std::shared_ptr<Stream>& stream : Moving(job).streams) {  // by rank
+    const auto& moving = Moving(*stream);
+    std::pair<uint64_t, int64_t> place;
+    if (moving.filling != nullptr) {
+      place = {moving.filling->meta().epoch, moving.filling->meta().step};
+    } else if (moving.producing && stream->may_have_slot.load(std::memory_order_acquire)) {
+      place = {moving.next.order->epoch(), job.StepNumber(moving.next)};
+    } else {
+      continue;
+    }
+    if (first == nullptr || place < least) {
+      first = stream.get();
+      least = place;
+    }
+  }
+  return first;
+}
+
+bool Scheduler::AnyReady() const {
+  return std::any_of(jobs_.begin(), jobs_.end(), [this](const std::shared_ptr<Job>& job) {
+    mu_.AssertHeld();
+    return FirstReady(*job) != nullptr;
+  });
+}
+
+Stream* Scheduler::Pick() {
+  Stream* picked = nullptr;
+  double least = 0;
+  for (const std::shared_ptr<Job>& job : jobs_) {
+    Stream* stream = FirstReady(*job);
+    if (stream == nullptr) continue;
+    double& virtual_ns = Moving(*job).virtual_ns;
+    virtual_ns = std::max(virtual_ns, virtual_floor_ns_ - kIdleCreditNs);
+    if (picked == nullptr || virtual_ns < least) {
+      picked = stream;
+      least = virtual_ns;
+    }
+  }
+  if (picked != nullptr) virtual_floor_ns_ = std::max(virtual_floor_ns_, least);
+  return picked;
+}
+
+bool Scheduler::OpenBatch(Stream& stream) {
+  // In this order: a slot that becomes free after Acquire looked sets the mark again.
+  stream.may_have_slot.store(false, std::memory_order_release);
+  const int slot = stream.slots().Acquire();
+  if (slot < 0) return false;
+  stream.may_have_slot.store(true, std::memory_order_release);
+
+  auto& moving = Moving(stream);
+  const Cursor& at = moving.next;
+  BatchMeta meta;
+  meta.serial = moving.serial;
+  meta.epoch = at.order->epoch();
+  meta.step = stream.job().StepNumber(at);
+  meta.next_position = at.order->NextPosition(at.step);
+  meta.samples = static_cast<uint32_t>(at.order->BatchSamples(at.step, stream.rank()));
+  meta.last_in_epoch = at.step + 1 == at.order->steps();
+  moving.filling = std::make_shared<Batch>(stream.shared_from_this(), at, meta, slot);
+  moving.open.push_back(moving.filling);
+  Advance(stream);
+  return true;
+}
+
+void Scheduler::Advance(Stream& stream) {
+  Cursor& next = Moving(stream).next;
+  if (++next.step < next.order->steps()) return;
+  const uint64_t epoch = next.order->epoch() + 1;
+  next.step = 0;
+  for (const auto& order : Moving(stream.job()).next_orders) {
+    if (order->epoch() == epoch) {
+      next.order = order;
+      return;
+    }
+  }
+  next.order = std::make_shared<EpochOrder>(stream.job().order_config(), epoch, 0);
+}
+
+void Scheduler::PrepareEpoch(Job& job, uint64_t epoch) {
+  constexpr size_t kKept = 4;  // ranks may stand in different epochs
+  const auto known = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    const auto& orders = Moving(job).next_orders;
+    return std::any_of(orders.begin(), orders.end(),
+                       [&](const auto& order) { return order->epoch() == epoch; });
+  };
+  {
+    MutexLock lock(&mu_);
+    if (known()) return;
+  }
+  auto order = std::make_shared<const EpochOrder>(job.order_config(), epoch, 0);
+  MutexLock lock(&mu_);
+  if (known()) return;
+  auto& orders = Moving(job).next_orders;
+  if (orders.size() == kKept) orders.erase(orders.begin());
+  orders.push_back(std::move(order));
+}
+
+Ticket Scheduler::Cut(Stream& stream) {
+  auto& moving = Moving(stream);
+  auto& job = Moving(stream.job());
+  Ticket ticket;
+  ticket.batch = moving.filling;
+  auto& batch = Moving(*ticket.batch);
+
+  // A job's first ticket is one sample, which tells what the others will cost.
+  int64_t count = 1;
+  if (job.sample_cost_ns > 0) {
+    count =
+        static_cast<int64_t>(std::clamp(kTicketNs / job.sample_cost_ns, 1.0, 1.0 * kTicketPlaces));
+  }
+  ticket.first = batch.next_place;
+  ticket.count = std::min(count, ticket.batch->samples() - ticket.first);
+  ticket.estimate_ns = job.sample_cost_ns * static_cast<double>(ticket.count);
+  ticket.first_of_epoch = ticket.first == 0 && ticket.batch->step() == 0;
+  job.virtual_ns += ticket.estimate_ns / stream.job().config().weight;
+
+  batch.next_place += ticket.count;
+  ++batch.writers;
+  if (batch.next_place == ticket.batch->samples()) moving.filling = nullptr;
+  return ticket;
+}
+
+bool Scheduler::Complete(const Ticket& ticket, const TicketResult& result, const Usage& usage) {
+  progress_.fetch_add(1, std::memory_order_relaxed);
+  const std::shared_ptr<Batch>& batch = ticket.batch;
+  {
+    Leaving leaving;
+    MutexLock lock(&mu_);
+    Job& job = batch->job();
+    Moving(job).virtual_ns -= ticket.estimate_ns / job.config().weight;
+    Account(job, usage);
+
+    auto& moving = Moving(*batch);
+    --moving.writers;
+    if (batch->dropped()) {
+      if (moving.writers == 0) leaving.Add(batch);
+      return false;
+    }
+    moving.real += result.real;
+    moving.bad += result.bad;
+    moving.substituted += result.substituted;
+    if (result.failed_place >= 0) Fail(batch, result.failed_place, result.failure, &leaving);
+    if (moving.writers > 0 || moving.next_place < batch->samples()) return false;
+    if (!moving.failed) {
+      moving.writers = 1;  // the caller, with the batch ops
+      return true;
+    }
+    moving.done = true;
+  }
+  PublishInOrder(batch->shared_stream());
+  return false;
+}
+
+void Scheduler::Finish(const std::shared_ptr<Batch>& batch, const absl::Status& status) {
+  progress_.fetch_add(1, std::memory_order_relaxed);
+  {
+    Leaving leaving;
+    MutexLock lock(&mu_);
+    auto& moving = Moving(*batch);
+    moving.writers = 0;
+    if (batch->dropped()) {
+      leaving.Add(batch);
+      return;
+    }
+    if (!status.ok()) Fail(batch, -1, BatchFailure{status, -1, ""}, &leaving);
+    moving.done = true;
+  }
+  PublishInOrder(batch->shared_stream());
+}
+
+void Scheduler::PublishInOrder(const std::shared_ptr<Stream>& stream) {
+  for (bool our_turn = false;; our_turn = true) {
+    std::shared_ptr<Batch> batch;
+    BatchMeta meta;
+    std::optional<BatchFailure> failure;
+    {
+      MutexLock lock(&mu_);
+      auto& moving = Moving(*stream);
+      if (moving.publishing && !our_turn) return;  // whoever has the turn will see this batch
+      moving.publishing = !moving.open.empty() && Moving(*moving.open.front()).done;
+      if (!moving.publishing) return;
+      batch = std::move(moving.open.front());
+      moving.open.pop_front();
+      const auto& result = Moving(*batch);
+      meta = batch->meta();
+      auto& job = Moving(stream->job());
+      if (result.failed) {
+        failure = result.failure;
+        if (failure->record >= 0) ++job.bad_samples;
+      } else {
+        meta.real_samples = static_cast<uint32_t>(result.real);
+        meta.substituted = static_cast<uint32_t>(result.substituted);
+        job.samples += meta.samples;
+        job.bad_samples += static_cast<uint64_t>(result.bad);
+        job.substituted += meta.substituted;
+        ++job.batches;
+        moving.published_epoch = meta.epoch;
+        moving.published_step = meta.step;
+      }
+    }
+    if (failure.has_value()) {
+      stream->slots().Abandon(batch->slot());
+      stream->slots().Fail(meta, *failure);
+    } else {
+      stream->slots().Publish(batch->slot(), meta);
+    }
+  }
+}
+
+void Scheduler::Fail(const std::shared_ptr<Batch>& batch, int64_t place,
+                     const BatchFailure& failure, Leaving* leaving) {
+  auto& moving = Moving(*batch);
+  if (!moving.failed || place < moving.failed_place) {
+    moving.failed_place = place;
+    moving.failure = failure;
+  }
+  moving.failed = true;
+  // Places are handed out in their order, so all that could fail before `place` are being worked on
+  // already.
+  moving.next_place = batch->samples();
+  auto& stream = Moving(*batch->shared_stream());
+  stream.producing = false;
+  stream.filling = nullptr;
+  while (stream.open.back() != batch) {
+    Drop(stream.open.back(), leaving);
+    stream.open.pop_back();
+  }
+}
+
+void Scheduler::Drop(const std::shared_ptr<Batch>& batch, Leaving* leaving) {
+  batch->dropped_.store(true, std::memory_order_relaxed);
+  if (Moving(*batch).writers == 0) leaving->Add(batch);  // else the last writer gives the slot up
+}
+
+void Scheduler::DropAll(Stream& stream, Leaving* leaving) {
+  auto& moving = Moving(stream);
+  for (const std::shared_ptr<Batch>& batch : moving.open) Drop(batch, leaving);
+  moving.open.clear();
+  moving.filling = nullptr;
+}
+
+void Scheduler::Account(Job& job, const Usage& usage) {
+  auto& moving = Moving(job);
+  moving.usage.Add(usage);
+  moving.virtual_ns += static_cast<double>(usage.cpu_ns) / job.config().weight;
+  if (usage.samples == 0) return;
+  const double cost = static_cast<double>(usage.cpu_ns) / static_cast<double>(usage.samples);
+  double& mean = moving.sample_cost_ns;
+  mean = mean == 0 ? cost : mean + (cost - mean) / 8;
+}
+
+void Scheduler::Charge(Job& job, const Usage& usage) {
+  MutexLock lock(&mu_);
+  Account(job, usage);
+}
+
+std::vector<JobStats> Scheduler::Snapshot() const {
+  std::vector<JobStats> all;
+  MutexLock lock(&mu_);
+  for (const std::shared_ptr<Job>& job : jobs_) {
+    const auto& moving = Moving(*job);
+    JobStats stats;
+    stats.job = job->config().name;
+    stats.pipeline = job->config().pipeline->spec.name;
+    stats.owner_uid = job->config().owner_uid;
+    stats.world_size = job->config().world_size;
+    stats.samples = moving.samples;
+    stats.bad_samples = moving.bad_samples;
+    stats.substituted = moving.substituted;
+    stats.batches = moving.batches;
+    stats.bytes_read = static_cast<uint64_t>(moving.usage.bytes_read);
+    stats.cpu_seconds = 1e-9 * static_cast<double>(moving.usage.cpu_ns);
+    stats.read_wait_seconds = 1e-9 * static_cast<double>(moving.usage.wait_ns);
+    stats.read_seconds = 1e-9 * static_cast<double>(moving.usage.read_ns);
+    stats.parse_seconds = 1e-9 * static_cast<double>(moving.usage.parse_ns);
+    stats.run_seconds = 1e-9 * static_cast<double>(moving.usage.run_ns);
+    stats.batch_seconds = 1e-9 * static_cast<double>(moving.usage.batch_ns);
+    for (const std::shared_ptr<Stream>& stream : moving.streams) {
+      const auto& at = Moving(*stream);
+      RankStats rank;
+      rank.rank = stream->rank();
+      rank.pid = stream->pid();
+      rank.epoch = at.published_epoch;
+      rank.step = at.published_step;
+      if (stats.ranks.empty() ||
+          std::tie(rank.epoch, rank.step) < std::tie(stats.epoch, stats.step)) {
+        stats.epoch = rank.epoch;
+        stats.step = rank.step;
+      }
+      stats.ranks.push_back(rank);
+    }
+    all.push_back(std::move(stats));
+  }
+  return all;
+}
+
+}  // namespace feedwater::server

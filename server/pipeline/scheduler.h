@@ -1,0 +1,117 @@
+// Who works on what next. The scheduler hands out tickets, takes back what became of them, and
+// publishes finished batches in order. It knows nothing of reads, bytes or ops, and never waits for
+// any of them.
+//
+// Between jobs: the job that has used the least CPU time for its weight comes first. A ticket is
+// charged with an estimate when it is taken and with the truth when it is done; a job that had
+// nothing to do in between gets little credit for it. Within a job: the batch with the least
+// (epoch, step, rank) whose rank has a slot for it or has it open already. Within a stream: batches
+// are opened, and published, one after the other.
+//
+// Thread safety: all calls may come from any thread. The lock is held for moments: batches are
+// published and slots given up outside of it. Order of locks: this one, then a SlotPool's, then
+// Parking's.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "server/base/mutex.h"
+#include "server/pipeline/parking.h"
+#include "server/pipeline/runtime.h"
+#include "server/pipeline/stream.h"
+
+namespace feedwater::server {
+
+// The first step at or after (epoch, position). REQUIRES: a whole epoch has at least one step.
+Cursor MakeCursor(const std::shared_ptr<const OrderConfig>& config, uint64_t epoch,
+                  int64_t position);
+
+class Scheduler {
+ public:
+  // What a rank brings along when it attaches.
+  struct NewRank {
+    JobConfig job;
+    std::shared_ptr<const OrderConfig> order_config;
+    int64_t rank = 0;
+    int pid = 0;
+    Cursor start;
+    SlotLayout layout;
+    std::shared_ptr<SlotPool> slots;
+    Staging staging;
+  };
+
+  explicit Scheduler(std::shared_ptr<Parking> parking) : parking_(std::move(parking)) {}
+  ~Scheduler() { Stop(); }
+
+  absl::StatusOr<std::shared_ptr<Stream>> Attach(NewRank rank);
+  void Detach(const std::shared_ptr<Stream>& stream);
+  absl::Status Seek(const std::shared_ptr<Stream>& stream, uint32_t serial, Cursor start);
+  void Stop();  // detaches everybody; no ticket is handed out any more
+
+  // The next ticket, or nothing: then none will come before Parking's generation moves on. A ticket
+  // may have no places (a rank's share of a remainder can be empty). Every ticket taken must be
+  // given to Complete.
+  std::optional<Ticket> Take();
+  // True when the batch has all its places: the caller runs the batch ops and calls Finish.
+  bool Complete(const Ticket& ticket, const TicketResult& result, const Usage& usage);
+  void Finish(const std::shared_ptr<Batch>& batch, const absl::Status& status);
+  void Charge(Job& job, const Usage& usage);
+  void PrepareEpoch(Job& job,
+                    uint64_t epoch);  // so that the change of epochs costs nothing under the lock
+
+  std::vector<JobStats> Snapshot() const;
+  uint64_t progress() const { return progress_.load(std::memory_order_relaxed); }
+
+ private:
+  // Slots to give up once the lock is gone. Declare it before the lock.
+  class Leaving {
+   public:
+    void Add(const std::shared_ptr<Batch>& batch) { batches_.push_back(batch); }
+    ~Leaving() {
+      for (const std::shared_ptr<Batch>& batch : batches_)
+        batch->stream().slots().Abandon(batch->slot());
+    }
+
+   private:
+    std::vector<std::shared_ptr<Batch>> batches_;
+  };
+
+  // The only way to what moves in a job, stream or batch, so that the analysis sees every access.
+  template <typename T>
+  auto& Moving(T& object) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return object.moving_;
+  }
+
+  std::shared_ptr<Job> FindJob(const JobConfig& config) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The stream of the job whose batch is next, or null when none can go on.
+  Stream* FirstReady(Job& job) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Stream* Pick() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool OpenBatch(Stream& stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Ticket Cut(Stream& stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool AnyReady() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Advance(Stream& stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Account(Job& job, const Usage& usage) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Drop(const std::shared_ptr<Batch>& batch, Leaving* leaving)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void DropAll(Stream& stream, Leaving* leaving) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Marks the batch as failed, in place `place` (-1: as a whole). Nothing behind it is worth
+  // working on.
+  void Fail(const std::shared_ptr<Batch>& batch, int64_t place, const BatchFailure& failure,
+            Leaving* leaving) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void PublishInOrder(const std::shared_ptr<Stream>& stream) ABSL_LOCKS_EXCLUDED(mu_);
+
+  const std::shared_ptr<Parking> parking_;
+  std::atomic<uint64_t> progress_{0};
+
+  mutable Mutex mu_;
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  std::vector<std::shared_ptr<Job>> jobs_ ABSL_GUARDED_BY(mu_);
+  double virtual_floor_ns_ ABSL_GUARDED_BY(mu_) = 0;  // of the job picked last; never falls
+};
+
+}  // namespace feedwater::server

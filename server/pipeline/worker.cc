@@ -1,0 +1,251 @@
+#include "server/pipeline/worker.h"
+
+#include <algorithm>
+#include <exception>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "server/base/clock.h"
+
+namespace feedwater::server {
+namespace {
+
+constexpr int64_t kSubstitutes = 100;  // records tried in a bad one's place
+constexpr size_t kMaxSamples = 256;    // on the way in one worker, with and without reads
+
+// Samples that cost little are timed one in so many, or the clock would be a good part of what it
+// measures.
+constexpr int64_t kCheapTicket = 8;  // places; tickets are long when samples are cheap
+constexpr int64_t kCheapTimedOneIn = 16;
+
+// Our own functions do not throw; the libraries below them may, and a sample must not end the
+// daemon.
+template <typename F>
+absl::Status NoThrow(const F& function) {
+  try {
+    return function();
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("out of memory");
+  } catch (const std::exception& e) {
+    return absl::InternalError(e.what());
+  } catch (...) {
+    return absl::InternalError("unknown exception");
+  }
+}
+
+// Whether an error of reading tells of the machine (no file handles, no memory, storage away) and
+// not of the record: putting another record in its place would hide it, and make the bytes depend
+// on the machine.
+bool TellsOfTheMachine(const absl::Status& status) {
+  return status.code() == absl::StatusCode::kResourceExhausted ||
+         status.code() == absl::StatusCode::kUnavailable;
+}
+
+}  // namespace
+
+Worker::Worker(Scheduler* scheduler, Parking* parking, const std::atomic<bool>* stop,
+               std::unique_ptr<RecordReader> reader)
+    : scheduler_(scheduler), parking_(parking), stop_(stop), reader_(std::move(reader)) {}
+
+void Worker::Run() {
+  for (;;) {
+    const uint64_t seen = parking_->generation();
+    if (!no_tickets_ || no_tickets_since_ != seen) {
+      no_tickets_ = false;
+      no_tickets_since_ = seen;
+      TakeTickets();
+    }
+    RecordBytes* bytes = reader_->Collect(/*wait=*/true);
+    if (bytes != nullptr) {
+      Sample* sample = static_cast<Sample*>(bytes->user);
+      WorkFor(sample->work->ticket.batch->stream().shared_job());
+      usage_.wait_ns += reader_->TakeWaitNs();
+      Process(sample);
+      continue;
+    }
+    // Nothing is on its way here.
+    WorkFor(nullptr);
+    if (stop_->load(std::memory_order_acquire)) return;
+    if (no_tickets_) parking_->Sleep(no_tickets_since_);
+  }
+}
+
+void Worker::TakeTickets() {
+  while (reader_->wants_more() && reader_->in_flight() < kMaxSamples) {
+    std::optional<Ticket> ticket = scheduler_->Take();
+    if (!ticket.has_value()) {
+      no_tickets_ = true;
+      return;
+    }
+    StartTicket(*std::move(ticket));
+  }
+}
+
+void Worker::StartTicket(Ticket ticket) {
+  const Batch& batch = *ticket.batch;
+  Job& job = batch.job();
+  WorkFor(batch.stream().shared_job());
+  if (ticket.first_of_epoch) scheduler_->PrepareEpoch(job, batch.order().epoch() + 1);
+
+  Work* work = works_.Get();
+  work->ticket = std::move(ticket);
+  work->result = TicketResult();
+  work->left = work->ticket.count;
+  if (work->left == 0) return Complete(work);
+  const int64_t start = MonotonicNs();
+  for (int64_t i = 0; i < work->ticket.count; ++i) {
+    Sample* sample = samples_.Get();
+    sample->work = work;
+    sample->place = work->ticket.first + i;
+    sample->placement = batch.order().At(batch.step(), batch.stream().rank(), sample->place);
+    sample->tries = 0;
+    sample->bytes.user = sample;
+    if (sample->placement.is_real) ++work->result.real;
+    reader_->Start(job.dataset(), sample->placement.record, &sample->bytes);
+  }
+  reader_->Submit();
+  usage_.read_ns += MonotonicNs() - start;
+}
+
+void Worker::Process(Sample* sample) {
+  Work& work = *sample->work;
+  const Batch& batch = *work.ticket.batch;
+  const bool pointless = batch.dropped() || (work.result.failed_place >= 0 &&
+                                             work.result.failed_place < sample->place);
+  if (pointless) return Done(sample);
+
+  absl::Status status = sample->bytes.status();
+  const bool machine = !status.ok() && TellsOfTheMachine(status);
+  if (status.ok()) {
+    status = RunSample(*sample);
+    usage_.bytes_read += sample->bytes.size();
+  }
+  if (status.ok()) {
+    if (sample->tries > 0) ++work.result.substituted;
+    return Done(sample);
+  }
+
+  BatchFailure failure = Failure(*sample, status);
+  if (machine) {  // the message still names the record
+    failure.record = -1;
+    failure.path.clear();
+  }
+  if (!machine &&
+      batch.job().config().pipeline->spec.on_bad_sample == BadSamplePolicy::kSubstitute) {
+    ++work.result.bad;
+    if (sample->tries == 0) sample->failure = std::move(failure);
+    if (StartSubstitute(sample)) return;
+    failure = sample->failure;
+    failure.status = absl::Status(failure.status.code(),
+                                  absl::StrCat(failure.status.message(), "; none of the ",
+                                               sample->tries, " records after it can stand in"));
+  }
+  if (work.result.failed_place < 0 || sample->place < work.result.failed_place) {
+    work.result.failed_place = sample->place;
+    work.result.failure = std::move(failure);
+  }
+  Done(sample);
+}
+
+absl::Status Worker::RunSample(const Sample& sample) {
+  const Ticket& ticket = sample.work->ticket;
+  const Batch& batch = *ticket.batch;
+  const int64_t every = ticket.count >= kCheapTicket ? kCheapTimedOneIn : 1;
+  const bool timed = ++stage_clock_ % every == 0;
+
+  const int64_t start = timed ? MonotonicNs() : 0;
+  absl::Status status = NoThrow([&] {
+    return batch.job().dataset().Parse(sample.bytes.record(), sample.bytes.extents(), &record_);
+  });
+  const int64_t parsed = timed ? MonotonicNs() : 0;
+  if (status.ok()) {
+    SampleInput input;
+    input.record = &record_;
+    input.sample_id = sample.bytes.record();
+    input.position = sample.placement.position;
+    input.is_real = sample.placement.is_real;
+    input.key = batch.order().key();
+    status = NoThrow(
+        [&] { return batch.job().plan()->Run(input, sample.place, batch.memory(), workspace_); });
+  }
+  if (timed) {
+    usage_.parse_ns += every * (parsed - start);
+    usage_.run_ns += every * (MonotonicNs() - parsed);
+  }
+  return status;
+}
+
+// A bad record's place goes to the next position of the epoch's global order that has a good one: a
+// rule that looks at nothing but the order and the records.
+bool Worker::StartSubstitute(Sample* sample) {
+  Job& job = sample->work->ticket.batch->job();
+  const int64_t records = job.dataset().size();
+  if (sample->tries >= std::min(kSubstitutes, records - 1)) return false;
+  ++sample->tries;
+  const int64_t position = (sample->placement.position + sample->tries) % records;
+  const int64_t record = sample->work->ticket.batch->order().RecordAt(position);
+  reader_->Release(&sample->bytes);
+  reader_->Start(job.dataset(), record, &sample->bytes);
+  return true;
+}
+
+BatchFailure Worker::Failure(const Sample& sample, const absl::Status& status) const {
+  const Dataset& dataset = sample.work->ticket.batch->job().dataset();
+  BatchFailure failure;
+  failure.record = sample.bytes.record();
+  std::vector<Extent> extents;
+  dataset.Extents(failure.record, &extents);
+  if (!extents.empty()) failure.path = dataset.ObjectPath(extents[0].object);
+  failure.status =
+      Annotate(status, absl::StrCat("record ", failure.record, " (", failure.path, ")"));
+  return failure;
+}
+
+void Worker::Done(Sample* sample) {
+  Work* work = sample->work;
+  reader_->Release(&sample->bytes);
+  samples_.Put(sample);
+  ++usage_.samples;
+  if (--work->left == 0) Complete(work);
+}
+
+void Worker::Complete(Work* work) {
+  CountCpu();
+  const Usage usage = std::exchange(usage_, Usage());
+  if (scheduler_->Complete(work->ticket, work->result, usage)) {
+    scheduler_->Finish(work->ticket.batch, RunBatchOps(*work->ticket.batch));
+  }
+  work->ticket.batch = nullptr;  // or an idle worker would keep a closed stream's memory
+  works_.Put(work);
+}
+
+absl::Status Worker::RunBatchOps(const Batch& batch) {
+  const Plan* plan = batch.job().plan();
+  if (batch.samples() == 0 || !plan->has_batch_ops() || batch.dropped()) return absl::OkStatus();
+  const int64_t start = MonotonicNs();
+  absl::Status status = NoThrow([&] {
+    return plan->FinishBatch(batch.samples(), batch.number(), batch.order().key(), batch.memory(),
+                             workspace_);
+  });
+  usage_.batch_ns += MonotonicNs() - start;
+  return Annotate(status,
+                  absl::StrCat("batch ", batch.meta().step, " of epoch ", batch.meta().epoch));
+}
+
+void Worker::WorkFor(const std::shared_ptr<Job>& job) {
+  if (job == job_) return;
+  CountCpu();
+  const Usage usage = std::exchange(usage_, Usage());
+  if (job_ != nullptr) scheduler_->Charge(*job_, usage);
+  job_ = job;
+}
+
+void Worker::CountCpu() {
+  const int64_t now = ThreadCpuNs();
+  usage_.cpu_ns += now - cpu_counted_ns_;
+  cpu_counted_ns_ = now;
+}
+
+}  // namespace feedwater::server

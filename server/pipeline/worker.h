@@ -1,0 +1,76 @@
+// One worker thread's work: it takes tickets, reads their records, runs each sample to completion
+// into its place in the slot as soon as its bytes are there, and sleeps when there is nothing to
+// do. Everything it needs is its own: engine, buffers, decoder state.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "server/graph/plan.h"
+#include "server/pipeline/free_list.h"
+#include "server/pipeline/parking.h"
+#include "server/pipeline/record_reader.h"
+#include "server/pipeline/scheduler.h"
+#include "server/pipeline/usage.h"
+
+namespace feedwater::server {
+
+class Worker {
+ public:
+  // `reader` belongs to the calling thread, which also calls Run. `stop` is set before the
+  // scheduler is stopped.
+  Worker(Scheduler* scheduler, Parking* parking, const std::atomic<bool>* stop,
+         std::unique_ptr<RecordReader> reader);
+  void Run();  // until `stop`, and until everything taken is given back
+
+ private:
+  // A ticket that is being worked on.
+  struct Work {
+    Ticket ticket;
+    TicketResult result;
+    int64_t left = 0;  // places not done
+  };
+
+  // One place of it.
+  struct Sample {
+    Work* work = nullptr;
+    int64_t place = 0;
+    Placement placement;
+    int64_t tries = 0;     // substitutes tried
+    BatchFailure failure;  // of the place's own record, once it is known to be bad
+    RecordBytes bytes;     // of that record, or of the substitute that is tried
+  };
+
+  void TakeTickets();
+  void StartTicket(Ticket ticket);
+  void Process(Sample* sample);
+  absl::Status RunSample(const Sample& sample);
+  bool StartSubstitute(Sample* sample);
+  BatchFailure Failure(const Sample& sample, const absl::Status& status) const;
+  void Done(Sample* sample);
+  void Complete(Work* work);
+  absl::Status RunBatchOps(const Batch& batch);
+
+  // The CPU time from here on is this job's.
+  void WorkFor(const std::shared_ptr<Job>& job);
+  void CountCpu();
+
+  Scheduler* const scheduler_;
+  Parking* const parking_;
+  const std::atomic<bool>* const stop_;
+  const std::unique_ptr<RecordReader> reader_;
+  SampleWorkspace workspace_;
+  Record record_;  // scratch
+  FreeList<Work> works_;
+  FreeList<Sample> samples_;
+  bool no_tickets_ = false;  // Take found none at no_tickets_since_
+  uint64_t no_tickets_since_ = 0;
+
+  std::shared_ptr<Job> job_;  // whose time is running; null: nobody's
+  Usage usage_;               // of job_, not told to the scheduler yet
+  int64_t cpu_counted_ns_ = 0;
+  uint32_t stage_clock_ = 0;
+};
+
+}  // namespace feedwater::server
