@@ -1,0 +1,43 @@
+"""Feedwater's Python client: training batches in order, through shared memory.
+
+>>> import feedwater
+>>> loader = feedwater.Loader("imagenet-train", batch_size=256)
+>>> for image, label in loader:
+...     ...
+
+See `Loader`.
+"""
+
+from .errors import (
+    AlreadyExists,
+    BadSample,
+    DaemonLost,
+    Error,
+    FailedPrecondition,
+    InvalidArgument,
+    NotFound,
+    PermissionDenied,
+    ResourceExhausted,
+    Stalled,
+)
+from .fields import Field
+from .loader import Dataset, Loader, Sampler
+from .version import __version__
+
+__all__ = [
+    "AlreadyExists",
+    "BadSample",
+    "DaemonLost",
+    "Dataset",
+    "Error",
+    "FailedPrecondition",
+    "Field",
+    "InvalidArgument",
+    "Loader",
+    "NotFound",
+    "PermissionDenied",
+    "ResourceExhausted",
+    "Sampler",
+    "Stalled",
+    "__version__",
+]

@@ -1,0 +1,224 @@
+"""The shared memory of a session, as this process sees it, and the batches that are lent from it.
+
+The daemon makes the memory (a sealed memfd without a name) and alone writes it. Here it is mapped
+
+* shared and read-only: a write by the program is refused by NumPy, or
+* privately, copy on write: the program may write; its changes are its own copies of pages. They are dropped before the slot goes back,
+  because else the next batch in that slot would be hidden behind them.
+
+A `Lease` is one lent slot. Every array over the slot refers to it (NumPy's ``base``), and so do torch tensors and DLPack capsules
+made from these arrays; when the last of them dies, the lease dies and the slot goes back. That may happen in any thread and in the
+midst of anything, so nothing here waits for a lock.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import threading
+from collections import deque
+from functools import lru_cache
+from typing import Any, Callable, Optional
+
+import numpy as np
+
+from .fields import Place
+from .wire import ProtocolError
+
+_F_GET_SEALS = 1034
+_SEAL_SHRINK, _SEAL_GROW, _SEAL_FUTURE_WRITE, _SEAL_SEAL = 2, 4, 16, 1
+_SEALS = _SEAL_SHRINK | _SEAL_GROW | _SEAL_FUTURE_WRITE | _SEAL_SEAL
+
+PAGE = mmap.PAGESIZE
+
+
+class PageMap:
+    """Says whether this process has its own copies of pages in a range: ``/proc/self/pagemap``.
+
+    A page that is present or swapped, and is not a file's (bit 61), is a copy that a write made.
+    """
+
+    def __init__(self) -> None:
+        self._fd = os.open("/proc/self/pagemap", os.O_RDONLY | os.O_CLOEXEC)
+
+    def __del__(self) -> None:
+        os.close(self._fd)
+
+    def has_copies(self, address: int, size: int) -> bool:
+        """Tell whether a page in ``[address, address + size)`` was written. Both are multiples of the page size."""
+        raw = os.pread(self._fd, size // PAGE * 8, address // PAGE * 8)
+        if len(raw) != size // PAGE * 8:
+            return True
+        kinds = np.frombuffer(raw, dtype=np.uint64) >> np.uint64(61)  # present, swapped, file
+        return bool(((kinds >= 2) & (kinds & np.uint64(1) == 0)).any())
+
+
+@lru_cache(maxsize=1)
+def page_map() -> Optional[PageMap]:
+    """Return the process's page map, or None where it cannot be read or does not tell the truth."""
+    try:
+        pages = PageMap()
+        file = os.memfd_create("feedwater-probe", os.MFD_CLOEXEC)
+        try:
+            os.ftruncate(file, PAGE)
+            probe = mmap.mmap(file, PAGE, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE)
+        finally:
+            os.close(file)
+        view = np.frombuffer(probe, dtype=np.uint8)
+        address = view.ctypes.data
+        seen = [view[0] == 0 and pages.has_copies(address, PAGE)]
+        view[0] = 1
+        seen.append(pages.has_copies(address, PAGE))
+        return pages if seen == [False, True] else None
+    except OSError:
+        return None
+
+
+def _forget_page_map() -> None:
+    page_map.cache_clear()  # it is of the parent's memory
+
+
+os.register_at_fork(after_in_child=_forget_page_map)
+
+
+class Arena:
+    """A mapping of a session's arena.
+
+    Parameters
+    ----------
+    fd : int
+        The memfd; it is not kept.
+    size, slot_bytes, slots : int
+        As the daemon announced them.
+    writable : bool
+        Map privately, copy on write, instead of shared and read-only.
+
+    Raises
+    ------
+    ProtocolError
+        The file's size or seals are not those of an arena: reading it would not be safe.
+    """
+
+    def __init__(self, fd: int, size: int, slot_bytes: int, slots: int, writable: bool) -> None:
+        actual = os.fstat(fd).st_size
+        if size <= 0 or slots <= 0 or slot_bytes <= 0 or size != slots * slot_bytes:
+            raise ProtocolError(f"an arena of {size} bytes with {slots} slots of {slot_bytes}")
+        if actual != size:
+            raise ProtocolError(f"the arena has {actual} bytes, {size} were announced")
+        if slot_bytes % PAGE:
+            raise ProtocolError(f"slots of {slot_bytes} bytes, not a multiple of {PAGE}-byte pages")
+        seals = fcntl.fcntl(fd, _F_GET_SEALS)
+        if seals & _SEALS != _SEALS:
+            raise ProtocolError(f"the arena is not sealed (seals {seals:#x}, needed {_SEALS:#x})")
+        if writable:
+            self._map = mmap.mmap(fd, size, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE)
+        else:
+            self._map = mmap.mmap(fd, size, mmap.MAP_SHARED, mmap.PROT_READ)
+        self.address = np.frombuffer(self._map, dtype=np.uint8).ctypes.data
+        self.slot_bytes = slot_bytes
+        self.slots = slots
+        self.writable = writable
+
+    def drop_writes(self, slot: int) -> None:
+        """Make the slot show the daemon's bytes again, if the program wrote into it."""
+        if not self.writable:
+            return
+        begin = slot * self.slot_bytes
+        pages = page_map()
+        if pages is None or pages.has_copies(self.address + begin, self.slot_bytes):
+            self._map.madvise(mmap.MADV_DONTNEED, begin, self.slot_bytes)
+
+
+class Returns:
+    """The way back of the slots of a session, from any thread.
+
+    `put` may be called by a finaliser in the midst of anything, even of `put` itself: it only appends to a queue, and whoever
+    gets the lock without waiting empties the queue. Who does not get it may go: the holder looks again after letting go.
+    """
+
+    def __init__(self, send: Callable[[int, int], bool], arena: Arena, pid: int) -> None:
+        self._queue: deque[tuple[int, int]] = deque()
+        self._lock = threading.Lock()
+        self._send = send
+        self._arena = arena
+        self._pid = pid
+        self._finish: Optional[Callable[[], None]] = None
+        self.held: dict[int, int] = {}  # slot -> generation
+
+    def put(self, slot: int, generation: int) -> None:
+        """Give a slot back."""
+        if os.getpid() != self._pid:
+            return  # a forked child's copy of the lease: the parent still has its own
+        self._queue.append((slot, generation))
+        self.flush()
+
+    def flush(self) -> None:
+        """Send what waits. What the socket does not take now stays for the next call."""
+        while self._queue or self._finish is not None:
+            if not self._lock.acquire(blocking=False):
+                return
+            try:
+                finish, self._finish = self._finish, None
+                if finish is not None:
+                    finish()
+                while self._queue:
+                    slot, generation = self._queue[0]
+                    self._arena.drop_writes(slot)
+                    if not self._send(slot, generation):
+                        return
+                    self.held.pop(slot, None)
+                    self._queue.popleft()
+            finally:
+                self._lock.release()
+
+    def finish(self, close: Callable[[], None]) -> None:
+        """Call `close` when nobody is sending."""
+        self._finish = close
+        self.flush()
+
+    @property
+    def waiting(self) -> bool:
+        """Something is still to be sent."""
+        return bool(self._queue)
+
+
+class Lease:
+    """A lent slot. It goes back when this object dies."""
+
+    __slots__ = ("__weakref__", "_returns", "arena", "generation", "slot")
+
+    def __init__(self, arena: Arena, returns: Returns, slot: int, generation: int) -> None:
+        self.arena = arena
+        self.slot = slot
+        self.generation = generation
+        self._returns = returns
+        returns.held[slot] = generation
+
+    def __del__(self) -> None:
+        returns = getattr(self, "_returns", None)
+        if returns is not None:
+            returns.put(self.slot, self.generation)
+
+    def array(self, place: Place, samples: int) -> np.ndarray:
+        """Return an output of the batch, shape ``(samples, *place.shape)``, over the slot."""
+        return np.asarray(_Memory(self, place, samples))
+
+
+class _Memory:
+    """Lends a part of a slot to NumPy, which keeps this object, and so the lease, as the array's base."""
+
+    __slots__ = ("__array_interface__", "_lease")
+
+    def __init__(self, lease: Lease, place: Place, samples: int) -> None:
+        arena = lease.arena
+        self._lease = lease
+        self.__array_interface__: dict[str, Any] = {
+            "version": 3,
+            "shape": (samples, *place.shape),
+            "typestr": place.storage.str,
+            "data": (
+                arena.address + lease.slot * arena.slot_bytes + place.offset,
+                not arena.writable,
+            ),
+        }

@@ -1,0 +1,97 @@
+"""Control of the daemon: gRPC over the Unix socket ``control.sock`` of its runtime directory.
+
+The message classes are made at import time from the descriptor in `_control_descriptor`, in a pool of their own: that works with
+every protobuf from 3.20 on, whatever its generated code would demand, and cannot collide with another package's messages.
+
+A channel lives only as long as a call: gRPC's threads and a training program that forks do not go well together.
+"""
+
+from __future__ import annotations
+
+import os
+from types import SimpleNamespace
+from typing import Any, Optional
+
+import grpc
+from google.protobuf import descriptor_pool, message_factory
+
+from . import errors
+from ._control_descriptor import FILE_DESCRIPTOR
+
+SERVICE = "feedwater.v1.Control"
+
+_MIB = 1 << 20
+_OPTIONS = (
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.default_authority", "localhost"),
+    ("grpc.max_send_message_length", _MIB),
+    ("grpc.max_receive_message_length", 64 * _MIB),
+)
+
+
+def _load() -> tuple[SimpleNamespace, dict[str, tuple[Any, Any]], dict[int, str]]:
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(FILE_DESCRIPTOR)
+    file = pool.FindFileByName("feedwater/v1/control.proto")
+    if hasattr(message_factory, "GetMessageClass"):
+        make = message_factory.GetMessageClass
+    else:
+        make = message_factory.MessageFactory(pool).GetPrototype
+    classes = {name: make(message) for name, message in file.message_types_by_name.items()}
+    service = file.services_by_name["Control"]
+    methods = {
+        method.name: (classes[method.input_type.name], classes[method.output_type.name])
+        for method in service.methods
+    }
+    dtypes = {
+        value.number: value.name[len("DTYPE_") :].lower()
+        for value in file.enum_types_by_name["DType"].values
+    }
+    return SimpleNamespace(**classes), methods, dtypes
+
+
+messages, METHODS, DTYPE_NAMES = _load()
+
+
+class Control:
+    """The daemon's control service. Use it as a context manager.
+
+    Parameters
+    ----------
+    address : str
+        The daemon's runtime directory.
+    """
+
+    def __init__(self, address: str) -> None:
+        path = os.path.join(os.path.abspath(address), "control.sock")
+        self._address = address
+        self._channel = grpc.insecure_channel("unix:" + path, options=_OPTIONS)
+
+    def __enter__(self) -> Control:
+        return self
+
+    def __exit__(self, *unused: object) -> None:
+        self._channel.close()
+
+    def call(self, method: str, request: Any, timeout: Optional[float]) -> Any:
+        """Call an RPC.
+
+        Raises
+        ------
+        Error
+            As the daemon's status says; `DaemonLost` when it cannot be reached.
+        """
+        stub = self._channel.unary_unary(
+            f"/{SERVICE}/{method}",
+            request_serializer=METHODS[method][0].SerializeToString,
+            response_deserializer=METHODS[method][1].FromString,
+        )
+        try:
+            return stub(request, timeout=timeout)
+        except grpc.RpcError as error:
+            code = error.code().name
+            text = error.details() or code
+            if code in ("UNAVAILABLE", "DEADLINE_EXCEEDED"):
+                text = f"the daemon at {self._address} did not serve {method}: {text}"
+            raise errors.from_code(code, text) from None

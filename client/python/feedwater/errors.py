@@ -1,0 +1,152 @@
+"""The errors that a training program can meet.
+
+Every error is a `feedwater.Error` and has ``code``, the name of its gRPC status code, which says what to do next; the text
+names the thing, the place and the likely cure.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+_CODE_NAMES = (
+    "OK CANCELLED UNKNOWN INVALID_ARGUMENT DEADLINE_EXCEEDED NOT_FOUND ALREADY_EXISTS PERMISSION_DENIED "
+    "RESOURCE_EXHAUSTED FAILED_PRECONDITION ABORTED OUT_OF_RANGE UNIMPLEMENTED INTERNAL UNAVAILABLE "
+    "DATA_LOSS UNAUTHENTICATED"
+).split()
+
+
+class Error(RuntimeError):
+    """Base of all errors of this package.
+
+    Attributes
+    ----------
+    code : str
+        Name of the gRPC status code, such as ``"NOT_FOUND"``.
+    """
+
+    code: str = "INTERNAL"
+
+    def __init__(self, message: str = "", *, code: Optional[str] = None) -> None:
+        super().__init__(message)
+        if code is not None:
+            self.code = code
+
+
+class InvalidArgument(Error, ValueError):
+    """A request, pipeline or state that can never work."""
+
+    code = "INVALID_ARGUMENT"
+
+
+class NotFound(Error):
+    """An unknown pipeline, root or file."""
+
+    code = "NOT_FOUND"
+
+
+class PermissionDenied(Error):
+    """This user may not use the daemon, or a path leads outside its root."""
+
+    code = "PERMISSION_DENIED"
+
+
+class FailedPrecondition(Error):
+    """The ranks of a job disagree, a state belongs to something else, or the loader cannot be used here."""
+
+    code = "FAILED_PRECONDITION"
+
+
+class AlreadyExists(Error):
+    """Another process has this rank of the job."""
+
+    code = "ALREADY_EXISTS"
+
+
+class ResourceExhausted(Error):
+    """A quota or the daemon's memory budget; the text has the sum."""
+
+    code = "RESOURCE_EXHAUSTED"
+
+
+class Stalled(Error):
+    """The program keeps so many batches that none is left to fill."""
+
+    code = "DEADLINE_EXCEEDED"
+
+
+class BadSample(Error):
+    """A record could not be made into a sample, and the pipeline says ``on_bad_sample: fail``.
+
+    Attributes
+    ----------
+    record : int
+        The record's number in the dataset.
+    path : str
+        The file or the place in a shard.
+    reason : str
+        What is wrong with it.
+    """
+
+    code = "DATA_LOSS"
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        code: Optional[str] = None,
+        record: int = -1,
+        path: str = "",
+        reason: str = "",
+    ) -> None:
+        super().__init__(message, code=code)
+        self.record = record
+        self.path = path
+        self.reason = reason
+
+
+class DaemonLost(Error, ConnectionError):
+    """The daemon cannot be reached, or it went away and did not come back in time.
+
+    Attributes
+    ----------
+    state : dict or None
+        What `Loader.state_dict` would have given: load it to continue. None when there never was a connection.
+    """
+
+    code = "UNAVAILABLE"
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        code: Optional[str] = None,
+        state: Optional[dict[str, Any]] = None,
+    ) -> None:
+        super().__init__(message, code=code)
+        self.state = state
+        self.greeted = False  # a daemon is there, but did not serve
+
+
+_BY_CODE = {
+    cls.code: cls
+    for cls in (
+        InvalidArgument,
+        NotFound,
+        PermissionDenied,
+        FailedPrecondition,
+        AlreadyExists,
+        ResourceExhausted,
+        DaemonLost,
+    )
+}
+
+
+def code_name(number: int) -> str:
+    """Name of a numeric gRPC status code."""
+    return _CODE_NAMES[number] if 0 <= number < len(_CODE_NAMES) else "UNKNOWN"
+
+
+def from_code(code: str, message: str) -> Error:
+    """Make the error that stands for a status which the daemon gave."""
+    cls = _BY_CODE.get(code)
+    return Error(message, code=code) if cls is None else cls(message)

@@ -1,0 +1,563 @@
+"""`Loader`: what stands in a training program where a DataLoader would."""
+
+from __future__ import annotations
+
+import operator
+import os
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Iterator, Mapping
+from itertools import count
+from typing import Any, Optional, Union
+
+import numpy as np
+
+from . import errors
+from .address import resolve
+from .control import DTYPE_NAMES
+from .crc32c import crc32c
+from .cursor import Cursor
+from .fields import Field, Place
+from .launcher import placement
+from .outputs import Converter, choose
+from .stream import Batch, Failure, Stream, StreamOptions, check_timeout
+from .version import __version__
+from .wire import HAS_CRC
+
+_MAX_YAML = 256 << 10
+_LATENCIES = 4096  # the last so many, for the percentiles
+
+_opened: dict[str, Iterator[int]] = {}  # per pipeline: the number of the next loader in this process
+
+
+class Dataset:
+    """What a loader reads. It has a length, the number of records, and ``classes``."""
+
+    def __init__(self, records: int, classes: list[str], digest: str) -> None:
+        self._records = records
+        self.classes = classes
+        self.digest = digest
+
+    def __len__(self) -> int:
+        return self._records
+
+    def __repr__(self) -> str:
+        return f"Dataset({self._records} records, {len(self.classes)} classes)"
+
+
+class Sampler:
+    """Stands where a DistributedSampler would: ``len`` is this rank's share of an epoch's samples."""
+
+    def __init__(self, loader: Loader, samples: int) -> None:
+        self._loader = weakref.proxy(loader)
+        self._samples = samples
+
+    def __len__(self) -> int:
+        return self._samples
+
+    def set_epoch(self, epoch: int) -> None:
+        """As `Loader.set_epoch`."""
+        self._loader.set_epoch(epoch)
+
+
+class Loader:
+    """Batches of a pipeline that a feedwaterd runs, in this rank's order, over shared memory.
+
+    ``for image, label in loader`` runs one epoch, the next ``for`` the next epoch. A ``break`` ends the epoch: the next ``for`` begins
+    the next one, as a new iteration of a DataLoader would. Each batch is a tuple of tensors in the order of the pipeline's
+    ``outputs``, each with the batch as its first axis; it stays valid as long as any tensor or view of it lives.
+
+    Parameters
+    ----------
+    pipeline : str or path
+        A name known to the daemon, or the path of a .yaml file, whose text is sent to it (its roots still hold).
+    batch_size : int, optional
+        Samples per rank and batch; overrides the file's.
+    rank, world_size : int, optional
+        Default: from torchrun, Open MPI, Slurm or PMI; else 0 of 1.
+    seed : int, optional
+        Overrides the file's.
+    job : str, optional
+        Ranks of one job give the same name. Default: from the launcher, else this process's own. A program that gives its own rank
+        and world size under a launcher also gets a job of its own, unless it names one.
+    address : str, optional
+        The daemon's runtime directory. Default: ``$FEEDWATER_ADDRESS``, else the instance of this process's NUMA node.
+    output : {"auto", "torch", "numpy", "jax"}
+        ``auto`` is torch where it is installed, else NumPy. JAX arrays are copies.
+    as_dict : bool
+        Batches are dicts by output name instead of tuples.
+    device : optional
+        torch only: copy each batch to that device.
+    writable : bool, optional
+        NumPy arrays are read-only unless this is true; then, and always with torch, the memory is mapped copy on write: the
+        program's changes stay its own.
+    verify : bool
+        Let the daemon send a checksum with each batch, and check it. Install the package ``crc32c`` to make that quick.
+    slots : int, optional
+        Batches in shared memory. A program that holds n batches at a time needs at least n + 1. Default: the daemon chooses.
+    reconnect_timeout : float
+        Seconds to wait for a daemon that went away; 0 gives up at once.
+
+    Attributes
+    ----------
+    fields : dict of str to Field
+        For each output its ``dtype`` and ``shape``, the latter without the batch axis.
+    classes : list of str
+    dataset : Dataset
+        With a length.
+    sampler : Sampler
+        With a length and ``set_epoch``.
+    batch_size, rank, world_size, local_rank, epoch : int
+    seed : int
+    job, pipeline, address, output : str
+
+    Raises
+    ------
+    InvalidArgument
+        The pipeline or an argument can never work.
+    NotFound
+        Unknown pipeline, root or file.
+    FailedPrecondition
+        The ranks of the job disagree.
+    AlreadyExists
+        Another process has this rank.
+    ResourceExhausted
+        A quota or the memory budget.
+    PermissionDenied
+        This user may not use the daemon.
+    DaemonLost
+        There is no daemon.
+
+    Notes
+    -----
+    Use a loader from one thread at a time (batches may be used and dropped anywhere), in the process that made it: not
+    in a forked child.
+    """
+
+    def __init__(
+        self,
+        pipeline: Union[str, os.PathLike],
+        *,
+        batch_size: Optional[int] = None,
+        rank: Optional[int] = None,
+        world_size: Optional[int] = None,
+        seed: Optional[int] = None,
+        job: Optional[str] = None,
+        address: Optional[str] = None,
+        output: str = "auto",
+        as_dict: bool = False,
+        device: Any = None,
+        writable: Optional[bool] = None,
+        verify: bool = False,
+        slots: Optional[int] = None,
+        reconnect_timeout: float = 60.0,
+    ) -> None:
+        numbers = {"batch_size": batch_size, "rank": rank, "world_size": world_size, "seed": seed}
+        batch_size, rank, world_size, seed, slots = (
+            _integer(name, value) for name, value in {**numbers, "slots": slots}.items()
+        )
+        place = placement(rank, world_size)
+        name, text, file_name = _read_pipeline(pipeline)
+        self.output, private = choose(output, device, writable)
+        self.address = resolve(address)
+        numbering = _opened.setdefault(name, count(1))
+        if job is None:
+            job = f"{place.job or f'pid-{os.getpid()}'}/{name}#{next(numbering)}"
+        self._stream = Stream(
+            StreamOptions(
+                address=self.address,
+                client=f"python {__version__}",
+                pipeline_name=name,
+                pipeline_text=text,
+                file_name=file_name,
+                job=job,
+                rank=place.rank,
+                world_size=place.world_size,
+                batch_size=batch_size,
+                seed=seed,
+                slots=slots,
+                verify=bool(verify),
+                writable=private,
+                reconnect_timeout=check_timeout(reconnect_timeout),
+            )
+        )
+        self._finalizer = weakref.finalize(self, Stream.close, self._stream, False)
+        try:
+            self._take_over(as_dict, device)
+        except BaseException:
+            self.close()
+            raise
+        self.rank, self.world_size, self.local_rank = place.rank, place.world_size, place.local_rank
+        self._verify = bool(verify)
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        # (epoch, position, substituted samples so far): what state_dict() tells. One tuple, so that it is whole for any thread.
+        facts = self._stream.facts
+        self._consumed = (facts.epoch, facts.position, 0)
+        self._fresh = True  # nothing was taken since the cursor was put where it is
+        self._epoch_done = False  # the epoch's last batch was taken
+        self._pending: Union[Batch, Failure, None] = None  # of a later epoch, found when the end was looked for
+        self._error: Optional[errors.Error] = None  # what the present iteration ended with
+        self._iteration = 0
+        self._statistics = _Statistics()
+
+    def _take_over(self, as_dict: bool, device: Any) -> None:
+        facts = self._stream.facts
+        self.fields: dict[str, Field] = {}
+        places = []
+        for f in facts.fields:
+            dtype = DTYPE_NAMES.get(f.dtype, "unspecified")
+            if dtype == "unspecified":
+                raise errors.Error(f"output {f.name!r} has type {f.dtype}, which this client does not know")
+            field = Field(dtype, tuple(f.shape), f.layout, f.doc)
+            place = Place(f.name, field, f.offset)
+            if min(field.shape, default=1) < 0 or (
+                place.offset + facts.batch_size * place.sample_bytes > facts.slot_bytes
+            ):
+                raise errors.Error(f"output {f.name!r} {field!r} does not fit into a slot")
+            self.fields[f.name] = field
+            places.append(place)
+        self._places = tuple(places)
+        self._convert = Converter(self.output, places, as_dict, device)
+        self.batch_size = int(facts.batch_size)
+        self.classes = list(facts.classes)
+        self.seed = int(facts.seed)
+        self.job = facts.job or self._stream.options.job
+        self.pipeline = facts.pipeline
+        self.dataset = Dataset(int(facts.records), self.classes, facts.dataset_digest)
+        self.sampler = Sampler(self, int(facts.samples_per_epoch))
+
+    # --- iteration ------------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        """Steps of a whole epoch on this rank."""
+        return int(self._stream.facts.steps_per_epoch)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Begin an epoch: the one where the loader stands, or the next one if some of its batches were taken."""
+        with self._lock:
+            self._check_usable()
+            epoch, _, substituted = self._consumed
+            if not self._fresh:
+                self._move(epoch + 1, 0, substituted)
+            self._iteration += 1
+            self._error = None
+            if self._pending is None and len(self):
+                self._stream.seek(*self._consumed[:2])
+            return _Epoch(self, self._iteration)
+
+    def _move(self, epoch: int, position: int, substituted: int) -> None:
+        """Put the cursor somewhere else. Production follows when it is not there already."""
+        if self._pending is not None and (self._fresh, *self._consumed[:2]) != (True, epoch, position):
+            self._pending = None
+            self._stream.forget_place()
+        self._consumed = (epoch, position, substituted)
+        self._fresh = True
+        self._epoch_done = False
+        self._error = None
+        self._iteration += 1  # a running iteration is over
+
+    def _next(self, iteration: int) -> Any:
+        with self._lock:
+            self._check_usable()
+            if iteration != self._iteration:
+                raise errors.FailedPrecondition(
+                    "this iteration is over: another one was begun, or set_epoch() or load_state_dict() was called"
+                )
+            if self._error is not None:
+                raise self._error
+            epoch, position, substituted = self._consumed
+            if self._epoch_done or not len(self):
+                self._end_epoch()
+            try:
+                got = self._receive()
+                if (got.ready if isinstance(got, Batch) else got.failed).epoch > epoch:
+                    self._pending = got
+                    del got
+                    self._end_epoch()
+                if isinstance(got, Failure):
+                    self._fail(got)
+                return self._deliver(got)
+            except (errors.Error, StopIteration):
+                raise
+            except BaseException:
+                # Interrupted: a batch may have been received and dropped. The next call goes back to the cursor.
+                self._pending = None
+                self._stream.forget_place()
+                raise
+
+    def _receive(self) -> Union[Batch, Failure]:
+        if self._pending is not None:
+            got, self._pending = self._pending, None
+            return got
+        self._convert.let_go(wait=self._stream.held() >= self._stream.slots)
+        self._stream.seek(*self._consumed[:2])
+        while True:
+            try:
+                got = self._stream.receive()
+                break
+            except errors.DaemonLost as error:
+                error.state = self.state_dict()
+                raise
+        self._statistics.received(got, self._stream.waited_ns)
+        return got
+
+    def _end_epoch(self) -> None:
+        epoch, _, substituted = self._consumed
+        self._consumed = (epoch + 1, 0, substituted)
+        self._fresh = True
+        self._epoch_done = False
+        self._iteration += 1
+        raise StopIteration
+
+    def _fail(self, failure: Failure) -> None:
+        f = failure.failed
+        code = errors.code_name(f.code)
+        if f.record < 0:
+            self._error = errors.from_code(code, f.message)
+        else:
+            self._error = errors.BadSample(
+                f"record {f.record} ({f.path}) at epoch {f.epoch}, step {f.step}: {f.message}. "
+                "Mend or remove it, or let the pipeline say 'on_bad_sample: substitute'",
+                code=code,
+                record=f.record,
+                path=f.path,
+                reason=f.message,
+            )
+        raise self._error
+
+    def _deliver(self, batch: Batch) -> Any:
+        ready = batch.ready
+        if ready.samples > self.batch_size:
+            raise errors.Error(f"the daemon lent {ready.samples} samples in a slot for {self.batch_size}")
+        if self._verify:
+            self._check_sum(batch)
+        outputs = self._convert(batch.lease, ready.samples)
+        _, _, substituted = self._consumed
+        self._epoch_done = ready.last_in_epoch
+        self._fresh = False
+        self._statistics.delivered(ready)
+        self._consumed = (ready.epoch, ready.next_position, substituted + ready.substituted)
+        return outputs
+
+    def _check_sum(self, batch: Batch) -> None:
+        ready = batch.ready
+        if not ready.flags & HAS_CRC:
+            raise errors.Error("verify=True, but the daemon sent no checksum")
+        value = 0
+        for place in self._places:
+            array = batch.lease.array(place, ready.samples)
+            value = crc32c(memoryview(array.reshape(-1).view(np.uint8)), value)
+        if value != ready.crc32c:
+            self._stream.forget_place()
+            raise errors.Error(
+                f"the batch of epoch {ready.epoch}, step {ready.step} does not fit its checksum: "
+                f"{value:#010x} instead of {ready.crc32c:#010x}",
+                code="DATA_LOSS",
+            )
+
+    # --- position -------------------------------------------------------------------------------------------------------
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the next batch, or of the last one when its iteration has not ended."""
+        return self._consumed[0]
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch of the next ``for``, from its beginning.
+
+        Nothing happens when the loader stands in that epoch and nothing has been taken since it was opened, loaded with a state, or
+        finished the epoch before: so a program may call this before every epoch, after resuming inside one too. A running
+        iteration ends.
+        """
+        epoch = _integer("epoch", epoch)
+        if not 0 <= epoch < 1 << 63:
+            raise errors.InvalidArgument(f"epoch is {epoch}: it is 0 or more")
+        with self._lock:
+            self._check_usable()
+            if self._fresh and epoch == self._consumed[0]:
+                return
+            self._move(epoch, 0, self._consumed[2])
+            if len(self):
+                self._stream.seek(epoch, 0)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the position: it counts the batches that were returned, no more, no less.
+
+        Returns
+        -------
+        dict
+            JSON-serialisable, at most 1 KiB. It fits a loader with any rank, world size and batch size of the same
+            dataset, pipeline and seed.
+        """
+        return self._stream.cursor(*self._consumed).to_state()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where `state` was taken: the next ``for`` runs the rest of its epoch.
+
+        Raises
+        ------
+        InvalidArgument
+            It is no state, or damaged.
+        FailedPrecondition
+            It belongs to another dataset, pipeline or seed; the text names which.
+        """
+        cursor = Cursor.from_state(state)
+        with self._lock:
+            self._check_usable()
+            facts = self._stream.facts
+            cursor.check_same_source(facts.dataset_digest, facts.pipeline_digest, facts.seed)
+            self._move(cursor.epoch, cursor.position, cursor.substituted)
+            if self._pending is None and len(self):
+                self._stream.seek(cursor.epoch, cursor.position)
+
+    # --- the rest -------------------------------------------------------------------------------------------------------
+
+    def stats(self) -> dict[str, Any]:
+        """Return counts and times since the loader was made.
+
+        Returns
+        -------
+        dict
+            ``batches``, ``samples``, ``real_samples`` (without padding) and ``substituted``; ``wait_s``, the time in which the program
+            waited for batches, and ``waits``, how often it did; ``handover_us_p50`` and ``handover_us_p99``, from the moment the daemon
+            published a batch until a waiting program had it (None without a wait); ``held``, batches not given back,
+            ``slots`` and ``reconnects``.
+        """
+        return {
+            **self._statistics.report(),
+            "held": self._stream.held(),
+            "slots": self._stream.slots,
+            "reconnects": self._stream.reconnects,
+        }
+
+    @property
+    def is_open(self) -> bool:
+        """False after `close`."""
+        return self._finalizer.alive
+
+    def close(self) -> None:
+        """End the stream. Batches that the program still has stay valid. May be called again."""
+        if self._finalizer.detach() is not None:
+            self._stream.close()
+
+    def __enter__(self) -> Loader:
+        return self
+
+    def __exit__(self, *unused: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "" if self.is_open else ", closed"
+        return (
+            f"<feedwater.Loader {self.pipeline!r}, job {self.job!r}, rank {self.rank} of {self.world_size}, "
+            f"batch size {self.batch_size}, epoch {self.epoch}{state}>"
+        )
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(
+            "a feedwater.Loader cannot be pickled or copied: make one in the process that uses it, "
+            "and pass its state_dict()"
+        )
+
+    def _check_usable(self) -> None:
+        if os.getpid() != self._pid:
+            raise errors.FailedPrecondition(
+                f"this loader belongs to process {self._pid}: a forked child makes its own feedwater.Loader"
+            )
+        if not self.is_open:
+            raise errors.FailedPrecondition("the loader is closed")
+
+
+class _Epoch(Iterator):
+    """One run through an epoch."""
+
+    __slots__ = ("_iteration", "_loader", "_over")
+
+    def __init__(self, loader: Loader, iteration: int) -> None:
+        self._loader = loader
+        self._iteration = iteration
+        self._over = False
+
+    def __next__(self) -> Any:
+        if self._over:
+            raise StopIteration
+        try:
+            return self._loader._next(self._iteration)
+        except StopIteration:
+            self._over = True
+            raise
+
+
+class _Statistics:
+    def __init__(self) -> None:
+        self._counts = {"batches": 0, "samples": 0, "real_samples": 0, "substituted": 0}
+        self._wait_ns = 0
+        self._waits = 0
+        self._handover_ns: deque[int] = deque(maxlen=_LATENCIES)
+
+    def received(self, got: Union[Batch, Failure], waited_ns: Optional[int]) -> None:
+        if waited_ns is None:
+            return
+        self._waits += 1
+        self._wait_ns += waited_ns
+        if isinstance(got, Batch):
+            self._handover_ns.append(time.monotonic_ns() - got.ready.published_ns)
+
+    def delivered(self, ready: Any) -> None:
+        counts = self._counts
+        counts["batches"] += 1
+        counts["samples"] += ready.samples
+        counts["real_samples"] += ready.real_samples
+        counts["substituted"] += ready.substituted
+
+    def report(self) -> dict[str, Any]:
+        p50, p99 = None, None
+        if self._handover_ns:
+            p50, p99 = (float(x) / 1e3 for x in np.percentile(list(self._handover_ns), [50, 99]))
+        return {
+            **self._counts,
+            "waits": self._waits,
+            "wait_s": self._wait_ns / 1e9,
+            "handover_us_p50": p50,
+            "handover_us_p99": p99,
+        }
+
+
+def _integer(name: str, value: Any) -> Any:
+    if value is None:
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise errors.InvalidArgument(f"{name} is {value!r}: it is an integer") from None
+
+
+def _read_pipeline(pipeline: Union[str, os.PathLike]) -> tuple[str, Optional[str], str]:
+    """Return name, text (None for a pipeline that the daemon knows) and file name."""
+    try:
+        path = os.fspath(pipeline)
+    except TypeError:
+        raise errors.InvalidArgument(
+            f"pipeline is {pipeline!r}: it is a name or the path of a .yaml file"
+        ) from None
+    if not isinstance(path, str):
+        path = os.fsdecode(path)
+    is_path = not isinstance(pipeline, str) or path.endswith((".yaml", ".yml"))
+    if not is_path and not os.path.isfile(path):
+        return path, None, ""
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read(_MAX_YAML + 1)
+    except FileNotFoundError:
+        raise errors.NotFound(f"no pipeline file {path}") from None
+    except PermissionError:
+        raise errors.PermissionDenied(f"cannot read the pipeline file {path}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise errors.InvalidArgument(f"cannot read the pipeline file {path}: {error}") from None
+    if len(text.encode()) > _MAX_YAML:
+        raise errors.InvalidArgument(f"the pipeline file {path} is larger than {_MAX_YAML >> 10} KiB")
+    name = os.path.splitext(os.path.basename(path))[0]
+    return name, text, path

@@ -1,0 +1,138 @@
+"""Turns the outputs of a lent batch into what the program wants: NumPy arrays, torch tensors or JAX arrays.
+
+NumPy and torch get views over the slot, without a copy, that keep the slot lent. A JAX array, and a torch tensor on
+another device, is a copy.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Optional
+
+import numpy as np
+
+from .arena import Lease
+from .errors import InvalidArgument
+from .fields import Place
+
+KINDS = ("auto", "torch", "numpy", "jax")
+
+
+def choose(output: str, device: Any, writable: Optional[bool]) -> tuple[str, bool]:
+    """Settle what `Loader`'s arguments mean: the kind of output and whether to map the memory copy on write."""
+    if output not in KINDS:
+        raise InvalidArgument(f"output is {output!r}: it is one of {', '.join(KINDS)}")
+    if output == "auto":
+        there = "torch" in sys.modules or importlib.util.find_spec("torch") is not None
+        output = "torch" if there else "numpy"
+    if output in ("torch", "jax"):
+        try:
+            importlib.import_module(output)
+        except ImportError as error:
+            raise InvalidArgument(f"output={output!r} needs the package {output}: {error}") from None
+    if device is not None and output != "torch":
+        raise InvalidArgument(f"device={device!r} works with output='torch', here it is {output!r}")
+    if output == "torch":
+        if writable is False:
+            raise InvalidArgument(
+                "writable=False cannot be had with torch, which has no read-only tensors; use output='numpy'"
+            )
+        return output, True
+    return output, bool(writable) and output == "numpy"
+
+
+class Converter:
+    """Makes the outputs of a batch.
+
+    Parameters
+    ----------
+    kind : str
+        ``"torch"``, ``"numpy"`` or ``"jax"``.
+    places : sequence of Place
+        In the order of the pipeline's outputs.
+    as_dict : bool
+        Give a dict by name instead of a tuple.
+    device : optional
+        A torch device to copy to.
+    """
+
+    def __init__(self, kind: str, places: Sequence[Place], as_dict: bool, device: Any) -> None:
+        self._places = tuple(places)
+        self._names = tuple(place.name for place in places) if as_dict else None
+        self._in_flight: deque[tuple[Any, Lease]] = deque()
+        self._device: Any = None
+        self._one: Callable[[Lease, Place, int], Any] = _numpy
+        if kind == "jax":
+            self._one = _jax
+        elif kind == "torch":
+            self._one = _torch
+            if device is not None:
+                import torch
+
+                try:
+                    self._device = torch.device(device)
+                except (RuntimeError, TypeError) as error:
+                    raise InvalidArgument(f"device={device!r}: {error}") from None
+                if self._device.type == "cpu":
+                    self._device = None
+
+    def __call__(self, lease: Lease, samples: int) -> Any:
+        """Return the batch's outputs, each with `samples` as its first axis."""
+        outputs = [self._one(lease, place, samples) for place in self._places]
+        if self._device is not None:
+            outputs = self._to_device(outputs, lease)
+        if self._names is None:
+            return tuple(outputs)
+        return dict(zip(self._names, outputs))
+
+    def _to_device(self, outputs: list[Any], lease: Lease) -> list[Any]:
+        moved = [tensor.to(self._device, non_blocking=True) for tensor in outputs]
+        if self._device.type == "cuda":
+            import torch
+
+            # The copy may still be reading the slot: the lease stays until the device has passed this point.
+            done = torch.cuda.Event()
+            done.record(torch.cuda.current_stream(self._device))
+            self._in_flight.append((done, lease))
+        return moved
+
+    def let_go(self, wait: bool = False) -> None:
+        """Give back the batches whose copies to the device are complete; `wait` for the oldest."""
+        while self._in_flight:
+            done, _ = self._in_flight[0]
+            if wait:
+                done.synchronize()
+                wait = False
+            elif not done.query():
+                return
+            self._in_flight.popleft()
+
+
+def _numpy(lease: Lease, place: Place, samples: int) -> np.ndarray:
+    array = lease.array(place, samples)
+    return array if place.storage is place.dtype else array.view(place.dtype)
+
+
+def _torch(lease: Lease, place: Place, samples: int) -> Any:
+    import torch
+
+    array = lease.array(place, samples)
+    if place.dtype_name == "bfloat16":
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    try:
+        return torch.from_numpy(array)
+    except TypeError:  # uint16 before torch 2.3
+        return torch.from_numpy(array.astype(np.int32))
+
+
+def _jax(lease: Lease, place: Place, samples: int) -> Any:
+    import jax.numpy as jnp
+
+    array = lease.array(place, samples)
+    if place.dtype_name == "bfloat16":
+        array = array.view(np.dtype(jnp.bfloat16))
+    return jnp.array(array, copy=True)

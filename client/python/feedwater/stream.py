@@ -1,0 +1,329 @@
+"""One rank's endless sequence of batches, which survives the daemon.
+
+A stream always knows from where its next batch comes (`next_at`). When the connection is lost it opens a new one there, so
+whoever reads the stream sees only a pause.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import os
+import time
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Optional, Union
+
+from . import errors, wire
+from .arena import Lease
+from .control import messages
+from .cursor import Cursor
+from .session import Session, SessionLost
+
+_BACKOFF_FIRST_S, _BACKOFF_LAST_S = 0.05, 1.0
+_STARTING_S = 5.0  # how long a daemon that accepts connections may take to serve
+_STALL_DEFAULT_S = 10.0
+_STALL_FIRST_LOOK_S = 0.2
+_PASSING = ("UNAVAILABLE", "ALREADY_EXISTS", "RESOURCE_EXHAUSTED", "DEADLINE_EXCEEDED")
+
+
+@dataclass(frozen=True)
+class StreamOptions:
+    """What a loader asks the daemon for. None: the daemon decides."""
+
+    address: str
+    client: str
+    pipeline_name: str
+    pipeline_text: Optional[str]
+    file_name: str
+    job: str
+    rank: int
+    world_size: int
+    batch_size: Optional[int]
+    seed: Optional[int]
+    slots: Optional[int]
+    verify: bool
+    writable: bool
+    reconnect_timeout: float
+
+
+class Batch(NamedTuple):
+    """A batch that was lent."""
+
+    ready: wire.Ready
+    lease: Lease
+
+
+class Failure(NamedTuple):
+    """What came in a batch's place."""
+
+    failed: wire.Failed
+
+
+def stall_seconds() -> float:
+    """How long a program may wait while it holds all slots itself."""
+    try:
+        return max(0.0, float(os.environ.get("FEEDWATER_STALL_TIMEOUT", "")))
+    except ValueError:
+        return _STALL_DEFAULT_S
+
+
+class Stream:
+    """See the module. Use it from one thread at a time.
+
+    Attributes
+    ----------
+    facts : OpenStreamResponse
+        What the daemon said when the stream was first opened.
+    next_at : tuple of int or None
+        Epoch and global position of the next batch to come; None when that is not known, then `seek` must be next.
+    """
+
+    def __init__(self, options: StreamOptions) -> None:
+        self.options = options
+        self.facts: Any = None
+        self.next_at: Optional[tuple[int, int]] = None
+        self.reconnects = 0
+        self.waited_ns: Optional[int] = None  # of the last receive; None: the batch was there
+        self._serial = 0
+        self._session: Optional[Session] = None
+        self._closed = False
+        self._open_first()
+
+    def _request(self) -> Any:
+        o = self.options
+        try:
+            request = messages.OpenStreamRequest(
+                client=o.client, job=o.job, rank=o.rank, world_size=o.world_size, checksum=o.verify
+            )
+            if o.pipeline_text is None:
+                request.pipeline.name = o.pipeline_name
+            else:
+                request.pipeline.text.file_name = o.file_name
+                request.pipeline.text.yaml = o.pipeline_text
+            batch_size, seed = o.batch_size, o.seed
+            if self.facts is not None:
+                batch_size, seed = self.facts.batch_size, self.facts.seed
+            if batch_size is not None:
+                request.batch_size = batch_size
+            if seed is not None:
+                request.seed = seed
+            if o.slots is not None:
+                request.slots = o.slots
+        except (ValueError, TypeError) as error:
+            raise errors.InvalidArgument(f"a number is out of range: {error}") from None
+        if self.facts is not None and self.next_at is not None:
+            request.cursor = self.cursor(*self.next_at, 0).to_json()
+        return request
+
+    def _open_first(self) -> None:
+        deadline = time.monotonic() + min(_STARTING_S, self.options.reconnect_timeout)
+        while True:
+            try:
+                self._session, self.facts = self._connect()
+                break
+            except errors.DaemonLost as error:
+                # Nobody there is an answer; a daemon that greets but does not serve yet is starting.
+                if time.monotonic() > deadline or not error.greeted:
+                    raise
+                time.sleep(_BACKOFF_FIRST_S)
+        self.next_at = (self.facts.epoch, self.facts.position)
+
+    def _connect(self, timeout: float = math.inf) -> tuple[Session, Any]:
+        o = self.options
+        session, response = Session.open(o.address, self._request(), o.writable, timeout)
+        try:
+            if self.facts is not None:
+                for name in ("dataset_digest", "pipeline_digest", "seed", "batch_size", "world_size"):
+                    if getattr(response, name) != getattr(self.facts, name):
+                        raise errors.FailedPrecondition(
+                            f"the daemon came back with another {name}: {getattr(response, name)} instead of "
+                            f"{getattr(self.facts, name)}"
+                        )
+            if response.batch_size <= 0 or session.arena.slot_bytes != response.slot_bytes:
+                raise errors.Error(
+                    f"the daemon lends slots of {session.arena.slot_bytes} bytes and describes slots of "
+                    f"{response.slot_bytes} bytes for batches of {response.batch_size}"
+                )
+        except BaseException:
+            session.abandon()
+            raise
+        return session, response
+
+    def _reconnect(self, reason: str) -> Session:
+        """Open a new session where the stream stands, within `reconnect_timeout`."""
+        deadline = time.monotonic() + self.options.reconnect_timeout
+        pause = _BACKOFF_FIRST_S
+        last: Optional[errors.Error] = None
+        while True:
+            if self._closed:
+                raise errors.FailedPrecondition("the loader is closed")
+            if self.options.reconnect_timeout > 0:
+                try:
+                    session, _ = self._connect(max(1.0, deadline - time.monotonic()))
+                    self._session = session
+                    self._serial = 0
+                    self.reconnects += 1
+                    return session
+                except errors.Error as error:
+                    if error.code not in _PASSING:
+                        raise
+                    last = error
+            left = deadline - time.monotonic()
+            if left <= 0:
+                tail = f" ({last})" if last is not None else ""
+                raise errors.DaemonLost(
+                    f"{reason}, and did not serve again within {self.options.reconnect_timeout:g} s{tail}. "
+                    "The error's .state has the position: load it into a new loader to continue"
+                )
+            time.sleep(min(pause, left))
+            pause = min(2 * pause, _BACKOFF_LAST_S)
+
+    def cursor(self, epoch: int, position: int, substituted: int) -> Cursor:
+        """Return a cursor of this stream."""
+        f = self.facts
+        return Cursor(
+            f.dataset_digest,
+            f.pipeline_digest,
+            f.seed,
+            epoch,
+            position,
+            f.world_size,
+            f.batch_size,
+            substituted,
+        )
+
+    def seek(self, epoch: int, position: int) -> None:
+        """Let the next batch come from there. Nothing happens if it does so already."""
+        if self.next_at == (epoch, position):
+            return
+        self.next_at = (epoch, position)
+        if self._session is None:
+            return  # the reconnect goes there
+        self._serial += 1
+        try:
+            self._session.seek(self._serial, epoch, position)
+        except SessionLost:
+            self._drop_session()
+
+    def forget_place(self) -> None:
+        """Say that it is not certain what was received last: the reader will seek."""
+        self.next_at = None
+
+    def receive(self) -> Union[Batch, Failure]:
+        """Wait for the next batch.
+
+        Raises
+        ------
+        Stalled
+            The program holds all slots itself.
+        DaemonLost
+            The daemon went away and did not come back in time.
+        """
+        self.waited_ns = None
+        while True:
+            if self._closed:
+                raise errors.FailedPrecondition("the loader is closed")
+            session = self._session
+            if session is None:
+                session = self._reconnect("the connection to the daemon was lost")
+            try:
+                message = self._wait(session)
+                if isinstance(message, wire.Ready):
+                    lease = session.lease(message)
+                    if message.serial != self._serial:
+                        del lease  # from before a seek
+                        continue
+                    self.next_at = (
+                        (message.epoch + 1, 0)
+                        if message.last_in_epoch
+                        else (message.epoch, message.next_position)
+                    )
+                    return Batch(message, lease)
+                if message.serial == self._serial:
+                    self.next_at = None  # the stream stands still until a seek
+                    return Failure(message)
+            except SessionLost as lost:
+                self._drop_session()
+                if self._closed:
+                    continue
+                if lost.code != "UNAVAILABLE":
+                    raise errors.from_code(
+                        lost.code, f"the daemon ended the session: {lost.reason}"
+                    ) from None
+                self._reconnect(lost.reason)
+
+    def _wait(self, session: Session) -> Union[wire.Ready, wire.Failed]:
+        message = session.receive(0)
+        if message is not None:
+            return message
+        began = time.monotonic_ns()
+        limit = stall_seconds()
+        stalled_since: Optional[float] = None
+        collected = False
+        while True:
+            timeout = None
+            if session.held >= session.arena.slots:
+                now = time.monotonic()
+                stalled_since = now if stalled_since is None else stalled_since
+                if now - stalled_since >= limit:
+                    raise errors.Stalled(_stall_text(session, limit))
+                timeout = stalled_since + limit - now
+                if not collected:
+                    timeout = min(timeout, _STALL_FIRST_LOOK_S)
+                else:
+                    timeout = min(timeout, 1.0)  # another thread may have released a batch meanwhile
+            else:
+                stalled_since = None
+            message = session.receive(timeout)
+            if message is not None:
+                self.waited_ns = time.monotonic_ns() - began
+                return message
+            if not collected:
+                collected = True
+                gc.collect()  # batches in reference cycles, such as those of a traceback
+
+    def held(self) -> int:
+        """Return how many batches of the present session the program holds."""
+        return 0 if self._session is None else self._session.held
+
+    @property
+    def slots(self) -> int:
+        """Batches that fit into the shared memory."""
+        return self.facts.slots if self._session is None else self._session.arena.slots
+
+    def _drop_session(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.abandon()
+
+    def close(self, politely: bool = True) -> None:
+        """End the stream; politely: wait until the daemon has forgotten it."""
+        self._closed = True
+        session, self._session = self._session, None
+        if session is not None:
+            if politely:
+                session.close()
+            else:
+                session.abandon()
+
+
+def _stall_text(session: Session, limit: float) -> str:
+    return (
+        f"waited {limit:g} s for a batch while the program holds {session.held} batches, which is all "
+        f"{session.arena.slots} slots of shared memory: nothing is left to fill. A batch is given back when its last tensor or "
+        "view is gone. Copy what you keep (tensor.clone(), numpy.array(x)), or ask for more with slots=N"
+    )
+
+
+def check_timeout(seconds: Optional[float]) -> float:
+    """Return `reconnect_timeout` as a number; None means without end."""
+    if seconds is None:
+        return math.inf
+    try:
+        value = float(seconds)
+    except (TypeError, ValueError):
+        value = math.nan
+    if not value >= 0:
+        raise errors.InvalidArgument(f"reconnect_timeout is {seconds!r}: give seconds, 0 or more")
+    return value
+
