@@ -188,7 +188,8 @@ void DataServer::Impl::Admit(Accepted client) {
                                              "max_connections: ", options.max_connections,
                                              " clients are connected already")));
   }
-  int& of_uid = connections[peer.uid];
+  const auto counted = connections.find(peer.uid);
+  const int of_uid = counted == connections.end() ? 0 : counted->second;
   if (of_uid >= options.max_connections_per_uid) {
     return refuse("refused_connections_per_uid", absl::ResourceExhaustedError(absl::StrCat(
                                                      "max_connections_per_uid: user ", peer.uid,
@@ -209,7 +210,7 @@ void DataServer::Impl::Admit(Accepted client) {
   if (watched.ok() && session->pidfd() >= 0) {
     watched = Watch(session->pidfd(), EPOLLIN, EventKey(id, kPidfd));
   }
-  ++of_uid;
+  ++connections[peer.uid];
   half_open.insert(id);
   {
     MutexLock lock(&mu);
@@ -325,6 +326,7 @@ absl::StatusOr<PeerIdentity> DataServer::Identify(const Ticket& ticket) const {
     return absl::NotFoundError(
         "no live data connection has this ticket; connect to data.sock first");
   }
+  session->RenewHandshake();
   return session->peer();
 }
 

@@ -62,12 +62,13 @@ class DataServer {
     AccessCheck access;
     int max_connections = 1024;
     int max_connections_per_uid = 64;
-    double handshake_seconds = 5;    // from accept to OpenSession
+    double handshake_seconds = 5;    // from accept, or the last Identify, to OpenSession
   };
   static absl::StatusOr<std::unique_ptr<DataServer>> Create(Options options);
   ~DataServer();  // closes every session with UNAVAILABLE
 
-  // Who holds this ticket. NotFound when no live connection does.
+  // Who holds this ticket. NotFound when no live connection does. Renews the time for the handshake: ask again now and then
+  // while OpenSession waits for something slow, such as an index being built.
   absl::StatusOr<PeerIdentity> Identify(const Ticket& ticket) const;
   // Makes the arena (memfd, allocated, bound to its node, prefaulted, sealed), sends it, and returns the slots. Slow for
   // large arenas: called on a gRPC thread. FailedPrecondition when the session has one; ResourceExhausted over the budget.

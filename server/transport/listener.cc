@@ -1,9 +1,9 @@
 #include "server/transport/listener.h"
 
 #include <fcntl.h>
-#include <sys/pidfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -66,7 +66,7 @@ void WatchPeer(Accepted* accepted) {
   // Kernel < 6.5. The number may name another process by now, which then only makes the session
   // live until the hang-up; in another PID namespace it is 0 and names nobody.
   if (accepted->peer.pid <= 0) return;
-  accepted->pidfd = Fd(pidfd_open(accepted->peer.pid, 0));
+  accepted->pidfd = Fd(static_cast<int>(syscall(SYS_pidfd_open, accepted->peer.pid, 0)));
   if (!accepted->pidfd && errno == ESRCH) accepted->peer_is_dead = true;
 }
 

@@ -67,6 +67,11 @@ int Session::socket_fd() const {
 
 // --- opening and closing ------------------------------------------------------------------------
 
+void Session::RenewHandshake() {
+  MutexLock lock(&mu_);
+  if (phase_ == Phase::kWelcomed) handshake_deadline_ns_ = MonotonicNs() + handshake_ns_;
+}
+
 absl::Status Session::Open(const ArenaOptions& options, SessionEvents events) {
   FW_ASSIGN_OR_RETURN(const int64_t bytes, ArenaBytes(options.layout, options.slots));
   {

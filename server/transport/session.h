@@ -52,6 +52,8 @@ class Session final : public SlotPool {
 
   bool welcomed() const;  // has been told its ticket, and is not closed
   bool open() const;      // has an arena, and is not closed
+  // Its OpenStream is being worked on: the time for the handshake starts over.
+  void RenewHandshake();
   SessionCounts Counts() const;
 
   // Makes the arena and sends it. As DataServer::OpenSession.

@@ -1,0 +1,121 @@
+// A data server on a socket in a folder of its own, and what its tests ask the kernel about this
+// process.
+#pragma once
+
+#include <dirent.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "server/transport/data_server.h"
+#include "tests/testing/fake_trainer.h"
+
+namespace feedwater::server {
+
+using testing::FakeTrainer;
+
+// Whether it becomes true within ten seconds. For things that another thread or process is about to
+// do.
+inline bool Eventually(const std::function<bool()>& condition) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  return true;
+}
+
+inline int OpenDescriptors() {
+  int n = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd"))
+    n += !entry.path().empty();
+  return n;
+}
+
+inline int MappedArenas() {
+  std::ifstream maps("/proc/self/maps");
+  int n = 0;
+  for (std::string line; std::getline(maps, line);)
+    n += line.find("memfd:feedwater-arena") != std::string::npos;
+  return n;
+}
+
+inline FieldSpec Bytes(std::string name, int64_t bytes) {
+  FieldSpec field;
+  field.name = std::move(name);
+  field.spec = {DType::kUInt8, Layout::kPlain, {bytes}};
+  return field;
+}
+
+class DataServerTest : public ::testing::Test {
+ protected:
+  DataServerTest() {
+    char folder[] = "/tmp/feedwater-transport-XXXXXX";
+    folder_ = mkdtemp(folder);
+    path_ = folder_ + "/data.sock";
+  }
+  ~DataServerTest() override {
+    server_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+
+  void Start(std::function<void(DataServer::Options*)> change = {}) {
+    DataServer::Options options;
+    options.socket_path = path_;
+    if (change) change(&options);
+    auto server = DataServer::Create(options);
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+  }
+
+  static ArenaOptions Arena(int slots = 4, int64_t sample_bytes = 1000, int64_t batch_size = 8) {
+    ArenaOptions options;
+    options.layout = *SlotLayout::Create({Bytes("image", sample_bytes), Bytes("label", 8)},
+                                         batch_size, int64_t{1} << 40);
+    options.slots = slots;
+    return options;
+  }
+
+  struct Opened {
+    FakeTrainer trainer;
+    Ticket ticket;
+    std::shared_ptr<SlotPool> pool;
+    std::shared_ptr<std::atomic<int>> closed = std::make_shared<std::atomic<int>>(0);
+  };
+  // A whole honest handshake.
+  std::optional<Opened> Open(const ArenaOptions& arena = Arena(), SessionEvents events = {}) {
+    FakeTrainer trainer(path_);
+    const auto ticket = trainer.Hello();
+    if (!ticket) return std::nullopt;
+    Opened opened{std::move(trainer), *ticket, nullptr};
+    events.closed = [closed = opened.closed, then = std::move(events.closed)] {
+      ++*closed;
+      if (then) then();
+    };
+    auto pool = server_->OpenSession(*ticket, arena, std::move(events));
+    if (!pool.ok() || !opened.trainer.ReceiveArena()) return std::nullopt;
+    opened.pool = *std::move(pool);
+    return opened;
+  }
+
+  uint64_t Count(const std::string& counter) const { return server_->counters()[counter]; }
+  bool CountBecomes(const std::string& counter, uint64_t n) const {
+    return Eventually([&] { return Count(counter) >= n; }) && Count(counter) == n;
+  }
+
+  std::string folder_, path_;
+  std::unique_ptr<DataServer> server_;
+};
+
+}  // namespace feedwater::server
