@@ -12,23 +12,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "server/codec/row_source.h"  // Size, Rect, ImageLimits
 
 namespace feedwater::server {
-
-struct ImageLimits {
-  int64_t max_pixels = 64'000'000;   // width * height, checked on the header
-  int max_scans = 100;               // of a progressive JPEG
-  int64_t max_decode_ms = 1'000;     // CPU time of one image
-};
-
-struct Size {
-  int width = 0, height = 0;
-  friend bool operator==(const Size&, const Size&) = default;
-};
-struct Rect {
-  int x = 0, y = 0, width = 0, height = 0;
-  friend bool operator==(const Rect&, const Rect&) = default;
-};
 
 enum class Interpolation { kNearest, kBilinear, kBicubic, kOpenCvLinear };  // bilinear and bicubic are antialiased, as Pillow's
 

@@ -1,0 +1,244 @@
+#include "server/codec/image.h"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/base/status.h"
+#include "server/codec/file_header.h"
+#include "server/codec/jpeg/turbo_decoder.h"
+#include "server/codec/kernels.h"
+#include "server/codec/memory_source.h"
+#include "server/codec/opencv_codec.h"
+#include "server/codec/orientation.h"
+#include "server/codec/resampler.h"
+
+namespace feedwater::server {
+
+struct ImageWorkspace::Impl {
+  TurboDecoder jpeg;
+  OpenCvCodec opencv;    // a whole image of another format
+  OpenCvCodec resized;   // what cv::resize makes
+  Resampler resampler;
+  std::vector<uint8_t> region;      // decoded pixels where they cannot be streamed
+  std::vector<uint8_t> transposed;  // the same, transposed
+};
+
+ImageWorkspace::ImageWorkspace() : impl_(std::make_unique<Impl>()) {}
+ImageWorkspace::~ImageWorkspace() = default;
+ImageWorkspace::ImageWorkspace(ImageWorkspace&&) noexcept = default;
+
+namespace {
+
+using Impl = ImageWorkspace::Impl;
+
+constexpr int kMaxScaledSide = 1 << 20;
+constexpr size_t kKeptBytes = 32 << 20;  // larger buffers are given back after the image that needed them
+
+// Where pixels come from: a JPEG that is open, or an image in memory.
+struct StoredImage {
+  Size size;
+  int channels = 3;
+  TurboDecoder* jpeg = nullptr;
+  const uint8_t* pixels = nullptr;
+  size_t stride = 0;
+};
+
+bool Within(const Rect& rect, Size size) {
+  return rect.x >= 0 && rect.y >= 0 && rect.width > 0 && rect.height > 0 && rect.width <= size.width &&
+         rect.height <= size.height && rect.x <= size.width - rect.width && rect.y <= size.height - rect.height;
+}
+
+std::string Describe(const Rect& r) { return absl::StrCat(r.width, "x", r.height, "+", r.x, "+", r.y); }
+
+absl::Status CheckGeometry(const Geometry& geometry, Size size) {
+  if (!Within(geometry.crop, size)) {
+    return absl::InvalidArgumentError(absl::StrCat("crop ", Describe(geometry.crop), " is not within the image of ",
+                                                   size.width, "x", size.height));
+  }
+  if (geometry.scaled.width > kMaxScaledSide || geometry.scaled.height > kMaxScaledSide) {
+    return absl::InvalidArgumentError(absl::StrCat("a side of more than ", kMaxScaledSide, " pixels is asked for"));
+  }
+  if (!Within(geometry.window, geometry.scaled)) {
+    return absl::InvalidArgumentError(absl::StrCat("window ", Describe(geometry.window), " is not within the scaled ",
+                                                   geometry.scaled.width, "x", geometry.scaled.height));
+  }
+  return absl::OkStatus();
+}
+
+// Calls run(source) with the rows of `region`.
+template <typename Run>
+absl::Status WithRows(const StoredImage& image, const Rect& region, Run run) {
+  if (image.jpeg != nullptr) {
+    FW_RETURN_IF_ERROR(image.jpeg->Start(region));
+    return run(*image.jpeg);
+  }
+  MemorySource source(image.pixels, image.stride, image.channels, region);
+  return run(source);
+}
+
+absl::Status CopyRegion(const StoredImage& image, const Rect& region, std::vector<uint8_t>& out) {
+  const size_t row_bytes = static_cast<size_t>(region.width) * image.channels;
+  out.resize(row_bytes * region.height);
+  return WithRows(image, region, [&](RowSource& source) -> absl::Status {
+    const uint8_t* rows[RowSource::kMaxRows];
+    for (int y = 0; y < region.height; y += RowSource::kMaxRows) {
+      const int count = std::min(RowSource::kMaxRows, region.height - y);
+      FW_RETURN_IF_ERROR(source.Read(count, rows));
+      for (int i = 0; i < count; ++i) std::copy_n(rows[i], row_bytes, out.data() + (y + i) * row_bytes);
+    }
+    return absl::OkStatus();
+  });
+}
+
+// `in` has `size` pixels; in blocks, so that neither side strides through the whole cache.
+void Transpose(const uint8_t* in, Size size, int channels, uint8_t* out) {
+  constexpr int kBlock = 32;
+  for (int y0 = 0; y0 < size.height; y0 += kBlock) {
+    for (int x0 = 0; x0 < size.width; x0 += kBlock) {
+      const int y1 = std::min(y0 + kBlock, size.height), x1 = std::min(x0 + kBlock, size.width);
+      for (int x = x0; x < x1; ++x) {
+        for (int y = y0; y < y1; ++y) {
+          const uint8_t* from = in + (static_cast<size_t>(y) * size.width + x) * channels;
+          uint8_t* to = out + (static_cast<size_t>(x) * size.height + y) * channels;
+          for (int c = 0; c < channels; ++c) to[c] = from[c];
+        }
+      }
+    }
+  }
+}
+
+// The upright region `region` (coordinates after the transposition) of `image`, as pixels in memory.
+absl::StatusOr<StoredImage> TransposedRegion(const StoredImage& image, const Rect& region, Impl& impl) {
+  const Rect stored = Transposed(region);
+  FW_RETURN_IF_ERROR(CopyRegion(image, stored, impl.region));
+  impl.transposed.resize(impl.region.size());
+  Transpose(impl.region.data(), {stored.width, stored.height}, image.channels, impl.transposed.data());
+  StoredImage result;
+  result.size = {region.width, region.height};
+  result.channels = image.channels;
+  result.pixels = impl.transposed.data();
+  result.stride = static_cast<size_t>(region.width) * image.channels;
+  return result;
+}
+
+absl::Status Produce(const StoredImage& image, const Orientation& orientation, const Geometry& geometry,
+                     const PixelFormat& format, std::byte* out, Impl& impl);
+
+// The crop is made upright in memory, resized whole by OpenCV, and its window written as it is.
+absl::Status ProduceByOpenCv(const StoredImage& image, const Orientation& orientation, const Geometry& geometry,
+                             const PixelFormat& format, std::byte* out, Impl& impl) {
+  const Size scaled = geometry.scaled;
+  if (static_cast<int64_t>(scaled.width) * scaled.height > ImageLimits().max_pixels) {
+    return absl::InvalidArgumentError("opencv_linear to an image over max_pixels");
+  }
+  Geometry crop_only;
+  crop_only.crop = geometry.crop;
+  crop_only.scaled = {geometry.crop.width, geometry.crop.height};
+  crop_only.window = {0, 0, geometry.crop.width, geometry.crop.height};
+  const size_t stride = static_cast<size_t>(geometry.crop.width) * image.channels;
+  std::vector<uint8_t> upright(stride * geometry.crop.height);
+  FW_RETURN_IF_ERROR(Produce(image, orientation, crop_only, PixelFormat(), reinterpret_cast<std::byte*>(upright.data()), impl));
+  FW_RETURN_IF_ERROR(impl.resized.ResizeLinear(upright.data(), stride, crop_only.scaled, image.channels, scaled));
+  StoredImage resized;
+  resized.size = scaled;
+  resized.channels = image.channels;
+  resized.pixels = impl.resized.pixels();
+  resized.stride = impl.resized.stride();
+  Geometry rest = geometry;
+  rest.crop = {0, 0, scaled.width, scaled.height};
+  return Produce(resized, Orientation(), rest, format, out, impl);
+}
+
+absl::Status Produce(const StoredImage& image, const Orientation& orientation, const Geometry& geometry,
+                     const PixelFormat& format, std::byte* out, Impl& impl) {
+  const bool same_size = geometry.scaled == Size{geometry.crop.width, geometry.crop.height};
+  if (geometry.interpolation == Interpolation::kOpenCvLinear && !same_size) {
+    return ProduceByOpenCv(image, orientation, geometry, format, out, impl);
+  }
+  const Size size = orientation.transpose ? Transposed(image.size) : image.size;
+  const Rect region = impl.resampler.Plan(geometry, size, orientation.mirror_x, orientation.mirror_y);
+  auto run = [&](RowSource& source) { return impl.resampler.Run(source, image.channels, format, out); };
+  if (!orientation.transpose) return WithRows(image, region, run);
+  FW_ASSIGN_OR_RETURN(const StoredImage upright, TransposedRegion(image, region, impl));
+  return WithRows(upright, {0, 0, region.width, region.height}, run);
+}
+
+void GiveBackLargeBuffers(Impl& impl) {
+  impl.jpeg.Close();
+  impl.opencv.Release();
+  impl.resized.Release();
+  for (std::vector<uint8_t>* buffer : {&impl.region, &impl.transposed}) {
+    if (buffer->capacity() > kKeptBytes) std::vector<uint8_t>().swap(*buffer);
+  }
+}
+
+// Runs `work` and cleans up. Buffers are vectors, so running out of memory is an exception that ends here.
+template <typename Work>
+absl::Status Guarded(Impl& impl, Work work) {
+  absl::Status status;
+  try {
+    status = work();
+  } catch (const std::exception& error) {
+    status = absl::ResourceExhaustedError(absl::StrCat("image: ", error.what()));
+  }
+  GiveBackLargeBuffers(impl);
+  return status;
+}
+
+}  // namespace
+
+absl::StatusOr<ImageInfo> ReadImageInfo(absl::Span<const std::byte> encoded, bool apply_orientation,
+                                        const ImageLimits& limits, ImageWorkspace&) {
+  FW_ASSIGN_OR_RETURN(const FileHeader header, ReadFileHeader(encoded, limits));
+  ImageInfo info;
+  info.format = FileKindName(header.kind);
+  info.orientation = header.orientation;
+  const bool transpose = apply_orientation && OrientationOf(header.orientation).transpose;
+  info.size = transpose ? Transposed(header.size) : header.size;
+  return info;
+}
+
+absl::Status DecodeInto(absl::Span<const std::byte> encoded, bool apply_orientation, const ImageLimits& limits,
+                        const Geometry& geometry, const PixelFormat& format, std::byte* out, ImageWorkspace& workspace) {
+  FW_ASSIGN_OR_RETURN(const FileHeader header, ReadFileHeader(encoded, limits));
+  const Orientation orientation = OrientationOf(apply_orientation ? header.orientation : 1);
+  FW_RETURN_IF_ERROR(CheckGeometry(geometry, orientation.transpose ? Transposed(header.size) : header.size));
+  Impl& impl = *workspace.impl();
+  return Guarded(impl, [&]() -> absl::Status {
+    StoredImage image;
+    image.size = header.size;
+    if (header.kind == FileKind::kJpeg) {
+      FW_RETURN_IF_ERROR(impl.jpeg.Open(encoded, limits));
+      if (impl.jpeg.size() != header.size) return absl::InvalidArgumentError("damaged JPEG: two sizes");
+      image.jpeg = &impl.jpeg;
+    } else {
+      FW_RETURN_IF_ERROR(impl.opencv.Decode(encoded, header.size));
+      image.pixels = impl.opencv.pixels();
+      image.stride = impl.opencv.stride();
+    }
+    return Produce(image, orientation, geometry, format, out, impl);
+  });
+}
+
+absl::Status ResampleInto(const uint8_t* pixels, Size size, int channels, const Geometry& geometry, const PixelFormat& format,
+                          std::byte* out, ImageWorkspace& workspace) {
+  if (channels < 1 || channels > kernels::kMaxChannels) {
+    return absl::InvalidArgumentError(absl::StrCat("an image of ", channels, " channels; 1 to 4 are possible"));
+  }
+  FW_RETURN_IF_ERROR(CheckGeometry(geometry, size));
+  Impl& impl = *workspace.impl();
+  return Guarded(impl, [&] {
+    StoredImage image;
+    image.size = size;
+    image.channels = channels;
+    image.pixels = pixels;
+    image.stride = static_cast<size_t>(size.width) * channels;
+    return Produce(image, Orientation(), geometry, format, out, impl);
+  });
+}
+
+std::string SimdTarget() { return kernels::Active().target; }
+
+}  // namespace feedwater::server

@@ -1,0 +1,158 @@
+#include "server/codec/resampler.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "server/base/status.h"
+
+namespace feedwater::server {
+namespace {
+
+using kernels::kBandRows;
+
+size_t RoundUp(size_t value, size_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+}  // namespace
+
+Rect Resampler::Plan(const Geometry& geometry, Size stored, bool mirror_x, bool mirror_y) {
+  Rect crop = geometry.crop;
+  if (mirror_x) crop.x = stored.width - crop.x - crop.width;
+  if (mirror_y) crop.y = stored.height - crop.y - crop.height;
+  const Rect& window = geometry.window;
+  const bool same_size = geometry.scaled == Size{crop.width, crop.height};
+  picked_ = same_size || geometry.interpolation == Interpolation::kNearest;
+  if (same_size) {
+    x_.BuildIdentity(crop.width, window.x, window.width, mirror_x);
+    y_.BuildIdentity(crop.height, window.y, window.height, mirror_y);
+  } else {
+    const Kernel kernel = geometry.interpolation == Interpolation::kNearest   ? Kernel::kNearest
+                          : geometry.interpolation == Interpolation::kBicubic ? Kernel::kCubic
+                                                                              : Kernel::kTriangle;
+    x_.Build(crop.width, geometry.scaled.width, window.x, window.width, kernel, mirror_x);
+    y_.Build(crop.height, geometry.scaled.height, window.y, window.height, kernel, mirror_y);
+  }
+  contiguous_ = picked_ && x_.end - x_.begin == x_.count && (same_size || geometry.scaled.width == crop.width);
+  reversed_ = geometry.flip_horizontal != mirror_x;
+  flip_vertical_ = geometry.flip_vertical != mirror_y;
+  region_ = {crop.x + x_.begin, crop.y + y_.begin, x_.end - x_.begin, y_.end - y_.begin};
+  return region_;
+}
+
+absl::Status Resampler::Run(RowSource& source, int channels, const PixelFormat& format, std::byte* out) {
+  kernels_ = &kernels::Active();
+  channels_ = channels;
+  plane_ = RoundUp(x_.count, 32);
+  next_output_ = 0;
+  writer_.Start(format, x_.count, y_.count, channels, flip_vertical_, out, *kernels_);
+
+  // Sizes: everything is within 2^40, since an axis has at most 2^20 outputs and an image 2^17 columns.
+  const size_t row = channels_ * plane_;
+  const size_t columns = picked_ ? 0 : RoundUp(static_cast<size_t>(region_.width) * channels_, 32) * kBandRows;
+  const size_t filtered = picked_ ? 0 : row * kBandRows;
+  const size_t ring = picked_ ? 0 : row * kRingRows;
+  memory_.resize(64 + 2 * (columns + filtered + ring) + RoundUp(row, 64));
+  auto* base = reinterpret_cast<int16_t*>(RoundUp(reinterpret_cast<uintptr_t>(memory_.data()), 64));
+  columns_ = base;
+  filtered_ = columns_ + columns;
+  ring_ = filtered_ + filtered;
+  finished_ = reinterpret_cast<uint8_t*>(ring_ + ring);
+  return picked_ ? RunPicked(source) : RunFiltered(source);
+}
+
+absl::Status Resampler::RunPicked(RowSource& source) {
+  const uint8_t* rows[RowSource::kMaxRows];
+  for (int first = 0; first < region_.height; first += RowSource::kMaxRows) {
+    const int count = std::min(RowSource::kMaxRows, region_.height - first);
+    FW_RETURN_IF_ERROR(source.Read(count, rows));
+    for (; next_output_ < y_.count && y_.start[next_output_] < first + count; ++next_output_) {
+      PickRow(rows[y_.start[next_output_] - first], next_output_);
+    }
+  }
+  return absl::OkStatus();
+}
+
+void Resampler::PickRow(const uint8_t* row, int y) {
+  if (contiguous_ && !reversed_ && writer_.IsPlainBytes()) return writer_.WriteInterleaved(y, row);
+  const size_t width = x_.count;
+  if (contiguous_ && channels_ == 3) {
+    kernels_->deinterleave3(row, width, plane_, finished_);
+  } else {
+    for (size_t x = 0; x < width; ++x) {
+      const uint8_t* pixel = row + static_cast<size_t>(x_.start[x]) * channels_;
+      for (int c = 0; c < channels_; ++c) finished_[c * plane_ + x] = pixel[c];
+    }
+  }
+  if (reversed_) {
+    for (int c = 0; c < channels_; ++c) std::reverse(finished_ + c * plane_, finished_ + c * plane_ + width);
+  }
+  writer_.WritePlanes(y, finished_, plane_);
+}
+
+absl::Status Resampler::RunFiltered(RowSource& source) {
+  if (y_.is_wide()) {
+    // As many sums as there are outputs that one row can touch.
+    sum_rows_ = 1;
+    for (int i = 0, j = 0; i < y_.count; ++i) {
+      while (j < y_.count && y_.start[j] < y_.start[i] + y_.taps) ++j;
+      sum_rows_ = std::max<size_t>(sum_rows_, j - i);
+    }
+    sums_.resize(sum_rows_ * channels_ * plane_ + 16);
+  }
+  const uint8_t* rows[kBandRows];
+  static_assert(kBandRows == RowSource::kMaxRows);
+  for (int first = 0; first < region_.height; first += kBandRows) {
+    const int count = std::min(kBandRows, region_.height - first);
+    FW_RETURN_IF_ERROR(source.Read(count, rows));
+    std::fill(rows + count, rows + kBandRows, rows[0]);
+    FilterBand(rows, count, first);
+  }
+  return absl::OkStatus();
+}
+
+void Resampler::FilterBand(const uint8_t* const* rows, int count, int first_row) {
+  kernels_->transpose(rows, static_cast<size_t>(region_.width) * channels_, x_.is_wide() ? 0 : 7, columns_);
+  if (x_.is_wide()) {
+    kernels_->filter_columns_wide(columns_, channels_, x_.start.data(), x_.wide.data(), x_.taps, x_.count, reversed_, plane_,
+                                  filtered_);
+  } else {
+    kernels_->filter_columns_narrow(columns_, channels_, x_.start.data(), x_.narrow.data(), x_.taps, x_.count, reversed_,
+                                    plane_, filtered_);
+  }
+  int16_t* to[kBandRows];
+  for (int r = 0; r < kBandRows; ++r) to[r] = RingRow(first_row + r);
+  kernels_->untranspose(filtered_, channels_ * plane_, to);
+  if (y_.is_wide()) {
+    AccumulateWide(first_row, count);
+  } else {
+    EmitNarrow(first_row + count);
+  }
+}
+
+void Resampler::EmitNarrow(int rows_ready) {
+  for (; next_output_ < y_.count && y_.start[next_output_] + y_.taps <= rows_ready; ++next_output_) {
+    const int16_t* rows[AxisFilter::kMaxNarrowTaps];
+    for (int k = 0; k < y_.taps; ++k) rows[k] = RingRow(y_.start[next_output_] + k);
+    kernels_->filter_rows(rows, &y_.narrow[static_cast<size_t>(next_output_) * y_.taps], y_.taps, channels_ * plane_,
+                          finished_);
+    writer_.WritePlanes(next_output_, finished_, plane_);
+  }
+}
+
+void Resampler::AccumulateWide(int first_row, int count) {
+  const size_t row_samples = channels_ * plane_;
+  auto* sums = reinterpret_cast<int32_t*>(RoundUp(reinterpret_cast<uintptr_t>(sums_.data()), 64));
+  for (int r = first_row; r < first_row + count; ++r) {
+    for (int i = next_output_; i < y_.count && y_.start[i] <= r; ++i) {
+      int32_t* sum = sums + (i % sum_rows_) * row_samples;
+      if (y_.start[i] == r) std::fill_n(sum, row_samples, 0);
+      const int32_t weight = y_.wide[static_cast<size_t>(i) * y_.taps + (r - y_.start[i])];
+      if (weight != 0) kernels_->accumulate_row(RingRow(r), weight, row_samples, sum);
+    }
+    for (; next_output_ < y_.count && y_.start[next_output_] + y_.taps - 1 == r; ++next_output_) {
+      kernels_->finish_row(sums + (next_output_ % sum_rows_) * row_samples, row_samples, finished_);
+      writer_.WritePlanes(next_output_, finished_, plane_);
+    }
+  }
+}
+
+}  // namespace feedwater::server

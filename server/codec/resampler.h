@@ -1,0 +1,65 @@
+// Rows of a region in, finished output out: resampling, mirroring and conversion in one pass.
+//
+// Filtered: a band of 16 rows is transposed, filtered along x, transposed back into a ring of rows; whenever an output row
+// has all the rows it needs, it is filtered along y and written. First x, then y, as Pillow does. Where an output needs more
+// than 8 rows (a strong reduction), rows are added into 32 bit sums of the few output rows they touch instead, so that
+// memory does not grow with the reduction.
+//
+// Not filtered (no change of size, or nearest): pixels are picked.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "server/codec/axis_filter.h"
+#include "server/codec/image.h"
+#include "server/codec/kernels.h"
+#include "server/codec/pixel_writer.h"
+#include "server/codec/row_source.h"
+
+namespace feedwater::server {
+
+class Resampler {
+ public:
+  // Settles what is needed of a stored image for `geometry`. `mirror_x/y`: the image is stored mirrored against the
+  // geometry's coordinates (EXIF). Returns the region to decode, in stored coordinates. REQUIRES: geometry is valid for
+  // `stored`, interpolation is not kOpenCvLinear unless scaled equals the crop.
+  Rect Plan(const Geometry& geometry, Size stored, bool mirror_x, bool mirror_y);
+
+  // Reads the planned region from `source` and writes the output.
+  absl::Status Run(RowSource& source, int channels, const PixelFormat& format, std::byte* out);
+
+ private:
+  absl::Status RunPicked(RowSource& source);
+  absl::Status RunFiltered(RowSource& source);
+  void PickRow(const uint8_t* row, int y);
+  void FilterBand(const uint8_t* const* rows, int count, int first_row);
+  void EmitNarrow(int rows_ready);
+  void AccumulateWide(int first_row, int count);
+
+  int16_t* RingRow(int y) { return ring_ + static_cast<size_t>(y % kRingRows) * channels_ * plane_; }
+
+  static constexpr int kRingRows = 32;  // at least a band and 8 taps
+
+  const kernels::Table* kernels_ = nullptr;
+  AxisFilter x_, y_;
+  bool picked_ = false, contiguous_ = false, reversed_ = false, flip_vertical_ = false;
+  Rect region_;
+  int channels_ = 3;
+  size_t plane_ = 0;  // samples of one channel in an intermediate row, a multiple of 32
+  int next_output_ = 0;
+  PixelWriter writer_;
+
+  // Intermediate buffers, aligned to 64 bytes, in one allocation.
+  std::vector<std::byte> memory_;
+  int16_t* columns_ = nullptr;   // a band, transposed
+  int16_t* filtered_ = nullptr;  // the same after filtering along x
+  int16_t* ring_ = nullptr;      // rows after filtering along x
+  uint8_t* finished_ = nullptr;  // one output row, planar
+  std::vector<int32_t> sums_;    // wide only: kSumRows output rows
+  size_t sum_rows_ = 0;
+};
+
+}  // namespace feedwater::server
