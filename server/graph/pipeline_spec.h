@@ -1,4 +1,5 @@
-// One pipeline file, read and checked as far as that is possible without data: keys, types, op names and parameters.
+// One pipeline file, read and checked as far as that is possible without data: keys, types, op
+// names and parameters.
 #pragma once
 
 #include <cstdint>
@@ -16,24 +17,25 @@ namespace feedwater::server {
 struct OpSpec {
   std::string name;
   std::vector<std::string> in, out;
-  YamlNode params;          // the op's map without `in` and `out`
-  YamlNode node;            // the whole entry, for its place
+  YamlNode params;  // the op's map without `in` and `out`
+  YamlNode node;    // the whole entry, for its place
 };
 
 enum class BadSamplePolicy { kFail, kSubstitute };
 
 struct PipelineSpec {
-  std::string name;                  // the file's stem
-  YamlNode dataset;                  // for OpenDataset
+  std::string name;  // the file's stem
+  YamlNode dataset;  // for OpenDataset
   SamplerSpec sampler;
   std::vector<OpSpec> graph;
-  int64_t batch_size = 0;            // 0: the client must give one
+  int64_t batch_size = 0;  // 0: the client must give one
   std::vector<OpSpec> batch_graph;
   std::vector<std::string> outputs;  // field names in order
   BadSamplePolicy on_bad_sample = BadSamplePolicy::kFail;
   ImageLimits limits;
-  std::string digest;                // of everything that can change a byte, except batch size and seed: 32 hex digits
-  YamlNode outputs_node;             // for its place
+  std::string
+      digest;  // of everything that can change a byte, except batch size and seed: 32 hex digits
+  YamlNode outputs_node;  // for its place
 };
 
 absl::StatusOr<PipelineSpec> ParsePipeline(absl::string_view text, absl::string_view file_name);

@@ -1,6 +1,7 @@
-// A Plan is a pipeline's graph made ready to run: every field's type and shape is settled, decode + crop + resize + flip +
-// normalise are fused where they follow each other, and every output has its place. Immutable and thread-safe; what changes
-// while samples run lives in a SampleWorkspace, one per worker thread.
+// A Plan is a pipeline's graph made ready to run: every field's type and shape is settled, decode +
+// crop + resize + flip + normalise are fused where they follow each other, and every output has its
+// place. Immutable and thread-safe; what changes while samples run lives in a SampleWorkspace, one
+// per worker thread.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,8 @@
 
 namespace feedwater::server {
 
-class SampleWorkspace {  // buffers and decoder state of one worker thread, reused for every sample and every plan
+class SampleWorkspace {  // buffers and decoder state of one worker thread, reused for every sample
+                         // and every plan
  public:
   SampleWorkspace();
   ~SampleWorkspace();
@@ -31,46 +33,62 @@ class SampleWorkspace {  // buffers and decoder state of one worker thread, reus
 // One sample on its way in.
 struct SampleInput {
   const Record* record = nullptr;
-  int64_t sample_id = 0;   // the record's number; all draws use it
+  int64_t sample_id = 0;  // the record's number; all draws use it
   int64_t position = 0;
   bool is_real = true;
-  PhiloxKey key{};         // EpochKey(seed, epoch)
+  PhiloxKey key{};  // EpochKey(seed, epoch)
 };
 
-// Where one batch is put: output i of sample k goes to outputs[i] + k * bytes per sample. `staging` is daemon-private memory
-// of staging_bytes_per_sample() * B bytes for fields that only batch ops read; null when that is 0.
+// Where one batch is put: output i of sample k goes to outputs[i] + k * bytes per sample. `staging`
+// is daemon-private memory of staging_bytes_per_sample() * B bytes for fields that only batch ops
+// read; null when that is 0.
 struct BatchMemory {
   std::vector<std::byte*> outputs;
   std::byte* staging = nullptr;
   int64_t batch_size = 0;  // B, the room
 };
 
+struct PlanOptions {
+  bool fuse = true;  // false runs every op by itself, to check that fusion does not change a byte
+};
+
 class Plan {
  public:
-  // `fields`: the dataset's own; sample_id, position and is_real are added here. `classes`: how many, 0 if unknown.
-  static absl::StatusOr<std::shared_ptr<const Plan>> Create(const PipelineSpec& spec, const std::vector<FieldSpec>& fields,
-                                                            int64_t classes);
+  // `fields`: the dataset's own; sample_id, position and is_real are added here. `classes`: how
+  // many, 0 if unknown.
+  static absl::StatusOr<std::shared_ptr<const Plan>> Create(const PipelineSpec& spec,
+                                                            const std::vector<FieldSpec>& fields,
+                                                            int64_t classes,
+                                                            const PlanOptions& options = {});
+  // All that can be checked of a pipeline without touching its data. InvalidArgument with the
+  // place.
+  static absl::Status Validate(const PipelineSpec& spec);
   ~Plan();
 
-  // What the client receives for each sample: name and static spec without the batch axis, in the order of `outputs`.
+  // What the client receives for each sample: name and static spec without the batch axis, in the
+  // order of `outputs`.
   const std::vector<FieldSpec>& outputs() const;
   int64_t staging_bytes_per_sample() const;
 
-  // Runs one sample to completion and writes its outputs at place k. An error is this sample's alone: InvalidArgument or
-  // DataLoss with the op's name and the reason.
-  absl::Status Run(const SampleInput& input, int64_t k, const BatchMemory& memory, SampleWorkspace& workspace) const;
+  // Runs one sample to completion and writes its outputs at place k. An error is this sample's
+  // alone: InvalidArgument or DataLoss with the op's name and the reason.
+  absl::Status Run(const SampleInput& input, int64_t k, const BatchMemory& memory,
+                   SampleWorkspace& workspace) const;
 
-  // Batch ops, once all `samples` places are written. `global_batch` numbers the batches of all ranks.
+  // Batch ops, once all `samples` places are written. `global_batch` numbers the batches of all
+  // ranks.
   bool has_batch_ops() const;
-  absl::Status FinishBatch(int64_t samples, uint64_t global_batch, PhiloxKey key, const BatchMemory& memory,
-                           SampleWorkspace& workspace) const;
+  absl::Status FinishBatch(int64_t samples, uint64_t global_batch, PhiloxKey key,
+                           const BatchMemory& memory, SampleWorkspace& workspace) const;
 
-  // For people: one line per step, "decode+random_resized_crop+random_horizontal_flip+normalize -> image float32[3,224,224]".
+  // For people: one line per step, "decode+random_resized_crop+random_horizontal_flip+normalize ->
+  // image float32[3,224,224]".
   std::vector<std::string> Describe() const;
+
+  struct Impl;  // plan_impl.h
 
  private:
   Plan();
-  struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 

@@ -1,0 +1,149 @@
+#include "server/graph/batch_mixing.h"
+
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/graph/element.h"
+
+namespace feedwater::server {
+namespace {
+
+// Uniform in (0, 1), both ends excluded, for logarithms.
+double OpenUniform(Draws& draws) { return (draws.Next() + 0.5) * 0x1p-32; }
+
+// The logarithm of Gamma(alpha, 1), which for a small alpha would underflow itself.
+double DrawLogGamma(double alpha, Draws& draws) {
+  const double boosted = alpha < 1 ? alpha + 1 : alpha;
+  const double d = boosted - 1.0 / 3.0, c = 1.0 / std::sqrt(9.0 * d);
+  for (;;) {
+    const double x = draws.Normal();
+    const double base = 1.0 + c * x;
+    if (base <= 0) continue;
+    const double v = base * base * base;
+    if (std::log(OpenUniform(draws)) >= 0.5 * x * x + d - d * v + d * std::log(v)) continue;
+    const double log_gamma = std::log(d * v);
+    return alpha < 1 ? log_gamma + std::log(OpenUniform(draws)) / alpha : log_gamma;
+  }
+}
+
+bool IsClassNumber(const TensorSpec& spec) { return spec.shape.empty(); }
+
+template <typename T>
+T Load(const std::byte* from) {
+  T value;
+  std::memcpy(&value, from, sizeof(T));
+  return value;
+}
+
+}  // namespace
+
+absl::StatusOr<Specs> PlanMixing(absl::Span<const TensorSpec> inputs, int64_t num_classes,
+                                 const PlanEnvironment& environment) {
+  const TensorSpec& label = inputs[1];
+  if (!IsClassNumber(label)) {
+    if (label.shape.size() == 1 && IsFloating(label.dtype)) return Specs{inputs[0], label};
+    return absl::InvalidArgumentError(absl::StrCat(
+        "takes a class number or a vector of weights as label, not ", label.ToString()));
+  }
+  if (IsFloating(label.dtype) || label.dtype == DType::kBool) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("takes a class number as label, not ", label.ToString()));
+  }
+  const int64_t classes = num_classes > 0 ? num_classes : environment.classes;
+  if (classes <= 0) {
+    return absl::InvalidArgumentError(
+        "needs num_classes, because the dataset does not name its classes");
+  }
+  return Specs{inputs[0], {DType::kFloat32, Layout::kPlain, {classes}}};
+}
+
+double DrawBeta(double alpha, Draws& draws) {
+  const double first = DrawLogGamma(alpha, draws), second = DrawLogGamma(alpha, draws);
+  return 1.0 / (1.0 + std::exp(second - first));
+}
+
+void DrawPermutation(absl::Span<int64_t> permutation, Draws& draws) {
+  const int64_t n = static_cast<int64_t>(permutation.size());
+  for (int64_t i = 0; i < n; ++i) permutation[i] = i;
+  for (int64_t i = n - 1; i > 0; --i) std::swap(permutation[i], permutation[draws.Below(i + 1)]);
+}
+
+void MixField(
+    const Batch& batch, size_t field,
+    absl::FunctionRef<void(std::byte* out, const std::byte* own, const std::byte* partner)> mix) {
+  const BatchField& in = batch.inputs[field];
+  const BatchField& out = batch.outputs[field];
+  absl::Span<int64_t> permutation = batch.permutation;
+  // Along each cycle of the permutation a sample is overwritten only after the one that it is the
+  // partner of; the first of the cycle, which is the last one's partner, is kept aside. Visited
+  // places are marked by complement, and restored.
+  for (int64_t start = 0; start < batch.samples; ++start) {
+    if (permutation[start] < 0) continue;
+    std::memcpy(batch.scratch, in.at(start), static_cast<size_t>(in.sample_bytes));
+    for (int64_t k = start; permutation[k] >= 0;) {
+      const int64_t partner = permutation[k];
+      mix(out.at(k), in.at(k), partner == start ? batch.scratch : in.at(partner));
+      permutation[k] = ~partner;
+      k = partner;
+    }
+  }
+  for (int64_t k = 0; k < batch.samples; ++k) permutation[k] = ~permutation[k];
+}
+
+void MixElements(DType dtype, float weight, const std::byte* own, const std::byte* partner,
+                 int64_t elements, std::byte* out) {
+  const float rest = 1.0f - weight;
+  if (dtype == DType::kFloat32) {
+    for (int64_t i = 0; i < elements; ++i) {
+      const float mixed = weight * Load<float>(own + 4 * i) + rest * Load<float>(partner + 4 * i);
+      std::memcpy(out + 4 * i, &mixed, sizeof(mixed));
+    }
+    return;
+  }
+  const size_t step = DTypeSize(dtype);
+  for (int64_t i = 0; i < elements; ++i) {
+    const float a = static_cast<float>(LoadDouble(dtype, own + i * step));
+    const float b = static_cast<float>(LoadDouble(dtype, partner + i * step));
+    StoreDouble(dtype, weight * a + rest * b, out + i * step);
+  }
+}
+
+absl::Status MixLabels(const Batch& batch, float weight) {
+  const BatchField& in = batch.inputs[1];
+  const BatchField& out = batch.outputs[1];
+  if (!IsClassNumber(in.spec)) {
+    const int64_t classes = in.spec.shape[0];
+    MixField(batch, 1, [&](std::byte* to, const std::byte* own, const std::byte* partner) {
+      MixElements(in.spec.dtype, weight, own, partner, classes, to);
+    });
+    return absl::OkStatus();
+  }
+  const int64_t classes = out.spec.shape[0];
+  const auto class_of = [&](const std::byte* at) {
+    int64_t label = 0;
+    ConvertElements(in.spec.dtype, at, DType::kInt64, reinterpret_cast<std::byte*>(&label), 1);
+    return label;
+  };
+  for (int64_t k = 0; k < batch.samples; ++k) {
+    const int64_t label = class_of(in.at(k));
+    if (label < 0 || label >= classes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("class ", label, " is outside 0..", classes - 1));
+    }
+  }
+  MixField(batch, 1, [&](std::byte* to, const std::byte* own, const std::byte* partner) {
+    std::memset(to, 0, static_cast<size_t>(out.sample_bytes));
+    const auto add = [&](int64_t label, float share) {
+      const float sum = Load<float>(to + 4 * label) + share;
+      std::memcpy(to + 4 * label, &sum, sizeof(sum));
+    };
+    const int64_t own_class = class_of(own), partner_class = class_of(partner);
+    add(own_class, weight);
+    add(partner_class, 1.0f - weight);
+  });
+  return absl::OkStatus();
+}
+
+}  // namespace feedwater::server

@@ -1,0 +1,36 @@
+// What mixup and cutmix share: each sample of a batch is mixed with a partner, image and label by
+// the same weight. A class number becomes a vector of weights, since a mixed sample belongs to two
+// classes.
+#pragma once
+
+#include "absl/functional/function_ref.h"
+#include "server/graph/op.h"
+
+namespace feedwater::server {
+
+// Specs of image and label after mixing. `num_classes` is 0 for the dataset's own.
+absl::StatusOr<Specs> PlanMixing(absl::Span<const TensorSpec> inputs, int64_t num_classes,
+                                 const PlanEnvironment& environment);
+
+// Beta(alpha, alpha), alpha > 0; by two gamma draws after Marsaglia and Tsang (2000).
+double DrawBeta(double alpha, Draws& draws);
+// A permutation of 0..n-1, every one alike likely.
+void DrawPermutation(absl::Span<int64_t> permutation, Draws& draws);
+
+// Calls mix(output k, own input k, partner's input permutation[k]) once for every k; the inputs are
+// as they were before the first call even where outputs overwrite them (output k may be own input
+// k). `field` counts from 0.
+void MixField(
+    const Batch& batch, size_t field,
+    absl::FunctionRef<void(std::byte* out, const std::byte* own, const std::byte* partner)> mix);
+
+// out = weight * own + (1 - weight) * partner, element by element in float32, stored as `dtype`.
+// out may be own.
+void MixElements(DType dtype, float weight, const std::byte* own, const std::byte* partner,
+                 int64_t elements, std::byte* out);
+
+// The label of every sample, mixed by weight: field 1 of the batch. InvalidArgument for a class
+// number out of range.
+absl::Status MixLabels(const Batch& batch, float weight);
+
+}  // namespace feedwater::server

@@ -1,0 +1,293 @@
+#include "server/graph/dataflow.h"
+
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "server/graph/op_spec.h"
+
+namespace feedwater::server {
+namespace {
+
+bool IsImage(const TensorSpec& spec) {
+  return spec.layout == Layout::kHWC || spec.layout == Layout::kCHW;
+}
+
+// Whether `spec` may enter at input i, and what to do if not.
+absl::Status CheckPort(const OpEntry& entry, size_t i, const std::string& name,
+                       const TensorSpec& spec) {
+  const Port& port = entry.inputs[entry.is_repeated ? 0 : i];
+  const bool layout_fits =
+      port.layouts.empty() ||
+      std::find(port.layouts.begin(), port.layouts.end(), spec.layout) != port.layouts.end();
+  const bool dtype_fits = port.dtypes.empty() || std::find(port.dtypes.begin(), port.dtypes.end(),
+                                                           spec.dtype) != port.dtypes.end();
+  if (layout_fits && dtype_fits) {
+    if (!IsImage(spec)) return absl::OkStatus();
+    const int64_t channels =
+        spec.shape.size() == 3 ? spec.shape[spec.layout == Layout::kCHW ? 0 : 2] : -1;
+    const bool is_empty = std::find(spec.shape.begin(), spec.shape.end(), 0) != spec.shape.end();
+    if ((channels == 1 || channels == 3) && !is_empty) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("takes images with 1 or 3 channels and at least one pixel, but '", name,
+                     "' is ", spec.ToString()));
+  }
+  std::string cure;
+  if (spec.layout == Layout::kEncoded) {
+    cure = absl::StrCat("; decode it first: '- decode: {in: ", name, ", out: image}'");
+  } else if (IsImage(spec) && layout_fits) {
+    cure = "; put this op before the one that changes its dtype (normalize or cast)";
+  } else if (IsImage(spec)) {
+    cure = "; put this op before the one that changes its layout (normalize or layout)";
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("takes ", entry.InputText(i), ", but '", name, "' is ", spec.ToString(), cure));
+}
+
+// Names in force at one point of the file.
+using Names = std::map<std::string, int>;
+
+std::string UnknownField(const std::string& name, const Names& names, absl::string_view reader) {
+  std::vector<std::string> known;
+  for (const auto& [field, value] : names) known.push_back(field);
+  return absl::StrCat(reader, " unknown field '", name, "'", Suggest(name, known));
+}
+
+std::string NoFixedSize(const std::string& name, const TensorSpec& spec) {
+  if (spec.layout == Layout::kEncoded) {
+    return absl::StrCat("'", name,
+                        "' is a compressed image of varying length: decode it, and give it a fixed "
+                        "size with resize "
+                        "with size [h, w], center_crop or random_resized_crop");
+  }
+  if (IsImage(spec)) {
+    return absl::StrCat("'", name, "' has no fixed size (", spec.ToString(),
+                        "): add resize with size [h, w], center_crop or random_resized_crop");
+  }
+  return absl::StrCat("'", name, "' has no fixed shape (", spec.ToString(),
+                      "), so it cannot stand in a batch");
+}
+
+// Calls Plan and checks that the op keeps its own contract.
+template <typename AnyOp>
+absl::StatusOr<Specs> PlanOp(const AnyOp& op, const OpEntry& entry, const OpSpec& spec,
+                             absl::Span<const TensorSpec> inputs,
+                             const PlanEnvironment& environment) {
+  const YamlNode& place = PlaceOf(spec, "", 0);
+  absl::StatusOr<Specs> planned = op.Plan(inputs, environment);
+  if (!planned.ok())
+    return place.Error(absl::StrCat("op '", entry.name, "' ", planned.status().message()));
+  if (planned->size() != spec.out.size()) {
+    return absl::InternalError(absl::StrCat("op '", entry.name, "' planned ", planned->size(),
+                                            " outputs, not ", spec.out.size()));
+  }
+  for (const TensorSpec& output : *planned) {
+    // Sizes only: a shape that overflows is refused here, long before memory is asked for.
+    if (output.IsStatic() && !output.ByteSize().ok()) {
+      return place.Error(
+          absl::StrCat("op '", entry.name, "': ", output.ByteSize().status().message()));
+    }
+  }
+  return planned;
+}
+
+class Settler {
+ public:
+  Settler(const PipelineSpec& spec, int64_t classes) : spec_(spec), environment_{classes} {}
+
+  absl::StatusOr<Dataflow> Run(const std::vector<FieldSpec>& fields) {
+    FW_RETURN_IF_ERROR(AddSources(fields));
+    for (size_t i = 0; i < spec_.graph.size(); ++i)
+      FW_RETURN_IF_ERROR(AddNode(spec_.graph[i], static_cast<uint32_t>(i)));
+    for (size_t i = 0; i < spec_.batch_graph.size(); ++i) {
+      FW_RETURN_IF_ERROR(
+          AddBatchNode(spec_.batch_graph[i], kBatchInstance + static_cast<uint32_t>(i)));
+    }
+    FW_RETURN_IF_ERROR(AddOutputs());
+    MarkLive();
+    return std::move(flow_);
+  }
+
+ private:
+  absl::Status AddSources(const std::vector<FieldSpec>& fields) {
+    for (const FieldSpec& field : fields) {
+      if (IsOwnField(field.name) || names_.count(field.name) > 0) {
+        return spec_.dataset.Error(
+            absl::StrCat("the dataset's field '", field.name, "' has a name that is taken"));
+      }
+      AddSource(field.name, field.spec);
+    }
+    AddSource("sample_id", {DType::kInt64, Layout::kPlain, {}});
+    AddSource("position", {DType::kInt64, Layout::kPlain, {}});
+    AddSource("is_real", {DType::kBool, Layout::kPlain, {}});
+    return absl::OkStatus();
+  }
+
+  void AddSource(const std::string& name, const TensorSpec& spec) {
+    Value value;
+    value.name = name;
+    value.spec = spec;
+    value.source = static_cast<int>(flow_.values.size());
+    names_[name] = value.source;
+    flow_.values.push_back(std::move(value));
+  }
+
+  absl::Status AddNode(const OpSpec& spec, uint32_t instance) {
+    Node node;
+    node.entry = Registry<OpEntry>::Get().Find(spec.name);
+    if (node.entry == nullptr || !node.entry->create) {
+      return spec.node.Error(Registry<OpEntry>::Get().Unknown(Printable(spec.name)));
+    }
+    node.instance = instance;
+    FW_ASSIGN_OR_RETURN(node.op, node.entry->create(spec.params));
+    Specs inputs;
+    for (size_t i = 0; i < spec.in.size(); ++i) {
+      const YamlNode& place = PlaceOf(spec, "in", i);
+      const auto found = names_.find(spec.in[i]);
+      if (found == names_.end()) {
+        return place.Error(
+            UnknownField(spec.in[i], names_, absl::StrCat("op '", spec.name, "' reads the")));
+      }
+      const TensorSpec& input = flow_.values[found->second].spec;
+      const absl::Status fits = CheckPort(*node.entry, i, spec.in[i], input);
+      if (!fits.ok()) return place.Error(absl::StrCat("op '", spec.name, "' ", fits.message()));
+      node.in.push_back(found->second);
+      inputs.push_back(input);
+    }
+    FW_ASSIGN_OR_RETURN(const Specs outputs,
+                        PlanOp(*node.op, *node.entry, spec, inputs, environment_));
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      Value value;
+      value.name = spec.out[i];
+      value.spec = outputs[i];
+      node.out.push_back(static_cast<int>(flow_.values.size()));
+      names_[value.name] = node.out.back();
+      flow_.values.push_back(std::move(value));
+    }
+    flow_.nodes.push_back(std::move(node));
+    return absl::OkStatus();
+  }
+
+  // The batch value of a name: what a batch op wrote last, else the sample graph's value, which
+  // must then have a fixed size.
+  absl::StatusOr<int> FindBatchValue(const std::string& name, const YamlNode& place,
+                                     absl::string_view reader) {
+    if (const auto found = batch_names_.find(name); found != batch_names_.end())
+      return found->second;
+    const auto found = names_.find(name);
+    if (found == names_.end()) {
+      Names known = names_;
+      known.insert(batch_names_.begin(), batch_names_.end());
+      return place.Error(UnknownField(name, known, reader));
+    }
+    Value& value = flow_.values[found->second];
+    if (!value.spec.IsStatic() || value.spec.layout == Layout::kEncoded)
+      return place.Error(NoFixedSize(name, value.spec));
+    value.batch_value = static_cast<int>(flow_.batch_values.size());
+    batch_names_[name] = value.batch_value;
+    BatchValue batch_value;
+    batch_value.name = name;
+    batch_value.spec = value.spec;
+    batch_value.sample_value = found->second;
+    flow_.batch_values.push_back(std::move(batch_value));
+    return value.batch_value;
+  }
+
+  absl::Status AddBatchNode(const OpSpec& spec, uint32_t instance) {
+    BatchNode node;
+    node.entry = Registry<OpEntry>::Get().Find(spec.name);
+    if (node.entry == nullptr || !node.entry->create_batch) {
+      return spec.node.Error(Registry<OpEntry>::Get().Unknown(Printable(spec.name)));
+    }
+    node.instance = instance;
+    FW_ASSIGN_OR_RETURN(node.op, node.entry->create_batch(spec.params));
+    Specs inputs;
+    for (size_t i = 0; i < spec.in.size(); ++i) {
+      const YamlNode& place = PlaceOf(spec, "in", i);
+      FW_ASSIGN_OR_RETURN(
+          const int value,
+          FindBatchValue(spec.in[i], place, absl::StrCat("op '", spec.name, "' reads the")));
+      const TensorSpec& input = flow_.batch_values[value].spec;
+      const absl::Status fits = CheckPort(*node.entry, i, spec.in[i], input);
+      if (!fits.ok()) return place.Error(absl::StrCat("op '", spec.name, "' ", fits.message()));
+      node.in.push_back(value);
+      inputs.push_back(input);
+    }
+    FW_ASSIGN_OR_RETURN(const Specs outputs,
+                        PlanOp(*node.op, *node.entry, spec, inputs, environment_));
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      BatchValue value;
+      value.name = spec.out[i];
+      value.spec = outputs[i];
+      node.out.push_back(static_cast<int>(flow_.batch_values.size()));
+      batch_names_[value.name] = node.out.back();
+      flow_.batch_values.push_back(std::move(value));
+    }
+    flow_.batch_nodes.push_back(std::move(node));
+    return absl::OkStatus();
+  }
+
+  absl::Status AddOutputs() {
+    const bool is_given = spec_.outputs_node.is_list();
+    for (size_t i = 0; i < spec_.outputs.size(); ++i) {
+      const YamlNode& place = is_given && i < spec_.outputs_node.items.size()
+                                  ? spec_.outputs_node.items[i]
+                                  : spec_.outputs_node;
+      FW_ASSIGN_OR_RETURN(
+          const int value,
+          FindBatchValue(spec_.outputs[i], place,
+                         is_given
+                             ? "'outputs' names the"
+                             : "'outputs' is not given, so it is [image, label]; this names the"));
+      flow_.outputs.push_back(value);
+    }
+    return absl::OkStatus();
+  }
+
+  // Backwards from the outputs; readers are listed of live nodes only.
+  void MarkLive() {
+    std::vector<bool> batch_needed(flow_.batch_values.size()), needed(flow_.values.size());
+    for (int output : flow_.outputs) batch_needed[output] = true;
+    for (int i = static_cast<int>(flow_.batch_nodes.size()) - 1; i >= 0; --i) {
+      BatchNode& node = flow_.batch_nodes[i];
+      for (int value : node.out) node.is_live |= batch_needed[value];
+      if (!node.is_live) continue;
+      for (int value : node.in) {
+        batch_needed[value] = true;
+        flow_.batch_values[value].readers.push_back(i);
+      }
+    }
+    for (size_t i = 0; i < flow_.batch_values.size(); ++i) {
+      const int value = flow_.batch_values[i].sample_value;
+      if (value < 0) continue;
+      if (batch_needed[i]) {
+        needed[value] = true;
+      } else {
+        flow_.values[value].batch_value = -1;
+      }
+    }
+    for (int i = static_cast<int>(flow_.nodes.size()) - 1; i >= 0; --i) {
+      Node& node = flow_.nodes[i];
+      for (int value : node.out) node.is_live |= needed[value];
+      if (!node.is_live) continue;
+      for (int value : node.in) {
+        needed[value] = true;
+        flow_.values[value].readers.push_back(i);
+      }
+    }
+  }
+
+  const PipelineSpec& spec_;
+  const PlanEnvironment environment_;
+  Dataflow flow_;
+  Names names_, batch_names_;
+};
+
+}  // namespace
+
+absl::StatusOr<Dataflow> Settle(const PipelineSpec& spec, const std::vector<FieldSpec>& fields,
+                                int64_t classes) {
+  return Settler(spec, classes).Run(fields);
+}
+
+}  // namespace feedwater::server

@@ -1,0 +1,17 @@
+// The digest of a pipeline covers everything that can change a byte of a batch except batch size
+// and seed, which the cursor keeps beside it: a cursor saved under one digest continues only under
+// the same. Comments, formatting, the order of keys, and writing a default out do not change it.
+#pragma once
+
+#include <string>
+
+#include "server/graph/pipeline_spec.h"
+
+namespace feedwater::server {
+
+// The text that is hashed; for tests and for finding out why two digests differ. REQUIRES: ops
+// known and checked.
+absl::StatusOr<std::string> CanonicalPipeline(const PipelineSpec& spec);
+std::string Digest128(absl::string_view text);  // XXH3-128, 32 hex digits
+
+}  // namespace feedwater::server

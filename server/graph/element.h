@@ -1,0 +1,24 @@
+// Single numbers of any dtype, for the paths that are not worth a kernel. Conversion to an integer
+// rounds to nearest even and saturates; NaN becomes 0. Memory need not be aligned.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "server/base/tensor.h"
+
+namespace feedwater::server {
+
+uint16_t FloatToHalf(float value);  // round to nearest even
+float HalfToFloat(uint16_t half);
+uint16_t FloatToBFloat16(float value);  // round to nearest even
+float BFloat16ToFloat(uint16_t value);
+
+bool IsFloating(DType dtype);  // float16, bfloat16, float32, float64
+double LoadDouble(DType dtype, const std::byte* from);
+void StoreDouble(DType dtype, double value, std::byte* to);
+// Without a detour over double where both are integers.
+void ConvertElements(DType from_type, const std::byte* from, DType to_type, std::byte* to,
+                     int64_t count);
+
+}  // namespace feedwater::server

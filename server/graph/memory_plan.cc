@@ -1,0 +1,115 @@
+// Decides before the first sample where every value lies: in the slot, in staging memory, or in a
+// buffer of the worker.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "server/graph/plan_impl.h"
+
+namespace feedwater::server {
+namespace {
+
+constexpr int64_t kStagingAlignment = 64;
+
+class BatchPlacer {
+ public:
+  explicit BatchPlacer(Plan::Impl* plan)
+      : plan_(*plan), flow_(plan->flow), is_placed_(plan->flow.batch_values.size()) {
+    plan_.batch_places.resize(flow_.batch_values.size());
+  }
+
+  absl::Status Run() {
+    for (size_t i = 0; i < flow_.batch_values.size(); ++i) {
+      FW_ASSIGN_OR_RETURN(plan_.batch_places[i].sample_bytes,
+                          flow_.batch_values[i].spec.ByteSize());
+    }
+    for (size_t i = 0; i < flow_.outputs.size(); ++i) {
+      plan_.batch_places[flow_.outputs[i]].output = static_cast<int>(i);
+      is_placed_[flow_.outputs[i]] = true;
+    }
+    // Backwards, so that an op's outputs have their place before its inputs look for one to share.
+    for (auto node = flow_.batch_nodes.rbegin(); node != flow_.batch_nodes.rend(); ++node) {
+      if (!node->is_live) continue;
+      for (int value : node->out) FW_RETURN_IF_ERROR(Stage(value));
+      for (size_t i = 0; i < node->in.size(); ++i) {
+        const int value = node->in[i];
+        plan_.batch_scratch_bytes =
+            std::max(plan_.batch_scratch_bytes, plan_.batch_places[value].sample_bytes);
+        if (CanWorkInPlace(*node, i)) {
+          plan_.batch_places[value] = plan_.batch_places[node->out[i]];
+          is_placed_[value] = true;
+        }
+        FW_RETURN_IF_ERROR(Stage(value));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  bool CanWorkInPlace(const BatchNode& node, size_t i) const {
+    const int value = node.in[i];
+    return !is_placed_[value] && i < node.out.size() &&
+           flow_.batch_values[value].readers.size() == 1 &&
+           flow_.batch_values[value].spec == flow_.batch_values[node.out[i]].spec;
+  }
+
+  absl::Status Stage(int value) {
+    if (is_placed_[value]) return absl::OkStatus();
+    is_placed_[value] = true;
+    BatchPlace& place = plan_.batch_places[value];
+    place.staging_offset = plan_.staging_bytes;
+    int64_t next = 0;
+    if (__builtin_add_overflow(place.sample_bytes, kStagingAlignment - 1, &next) ||
+        __builtin_add_overflow(plan_.staging_bytes, next / kStagingAlignment * kStagingAlignment,
+                               &plan_.staging_bytes)) {
+      return absl::InvalidArgumentError("the memory between batch ops overflows 64 bits");
+    }
+    return absl::OkStatus();
+  }
+
+  Plan::Impl& plan_;
+  const Dataflow& flow_;
+  std::vector<bool> is_placed_;
+};
+
+}  // namespace
+
+absl::Status PlaceBatchValues(Plan::Impl* plan) { return BatchPlacer(plan).Run(); }
+
+void PlaceValues(Plan::Impl* plan) {
+  const Dataflow& flow = plan->flow;
+  plan->places.resize(flow.values.size());
+  for (size_t v = 0; v < flow.values.size(); ++v) {
+    if (flow.values[v].batch_value < 0) continue;
+    if (flow.values[v].source >= 0) {
+      plan->copied.push_back(static_cast<int>(v));
+    } else {
+      plan->places[v].batch_value = flow.values[v].batch_value;
+    }
+  }
+  // A buffer serves another value as soon as the last reader of its value has run.
+  std::vector<int> last_reader(flow.values.size(), -1);
+  for (size_t s = 0; s < plan->steps.size(); ++s) {
+    for (int value : plan->steps[s].in) last_reader[value] = static_cast<int>(s);
+  }
+  std::vector<int> free;
+  for (size_t s = 0; s < plan->steps.size(); ++s) {
+    const Step& step = plan->steps[s];
+    for (int value : step.out) {
+      if (plan->places[value].batch_value >= 0) continue;
+      if (free.empty()) free.push_back(static_cast<int>(plan->buffers++));
+      plan->places[value].buffer = free.back();
+      free.pop_back();
+    }
+    const auto release = [&](int value) {
+      if (plan->places[value].buffer >= 0) free.push_back(plan->places[value].buffer);
+    };
+    for (int value : step.in) {
+      if (last_reader[value] == static_cast<int>(s)) release(value);
+    }
+    for (int value : step.out) {
+      if (last_reader[value] < 0) release(value);  // an op's second output that nobody needs
+    }
+  }
+}
+
+}  // namespace feedwater::server

@@ -1,0 +1,173 @@
+#include "server/graph/op_spec.h"
+
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+
+namespace feedwater::server {
+namespace {
+
+// The names of one or several fields.
+absl::StatusOr<std::vector<std::string>> ReadNames(const YamlNode& node, absl::string_view key) {
+  std::vector<std::string> names;
+  if (node.is_scalar()) {
+    FW_RETURN_IF_ERROR(CheckFieldName(node));
+    names.push_back(node.scalar);
+    return names;
+  }
+  if (!node.is_list() || node.items.empty()) {
+    return node.Error(
+        absl::StrCat("'", key, "' must be a field's name or a list of names, not ",
+                     node.is_list() ? "an empty list" : std::string(node.KindName())));
+  }
+  for (const YamlNode& item : node.items) {
+    FW_RETURN_IF_ERROR(CheckFieldName(item));
+    if (std::find(names.begin(), names.end(), item.scalar) != names.end()) {
+      return item.Error(absl::StrCat("'", key, "' names '", item.scalar, "' twice"));
+    }
+    names.push_back(item.scalar);
+  }
+  return names;
+}
+
+std::string Count(size_t n, const char* what) {
+  return absl::StrCat(n, " ", what, n == 1 ? "" : "s");
+}
+
+absl::Status ReadPorts(const OpEntry& entry, OpSpec* spec) {
+  const std::string what = absl::StrCat("op '", spec->name, "'");
+  const YamlNode* in = spec->node.is_map() ? spec->node.entries[0].second.Find("in") : nullptr;
+  const YamlNode* out = spec->node.is_map() ? spec->node.entries[0].second.Find("out") : nullptr;
+  if (in != nullptr) {
+    FW_ASSIGN_OR_RETURN(spec->in, ReadNames(*in, "in"));
+    if (!entry.is_repeated && spec->in.size() != entry.inputs.size()) {
+      return in->Error(absl::StrCat(what, " takes ", Count(entry.inputs.size(), "field"),
+                                    " in 'in', not ", spec->in.size()));
+    }
+  } else {
+    for (const Port& port : entry.inputs) spec->in.push_back(port.field);
+  }
+  const size_t outputs = entry.is_repeated ? spec->in.size() : entry.outputs.size();
+  if (out == nullptr) {
+    for (size_t i = 0; i < outputs; ++i) {
+      const std::string& field = entry.is_repeated ? std::string() : entry.outputs[i].field;
+      spec->out.push_back(field.empty() ? spec->in[i] : field);
+    }
+    return absl::OkStatus();
+  }
+  FW_ASSIGN_OR_RETURN(spec->out, ReadNames(*out, "out"));
+  if (spec->out.size() == outputs) return absl::OkStatus();
+  return out->Error(absl::StrCat(what, " writes ", Count(outputs, "field"), ", but 'out' names ",
+                                 spec->out.size()));
+}
+
+// Splits an entry into name and parameters: `- op`, `- op:`, `- op: {...}`.
+absl::StatusOr<OpSpec> SplitEntry(const YamlNode& entry) {
+  OpSpec spec;
+  spec.node = entry;
+  spec.params = entry;
+  spec.params.kind = YamlNode::Kind::kNull;
+  if (entry.is_scalar()) {
+    spec.name = entry.scalar;
+    return spec;
+  }
+  if (!entry.is_map() || entry.entries.empty()) {
+    return entry.Error(absl::StrCat(
+        "an entry of 'graph' is an op such as '- resize: {size: 256}', not ", entry.KindName()));
+  }
+  spec.name = entry.entries[0].first.scalar;
+  if (entry.entries.size() > 1) {
+    const YamlNode& second = entry.entries[1].first;
+    return second.Error(absl::StrCat(
+        "'", Printable(second.scalar), "' stands beside '", Printable(spec.name),
+        "' instead of below it: indent it further, or write '- ", Printable(spec.name), ": {",
+        Printable(second.scalar), ": ...}'; each op is its own entry with '- '"));
+  }
+  const YamlNode& value = entry.entries[0].second;
+  if (value.is_map()) {
+    spec.params = value;
+    spec.params.entries.clear();
+    for (const auto& [key, item] : value.entries) {
+      if (key.scalar != "in" && key.scalar != "out") spec.params.entries.emplace_back(key, item);
+    }
+  } else if (value.kind != YamlNode::Kind::kNull) {
+    return value.Error(absl::StrCat("op '", Printable(spec.name),
+                                    "' takes a map of parameters, not ", value.KindName(),
+                                    "; write '- ", Printable(spec.name), ": {name: value}'"));
+  }
+  return spec;
+}
+
+const YamlNode& NameNode(const YamlNode& entry) {
+  return entry.is_map() ? entry.entries[0].first : entry;
+}
+
+}  // namespace
+
+absl::Status CheckFieldName(const YamlNode& node) {
+  if (!node.is_scalar())
+    return node.Error(absl::StrCat("a field's name must be a word, not ", node.KindName()));
+  const std::string& name = node.scalar;
+  bool good = !name.empty() && name.size() <= 64 &&
+              !absl::ascii_isdigit(static_cast<unsigned char>(name[0]));
+  for (char c : name)
+    good = good && (absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_');
+  if (good) return absl::OkStatus();
+  return node.Error(
+      absl::StrCat("'", Printable(name),
+                   "' is no name for a field: letters, digits and '_', at most 64, not a "
+                   "digit first"));
+}
+
+bool IsOwnField(absl::string_view name) {
+  return name == "sample_id" || name == "position" || name == "is_real";
+}
+
+const YamlNode& PlaceOf(const OpSpec& spec, absl::string_view key, size_t i) {
+  if (!spec.node.is_map() || spec.node.entries.empty()) return spec.node;
+  const YamlNode* node = spec.node.entries[0].second.Find(key);
+  if (node == nullptr) return spec.node.entries[0].first;
+  return node->is_list() && i < node->items.size() ? node->items[i] : *node;
+}
+
+absl::StatusOr<std::vector<OpSpec>> ReadOps(const YamlNode& list, bool is_batch) {
+  const char* const key = is_batch ? "batch: graph" : "graph";
+  std::vector<OpSpec> specs;
+  if (list.kind == YamlNode::Kind::kNull) return specs;
+  if (!list.is_list()) {
+    return list.Error(
+        absl::StrCat("'", key, "' must be a list of ops, each with '- ', not ", list.KindName()));
+  }
+  if (list.items.size() > kMaxOps) {
+    return list.Error(
+        absl::StrCat("'", key, "' has ", list.items.size(), " ops, over the limit of ", kMaxOps));
+  }
+  for (const YamlNode& item : list.items) {
+    FW_ASSIGN_OR_RETURN(OpSpec spec, SplitEntry(item));
+    const OpEntry* entry = Registry<OpEntry>::Get().Find(spec.name);
+    if (entry == nullptr)
+      return NameNode(item).Error(Registry<OpEntry>::Get().Unknown(Printable(spec.name)));
+    if (entry->is_batch_op != is_batch) {
+      return NameNode(item).Error(
+          is_batch
+              ? absl::StrCat("op '", spec.name, "' works on single samples and belongs in 'graph'")
+              : absl::StrCat("op '", spec.name,
+                             "' works on whole batches and belongs in 'batch: {graph: [...]}'"));
+    }
+    FW_RETURN_IF_ERROR(ReadPorts(*entry, &spec));
+    for (size_t i = 0; i < spec.out.size(); ++i) {
+      if (IsOwnField(spec.out[i])) {
+        return PlaceOf(spec, "out", i)
+            .Error(absl::StrCat("'", spec.out[i],
+                                "' is a field of Feedwater's own and cannot be "
+                                "written; choose another name for 'out'"));
+      }
+    }
+    FW_RETURN_IF_ERROR(entry->canonical(spec.params).status());
+    specs.push_back(std::move(spec));
+  }
+  return specs;
+}
+
+}  // namespace feedwater::server

@@ -1,0 +1,25 @@
+// One entry of `graph:` or `batch: graph:` as the pipeline file has it, read and checked against
+// the op's schema.
+#pragma once
+
+#include <vector>
+
+#include "server/graph/op_schema.h"
+#include "server/graph/pipeline_spec.h"
+
+namespace feedwater::server {
+
+// The ops of `graph:`, or of `batch: graph:`. At most kMaxOps.
+absl::StatusOr<std::vector<OpSpec>> ReadOps(const YamlNode& list, bool is_batch);
+
+// A field name: letters, digits, '_', not starting with a digit, at most 64 bytes.
+absl::Status CheckFieldName(const YamlNode& node);
+bool IsOwnField(absl::string_view name);  // sample_id, position, is_real
+
+// The place of the name that stands i-th in the entry's `key` ("in" or "out"), or of the entry
+// where it gives none.
+const YamlNode& PlaceOf(const OpSpec& spec, absl::string_view key, size_t i);
+
+inline constexpr size_t kMaxOps = 256;
+
+}  // namespace feedwater::server

@@ -1,0 +1,100 @@
+// Replaces a random box of every sample of a batch by the same box of another one, and mixes the
+// labels by the areas (Yun and others, "CutMix", 2019). One box and one permutation of partners are
+// drawn for a batch: the box's share of the area is 1 - Beta(alpha, alpha), its middle is anywhere,
+// and what sticks out is cut off, as in torchvision.transforms.v2.CutMix. A class number becomes a
+// float32 vector with the two classes' weights. Costs a copy of the box.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "server/graph/batch_mixing.h"
+#include "server/graph/geometry_op.h"
+#include "server/graph/op_schema.h"
+
+namespace feedwater::server {
+namespace {
+
+struct Params {
+  double alpha = 1.0;
+  std::optional<int64_t> num_classes;
+};
+
+// Copies the box from image to image, both of the same spec.
+void CopyBox(const TensorSpec& spec, Rect box, const std::byte* from, std::byte* to) {
+  const Size size = ImageSizeOf(spec);
+  const int64_t channels = ChannelsOf(spec), element = static_cast<int64_t>(DTypeSize(spec.dtype));
+  const bool planar = spec.layout == Layout::kCHW;
+  const int64_t planes = planar ? channels : 1, pixel = planar ? element : element * channels;
+  for (int64_t plane = 0; plane < planes; ++plane) {
+    for (int64_t y = box.y; y < box.y + box.height; ++y) {
+      const int64_t at = ((plane * size.height + y) * size.width + box.x) * pixel;
+      std::memcpy(to + at, from + at, static_cast<size_t>(box.width * pixel));
+    }
+  }
+}
+
+class Cutmix : public BatchOp {
+ public:
+  explicit Cutmix(const Params& params) : params_(params) {}
+
+  absl::StatusOr<Specs> Plan(absl::Span<const TensorSpec> inputs,
+                             const PlanEnvironment& environment) const override {
+    return PlanMixing(inputs, params_.num_classes.value_or(0), environment);
+  }
+
+  absl::Status Run(const Batch& batch, Draws draws) const override {
+    const BatchField& images = batch.inputs[0];
+    const Size size = ImageSizeOf(images.spec);
+    const Rect box = DrawBox(size, draws);
+    const double area = static_cast<double>(box.width) * box.height /
+                        (static_cast<double>(size.width) * size.height);
+    DrawPermutation(batch.permutation, draws);
+    FW_RETURN_IF_ERROR(MixLabels(batch, static_cast<float>(1.0 - area)));
+    MixField(batch, 0, [&](std::byte* out, const std::byte* own, const std::byte* partner) {
+      if (out != own) std::memcpy(out, own, static_cast<size_t>(images.sample_bytes));
+      if (partner != own) CopyBox(images.spec, box, partner, out);
+    });
+    return absl::OkStatus();
+  }
+
+ private:
+  Rect DrawBox(Size size, Draws& draws) const {
+    const double half = 0.5 * std::sqrt(1.0 - DrawBeta(params_.alpha, draws));
+    const int x = static_cast<int>(draws.Below(size.width)),
+              y = static_cast<int>(draws.Below(size.height));
+    const int half_width = static_cast<int>(half * size.width),
+              half_height = static_cast<int>(half * size.height);
+    const int left = std::max(0, x - half_width), top = std::max(0, y - half_height);
+    return {left, top, std::min(size.width, x + half_width) - left,
+            std::min(size.height, y + half_height) - top};
+  }
+
+  const Params params_;
+};
+
+const OpRegistrar kRegistrar(
+    OpSchema<Params>("cutmix")
+        .Summary("Replaces a random box of every sample of a batch by another one's, and mixes the "
+                 "labels by the areas.")
+        .Input({.field = "image", .layouts = kImageLayouts, .dtypes = {}, .doc = "The images."})
+        .Input({.field = "label",
+                .layouts = {Layout::kPlain},
+                .dtypes = {},
+                .doc = "Class number, or weights of the classes."})
+        .Output(
+            {.field = "", .layouts = kImageLayouts, .dtypes = {}, .doc = "The images with boxes."})
+        .Output({.field = "",
+                 .layouts = {Layout::kPlain},
+                 .dtypes = {},
+                 .doc = "Weights of the classes."})
+        .Randomness(Randomness::kPerBatch)
+        .Param("alpha", &Params::alpha,
+               "Of the Beta distribution of the area that is kept; 1 is uniform.", Range(1e-3, 1e3))
+        .Param("num_classes", &Params::num_classes,
+               "Length of the label's vector; by default the dataset's number of classes.",
+               Range(1, 1 << 24))
+        .Example("- cutmix: {in: [image, label], alpha: 1.0, num_classes: 10}")
+        .Create<Cutmix>());
+
+}  // namespace
+}  // namespace feedwater::server

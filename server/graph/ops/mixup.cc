@@ -1,0 +1,71 @@
+// Mixes every sample of a batch with another one of it, image and label by the same weight (Zhang
+// and others, "mixup: Beyond Empirical Risk Minimization", 2018). The weight is drawn from
+// Beta(alpha, alpha) once for a batch, the partners are a random permutation of the batch. A class
+// number becomes a float32 vector with the two classes' weights. Costs one pass over the batch.
+#include "server/graph/batch_mixing.h"
+#include "server/graph/op_schema.h"
+
+namespace feedwater::server {
+namespace {
+
+struct Params {
+  double alpha = 1.0;
+  std::optional<int64_t> num_classes;
+};
+
+class Mixup : public BatchOp {
+ public:
+  explicit Mixup(const Params& params) : params_(params) {}
+
+  absl::StatusOr<Specs> Plan(absl::Span<const TensorSpec> inputs,
+                             const PlanEnvironment& environment) const override {
+    return PlanMixing(inputs, params_.num_classes.value_or(0), environment);
+  }
+
+  absl::Status Run(const Batch& batch, Draws draws) const override {
+    const float weight = static_cast<float>(DrawBeta(params_.alpha, draws));
+    DrawPermutation(batch.permutation, draws);
+    FW_RETURN_IF_ERROR(MixLabels(batch, weight));
+    const TensorSpec& spec = batch.inputs[0].spec;
+    const int64_t elements =
+        batch.inputs[0].sample_bytes / static_cast<int64_t>(DTypeSize(spec.dtype));
+    MixField(batch, 0, [&](std::byte* out, const std::byte* own, const std::byte* partner) {
+      MixElements(spec.dtype, weight, own, partner, elements, out);
+    });
+    return absl::OkStatus();
+  }
+
+ private:
+  const Params params_;
+};
+
+const OpRegistrar kRegistrar(
+    OpSchema<Params>("mixup")
+        .Summary("Mixes every sample of a batch with another one of it, image and label by the "
+                 "same weight.")
+        .Input({.field = "image",
+                .layouts = {Layout::kHWC, Layout::kCHW, Layout::kPlain},
+                .dtypes = {DType::kUInt8, DType::kFloat16, DType::kBFloat16, DType::kFloat32},
+                .doc = "What is mixed."})
+        .Input({.field = "label",
+                .layouts = {Layout::kPlain},
+                .dtypes = {},
+                .doc = "Class number, or weights of the classes."})
+        .Output({.field = "", .layouts = {}, .dtypes = {}, .doc = "The mixture."})
+        .Output({.field = "",
+                 .layouts = {Layout::kPlain},
+                 .dtypes = {},
+                 .doc = "Weights of the classes."})
+        .Randomness(Randomness::kPerBatch)
+        .Param("alpha", &Params::alpha,
+               "Of the Beta distribution of the weight: small ones mix little, 1 is uniform, large "
+               "ones mix by halves.",
+               Range(1e-3, 1e3))
+        .Param("num_classes", &Params::num_classes,
+               "Length of the label's vector; by default the dataset's number of classes.",
+               Range(1, 1 << 24))
+        .Example("- mixup: {in: [image, label], alpha: 0.2, num_classes: 10}")
+        .Create<Mixup>());
+
+}  // namespace
+}  // namespace feedwater::server

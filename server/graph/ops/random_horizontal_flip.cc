@@ -1,0 +1,46 @@
+// Mirrors an image left to right with probability p, as torchvision.transforms.RandomHorizontalFlip
+// does. Costs a copy when it runs alone and nothing when it is fused.
+#include "server/graph/geometry_op.h"
+#include "server/graph/op_schema.h"
+
+namespace feedwater::server {
+namespace {
+
+struct Params {
+  double p = 0.5;
+};
+
+class RandomHorizontalFlip : public GeometryOp {
+ public:
+  explicit RandomHorizontalFlip(Params params) : p_(params.p) {}
+
+  bool flips() const override { return true; }
+
+  absl::StatusOr<PlannedSize> PlanSize(PlannedSize input) const override { return input; }
+
+  absl::Status Compose(size_t, Draws draws, const ImageLimits&,
+                       ImageTransform* transform) const override {
+    if (draws.Bernoulli(p_)) transform->FlipHorizontal();
+    return absl::OkStatus();
+  }
+
+ private:
+  const double p_;
+};
+
+const OpRegistrar kRegistrar(
+    OpSchema<Params>("random_horizontal_flip")
+        .Summary("Mirrors an image left to right with a given probability.")
+        .Input({.field = "image",
+                .layouts = kImageLayouts,
+                .dtypes = {},
+                .doc = "The image, or several alike."})
+        .OutputLikeInput()
+        .Repeated()
+        .Randomness(Randomness::kPerSample)
+        .Param("p", &Params::p, "Probability of mirroring.", Range(0, 1))
+        .Example("- random_horizontal_flip: {p: 0.5}")
+        .Create<RandomHorizontalFlip>());
+
+}  // namespace
+}  // namespace feedwater::server

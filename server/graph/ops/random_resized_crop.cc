@@ -1,0 +1,99 @@
+// Cuts out a part of random area and aspect ratio and resamples it to a fixed size, as
+// torchvision.transforms.RandomResizedCrop does: ten tries of an area share uniform in `scale` and
+// an aspect ratio log-uniform in `ratio`; if none fits into the image, the largest middle part
+// whose ratio lies within `ratio`. After decode only that part of the image is decoded.
+#include <algorithm>
+#include <cmath>
+
+#include "server/graph/geometry_op.h"
+#include "server/graph/op_params.h"
+#include "server/graph/op_schema.h"
+
+namespace feedwater::server {
+namespace {
+
+struct Params {
+  CropSize size;
+  Interval scale = {0.08, 1.0};
+  Interval ratio = {3.0 / 4.0, 4.0 / 3.0};
+  Interpolations interpolation;
+};
+
+constexpr int kTries = 10;
+
+int Round(double value) {
+  return static_cast<int>(std::nearbyint(value));
+}  // half to even, as Python's round()
+
+class RandomResizedCrop : public GeometryOp {
+ public:
+  explicit RandomResizedCrop(Params params)
+      : params_(std::move(params)),
+        log_ratio_{std::log(params_.ratio.low), std::log(params_.ratio.high)} {}
+
+  bool resamples() const override { return true; }
+  size_t choices() const override { return params_.interpolation.values.size(); }
+
+  absl::StatusOr<PlannedSize> PlanSize(PlannedSize) const override {
+    return PlannedSize{params_.size.height, params_.size.width};
+  }
+
+  absl::Status Compose(size_t input, Draws draws, const ImageLimits& limits,
+                       ImageTransform* transform) const override {
+    FW_RETURN_IF_ERROR(CheckPixels(params_.size.height, params_.size.width, limits));
+    transform->Crop(Choose(transform->size(), draws));
+    transform->Resize({static_cast<int>(params_.size.width), static_cast<int>(params_.size.height)},
+                      params_.interpolation.For(input));
+    return absl::OkStatus();
+  }
+
+ private:
+  Rect Choose(Size size, Draws& draws) const {
+    const double area = static_cast<double>(size.height) * size.width;
+    for (int i = 0; i < kTries; ++i) {
+      const double target = area * draws.Uniform(params_.scale.low, params_.scale.high);
+      const double aspect = std::exp(draws.Uniform(log_ratio_.low, log_ratio_.high));
+      // Compared before the conversion to int, which a huge number would not survive.
+      const double width = std::nearbyint(std::sqrt(target * aspect)),
+                   height = std::nearbyint(std::sqrt(target / aspect));
+      if (width < 1 || width > size.width || height < 1 || height > size.height) continue;
+      const int w = static_cast<int>(width), h = static_cast<int>(height);
+      const int y = static_cast<int>(draws.Below(size.height - h + 1));
+      const int x = static_cast<int>(draws.Below(size.width - w + 1));
+      return {x, y, w, h};
+    }
+    const double aspect = static_cast<double>(size.width) / size.height;
+    int w = size.width, h = size.height;
+    if (aspect < params_.ratio.low) h = std::clamp(Round(w / params_.ratio.low), 1, size.height);
+    if (aspect > params_.ratio.high) w = std::clamp(Round(h * params_.ratio.high), 1, size.width);
+    return {(size.width - w) / 2, (size.height - h) / 2, w, h};
+  }
+
+  const Params params_;
+  const Interval log_ratio_;
+};
+
+const OpRegistrar kRegistrar(
+    OpSchema<Params>("random_resized_crop")
+        .Summary(
+            "Cuts out a part of random area and aspect ratio and resamples it to a fixed size.")
+        .Input({.field = "image",
+                .layouts = {Layout::kHWC},
+                .dtypes = {DType::kUInt8},
+                .doc = "The image, or several alike."})
+        .OutputLikeInput()
+        .Repeated()
+        .Randomness(Randomness::kPerSample)
+        .Required("size", &Params::size, "Height and width of the result; one number is a square.",
+                  Range(1, kMaxSide))
+        .Param("scale", &Params::scale, "Area of the part, as a share of the image's.",
+               Range(1e-6, 1))
+        .Param("ratio", &Params::ratio, "Width divided by height of the part.", Range(1e-3, 1e3))
+        .Param("interpolation", &Params::interpolation,
+               "nearest, bilinear, bicubic (both antialiased, as Pillow's) or opencv_linear; a "
+               "list gives one per field of 'in'.")
+        .Example("- random_resized_crop: {size: 224, scale: [0.08, 1.0]}")
+        .Create<RandomResizedCrop>());
+
+}  // namespace
+}  // namespace feedwater::server

@@ -1,0 +1,104 @@
+// Resamples an image to a new size, as torchvision.transforms.Resize does on PIL images: one number
+// scales the shorter side to it and keeps the aspect ratio, two numbers give height and width.
+// bilinear and bicubic are antialiased; the cost grows with the input's pixels. In a row with
+// decode and crops it is fused with them and only the pixels that are needed are resampled.
+#include "absl/strings/str_cat.h"
+#include "server/graph/geometry_op.h"
+#include "server/graph/op_params.h"
+#include "server/graph/op_schema.h"
+
+namespace feedwater::server {
+namespace {
+
+struct Params {
+  ResizeSize size;
+  Interpolations interpolation;
+  std::optional<int64_t> max_size;
+};
+
+class Resize : public GeometryOp {
+ public:
+  explicit Resize(Params params) : params_(std::move(params)) {}
+
+  static absl::Status Check(const Params& params) {
+    if (!params.max_size) return absl::OkStatus();
+    if (!params.size.is_shorter_side()) {
+      return absl::InvalidArgumentError(
+          "'max_size' limits the longer side, so 'size' must be one number, not [height, width]");
+    }
+    if (*params.max_size > params.size.height) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("'max_size' must be greater than 'size' (",
+                                                   params.size.height, "), not ",
+                                                   *params.max_size));
+  }
+
+  bool resamples() const override { return true; }
+  size_t choices() const override { return params_.interpolation.values.size(); }
+
+  absl::StatusOr<PlannedSize> PlanSize(PlannedSize input) const override {
+    if (!params_.size.is_shorter_side())
+      return PlannedSize{params_.size.height, params_.size.width};
+    if (input.height < 0 || input.width < 0) return PlannedSize{};
+    return Scaled(input);
+  }
+
+  absl::Status Compose(size_t input, Draws, const ImageLimits& limits,
+                       ImageTransform* transform) const override {
+    PlannedSize size{params_.size.height, params_.size.width};
+    if (params_.size.is_shorter_side())
+      size = Scaled({transform->size().height, transform->size().width});
+    if (size.height == 0 || size.width == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("an image of ", transform->size().width, "x", transform->size().height,
+                       " is too narrow: a side would shrink to nothing"));
+    }
+    FW_RETURN_IF_ERROR(CheckPixels(size.height, size.width, limits));
+    transform->Resize({static_cast<int>(size.width), static_cast<int>(size.height)},
+                      params_.interpolation.For(input));
+    return absl::OkStatus();
+  }
+
+ private:
+  // torchvision's rule, in whole numbers.
+  PlannedSize Scaled(PlannedSize input) const {
+    const bool is_portrait = input.width <= input.height;
+    const int64_t shorter = is_portrait ? input.width : input.height,
+                  longer = is_portrait ? input.height : input.width;
+    int64_t new_shorter = params_.size.height;
+    int64_t new_longer = shorter == 0 ? 0 : new_shorter * longer / shorter;
+    if (params_.max_size && new_longer > *params_.max_size) {
+      new_shorter = *params_.max_size * new_shorter / new_longer;
+      new_longer = *params_.max_size;
+    }
+    if (is_portrait) return {new_longer, new_shorter};
+    return {new_shorter, new_longer};
+  }
+
+  const Params params_;
+};
+
+const OpRegistrar kRegistrar(
+    OpSchema<Params>("resize")
+        .Summary("Resamples an image to a new size.")
+        .Input({.field = "image",
+                .layouts = {Layout::kHWC},
+                .dtypes = {DType::kUInt8},
+                .doc = "The image, or several alike."})
+        .OutputLikeInput()
+        .Repeated()
+        .Required(
+            "size", &Params::size,
+            "One number: the shorter side, the other keeps the aspect ratio. Two: [height, width].",
+            Range(1, kMaxSide))
+        .Param("interpolation", &Params::interpolation,
+               "nearest, bilinear, bicubic (both antialiased, as Pillow's) or opencv_linear; a "
+               "list gives one per field of 'in'.")
+        .Param("max_size", &Params::max_size,
+               "With one number as 'size': the most that the longer side may get; the shorter then "
+               "gets less than 'size'.",
+               Range(1, kMaxSide))
+        .Example("- resize: {size: 256}")
+        .Create<Resize>());
+
+}  // namespace
+}  // namespace feedwater::server

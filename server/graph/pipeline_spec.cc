@@ -1,0 +1,210 @@
+#include "server/graph/pipeline_spec.h"
+
+#include <algorithm>
+#include <climits>
+
+#include "absl/strings/str_cat.h"
+#include "server/base/schema.h"
+#include "server/graph/digest.h"
+#include "server/graph/op_spec.h"
+
+namespace feedwater::server {
+namespace {
+
+constexpr absl::string_view kVersion = "1";
+
+const std::vector<ParamInfo>& TopLevelKeys() {
+  static const std::vector<ParamInfo>* keys = [] {
+    auto* list = new std::vector<ParamInfo>;
+    const auto add = [list](const char* name, const char* type, const char* doc,
+                            bool required = false) {
+      ParamInfo info;
+      info.name = name;
+      info.type = type;
+      info.doc = doc;
+      info.required = required;
+      list->push_back(std::move(info));
+    };
+    add("version", "1", "format of this file.", true);
+    add("dataset", "map", "format, root, path and the format's own parameters.", true);
+    add("sampler", "map", "order of the records.");
+    add("graph", "list of ops", "what happens to each sample, read top to bottom.");
+    add("batch", "map", "size of a batch and ops on whole batches.");
+    add("outputs", "list of names", "fields that the client receives, in its order.");
+    add("on_bad_sample", "fail or substitute", "what happens when a sample cannot be made.");
+    add("limits", "map", "what an image may cost.");
+    return list;
+  }();
+  return *keys;
+}
+
+struct BatchParams {
+  std::optional<int64_t> size;
+};
+constexpr int64_t kMaxBatchSize = 1 << 20;
+
+struct LimitParams {
+  int64_t max_pixels = ImageLimits{}.max_pixels;
+  int64_t max_scans = ImageLimits{}.max_scans;
+  int64_t max_decode_ms = ImageLimits{}.max_decode_ms;
+};
+
+const Schema<BatchParams>& BatchSchema() {
+  static const auto* schema = new Schema<BatchParams>(Schema<BatchParams>().Param(
+      "size", &BatchParams::size, "Samples in a batch of one rank.", Range(1, kMaxBatchSize)));
+  return *schema;
+}
+
+const Schema<LimitParams>& LimitSchema() {
+  static const auto* schema =
+      new Schema<LimitParams>(Schema<LimitParams>()
+                                  .Param("max_pixels", &LimitParams::max_pixels,
+                                         "Width times height of an image.", Range(1, 1LL << 30))
+                                  .Param("max_scans", &LimitParams::max_scans,
+                                         "Scans of a progressive JPEG.", Range(1, INT_MAX))
+                                  .Param("max_decode_ms", &LimitParams::max_decode_ms,
+                                         "CPU time of one image, in ms.", Range(1, 3'600'000)));
+  return *schema;
+}
+
+absl::Status ReadVersion(const YamlNode& node) {
+  if (node.is_scalar() && node.scalar == kVersion) return absl::OkStatus();
+  return node.Error(absl::StrCat("'version' must be ", kVersion, ", not ",
+                                 node.is_scalar() ? absl::StrCat("'", Printable(node.scalar), "'")
+                                                  : std::string(node.KindName()),
+                                 ": this daemon reads version ", kVersion,
+                                 " of the pipeline file"));
+}
+
+absl::Status ReadDataset(const YamlNode& node) {
+  if (!node.is_map()) {
+    return node.Error(absl::StrCat(
+        "'dataset' must be a map such as {format: image_folder, root: NAME, path: train}, not ",
+        node.KindName()));
+  }
+  const YamlNode* format = node.Find("format");
+  if (format == nullptr) return node.Error("'dataset' needs 'format', such as image_folder");
+  if (!format->is_scalar())
+    return format->Error(absl::StrCat("'format' must be a word, not ", format->KindName()));
+  return absl::OkStatus();
+}
+
+absl::Status ReadBatch(const YamlNode& node, PipelineSpec* spec) {
+  if (!node.is_map())
+    return node.Error(
+        absl::StrCat("'batch' must be a map such as {size: 256}, not ", node.KindName()));
+  std::vector<ParamInfo> keys = BatchSchema().params();
+  ParamInfo graph;
+  graph.name = "graph";
+  keys.push_back(graph);
+  FW_RETURN_IF_ERROR(CheckKeys(node, keys, "'batch'"));
+  YamlNode rest = node;
+  rest.entries.erase(
+      std::remove_if(rest.entries.begin(), rest.entries.end(),
+                     [](const auto& entry) { return entry.first.scalar == "graph"; }),
+      rest.entries.end());
+  FW_ASSIGN_OR_RETURN(const BatchParams batch, BatchSchema().Read(rest, "'batch'"));
+  spec->batch_size = batch.size.value_or(0);
+  if (const YamlNode* list = node.Find("graph")) {
+    FW_ASSIGN_OR_RETURN(spec->batch_graph, ReadOps(*list, /*is_batch=*/true));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadOutputs(const YamlNode& node, std::vector<std::string>* outputs) {
+  if (!node.is_list() || node.items.empty()) {
+    return node.Error(
+        absl::StrCat("'outputs' must be a list of fields such as [image, label], not ",
+                     node.is_list() ? "an empty list" : std::string(node.KindName())));
+  }
+  for (const YamlNode& item : node.items) {
+    FW_RETURN_IF_ERROR(CheckFieldName(item));
+    if (std::find(outputs->begin(), outputs->end(), item.scalar) != outputs->end()) {
+      return item.Error(absl::StrCat("'outputs' names '", item.scalar, "' twice"));
+    }
+    outputs->push_back(item.scalar);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadBadSamplePolicy(const YamlNode& node, BadSamplePolicy* policy) {
+  std::string word;
+  const Constraint rule = OneOf({"fail", "substitute"});
+  absl::Status status = ParamType<std::string>::Read(node, &word);
+  if (status.ok()) {
+    const absl::Status checked = ParamType<std::string>::Check(word, rule);
+    if (!checked.ok()) status = node.Error(checked.message());
+  }
+  FW_RETURN_IF_ERROR(NameParam(status, "on_bad_sample"));
+  *policy = word == "fail" ? BadSamplePolicy::kFail : BadSamplePolicy::kSubstitute;
+  return absl::OkStatus();
+}
+
+absl::Status ReadLimits(const YamlNode& node, ImageLimits* limits) {
+  FW_ASSIGN_OR_RETURN(const LimitParams read, LimitSchema().Read(node, "'limits'"));
+  limits->max_pixels = read.max_pixels;
+  limits->max_scans = static_cast<int>(read.max_scans);
+  limits->max_decode_ms = read.max_decode_ms;
+  return absl::OkStatus();
+}
+
+std::string Stem(absl::string_view path) {
+  if (const size_t slash = path.rfind('/'); slash != absl::string_view::npos)
+    path.remove_prefix(slash + 1);
+  if (const size_t dot = path.rfind('.'); dot != absl::string_view::npos && dot > 0)
+    path = path.substr(0, dot);
+  return std::string(path);
+}
+
+absl::StatusOr<PipelineSpec> ReadPipeline(const YamlNode& root, absl::string_view file_name) {
+  if (!root.is_map()) {
+    return root.Error(absl::StrCat(
+        "a pipeline is a map with the keys version, dataset, graph, ..., not ", root.KindName()));
+  }
+  // The version comes first: a file of a later one may have keys that this one does not know.
+  if (const YamlNode* version = root.Find("version")) FW_RETURN_IF_ERROR(ReadVersion(*version));
+  FW_RETURN_IF_ERROR(CheckKeys(root, TopLevelKeys(), "a pipeline"));
+
+  PipelineSpec spec;
+  spec.name = Stem(file_name);
+  spec.dataset = *root.Find("dataset");
+  FW_RETURN_IF_ERROR(ReadDataset(spec.dataset));
+  if (const YamlNode* node = root.Find("sampler")) {
+    FW_ASSIGN_OR_RETURN(spec.sampler, SamplerSchema().Read(*node, "'sampler'"));
+  }
+  if (const YamlNode* node = root.Find("graph")) {
+    FW_ASSIGN_OR_RETURN(spec.graph, ReadOps(*node, /*is_batch=*/false));
+  }
+  if (const YamlNode* node = root.Find("batch")) FW_RETURN_IF_ERROR(ReadBatch(*node, &spec));
+  if (const YamlNode* node = root.Find("outputs")) {
+    spec.outputs_node = *node;
+    FW_RETURN_IF_ERROR(ReadOutputs(*node, &spec.outputs));
+  } else {
+    spec.outputs_node = root;
+    spec.outputs_node.kind = YamlNode::Kind::kNull;
+    spec.outputs_node.entries.clear();
+    spec.outputs = {"image", "label"};
+  }
+  if (const YamlNode* node = root.Find("on_bad_sample"))
+    FW_RETURN_IF_ERROR(ReadBadSamplePolicy(*node, &spec.on_bad_sample));
+  if (const YamlNode* node = root.Find("limits"))
+    FW_RETURN_IF_ERROR(ReadLimits(*node, &spec.limits));
+
+  FW_ASSIGN_OR_RETURN(const std::string canonical, CanonicalPipeline(spec));
+  spec.digest = Digest128(canonical);
+  return spec;
+}
+
+}  // namespace
+
+absl::StatusOr<PipelineSpec> ParsePipeline(absl::string_view text, absl::string_view file_name) {
+  FW_ASSIGN_OR_RETURN(const YamlNode root, ParseYaml(text, file_name));
+  return ReadPipeline(root, file_name);
+}
+
+absl::StatusOr<PipelineSpec> ReadPipelineFile(const std::string& path) {
+  FW_ASSIGN_OR_RETURN(const YamlNode root, ReadYamlFile(path));
+  return ReadPipeline(root, path);
+}
+
+}  // namespace feedwater::server

@@ -1,0 +1,30 @@
+// Carries out an ImageTransform: through the codec for uint8 HWC pixels and for compressed images,
+// by copying for everything else. Padding is drawn here, because the codec knows none.
+#pragma once
+
+#include "server/graph/image_transform.h"
+#include "server/graph/op.h"
+
+namespace feedwater::server {
+
+// What is rendered: a compressed image, or uint8 HWC pixels.
+struct RenderSource {
+  absl::Span<const std::byte> encoded;
+  bool apply_orientation = false;
+  const uint8_t* pixels = nullptr;  // null: encoded
+  Size size;
+  int channels = 3;
+};
+
+// Writes transform.size() pixels of source.channels channels at `out` in `format`.
+absl::Status Render(const RenderSource& source, const ImageTransform& transform,
+                    const PixelFormat& format, std::byte* out, Sample& sample);
+
+// The same for a tensor of any dtype, HWC or CHW, kept as it is. REQUIRES: !transform.resampled().
+void RenderCopy(const Tensor& source, const ImageTransform& transform, std::byte* out);
+
+PixelFormat PlainPixels();                       // uint8 HWC as they are
+bool PixelTypeOf(DType dtype, PixelType* type);  // false when the codec does not write it
+int64_t PixelBytes(PixelType type);              // of one channel
+
+}  // namespace feedwater::server

@@ -1,0 +1,105 @@
+// Carries out one step for one sample: gives the op its inputs and the memory of its outputs, or
+// composes a run of ops into one call of the codec.
+#include "absl/strings/str_cat.h"
+#include "server/graph/plan_impl.h"
+#include "server/graph/render.h"
+
+namespace feedwater::server {
+namespace {
+
+// The sample as the ops of one step see it. Also the guard of the slot: nothing gets memory that
+// its plan has not foreseen.
+class StepSample : public Sample {
+ public:
+  StepSample(const Step& step, const SampleRun& run) : step_(step), run_(run) {
+    run_.workspace.inputs.clear();
+    for (int value : step.in) run_.workspace.inputs.push_back(run_.workspace.values[value]);
+  }
+
+  absl::Span<const Tensor> inputs() const override { return run_.workspace.inputs; }
+  const TensorSpec& planned(size_t i) const override {
+    return run_.plan.flow.values[step_.out[i]].spec;
+  }
+  ImageWorkspace& images() override { return run_.workspace.images; }
+  const ImageLimits& limits() const override { return run_.plan.limits; }
+  absl::StatusOr<std::byte*> Scratch(size_t bytes) override {
+    return run_.workspace.scratch.Get(bytes);
+  }
+
+  absl::StatusOr<Tensor> Output(size_t i, const TensorSpec& spec) override {
+    const TensorSpec& expected = planned(i);
+    bool agrees = spec.dtype == expected.dtype && spec.layout == expected.layout &&
+                  spec.shape.size() == expected.shape.size() && spec.IsStatic();
+    for (size_t d = 0; agrees && d < spec.shape.size(); ++d) {
+      agrees = expected.shape[d] < 0 || expected.shape[d] == spec.shape[d];
+    }
+    if (!agrees) {
+      return absl::InternalError(
+          absl::StrCat("writes ", spec.ToString(), ", but had planned ", expected.ToString()));
+    }
+    const int value = step_.out[i];
+    const ValuePlace& place = run_.plan.places[value];
+    Tensor& tensor = run_.workspace.values[value];
+    tensor.spec = spec;
+    if (place.batch_value >= 0) {
+      tensor.data = run_.plan.batch_places[place.batch_value].At(run_.memory, run_.k);
+    } else {
+      FW_ASSIGN_OR_RETURN(const int64_t bytes, spec.ByteSize());
+      FW_ASSIGN_OR_RETURN(tensor.data,
+                          run_.workspace.buffers[place.buffer].Get(static_cast<size_t>(bytes)));
+    }
+    return tensor;
+  }
+
+ private:
+  const Step& step_;
+  const SampleRun& run_;
+};
+
+Draws DrawsOf(const Step::Part& part, const SampleRun& run) {
+  return Draws(run.input.key, static_cast<uint64_t>(run.input.sample_id), part.instance);
+}
+
+// Several ops at once: find the source's size, let every geometry op compose with its own draws,
+// and render.
+absl::Status RunFused(const Step& step, const SampleRun& run, StepSample& sample) {
+  const Tensor& input = sample.inputs()[0];
+  const Step::Part& first = step.parts[0];
+  RenderSource source;
+  if (const DecodeOp* decode = first.op->AsDecode()) {
+    source.encoded = {input.data, input.bytes()};
+    source.apply_orientation = decode->apply_orientation();
+    absl::StatusOr<ImageInfo> info =
+        ReadImageInfo(source.encoded, source.apply_orientation, sample.limits(), sample.images());
+    if (!info.ok()) return Annotate(info.status(), first.entry->name);
+    source.size = info->size;
+  } else {
+    source.pixels = input.as<const uint8_t>();
+    source.size = ImageSizeOf(input.spec);
+    source.channels = static_cast<int>(ChannelsOf(input.spec));
+  }
+  ImageTransform transform(source.size);
+  for (const Step::Part& part : step.parts) {
+    const GeometryOp* op = part.op->AsGeometry();
+    if (op == nullptr) continue;
+    const absl::Status composed = op->Compose(0, DrawsOf(part, run), sample.limits(), &transform);
+    if (!composed.ok()) return Annotate(composed, part.entry->name);
+  }
+  const TensorSpec& planned = sample.planned(0);
+  FW_ASSIGN_OR_RETURN(
+      Tensor output,
+      sample.Output(0, ImageSpec(planned.dtype, planned.layout, transform.size().height,
+                                 transform.size().width, source.channels)));
+  return Annotate(Render(source, transform, step.format, output.data, sample), first.entry->name);
+}
+
+}  // namespace
+
+absl::Status RunStep(const Step& step, const SampleRun& run) {
+  StepSample sample(step, run);
+  if (step.parts.size() > 1) return RunFused(step, run, sample);
+  const Step::Part& part = step.parts[0];
+  return Annotate(part.op->Run(sample, DrawsOf(part, run)), part.entry->name);
+}
+
+}  // namespace feedwater::server

@@ -1,0 +1,44 @@
+// What a worker thread keeps from sample to sample: buffers that grow to the largest use and stay,
+// and the codec's state.
+#pragma once
+
+#include <cstddef>
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "server/base/status.h"
+#include "server/base/tensor.h"
+#include "server/codec/image.h"
+#include "server/graph/op.h"
+#include "server/graph/plan.h"
+
+namespace feedwater::server {
+
+// Memory aligned to 64 bytes. Its content does not survive growing.
+class GrowingBuffer {
+ public:
+  // At least `bytes` bytes and some readable ones behind them, for kernels that load whole vectors.
+  absl::StatusOr<std::byte*> Get(size_t bytes);
+
+ private:
+  struct Free {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
+  std::unique_ptr<std::byte, Free> memory_;
+  size_t capacity_ = 0;
+};
+
+struct SampleWorkspace::Impl {
+  ImageWorkspace images;
+  std::vector<GrowingBuffer> buffers;  // fields between ops, by the plan's buffer numbers
+  GrowingBuffer scratch;               // of the op that runs
+  std::vector<Tensor> values;          // of the sample under way, by the plan's value numbers
+  std::vector<Tensor> inputs;          // of the op that runs
+  int64_t sample_id = 0, position = 0;
+  bool is_real = true;
+  std::vector<BatchField> batch_inputs, batch_outputs;
+  std::vector<int64_t> permutation;
+};
+
+}  // namespace feedwater::server
