@@ -4,47 +4,78 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <initializer_list>
 #include <map>
 #include <mutex>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
 namespace feedwater {
 namespace {
 
-std::string Env(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
-absl::StatusOr<int64_t> EnvNumber(const char* name) {
-  int64_t number = 0;
-  if (!absl::SimpleAtoi(Env(name), &number)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("environment variable ", name, "='", Env(name), "' is not a number"));
-  }
-  return number;
-}
-
 struct Launcher {
-  const char *rank, *world_size, *local_rank;
+  absl::string_view name;
+  std::initializer_list<const char*> rank, world_size, local_rank;  // the first that is set counts
 };
-constexpr Launcher kTorchrun = {"RANK", "WORLD_SIZE", "LOCAL_RANK"};
-constexpr Launcher kSlurm = {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"};
-constexpr Launcher kOpenMpi = {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-                               "OMPI_COMM_WORLD_LOCAL_RANK"};
+const Launcher kLaunchers[] = {
+    {"torchrun", {"RANK"}, {"WORLD_SIZE"}, {"LOCAL_RANK"}},
+    {"Open MPI",
+     {"OMPI_COMM_WORLD_RANK"},
+     {"OMPI_COMM_WORLD_SIZE"},
+     {"OMPI_COMM_WORLD_LOCAL_RANK"}},
+    {"Slurm", {"SLURM_PROCID"}, {"SLURM_NTASKS", "SLURM_NPROCS"}, {"SLURM_LOCALID"}},
+    {"PMI", {"PMI_RANK"}, {"PMI_SIZE"}, {"MPI_LOCALRANKID", "PMI_LOCAL_RANK"}},
+};
 
-std::string JobOf(const Launcher& launcher) {
-  if (launcher.rank == kSlurm.rank)
-    return absl::StrCat("slurm-", Env("SLURM_JOB_ID"), ".", Env("SLURM_STEP_ID"));
-  if (launcher.rank == kOpenMpi.rank) {
-    const std::string space = Env("PMIX_NAMESPACE");
-    return absl::StrCat("mpi-", space.empty() ? Env("OMPI_MCA_ess_base_jobid") : space);
+std::string Env(std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    const char* value = std::getenv(name);
+    if (value != nullptr && *value != '\0') return value;
   }
-  const std::string run = Env("TORCHELASTIC_RUN_ID");
-  return absl::StrCat("torchrun-", run.empty() || run == "none" ? "" : absl::StrCat(run, "-"),
-                      Env("MASTER_ADDR"), ":", Env("MASTER_PORT"));
+  return "";
+}
+
+absl::StatusOr<std::optional<int64_t>> EnvNumber(std::initializer_list<const char*> names) {
+  const std::string text = Env(names);
+  if (text.empty()) return std::optional<int64_t>();
+  int64_t number = 0;
+  if (!absl::SimpleAtoi(text, &number)) {
+    return absl::InvalidArgumentError(absl::StrCat("the environment variable ", *names.begin(),
+                                                   " is '", text, "', not a number"));
+  }
+  return std::optional<int64_t>(number);
+}
+
+std::string Rendezvous() {
+  const std::string address = Env({"MASTER_ADDR"}), port = Env({"MASTER_PORT"});
+  return address.empty() || port.empty() ? "" : absl::StrCat(address, ":", port);
+}
+
+std::string SlurmJob() {
+  const std::string job = Env({"SLURM_JOB_ID", "SLURM_JOBID"}),
+                    step = Env({"SLURM_STEP_ID", "SLURM_STEPID"});
+  if (job.empty()) return "";
+  return step.empty() ? absl::StrCat("slurm-", job) : absl::StrCat("slurm-", job, ".", step);
+}
+
+std::string FirstOf(std::string a, std::string b) { return a.empty() ? b : a; }
+
+// What all ranks of a launch have in common; "" when nothing is known.
+std::string JobOf(const Launcher& launcher) {
+  if (launcher.name == "torchrun") {
+    std::string run = Env({"TORCHELASTIC_RUN_ID"});
+    if (run.empty()) return FirstOf(Rendezvous(), SlurmJob());
+    // torchrun's default id is the same for all runs of a machine.
+    if (run == "none") run = absl::StrCat("torchrun-", FirstOf(Rendezvous(), "none"));
+    // A restarted group must not meet the ranks of the one before it.
+    const std::string restarts = FirstOf(Env({"TORCHELASTIC_RESTART_COUNT"}), "0");
+    return restarts == "0" ? run : absl::StrCat(run, ".", restarts);
+  }
+  if (launcher.name == "Slurm") return SlurmJob();
+  const std::string mpi = Env({"OMPI_MCA_ess_base_jobid", "PMIX_NAMESPACE", "PMI_JOBID"});
+  return mpi.empty() ? FirstOf(SlurmJob(), Rendezvous()) : absl::StrCat("mpi-", mpi);
 }
 
 }  // namespace
@@ -52,40 +83,44 @@ std::string JobOf(const Launcher& launcher) {
 absl::StatusOr<LaunchIdentity> IdentifyLaunch(std::optional<int64_t> rank,
                                               std::optional<int64_t> world_size) {
   LaunchIdentity identity;
-  identity.job = absl::StrCat("pid-", getpid());
-  for (const Launcher& launcher : {kTorchrun, kSlurm, kOpenMpi}) {
-    if (Env(launcher.rank).empty() || Env(launcher.world_size).empty()) continue;
-    absl::StatusOr<int64_t> found_rank = EnvNumber(launcher.rank);
-    absl::StatusOr<int64_t> found_world = EnvNumber(launcher.world_size);
-    if (!found_rank.ok()) return found_rank.status();
-    if (!found_world.ok()) return found_world.status();
-    identity.rank = *found_rank;
-    identity.world_size = *found_world;
-    if (!Env(launcher.local_rank).empty()) {
-      absl::StatusOr<int64_t> local = EnvNumber(launcher.local_rank);
-      if (!local.ok()) return local.status();
-      identity.local_rank = *local;
+  bool found = false;
+  for (const Launcher& launcher : kLaunchers) {
+    const auto env_rank = EnvNumber(launcher.rank), env_world = EnvNumber(launcher.world_size),
+               env_local = EnvNumber(launcher.local_rank);
+    for (const auto* number : {&env_rank, &env_world, &env_local}) {
+      // A broken variable must not stand in the way of somebody who says everything.
+      if (!number->ok() && !(rank && world_size)) return number->status();
     }
-    identity.job = JobOf(launcher);
+    if (!env_rank.ok() || !env_world.ok() || !env_local.ok() || !*env_rank || !*env_world) continue;
+    found = true;
+    identity.rank = rank.value_or(**env_rank);
+    identity.world_size = world_size.value_or(**env_world);
+    identity.local_rank = env_local->value_or(**env_rank);
+    // A program that divides its processes in its own way has a job of its own.
+    if (identity.rank == **env_rank && identity.world_size == **env_world)
+      identity.job = JobOf(launcher);
     break;
   }
-  if (rank) identity.rank = *rank;
-  if (world_size) identity.world_size = *world_size;
-  if (identity.world_size < 1 || identity.rank < 0 || identity.rank >= identity.world_size) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("rank ", identity.rank, " of world_size ", identity.world_size,
-                     ": the rank must be at least 0 and below the world size"));
+  if (!found) {
+    if (rank.has_value() != world_size.has_value()) {
+      return absl::InvalidArgumentError(
+          "one of rank and world_size is given and no launcher's environment has the other: give "
+          "both");
+    }
+    identity.rank = identity.local_rank = rank.value_or(0);
+    identity.world_size = world_size.value_or(1);
   }
+  if (identity.job.empty()) identity.job = absl::StrCat("pid-", getpid());
   return identity;
 }
 
 std::string DefaultJobName(const LaunchIdentity& identity, const std::string& pipeline) {
   static std::mutex mutex;
-  static std::map<std::string, int>* opened = new std::map<std::string, int>;
-  const std::string name = std::filesystem::path(pipeline).stem().string();
+  static auto* opened = new std::map<std::string, int>;
+  const bool is_file = absl::EndsWith(pipeline, ".yaml") || absl::EndsWith(pipeline, ".yml");
+  const std::string name = is_file ? std::filesystem::path(pipeline).stem().string() : pipeline;
   std::lock_guard lock(mutex);
-  const int count = ++(*opened)[name];
-  return absl::StrCat(identity.job, "/", name, count == 1 ? "" : absl::StrCat("#", count));
+  return absl::StrCat(identity.job, "/", name, "#", ++(*opened)[name]);
 }
 
 }  // namespace feedwater

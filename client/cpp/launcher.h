@@ -1,4 +1,6 @@
-// Who this process is in a distributed job, as its launcher tells in the environment.
+// Who this process is in a distributed job, as its launcher tells in the environment. The rules and
+// the job names are those of the Python client (client/python/feedwater/launcher.py), so that ranks
+// in both languages meet in one job.
 #pragma once
 
 #include <cstdint>
@@ -11,19 +13,18 @@ namespace feedwater {
 
 struct LaunchIdentity {
   int64_t rank = 0, world_size = 1, local_rank = 0;
-  std::string job;  // the same on every rank of one launch; "pid-N" without a launcher
+  std::string job;  // what all ranks of this launch have in common; "pid-N" without a launcher's
 };
 
-// torchrun (RANK, WORLD_SIZE, LOCAL_RANK), Slurm (SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID) or
-// Open MPI (OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK), whichever is complete first; else rank 0
-// of 1. Given arguments win. InvalidArgument when a variable is not a number, or rank is not in [0,
-// world_size).
+// The environment of torchrun, Open MPI, Slurm or PMI, whichever is complete first; else rank 0
+// of 1. Given arguments win; with others than the launcher's the job is this process's own.
+// InvalidArgument when a variable is no number or only one of rank and world_size is known. The
+// daemon checks that the rank is below the world size.
 absl::StatusOr<LaunchIdentity> IdentifyLaunch(std::optional<int64_t> rank,
                                               std::optional<int64_t> world_size);
 
-// "LAUNCH/PIPELINE" for the first stream of a pipeline in this process, "LAUNCH/PIPELINE#2" for the
-// second, and so on: the same names on every rank that opens the same streams in the same order.
-// PIPELINE is the name, or the file's stem.
+// "LAUNCH/PIPELINE#K" for the K-th stream (from 1) of a pipeline in this process: the same on every
+// rank that opens the same streams in the same order. PIPELINE is the name, or a file's stem.
 std::string DefaultJobName(const LaunchIdentity& identity, const std::string& pipeline);
 
 }  // namespace feedwater
