@@ -1,0 +1,185 @@
+#include "server/daemon.h"
+
+#include <spdlog/spdlog.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "server/base/clock.h"
+#include "server/base/cpus.h"
+#include "server/base/units.h"
+
+namespace feedwater::server {
+namespace {
+
+constexpr double kIdlePipelineSeconds = 60;
+constexpr auto kHousekeepingEvery = absl::Seconds(5);
+constexpr int64_t kStuckNs = 60'000'000'000;
+
+std::string NodeText(int node) { return node < 0 ? "none" : absl::StrCat(node); }
+
+// The keys that a reload cannot change, by name and value.
+std::map<std::string, std::string> FixedKeys(const DaemonConfig& config) {
+  const LimitsConfig& limits = config.limits;
+  return {{"runtime_dir", config.runtime_dir},
+          {"state_dir", config.state_dir},
+          {"cpus", config.cpus},
+          {"pin_cpus", absl::StrCat(config.pin_cpus)},
+          {"memory", config.memory},
+          {"numa_node", config.numa_node},
+          {"storage.engine", config.storage.engine},
+          {"storage.direct_io", absl::StrCat(config.storage.direct_io)},
+          {"limits.sessions_per_uid", absl::StrCat(limits.sessions_per_uid)},
+          {"limits.connections_per_uid", absl::StrCat(limits.connections_per_uid)},
+          {"limits.max_connections", absl::StrCat(limits.max_connections)},
+          {"limits.handshake_timeout", absl::StrCat(limits.handshake_timeout.seconds)},
+          {"limits.max_open_files", absl::StrCat(limits.max_open_files)},
+          {"limits.max_slot", absl::StrCat(limits.max_slot.bytes)},
+          {"limits.pipeline_bytes", absl::StrCat(limits.pipeline_bytes.bytes)}};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(Settings settings, ActivatedSockets sockets) {
+  std::unique_ptr<Daemon> daemon(new Daemon(std::move(settings)));
+  FW_RETURN_IF_ERROR(daemon->Build(sockets));
+  return daemon;
+}
+
+absl::Status Daemon::Build(ActivatedSockets sockets) {
+  Fd control_fd(sockets.control),
+      data_fd(sockets.data);  // closed if something fails before they have an owner
+  const DaemonConfig& config = settings_.config;
+  const LimitsConfig& limits = config.limits;
+  FW_ASSIGN_OR_RETURN(runtime_dir_, RuntimeDir::Claim(config.runtime_dir));
+  FW_RETURN_IF_ERROR(MakeFolder(config.state_dir));
+  access_.Replace(settings_.access);
+  budget_ = MemoryBudget::Create(settings_.memory_limit_bytes);
+
+  spdlog::info("CPUs {} ({} workers{}), NUMA node {}", FormatCpuList(settings_.cpus),
+               settings_.cpus.size(), config.pin_cpus ? ", pinned" : "",
+               NodeText(settings_.numa_node));
+  spdlog::info("storage engine {}: {}", settings_.engine.name, settings_.engine.reason);
+  RuntimeOptions runtime;
+  runtime.cpus = settings_.cpus;
+  runtime.pin = config.pin_cpus;
+  runtime.engine = settings_.engine;
+  runtime.direct_io = config.storage.direct_io;
+  runtime.max_open_files = static_cast<size_t>(limits.max_open_files);
+  runtime.numa_node = settings_.numa_node;
+  runtime.budget = budget_;
+  FW_ASSIGN_OR_RETURN(runtime_, Runtime::Create(runtime));
+
+  catalogue_ = std::make_unique<Catalogue>(Catalogue::Options{
+      config.state_dir, budget_, static_cast<size_t>(limits.pipeline_bytes.bytes)});
+  catalogue_->Reload(config.pipelines, settings_.roots);
+
+  auto access = [this](const PeerIdentity& peer) { return access_.Check(peer); };
+  DataServer::Options data;
+  data.socket_path = runtime_dir_->data_socket();
+  data.listen_fd = data_fd.release();
+  data.access = access;
+  data.max_connections = static_cast<int>(limits.max_connections);
+  data.max_connections_per_uid = static_cast<int>(limits.connections_per_uid);
+  data.handshake_seconds = limits.handshake_timeout.seconds;
+  FW_ASSIGN_OR_RETURN(data_, DataServer::Create(data));
+
+  ControlService::Parts parts;
+  parts.data = data_.get();
+  parts.runtime = runtime_.get();
+  parts.catalogue = catalogue_.get();
+  parts.budget = budget_;
+  parts.settings = &settings_;
+  parts.more_counters = [this] { return control_->listener().counters(); };
+  service_ = std::make_unique<ControlService>(parts);
+
+  ControlListener::Options control;
+  control.socket_path = runtime_dir_->control_socket();
+  control.listen_fd = control_fd.release();
+  control.access = access;
+  control.max_connections = static_cast<int>(limits.max_connections);
+  control.max_connections_per_uid = static_cast<int>(limits.connections_per_uid);
+  FW_ASSIGN_OR_RETURN(
+      control_, ControlServer::Create(control, service_.get(), limits.handshake_timeout.seconds));
+  if (sockets.control < 0 && sockets.data < 0) runtime_dir_->Admit(settings_.access);
+
+  spdlog::info("memory: {}", budget_->Sum());
+  spdlog::info("pipelines: {}", absl::StrJoin(catalogue_->Names(), ", "));
+  control_->Start();
+  housekeeper_ = std::thread([this] { KeepHouse(); });
+  spdlog::info("serving at {}", config.runtime_dir);
+  return absl::OkStatus();
+}
+
+void Daemon::Stop() {
+  if (control_ != nullptr) control_->Refuse();
+  if (service_ != nullptr) service_->Drain();
+  {
+    MutexLock lock(&mu_);
+    stop_ = true;
+  }
+  stopping_.SignalAll();
+  if (housekeeper_.joinable()) housekeeper_.join();
+  control_.reset();
+  data_.reset();  // ends the sessions: their events reach service_ and runtime_
+  service_.reset();
+  runtime_.reset();
+  catalogue_.reset();
+  runtime_dir_.reset();
+}
+
+void Daemon::Reload(const Settings& settings) {
+  std::vector<std::string> fixed;
+  const auto old_keys = FixedKeys(settings_.config), new_keys = FixedKeys(settings.config);
+  for (const auto& [key, value] : new_keys) {
+    if (old_keys.at(key) != value) fixed.push_back(key);
+  }
+  if (!fixed.empty()) {
+    spdlog::warn("these keys changed and take effect after a restart only: {}",
+                 absl::StrJoin(fixed, ", "));
+  }
+  access_.Replace(settings.access);
+  runtime_dir_->Admit(settings.access);
+  catalogue_->Reload(settings.config.pipelines, settings.roots);
+  spdlog::info("reloaded; pipelines: {}", absl::StrJoin(catalogue_->Names(), ", "));
+}
+
+bool Daemon::Healthy() {
+  const uint64_t progress = runtime_->progress();
+  const int64_t now_ns = MonotonicNs();
+  MutexLock lock(&mu_);
+  if (progress != last_progress_ || runtime_->active_workers() == 0) {
+    last_progress_ = progress;
+    last_progress_ns_ = now_ns;
+  }
+  return now_ns - last_progress_ns_ < kStuckNs;
+}
+
+std::string Daemon::Summary() const {
+  return absl::StrCat("serving ", catalogue_->Names().size(), " pipelines at ",
+                      settings_.config.runtime_dir, ", storage engine ", settings_.engine.name,
+                      ", ", settings_.cpus.size(), " workers");
+}
+
+void Daemon::KeepHouse() {
+  pthread_setname_np(pthread_self(), "fw-house");
+  bool was_healthy = true;
+  for (;;) {
+    {
+      MutexLock lock(&mu_);
+      if (!stop_) stopping_.WaitWithTimeout(&mu_, kHousekeepingEvery);
+      if (stop_) return;
+    }
+    catalogue_->DropIdle(kIdlePipelineSeconds);
+    const bool healthy = Healthy();
+    if (was_healthy && !healthy) {
+      spdlog::error(
+          "no worker has got on for {} although there is work: is the storage standing still?",
+          FormatSeconds(static_cast<double>(kStuckNs) / 1e9));
+    }
+    was_healthy = healthy;
+  }
+}
+
+}  // namespace feedwater::server

@@ -1,0 +1,150 @@
+// feedwaterd: reads the configuration, runs one daemon in the foreground, and obeys signals.
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+#include <iostream>
+
+#include "absl/strings/str_cat.h"
+#include "feedwater/version.h"
+#include "server/base/logging.h"
+#include "server/daemon.h"
+#include "server/process.h"
+#include "server/service/config.h"
+#include "server/service/systemd.h"
+
+namespace feedwater::server {
+namespace {
+
+constexpr int kExitFailed = 1;
+constexpr int kExitBadConfig = 2;
+constexpr double kDrainSeconds = 8;
+
+constexpr char kExamples[] =
+    "Examples:\n"
+    "  feedwaterd --print-config > feedwater.yaml          a file with every key, its default and "
+    "description\n"
+    "  feedwaterd --config feedwater.yaml --check          check it and its pipelines\n"
+    "  feedwaterd --config feedwater.yaml                  run\n"
+    "  feedwaterd --config feedwater.yaml --set storage.engine=pread --set cpus=2\n"
+    "SIGHUP reads pipelines, roots and the access list again; SIGTERM drains and ends.";
+
+struct Arguments {
+  std::string config;
+  std::vector<std::string> overrides;
+  bool check = false;
+  bool print_config = false;
+  bool attachable = false;
+  std::string log_format = "text";
+  std::string log_level = "info";
+};
+
+int Complain(const absl::Status& status, int exit_code) {
+  std::cerr << std::string(status.message()) << std::endl;
+  return exit_code;
+}
+
+int Check(const Arguments& arguments) {
+  auto settings = LoadSettings(arguments.config, arguments.overrides);
+  if (!settings.ok()) return Complain(settings.status(), kExitBadConfig);
+  int exit_code = 0;
+  for (const auto& [name, path] : PipelineFiles(settings->config.pipelines)) {
+    auto spec = CheckPipelineFile(path, *settings->roots);
+    if (spec.ok()) {
+      std::cout << "pipeline " << name << ": good" << std::endl;
+    } else {
+      exit_code = Complain(spec.status(), kExitBadConfig);
+    }
+  }
+  if (exit_code == 0) std::cout << arguments.config << ": good" << std::endl;
+  return exit_code;
+}
+
+void Reload(const Arguments& arguments, Daemon* daemon) {
+  spdlog::info("SIGHUP: reading {} again", arguments.config);
+  NotifyReloading();
+  auto settings = LoadSettings(arguments.config, arguments.overrides);
+  if (settings.ok()) {
+    daemon->Reload(*settings);
+  } else {
+    spdlog::error("the configuration stays as it was: {}",
+                  std::string(settings.status().message()));
+  }
+  NotifyReady(daemon->Summary());
+}
+
+int Run(const Arguments& arguments) {
+  BlockSignals();  // before any thread
+  umask(0027);
+  RaiseFileLimit();
+  if (!arguments.attachable) ForbidAttaching();
+  auto settings = LoadSettings(arguments.config, arguments.overrides);
+  if (!settings.ok()) return Complain(settings.status(), kExitBadConfig);
+  spdlog::info("feedwaterd {}, pid {}, configuration {}", kFeedwaterVersion, getpid(),
+               arguments.config);
+  auto sockets = TakeActivatedSockets();
+  if (!sockets.ok()) return Complain(sockets.status(), kExitFailed);
+  auto daemon = Daemon::Start(*std::move(settings), *sockets);
+  if (!daemon.ok()) return Complain(daemon.status(), kExitFailed);
+  {
+    Watchdog watchdog([&] { return (*daemon)->Healthy(); });
+    NotifyReady((*daemon)->Summary());
+    while (WaitForSignal() == SIGHUP) Reload(arguments, daemon->get());
+  }
+  spdlog::info("draining");
+  NotifyStopping();
+  ExitWithin(kDrainSeconds);
+  (*daemon)->Stop();
+  spdlog::info("ended");
+  return 0;
+}
+
+int Main(int argc, char** argv) {
+  Arguments arguments;
+  CLI::App app("feedwaterd, the data loading daemon for training hosts");
+  app.footer(kExamples);
+  app.set_version_flag("--version", absl::StrCat("feedwaterd ", kFeedwaterVersion));
+  app.add_option("--config", arguments.config, "The configuration, a YAML file")->type_name("FILE");
+  std::string numa_node;
+  app.add_option("--numa-node", numa_node, "NUMA node to serve; overrides numa_node of the file")
+      ->type_name("N");
+  app.add_option("--set", arguments.overrides,
+                 "KEY.PATH=VALUE: overrides a key of the file; may be repeated")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  app.add_flag("--check", arguments.check,
+               "Check the configuration and its pipelines, and exit: 0 good, 2 not");
+  app.add_flag("--print-config", arguments.print_config,
+               "Print a configuration with every key, and exit");
+  app.add_option("--log-format", arguments.log_format, "text, or json: one object a line")
+      ->check(CLI::IsMember({"text", "json"}));
+  app.add_option("--log-level", arguments.log_level, "trace, debug, info, warning or error");
+  app.add_flag("--attachable", arguments.attachable,
+               "Let debuggers and profilers of this user attach");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kExitBadConfig;
+  }
+  if (arguments.print_config) {
+    std::cout << SampleConfig();
+    return 0;
+  }
+  if (arguments.config.empty()) {
+    std::cerr << "--config FILE is missing; `feedwaterd --print-config` shows what the file holds"
+              << std::endl;
+    return kExitBadConfig;
+  }
+  if (!numa_node.empty()) arguments.overrides.push_back(absl::StrCat("numa_node=", numa_node));
+  LogFormat format = arguments.log_format == "json" ? LogFormat::kJson : LogFormat::kText;
+  if (absl::Status status = SetUpLogging(format, arguments.log_level); !status.ok())
+    return Complain(status, kExitBadConfig);
+  return arguments.check ? Check(arguments) : Run(arguments);
+}
+
+}  // namespace
+}  // namespace feedwater::server
+
+int main(int argc, char** argv) { return feedwater::server::Main(argc, argv); }

@@ -1,0 +1,261 @@
+#include "server/service/catalogue.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "server/base/clock.h"
+
+namespace feedwater::server {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMaxPipelinesOpening = 16;
+constexpr int64_t kProgressEveryNs = 3'000'000'000;
+
+// A map of YAML as text that two equal maps share, wherever they stand and however they are
+// written.
+void AppendCanonical(const YamlNode& node, std::string* out) {
+  switch (node.kind) {
+    case YamlNode::Kind::kNull:
+      absl::StrAppend(out, "~");
+      break;
+    case YamlNode::Kind::kScalar:
+      absl::StrAppend(out, node.scalar.size(), ":", node.scalar);
+      break;
+    case YamlNode::Kind::kList:
+      absl::StrAppend(out, "[");
+      for (const YamlNode& item : node.items) AppendCanonical(item, out);
+      absl::StrAppend(out, "]");
+      break;
+    case YamlNode::Kind::kMap: {
+      std::map<std::string, const YamlNode*> sorted;
+      for (const auto& [key, value] : node.entries) sorted.emplace(key.scalar, &value);
+      absl::StrAppend(out, "{");
+      for (const auto& [key, value] : sorted) {
+        absl::StrAppend(out, key.size(), ":", key, "=");
+        AppendCanonical(*value, out);
+      }
+      absl::StrAppend(out, "}");
+      break;
+    }
+  }
+}
+
+// Tells the log how far an index is, every few seconds.
+IndexProgress LogProgress(const std::string& name) {
+  return [name, last_ns = MonotonicNs()](int64_t done, int64_t total) mutable {
+    int64_t now_ns = MonotonicNs();
+    if (now_ns - last_ns < kProgressEveryNs) return;
+    last_ns = now_ns;
+    if (total > 0) {
+      spdlog::info("pipeline {}: indexing its dataset, {} of {} records", name, done, total);
+    } else {
+      spdlog::info("pipeline {}: indexing its dataset, {} records so far", name, done);
+    }
+  };
+}
+
+absl::Status CheckRoot(const PipelineSpec& spec, const Roots& roots) {
+  const YamlNode* root = spec.dataset.is_map() ? spec.dataset.Find("root") : nullptr;
+  if (root == nullptr || !root->is_scalar())
+    return absl::OkStatus();  // the dataset's own schema says what is wrong
+  absl::Status found = roots.Find(root->scalar).status();
+  return found.ok()
+             ? found
+             : absl::Status(found.code(), absl::StrCat(root->Where(), ": ", found.message()));
+}
+
+}  // namespace
+
+std::map<std::string, std::string> PipelineFiles(const std::vector<std::string>& folders) {
+  std::map<std::string, std::string> files;
+  for (const std::string& folder : folders) {
+    std::error_code error;
+    std::vector<fs::path> found;
+    for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+      const fs::path& path = it->path();
+      std::string name = path.filename().string();
+      std::error_code ignored;
+      if (path.extension() == ".yaml" && name[0] != '.' && it->is_regular_file(ignored))
+        found.push_back(path);
+    }
+    if (error) spdlog::warn("pipelines folder {}: {}", folder, error.message());
+    std::sort(found.begin(), found.end());
+    for (const fs::path& path : found) {
+      auto [it, added] = files.emplace(path.stem().string(), path.string());
+      if (!added)
+        spdlog::warn("{} is hidden by {}: the first folder with a pipeline's name has it",
+                     path.string(), it->second);
+    }
+  }
+  return files;
+}
+
+absl::StatusOr<PipelineSpec> CheckPipelineFile(const std::string& path, const Roots& roots) {
+  FW_ASSIGN_OR_RETURN(PipelineSpec spec, ReadPipelineFile(path));
+  FW_RETURN_IF_ERROR(CheckRoot(spec, roots));
+  FW_ASSIGN_OR_RETURN(std::vector<FieldSpec> fields, DescribeDataset(spec.dataset));
+  FW_RETURN_IF_ERROR(Plan::Create(spec, fields, /*classes=*/0).status());
+  return spec;
+}
+
+Catalogue::Catalogue(Options options)
+    : options_(std::move(options)),
+      datasets_("datasets", kMaxPipelinesOpening),
+      pipelines_("pipelines", kMaxPipelinesOpening) {}
+
+void Catalogue::Reload(const std::vector<std::string>& folders,
+                       std::shared_ptr<const Roots> roots) {
+  std::map<std::string, Entry> entries;
+  for (const auto& [name, path] : PipelineFiles(folders)) {
+    Entry entry{path, CheckPipelineFile(path, *roots)};
+    if (!entry.spec.ok())
+      spdlog::error("pipeline {} cannot be used: {}", name,
+                    std::string(entry.spec.status().message()));
+    entries.emplace(name, std::move(entry));
+  }
+  std::vector<Lingering> dropped;  // destroyed without the lock
+  MutexLock lock(&mu_);
+  ++generation_;
+  entries_ = std::move(entries);
+  roots_ = std::move(roots);
+  dropped.swap(lingering_);
+}
+
+std::vector<std::string> Catalogue::Names() const {
+  MutexLock lock(&mu_);
+  std::vector<std::string> names;
+  for (const auto& [name, entry] : entries_) names.push_back(name);
+  return names;
+}
+
+size_t Catalogue::broken() const {
+  MutexLock lock(&mu_);
+  size_t count = 0;
+  for (const auto& [name, entry] : entries_) count += entry.spec.ok() ? 0 : 1;
+  return count;
+}
+
+Catalogue::Loaded Catalogue::LoadNamed(const std::string& name, const Cancelled& cancelled) {
+  PipelineSpec spec;
+  uint64_t generation;
+  std::shared_ptr<const Roots> roots;
+  {
+    MutexLock lock(&mu_);
+    auto found = entries_.find(name);
+    if (found == entries_.end()) {
+      std::vector<std::string> names;
+      for (const auto& [known, entry] : entries_) names.push_back(known);
+      return absl::NotFoundError(absl::StrCat(
+          "unknown pipeline '", Printable(name), "'", Suggest(name, names),
+          names.empty() ? "; none is configured" : "", "; a new file is seen after a reload"));
+    }
+    if (!found->second.spec.ok()) return found->second.spec.status();
+    spec = *found->second.spec;
+    generation = generation_;
+    roots = roots_;
+  }
+  return Load(absl::StrCat(generation, " name ", name), spec, generation, std::move(roots),
+              cancelled);
+}
+
+Catalogue::Loaded Catalogue::LoadText(const std::string& file_name, const std::string& yaml,
+                                      const Cancelled& cancelled) {
+  if (yaml.size() > options_.max_text_bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the pipeline has ", yaml.size(),
+                     " bytes, more than limits.pipeline_bytes = ", options_.max_text_bytes));
+  }
+  FW_ASSIGN_OR_RETURN(PipelineSpec spec, ParsePipeline(yaml, file_name));
+  uint64_t generation;
+  std::shared_ptr<const Roots> roots;
+  {
+    MutexLock lock(&mu_);
+    generation = generation_;
+    roots = roots_;
+  }
+  FW_RETURN_IF_ERROR(CheckRoot(spec, *roots));
+  // The whole text is the key: a digest would leave out the batch size and the seed.
+  return Load(absl::StrCat(generation, " text ", file_name, "\n", yaml), spec, generation,
+              std::move(roots), cancelled);
+}
+
+Catalogue::Loaded Catalogue::Load(const std::string& key, const PipelineSpec& spec,
+                                  uint64_t generation, std::shared_ptr<const Roots> roots,
+                                  const Cancelled& cancelled) {
+  auto make = [this, spec, generation, roots = std::move(roots)]() -> Loaded {
+    Loaded loaded = Open(spec, generation, roots);
+    if (absl::IsResourceExhausted(loaded.status())) {  // idle indexes make room
+      DropIdle(0);
+      loaded = Open(spec, generation, roots);
+    }
+    if (!loaded.ok())
+      spdlog::warn("pipeline {}: {}", spec.name, std::string(loaded.status().message()));
+    return loaded;
+  };
+  return pipelines_.Get(key, std::move(make), cancelled);
+}
+
+Catalogue::Loaded Catalogue::Open(const PipelineSpec& spec, uint64_t generation,
+                                  const std::shared_ptr<const Roots>& roots) {
+  // A broken graph is found before the dataset is indexed.
+  FW_ASSIGN_OR_RETURN(std::vector<FieldSpec> fields, DescribeDataset(spec.dataset));
+  FW_RETURN_IF_ERROR(Plan::Create(spec, fields, /*classes=*/0).status());
+
+  int64_t start_ns = MonotonicNs();
+  auto loaded = std::make_shared<LoadedPipeline>();
+  loaded->spec = spec;
+  FW_ASSIGN_OR_RETURN(loaded->dataset, OpenShared(spec, generation, roots));
+  FW_ASSIGN_OR_RETURN(loaded->plan,
+                      Plan::Create(spec, loaded->dataset->fields(),
+                                   static_cast<int64_t>(loaded->dataset->classes().size())));
+  spdlog::info(
+      "pipeline {}: {} records in {} classes, opened in {:.3f} s; index {} bytes, digest {}{}{}",
+      spec.name, loaded->dataset->size(), loaded->dataset->classes().size(),
+      (MonotonicNs() - start_ns) / 1e9, loaded->dataset->memory_bytes(), loaded->dataset->digest(),
+      loaded->dataset->notes().empty() ? "" : "; left out: ", loaded->dataset->notes());
+  MutexLock lock(&mu_);
+  if (generation == generation_) lingering_.push_back({loaded, MonotonicNs()});
+  return loaded;
+}
+
+absl::StatusOr<std::shared_ptr<const Dataset>> Catalogue::OpenShared(
+    const PipelineSpec& spec, uint64_t generation, const std::shared_ptr<const Roots>& roots) {
+  std::string key = absl::StrCat(generation, " ");
+  AppendCanonical(spec.dataset, &key);
+  auto make = [this, &spec, &roots] {
+    DatasetOptions options;
+    options.roots = roots;
+    options.state_dir = options_.state_dir;
+    options.budget = options_.budget;
+    options.progress = LogProgress(spec.name);
+    return OpenDataset(spec.dataset, options);
+  };
+  return datasets_.Get(key, make, nullptr);
+}
+
+void Catalogue::DropIdle(double idle_seconds) {
+  std::vector<Lingering> dropped;  // destroyed without the lock
+  MutexLock lock(&mu_);
+  int64_t now_ns = MonotonicNs();
+  for (size_t i = 0; i < lingering_.size();) {
+    Lingering& entry = lingering_[i];
+    if (entry.pipeline.use_count() > 1) entry.last_used_ns = now_ns;  // somebody has it
+    if (static_cast<double>(now_ns - entry.last_used_ns) / 1e9 < idle_seconds ||
+        entry.pipeline.use_count() > 1) {
+      ++i;
+      continue;
+    }
+    dropped.push_back(std::move(entry));
+    lingering_.erase(lingering_.begin() + static_cast<ptrdiff_t>(i));
+  }
+}
+
+}  // namespace feedwater::server

@@ -1,0 +1,91 @@
+// The pipelines that the daemon knows: NAME.yaml files of the configured folders, and the texts
+// that clients send.
+//
+// Files are read at start and on reload. A broken one does not stop the daemon: it is logged, and
+// asking for it returns its error with file:line:column. Opening a pipeline's dataset is slow (it
+// may build an index), so it happens once however many ranks ask at the same time, and what was
+// opened stays open for a minute after its last user. Pipelines over the same `dataset:` map share
+// the opened dataset.
+//
+// Thread-safe. Load* block until the dataset is open; a caller who is cancelled leaves at once.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "server/base/memory_budget.h"
+#include "server/base/mutex.h"
+#include "server/pipeline/runtime.h"
+#include "server/service/shared_loads.h"
+#include "server/storage/roots.h"
+
+namespace feedwater::server {
+
+// The *.yaml files of these folders by pipeline name. A name that two folders have belongs to the
+// first folder.
+std::map<std::string, std::string> PipelineFiles(const std::vector<std::string>& folders);
+
+// Reads a pipeline and checks all that can be checked without opening its dataset, the root's name
+// and the plan included.
+absl::StatusOr<PipelineSpec> CheckPipelineFile(const std::string& path, const Roots& roots);
+
+class Catalogue {
+ public:
+  struct Options {
+    std::string state_dir;
+    std::shared_ptr<MemoryBudget> budget;
+    size_t max_text_bytes = 256 * 1024;
+  };
+  explicit Catalogue(Options options);
+
+  // Reads the folders. Running jobs keep what they have; the next open sees the new files, roots
+  // and datasets.
+  void Reload(const std::vector<std::string>& folders, std::shared_ptr<const Roots> roots)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  std::vector<std::string> Names() const ABSL_LOCKS_EXCLUDED(mu_);
+  size_t broken() const ABSL_LOCKS_EXCLUDED(mu_);
+
+  using Loaded = absl::StatusOr<std::shared_ptr<const LoadedPipeline>>;
+  Loaded LoadNamed(const std::string& name, const Cancelled& cancelled) ABSL_LOCKS_EXCLUDED(mu_);
+  Loaded LoadText(const std::string& file_name, const std::string& yaml, const Cancelled& cancelled)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Lets go of pipelines that nobody has used for `idle_seconds`. Called now and then, and with 0
+  // when memory is short.
+  void DropIdle(double idle_seconds) ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  struct Entry {
+    std::string path;
+    absl::StatusOr<PipelineSpec> spec;
+  };
+  struct Lingering {
+    std::shared_ptr<const LoadedPipeline> pipeline;
+    int64_t last_used_ns = 0;
+  };
+
+  Loaded Load(const std::string& key, const PipelineSpec& spec, uint64_t generation,
+              std::shared_ptr<const Roots> roots, const Cancelled& cancelled)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  Loaded Open(const PipelineSpec& spec, uint64_t generation,
+              const std::shared_ptr<const Roots>& roots) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::StatusOr<std::shared_ptr<const Dataset>> OpenShared(
+      const PipelineSpec& spec, uint64_t generation, const std::shared_ptr<const Roots>& roots);
+
+  const Options options_;
+  mutable Mutex mu_;
+  uint64_t generation_ ABSL_GUARDED_BY(mu_) =
+      0;  // counts reloads: what was opened before one is not found after it
+  std::shared_ptr<const Roots> roots_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, Entry> entries_ ABSL_GUARDED_BY(mu_);
+  std::vector<Lingering> lingering_ ABSL_GUARDED_BY(mu_);
+  // Last, so that their threads end before anything they use.
+  SharedLoads<Dataset> datasets_;
+  SharedLoads<LoadedPipeline> pipelines_;
+};
+
+}  // namespace feedwater::server

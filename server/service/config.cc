@@ -1,0 +1,457 @@
+#include "server/service/config.h"
+
+#include <pwd.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "feedwater/version.h"
+#include "server/base/units.h"
+
+namespace feedwater::server {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kConfigVersion = 1;
+constexpr int64_t kMinMemoryBytes = 64LL << 20;
+// `memory: auto` leaves a fifth to the kernel and to the trainers that share the cgroup.
+constexpr int64_t kAutoMemoryPercent = 80;
+constexpr size_t kMaxSocketPath = 107;  // sockaddr_un::sun_path less its zero
+
+Schema<StorageConfig> StorageSchema() {
+  return Schema<StorageConfig>()
+      .Param("engine", &StorageConfig::engine,
+             "How files are read. auto takes io_uring where this kernel and container allow it, "
+             "and pread elsewhere; the "
+             "bytes are the same.",
+             OneOf({"auto", "io_uring", "pread", "null"}))
+      .Param("direct_io", &StorageConfig::direct_io,
+             "Read past the page cache (O_DIRECT). Worth it for datasets much larger than memory "
+             "on fast local disks; costs "
+             "the second epoch's free reads everywhere else.");
+}
+
+Schema<AccessConfig> AccessSchema() {
+  return Schema<AccessConfig>()
+      .Param("users", &AccessConfig::users,
+             "Users, by name or number, who may connect besides the daemon's own user and root.")
+      .Param("groups", &AccessConfig::groups,
+             "Groups, by name or number, whose members may connect.");
+}
+
+Schema<LimitsConfig> LimitsSchema() {
+  return Schema<LimitsConfig>()
+      .Param("sessions_per_uid", &LimitsConfig::sessions_per_uid,
+             "Streams (ranks) that one user may have open at a time.", Range(1, 4096))
+      .Param("connections_per_uid", &LimitsConfig::connections_per_uid,
+             "Connections that one user may have open to each of the two sockets.", Range(1, 65536))
+      .Param("max_connections", &LimitsConfig::max_connections,
+             "Connections that all users together may have open to each of the two sockets.",
+             Range(1, 65536))
+      .Param("handshake_timeout", &LimitsConfig::handshake_timeout,
+             "How long a new connection may take to say what it wants before it is closed.")
+      .Param("max_open_files", &LimitsConfig::max_open_files,
+             "Dataset files kept open for reading. The process's own limit (ulimit -n) is raised "
+             "as far as it goes.",
+             Range(16, 1048576))
+      .Param("max_slot", &LimitsConfig::max_slot, "Largest batch in shared memory, in bytes.")
+      .Param("pipeline_bytes", &LimitsConfig::pipeline_bytes, "Largest pipeline file, in bytes.");
+}
+
+// --- the tree of the file, with overrides put in
+// -------------------------------------------------------------------------
+
+const YamlNode* FindPath(const YamlNode& root, std::initializer_list<absl::string_view> keys) {
+  const YamlNode* node = &root;
+  for (absl::string_view key : keys) {
+    const YamlNode* next = node->is_map() ? node->Find(key) : nullptr;
+    if (next == nullptr) return node;  // the nearest that has a place
+    node = next;
+  }
+  return node;
+}
+
+absl::Status At(const YamlNode& root, std::initializer_list<absl::string_view> keys,
+                const absl::Status& status) {
+  if (status.ok()) return status;
+  return FindPath(root, keys)
+      ->Error(absl::StrCat(absl::StrJoin(keys, "."), ": ", status.message()));
+}
+
+// Every node below says that it came from this argument.
+void SetPlace(const std::shared_ptr<const std::string>& place, YamlNode* node) {
+  node->file = place;
+  node->line = node->column = 0;
+  for (YamlNode& item : node->items) SetPlace(place, &item);
+  for (auto& [key, value] : node->entries) {
+    SetPlace(place, &key);
+    SetPlace(place, &value);
+  }
+}
+
+absl::Status Override(const std::string& text, YamlNode* root) {
+  size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--set ", text, ": takes KEY=VALUE, such as --set storage.engine=pread"));
+  }
+  std::string path = text.substr(0, equals);
+  auto place = std::make_shared<const std::string>(absl::StrCat("--set ", path));
+  FW_ASSIGN_OR_RETURN(YamlNode value, ParseYaml(text.substr(equals + 1), *place));
+  SetPlace(place, &value);
+
+  YamlNode* map = root;
+  std::vector<std::string> keys = absl::StrSplit(path, '.');
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (map->kind == YamlNode::Kind::kNull) map->kind = YamlNode::Kind::kMap;
+    if (!map->is_map() || keys[i].empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          *place, ": '", keys[i],
+          "' cannot be set: ", keys[i].empty() ? "the key is empty" : "it stands in no map"));
+    }
+    YamlNode* found = nullptr;
+    for (auto& [key, entry] : map->entries) {
+      if (key.scalar == keys[i]) found = &entry;
+    }
+    if (found == nullptr) {
+      YamlNode key, empty;
+      key.kind = YamlNode::Kind::kScalar;
+      key.scalar = keys[i];
+      SetPlace(place, &key);
+      SetPlace(place, &empty);
+      map->entries.emplace_back(std::move(key), std::move(empty));
+      found = &map->entries.back().second;
+    }
+    if (i + 1 == keys.size()) *found = std::move(value);
+    map = found;
+  }
+  return absl::OkStatus();
+}
+
+// --- folders
+// -----------------------------------------------------------------------------------------------------------------
+
+std::string Absolute(const fs::path& path) {
+  std::error_code error;
+  fs::path absolute = fs::absolute(path, error);
+  std::string text = (error ? path : absolute).lexically_normal().string();
+  while (text.size() > 1 && text.back() == '/') text.pop_back();
+  return text;
+}
+
+std::string Environment(const char* name) {
+  const char* value = getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+// Of a list such as systemd's RUNTIME_DIRECTORY, the first.
+std::string FirstFolder(const char* name) {
+  std::string list = Environment(name);
+  std::string first = list.substr(0, list.find(':'));
+  return !first.empty() && first[0] == '/' ? first : "";
+}
+
+std::string HomeFolder() {
+  if (std::string home = Environment("HOME"); !home.empty() && home[0] == '/') return home;
+  passwd user{};
+  passwd* found = nullptr;
+  std::vector<char> buffer(65536);
+  if (getpwuid_r(geteuid(), &user, buffer.data(), buffer.size(), &found) == 0 && found != nullptr &&
+      found->pw_dir[0] == '/') {
+    return found->pw_dir;
+  }
+  return "";
+}
+
+std::string PrivateTmp() { return absl::StrCat("/tmp/feedwater-", geteuid()); }
+
+std::string DefaultRuntimeDir(int node) {
+  if (std::string given = FirstFolder("RUNTIME_DIRECTORY"); !given.empty()) return given;
+  if (geteuid() == 0) return absl::StrCat("/run/feedwater/", node);
+  if (std::string xdg = Environment("XDG_RUNTIME_DIR"); !xdg.empty() && xdg[0] == '/') {
+    return absl::StrCat(xdg, "/feedwater/", node);
+  }
+  return absl::StrCat(PrivateTmp(), "/", node);
+}
+
+std::string DefaultStateDir(int node) {
+  if (std::string given = FirstFolder("STATE_DIRECTORY"); !given.empty()) return given;
+  if (geteuid() == 0) return absl::StrCat("/var/lib/feedwater/", node);
+  if (std::string xdg = Environment("XDG_STATE_HOME"); !xdg.empty() && xdg[0] == '/') {
+    return absl::StrCat(xdg, "/feedwater/", node);
+  }
+  std::string home = HomeFolder();
+  return home.empty() ? absl::StrCat(PrivateTmp(), "/state/", node)
+                      : absl::StrCat(home, "/.local/state/feedwater/", node);
+}
+
+class Resolver {
+ public:
+  explicit Resolver(const std::string& file_name)
+      : file_name_(file_name), folder_(fs::path(Absolute(file_name)).parent_path()) {}
+
+  absl::StatusOr<std::string> Path(const YamlNode& node, const std::string& text) const {
+    if (text.empty()) return node.Error("an empty path");
+    if (text.find('\0') != std::string::npos) return node.Error("a path with a zero byte");
+    fs::path path(text);
+    bool in_file = node.file != nullptr && *node.file == file_name_;
+    return Absolute(path.is_relative() && in_file ? folder_ / path : path);
+  }
+
+ private:
+  const std::string file_name_;
+  const fs::path folder_;
+};
+
+absl::Status ResolvePaths(const YamlNode& root, const std::string& file_name, int node,
+                          DaemonConfig* config) {
+  Resolver resolver(file_name);
+  if (config->runtime_dir.empty()) config->runtime_dir = DefaultRuntimeDir(node < 0 ? 0 : node);
+  if (config->state_dir.empty()) config->state_dir = DefaultStateDir(node < 0 ? 0 : node);
+  FW_ASSIGN_OR_RETURN(config->runtime_dir,
+                      resolver.Path(*FindPath(root, {"runtime_dir"}), config->runtime_dir));
+  FW_ASSIGN_OR_RETURN(config->state_dir,
+                      resolver.Path(*FindPath(root, {"state_dir"}), config->state_dir));
+  if (config->runtime_dir.size() + sizeof("/control.sock") - 1 > kMaxSocketPath) {
+    return FindPath(root, {"runtime_dir"})
+        ->Error(absl::StrCat("runtime_dir: '", config->runtime_dir, "' is ",
+                             config->runtime_dir.size(),
+                             " bytes long; a socket's path has room for ",
+                             kMaxSocketPath - sizeof("/control.sock") + 1));
+  }
+  const YamlNode* list = FindPath(root, {"pipelines"});
+  for (size_t i = 0; i < config->pipelines.size(); ++i) {
+    const YamlNode& place = i < list->items.size() ? list->items[i] : *list;
+    FW_ASSIGN_OR_RETURN(config->pipelines[i], resolver.Path(place, config->pipelines[i]));
+    std::error_code error;
+    if (!fs::is_directory(config->pipelines[i], error)) {
+      return place.Error(absl::StrCat("pipelines: ", config->pipelines[i], " is not a folder",
+                                      error ? absl::StrCat(" (", error.message(), ")") : ""));
+    }
+  }
+  for (auto& [name, path] : config->roots) {
+    const YamlNode& place = *FindPath(root, {"roots", name});
+    if (name.empty()) return place.Error("roots: a root needs a name");
+    FW_ASSIGN_OR_RETURN(path, resolver.Path(place, path));
+    auto opened = Roots::Create({{name, path}});  // alone, for its place
+    FW_RETURN_IF_ERROR(At(root, {"roots", name}, opened.status()));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> ResolveMemory(const std::string& text) {
+  int64_t available = MemoryLimitBytes();
+  if (text == "auto") return available / 100 * kAutoMemoryPercent;
+  auto parsed = ParseBytes(text);
+  if (!parsed.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("auto, or a size such as 8GiB: ", parsed.status().message()));
+  }
+  if (*parsed < kMinMemoryBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(FormatBytes(*parsed),
+                                                   " is too little to work with; at least ",
+                                                   FormatBytes(kMinMemoryBytes)));
+  }
+  if (available > 0 && *parsed > available) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(FormatBytes(*parsed), " is over the ", FormatBytes(available),
+                     " that this machine or the cgroup of this process has; the kernel would end "
+                     "the daemon on the way there"));
+  }
+  return *parsed;
+}
+
+absl::StatusOr<AccessList> ResolveAccess(const YamlNode& root, const AccessConfig& config) {
+  AccessList list;
+  for (const std::string& name : config.users) {
+    auto uid = FindUser(name);
+    FW_RETURN_IF_ERROR(At(root, {"access", "users"}, uid.status()));
+    list.users.insert(*uid);
+  }
+  for (const std::string& name : config.groups) {
+    auto gid = FindGroup(name);
+    FW_RETURN_IF_ERROR(At(root, {"access", "groups"}, gid.status()));
+    list.groups.insert(*gid);
+  }
+  return list;
+}
+
+absl::Status CheckVersion(const YamlNode& root) {
+  if (!root.is_map()) return absl::OkStatus();  // Schema::Read says what is wrong
+  const YamlNode* version = root.Find("version");
+  if (version == nullptr || !version->is_scalar() ||
+      version->scalar == absl::StrCat(kConfigVersion))
+    return absl::OkStatus();
+  return version->Error(absl::StrCat("version ", version->scalar,
+                                     " of the configuration is unknown: feedwaterd ",
+                                     kFeedwaterVersion, " reads version ", kConfigVersion));
+}
+
+absl::StatusOr<Settings> Resolve(YamlNode root, const std::string& file_name,
+                                 const std::vector<std::string>& overrides) {
+  for (const std::string& override : overrides) FW_RETURN_IF_ERROR(Override(override, &root));
+  FW_RETURN_IF_ERROR(CheckVersion(root));
+  Settings settings;
+  FW_ASSIGN_OR_RETURN(settings.config, ConfigSchema().Read(root, "the configuration"));
+  DaemonConfig& config = settings.config;
+
+  auto node = ChooseNumaNode(config.numa_node);
+  FW_RETURN_IF_ERROR(At(root, {"numa_node"}, node.status()));
+  settings.numa_node = *node;
+  FW_RETURN_IF_ERROR(ResolvePaths(root, file_name, settings.numa_node, &config));
+  auto cpus = ChooseCpus(config.cpus, settings.numa_node);
+  FW_RETURN_IF_ERROR(At(root, {"cpus"}, cpus.status()));
+  settings.cpus = *std::move(cpus);
+  auto memory = ResolveMemory(config.memory);
+  FW_RETURN_IF_ERROR(At(root, {"memory"}, memory.status()));
+  settings.memory_limit_bytes = *memory;
+  auto engine = ChooseEngine(config.storage.engine);
+  FW_RETURN_IF_ERROR(At(root, {"storage", "engine"}, engine.status()));
+  settings.engine = *std::move(engine);
+  auto roots = Roots::Create(config.roots);
+  FW_RETURN_IF_ERROR(At(root, {"roots"}, roots.status()));
+  settings.roots = *std::move(roots);
+  FW_ASSIGN_OR_RETURN(settings.access, ResolveAccess(root, config.access));
+
+  if (config.limits.handshake_timeout.seconds <= 0 ||
+      config.limits.handshake_timeout.seconds > 3600) {
+    return At(root, {"limits", "handshake_timeout"},
+              absl::InvalidArgumentError("more than 0s, at most 1h"));
+  }
+  if (config.limits.pipeline_bytes.bytes < 1024 || config.limits.pipeline_bytes.bytes > (1 << 20)) {
+    return At(root, {"limits", "pipeline_bytes"}, absl::InvalidArgumentError("1KiB to 1MiB"));
+  }
+  if (config.limits.max_slot.bytes < 4096) {
+    return At(root, {"limits", "max_slot"}, absl::InvalidArgumentError("at least 4KiB"));
+  }
+  return settings;
+}
+
+// --- the sample file
+// -------------------------------------------------------------------------------------------------------
+
+// Keys whose default depends on the machine, or that have none, and what the sample shows for them.
+std::string SampleValue(const ParamInfo& param) {
+  if (param.name == "version") return absl::StrCat(kConfigVersion);
+  if (param.name == "pipelines") return "[pipelines]";
+  if (param.name == "roots") return "{photos: /data/photos}";
+  if (param.name == "runtime_dir") return "/run/feedwater/0";
+  if (param.name == "state_dir") return "/var/lib/feedwater/0";
+  return param.default_text;
+}
+
+void AppendComment(const std::string& text, const std::string& indent, std::string* out) {
+  constexpr size_t kWidth = 98;
+  std::string line;
+  for (absl::string_view word : absl::StrSplit(text, ' ', absl::SkipEmpty())) {
+    if (!line.empty() && indent.size() + 3 + line.size() + word.size() > kWidth) {
+      absl::StrAppend(out, indent, "# ", line, "\n");
+      line.clear();
+    }
+    absl::StrAppend(&line, line.empty() ? "" : " ", word);
+  }
+  if (!line.empty()) absl::StrAppend(out, indent, "# ", line, "\n");
+}
+
+void AppendParam(const ParamInfo& param, const std::string& indent, std::string* out) {
+  std::string doc = param.doc;
+  if (!param.choices.empty())
+    absl::StrAppend(&doc, " One of: ", absl::StrJoin(param.choices, ", "), ".");
+  if (param.low && param.high) absl::StrAppend(&doc, " ", *param.low, " to ", *param.high, ".");
+  if (param.required) absl::StrAppend(&doc, " Required.");
+  AppendComment(doc, indent, out);
+  if (param.nested.empty()) {
+    absl::StrAppend(out, indent, param.required ? "" : "# ", param.name, ": ", SampleValue(param),
+                    "\n");
+    return;
+  }
+  absl::StrAppend(out, indent, param.name, ":\n");
+  for (const ParamInfo& member : param.nested) AppendParam(member, indent + "  ", out);
+}
+
+}  // namespace
+
+const Schema<DaemonConfig>& ConfigSchema() {
+  static const auto* schema = new Schema<DaemonConfig>(
+      Schema<DaemonConfig>()
+          .Required("version", &DaemonConfig::version, "Version of this file's format.",
+                    Range(1, kConfigVersion))
+          .Param("runtime_dir", &DaemonConfig::runtime_dir,
+                 "Where control.sock and data.sock are made: the address of the daemon. Default: "
+                 "/run/feedwater/NODE for "
+                 "root, $XDG_RUNTIME_DIR/feedwater/NODE for other users (/tmp/feedwater-UID/NODE "
+                 "without that variable), "
+                 "where NODE is the NUMA node or 0; under systemd the unit's RuntimeDirectory.")
+          .Param("state_dir", &DaemonConfig::state_dir,
+                 "Saved indexes and caches. May be deleted while the daemon is down. Default: "
+                 "/var/lib/feedwater/NODE for "
+                 "root, $XDG_STATE_HOME/feedwater/NODE (~/.local/state/feedwater/NODE) for other "
+                 "users; under systemd the "
+                 "unit's StateDirectory.")
+          .Required("pipelines", &DaemonConfig::pipelines,
+                    "Folders of pipeline files; NAME.yaml is the pipeline NAME. Relative paths "
+                    "start at this file's folder. "
+                    "Read again on reload.")
+          .Required("roots", &DaemonConfig::roots,
+                    "Folders below which datasets are read, and nowhere else: the name that a "
+                    "pipeline's dataset.root uses, "
+                    "and the path. Read again on reload.")
+          .Param("cpus", &DaemonConfig::cpus,
+                 "Worker threads, one for each CPU: auto (the node's CPUs within the cgroup's "
+                 "quota, less one in eight for "
+                 "the trainers), a count, or a list such as \"0-3,8\".")
+          .Param("pin_cpus", &DaemonConfig::pin_cpus,
+                 "Bind each worker to its CPU. Switch it off where other daemons or tests share "
+                 "the same CPUs.")
+          .Param("memory", &DaemonConfig::memory,
+                 "Most memory for arenas, buffers, indexes and caches together: auto (four fifths "
+                 "of what the machine or "
+                 "cgroup has) or a size such as 8GiB. What would not fit is refused with the sum "
+                 "in the message.")
+          .Param("numa_node", &DaemonConfig::numa_node,
+                 "The NUMA node whose CPUs and memory are used: auto, none, or a number. "
+                 "--numa-node overrides it.")
+          .Nested("storage", &DaemonConfig::storage, StorageSchema(), "Reading files.")
+          .Nested("access", &DaemonConfig::access, AccessSchema(),
+                  "Who may connect, besides the daemon's own user and root. Read again on reload.")
+          .Nested("limits", &DaemonConfig::limits, LimitsSchema(),
+                  "What one user, or a mistake, can take. A request over a limit is refused with "
+                  "the limit's name."));
+  return *schema;
+}
+
+absl::StatusOr<Settings> ParseSettings(absl::string_view text, const std::string& file_name,
+                                       const std::vector<std::string>& overrides) {
+  FW_ASSIGN_OR_RETURN(YamlNode root, ParseYaml(text, file_name));
+  return Resolve(std::move(root), file_name, overrides);
+}
+
+absl::StatusOr<Settings> LoadSettings(const std::string& path,
+                                      const std::vector<std::string>& overrides) {
+  FW_ASSIGN_OR_RETURN(YamlNode root, ReadYamlFile(path));
+  return Resolve(std::move(root), path, overrides);
+}
+
+std::string SampleConfig() {
+  std::string out =
+      "# feedwater.yaml: the configuration of feedwaterd. Written by `feedwaterd --print-config`: "
+      "every key with its\n"
+      "# description; a line that is commented out shows the default.\n"
+      "#\n"
+      "# Sizes are written 512MiB or 8GiB, times 500ms or 60s. An unknown key is an error. Check a "
+      "file with\n"
+      "#   feedwaterd --config feedwater.yaml --check\n";
+  for (const ParamInfo& param : ConfigSchema().params()) {
+    absl::StrAppend(&out, "\n");
+    AppendParam(param, "", &out);
+  }
+  return out;
+}
+
+}  // namespace feedwater::server

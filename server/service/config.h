@@ -1,0 +1,87 @@
+// The daemon's configuration: what feedwater.yaml says (DaemonConfig), and what this machine makes
+// of it (Settings).
+//
+// Every key is declared once, in ConfigSchema(), with its default in the member initialiser below
+// and its description beside it; reading, messages and the sample file config/feedwater.yaml come
+// from that. Every error is InvalidArgument "file:line:column: ...", or "--set KEY: ..." for a
+// value that came from the command line.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/base/cpus.h"
+#include "server/base/schema.h"
+#include "server/service/access.h"
+#include "server/storage/engine.h"
+#include "server/storage/roots.h"
+
+namespace feedwater::server {
+
+struct StorageConfig {
+  std::string engine = "auto";
+  bool direct_io = false;
+};
+
+struct AccessConfig {
+  std::vector<std::string> users, groups;
+};
+
+struct LimitsConfig {
+  int64_t sessions_per_uid = 16;
+  int64_t connections_per_uid = 64;
+  int64_t max_connections = 1024;
+  Seconds handshake_timeout{5};
+  int64_t max_open_files = 1024;
+  ByteCount max_slot{4LL << 30};
+  ByteCount pipeline_bytes{256 << 10};
+};
+
+struct DaemonConfig {
+  int64_t version = 1;
+  std::string runtime_dir;  // empty until LoadConfig has settled it
+  std::string state_dir;
+  std::vector<std::string> pipelines;
+  StringMap roots;
+  std::string cpus = "auto";
+  bool pin_cpus = true;
+  std::string memory = "auto";
+  std::string numa_node = "auto";
+  StorageConfig storage;
+  AccessConfig access;
+  LimitsConfig limits;
+};
+
+const Schema<DaemonConfig>& ConfigSchema();
+
+// A configuration ready to run with.
+struct Settings {
+  DaemonConfig config;  // all paths absolute, runtime_dir and state_dir settled
+  std::vector<int> cpus;
+  int numa_node = -1;  // -1: not bound
+  int64_t memory_limit_bytes = 0;
+  std::shared_ptr<const Roots> roots;
+  EngineChoice engine;
+  AccessList access;
+  std::vector<std::string> warnings;  // for the log
+};
+
+// Reads the file, puts each `KEY.PATH=VALUE` of `overrides` in its place (VALUE is YAML), and
+// checks all of it against this machine: folders, CPUs, node, memory, storage engine, user and
+// group names. Relative paths of the file start at its folder, those of an override at the working
+// directory. Starts nothing and makes no folder.
+absl::StatusOr<Settings> LoadSettings(const std::string& path,
+                                      const std::vector<std::string>& overrides);
+
+// The same for configuration text; `file_name` is used in messages and gives the folder for
+// relative paths.
+absl::StatusOr<Settings> ParseSettings(absl::string_view text, const std::string& file_name,
+                                       const std::vector<std::string>& overrides);
+
+// feedwater.yaml with every key, its default and its description: what `feedwaterd --print-config`
+// prints.
+std::string SampleConfig();
+
+}  // namespace feedwater::server

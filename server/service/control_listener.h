@@ -1,0 +1,74 @@
+// Accepts connections on control.sock and decides who may speak to the gRPC server, before it has
+// read a byte.
+//
+// gRPC's own local credentials authenticate nobody, so the server never listens itself: this thread
+// accepts, asks the kernel who the peer is (SO_PEERCRED), checks access and limits, and hands the
+// descriptor over. To know when a connection is gone it keeps a duplicate of each descriptor and
+// waits for its hang-up.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "server/base/mutex.h"
+#include "server/storage/roots.h"
+#include "server/transport/data_server.h"
+
+namespace feedwater::server {
+
+class ControlListener {
+ public:
+  struct Options {
+    std::string socket_path;
+    int listen_fd = -1;  // given by systemd; -1: bind socket_path
+    AccessCheck access;
+    int max_connections = 1024;
+    int max_connections_per_uid = 64;
+    std::function<void(int fd)> serve;  // takes the descriptor over
+  };
+  // Binds the socket; connections wait in the kernel's queue until Start.
+  static absl::StatusOr<std::unique_ptr<ControlListener>> Create(Options options);
+  ~ControlListener() { Stop(); }
+
+  void Start();
+  // Accepts nothing more and removes the socket (one of systemd's stays). Connections that were
+  // handed over live on.
+  void Stop();
+  std::map<std::string, uint64_t> counters() const ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  ControlListener(Options options, Fd listener, Fd epoll, Fd wake)
+      : options_(std::move(options)),
+        listener_(std::move(listener)),
+        epoll_(std::move(epoll)),
+        wake_(std::move(wake)) {}
+  void Run();
+  void AcceptAll();
+  void Admit(Fd connection);
+  void Count(const char* name) ABSL_LOCKS_EXCLUDED(mu_);
+
+  const Options options_;
+  Fd listener_;
+  const Fd epoll_, wake_;
+  std::thread thread_;
+  bool stopped_ = false;
+
+  // Of the thread alone.
+  struct Watched {
+    Fd duplicate;
+    uid_t uid;
+  };
+  std::map<int, Watched> watched_;
+  std::map<uid_t, int> connections_;
+
+  mutable Mutex mu_;
+  std::map<std::string, uint64_t> counters_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace feedwater::server

@@ -1,0 +1,80 @@
+#include "server/service/control_server.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
+
+#include <chrono>
+#include <utility>
+
+namespace feedwater::server {
+namespace {
+
+constexpr int kMaxRequestBytes = 1 << 20;
+constexpr int kMaxThreads = 256;  // handlers wait for datasets to open; each waiting rank has one
+constexpr int kMaxStreamsPerConnection = 128;
+constexpr auto kShutdownGrace = std::chrono::milliseconds(500);
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Create(
+    ControlListener::Options listener, ControlService* service, double handshake_seconds) {
+  static const bool plugins = [] {  // for all servers of the process, before the first one is built
+    grpc::EnableDefaultHealthCheckService(true);
+    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+    return true;
+  }();
+  (void)plugins;
+
+  std::unique_ptr<ControlServer> server(new ControlServer);
+  grpc::ResourceQuota quota("control");
+  quota.SetMaxThreads(kMaxThreads);
+  grpc::ServerBuilder builder;
+  builder.SetResourceQuota(quota);
+  builder.SetMaxReceiveMessageSize(kMaxRequestBytes);
+  builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
+  builder.SetSyncServerOption(grpc::ServerBuilder::MIN_POLLERS, 1);
+  builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 4);
+  builder.SetSyncServerOption(grpc::ServerBuilder::CQ_TIMEOUT_MSEC, 10000);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxStreamsPerConnection);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
+                             static_cast<int>(handshake_seconds * 1000));
+  builder.RegisterService(service);
+  server->acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+      grpc::InsecureServerCredentials());
+  server->server_ = builder.BuildAndStart();
+  if (server->server_ == nullptr)
+    return absl::InternalError("gRPC could not start the control server");
+  server->server_->GetHealthCheckService()->SetServingStatus(false);
+
+  listener.serve = [acceptor = server->acceptor_.get()](int fd) {
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+    connection.fd = fd;
+    acceptor->HandleNewConnection(&connection);
+  };
+  FW_ASSIGN_OR_RETURN(server->listener_, ControlListener::Create(std::move(listener)));
+  return server;
+}
+
+void ControlServer::Start() {
+  auto* health = server_->GetHealthCheckService();
+  health->SetServingStatus(true);
+  health->SetServingStatus(v1::Control::service_full_name(), true);
+  listener_->Start();
+}
+
+void ControlServer::Refuse() {
+  if (server_ != nullptr) server_->GetHealthCheckService()->SetServingStatus(false);
+  if (listener_ != nullptr) listener_->Stop();
+}
+
+void ControlServer::Stop() {
+  Refuse();
+  if (server_ == nullptr) return;
+  server_->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
+  server_->Wait();
+  server_.reset();
+}
+
+}  // namespace feedwater::server

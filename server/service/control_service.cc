@@ -1,0 +1,614 @@
+#include "server/service/control_service.h"
+
+#include <hwy/targets.h>
+#include <signal.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <thread>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "feedwater/version.h"
+#include "proto/shm/wire.h"
+#include "server/base/clock.h"
+#include "server/base/units.h"
+#include "server/base/yaml.h"
+#include "server/sampler/order.h"
+#include "server/service/cursor.h"
+
+namespace feedwater::server {
+namespace {
+
+constexpr size_t kMaxNameBytes = 256;
+constexpr int64_t kMaxWorldSize = 1 << 20;
+
+// A rank that comes back at once may meet its own old session: that one's hang-up is on its way.
+constexpr int kAttachTries = 25;
+constexpr auto kAttachPause = std::chrono::milliseconds(10);
+
+// Slots when the client leaves the number to the daemon: enough for the workers to be busy while
+// the trainer holds one or two.
+constexpr int kDefaultSlots = 4;
+constexpr int kManySlots = 8;
+constexpr int64_t kManySlotsBytes = 64 << 20;  // small batches: more of them, up to this sum
+constexpr int kLeastSlots = 2;
+constexpr int64_t kMaxLocalRanks = 8;
+
+absl::StatusOr<Ticket> ReadTicket(const std::string& bytes) {
+  Ticket ticket;
+  if (bytes.size() != ticket.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("the ticket has ", bytes.size(),
+                                                   " bytes instead of ", ticket.size(),
+                                                   "; it comes from the WELCOME of data.sock"));
+  }
+  memcpy(ticket.data(), bytes.data(), ticket.size());
+  return ticket;
+}
+
+absl::Status CheckName(absl::string_view what, const std::string& name) {
+  if (name.size() > kMaxNameBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, " has ", name.size(), " bytes, more than ", kMaxNameBytes));
+  }
+  for (char c : name) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(what, " '", Printable(name), "' has a control character"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void SetField(const FieldSpec& field, uint64_t offset, v1::Field* out) {
+  out->set_name(ToUtf8(field.name));
+  out->set_dtype(static_cast<v1::DType>(field.spec.dtype));
+  for (int64_t side : field.spec.shape) out->add_shape(side);
+  out->set_layout(std::string(LayoutName(field.spec.layout)));
+  out->set_offset(offset);
+  out->set_doc(ToUtf8(field.doc));
+}
+
+int64_t ResidentBytes() {
+  FILE* file = fopen("/proc/self/statm", "re");
+  if (file == nullptr) return 0;
+  long long total = 0, resident = 0;
+  int read = fscanf(file, "%lld %lld", &total, &resident);
+  fclose(file);
+  return read == 2 ? resident * sysconf(_SC_PAGESIZE) : 0;
+}
+
+struct Start {
+  uint64_t epoch = 0;
+  int64_t position = 0;
+};
+
+// What a stream will be, settled before anything is made for it.
+struct Terms {
+  JobConfig job;
+  std::shared_ptr<const OrderConfig> order;
+  Start start;
+  SlotLayout layout;
+};
+
+absl::StatusOr<Start> ReadStart(const v1::OpenStreamRequest& request,
+                                const LoadedPipeline& pipeline, uint64_t seed) {
+  if (request.cursor().empty()) return Start{request.epoch(), 0};
+  FW_ASSIGN_OR_RETURN(Cursor cursor, ParseCursor(request.cursor()));
+  CursorTarget target{pipeline.spec.name, pipeline.dataset->digest(), pipeline.spec.digest, seed,
+                      pipeline.dataset->size()};
+  FW_RETURN_IF_ERROR(CheckCursor(cursor, target));
+  return Start{cursor.epoch, cursor.position};
+}
+
+absl::StatusOr<int64_t> ReadBatchSize(const v1::OpenStreamRequest& request,
+                                      const PipelineSpec& spec) {
+  if (request.has_batch_size()) {
+    if (request.batch_size() > 0) return request.batch_size();
+    return absl::InvalidArgumentError(
+        absl::StrCat("batch_size is ", request.batch_size(), "; it must be at least 1"));
+  }
+  if (spec.batch_size > 0) return spec.batch_size;
+  return absl::InvalidArgumentError(
+      absl::StrCat("pipeline '", spec.name,
+                   "' sets no batch size; give batch_size, or set batch.size in its file"));
+}
+
+absl::StatusOr<Terms> Negotiate(const v1::OpenStreamRequest& request,
+                                const std::shared_ptr<const LoadedPipeline>& pipeline,
+                                int64_t max_slot_bytes) {
+  const PipelineSpec& spec = pipeline->spec;
+  Terms terms;
+  if (request.world_size() < 1 || request.world_size() > kMaxWorldSize) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("world_size is ", request.world_size(), "; it must be 1 to ", kMaxWorldSize));
+  }
+  if (request.rank() < 0 || request.rank() >= request.world_size()) {
+    return absl::InvalidArgumentError(absl::StrCat("rank ", request.rank(), " is not in [0, ",
+                                                   request.world_size(), "): ranks of a world of ",
+                                                   request.world_size(), " count from 0"));
+  }
+  if (request.has_slots() && (request.slots() < 1 || request.slots() > wire::kMaxSlots)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("slots is ", request.slots(), "; it must be 1 to ", wire::kMaxSlots));
+  }
+  FW_ASSIGN_OR_RETURN(terms.job.batch_size, ReadBatchSize(request, spec));
+  terms.job.pipeline = pipeline;
+  terms.job.world_size = request.world_size();
+  terms.job.seed = request.has_seed() ? request.seed() : spec.sampler.seed;
+
+  SamplerSpec sampler = spec.sampler;
+  sampler.seed = terms.job.seed;
+  FW_ASSIGN_OR_RETURN(OrderConfig order,
+                      MakeOrderConfig(sampler, pipeline->dataset->size(), terms.job.batch_size,
+                                      terms.job.world_size, pipeline->dataset->shard_starts()));
+  if (StepsPerEpoch(order) == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "batch_size ", terms.job.batch_size, " on ", terms.job.world_size,
+        " ranks needs more than the ", pipeline->dataset->size(), " records of '", spec.name,
+        "', and 'last: drop' leaves no step; use a smaller batch_size, or 'last: pad' or 'partial' "
+        "in the pipeline's sampler"));
+  }
+  terms.order = std::make_shared<const OrderConfig>(std::move(order));
+  FW_ASSIGN_OR_RETURN(terms.start, ReadStart(request, *pipeline, terms.job.seed));
+  FW_ASSIGN_OR_RETURN(terms.layout, SlotLayout::Create(pipeline->plan->outputs(),
+                                                       terms.job.batch_size, max_slot_bytes));
+  return terms;
+}
+
+}  // namespace
+
+// One open stream, from its ticket's first OpenStream to its session's end.
+struct ControlService::OpenedStream {
+  struct Seek {
+    uint32_t serial;
+    uint64_t epoch;
+    int64_t position;
+  };
+
+  // Constant once it is in streams_.
+  Ticket ticket{};
+  PeerIdentity peer;
+  std::string job, pipeline;
+  int64_t rank = 0;
+
+  Mutex mu;
+  std::shared_ptr<Stream> stream ABSL_GUARDED_BY(mu);  // null until attached
+  std::optional<Seek> early_seek ABSL_GUARDED_BY(mu);  // came before that
+  bool closed ABSL_GUARDED_BY(mu) = false;
+};
+
+// A place in the user's quota and in streams_, given back unless the session takes it over.
+class ControlService::Admission {
+ public:
+  static absl::StatusOr<Admission> Get(ControlService* service,
+                                       std::shared_ptr<OpenedStream> stream) {
+    const int64_t limit = service->parts_.settings->config.limits.sessions_per_uid;
+    const uid_t uid = stream->peer.uid;
+    MutexLock lock(&service->mu_);
+    if (service->streams_.count(stream->ticket) > 0) {
+      return absl::FailedPreconditionError(
+          "this connection to data.sock has a stream already; connect again for another one");
+    }
+    int& open = service->streams_of_uid_[uid];
+    if (open >= limit) {
+      ++service->over_quota_;
+      return absl::ResourceExhaustedError(
+          absl::StrCat("limits.sessions_per_uid = ", limit, ": user ", uid, " has ", open,
+                       " streams open; close one, or have the administrator raise the limit"));
+    }
+    ++open;
+    service->streams_.emplace(stream->ticket, stream);
+    return Admission(service, std::move(stream));
+  }
+  Admission(Admission&& other) noexcept
+      : service_(other.service_), stream_(std::move(other.stream_)) {
+    other.service_ = nullptr;
+  }
+  Admission& operator=(Admission&&) = delete;
+  ~Admission() {
+    if (service_ != nullptr) service_->OnClosed(stream_);
+  }
+  void HandOver() { service_ = nullptr; }
+
+ private:
+  Admission(ControlService* service, std::shared_ptr<OpenedStream> stream)
+      : service_(service), stream_(std::move(stream)) {}
+  ControlService* service_;
+  std::shared_ptr<OpenedStream> stream_;
+};
+
+ControlService::ControlService(Parts parts) : parts_(std::move(parts)), start_ns_(MonotonicNs()) {}
+
+void ControlService::Drain() {
+  draining_ = true;
+  std::vector<Ticket> tickets;
+  {
+    MutexLock lock(&mu_);
+    for (const auto& [ticket, stream] : streams_) tickets.push_back(ticket);
+  }
+  for (const Ticket& ticket : tickets)
+    parts_.data->CloseSession(ticket, absl::UnavailableError("the daemon is stopping"));
+}
+
+// --- RPCs
+// --------------------------------------------------------------------------------------------------------------------
+
+grpc::Status ControlService::Answer(const char* rpc, const absl::Status& status) {
+  if (status.ok()) return grpc::Status::OK;
+  ++rpc_errors_;
+  spdlog::info("{} refused: {}", rpc, ToUtf8(status.ToString()));
+  return ToGrpc(status);
+}
+
+grpc::Status ControlService::ListPipelines(grpc::ServerContext*, const v1::ListPipelinesRequest*,
+                                           v1::ListPipelinesResponse* response) {
+  for (const std::string& name : parts_.catalogue->Names()) response->add_names(ToUtf8(name));
+  return grpc::Status::OK;
+}
+
+grpc::Status ControlService::DescribePipeline(grpc::ServerContext* context,
+                                              const v1::DescribePipelineRequest* request,
+                                              v1::DescribePipelineResponse* response) {
+  auto loaded = Load(context, request->pipeline(), nullptr);
+  if (!loaded.ok()) return Answer("DescribePipeline", loaded.status());
+  const LoadedPipeline& pipeline = **loaded;
+  response->set_name(ToUtf8(pipeline.spec.name));
+  for (const FieldSpec& field : pipeline.plan->outputs())
+    SetField(field, 0, response->add_fields());
+  for (const std::string& name : pipeline.dataset->classes()) response->add_classes(ToUtf8(name));
+  response->set_records(pipeline.dataset->size());
+  response->set_batch_size(pipeline.spec.batch_size);
+  response->set_dataset_digest(pipeline.dataset->digest());
+  response->set_pipeline_digest(pipeline.spec.digest);
+  for (const std::string& line : pipeline.plan->Describe()) response->add_plan(ToUtf8(line));
+  response->set_dataset_notes(ToUtf8(pipeline.dataset->notes()));
+  response->set_seed(pipeline.spec.sampler.seed);
+  return grpc::Status::OK;
+}
+
+grpc::Status ControlService::OpenStream(grpc::ServerContext* context,
+                                        const v1::OpenStreamRequest* request,
+                                        v1::OpenStreamResponse* response) {
+  return Answer("OpenStream", Open(context, *request, response));
+}
+
+grpc::Status ControlService::CloseStream(grpc::ServerContext*,
+                                         const v1::CloseStreamRequest* request,
+                                         v1::CloseStreamResponse*) {
+  auto ticket = ReadTicket(request->ticket());
+  if (!ticket.ok()) return Answer("CloseStream", ticket.status());
+  if (auto holder = parts_.data->Identify(*ticket); !holder.ok())
+    return Answer("CloseStream", holder.status());
+  parts_.data->CloseSession(*ticket, absl::CancelledError("closed by the client"));
+  return grpc::Status::OK;
+}
+
+grpc::Status ControlService::GetStatus(grpc::ServerContext*, const v1::GetStatusRequest*,
+                                       v1::GetStatusResponse* response) {
+  const Settings& settings = *parts_.settings;
+  response->set_version(kFeedwaterVersion);
+  response->set_uptime_s(static_cast<double>(MonotonicNs() - start_ns_) / 1e9);
+  response->set_engine_name(settings.engine.name);
+  response->set_engine_reason(ToUtf8(settings.engine.reason));
+  for (int cpu : settings.cpus) response->add_cpus(cpu);
+  response->set_memory_limit_bytes(parts_.budget->limit_bytes());
+  response->set_memory_planned_bytes(parts_.budget->planned_bytes());
+  response->set_memory_resident_bytes(ResidentBytes());
+  response->set_memory_sum(parts_.budget->Sum());
+  response->set_numa_node(settings.numa_node);
+  response->set_workers_active(parts_.runtime->active_workers());
+  const int64_t targets = hwy::SupportedTargets();
+  response->set_simd(hwy::TargetName(targets & -targets));  // the lowest bit is the best one
+  response->set_runtime_dir(ToUtf8(settings.config.runtime_dir));
+  response->set_pid(getpid());
+
+  auto& counters = *response->mutable_counters();
+  for (const auto& [name, count] : parts_.data->counters()) counters[name] += count;
+  if (parts_.more_counters != nullptr) {
+    for (const auto& [name, count] : parts_.more_counters()) counters[name] += count;
+  }
+  counters["rpc_errors"] = rpc_errors_;
+  counters["streams_opened"] = streams_opened_;
+  counters["streams_refused_sessions_per_uid"] = over_quota_;
+
+  using RankKey = std::tuple<uid_t, std::string, std::string, int64_t>;
+  std::map<RankKey, Ticket> tickets;
+  {
+    MutexLock lock(&mu_);
+    for (const auto& [ticket, stream] : streams_) {
+      tickets[RankKey(stream->peer.uid, stream->job, stream->pipeline, stream->rank)] = ticket;
+    }
+  }
+  for (const JobStats& stats : parts_.runtime->Snapshot()) {
+    v1::Job* job = response->add_jobs();
+    job->set_job(ToUtf8(stats.job));
+    job->set_pipeline(ToUtf8(stats.pipeline));
+    job->set_owner_uid(stats.owner_uid);
+    job->set_epoch(stats.epoch);
+    job->set_step(stats.step);
+    job->set_world_size(stats.world_size);
+    job->set_samples(stats.samples);
+    job->set_bad_samples(stats.bad_samples);
+    job->set_substituted(stats.substituted);
+    job->set_batches(stats.batches);
+    job->set_bytes_read(stats.bytes_read);
+    job->set_cpu_s(stats.cpu_seconds);
+    job->set_read_wait_s(stats.read_wait_seconds);
+    for (const RankStats& of_rank : stats.ranks) {
+      v1::Rank* rank = job->add_ranks();
+      rank->set_rank(of_rank.rank);
+      rank->set_pid(of_rank.pid);
+      rank->set_epoch(of_rank.epoch);
+      rank->set_step(of_rank.step);
+      auto ticket = tickets.find(RankKey(stats.owner_uid, stats.job, stats.pipeline, of_rank.rank));
+      if (ticket == tickets.end()) continue;
+      SessionCounts counts = parts_.data->Counts(ticket->second);
+      rank->set_slots(static_cast<uint32_t>(counts.slots));
+      rank->set_slots_ready(static_cast<uint32_t>(counts.ready));
+      rank->set_slots_lent(static_cast<uint32_t>(counts.lent));
+    }
+  }
+  return grpc::Status::OK;
+}
+
+// --- opening a stream
+// --------------------------------------------------------------------------------------------------------
+
+absl::StatusOr<std::shared_ptr<const LoadedPipeline>> ControlService::Load(
+    grpc::ServerContext* context, const v1::PipelineRef& reference, const Ticket* ticket) {
+  auto cancelled = [this, context, ticket] {
+    return context->IsCancelled() || draining_ ||
+           (ticket != nullptr && !parts_.data->Identify(*ticket).ok());
+  };
+  auto load = [&]() -> Catalogue::Loaded {
+    switch (reference.kind_case()) {
+      case v1::PipelineRef::kName:
+        return parts_.catalogue->LoadNamed(reference.name(), cancelled);
+      case v1::PipelineRef::kText:
+        FW_RETURN_IF_ERROR(CheckName("the pipeline's file name", reference.text().file_name()));
+        return parts_.catalogue->LoadText(reference.text().file_name(), reference.text().yaml(),
+                                          cancelled);
+      case v1::PipelineRef::KIND_NOT_SET:
+        break;
+    }
+    return absl::InvalidArgumentError("no pipeline: give a name or a text");
+  };
+  Catalogue::Loaded loaded = load();
+  if (!loaded.ok() && draining_) return absl::UnavailableError("the daemon is stopping");
+  return loaded;
+}
+
+int ControlService::DefaultSlots(const SlotLayout& layout, int64_t world_size) const {
+  int slots =
+      std::clamp<int>(static_cast<int>(std::min<int64_t>(
+                          kManySlots, kManySlotsBytes / std::max<int64_t>(layout.slot_bytes, 1))),
+                      kDefaultSlots, kManySlots);
+  // Where memory is tight: at most half of what is left, shared with the ranks that will probably
+  // come to this daemon too.
+  const int64_t left =
+      std::max<int64_t>(0, parts_.budget->limit_bytes() - parts_.budget->planned_bytes());
+  const int64_t share = left / (2 * std::min(world_size, kMaxLocalRanks));
+  while (slots > kLeastSlots) {
+    auto bytes = ArenaBytes(layout, slots);
+    if (bytes.ok() && *bytes <= share) break;
+    --slots;
+  }
+  return slots;
+}
+
+absl::StatusOr<std::shared_ptr<SlotPool>> ControlService::MakeArena(
+    const std::shared_ptr<OpenedStream>& stream, const ArenaOptions& options) {
+  SessionEvents events;
+  events.seek = [this, stream](uint32_t serial, uint64_t epoch, int64_t position) {
+    OnSeek(stream, serial, epoch, position);
+  };
+  events.closed = [this, stream] { OnClosed(stream); };
+  auto slots = parts_.data->OpenSession(stream->ticket, options, events);
+  if (absl::IsResourceExhausted(slots.status())) {  // idle indexes make room
+    parts_.catalogue->DropIdle(0);
+    slots = parts_.data->OpenSession(stream->ticket, options, std::move(events));
+  }
+  return slots;
+}
+
+// Whether the stream that has this rank now belongs to the same process, which has left it, or to
+// one that is dead.
+bool ControlService::HolderIsGoing(const OpenedStream& wanted) {
+  MutexLock lock(&mu_);
+  for (const auto& [ticket, other] : streams_) {
+    if (ticket == wanted.ticket || other->peer.uid != wanted.peer.uid || other->job != wanted.job ||
+        other->pipeline != wanted.pipeline || other->rank != wanted.rank) {
+      continue;
+    }
+    return other->peer.pid == wanted.peer.pid || (kill(other->peer.pid, 0) != 0 && errno == ESRCH);
+  }
+  return true;  // it went between the two looks
+}
+
+absl::StatusOr<std::shared_ptr<Stream>> ControlService::AttachRank(
+    const OpenedStream& stream, const JobConfig& job, uint64_t epoch, int64_t position,
+    const SlotLayout& layout, std::shared_ptr<SlotPool> slots) {
+  for (int attempt = 1;; ++attempt) {
+    auto attached =
+        parts_.runtime->Attach(job, stream.rank, stream.peer.pid, epoch, position, layout, slots);
+    if (!absl::IsAlreadyExists(attached.status()) || attempt == kAttachTries || draining_ ||
+        !HolderIsGoing(stream)) {
+      return attached;
+    }
+    std::this_thread::sleep_for(kAttachPause);
+  }
+}
+
+absl::Status ControlService::Open(grpc::ServerContext* context,
+                                  const v1::OpenStreamRequest& request,
+                                  v1::OpenStreamResponse* response) {
+  if (draining_) return absl::UnavailableError("the daemon is stopping");
+  FW_RETURN_IF_ERROR(CheckName("job", request.job()));
+  FW_RETURN_IF_ERROR(CheckName("client", request.client()));
+  auto stream = std::make_shared<OpenedStream>();
+  FW_ASSIGN_OR_RETURN(stream->ticket, ReadTicket(request.ticket()));
+  FW_ASSIGN_OR_RETURN(stream->peer, parts_.data->Identify(stream->ticket));
+  stream->rank = request.rank();
+  stream->job = request.job();
+  if (stream->job.empty()) {
+    // A process in another PID namespace has no number here.
+    stream->job = stream->peer.pid > 0 ? absl::StrCat("pid-", stream->peer.pid)
+                                       : absl::StrCat("client-", ++anonymous_jobs_);
+  }
+
+  FW_ASSIGN_OR_RETURN(std::shared_ptr<const LoadedPipeline> pipeline,
+                      Load(context, request.pipeline(), &stream->ticket));
+  stream->pipeline = pipeline->spec.name;
+  FW_ASSIGN_OR_RETURN(Terms terms,
+                      Negotiate(request, pipeline, parts_.settings->config.limits.max_slot.bytes));
+  terms.job.name = stream->job;
+  terms.job.owner_uid = stream->peer.uid;
+  FW_ASSIGN_OR_RETURN(Admission admission, Admission::Get(this, stream));
+
+  ArenaOptions arena;
+  arena.layout = terms.layout;
+  arena.slots = request.has_slots() ? static_cast<int>(request.slots())
+                                    : DefaultSlots(terms.layout, terms.job.world_size);
+  arena.numa_node = parts_.settings->numa_node;
+  arena.checksum = request.checksum();
+  arena.budget = parts_.budget;
+  FW_ASSIGN_OR_RETURN(std::shared_ptr<SlotPool> slots, MakeArena(stream, arena));
+  admission.HandOver();  // the session's `closed` event gives it back from now on
+
+  auto attached =
+      AttachRank(*stream, terms.job, terms.start.epoch, terms.start.position, terms.layout, slots);
+  if (!attached.ok()) {
+    parts_.data->CloseSession(stream->ticket, attached.status());
+    return attached.status();
+  }
+  bool gone = false;
+  absl::Status sought;
+  {
+    MutexLock lock(&stream->mu);
+    gone = stream->closed;
+    if (!gone) {
+      stream->stream = *attached;
+      if (auto seek = stream->early_seek) {
+        sought = parts_.runtime->Seek(*attached, seek->serial, seek->epoch, seek->position);
+      }
+    }
+  }
+  if (gone) {
+    parts_.runtime->Detach(*attached);
+    return draining_ ? absl::UnavailableError("the daemon is stopping")
+                     : absl::CancelledError(
+                           "the data connection was closed while its stream was being opened");
+  }
+  // Drain may have looked at streams_ before this one was there.
+  if (draining_) sought = absl::UnavailableError("the daemon is stopping");
+  if (!sought.ok()) {
+    parts_.data->CloseSession(stream->ticket, sought);
+    return sought;
+  }
+  ++streams_opened_;
+  spdlog::info(
+      "job {}: rank {} of {} of pipeline {} for user {} (pid {}, {}): batches of {}, {} slots of "
+      "{}, epoch {} from {}",
+      stream->job, stream->rank, terms.job.world_size, stream->pipeline, stream->peer.uid,
+      stream->peer.pid, request.client(), terms.job.batch_size, arena.slots,
+      FormatBytes(terms.layout.slot_bytes), terms.start.epoch, terms.start.position);
+
+  response->set_job(stream->job);
+  response->set_pipeline(ToUtf8(stream->pipeline));
+  for (const SlotLayout::Output& output : terms.layout.outputs) {
+    SetField(output.field, static_cast<uint64_t>(output.offset), response->add_fields());
+  }
+  for (const std::string& name : pipeline->dataset->classes()) response->add_classes(ToUtf8(name));
+  response->set_records(pipeline->dataset->size());
+  response->set_batch_size(terms.job.batch_size);
+  response->set_world_size(terms.job.world_size);
+  response->set_seed(terms.job.seed);
+  response->set_steps_per_epoch(StepsPerEpoch(*terms.order));
+  response->set_samples_per_epoch(SamplesPerEpoch(*terms.order, stream->rank));
+  response->set_dataset_digest(pipeline->dataset->digest());
+  response->set_pipeline_digest(pipeline->spec.digest);
+  response->set_epoch(terms.start.epoch);
+  response->set_position(terms.start.position);
+  response->set_slots(static_cast<uint32_t>(arena.slots));
+  response->set_slot_bytes(static_cast<uint64_t>(terms.layout.slot_bytes));
+  response->set_daemon_version(kFeedwaterVersion);
+  return absl::OkStatus();
+}
+
+void ControlService::OnSeek(const std::shared_ptr<OpenedStream>& stream, uint32_t serial,
+                            uint64_t epoch, int64_t position) {
+  absl::Status status;
+  {
+    // Held over Seek, so that an early seek that OpenStream carries out cannot overtake a later
+    // one.
+    MutexLock lock(&stream->mu);
+    if (stream->closed) return;
+    if (stream->stream == nullptr) {
+      stream->early_seek = OpenedStream::Seek{serial, epoch, position};
+      return;
+    }
+    status = parts_.runtime->Seek(stream->stream, serial, epoch, position);
+  }
+  if (!status.ok()) parts_.data->CloseSession(stream->ticket, status);
+}
+
+void ControlService::OnClosed(const std::shared_ptr<OpenedStream>& stream) {
+  std::shared_ptr<Stream> attached;
+  {
+    MutexLock lock(&stream->mu);
+    stream->closed = true;
+    attached = std::move(stream->stream);
+    stream->stream = nullptr;
+  }
+  if (attached != nullptr) parts_.runtime->Detach(attached);
+  MutexLock lock(&mu_);
+  streams_.erase(stream->ticket);
+  auto open = streams_of_uid_.find(stream->peer.uid);
+  if (open != streams_of_uid_.end() && --open->second <= 0) streams_of_uid_.erase(open);
+}
+
+// --- gRPC's types
+// --------------------------------------------------------------------------------------------------------------
+
+grpc::Status ToGrpc(const absl::Status& status) {
+  if (status.ok()) return grpc::Status::OK;
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), ToUtf8(status.message()));
+}
+
+std::string ToUtf8(absl::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (size_t i = 0; i < text.size();) {
+    const auto lead = static_cast<unsigned char>(text[i]);
+    size_t length = lead < 0x80                   ? 1
+                    : lead >= 0xc2 && lead < 0xe0 ? 2
+                    : lead >= 0xe0 && lead < 0xf0 ? 3
+                    : lead >= 0xf0 && lead < 0xf5 ? 4
+                                                  : 0;
+    bool valid = length > 0 && i + length <= text.size();
+    for (size_t k = 1; valid && k < length; ++k)
+      valid = (static_cast<unsigned char>(text[i + k]) & 0xc0) == 0x80;
+    if (valid && length >= 3) {  // no overlong forms, surrogates, or numbers above U+10FFFF
+      const auto second = static_cast<unsigned char>(text[i + 1]);
+      valid = !(lead == 0xe0 && second < 0xa0) && !(lead == 0xed && second > 0x9f) &&
+              !(lead == 0xf0 && second < 0x90) && !(lead == 0xf4 && second > 0x8f);
+    }
+    if (valid) {
+      out.append(text.data() + i, length);
+      i += length;
+    } else {
+      out.append("\xef\xbf\xbd");  // U+FFFD
+      ++i;
+    }
+  }
+  return out;
+}
+
+}  // namespace feedwater::server

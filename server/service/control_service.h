@@ -1,0 +1,97 @@
+// The Control service of proto/feedwater/v1/control.proto: it checks what clients ask for, opens
+// their streams, and reports.
+//
+// A stream is a session of the DataServer (slots in shared memory) joined to a rank of the Runtime
+// (production). The join is made here and undone here: whichever way a session ends, its `closed`
+// event detaches the rank and gives the user's quota back. That event may come before OpenStream
+// has attached the rank; then OpenStream detaches it itself.
+//
+// Thread safety: RPCs run on gRPC's threads, session events on the data server's. What it was given
+// must outlive it, and no session may be open any more when it goes.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "feedwater/v1/control.grpc.pb.h"
+#include "server/base/memory_budget.h"
+#include "server/base/mutex.h"
+#include "server/pipeline/runtime.h"
+#include "server/service/catalogue.h"
+#include "server/service/config.h"
+#include "server/transport/data_server.h"
+
+namespace feedwater::server {
+
+class ControlService final : public v1::Control::Service {
+ public:
+  struct Parts {
+    DataServer* data = nullptr;
+    Runtime* runtime = nullptr;
+    Catalogue* catalogue = nullptr;
+    std::shared_ptr<MemoryBudget> budget;
+    const Settings* settings = nullptr;  // as the daemon was started
+    std::function<std::map<std::string, uint64_t>()> more_counters;
+  };
+  explicit ControlService(Parts parts);
+
+  // From now on streams are refused with UNAVAILABLE, and those that are open are told so and
+  // closed.
+  void Drain();
+
+  grpc::Status ListPipelines(grpc::ServerContext* context, const v1::ListPipelinesRequest* request,
+                             v1::ListPipelinesResponse* response) override;
+  grpc::Status DescribePipeline(grpc::ServerContext* context,
+                                const v1::DescribePipelineRequest* request,
+                                v1::DescribePipelineResponse* response) override;
+  grpc::Status OpenStream(grpc::ServerContext* context, const v1::OpenStreamRequest* request,
+                          v1::OpenStreamResponse* response) override;
+  grpc::Status CloseStream(grpc::ServerContext* context, const v1::CloseStreamRequest* request,
+                           v1::CloseStreamResponse* response) override;
+  grpc::Status GetStatus(grpc::ServerContext* context, const v1::GetStatusRequest* request,
+                         v1::GetStatusResponse* response) override;
+
+ private:
+  struct OpenedStream;
+  class Admission;
+
+  // `ticket`: of the waiting client, whose handshake is renewed meanwhile; null when there is none.
+  absl::StatusOr<std::shared_ptr<const LoadedPipeline>> Load(grpc::ServerContext* context,
+                                                             const v1::PipelineRef& reference,
+                                                             const Ticket* ticket);
+  absl::Status Open(grpc::ServerContext* context, const v1::OpenStreamRequest& request,
+                    v1::OpenStreamResponse* response);
+  absl::StatusOr<std::shared_ptr<SlotPool>> MakeArena(const std::shared_ptr<OpenedStream>& stream,
+                                                      const ArenaOptions& options);
+  absl::StatusOr<std::shared_ptr<Stream>> AttachRank(const OpenedStream& stream,
+                                                     const JobConfig& job, uint64_t epoch,
+                                                     int64_t position, const SlotLayout& layout,
+                                                     std::shared_ptr<SlotPool> slots);
+  bool HolderIsGoing(const OpenedStream& wanted) ABSL_LOCKS_EXCLUDED(mu_);
+  int DefaultSlots(const SlotLayout& layout, int64_t world_size) const;
+  void OnSeek(const std::shared_ptr<OpenedStream>& stream, uint32_t serial, uint64_t epoch,
+              int64_t position);
+  void OnClosed(const std::shared_ptr<OpenedStream>& stream) ABSL_LOCKS_EXCLUDED(mu_);
+  grpc::Status Answer(const char* rpc, const absl::Status& status);
+
+  const Parts parts_;
+  const int64_t start_ns_;
+  std::atomic<bool> draining_{false};
+  std::atomic<uint64_t> rpc_errors_{0}, streams_opened_{0}, over_quota_{0}, anonymous_jobs_{0};
+
+  Mutex mu_;
+  std::map<Ticket, std::shared_ptr<OpenedStream>> streams_ ABSL_GUARDED_BY(mu_);
+  std::map<uid_t, int> streams_of_uid_ ABSL_GUARDED_BY(mu_);  // open or being opened
+};
+
+// The gRPC status with the same code and message. Text from file names is made valid UTF-8.
+grpc::Status ToGrpc(const absl::Status& status);
+std::string ToUtf8(absl::string_view text);
+
+}  // namespace feedwater::server

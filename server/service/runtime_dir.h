@@ -1,0 +1,43 @@
+// The folder with the daemon's two sockets, and the lock that keeps a second daemon out of it.
+//
+// The folder and its sockets let in whoever `access` may let in; which connections are served is
+// decided for each of them by its user (AccessControl), so the modes are a second line:
+//   access empty             folder 0750, sockets 0660
+//   one group and no user    folder 0750, sockets 0660, all of that group, when this process may
+//   give them to it otherwise                folder 0755, sockets 0666
+// A folder that was there before and was not made by a daemon keeps its own mode.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "server/service/access.h"
+#include "server/storage/roots.h"
+
+namespace feedwater::server {
+
+// Makes the folder and those above it that are missing (0750 and 0755). PermissionDenied when it
+// stands in a folder that everybody may write to, such as /tmp, and belongs to somebody else.
+absl::Status MakeFolder(const std::string& path);
+
+class RuntimeDir {
+ public:
+  // Makes the folder and takes its lock. AlreadyExists, with the pid of the daemon that holds it.
+  static absl::StatusOr<std::unique_ptr<RuntimeDir>> Claim(const std::string& path);
+
+  std::string control_socket() const { return path_ + "/control.sock"; }
+  std::string data_socket() const { return path_ + "/data.sock"; }
+  // Gives the folder and the sockets that are in it their modes.
+  void Admit(const AccessList& access) const;
+
+ private:
+  RuntimeDir(std::string path, Fd lock, bool ours)
+      : path_(std::move(path)), lock_(std::move(lock)), ours_(ours) {}
+
+  const std::string path_;
+  const Fd lock_;    // flock'ed while this object lives
+  const bool ours_;  // made by this daemon or by one before it
+};
+
+}  // namespace feedwater::server

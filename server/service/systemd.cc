@@ -1,0 +1,85 @@
+#include "server/service/systemd.h"
+
+#include <pthread.h>
+#include <spdlog/spdlog.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <systemd/sd-daemon.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "server/base/clock.h"
+#include "server/base/status.h"
+
+namespace feedwater::server {
+
+absl::StatusOr<ActivatedSockets> TakeActivatedSockets() {
+  ActivatedSockets sockets;
+  char** names = nullptr;
+  int count = sd_listen_fds_with_names(/*unset_environment=*/1, &names);
+  if (count < 0) return ErrnoStatus(-count, "sd_listen_fds");
+  absl::Status status;
+  for (int i = 0; i < count && status.ok(); ++i) {
+    int fd = SD_LISTEN_FDS_START + i;
+    bool control = sd_is_socket_unix(fd, SOCK_STREAM, 1, nullptr, 0) > 0;
+    bool data = sd_is_socket_unix(fd, SOCK_SEQPACKET, 1, nullptr, 0) > 0;
+    if (control && sockets.control < 0) {
+      sockets.control = fd;
+    } else if (data && sockets.data < 0) {
+      sockets.data = fd;
+    } else {
+      status = absl::InvalidArgumentError(
+          absl::StrCat("systemd passed a socket '", names == nullptr ? "" : names[i],
+                       "' that is neither the control (ListenStream) nor the data socket "
+                       "(ListenSequentialPacket)"));
+    }
+  }
+  for (int i = 0; names != nullptr && names[i] != nullptr; ++i) free(names[i]);
+  free(names);
+  if (!status.ok()) return status;
+  return sockets;
+}
+
+void NotifyReady(const std::string& status) {
+  sd_notify(0, absl::StrCat("READY=1\nSTATUS=", status).c_str());
+}
+
+void NotifyReloading() {
+  sd_notify(0,
+            absl::StrCat("RELOADING=1\nMONOTONIC_USEC=", MonotonicNs() / 1000, "\nSTATUS=reloading")
+                .c_str());
+}
+
+void NotifyStopping() { sd_notify(0, "STOPPING=1\nSTATUS=draining"); }
+
+Watchdog::Watchdog(std::function<bool()> healthy) : healthy_(std::move(healthy)) {
+  uint64_t period_us = 0;
+  if (sd_watchdog_enabled(0, &period_us) <= 0 || period_us == 0) return;
+  thread_ = std::thread([this, period_us] {
+    pthread_setname_np(pthread_self(), "fw-watchdog");
+    Run(period_us);
+  });
+}
+
+Watchdog::~Watchdog() {
+  {
+    MutexLock lock(&mu_);
+    stop_ = true;
+  }
+  changed_.SignalAll();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Watchdog::Run(uint64_t period_us) {
+  for (;;) {
+    if (healthy_()) sd_notify(0, "WATCHDOG=1");
+    MutexLock lock(&mu_);
+    if (stop_) return;
+    changed_.WaitWithTimeout(&mu_, absl::Microseconds(static_cast<int64_t>(period_us / 3)));
+    if (stop_) return;
+  }
+}
+
+}  // namespace feedwater::server
