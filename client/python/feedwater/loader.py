@@ -162,9 +162,9 @@ class Loader:
         name, text, file_name = _read_pipeline(pipeline)
         self.output, private = choose(output, device, writable)
         self.address = resolve(address)
-        numbering = _opened.setdefault(name, count(1))
         if job is None:
-            job = f"{place.job or f'pid-{os.getpid()}'}/{name}#{next(numbering)}"
+            number = next(_opened.setdefault(name, count(1)))
+            job = f"{place.job or f'pid-{os.getpid()}'}/{name}" + (f"#{number}" if number > 1 else "")
         self._stream = Stream(
             StreamOptions(
                 address=self.address,

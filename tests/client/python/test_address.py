@@ -1,0 +1,85 @@
+"""Where the client looks for the daemon."""
+
+import os
+
+import pytest
+
+import feedwater
+from feedwater import address
+
+
+def make_instance(directory):
+    directory.mkdir(parents=True)
+    (directory / "data.sock").touch()
+    return str(directory)
+
+
+def test_an_argument_wins_over_the_environment(monkeypatch):
+    monkeypatch.setenv("FEEDWATER_ADDRESS", "/from/environment")
+    assert address.resolve("/from/argument") == "/from/argument"
+    assert address.resolve() == "/from/environment"
+
+
+def test_the_users_own_daemon_is_found(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setattr(address, "numa_node", lambda: 0)
+    expected = make_instance(tmp_path / "feedwater/0")
+    assert address.resolve() == expected
+
+
+def test_the_instance_of_the_own_node_is_taken_and_node_0_without_one(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setattr(address, "numa_node", lambda: 1)
+    zero = make_instance(tmp_path / "feedwater/0")
+    assert address.resolve() == zero
+    one = make_instance(tmp_path / "feedwater/1")
+    assert address.resolve() == one
+
+
+def test_without_a_daemon_the_error_names_every_place_and_the_cure(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setattr(address.os.path, "exists", lambda path: False)
+    with pytest.raises(feedwater.DaemonLost, match="feedwaterd --config") as caught:
+        feedwater.Loader("numbers", output="numpy")
+    for place in (f"{tmp_path}/feedwater/0", "/run/feedwater/0", f"/tmp/feedwater-{os.getuid()}/0"):
+        assert place in str(caught.value)
+    assert caught.value.state is None
+
+
+def test_an_address_without_a_daemon_is_an_error_at_once(tmp_path):
+    with pytest.raises(feedwater.DaemonLost, match="is the daemon running") as caught:
+        feedwater.Loader("numbers", address=str(tmp_path), output="numpy")
+    assert caught.value.code == "UNAVAILABLE"
+
+
+def test_a_socket_file_that_nobody_listens_on_is_an_error_at_once(tmp_path):
+    import socket
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+        sock.bind(str(tmp_path / "data.sock"))
+    with pytest.raises(feedwater.DaemonLost, match="refused"):
+        feedwater.Loader("numbers", address=str(tmp_path), output="numpy")
+
+
+def test_a_path_that_is_too_long_for_a_socket_is_an_error():
+    with pytest.raises(feedwater.DaemonLost, match="too long"):
+        feedwater.Loader("numbers", address="/tmp/" + "x" * 200, output="numpy")
+
+
+def write_node(sysfs, number, cpus):
+    node = sysfs / f"node{number}"
+    node.mkdir()
+    (node / "cpulist").write_text(cpus + "\n")
+
+
+def test_the_node_is_that_of_the_cpus_on_which_the_process_may_run(tmp_path):
+    mine = min(os.sched_getaffinity(0))
+    write_node(tmp_path, 0, "4000-4010,4020")
+    write_node(tmp_path, 1, ",".join(str(cpu) for cpu in os.sched_getaffinity(0)))
+    assert address.numa_node(str(tmp_path)) == 1
+    assert address._cpu_list("0-2,7\n") == {0, 1, 2, 7}
+    assert mine in os.sched_getaffinity(0)
+
+
+def test_without_numa_in_the_kernel_it_is_node_0(tmp_path):
+    assert address.numa_node(str(tmp_path / "absent")) == 0
