@@ -101,8 +101,7 @@ std::map<std::string, std::string> PipelineFiles(const std::vector<std::string>&
 absl::StatusOr<PipelineSpec> CheckPipelineFile(const std::string& path, const Roots& roots) {
   FW_ASSIGN_OR_RETURN(PipelineSpec spec, ReadPipelineFile(path));
   FW_RETURN_IF_ERROR(CheckRoot(spec, roots));
-  FW_ASSIGN_OR_RETURN(std::vector<FieldSpec> fields, DescribeDataset(spec.dataset));
-  FW_RETURN_IF_ERROR(Plan::Create(spec, fields, /*classes=*/0).status());
+  FW_RETURN_IF_ERROR(Plan::Validate(spec));
   return spec;
 }
 
@@ -206,8 +205,7 @@ Catalogue::Loaded Catalogue::Load(const std::string& key, const PipelineSpec& sp
 Catalogue::Loaded Catalogue::Open(const PipelineSpec& spec, uint64_t generation,
                                   const std::shared_ptr<const Roots>& roots) {
   // A broken graph is found before the dataset is indexed.
-  FW_ASSIGN_OR_RETURN(std::vector<FieldSpec> fields, DescribeDataset(spec.dataset));
-  FW_RETURN_IF_ERROR(Plan::Create(spec, fields, /*classes=*/0).status());
+  FW_RETURN_IF_ERROR(Plan::Validate(spec));
 
   int64_t start_ns = MonotonicNs();
   auto loaded = std::make_shared<LoadedPipeline>();
