@@ -10,7 +10,8 @@ namespace feedwater::server {
 namespace {
 
 constexpr int kLeastDepth = 2, kMostDepth = 32;
-constexpr int kShrinkAfter = 256;  // records without a wait
+constexpr int64_t kWaitNs = 50'000;  // less is not the storage's latency but the work of reading
+constexpr int kShrinkAfter = 256;    // records without a wait
 constexpr int64_t kMaxJoinedBytes = 1 << 20;
 
 // What an extent without bytes points to: readable like every other.
@@ -126,6 +127,7 @@ void RecordReader::Submit() {
     absl::Status opened = Open(read);
     if (opened.ok()) {
       engine_->Submit(&read->op);
+      unstarted_ = true;
     } else {
       read->op.status = std::move(opened);
       Completed(read);
@@ -173,17 +175,8 @@ bool RecordReader::CollectOne(bool wait) {
   return true;
 }
 
-RecordBytes* RecordReader::Collect(bool wait) {
-  Submit();
-  while (CollectOne(/*wait=*/false)) Submit();
-  while (ready_.empty() && wait && engine_->in_flight() > 0) {
-    if (!wants_more()) depth_ = std::min(2 * depth_, kMostDepth);
-    records_since_wait_ = 0;
-    const int64_t start = MonotonicNs();
-    CollectOne(/*wait=*/true);
-    wait_ns_ += MonotonicNs() - start;
-    Submit();
-  }
+RecordBytes* RecordReader::Collect() {
+  if (ready_.empty() || !queue_.empty() || unstarted_) WaitForRead();
   if (ready_.empty()) return nullptr;
   RecordBytes* bytes = ready_.front();
   ready_.pop_front();
@@ -193,6 +186,28 @@ RecordBytes* RecordReader::Collect(bool wait) {
     depth_ = std::max(depth_ - 1, kLeastDepth);
   }
   return bytes;
+}
+
+// Starts what is to be read, and waits only if no record is ready. While one is, completed reads
+// may stay where they are: with an engine that reads in Collect, the others proceed in the
+// background meanwhile.
+void RecordReader::WaitForRead() {
+  const int64_t start = MonotonicNs();
+  const bool wanted_more = wants_more();
+  Submit();
+  if (std::exchange(unstarted_, false)) CollectOne(/*wait=*/false);
+  while (ready_.empty() && engine_->in_flight() > 0) {
+    CollectOne(/*wait=*/true);
+    Submit();
+  }
+  const int64_t elapsed = MonotonicNs() - start;
+  if (elapsed < kWaitNs) {
+    read_ns_ += elapsed;
+    return;
+  }
+  wait_ns_ += elapsed;
+  records_since_wait_ = 0;
+  if (!wanted_more) depth_ = std::min(2 * depth_, kMostDepth);
 }
 
 void RecordReader::Release(RecordBytes* bytes) {
@@ -209,7 +224,5 @@ void RecordReader::FreeRead(Read* read) {
   if (read->buffer.capacity() > 0) buffers_.Put(std::exchange(read->buffer, ReadBuffers::Buffer()));
   reads_.Put(read);
 }
-
-int64_t RecordReader::TakeWaitNs() { return std::exchange(wait_ns_, 0); }
 
 }  // namespace feedwater::server

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
@@ -62,19 +63,19 @@ class RecordReader {
 
   // `into` and `dataset` stay alive until Collect gave `into` back and Release took it.
   void Start(const Dataset& dataset, int64_t record, RecordBytes* into);
-  // Starts what Start has gathered, as far as the engine has room.
-  void Submit();
-  // A record that has all its bytes, or an error. With `wait` it waits for one; nullptr when there
-  // is none (with `wait`: when nothing is in flight).
-  RecordBytes* Collect(bool wait);
+  // A record that has all its bytes, or an error; waits for one. nullptr when nothing is in flight.
+  RecordBytes* Collect();
   void Release(RecordBytes* bytes);
 
   size_t in_flight() const { return started_; }  // started and not collected
-  int64_t TakeWaitNs();                          // time Collect has waited since the last call
+  // Time spent since the last call: waiting for the storage, and on everything else.
+  int64_t TakeWaitNs() { return std::exchange(wait_ns_, 0); }
+  int64_t TakeReadNs() { return std::exchange(read_ns_, 0); }
 
  private:
   using Read = RecordBytes::Read;
 
+  void Submit();  // gives the engine what Start has gathered, as far as it has room
   void Refuse(RecordBytes* bytes, int64_t extent, const absl::Status& status);
   void Arrived(RecordBytes* bytes);
   Read* NewRead(const Dataset& dataset, const Extent& extent, RecordBytes* bytes, int64_t index);
@@ -82,6 +83,7 @@ class RecordReader {
   void Completed(Read* read);
   void FreeRead(Read* read);
   bool CollectOne(bool wait);  // one read of the engine
+  void WaitForRead();
 
   const std::unique_ptr<ReadEngine> engine_;
   const size_t engine_depth_;
@@ -96,7 +98,8 @@ class RecordReader {
   int64_t open_bytes_ = 0;  // of them
   int depth_;
   int records_since_wait_ = 0;
-  int64_t wait_ns_ = 0;
+  bool unstarted_ = false;  // submitted since the engine was last asked for completions
+  int64_t wait_ns_ = 0, read_ns_ = 0;
 };
 
 }  // namespace feedwater::server

@@ -126,7 +126,7 @@ struct Ticket {
 struct TicketResult {
   int64_t real = 0, bad = 0, substituted = 0;
   int64_t failed_place = -1;  // -1: none; the lowest one
-  BatchFailure failure;
+  BatchFailure failure = {};
 };
 
 }  // namespace feedwater::server

@@ -57,11 +57,12 @@ void Worker::Run() {
       no_tickets_since_ = seen;
       TakeTickets();
     }
-    RecordBytes* bytes = reader_->Collect(/*wait=*/true);
+    RecordBytes* bytes = reader_->Collect();
     if (bytes != nullptr) {
       Sample* sample = static_cast<Sample*>(bytes->user);
       WorkFor(sample->work->ticket.batch->stream().shared_job());
       usage_.wait_ns += reader_->TakeWaitNs();
+      usage_.read_ns += reader_->TakeReadNs();
       Process(sample);
       continue;
     }
@@ -105,7 +106,6 @@ void Worker::StartTicket(Ticket ticket) {
     if (sample->placement.is_real) ++work->result.real;
     reader_->Start(job.dataset(), sample->placement.record, &sample->bytes);
   }
-  reader_->Submit();
   usage_.read_ns += MonotonicNs() - start;
 }
 
