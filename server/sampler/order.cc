@@ -162,6 +162,9 @@ struct EpochOrder::Blocks {
                     key, ShuffleUse::kShards) {
     const std::vector<int64_t>& starts = config.shard_starts;
     if (starts.empty()) {
+      if (shard_order.size() <= kMaxRunTable) {
+        for (int64_t i = 0; i < shard_order.size(); ++i) run_table.push_back(shard_order.At(i));
+      }
       short_shard_at = shard_order.IndexOf(shard_order.size() - 1);
       return;
     }
@@ -182,7 +185,10 @@ struct EpochOrder::Blocks {
       const int64_t short_records = records - (shard_order.size() - 1) * window_records;
       const int64_t short_end = short_shard_at * window_records + short_records;
       const int64_t shifted = place < short_end ? place : place + (window_records - short_records);
-      return shard_order.At(shifted / window_records) * window_records + shifted % window_records;
+      const int64_t at = shifted / window_records;
+      const int64_t run =
+          run_table.empty() ? shard_order.At(at) : run_table[static_cast<size_t>(at)];
+      return run * window_records + shifted % window_records;
     }
     const auto shard =
         std::upper_bound(shards.begin(), shards.end(), place,
@@ -203,10 +209,14 @@ struct EpochOrder::Blocks {
     return RecordAtPlace(start + within.At(position - start));
   }
 
+  // Permutations of few values walk long cycles, so those of few runs are kept; of many, computed.
+  static constexpr int64_t kMaxRunTable = 4096;
+
   const int64_t records, window_records;
   const Permutation shard_order;
-  int64_t short_shard_at = 0;  // only without shard starts
-  std::vector<Shard> shards;   // in permuted order; empty without shard starts
+  std::vector<int64_t> run_table;  // only without shard starts
+  int64_t short_shard_at = 0;      // only without shard starts
+  std::vector<Shard> shards;       // in permuted order; empty without shard starts
 };
 
 EpochOrder::EpochOrder(std::shared_ptr<const OrderConfig> config, uint64_t epoch, int64_t start)

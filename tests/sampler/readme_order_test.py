@@ -49,6 +49,10 @@ def large_cases(rng):
     for records in (2**16, 2**16 + 1, 2**31, 2**32 + 1, 2**40 - 87, 2**41, 2**61 + 3):
         at = [0, 1, records - 1] + [rng.randrange(records) for _ in range(20)]
         yield {"records": records, "seed": rng.getrandbits(64), "epoch": rng.randint(0, 9), "shuffle": "full", "at": at}
+    # More runs of block_records than the daemon keeps in a table.
+    for records, block in ((5000, 1), (10_001, 2), (70_000, 16)):
+        at = [0, records - 1] + [rng.randrange(records) for _ in range(50)]
+        yield {"records": records, "seed": 1, "epoch": 2, "shuffle": "block", "block_records": block, "at": at}
 
 
 def main(print_order, readme):
@@ -66,7 +70,8 @@ def main(print_order, readme):
     samples = 0
     for case, answer in zip(todo, answers):
         if "at" in case:
-            pi = names["epoch_order"](case["records"], case["seed"], case["epoch"], case["shuffle"])
+            pi = names["epoch_order"](case["records"], case["seed"], case["epoch"], case["shuffle"],
+                                      case.get("block_records", 4096))
             want = {"records": [pi(position) for position in case["at"]]}
         else:
             want = expected(names, case)
