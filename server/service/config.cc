@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "feedwater/version.h"
@@ -363,7 +364,9 @@ void AppendParam(const ParamInfo& param, const std::string& indent, std::string*
   std::string doc = param.doc;
   if (!param.choices.empty())
     absl::StrAppend(&doc, " One of: ", absl::StrJoin(param.choices, ", "), ".");
-  if (param.low && param.high) absl::StrAppend(&doc, " ", *param.low, " to ", *param.high, ".");
+  if (param.low && param.high && *param.low != *param.high) {
+    absl::StrAppendFormat(&doc, " %.0f to %.0f.", *param.low, *param.high);
+  }
   if (param.required) absl::StrAppend(&doc, " Required.");
   AppendComment(doc, indent, out);
   if (param.nested.empty()) {
