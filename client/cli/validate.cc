@@ -1,4 +1,5 @@
-// feedwater validate: checks a pipeline file without a daemon, and with --config also the data that it names.
+// feedwater validate: checks a pipeline file without a daemon, and with --config also the data that
+// it names.
 #include <iostream>
 
 #include "absl/strings/str_cat.h"
@@ -24,13 +25,15 @@ struct Validated {
 absl::StatusOr<Validated> Validate(const std::string& file, const std::string& config) {
   Validated result;
   FW_ASSIGN_OR_RETURN(result.spec, server::ReadPipelineFile(file));
-  FW_ASSIGN_OR_RETURN(std::vector<server::FieldSpec> fields, server::DescribeDataset(result.spec.dataset));
+  FW_ASSIGN_OR_RETURN(std::vector<server::FieldSpec> fields,
+                      server::DescribeDataset(result.spec.dataset));
   int64_t classes = kAssumedClasses;
   if (!config.empty()) {
     FW_ASSIGN_OR_RETURN(const server::Settings settings, server::LoadSettings(config, {}));
     server::DatasetOptions options;
     options.roots = settings.roots;
-    FW_ASSIGN_OR_RETURN(const std::shared_ptr<const server::Dataset> dataset, server::OpenDataset(result.spec.dataset, options));
+    FW_ASSIGN_OR_RETURN(const std::shared_ptr<const server::Dataset> dataset,
+                        server::OpenDataset(result.spec.dataset, options));
     fields = dataset->fields();
     classes = static_cast<int64_t>(dataset->classes().size());
     result.records = dataset->size();
@@ -42,12 +45,17 @@ absl::StatusOr<Validated> Validate(const std::string& file, const std::string& c
 json ToJson(const std::string& file, const Validated& result) {
   json fields = json::array();
   for (const server::FieldSpec& field : result.plan->outputs()) {
-    fields.push_back({{"name", field.name},
-                      {"dtype", std::string(server::DTypeName(field.spec.dtype))},
-                      {"shape", std::vector<int64_t>(field.spec.shape.begin(), field.spec.shape.end())}});
+    fields.push_back(
+        {{"name", field.name},
+         {"dtype", std::string(server::DTypeName(field.spec.dtype))},
+         {"shape", std::vector<int64_t>(field.spec.shape.begin(), field.spec.shape.end())}});
   }
-  json document = {{"file", file},     {"valid", true}, {"pipeline", result.spec.name}, {"digest", result.spec.digest},
-                   {"fields", fields}, {"plan", result.plan->Describe()}};
+  json document = {{"file", file},
+                   {"valid", true},
+                   {"pipeline", result.spec.name},
+                   {"digest", result.spec.digest},
+                   {"fields", fields},
+                   {"plan", result.plan->Describe()}};
   if (result.records >= 0) document["records"] = result.records;
   return document;
 }
@@ -67,23 +75,28 @@ void PrintText(const std::string& file, const Validated& result) {
 
 void AddValidate(CLI::App& app, Context& context) {
   static std::string file, config;
-  CLI::App* command = AddCommand(
-      app, context, "validate", "check a pipeline file: keys, ops, parameters, types and shapes; needs no daemon",
-      "  feedwater validate pipelines/imagenet-train.yaml\n"
-      "  feedwater validate pipelines/imagenet-train.yaml --config /etc/feedwater/feedwater.yaml   # and that its data is there",
-      [&context]() -> absl::Status {
-        absl::StatusOr<Validated> result = Validate(file, config);
-        // Whatever is wrong here is wrong with the input.
-        if (!result.ok()) return absl::InvalidArgumentError(result.status().message());
-        if (context.json) {
-          std::cout << ToJson(file, *result).dump(2) << "\n";
-        } else {
-          PrintText(file, *result);
-        }
-        return absl::OkStatus();
-      });
+  CLI::App* command =
+      AddCommand(app, context, "validate",
+                 "check a pipeline file: keys, ops, parameters, types and shapes; needs no daemon",
+                 "  feedwater validate pipelines/imagenet-train.yaml\n"
+                 "  feedwater validate pipelines/imagenet-train.yaml --config "
+                 "/etc/feedwater/feedwater.yaml   # and that its data is there",
+                 [&context]() -> absl::Status {
+                   absl::StatusOr<Validated> result = Validate(file, config);
+                   // Whatever is wrong here is wrong with the input.
+                   if (!result.ok()) return absl::InvalidArgumentError(result.status().message());
+                   if (context.json) {
+                     std::cout << ToJson(file, *result).dump(2) << "\n";
+                   } else {
+                     PrintText(file, *result);
+                   }
+                   return absl::OkStatus();
+                 });
   command->add_option("file", file, "the pipeline file")->required()->type_name("FILE");
-  command->add_option("--config", config, "the daemon's configuration: also opens the dataset below its roots")->type_name("FILE");
+  command
+      ->add_option("--config", config,
+                   "the daemon's configuration: also opens the dataset below its roots")
+      ->type_name("FILE");
 }
 
 }  // namespace feedwater::cli

@@ -21,7 +21,7 @@ struct AxisFilter {
   int taps = 1;                 // weights per output, zeros included
   int begin = 0, end = 0;       // inputs used by any output
   std::vector<int32_t> start;   // per output, counted from `begin`, ascending; start + taps <= end - begin
-  std::vector<int16_t> narrow;  // count * taps; empty for kNearest
+  std::vector<int16_t> narrow;  // count * taps (the vector may be longer)
   std::vector<int32_t> wide;
 
   bool is_wide() const { return taps > kMaxNarrowTaps; }
@@ -36,8 +36,9 @@ struct AxisFilter {
 
  private:
   void BuildNearest(int in, int out, int window);
-  void BuildWeighted(int in, int out, int window, Kernel kernel);
-  void Mirror(int in);
+  template <typename Shape>
+  void BuildWeighted(int in, int out, int window);
+  void Mirror(int in, bool weighted);
   void SetRange();
 
   std::vector<double> scratch_;

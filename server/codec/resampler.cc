@@ -50,7 +50,8 @@ absl::Status Resampler::Run(RowSource& source, int channels, const PixelFormat& 
   const size_t columns = picked_ ? 0 : RoundUp(static_cast<size_t>(region_.width) * channels_, 32) * kBandRows;
   const size_t filtered = picked_ ? 0 : row * kBandRows;
   const size_t ring = picked_ ? 0 : row * kRingRows;
-  memory_.resize(64 + 2 * (columns + filtered + ring) + RoundUp(row, 64));
+  const size_t bytes = 64 + 2 * (columns + filtered + ring) + RoundUp(row, 64);
+  if (memory_.size() < bytes) memory_.resize(bytes);  // never shrinks: growing again would clear it
   auto* base = reinterpret_cast<int16_t*>(RoundUp(reinterpret_cast<uintptr_t>(memory_.data()), 64));
   columns_ = base;
   filtered_ = columns_ + columns;

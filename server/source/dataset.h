@@ -1,6 +1,7 @@
-// A dataset is an indexed collection of records 0..size-1. Opening one reads its saved index or builds it; afterwards it is
-// immutable and every call is thread-safe. Reading the bytes is not done here: a record says which extents it needs, the
-// worker reads them, and Parse turns the bytes into fields without I/O.
+// A dataset is an indexed collection of records 0..size-1. Opening one reads its saved index or
+// builds it; afterwards it is immutable and every call is thread-safe. Reading the bytes is not
+// done here: a record says which extents it needs, the worker reads them, and Parse turns the bytes
+// into fields without I/O.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +13,7 @@
 #include "absl/types/span.h"
 #include "server/base/memory_budget.h"
 #include "server/base/registry.h"
+#include "server/base/schema.h"
 #include "server/base/tensor.h"
 #include "server/base/yaml.h"
 #include "server/storage/roots.h"
@@ -25,53 +27,72 @@ struct FieldSpec {
 };
 
 struct Extent {
-  uint32_t object = 0;   // number of a file of the dataset; see ObjectPath
+  uint32_t object = 0;  // number of a file of the dataset; see ObjectPath
   int64_t offset = 0;
   int64_t length = 0;
 };
 
-// The fields of one record, in the order of Dataset::fields(). Views into the bytes given to Parse or into `inline_values`.
+// The fields of one record, in the order of Dataset::fields(). Views into the bytes given to Parse
+// or into `inline_values`.
 struct Record {
   std::vector<Tensor> fields;
-  std::vector<int64_t> inline_values;  // scalars such as labels live here; reserved before views are taken
+  std::vector<int64_t>
+      inline_values;  // scalars such as labels live here; reserved before views are taken
+  std::vector<std::byte>
+      scratch;  // for formats whose bytes must be rearranged; sized before views are taken
 };
 
 class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual int64_t size() const = 0;
-  virtual const std::vector<FieldSpec>& fields() const = 0;       // image_folder: data (encoded), label (int64)
-  virtual const std::vector<std::string>& classes() const = 0;    // names by label; empty when there are none
-  virtual const std::string& digest() const = 0;                  // 32 hex digits over (name, offset, size) of every record
+  virtual const std::vector<FieldSpec>& fields()
+      const = 0;  // image_folder: data (encoded), label (int64)
+  virtual const std::vector<std::string>& classes()
+      const = 0;  // names by label; empty when there are none
+  virtual const std::string& digest()
+      const = 0;  // 32 hex digits over (name, offset, size) of every record
   virtual const Root& root() const = 0;
-  virtual std::string ObjectPath(uint32_t object) const = 0;      // below the root
-  // Where the record's bytes are. Most formats have one extent a record. REQUIRES: record in [0, size).
+  virtual std::string ObjectPath(uint32_t object) const = 0;  // below the root
+  // Where the record's bytes are. Most formats have one extent a record. REQUIRES: record in [0,
+  // size).
   virtual void Extents(int64_t record, std::vector<Extent>* extents) const = 0;
-  // First record of each shard (always starts with 0), for `shuffle: block`; empty when every record is its own file.
+  // First record of each shard (always starts with 0), for `shuffle: block`; empty when every
+  // record is its own file.
   virtual const std::vector<int64_t>& shard_starts() const = 0;
-  // Bytes of the record's extents, in their order, to fields. Pure; any bytes are safe. The views live as long as `bytes`.
-  virtual absl::Status Parse(int64_t record, absl::Span<const absl::Span<const std::byte>> bytes, Record* out) const = 0;
-  virtual int64_t memory_bytes() const = 0;                       // of the index in memory
+  // Bytes of the record's extents, in their order, to fields. Pure; any bytes are safe. The views
+  // live as long as `bytes`.
+  virtual absl::Status Parse(int64_t record, absl::Span<const absl::Span<const std::byte>> bytes,
+                             Record* out) const = 0;
+  virtual int64_t memory_bytes() const = 0;  // of the index in memory
   // What was left out and why, for people: "12 files that are not images, 3 hidden files".
   virtual const std::string& notes() const = 0;
 };
 
-// Records done so far; total 0 while unknown. Called from the building thread, at most every 100 ms.
+// Records done so far; total 0 while unknown. Called from the building thread, at most every 100
+// ms, and once more at the end with done == total. Never called when a saved index is used.
 using IndexProgress = std::function<void(int64_t done, int64_t total)>;
 
 struct DatasetOptions {
   std::shared_ptr<const Roots> roots;
-  std::string state_dir;                     // saved indexes; "" saves none
-  std::shared_ptr<MemoryBudget> budget;      // may be null
-  IndexProgress progress;                    // may be null
-  bool rebuild = false;                      // ignore a saved index
+  std::string state_dir;                 // saved indexes; "" saves none
+  std::shared_ptr<MemoryBudget> budget;  // may be null
+  IndexProgress progress;                // may be null
+  bool rebuild = false;                  // ignore a saved index
 };
 
 // `node` is the pipeline's `dataset:` map: format, root, path and the format's own parameters.
-// Uses the saved index when the files have not changed since (see source/README.md), else builds and saves it.
-absl::StatusOr<std::shared_ptr<const Dataset>> OpenDataset(const YamlNode& node, const DatasetOptions& options);
+// Uses the saved index when the files have not changed since (see source/README.md), else builds
+// and saves it.
+absl::StatusOr<std::shared_ptr<const Dataset>> OpenDataset(const YamlNode& node,
+                                                           const DatasetOptions& options);
 
-// Checks the map (format known, parameters right) without touching any file, and gives the fields that a record will have.
+// Checks the map (format known, parameters right) without touching any file, and gives the fields
+// that a record will have.
 absl::StatusOr<std::vector<FieldSpec>> DescribeDataset(const YamlNode& node);
+
+// The keys of `dataset:` that every format has: format, root, path. For the reference pages; a
+// format's own are in its entry.
+const std::vector<ParamInfo>& DatasetParams();
 
 }  // namespace feedwater::server

@@ -285,10 +285,11 @@ void DataServer::Impl::Count(const std::string& counter) {
     MutexLock lock(&mu);
     n = ++counters[counter];
   }
-  const bool news =
-      counter != "accepted" && counter != "closed_by_daemon" && counter != "reclaimed_hangup";
-  if (news && std::has_single_bit(n))
+  const bool routine = counter == "accepted" || counter == "opened" ||
+                       counter == "closed_by_daemon" || counter == "reclaimed_hangup";
+  if (!routine && std::has_single_bit(n)) {
     spdlog::info("data socket: {} ({} times since the start)", counter, n);
+  }
 }
 
 // --- the public face ----------------------------------------------------------------------------

@@ -50,21 +50,37 @@ def _number(env: Mapping[str, str], names: tuple[str, ...]) -> Optional[int]:
     return None
 
 
-def _job(launcher: str, env: Mapping[str, str]) -> str:
-    """Name what the ranks of a launch have in common. The C++ client makes the same names."""
+def _rendezvous(env: Mapping[str, str]) -> Optional[str]:
+    if env.get("MASTER_ADDR") and env.get("MASTER_PORT"):
+        return f"{env['MASTER_ADDR']}:{env['MASTER_PORT']}"
+    return None
 
-    def first(*names: str) -> str:
-        return next((env[name] for name in names if env.get(name)), "")
 
+def _job(launcher: str, env: Mapping[str, str]) -> Optional[str]:
+    """Name what the ranks of a launch have in common, as the C++ client does too."""
     if launcher == "torchrun":
-        run = env.get("TORCHELASTIC_RUN_ID", "")
-        run = "" if run == "none" else run  # torchrun's default: the same for all runs of a machine
-        address = f"{env.get('MASTER_ADDR', '')}:{env.get('MASTER_PORT', '')}"
-        return f"torchrun-{run}-{address}" if run else f"torchrun-{address}"
+        run = env.get("TORCHELASTIC_RUN_ID")
+        if not run:
+            return _rendezvous(env) or _slurm_job(env)
+        if run == "none":  # torchrun's default: the same for all runs of a machine
+            run = f"torchrun-{_rendezvous(env) or 'none'}"
+        # A restarted group must not meet the ranks of the one before it.
+        restarts = env.get("TORCHELASTIC_RESTART_COUNT", "0")
+        return run if restarts == "0" else f"{run}.{restarts}"
     if launcher == "Slurm":
-        job = first("SLURM_JOB_ID", "SLURM_JOBID")
-        return f"slurm-{job}.{first('SLURM_STEP_ID', 'SLURM_STEPID')}"
-    return f"mpi-{first('PMIX_NAMESPACE', 'OMPI_MCA_ess_base_jobid', 'PMI_JOBID')}"
+        return _slurm_job(env)
+    for name in ("OMPI_MCA_ess_base_jobid", "PMIX_NAMESPACE", "PMI_JOBID"):
+        if env.get(name):
+            return f"mpi-{env[name]}"
+    return _slurm_job(env) or _rendezvous(env)
+
+
+def _slurm_job(env: Mapping[str, str]) -> Optional[str]:
+    job = env.get("SLURM_JOB_ID") or env.get("SLURM_JOBID")
+    if not job:
+        return None
+    step = env.get("SLURM_STEP_ID") or env.get("SLURM_STEPID")
+    return f"slurm-{job}" if step is None else f"slurm-{job}.{step}"
 
 
 def placement(

@@ -164,7 +164,7 @@ class Loader:
         self.address = resolve(address)
         if job is None:
             number = next(_opened.setdefault(name, count(1)))
-            job = f"{place.job or f'pid-{os.getpid()}'}/{name}" + (f"#{number}" if number > 1 else "")
+            job = f"{place.job or f'pid-{os.getpid()}'}/{name}#{number}"
         self._stream = Stream(
             StreamOptions(
                 address=self.address,
@@ -409,6 +409,10 @@ class Loader:
             self._check_usable()
             facts = self._stream.facts
             cursor.check_same_source(facts.dataset_digest, facts.pipeline_digest, facts.seed)
+            if cursor.position > facts.records:
+                raise errors.InvalidArgument(
+                    f"the state's position {cursor.position} is outside the epoch of {facts.records} records"
+                )
             self._move(cursor.epoch, cursor.position, cursor.substituted)
             if self._pending is None and len(self):
                 self._stream.seek(cursor.epoch, cursor.position)

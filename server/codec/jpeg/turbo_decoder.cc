@@ -30,6 +30,11 @@ inline uint8_t InkToColour(int ink, int black) {
   return static_cast<uint8_t>(absorbed > black ? 0 : black - absorbed);
 }
 
+// Never shrinks: a vector that shrinks and grows again clears what it grows by.
+void Grow(std::vector<uint8_t>& buffer, size_t bytes) {
+  if (buffer.size() < bytes) buffer.resize(bytes);
+}
+
 }  // namespace
 
 struct TurboDecoder::State {
@@ -42,7 +47,7 @@ struct TurboDecoder::State {
   Failure failure = Failure::kDamaged;
 
   ImageLimits limits;
-  int64_t deadline_ns = 0;
+  int64_t start_wall_ns = 0, start_cpu_ns = 0;
   unsigned progress_calls = 0;
   bool open = false;
   bool multiple_scans = false;
@@ -73,8 +78,10 @@ struct TurboDecoder::State {
     std::longjmp(jump, 1);
   }
 
+  // CPU time never runs ahead of wall time, and asking for the latter costs a tenth.
   void CheckTime() {
-    if (ThreadCpuNs() > deadline_ns) Fail(Failure::kTooSlow);
+    const int64_t limit_ns = limits.max_decode_ms * 1'000'000;
+    if (MonotonicNs() - start_wall_ns > limit_ns && ThreadCpuNs() - start_cpu_ns > limit_ns) Fail(Failure::kTooSlow);
   }
 
   static State& Of(j_common_ptr common) { return *static_cast<State*>(common->client_data); }
@@ -163,12 +170,16 @@ bool TurboDecoder::State::Start(State* state, Rect region) {
   // Fancy upsampling looks one sample to each side, and within the cropped row it treats the row's ends as the image's.
   // So the crop that libjpeg sees is at least a pixel wider than the region wherever the image goes on, and its ends lie
   // on borders of iMCUs. It must not be so narrow either that libjpeg would choose another upsampler for it.
+  bool upsampled = false;
+  for (int c = 0; c < jpeg.num_components; ++c) {
+    upsampled |= jpeg.comp_info[c].h_samp_factor != jpeg.max_h_samp_factor;
+  }
   const int width = static_cast<int>(jpeg.output_width);
-  const int step = jpeg.max_h_samp_factor * DCTSIZE;
-  int left = (region.x > 0 ? region.x - 1 : 0) / step * step;
-  int right = (region.x + region.width + step) / step * step;
+  const int step = jpeg.max_h_samp_factor * DCTSIZE, margin = upsampled ? 1 : 0;
+  int left = (region.x > margin ? region.x - margin : 0) / step * step;
+  int right = (region.x + region.width + margin + step - 1) / step * step;
   if (right > width) right = width;
-  if (right - left < 2 * step) left = left > step ? left - step : 0;
+  if (upsampled && right - left < 2 * step) left = left > step ? left - step : 0;
   if (left > 0 || right < width) {
     JDIMENSION crop_left = left, crop_width = right - left;
     jpeg_crop_scanline(&jpeg, &crop_left, &crop_width);
@@ -210,7 +221,8 @@ void TurboDecoder::Close() {
 absl::Status TurboDecoder::Open(absl::Span<const std::byte> encoded, const ImageLimits& limits) {
   Close();
   state_->limits = limits;
-  state_->deadline_ns = ThreadCpuNs() + limits.max_decode_ms * 1'000'000;
+  state_->start_wall_ns = MonotonicNs();
+  state_->start_cpu_ns = ThreadCpuNs();
   state_->progress_calls = 0;
   if (!State::Open(state_.get(), reinterpret_cast<const JOCTET*>(encoded.data()), encoded.size())) {
     return state_->ToStatus();
@@ -229,8 +241,8 @@ Size TurboDecoder::size() const {
 absl::Status TurboDecoder::Start(const Rect& region) {
   if (!State::Start(state_.get(), region)) return state_->ToStatus();
   state_->region_width = region.width;
-  state_->band.resize(state_->row_bytes * kMaxRows);
-  if (state_->channels == 4) state_->rgb.resize(static_cast<size_t>(region.width) * 3 * kMaxRows);
+  Grow(state_->band, state_->row_bytes * kMaxRows);
+  if (state_->channels == 4) Grow(state_->rgb, static_cast<size_t>(region.width) * 3 * kMaxRows);
   return absl::OkStatus();
 }
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import fcntl
 import json
 import math
 import mmap
@@ -27,7 +28,6 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import fcntl
 import grpc
 import numpy as np
 
@@ -165,6 +165,8 @@ class Session(threading.Thread):
                     self.daemon_.ranks.pop(self.attached, None)
                 self.daemon_.sessions.pop(self.ticket, None)
             self.sock.close()
+            if self.opened:
+                self.memory.close()
             self.ended.set()
 
     def close(self, code: int | None = None, message: str = "") -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-
 from fake_daemon import OUTPUTS, record_at, sample
 
 

@@ -18,20 +18,24 @@ PMI = {"PMI_RANK": "1", "PMI_SIZE": "2"}
     ("env", "expected"),
     [
         ({}, Placement(0, 1, 0, None, None)),
-        (TORCHRUN, Placement(5, 8, 1, "torchrun", "torchrun-n0:29500")),
+        (TORCHRUN, Placement(5, 8, 1, "torchrun", "n0:29500")),
         (
             {**TORCHRUN, "TORCHELASTIC_RUN_ID": "none"},
             Placement(5, 8, 1, "torchrun", "torchrun-n0:29500"),
         ),
         (
             {**TORCHRUN, "TORCHELASTIC_RUN_ID": "r7"},
-            Placement(5, 8, 1, "torchrun", "torchrun-r7-n0:29500"),
+            Placement(5, 8, 1, "torchrun", "r7"),
+        ),
+        (
+            {**TORCHRUN, "TORCHELASTIC_RUN_ID": "r7", "TORCHELASTIC_RESTART_COUNT": "2"},
+            Placement(5, 8, 1, "torchrun", "r7.2"),
         ),
         (SLURM, Placement(3, 4, 1, "Slurm", "slurm-77.2")),
         (OPEN_MPI, Placement(2, 6, 0, "Open MPI", "mpi-prterun-1")),
-        (PMI, Placement(1, 2, 1, "PMI", "mpi-")),
+        (PMI, Placement(1, 2, 1, "PMI", None)),
         # torchrun started by srun: the ranks are torchrun's. mpirun in a Slurm job: they are Open MPI's.
-        ({**SLURM, **TORCHRUN}, Placement(5, 8, 1, "torchrun", "torchrun-n0:29500")),
+        ({**SLURM, **TORCHRUN}, Placement(5, 8, 1, "torchrun", "n0:29500")),
         ({**SLURM, **OPEN_MPI}, Placement(2, 6, 0, "Open MPI", "mpi-prterun-1")),
         # Half of a pair says nothing.
         ({"RANK": "1"}, Placement(0, 1, 0, None, None)),
@@ -50,7 +54,7 @@ def test_arguments_win_over_the_launcher():
 def test_a_program_with_its_own_ranks_is_not_put_into_the_launchers_job():
     # Every rank validates alone: with one job name the second would meet ALREADY_EXISTS.
     assert placement(0, 1, TORCHRUN).job is None
-    assert placement(5, 8, TORCHRUN).job == "torchrun-n0:29500"
+    assert placement(5, 8, TORCHRUN).job == "n0:29500"
 
 
 def test_half_a_pair_of_arguments_without_a_launcher_is_refused():
@@ -81,6 +85,6 @@ def test_ranks_of_a_launch_ask_for_the_same_job_and_loaders_of_a_process_for_dif
         open_loader(daemon)
         open_loader(daemon)
     jobs = [request.job for request in daemon.requests]
-    assert jobs[0] == jobs[2] == "torchrun-n0:29500/numbers"
-    assert jobs[1] == jobs[3] == "torchrun-n0:29500/numbers#2"
+    assert jobs[0] == jobs[2] == "n0:29500/numbers#1"
+    assert jobs[1] == jobs[3] == "n0:29500/numbers#2"
     assert [request.rank for request in daemon.requests] == [0, 0, 1, 1]

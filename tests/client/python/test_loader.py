@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from reading import check, epoch_positions, positions
 
 import feedwater
-from reading import check, epoch_positions, positions
 
 ALL = list(range(40))
 

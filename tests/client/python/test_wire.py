@@ -5,8 +5,8 @@ import struct
 from pathlib import Path
 
 import pytest
-
 from fake_daemon import Packets
+
 from feedwater import wire
 
 HEADER = Path(__file__).resolve().parents[3] / "proto/shm/wire.h"

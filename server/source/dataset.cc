@@ -1,0 +1,271 @@
+// OpenDataset: from the `dataset:` map to a dataset over a saved or a newly built index.
+#include "server/source/dataset.h"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "server/base/clock.h"
+#include "server/base/mutex.h"
+#include "server/base/units.h"
+#include "server/source/digest.h"
+#include "server/source/format.h"
+#include "spdlog/spdlog.h"
+
+namespace feedwater::server {
+namespace {
+
+// The floor's own sections of every index.
+constexpr IndexTag kAbout = MakeIndexTag("ABOU");  // texts in the order below
+constexpr IndexTag kClasses = MakeIndexTag("CLAS");
+constexpr IndexTag kStampPaths = MakeIndexTag("STPA");
+constexpr IndexTag kStamps = MakeIndexTag("STMP");  // inode, bytes, modified, changed of each path
+enum About : size_t { kAboutKey, kAboutRecords, kAboutDigest, kAboutNotes, kAboutCount };
+constexpr size_t kStampNumbers = 4;
+
+// What every format's map has.
+struct CommonParams {
+  std::string format, root, path;
+};
+const Schema<CommonParams>& CommonSchema() {
+  static const Schema<CommonParams> schema =
+      Schema<CommonParams>()
+          .Required("format", &CommonParams::format, "How the records are stored.")
+          .Required("root", &CommonParams::root, "Name of a root that feedwater.yaml declares.")
+          .Param("path", &CommonParams::path,
+                 "Folder or file of the dataset below the root; the root itself when left out.");
+  return schema;
+}
+
+struct DatasetSpec {
+  CommonParams common;
+  std::unique_ptr<Format> format;
+};
+
+// "a//./b/" -> "a/b". A path that could only be meant to leave the root is refused here, with its
+// place in the file.
+absl::StatusOr<std::string> NormalizePath(const std::string& path, const YamlNode& node) {
+  if (!path.empty() && path[0] == '/') {
+    return node.Error(
+        absl::StrCat("'path' is relative to the root; '", Printable(path), "' begins with '/'"));
+  }
+  if (path.find('\0') != std::string::npos) return node.Error("'path' holds a NUL byte");
+  std::string normal;
+  for (absl::string_view part : absl::StrSplit(path, '/', absl::SkipEmpty())) {
+    if (part == ".") continue;
+    if (part == "..") {
+      return node.Error(absl::StrCat("'path' may not hold '..': '", Printable(path), "'"));
+    }
+    normal = DatasetLocation::JoinPath(normal, part);
+  }
+  return normal;
+}
+
+absl::StatusOr<DatasetSpec> ReadSpec(const YamlNode& node) {
+  if (!node.is_map())
+    return node.Error(absl::StrCat("'dataset' takes a map, not ", node.KindName()));
+  const YamlNode* name = node.Find("format");
+  if (name == nullptr) return CheckKeys(node, CommonSchema().params(), "dataset");
+  if (!name->is_scalar())
+    return name->Error(absl::StrCat("'format' must be a name, not ", name->KindName()));
+  const FormatEntry* entry = Registry<FormatEntry>::Get().Find(name->scalar);
+  if (entry == nullptr) return name->Error(Registry<FormatEntry>::Get().Unknown(name->scalar));
+
+  const std::string what = absl::StrCat("format '", name->scalar, "'");
+  std::vector<ParamInfo> known = CommonSchema().params();
+  known.insert(known.end(), entry->params.begin(), entry->params.end());
+  FW_RETURN_IF_ERROR(CheckKeys(node, known, what));
+
+  YamlNode common = node, own = node;
+  common.entries.clear();
+  own.entries.clear();
+  for (const auto& [key, value] : node.entries) {
+    bool is_common = key.scalar == "format" || key.scalar == "root" || key.scalar == "path";
+    (is_common ? common : own).entries.emplace_back(key, value);
+  }
+  DatasetSpec spec;
+  FW_ASSIGN_OR_RETURN(spec.common, CommonSchema().Read(common, "dataset"));
+  const YamlNode* path = node.Find("path");
+  FW_ASSIGN_OR_RETURN(spec.common.path,
+                      NormalizePath(spec.common.path, path != nullptr ? *path : node));
+  absl::StatusOr<std::unique_ptr<Format>> format = entry->create(own, what);
+  if (!format.ok()) return format.status();
+  spec.format = *std::move(format);
+  return spec;
+}
+
+// Everything that decides which index this is, readable.
+std::string IndexKey(const DatasetSpec& spec, const DatasetLocation& location) {
+  return absl::StrCat("format ", spec.common.format, "\nroot ", location.root->path(), "\npath ",
+                      location.path, "\n", spec.format->Key());
+}
+
+// One lock a key: of two threads that open the same dataset at once, the second finds the first
+// one's index.
+std::shared_ptr<Mutex> LockOf(const std::string& key) {
+  static Mutex mu;
+  static auto* locks = new absl::flat_hash_map<std::string, std::weak_ptr<Mutex>>;
+  MutexLock lock(&mu);
+  std::weak_ptr<Mutex>& slot = (*locks)[key];
+  std::shared_ptr<Mutex> mutex = slot.lock();
+  if (mutex == nullptr) {
+    absl::erase_if(*locks,
+                   [&](const auto& entry) { return entry.second.expired() && entry.first != key; });
+    mutex = std::make_shared<Mutex>();
+    (*locks)[key] = mutex;
+  }
+  return mutex;
+}
+
+absl::StatusOr<std::shared_ptr<const Index>> BuildIndex(const DatasetSpec& spec,
+                                                        const DatasetLocation& location,
+                                                        const DatasetOptions& options) {
+  IndexBuilder builder(options.progress);
+  FW_RETURN_IF_ERROR(spec.format->BuildIndex(location, &builder));
+  if (builder.records <= 0) {
+    return absl::InvalidArgumentError(absl::StrCat(location.Describe(), " holds no records"));
+  }
+  builder.Progress(builder.records, builder.records);
+
+  TextList about, classes, stamp_paths;
+  about.Add(IndexKey(spec, location));
+  about.Add(absl::StrCat(builder.records));
+  about.Add(builder.digest);
+  about.Add(builder.notes);
+  for (const std::string& name : builder.classes) classes.Add(name);
+  std::vector<uint64_t> stamps;
+  for (const Stamp& stamp : builder.stamps) {
+    stamp_paths.Add(stamp.path);
+    stamps.insert(stamps.end(), {stamp.inode, stamp.bytes, stamp.modified_ns, stamp.changed_ns});
+  }
+  builder.columns.Add(kAbout, about);
+  builder.columns.Add(kClasses, classes);
+  builder.columns.Add(kStampPaths, stamp_paths);
+  builder.columns.Add(kStamps, stamps);
+  return builder.columns.Finish(options.budget.get());
+}
+
+absl::StatusOr<std::shared_ptr<const Dataset>> OpenIndex(const DatasetSpec& spec,
+                                                         const DatasetLocation& location,
+                                                         std::shared_ptr<const Index> index) {
+  IndexedParts parts;
+  FW_ASSIGN_OR_RETURN(TextColumn about, index->Texts(kAbout));
+  FW_ASSIGN_OR_RETURN(TextColumn classes, index->Texts(kClasses));
+  if (about.size() != kAboutCount || !absl::SimpleAtoi(about[kAboutRecords], &parts.records) ||
+      parts.records <= 0) {
+    return absl::DataLossError("an index without a description");
+  }
+  if (about[kAboutKey] != IndexKey(spec, location))
+    return absl::DataLossError("the index of another dataset");
+  parts.digest = std::string(about[kAboutDigest]);
+  parts.notes = std::string(about[kAboutNotes]);
+  parts.classes = classes.ToVector();
+  parts.fields = spec.format->fields();
+  parts.location = location;
+  parts.index = std::move(index);
+  return spec.format->Open(std::move(parts));
+}
+
+// Whether the files are as they were when the index was built: "" or what is not.
+absl::StatusOr<std::string> FindChange(const Index& index, const Root& root) {
+  FW_ASSIGN_OR_RETURN(TextColumn paths, index.Texts(kStampPaths));
+  FW_ASSIGN_OR_RETURN(NumberColumn numbers, index.Numbers(kStamps));
+  if (numbers.size() / kStampNumbers != paths.size() || numbers.size() % kStampNumbers != 0) {
+    return absl::DataLossError("an index whose stamps do not fit together");
+  }
+  for (size_t i = 0; i < paths.size(); ++i) {
+    const size_t n = i * kStampNumbers;
+    const Stamp saved = {std::string(paths[i]), numbers[n], numbers[n + 1], numbers[n + 2],
+                         numbers[n + 3]};
+    absl::StatusOr<struct stat> info = root.Stat(saved.path);
+    if (!info.ok()) return std::string(info.status().message());
+    if (MakeStamp(saved.path, *info) != saved)
+      return absl::StrCat(root.Describe(saved.path), " has changed");
+  }
+  return std::string();
+}
+
+// The saved index as a dataset. NotFound when there is none or the files have changed; DataLoss
+// when it is damaged.
+absl::StatusOr<std::shared_ptr<const Dataset>> OpenSaved(const DatasetSpec& spec,
+                                                         const DatasetLocation& location,
+                                                         const std::string& file,
+                                                         const DatasetOptions& options) {
+  FW_ASSIGN_OR_RETURN(std::shared_ptr<const Index> index, LoadIndex(file, options.budget.get()));
+  FW_ASSIGN_OR_RETURN(std::string change, FindChange(*index, *location.root));
+  if (!change.empty()) return absl::NotFoundError(change);
+  return OpenIndex(spec, location, std::move(index));
+}
+
+void Save(const Index& index, const std::string& file) {
+  std::error_code error;
+  std::filesystem::create_directories(std::filesystem::path(file).parent_path(), error);
+  absl::Status saved = error ? ErrnoStatus(error.value(), "creating the folder of saved indexes")
+                             : SaveIndex(index, file);
+  if (!saved.ok())
+    spdlog::warn("index not saved, the next start builds it again: {}", saved.ToString());
+}
+
+}  // namespace
+
+const std::vector<ParamInfo>& DatasetParams() { return CommonSchema().params(); }
+
+absl::StatusOr<std::vector<FieldSpec>> DescribeDataset(const YamlNode& node) {
+  FW_ASSIGN_OR_RETURN(DatasetSpec spec, ReadSpec(node));
+  return spec.format->fields();
+}
+
+absl::StatusOr<std::shared_ptr<const Dataset>> OpenDataset(const YamlNode& node,
+                                                           const DatasetOptions& options) {
+  FW_ASSIGN_OR_RETURN(DatasetSpec spec, ReadSpec(node));
+  if (options.roots == nullptr) return absl::FailedPreconditionError("no roots are declared");
+  DatasetLocation location;
+  absl::StatusOr<std::shared_ptr<const Root>> root = options.roots->Find(spec.common.root);
+  if (!root.ok()) return Annotate(root.status(), node.Find("root")->Where());
+  location.root = *std::move(root);
+  location.path = spec.common.path;
+
+  const std::string key = IndexKey(spec, location);
+  const std::shared_ptr<Mutex> mutex = LockOf(key);
+  MutexLock lock(mutex.get());
+  const int64_t start_ns = MonotonicNs();
+  const std::string what = location.Describe();
+  std::string file;
+  if (!options.state_dir.empty()) {
+    Digest name;
+    name.Add(key);
+    file = absl::StrCat(options.state_dir, "/indexes/", name.Hex(), ".index");
+  }
+  if (!file.empty() && !options.rebuild) {
+    absl::StatusOr<std::shared_ptr<const Dataset>> saved = OpenSaved(spec, location, file, options);
+    if (saved.ok()) {
+      spdlog::info("dataset {}: {} records from the saved index in {}", what, (*saved)->size(),
+                   FormatSeconds(static_cast<double>(MonotonicNs() - start_ns) * 1e-9));
+      return saved;
+    }
+    if (absl::IsResourceExhausted(saved.status())) return saved.status();
+    if (absl::IsNotFound(saved.status())) {
+      spdlog::info("dataset {}: building the index: {}", what,
+                   std::string(saved.status().message()));
+    } else {
+      spdlog::warn("dataset {}: saved index dropped: {}", what,
+                   std::string(saved.status().message()));
+    }
+  }
+  FW_ASSIGN_OR_RETURN(std::shared_ptr<const Index> index, BuildIndex(spec, location, options));
+  if (!file.empty()) Save(*index, file);
+  FW_ASSIGN_OR_RETURN(std::shared_ptr<const Dataset> dataset,
+                      OpenIndex(spec, location, std::move(index)));
+  spdlog::info("dataset {}: {} records, {} classes, index of {} built in {}{}{}", what,
+               dataset->size(), dataset->classes().size(), FormatBytes(dataset->memory_bytes()),
+               FormatSeconds(static_cast<double>(MonotonicNs() - start_ns) * 1e-9),
+               dataset->notes().empty() ? "" : "; left out: ", dataset->notes());
+  return dataset;
+}
+
+}  // namespace feedwater::server

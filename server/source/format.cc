@@ -1,0 +1,110 @@
+#include "server/source/format.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <thread>
+
+#include "server/base/clock.h"
+
+namespace feedwater::server {
+namespace {
+
+constexpr int64_t kProgressIntervalNs = 100'000'000;
+constexpr int64_t kClockTickNs =
+    20'000'000;  // file times advance with the kernel's tick: 10 ms at HZ=100
+
+uint64_t Nanoseconds(const timespec& time) {
+  return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(time.tv_nsec);
+}
+
+}  // namespace
+
+std::string DatasetLocation::Describe() const {
+  return path.empty() ? absl::StrCat("root '", root->name(), "' (", root->path(), ")")
+                      : root->Describe(path);
+}
+
+Stamp MakeStamp(std::string path, const struct stat& info) {
+  return {std::move(path), info.st_ino,
+          S_ISDIR(info.st_mode) ? 0 : static_cast<uint64_t>(info.st_size),
+          Nanoseconds(info.st_mtim), Nanoseconds(info.st_ctim)};
+}
+
+void AwaitClockTick(const struct stat& info) {
+  const auto changed =
+      static_cast<int64_t>(std::max(Nanoseconds(info.st_mtim), Nanoseconds(info.st_ctim)));
+  const int64_t age = ClockNs(CLOCK_REALTIME) - changed;
+  if (age >= 0 && age < kClockTickNs)
+    std::this_thread::sleep_for(std::chrono::nanoseconds(kClockTickNs - age));
+}
+
+absl::StatusOr<struct stat> IndexBuilder::DependOn(const Root& root, const std::string& path) {
+  FW_ASSIGN_OR_RETURN(struct stat info, root.Stat(path));
+  stamps.push_back(MakeStamp(path, info));
+  AwaitClockTick(info);
+  return info;
+}
+
+void IndexBuilder::Progress(int64_t done, int64_t total) {
+  if (progress_ == nullptr) return;
+  const int64_t now = MonotonicNs();
+  const bool last = total > 0 && done == total;
+  if (!last && now - last_progress_ns_ < kProgressIntervalNs) return;
+  last_progress_ns_ = now;
+  progress_(done, total);
+}
+
+int64_t IndexedDataset::memory_bytes() const {
+  int64_t bytes = parts_.index->bytes();
+  for (const std::string& name : parts_.classes)
+    bytes += static_cast<int64_t>(sizeof(name) + name.size());
+  return bytes + static_cast<int64_t>(shard_starts_.size() * sizeof(int64_t));
+}
+
+void IndexedDataset::Prepare(Record* out, size_t inline_values) const {
+  out->inline_values.resize(inline_values);
+  out->fields.resize(parts_.fields.size());
+  for (size_t i = 0; i < parts_.fields.size(); ++i) {
+    out->fields[i].spec = parts_.fields[i].spec;
+    out->fields[i].data = nullptr;
+  }
+}
+
+absl::StatusOr<std::vector<std::string>> ListFolder(const Root& root, const std::string& path) {
+  FW_ASSIGN_OR_RETURN(Fd fd, root.OpenFolder(path));
+  std::unique_ptr<DIR, int (*)(DIR*)> folder(fdopendir(fd.get()), closedir);
+  if (folder == nullptr) return ErrnoStatus(errno, root.Describe(path));
+  fd.release();
+  std::vector<std::string> names;
+  while (true) {
+    errno = 0;  // tells the end from an error
+    const dirent* entry = readdir(folder.get());
+    if (entry == nullptr) break;
+    const absl::string_view name = entry->d_name;
+    if (name != "." && name != "..") names.emplace_back(name);
+  }
+  if (errno != 0) return ErrnoStatus(errno, absl::StrCat("listing ", root.Describe(path)));
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+absl::StatusOr<std::string> ReadHead(const Root& root, const std::string& path, size_t length) {
+  FW_ASSIGN_OR_RETURN(Fd fd, root.OpenFile(path, /*direct_io=*/false));
+  std::string head(length, '\0');
+  size_t done = 0;
+  while (done < length) {
+    ssize_t got = pread(fd.get(), head.data() + done, length - done, static_cast<off_t>(done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return ErrnoStatus(errno, root.Describe(path));
+    if (got == 0) break;
+    done += static_cast<size_t>(got);
+  }
+  head.resize(done);
+  return head;
+}
+
+}  // namespace feedwater::server

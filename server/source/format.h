@@ -1,0 +1,155 @@
+// What a dataset format is: one file of source/formats/ with its parameters, a Format that builds
+// the index of a folder or file, and a Dataset that answers from the index. Nobody includes that
+// file; it registers itself.
+//
+//   struct Params { std::string split = "train"; };               // defaults stand only here
+//   class MyFormat final : public Format { explicit MyFormat(Params); ... };
+//   const Registrar kRegistrar("my_format", DeclareFormat<MyFormat>("What it reads.", "dataset:
+//   {...}", Schema<Params>()...));
+//
+// The floor does the rest: it keys, saves, verifies and reuses indexes, and it builds anew when a
+// file or folder that the index depends on has another size, time or inode. BuildIndex is the only
+// place that looks at files.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "server/base/registry.h"
+#include "server/base/schema.h"
+#include "server/source/dataset.h"
+#include "server/source/index_file.h"
+
+namespace feedwater::server {
+
+// Where the dataset lies. `path` is relative to the root, "" for the root itself.
+struct DatasetLocation {
+  std::shared_ptr<const Root> root;
+  std::string path;
+
+  std::string Below(absl::string_view name) const { return JoinPath(path, name); }
+  std::string Describe() const;  // for messages
+
+  static std::string JoinPath(absl::string_view folder, absl::string_view name) {
+    if (folder.empty()) return std::string(name);
+    return name.empty() ? std::string(folder) : absl::StrCat(folder, "/", name);
+  }
+};
+
+// The state of a file or folder that an index depends on.
+struct Stamp {
+  std::string path;                                                // below the root
+  uint64_t inode = 0, bytes = 0, modified_ns = 0, changed_ns = 0;  // bytes: 0 for folders
+  bool operator==(const Stamp& other) const = default;
+};
+Stamp MakeStamp(std::string path, const struct stat& info);
+// Waits, 20 ms at most, until a later change of what `info` describes would show in its times. Call
+// it between taking the stamp and looking inside.
+void AwaitClockTick(const struct stat& info);
+
+// What BuildIndex finds.
+class IndexBuilder {
+ public:
+  explicit IndexBuilder(IndexProgress progress) : progress_(std::move(progress)) {}
+
+  int64_t records = 0;
+  std::vector<std::string> classes;
+  std::string digest;  // 32 hex digits over (name, offset, size) of every record
+  std::string notes;
+  std::vector<Stamp> stamps;
+  IndexWriter columns;  // the format's own sections; upper-case tags are the floor's
+
+  // Stamps a file or folder below the root and waits for the clock, then gives what it is.
+  absl::StatusOr<struct stat> DependOn(const Root& root, const std::string& path);
+  // Tells how far the work is, at most every 100 ms.
+  void Progress(int64_t done, int64_t total);
+
+ private:
+  IndexProgress progress_;
+  int64_t last_progress_ns_ = 0;
+};
+
+// What every dataset made from an index knows.
+struct IndexedParts {
+  DatasetLocation location;
+  std::shared_ptr<const Index> index;
+  int64_t records = 0;
+  std::vector<FieldSpec> fields;
+  std::vector<std::string> classes;
+  std::string digest, notes;
+};
+
+class IndexedDataset : public Dataset {
+ public:
+  int64_t size() const final { return parts_.records; }
+  const std::vector<FieldSpec>& fields() const final { return parts_.fields; }
+  const std::vector<std::string>& classes() const final { return parts_.classes; }
+  const std::string& digest() const final { return parts_.digest; }
+  const Root& root() const final { return *parts_.location.root; }
+  int64_t memory_bytes() const final;
+  const std::string& notes() const final { return parts_.notes; }
+  const std::vector<int64_t>& shard_starts() const final { return shard_starts_; }
+
+ protected:
+  explicit IndexedDataset(IndexedParts parts) : parts_(std::move(parts)) {}
+  const IndexedParts& parts() const { return parts_; }
+  // Makes room in `out` for the fields and the inline values.
+  void Prepare(Record* out, size_t inline_values) const;
+  void SetShardStarts(std::vector<int64_t> starts) { shard_starts_ = std::move(starts); }
+
+ private:
+  const IndexedParts parts_;
+  std::vector<int64_t> shard_starts_;
+};
+
+class Format {
+ public:
+  virtual ~Format() = default;
+  virtual std::vector<FieldSpec> fields() const = 0;
+  // Everything besides root and path that an index depends on: the version of the format's
+  // sections, its parameters.
+  virtual std::string Key() const = 0;
+  // Finds the records. NotFound or InvalidArgument naming path and root.
+  virtual absl::Status BuildIndex(const DatasetLocation& location, IndexBuilder* builder) const = 0;
+  // A dataset over an index of this format. Touches no file. DataLoss when the sections do not fit
+  // together: every number that is used later must be checked here.
+  virtual absl::StatusOr<std::shared_ptr<const Dataset>> Open(IndexedParts parts) const = 0;
+};
+
+struct FormatEntry {
+  static constexpr const char* kKind = "format";
+  std::string summary, example;
+  std::vector<ParamInfo> params;
+  std::function<absl::StatusOr<std::unique_ptr<Format>>(const YamlNode& params,
+                                                        absl::string_view what)>
+      create;
+};
+
+template <typename F, typename P>
+FormatEntry DeclareFormat(std::string summary, std::string example, Schema<P> schema) {
+  FormatEntry entry;
+  entry.summary = std::move(summary);
+  entry.example = std::move(example);
+  entry.params = schema.params();
+  entry.create = [schema = std::move(schema)](
+                     const YamlNode& node,
+                     absl::string_view what) -> absl::StatusOr<std::unique_ptr<Format>> {
+    FW_ASSIGN_OR_RETURN(P params, schema.Read(node, what));
+    return std::make_unique<F>(std::move(params));
+  };
+  return entry;
+}
+
+// The names in a folder, sorted by bytes, without "." and "..".
+absl::StatusOr<std::vector<std::string>> ListFolder(const Root& root, const std::string& path);
+// The bytes [0, length) of a small file, fewer where it is shorter. For headers and lists of names.
+absl::StatusOr<std::string> ReadHead(const Root& root, const std::string& path, size_t length);
+
+}  // namespace feedwater::server

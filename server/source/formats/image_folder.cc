@@ -1,0 +1,507 @@
+// Format `image_folder`: one folder per class, image files at any depth below it, as torchvision's
+// ImageFolder reads it.
+//
+// Order: classes sorted by name, labels 0..C-1. Within a class, folders sorted by their whole path
+// and files sorted by name inside each, which is sorted(os.walk(...)) and sorted(fnames) in Python;
+// all by bytes. Hidden files and folders, files that are no images and special files are left out
+// and counted. Symbolic links are followed where they stay inside the root.
+//
+// The index keeps 8 bytes and the file name for each record. It depends on every folder, not on
+// every file: a file that is added, removed or renamed changes its folder; one that is rewritten in
+// place is found only by its reader.
+//
+// Scanning is waiting: for a folder's list and for each file's size, so a few threads share the
+// folders.
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <deque>
+#include <map>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_join.h"
+#include "server/base/mutex.h"
+#include "server/source/digest.h"
+#include "server/source/format.h"
+
+namespace feedwater::server {
+namespace {
+
+constexpr IndexTag kFolders = MakeIndexTag("fold");  // paths below the dataset's, in record order
+constexpr IndexTag kFolderStarts =
+    MakeIndexTag("fsta");                                // first record of each folder, and the end
+constexpr IndexTag kClassStarts = MakeIndexTag("csta");  // first record of each class, and the end
+constexpr IndexTag kNames = MakeIndexTag("name");
+constexpr IndexTag kSizes = MakeIndexTag("size");
+
+constexpr const char* kExtensions[] = {".jpg", ".jpeg", ".png",  ".ppm", ".bmp",
+                                       ".pgm", ".tif",  ".tiff", ".webp"};
+constexpr int kScanThreads = 8;
+constexpr size_t kMaxFolders = 1'000'000;  // links can make more folders than there are
+constexpr size_t kMaxDepth = 100;
+constexpr uint64_t kMaxRecords = UINT32_MAX;  // an object's number has 32 bits
+
+bool IsImage(absl::string_view name) {
+  for (const char* extension : kExtensions) {
+    if (absl::EndsWithIgnoreCase(name, extension)) return true;
+  }
+  return false;
+}
+
+// A folder and those above it, to find links that lead back up.
+struct Ancestor {
+  dev_t device;
+  ino_t inode;
+  std::shared_ptr<const Ancestor> parent;
+};
+
+struct LeftOut {
+  int64_t hidden = 0, not_images = 0, not_regular = 0, loops = 0, dangling = 0, beside_classes = 0;
+  void Add(const LeftOut& other) {
+    hidden += other.hidden;
+    not_images += other.not_images;
+    not_regular += other.not_regular;
+    loops += other.loops;
+    dangling += other.dangling;
+    beside_classes += other.beside_classes;
+  }
+  std::string Describe() const {
+    std::vector<std::string> parts;
+    auto add = [&](int64_t count, const char* what) {
+      if (count > 0) parts.push_back(absl::StrCat(count, " ", what));
+    };
+    add(not_images, "files that are not images");
+    add(hidden, "hidden files or folders");
+    add(beside_classes, "files beside the class folders");
+    add(not_regular, "images that are not regular files");
+    add(loops, "links to a folder above them");
+    std::string text = absl::StrJoin(parts, ", ");
+    if (dangling > 0) {
+      absl::StrAppend(&text, text.empty() ? "" : "; ", "kept: ", dangling,
+                      " links to images that do not exist");
+    }
+    return text;
+  }
+};
+
+struct ScannedFile {
+  std::string name;
+  uint64_t bytes;
+};
+
+struct ScannedFolder {
+  size_t class_number = 0;
+  std::string path;  // below the dataset's; "" for the dataset's own folder
+  Stamp stamp;
+  std::vector<ScannedFile> files;
+};
+
+struct Task {
+  std::string path;
+  size_t class_number = 0;
+  size_t depth = 0;
+  bool through_link = false;
+  std::shared_ptr<const Ancestor> parent;
+};
+
+// Lists folders with several threads. The first level gives the classes; its files are left out.
+class Scan {
+ public:
+  explicit Scan(const DatasetLocation& location) : location_(location) {}
+
+  absl::Status Run(IndexBuilder* builder);
+
+  std::vector<std::string> classes;
+  std::vector<ScannedFolder> folders;  // sorted
+  LeftOut left_out;
+
+ private:
+  struct Listing {
+    ScannedFolder folder;
+    std::vector<std::pair<std::string, bool>> subfolders;  // name, whether through a link
+    LeftOut left_out;
+    std::shared_ptr<const Ancestor> self;
+    bool is_loop = false;
+  };
+
+  absl::StatusOr<Listing> List(const Task& task);
+  absl::Status Classify(const Task& task, int folder, const dirent& entry, Listing* listing);
+  absl::Status RunClasses();
+  void Work();
+  void Finish(const Task& task, absl::StatusOr<Listing> listing) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const DatasetLocation& location_;
+  std::atomic<int64_t> found_{0};
+
+  Mutex mu_;
+  CondVar changed_;
+  std::deque<Task> tasks_ ABSL_GUARDED_BY(mu_);
+  size_t unfinished_ ABSL_GUARDED_BY(mu_) = 0;  // tasks waiting or being worked on
+  size_t started_ ABSL_GUARDED_BY(mu_) = 0;
+  // The error of the first folder in path order among those met, so that messages do not depend on
+  // timing too much.
+  absl::Status error_ ABSL_GUARDED_BY(mu_);
+  std::string error_path_ ABSL_GUARDED_BY(mu_);
+};
+
+absl::Status Scan::Classify(const Task& task, int folder, const dirent& entry, Listing* listing) {
+  const absl::string_view name = entry.d_name;
+  if (name == "." || name == "..") return absl::OkStatus();
+  if (name[0] == '.') {
+    ++listing->left_out.hidden;
+    return absl::OkStatus();
+  }
+  unsigned char type = entry.d_type;
+  struct stat info = {};
+  if (type == DT_UNKNOWN) {
+    if (fstatat(folder, entry.d_name, &info, AT_SYMLINK_NOFOLLOW) != 0) {
+      return errno == ENOENT ? absl::OkStatus() : ErrnoStatus(errno, location_.Below(task.path));
+    }
+    type = IFTODT(info.st_mode);
+  }
+  const bool is_link = type == DT_LNK;
+  const bool is_top = task.depth == 0;
+  const std::string path = DatasetLocation::JoinPath(task.path, name);
+  if (is_link) {
+    absl::StatusOr<struct stat> target = location_.root->Stat(location_.Below(path));
+    if (absl::IsNotFound(
+            target.status())) {  // torchvision keeps it too; reading it is an error of that sample
+      if (is_top) {
+        ++listing->left_out.beside_classes;
+      } else if (IsImage(name)) {
+        ++listing->left_out.dangling;
+        listing->folder.files.push_back({std::string(name), 0});
+      } else {
+        ++listing->left_out.not_images;
+      }
+      return absl::OkStatus();
+    }
+    if (absl::IsPermissionDenied(target.status())) {
+      return Annotate(target.status(),
+                      "a symbolic link; cure: replace it by the files or by a bind mount, or "
+                      "declare a root that holds both");
+    }
+    if (!target.ok()) return target.status();
+    info = *target;
+    type = IFTODT(info.st_mode);
+  }
+  if (type == DT_DIR) {
+    listing->subfolders.emplace_back(name, is_link);
+  } else if (is_top) {
+    ++listing->left_out.beside_classes;
+  } else if (!IsImage(name)) {
+    ++listing->left_out.not_images;
+  } else if (type != DT_REG) {
+    ++listing->left_out.not_regular;
+  } else {
+    if (!is_link && fstatat(folder, entry.d_name, &info, AT_SYMLINK_NOFOLLOW) != 0) {
+      if (errno == ENOENT)
+        return absl::OkStatus();  // removed meanwhile, which the folder's stamp will show
+      return ErrnoStatus(errno, location_.root->Describe(location_.Below(path)));
+    }
+    listing->folder.files.push_back({std::string(name), static_cast<uint64_t>(info.st_size)});
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Scan::Listing> Scan::List(const Task& task) {
+  Listing listing;
+  const std::string full = location_.Below(task.path);
+  FW_ASSIGN_OR_RETURN(Fd fd, location_.root->OpenFolder(full));
+  struct stat info;
+  if (fstat(fd.get(), &info) != 0) return ErrnoStatus(errno, location_.root->Describe(full));
+  if (task.through_link) {
+    for (const Ancestor* above = task.parent.get(); above != nullptr; above = above->parent.get()) {
+      if (above->device == info.st_dev && above->inode == info.st_ino) {
+        listing.is_loop = true;
+        return listing;
+      }
+    }
+  }
+  listing.self = std::make_shared<const Ancestor>(Ancestor{info.st_dev, info.st_ino, task.parent});
+  listing.folder.class_number = task.class_number;
+  listing.folder.path = task.path;
+  listing.folder.stamp = MakeStamp(full, info);
+  AwaitClockTick(info);
+  std::unique_ptr<DIR, int (*)(DIR*)> folder(fdopendir(fd.get()), closedir);
+  if (folder == nullptr) return ErrnoStatus(errno, location_.root->Describe(full));
+  const int handle = fd.release();
+  while (true) {
+    errno = 0;  // tells the end from an error
+    const dirent* entry = readdir(folder.get());
+    if (entry == nullptr) break;
+    FW_RETURN_IF_ERROR(Classify(task, handle, *entry, &listing));
+  }
+  if (errno != 0)
+    return ErrnoStatus(errno, absl::StrCat("listing ", location_.root->Describe(full)));
+  std::sort(listing.folder.files.begin(), listing.folder.files.end(),
+            [](const ScannedFile& a, const ScannedFile& b) { return a.name < b.name; });
+  found_.fetch_add(static_cast<int64_t>(listing.folder.files.size()), std::memory_order_relaxed);
+  return listing;
+}
+
+void Scan::Finish(const Task& task, absl::StatusOr<Listing> listing) {
+  absl::Status status = listing.status();
+  if (status.ok() && listing->is_loop) {
+    ++left_out.loops;
+  } else if (status.ok()) {
+    if (task.depth + 1 > kMaxDepth && !listing->subfolders.empty()) {
+      status = absl::InvalidArgumentError(
+          absl::StrCat(location_.root->Describe(location_.Below(task.path)), " lies more than ",
+                       kMaxDepth, " folders deep"));
+    } else if (started_ + listing->subfolders.size() > kMaxFolders) {
+      status = absl::ResourceExhaustedError(
+          absl::StrCat(location_.Describe(), " has more than ", kMaxFolders, " folders"));
+    }
+  }
+  if (!status.ok()) {
+    if (error_.ok() || task.path < error_path_) {
+      error_ = status;
+      error_path_ = task.path;
+    }
+  } else if (!listing->is_loop) {
+    for (const auto& [name, through_link] : listing->subfolders) {
+      tasks_.push_back({DatasetLocation::JoinPath(task.path, name), task.class_number,
+                        task.depth + 1, through_link, listing->self});
+      ++unfinished_;
+      ++started_;
+    }
+    left_out.Add(listing->left_out);
+    folders.push_back(std::move(listing->folder));
+  }
+  --unfinished_;
+  changed_.SignalAll();
+}
+
+void Scan::Work() {
+  mu_.Lock();
+  while (unfinished_ > 0 && error_.ok()) {
+    if (tasks_.empty()) {
+      changed_.Wait(&mu_);
+      continue;
+    }
+    Task task = std::move(tasks_.front());
+    tasks_.pop_front();
+    mu_.Unlock();
+    absl::StatusOr<Listing> listing = List(task);
+    mu_.Lock();
+    Finish(task, std::move(listing));
+  }
+  mu_.Unlock();
+}
+
+// The first level: its folders are the classes.
+absl::Status Scan::RunClasses() {
+  absl::StatusOr<Listing> top = List(Task{});
+  if (!top.ok()) return top.status();
+  left_out.Add(top->left_out);
+  std::sort(top->subfolders.begin(), top->subfolders.end());
+  if (top->subfolders.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        location_.Describe(), " has no class folders",
+        top->left_out.beside_classes > 0
+            ? absl::StrCat(", only ", top->left_out.beside_classes, " files")
+            : "",
+        "; image_folder reads one folder per class, such as ", location_.Below("cat/1.jpg")));
+  }
+  MutexLock lock(&mu_);
+  folders.push_back(std::move(top->folder));
+  for (const auto& [name, through_link] : top->subfolders) {
+    tasks_.push_back({name, classes.size(), 1, through_link, top->self});
+    classes.push_back(name);
+  }
+  unfinished_ = started_ = tasks_.size();
+  return absl::OkStatus();
+}
+
+absl::Status Scan::Run(IndexBuilder* builder) {
+  FW_RETURN_IF_ERROR(RunClasses());
+  std::vector<std::thread> threads;
+  try {
+    while (threads.size() < kScanThreads) threads.emplace_back([this] { Work(); });
+  } catch (const std::system_error&) {  // no more threads to be had; fewer do as well
+  }
+  if (threads.empty()) Work();
+  mu_.Lock();
+  while (unfinished_ > 0 && error_.ok()) {
+    changed_.WaitWithTimeout(&mu_, absl::Milliseconds(100));
+    mu_.Unlock();
+    builder->Progress(found_.load(std::memory_order_relaxed), 0);
+    mu_.Lock();
+  }
+  mu_.Unlock();
+  for (std::thread& thread : threads) thread.join();
+  MutexLock lock(&mu_);
+  FW_RETURN_IF_ERROR(error_);
+  std::sort(folders.begin(), folders.end(), [](const ScannedFolder& a, const ScannedFolder& b) {
+    return std::tie(a.class_number, a.path) < std::tie(b.class_number, b.path);
+  });
+  return absl::OkStatus();
+}
+
+class ImageFolderDataset final : public IndexedDataset {
+ public:
+  static absl::StatusOr<std::shared_ptr<const Dataset>> Open(IndexedParts parts) {
+    const auto records = static_cast<uint64_t>(parts.records);
+    std::shared_ptr<ImageFolderDataset> dataset(new ImageFolderDataset(std::move(parts)));
+    const Index& index = *dataset->parts().index;
+    FW_ASSIGN_OR_RETURN(dataset->folders_, index.Texts(kFolders));
+    FW_ASSIGN_OR_RETURN(dataset->folder_starts_, index.Numbers(kFolderStarts));
+    FW_ASSIGN_OR_RETURN(dataset->class_starts_, index.Numbers(kClassStarts));
+    FW_ASSIGN_OR_RETURN(dataset->names_, index.Texts(kNames));
+    FW_ASSIGN_OR_RETURN(dataset->sizes_, index.Numbers(kSizes));
+    if (records > kMaxRecords || dataset->names_.size() != records ||
+        dataset->sizes_.size() != records || !dataset->folder_starts_.Divides(records) ||
+        !dataset->class_starts_.Divides(records) ||
+        dataset->folder_starts_.size() != dataset->folders_.size() + 1 ||
+        dataset->class_starts_.size() != dataset->classes().size() + 1) {
+      return absl::DataLossError("an image_folder index whose columns do not fit together");
+    }
+    return dataset;
+  }
+
+  std::string ObjectPath(uint32_t object) const override {
+    const size_t folder = folder_starts_.RangeOf(object);
+    return parts().location.Below(DatasetLocation::JoinPath(folders_[folder], names_[object]));
+  }
+
+  void Extents(int64_t record, std::vector<Extent>* extents) const override {
+    const auto number = static_cast<uint32_t>(record);
+    extents->assign(1, {number, 0, Bytes(number)});
+  }
+
+  absl::Status Parse(int64_t record, absl::Span<const absl::Span<const std::byte>> bytes,
+                     Record* out) const override {
+    if (bytes.size() != 1) return absl::InternalError("an image is one extent");
+    if (bytes[0].empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(root().Describe(ObjectPath(static_cast<uint32_t>(record))),
+                       " is empty or a link to nothing"));
+    }
+    Prepare(out, 1);
+    out->fields[0].spec.shape[0] = static_cast<int64_t>(bytes[0].size());
+    out->fields[0].data =
+        const_cast<std::byte*>(bytes[0].data());  // a Tensor is also how outputs are written
+    out->inline_values[0] =
+        static_cast<int64_t>(class_starts_.RangeOf(static_cast<uint64_t>(record)));
+    out->fields[1].data = reinterpret_cast<std::byte*>(out->inline_values.data());
+    return absl::OkStatus();
+  }
+
+ private:
+  using IndexedDataset::IndexedDataset;
+  // A size beyond int64 cannot come from a file system; reading such an index must still be safe.
+  int64_t Bytes(size_t record) const {
+    return static_cast<int64_t>(std::min<uint64_t>(sizes_[record], uint64_t{1} << 61));
+  }
+
+  TextColumn folders_, names_;
+  NumberColumn folder_starts_, class_starts_, sizes_;
+};
+
+class ImageFolder final : public Format {
+ public:
+  struct Params {};
+  explicit ImageFolder(Params) {}
+
+  std::vector<FieldSpec> fields() const override {
+    return {
+        {"data", {DType::kUInt8, Layout::kEncoded, {-1}}, "The image file's bytes, for `decode`."},
+        {"label",
+         {DType::kInt64, Layout::kPlain, {}},
+         "Number of the class folder, sorted by name."}};
+  }
+  std::string Key() const override { return "sections 1"; }
+
+  absl::Status BuildIndex(const DatasetLocation& location, IndexBuilder* builder) const override {
+    FW_ASSIGN_OR_RETURN(struct stat info, location.root->Stat(location.path));
+    if (!S_ISDIR(info.st_mode)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(location.Describe(), " is a file; image_folder reads a folder"));
+    }
+    Scan scan(location);
+    FW_RETURN_IF_ERROR(scan.Run(builder));
+
+    Digest digest;
+    digest.Add("image_folder");
+    TextList folders, names;
+    std::vector<uint64_t> folder_starts = {0}, class_starts(scan.classes.size() + 1, 0), sizes;
+    for (ScannedFolder& folder : scan.folders) {
+      builder->stamps.push_back(std::move(folder.stamp));
+      if (folder.files.empty()) continue;
+      folders.Add(folder.path);
+      digest.Add(folder.path);
+      digest.Add(static_cast<uint64_t>(folder.files.size()));
+      for (const ScannedFile& file : folder.files) {
+        names.Add(file.name);
+        sizes.push_back(file.bytes);
+        digest.Add(file.name);
+        digest.Add(file.bytes);
+      }
+      folder_starts.push_back(sizes.size());
+      class_starts[folder.class_number + 1] = sizes.size();
+      std::vector<ScannedFile>().swap(
+          folder.files);  // the names are in two places only while they are copied
+    }
+    if (sizes.size() > kMaxRecords) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat(location.Describe(), " has more than ", kMaxRecords, " images"));
+    }
+    FW_RETURN_IF_ERROR(CheckClasses(location, scan.classes, &class_starts));
+    builder->records = static_cast<int64_t>(sizes.size());
+    builder->classes = std::move(scan.classes);
+    builder->digest = digest.Hex();
+    builder->notes = scan.left_out.Describe();
+    builder->columns.Add(kFolders, folders);
+    builder->columns.Add(kFolderStarts, folder_starts);
+    builder->columns.Add(kClassStarts, class_starts);
+    builder->columns.Add(kNames, names);
+    builder->columns.Add(kSizes, sizes);
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::shared_ptr<const Dataset>> Open(IndexedParts parts) const override {
+    return ImageFolderDataset::Open(std::move(parts));
+  }
+
+ private:
+  // torchvision's rule: a class without images is an error, since labels would shift when it is
+  // cleaned up.
+  static absl::Status CheckClasses(const DatasetLocation& location,
+                                   const std::vector<std::string>& classes,
+                                   std::vector<uint64_t>* starts) {
+    std::vector<std::string> empty;
+    for (size_t i = 0; i < classes.size(); ++i) {
+      if ((*starts)[i + 1] == 0) {
+        empty.push_back(absl::StrCat("'", Printable(classes[i]), "'"));
+        (*starts)[i + 1] = (*starts)[i];
+      }
+    }
+    if (empty.empty()) return absl::OkStatus();
+    const size_t count = empty.size();
+    if (count > 5) empty.resize(5);
+    return absl::InvalidArgumentError(absl::StrCat(
+        location.Describe(), ": ", count,
+        count == 1 ? " class folder holds" : " class folders hold",
+        " no images: ", absl::StrJoin(empty, ", "), count > 5 ? ", ..." : "",
+        "; cure: add images (", absl::StrJoin(kExtensions, " "), ") or move the folder away"));
+  }
+};
+
+const Registrar kRegistrar(
+    "image_folder",
+    DeclareFormat<ImageFolder>(
+        "One folder per class with image files at any depth, in torchvision's order.",
+        "dataset: {format: image_folder, root: photos, path: train}",
+        Schema<ImageFolder::Params>()));
+
+}  // namespace
+}  // namespace feedwater::server

@@ -1,0 +1,343 @@
+"""A lent batch: it lives as long as any view of it, it goes back once, and nothing is ever overwritten under a view."""
+
+import copy
+import gc
+import multiprocessing
+import os
+import pickle
+import random
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+from reading import check, epoch_positions, positions
+
+import feedwater
+
+ALL = list(range(40))
+
+
+def wait_until(condition, seconds=10):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen"
+        time.sleep(0.002)
+
+
+def test_every_kind_of_view_keeps_the_batch_and_the_last_one_gives_it_back(daemon, open_loader):
+    loader = open_loader(daemon)
+    makers = [
+        lambda a: a,
+        lambda a: a[1:],
+        lambda a: a.reshape(-1)[::3],
+        lambda a: a.view(np.uint8),
+        lambda a: a.T,
+        lambda a: memoryview(a),
+        lambda a: np.asarray(memoryview(a)),
+        lambda a: np.ndarray(a.shape, a.dtype, buffer=a),
+        lambda a: a[np.newaxis],
+        lambda a: np.lib.stride_tricks.sliding_window_view(a, 2, axis=0),
+        lambda a: iter(a),
+        lambda a: a.flat,
+    ]
+    for make in makers:
+        held = make(next(iter(loader))["image"])
+        gc.collect()
+        assert loader.stats()["held"] == 1
+        time.sleep(0.01)
+        del held
+        wait_until(lambda: loader.stats()["held"] == 0)
+
+
+def test_one_output_keeps_all_of_its_batch(daemon, open_loader):
+    loader = open_loader(daemon)
+    label = next(iter(loader))["label"]
+    assert loader.stats()["held"] == 1
+    del label
+    assert loader.stats()["held"] == 0
+
+
+def test_held_batches_are_never_overwritten(start, open_loader):
+    """Keep batches at random for random times; whatever is held must show its own bytes to the end."""
+    daemon = start(records=400)
+    loader = open_loader(daemon, slots=8)
+    rng = random.Random(17)
+    held = []
+    for epoch in range(3):
+        for batch in loader:
+            check(batch, epoch, 400)
+            held.append(batch)
+            del batch
+            while len(held) > rng.randrange(7):
+                check(held.pop(rng.randrange(len(held))), epoch, 400)
+        for batch in held:
+            check(batch, epoch, 400)
+        held.clear()
+    assert daemon.counts["released"] >= 290  # the last ones may be on their way
+
+
+def test_keeping_all_batches_is_stalled_with_the_cure_and_hurts_nothing(daemon, open_loader, monkeypatch):
+    monkeypatch.setenv("FEEDWATER_STALL_TIMEOUT", "0.5")
+    loader = open_loader(daemon, slots=3)
+    kept = []
+    began = time.monotonic()
+    with pytest.raises(feedwater.Stalled, match=r"holds 3 batches.*slots=N") as caught:
+        for batch in loader:
+            kept.append(batch)
+            del batch
+    assert 0.5 <= time.monotonic() - began < 5
+    assert caught.value.code == "DEADLINE_EXCEEDED"
+    assert [p for batch in kept for p in positions(batch)] == ALL[:12]
+    for batch in kept:
+        check(batch, 0)
+    assert loader.state_dict()["position"] == 12
+    # The cure: copy what is kept. The same iteration cannot go on (a for ends with an error), the position can.
+    state = loader.state_dict()
+    kept.clear()
+    loader.load_state_dict(state)
+    copies = [{name: x.copy() for name, x in batch.items()} for batch in loader]
+    assert [p for batch in copies for p in positions(batch)] == ALL[12:]
+
+
+def test_a_waiting_loader_whose_program_holds_less_than_all_is_not_stalled(start, open_loader, monkeypatch):
+    monkeypatch.setenv("FEEDWATER_STALL_TIMEOUT", "0.2")
+    daemon = start(delay=0.4)
+    iterator = iter(open_loader(daemon, slots=2))
+    first = next(iterator)
+    check(next(iterator), 0)
+    check(first, 0)
+
+
+def test_batches_in_a_reference_cycle_are_found_before_the_loader_stalls(daemon, open_loader, monkeypatch):
+    monkeypatch.setenv("FEEDWATER_STALL_TIMEOUT", "5")
+    loader = open_loader(daemon, slots=2)
+    gc.disable()
+    try:
+        for batch in loader:
+            cycle = [batch]
+            cycle.append(cycle)
+            del batch, cycle
+    finally:
+        gc.enable()
+    assert loader.stats()["batches"] == 10
+
+
+def test_batches_may_die_in_other_threads(start, open_loader):
+    daemon = start(records=4000)
+    loader = open_loader(daemon, slots=16)
+    handed = []
+    stop = threading.Event()
+
+    def drop():
+        while not stop.is_set() or handed:
+            try:
+                batch = handed.pop()
+            except IndexError:
+                time.sleep(0)
+                continue
+            check(batch, 0, 4000)
+
+    threads = [threading.Thread(target=drop) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for batch in loader:
+        handed.append(batch)
+        del batch
+    stop.set()
+    for thread in threads:
+        thread.join()
+    wait_until(lambda: loader.stats()["held"] == 0)
+    assert loader.stats()["batches"] == 1000
+
+
+def test_numpy_arrays_are_read_only_unless_asked_for(daemon, open_loader):
+    loader = open_loader(daemon)
+    batch = next(iter(loader))
+    with pytest.raises(ValueError, match="read-only"):
+        batch["image"] += 1
+    writable = open_loader(daemon, writable=True)
+    batch = next(iter(writable))
+    batch["image"] *= 2
+    assert batch["image"].max() > 2
+
+
+def test_a_slot_that_was_written_shows_the_next_batch_and_not_the_programs_writes(daemon, open_loader):
+    loader = open_loader(daemon, writable=True, slots=2)
+    for epoch in range(3):
+        for step, batch in enumerate(loader):
+            check(batch, epoch)
+            if step % 3 != 2:
+                batch["image"][:] = -1
+                batch["pixels"][1:3] += 1
+            del batch
+    assert loader.stats()["batches"] == 30
+
+
+def test_batches_outlive_the_loader_and_the_daemon(daemon, open_loader):
+    loader = open_loader(daemon)
+    batch = next(iter(loader))
+    loader.close()
+    daemon.stop()
+    del loader
+    gc.collect()
+    check(batch, 0)
+
+
+def test_a_loader_that_is_dropped_ends_its_stream(daemon):
+    loader = feedwater.Loader("numbers", address=str(daemon.directory), output="numpy")
+    iterator = iter(loader)
+    next(iterator)
+    assert daemon.ranks
+    del loader, iterator
+    gc.collect()
+    wait_until(lambda: not daemon.ranks)
+
+
+def test_opening_and_closing_leaves_no_descriptor_and_no_mapping(daemon):
+    def count():
+        with open("/proc/self/maps") as maps:
+            mapped = sum("memfd:fake" in line for line in maps)
+        return len(os.listdir("/proc/self/fd")), mapped
+
+    def one_round(writable):
+        options = {"address": str(daemon.directory), "output": "numpy", "writable": writable}
+        with feedwater.Loader("numbers", **options) as loader:
+            next(iter(loader))
+
+    one_round(True)
+    gc.collect()
+    wait_until(lambda: not daemon.sessions)
+    before = count()
+    for i in range(20):
+        one_round(bool(i % 2))
+    gc.collect()
+    wait_until(lambda: not daemon.sessions)
+    wait_until(lambda: count()[0] <= before[0] + 2)  # gRPC keeps some descriptors of its own
+    assert count()[1] <= before[1]
+
+
+def in_child(action):
+    """Run `action` in a forked child and return what it raised."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            action()
+            result = "nothing"
+        except BaseException as error:
+            result = f"{type(error).__name__}: {error}"
+        os.write(write, result.encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as pipe:
+        text = pipe.read()
+    os.waitpid(pid, 0)
+    return text
+
+
+def test_a_forked_child_is_told_to_open_its_own_and_disturbs_nothing(daemon, open_loader):
+    loader = open_loader(daemon)
+    iterator = iter(loader)
+    batch = next(iterator)
+
+    def use():
+        next(iterator)
+
+    def drop():
+        nonlocal batch
+        batch = None  # the child's view dies; the parent's must stay lent
+        gc.collect()
+        loader.close()
+
+    assert "FailedPrecondition: this loader belongs to process" in in_child(use)
+    assert in_child(drop) == "nothing"
+    time.sleep(0.05)
+    assert daemon.counts["released"] == 0
+    check(batch, 0)
+    assert [p for b in iterator for p in positions(b)] == ALL[4:]
+
+
+def test_a_loader_cannot_be_pickled_or_copied_and_says_why(daemon, open_loader):
+    loader = open_loader(daemon)
+    for action in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError, match="make one in the process that uses it"):
+            action(loader)
+
+
+def _child(address, queue):
+    with feedwater.Loader("numbers", address=address, output="numpy", as_dict=True) as loader:
+        queue.put([p for batch in loader for p in positions(batch)])
+
+
+def test_a_spawned_process_opens_its_own(daemon, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, __import__("sys").path)))
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    process = context.Process(target=_child, args=(str(daemon.directory), queue))
+    process.start()
+    assert queue.get(timeout=60) == ALL
+    process.join()
+
+
+def test_an_interrupt_ends_the_wait_at_once_and_loses_nothing(daemon, open_loader):
+    loader = open_loader(daemon)
+    iterator = iter(loader)
+    seen = positions(next(iterator))
+    daemon.paused.set()
+    for _ in range(4):  # what was on its way
+        if loader._stream._session._poll.poll(50):
+            seen += positions(next(iterator))
+    began = time.monotonic()
+    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        next(iterator)
+    assert time.monotonic() - began < 2
+    daemon.paused.clear()
+    seen += [p for batch in iterator for p in positions(batch)]
+    assert seen == ALL
+
+
+def test_interrupts_at_any_moment_lose_and_repeat_nothing(start, open_loader):
+    """An alarm goes off at random moments; whatever next() returned must be the epoch, each batch once."""
+
+    class Alarm(Exception):
+        pass
+
+    def ring(*unused):
+        raise Alarm
+
+    daemon = start(records=1600)
+    loader = open_loader(daemon)
+    rng = random.Random(5)
+    previous = signal.signal(signal.SIGALRM, ring)
+    alarms, seen = 0, []
+    try:
+        iterator = iter(loader)
+        while True:
+            position = loader.state_dict()["position"]
+            try:
+                signal.setitimer(signal.ITIMER_REAL, rng.uniform(2e-5, 2e-3))
+                batch = next(iterator)
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                seen += positions(batch)
+            except StopIteration:
+                break
+            except Alarm:
+                alarms += 1
+                if loader.state_dict()["position"] != position:  # it hit between the return and the assignment
+                    seen += range(position, loader.state_dict()["position"])
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            batch = None
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+    assert seen == list(range(1600))
+    assert alarms > 0
+
+
+def test_another_epoch_after_all_this_is_whole(daemon, open_loader):
+    loader = open_loader(daemon)
+    assert epoch_positions(loader, 0) == ALL

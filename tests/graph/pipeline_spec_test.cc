@@ -1,0 +1,277 @@
+// Reading pipeline files. What is wrong must be refused with file, line and column of the mistake, the wrong name and the nearest
+// right one; what is right must come out as written, with defaults.
+#include "server/graph/pipeline_spec.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/graph/graph_testing.h"
+
+namespace feedwater::server {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr const char* kDataset = "version: 1\ndataset: {format: image_folder, root: r}\n";
+
+TEST(PipelineSpec, TheDesignsExampleComesOutAsWritten) {
+  const auto spec = ParsePipeline(R"(version: 1
+dataset: {format: image_folder, root: imagenet, path: train}     # a comment
+sampler: {shuffle: full, seed: 42, last: drop}
+graph:
+  - decode:                 {in: data, out: image}
+  - random_resized_crop:    {in: image, size: [224, 224], scale: [0.08, 1.0]}
+  - random_horizontal_flip: {in: image, p: 0.5}
+  - normalize:              {in: image, mean: [123.675, 116.28, 103.53], std: [58.395, 57.12, 57.375], dtype: float32, layout: CHW}
+batch: {size: 256, graph: [{mixup: {in: [image, label], alpha: 0.2}}]}
+outputs: [image, label]
+)",
+                                  "/etc/pipelines/imagenet-train.yaml");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->name, "imagenet-train");
+  EXPECT_EQ(spec->sampler.shuffle, "full");
+  EXPECT_EQ(spec->sampler.seed, 42u);
+  ASSERT_EQ(spec->graph.size(), 4u);
+  EXPECT_EQ(spec->graph[0].name, "decode");
+  EXPECT_THAT(spec->graph[0].in, ElementsAre("data"));
+  EXPECT_THAT(spec->graph[0].out, ElementsAre("image"));
+  EXPECT_THAT(spec->graph[1].out, ElementsAre("image"));
+  EXPECT_EQ(spec->graph[1].params.Find("in"), nullptr);
+  EXPECT_NE(spec->graph[1].params.Find("size"), nullptr);
+  EXPECT_EQ(spec->batch_size, 256);
+  ASSERT_EQ(spec->batch_graph.size(), 1u);
+  EXPECT_THAT(spec->batch_graph[0].out, ElementsAre("image", "label"));
+  EXPECT_THAT(spec->outputs, ElementsAre("image", "label"));
+  EXPECT_EQ(spec->on_bad_sample, BadSamplePolicy::kFail);
+  EXPECT_EQ(spec->digest.size(), 32u);
+}
+
+TEST(PipelineSpec, DefaultsStandWhereTheFileIsSilent) {
+  const auto spec = ParsePipeline(absl::StrCat(kDataset, "graph:\n  - decode\n  - random_horizontal_flip:\n  - one_hot: {}\n"),
+                                  "p.yaml");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->batch_size, 0);
+  EXPECT_EQ(spec->limits.max_pixels, ImageLimits{}.max_pixels);
+  EXPECT_THAT(spec->outputs, ElementsAre("image", "label"));
+  EXPECT_EQ(spec->outputs_node.kind, YamlNode::Kind::kNull);
+  EXPECT_THAT(spec->graph[0].in, ElementsAre("data"));
+  EXPECT_THAT(spec->graph[0].out, ElementsAre("image"));
+  EXPECT_THAT(spec->graph[1].in, ElementsAre("image"));
+  EXPECT_THAT(spec->graph[2].in, ElementsAre("label"));
+  EXPECT_THAT(spec->graph[2].out, ElementsAre("label"));
+}
+
+TEST(PipelineSpec, PolicyAndLimitsAreRead) {
+  const auto spec = ParsePipeline(
+      absl::StrCat(kDataset, "on_bad_sample: substitute\nlimits: {max_pixels: 1000, max_scans: 5, max_decode_ms: 20}\n"), "p.yaml");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->on_bad_sample, BadSamplePolicy::kSubstitute);
+  EXPECT_EQ(spec->limits.max_pixels, 1000);
+  EXPECT_EQ(spec->limits.max_scans, 5);
+  EXPECT_EQ(spec->limits.max_decode_ms, 20);
+}
+
+TEST(PipelineSpec, SeveralFieldsMayMoveTogether) {
+  const auto spec =
+      ParsePipeline(absl::StrCat(kDataset, "graph:\n  - resize: {in: [image, mask], size: 5, interpolation: [bilinear, nearest]}\n"),
+                    "p.yaml");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_THAT(spec->graph[0].out, ElementsAre("image", "mask"));
+}
+
+TEST(PipelineSpec, AMissingFileIsNamed) {
+  const auto spec = ReadPipelineFile("/nonexistent/p.yaml");
+  ASSERT_FALSE(spec.ok());
+  EXPECT_EQ(spec.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(spec.status().message()), HasSubstr("/nonexistent/p.yaml"));
+}
+
+struct BadFile {
+  const char* name;
+  std::string text;
+  const char* place;                // "line:column"
+  std::vector<const char*> words;   // that the message must have
+};
+
+void PrintTo(const BadFile& file, std::ostream* out) { *out << file.name; }
+
+class BadPipeline : public ::testing::TestWithParam<BadFile> {};
+
+TEST_P(BadPipeline, IsRefusedWithThePlaceAndTheWords) {
+  const BadFile& file = GetParam();
+  const auto spec = ParsePipeline(file.text, "bad.yaml");
+  ASSERT_FALSE(spec.ok()) << "was accepted:\n" << file.text;
+  EXPECT_EQ(spec.status().code(), absl::StatusCode::kInvalidArgument) << spec.status();
+  const std::string message(spec.status().message());
+  EXPECT_THAT(message, ::testing::StartsWith(absl::StrCat("bad.yaml:", file.place, ": "))) << file.text;
+  for (const char* word : file.words) EXPECT_THAT(message, HasSubstr(word));
+}
+
+std::string Top(const std::string& more) { return absl::StrCat(kDataset, more); }            // starts at line 3
+std::string Graph(const std::string& ops) { return absl::StrCat(kDataset, "graph:\n", ops); }  // starts at line 4
+
+std::string ManyOps(int n) {
+  std::string ops;
+  for (int i = 0; i < n; ++i) ops += "  - random_horizontal_flip\n";
+  return ops;
+}
+
+const BadFile kBadFiles[] = {
+    // The file as a whole.
+    {"Empty", "", "1:1", {}},
+    {"AList", "- a\n- b\n", "1:1", {"map", "a list"}},
+    {"AWord", "hello\n", "1:1", {"map"}},
+    {"OpenBracket", "version: 1\ngraph: [\n", "3:1", {}},
+    {"TabIndent", "version: 1\ndataset:\n\tformat: x\n", "3:1", {}},
+    {"DuplicateKey", "version: 1\nversion: 1\n", "2:1", {"version"}},
+    {"Anchor", "version: 1\ndataset: &a {format: image_folder}\n", "2:10", {"anchor"}},
+    {"Alias", "version: 1\ndataset: *a\n", "2:10", {}},
+    {"Tag", "version: 1\ndataset: !!map {format: image_folder}\n", "2:10", {"tag"}},
+    {"TwoDocuments", "version: 1\n---\nversion: 1\n", "2:1", {}},
+    // Top-level keys.
+    {"NoVersion", "dataset: {format: image_folder}\n", "1:1", {"version"}},
+    {"NoDataset", "version: 1\n", "1:1", {"dataset"}},
+    {"Version2", "version: 2\ndataset: {format: image_folder}\n", "1:10", {"must be 1", "'2'"}},
+    {"VersionList", "version: [1]\ndataset: {format: image_folder}\n", "1:10", {"version", "a list"}},
+    {"VersionBeforeKeys", "new_key: 5\nversion: 3\n", "2:10", {"'3'"}},
+    {"UnknownKey", Top("cache: {}\n"), "3:1", {"cache", "Known", "batch"}},
+    {"MisspeltKey", Top("outptus: [image]\n"), "3:1", {"outptus", "did you mean 'outputs'"}},
+    {"MisspeltSampler", Top("smapler: {}\n"), "3:1", {"did you mean 'sampler'"}},
+    {"DatasetWord", "version: 1\ndataset: imagenet\n", "2:10", {"dataset", "map"}},
+    {"DatasetNoFormat", "version: 1\ndataset: {root: r}\n", "2:10", {"format"}},
+    {"DatasetFormatList", "version: 1\ndataset: {format: [a]}\n", "2:19", {"format", "word"}},
+    // Sampler.
+    {"SamplerKey", Top("sampler: {shufle: full}\n"), "3:11", {"shufle", "did you mean 'shuffle'"}},
+    {"SamplerWord", Top("sampler: {shuffle: ful}\n"), "3:20", {"ful", "did you mean 'full'"}},
+    {"SamplerSeed", Top("sampler: {seed: -1}\n"), "3:17", {"seed", "-1"}},
+    {"SamplerList", Top("sampler: [full]\n"), "3:10", {"sampler", "map"}},
+    {"SamplerLast", Top("sampler: {last: keep}\n"), "3:17", {"last", "keep", "drop"}},
+    // Batch.
+    {"BatchNumber", Top("batch: 256\n"), "3:8", {"batch", "size"}},
+    {"BatchZero", Top("batch: {size: 0}\n"), "3:15", {"size", "between 1 and", "0"}},
+    {"BatchNegative", Top("batch: {size: -4}\n"), "3:15", {"size", "-4"}},
+    {"BatchHuge", Top("batch: {size: 99999999999}\n"), "3:15", {"size", "99999999999"}},
+    {"BatchText", Top("batch: {size: many}\n"), "3:15", {"size", "integer", "many"}},
+    {"BatchFraction", Top("batch: {size: 2.5}\n"), "3:15", {"integer", "2.5"}},
+    {"BatchKey", Top("batch: {sizes: 4}\n"), "3:9", {"sizes", "did you mean 'size'"}},
+    {"BatchGraphWord", Top("batch: {graph: mixup}\n"), "3:16", {"list"}},
+    {"BatchGraphSampleOp", Top("batch: {graph: [{resize: {size: 4}}]}\n"), "3:18", {"resize", "single samples", "'graph'"}},
+    {"BatchGraphUnknown", Top("batch: {graph: [{mixpu: {}}]}\n"), "3:18", {"mixpu", "did you mean 'mixup'"}},
+    {"BatchGraphOneField", Top("batch: {graph: [{mixup: {in: image}}]}\n"), "3:30", {"mixup", "2 fields"}},
+    {"MixupAlphaZero", Top("batch: {graph: [{mixup: {alpha: 0}}]}\n"), "3:33", {"alpha"}},
+    // Outputs, policy, limits.
+    {"OutputsWord", Top("outputs: image\n"), "3:10", {"outputs", "list"}},
+    {"OutputsEmpty", Top("outputs: []\n"), "3:10", {"outputs", "empty"}},
+    {"OutputsTwice", Top("outputs: [image, label, image]\n"), "3:25", {"image", "twice"}},
+    {"OutputsMap", Top("outputs: [{a: b}]\n"), "3:11", {"word"}},
+    {"OutputsBadName", Top("outputs: [im-age]\n"), "3:11", {"im-age"}},
+    {"PolicyWord", Top("on_bad_sample: skip\n"), "3:16", {"on_bad_sample", "skip", "substitute"}},
+    {"PolicyNear", Top("on_bad_sample: substitue\n"), "3:16", {"did you mean 'substitute'"}},
+    {"PolicyMap", Top("on_bad_sample: {}\n"), "3:16", {"on_bad_sample"}},
+    {"LimitsKey", Top("limits: {max_pixel: 5}\n"), "3:10", {"max_pixel", "did you mean 'max_pixels'"}},
+    {"LimitsZero", Top("limits: {max_pixels: 0}\n"), "3:22", {"max_pixels", "0"}},
+    {"LimitsText", Top("limits: {max_scans: lots}\n"), "3:21", {"max_scans", "lots"}},
+    {"LimitsList", Top("limits: [1]\n"), "3:9", {"limits", "map"}},
+    // Entries of the graph.
+    {"GraphMap", Top("graph: {decode: {}}\n"), "3:8", {"graph", "list"}},
+    {"GraphNumber", Top("graph: 5\n"), "3:8", {"graph", "list"}},
+    {"EntryList", Graph("  - [decode]\n"), "4:5", {"an op such as"}},
+    {"EntryEmpty", Graph("  - decode\n  -\n"), "5:4", {"an op such as"}},
+    {"UnknownOp", Graph("  - resise: {size: 5}\n"), "4:5", {"resise", "did you mean 'resize'"}},
+    {"UnknownOpWord", Graph("  - decod\n"), "4:5", {"decod", "did you mean 'decode'"}},
+    {"BesideInsteadOfBelow", Graph("  - resize:\n    size: 5\n"), "5:5", {"size", "beside 'resize'", "indent"}},
+    {"TwoOpsInOneEntry", Graph("  - {decode: {}, resize: {size: 4}}\n"), "4:18", {"resize", "beside 'decode'"}},
+    {"BatchOpInGraph", Graph("  - mixup: {}\n"), "4:5", {"mixup", "whole batches", "batch"}},
+    {"OpTakesAMap", Graph("  - resize: 256\n"), "4:13", {"resize", "map"}},
+    {"TooManyOps", Graph(ManyOps(257)), "4:3", {"257", "256"}},
+    {"UnknownParam", Graph("  - resize: {size: 5, interpolate: nearest}\n"), "4:23", {"interpolate", "did you mean 'interpolation'"}},
+    {"MissingParam", Graph("  - resize: {interpolation: nearest}\n"), "4:13", {"resize", "'size'"}},
+    {"MissingParamNoMap", Graph("  - resize\n"), "4:5", {"resize", "'size'"}},
+    {"InMap", Graph("  - decode: {in: {a: b}}\n"), "4:18", {"in"}},
+    {"InEmpty", Graph("  - decode: {in: []}\n"), "4:18", {"in", "empty"}},
+    {"InTwo", Graph("  - decode: {in: [data, other]}\n"), "4:18", {"decode", "1 field", "2"}},
+    {"InTwice", Graph("  - resize: {in: [a, a], size: 5}\n"), "4:21", {"'a'", "twice"}},
+    {"OutTooMany", Graph("  - decode: {out: [a, b]}\n"), "4:19", {"1 field", "2"}},
+    {"OutBadName", Graph("  - decode: {out: 2image}\n"), "4:19", {"2image"}},
+    {"OutOwnField", Graph("  - decode: {out: sample_id}\n"), "4:19", {"sample_id", "Feedwater"}},
+    // Parameters of ops.
+    {"SizeZero", Graph("  - resize: {size: 0}\n"), "4:20", {"size", "0"}},
+    {"SizeHuge", Graph("  - resize: {size: [4, 99999]}\n"), "4:20", {"size", "99999"}},
+    {"SizeThree", Graph("  - center_crop: {size: [1, 2, 3]}\n"), "4:25", {"size", "[height, width]", "3"}},
+    {"SizeText", Graph("  - center_crop: {size: big}\n"), "4:25", {"size", "big"}},
+    {"SizeSecondZero", Graph("  - resize: {size: [4, 0]}\n"), "4:20", {"size", "0"}},
+    {"InterpolationWord", Graph("  - resize: {size: 5, interpolation: bilinaer}\n"), "4:38", {"interpolation", "did you mean 'bilinear'"}},
+    {"MaxSizeSmall", Graph("  - resize: {size: 5, max_size: 5}\n"), "4:13", {"max_size", "greater", "5"}},
+    {"MaxSizeWithPair", Graph("  - resize: {size: [5, 6], max_size: 7}\n"), "4:13", {"max_size", "one number"}},
+    {"ScaleReversed", Graph("  - random_resized_crop: {size: 5, scale: [1.0, 0.1]}\n"), "4:43", {"scale", "low <= high"}},
+    {"ScaleOver", Graph("  - random_resized_crop: {size: 5, scale: [0.1, 1.5]}\n"), "4:43", {"scale", "1.5"}},
+    {"RatioZero", Graph("  - random_resized_crop: {size: 5, ratio: [0, 1]}\n"), "4:43", {"ratio", "0"}},
+    {"ProbabilityOver", Graph("  - random_horizontal_flip: {p: 1.5}\n"), "4:34", {"'p'", "between 0 and 1", "1.5"}},
+    {"ProbabilityNan", Graph("  - random_horizontal_flip: {p: nan}\n"), "4:34", {"'p'", "nan"}},
+    {"MeanTwo", Graph("  - normalize: {mean: [1, 2], std: [1]}\n"), "4:16", {"mean", "1 or 3", "2"}},
+    {"StdZero", Graph("  - normalize: {mean: [0], std: [0]}\n"), "4:33", {"std"}},
+    {"DtypeWord", Graph("  - normalize: {mean: [0], std: [1], dtype: float23}\n"), "4:45", {"dtype", "did you mean 'float32'"}},
+    {"LayoutWord", Graph("  - layout: {layout: CWH}\n"), "4:22", {"layout", "CWH", "CHW"}},
+    {"PaddingThree", Graph("  - random_crop: {size: 5, padding: [1, 2, 3]}\n"), "4:37", {"padding", "3"}},
+    {"PaddingNegative", Graph("  - random_crop: {size: 5, padding: -1}\n"), "4:37", {"padding", "-1"}},
+    {"JitterNegative", Graph("  - color_jitter: {brightness: -0.5}\n"), "4:32", {"brightness", "-0.5"}},
+    {"HueOver", Graph("  - color_jitter: {hue: 0.7}\n"), "4:25", {"hue", "0.5"}},
+    {"ClassesZero", Graph("  - one_hot: {num_classes: 0}\n"), "4:28", {"num_classes", "0"}},
+    {"OrientationWord", Graph("  - decode: {orientation: yes}\n"), "4:27", {"orientation", "apply"}},
+};
+
+INSTANTIATE_TEST_SUITE_P(Files, BadPipeline, ::testing::ValuesIn(kBadFiles),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+// Mistakes that show only when the names are resolved.
+class BadGraph : public ::testing::TestWithParam<BadFile> {};
+
+TEST_P(BadGraph, IsRefusedByThePlanWithThePlaceAndTheWords) {
+  const BadFile& file = GetParam();
+  const auto spec = ParsePipeline(file.text, "bad.yaml");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  const std::vector<FieldSpec> fields = {{"data", graph_testing::kEncodedSpec, ""},
+                                         {"label", graph_testing::kLabelSpec, ""},
+                                         {"wide", graph_testing::PixelSpec(8, 8, 4), ""},
+                                         {"small", graph_testing::PixelSpec(8, 8, 1), ""}};
+  const auto plan = Plan::Create(*spec, fields, /*classes=*/0);
+  ASSERT_FALSE(plan.ok()) << "was accepted:\n" << file.text;
+  EXPECT_EQ(plan.status().code(), absl::StatusCode::kInvalidArgument) << plan.status();
+  const std::string message(plan.status().message());
+  EXPECT_THAT(message, ::testing::StartsWith(absl::StrCat("bad.yaml:", file.place, ": "))) << file.text;
+  for (const char* word : file.words) EXPECT_THAT(message, HasSubstr(word));
+}
+
+const BadFile kBadGraphs[] = {
+    {"UnknownInput", Graph("  - decode: {in: dat}\n"), "4:18", {"dat", "did you mean 'data'"}},
+    {"NotYetWritten", Graph("  - resize: {size: 5}\n  - decode\n"), "4:5", {"resize", "'image'"}},
+    {"EncodedIntoResize", Graph("  - resize: {in: data, size: 5}\n"), "4:18", {"decode", "data"}},
+    {"LabelIntoDecode", Graph("  - decode: {in: label}\n"), "4:18", {"compressed", "int64"}},
+    {"ResizeAfterNormalize",
+     Graph("  - decode\n  - normalize: {mean: [0], std: [1]}\n  - resize: {size: [4, 4]}\n"), "6:5", {"before", "normalize"}},
+    {"FourChannels", Graph("  - center_crop: {in: wide, size: 4}\n"), "4:23", {"channels", "wide"}},
+    {"MeanOfThreeOnGrey", Graph("  - normalize: {in: small, mean: [1, 2, 3], std: [1]}\n"), "4:5", {"normalize", "3", "1 channel"}},
+    {"NoClasses", Graph("  - one_hot\n"), "4:5", {"one_hot", "num_classes"}},
+    {"CropLargerThanKnownImage", Graph("  - random_crop: {in: small, size: 9}\n"), "4:5", {"random_crop", "smaller", "pad_if_needed"}},
+    {"TwoInterpolationsOneField", Graph("  - resize: {in: small, size: 4, interpolation: [nearest, nearest]}\n"), "4:5",
+     {"interpolation", "2"}},
+    {"UnknownOutput", Top("outputs: [imge]\ngraph: [decode]\n"), "3:11", {"imge", "did you mean 'image'"}},
+    {"NoImageByDefault", Top("graph: []\n"), "1:1", {"outputs", "'image'"}},
+    {"NoFixedSize", Top("outputs: [label, image]\ngraph: [decode, resize: {size: 256}]\n"), "3:18",
+     {"'image' has no fixed size", "resize with size [h, w]", "center_crop", "random_resized_crop"}},
+    {"EncodedOutput", Top("outputs: [data]\n"), "3:11", {"'data'", "decode"}},
+    {"DeadOpsAreCheckedToo", Top("outputs: [label]\ngraph: [resize: {in: nothing, size: 4}]\n"), "4:22", {"nothing"}},
+    {"BatchOpUnknownField", Top("outputs: [label]\nbatch: {graph: [{mixup: {in: [small, lable], num_classes: 4}}]}\n"), "4:38",
+     {"lable", "did you mean 'label'"}},
+    {"BatchOpNoFixedSize", Top("outputs: [label]\ngraph: [decode]\nbatch: {graph: [{mixup: {num_classes: 4}}]}\n"), "5:18",
+     {"'image' has no fixed size"}},
+    {"BatchOpNoClasses", Top("outputs: [label]\nbatch: {graph: [{mixup: {in: [small, label]}}]}\n"), "4:18", {"num_classes"}},
+};
+
+INSTANTIATE_TEST_SUITE_P(Graphs, BadGraph,
+                         ::testing::ValuesIn(kBadGraphs),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace feedwater::server

@@ -1,0 +1,206 @@
+// The arena against a trainer that wants to write into it: every way of section "Seals" of
+// server/transport/README.md is tried on the descriptor that a client gets and must be refused by
+// the kernel, also for root.
+#include "server/transport/arena.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <numaif.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace feedwater::server {
+namespace {
+
+constexpr int64_t kBytes = 1 << 20;
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
+
+class ArenaTest : public ::testing::Test {
+ protected:
+  ArenaTest() {
+    auto arena = Arena::Create(kBytes, -1, nullptr);
+    EXPECT_TRUE(arena.ok()) << arena.status();
+    arena_ = *std::move(arena);
+    client_ = arena_->TakeClientFd();
+    // Opened again for writing, as a client of the same user can through /proc.
+    reopened_ =
+        Fd(open(("/proc/self/fd/" + std::to_string(client_.get())).c_str(), O_RDWR | O_CLOEXEC));
+  }
+  std::vector<int> Descriptors() const {
+    std::vector<int> all{client_.get()};
+    if (reopened_) all.push_back(reopened_.get());
+    return all;
+  }
+  void* MapReadOnly() const {
+    return mmap(nullptr, kBytes, PROT_READ, MAP_SHARED, client_.get(), 0);
+  }
+
+  std::unique_ptr<Arena> arena_;
+  Fd client_, reopened_;
+};
+
+TEST_F(ArenaTest, TheClientSeesWhatTheDaemonWritesAfterTheSealing) {
+  auto* seen = static_cast<const volatile unsigned char*>(MapReadOnly());
+  ASSERT_NE(seen, MAP_FAILED);
+  EXPECT_EQ(seen[kBytes - 1], 0);
+  std::memset(arena_->data(), 0xab, kBytes);
+  EXPECT_EQ(seen[0], 0xab);
+  EXPECT_EQ(seen[kBytes - 1], 0xab);
+  munmap(const_cast<unsigned char*>(seen), kBytes);
+}
+
+TEST_F(ArenaTest, SealsAndSizeAreWhatClientsCheck) {
+  EXPECT_EQ(fcntl(client_.get(), F_GET_SEALS) & kSeals, kSeals);
+  struct stat file;
+  ASSERT_EQ(fstat(client_.get(), &file), 0);
+  EXPECT_EQ(file.st_size, kBytes);
+  EXPECT_GE(file.st_blocks * 512, kBytes) << "the arena is sparse";
+  EXPECT_EQ(fcntl(client_.get(), F_GETFL) & O_ACCMODE, O_RDONLY);
+}
+
+TEST_F(ArenaTest, NoWritableMappingCanBeMade) {
+  for (int fd : Descriptors()) {
+    EXPECT_EQ(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
+    void* data = mmap(nullptr, kBytes, PROT_READ, MAP_SHARED, fd, 0);
+    ASSERT_NE(data, MAP_FAILED);
+    EXPECT_NE(mprotect(data, kBytes, PROT_READ | PROT_WRITE), 0);
+    munmap(data, kBytes);
+  }
+}
+
+TEST_F(ArenaTest, NoSystemCallWrites) {
+  char byte = 'x';
+  iovec part{&byte, 1};
+  for (int fd : Descriptors()) {
+    EXPECT_LT(write(fd, &byte, 1), 0);
+    EXPECT_LT(pwrite(fd, &byte, 1, 0), 0);
+    EXPECT_LT(pwritev(fd, &part, 1, 0), 0);
+  }
+  EXPECT_EQ(arena_->data()[0], std::byte{0});
+}
+
+TEST_F(ArenaTest, TheSizeIsFixedAndNoHoleCanBePunched) {
+  for (int fd : Descriptors()) {
+    EXPECT_NE(ftruncate(fd, kBytes / 2), 0);
+    EXPECT_NE(ftruncate(fd, kBytes * 2), 0);
+    EXPECT_NE(fallocate(fd, 0, 0, kBytes * 2), 0);
+    EXPECT_NE(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, kBytes), 0);
+    EXPECT_NE(fallocate(fd, FALLOC_FL_ZERO_RANGE, 0, kBytes), 0);
+  }
+  const std::string path = "/proc/self/fd/" + std::to_string(client_.get());
+  EXPECT_LT(open(path.c_str(), O_RDWR | O_TRUNC | O_CLOEXEC), 0);
+}
+
+TEST_F(ArenaTest, NoSealCanBeAdded) {
+  for (int fd : Descriptors()) EXPECT_NE(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), 0);
+}
+
+TEST_F(ArenaTest, AReadOnlyMappingIsNoWayIn) {
+  void* data = MapReadOnly();
+  ASSERT_NE(data, MAP_FAILED);
+  arena_->data()[5] = std::byte{42};
+  EXPECT_NE(madvise(data, kBytes, MADV_REMOVE), 0);
+  madvise(data, kBytes, MADV_DONTNEED);  // allowed: drops the client's page table only
+  EXPECT_EQ(arena_->data()[5], std::byte{42});
+
+  char byte = 'x';
+  iovec from{&byte, 1}, to{data, 1};
+  EXPECT_LT(process_vm_writev(getpid(), &from, 1, &to, 1, 0), 0);
+  Fd memory(open("/proc/self/mem", O_RDWR | O_CLOEXEC));
+  ASSERT_TRUE(memory);
+  EXPECT_LT(pwrite(memory.get(), &byte, 1, reinterpret_cast<off_t>(data)), 0);
+  EXPECT_EQ(arena_->data()[0], std::byte{0});
+  munmap(data, kBytes);
+}
+
+TEST_F(ArenaTest, TheMemoryOutlivesTheDaemonsMappingForItsClient) {
+  arena_->data()[9] = std::byte{9};
+  auto* seen = static_cast<const volatile unsigned char*>(MapReadOnly());
+  ASSERT_NE(seen, MAP_FAILED);
+  arena_.reset();
+  EXPECT_EQ(seen[9], 9);
+  munmap(const_cast<unsigned char*>(seen), kBytes);
+}
+
+TEST_F(ArenaTest, AMappingOrADescriptorElsewhereIsSeen) {
+  void* data = MapReadOnly();
+  reopened_ = Fd();
+  arena_->Unmap();
+  EXPECT_TRUE(arena_->InUseElsewhere());
+  client_ = Fd();
+  EXPECT_TRUE(arena_->InUseElsewhere()) << "the mapping holds it";
+  munmap(data, kBytes);
+  EXPECT_FALSE(arena_->InUseElsewhere());
+}
+
+TEST_F(ArenaTest, AnArenaThatWasNeverSentIsInNobodysUse) {
+  auto arena = Arena::Create(kBytes, -1, nullptr);
+  ASSERT_TRUE(arena.ok());
+  (*arena)->Unmap();
+  EXPECT_FALSE((*arena)->InUseElsewhere());
+}
+
+TEST(ArenaMemory, IsPresentBeforeTheFirstWrite) {
+  auto arena = Arena::Create(64 * 4096, -1, nullptr);
+  ASSERT_TRUE(arena.ok());
+  std::vector<unsigned char> present(64);
+  ASSERT_EQ(mincore((*arena)->data(), 64 * 4096, present.data()), 0);
+  for (unsigned char page : present) EXPECT_EQ(page & 1, 1);
+  rusage before, after;
+  getrusage(RUSAGE_THREAD, &before);
+  for (int i = 0; i < 64; ++i) (*arena)->data()[i * 4096] = std::byte{1};
+  getrusage(RUSAGE_THREAD, &after);
+  EXPECT_LT(after.ru_minflt - before.ru_minflt, 8);
+}
+
+TEST(ArenaMemory, LiesOnTheAskedNode) {
+  auto arena = Arena::Create(kBytes, 0, nullptr);
+  ASSERT_TRUE(arena.ok()) << arena.status();
+  int node = -1;
+  if (get_mempolicy(&node, nullptr, 0, (*arena)->data(), MPOL_F_NODE | MPOL_F_ADDR) != 0) {
+    GTEST_SKIP() << "get_mempolicy: " << std::strerror(errno);
+  }
+  EXPECT_EQ(node, 0);
+}
+
+TEST(ArenaMemory, ANodeThatDoesNotExistIsNoError) {
+  EXPECT_TRUE(Arena::Create(kBytes, 1000, nullptr).ok());
+}
+
+TEST(ArenaMemory, MoreThanTheMachineHasIsRefusedBeforeItIsTouched) {
+  const auto arena = Arena::Create(int64_t{1} << 50, -1, nullptr);
+  EXPECT_EQ(arena.status().code(), absl::StatusCode::kResourceExhausted) << arena.status();
+}
+
+TEST(ArenaMemory, NoBytesAreInvalid) {
+  EXPECT_EQ(Arena::Create(0, -1, nullptr).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Arena::Create(-4096, -1, nullptr).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(ArenaMemory, WithoutDescriptorsItFailsAndGivesTheBudgetBack) {
+  auto budget = MemoryBudget::Create(1 << 30);
+  rlimit old_limit;
+  getrlimit(RLIMIT_NOFILE, &old_limit);
+  const int next = dup(0);
+  close(next);
+  for (int room = 0; room < 3; ++room) {  // memfd, the client's descriptor, the watching one
+    rlimit limit{static_cast<rlim_t>(next + room), old_limit.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &limit);
+    const auto arena = Arena::Create(kBytes, -1, budget);
+    setrlimit(RLIMIT_NOFILE, &old_limit);
+    EXPECT_FALSE(arena.ok()) << room;
+    EXPECT_EQ(budget->planned_bytes(), 0) << room;
+  }
+  EXPECT_TRUE(Arena::Create(kBytes, -1, budget).ok());
+}
+
+}  // namespace
+}  // namespace feedwater::server
