@@ -98,14 +98,14 @@ class OpSchema {
   template <typename T>
   OpSchema&& Param(std::string name, T Params::*field, std::string doc, Constraint rule = {}) && {
     AddText(name, field);
-    schema_ = std::move(schema_).Param(std::move(name), field, std::move(doc), std::move(rule));
+    std::move(schema_).Param(std::move(name), field, std::move(doc), std::move(rule));
     return std::move(*this);
   }
   template <typename T>
   OpSchema&& Required(std::string name, T Params::*field, std::string doc,
                       Constraint rule = {}) && {
     AddText(name, field);
-    schema_ = std::move(schema_).Required(std::move(name), field, std::move(doc), std::move(rule));
+    std::move(schema_).Required(std::move(name), field, std::move(doc), std::move(rule));
     return std::move(*this);
   }
 
