@@ -130,6 +130,7 @@ def main() -> None:
     subprocess.run([BUILD / "tools" / "make_photos", DATA / "photos", "--count", str(args.photos)], check=True)
 
     folder = Path(tempfile.mkdtemp(prefix="feedwater-demo-"))
+    shared_before = set(os.listdir("/dev/shm"))
     daemon = start_daemon(folder)
     ranks: list[Rank] = []
     try:
@@ -139,7 +140,7 @@ def main() -> None:
         records = args.photos
         total = records // (RANKS * BATCH) * RANKS * BATCH * EPOCHS
         environment = {**os.environ, "FEEDWATER_ADDRESS": str(folder / "run")}
-        with tqdm(total=total, unit=" images", desc=f"{RANKS} ranks, {EPOCHS} epochs", mininterval=0.2) as bar:
+        with tqdm(total=total, unit=" images", desc=f"{RANKS} ranks, {EPOCHS} epochs", mininterval=0.2, disable=None) as bar:
             started = time.monotonic()
             for rank in range(RANKS):
                 in_cpp = rank % 2 == 0
@@ -178,7 +179,8 @@ def main() -> None:
         p99 = statistics.quantiles(waits, n=100)[98] if len(waits) > 1 else waits[0]
         print(f"hand-over: published -> seen by a waiting C++ rank, p50 {statistics.median(waits):.0f} us, p99 {p99:.0f} us "
               f"({len(waits)} batches of {BATCH * 3 * 224 * 224 * 4 / 2**20:.1f} MiB, 0 bytes copied)")
-    print("stopped: the daemon drained and left nothing in /dev/shm")
+    left = sorted(set(os.listdir("/dev/shm")) - shared_before)
+    print(f"stopped: the daemon drained; new names in /dev/shm: {', '.join(left) or 'none'}")
 
 
 if __name__ == "__main__":
