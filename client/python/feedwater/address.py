@@ -55,7 +55,8 @@ def resolve(address: Optional[str] = None) -> str:
     Parameters
     ----------
     address : str, optional
-        Default: ``$FEEDWATER_ADDRESS``, else the instance of this process's NUMA node, else node 0's.
+        Default: ``$FEEDWATER_ADDRESS``, else the instance of this process's NUMA node, else node
+        0's.
 
     Raises
     ------

@@ -3,12 +3,14 @@
 The daemon makes the memory (a sealed memfd without a name) and alone writes it. Here it is mapped
 
 * shared and read-only: a write by the program is refused by NumPy, or
-* privately, copy on write: the program may write; its changes are its own copies of pages. They are dropped before the slot goes back,
+* privately, copy on write: the program may write; its changes are its own copies of pages. They are
+  dropped before the slot goes back,
   because else the next batch in that slot would be hidden behind them.
 
-A `Lease` is one lent slot. Every array over the slot refers to it (NumPy's ``base``), and so do torch tensors and DLPack capsules
-made from these arrays; when the last of them dies, the lease dies and the slot goes back. That may happen in any thread and in the
-midst of anything, so nothing here waits for a lock.
+A `Lease` is one lent slot. Every array over the slot refers to it (NumPy's ``base``), and so do
+torch tensors and DLPack capsules made from these arrays; when the last of them dies, the lease dies
+and the slot goes back. That may happen in any thread and in the midst of anything, so nothing here
+waits for a lock.
 """
 
 from __future__ import annotations
@@ -133,8 +135,9 @@ class Arena:
 class Returns:
     """The way back of the slots of a session, from any thread.
 
-    `put` may be called by a finaliser in the midst of anything, even of `put` itself: it only appends to a queue, and whoever
-    gets the lock without waiting empties the queue. Who does not get it may go: the holder looks again after letting go.
+    `put` may be called by a finaliser in the midst of anything, even of `put` itself: it only
+    appends to a queue, and whoever gets the lock without waiting empties the queue. Who does not
+    get it may go: the holder looks again after letting go.
     """
 
     def __init__(self, send: Callable[[int, int], bool], arena: Arena, pid: int) -> None:

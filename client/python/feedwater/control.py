@@ -1,9 +1,11 @@
 """Control of the daemon: gRPC over the Unix socket ``control.sock`` of its runtime directory.
 
-The message classes are made at import time from the descriptor in `_control_descriptor`, in a pool of their own: that works with
-every protobuf from 3.20 on, whatever its generated code would demand, and cannot collide with another package's messages.
+The message classes are made at import time from the descriptor in `_control_descriptor`, in a pool
+of their own: that works with every protobuf from 3.20 on, whatever its generated code would demand,
+and cannot collide with another package's messages.
 
-A channel lives only as long as a call: gRPC's threads and a training program that forks do not go well together.
+A channel lives only as long as a call: gRPC's threads and a training program that forks do not go
+well together.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """CRC32C (Castagnoli), used for cursors and for batches on request.
 
-`crc32c` takes the quickest way there is: the packages ``crc32c`` or ``google-crc32c`` when they are installed (several GB/s), else NumPy.
-The NumPy way cuts the data into many equal lanes, runs all lanes side by side through 16-bit tables, and then joins the
-lanes' values in pairs; it reaches some 100 MB/s, which is enough for checking, but not for free.
+`crc32c` takes the quickest way there is: the packages ``crc32c`` or ``google-crc32c`` when they are
+installed (several GB/s), else NumPy. The NumPy way cuts the data into many equal lanes, runs all
+lanes side by side through 16-bit tables, and then joins the lanes' values in pairs; it reaches some
+100 MB/s, which is enough for checking, but not for free.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ def _shift_tables(length: int) -> np.ndarray:
     def apply(matrix: np.ndarray, vector: np.ndarray) -> np.ndarray:
         out = np.zeros_like(vector)
         for bit in range(32):
-            out ^= np.where((vector >> np.uint32(bit)) & 1, matrix[bit], np.uint32(0)).astype(np.uint32)
+            out ^= np.where((vector >> np.uint32(bit)) & 1, matrix[bit], np.uint32(0)).astype(
+                np.uint32
+            )
         return out
 
     unit = np.left_shift(np.uint32(1), np.arange(32, dtype=np.uint32)).astype(np.uint32)
@@ -91,7 +94,8 @@ def _numpy_crc(data: Any, value: int) -> int:
         return _bytes_crc(bytes(view), state) ^ 0xFFFFFFFF
     bulk = 4 * lanes * words
     low, high = _wide_tables()
-    # Lane i is the i-th stretch of the data; a row of the transposed table is one word of every lane.
+    # Lane i is the i-th stretch of the data; a row of the transposed table is one word of every
+    # lane.
     table = np.frombuffer(view[:bulk], dtype="<u4").reshape(lanes, words)
     crc = np.zeros(lanes, dtype=np.uint32)
     crc[0] = state

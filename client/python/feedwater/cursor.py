@@ -1,7 +1,8 @@
 """The saved position of a stream: a small JSON object that belongs to the training program.
 
-It is what `Loader.state_dict` returns and what the daemon takes when a stream is opened. The checksum is over the canonical
-JSON (sorted keys, no spaces) of all other fields, so a state survives any JSON writer.
+It is what `Loader.state_dict` returns and what the daemon takes when a stream is opened. The
+checksum is over the canonical JSON (sorted keys, no spaces) of all other fields, so a state
+survives any JSON writer.
 """
 
 from __future__ import annotations
@@ -66,7 +67,9 @@ class Cursor:
             value = state.get(name)
             wanted = str if name in _TEXTS else int
             if not isinstance(value, wanted) or isinstance(value, bool):
-                raise InvalidArgument(f"the state's field {name!r} is {value!r}, not {wanted.__name__}")
+                raise InvalidArgument(
+                    f"the state's field {name!r} is {value!r}, not {wanted.__name__}"
+                )
             if wanted is int and not 0 <= value < 1 << 64:
                 raise InvalidArgument(f"the state's field {name!r} is out of range: {value}")
             fields[name] = value

@@ -1,14 +1,32 @@
 """The errors that a training program can meet.
 
-Every error is a `feedwater.Error` and has ``code``, the name of its gRPC status code, which says what to do next; the text
-names the thing, the place and the likely cure.
+Every error is a `feedwater.Error` and has ``code``, the name of its gRPC status code, which says
+what to do next; the text names the thing, the place and the likely cure.
 """
 
 from __future__ import annotations
 
 from typing import Any, Optional
 
-_CODE_NAMES = ["OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED"]
+_CODE_NAMES = [
+    "OK",
+    "CANCELLED",
+    "UNKNOWN",
+    "INVALID_ARGUMENT",
+    "DEADLINE_EXCEEDED",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "FAILED_PRECONDITION",
+    "ABORTED",
+    "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "INTERNAL",
+    "UNAVAILABLE",
+    "DATA_LOSS",
+    "UNAUTHENTICATED",
+]
 
 
 class Error(RuntimeError):
@@ -106,7 +124,8 @@ class DaemonLost(Error, ConnectionError):
     Attributes
     ----------
     state : dict or None
-        What `Loader.state_dict` would have given: load it to continue. None when there never was a connection.
+        What `Loader.state_dict` would have given: load it to continue. None when there never was a
+        connection.
     """
 
     code = "UNAVAILABLE"

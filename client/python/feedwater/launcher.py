@@ -1,4 +1,5 @@
-"""Which rank this process is, as its launcher says: torchrun, Slurm, Open MPI or another MPI's process manager.
+"""Which rank this process is, as its launcher says: torchrun, Slurm, Open MPI or another MPI's
+process manager.
 
 The environment is read once, when a loader is made. Arguments of the loader win.
 """
@@ -12,7 +13,8 @@ from typing import Optional
 
 from .errors import InvalidArgument
 
-# (launcher, rank, world size, local rank); the first whose rank and world size are both set is taken.
+# (launcher, rank, world size, local rank); the first whose rank and world size are both set is
+# taken.
 _LAUNCHERS = (
     ("torchrun", ("RANK",), ("WORLD_SIZE",), ("LOCAL_RANK",)),
     (
@@ -108,7 +110,11 @@ def placement(
         if rank is not None and world_size is not None:
             # A broken variable must not stand in the way of somebody who says everything.
             try:
-                numbers = _number(env, rank_names), _number(env, world_names), _number(env, local_names)
+                numbers = (
+                    _number(env, rank_names),
+                    _number(env, world_names),
+                    _number(env, local_names),
+                )
             except InvalidArgument:
                 continue
         else:
@@ -118,7 +124,9 @@ def placement(
             break
     if found is None:
         if (rank is None) != (world_size is None):
-            given, missing = ("rank", "world_size") if world_size is None else ("world_size", "rank")
+            given, missing = (
+                ("rank", "world_size") if world_size is None else ("world_size", "rank")
+            )
             raise InvalidArgument(
                 f"{given} is given but {missing} is not, and no launcher's environment has it: give both"
             )
@@ -131,7 +139,8 @@ def placement(
     my_rank = env_rank if rank is None else rank
     my_world = env_world if world_size is None else world_size
     if (my_rank, my_world) != (env_rank, env_world):
-        # The program divides its processes in its own way (every rank validates alone, or data-parallel
-        # groups). Which of them belong together is not known here: each gets a job of its own.
+        # The program divides its processes in its own way (every rank validates alone, or
+        # data-parallel groups). Which of them belong together is not known here: each gets a job of
+        # its own.
         return Placement(my_rank, my_world, local, None, None)
     return Placement(my_rank, my_world, local, launcher, _job(launcher, env))

@@ -29,7 +29,9 @@ from .wire import HAS_CRC
 _MAX_YAML = 256 << 10
 _LATENCIES = 4096  # the last so many, for the percentiles
 
-_opened: dict[str, Iterator[int]] = {}  # per pipeline: the number of the next loader in this process
+_opened: dict[
+    str, Iterator[int]
+] = {}  # per pipeline: the number of the next loader in this process
 
 
 class Dataset:
@@ -65,14 +67,16 @@ class Sampler:
 class Loader:
     """Batches of a pipeline that a feedwaterd runs, in this rank's order, over shared memory.
 
-    ``for image, label in loader`` runs one epoch, the next ``for`` the next epoch. A ``break`` ends the epoch: the next ``for`` begins
-    the next one, as a new iteration of a DataLoader would. Each batch is a tuple of tensors in the order of the pipeline's
-    ``outputs``, each with the batch as its first axis; it stays valid as long as any tensor or view of it lives.
+    ``for image, label in loader`` runs one epoch, the next ``for`` the next epoch. A ``break`` ends
+    the epoch: the next ``for`` begins the next one, as a new iteration of a DataLoader would. Each
+    batch is a tuple of tensors in the order of the pipeline's ``outputs``, each with the batch as
+    its first axis; it stays valid as long as any tensor or view of it lives.
 
     Parameters
     ----------
     pipeline : str or path
-        A name known to the daemon, or the path of a .yaml file, whose text is sent to it (its roots still hold).
+        A name known to the daemon, or the path of a .yaml file, whose text is sent to it (its roots
+        still hold).
     batch_size : int, optional
         Samples per rank and batch; overrides the file's.
     rank, world_size : int, optional
@@ -80,10 +84,12 @@ class Loader:
     seed : int, optional
         Overrides the file's.
     job : str, optional
-        Ranks of one job give the same name. Default: from the launcher, else this process's own. A program that gives its own rank
-        and world size under a launcher also gets a job of its own, unless it names one.
+        Ranks of one job give the same name. Default: from the launcher, else this process's own. A
+        program that gives its own rank and world size under a launcher also gets a job of its own,
+        unless it names one.
     address : str, optional
-        The daemon's runtime directory. Default: ``$FEEDWATER_ADDRESS``, else the instance of this process's NUMA node.
+        The daemon's runtime directory. Default: ``$FEEDWATER_ADDRESS``, else the instance of this
+        process's NUMA node.
     output : {"auto", "torch", "numpy", "jax"}
         ``auto`` is torch where it is installed, else NumPy. JAX arrays are copies.
     as_dict : bool
@@ -91,12 +97,14 @@ class Loader:
     device : optional
         torch only: copy each batch to that device.
     writable : bool, optional
-        NumPy arrays are read-only unless this is true; then, and always with torch, the memory is mapped copy on write: the
-        program's changes stay its own.
+        NumPy arrays are read-only unless this is true; then, and always with torch, the memory is
+        mapped copy on write: the program's changes stay its own.
     verify : bool
-        Let the daemon send a checksum with each batch, and check it. Install the package ``crc32c`` to make that quick.
+        Let the daemon send a checksum with each batch, and check it. Install the package ``crc32c``
+        to make that quick.
     slots : int, optional
-        Batches in shared memory. A program that holds n batches at a time needs at least n + 1. Default: the daemon chooses.
+        Batches in shared memory. A program that holds n batches at a time needs at least n + 1.
+        Default: the daemon chooses.
     reconnect_timeout : float
         Seconds to wait for a daemon that went away; 0 gives up at once.
 
@@ -132,8 +140,8 @@ class Loader:
 
     Notes
     -----
-    Use a loader from one thread at a time (batches may be used and dropped anywhere), in the process that made it: not
-    in a forked child.
+    Use a loader from one thread at a time (batches may be used and dropped anywhere), in the
+    process that made it: not in a forked child.
     """
 
     def __init__(
@@ -193,12 +201,15 @@ class Loader:
         self._verify = bool(verify)
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        # (epoch, position, substituted samples so far): what state_dict() tells. One tuple, so that it is whole for any thread.
+        # (epoch, position, substituted samples so far): what state_dict() tells. One tuple, so that
+        # it is whole for any thread.
         facts = self._stream.facts
         self._consumed = (facts.epoch, facts.position, 0)
         self._fresh = True  # nothing was taken since the cursor was put where it is
         self._epoch_done = False  # the epoch's last batch was taken
-        self._pending: Union[Batch, Failure, None] = None  # of a later epoch, found when the end was looked for
+        self._pending: Union[Batch, Failure, None] = (
+            None  # of a later epoch, found when the end was looked for
+        )
         self._error: Optional[errors.Error] = None  # what the present iteration ended with
         self._iteration = 0
         self._statistics = _Statistics()
@@ -210,7 +221,9 @@ class Loader:
         for f in facts.fields:
             dtype = DTYPE_NAMES.get(f.dtype, "unspecified")
             if dtype == "unspecified":
-                raise errors.Error(f"output {f.name!r} has type {f.dtype}, which this client does not know")
+                raise errors.Error(
+                    f"output {f.name!r} has type {f.dtype}, which this client does not know"
+                )
             field = Field(dtype, tuple(f.shape), f.layout, f.doc)
             place = Place(f.name, field, f.offset)
             if min(field.shape, default=1) < 0 or (
@@ -250,7 +263,11 @@ class Loader:
 
     def _move(self, epoch: int, position: int, substituted: int) -> None:
         """Put the cursor somewhere else. Production follows when it is not there already."""
-        if self._pending is not None and (self._fresh, *self._consumed[:2]) != (True, epoch, position):
+        if self._pending is not None and (self._fresh, *self._consumed[:2]) != (
+            True,
+            epoch,
+            position,
+        ):
             self._pending = None
             self._stream.forget_place()
         self._consumed = (epoch, position, substituted)
@@ -283,7 +300,8 @@ class Loader:
             except (errors.Error, StopIteration):
                 raise
             except BaseException:
-                # Interrupted: a batch may have been received and dropped. The next call goes back to the cursor.
+                # Interrupted: a batch may have been received and dropped. The next call goes back
+                # to the cursor.
                 self._pending = None
                 self._stream.forget_place()
                 raise
@@ -331,7 +349,9 @@ class Loader:
     def _deliver(self, batch: Batch) -> Any:
         ready = batch.ready
         if ready.samples > self.batch_size:
-            raise errors.Error(f"the daemon lent {ready.samples} samples in a slot for {self.batch_size}")
+            raise errors.Error(
+                f"the daemon lent {ready.samples} samples in a slot for {self.batch_size}"
+            )
         if self._verify:
             self._check_sum(batch)
         outputs = self._convert(batch.lease, ready.samples)
@@ -368,9 +388,9 @@ class Loader:
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch of the next ``for``, from its beginning.
 
-        Nothing happens when the loader stands in that epoch and nothing has been taken since it was opened, loaded with a state, or
-        finished the epoch before: so a program may call this before every epoch, after resuming inside one too. A running
-        iteration ends.
+        Nothing happens when the loader stands in that epoch and nothing has been taken since it was
+        opened, loaded with a state, or finished the epoch before: so a program may call this before
+        every epoch, after resuming inside one too. A running iteration ends.
         """
         epoch = _integer("epoch", epoch)
         if not 0 <= epoch < 1 << 63:
@@ -389,8 +409,8 @@ class Loader:
         Returns
         -------
         dict
-            JSON-serialisable, at most 1 KiB. It fits a loader with any rank, world size and batch size of the same
-            dataset, pipeline and seed.
+            JSON-serialisable, at most 1 KiB. It fits a loader with any rank, world size and batch
+            size of the same dataset, pipeline and seed.
         """
         return self._stream.cursor(*self._consumed).to_state()
 
@@ -425,10 +445,11 @@ class Loader:
         Returns
         -------
         dict
-            ``batches``, ``samples``, ``real_samples`` (without padding) and ``substituted``; ``wait_s``, the time in which the program
-            waited for batches, and ``waits``, how often it did; ``handover_us_p50`` and ``handover_us_p99``, from the moment the daemon
-            published a batch until a waiting program had it (None without a wait); ``held``, batches not given back,
-            ``slots`` and ``reconnects``.
+            ``batches``, ``samples``, ``real_samples`` (without padding) and ``substituted``;
+            ``wait_s``, the time in which the program waited for batches, and ``waits``, how often
+            it did; ``handover_us_p50`` and ``handover_us_p99``, from the moment the daemon
+            published a batch until a waiting program had it (None without a wait); ``held``,
+            batches not given back, ``slots`` and ``reconnects``.
         """
         return {
             **self._statistics.report(),
@@ -562,6 +583,8 @@ def _read_pipeline(pipeline: Union[str, os.PathLike]) -> tuple[str, Optional[str
     except (OSError, UnicodeDecodeError) as error:
         raise errors.InvalidArgument(f"cannot read the pipeline file {path}: {error}") from None
     if len(text.encode()) > _MAX_YAML:
-        raise errors.InvalidArgument(f"the pipeline file {path} is larger than {_MAX_YAML >> 10} KiB")
+        raise errors.InvalidArgument(
+            f"the pipeline file {path} is larger than {_MAX_YAML >> 10} KiB"
+        )
     name = os.path.splitext(os.path.basename(path))[0]
     return name, text, path

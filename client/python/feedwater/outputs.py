@@ -1,7 +1,8 @@
-"""Turns the outputs of a lent batch into what the program wants: NumPy arrays, torch tensors or JAX arrays.
+"""Turns the outputs of a lent batch into what the program wants: NumPy arrays, torch tensors or JAX
+arrays.
 
-NumPy and torch get views over the slot, without a copy, that keep the slot lent. A JAX array, and a torch tensor on
-another device, is a copy.
+NumPy and torch get views over the slot, without a copy, that keep the slot lent. A JAX array, and a
+torch tensor on another device, is a copy.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ def choose(output: str, device: Any, writable: Optional[bool]) -> tuple[str, boo
         try:
             importlib.import_module(output)
         except ImportError as error:
-            raise InvalidArgument(f"output={output!r} needs the package {output}: {error}") from None
+            raise InvalidArgument(
+                f"output={output!r} needs the package {output}: {error}"
+            ) from None
     if device is not None and output != "torch":
         raise InvalidArgument(f"device={device!r} works with output='torch', here it is {output!r}")
     if output == "torch":
@@ -94,7 +97,8 @@ class Converter:
         if self._device.type == "cuda":
             import torch
 
-            # The copy may still be reading the slot: the lease stays until the device has passed this point.
+            # The copy may still be reading the slot: the lease stays until the device has passed
+            # this point.
             done = torch.cuda.Event()
             done.record(torch.cuda.current_stream(self._device))
             self._in_flight.append((done, lease))

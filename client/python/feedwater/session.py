@@ -51,9 +51,11 @@ class Session:
     def open(
         cls, address: str, request: Any, writable: bool, timeout: float = math.inf
     ) -> tuple[Session, Any]:
-        """Connect, open the stream that `request` (an OpenStreamRequest) describes, and map its arena.
+        """Connect, open the stream that `request` (an OpenStreamRequest) describes, and map its
+        arena.
 
-        `timeout` in seconds is for the daemon's answer to the request. The first open of a large dataset lists all its files.
+        `timeout` in seconds is for the daemon's answer to the request. The first open of a large
+        dataset lists all its files.
 
         Returns
         -------
@@ -109,7 +111,9 @@ class Session:
             if isinstance(message, wire.Closing):
                 raise SessionLost(message.message, errors.code_name(message.code))
             if not isinstance(message, wire.Arena) or len(fds) != 1:
-                raise wire.ProtocolError(f"{message!r} with {len(fds)} descriptors in the arena's place")
+                raise wire.ProtocolError(
+                    f"{message!r} with {len(fds)} descriptors in the arena's place"
+                )
             if message.slots > wire.MAX_SLOTS:
                 raise wire.ProtocolError(f"an arena of {message.slots} slots")
             self.arena = Arena(
@@ -146,7 +150,8 @@ class Session:
             return packet, list(fds)
 
     def receive(self, timeout: Optional[float]) -> Union[wire.Ready, wire.Failed, None]:
-        """Return the next batch's message, or None when none came within `timeout` seconds (None: wait for ever).
+        """Return the next batch's message, or None when none came within `timeout` seconds (None:
+        wait for ever).
 
         Raises
         ------
@@ -191,7 +196,9 @@ class Session:
         """Take over a slot that was lent."""
         assert self.returns is not None
         if ready.slot >= self.arena.slots:
-            raise SessionLost(f"the daemon lent slot {ready.slot} of {self.arena.slots}", "INTERNAL")
+            raise SessionLost(
+                f"the daemon lent slot {ready.slot} of {self.arena.slots}", "INTERNAL"
+            )
         return Lease(self.arena, self.returns, ready.slot, ready.generation)
 
     def seek(self, serial: int, epoch: int, position: int) -> None:

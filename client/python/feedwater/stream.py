@@ -1,7 +1,7 @@
 """One rank's endless sequence of batches, which survives the daemon.
 
-A stream always knows from where its next batch comes (`next_at`). When the connection is lost it opens a new one there, so
-whoever reads the stream sees only a pause.
+A stream always knows from where its next batch comes (`next_at`). When the connection is lost it
+opens a new one there, so whoever reads the stream sees only a pause.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ class Stream:
     facts : OpenStreamResponse
         What the daemon said when the stream was first opened.
     next_at : tuple of int or None
-        Epoch and global position of the next batch to come; None when that is not known, then `seek` must be next.
+        Epoch and global position of the next batch to come; None when that is not known, then
+        `seek` must be next.
     """
 
     def __init__(self, options: StreamOptions) -> None:
@@ -122,7 +123,8 @@ class Stream:
                 self._session, self.facts = self._connect()
                 break
             except errors.DaemonLost as error:
-                # Nobody there is an answer; a daemon that greets but does not serve yet is starting.
+                # Nobody there is an answer; a daemon that greets but does not serve yet is
+                # starting.
                 if time.monotonic() > deadline or not error.greeted:
                     raise
                 time.sleep(_BACKOFF_FIRST_S)
@@ -133,7 +135,13 @@ class Stream:
         session, response = Session.open(o.address, self._request(), o.writable, timeout)
         try:
             if self.facts is not None:
-                for name in ("dataset_digest", "pipeline_digest", "seed", "batch_size", "world_size"):
+                for name in (
+                    "dataset_digest",
+                    "pipeline_digest",
+                    "seed",
+                    "batch_size",
+                    "world_size",
+                ):
                     if getattr(response, name) != getattr(self.facts, name):
                         raise errors.FailedPrecondition(
                             f"the daemon came back with another {name}: {getattr(response, name)} instead of "
@@ -271,7 +279,9 @@ class Stream:
                 if not collected:
                     timeout = min(timeout, _STALL_FIRST_LOOK_S)
                 else:
-                    timeout = min(timeout, 1.0)  # another thread may have released a batch meanwhile
+                    timeout = min(
+                        timeout, 1.0
+                    )  # another thread may have released a batch meanwhile
             else:
                 stalled_since = None
             message = session.receive(timeout)
@@ -326,4 +336,3 @@ def check_timeout(seconds: Optional[float]) -> float:
     if not value >= 0:
         raise errors.InvalidArgument(f"reconnect_timeout is {seconds!r}: give seconds, 0 or more")
     return value
-

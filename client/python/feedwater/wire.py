@@ -1,6 +1,8 @@
-"""The messages on data.sock. ``proto/shm/wire.h`` is the contract; this is the same in ``struct`` formats.
+"""The messages on data.sock. ``proto/shm/wire.h`` is the contract; this is the same in ``struct``
+formats.
 
-One packet is one message. A message may be longer than known here (a later minor version adds at the end), never shorter.
+One packet is one message. A message may be longer than known here (a later minor version adds at
+the end), never shorter.
 """
 
 from __future__ import annotations
@@ -144,4 +146,3 @@ def parse(packet: bytes) -> Message:
     if kind == ARENA:
         return Arena(*_fields(_ARENA, packet, "ARENA")[:3])
     return None
-

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""A feedwaterd of a few hundred lines, for tests of the client: real sockets, a real sealed arena, made-up samples.
+"""A feedwaterd of a few hundred lines, for tests of the client: real sockets, a real sealed arena,
+made-up samples.
 
-It runs in threads of the test (`FakeDaemon(directory)`), where its faults can be set, or as a process of its own that can be killed:
+It runs in threads of the test (`FakeDaemon(directory)`), where its faults can be set, or as a
+process of its own that can be killed:
 
     fake_daemon.py DIRECTORY [--records N] [--delay SECONDS]
 
-The record at position i of epoch e is ``(7 i + 3 e) mod N``. The pipeline ``numbers`` delivers the outputs of `OUTPUTS`; every element of
-``image`` is ``1000 * epoch + record`` plus its index in the sample divided by 1000.
+The record at position i of epoch e is ``(7 i + 3 e) mod N``. The pipeline ``numbers`` delivers the
+outputs of `OUTPUTS`; every element of ``image`` is ``1000 * epoch + record`` plus its index in the
+sample divided by 1000.
 """
 
 from __future__ import annotations
@@ -147,9 +150,7 @@ class Session(threading.Thread):
         self.epoch, self.position = epoch, position
         self.failed = False
         announced = self.slots * self.slot_bytes + d.faults.announce_bytes
-        packet = Packets.pack(
-            wire.ARENA, Packets.arena, announced, self.slot_bytes, self.slots, 0
-        )
+        packet = Packets.pack(wire.ARENA, Packets.arena, announced, self.slot_bytes, self.slots, 0)
         socket.send_fds(self.sock, [d.faults.arena_instead or packet], [fd])
         os.close(fd)
         self.opened = True
@@ -239,7 +240,9 @@ class Session(threading.Thread):
             share = [left * r // self.world for r in range(self.world + 1)]
             places = range(start + share[self.rank], start + share[self.rank + 1])
         else:
-            places = range(start + self.rank * self.batch_size, start + (self.rank + 1) * self.batch_size)
+            places = range(
+                start + self.rank * self.batch_size, start + (self.rank + 1) * self.batch_size
+            )
         real = [p < d.records for p in places]
         self.position = min(stop, end) if d.last != "pad" else stop
         # The next batch that could be made tells whether this was the last.
@@ -371,7 +374,9 @@ class FakeDaemon:
             context.abort(grpc.StatusCode.NOT_FOUND, "no connection holds this ticket")
         name = request.pipeline.name or Path(request.pipeline.text.file_name).stem
         if name != "numbers":
-            context.abort(grpc.StatusCode.NOT_FOUND, f"no pipeline {name!r}; did you mean 'numbers'?")
+            context.abort(
+                grpc.StatusCode.NOT_FOUND, f"no pipeline {name!r}; did you mean 'numbers'?"
+            )
         batch = request.batch_size if request.HasField("batch_size") else self.batch_size
         if batch <= 0 or not 0 <= request.rank < request.world_size:
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, "batch_size or rank is out of range")
@@ -404,7 +409,12 @@ class FakeDaemon:
         )  # fmt: skip
         for (field, dtype, shape, layout), offset in zip(self.outputs, session.offsets):
             response.fields.add(
-                name=field, dtype=numbers[dtype], shape=shape, layout=layout, offset=offset, doc="made up"
+                name=field,
+                dtype=numbers[dtype],
+                shape=shape,
+                layout=layout,
+                offset=offset,
+                doc="made up",
             )
         return response
 

@@ -30,12 +30,20 @@ def test_a_message_survives_the_wire():
 
 
 def test_the_service_has_its_methods_and_types():
-    assert set(METHODS) == {"ListPipelines", "DescribePipeline", "OpenStream", "CloseStream", "GetStatus"}
+    assert set(METHODS) == {
+        "ListPipelines",
+        "DescribePipeline",
+        "OpenStream",
+        "CloseStream",
+        "GetStatus",
+    }
     assert METHODS["GetStatus"][1] is messages.GetStatusResponse
     assert {1: "uint8", 9: "bfloat16", 10: "float32"}.items() <= DTYPE_NAMES.items()
 
 
-def test_a_number_that_does_not_fit_is_an_error_of_protobuf_that_the_client_catches(daemon, open_loader):
+def test_a_number_that_does_not_fit_is_an_error_of_protobuf_that_the_client_catches(
+    daemon, open_loader
+):
     with pytest.raises(feedwater.InvalidArgument, match="out of range"):
         open_loader(daemon, slots=-1)
     with pytest.raises(feedwater.InvalidArgument, match="out of range"):

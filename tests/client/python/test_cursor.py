@@ -29,7 +29,9 @@ def test_the_largest_state_fits_into_a_kibibyte():
     assert len(cursor.to_json()) <= 1024
 
 
-@pytest.mark.parametrize("field", ["dataset", "pipeline", "seed", "epoch", "position", "world_size"])
+@pytest.mark.parametrize(
+    "field", ["dataset", "pipeline", "seed", "epoch", "position", "world_size"]
+)
 def test_an_edited_state_is_refused(field):
     state = CURSOR.to_state()
     state[field] = "other" if isinstance(state[field], str) else state[field] + 1

@@ -24,7 +24,9 @@ ALL = list(range(40))
 
 
 def test_a_bad_sample_is_an_error_with_record_path_and_reason(daemon, open_loader):
-    daemon.faults.fail_at[0, 2] = wire.Failed(0, 3, 0, 2, 0, 17, "cats/17.jpg", "truncated at byte 5")
+    daemon.faults.fail_at[0, 2] = wire.Failed(
+        0, 3, 0, 2, 0, 17, "cats/17.jpg", "truncated at byte 5"
+    )
     loader = open_loader(daemon)
     iterator = iter(loader)
     seen = positions(next(iterator)) + positions(next(iterator))

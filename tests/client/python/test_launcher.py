@@ -5,8 +5,20 @@ import pytest
 import feedwater
 from feedwater.launcher import Placement, placement
 
-TORCHRUN = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "MASTER_ADDR": "n0", "MASTER_PORT": "29500"}
-SLURM = {"SLURM_PROCID": "3", "SLURM_NTASKS": "4", "SLURM_LOCALID": "1", "SLURM_JOB_ID": "77", "SLURM_STEP_ID": "2"}
+TORCHRUN = {
+    "RANK": "5",
+    "WORLD_SIZE": "8",
+    "LOCAL_RANK": "1",
+    "MASTER_ADDR": "n0",
+    "MASTER_PORT": "29500",
+}
+SLURM = {
+    "SLURM_PROCID": "3",
+    "SLURM_NTASKS": "4",
+    "SLURM_LOCALID": "1",
+    "SLURM_JOB_ID": "77",
+    "SLURM_STEP_ID": "2",
+}
 OPEN_MPI = {
     "OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "6", "OMPI_COMM_WORLD_LOCAL_RANK": "0",
     "PMIX_NAMESPACE": "prterun-1",
@@ -34,7 +46,8 @@ PMI = {"PMI_RANK": "1", "PMI_SIZE": "2"}
         (SLURM, Placement(3, 4, 1, "Slurm", "slurm-77.2")),
         (OPEN_MPI, Placement(2, 6, 0, "Open MPI", "mpi-prterun-1")),
         (PMI, Placement(1, 2, 1, "PMI", None)),
-        # torchrun started by srun: the ranks are torchrun's. mpirun in a Slurm job: they are Open MPI's.
+        # torchrun started by srun: the ranks are torchrun's. mpirun in a Slurm job: they are Open
+        # MPI's.
         ({**SLURM, **TORCHRUN}, Placement(5, 8, 1, "torchrun", "n0:29500")),
         ({**SLURM, **OPEN_MPI}, Placement(2, 6, 0, "Open MPI", "mpi-prterun-1")),
         # Half of a pair says nothing.

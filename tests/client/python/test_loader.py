@@ -25,7 +25,15 @@ def test_the_loader_tells_what_it_delivers(daemon, open_loader):
     assert (len(loader), len(loader.sampler), len(loader.dataset)) == (5, 20, 40)
     assert (loader.batch_size, loader.rank, loader.world_size, loader.epoch) == (4, 1, 2, 0)
     assert loader.classes == loader.dataset.classes == [f"class{i}" for i in range(10)]
-    assert list(loader.fields) == ["image", "label", "sample_id", "position", "is_real", "half", "pixels"]
+    assert list(loader.fields) == [
+        "image",
+        "label",
+        "sample_id",
+        "position",
+        "is_real",
+        "half",
+        "pixels",
+    ]
     image = loader.fields["image"]
     assert image == (np.dtype("float32"), (3, 4, 5)) == (image.dtype, image.shape)
     assert loader.fields["label"].shape == ()
@@ -189,7 +197,9 @@ def test_loading_works_in_the_middle_of_an_epoch_and_any_number_of_times(daemon,
     state = loader.state_dict()
     rests = []
     for _ in range(3):
-        rests.append(epoch_positions(loader) if rests else [p for b in iterator for p in positions(b)])
+        rests.append(
+            epoch_positions(loader) if rests else [p for b in iterator for p in positions(b)]
+        )
         loader.load_state_dict(state)
     assert rests == [ALL[12:]] * 3
 
@@ -332,7 +342,12 @@ def test_statistics_count_and_time(start, open_loader):
     for _ in loader:
         pass
     stats = loader.stats()
-    assert (stats["batches"], stats["samples"], stats["reconnects"], stats["slots"]) == (10, 40, 0, 4)
+    assert (stats["batches"], stats["samples"], stats["reconnects"], stats["slots"]) == (
+        10,
+        40,
+        0,
+        4,
+    )
     assert stats["waits"] > 0 and stats["wait_s"] > 0
     assert 0 < stats["handover_us_p50"] <= stats["handover_us_p99"]
 

@@ -78,7 +78,9 @@ def test_held_batches_are_never_overwritten(start, open_loader):
     assert daemon.counts["released"] >= 290  # the last ones may be on their way
 
 
-def test_keeping_all_batches_is_stalled_with_the_cure_and_hurts_nothing(daemon, open_loader, monkeypatch):
+def test_keeping_all_batches_is_stalled_with_the_cure_and_hurts_nothing(
+    daemon, open_loader, monkeypatch
+):
     monkeypatch.setenv("FEEDWATER_STALL_TIMEOUT", "0.5")
     loader = open_loader(daemon, slots=3)
     kept = []
@@ -93,7 +95,8 @@ def test_keeping_all_batches_is_stalled_with_the_cure_and_hurts_nothing(daemon, 
     for batch in kept:
         check(batch, 0)
     assert loader.state_dict()["position"] == 12
-    # The cure: copy what is kept. The same iteration cannot go on (a for ends with an error), the position can.
+    # The cure: copy what is kept. The same iteration cannot go on (a for ends with an error), the
+    # position can.
     state = loader.state_dict()
     kept.clear()
     loader.load_state_dict(state)
@@ -101,7 +104,9 @@ def test_keeping_all_batches_is_stalled_with_the_cure_and_hurts_nothing(daemon, 
     assert [p for batch in copies for p in positions(batch)] == ALL[12:]
 
 
-def test_a_waiting_loader_whose_program_holds_less_than_all_is_not_stalled(start, open_loader, monkeypatch):
+def test_a_waiting_loader_whose_program_holds_less_than_all_is_not_stalled(
+    start, open_loader, monkeypatch
+):
     monkeypatch.setenv("FEEDWATER_STALL_TIMEOUT", "0.2")
     daemon = start(delay=0.4)
     iterator = iter(open_loader(daemon, slots=2))
@@ -110,7 +115,9 @@ def test_a_waiting_loader_whose_program_holds_less_than_all_is_not_stalled(start
     check(first, 0)
 
 
-def test_batches_in_a_reference_cycle_are_found_before_the_loader_stalls(daemon, open_loader, monkeypatch):
+def test_batches_in_a_reference_cycle_are_found_before_the_loader_stalls(
+    daemon, open_loader, monkeypatch
+):
     monkeypatch.setenv("FEEDWATER_STALL_TIMEOUT", "5")
     loader = open_loader(daemon, slots=2)
     gc.disable()
@@ -163,7 +170,9 @@ def test_numpy_arrays_are_read_only_unless_asked_for(daemon, open_loader):
     assert batch["image"].max() > 2
 
 
-def test_a_slot_that_was_written_shows_the_next_batch_and_not_the_programs_writes(daemon, open_loader):
+def test_a_slot_that_was_written_shows_the_next_batch_and_not_the_programs_writes(
+    daemon, open_loader
+):
     loader = open_loader(daemon, writable=True, slots=2)
     for epoch in range(3):
         for step, batch in enumerate(loader):
@@ -326,7 +335,9 @@ def test_interrupts_at_any_moment_lose_and_repeat_nothing(start, open_loader):
                 break
             except Alarm:
                 alarms += 1
-                if loader.state_dict()["position"] != position:  # it hit between the return and the assignment
+                if (
+                    loader.state_dict()["position"] != position
+                ):  # it hit between the return and the assignment
                     seen += range(position, loader.state_dict()["position"])
             finally:
                 signal.setitimer(signal.ITIMER_REAL, 0)

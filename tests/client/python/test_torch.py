@@ -74,7 +74,9 @@ def test_a_slot_that_an_operation_in_place_has_written_shows_the_next_batch(daem
         lambda t: torch.nn.Parameter(t),
     ],
 )
-def test_every_kind_of_view_keeps_the_batch_and_the_last_one_gives_it_back(daemon, open_loader, make):
+def test_every_kind_of_view_keeps_the_batch_and_the_last_one_gives_it_back(
+    daemon, open_loader, make
+):
     loader = open_loader(daemon, output="torch")
     view = make(next(iter(loader))["image"])
     gc.collect()
