@@ -77,18 +77,6 @@ absl::Status OpenError(int error, const std::string& what) {
 
 }  // namespace
 
-Fd& Fd::operator=(Fd&& other) noexcept {
-  if (this != &other) {
-    if (fd_ >= 0) close(fd_);
-    fd_ = other.release();
-  }
-  return *this;
-}
-
-Fd::~Fd() {
-  if (fd_ >= 0) close(fd_);
-}
-
 Root::Root(std::string name, std::string path, Fd directory)
     : name_(std::move(name)), path_(std::move(path)), directory_(std::move(directory)) {
   static std::atomic<uint64_t> next_id{1};

@@ -17,9 +17,9 @@
 #include <cstdint>
 #include <memory>
 
+#include "server/base/fd.h"
 #include "server/base/memory_budget.h"
 #include "server/base/status.h"
-#include "server/storage/roots.h"
 
 namespace feedwater::server {
 

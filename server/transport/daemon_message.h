@@ -6,9 +6,9 @@
 #include <cstdint>
 
 #include "proto/shm/wire.h"
+#include "server/base/fd.h"
 #include "server/base/status.h"
 #include "server/batch/slot_pool.h"
-#include "server/storage/roots.h"
 #include "server/transport/data_server.h"
 
 namespace feedwater::server {

@@ -1,13 +1,15 @@
-// The data socket: accepts clients on data.sock, checks who they are, lends them slots and takes them back.
+// The data socket: accepts clients on data.sock, checks who they are, lends them slots and takes
+// them back.
 //
-// A session begins with HELLO/WELCOME, which gives the client a 128-bit ticket. The service shows that ticket here (it came
-// back over gRPC) to learn which user and process the call belongs to, and then gives the session its arena. One thread
-// serves all sessions with epoll; it never decodes, reads datasets or waits for anything else. A session ends when its
-// socket hangs up, when its process dies (pidfd), when it breaks the protocol, or when the service closes it; then its
+// A session begins with HELLO/WELCOME, which gives the client a 128-bit ticket. The service shows
+// that ticket here (it came back over gRPC) to learn which user and process the call belongs to,
+// and then gives the session its arena. One thread serves all sessions with epoll; it never
+// decodes, reads datasets or waits for anything else. A session ends when its socket hangs up, when
+// its process dies (pidfd), when it breaks the protocol, or when the service closes it; then its
 // memory is unmapped as soon as no worker writes to it any more.
 //
-// Thread safety: all public calls may come from any thread. Events are called on the server's thread or on a publishing
-// worker's, never with a lock of this class held.
+// Thread safety: all public calls may come from any thread. Events are called on the server's
+// thread or on a publishing worker's, never with a lock of this class held.
 #pragma once
 
 #include <sys/types.h>
@@ -47,36 +49,42 @@ struct ArenaOptions {
 
 struct SessionEvents {
   std::function<void(uint32_t serial, uint64_t epoch, int64_t position)> seek;
-  std::function<void()> closed;   // exactly once; the session's slots are gone for the client
+  std::function<void()> closed;  // exactly once; the session's slots are gone for the client
 };
 
 struct SessionCounts {
-  int slots = 0, ready = 0, lent = 0;  // ready: published, the client has not released it; lent: all that are not free or filling
+  int slots = 0, ready = 0, lent = 0;  // ready: published, the client has not released it; lent:
+                                       // all that are not free or filling
 };
 
 class DataServer {
  public:
   struct Options {
     std::string socket_path;
-    int listen_fd = -1;              // given by systemd; -1: bind socket_path
+    int listen_fd = -1;  // given by systemd; -1: bind socket_path
     AccessCheck access;
     int max_connections = 1024;
     int max_connections_per_uid = 64;
-    double handshake_seconds = 5;    // from accept, or the last Identify, to OpenSession
+    double handshake_seconds = 5;  // from accept, or the last Identify, to OpenSession
   };
   static absl::StatusOr<std::unique_ptr<DataServer>> Create(Options options);
   ~DataServer();  // closes every session with UNAVAILABLE
 
-  // Who holds this ticket. NotFound when no live connection does. Renews the time for the handshake: ask again now and then
-  // while OpenSession waits for something slow, such as an index being built.
+  // Who holds this ticket. NotFound when no live connection does. Renews the time for the
+  // handshake: ask again now and then while OpenSession waits for something slow, such as an index
+  // being built.
   absl::StatusOr<PeerIdentity> Identify(const Ticket& ticket) const;
-  // Makes the arena (memfd, allocated, bound to its node, prefaulted, sealed), sends it, and returns the slots. Slow for
-  // large arenas: called on a gRPC thread. FailedPrecondition when the session has one; ResourceExhausted over the budget.
-  absl::StatusOr<std::shared_ptr<SlotPool>> OpenSession(const Ticket& ticket, const ArenaOptions& options, SessionEvents events);
+  // Makes the arena (memfd, allocated, bound to its node, prefaulted, sealed), sends it, and
+  // returns the slots. Slow for large arenas: called on a gRPC thread. FailedPrecondition when the
+  // session has one; ResourceExhausted over the budget.
+  absl::StatusOr<std::shared_ptr<SlotPool>> OpenSession(const Ticket& ticket,
+                                                        const ArenaOptions& options,
+                                                        SessionEvents events);
   void CloseSession(const Ticket& ticket, const absl::Status& reason);
   SessionCounts Counts(const Ticket& ticket) const;
-  int sessions(uid_t uid) const;                    // with an arena
-  std::map<std::string, uint64_t> counters() const; // protocol errors, reclaimed sessions, refused connections, by name
+  int sessions(uid_t uid) const;  // with an arena
+  std::map<std::string, uint64_t> counters()
+      const;  // protocol errors, reclaimed sessions, refused connections, by name
 
  private:
   DataServer();
@@ -84,7 +92,8 @@ class DataServer {
   std::unique_ptr<Impl> impl_;
 };
 
-// What an open session will reserve: slots * slot bytes, rounded to pages. InvalidArgument on overflow.
+// What an open session will reserve: slots * slot bytes, rounded to pages. InvalidArgument on
+// overflow.
 absl::StatusOr<int64_t> ArenaBytes(const SlotLayout& layout, int slots);
 
 }  // namespace feedwater::server

@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "server/base/fd.h"
 #include "server/base/mutex.h"
 #include "server/base/status.h"
-#include "server/storage/roots.h"
 
 namespace feedwater::server {
 

@@ -7,8 +7,8 @@
 #include <optional>
 #include <string>
 
+#include "server/base/fd.h"
 #include "server/base/status.h"
-#include "server/storage/roots.h"
 #include "server/transport/data_server.h"
 
 namespace feedwater::server {

@@ -21,9 +21,9 @@
 
 #include "absl/types/span.h"
 #include "proto/shm/wire.h"
+#include "server/base/fd.h"
 #include "server/base/mutex.h"
 #include "server/batch/slot_pool.h"
-#include "server/storage/roots.h"
 #include "server/transport/arena.h"
 #include "server/transport/arena_reclaimer.h"
 #include "server/transport/client_message.h"

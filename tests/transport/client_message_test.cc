@@ -1,15 +1,16 @@
 // Every byte of a client's message is checked before anything looks at it: exact sizes, known
 // types, zero where zero is due. The last test throws random and nearly right packets at the
-// parser; FEEDWATER_SEED replays one.
+// parser.
 #include "server/transport/client_message.h"
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <random>
 #include <string>
 #include <vector>
+
+#include "tests/testing/test_seed.h"
 
 namespace feedwater::server {
 namespace {
@@ -147,9 +148,8 @@ TEST(ClientMessage, AStrangersGreetingIsRefused) {
 }
 
 TEST(ClientMessage, RandomPacketsAreRefusedOrExactlyRight) {
-  const char* given = std::getenv("FEEDWATER_SEED");
-  const uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : 20240607;
-  SCOPED_TRACE(::testing::Message() << "FEEDWATER_SEED=" << seed);
+  const uint32_t seed = testing::TestSeed();
+  SCOPED_TRACE(::testing::Message() << "FEEDWATER_TEST_SEED=" << seed);
   std::mt19937_64 random(seed);
   const std::vector<std::vector<std::byte>> right = {Packet(Hello()), Packet(Release()),
                                                      Packet(Seek())};

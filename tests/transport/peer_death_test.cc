@@ -11,7 +11,7 @@
 #include <cstring>
 #include <random>
 
-#include "server/base/mutex.h"
+#include "tests/testing/test_seed.h"
 #include "tests/transport/data_server_fixture.h"
 
 namespace feedwater::server {
@@ -93,8 +93,8 @@ class PeerDeath : public DataServerTest {
 };
 
 TEST_F(PeerDeath, TwoHundredKilledTrainersLeaveNothing) {
-  const uint64_t seed = std::random_device()();
-  SCOPED_TRACE(::testing::Message() << "seed " << seed);
+  const uint32_t seed = testing::TestSeed();
+  SCOPED_TRACE(::testing::Message() << "FEEDWATER_TEST_SEED=" << seed);
   std::mt19937_64 random(seed);
   Start();
   ArenaOptions arena = Arena();
@@ -127,8 +127,6 @@ TEST_F(PeerDeath, TwoHundredKilledTrainersLeaveNothing) {
 TEST_F(PeerDeath, ATrainerWhoseForkedChildKeepsTheSocketIsReclaimedByItsPidfd) {
   Start();
   for (uint64_t i = 1; i <= 20; ++i) {
-    int pipe_fds[2];
-    ASSERT_EQ(pipe(pipe_fds), 0);
     const Child child = Fork([](FakeTrainer* trainer) {
       if (!trainer->ReceiveArena()) return 92;
       if (fork() == 0) {  // as a PyTorch worker: it lives on, with socket and mapping
@@ -156,8 +154,6 @@ TEST_F(PeerDeath, ATrainerWhoseForkedChildKeepsTheSocketIsReclaimedByItsPidfd) {
     EXPECT_TRUE(Eventually([&] { return closed == 1; }));
     EXPECT_EQ(kill(grandchild, 0), 0) << "the grandchild is meant to live";
     kill(grandchild, SIGKILL);
-    close(pipe_fds[0]);
-    close(pipe_fds[1]);
     EXPECT_TRUE(CountBecomes("reclaimed_pidfd", i));
   }
 }

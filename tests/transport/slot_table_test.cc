@@ -1,13 +1,13 @@
 // The slot states against a model: random calls, right and wrong, on both the table and a plain
-// list; every answer and every state must agree. The seed of a failing run is printed and can be
-// given in FEEDWATER_SEED.
+// list; every answer and every state must agree.
 #include "server/transport/slot_table.h"
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <random>
 #include <vector>
+
+#include "tests/testing/test_seed.h"
 
 namespace feedwater::server {
 namespace {
@@ -54,12 +54,10 @@ struct Model {
 };
 
 TEST(SlotTable, AgreesWithAPlainModelUnderRandomCalls) {
-  const char* given = std::getenv("FEEDWATER_SEED");
-  const uint64_t first_seed = given != nullptr ? std::strtoull(given, nullptr, 10) : 1;
-  const uint64_t seeds = given != nullptr ? 1 : 2'000;
-  for (uint64_t seed = first_seed; seed < first_seed + seeds; ++seed) {
-    SCOPED_TRACE(::testing::Message() << "FEEDWATER_SEED=" << seed);
-    std::mt19937_64 random(seed);
+  const uint32_t seed = testing::TestSeed();
+  SCOPED_TRACE(::testing::Message() << "FEEDWATER_TEST_SEED=" << seed);
+  std::mt19937_64 random(seed);
+  for (int round = 0; round < 2'000; ++round) {
     const int n = 1 + static_cast<int>(random() % wire::kMaxSlots);
     SlotTable table(n);
     Model model;
