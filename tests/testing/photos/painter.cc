@@ -186,8 +186,8 @@ void Painter::Paint(uint64_t seed, uint64_t number, int photo_class, Photo* phot
   const float angle = hue + random.Between(-0.5f, 0.5f);
   const float colour_top = random.Between(0, 45), colour_bottom = random.Between(0, 45);
   const float light_top = random.Between(90, 240), light_bottom = random.Between(30, 170);
-  // How busy the photo is: from a clear sky to a meadow. The square makes calm ones frequent.
-  const float detail = 6 + 100 * std::pow(random.Uniform(), 1.1f);
+  // How busy the photo is: from a clear sky to a meadow.
+  const float detail = 8 + 135 * random.Uniform();
   for (auto* plane : {&light_, &red_, &blue_, &sharpness_, &texture_}) plane->resize(pixels);
   for (int y = 0; y < height_; ++y) {
     const float down = static_cast<float>(y) / static_cast<float>(height_);

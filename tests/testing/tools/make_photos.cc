@@ -212,7 +212,9 @@ int main(int argc, char** argv) {
   app.add_option("--classes", options.classes, "Number of class folders")
       ->capture_default_str()
       ->check(CLI::Range(1, 10'000));
-  app.add_option("--seed", options.seed, "Another seed gives other photos")->capture_default_str();
+  app.add_option("--seed", options.seed, "Another seed gives other photos")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--jobs", options.jobs, "Threads: auto or a count")->capture_default_str();
   app.add_option("--format", options.format, "jpeg, png, or mixed: every tenth is a PNG")
       ->capture_default_str()
