@@ -1,4 +1,4 @@
-"""make_photos makes the same set for the same options, leaves a finished one alone, and never touches what is not its own.
+"""make_photos makes the same set for the same options and leaves alone what is finished or not its own.
 
 Called by ctest as: make_photos_test.py MAKE_PHOTOS
 """
@@ -22,7 +22,10 @@ def make(folder, *options):
 
 def contents(folder):
     paths = sorted(path for path in Path(folder).rglob("photo_*") if path.is_file())
-    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in paths
+    }
 
 
 def header(data):
@@ -41,7 +44,9 @@ class MakePhotos(unittest.TestCase):
         self.folder = Path(temporary.name) / "set"
 
     def test_the_same_options_give_the_same_files_on_any_number_of_threads(self):
-        self.assertEqual(make(self.folder, "--count", "30", "--classes", "7", "--jobs", "1").returncode, 0)
+        self.assertEqual(
+            make(self.folder, "--count", "30", "--classes", "7", "--jobs", "1").returncode, 0
+        )
         other = self.folder.with_name("other")
         self.assertEqual(make(other, "--count", "30", "--classes", "7").returncode, 0)
         self.assertEqual(contents(self.folder), contents(other))
@@ -57,7 +62,9 @@ class MakePhotos(unittest.TestCase):
         self.assertEqual((again.returncode, photo.stat().st_mtime_ns), (0, before))
         self.assertIn("already", again.stderr)
         first = contents(self.folder)
-        self.assertEqual(make(self.folder, "--count", "4", "--classes", "2", "--seed", "2").returncode, 0)
+        self.assertEqual(
+            make(self.folder, "--count", "4", "--classes", "2", "--seed", "2").returncode, 0
+        )
         self.assertEqual(len(contents(self.folder)), 4)
         self.assertFalse(set(first.values()) & set(contents(self.folder).values()))
 
@@ -101,11 +108,19 @@ class MakePhotos(unittest.TestCase):
 
     def test_mixed_holds_png_files(self):
         make(self.folder, "--count", "20", "--format", "mixed")
-        signatures = collections.Counter(path.read_bytes()[:4] for path in self.folder.rglob("photo_*.png"))
+        signatures = collections.Counter(
+            path.read_bytes()[:4] for path in self.folder.rglob("photo_*.png")
+        )
         self.assertEqual(signatures, {b"\x89PNG": 2})
 
     def test_wrong_options_exit_with_2(self):
-        for options in (["--count", "0"], ["--format", "gif"], ["--jobs", "none"], ["--nonsense"], ["--seed", "-1"]):
+        for options in (
+            ["--count", "0"],
+            ["--format", "gif"],
+            ["--jobs", "none"],
+            ["--nonsense"],
+            ["--seed", "-1"],
+        ):
             self.assertEqual(make(self.folder, *options).returncode, 2, options)
 
 

@@ -15,15 +15,16 @@
 #include <fstream>
 #include <mutex>
 #include <nlohmann/json.hpp>
-#include <regex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 #include "server/base/cpus.h"
 #include "server/base/status.h"
 #include "server/base/units.h"
@@ -79,20 +80,28 @@ absl::Status WriteMarker(const Options& options, const char* state) {
 
 std::string ClassName(int64_t number) { return absl::StrFormat("class_%02d", number); }
 
+// True for `prefix`, digits, `suffix`.
+bool IsNumbered(absl::string_view name, absl::string_view prefix, absl::string_view suffix) {
+  return absl::ConsumePrefix(&name, prefix) && absl::ConsumeSuffix(&name, suffix) &&
+         !name.empty() && std::all_of(name.begin(), name.end(), [](unsigned char c) {
+           return absl::ascii_isdigit(c);
+         });
+}
+
 // Takes away the class folders of an earlier set: only what has names that this program gives.
 absl::Status RemoveOldSet(const fs::path& folder, bool has_marker) {
-  static const std::regex kClass("class_[0-9]{2,}"), kPhoto("photo_[0-9]{6,}\\.(jpg|png)");
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
     if (name == kMarker) continue;
-    if (!has_marker || !std::regex_match(name, kClass) || !entry.is_directory()) {
+    if (!has_marker || !IsNumbered(name, "class_", "") || !entry.is_directory()) {
       return absl::FailedPreconditionError(
           absl::StrCat(folder.string(), " holds ", name,
                        ", which make_photos did not make; choose an empty folder"));
     }
     for (const auto& photo : fs::directory_iterator(entry.path(), error)) {
-      if (std::regex_match(photo.path().filename().string(), kPhoto))
+      const std::string file = photo.path().filename().string();
+      if (IsNumbered(file, "photo_", ".jpg") || IsNumbered(file, "photo_", ".png"))
         fs::remove(photo.path(), error);
     }
     fs::remove(entry.path(), error);
