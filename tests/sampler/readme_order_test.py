@@ -1,7 +1,9 @@
 """The Python of server/sampler/README.md gives exactly the order that the C++ gives.
 
 Cuts the fenced block out of the page, runs it, and compares it with print_order for every
-combination of modes over many random sizes. Called by ctest as: readme_order_test.py PRINT_ORDER README
+combination of modes over many random sizes.
+
+Called by ctest as: readme_order_test.py PRINT_ORDER README
 """
 
 import functools

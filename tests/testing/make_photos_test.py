@@ -1,4 +1,4 @@
-"""make_photos makes the same set for the same options and leaves alone what is finished or not its own.
+"""make_photos makes the same set for the same options and leaves finished or foreign files alone.
 
 Called by ctest as: make_photos_test.py MAKE_PHOTOS
 """
