@@ -189,6 +189,7 @@ absl::Status Stream::Impl::OpenSession(const std::string& cursor_json) {
   at_epoch_end = false;
   taken = false;
   kept.reset();  // its slot went with the old session
+  failed = absl::OkStatus();
   fields.clear();
   for (const v1::Field& field : opened.fields()) {
     fields.push_back({field.name(),
@@ -232,6 +233,7 @@ absl::Status Stream::Impl::Reconnect(const absl::Status& why) {
 }
 
 absl::StatusOr<wire::Ready> Stream::Impl::AwaitReady() {
+  if (!failed.ok()) return failed;
   int64_t stalled_since = 0;
   while (true) {
     // While the program holds every slot no batch can come: say so rather than wait for ever.
@@ -268,9 +270,10 @@ absl::StatusOr<wire::Ready> Stream::Impl::AwaitReady() {
       if (absl::Status again = Reconnect(reason); !again.ok()) return again;
       continue;
     }
-    if (const auto* failed = std::get_if<wire::Failed>(&*message)) {
-      if (failed->serial != serial) continue;
-      return FailureOf(*failed);
+    if (const auto* failure = std::get_if<wire::Failed>(&*message)) {
+      if (failure->serial != serial) continue;
+      failed = FailureOf(*failure);
+      return failed;
     }
     const auto& ready = std::get<wire::Ready>(*message);
     session->CountLent();
@@ -359,6 +362,7 @@ absl::Status Stream::Impl::SetEpoch(uint64_t epoch) {
   }
   if (kept) session->Release(kept->slot, kept->generation);
   kept.reset();
+  failed = absl::OkStatus();
   cursor.epoch = epoch;
   cursor.position = 0;
   at_epoch_end = false;

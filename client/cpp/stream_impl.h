@@ -48,6 +48,7 @@ struct Stream::Impl {
   bool at_epoch_end = false;  // the cursor stands after the last batch of its epoch
   bool taken = false;  // a batch has been handed out since the stream was opened, loaded or sought
   std::optional<wire::Ready> kept;  // received, but of a later epoch than NextInEpoch() was in
+  absl::Status failed;  // what came in a batch's place: the stream stands still until it moves
 };
 
 }  // namespace feedwater

@@ -3,54 +3,11 @@
 from __future__ import annotations
 
 import gc
-import shutil
-import sys
-import tempfile
-from pathlib import Path
 
 import pytest
 
-try:
-    import feedwater
-except ImportError:  # not installed: test the tree
-    sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "client/python"))
-    import feedwater
+import feedwater
 from fake_daemon import FakeDaemon
-
-LAUNCHER_VARIABLES = [
-    "RANK",
-    "WORLD_SIZE",
-    "LOCAL_RANK",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-    "TORCHELASTIC_RUN_ID",
-    "SLURM_PROCID",
-    "SLURM_NTASKS",
-    "SLURM_LOCALID",
-    "SLURM_JOB_ID",
-    "OMPI_COMM_WORLD_RANK",
-    "OMPI_COMM_WORLD_SIZE",
-    "OMPI_COMM_WORLD_LOCAL_RANK",
-    "PMI_RANK",
-    "PMI_SIZE",
-    "FEEDWATER_ADDRESS",
-    "FEEDWATER_STALL_TIMEOUT",
-]
-
-
-@pytest.fixture(autouse=True)
-def plain_environment(monkeypatch):
-    """No launcher, no address: whatever the tests themselves run under."""
-    for name in LAUNCHER_VARIABLES:
-        monkeypatch.delenv(name, raising=False)
-
-
-@pytest.fixture
-def folder():
-    """A directory whose name is short enough for a Unix socket."""
-    path = Path(tempfile.mkdtemp(prefix="fw-"))
-    yield path
-    shutil.rmtree(path, ignore_errors=True)
 
 
 @pytest.fixture
@@ -76,7 +33,7 @@ def daemon(start) -> FakeDaemon:
 
 
 @pytest.fixture
-def open_loader(monkeypatch):
+def open_loader():
     """Open loaders of `numbers` that are closed at the end."""
     loaders = []
 

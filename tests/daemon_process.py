@@ -1,0 +1,127 @@
+"""A real feedwaterd in a temporary folder, for tests in Python.
+
+    with DaemonProcess(folder) as daemon: ...
+
+The programs are those of $FEEDWATER_BUILD_DIR, by default build/release.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = Path(os.environ.get("FEEDWATER_BUILD_DIR", ROOT / "build/release"))
+DAEMON = BUILD / "bin/feedwaterd"
+
+_START_S = 60.0  # sanitizers and busy machines
+_STOP_S = 60.0
+
+
+class DaemonProcess:
+    """A daemon with its own runtime, state, pipeline and data folders below `folder`.
+
+    Parameters
+    ----------
+    folder : path
+        Short enough for a Unix socket below it.
+    config : str
+        Lines added to the configuration.
+    """
+
+    def __init__(self, folder: Path, config: str = "cpus: 2\nmemory: 1GiB\n") -> None:
+        self.folder = Path(folder)
+        self.address = str(self.folder / "run")
+        self.data = self.folder / "data"
+        self.pipelines = self.folder / "pipelines"
+        self.log = self.folder / "daemon.log"
+        for made in (self.data, self.pipelines):
+            made.mkdir(parents=True, exist_ok=True)
+        self.config = self.folder / "feedwater.yaml"
+        self.config.write_text(
+            f"version: 1\nruntime_dir: {self.address}\nstate_dir: {self.folder / 'state'}\n"
+            f"pipelines: [{self.pipelines}]\nroots: {{data: {self.data}}}\nnuma_node: none\n{config}"
+        )
+        self.process: subprocess.Popen | None = None
+
+    def add_pipeline(self, name: str, text: str) -> None:
+        """Give the daemon a pipeline. It is known from the next start on."""
+        (self.pipelines / f"{name}.yaml").write_text(text)
+
+    def start(self) -> None:
+        """Start it and wait until it serves."""
+        notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        path = self.folder / "notify.sock"
+        path.unlink(missing_ok=True)
+        notify.bind(str(path))
+        notify.settimeout(0.2)
+        environment = {**os.environ, "NOTIFY_SOCKET": str(path)}
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(
+                [DAEMON, "--config", self.config], stderr=log, stdout=log, env=environment
+            )
+        deadline = time.monotonic() + _START_S
+        with notify:
+            while True:
+                try:
+                    if b"READY=1" in notify.recv(4096):
+                        return
+                except TimeoutError:
+                    pass
+                if self.process.poll() is not None or time.monotonic() > deadline:
+                    raise RuntimeError(f"feedwaterd did not start:\n{self.tail()}")
+
+    def tail(self, size: int = 4000) -> str:
+        """Return the end of its log."""
+        return self.log.read_text(errors="replace")[-size:] if self.log.exists() else ""
+
+    def kill(self) -> None:
+        """End it without a warning."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self) -> int:
+        """Ask it to end; return its exit status."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(_STOP_S)
+            except subprocess.TimeoutExpired:
+                self.kill()
+                raise RuntimeError(f"feedwaterd did not stop:\n{self.tail()}") from None
+        return self.process.returncode
+
+    def restart(self) -> None:
+        """Kill it and start it again."""
+        self.kill()
+        self.start()
+
+    def alive(self) -> bool:
+        """Tell whether it runs."""
+        return self.process is not None and self.process.poll() is None
+
+    def file_descriptors(self) -> int:
+        """Count its open files."""
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+    def resident_kib(self) -> int:
+        """Return its resident memory."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(re.search(r"VmRSS:\s+(\d+)", status).group(1))
+
+    def __enter__(self) -> DaemonProcess:
+        self.start()
+        return self
+
+    def __exit__(self, *unused) -> None:
+        if self.process is not None:
+            try:
+                self.stop()
+            finally:
+                shutil.rmtree(self.address, ignore_errors=True)
