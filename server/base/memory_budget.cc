@@ -18,7 +18,7 @@ MemoryReservation& MemoryReservation::operator=(MemoryReservation&& other) noexc
 void MemoryReservation::Release() {
   if (budget_ == nullptr) return;
   {
-    absl::MutexLock lock(&budget_->mu_);
+    MutexLock lock(&budget_->mu_);
     auto it = budget_->terms_.find(term_);
     if (it != budget_->terms_.end() && (it->second -= bytes_) <= 0) budget_->terms_.erase(it);
   }
@@ -32,7 +32,7 @@ absl::StatusOr<MemoryReservation> MemoryBudget::Reserve(std::string term, int64_
   MemoryReservation reservation;
   if (bytes == 0) return reservation;
   {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     int64_t planned = 0;
     for (const auto& [name, size] : terms_)
       planned += size;  // cannot overflow: never above the limit
@@ -55,14 +55,14 @@ absl::StatusOr<MemoryReservation> MemoryBudget::Reserve(std::string term, int64_
 }
 
 int64_t MemoryBudget::planned_bytes() const {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   int64_t planned = 0;
   for (const auto& [name, size] : terms_) planned += size;
   return planned;
 }
 
 std::string MemoryBudget::Sum() const {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   int64_t planned = 0;
   for (const auto& [name, size] : terms_) planned += size;
   return absl::StrCat(SumLocked(), terms_.empty() ? "nothing" : "", " = ", FormatBytes(planned),

@@ -11,7 +11,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
+#include "server/base/mutex.h"
 
 namespace feedwater::server {
 
@@ -53,7 +53,7 @@ class MemoryBudget : public std::enable_shared_from_this<MemoryBudget> {
   std::string SumLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const int64_t limit_bytes_;
-  mutable absl::Mutex mu_;
+  mutable Mutex mu_;
   std::map<std::string, int64_t> terms_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -21,7 +21,7 @@ void CopyText(absl::string_view text, char (&field)[N]) {
   if (size < text.size()) {
     while (size > 0 && (static_cast<unsigned char>(text[size]) & 0xc0) == 0x80) --size;
   }
-  std::memcpy(field, text.data(), size);
+  if (size > 0) std::memcpy(field, text.data(), size);
 }
 
 }  // namespace
