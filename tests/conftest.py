@@ -1,4 +1,4 @@
-"""What all Python tests share: the package under test, and a real daemon for those that want one."""
+"""What all Python tests share: the package under test, and real daemons."""
 
 from __future__ import annotations
 

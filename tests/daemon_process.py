@@ -46,7 +46,8 @@ class DaemonProcess:
         self.config = self.folder / "feedwater.yaml"
         self.config.write_text(
             f"version: 1\nruntime_dir: {self.address}\nstate_dir: {self.folder / 'state'}\n"
-            f"pipelines: [{self.pipelines}]\nroots: {{data: {self.data}}}\nnuma_node: none\n{config}"
+            f"pipelines: [{self.pipelines}]\nroots: {{data: {self.data}}}\nnuma_node: "
+            f"none\n{config}"
         )
         self.process: subprocess.Popen | None = None
 

@@ -1,6 +1,7 @@
 """Small picture folders for tests, written with nothing but NumPy and zlib.
 
-Every pixel follows from the picture's number, so a test can say what a batch must hold without decoding anything.
+Every pixel follows from the picture's number, so a test can say what a batch must hold without
+decoding anything.
 """
 
 from __future__ import annotations

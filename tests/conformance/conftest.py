@@ -1,4 +1,6 @@
-"""Fixtures of the conformance suite: a real daemon with a small dataset, and drivers of each client."""
+"""Fixtures of the conformance suite: a real daemon with a small dataset, and drivers of each
+client.
+"""
 
 from __future__ import annotations
 

@@ -33,16 +33,26 @@ def test_a_loader_tells_what_it_delivers(daemon, start):
         {"name": "is_real", "dtype": "bool", "shape": []},
     ]
     expected = {
-        "job": "facts", "rank": 1, "world_size": 2, "batch_size": 4, "seed": SEED, "records": RECORDS,
-        "steps_per_epoch": 5, "samples_per_epoch": 20, "classes": list(CLASSES), "epoch": 0,
-    }  # fmt: skip
+        "job": "facts",
+        "rank": 1,
+        "world_size": 2,
+        "batch_size": 4,
+        "seed": SEED,
+        "records": RECORDS,
+        "steps_per_epoch": 5,
+        "samples_per_epoch": 20,
+        "classes": list(CLASSES),
+        "epoch": 0,
+    }
     assert {name: facts[name] for name in expected} == expected
 
 
 @pytest.mark.parametrize(("world", "batch"), [(1, 4), (2, 4), (3, 2), (1, 42), (1, 1)])
 @pytest.mark.parametrize("name", ["crop", "plain"])
 def test_every_byte_of_two_epochs_is_the_promised_one(daemon, start, reference, name, world, batch):
-    """Order from the sampler's page, pictures from their numbers: nothing here comes from the daemon."""
+    """Order from the sampler's page, pictures from their numbers: nothing here comes from the
+    daemon.
+    """
     shuffle = "full" if name == "crop" else "none"
     driver = start(daemon)
     for rank in range(world):

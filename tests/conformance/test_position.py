@@ -32,12 +32,24 @@ def test_the_state_is_the_documented_one(daemon, start):
     driver.batches(count=3)
     state = driver.state()
     assert {k: state[k] for k in ("version", "seed", "epoch", "position", "world_size")} == {
-        "version": 1, "seed": 5, "epoch": 0, "position": 12, "world_size": 1,
-    }  # fmt: skip
+        "version": 1,
+        "seed": 5,
+        "epoch": 0,
+        "position": 12,
+        "world_size": 1,
+    }
     assert set(state) == {
-        "version", "dataset", "pipeline", "seed", "epoch", "position", "world_size", "batch_size",
-        "substituted", "crc32c",
-    }  # fmt: skip
+        "version",
+        "dataset",
+        "pipeline",
+        "seed",
+        "epoch",
+        "position",
+        "world_size",
+        "batch_size",
+        "substituted",
+        "crc32c",
+    }
     crc32c = state.pop("crc32c")
     assert crc32c == by_definition(
         json.dumps(state, sort_keys=True, separators=(",", ":")).encode()
@@ -227,10 +239,16 @@ def test_a_state_of_something_else_is_refused_with_the_field_named(daemon, start
 @pytest.mark.parametrize(
     "change",
     [
-        {"epoch": 1}, {"position": 8}, {"crc32c": 0}, {"crc32c": None}, {"version": 2}, {"dataset": 5},
-        {"position": -4}, {"seed": "5"},
+        {"epoch": 1},
+        {"position": 8},
+        {"crc32c": 0},
+        {"crc32c": None},
+        {"version": 2},
+        {"dataset": 5},
+        {"position": -4},
+        {"seed": "5"},
     ],
-)  # fmt: skip
+)
 def test_a_damaged_state_is_an_invalid_argument(daemon, start, change):
     driver = start(daemon)
     driver.open("crop")

@@ -22,7 +22,9 @@ def _cpu_list(text: str) -> set[int]:
 
 
 def numa_node(sysfs: str = "/sys/devices/system/node") -> int:
-    """Return the NUMA node of this process: where it may run, or where it runs now if that is several."""
+    """Return the NUMA node of this process: where it may run, or where it runs now if that is
+    several.
+    """
     try:
         nodes = {}
         for name in os.listdir(sysfs):
@@ -73,5 +75,6 @@ def resolve(address: Optional[str] = None) -> str:
             return directory
     raise DaemonLost(
         f"no daemon found: no {DATA_SOCKET} in {', '.join(tried)}. Start one with "
-        "'feedwaterd --config feedwater.yaml', or say where it is (its runtime_dir) with address=... or $FEEDWATER_ADDRESS"
+        "'feedwaterd --config feedwater.yaml', or say where it is (its runtime_dir) with "
+        "address=... or $FEEDWATER_ADDRESS"
     )

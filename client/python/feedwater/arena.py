@@ -48,7 +48,9 @@ class PageMap:
         os.close(self._fd)
 
     def has_copies(self, address: int, size: int) -> bool:
-        """Tell whether a page in ``[address, address + size)`` was written. Both are multiples of the page size."""
+        """Tell whether a page in ``[address, address + size)`` was written. Both are multiples of
+        the page size.
+        """
         raw = os.pread(self._fd, size // PAGE * 8, address // PAGE * 8)
         if len(raw) != size // PAGE * 8:
             return True
@@ -209,7 +211,9 @@ class Lease:
 
 
 class _Memory:
-    """Lends a part of a slot to NumPy, which keeps this object, and so the lease, as the array's base."""
+    """Lends a part of a slot to NumPy, which keeps this object, and so the lease, as the array's
+    base.
+    """
 
     __slots__ = ("__array_interface__", "_lease")
 

@@ -91,7 +91,8 @@ class Cursor:
             theirs = getattr(self, name)
             if theirs != ours:
                 raise FailedPrecondition(
-                    f"the state belongs to another {name}: the state has {theirs}, this loader {ours}; "
+                    f"the state belongs to another {name}: the state has {theirs}, this loader "
+                    f"{ours}; "
                     "continuing would give other samples"
                 )
 

@@ -59,13 +59,15 @@ class NotFound(Error):
 
 
 class PermissionDenied(Error):
-    """This user may not use the daemon, or a path leads outside its root."""
+    """The user may not use the daemon, or a path leads outside its root."""
 
     code = "PERMISSION_DENIED"
 
 
 class FailedPrecondition(Error):
-    """The ranks of a job disagree, a state belongs to something else, or the loader cannot be used here."""
+    """The ranks of a job disagree, a state belongs to something else, or the loader cannot be used
+    here.
+    """
 
     code = "FAILED_PRECONDITION"
 

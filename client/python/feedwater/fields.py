@@ -16,7 +16,9 @@ except ImportError:
 
 
 def numpy_dtype(name: str) -> np.dtype:
-    """Return NumPy's type of that name. ``bfloat16`` needs the package ml_dtypes; without it, it is ``uint16``."""
+    """Return NumPy's type of that name. ``bfloat16`` needs the package ml_dtypes; without it, it is
+    ``uint16``.
+    """
     return _BFLOAT16 if name == "bfloat16" else np.dtype(name)
 
 

@@ -128,7 +128,8 @@ def placement(
                 ("rank", "world_size") if world_size is None else ("world_size", "rank")
             )
             raise InvalidArgument(
-                f"{given} is given but {missing} is not, and no launcher's environment has it: give both"
+                f"{given} is given but {missing} is not, and no launcher's environment has it: "
+                "give both"
             )
         if rank is None or world_size is None:
             return Placement(0, 1, 0, None, None)

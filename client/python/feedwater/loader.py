@@ -50,7 +50,10 @@ class Dataset:
 
 
 class Sampler:
-    """Stands where a DistributedSampler would: ``len`` is this rank's share of an epoch's samples."""
+    """Stands where a DistributedSampler would.
+
+    ``len`` is this rank's share of an epoch's samples.
+    """
 
     def __init__(self, loader: Loader, samples: int) -> None:
         self._loader = weakref.proxy(loader)
@@ -242,14 +245,16 @@ class Loader:
         self.dataset = Dataset(int(facts.records), self.classes, facts.dataset_digest)
         self.sampler = Sampler(self, int(facts.samples_per_epoch))
 
-    # --- iteration ------------------------------------------------------------------------------------------------------
+    # --- iteration --------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        """Steps of a whole epoch on this rank."""
+        """Return the steps of a whole epoch on this rank."""
         return int(self._stream.facts.steps_per_epoch)
 
     def __iter__(self) -> Iterator[Any]:
-        """Begin an epoch: the one where the loader stands, or the next one if some of its batches were taken."""
+        """Begin an epoch: the one where the loader stands, or the next one if some of its batches
+        were taken.
+        """
         with self._lock:
             self._check_usable()
             epoch, _, substituted = self._consumed
@@ -281,11 +286,12 @@ class Loader:
             self._check_usable()
             if iteration != self._iteration:
                 raise errors.FailedPrecondition(
-                    "this iteration is over: another one was begun, or set_epoch() or load_state_dict() was called"
+                    "this iteration is over: another one was begun, or set_epoch() or "
+                    "load_state_dict() was called"
                 )
             if self._error is not None:
                 raise self._error
-            epoch, position, substituted = self._consumed
+            epoch = self._consumed[0]
             if self._epoch_done or not len(self):
                 self._end_epoch()
             try:
@@ -378,7 +384,7 @@ class Loader:
                 code="DATA_LOSS",
             )
 
-    # --- position -------------------------------------------------------------------------------------------------------
+    # --- position ---------------------------------------------------------------------------------
 
     @property
     def epoch(self) -> int:
@@ -431,13 +437,14 @@ class Loader:
             cursor.check_same_source(facts.dataset_digest, facts.pipeline_digest, facts.seed)
             if cursor.position > facts.records:
                 raise errors.InvalidArgument(
-                    f"the state's position {cursor.position} is outside the epoch of {facts.records} records"
+                    f"the state's position {cursor.position} is outside the epoch of "
+                    f"{facts.records} records"
                 )
             self._move(cursor.epoch, cursor.position, cursor.substituted)
             if self._pending is None and len(self):
                 self._stream.seek(cursor.epoch, cursor.position)
 
-    # --- the rest -------------------------------------------------------------------------------------------------------
+    # --- the rest ---------------------------------------------------------------------------------
 
     def stats(self) -> dict[str, Any]:
         """Return counts and times since the loader was made.
@@ -477,7 +484,8 @@ class Loader:
     def __repr__(self) -> str:
         state = "" if self.is_open else ", closed"
         return (
-            f"<feedwater.Loader {self.pipeline!r}, job {self.job!r}, rank {self.rank} of {self.world_size}, "
+            f"<feedwater.Loader {self.pipeline!r}, job {self.job!r}, rank {self.rank} of "
+            f"{self.world_size}, "
             f"batch size {self.batch_size}, epoch {self.epoch}{state}>"
         )
 
@@ -490,7 +498,8 @@ class Loader:
     def _check_usable(self) -> None:
         if os.getpid() != self._pid:
             raise errors.FailedPrecondition(
-                f"this loader belongs to process {self._pid}: a forked child makes its own feedwater.Loader"
+                f"this loader belongs to process {self._pid}: a forked child makes its own "
+                "feedwater.Loader"
             )
         if not self.is_open:
             raise errors.FailedPrecondition("the loader is closed")

@@ -24,7 +24,9 @@ KINDS = ("auto", "torch", "numpy", "jax")
 
 
 def choose(output: str, device: Any, writable: Optional[bool]) -> tuple[str, bool]:
-    """Settle what `Loader`'s arguments mean: the kind of output and whether to map the memory copy on write."""
+    """Settle what `Loader`'s arguments mean: the kind of output and whether to map the memory copy
+    on write.
+    """
     if output not in KINDS:
         raise InvalidArgument(f"output is {output!r}: it is one of {', '.join(KINDS)}")
     if output == "auto":
@@ -42,7 +44,8 @@ def choose(output: str, device: Any, writable: Optional[bool]) -> tuple[str, boo
     if output == "torch":
         if writable is False:
             raise InvalidArgument(
-                "writable=False cannot be had with torch, which has no read-only tensors; use output='numpy'"
+                "writable=False cannot be had with torch, which has no read-only tensors; use "
+                "output='numpy'"
             )
         return output, True
     return output, bool(writable) and output == "numpy"

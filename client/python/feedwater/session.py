@@ -99,7 +99,8 @@ class Session:
             raise wire.ProtocolError("no WELCOME")
         if message.major != wire.MAJOR:
             raise errors.FailedPrecondition(
-                f"the daemon at {self.address} speaks hand-over protocol {message.major}.{message.minor}, this client "
+                f"the daemon at {self.address} speaks hand-over protocol "
+                f"{message.major}.{message.minor}, this client "
                 f"{wire.MAJOR}.{wire.MINOR}: install a client of the daemon's version"
             )
         self.ticket = message.ticket
@@ -179,7 +180,9 @@ class Session:
                 return message
 
     def _wait(self, timeout: Optional[float]) -> bool:
-        """Wait for a packet, or the end of the connection; also for room to send where releases wait."""
+        """Wait for a packet, or the end of the connection; also for room to send where releases
+        wait.
+        """
         assert self.returns is not None
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
@@ -271,12 +274,16 @@ def _connect(address: str) -> socket.socket:
     except PermissionError:
         sock.close()
         raise errors.PermissionDenied(
-            f"no permission to connect to {path}: the daemon's config must allow this user (access: users, groups)"
+            f"no permission to connect to {path}: the daemon's config must allow this user "
+            "(access: users, groups)"
         ) from None
     except OSError as error:
         sock.close()
         if isinstance(error, (FileNotFoundError, ConnectionError, NotADirectoryError)):
-            cure = "is the daemon running? Start it with 'feedwaterd --config feedwater.yaml', or give its runtime_dir as address"
+            cure = (
+                "is the daemon running? Start it with 'feedwaterd --config feedwater.yaml', or "
+                "give its runtime_dir as address"
+            )
         else:
             cure = "the address is the daemon's runtime_dir"
         raise errors.DaemonLost(f"cannot connect to {path}: {error}; {cure}") from None

@@ -22,7 +22,7 @@ from .session import Session, SessionLost
 _BACKOFF_FIRST_S, _BACKOFF_LAST_S = 0.05, 1.0
 _STARTING_S = 5.0  # how long a daemon that accepts connections may take to serve
 _STALL_DEFAULT_S = 10.0
-_STALL_FIRST_LOOK_S = 0.2
+_STALL_FIRST_LOOK_S, _STALL_LOOK_S = 0.2, 1.0
 _PASSING = ("UNAVAILABLE", "ALREADY_EXISTS", "RESOURCE_EXHAUSTED", "DEADLINE_EXCEEDED")
 
 
@@ -142,14 +142,15 @@ class Stream:
                     "batch_size",
                     "world_size",
                 ):
-                    if getattr(response, name) != getattr(self.facts, name):
+                    now, before = getattr(response, name), getattr(self.facts, name)
+                    if now != before:
                         raise errors.FailedPrecondition(
-                            f"the daemon came back with another {name}: {getattr(response, name)} instead of "
-                            f"{getattr(self.facts, name)}"
+                            f"the daemon came back with another {name}: {now} instead of {before}"
                         )
             if response.batch_size <= 0 or session.arena.slot_bytes != response.slot_bytes:
                 raise errors.Error(
-                    f"the daemon lends slots of {session.arena.slot_bytes} bytes and describes slots of "
+                    f"the daemon lends slots of {session.arena.slot_bytes} bytes and describes "
+                    "slots of "
                     f"{response.slot_bytes} bytes for batches of {response.batch_size}"
                 )
         except BaseException:
@@ -180,7 +181,8 @@ class Stream:
             if left <= 0:
                 tail = f" ({last})" if last is not None else ""
                 raise errors.DaemonLost(
-                    f"{reason}, and did not serve again within {self.options.reconnect_timeout:g} s{tail}. "
+                    f"{reason}, and did not serve again within "
+                    f"{self.options.reconnect_timeout:g} s{tail}. "
                     "The error's .state has the position: load it into a new loader to continue"
                 )
             time.sleep(min(pause, left))
@@ -276,12 +278,8 @@ class Stream:
                 if now - stalled_since >= limit:
                     raise errors.Stalled(_stall_text(session, limit))
                 timeout = stalled_since + limit - now
-                if not collected:
-                    timeout = min(timeout, _STALL_FIRST_LOOK_S)
-                else:
-                    timeout = min(
-                        timeout, 1.0
-                    )  # another thread may have released a batch meanwhile
+                # Another thread may give a batch back meanwhile; no message wakes this one then.
+                timeout = min(timeout, _STALL_LOOK_S if collected else _STALL_FIRST_LOOK_S)
             else:
                 stalled_since = None
             message = session.receive(timeout)
@@ -319,9 +317,12 @@ class Stream:
 
 def _stall_text(session: Session, limit: float) -> str:
     return (
-        f"waited {limit:g} s for a batch while the program holds {session.held} batches, which is all "
-        f"{session.arena.slots} slots of shared memory: nothing is left to fill. A batch is given back when its last tensor or "
-        "view is gone. Copy what you keep (tensor.clone(), numpy.array(x)), or ask for more with slots=N"
+        f"waited {limit:g} s for a batch while the program holds {session.held} batches, which "
+        "is all "
+        f"{session.arena.slots} slots of shared memory: nothing is left to fill. A batch is "
+        "given back when its last tensor or "
+        "view is gone. Copy what you keep (tensor.clone(), numpy.array(x)), or ask for more with "
+        "slots=N"
     )
 
 

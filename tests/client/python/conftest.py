@@ -5,9 +5,9 @@ from __future__ import annotations
 import gc
 
 import pytest
+from fake_daemon import FakeDaemon
 
 import feedwater
-from fake_daemon import FakeDaemon
 
 
 @pytest.fixture

@@ -253,10 +253,18 @@ class Session(threading.Thread):
             self.failed = True
             self.sock.send(
                 Packets.pack(
-                    wire.FAILED, Packets.failed, self.serial, f.code, epoch, step, position,
-                    f.record, f.path.encode(), f.message.encode(),
+                    wire.FAILED,
+                    Packets.failed,
+                    self.serial,
+                    f.code,
+                    epoch,
+                    step,
+                    position,
+                    f.record,
+                    f.path.encode(),
+                    f.message.encode(),
                 )
-            )  # fmt: skip
+            )
             return
         slot = self.free.pop(0)
         self.generation[slot] += 1
@@ -276,11 +284,23 @@ class Session(threading.Thread):
         d.counts["published"] += 1
         self.sock.send(
             Packets.pack(
-                wire.READY, Packets.ready, slot, self.serial, self.generation[slot], epoch, step, position,
-                len(places), sum(real), d.faults.substituted_at.get((epoch, step), 0), flags, crc, 0,
+                wire.READY,
+                Packets.ready,
+                slot,
+                self.serial,
+                self.generation[slot],
+                epoch,
+                step,
+                position,
+                len(places),
+                sum(real),
+                d.faults.substituted_at.get((epoch, step), 0),
+                flags,
+                crc,
+                0,
                 time.monotonic_ns(),
             )
-        )  # fmt: skip
+        )
 
 
 class FakeDaemon:
@@ -401,12 +421,23 @@ class FakeDaemon:
             steps = faults.steps_per_epoch
         numbers = {name: number for number, name in DTYPE_NAMES.items()}
         response = messages.OpenStreamResponse(
-            job=request.job, pipeline=name, records=self.records, batch_size=batch, seed=seed,
-            world_size=request.world_size, steps_per_epoch=steps, samples_per_epoch=steps * batch,
-            dataset_digest=DATASET_DIGEST, pipeline_digest=PIPELINE_DIGEST, epoch=epoch,
-            position=position, slots=session.slots, slot_bytes=session.slot_bytes,
-            daemon_version="fake", classes=[f"class{i}" for i in range(10)],
-        )  # fmt: skip
+            job=request.job,
+            pipeline=name,
+            records=self.records,
+            batch_size=batch,
+            seed=seed,
+            world_size=request.world_size,
+            steps_per_epoch=steps,
+            samples_per_epoch=steps * batch,
+            dataset_digest=DATASET_DIGEST,
+            pipeline_digest=PIPELINE_DIGEST,
+            epoch=epoch,
+            position=position,
+            slots=session.slots,
+            slot_bytes=session.slot_bytes,
+            daemon_version="fake",
+            classes=[f"class{i}" for i in range(10)],
+        )
         for (field, dtype, shape, layout), offset in zip(self.outputs, session.offsets):
             response.fields.add(
                 name=field,

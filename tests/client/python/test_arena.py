@@ -1,4 +1,6 @@
-"""The mapping of an arena: what is checked before it is read, and that a private mapping never shows stale bytes."""
+"""The mapping of an arena: what is checked before it is read, and that a private mapping never
+shows stale bytes.
+"""
 
 import fcntl
 import mmap

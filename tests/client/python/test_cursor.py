@@ -12,9 +12,17 @@ CURSOR = Cursor("0123456789abcdef", "fedcba9876543210", 42, 3, 24, 2, 4, 1)
 
 def test_the_state_is_the_documented_json_object():
     assert CURSOR.to_state() == {
-        "version": 1, "dataset": "0123456789abcdef", "pipeline": "fedcba9876543210", "seed": 42, "epoch": 3,
-        "position": 24, "world_size": 2, "batch_size": 4, "substituted": 1, "crc32c": 537406017,
-    }  # fmt: skip
+        "version": 1,
+        "dataset": "0123456789abcdef",
+        "pipeline": "fedcba9876543210",
+        "seed": 42,
+        "epoch": 3,
+        "position": 24,
+        "world_size": 2,
+        "batch_size": 4,
+        "substituted": 1,
+        "crc32c": 537406017,
+    }
 
 
 def test_a_state_survives_json_in_any_order_and_spacing():
@@ -64,9 +72,12 @@ def test_what_is_no_state_is_an_invalid_argument_that_says_why(state, text):
 
 @pytest.mark.parametrize(
     ("field", "ours"),
-    [("dataset", ("x", "fedcba9876543210", 42)), ("pipeline", ("0123456789abcdef", "x", 42)),
-     ("seed", ("0123456789abcdef", "fedcba9876543210", 7))],
-)  # fmt: skip
+    [
+        ("dataset", ("x", "fedcba9876543210", 42)),
+        ("pipeline", ("0123456789abcdef", "x", 42)),
+        ("seed", ("0123456789abcdef", "fedcba9876543210", 7)),
+    ],
+)
 def test_a_state_of_something_else_is_refused_and_the_field_named(field, ours):
     with pytest.raises(feedwater.FailedPrecondition, match=f"another {field}"):
         CURSOR.check_same_source(*ours)

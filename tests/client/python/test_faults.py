@@ -20,7 +20,7 @@ from feedwater import wire
 ALL = list(range(40))
 
 
-# --- bad samples ------------------------------------------------------------------------------------------------------
+# --- bad samples ----------------------------------------------------------------------------------
 
 
 def test_a_bad_sample_is_an_error_with_record_path_and_reason(daemon, open_loader):
@@ -74,7 +74,7 @@ def test_a_failure_that_is_not_about_a_record_has_its_own_class(daemon, open_loa
         epoch_positions(open_loader(daemon), 0)
 
 
-# --- the daemon goes away ---------------------------------------------------------------------------------------------
+# --- the daemon goes away -------------------------------------------------------------------------
 
 
 def start_process(directory, *options):
@@ -98,7 +98,9 @@ def kill_at_end():
 
 
 def test_a_daemon_killed_during_a_wait_is_noticed_within_50_ms(folder, kill_at_end):
-    """The time from the kill to DaemonLost, with reconnect_timeout=0. The best of some rounds: the machine may be busy."""
+    """The time from the kill to DaemonLost, with reconnect_timeout=0. The best of some rounds: the
+    machine may be busy.
+    """
     delays = []
     for number in range(5):
         process = start_process(folder / str(number), "--delay", "30")
@@ -214,7 +216,7 @@ def test_a_daemon_that_drains_is_a_pause_and_its_other_last_words_are_errors(dae
         epoch_positions(loader, 1)
 
 
-# --- the daemon refuses, or speaks nonsense ---------------------------------------------------------------------------
+# --- the daemon refuses, or speaks nonsense -------------------------------------------------------
 
 
 def test_another_major_version_is_refused_with_both_versions(daemon, open_loader):
@@ -321,17 +323,21 @@ def test_unknown_messages_are_passed_over(daemon, open_loader):
     assert epoch_positions(loader, 0) == ALL
 
 
-# --- the errors themselves --------------------------------------------------------------------------------------------
+# --- the errors themselves ------------------------------------------------------------------------
 
 
 def test_the_errors_have_their_codes_and_their_other_bases():
     for cls, code in [
-        (feedwater.InvalidArgument, "INVALID_ARGUMENT"), (feedwater.NotFound, "NOT_FOUND"),
-        (feedwater.PermissionDenied, "PERMISSION_DENIED"), (feedwater.AlreadyExists, "ALREADY_EXISTS"),
-        (feedwater.FailedPrecondition, "FAILED_PRECONDITION"), (feedwater.DaemonLost, "UNAVAILABLE"),
-        (feedwater.ResourceExhausted, "RESOURCE_EXHAUSTED"), (feedwater.Stalled, "DEADLINE_EXCEEDED"),
+        (feedwater.InvalidArgument, "INVALID_ARGUMENT"),
+        (feedwater.NotFound, "NOT_FOUND"),
+        (feedwater.PermissionDenied, "PERMISSION_DENIED"),
+        (feedwater.AlreadyExists, "ALREADY_EXISTS"),
+        (feedwater.FailedPrecondition, "FAILED_PRECONDITION"),
+        (feedwater.DaemonLost, "UNAVAILABLE"),
+        (feedwater.ResourceExhausted, "RESOURCE_EXHAUSTED"),
+        (feedwater.Stalled, "DEADLINE_EXCEEDED"),
         (feedwater.BadSample, "DATA_LOSS"),
-    ]:  # fmt: skip
+    ]:
         error = cls("what, where, cure")
         assert isinstance(error, feedwater.Error) and isinstance(error, RuntimeError)
         assert (error.code, str(error)) == (code, "what, where, cure")

@@ -1,4 +1,6 @@
-"""Epochs and positions: what `for`, set_epoch, state_dict and load_state_dict do, against the fake daemon."""
+"""Epochs and positions: what `for`, set_epoch, state_dict and load_state_dict do, against the fake
+daemon.
+"""
 
 import json
 from pathlib import Path
@@ -64,7 +66,7 @@ def test_arguments_reach_the_daemon_and_what_is_left_out_is_its_choice(daemon, o
 
 def test_numpy_integers_are_integers_and_floats_are_not(daemon, open_loader):
     assert open_loader(daemon, batch_size=np.int64(2)).batch_size == 2
-    with pytest.raises(feedwater.InvalidArgument, match="batch_size is 2.5"):
+    with pytest.raises(feedwater.InvalidArgument, match=r"batch_size is 2\.5"):
         open_loader(daemon, batch_size=2.5)
 
 
@@ -114,7 +116,7 @@ def test_a_closed_loader_says_so_but_still_has_its_state(daemon, open_loader):
     assert "closed" in repr(loader)
 
 
-# --- positions --------------------------------------------------------------------------------------------------------
+# --- positions ------------------------------------------------------------------------------------
 
 
 def where(loader):

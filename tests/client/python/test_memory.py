@@ -1,4 +1,6 @@
-"""A lent batch: it lives as long as any view of it, it goes back once, and nothing is ever overwritten under a view."""
+"""A lent batch: it lives as long as any view of it, it goes back once, and nothing is ever
+overwritten under a view.
+"""
 
 import copy
 import gc
@@ -60,7 +62,7 @@ def test_one_output_keeps_all_of_its_batch(daemon, open_loader):
 
 
 def test_held_batches_are_never_overwritten(start, open_loader):
-    """Keep batches at random for random times; whatever is held must show its own bytes to the end."""
+    """Keep batches for random times: what is held must show its own bytes to the end."""
     daemon = start(records=400)
     loader = open_loader(daemon, slots=8)
     rng = random.Random(17)
@@ -309,7 +311,9 @@ def test_an_interrupt_ends_the_wait_at_once_and_loses_nothing(daemon, open_loade
 
 
 def test_interrupts_at_any_moment_lose_and_repeat_nothing(start, open_loader):
-    """An alarm goes off at random moments; whatever next() returned must be the epoch, each batch once."""
+    """An alarm goes off at random moments; whatever next() returned must be the epoch, each batch
+    once.
+    """
 
     class Alarm(Exception):
         pass

@@ -1,4 +1,4 @@
-"""The messages against the contract in proto/shm/wire.h, and against what a broken daemon may send."""
+"""The messages against proto/shm/wire.h, and against what a broken daemon may send."""
 
 import re
 import struct
@@ -46,11 +46,21 @@ def test_the_format_of_a_message_is_that_of_the_c_struct(name):
 def test_constants_are_those_of_the_header():
     text = HEADER.read_text()
     for name, value in [
-        ("kMagic", wire.MAGIC), ("kMajor", wire.MAJOR), ("kMinor", wire.MINOR), ("kMaxSlots", wire.MAX_SLOTS),
-        ("kReadyLastInEpoch", wire.LAST_IN_EPOCH), ("kReadyHasCrc", wire.HAS_CRC), ("kHello", wire.HELLO),
-        ("kWelcome", wire.WELCOME), ("kArena", wire.ARENA), ("kReady", wire.READY), ("kFailed", wire.FAILED),
-        ("kClosing", wire.CLOSING), ("kRelease", wire.RELEASE), ("kSeek", wire.SEEK),
-    ]:  # fmt: skip
+        ("kMagic", wire.MAGIC),
+        ("kMajor", wire.MAJOR),
+        ("kMinor", wire.MINOR),
+        ("kMaxSlots", wire.MAX_SLOTS),
+        ("kReadyLastInEpoch", wire.LAST_IN_EPOCH),
+        ("kReadyHasCrc", wire.HAS_CRC),
+        ("kHello", wire.HELLO),
+        ("kWelcome", wire.WELCOME),
+        ("kArena", wire.ARENA),
+        ("kReady", wire.READY),
+        ("kFailed", wire.FAILED),
+        ("kClosing", wire.CLOSING),
+        ("kRelease", wire.RELEASE),
+        ("kSeek", wire.SEEK),
+    ]:
         assert int(re.search(rf"\b{name} = (\w+)[,;]", text).group(1), 0) == value, name
 
 
