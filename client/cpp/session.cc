@@ -109,7 +109,8 @@ absl::StatusOr<std::shared_ptr<Session>> Session::Connect(const std::string& add
   hello.magic = wire::kMagic;
   hello.major = wire::kMajor;
   hello.minor = wire::kMinor;
-  if (send(fd, &hello, sizeof(hello), MSG_NOSIGNAL) < 0)
+  // A daemon that turns this client away may have hung up already; its reason can still be read.
+  if (send(fd, &hello, sizeof(hello), MSG_NOSIGNAL) < 0 && errno != EPIPE)
     return absl::UnavailableError(Errno("greeting the daemon").message());
 
   char buffer[wire::kMaxMessage];

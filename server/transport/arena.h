@@ -25,7 +25,7 @@ namespace feedwater::server {
 
 class Arena {
  public:
-  // `numa_node` -1 binds to none. `budget` may be null. Takes about 0.3 ms a MiB.
+  // `numa_node` -1 binds to none. `budget` may be null. Takes about half a millisecond a MiB.
   // ResourceExhausted when the budget, the control group's limit or the machine has no room.
   static absl::StatusOr<std::unique_ptr<Arena>> Create(int64_t bytes, int numa_node,
                                                        const std::shared_ptr<MemoryBudget>& budget);

@@ -8,8 +8,9 @@
 // its process dies (pidfd), when it breaks the protocol, or when the service closes it; then its
 // memory is unmapped as soon as no worker writes to it any more.
 //
-// Thread safety: all public calls may come from any thread. Events are called on the server's
-// thread or on a publishing worker's, never with a lock of this class held.
+// Thread safety: all public calls may come from any thread. Events and the access check are called
+// on the server's thread, never with a lock of this class held; whatever they wait for, every
+// session waits for. They may call this class, but not destroy it. README.md has the whole picture.
 #pragma once
 
 #include <sys/types.h>
@@ -48,20 +49,23 @@ struct ArenaOptions {
 };
 
 struct SessionEvents {
+  // The client is quick: both may be called before OpenSession has returned.
+  // Of several seeks that arrive together only the last is told.
   std::function<void(uint32_t serial, uint64_t epoch, int64_t position)> seek;
   std::function<void()> closed;  // exactly once; the session's slots are gone for the client
 };
 
 struct SessionCounts {
-  int slots = 0, ready = 0, lent = 0;  // ready: published, the client has not released it; lent:
-                                       // all that are not free or filling
+  int slots = 0;
+  int ready = 0;  // published, and not released by the client yet
+  int lent = 0;   // the same: the daemon cannot know what of it the client has read
 };
 
 class DataServer {
  public:
   struct Options {
     std::string socket_path;
-    int listen_fd = -1;  // given by systemd; -1: bind socket_path
+    int listen_fd = -1;  // given by systemd, then closed by this class; -1: bind socket_path
     AccessCheck access;
     int max_connections = 1024;
     int max_connections_per_uid = 64;
@@ -83,8 +87,8 @@ class DataServer {
   void CloseSession(const Ticket& ticket, const absl::Status& reason);
   SessionCounts Counts(const Ticket& ticket) const;
   int sessions(uid_t uid) const;  // with an arena
-  std::map<std::string, uint64_t> counters()
-      const;  // protocol errors, reclaimed sessions, refused connections, by name
+  // Protocol errors, reclaimed sessions, refused connections, by the names that README.md lists.
+  std::map<std::string, uint64_t> counters() const;
 
  private:
   DataServer();
