@@ -1,12 +1,7 @@
 // One suite over every registered engine: they may differ in speed, never in bytes or in what they
 // report.
 #include <fcntl.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -15,6 +10,7 @@
 
 #include "gmock/gmock.h"
 #include "server/storage/engine.h"
+#include "tests/storage/system_calls.h"
 #include "tests/storage/temp_folder.h"
 
 namespace feedwater::server {
@@ -347,32 +343,6 @@ TEST(ChooseEngine, AnUnknownNameGivesTheNearest) {
   auto choice = ChooseEngine("iouring");
   EXPECT_EQ(choice.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(choice.status().message()), HasSubstr("did you mean 'io_uring'?"));
-}
-
-// In a child process whose system call `number` fails with `error`, as under a container's seccomp
-// profile.
-void WithoutSystemCall(int number, int error, const std::function<bool()>& check) {
-  pid_t child = fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
-    sock_filter rules[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<unsigned>(number), 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<unsigned>(error)),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    sock_fprog program = {4, rules};
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
-        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) {
-      _exit(2);
-    }
-    _exit(check() ? 0 : 1);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFEXITED(status)) << status;
-  if (WEXITSTATUS(status) == 2) GTEST_SKIP() << "seccomp filters cannot be installed here";
-  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 bool FallsBackNaming(const std::vector<std::string>& words) {
