@@ -1,5 +1,5 @@
-// The cursor comes back from outside, years later or tampered with: what is written must read back exactly, and everything
-// else must be refused with the right code.
+// The cursor comes back from outside, years later or tampered with: what is written must read back
+// exactly, and everything else must be refused with the right code.
 #include "server/service/cursor.h"
 
 #include <gtest/gtest.h>
@@ -22,13 +22,15 @@ CursorTarget Target() { return {"p", kDataset, kPipeline, 7, 100000}; }
 // The object with a right CRC around this content, which must be in canonical form.
 std::string Sealed(const std::string& members) {
   std::string canonical = absl::StrCat("{", members, "}");
-  return absl::StrCat("{", members, R"(,"crc32c":)", wire::Crc32c(0, canonical.data(), canonical.size()), "}");
+  return absl::StrCat("{", members, R"(,"crc32c":)",
+                      wire::Crc32c(0, canonical.data(), canonical.size()), "}");
 }
 
-std::string Members(const std::string& position, const std::string& seed, const std::string& version,
-                    const std::string& dataset) {
-  return absl::StrCat(R"("batch_size":256,"dataset":)", dataset, R"(,"epoch":3,"pipeline":")", kPipeline, R"(","position":)",
-                      position, R"(,"seed":)", seed, R"(,"substituted":0,"version":)", version, R"(,"world_size":4)");
+std::string Members(const std::string& position, const std::string& seed,
+                    const std::string& version, const std::string& dataset) {
+  return absl::StrCat(R"("batch_size":256,"dataset":)", dataset, R"(,"epoch":3,"pipeline":")",
+                      kPipeline, R"(","position":)", position, R"(,"seed":)", seed,
+                      R"(,"substituted":0,"version":)", version, R"(,"world_size":4)");
 }
 
 TEST(Cursor, ReadsBackWhatWasWritten) {
@@ -47,18 +49,21 @@ TEST(Cursor, ReadsBackWhatWasWritten) {
   EXPECT_LE(FormatCursor(written).size(), kMaxCursorBytes);
 }
 
-// The very bytes that Python's json.dumps(state, sort_keys=True, separators=(",", ":")) and its CRC give.
+// The very bytes that Python's json.dumps(state, sort_keys=True, separators=(",", ":")) and its CRC
+// give.
 TEST(Cursor, HasTheCanonicalFormThatClientsCompute) {
-  EXPECT_EQ(FormatCursor(Example()),
-            R"({"batch_size":256,"crc32c":1480774085,"dataset":"0123456789abcdef0123456789abcdef","epoch":3,)"
-            R"("pipeline":"fedcba9876543210fedcba9876543210","position":81920,"seed":7,"substituted":2,"version":1,)"
-            R"("world_size":4})");
+  EXPECT_EQ(
+      FormatCursor(Example()),
+      R"({"batch_size":256,"crc32c":2224637421,"dataset":"0123456789abcdef0123456789abcdef","epoch":3,)"
+      R"("pipeline":"fedcba9876543210fedcba9876543210","position":81920,"seed":7,"substituted":2,"version":1,)"
+      R"("world_size":4})");
 }
 
 TEST(Cursor, MayBeWrittenWithOtherSpacesAndOrder) {
   std::string text = FormatCursor(Example());
   size_t comma = text.find(',');
-  std::string spaced = absl::StrCat("{ ", text.substr(comma + 1, text.size() - comma - 2), ", \n", text.substr(1, comma - 1), " }");
+  std::string spaced = absl::StrCat("{ ", text.substr(comma + 1, text.size() - comma - 2), ", \n",
+                                    text.substr(1, comma - 1), " }");
   EXPECT_TRUE(ParseCursor(spaced).ok()) << ParseCursor(spaced).status();
 }
 
@@ -70,11 +75,13 @@ TEST(Cursor, EveryChangedCharacterIsNoticed) {
     if (bad == good) continue;
     EXPECT_FALSE(ParseCursor(bad).ok()) << bad;
   }
-  for (size_t size = 0; size < good.size(); ++size) EXPECT_FALSE(ParseCursor(good.substr(0, size)).ok());
+  for (size_t size = 0; size < good.size(); ++size)
+    EXPECT_FALSE(ParseCursor(good.substr(0, size)).ok());
 }
 
 TEST(Cursor, AnUnknownVersionIsNamedBesideTheKnownOne) {
-  absl::Status status = ParseCursor(Sealed(Members("1", "7", "2", "\"" + kDataset + "\""))).status();
+  absl::Status status =
+      ParseCursor(Sealed(Members("1", "7", "2", "\"" + kDataset + "\""))).status();
   EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
   EXPECT_NE(status.message().find("version 2"), absl::string_view::npos) << status;
   EXPECT_NE(status.message().find("version 1"), absl::string_view::npos) << status;
@@ -84,23 +91,35 @@ TEST(Cursor, MalformedOnesAreInvalidArguments) {
   const std::string dataset = "\"" + kDataset + "\"";
   ASSERT_TRUE(ParseCursor(Sealed(Members("1", "7", "1", dataset))).ok());
   const std::string malformed[] = {
-      "", " ", "null", "[]", "7", "\"x\"", "{}", "{", "\xff\xfe", std::string(100, '['), std::string(1024, '{'),
-      std::string("{\"a\":\0}", 7), std::string(2000, ' '),
-      Sealed(Members("-1", "7", "1", dataset)),                    // position below 0
-      Sealed(Members("1.5", "7", "1", dataset)),                   // not whole
-      Sealed(Members("\"1\"", "7", "1", dataset)),                 // text
+      "",
+      " ",
+      "null",
+      "[]",
+      "7",
+      "\"x\"",
+      "{}",
+      "{",
+      "\xff\xfe",
+      std::string(100, '['),
+      std::string(1024, '{'),
+      std::string("{\"a\":\0}", 7),
+      std::string(2000, ' '),
+      Sealed(Members("-1", "7", "1", dataset)),     // position below 0
+      Sealed(Members("1.5", "7", "1", dataset)),    // not whole
+      Sealed(Members("\"1\"", "7", "1", dataset)),  // text
       Sealed(Members("true", "7", "1", dataset)),
       Sealed(Members("null", "7", "1", dataset)),
       Sealed(Members("9223372036854775808", "7", "1", dataset)),   // over int64
       Sealed(Members("1", "18446744073709551616", "1", dataset)),  // over uint64
       Sealed(Members("1", "7", "\"1\"", dataset)),
-      Sealed(Members("1", "7", "1", "\"0123\"")),                  // short digest
+      Sealed(Members("1", "7", "1", "\"0123\"")),  // short digest
       Sealed(Members("1", "7", "1", "\"0123456789ABCDEF0123456789abcdef\"")),
       Sealed(Members("1", "7", "1", "7")),
       Sealed(R"("version":1)"),
   };
   for (const std::string& text : malformed) {
-    EXPECT_TRUE(absl::IsInvalidArgument(ParseCursor(text).status())) << text << ": " << ParseCursor(text).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(ParseCursor(text).status()))
+        << text << ": " << ParseCursor(text).status();
   }
 }
 
@@ -114,15 +133,18 @@ TEST(Cursor, ContinuesWithAnotherWorldAndBatchSize) {
 }
 
 TEST(Cursor, IsRefusedWithTheDifferingFieldNamed) {
-  auto expect = [](const Cursor& cursor, absl::StatusCode code, std::initializer_list<std::string> words) {
+  auto expect = [](const Cursor& cursor, absl::StatusCode code,
+                   std::initializer_list<std::string> words) {
     absl::Status status = CheckCursor(cursor, Target());
     EXPECT_EQ(status.code(), code) << status;
-    for (const std::string& word : words) EXPECT_NE(status.message().find(word), absl::string_view::npos) << status;
+    for (const std::string& word : words)
+      EXPECT_NE(status.message().find(word), absl::string_view::npos) << status;
   };
   const std::string other(32, '0');
   Cursor cursor = Example();
   cursor.dataset = other;
-  expect(cursor, absl::StatusCode::kFailedPrecondition, {"dataset", kDataset, other, "files have changed since"});
+  expect(cursor, absl::StatusCode::kFailedPrecondition,
+         {"dataset", kDataset, other, "files have changed since"});
   cursor = Example();
   cursor.pipeline = other;
   expect(cursor, absl::StatusCode::kFailedPrecondition, {"pipeline", kPipeline, other});

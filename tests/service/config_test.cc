@@ -1,0 +1,194 @@
+// feedwater.yaml: what a file means, and that every mistake in one is answered with its place.
+#include "server/service/config.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace feedwater::server {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Config : public ::testing::Test {
+ protected:
+  Config() {
+    char folder[] = "/tmp/feedwater-config-XXXXXX";
+    folder_ = mkdtemp(folder);
+    fs::create_directories(folder_ + "/pipelines");
+    fs::create_directories(folder_ + "/photos");
+    file_ = folder_ + "/feedwater.yaml";
+  }
+  ~Config() override { fs::remove_all(folder_); }
+
+  // A good file with these lines at its end.
+  std::string Text(const std::string& more = "") const {
+    return absl::StrCat("version: 1\npipelines: [pipelines]\nroots: {photos: photos}\n", more);
+  }
+  absl::StatusOr<Settings> Parse(const std::string& text,
+                                 const std::vector<std::string>& overrides = {}) const {
+    return ParseSettings(text, file_, overrides);
+  }
+
+  std::string folder_, file_;
+};
+
+TEST_F(Config, PathsOfAFileStartAtItsFolder) {
+  auto settings = Parse(Text("runtime_dir: run/./here\nstate_dir: ../elsewhere\n"));
+  ASSERT_TRUE(settings.ok()) << settings.status();
+  EXPECT_EQ(settings->config.pipelines, std::vector<std::string>{folder_ + "/pipelines"});
+  EXPECT_EQ(settings->config.roots.at("photos"), folder_ + "/photos");
+  EXPECT_EQ(settings->config.runtime_dir, folder_ + "/run/here");
+  EXPECT_EQ(settings->config.state_dir, "/tmp/elsewhere");
+  EXPECT_TRUE(settings->roots->Find("photos").ok());
+}
+
+TEST_F(Config, EveryOtherKeyHasADefault) {
+  auto settings = Parse(Text());
+  ASSERT_TRUE(settings.ok()) << settings.status();
+  EXPECT_FALSE(settings->cpus.empty());
+  EXPECT_GT(settings->memory_limit_bytes, 0);
+  EXPECT_LT(settings->memory_limit_bytes, MemoryLimitBytes());
+  EXPECT_EQ(settings->config.limits.sessions_per_uid, 16);
+  EXPECT_EQ(settings->config.limits.pipeline_bytes.bytes, 256 << 10);
+  EXPECT_TRUE(settings->access.empty());
+  EXPECT_EQ(settings->config.runtime_dir[0], '/');
+}
+
+TEST_F(Config, SystemdsFoldersAreTheDefaultBelowSystemd) {
+  setenv("RUNTIME_DIRECTORY", "/run/feedwater/3:/run/other", 1);
+  setenv("STATE_DIRECTORY", "/var/lib/feedwater/3", 1);
+  auto settings = Parse(Text());
+  unsetenv("RUNTIME_DIRECTORY");
+  unsetenv("STATE_DIRECTORY");
+  ASSERT_TRUE(settings.ok()) << settings.status();
+  EXPECT_EQ(settings->config.runtime_dir, "/run/feedwater/3");
+  EXPECT_EQ(settings->config.state_dir, "/var/lib/feedwater/3");
+}
+
+TEST_F(Config, AnOverrideTakesThePlaceOfAKeyOrAddsOne) {
+  auto settings = Parse(Text("cpus: 1\nstorage: {engine: auto}\n"),
+                        {"storage.engine=pread", "limits.sessions_per_uid=3", "memory=256MiB",
+                         "access.users=[root]"});
+  ASSERT_TRUE(settings.ok()) << settings.status();
+  EXPECT_EQ(settings->engine.name, "pread");
+  EXPECT_EQ(settings->config.limits.sessions_per_uid, 3);
+  EXPECT_EQ(settings->memory_limit_bytes, 256 << 20);
+  EXPECT_EQ(settings->access.users.count(0), 1u);
+  EXPECT_EQ(settings->cpus.size(), 1u);
+}
+
+TEST_F(Config, AMistakeInAnOverrideIsShownWithItsArgument) {
+  const std::pair<std::string, std::string> mistakes[] = {
+      {"storage.engine=magnetic", "--set storage.engine: "},
+      {"storage.engin=pread", "--set storage.engin: "},
+      {"cpus=0-9999", "--set cpus: "},
+      {"roots.x=/no/such", "--set roots.x: "},
+      {"memory=[", "--set memory:"},
+      {"nothing", "--set nothing: "},
+      {"=3", "--set =3: "},
+      {"cpus.count=3", "--set cpus.count: "},
+  };
+  for (const auto& [argument, start] : mistakes) {
+    absl::Status status = Parse(Text("cpus: auto\n"), {argument}).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << argument << ": " << status;
+    EXPECT_TRUE(absl::StartsWith(status.message(), start)) << argument << ": " << status;
+  }
+}
+
+TEST_F(Config, EveryMistakeHasAPlaceAndNamesItsKey) {
+  struct Mistake {
+    std::string text, place, word;
+  };
+  const Mistake mistakes[] = {
+      {"", "1:1", "version"},
+      {"[]", "1:1", "configuration"},
+      {"version: 2\n", "1:10", "reads version 1"},
+      {"version: one\n", "1:10", "version"},
+      {"version: 1\npipelines: []\n", "1:1", "roots"},
+      {"version: 1\nroots: {}\n", "1:1", "pipelines"},
+      {Text("cpu: 3\n"), "4:1", "did you mean 'cpus'"},
+      {Text("cpus: 0\n"), "4:7", "cpus"},
+      {Text("cpus: [1\n"), "", ""},
+      {Text("cpus: 100000\n"), "4:7", "cpus"},
+      {Text("memory: plenty\n"), "4:9", "memory"},
+      {Text("memory: 1KiB\n"), "4:9", "memory"},
+      {Text("memory: 8000TiB\n"), "4:9", "memory"},
+      {Text("memory: 99999999999999999999GiB\n"), "4:9", "memory"},
+      {Text("numa_node: 977\n"), "4:12", "numa_node"},
+      {Text("numa_node: left\n"), "4:12", "numa_node"},
+      {Text("storage: fast\n"), "4:10", "storage"},
+      {Text("storage: {engine: magnetic}\n"), "4:19", "engine"},
+      {Text("storage: {direct_io: maybe}\n"), "4:22", "direct_io"},
+      {Text("access:\n  users: [no-such-user-here]\n"), "5:10", "no-such-user-here"},
+      {Text("access:\n  groups: [no-such-group-here]\n"), "5:11", "no-such-group-here"},
+      {Text("limits: {sessions_per_uid: 0}\n"), "4:28", "sessions_per_uid"},
+      {Text("limits: {sessions_per_uid: -1}\n"), "4:28", "sessions_per_uid"},
+      {Text("limits: {handshake_timeout: 0s}\n"), "4:29", "handshake_timeout"},
+      {Text("limits: {handshake_timeout: soon}\n"), "4:29", "handshake_timeout"},
+      {Text("limits: {pipeline_bytes: 1GiB}\n"), "4:26", "pipeline_bytes"},
+      {Text("limits: {max_slot: 1}\n"), "4:20", "max_slot"},
+      {Text("runtime_dir: \"\"\nruntime_dir: x\n"), "5:1", "runtime_dir"},
+      {Text(absl::StrCat("runtime_dir: /tmp/", std::string(100, 'x'), "\n")), "4:14",
+       "runtime_dir"},
+      {Text("cpus: &a 1\nmemory: *a\n"), "4:7", ""},
+      {Text("cpus: !!int 1\n"), "4:7", ""},
+      {"version: 1\npipelines: [pipelines, nowhere]\nroots: {}\n", "2:24", "nowhere"},
+      {"version: 1\npipelines: [feedwater.yaml]\nroots: {}\n", "2:13", "not a folder"},
+      {"version: 1\npipelines: []\nroots: {a: photos, b: nowhere}\n", "3:23", "nowhere"},
+      {"version: 1\npipelines: []\nroots: [photos]\n", "3:8", "roots"},
+  };
+  std::ofstream(file_) << "version: 1\n";
+  for (const Mistake& mistake : mistakes) {
+    absl::Status status = Parse(mistake.text).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << mistake.text << status;
+    EXPECT_TRUE(absl::StrContains(status.message(), absl::StrCat(file_, ":", mistake.place)))
+        << mistake.text << status;
+    EXPECT_TRUE(absl::StrContains(status.message(), mistake.word)) << mistake.text << status;
+  }
+}
+
+TEST_F(Config, AMissingFileIsAnErrorWithItsName) {
+  absl::Status status = LoadSettings(folder_ + "/nowhere.yaml", {}).status();
+  EXPECT_FALSE(status.ok());
+  EXPECT_TRUE(absl::StrContains(status.message(), "nowhere.yaml")) << status;
+}
+
+TEST_F(Config, TheSampleFileIsTheOneInTheRepositoryAndIsGood) {
+  std::ifstream file(FEEDWATER_SOURCE_DIR "/config/feedwater.yaml");
+  std::stringstream text;
+  text << file.rdbuf();
+  EXPECT_EQ(text.str(), SampleConfig()) << "feedwaterd --print-config > config/feedwater.yaml";
+
+  auto settings = Parse(SampleConfig(), {"roots.photos=" + folder_});
+  EXPECT_TRUE(settings.ok()) << settings.status();
+  // Every commented-out default, switched on, still is a good file and changes nothing that can be
+  // seen.
+  std::string active;
+  std::istringstream lines(SampleConfig());
+  for (std::string line; std::getline(lines, line);) {
+    size_t hash = line.find("# ");
+    size_t colon = line.find(": ");
+    bool key = hash != std::string::npos && colon != std::string::npos &&
+               line.find_first_not_of("abcdefghijklmnopqrstuvwxyz_", hash + 2) == colon;
+    active += (key ? line.substr(0, hash) + line.substr(hash + 2) : line) + "\n";
+  }
+  auto same = Parse(active, {"roots.photos=" + folder_});
+  ASSERT_TRUE(same.ok()) << same.status() << active;
+  EXPECT_EQ(same->config.limits.max_slot.bytes, settings->config.limits.max_slot.bytes);
+  EXPECT_EQ(same->config.limits.handshake_timeout.seconds,
+            settings->config.limits.handshake_timeout.seconds);
+  EXPECT_EQ(same->cpus, settings->cpus);
+}
+
+}  // namespace
+}  // namespace feedwater::server

@@ -1,0 +1,102 @@
+// Slow things made once: under concurrent calls, cancellation, errors and exceptions.
+#include "server/service/shared_loads.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+
+namespace feedwater::server {
+namespace {
+
+using Loads = SharedLoads<int>;
+
+TEST(SharedLoads, EightCallersAtOnceShareOneLoad) {
+  Loads loads("numbers", 16);
+  std::atomic<int> made{0}, waiting{0};
+  auto make = [&]() -> Loads::Result {
+    ++made;
+    while (waiting < 8) std::this_thread::yield();
+    return std::make_shared<const int>(7);
+  };
+  std::vector<std::shared_ptr<const int>> got(8);
+  std::vector<std::thread> threads;
+  for (auto& value : got) {
+    threads.emplace_back([&] {
+      ++waiting;
+      value = *loads.Get("key", make, nullptr);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(made, 1);
+  for (const auto& value : got) EXPECT_EQ(value, got[0]);
+}
+
+TEST(SharedLoads, WhatIsHeldIsSharedAndWhatIsNotIsMadeAnew) {
+  Loads loads("numbers", 16);
+  int made = 0;
+  auto make = [&]() -> Loads::Result { return std::make_shared<const int>(++made); };
+  auto first = *loads.Get("key", make, nullptr);
+  EXPECT_EQ(*loads.Get("key", make, nullptr), first);
+  EXPECT_EQ(**loads.Get("other", make, nullptr), 2);
+  first.reset();
+  EXPECT_EQ(**loads.Get("key", make, nullptr), 3);
+}
+
+TEST(SharedLoads, AnErrorOrExceptionIsGivenOutAndNotRemembered) {
+  Loads loads("numbers", 16);
+  EXPECT_TRUE(absl::IsNotFound(
+      loads
+          .Get(
+              "k", []() -> Loads::Result { return absl::NotFoundError("x"); }, nullptr)
+          .status()));
+  absl::Status thrown =
+      loads
+          .Get(
+              "k", []() -> Loads::Result { throw std::runtime_error("bang"); }, nullptr)
+          .status();
+  EXPECT_TRUE(absl::IsInternal(thrown)) << thrown;
+  EXPECT_TRUE(
+      loads
+          .Get(
+              "k", []() -> Loads::Result { return std::make_shared<const int>(1); }, nullptr)
+          .ok());
+}
+
+TEST(SharedLoads, ACancelledCallerLeavesAndTheOthersGetTheThing) {
+  Loads loads("numbers", 16);
+  absl::Notification go;
+  auto make = [&]() -> Loads::Result {
+    go.WaitForNotification();
+    return std::make_shared<const int>(7);
+  };
+  std::thread patient([&] { EXPECT_TRUE(loads.Get("key", make, [] { return false; }).ok()); });
+  EXPECT_TRUE(absl::IsCancelled(loads.Get("key", make, [] { return true; }).status()));
+  go.Notify();
+  patient.join();
+}
+
+TEST(SharedLoads, NotTooManyAreMadeAtATime) {
+  Loads loads("numbers", 1);
+  absl::Notification started, go;
+  auto slow = [&]() -> Loads::Result {
+    started.Notify();
+    go.WaitForNotification();
+    return std::make_shared<const int>(7);
+  };
+  std::thread first([&] { EXPECT_TRUE(loads.Get("a", slow, nullptr).ok()); });
+  started.WaitForNotification();
+  auto quick = []() -> Loads::Result { return std::make_shared<const int>(1); };
+  EXPECT_TRUE(absl::IsResourceExhausted(loads.Get("b", quick, nullptr).status()));
+  go.Notify();
+  first.join();
+  EXPECT_TRUE(loads.Get("b", quick, nullptr).ok());
+}
+
+}  // namespace
+}  // namespace feedwater::server
