@@ -97,12 +97,11 @@ TEST_P(EngineConformance, RandomReadsGiveTheBytesOfTheFileWithManyInFlight) {
   }
   constexpr size_t kDepth = 16;
   constexpr int kReads = 800;
-  auto engine = Create(kDepth);
   std::set<TestRead*> flying;
-  std::vector<size_t> file_of;
   int submitted = 0, collected = 0;
   std::deque<TestRead> reads;
   std::map<TestRead*, size_t> content_of;
+  auto engine = Create(kDepth);  // gone before the buffers are, also when an assertion fails
   while (collected < kReads) {
     while (submitted < kReads && engine->in_flight() < kDepth) {
       size_t file = random() % contents.size();
@@ -176,8 +175,8 @@ TEST_P(EngineConformance, AFileTruncatedAfterOpeningIsOutOfRangeAndItsNeighbours
   auto cut = Open("cut");
   ASSERT_EQ(cut->size, 300'000);
   ASSERT_EQ(truncate((folder_ / "cut").c_str(), 123'456), 0);
-  auto engine = Create(4);
   TestRead a(cut, 0, 300'000), b(Open("whole"), 0, 300'000), c(cut, 0, 123'456);
+  auto engine = Create(4);
   for (TestRead* read : {&a, &b, &c}) engine->Submit(&read->op);
   for (int i = 0; i < 3; ++i) ASSERT_NE(engine->Collect(true), nullptr);
   EXPECT_EQ(a.op.status.code(), absl::StatusCode::kOutOfRange);
