@@ -1,0 +1,290 @@
+// The program itself, as systemd and people run it: exit codes, signals, readiness, socket
+// activation.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/testing/test_images.h"
+
+namespace feedwater::server {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+constexpr char kProgram[] = FEEDWATER_BIN_DIR "/feedwaterd";
+
+int UnixSocket(const std::string& path, int type, bool listening) {
+  int fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+  EXPECT_EQ(bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0) << path;
+  if (listening) {
+    EXPECT_EQ(listen(fd, 16), 0);
+  }
+  return fd;
+}
+
+class Feedwaterd : public ::testing::Test {
+ protected:
+  Feedwaterd() {
+    char folder[] = "/tmp/feedwater-program-XXXXXX";
+    folder_ = mkdtemp(folder);
+    fs::create_directories(folder_ + "/pipelines");
+    fs::create_directories(folder_ + "/photos");
+    Write("feedwater.yaml", Config());
+    notify_ = UnixSocket(folder_ + "/notify.sock", SOCK_DGRAM, false);
+  }
+  ~Feedwaterd() override {
+    if (pid_ > 0) {
+      kill(pid_, SIGKILL);
+      waitpid(pid_, nullptr, 0);
+    }
+    close(notify_);
+    fs::remove_all(folder_);
+  }
+
+  static std::string Config() {
+    return "version: 1\nruntime_dir: run\nstate_dir: state\npipelines: [pipelines]\nroots: "
+           "{photos: photos}\ncpus: 1\n"
+           "pin_cpus: false\nmemory: 256MiB\n";
+  }
+  void Write(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_ + "/" + name) << text;
+  }
+
+  // `listeners` become descriptors 3, 4, ... as systemd passes them.
+  void Launch(std::vector<std::string> arguments, const std::vector<int>& listeners = {}) {
+    arguments.insert(arguments.begin(), kProgram);
+    std::vector<char*> argv;
+    for (std::string& argument : arguments) argv.push_back(argument.data());
+    argv.push_back(nullptr);
+    pid_ = fork();
+    if (pid_ != 0) return;
+    int log = open((folder_ + "/log").c_str(), O_CREAT | O_WRONLY | O_APPEND, 0644);
+    dup2(log, 2);
+    int out = open((folder_ + "/out").c_str(), O_CREAT | O_WRONLY | O_TRUNC, 0644);
+    dup2(out, 1);
+    setenv("NOTIFY_SOCKET", (folder_ + "/notify.sock").c_str(), 1);
+    setenv("WATCHDOG_USEC", "300000", 1);
+    if (!listeners.empty()) {
+      for (size_t i = 0; i < listeners.size(); ++i)
+        fcntl(listeners[i], F_DUPFD, 100 + static_cast<int>(i));
+      for (size_t i = 0; i < listeners.size(); ++i)
+        dup2(100 + static_cast<int>(i), 3 + static_cast<int>(i));
+      setenv("LISTEN_FDS", absl::StrCat(listeners.size()).c_str(), 1);
+      setenv("LISTEN_PID", absl::StrCat(getpid()).c_str(), 1);
+      setenv("LISTEN_FDNAMES", "control:data", 1);
+    }
+    if (user_ != 0 && (setgid(user_) != 0 || setuid(user_) != 0)) _exit(126);
+    execv(kProgram, argv.data());
+    _exit(127);
+  }
+  // The exit status; -1 when it does not come within 20 s.
+  int Wait() {
+    for (int i = 0; i < 2000; ++i) {
+      int status = 0;
+      if (waitpid(pid_, &status, WNOHANG) == pid_) {
+        pid_ = -1;
+        return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return -1;
+  }
+  int Run(std::vector<std::string> arguments) {
+    Launch(std::move(arguments));
+    return Wait();
+  }
+  // Whether a message to systemd with this line comes; others before it are passed over.
+  bool Notified(const std::string& line) {
+    for (;;) {
+      pollfd readable{notify_, POLLIN, 0};
+      if (poll(&readable, 1, 20'000) != 1) return false;
+      char buffer[4096];
+      ssize_t size = recv(notify_, buffer, sizeof(buffer), 0);
+      if (size > 0 && absl::StrCat("\n", std::string(buffer, static_cast<size_t>(size)), "\n")
+                              .find("\n" + line) != std::string::npos) {
+        return true;
+      }
+    }
+  }
+  std::string Text(const std::string& name) const {
+    std::ifstream file(folder_ + "/" + name);
+    std::stringstream text;
+    text << file.rdbuf();
+    return text.str();
+  }
+  std::string config() const { return folder_ + "/feedwater.yaml"; }
+
+  std::string folder_;
+  int notify_ = -1;
+  pid_t pid_ = -1;
+  uid_t user_ = 0;  // not 0: Launch becomes this one
+};
+
+TEST_F(Feedwaterd, ABadConfigurationEndsItWithTwoAndAPlace) {
+  Write("feedwater.yaml", Config() + "colour: red\n");
+  EXPECT_EQ(Run({"--config", config()}), 2);
+  EXPECT_THAT(Text("log"), HasSubstr(config() + ":9:1: "));
+  EXPECT_EQ(Run({"--config", folder_ + "/nowhere.yaml"}), 2);
+  EXPECT_EQ(Run({"--config", config(), "--check"}), 2);
+}
+
+TEST_F(Feedwaterd, WrongUsageEndsItWithTwo) {
+  EXPECT_EQ(Run({}), 2);
+  EXPECT_EQ(Run({"--no-such-option"}), 2);
+  EXPECT_EQ(Run({"--config", config(), "--log-level", "loud", "--check"}), 2);
+  EXPECT_EQ(Run({"--config", config(), "--numa-node", "977", "--check"}), 2);
+  EXPECT_THAT(Text("log"), HasSubstr("--set numa_node: "));
+}
+
+TEST_F(Feedwaterd, TellsItsVersionAndItsConfiguration) {
+  EXPECT_EQ(Run({"--version"}), 0);
+  EXPECT_THAT(Text("out"), HasSubstr("feedwaterd "));
+  EXPECT_EQ(Run({"--help"}), 0);
+  EXPECT_THAT(Text("out"), HasSubstr("--check"));
+  EXPECT_EQ(Run({"--print-config"}), 0);
+  EXPECT_THAT(Text("out"), HasSubstr("version: 1"));
+}
+
+TEST_F(Feedwaterd, CheckLooksAtThePipelinesToo) {
+  EXPECT_EQ(Run({"--config", config(), "--check"}), 0) << Text("log");
+  Write("pipelines/broken.yaml", "version: 1\noutputs: [image]\n");
+  EXPECT_EQ(Run({"--config", config(), "--check"}), 2);
+  EXPECT_THAT(Text("log"), HasSubstr("broken.yaml:1:1: "));
+  Write("pipelines/broken.yaml",
+        "version: 1\ndataset: {format: image_folder, root: elsewhere, path: x}\ngraph: [{decode: "
+        "{in: data, out: image}}, "
+        "{resize: {in: image, size: [8, 8]}}]\noutputs: [image]\n");
+  EXPECT_EQ(Run({"--config", config(), "--check"}), 2);
+  EXPECT_THAT(Text("log"), HasSubstr("broken.yaml:2:"));
+  EXPECT_FALSE(fs::exists(folder_ + "/run")) << "checking starts nothing";
+}
+
+TEST_F(Feedwaterd, IsReadyOnlyWhenItServesAndDrainsOnSigterm) {
+  Launch({"--config", config()});
+  ASSERT_TRUE(Notified("READY=1")) << Text("log");
+  EXPECT_TRUE(fs::is_socket(folder_ + "/run/control.sock"));
+  EXPECT_TRUE(fs::is_socket(folder_ + "/run/data.sock"));
+  EXPECT_TRUE(Notified("WATCHDOG=1"));
+  kill(pid_, SIGTERM);
+  EXPECT_TRUE(Notified("STOPPING=1"));
+  EXPECT_EQ(Wait(), 0) << Text("log");
+  EXPECT_FALSE(fs::exists(folder_ + "/run/control.sock"));
+  EXPECT_FALSE(fs::exists(folder_ + "/run/data.sock"));
+}
+
+TEST_F(Feedwaterd, SighupReadsTheConfigurationAgainAndABadOneChangesNothing) {
+  Launch({"--config", config()});
+  ASSERT_TRUE(Notified("READY=1")) << Text("log");
+  const std::string bad[] = {"",
+                             "version: 2\n",
+                             Config() + "cpus: 3\n",
+                             Config() + "x: &a [*a]\n",
+                             std::string(1 << 20, '['),
+                             "version: 1\npipelines: [nowhere]\nroots: {}\n"};
+  for (const std::string& text : bad) {
+    Write("feedwater.yaml", text);
+    kill(pid_, SIGHUP);
+    ASSERT_TRUE(Notified("RELOADING=1"));
+    ASSERT_TRUE(Notified("READY=1"));
+  }
+  EXPECT_THAT(Text("log"), HasSubstr("the configuration stays as it was"));
+  EXPECT_EQ(Text("log").find("reloaded;"), std::string::npos);
+  Write("feedwater.yaml", Config() + "limits: {sessions_per_uid: 3}\n");
+  kill(pid_, SIGHUP);
+  ASSERT_TRUE(Notified("RELOADING=1"));
+  ASSERT_TRUE(Notified("READY=1"));
+  EXPECT_THAT(Text("log"), HasSubstr("reloaded;"));
+  EXPECT_THAT(Text("log"), HasSubstr("limits.sessions_per_uid"));
+  kill(pid_, SIGINT);
+  EXPECT_EQ(Wait(), 0) << Text("log");
+}
+
+TEST_F(Feedwaterd, ASecondOneInTheSameFolderEndsWithOneAndNamesTheFirst) {
+  Launch({"--config", config()});
+  ASSERT_TRUE(Notified("READY=1")) << Text("log");
+  const pid_t first = pid_;
+  EXPECT_EQ(Run({"--config", config()}), 1);
+  EXPECT_THAT(Text("log"), HasSubstr(absl::StrCat("pid ", first)));
+  pid_ = first;
+}
+
+TEST_F(Feedwaterd, ServesOnTheSocketsThatSystemdOpened) {
+  fs::create_directory(folder_ + "/sockets");
+  const std::string control = folder_ + "/sockets/control.sock",
+                    data = folder_ + "/sockets/data.sock";
+  int fds[] = {UnixSocket(control, SOCK_STREAM, true), UnixSocket(data, SOCK_SEQPACKET, true)};
+  Launch({"--config", config()}, {fds[0], fds[1]});
+  close(fds[0]);
+  close(fds[1]);
+  ASSERT_TRUE(Notified("READY=1")) << Text("log");
+  EXPECT_FALSE(fs::exists(folder_ + "/run/control.sock"));
+  int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  control.copy(address.sun_path, sizeof(address.sun_path) - 1);
+  ASSERT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+  constexpr char kPreface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0";
+  EXPECT_GT(send(fd, kPreface, sizeof(kPreface) - 1, MSG_NOSIGNAL), 0);
+  char answer[16];
+  EXPECT_GT(recv(fd, answer, sizeof(answer), 0), 0);
+  close(fd);
+  kill(pid_, SIGTERM);
+  EXPECT_EQ(Wait(), 0) << Text("log");
+  EXPECT_TRUE(fs::exists(control)) << "systemd's sockets stay, so that clients can wait in them";
+}
+
+TEST_F(Feedwaterd, LogsOneJsonObjectALineOnRequest) {
+  Launch({"--config", config(), "--log-format", "json"});
+  ASSERT_TRUE(Notified("READY=1")) << Text("log");
+  kill(pid_, SIGTERM);
+  EXPECT_EQ(Wait(), 0);
+  std::istringstream lines(Text("log"));
+  int count = 0;
+  for (std::string line; std::getline(lines, line); ++count) {
+    EXPECT_EQ(line.substr(0, 1), "{") << line;
+    EXPECT_EQ(line.substr(line.size() - 1), "}") << line;
+  }
+  EXPECT_GT(count, 3);
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST_F(Feedwaterd, OtherProcessesOfItsUserMayNotReadItsMemory) {
+  if (geteuid() == 0) {  // an ordinary user, whose processes could attach to each other otherwise
+    user_ = 52001;
+    for (const char* name : {"", "/pipelines", "/photos", "/notify.sock"}) {
+      ASSERT_EQ(chown((folder_ + name).c_str(), user_, user_), 0);
+    }
+  }
+  Launch({"--config", config()});
+  ASSERT_TRUE(Notified("READY=1")) << Text("log");
+  struct stat info {};
+  ASSERT_EQ(stat(absl::StrCat("/proc/", pid_, "/mem").c_str(), &info), 0);
+  EXPECT_EQ(info.st_uid, 0u) << "the kernel gives what may not be attached to to root";
+  kill(pid_, SIGTERM);
+  EXPECT_EQ(Wait(), 0) << Text("log");
+}
+#endif
+
+}  // namespace
+}  // namespace feedwater::server
