@@ -68,6 +68,7 @@ absl::StatusOr<OpSpec> SplitEntry(const YamlNode& entry) {
   spec.node = entry;
   spec.params = entry;
   spec.params.kind = YamlNode::Kind::kNull;
+  spec.params.entries.clear();
   if (entry.is_scalar()) {
     spec.name = entry.scalar;
     return spec;

@@ -1,4 +1,5 @@
-// What the tests of the graph share: pipelines written in a line, records made by hand, and one sample run through a plan.
+// What the tests of the graph share: pipelines written in a line, records made by hand, and one
+// sample run through a plan.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -26,7 +27,8 @@ inline TensorSpec PixelSpec(int64_t height, int64_t width, int64_t channels) {
 // A record under construction: fields by name with bytes of its own.
 class TestRecord {
  public:
-  TestRecord& Add(const std::string& name, const TensorSpec& announced, const TensorSpec& spec, Bytes bytes) {
+  TestRecord& Add(const std::string& name, const TensorSpec& announced, const TensorSpec& spec,
+                  Bytes bytes) {
     fields_.push_back({name, announced, "A field of the test."});
     bytes.resize(bytes.size() + kReadPadding);
     data_.push_back(std::move(bytes));
@@ -38,7 +40,8 @@ class TestRecord {
     return Add("data", kEncodedSpec, {DType::kUInt8, Layout::kEncoded, {size}}, std::move(file));
   }
   TestRecord& AddPixels(int64_t height, int64_t width, int64_t channels, Bytes pixels) {
-    return Add("image", PixelSpec(height, width, channels), PixelSpec(height, width, channels), std::move(pixels));
+    return Add("image", PixelSpec(height, width, channels), PixelSpec(height, width, channels),
+               std::move(pixels));
   }
   TestRecord& AddLabel(int64_t label) {
     Bytes bytes(sizeof(label));
@@ -63,13 +66,16 @@ class TestRecord {
 };
 
 // "- a\n- b" as the graph of an otherwise ordinary pipeline.
-inline std::string PipelineText(const std::string& graph, const std::string& outputs, const std::string& more = "") {
-  return absl::StrCat("version: 1\ndataset: {format: image_folder, root: r, path: p}\ngraph:\n", graph, "\noutputs: ", outputs,
-                      "\n", more);
+inline std::string PipelineText(const std::string& graph, const std::string& outputs,
+                                const std::string& more = "") {
+  return absl::StrCat("version: 1\ndataset: {format: image_folder, root: r, path: p}\ngraph:\n",
+                      graph, "\noutputs: ", outputs, "\n", more);
 }
 
-inline absl::StatusOr<std::shared_ptr<const Plan>> MakePlan(const std::string& text, const std::vector<FieldSpec>& fields,
-                                                            bool fuse = true, int64_t classes = 10) {
+inline absl::StatusOr<std::shared_ptr<const Plan>> MakePlan(const std::string& text,
+                                                            const std::vector<FieldSpec>& fields,
+                                                            bool fuse = true,
+                                                            int64_t classes = 10) {
   FW_ASSIGN_OR_RETURN(const PipelineSpec spec, ParsePipeline(text, "test.yaml"));
   return Plan::Create(spec, fields, classes, PlanOptions{fuse});
 }
@@ -86,9 +92,13 @@ class TestBatch {
       bytes_.push_back(*field.spec.ByteSize());
       buffers_.emplace_back(static_cast<size_t>(bytes_.back() * size) + kGuardBytes, kGuard);
     }
-    staging_.assign(static_cast<size_t>(plan.staging_bytes_per_sample() * size) + kGuardBytes, kGuard);
-    for (Bytes& buffer : buffers_) memory.outputs.push_back(reinterpret_cast<std::byte*>(buffer.data()));
-    memory.staging = plan.staging_bytes_per_sample() == 0 ? nullptr : reinterpret_cast<std::byte*>(staging_.data());
+    staging_.assign(static_cast<size_t>(plan.staging_bytes_per_sample() * size) + kGuardBytes,
+                    kGuard);
+    for (Bytes& buffer : buffers_)
+      memory.outputs.push_back(reinterpret_cast<std::byte*>(buffer.data()));
+    memory.staging = plan.staging_bytes_per_sample() == 0
+                         ? nullptr
+                         : reinterpret_cast<std::byte*>(staging_.data());
   }
   Bytes Output(size_t i, int64_t k) const {
     const uint8_t* at = buffers_[i].data() + k * bytes_[i];
@@ -121,8 +131,8 @@ class TestBatch {
 };
 
 // One sample in a batch of one.
-inline absl::StatusOr<std::vector<Bytes>> RunPlan(const Plan& plan, TestRecord& record, int64_t sample_id = 7,
-                                                  uint64_t seed = 1) {
+inline absl::StatusOr<std::vector<Bytes>> RunPlan(const Plan& plan, TestRecord& record,
+                                                  int64_t sample_id = 7, uint64_t seed = 1) {
   SampleWorkspace workspace;
   TestBatch batch(plan, 1);
   SampleInput input;
@@ -136,16 +146,16 @@ inline absl::StatusOr<std::vector<Bytes>> RunPlan(const Plan& plan, TestRecord& 
 }
 
 inline absl::StatusOr<std::vector<Bytes>> RunGraph(const std::string& graph, TestRecord& record,
-                                                   const std::string& outputs = "[image]", int64_t sample_id = 7,
-                                                   bool fuse = true) {
+                                                   const std::string& outputs = "[image]",
+                                                   int64_t sample_id = 7, bool fuse = true) {
   FW_ASSIGN_OR_RETURN(const std::shared_ptr<const Plan> plan,
                       MakePlan(PipelineText(graph, outputs), record.fields(), fuse));
   return RunPlan(*plan, record, sample_id);
 }
 
 // The first output of one op on pixels, or a failure of the test.
-inline Bytes RunOnPixels(const std::string& graph, int64_t height, int64_t width, int64_t channels, Bytes pixels,
-                         int64_t sample_id = 7) {
+inline Bytes RunOnPixels(const std::string& graph, int64_t height, int64_t width, int64_t channels,
+                         Bytes pixels, int64_t sample_id = 7) {
   TestRecord record;
   record.AddPixels(height, width, channels, std::move(pixels));
   const auto result = RunGraph(graph, record, "[image]", sample_id);
@@ -163,7 +173,8 @@ std::vector<T> As(const Bytes& bytes) {
 // Pixels that differ from each other, and from what their neighbours are.
 inline Bytes PatternPixels(int64_t height, int64_t width, int64_t channels) {
   Bytes pixels(static_cast<size_t>(height * width * channels));
-  for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<uint8_t>((i * 37 + i / 7 * 11 + i / 101) & 255);
+  for (size_t i = 0; i < pixels.size(); ++i)
+    pixels[i] = static_cast<uint8_t>((i * 37 + i / 7 * 11 + i / 101) & 255);
   return pixels;
 }
 
@@ -172,8 +183,9 @@ inline Bytes EncodedImage(int height, int width, const std::string& extension) {
   cv::Mat image(height, width, CV_8UC3);
   for (int y = 0; y < height; ++y) {
     for (int x = 0; x < width; ++x) {
-      image.at<cv::Vec3b>(y, x) = cv::Vec3b(static_cast<uchar>(x * 5 + y), static_cast<uchar>(y * 3),
-                                            static_cast<uchar>((x * y / 5) & 255));
+      image.at<cv::Vec3b>(y, x) =
+          cv::Vec3b(static_cast<uchar>(x * 5 + y), static_cast<uchar>(y * 3),
+                    static_cast<uchar>((x * y / 5) & 255));
     }
   }
   Bytes file;

@@ -1,5 +1,5 @@
-// Reading pipeline files. What is wrong must be refused with file, line and column of the mistake, the wrong name and the nearest
-// right one; what is right must come out as written, with defaults.
+// Reading pipeline files. What is wrong must be refused with file, line and column of the mistake,
+// the wrong name and the nearest right one; what is right must come out as written, with defaults.
 #include "server/graph/pipeline_spec.h"
 
 #include <gmock/gmock.h>
@@ -48,8 +48,9 @@ outputs: [image, label]
 }
 
 TEST(PipelineSpec, DefaultsStandWhereTheFileIsSilent) {
-  const auto spec = ParsePipeline(absl::StrCat(kDataset, "graph:\n  - decode\n  - random_horizontal_flip:\n  - one_hot: {}\n"),
-                                  "p.yaml");
+  const auto spec = ParsePipeline(
+      absl::StrCat(kDataset, "graph:\n  - decode\n  - random_horizontal_flip:\n  - one_hot: {}\n"),
+      "p.yaml");
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->batch_size, 0);
   EXPECT_EQ(spec->limits.max_pixels, ImageLimits{}.max_pixels);
@@ -63,8 +64,10 @@ TEST(PipelineSpec, DefaultsStandWhereTheFileIsSilent) {
 }
 
 TEST(PipelineSpec, PolicyAndLimitsAreRead) {
-  const auto spec = ParsePipeline(
-      absl::StrCat(kDataset, "on_bad_sample: substitute\nlimits: {max_pixels: 1000, max_scans: 5, max_decode_ms: 20}\n"), "p.yaml");
+  const auto spec = ParsePipeline(absl::StrCat(kDataset,
+                                               "on_bad_sample: substitute\nlimits: {max_pixels: "
+                                               "1000, max_scans: 5, max_decode_ms: 20}\n"),
+                                  "p.yaml");
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->on_bad_sample, BadSamplePolicy::kSubstitute);
   EXPECT_EQ(spec->limits.max_pixels, 1000);
@@ -73,9 +76,11 @@ TEST(PipelineSpec, PolicyAndLimitsAreRead) {
 }
 
 TEST(PipelineSpec, SeveralFieldsMayMoveTogether) {
-  const auto spec =
-      ParsePipeline(absl::StrCat(kDataset, "graph:\n  - resize: {in: [image, mask], size: 5, interpolation: [bilinear, nearest]}\n"),
-                    "p.yaml");
+  const auto spec = ParsePipeline(
+      absl::StrCat(
+          kDataset,
+          "graph:\n  - resize: {in: [image, mask], size: 5, interpolation: [bilinear, nearest]}\n"),
+      "p.yaml");
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_THAT(spec->graph[0].out, ElementsAre("image", "mask"));
 }
@@ -90,8 +95,8 @@ TEST(PipelineSpec, AMissingFileIsNamed) {
 struct BadFile {
   const char* name;
   std::string text;
-  const char* place;                // "line:column"
-  std::vector<const char*> words;   // that the message must have
+  const char* place;               // "line:column"
+  std::vector<const char*> words;  // that the message must have
 };
 
 void PrintTo(const BadFile& file, std::ostream* out) { *out << file.name; }
@@ -104,12 +109,17 @@ TEST_P(BadPipeline, IsRefusedWithThePlaceAndTheWords) {
   ASSERT_FALSE(spec.ok()) << "was accepted:\n" << file.text;
   EXPECT_EQ(spec.status().code(), absl::StatusCode::kInvalidArgument) << spec.status();
   const std::string message(spec.status().message());
-  EXPECT_THAT(message, ::testing::StartsWith(absl::StrCat("bad.yaml:", file.place, ": "))) << file.text;
+  EXPECT_THAT(message, ::testing::StartsWith(absl::StrCat("bad.yaml:", file.place, ": ")))
+      << file.text;
   for (const char* word : file.words) EXPECT_THAT(message, HasSubstr(word));
 }
 
-std::string Top(const std::string& more) { return absl::StrCat(kDataset, more); }            // starts at line 3
-std::string Graph(const std::string& ops) { return absl::StrCat(kDataset, "graph:\n", ops); }  // starts at line 4
+std::string Top(const std::string& more) {
+  return absl::StrCat(kDataset, more);
+}  // starts at line 3
+std::string Graph(const std::string& ops) {
+  return absl::StrCat(kDataset, "graph:\n", ops);
+}  // starts at line 4
 
 std::string ManyOps(int n) {
   std::string ops;
@@ -123,7 +133,7 @@ const BadFile kBadFiles[] = {
     {"AList", "- a\n- b\n", "1:1", {"map", "a list"}},
     {"AWord", "hello\n", "1:1", {"map"}},
     {"OpenBracket", "version: 1\ngraph: [\n", "3:1", {}},
-    {"TabIndent", "version: 1\ndataset:\n\tformat: x\n", "3:1", {}},
+    {"TabIndent", "version: 1\ndataset:\n\tformat: x\n", "3:8", {}},
     {"DuplicateKey", "version: 1\nversion: 1\n", "2:1", {"version"}},
     {"Anchor", "version: 1\ndataset: &a {format: image_folder}\n", "2:10", {"anchor"}},
     {"Alias", "version: 1\ndataset: *a\n", "2:10", {}},
@@ -133,7 +143,10 @@ const BadFile kBadFiles[] = {
     {"NoVersion", "dataset: {format: image_folder}\n", "1:1", {"version"}},
     {"NoDataset", "version: 1\n", "1:1", {"dataset"}},
     {"Version2", "version: 2\ndataset: {format: image_folder}\n", "1:10", {"must be 1", "'2'"}},
-    {"VersionList", "version: [1]\ndataset: {format: image_folder}\n", "1:10", {"version", "a list"}},
+    {"VersionList",
+     "version: [1]\ndataset: {format: image_folder}\n",
+     "1:10",
+     {"version", "a list"}},
     {"VersionBeforeKeys", "new_key: 5\nversion: 3\n", "2:10", {"'3'"}},
     {"UnknownKey", Top("cache: {}\n"), "3:1", {"cache", "Known", "batch"}},
     {"MisspeltKey", Top("outptus: [image]\n"), "3:1", {"outptus", "did you mean 'outputs'"}},
@@ -156,9 +169,18 @@ const BadFile kBadFiles[] = {
     {"BatchFraction", Top("batch: {size: 2.5}\n"), "3:15", {"integer", "2.5"}},
     {"BatchKey", Top("batch: {sizes: 4}\n"), "3:9", {"sizes", "did you mean 'size'"}},
     {"BatchGraphWord", Top("batch: {graph: mixup}\n"), "3:16", {"list"}},
-    {"BatchGraphSampleOp", Top("batch: {graph: [{resize: {size: 4}}]}\n"), "3:18", {"resize", "single samples", "'graph'"}},
-    {"BatchGraphUnknown", Top("batch: {graph: [{mixpu: {}}]}\n"), "3:18", {"mixpu", "did you mean 'mixup'"}},
-    {"BatchGraphOneField", Top("batch: {graph: [{mixup: {in: image}}]}\n"), "3:30", {"mixup", "2 fields"}},
+    {"BatchGraphSampleOp",
+     Top("batch: {graph: [{resize: {size: 4}}]}\n"),
+     "3:18",
+     {"resize", "single samples", "'graph'"}},
+    {"BatchGraphUnknown",
+     Top("batch: {graph: [{mixpu: {}}]}\n"),
+     "3:18",
+     {"mixpu", "did you mean 'mixup'"}},
+    {"BatchGraphOneField",
+     Top("batch: {graph: [{mixup: {in: image}}]}\n"),
+     "3:30",
+     {"mixup", "2 fields"}},
     {"MixupAlphaZero", Top("batch: {graph: [{mixup: {alpha: 0}}]}\n"), "3:33", {"alpha"}},
     // Outputs, policy, limits.
     {"OutputsWord", Top("outputs: image\n"), "3:10", {"outputs", "list"}},
@@ -169,7 +191,10 @@ const BadFile kBadFiles[] = {
     {"PolicyWord", Top("on_bad_sample: skip\n"), "3:16", {"on_bad_sample", "skip", "substitute"}},
     {"PolicyNear", Top("on_bad_sample: substitue\n"), "3:16", {"did you mean 'substitute'"}},
     {"PolicyMap", Top("on_bad_sample: {}\n"), "3:16", {"on_bad_sample"}},
-    {"LimitsKey", Top("limits: {max_pixel: 5}\n"), "3:10", {"max_pixel", "did you mean 'max_pixels'"}},
+    {"LimitsKey",
+     Top("limits: {max_pixel: 5}\n"),
+     "3:10",
+     {"max_pixel", "did you mean 'max_pixels'"}},
     {"LimitsZero", Top("limits: {max_pixels: 0}\n"), "3:22", {"max_pixels", "0"}},
     {"LimitsText", Top("limits: {max_scans: lots}\n"), "3:21", {"max_scans", "lots"}},
     {"LimitsList", Top("limits: [1]\n"), "3:9", {"limits", "map"}},
@@ -177,48 +202,99 @@ const BadFile kBadFiles[] = {
     {"GraphMap", Top("graph: {decode: {}}\n"), "3:8", {"graph", "list"}},
     {"GraphNumber", Top("graph: 5\n"), "3:8", {"graph", "list"}},
     {"EntryList", Graph("  - [decode]\n"), "4:5", {"an op such as"}},
-    {"EntryEmpty", Graph("  - decode\n  -\n"), "5:4", {"an op such as"}},
+    {"EntryEmpty", Graph("  - decode\n  - ~\n"), "5:5", {"an op such as"}},
     {"UnknownOp", Graph("  - resise: {size: 5}\n"), "4:5", {"resise", "did you mean 'resize'"}},
     {"UnknownOpWord", Graph("  - decod\n"), "4:5", {"decod", "did you mean 'decode'"}},
-    {"BesideInsteadOfBelow", Graph("  - resize:\n    size: 5\n"), "5:5", {"size", "beside 'resize'", "indent"}},
-    {"TwoOpsInOneEntry", Graph("  - {decode: {}, resize: {size: 4}}\n"), "4:18", {"resize", "beside 'decode'"}},
+    {"BesideInsteadOfBelow",
+     Graph("  - resize:\n    size: 5\n"),
+     "5:5",
+     {"size", "beside 'resize'", "indent"}},
+    {"TwoOpsInOneEntry",
+     Graph("  - {decode: {}, resize: {size: 4}}\n"),
+     "4:18",
+     {"resize", "beside 'decode'"}},
     {"BatchOpInGraph", Graph("  - mixup: {}\n"), "4:5", {"mixup", "whole batches", "batch"}},
     {"OpTakesAMap", Graph("  - resize: 256\n"), "4:13", {"resize", "map"}},
     {"TooManyOps", Graph(ManyOps(257)), "4:3", {"257", "256"}},
-    {"UnknownParam", Graph("  - resize: {size: 5, interpolate: nearest}\n"), "4:23", {"interpolate", "did you mean 'interpolation'"}},
+    {"UnknownParam",
+     Graph("  - resize: {size: 5, interpolate: nearest}\n"),
+     "4:23",
+     {"interpolate", "did you mean 'interpolation'"}},
     {"MissingParam", Graph("  - resize: {interpolation: nearest}\n"), "4:13", {"resize", "'size'"}},
     {"MissingParamNoMap", Graph("  - resize\n"), "4:5", {"resize", "'size'"}},
     {"InMap", Graph("  - decode: {in: {a: b}}\n"), "4:18", {"in"}},
     {"InEmpty", Graph("  - decode: {in: []}\n"), "4:18", {"in", "empty"}},
     {"InTwo", Graph("  - decode: {in: [data, other]}\n"), "4:18", {"decode", "1 field", "2"}},
-    {"InTwice", Graph("  - resize: {in: [a, a], size: 5}\n"), "4:21", {"'a'", "twice"}},
+    {"InTwice", Graph("  - resize: {in: [a, a], size: 5}\n"), "4:22", {"'a'", "twice"}},
     {"OutTooMany", Graph("  - decode: {out: [a, b]}\n"), "4:19", {"1 field", "2"}},
     {"OutBadName", Graph("  - decode: {out: 2image}\n"), "4:19", {"2image"}},
     {"OutOwnField", Graph("  - decode: {out: sample_id}\n"), "4:19", {"sample_id", "Feedwater"}},
     // Parameters of ops.
     {"SizeZero", Graph("  - resize: {size: 0}\n"), "4:20", {"size", "0"}},
     {"SizeHuge", Graph("  - resize: {size: [4, 99999]}\n"), "4:20", {"size", "99999"}},
-    {"SizeThree", Graph("  - center_crop: {size: [1, 2, 3]}\n"), "4:25", {"size", "[height, width]", "3"}},
+    {"SizeThree",
+     Graph("  - center_crop: {size: [1, 2, 3]}\n"),
+     "4:25",
+     {"size", "[height, width]", "3"}},
     {"SizeText", Graph("  - center_crop: {size: big}\n"), "4:25", {"size", "big"}},
     {"SizeSecondZero", Graph("  - resize: {size: [4, 0]}\n"), "4:20", {"size", "0"}},
-    {"InterpolationWord", Graph("  - resize: {size: 5, interpolation: bilinaer}\n"), "4:38", {"interpolation", "did you mean 'bilinear'"}},
-    {"MaxSizeSmall", Graph("  - resize: {size: 5, max_size: 5}\n"), "4:13", {"max_size", "greater", "5"}},
-    {"MaxSizeWithPair", Graph("  - resize: {size: [5, 6], max_size: 7}\n"), "4:13", {"max_size", "one number"}},
-    {"ScaleReversed", Graph("  - random_resized_crop: {size: 5, scale: [1.0, 0.1]}\n"), "4:43", {"scale", "low <= high"}},
-    {"ScaleOver", Graph("  - random_resized_crop: {size: 5, scale: [0.1, 1.5]}\n"), "4:43", {"scale", "1.5"}},
-    {"RatioZero", Graph("  - random_resized_crop: {size: 5, ratio: [0, 1]}\n"), "4:43", {"ratio", "0"}},
-    {"ProbabilityOver", Graph("  - random_horizontal_flip: {p: 1.5}\n"), "4:34", {"'p'", "between 0 and 1", "1.5"}},
-    {"ProbabilityNan", Graph("  - random_horizontal_flip: {p: nan}\n"), "4:34", {"'p'", "nan"}},
-    {"MeanTwo", Graph("  - normalize: {mean: [1, 2], std: [1]}\n"), "4:16", {"mean", "1 or 3", "2"}},
+    {"InterpolationWord",
+     Graph("  - resize: {size: 5, interpolation: bilinaer}\n"),
+     "4:38",
+     {"interpolation", "did you mean 'bilinear'"}},
+    {"MaxSizeSmall",
+     Graph("  - resize: {size: 5, max_size: 5}\n"),
+     "4:13",
+     {"max_size", "greater", "5"}},
+    {"MaxSizeWithPair",
+     Graph("  - resize: {size: [5, 6], max_size: 7}\n"),
+     "4:13",
+     {"max_size", "one number"}},
+    {"ScaleReversed",
+     Graph("  - random_resized_crop: {size: 5, scale: [1.0, 0.1]}\n"),
+     "4:43",
+     {"scale", "low <= high"}},
+    {"ScaleOver",
+     Graph("  - random_resized_crop: {size: 5, scale: [0.1, 1.5]}\n"),
+     "4:43",
+     {"scale", "1.5"}},
+    {"RatioZero",
+     Graph("  - random_resized_crop: {size: 5, ratio: [0, 1]}\n"),
+     "4:43",
+     {"ratio", "0"}},
+    {"ProbabilityOver",
+     Graph("  - random_horizontal_flip: {p: 1.5}\n"),
+     "4:33",
+     {"'p'", "between 0 and 1", "1.5"}},
+    {"ProbabilityNan", Graph("  - random_horizontal_flip: {p: nan}\n"), "4:33", {"'p'", "nan"}},
+    {"MeanTwo",
+     Graph("  - normalize: {mean: [1, 2], std: [1]}\n"),
+     "4:16",
+     {"mean", "1 or 3", "2"}},
     {"StdZero", Graph("  - normalize: {mean: [0], std: [0]}\n"), "4:33", {"std"}},
-    {"DtypeWord", Graph("  - normalize: {mean: [0], std: [1], dtype: float23}\n"), "4:45", {"dtype", "did you mean 'float32'"}},
+    {"DtypeWord",
+     Graph("  - normalize: {mean: [0], std: [1], dtype: float23}\n"),
+     "4:45",
+     {"dtype", "did you mean 'float32'"}},
     {"LayoutWord", Graph("  - layout: {layout: CWH}\n"), "4:22", {"layout", "CWH", "CHW"}},
-    {"PaddingThree", Graph("  - random_crop: {size: 5, padding: [1, 2, 3]}\n"), "4:37", {"padding", "3"}},
-    {"PaddingNegative", Graph("  - random_crop: {size: 5, padding: -1}\n"), "4:37", {"padding", "-1"}},
-    {"JitterNegative", Graph("  - color_jitter: {brightness: -0.5}\n"), "4:32", {"brightness", "-0.5"}},
+    {"PaddingThree",
+     Graph("  - random_crop: {size: 5, padding: [1, 2, 3]}\n"),
+     "4:37",
+     {"padding", "3"}},
+    {"PaddingNegative",
+     Graph("  - random_crop: {size: 5, padding: -1}\n"),
+     "4:37",
+     {"padding", "-1"}},
+    {"JitterNegative",
+     Graph("  - color_jitter: {brightness: -0.5}\n"),
+     "4:32",
+     {"brightness", "-0.5"}},
     {"HueOver", Graph("  - color_jitter: {hue: 0.7}\n"), "4:25", {"hue", "0.5"}},
     {"ClassesZero", Graph("  - one_hot: {num_classes: 0}\n"), "4:28", {"num_classes", "0"}},
-    {"OrientationWord", Graph("  - decode: {orientation: yes}\n"), "4:27", {"orientation", "apply"}},
+    {"OrientationWord",
+     Graph("  - decode: {orientation: yes}\n"),
+     "4:27",
+     {"orientation", "apply"}},
 };
 
 INSTANTIATE_TEST_SUITE_P(Files, BadPipeline, ::testing::ValuesIn(kBadFiles),
@@ -239,7 +315,8 @@ TEST_P(BadGraph, IsRefusedByThePlanWithThePlaceAndTheWords) {
   ASSERT_FALSE(plan.ok()) << "was accepted:\n" << file.text;
   EXPECT_EQ(plan.status().code(), absl::StatusCode::kInvalidArgument) << plan.status();
   const std::string message(plan.status().message());
-  EXPECT_THAT(message, ::testing::StartsWith(absl::StrCat("bad.yaml:", file.place, ": "))) << file.text;
+  EXPECT_THAT(message, ::testing::StartsWith(absl::StrCat("bad.yaml:", file.place, ": ")))
+      << file.text;
   for (const char* word : file.words) EXPECT_THAT(message, HasSubstr(word));
 }
 
@@ -249,28 +326,53 @@ const BadFile kBadGraphs[] = {
     {"EncodedIntoResize", Graph("  - resize: {in: data, size: 5}\n"), "4:18", {"decode", "data"}},
     {"LabelIntoDecode", Graph("  - decode: {in: label}\n"), "4:18", {"compressed", "int64"}},
     {"ResizeAfterNormalize",
-     Graph("  - decode\n  - normalize: {mean: [0], std: [1]}\n  - resize: {size: [4, 4]}\n"), "6:5", {"before", "normalize"}},
+     Graph("  - decode\n  - normalize: {mean: [0], std: [1]}\n  - resize: {size: [4, 4]}\n"),
+     "6:5",
+     {"before", "normalize"}},
     {"FourChannels", Graph("  - center_crop: {in: wide, size: 4}\n"), "4:23", {"channels", "wide"}},
-    {"MeanOfThreeOnGrey", Graph("  - normalize: {in: small, mean: [1, 2, 3], std: [1]}\n"), "4:5", {"normalize", "3", "1 channel"}},
+    {"MeanOfThreeOnGrey",
+     Graph("  - normalize: {in: small, mean: [1, 2, 3], std: [1]}\n"),
+     "4:5",
+     {"normalize", "3", "1 channel"}},
     {"NoClasses", Graph("  - one_hot\n"), "4:5", {"one_hot", "num_classes"}},
-    {"CropLargerThanKnownImage", Graph("  - random_crop: {in: small, size: 9}\n"), "4:5", {"random_crop", "smaller", "pad_if_needed"}},
-    {"TwoInterpolationsOneField", Graph("  - resize: {in: small, size: 4, interpolation: [nearest, nearest]}\n"), "4:5",
+    {"CropLargerThanKnownImage",
+     Graph("  - random_crop: {in: small, size: 9}\n"),
+     "4:5",
+     {"random_crop", "smaller", "pad_if_needed"}},
+    {"TwoInterpolationsOneField",
+     Graph("  - resize: {in: small, size: 4, interpolation: [nearest, nearest]}\n"),
+     "4:5",
      {"interpolation", "2"}},
-    {"UnknownOutput", Top("outputs: [imge]\ngraph: [decode]\n"), "3:11", {"imge", "did you mean 'image'"}},
+    {"UnknownOutput",
+     Top("outputs: [imge]\ngraph: [decode]\n"),
+     "3:11",
+     {"imge", "did you mean 'image'"}},
     {"NoImageByDefault", Top("graph: []\n"), "1:1", {"outputs", "'image'"}},
-    {"NoFixedSize", Top("outputs: [label, image]\ngraph: [decode, resize: {size: 256}]\n"), "3:18",
-     {"'image' has no fixed size", "resize with size [h, w]", "center_crop", "random_resized_crop"}},
+    {"NoFixedSize",
+     Top("outputs: [label, image]\ngraph: [decode, resize: {size: 256}]\n"),
+     "3:18",
+     {"'image' has no fixed size", "resize with size [h, w]", "center_crop",
+      "random_resized_crop"}},
     {"EncodedOutput", Top("outputs: [data]\n"), "3:11", {"'data'", "decode"}},
-    {"DeadOpsAreCheckedToo", Top("outputs: [label]\ngraph: [resize: {in: nothing, size: 4}]\n"), "4:22", {"nothing"}},
-    {"BatchOpUnknownField", Top("outputs: [label]\nbatch: {graph: [{mixup: {in: [small, lable], num_classes: 4}}]}\n"), "4:38",
+    {"DeadOpsAreCheckedToo",
+     Top("outputs: [label]\ngraph: [resize: {in: nothing, size: 4}]\n"),
+     "4:22",
+     {"nothing"}},
+    {"BatchOpUnknownField",
+     Top("outputs: [label]\nbatch: {graph: [{mixup: {in: [small, lable], num_classes: 4}}]}\n"),
+     "4:38",
      {"lable", "did you mean 'label'"}},
-    {"BatchOpNoFixedSize", Top("outputs: [label]\ngraph: [decode]\nbatch: {graph: [{mixup: {num_classes: 4}}]}\n"), "5:18",
+    {"BatchOpNoFixedSize",
+     Top("outputs: [label]\ngraph: [decode]\nbatch: {graph: [{mixup: {num_classes: 4}}]}\n"),
+     "5:18",
      {"'image' has no fixed size"}},
-    {"BatchOpNoClasses", Top("outputs: [label]\nbatch: {graph: [{mixup: {in: [small, label]}}]}\n"), "4:18", {"num_classes"}},
+    {"BatchOpNoClasses",
+     Top("outputs: [label]\nbatch: {graph: [{mixup: {in: [small, label]}}]}\n"),
+     "4:18",
+     {"num_classes"}},
 };
 
-INSTANTIATE_TEST_SUITE_P(Graphs, BadGraph,
-                         ::testing::ValuesIn(kBadGraphs),
+INSTANTIATE_TEST_SUITE_P(Graphs, BadGraph, ::testing::ValuesIn(kBadGraphs),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
