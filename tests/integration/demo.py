@@ -71,7 +71,9 @@ class Rank(threading.Thread):
 def ask(command: str, address: Path) -> dict:
     """The JSON answer of `feedwater COMMAND`."""
     done = subprocess.run(
-        [BUILD / "bin" / "feedwater", "--address", address, command, "--json"], capture_output=True, text=True
+        [BUILD / "bin" / "feedwater", "--address", address, command, "--json"],
+        capture_output=True,
+        text=True,
     )
     if done.returncode != 0:
         raise RuntimeError(f"feedwater {command}: {done.stdout}{done.stderr}")
@@ -83,10 +85,13 @@ def start_daemon(folder: Path) -> subprocess.Popen:
     (folder / "pipelines").mkdir()
     (folder / "pipelines" / "demo.yaml").write_text(PIPELINE)
     (folder / "feedwater.yaml").write_text(
-        f"version: 1\nruntime_dir: {folder}/run\nstate_dir: {DATA}/state\npipelines: [pipelines]\nroots: {{demo: {DATA}}}\n"
+        f"version: 1\nruntime_dir: {folder}/run\nstate_dir: {DATA}/state\n"
+        f"pipelines: [pipelines]\nroots: {{demo: {DATA}}}\n"
     )
     with open(DATA / "feedwaterd.log", "w") as log:
-        daemon = subprocess.Popen([BUILD / "bin" / "feedwaterd", "--config", folder / "feedwater.yaml"], stderr=log)
+        daemon = subprocess.Popen(
+            [BUILD / "bin" / "feedwaterd", "--config", folder / "feedwater.yaml"], stderr=log
+        )
     for _ in range(200):
         if daemon.poll() is not None:
             break
@@ -102,32 +107,42 @@ def start_daemon(folder: Path) -> subprocess.Popen:
 def check_order(ranks: list[Rank], records: int) -> int:
     """Compares every batch of every rank with the reference order; the number of samples compared."""
     batch_of = reference_order()["batch"]
+    steps = records // (RANKS * BATCH)
     compared = 0
     for epoch in range(EPOCHS):
         for rank, trainer in enumerate(ranks):
             batches = [line for line in trainer.lines if line["epoch"] == epoch]
-            if len(batches) != records // (RANKS * BATCH):
-                sys.exit(f"demo: rank {rank} saw {len(batches)} batches of epoch {epoch}, not {records // (RANKS * BATCH)}")
+            if len(batches) != steps:
+                sys.exit(
+                    f"demo: rank {rank} saw {len(batches)} batches of epoch {epoch}, not {steps}"
+                )
             for step, line in enumerate(batches):
                 places = batch_of(
-                    N=records, B=BATCH, W=RANKS, seed=SEED, epoch=epoch, step=step, rank=rank, shuffle="full", last="drop"
+                    records, BATCH, RANKS, SEED, epoch, step, rank, shuffle="full", last="drop"
                 )
                 expected = [(place[0], place[1]) for place in places]
                 seen = list(zip(line["position"], line["sample_id"]))
                 if line["step"] != step or seen != expected:
-                    sys.exit(f"demo: rank {rank}, epoch {epoch}, step {step}: got {seen[:4]}..., promised {expected[:4]}...")
+                    where = f"rank {rank}, epoch {epoch}, step {step}"
+                    sys.exit(f"demo: {where}: got {seen[:4]}..., promised {expected[:4]}...")
                 compared += len(seen)
     return compared
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="One daemon, four ranks, two epochs.")
-    parser.add_argument("--photos", type=int, default=3000, help="how many photos to draw (default 3000)")
+    parser.add_argument(
+        "--photos", type=int, default=3000, help="how many photos to draw (default 3000)"
+    )
     args = parser.parse_args()
     if args.photos < RANKS * BATCH:
-        parser.error(f"--photos must be at least {RANKS * BATCH}: one batch of {BATCH} for each of {RANKS} ranks")
+        parser.error(
+            f"--photos must be at least {RANKS * BATCH}: one batch of {BATCH} for each of {RANKS} ranks"
+        )
     DATA.mkdir(parents=True, exist_ok=True)
-    subprocess.run([BUILD / "tools" / "make_photos", DATA / "photos", "--count", str(args.photos)], check=True)
+    subprocess.run(
+        [BUILD / "tools" / "make_photos", DATA / "photos", "--count", str(args.photos)], check=True
+    )
 
     folder = Path(tempfile.mkdtemp(prefix="feedwater-demo-"))
     shared_before = set(os.listdir("/dev/shm"))
@@ -135,12 +150,19 @@ def main() -> None:
     ranks: list[Rank] = []
     try:
         status = ask("status", folder / "run")
-        print(f"feedwaterd {status['version']}: engine {status['engine']['name']} ({status['engine']['reason']}), "
-              f"{len(status['cpus'])} workers, {status['simd']}")
+        engine = status["engine"]
+        print(f"feedwaterd {status['version']}: engine {engine['name']} ({engine['reason']}),")
+        print(f"  {len(status['cpus'])} workers, {status['simd']}")
         records = args.photos
         total = records // (RANKS * BATCH) * RANKS * BATCH * EPOCHS
         environment = {**os.environ, "FEEDWATER_ADDRESS": str(folder / "run")}
-        with tqdm(total=total, unit=" images", desc=f"{RANKS} ranks, {EPOCHS} epochs", mininterval=0.2, disable=None) as bar:
+        with tqdm(
+            total=total,
+            unit=" images",
+            desc=f"{RANKS} ranks, {EPOCHS} epochs",
+            mininterval=0.2,
+            disable=None,
+        ) as bar:
             started = time.monotonic()
             for rank in range(RANKS):
                 in_cpp = rank % 2 == 0
@@ -149,8 +171,8 @@ def main() -> None:
                     if in_cpp
                     else [sys.executable, str(ROOT / "client" / "examples" / "demo_rank.py")]
                 )
-                options = ["demo", "--rank", str(rank), "--world-size", str(RANKS), "--epochs", str(EPOCHS), "--job", "demo"]
-                ranks.append(Rank(program + options, environment, bar))
+                options = f"demo --rank {rank} --world-size {RANKS} --epochs {EPOCHS} --job demo"
+                ranks.append(Rank(program + options.split(), environment, bar))
                 ranks[-1].start()
             last_job: dict = {}
             while any(rank.is_alive() for rank in ranks):
@@ -172,13 +194,14 @@ def main() -> None:
 
     compared = check_order(ranks, records)
     waits = [line["handover_us"] for rank in ranks for line in rank.lines if "handover_us" in line]
+    cpu_ms = 1e3 * last_job["cpu_s"] / max(1, last_job["samples"])
     print(f"order: {compared} samples on {RANKS} ranks (2 C++, 2 Python), exactly as promised")
-    print(f"speed: {total / elapsed:.0f} images/s, {1e3 * last_job['cpu_s'] / max(1, last_job['samples']):.2f} CPU-ms an image "
-          f"in the daemon (JPEG -> 224x224 float32)")
-    if waits:
-        p99 = statistics.quantiles(waits, n=100)[98] if len(waits) > 1 else waits[0]
-        print(f"hand-over: published -> seen by a waiting C++ rank, p50 {statistics.median(waits):.0f} us, p99 {p99:.0f} us "
-              f"({len(waits)} batches of {BATCH * 3 * 224 * 224 * 4 / 2**20:.1f} MiB, 0 bytes copied)")
+    print(f"speed: {total / elapsed:.0f} images/s, {cpu_ms:.2f} CPU-ms an image in the daemon")
+    if len(waits) > 1:
+        p50, p99 = statistics.median(waits), statistics.quantiles(waits, n=100)[98]
+        size = BATCH * 3 * 224 * 224 * 4 / 2**20
+        print("hand-over, published -> seen by a waiting C++ rank while every CPU decodes:")
+        print(f"  p50 {p50:.0f} us, p99 {p99:.0f} us; batches of {size:.1f} MiB, 0 bytes copied")
     left = sorted(set(os.listdir("/dev/shm")) - shared_before)
     print(f"stopped: the daemon drained; new names in /dev/shm: {', '.join(left) or 'none'}")
 
