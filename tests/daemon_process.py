@@ -7,6 +7,7 @@ The programs are those of $FEEDWATER_BUILD_DIR, by default build/release.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -14,6 +15,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -73,7 +75,7 @@ class DaemonProcess:
                 try:
                     if b"READY=1" in notify.recv(4096):
                         return
-                except TimeoutError:
+                except socket.timeout:
                     pass
                 if self.process.poll() is not None or time.monotonic() > deadline:
                     raise RuntimeError(f"feedwaterd did not start:\n{self.tail()}")
@@ -107,9 +109,15 @@ class DaemonProcess:
         """Tell whether it runs."""
         return self.process is not None and self.process.poll() is None
 
-    def file_descriptors(self) -> int:
-        """Count its open files."""
-        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+    def file_descriptors(self) -> Counter:
+        """Count its open files by what they are, without those of the datasets, which it keeps."""
+        kinds: Counter = Counter()
+        for name in os.listdir(f"/proc/{self.process.pid}/fd"):
+            with contextlib.suppress(FileNotFoundError):
+                target = os.readlink(f"/proc/{self.process.pid}/fd/{name}")
+                if not target.startswith(str(self.data)):
+                    kinds[target.partition(":[")[0]] += 1
+        return kinds
 
     def resident_kib(self) -> int:
         """Return its resident memory."""

@@ -33,6 +33,7 @@ _SEAL_SHRINK, _SEAL_GROW, _SEAL_FUTURE_WRITE, _SEAL_SEAL = 2, 4, 16, 1
 _SEALS = _SEAL_SHRINK | _SEAL_GROW | _SEAL_FUTURE_WRITE | _SEAL_SEAL
 
 PAGE = mmap.PAGESIZE
+_MADV_DONTNEED_LOCKED = 24  # since Linux 5.18
 
 
 class PageMap:
@@ -131,7 +132,10 @@ class Arena:
         begin = slot * self.slot_bytes
         pages = page_map()
         if pages is None or pages.has_copies(self.address + begin, self.slot_bytes):
-            self._map.madvise(mmap.MADV_DONTNEED, begin, self.slot_bytes)
+            try:
+                self._map.madvise(mmap.MADV_DONTNEED, begin, self.slot_bytes)
+            except OSError:  # the program has locked its memory
+                self._map.madvise(_MADV_DONTNEED_LOCKED, begin, self.slot_bytes)
 
 
 class Returns:
@@ -142,13 +146,16 @@ class Returns:
     get it may go: the holder looks again after letting go.
     """
 
-    def __init__(self, send: Callable[[int, int], bool], arena: Arena, pid: int) -> None:
+    def __init__(
+        self, send: Callable[[int, int, dict[int, int]], bool], arena: Arena, pid: int
+    ) -> None:
         self._queue: deque[tuple[int, int]] = deque()
         self._lock = threading.Lock()
         self._send = send
         self._arena = arena
         self._pid = pid
         self._finish: Optional[Callable[[], None]] = None
+        self._sent: dict[int, int] = {}  # slot -> generation that went back last
         self.held: dict[int, int] = {}  # slot -> generation
 
     def put(self, slot: int, generation: int) -> None:
@@ -169,10 +176,12 @@ class Returns:
                     finish()
                 while self._queue:
                     slot, generation = self._queue[0]
-                    self._arena.drop_writes(slot)
-                    if not self._send(slot, generation):
-                        return
-                    self.held.pop(slot, None)
+                    if self._sent.get(slot) != generation:
+                        self._arena.drop_writes(slot)
+                        self.held.pop(slot, None)  # once sent, it may be lent again at once
+                        if not self._send(slot, generation, self._sent):
+                            self.held[slot] = generation
+                            return
                     self._queue.popleft()
             finally:
                 self._lock.release()

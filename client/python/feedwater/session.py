@@ -9,6 +9,7 @@ import os
 import select
 import socket
 import time
+from itertools import compress
 from typing import Any, Optional, Union
 
 from . import errors, wire
@@ -221,13 +222,17 @@ class Session:
             except OSError as error:
                 raise SessionLost(f"the data socket failed: {error}") from None
 
-    def _release(self, slot: int, generation: int) -> bool:
-        """Send RELEASE without ever waiting; False when there is no room now."""
+    def _release(self, slot: int, generation: int, sent: dict[int, int]) -> bool:
+        """Send RELEASE without ever waiting, and note it in `sent`; False when there is no room.
+
+        An interrupt (Ctrl-C) may strike between any two steps of Python code, and a release must be
+        neither lost nor sent twice: so sending and noting are one step, inside `dict.update`.
+        """
         if self._over:
             return True  # the slots went with the session
+        packet, flags = wire.release(slot, generation), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
         try:
-            flags = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
-            self._socket.send(wire.release(slot, generation), flags)
+            sent.update(compress([(slot, generation)], map(self._socket.send, [packet], [flags])))
         except BlockingIOError:
             return False
         except OSError:

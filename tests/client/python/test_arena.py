@@ -2,6 +2,7 @@
 shows stale bytes.
 """
 
+import ctypes
 import fcntl
 import mmap
 import os
@@ -87,6 +88,22 @@ def test_pages_are_dropped_only_when_they_were_written(memory):
     assert written() == [False, True, False]
     arena.drop_writes(1)
     assert written() == [False] * 3
+
+
+def test_writes_in_locked_memory_are_dropped_too(memory):
+    fd, daemon = memory
+    arena = Arena(fd, SLOTS * SLOT_BYTES, SLOT_BYTES, SLOTS, writable=True)
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.mlock(ctypes.c_void_p(arena.address), ctypes.c_size_t(SLOTS * SLOT_BYTES)) != 0:
+        pytest.skip("this user may not lock memory")
+    ours = bytes_of(arena)
+    ours[SLOT_BYTES] = 9
+    daemon[:] = 4
+    try:
+        arena.drop_writes(1)
+    except OSError:
+        pytest.skip("this kernel cannot drop locked pages")
+    assert (ours[SLOT_BYTES : 2 * SLOT_BYTES] == 4).all()
 
 
 def test_an_arena_that_could_shrink_or_change_is_refused():
