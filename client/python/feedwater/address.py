@@ -51,6 +51,17 @@ def candidates(node: int) -> list[str]:
     return [os.path.join(base, str(n)) for n in nodes for base in bases]
 
 
+def _is_trusted(directory: str) -> bool:
+    """Tell whether only this user or root can have put a daemon there: all may write to /tmp."""
+    if not directory.startswith("/tmp/"):
+        return True
+    try:
+        owners = {os.lstat(path).st_uid for path in (os.path.dirname(directory), directory)}
+    except OSError:
+        return False
+    return owners <= {0, os.getuid()}
+
+
 def resolve(address: Optional[str] = None) -> str:
     """Return the daemon's runtime directory.
 
@@ -71,7 +82,7 @@ def resolve(address: Optional[str] = None) -> str:
         return os.environ["FEEDWATER_ADDRESS"]
     tried = candidates(numa_node())
     for directory in tried:
-        if os.path.exists(os.path.join(directory, DATA_SOCKET)):
+        if os.path.exists(os.path.join(directory, DATA_SOCKET)) and _is_trusted(directory):
             return directory
     raise DaemonLost(
         f"no daemon found: no {DATA_SOCKET} in {', '.join(tried)}. Start one with "

@@ -1,6 +1,9 @@
 """Where the client looks for the daemon."""
 
 import os
+import shutil
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -44,6 +47,23 @@ def test_without_a_daemon_the_error_names_every_place_and_the_cure(tmp_path, mon
     for place in (f"{tmp_path}/feedwater/0", "/run/feedwater/0", f"/tmp/feedwater-{os.getuid()}/0"):
         assert place in str(caught.value)
     assert caught.value.state is None
+
+
+def test_a_daemon_that_another_user_has_put_into_tmp_is_not_taken(monkeypatch):
+    """The folder's name can be foreseen, and everybody may make it."""
+    if os.getuid() != 0:
+        pytest.skip("needs root, to make another user's folder")
+    folder = Path(tempfile.mkdtemp(prefix="feedwater-", dir="/tmp"))
+    (folder / "0").mkdir()
+    (folder / "0/data.sock").touch()
+    monkeypatch.setattr(address, "candidates", lambda node: [str(folder / "0")])
+    assert address.resolve() == str(folder / "0")
+    for foreign in (folder / "0", folder):
+        os.chown(foreign, 12345, -1)
+        with pytest.raises(feedwater.DaemonLost):
+            address.resolve()
+        os.chown(foreign, 0, -1)
+    shutil.rmtree(folder)
 
 
 def test_an_address_without_a_daemon_is_an_error_at_once(tmp_path):

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-
 from reading import check, positions
 
 jax = pytest.importorskip("jax")
