@@ -1,0 +1,283 @@
+// What every registered op must do, whoever wrote it: documentation on everything, an example that
+// runs, errors that name the parameter and its place, a plan that its Run keeps, the same bytes
+// from every thread, and no harm from the smallest inputs. A new op is found through the registry;
+// nothing is to be added here.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <thread>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "server/graph/op_schema.h"
+#include "server/graph/op_spec.h"
+#include "tests/graph/graph_testing.h"
+
+namespace feedwater::server {
+namespace {
+
+using namespace graph_testing;  // NOLINT: the tests' own words
+using ::testing::HasSubstr;
+
+class OpConformance : public ::testing::TestWithParam<std::string> {
+ protected:
+  const OpEntry& entry() const { return *Registry<OpEntry>::Get().Find(GetParam()); }
+
+  // A pipeline around the op's example, with every kind of field that an op may ask for.
+  std::string ExamplePipeline() const {
+    const std::string outputs = absl::StrCat("[", Outputs(), "]");
+    if (!entry().is_batch_op) return PipelineText(entry().example, outputs);
+    return PipelineText("", outputs, absl::StrCat("batch:\n  graph:\n  ", entry().example, "\n"));
+  }
+  // What the example writes, cut to a fixed size where the op leaves it open.
+  std::string Outputs() const {
+    const auto list = ParseYaml(entry().example, "example");
+    const auto ops = ReadOps(*list, entry().is_batch_op);
+    EXPECT_TRUE(ops.ok()) << ops.status();
+    std::string names;
+    for (const std::string& name : ops->at(0).out)
+      absl::StrAppend(&names, names.empty() ? "" : ", ", name);
+    return names;
+  }
+  bool NeedsDecode() const {
+    return entry().inputs[0].layouts == std::vector<Layout>{Layout::kEncoded};
+  }
+
+  // Fields for the op's inputs: images of `height` x `width` pixels, a label of 1.
+  TestRecord MakeRecord(int64_t height, int64_t width, int64_t channels) const {
+    TestRecord record;
+    if (NeedsDecode()) {
+      record.AddEncoded(EncodedImage(static_cast<int>(height), static_cast<int>(width), ".png"));
+    } else {
+      record.AddPixels(height, width, channels, PatternPixels(height, width, channels));
+    }
+    record.AddLabel(1);
+    return record;
+  }
+
+  // decode and the like leave the size open; a crop behind them settles it.
+  std::shared_ptr<const Plan> PlanFor(const TestRecord& record) const {
+    auto plan = MakePlan(ExamplePipeline(), record.fields());
+    if (!plan.ok() && absl::StrContains(plan.status().message(), "no fixed size")) {
+      plan = MakePlan(
+          PipelineText(absl::StrCat(entry().example, "\n- center_crop: {size: 8}"), "[image]"),
+          record.fields(), false);
+    }
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    return plan.ok() ? *plan : nullptr;
+  }
+
+  // A batch of `size` samples with ids 0, 1, ...; batch ops run at the end.
+  absl::StatusOr<std::vector<std::vector<Bytes>>> RunBatch(const Plan& plan, TestRecord& record,
+                                                           int64_t size) const {
+    SampleWorkspace workspace;
+    TestBatch batch(plan, size);
+    const Record* const fields = record.record();
+    for (int64_t k = 0; k < size; ++k) {
+      SampleInput input;
+      input.record = fields;
+      input.sample_id = k;
+      input.key = EpochKey(9, 0);
+      FW_RETURN_IF_ERROR(plan.Run(input, k, batch.memory, workspace));
+    }
+    FW_RETURN_IF_ERROR(plan.FinishBatch(size, 4, EpochKey(9, 0), batch.memory, workspace));
+    EXPECT_TRUE(batch.GuardsHold()) << "written behind an output";
+    std::vector<std::vector<Bytes>> samples;
+    for (int64_t k = 0; k < size; ++k) samples.push_back(batch.Sample(k));
+    return samples;
+  }
+};
+
+TEST_P(OpConformance, EverythingIsDocumented) {
+  const OpEntry& op = entry();
+  EXPECT_FALSE(op.summary.empty());
+  EXPECT_EQ(op.summary.back(), '.') << op.summary;
+  EXPECT_FALSE(op.example.empty());
+  EXPECT_FALSE(op.inputs.empty());
+  EXPECT_FALSE(op.outputs.empty());
+  for (const Port& port : op.inputs) {
+    EXPECT_FALSE(port.doc.empty());
+    EXPECT_FALSE(port.field.empty()) << "an input needs the name of a field to take by default";
+  }
+  for (const Port& port : op.outputs) EXPECT_FALSE(port.doc.empty());
+  for (const ParamInfo& param : op.params) {
+    EXPECT_FALSE(param.doc.empty()) << param.name;
+    EXPECT_EQ(param.doc.back(), '.') << param.name << ": " << param.doc;
+    EXPECT_FALSE(param.type.empty()) << param.name;
+    EXPECT_FALSE(param.json_type.empty()) << param.name;
+  }
+  EXPECT_NE(op.is_batch_op, op.create != nullptr);
+  EXPECT_EQ(op.is_batch_op, op.create_batch != nullptr);
+  EXPECT_EQ(op.is_batch_op, op.randomness == Randomness::kPerBatch);
+}
+
+TEST_P(OpConformance, ItHasATestOfItsOwn) {
+  EXPECT_TRUE(std::filesystem::exists(std::filesystem::path(FEEDWATER_SOURCE_DIR) /
+                                      "tests/graph/ops" / (GetParam() + "_test.cc")));
+}
+
+TEST_P(OpConformance, TheExampleRuns) {
+  TestRecord record = MakeRecord(40, 44, 3);
+  const auto plan = PlanFor(record);
+  ASSERT_NE(plan, nullptr);
+  const auto samples = RunBatch(*plan, record, 3);
+  EXPECT_TRUE(samples.ok()) << samples.status();
+}
+
+TEST_P(OpConformance, AnUnknownParameterIsNamedWithItsPlace) {
+  const auto node = ParseYaml("{no_such_parameter: 1}", "file.yaml");
+  const absl::Status status =
+      entry().is_batch_op ? entry().create_batch(*node).status() : entry().create(*node).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("file.yaml:1:2: op '" + GetParam() +
+                                                       "' has no parameter 'no_such_parameter'"));
+}
+
+TEST_P(OpConformance, AParameterOutOfRangeIsNamedWithItsPlace) {
+  const auto list = ParseYaml(entry().example, "example");
+  const auto ops = ReadOps(*list, entry().is_batch_op);
+  ASSERT_TRUE(ops.ok()) << ops.status();
+  for (const ParamInfo& param : entry().params) {
+    std::vector<std::string> bad = {"[[]]", "{a: b}"};
+    if (param.low) bad.push_back(absl::StrFormat("%.12g", *param.low - 1));
+    if (param.high) bad.push_back(absl::StrFormat("%.12g", *param.high + 1));
+    if (!param.choices.empty()) bad.push_back("no_such_word");
+    for (const std::string& value : bad) {
+      YamlNode params = ops->at(0).params;
+      if (!params.is_map()) params = *ParseYaml("{}", "example");
+      const auto wrong = ParseYaml(absl::StrCat("x: ", value), "file.yaml");
+      ASSERT_TRUE(wrong.ok());
+      bool replaced = false;
+      for (auto& [key, item] : params.entries) {
+        if (key.scalar != param.name) continue;
+        item = *wrong->Find("x");
+        replaced = true;
+      }
+      if (!replaced) {
+        YamlNode key = wrong->entries[0].first;
+        key.scalar = param.name;
+        params.entries.emplace_back(key, *wrong->Find("x"));
+      }
+      const absl::Status status = entry().is_batch_op ? entry().create_batch(params).status()
+                                                      : entry().create(params).status();
+      EXPECT_TRUE(absl::IsInvalidArgument(status))
+          << param.name << ": " << value << " gave " << status;
+      EXPECT_THAT(std::string(status.message()), ::testing::StartsWith("file.yaml:1:"))
+          << param.name << ": " << value;
+      EXPECT_THAT(std::string(status.message()), HasSubstr("'" + param.name + "'")) << value;
+    }
+  }
+}
+
+TEST_P(OpConformance, PlanSaysWhatRunWrites) {
+  // The planner gives an op exactly the memory that Plan asked for and refuses any other use
+  // (step.cc), and the guards behind the outputs must hold; here for pixels of both numbers of
+  // channels, and known and unknown sizes.
+  for (int64_t channels : {1, 3}) {
+    TestRecord record = MakeRecord(40, 40, channels);
+    const auto tried = MakePlan(ExamplePipeline(), record.fields());
+    if (!tried.ok() && absl::StrContains(tried.status().message(), "channel"))
+      continue;  // the example is for colours
+    const auto plan = PlanFor(record);
+    ASSERT_NE(plan, nullptr);
+    for (const FieldSpec& field : plan->outputs())
+      EXPECT_TRUE(field.spec.IsStatic()) << field.spec.ToString();
+    const auto samples = RunBatch(*plan, record, 5);
+    ASSERT_TRUE(samples.ok()) << samples.status();
+  }
+}
+
+TEST_P(OpConformance, OneAndEightThreadsGiveTheSameBytes) {
+  TestRecord record = MakeRecord(40, 44, 3);
+  const auto plan = PlanFor(record);
+  ASSERT_NE(plan, nullptr);
+  const auto expected = RunBatch(*plan, record, 16);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  constexpr int kThreads = 8;
+  std::vector<absl::StatusOr<std::vector<std::vector<Bytes>>>> results(
+      kThreads, absl::UnknownError("not run"));
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back(
+        [&, t, mine = record]() mutable { results[t] = RunBatch(*plan, mine, 16); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& result : results) {
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ(*result, *expected);
+  }
+}
+
+TEST_P(OpConformance, RandomnessIsAsDeclared) {
+  TestRecord record = MakeRecord(40, 44, 3);
+  const auto plan = PlanFor(record);
+  ASSERT_NE(plan, nullptr);
+  const auto samples = RunBatch(*plan, record, 40);
+  ASSERT_TRUE(samples.ok()) << samples.status();
+  bool differ = false;
+  for (const auto& sample : *samples) differ |= sample != samples->at(0);
+  EXPECT_EQ(differ, entry().randomness == Randomness::kPerSample);
+}
+
+TEST_P(OpConformance, AnImageOfOnePixelDoesNoHarm) {
+  for (int64_t channels : {1, 3}) {
+    TestRecord record = MakeRecord(1, 1, channels);
+    auto plan = MakePlan(ExamplePipeline(), record.fields());
+    if (!plan.ok() && absl::StrContains(plan.status().message(), "no fixed size")) {
+      plan = MakePlan(
+          PipelineText(absl::StrCat(entry().example, "\n- center_crop: {size: 8}"), "[image]"),
+          record.fields());
+    }
+    // To refuse what cannot be is right too, as long as it is said.
+    if (!plan.ok()) {
+      EXPECT_TRUE(absl::IsInvalidArgument(plan.status())) << plan.status();
+      continue;
+    }
+    const auto samples = RunBatch(**plan, record, 3);
+    if (!samples.ok()) {
+      EXPECT_TRUE(absl::IsInvalidArgument(samples.status())) << samples.status();
+    }
+  }
+}
+
+TEST_P(OpConformance, EmptyDataDoesNoHarm) {
+  TestRecord record;
+  if (NeedsDecode()) {
+    record.AddEncoded({});
+  } else {
+    record.AddPixels(0, 0, 3, {});
+  }
+  record.AddLabel(1);
+  auto plan = MakePlan(ExamplePipeline(), record.fields());
+  if (!plan.ok() && NeedsDecode()) {
+    plan = MakePlan(
+        PipelineText(absl::StrCat(entry().example, "\n- center_crop: {size: 8}"), "[image]"),
+        record.fields());
+  }
+  if (!plan.ok()) {
+    EXPECT_TRUE(absl::IsInvalidArgument(plan.status())) << plan.status();
+    return;
+  }
+  const auto samples = RunBatch(**plan, record, 2);
+  if (NeedsDecode()) {
+    EXPECT_TRUE(absl::IsInvalidArgument(samples.status()) || absl::IsDataLoss(samples.status()))
+        << samples.status();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Registry, OpConformance,
+                         ::testing::ValuesIn(Registry<OpEntry>::Get().Names()),
+                         [](const auto& info) { return info.param; });
+
+TEST(OpRegistry, TheNamesThatUsersKnowAreThere) {
+  EXPECT_THAT(Registry<OpEntry>::Get().Names(),
+              ::testing::IsSupersetOf({"decode", "resize", "center_crop", "random_crop",
+                                       "random_resized_crop", "random_horizontal_flip",
+                                       "random_vertical_flip", "color_jitter", "normalize", "cast",
+                                       "layout", "one_hot", "mixup", "cutmix"}));
+}
+
+}  // namespace
+}  // namespace feedwater::server
