@@ -152,7 +152,7 @@ TEST_F(DaemonTest, ConnectionsAboveTheLimitsAreClosedAndComeBackWhenOthersGo) {
 }
 
 TEST_F(DaemonTest, AConnectionThatSaysNothingIsClosedAfterTheHandshakeTime) {
-  Start({"limits.handshake_timeout=200ms"});
+  Start({"limits.handshake_timeout=1s"});
   for (int type : {SOCK_STREAM, SOCK_SEQPACKET}) {
     int fd = ConnectTo((address() + (type == SOCK_STREAM ? "/control.sock" : "/data.sock")).c_str(),
                        type);
