@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
@@ -15,6 +16,17 @@ namespace {
 bool HasSocket(const std::string& folder) {
   struct stat info;
   return stat(absl::StrCat(folder, "/control.sock").c_str(), &info) == 0 && S_ISSOCK(info.st_mode);
+}
+
+// Whether only this user or root can have put a daemon there: all may write to /tmp.
+bool IsTrusted(const std::string& folder) {
+  if (!absl::StartsWith(folder, "/tmp/")) return true;
+  for (const std::string& path : {folder, folder.substr(0, folder.rfind('/'))}) {
+    struct stat info;
+    if (lstat(path.c_str(), &info) != 0 || (info.st_uid != 0 && info.st_uid != getuid()))
+      return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -31,17 +43,18 @@ std::vector<std::string> CandidateAddresses() {
   for (unsigned n : nodes) {
     if (runtime != nullptr && *runtime != '\0')
       folders.push_back(absl::StrCat(runtime, "/feedwater/", n));
-    folders.push_back(absl::StrCat("/tmp/feedwater-", getuid(), "/", n));
     folders.push_back(absl::StrCat("/run/feedwater/", n));
+    folders.push_back(absl::StrCat("/tmp/feedwater-", getuid(), "/", n));
   }
   return folders;
 }
 
 absl::StatusOr<std::string> FindAddress(absl::string_view address) {
+  const bool is_given = !address.empty() || std::getenv("FEEDWATER_ADDRESS") != nullptr;
   const std::vector<std::string> tried =
       address.empty() ? CandidateAddresses() : std::vector<std::string>{std::string(address)};
   for (const std::string& folder : tried) {
-    if (HasSocket(folder)) return folder;
+    if (HasSocket(folder) && (is_given || IsTrusted(folder))) return folder;
   }
   return absl::UnavailableError(
       absl::StrCat("no feedwaterd at ", absl::StrJoin(tried, ", "),

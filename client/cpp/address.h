@@ -11,7 +11,8 @@ namespace feedwater {
 
 // The runtime folders to look in, best first: $FEEDWATER_ADDRESS alone when it is set, else for
 // this process's NUMA node and then node 0: $XDG_RUNTIME_DIR/feedwater/NODE,
-// /tmp/feedwater-UID/NODE, /run/feedwater/NODE.
+// /run/feedwater/NODE,
+// /tmp/feedwater-UID/NODE (only when it is this user's or root's).
 std::vector<std::string> CandidateAddresses();
 
 // `address`, or the first candidate that holds a control.sock. Unavailable with what was tried and

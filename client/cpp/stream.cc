@@ -77,7 +77,9 @@ absl::StatusOr<v1::PipelineRef> MakePipelineRef(const std::string& pipeline) {
 bool MayPass(const absl::Status& status) {
   return status.code() == absl::StatusCode::kUnavailable ||
          status.code() == absl::StatusCode::kDeadlineExceeded ||
-         status.code() == absl::StatusCode::kAlreadyExists;  // our own old rank, not yet reclaimed
+         // Our own old session, not yet reclaimed: its rank, its memory, its place in a quota.
+         status.code() == absl::StatusCode::kAlreadyExists ||
+         status.code() == absl::StatusCode::kResourceExhausted;
 }
 
 }  // namespace
@@ -376,7 +378,7 @@ absl::Status Stream::Impl::Load(const std::string& state) {
   const int64_t deadline = MonotonicNs() + kReclaimNs;
   while (true) {
     const absl::Status opened_again = OpenSession(state);
-    if (!absl::IsAlreadyExists(opened_again) || MonotonicNs() > deadline) return opened_again;
+    if (!MayPass(opened_again) || MonotonicNs() > deadline) return opened_again;
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
 }
