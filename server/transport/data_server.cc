@@ -168,10 +168,10 @@ void DataServer::Impl::AcceptSome() {
 void DataServer::Impl::Admit(Accepted client) {
   const PeerIdentity peer = client.peer;
   const auto refuse = [&](const char* counter, const absl::Status& reason) {
+    Count(counter);  // first: whoever has been told can also find it counted
     const wire::Closing closing = MakeClosing(reason);
     SendPacket(client.socket.get(), &closing, sizeof(closing));
     CloseAfterLastWord(std::move(client.socket));
-    Count(counter);
   };
   if (client.peer_is_dead) return Count("reclaimed_pidfd");
   if (options.access) {
