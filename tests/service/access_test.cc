@@ -165,6 +165,28 @@ TEST_F(DaemonTest, AConnectionThatSaysNothingIsClosedAfterTheHandshakeTime) {
   EXPECT_TRUE(Open(&client, Request()).ok());
 }
 
+// A dataset that is being indexed may take minutes, with the client's connection waiting for its
+// stream.
+TEST(Handshake, ItsTimeStartsOverWheneverTheTicketIsShown) {
+  char folder[] = "/tmp/feedwater-handshake-XXXXXX";
+  DataServer::Options options;
+  options.socket_path = absl::StrCat(mkdtemp(folder), "/data.sock");
+  options.handshake_seconds = 0.5;
+  auto server = DataServer::Create(options);
+  ASSERT_TRUE(server.ok()) << server.status();
+  FakeTrainer waiting(options.socket_path), forgotten(options.socket_path);
+  auto ticket = waiting.Hello();
+  ASSERT_TRUE(ticket.has_value());
+  ASSERT_TRUE(forgotten.Hello().has_value());
+  EXPECT_TRUE(Eventually([&] {
+    EXPECT_TRUE((*server)->Identify(*ticket).ok());
+    return forgotten.HasInput(10);  // has been closed for its silence
+  }));
+  EXPECT_TRUE((*server)->Identify(*ticket).ok());
+  server->reset();
+  std::filesystem::remove_all(folder);
+}
+
 TEST_F(DaemonTest, AnOversizedRequestIsRefused) {
   Start();
   Client client = Connect();
