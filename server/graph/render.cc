@@ -1,6 +1,6 @@
 #include "server/graph/render.h"
 
-#include <cmath>
+#include <algorithm>
 #include <cstring>
 
 #include "server/graph/element.h"
@@ -9,10 +9,15 @@
 namespace feedwater::server {
 namespace {
 
-// Copies `pixel`, `bytes` long, over `count` places.
+// Copies `pixel`, `bytes` long, over `count` places, in steps that double.
 void FillPixels(const std::byte* pixel, int64_t bytes, int64_t count, std::byte* to) {
-  for (int64_t i = 0; i < count; ++i)
-    std::memcpy(to + i * bytes, pixel, static_cast<size_t>(bytes));
+  if (count == 0) return;
+  std::memcpy(to, pixel, static_cast<size_t>(bytes));
+  for (int64_t done = 1; done < count;) {
+    const int64_t next = std::min(done, count - done);
+    std::memcpy(to + done * bytes, to, static_cast<size_t>(next * bytes));
+    done += next;
+  }
 }
 
 absl::Status RenderImage(const RenderSource& source, const Geometry& geometry,

@@ -5,7 +5,6 @@
 // and no hue to change.
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstring>
 
 #include "server/graph/geometry_op.h"
@@ -53,50 +52,60 @@ void Saturate(float factor, uint8_t* pixels, int64_t count) {
   }
 }
 
-uint8_t Clip(double value) {
-  return static_cast<uint8_t>(value <= 0 ? 0 : value >= 255 ? 255 : value);
-}
+// For values from 0 to 255.
+uint8_t Round(double value) { return static_cast<uint8_t>(static_cast<int>(value + 0.5)); }
 
-// Pillow's RGB -> HSV -> RGB with `shift` added to the 8-bit hue in between.
+// Pillow's RGB -> HSV -> RGB with `shift` added to the 8-bit hue in between; the same numbers, with
+// less work per pixel.
 void ShiftHue(uint8_t shift, uint8_t* pixels, int64_t count) {
   for (int64_t i = 0; i < count; ++i, pixels += 3) {
     const int r = pixels[0], g = pixels[1], b = pixels[2];
     const int high = std::max({r, g, b}), low = std::min({r, g, b});
-    uint8_t hue = 0, saturation = 0;
-    if (high != low) {
-      const float range = static_cast<float>(high - low);
-      const float s = range / static_cast<float>(high);
-      const float rc = static_cast<float>(high - r) / range,
-                  gc = static_cast<float>(high - g) / range,
-                  bc = static_cast<float>(high - b) / range;
-      float h;
-      if (r == high) {
-        h = bc - gc;
-      } else if (g == high) {
-        h = static_cast<float>(2.0 + rc - bc);
-      } else {
-        h = static_cast<float>(4.0 + gc - rc);
-      }
-      h = static_cast<float>(std::fmod(h / 6.0 + 1.0, 1.0));
-      hue = Clip(static_cast<int>(h * 255.0));
-      saturation = Clip(static_cast<int>(s * 255.0));
-    }
+    if (high == low) continue;
+    const float range = static_cast<float>(high - low);
+    const int saturation = static_cast<int>(range / static_cast<float>(high) * 255.0);
     if (saturation == 0) {
       pixels[0] = pixels[1] = pixels[2] = static_cast<uint8_t>(high);
       continue;
     }
-    hue = static_cast<uint8_t>(hue + shift);
+    const float rc = static_cast<float>(high - r) / range,
+                gc = static_cast<float>(high - g) / range,
+                bc = static_cast<float>(high - b) / range;
+    const float sixths = r == high   ? bc - gc
+                         : g == high ? static_cast<float>(2.0 + rc - bc)
+                                     : static_cast<float>(4.0 + gc - rc);
+    const double turns = sixths / 6.0 + 1.0;  // from 5/6 to 11/6
+    const float h = static_cast<float>(turns >= 1.0 ? turns - 1.0 : turns);
+    const uint8_t hue = static_cast<uint8_t>(static_cast<int>(h * 255.0) + shift);
+
     const float turn = static_cast<float>(hue) * 6.0f / 255.0f;
-    const int sector = static_cast<int>(turn);
+    const int sector = static_cast<int>(turn);  // 6 is 0 again
     const float f = turn - static_cast<float>(sector);
     const float s = static_cast<float>(saturation) / 255.0f;
     const uint8_t v = static_cast<uint8_t>(high);
-    const uint8_t p = Clip(std::round(high * (1.0 - s)));
-    const uint8_t q = Clip(std::round(high * (1.0 - s * f)));
-    const uint8_t t = Clip(std::round(high * (1.0 - s * (1.0 - f))));
-    const std::array<std::array<uint8_t, 3>, 6> sectors = {
-        {{v, t, p}, {q, v, p}, {p, v, t}, {p, q, v}, {t, p, v}, {v, p, q}}};
-    std::memcpy(pixels, sectors[sector % 6].data(), 3);
+    const uint8_t p = Round(high * (1.0 - s));
+    const uint8_t q = Round(high * (1.0 - s * f));
+    const uint8_t t = Round(high * (1.0 - s * (1.0 - f)));
+    switch (sector) {
+      case 1:
+        pixels[0] = q, pixels[1] = v, pixels[2] = p;
+        break;
+      case 2:
+        pixels[0] = p, pixels[1] = v, pixels[2] = t;
+        break;
+      case 3:
+        pixels[0] = p, pixels[1] = q, pixels[2] = v;
+        break;
+      case 4:
+        pixels[0] = t, pixels[1] = p, pixels[2] = v;
+        break;
+      case 5:
+        pixels[0] = v, pixels[1] = p, pixels[2] = q;
+        break;
+      default:
+        pixels[0] = v, pixels[1] = t, pixels[2] = p;
+        break;
+    }
   }
 }
 

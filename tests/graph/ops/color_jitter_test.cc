@@ -3,6 +3,7 @@
 // on these six pixels.
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <set>
 
 #include "tests/graph/graph_testing.h"
@@ -57,6 +58,68 @@ TEST(ColorJitter, HueTurnsTheColourCircle) {
       ElementsAre(0, 0, 0, 255, 255, 255, 181, 50, 200, 240, 145, 10, 17, 201, 95, 128, 127, 128));
   EXPECT_THAT(Jittered("hue: [0.5, 0.5]"), ElementsAre(0, 0, 0, 255, 255, 255, 50, 152, 200, 240,
                                                        10, 226, 201, 177, 17, 127, 128, 128));
+}
+
+// Pillow's libImaging/Convert.c and torchvision's adjust_hue on one pixel, spelled as there.
+void ReferenceHue(uint8_t shift, uint8_t* rgb) {
+  const auto clip = [](int v) { return static_cast<uint8_t>(v <= 0 ? 0 : v >= 255 ? 255 : v); };
+  const uint8_t r = rgb[0], g = rgb[1], b = rgb[2];
+  const uint8_t maxc = std::max(r, std::max(g, b)), minc = std::min(r, std::min(g, b));
+  uint8_t uh = 0, us = 0;
+  if (minc != maxc) {
+    const float cr = static_cast<float>(maxc - minc), s = cr / static_cast<float>(maxc);
+    const float rc = static_cast<float>(maxc - r) / cr, gc = static_cast<float>(maxc - g) / cr,
+                bc = static_cast<float>(maxc - b) / cr;
+    float h;
+    if (r == maxc) {
+      h = bc - gc;
+    } else if (g == maxc) {
+      h = static_cast<float>(2.0 + rc - bc);
+    } else {
+      h = static_cast<float>(4.0 + gc - rc);
+    }
+    h = static_cast<float>(std::fmod(h / 6.0 + 1.0, 1.0));
+    uh = clip(static_cast<int>(h * 255.0));
+    us = clip(static_cast<int>(s * 255.0));
+  }
+  uh = static_cast<uint8_t>(uh + shift);
+  if (us == 0) {
+    rgb[0] = rgb[1] = rgb[2] = maxc;
+    return;
+  }
+  const int i = static_cast<int>(std::floor(static_cast<float>(uh) * 6.0f / 255.0f));
+  const float f = static_cast<float>(uh) * 6.0f / 255.0f - static_cast<float>(i),
+              fs = static_cast<float>(us) / 255.0f;
+  const uint8_t p = clip(static_cast<int>(std::round(maxc * (1.0 - fs))));
+  const uint8_t q = clip(static_cast<int>(std::round(maxc * (1.0 - fs * f))));
+  const uint8_t t = clip(static_cast<int>(std::round(maxc * (1.0 - fs * (1.0 - f)))));
+  const uint8_t colours[6][3] = {{maxc, t, p}, {q, maxc, p}, {p, maxc, t},
+                                 {p, q, maxc}, {t, p, maxc}, {maxc, p, q}};
+  std::memcpy(rgb, colours[i % 6], 3);
+}
+
+TEST(ColorJitter, HueOfColoursAllOverTheCubeIsPillows) {
+  // Every colour whose channels are multiples of 3: 86^3, by a shift of int(0.3 * 255) = 76.
+  Bytes pixels;
+  for (int r = 0; r < 256; r += 3) {
+    for (int g = 0; g < 256; g += 3) {
+      for (int b = 0; b < 256; b += 3) {
+        pixels.insert(pixels.end(),
+                      {static_cast<uint8_t>(r), static_cast<uint8_t>(g), static_cast<uint8_t>(b)});
+      }
+    }
+  }
+  const int64_t count = static_cast<int64_t>(pixels.size() / 3);
+  const Bytes out =
+      RunOnPixels("- color_jitter: {hue: [0.3, 0.3]}", 86 * 86, count / (86 * 86), 3, pixels);
+  ASSERT_EQ(out.size(), pixels.size());
+  for (size_t i = 0; i < pixels.size(); i += 3) {
+    const Bytes in(pixels.begin() + static_cast<int64_t>(i),
+                   pixels.begin() + static_cast<int64_t>(i) + 3);
+    ReferenceHue(76, &pixels[i]);
+    ASSERT_TRUE(std::equal(&pixels[i], &pixels[i] + 3, &out[i]))
+        << int{in[0]} << "," << int{in[1]} << "," << int{in[2]};
+  }
 }
 
 TEST(ColorJitter, WithoutParametersNothingChanges) {
