@@ -93,7 +93,8 @@ absl::StatusOr<Specs> PlanOp(const AnyOp& op, const OpEntry& entry, const OpSpec
 
 class Settler {
  public:
-  Settler(const PipelineSpec& spec, int64_t classes) : spec_(spec), environment_{classes} {}
+  Settler(const PipelineSpec& spec, int64_t classes)
+      : spec_(spec), environment_{classes, spec.limits} {}
 
   absl::StatusOr<Dataflow> Run(const std::vector<FieldSpec>& fields) {
     FW_RETURN_IF_ERROR(AddSources(fields));

@@ -28,7 +28,7 @@ absl::Status CheckPixels(int64_t height, int64_t width, const ImageLimits& limit
 }
 
 absl::StatusOr<Specs> GeometryOp::Plan(absl::Span<const TensorSpec> inputs,
-                                       const PlanEnvironment&) const {
+                                       const PlanEnvironment& environment) const {
   if (choices() != 1 && choices() != inputs.size()) {
     return absl::InvalidArgumentError(absl::StrCat("'interpolation' has ", choices(), " words for ",
                                                    inputs.size(),
@@ -39,6 +39,9 @@ absl::StatusOr<Specs> GeometryOp::Plan(absl::Span<const TensorSpec> inputs,
     const size_t first = input.layout == Layout::kCHW ? 1 : 0;
     FW_ASSIGN_OR_RETURN(const PlannedSize size,
                         PlanSize({input.shape[first], input.shape[first + 1]}));
+    if (size.height >= 0 && size.width >= 0) {
+      FW_RETURN_IF_ERROR(CheckPixels(size.height, size.width, environment.limits));
+    }
     outputs.push_back(
         ImageSpec(input.dtype, input.layout, size.height, size.width, ChannelsOf(input)));
   }

@@ -33,6 +33,7 @@ using Specs = absl::InlinedVector<TensorSpec, 2>;
 // What Plan may know beside the inputs.
 struct PlanEnvironment {
   int64_t classes = 0;  // of the dataset; 0 when it has none
+  ImageLimits limits;
 };
 
 // One sample as an op sees it. Valid during Run only.

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "tests/graph/graph_testing.h"
 
 namespace feedwater::server {
@@ -90,6 +92,56 @@ TEST(PipelineSpec, AMissingFileIsNamed) {
   ASSERT_FALSE(spec.ok());
   EXPECT_EQ(spec.status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(spec.status().message()), HasSubstr("/nonexistent/p.yaml"));
+}
+
+TEST(PipelineSpec, AMutatedFileIsReadOrRefusedWithAPlace) {
+  // 20,000 files, each a few edits away from a good one: bytes changed, dropped, doubled, words of
+  // the file put elsewhere. Whatever is accepted must also survive planning.
+  const std::string good = graph_testing::PipelineText(
+      "- decode\n- random_resized_crop: {size: [24, 20], scale: [0.1, 1.0]}\n- random_crop: {size: "
+      "12, padding: 4}\n"
+      "- color_jitter: {hue: 0.1}\n- normalize: {mean: [1, 2, 3], std: [4.5]}\n- one_hot: {out: y, "
+      "num_classes: 4}",
+      "[image, label, y]",
+      "batch: {size: 8, graph: [{mixup: {alpha: 0.2}}]}\nlimits: {max_scans: 5}\n");
+  const std::vector<FieldSpec> fields = {{"data", graph_testing::kEncodedSpec, ""},
+                                         {"label", graph_testing::kLabelSpec, ""}};
+  ASSERT_TRUE(ParsePipeline(good, "m.yaml").ok());
+  std::mt19937 random(7);
+  int accepted = 0;
+  for (int round = 0; round < 20000; ++round) {
+    std::string text = good;
+    for (int edit = 1 + static_cast<int>(random() % 3); edit > 0; --edit) {
+      const size_t at = random() % text.size(), length = 1 + random() % 9,
+                   from = random() % text.size();
+      switch (random() % 4) {
+        case 0:
+          text[at] = static_cast<char>(random() & 0xff);
+          break;
+        case 1:
+          text.erase(at, length);
+          break;
+        case 2:
+          text.insert(at, text.substr(from, length));
+          break;
+        case 3:
+          text.insert(at, 1, "[]{}:,-0 \n#&*!'\""[random() % 16]);
+          break;
+      }
+      if (text.empty()) text = " ";
+    }
+    const auto spec = ParsePipeline(text, "m.yaml");
+    const absl::Status status = spec.ok() ? Plan::Create(*spec, fields, 4).status() : spec.status();
+    accepted += status.ok();
+    if (status.ok()) continue;
+    ASSERT_EQ(status.code(), absl::StatusCode::kInvalidArgument)
+        << "round " << round << ": " << status << "\n"
+        << text;
+    ASSERT_THAT(std::string(status.message()), ::testing::StartsWith("m.yaml:"))
+        << "round " << round << "\n"
+        << text;
+  }
+  EXPECT_GT(accepted, 100) << "the edits are too coarse to test what follows reading";
 }
 
 struct BadFile {
@@ -343,6 +395,11 @@ const BadFile kBadGraphs[] = {
      Graph("  - resize: {in: small, size: 4, interpolation: [nearest, nearest]}\n"),
      "4:5",
      {"interpolation", "2"}},
+    {"ResultOverMaxPixels",
+     Top("limits: {max_pixels: 99}\noutputs: [x]\ngraph: [center_crop: {in: small, out: x, size: "
+         "10}]\n"),
+     "5:9",
+     {"center_crop", "10x10", "max_pixels (99)"}},
     {"UnknownOutput",
      Top("outputs: [imge]\ngraph: [decode]\n"),
      "3:11",

@@ -38,9 +38,8 @@ class RandomResizedCrop : public GeometryOp {
     return PlannedSize{params_.size.height, params_.size.width};
   }
 
-  absl::Status Compose(size_t input, Draws draws, const ImageLimits& limits,
+  absl::Status Compose(size_t input, Draws draws, const ImageLimits&,
                        ImageTransform* transform) const override {
-    FW_RETURN_IF_ERROR(CheckPixels(params_.size.height, params_.size.width, limits));
     transform->Crop(Choose(transform->size(), draws));
     transform->Resize({static_cast<int>(params_.size.width), static_cast<int>(params_.size.height)},
                       params_.interpolation.For(input));
