@@ -1,6 +1,6 @@
 """One rank of scripts/demo in Python: the twin of demo_rank.cc.
 
-Takes every batch of some epochs and prints, as a JSON line each, which samples it held and how long it was on its way.
+Takes every batch of some epochs and prints, as a JSON line each, which samples it held.
 
     python demo_rank.py PIPELINE --rank 1 --world-size 4 --epochs 2 --job demo
 """

@@ -1,10 +1,11 @@
-"""The whole train pipeline on one worker, divided by libjpeg-turbo's bare full decode of the same photos.
+"""The whole train pipeline on one worker ÷ libjpeg-turbo's bare full decode of the same photos.
 
     python tests/bench/pipeline_per_core.py [FOLDER] [--rounds 3]
 
-FOLDER is an image folder, by default $FEEDWATER_TEST_DATA/photos. One feedwaterd with one pinned worker delivers 224x224
-float32 CHW batches to this process through shared memory; bare decoding is measured by decode_kernels on the same CPU. The
-two alternate, and only their ratio is meant to be quoted: machines drift within minutes.
+FOLDER is an image folder, by default $FEEDWATER_TEST_DATA/photos. One feedwaterd with one pinned
+worker delivers 224x224 float32 CHW batches to this process through shared memory; bare decoding is
+measured by decode_kernels on the same CPU. The two alternate, and only their ratio is meant to be
+quoted: machines drift within minutes.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ graph:
   - decode: {in: data, out: image}
   - random_resized_crop: {in: image, size: [224, 224], scale: [0.08, 1.0]}
   - random_horizontal_flip: {in: image, p: 0.5}
-  - normalize: {in: image, mean: [123.675, 116.28, 103.53], std: [58.395, 57.12, 57.375], layout: CHW}
+  - normalize: {mean: [123.675, 116.28, 103.53], std: [58.395, 57.12, 57.375], layout: CHW}
 batch: {size: 50}
 outputs: [image, label]
 """

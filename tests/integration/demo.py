@@ -1,6 +1,7 @@
-"""What scripts/demo runs once everything is built: one daemon, four ranks, two epochs, and a check of the order.
+"""What scripts/demo runs once everything is built: one daemon, four ranks, two epochs.
 
-The expected order is computed here by the reference Python of server/sampler/README.md, so it shares no code with the daemon.
+The expected order is computed by the reference Python of server/sampler/README.md, so the check
+shares no code with the daemon.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ graph:
   - decode: {{in: data, out: image}}
   - random_resized_crop: {{in: image, size: [224, 224], scale: [0.08, 1.0]}}
   - random_horizontal_flip: {{in: image, p: 0.5}}
-  - normalize: {{in: image, mean: [123.675, 116.28, 103.53], std: [58.395, 57.12, 57.375], layout: CHW}}
+  - normalize: {{mean: [123.675, 116.28, 103.53], std: [58.395, 57.12, 57.375], layout: CHW}}
 batch: {{size: {BATCH}}}
 outputs: [image, label, sample_id, position]
 """
@@ -105,7 +106,7 @@ def start_daemon(folder: Path) -> subprocess.Popen:
 
 
 def check_order(ranks: list[Rank], records: int) -> int:
-    """Compares every batch of every rank with the reference order; the number of samples compared."""
+    """Compares every batch with the reference order; the number of samples compared."""
     batch_of = reference_order()["batch"]
     steps = records // (RANKS * BATCH)
     compared = 0
@@ -137,7 +138,7 @@ def main() -> None:
     args = parser.parse_args()
     if args.photos < RANKS * BATCH:
         parser.error(
-            f"--photos must be at least {RANKS * BATCH}: one batch of {BATCH} for each of {RANKS} ranks"
+            f"--photos must be at least {RANKS * BATCH}: {BATCH} for each of {RANKS} ranks"
         )
     DATA.mkdir(parents=True, exist_ok=True)
     subprocess.run(
