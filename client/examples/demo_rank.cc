@@ -1,5 +1,5 @@
-// One rank of scripts/demo in C++: takes every batch of some epochs and prints, as a JSON line each, which samples it held and
-// how long it was on its way. The Python twin is demo_rank.py.
+// One rank of scripts/demo in C++: takes every batch of some epochs and prints, as a JSON line
+// each, which samples it held and how long it was on its way. The Python twin is demo_rank.py.
 //
 //   demo_rank PIPELINE --rank 0 --world-size 4 --epochs 2 --job demo
 #include <CLI/CLI.hpp>
@@ -29,7 +29,8 @@ absl::Status Run(const feedwater::StreamOptions& options, uint64_t epochs) {
                            {"sample_id", std::vector<int64_t>(ids.begin(), ids.end())},
                            {"position", std::vector<int64_t>(positions.begin(), positions.end())}};
     // Only a batch that was waited for tells how long the hand-over takes.
-    if (asked_ns < batch.published_ns()) line["handover_us"] = (batch.received_ns() - batch.published_ns()) * 1e-3;
+    if (asked_ns < batch.published_ns())
+      line["handover_us"] = (batch.received_ns() - batch.published_ns()) * 1e-3;
     std::cout << line.dump() << std::endl;
   }
   return absl::OkStatus();

@@ -1,9 +1,11 @@
-// The messages on data.sock, a SOCK_SEQPACKET Unix socket: one struct is one packet. proto/shm/README.md documents them byte
-// by byte; tests/transport/wire_test.cc compares them with a golden file. All numbers are little-endian, all padding is
-// explicit and zero. Nothing here depends on anything but the C++ standard library.
+// The messages on data.sock, a SOCK_SEQPACKET Unix socket: one struct is one packet.
+// proto/shm/README.md documents them byte by byte; tests/transport/wire_test.cc compares them with
+// a golden file. All numbers are little-endian, all padding is explicit and zero. Nothing here
+// depends on anything but the C++ standard library.
 //
-// Rules of compatibility: a struct never changes; a new field is a new message or a new struct at the end of a message under
-// a higher minor version. Another major version is refused with both versions in the message.
+// Rules of compatibility: a struct never changes; a new field is a new message or a new struct at
+// the end of a message under a higher minor version. Another major version is refused with both
+// versions in the message.
 #pragma once
 
 #include <bit>
@@ -21,19 +23,19 @@ inline constexpr uint16_t kMinor = 0;
 inline constexpr uint32_t kMaxSlots = 64;
 
 enum class Type : uint16_t {
-  kHello = 1,     // client -> daemon, first
-  kWelcome = 2,   // daemon -> client, answer to kHello
-  kArena = 3,     // daemon -> client, once, with the arena's file descriptor
-  kReady = 4,     // daemon -> client: a slot is lent
-  kFailed = 5,    // daemon -> client: in a batch's place; the stream stands still until kSeek
-  kClosing = 6,   // daemon -> client, last: why the daemon ends the session
-  kRelease = 7,   // client -> daemon: a lent slot goes back
-  kSeek = 8,      // client -> daemon: start over elsewhere
+  kHello = 1,    // client -> daemon, first
+  kWelcome = 2,  // daemon -> client, answer to kHello
+  kArena = 3,    // daemon -> client, once, with the arena's file descriptor
+  kReady = 4,    // daemon -> client: a slot is lent
+  kFailed = 5,   // daemon -> client: in a batch's place; the stream stands still until kSeek
+  kClosing = 6,  // daemon -> client, last: why the daemon ends the session
+  kRelease = 7,  // client -> daemon: a lent slot goes back
+  kSeek = 8,     // client -> daemon: start over elsewhere
 };
 
 struct Header {
   uint16_t type;
-  uint16_t size;       // of the whole message
+  uint16_t size;  // of the whole message
   uint32_t reserved;
 };
 
@@ -41,7 +43,7 @@ struct Hello {
   Header header;
   uint32_t magic;
   uint16_t major, minor;
-  uint32_t features;   // none defined
+  uint32_t features;  // none defined
   uint32_t reserved;
 };
 
@@ -68,29 +70,29 @@ inline constexpr uint32_t kReadyHasCrc = 2;
 struct Ready {
   Header header;
   uint32_t slot;
-  uint32_t serial;         // of the last kSeek the daemon has seen; 0 before the first
-  uint64_t generation;     // counts the times the slot was lent; starts with 1
+  uint32_t serial;      // of the last kSeek the daemon has seen; 0 before the first
+  uint64_t generation;  // counts the times the slot was lent; starts with 1
   uint64_t epoch;
-  int64_t step;            // within the epoch
-  int64_t next_position;   // the cursor after this batch
-  uint32_t samples;        // places filled
-  uint32_t real_samples;   // of them not padding
-  uint32_t substituted;    // of them standing in for a bad sample
-  uint32_t flags;          // kReady*
-  uint32_t crc32c;         // over the filled part of each field, in order; 0 without kReadyHasCrc
+  int64_t step;           // within the epoch
+  int64_t next_position;  // the cursor after this batch
+  uint32_t samples;       // places filled
+  uint32_t real_samples;  // of them not padding
+  uint32_t substituted;   // of them standing in for a bad sample
+  uint32_t flags;         // kReady*
+  uint32_t crc32c;        // over the filled part of each field, in order; 0 without kReadyHasCrc
   uint32_t reserved;
-  int64_t published_ns;    // CLOCK_MONOTONIC when the daemon sent it
+  int64_t published_ns;  // CLOCK_MONOTONIC when the daemon sent it
 };
 
 struct Failed {
   Header header;
   uint32_t serial;
-  uint32_t code;           // gRPC status code
+  uint32_t code;  // gRPC status code
   uint64_t epoch;
   int64_t step;
   int64_t next_position;
-  int64_t record;          // -1: not about one record
-  char path[256];          // UTF-8, zero-terminated, cut if longer
+  int64_t record;  // -1: not about one record
+  char path[256];  // UTF-8, zero-terminated, cut if longer
   char message[512];
 };
 
@@ -110,10 +112,10 @@ struct Release {
 
 struct Seek {
   Header header;
-  uint32_t serial;         // greater than the last one's
+  uint32_t serial;  // greater than the last one's
   uint32_t reserved;
   uint64_t epoch;
-  int64_t position;        // global position within the epoch
+  int64_t position;  // global position within the epoch
 };
 
 inline constexpr size_t kMaxMessage = sizeof(Failed);
@@ -124,13 +126,17 @@ constexpr Header MakeHeader(Type type) {
 }
 
 static_assert(sizeof(Header) == 8);
-static_assert(sizeof(Hello) == 24 && offsetof(Hello, magic) == 8 && offsetof(Hello, features) == 16);
-static_assert(sizeof(Welcome) == 40 && offsetof(Welcome, daemon_pid) == 20 && offsetof(Welcome, ticket) == 24);
-static_assert(sizeof(Arena) == 32 && offsetof(Arena, slot_bytes) == 16 && offsetof(Arena, slots) == 24);
-static_assert(sizeof(Ready) == 80 && offsetof(Ready, generation) == 16 && offsetof(Ready, next_position) == 40 &&
-              offsetof(Ready, samples) == 48 && offsetof(Ready, crc32c) == 64 && offsetof(Ready, published_ns) == 72);
-static_assert(sizeof(Failed) == 816 && offsetof(Failed, record) == 40 && offsetof(Failed, path) == 48 &&
-              offsetof(Failed, message) == 304);
+static_assert(sizeof(Hello) == 24 && offsetof(Hello, magic) == 8 &&
+              offsetof(Hello, features) == 16);
+static_assert(sizeof(Welcome) == 40 && offsetof(Welcome, daemon_pid) == 20 &&
+              offsetof(Welcome, ticket) == 24);
+static_assert(sizeof(Arena) == 32 && offsetof(Arena, slot_bytes) == 16 &&
+              offsetof(Arena, slots) == 24);
+static_assert(sizeof(Ready) == 80 && offsetof(Ready, generation) == 16 &&
+              offsetof(Ready, next_position) == 40 && offsetof(Ready, samples) == 48 &&
+              offsetof(Ready, crc32c) == 64 && offsetof(Ready, published_ns) == 72);
+static_assert(sizeof(Failed) == 816 && offsetof(Failed, record) == 40 &&
+              offsetof(Failed, path) == 48 && offsetof(Failed, message) == 304);
 static_assert(sizeof(Closing) == 528 && offsetof(Closing, message) == 16);
 static_assert(sizeof(Release) == 24 && offsetof(Release, generation) == 16);
 static_assert(sizeof(Seek) == 32 && offsetof(Seek, epoch) == 16 && offsetof(Seek, position) == 24);

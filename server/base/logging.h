@@ -1,4 +1,5 @@
-// Logging is spdlog's; this file only sets it up. Use spdlog::info("...", args) and its siblings anywhere in the server.
+// Logging is spdlog's; this file only sets it up. Use spdlog::info("...", args) and its siblings
+// anywhere in the server.
 #pragma once
 
 #include "absl/status/status.h"
@@ -8,7 +9,8 @@ namespace feedwater::server {
 
 enum class LogFormat { kText, kJson };
 
-// To stderr; kJson writes one JSON object a line with the keys time, level, message. `level`: trace|debug|info|warning|error.
+// To stderr; kJson writes one JSON object a line with the keys time, level, message. `level`:
+// trace|debug|info|warning|error.
 absl::Status SetUpLogging(LogFormat format, absl::string_view level);
 
 }  // namespace feedwater::server

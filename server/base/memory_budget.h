@@ -1,5 +1,5 @@
-// Memory as a sum that can be read: every large allocation (arenas, worker buffers, indexes, caches) is a named term that is
-// reserved before it is made. Thread-safe.
+// Memory as a sum that can be read: every large allocation (arenas, worker buffers, indexes,
+// caches) is a named term that is reserved before it is made. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,8 @@ class MemoryBudget : public std::enable_shared_from_this<MemoryBudget> {
     return std::shared_ptr<MemoryBudget>(new MemoryBudget(limit_bytes));
   }
   // Adds `bytes` to the term, or ResourceExhausted with the whole sum in the message:
-  // "arenas 1.2 GiB + indexes 80 MiB + this request (arenas) 900 MiB = 2.2 GiB, over the limit of 2.0 GiB; cure: ..."
+  // "arenas 1.2 GiB + indexes 80 MiB + this request (arenas) 900 MiB = 2.2 GiB, over the limit
+  // of 2.0 GiB; cure: ..."
   absl::StatusOr<MemoryReservation> Reserve(std::string term, int64_t bytes);
 
   int64_t limit_bytes() const { return limit_bytes_; }

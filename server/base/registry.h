@@ -1,5 +1,6 @@
-// Named implementations of an interface. A plugin file registers itself with one namespace-scope Registrar; nobody includes
-// it. Entries are added before main() and never removed, so reading needs no lock.
+// Named implementations of an interface. A plugin file registers itself with one namespace-scope
+// Registrar; nobody includes it. Entries are added before main() and never removed, so reading
+// needs no lock.
 #pragma once
 
 #include <map>
@@ -21,7 +22,9 @@ class Registry {
     static Registry* registry = new Registry;
     return *registry;
   }
-  bool Add(std::string name, Entry entry) { return entries_.emplace(std::move(name), std::move(entry)).second; }
+  bool Add(std::string name, Entry entry) {
+    return entries_.emplace(std::move(name), std::move(entry)).second;
+  }
   const Entry* Find(absl::string_view name) const {
     auto it = entries_.find(std::string(name));
     return it == entries_.end() ? nullptr : &it->second;
@@ -33,7 +36,8 @@ class Registry {
   }
   // "unknown op 'resise', did you mean 'resize'? Known: ..."
   std::string Unknown(absl::string_view name) const {
-    return absl::StrCat("unknown ", Entry::kKind, " '", Printable(name), "'", Suggest(name, Names()));
+    return absl::StrCat("unknown ", Entry::kKind, " '", Printable(name), "'",
+                        Suggest(name, Names()));
   }
 
  private:
@@ -42,7 +46,9 @@ class Registry {
 
 template <typename Entry>
 struct Registrar {
-  Registrar(std::string name, Entry entry) { Registry<Entry>::Get().Add(std::move(name), std::move(entry)); }
+  Registrar(std::string name, Entry entry) {
+    Registry<Entry>::Get().Add(std::move(name), std::move(entry));
+  }
 };
 
 }  // namespace feedwater::server

@@ -1,5 +1,6 @@
-// A parameter is declared once: name, field, description, range. Reading YAML, help, the sample config, JSON Schema and the
-// reference pages all come from that declaration; the default is the field's member initialiser and stands nowhere else.
+// A parameter is declared once: name, field, description, range. Reading YAML, help, the sample
+// config, JSON Schema and the reference pages all come from that declaration; the default is the
+// field's member initialiser and stands nowhere else.
 //
 //   struct Params { std::vector<double> mean; double p = 0.5; };
 //   const Schema<Params> kSchema = Schema<Params>()
@@ -7,8 +8,8 @@
 //       .Param("p", &Params::p, "Probability.", Range(0, 1));
 //   StatusOr<Params> params = kSchema.Read(node);
 //
-// A field may have any type T for which ParamType<T> below is specialised; a floor adds a type by specialising it.
-// A nested struct is declared with Nested(name, &Params::member, schema, doc).
+// A field may have any type T for which ParamType<T> below is specialised; a floor adds a type by
+// specialising it. A nested struct is declared with Nested(name, &Params::member, schema, doc).
 #pragma once
 
 #include <cstdint>
@@ -30,10 +31,10 @@ namespace feedwater::server {
 struct ParamInfo {
   std::string name, type, default_text, doc;
   bool required = false;
-  std::optional<double> low, high;        // inclusive range of a number, or of every number of a list
-  std::vector<std::string> choices;       // allowed words, when the type is a word
-  std::string json_type;                  // a JSON Schema fragment such as {"type":"integer"}
-  std::vector<ParamInfo> nested;          // members, for a nested map
+  std::optional<double> low, high;   // inclusive range of a number, or of every number of a list
+  std::vector<std::string> choices;  // allowed words, when the type is a word
+  std::string json_type;             // a JSON Schema fragment such as {"type":"integer"}
+  std::vector<ParamInfo> nested;     // members, for a nested map
 };
 
 struct Constraint {
@@ -42,10 +43,12 @@ struct Constraint {
 };
 inline Constraint Range(double low, double high) { return {low, high, {}}; }
 inline Constraint AtLeast(double low) { return {low, std::nullopt, {}}; }
-inline Constraint OneOf(std::vector<std::string> choices) { return {std::nullopt, std::nullopt, std::move(choices)}; }
+inline Constraint OneOf(std::vector<std::string> choices) {
+  return {std::nullopt, std::nullopt, std::move(choices)};
+}
 
-// Read gives InvalidArgument "place: must be ..." (YamlNode::Error); Text is the value as YAML flow text; kName is for people;
-// kJson is the JSON Schema fragment.
+// Read gives InvalidArgument "place: must be ..." (YamlNode::Error); Text is the value as YAML flow
+// text; kName is for people; kJson is the JSON Schema fragment.
 template <typename T>
 struct ParamType;
 
@@ -81,7 +84,8 @@ FW_DECLARE_PARAM_TYPE(StringMap);
 
 template <typename T>
 struct ParamType<std::optional<T>> {
-  static constexpr const char* const& kName = ParamType<T>::kName;  // references: usable before main() in any order
+  static constexpr const char* const& kName =
+      ParamType<T>::kName;  // references: usable before main() in any order
   static constexpr const char* const& kJson = ParamType<T>::kJson;
   static absl::Status Read(const YamlNode& node, std::optional<T>* value) {
     T read{};
@@ -89,14 +93,18 @@ struct ParamType<std::optional<T>> {
     *value = std::move(read);
     return absl::OkStatus();
   }
-  static std::string Text(const std::optional<T>& value) { return value ? ParamType<T>::Text(*value) : ""; }
+  static std::string Text(const std::optional<T>& value) {
+    return value ? ParamType<T>::Text(*value) : "";
+  }
   static absl::Status Check(const std::optional<T>& value, const Constraint& rule) {
     return value ? ParamType<T>::Check(*value, rule) : absl::OkStatus();
   }
 };
 
-// The unknown-key and missing-key rules shared by every schema. `what` names the thing being read, such as "op 'resize'".
-absl::Status CheckKeys(const YamlNode& map, const std::vector<ParamInfo>& params, absl::string_view what);
+// The unknown-key and missing-key rules shared by every schema. `what` names the thing being read,
+// such as "op 'resize'".
+absl::Status CheckKeys(const YamlNode& map, const std::vector<ParamInfo>& params,
+                       absl::string_view what);
 
 // "place: must be ..." of a ParamType's Read becomes "place: 'name' must be ...".
 absl::Status NameParam(const absl::Status& status, absl::string_view name);
@@ -122,10 +130,11 @@ class Schema {
     info.doc = std::move(doc);
     info.nested = schema.params();
     params_.push_back(std::move(info));
-    readers_.push_back([name, field, schema = std::move(schema)](const YamlNode& node, P* params) -> absl::Status {
-      FW_ASSIGN_OR_RETURN(params->*field, schema.Read(node, name));
-      return absl::OkStatus();
-    });
+    readers_.push_back(
+        [name, field, schema = std::move(schema)](const YamlNode& node, P* params) -> absl::Status {
+          FW_ASSIGN_OR_RETURN(params->*field, schema.Read(node, name));
+          return absl::OkStatus();
+        });
     return std::move(*this);
   }
 
@@ -138,10 +147,12 @@ class Schema {
       FW_RETURN_IF_ERROR(CheckKeys(empty, params_, what));
       return params;
     }
-    if (!node.is_map()) return node.Error(absl::StrCat(what, " takes a map of parameters, not ", node.KindName()));
+    if (!node.is_map())
+      return node.Error(absl::StrCat(what, " takes a map of parameters, not ", node.KindName()));
     FW_RETURN_IF_ERROR(CheckKeys(node, params_, what));
     for (size_t i = 0; i < params_.size(); ++i) {
-      if (const YamlNode* value = node.Find(params_[i].name)) FW_RETURN_IF_ERROR(readers_[i](*value, &params));
+      if (const YamlNode* value = node.Find(params_[i].name))
+        FW_RETURN_IF_ERROR(readers_[i](*value, &params));
     }
     return params;
   }
@@ -162,7 +173,8 @@ class Schema {
     info.high = rule.high;
     info.choices = rule.choices;
     params_.push_back(std::move(info));
-    readers_.push_back([name, field, rule = std::move(rule)](const YamlNode& node, P* params) -> absl::Status {
+    readers_.push_back([name, field, rule = std::move(rule)](const YamlNode& node,
+                                                             P* params) -> absl::Status {
       FW_RETURN_IF_ERROR(NameParam(ParamType<T>::Read(node, &(params->*field)), name));
       absl::Status checked = ParamType<T>::Check(params->*field, rule);
       return checked.ok() ? checked : node.Error(absl::StrCat("'", name, "' ", checked.message()));

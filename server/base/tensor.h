@@ -13,19 +13,29 @@ namespace feedwater::server {
 
 // The numbers are those of feedwater.v1.DType and never change.
 enum class DType : uint8_t {
-  kUInt8 = 1, kInt8 = 2, kBool = 3, kInt16 = 4, kUInt16 = 5, kInt32 = 6, kInt64 = 7,
-  kFloat16 = 8, kBFloat16 = 9, kFloat32 = 10, kFloat64 = 11,
+  kUInt8 = 1,
+  kInt8 = 2,
+  kBool = 3,
+  kInt16 = 4,
+  kUInt16 = 5,
+  kInt32 = 6,
+  kInt64 = 7,
+  kFloat16 = 8,
+  kBFloat16 = 9,
+  kFloat32 = 10,
+  kFloat64 = 11,
 };
 
-// How the axes are to be read. kEncoded: the bytes of a compressed image file (dtype uint8, shape {-1}).
+// How the axes are to be read. kEncoded: the bytes of a compressed image file (dtype uint8, shape
+// {-1}).
 enum class Layout : uint8_t { kPlain, kHWC, kCHW, kEncoded };
 
 using Shape = absl::InlinedVector<int64_t, 4>;  // -1: settled per sample, not by the plan
 
-size_t DTypeSize(DType dtype);                         // bytes of one element
-absl::string_view DTypeName(DType dtype);              // numpy's name: "uint8", "float32", ...; "bfloat16"
+size_t DTypeSize(DType dtype);             // bytes of one element
+absl::string_view DTypeName(DType dtype);  // numpy's name: "uint8", "float32", ...; "bfloat16"
 absl::StatusOr<DType> DTypeFromName(absl::string_view name);
-absl::string_view LayoutName(Layout layout);           // "plain", "HWC", "CHW", "encoded"
+absl::string_view LayoutName(Layout layout);  // "plain", "HWC", "CHW", "encoded"
 
 struct TensorSpec {
   DType dtype = DType::kUInt8;

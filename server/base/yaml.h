@@ -1,6 +1,7 @@
-// YAML as Feedwater accepts it: a tree of maps, lists and scalars in which every node knows its file, line and column.
-// Parsing is yaml-cpp's; this reader walks its events and refuses what a hostile or mistaken file could bring: anchors,
-// aliases, tags, merge keys, duplicate keys, several documents, more than `max_bytes`, `max_nodes` or `max_depth`.
+// YAML as Feedwater accepts it: a tree of maps, lists and scalars in which every node knows its
+// file, line and column. Parsing is yaml-cpp's; this reader walks its events and refuses what a
+// hostile or mistaken file could bring: anchors, aliases, tags, merge keys, duplicate keys, several
+// documents, more than `max_bytes`, `max_nodes` or `max_depth`.
 #pragma once
 
 #include <cstdint>
@@ -34,19 +35,21 @@ class YamlNode {
   ~YamlNode();
 
   Kind kind = Kind::kNull;
-  std::string scalar;                                     // kScalar: text as written
-  std::vector<YamlNode> items;                            // kList
-  std::vector<std::pair<YamlNode, YamlNode>> entries;     // kMap, in file order; keys are scalars, all different
-  std::shared_ptr<const std::string> file;                // name for messages
-  int line = 0, column = 0;                               // counted from 1
+  std::string scalar;           // kScalar: text as written
+  std::vector<YamlNode> items;  // kList
+  std::vector<std::pair<YamlNode, YamlNode>>
+      entries;                              // kMap, in file order; keys are scalars, all different
+  std::shared_ptr<const std::string> file;  // name for messages
+  int line = 0, column = 0;                 // counted from 1
 
   bool is_map() const { return kind == Kind::kMap; }
   bool is_list() const { return kind == Kind::kList; }
   bool is_scalar() const { return kind == Kind::kScalar; }
-  const YamlNode* Find(absl::string_view key) const;      // value of a map's key, or nullptr
-  std::string Where() const;                              // "file:line:column"; only the file when line is 0
-  absl::Status Error(absl::string_view message) const;    // InvalidArgument "file:line:column: message"
-  absl::string_view KindName() const;                     // "a map", "a list", "a value", "nothing"
+  const YamlNode* Find(absl::string_view key) const;  // value of a map's key, or nullptr
+  std::string Where() const;  // "file:line:column"; only the file when line is 0
+  absl::Status Error(
+      absl::string_view message) const;  // InvalidArgument "file:line:column: message"
+  absl::string_view KindName() const;    // "a map", "a list", "a value", "nothing"
 };
 
 inline YamlNode::YamlNode() = default;
@@ -56,13 +59,15 @@ inline YamlNode& YamlNode::operator=(const YamlNode&) = default;
 inline YamlNode& YamlNode::operator=(YamlNode&&) noexcept = default;
 inline YamlNode::~YamlNode() = default;
 
-absl::StatusOr<YamlNode> ParseYaml(absl::string_view text, absl::string_view file_name, const YamlLimits& limits = {});
+absl::StatusOr<YamlNode> ParseYaml(absl::string_view text, absl::string_view file_name,
+                                   const YamlLimits& limits = {});
 absl::StatusOr<YamlNode> ReadYamlFile(const std::string& path, const YamlLimits& limits = {});
 
 // A word from outside as it may stand in a message: control characters escaped, cut after 80 bytes.
 std::string Printable(absl::string_view word);
 
-// "did you mean 'x'?" for a wrong name: ", did you mean 'NEAREST'? Known: A, B, C" (nearest left out when nothing is near).
+// "did you mean 'x'?" for a wrong name: ", did you mean 'NEAREST'? Known: A, B, C" (nearest left
+// out when nothing is near).
 std::string Suggest(absl::string_view wrong, const std::vector<std::string>& known);
 
 }  // namespace feedwater::server

@@ -1,5 +1,5 @@
-// Where each output of a batch stands in a slot. Outputs follow each other in the pipeline's order, each aligned to
-// kOutputAlignment; a slot is rounded up to a page.
+// Where each output of a batch stands in a slot. Outputs follow each other in the pipeline's order,
+// each aligned to kOutputAlignment; a slot is rounded up to a page.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,18 @@ inline constexpr int64_t kOutputAlignment = 64;
 
 struct SlotLayout {
   struct Output {
-    FieldSpec field;           // spec without the batch axis
-    int64_t offset = 0;        // from the slot's start
+    FieldSpec field;     // spec without the batch axis
+    int64_t offset = 0;  // from the slot's start
     int64_t sample_bytes = 0;
   };
   std::vector<Output> outputs;
   int64_t batch_size = 0;
   int64_t slot_bytes = 0;
 
-  // InvalidArgument when a size overflows or the slot passes `max_slot_bytes`; the message has the product.
-  static absl::StatusOr<SlotLayout> Create(const std::vector<FieldSpec>& outputs, int64_t batch_size, int64_t max_slot_bytes);
+  // InvalidArgument when a size overflows or the slot passes `max_slot_bytes`; the message has the
+  // product.
+  static absl::StatusOr<SlotLayout> Create(const std::vector<FieldSpec>& outputs,
+                                           int64_t batch_size, int64_t max_slot_bytes);
 };
 
 }  // namespace feedwater::server

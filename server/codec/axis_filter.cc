@@ -44,9 +44,15 @@ void AxisFilter::Build(int in, int out, int window, int outputs, Kernel kernel, 
   count = outputs;
   start.resize(count);
   switch (kernel) {
-    case Kernel::kNearest: BuildNearest(in, out, window); break;
-    case Kernel::kTriangle: BuildWeighted<Triangle>(in, out, window); break;
-    case Kernel::kCubic: BuildWeighted<Cubic>(in, out, window); break;
+    case Kernel::kNearest:
+      BuildNearest(in, out, window);
+      break;
+    case Kernel::kTriangle:
+      BuildWeighted<Triangle>(in, out, window);
+      break;
+    case Kernel::kCubic:
+      BuildWeighted<Cubic>(in, out, window);
+      break;
   }
   if (mirrored) Mirror(in, kernel != Kernel::kNearest);
   SetRange();
@@ -67,7 +73,8 @@ void AxisFilter::BuildNearest(int in, int out, int window) {
   const double scale = static_cast<double>(in) / out;
   double centre = scale * 0.5;
   for (int i = 0; i < window; ++i) centre += scale;
-  for (int i = 0; i < count; ++i, centre += scale) start[i] = std::min(static_cast<int>(centre), in - 1);
+  for (int i = 0; i < count; ++i, centre += scale)
+    start[i] = std::min(static_cast<int>(centre), in - 1);
 }
 
 template <typename Shape>
@@ -76,8 +83,12 @@ void AxisFilter::BuildWeighted(int in, int out, int window) {
   const double stretch = std::max(scale, 1.0);
   const double inverse_stretch = 1.0 / stretch;
   const double support = Shape::kSupport * stretch;
-  auto begin_of = [&](double centre) { return std::max(0, static_cast<int>(centre - support + 0.5)); };
-  auto end_of = [&](double centre) { return std::min(in, static_cast<int>(centre + support + 0.5)); };
+  auto begin_of = [&](double centre) {
+    return std::max(0, static_cast<int>(centre - support + 0.5));
+  };
+  auto end_of = [&](double centre) {
+    return std::min(in, static_cast<int>(centre + support + 0.5));
+  };
 
   taps = 1;
   for (int i = 0; i < count; ++i) {

@@ -13,13 +13,15 @@ namespace {
 using Bytes = absl::Span<const std::byte>;
 
 bool StartsWith(Bytes bytes, absl::string_view prefix, size_t at = 0) {
-  return bytes.size() >= at + prefix.size() && std::memcmp(bytes.data() + at, prefix.data(), prefix.size()) == 0;
+  return bytes.size() >= at + prefix.size() &&
+         std::memcmp(bytes.data() + at, prefix.data(), prefix.size()) == 0;
 }
 
 // REQUIRES: at + width <= bytes.size().
 uint64_t Little(Bytes bytes, size_t at, int width) {
   uint64_t value = 0;
-  for (int i = width - 1; i >= 0; --i) value = value << 8 | std::to_integer<uint64_t>(bytes[at + i]);
+  for (int i = width - 1; i >= 0; --i)
+    value = value << 8 | std::to_integer<uint64_t>(bytes[at + i]);
   return value;
 }
 uint64_t Big(Bytes bytes, size_t at, int width) {
@@ -33,7 +35,8 @@ absl::Status Damaged(absl::string_view format, absl::string_view what) {
 }
 
 // Widths and heights of 2^31 and more never reach an int.
-absl::Status SetSize(absl::string_view format, uint64_t width, uint64_t height, FileHeader& header) {
+absl::Status SetSize(absl::string_view format, uint64_t width, uint64_t height,
+                     FileHeader& header) {
   if (width == 0 || height == 0) return Damaged(format, "empty image");
   if (width > 0x7FFFFFFF || height > 0x7FFFFFFF) return Damaged(format, "impossible size");
   header.size = {static_cast<int>(width), static_cast<int>(height)};
@@ -41,7 +44,8 @@ absl::Status SetSize(absl::string_view format, uint64_t width, uint64_t height, 
 }
 
 absl::Status ReadPng(Bytes bytes, FileHeader& header) {
-  if (bytes.size() < 33 || !StartsWith(bytes, "IHDR", 12) || Big(bytes, 8, 4) != 13) return Damaged("PNG", "no header");
+  if (bytes.size() < 33 || !StartsWith(bytes, "IHDR", 12) || Big(bytes, 8, 4) != 13)
+    return Damaged("PNG", "no header");
   FW_RETURN_IF_ERROR(SetSize("PNG", Big(bytes, 16, 4), Big(bytes, 20, 4), header));
   // eXIf may stand anywhere before or after the pixels; chunks are only hopped over.
   for (uint64_t at = 33; bytes.size() - at >= 12;) {
@@ -60,8 +64,10 @@ absl::Status ReadBmp(Bytes bytes, FileHeader& header) {
   if (bytes.size() < 26) return Damaged("BMP", "ends in the header");
   const uint64_t info_bytes = Little(bytes, 14, 4);
   if (info_bytes == 12) return SetSize("BMP", Little(bytes, 18, 2), Little(bytes, 20, 2), header);
-  const auto width = static_cast<int32_t>(Little(bytes, 18, 4)), height = static_cast<int32_t>(Little(bytes, 22, 4));
-  if (info_bytes < 36 || width <= 0 || height == INT32_MIN) return Damaged("BMP", "header of a wrong size");
+  const auto width = static_cast<int32_t>(Little(bytes, 18, 4)),
+             height = static_cast<int32_t>(Little(bytes, 22, 4));
+  if (info_bytes < 36 || width <= 0 || height == INT32_MIN)
+    return Damaged("BMP", "header of a wrong size");
   return SetSize("BMP", width, height < 0 ? -height : height, header);
 }
 
@@ -78,7 +84,8 @@ absl::Status ReadWebp(Bytes bytes, FileHeader& header) {
   }
   if (!StartsWith(bytes, "VP8X", 12)) return Damaged("WebP", "unknown first chunk");
   constexpr uint64_t kAnimation = 0x02;
-  if (Little(bytes, 20, 1) & kAnimation) return absl::InvalidArgumentError("unsupported WebP: animation");
+  if (Little(bytes, 20, 1) & kAnimation)
+    return absl::InvalidArgumentError("unsupported WebP: animation");
   FW_RETURN_IF_ERROR(SetSize("WebP", Little(bytes, 24, 3) + 1, Little(bytes, 27, 3) + 1, header));
   for (uint64_t at = 12; at + 8 <= bytes.size();) {
     const uint64_t length = Little(bytes, at + 4, 4);
@@ -116,14 +123,17 @@ absl::Status ReadPnm(Bytes bytes, FileHeader& header) {
   return SetSize("PNM", numbers[0], numbers[1], header);
 }
 
-// The first directory: width, height, tile size. Tiles and strips larger than the image are refused, since a decoder
-// allocates one of them.
+// The first directory: width, height, tile size. Tiles and strips larger than the image are
+// refused, since a decoder allocates one of them.
 absl::Status ReadTiff(Bytes bytes, FileHeader& header) {
   if (bytes.size() < 8) return Damaged("TIFF", "ends in the header");
   const bool little = StartsWith(bytes, "II");
-  auto read = [&](size_t at, int width) { return little ? Little(bytes, at, width) : Big(bytes, at, width); };
+  auto read = [&](size_t at, int width) {
+    return little ? Little(bytes, at, width) : Big(bytes, at, width);
+  };
   const uint64_t directory = read(4, 4);
-  if (directory > bytes.size() || bytes.size() - directory < 2) return Damaged("TIFF", "no directory");
+  if (directory > bytes.size() || bytes.size() - directory < 2)
+    return Damaged("TIFF", "no directory");
   const uint64_t entries = read(directory, 2);
   uint64_t width = 0, height = 0, tile_width = 0, tile_height = 0;
   for (uint64_t i = 0; i < entries; ++i) {
@@ -137,7 +147,8 @@ absl::Status ReadTiff(Bytes bytes, FileHeader& header) {
     (tag == 256 ? width : tag == 257 ? height : tag == 322 ? tile_width : tile_height) = value;
   }
   constexpr uint64_t kTileStep = 1024;  // an image smaller than one tile is usual
-  if (tile_width > std::max(width, kTileStep) + kTileStep || tile_height > std::max(height, kTileStep) + kTileStep) {
+  if (tile_width > std::max(width, kTileStep) + kTileStep ||
+      tile_height > std::max(height, kTileStep) + kTileStep) {
     return Damaged("TIFF", "tiles much larger than the image");
   }
   return SetSize("TIFF", width, height, header);
@@ -147,17 +158,24 @@ absl::Status ReadTiff(Bytes bytes, FileHeader& header) {
 
 const char* FileKindName(FileKind kind) {
   switch (kind) {
-    case FileKind::kJpeg: return "jpeg";
-    case FileKind::kPng: return "png";
-    case FileKind::kBmp: return "bmp";
-    case FileKind::kWebp: return "webp";
-    case FileKind::kPnm: return "pnm";
-    case FileKind::kTiff: return "tiff";
+    case FileKind::kJpeg:
+      return "jpeg";
+    case FileKind::kPng:
+      return "png";
+    case FileKind::kBmp:
+      return "bmp";
+    case FileKind::kWebp:
+      return "webp";
+    case FileKind::kPnm:
+      return "pnm";
+    case FileKind::kTiff:
+      return "tiff";
   }
   return "";
 }
 
-absl::StatusOr<FileHeader> ReadFileHeader(absl::Span<const std::byte> encoded, const ImageLimits& limits) {
+absl::StatusOr<FileHeader> ReadFileHeader(absl::Span<const std::byte> encoded,
+                                          const ImageLimits& limits) {
   FileHeader header;
   if (encoded.empty()) return absl::InvalidArgumentError("empty image file");
   if (StartsWith(encoded, "\xFF\xD8")) {
@@ -174,19 +192,23 @@ absl::StatusOr<FileHeader> ReadFileHeader(absl::Span<const std::byte> encoded, c
   } else if (StartsWith(encoded, "RIFF") && StartsWith(encoded, "WEBP", 8)) {
     header.kind = FileKind::kWebp;
     FW_RETURN_IF_ERROR(ReadWebp(encoded, header));
-  } else if (encoded.size() > 2 && StartsWith(encoded, "P") && Little(encoded, 1, 1) >= '1' && Little(encoded, 1, 1) <= '6') {
+  } else if (encoded.size() > 2 && StartsWith(encoded, "P") && Little(encoded, 1, 1) >= '1' &&
+             Little(encoded, 1, 1) <= '6') {
     header.kind = FileKind::kPnm;
     FW_RETURN_IF_ERROR(ReadPnm(encoded, header));
-  } else if (StartsWith(encoded, absl::string_view("II*\0", 4)) || StartsWith(encoded, absl::string_view("MM\0*", 4))) {
+  } else if (StartsWith(encoded, absl::string_view("II*\0", 4)) ||
+             StartsWith(encoded, absl::string_view("MM\0*", 4))) {
     header.kind = FileKind::kTiff;
     FW_RETURN_IF_ERROR(ReadTiff(encoded, header));
   } else {
-    return absl::InvalidArgumentError("not an image of a known format (JPEG, PNG, BMP, WebP, PNM, TIFF)");
+    return absl::InvalidArgumentError(
+        "not an image of a known format (JPEG, PNG, BMP, WebP, PNM, TIFF)");
   }
   const int64_t pixels = static_cast<int64_t>(header.size.width) * header.size.height;
   if (pixels > limits.max_pixels) {
-    return absl::InvalidArgumentError(absl::StrCat("image of ", header.size.width, "x", header.size.height,
-                                                   " pixels is over max_pixels ", limits.max_pixels));
+    return absl::InvalidArgumentError(
+        absl::StrCat("image of ", header.size.width, "x", header.size.height,
+                     " pixels is over max_pixels ", limits.max_pixels));
   }
   return header;
 }

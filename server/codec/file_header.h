@@ -1,5 +1,6 @@
-// What kind of image a file is, and its size, from its first bytes. Decoders other than the JPEG one are only called for
-// files that this has understood, because they allocate what the header asks for.
+// What kind of image a file is, and its size, from its first bytes. Decoders other than the JPEG
+// one are only called for files that this has understood, because they allocate what the header
+// asks for.
 #pragma once
 
 #include <cstddef>
@@ -23,6 +24,7 @@ struct FileHeader {
 const char* FileKindName(FileKind kind);  // "jpeg", "png", ...
 
 // InvalidArgument: empty, unknown format, damaged header, over limits.max_pixels.
-absl::StatusOr<FileHeader> ReadFileHeader(absl::Span<const std::byte> encoded, const ImageLimits& limits);
+absl::StatusOr<FileHeader> ReadFileHeader(absl::Span<const std::byte> encoded,
+                                          const ImageLimits& limits);
 
 }  // namespace feedwater::server

@@ -18,8 +18,8 @@ namespace feedwater::server {
 
 struct ImageWorkspace::Impl {
   TurboDecoder jpeg;
-  OpenCvCodec opencv;    // a whole image of another format
-  OpenCvCodec resized;   // what cv::resize makes
+  OpenCvCodec opencv;   // a whole image of another format
+  OpenCvCodec resized;  // what cv::resize makes
   Resampler resampler;
   std::vector<uint8_t> region;      // decoded pixels where they cannot be streamed
   std::vector<uint8_t> transposed;  // the same, transposed
@@ -34,7 +34,8 @@ namespace {
 using Impl = ImageWorkspace::Impl;
 
 constexpr int kMaxScaledSide = 1 << 20;
-constexpr size_t kKeptBytes = 32 << 20;  // larger buffers are given back after the image that needed them
+constexpr size_t kKeptBytes =
+    32 << 20;  // larger buffers are given back after the image that needed them
 
 // Where pixels come from: a JPEG that is open, or an image in memory.
 struct StoredImage {
@@ -46,23 +47,29 @@ struct StoredImage {
 };
 
 bool Within(const Rect& rect, Size size) {
-  return rect.x >= 0 && rect.y >= 0 && rect.width > 0 && rect.height > 0 && rect.width <= size.width &&
-         rect.height <= size.height && rect.x <= size.width - rect.width && rect.y <= size.height - rect.height;
+  return rect.x >= 0 && rect.y >= 0 && rect.width > 0 && rect.height > 0 &&
+         rect.width <= size.width && rect.height <= size.height &&
+         rect.x <= size.width - rect.width && rect.y <= size.height - rect.height;
 }
 
-std::string Describe(const Rect& r) { return absl::StrCat(r.width, "x", r.height, "+", r.x, "+", r.y); }
+std::string Describe(const Rect& r) {
+  return absl::StrCat(r.width, "x", r.height, "+", r.x, "+", r.y);
+}
 
 absl::Status CheckGeometry(const Geometry& geometry, Size size) {
   if (!Within(geometry.crop, size)) {
-    return absl::InvalidArgumentError(absl::StrCat("crop ", Describe(geometry.crop), " is not within the image of ",
-                                                   size.width, "x", size.height));
+    return absl::InvalidArgumentError(absl::StrCat("crop ", Describe(geometry.crop),
+                                                   " is not within the image of ", size.width, "x",
+                                                   size.height));
   }
   if (geometry.scaled.width > kMaxScaledSide || geometry.scaled.height > kMaxScaledSide) {
-    return absl::InvalidArgumentError(absl::StrCat("a side of more than ", kMaxScaledSide, " pixels is asked for"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a side of more than ", kMaxScaledSide, " pixels is asked for"));
   }
   if (!Within(geometry.window, geometry.scaled)) {
-    return absl::InvalidArgumentError(absl::StrCat("window ", Describe(geometry.window), " is not within the scaled ",
-                                                   geometry.scaled.width, "x", geometry.scaled.height));
+    return absl::InvalidArgumentError(
+        absl::StrCat("window ", Describe(geometry.window), " is not within the scaled ",
+                     geometry.scaled.width, "x", geometry.scaled.height));
   }
   return absl::OkStatus();
 }
@@ -86,7 +93,8 @@ absl::Status CopyRegion(const StoredImage& image, const Rect& region, std::vecto
     for (int y = 0; y < region.height; y += RowSource::kMaxRows) {
       const int count = std::min(RowSource::kMaxRows, region.height - y);
       FW_RETURN_IF_ERROR(source.Read(count, rows));
-      for (int i = 0; i < count; ++i) std::copy_n(rows[i], row_bytes, out.data() + (y + i) * row_bytes);
+      for (int i = 0; i < count; ++i)
+        std::copy_n(rows[i], row_bytes, out.data() + (y + i) * row_bytes);
     }
     return absl::OkStatus();
   });
@@ -109,12 +117,15 @@ void Transpose(const uint8_t* in, Size size, int channels, uint8_t* out) {
   }
 }
 
-// The upright region `region` (coordinates after the transposition) of `image`, as pixels in memory.
-absl::StatusOr<StoredImage> TransposedRegion(const StoredImage& image, const Rect& region, Impl& impl) {
+// The upright region `region` (coordinates after the transposition) of `image`, as pixels in
+// memory.
+absl::StatusOr<StoredImage> TransposedRegion(const StoredImage& image, const Rect& region,
+                                             Impl& impl) {
   const Rect stored = Transposed(region);
   FW_RETURN_IF_ERROR(CopyRegion(image, stored, impl.region));
   impl.transposed.resize(impl.region.size());
-  Transpose(impl.region.data(), {stored.width, stored.height}, image.channels, impl.transposed.data());
+  Transpose(impl.region.data(), {stored.width, stored.height}, image.channels,
+            impl.transposed.data());
   StoredImage result;
   result.size = {region.width, region.height};
   result.channels = image.channels;
@@ -123,12 +134,14 @@ absl::StatusOr<StoredImage> TransposedRegion(const StoredImage& image, const Rec
   return result;
 }
 
-absl::Status Produce(const StoredImage& image, const Orientation& orientation, const Geometry& geometry,
-                     const PixelFormat& format, std::byte* out, Impl& impl);
+absl::Status Produce(const StoredImage& image, const Orientation& orientation,
+                     const Geometry& geometry, const PixelFormat& format, std::byte* out,
+                     Impl& impl);
 
 // The crop is made upright in memory, resized whole by OpenCV, and its window written as it is.
-absl::Status ProduceByOpenCv(const StoredImage& image, const Orientation& orientation, const Geometry& geometry,
-                             const PixelFormat& format, std::byte* out, Impl& impl) {
+absl::Status ProduceByOpenCv(const StoredImage& image, const Orientation& orientation,
+                             const Geometry& geometry, const PixelFormat& format, std::byte* out,
+                             Impl& impl) {
   const Size scaled = geometry.scaled;
   if (static_cast<int64_t>(scaled.width) * scaled.height > ImageLimits().max_pixels) {
     return absl::InvalidArgumentError("opencv_linear to an image over max_pixels");
@@ -139,8 +152,10 @@ absl::Status ProduceByOpenCv(const StoredImage& image, const Orientation& orient
   crop_only.window = {0, 0, geometry.crop.width, geometry.crop.height};
   const size_t stride = static_cast<size_t>(geometry.crop.width) * image.channels;
   std::vector<uint8_t> upright(stride * geometry.crop.height);
-  FW_RETURN_IF_ERROR(Produce(image, orientation, crop_only, PixelFormat(), reinterpret_cast<std::byte*>(upright.data()), impl));
-  FW_RETURN_IF_ERROR(impl.resized.ResizeLinear(upright.data(), stride, crop_only.scaled, image.channels, scaled));
+  FW_RETURN_IF_ERROR(Produce(image, orientation, crop_only, PixelFormat(),
+                             reinterpret_cast<std::byte*>(upright.data()), impl));
+  FW_RETURN_IF_ERROR(
+      impl.resized.ResizeLinear(upright.data(), stride, crop_only.scaled, image.channels, scaled));
   StoredImage resized;
   resized.size = scaled;
   resized.channels = image.channels;
@@ -151,15 +166,19 @@ absl::Status ProduceByOpenCv(const StoredImage& image, const Orientation& orient
   return Produce(resized, Orientation(), rest, format, out, impl);
 }
 
-absl::Status Produce(const StoredImage& image, const Orientation& orientation, const Geometry& geometry,
-                     const PixelFormat& format, std::byte* out, Impl& impl) {
+absl::Status Produce(const StoredImage& image, const Orientation& orientation,
+                     const Geometry& geometry, const PixelFormat& format, std::byte* out,
+                     Impl& impl) {
   const bool same_size = geometry.scaled == Size{geometry.crop.width, geometry.crop.height};
   if (geometry.interpolation == Interpolation::kOpenCvLinear && !same_size) {
     return ProduceByOpenCv(image, orientation, geometry, format, out, impl);
   }
   const Size size = orientation.transpose ? Transposed(image.size) : image.size;
-  const Rect region = impl.resampler.Plan(geometry, size, orientation.mirror_x, orientation.mirror_y);
-  auto run = [&](RowSource& source) { return impl.resampler.Run(source, image.channels, format, out); };
+  const Rect region =
+      impl.resampler.Plan(geometry, size, orientation.mirror_x, orientation.mirror_y);
+  auto run = [&](RowSource& source) {
+    return impl.resampler.Run(source, image.channels, format, out);
+  };
   if (!orientation.transpose) return WithRows(image, region, run);
   FW_ASSIGN_OR_RETURN(const StoredImage upright, TransposedRegion(image, region, impl));
   return WithRows(upright, {0, 0, region.width, region.height}, run);
@@ -174,7 +193,8 @@ void GiveBackLargeBuffers(Impl& impl) {
   }
 }
 
-// Runs `work` and cleans up. Buffers are vectors, so running out of memory is an exception that ends here.
+// Runs `work` and cleans up. Buffers are vectors, so running out of memory is an exception that
+// ends here.
 template <typename Work>
 absl::Status Guarded(Impl& impl, Work work) {
   absl::Status status;
@@ -200,18 +220,21 @@ absl::StatusOr<ImageInfo> ReadImageInfo(absl::Span<const std::byte> encoded, boo
   return info;
 }
 
-absl::Status DecodeInto(absl::Span<const std::byte> encoded, bool apply_orientation, const ImageLimits& limits,
-                        const Geometry& geometry, const PixelFormat& format, std::byte* out, ImageWorkspace& workspace) {
+absl::Status DecodeInto(absl::Span<const std::byte> encoded, bool apply_orientation,
+                        const ImageLimits& limits, const Geometry& geometry,
+                        const PixelFormat& format, std::byte* out, ImageWorkspace& workspace) {
   FW_ASSIGN_OR_RETURN(const FileHeader header, ReadFileHeader(encoded, limits));
   const Orientation orientation = OrientationOf(apply_orientation ? header.orientation : 1);
-  FW_RETURN_IF_ERROR(CheckGeometry(geometry, orientation.transpose ? Transposed(header.size) : header.size));
+  FW_RETURN_IF_ERROR(
+      CheckGeometry(geometry, orientation.transpose ? Transposed(header.size) : header.size));
   Impl& impl = *workspace.impl();
   return Guarded(impl, [&]() -> absl::Status {
     StoredImage image;
     image.size = header.size;
     if (header.kind == FileKind::kJpeg) {
       FW_RETURN_IF_ERROR(impl.jpeg.Open(encoded, limits));
-      if (impl.jpeg.size() != header.size) return absl::InvalidArgumentError("damaged JPEG: two sizes");
+      if (impl.jpeg.size() != header.size)
+        return absl::InvalidArgumentError("damaged JPEG: two sizes");
       image.jpeg = &impl.jpeg;
     } else {
       FW_RETURN_IF_ERROR(impl.opencv.Decode(encoded, header.size));
@@ -222,10 +245,11 @@ absl::Status DecodeInto(absl::Span<const std::byte> encoded, bool apply_orientat
   });
 }
 
-absl::Status ResampleInto(const uint8_t* pixels, Size size, int channels, const Geometry& geometry, const PixelFormat& format,
-                          std::byte* out, ImageWorkspace& workspace) {
+absl::Status ResampleInto(const uint8_t* pixels, Size size, int channels, const Geometry& geometry,
+                          const PixelFormat& format, std::byte* out, ImageWorkspace& workspace) {
   if (channels < 1 || channels > kernels::kMaxChannels) {
-    return absl::InvalidArgumentError(absl::StrCat("an image of ", channels, " channels; 1 to 4 are possible"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("an image of ", channels, " channels; 1 to 4 are possible"));
   }
   FW_RETURN_IF_ERROR(CheckGeometry(geometry, size));
   Impl& impl = *workspace.impl();

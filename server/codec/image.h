@@ -1,6 +1,7 @@
-// Compressed bytes to pixels, and pixels to pixels. Everything here is a pure function of its arguments; nothing does I/O,
-// takes a lock or starts a thread. All buffers and decoder state live in an ImageWorkspace that one thread reuses, so that
-// no call allocates once warm. Input bytes are hostile.
+// Compressed bytes to pixels, and pixels to pixels. Everything here is a pure function of its
+// arguments; nothing does I/O, takes a lock or starts a thread. All buffers and decoder state live
+// in an ImageWorkspace that one thread reuses, so that no call allocates once warm. Input bytes are
+// hostile.
 #pragma once
 
 #include <cstddef>
@@ -16,21 +17,28 @@
 
 namespace feedwater::server {
 
-enum class Interpolation { kNearest, kBilinear, kBicubic, kOpenCvLinear };  // bilinear and bicubic are antialiased, as Pillow's
+enum class Interpolation {
+  kNearest,
+  kBilinear,
+  kBicubic,
+  kOpenCvLinear
+};  // bilinear and bicubic are antialiased, as Pillow's
 
-// What the header says. `size` is as the pixels will come out (after EXIF orientation where that is applied).
+// What the header says. `size` is as the pixels will come out (after EXIF orientation where that is
+// applied).
 struct ImageInfo {
-  std::string format;        // "jpeg", "png", "bmp", "webp", ... found by content, never by name
+  std::string format;  // "jpeg", "png", "bmp", "webp", ... found by content, never by name
   Size size;
-  int orientation = 1;       // EXIF 1..8
+  int orientation = 1;  // EXIF 1..8
 };
 
-// The geometry of one output image, composed from crops, at most one resize, and flips: take `crop` of the decoded image,
-// resample it to `scaled` (no resampling when equal to the crop's size), take `window` of that, then mirror.
+// The geometry of one output image, composed from crops, at most one resize, and flips: take `crop`
+// of the decoded image, resample it to `scaled` (no resampling when equal to the crop's size), take
+// `window` of that, then mirror.
 struct Geometry {
   Rect crop;
   Size scaled;
-  Rect window;               // within `scaled`; its size is the output's
+  Rect window;  // within `scaled`; its size is the output's
   bool flip_horizontal = false, flip_vertical = false;
   Interpolation interpolation = Interpolation::kBilinear;
 };
@@ -39,13 +47,14 @@ struct Geometry {
 enum class PixelType : uint8_t { kUInt8, kFloat16, kBFloat16, kFloat32 };
 struct PixelFormat {
   PixelType type = PixelType::kUInt8;
-  bool planar = false;       // CHW instead of HWC
-  bool affine = false;       // (value - mean[c]) * (1 / std[c]) in float32, then rounded to `type`; else the uint8 value itself
+  bool planar = false;  // CHW instead of HWC
+  bool affine = false;  // (value - mean[c]) * (1 / std[c]) in float32, then rounded to `type`; else
+                        // the uint8 value itself
   float mean[4] = {0, 0, 0, 0};
   float inverse_std[4] = {1, 1, 1, 1};
 };
 
-class ImageWorkspace {       // one per worker thread
+class ImageWorkspace {  // one per worker thread
  public:
   ImageWorkspace();
   ~ImageWorkspace();
@@ -57,19 +66,22 @@ class ImageWorkspace {       // one per worker thread
   std::unique_ptr<Impl> impl_;
 };
 
-// Reads the header only. InvalidArgument with the reason: unknown format, damaged header, over a limit.
+// Reads the header only. InvalidArgument with the reason: unknown format, damaged header, over a
+// limit.
 absl::StatusOr<ImageInfo> ReadImageInfo(absl::Span<const std::byte> encoded, bool apply_orientation,
                                         const ImageLimits& limits, ImageWorkspace& workspace);
 
-// Decodes only what `geometry` needs and writes geometry.window's pixels (3 channels RGB) at `out`, densely packed. The same
-// bytes as decoding the whole image, cropping, resampling, mirroring and converting one after the other.
-// `encoded` is followed by kReadPadding readable bytes (storage/engine.h). `out` has window.width * window.height * 3 elements.
-absl::Status DecodeInto(absl::Span<const std::byte> encoded, bool apply_orientation, const ImageLimits& limits,
-                        const Geometry& geometry, const PixelFormat& format, std::byte* out, ImageWorkspace& workspace);
+// Decodes only what `geometry` needs and writes geometry.window's pixels (3 channels RGB) at `out`,
+// densely packed. The same bytes as decoding the whole image, cropping, resampling, mirroring and
+// converting one after the other. `encoded` is followed by kReadPadding readable bytes
+// (storage/engine.h). `out` has window.width * window.height * 3 elements.
+absl::Status DecodeInto(absl::Span<const std::byte> encoded, bool apply_orientation,
+                        const ImageLimits& limits, const Geometry& geometry,
+                        const PixelFormat& format, std::byte* out, ImageWorkspace& workspace);
 
 // The same for pixels that are already there: uint8 HWC with 1, 3 or 4 channels, `size` large.
-absl::Status ResampleInto(const uint8_t* pixels, Size size, int channels, const Geometry& geometry, const PixelFormat& format,
-                          std::byte* out, ImageWorkspace& workspace);
+absl::Status ResampleInto(const uint8_t* pixels, Size size, int channels, const Geometry& geometry,
+                          const PixelFormat& format, std::byte* out, ImageWorkspace& workspace);
 
 // The SIMD target chosen at run time, for logs and status: "AVX3_ZEN4", "AVX2", "NEON", "SCALAR".
 std::string SimdTarget();

@@ -2,7 +2,8 @@
 
 #include <cstring>
 
-// Sizeless vectors (SVE, RISC-V) cannot be stored in arrays, which the transposes need; NEON is there wherever SVE is.
+// Sizeless vectors (SVE, RISC-V) cannot be stored in arrays, which the transposes need; NEON is
+// there wherever SVE is.
 #ifndef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #endif
@@ -20,8 +21,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 using DU8 = hn::CappedTag<uint8_t, 32>;
 using DI16 = hn::CappedTag<int16_t, 16>;
 using DI32 = hn::CappedTag<int32_t, 8>;
-using DU8Half = hn::Rebind<uint8_t, DI16>;     // as many as DI16
-using DI16Half = hn::Rebind<int16_t, DI32>;    // as many as DI32
+using DU8Half = hn::Rebind<uint8_t, DI16>;   // as many as DI16
+using DI16Half = hn::Rebind<int16_t, DI32>;  // as many as DI32
 using VI16 = hn::Vec<DI16>;
 
 constexpr int kFilteredBits = 6;  // binary places after a filter
@@ -30,7 +31,8 @@ constexpr int kFilteredBits = 6;  // binary places after a filter
 
 template <int kShift>
 HWY_INLINE void TransposeBlock(const uint8_t* const* rows, size_t at, int16_t* columns) {
-  for (size_t r = 0; r < 16; ++r) columns[at * 16 + r] = static_cast<int16_t>(rows[r][at] << kShift);
+  for (size_t r = 0; r < 16; ++r)
+    columns[at * 16 + r] = static_cast<int16_t>(rows[r][at] << kShift);
 }
 
 HWY_INLINE void UntransposeBlock(const int16_t* columns, size_t x, int16_t* const* rows) {
@@ -41,7 +43,8 @@ HWY_INLINE void UntransposeBlock(const int16_t* columns, size_t x, int16_t* cons
 
 #else  // a vector has one or two blocks of 16 bytes
 
-// A perfect shuffle: the first half of the 16 rows interleaved with the second. Four of them transpose 16 x 16.
+// A perfect shuffle: the first half of the 16 rows interleaved with the second. Four of them
+// transpose 16 x 16.
 template <class D, class V, int kRows>
 HWY_INLINE void Shuffle(D d, const V (&in)[kRows], V (&out)[kRows]) {
   for (int i = 0; i < kRows / 2; ++i) {
@@ -61,10 +64,12 @@ HWY_INLINE void TransposeBlock(const uint8_t* const* rows, size_t at, int16_t* c
   Shuffle(d, b, a);
   Shuffle(d, a, b);
   Shuffle(d, b, a);
-  // Of 32 lanes, vector i holds column i in its lower half and column 16 + i in its upper half; of 16, column i alone.
+  // Of 32 lanes, vector i holds column i in its lower half and column 16 + i in its upper half; of
+  // 16, column i alone.
   constexpr size_t kColumns = hn::MaxLanes(d) == 32 ? 16 : 0, kRows = hn::MaxLanes(d) == 32 ? 0 : 8;
   for (size_t i = 0; i < 16; ++i) {
-    const auto lower = hn::PromoteTo(d16, hn::LowerHalf(half, a[i])), upper = hn::PromoteTo(d16, hn::UpperHalf(half, a[i]));
+    const auto lower = hn::PromoteTo(d16, hn::LowerHalf(half, a[i])),
+               upper = hn::PromoteTo(d16, hn::UpperHalf(half, a[i]));
     hn::Store(hn::ShiftLeft<kShift>(lower), d16, columns + (at + i) * 16);
     hn::Store(hn::ShiftLeft<kShift>(upper), d16, columns + (at + kColumns + i) * 16 + kRows);
   }
@@ -122,13 +127,15 @@ void Transpose(const uint8_t* const* rows, size_t count, int shift, int16_t* col
 // To samples << 7, within the range of a sample: Pillow clips between the axes too.
 HWY_INLINE VI16 ToNextFilter(VI16 filtered) {
   const DI16 d;
-  return hn::ShiftLeft<1>(hn::Min(hn::Max(filtered, hn::Zero(d)), hn::Set(d, 255 << kFilteredBits)));
+  return hn::ShiftLeft<1>(
+      hn::Min(hn::Max(filtered, hn::Zero(d)), hn::Set(d, 255 << kFilteredBits)));
 }
 
 template <int kTaps, int kChannels>
-HWY_INLINE void FilterColumnsNarrowT(const int16_t* HWY_RESTRICT columns, const int32_t* HWY_RESTRICT start,
-                                     const int16_t* HWY_RESTRICT weights, int count, bool reversed, size_t plane,
-                                     int16_t* HWY_RESTRICT out) {
+HWY_INLINE void FilterColumnsNarrowT(const int16_t* HWY_RESTRICT columns,
+                                     const int32_t* HWY_RESTRICT start,
+                                     const int16_t* HWY_RESTRICT weights, int count, bool reversed,
+                                     size_t plane, int16_t* HWY_RESTRICT out) {
   const DI16 d;
   for (int x = 0; x < count; ++x) {
     const int16_t* in = columns + static_cast<ptrdiff_t>(start[x]) * (kChannels * 16);
@@ -146,34 +153,43 @@ HWY_INLINE void FilterColumnsNarrowT(const int16_t* HWY_RESTRICT columns, const 
           sum[c] = hn::Add(sum[c], hn::MulFixedPoint15(sample, weight));
         }
       }
-      for (int c = 0; c < kChannels; ++c) hn::Store(ToNextFilter(sum[c]), d, to + c * plane * 16 + part);
+      for (int c = 0; c < kChannels; ++c)
+        hn::Store(ToNextFilter(sum[c]), d, to + c * plane * 16 + part);
     }
   }
 }
 
 template <int kChannels>
-HWY_INLINE void FilterColumnsNarrowC(const int16_t* columns, const int32_t* start, const int16_t* weights, int taps,
-                                     int count, bool reversed, size_t plane, int16_t* out) {
+HWY_INLINE void FilterColumnsNarrowC(const int16_t* columns, const int32_t* start,
+                                     const int16_t* weights, int taps, int count, bool reversed,
+                                     size_t plane, int16_t* out) {
   switch (taps) {
 #define FW_TAPS(n) \
-  case n: return FilterColumnsNarrowT<n, kChannels>(columns, start, weights, count, reversed, plane, out);
+  case n:          \
+    return FilterColumnsNarrowT<n, kChannels>(columns, start, weights, count, reversed, plane, out);
     FW_TAPS(1) FW_TAPS(2) FW_TAPS(3) FW_TAPS(4) FW_TAPS(5) FW_TAPS(6) FW_TAPS(7) FW_TAPS(8)
 #undef FW_TAPS
   }
 }
 
-void FilterColumnsNarrow(const int16_t* columns, int channels, const int32_t* start, const int16_t* weights, int taps,
-                         int count, bool reversed, size_t plane, int16_t* out) {
+void FilterColumnsNarrow(const int16_t* columns, int channels, const int32_t* start,
+                         const int16_t* weights, int taps, int count, bool reversed, size_t plane,
+                         int16_t* out) {
   switch (channels) {
-    case 1: return FilterColumnsNarrowC<1>(columns, start, weights, taps, count, reversed, plane, out);
-    case 2: return FilterColumnsNarrowC<2>(columns, start, weights, taps, count, reversed, plane, out);
-    case 3: return FilterColumnsNarrowC<3>(columns, start, weights, taps, count, reversed, plane, out);
-    case 4: return FilterColumnsNarrowC<4>(columns, start, weights, taps, count, reversed, plane, out);
+    case 1:
+      return FilterColumnsNarrowC<1>(columns, start, weights, taps, count, reversed, plane, out);
+    case 2:
+      return FilterColumnsNarrowC<2>(columns, start, weights, taps, count, reversed, plane, out);
+    case 3:
+      return FilterColumnsNarrowC<3>(columns, start, weights, taps, count, reversed, plane, out);
+    case 4:
+      return FilterColumnsNarrowC<4>(columns, start, weights, taps, count, reversed, plane, out);
   }
 }
 
-void FilterColumnsWide(const int16_t* HWY_RESTRICT columns, int channels, const int32_t* HWY_RESTRICT start,
-                       const int32_t* HWY_RESTRICT weights, int taps, int count, bool reversed, size_t plane,
+void FilterColumnsWide(const int16_t* HWY_RESTRICT columns, int channels,
+                       const int32_t* HWY_RESTRICT start, const int32_t* HWY_RESTRICT weights,
+                       int taps, int count, bool reversed, size_t plane,
                        int16_t* HWY_RESTRICT out) {
   constexpr int kDown = 20 - kFilteredBits;
   const DI32 d;
@@ -187,11 +203,12 @@ void FilterColumnsWide(const int16_t* HWY_RESTRICT columns, int channels, const 
       for (size_t part = 0; part < 16; part += n) {
         auto sum = hn::Set(d, 1 << (kDown - 1));
         for (int k = 0; k < taps; ++k) {
-          const auto sample = hn::PromoteTo(d, hn::Load(d16, in + static_cast<ptrdiff_t>(k) * channels * 16 + part));
+          const auto sample = hn::PromoteTo(
+              d, hn::Load(d16, in + static_cast<ptrdiff_t>(k) * channels * 16 + part));
           sum = hn::Add(sum, hn::Mul(sample, hn::Set(d, w[k])));
         }
-        const auto clipped =
-            hn::Min(hn::Max(hn::ShiftRight<kDown>(sum), hn::Zero(d)), hn::Set(d, 255 << kFilteredBits));
+        const auto clipped = hn::Min(hn::Max(hn::ShiftRight<kDown>(sum), hn::Zero(d)),
+                                     hn::Set(d, 255 << kFilteredBits));
         hn::Store(hn::DemoteTo(d16, hn::ShiftLeft<1>(clipped)), d16, to + part);
       }
     }
@@ -203,7 +220,8 @@ void Untranspose(const int16_t* columns, size_t count, int16_t* const* rows) {
 }
 
 template <int kTaps>
-HWY_INLINE void FilterRowsT(const int16_t* const* rows, const int16_t* weights, size_t count, uint8_t* HWY_RESTRICT out) {
+HWY_INLINE void FilterRowsT(const int16_t* const* rows, const int16_t* weights, size_t count,
+                            uint8_t* HWY_RESTRICT out) {
   const DI16 d;
   const DU8Half half;
   const int16_t* HWY_RESTRICT row[kTaps];
@@ -222,22 +240,26 @@ HWY_INLINE void FilterRowsT(const int16_t* const* rows, const int16_t* weights, 
   }
 }
 
-void FilterRows(const int16_t* const* rows, const int16_t* weights, int taps, size_t count, uint8_t* out) {
+void FilterRows(const int16_t* const* rows, const int16_t* weights, int taps, size_t count,
+                uint8_t* out) {
   switch (taps) {
 #define FW_TAPS(n) \
-  case n: return FilterRowsT<n>(rows, weights, count, out);
+  case n:          \
+    return FilterRowsT<n>(rows, weights, count, out);
     FW_TAPS(1) FW_TAPS(2) FW_TAPS(3) FW_TAPS(4) FW_TAPS(5) FW_TAPS(6) FW_TAPS(7) FW_TAPS(8)
 #undef FW_TAPS
   }
 }
 
-void AccumulateRow(const int16_t* HWY_RESTRICT row, int32_t weight, size_t count, int32_t* HWY_RESTRICT sums) {
+void AccumulateRow(const int16_t* HWY_RESTRICT row, int32_t weight, size_t count,
+                   int32_t* HWY_RESTRICT sums) {
   const DI32 d;
   const DI16Half d16;
   const auto w = hn::Set(d, weight);
   const auto rounding = hn::Set(d, 16);
   for (size_t i = 0; i < count; i += hn::Lanes(d)) {
-    const auto sample = hn::ShiftRight<5>(hn::Add(hn::PromoteTo(d, hn::Load(d16, row + i)), rounding));
+    const auto sample =
+        hn::ShiftRight<5>(hn::Add(hn::PromoteTo(d, hn::Load(d16, row + i)), rounding));
     hn::Store(hn::Add(hn::Load(d, sums + i), hn::Mul(sample, w)), d, sums + i);
   }
 }
@@ -252,7 +274,8 @@ void FinishRow(const int32_t* HWY_RESTRICT sums, size_t count, uint8_t* HWY_REST
   }
 }
 
-void Deinterleave3(const uint8_t* HWY_RESTRICT pixels, size_t count, size_t plane, uint8_t* HWY_RESTRICT out) {
+void Deinterleave3(const uint8_t* HWY_RESTRICT pixels, size_t count, size_t plane,
+                   uint8_t* HWY_RESTRICT out) {
   const DU8 d;
   const size_t n = hn::Lanes(d);
   size_t i = 0;
@@ -269,13 +292,14 @@ void Deinterleave3(const uint8_t* HWY_RESTRICT pixels, size_t count, size_t plan
 }
 
 template <typename T>
-HWY_INLINE void Interleave3(const T* HWY_RESTRICT planes, size_t plane, size_t count, T* HWY_RESTRICT out) {
+HWY_INLINE void Interleave3(const T* HWY_RESTRICT planes, size_t plane, size_t count,
+                            T* HWY_RESTRICT out) {
   const hn::CappedTag<T, 32 / sizeof(T)> d;
   const size_t n = hn::Lanes(d);
   size_t i = 0;
   for (; i + n <= count; i += n) {
-    hn::StoreInterleaved3(hn::LoadU(d, planes + i), hn::LoadU(d, planes + plane + i), hn::LoadU(d, planes + 2 * plane + i),
-                          d, out + 3 * i);
+    hn::StoreInterleaved3(hn::LoadU(d, planes + i), hn::LoadU(d, planes + plane + i),
+                          hn::LoadU(d, planes + 2 * plane + i), d, out + 3 * i);
   }
   for (; i < count; ++i) {
     for (size_t c = 0; c < 3; ++c) out[3 * i + c] = planes[c * plane + i];
@@ -303,7 +327,8 @@ HWY_INLINE hn::Vec<DF32> Affine(const uint8_t* in, hn::Vec<DF32> mean, hn::Vec<D
 
 // Calls store(out, vector) for whole vectors, and through a buffer for the rest.
 template <typename T, class Convert>
-HWY_INLINE void ConvertRow(const uint8_t* in, size_t count, float mean, float scale, T* out, Convert convert) {
+HWY_INLINE void ConvertRow(const uint8_t* in, size_t count, float mean, float scale, T* out,
+                           Convert convert) {
   const DF32 d;
   const size_t n = hn::Lanes(d);
   const auto m = hn::Set(d, mean), s = hn::Set(d, scale);
@@ -318,23 +343,26 @@ HWY_INLINE void ConvertRow(const uint8_t* in, size_t count, float mean, float sc
 }
 
 void ToF32(const uint8_t* in, size_t count, float mean, float scale, float* out) {
-  ConvertRow(in, count, mean, scale, out, [](hn::Vec<DF32> v, float* to) HWY_ATTR { hn::StoreU(v, DF32(), to); });
+  ConvertRow(in, count, mean, scale, out,
+             [](hn::Vec<DF32> v, float* to) HWY_ATTR { hn::StoreU(v, DF32(), to); });
 }
 
-// Rounds to nearest even by integer arithmetic, since not every target has an instruction that does. Subnormal results
-// come from adding 0.5, whose last mantissa bit weighs as much as a half's smallest step.
+// Rounds to nearest even by integer arithmetic, since not every target has an instruction that
+// does. Subnormal results come from adding 0.5, whose last mantissa bit weighs as much as a half's
+// smallest step.
 HWY_INLINE hn::Vec<DU32> ToHalfBits(hn::Vec<DF32> v) {
   const DU32 d;
   const auto bits = hn::BitCast(d, v);
   const auto sign = hn::And(bits, hn::Set(d, 0x80000000u));
   const auto magnitude = hn::Xor(bits, sign);
   const auto odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(d, 1));
-  const auto normal =
-      hn::ShiftRight<13>(hn::Add(hn::Add(magnitude, hn::Set(d, 0xC8000FFFu)), odd));  // exponent - 112, and half a step less
+  const auto normal = hn::ShiftRight<13>(hn::Add(hn::Add(magnitude, hn::Set(d, 0xC8000FFFu)),
+                                                 odd));  // exponent - 112, and half a step less
   const auto half = hn::Set(DF32(), 0.5f);
   const auto subnormal =
       hn::Sub(hn::BitCast(d, hn::Add(hn::BitCast(DF32(), magnitude), half)), hn::BitCast(d, half));
-  const auto nan = hn::IfThenElse(hn::Gt(magnitude, hn::Set(d, 0x7F800000u)), hn::Set(d, 0x7E00u), hn::Set(d, 0x7C00u));
+  const auto nan = hn::IfThenElse(hn::Gt(magnitude, hn::Set(d, 0x7F800000u)), hn::Set(d, 0x7E00u),
+                                  hn::Set(d, 0x7C00u));
   auto result = hn::IfThenElse(hn::Lt(magnitude, hn::Set(d, 0x38800000u)), subnormal, normal);
   result = hn::IfThenElse(hn::Gt(magnitude, hn::Set(d, 0x477FFFFFu)), nan, result);
   return hn::Or(result, hn::ShiftRight<16>(sign));
@@ -356,16 +384,30 @@ HWY_INLINE void Store16(hn::Vec<DU32> bits, uint16_t* to) {
 }
 
 void ToF16(const uint8_t* in, size_t count, float mean, float scale, uint16_t* out) {
-  ConvertRow(in, count, mean, scale, out, [](hn::Vec<DF32> v, uint16_t* to) HWY_ATTR { Store16(ToHalfBits(v), to); });
+  ConvertRow(in, count, mean, scale, out,
+             [](hn::Vec<DF32> v, uint16_t* to) HWY_ATTR { Store16(ToHalfBits(v), to); });
 }
 void ToBF16(const uint8_t* in, size_t count, float mean, float scale, uint16_t* out) {
-  ConvertRow(in, count, mean, scale, out, [](hn::Vec<DF32> v, uint16_t* to) HWY_ATTR { Store16(ToBFloatBits(v), to); });
+  ConvertRow(in, count, mean, scale, out,
+             [](hn::Vec<DF32> v, uint16_t* to) HWY_ATTR { Store16(ToBFloatBits(v), to); });
 }
 
 const Table* TargetTable() {
-  static const Table kTable = {hwy::TargetName(HWY_TARGET), Transpose, FilterColumnsNarrow, FilterColumnsWide, Untranspose,
-                               FilterRows, AccumulateRow, FinishRow, Deinterleave3, Interleave3U8, Interleave3U16,
-                               Interleave3F32, ToF32, ToF16, ToBF16};
+  static const Table kTable = {hwy::TargetName(HWY_TARGET),
+                               Transpose,
+                               FilterColumnsNarrow,
+                               FilterColumnsWide,
+                               Untranspose,
+                               FilterRows,
+                               AccumulateRow,
+                               FinishRow,
+                               Deinterleave3,
+                               Interleave3U8,
+                               Interleave3U16,
+                               Interleave3F32,
+                               ToF32,
+                               ToF16,
+                               ToBF16};
   return &kTable;
 }
 

@@ -43,8 +43,10 @@ OpenCvCodec::~OpenCvCodec() = default;
 
 absl::Status OpenCvCodec::Decode(absl::Span<const std::byte> encoded, Size size) {
   return Catching("damaged image", [&]() -> absl::Status {
-    if (encoded.size() > 0x7FFFFFFF) return absl::InvalidArgumentError("image file of more than 2 GiB");
-    const cv::Mat bytes(1, static_cast<int>(encoded.size()), CV_8UC1, const_cast<std::byte*>(encoded.data()));
+    if (encoded.size() > 0x7FFFFFFF)
+      return absl::InvalidArgumentError("image file of more than 2 GiB");
+    const cv::Mat bytes(1, static_cast<int>(encoded.size()), CV_8UC1,
+                        const_cast<std::byte*>(encoded.data()));
     cv::imdecode(bytes, cv::IMREAD_COLOR | cv::IMREAD_IGNORE_ORIENTATION, &state_->image);
     cv::Mat& image = state_->image;
     if (image.empty()) return absl::InvalidArgumentError("damaged image: the decoder gave up");
@@ -56,9 +58,11 @@ absl::Status OpenCvCodec::Decode(absl::Span<const std::byte> encoded, Size size)
   });
 }
 
-absl::Status OpenCvCodec::ResizeLinear(const uint8_t* pixels, size_t stride, Size size, int channels, Size scaled) {
+absl::Status OpenCvCodec::ResizeLinear(const uint8_t* pixels, size_t stride, Size size,
+                                       int channels, Size scaled) {
   return Catching("resize", [&]() -> absl::Status {
-    const cv::Mat in(size.height, size.width, CV_8UC(channels), const_cast<uint8_t*>(pixels), stride);
+    const cv::Mat in(size.height, size.width, CV_8UC(channels), const_cast<uint8_t*>(pixels),
+                     stride);
     cv::resize(in, state_->image, cv::Size(scaled.width, scaled.height), 0, 0, cv::INTER_LINEAR);
     return absl::OkStatus();
   });

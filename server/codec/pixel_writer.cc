@@ -23,15 +23,19 @@ bool SameAffine(const PixelFormat& a, const PixelFormat& b) {
 
 size_t ElementBytes(PixelType type) {
   switch (type) {
-    case PixelType::kUInt8: return 1;
-    case PixelType::kFloat16: case PixelType::kBFloat16: return 2;
-    case PixelType::kFloat32: return 4;
+    case PixelType::kUInt8:
+      return 1;
+    case PixelType::kFloat16:
+    case PixelType::kBFloat16:
+      return 2;
+    case PixelType::kFloat32:
+      return 4;
   }
   return 1;
 }
 
-void PixelWriter::Start(const PixelFormat& format, int width, int height, int channels, bool flip_vertical, std::byte* out,
-                        const kernels::Table& kernels) {
+void PixelWriter::Start(const PixelFormat& format, int width, int height, int channels,
+                        bool flip_vertical, std::byte* out, const kernels::Table& kernels) {
   if (!SameAffine(format, format_)) have_table_ = false;
   format_ = format;
   if (!format_.affine) {
@@ -52,7 +56,8 @@ void PixelWriter::Start(const PixelFormat& format, int width, int height, int ch
       for (int v = 0; v < 256; ++v) {
         const float value = (static_cast<float>(v) - format_.mean[c]) * format_.inverse_std[c];
         // A value that is not a number becomes 0: the comparison is false for it.
-        table_[c][v] = value > 0 ? static_cast<uint8_t>(std::nearbyint(std::min(value, 255.0f))) : 0;
+        table_[c][v] =
+            value > 0 ? static_cast<uint8_t>(std::nearbyint(std::min(value, 255.0f))) : 0;
       }
     }
   }
@@ -69,10 +74,14 @@ void PixelWriter::ConvertBytes(const uint8_t* in, int channel, uint8_t* out) con
 void PixelWriter::Convert(const uint8_t* in, int channel, std::byte* out) const {
   const float mean = format_.mean[channel], scale = format_.inverse_std[channel];
   switch (format_.type) {
-    case PixelType::kUInt8: return ConvertBytes(in, channel, reinterpret_cast<uint8_t*>(out));
-    case PixelType::kFloat16: return kernels_->to_f16(in, width_, mean, scale, reinterpret_cast<uint16_t*>(out));
-    case PixelType::kBFloat16: return kernels_->to_bf16(in, width_, mean, scale, reinterpret_cast<uint16_t*>(out));
-    case PixelType::kFloat32: return kernels_->to_f32(in, width_, mean, scale, reinterpret_cast<float*>(out));
+    case PixelType::kUInt8:
+      return ConvertBytes(in, channel, reinterpret_cast<uint8_t*>(out));
+    case PixelType::kFloat16:
+      return kernels_->to_f16(in, width_, mean, scale, reinterpret_cast<uint16_t*>(out));
+    case PixelType::kBFloat16:
+      return kernels_->to_bf16(in, width_, mean, scale, reinterpret_cast<uint16_t*>(out));
+    case PixelType::kFloat32:
+      return kernels_->to_f32(in, width_, mean, scale, reinterpret_cast<float*>(out));
   }
 }
 
@@ -80,7 +89,8 @@ void PixelWriter::WritePlanes(int y, const uint8_t* planes, size_t plane) {
   const size_t row = flip_vertical_ ? height_ - 1 - y : y;
   if (format_.planar || channels_ == 1) {
     for (int c = 0; c < channels_; ++c) {
-      Convert(planes + c * plane, c, out_ + (static_cast<size_t>(c) * height_ + row) * width_ * element_bytes_);
+      Convert(planes + c * plane, c,
+              out_ + (static_cast<size_t>(c) * height_ + row) * width_ * element_bytes_);
     }
     return;
   }
@@ -91,7 +101,8 @@ void PixelWriter::WritePlanes(int y, const uint8_t* planes, size_t plane) {
     converted = reinterpret_cast<const std::byte*>(planes);
     converted_plane = plane;
   } else {
-    for (int c = 0; c < channels_; ++c) Convert(planes + c * plane, c, planes_.data() + c * width_ * element_bytes_);
+    for (int c = 0; c < channels_; ++c)
+      Convert(planes + c * plane, c, planes_.data() + c * width_ * element_bytes_);
   }
   auto interleave = [&](auto* typed_out, auto kernel3) {
     using T = std::remove_pointer_t<decltype(typed_out)>;
@@ -103,9 +114,12 @@ void PixelWriter::WritePlanes(int y, const uint8_t* planes, size_t plane) {
     }
   };
   switch (element_bytes_) {
-    case 1: return interleave(reinterpret_cast<uint8_t*>(out), kernels_->interleave3_u8);
-    case 2: return interleave(reinterpret_cast<uint16_t*>(out), kernels_->interleave3_u16);
-    case 4: return interleave(reinterpret_cast<float*>(out), kernels_->interleave3_f32);
+    case 1:
+      return interleave(reinterpret_cast<uint8_t*>(out), kernels_->interleave3_u8);
+    case 2:
+      return interleave(reinterpret_cast<uint16_t*>(out), kernels_->interleave3_u16);
+    case 4:
+      return interleave(reinterpret_cast<float*>(out), kernels_->interleave3_f32);
   }
 }
 

@@ -1,4 +1,5 @@
-// The last step of every path: planar uint8 rows become elements of the output, in its type, layout and mirroring.
+// The last step of every path: planar uint8 rows become elements of the output, in its type, layout
+// and mirroring.
 #pragma once
 
 #include <cstddef>
@@ -12,16 +13,19 @@ namespace feedwater::server {
 
 class PixelWriter {
  public:
-  // Output is width x height pixels of `channels` at `out`. Rows given to Write are mirrored vertically if `flip_vertical`.
-  void Start(const PixelFormat& format, int width, int height, int channels, bool flip_vertical, std::byte* out,
-             const kernels::Table& kernels);
+  // Output is width x height pixels of `channels` at `out`. Rows given to Write are mirrored
+  // vertically if `flip_vertical`.
+  void Start(const PixelFormat& format, int width, int height, int channels, bool flip_vertical,
+             std::byte* out, const kernels::Table& kernels);
 
   // Row y of the image before the vertical mirroring; channel c at planes + c * plane.
   void WritePlanes(int y, const uint8_t* planes, size_t plane);
 
   // The same for interleaved pixels when IsPlainBytes().
   void WriteInterleaved(int y, const uint8_t* pixels);
-  bool IsPlainBytes() const { return !format_.planar && !format_.affine && format_.type == PixelType::kUInt8; }
+  bool IsPlainBytes() const {
+    return !format_.planar && !format_.affine && format_.type == PixelType::kUInt8;
+  }
 
  private:
   void ConvertBytes(const uint8_t* in, int channel, uint8_t* out) const;

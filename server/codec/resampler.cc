@@ -10,7 +10,9 @@ namespace {
 
 using kernels::kBandRows;
 
-size_t RoundUp(size_t value, size_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+size_t RoundUp(size_t value, size_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
 
 }  // namespace
 
@@ -31,23 +33,27 @@ Rect Resampler::Plan(const Geometry& geometry, Size stored, bool mirror_x, bool 
     x_.Build(crop.width, geometry.scaled.width, window.x, window.width, kernel, mirror_x);
     y_.Build(crop.height, geometry.scaled.height, window.y, window.height, kernel, mirror_y);
   }
-  contiguous_ = picked_ && x_.end - x_.begin == x_.count && (same_size || geometry.scaled.width == crop.width);
+  contiguous_ = picked_ && x_.end - x_.begin == x_.count &&
+                (same_size || geometry.scaled.width == crop.width);
   reversed_ = geometry.flip_horizontal != mirror_x;
   flip_vertical_ = geometry.flip_vertical != mirror_y;
   region_ = {crop.x + x_.begin, crop.y + y_.begin, x_.end - x_.begin, y_.end - y_.begin};
   return region_;
 }
 
-absl::Status Resampler::Run(RowSource& source, int channels, const PixelFormat& format, std::byte* out) {
+absl::Status Resampler::Run(RowSource& source, int channels, const PixelFormat& format,
+                            std::byte* out) {
   kernels_ = &kernels::Active();
   channels_ = channels;
   plane_ = RoundUp(x_.count, 32);
   next_output_ = 0;
   writer_.Start(format, x_.count, y_.count, channels, flip_vertical_, out, *kernels_);
 
-  // Sizes: everything is within 2^40, since an axis has at most 2^20 outputs and an image 2^17 columns.
+  // Sizes: everything is within 2^40, since an axis has at most 2^20 outputs and an image 2^17
+  // columns.
   const size_t row = channels_ * plane_;
-  const size_t columns = picked_ ? 0 : RoundUp(static_cast<size_t>(region_.width) * channels_, 32) * kBandRows;
+  const size_t columns =
+      picked_ ? 0 : RoundUp(static_cast<size_t>(region_.width) * channels_, 32) * kBandRows;
   const size_t filtered = picked_ ? 0 : row * kBandRows;
   const size_t ring = picked_ ? 0 : row * kRingRows;
   const size_t bytes = 64 + 2 * (columns + filtered + ring) + RoundUp(row, 64);
@@ -84,7 +90,8 @@ void Resampler::PickRow(const uint8_t* row, int y) {
     }
   }
   if (reversed_) {
-    for (int c = 0; c < channels_; ++c) std::reverse(finished_ + c * plane_, finished_ + c * plane_ + width);
+    for (int c = 0; c < channels_; ++c)
+      std::reverse(finished_ + c * plane_, finished_ + c * plane_ + width);
   }
   writer_.WritePlanes(y, finished_, plane_);
 }
@@ -111,13 +118,14 @@ absl::Status Resampler::RunFiltered(RowSource& source) {
 }
 
 void Resampler::FilterBand(const uint8_t* const* rows, int count, int first_row) {
-  kernels_->transpose(rows, static_cast<size_t>(region_.width) * channels_, x_.is_wide() ? 0 : 7, columns_);
+  kernels_->transpose(rows, static_cast<size_t>(region_.width) * channels_, x_.is_wide() ? 0 : 7,
+                      columns_);
   if (x_.is_wide()) {
-    kernels_->filter_columns_wide(columns_, channels_, x_.start.data(), x_.wide.data(), x_.taps, x_.count, reversed_, plane_,
-                                  filtered_);
+    kernels_->filter_columns_wide(columns_, channels_, x_.start.data(), x_.wide.data(), x_.taps,
+                                  x_.count, reversed_, plane_, filtered_);
   } else {
-    kernels_->filter_columns_narrow(columns_, channels_, x_.start.data(), x_.narrow.data(), x_.taps, x_.count, reversed_,
-                                    plane_, filtered_);
+    kernels_->filter_columns_narrow(columns_, channels_, x_.start.data(), x_.narrow.data(), x_.taps,
+                                    x_.count, reversed_, plane_, filtered_);
   }
   int16_t* to[kBandRows];
   for (int r = 0; r < kBandRows; ++r) to[r] = RingRow(first_row + r);
@@ -130,11 +138,12 @@ void Resampler::FilterBand(const uint8_t* const* rows, int count, int first_row)
 }
 
 void Resampler::EmitNarrow(int rows_ready) {
-  for (; next_output_ < y_.count && y_.start[next_output_] + y_.taps <= rows_ready; ++next_output_) {
+  for (; next_output_ < y_.count && y_.start[next_output_] + y_.taps <= rows_ready;
+       ++next_output_) {
     const int16_t* rows[AxisFilter::kMaxNarrowTaps];
     for (int k = 0; k < y_.taps; ++k) rows[k] = RingRow(y_.start[next_output_] + k);
-    kernels_->filter_rows(rows, &y_.narrow[static_cast<size_t>(next_output_) * y_.taps], y_.taps, channels_ * plane_,
-                          finished_);
+    kernels_->filter_rows(rows, &y_.narrow[static_cast<size_t>(next_output_) * y_.taps], y_.taps,
+                          channels_ * plane_, finished_);
     writer_.WritePlanes(next_output_, finished_, plane_);
   }
 }

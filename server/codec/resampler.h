@@ -1,9 +1,10 @@
 // Rows of a region in, finished output out: resampling, mirroring and conversion in one pass.
 //
-// Filtered: a band of 16 rows is transposed, filtered along x, transposed back into a ring of rows; whenever an output row
-// has all the rows it needs, it is filtered along y and written. First x, then y, as Pillow does. Where an output needs more
-// than 8 rows (a strong reduction), rows are added into 32 bit sums of the few output rows they touch instead, so that
-// memory does not grow with the reduction.
+// Filtered: a band of 16 rows is transposed, filtered along x, transposed back into a ring of rows;
+// whenever an output row has all the rows it needs, it is filtered along y and written. First x,
+// then y, as Pillow does. Where an output needs more than 8 rows (a strong reduction), rows are
+// added into 32 bit sums of the few output rows they touch instead, so that memory does not grow
+// with the reduction.
 //
 // Not filtered (no change of size, or nearest): pixels are picked.
 #pragma once
@@ -23,9 +24,10 @@ namespace feedwater::server {
 
 class Resampler {
  public:
-  // Settles what is needed of a stored image for `geometry`. `mirror_x/y`: the image is stored mirrored against the
-  // geometry's coordinates (EXIF). Returns the region to decode, in stored coordinates. REQUIRES: geometry is valid for
-  // `stored`, interpolation is not kOpenCvLinear unless scaled equals the crop.
+  // Settles what is needed of a stored image for `geometry`. `mirror_x/y`: the image is stored
+  // mirrored against the geometry's coordinates (EXIF). Returns the region to decode, in stored
+  // coordinates. REQUIRES: geometry is valid for `stored`, interpolation is not kOpenCvLinear
+  // unless scaled equals the crop.
   Rect Plan(const Geometry& geometry, Size stored, bool mirror_x, bool mirror_y);
 
   // Reads the planned region from `source` and writes the output.
@@ -39,7 +41,9 @@ class Resampler {
   void EmitNarrow(int rows_ready);
   void AccumulateWide(int first_row, int count);
 
-  int16_t* RingRow(int y) { return ring_ + static_cast<size_t>(y % kRingRows) * channels_ * plane_; }
+  int16_t* RingRow(int y) {
+    return ring_ + static_cast<size_t>(y % kRingRows) * channels_ * plane_;
+  }
 
   static constexpr int kRingRows = 32;  // at least a band and 8 taps
 

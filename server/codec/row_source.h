@@ -1,6 +1,7 @@
-// What every way to decode has in common: the pixels of a rectangle, row by row from its top. The resampler pulls rows in
-// small bands, so that decoded pixels are used while they are still in the core's own cache and no whole image is ever
-// stored. The libjpeg-turbo decoder, an image in memory and faster decoders to come are interchangeable behind this.
+// What every way to decode has in common: the pixels of a rectangle, row by row from its top. The
+// resampler pulls rows in small bands, so that decoded pixels are used while they are still in the
+// core's own cache and no whole image is ever stored. The libjpeg-turbo decoder, an image in memory
+// and faster decoders to come are interchangeable behind this.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +31,9 @@ class RowSource {
 
   virtual ~RowSource() = default;
 
-  // The next `count` (1..kMaxRows) rows: rows[i] points to the first pixel of the rectangle's row, interleaved uint8.
-  // Valid until the next call. REQUIRES: no more rows in total than the rectangle has.
+  // The next `count` (1..kMaxRows) rows: rows[i] points to the first pixel of the rectangle's row,
+  // interleaved uint8. Valid until the next call. REQUIRES: no more rows in total than the
+  // rectangle has.
   virtual absl::Status Read(int count, const uint8_t** rows) = 0;
 };
 

@@ -1,6 +1,6 @@
-// Which record stands where. An Order is a pure function of its configuration: it holds no state that moves, needs O(1)
-// memory in the number of records (O(shards) for `block`), and every call is thread-safe. See sampler/README.md for the
-// formulas.
+// Which record stands where. An Order is a pure function of its configuration: it holds no state
+// that moves, needs O(1) memory in the number of records (O(shards) for `block`), and every call is
+// thread-safe. See sampler/README.md for the formulas.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "server/base/status.h"
 #include "server/base/philox.h"
 #include "server/base/schema.h"
+#include "server/base/status.h"
 
 namespace feedwater::server {
 
@@ -29,9 +29,9 @@ struct SamplerSpec {
 const Schema<SamplerSpec>& SamplerSchema();
 
 struct OrderConfig {
-  int64_t records = 0;      // N >= 1
-  int64_t batch_size = 0;   // B >= 1, per rank
-  int64_t world_size = 1;   // W >= 1
+  int64_t records = 0;     // N >= 1
+  int64_t batch_size = 0;  // B >= 1, per rank
+  int64_t world_size = 1;  // W >= 1
   uint64_t seed = 0;
   Shuffle shuffle = Shuffle::kNone;
   LastBatch last = LastBatch::kDrop;
@@ -40,8 +40,9 @@ struct OrderConfig {
   std::vector<int64_t> shard_starts;  // as Dataset::shard_starts()
 };
 // Enum values from the spec's words. InvalidArgument for B, W or N out of range or B*W overflowing.
-absl::StatusOr<OrderConfig> MakeOrderConfig(const SamplerSpec& spec, int64_t records, int64_t batch_size,
-                                            int64_t world_size, std::vector<int64_t> shard_starts);
+absl::StatusOr<OrderConfig> MakeOrderConfig(const SamplerSpec& spec, int64_t records,
+                                            int64_t batch_size, int64_t world_size,
+                                            std::vector<int64_t> shard_starts);
 
 // One place in a rank's batch.
 struct Placement {
@@ -50,19 +51,23 @@ struct Placement {
   bool is_real = true;   // false for padding
 };
 
-// The order of one epoch. Steps are counted from `start`, the global position at which the epoch's remaining part begins
-// (0, or where a cursor resumes, possibly with another batch size or world size).
+// The order of one epoch. Steps are counted from `start`, the global position at which the epoch's
+// remaining part begins (0, or where a cursor resumes, possibly with another batch size or world
+// size).
 class EpochOrder {
  public:
   EpochOrder(std::shared_ptr<const OrderConfig> config, uint64_t epoch, int64_t start);
 
   uint64_t epoch() const { return epoch_; }
   int64_t start() const { return start_; }
-  int64_t steps() const { return steps_; }                         // the same for every rank
-  int64_t BatchSamples(int64_t step, int64_t rank) const;          // places in this rank's batch: B, or fewer with `partial`
-  Placement At(int64_t step, int64_t rank, int64_t k) const;       // REQUIRES: 0 <= k < BatchSamples(step, rank)
-  int64_t NextPosition(int64_t step) const;                        // the cursor after this step: min(start + (step+1)G, end)
-  int64_t RecordAt(int64_t position) const;                        // pi_e; REQUIRES position in [0, N)
+  int64_t steps() const { return steps_; }  // the same for every rank
+  int64_t BatchSamples(
+      int64_t step, int64_t rank) const;  // places in this rank's batch: B, or fewer with `partial`
+  Placement At(int64_t step, int64_t rank,
+               int64_t k) const;  // REQUIRES: 0 <= k < BatchSamples(step, rank)
+  int64_t NextPosition(
+      int64_t step) const;  // the cursor after this step: min(start + (step+1)G, end)
+  int64_t RecordAt(int64_t position) const;  // pi_e; REQUIRES position in [0, N)
   PhiloxKey key() const { return key_; }
 
  private:
@@ -70,11 +75,12 @@ class EpochOrder {
   uint64_t epoch_;
   int64_t start_, steps_;
   PhiloxKey key_;
-  struct Blocks;                                                   // only for `block`
+  struct Blocks;  // only for `block`
   std::shared_ptr<const Blocks> blocks_;
 };
 
-int64_t StepsPerEpoch(const OrderConfig& config);                          // of a whole epoch
-int64_t SamplesPerEpoch(const OrderConfig& config, int64_t rank);          // this rank's share of a whole epoch, padding counted
+int64_t StepsPerEpoch(const OrderConfig& config);  // of a whole epoch
+int64_t SamplesPerEpoch(const OrderConfig& config,
+                        int64_t rank);  // this rank's share of a whole epoch, padding counted
 
 }  // namespace feedwater::server

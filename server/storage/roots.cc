@@ -143,7 +143,8 @@ absl::StatusOr<std::shared_ptr<const Roots>> Roots::Create(
     const std::map<std::string, std::string>& roots) {
   auto result = std::make_shared<Roots>();
   for (const auto& [name, path] : roots) {
-    const std::string what = absl::StrCat("root '", Printable(name), "' (", PrintablePath(path), ")");
+    const std::string what =
+        absl::StrCat("root '", Printable(name), "' (", PrintablePath(path), ")");
     if (name.empty()) return absl::InvalidArgumentError(absl::StrCat(what, " has no name"));
     if (path.empty() || path[0] != '/' || path.find('\0') != std::string::npos) {
       return absl::InvalidArgumentError(absl::StrCat(what, " must be an absolute path"));

@@ -1,15 +1,19 @@
-// How much faster than bare libjpeg-turbo the product decodes for training: DecodeInto with random_resized_crop to 224,
-// flip, normalise to float32 CHW, against a full decode to RGB and nothing else. One pinned thread.
+// How much faster than bare libjpeg-turbo the product decodes for training: DecodeInto with
+// random_resized_crop to 224, flip, normalise to float32 CHW, against a full decode to RGB and
+// nothing else. One pinned thread.
 //
 //   decode_kernels [FOLDER] [ROUNDS] [CPU]     FOLDER defaults to $FEEDWATER_TEST_DATA/photos
 //
-// Machines drift within minutes, so only ratios count: variants alternate in batches of 50 photos, each batch takes the
-// median over the rounds, and the medians are summed.
+// Machines drift within minutes, so only ratios count: variants alternate in batches of 50 photos,
+// each batch takes the median over the rounds, and the medians are summed.
+// clang-format off
+#include <cstdio>
+#include <jpeglib.h>  // needs FILE
+// clang-format on
 #include <sched.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -17,8 +21,6 @@
 #include <random>
 #include <string>
 #include <vector>
-
-#include <jpeglib.h>
 
 #include "server/base/clock.h"
 #include "server/codec/image.h"
@@ -33,18 +35,22 @@ struct Photo {
   Size size;
   Geometry geometry;
   std::vector<uint8_t> crop;  // decoded beforehand
-  absl::Span<const std::byte> span() const { return {reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()}; }
+  absl::Span<const std::byte> span() const {
+    return {reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()};
+  }
 };
 
 // As torchvision's RandomResizedCrop: scale 0.08..1, ratio 3/4..4/3, ten tries, then the centre.
 Rect RandomResizedCrop(Size size, std::mt19937& random) {
-  std::uniform_real_distribution<double> scale(0.08, 1.0), ratio(std::log(3.0 / 4), std::log(4.0 / 3));
+  std::uniform_real_distribution<double> scale(0.08, 1.0),
+      ratio(std::log(3.0 / 4), std::log(4.0 / 3));
   for (int i = 0; i < 10; ++i) {
     const double area = scale(random) * size.width * size.height, aspect = std::exp(ratio(random));
     const int w = static_cast<int>(std::lround(std::sqrt(area * aspect)));
     const int h = static_cast<int>(std::lround(std::sqrt(area / aspect)));
     if (w < 1 || h < 1 || w > size.width || h > size.height) continue;
-    return {static_cast<int>(random() % (size.width - w + 1)), static_cast<int>(random() % (size.height - h + 1)), w, h};
+    return {static_cast<int>(random() % (size.width - w + 1)),
+            static_cast<int>(random() % (size.height - h + 1)), w, h};
   }
   const int side = std::min(size.width, size.height);
   return {(size.width - side) / 2, (size.height - side) / 2, side, side};
@@ -68,7 +74,8 @@ class BareDecoder {
     rows_.resize(jpeg_.output_height);
     for (size_t y = 0; y < rows_.size(); ++y) rows_[y] = pixels_.data() + y * stride;
     while (jpeg_.output_scanline < jpeg_.output_height) {
-      jpeg_read_scanlines(&jpeg_, &rows_[jpeg_.output_scanline], jpeg_.output_height - jpeg_.output_scanline);
+      jpeg_read_scanlines(&jpeg_, &rows_[jpeg_.output_scanline],
+                          jpeg_.output_height - jpeg_.output_scanline);
     }
     jpeg_finish_decompress(&jpeg_);
   }
@@ -90,7 +97,9 @@ void Check(const absl::Status& status) {
 
 int main(int argc, char** argv) {
   const char* data = std::getenv("FEEDWATER_TEST_DATA");
-  const std::filesystem::path folder = argc > 1 ? argv[1] : data != nullptr ? std::string(data) + "/photos" : "../shared/data/photos";
+  const std::filesystem::path folder = argc > 1          ? argv[1]
+                                       : data != nullptr ? std::string(data) + "/photos"
+                                                         : "../shared/data/photos";
   const int rounds = argc > 2 ? std::atoi(argv[2]) : 9;
   cpu_set_t cpus;
   CPU_ZERO(&cpus);
@@ -123,8 +132,8 @@ int main(int argc, char** argv) {
     whole.scaled = {whole.crop.width, whole.crop.height};
     whole.window = {0, 0, whole.crop.width, whole.crop.height};
     photo.crop.resize(static_cast<size_t>(whole.crop.width) * whole.crop.height * 3);
-    Check(DecodeInto(photo.span(), false, ImageLimits(), whole, PixelFormat(), reinterpret_cast<std::byte*>(photo.crop.data()),
-                     workspace));
+    Check(DecodeInto(photo.span(), false, ImageLimits(), whole, PixelFormat(),
+                     reinterpret_cast<std::byte*>(photo.crop.data()), workspace));
     crop_pixels += static_cast<double>(photo.crop.size()) / 3;
     all_pixels += static_cast<double>(photo.size.width) * photo.size.height;
     photos.push_back(std::move(photo));
@@ -150,8 +159,8 @@ int main(int argc, char** argv) {
   auto resample = [&](Photo& photo, const PixelFormat& format) {
     Geometry geometry = photo.geometry;
     geometry.crop.x = geometry.crop.y = 0;
-    Check(ResampleInto(photo.crop.data(), {geometry.crop.width, geometry.crop.height}, 3, geometry, format, out.data(),
-                       workspace));
+    Check(ResampleInto(photo.crop.data(), {geometry.crop.width, geometry.crop.height}, 3, geometry,
+                       format, out.data(), workspace));
   };
   struct Variant {
     const char* name;
@@ -162,7 +171,8 @@ int main(int argc, char** argv) {
       {"bare libjpeg-turbo, whole image", [&](Photo& photo) { bare.Decode(photo.bytes); }},
       {"DecodeInto: crop, resize, flip, normalise",
        [&](Photo& photo) {
-         Check(DecodeInto(photo.span(), false, ImageLimits(), photo.geometry, normalised, out.data(), workspace));
+         Check(DecodeInto(photo.span(), false, ImageLimits(), photo.geometry, normalised,
+                          out.data(), workspace));
        }},
       {"  of it: decoding the region",
        [&](Photo& photo) {
@@ -170,11 +180,13 @@ int main(int argc, char** argv) {
          Check(region.Open(photo.span(), ImageLimits()));
          Check(region.Start(photo.geometry.crop));
          const int height = photo.geometry.crop.height;
-         for (int y = 0; y < height; y += RowSource::kMaxRows) Check(region.Read(std::min(RowSource::kMaxRows, height - y), rows));
+         for (int y = 0; y < height; y += RowSource::kMaxRows)
+           Check(region.Read(std::min(RowSource::kMaxRows, height - y), rows));
          region.Close();
        }},
       {"  of it: resize to uint8 CHW", [&](Photo& photo) { resample(photo, bytes_chw); }},
-      {"  of it: resize, normalise to float32 CHW", [&](Photo& photo) { resample(photo, normalised); }},
+      {"  of it: resize, normalise to float32 CHW",
+       [&](Photo& photo) { resample(photo, normalised); }},
   };
 
   constexpr size_t kBatch = 50;
@@ -183,7 +195,8 @@ int main(int argc, char** argv) {
     for (int round = 0; round < rounds; ++round) {
       for (size_t v = 0; v < variants.size(); ++v) {
         const int64_t start = MonotonicNs();
-        for (size_t i = first; i < std::min(first + kBatch, photos.size()); ++i) variants[v].run(photos[i]);
+        for (size_t i = first; i < std::min(first + kBatch, photos.size()); ++i)
+          variants[v].run(photos[i]);
         seconds[v].push_back(1e-9 * (MonotonicNs() - start));
       }
     }
@@ -192,10 +205,12 @@ int main(int argc, char** argv) {
       variants[v].seconds += seconds[v][rounds / 2];
     }
   }
-  std::printf("%zu photos, crop %.0f%% of the pixels, %s\n", photos.size(), 100 * crop_pixels / all_pixels, SimdTarget().c_str());
+  std::printf("%zu photos, crop %.0f%% of the pixels, %s\n", photos.size(),
+              100 * crop_pixels / all_pixels, SimdTarget().c_str());
   for (const Variant& v : variants) {
-    std::printf("%-44s %8.1f us/image %8.1f images/s  %5.2fx\n", v.name, 1e6 * v.seconds / photos.size(),
-                photos.size() / v.seconds, variants[0].seconds / v.seconds);
+    std::printf("%-44s %8.1f us/image %8.1f images/s  %5.2fx\n", v.name,
+                1e6 * v.seconds / photos.size(), photos.size() / v.seconds,
+                variants[0].seconds / v.seconds);
   }
   std::printf("ratio DecodeInto / bare decode: %.3f\n", variants[0].seconds / variants[1].seconds);
   return 0;

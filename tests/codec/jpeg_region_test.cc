@@ -1,5 +1,6 @@
-// A region decoded alone must equal the same region of the whole decoded image, bit for bit: for every photo of the outside
-// data, for every odd file there, and for JPEGs made here over samplings, sizes, qualities and coding processes.
+// A region decoded alone must equal the same region of the whole decoded image, bit for bit: for
+// every photo of the outside data, for every odd file there, and for JPEGs made here over
+// samplings, sizes, qualities and coding processes.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -10,7 +11,9 @@
 namespace feedwater::server::testing {
 namespace {
 
-std::string Describe(const Rect& r) { return absl::StrCat(r.width, "x", r.height, "+", r.x, "+", r.y); }
+std::string Describe(const Rect& r) {
+  return absl::StrCat(r.width, "x", r.height, "+", r.x, "+", r.y);
+}
 
 // Pillow's conversion of Adobe's inverted CMYK, spelt as in its C source.
 void CmykToRgb(Pixels& image) {
@@ -28,22 +31,26 @@ void CmykToRgb(Pixels& image) {
   image.channels = 3;
 }
 
-void ExpectRegionsEqual(const std::string& encoded, const std::string& name, int regions, std::mt19937& random,
-                        ImageWorkspace& workspace) {
+void ExpectRegionsEqual(const std::string& encoded, const std::string& name, int regions,
+                        std::mt19937& random, ImageWorkspace& workspace) {
   Pixels whole;
   long warnings = 0;
   PlainDecoder decoder;
   ASSERT_TRUE(decoder.Decode(encoded, &whole, &warnings)) << name;
   if (whole.channels == 4) CmykToRgb(whole);
   for (int i = 0; i < regions; ++i) {
-    const Rect crop = i == 0 ? Rect{0, 0, whole.size.width, whole.size.height} : RandomRect(whole.size, random);
+    const Rect crop =
+        i == 0 ? Rect{0, 0, whole.size.width, whole.size.height} : RandomRect(whole.size, random);
     std::vector<uint8_t> got(static_cast<size_t>(crop.width) * crop.height * 3);
-    const absl::Status status = DecodeInto(AsBytes(encoded), false, ImageLimits(), CropOnly(crop), PixelFormat(),
-                                           reinterpret_cast<std::byte*>(got.data()), workspace);
+    const absl::Status status =
+        DecodeInto(AsBytes(encoded), false, ImageLimits(), CropOnly(crop), PixelFormat(),
+                   reinterpret_cast<std::byte*>(got.data()), workspace);
     ASSERT_TRUE(status.ok()) << name << ": " << status;
     for (int y = 0; y < crop.height; ++y) {
-      ASSERT_EQ(0, std::memcmp(&got[static_cast<size_t>(y) * crop.width * 3], whole.at(crop.x, crop.y + y), crop.width * 3))
-          << name << " " << whole.size.width << "x" << whole.size.height << " region " << Describe(crop) << " row " << y;
+      ASSERT_EQ(0, std::memcmp(&got[static_cast<size_t>(y) * crop.width * 3],
+                               whole.at(crop.x, crop.y + y), crop.width * 3))
+          << name << " " << whole.size.width << "x" << whole.size.height << " region "
+          << Describe(crop) << " row " << y;
     }
   }
 }
@@ -93,7 +100,8 @@ TEST_P(JpegFamily, RegionsEqualTheWholeDecode) {
   std::mt19937 random(3);
   ImageWorkspace workspace;
   for (int i = 0; i < 120; ++i) {
-    Size size{std::uniform_int_distribution<int>(1, 70)(random), std::uniform_int_distribution<int>(1, 70)(random)};
+    Size size{std::uniform_int_distribution<int>(1, 70)(random),
+              std::uniform_int_distribution<int>(1, 70)(random)};
     if (i % 6 == 0) size.width += 131;
     if (i % 5 == 0) size.height += 77;
     if (i % 30 == 29) size = {1021, 517};
@@ -101,7 +109,8 @@ TEST_P(JpegFamily, RegionsEqualTheWholeDecode) {
     options.quality = kQualities[i % 6];
     if (i % 7 == 3) options.restart_rows = 1;
     const Pixels image = NoisyImage(size, family.channels, random);
-    ExpectRegionsEqual(EncodeJpeg(image, options), absl::StrCat(family.name, " #", i), 12, random, workspace);
+    ExpectRegionsEqual(EncodeJpeg(image, options), absl::StrCat(family.name, " #", i), 12, random,
+                       workspace);
     if (HasFatalFailure()) return;
   }
 }
@@ -112,17 +121,19 @@ JpegOptions Sampling(int h, int v) {
   options.luma_v = v;
   return options;
 }
-JpegOptions With(JpegOptions options, bool JpegOptions::* flag, bool value = true) {
+JpegOptions With(JpegOptions options, bool JpegOptions::*flag, bool value = true) {
   options.*flag = value;
   return options;
 }
 
 INSTANTIATE_TEST_SUITE_P(
     All, JpegFamily,
-    ::testing::Values(Family{"444", Sampling(1, 1)}, Family{"422", Sampling(2, 1)}, Family{"420", Sampling(2, 2)},
-                      Family{"440", Sampling(1, 2)}, Family{"411", Sampling(4, 1)}, Family{"441", Sampling(1, 4)},
-                      Family{"410", Sampling(4, 2)}, Family{"311", Sampling(3, 1)}, Family{"gray", Sampling(1, 1), 1},
-                      Family{"gray22", Sampling(2, 2), 1}, Family{"cmyk", Sampling(1, 1), 4},
+    ::testing::Values(Family{"444", Sampling(1, 1)}, Family{"422", Sampling(2, 1)},
+                      Family{"420", Sampling(2, 2)}, Family{"440", Sampling(1, 2)},
+                      Family{"411", Sampling(4, 1)}, Family{"441", Sampling(1, 4)},
+                      Family{"410", Sampling(4, 2)}, Family{"311", Sampling(3, 1)},
+                      Family{"gray", Sampling(1, 1), 1}, Family{"gray22", Sampling(2, 2), 1},
+                      Family{"cmyk", Sampling(1, 1), 4},
                       Family{"ycck420", With(Sampling(2, 2), &JpegOptions::ycck), 4},
                       Family{"progressive444", With(Sampling(1, 1), &JpegOptions::progressive)},
                       Family{"progressive422", With(Sampling(2, 1), &JpegOptions::progressive)},

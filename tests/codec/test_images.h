@@ -1,6 +1,8 @@
-// Images for the codec's tests: JPEGs made on the spot with any sampling, the files of FEEDWATER_TEST_DATA, and the plain
-// decode that everything is compared with.
+// Images for the codec's tests: JPEGs made on the spot with any sampling, the files of
+// FEEDWATER_TEST_DATA, and the plain decode that everything is compared with.
 #pragma once
+
+#include <jpeglib.h>
 
 #include <csetjmp>
 #include <cstdint>
@@ -16,15 +18,15 @@
 #include "absl/types/span.h"
 #include "server/codec/image.h"
 
-#include <jpeglib.h>
-
 namespace feedwater::server::testing {
 
 struct Pixels {
   Size size;
   int channels = 3;
   std::vector<uint8_t> bytes;
-  const uint8_t* at(int x, int y) const { return &bytes[(static_cast<size_t>(y) * size.width + x) * channels]; }
+  const uint8_t* at(int x, int y) const {
+    return &bytes[(static_cast<size_t>(y) * size.width + x) * channels];
+  }
 };
 
 struct JpegOptions {
@@ -64,7 +66,9 @@ inline std::string EncodeJpeg(const Pixels& image, const JpegOptions& options) {
   jpeg.image_width = image.size.width;
   jpeg.image_height = image.size.height;
   jpeg.input_components = image.channels;
-  jpeg.in_color_space = image.channels == 1 ? JCS_GRAYSCALE : image.channels == 4 ? JCS_CMYK : JCS_RGB;
+  jpeg.in_color_space = image.channels == 1   ? JCS_GRAYSCALE
+                        : image.channels == 4 ? JCS_CMYK
+                                              : JCS_RGB;
   jpeg_set_defaults(&jpeg);
   if (options.ycck) jpeg_set_colorspace(&jpeg, JCS_YCCK);
   jpeg_set_quality(&jpeg, options.quality, TRUE);
@@ -99,8 +103,8 @@ inline std::string EncodeJpeg(const Pixels& image, const JpegOptions& options) {
   return encoded;
 }
 
-// The whole image as any program gets it from libjpeg-turbo with its defaults. `warnings`: as libjpeg counts them. False on
-// an error. CMYK stays CMYK.
+// The whole image as any program gets it from libjpeg-turbo with its defaults. `warnings`: as
+// libjpeg counts them. False on an error. CMYK stays CMYK.
 struct PlainDecoder {
   jpeg_decompress_struct jpeg;
   jpeg_error_mgr errors;
@@ -109,7 +113,9 @@ struct PlainDecoder {
   bool Decode(const std::string& encoded, Pixels* image, long* warnings) {
     jpeg.err = jpeg_std_error(&errors);
     jpeg.client_data = this;
-    errors.error_exit = [](j_common_ptr common) { std::longjmp(static_cast<PlainDecoder*>(common->client_data)->jump, 1); };
+    errors.error_exit = [](j_common_ptr common) {
+      std::longjmp(static_cast<PlainDecoder*>(common->client_data)->jump, 1);
+    };
     errors.output_message = [](j_common_ptr) {};
     if (setjmp(jump)) {
       jpeg_destroy_decompress(&jpeg);
@@ -123,7 +129,8 @@ struct PlainDecoder {
     jpeg_start_decompress(&jpeg);
     image->size = {static_cast<int>(jpeg.output_width), static_cast<int>(jpeg.output_height)};
     image->channels = jpeg.output_components;
-    image->bytes.resize(static_cast<size_t>(image->size.width) * image->size.height * image->channels);
+    image->bytes.resize(static_cast<size_t>(image->size.width) * image->size.height *
+                        image->channels);
     while (jpeg.output_scanline < jpeg.output_height) {
       JSAMPROW row = const_cast<JSAMPROW>(image->at(0, jpeg.output_scanline));
       jpeg_read_scanlines(&jpeg, &row, 1);
@@ -147,10 +154,12 @@ inline std::string ReadFile(const std::filesystem::path& path) {
 inline std::vector<std::filesystem::path> TestDataFiles(const std::string& folder) {
   const char* root = std::getenv("FEEDWATER_TEST_DATA");
   const auto base = root != nullptr ? std::filesystem::path(root)
-                                    : std::filesystem::path(FEEDWATER_SOURCE_DIR).parent_path() / "shared" / "data";
+                                    : std::filesystem::path(FEEDWATER_SOURCE_DIR).parent_path() /
+                                          "shared" / "data";
   std::vector<std::filesystem::path> files;
   std::error_code error;
-  for (std::filesystem::recursive_directory_iterator it(base / folder, error), end; !error && it != end; it.increment(error)) {
+  for (std::filesystem::recursive_directory_iterator it(base / folder, error), end;
+       !error && it != end; it.increment(error)) {
     if (it->is_regular_file()) files.push_back(it->path());
   }
   std::sort(files.begin(), files.end());

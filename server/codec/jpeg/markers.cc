@@ -37,9 +37,16 @@ absl::Status ReadFrame(int marker, absl::Span<const std::byte> segment, JpegHead
     return Damaged("frame header of wrong length");
   }
   switch (header.frame) {
-    case 0: case 1: case 2: case 9: case 10: break;
-    case 3: return Unsupported("lossless coding");
-    default: return Unsupported(absl::StrCat("coding process SOF", header.frame));
+    case 0:
+    case 1:
+    case 2:
+    case 9:
+    case 10:
+      break;
+    case 3:
+      return Unsupported("lossless coding");
+    default:
+      return Unsupported(absl::StrCat("coding process SOF", header.frame));
   }
   if (precision != 8) return Unsupported(absl::StrCat(precision, " bits per sample"));
   if (header.components != 1 && header.components != 3 && header.components != 4) {
@@ -71,7 +78,8 @@ int ReadExifOrientation(absl::Span<const std::byte> tiff) {
     if (entry + 12 > tiff.size()) return 1;
     if (read16(entry) != kOrientationTag) continue;
     const int value = read16(entry + 8);
-    const bool valid = read16(entry + 2) == kShort && read32(entry + 4) == 1 && value >= 1 && value <= 8;
+    const bool valid =
+        read16(entry + 2) == kShort && read32(entry + 4) == 1 && value >= 1 && value <= 8;
     return valid ? value : 1;
   }
   return 1;

@@ -1,5 +1,6 @@
-// The markers of a JPEG up to its first scan, read without libjpeg: size, kind and EXIF orientation. Costs a fraction of a
-// microsecond, touches nothing beyond the bytes given, and follows libjpeg's rules for finding markers, so that both agree.
+// The markers of a JPEG up to its first scan, read without libjpeg: size, kind and EXIF
+// orientation. Costs a fraction of a microsecond, touches nothing beyond the bytes given, and
+// follows libjpeg's rules for finding markers, so that both agree.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +22,8 @@ struct JpegHeader {
 // InvalidArgument "damaged JPEG: ..." or "unsupported JPEG: ...".
 absl::StatusOr<JpegHeader> ReadJpegHeader(absl::Span<const std::byte> encoded);
 
-// The orientation tag of a TIFF structure as EXIF stores it (after "Exif\0\0"); 1 where absent, damaged or out of range.
+// The orientation tag of a TIFF structure as EXIF stores it (after "Exif\0\0"); 1 where absent,
+// damaged or out of range.
 int ReadExifOrientation(absl::Span<const std::byte> tiff);
 
 }  // namespace feedwater::server

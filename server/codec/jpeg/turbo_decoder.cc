@@ -8,9 +8,8 @@
 #include "server/base/clock.h"
 
 // libjpeg's headers need stdio first and are C.
-#include <jpeglib.h>
-
 #include <jerror.h>
+#include <jpeglib.h>
 
 namespace feedwater::server {
 namespace {
@@ -19,8 +18,8 @@ enum class Failure { kDamaged, kTooManyScans, kTooSlow };
 
 // Warnings after which the pixels are still what the encoder meant.
 bool IsHarmless(int warning) {
-  return warning == JWRN_EXTRANEOUS_DATA || warning == JWRN_ADOBE_XFORM || warning == JWRN_JFIF_MAJOR ||
-         warning == JWRN_BOGUS_ICC;
+  return warning == JWRN_EXTRANEOUS_DATA || warning == JWRN_ADOBE_XFORM ||
+         warning == JWRN_JFIF_MAJOR || warning == JWRN_BOGUS_ICC;
 }
 
 // Pillow's CMYK -> RGB of the inverted samples that Adobe writes: `ink` is 255 minus the ink.
@@ -62,11 +61,12 @@ struct TurboDecoder::State {
   absl::Status ToStatus() const {
     switch (failure) {
       case Failure::kTooManyScans:
-        return absl::InvalidArgumentError(
-            absl::StrCat("JPEG has more than ", limits.max_scans, " scans, which is over max_scans"));
+        return absl::InvalidArgumentError(absl::StrCat("JPEG has more than ", limits.max_scans,
+                                                       " scans, which is over max_scans"));
       case Failure::kTooSlow:
-        return absl::InvalidArgumentError(
-            absl::StrCat("JPEG takes more than ", limits.max_decode_ms, " ms of CPU, which is over max_decode_ms"));
+        return absl::InvalidArgumentError(absl::StrCat("JPEG takes more than ",
+                                                       limits.max_decode_ms,
+                                                       " ms of CPU, which is over max_decode_ms"));
       case Failure::kDamaged:
         break;
     }
@@ -81,7 +81,8 @@ struct TurboDecoder::State {
   // CPU time never runs ahead of wall time, and asking for the latter costs a tenth.
   void CheckTime() {
     const int64_t limit_ns = limits.max_decode_ms * 1'000'000;
-    if (MonotonicNs() - start_wall_ns > limit_ns && ThreadCpuNs() - start_cpu_ns > limit_ns) Fail(Failure::kTooSlow);
+    if (MonotonicNs() - start_wall_ns > limit_ns && ThreadCpuNs() - start_cpu_ns > limit_ns)
+      Fail(Failure::kTooSlow);
   }
 
   static State& Of(j_common_ptr common) { return *static_cast<State*>(common->client_data); }
@@ -104,8 +105,9 @@ struct TurboDecoder::State {
 
   static void InitSource(j_decompress_ptr) {}
   static void TermSource(j_decompress_ptr) {}
-  // The bytes are used up. An end marker is put in their place: the bit reader looks ahead and may ask for bytes that no
-  // pixel needs. If one does need them, libjpeg meets the marker and warns, and that is an error here.
+  // The bytes are used up. An end marker is put in their place: the bit reader looks ahead and may
+  // ask for bytes that no pixel needs. If one does need them, libjpeg meets the marker and warns,
+  // and that is an error here.
   static boolean FillSource(j_decompress_ptr jpeg) {
     static const JOCTET kEnd[2] = {0xFF, JPEG_EOI};
     if (Of(jpeg).multiple_scans) {  // else a progressive image without its last scans would pass
@@ -126,8 +128,8 @@ struct TurboDecoder::State {
     jpeg->src->bytes_in_buffer -= bytes;
   }
 
-  // The functions below are the only ones that libjpeg jumps out of. None has an object with a destructor, and none
-  // reads a local variable after the jump.
+  // The functions below are the only ones that libjpeg jumps out of. None has an object with a
+  // destructor, and none reads a local variable after the jump.
   static bool Open(State* state, const JOCTET* data, size_t bytes);
   static bool Start(State* state, Rect region);
   static bool ReadRows(State* state, JSAMPROW* rows, int count);
@@ -167,9 +169,10 @@ bool TurboDecoder::State::Start(State* state, Rect region) {
   jpeg.do_fancy_upsampling = TRUE;
   jpeg_start_decompress(&jpeg);
 
-  // Fancy upsampling looks one sample to each side, and within the cropped row it treats the row's ends as the image's.
-  // So the crop that libjpeg sees is at least a pixel wider than the region wherever the image goes on, and its ends lie
-  // on borders of iMCUs. It must not be so narrow either that libjpeg would choose another upsampler for it.
+  // Fancy upsampling looks one sample to each side, and within the cropped row it treats the row's
+  // ends as the image's. So the crop that libjpeg sees is at least a pixel wider than the region
+  // wherever the image goes on, and its ends lie on borders of iMCUs. It must not be so narrow
+  // either that libjpeg would choose another upsampler for it.
   bool upsampled = false;
   for (int c = 0; c < jpeg.num_components; ++c) {
     upsampled |= jpeg.comp_info[c].h_samp_factor != jpeg.max_h_samp_factor;
@@ -229,7 +232,8 @@ absl::Status TurboDecoder::Open(absl::Span<const std::byte> encoded, const Image
   }
   const int64_t pixels = static_cast<int64_t>(state_->jpeg.image_width) * state_->jpeg.image_height;
   if (pixels > limits.max_pixels) {
-    return absl::InvalidArgumentError(absl::StrCat("JPEG of ", pixels, " pixels is over max_pixels ", limits.max_pixels));
+    return absl::InvalidArgumentError(
+        absl::StrCat("JPEG of ", pixels, " pixels is over max_pixels ", limits.max_pixels));
   }
   return absl::OkStatus();
 }
