@@ -3,6 +3,7 @@
 
 #include "client/cli/command.h"
 #include "feedwater/client.h"
+#include "server/base/logging.h"
 
 int main(int argc, char** argv) {
   CLI::App app(
@@ -19,6 +20,9 @@ int main(int argc, char** argv) {
       "  feedwater describe imagenet-train\n"
       "  feedwater status --json\n"
       "  feedwater COMMAND --help");
+
+  // The server's floors log what they do; here only what a user should know, and never on stdout.
+  (void)feedwater::server::SetUpLogging(feedwater::server::LogFormat::kText, "warning");
 
   feedwater::cli::Context context;
   app.add_option("--address", context.address, "runtime_dir of the daemon")->type_name("DIR");

@@ -4,45 +4,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/command.h"
-#include "server/graph/plan.h"
-#include "server/service/config.h"
-#include "server/source/dataset.h"
+#include "client/cli/local_pipeline.h"
 
 namespace feedwater::cli {
 namespace {
 
 using nlohmann::json;
 
-// Without data the number of classes is unknown; it only settles the width of one-hot labels.
-constexpr int64_t kAssumedClasses = 1000;
-
-struct Validated {
-  server::PipelineSpec spec;
-  std::shared_ptr<const server::Plan> plan;
-  int64_t records = -1;  // -1: the data was not looked at
-};
-
-absl::StatusOr<Validated> Validate(const std::string& file, const std::string& config) {
-  Validated result;
-  FW_ASSIGN_OR_RETURN(result.spec, server::ReadPipelineFile(file));
-  FW_ASSIGN_OR_RETURN(std::vector<server::FieldSpec> fields,
-                      server::DescribeDataset(result.spec.dataset));
-  int64_t classes = kAssumedClasses;
-  if (!config.empty()) {
-    FW_ASSIGN_OR_RETURN(const server::Settings settings, server::LoadSettings(config, {}));
-    server::DatasetOptions options;
-    options.roots = settings.roots;
-    FW_ASSIGN_OR_RETURN(const std::shared_ptr<const server::Dataset> dataset,
-                        server::OpenDataset(result.spec.dataset, options));
-    fields = dataset->fields();
-    classes = static_cast<int64_t>(dataset->classes().size());
-    result.records = dataset->size();
-  }
-  FW_ASSIGN_OR_RETURN(result.plan, server::Plan::Create(result.spec, fields, classes));
-  return result;
-}
-
-json ToJson(const std::string& file, const Validated& result) {
+json ToJson(const std::string& file, const PlannedPipeline& result) {
   json fields = json::array();
   for (const server::FieldSpec& field : result.plan->outputs()) {
     fields.push_back(
@@ -60,7 +29,7 @@ json ToJson(const std::string& file, const Validated& result) {
   return document;
 }
 
-void PrintText(const std::string& file, const Validated& result) {
+void PrintText(const std::string& file, const PlannedPipeline& result) {
   std::cout << file << ": " << Bold("valid");
   if (result.records >= 0) std::cout << ", " << result.records << " records";
   std::cout << "\n";
@@ -82,7 +51,7 @@ void AddValidate(CLI::App& app, Context& context) {
                  "  feedwater validate pipelines/imagenet-train.yaml --config "
                  "/etc/feedwater/feedwater.yaml   # and that its data is there",
                  [&context]() -> absl::Status {
-                   absl::StatusOr<Validated> result = Validate(file, config);
+                   absl::StatusOr<PlannedPipeline> result = PlanPipeline(file, config);
                    // Whatever is wrong here is wrong with the input.
                    if (!result.ok()) return absl::InvalidArgumentError(result.status().message());
                    if (context.json) {

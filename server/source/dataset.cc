@@ -258,7 +258,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenDataset(const YamlNode& node,
     }
   }
   FW_ASSIGN_OR_RETURN(std::shared_ptr<const Index> index, BuildIndex(spec, location, options));
-  if (!file.empty()) Save(*index, file);
+  if (!file.empty() && options.save) Save(*index, file);
   FW_ASSIGN_OR_RETURN(std::shared_ptr<const Dataset> dataset,
                       OpenIndex(spec, location, std::move(index)));
   spdlog::info("dataset {}: {} records, {} classes, index of {} built in {}{}{}", what,

@@ -75,7 +75,8 @@ using IndexProgress = std::function<void(int64_t done, int64_t total)>;
 
 struct DatasetOptions {
   std::shared_ptr<const Roots> roots;
-  std::string state_dir;                 // saved indexes; "" saves none
+  std::string state_dir;                 // saved indexes; "" has none
+  bool save = true;                      // an index that had to be built, for the next time
   std::shared_ptr<MemoryBudget> budget;  // may be null
   IndexProgress progress;                // may be null
   bool rebuild = false;                  // ignore a saved index

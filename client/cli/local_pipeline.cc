@@ -1,0 +1,212 @@
+#include "client/cli/local_pipeline.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <exception>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "server/base/yaml.h"
+#include "server/service/catalogue.h"
+
+namespace feedwater::cli {
+namespace {
+
+using server::Annotate;
+
+constexpr const char* kInstalledConfig = "/etc/feedwater/feedwater.yaml";
+constexpr int64_t kAssumedClasses = 1000;
+constexpr size_t kEngineDepth = 64;
+
+bool IsFileArgument(const std::string& pipeline) {
+  return absl::StrContains(pipeline, '/') || absl::EndsWith(pipeline, ".yaml") ||
+         absl::EndsWith(pipeline, ".yml");
+}
+
+absl::StatusOr<std::string> FindByName(const std::string& name, const server::Settings& settings) {
+  const auto files = server::PipelineFiles(settings.config.pipelines);
+  const auto found = files.find(name);
+  if (found != files.end()) return found->second;
+  std::vector<std::string> names;
+  for (const auto& [known, file] : files) names.push_back(known);
+  return absl::InvalidArgumentError(absl::StrCat(
+      "unknown pipeline '", server::Printable(name), "'", server::Suggest(name, names),
+      "; looked in ", absl::StrJoin(settings.config.pipelines, ", "),
+      " (a pipeline's file is given by its path, such as ./", server::Printable(name), ".yaml)"));
+}
+
+// Whether the state folder belongs to this user. What root writes into the daemon's folder, the
+// daemon could neither read nor replace.
+bool IsOwnFolder(const std::string& folder) {
+  struct stat info;
+  return stat(folder.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == geteuid();
+}
+
+absl::StatusOr<std::shared_ptr<const server::LoadedPipeline>> Load(
+    server::PipelineSpec spec, const server::DatasetOptions& options) {
+  // A broken graph is found before the dataset is indexed.
+  FW_RETURN_IF_ERROR(server::Plan::Validate(spec));
+  auto loaded = std::make_shared<server::LoadedPipeline>();
+  loaded->spec = std::move(spec);
+  FW_ASSIGN_OR_RETURN(loaded->dataset, server::OpenDataset(loaded->spec.dataset, options));
+  FW_ASSIGN_OR_RETURN(
+      loaded->plan, server::Plan::Create(loaded->spec, loaded->dataset->fields(),
+                                         static_cast<int64_t>(loaded->dataset->classes().size())));
+  return loaded;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> FindConfig(const std::string& given) {
+  if (!given.empty()) return given;
+  const char* variable = std::getenv("FEEDWATER_CONFIG");
+  if (variable != nullptr && variable[0] != '\0') return std::string(variable);
+  if (access(kInstalledConfig, F_OK) == 0) return std::string(kInstalledConfig);
+  return absl::InvalidArgumentError(absl::StrCat(
+      "no configuration: the dataset is opened below the roots that feedwater.yaml declares. Name "
+      "it with --config FILE or $FEEDWATER_CONFIG; there is no ",
+      kInstalledConfig, " (`feedwaterd --print-config` writes one to start from)"));
+}
+
+absl::StatusOr<std::string> FindPipelineFile(const std::string& pipeline,
+                                             const std::string& config) {
+  if (IsFileArgument(pipeline)) return pipeline;
+  absl::StatusOr<std::string> config_file = FindConfig(config);
+  if (!config_file.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", server::Printable(pipeline),
+                     "' is a pipeline's name and needs a configuration that knows it: give "
+                     "--config FILE, or the path of the pipeline's .yaml file"));
+  }
+  FW_ASSIGN_OR_RETURN(const server::Settings settings, server::LoadSettings(*config_file, {}));
+  return FindByName(pipeline, settings);
+}
+
+absl::StatusOr<PlannedPipeline> PlanPipeline(const std::string& pipeline,
+                                             const std::string& config) {
+  PlannedPipeline result;
+  if (!config.empty()) {
+    LocalOptions options;
+    options.config = config;
+    FW_ASSIGN_OR_RETURN(const LocalPipeline local, OpenLocalPipeline(pipeline, options));
+    result.file = local.file;
+    result.spec = local.loaded->spec;
+    result.plan = local.loaded->plan;
+    result.records = local.dataset().size();
+    return result;
+  }
+  FW_ASSIGN_OR_RETURN(result.file, FindPipelineFile(pipeline, config));
+  FW_ASSIGN_OR_RETURN(result.spec, server::ReadPipelineFile(result.file));
+  FW_ASSIGN_OR_RETURN(const std::vector<server::FieldSpec> fields,
+                      server::DescribeDataset(result.spec.dataset));
+  FW_ASSIGN_OR_RETURN(result.plan, server::Plan::Create(result.spec, fields, kAssumedClasses));
+  return result;
+}
+
+absl::StatusOr<LocalPipeline> OpenLocalPipeline(const std::string& pipeline,
+                                                const LocalOptions& options) {
+  LocalPipeline local;
+  // The pipeline is read first: what is wrong with it is worth saying even without a configuration.
+  server::PipelineSpec spec;
+  const bool is_file = IsFileArgument(pipeline);
+  if (is_file) {
+    local.file = pipeline;
+    FW_ASSIGN_OR_RETURN(spec, server::ReadPipelineFile(local.file));
+  }
+  FW_ASSIGN_OR_RETURN(const std::string config_file, FindConfig(options.config));
+  FW_ASSIGN_OR_RETURN(local.settings, server::LoadSettings(config_file, {}));
+  if (!is_file) {
+    FW_ASSIGN_OR_RETURN(local.file, FindByName(pipeline, local.settings));
+    FW_ASSIGN_OR_RETURN(spec, server::ReadPipelineFile(local.file));
+  }
+
+  const server::DaemonConfig& config = local.settings.config;
+  local.budget = server::MemoryBudget::Create(local.settings.memory_limit_bytes);
+  local.files = std::make_shared<server::FileCache>(
+      static_cast<size_t>(config.limits.max_open_files), config.storage.direct_io);
+  local.saves_index = IsOwnFolder(config.state_dir);
+  server::DatasetOptions dataset;
+  dataset.roots = local.settings.roots;
+  dataset.state_dir = config.state_dir;
+  dataset.save = local.saves_index;
+  dataset.budget = local.budget;
+  dataset.progress = options.progress;
+  dataset.rebuild = options.rebuild;
+  FW_ASSIGN_OR_RETURN(local.loaded, Load(std::move(spec), dataset));
+  return local;
+}
+
+absl::StatusOr<std::unique_ptr<server::RecordReader>> LocalPipeline::NewReader() const {
+  FW_ASSIGN_OR_RETURN(std::unique_ptr<server::ReadEngine> engine,
+                      server::CreateEngine(settings.engine.name, {kEngineDepth}));
+  return std::make_unique<server::RecordReader>(std::move(engine), kEngineDepth, files.get(),
+                                                budget);
+}
+
+server::RuntimeOptions LocalPipeline::ForRuntime(size_t workers) const {
+  server::RuntimeOptions runtime;
+  runtime.cpus = settings.cpus;
+  if (workers > 0 && workers < runtime.cpus.size()) runtime.cpus.resize(workers);
+  runtime.pin = settings.config.pin_cpus;
+  runtime.engine = settings.engine;
+  runtime.direct_io = settings.config.storage.direct_io;
+  runtime.max_open_files = static_cast<size_t>(settings.config.limits.max_open_files);
+  runtime.numa_node = settings.numa_node;
+  runtime.budget = budget;
+  return runtime;
+}
+
+struct RecordLoader::Impl {
+  const server::Dataset* dataset = nullptr;
+  std::unique_ptr<server::RecordReader> reader;
+  server::RecordBytes bytes;
+  server::Record record;
+  bool holds_bytes = false;
+
+  void Release() {
+    if (std::exchange(holds_bytes, false)) reader->Release(&bytes);
+  }
+};
+
+RecordLoader::RecordLoader() = default;
+RecordLoader::RecordLoader(RecordLoader&&) noexcept = default;
+RecordLoader::~RecordLoader() {
+  if (impl_ != nullptr) impl_->Release();
+}
+
+absl::StatusOr<RecordLoader> RecordLoader::Create(const LocalPipeline& pipeline) {
+  RecordLoader loader;
+  loader.impl_ = std::make_unique<Impl>();
+  loader.impl_->dataset = &pipeline.dataset();
+  FW_ASSIGN_OR_RETURN(loader.impl_->reader, pipeline.NewReader());
+  return loader;
+}
+
+absl::StatusOr<const server::Record*> RecordLoader::Load(int64_t record) {
+  Impl& impl = *impl_;
+  impl.Release();
+  impl.reader->Start(*impl.dataset, record, &impl.bytes);
+  impl.reader->Collect();
+  impl.holds_bytes = true;
+  FW_RETURN_IF_ERROR(impl.bytes.status());
+  try {
+    FW_RETURN_IF_ERROR(impl.dataset->Parse(record, impl.bytes.extents(), &impl.record));
+  } catch (const std::exception& error) {
+    return absl::InternalError(error.what());
+  }
+  return &impl.record;
+}
+
+RecordPlace PlaceOf(const server::Dataset& dataset, int64_t record) {
+  std::vector<server::Extent> extents;
+  dataset.Extents(record, &extents);
+  if (extents.empty()) return {};
+  return {dataset.ObjectPath(extents[0].object), extents[0].offset};
+}
+
+}  // namespace feedwater::cli

@@ -1,0 +1,95 @@
+// A pipeline opened in this process, for commands that work without a daemon: the file or name a
+// user typed, the daemon's configuration with its roots, the dataset through its saved index, and
+// the plan. Reading goes through the same engines, and below the same roots, as in the daemon.
+//
+// Everything is immutable once opened and shared by threads; a RecordReader belongs to the thread
+// that made it.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "server/pipeline/record_reader.h"
+#include "server/pipeline/runtime.h"
+#include "server/service/config.h"
+
+namespace feedwater::cli {
+
+// What --config says in every command's help.
+inline constexpr const char* kConfigHelp =
+    "the daemon's configuration, for its roots and pipelines; default $FEEDWATER_CONFIG, else "
+    "/etc/feedwater/feedwater.yaml";
+
+// The configuration file to use: `given` when it is not empty, else $FEEDWATER_CONFIG, else
+// /etc/feedwater/feedwater.yaml. InvalidArgument with the cure when there is none.
+absl::StatusOr<std::string> FindConfig(const std::string& given);
+
+// PIPELINE as users type it: the path of a .yaml file, or a name that the `pipelines` folders of
+// the configuration know. `config` as for FindConfig, and only looked at for a name.
+absl::StatusOr<std::string> FindPipelineFile(const std::string& pipeline,
+                                             const std::string& config);
+
+// A pipeline that was read and planned. Without a configuration the data stays untouched: `records`
+// is -1 and the number of classes, which only settles the width of one-hot labels, is assumed.
+struct PlannedPipeline {
+  std::string file;
+  server::PipelineSpec spec;
+  std::shared_ptr<const server::Plan> plan;
+  int64_t records = -1;
+};
+absl::StatusOr<PlannedPipeline> PlanPipeline(const std::string& pipeline,
+                                             const std::string& config);
+
+struct LocalOptions {
+  std::string config;              // as for FindConfig
+  server::IndexProgress progress;  // while an index is built; may be null
+  bool rebuild = false;            // ignore the saved index
+};
+
+struct LocalPipeline {
+  std::string file;
+  server::Settings settings;
+  std::shared_ptr<server::MemoryBudget> budget;
+  std::shared_ptr<server::FileCache> files;
+  std::shared_ptr<const server::LoadedPipeline> loaded;
+  // Whether an index that had to be built was saved for the daemon, too: only where the state_dir
+  // belongs to this user, or the daemon could not replace the file.
+  bool saves_index = false;
+
+  const server::Dataset& dataset() const { return *loaded->dataset; }
+  const server::Plan& plan() const { return *loaded->plan; }
+  // Reads records with the configured engine; for the calling thread alone. The pipeline outlives
+  // it.
+  absl::StatusOr<std::unique_ptr<server::RecordReader>> NewReader() const;
+  // As a runtime of this pipeline would be set up, with a worker on each of the first `workers`
+  // CPUs (0: all).
+  server::RuntimeOptions ForRuntime(size_t workers = 0) const;
+};
+absl::StatusOr<LocalPipeline> OpenLocalPipeline(const std::string& pipeline,
+                                                const LocalOptions& options);
+
+// Reads and parses single records, one after the other.
+class RecordLoader {
+ public:
+  static absl::StatusOr<RecordLoader> Create(const LocalPipeline& pipeline);
+  RecordLoader(RecordLoader&&) noexcept;
+  ~RecordLoader();
+
+  // The record's fields: valid until the next call.
+  absl::StatusOr<const server::Record*> Load(int64_t record);
+
+ private:
+  RecordLoader();
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Where a record's first byte is, for messages: the file below the dataset's root, and the offset.
+struct RecordPlace {
+  std::string path;
+  int64_t offset = 0;
+};
+RecordPlace PlaceOf(const server::Dataset& dataset, int64_t record);
+
+}  // namespace feedwater::cli
