@@ -16,6 +16,7 @@
 #include "server/base/schema.h"
 #include "server/base/tensor.h"
 #include "server/base/yaml.h"
+#include "server/storage/object_source.h"
 #include "server/storage/roots.h"
 
 namespace feedwater::server {
@@ -24,12 +25,6 @@ struct FieldSpec {
   std::string name;
   TensorSpec spec;
   std::string doc;
-};
-
-struct Extent {
-  uint32_t object = 0;  // number of a file of the dataset; see ObjectPath
-  int64_t offset = 0;
-  int64_t length = 0;
 };
 
 // The fields of one record, in the order of Dataset::fields(). Views into the bytes given to Parse
@@ -42,9 +37,8 @@ struct Record {
       scratch;  // for formats whose bytes must be rearranged; sized before views are taken
 };
 
-class Dataset {
+class Dataset : public ObjectSource {  // its files by number
  public:
-  virtual ~Dataset() = default;
   virtual int64_t size() const = 0;
   virtual const std::vector<FieldSpec>& fields()
       const = 0;  // image_folder: data (encoded), label (int64)
@@ -52,8 +46,6 @@ class Dataset {
       const = 0;  // names by label; empty when there are none
   virtual const std::string& digest()
       const = 0;  // 32 hex digits over (name, offset, size) of every record
-  virtual const Root& root() const = 0;
-  virtual std::string ObjectPath(uint32_t object) const = 0;  // below the root
   // Where the record's bytes are. Most formats have one extent a record. REQUIRES: record in [0,
   // size).
   virtual void Extents(int64_t record, std::vector<Extent>* extents) const = 0;

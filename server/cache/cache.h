@@ -1,0 +1,82 @@
+// All that one daemon keeps of datasets: one RecordCache for each (dataset, form), shared by the
+// jobs that need it, within two quotas of bytes, one of memory and one of disk.
+//
+//   state_dir/cache/lock                one daemon at a time; another one does without the disk
+//   state_dir/cache/<name>/             one RecordCache (disk_tier.h); <name> is made of dataset
+//   and form
+//
+// A cache that nobody uses stays open: the next epoch or job finds it full. It is closed when
+// another one finds no room in memory, and its folder is deleted, longest unused first, when
+// another one finds no room on disk.
+//
+// Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "server/base/memory_budget.h"
+#include "server/base/mutex.h"
+#include "server/cache/byte_quota.h"
+#include "server/cache/record_cache.h"
+
+namespace feedwater::server {
+
+class Cache {
+ public:
+  struct Options {
+    int64_t memory_bytes = 0, disk_bytes = 0;
+    std::string state_dir;                 // "" keeps nothing on disk
+    std::shared_ptr<MemoryBudget> budget;  // may be null
+  };
+  explicit Cache(Options options);
+  ~Cache();
+
+  struct Request {
+    std::string dataset_digest;
+    std::string form;  // what is kept, its version included: "coefficients-1"
+    int64_t records = 0;
+    int64_t memory_bytes = 0, disk_bytes = 0;  // the most that this cache may take of the quotas
+  };
+  // The cache of that dataset and form, opened or shared. Never fails for lack of room: it then
+  // keeps less.
+  absl::StatusOr<std::shared_ptr<RecordCache>> Get(const Request& request) ABSL_LOCKS_EXCLUDED(mu_);
+
+  const ByteQuota& memory() const { return *memory_; }
+  const ByteQuota& disk() const { return *disk_; }
+  // Why nothing is kept on disk; "" when it is.
+  const std::string& no_disk() const { return no_disk_; }
+
+  struct Status {
+    std::string dataset_digest, form;
+    int64_t records = 0;
+    RecordCache::Counts counts;
+  };
+  std::vector<Status> Statuses() const ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  struct Entry {
+    std::string name;
+    Request request;
+    std::shared_ptr<RecordCache> cache;
+  };
+
+  void TakeFolder();
+  void CloseIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void DeleteUnusedFolders(const std::string& but, int64_t wanted_bytes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const Options options_;
+  const std::shared_ptr<ByteQuota> memory_, disk_;
+  std::string folder_, no_disk_;
+  Fd lock_;
+  mutable Mutex mu_;
+  std::list<Entry> entries_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace feedwater::server

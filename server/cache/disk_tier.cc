@@ -1,0 +1,264 @@
+#include "server/cache/disk_tier.h"
+
+#include <fcntl.h>
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "server/base/status.h"
+
+namespace feedwater::server {
+namespace {
+
+constexpr size_t kMaxQueuedBytes = 64 << 20;
+constexpr char kJournalName[] = "journal";
+constexpr uint64_t kJournalMagic = 0x314c4e4a43574600;  // "\0FWCJNL1"
+
+struct JournalHeader {
+  uint64_t magic;
+  uint64_t records;
+  uint64_t identity_low, identity_high;  // XXH3-128 of the identity
+};
+static_assert(sizeof(JournalHeader) == 32);
+
+JournalHeader MakeHeader(const std::string& identity, int64_t records) {
+  const XXH128_hash_t hash = XXH3_128bits(identity.data(), identity.size());
+  return {kJournalMagic, static_cast<uint64_t>(records), hash.low64, hash.high64};
+}
+
+absl::Status WriteAt(int fd, const void* data, size_t size, uint64_t offset) {
+  const char* from = static_cast<const char*>(data);
+  while (size > 0) {
+    const ssize_t wrote = pwrite(fd, from, size, static_cast<off_t>(offset));
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote <= 0) return ErrnoStatus(wrote < 0 ? errno : ENOSPC, "writing the cache");
+    from += wrote;
+    size -= static_cast<size_t>(wrote);
+    offset += static_cast<uint64_t>(wrote);
+  }
+  return absl::OkStatus();
+}
+
+std::string SegmentName(uint32_t number) { return absl::StrFormat("segment-%05u", number); }
+
+}  // namespace
+
+struct DiskTier::JournalEntry {
+  uint64_t record, place, stamp, hash;
+
+  uint64_t Hash() const {
+    return XXH3_64bits_withSeed(this, offsetof(JournalEntry, hash), kJournalMagic);
+  }
+};
+
+DiskTier::DiskTier(Options options) : options_(std::move(options)) {}
+
+absl::StatusOr<std::unique_ptr<DiskTier>> DiskTier::Open(Options options) {
+  std::unique_ptr<DiskTier> tier(new DiskTier(std::move(options)));
+  const std::string& path = tier->options_.folder;
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) return ErrnoStatus(error.value(), absl::StrCat("making the cache's folder ", path));
+  tier->folder_ = Fd(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  Fd for_root(open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!tier->folder_ || !for_root)
+    return ErrnoStatus(errno, absl::StrCat("opening the cache's folder ", path));
+  tier->root_ = std::make_unique<Root>("cache", path, std::move(for_root));
+  FW_RETURN_IF_ERROR(Annotate(tier->Recover(), path));
+  tier->writer_ = std::thread([tier = tier.get()] { tier->Write(); });
+  return tier;
+}
+
+DiskTier::~DiskTier() {
+  if (writer_.joinable()) {
+    {
+      MutexLock lock(&mu_);
+      stop_ = true;
+      changed_.SignalAll();
+    }
+    writer_.join();
+  }
+  options_.quota->Give(bytes());
+}
+
+std::string DiskTier::ObjectPath(uint32_t segment) const { return SegmentName(segment); }
+
+// --- what an earlier daemon left
+// ----------------------------------------------------------------------
+
+absl::Status DiskTier::Recover() {
+  journal_ =
+      Fd(openat(folder_.get(), kJournalName, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  struct stat info;
+  if (!journal_ || fstat(journal_.get(), &info) != 0)
+    return ErrnoStatus(errno, "opening the journal");
+  const JournalHeader wanted = MakeHeader(options_.identity, options_.records);
+  JournalHeader header = {};
+  const bool ours = pread(journal_.get(), &header, sizeof(header), 0) == sizeof(header) &&
+                    std::memcmp(&header, &wanted, sizeof(header)) == 0;
+  if (!ours) return StartJournal();
+  return ReplayJournal(static_cast<uint64_t>(info.st_size));
+}
+
+absl::Status DiskTier::StartJournal() {
+  if (ftruncate(journal_.get(), 0) != 0) return ErrnoStatus(errno, "emptying the journal");
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(options_.folder, error)) {
+    if (entry.path().filename().string().rfind("segment-", 0) == 0)
+      std::filesystem::remove(entry.path(), error);
+  }
+  const JournalHeader header = MakeHeader(options_.identity, options_.records);
+  FW_RETURN_IF_ERROR(WriteAt(journal_.get(), &header, sizeof(header), 0));
+  journal_end_ = sizeof(header);
+  return absl::OkStatus();
+}
+
+absl::Status DiskTier::ReplayJournal(uint64_t journal_bytes) {
+  std::vector<uint64_t> segment_sizes;
+  for (struct stat info; segment_sizes.size() < kMaxSegments &&
+                         fstatat(folder_.get(), SegmentName(segment_sizes.size()).c_str(), &info,
+                                 AT_SYMLINK_NOFOLLOW) == 0 &&
+                         S_ISREG(info.st_mode);) {
+    segment_sizes.push_back(static_cast<uint64_t>(info.st_size));
+  }
+  std::vector<uint64_t> ends(segment_sizes.size(), 0);
+  std::vector<JournalEntry> chunk(4096);
+  uint64_t at = sizeof(JournalHeader);
+  for (bool whole = true; whole && at < journal_bytes;) {
+    const ssize_t got = pread(journal_.get(), chunk.data(), chunk.size() * sizeof(JournalEntry),
+                              static_cast<off_t>(at));
+    if (got < 0 && errno == EINTR) continue;
+    const size_t count = got <= 0 ? 0 : static_cast<size_t>(got) / sizeof(JournalEntry);
+    if (count == 0) break;
+    for (size_t i = 0; i < count; ++i) {
+      const JournalEntry& entry = chunk[i];
+      whole = entry.hash == entry.Hash() && entry.record < static_cast<uint64_t>(options_.records);
+      if (!whole) break;
+      at += sizeof(JournalEntry);
+      if (entry.place == kNowhere) {
+        options_.placed(static_cast<int64_t>(entry.record), nullptr);
+        continue;
+      }
+      if (!BlockPlace::IsPlace(entry.place)) continue;
+      const BlockPlace place = BlockPlace::Unpack(entry.place);
+      if (place.segment >= segment_sizes.size() || place.length == 0 ||
+          place.offset + place.length > segment_sizes[place.segment]) {
+        continue;  // named, but never arrived
+      }
+      ends[place.segment] = std::max(ends[place.segment], place.offset + place.length);
+      options_.placed(static_cast<int64_t>(entry.record), &place);
+    }
+  }
+  // What follows the last whole entry is written over.
+  if (ftruncate(journal_.get(), static_cast<off_t>(at)) != 0)
+    return ErrnoStatus(errno, "cutting the journal");
+  journal_end_ = at;
+  for (uint64_t end : ends) bytes_ += static_cast<int64_t>(end);
+  options_.quota->Force(bytes());
+  // A fresh segment: whatever stands behind the last named block of the old one is left alone.
+  segment_number_ = static_cast<uint32_t>(segment_sizes.size());
+  return absl::OkStatus();
+}
+
+// --- writing
+// -----------------------------------------------------------------------------------------------
+
+bool DiskTier::Append(int64_t record, uint64_t stamp, absl::Span<const std::byte> block) {
+  if (full()) return false;
+  const int64_t size = static_cast<int64_t>(block.size());
+  MutexLock lock(&mu_);
+  if (queued_bytes_ + block.size() > kMaxQueuedBytes && queued_bytes_ > 0)
+    return false;  // the disk is behind
+  if (!options_.quota->Take(size)) {
+    full_ = true;
+    return false;
+  }
+  bytes_ += size;
+  queued_bytes_ += block.size();
+  queue_.push_back({record, stamp, std::vector<std::byte>(block.begin(), block.end())});
+  changed_.SignalAll();
+  return true;
+}
+
+void DiskTier::Forget(int64_t record) {
+  MutexLock lock(&mu_);
+  queue_.push_back({record, 0, {}});
+  changed_.SignalAll();
+}
+
+void DiskTier::Flush() {
+  MutexLock lock(&mu_);
+  while (!queue_.empty() || writing_) changed_.Wait(&mu_);
+}
+
+void DiskTier::Write() {
+  pthread_setname_np(pthread_self(), "fw-cache");
+  for (;;) {
+    Item item;
+    {
+      MutexLock lock(&mu_);
+      writing_ = false;
+      changed_.SignalAll();
+      while (queue_.empty() && !stop_) changed_.Wait(&mu_);
+      if (queue_.empty()) return;
+      item = std::move(queue_.front());
+      queue_.pop_front();
+      queued_bytes_ -= item.block.size();
+      writing_ = true;
+    }
+    if (item.block.empty()) {
+      AppendJournal(item.record, kNowhere, 0).IgnoreError();  // it is found to be wrong again then
+      continue;
+    }
+    BlockPlace place;
+    const absl::Status written =
+        failed_ ? absl::UnavailableError("the disk failed before") : WriteItem(item, &place);
+    if (!written.ok()) {
+      const int64_t size = static_cast<int64_t>(item.block.size());
+      bytes_ -= size;
+      options_.quota->Give(size);
+      full_ = true;
+      if (!std::exchange(failed_, true)) {
+        spdlog::warn("cache {}: no more records are kept on disk: {}", options_.folder,
+                     std::string(written.message()));
+      }
+    }
+    options_.placed(item.record, written.ok() ? &place : nullptr);
+  }
+}
+
+absl::Status DiskTier::WriteItem(const Item& item, BlockPlace* place) {
+  if (segment_ && segment_end_ + item.block.size() > kMaxSegmentBytes) {
+    segment_ = Fd();
+    ++segment_number_;
+  }
+  if (!segment_) {
+    if (segment_number_ >= kMaxSegments) return absl::ResourceExhaustedError("too many segments");
+    segment_ = Fd(openat(folder_.get(), SegmentName(segment_number_).c_str(),
+                         O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (!segment_) return ErrnoStatus(errno, "making a segment");
+    segment_end_ = 0;
+  }
+  FW_RETURN_IF_ERROR(WriteAt(segment_.get(), item.block.data(), item.block.size(), segment_end_));
+  *place = {segment_number_, segment_end_, item.block.size()};
+  FW_RETURN_IF_ERROR(AppendJournal(item.record, place->Pack(), item.stamp));
+  segment_end_ += item.block.size();
+  return absl::OkStatus();
+}
+
+absl::Status DiskTier::AppendJournal(int64_t record, uint64_t packed_place, uint64_t stamp) {
+  JournalEntry entry = {static_cast<uint64_t>(record), packed_place, stamp, 0};
+  entry.hash = entry.Hash();
+  FW_RETURN_IF_ERROR(WriteAt(journal_.get(), &entry, sizeof(entry), journal_end_));
+  journal_end_ += sizeof(entry);
+  return absl::OkStatus();
+}
+
+}  // namespace feedwater::server

@@ -1,0 +1,88 @@
+// The records of one dataset in one form (their bytes, coefficients, finished prefixes, seek
+// indexes), kept in memory and on disk for the next epoch and the next job. Admitted records stay
+// (memory_tier.h says why); when the room is used up, the rest is made anew each time.
+//
+// A record is in memory, on disk, in both, or not here. After a restart it is on disk only and is
+// put into memory again when it is first read. What comes from disk proves itself by checksum, and
+// its stamp must be that of the file it was made from.
+//
+// Thread-safe. Find takes no lock.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "server/cache/block.h"
+#include "server/cache/disk_tier.h"
+#include "server/cache/memory_tier.h"
+
+namespace feedwater::server {
+
+class RecordCache {
+ public:
+  struct Options {
+    int64_t records = 0;
+    int64_t memory_limit = 0;  // of this cache; 0 keeps nothing in memory
+    std::shared_ptr<ByteQuota> memory_quota;
+    std::shared_ptr<MemoryBudget> budget;  // may be null
+    std::string folder;                    // "" keeps nothing on disk
+    std::string identity;                  // of dataset and content
+    std::shared_ptr<ByteQuota> disk_quota;
+  };
+  // A folder that cannot be used is logged, and the cache does without it.
+  static absl::StatusOr<std::unique_ptr<RecordCache>> Open(Options options);
+  ~RecordCache();
+
+  enum class Where { kNowhere, kMemory, kDisk };
+  struct Found {
+    Where where = Where::kNowhere;
+    BlockView block;  // kMemory: lives as long as the cache
+    Extent extent;    // kDisk: of disk()'s objects; TakeFromDisk looks at the bytes
+  };
+  Found Find(int64_t record) const;  // counts a hit or a miss
+
+  // Whether Put would keep the record now. Cheap; says no once all room is used.
+  bool Wants(int64_t record) const;
+  // Keeps a copy of the payload where there is room. `stamp`: of the file it was made from.
+  void Put(int64_t record, uint64_t stamp, absl::Span<const std::byte> payload);
+
+  // What Find's extent gave when it was read. `stamp_now` gives the stamp of the record's file as
+  // it is now and is called once for each record in a cache's life. A block that is damaged or was
+  // made from another state of the file is taken out and counted, and the error says why: the
+  // record is then made anew. A good one is put into memory, too, where there is room.
+  absl::StatusOr<BlockView> TakeFromDisk(int64_t record, absl::Span<const std::byte> bytes,
+                                         absl::FunctionRef<absl::StatusOr<uint64_t>()> stamp_now);
+
+  const ObjectSource* disk() const { return disk_.get(); }
+  void Flush();  // waits for the disk
+
+  struct Counts {
+    int64_t memory_bytes = 0, disk_bytes = 0;
+    int64_t memory_records = 0, disk_records = 0;
+    uint64_t memory_hits = 0, disk_hits = 0, misses = 0, damaged = 0, out_of_date = 0;
+  };
+  Counts counts() const;
+
+ private:
+  explicit RecordCache(Options options);
+  bool PutInMemory(int64_t record, absl::Span<const std::byte> block);
+  void TakeOut(int64_t record);
+
+  const Options options_;
+  std::vector<std::atomic<uint64_t>> in_memory_, on_disk_;  // packed places; empty without the tier
+  std::vector<std::atomic<uint8_t>> stamp_known_;
+  MemoryReservation table_;
+  std::unique_ptr<MemoryTier> memory_;
+  std::atomic<int64_t> memory_records_{0}, disk_records_{0};
+  mutable std::atomic<uint64_t> memory_hits_{0}, disk_hits_{0}, misses_{0};
+  std::atomic<uint64_t> damaged_{0}, out_of_date_{0};
+  std::unique_ptr<DiskTier> disk_;  // last: its thread calls back
+};
+
+}  // namespace feedwater::server
