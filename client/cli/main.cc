@@ -28,6 +28,7 @@ int main(int argc, char** argv) {
   app.add_option("--address", context.address, "runtime_dir of the daemon")->type_name("DIR");
   app.add_flag("--json", context.json, "print one JSON document on stdout and nothing else");
   feedwater::cli::AddValidate(app, context);
+  feedwater::cli::AddPreview(app, context);
   feedwater::cli::AddDescribe(app, context);
   feedwater::cli::AddStatus(app, context);
   feedwater::cli::AddHealth(app, context);

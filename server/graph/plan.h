@@ -18,6 +18,8 @@
 
 namespace feedwater::server {
 
+struct PlanGraph;
+
 class SampleWorkspace {  // buffers and decoder state of one worker thread, reused for every sample
                          // and every plan
  public:
@@ -84,6 +86,8 @@ class Plan {
   // For people: one line per step, "decode+random_resized_crop+random_horizontal_flip+normalize ->
   // image float32[3,224,224]".
   std::vector<std::string> Describe() const;
+  // The same as nodes and edges, for drawing: plan_graph.h.
+  PlanGraph Graph() const;
 
   struct Impl;  // plan_impl.h
 

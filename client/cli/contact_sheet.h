@@ -1,0 +1,31 @@
+// A contact sheet: rows of pictures with captions, column heads, and a title. Knows nothing of
+// pipelines. OpenCV's exceptions end here.
+#pragma once
+
+#include <opencv2/core.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace feedwater::cli {
+
+struct SheetCell {
+  cv::Mat picture;                    // 8 bit BGR, any size; shown whole in the cell
+  std::string problem;                // shown in a red cell in place of the picture, unless empty
+  std::vector<std::string> captions;  // the lines below
+  std::string footnote;               // smaller, below that
+};
+
+struct ContactSheet {
+  std::string title;
+  std::vector<std::string> subtitles;        // wrapped to the sheet's width
+  std::vector<std::string> columns;          // heads
+  std::vector<std::vector<SheetCell>> rows;  // as many cells as columns, each
+  int cell_side = 192;                       // pixels of a picture's square
+  int set_apart = 1;                         // so many columns on the left, then a gap
+};
+
+absl::StatusOr<cv::Mat> Draw(const ContactSheet& sheet);
+
+}  // namespace feedwater::cli

@@ -1,0 +1,42 @@
+// Fields of a sample as pictures for people: whatever dtype and layout they have, with the mean and
+// std that the pipeline took away put back. Pure functions; OpenCV's exceptions end here.
+#pragma once
+
+#include <opencv2/core.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/base/tensor.h"
+#include "server/codec/image.h"
+#include "server/graph/plan_graph.h"
+
+namespace feedwater::cli {
+
+// Whether a field is an image: HWC or CHW with 1 or 3 channels.
+bool IsPicture(const server::TensorSpec& spec);
+
+// How the pixels of an output were changed from 0..255 on their way, first change first.
+// `output` counts the pipeline's outputs.
+std::vector<server::PixelFormat> PixelChanges(const server::PlanGraph& graph, size_t output);
+
+struct Picture {
+  cv::Mat image;              // 8 bit BGR
+  bool is_stretched = false;  // the values were of no known range and were spread over 0..255
+};
+// REQUIRES: IsPicture(tensor.spec).
+absl::StatusOr<Picture> ToPicture(const server::Tensor& tensor,
+                                  const std::vector<server::PixelFormat>& changes);
+
+// A compressed image as a viewer shows it: whole, and turned as its EXIF data says.
+absl::StatusOr<Picture> DecodePicture(const server::Tensor& encoded,
+                                      const server::ImageLimits& limits,
+                                      server::ImageWorkspace& workspace);
+
+// The bytes of a file of the kind that `path` ends with: .png, .jpg, .jpeg, .webp or .bmp.
+// InvalidArgument for another one.
+absl::StatusOr<std::string> EncodePicture(const cv::Mat& image, const std::string& path);
+// Whether EncodePicture will know what to write.
+absl::Status CheckPictureName(const std::string& path);
+
+}  // namespace feedwater::cli

@@ -1,0 +1,395 @@
+// feedwater preview: a contact sheet of originals beside what the trainer gets of them. Epochs are
+// real ones: the sheet shows the very samples that a daemon would deliver with this seed, except
+// that batch ops see the sheet's own rows as their batch.
+#include <algorithm>
+#include <iostream>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "client/cli/command.h"
+#include "client/cli/contact_sheet.h"
+#include "client/cli/local_pipeline.h"
+#include "client/cli/output_file.h"
+#include "client/cli/picture.h"
+#include "client/cli/progress.h"
+#include "client/cli/sample_batch.h"
+#include "server/graph/element.h"
+
+namespace feedwater::cli {
+namespace {
+
+using nlohmann::json;
+using server::Tensor;
+using server::TensorSpec;
+
+struct Arguments {
+  std::string pipeline, output, config;
+  int64_t samples = 8, draws = 4;
+  uint64_t epoch = 0;
+  std::optional<uint64_t> seed;
+  std::vector<std::string> fields;
+  int cell = 192;
+};
+
+// One record's row.
+struct Row {
+  int64_t record = 0, position = 0;
+  std::string class_name;  // "cat (0)", or "" without a label
+  SheetCell original;
+  std::vector<SheetCell> draws;  // views of the first epoch, then those of the next
+};
+
+bool IsScalar(const TensorSpec& spec) {
+  return spec.layout == server::Layout::kPlain && spec.shape.empty();
+}
+
+class Preview {
+ public:
+  explicit Preview(const Arguments& arguments) : arguments_(arguments) {}
+
+  absl::Status Make() {
+    FW_RETURN_IF_ERROR(CheckPictureName(arguments_.output));
+    FW_RETURN_IF_ERROR(CheckWritable(arguments_.output));
+    FW_RETURN_IF_ERROR(Open());
+    FW_RETURN_IF_ERROR(ChooseFields());
+    FW_RETURN_IF_ERROR(ChooseRecords());
+    FW_RETURN_IF_ERROR(ShowOriginals());
+    for (int64_t draw = 0; draw < arguments_.draws; ++draw) {
+      FW_RETURN_IF_ERROR(ShowEpoch(arguments_.epoch + static_cast<uint64_t>(draw)));
+    }
+    FW_ASSIGN_OR_RETURN(const cv::Mat sheet, Draw(Sheet()));
+    width_ = sheet.cols;
+    height_ = sheet.rows;
+    FW_ASSIGN_OR_RETURN(const std::string file, EncodePicture(sheet, arguments_.output));
+    return WriteFile(arguments_.output, file);
+  }
+
+  json ToJson() const {
+    json rows = json::array();
+    for (const Row& row : rows_) {
+      json problems = json::array();
+      if (!row.original.problem.empty()) problems.push_back(row.original.problem);
+      for (const SheetCell& cell : row.draws) {
+        if (!cell.problem.empty()) problems.push_back(cell.problem);
+      }
+      rows.push_back({{"record", row.record},
+                      {"position", row.position},
+                      {"path", PlaceOf(local_.dataset(), row.record).path},
+                      {"class", row.class_name},
+                      {"problems", problems}});
+    }
+    return {{"file", arguments_.output},
+            {"width", width_},
+            {"height", height_},
+            {"pipeline", local_.loaded->spec.name},
+            {"seed", seed_},
+            {"first_epoch", arguments_.epoch},
+            {"draws", arguments_.draws},
+            {"fields", FieldNames()},
+            {"samples", rows}};
+  }
+
+  void PrintText() const {
+    int64_t bad = 0;
+    for (const Row& row : rows_) {
+      bool is_bad = !row.original.problem.empty();
+      for (const SheetCell& cell : row.draws) is_bad |= !cell.problem.empty();
+      bad += is_bad;
+    }
+    std::cout << arguments_.output << ": " << rows_.size() << " records, each with "
+              << arguments_.draws << (arguments_.draws == 1 ? " draw" : " draws") << " of "
+              << absl::StrJoin(FieldNames(), " and ") << ", " << width_ << "x" << height_
+              << " pixels";
+    if (bad > 0) std::cout << "; " << bad << " bad, shown in red";
+    std::cout << "\n";
+  }
+
+ private:
+  absl::Status Open() {
+    Progress progress("index", "records");
+    LocalOptions options;
+    options.config = arguments_.config;
+    options.progress = [&](int64_t done, int64_t total) { progress.Update(done, total); };
+    FW_ASSIGN_OR_RETURN(local_, OpenLocalPipeline(arguments_.pipeline, options));
+    seed_ = arguments_.seed.value_or(local_.loaded->spec.sampler.seed);
+    graph_ = local_.plan().Graph();
+    return absl::OkStatus();
+  }
+
+  // Which outputs to show, which field of a record has the original, and where the labels are.
+  absl::Status ChooseFields() {
+    const std::vector<server::FieldSpec>& outputs = local_.plan().outputs();
+    std::vector<std::string> pictures;
+    for (const server::FieldSpec& output : outputs) {
+      if (IsPicture(output.spec)) pictures.push_back(output.name);
+    }
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const TensorSpec& spec = outputs[i].spec;
+      const std::vector<std::string>& wanted =
+          arguments_.fields.empty() ? pictures : arguments_.fields;
+      if (IsPicture(spec) &&
+          std::find(wanted.begin(), wanted.end(), outputs[i].name) != wanted.end()) {
+        views_.push_back(i);
+      }
+      const auto classes = static_cast<int64_t>(local_.dataset().classes().size());
+      if (outputs[i].name == "label" && spec.shape.size() == 1 && classes > 0 &&
+          spec.shape[0] == classes) {
+        soft_label_ = static_cast<int>(i);
+      }
+    }
+    for (const std::string& field : arguments_.fields) {
+      if (std::find(pictures.begin(), pictures.end(), field) != pictures.end()) continue;
+      return absl::InvalidArgumentError(absl::StrCat("--field: the pipeline has no output '",
+                                                     server::Printable(field), "' that is an image",
+                                                     server::Suggest(field, pictures)));
+    }
+    if (views_.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          local_.file, ": none of its outputs is an image, so there is nothing to show"));
+    }
+    const std::vector<server::FieldSpec>& fields = local_.dataset().fields();
+    for (size_t i = 0; i < fields.size(); ++i) {
+      const bool is_image =
+          fields[i].spec.layout == server::Layout::kEncoded || IsPicture(fields[i].spec);
+      if (is_image && original_ < 0) original_ = static_cast<int>(i);
+      if (fields[i].name == "label" && IsScalar(fields[i].spec)) label_ = static_cast<int>(i);
+    }
+    return absl::OkStatus();
+  }
+
+  // Evenly spread over the order of the first epoch: at random where the pipeline shuffles, over
+  // the classes where it does not.
+  absl::Status ChooseRecords() {
+    server::SamplerSpec sampler = local_.loaded->spec.sampler;
+    sampler.seed = seed_;
+    const int64_t records = local_.dataset().size();
+    FW_ASSIGN_OR_RETURN(server::OrderConfig config,
+                        server::MakeOrderConfig(sampler, records, /*batch_size=*/1,
+                                                /*world_size=*/1, local_.dataset().shard_starts()));
+    config.seed = seed_;
+    const server::EpochOrder order(std::make_shared<const server::OrderConfig>(std::move(config)),
+                                   arguments_.epoch, /*start=*/0);
+    const int64_t count = std::min(arguments_.samples, records);
+    for (int64_t i = 0; i < count; ++i) {
+      Row row;
+      // count is at most 1000, so the product stays far below 2^63 for any dataset that has an
+      // index.
+      row.position = i * records / count;
+      row.record = order.RecordAt(row.position);
+      rows_.push_back(std::move(row));
+    }
+    FW_ASSIGN_OR_RETURN(RecordLoader loader, RecordLoader::Create(local_));
+    loader_ = std::make_unique<RecordLoader>(std::move(loader));
+    FW_ASSIGN_OR_RETURN(SampleBatch batch, SampleBatch::Create(local_.plan(), count));
+    batch_ = std::make_unique<SampleBatch>(std::move(batch));
+    return absl::OkStatus();
+  }
+
+  std::string ClassName(int64_t label) const {
+    const std::vector<std::string>& classes = local_.dataset().classes();
+    if (label < 0 || label >= static_cast<int64_t>(classes.size())) return absl::StrCat(label);
+    const std::string& name = classes[static_cast<size_t>(label)];
+    return name == absl::StrCat(label) ? name : absl::StrCat(name, " (", label, ")");
+  }
+
+  absl::Status ShowOriginals() {
+    server::ImageWorkspace workspace;
+    for (Row& row : rows_) {
+      row.original.footnote = absl::StrCat("record ", row.record);
+      const absl::StatusOr<const server::Record*> record = loader_->Load(row.record);
+      if (!record.ok()) {
+        row.original.problem = std::string(record.status().message());
+        continue;
+      }
+      if (label_ >= 0) {
+        const Tensor& label = (*record)->fields[static_cast<size_t>(label_)];
+        row.class_name =
+            ClassName(static_cast<int64_t>(server::LoadDouble(label.spec.dtype, label.data)));
+        row.original.captions = {row.class_name};
+      }
+      if (original_ < 0) continue;
+      const Tensor& field = (*record)->fields[static_cast<size_t>(original_)];
+      absl::StatusOr<Picture> picture =
+          field.spec.layout == server::Layout::kEncoded
+              ? DecodePicture(field, local_.loaded->spec.limits, workspace)
+              : ToPicture(field, {});
+      if (!picture.ok()) {
+        row.original.problem = std::string(picture.status().message());
+        continue;
+      }
+      row.original.picture = std::move(picture->image);
+      absl::StrAppend(&row.original.footnote, ", ", row.original.picture.cols, "x",
+                      row.original.picture.rows);
+    }
+    return absl::OkStatus();
+  }
+
+  // Runs all rows as one batch of this epoch; those that fail are left out of it.
+  absl::Status ShowEpoch(uint64_t epoch) {
+    const server::PhiloxKey key = server::EpochKey(seed_, epoch);
+    std::vector<absl::Status> results;
+    int64_t good = 0;
+    for (const Row& row : rows_) {
+      const absl::StatusOr<const server::Record*> record = loader_->Load(row.record);
+      if (!record.ok()) {
+        results.push_back(record.status());
+        continue;
+      }
+      server::SampleInput input;
+      input.record = *record;
+      input.sample_id = row.record;
+      input.position = row.position;
+      input.key = key;
+      results.push_back(batch_->Run(input, good));
+      good += results.back().ok();
+    }
+    if (good > 0 && local_.plan().has_batch_ops()) {
+      FW_RETURN_IF_ERROR(batch_->Finish(good, /*global_batch=*/0, key));
+    }
+    int64_t k = 0;
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      const int64_t place = results[i].ok() ? k++ : -1;
+      for (size_t view : views_) {
+        rows_[i].draws.push_back(CellOf(rows_[i], view, epoch, place, results[i]));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  SheetCell CellOf(const Row& row, size_t view, uint64_t epoch, int64_t place,
+                   const absl::Status& result) const {
+    SheetCell cell;
+    if (!row.class_name.empty()) cell.captions = {row.class_name};
+    cell.footnote = absl::StrCat("record ", row.record, ", epoch ", epoch);
+    if (!result.ok()) {
+      cell.problem = std::string(result.message());
+      return cell;
+    }
+    absl::StatusOr<Picture> picture =
+        ToPicture(batch_->Output(view, place), PixelChanges(graph_, view));
+    if (!picture.ok()) {
+      cell.problem = std::string(picture.status().message());
+      return cell;
+    }
+    cell.picture = std::move(picture->image);
+    if (picture->is_stretched) absl::StrAppend(&cell.footnote, " (stretched)");
+    if (soft_label_ >= 0) {
+      cell.captions = SoftLabel(batch_->Output(static_cast<size_t>(soft_label_), place));
+    }
+    return cell;
+  }
+
+  // "cat 0.71", "dog 0.29": the two heaviest classes.
+  std::vector<std::string> SoftLabel(const Tensor& label) const {
+    std::vector<std::pair<double, int64_t>> weights;
+    for (int64_t i = 0; i < label.elements(); ++i) {
+      const size_t step = server::DTypeSize(label.spec.dtype);
+      const double weight =
+          server::LoadDouble(label.spec.dtype, label.data + static_cast<size_t>(i) * step);
+      if (weight > 0) weights.emplace_back(weight, i);
+    }
+    std::sort(weights.rbegin(), weights.rend());
+    if (weights.size() == 1) return {ClassName(weights[0].second)};
+    std::vector<std::string> lines;
+    for (size_t i = 0; i < weights.size() && i < 2; ++i) {
+      lines.push_back(absl::StrFormat("%s %.2f", ClassName(weights[i].second), weights[i].first));
+    }
+    return lines;
+  }
+
+  std::vector<std::string> FieldNames() const {
+    std::vector<std::string> names;
+    for (size_t view : views_) names.push_back(local_.plan().outputs()[view].name);
+    return names;
+  }
+
+  ContactSheet Sheet() const {
+    ContactSheet sheet;
+    sheet.cell_side = arguments_.cell;
+    const server::Dataset& dataset = local_.dataset();
+    sheet.title = local_.loaded->spec.name;
+    sheet.subtitles.push_back(absl::StrCat(
+        dataset.size(), " records",
+        dataset.classes().empty() ? "" : absl::StrCat(", ", dataset.classes().size(), " classes"),
+        ", seed ", seed_));
+    for (const std::string& step : local_.plan().Describe()) {
+      if (step.rfind("copy ", 0) != 0) sheet.subtitles.push_back(step);
+    }
+    if (local_.plan().has_batch_ops()) {
+      sheet.subtitles.push_back("Batch ops mix the rows of this sheet, as they would a batch.");
+    }
+    sheet.columns.push_back("original");
+    for (int64_t draw = 0; draw < arguments_.draws; ++draw) {
+      for (const std::string& name : FieldNames()) {
+        sheet.columns.push_back(
+            absl::StrCat(name, ", epoch ", arguments_.epoch + static_cast<uint64_t>(draw)));
+      }
+    }
+    for (const Row& row : rows_) {
+      sheet.rows.push_back({row.original});
+      sheet.rows.back().insert(sheet.rows.back().end(), row.draws.begin(), row.draws.end());
+    }
+    return sheet;
+  }
+
+  const Arguments& arguments_;
+  LocalPipeline local_;
+  server::PlanGraph graph_;
+  uint64_t seed_ = 0;
+  std::vector<size_t> views_;  // outputs to show
+  int original_ = -1;          // field of a record that is an image
+  int label_ = -1;             // field of a record that is its class
+  int soft_label_ = -1;        // output that has a weight for each class
+  std::unique_ptr<RecordLoader> loader_;
+  std::unique_ptr<SampleBatch> batch_;
+  std::vector<Row> rows_;
+  int width_ = 0, height_ = 0;
+};
+
+}  // namespace
+
+void AddPreview(CLI::App& app, Context& context) {
+  static Arguments arguments;
+  CLI::App* command = AddCommand(
+      app, context, "preview",
+      "draw a contact sheet: originals beside what the pipeline makes of them; needs no daemon",
+      "  feedwater preview imagenet-train -o sheet.png\n"
+      "  feedwater preview ./my-pipeline.yaml --config feedwater.yaml -o sheet.png\n"
+      "  feedwater preview simclr -o views.jpg --samples 4 --draws 2 --field view_a view_b",
+      [&context]() -> absl::Status {
+        Preview preview(arguments);
+        FW_RETURN_IF_ERROR(preview.Make());
+        if (context.json) {
+          std::cout << preview.ToJson().dump(2, ' ', false, json::error_handler_t::replace) << "\n";
+        } else {
+          preview.PrintText();
+        }
+        return absl::OkStatus();
+      });
+  command
+      ->add_option("pipeline", arguments.pipeline, "a .yaml file, or a name of the configuration")
+      ->required()
+      ->type_name("PIPELINE");
+  command->add_option("-o,--output", arguments.output, "the sheet: .png, .jpg, .webp or .bmp")
+      ->required()
+      ->type_name("FILE");
+  command->add_option("--config", arguments.config, kConfigHelp)->type_name("FILE");
+  command->add_option("--samples", arguments.samples, "records, one a row")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command->add_option("--draws", arguments.draws, "epochs to show of each record")
+      ->check(CLI::Range(1, 50))
+      ->capture_default_str();
+  command->add_option("--epoch", arguments.epoch, "the first of them")->capture_default_str();
+  command->add_option("--seed", arguments.seed, "in place of the pipeline's own");
+  command->add_option("--field", arguments.fields, "outputs to show; default: all that are images")
+      ->type_name("NAME");
+  command->add_option("--cell", arguments.cell, "side of a picture on the sheet, in pixels")
+      ->check(CLI::Range(48, 1024))
+      ->capture_default_str();
+}
+
+}  // namespace feedwater::cli

@@ -1,0 +1,72 @@
+#include "client/cli/sample_batch.h"
+
+#include <exception>
+
+#include "absl/strings/str_cat.h"
+#include "server/base/units.h"
+
+namespace feedwater::cli {
+namespace {
+
+constexpr int64_t kMaxBytes = int64_t{8} << 30;
+
+template <typename F>
+absl::Status NoThrow(const F& function) {
+  try {
+    return function();
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("out of memory");
+  } catch (const std::exception& error) {
+    return absl::InternalError(error.what());
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<SampleBatch::Memory> SampleBatch::Allocate(int64_t bytes) {
+  const size_t rounded = (static_cast<size_t>(bytes) + server::kOutputAlignment) /
+                         server::kOutputAlignment * server::kOutputAlignment;
+  Memory memory(static_cast<std::byte*>(std::aligned_alloc(server::kOutputAlignment, rounded)));
+  if (memory == nullptr) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no memory for ", server::FormatBytes(bytes), " of samples"));
+  }
+  return memory;
+}
+
+absl::StatusOr<SampleBatch> SampleBatch::Create(const server::Plan& plan, int64_t samples) {
+  SampleBatch batch;
+  batch.plan_ = &plan;
+  FW_ASSIGN_OR_RETURN(batch.layout_,
+                      server::SlotLayout::Create(plan.outputs(), samples, kMaxBytes));
+  int64_t staging = 0;
+  if (__builtin_mul_overflow(plan.staging_bytes_per_sample(), samples, &staging) ||
+      staging > kMaxBytes) {
+    return absl::InvalidArgumentError("the memory of the batch's graph is too large");
+  }
+  FW_ASSIGN_OR_RETURN(batch.slot_, Allocate(batch.layout_.slot_bytes));
+  FW_ASSIGN_OR_RETURN(batch.staging_, Allocate(staging));
+  for (const server::SlotLayout::Output& output : batch.layout_.outputs) {
+    batch.memory_.outputs.push_back(batch.slot_.get() + output.offset);
+  }
+  batch.memory_.staging = batch.staging_.get();
+  batch.memory_.batch_size = samples;
+  batch.workspace_ = std::make_unique<server::SampleWorkspace>();
+  return batch;
+}
+
+absl::Status SampleBatch::Run(const server::SampleInput& input, int64_t k) {
+  return NoThrow([&] { return plan_->Run(input, k, memory_, *workspace_); });
+}
+
+absl::Status SampleBatch::Finish(int64_t samples, uint64_t global_batch, server::PhiloxKey key) {
+  return NoThrow(
+      [&] { return plan_->FinishBatch(samples, global_batch, key, memory_, *workspace_); });
+}
+
+server::Tensor SampleBatch::Output(size_t i, int64_t k) const {
+  const server::SlotLayout::Output& output = layout_.outputs[i];
+  return {output.field.spec, memory_.outputs[i] + k * output.sample_bytes};
+}
+
+}  // namespace feedwater::cli

@@ -1,0 +1,43 @@
+// A batch in this process's own memory, for commands that run a plan without a daemon's slots.
+// Belongs to one thread; the plan outlives it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/batch/slot_layout.h"
+#include "server/graph/plan.h"
+
+namespace feedwater::cli {
+
+class SampleBatch {
+ public:
+  // Room for `samples`. InvalidArgument or ResourceExhausted when that is too much.
+  static absl::StatusOr<SampleBatch> Create(const server::Plan& plan, int64_t samples);
+
+  // As Plan::Run and Plan::FinishBatch; what a library throws becomes an error, too.
+  absl::Status Run(const server::SampleInput& input, int64_t k);
+  absl::Status Finish(int64_t samples, uint64_t global_batch, server::PhiloxKey key);
+
+  // Output i of the sample at place k.
+  server::Tensor Output(size_t i, int64_t k) const;
+
+ private:
+  struct Free {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
+  using Memory = std::unique_ptr<std::byte, Free>;
+  static absl::StatusOr<Memory> Allocate(int64_t bytes);
+
+  const server::Plan* plan_ = nullptr;
+  server::SlotLayout layout_;
+  Memory slot_, staging_;
+  server::BatchMemory memory_;
+  std::unique_ptr<server::SampleWorkspace> workspace_;
+};
+
+}  // namespace feedwater::cli
