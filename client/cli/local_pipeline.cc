@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <exception>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "client/cli/no_throw.h"
 #include "server/base/yaml.h"
 #include "server/service/catalogue.h"
 
@@ -194,11 +194,8 @@ absl::StatusOr<const server::Record*> RecordLoader::Load(int64_t record) {
   impl.reader->Collect();
   impl.holds_bytes = true;
   FW_RETURN_IF_ERROR(impl.bytes.status());
-  try {
-    FW_RETURN_IF_ERROR(impl.dataset->Parse(record, impl.bytes.extents(), &impl.record));
-  } catch (const std::exception& error) {
-    return absl::InternalError(error.what());
-  }
+  FW_RETURN_IF_ERROR(
+      NoThrow([&] { return impl.dataset->Parse(record, impl.bytes.extents(), &impl.record); }));
   return &impl.record;
 }
 

@@ -1,25 +1,13 @@
 #include "client/cli/sample_batch.h"
 
-#include <exception>
-
 #include "absl/strings/str_cat.h"
+#include "client/cli/no_throw.h"
 #include "server/base/units.h"
 
 namespace feedwater::cli {
 namespace {
 
 constexpr int64_t kMaxBytes = int64_t{8} << 30;
-
-template <typename F>
-absl::Status NoThrow(const F& function) {
-  try {
-    return function();
-  } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError("out of memory");
-  } catch (const std::exception& error) {
-    return absl::InternalError(error.what());
-  }
-}
 
 }  // namespace
 

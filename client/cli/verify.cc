@@ -1,0 +1,244 @@
+// feedwater verify: every record once through the storage engine, the dataset's parser and the
+// pipeline's graph with the draws of epoch 0.
+//
+// The graph runs unfused: the fused decoder looks at no more of an image than the crop needs, and
+// damage behind it would come to light in another epoch. Batch ops are left out; they see samples
+// that are whole already.
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <iostream>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/time.h"
+#include "client/cli/command.h"
+#include "client/cli/local_pipeline.h"
+#include "client/cli/no_throw.h"
+#include "client/cli/progress.h"
+#include "client/cli/sample_batch.h"
+#include "server/base/clock.h"
+#include "server/base/mutex.h"
+#include "server/base/units.h"
+
+namespace feedwater::cli {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+// Records a thread takes at a time: neighbours of a shard, which are read together.
+constexpr int64_t kChunk = 64;
+constexpr size_t kMostInFlight = 64;
+
+struct BadRecord {
+  int64_t record = 0;
+  RecordPlace place;
+  std::string reason;
+};
+
+json ToJson(const BadRecord& bad) {
+  return {{"record", bad.record},
+          {"path", bad.place.path},
+          {"offset", bad.place.offset},
+          {"reason", bad.reason}};
+}
+
+std::string Dump(const json& document, int indent) {
+  return document.dump(indent, ' ', false, json::error_handler_t::replace);
+}
+
+// Whether an error tells of this machine (no memory, no file handles, storage away) and says
+// nothing about the record.
+bool TellsOfTheMachine(const absl::Status& status) {
+  return absl::IsResourceExhausted(status) || absl::IsUnavailable(status);
+}
+
+class Verifier {
+ public:
+  // `print_lines`: each bad record at once, as a line of JSON on stdout.
+  Verifier(const LocalPipeline& local, std::shared_ptr<const server::Plan> plan, bool print_lines)
+      : local_(local), plan_(std::move(plan)), print_lines_(print_lines) {}
+
+  absl::Status Run(size_t jobs) {
+    const int64_t start = server::MonotonicNs();
+    {
+      server::MutexLock lock(&mu_);
+      running_ = jobs;
+    }
+    std::vector<std::thread> threads;
+    for (size_t i = 0; i < jobs; ++i) threads.emplace_back([this] { Work(); });
+    ShowProgress();
+    for (std::thread& thread : threads) thread.join();
+    seconds_ = static_cast<double>(server::MonotonicNs() - start) * 1e-9;
+    server::MutexLock lock(&mu_);
+    std::sort(bad_.begin(), bad_.end(),
+              [](const BadRecord& a, const BadRecord& b) { return a.record < b.record; });
+    return failure_;
+  }
+
+  // To be called after Run.
+  const std::vector<BadRecord>& bad() const ABSL_NO_THREAD_SAFETY_ANALYSIS { return bad_; }
+  int64_t bytes() const { return bytes_; }
+  double seconds() const { return seconds_; }
+
+ private:
+  void ShowProgress() {
+    Progress progress("verify", "records");
+    const int64_t total = local_.dataset().size();
+    server::MutexLock lock(&mu_);
+    while (running_ > 0) {
+      ended_.WaitWithTimeout(&mu_, absl::Milliseconds(100));
+      progress.Update(done_, total, bad_.empty() ? "" : absl::StrCat(bad_.size(), " bad"));
+    }
+  }
+
+  void Work() {
+    const absl::Status status = NoThrow([this] { return WorkUntilDone(); });
+    server::MutexLock lock(&mu_);
+    if (!status.ok()) {
+      stop_ = true;
+      if (failure_.ok()) failure_ = status;
+    }
+    --running_;
+    ended_.SignalAll();
+  }
+
+  absl::Status WorkUntilDone() {
+    FW_ASSIGN_OR_RETURN(const std::unique_ptr<server::RecordReader> reader, local_.NewReader());
+    FW_ASSIGN_OR_RETURN(SampleBatch batch, SampleBatch::Create(*plan_, /*samples=*/1));
+    std::array<server::RecordBytes, kMostInFlight> room;
+    std::vector<server::RecordBytes*> free;
+    for (server::RecordBytes& bytes : room) free.push_back(&bytes);
+    server::Record parsed;
+    int64_t next = 0, end = 0;  // of this thread's chunk
+    absl::Status failure;
+    for (;;) {
+      while (failure.ok() && !free.empty() && reader->wants_more() && TakeRecord(&next, &end)) {
+        reader->Start(local_.dataset(), next++, free.back());
+        free.pop_back();
+      }
+      server::RecordBytes* bytes = reader->Collect();
+      if (bytes == nullptr) return failure;
+      if (failure.ok()) failure = Check(*bytes, batch, &parsed);
+      reader->Release(bytes);
+      free.push_back(bytes);
+    }
+  }
+
+  bool TakeRecord(int64_t* next, int64_t* end) {
+    if (stop_) return false;
+    if (*next < *end) return true;
+    const int64_t records = local_.dataset().size();
+    *next = next_chunk_.fetch_add(kChunk);
+    *end = std::min(*next + kChunk, records);
+    return *next < *end;
+  }
+
+  // An error is one of the machine; a bad record is noted.
+  absl::Status Check(const server::RecordBytes& bytes, SampleBatch& batch, server::Record* parsed) {
+    absl::Status status = bytes.status();
+    if (status.ok()) {
+      bytes_ += bytes.size();
+      status =
+          NoThrow([&] { return local_.dataset().Parse(bytes.record(), bytes.extents(), parsed); });
+    }
+    if (status.ok()) {
+      server::SampleInput input;
+      input.record = parsed;
+      input.sample_id = input.position = bytes.record();
+      input.key = server::EpochKey(local_.loaded->spec.sampler.seed, /*epoch=*/0);
+      status = batch.Run(input, 0);
+    }
+    ++done_;
+    if (status.ok()) return status;
+    if (TellsOfTheMachine(status)) {
+      return server::Annotate(status, absl::StrCat("record ", bytes.record()));
+    }
+    Note(
+        {bytes.record(), PlaceOf(local_.dataset(), bytes.record()), std::string(status.message())});
+    return absl::OkStatus();
+  }
+
+  void Note(BadRecord bad) {
+    server::MutexLock lock(&mu_);
+    if (print_lines_) std::cout << Dump(ToJson(bad), -1) << std::endl;
+    bad_.push_back(std::move(bad));
+  }
+
+  const LocalPipeline& local_;
+  const std::shared_ptr<const server::Plan> plan_;
+  const bool print_lines_;
+  double seconds_ = 0;
+  std::atomic<int64_t> next_chunk_{0}, done_{0}, bytes_{0};
+  std::atomic<bool> stop_{false};
+
+  server::Mutex mu_;
+  server::CondVar ended_;
+  size_t running_ ABSL_GUARDED_BY(mu_) = 0;
+  std::vector<BadRecord> bad_ ABSL_GUARDED_BY(mu_);
+  absl::Status failure_ ABSL_GUARDED_BY(mu_);
+};
+
+absl::Status Verify(Context& context, const std::string& pipeline, const std::string& config,
+                    size_t jobs) {
+  LocalPipeline local;
+  {
+    Progress progress("index", "records");
+    LocalOptions options;
+    options.config = config;
+    options.progress = [&](int64_t done, int64_t total) { progress.Update(done, total); };
+    FW_ASSIGN_OR_RETURN(local, OpenLocalPipeline(pipeline, options));
+  }
+  FW_ASSIGN_OR_RETURN(std::shared_ptr<const server::Plan> plan,
+                      server::Plan::Create(local.loaded->spec, local.dataset().fields(),
+                                           static_cast<int64_t>(local.dataset().classes().size()),
+                                           {.fuse = false}));
+  Verifier verifier(local, std::move(plan), /*print_lines=*/!context.json);
+  FW_RETURN_IF_ERROR(verifier.Run(jobs > 0 ? jobs : local.settings.cpus.size()));
+  const int64_t records = local.dataset().size();
+  const auto bad = static_cast<int64_t>(verifier.bad().size());
+  if (context.json) {
+    json list = json::array();
+    for (const BadRecord& record : verifier.bad()) list.push_back(ToJson(record));
+    std::cout << Dump({{"pipeline", local.loaded->spec.name},
+                       {"records", records},
+                       {"bad", list},
+                       {"bytes", verifier.bytes()},
+                       {"seconds", verifier.seconds()}},
+                      2)
+              << "\n";
+  } else {
+    std::cerr << absl::StrFormat(
+        "verify: %s: %d records, %s read and decoded in %s: %s\n", local.loaded->spec.name, records,
+        server::FormatBytes(verifier.bytes()), server::FormatSeconds(verifier.seconds()),
+        bad == 0 ? "all good" : absl::StrCat(bad, " bad"));
+  }
+  if (bad > 0) context.exit_status = 1;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddVerify(CLI::App& app, Context& context) {
+  static std::string pipeline, config;
+  static size_t jobs = 0;
+  CLI::App* command = AddCommand(
+      app, context, "verify",
+      "read and decode every record, and report the bad ones as JSON lines; needs no daemon",
+      "  feedwater verify imagenet-train --config feedwater.yaml\n"
+      "  feedwater verify ./my-pipeline.yaml --jobs 2 | jq -r .path   # the files to look at\n"
+      "Every record runs through the graph of epoch 0, with images decoded whole. Exit status 1 "
+      "when any is bad.",
+      [&context] { return Verify(context, pipeline, config, jobs); });
+  command->add_option("pipeline", pipeline, "a .yaml file, or a name of the configuration")
+      ->required()
+      ->type_name("PIPELINE");
+  command->add_option("--config", config, kConfigHelp)->type_name("FILE");
+  command->add_option("--jobs", jobs, "threads; default: as many as the configuration's cpus")
+      ->check(CLI::Range(1, 1024));
+}
+
+}  // namespace feedwater::cli
