@@ -81,6 +81,11 @@ void UpsampleH2V2(const uint8_t* near, const uint8_t* far, int first, int width,
                    out);
 }
 
+void UpsampleH1V2(const uint8_t* near, const uint8_t* far, bool below, size_t count, uint8_t* out) {
+  for (size_t i = 0; i < count; ++i)
+    out[i] = static_cast<uint8_t>((3 * near[i] + far[i] + (below ? 2 : 1)) >> 2);
+}
+
 void YccToRgb(const uint8_t* y, const uint8_t* cb, const uint8_t* cr, size_t count, uint8_t* rgb) {
   const auto clip = [](int v) { return static_cast<uint8_t>(std::clamp(v, 0, 255)); };
   for (size_t i = 0; i < count; ++i) {
@@ -98,8 +103,8 @@ void GrayToRgb(const uint8_t* y, size_t count, uint8_t* rgb) {
 }  // namespace
 
 const PixelKernels& ActivePixelKernels() {
-  static const PixelKernels kTable = {"plain",      TransformRow, UpsampleH2V1,
-                                      UpsampleH2V2, YccToRgb,     GrayToRgb};
+  static const PixelKernels kTable = {"plain",      TransformRow, UpsampleH2V1, UpsampleH2V2,
+                                      UpsampleH1V2, YccToRgb,     GrayToRgb};
   return kTable;
 }
 

@@ -35,6 +35,9 @@ struct PixelKernels {
   // the next one in the direction of its half (the near row itself at the image's edge).
   void (*upsample_h2v2)(const uint8_t* near, const uint8_t* far, int first, int width, int x0,
                         int count, uint8_t* out);
+  // Half height alone, for `count` samples: `below` says that `far` is the row below `near`.
+  void (*upsample_h1v2)(const uint8_t* near, const uint8_t* far, bool below, size_t count,
+                        uint8_t* out);
 
   // rgb[3 * i ..] for i < count.
   void (*ycc_to_rgb)(const uint8_t* y, const uint8_t* cb, const uint8_t* cr, size_t count,

@@ -1,0 +1,162 @@
+#include "server/codec/jpeg/planes.h"
+
+#include <algorithm>
+
+#include "server/codec/jpeg/pixel_kernels.h"
+
+namespace feedwater::server::jpeg {
+namespace {
+
+constexpr int kMaxSide = 65'500;  // libjpeg's JPEG_MAX_DIMENSION
+constexpr int kMaxFactor = 4;
+constexpr size_t kLine = 64;
+
+size_t RoundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+// The samples that pixels first .. first + count - 1 need along one axis.
+BlockSpan Blocks(int first, int count, int step, int samples) {
+  int low = first / step, high = (first + count - 1) / step;
+  if (step == 2) {  // a pixel is made of its sample and the next one on its side
+    if (first % 2 == 0) --low;
+    if ((first + count - 1) % 2 == 1) ++high;
+  }
+  low = std::max(low, 0) / 8;
+  high = std::min(high, samples - 1) / 8;
+  return {low, high - low + 1};
+}
+
+}  // namespace
+
+int FrameShape::max_h() const {
+  return components == 1 ? h[0] : std::max(h[0], std::max(h[1], h[2]));
+}
+int FrameShape::max_v() const {
+  return components == 1 ? v[0] : std::max(v[0], std::max(v[1], v[2]));
+}
+
+bool PlanesSupport(const FrameShape& shape) {
+  if (shape.size.width < 1 || shape.size.width > kMaxSide) return false;
+  if (shape.size.height < 1 || shape.size.height > kMaxSide) return false;
+  if (shape.components == 1) return shape.h[0] == 1 && shape.v[0] == 1;
+  if (shape.components != 3) return false;
+  for (int c = 0; c < 3; ++c) {
+    if (shape.h[c] < 1 || shape.h[c] > kMaxFactor || shape.v[c] < 1 || shape.v[c] > kMaxFactor)
+      return false;
+  }
+  const int max_h = shape.max_h(), max_v = shape.max_v();
+  if (shape.h[0] != max_h || shape.v[0] != max_v) return false;
+  for (int c = 1; c < 3; ++c) {
+    if (max_h % shape.h[c] != 0 || max_v % shape.v[c] != 0) return false;
+    if (shape.step_x(c) > 2 || shape.step_y(c) > 2) return false;
+    if (shape.step_x(c) == 2 && shape.samples_wide(c) <= 2) return false;
+  }
+  return true;
+}
+
+void Planes::Start(const FrameShape& shape, const Rect& region) {
+  shape_ = shape;
+  region_ = region;
+  next_y_ = region.y;
+  int first = -1, end = 0;
+  for (int c = 0; c < shape.components; ++c) {
+    Plane& plane = planes_[c];
+    plane.columns = Blocks(region.x, region.width, shape.step_x(c), shape.samples_wide(c));
+    plane.rows = Blocks(region.y, region.height, shape.step_y(c), shape.samples_high(c));
+    // An odd number of cache lines: rows of a block do not fall into the same sets.
+    plane.stride = RoundUp(static_cast<size_t>(plane.columns.count) * 8 + kRowPadding, kLine);
+    plane.stride |= kLine;
+    plane.block_row_bytes = 8 * plane.stride;
+    const size_t bytes = 2 * shape.v[c] * plane.block_row_bytes + kRowPadding;
+    if (plane.samples.size() < bytes) plane.samples.resize(bytes);
+    const size_t upsampled = static_cast<size_t>(region.width) + 2 * kRowPadding;
+    if (plane.upsampled.size() < upsampled) plane.upsampled.resize(upsampled);
+    const int low = plane.rows.first / shape.v[c], high = (plane.rows.end() - 1) / shape.v[c];
+    first = first < 0 ? low : std::min(first, low);
+    end = std::max(end, high + 1);
+  }
+  mcu_rows_ = {first, end - first};
+  next_mcu_row_ = first;
+  rgb_stride_ = RoundUp(static_cast<size_t>(region.width) * 3 + kRowPadding, kLine);
+  const size_t bytes = RowSource::kMaxRows * rgb_stride_ + kRowPadding;
+  if (rgb_.size() < bytes) rgb_.resize(bytes);
+}
+
+BlockSpan Planes::block_rows_of_mcu_row(int c, int mcu_row) const {
+  const int first = std::max(planes_[c].rows.first, mcu_row * shape_.v[c]);
+  const int end = std::min(planes_[c].rows.end(), (mcu_row + 1) * shape_.v[c]);
+  return {first, std::max(0, end - first)};
+}
+
+uint8_t* Planes::BlockRow(int c, int block_row) {
+  Plane& plane = planes_[c];
+  return plane.samples.data() + (block_row % (2 * shape_.v[c])) * plane.block_row_bytes;
+}
+
+const uint8_t* Planes::SampleRow(int c, int y) const {
+  const Plane& plane = planes_[c];
+  return plane.samples.data() + (y / 8 % (2 * shape_.v[c])) * plane.block_row_bytes +
+         (y % 8) * plane.stride;
+}
+
+int Planes::RowsReady() const {
+  int ready = region_.y + region_.height;
+  for (int c = 0; c < shape_.components; ++c) {
+    const int samples = next_mcu_row_ * shape_.v[c] * 8;
+    if (samples >= std::min(planes_[c].rows.end() * 8, shape_.samples_high(c))) continue;
+    // The last of two pixel rows needs the sample row below its own.
+    ready = std::min(ready, shape_.step_y(c) == 1 ? samples : 2 * samples - 1);
+  }
+  return ready;
+}
+
+// The row of component c at full width; its first pixel is region_.x.
+const uint8_t* Planes::PixelRow(int c, int y) {
+  Plane& plane = planes_[c];
+  const PixelKernels& kernels = ActivePixelKernels();
+  const int first = plane.columns.first * 8;
+  const int step_x = shape_.step_x(c);
+  const uint8_t* near = SampleRow(c, y / shape_.step_y(c));
+  if (shape_.step_y(c) == 1) {
+    if (step_x == 1) return near + (region_.x - first);
+    kernels.upsample_h2v1(near, first, shape_.samples_wide(c), region_.x, region_.width,
+                          plane.upsampled.data());
+    return plane.upsampled.data();
+  }
+  const int below = std::min(y / 2 + 1, shape_.samples_high(c) - 1), above = std::max(y / 2 - 1, 0);
+  const uint8_t* far = SampleRow(c, y % 2 == 1 ? below : above);
+  if (step_x == 1) {
+    kernels.upsample_h1v2(near + (region_.x - first), far + (region_.x - first), y % 2 == 1,
+                          region_.width, plane.upsampled.data());
+  } else {
+    kernels.upsample_h2v2(near, far, first, shape_.samples_wide(c), region_.x, region_.width,
+                          plane.upsampled.data());
+  }
+  return plane.upsampled.data();
+}
+
+void Planes::FinishRow(int y, uint8_t* rgb) {
+  const PixelKernels& kernels = ActivePixelKernels();
+  const uint8_t* luma = PixelRow(0, y);
+  if (shape_.components == 1) {
+    kernels.gray_to_rgb(luma, region_.width, rgb);
+  } else {
+    kernels.ycc_to_rgb(luma, PixelRow(1, y), PixelRow(2, y), region_.width, rgb);
+  }
+}
+
+absl::Status Planes::Read(int count, const uint8_t** rows,
+                          absl::FunctionRef<absl::Status(int mcu_row)> fill) {
+  for (int i = 0; i < count; ++i, ++next_y_) {
+    while (RowsReady() <= next_y_) {
+      const absl::Status status = fill(next_mcu_row_);
+      if (!status.ok()) return status;
+      ++next_mcu_row_;
+    }
+    uint8_t* to = rgb_.data() + i * rgb_stride_;
+    FinishRow(next_y_, to);
+    rows[i] = to;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace feedwater::server::jpeg
