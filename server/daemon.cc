@@ -30,6 +30,8 @@ std::map<std::string, std::string> FixedKeys(const DaemonConfig& config) {
           {"numa_node", config.numa_node},
           {"storage.engine", config.storage.engine},
           {"storage.direct_io", absl::StrCat(config.storage.direct_io)},
+          {"cache.ram", config.cache.ram},
+          {"cache.disk", absl::StrCat(config.cache.disk.bytes)},
           {"limits.sessions_per_uid", absl::StrCat(limits.sessions_per_uid)},
           {"limits.connections_per_uid", absl::StrCat(limits.connections_per_uid)},
           {"limits.max_connections", absl::StrCat(limits.max_connections)},
@@ -71,8 +73,10 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   runtime.budget = budget_;
   FW_ASSIGN_OR_RETURN(runtime_, Runtime::Create(runtime));
 
+  cache_ = std::make_shared<Cache>(Cache::Options{
+      settings_.cache_memory_bytes, config.cache.disk.bytes, config.state_dir, budget_});
   catalogue_ = std::make_unique<Catalogue>(Catalogue::Options{
-      config.state_dir, budget_, static_cast<size_t>(limits.pipeline_bytes.bytes)});
+      config.state_dir, budget_, static_cast<size_t>(limits.pipeline_bytes.bytes), cache_});
   catalogue_->Reload(config.pipelines, settings_.roots);
 
   auto access = [this](const PeerIdentity& peer) { return access_.Check(peer); };
@@ -126,6 +130,7 @@ void Daemon::Stop() {
   service_.reset();
   runtime_.reset();
   catalogue_.reset();
+  cache_.reset();
   runtime_dir_.reset();
 }
 

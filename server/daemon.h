@@ -55,6 +55,7 @@ class Daemon {
   AccessControl access_;
   std::unique_ptr<RuntimeDir> runtime_dir_;
   std::shared_ptr<MemoryBudget> budget_;
+  std::shared_ptr<Cache> cache_;
   std::unique_ptr<Catalogue> catalogue_;
   std::unique_ptr<Runtime> runtime_;
   std::unique_ptr<ControlService> service_;  // before data_: the sessions' events call it

@@ -61,6 +61,8 @@ absl::string_view LayoutName(Layout layout) {
       return "CHW";
     case Layout::kEncoded:
       return "encoded";
+    case Layout::kCoefficients:
+      return "coefficients";
   }
   return "unknown";
 }

@@ -62,7 +62,7 @@ void Cache::TakeFolder() {
 }
 
 absl::StatusOr<std::shared_ptr<RecordCache>> Cache::Get(const Request& request) {
-  const std::string name = absl::StrCat(request.dataset_digest, "-", request.form);
+  const std::string name = absl::StrCat(request.dataset, "-", request.form);
   MutexLock lock(&mu_);
   for (auto it = entries_.begin(); it != entries_.end(); ++it) {
     if (it->name != name) continue;
@@ -127,8 +127,8 @@ std::vector<Cache::Status> Cache::Statuses() const {
   MutexLock lock(&mu_);
   std::vector<Status> statuses;
   for (const Entry& entry : entries_) {
-    statuses.push_back({entry.request.dataset_digest, entry.request.form, entry.request.records,
-                        entry.cache->counts()});
+    statuses.push_back(
+        {entry.request.dataset, entry.request.form, entry.request.records, entry.cache->counts()});
   }
   return statuses;
 }

@@ -38,8 +38,8 @@ class Cache {
   ~Cache();
 
   struct Request {
-    std::string dataset_digest;
-    std::string form;  // what is kept, its version included: "coefficients-1"
+    std::string dataset;  // 32 hex digits that no other dataset has
+    std::string form;     // what is kept, its version included: "coefficients-1"
     int64_t records = 0;
     int64_t memory_bytes = 0, disk_bytes = 0;  // the most that this cache may take of the quotas
   };
@@ -53,7 +53,7 @@ class Cache {
   const std::string& no_disk() const { return no_disk_; }
 
   struct Status {
-    std::string dataset_digest, form;
+    std::string dataset, form;
     int64_t records = 0;
     RecordCache::Counts counts;
   };

@@ -33,6 +33,7 @@ const std::vector<ParamInfo>& TopLevelKeys() {
     add("outputs", "list of names", "fields that the client receives, in its order.");
     add("on_bad_sample", "fail or substitute", "what happens when a sample cannot be made.");
     add("limits", "map", "what an image may cost.");
+    add("cache", "map", "what is kept for the next epoch and the next job.");
     return list;
   }();
   return *keys;
@@ -47,6 +48,11 @@ struct LimitParams {
   int64_t max_pixels = ImageLimits{}.max_pixels;
   int64_t max_scans = ImageLimits{}.max_scans;
   int64_t max_decode_ms = ImageLimits{}.max_decode_ms;
+};
+
+struct CacheParams {
+  std::string kind = "auto";
+  std::optional<ByteCount> ram, disk;
 };
 
 const Schema<BatchParams>& BatchSchema() {
@@ -64,6 +70,22 @@ const Schema<LimitParams>& LimitSchema() {
                                          "Scans of a progressive JPEG.", Range(1, INT_MAX))
                                   .Param("max_decode_ms", &LimitParams::max_decode_ms,
                                          "CPU time of one image, in ms.", Range(1, 3'600'000)));
+  return *schema;
+}
+
+const Schema<CacheParams>& CacheSchema() {
+  static const auto* schema = new Schema<CacheParams>(
+      Schema<CacheParams>()
+          .Param("kind", &CacheParams::kind,
+                 "What is kept of each record: bytes (as stored), coefficients (a JPEG without its "
+                 "Huffman coding, which decodes several times faster), decoded (the sample behind "
+                 "the graph's deterministic beginning), none; auto chooses and `feedwater status` "
+                 "says why.",
+                 OneOf({"auto", "none", "bytes", "coefficients", "decoded"}))
+          .Param("ram", &CacheParams::ram,
+                 "Memory for it, at most, within the daemon's cache.ram. Default: all of that.")
+          .Param("disk", &CacheParams::disk,
+                 "Disk for it, at most, within the daemon's cache.disk. Default: all of that."));
   return *schema;
 }
 
@@ -148,6 +170,18 @@ absl::Status ReadLimits(const YamlNode& node, ImageLimits* limits) {
   return absl::OkStatus();
 }
 
+absl::Status ReadCache(const YamlNode& node, CacheSpec* cache) {
+  FW_ASSIGN_OR_RETURN(const CacheParams read, CacheSchema().Read(node, "'cache'"));
+  cache->kind = read.kind == "none"           ? CacheKind::kNone
+                : read.kind == "bytes"        ? CacheKind::kBytes
+                : read.kind == "coefficients" ? CacheKind::kCoefficients
+                : read.kind == "decoded"      ? CacheKind::kDecoded
+                                              : CacheKind::kAuto;
+  if (read.ram) cache->memory_bytes = read.ram->bytes;
+  if (read.disk) cache->disk_bytes = read.disk->bytes;
+  return absl::OkStatus();
+}
+
 std::string Stem(absl::string_view path) {
   if (const size_t slash = path.rfind('/'); slash != absl::string_view::npos)
     path.remove_prefix(slash + 1);
@@ -189,6 +223,7 @@ absl::StatusOr<PipelineSpec> ReadPipeline(const YamlNode& root, absl::string_vie
     FW_RETURN_IF_ERROR(ReadBadSamplePolicy(*node, &spec.on_bad_sample));
   if (const YamlNode* node = root.Find("limits"))
     FW_RETURN_IF_ERROR(ReadLimits(*node, &spec.limits));
+  if (const YamlNode* node = root.Find("cache")) FW_RETURN_IF_ERROR(ReadCache(*node, &spec.cache));
 
   FW_ASSIGN_OR_RETURN(const std::string canonical, CanonicalPipeline(spec));
   spec.digest = Digest128(canonical);

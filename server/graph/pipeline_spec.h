@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
@@ -23,6 +24,14 @@ struct OpSpec {
 
 enum class BadSamplePolicy { kFail, kSubstitute };
 
+// What is kept of the dataset for the next epoch and the next job. Changes no byte of a batch.
+enum class CacheKind { kAuto, kNone, kBytes, kCoefficients, kDecoded };
+struct CacheSpec {
+  CacheKind kind = CacheKind::kAuto;
+  int64_t memory_bytes = std::numeric_limits<int64_t>::max();  // at most, of what the daemon has
+  int64_t disk_bytes = std::numeric_limits<int64_t>::max();
+};
+
 struct PipelineSpec {
   std::string name;  // the file's stem
   YamlNode dataset;  // for OpenDataset
@@ -33,6 +42,7 @@ struct PipelineSpec {
   std::vector<std::string> outputs;  // field names in order
   BadSamplePolicy on_bad_sample = BadSamplePolicy::kFail;
   ImageLimits limits;
+  CacheSpec cache;
   std::string
       digest;  // of everything that can change a byte, except batch size and seed: 32 hex digits
   YamlNode outputs_node;  // for its place

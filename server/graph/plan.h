@@ -83,6 +83,10 @@ class Plan {
   absl::Status FinishBatch(int64_t samples, uint64_t global_batch, PhiloxKey key,
                            const BatchMemory& memory, SampleWorkspace& workspace) const;
 
+  // Whether every reader of the dataset's field is a decoder, which takes coefficients in place of
+  // the file.
+  bool OnlyDecoded(size_t field) const;
+
   // For people: one line per step, "decode+random_resized_crop+random_horizontal_flip+normalize ->
   // image float32[3,224,224]".
   std::vector<std::string> Describe() const;

@@ -28,6 +28,7 @@ class Job {
   const JobConfig& config() const { return config_; }
   const Dataset& dataset() const { return *config_.pipeline->dataset; }
   const Plan* plan() const { return config_.pipeline->plan.get(); }
+  RecordCache* cache() const { return config_.pipeline->cache.get(); }  // may be null
   const std::shared_ptr<const OrderConfig>& order_config() const { return order_config_; }
   int64_t global_batch_size() const { return config_.batch_size * config_.world_size; }
 

@@ -29,7 +29,7 @@ struct RecordBytes::Read {
   };
   ReadOp op;
   ReadBuffers::Buffer buffer;
-  const Dataset* dataset = nullptr;
+  const ObjectSource* source = nullptr;
   uint32_t object = 0;
   int64_t offset = 0, length = 0;
   absl::InlinedVector<Part, 1> parts;
@@ -46,9 +46,11 @@ RecordReader::RecordReader(std::unique_ptr<ReadEngine> engine, size_t engine_dep
 
 RecordReader::~RecordReader() = default;
 
-void RecordReader::Start(const Dataset& dataset, int64_t record, RecordBytes* into) {
-  into->dataset_ = &dataset;
+void RecordReader::Start(const Dataset& dataset, const RecordCache* cache, int64_t record,
+                         RecordBytes* into) {
   into->record_ = record;
+  into->origin_ = RecordBytes::Origin::kDataset;
+  into->stamp_ = 0;
   into->size_ = 0;
   into->missing_ = 0;
   into->failed_extent_ = -1;
@@ -58,7 +60,25 @@ void RecordReader::Start(const Dataset& dataset, int64_t record, RecordBytes* in
   ++started_;
 
   extents_.clear();
+  if (cache != nullptr) {
+    const RecordCache::Found found = cache->Find(record);
+    if (found.where == RecordCache::Where::kMemory) {
+      into->origin_ = RecordBytes::Origin::kMemory;
+      into->extents_.assign(1, found.block.payload);
+      ready_.push_back(into);
+      return;
+    }
+    if (found.where == RecordCache::Where::kDisk) {
+      into->origin_ = RecordBytes::Origin::kDisk;
+      extents_.push_back(found.extent);
+      return StartExtents(*cache->disk(), into);
+    }
+  }
   dataset.Extents(record, &extents_);
+  StartExtents(dataset, into);
+}
+
+void RecordReader::StartExtents(const ObjectSource& source, RecordBytes* into) {
   for (const Extent& extent : extents_) {
     if (extent.offset < 0 || extent.length < 0 || extent.length > kMaxRecordBytes - into->size_) {
       into->status_ = absl::InvalidArgumentError(absl::StrCat(
@@ -75,7 +95,7 @@ void RecordReader::Start(const Dataset& dataset, int64_t record, RecordBytes* in
     if (extent.length == 0) continue;
     ++into->missing_;
     Read* last = queue_.empty() ? nullptr : queue_.back();
-    if (last != nullptr && last->dataset == &dataset && last->object == extent.object &&
+    if (last != nullptr && last->source == &source && last->object == extent.object &&
         extent.offset - last->offset == last->length &&
         last->length + extent.length <= kMaxJoinedBytes) {
       last->parts.push_back({into, static_cast<int64_t>(i), last->length, extent.length});
@@ -84,16 +104,16 @@ void RecordReader::Start(const Dataset& dataset, int64_t record, RecordBytes* in
       open_bytes_ += extent.length;
       into->reads_.push_back(last);
     } else {
-      queue_.push_back(NewRead(dataset, extent, into, static_cast<int64_t>(i)));
+      queue_.push_back(NewRead(source, extent, into, static_cast<int64_t>(i)));
     }
   }
   if (into->missing_ == 0) ready_.push_back(into);
 }
 
-RecordReader::Read* RecordReader::NewRead(const Dataset& dataset, const Extent& extent,
+RecordReader::Read* RecordReader::NewRead(const ObjectSource& source, const Extent& extent,
                                           RecordBytes* bytes, int64_t index) {
   Read* read = reads_.Get();
-  read->dataset = &dataset;
+  read->source = &source;
   read->object = extent.object;
   read->offset = extent.offset;
   read->length = extent.length;
@@ -110,7 +130,7 @@ absl::Status RecordReader::Open(Read* read) {
   ReadOp& op = read->op;
   op = ReadOp();
   FW_ASSIGN_OR_RETURN(op.file,
-                      files_->Open(read->dataset->root(), read->dataset->ObjectPath(read->object)));
+                      files_->Open(read->source->root(), read->source->ObjectPath(read->object)));
   const size_t bytes = ReadBufferBytes(read->length, op.file->direct_io);
   FW_ASSIGN_OR_RETURN(read->buffer, buffers_.Get(bytes));
   op.offset = read->offset;
@@ -137,6 +157,7 @@ void RecordReader::Submit() {
 
 void RecordReader::Completed(Read* read) {
   const absl::Status status = read->op.status;
+  const uint64_t stamp = status.ok() ? read->op.file->stamp : 0;
   read->op.file = nullptr;
   // A joined read that failed says nothing about its parts: those before the damage are whole. So
   // each is read alone.
@@ -144,6 +165,7 @@ void RecordReader::Completed(Read* read) {
     RecordBytes* bytes = part.bytes;
     if (status.ok()) {
       bytes->extents_[part.extent] = absl::MakeConstSpan(read->op.data + part.offset, part.length);
+      bytes->stamp_ += stamp;
       Arrived(bytes);
     } else if (read->parts.size() == 1) {
       Refuse(bytes, part.extent, status);
@@ -152,7 +174,7 @@ void RecordReader::Completed(Read* read) {
       bytes->reads_.erase(std::find(bytes->reads_.begin(), bytes->reads_.end(), read));
       --read->users;
       const Extent extent{read->object, read->offset + part.offset, part.length};
-      queue_.push_back(NewRead(*read->dataset, extent, bytes, part.extent));
+      queue_.push_back(NewRead(*read->source, extent, bytes, part.extent));
     }
   }
   if (read->users == 0) FreeRead(read);

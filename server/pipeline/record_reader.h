@@ -15,6 +15,7 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "server/cache/record_cache.h"
 #include "server/pipeline/free_list.h"
 #include "server/pipeline/read_buffers.h"
 #include "server/source/dataset.h"
@@ -25,19 +26,29 @@ namespace feedwater::server {
 // A record's bytes on their way. Reused: Start sets everything again.
 class RecordBytes {
  public:
+  // Where they come from: the dataset's files, or what the cache has kept of the record.
+  enum class Origin { kDataset, kMemory, kDisk };
+
   int64_t record() const { return record_; }
   // Not OK: no bytes. ResourceExhausted and Unavailable tell of the machine, everything else of the
   // record.
   const absl::Status& status() const { return status_; }
+  // kDataset: the record's extents. kMemory: the kept payload. kDisk: the kept block, to be shown
+  // to the cache.
   absl::Span<const absl::Span<const std::byte>> extents() const { return extents_; }
+  Origin origin() const { return origin_; }
+  uint64_t stamp() const {
+    return stamp_;
+  }                                       // of the files that were read: the sum over the extents
   int64_t size() const { return size_; }  // of all extents
   void* user = nullptr;                   // the owner's
 
  private:
   friend class RecordReader;
   struct Read;
-  const Dataset* dataset_ = nullptr;
+  Origin origin_ = Origin::kDataset;
   int64_t record_ = 0;
+  uint64_t stamp_ = 0;
   int64_t size_ = 0;
   int missing_ = 0;             // extents still to come
   int64_t failed_extent_ = -1;  // the first one, so that the error told is always the same
@@ -61,8 +72,12 @@ class RecordReader {
     return open_reads_ < depth_ && open_bytes_ < ReadBuffers::kBaseBytes / 2;
   }
 
-  // `into` and `dataset` stay alive until Collect gave `into` back and Release took it.
-  void Start(const Dataset& dataset, int64_t record, RecordBytes* into);
+  // Takes what `cache` (may be null) has kept of the record, or else reads it. All three stay alive
+  // until Collect gave `into` back and Release took it.
+  void Start(const Dataset& dataset, const RecordCache* cache, int64_t record, RecordBytes* into);
+  void Start(const Dataset& dataset, int64_t record, RecordBytes* into) {
+    Start(dataset, /*cache=*/nullptr, record, into);
+  }
   // A record that has all its bytes, or an error; waits for one. nullptr when nothing is in flight.
   RecordBytes* Collect();
   void Release(RecordBytes* bytes);
@@ -78,7 +93,9 @@ class RecordReader {
   void Submit();  // gives the engine what Start has gathered, as far as it has room
   void Refuse(RecordBytes* bytes, int64_t extent, const absl::Status& status);
   void Arrived(RecordBytes* bytes);
-  Read* NewRead(const Dataset& dataset, const Extent& extent, RecordBytes* bytes, int64_t index);
+  void StartExtents(const ObjectSource& source, RecordBytes* into);
+  Read* NewRead(const ObjectSource& source, const Extent& extent, RecordBytes* bytes,
+                int64_t index);
   absl::Status Open(Read* read);
   void Completed(Read* read);
   void FreeRead(Read* read);

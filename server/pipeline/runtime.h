@@ -17,6 +17,7 @@
 #include "server/base/memory_budget.h"
 #include "server/batch/slot_layout.h"
 #include "server/batch/slot_pool.h"
+#include "server/cache/record_cache.h"
 #include "server/graph/plan.h"
 #include "server/source/dataset.h"
 #include "server/storage/engine.h"
@@ -28,6 +29,10 @@ struct LoadedPipeline {
   PipelineSpec spec;
   std::shared_ptr<const Dataset> dataset;
   std::shared_ptr<const Plan> plan;
+  // What is kept of the records, and why so (cache_choice.h). Null: nothing.
+  std::shared_ptr<RecordCache> cache;
+  CacheKind cache_kind = CacheKind::kNone;
+  std::string cache_reason;
 };
 
 struct JobConfig {

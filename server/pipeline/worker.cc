@@ -35,6 +35,20 @@ absl::Status NoThrow(const F& function) {
   }
 }
 
+// What RecordBytes::stamp would be if the record were read now.
+absl::StatusOr<uint64_t> StampOf(const Dataset& dataset, int64_t record) {
+  std::vector<Extent> extents;
+  dataset.Extents(record, &extents);
+  uint64_t stamp = 0;
+  for (const Extent& extent : extents) {
+    if (extent.length == 0) continue;
+    FW_ASSIGN_OR_RETURN(const struct stat info,
+                        dataset.root().Stat(dataset.ObjectPath(extent.object)));
+    stamp += FileStamp(info);
+  }
+  return stamp;
+}
+
 // Whether an error of reading tells of the machine (no file handles, no memory, storage away) and
 // not of the record: putting another record in its place would hide it, and make the bytes depend
 // on the machine.
@@ -104,7 +118,7 @@ void Worker::StartTicket(Ticket ticket) {
     sample->tries = 0;
     sample->bytes.user = sample;
     if (sample->placement.is_real) ++work->result.real;
-    reader_->Start(job.dataset(), sample->placement.record, &sample->bytes);
+    reader_->Start(job.dataset(), job.cache(), sample->placement.record, &sample->bytes);
   }
   usage_.read_ns += MonotonicNs() - start;
 }
@@ -117,6 +131,11 @@ void Worker::Process(Sample* sample) {
   if (pointless) return Done(sample);
 
   absl::Status status = sample->bytes.status();
+  if (sample->bytes.origin() != RecordBytes::Origin::kDataset) {
+    // Whatever is wrong with what was kept, the record itself may be good.
+    if (status.ok()) status = OpenKept(*sample);
+    if (!status.ok()) return ReadAnew(sample);
+  }
   const bool machine = !status.ok() && TellsOfTheMachine(status);
   if (status.ok()) {
     status = RunSample(*sample);
@@ -157,7 +176,10 @@ absl::Status Worker::RunSample(const Sample& sample) {
 
   const int64_t start = timed ? MonotonicNs() : 0;
   absl::Status status = NoThrow([&] {
-    return batch.job().dataset().Parse(sample.bytes.record(), sample.bytes.extents(), &record_);
+    const Dataset& dataset = batch.job().dataset();
+    if (sample.bytes.origin() == RecordBytes::Origin::kDataset)
+      return dataset.Parse(sample.bytes.record(), sample.bytes.extents(), &record_);
+    return ParseKept(dataset, sample.bytes.record(), kept_, &record_);
   });
   const int64_t parsed = timed ? MonotonicNs() : 0;
   if (status.ok()) {
@@ -170,11 +192,44 @@ absl::Status Worker::RunSample(const Sample& sample) {
     status = NoThrow(
         [&] { return batch.job().plan()->Run(input, sample.place, batch.memory(), workspace_); });
   }
+  if (status.ok()) Keep(sample);
   if (timed) {
     usage_.parse_ns += every * (parsed - start);
     usage_.run_ns += every * (MonotonicNs() - parsed);
   }
   return status;
+}
+
+// Fills kept_ with the extents that the cache has kept.
+absl::Status Worker::OpenKept(const Sample& sample) {
+  const RecordBytes& bytes = sample.bytes;
+  const Job& job = sample.work->ticket.batch->job();
+  absl::Span<const std::byte> payload = bytes.extents()[0];
+  if (bytes.origin() == RecordBytes::Origin::kDisk) {
+    FW_ASSIGN_OR_RETURN(const BlockView block,
+                        job.cache()->TakeFromDisk(bytes.record(), payload, [&] {
+                          return StampOf(job.dataset(), bytes.record());
+                        }));
+    payload = block.payload;
+  }
+  return UnpackExtents(payload, &kept_);
+}
+
+void Worker::ReadAnew(Sample* sample) {
+  const int64_t record = sample->bytes.record();
+  reader_->Release(&sample->bytes);
+  reader_->Start(sample->work->ticket.batch->job().dataset(), nullptr, record, &sample->bytes);
+}
+
+void Worker::Keep(const Sample& sample) {
+  const Job& job = sample.work->ticket.batch->job();
+  const RecordBytes& bytes = sample.bytes;
+  if (job.cache() == nullptr || bytes.origin() != RecordBytes::Origin::kDataset) return;
+  if (!job.cache()->Wants(bytes.record())) return;
+  kept_.clear();
+  for (const absl::Span<const std::byte>& extent : bytes.extents())
+    kept_.push_back({extent, false});
+  if (PackExtents(kept_, &payload_)) job.cache()->Put(bytes.record(), bytes.stamp(), payload_);
 }
 
 // A bad record's place goes to the next position of the epoch's global order that has a good one: a
@@ -187,7 +242,7 @@ bool Worker::StartSubstitute(Sample* sample) {
   const int64_t position = (sample->placement.position + sample->tries) % records;
   const int64_t record = sample->work->ticket.batch->order().RecordAt(position);
   reader_->Release(&sample->bytes);
-  reader_->Start(job.dataset(), record, &sample->bytes);
+  reader_->Start(job.dataset(), job.cache(), record, &sample->bytes);
   return true;
 }
 

@@ -9,6 +9,7 @@
 
 #include "server/graph/plan.h"
 #include "server/pipeline/free_list.h"
+#include "server/pipeline/kept_record.h"
 #include "server/pipeline/parking.h"
 #include "server/pipeline/record_reader.h"
 #include "server/pipeline/scheduler.h"
@@ -46,6 +47,9 @@ class Worker {
   void StartTicket(Ticket ticket);
   void Process(Sample* sample);
   absl::Status RunSample(const Sample& sample);
+  absl::Status OpenKept(const Sample& sample);
+  void ReadAnew(Sample* sample);
+  void Keep(const Sample& sample);
   bool StartSubstitute(Sample* sample);
   BatchFailure Failure(const Sample& sample, const absl::Status& status) const;
   void Done(Sample* sample);
@@ -62,6 +66,8 @@ class Worker {
   const std::unique_ptr<RecordReader> reader_;
   SampleWorkspace workspace_;
   Record record_;  // scratch
+  KeptExtents kept_;
+  std::vector<std::byte> payload_;
   FreeList<Work> works_;
   FreeList<Sample> samples_;
   bool no_tickets_ = false;  // Take found none at no_tickets_since_

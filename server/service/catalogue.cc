@@ -10,6 +10,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "server/base/clock.h"
+#include "server/graph/digest.h"
+#include "server/pipeline/cache_choice.h"
 
 namespace feedwater::server {
 namespace {
@@ -214,6 +216,7 @@ Catalogue::Loaded Catalogue::Open(const PipelineSpec& spec, uint64_t generation,
   FW_ASSIGN_OR_RETURN(loaded->plan,
                       Plan::Create(spec, loaded->dataset->fields(),
                                    static_cast<int64_t>(loaded->dataset->classes().size())));
+  if (options_.cache != nullptr) FW_RETURN_IF_ERROR(OpenCache(loaded.get()));
   spdlog::info(
       "pipeline {}: {} records in {} classes, opened in {:.3f} s; index {} bytes, digest {}{}{}",
       spec.name, loaded->dataset->size(), loaded->dataset->classes().size(),
@@ -222,6 +225,31 @@ Catalogue::Loaded Catalogue::Open(const PipelineSpec& spec, uint64_t generation,
   MutexLock lock(&mu_);
   if (generation == generation_) lingering_.push_back({loaded, MonotonicNs()});
   return loaded;
+}
+
+absl::Status Catalogue::OpenCache(LoadedPipeline* pipeline) const {
+  const Cache& cache = *options_.cache;
+  const CacheChoice choice =
+      ChooseCache(pipeline->spec, *pipeline->dataset, *pipeline->plan, cache.memory().limit(),
+                  cache.no_disk().empty() ? cache.disk().limit() : 0);
+  pipeline->cache_kind = choice.kind;
+  pipeline->cache_reason = choice.reason;
+  spdlog::info("pipeline {}: cache {}: {}", pipeline->spec.name,
+               std::string(CacheKindName(choice.kind)), choice.reason);
+  if (choice.kind == CacheKind::kNone) return absl::OkStatus();
+  Cache::Request request;
+  // Where the dataset lies belongs to it: the digest alone is the same for two copies with other
+  // pixels.
+  std::string dataset =
+      absl::StrCat(pipeline->dataset->digest(), " ", pipeline->dataset->root().path(), " ");
+  AppendCanonical(pipeline->spec.dataset, &dataset);
+  request.dataset = Digest128(dataset);
+  request.form = CacheForm(choice.kind);
+  request.records = pipeline->dataset->size();
+  request.memory_bytes = pipeline->spec.cache.memory_bytes;
+  request.disk_bytes = pipeline->spec.cache.disk_bytes;
+  FW_ASSIGN_OR_RETURN(pipeline->cache, options_.cache->Get(request));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::shared_ptr<const Dataset>> Catalogue::OpenShared(

@@ -19,6 +19,7 @@
 #include "absl/base/thread_annotations.h"
 #include "server/base/memory_budget.h"
 #include "server/base/mutex.h"
+#include "server/cache/cache.h"
 #include "server/pipeline/runtime.h"
 #include "server/service/shared_loads.h"
 #include "server/storage/roots.h"
@@ -39,6 +40,7 @@ class Catalogue {
     std::string state_dir;
     std::shared_ptr<MemoryBudget> budget;
     size_t max_text_bytes = 256 * 1024;
+    std::shared_ptr<Cache> cache;  // may be null
   };
   explicit Catalogue(Options options);
 
@@ -73,6 +75,7 @@ class Catalogue {
       ABSL_LOCKS_EXCLUDED(mu_);
   Loaded Open(const PipelineSpec& spec, uint64_t generation,
               const std::shared_ptr<const Roots>& roots) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status OpenCache(LoadedPipeline* pipeline) const;
   absl::StatusOr<std::shared_ptr<const Dataset>> OpenShared(
       const PipelineSpec& spec, uint64_t generation, const std::shared_ptr<const Roots>& roots);
 

@@ -23,6 +23,8 @@ constexpr int64_t kConfigVersion = 1;
 constexpr int64_t kMinMemoryBytes = 64LL << 20;
 // `memory: auto` leaves a fifth to the kernel and to the trainers that share the cgroup.
 constexpr int64_t kAutoMemoryPercent = 80;
+// The rest of `memory` stays for arenas and indexes: a cache never gives back what it has filled.
+constexpr int64_t kAutoCachePercent = 25;
 constexpr size_t kMaxSocketPath = 107;  // sockaddr_un::sun_path less its zero
 
 Schema<StorageConfig> StorageSchema() {
@@ -36,6 +38,17 @@ Schema<StorageConfig> StorageSchema() {
              "Read past the page cache (O_DIRECT). Worth it for datasets much larger than memory "
              "on fast local disks; costs "
              "the second epoch's free reads everywhere else.");
+}
+
+Schema<CacheConfig> CacheSchema() {
+  return Schema<CacheConfig>()
+      .Param("ram", &CacheConfig::ram,
+             "Memory for records that are kept for the next epoch: auto (a quarter of `memory`) or "
+             "a size such as 16GiB; part of `memory`. 0 keeps nothing. Taken as records come.")
+      .Param(
+          "disk", &CacheConfig::disk,
+          "Disk below state_dir for the same, such as 200GiB; lasts over restarts. Worth it on a "
+          "local NVMe drive.");
 }
 
 Schema<AccessConfig> AccessSchema() {
@@ -268,6 +281,20 @@ absl::StatusOr<int64_t> ResolveMemory(const std::string& text) {
   return *parsed;
 }
 
+absl::StatusOr<int64_t> ResolveCacheMemory(const std::string& text, int64_t memory) {
+  if (text == "auto") return memory / 100 * kAutoCachePercent;
+  auto parsed = ParseBytes(text);
+  if (!parsed.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("auto, or a size such as 8GiB: ", parsed.status().message()));
+  }
+  if (*parsed > memory) {
+    return absl::InvalidArgumentError(absl::StrCat(FormatBytes(*parsed), " is over `memory` = ",
+                                                   FormatBytes(memory), ", which it is part of"));
+  }
+  return *parsed;
+}
+
 absl::StatusOr<AccessList> ResolveAccess(const YamlNode& root, const AccessConfig& config) {
   AccessList list;
   for (const std::string& name : config.users) {
@@ -312,6 +339,9 @@ absl::StatusOr<Settings> Resolve(YamlNode root, const std::string& file_name,
   auto memory = ResolveMemory(config.memory);
   FW_RETURN_IF_ERROR(At(root, {"memory"}, memory.status()));
   settings.memory_limit_bytes = *memory;
+  auto cache = ResolveCacheMemory(config.cache.ram, settings.memory_limit_bytes);
+  FW_RETURN_IF_ERROR(At(root, {"cache", "ram"}, cache.status()));
+  settings.cache_memory_bytes = *cache;
   auto engine = ChooseEngine(config.storage.engine);
   FW_RETURN_IF_ERROR(At(root, {"storage", "engine"}, engine.status()));
   settings.engine = *std::move(engine);
@@ -421,6 +451,9 @@ const Schema<DaemonConfig>& ConfigSchema() {
                  "The NUMA node whose CPUs and memory are used: auto, none, or a number. "
                  "--numa-node overrides it.")
           .Nested("storage", &DaemonConfig::storage, StorageSchema(), "Reading files.")
+          .Nested("cache", &DaemonConfig::cache, CacheSchema(),
+                  "What is kept of datasets for the next epoch and the next job. A pipeline's own "
+                  "`cache:` chooses what; admitted records stay.")
           .Nested("access", &DaemonConfig::access, AccessSchema(),
                   "Who may connect, besides the daemon's own user and root. Read again on reload.")
           .Nested("limits", &DaemonConfig::limits, LimitsSchema(),

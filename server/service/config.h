@@ -25,6 +25,11 @@ struct StorageConfig {
   bool direct_io = false;
 };
 
+struct CacheConfig {
+  std::string ram = "auto";
+  ByteCount disk{0};
+};
+
 struct AccessConfig {
   std::vector<std::string> users, groups;
 };
@@ -50,6 +55,7 @@ struct DaemonConfig {
   std::string memory = "auto";
   std::string numa_node = "auto";
   StorageConfig storage;
+  CacheConfig cache;
   AccessConfig access;
   LimitsConfig limits;
 };
@@ -62,6 +68,7 @@ struct Settings {
   std::vector<int> cpus;
   int numa_node = -1;  // -1: not bound
   int64_t memory_limit_bytes = 0;
+  int64_t cache_memory_bytes = 0;  // part of it
   std::shared_ptr<const Roots> roots;
   EngineChoice engine;
   AccessList access;

@@ -11,6 +11,8 @@
 // results it wants seen.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -28,9 +30,13 @@ namespace feedwater::server {
 struct OpenedFile {
   Fd fd;
   int64_t size = 0;  // at the time of opening
+  uint64_t stamp = 0;  // FileStamp at the time of opening
   bool direct_io = false;
   std::string path;  // for messages
 };
+
+// Another number when the file is another one, or has been written since.
+uint64_t FileStamp(const struct stat& info);
 
 // Open files by (root, path), at most `limit` at a time; the least recently used one that nobody
 // reads is closed first.

@@ -2,6 +2,7 @@
 // close(2).
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <xxhash.h>
 
 #include <atomic>
 #include <cerrno>
@@ -64,6 +65,7 @@ absl::StatusOr<FilePtr> FileCache::State::OpenUncached(const Root& root, absl::s
   auto* file = new OpenedFile;
   file->fd = std::move(fd);
   file->size = info.st_size;
+  file->stamp = FileStamp(info);
   file->direct_io = is_direct;
   file->path = absl::StrCat(root.path(), "/", path);
   open->fetch_add(1);
@@ -84,6 +86,17 @@ std::vector<FilePtr> FileCache::State::Evict(size_t keep) {
     it = entries.erase(it);
   }
   return evicted;
+}
+
+uint64_t FileStamp(const struct stat& info) {
+  const uint64_t parts[] = {static_cast<uint64_t>(info.st_dev),
+                            static_cast<uint64_t>(info.st_ino),
+                            static_cast<uint64_t>(info.st_size),
+                            static_cast<uint64_t>(info.st_mtim.tv_sec),
+                            static_cast<uint64_t>(info.st_mtim.tv_nsec),
+                            static_cast<uint64_t>(info.st_ctim.tv_sec),
+                            static_cast<uint64_t>(info.st_ctim.tv_nsec)};
+  return XXH3_64bits(parts, sizeof(parts));
 }
 
 FileCache::FileCache(size_t limit, bool direct_io)

@@ -1,0 +1,178 @@
+// A pipeline whose records come from the cache gives the bytes that it gives without one, whatever
+// is in memory, on disk, damaged, or made from files that have changed.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "server/cache/cache.h"
+#include "server/pipeline/cache_choice.h"
+#include "tests/storage/temp_folder.h"
+#include "tests/testing/fake_dataset.h"
+#include "tests/testing/test_runtime.h"
+
+namespace feedwater::server {
+namespace {
+
+namespace fs = std::filesystem;
+using ::feedwater::testing::FakeDataset;
+using ::feedwater::testing::LoadPipeline;
+using ::feedwater::testing::RunSteps;
+using ::feedwater::testing::SeenBatch;
+using ::feedwater::testing::TestJob;
+using ::feedwater::testing::TestRuntimeOptions;
+using ::feedwater::testing::WorkingEngines;
+using ::testing::HasSubstr;
+
+constexpr int64_t kRecords = 100, kBatch = 10, kSteps = 25;  // two and a half epochs
+constexpr char kYaml[] =
+    "version: 1\ndataset: {format: image_folder, root: r, path: p}\nsampler: {shuffle: full, seed: "
+    "3}\n"
+    "outputs: [data, label, sample_id, position]\n";
+
+using Seen = std::vector<std::vector<SeenBatch>>;
+
+class CachedRecords : public ::testing::Test {
+ protected:
+  Cache::Options Options(int64_t memory, int64_t disk) {
+    return {
+        .memory_bytes = memory, .disk_bytes = disk, .state_dir = temp_.path(), .budget = nullptr};
+  }
+
+  // Runs the pipeline with a cache (or without, with null), and leaves what the cache counted in
+  // counts_.
+  Seen Run(Cache* cache, const std::string& engine = "pread", int workers = 2) {
+    auto pipeline = std::make_shared<LoadedPipeline>(*LoadPipeline(kYaml, dataset_));
+    if (cache != nullptr) {
+      Cache::Request request;
+      request.dataset = "fake";
+      request.form = CacheForm(CacheKind::kBytes);
+      request.records = kRecords;
+      request.memory_bytes = request.disk_bytes = 1 << 30;
+      pipeline->cache = *cache->Get(request);
+      pipeline->cache_kind = CacheKind::kBytes;
+    }
+    Seen seen = RunSteps(TestRuntimeOptions(workers, engine), TestJob(pipeline, kBatch), kSteps);
+    if (pipeline->cache != nullptr) {
+      pipeline->cache->Flush();
+      counts_ = pipeline->cache->counts();
+    }
+    return seen;
+  }
+
+  TempFolder temp_;
+  std::shared_ptr<FakeDataset> dataset_ = std::make_shared<FakeDataset>(FakeDataset::Options{});
+  RecordCache::Counts counts_;
+};
+
+TEST_F(CachedRecords, AreTheSameBytesFromMemoryAndFromDiskWithEveryEngine) {
+  const Seen plain = Run(nullptr);
+  for (const std::string& engine : WorkingEngines()) {
+    SCOPED_TRACE(engine);
+    fs::remove_all(temp_.path() + "/cache");
+    {
+      Cache cache(Options(4 << 20, 4 << 20));
+      EXPECT_EQ(Run(&cache, engine), plain);
+      EXPECT_EQ(counts_.memory_records, kRecords);
+      EXPECT_EQ(counts_.disk_records, kRecords);
+      EXPECT_GT(counts_.memory_hits, 100u);
+    }
+    {
+      Cache cache(Options(0, 4 << 20));  // after a restart, without memory
+      EXPECT_EQ(Run(&cache, engine), plain);
+      EXPECT_GE(counts_.disk_hits, static_cast<uint64_t>(kSteps * kBatch));
+      EXPECT_EQ(counts_.misses, 0u);
+    }
+    {
+      Cache cache(Options(4 << 20, 4 << 20));  // with memory, which fills from the disk
+      EXPECT_EQ(Run(&cache, engine), plain);
+      EXPECT_EQ(counts_.memory_records, kRecords);
+      EXPECT_GT(counts_.memory_hits, 100u);
+    }
+  }
+}
+
+TEST_F(CachedRecords, AreReadAnewWhenTheDisksBlocksAreDamaged) {
+  const Seen plain = Run(nullptr);
+  {
+    Cache cache(Options(0, 4 << 20));
+    Run(&cache);
+    ASSERT_EQ(counts_.disk_records, kRecords);
+  }
+  for (const auto& entry : fs::recursive_directory_iterator(temp_.path() + "/cache")) {
+    if (entry.path().filename().string().rfind("segment", 0) != 0) continue;
+    std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
+    for (uint64_t at = 70; at < fs::file_size(entry.path()); at += 512) {
+      file.seekp(static_cast<std::streamoff>(at));
+      file.put('\xA5');
+    }
+  }
+  Cache cache(Options(0, 4 << 20));
+  EXPECT_EQ(Run(&cache), plain);
+  EXPECT_GT(counts_.damaged, 10u);
+  EXPECT_EQ(counts_.disk_records, kRecords) << "what was damaged is kept again";
+}
+
+TEST_F(CachedRecords, AreReadAnewWhenTheirFileHasChanged) {
+  {
+    Cache cache(Options(0, 4 << 20));
+    Run(&cache);
+    ASSERT_EQ(counts_.disk_records, kRecords);
+  }
+  dataset_ =
+      std::make_shared<FakeDataset>(FakeDataset::Options{});  // the same bytes in another file
+  Cache cache(Options(0, 4 << 20));
+  EXPECT_EQ(Run(&cache), Run(nullptr));
+  EXPECT_EQ(counts_.out_of_date, static_cast<uint64_t>(kRecords));
+}
+
+TEST_F(CachedRecords, AreKeptAsFarAsThereIsRoom) {
+  Cache cache(Options(8192, 0));
+  const Seen plain = Run(nullptr);
+  EXPECT_EQ(Run(&cache), plain);
+  EXPECT_GT(counts_.memory_records, 0);
+  EXPECT_LT(counts_.memory_records, kRecords);
+  EXPECT_GT(counts_.memory_hits, 0u);
+  EXPECT_GT(counts_.misses, static_cast<uint64_t>(kRecords));
+}
+
+// --- the choice
+// -----------------------------------------------------------------------------------------
+
+class TheChoice : public ::testing::Test {
+ protected:
+  CacheChoice Choose(const std::string& more, int64_t memory, int64_t disk) {
+    const auto pipeline = LoadPipeline(absl::StrCat(kYaml, more),
+                                       std::make_shared<FakeDataset>(FakeDataset::Options{}));
+    return ChooseCache(pipeline->spec, *pipeline->dataset, *pipeline->plan, memory, disk);
+  }
+};
+
+TEST_F(TheChoice, TakesWhatThePipelineAsksFor) {
+  EXPECT_EQ(Choose("cache: {kind: none}\n", 1 << 30, 0).kind, CacheKind::kNone);
+  EXPECT_EQ(Choose("cache: {kind: bytes}\n", 1 << 30, 0).kind, CacheKind::kBytes);
+}
+
+TEST_F(TheChoice, KeepsSmallRecordsThatFitIntoMemoryAndNoOthers) {
+  EXPECT_EQ(Choose("", 1 << 30, 0).kind, CacheKind::kBytes);
+  EXPECT_EQ(Choose("", 100, 0).kind, CacheKind::kNone);
+  EXPECT_THAT(Choose("", 100, 0).reason, HasSubstr("do not fit"));
+}
+
+TEST_F(TheChoice, SaysWhenThereIsNoRoom) {
+  EXPECT_EQ(Choose("", 0, 0).kind, CacheKind::kNone);
+  EXPECT_THAT(Choose("", 0, 0).reason, HasSubstr("cache.ram"));
+  EXPECT_EQ(Choose("cache: {kind: bytes, ram: 0, disk: 0}\n", 1 << 30, 1 << 30).kind,
+            CacheKind::kNone);
+}
+
+TEST_F(TheChoice, CannotKeepCoefficientsOfWhatIsNoImage) {
+  const CacheChoice choice = Choose("cache: {kind: coefficients}\n", 1 << 30, 0);
+  EXPECT_EQ(choice.kind, CacheKind::kBytes);
+  EXPECT_THAT(choice.reason, HasSubstr("no field is an image"));
+}
+
+}  // namespace
+}  // namespace feedwater::server
