@@ -38,6 +38,7 @@ CLI::App* AddCommand(CLI::App& app, Context& context, const std::string& name,
 
 void AddValidate(CLI::App& app, Context& context);
 void AddPreview(CLI::App& app, Context& context);
+void AddGraph(CLI::App& app, Context& context);
 void AddVerify(CLI::App& app, Context& context);
 void AddDescribe(CLI::App& app, Context& context);
 void AddStatus(CLI::App& app, Context& context);

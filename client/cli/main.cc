@@ -29,6 +29,7 @@ int main(int argc, char** argv) {
   app.add_flag("--json", context.json, "print one JSON document on stdout and nothing else");
   feedwater::cli::AddValidate(app, context);
   feedwater::cli::AddPreview(app, context);
+  feedwater::cli::AddGraph(app, context);
   feedwater::cli::AddVerify(app, context);
   feedwater::cli::AddDescribe(app, context);
   feedwater::cli::AddStatus(app, context);
