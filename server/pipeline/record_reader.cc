@@ -46,8 +46,8 @@ RecordReader::RecordReader(std::unique_ptr<ReadEngine> engine, size_t engine_dep
 
 RecordReader::~RecordReader() = default;
 
-void RecordReader::Start(const Dataset& dataset, const RecordCache* cache, int64_t record,
-                         RecordBytes* into) {
+void RecordReader::Start(const Dataset& dataset, int64_t record, RecordBytes* into,
+                         const RecordCache* cache) {
   into->record_ = record;
   into->origin_ = RecordBytes::Origin::kDataset;
   into->stamp_ = 0;

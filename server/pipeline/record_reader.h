@@ -74,7 +74,8 @@ class RecordReader {
 
   // Takes what `cache` (may be null) has kept of the record, or else reads it. All three stay alive
   // until Collect gave `into` back and Release took it.
-  void Start(const Dataset& dataset, const RecordCache* cache, int64_t record, RecordBytes* into);
+  void Start(const Dataset& dataset, int64_t record, RecordBytes* into,
+             const RecordCache* cache = nullptr);
   void Start(const Dataset& dataset, int64_t record, RecordBytes* into) {
     Start(dataset, /*cache=*/nullptr, record, into);
   }

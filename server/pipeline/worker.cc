@@ -118,7 +118,7 @@ void Worker::StartTicket(Ticket ticket) {
     sample->tries = 0;
     sample->bytes.user = sample;
     if (sample->placement.is_real) ++work->result.real;
-    reader_->Start(job.dataset(), job.cache(), sample->placement.record, &sample->bytes);
+    reader_->Start(job.dataset(), sample->placement.record, &sample->bytes, job.cache());
   }
   usage_.read_ns += MonotonicNs() - start;
 }
@@ -218,7 +218,7 @@ absl::Status Worker::OpenKept(const Sample& sample) {
 void Worker::ReadAnew(Sample* sample) {
   const int64_t record = sample->bytes.record();
   reader_->Release(&sample->bytes);
-  reader_->Start(sample->work->ticket.batch->job().dataset(), nullptr, record, &sample->bytes);
+  reader_->Start(sample->work->ticket.batch->job().dataset(), record, &sample->bytes);
 }
 
 void Worker::Keep(const Sample& sample) {
@@ -242,7 +242,7 @@ bool Worker::StartSubstitute(Sample* sample) {
   const int64_t position = (sample->placement.position + sample->tries) % records;
   const int64_t record = sample->work->ticket.batch->order().RecordAt(position);
   reader_->Release(&sample->bytes);
-  reader_->Start(job.dataset(), job.cache(), record, &sample->bytes);
+  reader_->Start(job.dataset(), record, &sample->bytes, job.cache());
   return true;
 }
 
