@@ -76,9 +76,6 @@ class RecordReader {
   // until Collect gave `into` back and Release took it.
   void Start(const Dataset& dataset, int64_t record, RecordBytes* into,
              const RecordCache* cache = nullptr);
-  void Start(const Dataset& dataset, int64_t record, RecordBytes* into) {
-    Start(dataset, /*cache=*/nullptr, record, into);
-  }
   // A record that has all its bytes, or an error; waits for one. nullptr when nothing is in flight.
   RecordBytes* Collect();
   void Release(RecordBytes* bytes);
