@@ -1,9 +1,15 @@
-// feedwater describe: ops and formats from the registries of this program, pipelines from a daemon.
+// feedwater describe: ops and formats from the registries of this program, pipelines from their
+// files or from a daemon.
+#include <algorithm>
+#include <cctype>
+#include <cmath>
 #include <iostream>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/command.h"
+#include "client/cli/local_pipeline.h"
+#include "client/cli/text.h"
 #include "server/base/registry.h"
 #include "server/graph/op_schema.h"
 #include "server/source/format.h"
@@ -17,8 +23,11 @@ using server::OpEntry;
 using server::ParamInfo;
 using server::Registry;
 
+std::string Dump(const json& document) {
+  return document.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
 // --- parameters, shared by ops and formats
-// -----------------------------------------------------------------------------------
 
 json ParamJson(const ParamInfo& param) {
   json document = {
@@ -36,30 +45,43 @@ json ParamsJson(const std::vector<ParamInfo>& params) {
   return list;
 }
 
+// 16777216, where StrCat would say 1.67772e+07.
+std::string NumberText(double number) {
+  constexpr double kExact = 1e15;
+  return number == std::floor(number) && std::abs(number) < kExact
+             ? absl::StrCat(static_cast<int64_t>(number))
+             : absl::StrCat(number);
+}
+
 std::string RangeText(const ParamInfo& param) {
   if (!param.choices.empty()) return absl::StrJoin(param.choices, "|");
-  if (param.low && param.high) return absl::StrCat(*param.low, "..", *param.high);
-  if (param.low) return absl::StrCat(">= ", *param.low);
-  if (param.high) return absl::StrCat("<= ", *param.high);
+  if (param.low && param.high)
+    return absl::StrCat(NumberText(*param.low), "..", NumberText(*param.high));
+  if (param.low) return absl::StrCat(">= ", NumberText(*param.low));
+  if (param.high) return absl::StrCat("<= ", NumberText(*param.high));
   return "";
 }
 
+std::string ParamLine(const ParamInfo& param) {
+  const std::string range = RangeText(param);
+  return absl::StrCat(
+      param.type,
+      param.required
+          ? ", required"
+          : absl::StrCat(", default ", param.default_text.empty() ? "none" : param.default_text),
+      range.empty() ? "" : absl::StrCat(", ", range));
+}
+
 void PrintParams(const std::vector<ParamInfo>& params) {
-  if (!params.empty()) std::cout << "\nparameters:\n";
+  if (params.empty()) return;
+  std::cout << "\n" << Bold("parameters") << "\n";
   for (const ParamInfo& param : params) {
-    const std::string range = RangeText(param);
-    std::cout << "  " << Bold(param.name) << "  " << param.type
-              << (param.required
-                      ? ", required"
-                      : absl::StrCat(", default ",
-                                     param.default_text.empty() ? "none" : param.default_text))
-              << (range.empty() ? "" : absl::StrCat(", ", range)) << "\n      " << param.doc
-              << "\n";
+    std::cout << "  " << Bold(param.name) << ": " << ParamLine(param) << "\n"
+              << Wrapped(param.doc, 6);
   }
 }
 
 // --- ops and formats
-// ---------------------------------------------------------------------------------------------------------
 
 std::string PortsText(const std::vector<server::Port>& ports) {
   std::vector<std::string> names;
@@ -80,29 +102,41 @@ json OpJson(const std::string& name, const OpEntry& op) {
 }
 
 void PrintOp(const std::string& name, const OpEntry& op) {
-  std::cout << Bold(name) << (op.is_batch_op ? " (in batch: graph:)" : "") << ": " << op.summary
-            << "\n"
-            << "  in: " << PortsText(op.inputs) << "   out: " << PortsText(op.outputs)
-            << "   randomness: " << server::RandomnessText(op.randomness) << "\n";
+  std::cout << Bold(name) << (op.is_batch_op ? "   (an op of `batch: graph:`)" : "") << "\n"
+            << Wrapped(op.summary, 2) << "\n"
+            << Bold("fields") << "\n";
+  for (size_t i = 0; i < op.inputs.size(); ++i) {
+    std::cout << Wrapped(
+        absl::StrCat("in ", op.inputs[i].field, ": ", op.InputText(i), ". ", op.inputs[i].doc,
+                     op.is_repeated ? " Takes several fields alike." : ""),
+        2);
+  }
+  for (const server::Port& port : op.outputs) {
+    const std::string name_of = port.field.empty() ? ", named like its input" : " " + port.field;
+    std::cout << Wrapped(absl::StrCat("out", name_of, ": ", port.doc), 2);
+  }
+  std::cout << "  randomness: " << server::RandomnessText(op.randomness) << "\n";
   PrintParams(op.params);
-  std::cout << "\nexample:\n  " << op.example << "\n";
+  std::cout << "\n" << Bold("example") << "\n  " << op.example << "\n";
 }
 
 json FormatJson(const std::string& name, const FormatEntry& format) {
   return {{"format", name},
           {"summary", format.summary},
+          {"dataset_params", ParamsJson(server::DatasetParams())},
           {"params", ParamsJson(format.params)},
           {"example", format.example}};
 }
 
 void PrintFormat(const std::string& name, const FormatEntry& format) {
-  std::cout << Bold(name) << ": " << format.summary << "\n";
-  PrintParams(format.params);
-  std::cout << "\nexample:\n  " << format.example << "\n";
+  std::cout << Bold(name) << "\n" << Wrapped(format.summary, 2);
+  std::vector<ParamInfo> params = server::DatasetParams();
+  params.insert(params.end(), format.params.begin(), format.params.end());
+  PrintParams(params);
+  std::cout << "\n" << Bold("example") << "\n  " << format.example << "\n";
 }
 
-// --- pipelines of a daemon
-// -----------------------------------------------------------------------------------------------------
+// --- pipelines
 
 std::string FieldText(const v1::Field& field) {
   std::string name = v1::DType_Name(field.dtype());
@@ -111,6 +145,9 @@ std::string FieldText(const v1::Field& field) {
   return absl::StrCat(name, "[", absl::StrJoin(field.shape(), ","), "]",
                       field.layout() == "plain" ? "" : " " + field.layout());
 }
+
+// Of a file that was planned without its data, what only the data can tell is left out.
+bool HasData(const v1::DescribePipelineResponse& pipeline) { return pipeline.records() >= 0; }
 
 json PipelineJson(const v1::DescribePipelineResponse& pipeline) {
   json fields = json::array();
@@ -121,39 +158,83 @@ json PipelineJson(const v1::DescribePipelineResponse& pipeline) {
                       {"layout", field.layout()},
                       {"doc", field.doc()}});
   }
-  return {
+  json document = {
       {"pipeline", pipeline.name()},
-      {"records", pipeline.records()},
       {"batch_size", pipeline.batch_size()},
       {"seed", pipeline.seed()},
       {"fields", fields},
-      {"classes", std::vector<std::string>(pipeline.classes().begin(), pipeline.classes().end())},
       {"plan", std::vector<std::string>(pipeline.plan().begin(), pipeline.plan().end())},
-      {"dataset_digest", pipeline.dataset_digest()},
-      {"pipeline_digest", pipeline.pipeline_digest()},
-      {"notes", pipeline.dataset_notes()}};
+      {"pipeline_digest", pipeline.pipeline_digest()}};
+  if (HasData(pipeline)) {
+    document["records"] = pipeline.records();
+    document["classes"] =
+        std::vector<std::string>(pipeline.classes().begin(), pipeline.classes().end());
+    document["dataset_digest"] = pipeline.dataset_digest();
+    document["notes"] = pipeline.dataset_notes();
+  }
+  return document;
 }
 
 void PrintPipeline(const v1::DescribePipelineResponse& pipeline) {
-  std::cout << Bold(pipeline.name()) << ": " << pipeline.records() << " records, "
-            << pipeline.classes_size() << " classes, batch size "
+  std::cout << Bold(pipeline.name()) << "\n  ";
+  if (HasData(pipeline)) {
+    std::cout << pipeline.records() << " records, " << pipeline.classes_size() << " classes, ";
+  }
+  std::cout << "batch size "
             << (pipeline.batch_size() > 0 ? absl::StrCat(pipeline.batch_size())
                                           : "left to the trainer")
             << ", seed " << pipeline.seed() << "\n";
   if (!pipeline.dataset_notes().empty())
-    std::cout << "  left out: " << pipeline.dataset_notes() << "\n";
-  std::cout << "outputs, one sample:\n";
+    std::cout << Wrapped("left out: " + pipeline.dataset_notes(), 2);
+  size_t name_width = 0, type_width = 0;
   for (const v1::Field& field : pipeline.fields()) {
-    std::cout << "  " << field.name() << "  " << FieldText(field)
+    name_width = std::max(name_width, field.name().size());
+    type_width = std::max(type_width, FieldText(field).size());
+  }
+  std::cout << "\n" << Bold("outputs, one sample") << "\n";
+  for (const v1::Field& field : pipeline.fields()) {
+    std::cout << "  " << Padded(field.name(), name_width) << "  "
+              << (field.doc().empty() ? FieldText(field) : Padded(FieldText(field), type_width))
               << (field.doc().empty() ? "" : "  " + field.doc()) << "\n";
   }
-  std::cout << "plan:\n";
+  std::cout << "\n" << Bold("plan") << "\n";
   for (const std::string& step : pipeline.plan()) std::cout << "  " << step << "\n";
-  std::cout << "digests:\n  dataset " << pipeline.dataset_digest() << "\n  pipeline "
-            << pipeline.pipeline_digest() << "\n";
+  std::cout << "\n" << Bold("digests") << "\n";
+  if (HasData(pipeline)) std::cout << "  dataset   " << pipeline.dataset_digest() << "\n";
+  std::cout << "  pipeline  " << pipeline.pipeline_digest() << "\n";
 }
 
-absl::Status DescribePipeline(const Context& context, const std::string& name) {
+// The answer that a daemon would give, from the file and, with a configuration, its data.
+absl::StatusOr<v1::DescribePipelineResponse> DescribeFile(const std::string& pipeline,
+                                                          const std::string& config) {
+  const absl::StatusOr<PlannedPipeline> planned = PlanPipeline(pipeline, config);
+  // Whatever is wrong here is wrong with the input.
+  if (!planned.ok()) return absl::InvalidArgumentError(planned.status().message());
+  v1::DescribePipelineResponse response;
+  response.set_name(planned->spec.name);
+  for (const server::FieldSpec& field : planned->plan->outputs()) {
+    v1::Field* out = response.add_fields();
+    out->set_name(field.name);
+    out->set_dtype(static_cast<v1::DType>(field.spec.dtype));
+    for (int64_t size : field.spec.shape) out->add_shape(size);
+    out->set_layout(std::string(server::LayoutName(field.spec.layout)));
+    out->set_doc(field.doc);
+  }
+  for (const std::string& step : planned->plan->Describe()) response.add_plan(step);
+  response.set_batch_size(planned->spec.batch_size);
+  response.set_seed(planned->spec.sampler.seed);
+  response.set_pipeline_digest(planned->spec.digest);
+  response.set_records(planned->records);
+  if (planned->dataset != nullptr) {
+    for (const std::string& name : planned->dataset->classes()) response.add_classes(name);
+    response.set_dataset_digest(planned->dataset->digest());
+    response.set_dataset_notes(planned->dataset->notes());
+  }
+  return response;
+}
+
+absl::StatusOr<v1::DescribePipelineResponse> DescribeByDaemon(const Context& context,
+                                                              const std::string& name) {
   auto control = context.Control();
   if (!control.ok()) return control.status();
   grpc::ClientContext call;
@@ -162,10 +243,20 @@ absl::Status DescribePipeline(const Context& context, const std::string& name) {
   v1::DescribePipelineResponse pipeline;
   const grpc::Status got = (*control)->DescribePipeline(&call, request, &pipeline);
   if (!got.ok()) return FromGrpc(got);
+  return pipeline;
+}
+
+// A file, or a name that --config knows, is described by this program; a name alone by the daemon.
+absl::Status DescribePipeline(const Context& context, const std::string& name,
+                              const std::string& config) {
+  const bool is_local = IsPipelineFile(name) || !config.empty();
+  const absl::StatusOr<v1::DescribePipelineResponse> pipeline =
+      is_local ? DescribeFile(name, config) : DescribeByDaemon(context, name);
+  if (!pipeline.ok()) return pipeline.status();
   if (context.json) {
-    std::cout << PipelineJson(pipeline).dump(2) << "\n";
+    std::cout << Dump(PipelineJson(*pipeline));
   } else {
-    PrintPipeline(pipeline);
+    PrintPipeline(*pipeline);
   }
   return absl::OkStatus();
 }
@@ -181,32 +272,55 @@ std::vector<std::string> PipelineNames(const Context& context) {
 }
 
 // --- the command
-// ---------------------------------------------------------------------------------------------------------------
 
-absl::Status DescribeAll(const Context& context) {
-  const std::vector<std::string> pipelines = PipelineNames(context);
+template <typename Entry>
+json ListJson(json (*to_json)(const std::string&, const Entry&)) {
+  json list = json::array();
+  for (const std::string& name : Registry<Entry>::Get().Names()) {
+    list.push_back(to_json(name, *Registry<Entry>::Get().Find(name)));
+  }
+  return list;
+}
+
+template <typename Entry>
+void PrintList(const std::string& title) {
+  const std::vector<std::string> names = Registry<Entry>::Get().Names();
+  size_t width = 0;
+  for (const std::string& name : names) width = std::max(width, name.size());
+  std::cout << Bold(title) << "\n";
+  for (const std::string& name : names) {
+    // The summary hangs beside the name.
+    const std::string summary =
+        Wrapped(Registry<Entry>::Get().Find(name)->summary, width + 4).substr(width + 4);
+    std::cout << "  " << Padded(name, width + 2) << summary;
+  }
+}
+
+void PrintPipelineNames(const std::vector<std::string>& names) {
+  std::cout << Bold("pipelines of the daemon") << "\n";
+  for (const std::string& name : names) std::cout << "  " << name << "\n";
+  if (names.empty()) std::cout << "  none, or no daemon answers\n";
+}
+
+// What there is, of one kind or, with "", of all.
+absl::Status List(const Context& context, const std::string& kind) {
+  const bool all = kind.empty();
+  std::vector<std::string> pipelines;
+  if (all || kind == "pipeline") pipelines = PipelineNames(context);
   if (context.json) {
-    json document = {{"ops", json::array()}, {"formats", json::array()}, {"pipelines", pipelines}};
-    for (const std::string& name : Registry<OpEntry>::Get().Names()) {
-      document["ops"].push_back(OpJson(name, *Registry<OpEntry>::Get().Find(name)));
-    }
-    for (const std::string& name : Registry<FormatEntry>::Get().Names()) {
-      document["formats"].push_back(FormatJson(name, *Registry<FormatEntry>::Get().Find(name)));
-    }
-    std::cout << document.dump(2) << "\n";
+    json document = json::object();
+    if (all || kind == "op") document["ops"] = ListJson<OpEntry>(OpJson);
+    if (all || kind == "format") document["formats"] = ListJson<FormatEntry>(FormatJson);
+    if (all || kind == "pipeline") document["pipelines"] = pipelines;
+    std::cout << Dump(document);
     return absl::OkStatus();
   }
-  std::cout << Bold("ops") << "\n";
-  for (const std::string& name : Registry<OpEntry>::Get().Names()) {
-    std::cout << "  " << name << ": " << Registry<OpEntry>::Get().Find(name)->summary << "\n";
-  }
-  std::cout << Bold("formats") << "\n";
-  for (const std::string& name : Registry<FormatEntry>::Get().Names()) {
-    std::cout << "  " << name << ": " << Registry<FormatEntry>::Get().Find(name)->summary << "\n";
-  }
-  std::cout << Bold("pipelines of the daemon") << "\n";
-  for (const std::string& name : pipelines) std::cout << "  " << name << "\n";
-  if (pipelines.empty()) std::cout << "  none (or no daemon answers)\n";
+  if (all || kind == "op") PrintList<OpEntry>("ops");
+  if (all) std::cout << "\n";
+  if (all || kind == "format") PrintList<FormatEntry>("formats");
+  if (all) std::cout << "\n";
+  if (all || kind == "pipeline") PrintPipelineNames(pipelines);
+  if (all) std::cout << "\n`feedwater describe NAME` explains one of them.\n";
   return absl::OkStatus();
 }
 
@@ -217,15 +331,18 @@ absl::Status DescribeEntry(const Context& context, const std::string& name,
   const Entry* entry = Registry<Entry>::Get().Find(name);
   if (entry == nullptr) return absl::InvalidArgumentError(Registry<Entry>::Get().Unknown(name));
   if (context.json) {
-    std::cout << to_json(name, *entry).dump(2) << "\n";
+    std::cout << Dump(to_json(name, *entry));
   } else {
     print(name, *entry);
   }
   return absl::OkStatus();
 }
 
-absl::Status Describe(const Context& context, std::string kind, std::string name) {
-  if (kind.empty()) return DescribeAll(context);
+absl::Status Describe(const Context& context, std::string kind, std::string name,
+                      const std::string& config) {
+  const std::vector<std::string> kinds = {"op", "format", "pipeline"};
+  const bool is_kind = std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
+  if (kind.empty() || (is_kind && name.empty())) return List(context, kind);
   if (name.empty()) {  // `describe resize`: the kind is found by the name
     name = kind;
     kind = Registry<OpEntry>::Get().Find(name) != nullptr       ? "op"
@@ -234,27 +351,35 @@ absl::Status Describe(const Context& context, std::string kind, std::string name
   }
   if (kind == "op") return DescribeEntry<OpEntry>(context, name, OpJson, PrintOp);
   if (kind == "format") return DescribeEntry<FormatEntry>(context, name, FormatJson, PrintFormat);
-  if (kind == "pipeline") return DescribePipeline(context, name);
-  return absl::InvalidArgumentError(absl::StrCat(
-      "unknown kind '", kind, "'", server::Suggest(kind, {"op", "format", "pipeline"})));
+  if (kind == "pipeline") return DescribePipeline(context, name, config);
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown kind '", kind, "'", server::Suggest(kind, kinds)));
 }
 
 }  // namespace
 
 void AddDescribe(CLI::App& app, Context& context) {
-  static std::string kind, name;
-  CLI::App* command =
-      AddCommand(app, context, "describe",
-                 "explain an op, a format, or a pipeline of the daemon; without a name list all",
-                 "  feedwater describe\n"
-                 "  feedwater describe op random_resized_crop\n"
-                 "  feedwater describe format image_folder\n"
-                 "  feedwater describe pipeline imagenet-train --json",
-                 [&context] { return Describe(context, kind, name); });
+  static std::string kind, name, config;
+  CLI::App* command = AddCommand(
+      app, context, "describe",
+      "explain an op, a format or a pipeline; without a name list what there is",
+      "  feedwater describe\n"
+      "  feedwater describe op\n"
+      "  feedwater describe op random_resized_crop\n"
+      "  feedwater describe format image_folder\n"
+      "  feedwater describe pipeline imagenet-train --json   # as the daemon has it\n"
+      "  feedwater describe pipelines/mnist.yaml --config feedwater.yaml   # without one",
+      [&context] { return Describe(context, kind, name, config); });
   command
       ->add_option("kind", kind, "op, format or pipeline; may be left out where the name says it")
       ->type_name("KIND");
-  command->add_option("name", name, "which one")->type_name("NAME");
+  command->add_option("name", name, "which one; a pipeline by its name or by its .yaml file")
+      ->type_name("NAME");
+  command
+      ->add_option(
+          "--config", config,
+          "the daemon's configuration: describe the pipeline and its data without a daemon")
+      ->type_name("FILE");
 }
 
 }  // namespace feedwater::cli

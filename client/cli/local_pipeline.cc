@@ -23,11 +23,6 @@ constexpr const char* kInstalledConfig = "/etc/feedwater/feedwater.yaml";
 constexpr int64_t kAssumedClasses = 1000;
 constexpr size_t kEngineDepth = 64;
 
-bool IsFileArgument(const std::string& pipeline) {
-  return absl::StrContains(pipeline, '/') || absl::EndsWith(pipeline, ".yaml") ||
-         absl::EndsWith(pipeline, ".yml");
-}
-
 absl::StatusOr<std::string> FindByName(const std::string& name, const server::Settings& settings) {
   const auto files = server::PipelineFiles(settings.config.pipelines);
   const auto found = files.find(name);
@@ -62,6 +57,11 @@ absl::StatusOr<std::shared_ptr<const server::LoadedPipeline>> Load(
 
 }  // namespace
 
+bool IsPipelineFile(const std::string& pipeline) {
+  return absl::StrContains(pipeline, '/') || absl::EndsWith(pipeline, ".yaml") ||
+         absl::EndsWith(pipeline, ".yml");
+}
+
 absl::StatusOr<std::string> FindConfig(const std::string& given) {
   if (!given.empty()) return given;
   const char* variable = std::getenv("FEEDWATER_CONFIG");
@@ -75,7 +75,7 @@ absl::StatusOr<std::string> FindConfig(const std::string& given) {
 
 absl::StatusOr<std::string> FindPipelineFile(const std::string& pipeline,
                                              const std::string& config) {
-  if (IsFileArgument(pipeline)) return pipeline;
+  if (IsPipelineFile(pipeline)) return pipeline;
   absl::StatusOr<std::string> config_file = FindConfig(config);
   if (!config_file.ok()) {
     return absl::InvalidArgumentError(
@@ -97,7 +97,8 @@ absl::StatusOr<PlannedPipeline> PlanPipeline(const std::string& pipeline,
     result.file = local.file;
     result.spec = local.loaded->spec;
     result.plan = local.loaded->plan;
-    result.records = local.dataset().size();
+    result.dataset = local.loaded->dataset;
+    result.records = result.dataset->size();
     return result;
   }
   FW_ASSIGN_OR_RETURN(result.file, FindPipelineFile(pipeline, config));
@@ -113,7 +114,7 @@ absl::StatusOr<LocalPipeline> OpenLocalPipeline(const std::string& pipeline,
   LocalPipeline local;
   // The pipeline is read first: what is wrong with it is worth saying even without a configuration.
   server::PipelineSpec spec;
-  const bool is_file = IsFileArgument(pipeline);
+  const bool is_file = IsPipelineFile(pipeline);
   if (is_file) {
     local.file = pipeline;
     FW_ASSIGN_OR_RETURN(spec, server::ReadPipelineFile(local.file));

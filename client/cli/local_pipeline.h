@@ -25,6 +25,9 @@ inline constexpr const char* kConfigHelp =
 // /etc/feedwater/feedwater.yaml. InvalidArgument with the cure when there is none.
 absl::StatusOr<std::string> FindConfig(const std::string& given);
 
+// Whether PIPELINE, as a user typed it, is the path of a file and no name.
+bool IsPipelineFile(const std::string& pipeline);
+
 // PIPELINE as users type it: the path of a .yaml file, or a name that the `pipelines` folders of
 // the configuration know. `config` as for FindConfig, and only looked at for a name.
 absl::StatusOr<std::string> FindPipelineFile(const std::string& pipeline,
@@ -36,6 +39,7 @@ struct PlannedPipeline {
   std::string file;
   server::PipelineSpec spec;
   std::shared_ptr<const server::Plan> plan;
+  std::shared_ptr<const server::Dataset> dataset;  // null without a configuration
   int64_t records = -1;
 };
 absl::StatusOr<PlannedPipeline> PlanPipeline(const std::string& pipeline,

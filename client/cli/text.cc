@@ -1,0 +1,47 @@
+#include "client/cli/text.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+
+namespace feedwater::cli {
+
+size_t TextColumns() {
+  constexpr size_t kMost = 100, kLeast = 40;
+  winsize size{};
+  if (isatty(STDOUT_FILENO) == 0 || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 ||
+      size.ws_col == 0) {
+    return kMost;
+  }
+  return std::clamp<size_t>(size.ws_col, kLeast, kMost);
+}
+
+std::string Wrapped(absl::string_view text, size_t indent) {
+  const size_t columns = TextColumns();
+  std::string out;
+  for (absl::string_view paragraph : absl::StrSplit(text, '\n')) {
+    std::string line(indent, ' ');
+    for (absl::string_view word : absl::StrSplit(paragraph, ' ', absl::SkipEmpty())) {
+      const bool is_first = line.size() == indent;
+      if (!is_first && line.size() + 1 + word.size() > columns) {
+        absl::StrAppend(&out, line, "\n");
+        line.assign(indent, ' ');
+      }
+      absl::StrAppend(&line, line.size() == indent ? "" : " ", word);
+    }
+    absl::StrAppend(&out, line, "\n");
+  }
+  return out;
+}
+
+std::string Padded(absl::string_view text, size_t width) {
+  std::string padded(text);
+  if (padded.size() < width) padded.append(width - padded.size(), ' ');
+  return padded;
+}
+
+}  // namespace feedwater::cli

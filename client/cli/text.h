@@ -1,0 +1,21 @@
+// Text for people in a terminal.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace feedwater::cli {
+
+// How wide text for stdout may be: the terminal's width, at most 100; 100 when stdout is none.
+size_t TextColumns();
+
+// Words in lines of at most TextColumns(), every line after `indent` spaces, with a line's end
+// after each. Line breaks of the text stay.
+std::string Wrapped(absl::string_view text, size_t indent);
+
+// Padded with spaces to `width`, in front of what comes next.
+std::string Padded(absl::string_view text, size_t width);
+
+}  // namespace feedwater::cli
