@@ -20,7 +20,7 @@ absl::StatusOr<std::unique_ptr<RecordCache>> RecordCache::Open(Options options) 
   const bool on_disk = !given.folder.empty();
   const size_t records = static_cast<size_t>(given.records);
   if (given.budget != nullptr) {
-    const int64_t bytes = given.records * (8 + (on_disk ? 9 : 0));
+    const int64_t bytes = given.records * (on_disk ? 24 : 8);
     FW_ASSIGN_OR_RETURN(cache->table_, given.budget->Reserve("caches", bytes));
   }
   cache->in_memory_ = std::vector<std::atomic<uint64_t>>(records);
@@ -29,7 +29,7 @@ absl::StatusOr<std::unique_ptr<RecordCache>> RecordCache::Open(Options options) 
   if (!on_disk) return cache;
 
   cache->on_disk_ = std::vector<std::atomic<uint64_t>>(records);
-  cache->stamp_known_ = std::vector<std::atomic<uint8_t>>(records);
+  cache->stamps_ = std::vector<std::atomic<uint64_t>>(records);
   DiskTier::Options disk;
   disk.folder = given.folder;
   disk.identity = given.identity;
@@ -98,35 +98,39 @@ void RecordCache::Put(int64_t record, uint64_t stamp, absl::Span<const std::byte
   if (disk_ == nullptr) return;
   uint64_t nowhere = kNowhere;
   if (!on_disk_[record].compare_exchange_strong(nowhere, kClaimed)) return;
-  stamp_known_[record].store(1, std::memory_order_relaxed);
+  stamps_[record].store(stamp, std::memory_order_release);
   if (!disk_->Append(record, stamp, block)) on_disk_[record].store(kNowhere);
 }
 
 absl::StatusOr<BlockView> RecordCache::TakeFromDisk(
-    int64_t record, absl::Span<const std::byte> bytes,
+    int64_t record, const Extent& from, absl::Span<const std::byte> bytes,
     absl::FunctionRef<absl::StatusOr<uint64_t>()> stamp_now) {
   absl::StatusOr<BlockView> block = ReadBlock(record, bytes);
   if (!block.ok()) {
     damaged_.fetch_add(1, std::memory_order_relaxed);
-    TakeOut(record);
+    TakeOut(record, from);
     return block;
   }
-  if (stamp_known_[record].load(std::memory_order_relaxed) == 0) {
-    FW_ASSIGN_OR_RETURN(const uint64_t stamp, stamp_now());
-    if (stamp != block->stamp) {
-      out_of_date_.fetch_add(1, std::memory_order_relaxed);
-      TakeOut(record);
-      return absl::DataLossError("kept from a file that has changed since");
-    }
-    stamp_known_[record].store(1, std::memory_order_relaxed);
+  uint64_t stamp = stamps_[record].load(std::memory_order_acquire);
+  if (stamp == 0) {
+    FW_ASSIGN_OR_RETURN(stamp, stamp_now());
+    stamps_[record].store(stamp, std::memory_order_release);
+  }
+  if (stamp != block->stamp) {
+    out_of_date_.fetch_add(1, std::memory_order_relaxed);
+    TakeOut(record, from);
+    return absl::DataLossError("kept from a file that has changed since");
   }
   PutInMemory(record, bytes.first(BlockBytes(block->payload.size())));
   return block;
 }
 
-void RecordCache::TakeOut(int64_t record) {
-  const uint64_t old = on_disk_[record].exchange(kNowhere, std::memory_order_acq_rel);
-  if (!BlockPlace::IsPlace(old)) return;
+// Unless another block has come in its place while this one was being read.
+void RecordCache::TakeOut(int64_t record, const Extent& from) {
+  uint64_t place = BlockPlace{from.object, static_cast<uint64_t>(from.offset),
+                              static_cast<uint64_t>(from.length)}
+                       .Pack();
+  if (!on_disk_[record].compare_exchange_strong(place, kNowhere)) return;
   disk_records_.fetch_sub(1, std::memory_order_relaxed);
   disk_->Forget(record);
 }

@@ -52,11 +52,12 @@ class RecordCache {
   // Keeps a copy of the payload where there is room. `stamp`: of the file it was made from.
   void Put(int64_t record, uint64_t stamp, absl::Span<const std::byte> payload);
 
-  // What Find's extent gave when it was read. `stamp_now` gives the stamp of the record's file as
-  // it is now and is called once for each record in a cache's life. A block that is damaged or was
-  // made from another state of the file is taken out and counted, and the error says why: the
-  // record is then made anew. A good one is put into memory, too, where there is room.
-  absl::StatusOr<BlockView> TakeFromDisk(int64_t record, absl::Span<const std::byte> bytes,
+  // What Find's extent, `from`, gave when it was read. `stamp_now` gives the stamp of the record's
+  // file as it is now and is called once for each record in a cache's life. A block that is damaged
+  // or was made from another state of the file is taken out and counted, and the error says why:
+  // the record is then made anew. A good one is put into memory, too, where there is room.
+  absl::StatusOr<BlockView> TakeFromDisk(int64_t record, const Extent& from,
+                                         absl::Span<const std::byte> bytes,
                                          absl::FunctionRef<absl::StatusOr<uint64_t>()> stamp_now);
 
   const ObjectSource* disk() const { return disk_.get(); }
@@ -72,11 +73,12 @@ class RecordCache {
  private:
   explicit RecordCache(Options options);
   bool PutInMemory(int64_t record, absl::Span<const std::byte> block);
-  void TakeOut(int64_t record);
+  void TakeOut(int64_t record, const Extent& from);
 
   const Options options_;
   std::vector<std::atomic<uint64_t>> in_memory_, on_disk_;  // packed places; empty without the tier
-  std::vector<std::atomic<uint8_t>> stamp_known_;
+  std::vector<std::atomic<uint64_t>>
+      stamps_;  // of the files, once they are known in this life; else 0
   MemoryReservation table_;
   std::unique_ptr<MemoryTier> memory_;
   std::atomic<int64_t> memory_records_{0}, disk_records_{0};

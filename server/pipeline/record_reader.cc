@@ -70,6 +70,7 @@ void RecordReader::Start(const Dataset& dataset, int64_t record, RecordBytes* in
     }
     if (found.where == RecordCache::Where::kDisk) {
       into->origin_ = RecordBytes::Origin::kDisk;
+      into->kept_at_ = found.extent;
       extents_.push_back(found.extent);
       return StartExtents(*cache->disk(), into);
     }

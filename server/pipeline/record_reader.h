@@ -37,6 +37,7 @@ class RecordBytes {
   // to the cache.
   absl::Span<const absl::Span<const std::byte>> extents() const { return extents_; }
   Origin origin() const { return origin_; }
+  const Extent& kept_at() const { return kept_at_; }  // kDisk: where the block lies
   uint64_t stamp() const {
     return stamp_;
   }                                       // of the files that were read: the sum over the extents
@@ -49,6 +50,7 @@ class RecordBytes {
   Origin origin_ = Origin::kDataset;
   int64_t record_ = 0;
   uint64_t stamp_ = 0;
+  Extent kept_at_;
   int64_t size_ = 0;
   int missing_ = 0;             // extents still to come
   int64_t failed_extent_ = -1;  // the first one, so that the error told is always the same

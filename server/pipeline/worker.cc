@@ -207,7 +207,7 @@ absl::Status Worker::OpenKept(const Sample& sample) {
   absl::Span<const std::byte> payload = bytes.extents()[0];
   if (bytes.origin() == RecordBytes::Origin::kDisk) {
     FW_ASSIGN_OR_RETURN(const BlockView block,
-                        job.cache()->TakeFromDisk(bytes.record(), payload, [&] {
+                        job.cache()->TakeFromDisk(bytes.record(), bytes.kept_at(), payload, [&] {
                           return StampOf(job.dataset(), bytes.record());
                         }));
     payload = block.payload;

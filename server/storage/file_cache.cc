@@ -96,7 +96,7 @@ uint64_t FileStamp(const struct stat& info) {
                             static_cast<uint64_t>(info.st_mtim.tv_nsec),
                             static_cast<uint64_t>(info.st_ctim.tv_sec),
                             static_cast<uint64_t>(info.st_ctim.tv_nsec)};
-  return XXH3_64bits(parts, sizeof(parts));
+  return XXH3_64bits(parts, sizeof(parts)) | 1;  // 0 stands for "not known"
 }
 
 FileCache::FileCache(size_t limit, bool direct_io)

@@ -71,7 +71,8 @@ class RecordCacheTest : public ::testing::Test {
         read.resize(static_cast<size_t>(found.extent.length));
         EXPECT_EQ(pread(file->get(), read.data(), read.size(), found.extent.offset),
                   found.extent.length);
-        absl::StatusOr<BlockView> block = cache.TakeFromDisk(record, read, [&] { return stamp; });
+        absl::StatusOr<BlockView> block =
+            cache.TakeFromDisk(record, found.extent, read, [&] { return stamp; });
         if (!block.ok()) {
           last_error_ = block.status();
           return std::nullopt;

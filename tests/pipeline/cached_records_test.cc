@@ -125,7 +125,9 @@ TEST_F(CachedRecords, AreReadAnewWhenTheirFileHasChanged) {
       std::make_shared<FakeDataset>(FakeDataset::Options{});  // the same bytes in another file
   Cache cache(Options(0, 4 << 20));
   EXPECT_EQ(Run(&cache), Run(nullptr));
-  EXPECT_EQ(counts_.out_of_date, static_cast<uint64_t>(kRecords));
+  // A record at the seam of two epochs may be on its way twice.
+  EXPECT_GE(counts_.out_of_date, static_cast<uint64_t>(kRecords));
+  EXPECT_EQ(counts_.disk_records, kRecords) << "what was out of date is kept anew";
 }
 
 TEST_F(CachedRecords, AreKeptAsFarAsThereIsRoom) {
