@@ -1,49 +1,161 @@
 #include "server/codec/jpeg/pixel_kernels.h"
 
-#include <algorithm>
-#include <cstdlib>
-#include <cstring>
+#include "server/codec/jpeg/block_guard.h"
+#include "server/codec/jpeg/plain_pixels.h"
 
+// Sizeless vectors (SVE, RISC-V) cannot be stored in arrays, which the transposes need; NEON is
+// there wherever SVE is.
+#ifndef HWY_DISABLED_TARGETS
+#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+#endif
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "server/codec/jpeg/pixel_kernels.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "server/codec/jpeg/colour-inl.h"
+#include "server/codec/jpeg/idct-inl.h"
+#include "server/codec/jpeg/simd-inl.h"
+#include "server/codec/jpeg/upsample-inl.h"
+
+HWY_BEFORE_NAMESPACE();
 namespace feedwater::server::jpeg {
-namespace {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
 
-// jidctint.c: 13 fraction bits in the constants, 2 more kept between the passes.
-void Pass(const int32_t* in, int step, int down, int32_t* out) {
-  const int32_t i0 = in[0], i1 = in[step], i2 = in[2 * step], i3 = in[3 * step], i4 = in[4 * step],
-                i5 = in[5 * step], i6 = in[6 * step], i7 = in[7 * step];
-  const int32_t even = (i2 + i6) * 4433;
-  const int32_t t2 = even - i6 * 15137, t3 = even + i2 * 6270;
-  const int32_t t0 = (i0 + i4) * 8192, t1 = (i0 - i4) * 8192;
-  const int32_t e[4] = {t0 + t3, t1 + t2, t1 - t2, t0 - t3};
-  const int32_t z5 = (i7 + i3 + i5 + i1) * 9633;
-  const int32_t z1 = (i7 + i1) * -7373, z2 = (i5 + i3) * -20995;
-  const int32_t z3 = (i7 + i3) * -16069 + z5, z4 = (i5 + i1) * -3196 + z5;
-  const int32_t o[4] = {i1 * 12299 + z1 + z4, i3 * 25172 + z2 + z3, i5 * 16819 + z2 + z4,
-                        i7 * 2446 + z1 + z3};
-  const int32_t half = 1 << (down - 1);
-  for (int k = 0; k < 4; ++k) {
-    out[k * step] = (e[k] + o[k] + half) >> down;
-    out[(7 - k) * step] = (e[k] - o[k] + half) >> down;
+// `out` null: only the guards matter.
+bool TransformPlain(const int16_t* coefficients, const uint16_t* blocks, size_t count,
+                    const uint16_t* quant, uint8_t* out, size_t stride) {
+  for (size_t i = 0; i < count; ++i) {
+    const size_t block = blocks[i];
+    if (!TransformBlockPlain(coefficients + kBlockSamples * block, quant,
+                             out == nullptr ? nullptr : out + 8 * block, static_cast<int>(stride)))
+      return false;
   }
+  return true;
 }
 
-bool TransformBlock(const int16_t* c, const uint16_t* quant, uint8_t* out, size_t stride) {
-  int32_t a[64], b[64], d[64];
-  for (int x = 0; x < 8; ++x) {
-    int32_t sum = 0;
-    for (int y = 0; y < 64; y += 8) {
-      a[y + x] = c[y + x] * quant[y + x];
-      sum += std::abs(a[y + x]);
-    }
-    if (sum > 5800) return false;
+#if HWY_TARGET == HWY_SCALAR
+
+bool TransformRow(const int16_t* coefficients, BlockLists& lists, const uint16_t* quant,
+                  uint8_t* out, size_t stride) {
+  for (int kind = 0; kind < kBlockKinds; ++kind) {
+    if (!TransformPlain(coefficients, lists.blocks[kind].data(), lists.count[kind], quant, out,
+                        stride))
+      return false;
   }
-  for (int x = 0; x < 8; ++x) Pass(a + x, 8, 11, b + x);
-  for (int y = 0; y < 8; ++y) {
-    Pass(b + 8 * y, 1, 18, d + 8 * y);
-    for (int x = 0; x < 8; ++x) {
-      const int32_t v = d[8 * y + x];
-      if (v < -512 || v > 511) return false;
-      out[y * stride + x] = static_cast<uint8_t>(std::clamp(v + 128, 0, 255));
+  return true;
+}
+
+constexpr auto UpsampleH2V1 = UpsampleH2V1Plain;
+constexpr auto UpsampleH2V2 = UpsampleH2V2Plain;
+constexpr auto UpsampleH1V2 = UpsampleH1V2Plain;
+constexpr auto YccToRgb = YccToRgbPlain;
+constexpr auto GrayToRgb = GrayToRgbPlain;
+
+#else
+
+// Watches dequantisation for what could lie beyond the guards.
+class Guard {
+ public:
+  // Coefficients up to `largest` keep coefficient * step within int16.
+  explicit Guard(int largest) : largest_(hn::Set(D16(), static_cast<int16_t>(largest))) { Clear(); }
+
+  HWY_INLINE void Clear() { sums_ = magnitudes_ = hn::Zero(D16()); }
+  HWY_INLINE void Add(V16 coefficients, V16 products) {
+    magnitudes_ = hn::Max(magnitudes_, Magnitude(coefficients));
+    sums_ = hn::SaturatedAdd(sums_, hn::Abs(products));
+  }
+  // Whether all is known to be well: no product left int16 and each block's sum is small.
+  // kQuarters: two blocks in each 128 bits.
+  template <bool kQuarters>
+  HWY_INLINE bool Safe() const {
+    const D32 d32;
+    auto sums = DotPairs(sums_, hn::Set(D16(), 1));
+    sums = hn::Add(sums, hn::Shuffle2301(sums));
+    if (!kQuarters) sums = hn::Add(sums, hn::Shuffle1032(sums));
+    return Fits() && hn::AllFalse(d32, hn::Gt(sums, hn::Set(d32, kSafeBlockSum)));
+  }
+  HWY_INLINE bool Fits() const { return hn::AllFalse(D16(), hn::Gt(magnitudes_, largest_)); }
+  HWY_INLINE bool SumsAllowed() const {
+    return hn::AllFalse(D16(), hn::Gt(sums_, hn::Set(D16(), kMaxColumnSum)));
+  }
+
+ private:
+  static HWY_INLINE V16 Magnitude(V16 v) {  // at most 32767
+    const D16 d;
+    return hn::Max(v, hn::SaturatedSub(hn::Zero(d), v));
+  }
+
+  V16 largest_, sums_, magnitudes_;
+};
+
+HWY_INLINE bool RangeAllowed(const V16* range) {
+  const D16 d;
+  return hn::AllFalse(d, hn::Lt(range[0], hn::Set(d, kMinValue + 128))) &&
+         hn::AllFalse(d, hn::Gt(range[1], hn::Set(d, kMaxValue + 128)));
+}
+
+// One vector's worth of blocks: kBlocks of kFull, 2 * kBlocks of kQuarter.
+template <bool kQuarters>
+HWY_INLINE bool TransformVector(const int16_t* const* in, const uint16_t* quant, Guard& guard,
+                                uint8_t* const* out, size_t stride) {
+  const D16 d;
+  constexpr int kRows = kQuarters ? 4 : 8;
+  V16 rows[8];
+  guard.Clear();
+  for (int k = 0; k < kRows; ++k) {
+    const V16 coefficients = LoadPieces < kQuarters ? 4 : 8 > (d, in, 8 * k);
+    V16 steps;
+    const auto* q = reinterpret_cast<const int16_t*>(quant + 8 * k);
+    if constexpr (kQuarters) {
+      const hn::Repartition<int64_t, D16> d64;
+      int64_t four;
+      __builtin_memcpy(&four, q, 8);
+      steps = hn::BitCast(d, hn::Set(d64, four));
+    } else {
+      steps = hn::LoadDup128(d, q);
+    }
+    rows[k] = hn::Mul(coefficients, steps);
+    guard.Add(coefficients, rows[k]);
+  }
+  if (HWY_LIKELY(guard.Safe<kQuarters>())) {
+    if constexpr (kQuarters) {
+      TransformQuarter<false>(rows, out, stride, nullptr);
+    } else {
+      TransformFull<false>(rows, out, stride, nullptr);
+    }
+    return true;
+  }
+  if (!guard.Fits() || !guard.SumsAllowed()) return false;
+  V16 range[2] = {hn::Zero(d), hn::Zero(d)};
+  if constexpr (kQuarters) {
+    TransformQuarter<true>(rows, out, stride, range);
+  } else {
+    TransformFull<true>(rows, out, stride, range);
+  }
+  return RangeAllowed(range);
+}
+
+// `list` has kListPadding entries behind the last one.
+template <bool kQuarters>
+HWY_INLINE bool TransformList(const int16_t* coefficients, uint16_t* list, size_t count,
+                              const uint16_t* quant, Guard& guard, uint8_t* out, size_t stride) {
+  constexpr size_t kStep = kQuarters ? 2 * kBlocks : kBlocks;
+  static_assert(kStep <= kListPadding);
+  if (count == 0) return true;
+  for (size_t i = 0; i < kStep - 1; ++i) list[count + i] = list[count - 1];
+  for (size_t i = 0; i < count; i += kStep) {
+    const int16_t* in[kStep];
+    uint8_t* to[kStep];
+    for (size_t b = 0; b < kStep; ++b) {
+      in[b] = coefficients + kBlockSamples * list[i + b];
+      to[b] = out + 8 * list[i + b];
+    }
+    if (HWY_UNLIKELY(!TransformVector<kQuarters>(in, quant, guard, to, stride))) {
+      // Beyond a guard, or too large to be sure.
+      const size_t blocks = count - i < kStep ? count - i : kStep;
+      if (!TransformPlain(coefficients, list + i, blocks, quant, out, stride)) return false;
     }
   }
   return true;
@@ -51,61 +163,47 @@ bool TransformBlock(const int16_t* c, const uint16_t* quant, uint8_t* out, size_
 
 bool TransformRow(const int16_t* coefficients, BlockLists& lists, const uint16_t* quant,
                   uint8_t* out, size_t stride) {
-  for (int kind = 0; kind < kBlockKinds; ++kind) {
-    for (size_t i = 0; i < lists.count[kind]; ++i) {
-      const size_t block = lists.blocks[kind][i];
-      if (!TransformBlock(coefficients + 64 * block, quant, out + 8 * block, stride)) return false;
-    }
+  for (size_t i = 0; i < lists.count[kDcOnly]; ++i) {
+    const size_t block = lists.blocks[kDcOnly][i];
+    const int dc = coefficients[kBlockSamples * block] * quant[0];
+    const int value = (dc + 4) >> 3;
+    if (HWY_UNLIKELY(value < kMinValue || value > kMaxValue)) return false;
+    FillBlock(dc, out + 8 * block, stride);
   }
-  return true;
-}
-
-// Sum, where three quarters of a sample and one quarter of its neighbour make four.
-template <class Sample>
-void UpsampleAlongRow(Sample sample, int first, int width, int x0, int count, int even_bias,
-                      int odd_bias, int down, uint8_t* out) {
-  for (int x = x0; x < x0 + count; ++x) {
-    const int at = x >> 1, neighbour = x & 1 ? std::min(at + 1, width - 1) : std::max(at - 1, 0);
-    const int sum = 3 * sample(at - first) + sample(neighbour - first);
-    out[x - x0] = static_cast<uint8_t>((sum + (x & 1 ? odd_bias : even_bias)) >> down);
+  int largest_step = 1;
+  for (int i = 0; i < kBlockSamples; ++i) {
+    if (quant[i] > largest_step) largest_step = quant[i];
   }
+  Guard guard(32767 / largest_step);
+  return TransformList<true>(coefficients, lists.blocks[kQuarter].data(), lists.count[kQuarter],
+                             quant, guard, out, stride) &&
+         TransformList<false>(coefficients, lists.blocks[kFull].data(), lists.count[kFull], quant,
+                              guard, out, stride);
 }
 
-void UpsampleH2V1(const uint8_t* in, int first, int width, int x0, int count, uint8_t* out) {
-  UpsampleAlongRow([in](int i) { return in[i]; }, first, width, x0, count, 1, 2, 2, out);
+#endif
+
+const PixelKernels* PixelKernelTable() {
+  static const PixelKernels kTable = {hwy::TargetName(HWY_TARGET),
+                                      TransformRow,
+                                      UpsampleH2V1,
+                                      UpsampleH2V2,
+                                      UpsampleH1V2,
+                                      YccToRgb,
+                                      GrayToRgb};
+  return &kTable;
 }
 
-void UpsampleH2V2(const uint8_t* near, const uint8_t* far, int first, int width, int x0, int count,
-                  uint8_t* out) {
-  UpsampleAlongRow([=](int i) { return 3 * near[i] + far[i]; }, first, width, x0, count, 8, 7, 4,
-                   out);
-}
+}  // namespace HWY_NAMESPACE
+}  // namespace feedwater::server::jpeg
+HWY_AFTER_NAMESPACE();
 
-void UpsampleH1V2(const uint8_t* near, const uint8_t* far, bool below, size_t count, uint8_t* out) {
-  for (size_t i = 0; i < count; ++i)
-    out[i] = static_cast<uint8_t>((3 * near[i] + far[i] + (below ? 2 : 1)) >> 2);
-}
+#if HWY_ONCE
+namespace feedwater::server::jpeg {
 
-void YccToRgb(const uint8_t* y, const uint8_t* cb, const uint8_t* cr, size_t count, uint8_t* rgb) {
-  const auto clip = [](int v) { return static_cast<uint8_t>(std::clamp(v, 0, 255)); };
-  for (size_t i = 0; i < count; ++i) {
-    const int b = cb[i] - 128, r = cr[i] - 128;
-    rgb[3 * i] = clip(y[i] + ((91881 * r + 32768) >> 16));
-    rgb[3 * i + 1] = clip(y[i] + ((-22554 * b - 46802 * r + 32768) >> 16));
-    rgb[3 * i + 2] = clip(y[i] + ((116130 * b + 32768) >> 16));
-  }
-}
+HWY_EXPORT(PixelKernelTable);
 
-void GrayToRgb(const uint8_t* y, size_t count, uint8_t* rgb) {
-  for (size_t i = 0; i < count; ++i) std::memset(rgb + 3 * i, y[i], 3);
-}
-
-}  // namespace
-
-const PixelKernels& ActivePixelKernels() {
-  static const PixelKernels kTable = {"plain",      TransformRow, UpsampleH2V1, UpsampleH2V2,
-                                      UpsampleH1V2, YccToRgb,     GrayToRgb};
-  return kTable;
-}
+const PixelKernels& ActivePixelKernels() { return *HWY_DYNAMIC_DISPATCH(PixelKernelTable)(); }
 
 }  // namespace feedwater::server::jpeg
+#endif
