@@ -43,6 +43,7 @@ void AddVerify(CLI::App& app, Context& context);
 void AddDescribe(CLI::App& app, Context& context);
 void AddStatus(CLI::App& app, Context& context);
 void AddHealth(CLI::App& app, Context& context);
+void AddCompletion(CLI::App& app, Context& context);
 
 // Whether stdout is a terminal that takes colours (NO_COLOR unset).
 bool UseColor();

@@ -42,13 +42,33 @@ bool IsOwnFolder(const std::string& folder) {
   return stat(folder.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == geteuid();
 }
 
+// A file or folder that is not there was named by somebody who can name another one.
+absl::Status AsInvalidInput(const absl::Status& status) {
+  return absl::IsNotFound(status) ? absl::InvalidArgumentError(status.message()) : status;
+}
+
+absl::StatusOr<server::PipelineSpec> ReadSpec(const std::string& file) {
+  absl::StatusOr<server::PipelineSpec> spec = server::ReadPipelineFile(file);
+  if (!spec.ok()) return AsInvalidInput(spec.status());
+  return spec;
+}
+
+absl::StatusOr<server::Settings> ReadConfig(const std::string& file) {
+  absl::StatusOr<server::Settings> settings = server::LoadSettings(file, {});
+  if (!settings.ok()) return AsInvalidInput(settings.status());
+  return settings;
+}
+
 absl::StatusOr<std::shared_ptr<const server::LoadedPipeline>> Load(
     server::PipelineSpec spec, const server::DatasetOptions& options) {
   // A broken graph is found before the dataset is indexed.
   FW_RETURN_IF_ERROR(server::Plan::Validate(spec));
   auto loaded = std::make_shared<server::LoadedPipeline>();
   loaded->spec = std::move(spec);
-  FW_ASSIGN_OR_RETURN(loaded->dataset, server::OpenDataset(loaded->spec.dataset, options));
+  absl::StatusOr<std::shared_ptr<const server::Dataset>> dataset =
+      server::OpenDataset(loaded->spec.dataset, options);
+  if (!dataset.ok()) return AsInvalidInput(dataset.status());
+  loaded->dataset = *std::move(dataset);
   FW_ASSIGN_OR_RETURN(
       loaded->plan, server::Plan::Create(loaded->spec, loaded->dataset->fields(),
                                          static_cast<int64_t>(loaded->dataset->classes().size())));
@@ -83,7 +103,7 @@ absl::StatusOr<std::string> FindPipelineFile(const std::string& pipeline,
                      "' is a pipeline's name and needs a configuration that knows it: give "
                      "--config FILE, or the path of the pipeline's .yaml file"));
   }
-  FW_ASSIGN_OR_RETURN(const server::Settings settings, server::LoadSettings(*config_file, {}));
+  FW_ASSIGN_OR_RETURN(const server::Settings settings, ReadConfig(*config_file));
   return FindByName(pipeline, settings);
 }
 
@@ -102,7 +122,7 @@ absl::StatusOr<PlannedPipeline> PlanPipeline(const std::string& pipeline,
     return result;
   }
   FW_ASSIGN_OR_RETURN(result.file, FindPipelineFile(pipeline, config));
-  FW_ASSIGN_OR_RETURN(result.spec, server::ReadPipelineFile(result.file));
+  FW_ASSIGN_OR_RETURN(result.spec, ReadSpec(result.file));
   FW_ASSIGN_OR_RETURN(const std::vector<server::FieldSpec> fields,
                       server::DescribeDataset(result.spec.dataset));
   FW_ASSIGN_OR_RETURN(result.plan, server::Plan::Create(result.spec, fields, kAssumedClasses));
@@ -117,13 +137,13 @@ absl::StatusOr<LocalPipeline> OpenLocalPipeline(const std::string& pipeline,
   const bool is_file = IsPipelineFile(pipeline);
   if (is_file) {
     local.file = pipeline;
-    FW_ASSIGN_OR_RETURN(spec, server::ReadPipelineFile(local.file));
+    FW_ASSIGN_OR_RETURN(spec, ReadSpec(local.file));
   }
   FW_ASSIGN_OR_RETURN(const std::string config_file, FindConfig(options.config));
-  FW_ASSIGN_OR_RETURN(local.settings, server::LoadSettings(config_file, {}));
+  FW_ASSIGN_OR_RETURN(local.settings, ReadConfig(config_file));
   if (!is_file) {
     FW_ASSIGN_OR_RETURN(local.file, FindByName(pipeline, local.settings));
-    FW_ASSIGN_OR_RETURN(spec, server::ReadPipelineFile(local.file));
+    FW_ASSIGN_OR_RETURN(spec, ReadSpec(local.file));
   }
 
   const server::DaemonConfig& config = local.settings.config;

@@ -34,6 +34,7 @@ int main(int argc, char** argv) {
   feedwater::cli::AddDescribe(app, context);
   feedwater::cli::AddStatus(app, context);
   feedwater::cli::AddHealth(app, context);
+  feedwater::cli::AddCompletion(app, context);
 
   try {
     app.parse(argc, argv);

@@ -386,7 +386,7 @@ void AddPreview(CLI::App& app, Context& context) {
   command->add_option("--epoch", arguments.epoch, "the first of them")->capture_default_str();
   command->add_option("--seed", arguments.seed, "in place of the pipeline's own");
   command->add_option("--field", arguments.fields, "outputs to show; default: all that are images")
-      ->type_name("NAME");
+      ->type_name("OUTPUT");
   command->add_option("--cell", arguments.cell, "side of a picture on the sheet, in pixels")
       ->check(CLI::Range(48, 1024))
       ->capture_default_str();
