@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 import pytest
-from command_line import run, run_on_terminal
-from pictures import png, pixels
+from command_line import environment, run, run_on_terminal
+from pictures import pixels, png
 
 DECODE = "  - decode: {in: data, out: image}\n  - resize: {size: [8, 8]}\n"
 
@@ -129,7 +129,7 @@ def test_wrong_input_is_status_2_with_the_place(project):
             assert word in result.err, (word, result.err)
 
 
-def test_without_a_configuration_the_message_says_how_to_name_one(project, monkeypatch):
+def test_without_a_configuration_the_message_says_how_to_name_one(project):
     path = project.pipeline("good", DECODE)
     project.pictures("pictures", 2)
     if os.path.exists("/etc/feedwater/feedwater.yaml"):
@@ -140,8 +140,6 @@ def test_without_a_configuration_the_message_says_how_to_name_one(project, monke
 
 
 def test_the_configuration_may_come_from_the_environment(project):
-    from command_line import environment
-
     project.pictures("pictures", 2)
     project.pipeline("good", DECODE)
     result = run("verify", "good", env=environment(FEEDWATER_CONFIG=str(project.config)))

@@ -1,0 +1,137 @@
+"""feedwater describe and validate: registries, files and a daemon, for people and for programs."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from command_line import environment, run, run_on_terminal
+from pictures import write_folder
+
+GRAPH = "  - decode: {in: data, out: image}\n  - resize: {size: [8, 8]}\n"
+NO_DAEMON = {"FEEDWATER_ADDRESS": "/nonexistent"}
+
+
+def everything() -> dict:
+    """Return all that describe knows."""
+    return run("describe", "--json", env=environment(**NO_DAEMON)).document
+
+
+def test_a_kind_alone_lists_all_of_it(project):
+    names = {entry["op"] for entry in everything()["ops"]}
+    assert {"decode", "resize", "mixup"} <= names
+    listed = run("describe", "op")
+    assert listed.status == 0
+    assert names == set(re.findall(r"^  (\S+)  ", listed.out, re.M))
+    formats = run("describe", "format", "--json").document
+    assert {entry["format"] for entry in formats["formats"]} >= {"image_folder", "mnist"}
+    assert set(formats) == {"formats"}
+    pipelines = run("describe", "pipeline", env=environment(**NO_DAEMON))
+    assert pipelines.status == 0 and "no daemon answers" in pipelines.out
+
+
+def test_every_op_and_format_is_explained_with_all_its_parameters(project):
+    known = everything()
+    for kind, entries in (("op", known["ops"]), ("format", known["formats"])):
+        for entry in entries:
+            text = run("describe", kind, entry[kind])
+            assert text.status == 0
+            assert "example" in text.out
+            for param in entry["params"]:
+                assert f"  {param['name']}: " in text.out, (entry[kind], param)
+                assert " ".join(param["doc"].split()) in " ".join(text.out.split())
+            assert run("describe", entry[kind], "--json").document == entry
+
+
+def test_no_line_is_wider_than_100_columns_and_nothing_is_coloured_in_a_pipe(project):
+    for arguments in (["describe"], ["describe", "color_jitter"], ["describe", "image_folder"]):
+        text = run(*arguments, env=environment(**NO_DAEMON)).out
+        assert "\x1b" not in text
+        for line in text.splitlines():
+            assert len(line) <= 100 or line.startswith("  - "), line
+
+
+def test_a_terminal_gets_colour_unless_told_otherwise(project):
+    assert "\x1b[1m" in run_on_terminal("describe", "op", "resize")
+    plain = run_on_terminal("describe", "op", "resize", env=environment(TERM="xterm", NO_COLOR="1"))
+    assert "\x1b" not in plain
+
+
+def test_a_file_is_described_without_a_daemon_and_with_its_data_where_a_configuration_is(project):
+    project.pictures("pictures", 9)
+    path = project.pipeline("small", GRAPH, batch="{size: 3}")
+    bare = run("describe", path, "--json")
+    assert bare.status == 0, bare.out
+    assert "records" not in bare.document
+    assert bare.document["batch_size"] == 3
+    for arguments in (["pipeline", path], [path], ["pipeline", "small"], ["small"]):
+        full = run("describe", *arguments, "--config", project.config, "--json").document
+        assert full["records"] == 9
+        assert full["classes"] == ["cat", "dog", "owl"]
+        assert full["pipeline_digest"] == bare.document["pipeline_digest"]
+        assert full["fields"] == bare.document["fields"]
+    text = run("describe", path, "--config", project.config).out
+    assert "9 records, 3 classes" in text and "uint8[8,8,3] HWC" in text
+
+
+def test_the_daemon_and_the_file_say_the_same(project, make_daemon):
+    daemon = make_daemon()
+    write_folder(daemon.data / "pictures", 9)
+    path = project.pipeline("small", GRAPH, batch="{size: 3}")
+    daemon.add_pipeline("small", path.read_text())
+    daemon.start()
+    served = run("--address", daemon.address, "describe", "pipeline", "small", "--json")
+    assert served.status == 0, served.out
+    local = run("describe", "pipeline", "small", "--config", daemon.config, "--json")
+    assert local.document == served.document
+    listed = run("--address", daemon.address, "describe", "pipeline")
+    assert "  small\n" in listed.out
+
+
+def test_unknown_names_are_status_2_with_the_nearest(project):
+    for arguments, word in [
+        (["op", "resise"], "did you mean 'resize'"),
+        (["format", "image-folder"], "did you mean 'image_folder'"),
+        (["ops", "resize"], "did you mean 'op'"),
+        (["nosuch.yaml"], "cannot open nosuch.yaml"),
+    ]:
+        result = run("describe", *arguments)
+        assert result.status == 2, result
+        assert word in result.err
+
+
+def test_a_name_without_a_daemon_says_how_to_find_one(project):
+    result = run("describe", "pipeline", "small", env=environment(**NO_DAEMON))
+    assert result.status == 1
+    assert "feedwaterd" in result.err
+
+
+def test_validate_gives_the_types_and_with_a_configuration_the_records(project):
+    project.pictures("pictures", 9)
+    path = project.pipeline("small", GRAPH)
+    bare = run("validate", path, "--json")
+    assert bare.status == 0
+    assert bare.document["valid"] is True and "records" not in bare.document
+    assert bare.document["fields"][0] == {"name": "image", "dtype": "uint8", "shape": [8, 8, 3]}
+    full = run("validate", path, "--config", project.config, "--json")
+    assert full.document["records"] == 9
+    text = run("validate", path, "--config", project.config)
+    assert "valid, 9 records" in text.out and text.err == ""
+
+
+@pytest.mark.parametrize(("graph", "words"), [
+    ("  - resise: {size: 8}\n", [":5:5:", "'resise'", "did you mean 'resize'"]),
+    ("  - decode: {in: dota, out: image}\n", [":5:18:", "'dota'", "did you mean 'data'"]),
+    ("  - decode: {in: data, out: image}\n", ["no fixed size", "resize"]),
+    ("  - decode: {in: data\n", [":6:"]),
+])  # fmt: skip
+def test_validate_names_the_place_of_a_mistake(project, graph, words):
+    path = project.pipeline("wrong", graph)
+    result = run("validate", path)
+    assert (result.status, result.out) == (2, "")
+    assert str(path) in result.err
+    for word in words:
+        assert word in result.err, (word, result.err)
+    document = run("validate", path, "--json")
+    assert document.status == 2
+    assert document.document["error"]["code"] == "INVALID_ARGUMENT"
