@@ -32,6 +32,9 @@ int main(int argc, char** argv) {
   feedwater::cli::AddGraph(app, context);
   feedwater::cli::AddVerify(app, context);
   feedwater::cli::AddDescribe(app, context);
+  feedwater::cli::AddBench(app, context);
+  feedwater::cli::AddIndex(app, context);
+  feedwater::cli::AddDoctor(app, context);
   feedwater::cli::AddStatus(app, context);
   feedwater::cli::AddHealth(app, context);
   feedwater::cli::AddCompletion(app, context);

@@ -6,65 +6,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/cli/command.h"
+#include "client/cli/status_document.h"
+#include "client/cli/status_watch.h"
 #include "server/base/cpus.h"
+#include "server/base/status.h"
 #include "server/base/units.h"
 
 namespace feedwater::cli {
 namespace {
-
-using nlohmann::json;
-
-json RankJson(const v1::Rank& rank) {
-  return {{"rank", rank.rank()},
-          {"pid", rank.pid()},
-          {"epoch", rank.epoch()},
-          {"step", rank.step()},
-          {"slots", rank.slots()},
-          {"slots_ready", rank.slots_ready()},
-          {"slots_lent", rank.slots_lent()}};
-}
-
-json JobJson(const v1::Job& job) {
-  json ranks = json::array();
-  for (const v1::Rank& rank : job.ranks()) ranks.push_back(RankJson(rank));
-  return {{"job", job.job()},
-          {"pipeline", job.pipeline()},
-          {"owner_uid", job.owner_uid()},
-          {"epoch", job.epoch()},
-          {"step", job.step()},
-          {"world_size", job.world_size()},
-          {"samples", job.samples()},
-          {"bad_samples", job.bad_samples()},
-          {"substituted", job.substituted()},
-          {"batches", job.batches()},
-          {"bytes_read", job.bytes_read()},
-          {"cpu_s", job.cpu_s()},
-          {"read_wait_s", job.read_wait_s()},
-          {"ranks", ranks}};
-}
-
-json StatusJson(const v1::GetStatusResponse& status) {
-  json jobs = json::array();
-  for (const v1::Job& job : status.jobs()) jobs.push_back(JobJson(job));
-  json counters = json::object();
-  for (const auto& [name, count] : status.counters()) counters[name] = count;
-  return {{"version", status.version()},
-          {"pid", status.pid()},
-          {"uptime_s", status.uptime_s()},
-          {"runtime_dir", status.runtime_dir()},
-          {"engine", {{"name", status.engine_name()}, {"reason", status.engine_reason()}}},
-          {"cpus", std::vector<int>(status.cpus().begin(), status.cpus().end())},
-          {"workers_active", status.workers_active()},
-          {"numa_node", status.numa_node()},
-          {"simd", status.simd()},
-          {"memory",
-           {{"limit_bytes", status.memory_limit_bytes()},
-            {"planned_bytes", status.memory_planned_bytes()},
-            {"resident_bytes", status.memory_resident_bytes()},
-            {"sum", status.memory_sum()}}},
-          {"counters", counters},
-          {"jobs", jobs}};
-}
 
 void PrintText(const v1::GetStatusResponse& status) {
   const std::vector<int> cpus(status.cpus().begin(), status.cpus().end());
@@ -86,6 +35,15 @@ void PrintText(const v1::GetStatusResponse& status) {
         "\n%s  pipeline %s, world size %d, epoch %d, step %d, %d samples, %d bad, %.1f CPU s\n",
         Bold(job.job()), job.pipeline(), job.world_size(), job.epoch(), job.step(), job.samples(),
         job.bad_samples(), job.cpu_s());
+    const v1::JobCache& cache = job.cache();
+    std::cout << "  cache " << cache.kind();
+    if (cache.kind() != "none") {
+      std::cout << absl::StrFormat(": %d of %d records in memory (%s), %d on disk (%s)",
+                                   cache.memory_records(), cache.records(),
+                                   server::FormatBytes(cache.memory_bytes()), cache.disk_records(),
+                                   server::FormatBytes(cache.disk_bytes()));
+    }
+    std::cout << "; " << cache.reason() << "\n";
     std::cout << "  rank      pid    epoch     step  ready  lent  slots\n";
     for (const v1::Rank& rank : job.ranks()) {
       std::cout << absl::StrFormat("  %4d %8d %8d %8d %6d %5d %6d\n", rank.rank(), rank.pid(),
@@ -98,24 +56,34 @@ void PrintText(const v1::GetStatusResponse& status) {
 }  // namespace
 
 void AddStatus(CLI::App& app, Context& context) {
-  AddCommand(app, context, "status", "show the daemon, its memory and its jobs with their ranks",
-             "  feedwater status\n"
-             "  feedwater status --json | jq '.jobs[].ranks[] | select(.slots_ready == 0)'   # "
-             "ranks that wait for data",
-             [&context]() -> absl::Status {
-               auto control = context.Control();
-               if (!control.ok()) return control.status();
-               grpc::ClientContext call;
-               v1::GetStatusResponse status;
-               const grpc::Status got = (*control)->GetStatus(&call, {}, &status);
-               if (!got.ok()) return FromGrpc(got);
-               if (context.json) {
-                 std::cout << StatusJson(status).dump(2) << "\n";
-               } else {
-                 PrintText(status);
-               }
-               return absl::OkStatus();
-             });
+  static bool watch = false;
+  static std::string interval = "1s";
+  CLI::App* command = AddCommand(
+      app, context, "status", "show the daemon, its memory and its jobs with their ranks",
+      "  feedwater status\n"
+      "  feedwater status --watch               # rates, slots and what each rank waits for, until "
+      "Ctrl-C\n"
+      "  feedwater status --watch --json        # a line of JSON every second\n"
+      "  feedwater status --json | jq '.jobs[].ranks[] | select(.slots_ready == 0)'   # "
+      "ranks that wait for data",
+      [&context]() -> absl::Status {
+        if (watch) {
+          FW_ASSIGN_OR_RETURN(const double seconds, server::ParseSeconds(interval));
+          return WatchStatus(context, seconds);
+        }
+        FW_ASSIGN_OR_RETURN(const std::unique_ptr<v1::Control::Stub> control, context.Control());
+        FW_ASSIGN_OR_RETURN(const v1::GetStatusResponse status, GetStatus(*control));
+        if (context.json) {
+          std::cout << StatusJson(status).dump(2) << "\n";
+        } else {
+          PrintText(status);
+        }
+        return absl::OkStatus();
+      });
+  command->add_flag("--watch", watch, "show rates, again and again");
+  command->add_option("--interval", interval, "time between two looks of --watch")
+      ->type_name("TIME")
+      ->capture_default_str();
 }
 
 }  // namespace feedwater::cli

@@ -24,9 +24,12 @@ int64_t EstimateBytes(const Dataset& dataset) {
   constexpr int64_t kLooks = 256;
   const int64_t records = dataset.size(), looks = std::min(records, kLooks);
   std::vector<Extent> extents;
-  for (int64_t i = 0; i < looks; ++i) dataset.Extents(i * (records / looks), &extents);
   double bytes = 0;
-  for (const Extent& extent : extents) bytes += static_cast<double>(extent.length);
+  for (int64_t i = 0; i < looks; ++i) {
+    extents.clear();
+    dataset.Extents(i * (records / looks), &extents);
+    for (const Extent& extent : extents) bytes += static_cast<double>(extent.length);
+  }
   return static_cast<int64_t>(bytes / static_cast<double>(looks) * static_cast<double>(records));
 }
 

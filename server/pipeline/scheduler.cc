@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/pipeline/cache_choice.h"
 
 namespace feedwater::server {
 namespace {
@@ -457,6 +458,11 @@ std::vector<JobStats> Scheduler::Snapshot() const {
     stats.parse_seconds = 1e-9 * static_cast<double>(moving.usage.parse_ns);
     stats.run_seconds = 1e-9 * static_cast<double>(moving.usage.run_ns);
     stats.batch_seconds = 1e-9 * static_cast<double>(moving.usage.batch_ns);
+    const LoadedPipeline& pipeline = *job->config().pipeline;
+    stats.cache_kind = std::string(CacheKindName(pipeline.cache_kind));
+    stats.cache_reason = pipeline.cache_reason;
+    stats.records = pipeline.dataset->size();
+    if (pipeline.cache != nullptr) stats.cache = pipeline.cache->counts();
     for (const std::shared_ptr<Stream>& stream : moving.streams) {
       const auto& at = Moving(*stream);
       RankStats rank;

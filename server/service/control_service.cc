@@ -162,6 +162,21 @@ absl::StatusOr<Terms> Negotiate(const v1::OpenStreamRequest& request,
   return terms;
 }
 
+void SetCache(const JobStats& stats, v1::JobCache* cache) {
+  cache->set_kind(stats.cache_kind);
+  cache->set_reason(stats.cache_reason);
+  cache->set_records(stats.records);
+  cache->set_memory_records(stats.cache.memory_records);
+  cache->set_disk_records(stats.cache.disk_records);
+  cache->set_memory_bytes(stats.cache.memory_bytes);
+  cache->set_disk_bytes(stats.cache.disk_bytes);
+  cache->set_memory_hits(stats.cache.memory_hits);
+  cache->set_disk_hits(stats.cache.disk_hits);
+  cache->set_misses(stats.cache.misses);
+  cache->set_damaged(stats.cache.damaged);
+  cache->set_out_of_date(stats.cache.out_of_date);
+}
+
 }  // namespace
 
 // One open stream, from its ticket's first OpenStream to its session's end.
@@ -341,6 +356,11 @@ grpc::Status ControlService::GetStatus(grpc::ServerContext*, const v1::GetStatus
     job->set_bytes_read(stats.bytes_read);
     job->set_cpu_s(stats.cpu_seconds);
     job->set_read_wait_s(stats.read_wait_seconds);
+    job->set_read_s(stats.read_seconds);
+    job->set_parse_s(stats.parse_seconds);
+    job->set_run_s(stats.run_seconds);
+    job->set_batch_s(stats.batch_seconds);
+    SetCache(stats, job->mutable_cache());
     for (const RankStats& of_rank : stats.ranks) {
       v1::Rank* rank = job->add_ranks();
       rank->set_rank(of_rank.rank);

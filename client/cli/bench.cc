@@ -1,0 +1,303 @@
+// feedwater bench: how fast a pipeline is, where its time goes, and what it waits for. Takes the
+// batches as a trainer would, through the data socket, and does nothing with them.
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <iostream>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "client/cli/command.h"
+#include "client/cli/local_pipeline.h"
+#include "client/cli/private_daemon.h"
+#include "client/cli/progress.h"
+#include "client/cli/status_document.h"
+#include "client/cpp/address.h"
+#include "feedwater/client.h"
+#include "server/base/clock.h"
+#include "server/base/mutex.h"
+#include "server/base/units.h"
+
+namespace feedwater::cli {
+namespace {
+
+using nlohmann::json;
+
+struct BenchOptions {
+  std::string pipeline, config, cpus;
+  double seconds = 10, warm_up_s = 1;
+  int64_t epochs = 0;  // 0: by time
+  int64_t batch_size = 0, ranks = 1;
+};
+
+// What all ranks took while they were measured.
+struct Taken {
+  int64_t samples = 0, batches = 0, bytes = 0;
+  int64_t waited_ns = 0;  // of all ranks, for their next batch
+
+  void Add(const Taken& other) {
+    samples += other.samples;
+    batches += other.batches;
+    bytes += other.bytes;
+    waited_ns += other.waited_ns;
+  }
+};
+
+struct Result {
+  Taken taken;
+  double wall_s = 0, cpu_s = 0;
+  StageTimes stages;
+  int workers = 0;
+  v1::JobCache cache;
+  std::string pipeline, mode;
+};
+
+int64_t BytesOf(const Batch& batch) {
+  int64_t bytes = 0;
+  for (size_t i = 0; i < batch.size(); ++i) bytes += static_cast<int64_t>(batch[i].bytes.size());
+  return bytes;
+}
+
+// The ranks of one job, each on its own thread.
+class Ranks {
+ public:
+  static absl::StatusOr<std::unique_ptr<Ranks>> Open(Client& client, const BenchOptions& options,
+                                                     const std::string& job) {
+    auto ranks = std::make_unique<Ranks>();
+    for (int64_t rank = 0; rank < options.ranks; ++rank) {
+      StreamOptions stream;
+      stream.pipeline = options.pipeline;
+      if (options.batch_size > 0) stream.batch_size = options.batch_size;
+      stream.rank = rank;
+      stream.world_size = options.ranks;
+      stream.job = job;
+      FW_ASSIGN_OR_RETURN(Stream opened, client.Open(stream));
+      ranks->streams_.push_back(std::move(opened));
+    }
+    return ranks;
+  }
+
+  // Takes batches until `end_ns`, or `steps` of them on each rank when steps > 0.
+  absl::StatusOr<Taken> Take(int64_t end_ns, int64_t steps, const char* what) {
+    std::vector<std::thread> threads;
+    {
+      server::MutexLock lock(&mu_);
+      running_ = streams_.size();
+      taken_ = Taken();
+    }
+    for (Stream& stream : streams_) {
+      threads.emplace_back([this, &stream, end_ns, steps] { TakeOn(stream, end_ns, steps); });
+    }
+    Progress progress(what, "samples");
+    const int64_t total = steps * static_cast<int64_t>(streams_.size()) * streams_[0].batch_size();
+    {
+      server::MutexLock lock(&mu_);
+      while (running_ > 0) {
+        changed_.WaitWithTimeout(&mu_, absl::Milliseconds(100));
+        progress.Update(taken_.samples, total);
+      }
+    }
+    progress.Finish();
+    for (std::thread& thread : threads) thread.join();
+    server::MutexLock lock(&mu_);
+    FW_RETURN_IF_ERROR(failure_);
+    return taken_;
+  }
+
+  int64_t steps_per_epoch() const { return streams_[0].steps_per_epoch(); }
+
+ private:
+  void TakeOn(Stream& stream, int64_t end_ns, int64_t steps) {
+    absl::Status failure;
+    for (int64_t step = 0; steps > 0 ? step < steps : server::MonotonicNs() < end_ns; ++step) {
+      const int64_t asked_ns = server::MonotonicNs();
+      absl::StatusOr<Batch> batch = stream.Next();
+      if (!batch.ok()) {
+        failure = batch.status();
+        break;
+      }
+      Taken one{batch->samples(), 1, BytesOf(*batch), server::MonotonicNs() - asked_ns};
+      server::MutexLock lock(&mu_);
+      taken_.Add(one);
+      if (!failure_.ok()) break;
+    }
+    server::MutexLock lock(&mu_);
+    if (failure_.ok()) failure_ = failure;
+    --running_;
+    changed_.SignalAll();
+  }
+
+  std::vector<Stream> streams_;
+  server::Mutex mu_;
+  server::CondVar changed_;
+  size_t running_ ABSL_GUARDED_BY(mu_) = 0;
+  Taken taken_ ABSL_GUARDED_BY(mu_);
+  absl::Status failure_ ABSL_GUARDED_BY(mu_);
+};
+
+absl::StatusOr<v1::Job> FindJob(const v1::GetStatusResponse& status, const std::string& name) {
+  for (const v1::Job& job : status.jobs()) {
+    if (job.job() == name) return job;
+  }
+  return absl::InternalError("the daemon does not know the job that it runs");
+}
+
+absl::StatusOr<Result> Measure(const std::string& address, const BenchOptions& options) {
+  const std::unique_ptr<v1::Control::Stub> control = ConnectControl(address);
+  FW_ASSIGN_OR_RETURN(Client client, Client::Connect(address));
+  const std::string name = absl::StrCat("bench-", getpid());
+  FW_ASSIGN_OR_RETURN(const std::unique_ptr<Ranks> ranks, Ranks::Open(client, options, name));
+  const auto after = [](double seconds) {
+    return server::MonotonicNs() + static_cast<int64_t>(seconds * 1e9);
+  };
+  const int64_t steps = options.epochs * ranks->steps_per_epoch();
+  // Opening files, filling caches and buffers is not what is measured: a second of it, or a whole
+  // epoch.
+  FW_RETURN_IF_ERROR(ranks
+                         ->Take(after(options.warm_up_s),
+                                options.epochs > 0 ? ranks->steps_per_epoch() : 0, "warm-up")
+                         .status());
+
+  FW_ASSIGN_OR_RETURN(const v1::GetStatusResponse before, GetStatus(*control));
+  FW_ASSIGN_OR_RETURN(const v1::Job job_before, FindJob(before, name));
+  const int64_t start_ns = server::MonotonicNs();
+  Result result;
+  FW_ASSIGN_OR_RETURN(result.taken, ranks->Take(after(options.seconds), steps, "bench"));
+  result.wall_s = static_cast<double>(server::MonotonicNs() - start_ns) * 1e-9;
+  FW_ASSIGN_OR_RETURN(const v1::GetStatusResponse done, GetStatus(*control));
+  FW_ASSIGN_OR_RETURN(const v1::Job job_done, FindJob(done, name));
+  result.stages = StagesBetween(job_before, job_done);
+  result.cpu_s = std::max(0.0, job_done.cpu_s() - job_before.cpu_s());
+  result.workers = done.cpus_size();
+  result.cache = job_done.cache();
+  result.pipeline = job_done.pipeline();
+  return result;
+}
+
+absl::StatusOr<Result> Run(const Context& context, BenchOptions& options) {
+  if (options.config.empty() && FindAddress(context.address).ok()) {
+    if (!options.cpus.empty()) {
+      return absl::InvalidArgumentError("--cpus goes with --config: a running daemon has its own");
+    }
+    FW_ASSIGN_OR_RETURN(const std::string address, FindAddress(context.address));
+    FW_ASSIGN_OR_RETURN(Result result, Measure(address, options));
+    result.mode = absl::StrCat("the daemon at ", address);
+    return result;
+  }
+  FW_ASSIGN_OR_RETURN(const std::string config, FindConfig(options.config));
+  FW_ASSIGN_OR_RETURN(options.pipeline, FindPipelineFile(options.pipeline, config));
+  std::vector<std::string> overrides;
+  if (!options.cpus.empty()) overrides.push_back(absl::StrCat("cpus=\"", options.cpus, "\""));
+  FW_ASSIGN_OR_RETURN(const PrivateDaemon daemon,
+                      PrivateDaemon::Start(config, std::move(overrides)));
+  FW_ASSIGN_OR_RETURN(Result result, Measure(daemon.address(), options));
+  result.mode = absl::StrCat("a daemon in this process with ", config);
+  return result;
+}
+
+double PerThousand(const Result& result) {
+  return result.taken.samples == 0
+             ? 0
+             : 1000 * result.cpu_s / static_cast<double>(result.taken.samples);
+}
+
+std::string WaitsFor(const Result& result, const BenchOptions& options) {
+  const double waits = result.wall_s <= 0 ? 0
+                                          : static_cast<double>(result.taken.waited_ns) * 1e-9 /
+                                                result.wall_s / static_cast<double>(options.ranks);
+  return Bottleneck(result.stages, result.cpu_s, result.wall_s, result.workers, waits,
+                    result.cache);
+}
+
+void Print(const Result& result, const BenchOptions& options) {
+  const double rate = static_cast<double>(result.taken.samples) / result.wall_s;
+  std::cout << Bold(absl::StrFormat("%.0f samples/s", rate)) << "  "
+            << absl::StrFormat(
+                   "%.3f CPU s per 1,000 samples, %d workers, %s/s into shared memory\n",
+                   PerThousand(result), result.workers,
+                   server::FormatBytes(static_cast<int64_t>(
+                       static_cast<double>(result.taken.bytes) / result.wall_s)))
+            << absl::StrFormat("%d samples in %d batches on %d %s in %s, from %s\n",
+                               result.taken.samples, result.taken.batches, options.ranks,
+                               options.ranks == 1 ? "rank" : "ranks",
+                               server::FormatSeconds(result.wall_s), result.mode);
+  const json shares = StageShares(result.stages);
+  std::cout << "stages ";
+  for (const char* stage : {"read_wait", "read", "parse", "graph", "batch"}) {
+    std::cout << absl::StrFormat("  %s %.1f %%", stage, 100 * shares[stage].get<double>());
+  }
+  std::cout << "\ncache    " << result.cache.kind() << ": " << result.cache.reason() << "\n"
+            << WaitsFor(result, options) << "\n";
+}
+
+json Document(const Result& result, const BenchOptions& options) {
+  return {{"pipeline", result.pipeline},
+          {"mode", result.mode},
+          {"samples_per_s", static_cast<double>(result.taken.samples) / result.wall_s},
+          {"cpu_s_per_1000", PerThousand(result)},
+          {"stages", StageShares(result.stages)},
+          {"samples", result.taken.samples},
+          {"batches", result.taken.batches},
+          {"bytes_per_s", static_cast<double>(result.taken.bytes) / result.wall_s},
+          {"seconds", result.wall_s},
+          {"ranks", options.ranks},
+          {"workers", result.workers},
+          {"cache", result.cache.kind()},
+          {"waits_for", WaitsFor(result, options)}};
+}
+
+}  // namespace
+
+void AddBench(CLI::App& app, Context& context) {
+  static BenchOptions options;
+  CLI::App* command = AddCommand(
+      app, context, "bench",
+      "measure a pipeline: samples a second, CPU, share of each stage, and what it waits for",
+      "  feedwater bench imagenet-train                          # through the running daemon\n"
+      "  feedwater bench ./my-pipeline.yaml --seconds 30 --ranks 4\n"
+      "  feedwater bench imagenet-train --config feedwater.yaml --cpus 2   # without a daemon\n"
+      "  feedwater bench imagenet-train --json | jq .samples_per_s\n"
+      "Batches are taken through shared memory as a trainer takes them, and thrown away. Warm-up "
+      "is not counted.",
+      [&context]() -> absl::Status {
+        FW_ASSIGN_OR_RETURN(const Result result, Run(context, options));
+        if (context.json) {
+          std::cout << Document(result, options).dump(2) << "\n";
+        } else {
+          Print(result, options);
+        }
+        return absl::OkStatus();
+      });
+  command
+      ->add_option("pipeline", options.pipeline,
+                   "a name that the daemon or the configuration knows, or a .yaml file")
+      ->required()
+      ->type_name("PIPELINE");
+  command
+      ->add_option(
+          "--config", options.config,
+          "measure in this process, with this configuration, and not through a running daemon")
+      ->type_name("FILE");
+  command->add_option("--seconds", options.seconds, "how long to measure")
+      ->check(CLI::Range(0.1, 86400.0))
+      ->capture_default_str();
+  command->add_option("--warm-up", options.warm_up_s, "seconds before that")
+      ->check(CLI::Range(0.0, 3600.0))
+      ->capture_default_str();
+  command
+      ->add_option("--epochs", options.epochs,
+                   "measure whole epochs instead, after one that is not counted")
+      ->check(CLI::Range(1, 1000000));
+  command
+      ->add_option("--batch-size", options.batch_size,
+                   "samples a batch and rank; default: the file's")
+      ->check(CLI::Range(1, 1 << 20));
+  command->add_option("--ranks", options.ranks, "ranks that take batches at the same time")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
+  command->add_option("--cpus", options.cpus, "with --config: the workers' CPUs, such as 2 or 0-3")
+      ->type_name("CPUS");
+}
+
+}  // namespace feedwater::cli

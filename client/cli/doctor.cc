@@ -1,0 +1,397 @@
+// feedwater doctor: what of this host slows a daemon down or stands in its way, each with its cure.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/statfs.h>
+#include <sys/statvfs.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+#include <set>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "client/cli/command.h"
+#include "client/cli/local_pipeline.h"
+#include "client/cli/status_document.h"
+#include "client/cpp/address.h"
+#include "server/base/cgroup.h"
+#include "server/base/cpus.h"
+#include "server/base/fd.h"
+#include "server/base/units.h"
+#include "server/codec/image.h"
+
+namespace feedwater::cli {
+namespace {
+
+using nlohmann::json;
+using server::FormatBytes;
+
+enum class State { kGood, kWarning, kFailure };
+
+struct Finding {
+  std::string check;
+  State state = State::kGood;
+  std::string found, cure;  // the cure is empty when the state is good
+};
+
+// The machine as the checks see it. Files come from below `root`, so that a copy of another host's
+// /proc and /sys can be looked at.
+class Host {
+ public:
+  explicit Host(std::string root) : root_(std::move(root)) {}
+
+  // The file's text without the newline at its end; "" when there is none.
+  std::string Read(const std::string& path) const {
+    std::string text;
+    if (!server::ReadSmallFile(root_ + path, &text)) return "";
+    return std::string(absl::StripTrailingAsciiWhitespace(text));
+  }
+  std::vector<std::string> List(const std::string& folder) const {
+    std::vector<std::string> names;
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(root_ + folder, error))
+      names.push_back(entry.path().filename().string());
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+  server::FileReader reader() const {
+    return [root = root_](const std::string& path, std::string* text) {
+      return server::ReadSmallFile(root + path, text);
+    };
+  }
+
+ private:
+  const std::string root_;
+};
+
+Finding Good(std::string check, std::string found) {
+  return {std::move(check), State::kGood, std::move(found), ""};
+}
+Finding Warning(std::string check, std::string found, std::string cure) {
+  return {std::move(check), State::kWarning, std::move(found), std::move(cure)};
+}
+Finding Failure(std::string check, std::string found, std::string cure) {
+  return {std::move(check), State::kFailure, std::move(found), std::move(cure)};
+}
+
+// --- kernel
+// -------------------------------------------------------------------------------------------------
+
+std::pair<int, int> KernelVersion(const Host& host) {
+  std::pair<int, int> version{0, 0};
+  std::sscanf(host.Read("/proc/sys/kernel/osrelease").c_str(), "%d.%d", &version.first,
+              &version.second);
+  return version;
+}
+
+Finding CheckKernel(const Host& host) {
+  const std::string release = host.Read("/proc/sys/kernel/osrelease");
+  if (KernelVersion(host) < std::pair(6, 5)) {
+    return Warning("kernel", release.empty() ? "unknown version" : release,
+                   "from 6.5 on the daemon sees the death of trainers in other PID namespaces at "
+                   "once (SO_PEERPIDFD); "
+                   "with this one it relies on their sockets and on pids");
+  }
+  return Good("kernel", release);
+}
+
+Finding CheckIoUring(const Host& host) {
+  const std::string disabled = host.Read("/proc/sys/kernel/io_uring_disabled");
+  if (disabled == "1" || disabled == "2") {
+    return Warning(
+        "io_uring",
+        absl::StrCat("kernel.io_uring_disabled = ", disabled, "; reads go through pread"),
+        "sysctl -w kernel.io_uring_disabled=0, or with 1 put the daemon's group into "
+        "kernel.io_uring_group");
+  }
+  const auto engine = server::ChooseEngine("auto");
+  if (!engine.ok())
+    return Failure("io_uring", std::string(engine.status().message()), "see the message");
+  if (engine->name == "io_uring") return Good("io_uring", engine->reason);
+  return Warning("io_uring", absl::StrCat(engine->reason, "; reads go through ", engine->name),
+                 "in a container use deploy/container/seccomp.json, which allows io_uring; the "
+                 "bytes are the same without it");
+}
+
+Finding CheckMemfd() {
+  const server::Fd fd(memfd_create("feedwater-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd || fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE) != 0) {
+    return Failure("shared memory", "memfd_create or its seals are refused",
+                   "a seccomp filter forbids it: use deploy/container/seccomp.json");
+  }
+  return Good("shared memory", "memfd with seals; /dev/shm is not used");
+}
+
+Finding CheckClock(const Host& host) {
+  const std::string source =
+      host.Read("/sys/devices/system/clocksource/clocksource0/current_clocksource");
+  const std::set<std::string> fast = {"tsc", "kvm-clock", "hyperv_clocksource_tsc_page",
+                                      "arch_sys_counter"};
+  if (source.empty() || fast.count(source) > 0)
+    return Good("clock", source.empty() ? "source unknown" : source);
+  return Warning("clock",
+                 absl::StrCat("clock source ", source, " takes a system call for every look"),
+                 "echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource, if "
+                 "the machine has it");
+}
+
+// --- CPUs and memory
+// -----------------------------------------------------------------------------------------
+
+Finding CheckCpus(const Host& host) {
+  const server::CgroupLimits limits = server::ReadCgroupLimits(host.reader());
+  const auto cpus = server::ChooseCpus("auto", -1);
+  if (!cpus.ok()) return Failure("CPUs", std::string(cpus.status().message()), "see the message");
+  const std::string found = absl::StrCat(
+      cpus->size(), " workers on ", server::FormatCpuList(*cpus), ", ", server::SimdTarget(),
+      limits.cpu_quota > 0 ? absl::StrCat(", cgroup quota of ", limits.cpu_quota, " CPUs") : "");
+  if (limits.cpu_quota > 0 && limits.cpu_quota < 1.5) {
+    return Warning("CPUs", found,
+                   "raise the container's or unit's CPU quota (CPUQuota=, --cpus): one worker "
+                   "decodes a few hundred images a second");
+  }
+  return Good("CPUs", found);
+}
+
+Finding CheckGovernor(const Host& host) {
+  std::set<std::string> governors;
+  for (const std::string& name : host.List("/sys/devices/system/cpu")) {
+    const std::string governor =
+        host.Read(absl::StrCat("/sys/devices/system/cpu/", name, "/cpufreq/scaling_governor"));
+    if (!governor.empty()) governors.insert(governor);
+  }
+  if (governors.empty())
+    return Good("governor", "not adjustable here (a virtual machine, or the firmware decides)");
+  if (governors == std::set<std::string>{"performance"}) return Good("governor", "performance");
+  return Warning("governor", absl::StrJoin(governors, ", "),
+                 "cpupower frequency-set -g performance");
+}
+
+Finding CheckNuma(const Host& host) {
+  std::vector<std::string> nodes;
+  for (const std::string& name : host.List("/sys/devices/system/node")) {
+    if (!absl::StartsWith(name, "node") || name.size() < 5 || !absl::ascii_isdigit(name[4]))
+      continue;
+    std::string total = host.Read(absl::StrCat("/sys/devices/system/node/", name, "/meminfo"));
+    total = total.substr(0, total.find('\n'));
+    const size_t colon = total.find(':');
+    int64_t kib = 0;
+    if (colon != std::string::npos) std::sscanf(total.c_str() + colon + 1, "%ld", &kib);
+    nodes.push_back(absl::StrCat(name, " ", FormatBytes(kib * 1024)));
+  }
+  if (nodes.size() <= 1) return Good("NUMA", nodes.empty() ? "one node" : nodes[0]);
+  return Warning(
+      "NUMA", absl::StrJoin(nodes, ", "),
+      "run one daemon a node: systemctl start feedwaterd@0 feedwaterd@1, or --numa-node N");
+}
+
+Finding CheckMemory(const Host& host) {
+  const server::CgroupLimits limits = server::ReadCgroupLimits(host.reader());
+  const std::string found = absl::StrCat(
+      FormatBytes(server::MemoryLimitBytes()), " for daemon and trainers of this cgroup",
+      limits.memory_bytes > 0
+          ? absl::StrCat(" (cgroup limit ", FormatBytes(limits.memory_bytes), ")")
+          : "");
+  if (limits.memory_bytes > 0 && limits.memory_bytes < (1LL << 30)) {
+    return Warning("memory", found,
+                   "raise MemoryMax= or the container's memory: a slot of 256 float32 images is "
+                   "147 MiB, a rank has four");
+  }
+  return Good("memory", found);
+}
+
+Finding CheckHugePages(const Host& host) {
+  const std::string setting = host.Read("/sys/kernel/mm/transparent_hugepage/enabled");
+  if (setting.empty()) return Good("huge pages", "not built into this kernel; not needed");
+  const size_t open = setting.find('['), close = setting.find(']');
+  return Good(
+      "huge pages",
+      absl::StrCat("transparent: ",
+                   open == std::string::npos ? setting : setting.substr(open + 1, close - open - 1),
+                   "; not needed"));
+}
+
+// --- limits of this user's processes
+// ------------------------------------------------------------------------------
+
+Finding CheckOpenFiles() {
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  const std::string found = absl::StrCat(limit.rlim_max, " open files");
+  if (limit.rlim_max < 4096) {
+    return Warning("open files", found,
+                   "LimitNOFILE=65536 in the unit, or ulimit -Hn 65536: image folders open a file "
+                   "for each image");
+  }
+  return Good("open files", found);
+}
+
+Finding CheckMemlock(const Host& host) {
+  rlimit limit{};
+  getrlimit(RLIMIT_MEMLOCK, &limit);
+  const bool unlimited = limit.rlim_cur == RLIM_INFINITY;
+  const std::string found =
+      unlimited ? "unlimited" : FormatBytes(static_cast<int64_t>(limit.rlim_cur));
+  // From 5.12 on rings are charged to the memory cgroup and no longer to this limit.
+  if (!unlimited && limit.rlim_cur < (8u << 20) && KernelVersion(host) < std::pair(5, 12)) {
+    return Warning("locked memory", found,
+                   "LimitMEMLOCK=infinity in the unit, or ulimit -l 65536: this kernel charges "
+                   "io_uring to it");
+  }
+  return Good("locked memory", found);
+}
+
+// --- folders
+// -------------------------------------------------------------------------------------------------------
+
+struct FileSystem {
+  long magic;
+  const char* name;
+  bool is_remote;
+};
+constexpr FileSystem kFileSystems[] = {
+    {0xEF53, "ext4", false},      {0x58465342, "xfs", false},       {0x9123683E, "btrfs", false},
+    {0x01021994, "tmpfs", false}, {0x794c7630, "overlayfs", false}, {0x6969, "nfs", true},
+    {0xFF534D42, "cifs", true},   {0xFE534D42, "smb2", true},       {0x0BD00BD0, "lustre", true},
+    {0x65735546, "fuse", true},   {0x00C36400, "ceph", true},       {0x47504653, "gpfs", true},
+    {0x01021997, "9p", true},     {0x2FC12FC1, "zfs", false},       {0xF2F52010, "f2fs", false},
+};
+
+Finding CheckFolder(const std::string& what, const std::string& path, bool is_state) {
+  struct statfs info;
+  if (statfs(path.c_str(), &info) != 0) {
+    // A state folder that is not there yet is made by the daemon.
+    if (is_state && errno == ENOENT)
+      return Good(what, absl::StrCat(path, ": made at the first start"));
+    return Failure(what, absl::StrCat(path, ": ", std::strerror(errno)),
+                   "correct the configuration, or mount it");
+  }
+  const auto* known = std::find_if(
+      std::begin(kFileSystems), std::end(kFileSystems),
+      [&](const FileSystem& fs) { return fs.magic == static_cast<long>(info.f_type); });
+  const bool is_known = known != std::end(kFileSystems);
+  const int64_t free_bytes = static_cast<int64_t>(info.f_bavail) * info.f_bsize;
+  const std::string found = absl::StrCat(path, ": ", is_known ? known->name : "another file system",
+                                         ", ", FormatBytes(free_bytes), " free");
+  if (is_state && is_known && std::string(known->name) == "tmpfs")
+    return Warning(what, found,
+                   "indexes and caches are lost at every boot: set state_dir to a local disk");
+  if (is_state && is_known && known->is_remote)
+    return Warning(what, found, "saved indexes and caches belong on a local disk: set state_dir");
+  if (is_state && free_bytes < (1LL << 30))
+    return Warning(what, found, "free some space: indexes and caches are saved here");
+  if (!is_state && is_known && known->is_remote)
+    return Warning(what, found,
+                   "reads over the network: let cache.disk keep records on a local NVMe drive, or "
+                   "use `shuffle: block` with shards");
+  return Good(what, found);
+}
+
+std::vector<Finding> CheckConfig(const std::string& given) {
+  const auto file = FindConfig(given);
+  if (!file.ok())
+    return {
+        Good("configuration", "none named: roots and state_dir are not looked at (--config FILE)")};
+  const auto settings = server::LoadSettings(*file, {});
+  if (!settings.ok()) {
+    return {Failure("configuration", std::string(settings.status().message()),
+                    "feedwaterd --config FILE --check")};
+  }
+  std::vector<Finding> findings = {Good("configuration", *file)};
+  for (const auto& [name, path] : settings->config.roots)
+    findings.push_back(CheckFolder(absl::StrCat("root ", name), path, false));
+  findings.push_back(CheckFolder("state_dir", settings->config.state_dir, true));
+  return findings;
+}
+
+Finding CheckDaemon(const Context& context) {
+  const auto address = FindAddress(context.address);
+  if (!address.ok()) {
+    return Warning("daemon", "none runs here",
+                   "systemctl start feedwaterd@0, or feedwaterd --config feedwater.yaml");
+  }
+  const auto status = GetStatus(*ConnectControl(*address));
+  if (!status.ok()) {
+    return Failure("daemon", absl::StrCat(*address, ": ", std::string(status.status().message())),
+                   "put this user into `access:` of its configuration, or start it again");
+  }
+  return Good("daemon", absl::StrCat("feedwaterd ", status->version(), " at ", *address,
+                                     ", engine ", status->engine_name()));
+}
+
+// --- the command
+// ----------------------------------------------------------------------------------------------------
+
+std::string Mark(State state) {
+  const char* word = state == State::kGood ? "good" : state == State::kWarning ? "warn" : "FAIL";
+  if (!UseColor()) return word;
+  const char* color = state == State::kGood ? "32" : state == State::kWarning ? "33" : "31";
+  return absl::StrCat("\033[", color, "m", word, "\033[0m");
+}
+
+absl::Status Doctor(Context& context, const std::string& config, const std::string& root) {
+  const Host host(root);
+  std::vector<Finding> findings = {CheckKernel(host), CheckIoUring(host),   CheckMemfd(),
+                                   CheckCpus(host),   CheckGovernor(host),  CheckNuma(host),
+                                   CheckMemory(host), CheckHugePages(host), CheckClock(host),
+                                   CheckOpenFiles(),  CheckMemlock(host)};
+  for (Finding& finding : CheckConfig(config)) findings.push_back(std::move(finding));
+  findings.push_back(CheckDaemon(context));
+
+  json checks = json::array();
+  int warnings = 0, failures = 0;
+  for (const Finding& finding : findings) {
+    warnings += finding.state == State::kWarning;
+    failures += finding.state == State::kFailure;
+    if (context.json) {
+      checks.push_back({{"check", finding.check},
+                        {"state", finding.state == State::kGood      ? "good"
+                                  : finding.state == State::kWarning ? "warning"
+                                                                     : "failure"},
+                        {"found", finding.found},
+                        {"cure", finding.cure}});
+      continue;
+    }
+    std::cout << Mark(finding.state) << "  " << Bold(finding.check) << ": " << finding.found
+              << "\n";
+    if (!finding.cure.empty()) std::cout << "      cure: " << finding.cure << "\n";
+  }
+  if (context.json) {
+    std::cout << json{{"checks", checks}, {"warnings", warnings}, {"failures", failures}}.dump(2)
+              << "\n";
+  } else {
+    std::cout << findings.size() << " checks, " << warnings << " warnings, " << failures
+              << " failures\n";
+  }
+  if (failures > 0) context.exit_status = 1;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddDoctor(CLI::App& app, Context& context) {
+  static std::string config, root;
+  CLI::App* command = AddCommand(
+      app, context, "doctor", "look for what slows a daemon down on this host, each with its cure",
+      "  feedwater doctor\n"
+      "  feedwater doctor --config /etc/feedwater/feedwater.yaml   # its roots and folders, too\n"
+      "  feedwater doctor --json | jq '.checks[] | select(.state != \"good\")'\n"
+      "Exit status 1 when something fails; a warning is no failure.",
+      [&context] { return Doctor(context, config, root); });
+  command->add_option("--config", config, kConfigHelp)->type_name("FILE");
+  command
+      ->add_option("--root", root,
+                   "read /proc and /sys below this folder: a copy of another host's")
+      ->type_name("DIR");
+}
+
+}  // namespace feedwater::cli

@@ -1,0 +1,34 @@
+#include "client/cli/private_daemon.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/base/status.h"
+#include "server/process.h"
+#include "server/service/config.h"
+
+namespace feedwater::cli {
+
+absl::StatusOr<PrivateDaemon> PrivateDaemon::Start(const std::string& config,
+                                                   std::vector<std::string> overrides) {
+  std::string folder = (std::filesystem::temp_directory_path() / "feedwater-XXXXXX").string();
+  if (mkdtemp(folder.data()) == nullptr)
+    return server::ErrnoStatus(errno, absl::StrCat("making ", folder));
+  PrivateDaemon made;
+  made.folder_ = folder;
+  overrides.push_back(absl::StrCat("runtime_dir=", folder));
+  FW_ASSIGN_OR_RETURN(server::Settings settings, server::LoadSettings(config, overrides));
+  server::RaiseFileLimit();
+  FW_ASSIGN_OR_RETURN(made.daemon_, server::Daemon::Start(std::move(settings)));
+  return made;
+}
+
+PrivateDaemon::~PrivateDaemon() {
+  daemon_.reset();
+  std::error_code ignored;
+  if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
+}
+
+}  // namespace feedwater::cli

@@ -1,0 +1,29 @@
+// What `feedwater status` says, as a JSON document. Also the figures of `bench` and `status
+// --watch`.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "client/cli/command.h"
+
+namespace feedwater::cli {
+
+absl::StatusOr<v1::GetStatusResponse> GetStatus(v1::Control::Stub& control);
+nlohmann::json StatusJson(const v1::GetStatusResponse& status);
+
+// What the workers of a job did between two looks at it, in seconds of their elapsed time.
+struct StageTimes {
+  double read_wait = 0, read = 0, parse = 0, graph = 0, batch = 0;
+  double total() const { return read_wait + read + parse + graph + batch; }
+};
+StageTimes StagesBetween(const v1::Job& before, const v1::Job& after);
+// {name: share of the total}; they add up to 1, or are all 0 when nothing was done.
+nlohmann::json StageShares(const StageTimes& times);
+
+// Where the time of `workers` workers went in `wall_s` seconds, in one sentence, with what to
+// change. `trainer_waits`: the share of that time in which whoever takes the batches had none (1
+// for a program that only takes).
+std::string Bottleneck(const StageTimes& times, double cpu_s, double wall_s, int workers,
+                       double trainer_waits, const v1::JobCache& cache);
+
+}  // namespace feedwater::cli
