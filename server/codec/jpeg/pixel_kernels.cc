@@ -47,6 +47,13 @@ bool TransformRow(const int16_t* coefficients, BlockLists& lists, const uint16_t
   return true;
 }
 
+bool CheckRow(const int16_t* coefficients, size_t blocks, const uint16_t* quant) {
+  for (size_t i = 0; i < blocks; ++i) {
+    if (!TransformBlockPlain(coefficients + kBlockSamples * i, quant, nullptr, 0)) return false;
+  }
+  return true;
+}
+
 constexpr auto UpsampleH2V1 = UpsampleH2V1Plain;
 constexpr auto UpsampleH2V2 = UpsampleH2V2Plain;
 constexpr auto UpsampleH1V2 = UpsampleH1V2Plain;
@@ -161,6 +168,40 @@ HWY_INLINE bool TransformList(const int16_t* coefficients, uint16_t* list, size_
   return true;
 }
 
+// Whose product with any step fits int16.
+HWY_INLINE int LargestCoefficient(const uint16_t* quant) {
+  int largest_step = 1;
+  for (int i = 0; i < kBlockSamples; ++i) {
+    if (quant[i] > largest_step) largest_step = quant[i];
+  }
+  return 32767 / largest_step;
+}
+
+bool CheckRow(const int16_t* coefficients, size_t blocks, const uint16_t* quant) {
+  const D16 d;
+  Guard guard(LargestCoefficient(quant));
+  for (size_t i = 0; i < blocks; i += kBlocks) {
+    const int16_t* in[kBlocks];
+    for (size_t b = 0; b < kBlocks; ++b)
+      in[b] = coefficients + kBlockSamples * (i + b < blocks ? i + b : blocks - 1);
+    guard.Clear();
+    for (int k = 0; k < 8; ++k) {
+      const V16 row = LoadPieces<8>(d, in, 8 * k);
+      const auto* steps = reinterpret_cast<const int16_t*>(quant + 8 * k);
+      guard.Add(row, hn::Mul(row, hn::LoadDup128(d, steps)));
+    }
+    if (HWY_LIKELY(guard.Safe<false>())) continue;
+    uint8_t samples[kBlocks][kBlockSamples];
+    uint8_t* out[kBlocks];
+    for (size_t b = 0; b < kBlocks; ++b) out[b] = samples[b];
+    if (TransformVector<false>(in, quant, guard, out, 8)) continue;
+    for (const int16_t* block : in) {
+      if (!TransformBlockPlain(block, quant, nullptr, 0)) return false;
+    }
+  }
+  return true;
+}
+
 bool TransformRow(const int16_t* coefficients, BlockLists& lists, const uint16_t* quant,
                   uint8_t* out, size_t stride) {
   for (size_t i = 0; i < lists.count[kDcOnly]; ++i) {
@@ -170,11 +211,7 @@ bool TransformRow(const int16_t* coefficients, BlockLists& lists, const uint16_t
     if (HWY_UNLIKELY(value < kMinValue || value > kMaxValue)) return false;
     FillBlock(dc, out + 8 * block, stride);
   }
-  int largest_step = 1;
-  for (int i = 0; i < kBlockSamples; ++i) {
-    if (quant[i] > largest_step) largest_step = quant[i];
-  }
-  Guard guard(32767 / largest_step);
+  Guard guard(LargestCoefficient(quant));
   return TransformList<true>(coefficients, lists.blocks[kQuarter].data(), lists.count[kQuarter],
                              quant, guard, out, stride) &&
          TransformList<false>(coefficients, lists.blocks[kFull].data(), lists.count[kFull], quant,
@@ -186,6 +223,7 @@ bool TransformRow(const int16_t* coefficients, BlockLists& lists, const uint16_t
 const PixelKernels* PixelKernelTable() {
   static const PixelKernels kTable = {hwy::TargetName(HWY_TARGET),
                                       TransformRow,
+                                      CheckRow,
                                       UpsampleH2V1,
                                       UpsampleH2V2,
                                       UpsampleH1V2,

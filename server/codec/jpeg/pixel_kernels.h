@@ -26,6 +26,10 @@ struct PixelKernels {
   bool (*transform_row)(const int16_t* coefficients, BlockLists& lists, const uint16_t* quant,
                         uint8_t* out, size_t stride);
 
+  // Whether transform_row would accept all `blocks` blocks: for images whose samples are made
+  // later.
+  bool (*check_row)(const int16_t* coefficients, size_t blocks, const uint16_t* quant);
+
   // Fancy upsampling of one row to twice its width: `in` is a row of `width` (> 2) real samples, of
   // which in[0] is sample number `first`; writes the upsampled samples x0 .. x0 + count - 1 (of 2 *
   // width) at `out`. Neighbours that do not exist are the sample itself. `in` holds all samples

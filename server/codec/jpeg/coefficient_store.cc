@@ -1,0 +1,216 @@
+#include "server/codec/jpeg/coefficient_store.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "server/codec/jpeg/header_walk.h"
+#include "server/codec/jpeg/packed_block.h"
+#include "server/codec/jpeg/pixel_kernels.h"
+
+namespace feedwater::server::jpeg {
+namespace {
+
+constexpr uint32_t kMagic = 0x53435746;  // "FWCS"
+
+struct Header {
+  uint32_t magic, version;
+  uint64_t checksum, bytes;
+  uint32_t width, height;
+  uint8_t components, h[3], v[3], zero;
+};
+static_assert(sizeof(Header) == 40);
+constexpr size_t kChecksummedFrom = offsetof(Header, bytes);
+
+size_t CheckpointsOf(int blocks) {
+  return static_cast<size_t>(blocks + kCheckpointBlocks - 1) / kCheckpointBlocks;
+}
+
+// Bytes of a row before its payload.
+size_t RowHeadBytes(int blocks) {
+  return CheckpointsOf(blocks) * kCheckpointBytes + blocks * kBlockHeaderBytes;
+}
+
+uint16_t ReadU16(const uint8_t* from) {
+  uint16_t value;
+  std::memcpy(&value, from, 2);
+  return value;
+}
+
+}  // namespace
+
+bool StorePacker::Start(const FrameShape& shape, const uint16_t (*quant)[64]) {
+  shape_ = {};
+  bytes_ = 0;
+  if (!PlanesSupport(shape)) return false;
+  for (int c = 0; c < shape.components; ++c) {
+    for (int i = 0; i < 64; ++i) {
+      if (quant[c][i] < 1 || quant[c][i] > 255) return false;
+    }
+  }
+  shape_ = shape;
+  std::memcpy(quant_, quant, sizeof(quant_[0]) * shape.components);
+  bytes_ = sizeof(Header) + 64 * static_cast<size_t>(shape.components);
+  for (int c = 0; c < shape.components; ++c) {
+    offsets_at_[c] = bytes_;
+    bytes_ += sizeof(uint32_t) * shape.blocks_high(c);
+    rows_[c] = 0;
+  }
+  if (document_.size() < bytes_) document_.resize(bytes_);
+  for (int c = 0; c < shape.components; ++c) {
+    for (int i = 0; i < 64; ++i) {
+      document_[sizeof(Header) + 64 * c + i] = static_cast<uint8_t>(quant[c][i]);
+    }
+  }
+  return true;
+}
+
+bool StorePacker::AddRow(int c, const int16_t* coefficients) {
+  if (c >= shape_.components || rows_[c] >= shape_.blocks_high(c)) return false;
+  const int blocks = shape_.blocks_wide(c);
+  if (!ActivePixelKernels().check_row(coefficients, blocks, quant_[c])) return false;
+  const size_t room = RowHeadBytes(blocks) + blocks * kMaxPayload + kPayloadPadding;
+  if (document_.size() < bytes_ + room) document_.resize(2 * bytes_ + room);
+  if (bytes_ > std::numeric_limits<uint32_t>::max() - room) return false;
+  const auto offset = static_cast<uint32_t>(bytes_);
+  std::memcpy(&document_[offsets_at_[c] + sizeof(offset) * rows_[c]], &offset, sizeof(offset));
+  ++rows_[c];
+  uint8_t* row = document_.data() + bytes_;
+  uint8_t* headers = row + CheckpointsOf(blocks) * kCheckpointBytes;
+  bytes_ += RowHeadBytes(blocks);
+  bytes_ +=
+      ActiveStoreKernels().pack_row(coefficients, blocks, row, headers, document_.data() + bytes_);
+  return true;
+}
+
+absl::Span<const uint8_t> StorePacker::Finish() {
+  if (shape_.components == 0) return {};
+  for (int c = 0; c < shape_.components; ++c) {
+    if (rows_[c] != shape_.blocks_high(c)) return {};
+  }
+  document_.resize(std::max(document_.size(), bytes_ + kPayloadPadding));
+  std::memset(&document_[bytes_], 0, kPayloadPadding);
+  bytes_ += kPayloadPadding;
+  Header header = {};
+  header.magic = kMagic;
+  header.version = kStoreVersion;
+  header.bytes = bytes_;
+  header.width = static_cast<uint32_t>(shape_.size.width);
+  header.height = static_cast<uint32_t>(shape_.size.height);
+  header.components = static_cast<uint8_t>(shape_.components);
+  for (int c = 0; c < shape_.components; ++c) {
+    header.h[c] = static_cast<uint8_t>(shape_.h[c]);
+    header.v[c] = static_cast<uint8_t>(shape_.v[c]);
+  }
+  std::memcpy(document_.data(), &header, sizeof(header));
+  header.checksum = XXH3_64bits(document_.data() + kChecksummedFrom, bytes_ - kChecksummedFrom);
+  std::memcpy(document_.data(), &header, sizeof(header));
+  shape_ = {};  // a second Finish without Start is empty
+  return {document_.data(), bytes_};
+}
+
+absl::StatusOr<StoreView> StoreView::Open(absl::Span<const uint8_t> document) {
+  const auto damaged = [](absl::string_view why) {
+    return absl::DataLossError(absl::StrCat("coefficient document: ", why));
+  };
+  Header header;
+  if (document.size() < sizeof(header)) return damaged("shorter than its header");
+  std::memcpy(&header, document.data(), sizeof(header));
+  if (header.magic != kMagic) return damaged("another kind of file");
+  if (header.version != kStoreVersion) {
+    return damaged(absl::StrCat("version ", header.version, ", expected ", kStoreVersion));
+  }
+  if (header.bytes != document.size()) {
+    return damaged(absl::StrCat(document.size(), " bytes of ", header.bytes));
+  }
+  StoreView view;
+  view.document_ = document;
+  constexpr uint32_t kMaxSide = 65'535;
+  if (header.width > kMaxSide || header.height > kMaxSide || header.components > kMaxComponents) {
+    return damaged("not an image");
+  }
+  view.shape_.size = {static_cast<int>(header.width), static_cast<int>(header.height)};
+  view.shape_.components = header.components;
+  for (int c = 0; c < header.components; ++c) {
+    view.shape_.h[c] = header.h[c];
+    view.shape_.v[c] = header.v[c];
+  }
+  if (!PlanesSupport(view.shape_)) return damaged("an image that is not covered");
+  size_t at = sizeof(header) + 64 * static_cast<size_t>(header.components);
+  for (int c = 0; c < header.components; ++c) {
+    view.offsets_at_[c] = at;
+    at += sizeof(uint32_t) * view.shape_.blocks_high(c);
+  }
+  // At most 3 * 8192 rows, so that the sum is small.
+  if (at + kPayloadPadding > document.size()) return damaged("rows are missing");
+  for (int c = 0; c < header.components; ++c) {
+    const uint8_t* steps = document.data() + sizeof(header) + 64 * c;
+    for (int i = 0; i < 64; ++i) {
+      if (steps[i] == 0) return damaged("a quantisation step of 0");
+      view.quant_[c][i] = steps[i];
+    }
+    const size_t end = document.size() - kPayloadPadding;
+    const size_t head = RowHeadBytes(view.shape_.blocks_wide(c));
+    for (int row = 0; row < view.shape_.blocks_high(c); ++row) {
+      uint32_t offset;
+      std::memcpy(&offset, document.data() + view.offsets_at_[c] + sizeof(offset) * row,
+                  sizeof(offset));
+      if (offset < at || offset > end || end - offset < head) return damaged("a row lies outside");
+    }
+  }
+  return view;
+}
+
+bool StoreView::Seek(int c, int block_row, int column, PackedBlocks* from, int* skip) const {
+  uint32_t offset;
+  std::memcpy(&offset, document_.data() + offsets_at_[c] + sizeof(offset) * block_row,
+              sizeof(offset));
+  const int blocks = shape_.blocks_wide(c);
+  const uint8_t* row = document_.data() + offset;
+  const int checkpoint = column / kCheckpointBlocks;
+  size_t before = 0;
+  for (int i = 0; i < checkpoint; ++i) before += ReadU16(row + kCheckpointBytes * i);
+  const size_t payload = offset + RowHeadBytes(blocks), end = document_.size() - kPayloadPadding;
+  if (before > end - payload) return false;
+  from->headers = row + CheckpointsOf(blocks) * kCheckpointBytes +
+                  static_cast<size_t>(checkpoint) * kCheckpointBlocks * kBlockHeaderBytes;
+  from->payload = document_.data() + payload + before;
+  from->payload_bytes = end - payload - before;
+  from->dc = static_cast<int16_t>(ReadU16(row + kCheckpointBytes * checkpoint + 2));
+  *skip = column % kCheckpointBlocks;
+  return true;
+}
+
+bool StoreView::UnpackRow(int c, int block_row, int column, int count,
+                          int16_t* coefficients) const {
+  PackedBlocks from;
+  int skip;
+  if (!Seek(c, block_row, column, &from, &skip)) return false;
+  HeaderWalk walk(from);
+  for (int i = 0; i < skip + count; ++i) {
+    if (!walk.Next() || !walk.WithinPayload()) return false;
+    if (i < skip) continue;
+    int16_t* block = coefficients + 64 * static_cast<size_t>(i - skip);
+    UnpackBlockPlain(walk.header, from.payload + walk.groups, block);
+    ApplyExceptions(walk.exception, walk.exceptions, block);
+    block[0] = static_cast<int16_t>(walk.dc());
+  }
+  return true;
+}
+
+absl::Status VerifyStore(absl::Span<const uint8_t> document) {
+  const auto view = StoreView::Open(document);
+  if (!view.ok()) return view.status();
+  uint64_t checksum;
+  std::memcpy(&checksum, document.data() + offsetof(Header, checksum), sizeof(checksum));
+  if (XXH3_64bits(document.data() + kChecksummedFrom, document.size() - kChecksummedFrom) !=
+      checksum) {
+    return absl::DataLossError("coefficient document: checksum does not match");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace feedwater::server::jpeg

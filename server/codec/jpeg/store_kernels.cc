@@ -1,0 +1,430 @@
+#include "server/codec/jpeg/store_kernels.h"
+
+#include <cstring>
+
+#include "server/codec/jpeg/block_guard.h"
+#include "server/codec/jpeg/header_walk.h"
+#include "server/codec/jpeg/packed_block.h"
+
+// As in pixel_kernels.cc.
+#ifndef HWY_DISABLED_TARGETS
+#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+#endif
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "server/codec/jpeg/store_kernels.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "server/codec/jpeg/idct-inl.h"
+#include "server/codec/jpeg/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace feedwater::server::jpeg {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+#undef FEEDWATER_HAVE_BMI2
+#if HWY_TARGET <= HWY_AVX2 && HWY_ARCH_X86_64
+#define FEEDWATER_HAVE_BMI2 1
+#else
+#define FEEDWATER_HAVE_BMI2 0
+#endif
+
+HWY_INLINE uint64_t PackGroup(uint64_t u, int group_class) {
+#if FEEDWATER_HAVE_BMI2
+  return _pext_u64(u, kValueMasks[group_class]);
+#else
+  return PackBits(u, kClassBits[group_class]);
+#endif
+}
+
+// The bytes u of the eight groups, DC's place 0. Returns whether a coefficient besides DC does not
+// fit a signed byte.
+HWY_INLINE bool ToGroups(const int16_t* block, uint64_t* groups) {
+#if HWY_TARGET == HWY_SCALAR
+  bool wide = false;
+  for (int g = 0; g < kGroups; ++g) {
+    groups[g] = 0;
+    for (int j = 0; j < 8; ++j) {
+      const int at = NaturalPosition(g, j);
+      if (at == 0) continue;
+      const int v = static_cast<int8_t>(block[at]);
+      wide |= v != block[at];
+      groups[g] |= static_cast<uint64_t>(v < 0 ? -2 * v - 1 : 2 * v) << (8 * j);
+    }
+  }
+  return wide;
+#else
+  const hn::FixedTag<int16_t, 8> d;
+  const hn::FixedTag<int64_t, 2> d64;
+  const hn::FixedTag<uint8_t, 16> d8;
+  static constexpr int16_t kWithoutDc[8] = {0, -1, -1, -1, -1, -1, -1, -1};
+  auto low = hn::Zero(d), high = hn::Zero(d);
+  for (int pair = 0; pair < 4; ++pair) {
+    auto a = hn::LoadU(d, block + 16 * pair), b = hn::LoadU(d, block + 16 * pair + 8);
+    if (pair == 0) a = hn::And(a, hn::LoadU(d, kWithoutDc));
+    low = hn::Min(low, hn::Min(a, b));
+    high = hn::Max(high, hn::Max(a, b));
+    // Twice the value, all bits turned if it is negative: of the low byte alone.
+    const auto zigzag = [&](decltype(a) v) HWY_ATTR {
+      const auto sign = hn::ShiftRight<15>(hn::ShiftLeft<8>(v));
+      return hn::And(hn::Xor(hn::Add(v, v), sign), hn::Set(d, 0xFF));
+    };
+    const auto left = hn::BitCast(
+        d, hn::InterleaveLower(d64, hn::BitCast(d64, zigzag(a)), hn::BitCast(d64, zigzag(b))));
+    const auto right = hn::BitCast(
+        d, hn::InterleaveUpper(d64, hn::BitCast(d64, zigzag(a)), hn::BitCast(d64, zigzag(b))));
+    hn::StoreU(PackUnsigned(left, right), d8, reinterpret_cast<uint8_t*>(groups + 2 * pair));
+  }
+  return !hn::AllFalse(d, hn::Gt(high, hn::Set(d, 127))) ||
+         !hn::AllFalse(d, hn::Lt(low, hn::Set(d, -128)));
+#endif
+}
+
+size_t PackRow(const int16_t* coefficients, size_t blocks, uint8_t* checkpoints, uint8_t* headers,
+               uint8_t* payload) {
+  const auto write_u16 = [](int value, uint8_t* to) {
+    const auto v = static_cast<uint16_t>(value);
+    std::memcpy(to, &v, 2);
+  };
+  uint8_t* p = payload;
+  const uint8_t* checkpoint_start = p;
+  int dc = 0;
+  for (size_t i = 0; i < blocks; ++i) {
+    const int16_t* block = coefficients + 64 * i;
+    if (i % kCheckpointBlocks == 0) {
+      uint8_t* checkpoint = checkpoints + i / kCheckpointBlocks * kCheckpointBytes;
+      if (i > 0) write_u16(static_cast<int>(p - checkpoint_start), checkpoint - kCheckpointBytes);
+      checkpoint_start = p;
+      write_u16(dc, checkpoint + 2);
+    }
+    uint64_t groups[kGroups];
+    const bool wide = ToGroups(block, groups);
+    const int difference = block[0] - dc;
+    dc = block[0];
+    uint32_t header = static_cast<uint32_t>(static_cast<uint8_t>(difference)) << 24;
+    if (wide || difference < -127 || difference > 127) [[unlikely]] {
+      header = static_cast<uint32_t>(kExceptionDc) << 24;
+      write_u16(dc, p);
+      uint8_t* count = p + 2;
+      *count = 0;
+      p += kExceptionBytes;
+      for (int at = 1; wide && at < 64; ++at) {
+        const int low = static_cast<int8_t>(block[at]);
+        if (low == block[at]) continue;
+        p[0] = static_cast<uint8_t>(at);
+        p[1] = static_cast<uint8_t>((block[at] - low) / 256);
+        p += 2;
+        ++*count;
+      }
+    }
+    for (int g = 0; g < kGroups; ++g) {
+      const uint64_t u = groups[g];
+      uint64_t any = u | u >> 32;
+      any |= any >> 16;
+      any = (any | any >> 8) & 0xFF;
+      const int width = 64 - __builtin_clzll(2 * any + 1) - 1;
+      int group_class = width < 2 ? 2 : width > 6 ? 7 : width;
+      uint64_t bits = PackGroup(u, group_class);
+      // At most two bits, each the lower or the second of its byte.
+      const uint64_t rest = u & (u - 1);
+      const bool two = any <= 3 && (rest & (rest - 1)) == 0;
+      const int first = __builtin_ctzll(u | uint64_t{1} << 63);
+      const int second = __builtin_ctzll((rest != 0 ? rest : u) | uint64_t{1} << 63);
+      const int code = first >> 3 | second >> 3 << 3 | (first & 1) << 6 | (second & 1) << 7;
+      bits = two ? static_cast<uint64_t>(code) : bits;
+      group_class = two ? (u != 0 ? 1 : 0) : group_class;
+      std::memcpy(p, &bits, 8);
+      p += kClassBytes[group_class];
+      header |= static_cast<uint32_t>(group_class) << (3 * g);
+    }
+    std::memcpy(headers + kBlockHeaderBytes * i, &header, 4);
+  }
+  const size_t last = (blocks - 1) / kCheckpointBlocks;
+  write_u16(static_cast<int>(p - checkpoint_start), checkpoints + last * kCheckpointBytes);
+  return static_cast<size_t>(p - payload);
+}
+
+#if HWY_TARGET == HWY_SCALAR
+
+bool TransformPacked(const PackedBlocks& from, int skip, int count, const uint16_t* quant,
+                     uint8_t* out, size_t stride) {
+  HeaderWalk walk(from);
+  for (int i = 0; i < skip + count; ++i) {
+    if (!walk.Next() || !walk.WithinPayload()) return false;
+    if (i < skip) continue;
+    int16_t block[64];
+    UnpackBlockPlain(walk.header, from.payload + walk.groups, block);
+    ApplyExceptions(walk.exception, walk.exceptions, block);
+    block[0] = static_cast<int16_t>(walk.dc());
+    TransformBlockPlain(block, quant, out + 8 * (i - skip), static_cast<int>(stride));
+  }
+  return true;
+}
+
+#else
+
+// Blocks are unpacked in chunks that stay in L1: first all headers, then the blocks of each kind.
+constexpr int kChunk = 64;
+
+enum PackedKind : int { kPackedDc, kPackedQuarter, kPackedFull, kPackedWide, kPackedKinds };
+
+struct Chunk {
+  HWY_ALIGN uint8_t groups[kChunk][64];  // the bytes u in order of groups
+  HWY_ALIGN int16_t dc[kChunk][8];       // dequantised, in the first lane; the others stay 0
+  uint32_t headers[kChunk];
+  const uint8_t* payload[kChunk];
+  uint8_t exceptions[kChunk];
+  const uint8_t* exception[kChunk];
+  uint8_t list[kPackedKinds][kChunk + 2 * kBlocks];
+  int count[kPackedKinds];
+};
+
+#if HWY_TARGET == HWY_AVX3_DL
+
+// All eight groups at once: each group's bytes to its 64 bits (vpermb), each value to its byte
+// (vpmultishiftqb), the bits above it cleared.
+HWY_INLINE void UnpackGroups(uint32_t header, const uint8_t* from, uint8_t* to) {
+  const __m512i kBytes = _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 8);
+  const __m512i kMasks = _mm512_loadu_si512(kValueMasks.data());
+  const auto shifts = [](uint64_t bits) {
+    return static_cast<int64_t>(bits * 0x0706050403020100u);
+  };
+  const __m512i kShifts = _mm512_setr_epi64(shifts(0), shifts(0), shifts(2), shifts(3), shifts(4),
+                                            shifts(5), shifts(6), shifts(8));
+  const __m512i kIota = _mm512_set1_epi64(0x0706050403020100);
+  const __m512i kSpread = _mm512_setr_epi64(
+      0, 0x0808080808080808, 0x1010101010101010, 0x1818181818181818, 0x2020202020202020,
+      0x2828282828282828, 0x3030303030303030, 0x3838383838383838);
+  const __m512i one = _mm512_set1_epi64(1);
+  // vpermq takes the lowest three bits of each index.
+  const __m512i classes =
+      _mm512_srlv_epi64(_mm512_set1_epi64(header), _mm512_setr_epi64(0, 3, 6, 9, 12, 15, 18, 21));
+  const __m512i bytes = _mm512_permutexvar_epi64(classes, kBytes);
+  // Exclusive sums of the groups' bytes.
+  __m512i at = _mm512_alignr_epi64(bytes, _mm512_setzero_si512(), 7);
+  at = _mm512_add_epi64(at, _mm512_alignr_epi64(at, _mm512_setzero_si512(), 7));
+  at = _mm512_add_epi64(at, _mm512_alignr_epi64(at, _mm512_setzero_si512(), 6));
+  at = _mm512_add_epi64(at, _mm512_alignr_epi64(at, _mm512_setzero_si512(), 4));
+  const __m512i index = _mm512_add_epi8(_mm512_permutexvar_epi8(kSpread, at), kIota);
+  const __m512i raw = _mm512_permutexvar_epi8(index, _mm512_loadu_si512(from));
+  __m512i u = _mm512_multishift_epi64_epi8(_mm512_permutexvar_epi64(classes, kShifts), raw);
+  u = _mm512_and_si512(u, _mm512_permutexvar_epi64(classes, kMasks));
+  // Class 1.
+  const __m512i kPosition = _mm512_set1_epi64(56);
+  const __m512i first = _mm512_add_epi64(_mm512_and_si512(_mm512_srli_epi64(raw, 6), one), one);
+  const __m512i second = _mm512_add_epi64(_mm512_and_si512(_mm512_srli_epi64(raw, 7), one), one);
+  const __m512i two = _mm512_or_si512(
+      _mm512_sllv_epi64(first, _mm512_and_si512(_mm512_slli_epi64(raw, 3), kPosition)),
+      _mm512_sllv_epi64(second, _mm512_and_si512(raw, kPosition)));
+  u = _mm512_mask_mov_epi64(u, _mm512_cmpeq_epi64_mask(bytes, one), two);
+  _mm512_store_si512(to, u);
+}
+
+HWY_INLINE void UnpackQuarterGroups(uint32_t header, const uint8_t* from, uint8_t* to) {
+  UnpackGroups(header, from, to);
+}
+
+#else
+
+HWY_INLINE void UnpackOneGroup(const uint8_t* from, uint32_t group_class, uint8_t* to) {
+#if FEEDWATER_HAVE_BMI2
+  const uint64_t raw = ReadU64(from);
+  const uint64_t u = _pdep_u64(raw, kValueMasks[group_class]) |
+                     (kTwoValues[raw & 0xFF] & (group_class == 1 ? ~uint64_t{0} : 0));
+#else
+  const uint64_t raw = ReadU64(from);
+  const uint64_t spread = UnpackBits(raw, kClassBits[group_class]);
+  const uint64_t u = group_class == 1 ? kTwoValues[raw & 0xFF] : spread;
+#endif
+  std::memcpy(to, &u, 8);
+}
+
+HWY_INLINE void UnpackGroups(uint32_t header, const uint8_t* from, uint8_t* to) {
+  for (int g = 0; g < kGroups; ++g) {
+    const uint32_t group_class = header >> (3 * g) & 7;
+    UnpackOneGroup(from, group_class, to + 8 * g);
+    from += kClassBytes[group_class];
+  }
+}
+
+HWY_INLINE void UnpackQuarterGroups(uint32_t header, const uint8_t* from, uint8_t* to) {
+  const uint32_t first = header & 7, third = header >> 6 & 7;
+  UnpackOneGroup(from, first, to);
+  UnpackOneGroup(from + kClassBytes[first], third, to + 16);
+}
+
+#endif
+
+// Bytes u of two groups of a block in each 128 bits to two vectors of int16, times 256: per 128
+// bits the upper rows of the groups, and the lower ones.
+HWY_INLINE void ToRows(V8 u, V16* upper, V16* lower) {
+  const D8 d;
+  const D16 d16;
+  const auto zero = hn::Zero(d);
+  const auto sign = hn::Sub(zero, hn::And(u, hn::Set(d, 1)));
+  const auto v = hn::Xor(hn::ShiftRight<1>(u), sign);
+  HWY_ALIGN static constexpr uint8_t kRows[16] = {0, 1, 2, 3, 8,  9,  10, 11,
+                                                  4, 5, 6, 7, 12, 13, 14, 15};
+  const auto rows = hn::TableLookupBytes(v, hn::LoadDup128(d, kRows));
+  *upper = hn::BitCast(d16, hn::InterleaveLower(d, zero, rows));
+  *lower = hn::BitCast(d16, hn::InterleaveUpper(d, zero, rows));
+}
+
+// 256 * value times 128 * step: exactly value * step, which needs 16 bits.
+HWY_INLINE V16 Dequantise(V16 value, V16 step) { return hn::MulFixedPoint15(value, step); }
+
+// Fills the chunk from the headers; the walk's next block is the chunk's first.
+HWY_INLINE bool ReadHeaders(HeaderWalk& walk, const uint8_t* payload, int count, int step,
+                            Chunk& chunk) {
+  for (int& n : chunk.count) n = 0;
+  for (int i = 0; i < count; ++i) {
+    if (!walk.Next()) return false;
+    const uint32_t classes = walk.header & 0xFFFFFF;
+    chunk.headers[i] = classes;
+    chunk.payload[i] = payload + walk.groups;
+    chunk.dc[i][0] = static_cast<int16_t>(walk.dc() * step);
+    chunk.exceptions[i] = static_cast<uint8_t>(walk.exceptions);
+    chunk.exception[i] = walk.exception;
+    int kind = (classes != 0) + ((classes & ~kQuarterHeaderBits) != 0);
+    if (walk.exceptions != 0) [[unlikely]]
+      kind = kPackedWide;
+    chunk.list[kind][chunk.count[kind]++] = static_cast<uint8_t>(i);
+  }
+  return walk.WithinPayload();
+}
+
+// Repeats the last entry, so that whole vectors can be taken.
+HWY_INLINE int PadList(Chunk& chunk, PackedKind kind, size_t step) {
+  const int count = chunk.count[kind];
+  if (count == 0) return 0;
+  uint8_t* list = chunk.list[kind];
+  for (size_t i = 0; i + 1 < step; ++i) list[count + i] = list[count - 1];
+  return count;
+}
+
+HWY_INLINE void TransformChunk(Chunk& chunk, const V16* steps, const V16* quarter_steps,
+                               const uint16_t* quant, uint8_t* out, size_t stride) {
+  const D8 d;
+  const D16 d16;
+  for (int i = 0; i < chunk.count[kPackedDc]; ++i) {
+    const int block = chunk.list[kPackedDc][i];
+    FillBlock(chunk.dc[block][0], out + 8 * block, stride);
+  }
+  const int quarters = PadList(chunk, kPackedQuarter, 2 * kBlocks);
+  for (int i = 0; i < quarters; ++i) {
+    const int block = chunk.list[kPackedQuarter][i];
+    UnpackQuarterGroups(chunk.headers[block], chunk.payload[block], chunk.groups[block]);
+  }
+  for (int i = 0; i < quarters; i += static_cast<int>(2 * kBlocks)) {
+    const uint8_t* groups[2 * kBlocks];
+    const int16_t* dc[2 * kBlocks];
+    uint8_t* to[2 * kBlocks];
+    for (size_t b = 0; b < 2 * kBlocks; ++b) {
+      const int block = chunk.list[kPackedQuarter][i + b];
+      groups[b] = chunk.groups[block];
+      dc[b] = chunk.dc[block];
+      to[b] = out + 8 * block;
+    }
+    V16 rows[8];
+    for (int k = 0; k < 2; ++k)
+      ToRows(LoadPieces<8>(d, groups, 16 * k), &rows[2 * k], &rows[2 * k + 1]);
+    for (int k = 0; k < 4; ++k) rows[k] = Dequantise(rows[k], quarter_steps[k]);
+    rows[0] = hn::Add(rows[0], LoadPieces<4>(d16, dc, 0));
+    TransformQuarter<false>(rows, to, stride, nullptr);
+  }
+  const int full = PadList(chunk, kPackedFull, kBlocks);
+  for (int i = 0; i < full; ++i) {
+    const int block = chunk.list[kPackedFull][i];
+    UnpackGroups(chunk.headers[block], chunk.payload[block], chunk.groups[block]);
+  }
+  for (int i = 0; i < full; i += static_cast<int>(kBlocks)) {
+    const uint8_t* groups[kBlocks];
+    const int16_t* dc[kBlocks];
+    uint8_t* to[kBlocks];
+    for (size_t b = 0; b < kBlocks; ++b) {
+      const int block = chunk.list[kPackedFull][i + b];
+      groups[b] = chunk.groups[block];
+      dc[b] = chunk.dc[block];
+      to[b] = out + 8 * block;
+    }
+    V16 rows[8];
+    for (int k = 0; k < 4; ++k) {
+      ToRows(LoadPieces<16>(d, groups, 16 * k), &rows[2 * k], &rows[2 * k + 1]);
+      rows[2 * k] = Dequantise(rows[2 * k], steps[2 * k]);
+      rows[2 * k + 1] = Dequantise(rows[2 * k + 1], steps[2 * k + 1]);
+    }
+    rows[0] = hn::Add(rows[0], LoadPieces<8>(d16, dc, 0));
+    TransformFull<false>(rows, to, stride, nullptr);
+  }
+  // Coefficients beyond a signed byte: rare, so with plain int16 and one copy more.
+  const int wide = PadList(chunk, kPackedWide, kBlocks);
+  for (int i = 0; i < wide; i += static_cast<int>(kBlocks)) {
+    HWY_ALIGN int16_t blocks[kBlocks][64];
+    const int16_t* in[kBlocks];
+    const int16_t* dc[kBlocks];
+    uint8_t* to[kBlocks];
+    for (size_t b = 0; b < kBlocks; ++b) {
+      const int block = chunk.list[kPackedWide][i + b];
+      in[b] = blocks[b];
+      dc[b] = chunk.dc[block];
+      to[b] = out + 8 * block;
+      UnpackBlockPlain(chunk.headers[block], chunk.payload[block], blocks[b]);
+      ApplyExceptions(chunk.exception[block], chunk.exceptions[block], blocks[b]);
+      blocks[b][0] = 0;
+    }
+    V16 rows[8];
+    for (int k = 0; k < 8; ++k) {
+      rows[k] = hn::Mul(LoadPieces<8>(d16, in, 8 * k),
+                        hn::LoadDup128(d16, reinterpret_cast<const int16_t*>(quant + 8 * k)));
+    }
+    rows[0] = hn::Add(rows[0], LoadPieces<8>(d16, dc, 0));
+    TransformFull<false>(rows, to, stride, nullptr);
+  }
+}
+
+bool TransformPacked(const PackedBlocks& from, int skip, int count, const uint16_t* quant,
+                     uint8_t* out, size_t stride) {
+  const D16 d16;
+  HeaderWalk walk(from);
+  for (int i = 0; i < skip; ++i) {
+    if (!walk.Next()) return false;
+  }
+  V16 steps[8], quarter_steps[4];
+  for (int k = 0; k < 8; ++k) {
+    const auto row = hn::LoadDup128(d16, reinterpret_cast<const int16_t*>(quant + 8 * k));
+    steps[k] = hn::ShiftLeft<7>(row);
+    const hn::Repartition<int64_t, D16> d64;
+    const auto halves = hn::BitCast(d64, steps[k]);
+    if (k < 4) quarter_steps[k] = hn::BitCast(d16, hn::InterleaveLower(d64, halves, halves));
+  }
+  Chunk chunk;
+  std::memset(chunk.dc, 0, sizeof(chunk.dc));
+  for (int done = 0; done < count; done += kChunk) {
+    const int blocks = count - done < kChunk ? count - done : kChunk;
+    if (!ReadHeaders(walk, from.payload, blocks, quant[0], chunk)) return false;
+    TransformChunk(chunk, steps, quarter_steps, quant, out + 8 * done, stride);
+  }
+  return true;
+}
+
+#endif
+
+const StoreKernels* StoreKernelTable() {
+  static const StoreKernels kTable = {hwy::TargetName(HWY_TARGET), PackRow, TransformPacked};
+  return &kTable;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace feedwater::server::jpeg
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace feedwater::server::jpeg {
+
+HWY_EXPORT(StoreKernelTable);
+
+const StoreKernels& ActiveStoreKernels() { return *HWY_DYNAMIC_DISPATCH(StoreKernelTable)(); }
+
+}  // namespace feedwater::server::jpeg
+#endif
