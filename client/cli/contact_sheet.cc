@@ -115,6 +115,18 @@ std::vector<Text> Wrap(const std::string& text, int size, int width) {
   return lines;
 }
 
+cv::Mat Fitted(const cv::Mat& picture, int side) {
+  const double fit =
+      std::min(static_cast<double>(side) / picture.cols, static_cast<double>(side) / picture.rows);
+  const double scale = fit >= 1 ? std::floor(fit) : fit;
+  const cv::Size size(std::clamp(static_cast<int>(std::lround(picture.cols * scale)), 1, side),
+                      std::clamp(static_cast<int>(std::lround(picture.rows * scale)), 1, side));
+  if (size == picture.size()) return picture;
+  cv::Mat fitted;
+  cv::resize(picture, fitted, size, 0, 0, fit >= 1 ? cv::INTER_NEAREST : cv::INTER_AREA);
+  return fitted;
+}
+
 class SheetPainter {
  public:
   explicit SheetPainter(const ContactSheet& sheet) : sheet_(sheet), side_(sheet.cell_side) {
@@ -194,18 +206,11 @@ class SheetPainter {
     Text(cell.footnote, kFootnoteSize).FitInto(side_).DrawOn(image_, x, below, kPaleInk);
   }
 
-  // Whole and in the middle. Small pictures grow by a whole factor, so that each pixel is seen.
   void PaintPicture(const cv::Mat& picture, const cv::Rect& card) {
     if (picture.empty()) return;
-    const double fit = std::min(static_cast<double>(side_) / picture.cols,
-                                static_cast<double>(side_) / picture.rows);
-    const double scale = fit >= 1 ? std::floor(fit) : fit;
-    const cv::Size size(std::clamp(static_cast<int>(std::lround(picture.cols * scale)), 1, side_),
-                        std::clamp(static_cast<int>(std::lround(picture.rows * scale)), 1, side_));
-    cv::Mat scaled;
-    cv::resize(picture, scaled, size, 0, 0, fit >= 1 ? cv::INTER_NEAREST : cv::INTER_AREA);
-    scaled.copyTo(image_(cv::Rect(card.x + (side_ - size.width) / 2,
-                                  card.y + (side_ - size.height) / 2, size.width, size.height)));
+    const cv::Mat fitted = Fitted(picture, side_);
+    fitted.copyTo(image_(cv::Rect(card.x + (side_ - fitted.cols) / 2,
+                                  card.y + (side_ - fitted.rows) / 2, fitted.cols, fitted.rows)));
   }
 
   void PaintProblem(const std::string& problem, const cv::Rect& card) {
@@ -226,6 +231,14 @@ class SheetPainter {
 };
 
 }  // namespace
+
+absl::StatusOr<cv::Mat> FitIntoCell(const cv::Mat& picture, int cell_side) {
+  try {
+    return Fitted(picture, cell_side);
+  } catch (const std::exception& error) {
+    return absl::ResourceExhaustedError(error.what());
+  }
+}
 
 absl::StatusOr<cv::Mat> Draw(const ContactSheet& sheet) {
   try {

@@ -28,4 +28,8 @@ struct ContactSheet {
 
 absl::StatusOr<cv::Mat> Draw(const ContactSheet& sheet);
 
+// The picture as a cell of that side shows it: whole; a small one grown by a whole factor, so that
+// each pixel is seen. Draw does the same; done before, a large picture need not be kept.
+absl::StatusOr<cv::Mat> FitIntoCell(const cv::Mat& picture, int cell_side);
+
 }  // namespace feedwater::cli

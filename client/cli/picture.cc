@@ -154,13 +154,19 @@ absl::StatusOr<std::string> EncodePicture(const cv::Mat& image, const std::strin
       absl::AsciiStrToLower(std::filesystem::path(path).extension().string());
   std::vector<int> options;
   if (extension == ".jpg" || extension == ".jpeg") options = {cv::IMWRITE_JPEG_QUALITY, 92};
+  // JPEG and WebP have a largest side, which a long sheet passes.
+  const auto cannot = [&] {
+    return absl::InvalidArgumentError(absl::StrCat("OpenCV cannot write ", image.cols, "x",
+                                                   image.rows, " pixels as ", extension,
+                                                   ": take .png, or fewer samples"));
+  };
   std::vector<uint8_t> bytes;
   try {
     if (!cv::imencode(extension, image, bytes, options)) {
-      return absl::InternalError(absl::StrCat("OpenCV cannot write ", extension));
+      return cannot();
     }
-  } catch (const cv::Exception& error) {
-    return absl::InvalidArgumentError(absl::StrCat("OpenCV cannot write ", path, ": ", error.err));
+  } catch (const cv::Exception&) {
+    return cannot();
   }
   return std::string(bytes.begin(), bytes.end());
 }

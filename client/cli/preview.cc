@@ -220,9 +220,8 @@ class Preview {
         row.original.problem = std::string(picture.status().message());
         continue;
       }
-      row.original.picture = std::move(picture->image);
-      absl::StrAppend(&row.original.footnote, ", ", row.original.picture.cols, "x",
-                      row.original.picture.rows);
+      absl::StrAppend(&row.original.footnote, ", ", picture->image.cols, "x", picture->image.rows);
+      FW_ASSIGN_OR_RETURN(row.original.picture, FitIntoCell(picture->image, arguments_.cell));
     }
     return absl::OkStatus();
   }
@@ -268,13 +267,15 @@ class Preview {
       cell.problem = std::string(result.message());
       return cell;
     }
-    absl::StatusOr<Picture> picture =
+    const absl::StatusOr<Picture> picture =
         ToPicture(batch_->Output(view, place), PixelChanges(graph_, view));
-    if (!picture.ok()) {
-      cell.problem = std::string(picture.status().message());
+    absl::StatusOr<cv::Mat> fitted = picture.ok() ? FitIntoCell(picture->image, arguments_.cell)
+                                                  : absl::StatusOr<cv::Mat>(picture.status());
+    if (!fitted.ok()) {
+      cell.problem = std::string(fitted.status().message());
       return cell;
     }
-    cell.picture = std::move(picture->image);
+    cell.picture = *std::move(fitted);
     if (picture->is_stretched) absl::StrAppend(&cell.footnote, " (stretched)");
     if (soft_label_ >= 0) {
       cell.captions = SoftLabel(batch_->Output(static_cast<size_t>(soft_label_), place));

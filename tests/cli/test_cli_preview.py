@@ -231,3 +231,13 @@ def test_dev_full_is_an_error_and_not_half_a_sheet(project):
     result = run("preview", "some", "--config", project.config, "-o", link)
     assert result.status == 1
     assert "No space left" in result.err
+
+
+def test_a_sheet_too_long_for_a_jpeg_says_what_to_do(project):
+    project.pictures("pictures", 300)
+    project.pipeline("some", CENTER)
+    arguments = ("preview", "some", "--config", project.config, "--samples", 300, "--draws", 1)
+    refused = run(*arguments, "-o", project.folder / "sheet.jpg")
+    assert refused.status == 2
+    assert "take .png, or fewer samples" in refused.err
+    assert run(*arguments, "-o", project.folder / "sheet.png").status == 0
