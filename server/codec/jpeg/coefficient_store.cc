@@ -195,7 +195,7 @@ bool StoreView::UnpackRow(int c, int block_row, int column, int count,
     if (i < skip) continue;
     int16_t* block = coefficients + 64 * static_cast<size_t>(i - skip);
     UnpackBlockPlain(walk.header, from.payload + walk.groups, block);
-    ApplyExceptions(walk.exception, walk.exceptions, block);
+    ApplyExceptions(walk.exception, walk.exceptions, nullptr, block);
     block[0] = static_cast<int16_t>(walk.dc());
   }
   return true;

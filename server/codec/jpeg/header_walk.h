@@ -78,10 +78,13 @@ class HeaderWalk {
   int dc_;
 };
 
-inline void ApplyExceptions(const uint8_t* exception, int count, int16_t* block) {
+// Adds the high bytes to a block; dequantised unless `quant` is null.
+inline void ApplyExceptions(const uint8_t* exception, int count, const uint16_t* quant,
+                            int16_t* block) {
   for (int i = 0; i < count; ++i) {
-    int16_t& value = block[exception[2 * i] & 63];
-    value = static_cast<int16_t>(value + 256 * static_cast<int8_t>(exception[2 * i + 1]));
+    const int at = exception[2 * i] & 63;
+    const int high = 256 * static_cast<int8_t>(exception[2 * i + 1]);
+    block[at] = static_cast<int16_t>(block[at] + (quant == nullptr ? high : high * quant[at]));
   }
 }
 

@@ -155,7 +155,7 @@ bool TransformPacked(const PackedBlocks& from, int skip, int count, const uint16
     if (i < skip) continue;
     int16_t block[64];
     UnpackBlockPlain(walk.header, from.payload + walk.groups, block);
-    ApplyExceptions(walk.exception, walk.exceptions, block);
+    ApplyExceptions(walk.exception, walk.exceptions, nullptr, block);
     block[0] = static_cast<int16_t>(walk.dc());
     TransformBlockPlain(block, quant, out + 8 * (i - skip), static_cast<int>(stride));
   }
@@ -303,6 +303,49 @@ HWY_INLINE int PadList(Chunk& chunk, PackedKind kind, size_t step) {
   return count;
 }
 
+// kPackedFull, or kPackedWide: coefficients beyond a signed byte, where the high bytes' share is
+// added to the rows.
+template <PackedKind kKind>
+HWY_INLINE void TransformFullBlocks(Chunk& chunk, const V16* steps, const uint16_t* quant,
+                                    uint8_t* out, size_t stride) {
+  const D8 d;
+  const D16 d16;
+  const int count = PadList(chunk, kKind, kBlocks);
+  for (int i = 0; i < count; ++i) {
+    const int block = chunk.list[kKind][i];
+    UnpackGroups(chunk.headers[block], chunk.payload[block], chunk.groups[block]);
+  }
+  for (int i = 0; i < count; i += static_cast<int>(kBlocks)) {
+    const uint8_t* groups[kBlocks];
+    const int16_t* added[kBlocks];
+    uint8_t* to[kBlocks];
+    HWY_ALIGN int16_t high[kKind == kPackedWide ? kBlocks : 1][64];
+    for (size_t b = 0; b < kBlocks; ++b) {
+      const int block = chunk.list[kKind][i + b];
+      groups[b] = chunk.groups[block];
+      to[b] = out + 8 * block;
+      if constexpr (kKind == kPackedWide) {
+        std::memset(high[b], 0, sizeof(high[b]));
+        ApplyExceptions(chunk.exception[block], chunk.exceptions[block], quant, high[b]);
+        high[b][0] = chunk.dc[block][0];
+        added[b] = high[b];
+      } else {
+        added[b] = chunk.dc[block];
+      }
+    }
+    V16 rows[8];
+    for (int k = 0; k < 4; ++k) {
+      ToRows(LoadPieces<16>(d, groups, 16 * k), &rows[2 * k], &rows[2 * k + 1]);
+      rows[2 * k] = Dequantise(rows[2 * k], steps[2 * k]);
+      rows[2 * k + 1] = Dequantise(rows[2 * k + 1], steps[2 * k + 1]);
+    }
+    for (int k = 0; k < (kKind == kPackedWide ? 8 : 1); ++k) {
+      rows[k] = hn::Add(rows[k], LoadPieces<8>(d16, added, 8 * k));
+    }
+    TransformFull<false>(rows, to, stride, nullptr);
+  }
+}
+
 HWY_INLINE void TransformChunk(Chunk& chunk, const V16* steps, const V16* quarter_steps,
                                const uint16_t* quant, uint8_t* out, size_t stride) {
   const D8 d;
@@ -333,54 +376,8 @@ HWY_INLINE void TransformChunk(Chunk& chunk, const V16* steps, const V16* quarte
     rows[0] = hn::Add(rows[0], LoadPieces<4>(d16, dc, 0));
     TransformQuarter<false>(rows, to, stride, nullptr);
   }
-  const int full = PadList(chunk, kPackedFull, kBlocks);
-  for (int i = 0; i < full; ++i) {
-    const int block = chunk.list[kPackedFull][i];
-    UnpackGroups(chunk.headers[block], chunk.payload[block], chunk.groups[block]);
-  }
-  for (int i = 0; i < full; i += static_cast<int>(kBlocks)) {
-    const uint8_t* groups[kBlocks];
-    const int16_t* dc[kBlocks];
-    uint8_t* to[kBlocks];
-    for (size_t b = 0; b < kBlocks; ++b) {
-      const int block = chunk.list[kPackedFull][i + b];
-      groups[b] = chunk.groups[block];
-      dc[b] = chunk.dc[block];
-      to[b] = out + 8 * block;
-    }
-    V16 rows[8];
-    for (int k = 0; k < 4; ++k) {
-      ToRows(LoadPieces<16>(d, groups, 16 * k), &rows[2 * k], &rows[2 * k + 1]);
-      rows[2 * k] = Dequantise(rows[2 * k], steps[2 * k]);
-      rows[2 * k + 1] = Dequantise(rows[2 * k + 1], steps[2 * k + 1]);
-    }
-    rows[0] = hn::Add(rows[0], LoadPieces<8>(d16, dc, 0));
-    TransformFull<false>(rows, to, stride, nullptr);
-  }
-  // Coefficients beyond a signed byte: rare, so with plain int16 and one copy more.
-  const int wide = PadList(chunk, kPackedWide, kBlocks);
-  for (int i = 0; i < wide; i += static_cast<int>(kBlocks)) {
-    HWY_ALIGN int16_t blocks[kBlocks][64];
-    const int16_t* in[kBlocks];
-    const int16_t* dc[kBlocks];
-    uint8_t* to[kBlocks];
-    for (size_t b = 0; b < kBlocks; ++b) {
-      const int block = chunk.list[kPackedWide][i + b];
-      in[b] = blocks[b];
-      dc[b] = chunk.dc[block];
-      to[b] = out + 8 * block;
-      UnpackBlockPlain(chunk.headers[block], chunk.payload[block], blocks[b]);
-      ApplyExceptions(chunk.exception[block], chunk.exceptions[block], blocks[b]);
-      blocks[b][0] = 0;
-    }
-    V16 rows[8];
-    for (int k = 0; k < 8; ++k) {
-      rows[k] = hn::Mul(LoadPieces<8>(d16, in, 8 * k),
-                        hn::LoadDup128(d16, reinterpret_cast<const int16_t*>(quant + 8 * k)));
-    }
-    rows[0] = hn::Add(rows[0], LoadPieces<8>(d16, dc, 0));
-    TransformFull<false>(rows, to, stride, nullptr);
-  }
+  TransformFullBlocks<kPackedFull>(chunk, steps, quant, out, stride);
+  TransformFullBlocks<kPackedWide>(chunk, steps, quant, out, stride);
 }
 
 bool TransformPacked(const PackedBlocks& from, int skip, int count, const uint16_t* quant,
