@@ -1,0 +1,94 @@
+"""feedwater bench: through a daemon, and without one."""
+
+from __future__ import annotations
+
+import pytest
+from command_line import environment, run, run_on_terminal
+from daemon_process import DaemonProcess
+
+GRAPH = "  - decode: {in: data, out: image}\n  - resize: {size: [8, 8]}\n"
+QUICK = ("--seconds", "0.3", "--warm-up", "0.1")
+STAGES = {"read_wait", "read", "parse", "graph", "batch"}
+
+
+@pytest.fixture
+def measured(project):
+    """A project with a pipeline to measure."""
+    project.pictures("pictures", 48)
+    project.pipeline("some", GRAPH, batch="{size: 8}")
+    return project
+
+
+def check(document: dict) -> None:
+    """The figures that programs rely on are there and hold together."""
+    assert document["samples"] > 0 and document["batches"] > 0
+    assert document["samples_per_s"] == pytest.approx(document["samples"] / document["seconds"])
+    assert document["cpu_s_per_1000"] > 0
+    assert set(document["stages"]) == STAGES
+    assert sum(document["stages"].values()) == pytest.approx(1)
+    assert document["stages"]["graph"] > 0
+    assert document["waits_for"].startswith("It waits for")
+
+
+def test_without_a_daemon_it_measures_in_its_own_process(measured):
+    result = run("bench", "some", "--config", measured.config, *QUICK, "--json")
+    assert result.status == 0, result.err
+    check(result.document)
+    assert result.document["pipeline"] == "some"
+    assert "in this process" in result.document["mode"]
+    assert result.document["workers"] == 2
+    assert not list(measured.folder.glob("run*")), "the configuration's runtime_dir stays untouched"
+
+
+def test_a_file_ranks_batch_size_epochs_and_cpus_may_be_given(measured):
+    file = measured.pipelines / "some.yaml"
+    result = run("bench", file, "--config", measured.config, "--epochs", "50", "--ranks", "3",
+                 "--batch-size", "4", "--cpus", "1", "--json")  # fmt: skip
+    assert result.status == 0, result.err
+    check(result.document)
+    assert result.document["samples"] == 50 * 48
+    assert result.document["batches"] == 50 * 48 // 4
+    assert (result.document["ranks"], result.document["workers"]) == (3, 1)
+
+
+def test_through_a_running_daemon(folder):
+    with DaemonProcess(folder / "d") as daemon:
+        from pictures import write_folder
+
+        write_folder(daemon.data / "pictures", 48)
+        daemon.add_pipeline(
+            "some",
+            "version: 1\ndataset: {format: image_folder, root: data, path: pictures}\n"
+            f"graph:\n{GRAPH}batch: {{size: 8}}\noutputs: [image, label]\n",
+        )
+        daemon.kill()
+        daemon.start()
+        result = run("--address", daemon.address, "bench", "some", *QUICK, "--json")
+        assert result.status == 0, result.err
+        check(result.document)
+        assert daemon.address in result.document["mode"]
+        refused = run("--address", daemon.address, "bench", "some", "--cpus", "1")
+        assert refused.status == 2 and "--config" in refused.err
+        assert run("--address", daemon.address, "status", "--json").document["jobs"] == []
+
+
+def test_text_says_rate_stages_cache_and_bottleneck(measured):
+    result = run("bench", "some", "--config", measured.config, *QUICK)
+    assert result.status == 0, result.err
+    for words in ("samples/s", "CPU s per 1,000 samples", "graph", "cache", "It waits for"):
+        assert words in result.out
+    assert result.err == ""
+
+
+def test_a_terminal_sees_progress(measured):
+    seen = run_on_terminal("bench", "some", "--config", measured.config, *QUICK)
+    assert "samples" in seen and "warm-up" in seen
+
+
+def test_errors_name_the_cure(measured):
+    unknown = run("bench", "sone", "--config", measured.config)
+    assert unknown.status == 2 and "some" in unknown.err
+    nothing = run("bench", "some", env=environment(FEEDWATER_ADDRESS=str(measured.folder / "no")))
+    assert nothing.status == 2 and "--config" in nothing.err
+    assert run("bench").status == 2
+    assert run("bench", "some", "--seconds", "0").status == 2

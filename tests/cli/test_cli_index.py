@@ -1,0 +1,60 @@
+"""feedwater index: saved indexes ahead of time."""
+
+from __future__ import annotations
+
+import pytest
+from command_line import run
+from pictures import pixels, png
+
+GRAPH = "  - decode: {in: data, out: image}\n  - resize: {size: [8, 8]}\n"
+
+
+@pytest.fixture
+def indexed(project):
+    """A project with two pipelines over one dataset."""
+    project.pictures("pictures", 20)
+    project.pipeline("one", GRAPH)
+    project.pipeline("two", GRAPH)
+    return project
+
+
+def entries(result) -> list[dict]:
+    assert result.status == 0, result.err
+    return result.document["indexes"]
+
+
+def test_it_builds_once_and_finds_it_again(indexed):
+    (first,) = entries(run("index", "one", "--config", indexed.config, "--json"))
+    assert (first["state"], first["records"], first["pipeline"]) == ("built", 20, "one")
+    assert first["index_bytes"] > 0 and len(first["digest"]) == 32
+    assert list((indexed.state / "indexes").glob("*.index"))
+    (second,) = entries(run("index", "one", "--config", indexed.config, "--json"))
+    assert second["state"] == "fresh"
+    assert second["digest"] == first["digest"]
+
+
+def test_a_changed_dataset_is_indexed_anew_and_force_always(indexed):
+    run("index", "one", "--config", indexed.config)
+    (indexed.data / "pictures/zebra").mkdir()
+    (indexed.data / "pictures/zebra/new.png").write_bytes(png(pixels(9)))
+    (changed,) = entries(run("index", "one", "--config", indexed.config, "--json"))
+    assert (changed["state"], changed["records"]) == ("built", 21)
+    (forced,) = entries(run("index", "one", "--config", indexed.config, "--force", "--json"))
+    assert forced["state"] == "built"
+
+
+def test_all_pipelines_of_the_configuration(indexed):
+    both = entries(run("index", "--all", "--config", indexed.config, "--json"))
+    assert [entry["pipeline"] for entry in both] == ["one", "two"]
+    assert [entry["state"] for entry in both] == ["built", "fresh"], "they share the dataset"
+
+
+def test_text_and_errors(indexed):
+    text = run("index", "one", "--config", indexed.config)
+    assert text.status == 0 and "20 records" in text.out and "built" in text.out
+    assert run("index", "--config", indexed.config).status == 2
+    missing = indexed.pipeline(
+        "gone", GRAPH, dataset="{format: image_folder, root: data, path: gone}"
+    )
+    result = run("index", missing, "--config", indexed.config)
+    assert result.status == 2 and "gone" in result.err and "data" in result.err

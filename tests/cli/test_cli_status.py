@@ -1,0 +1,109 @@
+"""feedwater status --watch: rates, again and again."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import threading
+
+import feedwater
+import pytest
+from command_line import PROGRAM, environment, run
+from pictures import write_folder
+
+
+@pytest.fixture
+def busy(make_daemon):
+    """A daemon with a trainer that takes batches until the test ends."""
+    daemon = make_daemon()
+    write_folder(daemon.data / "pictures", 24)
+    daemon.add_pipeline(
+        "some",
+        "version: 1\ndataset: {format: image_folder, root: data, path: pictures}\ngraph:\n"
+        "  - decode: {in: data, out: image}\n  - resize: {size: [8, 8]}\nbatch: {size: 4}\n",
+    )
+    daemon.start()
+    stop = threading.Event()
+
+    def train():
+        with feedwater.Loader(
+            "some", address=daemon.address, job="a-job", output="numpy"
+        ) as loader:
+            while not stop.is_set():
+                for _ in loader:
+                    if stop.wait(0.005):
+                        break
+
+    trainer = threading.Thread(target=train)
+    trainer.start()
+    yield daemon
+    stop.set()
+    trainer.join()
+
+
+def watch(daemon, *arguments, lines: int) -> list[str]:
+    """Watch until so many lines have come, then press Ctrl-C."""
+    process = subprocess.Popen(
+        [PROGRAM, "--address", daemon.address, "status", "--watch", "--interval", "200ms", *arguments],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
+    )  # fmt: skip
+    got = [process.stdout.readline() for _ in range(lines)]
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0 and errors == ""
+    return got
+
+
+def job_lines(daemon, lines: int) -> list[dict]:
+    """Documents that show the job, from the second look on."""
+    documents = [json.loads(line) for line in watch(daemon, "--json", lines=lines)]
+    return [document["jobs"][0] for document in documents if document["jobs"]][1:]
+
+
+def test_json_is_a_line_for_each_look_with_rates(busy):
+    for job in job_lines(busy, 8):
+        assert job["job"] == "a-job"
+        assert job["samples_per_s"] >= 0 and job["waits_for"]
+        assert 0 <= job["ranks"][0]["waits_for_data"] <= 1
+    assert any(job["samples_per_s"] > 0 for job in job_lines(busy, 8))
+
+
+def test_a_pipe_gets_lines_and_no_control_characters(busy):
+    lines = watch(busy, lines=4)
+    assert all("\x1b" not in line for line in lines)
+    assert any("samples/s" in line for line in lines)
+
+
+def test_a_daemon_that_goes_away_is_waited_for(make_daemon):
+    daemon = make_daemon()
+    daemon.start()
+    process = subprocess.Popen(
+        [PROGRAM, "--address", daemon.address, "status", "--watch", "--interval", "100ms", "--json"],
+        stdout=subprocess.PIPE, text=True, env=environment(),
+    )  # fmt: skip
+
+    def until(key: str) -> None:
+        while key not in json.loads(process.stdout.readline()):
+            pass
+
+    until("version")
+    daemon.stop()
+    until("waiting")
+    daemon.start()
+    until("version")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 0
+
+
+def test_stages_and_cache_stand_in_the_status(busy):
+    (job,) = run("--address", busy.address, "status", "--json").document["jobs"] or [None]
+    for key in ("read_s", "parse_s", "graph_s", "batch_s"):
+        assert job[key] >= 0
+    assert job["cache"]["kind"] in ("none", "bytes", "coefficients", "decoded")
+    assert job["cache"]["reason"]
+
+
+def test_a_wrong_interval_is_refused(busy):
+    result = run("--address", busy.address, "status", "--watch", "--interval", "1ms")
+    assert result.status == 2 and "50ms" in result.err
