@@ -1,4 +1,4 @@
-// feedwater: asks a running feedwaterd, and checks pipelines without one.
+// feedwater: asks a running feedwaterd, and works on pipelines without one.
 #include <iostream>
 
 #include "client/cli/command.h"
@@ -17,7 +17,8 @@ int main(int argc, char** argv) {
   app.footer(
       "Examples:\n"
       "  feedwater validate pipelines/imagenet-train.yaml\n"
-      "  feedwater describe imagenet-train\n"
+      "  feedwater preview imagenet-train -o sheet.png\n"
+      "  feedwater describe op random_resized_crop\n"
       "  feedwater status --json\n"
       "  feedwater COMMAND --help");
 

@@ -111,6 +111,7 @@ class Verifier {
     FW_ASSIGN_OR_RETURN(SampleBatch batch, SampleBatch::Create(*plan_, /*samples=*/1));
     std::array<server::RecordBytes, kMostInFlight> room;
     std::vector<server::RecordBytes*> free;
+    free.reserve(room.size());
     for (server::RecordBytes& bytes : room) free.push_back(&bytes);
     server::Record parsed;
     int64_t next = 0, end = 0;  // of this thread's chunk
