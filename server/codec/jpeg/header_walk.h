@@ -45,7 +45,13 @@ class HeaderWalk {
   // The next block. False where its exception lies outside the payload; whether the groups do, only
   // WithinPayload says. REQUIRES: there is one more header.
   bool Next() {
-    std::memcpy(&header, from_.headers, sizeof(header));
+    uint32_t next;
+    std::memcpy(&next, from_.headers, sizeof(next));
+    return Next(next, static_cast<size_t>(kLengths[next & 4095]) + kLengths[next >> 12 & 4095]);
+  }
+  // The same for a caller who has read the header and knows how long its groups are.
+  bool Next(uint32_t next_header, size_t group_bytes) {
+    header = next_header;
     from_.headers += kBlockHeaderBytes;
     exceptions = 0;
     if (header >> 24 == kExceptionDc) [[unlikely]] {
@@ -60,9 +66,10 @@ class HeaderWalk {
       dc_ += static_cast<int8_t>(header >> 24);
     }
     groups = at_;
-    at_ += static_cast<size_t>(kLengths[header & 4095]) + kLengths[header >> 12 & 4095];
+    at_ += group_bytes;
     return true;
   }
+  const uint8_t* next_headers() const { return from_.headers; }
   bool WithinPayload() const { return at_ <= from_.payload_bytes; }
 
   // Of the block that Next came to:

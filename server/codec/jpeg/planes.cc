@@ -57,11 +57,17 @@ void Planes::Start(const FrameShape& shape, const Rect& region) {
   shape_ = shape;
   region_ = region;
   next_y_ = region.y;
+  rows_ready_ = region.y;
   int first = -1, end = 0;
   for (int c = 0; c < shape.components; ++c) {
     Plane& plane = planes_[c];
-    plane.columns = Blocks(region.x, region.width, shape.step_x(c), shape.samples_wide(c));
-    plane.rows = Blocks(region.y, region.height, shape.step_y(c), shape.samples_high(c));
+    plane.step_x = shape.step_x(c);
+    plane.step_y = shape.step_y(c);
+    plane.wide = shape.samples_wide(c);
+    plane.high = shape.samples_high(c);
+    plane.ring_rows = 2 * shape.v[c];
+    plane.columns = Blocks(region.x, region.width, plane.step_x, plane.wide);
+    plane.rows = Blocks(region.y, region.height, plane.step_y, plane.high);
     // An odd number of cache lines: rows of a block do not fall into the same sets.
     plane.stride = RoundUp(static_cast<size_t>(plane.columns.count) * 8 + kRowPadding, kLine);
     plane.stride |= kLine;
@@ -89,12 +95,12 @@ BlockSpan Planes::block_rows_of_mcu_row(int c, int mcu_row) const {
 
 uint8_t* Planes::BlockRow(int c, int block_row) {
   Plane& plane = planes_[c];
-  return plane.samples.data() + (block_row % (2 * shape_.v[c])) * plane.block_row_bytes;
+  return plane.samples.data() + (block_row % plane.ring_rows) * plane.block_row_bytes;
 }
 
 const uint8_t* Planes::SampleRow(int c, int y) const {
   const Plane& plane = planes_[c];
-  return plane.samples.data() + (y / 8 % (2 * shape_.v[c])) * plane.block_row_bytes +
+  return plane.samples.data() + (y / 8 % plane.ring_rows) * plane.block_row_bytes +
          (y % 8) * plane.stride;
 }
 
@@ -102,9 +108,9 @@ int Planes::RowsReady() const {
   int ready = region_.y + region_.height;
   for (int c = 0; c < shape_.components; ++c) {
     const int samples = next_mcu_row_ * shape_.v[c] * 8;
-    if (samples >= std::min(planes_[c].rows.end() * 8, shape_.samples_high(c))) continue;
+    if (samples >= std::min(planes_[c].rows.end() * 8, planes_[c].high)) continue;
     // The last of two pixel rows needs the sample row below its own.
-    ready = std::min(ready, shape_.step_y(c) == 1 ? samples : 2 * samples - 1);
+    ready = std::min(ready, planes_[c].step_y == 1 ? samples : 2 * samples - 1);
   }
   return ready;
 }
@@ -114,21 +120,21 @@ const uint8_t* Planes::PixelRow(int c, int y) {
   Plane& plane = planes_[c];
   const PixelKernels& kernels = ActivePixelKernels();
   const int first = plane.columns.first * 8;
-  const int step_x = shape_.step_x(c);
-  const uint8_t* near = SampleRow(c, y / shape_.step_y(c));
-  if (shape_.step_y(c) == 1) {
+  const int step_x = planes_[c].step_x;
+  const uint8_t* near = SampleRow(c, y / planes_[c].step_y);
+  if (planes_[c].step_y == 1) {
     if (step_x == 1) return near + (region_.x - first);
-    kernels.upsample_h2v1(near, first, shape_.samples_wide(c), region_.x, region_.width,
+    kernels.upsample_h2v1(near, first, planes_[c].wide, region_.x, region_.width,
                           plane.upsampled.data());
     return plane.upsampled.data();
   }
-  const int below = std::min(y / 2 + 1, shape_.samples_high(c) - 1), above = std::max(y / 2 - 1, 0);
+  const int below = std::min(y / 2 + 1, planes_[c].high - 1), above = std::max(y / 2 - 1, 0);
   const uint8_t* far = SampleRow(c, y % 2 == 1 ? below : above);
   if (step_x == 1) {
     kernels.upsample_h1v2(near + (region_.x - first), far + (region_.x - first), y % 2 == 1,
                           region_.width, plane.upsampled.data());
   } else {
-    kernels.upsample_h2v2(near, far, first, shape_.samples_wide(c), region_.x, region_.width,
+    kernels.upsample_h2v2(near, far, first, planes_[c].wide, region_.x, region_.width,
                           plane.upsampled.data());
   }
   return plane.upsampled.data();
@@ -147,10 +153,11 @@ void Planes::FinishRow(int y, uint8_t* rgb) {
 absl::Status Planes::Read(int count, const uint8_t** rows,
                           absl::FunctionRef<absl::Status(int mcu_row)> fill) {
   for (int i = 0; i < count; ++i, ++next_y_) {
-    while (RowsReady() <= next_y_) {
+    while (rows_ready_ <= next_y_) {
       const absl::Status status = fill(next_mcu_row_);
       if (!status.ok()) return status;
       ++next_mcu_row_;
+      rows_ready_ = RowsReady();
     }
     uint8_t* to = rgb_.data() + i * rgb_stride_;
     FinishRow(next_y_, to);

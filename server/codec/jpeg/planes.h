@@ -79,6 +79,9 @@ class Planes {
  private:
   struct Plane {
     BlockSpan columns, rows;
+    int step_x = 1, step_y = 1;
+    int wide = 0, high = 0;  // real samples
+    int ring_rows = 2;       // rows of blocks kept
     size_t stride = 0, block_row_bytes = 0;
     std::vector<uint8_t> samples;    // two rows of MCUs, by turns
     std::vector<uint8_t> upsampled;  // one row
@@ -94,6 +97,7 @@ class Planes {
   BlockSpan mcu_rows_;
   int next_mcu_row_ = 0;
   int next_y_ = 0;
+  int rows_ready_ = 0;  // as of the last row of MCUs
   Plane planes_[kMaxComponents];
   std::vector<uint8_t> rgb_;
   size_t rgb_stride_ = 0;

@@ -172,57 +172,75 @@ enum PackedKind : int { kPackedDc, kPackedQuarter, kPackedFull, kPackedWide, kPa
 struct Chunk {
   HWY_ALIGN uint8_t groups[kChunk][64];  // the bytes u in order of groups
   HWY_ALIGN int16_t dc[kChunk][8];       // dequantised, in the first lane; the others stay 0
-  uint32_t headers[kChunk];
+  HWY_ALIGN uint64_t headers[kChunk];
+  HWY_ALIGN uint64_t offsets[kChunk];  // AVX3_DL: of the eight groups, a byte each
   const uint8_t* payload[kChunk];
   uint8_t exceptions[kChunk];
   const uint8_t* exception[kChunk];
-  uint8_t list[kPackedKinds][kChunk + 2 * kBlocks];
+  uint8_t list[kPackedKinds][2 * kChunk];  // room to pad, and to store whole vectors
   int count[kPackedKinds];
 };
 
 #if HWY_TARGET == HWY_AVX3_DL
 
 // All eight groups at once: each group's bytes to its 64 bits (vpermb), each value to its byte
-// (vpmultishiftqb), the bits above it cleared.
-HWY_INLINE void UnpackGroups(uint32_t header, const uint8_t* from, uint8_t* to) {
-  const __m512i kBytes = _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 8);
-  const __m512i kMasks = _mm512_loadu_si512(kValueMasks.data());
+// (vpmultishiftqb), the bits above it cleared. `header` and `offsets` stand in all 64-bit lanes.
+HWY_INLINE __m512i UnpackGroups(__m512i header, __m512i offsets, const uint8_t* from) {
   const auto shifts = [](uint64_t bits) {
     return static_cast<int64_t>(bits * 0x0706050403020100u);
   };
-  const __m512i kShifts = _mm512_setr_epi64(shifts(0), shifts(0), shifts(2), shifts(3), shifts(4),
-                                            shifts(5), shifts(6), shifts(8));
-  const __m512i kIota = _mm512_set1_epi64(0x0706050403020100);
-  const __m512i kSpread = _mm512_setr_epi64(
-      0, 0x0808080808080808, 0x1010101010101010, 0x1818181818181818, 0x2020202020202020,
-      0x2828282828282828, 0x3030303030303030, 0x3838383838383838);
-  const __m512i one = _mm512_set1_epi64(1);
-  // vpermq takes the lowest three bits of each index.
-  const __m512i classes =
-      _mm512_srlv_epi64(_mm512_set1_epi64(header), _mm512_setr_epi64(0, 3, 6, 9, 12, 15, 18, 21));
-  const __m512i bytes = _mm512_permutexvar_epi64(classes, kBytes);
-  // Exclusive sums of the groups' bytes.
-  __m512i at = _mm512_alignr_epi64(bytes, _mm512_setzero_si512(), 7);
-  at = _mm512_add_epi64(at, _mm512_alignr_epi64(at, _mm512_setzero_si512(), 7));
-  at = _mm512_add_epi64(at, _mm512_alignr_epi64(at, _mm512_setzero_si512(), 6));
-  at = _mm512_add_epi64(at, _mm512_alignr_epi64(at, _mm512_setzero_si512(), 4));
-  const __m512i index = _mm512_add_epi8(_mm512_permutexvar_epi8(kSpread, at), kIota);
+  const __m512i by_class =
+      _mm512_setr_epi64(0, 0, shifts(2), shifts(3), shifts(4), shifts(5), shifts(6), shifts(8));
+  const __m512i masks = _mm512_loadu_si512(kValueMasks.data());
+  const __m512i iota = _mm512_set1_epi64(0x0706050403020100);
+  const __m512i spread = _mm512_setr_epi64(
+      0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303, 0x0404040404040404,
+      0x0505050505050505, 0x0606060606060606, 0x0707070707070707);
+  const __m512i one = _mm512_set1_epi64(1), seven = _mm512_set1_epi64(7);
+  // vpermq and vpmultishiftqb take only the bits of an index that they need.
+  const __m512i classes = _mm512_srlv_epi64(header, _mm512_setr_epi64(0, 3, 6, 9, 12, 15, 18, 21));
+  const __m512i index = _mm512_add_epi8(_mm512_permutexvar_epi8(spread, offsets), iota);
   const __m512i raw = _mm512_permutexvar_epi8(index, _mm512_loadu_si512(from));
-  __m512i u = _mm512_multishift_epi64_epi8(_mm512_permutexvar_epi64(classes, kShifts), raw);
-  u = _mm512_and_si512(u, _mm512_permutexvar_epi64(classes, kMasks));
-  // Class 1.
-  const __m512i kPosition = _mm512_set1_epi64(56);
+  const __m512i values =
+      _mm512_multishift_epi64_epi8(_mm512_permutexvar_epi64(classes, by_class), raw);
+  const __m512i u = _mm512_and_si512(values, _mm512_permutexvar_epi64(classes, masks));
+  // Class 1: two values at two positions.
+  const __m512i position = _mm512_set1_epi64(56);
   const __m512i first = _mm512_add_epi64(_mm512_and_si512(_mm512_srli_epi64(raw, 6), one), one);
   const __m512i second = _mm512_add_epi64(_mm512_and_si512(_mm512_srli_epi64(raw, 7), one), one);
   const __m512i two = _mm512_or_si512(
-      _mm512_sllv_epi64(first, _mm512_and_si512(_mm512_slli_epi64(raw, 3), kPosition)),
-      _mm512_sllv_epi64(second, _mm512_and_si512(raw, kPosition)));
-  u = _mm512_mask_mov_epi64(u, _mm512_cmpeq_epi64_mask(bytes, one), two);
-  _mm512_store_si512(to, u);
+      _mm512_sllv_epi64(first, _mm512_and_si512(_mm512_slli_epi64(raw, 3), position)),
+      _mm512_sllv_epi64(second, _mm512_and_si512(raw, position)));
+  return _mm512_mask_mov_epi64(u, _mm512_cmpeq_epi64_mask(_mm512_and_si512(classes, seven), one),
+                               two);
 }
 
-HWY_INLINE void UnpackQuarterGroups(uint32_t header, const uint8_t* from, uint8_t* to) {
-  UnpackGroups(header, from, to);
+HWY_INLINE __m512i UnpackGroups(const Chunk& chunk, int block) {
+  return UnpackGroups(_mm512_set1_epi64(static_cast<int64_t>(chunk.headers[block])),
+                      _mm512_set1_epi64(static_cast<int64_t>(chunk.offsets[block])),
+                      chunk.payload[block]);
+}
+
+HWY_INLINE void UnpackList(Chunk& chunk, PackedKind kind, int count) {
+  if (kind != kPackedQuarter) return;  // LoadGroups keeps the others in registers
+  for (int i = 0; i < count; ++i) {
+    const int block = chunk.list[kind][i];
+    _mm512_store_si512(chunk.groups[block], UnpackGroups(chunk, block));
+  }
+}
+
+// pairs[k]: groups 2k and 2k + 1 of four blocks, one in each 128 bits.
+HWY_INLINE void LoadGroups(const Chunk& chunk, const uint8_t* list, V8* pairs) {
+  const __m512i a = UnpackGroups(chunk, list[0]), b = UnpackGroups(chunk, list[1]);
+  const __m512i c = UnpackGroups(chunk, list[2]), d = UnpackGroups(chunk, list[3]);
+  const __m512i ab_low = _mm512_shuffle_i64x2(a, b, 0x44),
+                cd_low = _mm512_shuffle_i64x2(c, d, 0x44);
+  const __m512i ab_high = _mm512_shuffle_i64x2(a, b, 0xEE);
+  const __m512i cd_high = _mm512_shuffle_i64x2(c, d, 0xEE);
+  pairs[0] = V8{_mm512_shuffle_i64x2(ab_low, cd_low, 0x88)};
+  pairs[1] = V8{_mm512_shuffle_i64x2(ab_low, cd_low, 0xDD)};
+  pairs[2] = V8{_mm512_shuffle_i64x2(ab_high, cd_high, 0x88)};
+  pairs[3] = V8{_mm512_shuffle_i64x2(ab_high, cd_high, 0xDD)};
 }
 
 #else
@@ -240,18 +258,31 @@ HWY_INLINE void UnpackOneGroup(const uint8_t* from, uint32_t group_class, uint8_
   std::memcpy(to, &u, 8);
 }
 
-HWY_INLINE void UnpackGroups(uint32_t header, const uint8_t* from, uint8_t* to) {
-  for (int g = 0; g < kGroups; ++g) {
-    const uint32_t group_class = header >> (3 * g) & 7;
-    UnpackOneGroup(from, group_class, to + 8 * g);
-    from += kClassBytes[group_class];
+HWY_INLINE void UnpackList(Chunk& chunk, PackedKind kind, int count) {
+  for (int i = 0; i < count; ++i) {
+    const int block = chunk.list[kind][i];
+    const auto header = static_cast<uint32_t>(chunk.headers[block]);
+    const uint8_t* from = chunk.payload[block];
+    uint8_t* to = chunk.groups[block];
+    if (kind == kPackedQuarter) {
+      const uint32_t first = header & 7, third = header >> 6 & 7;
+      UnpackOneGroup(from, first, to);
+      UnpackOneGroup(from + kClassBytes[first], third, to + 16);
+    } else {
+      for (int g = 0; g < kGroups; ++g) {
+        const uint32_t group_class = header >> (3 * g) & 7;
+        UnpackOneGroup(from, group_class, to + 8 * g);
+        from += kClassBytes[group_class];
+      }
+    }
   }
 }
 
-HWY_INLINE void UnpackQuarterGroups(uint32_t header, const uint8_t* from, uint8_t* to) {
-  const uint32_t first = header & 7, third = header >> 6 & 7;
-  UnpackOneGroup(from, first, to);
-  UnpackOneGroup(from + kClassBytes[first], third, to + 16);
+// pairs[k]: groups 2k and 2k + 1 of kBlocks blocks, one in each 128 bits.
+HWY_INLINE void LoadGroups(const Chunk& chunk, const uint8_t* list, V8* pairs) {
+  const uint8_t* groups[kBlocks];
+  for (size_t b = 0; b < kBlocks; ++b) groups[b] = chunk.groups[list[b]];
+  for (int k = 0; k < 4; ++k) pairs[k] = LoadPieces<16>(D8(), groups, 16 * k);
 }
 
 #endif
@@ -275,6 +306,61 @@ HWY_INLINE void ToRows(V8 u, V16* upper, V16* lower) {
 HWY_INLINE V16 Dequantise(V16 value, V16 step) { return hn::MulFixedPoint15(value, step); }
 
 // Fills the chunk from the headers; the walk's next block is the chunk's first.
+#if HWY_TARGET == HWY_AVX3_DL
+
+HWY_INLINE bool ReadHeaders(HeaderWalk& walk, const uint8_t* payload, int count, int step,
+                            Chunk& chunk) {
+  // Eight headers at a time (a vector may reach behind the row's last, into the payload or the
+  // padding): the bytes of each group, summed up.
+  const __m512i fields = _mm512_set1_epi64(0x15120F0C09060300);
+  const __m512i sevens = _mm512_set1_epi8(7);
+  const __m512i lengths = _mm512_set1_epi64(0x0806050403020100);
+  uint64_t any_group = 0, beyond_quarter = 0, wide = 0;
+  HWY_ALIGN uint64_t totals[kChunk];
+  const uint8_t* headers = walk.next_headers();
+  for (int i = 0; i < count; i += 8) {
+    const __m512i header = _mm512_cvtepu32_epi64(
+        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(headers + kBlockHeaderBytes * i)));
+    const __m512i classes = _mm512_and_si512(_mm512_multishift_epi64_epi8(fields, header), sevens);
+    __m512i sums = _mm512_shuffle_epi8(_mm512_shuffle_i64x2(lengths, lengths, 0), classes);
+    sums = _mm512_add_epi8(sums, _mm512_slli_epi64(sums, 8));
+    sums = _mm512_add_epi8(sums, _mm512_slli_epi64(sums, 16));
+    sums = _mm512_add_epi8(sums, _mm512_slli_epi64(sums, 32));
+    _mm512_store_si512(chunk.headers + i, header);
+    _mm512_store_si512(chunk.offsets + i, _mm512_slli_epi64(sums, 8));
+    _mm512_store_si512(totals + i, _mm512_srli_epi64(sums, 56));
+    any_group |= uint64_t{_mm512_test_epi64_mask(header, _mm512_set1_epi64(0xFFFFFF))} << i;
+    beyond_quarter |=
+        uint64_t{_mm512_test_epi64_mask(header, _mm512_set1_epi64(0xFFFFFF & ~kQuarterHeaderBits))}
+        << i;
+  }
+  for (int i = 0; i < count; ++i) {
+    if (!walk.Next(static_cast<uint32_t>(chunk.headers[i]), totals[i])) return false;
+    chunk.payload[i] = payload + walk.groups;
+    chunk.dc[i][0] = static_cast<int16_t>(walk.dc() * step);
+    if (walk.exceptions != 0) [[unlikely]] {
+      wide |= uint64_t{1} << i;
+      chunk.exceptions[i] = static_cast<uint8_t>(walk.exceptions);
+      chunk.exception[i] = walk.exception;
+    }
+  }
+  const uint64_t narrow = ~uint64_t{0} >> (kChunk - count) & ~wide;
+  const uint64_t kinds[kPackedKinds] = {narrow & ~any_group, narrow & any_group & ~beyond_quarter,
+                                        narrow & beyond_quarter, wide};
+  HWY_ALIGN static constexpr uint8_t kIndices[64] = {
+      0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21,
+      22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43,
+      44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63};
+  for (int kind = 0; kind < kPackedKinds; ++kind) {
+    _mm512_storeu_si512(chunk.list[kind],
+                        _mm512_maskz_compress_epi8(kinds[kind], _mm512_load_si512(kIndices)));
+    chunk.count[kind] = __builtin_popcountll(kinds[kind]);
+  }
+  return walk.WithinPayload();
+}
+
+#else
+
 HWY_INLINE bool ReadHeaders(HeaderWalk& walk, const uint8_t* payload, int count, int step,
                             Chunk& chunk) {
   for (int& n : chunk.count) n = 0;
@@ -284,14 +370,25 @@ HWY_INLINE bool ReadHeaders(HeaderWalk& walk, const uint8_t* payload, int count,
     chunk.headers[i] = classes;
     chunk.payload[i] = payload + walk.groups;
     chunk.dc[i][0] = static_cast<int16_t>(walk.dc() * step);
-    chunk.exceptions[i] = static_cast<uint8_t>(walk.exceptions);
-    chunk.exception[i] = walk.exception;
     int kind = (classes != 0) + ((classes & ~kQuarterHeaderBits) != 0);
-    if (walk.exceptions != 0) [[unlikely]]
+    if (walk.exceptions != 0) [[unlikely]] {
       kind = kPackedWide;
+      chunk.exceptions[i] = static_cast<uint8_t>(walk.exceptions);
+      chunk.exception[i] = walk.exception;
+    }
     chunk.list[kind][chunk.count[kind]++] = static_cast<uint8_t>(i);
   }
   return walk.WithinPayload();
+}
+
+#endif
+
+// GCC makes a slow `rep stos` of a memset of such a size.
+HWY_INLINE void ZeroBytes(void* to, size_t bytes) {
+  const D8 d;
+  for (size_t i = 0; i < bytes; i += hn::MaxLanes(d)) {
+    hn::Store(hn::Zero(d), d, static_cast<uint8_t*>(to) + i);
+  }
 }
 
 // Repeats the last entry, so that whole vectors can be taken.
@@ -308,34 +405,30 @@ HWY_INLINE int PadList(Chunk& chunk, PackedKind kind, size_t step) {
 template <PackedKind kKind>
 HWY_INLINE void TransformFullBlocks(Chunk& chunk, const V16* steps, const uint16_t* quant,
                                     uint8_t* out, size_t stride) {
-  const D8 d;
   const D16 d16;
   const int count = PadList(chunk, kKind, kBlocks);
-  for (int i = 0; i < count; ++i) {
-    const int block = chunk.list[kKind][i];
-    UnpackGroups(chunk.headers[block], chunk.payload[block], chunk.groups[block]);
-  }
+  UnpackList(chunk, kKind, count);
   for (int i = 0; i < count; i += static_cast<int>(kBlocks)) {
-    const uint8_t* groups[kBlocks];
+    const uint8_t* list = chunk.list[kKind] + i;
     const int16_t* added[kBlocks];
     uint8_t* to[kBlocks];
     HWY_ALIGN int16_t high[kKind == kPackedWide ? kBlocks : 1][64];
+    if constexpr (kKind == kPackedWide) ZeroBytes(high, sizeof(high));
     for (size_t b = 0; b < kBlocks; ++b) {
-      const int block = chunk.list[kKind][i + b];
-      groups[b] = chunk.groups[block];
+      const int block = list[b];
       to[b] = out + 8 * block;
+      added[b] = chunk.dc[block];
       if constexpr (kKind == kPackedWide) {
-        std::memset(high[b], 0, sizeof(high[b]));
         ApplyExceptions(chunk.exception[block], chunk.exceptions[block], quant, high[b]);
         high[b][0] = chunk.dc[block][0];
         added[b] = high[b];
-      } else {
-        added[b] = chunk.dc[block];
       }
     }
+    V8 pairs[4];
+    LoadGroups(chunk, list, pairs);
     V16 rows[8];
     for (int k = 0; k < 4; ++k) {
-      ToRows(LoadPieces<16>(d, groups, 16 * k), &rows[2 * k], &rows[2 * k + 1]);
+      ToRows(pairs[k], &rows[2 * k], &rows[2 * k + 1]);
       rows[2 * k] = Dequantise(rows[2 * k], steps[2 * k]);
       rows[2 * k + 1] = Dequantise(rows[2 * k + 1], steps[2 * k + 1]);
     }
@@ -355,10 +448,7 @@ HWY_INLINE void TransformChunk(Chunk& chunk, const V16* steps, const V16* quarte
     FillBlock(chunk.dc[block][0], out + 8 * block, stride);
   }
   const int quarters = PadList(chunk, kPackedQuarter, 2 * kBlocks);
-  for (int i = 0; i < quarters; ++i) {
-    const int block = chunk.list[kPackedQuarter][i];
-    UnpackQuarterGroups(chunk.headers[block], chunk.payload[block], chunk.groups[block]);
-  }
+  UnpackList(chunk, kPackedQuarter, quarters);
   for (int i = 0; i < quarters; i += static_cast<int>(2 * kBlocks)) {
     const uint8_t* groups[2 * kBlocks];
     const int16_t* dc[2 * kBlocks];
@@ -396,7 +486,7 @@ bool TransformPacked(const PackedBlocks& from, int skip, int count, const uint16
     if (k < 4) quarter_steps[k] = hn::BitCast(d16, hn::InterleaveLower(d64, halves, halves));
   }
   Chunk chunk;
-  std::memset(chunk.dc, 0, sizeof(chunk.dc));
+  ZeroBytes(chunk.dc, sizeof(chunk.dc));
   for (int done = 0; done < count; done += kChunk) {
     const int blocks = count - done < kChunk ? count - done : kChunk;
     if (!ReadHeaders(walk, from.payload, blocks, quant[0], chunk)) return false;
