@@ -171,7 +171,7 @@ enum PackedKind : int { kPackedDc, kPackedQuarter, kPackedFull, kPackedWide, kPa
 
 struct Chunk {
   HWY_ALIGN uint8_t groups[kChunk][64];  // the bytes u in order of groups
-  HWY_ALIGN int16_t dc[kChunk][8];       // dequantised, in the first lane; the others stay 0
+  HWY_ALIGN int16_t dc[kChunk][8];       // dequantised, in the first lane; the others 0
   HWY_ALIGN uint64_t headers[kChunk];
   HWY_ALIGN uint64_t offsets[kChunk];  // AVX3_DL: of the eight groups, a byte each
   const uint8_t* payload[kChunk];
@@ -305,6 +305,11 @@ HWY_INLINE void ToRows(V8 u, V16* upper, V16* lower) {
 // 256 * value times 128 * step: exactly value * step, which needs 16 bits.
 HWY_INLINE V16 Dequantise(V16 value, V16 step) { return hn::MulFixedPoint15(value, step); }
 
+HWY_INLINE void SetDc(int dequantised, int16_t* lanes) {
+  const uint64_t halves[2] = {static_cast<uint16_t>(dequantised), 0};
+  std::memcpy(lanes, halves, sizeof(halves));
+}
+
 // Fills the chunk from the headers; the walk's next block is the chunk's first.
 #if HWY_TARGET == HWY_AVX3_DL
 
@@ -337,7 +342,7 @@ HWY_INLINE bool ReadHeaders(HeaderWalk& walk, const uint8_t* payload, int count,
   for (int i = 0; i < count; ++i) {
     if (!walk.Next(static_cast<uint32_t>(chunk.headers[i]), totals[i])) return false;
     chunk.payload[i] = payload + walk.groups;
-    chunk.dc[i][0] = static_cast<int16_t>(walk.dc() * step);
+    SetDc(walk.dc() * step, chunk.dc[i]);
     if (walk.exceptions != 0) [[unlikely]] {
       wide |= uint64_t{1} << i;
       chunk.exceptions[i] = static_cast<uint8_t>(walk.exceptions);
@@ -369,7 +374,7 @@ HWY_INLINE bool ReadHeaders(HeaderWalk& walk, const uint8_t* payload, int count,
     const uint32_t classes = walk.header & 0xFFFFFF;
     chunk.headers[i] = classes;
     chunk.payload[i] = payload + walk.groups;
-    chunk.dc[i][0] = static_cast<int16_t>(walk.dc() * step);
+    SetDc(walk.dc() * step, chunk.dc[i]);
     int kind = (classes != 0) + ((classes & ~kQuarterHeaderBits) != 0);
     if (walk.exceptions != 0) [[unlikely]] {
       kind = kPackedWide;
@@ -382,14 +387,6 @@ HWY_INLINE bool ReadHeaders(HeaderWalk& walk, const uint8_t* payload, int count,
 }
 
 #endif
-
-// GCC makes a slow `rep stos` of a memset of such a size.
-HWY_INLINE void ZeroBytes(void* to, size_t bytes) {
-  const D8 d;
-  for (size_t i = 0; i < bytes; i += hn::MaxLanes(d)) {
-    hn::Store(hn::Zero(d), d, static_cast<uint8_t*>(to) + i);
-  }
-}
 
 // Repeats the last entry, so that whole vectors can be taken.
 HWY_INLINE int PadList(Chunk& chunk, PackedKind kind, size_t step) {
@@ -413,7 +410,7 @@ HWY_INLINE void TransformFullBlocks(Chunk& chunk, const V16* steps, const uint16
     const int16_t* added[kBlocks];
     uint8_t* to[kBlocks];
     HWY_ALIGN int16_t high[kKind == kPackedWide ? kBlocks : 1][64];
-    if constexpr (kKind == kPackedWide) ZeroBytes(high, sizeof(high));
+    if constexpr (kKind == kPackedWide) std::memset(high, 0, sizeof(high));
     for (size_t b = 0; b < kBlocks; ++b) {
       const int block = list[b];
       to[b] = out + 8 * block;
@@ -486,7 +483,6 @@ bool TransformPacked(const PackedBlocks& from, int skip, int count, const uint16
     if (k < 4) quarter_steps[k] = hn::BitCast(d16, hn::InterleaveLower(d64, halves, halves));
   }
   Chunk chunk;
-  ZeroBytes(chunk.dc, sizeof(chunk.dc));
   for (int done = 0; done < count; done += kChunk) {
     const int blocks = count - done < kChunk ? count - done : kChunk;
     if (!ReadHeaders(walk, from.payload, blocks, quant[0], chunk)) return false;
