@@ -20,7 +20,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 using DU8 = hn::CappedTag<uint8_t, 32>;
 using DI16 = hn::CappedTag<int16_t, 16>;
-using DI32 = hn::CappedTag<int32_t, 8>;
+using DI32 = hn::CappedTag<int32_t, 16>;
+using DI16Row = hn::CappedTag<int16_t, 32>;  // where no band is 16 rows high
 using DU8Half = hn::Rebind<uint8_t, DI16>;   // as many as DI16
 using DI16Half = hn::Rebind<int16_t, DI32>;  // as many as DI32
 using VI16 = hn::Vec<DI16>;
@@ -222,10 +223,10 @@ void Untranspose(const int16_t* columns, size_t count, int16_t* const* rows) {
 template <int kTaps>
 HWY_INLINE void FilterRowsT(const int16_t* const* rows, const int16_t* weights, size_t count,
                             uint8_t* HWY_RESTRICT out) {
-  const DI16 d;
-  const DU8Half half;
+  const DI16Row d;
+  const hn::Rebind<uint8_t, DI16Row> half;
   const int16_t* HWY_RESTRICT row[kTaps];
-  VI16 weight[kTaps];
+  hn::Vec<DI16Row> weight[kTaps];
   for (int k = 0; k < kTaps; ++k) {
     row[k] = rows[k];
     weight[k] = hn::Set(d, weights[k]);
