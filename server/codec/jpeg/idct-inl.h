@@ -143,7 +143,7 @@ HWY_INLINE void TransposeHalf(const V16* rows, V16* columns) {
 
 // Two rows of samples in each 128 bits, for kBlocks blocks.
 template <class D, class V>
-HWY_INLINE void StoreRows(D d, V rows, uint8_t* const* out, size_t first, size_t stride) {
+HWY_INLINE void StoreRows(D /*d*/, V rows, uint8_t* const* out, size_t first, size_t stride) {
   const hn::Half<D> half;
   if constexpr (hn::MaxLanes(D()) == 16) {
     hn::StoreU(hn::LowerHalf(half, rows), half, out[0] + first * stride);
