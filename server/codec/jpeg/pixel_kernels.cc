@@ -174,7 +174,7 @@ HWY_INLINE int LargestCoefficient(const uint16_t* quant) {
   for (int i = 0; i < kBlockSamples; ++i) {
     if (quant[i] > largest_step) largest_step = quant[i];
   }
-  return 32767 / largest_step;
+  return 32766 / largest_step;  // 32767 is also what -32768 looks like
 }
 
 bool CheckRow(const int16_t* coefficients, size_t blocks, const uint16_t* quant) {
