@@ -73,8 +73,8 @@ bool StorePacker::AddRow(int c, const int16_t* coefficients) {
   const int blocks = shape_.blocks_wide(c);
   if (!ActivePixelKernels().check_row(coefficients, blocks, quant_[c])) return false;
   const size_t room = RowHeadBytes(blocks) + blocks * kMaxPayload + kPayloadPadding;
-  if (document_.size() < bytes_ + room) document_.resize(2 * bytes_ + room);
   if (bytes_ > std::numeric_limits<uint32_t>::max() - room) return false;
+  if (document_.size() < bytes_ + room) document_.resize(2 * bytes_ + room);
   const auto offset = static_cast<uint32_t>(bytes_);
   std::memcpy(&document_[offsets_at_[c] + sizeof(offset) * rows_[c]], &offset, sizeof(offset));
   ++rows_[c];
