@@ -42,8 +42,21 @@ def test_without_a_daemon_it_measures_in_its_own_process(measured):
 
 def test_a_file_ranks_batch_size_epochs_and_cpus_may_be_given(measured):
     file = measured.pipelines / "some.yaml"
-    result = run("bench", file, "--config", measured.config, "--epochs", "50", "--ranks", "3",
-                 "--batch-size", "4", "--cpus", "1", "--json")  # fmt: skip
+    result = run(
+        "bench",
+        file,
+        "--config",
+        measured.config,
+        "--epochs",
+        "50",
+        "--ranks",
+        "3",
+        "--batch-size",
+        "4",
+        "--cpus",
+        "1",
+        "--json",
+    )
     assert result.status == 0, result.err
     check(result.document)
     assert result.document["samples"] == 50 * 48

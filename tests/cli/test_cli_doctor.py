@@ -38,9 +38,23 @@ def checks(*arguments, **options) -> dict[str, dict]:
 
 def test_every_check_says_what_it_found(project):
     found = checks("--config", project.config)
-    for name in ("kernel", "io_uring", "shared memory", "CPUs", "governor", "NUMA", "memory",
-                 "huge pages", "clock", "open files", "locked memory", "configuration",
-                 "root data", "state_dir", "daemon"):  # fmt: skip
+    for name in (
+        "kernel",
+        "io_uring",
+        "shared memory",
+        "CPUs",
+        "governor",
+        "NUMA",
+        "memory",
+        "huge pages",
+        "clock",
+        "open files",
+        "locked memory",
+        "configuration",
+        "root data",
+        "state_dir",
+        "daemon",
+    ):
         assert found[name]["found"], name
 
 
@@ -49,10 +63,20 @@ def test_every_check_says_what_it_found(project):
     [
         ("/proc/sys/kernel/osrelease", "5.10.0-8-amd64", "kernel", "SO_PEERPIDFD"),
         ("/proc/sys/kernel/io_uring_disabled", "2", "io_uring", "sysctl"),
-        ("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave", "governor", "cpupower"),
-        ("/sys/devices/system/clocksource/clocksource0/current_clocksource", "hpet", "clock", "tsc"),
+        (
+            "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor",
+            "powersave",
+            "governor",
+            "cpupower",
+        ),
+        (
+            "/sys/devices/system/clocksource/clocksource0/current_clocksource",
+            "hpet",
+            "clock",
+            "tsc",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_host_that_is_not_right_gets_a_warning_with_the_cure(host, path, text, check, words):
     assert checks("--root", host.root)[check]["state"] == "good" or check == "io_uring"
     host(path, text)
@@ -73,8 +97,9 @@ def test_few_open_files_are_a_warning(project):
     def limit():
         resource.setrlimit(resource.RLIMIT_NOFILE, (512, 512))
 
-    done = subprocess.run([PROGRAM, "doctor"], preexec_fn=limit, env=environment(),
-                          capture_output=True, text=True)  # fmt: skip
+    done = subprocess.run(
+        [PROGRAM, "doctor"], preexec_fn=limit, env=environment(), capture_output=True, text=True
+    )
     assert "512 open files" in done.stdout and "LimitNOFILE" in done.stdout
 
 

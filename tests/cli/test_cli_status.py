@@ -7,10 +7,11 @@ import signal
 import subprocess
 import threading
 
-import feedwater
 import pytest
 from command_line import PROGRAM, environment, run
 from pictures import write_folder
+
+import feedwater
 
 
 @pytest.fixture
@@ -45,9 +46,21 @@ def busy(make_daemon):
 def watch(daemon, *arguments, lines: int) -> list[str]:
     """Watch until so many lines have come, then press Ctrl-C."""
     process = subprocess.Popen(
-        [PROGRAM, "--address", daemon.address, "status", "--watch", "--interval", "200ms", *arguments],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
-    )  # fmt: skip
+        [
+            PROGRAM,
+            "--address",
+            daemon.address,
+            "status",
+            "--watch",
+            "--interval",
+            "200ms",
+            *arguments,
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
     got = [process.stdout.readline() for _ in range(lines)]
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
@@ -79,9 +92,20 @@ def test_a_daemon_that_goes_away_is_waited_for(make_daemon):
     daemon = make_daemon()
     daemon.start()
     process = subprocess.Popen(
-        [PROGRAM, "--address", daemon.address, "status", "--watch", "--interval", "100ms", "--json"],
-        stdout=subprocess.PIPE, text=True, env=environment(),
-    )  # fmt: skip
+        [
+            PROGRAM,
+            "--address",
+            daemon.address,
+            "status",
+            "--watch",
+            "--interval",
+            "100ms",
+            "--json",
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
 
     def until(key: str) -> None:
         while key not in json.loads(process.stdout.readline()):
