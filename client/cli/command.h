@@ -44,6 +44,7 @@ void AddDescribe(CLI::App& app, Context& context);
 void AddBench(CLI::App& app, Context& context);
 void AddIndex(CLI::App& app, Context& context);
 void AddDoctor(CLI::App& app, Context& context);
+void AddReference(CLI::App& app, Context& context);
 void AddStatus(CLI::App& app, Context& context);
 void AddHealth(CLI::App& app, Context& context);
 void AddCompletion(CLI::App& app, Context& context);

@@ -36,6 +36,7 @@ int main(int argc, char** argv) {
   feedwater::cli::AddBench(app, context);
   feedwater::cli::AddIndex(app, context);
   feedwater::cli::AddDoctor(app, context);
+  feedwater::cli::AddReference(app, context);
   feedwater::cli::AddStatus(app, context);
   feedwater::cli::AddHealth(app, context);
   feedwater::cli::AddCompletion(app, context);

@@ -7,37 +7,12 @@
 #include "server/base/schema.h"
 #include "server/graph/digest.h"
 #include "server/graph/op_spec.h"
+#include "server/source/dataset.h"
 
 namespace feedwater::server {
 namespace {
 
 constexpr absl::string_view kVersion = "1";
-
-const std::vector<ParamInfo>& TopLevelKeys() {
-  static const std::vector<ParamInfo>* keys = [] {
-    auto* list = new std::vector<ParamInfo>;
-    const auto add = [list](const char* name, const char* type, const char* doc,
-                            bool required = false) {
-      ParamInfo info;
-      info.name = name;
-      info.type = type;
-      info.doc = doc;
-      info.required = required;
-      list->push_back(std::move(info));
-    };
-    add("version", "1", "format of this file.", true);
-    add("dataset", "map", "format, root, path and the format's own parameters.", true);
-    add("sampler", "map", "order of the records.");
-    add("graph", "list of ops", "what happens to each sample, read top to bottom.");
-    add("batch", "map", "size of a batch and ops on whole batches.");
-    add("outputs", "list of names", "fields that the client receives, in its order.");
-    add("on_bad_sample", "fail or substitute", "what happens when a sample cannot be made.");
-    add("limits", "map", "what an image may cost.");
-    add("cache", "map", "what is kept for the next epoch and the next job.");
-    return list;
-  }();
-  return *keys;
-}
 
 struct BatchParams {
   std::optional<int64_t> size;
@@ -197,7 +172,7 @@ absl::StatusOr<PipelineSpec> ReadPipeline(const YamlNode& root, absl::string_vie
   }
   // The version comes first: a file of a later one may have keys that this one does not know.
   if (const YamlNode* version = root.Find("version")) FW_RETURN_IF_ERROR(ReadVersion(*version));
-  FW_RETURN_IF_ERROR(CheckKeys(root, TopLevelKeys(), "a pipeline"));
+  FW_RETURN_IF_ERROR(CheckKeys(root, PipelineParams(), "a pipeline"));
 
   PipelineSpec spec;
   spec.name = Stem(file_name);
@@ -231,6 +206,53 @@ absl::StatusOr<PipelineSpec> ReadPipeline(const YamlNode& root, absl::string_vie
 }
 
 }  // namespace
+
+const std::vector<ParamInfo>& PipelineParams() {
+  static const std::vector<ParamInfo>* keys = [] {
+    auto* list = new std::vector<ParamInfo>;
+    const auto add = [list](const char* name, const char* type, const char* json_type,
+                            const char* doc, bool required = false,
+                            std::vector<ParamInfo> nested = {}) {
+      ParamInfo info;
+      info.name = name;
+      info.type = type;
+      info.json_type = json_type;
+      info.doc = doc;
+      info.required = required;
+      info.nested = std::move(nested);
+      list->push_back(std::move(info));
+    };
+    constexpr char kMap[] = R"({"type":"object"})", kList[] = R"({"type":"array"})";
+    add("version", "1", R"({"const":1})", "Format of this file.", true);
+    add("dataset", "map", kMap, "What is read: format, root, path and the format's own parameters.",
+        true, DatasetParams());
+    add("sampler", "map", kMap, "Order of the records.", false, SamplerSchema().params());
+    add("graph", "list of ops", kList, "What happens to each sample, read top to bottom.");
+    std::vector<ParamInfo> batch = BatchSchema().params();
+    ParamInfo batch_graph;
+    batch_graph.name = "graph";
+    batch_graph.type = "list of ops";
+    batch_graph.json_type = kList;
+    batch_graph.doc = "What happens to each batch once all its samples are there.";
+    batch.push_back(std::move(batch_graph));
+    add("batch", "map", kMap, "Size of a batch and ops on whole batches.", false, std::move(batch));
+    add("outputs", "list of words",
+        R"({"type":"array","items":{"type":"string"},"minItems":1,"uniqueItems":true})",
+        "Fields that the client receives, in its order.");
+    list->back().default_text = "[image, label]";
+    add("on_bad_sample", "word", R"({"type":"string"})",
+        "What happens when a sample cannot be made. fail: the stream ends with its record and "
+        "reason. substitute: the next good "
+        "record of the order takes its place, and is counted.");
+    list->back().default_text = "fail";
+    list->back().choices = {"fail", "substitute"};
+    add("limits", "map", kMap, "What an image may cost.", false, LimitSchema().params());
+    add("cache", "map", kMap, "What is kept for the next epoch and the next job. Changes no byte.",
+        false, CacheSchema().params());
+    return list;
+  }();
+  return *keys;
+}
 
 absl::StatusOr<PipelineSpec> ParsePipeline(absl::string_view text, absl::string_view file_name) {
   FW_ASSIGN_OR_RETURN(const YamlNode root, ParseYaml(text, file_name));

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "server/base/schema.h"
 #include "server/base/status.h"
 #include "server/base/yaml.h"
 #include "server/codec/image.h"
@@ -47,6 +48,10 @@ struct PipelineSpec {
       digest;  // of everything that can change a byte, except batch size and seed: 32 hex digits
   YamlNode outputs_node;  // for its place
 };
+
+// The keys of a pipeline file, for reference pages and schemas. The ops of a graph are in their
+// registry.
+const std::vector<ParamInfo>& PipelineParams();
 
 absl::StatusOr<PipelineSpec> ParsePipeline(absl::string_view text, absl::string_view file_name);
 absl::StatusOr<PipelineSpec> ReadPipelineFile(const std::string& path);
