@@ -1,4 +1,4 @@
-"""Generated pages and schemas: up to date, and of one mind with the programs that read the files."""
+"""Generated pages and schemas: up to date, and of one mind with the programs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ def test_pages_and_schemas_are_what_the_programs_say():
     assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.parametrize("path", sorted((CONFIG / "pipelines").glob("*.yaml")), ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "path", sorted((CONFIG / "pipelines").glob("*.yaml")), ids=lambda p: p.stem
+)
 def test_the_example_pipelines_fit_the_schema_and_point_to_it(path):
     text = path.read_text()
     assert problems("pipeline", text) == []
@@ -133,7 +135,9 @@ def test_what_the_program_refuses_the_schema_refuses(tmp_path, old, new):
 
 def test_the_good_file_is_good_for_both(tmp_path):
     assert problems("pipeline", GOOD.replace("mixup", "mixup")) == []
-    plain = GOOD.replace(", graph: [{mixup: {in: [image, label], alpha: 0.2, num_classes: 10}}]", "")
+    plain = GOOD.replace(
+        ", graph: [{mixup: {in: [image, label], alpha: 0.2, num_classes: 10}}]", ""
+    )
     assert validates(tmp_path, plain)
 
 
