@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/base/status.h"
+#include "server/codec/jpeg/coefficient_store.h"
 #include "server/codec/jpeg/markers.h"
 
 namespace feedwater::server {
@@ -154,12 +155,18 @@ absl::Status ReadTiff(Bytes bytes, FileHeader& header) {
   return SetSize("TIFF", width, height, header);
 }
 
+absl::Span<const uint8_t> AsUint8(absl::Span<const std::byte> bytes) {
+  return {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()};
+}
+
 }  // namespace
 
 const char* FileKindName(FileKind kind) {
   switch (kind) {
     case FileKind::kJpeg:
       return "jpeg";
+    case FileKind::kCoefficients:
+      return "coefficients";
     case FileKind::kPng:
       return "png";
     case FileKind::kBmp:
@@ -183,6 +190,11 @@ absl::StatusOr<FileHeader> ReadFileHeader(absl::Span<const std::byte> encoded,
     header.kind = FileKind::kJpeg;
     header.size = jpeg.size;
     header.orientation = jpeg.orientation;
+  } else if (jpeg::IsStore(AsUint8(encoded))) {
+    FW_ASSIGN_OR_RETURN(const jpeg::StoreInfo info, jpeg::ReadStoreInfo(AsUint8(encoded)));
+    header.kind = FileKind::kCoefficients;
+    header.size = info.size;
+    header.orientation = info.orientation;
   } else if (StartsWith(encoded, "\x89PNG\r\n\x1A\n")) {
     header.kind = FileKind::kPng;
     FW_RETURN_IF_ERROR(ReadPng(encoded, header));

@@ -13,7 +13,7 @@
 
 namespace feedwater::server {
 
-enum class FileKind { kJpeg, kPng, kBmp, kWebp, kPnm, kTiff };
+enum class FileKind { kJpeg, kCoefficients, kPng, kBmp, kWebp, kPnm, kTiff };
 
 struct FileHeader {
   FileKind kind = FileKind::kJpeg;

@@ -7,6 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "server/base/status.h"
 #include "server/codec/file_header.h"
+#include "server/codec/jpeg/baseline_decoder.h"
+#include "server/codec/jpeg/coefficient_store.h"
+#include "server/codec/jpeg/store_decoder.h"
 #include "server/codec/jpeg/turbo_decoder.h"
 #include "server/codec/kernels.h"
 #include "server/codec/memory_source.h"
@@ -17,7 +20,12 @@
 namespace feedwater::server {
 
 struct ImageWorkspace::Impl {
-  TurboDecoder jpeg;
+  TurboDecoder turbo;
+  jpeg::BaselineDecoder baseline;
+  jpeg::StoreDecoder store;
+  jpeg::StorePacker packer;
+  bool use_own_decoder = true;
+  DecodeCounts counts;
   OpenCvCodec opencv;   // a whole image of another format
   OpenCvCodec resized;  // what cv::resize makes
   Resampler resampler;
@@ -28,6 +36,8 @@ struct ImageWorkspace::Impl {
 ImageWorkspace::ImageWorkspace() : impl_(std::make_unique<Impl>()) {}
 ImageWorkspace::~ImageWorkspace() = default;
 ImageWorkspace::ImageWorkspace(ImageWorkspace&&) noexcept = default;
+const DecodeCounts& ImageWorkspace::counts() const { return impl_->counts; }
+void ImageWorkspace::UseOwnDecoder(bool use) { impl_->use_own_decoder = use; }
 
 namespace {
 
@@ -41,7 +51,7 @@ constexpr size_t kKeptBytes =
 struct StoredImage {
   Size size;
   int channels = 3;
-  TurboDecoder* jpeg = nullptr;
+  RegionDecoder* jpeg = nullptr;
   const uint8_t* pixels = nullptr;
   size_t stride = 0;
 };
@@ -184,8 +194,21 @@ absl::Status Produce(const StoredImage& image, const Orientation& orientation,
   return WithRows(upright, {0, 0, region.width, region.height}, run);
 }
 
+absl::Span<const uint8_t> AsUint8(absl::Span<const std::byte> bytes) {
+  return {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()};
+}
+
+// Opens the JPEG with the own decoder, or says why not.
+jpeg::Uncovered OpenOwn(absl::Span<const std::byte> encoded, const FileHeader& header,
+                        const ImageLimits& limits, Impl& impl) {
+  if (!impl.use_own_decoder) return jpeg::Uncovered::kSwitchedOff;
+  const jpeg::Uncovered why = impl.baseline.Open(AsUint8(encoded), limits);
+  if (why != jpeg::Uncovered::kNone) return why;
+  return impl.baseline.size() == header.size ? jpeg::Uncovered::kNone : jpeg::Uncovered::kDamaged;
+}
+
 void GiveBackLargeBuffers(Impl& impl) {
-  impl.jpeg.Close();
+  impl.turbo.Close();
   impl.opencv.Release();
   impl.resized.Release();
   for (std::vector<uint8_t>* buffer : {&impl.region, &impl.transposed}) {
@@ -220,6 +243,22 @@ absl::StatusOr<ImageInfo> ReadImageInfo(absl::Span<const std::byte> encoded, boo
   return info;
 }
 
+absl::Span<const std::byte> PackCoefficients(absl::Span<const std::byte> encoded,
+                                             const ImageLimits& limits, ImageWorkspace& workspace) {
+  Impl& impl = *workspace.impl();
+  absl::Span<const uint8_t> document;
+  Guarded(impl, [&]() -> absl::Status {
+    FW_ASSIGN_OR_RETURN(const FileHeader header, ReadFileHeader(encoded, limits));
+    if (header.kind == FileKind::kJpeg &&
+        OpenOwn(encoded, header, limits, impl) == jpeg::Uncovered::kNone) {
+      document = impl.baseline.Pack(impl.packer, header.orientation);
+    }
+    return absl::OkStatus();
+  }).IgnoreError();  // what cannot be packed is decoded from its file, which says what is wrong
+                     // with it
+  return {reinterpret_cast<const std::byte*>(document.data()), document.size()};
+}
+
 absl::Status DecodeInto(absl::Span<const std::byte> encoded, bool apply_orientation,
                         const ImageLimits& limits, const Geometry& geometry,
                         const PixelFormat& format, std::byte* out, ImageWorkspace& workspace) {
@@ -232,10 +271,25 @@ absl::Status DecodeInto(absl::Span<const std::byte> encoded, bool apply_orientat
     StoredImage image;
     image.size = header.size;
     if (header.kind == FileKind::kJpeg) {
-      FW_RETURN_IF_ERROR(impl.jpeg.Open(encoded, limits));
-      if (impl.jpeg.size() != header.size)
+      jpeg::Uncovered why = OpenOwn(encoded, header, limits, impl);
+      if (why == jpeg::Uncovered::kNone) {
+        image.jpeg = &impl.baseline;
+        const absl::Status status = Produce(image, orientation, geometry, format, out, impl);
+        why = impl.baseline.uncovered();
+        if (why == jpeg::Uncovered::kNone) {
+          ++impl.counts.own_decoder;
+          return status;
+        }
+      }
+      ++impl.counts.libjpeg[static_cast<int>(why)];
+      FW_RETURN_IF_ERROR(impl.turbo.Open(encoded, limits));
+      if (impl.turbo.size() != header.size)
         return absl::InvalidArgumentError("damaged JPEG: two sizes");
-      image.jpeg = &impl.jpeg;
+      image.jpeg = &impl.turbo;
+    } else if (header.kind == FileKind::kCoefficients) {
+      FW_RETURN_IF_ERROR(impl.store.Open(AsUint8(encoded)));
+      ++impl.counts.from_coefficients;
+      image.jpeg = &impl.store;
     } else {
       FW_RETURN_IF_ERROR(impl.opencv.Decode(encoded, header.size));
       image.pixels = impl.opencv.pixels();

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "server/codec/jpeg/frame.h"  // Uncovered
 #include "server/codec/row_source.h"  // Size, Rect, ImageLimits
 
 namespace feedwater::server {
@@ -54,6 +55,12 @@ struct PixelFormat {
   float inverse_std[4] = {1, 1, 1, 1};
 };
 
+// JPEGs by the way they were decoded (README.md, "Levels"), and why libjpeg-turbo had to.
+struct DecodeCounts {
+  uint64_t from_coefficients = 0, own_decoder = 0;
+  uint64_t libjpeg[jpeg::kUncoveredKinds] = {};  // by jpeg::Uncovered
+};
+
 class ImageWorkspace {  // one per worker thread
  public:
   ImageWorkspace();
@@ -61,6 +68,11 @@ class ImageWorkspace {  // one per worker thread
   ImageWorkspace(ImageWorkspace&&) noexcept;
   struct Impl;
   Impl* impl() { return impl_.get(); }
+
+  // Images decoded so far, by the way that was taken.
+  const DecodeCounts& counts() const;
+  // For comparisons and tests: false leaves every JPEG to libjpeg-turbo.
+  void UseOwnDecoder(bool use);
 
  private:
   std::unique_ptr<Impl> impl_;
@@ -70,6 +82,12 @@ class ImageWorkspace {  // one per worker thread
 // limit.
 absl::StatusOr<ImageInfo> ReadImageInfo(absl::Span<const std::byte> encoded, bool apply_orientation,
                                         const ImageLimits& limits, ImageWorkspace& workspace);
+
+// The JPEG as a coefficient document (jpeg/coefficient_store.h): an image file like any other, of
+// the same pixels, that DecodeInto decodes several times faster. Empty for images that are none, or
+// that only libjpeg-turbo decodes; valid until the next call with this workspace.
+absl::Span<const std::byte> PackCoefficients(absl::Span<const std::byte> encoded,
+                                             const ImageLimits& limits, ImageWorkspace& workspace);
 
 // Decodes only what `geometry` needs and writes geometry.window's pixels (3 channels RGB) at `out`,
 // densely packed. The same bytes as decoding the whole image, cropping, resampling, mirroring and

@@ -37,4 +37,11 @@ class RowSource {
   virtual absl::Status Read(int count, const uint8_t** rows) = 0;
 };
 
+// A row source that gives any rectangle of an image that it has open.
+class RegionDecoder : public RowSource {
+ public:
+  // REQUIRES: region lies within the image and is not empty.
+  virtual absl::Status Start(const Rect& region) = 0;
+};
+
 }  // namespace feedwater::server

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "server/base/status.h"
 #include "server/codec/jpeg/header_walk.h"
 #include "server/codec/jpeg/packed_block.h"
 #include "server/codec/jpeg/pixel_kernels.h"
@@ -20,7 +21,7 @@ struct Header {
   uint32_t magic, version;
   uint64_t checksum, bytes;
   uint32_t width, height;
-  uint8_t components, h[3], v[3], zero;
+  uint8_t components, h[3], v[3], orientation;
 };
 static_assert(sizeof(Header) == 40);
 constexpr size_t kChecksummedFrom = offsetof(Header, bytes);
@@ -42,8 +43,9 @@ uint16_t ReadU16(const uint8_t* from) {
 
 }  // namespace
 
-bool StorePacker::Start(const FrameShape& shape, const uint16_t (*quant)[64]) {
+bool StorePacker::Start(const FrameShape& shape, const uint16_t (*quant)[64], int orientation) {
   shape_ = {};
+  orientation_ = orientation;
   bytes_ = 0;
   if (!PlanesSupport(shape)) return false;
   for (int c = 0; c < shape.components; ++c) {
@@ -101,6 +103,7 @@ absl::Span<const uint8_t> StorePacker::Finish() {
   header.width = static_cast<uint32_t>(shape_.size.width);
   header.height = static_cast<uint32_t>(shape_.size.height);
   header.components = static_cast<uint8_t>(shape_.components);
+  header.orientation = static_cast<uint8_t>(orientation_);
   for (int c = 0; c < shape_.components; ++c) {
     header.h[c] = static_cast<uint8_t>(shape_.h[c]);
     header.v[c] = static_cast<uint8_t>(shape_.v[c]);
@@ -112,44 +115,66 @@ absl::Span<const uint8_t> StorePacker::Finish() {
   return {document_.data(), bytes_};
 }
 
-absl::StatusOr<StoreView> StoreView::Open(absl::Span<const uint8_t> document) {
-  const auto damaged = [](absl::string_view why) {
-    return absl::DataLossError(absl::StrCat("coefficient document: ", why));
-  };
+namespace {
+
+absl::Status Damaged(absl::string_view why) {
+  return absl::DataLossError(absl::StrCat("coefficient document: ", why));
+}
+
+absl::StatusOr<Header> ReadHeader(absl::Span<const uint8_t> document) {
   Header header;
-  if (document.size() < sizeof(header)) return damaged("shorter than its header");
+  if (document.size() < sizeof(header)) return Damaged("shorter than its header");
   std::memcpy(&header, document.data(), sizeof(header));
-  if (header.magic != kMagic) return damaged("another kind of file");
+  if (header.magic != kMagic) return Damaged("another kind of file");
   if (header.version != kStoreVersion) {
-    return damaged(absl::StrCat("version ", header.version, ", expected ", kStoreVersion));
+    return Damaged(absl::StrCat("version ", header.version, ", expected ", kStoreVersion));
   }
   if (header.bytes != document.size()) {
-    return damaged(absl::StrCat(document.size(), " bytes of ", header.bytes));
+    return Damaged(absl::StrCat(document.size(), " bytes of ", header.bytes));
   }
+  constexpr uint32_t kMaxSide = 65'535;
+  if (header.width < 1 || header.height < 1 || header.width > kMaxSide ||
+      header.height > kMaxSide || header.components > kMaxComponents || header.orientation < 1 ||
+      header.orientation > 8) {
+    return Damaged("not an image");
+  }
+  return header;
+}
+
+}  // namespace
+
+bool IsStore(absl::Span<const uint8_t> bytes) {
+  return bytes.size() >= sizeof(kMagic) && std::memcmp(bytes.data(), &kMagic, sizeof(kMagic)) == 0;
+}
+
+absl::StatusOr<StoreInfo> ReadStoreInfo(absl::Span<const uint8_t> document) {
+  FW_ASSIGN_OR_RETURN(const Header header, ReadHeader(document));
+  return StoreInfo{{static_cast<int>(header.width), static_cast<int>(header.height)},
+                   header.orientation};
+}
+
+absl::StatusOr<StoreView> StoreView::Open(absl::Span<const uint8_t> document) {
+  FW_ASSIGN_OR_RETURN(const Header header, ReadHeader(document));
   StoreView view;
   view.document_ = document;
-  constexpr uint32_t kMaxSide = 65'535;
-  if (header.width > kMaxSide || header.height > kMaxSide || header.components > kMaxComponents) {
-    return damaged("not an image");
-  }
   view.shape_.size = {static_cast<int>(header.width), static_cast<int>(header.height)};
   view.shape_.components = header.components;
   for (int c = 0; c < header.components; ++c) {
     view.shape_.h[c] = header.h[c];
     view.shape_.v[c] = header.v[c];
   }
-  if (!PlanesSupport(view.shape_)) return damaged("an image that is not covered");
+  if (!PlanesSupport(view.shape_)) return Damaged("an image that is not covered");
   size_t at = sizeof(header) + 64 * static_cast<size_t>(header.components);
   for (int c = 0; c < header.components; ++c) {
     view.offsets_at_[c] = at;
     at += sizeof(uint32_t) * view.shape_.blocks_high(c);
   }
   // At most 3 * 8192 rows, so that the sum is small.
-  if (at + kPayloadPadding > document.size()) return damaged("rows are missing");
+  if (at + kPayloadPadding > document.size()) return Damaged("rows are missing");
   for (int c = 0; c < header.components; ++c) {
     const uint8_t* steps = document.data() + sizeof(header) + 64 * c;
     for (int i = 0; i < 64; ++i) {
-      if (steps[i] == 0) return damaged("a quantisation step of 0");
+      if (steps[i] == 0) return Damaged("a quantisation step of 0");
       view.quant_[c][i] = steps[i];
     }
     const size_t end = document.size() - kPayloadPadding;
@@ -158,7 +183,7 @@ absl::StatusOr<StoreView> StoreView::Open(absl::Span<const uint8_t> document) {
       uint32_t offset;
       std::memcpy(&offset, document.data() + view.offsets_at_[c] + sizeof(offset) * row,
                   sizeof(offset));
-      if (offset < at || offset > end || end - offset < head) return damaged("a row lies outside");
+      if (offset < at || offset > end || end - offset < head) return Damaged("a row lies outside");
     }
   }
   return view;

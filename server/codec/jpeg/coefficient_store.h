@@ -4,18 +4,16 @@
 // file and moved between machines (all numbers little-endian):
 //
 //   u32 magic "FWCS", u32 version, u64 XXH3 of everything behind it, u64 bytes of the document,
-//   u32 width, u32 height, u8 components, u8 h[3], u8 v[3] (sampling factors), u8 0,
-//   per component 64 bytes: quantisation steps in natural order,
-//   per component and row of blocks: u32 offset of the row from the document's start,
-//   the rows, in the order in which they were packed,
-//   64 zero bytes, so that vectors may be read whole.
+//   u32 width, u32 height, u8 components, u8 h[3], u8 v[3] (sampling factors), u8 EXIF orientation
+//   (1..8), per component 64 bytes: quantisation steps in natural order, per component and row of
+//   blocks: u32 offset of the row from the document's start, the rows, in the order in which they
+//   were packed, 64 zero bytes, so that vectors may be read whole.
 //
 //   row: per 16 blocks {u16 bytes of their payload, int16 DC of the block before, in the row},
 //        per block u32 header, the payloads (packed_block.h). DC starts at 0 in every row.
 //
-// Only real blocks are kept, not those that fill up the last MCUs. The orientation that EXIF asks
-// for is not in it. Blocks beyond the guards (block_guard.h) are refused when packing, so that
-// readers need not look.
+// Only real blocks are kept, not those that fill up the last MCUs. Blocks beyond the guards
+// (block_guard.h) are refused when packing, so that readers need not look.
 //
 // Reading is safe for any bytes: OpenStore checks the header and all offsets, PackedRow the
 // checkpoints, the kernels every block's length. Whether the bytes are the ones written is what
@@ -41,7 +39,7 @@ class StorePacker {
  public:
   // `quant`: per component 64 steps in natural order. False where the store does not cover such an
   // image: PlanesSupport fails, or a step is not within 1..255.
-  bool Start(const FrameShape& shape, const uint16_t (*quant)[64]);
+  bool Start(const FrameShape& shape, const uint16_t (*quant)[64], int orientation = 1);
 
   // The next row of blocks of component c, from top to bottom; components in any order, best as in
   // the file, so that what a crop needs lies together. shape.blocks_wide(c) blocks of 64
@@ -55,6 +53,7 @@ class StorePacker {
 
  private:
   FrameShape shape_;
+  int orientation_ = 1;
   uint16_t quant_[kMaxComponents][64];
   size_t offsets_at_[kMaxComponents] = {0, 0, 0};
   int rows_[kMaxComponents] = {0, 0, 0};
@@ -85,6 +84,14 @@ class StoreView {
   uint16_t quant_[kMaxComponents][64];
   size_t offsets_at_[kMaxComponents];
 };
+
+// What a document's header says. DataLoss where the bytes are not a document of this version.
+struct StoreInfo {
+  Size size;
+  int orientation = 1;
+};
+bool IsStore(absl::Span<const uint8_t> bytes);  // by the first four bytes
+absl::StatusOr<StoreInfo> ReadStoreInfo(absl::Span<const uint8_t> document);
 
 // Whether the document's bytes are those that were packed. DataLoss otherwise.
 absl::Status VerifyStore(absl::Span<const uint8_t> document);

@@ -14,7 +14,7 @@
 
 namespace feedwater::server::jpeg {
 
-class StoreDecoder final : public RowSource {
+class StoreDecoder final : public RegionDecoder {
  public:
   // `document` must stay until the next Open. Any bytes are safe; DataLoss where they are not a
   // document. Does not verify the checksum (VerifyStore).
@@ -22,7 +22,7 @@ class StoreDecoder final : public RowSource {
   Size size() const { return view_.shape().size; }
 
   // REQUIRES: opened, region lies within size() and is not empty. Rows come out as RGB.
-  absl::Status Start(const Rect& region);
+  absl::Status Start(const Rect& region) override;
   absl::Status Read(int count, const uint8_t** rows) override;
 
  private:

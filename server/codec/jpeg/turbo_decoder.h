@@ -23,7 +23,7 @@
 
 namespace feedwater::server {
 
-class TurboDecoder final : public RowSource {
+class TurboDecoder final : public RegionDecoder {
  public:
   TurboDecoder();
   ~TurboDecoder() override;
@@ -33,7 +33,7 @@ class TurboDecoder final : public RowSource {
   Size size() const;
 
   // REQUIRES: region lies within size() and is not empty. Rows come out as RGB, 3 bytes a pixel.
-  absl::Status Start(const Rect& region);
+  absl::Status Start(const Rect& region) override;
   absl::Status Read(int count, const uint8_t** rows) override;
 
   void Close();  // allowed in any state
