@@ -1,6 +1,7 @@
 #include "client/cli/status_document.h"
 
 #include <algorithm>
+#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -55,6 +56,7 @@ json JobJson(const v1::Job& job) {
           {"parse_s", job.parse_s()},
           {"graph_s", job.run_s()},
           {"batch_s", job.batch_s()},
+          {"decoded", std::map<std::string, uint64_t>(job.decoded().begin(), job.decoded().end())},
           {"cache", CacheJson(job.cache())},
           {"ranks", ranks}};
 }

@@ -61,8 +61,6 @@ absl::string_view LayoutName(Layout layout) {
       return "CHW";
     case Layout::kEncoded:
       return "encoded";
-    case Layout::kCoefficients:
-      return "coefficients";
   }
   return "unknown";
 }

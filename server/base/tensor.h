@@ -27,8 +27,8 @@ enum class DType : uint8_t {
 };
 
 // How the axes are to be read. kEncoded: the bytes of a compressed image file (dtype uint8, shape
-// {-1}). kCoefficients: a JPEG's coefficients as the cache has kept them, where kEncoded was announced.
-enum class Layout : uint8_t { kPlain, kHWC, kCHW, kEncoded, kCoefficients };
+// {-1}).
+enum class Layout : uint8_t { kPlain, kHWC, kCHW, kEncoded };
 
 using Shape = absl::InlinedVector<int64_t, 4>;  // -1: settled per sample, not by the plan
 

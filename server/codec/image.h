@@ -59,6 +59,14 @@ struct PixelFormat {
 struct DecodeCounts {
   uint64_t from_coefficients = 0, own_decoder = 0;
   uint64_t libjpeg[jpeg::kUncoveredKinds] = {};  // by jpeg::Uncovered
+
+  // Adds what came from `before` to `now`.
+  void AddSince(const DecodeCounts& before, const DecodeCounts& now) {
+    from_coefficients += now.from_coefficients - before.from_coefficients;
+    own_decoder += now.own_decoder - before.own_decoder;
+    for (int i = 0; i < jpeg::kUncoveredKinds; ++i)
+      libjpeg[i] += now.libjpeg[i] - before.libjpeg[i];
+  }
 };
 
 class ImageWorkspace {  // one per worker thread

@@ -22,17 +22,12 @@ Step MakeStep(const Dataflow& flow, const FusedRun& run) {
   return step;
 }
 
-// Whether a record may have `given` where the dataset announced `announced`.
-bool LayoutAgrees(Layout given, Layout announced) {
-  return given == announced || (given == Layout::kCoefficients && announced == Layout::kEncoded);
-}
-
 // The dataset's tensor must be what the dataset announced, or it would not fit its place in the
 // slot.
 absl::Status CheckSource(const Value& value, const Tensor& tensor) {
   if (tensor.spec == value.spec && tensor.data != nullptr) return absl::OkStatus();
   const TensorSpec& given = tensor.spec;
-  bool agrees = given.dtype == value.spec.dtype && LayoutAgrees(given.layout, value.spec.layout) &&
+  bool agrees = given.dtype == value.spec.dtype && given.layout == value.spec.layout &&
                 given.shape.size() == value.spec.shape.size() && given.IsStatic();
   for (size_t d = 0; agrees && d < given.shape.size(); ++d) {
     agrees = value.spec.shape[d] < 0 || value.spec.shape[d] == given.shape[d];

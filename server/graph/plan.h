@@ -13,6 +13,7 @@
 #include "server/base/philox.h"
 #include "server/base/status.h"
 #include "server/base/tensor.h"
+#include "server/codec/image.h"
 #include "server/graph/pipeline_spec.h"
 #include "server/source/dataset.h"
 
@@ -27,6 +28,7 @@ class SampleWorkspace {  // buffers and decoder state of one worker thread, reus
   ~SampleWorkspace();
   struct Impl;
   Impl* impl() { return impl_.get(); }
+  ImageWorkspace& images();  // of the same thread; for work on images outside a plan
 
  private:
   std::unique_ptr<Impl> impl_;

@@ -25,5 +25,6 @@ absl::StatusOr<std::byte*> GrowingBuffer::Get(size_t bytes) {
 
 SampleWorkspace::SampleWorkspace() : impl_(std::make_unique<Impl>()) {}
 SampleWorkspace::~SampleWorkspace() = default;
+ImageWorkspace& SampleWorkspace::images() { return impl_->images; }
 
 }  // namespace feedwater::server

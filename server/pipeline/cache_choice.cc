@@ -50,8 +50,6 @@ absl::string_view CacheKindName(CacheKind kind) {
       return "bytes";
     case CacheKind::kCoefficients:
       return "coefficients";
-    case CacheKind::kDecoded:
-      return "decoded";
   }
   return "unknown";
 }

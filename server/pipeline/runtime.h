@@ -77,6 +77,7 @@ struct JobStats {
   // reads (with the pread engine, reading), splitting bytes into fields, the graph, the batch's
   // graph. Samples that were thrown away count too.
   double read_seconds = 0, parse_seconds = 0, run_seconds = 0, batch_seconds = 0;
+  DecodeCounts decoded;
   std::string cache_kind, cache_reason;
   int64_t records = 0;  // of the dataset
   RecordCache::Counts cache;

@@ -458,6 +458,7 @@ std::vector<JobStats> Scheduler::Snapshot() const {
     stats.parse_seconds = 1e-9 * static_cast<double>(moving.usage.parse_ns);
     stats.run_seconds = 1e-9 * static_cast<double>(moving.usage.run_ns);
     stats.batch_seconds = 1e-9 * static_cast<double>(moving.usage.batch_ns);
+    stats.decoded = moving.usage.decoded;
     const LoadedPipeline& pipeline = *job->config().pipeline;
     stats.cache_kind = std::string(CacheKindName(pipeline.cache_kind));
     stats.cache_reason = pipeline.cache_reason;

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "server/codec/image.h"
+
 namespace feedwater::server {
 
 struct Usage {
@@ -17,6 +19,7 @@ struct Usage {
   int64_t parse_ns = 0;
   int64_t run_ns = 0;
   int64_t batch_ns = 0;
+  DecodeCounts decoded;
 
   void Add(const Usage& other) {
     samples += other.samples;
@@ -27,6 +30,7 @@ struct Usage {
     parse_ns += other.parse_ns;
     run_ns += other.run_ns;
     batch_ns += other.batch_ns;
+    decoded.AddSince({}, other.decoded);
   }
 };
 

@@ -175,12 +175,20 @@ absl::Status Worker::RunSample(const Sample& sample) {
   const bool timed = ++stage_clock_ % every == 0;
 
   const int64_t start = timed ? MonotonicNs() : 0;
+  bool keep = false;
   absl::Status status = NoThrow([&] {
-    const Dataset& dataset = batch.job().dataset();
-    if (sample.bytes.origin() == RecordBytes::Origin::kDataset)
-      return dataset.Parse(sample.bytes.record(), sample.bytes.extents(), &record_);
-    return ParseKept(dataset, sample.bytes.record(), kept_, &record_);
+    keep = PrepareToKeep(sample);
+    return absl::OkStatus();
   });
+  const int64_t prepared = timed ? MonotonicNs() : 0;
+  const bool is_kept = keep || sample.bytes.origin() != RecordBytes::Origin::kDataset;
+  if (status.ok()) {
+    status = NoThrow([&] {
+      return batch.job().dataset().Parse(
+          sample.bytes.record(), is_kept ? absl::MakeConstSpan(kept_) : sample.bytes.extents(),
+          &record_);
+    });
+  }
   const int64_t parsed = timed ? MonotonicNs() : 0;
   if (status.ok()) {
     SampleInput input;
@@ -192,10 +200,12 @@ absl::Status Worker::RunSample(const Sample& sample) {
     status = NoThrow(
         [&] { return batch.job().plan()->Run(input, sample.place, batch.memory(), workspace_); });
   }
-  if (status.ok()) Keep(sample);
+  if (status.ok() && keep) {
+    batch.job().cache()->Put(sample.bytes.record(), sample.bytes.stamp(), payload_);
+  }
   if (timed) {
-    usage_.parse_ns += every * (parsed - start);
-    usage_.run_ns += every * (MonotonicNs() - parsed);
+    usage_.parse_ns += every * (parsed - prepared);
+    usage_.run_ns += every * (MonotonicNs() - parsed + prepared - start);
   }
   return status;
 }
@@ -221,15 +231,26 @@ void Worker::ReadAnew(Sample* sample) {
   reader_->Start(sample->work->ticket.batch->job().dataset(), record, &sample->bytes);
 }
 
-void Worker::Keep(const Sample& sample) {
+// Makes payload_ what is to be kept of a record that was read, and kept_ its extents: the sample is
+// made from them, so that a JPEG is decoded once although all of it is kept and only a part is
+// looked at. False when nothing is to be kept.
+bool Worker::PrepareToKeep(const Sample& sample) {
   const Job& job = sample.work->ticket.batch->job();
   const RecordBytes& bytes = sample.bytes;
-  if (job.cache() == nullptr || bytes.origin() != RecordBytes::Origin::kDataset) return;
-  if (!job.cache()->Wants(bytes.record())) return;
-  kept_.clear();
-  for (const absl::Span<const std::byte>& extent : bytes.extents())
-    kept_.push_back({extent, false});
-  if (PackExtents(kept_, &payload_)) job.cache()->Put(bytes.record(), bytes.stamp(), payload_);
+  if (job.cache() == nullptr || bytes.origin() != RecordBytes::Origin::kDataset) return false;
+  if (!job.cache()->Wants(bytes.record())) return false;
+  kept_.assign(bytes.extents().begin(), bytes.extents().end());
+  if (job.config().pipeline->cache_kind == CacheKind::kCoefficients) {
+    const ImageLimits& limits = job.config().pipeline->spec.limits;
+    documents_.resize(kept_.size());
+    for (size_t i = 0; i < kept_.size(); ++i) {
+      const auto document = PackCoefficients(kept_[i], limits, workspace_.images());
+      if (document.empty()) continue;  // it stays as it is
+      documents_[i].assign(document.begin(), document.end());
+      kept_[i] = documents_[i];
+    }
+  }
+  return PackExtents(kept_, &payload_) && UnpackExtents(payload_, &kept_).ok();
 }
 
 // A bad record's place goes to the next position of the epoch's global order that has a good one: a
@@ -301,6 +322,9 @@ void Worker::CountCpu() {
   const int64_t now = ThreadCpuNs();
   usage_.cpu_ns += now - cpu_counted_ns_;
   cpu_counted_ns_ = now;
+  const DecodeCounts& decoded = workspace_.images().counts();
+  usage_.decoded.AddSince(decoded_counted_, decoded);
+  decoded_counted_ = decoded;
 }
 
 }  // namespace feedwater::server

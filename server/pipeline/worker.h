@@ -49,7 +49,7 @@ class Worker {
   absl::Status RunSample(const Sample& sample);
   absl::Status OpenKept(const Sample& sample);
   void ReadAnew(Sample* sample);
-  void Keep(const Sample& sample);
+  bool PrepareToKeep(const Sample& sample);
   bool StartSubstitute(Sample* sample);
   BatchFailure Failure(const Sample& sample, const absl::Status& status) const;
   void Done(Sample* sample);
@@ -65,9 +65,10 @@ class Worker {
   const std::atomic<bool>* const stop_;
   const std::unique_ptr<RecordReader> reader_;
   SampleWorkspace workspace_;
-  Record record_;  // scratch
-  KeptExtents kept_;
+  Record record_;   // scratch
+  ByteSpans kept_;  // extents that come from the cache, or go there with payload_
   std::vector<std::byte> payload_;
+  std::vector<std::vector<std::byte>> documents_;
   FreeList<Work> works_;
   FreeList<Sample> samples_;
   bool no_tickets_ = false;  // Take found none at no_tickets_since_
@@ -76,6 +77,7 @@ class Worker {
   std::shared_ptr<Job> job_;  // whose time is running; null: nobody's
   Usage usage_;               // of job_, not told to the scheduler yet
   int64_t cpu_counted_ns_ = 0;
+  DecodeCounts decoded_counted_;
   uint32_t stage_clock_ = 0;
 };
 

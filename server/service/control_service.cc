@@ -162,6 +162,17 @@ absl::StatusOr<Terms> Negotiate(const v1::OpenStreamRequest& request,
   return terms;
 }
 
+void SetDecoded(const DecodeCounts& counts, v1::Job* job) {
+  auto& decoded = *job->mutable_decoded();
+  if (counts.from_coefficients > 0) decoded["coefficients"] = counts.from_coefficients;
+  if (counts.own_decoder > 0) decoded["own"] = counts.own_decoder;
+  for (int i = 0; i < jpeg::kUncoveredKinds; ++i) {
+    if (counts.libjpeg[i] == 0) continue;
+    const absl::string_view why = jpeg::UncoveredName(static_cast<jpeg::Uncovered>(i));
+    decoded[absl::StrCat("libjpeg_", why)] = counts.libjpeg[i];
+  }
+}
+
 void SetCache(const JobStats& stats, v1::JobCache* cache) {
   cache->set_kind(stats.cache_kind);
   cache->set_reason(stats.cache_reason);
@@ -361,6 +372,7 @@ grpc::Status ControlService::GetStatus(grpc::ServerContext*, const v1::GetStatus
     job->set_run_s(stats.run_seconds);
     job->set_batch_s(stats.batch_seconds);
     SetCache(stats, job->mutable_cache());
+    SetDecoded(stats.decoded, job);
     for (const RankStats& of_rank : stats.ranks) {
       v1::Rank* rank = job->add_ranks();
       rank->set_rank(of_rank.rank);

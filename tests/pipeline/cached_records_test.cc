@@ -11,6 +11,7 @@
 #include "server/pipeline/cache_choice.h"
 #include "tests/storage/temp_folder.h"
 #include "tests/testing/fake_dataset.h"
+#include "tests/testing/test_images.h"
 #include "tests/testing/test_runtime.h"
 
 namespace feedwater::server {
@@ -138,6 +139,60 @@ TEST_F(CachedRecords, AreKeptAsFarAsThereIsRoom) {
   EXPECT_LT(counts_.memory_records, kRecords);
   EXPECT_GT(counts_.memory_hits, 0u);
   EXPECT_GT(counts_.misses, static_cast<uint64_t>(kRecords));
+}
+
+// --- coefficients
+// ----------------------------------------------------------------------------
+
+constexpr char kPhotos[] =
+    "version: 1\ndataset: {format: image_folder, root: root, path: photos}\n"
+    "sampler: {shuffle: full, seed: 3}\ngraph:\n  - decode: {in: data, out: image}\n"
+    "  - random_resized_crop: {size: [48, 48]}\n  - random_horizontal_flip: {}\n"
+    "  - normalize: {mean: [120, 115, 100], std: [58, 57, 57], dtype: float32, layout: CHW}\n"
+    "outputs: [image, label, sample_id]\n";
+
+// JPEGs of several samplings and PNGs: every record comes out of the cache as out of its file.
+TEST(CachedCoefficients, GiveTheBytesOfTheFilesInEveryEpochAndAfterARestart) {
+  TempFolder temp;
+  ::feedwater::testing::WriteImageFolder(temp / "photos", 3, 7);
+  const std::shared_ptr<const Roots> roots = temp.AsRoot();
+  DatasetOptions options;
+  options.roots = roots;
+  const auto dataset = OpenDataset(ParsePipeline(kPhotos, "photos.yaml")->dataset, options);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  RecordCache::Counts counts;
+  const auto run = [&](Cache* cache) {
+    auto pipeline = std::make_shared<LoadedPipeline>(*LoadPipeline(kPhotos, *dataset));
+    if (cache != nullptr) {
+      const CacheChoice choice =
+          ChooseCache(pipeline->spec, **dataset, *pipeline->plan, 64 << 20, 64 << 20);
+      EXPECT_EQ(choice.kind, CacheKind::kCoefficients) << choice.reason;
+      pipeline->cache_kind = choice.kind;
+      pipeline->cache =
+          *cache->Get({"photos", CacheForm(choice.kind), (*dataset)->size(), 64 << 20, 64 << 20});
+    }
+    Seen seen = RunSteps(TestRuntimeOptions(2, "pread"), TestJob(pipeline, 7), 9);  // three epochs
+    if (cache != nullptr) {
+      pipeline->cache->Flush();
+      counts = pipeline->cache->counts();
+    }
+    return seen;
+  };
+  const Seen plain = run(nullptr);
+  Cache::Options cached{.memory_bytes = 64 << 20,
+                        .disk_bytes = 64 << 20,
+                        .state_dir = temp.path(),
+                        .budget = nullptr};
+  {
+    Cache cache(cached);
+    EXPECT_EQ(run(&cache), plain);
+    EXPECT_EQ(counts.memory_records, 21);
+    EXPECT_EQ(counts.disk_records, 21);
+  }
+  cached.memory_bytes = 0;
+  Cache cache(cached);
+  EXPECT_EQ(run(&cache), plain);
+  EXPECT_EQ(counts.misses, 0u);
 }
 
 // --- the choice
