@@ -9,6 +9,7 @@ import os
 import select
 import socket
 import time
+from collections.abc import Callable
 from itertools import compress
 from typing import Any, Optional, Union
 
@@ -131,8 +132,11 @@ class Session:
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             try:
-                packet, ancillary, _, _ = self._socket.recvmsg(
-                    wire.MAX_MESSAGE, socket.CMSG_SPACE(4 * 8), _MSG_CMSG_CLOEXEC
+                packet, ancillary, _, _ = _read(
+                    self._socket.recvmsg,
+                    wire.MAX_MESSAGE,
+                    socket.CMSG_SPACE(4 * 8),
+                    _MSG_CMSG_CLOEXEC,
                 )
             except BlockingIOError:
                 left = None if deadline is None else deadline - time.monotonic()
@@ -162,7 +166,7 @@ class Session:
         """
         while True:
             try:
-                packet = self._socket.recv(wire.MAX_MESSAGE)
+                packet = _read(self._socket.recv, wire.MAX_MESSAGE)
             except BlockingIOError:
                 if not self._wait(timeout):
                     return None
@@ -219,6 +223,8 @@ class Session:
                 if time.monotonic() > deadline:
                     raise SessionLost("the daemon does not read its data socket") from None
                 select.select([], [self._socket], [], 0.1)
+            except ConnectionError:
+                return  # the daemon hung up; why it did, its last word tells, which the reader finds
             except OSError as error:
                 raise SessionLost(f"the data socket failed: {error}") from None
 
@@ -267,6 +273,16 @@ class Session:
     def _close_stream(self) -> None:
         with Control(self.address) as control:
             control.call("CloseStream", messages.CloseStreamRequest(ticket=self.ticket), _CLOSE_S)
+
+
+def _read(receive: Callable[..., Any], *arguments: Any) -> Any:
+    """Call recv or recvmsg. Where the daemon hung up without reading all that was sent to it, the
+    kernel says so once, ahead of the packets that came before: look again for the last word.
+    """
+    try:
+        return receive(*arguments)
+    except ConnectionResetError:
+        return receive(*arguments)
 
 
 def _connect(address: str) -> socket.socket:

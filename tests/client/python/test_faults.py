@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -11,11 +12,12 @@ import time
 from pathlib import Path
 
 import pytest
-from fake_daemon import FakeDaemon
+from fake_daemon import FakeDaemon, Packets
 from reading import check, epoch_positions, positions
 
 import feedwater
 from feedwater import wire
+from feedwater.session import Session
 
 ALL = list(range(40))
 
@@ -234,6 +236,46 @@ def test_the_daemons_refusal_to_greet_is_told(daemon, open_loader):
     daemon.faults.closing_instead_of_welcome = (7, "user 5 may not connect")
     with pytest.raises(feedwater.PermissionDenied, match="user 5 may not connect"):
         open_loader(daemon)
+
+
+@pytest.mark.parametrize("hung_up", ["before HELLO", "after HELLO"])
+def test_the_last_word_of_a_daemon_that_hangs_up_without_reading_is_told(monkeypatch, hung_up):
+    """A daemon that has no room for a client says so and closes, and reads no HELLO: then sending
+    fails with EPIPE, or reading with ECONNRESET, though the reason lies in the socket.
+    """
+    ours, daemons = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setblocking(False)
+
+    def hang_up():
+        text = b"64 clients are connected: stop one"
+        daemons.send(Packets.pack(wire.CLOSING, Packets.closing, 8, 0, text))
+        daemons.close()
+
+    send = Session._send
+
+    def send_and_lose_the_daemon(session, packet):
+        send(session, packet)
+        hang_up()
+
+    if hung_up == "before HELLO":
+        hang_up()
+    else:
+        monkeypatch.setattr(Session, "_send", send_and_lose_the_daemon)
+    monkeypatch.setattr("feedwater.session._connect", lambda address: ours)
+    with pytest.raises(feedwater.ResourceExhausted, match="64 clients are connected"):
+        feedwater.Loader("numbers", address="/nowhere", output="numpy")
+
+
+def test_the_last_word_is_told_when_it_comes_before_a_seek(daemon, open_loader):
+    """The seek to another epoch fails with EPIPE: that must not look like a daemon that is gone."""
+    loader = open_loader(daemon)
+    next(iter(loader))
+    for session in list(daemon.sessions.values()):
+        session.close(8, "evicted: memory is needed")
+        session.ended.wait(5)
+    with pytest.raises(feedwater.ResourceExhausted, match="evicted"):
+        loader.set_epoch(7)
+        next(iter(loader))
 
 
 def test_a_starting_daemon_is_waited_for(daemon, open_loader):
