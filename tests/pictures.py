@@ -63,3 +63,23 @@ def center(number: int, side: int = 8) -> np.ndarray:
     image = pixels(number)
     top, left = (image.shape[0] - side) // 2, (image.shape[1] - side) // 2
     return image[top : top + side, left : left + side]
+
+
+def pattern(number: int, count: int, side: int = 16) -> np.ndarray:
+    """Return a picture whose class can be learnt: stripes along or across, or a chessboard, in
+    colours and phases of its own, under noise.
+    """
+    rng = np.random.Generator(np.random.PCG64(1000 + number))
+    rows, columns = np.indices((side, side)) + rng.integers(0, 4, (2, 1, 1))
+    bright = (rows // 2 % 2, columns // 2 % 2, (rows // 2 + columns // 2) % 2)[label(number, count)]
+    dark, light = rng.integers(0, 80, 3), rng.integers(150, 230, 3)
+    image = np.where(bright[..., None] == 1, light, dark) + rng.normal(0, 12, (side, side, 3))
+    return np.clip(np.rint(image), 0, 255).astype(np.uint8)
+
+
+def write_patterns(folder: Path, count: int, side: int = 16) -> None:
+    """Write `count` learnable pictures, in equal parts of the classes, in record order."""
+    for number in range(count):
+        path = folder / CLASSES[label(number, count)] / f"{number:06}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(png(pattern(number, count, side)))

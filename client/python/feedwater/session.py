@@ -224,7 +224,7 @@ class Session:
                     raise SessionLost("the daemon does not read its data socket") from None
                 select.select([], [self._socket], [], 0.1)
             except ConnectionError:
-                return  # the daemon hung up; why it did, its last word tells, which the reader finds
+                return  # it hung up: the reader finds its last word
             except OSError as error:
                 raise SessionLost(f"the data socket failed: {error}") from None
 
