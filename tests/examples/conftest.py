@@ -54,17 +54,21 @@ def command(script: str, *arguments: object, ranks: int = 0, restarts: int = 0) 
     """Return the command line of an example; `ranks` of 0 is a plain process without a launcher."""
     begin = [sys.executable]
     if ranks:
-        begin += ["-m", "torch.distributed.run", f"--nproc-per-node={ranks}"]
-        begin += [f"--max-restarts={restarts}", "--master-addr=127.0.0.1", "--rdzv-backend=c10d"]
-        begin += ["--rdzv-endpoint=127.0.0.1:0"]  # a free port
+        begin += ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+        begin += [f"--max-restarts={restarts}"]
     return [*begin, str(EXAMPLES / script), *map(str, arguments)]
 
 
 def environment(daemon) -> dict[str, str]:
-    """Return the environment of a trainer: its daemon, and one thread, so that sums are the same in
-    every run.
-    """
-    return {**os.environ, "FEEDWATER_ADDRESS": daemon.address, "OMP_NUM_THREADS": "1"}
+    """Return the environment of a trainer."""
+    return {
+        **os.environ,
+        "FEEDWATER_ADDRESS": daemon.address,
+        "OMP_NUM_THREADS": "1",  # sums are the same in every run
+        # torch 2.13 gives restarted ranks the store of those before them, with the addresses of
+        # dead processes in it, unless this is set.
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+    }
 
 
 def run(daemon, arguments: list[str], cwd: Path) -> str:

@@ -95,7 +95,8 @@ void Explain(const absl::Status& status) {
               << ": mend it, or let the pipeline "
               << "say `on_bad_sample: substitute`\n";
   } else if (feedwater::IsDaemonLost(status)) {
-    std::cerr << "  is feedwaterd running? FEEDWATER_ADDRESS is its runtime_dir\n";
+    std::cerr << "  it went away and did not come back in time. A program that must go on later "
+              << "saves Stream::State() and gives it as StreamOptions::state\n";
   }
 }
 

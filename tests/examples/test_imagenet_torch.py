@@ -1,0 +1,108 @@
+"""imagenet_torch.py with the files of config/pipelines, whose pictures are made small here."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from conftest import command, run
+from daemon_process import ROOT
+from pictures import write_patterns
+
+torch = pytest.importorskip("torch")
+
+TRAIN, VAL = 96, 25  # 25 on three ranks of 4: in the last step, two ranks have nothing
+SUMMARY = re.compile(r"\* +Acc@1 ([\d.]+) Acc@5 ([\d.]+)")
+LOSS = re.compile(r"Epoch: \[(\d+)\]\[ *(\d+)/(\d+)\].*Loss \S+ \((\S+)\)")
+
+
+@pytest.fixture
+def imagenet(make_daemon):
+    """A daemon with the ImageNet pipelines at 32x32 and a small folder in ImageNet's layout."""
+    daemon = make_daemon()
+    write_patterns(daemon.data / "train", TRAIN, side=40)
+    write_patterns(daemon.data / "val", VAL, side=40)
+    for name in ("imagenet-train", "imagenet-val"):
+        text = (ROOT / f"config/pipelines/{name}.yaml").read_text()
+        for old, new in (
+            ("root: imagenet", "root: data"),
+            ("224", "32"),
+            ("resize:      {in: image, size: 256}", "resize: {in: image, size: 40}"),
+            ("batch: {size: 256}", "batch: {size: 4}"),
+        ):
+            text = text.replace(old, new)
+        assert "size: 2" not in text, "all sizes are small"
+        daemon.add_pipeline(name, text)
+    daemon.start()
+    return daemon
+
+
+def script(*arguments: object, ranks: int = 0) -> list[str]:
+    options = ("-a", "resnet10", "--lr", 0.02, "-p", 1, *arguments)
+    return command("imagenet_torch.py", *options, ranks=ranks)
+
+
+@pytest.mark.parametrize("ranks", [0, 2])
+def test_it_trains_validates_and_resumes(imagenet, tmp_path, ranks):
+    output = run(imagenet, script("--epochs", 3, ranks=ranks), tmp_path)
+    assert f"=> {TRAIN} images to train, {VAL} to validate" in output
+    assert output.count(f" * {VAL} of {VAL} images counted") == 3
+    steps = [(int(e), int(i), int(n)) for e, i, n, _ in LOSS.findall(output)]
+    length = TRAIN // (4 * max(ranks, 1))
+    assert steps == [(e, i + 1, length) for e in range(3) for i in range(length)]
+    averages = [float(loss) for _, i, _, loss in LOSS.findall(output) if int(i) == length]
+    assert averages[-1] < averages[0], averages
+    assert (tmp_path / "model_best.pth.tar").exists()
+
+    saved = torch.load(tmp_path / "checkpoint.pth.tar", weights_only=True)
+    assert saved["epoch"] == 3 and saved["loader"]["epoch"] == 3
+    assert saved["loader"]["position"] == 0
+    output = run(
+        imagenet, script("--epochs", 4, "--resume", "checkpoint.pth.tar", ranks=ranks), tmp_path
+    )
+    assert "=> loaded checkpoint 'checkpoint.pth.tar' (epoch 3)" in output
+    assert {int(epoch) for epoch, *_ in LOSS.findall(output)} == {3}
+
+
+def test_a_resumed_training_is_the_one_that_was_never_stopped(imagenet, tmp_path):
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    whole.mkdir()
+    parts.mkdir()
+    run(imagenet, script("--epochs", 3), whole)
+    run(imagenet, script("--epochs", 1), parts)
+    run(imagenet, script("--epochs", 3, "--resume", "checkpoint.pth.tar"), parts)
+    one, other = (
+        torch.load(folder / "checkpoint.pth.tar", weights_only=True) for folder in (whole, parts)
+    )
+    assert one["loader"] == other["loader"]
+    assert one["best_acc1"] == other["best_acc1"]
+    assert all(torch.equal(one["state_dict"][k], other["state_dict"][k]) for k in one["state_dict"])
+
+
+def test_validation_counts_each_image_once_on_any_number_of_ranks(imagenet, tmp_path):
+    run(imagenet, script("--epochs", 2), tmp_path)
+    accuracies = set()
+    for ranks in (0, 2, 3):
+        output = run(
+            imagenet, script("--evaluate", "--resume", "checkpoint.pth.tar", ranks=ranks), tmp_path
+        )
+        assert f" * {VAL} of {VAL} images counted" in output
+        ((top1, top5),) = SUMMARY.findall(output)
+        accuracies.add((float(top1), float(top5)))
+    ((top1, top5),) = accuracies
+    assert top5 == 100, "there are three classes"
+    assert round(top1 * VAL / 100, 3) % 1 == 0, "right answers are whole"
+
+
+def test_padding_does_not_count_either(imagenet, tmp_path):
+    """With `last: pad`, the last steps are filled up, and is_real says with what."""
+    text = (imagenet.pipelines / "imagenet-val.yaml").read_text()
+    padded = tmp_path / "padded.yaml"
+    padded.write_text(text.replace("last: partial", "last: pad"))
+    output = run(imagenet, script("--evaluate", "--val-pipeline", padded, ranks=3), tmp_path)
+    assert f" * {VAL} of {VAL} images counted" in output
+
+
+def test_an_unknown_model_is_refused_with_those_that_are_known(imagenet, tmp_path):
+    with pytest.raises(AssertionError, match="no model 'resnet1'; built in: resnet10, resnet18"):
+        run(imagenet, command("imagenet_torch.py", "-a", "resnet1"), tmp_path)
