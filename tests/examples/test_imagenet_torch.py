@@ -11,7 +11,7 @@ from pictures import write_patterns
 
 torch = pytest.importorskip("torch")
 
-TRAIN, VAL = 96, 25  # 25 on three ranks of 4: in the last step, two ranks have nothing
+TRAIN, VAL = 192, 25  # 25 on three ranks of 4: in the last step, two ranks have nothing
 SUMMARY = re.compile(r"\* +Acc@1 ([\d.]+) Acc@5 ([\d.]+)")
 LOSS = re.compile(r"Epoch: \[(\d+)\]\[ *(\d+)/(\d+)\].*Loss \S+ \((\S+)\)")
 
@@ -44,11 +44,12 @@ def script(*arguments: object, ranks: int = 0) -> list[str]:
 
 @pytest.mark.parametrize("ranks", [0, 2])
 def test_it_trains_validates_and_resumes(imagenet, tmp_path, ranks):
-    output = run(imagenet, script("--epochs", 3, ranks=ranks), tmp_path)
+    batch = 16 // max(ranks, 1)  # of a rank: the same steps on one rank and on two
+    output = run(imagenet, script("--epochs", 3, "-b", batch, ranks=ranks), tmp_path)
     assert f"=> {TRAIN} images to train, {VAL} to validate" in output
     assert output.count(f" * {VAL} of {VAL} images counted") == 3
     steps = [(int(e), int(i), int(n)) for e, i, n, _ in LOSS.findall(output)]
-    length = TRAIN // (4 * max(ranks, 1))
+    length = TRAIN // 16
     assert steps == [(e, i + 1, length) for e in range(3) for i in range(length)]
     averages = [float(loss) for _, i, _, loss in LOSS.findall(output) if int(i) == length]
     assert averages[-1] < averages[0], averages
@@ -57,9 +58,8 @@ def test_it_trains_validates_and_resumes(imagenet, tmp_path, ranks):
     saved = torch.load(tmp_path / "checkpoint.pth.tar", weights_only=True)
     assert saved["epoch"] == 3 and saved["loader"]["epoch"] == 3
     assert saved["loader"]["position"] == 0
-    output = run(
-        imagenet, script("--epochs", 4, "--resume", "checkpoint.pth.tar", ranks=ranks), tmp_path
-    )
+    again = ("--epochs", 4, "-b", batch, "--resume", "checkpoint.pth.tar")
+    output = run(imagenet, script(*again, ranks=ranks), tmp_path)
     assert "=> loaded checkpoint 'checkpoint.pth.tar' (epoch 3)" in output
     assert {int(epoch) for epoch, *_ in LOSS.findall(output)} == {3}
 
@@ -68,9 +68,9 @@ def test_a_resumed_training_is_the_one_that_was_never_stopped(imagenet, tmp_path
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     whole.mkdir()
     parts.mkdir()
-    run(imagenet, script("--epochs", 3), whole)
-    run(imagenet, script("--epochs", 1), parts)
-    run(imagenet, script("--epochs", 3, "--resume", "checkpoint.pth.tar"), parts)
+    run(imagenet, script("--epochs", 3, "-b", 16), whole)
+    run(imagenet, script("--epochs", 1, "-b", 16), parts)
+    run(imagenet, script("--epochs", 3, "-b", 16, "--resume", "checkpoint.pth.tar"), parts)
     one, other = (
         torch.load(folder / "checkpoint.pth.tar", weights_only=True) for folder in (whole, parts)
     )
@@ -80,7 +80,7 @@ def test_a_resumed_training_is_the_one_that_was_never_stopped(imagenet, tmp_path
 
 
 def test_validation_counts_each_image_once_on_any_number_of_ranks(imagenet, tmp_path):
-    run(imagenet, script("--epochs", 2), tmp_path)
+    run(imagenet, script("--epochs", 2, "-b", 16), tmp_path)
     accuracies = set()
     for ranks in (0, 2, 3):
         output = run(
