@@ -200,7 +200,7 @@ const BadFile kBadFiles[] = {
      "1:10",
      {"version", "a list"}},
     {"VersionBeforeKeys", "new_key: 5\nversion: 3\n", "2:10", {"'3'"}},
-    {"UnknownKey", Top("cache: {}\n"), "3:1", {"cache", "Known", "batch"}},
+    {"UnknownKey", Top("threads: {}\n"), "3:1", {"threads", "Known", "batch"}},
     {"MisspeltKey", Top("outptus: [image]\n"), "3:1", {"outptus", "did you mean 'outputs'"}},
     {"MisspeltSampler", Top("smapler: {}\n"), "3:1", {"did you mean 'sampler'"}},
     {"DatasetWord", "version: 1\ndataset: imagenet\n", "2:10", {"dataset", "map"}},

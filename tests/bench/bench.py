@@ -1,0 +1,58 @@
+"""Runs benchmarks by name; see scripts/bench and README.md here."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+from pathlib import Path
+
+from suite import ROOT, Context, Figure, machine, show, write_readme
+
+NAMES = ("handover", "overhead", "decode", "read", "peers", "startup")
+RESULTS = ROOT / "build" / "bench"
+
+
+def summary(name: str) -> str:
+    """Return the first line of a benchmark's description."""
+    return importlib.import_module(f"suite.{name}").__doc__.splitlines()[0]
+
+
+def main() -> int:
+    """Run what the command line asks for."""
+    parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(NAMES)}, or all")
+    parser.add_argument("--data", type=Path, help="image folder; default: real photos, else made")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds: to see that it runs")
+    parser.add_argument("--list", action="store_true", help="list the benchmarks")
+    parser.add_argument("--table", action="store_true", help="write saved results into README.md")
+    parser.add_argument("--install", action="store_true", help="peers: make their environments")
+    options = parser.parse_args()
+    names = NAMES if options.names == ["all"] else options.names
+    unknown = set(names) - set(NAMES)
+    if unknown:
+        parser.error(f"unknown benchmark {', '.join(sorted(unknown))}; known: {', '.join(NAMES)}")
+    if options.list or not (names or options.table):
+        for name in NAMES:
+            print(f"{name:10} {summary(name)}")
+        return 0
+    context = Context(options.data, options.quick)
+    if options.install:
+        importlib.import_module("suite.peers").install()
+    for name in names:
+        print(f"== {name}: {summary(name)}", flush=True)
+        figures: list[Figure] = importlib.import_module(f"suite.{name}").run(context)
+        show(figures)
+        RESULTS.mkdir(parents=True, exist_ok=True)
+        document = {"name": name, "machine": machine(), "data": context.data_name,
+                    "figures": [figure.__dict__ for figure in figures]}  # fmt: skip
+        (RESULTS / f"{name}.json").write_text(json.dumps(document, indent=1) + "\n")
+    if options.table:
+        saved = [RESULTS / f"{name}.json" for name in NAMES]
+        write_readme(ROOT / "README.md", [json.loads(p.read_text()) for p in saved if p.exists()])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

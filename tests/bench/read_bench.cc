@@ -1,0 +1,112 @@
+// What the storage engines read, for comparison with fio and with memcpy.
+//   read_bench FILE ENGINE BLOCK_BYTES DEPTH sequential|random DIRECT(0|1) SECONDS
+//   read_bench memcpy BLOCK_BYTES SECONDS
+// Prints bytes a second and this thread's CPU seconds a GiB.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "server/base/clock.h"
+#include "server/storage/engine.h"
+
+namespace feedwater::server {
+namespace {
+
+struct Deadline {
+  int64_t start = MonotonicNs(), cpu = ThreadCpuNs(), end;
+  explicit Deadline(double seconds) : end(start + static_cast<int64_t>(seconds * 1e9)) {}
+  bool passed() const { return MonotonicNs() >= end; }
+  void Print(double bytes) const {
+    const double seconds = static_cast<double>(MonotonicNs() - start) * 1e-9;
+    std::printf("%.0f bytes/s, %.4f CPU s/GiB\n", bytes / seconds,
+                static_cast<double>(ThreadCpuNs() - cpu) * 1e-9 / (bytes / (1 << 30)));
+  }
+};
+
+int Read(char** arguments) {
+  const std::filesystem::path path = arguments[1];
+  const int64_t block = std::atoll(arguments[3]),
+                blocks = static_cast<int64_t>(std::filesystem::file_size(path)) / block;
+  const size_t depth = std::strtoul(arguments[4], nullptr, 10);
+  const bool is_random = std::string(arguments[5]) == "random",
+             is_direct = std::atoi(arguments[6]) != 0;
+  auto roots = Roots::Create({{"data", path.parent_path().string()}});
+  auto engine = CreateEngine(arguments[2], {depth});
+  if (!roots.ok() || !engine.ok() || blocks < 1) {
+    std::fprintf(stderr, "cannot read %s\n", path.c_str());
+    return 1;
+  }
+  FileCache files(4, is_direct);
+  const auto file = files.Open(**(*roots)->Find("data"), path.filename().string());
+  if (!file.ok()) {
+    std::fprintf(stderr, "%s\n", file.status().ToString().c_str());
+    return 1;
+  }
+  struct Slot {
+    ReadOp op;
+    std::unique_ptr<std::byte, decltype(&std::free)> memory{nullptr, std::free};
+  };
+  const size_t bytes = (ReadBufferBytes(block, (*file)->direct_io) + kReadAlignment - 1) /
+                       kReadAlignment * kReadAlignment;
+  std::vector<Slot> slots(depth);
+  std::mt19937_64 random(1);
+  int64_t next = 0;
+  const auto submit = [&](Slot& slot) {
+    slot.op = ReadOp();
+    slot.op.file = *file;
+    slot.op.offset = (is_random ? static_cast<int64_t>(random() % static_cast<uint64_t>(blocks))
+                                : next++ % blocks) *
+                     block;
+    slot.op.length = block;
+    slot.op.buffer = {slot.memory.get(), bytes};
+    slot.op.user = &slot;
+    (*engine)->Submit(&slot.op);
+  };
+  for (Slot& slot : slots) {
+    slot.memory.reset(static_cast<std::byte*>(std::aligned_alloc(kReadAlignment, bytes)));
+    std::memset(slot.memory.get(), 0, bytes);
+  }
+  const Deadline deadline(std::atof(arguments[7]));
+  for (Slot& slot : slots) submit(slot);
+  double read = 0;
+  while (ReadOp* op = (*engine)->Collect(/*wait=*/true)) {
+    if (!op->status.ok()) {
+      std::fprintf(stderr, "%s\n", op->status.ToString().c_str());
+      return 1;
+    }
+    read += static_cast<double>(block);
+    if (!deadline.passed()) submit(*static_cast<Slot*>(op->user));
+  }
+  deadline.Print(read);
+  return 0;
+}
+
+int Copy(char** arguments) {
+  const size_t block = std::strtoul(arguments[2], nullptr, 10), total = 512 << 20;
+  std::vector<std::byte> from(total, std::byte{1}), to(total, std::byte{2});
+  const Deadline deadline(std::atof(arguments[3]));
+  double copied = 0;
+  while (!deadline.passed()) {
+    for (size_t at = 0; at + block <= total; at += block) std::memcpy(&to[at], &from[at], block);
+    copied += static_cast<double>(total / block * block);
+  }
+  deadline.Print(copied);
+  return 0;
+}
+
+}  // namespace
+}  // namespace feedwater::server
+
+int main(int argc, char** argv) {
+  if (argc == 8) return feedwater::server::Read(argv);
+  if (argc == 4 && std::string(argv[1]) == "memcpy") return feedwater::server::Copy(argv);
+  std::fprintf(stderr,
+               "usage: read_bench FILE ENGINE BLOCK_BYTES DEPTH sequential|random DIRECT SECONDS\n"
+               "       read_bench memcpy BLOCK_BYTES SECONDS\n");
+  return 2;
+}

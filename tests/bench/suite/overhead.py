@@ -1,0 +1,31 @@
+"""What the daemon adds around the kernels, and what a second worker brings.
+
+The CPU time of a worker ÷ its time inside the graph (decoding, resampling, writing the slot):
+reading, parsing, scheduling and publishing are the rest. The second worker is measured on photos in
+the page cache and on coefficients in memory.
+"""
+
+from __future__ import annotations
+
+from . import Context, Figure
+
+
+def run(context: Context) -> list[Figure]:
+    """Measure."""
+    figures = []
+    for cache in ("none", "coefficients"):
+        pipeline = context.train_pipeline(f"overhead-{cache}", cache)
+        one, two = context.config([1]), context.config([1, 2])
+        overhead, gain = [], []
+        for _ in range(context.rounds):
+            single = context.bench(pipeline, one)
+            busy = single["cpu_s_per_1000"] * single["samples"] / 1000
+            overhead.append(busy / (single["stages"]["graph"] * single["seconds"]))
+            gain.append(context.bench(pipeline, two)["samples_per_s"] / single["samples_per_s"])
+        name = "JPEGs" if cache == "none" else "coefficients in memory"
+        figures += [
+            Figure.of(f"CPU of the pipeline ÷ of its graph, {name}", overhead, must=1.10, aim=1.03,
+                      better="less"),
+            Figure.of(f"2 workers ÷ 1 worker, {name}", gain, must=1.8, aim=1.95),
+        ]  # fmt: skip
+    return figures

@@ -1,0 +1,71 @@
+"""The benchmarks' program: names, tables, and the part of the README that it writes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+from suite import END, START, Figure, table, write_readme  # noqa: E402
+
+DOCUMENT = {
+    "name": "decode",
+    "machine": {"cpu": "A CPU", "cores": "4", "simd": "AVX2", "date": "2026-01-01"},
+    "data": "400 photos",
+    "figures": [
+        Figure("fast", 2.0, 1.0, 1.5, rounds=[1.9, 2.0, 2.1]).__dict__,
+        Figure("slow", 900.0, 500, 100, "µs", "less").__dict__,
+        Figure("asked of nobody", 3.0).__dict__,
+    ],
+}
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, HERE / "bench.py", *arguments], capture_output=True, text=True
+    )
+
+
+def test_the_list_has_a_line_for_each_benchmark():
+    lines = run("--list").stdout.splitlines()
+    names = [line.split()[0] for line in lines]
+    assert names == ["handover", "overhead", "decode", "read", "peers", "startup"]
+    assert all(len(line.split()) > 3 for line in lines)
+    assert run().stdout.splitlines() == lines
+
+
+def test_an_unknown_name_is_refused_with_the_known_ones():
+    done = run("decoed")
+    assert done.returncode == 2 and "handover" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "got, better, verdict",
+    [(2, "more", "aim"), (1.2, "more", "must"), (0.5, "more", "missed"),
+     (0.5, "less", "aim"), (1.2, "less", "must"), (2, "less", "missed")],
+)  # fmt: skip
+def test_verdicts(got, better, verdict):
+    must, aim = (1.0, 1.5) if better == "more" else (1.5, 1.0)
+    assert Figure("what", got, must, aim, better=better).verdict == verdict
+
+
+def test_the_table_says_what_was_missed_and_where_it_was_measured():
+    text = table([DOCUMENT])
+    assert "A CPU, 4 cores, AVX2, 400 photos, 2026-01-01" in text
+    assert "| fast | 2x | ≥ 1x | ≥ 1.5x |" in text
+    assert "| slow | 900 µs **missed** | ≤ 500 µs | ≤ 100 µs |" in text
+    assert "| asked of nobody | 3x |  |  |" in text
+
+
+def test_the_readme_keeps_everything_but_the_table(tmp_path):
+    page = tmp_path / "README.md"
+    page.write_text(f"before\n{START}\nold\n{END}\nafter\n")
+    write_readme(page, [DOCUMENT])
+    text = page.read_text()
+    assert text.startswith("before\n") and text.endswith("after\n")
+    assert "old" not in text and "fast" in text
