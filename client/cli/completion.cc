@@ -96,7 +96,8 @@ Shape ShapeOf(const CLI::App& app) {
   Shape shape;
   std::vector<Argument> none;
   AddArguments(app, &shape.options, &none);
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+  const auto is_shown = [](const CLI::App* command) { return !command->get_group().empty(); };
+  for (const CLI::App* command : app.get_subcommands(is_shown)) {
     CommandShape made;
     made.name = command->get_name();
     made.doc = command->get_description();
