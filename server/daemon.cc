@@ -50,11 +50,14 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(Settings settings, Activat
 }
 
 absl::Status Daemon::Build(ActivatedSockets sockets) {
+  sockets_are_systemds_ = sockets.given();
   Fd control_fd(sockets.control),
       data_fd(sockets.data);  // closed if something fails before they have an owner
   const DaemonConfig& config = settings_.config;
   const LimitsConfig& limits = config.limits;
   FW_ASSIGN_OR_RETURN(runtime_dir_, RuntimeDir::Claim(config.runtime_dir));
+  WarnUnlessAt(sockets.control, runtime_dir_->control_socket());
+  WarnUnlessAt(sockets.data, runtime_dir_->data_socket());
   FW_RETURN_IF_ERROR(MakeFolder(config.state_dir));
   access_.Replace(settings_.access);
   budget_ = MemoryBudget::Create(settings_.memory_limit_bytes);
@@ -106,7 +109,7 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   control.max_connections_per_uid = static_cast<int>(limits.connections_per_uid);
   FW_ASSIGN_OR_RETURN(
       control_, ControlServer::Create(control, service_.get(), limits.handshake_timeout.seconds));
-  if (sockets.control < 0 && sockets.data < 0) runtime_dir_->Admit(settings_.access);
+  if (!sockets_are_systemds_) runtime_dir_->Admit(settings_.access);
 
   spdlog::info("memory: {}", budget_->Sum());
   spdlog::info("pipelines: {}", absl::StrJoin(catalogue_->Names(), ", "));
@@ -145,7 +148,7 @@ void Daemon::Reload(const Settings& settings) {
                  absl::StrJoin(fixed, ", "));
   }
   access_.Replace(settings.access);
-  runtime_dir_->Admit(settings.access);
+  if (!sockets_are_systemds_) runtime_dir_->Admit(settings.access);
   catalogue_->Reload(settings.config.pipelines, settings.roots);
   spdlog::info("reloaded; pipelines: {}", absl::StrJoin(catalogue_->Names(), ", "));
 }

@@ -52,6 +52,7 @@ class Daemon {
   void KeepHouse() ABSL_LOCKS_EXCLUDED(mu_);
 
   const Settings settings_;
+  bool sockets_are_systemds_ = false;  // their modes and their removal are systemd's, too
   AccessControl access_;
   std::unique_ptr<RuntimeDir> runtime_dir_;
   std::shared_ptr<MemoryBudget> budget_;

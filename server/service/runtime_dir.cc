@@ -19,6 +19,14 @@ constexpr char kLockName[] = "feedwaterd.lock";
 
 bool EverybodyMayWrite(const struct stat& info) { return (info.st_mode & S_IWOTH) != 0; }
 
+// A file that has the group already is left alone: feedwaterd@.service makes its sockets in the
+// right group, and its filter refuses chown.
+bool GiveToGroup(const std::string& path, gid_t group) {
+  struct stat info;
+  if (lstat(path.c_str(), &info) != 0) return errno == ENOENT;
+  return info.st_gid == group || lchown(path.c_str(), static_cast<uid_t>(-1), group) == 0;
+}
+
 std::string LockHolder(int fd) {
   char text[32] = {};
   ssize_t size = pread(fd, text, sizeof(text) - 1, 0);
@@ -95,11 +103,8 @@ void RuntimeDir::Admit(const AccessList& access) const {
   if (access.users.empty() && access.groups.size() == 1) group = *access.groups.begin();
   const std::string sockets[] = {control_socket(), data_socket()};
   if (group != static_cast<gid_t>(-1)) {
-    bool given = !ours_ || chown(path_.c_str(), static_cast<uid_t>(-1), group) == 0;
-    for (const std::string& socket : sockets) {
-      given =
-          (lchown(socket.c_str(), static_cast<uid_t>(-1), group) == 0 || errno == ENOENT) && given;
-    }
+    bool given = !ours_ || GiveToGroup(path_, group);
+    for (const std::string& socket : sockets) given = GiveToGroup(socket, group) && given;
     if (!given) group = static_cast<gid_t>(-1);
   }
   if (!access.empty() && group == static_cast<gid_t>(-1)) {

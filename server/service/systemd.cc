@@ -39,7 +39,17 @@ absl::StatusOr<ActivatedSockets> TakeActivatedSockets() {
   for (int i = 0; names != nullptr && names[i] != nullptr; ++i) free(names[i]);
   free(names);
   if (!status.ok()) return status;
+  if ((sockets.control < 0) != (sockets.data < 0)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("systemd passed only the ", sockets.control < 0 ? "data" : "control",
+                     " socket; the .socket unit needs ListenStream= and ListenSequentialPacket="));
+  }
   return sockets;
+}
+
+void WarnUnlessAt(int fd, const std::string& path) {
+  if (fd < 0 || sd_is_socket_unix(fd, 0, -1, path.c_str(), 0) != 0) return;
+  spdlog::warn("systemd passed a socket that is not {}, where clients look for it", path);
 }
 
 void NotifyReady(const std::string& status) {

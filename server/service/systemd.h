@@ -12,13 +12,19 @@
 
 namespace feedwater::server {
 
-// Sockets of feedwaterd@.socket, by FileDescriptorName= (control, data) or else by type; -1 where
-// there is none.
+// Sockets of feedwaterd@.socket, told apart by their types: the names of two sockets of one unit
+// are the same. Both or none (-1). Their modes are systemd's; who is served is decided for each
+// connection by its user, as with sockets of the daemon's own.
 struct ActivatedSockets {
   int control = -1;
   int data = -1;
+
+  bool given() const { return control >= 0; }
 };
+// InvalidArgument when they are not one listening socket of each type.
 absl::StatusOr<ActivatedSockets> TakeActivatedSockets();
+// Says in the log when a socket that systemd passed is not where clients look for it.
+void WarnUnlessAt(int fd, const std::string& path);
 
 void NotifyReady(const std::string& status);
 void NotifyReloading();

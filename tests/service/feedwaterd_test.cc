@@ -92,7 +92,8 @@ class Feedwaterd : public ::testing::Test {
         dup2(100 + static_cast<int>(i), 3 + static_cast<int>(i));
       setenv("LISTEN_FDS", absl::StrCat(listeners.size()).c_str(), 1);
       setenv("LISTEN_PID", absl::StrCat(getpid()).c_str(), 1);
-      setenv("LISTEN_FDNAMES", "control:data", 1);
+      // All sockets of one unit have its one FileDescriptorName=.
+      setenv("LISTEN_FDNAMES", listeners.size() == 1 ? "feedwater" : "feedwater:feedwater", 1);
     }
     if (user_ != 0 && (setgid(user_) != 0 || setuid(user_) != 0)) _exit(126);
     execv(kProgram, argv.data());
@@ -238,6 +239,7 @@ TEST_F(Feedwaterd, ServesOnTheSocketsThatSystemdOpened) {
   close(fds[0]);
   close(fds[1]);
   ASSERT_TRUE(Notified("READY=1")) << Text("log");
+  EXPECT_THAT(Text("log"), HasSubstr("not " + folder_ + "/run/control.sock, where clients look"));
   EXPECT_FALSE(fs::exists(folder_ + "/run/control.sock"));
   int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_un address{};
@@ -252,6 +254,38 @@ TEST_F(Feedwaterd, ServesOnTheSocketsThatSystemdOpened) {
   kill(pid_, SIGTERM);
   EXPECT_EQ(Wait(), 0) << Text("log");
   EXPECT_TRUE(fs::exists(control)) << "systemd's sockets stay, so that clients can wait in them";
+}
+
+TEST_F(Feedwaterd, LeavesTheModesOfSystemdsSocketsAloneWhenItReloads) {
+  fs::create_directory(folder_ + "/run");
+  const std::string control = folder_ + "/run/control.sock", data = folder_ + "/run/data.sock";
+  int fds[] = {UnixSocket(data, SOCK_SEQPACKET, true), UnixSocket(control, SOCK_STREAM, true)};
+  for (const std::string& path : {control, data}) fs::permissions(path, fs::perms(0640));
+  Launch({"--config", config()}, {fds[0], fds[1]});
+  close(fds[0]);
+  close(fds[1]);
+  ASSERT_TRUE(Notified("READY=1")) << Text("log");
+  kill(pid_, SIGHUP);
+  ASSERT_TRUE(Notified("RELOADING=1"));
+  ASSERT_TRUE(Notified("READY=1"));
+  EXPECT_THAT(Text("log"), HasSubstr("reloaded;"));
+  for (const std::string& path : {control, data})
+    EXPECT_EQ(fs::status(path).permissions(), fs::perms(0640));
+  EXPECT_EQ(Text("log").find("where clients look"), std::string::npos);
+  kill(pid_, SIGTERM);
+  EXPECT_EQ(Wait(), 0) << Text("log");
+}
+
+TEST_F(Feedwaterd, RefusesSocketsThatAreNotTheTwo) {
+  const std::string path = folder_ + "/some.sock";
+  int fd = UnixSocket(path, SOCK_STREAM, true);
+  Launch({"--config", config()}, {fd});
+  EXPECT_EQ(Wait(), 1);
+  EXPECT_THAT(Text("log"), HasSubstr("passed only the control socket"));
+  Launch({"--config", config()}, {fd, fd});
+  EXPECT_EQ(Wait(), 1);
+  EXPECT_THAT(Text("log"), HasSubstr("neither the control (ListenStream) nor the data socket"));
+  close(fd);
 }
 
 TEST_F(Feedwaterd, LogsOneJsonObjectALineOnRequest) {
