@@ -2,7 +2,6 @@
 // files or from a daemon.
 #include <algorithm>
 #include <cctype>
-#include <cmath>
 #include <iostream>
 
 #include "absl/strings/str_cat.h"
@@ -45,20 +44,11 @@ json ParamsJson(const std::vector<ParamInfo>& params) {
   return list;
 }
 
-// 16777216, where StrCat would say 1.67772e+07.
-std::string NumberText(double number) {
-  constexpr double kExact = 1e15;
-  return number == std::floor(number) && std::abs(number) < kExact
-             ? absl::StrCat(static_cast<int64_t>(number))
-             : absl::StrCat(number);
-}
-
 std::string RangeText(const ParamInfo& param) {
   if (!param.choices.empty()) return absl::StrJoin(param.choices, "|");
-  if (param.low && param.high)
-    return absl::StrCat(NumberText(*param.low), "..", NumberText(*param.high));
-  if (param.low) return absl::StrCat(">= ", NumberText(*param.low));
-  if (param.high) return absl::StrCat("<= ", NumberText(*param.high));
+  if (param.low && param.high) return absl::StrCat(param.low_text, "..", param.high_text);
+  if (param.low) return absl::StrCat(">= ", param.low_text);
+  if (param.high) return absl::StrCat("<= ", param.high_text);
   return "";
 }
 
@@ -96,6 +86,8 @@ json OpJson(const std::string& name, const OpEntry& op) {
           {"inputs", PortsText(op.inputs)},
           {"outputs", PortsText(op.outputs)},
           {"randomness", server::RandomnessText(op.randomness)},
+          {"fused", server::FusionText(op.fusion)},
+          {"cost", op.cost},
           {"batch_op", op.is_batch_op},
           {"params", ParamsJson(op.params)},
           {"example", op.example}};
@@ -115,7 +107,9 @@ void PrintOp(const std::string& name, const OpEntry& op) {
     const std::string name_of = port.field.empty() ? ", named like its input" : " " + port.field;
     std::cout << Wrapped(absl::StrCat("out", name_of, ": ", port.doc), 2);
   }
-  std::cout << "  randomness: " << server::RandomnessText(op.randomness) << "\n";
+  std::cout << "  randomness: " << server::RandomnessText(op.randomness) << "\n"
+            << Wrapped(absl::StrCat("fused: ", server::FusionText(op.fusion)), 2)
+            << Wrapped(absl::StrCat("cost: ", op.cost), 2);
   PrintParams(op.params);
   std::cout << "\n" << Bold("example") << "\n  " << op.example << "\n";
 }

@@ -70,17 +70,19 @@ std::string WordText(absl::string_view word) {
   return is_plain ? std::string(word) : absl::StrCat("\"", absl::Utf8SafeCHexEscape(word), "\"");
 }
 
+// T says how the bounds are written.
+template <typename T>
 absl::Status CheckNumber(double value, absl::string_view text, const Constraint& rule) {
   const bool is_low = rule.low.has_value() && value < *rule.low;
   const bool is_high = rule.high.has_value() && value > *rule.high;
   if (!is_low && !is_high) return absl::OkStatus();
   std::string range;
   if (rule.low.has_value() && rule.high.has_value()) {
-    range = absl::StrCat("between ", ShortNumber(*rule.low), " and ", ShortNumber(*rule.high));
+    range = absl::StrCat("between ", BoundText<T>(*rule.low), " and ", BoundText<T>(*rule.high));
   } else if (rule.low.has_value()) {
-    range = absl::StrCat("at least ", ShortNumber(*rule.low));
+    range = absl::StrCat("at least ", BoundText<T>(*rule.low));
   } else {
-    range = absl::StrCat("at most ", ShortNumber(*rule.high));
+    range = absl::StrCat("at most ", BoundText<T>(*rule.high));
   }
   return absl::InvalidArgumentError(absl::StrCat("must be ", range, ", not ", text));
 }
@@ -131,6 +133,8 @@ absl::Status CheckList(const std::vector<T>& values, const Constraint& rule) {
 
 }  // namespace
 
+std::string NumberBoundText(double bound) { return ShortNumber(bound); }
+
 const char* const ParamType<bool>::kName = "true or false";
 const char* const ParamType<bool>::kJson = R"({"type":"boolean"})";
 absl::Status ParamType<bool>::Read(const YamlNode& node, bool* value) {
@@ -158,7 +162,7 @@ absl::Status ParamType<int64_t>::Read(const YamlNode& node, int64_t* value) {
 }
 std::string ParamType<int64_t>::Text(const int64_t& value) { return absl::StrCat(value); }
 absl::Status ParamType<int64_t>::Check(const int64_t& value, const Constraint& rule) {
-  return CheckNumber(static_cast<double>(value), absl::StrCat(value), rule);
+  return CheckNumber<int64_t>(static_cast<double>(value), absl::StrCat(value), rule);
 }
 
 const char* const ParamType<uint64_t>::kName = "integer from 0";
@@ -175,7 +179,7 @@ absl::Status ParamType<uint64_t>::Read(const YamlNode& node, uint64_t* value) {
 }
 std::string ParamType<uint64_t>::Text(const uint64_t& value) { return absl::StrCat(value); }
 absl::Status ParamType<uint64_t>::Check(const uint64_t& value, const Constraint& rule) {
-  return CheckNumber(static_cast<double>(value), absl::StrCat(value), rule);
+  return CheckNumber<uint64_t>(static_cast<double>(value), absl::StrCat(value), rule);
 }
 
 const char* const ParamType<double>::kName = "number";
@@ -191,11 +195,13 @@ absl::Status ParamType<double>::Read(const YamlNode& node, double* value) {
 }
 std::string ParamType<double>::Text(const double& value) { return NumberText(value); }
 absl::Status ParamType<double>::Check(const double& value, const Constraint& rule) {
-  return CheckNumber(value, ShortNumber(value), rule);
+  return CheckNumber<double>(value, ShortNumber(value), rule);
 }
 
 const char* const ParamType<std::string>::kName = "word";
-const char* const ParamType<std::string>::kJson = R"({"type":"string"})";
+// A word may look like a number: `users: [1000]`.
+#define FW_WORD_JSON R"({"type":["string","number","boolean"]})"
+const char* const ParamType<std::string>::kJson = FW_WORD_JSON;
 absl::Status ParamType<std::string>::Read(const YamlNode& node, std::string* value) {
   if (!node.is_scalar()) return WrongType(node, "a word");
   *value = node.scalar;
@@ -208,7 +214,7 @@ absl::Status ParamType<std::string>::Check(const std::string& value, const Const
 
 const char* const ParamType<ByteCount>::kName = "size such as 512MiB";
 const char* const ParamType<ByteCount>::kJson =
-    R"({"type":["string","integer"],"pattern":"^[0-9]+(\\.[0-9]+)? ?([KMGTP]iB|[kKMGTP]B|B)?$","minimum":0})";
+    R"({"type":["string","integer"],"pattern":"^[0-9]+(\\.[0-9]+)? *([KMGTP]iB|[kKMGTP]B|B)?$","minimum":0})";
 absl::Status ParamType<ByteCount>::Read(const YamlNode& node, ByteCount* value) {
   if (!node.is_scalar()) return WrongType(node, "a size such as 512MiB");
   auto bytes = ParseBytes(node.scalar);
@@ -228,12 +234,12 @@ std::string ParamType<ByteCount>::Text(const ByteCount& value) {
   return absl::StrCat(bytes, unit);
 }
 absl::Status ParamType<ByteCount>::Check(const ByteCount& value, const Constraint& rule) {
-  return CheckNumber(static_cast<double>(value.bytes), Text(value), rule);
+  return CheckNumber<ByteCount>(static_cast<double>(value.bytes), Text(value), rule);
 }
 
 const char* const ParamType<Seconds>::kName = "time such as 500ms";
 const char* const ParamType<Seconds>::kJson =
-    R"({"type":["string","integer"],"pattern":"^([0-9]+(\\.[0-9]+)? ?(ns|us|ms|s|min|h|d)|0)$"})";
+    R"({"anyOf":[{"type":"string","pattern":"^[0-9]+(\\.[0-9]+)? *(ns|us|ms|s|min|h|d)$"},{"const":0}]})";
 absl::Status ParamType<Seconds>::Read(const YamlNode& node, Seconds* value) {
   if (!node.is_scalar()) return WrongType(node, "a time such as 500ms");
   auto seconds = ParseSeconds(node.scalar);
@@ -244,11 +250,12 @@ absl::Status ParamType<Seconds>::Read(const YamlNode& node, Seconds* value) {
 std::string ParamType<Seconds>::Text(const Seconds& value) {
   const double s = value.seconds;
   if (s != 0 && s < 1) return absl::StrCat(ShortNumber(s * 1e3), "ms");
+  if (s >= 3600 && std::fmod(s, 3600) == 0) return absl::StrCat(ShortNumber(s / 3600), "h");
   if (s >= 60 && std::fmod(s, 60) == 0) return absl::StrCat(ShortNumber(s / 60), "min");
   return absl::StrCat(ShortNumber(s), "s");
 }
 absl::Status ParamType<Seconds>::Check(const Seconds& value, const Constraint& rule) {
-  return CheckNumber(value.seconds, Text(value), rule);
+  return CheckNumber<Seconds>(value.seconds, Text(value), rule);
 }
 
 const char* const ParamType<std::vector<int64_t>>::kName = "list of integers";
@@ -283,7 +290,7 @@ absl::Status ParamType<std::vector<double>>::Check(const std::vector<double>& va
 
 const char* const ParamType<std::vector<std::string>>::kName = "list of words";
 const char* const ParamType<std::vector<std::string>>::kJson =
-    R"({"type":"array","items":{"type":"string"}})";
+    R"({"type":"array","items":)" FW_WORD_JSON "}";
 absl::Status ParamType<std::vector<std::string>>::Read(const YamlNode& node,
                                                        std::vector<std::string>* value) {
   return ReadList(node, "a list of words", value);
@@ -298,7 +305,7 @@ absl::Status ParamType<std::vector<std::string>>::Check(const std::vector<std::s
 
 const char* const ParamType<StringMap>::kName = "map of words";
 const char* const ParamType<StringMap>::kJson =
-    R"({"type":"object","additionalProperties":{"type":"string"}})";
+    R"({"type":"object","additionalProperties":)" FW_WORD_JSON "}";
 absl::Status ParamType<StringMap>::Read(const YamlNode& node, StringMap* value) {
   if (!node.is_map()) return WrongType(node, "a map of words");
   StringMap read;

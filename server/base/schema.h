@@ -18,6 +18,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -32,6 +33,7 @@ struct ParamInfo {
   std::string name, type, default_text, doc;
   bool required = false;
   std::optional<double> low, high;   // inclusive range of a number, or of every number of a list
+  std::string low_text, high_text;   // the same as people write them: 16777216, 4KiB, 1h
   std::vector<std::string> choices;  // allowed words, when the type is a word
   std::string json_type;             // a JSON Schema fragment such as {"type":"integer"}
   std::vector<ParamInfo> nested;     // members, for a nested map
@@ -40,11 +42,23 @@ struct ParamInfo {
 struct Constraint {
   std::optional<double> low, high;
   std::vector<std::string> choices;
+  std::string type, json_type;
+
+  // What documentation is told in place of the field's own type, where a value has a closer form:
+  // a string that holds "auto" or a size, a list of 1 or 3. Whoever uses the value checks it.
+  Constraint As(std::string form, std::string json) && {
+    type = std::move(form);
+    json_type = std::move(json);
+    return std::move(*this);
+  }
 };
-inline Constraint Range(double low, double high) { return {low, high, {}}; }
-inline Constraint AtLeast(double low) { return {low, std::nullopt, {}}; }
+inline Constraint Range(double low, double high) { return {low, high, {}, {}, {}}; }
+inline Constraint AtLeast(double low) { return {low, std::nullopt, {}, {}, {}}; }
 inline Constraint OneOf(std::vector<std::string> choices) {
-  return {std::nullopt, std::nullopt, std::move(choices)};
+  return {std::nullopt, std::nullopt, std::move(choices), {}, {}};
+}
+inline Constraint As(std::string form, std::string json) {
+  return Constraint().As(std::move(form), std::move(json));
 }
 
 // Read gives InvalidArgument "place: must be ..." (YamlNode::Error); Text is the value as YAML flow
@@ -81,6 +95,19 @@ FW_DECLARE_PARAM_TYPE(std::vector<double>);
 FW_DECLARE_PARAM_TYPE(std::vector<std::string>);
 using StringMap = std::map<std::string, std::string>;
 FW_DECLARE_PARAM_TYPE(StringMap);
+
+// A bound of a parameter of type T as people write it.
+std::string NumberBoundText(double bound);
+template <typename T>
+std::string BoundText(double bound) {
+  if constexpr (std::is_same_v<T, ByteCount> || std::is_same_v<T, std::optional<ByteCount>>) {
+    return ParamType<ByteCount>::Text({static_cast<int64_t>(bound)});
+  } else if constexpr (std::is_same_v<T, Seconds> || std::is_same_v<T, std::optional<Seconds>>) {
+    return ParamType<Seconds>::Text({bound});
+  } else {
+    return NumberBoundText(bound);
+  }
+}
 
 template <typename T>
 struct ParamType<std::optional<T>> {
@@ -164,13 +191,15 @@ class Schema {
   void Add(std::string name, T P::*field, std::string doc, Constraint rule, bool required) {
     ParamInfo info;
     info.name = name;
-    info.type = ParamType<T>::kName;
-    info.json_type = ParamType<T>::kJson;
+    info.type = rule.type.empty() ? ParamType<T>::kName : rule.type;
+    info.json_type = rule.json_type.empty() ? ParamType<T>::kJson : rule.json_type;
     if (!required) info.default_text = ParamType<T>::Text(P{}.*field);
     info.doc = std::move(doc);
     info.required = required;
     info.low = rule.low;
     info.high = rule.high;
+    if (rule.low) info.low_text = BoundText<T>(*rule.low);
+    if (rule.high) info.high_text = BoundText<T>(*rule.high);
     info.choices = rule.choices;
     params_.push_back(std::move(info));
     readers_.push_back([name, field, rule = std::move(rule)](const YamlNode& node,

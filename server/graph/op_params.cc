@@ -10,7 +10,7 @@ namespace {
 constexpr const char* kOneOrPairJson =
     R"({"oneOf":[{"type":"integer"},{"type":"array","items":{"type":"integer"},"minItems":2,"maxItems":2}]})";
 constexpr const char* kNumberOrPairJson =
-    R"({"oneOf":[{"type":"number"},{"type":"array","items":{"type":"number"},"minItems":2,"maxItems":2}]})";
+    R"({"oneOf":[{"type":"number","minimum":0},{"type":"array","items":{"type":"number"},"minItems":2,"maxItems":2}]})";
 
 std::string Given(const YamlNode& node) {
   if (node.is_scalar()) return absl::StrCat("'", Printable(node.scalar), "'");
@@ -173,7 +173,8 @@ absl::Status ParamType<HueShift>::Check(const HueShift& value, const Constraint&
 
 const char* const ParamType<Padding>::kName = "integer, [x, y] or [left, top, right, bottom]";
 const char* const ParamType<Padding>::kJson =
-    R"({"oneOf":[{"type":"integer"},{"type":"array","items":{"type":"integer"},"minItems":2,"maxItems":4}]})";
+    R"({"oneOf":[{"type":"integer"},{"type":"array","items":{"type":"integer"},"minItems":2,"maxItems":2},)"
+    R"({"type":"array","items":{"type":"integer"},"minItems":4,"maxItems":4}]})";
 absl::Status ParamType<Padding>::Read(const YamlNode& node, Padding* value) {
   if (node.is_scalar()) {
     int64_t all = 0;
@@ -198,9 +199,10 @@ absl::Status ParamType<Padding>::Check(const Padding& value, const Constraint& r
                                                 rule);
 }
 
-const char* const ParamType<FillColor>::kName = "number or list of numbers";
+const char* const ParamType<FillColor>::kName = "number, or list of 1 or 3 numbers";
 const char* const ParamType<FillColor>::kJson =
-    R"({"oneOf":[{"type":"number"},{"type":"array","items":{"type":"number"},"minItems":1,"maxItems":3}]})";
+    R"({"oneOf":[{"type":"number"},{"type":"array","items":{"type":"number"},"minItems":1,"maxItems":1},)"
+    R"({"type":"array","items":{"type":"number"},"minItems":3,"maxItems":3}]})";
 absl::Status ParamType<FillColor>::Read(const YamlNode& node, FillColor* value) {
   if (node.is_list()) {
     if (node.items.size() != 1 && node.items.size() != 3) {

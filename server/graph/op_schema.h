@@ -2,12 +2,15 @@
 // op`, the JSON Schema and the reference pages need. OpEntry is what the registry keeps;
 // Registry<OpEntry>::Get() lists every op.
 //
-//   const OpRegistrar kRegistrar(OpSchema<Params>("center_crop")
-//                                    .Summary("Cuts a window out of the middle.")
-//                                    .Input({.field = "image", .layouts = kImageLayouts, .doc =
-//                                    "The image."}) .OutputLikeInput() .Required("size",
-//                                    &Params::size, "Height and width of the window.") .Example("-
-//                                    center_crop: {size: 224}") .Create<CenterCrop>());
+//   const OpRegistrar kRegistrar(
+//       OpSchema<Params>("center_crop")
+//           .Summary("Cuts a window out of the middle.")
+//           .Input({.field = "image", .layouts = kImageLayouts, .dtypes = {}, .doc = "The image."})
+//           .OutputLikeInput()
+//           .Required("size", &Params::size, "Height and width of the window.")
+//           .Cost("A copy when it runs alone, nothing when it is fused.")
+//           .Example("- center_crop: {size: 224}")
+//           .Create<CenterCrop>());
 #pragma once
 
 #include <functional>
@@ -26,6 +29,9 @@ namespace feedwater::server {
 
 enum class Randomness { kNone, kPerSample, kPerBatch };
 
+// What the planner can do with the op, from what its class is (op.h).
+enum class Fusion { kNone, kDecode, kGeometry, kPixel };
+
 // An input or output. An empty list allows everything. Images (HWC, CHW) have 1 or 3 channels.
 struct Port {
   std::string field;  // the name taken when the pipeline gives none
@@ -37,8 +43,9 @@ struct Port {
 struct OpEntry {
   static constexpr const char* kKind = "op";
 
-  std::string name, summary, example;
+  std::string name, summary, cost, example;
   Randomness randomness = Randomness::kNone;
+  Fusion fusion = Fusion::kNone;
   bool is_batch_op = false;           // belongs in `batch: graph:`
   bool is_repeated = false;           // takes several fields like inputs[0] and writes as many
   std::vector<Port> inputs, outputs;  // an output without a field name is named after its input
@@ -52,11 +59,13 @@ struct OpEntry {
   // digest.
   std::function<absl::StatusOr<std::string>(const YamlNode& node)> canonical;
 
-  std::string InputText(size_t i) const;  // "uint8 HWC", "any HWC or CHW"
+  std::string InputText(size_t i) const;   // "uint8, HWC", "any dtype, HWC or CHW"
+  std::string OutputText(size_t i) const;  // the same; "" where the parameters decide
 };
 
 inline const std::vector<Layout> kImageLayouts = {Layout::kHWC, Layout::kCHW};
 const char* RandomnessText(Randomness randomness);  // "none", "per sample", "per batch"
+const char* FusionText(Fusion fusion);              // "no", or with what
 
 struct OpRegistrar {
   explicit OpRegistrar(OpEntry entry) {
@@ -91,6 +100,8 @@ class OpSchema {
   OpSchema&& Randomness(server::Randomness kind) && {
     return entry_.randomness = kind, std::move(*this);
   }
+  // What it costs beside the other ops of a pipeline, and how to pay less.
+  OpSchema&& Cost(std::string text) && { return entry_.cost = std::move(text), std::move(*this); }
   OpSchema&& Example(std::string yaml) && {
     return entry_.example = std::move(yaml), std::move(*this);
   }
@@ -115,6 +126,10 @@ class OpSchema {
   OpEntry Create() && {
     const std::string what = absl::StrCat("op '", entry_.name, "'");
     entry_.params = schema_.params();
+    entry_.fusion = std::is_base_of_v<DecodeOp, C>     ? Fusion::kDecode
+                    : std::is_base_of_v<GeometryOp, C> ? Fusion::kGeometry
+                    : std::is_base_of_v<PixelOp, C>    ? Fusion::kPixel
+                                                       : Fusion::kNone;
     auto read = [schema = std::move(schema_),
                  what](const YamlNode& node) -> absl::StatusOr<Params> {
       FW_ASSIGN_OR_RETURN(Params params, schema.Read(node, what));

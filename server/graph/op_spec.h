@@ -14,6 +14,8 @@ absl::StatusOr<std::vector<OpSpec>> ReadOps(const YamlNode& list, bool is_batch)
 
 // A field name: letters, digits, '_', not starting with a digit, at most 64 bytes.
 absl::Status CheckFieldName(const YamlNode& node);
+inline constexpr char kFieldNameJson[] =
+    R"({"type":"string","pattern":"^[A-Za-z_][A-Za-z0-9_]{0,63}$"})";
 bool IsOwnField(absl::string_view name);  // sample_id, position, is_real
 
 // The place of the name that stands i-th in the entry's `key` ("in" or "out"), or of the entry

@@ -87,6 +87,7 @@ absl::Status ReadDataset(const YamlNode& node) {
 }
 
 absl::Status ReadBatch(const YamlNode& node, PipelineSpec* spec) {
+  if (node.kind == YamlNode::Kind::kNull) return absl::OkStatus();  // its lines commented out
   if (!node.is_map())
     return node.Error(
         absl::StrCat("'batch' must be a map such as {size: 256}, not ", node.KindName()));
@@ -221,7 +222,7 @@ const std::vector<ParamInfo>& PipelineParams() {
       info.nested = std::move(nested);
       list->push_back(std::move(info));
     };
-    constexpr char kMap[] = R"({"type":"object"})", kList[] = R"({"type":"array"})";
+    constexpr char kMap[] = R"({"type":"object"})", kList[] = R"({"type":["array","null"]})";
     add("version", "1", R"({"const":1})", "Format of this file.", true);
     add("dataset", "map", kMap, "What is read: format, root, path and the format's own parameters.",
         true, DatasetParams());
@@ -235,9 +236,12 @@ const std::vector<ParamInfo>& PipelineParams() {
     batch_graph.doc = "What happens to each batch once all its samples are there.";
     batch.push_back(std::move(batch_graph));
     add("batch", "map", kMap, "Size of a batch and ops on whole batches.", false, std::move(batch));
-    add("outputs", "list of words",
-        R"({"type":"array","items":{"type":"string"},"minItems":1,"uniqueItems":true})",
-        "Fields that the client receives, in its order.");
+    const std::string outputs = absl::StrCat(R"({"type":"array","items":)", kFieldNameJson,
+                                             R"(,"minItems":1,"uniqueItems":true})");
+    add("outputs", "list of fields", outputs.c_str(),
+        "Fields that the client receives, in its order. Beside the dataset's and the graph's own: "
+        "sample_id (int64, the record's number), position (int64, place in the epoch's order), "
+        "is_real (bool, false for padding).");
     list->back().default_text = "[image, label]";
     add("on_bad_sample", "word", R"({"type":"string"})",
         "What happens when a sample cannot be made. fail: the stream ends with its record and "

@@ -27,6 +27,15 @@ constexpr int64_t kAutoMemoryPercent = 80;
 constexpr int64_t kAutoCachePercent = 25;
 constexpr size_t kMaxSocketPath = 107;  // sockaddr_un::sun_path less its zero
 
+// "auto", or what else the key takes.
+Constraint AutoOr(const std::string& json, const std::string& form) {
+  return As(form, absl::StrCat(R"({"anyOf":[{"const":"auto"},)", json, "]}"));
+}
+constexpr char kCpusJson[] =
+    R"({"type":"integer","minimum":1},{"type":"string","pattern":"^[0-9]+( *[-,] *[0-9]+)*$"})";
+constexpr char kNodeJson[] =
+    R"({"const":"none"},{"type":"integer","minimum":0},{"type":"string","pattern":"^[0-9]+$"})";
+
 Schema<StorageConfig> StorageSchema() {
   return Schema<StorageConfig>()
       .Param("engine", &StorageConfig::engine,
@@ -44,7 +53,8 @@ Schema<CacheConfig> CacheSchema() {
   return Schema<CacheConfig>()
       .Param("ram", &CacheConfig::ram,
              "Memory for records that are kept for the next epoch: auto (a quarter of `memory`) or "
-             "a size such as 16GiB; part of `memory`. 0 keeps nothing. Taken as records come.")
+             "a size such as 16GiB; part of `memory`. 0 keeps nothing. Taken as records come.",
+             AutoOr(ParamType<ByteCount>::kJson, "auto or a size such as 8GiB"))
       .Param(
           "disk", &CacheConfig::disk,
           "Disk below state_dir for the same, such as 200GiB; lasts over restarts. Worth it on a "
@@ -69,13 +79,15 @@ Schema<LimitsConfig> LimitsSchema() {
              "Connections that all users together may have open to each of the two sockets.",
              Range(1, 65536))
       .Param("handshake_timeout", &LimitsConfig::handshake_timeout,
-             "How long a new connection may take to say what it wants before it is closed.")
+             "How long a new connection may take to say what it wants before it is closed.",
+             Range(0.001, 3600))
       .Param("max_open_files", &LimitsConfig::max_open_files,
              "Dataset files kept open for reading. The process's own limit (ulimit -n) is raised "
              "as far as it goes.",
              Range(16, 1048576))
-      .Param("max_slot", &LimitsConfig::max_slot, "Largest batch in shared memory, in bytes.")
-      .Param("pipeline_bytes", &LimitsConfig::pipeline_bytes, "Largest pipeline file, in bytes.");
+      .Param("max_slot", &LimitsConfig::max_slot, "Largest batch in shared memory.", AtLeast(4096))
+      .Param("pipeline_bytes", &LimitsConfig::pipeline_bytes, "Largest pipeline file.",
+             Range(1024, 1 << 20));
 }
 
 // --- the tree of the file, with overrides put in
@@ -349,18 +361,6 @@ absl::StatusOr<Settings> Resolve(YamlNode root, const std::string& file_name,
   FW_RETURN_IF_ERROR(At(root, {"roots"}, roots.status()));
   settings.roots = *std::move(roots);
   FW_ASSIGN_OR_RETURN(settings.access, ResolveAccess(root, config.access));
-
-  if (config.limits.handshake_timeout.seconds <= 0 ||
-      config.limits.handshake_timeout.seconds > 3600) {
-    return At(root, {"limits", "handshake_timeout"},
-              absl::InvalidArgumentError("more than 0s, at most 1h"));
-  }
-  if (config.limits.pipeline_bytes.bytes < 1024 || config.limits.pipeline_bytes.bytes > (1 << 20)) {
-    return At(root, {"limits", "pipeline_bytes"}, absl::InvalidArgumentError("1KiB to 1MiB"));
-  }
-  if (config.limits.max_slot.bytes < 4096) {
-    return At(root, {"limits", "max_slot"}, absl::InvalidArgumentError("at least 4KiB"));
-  }
   return settings;
 }
 
@@ -395,7 +395,9 @@ void AppendParam(const ParamInfo& param, const std::string& indent, std::string*
   if (!param.choices.empty())
     absl::StrAppend(&doc, " One of: ", absl::StrJoin(param.choices, ", "), ".");
   if (param.low && param.high && *param.low != *param.high) {
-    absl::StrAppendFormat(&doc, " %.0f to %.0f.", *param.low, *param.high);
+    absl::StrAppend(&doc, " ", param.low_text, " to ", param.high_text, ".");
+  } else if (param.low && !param.high) {
+    absl::StrAppend(&doc, " At least ", param.low_text, ".");
   }
   if (param.required) absl::StrAppend(&doc, " Required.");
   AppendComment(doc, indent, out);
@@ -438,7 +440,8 @@ const Schema<DaemonConfig>& ConfigSchema() {
           .Param("cpus", &DaemonConfig::cpus,
                  "Worker threads, one for each CPU: auto (the node's CPUs within the cgroup's "
                  "quota, less one in eight for "
-                 "the trainers), a count, or a list such as \"0-3,8\".")
+                 "the trainers), a count, or a list such as \"0-3,8\".",
+                 AutoOr(kCpusJson, "auto, a count or a list of CPUs"))
           .Param("pin_cpus", &DaemonConfig::pin_cpus,
                  "Bind each worker to its CPU. Switch it off where other daemons or tests share "
                  "the same CPUs.")
@@ -446,10 +449,12 @@ const Schema<DaemonConfig>& ConfigSchema() {
                  "Most memory for arenas, buffers, indexes and caches together: auto (four fifths "
                  "of what the machine or "
                  "cgroup has) or a size such as 8GiB. What would not fit is refused with the sum "
-                 "in the message.")
+                 "in the message.",
+                 AutoOr(ParamType<ByteCount>::kJson, "auto or a size such as 8GiB"))
           .Param("numa_node", &DaemonConfig::numa_node,
                  "The NUMA node whose CPUs and memory are used: auto, none, or a number. "
-                 "--numa-node overrides it.")
+                 "--numa-node overrides it.",
+                 AutoOr(kNodeJson, "auto, none or a node's number"))
           .Nested("storage", &DaemonConfig::storage, StorageSchema(), "Reading files.")
           .Nested("cache", &DaemonConfig::cache, CacheSchema(),
                   "What is kept of datasets for the next epoch and the next job. A pipeline's own "
@@ -476,6 +481,7 @@ absl::StatusOr<Settings> LoadSettings(const std::string& path,
 
 std::string SampleConfig() {
   std::string out =
+      "# yaml-language-server: $schema=schema/feedwater.schema.json\n"
       "# feedwater.yaml: the configuration of feedwaterd. Written by `feedwaterd --print-config`: "
       "every key with its\n"
       "# description; a line that is commented out shows the default.\n"

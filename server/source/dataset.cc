@@ -35,7 +35,8 @@ struct CommonParams {
 const Schema<CommonParams>& CommonSchema() {
   static const Schema<CommonParams> schema =
       Schema<CommonParams>()
-          .Required("format", &CommonParams::format, "How the records are stored.")
+          .Required("format", &CommonParams::format, "How the records are stored.",
+                    OneOf(Registry<FormatEntry>::Get().Names()))
           .Required("root", &CommonParams::root, "Name of a root that feedwater.yaml declares.")
           .Param("path", &CommonParams::path,
                  "Folder or file of the dataset below the root; the root itself when left out.");

@@ -103,7 +103,7 @@ TEST(Schema, WhatIsNotGivenKeepsItsDefault) {
 TEST(Schema, ARefusalNamesPlaceParameterAndRange) {
   EXPECT_EQ(Refusal("count: 2\np:     1.5\n"), "f:2:8: 'p' must be between 0 and 1, not 1.5");
   EXPECT_EQ(Refusal("count: 0"), "f:1:8: 'count' must be at least 1, not 0");
-  EXPECT_EQ(Refusal("size: 4095"), "f:1:7: 'size' must be at least 4096, not 4095");
+  EXPECT_EQ(Refusal("size: 4095"), "f:1:7: 'size' must be at least 4KiB, not 4095");
   EXPECT_EQ(Refusal("ints: [1, 10]"), "f:1:7: 'ints' item 2 must be between 0 and 9, not 10");
   EXPECT_EQ(Refusal("mean: [1, 2, 256]"),
             "f:1:7: 'mean' item 3 must be between 0 and 255, not 256");
@@ -193,6 +193,36 @@ TEST(Schema, TellsDocumentationEverything) {
     EXPECT_NE(info.doc, "") << info.name;
     EXPECT_TRUE(!info.nested.empty() || nlohmann::json::accept(info.json_type)) << info.name;
   }
+}
+
+TEST(Schema, BoundsAreWrittenInTheUnitOfTheParameter) {
+  struct Bounds {
+    int64_t count = 1;
+    double share = 1;
+    std::optional<ByteCount> bytes;
+    Seconds wait{1};
+  };
+  const std::vector<ParamInfo> params =
+      Schema<Bounds>()
+          .Param("count", &Bounds::count, "A count.", Range(1, 1 << 24))
+          .Param("share", &Bounds::share, "A share.", Range(-0.5, 0.001))
+          .Param("bytes", &Bounds::bytes, "A size.", Range(4096, 1 << 20))
+          .Param("wait", &Bounds::wait, "A time.", Range(0.001, 3600))
+          .params();
+  std::vector<std::string> texts;
+  for (const ParamInfo& info : params)
+    texts.push_back(absl::StrCat(info.low_text, " ", info.high_text));
+  EXPECT_THAT(texts, ElementsAre("1 16777216", "-0.5 0.001", "4KiB 1MiB", "1ms 1h"));
+}
+
+TEST(Schema, AParameterMayHaveACloserFormThanItsField) {
+  struct Loose {
+    std::string memory = "auto";
+  };
+  const auto schema = Schema<Loose>().Param("memory", &Loose::memory, "Memory.",
+                                            As("auto or a size", R"({"const":"auto"})"));
+  EXPECT_EQ(schema.params()[0].type, "auto or a size");
+  EXPECT_EQ(schema.params()[0].json_type, R"({"const":"auto"})");
 }
 
 TEST(Schema, EveryDefaultTextReadsBackAsTheDefault) {

@@ -94,6 +94,8 @@ TEST_P(OpConformance, EverythingIsDocumented) {
   const OpEntry& op = entry();
   EXPECT_FALSE(op.summary.empty());
   EXPECT_EQ(op.summary.back(), '.') << op.summary;
+  EXPECT_FALSE(op.cost.empty());
+  EXPECT_EQ(op.cost.back(), '.') << op.cost;
   EXPECT_FALSE(op.example.empty());
   EXPECT_FALSE(op.inputs.empty());
   EXPECT_FALSE(op.outputs.empty());

@@ -1,6 +1,5 @@
 // Changes the type of a field's numbers and keeps their values: 200 stays 200, in any dtype.
-// Integers are rounded to nearest even and saturated; NaN becomes 0. Costs one pass when it runs
-// alone, nothing when it is fused after an image op.
+// Integers are rounded to nearest even and saturated; NaN becomes 0.
 #include "server/graph/element.h"
 #include "server/graph/op_schema.h"
 #include "server/graph/render.h"
@@ -60,6 +59,7 @@ const OpRegistrar kRegistrar(
         .Param("dtype", &Params::dtype, "Type of the result.",
                OneOf({"uint8", "int8", "bool", "int16", "uint16", "int32", "int64", "float16",
                       "bfloat16", "float32", "float64"}))
+        .Cost("One pass when it runs alone, nothing when it is fused.")
         .Example("- cast: {in: image, dtype: float32}")
         .Create<Cast>());
 

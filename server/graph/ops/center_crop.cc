@@ -1,6 +1,5 @@
 // Cuts a window out of the middle of an image, as torchvision.transforms.CenterCrop does. An image
-// smaller than the window is padded with zeros around it. Costs a copy when it runs alone and
-// nothing when it is fused.
+// smaller than the window is padded with zeros around it.
 #include <cmath>
 
 #include "server/graph/geometry_op.h"
@@ -56,6 +55,7 @@ const OpRegistrar kRegistrar(
         .Repeated()
         .Required("size", &Params::size, "Height and width of the window; one number is a square.",
                   Range(1, kMaxSide))
+        .Cost("A copy when it runs alone, nothing when it is fused.")
         .Example("- center_crop: {size: 224}")
         .Create<CenterCrop>());
 

@@ -1,8 +1,6 @@
 // Changes brightness, contrast, saturation and hue by random amounts in random order, as
-// torchvision.transforms.ColorJitter does on PIL images, with Pillow's arithmetic. Brightness and
-// contrast cost a table look-up per value; saturation some and hue much more, because every pixel
-// goes through HSV: leave hue out where it does not help the model. Grey images have no saturation
-// and no hue to change.
+// torchvision.transforms.ColorJitter does on PIL images, with Pillow's arithmetic. Grey images have
+// no saturation and no hue to change.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -186,6 +184,9 @@ const OpRegistrar kRegistrar(
             "hue", &Params::hue,
             "Shift drawn from this range, in turns of the colour circle; a number x means [-x, x].",
             Range(-0.5, 0.5))
+        .Cost(
+            "Brightness and contrast a table look-up per value; saturation some and hue much more, "
+            "because every pixel goes through HSV: leave hue out where it does not help the model.")
         .Example("- color_jitter: {brightness: 0.4, contrast: 0.4, saturation: 0.4, hue: 0.1}")
         .Create<ColorJitter>());
 

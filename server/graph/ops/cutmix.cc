@@ -2,7 +2,7 @@
 // labels by the areas (Yun and others, "CutMix", 2019). One box and one permutation of partners are
 // drawn for a batch: the box's share of the area is 1 - Beta(alpha, alpha), its middle is anywhere,
 // and what sticks out is cut off, as in torchvision.transforms.v2.CutMix. A class number becomes a
-// float32 vector with the two classes' weights. Costs a copy of the box.
+// float32 vector with the two classes' weights.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -93,6 +93,7 @@ const OpRegistrar kRegistrar(
         .Param("num_classes", &Params::num_classes,
                "Length of the label's vector; by default the dataset's number of classes.",
                Range(1, 1 << 24))
+        .Cost("A copy of the box.")
         .Example("- cutmix: {in: [image, label], alpha: 1.0, num_classes: 10}")
         .Create<Cutmix>());
 

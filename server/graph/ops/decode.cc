@@ -1,7 +1,5 @@
 // Turns a compressed image (JPEG, PNG, BMP, WebP and what else OpenCV reads, told apart by content)
 // into uint8 HWC pixels with three channels, RGB; grey, palette and CMYK images are converted.
-// Costs most of a training pipeline's CPU time. Followed directly by crops, resize, flips and
-// normalize it is fused with them and decodes only the part that they need.
 #include "server/graph/geometry_op.h"
 #include "server/graph/op_schema.h"
 #include "server/graph/render.h"
@@ -58,6 +56,8 @@ const OpRegistrar kRegistrar(
                "Whether the EXIF orientation is applied. Loaders built on Pillow's convert, such "
                "as torchvision's, ignore it.",
                OneOf({"ignore", "apply"}))
+        .Cost("Most of a training pipeline's CPU time. Where it is fused, only the part is decoded "
+              "that the crops leave.")
         .Example("- decode: {in: data, out: image}")
         .Create<Decode>());
 

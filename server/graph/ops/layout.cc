@@ -1,5 +1,5 @@
 // Changes the order of an image's axes: CHW (planes, as PyTorch wants them) or HWC (as images are
-// stored). Costs one pass when it runs alone, nothing when it is fused.
+// stored).
 #include <cstring>
 
 #include "server/graph/geometry_op.h"
@@ -81,6 +81,7 @@ const OpRegistrar kRegistrar(
         .Input({.field = "image", .layouts = kImageLayouts, .dtypes = {}, .doc = "The image."})
         .OutputLikeInput()
         .Param("layout", &Params::layout, "Order of the result's axes.", OneOf({"CHW", "HWC"}))
+        .Cost("One pass when it runs alone, nothing when it is fused.")
         .Example("- layout: {layout: CHW}")
         .Create<ChangeLayout>());
 

@@ -1,7 +1,7 @@
 // Mixes every sample of a batch with another one of it, image and label by the same weight (Zhang
 // and others, "mixup: Beyond Empirical Risk Minimization", 2018). The weight is drawn from
 // Beta(alpha, alpha) once for a batch, the partners are a random permutation of the batch. A class
-// number becomes a float32 vector with the two classes' weights. Costs one pass over the batch.
+// number becomes a float32 vector with the two classes' weights.
 #include "server/graph/batch_mixing.h"
 #include "server/graph/op_schema.h"
 
@@ -64,6 +64,7 @@ const OpRegistrar kRegistrar(
         .Param("num_classes", &Params::num_classes,
                "Length of the label's vector; by default the dataset's number of classes.",
                Range(1, 1 << 24))
+        .Cost("One pass over the batch.")
         .Example("- mixup: {in: [image, label], alpha: 0.2, num_classes: 10}")
         .Create<Mixup>());
 

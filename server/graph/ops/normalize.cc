@@ -1,7 +1,7 @@
 // Subtracts a mean and divides by a standard deviation, channel by channel, and stores the result
 // as `dtype` in `layout`. mean and std are in the units of the pixels, 0..255: torchvision's mean
 // of 0.485 is 123.675 here. The arithmetic is float32, (value - mean) * (1 / std), rounded once to
-// `dtype`. Fused with what stands before, it costs one pass over the result.
+// `dtype`.
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -12,6 +12,11 @@
 
 namespace feedwater::server {
 namespace {
+
+constexpr char kList[] = "list of 1 or 3 numbers";
+constexpr char kListJson[] =
+    R"({"oneOf":[{"type":"array","items":{"type":"number"},"minItems":1,"maxItems":1},)"
+    R"({"type":"array","items":{"type":"number"},"minItems":3,"maxItems":3}]})";
 
 struct Params {
   std::vector<double> mean, std;
@@ -114,13 +119,15 @@ const OpRegistrar kRegistrar(
                  .dtypes = {DType::kUInt8, DType::kFloat16, DType::kBFloat16, DType::kFloat32},
                  .doc = "The normalized image."})
         .Required("mean", &Params::mean,
-                  "Mean of each channel in 0..255 units, or one number for all.", Range(-1e6, 1e6))
+                  "Mean of each channel in 0..255 units, or one number for all.",
+                  Range(-1e6, 1e6).As(kList, kListJson))
         .Required("std", &Params::std,
                   "Standard deviation of each channel in 0..255 units, or one number for all.",
-                  Range(1e-6, 1e6))
+                  Range(1e-6, 1e6).As(kList, kListJson))
         .Param("dtype", &Params::dtype, "Type of the result; uint8 is rounded and saturated.",
                OneOf({"float32", "float16", "bfloat16", "uint8"}))
         .Param("layout", &Params::layout, "Order of the result's axes.", OneOf({"CHW", "HWC"}))
+        .Cost("One pass over the result.")
         .Example("- normalize: {mean: [123.675, 116.28, 103.53], std: [58.395, 57.12, 57.375]}")
         .Create<Normalize>());
 

@@ -1,4 +1,4 @@
-// Turns a class number into a vector that is 1 at its place and 0 elsewhere. Costs next to nothing.
+// Turns a class number into a vector that is 1 at its place and 0 elsewhere.
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -65,6 +65,7 @@ const OpRegistrar kRegistrar(
         .Param("dtype", &Params::dtype, "Type of the vector.",
                OneOf({"float32", "float16", "bfloat16", "float64", "uint8", "int8", "int16",
                       "uint16", "int32", "int64", "bool"}))
+        .Cost("Next to nothing.")
         .Example("- one_hot: {in: label, num_classes: 10}")
         .Create<OneHot>());
 

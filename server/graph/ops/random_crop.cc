@@ -1,8 +1,7 @@
 // Cuts a window out of an image at a random place, all places alike likely, as
 // torchvision.transforms.RandomCrop does. The image can be padded before, which is the usual
 // augmentation of CIFAR (padding: 4). An image that is smaller than the window is an error of the
-// sample unless pad_if_needed. Costs a copy when it runs alone and next to nothing when it is
-// fused.
+// sample unless pad_if_needed.
 #include "absl/strings/str_cat.h"
 #include "server/graph/geometry_op.h"
 #include "server/graph/op_params.h"
@@ -104,6 +103,7 @@ const OpRegistrar kRegistrar(
         .Param("fill", &Params::fill,
                "Value of padded pixels, in the units of the image: one number or one per channel.",
                Range(-1e6, 1e6))
+        .Cost("A copy when it runs alone, next to nothing when it is fused.")
         .Example("- random_crop: {size: 32, padding: 4}")
         .Create<RandomCrop>());
 

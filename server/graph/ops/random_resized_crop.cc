@@ -1,7 +1,7 @@
 // Cuts out a part of random area and aspect ratio and resamples it to a fixed size, as
 // torchvision.transforms.RandomResizedCrop does: ten tries of an area share uniform in `scale` and
 // an aspect ratio log-uniform in `ratio`; if none fits into the image, the largest middle part
-// whose ratio lies within `ratio`. After decode only that part of the image is decoded.
+// whose ratio lies within `ratio`.
 #include <algorithm>
 #include <cmath>
 
@@ -91,6 +91,8 @@ const OpRegistrar kRegistrar(
         .Param("interpolation", &Params::interpolation,
                "nearest, bilinear, bicubic (both antialiased, as Pillow's) or opencv_linear; a "
                "list gives one per field of 'in'.")
+        .Cost("Grows with the pixels of the part. Where it is fused with decode, only that part of "
+              "the image is decoded.")
         .Example("- random_resized_crop: {size: 224, scale: [0.08, 1.0]}")
         .Create<RandomResizedCrop>());
 

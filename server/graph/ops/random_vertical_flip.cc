@@ -1,5 +1,5 @@
 // Mirrors an image top to bottom with probability p, as torchvision.transforms.RandomVerticalFlip
-// does. Costs a copy when it runs alone and nothing when it is fused.
+// does.
 #include "server/graph/geometry_op.h"
 #include "server/graph/op_schema.h"
 
@@ -39,6 +39,7 @@ const OpRegistrar kRegistrar(
         .Repeated()
         .Randomness(Randomness::kPerSample)
         .Param("p", &Params::p, "Probability of mirroring.", Range(0, 1))
+        .Cost("A copy when it runs alone, nothing when it is fused.")
         .Example("- random_vertical_flip: {p: 0.5}")
         .Create<RandomVerticalFlip>());
 

@@ -1,7 +1,6 @@
 // Resamples an image to a new size, as torchvision.transforms.Resize does on PIL images: one number
 // scales the shorter side to it and keeps the aspect ratio, two numbers give height and width.
-// bilinear and bicubic are antialiased; the cost grows with the input's pixels. In a row with
-// decode and crops it is fused with them and only the pixels that are needed are resampled.
+// bilinear and bicubic are antialiased.
 #include "absl/strings/str_cat.h"
 #include "server/graph/geometry_op.h"
 #include "server/graph/op_params.h"
@@ -97,6 +96,8 @@ const OpRegistrar kRegistrar(
                "With one number as 'size': the most that the longer side may get; the shorter then "
                "gets less than 'size'.",
                Range(1, kMaxSide))
+        .Cost("Grows with the input's pixels. Where it is fused with crops, only the pixels that "
+              "are needed are resampled.")
         .Example("- resize: {size: 256}")
         .Create<Resize>());
 
