@@ -52,6 +52,7 @@ class DaemonProcess:
             f"none\n{config}"
         )
         self.process: subprocess.Popen | None = None
+        self.command: list = [DAEMON]  # what --config is given to
 
     def add_pipeline(self, name: str, text: str) -> None:
         """Give the daemon a pipeline. It is known from the next start on."""
@@ -67,7 +68,7 @@ class DaemonProcess:
         environment = {**os.environ, "NOTIFY_SOCKET": str(path)}
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
-                [DAEMON, "--config", self.config], stderr=log, stdout=log, env=environment
+                [*self.command, "--config", self.config], stderr=log, stdout=log, env=environment
             )
         deadline = time.monotonic() + _START_S
         with notify:
