@@ -19,7 +19,7 @@ struct Usage {
   int64_t parse_ns = 0;
   int64_t run_ns = 0;
   int64_t batch_ns = 0;
-  DecodeCounts decoded;
+  DecodeCounts decoded{};
 
   void Add(const Usage& other) {
     samples += other.samples;
