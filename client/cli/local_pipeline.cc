@@ -35,13 +35,6 @@ absl::StatusOr<std::string> FindByName(const std::string& name, const server::Se
       " (a pipeline's file is given by its path, such as ./", server::Printable(name), ".yaml)"));
 }
 
-// Whether the state folder belongs to this user. What root writes into the daemon's folder, the
-// daemon could neither read nor replace.
-bool IsOwnFolder(const std::string& folder) {
-  struct stat info;
-  return stat(folder.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == geteuid();
-}
-
 // A file or folder that is not there was named by somebody who can name another one.
 absl::Status AsInvalidInput(const absl::Status& status) {
   return absl::IsNotFound(status) ? absl::InvalidArgumentError(status.message()) : status;
@@ -76,6 +69,11 @@ absl::StatusOr<std::shared_ptr<const server::LoadedPipeline>> Load(
 }
 
 }  // namespace
+
+bool IsOwnFolder(const std::string& folder) {
+  struct stat info;
+  return stat(folder.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == geteuid();
+}
 
 bool IsPipelineFile(const std::string& pipeline) {
   return absl::StrContains(pipeline, '/') || absl::EndsWith(pipeline, ".yaml") ||

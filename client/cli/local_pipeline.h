@@ -45,6 +45,10 @@ struct PlannedPipeline {
 absl::StatusOr<PlannedPipeline> PlanPipeline(const std::string& pipeline,
                                              const std::string& config);
 
+// Whether the folder is there and belongs to this user. What root writes into the daemon's state
+// folder, the daemon could neither read nor replace.
+bool IsOwnFolder(const std::string& folder);
+
 struct LocalOptions {
   std::string config;              // as for FindConfig
   server::IndexProgress progress;  // while an index is built; may be null

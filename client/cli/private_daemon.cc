@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/cli/local_pipeline.h"
 #include "server/base/status.h"
 #include "server/process.h"
 #include "server/service/config.h"
@@ -20,6 +21,10 @@ absl::StatusOr<PrivateDaemon> PrivateDaemon::Start(const std::string& config,
   made.folder_ = folder;
   overrides.push_back(absl::StrCat("runtime_dir=", folder));
   FW_ASSIGN_OR_RETURN(server::Settings settings, server::LoadSettings(config, overrides));
+  if (!IsOwnFolder(settings.config.state_dir)) {  // what is left there the daemon could not replace
+    overrides.push_back(absl::StrCat("state_dir=", folder, "/state"));
+    FW_ASSIGN_OR_RETURN(settings, server::LoadSettings(config, overrides));
+  }
   server::RaiseFileLimit();
   FW_ASSIGN_OR_RETURN(made.daemon_, server::Daemon::Start(std::move(settings)));
   return made;
