@@ -10,7 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "client/cli/no_throw.h"
+#include "server/base/no_throw.h"
 #include "server/base/yaml.h"
 #include "server/service/catalogue.h"
 
@@ -213,8 +213,8 @@ absl::StatusOr<const server::Record*> RecordLoader::Load(int64_t record) {
   impl.reader->Collect();
   impl.holds_bytes = true;
   FW_RETURN_IF_ERROR(impl.bytes.status());
-  FW_RETURN_IF_ERROR(
-      NoThrow([&] { return impl.dataset->Parse(record, impl.bytes.extents(), &impl.record); }));
+  FW_RETURN_IF_ERROR(server::NoThrow(
+      [&] { return impl.dataset->Parse(record, impl.bytes.extents(), &impl.record); }));
   return &impl.record;
 }
 

@@ -1,7 +1,7 @@
 #include "client/cli/sample_batch.h"
 
 #include "absl/strings/str_cat.h"
-#include "client/cli/no_throw.h"
+#include "server/base/no_throw.h"
 #include "server/base/units.h"
 
 namespace feedwater::cli {
@@ -44,11 +44,11 @@ absl::StatusOr<SampleBatch> SampleBatch::Create(const server::Plan& plan, int64_
 }
 
 absl::Status SampleBatch::Run(const server::SampleInput& input, int64_t k) {
-  return NoThrow([&] { return plan_->Run(input, k, memory_, *workspace_); });
+  return server::NoThrow([&] { return plan_->Run(input, k, memory_, *workspace_); });
 }
 
 absl::Status SampleBatch::Finish(int64_t samples, uint64_t global_batch, server::PhiloxKey key) {
-  return NoThrow(
+  return server::NoThrow(
       [&] { return plan_->FinishBatch(samples, global_batch, key, memory_, *workspace_); });
 }
 

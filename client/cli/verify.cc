@@ -17,11 +17,11 @@
 #include "absl/time/time.h"
 #include "client/cli/command.h"
 #include "client/cli/local_pipeline.h"
-#include "client/cli/no_throw.h"
 #include "client/cli/progress.h"
 #include "client/cli/sample_batch.h"
 #include "server/base/clock.h"
 #include "server/base/mutex.h"
+#include "server/base/no_throw.h"
 #include "server/base/units.h"
 
 namespace feedwater::cli {
@@ -96,7 +96,7 @@ class Verifier {
   }
 
   void Work() {
-    const absl::Status status = NoThrow([this] { return WorkUntilDone(); });
+    const absl::Status status = server::NoThrow([this] { return WorkUntilDone(); });
     server::MutexLock lock(&mu_);
     if (!status.ok()) {
       stop_ = true;
@@ -143,8 +143,8 @@ class Verifier {
     absl::Status status = bytes.status();
     if (status.ok()) {
       bytes_ += bytes.size();
-      status =
-          NoThrow([&] { return local_.dataset().Parse(bytes.record(), bytes.extents(), parsed); });
+      status = server::NoThrow(
+          [&] { return local_.dataset().Parse(bytes.record(), bytes.extents(), parsed); });
     }
     if (status.ok()) {
       server::SampleInput input;

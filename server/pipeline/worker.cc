@@ -1,13 +1,13 @@
 #include "server/pipeline/worker.h"
 
 #include <algorithm>
-#include <exception>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "server/base/clock.h"
+#include "server/base/no_throw.h"
 
 namespace feedwater::server {
 namespace {
@@ -19,21 +19,6 @@ constexpr size_t kMaxSamples = 256;    // on the way in one worker, with and wit
 // measures.
 constexpr int64_t kCheapTicket = 8;  // places; tickets are long when samples are cheap
 constexpr int64_t kCheapTimedOneIn = 16;
-
-// Our own functions do not throw; the libraries below them may, and a sample must not end the
-// daemon.
-template <typename F>
-absl::Status NoThrow(const F& function) {
-  try {
-    return function();
-  } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError("out of memory");
-  } catch (const std::exception& e) {
-    return absl::InternalError(e.what());
-  } catch (...) {
-    return absl::InternalError("unknown exception");
-  }
-}
 
 // What RecordBytes::stamp would be if the record were read now.
 absl::StatusOr<uint64_t> StampOf(const Dataset& dataset, int64_t record) {

@@ -1,4 +1,5 @@
-// Our own functions do not throw; the libraries below them may.
+// Our own functions do not throw; the libraries below them may, and neither a sample nor a command
+// may end its process by that.
 #pragma once
 
 #include <exception>
@@ -6,7 +7,7 @@
 
 #include "absl/status/status.h"
 
-namespace feedwater::cli {
+namespace feedwater::server {
 
 // The status of `function()`, or what it threw as one.
 template <typename F>
@@ -22,4 +23,4 @@ absl::Status NoThrow(const F& function) {
   }
 }
 
-}  // namespace feedwater::cli
+}  // namespace feedwater::server
