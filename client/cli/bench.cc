@@ -237,6 +237,7 @@ json Document(const Result& result, const BenchOptions& options) {
           {"samples_per_s", static_cast<double>(result.taken.samples) / result.wall_s},
           {"cpu_s_per_1000", PerThousand(result)},
           {"stages", StageShares(result.stages)},
+          {"graph_s", result.stages.graph},
           {"samples", result.taken.samples},
           {"batches", result.taken.batches},
           {"bytes_per_s", static_cast<double>(result.taken.bytes) / result.wall_s},

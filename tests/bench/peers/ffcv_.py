@@ -1,5 +1,6 @@
 """FFCV: its own packed format, photos re-encoded at quality 90 as its recipes do."""
 
+import hashlib
 import os
 import tempfile
 from pathlib import Path
@@ -37,7 +38,8 @@ class Photos:
         return np.array(Image.open(path).convert("RGB")), label
 
 
-packed = Path(tempfile.gettempdir()) / f"feedwater-bench-{os.getuid()}.beton"
+name = hashlib.sha256("\n".join(files(folder)).encode()).hexdigest()[:16]
+packed = Path(tempfile.gettempdir()) / f"feedwater-bench-{os.getuid()}-{name}.beton"
 if not packed.exists() or packed.stat().st_mtime < folder.stat().st_mtime:
     fields = {"image": RGBImageField(write_mode="jpg", jpeg_quality=90), "label": IntField()}
     DatasetWriter(str(packed), fields, num_workers=2).from_indexed_dataset(Photos())

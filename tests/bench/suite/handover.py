@@ -46,12 +46,17 @@ def shared_pages(context: Context) -> float:
         with feedwater.Loader(str(pipeline), address=address, output="numpy") as loader:
             batch = next(iter(loader))
             batch[0].sum()  # so that every page of it is mapped here
+            first = batch[0].__array_interface__["data"][0] // _PAGE * _PAGE
+            length = batch[0].nbytes // _PAGE * _PAGE
             pid = int(subprocess.run(["pgrep", "-f", str(config)], capture_output=True, text=True,
                                      check=True).stdout.split()[0])  # fmt: skip
             mine, size = arena(os.getpid())
             theirs, _ = arena(pid)
-            pages = size // _PAGE
-            here, there = frames(os.getpid(), mine, pages), frames(pid, theirs, pages)
+            if not mine <= first <= mine + size - length:
+                return 0.0  # the trainer holds a copy
+            pages = length // _PAGE
+            here = frames(os.getpid(), first, pages)
+            there = frames(pid, theirs + first - mine, pages)
     seen = [(a, b) for a, b in zip(here, there) if a]
     if not seen:
         raise PermissionError("page numbers are only shown to root")
