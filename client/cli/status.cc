@@ -1,4 +1,6 @@
 // feedwater status: the daemon and its jobs at this moment.
+#include "server/base/status.h"
+
 #include <cinttypes>
 #include <cstdio>
 #include <iostream>
@@ -9,7 +11,6 @@
 #include "client/cli/status_document.h"
 #include "client/cli/status_watch.h"
 #include "server/base/cpus.h"
-#include "server/base/status.h"
 #include "server/base/units.h"
 
 namespace feedwater::cli {

@@ -29,7 +29,7 @@ namespace feedwater::server {
 // A file that reads go to. Alive while any read holds it.
 struct OpenedFile {
   Fd fd;
-  int64_t size = 0;  // at the time of opening
+  int64_t size = 0;    // at the time of opening
   uint64_t stamp = 0;  // FileStamp at the time of opening
   bool direct_io = false;
   std::string path;  // for messages

@@ -89,13 +89,11 @@ std::vector<FilePtr> FileCache::State::Evict(size_t keep) {
 }
 
 uint64_t FileStamp(const struct stat& info) {
-  const uint64_t parts[] = {static_cast<uint64_t>(info.st_dev),
-                            static_cast<uint64_t>(info.st_ino),
-                            static_cast<uint64_t>(info.st_size),
-                            static_cast<uint64_t>(info.st_mtim.tv_sec),
-                            static_cast<uint64_t>(info.st_mtim.tv_nsec),
-                            static_cast<uint64_t>(info.st_ctim.tv_sec),
-                            static_cast<uint64_t>(info.st_ctim.tv_nsec)};
+  const uint64_t parts[] = {
+      static_cast<uint64_t>(info.st_dev),          static_cast<uint64_t>(info.st_ino),
+      static_cast<uint64_t>(info.st_size),         static_cast<uint64_t>(info.st_mtim.tv_sec),
+      static_cast<uint64_t>(info.st_mtim.tv_nsec), static_cast<uint64_t>(info.st_ctim.tv_sec),
+      static_cast<uint64_t>(info.st_ctim.tv_nsec)};
   return XXH3_64bits(parts, sizeof(parts)) | 1;  // 0 stands for "not known"
 }
 
