@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "server/source/digest.h"
 #include "server/source/format.h"
+#include "server/source/interleave.h"
 
 namespace feedwater::server {
 namespace {
@@ -68,10 +69,8 @@ class Cifar10Dataset final : public IndexedDataset {
     Prepare(out, 1);
     out->scratch.resize(kPixels * kChannels);
     std::byte* to = out->scratch.data();
-    const std::byte* planes = from + 1;
-    for (int64_t i = 0; i < kPixels; ++i) {
-      for (int64_t c = 0; c < kChannels; ++c) to[i * kChannels + c] = planes[c * kPixels + i];
-    }
+    Interleave3(reinterpret_cast<const uint8_t*>(from + 1), kPixels, kPixels,
+                reinterpret_cast<uint8_t*>(to));
     out->fields[0].data = to;
     out->inline_values[0] = label;
     out->fields[1].data = reinterpret_cast<std::byte*>(out->inline_values.data());
