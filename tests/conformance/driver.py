@@ -8,6 +8,7 @@ import queue
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 from daemon_process import BUILD
@@ -38,19 +39,31 @@ class Driver:
         ``"python"`` or ``"cpp"``.
     address : str
         The daemon's runtime directory.
+    user : int
+        Run as this user and group.
+    prefix : sequence of str
+        Words before the program's command line, such as ``("unshare", "--pid", "--fork")``.
     environment : dict
         More variables.
     """
 
-    def __init__(self, client: str, address: str, **environment: str) -> None:
+    def __init__(
+        self,
+        client: str,
+        address: str,
+        user: int | None = None,
+        prefix: Sequence[str] = (),
+        **environment: str,
+    ) -> None:
         variables = {**os.environ, "FEEDWATER_ADDRESS": address, **environment}
         self.client = client
         self.process = subprocess.Popen(
-            COMMANDS[client],
+            [*prefix, *COMMANDS[client]],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             env=variables,
+            **({} if user is None else {"user": user, "group": user, "extra_groups": []}),
         )
         self._answers: queue.Queue = queue.Queue()
         self._sent = 0

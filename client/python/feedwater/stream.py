@@ -162,7 +162,7 @@ class Stream:
         """Open a new session where the stream stands, within `reconnect_timeout`."""
         deadline = time.monotonic() + self.options.reconnect_timeout
         pause = _BACKOFF_FIRST_S
-        last: Optional[errors.Error] = None
+        last = ""  # the text alone: an error kept here would keep this frame, and the old session
         while True:
             if self._closed:
                 raise errors.FailedPrecondition("the loader is closed")
@@ -176,13 +176,12 @@ class Stream:
                 except errors.Error as error:
                     if error.code not in _PASSING:
                         raise
-                    last = error
+                    last = f" ({error})"
             left = deadline - time.monotonic()
             if left <= 0:
-                tail = f" ({last})" if last is not None else ""
                 raise errors.DaemonLost(
                     f"{reason}, and did not serve again within "
-                    f"{self.options.reconnect_timeout:g} s{tail}. "
+                    f"{self.options.reconnect_timeout:g} s{last}. "
                     "The error's .state has the position: load it into a new loader to continue"
                 )
             time.sleep(min(pause, left))

@@ -17,6 +17,7 @@ import pytest
 from reading import check, epoch_positions, positions
 
 import feedwater
+from feedwater.arena import Arena
 
 ALL = list(range(40))
 
@@ -227,6 +228,30 @@ def test_opening_and_closing_leaves_no_descriptor_and_no_mapping(daemon):
     wait_until(lambda: not daemon.sessions)
     wait_until(lambda: count()[0] <= before[0] + 2)  # gRPC keeps some descriptors of its own
     assert count()[1] <= before[1]
+
+
+def test_the_memory_of_an_ended_session_goes_without_the_collector(daemon, open_loader):
+    """A trainer whose daemon was restarted some times holds one arena, not one for each."""
+
+    def arenas():
+        return sum(isinstance(thing, Arena) for thing in gc.get_objects())
+
+    gc.collect()
+    gc.disable()
+    try:
+        loader = open_loader(daemon)
+        next(iter(loader))
+        assert arenas() == 1
+        for _ in range(3):
+            iterator = iter(loader)
+            next(iterator)
+            for session in list(daemon.sessions.values()):
+                session.close()
+            wait_until(lambda: not daemon.sessions)
+            next(iterator)
+            assert arenas() == 1
+    finally:
+        gc.enable()
 
 
 def in_child(action):
