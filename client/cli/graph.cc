@@ -35,7 +35,8 @@ json ToJson(const PlannedPipeline& pipeline, const PlanGraph& graph) {
     json entry = {{"kind", KindName(node.kind)},
                   {"name", node.name},
                   {"randomness", server::RandomnessText(node.randomness)},
-                  {"deterministic", node.is_deterministic}};
+                  {"deterministic", node.is_deterministic},
+                  {"in_prefix", node.is_in_prefix}};
     if (node.place >= 0) entry["place"] = node.place;
     if (node.pass >= 0) entry["pass"] = node.pass;
     nodes.push_back(std::move(entry));

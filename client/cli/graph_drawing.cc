@@ -32,7 +32,7 @@ struct Look {
   const char* meaning;
 };
 constexpr Look kFieldLook = {"#e8eef7", "#5b7aa8", "a field of the dataset"};
-constexpr Look kFixedLook = {"#e2f3e6", "#3c9a5f", "the same in every epoch: a cache may keep it"};
+constexpr Look kFixedLook = {"#e2f3e6", "#3c9a5f", "the same in every epoch"};
 constexpr Look kRandomLook = {"#fdebc8", "#c98a1b", "random, drawn anew for each sample"};
 constexpr Look kAfterLook = {"#f3f1ee", "#8c8780", "fixed, behind a random op"};
 constexpr Look kBatchLook = {"#ece4f9", "#8561c5", "works on a whole batch"};
@@ -192,9 +192,7 @@ class DotWriter {
   std::string EdgeText(const PlanGraph::Edge& edge) const {
     const PlanGraph::Node& from = graph_.nodes[edge.from];
     const PlanGraph::Node& to = graph_.nodes[edge.to];
-    const bool stays_fixed = to.kind == Kind::kOp && to.is_deterministic;
-    // Where the longest run of ops ends that gives the same in every epoch.
-    const bool is_frontier = from.kind == Kind::kOp && from.is_deterministic && !stays_fixed;
+    const bool is_frontier = from.is_in_prefix && !to.is_in_prefix;
     // Two short lines, because dot lets long labels cross the frames.
     const char* const end = "<BR ALIGN=\"LEFT\"/>";
     const char* const space = "&#160;&#160;";  // away from the arrow

@@ -116,16 +116,18 @@ class Settler {
         return spec_.dataset.Error(
             absl::StrCat("the dataset's field '", field.name, "' has a name that is taken"));
       }
-      AddSource(field.name, field.spec);
+      AddSource(field.name, field.spec, /*is_deterministic=*/true);
     }
-    AddSource("sample_id", {DType::kInt64, Layout::kPlain, {}});
-    AddSource("position", {DType::kInt64, Layout::kPlain, {}});
-    AddSource("is_real", {DType::kBool, Layout::kPlain, {}});
+    // A record's own number is as lasting as its bytes; its place in an epoch is not.
+    AddSource("sample_id", {DType::kInt64, Layout::kPlain, {}}, /*is_deterministic=*/true);
+    AddSource("position", {DType::kInt64, Layout::kPlain, {}}, /*is_deterministic=*/false);
+    AddSource("is_real", {DType::kBool, Layout::kPlain, {}}, /*is_deterministic=*/false);
     return absl::OkStatus();
   }
 
-  void AddSource(const std::string& name, const TensorSpec& spec) {
+  void AddSource(const std::string& name, const TensorSpec& spec, bool is_deterministic) {
     Value value;
+    value.is_deterministic = is_deterministic;
     value.name = name;
     value.spec = spec;
     value.source = static_cast<int>(flow_.values.size());
@@ -142,6 +144,7 @@ class Settler {
     node.instance = instance;
     FW_ASSIGN_OR_RETURN(node.op, node.entry->create(spec.params));
     Specs inputs;
+    bool is_deterministic = node.entry->randomness == Randomness::kNone;
     for (size_t i = 0; i < spec.in.size(); ++i) {
       const YamlNode& place = PlaceOf(spec, "in", i);
       const auto found = names_.find(spec.in[i]);
@@ -154,6 +157,7 @@ class Settler {
       if (!fits.ok()) return place.Error(absl::StrCat("op '", spec.name, "' ", fits.message()));
       node.in.push_back(found->second);
       inputs.push_back(input);
+      is_deterministic &= flow_.values[found->second].is_deterministic;
     }
     FW_ASSIGN_OR_RETURN(const Specs outputs,
                         PlanOp(*node.op, *node.entry, spec, inputs, environment_));
@@ -161,6 +165,7 @@ class Settler {
       Value value;
       value.name = spec.out[i];
       value.spec = outputs[i];
+      value.is_deterministic = is_deterministic;
       node.out.push_back(static_cast<int>(flow_.values.size()));
       names_[value.name] = node.out.back();
       flow_.values.push_back(std::move(value));

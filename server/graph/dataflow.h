@@ -23,8 +23,9 @@ struct Value {
   TensorSpec spec;
   int source =
       -1;  // place among the dataset's fields followed by Feedwater's own; -1: an op writes it
-  int batch_value = -1;      // what it becomes when the batch needs it
-  std::vector<int> readers;  // live nodes
+  int batch_value = -1;           // what it becomes when the batch needs it
+  bool is_deterministic = false;  // the same for a record in every epoch
+  std::vector<int> readers;       // live nodes
 };
 
 struct Node {

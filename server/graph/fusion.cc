@@ -62,11 +62,11 @@ class RunBuilder {
 
 }  // namespace
 
-std::vector<FusedRun> FindRuns(const Dataflow& flow, bool fuse) {
+std::vector<FusedRun> FindRuns(const Dataflow& flow, const std::vector<bool>& among, bool fuse) {
   std::vector<FusedRun> runs;
   std::vector<bool> placed(flow.nodes.size());
   for (int i = 0; i < static_cast<int>(flow.nodes.size()); ++i) {
-    if (placed[i] || !flow.nodes[i].is_live) continue;
+    if (placed[i] || !among[i]) continue;
     RunBuilder builder(flow);
     int last = i;
     placed[i] = true;
@@ -74,8 +74,8 @@ std::vector<FusedRun> FindRuns(const Dataflow& flow, bool fuse) {
     while (can_grow) {
       const Value& value = flow.values[flow.nodes[last].out[0]];
       // A field that the batch or several ops need must exist in memory.
-      can_grow =
-          value.batch_value < 0 && value.readers.size() == 1 && builder.Extend(value.readers[0]);
+      can_grow = value.batch_value < 0 && value.readers.size() == 1 && among[value.readers[0]] &&
+                 builder.Extend(value.readers[0]);
       if (can_grow) placed[last = value.readers[0]] = true;
     }
     runs.push_back(builder.Take());

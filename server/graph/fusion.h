@@ -15,8 +15,8 @@ struct FusedRun {
   PixelFormat format;      // what the pixel ops of a run of several do together
 };
 
-// Live nodes in runs, in an order in which they can be carried out. With `fuse` false every run has
-// one node.
-std::vector<FusedRun> FindRuns(const Dataflow& flow, bool fuse);
+// The nodes for which `among` is true in runs, in an order in which they can be carried out. With
+// `fuse` false every run has one node.
+std::vector<FusedRun> FindRuns(const Dataflow& flow, const std::vector<bool>& among, bool fuse);
 
 }  // namespace feedwater::server

@@ -75,33 +75,48 @@ class BatchPlacer {
 
 absl::Status PlaceBatchValues(Plan::Impl* plan) { return BatchPlacer(plan).Run(); }
 
-void PlaceValues(Plan::Impl* plan) {
-  const Dataflow& flow = plan->flow;
-  plan->places.resize(flow.values.size());
-  for (size_t v = 0; v < flow.values.size(); ++v) {
-    if (flow.values[v].batch_value < 0) continue;
-    if (flow.values[v].source >= 0) {
-      plan->copied.push_back(static_cast<int>(v));
-    } else {
-      plan->places[v].batch_value = flow.values[v].batch_value;
+void PlaceValues(const Dataflow& flow, const std::vector<int>* kept, Program* program) {
+  std::vector<ValuePlace>& places = program->places;
+  places.resize(flow.values.size());
+  program->buffers = program->first_buffer;
+  if (kept != nullptr) {
+    for (size_t i = 0; i < kept->size(); ++i) {
+      const int value = (*kept)[i];
+      if (flow.values[value].source >= 0) continue;  // the record has it
+      places[value].buffer = static_cast<int>(i);
+      places[value].is_kept = true;
+    }
+    program->buffers = std::max(program->buffers, kept->size());
+  } else {
+    std::vector<bool> is_written(flow.values.size());
+    for (const Step& step : program->steps) {
+      for (int value : step.out) is_written[value] = true;
+    }
+    for (size_t v = 0; v < flow.values.size(); ++v) {
+      if (flow.values[v].batch_value < 0) continue;
+      if (is_written[v]) {
+        places[v].batch_value = flow.values[v].batch_value;
+      } else {
+        program->copied.push_back(static_cast<int>(v));
+      }
     }
   }
   // A buffer serves another value as soon as the last reader of its value has run.
   std::vector<int> last_reader(flow.values.size(), -1);
-  for (size_t s = 0; s < plan->steps.size(); ++s) {
-    for (int value : plan->steps[s].in) last_reader[value] = static_cast<int>(s);
+  for (size_t s = 0; s < program->steps.size(); ++s) {
+    for (int value : program->steps[s].in) last_reader[value] = static_cast<int>(s);
   }
   std::vector<int> free;
-  for (size_t s = 0; s < plan->steps.size(); ++s) {
-    const Step& step = plan->steps[s];
+  for (size_t s = 0; s < program->steps.size(); ++s) {
+    const Step& step = program->steps[s];
     for (int value : step.out) {
-      if (plan->places[value].batch_value >= 0) continue;
-      if (free.empty()) free.push_back(static_cast<int>(plan->buffers++));
-      plan->places[value].buffer = free.back();
+      if (places[value].batch_value >= 0 || places[value].is_kept) continue;
+      if (free.empty()) free.push_back(static_cast<int>(program->buffers++));
+      places[value].buffer = free.back();
       free.pop_back();
     }
     const auto release = [&](int value) {
-      if (plan->places[value].buffer >= 0) free.push_back(plan->places[value].buffer);
+      if (places[value].buffer >= 0 && !places[value].is_kept) free.push_back(places[value].buffer);
     };
     for (int value : step.in) {
       if (last_reader[value] == static_cast<int>(s)) release(value);

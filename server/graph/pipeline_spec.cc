@@ -53,10 +53,10 @@ const Schema<CacheParams>& CacheSchema() {
       Schema<CacheParams>()
           .Param("kind", &CacheParams::kind,
                  "What is kept of each record: bytes (as stored), coefficients (a JPEG without its "
-                 "Huffman coding, which decodes several times faster), none; auto chooses and "
-                 "`feedwater status` "
-                 "says why.",
-                 OneOf({"auto", "none", "bytes", "coefficients"}))
+                 "Huffman coding, which decodes several times faster), decoded (what the graph's "
+                 "ops before the first random one make of it, such as decoded and resized pixels), "
+                 "none; auto chooses and `feedwater status` says why.",
+                 OneOf({"auto", "none", "bytes", "coefficients", "decoded"}))
           .Param("ram", &CacheParams::ram,
                  "Memory for it, at most, within the daemon's cache.ram. Default: all of that.")
           .Param("disk", &CacheParams::disk,
@@ -151,6 +151,7 @@ absl::Status ReadCache(const YamlNode& node, CacheSpec* cache) {
   cache->kind = read.kind == "none"           ? CacheKind::kNone
                 : read.kind == "bytes"        ? CacheKind::kBytes
                 : read.kind == "coefficients" ? CacheKind::kCoefficients
+                : read.kind == "decoded"      ? CacheKind::kDecoded
                                               : CacheKind::kAuto;
   if (read.ram) cache->memory_bytes = read.ram->bytes;
   if (read.disk) cache->disk_bytes = read.disk->bytes;

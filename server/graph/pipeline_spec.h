@@ -26,7 +26,7 @@ struct OpSpec {
 enum class BadSamplePolicy { kFail, kSubstitute };
 
 // What is kept of the dataset for the next epoch and the next job. Changes no byte of a batch.
-enum class CacheKind { kAuto, kNone, kBytes, kCoefficients };
+enum class CacheKind { kAuto, kNone, kBytes, kCoefficients, kDecoded };
 struct CacheSpec {
   CacheKind kind = CacheKind::kAuto;
   int64_t memory_bytes = std::numeric_limits<int64_t>::max();  // at most, of what the daemon has

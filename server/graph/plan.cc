@@ -1,11 +1,13 @@
 #include "server/graph/plan.h"
 
 #include <cstring>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "server/graph/fusion.h"
 #include "server/graph/plan_impl.h"
+#include "server/graph/prefix.h"
 
 namespace feedwater::server {
 namespace {
@@ -20,6 +22,43 @@ Step MakeStep(const Dataflow& flow, const FusedRun& run) {
   step.out = flow.nodes[run.nodes.back()].out;
   step.format = run.format;
   return step;
+}
+
+Program MakeProgram(const Dataflow& flow, std::vector<int> sources, const std::vector<bool>& nodes,
+                    bool fuse) {
+  Program program;
+  program.sources = std::move(sources);
+  for (const FusedRun& run : FindRuns(flow, nodes, fuse))
+    program.steps.push_back(MakeStep(flow, run));
+  return program;
+}
+
+// The graph as one program, and as two with a cut where a cache may keep what the first one makes.
+absl::Status MakePrograms(const PipelineSpec& spec, int64_t classes, bool fuse, Plan::Impl* plan) {
+  const Dataflow& flow = plan->flow;
+  std::vector<int> fields(plan->dataset_fields);
+  std::iota(fields.begin(), fields.end(), 0);
+  std::vector<bool> live, after;
+  for (const Node& node : flow.nodes) live.push_back(node.is_live);
+  plan->whole = MakeProgram(flow, fields, live, fuse);
+  PlaceValues(flow, nullptr, &plan->whole);
+
+  FW_ASSIGN_OR_RETURN(const Prefix prefix, FindPrefix(flow, plan->dataset_fields, spec, classes));
+  for (size_t i = 0; i < flow.nodes.size(); ++i) after.push_back(live[i] && !prefix.nodes[i]);
+  plan->before = MakeProgram(flow, fields, prefix.nodes, fuse);
+  PlaceValues(flow, &prefix.kept, &plan->before);
+  plan->after = MakeProgram(flow, prefix.kept, after, fuse);
+  plan->after.first_buffer = prefix.kept.size();
+  PlaceValues(flow, nullptr, &plan->after);
+
+  plan->is_in_prefix = prefix.nodes;
+  plan->prefix.digest = prefix.digest;
+  for (size_t i = 0; i < flow.nodes.size(); ++i) {
+    if (prefix.nodes[i]) plan->prefix.ops.push_back(flow.nodes[i].entry->name);
+  }
+  for (int value : prefix.kept)
+    plan->prefix.fields.push_back({flow.values[value].name, flow.values[value].spec, ""});
+  return absl::OkStatus();
 }
 
 // The dataset's tensor must be what the dataset announced, or it would not fit its place in the
@@ -53,10 +92,8 @@ absl::StatusOr<std::shared_ptr<const Plan>> Plan::Create(const PipelineSpec& spe
   impl.limits = spec.limits;
   impl.dataset_fields = fields.size();
   FW_ASSIGN_OR_RETURN(impl.flow, Settle(spec, fields, classes));
-  for (const FusedRun& run : FindRuns(impl.flow, options.fuse))
-    impl.steps.push_back(MakeStep(impl.flow, run));
   FW_RETURN_IF_ERROR(PlaceBatchValues(&impl));
-  PlaceValues(&impl);
+  FW_RETURN_IF_ERROR(MakePrograms(spec, classes, options.fuse, &impl));
   for (int output : impl.flow.outputs) {
     const BatchValue& value = impl.flow.batch_values[output];
     FieldSpec field;
@@ -82,36 +119,70 @@ absl::Status Plan::Validate(const PipelineSpec& spec) {
 const std::vector<FieldSpec>& Plan::outputs() const { return impl_->outputs; }
 int64_t Plan::staging_bytes_per_sample() const { return impl_->staging_bytes; }
 
-absl::Status Plan::Run(const SampleInput& input, int64_t k, const BatchMemory& memory,
-                       SampleWorkspace& workspace) const {
-  const Impl& plan = *impl_;
-  SampleWorkspace::Impl& work = *workspace.impl();
-  if (input.record == nullptr || input.record->fields.size() != plan.dataset_fields) {
+const PlanPrefix& Plan::prefix() const { return impl_->prefix; }
+
+namespace {
+
+// Gives the values their tensors: those of the record's fields, and Feedwater's own.
+absl::Status TakeSources(const Plan::Impl& plan, const Program& program, const SampleInput& input,
+                         SampleWorkspace::Impl& work) {
+  if (input.record == nullptr || input.record->fields.size() != program.sources.size()) {
     return absl::DataLossError("the record has not the fields that the dataset announced");
   }
   if (work.values.size() < plan.flow.values.size()) work.values.resize(plan.flow.values.size());
-  if (work.buffers.size() < plan.buffers) work.buffers.resize(plan.buffers);
+  if (work.buffers.size() < program.buffers) work.buffers.resize(program.buffers);
   work.sample_id = input.sample_id;
   work.position = input.position;
   work.is_real = input.is_real;
   std::byte* const own[kOwnFields] = {reinterpret_cast<std::byte*>(&work.sample_id),
                                       reinterpret_cast<std::byte*>(&work.position),
                                       reinterpret_cast<std::byte*>(&work.is_real)};
-  for (size_t i = 0; i < plan.dataset_fields; ++i) {
-    FW_RETURN_IF_ERROR(CheckSource(plan.flow.values[i], input.record->fields[i]));
-    work.values[i] = input.record->fields[i];
+  for (size_t i = 0; i < program.sources.size(); ++i) {
+    const int value = program.sources[i];
+    FW_RETURN_IF_ERROR(CheckSource(plan.flow.values[value], input.record->fields[i]));
+    work.values[value] = input.record->fields[i];
   }
   for (size_t i = 0; i < kOwnFields; ++i) {
     work.values[plan.dataset_fields + i] = {plan.flow.values[plan.dataset_fields + i].spec, own[i]};
   }
-  const SampleRun run{plan, input, k, memory, work};
-  for (const Step& step : plan.steps) FW_RETURN_IF_ERROR(RunStep(step, run));
-  for (int value : plan.copied) {
-    const BatchPlace& place = plan.batch_places[plan.flow.values[value].batch_value];
-    std::memcpy(place.At(memory, k), work.values[value].data,
+  return absl::OkStatus();
+}
+
+absl::Status RunProgram(const Program& program, const SampleRun& run) {
+  FW_RETURN_IF_ERROR(TakeSources(run.plan, program, run.input, run.workspace));
+  for (const Step& step : program.steps) FW_RETURN_IF_ERROR(RunStep(step, run));
+  for (int value : program.copied) {
+    const BatchPlace& place = run.plan.batch_places[run.plan.flow.values[value].batch_value];
+    std::memcpy(place.At(run.memory, run.k), run.workspace.values[value].data,
                 static_cast<size_t>(place.sample_bytes));
   }
   return absl::OkStatus();
+}
+
+constexpr int64_t kNothingKept = 0;
+
+}  // namespace
+
+absl::Status Plan::Run(const SampleInput& input, int64_t k, const BatchMemory& memory,
+                       SampleWorkspace& workspace) const {
+  return RunProgram(impl_->whole,
+                    {*impl_, impl_->whole, input, k, memory, *workspace.impl(), kNothingKept});
+}
+
+absl::Status Plan::RunPrefix(const SampleInput& input, int64_t max_field_bytes,
+                             SampleWorkspace& workspace, Record* kept) const {
+  const Program& program = impl_->before;
+  FW_RETURN_IF_ERROR(RunProgram(
+      program, {*impl_, program, input, 0, BatchMemory(), *workspace.impl(), max_field_bytes}));
+  kept->fields.clear();
+  for (int value : impl_->after.sources) kept->fields.push_back(workspace.impl()->values[value]);
+  return absl::OkStatus();
+}
+
+absl::Status Plan::RunFromPrefix(const SampleInput& input, int64_t k, const BatchMemory& memory,
+                                 SampleWorkspace& workspace) const {
+  return RunProgram(impl_->after,
+                    {*impl_, impl_->after, input, k, memory, *workspace.impl(), kNothingKept});
 }
 
 bool Plan::OnlyDecoded(size_t field) const {
@@ -171,12 +242,12 @@ std::vector<std::string> Plan::Describe() const {
       fields.push_back(absl::StrCat(values[value].name, " ", values[value].spec.ToString()));
     lines.push_back(absl::StrCat(absl::StrJoin(names, "+"), " -> ", absl::StrJoin(fields, ", ")));
   };
-  for (const Step& step : impl_->steps) {
+  for (const Step& step : impl_->whole.steps) {
     std::vector<std::string> names;
     for (const Step::Part& part : step.parts) names.push_back(part.entry->name);
     line(names, flow.values, step.out);
   }
-  for (int value : impl_->copied) line({"copy"}, flow.values, {value});
+  for (int value : impl_->whole.copied) line({"copy"}, flow.values, {value});
   for (const BatchNode& node : flow.batch_nodes) {
     if (node.is_live) line({absl::StrCat("batch ", node.entry->name)}, flow.batch_values, node.out);
   }

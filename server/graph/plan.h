@@ -52,6 +52,16 @@ struct BatchMemory {
   int64_t batch_size = 0;  // B, the room
 };
 
+// What a cache may keep of a record in place of its bytes: what the longest prefix of the graph
+// without randomness makes of it. Ops at its end that only store the same pixels in more bytes
+// (normalize to float32, one_hot, ...) are left out of it and carried out for each sample.
+struct PlanPrefix {
+  std::vector<std::string> ops;   // by name, in their order; may be empty
+  std::vector<FieldSpec> fields;  // what is kept; sizes that only the sample knows are -1
+  // Of everything but the dataset that can change what is kept: 32 hex digits.
+  std::string digest;
+};
+
 struct PlanOptions {
   bool fuse = true;  // false runs every op by itself, to check that fusion does not change a byte
 };
@@ -78,6 +88,17 @@ class Plan {
   // alone: InvalidArgument or DataLoss with the op's name and the reason.
   absl::Status Run(const SampleInput& input, int64_t k, const BatchMemory& memory,
                    SampleWorkspace& workspace) const;
+
+  // The same in two halves. RunPrefix leaves what prefix().fields says in `kept`, as views that
+  // live until the workspace runs another record's prefix and as long as the input's; a field
+  // larger than `max_field_bytes` is ResourceExhausted before anything is decoded.
+  // RunFromPrefix continues from there: its input's record is what RunPrefix made, in this epoch or
+  // in another one. Both together write the bytes that Run writes.
+  const PlanPrefix& prefix() const;
+  absl::Status RunPrefix(const SampleInput& input, int64_t max_field_bytes,
+                         SampleWorkspace& workspace, Record* kept) const;
+  absl::Status RunFromPrefix(const SampleInput& input, int64_t k, const BatchMemory& memory,
+                             SampleWorkspace& workspace) const;
 
   // Batch ops, once all `samples` places are written. `global_batch` numbers the batches of all
   // ranks.

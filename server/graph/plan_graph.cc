@@ -23,7 +23,7 @@ class GraphBuilder {
         batch_writers_(flow_.batch_values.size()) {}
 
   PlanGraph Build() {
-    for (size_t i = 0; i < plan_.steps.size(); ++i) AddStep(static_cast<int>(i));
+    for (size_t i = 0; i < plan_.whole.steps.size(); ++i) AddStep(static_cast<int>(i));
     for (const BatchNode& node : flow_.batch_nodes) {
       if (node.is_live) AddBatchOp(node);
     }
@@ -46,9 +46,7 @@ class GraphBuilder {
       PlanGraph::Node node;
       node.kind = Kind::kField;
       node.name = flow_.values[value].name;
-      // A record's own number is as lasting as its bytes; its place in an epoch is not.
-      const int own = flow_.values[value].source - static_cast<int>(plan_.dataset_fields);
-      node.is_deterministic = own < 0 || own == kSampleId;
+      node.is_deterministic = flow_.values[value].is_deterministic;
       writer = {AddNode(std::move(node)), 0};
     }
     return writer;
@@ -66,7 +64,7 @@ class GraphBuilder {
   }
 
   void AddStep(int pass) {
-    for (const Step::Part& part : plan_.steps[pass].parts) {
+    for (const Step::Part& part : plan_.whole.steps[pass].parts) {
       for (const Node& candidate : flow_.nodes) {
         if (candidate.op.get() == part.op) AddOp(candidate, pass);
       }
@@ -82,10 +80,8 @@ class GraphBuilder {
     node.randomness = op.entry->randomness;
     node.place = static_cast<int>(op.instance);
     node.pass = pass;
-    node.is_deterministic = op.entry->randomness == Randomness::kNone;
-    for (const Writer& input : inputs) {
-      node.is_deterministic &= graph_.nodes[input.node].is_deterministic;
-    }
+    node.is_deterministic = flow_.values[op.out[0]].is_deterministic;
+    node.is_in_prefix = plan_.is_in_prefix[&op - flow_.nodes.data()];
     const TensorSpec& input = flow_.values[op.in[0]].spec;
     PixelFormat format;
     if (const PixelOp* pixel = op.op->AsPixel();

@@ -19,10 +19,10 @@ struct PlanGraph {
     Kind kind = Kind::kField;
     std::string name;  // of the dataset's field, the op, or the output
     Randomness randomness = Randomness::kNone;
-    // The same for a record in every epoch, as far as this node: what a cache may keep.
-    bool is_deterministic = false;
-    int place = -1;  // of an op, in `graph` or `batch: graph`
-    int pass = -1;   // of a sample op: those with the same number are carried out together
+    bool is_deterministic = false;  // the same for a record in every epoch, as far as this node
+    bool is_in_prefix = false;      // an op before what a cache may keep (PlanPrefix)
+    int place = -1;                 // of an op, in `graph` or `batch: graph`
+    int pass = -1;  // of a sample op: those with the same number are carried out together
     // Of an op that changes how pixels are stored: what it does to uint8 pixels, such as mean and
     // std.
     std::optional<PixelFormat> pixels;

@@ -30,6 +30,7 @@ struct BatchPlace {
 // Where a value of the sample under way lies.
 struct ValuePlace {
   int buffer = -1;       // of the workspace
+  bool is_kept = false;  // the buffer is the value's own until the next sample
   int batch_value = -1;  // in its place in the batch
 };
 
@@ -45,16 +46,27 @@ struct Step {
   PixelFormat format;        // of a run of several parts
 };
 
+// A way through the graph, or through a part of it: from the values that a record's fields give to
+// those that its steps write.
+struct Program {
+  std::vector<int> sources;  // values that the record's fields are, in their order
+  std::vector<Step> steps;
+  std::vector<ValuePlace> places;  // by value
+  std::vector<int> copied;         // values that the batch needs and no step writes
+  size_t buffers = 0;              // of the workspace, those before first_buffer included
+  size_t first_buffer = 0;         // the ones before hold what another program has left
+};
+
 struct Plan::Impl {
   Dataflow flow;
   ImageLimits limits;
   size_t dataset_fields = 0;
-  std::vector<Step> steps;
-  std::vector<ValuePlace> places;        // by value
+  Program whole;
+  Program before, after;  // up to what a cache may keep, and from there on (prefix.h)
+  PlanPrefix prefix;
+  std::vector<bool> is_in_prefix;        // by node
   std::vector<BatchPlace> batch_places;  // by batch value
-  std::vector<int> copied;               // source values that the batch needs
   std::vector<FieldSpec> outputs;
-  size_t buffers = 0;
   int64_t staging_bytes = 0;        // per sample
   int64_t batch_scratch_bytes = 0;  // one sample of the largest batch op's input
 };
@@ -62,17 +74,21 @@ struct Plan::Impl {
 // One sample under way.
 struct SampleRun {
   const Plan::Impl& plan;
+  const Program& program;
   const SampleInput& input;
   int64_t k;
   const BatchMemory& memory;
   SampleWorkspace::Impl& workspace;
+  int64_t max_kept_bytes;  // of one value that is kept
 };
 
 absl::Status RunStep(const Step& step, const SampleRun& run);
 
 // Fills batch_places, staging_bytes and batch_scratch_bytes. Reads flow.
 absl::Status PlaceBatchValues(Plan::Impl* plan);
-// Fills places, copied and buffers. Reads flow and steps.
-void PlaceValues(Plan::Impl* plan);
+// Fills places, copied and buffers of a program that has its sources and steps. `kept`: values that
+// it leaves in buffers 0, 1, ...; nothing of such a program goes into the batch. Null: everything
+// that the batch needs does.
+void PlaceValues(const Dataflow& flow, const std::vector<int>* kept, Program* program);
 
 }  // namespace feedwater::server

@@ -38,13 +38,15 @@ class StepSample : public Sample {
           absl::StrCat("writes ", spec.ToString(), ", but had planned ", expected.ToString()));
     }
     const int value = step_.out[i];
-    const ValuePlace& place = run_.plan.places[value];
+    const ValuePlace& place = run_.program.places[value];
     Tensor& tensor = run_.workspace.values[value];
     tensor.spec = spec;
     if (place.batch_value >= 0) {
       tensor.data = run_.plan.batch_places[place.batch_value].At(run_.memory, run_.k);
     } else {
       FW_ASSIGN_OR_RETURN(const int64_t bytes, spec.ByteSize());
+      if (place.is_kept && bytes > run_.max_kept_bytes)
+        return absl::ResourceExhaustedError("larger than what is kept of a record");
       FW_ASSIGN_OR_RETURN(tensor.data,
                           run_.workspace.buffers[place.buffer].Get(static_cast<size_t>(bytes)));
     }

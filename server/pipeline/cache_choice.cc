@@ -1,9 +1,13 @@
 #include "server/pipeline/cache_choice.h"
 
 #include <algorithm>
+#include <iterator>
 #include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "server/base/units.h"
 
 namespace feedwater::server {
@@ -33,6 +37,58 @@ int64_t EstimateBytes(const Dataset& dataset) {
   return static_cast<int64_t>(bytes / static_cast<double>(looks) * static_cast<double>(records));
 }
 
+// Bytes of what the graph's prefix makes of a record; -1 when that differs from record to record.
+int64_t PrefixBytes(const Plan& plan) {
+  int64_t sum = 0;
+  for (const FieldSpec& field : plan.prefix().fields) {
+    const absl::StatusOr<int64_t> bytes = field.spec.ByteSize();
+    if (!bytes.ok() || __builtin_add_overflow(sum, *bytes, &sum)) return -1;
+  }
+  return sum;
+}
+
+// "decode + resize", what the prefix does.
+std::string PrefixText(const Plan& plan) {
+  return plan.prefix().ops.empty() ? "the dataset" : absl::StrJoin(plan.prefix().ops, " + ");
+}
+
+// Whether the records are files that are named as images other than JPEG.
+bool AreOtherImages(const Dataset& dataset) {
+  constexpr int64_t kLooks = 64;
+  const int64_t records = dataset.size(), looks = std::min(records, kLooks);
+  std::vector<Extent> extents;
+  for (int64_t i = 0; i < looks; ++i) {
+    extents.clear();
+    dataset.Extents(i * (records / looks), &extents);
+    if (extents.size() != 1) return false;
+    const std::string path = absl::AsciiStrToLower(dataset.ObjectPath(extents[0].object));
+    constexpr absl::string_view kOthers[] = {".png", ".bmp", ".webp", ".tif", ".tiff", ".ppm"};
+    if (std::none_of(std::begin(kOthers), std::end(kOthers),
+                     [&](absl::string_view other) { return absl::EndsWith(path, other); })) {
+      return false;
+    }
+  }
+  return looks > 0;
+}
+
+// Whether pixels are clearly the better thing to keep of images, and why; "" when they are not.
+std::string WhyDecoded(const Dataset& dataset, const Plan& plan, int64_t file_bytes,
+                       int64_t room_bytes) {
+  const int64_t bytes = PrefixBytes(plan);
+  int64_t all = 0;
+  if (bytes < 0 || plan.prefix().ops.empty() ||
+      __builtin_mul_overflow(bytes, dataset.size(), &all)) {
+    return "";
+  }
+  const std::string what = absl::StrCat("what ", PrefixText(plan), " makes of the records, ",
+                                        FormatBytes(all), " in all, ");
+  if (all <= file_bytes)
+    return absl::StrCat(what, "is no more than their files and needs no decoding");
+  if (all <= room_bytes && AreOtherImages(dataset))
+    return absl::StrCat(what, "fits, and only JPEGs have coefficients");
+  return "";
+}
+
 std::string Room(int64_t memory_bytes, int64_t disk_bytes) {
   return absl::StrCat(FormatBytes(memory_bytes), " of memory and ", FormatBytes(disk_bytes),
                       " of disk");
@@ -50,11 +106,17 @@ absl::string_view CacheKindName(CacheKind kind) {
       return "bytes";
     case CacheKind::kCoefficients:
       return "coefficients";
+    case CacheKind::kDecoded:
+      return "decoded";
   }
   return "unknown";
 }
 
-std::string CacheForm(CacheKind kind) { return absl::StrCat(CacheKindName(kind), "-1"); }
+std::string CacheForm(CacheKind kind, const Plan& plan) {
+  std::string form = absl::StrCat(CacheKindName(kind), "-1");
+  if (kind == CacheKind::kDecoded) absl::StrAppend(&form, "-", plan.prefix().digest);
+  return form;
+}
 
 CacheChoice ChooseCache(const PipelineSpec& spec, const Dataset& dataset, const Plan& plan,
                         int64_t memory_bytes, int64_t disk_bytes) {
@@ -72,9 +134,20 @@ CacheChoice ChooseCache(const PipelineSpec& spec, const Dataset& dataset, const 
                                             "an image that is only decoded; bytes, within ",
                                             room)};
   }
+  if (spec.cache.kind == CacheKind::kDecoded) {
+    const int64_t one = PrefixBytes(plan);
+    return {
+        CacheKind::kDecoded,
+        absl::StrCat("the pipeline asks for it; what ", PrefixText(plan), " makes of a record, ",
+                     one < 0 ? "as large as that is" : FormatBytes(one), ", within ", room)};
+  }
   if (spec.cache.kind != CacheKind::kAuto)
     return {spec.cache.kind, absl::StrCat("the pipeline asks for it; within ", room)};
   const int64_t bytes = EstimateBytes(dataset);
+  if (is_image) {
+    const std::string why = WhyDecoded(dataset, plan, bytes, std::max(memory_bytes, disk_bytes));
+    if (!why.empty()) return {CacheKind::kDecoded, absl::StrCat(why, "; within ", room)};
+  }
   if (is_image) {
     return {
         CacheKind::kCoefficients,

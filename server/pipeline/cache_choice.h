@@ -20,9 +20,10 @@ struct CacheChoice {
 CacheChoice ChooseCache(const PipelineSpec& spec, const Dataset& dataset, const Plan& plan,
                         int64_t memory_bytes, int64_t disk_bytes);
 
-// The name of what a kind keeps, its version included, as caches are keyed by it. REQUIRES: not
+// The name of what a kind keeps under this plan, its version included, as caches are keyed by it:
+// caches of one form hold the same for a record, whichever pipeline has filled them. REQUIRES: not
 // kAuto or kNone.
-std::string CacheForm(CacheKind kind);
+std::string CacheForm(CacheKind kind, const Plan& plan);
 absl::string_view CacheKindName(CacheKind kind);  // as in a pipeline file
 
 }  // namespace feedwater::server

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/base/clock.h"
 #include "server/base/no_throw.h"
+#include "server/pipeline/kept_fields.h"
 
 namespace feedwater::server {
 namespace {
@@ -159,43 +160,64 @@ absl::Status Worker::RunSample(const Sample& sample) {
   const int64_t every = ticket.count >= kCheapTicket ? kCheapTimedOneIn : 1;
   const bool timed = ++stage_clock_ % every == 0;
 
+  SampleInput input;
+  input.sample_id = sample.bytes.record();
+  input.position = sample.placement.position;
+  input.is_real = sample.placement.is_real;
+  input.key = batch.order().key();
   const int64_t start = timed ? MonotonicNs() : 0;
+  int64_t parse_ns = 0;
   bool keep = false;
-  absl::Status status = NoThrow([&] {
-    keep = PrepareToKeep(sample);
-    return absl::OkStatus();
-  });
-  const int64_t prepared = timed ? MonotonicNs() : 0;
-  const bool is_kept = keep || sample.bytes.origin() != RecordBytes::Origin::kDataset;
-  if (status.ok()) {
-    status = NoThrow([&] {
-      return batch.job().dataset().Parse(
-          sample.bytes.record(), is_kept ? absl::MakeConstSpan(kept_) : sample.bytes.extents(),
-          &record_);
-    });
-  }
-  const int64_t parsed = timed ? MonotonicNs() : 0;
-  if (status.ok()) {
-    SampleInput input;
-    input.record = &record_;
-    input.sample_id = sample.bytes.record();
-    input.position = sample.placement.position;
-    input.is_real = sample.placement.is_real;
-    input.key = batch.order().key();
-    status = NoThrow(
-        [&] { return batch.job().plan()->Run(input, sample.place, batch.memory(), workspace_); });
-  }
+  const absl::Status status =
+      NoThrow([&] { return MakeSample(sample, &input, timed ? &parse_ns : nullptr, &keep); });
   if (status.ok() && keep) {
-    batch.job().cache()->Put(sample.bytes.record(), sample.bytes.stamp(), payload_);
+    NoThrow([&] {
+      batch.job().cache()->Put(sample.bytes.record(), sample.bytes.stamp(), payload_);
+      return absl::OkStatus();
+    }).IgnoreError();
   }
   if (timed) {
-    usage_.parse_ns += every * (parsed - prepared);
-    usage_.run_ns += every * (MonotonicNs() - parsed + prepared - start);
+    usage_.parse_ns += every * parse_ns;
+    usage_.run_ns += every * (MonotonicNs() - start - parse_ns);
   }
   return status;
 }
 
-// Fills kept_ with the extents that the cache has kept.
+// From a record's bytes, or from what was kept of it, to its place in the batch. `keep` becomes
+// true when payload_ is to be kept of it.
+absl::Status Worker::MakeSample(const Sample& sample, SampleInput* input, int64_t* parse_ns,
+                                bool* keep) {
+  const Batch& batch = *sample.work->ticket.batch;
+  const Job& job = batch.job();
+  const Plan& plan = *job.plan();
+  const bool is_kept = sample.bytes.origin() != RecordBytes::Origin::kDataset;
+  const bool wanted = !is_kept && job.cache() != nullptr && job.cache()->Wants(input->sample_id);
+  const bool decoded = job.config().pipeline->cache_kind == CacheKind::kDecoded;
+  if (decoded && is_kept) {
+    input->record = &kept_record_;
+    return plan.RunFromPrefix(*input, sample.place, batch.memory(), workspace_);
+  }
+  if (wanted && !decoded) *keep = PackRecord(sample);
+
+  const int64_t start = parse_ns != nullptr ? MonotonicNs() : 0;
+  FW_RETURN_IF_ERROR(job.dataset().Parse(
+      input->sample_id, is_kept || *keep ? absl::MakeConstSpan(kept_) : sample.bytes.extents(),
+      &record_));
+  if (parse_ns != nullptr) *parse_ns = MonotonicNs() - start;
+
+  input->record = &record_;
+  // What cannot be kept may be a good sample all the same: a prefix decodes all of an image, the
+  // whole graph perhaps a part that is not damaged.
+  if (wanted && decoded &&
+      plan.RunPrefix(*input, kMaxKeptFieldBytes, workspace_, &kept_record_).ok()) {
+    *keep = PackFields(plan.prefix(), kept_record_, &payload_);
+    input->record = &kept_record_;
+    return plan.RunFromPrefix(*input, sample.place, batch.memory(), workspace_);
+  }
+  return plan.Run(*input, sample.place, batch.memory(), workspace_);
+}
+
+// Fills kept_, or kept_record_, with what the cache has kept.
 absl::Status Worker::OpenKept(const Sample& sample) {
   const RecordBytes& bytes = sample.bytes;
   const Job& job = sample.work->ticket.batch->job();
@@ -207,6 +229,8 @@ absl::Status Worker::OpenKept(const Sample& sample) {
                         }));
     payload = block.payload;
   }
+  if (job.config().pipeline->cache_kind == CacheKind::kDecoded)
+    return UnpackFields(job.plan()->prefix(), payload, &kept_record_);
   return UnpackExtents(payload, &kept_);
 }
 
@@ -218,12 +242,10 @@ void Worker::ReadAnew(Sample* sample) {
 
 // Makes payload_ what is to be kept of a record that was read, and kept_ its extents: the sample is
 // made from them, so that a JPEG is decoded once although all of it is kept and only a part is
-// looked at. False when nothing is to be kept.
-bool Worker::PrepareToKeep(const Sample& sample) {
+// looked at. False when it cannot be kept.
+bool Worker::PackRecord(const Sample& sample) {
   const Job& job = sample.work->ticket.batch->job();
   const RecordBytes& bytes = sample.bytes;
-  if (job.cache() == nullptr || bytes.origin() != RecordBytes::Origin::kDataset) return false;
-  if (!job.cache()->Wants(bytes.record())) return false;
   kept_.assign(bytes.extents().begin(), bytes.extents().end());
   if (job.config().pipeline->cache_kind == CacheKind::kCoefficients) {
     const ImageLimits& limits = job.config().pipeline->spec.limits;

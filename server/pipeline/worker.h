@@ -47,9 +47,10 @@ class Worker {
   void StartTicket(Ticket ticket);
   void Process(Sample* sample);
   absl::Status RunSample(const Sample& sample);
+  absl::Status MakeSample(const Sample& sample, SampleInput* input, int64_t* parse_ns, bool* keep);
   absl::Status OpenKept(const Sample& sample);
   void ReadAnew(Sample* sample);
-  bool PrepareToKeep(const Sample& sample);
+  bool PackRecord(const Sample& sample);
   bool StartSubstitute(Sample* sample);
   BatchFailure Failure(const Sample& sample, const absl::Status& status) const;
   void Done(Sample* sample);
@@ -65,8 +66,9 @@ class Worker {
   const std::atomic<bool>* const stop_;
   const std::unique_ptr<RecordReader> reader_;
   SampleWorkspace workspace_;
-  Record record_;   // scratch
-  ByteSpans kept_;  // extents that come from the cache, or go there with payload_
+  Record record_;       // scratch
+  Record kept_record_;  // fields that come from the cache, or go there with payload_
+  ByteSpans kept_;      // extents that come from the cache, or go there with payload_
   std::vector<std::byte> payload_;
   std::vector<std::vector<std::byte>> documents_;
   FreeList<Work> works_;

@@ -244,7 +244,7 @@ absl::Status Catalogue::OpenCache(LoadedPipeline* pipeline) const {
       absl::StrCat(pipeline->dataset->digest(), " ", pipeline->dataset->root().path(), " ");
   AppendCanonical(pipeline->spec.dataset, &dataset);
   request.dataset = Digest128(dataset);
-  request.form = CacheForm(choice.kind);
+  request.form = CacheForm(choice.kind, *pipeline->plan);
   request.records = pipeline->dataset->size();
   request.memory_bytes = pipeline->spec.cache.memory_bytes;
   request.disk_bytes = pipeline->spec.cache.disk_bytes;

@@ -49,7 +49,7 @@ class CachedRecords : public ::testing::Test {
     if (cache != nullptr) {
       Cache::Request request;
       request.dataset = "fake";
-      request.form = CacheForm(CacheKind::kBytes);
+      request.form = CacheForm(CacheKind::kBytes, *pipeline->plan);
       request.records = kRecords;
       request.memory_bytes = request.disk_bytes = 1 << 30;
       pipeline->cache = *cache->Get(request);
@@ -168,8 +168,8 @@ TEST(CachedCoefficients, GiveTheBytesOfTheFilesInEveryEpochAndAfterARestart) {
           ChooseCache(pipeline->spec, **dataset, *pipeline->plan, 64 << 20, 64 << 20);
       EXPECT_EQ(choice.kind, CacheKind::kCoefficients) << choice.reason;
       pipeline->cache_kind = choice.kind;
-      pipeline->cache =
-          *cache->Get({"photos", CacheForm(choice.kind), (*dataset)->size(), 64 << 20, 64 << 20});
+      pipeline->cache = *cache->Get({"photos", CacheForm(choice.kind, *pipeline->plan),
+                                     (*dataset)->size(), 64 << 20, 64 << 20});
     }
     Seen seen = RunSteps(TestRuntimeOptions(2, "pread"), TestJob(pipeline, 7), 9);  // three epochs
     if (cache != nullptr) {
