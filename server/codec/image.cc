@@ -1,5 +1,7 @@
 #include "server/codec/image.h"
 
+#include <xxhash.h>
+
 #include <algorithm>
 #include <exception>
 #include <utility>
@@ -25,6 +27,9 @@ struct ImageWorkspace::Impl {
   jpeg::StoreDecoder store;
   jpeg::StorePacker packer;
   bool use_own_decoder = true;
+  SeekIndexes* seek_indexes = nullptr;
+  std::vector<std::byte> seek_index;  // a document
+  bool knew_seek_index = false;       // of the last image
   DecodeCounts counts;
   OpenCvCodec opencv;   // a whole image of another format
   OpenCvCodec resized;  // what cv::resize makes
@@ -38,6 +43,7 @@ ImageWorkspace::~ImageWorkspace() = default;
 ImageWorkspace::ImageWorkspace(ImageWorkspace&&) noexcept = default;
 const DecodeCounts& ImageWorkspace::counts() const { return impl_->counts; }
 void ImageWorkspace::UseOwnDecoder(bool use) { impl_->use_own_decoder = use; }
+void ImageWorkspace::UseSeekIndexes(SeekIndexes* indexes) { impl_->seek_indexes = indexes; }
 
 namespace {
 
@@ -207,6 +213,27 @@ jpeg::Uncovered OpenOwn(absl::Span<const std::byte> encoded, const FileHeader& h
   return impl.baseline.size() == header.size ? jpeg::Uncovered::kNone : jpeg::Uncovered::kDamaged;
 }
 
+// Calls decode() for the JPEG that impl.baseline has open, with what is known of its scan, and
+// keeps what was learned.
+template <typename Decode>
+auto WithSeekIndex(absl::Span<const std::byte> encoded, Impl& impl, Decode decode) {
+  impl.knew_seek_index = false;
+  if (impl.seek_indexes == nullptr) return decode();
+  const XXH128_hash_t hash = XXH3_128bits(encoded.data(), encoded.size());
+  const ContentHash image = {hash.low64, hash.high64};
+  impl.seek_indexes->Find(image, &impl.seek_index);
+  impl.baseline.KeepSeekIndex(impl.seek_index);
+  const jpeg::SeekIndex& index = impl.baseline.seek_index();
+  const size_t known = index.points.size();
+  impl.knew_seek_index = !index.empty();
+  auto result = decode();
+  if (!index.empty() && index.points.size() > known) {
+    index.Encode(&impl.seek_index);
+    impl.seek_indexes->Put(image, impl.seek_index);
+  }
+  return result;
+}
+
 void GiveBackLargeBuffers(Impl& impl) {
   impl.turbo.Close();
   impl.opencv.Release();
@@ -259,6 +286,22 @@ absl::Span<const std::byte> PackCoefficients(absl::Span<const std::byte> encoded
   return {reinterpret_cast<const std::byte*>(document.data()), document.size()};
 }
 
+bool MakeSeekIndex(absl::Span<const std::byte> encoded, const ImageLimits& limits,
+                   ImageWorkspace& workspace) {
+  Impl& impl = *workspace.impl();
+  bool is_made = false;
+  Guarded(impl, [&]() -> absl::Status {
+    FW_ASSIGN_OR_RETURN(const FileHeader header, ReadFileHeader(encoded, limits));
+    if (header.kind == FileKind::kJpeg &&
+        OpenOwn(encoded, header, limits, impl) == jpeg::Uncovered::kNone) {
+      is_made = WithSeekIndex(encoded, impl,
+                              [&] { return impl.baseline.IndexAll() == jpeg::Uncovered::kNone; });
+    }
+    return absl::OkStatus();
+  }).IgnoreError();  // whoever decodes the image says what is wrong with it
+  return is_made;
+}
+
 absl::Status DecodeInto(absl::Span<const std::byte> encoded, bool apply_orientation,
                         const ImageLimits& limits, const Geometry& geometry,
                         const PixelFormat& format, std::byte* out, ImageWorkspace& workspace) {
@@ -274,10 +317,13 @@ absl::Status DecodeInto(absl::Span<const std::byte> encoded, bool apply_orientat
       jpeg::Uncovered why = OpenOwn(encoded, header, limits, impl);
       if (why == jpeg::Uncovered::kNone) {
         image.jpeg = &impl.baseline;
-        const absl::Status status = Produce(image, orientation, geometry, format, out, impl);
+        const absl::Status status = WithSeekIndex(encoded, impl, [&] {
+          return Produce(image, orientation, geometry, format, out, impl);
+        });
         why = impl.baseline.uncovered();
         if (why == jpeg::Uncovered::kNone) {
           ++impl.counts.own_decoder;
+          impl.counts.with_seek_index += impl.knew_seek_index;
           return status;
         }
       }

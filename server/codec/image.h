@@ -15,6 +15,7 @@
 #include "absl/types/span.h"
 #include "server/codec/jpeg/frame.h"  // Uncovered
 #include "server/codec/row_source.h"  // Size, Rect, ImageLimits
+#include "server/codec/seek_indexes.h"
 
 namespace feedwater::server {
 
@@ -58,12 +59,14 @@ struct PixelFormat {
 // JPEGs by the way they were decoded (README.md, "Levels"), and why libjpeg-turbo had to.
 struct DecodeCounts {
   uint64_t from_coefficients = 0, own_decoder = 0;
+  uint64_t with_seek_index = 0;  // those of own_decoder for which an index was known
   uint64_t libjpeg[jpeg::kUncoveredKinds] = {};  // by jpeg::Uncovered
 
   // Adds what came from `before` to `now`.
   void AddSince(const DecodeCounts& before, const DecodeCounts& now) {
     from_coefficients += now.from_coefficients - before.from_coefficients;
     own_decoder += now.own_decoder - before.own_decoder;
+    with_seek_index += now.with_seek_index - before.with_seek_index;
     for (int i = 0; i < jpeg::kUncoveredKinds; ++i)
       libjpeg[i] += now.libjpeg[i] - before.libjpeg[i];
   }
@@ -81,6 +84,9 @@ class ImageWorkspace {  // one per worker thread
   const DecodeCounts& counts() const;
   // For comparisons and tests: false leaves every JPEG to libjpeg-turbo.
   void UseOwnDecoder(bool use);
+  // Where seek indexes are found and kept from now on; null: nowhere. `indexes` must live as long
+  // as it is used.
+  void UseSeekIndexes(SeekIndexes* indexes);
 
  private:
   std::unique_ptr<Impl> impl_;
@@ -96,6 +102,11 @@ absl::StatusOr<ImageInfo> ReadImageInfo(absl::Span<const std::byte> encoded, boo
 // that only libjpeg-turbo decodes; valid until the next call with this workspace.
 absl::Span<const std::byte> PackCoefficients(absl::Span<const std::byte> encoded,
                                              const ImageLimits& limits, ImageWorkspace& workspace);
+
+// Puts the JPEG's whole seek index where UseSeekIndexes said. False for images that are none, or
+// that only libjpeg-turbo decodes.
+bool MakeSeekIndex(absl::Span<const std::byte> encoded, const ImageLimits& limits,
+                   ImageWorkspace& workspace);
 
 // Decodes only what `geometry` needs and writes geometry.window's pixels (3 channels RGB) at `out`,
 // densely packed. The same bytes as decoding the whole image, cropping, resampling, mirroring and

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "hwy/targets.h"
 #include "server/codec/jpeg/frame.h"
+#include "tests/codec/seek_index_map.h"
 #include "tests/codec/test_images.h"
 #include "tests/testing/test_seed.h"
 
@@ -31,7 +32,11 @@ Outcome Decode(absl::Span<const std::byte> encoded, const Rect& crop, ImageWorks
 
 class JpegLevels : public ::testing::Test {
  protected:
-  JpegLevels() { turbo_.UseOwnDecoder(false); }
+  JpegLevels() {
+    turbo_.UseOwnDecoder(false);
+    growing_.UseSeekIndexes(&grown_);
+    whole_.UseSeekIndexes(&made_);
+  }
 
   // Compares all levels on some regions. Returns whether the own decoder took the image.
   bool Compare(const std::string& encoded, const std::string& name, int regions,
@@ -45,13 +50,21 @@ class JpegLevels : public ::testing::Test {
     std::vector<std::byte> document(packed.begin(), packed.end());
     document.resize(document.size() + 64);
     const absl::Span<const std::byte> kept = absl::MakeConstSpan(document).first(packed.size());
+    MakeSeekIndex(AsBytes(encoded), ImageLimits(), whole_);
     for (int i = 0; i < regions; ++i) {
-      const Rect crop =
-          i == 0 ? Rect{0, 0, info->size.width, info->size.height} : RandomRect(info->size, random);
+      // The whole image last: until then the index grows with the regions.
+      const Rect crop = i == regions - 1 ? Rect{0, 0, info->size.width, info->size.height}
+                                         : RandomRect(info->size, random);
       const Outcome expected = Decode(AsBytes(encoded), crop, turbo_);
       EXPECT_TRUE(Decode(AsBytes(encoded), crop, own_) == expected)
           << name << " own decoder, region " << crop.width << "x" << crop.height << "+" << crop.x
           << "+" << crop.y << ": " << expected.status;
+      EXPECT_TRUE(Decode(AsBytes(encoded), crop, growing_) == expected)
+          << name << " with an index that grows, region " << crop.width << "x" << crop.height
+          << "+" << crop.x << "+" << crop.y << ": " << expected.status;
+      EXPECT_TRUE(Decode(AsBytes(encoded), crop, whole_) == expected)
+          << name << " with its whole index, region " << crop.width << "x" << crop.height << "+"
+          << crop.x << "+" << crop.y << ": " << expected.status;
       if (packed.empty()) continue;
       EXPECT_TRUE(Decode(kept, crop, store_) == expected)
           << name << " coefficients, region " << crop.width << "x" << crop.height << "+" << crop.x
@@ -61,7 +74,8 @@ class JpegLevels : public ::testing::Test {
     return own_.counts().own_decoder > before;
   }
 
-  ImageWorkspace turbo_, own_, store_, packer_;
+  SeekIndexMap grown_, made_;
+  ImageWorkspace turbo_, own_, growing_, whole_, store_, packer_;
   int packed_ = 0;
 };
 
@@ -74,8 +88,11 @@ TEST_F(JpegLevels, AgreeOnEveryPhoto) {
     taken += Compare(ReadFile(file), file.filename(), 6, random);
     if (HasFailure()) return;
   }
-  EXPECT_GT(taken, static_cast<int>(files.size()) * 95 / 100);
-  EXPECT_GT(packed_, static_cast<int>(files.size()) * 95 / 100);
+  const int most = static_cast<int>(files.size()) * 95 / 100;
+  EXPECT_GT(taken, most);
+  EXPECT_GT(packed_, most);
+  EXPECT_GT(static_cast<int>(made_.size()), most);
+  EXPECT_GT(growing_.counts().with_seek_index, static_cast<uint64_t>(most) * 5);
 }
 
 TEST_F(JpegLevels, AgreeOnEveryOddFile) {

@@ -8,13 +8,34 @@
 #include "server/codec/jpeg/pixel_kernels.h"
 
 namespace feedwater::server::jpeg {
+namespace {
+
+constexpr EntropyDecoder::WantedMcuRow kNothing = {};
+
+}  // namespace
+
+void BaselineDecoder::Row::Reserve(size_t blocks) {
+  const size_t wanted =
+      (blocks + 1) * kBlockSamples;  // and one that takes what lies beyond a block
+  if (coefficients.size() < wanted) coefficients.resize(wanted);
+  lists.Reserve(blocks);
+}
 
 Uncovered BaselineDecoder::Open(absl::Span<const uint8_t> encoded, const ImageLimits& limits) {
-  encoded_ = encoded;
   limit_ns_ = limits.max_decode_ms * 1'000'000;
   start_wall_ns_ = MonotonicNs();
   start_cpu_ns_ = ThreadCpuNs();
-  return uncovered_ = ReadFrame(encoded, &frame_);
+  uncovered_ = ReadFrame(encoded, &frame_);
+  if (uncovered_ == Uncovered::kNone) scan_ = encoded.subspan(frame_.scan);
+  keeps_index_ = false;
+  index_.Clear();
+  return uncovered_;
+}
+
+void BaselineDecoder::KeepSeekIndex(absl::Span<const std::byte> known) {
+  const int components = frame_.shape.components, mcus = frame_.mcus_wide() * frame_.mcus_high();
+  keeps_index_ = scan_.size() <= SeekIndex::kMaxScanBytes;
+  if (!index_.Decode(known, components, mcus)) index_.Start(components, scan_.size(), mcus);
 }
 
 absl::Status BaselineDecoder::GiveUp(Uncovered why) {
@@ -30,20 +51,23 @@ bool BaselineDecoder::InTime() const {
 }
 
 absl::Status BaselineDecoder::Start(const Rect& region) {
-  const Uncovered why = entropy_.Start(encoded_, frame_);
+  const Uncovered why = entropy_.Start(frame_);
   if (why != Uncovered::kNone) return GiveUp(why);
   planes_.Start(frame_.shape, region);
-  next_mcu_row_ = 0;
+  next_mcu_ = -1;
   judged_mcu_rows_ = JudgedMcuRows(region);
   rows_left_ = region.height;
+  first_column_ = frame_.mcus_wide();
+  end_column_ = 0;
+  for (McuRow& row : rows_) row.number = -1;
   for (int c = 0; c < frame_.shape.components; ++c) {
-    const size_t blocks = static_cast<size_t>(planes_.block_columns(c).count);
-    for (int v = 0; v < frame_.shape.v[c]; ++v) {
-      Row& row = rows_[c][v];
-      const size_t wanted =
-          (blocks + 1) * kBlockSamples;  // and one that takes what lies beyond a block
-      if (row.coefficients.size() < wanted) row.coefficients.resize(wanted);
-      row.lists.Reserve(blocks);
+    const BlockSpan columns = planes_.block_columns(c);
+    const int h = frame_.shape.h[c];
+    first_column_ = std::min(first_column_, columns.first / h);
+    end_column_ = std::max(end_column_, (columns.end() - 1) / h + 1);
+    for (McuRow& mcu_row : rows_) {
+      for (int v = 0; v < frame_.shape.v[c]; ++v)
+        mcu_row.rows[c][v].Reserve(static_cast<size_t>(columns.count));
     }
   }
   return absl::OkStatus();
@@ -63,35 +87,104 @@ int BaselineDecoder::JudgedMcuRows(const Rect& region) const {
   return std::min(row, frame_.mcus_high());
 }
 
-absl::Status BaselineDecoder::SkipTo(int mcu_row) {
-  for (; next_mcu_row_ < mcu_row; ++next_mcu_row_) {
-    if (!entropy_.SkipMcuRow() || !InTime()) return GiveUp(Uncovered::kDamaged);
-  }
-  return absl::OkStatus();
-}
-
-absl::Status BaselineDecoder::FillMcuRow(int mcu_row) {
-  FW_RETURN_IF_ERROR(SkipTo(mcu_row));
-  const FrameShape& shape = frame_.shape;
-  EntropyDecoder::WantedRow wanted[kMaxComponents][4];
-  for (int c = 0; c < shape.components; ++c) {
+// The blocks of the row that the region needs, into their place in rows_.
+void BaselineDecoder::Want(int mcu_row, EntropyDecoder::WantedMcuRow* wanted) {
+  McuRow& into = rows_[mcu_row % 2];
+  into.number = mcu_row;
+  for (int c = 0; c < frame_.shape.components; ++c) {
     const BlockSpan columns = planes_.block_columns(c);
     const BlockSpan block_rows = planes_.block_rows_of_mcu_row(c, mcu_row);
     for (int row = block_rows.first; row < block_rows.end(); ++row) {
-      const int v = row - mcu_row * shape.v[c];
-      rows_[c][v].lists.Clear();
-      wanted[c][v] = {columns.first, columns.end(), rows_[c][v].coefficients.data(),
-                      &rows_[c][v].lists};
+      const int v = row - mcu_row * frame_.shape.v[c];
+      into.rows[c][v].lists.Clear();
+      (*wanted)[c][v] = {columns.first, columns.end(), into.rows[c][v].coefficients.data(),
+                         &into.rows[c][v].lists};
     }
   }
-  if (!entropy_.DecodeMcuRow(wanted) || !InTime()) return GiveUp(Uncovered::kDamaged);
-  ++next_mcu_row_;
+}
+
+// Puts the cursor in front of the row's first wanted MCU.
+bool BaselineDecoder::Seek(int mcu_row, ScanCursor* cursor) const {
+  const int mcu = FirstMcu(mcu_row) + first_column_;
+  const size_t end = index_.Behind(FirstMcu(mcu_row) + end_column_).byte + size_t{1};
+  return cursor->Begin(scan_, index_.Before(mcu), end) &&
+         entropy_.Skip(*cursor, mcu % index_.spacing);
+}
+
+bool BaselineDecoder::DecodeKnown(int mcu_row) {
+  EntropyDecoder::WantedMcuRow wanted = {}, wanted_below = {};
+  Want(mcu_row, &wanted);
+  if (!Seek(mcu_row, &cursors_[0])) return false;
+  const int below = mcu_row + 1;
+  if (below >= planes_.mcu_rows().end() || !IsKnown(below))
+    return entropy_.Decode(cursors_[0], first_column_, end_column_, wanted);
+  Want(below, &wanted_below);
+  return Seek(below, &cursors_[1]) && entropy_.DecodeBoth(cursors_[0], cursors_[1], first_column_,
+                                                          end_column_, wanted, wanted_below);
+}
+
+bool BaselineDecoder::DecodeOn(int mcu_row) {
+  EntropyDecoder::WantedMcuRow wanted = {};
+  Want(mcu_row, &wanted);
+  const int first = FirstMcu(mcu_row);
+  return GoTo(first + first_column_, kNothing) && GoTo(first + end_column_, wanted);
+}
+
+// Reads the scan up to the MCU, from where it was left or from the last place that is known.
+// `wanted` is of the last one's row.
+bool BaselineDecoder::GoTo(int mcu, const EntropyDecoder::WantedMcuRow& wanted) {
+  if (next_mcu_ < 0) {
+    const bool is_behind = mcu >= index_.mcus;
+    next_mcu_ = is_behind ? index_.mcus : mcu / index_.spacing * index_.spacing;
+    const SeekPoint from = index_.empty() ? SeekPoint()
+                           : is_behind    ? index_.points.back()
+                                          : index_.Before(mcu);
+    if (!cursors_[0].Begin(scan_, from, scan_.size())) return false;
+    if (keeps_index_ && index_.empty()) index_.points.assign(1, from);
+  }
+  while (next_mcu_ < mcu) {
+    const int row_start = next_mcu_ / frame_.mcus_wide() * frame_.mcus_wide();
+    int stop = std::min(mcu, row_start + frame_.mcus_wide());
+    if (keeps_index_) stop = std::min(stop, (next_mcu_ / index_.spacing + 1) * index_.spacing);
+    if (!entropy_.Decode(cursors_[0], next_mcu_ - row_start, stop - row_start, wanted))
+      return false;
+    next_mcu_ = stop;
+    if (keeps_index_ && stop % index_.spacing == 0) Note();
+    if (stop == row_start + frame_.mcus_wide() && !InTime()) return false;
+  }
+  return true;
+}
+
+// Puts the place into the index, unless it is there.
+void BaselineDecoder::Note() {
+  SeekPoint point;
+  if (next_mcu_ <= index_.mcus) return;
+  if (!cursors_[0].Point(frame_.shape.components, &point)) {
+    keeps_index_ = false;
+    return;
+  }
+  if (index_.mcus % index_.spacing != 0) {  // the last point stood between two places for points
+    index_.points.back() = point;
+  } else {
+    index_.points.push_back(point);
+  }
+  index_.mcus = next_mcu_;
+}
+
+absl::Status BaselineDecoder::FillMcuRow(int mcu_row) {
+  McuRow& from = rows_[mcu_row % 2];
+  if (from.number != mcu_row &&
+      !(IsKnown(mcu_row) && next_mcu_ < 0 ? DecodeKnown(mcu_row) : DecodeOn(mcu_row))) {
+    return GiveUp(Uncovered::kDamaged);
+  }
+  if (!InTime()) return GiveUp(Uncovered::kDamaged);
+  const FrameShape& shape = frame_.shape;
   const PixelKernels& kernels = ActivePixelKernels();
   for (int c = 0; c < shape.components; ++c) {
     const BlockSpan block_rows = planes_.block_rows_of_mcu_row(c, mcu_row);
     for (int row = block_rows.first; row < block_rows.end(); ++row) {
-      Row& from = rows_[c][row - mcu_row * shape.v[c]];
-      if (!kernels.transform_row(from.coefficients.data(), from.lists, frame_.quant[c],
+      Row& blocks = from.rows[c][row - mcu_row * shape.v[c]];
+      if (!kernels.transform_row(blocks.coefficients.data(), blocks.lists, frame_.quant[c],
                                  planes_.BlockRow(c, row), planes_.stride(c))) {
         return GiveUp(Uncovered::kGuards);
       }
@@ -104,34 +197,51 @@ absl::Status BaselineDecoder::Read(int count, const uint8_t** rows) {
   FW_RETURN_IF_ERROR(
       planes_.Read(count, rows, [this](int mcu_row) { return FillMcuRow(mcu_row); }));
   rows_left_ -= count;
-  return rows_left_ == 0 ? SkipTo(judged_mcu_rows_) : absl::OkStatus();
+  if (rows_left_ > 0) return absl::OkStatus();
+  const int judged = FirstMcu(judged_mcu_rows_);
+  if (judged > index_.mcus && !GoTo(judged, kNothing)) return GiveUp(Uncovered::kDamaged);
+  if (keeps_index_ && next_mcu_ >= 0) Note();
+  return absl::OkStatus();
+}
+
+Uncovered BaselineDecoder::IndexAll() {
+  uncovered_ = entropy_.Start(frame_);
+  if (uncovered_ != Uncovered::kNone) return uncovered_;
+  next_mcu_ = -1;
+  const int mcus = FirstMcu(frame_.mcus_high());
+  if (index_.mcus == mcus) return uncovered_;
+  if (!GoTo(mcus, kNothing)) return uncovered_ = Uncovered::kDamaged;
+  Note();
+  return uncovered_;
 }
 
 absl::Span<const uint8_t> BaselineDecoder::Pack(StorePacker& packer, int orientation) {
   const FrameShape& shape = frame_.shape;
-  uncovered_ = entropy_.Start(encoded_, frame_);
+  uncovered_ = entropy_.Start(frame_);
   if (uncovered_ != Uncovered::kNone) return {};
   uncovered_ = Uncovered::kGuards;
   if (!packer.Start(shape, frame_.quant, orientation)) return {};
-  EntropyDecoder::WantedRow wanted[kMaxComponents][4];
+  uncovered_ = Uncovered::kDamaged;
+  ScanCursor& cursor = cursors_[0];
+  if (!cursor.Begin(scan_, SeekPoint(), scan_.size())) return {};
+  EntropyDecoder::WantedMcuRow wanted = {};
   for (int c = 0; c < shape.components; ++c) {
     // Also the blocks that fill up the last MCU are decoded, so that every one has its place.
     const size_t blocks = static_cast<size_t>(frame_.mcus_wide()) * shape.h[c];
     for (int v = 0; v < shape.v[c]; ++v) {
-      Row& row = rows_[c][v];
-      if (row.coefficients.size() < (blocks + 1) * kBlockSamples)
-        row.coefficients.resize((blocks + 1) * kBlockSamples);
+      Row& row = rows_[0].rows[c][v];
+      row.Reserve(blocks);
       wanted[c][v] = {0, static_cast<int>(blocks), row.coefficients.data(), nullptr};
     }
   }
   for (int mcu_row = 0; mcu_row < frame_.mcus_high(); ++mcu_row) {
-    if (!entropy_.DecodeMcuRow(wanted) || !InTime()) {
-      uncovered_ = Uncovered::kDamaged;
-      return {};
-    }
+    if (!entropy_.Decode(cursor, 0, frame_.mcus_wide(), wanted) || !InTime()) return {};
     for (int c = 0; c < shape.components; ++c) {
       for (int v = 0; v < shape.v[c] && mcu_row * shape.v[c] + v < shape.blocks_high(c); ++v) {
-        if (!packer.AddRow(c, rows_[c][v].coefficients.data())) return {};
+        if (!packer.AddRow(c, rows_[0].rows[c][v].coefficients.data())) {
+          uncovered_ = Uncovered::kGuards;
+          return {};
+        }
       }
     }
   }
