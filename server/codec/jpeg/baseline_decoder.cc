@@ -10,7 +10,7 @@
 namespace feedwater::server::jpeg {
 namespace {
 
-constexpr EntropyDecoder::WantedMcuRow kNothing = {};
+constexpr WantedMcuRow kNothing = {};
 
 }  // namespace
 
@@ -88,7 +88,7 @@ int BaselineDecoder::JudgedMcuRows(const Rect& region) const {
 }
 
 // The blocks of the row that the region needs, into their place in rows_.
-void BaselineDecoder::Want(int mcu_row, EntropyDecoder::WantedMcuRow* wanted) {
+void BaselineDecoder::Want(int mcu_row, WantedMcuRow* wanted) {
   McuRow& into = rows_[mcu_row % 2];
   into.number = mcu_row;
   for (int c = 0; c < frame_.shape.components; ++c) {
@@ -103,28 +103,33 @@ void BaselineDecoder::Want(int mcu_row, EntropyDecoder::WantedMcuRow* wanted) {
   }
 }
 
-// Puts the cursor in front of the row's first wanted MCU.
-bool BaselineDecoder::Seek(int mcu_row, ScanCursor* cursor) const {
+// Puts the cursor in front of the row's first wanted MCU, or `early` MCUs before it.
+bool BaselineDecoder::Seek(int mcu_row, ScanCursor* cursor, int* early) const {
   const int mcu = FirstMcu(mcu_row) + first_column_;
   const size_t end = index_.Behind(FirstMcu(mcu_row) + end_column_).byte + size_t{1};
-  return cursor->Begin(scan_, index_.Before(mcu), end) &&
-         entropy_.Skip(*cursor, mcu % index_.spacing);
+  *early = mcu % index_.spacing;
+  return cursor->Begin(scan_, index_.Before(mcu), end);
 }
 
 bool BaselineDecoder::DecodeKnown(int mcu_row) {
-  EntropyDecoder::WantedMcuRow wanted = {}, wanted_below = {};
+  WantedMcuRow wanted = {}, wanted_below = {};
+  int early, early_below;
   Want(mcu_row, &wanted);
-  if (!Seek(mcu_row, &cursors_[0])) return false;
+  if (!Seek(mcu_row, &cursors_[0], &early)) return false;
   const int below = mcu_row + 1;
-  if (below >= planes_.mcu_rows().end() || !IsKnown(below))
-    return entropy_.Decode(cursors_[0], first_column_, end_column_, wanted);
+  if (below >= planes_.mcu_rows().end() || !IsKnown(below)) {
+    return entropy_.Skip(cursors_[0], early) &&
+           entropy_.Decode(cursors_[0], first_column_, end_column_, wanted);
+  }
   Want(below, &wanted_below);
-  return Seek(below, &cursors_[1]) && entropy_.DecodeBoth(cursors_[0], cursors_[1], first_column_,
-                                                          end_column_, wanted, wanted_below);
+  return Seek(below, &cursors_[1], &early_below) &&
+         entropy_.DecodeBoth({&cursors_[0], early, &wanted},
+                             {&cursors_[1], early_below, &wanted_below}, first_column_,
+                             end_column_);
 }
 
 bool BaselineDecoder::DecodeOn(int mcu_row) {
-  EntropyDecoder::WantedMcuRow wanted = {};
+  WantedMcuRow wanted = {};
   Want(mcu_row, &wanted);
   const int first = FirstMcu(mcu_row);
   return GoTo(first + first_column_, kNothing) && GoTo(first + end_column_, wanted);
@@ -132,7 +137,7 @@ bool BaselineDecoder::DecodeOn(int mcu_row) {
 
 // Reads the scan up to the MCU, from where it was left or from the last place that is known.
 // `wanted` is of the last one's row.
-bool BaselineDecoder::GoTo(int mcu, const EntropyDecoder::WantedMcuRow& wanted) {
+bool BaselineDecoder::GoTo(int mcu, const WantedMcuRow& wanted) {
   if (next_mcu_ < 0) {
     const bool is_behind = mcu >= index_.mcus;
     next_mcu_ = is_behind ? index_.mcus : mcu / index_.spacing * index_.spacing;
@@ -224,7 +229,7 @@ absl::Span<const uint8_t> BaselineDecoder::Pack(StorePacker& packer, int orienta
   uncovered_ = Uncovered::kDamaged;
   ScanCursor& cursor = cursors_[0];
   if (!cursor.Begin(scan_, SeekPoint(), scan_.size())) return {};
-  EntropyDecoder::WantedMcuRow wanted = {};
+  WantedMcuRow wanted = {};
   for (int c = 0; c < shape.components; ++c) {
     // Also the blocks that fill up the last MCU are decoded, so that every one has its place.
     const size_t blocks = static_cast<size_t>(frame_.mcus_wide()) * shape.h[c];

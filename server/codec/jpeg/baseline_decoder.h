@@ -60,11 +60,11 @@ class BaselineDecoder final : public RegionDecoder {
   int FirstMcu(int mcu_row) const { return mcu_row * frame_.mcus_wide(); }
   bool IsKnown(int mcu_row) const { return FirstMcu(mcu_row) + end_column_ <= index_.mcus; }
   absl::Status FillMcuRow(int mcu_row);
-  void Want(int mcu_row, EntropyDecoder::WantedMcuRow* wanted);
+  void Want(int mcu_row, WantedMcuRow* wanted);
   bool DecodeKnown(int mcu_row);
-  bool Seek(int mcu_row, ScanCursor* cursor) const;
+  bool Seek(int mcu_row, ScanCursor* cursor, int* early) const;
   bool DecodeOn(int mcu_row);
-  bool GoTo(int mcu, const EntropyDecoder::WantedMcuRow& wanted);
+  bool GoTo(int mcu, const WantedMcuRow& wanted);
   void Note();
   int JudgedMcuRows(const Rect& region) const;
   bool InTime() const;

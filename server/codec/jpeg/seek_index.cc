@@ -1,26 +1,37 @@
 #include "server/codec/jpeg/seek_index.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace feedwater::server::jpeg {
 namespace {
 
 // Closer points cost memory and spare little: half of the distance is decoded in vain at each row
 // of a region. codec/README.md has the measurement.
-constexpr size_t kBytesApart = 1024;
+constexpr size_t kBytesApart = 512;
 
-struct Header {
-  uint32_t spacing, mcus;
-};
+// Numbers in documents: little-endian groups of seven bits, the last one without a high bit.
+void PutNumber(uint64_t number, std::vector<std::byte>* to) {
+  for (; number >= 0x80; number >>= 7) to->push_back(static_cast<std::byte>(number | 0x80));
+  to->push_back(static_cast<std::byte>(number));
+}
 
-constexpr uint32_t kBitOf = 29;  // a point's first word: the bit stands above the byte
-constexpr uint32_t kMaxByte = (1u << kBitOf) - 1;
-static_assert(SeekIndex::kMaxScanBytes - 1 <= kMaxByte);
+bool TakeNumber(absl::Span<const std::byte>* from, uint64_t limit, uint64_t* number) {
+  *number = 0;
+  for (int shift = 0; shift < 63 && !from->empty(); shift += 7) {
+    const auto group = static_cast<uint64_t>(from->front());
+    from->remove_prefix(1);
+    *number |= (group & 0x7F) << shift;
+    if (group < 0x80) return *number <= limit;
+  }
+  return false;
+}
 
-size_t PointBytes(int components) { return 4 + 2 * static_cast<size_t>(components); }
-size_t Points(uint32_t mcus, uint32_t spacing) {
-  return (static_cast<size_t>(mcus) + spacing - 1) / spacing + 1;
+// Small numbers of either sign as small ones without.
+uint64_t Fold(int64_t number) {
+  return static_cast<uint64_t>(number) << 1 ^ static_cast<uint64_t>(number >> 63);
+}
+int64_t Unfold(uint64_t number) {
+  return static_cast<int64_t>(number >> 1) ^ -static_cast<int64_t>(number & 1);
 }
 
 }  // namespace
@@ -33,44 +44,47 @@ void SeekIndex::Start(int frame_components, size_t scan_bytes, int frame_mcus) {
   points.clear();
 }
 
+// Spacing, MCUs, then for each point but the first, which is the scan's beginning, what was added
+// to the one before it: bits, and each component's DC.
 void SeekIndex::Encode(std::vector<std::byte>* document) const {
-  const size_t point_bytes = PointBytes(components);
-  document->resize(sizeof(Header) + points.size() * point_bytes);
-  const Header header = {static_cast<uint32_t>(spacing), static_cast<uint32_t>(mcus)};
-  std::byte* to = document->data();
-  std::memcpy(to, &header, sizeof(header));
-  to += sizeof(header);
-  for (const SeekPoint& point : points) {
-    const uint32_t place = point.byte | static_cast<uint32_t>(point.bit) << kBitOf;
-    std::memcpy(to, &place, sizeof(place));
-    std::memcpy(to + sizeof(place), point.dc, point_bytes - sizeof(place));
-    to += point_bytes;
+  document->clear();
+  PutNumber(static_cast<uint64_t>(spacing), document);
+  PutNumber(static_cast<uint64_t>(mcus), document);
+  for (size_t k = 1; k < points.size(); ++k) {
+    const SeekPoint &from = points[k - 1], &to = points[k];
+    PutNumber(to.bits() - from.bits(), document);
+    for (int c = 0; c < components; ++c) PutNumber(Fold(to.dc[c] - from.dc[c]), document);
   }
 }
 
 bool SeekIndex::Decode(absl::Span<const std::byte> document, int frame_components, int frame_mcus) {
   Clear();
-  Header header;
-  if (document.size() < sizeof(header)) return false;
-  std::memcpy(&header, document.data(), sizeof(header));
-  if (header.spacing < 1 || header.spacing > static_cast<uint32_t>(frame_mcus)) return false;
-  if (header.mcus < 1 || header.mcus > static_cast<uint32_t>(frame_mcus)) return false;
-  const size_t count = Points(header.mcus, header.spacing);
-  const size_t point_bytes = PointBytes(frame_components);
-  if (document.size() != sizeof(header) + count * point_bytes) return false;
-  components = frame_components;
-  spacing = static_cast<int>(header.spacing);
-  points.resize(count);
-  const std::byte* from = document.data() + sizeof(header);
-  for (SeekPoint& point : points) {
-    uint32_t place;
-    std::memcpy(&place, from, sizeof(place));
-    std::memcpy(point.dc, from + sizeof(place), point_bytes - sizeof(place));
-    point.byte = place & kMaxByte;
-    point.bit = static_cast<uint8_t>(place >> kBitOf);
-    from += point_bytes;
+  const uint64_t all = static_cast<uint64_t>(frame_mcus);
+  uint64_t apart, known;
+  if (!TakeNumber(&document, all, &apart) || apart == 0) return false;
+  if (!TakeNumber(&document, all, &known) || known == 0) return false;
+  const size_t count = (known + apart - 1) / apart + 1;
+  // A point takes a byte for each of its numbers at least.
+  if (document.size() < (count - 1) * (1 + static_cast<size_t>(frame_components))) return false;
+  points.assign(count, SeekPoint());
+  for (size_t k = 1; k < count; ++k) {
+    uint64_t bits, dc;
+    if (!TakeNumber(&document, 8 * kMaxScanBytes, &bits)) return false;
+    bits += points[k - 1].bits();
+    if (bits > 8 * kMaxScanBytes) return false;
+    points[k].byte = static_cast<uint32_t>(bits / 8);
+    points[k].bit = static_cast<uint8_t>(bits % 8);
+    for (int c = 0; c < frame_components; ++c) {
+      if (!TakeNumber(&document, 0x1FFFF, &dc)) return false;
+      const int64_t value = points[k - 1].dc[c] + Unfold(dc);
+      points[k].dc[c] = static_cast<int16_t>(value);
+      if (points[k].dc[c] != value) return false;
+    }
   }
-  mcus = static_cast<int>(header.mcus);
+  if (!document.empty()) return false;
+  components = frame_components;
+  spacing = static_cast<int>(apart);
+  mcus = static_cast<int>(known);
   return true;
 }
 
