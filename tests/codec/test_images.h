@@ -35,6 +35,7 @@ struct JpegOptions {
   bool gray = false, progressive = false, arithmetic = false, interleaved = true;
   bool cmyk = false, ycck = false;
   int restart_rows = 0;
+  bool optimised = false;  // Huffman tables made for the image
 };
 
 // Noise over slow gradients: edges for the upsampler, and no two samples alike.
@@ -80,6 +81,7 @@ inline std::string EncodeJpeg(const Pixels& image, const JpegOptions& options) {
   }
   jpeg.restart_in_rows = options.restart_rows;
   jpeg.arith_code = options.arithmetic ? TRUE : FALSE;
+  jpeg.optimize_coding = options.optimised ? TRUE : FALSE;
   if (options.progressive) jpeg_simple_progression(&jpeg);
   jpeg_scan_info scans[4] = {};
   if (!options.interleaved) {

@@ -1,0 +1,108 @@
+// Any bytes as an image of any kind: header, then a geometry and a pixel format that follow from
+// the bytes. A worker's workspace that has seen thousands of images gives what a fresh one gives.
+#include <opencv2/core.hpp>
+#include <opencv2/imgcodecs.hpp>
+
+#include "server/codec/image.h"
+#include "tests/codec/jpeg_levels.h"
+#include "tests/fuzz/fuzzer.h"
+
+namespace feedwater::fuzz {
+namespace {
+
+using namespace server;           // NOLINT: image.h
+using namespace server::testing;  // NOLINT: the images of the codec's tests
+
+constexpr int kMaxSide = 100;
+
+ImageLimits Limits() {
+  ImageLimits limits;
+  limits.max_pixels = 1 << 18;
+  limits.max_scans = 20;
+  limits.max_decode_ms = 1'000'000;
+  return limits;
+}
+
+Geometry RandomGeometry(Size size, std::mt19937& random) {
+  Geometry geometry;
+  geometry.crop = RandomRect(size, random);
+  geometry.scaled = random() % 4 == 0 ? Size{geometry.crop.width, geometry.crop.height}
+                                      : Size{1 + static_cast<int>(random() % kMaxSide),
+                                             1 + static_cast<int>(random() % kMaxSide)};
+  geometry.window = RandomRect(geometry.scaled, random);
+  geometry.flip_horizontal = random() % 2 == 0;
+  geometry.flip_vertical = random() % 2 == 0;
+  geometry.interpolation = static_cast<Interpolation>(random() % 4);
+  return geometry;
+}
+
+PixelFormat RandomFormat(std::mt19937& random) {
+  PixelFormat format;
+  format.type = static_cast<PixelType>(random() % 4);
+  format.planar = random() % 2 == 0;
+  format.affine = random() % 2 == 0;
+  for (int c = 0; c < 4; ++c) format.mean[c] = static_cast<float>(random() % 256);
+  return format;
+}
+
+void Run(Input input) {
+  static auto* used = new ImageWorkspace;
+  const PaddedBytes file({reinterpret_cast<const std::byte*>(input.data()), input.size()}, 0);
+  std::mt19937 random(SeedOf(input));
+  for (const bool orient : {false, true}) {
+    const auto info = ReadImageInfo(file.span(), orient, Limits(), *used);
+    if (!info.ok()) return;
+    Require(info->size.width > 0 && info->size.height > 0 &&
+                int64_t{info->size.width} * info->size.height <= Limits().max_pixels,
+            "a size within the limits");
+    const Geometry geometry = RandomGeometry(info->size, random);
+    const PixelFormat format = RandomFormat(random);
+    const size_t bytes = static_cast<size_t>(geometry.window.width) * geometry.window.height * 3 *
+                         (format.type == PixelType::kFloat32 ? 4
+                          : format.type == PixelType::kUInt8 ? 1
+                                                             : 2);
+    std::vector<std::byte> first(bytes), second(bytes);
+    const absl::Status once =
+        DecodeInto(file.span(), orient, Limits(), geometry, format, first.data(), *used);
+    ImageWorkspace fresh;
+    const absl::Status again =
+        DecodeInto(file.span(), orient, Limits(), geometry, format, second.data(), fresh);
+    Require(once == again, "a used workspace gives the same verdict");
+    Require(!once.ok() || first == second, "a used workspace gives the same pixels");
+  }
+}
+
+std::vector<std::string> Seeds() {
+  std::mt19937 random(1);
+  std::vector<std::string> seeds;
+  for (const char* kind : {".png", ".bmp", ".ppm", ".pgm", ".webp", ".tiff", ".jpg"}) {
+    for (const int channels : {1, 3, 4}) {
+      const Pixels pixels = NoisyImage({23, 17}, channels, random);
+      const cv::Mat image(17, 23, CV_8UC(channels), const_cast<uint8_t*>(pixels.bytes.data()));
+      std::vector<uint8_t> encoded;
+      try {
+        if (!cv::imencode(kind, image, encoded)) continue;
+      } catch (const cv::Exception&) {  // a kind that has no such channels
+        continue;
+      }
+      seeds.emplace_back(encoded.begin(), encoded.end());
+    }
+  }
+  for (const bool four : {false, true}) {
+    JpegOptions options;
+    options.progressive = !four;
+    options.ycck = four;
+    seeds.push_back(EncodeJpeg(NoisyImage({30, 20}, four ? 4 : 3, random), options));
+  }
+  return seeds;
+}
+
+}  // namespace
+
+const FuzzTarget& Target() {
+  static const FuzzTarget target = {
+      Run, Seeds, {"hostile/png", "hostile/jpeg", "hostile/jpeg_bugs"}, nullptr, 1 << 14};
+  return target;
+}
+
+}  // namespace feedwater::fuzz
