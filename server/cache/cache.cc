@@ -16,15 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-int64_t FolderBytes(const fs::path& folder) {
-  int64_t bytes = 0;
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-    const uintmax_t size = entry.file_size(error);
-    if (!error) bytes += static_cast<int64_t>(size);
-  }
-  return bytes;
-}
+constexpr char kSegmentPrefix[] = "segment-";
 
 }  // namespace
 
@@ -33,9 +25,14 @@ Cache::Cache(Options options)
       memory_(std::make_shared<ByteQuota>(options_.memory_bytes)),
       disk_(std::make_shared<ByteQuota>(options_.disk_bytes)) {
   TakeFolder();
+  if (folder_.empty()) return;
+  disk_->SetMakeRoom([this] { return DeleteUnusedSegment(); });
+  // The quota may have been larger before.
+  while (disk_->used() > disk_->limit() && DeleteUnusedSegment()) {
+  }
 }
 
-Cache::~Cache() = default;
+Cache::~Cache() { disk_->SetMakeRoom(nullptr); }
 
 void Cache::TakeFolder() {
   if (options_.disk_bytes <= 0 || options_.state_dir.empty()) {
@@ -56,6 +53,15 @@ void Cache::TakeFolder() {
     no_disk_ = absl::StrCat(folder, " is used by another daemon; give each its own state_dir");
   } else {
     folder_ = folder;
+    std::vector<std::pair<fs::file_time_type, std::string>> found;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder_, error)) {
+      if (!entry.is_directory(error)) continue;
+      found.emplace_back(fs::last_write_time(entry.path(), error),
+                         entry.path().filename().string());
+    }
+    std::sort(found.begin(), found.end());
+    MutexLock lock(&mu_);
+    for (const auto& [touched, name] : found) AddUnused(name);
     return;
   }
   spdlog::warn("nothing is cached on disk: {}", no_disk_);
@@ -76,9 +82,10 @@ absl::StatusOr<std::shared_ptr<RecordCache>> Cache::Get(const Request& request) 
   options.memory_quota = memory_;
   options.budget = options_.budget;
   if (!folder_.empty() && request.disk_bytes > 0) {
-    DeleteUnusedFolders(name, std::min(request.disk_bytes, disk_->limit()));
+    UseFolder(name);
     options.folder = absl::StrCat(folder_, "/", name);
     options.identity = name;
+    options.disk_limit = request.disk_bytes;
     options.disk_quota = disk_;
   }
   FW_ASSIGN_OR_RETURN(std::shared_ptr<RecordCache> cache, RecordCache::Open(std::move(options)));
@@ -88,39 +95,66 @@ absl::StatusOr<std::shared_ptr<RecordCache>> Cache::Get(const Request& request) 
 
 void Cache::CloseIdle() {
   for (auto it = entries_.begin(); it != entries_.end();) {
-    it = it->cache.use_count() == 1 ? entries_.erase(it) : std::next(it);
+    if (it->cache.use_count() > 1) {
+      ++it;
+      continue;
+    }
+    const bool on_disk = it->cache->disk() != nullptr;
+    const std::string name = it->name;
+    it = entries_.erase(it);
+    if (on_disk) AddUnused(name);
   }
 }
 
-// Folders of caches that are not open, longest untouched first, until the disk has `wanted_bytes`
-// beside what stands in `but`.
-void Cache::DeleteUnusedFolders(const std::string& but, int64_t wanted_bytes) {
-  struct Folder {
-    fs::file_time_type touched;
-    fs::path path;
-    int64_t bytes;
-  };
-  std::vector<Folder> folders;
-  int64_t unused_bytes = 0;
+// Counts the folder of a cache that is not open against the quota.
+void Cache::AddUnused(const std::string& name) {
+  UnusedFolder folder;
+  folder.name = name;
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder_, error)) {
-    if (!entry.is_directory(error)) continue;
-    const std::string name = entry.path().filename().string();
-    const bool open = std::any_of(entries_.begin(), entries_.end(),
-                                  [&](const Entry& known) { return known.name == name; });
-    if (open || name == but) continue;
-    folders.push_back(
-        {fs::last_write_time(entry.path(), error), entry.path(), FolderBytes(entry.path())});
-    unused_bytes += folders.back().bytes;
+  for (const fs::directory_entry& entry :
+       fs::directory_iterator(absl::StrCat(folder_, "/", name), error)) {
+    const std::string file = entry.path().filename().string();
+    const uintmax_t size = entry.file_size(error);
+    if (error || file.rfind(kSegmentPrefix, 0) != 0) continue;
+    folder.segments.push_back({file, static_cast<int64_t>(size)});
+    disk_->Force(static_cast<int64_t>(size));
   }
-  std::sort(folders.begin(), folders.end(),
-            [](const Folder& a, const Folder& b) { return a.touched < b.touched; });
-  for (const Folder& folder : folders) {
-    if (disk_->used() + unused_bytes + wanted_bytes <= disk_->limit()) return;
-    spdlog::info("cache {}: deleted to make room", folder.path.string());
-    fs::remove_all(folder.path, error);
-    unused_bytes -= folder.bytes;
+  std::sort(folder.segments.begin(), folder.segments.end(), [](const auto& a, const auto& b) {
+    return std::make_pair(a.name.size(), a.name) < std::make_pair(b.name.size(), b.name);
+  });
+  unused_.push_back(std::move(folder));
+}
+
+// A cache opens the folder and counts its bytes from now on.
+void Cache::UseFolder(const std::string& name) {
+  unused_.remove_if([&](const UnusedFolder& folder) {
+    if (folder.name != name) return false;
+    for (const UnusedFolder::File& segment : folder.segments) disk_->Give(segment.bytes);
+    return true;
+  });
+}
+
+// Makes room on disk: the last segment of the folder that is longest unused, and the folder itself
+// with its last one. What is left of a folder can still be used: its journal then names blocks that
+// are not there (disk_tier.h). One segment at a time, because a worker waits for it.
+bool Cache::DeleteUnusedSegment() {
+  MutexLock lock(&mu_);
+  if (unused_.empty()) return false;
+  UnusedFolder& folder = unused_.front();
+  const fs::path path = absl::StrCat(folder_, "/", folder.name);
+  std::error_code error;
+  if (!folder.segments.empty()) {
+    const UnusedFolder::File segment = folder.segments.back();
+    folder.segments.pop_back();
+    fs::remove(path / segment.name, error);
+    disk_->Give(segment.bytes);
   }
+  if (folder.segments.empty()) {
+    spdlog::info("cache {}: deleted to make room", path.string());
+    fs::remove_all(path, error);
+    unused_.pop_front();
+  }
+  return true;
 }
 
 std::vector<Cache::Status> Cache::Statuses() const {

@@ -6,8 +6,8 @@
 //   and form
 //
 // A cache that nobody uses stays open: the next epoch or job finds it full. It is closed when
-// another one finds no room in memory, and its folder is deleted, longest unused first, when
-// another one finds no room on disk.
+// another one finds no room in memory. Folders of caches that are not open count against the quota
+// of disk, and are deleted piece by piece, longest unused first, when it has no room for a record.
 //
 // Thread-safe.
 #pragma once
@@ -66,10 +66,21 @@ class Cache {
     std::shared_ptr<RecordCache> cache;
   };
 
-  void TakeFolder();
+  // The folder of a cache that is not open.
+  struct UnusedFolder {
+    struct File {
+      std::string name;
+      int64_t bytes;
+    };
+    std::string name;
+    std::vector<File> segments;  // by number
+  };
+
+  void TakeFolder() ABSL_LOCKS_EXCLUDED(mu_);
   void CloseIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void DeleteUnusedFolders(const std::string& but, int64_t wanted_bytes)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void AddUnused(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void UseFolder(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool DeleteUnusedSegment() ABSL_LOCKS_EXCLUDED(mu_);
 
   const Options options_;
   const std::shared_ptr<ByteQuota> memory_, disk_;
@@ -77,6 +88,7 @@ class Cache {
   Fd lock_;
   mutable Mutex mu_;
   std::list<Entry> entries_ ABSL_GUARDED_BY(mu_);
+  std::list<UnusedFolder> unused_ ABSL_GUARDED_BY(mu_);  // longest unused first
 };
 
 }  // namespace feedwater::server

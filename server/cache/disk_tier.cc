@@ -173,14 +173,19 @@ absl::Status DiskTier::ReplayJournal(uint64_t journal_bytes) {
 bool DiskTier::Append(int64_t record, uint64_t stamp, absl::Span<const std::byte> block) {
   if (full()) return false;
   const int64_t size = static_cast<int64_t>(block.size());
-  MutexLock lock(&mu_);
-  if (queued_bytes_ + block.size() > kMaxQueuedBytes && queued_bytes_ > 0)
-    return false;  // the disk is behind
-  if (!options_.quota->Take(size)) {
+  // Without the lock: the quota may have to make room first.
+  const bool fits = bytes_.fetch_add(size) <= options_.limit - size && options_.quota->Take(size);
+  if (!fits) {
+    bytes_ -= size;
     full_ = true;
     return false;
   }
-  bytes_ += size;
+  MutexLock lock(&mu_);
+  if (queued_bytes_ + block.size() > kMaxQueuedBytes && queued_bytes_ > 0) {
+    bytes_ -= size;  // the disk is behind
+    options_.quota->Give(size);
+    return false;
+  }
   queued_bytes_ += block.size();
   queue_.push_back({record, stamp, std::vector<std::byte>(block.begin(), block.end())});
   changed_.SignalAll();

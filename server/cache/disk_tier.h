@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <thread>
@@ -40,6 +41,7 @@ class DiskTier final : public ObjectSource {
     std::string folder;    // made where it is missing
     std::string identity;  // of the dataset and the content; a folder of another one is emptied
     int64_t records = 0;
+    int64_t limit = std::numeric_limits<int64_t>::max();  // of this folder, within the quota
     std::shared_ptr<ByteQuota> quota;
     // Called for every block that the folder held at the start, then by the writer for each that
     // was written (`place`) or could not be (nullopt).

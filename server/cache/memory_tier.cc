@@ -9,75 +9,83 @@
 namespace feedwater::server {
 namespace {
 
-constexpr uint64_t kLargeSegment = 64 << 20, kPage = 4096;
+// Segments double, so that a small dataset takes little of what all share.
+constexpr uint64_t kSmallSegment = 1 << 20, kLargeSegment = 64 << 20, kPage = 4096;
+constexpr size_t kDoublings = 6;
 
-// Large, and still a small part of a small limit.
-uint64_t SegmentBytes(int64_t limit) {
-  const uint64_t bytes = std::min<uint64_t>(kLargeSegment, static_cast<uint64_t>(limit));
-  return bytes / kPage * kPage;
-}
+uint64_t RoundUp(uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
-size_t SegmentCount(int64_t limit) {
-  const uint64_t bytes = SegmentBytes(limit);
-  return bytes == 0 ? 0 : std::min<uint64_t>(static_cast<uint64_t>(limit) / bytes, kMaxSegments);
+// As many as may ever be: the growing ones, the large ones, and what is left at the end.
+size_t SegmentCount(uint64_t limit) {
+  return limit == 0 ? 0 : std::min(limit / kLargeSegment + kDoublings + 2, kMaxSegments);
 }
 
 }  // namespace
 
 MemoryTier::MemoryTier(int64_t limit, std::shared_ptr<ByteQuota> quota,
                        std::shared_ptr<MemoryBudget> budget)
-    : segment_bytes_(SegmentBytes(std::max<int64_t>(limit, 0))),
+    : limit_(static_cast<uint64_t>(std::max<int64_t>(limit, 0)) / kPage * kPage),
       quota_(std::move(quota)),
       budget_(std::move(budget)),
-      segments_(SegmentCount(std::max<int64_t>(limit, 0))) {
+      segments_(SegmentCount(limit_)) {
   full_ = segments_.empty();
 }
 
 MemoryTier::~MemoryTier() {
   MutexLock lock(&mu_);
-  for (uint32_t i = 0; i < used_segments_; ++i) munmap(segments_[i].load(), segment_bytes_);
-  quota_->Give(static_cast<int64_t>(used_segments_ * segment_bytes_));
+  for (size_t i = 0; i < segment_bytes_.size(); ++i) munmap(segments_[i].load(), segment_bytes_[i]);
+  quota_->Give(static_cast<int64_t>(all_bytes_));
 }
 
-bool MemoryTier::AddSegment() {
-  if (used_segments_ == segments_.size()) return false;
-  if (!quota_->Take(static_cast<int64_t>(segment_bytes_))) return false;
+// A segment that has room for such a block.
+bool MemoryTier::AddSegment(uint64_t block_bytes) {
+  const size_t index = segment_bytes_.size();
+  if (index == segments_.size()) return false;
+  const uint64_t left = limit_ - all_bytes_, needed = RoundUp(block_bytes + kBlockUnit);
+  const uint64_t usual = kSmallSegment << std::min(index, kDoublings);
+  // The quota's last bytes are taken, too, where less than usual is left.
+  const uint64_t unused =
+      static_cast<uint64_t>(std::max<int64_t>(quota_->limit() - quota_->used(), 0)) / kPage * kPage;
+  const uint64_t bytes = std::min({std::max(usual, needed), left, unused});
+  if (bytes < needed || bytes > kMaxSegmentBytes) return false;
+  if (!quota_->Take(static_cast<int64_t>(bytes))) return false;
   MemoryReservation reservation;
   if (budget_ != nullptr) {
     absl::StatusOr<MemoryReservation> reserved =
-        budget_->Reserve("caches", static_cast<int64_t>(segment_bytes_));
+        budget_->Reserve("caches", static_cast<int64_t>(bytes));
     if (!reserved.ok()) {
-      quota_->Give(static_cast<int64_t>(segment_bytes_));
+      quota_->Give(static_cast<int64_t>(bytes));
       return false;
     }
     reservation = *std::move(reserved);
   }
-  void* memory =
-      mmap(nullptr, segment_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
-    quota_->Give(static_cast<int64_t>(segment_bytes_));
+    quota_->Give(static_cast<int64_t>(bytes));
     return false;
   }
   reservations_.push_back(std::move(reservation));
-  segments_[used_segments_].store(static_cast<std::byte*>(memory), std::memory_order_release);
-  ++used_segments_;
+  segments_[index].store(static_cast<std::byte*>(memory), std::memory_order_release);
+  segment_bytes_.push_back(bytes);
+  all_bytes_ += bytes;
   next_ = 0;
   return true;
 }
 
 std::optional<BlockPlace> MemoryTier::Put(absl::Span<const std::byte> block) {
   // One unit more than the blocks: whoever reads the last one may load past its end.
-  if (block.empty() || block.size() + kBlockUnit > segment_bytes_) return std::nullopt;
+  if (block.empty() || block.size() + kBlockUnit > std::min(limit_, kLargeSegment))
+    return std::nullopt;
   BlockPlace place;
   {
     MutexLock lock(&mu_);
-    if (used_segments_ == 0 || block.size() + kBlockUnit > segment_bytes_ - next_) {
-      if (!AddSegment()) {
+    if (segment_bytes_.empty() || block.size() + kBlockUnit > segment_bytes_.back() - next_) {
+      if (!AddSegment(block.size())) {
         full_.store(true, std::memory_order_relaxed);
         return std::nullopt;
       }
     }
-    place.segment = used_segments_ - 1;
+    place.segment = static_cast<uint32_t>(segment_bytes_.size()) - 1;
     place.offset = next_;
     place.length = block.size();
     next_ += block.size();

@@ -39,9 +39,9 @@ class MemoryTier {
   }  // the last segment was refused
 
  private:
-  bool AddSegment() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool AddSegment(uint64_t block_bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  const uint64_t segment_bytes_;
+  const uint64_t limit_;
   const std::shared_ptr<ByteQuota> quota_;
   const std::shared_ptr<MemoryBudget> budget_;
   std::vector<std::atomic<std::byte*>> segments_;  // as many as may ever be
@@ -49,8 +49,9 @@ class MemoryTier {
   std::atomic<bool> full_{false};
 
   Mutex mu_;
-  uint32_t used_segments_ ABSL_GUARDED_BY(mu_) = 0;
-  uint64_t next_ ABSL_GUARDED_BY(mu_) = 0;  // offset in the last segment
+  std::vector<uint64_t> segment_bytes_ ABSL_GUARDED_BY(mu_);  // of those that are there
+  uint64_t all_bytes_ ABSL_GUARDED_BY(mu_) = 0;               // their sum
+  uint64_t next_ ABSL_GUARDED_BY(mu_) = 0;                    // offset in the last segment
   std::vector<MemoryReservation> reservations_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -34,6 +34,7 @@ absl::StatusOr<std::unique_ptr<RecordCache>> RecordCache::Open(Options options) 
   disk.folder = given.folder;
   disk.identity = given.identity;
   disk.records = given.records;
+  disk.limit = given.disk_limit;
   disk.quota = given.disk_quota;
   disk.placed = [cache = cache.get()](int64_t record, const BlockPlace* place) {
     const uint64_t old = cache->on_disk_[record].exchange(

@@ -33,6 +33,7 @@ class RecordCache {
     std::shared_ptr<MemoryBudget> budget;  // may be null
     std::string folder;                    // "" keeps nothing on disk
     std::string identity;                  // of dataset and content
+    int64_t disk_limit = 0;                // of this cache
     std::shared_ptr<ByteQuota> disk_quota;
   };
   // A folder that cannot be used is logged, and the cache does without it.
