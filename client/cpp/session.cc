@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -66,10 +67,14 @@ absl::StatusOr<size_t> ReceivePacket(int socket, int timeout_ms, char* buffer, s
     message.msg_control = control;
     message.msg_controllen = sizeof(control);
   }
+  // Where the daemon hung up without reading all that was sent to it, the kernel says so once, with
+  // ECONNRESET, ahead of the packets that came before: look again for the last word.
   ssize_t received;
+  bool reset = false;
   do {
     received = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
-  } while (received < 0 && errno == EINTR);
+  } while (received < 0 &&
+           (errno == EINTR || (errno == ECONNRESET && !std::exchange(reset, true))));
   if (received < 0 && errno == ECONNRESET) return HungUp();
   if (received < 0) return Errno("reading the data socket");
   if (received == 0) return HungUp();
@@ -142,7 +147,7 @@ Session::~Session() {
   close(fd_);
 }
 
-absl::Status Session::MapArena(uint64_t slot_bytes, uint32_t slots) {
+absl::Status Session::MapArena(uint64_t slot_bytes, uint32_t slots, bool protect) {
   char buffer[wire::kMaxMessage];
   int fd = -1;
   absl::StatusOr<size_t> size = ReceivePacket(fd_, kHandshakeMs, buffer, sizeof(buffer), &fd);
@@ -165,7 +170,8 @@ absl::Status Session::MapArena(uint64_t slot_bytes, uint32_t slots) {
   if (type != wire::Type::kArena || fd < 0)
     return absl::InternalError("the daemon sent no arena after OpenStream");
   if (arena->slots != slots || arena->slot_bytes != slot_bytes || slots == 0 ||
-      slots > wire::kMaxSlots || arena->arena_bytes != slot_bytes * slots) {
+      slots > wire::kMaxSlots || slot_bytes > UINT64_MAX / slots ||
+      arena->arena_bytes != slot_bytes * slots) {
     return absl::InternalError("the arena is not the one that OpenStream announced");
   }
   constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
@@ -178,11 +184,16 @@ absl::Status Session::MapArena(uint64_t slot_bytes, uint32_t slots) {
     return absl::InternalError(
         absl::StrCat("the arena has ", info.st_size, " bytes instead of ", arena->arena_bytes));
   }
-  void* mapped = mmap(nullptr, arena->arena_bytes, PROT_READ, MAP_SHARED, fd, 0);
+  const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  if (slot_bytes % page != 0)
+    return absl::InternalError(absl::StrCat("slots of ", slot_bytes, " bytes are no whole pages"));
+  void* mapped =
+      mmap(nullptr, arena->arena_bytes, protect ? PROT_NONE : PROT_READ, MAP_SHARED, fd, 0);
   if (mapped == MAP_FAILED) return Errno("mapping the arena");
   arena_ = static_cast<std::byte*>(mapped);
   slot_bytes_ = slot_bytes;
   slots_ = slots;
+  protect_ = protect;
   return absl::OkStatus();
 }
 
@@ -217,19 +228,24 @@ absl::StatusOr<Session::Message> Session::Receive(int timeout_ms) {
   }
 }
 
-absl::Status Session::SendSeek(uint32_t serial, uint64_t epoch, int64_t position) {
+void Session::SendSeek(uint32_t serial, uint64_t epoch, int64_t position) {
   wire::Seek seek = {};
   seek.header = wire::MakeHeader<wire::Seek>(wire::Type::kSeek);
   seek.serial = serial;
   seek.epoch = epoch;
   seek.position = position;
-  if (send(fd_, &seek, sizeof(seek), MSG_NOSIGNAL) < 0) return HungUp();
-  return absl::OkStatus();
+  while (send(fd_, &seek, sizeof(seek), MSG_NOSIGNAL) < 0 && errno == EINTR) {
+  }
 }
 
 void Session::HangUp() { shutdown(fd_, SHUT_RDWR); }
 
+void Session::Lend(uint32_t slot) {
+  if (protect_) (void)mprotect(arena_ + slot * slot_bytes_, slot_bytes_, PROT_READ);
+}
+
 void Session::Release(uint32_t slot, uint64_t generation) {
+  if (protect_) (void)mprotect(arena_ + slot * slot_bytes_, slot_bytes_, PROT_NONE);
   wire::Release release = {};
   release.header = wire::MakeHeader<wire::Release>(wire::Type::kRelease);
   release.slot = slot;

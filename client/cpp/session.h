@@ -34,13 +34,17 @@ class Session {
   const std::array<uint8_t, 16>& ticket() const { return ticket_; }
   // Waits for ARENA, checks its seals and size, and maps it read-only. Call after OpenStream has
   // succeeded.
-  absl::Status MapArena(uint64_t slot_bytes, uint32_t slots);
+  // With `protect` a slot can be read only while it is lent: anything else is a SIGSEGV at the
+  // reader's place instead of another batch's bytes.
+  absl::Status MapArena(uint64_t slot_bytes, uint32_t slots, bool protect);
 
   // The next message, or DeadlineExceeded after `timeout_ms`; Unavailable once the daemon has hung
   // up.
   absl::StatusOr<Message> Receive(int timeout_ms);
-  absl::Status SendSeek(uint32_t serial, uint64_t epoch, int64_t position);
-  void HangUp();  // the daemon ends the session now; lent batches stay mapped
+  // A daemon that hung up is found by the next Receive, with its last word.
+  void SendSeek(uint32_t serial, uint64_t epoch, int64_t position);
+  void Lend(uint32_t slot);  // before the slot is read
+  void HangUp();             // the daemon ends the session now; lent batches stay mapped
   void Release(uint32_t slot,
                uint64_t generation);  // never fails: a daemon that is gone needs no release
 
@@ -59,6 +63,7 @@ class Session {
   std::byte* arena_ = nullptr;
   uint64_t slot_bytes_ = 0;
   uint32_t slots_ = 0;
+  bool protect_ = false;
   std::atomic<uint32_t> lent_{0};
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
@@ -23,11 +24,10 @@ namespace feedwater {
 namespace {
 
 constexpr const char* kStalledUrl = "feedwater/stalled";
+constexpr const char* kChecksumUrl = "feedwater/checksum";
 constexpr const char* kLostUrl = "feedwater/daemon-lost";
 constexpr const char* kRecordUrl = "feedwater/bad-sample-record";
 constexpr const char* kPathUrl = "feedwater/bad-sample-path";
-constexpr int64_t kReclaimNs =
-    5'000'000'000;  // how long a daemon may take to notice that we hung up
 constexpr int64_t kMaxPipelineBytes = 256 * 1024;
 
 std::string Text(const char* bytes, size_t capacity) {
@@ -73,6 +73,47 @@ absl::StatusOr<v1::PipelineRef> MakePipelineRef(const std::string& pipeline) {
   return ref;
 }
 
+bool EnvironmentSaysProtect() {
+  const char* value = std::getenv("FEEDWATER_DEBUG_PROTECT");
+  return value != nullptr && *value != '\0' && absl::string_view(value) != "0";
+}
+
+// What a batch consists of. InternalError when a field does not lie inside a slot.
+absl::StatusOr<std::vector<Field>> FieldsOf(const v1::OpenStreamResponse& opened) {
+  std::vector<Field> fields;
+  for (const v1::Field& field : opened.fields()) {
+    fields.push_back({field.name(),
+                      static_cast<DType>(field.dtype()),
+                      {field.shape().begin(), field.shape().end()},
+                      field.layout()});
+    int64_t bytes = 0;
+    bool fits = !__builtin_mul_overflow(
+        opened.batch_size(), static_cast<int64_t>(DTypeSize(fields.back().dtype)), &bytes);
+    for (int64_t side : fields.back().shape)
+      fits = fits && side >= 0 && !__builtin_mul_overflow(bytes, side, &bytes);
+    if (!fits || bytes < 0 || field.offset() > opened.slot_bytes() ||
+        static_cast<uint64_t>(bytes) > opened.slot_bytes() - field.offset()) {
+      return absl::InternalError(
+          absl::StrCat("field '", field.name(), "' does not fit into a slot"));
+    }
+  }
+  return fields;
+}
+
+absl::Status CheckSum(const wire::Ready& ready, const std::vector<Tensor>& tensors) {
+  if ((ready.flags & wire::kReadyHasCrc) == 0)
+    return absl::InternalError("StreamOptions::verify, but the daemon sent no checksum");
+  uint32_t crc = 0;
+  for (const Tensor& tensor : tensors)
+    crc = wire::Crc32c(crc, tensor.bytes.data(), tensor.bytes.size());
+  if (crc == ready.crc32c) return absl::OkStatus();
+  absl::Status mismatch = absl::DataLossError(absl::StrCat(
+      "the batch of epoch ", ready.epoch, ", step ", ready.step,
+      " does not fit its checksum: CRC32C is ", crc, ", the daemon computed ", ready.crc32c));
+  mismatch.SetPayload(kChecksumUrl, absl::Cord("1"));
+  return mismatch;
+}
+
 // Whether a daemon that is coming back may answer differently soon.
 bool MayPass(const absl::Status& status) {
   return status.code() == absl::StatusCode::kUnavailable ||
@@ -101,6 +142,9 @@ std::optional<BadSample> BadSampleOf(const absl::Status& status) {
   return sample;
 }
 bool IsStalled(const absl::Status& status) { return status.GetPayload(kStalledUrl).has_value(); }
+bool IsChecksumMismatch(const absl::Status& status) {
+  return status.GetPayload(kChecksumUrl).has_value();
+}
 bool IsDaemonLost(const absl::Status& status) { return status.GetPayload(kLostUrl).has_value(); }
 
 // --- Batch
@@ -153,6 +197,7 @@ absl::StatusOr<std::unique_ptr<Stream::Impl>> Stream::Impl::Open(const std::stri
   absl::StatusOr<v1::PipelineRef> pipeline = MakePipelineRef(options.pipeline);
   if (!pipeline.ok()) return pipeline.status();
   stream->rank = identity->rank;
+  stream->debug_protect = options.debug_protect.value_or(EnvironmentSaysProtect());
 
   v1::OpenStreamRequest& request = stream->request;
   *request.mutable_pipeline() = *std::move(pipeline);
@@ -165,8 +210,36 @@ absl::StatusOr<std::unique_ptr<Stream::Impl>> Stream::Impl::Open(const std::stri
   if (options.slots) request.set_slots(*options.slots);
   request.set_epoch(options.epoch);
   request.set_checksum(options.verify);
-  if (absl::Status opened = stream->OpenSession(options.state); !opened.ok()) return opened;
+  std::string cursor_json;
+  if (!options.state.empty()) {
+    absl::StatusOr<Cursor> saved = Cursor::FromJson(options.state);
+    if (!saved.ok()) return saved.status();
+    stream->cursor = *std::move(saved);
+    cursor_json = stream->CursorAt(stream->cursor.at);
+  }
+  if (absl::Status opened = stream->OpenSession(cursor_json); !opened.ok()) return opened;
+  const v1::OpenStreamResponse& facts = stream->opened;
+  Cursor& cursor = stream->cursor;
+  cursor.dataset = facts.dataset_digest();
+  cursor.pipeline = facts.pipeline_digest();
+  cursor.seed = facts.seed();
+  cursor.at = {facts.epoch(), facts.position()};
+  cursor.world_size = facts.world_size();
+  cursor.batch_size = facts.batch_size();
+  stream->TakeAlignment(cursor.at.position);
+  stream->Settle();  // behind what the state leaves out
+  // From now on every reopening asks for the same job, whatever the environment or the file says by
+  // then.
+  request.set_batch_size(facts.batch_size());
+  request.set_seed(facts.seed());
   return stream;
+}
+
+std::string Stream::Impl::CursorAt(Place place) const {
+  Cursor at = cursor;
+  at.at = place;
+  at.skips.clear();
+  return at.ToJson();
 }
 
 absl::Status Stream::Impl::OpenSession(const std::string& cursor_json) {
@@ -179,45 +252,27 @@ absl::Status Stream::Impl::OpenSession(const std::string& cursor_json) {
   grpc::ClientContext context;
   const grpc::Status status = ConnectControl(address)->OpenStream(&context, asked, &answer);
   if (!status.ok()) return FromGrpc(status);
-  if (absl::Status mapped = (*connected)->MapArena(answer.slot_bytes(), answer.slots());
+  if (absl::Status mapped =
+          (*connected)->MapArena(answer.slot_bytes(), answer.slots(), debug_protect);
       !mapped.ok())
     return mapped;
+  absl::StatusOr<std::vector<Field>> described = FieldsOf(answer);
+  if (!described.ok()) return described.status();
   if (session != nullptr) session->HangUp();
 
-  const int64_t substituted = cursor.substituted;
   opened = std::move(answer);
   session = *std::move(connected);
   serial = 0;
-  at_epoch_end = false;
-  taken = false;
+  next_at = Place{opened.epoch(), opened.position()};
   kept.reset();  // its slot went with the old session
-  failed = absl::OkStatus();
-  fields.clear();
-  for (const v1::Field& field : opened.fields()) {
-    fields.push_back({field.name(),
-                      static_cast<DType>(field.dtype()),
-                      {field.shape().begin(), field.shape().end()},
-                      field.layout()});
-    int64_t bytes = opened.batch_size() * static_cast<int64_t>(DTypeSize(fields.back().dtype));
-    for (int64_t side : fields.back().shape) bytes *= side;
-    if (bytes < 0 || field.offset() + static_cast<uint64_t>(bytes) > opened.slot_bytes()) {
-      return absl::InternalError(
-          absl::StrCat("field '", field.name(), "' does not fit into a slot"));
-    }
-  }
+  fields = *std::move(described);
   classes.assign(opened.classes().begin(), opened.classes().end());
-  cursor = {opened.dataset_digest(), opened.pipeline_digest(), opened.seed(),       opened.epoch(),
-            opened.position(),       opened.world_size(),      opened.batch_size(), substituted};
-  // From now on every reopening asks for the same job, whatever the environment or the file says by
-  // then.
-  request.set_batch_size(opened.batch_size());
-  request.set_seed(opened.seed());
   return absl::OkStatus();
 }
 
 absl::Status Stream::Impl::Reconnect(const absl::Status& why) {
   const int64_t deadline = MonotonicNs() + static_cast<int64_t>(options.reconnect_timeout_s * 1e9);
-  const std::string state = cursor.ToJson();
+  const std::string state = CursorAt(next_at.value_or(Wanted()));
   absl::Status last = why;
   for (double pause_s = 0.05; MonotonicNs() < deadline; pause_s = std::min(1.0, pause_s * 2)) {
     last = OpenSession(state);
@@ -234,8 +289,21 @@ absl::Status Stream::Impl::Reconnect(const absl::Status& why) {
   return lost;
 }
 
+Place Stream::Impl::Wanted() const {
+  return cursor.AfterSkips(at_epoch_end ? Place{cursor.at.epoch + 1, 0} : cursor.at);
+}
+
+void Stream::Impl::SeekTo(Place place) {
+  if (next_at == place) return;
+  next_at = place;
+  session->SendSeek(++serial, place.epoch, place.position);
+}
+
+void Stream::Impl::GiveBack(const wire::Ready& ready) {
+  session->Release(ready.slot, ready.generation);
+}
+
 absl::StatusOr<wire::Ready> Stream::Impl::AwaitReady() {
-  if (!failed.ok()) return failed;
   int64_t stalled_since = 0;
   while (true) {
     // While the program holds every slot no batch can come: say so rather than wait for ever.
@@ -274,44 +342,90 @@ absl::StatusOr<wire::Ready> Stream::Impl::AwaitReady() {
     }
     if (const auto* failure = std::get_if<wire::Failed>(&*message)) {
       if (failure->serial != serial) continue;
-      failed = FailureOf(*failure);
-      return failed;
+      next_at.reset();  // the daemon stands still until a seek
+      return FailureOf(*failure);
     }
     const auto& ready = std::get<wire::Ready>(*message);
     session->CountLent();
     if (ready.serial != serial) {
-      session->Release(ready.slot, ready.generation);
+      GiveBack(ready);
       continue;
     }
+    next_at = (ready.flags & wire::kReadyLastInEpoch) != 0
+                  ? Place{ready.epoch + 1, 0}
+                  : Place{ready.epoch, ready.next_position};
     return ready;
   }
 }
 
+void Stream::Impl::Settle() {
+  const Place wanted = Wanted();
+  if (kept) {
+    if (wanted == Place{kept->epoch, 0}) return;
+    GiveBack(*std::exchange(kept, std::nullopt));
+  }
+  SeekTo(wanted);
+}
+
+absl::StatusOr<wire::Ready> Stream::Impl::Fetch() {
+  if (!failed.ok()) return failed;
+  Settle();
+  if (kept) return *std::exchange(kept, std::nullopt);
+  absl::StatusOr<wire::Ready> ready = AwaitReady();
+  if (!ready.ok() && !next_at) failed = ready.status();  // the daemon could not make the batch
+  return ready;
+}
+
 absl::StatusOr<Batch> Stream::Impl::Next() {
-  absl::StatusOr<wire::Ready> ready =
-      kept ? absl::StatusOr<wire::Ready>(*std::exchange(kept, std::nullopt)) : AwaitReady();
-  if (!ready.ok()) return ready.status();
-  return Lend(*ready);
+  while (true) {
+    absl::StatusOr<wire::Ready> ready = Fetch();
+    if (!ready.ok()) return ready.status();
+    if (ready->epoch <= Wanted().epoch || cursor.AfterSkips({ready->epoch, 0}).position == 0)
+      return Lend(*ready);
+    // The epoch had no further batch, and the next one begins with what is left out.
+    BeginEpoch(ready->epoch);
+    kept = *ready;
+  }
 }
 
 absl::StatusOr<std::optional<Batch>> Stream::Impl::NextInEpoch() {
-  if (!at_epoch_end && !kept) {
-    absl::StatusOr<wire::Ready> ready = AwaitReady();
-    if (!ready.ok()) return ready.status();
-    kept = *ready;
-  }
-  if (at_epoch_end || kept->epoch > cursor.epoch) {
-    ++cursor.epoch;
-    cursor.position = 0;
-    at_epoch_end = false;
+  if (at_epoch_end) {
+    BeginEpoch(cursor.at.epoch + 1);
     return std::optional<Batch>();
   }
-  absl::StatusOr<Batch> batch = Next();
+  absl::StatusOr<wire::Ready> ready = Fetch();
+  if (!ready.ok()) return ready.status();
+  if (ready->epoch > cursor.at.epoch) {
+    kept = *ready;
+    BeginEpoch(cursor.at.epoch + 1);
+    return std::optional<Batch>();
+  }
+  absl::StatusOr<Batch> batch = Lend(*ready);
   if (!batch.ok()) return batch.status();
   return std::optional<Batch>(*std::move(batch));
 }
 
+void Stream::Impl::BeginEpoch(uint64_t epoch) {
+  cursor.at = {epoch, 0};
+  cursor.ForgetPassed();
+  at_epoch_end = taken = false;
+  TakeAlignment(0);
+}
+
 absl::StatusOr<Batch> Stream::Impl::Lend(const wire::Ready& ready) {
+  absl::StatusOr<Batch> batch = View(ready);
+  if (!batch.ok()) return batch.status();
+  cursor.at = {ready.epoch, ready.next_position};
+  cursor.substituted += ready.substituted;
+  cursor.ForgetPassed();
+  at_epoch_end = (ready.flags & wire::kReadyLastInEpoch) != 0;
+  if (!at_epoch_end) TakeAlignment(ready.next_position);
+  taken = true;
+  return batch;
+}
+
+absl::StatusOr<Batch> Stream::Impl::View(const wire::Ready& ready) {
+  session->Lend(ready.slot);
   auto impl = std::make_unique<Batch::Impl>();
   impl->session = session;
   impl->ready = ready;
@@ -333,54 +447,99 @@ absl::StatusOr<Batch> Stream::Impl::Lend(const wire::Ready& ready) {
     impl->tensors.push_back(std::move(tensor));
     impl->names.push_back(fields[i].name);
   }
-  if ((ready.flags & wire::kReadyHasCrc) != 0) {
-    uint32_t crc = 0;
-    for (const Tensor& tensor : impl->tensors)
-      crc = wire::Crc32c(crc, tensor.bytes.data(), tensor.bytes.size());
-    if (crc != ready.crc32c) {
-      return absl::DataLossError(absl::StrCat("batch ", ready.step, " of epoch ", ready.epoch,
-                                              " has CRC32C ", crc, ", the daemon computed ",
-                                              ready.crc32c));
+  if (options.verify) {
+    if (absl::Status sum = CheckSum(ready, impl->tensors); !sum.ok()) {
+      next_at.reset();  // the next call asks for this batch once more
+      return sum;
     }
   }
-  cursor.epoch = ready.epoch;
-  cursor.position = ready.next_position;
-  cursor.substituted += ready.substituted;
-  at_epoch_end = (ready.flags & wire::kReadyLastInEpoch) != 0;
-  taken = true;
   return Batch(std::move(impl));
 }
 
 absl::Status Stream::Impl::SetEpoch(uint64_t epoch) {
-  const bool untouched = !taken && epoch == cursor.epoch;
-  const bool is_next =
-      at_epoch_end ? epoch == cursor.epoch + 1 : epoch == cursor.epoch && cursor.position == 0;
-  if (untouched || is_next) {
-    if (at_epoch_end)
-      cursor = {cursor.dataset,    cursor.pipeline,   cursor.seed,       epoch, 0,
-                cursor.world_size, cursor.batch_size, cursor.substituted};
-    at_epoch_end = false;
+  if (at_epoch_end && epoch == cursor.at.epoch + 1) {
+    BeginEpoch(epoch);
     return absl::OkStatus();
   }
-  if (kept) session->Release(kept->slot, kept->generation);
-  kept.reset();
+  const bool untouched = !taken && !at_epoch_end && epoch == cursor.at.epoch;
+  if (untouched) return absl::OkStatus();
+  BeginEpoch(epoch);
   failed = absl::OkStatus();
-  cursor.epoch = epoch;
-  cursor.position = 0;
-  at_epoch_end = false;
-  taken = false;
-  if (absl::Status sent = session->SendSeek(++serial, epoch, 0); !sent.ok()) return Reconnect(sent);
+  Settle();
   return absl::OkStatus();
 }
 
 absl::Status Stream::Impl::Load(const std::string& state) {
-  session->HangUp();
-  const int64_t deadline = MonotonicNs() + kReclaimNs;
-  while (true) {
-    const absl::Status opened_again = OpenSession(state);
-    if (!MayPass(opened_again) || MonotonicNs() > deadline) return opened_again;
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  absl::StatusOr<Cursor> saved = Cursor::FromJson(state);
+  if (!saved.ok()) return saved.status();
+  if (absl::Status same = saved->CheckSameSource(cursor); !same.ok()) return same;
+  if (saved->at.position > opened.records()) {
+    return absl::InvalidArgumentError(absl::StrCat("the state's position ", saved->at.position,
+                                                   " is outside the epoch of ", opened.records(),
+                                                   " records"));
   }
+  saved->world_size = cursor.world_size;
+  saved->batch_size = cursor.batch_size;
+  cursor = *std::move(saved);
+  at_epoch_end = taken = false;
+  failed = absl::OkStatus();
+  TakeAlignment(cursor.at.position);
+  Settle();
+  return absl::OkStatus();
+}
+
+// --- Replaying and leaving out
+// -------------------------------------------------------------------------------------------------
+
+int64_t Stream::Impl::GlobalBatch() const { return cursor.batch_size * cursor.world_size; }
+
+void Stream::Impl::TakeAlignment(int64_t position) {
+  if (position < opened.records()) alignment = position % GlobalBatch();
+}
+
+absl::StatusOr<int64_t> Stream::Impl::PositionOf(uint64_t epoch, int64_t step) const {
+  if (step < 0 || step >= opened.steps_per_epoch()) {
+    return absl::InvalidArgumentError(absl::StrCat("step ", step, " is not one of the ",
+                                                   opened.steps_per_epoch(),
+                                                   " steps of an epoch, which count from 0"));
+  }
+  return step * GlobalBatch() + (epoch == cursor.at.epoch ? alignment : 0);
+}
+
+absl::StatusOr<Batch> Stream::Impl::Replay(int64_t step, std::optional<uint64_t> of_epoch) {
+  const uint64_t epoch = of_epoch.value_or(cursor.at.epoch);
+  absl::StatusOr<int64_t> position = PositionOf(epoch, step);
+  if (!position.ok()) return position.status();
+  if (kept) GiveBack(*std::exchange(kept, std::nullopt));
+  SeekTo({epoch, *position});
+  absl::StatusOr<wire::Ready> ready = AwaitReady();
+  if (!ready.ok()) return ready.status();
+  if (ready->epoch != epoch) {
+    GiveBack(*ready);
+    return absl::InvalidArgumentError(absl::StrCat("epoch ", epoch, " has no step ", step,
+                                                   " behind the place where it was resumed"));
+  }
+  return View(*ready);
+}
+
+absl::Status Stream::Impl::Skip(int64_t first, int64_t last, std::optional<uint64_t> of_epoch) {
+  const uint64_t epoch = of_epoch.value_or(this->epoch());
+  absl::StatusOr<int64_t> begin = PositionOf(epoch, first);
+  if (!begin.ok()) return begin.status();
+  absl::StatusOr<int64_t> last_begin = PositionOf(epoch, last);
+  if (!last_begin.ok()) return last_begin.status();
+  if (first > last) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("steps ", first, " to ", last, " are no range: the first comes first"));
+  }
+  const int64_t end = std::min(*last_begin + GlobalBatch(), opened.records());
+  if (absl::Status added = cursor.Skip({epoch, *begin, end}); !added.ok()) return added;
+  cursor.ForgetPassed();
+  return absl::OkStatus();
+}
+
+uint64_t Stream::Impl::epoch() const {
+  return at_epoch_end ? cursor.at.epoch + 1 : cursor.at.epoch;
 }
 
 Stream::Stream(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -392,6 +551,12 @@ absl::StatusOr<Batch> Stream::Next() { return impl_->Next(); }
 absl::StatusOr<std::optional<Batch>> Stream::NextInEpoch() { return impl_->NextInEpoch(); }
 absl::Status Stream::Load(const std::string& state) { return impl_->Load(state); }
 absl::Status Stream::SetEpoch(uint64_t epoch) { return impl_->SetEpoch(epoch); }
+absl::StatusOr<Batch> Stream::Replay(int64_t step, std::optional<uint64_t> epoch) {
+  return impl_->Replay(step, epoch);
+}
+absl::Status Stream::Skip(int64_t first, int64_t last, std::optional<uint64_t> epoch) {
+  return impl_->Skip(first, last, epoch);
+}
 std::string Stream::State() const { return impl_->cursor.ToJson(); }
 const std::vector<Field>& Stream::fields() const { return impl_->fields; }
 const std::vector<std::string>& Stream::classes() const { return impl_->classes; }
@@ -404,9 +569,7 @@ int64_t Stream::records() const { return impl_->opened.records(); }
 int64_t Stream::steps_per_epoch() const { return impl_->opened.steps_per_epoch(); }
 int64_t Stream::samples_per_epoch() const { return impl_->opened.samples_per_epoch(); }
 uint64_t Stream::seed() const { return impl_->opened.seed(); }
-uint64_t Stream::epoch() const {
-  return impl_->at_epoch_end ? impl_->cursor.epoch + 1 : impl_->cursor.epoch;
-}
+uint64_t Stream::epoch() const { return impl_->epoch(); }
 uint32_t Stream::slots() const { return impl_->opened.slots(); }
 
 }  // namespace feedwater

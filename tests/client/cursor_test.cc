@@ -15,7 +15,7 @@ TEST(Cursor, Crc32cIsTheOneOfTheStandardsCheckValue) {
 
 TEST(Cursor, JsonIsTheSortedFieldsWithTheChecksumOverTheRest) {
   const Cursor cursor{
-      std::string(32, 'd'), std::string(32, 'p'), 18446744073709551615u, 3, 24, 2, 4, 1};
+      std::string(32, 'd'), std::string(32, 'p'), 18446744073709551615u, {3, 24}, 2, 4, 1, {}};
   const std::string canonical =
       R"({"batch_size":4,"dataset":"dddddddddddddddddddddddddddddddd","epoch":3,)"
       R"("pipeline":"pppppppppppppppppppppppppppppppp","position":24,"seed":18446744073709551615,)"

@@ -11,6 +11,7 @@ See `Loader`.
 from .errors import (
     AlreadyExists,
     BadSample,
+    ChecksumMismatch,
     DaemonLost,
     Error,
     FailedPrecondition,
@@ -27,6 +28,7 @@ from .version import __version__
 __all__ = [
     "AlreadyExists",
     "BadSample",
+    "ChecksumMismatch",
     "DaemonLost",
     "Dataset",
     "Error",

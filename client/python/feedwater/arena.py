@@ -15,6 +15,7 @@ waits for a lock.
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import mmap
 import os
@@ -87,6 +88,13 @@ def _forget_page_map() -> None:
 os.register_at_fork(after_in_child=_forget_page_map)
 
 
+@lru_cache(maxsize=1)
+def _libc() -> Any:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    return libc
+
+
 class Arena:
     """A mapping of a session's arena.
 
@@ -98,6 +106,8 @@ class Arena:
         As the daemon announced them.
     writable : bool
         Map privately, copy on write, instead of shared and read-only.
+    debug_protect : bool
+        Let a slot be read only while it is lent: a pointer that is used for longer is a fault.
 
     Raises
     ------
@@ -105,7 +115,15 @@ class Arena:
         The file's size or seals are not those of an arena: reading it would not be safe.
     """
 
-    def __init__(self, fd: int, size: int, slot_bytes: int, slots: int, writable: bool) -> None:
+    def __init__(
+        self,
+        fd: int,
+        size: int,
+        slot_bytes: int,
+        slots: int,
+        writable: bool,
+        debug_protect: bool = False,
+    ) -> None:
         actual = os.fstat(fd).st_size
         if size <= 0 or slots <= 0 or slot_bytes <= 0 or size != slots * slot_bytes:
             raise ProtocolError(f"an arena of {size} bytes with {slots} slots of {slot_bytes}")
@@ -124,6 +142,27 @@ class Arena:
         self.slot_bytes = slot_bytes
         self.slots = slots
         self.writable = writable
+        self._access: Optional[int] = None
+        if debug_protect:
+            self._access = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
+            for slot in range(slots):
+                self.hide(slot)
+
+    def show(self, slot: int) -> None:
+        """Let a slot be read that was hidden. Nothing happens without `debug_protect`."""
+        if self._access is not None:
+            self._protect(slot, self._access)
+
+    def hide(self, slot: int) -> None:
+        """Let any access to the slot be a fault (SIGSEGV), with `debug_protect`."""
+        if self._access is not None:
+            self._protect(slot, 0)
+
+    def _protect(self, slot: int, access: int) -> None:
+        begin = self.address + slot * self.slot_bytes
+        if _libc().mprotect(begin, self.slot_bytes, access) != 0:
+            error = ctypes.get_errno()
+            raise OSError(error, f"mprotect: {os.strerror(error)}")
 
     def drop_writes(self, slot: int) -> None:
         """Make the slot show the daemon's bytes again, if the program wrote into it."""
@@ -179,6 +218,7 @@ class Returns:
                     slot, generation = self._queue[0]
                     if self._sent.get(slot) != generation:
                         self._arena.drop_writes(slot)
+                        self._arena.hide(slot)
                         self.held.pop(slot, None)  # once sent, it may be lent again at once
                         if not self._send(slot, generation, self._sent):
                             self.held[slot] = generation
@@ -214,6 +254,7 @@ class Lease:
         self.slot = slot
         self.generation = generation
         self._returns = returns
+        arena.show(slot)
         returns.held[slot] = generation
 
     def __del__(self) -> None:

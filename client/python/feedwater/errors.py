@@ -120,6 +120,14 @@ class BadSample(Error):
         self.reason = reason
 
 
+class ChecksumMismatch(Error):
+    """With ``verify=True``: a batch is not what the daemon wrote. The next one asked for is this
+    batch once more.
+    """
+
+    code = "DATA_LOSS"
+
+
 class DaemonLost(Error, ConnectionError):
     """The daemon cannot be reached, or it went away and did not come back in time.
 

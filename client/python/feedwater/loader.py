@@ -18,7 +18,7 @@ from . import errors
 from .address import resolve
 from .control import DTYPE_NAMES
 from .crc32c import crc32c
-from .cursor import Cursor
+from .cursor import Cursor, Skips, add_skip, after_skips, forget_passed
 from .fields import Field, Place
 from .launcher import placement
 from .outputs import Converter, choose
@@ -103,13 +103,18 @@ class Loader:
         NumPy arrays are read-only unless this is true; then, and always with torch, the memory is
         mapped copy on write: the program's changes stay its own.
     verify : bool
-        Let the daemon send a checksum with each batch, and check it. Install the package ``crc32c``
-        to make that quick.
+        Let the daemon send a checksum with each batch, and check it: `ChecksumMismatch` where they
+        differ. Install the package ``crc32c`` to make that quick.
     slots : int, optional
         Batches in shared memory. A program that holds n batches at a time needs at least n + 1.
         Default: the daemon chooses.
     reconnect_timeout : float
         Seconds to wait for a daemon that went away; 0 gives up at once.
+    debug_protect : bool, optional
+        Debugging: the memory of a batch can be touched only while the batch lives, so that a
+        pointer kept for too long (by C code, ``ctypes``, a view without its base) is a SIGSEGV at
+        its user instead of another batch's bytes. Costs two system calls a batch. Default: whether
+        ``$FEEDWATER_DEBUG_PROTECT`` is set and not 0.
 
     Attributes
     ----------
@@ -164,6 +169,7 @@ class Loader:
         verify: bool = False,
         slots: Optional[int] = None,
         reconnect_timeout: float = 60.0,
+        debug_protect: Optional[bool] = None,
     ) -> None:
         numbers = {"batch_size": batch_size, "rank": rank, "world_size": world_size, "seed": seed}
         batch_size, rank, world_size, seed, slots = (
@@ -192,6 +198,7 @@ class Loader:
                 verify=bool(verify),
                 writable=private,
                 reconnect_timeout=check_timeout(reconnect_timeout),
+                debug_protect=_protects() if debug_protect is None else bool(debug_protect),
             )
         )
         self._finalizer = weakref.finalize(self, Stream.close, self._stream, False)
@@ -204,10 +211,13 @@ class Loader:
         self._verify = bool(verify)
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        # (epoch, position, substituted samples so far): what state_dict() tells. One tuple, so that
-        # it is whole for any thread.
+        # (epoch, position, substituted samples so far, what is left out further on): what
+        # state_dict() tells. One tuple, so that it is whole for any thread.
         facts = self._stream.facts
-        self._consumed = (facts.epoch, facts.position, 0)
+        self._consumed: tuple[int, int, int, Skips] = (facts.epoch, facts.position, 0, ())
+        self._global_batch = int(facts.batch_size * facts.world_size)
+        self._alignment = 0  # of the steps of this epoch: positions modulo the global batch
+        self._align(facts.position)
         self._fresh = True  # nothing was taken since the cursor was put where it is
         self._epoch_done = False  # the epoch's last batch was taken
         self._pending: Union[Batch, Failure, None] = (
@@ -257,29 +267,44 @@ class Loader:
         """
         with self._lock:
             self._check_usable()
-            epoch, _, substituted = self._consumed
+            epoch, _, substituted, skips = self._consumed
             if not self._fresh:
-                self._move(epoch + 1, 0, substituted)
+                self._move(epoch + 1, 0, substituted, skips)
             self._iteration += 1
             self._error = None
-            if self._pending is None and len(self):
-                self._stream.seek(*self._consumed[:2])
+            self._settle()
             return _Epoch(self, self._iteration)
 
-    def _move(self, epoch: int, position: int, substituted: int) -> None:
-        """Put the cursor somewhere else. Production follows when it is not there already."""
-        if self._pending is not None and (self._fresh, *self._consumed[:2]) != (
-            True,
-            epoch,
-            position,
-        ):
-            self._pending = None
-            self._stream.forget_place()
-        self._consumed = (epoch, position, substituted)
+    def _move(self, epoch: int, position: int, substituted: int, skips: Skips) -> None:
+        """Put the cursor somewhere else. `_settle` lets production follow."""
+        self._consumed = (epoch, position, substituted, forget_passed(skips, epoch, position))
+        self._align(position)
         self._fresh = True
         self._epoch_done = False
         self._error = None
         self._iteration += 1  # a running iteration is over
+
+    def _settle(self) -> None:
+        """Let the stream go on where the program does, behind what is left out."""
+        if not len(self):
+            return
+        epoch, position, _, skips = self._consumed
+        position = after_skips(skips, epoch, position, self._global_batch)
+        if self._pending is not None:
+            got = self._pending.ready if isinstance(self._pending, Batch) else self._pending.failed
+            if (got.epoch, 0) == (epoch, position):
+                return
+            self._drop_pending()
+        self._stream.seek(epoch, position)
+
+    def _drop_pending(self) -> None:
+        if self._pending is not None:
+            self._pending = None
+            self._stream.forget_place()
+
+    def _align(self, position: int) -> None:
+        if position < self._stream.facts.records:
+            self._alignment = position % self._global_batch
 
     def _next(self, iteration: int) -> Any:
         with self._lock:
@@ -313,46 +338,48 @@ class Loader:
                 raise
 
     def _receive(self) -> Union[Batch, Failure]:
+        self._convert.let_go(wait=self._stream.held() >= self._stream.slots)
+        self._settle()
         if self._pending is not None:
             got, self._pending = self._pending, None
             return got
-        self._convert.let_go(wait=self._stream.held() >= self._stream.slots)
-        self._stream.seek(*self._consumed[:2])
-        while True:
-            try:
-                got = self._stream.receive()
-                break
-            except errors.DaemonLost as error:
-                error.state = self.state_dict()
-                raise
+        return self._await()
+
+    def _await(self) -> Union[Batch, Failure]:
+        """Wait for what the stream has next."""
+        try:
+            got = self._stream.receive()
+        except errors.DaemonLost as error:
+            error.state = self.state_dict()
+            raise
         self._statistics.received(got, self._stream.waited_ns)
         return got
 
     def _end_epoch(self) -> None:
-        epoch, _, substituted = self._consumed
-        self._consumed = (epoch + 1, 0, substituted)
-        self._fresh = True
-        self._epoch_done = False
-        self._iteration += 1
+        epoch, _, substituted, skips = self._consumed
+        self._move(epoch + 1, 0, substituted, skips)
         raise StopIteration
 
     def _fail(self, failure: Failure) -> None:
-        f = failure.failed
-        code = errors.code_name(f.code)
-        if f.record < 0:
-            self._error = errors.from_code(code, f.message)
-        else:
-            self._error = errors.BadSample(
-                f"record {f.record} ({f.path}) at epoch {f.epoch}, step {f.step}: {f.message}. "
-                "Mend or remove it, or let the pipeline say 'on_bad_sample: substitute'",
-                code=code,
-                record=f.record,
-                path=f.path,
-                reason=f.message,
-            )
+        self._error = _error_of(failure)
         raise self._error
 
     def _deliver(self, batch: Batch) -> Any:
+        ready = batch.ready
+        outputs = self._show(batch)
+        _, _, substituted, skips = self._consumed
+        self._epoch_done = ready.last_in_epoch
+        self._fresh = False
+        self._statistics.delivered(ready)
+        epoch, position = ready.epoch, ready.next_position
+        if not self._epoch_done:
+            self._align(position)
+        skips = forget_passed(skips, epoch, position)
+        self._consumed = (epoch, position, substituted + ready.substituted, skips)
+        return outputs
+
+    def _show(self, batch: Batch) -> Any:
+        """Return the outputs of a batch, without counting it."""
         ready = batch.ready
         if ready.samples > self.batch_size:
             raise errors.Error(
@@ -360,13 +387,7 @@ class Loader:
             )
         if self._verify:
             self._check_sum(batch)
-        outputs = self._convert(batch.lease, ready.samples)
-        _, _, substituted = self._consumed
-        self._epoch_done = ready.last_in_epoch
-        self._fresh = False
-        self._statistics.delivered(ready)
-        self._consumed = (ready.epoch, ready.next_position, substituted + ready.substituted)
-        return outputs
+        return self._convert(batch.lease, ready.samples)
 
     def _check_sum(self, batch: Batch) -> None:
         ready = batch.ready
@@ -378,10 +399,9 @@ class Loader:
             value = crc32c(memoryview(array.reshape(-1).view(np.uint8)), value)
         if value != ready.crc32c:
             self._stream.forget_place()
-            raise errors.Error(
+            raise errors.ChecksumMismatch(
                 f"the batch of epoch {ready.epoch}, step {ready.step} does not fit its checksum: "
-                f"{value:#010x} instead of {ready.crc32c:#010x}",
-                code="DATA_LOSS",
+                f"{value:#010x} instead of {ready.crc32c:#010x}"
             )
 
     # --- position ---------------------------------------------------------------------------------
@@ -398,16 +418,13 @@ class Loader:
         opened, loaded with a state, or finished the epoch before: so a program may call this before
         every epoch, after resuming inside one too. A running iteration ends.
         """
-        epoch = _integer("epoch", epoch)
-        if not 0 <= epoch < 1 << 63:
-            raise errors.InvalidArgument(f"epoch is {epoch}: it is 0 or more")
+        epoch = _epoch_number(epoch)
         with self._lock:
             self._check_usable()
             if self._fresh and epoch == self._consumed[0]:
                 return
-            self._move(epoch, 0, self._consumed[2])
-            if len(self):
-                self._stream.seek(epoch, 0)
+            self._move(epoch, 0, *self._consumed[2:])
+            self._settle()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position: it counts the batches that were returned, no more, no less.
@@ -416,7 +433,8 @@ class Loader:
         -------
         dict
             JSON-serialisable, at most 1 KiB. It fits a loader with any rank, world size and batch
-            size of the same dataset, pipeline and seed.
+            size of the same dataset, pipeline and seed. What `skip` leaves out further on is part
+            of it.
         """
         return self._stream.cursor(*self._consumed).to_state()
 
@@ -440,9 +458,96 @@ class Loader:
                     f"the state's position {cursor.position} is outside the epoch of "
                     f"{facts.records} records"
                 )
-            self._move(cursor.epoch, cursor.position, cursor.substituted)
-            if self._pending is None and len(self):
-                self._stream.seek(cursor.epoch, cursor.position)
+            self._move(cursor.epoch, cursor.position, cursor.substituted, cursor.skip)
+            self._settle()
+
+    def skip(self, first: int, last: int, *, epoch: Optional[int] = None) -> None:
+        """Leave out steps `first` to `last`, both included: those of a loss spike, say.
+
+        Every rank must do so. It may be done before an iteration or in the midst of one, and holds
+        for what is still to come: a range that has been passed is forgotten. Until then it is part
+        of `state_dict`. With another world size or batch size the same samples are left out, and
+        the rest of a batch that would reach into them.
+
+        Parameters
+        ----------
+        first, last : int
+            Steps of the epoch, from 0, as this loader's world size and batch size count them.
+        epoch : int, optional
+            Default: the epoch of the next batch.
+
+        Raises
+        ------
+        InvalidArgument
+            No such steps, or more than 8 ranges at a time.
+        """
+        first, last = _integer("first", first), _integer("last", last)
+        with self._lock:
+            self._check_usable()
+            at_epoch, position, substituted, skips = self._consumed
+            of_epoch = at_epoch + self._epoch_done if epoch is None else _epoch_number(epoch)
+            begin = self._position_of(of_epoch, first)
+            end = self._position_of(of_epoch, last) + self._global_batch
+            if first > last:
+                raise errors.InvalidArgument(
+                    f"steps {first} to {last} are no range: the first comes first"
+                )
+            skips = add_skip(skips, of_epoch, begin, min(end, int(self._stream.facts.records)))
+            skips = forget_passed(skips, at_epoch, position)
+            self._consumed = (at_epoch, position, substituted, skips)
+
+    def replay(self, step: int, *, epoch: Optional[int] = None) -> Any:
+        """Return a batch once more, or ahead of its time: this rank's part of a step.
+
+        It is the same bytes as in the iteration. The position does not change, and a running
+        iteration goes on where it was; the daemon begins anew there, which costs about as many
+        batches as there are slots.
+
+        Parameters
+        ----------
+        step : int
+            Step of the epoch, from 0, as this loader's world size and batch size count them.
+        epoch : int, optional
+            Default: `epoch`, that of the present iteration.
+
+        Raises
+        ------
+        InvalidArgument
+            No such step.
+        BadSample
+            As when the batch came in its turn.
+        """
+        step = _integer("step", step)
+        with self._lock:
+            self._check_usable()
+            of_epoch = self._consumed[0] if epoch is None else _epoch_number(epoch)
+            position = self._position_of(of_epoch, step)
+            self._drop_pending()
+            try:
+                self._convert.let_go(wait=self._stream.held() >= self._stream.slots)
+                self._stream.seek(of_epoch, position)
+                got = self._await()
+                if isinstance(got, Failure):
+                    raise _error_of(got)
+                if got.ready.epoch != of_epoch:
+                    raise errors.InvalidArgument(
+                        f"epoch {of_epoch} has no step {step} behind the place where it was resumed"
+                    )
+                return self._show(got)
+            except errors.Error:
+                raise
+            except BaseException:  # interrupted: what comes next is not known
+                self._stream.forget_place()
+                raise
+
+    def _position_of(self, epoch: int, step: int) -> int:
+        """Return where a step of an epoch begins."""
+        if not 0 <= step < len(self):
+            raise errors.InvalidArgument(
+                f"step {step} is not one of the {len(self)} steps of an epoch, which count from 0"
+            )
+        alignment = self._alignment if epoch == self._consumed[0] else 0
+        return alignment + step * self._global_batch
 
     # --- the rest ---------------------------------------------------------------------------------
 
@@ -567,6 +672,32 @@ def _integer(name: str, value: Any) -> Any:
         return operator.index(value)
     except TypeError:
         raise errors.InvalidArgument(f"{name} is {value!r}: it is an integer") from None
+
+
+def _epoch_number(value: Any) -> int:
+    epoch = _integer("epoch", value)
+    if not 0 <= epoch < 1 << 63:
+        raise errors.InvalidArgument(f"epoch is {epoch}: it is 0 or more")
+    return epoch
+
+
+def _error_of(failure: Failure) -> errors.Error:
+    f = failure.failed
+    code = errors.code_name(f.code)
+    if f.record < 0:
+        return errors.from_code(code, f.message)
+    return errors.BadSample(
+        f"record {f.record} ({f.path}) at epoch {f.epoch}, step {f.step}: {f.message}. "
+        "Mend or remove it, or let the pipeline say 'on_bad_sample: substitute'",
+        code=code,
+        record=f.record,
+        path=f.path,
+        reason=f.message,
+    )
+
+
+def _protects() -> bool:
+    return os.environ.get("FEEDWATER_DEBUG_PROTECT", "0") not in ("", "0")
 
 
 def _read_pipeline(pipeline: Union[str, os.PathLike]) -> tuple[str, Optional[str], str]:

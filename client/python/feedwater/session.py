@@ -51,7 +51,12 @@ class Session:
 
     @classmethod
     def open(
-        cls, address: str, request: Any, writable: bool, timeout: float = math.inf
+        cls,
+        address: str,
+        request: Any,
+        writable: bool,
+        timeout: float = math.inf,
+        debug_protect: bool = False,
     ) -> tuple[Session, Any]:
         """Connect, open the stream that `request` (an OpenStreamRequest) describes, and map its
         arena.
@@ -75,7 +80,7 @@ class Session:
             request.ticket = self.ticket
             with Control(address) as control:
                 response = control.call("OpenStream", request, min(timeout, _OPEN_S))
-            self._map(writable)
+            self._map(writable, debug_protect)
         except SessionLost as lost:
             self.abandon()
             raise errors.from_code(lost.code, lost.reason) from None
@@ -107,7 +112,7 @@ class Session:
             )
         self.ticket = message.ticket
 
-    def _map(self, writable: bool) -> None:
+    def _map(self, writable: bool, debug_protect: bool) -> None:
         packet, fds = self._packet(_ARENA_S)
         try:
             message = wire.parse(packet)
@@ -120,7 +125,12 @@ class Session:
             if message.slots > wire.MAX_SLOTS:
                 raise wire.ProtocolError(f"an arena of {message.slots} slots")
             self.arena = Arena(
-                fds[0], message.arena_bytes, message.slot_bytes, message.slots, writable
+                fds[0],
+                message.arena_bytes,
+                message.slot_bytes,
+                message.slots,
+                writable,
+                debug_protect,
             )
             self.returns = Returns(self._release, self.arena, self._pid)
         finally:

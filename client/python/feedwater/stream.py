@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Optional, Union
 from . import errors, wire
 from .arena import Lease
 from .control import messages
-from .cursor import Cursor
+from .cursor import Cursor, Skips
 from .session import Session, SessionLost
 
 _BACKOFF_FIRST_S, _BACKOFF_LAST_S = 0.05, 1.0
@@ -44,6 +44,7 @@ class StreamOptions:
     verify: bool
     writable: bool
     reconnect_timeout: float
+    debug_protect: bool = False
 
 
 class Batch(NamedTuple):
@@ -132,7 +133,9 @@ class Stream:
 
     def _connect(self, timeout: float = math.inf) -> tuple[Session, Any]:
         o = self.options
-        session, response = Session.open(o.address, self._request(), o.writable, timeout)
+        session, response = Session.open(
+            o.address, self._request(), o.writable, timeout, o.debug_protect
+        )
         try:
             if self.facts is not None:
                 for name in (
@@ -187,7 +190,7 @@ class Stream:
             time.sleep(min(pause, left))
             pause = min(2 * pause, _BACKOFF_LAST_S)
 
-    def cursor(self, epoch: int, position: int, substituted: int) -> Cursor:
+    def cursor(self, epoch: int, position: int, substituted: int, skip: Skips = ()) -> Cursor:
         """Return a cursor of this stream."""
         f = self.facts
         return Cursor(
@@ -199,6 +202,7 @@ class Stream:
             f.world_size,
             f.batch_size,
             substituted,
+            skip,
         )
 
     def seek(self, epoch: int, position: int) -> None:

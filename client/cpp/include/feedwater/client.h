@@ -1,23 +1,24 @@
 // The C++ client of feedwaterd: lends a trainer its batches, in rank order, straight from the
 // daemon's shared memory.
 //
-//   auto client = feedwater::Client::Connect();                       // the daemon of this
-//   process's NUMA node auto stream = client->Open({.pipeline = "imagenet-train", .batch_size =
-//   256}); while (true) {
-//     absl::StatusOr<feedwater::Batch> batch = stream->Next();        // lends a slot; its
-//     destructor gives it back if (!batch.ok()) return batch.status(); absl::Span<const float>
-//     images = (*batch)[0].as<float>();       // [samples, 3, 224, 224], no copy Train(images,
-//     (*batch)["label"].as<int64_t>()); if (batch->last_in_epoch())
-//     SaveCheckpoint(stream->State());
+//   auto client = feedwater::Client::Connect();  // the daemon of this process's NUMA node
+//   auto stream = client->Open({.pipeline = "imagenet-train", .batch_size = 256});
+//   while (true) {
+//     absl::StatusOr<feedwater::Batch> batch = stream->Next();  // lends a slot while it lives
+//     if (!batch.ok()) return batch.status();
+//     absl::Span<const float> images = (*batch)[0].as<float>();  // [256, 3, 224, 224], no copy
+//     Train(images, (*batch)["label"].as<int64_t>());
+//     if (batch->last_in_epoch()) SaveCheckpoint(stream->State());
 //   }
 //
 // Ownership: a Batch keeps its memory mapped, so it may outlive the Stream, the Client and the
 // daemon. Its tensors are read-only and valid until the Batch is destroyed. Threads: a Stream
 // belongs to one thread at a time. Batches may be moved to and destroyed on any thread. Errors:
-// absl::Status with the daemon's code. Three kinds can be told apart further: IsStalled (the
+// absl::Status with the daemon's code. Four kinds can be told apart further: IsStalled (the
 // program keeps as many batches as the stream has slots), BadSampleOf (a sample that cannot be
-// decoded under `on_bad_sample: fail`) and IsDaemonLost (the daemon went away and did not come back
-// in time; State() is where to continue).
+// decoded under `on_bad_sample: fail`), IsChecksumMismatch (a batch that is not what the daemon
+// wrote) and IsDaemonLost (the daemon went away and did not come back in time; State() is where to
+// continue).
 #pragma once
 
 #include <cstddef>
@@ -118,7 +119,11 @@ struct StreamOptions {
   std::optional<uint32_t> slots;  // batches in shared memory; default: the daemon chooses
   std::string state;    // a saved State(): continue there, also with another world or batch size
   uint64_t epoch = 0;   // where to start without a state
-  bool verify = false;  // CRC32C of every batch, checked by Next()
+  bool verify = false;  // CRC32C of every batch, checked by Next(); see IsChecksumMismatch
+  // Debugging: the memory of a batch can be read only while the Batch lives, so that a span kept
+  // for too long is a SIGSEGV where it is used. Costs two system calls a batch. Default: whether
+  // $FEEDWATER_DEBUG_PROTECT is set and not 0.
+  std::optional<bool> debug_protect;
   double stall_timeout_s = 10;  // how long Next() waits while the program itself holds every slot
   double reconnect_timeout_s = 60;  // how long Next() waits for a daemon that went away
 };
@@ -142,8 +147,18 @@ class Stream {
   // Continues at a saved State(), as StreamOptions::state does. Batches already lent stay valid.
   absl::Status Load(const std::string& state);
   // The cursor after the batches that Next() has returned: at most 1 KiB of JSON, for
-  // StreamOptions::state.
+  // StreamOptions::state. What Skip() leaves out further on is part of it.
   std::string State() const;
+
+  // Step `step` of an epoch (default: the one that the position stands in) once more, or ahead of
+  // its time: this rank's batch, byte for byte. The position stays where it is. Steps are those of
+  // the present world and batch size.
+  absl::StatusOr<Batch> Replay(int64_t step, std::optional<uint64_t> epoch = std::nullopt);
+  // Leaves out steps `first` to `last`, both included, of an epoch (default: epoch()), such as
+  // those of a loss spike. Every rank must do so. A range that has been passed is forgotten; at
+  // most 8 at a time. With another global batch size a batch that would reach into a range is left
+  // out whole.
+  absl::Status Skip(int64_t first, int64_t last, std::optional<uint64_t> epoch = std::nullopt);
 
   const std::vector<Field>& fields() const;
   const std::vector<std::string>& classes() const;
@@ -195,6 +210,9 @@ struct BadSample {
 };
 std::optional<BadSample> BadSampleOf(const absl::Status& status);
 bool IsStalled(const absl::Status& status);
+// StreamOptions::verify found a batch that is not what the daemon wrote. The next Next() asks for
+// it once more.
+bool IsChecksumMismatch(const absl::Status& status);
 bool IsDaemonLost(const absl::Status& status);
 
 }  // namespace feedwater
