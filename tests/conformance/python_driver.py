@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import hashlib
 import json
 import sys
@@ -16,8 +18,8 @@ from feedwater.stream import Batch
 class Recorder(feedwater.Loader):
     """A loader whose batches come with the daemon's message, which a program has no need of."""
 
-    def _deliver(self, batch: Batch) -> Any:
-        return batch.ready, super()._deliver(batch)
+    def _show(self, batch: Batch) -> Any:
+        return batch.ready, super()._show(batch)
 
 
 class Driven:
@@ -57,8 +59,11 @@ class Driver:
         for driven in self._driven.values():
             driven.loader.close()
 
-    def do_open(self, loader: str, pipeline: str, **options: Any) -> dict:
-        self._driven[loader] = Driven(Recorder(pipeline, output="numpy", as_dict=True, **options))
+    def do_open(self, loader: str, pipeline: str, state: Any = None, **options: Any) -> dict:
+        opened = Recorder(pipeline, output="numpy", as_dict=True, **options)
+        self._driven[loader] = Driven(opened)
+        if state is not None:
+            opened.load_state_dict(state)
         return self.do_info(loader)
 
     def do_info(self, loader: str) -> dict:
@@ -125,6 +130,20 @@ class Driver:
         driven = self._get(loader)
         driven.loader.set_epoch(epoch)
         driven.iterator = None
+
+    def do_skip(self, loader: str, first: int, last: int, epoch: int | None = None) -> None:
+        self._get(loader).loader.skip(first, last, epoch=epoch)
+
+    def do_replay(self, loader: str, step: int, epoch: int | None = None, values=()) -> dict:
+        ready, outputs = self._get(loader).loader.replay(step, epoch=epoch)
+        return {"batch": describe(ready, outputs, values)}
+
+    def do_stale(self, loader: str, hold: str) -> dict:
+        batches = self._held.pop((loader, hold))
+        addresses = [out.ctypes.data for _, outputs in batches for out in outputs.values()]
+        del batches
+        gc.collect()
+        return {"bytes": [ctypes.string_at(address, 1)[0] for address in addresses]}
 
     def do_stats(self, loader: str) -> dict:
         return self._get(loader).loader.stats()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import pickle
 import random
+import time
 import zlib
 
 import pytest
@@ -244,6 +246,7 @@ def test_a_state_of_something_else_is_refused_with_the_field_named(daemon, start
         {"crc32c": 0},
         {"crc32c": None},
         {"version": 2},
+        {"version": 3},
         {"dataset": 5},
         {"position": -4},
         {"seed": "5"},
@@ -258,6 +261,150 @@ def test_a_damaged_state_is_an_invalid_argument(daemon, start, change):
         driver.call("load", state=state)
     assert caught.value.code == "INVALID_ARGUMENT"
     assert take(driver, count=1) == [4, 5, 6, 7]
+
+
+def signed(state: dict) -> dict:
+    """Return a state with a checksum that fits, as somebody hostile would write it."""
+    content = {key: value for key, value in state.items() if key != "crc32c"}
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
+    return {**content, "crc32c": by_definition(canonical)}
+
+
+NONSENSE = [None, True, -1, 1.5, 1 << 63, 1 << 64, "7", "", [], [1], {}, {"a": 1}]
+HOSTILE = [
+    *(
+        (field, value)
+        for field in ("seed", "epoch", "position", "world_size", "batch_size", "substituted")
+        for value in NONSENSE
+        if (field, value) not in (("seed", 1 << 63), ("epoch", 1 << 63))
+    ),
+    *(
+        (field, value)
+        for field in ("dataset", "pipeline")
+        for value in (None, 5, [], "x" * 65, "x" * 500)
+    ),
+    *(("version", value) for value in (None, 0, 3, -1, 1.0, True, "1", [1])),
+    ("position", 43),
+    ("more", 1),
+    ("skip", [[0, 0, 4]]),  # of version 2
+]
+
+
+def test_a_hostile_state_is_refused_with_the_field_named(daemon, start):
+    """Every field in turn says something it cannot say, under a checksum that fits."""
+    driver = start(daemon)
+    driver.open("crop")
+    driver.batches(count=1)
+    good = driver.state()
+    for field, value in HOSTILE:
+        for operation in ("load", "open"):
+            with pytest.raises(Refused) as caught:
+                if operation == "load":
+                    driver.call("load", state=signed({**good, field: value}))
+                else:
+                    driver.open("crop", "other", state=signed({**good, field: value}))
+            assert caught.value.code == "INVALID_ARGUMENT", (field, value, operation)
+            assert field in caught.value.message, (field, value, operation)
+            assert len(caught.value.message) < 600
+    with pytest.raises(Refused) as caught:
+        driver.call("load", state=signed({**good, "dataset": "x" * 100_000}))
+    assert caught.value.code == "INVALID_ARGUMENT" and len(caught.value.message) < 600
+    for field in good:
+        without = {key: value for key, value in good.items() if key != field}
+        state = without if field == "crc32c" else signed(without)
+        with pytest.raises(Refused, match=field) as caught:
+            driver.call("load", state=state)
+        assert caught.value.code == "INVALID_ARGUMENT", field
+    assert take(driver, count=1) == [4, 5, 6, 7]
+
+
+def test_hostile_ranges_in_a_state_are_refused(daemon, start):
+    driver = start(daemon)
+    driver.open("crop")
+    driver.call("skip", first=1, last=1)
+    good = driver.state()
+    for value in [
+        None,
+        [],
+        {},
+        "x",
+        [[]],
+        [[0, 4]],
+        [[0, 8, 4]],
+        [[0, 4, 4]],
+        [[-1, 4, 8]],
+        [[0, 4, 1 << 63]],
+        [[0, 4, "8"]],
+        [[0, 4, 8.0]],
+        [[0, 4, True]],
+        [[k, 4, 8] for k in range(9)],
+        [[0, 4, 8]] * 100,
+    ]:
+        with pytest.raises(Refused, match="skip") as caught:
+            driver.call("load", state=signed({**good, "skip": value}))
+        assert caught.value.code == "INVALID_ARGUMENT", value
+    assert driver.state() == good
+    # Ranges that overlap, or lie beyond the dataset, are no reason to lose a place.
+    driver.call("load", state=signed({**good, "skip": [[0, 4, 8], [0, 6, 12], [9, 0, 1 << 62]]}))
+    assert driver.state()["skip"] == [[0, 4, 12], [9, 0, 1 << 62]]
+    assert take(driver) == [*range(4), *range(12, 40)]
+
+
+def test_what_was_prefetched_when_the_state_was_taken_is_not_lost(daemon, start):
+    whole = start(daemon)
+    whole.open("augment")
+    expected = digests(whole.batches())
+    got, state = [], None
+    for count in (1, 2, 1, 3):  # four programs in one epoch
+        driver = start(daemon)
+        driver.open("augment", slots=8, state=state)
+        got += digests(driver.batches(count=count))
+        time.sleep(0.2)  # the daemon goes on until all slots are full
+        state = driver.state()
+        driver.kill()
+    driver = start(daemon)
+    driver.open("augment", state=state)
+    got += digests(driver.batches())
+    assert got == expected
+
+
+def test_a_state_survives_every_writer_of_json(daemon, start):
+    driver = start(daemon)
+    driver.open("crop")
+    driver.batches(count=2)
+    state = driver.state()
+    for again in (
+        json.loads(json.dumps(state, indent=4)),
+        dict(reversed(state.items())),
+        pickle.loads(pickle.dumps(state)),
+    ):
+        driver.call("load", state=again)
+        assert where(driver) == (0, 8)
+        assert driver.state() == state
+
+
+def test_a_state_keeps_the_count_of_substitutes(daemon, start):
+    driver = start(daemon)
+    driver.open("substitutes")
+    driver.batches(count=6)
+    state = driver.state()
+    assert state["substituted"] == 1
+    driver.batches()
+    driver.call("load", state=state)
+    assert driver.state() == state
+    other = start(daemon)
+    other.open("substitutes", state=state)
+    assert other.state() == state
+
+
+def test_set_epoch_after_a_reconnect_still_knows_that_batches_were_taken(own_daemon, start):
+    driver = start(own_daemon)
+    driver.open("crop")
+    take(driver, count=2)
+    own_daemon.restart()
+    take(driver, count=1)
+    driver.call("set_epoch", epoch=0)
+    assert take(driver) == ALL
 
 
 def test_a_position_outside_the_epoch_is_an_invalid_argument(daemon, start):

@@ -106,6 +106,8 @@ class Faults:
         self.closing_instead_of_welcome: tuple[int, str] | None = None
         self.fail_at: dict[tuple[int, int], wire.Failed] = {}  # (epoch, step)
         self.wrong_crc_at: set[tuple[int, int]] = set()
+        self.flip_a_byte_at: set[tuple[int, int]] = set()  # once each, after the checksum was made
+        self.no_crc = False
         self.seals = SEALS
         self.announce_bytes = 0  # added to the announced size
         self.arena_instead: bytes | None = None
@@ -279,7 +281,11 @@ class Session(threading.Thread):
                 crc = crc32c(raw, crc)
         if (epoch, step) in d.faults.wrong_crc_at:
             crc ^= 1
-        flags = wire.LAST_IN_EPOCH * last + wire.HAS_CRC * self.checksum
+        if (epoch, step) in d.faults.flip_a_byte_at:
+            d.faults.flip_a_byte_at.remove((epoch, step))
+            self.memory[slot * self.slot_bytes + self.offsets[-1] + 3] ^= 0x10
+        has_crc = self.checksum and not d.faults.no_crc
+        flags = wire.LAST_IN_EPOCH * last + wire.HAS_CRC * has_crc
         self.lent[slot] = self.generation[slot]
         d.counts["published"] += 1
         self.sock.send(

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import feedwater
-from feedwater.cursor import Cursor
+from feedwater.cursor import MAX_SKIPS, Cursor, add_skip, after_skips, forget_passed
 
 CURSOR = Cursor("0123456789abcdef", "fedcba9876543210", 42, 3, 24, 2, 4, 1)
 
@@ -33,7 +33,9 @@ def test_a_state_survives_json_in_any_order_and_spacing():
 
 def test_the_largest_state_fits_into_a_kibibyte():
     big = 2**64 - 1
-    cursor = Cursor("f" * 128, "f" * 128, big, big, big, big, big, big)
+    skips = tuple((big, big - 2 * k - 1, big - 2 * k) for k in range(MAX_SKIPS))
+    cursor = Cursor("f" * 64, "f" * 64, big, big, big, big, big, big, skips)
+    assert len(json.dumps(cursor.to_state())) <= 1024
     assert len(cursor.to_json()) <= 1024
 
 
@@ -53,15 +55,21 @@ def test_an_edited_state_is_refused(field):
         (None, "not NoneType"),
         ([], "not list"),
         ({}, "no 'version'"),
-        ({"version": 2}, "version 2"),
+        ({"version": 3}, "'version' is 3"),
+        ({"version": 1.0}, "'version' is 1.0"),
+        ({"version": 2}, "'dataset' is missing"),
         ({**CURSOR.to_state(), "epoch": "3"}, "'epoch'"),
         ({**CURSOR.to_state(), "epoch": -1}, "'epoch'"),
         ({**CURSOR.to_state(), "epoch": True}, "'epoch'"),
         ({**CURSOR.to_state(), "position": 1 << 64}, "'position'"),
         ({**CURSOR.to_state(), "dataset": 5}, "'dataset'"),
         ({**CURSOR.to_state(), "crc32c": None}, "damaged"),
-        ({**CURSOR.to_state(), "extra": 1}, "damaged"),
-        ({**CURSOR.to_state(), "extra": {1, 2}}, "not JSON"),
+        ({**CURSOR.to_state(), "extra": 1}, "'extra' is unknown"),
+        ({**CURSOR.to_state(), 5: {1, 2}}, "field 5 is unknown"),
+        ({**CURSOR.to_state(), "skip": [[3, 24, 48]]}, "'skip' is unknown in version 1"),
+        ({**CURSOR.to_state(), "seed": 10**6000}, "'seed' is out of range"),
+        ({**CURSOR.to_state(), "version": 10**6000}, "'version' is a number without end"),
+        ({**CURSOR.to_state(), "dataset": "x" * 10**6}, "'dataset' is no digest"),
     ],
 )
 def test_what_is_no_state_is_an_invalid_argument_that_says_why(state, text):
@@ -81,3 +89,37 @@ def test_what_is_no_state_is_an_invalid_argument_that_says_why(state, text):
 def test_a_state_of_something_else_is_refused_and_the_field_named(field, ours):
     with pytest.raises(feedwater.FailedPrecondition, match=f"another {field}"):
         CURSOR.check_same_source(*ours)
+
+
+def test_what_is_left_out_travels_in_the_state_and_not_to_the_daemon():
+    cursor = Cursor("d", "p", 42, 3, 24, 2, 4, 1, ((3, 32, 40), (7, 0, 8)))
+    state = cursor.to_state()
+    assert (state["version"], state["skip"]) == (2, [[3, 32, 40], [7, 0, 8]])
+    assert Cursor.from_state(json.loads(json.dumps(state))) == cursor
+    sent = json.loads(cursor.to_json())
+    assert sent["version"] == 1 and "skip" not in sent
+    assert Cursor.from_state(sent).skip == ()
+
+
+def test_ranges_are_sorted_and_those_that_touch_are_one():
+    skips = ()
+    for part in [(1, 8, 12), (0, 20, 24), (1, 0, 4), (0, 4, 8), (1, 4, 8), (0, 6, 10)]:
+        skips = add_skip(skips, *part)
+    assert skips == ((0, 4, 10), (0, 20, 24), (1, 0, 12))
+    assert forget_passed(skips, 0, 9) == skips
+    assert forget_passed(skips, 0, 10) == skips[1:]
+    assert forget_passed(skips, 1, 0) == skips[2:]
+    assert forget_passed(skips, 1, 12) == ()
+
+
+@pytest.mark.parametrize(
+    ("position", "expected"),
+    [(0, 0), (4, 4), (5, 12), (8, 12), (11, 12), (12, 12), (16, 16), (17, 25), (24, 25), (25, 25)],
+)
+def test_a_batch_that_would_reach_into_a_range_begins_behind_it(position, expected):
+    skips = ((0, 8, 12), (0, 20, 25), (1, 0, 100))
+    assert after_skips(skips, 0, position, 4) == expected
+
+
+def test_leaving_one_range_may_lead_into_the_next():
+    assert after_skips(((0, 8, 12), (0, 14, 20)), 0, 8, 4) == 20

@@ -400,3 +400,73 @@ def test_the_package_says_what_it_is():
     project = Path(__file__).resolve().parents[3] / "client/python/pyproject.toml"
     assert f'version = "{feedwater.__version__}"' in project.read_text()
     assert all(hasattr(feedwater, name) for name in feedwater.__all__)
+
+
+# --- what programs written for torchdata's StatefulDataLoader rely on -----------------------------
+
+
+def resumed(open_loader, daemon, state, job):
+    loader = open_loader(daemon, job=job)
+    loader.load_state_dict(state)
+    return loader
+
+
+def test_a_state_taken_after_an_epoch_begins_the_next_one_whole(daemon, open_loader):
+    loader = open_loader(daemon, job="first")
+    for _ in loader:
+        pass
+    again = resumed(open_loader, daemon, loader.state_dict(), "second")
+    assert epoch_positions(again, 1) == ALL
+    assert epoch_positions(again, 2) == ALL
+
+
+def test_a_state_taken_at_every_batch_of_a_loop_resumes_with_the_next_batch(daemon, open_loader):
+    loader = open_loader(daemon, job="first")
+    states = []
+    for _ in loader:
+        states.append(loader.state_dict())
+    for k, state in enumerate(states):
+        again = resumed(open_loader, daemon, state, f"job{k}")
+        rest = [p for batch in again for p in positions(batch)]
+        assert rest == ALL[4 * (k + 1) :]
+        assert epoch_positions(again, 1) == ALL, "the epoch after it is whole"
+        again.close()
+
+
+def test_a_resumed_loader_resumes_again_and_again_within_one_epoch(daemon, open_loader):
+    """Each of many programs takes one batch, however often it is interrupted."""
+    state, seen = None, []
+    for k in range(10):
+        loader = open_loader(daemon, job=f"job{k}")
+        if state is not None:
+            loader.load_state_dict(state)
+            assert loader.state_dict() == state, "a state that was loaded is the state"
+        iterator = iter(loader)
+        assert state is None or loader.state_dict() == state, "as is that of a loop that begins"
+        seen += positions(next(iterator))
+        state = loader.state_dict()
+        loader.close()
+    assert seen == ALL
+
+
+def test_loading_in_the_midst_of_a_loop_moves_the_same_loader(daemon, open_loader):
+    loader = open_loader(daemon)
+    iterator = iter(loader)
+    for _ in range(2):
+        next(iterator)
+    state = loader.state_dict()
+    for _ in range(3):
+        next(iterator)
+    loader.load_state_dict(state)
+    with pytest.raises(feedwater.FailedPrecondition, match="iteration is over"):
+        next(iterator)
+    assert [p for batch in loader for p in positions(batch)] == ALL[8:]
+
+
+def test_a_states_parts_are_plain_python(daemon, open_loader):
+    loader = open_loader(daemon)
+    next(iter(loader))
+    loader.skip(3, 4)
+    state = loader.state_dict()
+    assert {type(value) for value in state.values()} == {int, str, list}
+    assert json.loads(json.dumps(state)) == state

@@ -136,3 +136,30 @@ def test_tensors_may_be_sent_to_a_worker_process(daemon, open_loader):
     image = batch["image"].clone()
     shared = batch["image"].share_memory_()
     assert torch.equal(shared, image)
+
+
+@pytest.mark.parametrize("weights_only", [True, False])
+def test_a_checkpoint_of_torch_carries_the_state(daemon, open_loader, tmp_path, weights_only):
+    loader = open_loader(daemon, output="torch")
+    iterator = iter(loader)
+    seen = [p for _ in range(3) for p in positions(next(iterator))]
+    loader.skip(5, 6)
+    model = torch.nn.Linear(2, 2)
+    path = tmp_path / "checkpoint.pt"
+    torch.save({"model": model.state_dict(), "data": loader.state_dict()}, path)
+    loader.close()
+
+    again = open_loader(daemon, output="torch", job="again")
+    checkpoint = torch.load(path, weights_only=weights_only)
+    again.load_state_dict(checkpoint["data"])
+    seen += [p for batch in again for p in positions(batch)]
+    assert seen == ALL[:20] + ALL[28:]
+
+
+def test_protected_memory_may_be_written_and_shows_the_next_batch(daemon, open_loader):
+    loader = open_loader(daemon, output="torch", slots=2, debug_protect=True)
+    for epoch in range(2):
+        for batch in loader:
+            check(as_numpy(batch), epoch)
+            batch["image"].mul_(0).sub_(1)
+            del batch

@@ -182,6 +182,28 @@ class Driver {
       loader.begun = loader.skip_rest = false;
       return EmptyOr(loader.stream.SetEpoch(request.at("epoch").get<uint64_t>()));
     }
+    if (op == "skip") {
+      return EmptyOr(loader.stream.Skip(request.at("first"), request.at("last"),
+                                        Optional<uint64_t>(request, "epoch")));
+    }
+    if (op == "replay") {
+      auto batch = loader.stream.Replay(request.at("step"), Optional<uint64_t>(request, "epoch"));
+      if (!batch.ok()) return batch.status();
+      return json{{"batch", Describe(*batch, request)}};
+    }
+    if (op == "stale") {
+      auto held = held_.find(name + "/" + request.value("hold", ""));
+      if (held == held_.end()) return absl::NotFoundError("nothing is held under that name");
+      std::vector<const volatile std::byte*> addresses;
+      for (const Batch& batch : held->second) {
+        for (size_t i = 0; i < batch.size(); ++i) addresses.push_back(batch[i].bytes.data());
+      }
+      held_.erase(held);
+      json bytes = json::array();
+      for (const volatile std::byte* address : addresses)
+        bytes.push_back(static_cast<int>(*address));
+      return json{{"bytes", bytes}};
+    }
     if (op == "restart") {
       loader.skip_rest = loader.begun;
       return json::object();
@@ -227,7 +249,10 @@ class Driver {
     options.seed = Optional<uint64_t>(request, "seed");
     options.job = Optional<std::string>(request, "job").value_or("");
     options.slots = Optional<uint32_t>(request, "slots");
+    if (auto state = request.find("state"); state != request.end() && !state->is_null())
+      options.state = state->dump();
     options.verify = Optional<bool>(request, "verify").value_or(false);
+    options.debug_protect = Optional<bool>(request, "debug_protect");
     options.reconnect_timeout_s =
         Optional<double>(request, "reconnect_timeout").value_or(options.reconnect_timeout_s);
     if (const char* stall = std::getenv("FEEDWATER_STALL_TIMEOUT"))
