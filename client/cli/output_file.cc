@@ -5,10 +5,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
+#include "server/base/atomic_file.h"
 #include "server/base/fd.h"
 #include "server/base/status.h"
 
@@ -18,16 +18,6 @@ namespace {
 std::string FolderOf(const std::string& path) {
   const std::string folder = std::filesystem::path(path).parent_path().string();
   return folder.empty() ? "." : folder;
-}
-
-absl::Status WriteAll(int fd, const std::string& bytes, const std::string& path) {
-  for (size_t done = 0; done < bytes.size();) {
-    const ssize_t written = write(fd, bytes.data() + done, bytes.size() - done);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return server::ErrnoStatus(errno, absl::StrCat("writing ", path));
-    done += static_cast<size_t>(written);
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace
@@ -58,18 +48,10 @@ absl::Status WriteFile(const std::string& path, const std::string& bytes) {
   FW_RETURN_IF_ERROR(CheckWritable(path));
   struct stat info;
   const bool is_special = stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode);
-  const std::string unfinished = is_special ? path : absl::StrCat(path, ".", getpid(), ".new");
-  server::Fd fd(open(unfinished.c_str(),
-                     O_WRONLY | O_CLOEXEC | (is_special ? 0 : O_CREAT | O_TRUNC | O_NOFOLLOW),
-                     0666));
-  if (!fd) return server::ErrnoStatus(errno, absl::StrCat("creating ", path));
-  absl::Status status = WriteAll(fd.get(), bytes, path);
-  if (is_special) return status;
-  if (status.ok() && rename(unfinished.c_str(), path.c_str()) != 0) {
-    status = server::ErrnoStatus(errno, absl::StrCat("writing ", path));
-  }
-  if (!status.ok()) unlink(unfinished.c_str());
-  return status;
+  if (!is_special) return server::WriteFileAtomically(path, {bytes}, 0666);
+  const server::Fd fd(open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  if (!fd) return server::ErrnoStatus(errno, absl::StrCat("opening ", path));
+  return server::Annotate(server::WriteAll(fd.get(), bytes), path);
 }
 
 }  // namespace feedwater::cli

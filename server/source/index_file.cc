@@ -7,10 +7,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <new>
 
 #include "absl/strings/str_cat.h"
+#include "server/base/atomic_file.h"
 #include "server/storage/roots.h"
 
 namespace feedwater::server {
@@ -73,17 +73,6 @@ absl::StatusOr<NumberColumn> DecodeNumbers(absl::string_view section, absl::stri
   }
   *rest = section.substr(AlignUp8(header.count * header.width));
   return NumberColumn(section.data(), header.count, header.width);
-}
-
-absl::Status WriteAll(int fd, const char* data, size_t bytes) {
-  while (bytes > 0) {
-    ssize_t written = write(fd, data, std::min(bytes, size_t{1} << 30));
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return ErrnoStatus(errno, "write");
-    data += written;
-    bytes -= static_cast<size_t>(written);
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace
@@ -224,20 +213,7 @@ absl::StatusOr<std::shared_ptr<const Index>> IndexWriter::Finish(MemoryBudget* b
 }
 
 absl::Status SaveIndex(const Index& index, const std::string& path) {
-  // A fixed name, so that a crash leaves at most one such file. Two processes that write it at once
-  // make a file whose checksum is wrong, which is then built anew.
-  const std::string unfinished = path + ".new";
-  Fd fd(open(unfinished.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!fd) return ErrnoStatus(errno, absl::StrCat("creating ", unfinished));
-  absl::Status status = WriteAll(fd.get(), index.data(), index.size_);
-  if (status.ok() && fsync(fd.get()) != 0) status = ErrnoStatus(errno, "fsync");
-  if (status.ok() && rename(unfinished.c_str(), path.c_str()) != 0)
-    status = ErrnoStatus(errno, "rename");
-  if (!status.ok()) {
-    unlink(unfinished.c_str());
-    return Annotate(status, unfinished);
-  }
-  return absl::OkStatus();
+  return WriteFileAtomically(path, {{index.data(), index.size_}});
 }
 
 absl::StatusOr<std::shared_ptr<const Index>> LoadIndex(const std::string& path,
