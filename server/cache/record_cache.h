@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,10 +31,10 @@ class RecordCache {
     int64_t records = 0;
     int64_t memory_limit = 0;  // of this cache; 0 keeps nothing in memory
     std::shared_ptr<ByteQuota> memory_quota;
-    std::shared_ptr<MemoryBudget> budget;  // may be null
-    std::string folder;                    // "" keeps nothing on disk
-    std::string identity;                  // of dataset and content
-    int64_t disk_limit = 0;                // of this cache
+    std::shared_ptr<MemoryBudget> budget;                      // may be null
+    std::string folder;                                        // "" keeps nothing on disk
+    std::string identity;                                      // of dataset and content
+    int64_t disk_limit = std::numeric_limits<int64_t>::max();  // of this cache
     std::shared_ptr<ByteQuota> disk_quota;
   };
   // A folder that cannot be used is logged, and the cache does without it.
