@@ -1,5 +1,6 @@
 // Any text as a pipeline file: parsed, checked and planned. Where it can run on the small record
-// here, it does, fused and unfused, and both must give the same bytes.
+// here, it does, fused, unfused and cut where a cache may keep something, and all must give the
+// same bytes.
 #include <filesystem>
 
 #include "server/graph/op_schema.h"
@@ -73,6 +74,8 @@ void Run(Input input) {
     Require(a.ok() == b.ok(),
             absl::StrCat("fused: ", a.status().ToString(), ", unfused: ", b.status().ToString()));
     Require(!a.ok() || *a == *b, "fused and unfused give the same bytes");
+    const auto halves = RunPlanInHalves(**fused, Photo(), sample);
+    Require(!halves.ok() || (a.ok() && *a == *halves), "what a cache keeps changes no byte");
   }
 }
 

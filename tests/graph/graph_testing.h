@@ -145,6 +145,25 @@ inline absl::StatusOr<std::vector<Bytes>> RunPlan(const Plan& plan, TestRecord& 
   return batch.Sample(0);
 }
 
+// The same in two halves: what a cache may keep, and the rest of the graph from there on.
+inline absl::StatusOr<std::vector<Bytes>> RunPlanInHalves(const Plan& plan, TestRecord& record,
+                                                          int64_t sample_id = 7,
+                                                          uint64_t seed = 1) {
+  SampleWorkspace workspace;
+  TestBatch batch(plan, 1);
+  SampleInput input;
+  input.record = record.record();
+  input.sample_id = sample_id;
+  input.position = sample_id + 1000;
+  Record kept;
+  FW_RETURN_IF_ERROR(plan.RunPrefix(input, 1 << 30, workspace, &kept));
+  input.record = &kept;
+  input.key = EpochKey(seed, 0);
+  FW_RETURN_IF_ERROR(plan.RunFromPrefix(input, 0, batch.memory, workspace));
+  if (!batch.GuardsHold()) return absl::InternalError("written behind an output");
+  return batch.Sample(0);
+}
+
 inline absl::StatusOr<std::vector<Bytes>> RunGraph(const std::string& graph, TestRecord& record,
                                                    const std::string& outputs = "[image]",
                                                    int64_t sample_id = 7, bool fuse = true) {
