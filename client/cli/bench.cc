@@ -27,7 +27,7 @@ using nlohmann::json;
 struct BenchOptions {
   std::string pipeline, config, cpus;
   double seconds = 10, warm_up_s = 1;
-  int64_t epochs = 0;  // 0: by time
+  int64_t epochs = 0, warm_up_epochs = 1;  // epochs 0: by time
   int64_t batch_size = 0, ranks = 1;
 };
 
@@ -152,15 +152,16 @@ absl::StatusOr<Result> Measure(const std::string& address, const BenchOptions& o
     return server::MonotonicNs() + static_cast<int64_t>(seconds * 1e9);
   };
   const int64_t steps = options.epochs * ranks->steps_per_epoch();
-  // Opening files, filling caches and buffers is not what is measured: a second of it, or a whole
-  // epoch.
-  FW_RETURN_IF_ERROR(ranks
-                         ->Take(after(options.warm_up_s),
-                                options.epochs > 0 ? ranks->steps_per_epoch() : 0, "warm-up")
-                         .status());
-
-  FW_ASSIGN_OR_RETURN(const v1::GetStatusResponse before, GetStatus(*control));
-  FW_ASSIGN_OR_RETURN(const v1::Job job_before, FindJob(before, name));
+  // Opening files, filling caches and buffers is not what is measured: a second of it, or whole
+  // epochs. Without any, the job is measured from its first sample on.
+  v1::Job job_before;
+  if (options.epochs == 0 || options.warm_up_epochs > 0) {
+    const int64_t warm_up =
+        options.epochs > 0 ? options.warm_up_epochs * ranks->steps_per_epoch() : 0;
+    FW_RETURN_IF_ERROR(ranks->Take(after(options.warm_up_s), warm_up, "warm-up").status());
+    FW_ASSIGN_OR_RETURN(const v1::GetStatusResponse before, GetStatus(*control));
+    FW_ASSIGN_OR_RETURN(job_before, FindJob(before, name));
+  }
   const int64_t start_ns = server::MonotonicNs();
   Result result;
   FW_ASSIGN_OR_RETURN(result.taken, ranks->Take(after(options.seconds), steps, "bench"));
@@ -245,6 +246,7 @@ json Document(const Result& result, const BenchOptions& options) {
           {"ranks", options.ranks},
           {"workers", result.workers},
           {"cache", result.cache.kind()},
+          {"kept", CacheJson(result.cache)},
           {"waits_for", WaitsFor(result, options)}};
 }
 
@@ -288,8 +290,14 @@ void AddBench(CLI::App& app, Context& context) {
       ->capture_default_str();
   command
       ->add_option("--epochs", options.epochs,
-                   "measure whole epochs instead, after one that is not counted")
+                   "measure whole epochs instead of seconds, after --warm-up-epochs")
       ->check(CLI::Range(1, 1000000));
+  command
+      ->add_option("--warm-up-epochs", options.warm_up_epochs,
+                   "with --epochs: how many before that are not counted; 0 measures the first "
+                   "epoch, in which caches fill")
+      ->check(CLI::Range(0, 1000))
+      ->capture_default_str();
   command
       ->add_option("--batch-size", options.batch_size,
                    "samples a batch and rank; default: the file's")

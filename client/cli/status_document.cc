@@ -21,21 +21,6 @@ json RankJson(const v1::Rank& rank) {
           {"slots_lent", rank.slots_lent()}};
 }
 
-json CacheJson(const v1::JobCache& cache) {
-  return {{"kind", cache.kind()},
-          {"reason", cache.reason()},
-          {"records", cache.records()},
-          {"memory_records", cache.memory_records()},
-          {"disk_records", cache.disk_records()},
-          {"memory_bytes", cache.memory_bytes()},
-          {"disk_bytes", cache.disk_bytes()},
-          {"memory_hits", cache.memory_hits()},
-          {"disk_hits", cache.disk_hits()},
-          {"misses", cache.misses()},
-          {"damaged", cache.damaged()},
-          {"out_of_date", cache.out_of_date()}};
-}
-
 json JobJson(const v1::Job& job) {
   json ranks = json::array();
   for (const v1::Rank& rank : job.ranks()) ranks.push_back(RankJson(rank));
@@ -64,6 +49,21 @@ json JobJson(const v1::Job& job) {
 double Share(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
 }  // namespace
+
+json CacheJson(const v1::JobCache& cache) {
+  return {{"kind", cache.kind()},
+          {"reason", cache.reason()},
+          {"records", cache.records()},
+          {"memory_records", cache.memory_records()},
+          {"disk_records", cache.disk_records()},
+          {"memory_bytes", cache.memory_bytes()},
+          {"disk_bytes", cache.disk_bytes()},
+          {"memory_hits", cache.memory_hits()},
+          {"disk_hits", cache.disk_hits()},
+          {"misses", cache.misses()},
+          {"damaged", cache.damaged()},
+          {"out_of_date", cache.out_of_date()}};
+}
 
 absl::StatusOr<v1::GetStatusResponse> GetStatus(v1::Control::Stub& control) {
   grpc::ClientContext call;

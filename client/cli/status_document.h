@@ -10,6 +10,7 @@ namespace feedwater::cli {
 
 absl::StatusOr<v1::GetStatusResponse> GetStatus(v1::Control::Stub& control);
 nlohmann::json StatusJson(const v1::GetStatusResponse& status);
+nlohmann::json CacheJson(const v1::JobCache& cache);
 
 // What the workers of a job did between two looks at it, in seconds of their elapsed time.
 struct StageTimes {

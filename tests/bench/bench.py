@@ -10,7 +10,7 @@ from pathlib import Path
 
 from suite import ROOT, Context, Figure, machine, show, write_readme
 
-NAMES = ("handover", "overhead", "decode", "read", "peers", "startup")
+NAMES = ("handover", "overhead", "roofline", "decode", "read", "peers", "startup")
 RESULTS = ROOT / "build" / "bench"
 
 
@@ -37,16 +37,27 @@ def main() -> int:
         for name in NAMES:
             print(f"{name:10} {summary(name)}")
         return 0
-    context = Context(options.data, options.quick)
+    try:
+        context = Context(options.data, options.quick)
+    except FileNotFoundError as error:
+        parser.error(str(error))
     if options.install:
         importlib.import_module("suite.peers").install()
     for name in names:
         print(f"== {name}: {summary(name)}", flush=True)
+        context.absent.clear()
         figures: list[Figure] = importlib.import_module(f"suite.{name}").run(context)
         show(figures)
+        for what, why in context.absent.items():
+            print(f"{what}: {why}")
         RESULTS.mkdir(parents=True, exist_ok=True)
-        document = {"name": name, "machine": machine(), "data": context.data_name,
-                    "figures": [figure.__dict__ for figure in figures]}  # fmt: skip
+        document = {
+            "name": name,
+            "machine": machine(),
+            "data": context.data_name,
+            "absent": dict(context.absent),
+            "figures": [figure.__dict__ for figure in figures],
+        }
         (RESULTS / f"{name}.json").write_text(json.dumps(document, indent=1) + "\n")
     if options.table:
         saved = [RESULTS / f"{name}.json" for name in NAMES]

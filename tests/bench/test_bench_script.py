@@ -15,12 +15,20 @@ from suite import END, START, Figure, table, write_readme  # noqa: E402
 
 DOCUMENT = {
     "name": "decode",
-    "machine": {"cpu": "A CPU", "cores": "4", "simd": "AVX2", "date": "2026-01-01"},
+    "machine": {
+        "cpu": "A CPU",
+        "cores": "4",
+        "simd": "AVX2",
+        "kernel": "6.1.0-9",
+        "date": "2026-01-01",
+    },
     "data": "400 photos",
+    "absent": {"Some loader": "not installed"},
     "figures": [
         Figure("fast", 2.0, 1.0, 1.5, rounds=[1.9, 2.0, 2.1]).__dict__,
         Figure("slow", 900.0, 500, 100, "µs", "less").__dict__,
         Figure("asked of nobody", 3.0).__dict__,
+        Figure("for the screen", 4.0, detail=True).__dict__,
     ],
 }
 
@@ -34,7 +42,8 @@ def run(*arguments: str) -> subprocess.CompletedProcess:
 def test_the_list_has_a_line_for_each_benchmark():
     lines = run("--list").stdout.splitlines()
     names = [line.split()[0] for line in lines]
-    assert names == ["handover", "overhead", "decode", "read", "peers", "startup"]
+    known = ["handover", "overhead", "roofline", "decode", "read", "peers", "startup"]
+    assert names == known
     assert all(len(line.split()) > 3 for line in lines)
     assert run().stdout.splitlines() == lines
 
@@ -42,6 +51,11 @@ def test_the_list_has_a_line_for_each_benchmark():
 def test_an_unknown_name_is_refused_with_the_known_ones():
     done = run("decoed")
     assert done.returncode == 2 and "handover" in done.stderr
+
+
+def test_a_folder_that_is_not_there_is_an_error_that_names_it(tmp_path):
+    done = run("decode", "--data", str(tmp_path / "potos"))
+    assert done.returncode == 2 and str(tmp_path / "potos") in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -56,10 +70,24 @@ def test_verdicts(got, better, verdict):
 
 def test_the_table_says_what_was_missed_and_where_it_was_measured():
     text = table([DOCUMENT])
-    assert "A CPU, 4 cores, AVX2, 400 photos, 2026-01-01" in text
+    assert "A CPU, 4 cores, AVX2, Linux 6.1.0-9, 400 photos, 2026-01-01" in text
+    assert "Not measured: Some loader (not installed)." in text
+    assert "for the screen" not in text
     assert "| fast | 2x | ≥ 1x | ≥ 1.5x |" in text
     assert "| slow | 900 µs **missed** | ≤ 500 µs | ≤ 100 µs |" in text
     assert "| asked of nobody | 3x |  |  |" in text
+
+
+def test_figures_that_differ_in_their_column_stand_in_one_line():
+    figures = [
+        Figure("decoding", 2.0, 1.0, 3.0, column="all"),
+        Figure("decoding", 0.5, column="4:2:0"),
+        Figure("reading", 7.0, unit="MB/s", column="4:2:0"),
+    ]
+    text = table([{**DOCUMENT, "figures": [figure.__dict__ for figure in figures]}])
+    assert "| figure | all | 4:2:0 | must | aim |" in text
+    assert "| decoding | 2x | 0.5x | ≥ 1x | ≥ 3x |" in text
+    assert "| reading |  | 7 MB/s |  |  |" in text
 
 
 def test_the_readme_keeps_everything_but_the_table(tmp_path):

@@ -4,7 +4,9 @@
 //   release -> free   from the trainer's RELEASE to the slot being free
 //   reclaim           from kill -9 of the trainer to the session being over
 //   arena             making one: allocate, prefault, seal
-// Usage: transport_bench [ROUNDS]    (default 2000; a hundredth of them are killed)
+// Usage: transport_bench [ROUNDS] [BATCH]    (default 2000 hand-overs, after each hundredth of
+// which the trainer is killed; batches of 64 float32 images of 224x224). Prints one JSON document:
+// bytes of a batch, and p50, p99 and max of each in microseconds.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,6 +16,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <vector>
@@ -25,11 +28,13 @@
 namespace feedwater::server {
 namespace {
 
-void Print(const char* what, std::vector<int64_t> ns) {
-  if (ns.empty()) return;
+nlohmann::json Percentiles(std::vector<int64_t> ns) {
   std::sort(ns.begin(), ns.end());
-  std::printf("%-16s p50 %8.1f us   p99 %8.1f us   max %8.1f us   (%zu)\n", what,
-              ns[ns.size() / 2] / 1e3, ns[ns.size() * 99 / 100] / 1e3, ns.back() / 1e3, ns.size());
+  const auto us = [](int64_t t) { return 1e-3 * static_cast<double>(t); };
+  return {{"p50", us(ns[ns.size() / 2])},
+          {"p99", us(ns[ns.size() * 99 / 100])},
+          {"max", us(ns.back())},
+          {"count", ns.size()}};
 }
 
 struct Trainer {
@@ -67,7 +72,7 @@ Trainer ForkTrainer(const std::string& path) {
   return trainer;
 }
 
-int Main(int rounds) {
+int Main(int rounds, int batch) {
   DataServer::Options options;
   options.socket_path = "/tmp/transport_bench." + std::to_string(getpid()) + ".sock";
   auto server = DataServer::Create(options);
@@ -79,7 +84,7 @@ int Main(int rounds) {
   image.name = "image";
   image.spec = {DType::kFloat32, Layout::kCHW, {3, 224, 224}};
   ArenaOptions arena;
-  arena.layout = *SlotLayout::Create({image}, 64, int64_t{1} << 40);
+  arena.layout = *SlotLayout::Create({image}, batch, int64_t{1} << 40);
   arena.slots = 4;
 
   std::vector<int64_t> seen, freed, reclaimed, made;
@@ -114,11 +119,12 @@ int Main(int rounds) {
     waitpid(trainer.pid, nullptr, 0);
     close(trainer.pipe);
   }
-  Print("publish -> seen", seen);
-  Print("release -> free", freed);
-  Print("reclaim", reclaimed);
-  Print("arena", made);
-  std::printf("an arena here has %.0f MiB\n", *ArenaBytes(arena.layout, arena.slots) / 1048576.0);
+  const nlohmann::json document = {{"batch_bytes", *ArenaBytes(arena.layout, 1)},
+                                   {"seen", Percentiles(seen)},
+                                   {"freed", Percentiles(freed)},
+                                   {"reclaimed", Percentiles(reclaimed)},
+                                   {"arena", Percentiles(made)}};
+  std::printf("%s\n", document.dump().c_str());
   return 0;
 }
 
@@ -126,5 +132,6 @@ int Main(int rounds) {
 }  // namespace feedwater::server
 
 int main(int argc, char** argv) {
-  return feedwater::server::Main(argc > 1 ? std::max(100, std::atoi(argv[1])) : 2000);
+  return feedwater::server::Main(argc > 1 ? std::max(100, std::atoi(argv[1])) : 2000,
+                                 argc > 2 ? std::max(1, std::atoi(argv[2])) : 64);
 }

@@ -64,6 +64,18 @@ def test_a_file_ranks_batch_size_epochs_and_cpus_may_be_given(measured):
     assert (result.document["ranks"], result.document["workers"]) == (3, 1)
 
 
+def test_the_first_epoch_may_be_measured_and_shows_the_cache_filling(measured):
+    measured.pipeline("kept", GRAPH, batch="{size: 8}", cache="{kind: bytes}")
+    cold = ("bench", "kept", "--config", measured.config, "--epochs", "1", "--json")
+    first = run(*cold, "--warm-up-epochs", "0")
+    assert first.status == 0, first.err
+    check(first.document)
+    assert first.document["samples"] == 48
+    assert first.document["kept"]["misses"] >= 48
+    later = run(*cold).document["kept"]
+    assert later["memory_hits"] > 0 and later["memory_records"] == 48
+
+
 def test_through_a_running_daemon(folder):
     with DaemonProcess(folder / "d") as daemon:
         from pictures import write_folder

@@ -1,4 +1,4 @@
-"""Feedwater's consumer: the daemon's address is the fourth argument, the pipeline the fifth."""
+"""Feedwater's consumer: further arguments are the daemon's address, its process, the pipeline."""
 
 import sys
 
@@ -7,6 +7,7 @@ from common import arguments, measure
 import feedwater
 
 arguments()
-loader = feedwater.Loader(sys.argv[5], address=sys.argv[4], output="numpy")
-measure(lambda: (len(label) for _, label in loader))
+address, daemon, pipeline = sys.argv[4:]
+loader = feedwater.Loader(pipeline, address=address, output="numpy")
+measure(lambda: (len(label) for _, label in loader), also=int(daemon))
 loader.close()

@@ -2,7 +2,7 @@
 
 import mindspore.dataset as ds
 import mindspore.dataset.vision as vision
-from common import BATCH, EPOCHS, MEAN, STD, arguments, measure
+from common import BATCH, MEAN, STD, arguments, measure
 
 folder, workers = arguments()
 ds.config.set_prefetch_size(4)
@@ -13,5 +13,5 @@ data = data.map(
     input_columns="image", num_parallel_workers=workers,
 )  # fmt: skip
 data = data.batch(BATCH, drop_remainder=True, num_parallel_workers=1)
-batches = data.create_tuple_iterator(num_epochs=EPOCHS, output_numpy=True)
+batches = data.create_tuple_iterator(num_epochs=-1, output_numpy=True)
 measure(lambda: (len(batch[1]) for batch in batches))

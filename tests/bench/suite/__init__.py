@@ -8,6 +8,8 @@ import json
 import os
 import platform
 import re
+import shutil
+import socket
 import statistics
 import subprocess
 import tempfile
@@ -20,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[3]
 BUILD = Path(os.environ.get("FEEDWATER_BUILD_DIR", ROOT / "build" / "release"))
 DATA = Path(os.environ.get("FEEDWATER_TEST_DATA", ROOT.parent / "shared" / "data"))
 START, END = "<!-- bench -->", "<!-- /bench -->"
+MADE = "made photos"
 
 TRAIN = """\
 version: 1
@@ -32,15 +35,19 @@ graph:
   - normalize: {{mean: [123.675, 116.28, 103.53], std: [58.395, 57.12, 57.375], layout: CHW}}
 batch: {{size: {batch}}}
 outputs: [image, label]
-cache: {{kind: {cache}}}
+cache: {cache}
 """
+NO_CACHE, COEFFICIENTS = "{kind: none}", "{kind: coefficients}"
+_INSTRUCTIONS = ("avx2", "bmi2", "avx512f", "avx512bw", "avx512_vbmi", "avx512_vnni", "asimd")
 
 
 @dataclass
 class Figure:
     """One measured number beside what it must and should be.
 
-    `better` says which way is good: "more" or "less". `rounds` are the single measurements.
+    `better` says which way is good: "more" or "less". `rounds` are the single measurements. Figures
+    that differ in `column` alone stand in one line of a page's table; a `detail` stands only on
+    the screen and in the JSON.
     """
 
     what: str
@@ -51,6 +58,8 @@ class Figure:
     better: str = "more"
     rounds: list[float] = field(default_factory=list)
     note: str = ""
+    column: str = ""
+    detail: bool = False
 
     @property
     def verdict(self) -> str:
@@ -89,11 +98,14 @@ def spread(figure: Figure) -> str:
 
 def show(figures: list[Figure]) -> None:
     """Print a table."""
-    width = max(len(figure.what) for figure in figures)
-    print(f"{'':{width}}  {'got':>12} {'must':>10} {'aim':>10}  verdict  p10..p90")
-    for figure in figures:
+    names = [
+        f"{figure.what} [{figure.column}]" if figure.column else figure.what for figure in figures
+    ]
+    width = max(map(len, names), default=0)
+    print(f"{'':{width}}  {'got':>14} {'must':>10} {'aim':>10}  verdict  p10..p90")
+    for name, figure in zip(names, figures):
         print(
-            f"{figure.what:{width}}  {number(figure.got, figure.unit):>12} "
+            f"{name:{width}}  {number(figure.got, figure.unit):>14} "
             f"{number(figure.must, figure.unit):>10} {number(figure.aim, figure.unit):>10}  "
             f"{figure.verdict:7}  {spread(figure)}  {figure.note}",
             flush=True,
@@ -102,7 +114,10 @@ def show(figures: list[Figure]) -> None:
 
 def machine() -> dict[str, str]:
     """Return what a figure depends on."""
-    model = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    about = Path("/proc/cpuinfo").read_text()
+    model = re.search(r"model name\s*: (.*)", about)
+    flags = re.search(r"(?:flags|Features)\s*: (.*)", about)
+    known = flags.group(1).split() if flags else []
     doctor = json.loads(
         subprocess.run(
             [BUILD / "bin/feedwater", "doctor", "--json"], capture_output=True, text=True
@@ -113,9 +128,38 @@ def machine() -> dict[str, str]:
         "cpu": model.group(1) if model else platform.machine(),
         "cores": str(os.cpu_count()),
         "simd": cpus.split(", ")[1],
-        "kernel": platform.release().split("-")[0],
+        "flags": " ".join(name for name in _INSTRUCTIONS if name in known),
+        "kernel": platform.release(),
         "date": datetime.date.today().isoformat(),
     }
+
+
+def _rows(figures: list[Figure]) -> list[str]:
+    """Return the lines of one table: figures of one name side by side, a column each."""
+    columns = list(dict.fromkeys(figure.column for figure in figures))
+    heads = [column or "got" for column in columns]
+    lines = [
+        f"| figure | {' | '.join(heads)} | must | aim |",
+        f"|{'---|' * (len(columns) + 3)}",
+    ]
+    rows: dict[str, dict[str, Figure]] = {}
+    for figure in figures:
+        note = f" ({figure.note})" if figure.note else ""
+        rows.setdefault(figure.what + note, {})[figure.column] = figure
+    for what, cells in rows.items():
+        asked = next((c for c in cells.values() if c.verdict), next(iter(cells.values())))
+        bound = "≥ " if asked.better == "more" else "≤ "
+        goals = [
+            bound + number(goal, asked.unit) if goal is not None else ""
+            for goal in (asked.must, asked.aim)
+        ]
+        got = []
+        for column in columns:
+            cell = cells.get(column)
+            missed = " **missed**" if cell and cell.verdict == "missed" else ""
+            got.append(number(cell.got, cell.unit) + missed if cell else "")
+        lines.append(f"| {' | '.join([what, *got, *goals])} |")
+    return lines
 
 
 def table(documents: list[dict]) -> str:
@@ -123,23 +167,18 @@ def table(documents: list[dict]) -> str:
     lines = []
     for document in documents:
         about = document["machine"]
+        figures = [Figure(**entry) for entry in document["figures"]]
         lines += [
             f"**{document['name']}** (`scripts/bench {document['name']}`; {about['cpu']}, "
-            f"{about['cores']} cores, {about['simd']}, {document['data']}, {about['date']})",
+            f"{about['cores']} cores, {about['simd']}, Linux {about['kernel']}, "
+            f"{document['data']}, {about['date']})",
             "",
-            "| figure | got | must | aim |",
-            "|---|---|---|---|",
+            *_rows([figure for figure in figures if not figure.detail]),
+            "",
         ]
-        for entry in document["figures"]:
-            figure = Figure(**entry)
-            missed = " **missed**" if figure.verdict == "missed" else ""
-            note = f" ({figure.note})" if figure.note else ""
-            bound = "≥ " if figure.better == "more" else "≤ "
-            must = bound + number(figure.must, figure.unit) if figure.must is not None else ""
-            aim = bound + number(figure.aim, figure.unit) if figure.aim is not None else ""
-            got = number(figure.got, figure.unit)
-            lines.append(f"| {figure.what}{note} | {got}{missed} | {must} | {aim} |")
-        lines.append("")
+        lines += [
+            f"Not measured: {name} ({why}).\n" for name, why in document.get("absent", {}).items()
+        ]
     return "\n".join(lines)
 
 
@@ -156,13 +195,25 @@ def cpu_list(cpus: list[int]) -> str:
     return ",".join(map(str, cpus))
 
 
+@dataclass
+class Daemon:
+    """A running daemon: where it listens, its process, and how long it took to get ready."""
+
+    address: str
+    pid: int
+    ready_s: float
+
+
 class Context:
     """Data and patience of one run."""
 
     def __init__(self, data: Path | None, quick: bool) -> None:
+        if data is not None and not data.is_dir():
+            raise FileNotFoundError(f"--data {data}: no such folder")
         self.quick = quick
         self.rounds = 2 if quick else 7
         self.seconds = 1.0 if quick else 4.0
+        self.absent: dict[str, str] = {}  # what could not be measured, and why
         self._folder = tempfile.TemporaryDirectory(prefix="fw-bench-")
         self.folder = Path(self._folder.name)
         self._data = data
@@ -170,33 +221,57 @@ class Context:
     @property
     def data_name(self) -> str:
         """What the images are, for tables."""
-        photos = self._data or DATA / "photos"
-        if not photos.exists():
-            return "made photos"
-        return f"{sum(1 for _ in photos.rglob('*.*'))} photos"
+        count = sum(1 for path in self.photos.rglob("*.*") if not path.name.startswith("."))
+        return f"{count} {'made ' if self.photos == self._made else ''}photos"
 
     @property
     def photos(self) -> Path:
         """An image folder: the given one, real photos, or photos made here."""
         photos = (self._data or DATA / "photos").resolve()
-        if photos.exists():
-            return photos
-        made = self.folder / "photos"
-        if not made.exists():
-            subprocess.run([BUILD / "tools/make_photos", made, "400"], check=True)
-        return made
+        return photos if photos.exists() else self.made_photos()
 
-    def train_pipeline(self, name: str, cache: str = "none", batch: int = 64) -> Path:
+    @property
+    def sets(self) -> dict[str, Path]:
+        """Image folders by name: the given one alone, or real photos beside made ones."""
+        sets = {MADE if self.photos == self._made else "photos": self.photos}
+        return sets if self._data is not None else {**sets, MADE: self.made_photos()}
+
+    @property
+    def _made(self) -> Path:
+        return self.folder / "made"
+
+    def made_photos(self) -> Path:
+        """Draw photos, and return their folder."""
+        command = [BUILD / "tools/make_photos", self._made, "--count", "400"]
+        subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+        return self._made
+
+    def many(self, photos: Path, images: int) -> Path:
+        """Return a folder with the photos so many times that there are `images`, as hard links."""
+        files = [path for path in sorted(photos.glob("*/*")) if not path.name.startswith(".")]
+        folder = self.folder / f"{photos.name}-{images}"
+        for number_ in range(-(-images // len(files)) if not folder.exists() else 0):
+            for path in files:
+                into = folder / path.parent.name / f"{number_:03}-{path.name}"
+                into.parent.mkdir(parents=True, exist_ok=True)
+                if number_ == 0:
+                    shutil.copy(path, into)
+                else:
+                    os.link(folder / path.parent.name / f"000-{path.name}", into)
+        return folder
+
+    def train_pipeline(self, name: str, cache: str = NO_CACHE, batch: int = 64) -> Path:
         """Write the classic ImageNet training pipeline over the photos."""
         path = self.folder / f"{name}.yaml"
         path.write_text(TRAIN.format(cache=cache, batch=batch))
         return path
 
     def config(self, cpus: list[int], photos: Path | None = None, more: str = "") -> Path:
-        """Write a daemon's configuration with these workers."""
-        path = self.folder / f"feedwater-{time.monotonic_ns()}.yaml"
+        """Write the configuration of a daemon with these workers and a state folder of its own."""
+        name = time.monotonic_ns()
+        path = self.folder / f"feedwater-{name}.yaml"
         path.write_text(
-            f"version: 1\nruntime_dir: {self.folder}/run\nstate_dir: {self.folder}/state\n"
+            f"version: 1\nruntime_dir: {self.folder}/run\nstate_dir: {self.folder}/state-{name}\n"
             f"pipelines: [{self.folder}]\nroots: {{photos: {photos or self.photos}}}\n"
             f'numa_node: none\ncpus: "{cpu_list(cpus)}"\n{more}'
         )
@@ -213,30 +288,36 @@ class Context:
             raise RuntimeError(done.stdout + done.stderr)
         return json.loads(done.stdout)
 
-    def bare_decode_us(self, cpu: int, photos: Path | None = None) -> float:
-        """Return libjpeg-turbo's whole decode of the photos in microseconds an image."""
-        done = subprocess.run(
-            [BUILD / "tools/decode_kernels", photos or self.photos, "1", str(cpu)],
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
-        return float(re.search(r"bare libjpeg-turbo.*?([\d.]+) us/image", done.stdout).group(1))
+    def tool(self, name: str, *arguments: object) -> dict:
+        """Run a program of the build's tools and return its JSON document."""
+        command = [BUILD / "tools" / name, *map(str, arguments)]
+        return json.loads(
+            subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        )
 
     @contextlib.contextmanager
-    def daemon(self, config: Path, run_on: list[int] | None = None) -> Iterator[str]:
-        """Run a daemon, on these CPUs alone if given, and yield its address."""
+    def daemon(self, config: Path, run_on: list[int] | None = None) -> Iterator[Daemon]:
+        """Run a daemon, on these CPUs alone if given."""
         address = self.folder / "run"
         command = ["taskset", "-c", cpu_list(run_on)] if run_on else []
         log = self.folder / "daemon.log"
+        start = time.monotonic()
         with open(log, "w") as out:
             daemon = subprocess.Popen(
                 [*command, BUILD / "bin/feedwaterd", "--config", config], stderr=out, stdout=out
             )
         try:
-            while not (address / "control.sock").exists():
+            while not _accepts(address / "control.sock"):
                 if daemon.poll() is not None:
                     raise RuntimeError(log.read_text())
-                time.sleep(0.01)
-            yield str(address)
+                time.sleep(0.001)
+            yield Daemon(str(address), daemon.pid, time.monotonic() - start)
         finally:
             daemon.terminate()
             daemon.wait()
+
+
+def _accepts(path: Path) -> bool:
+    """Return whether somebody listens."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        return probe.connect_ex(str(path)) == 0

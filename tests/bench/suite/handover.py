@@ -1,21 +1,31 @@
 """Publish to seen by a waiting trainer, bytes copied on the way, reclaim after kill -9.
 
-The trainer is another process; nothing is decoded, so only the hand-over is measured. That no byte
-is copied is shown by the pages: those that the trainer maps are those that the daemon writes.
+The trainer is another process. Latencies are taken with nothing to decode, for batches of different
+sizes, by turns: no byte of a batch moves, so its size must not show. That no byte is copied is
+shown by the pages, too: those that the trainer maps are those that the daemon writes. Reclaim under
+load is looked at from outside, while workers decode on every CPU for another trainer: from kill -9
+until the daemon's status knows the job no more, and until it maps nothing of the arena. The wait
+of the one who looks is part of it.
 """
 
 from __future__ import annotations
 
 import os
+import random
 import re
+import statistics
 import struct
 import subprocess
+import time
+from collections.abc import Callable
 
 import feedwater
+from feedwater.control import Control, messages
 
-from . import BUILD, Context, Figure
+from . import BUILD, Context, Figure, number
 
-_LINE = re.compile(r"^(.*?) +p50 +([\d.]+) us +p99 +([\d.]+) us", re.M)
+BATCHES = (1, 64, 256)
+_ARENA = re.compile(r"^\S+ \S+ \S+ \S+ (\d+) +/memfd:feedwater-arena", re.M)
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -42,43 +52,114 @@ def shared_pages(context: Context) -> float:
     """Return the share of a batch's pages that the daemon and the trainer have in common."""
     pipeline = context.train_pipeline("shared")
     config = context.config([1])
-    with context.daemon(config) as address:
-        with feedwater.Loader(str(pipeline), address=address, output="numpy") as loader:
+    with context.daemon(config) as daemon:
+        with feedwater.Loader(str(pipeline), address=daemon.address, output="numpy") as loader:
             batch = next(iter(loader))
             batch[0].sum()  # so that every page of it is mapped here
             first = batch[0].__array_interface__["data"][0] // _PAGE * _PAGE
             length = batch[0].nbytes // _PAGE * _PAGE
-            pid = int(subprocess.run(["pgrep", "-f", str(config)], capture_output=True, text=True,
-                                     check=True).stdout.split()[0])  # fmt: skip
             mine, size = arena(os.getpid())
-            theirs, _ = arena(pid)
+            theirs, _ = arena(daemon.pid)
             if not mine <= first <= mine + size - length:
                 return 0.0  # the trainer holds a copy
             pages = length // _PAGE
             here = frames(os.getpid(), first, pages)
-            there = frames(pid, theirs + first - mine, pages)
+            there = frames(daemon.pid, theirs + first - mine, pages)
     seen = [(a, b) for a, b in zip(here, there) if a]
     if not seen:
         raise PermissionError("page numbers are only shown to root")
     return sum(a == b for a, b in seen) / len(seen)
 
 
+def arenas(pid: int) -> set[str]:
+    """Return the inodes of the arenas that a process maps."""
+    with open(f"/proc/{pid}/maps") as maps:
+        return set(_ARENA.findall(maps.read()))
+
+
+def wait_for(condition: Callable[[], bool], timeout: float = 30) -> float:
+    """Wait until something holds, and return when that was seen."""
+    start = time.monotonic()
+    while not condition():
+        if time.monotonic() > start + timeout:
+            raise TimeoutError(f"not after {timeout} s: {condition}")
+        time.sleep(0.0002)
+    return time.monotonic()
+
+
+def reclaim_under_load(context: Context) -> tuple[list[float], list[float]]:
+    """Return milliseconds from kill -9 of a trainer to its session's end, and to its memory's."""
+    pipeline = context.train_pipeline("reclaim")
+    config = context.config(list(range(os.cpu_count() or 1)))
+    chance = random.Random(1)
+    ended, unmapped = [], []
+
+    def trainer(address: str) -> subprocess.Popen:
+        return subprocess.Popen(
+            [BUILD / "bin/feedwater", "--address", address, "bench", pipeline.stem, "--seconds",
+             "3600"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    with context.daemon(config) as daemon, Control(daemon.address) as control:
+
+        def jobs(count: int) -> bool:
+            status = control.call("GetStatus", messages.GetStatusRequest(), 10)
+            return len(status.jobs) == count
+
+        bystander = trainer(daemon.address)
+        try:
+            wait_for(lambda: len(arenas(daemon.pid)) == 1)
+            for _ in range(5 if context.quick else 100):
+                victim = trainer(daemon.address)
+                wait_for(lambda: jobs(2) and len(arenas(daemon.pid)) == 2)
+                time.sleep(chance.uniform(0.05, 0.3))
+                start = time.monotonic()
+                victim.kill()
+                ended.append(1000 * (wait_for(lambda: jobs(1)) - start))
+                unmapped.append(1000 * (wait_for(lambda: len(arenas(daemon.pid)) == 1) - start))
+                victim.wait()
+        finally:
+            bystander.kill()
+            bystander.wait()
+    return ended, unmapped
+
+
 def run(context: Context) -> list[Figure]:
     """Measure."""
-    done = subprocess.run(
-        [BUILD / "tools/transport_bench", "500" if context.quick else "4000"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    times = {m[1].strip(): (float(m[2]), float(m[3])) for m in _LINE.finditer(done.stdout)}
-    seen, reclaim = times["publish -> seen"], times["reclaim"]
-    figures = [
-        Figure("publish → seen, p50", seen[0], 50, 15, "µs", "less"),
-        Figure("publish → seen, p99", seen[1], 500, 100, "µs", "less"),
-        Figure("reclaim after kill -9, p99", reclaim[1] / 1000, 50, 5, "ms", "less"),
-    ]
+    seen: dict[int, list[dict]] = {batch: [] for batch in BATCHES}
+    idle: list[float] = []
+    for _ in range(context.rounds):
+        for batch in BATCHES:
+            done = context.tool("transport_bench", 300 if context.quick else 1000, batch)
+            seen[batch].append(done)
+            idle.append(done["reclaimed"]["p99"] / 1000)
+    figures = []
+    for quantile, must, aim in (("p50", 50, 15), ("p99", 500, 100)):
+        for done in seen.values():
+            size = number(done[0]["batch_bytes"] / 1e6, "MB")
+            figures.append(
+                Figure.of(f"publish → seen, {quantile}", [one["seen"][quantile] for one in done],
+                          must=must, aim=aim, unit="µs", better="less", column=f"{size} batches")
+            )  # fmt: skip
+    share = None
     try:
         share = shared_pages(context)
-        figures.append(Figure("share of a batch's pages that both map: 1 is no copy", share, 1, 1))
     except PermissionError as error:
-        print(f"pages not compared: {error}")
+        context.absent["pages that both map"] = str(error)
+    ended, unmapped = reclaim_under_load(context)
+    goals = {"must": 50, "aim": 5, "unit": "ms", "better": "less"}
+
+    def p99(values: list[float]) -> float:
+        return statistics.quantiles(values, n=100, method="inclusive")[-1]
+
+    figures += [
+        Figure.of("reclaim after kill -9, p99, nothing to decode", idle, **goals),
+        Figure("reclaim after kill -9, p99, workers decode on every CPU", p99(ended), rounds=ended,
+               **goals),
+        Figure("its memory given back, p99, workers decode on every CPU", p99(unmapped), unit="ms",
+               better="less", rounds=unmapped),
+    ]  # fmt: skip
+    if share is not None:
+        figures.append(Figure("share of a batch's pages that both map: 1 is no copy", share, 1, 1))
     return figures

@@ -7,14 +7,14 @@ the page cache and on coefficients in memory.
 
 from __future__ import annotations
 
-from . import Context, Figure
+from . import COEFFICIENTS, NO_CACHE, Context, Figure
 
 
 def run(context: Context) -> list[Figure]:
     """Measure."""
     figures = []
-    for cache in ("none", "coefficients"):
-        pipeline = context.train_pipeline(f"overhead-{cache}", cache)
+    for name, cache in (("JPEGs", NO_CACHE), ("coefficients in memory", COEFFICIENTS)):
+        pipeline = context.train_pipeline("overhead", cache)
         one, two = context.config([1]), context.config([1, 2])
         overhead, gain = [], []
         for _ in range(context.rounds):
@@ -22,7 +22,6 @@ def run(context: Context) -> list[Figure]:
             busy = single["cpu_s_per_1000"] * single["samples"] / 1000
             overhead.append(busy / single["graph_s"])
             gain.append(context.bench(pipeline, two)["samples_per_s"] / single["samples_per_s"])
-        name = "JPEGs" if cache == "none" else "coefficients in memory"
         figures += [
             Figure.of(
                 f"CPU of the pipeline ÷ time in its graph, {name}", overhead, must=1.10, aim=1.03,

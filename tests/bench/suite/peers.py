@@ -1,9 +1,11 @@
 """Images a second to the trainer, beside six other loaders on the same cores.
 
 All read the same photos from the page cache and give batches of 64: random resized crop to
-224x224, mirror, normalise, float32 CHW. On one core and on two, by turns; each has a virtual
+224x224, mirror, normalise, float32 CHW. On one core and on two, consumer included; the loaders take
+turns, in another order each round, and all epochs after the first count. Each has a virtual
 environment of its own below build/peers ($FEEDWATER_PEERS), which `scripts/bench peers --install`
-makes. FFCV reads its own packed file of the photos, re-encoded at quality 90.
+makes. FFCV reads its own packed file of the photos, re-encoded at quality 90. Images a second and
+CPU seconds for a thousand images of each are in build/bench/peers.json.
 """
 
 from __future__ import annotations
@@ -14,11 +16,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from . import ROOT, Context, Figure, cpu_list
+from . import COEFFICIENTS, NO_CACHE, ROOT, Context, Figure, cpu_list
 
 FOLDER = Path(os.environ.get("FEEDWATER_PEERS", ROOT / "build" / "peers"))
 SCRIPTS = ROOT / "tests" / "bench" / "peers"
 CORES = {1: [1], 2: [1, 2]}
+IMAGES = 1600  # an epoch
+SIDES = {"JPEGs": NO_CACHE, "coefficients": COEFFICIENTS}
 
 # Name: (script, (must, aim) on JPEGs, (must, aim) from the cache, arguments of pip's runs).
 PEERS = {
@@ -58,68 +62,95 @@ def install() -> None:
                 print(f"{name} could not be installed; it will be reported as absent")
 
 
-def last_epochs(command: list, folder: Path) -> float:
-    """Return the best of the epochs after the first, in images a second."""
-    environment_ = {**os.environ, "PYTHONPATH": str(SCRIPTS)}
+def measured(command: list, folder: Path) -> dict:
+    """Run a loader's script and return what it prints."""
     done = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, env=environment_, timeout=900
-    )
-    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    if done.returncode != 0 or len(lines) < 2:
-        raise RuntimeError((done.stderr or done.stdout).strip().splitlines()[-1:])
-    return max(line["images_per_s"] for line in lines[1:])
+        command, cwd=folder, capture_output=True, text=True, timeout=900,
+        env={**os.environ, "PYTHONPATH": str(SCRIPTS)},
+    )  # fmt: skip
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    if done.returncode != 0 or not lines:
+        raise RuntimeError(" ".join((done.stderr or done.stdout).strip().splitlines()[-1:]))
+    return json.loads(lines[-1])
 
 
-def feedwater_rate(context: Context, cache: str, cpus: list[int]) -> float:
-    """Images a second of Feedwater with daemon and trainer on these cores alone."""
-    pipeline = context.train_pipeline(f"peers-{cache}", cache)
-    config = context.config(cpus)
-    with context.daemon(config, run_on=cpus) as address:
-        return last_epochs(
-            [sys.executable, SCRIPTS / "feedwater_.py", context.photos, str(len(cpus)),
-             cpu_list(cpus), address, pipeline],
+def feedwater(context: Context, photos: Path, cache: str, cpus: list[int]) -> dict:
+    """Measure Feedwater with daemon and trainer on these cores alone."""
+    pipeline = context.train_pipeline("peers", cache)
+    config = context.config(cpus, photos)
+    with context.daemon(config, run_on=cpus) as daemon:
+        return measured(
+            [sys.executable, SCRIPTS / "feedwater_.py", photos, str(len(cpus)), cpu_list(cpus),
+             daemon.address, str(daemon.pid), pipeline],
             context.folder,
         )  # fmt: skip
 
 
+def peer(context: Context, photos: Path, script: str, cpus: list[int]) -> dict:
+    """Measure another loader on these cores alone."""
+    python = environment(script) / "bin/python"
+    command = [python, SCRIPTS / f"{script}.py", photos, str(len(cpus)), cpu_list(cpus)]
+    return measured(command, context.folder)
+
+
 def run(context: Context) -> list[Figure]:
     """Measure."""
-    rounds = 1 if context.quick else 3
-    sides = {"JPEGs": "none", "coefficients": "coefficients"}
+    photos = context.many(context.photos, 400 if context.quick else IMAGES)
+    loaders = {f"Feedwater from {side}": cache for side, cache in SIDES.items()}
+    for name, (script, *_) in PEERS.items():
+        if (environment(script) / "bin/python").exists():
+            loaders[name] = script
+        else:
+            context.absent[name] = "not installed: scripts/bench peers --install"
     rates: dict[tuple[str, int], list[float]] = {}
-    absent: dict[str, str] = {}
-    for _ in range(rounds):
+    cpu: dict[tuple[str, int], list[float]] = {}
+    for number in range(1 if context.quick else 5):
+        shift = 3 * number % len(loaders)
+        order = [*list(loaders)[shift:], *list(loaders)[:shift]]
         for count, cpus in CORES.items():
-            for side, cache in sides.items():
-                rate = feedwater_rate(context, cache, cpus)
-                rates.setdefault((side, count), []).append(rate)
-            for name, (script, *_) in PEERS.items():
-                if name in absent:
+            for name in order if number % 2 == 0 else reversed(order):
+                if name in context.absent:
                     continue
-                python = environment(script) / "bin/python"
-                if not python.exists():
-                    absent[name] = "not installed: scripts/bench peers --install"
-                    continue
-                command = [python, SCRIPTS / f"{script}.py", context.photos, str(count),
-                           cpu_list(cpus)]  # fmt: skip
                 try:
-                    rate = last_epochs(command, context.folder)
-                    rates.setdefault((name, count), []).append(rate)
+                    work = peer if name in PEERS else feedwater
+                    got = work(context, photos, loaders[name], cpus)
                 except (RuntimeError, subprocess.TimeoutExpired) as error:
-                    absent[name] = f"does not run: {error}"
+                    if name not in PEERS:
+                        raise
+                    context.absent[name] = f"does not run: {error}"
+                    continue
+                rates.setdefault((name, count), []).append(got["images_per_s"])
+                cpu.setdefault((name, count), []).append(got["cpu_s_per_1000"])
+    return [*ratios(context, rates), *plain(context, loaders, rates, cpu)]
+
+
+def cores(count: int) -> str:
+    """Return a column's name."""
+    return "1 core" if count == 1 else f"{count} cores"
+
+
+def ratios(context: Context, rates: dict) -> list[Figure]:
+    """Return Feedwater ÷ each peer, rounds by rounds."""
     figures = []
-    for name, (_, plain, kept, _) in PEERS.items():
-        if name in absent:
-            print(f"{name}: {absent[name]}")
-            continue
-        for count in CORES:
-            for side, goals in (("JPEGs", plain), ("coefficients", kept)):
-                must, aim = goals or (None, None)
-                ratios = [a / b for a, b in zip(rates[side, count], rates[name, count])]
-                cores = "1 core" if count == 1 else f"{count} cores"
-                figures.append(
-                    Figure.of(
-                        f"Feedwater from {side} ÷ {name}, {cores}", ratios, must=must, aim=aim
-                    )
-                )
+    for name, (_, *goals, _) in PEERS.items():
+        for side, goal in zip(SIDES, goals):
+            for count in CORES if name not in context.absent else ():
+                must, aim = goal or (None, None)
+                pairs = zip(rates[f"Feedwater from {side}", count], rates[name, count])
+                quotients = [ours / theirs for ours, theirs in pairs]
+                what = f"Feedwater from {side} ÷ {name}"
+                figures.append(Figure.of(what, quotients, must=must, aim=aim, column=cores(count)))
     return figures
+
+
+def plain(context: Context, loaders: dict, rates: dict, cpu: dict) -> list[Figure]:
+    """Return what each loader did, as it was measured."""
+    return [
+        Figure.of(name, values[name, count], unit=unit, better=better, column=cores(count),
+                  detail=True)
+        for values, unit, better in ((rates, "images/s", "more"),
+                                     (cpu, "CPU s for 1,000 images", "less"))
+        for name in loaders
+        for count in CORES
+        if name not in context.absent
+    ]  # fmt: skip

@@ -7,17 +7,14 @@ which are turned from planes into pixels on their way into the slot.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
-import subprocess
-from pathlib import Path
 
 from . import BUILD, Context, Figure
+from .disk import big_file, fio, pinned
 
 CPU = 1
-FILE_BYTES = 2 << 30
 CASES = {
     "sequential, 1 MiB, direct": (1 << 20, 16, "sequential", 1),
     "random, 64 KiB, direct": (64 << 10, 32, "random", 1),
@@ -26,29 +23,10 @@ CASES = {
 }
 
 
-def output(*command) -> str:
-    """Run a command on the CPU and return what it prints."""
-    pinned = ["taskset", "-c", str(CPU), *map(str, command)]
-    return subprocess.run(pinned, capture_output=True, text=True, check=True).stdout
-
-
-def engine(path: Path, block: int, depth: int, order: str, direct: int, seconds: float) -> float:
-    """Return bytes a second through our io_uring engine."""
-    text = output(
-        BUILD / "tools/read_bench", path, "io_uring", block, depth, order, direct, seconds
-    )
+def rate(*arguments: object) -> float:
+    """Return bytes a second that read_bench prints."""
+    text = pinned(CPU, BUILD / "tools/read_bench", *arguments)
     return float(re.match(r"(\d+) bytes/s", text).group(1))
-
-
-def fio(path: Path, block: int, depth: int, order: str, direct: int, seconds: float) -> float:
-    """Return bytes a second of fio."""
-    pattern = "read" if order == "sequential" else "randread"
-    text = output(
-        "fio", "--name=read", f"--filename={path}", "--ioengine=io_uring", f"--bs={block}",
-        f"--iodepth={depth}", f"--rw={pattern}", f"--direct={direct}", "--time_based",
-        f"--runtime={seconds:.1f}", "--output-format=json", "--invalidate=0", "--readonly",
-    )  # fmt: skip
-    return json.loads(text)["jobs"][0]["read"]["bw_bytes"]
 
 
 def raw_records(context: Context) -> Figure:
@@ -65,9 +43,8 @@ def raw_records(context: Context) -> Figure:
     config = context.config([CPU], data)
     ratios = []
     for _ in range(context.rounds):
-        copy = output(BUILD / "tools/read_bench", "memcpy", 3072, 1)
-        moved = context.bench(pipeline, config)["bytes_per_s"]
-        ratios.append(moved / float(re.match(r"(\d+)", copy).group(1)))
+        copied = rate("memcpy", 3072, 1)
+        ratios.append(context.bench(pipeline, config)["bytes_per_s"] / copied)
     return Figure.of("raw records into slots ÷ memcpy", ratios, must=0.7, aim=0.9)
 
 
@@ -75,17 +52,14 @@ def run(context: Context) -> list[Figure]:
     """Measure."""
     figures = []
     if shutil.which("fio") is None:
-        print("fio is not installed (apt-get install fio): the engine is not compared with it")
+        context.absent["engine ÷ fio"] = "fio is not installed: apt-get install fio"
     else:
-        path = context.folder / "file"
-        with open(path, "wb") as file:
-            for _ in range(FILE_BYTES >> 24):
-                file.write(os.urandom(1 << 20) * 16)
+        path = big_file(context)
         seconds = context.seconds / 2
         for name, case in CASES.items():
-            fio(path, *case, 0.5)
+            fio(context, CPU, *case, 0.5)
             ratios = [
-                engine(path, *case, seconds) / fio(path, *case, seconds)
+                rate(path, "io_uring", *case, seconds) / fio(context, CPU, *case, seconds)
                 for _ in range(context.rounds)
             ]
             figures.append(Figure.of(f"engine ÷ fio, {name}", ratios, must=0.9, aim=0.97))
