@@ -149,13 +149,25 @@ class JpegLevels {
   std::vector<Level> levels_;
 };
 
-// Runs `body` held to each SIMD target that this machine can run; it returns whether to go on.
+// Runs `body` held to each SIMD target that this machine can run, the best one first; it returns
+// whether to go on.
 inline void ForEachTarget(const std::function<bool(int64_t target)>& body) {
   for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
     hwy::SetSupportedTargetsForTest(target);
     if (!body(target)) break;
   }
   hwy::SetSupportedTargetsForTest(0);
+}
+
+// The best target and the one that `draw` chooses: what a fuzzer does with each of many inputs.
+inline void ForTwoTargets(uint32_t draw, const std::function<void()>& body) {
+  const size_t targets = hwy::SupportedAndGeneratedTargets().size();
+  size_t number = 0;
+  ForEachTarget([&](int64_t) {
+    if (number == 0 || number == draw % targets) body();
+    ++number;
+    return true;
+  });
 }
 
 }  // namespace feedwater::server::testing
