@@ -2,38 +2,53 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 namespace feedwater::server {
 namespace {
 
+// Without branches, whose outcome nothing could predict.
 struct Triangle {
   static constexpr double kSupport = 1.0;
+  static constexpr bool kNegative = false;  // has negative weights
   static double At(double x) { return std::max(0.0, 1.0 - std::fabs(x)); }
 };
 
 // Keys' cubic with a = -0.5, as Pillow's.
 struct Cubic {
   static constexpr double kSupport = 2.0;
+  static constexpr bool kNegative = true;
   static double At(double x) {
     constexpr double a = -0.5;
     x = std::fabs(x);
-    if (x < 1.0) return ((a + 2.0) * x - (a + 3.0)) * x * x + 1;
-    if (x < 2.0) return (((x - 5) * x + 8) * x - 4) * a;
-    return 0.0;
+    const double inner = ((a + 2.0) * x - (a + 3.0)) * x * x + 1;
+    const double outer = (((x - 5) * x + 8) * x - 4) * a;
+    return x < 1.0 ? inner : x < 2.0 ? outer : 0.0;
   }
 };
 
-// weights[i] = round(exact[i] * inverse_sum * one), then corrected to sum `one`.
-template <typename T>
-void Quantise(const double* exact, int taps, double inverse_sum, int32_t one, T* weights) {
-  const double factor = inverse_sum * one;
-  int32_t rest = one;
+// The weights of `taps` inputs from `start` on for an output at `centre`: rounded so that they sum
+// to `one`. `exact` is room for taps values. Inputs outside the filter's support get zero, those
+// outside the image are never asked for. Inlined with `taps` a constant where it is small.
+template <typename Shape, typename T>
+inline __attribute__((always_inline)) void Weigh(int start, double centre, double inverse_stretch,
+                                                 int taps, int32_t one, double* exact, T* weights) {
+  double sum = 0, most = -1;
   int largest = 0;
   for (int k = 0; k < taps; ++k) {
+    exact[k] = Shape::At((k + start - centre + 0.5) * inverse_stretch);
+    sum += exact[k];
+    largest = exact[k] > most ? k : largest;
+    most = std::max(most, exact[k]);
+  }
+  const double factor = (sum != 0 ? 1.0 / sum : 1.0) * one;
+  int32_t rest = one;
+  for (int k = 0; k < taps; ++k) {
     const double scaled = exact[k] * factor;
-    weights[k] = static_cast<T>(static_cast<int32_t>(scaled + (scaled < 0 ? -0.5 : 0.5)));
-    rest -= weights[k];
-    if (exact[k] > exact[largest]) largest = k;
+    const double half = Shape::kNegative ? std::copysign(0.5, scaled) : 0.5;
+    const auto weight = static_cast<int32_t>(scaled + half);
+    weights[k] = static_cast<T>(weight);
+    rest -= weight;
   }
   weights[largest] = static_cast<T>(weights[largest] + rest);
 }
@@ -96,32 +111,33 @@ void AxisFilter::BuildWeighted(int in, int out, int window) {
     taps = std::max(taps, end_of(centre) - begin_of(centre));
   }
   const size_t weights = static_cast<size_t>(count) * taps;
+  for (int i = 0; i < count; ++i)
+    start[i] = std::min(begin_of((window + i + 0.5) * scale), in - taps);
   if (is_wide()) {
     if (wide.size() < weights) wide.resize(weights);
     scratch_.resize(taps);
-  } else if (narrow.size() < weights) {
-    narrow.resize(weights);
+    for (int i = 0; i < count; ++i) {
+      Weigh<Shape>(start[i], (window + i + 0.5) * scale, inverse_stretch, taps, 1 << kWideBits,
+                   scratch_.data(), &wide[static_cast<size_t>(i) * taps]);
+    }
+    return;
   }
-  double few[kMaxNarrowTaps];
-  double* exact = is_wide() ? scratch_.data() : few;
-  for (int i = 0; i < count; ++i) {
-    const double centre = (window + i + 0.5) * scale;
-    const int first = begin_of(centre), used = end_of(centre) - first;
-    start[i] = std::min(first, in - taps);
-    const int shift = first - start[i];
-    std::fill_n(exact, taps, 0.0);
-    double sum = 0;
-    for (int k = 0; k < used; ++k) {
-      const double weight = Shape::At((k + first - centre + 0.5) * inverse_stretch);
-      exact[shift + k] = weight;
-      sum += weight;
+  if (narrow.size() < weights) narrow.resize(weights);
+  const auto fill = [&]<int kTaps>(std::integral_constant<int, kTaps>) {
+    double exact[kTaps];
+    for (int i = 0; i < count; ++i) {
+      Weigh<Shape>(start[i], (window + i + 0.5) * scale, inverse_stretch, kTaps, 1 << kNarrowBits,
+                   exact, &narrow[static_cast<size_t>(i) * kTaps]);
     }
-    const double inverse_sum = sum != 0 ? 1.0 / sum : 1.0;
-    if (is_wide()) {
-      Quantise(exact, taps, inverse_sum, 1 << kWideBits, &wide[static_cast<size_t>(i) * taps]);
-    } else {
-      Quantise(exact, taps, inverse_sum, 1 << kNarrowBits, &narrow[static_cast<size_t>(i) * taps]);
-    }
+  };
+  switch (taps) {
+#define FW_TAPS(n) \
+  case n:          \
+    return fill(std::integral_constant<int, n>());
+    FW_TAPS(1)
+    FW_TAPS(2) FW_TAPS(3) FW_TAPS(4) FW_TAPS(5) FW_TAPS(6) FW_TAPS(7) FW_TAPS(8) FW_TAPS(9)
+        FW_TAPS(10) FW_TAPS(11) FW_TAPS(12) FW_TAPS(13) FW_TAPS(14) FW_TAPS(15) FW_TAPS(16)
+#undef FW_TAPS
   }
 }
 

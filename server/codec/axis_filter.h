@@ -16,7 +16,7 @@ namespace feedwater::server {
 enum class Kernel { kNearest, kTriangle, kCubic };
 
 struct AxisFilter {
-  static constexpr int kMaxNarrowTaps = 8;
+  static constexpr int kMaxNarrowTaps = 16;
   static constexpr int kNarrowBits = 14, kWideBits = 20;  // a weight of one is 1 << bits
 
   int count = 0;           // outputs

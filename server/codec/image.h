@@ -54,6 +54,8 @@ struct PixelFormat {
                         // the uint8 value itself
   float mean[4] = {0, 0, 0, 0};
   float inverse_std[4] = {1, 1, 1, 1};
+  bool stream = false;  // past the caches, where that is possible: for memory that nothing of this
+                        // process reads. Does not change a byte.
 };
 
 // JPEGs by the way they were decoded (README.md, "Levels"), and why libjpeg-turbo had to.

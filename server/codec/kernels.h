@@ -4,7 +4,8 @@
 //
 // Sizes: a band is up to 16 rows of decoded pixels. Transposed into columns of 16 samples each, the
 // horizontal filter is the same sequence of contiguous multiply-adds for every pixel, whatever the
-// scale: no gathers, no shuffles.
+// scale: no gathers. It goes strip by strip, so that columns stay in the innermost cache, and turns
+// its results back into rows in registers.
 //
 // Intermediate samples have 6 binary places after a filter and 7 before one ("sample << 7"), in
 // int16.
@@ -20,25 +21,41 @@ inline constexpr int kMaxChannels = 4;
 inline constexpr size_t kPad =
     64;  // samples that a kernel may write behind the end of an intermediate buffer
 
+// How a band is filtered along x.
+struct AxisWeights {
+  const int32_t* start = nullptr;    // per output, in samples, ascending
+  const int32_t* weights = nullptr;  // per output `taps`
+  int taps = 0, channels = 0;
+  int count = 0;       // outputs; narrow: 8 or more
+  size_t samples = 0;  // in a row of the band
+  bool reversed = false;
+  size_t plane = 0;
+};
+
+// A weight (one is 1 << 14) as filter_band_narrow wants it: twice, for one look to fill a vector
+// with, and negative, since the samples are.
+inline int32_t PairedWeight(int16_t weight) {
+  const auto paired = static_cast<uint16_t>(-weight);
+  return static_cast<int32_t>(paired | static_cast<uint32_t>(paired) << 16);
+}
+
+inline constexpr size_t kStripColumns = 512;
+inline constexpr size_t kStripSamples = kStripColumns * kBandRows;
+inline constexpr size_t WideScratchSamples(size_t samples, size_t filtered) {
+  return ((samples + 31) / 32 * 32 + filtered) * kBandRows;
+}
+
 struct Table {
   const char* target;
 
-  // columns[i * 16 + r] = rows[r][i] << shift, for i < count rounded up to 32. Reads exactly
-  // `count` bytes of each row.
-  void (*transpose)(const uint8_t* const* rows, size_t count, int shift, int16_t* columns);
-
-  // Filters across columns: out[c * plane * 16 + x * 16 + r], samples << 7, x counted from the
-  // right end if `reversed`. start[x] counts pixels of `channels` columns. Narrow: samples << 7 in,
-  // taps <= 8. Wide: samples << 0 in.
-  void (*filter_columns_narrow)(const int16_t* columns, int channels, const int32_t* start,
-                                const int16_t* weights, int taps, int count, bool reversed,
-                                size_t plane, int16_t* out);
-  void (*filter_columns_wide)(const int16_t* columns, int channels, const int32_t* start,
-                              const int32_t* weights, int taps, int count, bool reversed,
-                              size_t plane, int16_t* out);
-
-  // rows[r][i] = columns[i * 16 + r] for r < kBandRows; count is a multiple of 8.
-  void (*untranspose)(const int16_t* columns, size_t count, int16_t* const* rows);
+  // Filters up to 16 rows along x: out[r][c * plane + x], samples << 7, x counted from the right
+  // end if `reversed`. `scratch` is aligned to 64 bytes. Narrow: taps <= 16; weights are
+  // PairedWeights. `scratch` has kStripSamples.
+  void (*filter_band_narrow)(const uint8_t* const* rows, const AxisWeights& axis, int16_t* scratch,
+                             int16_t* const* out);
+  // Wide: `scratch` has WideScratchSamples().
+  void (*filter_band_wide)(const uint8_t* const* rows, const AxisWeights& axis, int16_t* scratch,
+                           int16_t* const* out);
 
   // out[i] = the weighted sum of rows[k][i] (samples << 7), rounded to uint8. count is a multiple
   // of 32.
@@ -57,9 +74,13 @@ struct Table {
   void (*interleave3_f32)(const float* planes, size_t plane, size_t count, float* out);
 
   // (value - mean) * scale, in float32, then rounded to nearest even for the 16 bit types.
-  void (*to_f32)(const uint8_t* in, size_t count, float mean, float scale, float* out);
-  void (*to_f16)(const uint8_t* in, size_t count, float mean, float scale, uint16_t* out);
-  void (*to_bf16)(const uint8_t* in, size_t count, float mean, float scale, uint16_t* out);
+  // `stream`: past the caches, where `out` begins a cache line; hwy::FlushStream makes it visible
+  // to others.
+  void (*to_f32)(const uint8_t* in, size_t count, float mean, float scale, bool stream, float* out);
+  void (*to_f16)(const uint8_t* in, size_t count, float mean, float scale, bool stream,
+                 uint16_t* out);
+  void (*to_bf16)(const uint8_t* in, size_t count, float mean, float scale, bool stream,
+                  uint16_t* out);
 };
 
 // The table for this CPU. Cheap; a test that restricts Highway's targets sees the change at its

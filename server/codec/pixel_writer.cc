@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "hwy/cache_control.h"
+
 namespace feedwater::server {
 namespace {
 
@@ -71,17 +73,17 @@ void PixelWriter::ConvertBytes(const uint8_t* in, int channel, uint8_t* out) con
   }
 }
 
-void PixelWriter::Convert(const uint8_t* in, int channel, std::byte* out) const {
+void PixelWriter::Convert(const uint8_t* in, int channel, bool stream, std::byte* out) const {
   const float mean = format_.mean[channel], scale = format_.inverse_std[channel];
   switch (format_.type) {
     case PixelType::kUInt8:
       return ConvertBytes(in, channel, reinterpret_cast<uint8_t*>(out));
     case PixelType::kFloat16:
-      return kernels_->to_f16(in, width_, mean, scale, reinterpret_cast<uint16_t*>(out));
+      return kernels_->to_f16(in, width_, mean, scale, stream, reinterpret_cast<uint16_t*>(out));
     case PixelType::kBFloat16:
-      return kernels_->to_bf16(in, width_, mean, scale, reinterpret_cast<uint16_t*>(out));
+      return kernels_->to_bf16(in, width_, mean, scale, stream, reinterpret_cast<uint16_t*>(out));
     case PixelType::kFloat32:
-      return kernels_->to_f32(in, width_, mean, scale, reinterpret_cast<float*>(out));
+      return kernels_->to_f32(in, width_, mean, scale, stream, reinterpret_cast<float*>(out));
   }
 }
 
@@ -89,7 +91,7 @@ void PixelWriter::WritePlanes(int y, const uint8_t* planes, size_t plane) {
   const size_t row = flip_vertical_ ? height_ - 1 - y : y;
   if (format_.planar || channels_ == 1) {
     for (int c = 0; c < channels_; ++c) {
-      Convert(planes + c * plane, c,
+      Convert(planes + c * plane, c, format_.stream,
               out_ + (static_cast<size_t>(c) * height_ + row) * width_ * element_bytes_);
     }
     return;
@@ -102,7 +104,7 @@ void PixelWriter::WritePlanes(int y, const uint8_t* planes, size_t plane) {
     converted_plane = plane;
   } else {
     for (int c = 0; c < channels_; ++c)
-      Convert(planes + c * plane, c, planes_.data() + c * width_ * element_bytes_);
+      Convert(planes + c * plane, c, false, planes_.data() + c * width_ * element_bytes_);
   }
   auto interleave = [&](auto* typed_out, auto kernel3) {
     using T = std::remove_pointer_t<decltype(typed_out)>;
@@ -121,6 +123,10 @@ void PixelWriter::WritePlanes(int y, const uint8_t* planes, size_t plane) {
     case 4:
       return interleave(reinterpret_cast<float*>(out), kernels_->interleave3_f32);
   }
+}
+
+void PixelWriter::Finish() const {
+  if (format_.stream) hwy::FlushStream();
 }
 
 void PixelWriter::WriteInterleaved(int y, const uint8_t* pixels) {

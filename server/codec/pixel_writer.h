@@ -21,6 +21,9 @@ class PixelWriter {
   // Row y of the image before the vertical mirroring; channel c at planes + c * plane.
   void WritePlanes(int y, const uint8_t* planes, size_t plane);
 
+  // After the last row.
+  void Finish() const;
+
   // The same for interleaved pixels when IsPlainBytes().
   void WriteInterleaved(int y, const uint8_t* pixels);
   bool IsPlainBytes() const {
@@ -29,7 +32,7 @@ class PixelWriter {
 
  private:
   void ConvertBytes(const uint8_t* in, int channel, uint8_t* out) const;
-  void Convert(const uint8_t* in, int channel, std::byte* out) const;
+  void Convert(const uint8_t* in, int channel, bool stream, std::byte* out) const;
 
   PixelFormat format_;
   int width_ = 0, height_ = 0, channels_ = 0;

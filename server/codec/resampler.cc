@@ -52,18 +52,46 @@ absl::Status Resampler::Run(RowSource& source, int channels, const PixelFormat& 
   // Sizes: everything is within 2^40, since an axis has at most 2^20 outputs and an image 2^17
   // columns.
   const size_t row = channels_ * plane_;
-  const size_t columns =
-      picked_ ? 0 : RoundUp(static_cast<size_t>(region_.width) * channels_, 32) * kBandRows;
-  const size_t filtered = picked_ ? 0 : row * kBandRows;
+  const size_t scratch = picked_        ? 0
+                         : x_.is_wide() ? kernels::WideScratchSamples(
+                                              static_cast<size_t>(region_.width) * channels_, row)
+                                        : kernels::kStripSamples;
   const size_t ring = picked_ ? 0 : row * kRingRows;
-  const size_t bytes = 64 + 2 * (columns + filtered + ring) + RoundUp(row, 64);
+  const size_t bytes = 64 + 2 * (scratch + ring) + RoundUp(row, 64);
   if (memory_.size() < bytes) memory_.resize(bytes);  // never shrinks: growing again would clear it
-  auto* base = reinterpret_cast<int16_t*>(RoundUp(reinterpret_cast<uintptr_t>(memory_.data()), 64));
-  columns_ = base;
-  filtered_ = columns_ + columns;
-  ring_ = filtered_ + filtered;
+  scratch_ = reinterpret_cast<int16_t*>(RoundUp(reinterpret_cast<uintptr_t>(memory_.data()), 64));
+  ring_ = scratch_ + scratch;
   finished_ = reinterpret_cast<uint8_t*>(ring_ + ring);
-  return picked_ ? RunPicked(source) : RunFiltered(source);
+  if (!picked_) PrepareAxis();
+  const absl::Status status = picked_ ? RunPicked(source) : RunFiltered(source);
+  writer_.Finish();
+  return status;
+}
+
+void Resampler::PrepareAxis() {
+  // The kernels want 8 outputs at least. Made up ones are further ones of the left or right end, so
+  // that they come out behind the others.
+  const int count = std::max(8, x_.count);
+  const int made_up = reversed_ ? count - x_.count : 0;
+  const auto stored = [&](int i) { return std::clamp(i - made_up, 0, x_.count - 1); };
+  start_.resize(count);
+  for (int i = 0; i < count; ++i) start_[i] = x_.start[stored(i)] * channels_;
+  const size_t taps = x_.taps;
+  if (!x_.is_wide()) {
+    pairs_.resize(count * taps);
+    for (int i = 0; i < count; ++i) {
+      std::transform(&x_.narrow[stored(i) * taps], &x_.narrow[stored(i) * taps] + taps,
+                     &pairs_[i * taps], kernels::PairedWeight);
+    }
+  }
+  axis_.start = start_.data() + (x_.is_wide() ? made_up : 0);
+  axis_.weights = x_.is_wide() ? x_.wide.data() : pairs_.data();
+  axis_.taps = x_.taps;
+  axis_.channels = channels_;
+  axis_.count = x_.is_wide() ? x_.count : count;
+  axis_.samples = static_cast<size_t>(region_.width) * channels_;
+  axis_.reversed = reversed_;
+  axis_.plane = plane_;
 }
 
 absl::Status Resampler::RunPicked(RowSource& source) {
@@ -118,18 +146,10 @@ absl::Status Resampler::RunFiltered(RowSource& source) {
 }
 
 void Resampler::FilterBand(const uint8_t* const* rows, int count, int first_row) {
-  kernels_->transpose(rows, static_cast<size_t>(region_.width) * channels_, x_.is_wide() ? 0 : 7,
-                      columns_);
-  if (x_.is_wide()) {
-    kernels_->filter_columns_wide(columns_, channels_, x_.start.data(), x_.wide.data(), x_.taps,
-                                  x_.count, reversed_, plane_, filtered_);
-  } else {
-    kernels_->filter_columns_narrow(columns_, channels_, x_.start.data(), x_.narrow.data(), x_.taps,
-                                    x_.count, reversed_, plane_, filtered_);
-  }
   int16_t* to[kBandRows];
   for (int r = 0; r < kBandRows; ++r) to[r] = RingRow(first_row + r);
-  kernels_->untranspose(filtered_, channels_ * plane_, to);
+  (x_.is_wide() ? kernels_->filter_band_wide : kernels_->filter_band_narrow)(rows, axis_, scratch_,
+                                                                             to);
   if (y_.is_wide()) {
     AccumulateWide(first_row, count);
   } else {

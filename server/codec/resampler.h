@@ -1,10 +1,9 @@
 // Rows of a region in, finished output out: resampling, mirroring and conversion in one pass.
 //
-// Filtered: a band of 16 rows is transposed, filtered along x, transposed back into a ring of rows;
-// whenever an output row has all the rows it needs, it is filtered along y and written. First x,
-// then y, as Pillow does. Where an output needs more than 8 rows (a strong reduction), rows are
-// added into 32 bit sums of the few output rows they touch instead, so that memory does not grow
-// with the reduction.
+// Filtered: a band of 16 rows is filtered along x into a ring of rows; whenever an output row has
+// all the rows it needs, it is filtered along y and written. First x, then y, as Pillow does. Where
+// an output needs more than 16 rows (a strong reduction), rows are added into 32 bit sums of the
+// few output rows they touch instead, so that memory does not grow with the reduction.
 //
 // Not filtered (no change of size, or nearest): pixels are picked.
 #pragma once
@@ -34,6 +33,7 @@ class Resampler {
   absl::Status Run(RowSource& source, int channels, const PixelFormat& format, std::byte* out);
 
  private:
+  void PrepareAxis();
   absl::Status RunPicked(RowSource& source);
   absl::Status RunFiltered(RowSource& source);
   void PickRow(const uint8_t* row, int y);
@@ -45,10 +45,12 @@ class Resampler {
     return ring_ + static_cast<size_t>(y % kRingRows) * channels_ * plane_;
   }
 
-  static constexpr int kRingRows = 32;  // at least a band and 8 taps
+  static constexpr int kRingRows = 32;  // at least a band and 16 taps
 
   const kernels::Table* kernels_ = nullptr;
   AxisFilter x_, y_;
+  kernels::AxisWeights axis_;           // x_ as the kernels want it
+  std::vector<int32_t> start_, pairs_;  // of it
   bool picked_ = false, contiguous_ = false, reversed_ = false, flip_vertical_ = false;
   Rect region_;
   int channels_ = 3;
@@ -58,8 +60,7 @@ class Resampler {
 
   // Intermediate buffers, aligned to 64 bytes, in one allocation.
   std::vector<std::byte> memory_;
-  int16_t* columns_ = nullptr;   // a band, transposed
-  int16_t* filtered_ = nullptr;  // the same after filtering along x
+  int16_t* scratch_ = nullptr;   // of the filter along x
   int16_t* ring_ = nullptr;      // rows after filtering along x
   uint8_t* finished_ = nullptr;  // one output row, planar
   std::vector<int32_t> sums_;    // wide only: kSumRows output rows

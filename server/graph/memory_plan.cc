@@ -106,6 +106,14 @@ void PlaceValues(const Dataflow& flow, const std::vector<int>* kept, Program* pr
   for (size_t s = 0; s < program->steps.size(); ++s) {
     for (int value : program->steps[s].in) last_reader[value] = static_cast<int>(s);
   }
+  // A slot's memory that nobody here reads again must not push other things out of the caches.
+  for (Step& step : program->steps) {
+    if (step.parts.size() < 2 || last_reader[step.out[0]] >= 0) continue;
+    const int value = places[step.out[0]].batch_value;
+    step.format.stream =
+        value >= 0 && flow.batch_values[value].readers.empty() &&
+        std::find(flow.outputs.begin(), flow.outputs.end(), value) != flow.outputs.end();
+  }
   std::vector<int> free;
   for (size_t s = 0; s < program->steps.size(); ++s) {
     const Step& step = program->steps[s];

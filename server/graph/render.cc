@@ -96,7 +96,9 @@ absl::Status Render(const RenderSource& source, const ImageTransform& transform,
   const int64_t image_bytes =
       static_cast<int64_t>(placed.width) * placed.height * source.channels * element;
   FW_ASSIGN_OR_RETURN(std::byte * image, sample.Scratch(static_cast<size_t>(image_bytes)));
-  FW_RETURN_IF_ERROR(RenderImage(source, transform.geometry(), format, image, sample));
+  PixelFormat read_again = format;
+  read_again.stream = false;
+  FW_RETURN_IF_ERROR(RenderImage(source, transform.geometry(), read_again, image, sample));
   CopyToCanvas(image, placed, canvas, planes, pixel, out);
   return absl::OkStatus();
 }

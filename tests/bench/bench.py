@@ -10,7 +10,7 @@ from pathlib import Path
 
 from suite import ROOT, Context, Figure, machine, show, write_readme
 
-NAMES = ("handover", "overhead", "roofline", "decode", "read", "peers", "startup")
+NAMES = ("handover", "overhead", "roofline", "decode", "resize", "read", "peers", "startup")
 RESULTS = ROOT / "build" / "bench"
 
 

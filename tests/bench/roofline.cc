@@ -12,6 +12,7 @@
 #endif
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -390,20 +391,26 @@ void KernelTerms(int rounds, Terms* terms) {
   const auto source = noise(size_t{3} * kCrop.width * kernels::kBandRows);
   const uint8_t* rows[kernels::kBandRows];
   int16_t* to[kernels::kBandRows];
-  Aligned<int16_t> columns((size_t{3} * kCrop.width + 64) * kernels::kBandRows),
-      filtered(3 * kPlane * kernels::kBandRows + kernels::kPad),
+  Aligned<int16_t> scratch(kernels::kStripSamples),
       ring(kernels::kBandRows * 3 * kPlane + kernels::kPad);
   for (int r = 0; r < kernels::kBandRows; ++r) {
     rows[r] = source.data() + static_cast<size_t>(r) * 3 * kCrop.width;
     to[r] = ring.data() + static_cast<size_t>(r) * 3 * kPlane;
   }
+  std::vector<int32_t> start(x.start), pairs(static_cast<size_t>(x.count) * x.taps);
+  for (int32_t& sample : start) sample *= 3;
+  std::transform(x.narrow.begin(), x.narrow.begin() + static_cast<std::ptrdiff_t>(pairs.size()),
+                 pairs.begin(), kernels::PairedWeight);
+  kernels::AxisWeights axis;
+  axis.start = start.data();
+  axis.weights = pairs.data();
+  axis.taps = x.taps;
+  axis.channels = 3;
+  axis.count = x.count;
+  axis.samples = size_t{3} * kCrop.width;
+  axis.plane = kPlane;
   add("resize along x", "ns/pixel read", static_cast<double>(kCrop.width) * kernels::kBandRows,
-      [&] {
-        resize.transpose(rows, size_t{3} * kCrop.width, 7, columns.data());
-        resize.filter_columns_narrow(columns.data(), 3, x.start.data(), x.narrow.data(), x.taps,
-                                     x.count, false, kPlane, filtered.data());
-        resize.untranspose(filtered.data(), 3 * kPlane, to);
-      });
+      [&] { resize.filter_band_narrow(rows, axis, scratch.data(), to); });
   Aligned<uint8_t> finished(3 * kPlane + kernels::kPad);
   add("resize along y", "ns/pixel written", kSide, [&] {
     const int16_t* taps[AxisFilter::kMaxNarrowTaps];
@@ -418,14 +425,17 @@ void KernelTerms(int rounds, Terms* terms) {
     if (!is_float) format = PixelFormat();
     format.planar = true;
     const size_t bytes = kImage * ElementBytes(format.type);
-    std::vector<std::byte> slot(64 * bytes);
+    format.stream = is_float;  // as for a slot that nothing reads again
+    const size_t slot_bytes = 64 * bytes;
+    Aligned<std::byte> slot(slot_bytes);
     PixelWriter writer;
     size_t at = 0;
     add(is_float ? "normalise to float32 CHW, into the slot" : "uint8 CHW, into the slot",
         "ns/pixel written", static_cast<double>(kSide) * kSide, [&] {
           writer.Start(format, kSide, kSide, 3, false, slot.data() + at, resize);
           for (int row = 0; row < kSide; ++row) writer.WritePlanes(row, finished.data(), kPlane);
-          at = (at + bytes) % slot.size();
+          writer.Finish();
+          at = (at + bytes) % slot_bytes;
         });
   }
 }

@@ -116,7 +116,8 @@ struct Case {
 const Case kCases[] = {{{500, 375}, {224, 224}}, {{224, 224}, {224, 100}}, {{37, 53}, {224, 224}},
                        {{1, 1}, {9, 7}},         {{640, 3}, {5, 3}},       {{3, 701}, {3, 2}},
                        {{100, 100}, {99, 101}},  {{1000, 700}, {7, 5}},    {{16, 16}, {33, 17}},
-                       {{255, 129}, {128, 64}},  {{2, 2}, {1, 1}},         {{97, 41}, {31, 1}}};
+                       {{255, 129}, {128, 64}},  {{700, 500}, {100, 90}},  {{90, 90}, {6, 7}},
+                       {{2, 2}, {1, 1}},         {{97, 41}, {31, 1}}};
 
 TEST(Resample, IsPillowsWithinOneStep) {
   for (const Interpolation interpolation : {Interpolation::kBilinear, Interpolation::kBicubic}) {
@@ -222,6 +223,35 @@ TEST(PixelFormats, AreTheAffineValueOfTheUint8Pixel) {
       const float expected = centred * format.inverse_std[c];
       ASSERT_EQ(f32[place], expected) << i;
       ASSERT_EQ(bf16[place], BFloat16(expected)) << i;
+    }
+  }
+}
+
+// Widths of whole and of broken cache lines, memory that begins a line and memory that does not.
+TEST(PixelFormats, AreTheSameBytesWhenStreamedPastTheCaches) {
+  ImageWorkspace workspace;
+  for (const int width : {224, 64, 37, 8}) {
+    const Size size{width + 20, 50}, to{width, 9};
+    const auto pixels = RandomImage(size, 13);
+    for (const PixelType type : {PixelType::kFloat16, PixelType::kBFloat16, PixelType::kFloat32}) {
+      for (const size_t offset : {0, 4}) {
+        PixelFormat format;
+        format.type = type;
+        format.planar = format.affine = true;
+        std::vector<std::byte> out[2];
+        for (const bool stream : {false, true}) {
+          format.stream = stream;
+          out[stream].resize(4 * kChannels * to.width * to.height + 128);
+          const size_t start = -reinterpret_cast<uintptr_t>(out[stream].data()) % 64 + offset;
+          ASSERT_TRUE(ResampleInto(pixels.data(), size, kChannels,
+                                   Whole(size, to, Interpolation::kBilinear), format,
+                                   out[stream].data() + start, workspace)
+                          .ok());
+          out[stream].erase(out[stream].begin(), out[stream].begin() + start);
+          out[stream].resize(4 * kChannels * to.width * to.height);
+        }
+        EXPECT_TRUE(out[0] == out[1]) << width << " " << static_cast<int>(type) << " " << offset;
+      }
     }
   }
 }
