@@ -38,7 +38,9 @@ std::map<std::string, std::string> FixedKeys(const DaemonConfig& config) {
           {"limits.handshake_timeout", absl::StrCat(limits.handshake_timeout.seconds)},
           {"limits.max_open_files", absl::StrCat(limits.max_open_files)},
           {"limits.max_slot", absl::StrCat(limits.max_slot.bytes)},
-          {"limits.pipeline_bytes", absl::StrCat(limits.pipeline_bytes.bytes)}};
+          {"limits.pipeline_bytes", absl::StrCat(limits.pipeline_bytes.bytes)},
+          {"limits.arena_bytes_per_uid", absl::StrCat(limits.arena_bytes_per_uid.bytes)},
+          {"limits.reads_per_uid", absl::StrCat(limits.reads_per_uid)}};
 }
 
 }  // namespace
@@ -72,6 +74,7 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   runtime.engine = settings_.engine;
   runtime.direct_io = config.storage.direct_io;
   runtime.max_open_files = static_cast<size_t>(limits.max_open_files);
+  runtime.reads_per_uid = limits.reads_per_uid;
   runtime.numa_node = settings_.numa_node;
   runtime.budget = budget_;
   FW_ASSIGN_OR_RETURN(runtime_, Runtime::Create(runtime));

@@ -39,12 +39,12 @@ absl::StatusOr<MemoryReservation> MemoryBudget::Reserve(std::string term, int64_
     if (bytes > limit_bytes_ - planned) {
       int64_t total;
       const bool overflow = __builtin_add_overflow(planned, bytes, &total);
-      return absl::ResourceExhaustedError(
-          absl::StrCat(SumLocked(), terms_.empty() ? "" : " + ", "this request (", term, ") ",
-                       FormatBytes(bytes), " = ", overflow ? "more than 8 EiB" : FormatBytes(total),
-                       ", over the limit of ", FormatBytes(limit_bytes_),
-                       "; cure: smaller batches or fewer slots, close other sessions, or a larger "
-                       "`memory` in feedwater.yaml"));
+      return absl::ResourceExhaustedError(absl::StrCat(
+          SumLocked(), terms_.empty() ? "" : " + ", "this request (", term, ") ",
+          FormatBytes(bytes), " = ", overflow ? "more than 8 EiB" : FormatBytes(total),
+          ", over the limit of ", FormatBytes(limit_bytes_),
+          "; cure: smaller batches or fewer slots, close other sessions, or a larger `", key_,
+          "` in feedwater.yaml"));
     }
     terms_[term] += bytes;
   }

@@ -36,8 +36,9 @@ class MemoryReservation {
 
 class MemoryBudget : public std::enable_shared_from_this<MemoryBudget> {
  public:
-  static std::shared_ptr<MemoryBudget> Create(int64_t limit_bytes) {
-    return std::shared_ptr<MemoryBudget>(new MemoryBudget(limit_bytes));
+  // `key` is where feedwater.yaml sets the limit; a refusal names it.
+  static std::shared_ptr<MemoryBudget> Create(int64_t limit_bytes, std::string key = "memory") {
+    return std::shared_ptr<MemoryBudget>(new MemoryBudget(limit_bytes, std::move(key)));
   }
   // Adds `bytes` to the term, or ResourceExhausted with the whole sum in the message:
   // "arenas 1.2 GiB + indexes 80 MiB + this request (arenas) 900 MiB = 2.2 GiB, over the limit
@@ -50,10 +51,12 @@ class MemoryBudget : public std::enable_shared_from_this<MemoryBudget> {
 
  private:
   friend class MemoryReservation;
-  explicit MemoryBudget(int64_t limit_bytes) : limit_bytes_(limit_bytes) {}
+  MemoryBudget(int64_t limit_bytes, std::string key)
+      : limit_bytes_(limit_bytes), key_(std::move(key)) {}
   std::string SumLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const int64_t limit_bytes_;
+  const std::string key_;
   mutable Mutex mu_;
   std::map<std::string, int64_t> terms_ ABSL_GUARDED_BY(mu_);
 };

@@ -113,7 +113,7 @@ struct Runtime::Impl {
       : options(with),
         files(with.max_open_files, with.direct_io),
         parking(std::make_shared<Parking>()),
-        scheduler(parking) {}
+        scheduler(parking, with.reads_per_uid) {}
 
   ~Impl() {
     stop.store(true, std::memory_order_release);

@@ -51,6 +51,7 @@ struct RuntimeOptions {
   EngineChoice engine;
   bool direct_io = false;
   size_t max_open_files = 1024;
+  int64_t reads_per_uid = 0;             // samples of one user on their way; 0: no limit
   int numa_node = -1;                    // -1: not bound
   std::shared_ptr<MemoryBudget> budget;  // may be null
 };

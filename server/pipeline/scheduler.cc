@@ -178,7 +178,14 @@ std::optional<Ticket> Scheduler::Take() {
   return ticket;
 }
 
+int64_t Scheduler::RoomForReads(const Job& job) const {
+  if (reads_per_uid_ == 0) return INT64_MAX;
+  const auto of_uid = reads_of_uid_.find(job.config().owner_uid);
+  return of_uid == reads_of_uid_.end() ? reads_per_uid_ : reads_per_uid_ - of_uid->second;
+}
+
 Stream* Scheduler::FirstReady(Job& job) const {
+  if (RoomForReads(job) <= 0) return nullptr;
   Stream* first = nullptr;
   std::pair<uint64_t, int64_t> least;
   for (const std::shared_ptr<Stream>& stream : Moving(job).streams) {  // by rank
@@ -292,7 +299,9 @@ Ticket Scheduler::Cut(Stream& stream) {
         static_cast<int64_t>(std::clamp(kTicketNs / job.sample_cost_ns, 1.0, 1.0 * kTicketPlaces));
   }
   ticket.first = batch.next_place;
+  count = std::min(count, RoomForReads(stream.job()));
   ticket.count = std::min(count, ticket.batch->samples() - ticket.first);
+  if (reads_per_uid_ > 0) reads_of_uid_[stream.job().config().owner_uid] += ticket.count;
   ticket.estimate_ns = job.sample_cost_ns * static_cast<double>(ticket.count);
   ticket.first_of_epoch = ticket.first == 0 && ticket.batch->step() == 0;
   job.virtual_ns += ticket.estimate_ns / stream.job().config().weight;
@@ -303,9 +312,21 @@ Ticket Scheduler::Cut(Stream& stream) {
   return ticket;
 }
 
+void Scheduler::GiveReadsBack(const Ticket& ticket) {
+  bool was_full = false;
+  {
+    MutexLock lock(&mu_);
+    const auto of_uid = reads_of_uid_.find(ticket.batch->job().config().owner_uid);
+    was_full = of_uid->second >= reads_per_uid_;
+    if ((of_uid->second -= ticket.count) == 0) reads_of_uid_.erase(of_uid);
+  }
+  if (was_full) parking_->Wake();
+}
+
 bool Scheduler::Complete(const Ticket& ticket, const TicketResult& result, const Usage& usage) {
   progress_.fetch_add(1, std::memory_order_relaxed);
   const std::shared_ptr<Batch>& batch = ticket.batch;
+  if (reads_per_uid_ > 0) GiveReadsBack(ticket);
   {
     Leaving leaving;
     MutexLock lock(&mu_);

@@ -15,6 +15,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -45,7 +46,10 @@ class Scheduler {
     Staging staging;
   };
 
-  explicit Scheduler(std::shared_ptr<Parking> parking) : parking_(std::move(parking)) {}
+  // `reads_per_uid` bounds the samples of one user's jobs that are on their way, so that storage
+  // that stands still for one user does not take all of the workers' places; 0: no limit.
+  explicit Scheduler(std::shared_ptr<Parking> parking, int64_t reads_per_uid = 0)
+      : parking_(std::move(parking)), reads_per_uid_(reads_per_uid) {}
   ~Scheduler() { Stop(); }
 
   absl::StatusOr<std::shared_ptr<Stream>> Attach(NewRank rank);
@@ -88,6 +92,9 @@ class Scheduler {
   }
 
   std::shared_ptr<Job> FindJob(const JobConfig& config) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // How many more samples of the job's user may be started now.
+  int64_t RoomForReads(const Job& job) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void GiveReadsBack(const Ticket& ticket) ABSL_LOCKS_EXCLUDED(mu_);
   // The stream of the job whose batch is next, or null when none can go on.
   Stream* FirstReady(Job& job) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Stream* Pick() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -106,11 +113,13 @@ class Scheduler {
   void PublishInOrder(const std::shared_ptr<Stream>& stream) ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::shared_ptr<Parking> parking_;
+  const int64_t reads_per_uid_;
   std::atomic<uint64_t> progress_{0};
 
   mutable Mutex mu_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<std::shared_ptr<Job>> jobs_ ABSL_GUARDED_BY(mu_);
+  std::map<uint32_t, int64_t> reads_of_uid_ ABSL_GUARDED_BY(mu_);  // kept only with a limit
   double virtual_floor_ns_ ABSL_GUARDED_BY(mu_) = 0;  // of the job picked last; never falls
 };
 

@@ -87,7 +87,16 @@ Schema<LimitsConfig> LimitsSchema() {
              Range(16, 1048576))
       .Param("max_slot", &LimitsConfig::max_slot, "Largest batch in shared memory.", AtLeast(4096))
       .Param("pipeline_bytes", &LimitsConfig::pipeline_bytes, "Largest pipeline file.",
-             Range(1024, 1 << 20));
+             Range(1024, 1 << 20))
+      .Param("arena_bytes_per_uid", &LimitsConfig::arena_bytes_per_uid,
+             "Shared memory that one user may have, over all sessions, memory that a client keeps "
+             "beyond its session included; 0: `memory` is the only limit. Set it where several "
+             "users share a daemon.")
+      .Param("reads_per_uid", &LimitsConfig::reads_per_uid,
+             "Samples of one user that may be read and decoded at a time, over all workers; "
+             "further ones wait. Keeps storage that stands still for one user from taking every "
+             "worker's places, of which each has 32 to 256. 0: no limit.",
+             Range(0, 1 << 20));
 }
 
 // --- the tree of the file, with overrides put in

@@ -42,6 +42,8 @@ struct LimitsConfig {
   int64_t max_open_files = 1024;
   ByteCount max_slot{4LL << 30};
   ByteCount pipeline_bytes{256 << 10};
+  ByteCount arena_bytes_per_uid{0};
+  int64_t reads_per_uid = 0;
 };
 
 struct DaemonConfig {

@@ -343,6 +343,7 @@ grpc::Status ControlService::GetStatus(grpc::ServerContext*, const v1::GetStatus
   counters["rpc_errors"] = rpc_errors_;
   counters["streams_opened"] = streams_opened_;
   counters["streams_refused_sessions_per_uid"] = over_quota_;
+  counters["streams_refused_arena_bytes_per_uid"] = over_arena_quota_;
 
   using RankKey = std::tuple<uid_t, std::string, std::string, int64_t>;
   std::map<RankKey, Ticket> tickets;
@@ -417,15 +418,30 @@ absl::StatusOr<std::shared_ptr<const LoadedPipeline>> ControlService::Load(
   return loaded;
 }
 
-int ControlService::DefaultSlots(const SlotLayout& layout, int64_t world_size) const {
+std::shared_ptr<MemoryBudget> ControlService::UserBudget(uid_t uid) {
+  const int64_t limit = parts_.settings->config.limits.arena_bytes_per_uid.bytes;
+  if (limit == 0) return nullptr;
+  MutexLock lock(&mu_);
+  // Of users who hold nothing nothing need be known.
+  for (auto it = arenas_of_uid_.begin(); it != arenas_of_uid_.end();)
+    it = it->second.use_count() == 1 ? arenas_of_uid_.erase(it) : std::next(it);
+  auto& budget = arenas_of_uid_[uid];
+  if (budget == nullptr) budget = MemoryBudget::Create(limit, "limits.arena_bytes_per_uid");
+  return budget;
+}
+
+int ControlService::DefaultSlots(const SlotLayout& layout, int64_t world_size,
+                                 const MemoryBudget* user_budget) const {
   int slots =
       std::clamp<int>(static_cast<int>(std::min<int64_t>(
                           kManySlots, kManySlotsBytes / std::max<int64_t>(layout.slot_bytes, 1))),
                       kDefaultSlots, kManySlots);
   // Where memory is tight: at most half of what is left, shared with the ranks that will probably
   // come to this daemon too.
-  const int64_t left =
+  int64_t left =
       std::max<int64_t>(0, parts_.budget->limit_bytes() - parts_.budget->planned_bytes());
+  if (user_budget != nullptr)
+    left = std::min(left, user_budget->limit_bytes() - user_budget->planned_bytes());
   const int64_t share = left / (2 * std::min(world_size, kMaxLocalRanks));
   while (slots > kLeastSlots) {
     auto bytes = ArenaBytes(layout, slots);
@@ -443,7 +459,12 @@ absl::StatusOr<std::shared_ptr<SlotPool>> ControlService::MakeArena(
   };
   events.closed = [this, stream] { OnClosed(stream); };
   auto slots = parts_.data->OpenSession(stream->ticket, options, events);
-  if (absl::IsResourceExhausted(slots.status())) {  // idle indexes make room
+  const MemoryBudget* of_user = options.user_budget.get();
+  const auto bytes = ArenaBytes(options.layout, options.slots);
+  if (absl::IsResourceExhausted(slots.status()) && of_user != nullptr && bytes.ok() &&
+      *bytes > of_user->limit_bytes() - of_user->planned_bytes()) {
+    ++over_arena_quota_;
+  } else if (absl::IsResourceExhausted(slots.status())) {  // idle indexes make room
     parts_.catalogue->DropIdle(0);
     slots = parts_.data->OpenSession(stream->ticket, options, std::move(events));
   }
@@ -506,8 +527,10 @@ absl::Status ControlService::Open(grpc::ServerContext* context,
 
   ArenaOptions arena;
   arena.layout = terms.layout;
-  arena.slots = request.has_slots() ? static_cast<int>(request.slots())
-                                    : DefaultSlots(terms.layout, terms.job.world_size);
+  arena.user_budget = UserBudget(stream->peer.uid);
+  arena.slots = request.has_slots()
+                    ? static_cast<int>(request.slots())
+                    : DefaultSlots(terms.layout, terms.job.world_size, arena.user_budget.get());
   arena.numa_node = parts_.settings->numa_node;
   arena.checksum = request.checksum();
   arena.budget = parts_.budget;

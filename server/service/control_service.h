@@ -74,7 +74,10 @@ class ControlService final : public v1::Control::Service {
                                                      int64_t position, const SlotLayout& layout,
                                                      std::shared_ptr<SlotPool> slots);
   bool HolderIsGoing(const OpenedStream& wanted) ABSL_LOCKS_EXCLUDED(mu_);
-  int DefaultSlots(const SlotLayout& layout, int64_t world_size) const;
+  // What limits.arena_bytes_per_uid leaves to a user; null without that limit.
+  std::shared_ptr<MemoryBudget> UserBudget(uid_t uid) ABSL_LOCKS_EXCLUDED(mu_);
+  int DefaultSlots(const SlotLayout& layout, int64_t world_size,
+                   const MemoryBudget* user_budget) const;
   void OnSeek(const std::shared_ptr<OpenedStream>& stream, uint32_t serial, uint64_t epoch,
               int64_t position);
   void OnClosed(const std::shared_ptr<OpenedStream>& stream) ABSL_LOCKS_EXCLUDED(mu_);
@@ -84,10 +87,12 @@ class ControlService final : public v1::Control::Service {
   const int64_t start_ns_;
   std::atomic<bool> draining_{false};
   std::atomic<uint64_t> rpc_errors_{0}, streams_opened_{0}, over_quota_{0}, anonymous_jobs_{0};
+  std::atomic<uint64_t> over_arena_quota_{0};
 
   Mutex mu_;
   std::map<Ticket, std::shared_ptr<OpenedStream>> streams_ ABSL_GUARDED_BY(mu_);
   std::map<uid_t, int> streams_of_uid_ ABSL_GUARDED_BY(mu_);  // open or being opened
+  std::map<uid_t, std::shared_ptr<MemoryBudget>> arenas_of_uid_ ABSL_GUARDED_BY(mu_);
 };
 
 // The gRPC status with the same code and message. Text from file names is made valid UTF-8.

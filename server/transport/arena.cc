@@ -67,10 +67,15 @@ void Prefault(std::byte* data, size_t bytes) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Arena>> Arena::Create(int64_t bytes, int numa_node,
-                                                     const std::shared_ptr<MemoryBudget>& budget) {
+absl::StatusOr<std::unique_ptr<Arena>> Arena::Create(
+    int64_t bytes, int numa_node, const std::shared_ptr<MemoryBudget>& budget,
+    const std::shared_ptr<MemoryBudget>& user_budget) {
   if (bytes <= 0) return absl::InvalidArgumentError(absl::StrCat("an arena of ", bytes, " bytes"));
   std::unique_ptr<Arena> arena(new Arena);
+  if (user_budget != nullptr) {
+    FW_ASSIGN_OR_RETURN(arena->user_reservation_,
+                        user_budget->Reserve("arenas of this user", bytes));
+  }
   if (budget != nullptr) {
     FW_ASSIGN_OR_RETURN(arena->reservation_, budget->Reserve("arenas", bytes));
   }

@@ -25,10 +25,12 @@ namespace feedwater::server {
 
 class Arena {
  public:
-  // `numa_node` -1 binds to none. `budget` may be null. Takes about half a millisecond a MiB.
-  // ResourceExhausted when the budget, the control group's limit or the machine has no room.
-  static absl::StatusOr<std::unique_ptr<Arena>> Create(int64_t bytes, int numa_node,
-                                                       const std::shared_ptr<MemoryBudget>& budget);
+  // `numa_node` -1 binds to none. Both budgets, the daemon's and the user's, may be null. Takes
+  // about half a millisecond a MiB. ResourceExhausted when a budget, the control group's limit or
+  // the machine has no room.
+  static absl::StatusOr<std::unique_ptr<Arena>> Create(
+      int64_t bytes, int numa_node, const std::shared_ptr<MemoryBudget>& budget,
+      const std::shared_ptr<MemoryBudget>& user_budget = nullptr);
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
@@ -47,7 +49,7 @@ class Arena {
  private:
   Arena() = default;
 
-  MemoryReservation reservation_;  // destroyed last: after the memory is gone
+  MemoryReservation reservation_, user_reservation_;  // destroyed last: after the memory is gone
   std::byte* data_ = nullptr;
   int64_t bytes_ = 0;
   Fd client_fd_;

@@ -46,6 +46,7 @@ struct ArenaOptions {
   int numa_node = -1;
   bool checksum = false;
   std::shared_ptr<MemoryBudget> budget;
+  std::shared_ptr<MemoryBudget> user_budget;  // of the client's user; may be null
 };
 
 struct SessionEvents {

@@ -85,7 +85,7 @@ absl::Status Session::Open(const ArenaOptions& options, SessionEvents events) {
     phase_ = Phase::kOpening;
   }
   absl::StatusOr<std::unique_ptr<Arena>> arena =
-      Arena::Create(bytes, options.numa_node, options.budget);
+      Arena::Create(bytes, options.numa_node, options.budget, options.user_budget);
 
   MutexLock lock(&mu_);
   if (phase_ == Phase::kClosed) {

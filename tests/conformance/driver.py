@@ -71,6 +71,8 @@ class Driver:
 
     def _read(self) -> None:
         for line in self.process.stdout:
+            if not line.endswith("\n"):
+                break  # killed in the midst of an answer
             self._answers.put(json.loads(line))
         self._answers.put(None)
 

@@ -30,10 +30,13 @@ struct JobShape {
   uint64_t seed = 7;
   double weight = 1;
   LastBatch last = LastBatch::kDrop;
+  uint32_t uid = 0;
 };
 
 class SchedulerTest : public ::testing::Test {
  protected:
+  explicit SchedulerTest(int64_t reads_per_uid = 0) : scheduler_(parking_, reads_per_uid) {}
+
   struct Rank {
     std::shared_ptr<Stream> stream;
     std::shared_ptr<PlainSlotPool> slots;
@@ -68,6 +71,7 @@ class SchedulerTest : public ::testing::Test {
     added.job.world_size = shape.world_size;
     added.job.seed = shape.seed;
     added.job.weight = shape.weight;
+    added.job.owner_uid = shape.uid;
     added.order_config = std::make_shared<const OrderConfig>(order);
     added.rank = rank;
     added.pid = 1000 + static_cast<int>(rank);
@@ -102,7 +106,12 @@ class SchedulerTest : public ::testing::Test {
 
   std::map<int64_t, std::shared_ptr<LoadedPipeline>> pipelines_;
   std::shared_ptr<Parking> parking_ = std::make_shared<Parking>();
-  Scheduler scheduler_{parking_};
+  Scheduler scheduler_;
+};
+
+class SixReadsPerUser : public SchedulerTest {
+ protected:
+  SixReadsPerUser() : SchedulerTest(6) {}
 };
 
 TEST_F(SchedulerTest, TicketsOfAJobComeInTheOrderOfStepRankAndPlace) {
@@ -359,6 +368,40 @@ TEST_F(SchedulerTest, AJobThatComesLaterOrWasIdleDoesNotTakeEverything) {
   while (used < 300) turn(&fresh);
   EXPECT_NEAR(static_cast<double>(news), 100, 15);
   EXPECT_NEAR(static_cast<double>(idles), 100, 30) << "a little credit is all that idling brings";
+}
+
+TEST_F(SixReadsPerUser, AUserWhoseReadsStandStillLeavesRoomForTheOthers) {
+  Rank one = Attach({.name = "one", .uid = 1}, 0, 4), two = Attach({.name = "two", .uid = 1}, 0, 4);
+  const auto take_all = [&] {
+    std::vector<Ticket> tickets;
+    while (auto ticket = scheduler_.Take()) tickets.push_back(*ticket);
+    return tickets;
+  };
+  const auto places = [](const std::vector<Ticket>& tickets) {
+    int64_t sum = 0;
+    for (const Ticket& ticket : tickets) sum += ticket.count;
+    return sum;
+  };
+  const std::vector<Ticket> stuck = take_all();
+  EXPECT_EQ(places(stuck), 6) << "of both jobs of the user together";
+  Rank other = Attach({.name = "other", .uid = 2}, 0, 1);
+  const std::vector<Ticket> others = take_all();
+  EXPECT_EQ(places(others), 4) << "the other user's whole batch";
+  for (const Ticket& ticket : others) EXPECT_EQ(ticket.batch->job().config().owner_uid, 2u);
+
+  const uint64_t generation = parking_->generation();
+  Complete(stuck.front());
+  EXPECT_GT(parking_->generation(), generation) << "room for reads wakes a worker";
+  EXPECT_EQ(places(take_all()), stuck.front().count);
+  for (const Ticket& ticket : others) Complete(ticket);
+}
+
+TEST_F(SixReadsPerUser, CheapSamplesDoNotPassTheLimitInOneTicket) {
+  Rank rank = Attach({.records = 1000, .batch_size = 64}, 0, 2);
+  Complete(*scheduler_.Take(), 1'000);
+  int64_t places = 0;
+  while (auto ticket = scheduler_.Take()) places += ticket->count;
+  EXPECT_EQ(places, 6);
 }
 
 TEST_F(SchedulerTest, RanksOfAJobMustAgree) {

@@ -4,12 +4,15 @@
 #include "server/transport/arena.h"
 
 #include <fcntl.h>
+#include <grp.h>
 #include <gtest/gtest.h>
 #include <numaif.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -101,6 +104,62 @@ TEST_F(ArenaTest, TheSizeIsFixedAndNoHoleCanBePunched) {
 
 TEST_F(ArenaTest, NoSealCanBeAdded) {
   for (int fd : Descriptors()) EXPECT_NE(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), 0);
+}
+
+TEST_F(ArenaTest, ModesStayAndALockHurtsNobody) {
+  for (int fd : Descriptors()) {
+    struct stat before, after;
+    ASSERT_EQ(fstat(fd, &before), 0);
+    EXPECT_NE(fchmod(fd, 0777), 0);
+    ASSERT_EQ(fstat(fd, &after), 0);
+    EXPECT_EQ(after.st_mode, before.st_mode);
+    EXPECT_EQ(flock(fd, LOCK_EX | LOCK_NB), 0);  // works, so the daemon never locks an arena
+    arena_->data()[7] = std::byte{7};
+    EXPECT_EQ(flock(fd, LOCK_UN), 0);
+  }
+}
+
+// Root's descriptor in the hands of a process without any rights, which is what a trainer of
+// another user has.
+TEST_F(ArenaTest, AnotherUserGetsNoFurther) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  const pid_t child = fork();
+  if (child == 0) {
+    constexpr uid_t kNobody = 65534;
+    if (setgroups(0, nullptr) != 0 || setresgid(kNobody, kNobody, kNobody) != 0 ||
+        setresuid(kNobody, kNobody, kNobody) != 0)
+      _exit(100);
+    const int fd = client_.get();
+    char byte = 'x';
+    int attempt = 1;
+    const auto must_fail = [&](bool failed) {
+      if (!failed) _exit(attempt);
+      ++attempt;
+    };
+    must_fail(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED);
+    must_fail(write(fd, &byte, 1) < 0);
+    must_fail(pwrite(fd, &byte, 1, 0) < 0);
+    must_fail(ftruncate(fd, kBytes / 2) != 0);
+    must_fail(ftruncate(fd, kBytes * 2) != 0);
+    must_fail(fallocate(fd, 0, 0, kBytes * 2) != 0);
+    must_fail(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, kBytes) != 0);
+    must_fail(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE) != 0);
+    must_fail(fchmod(fd, 0777) != 0);
+    void* data = mmap(nullptr, kBytes, PROT_READ, MAP_SHARED, fd, 0);
+    must_fail(data == MAP_FAILED ? false : mprotect(data, kBytes, PROT_READ | PROT_WRITE) != 0);
+    must_fail(madvise(data, kBytes, MADV_REMOVE) != 0);
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    const int again = open(path, O_RDWR);  // may open: writing is what must fail
+    must_fail(again < 0 || pwrite(again, &byte, 1, 0) < 0);
+    must_fail(open(path, O_RDWR | O_TRUNC) < 0);
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0) << "the number of the attempt that worked";
+  EXPECT_EQ(arena_->data()[0], std::byte{0});
 }
 
 TEST_F(ArenaTest, AReadOnlyMappingIsNoWayIn) {

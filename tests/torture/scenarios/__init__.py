@@ -309,6 +309,7 @@ class Trainer(threading.Thread):
         self.batches = 0  # delivered and right
         self.last_s = 0.0  # when the last one came
         self.since_s = time.monotonic()
+        self.period_s = 0.0  # between batches: a training step's time
         self._ending = False
         self.driver = Driver(client, address, user=user, prefix=prefix)
         self.start()
@@ -323,7 +324,9 @@ class Trainer(threading.Thread):
         try:
             self._open()
             while not self._ending:
+                due_s = time.monotonic() + self.period_s
                 self._take()
+                time.sleep(max(0.0, due_s - time.monotonic()))
         except (RuntimeError, OSError, ValueError) as error:  # the process has ended
             if not self._ending:
                 self.stage.wrong("trainers that ended by themselves", f"{self.job}: {error}")

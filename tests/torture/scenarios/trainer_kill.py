@@ -22,12 +22,12 @@ PYTHON_START_S = 1.0  # it takes that long before it trains
 ENDED = re.compile(r"^(\S+ \S+) debug .*data connection of process (\d+) .*: reclaimed_", re.M)
 
 
-def session_ends(log: Path) -> dict[int, float]:
-    """Return when the session of each process was over, by the daemon's log."""
-    return {
-        int(pid): datetime.datetime.strptime(when, "%Y-%m-%d %H:%M:%S.%f").timestamp()
+def session_ends(log: Path) -> list[tuple[int, float]]:
+    """Return process and time of all ends of sessions, by the daemon's log."""
+    return [
+        (int(pid), datetime.datetime.strptime(when, "%Y-%m-%d %H:%M:%S.%f").timestamp())
         for when, pid in ENDED.findall(log.read_text(errors="replace"))
-    }
+    ]
 
 
 def run(stage: Stage) -> None:
@@ -42,7 +42,7 @@ def run(stage: Stage) -> None:
         stage.trainer("cpp", daemon.address, golden, number % 2, f"victim-{number}")
         for number in range(VICTIMS)
     ]
-    kills: dict[int, float] = {}  # of those who had a session
+    kills: list[tuple[int, float]] = []  # of those who had a session
     resumed = 0
     for number in stage.rounds():
         if number == stage.settings.count // 5:
@@ -58,7 +58,7 @@ def run(stage: Stage) -> None:
         if not becomes(lambda pid=victim.pid: not status.has_process(pid)):
             stage.wrong("sessions that outlive their process", f"{victim.job}, pid {victim.pid}")
         if had_rank:
-            kills[victim.pid] = killed_s
+            kills.append((victim.pid, killed_s))
         resumed += victim.saved.state is not None
         python = (number // VICTIMS) % PYTHON_EVERY == PYTHON_EVERY // 2 and chosen == 0
         victims[chosen] = victim.again("python" if python else "cpp")
@@ -67,7 +67,12 @@ def run(stage: Stage) -> None:
         trainer.kill()
     status.close()
     ends = session_ends(daemon.log)
-    reclaims = [max(0.0, ends[pid] - when) for pid, when in kills.items() if pid in ends]
+    reclaims = []
+    for pid, when in kills:
+        # The log has milliseconds. A number may come again, for another process, much later.
+        after = [end - when for other, end in ends if other == pid and end > when - 0.002]
+        if after:
+            reclaims.append(max(0.0, after[0]))
     stage.figures |= {"resumed": resumed, "killed_with_a_session": len(kills),
                       "batches_of_the_untouched": delivered}  # fmt: skip
     stage.none_wrong(

@@ -1,0 +1,98 @@
+"""Who may call what: every RPC of the control service, by every kind of user.
+
+The rows are compared with the service's descriptor, so an RPC that is added without a row fails.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from pictures import write_folder
+
+from feedwater.control import METHODS
+
+LISTED, STRANGER = 52001, 52002
+
+# What a user who may connect gets for a request without anything in it, and for one with a ticket
+# that the daemon never told anybody. An RPC that acts for somebody needs a ticket; one that needs
+# none tells nothing that a user of the daemon may not know.
+ROWS = {
+    "ListPipelines": ("OK", None),
+    "DescribePipeline": ("INVALID_ARGUMENT", None),
+    "OpenStream": ("INVALID_ARGUMENT", "NOT_FOUND"),
+    "CloseStream": ("INVALID_ARGUMENT", "NOT_FOUND"),
+    "GetStatus": ("OK", None),
+}
+
+# Imports as root, since the interpreter may be out of the other user's reach; then becomes it.
+CALLER = """
+import json, os, sys
+import feedwater
+from feedwater.control import METHODS, Control
+address, uid = sys.argv[1], int(sys.argv[2])
+if uid != os.geteuid():
+    os.setgroups([]); os.setgid(uid); os.setuid(uid)
+answers = {}
+for method, (request, _) in METHODS.items():
+    fields = {field.name for field in request.DESCRIPTOR.fields}
+    for ticket in (None, b"\\x5a" * 16):
+        if ticket and "ticket" not in fields:
+            continue
+        with Control(address) as control:
+            try:
+                control.call(method, request(ticket=ticket) if ticket else request(), 20)
+                code = "OK"
+            except feedwater.Error as error:
+                code = error.code
+        answers.setdefault(method, []).append(code)
+print(json.dumps(answers))
+"""
+
+
+def answers_to(daemon, uid: int) -> dict[str, list[str]]:
+    """Call every RPC as this user."""
+    done = subprocess.run(
+        [sys.executable, "-c", CALLER, daemon.address, str(uid)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture
+def daemon(make_daemon):
+    access = f"access: {{users: [{LISTED}]}}\n" if os.geteuid() == 0 else ""
+    daemon = make_daemon(config="cpus: 1\npin_cpus: false\nmemory: 512MiB\n" + access)
+    for path in (daemon.folder, daemon.folder.parent):
+        path.chmod(0o755)
+    write_folder(daemon.data / "pictures", 6)
+    daemon.start()
+    return daemon
+
+
+def test_every_rpc_has_a_row():
+    assert set(ROWS) == set(METHODS), "give the new RPC a row in ROWS, and think who may call it"
+    for method, (request, _) in METHODS.items():
+        takes_ticket = "ticket" in {field.name for field in request.DESCRIPTOR.fields}
+        assert takes_ticket == (ROWS[method][1] is not None), method
+
+
+def test_the_daemons_own_user_is_answered(daemon):
+    expected = {method: [code for code in row if code] for method, row in ROWS.items()}
+    assert answers_to(daemon, os.geteuid()) == expected
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become other users")
+def test_listed_users_are_answered_and_strangers_reach_no_rpc(daemon):
+    expected = {method: [code for code in row if code] for method, row in ROWS.items()}
+    assert answers_to(daemon, LISTED) == expected
+    for opened in (False, True):  # with the sockets' modes, and by the kernel's word alone
+        if opened:
+            for name in ("", "control.sock", "data.sock"):
+                os.chmod(os.path.join(daemon.address, name), 0o777)
+        for method, codes in answers_to(daemon, STRANGER).items():
+            assert set(codes) == {"UNAVAILABLE"}, method
+    assert answers_to(daemon, LISTED) == expected
