@@ -53,6 +53,7 @@ def run(stage: Stage) -> None:
         stage.figures["skipped"] = f"{DATA}/hostile is not there"
         stage.check("hostile files", True, "none here", "any")
         return
+    stage.settings.count = len(files)
     daemon = stage.daemon()
     hostile = daemon.data / "hostile"
     (hostile / "bad").mkdir(parents=True)
