@@ -88,8 +88,11 @@ absl::StatusOr<std::shared_ptr<RecordCache>> Cache::Get(const Request& request) 
     options.disk_limit = request.disk_bytes;
     options.disk_quota = disk_;
   }
-  FW_ASSIGN_OR_RETURN(std::shared_ptr<RecordCache> cache, RecordCache::Open(std::move(options)));
-  entries_.push_front({name, request, cache});
+  const bool has_folder = !options.folder.empty();
+  absl::StatusOr<std::shared_ptr<RecordCache>> cache = RecordCache::Open(std::move(options));
+  const bool uses_folder = cache.ok() && (*cache)->disk() != nullptr;
+  if (has_folder && !uses_folder) AddUnused(name);  // its bytes still count
+  if (cache.ok()) entries_.push_front({name, request, *cache});
   return cache;
 }
 
