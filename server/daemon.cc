@@ -31,6 +31,7 @@ std::map<std::string, std::string> FixedKeys(const DaemonConfig& config) {
           {"storage.engine", config.storage.engine},
           {"storage.direct_io", absl::StrCat(config.storage.direct_io)},
           {"cache.ram", config.cache.ram},
+          {"cache.seek_indexes", config.cache.seek_indexes},
           {"cache.disk", absl::StrCat(config.cache.disk.bytes)},
           {"limits.sessions_per_uid", absl::StrCat(limits.sessions_per_uid)},
           {"limits.connections_per_uid", absl::StrCat(limits.connections_per_uid)},
@@ -79,8 +80,9 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   runtime.budget = budget_;
   FW_ASSIGN_OR_RETURN(runtime_, Runtime::Create(runtime));
 
-  cache_ = std::make_shared<Cache>(Cache::Options{
-      settings_.cache_memory_bytes, config.cache.disk.bytes, config.state_dir, budget_});
+  cache_ = std::make_shared<Cache>(Cache::Options{settings_.cache_memory_bytes,
+                                                  config.cache.disk.bytes, config.state_dir,
+                                                  budget_, settings_.seek_index_bytes});
   catalogue_ = std::make_unique<Catalogue>(Catalogue::Options{
       config.state_dir, budget_, static_cast<size_t>(limits.pipeline_bytes.bytes), cache_});
   catalogue_->Reload(config.pipelines, settings_.roots);

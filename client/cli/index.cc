@@ -5,10 +5,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/command.h"
+#include "client/cli/every_record.h"
 #include "client/cli/local_pipeline.h"
 #include "client/cli/progress.h"
 #include "server/base/clock.h"
+#include "server/base/no_throw.h"
 #include "server/base/units.h"
+#include "server/cache/seek_index_store.h"
+#include "server/pipeline/cache_choice.h"
 #include "server/service/catalogue.h"
 
 namespace feedwater::cli {
@@ -21,9 +25,67 @@ struct Indexed {
   LocalPipeline local;
   bool built = false;  // else the saved one was good
   double seconds = 0;
+  server::SeekIndexStore::Counts seek;  // after --seek
 };
 
-absl::StatusOr<Indexed> Index(const std::string& pipeline, const std::string& config, bool force) {
+absl::Status NotSaved(const Indexed& indexed, absl::string_view what) {
+  return absl::PermissionDeniedError(absl::StrCat(
+      what, " of ", indexed.pipeline, ": ", indexed.local.settings.config.state_dir,
+      " is not a folder of this user; run this as the daemon's user (sudo -u feedwater feedwater "
+      "index ...)"));
+}
+
+// The seek index of every JPEG, where the daemon looks for them.
+absl::Status IndexSeek(Indexed* indexed) {
+  const LocalPipeline& local = indexed->local;
+  if (!local.saves_index) return NotSaved(*indexed, "there is no place for the seek indexes");
+  if (!server::HasImages(local.dataset())) return absl::OkStatus();
+  if (local.settings.seek_index_bytes <= 0) {
+    return absl::FailedPreconditionError(
+        "cache.seek_indexes of the configuration is 0: the daemon would not use them");
+  }
+  server::SeekIndexStore::Options options;
+  options.file = server::SeekIndexFile(local.settings.config.state_dir,
+                                       server::CacheName(local.loaded->spec, local.dataset()));
+  options.quota = std::make_shared<server::ByteQuota>(local.settings.seek_index_bytes);
+  server::SeekIndexStore store(options);
+  store.WaitUntilRead();
+
+  struct Room {
+    server::ImageWorkspace images;
+    server::Record record;
+  };
+  EveryRecord every;
+  every.what = "seek index";
+  every.make_look = [&]() -> absl::StatusOr<EveryRecord::Look> {
+    auto room = std::make_shared<Room>();
+    room->images.UseSeekIndexes(&store);
+    return [&local, room](const server::RecordBytes& bytes) {
+      absl::Status status = bytes.status();
+      if (status.ok()) {
+        status = server::NoThrow(
+            [&] { return local.dataset().Parse(bytes.record(), bytes.extents(), &room->record); });
+      }
+      if (TellsOfTheMachine(status)) return status;
+      if (!status.ok()) return absl::OkStatus();  // a bad record: `feedwater verify` says why
+      for (const server::Tensor& field : room->record.fields) {
+        if (field.spec.layout != server::Layout::kEncoded) continue;
+        server::MakeSeekIndex({field.data, field.bytes()}, local.loaded->spec.limits, room->images);
+      }
+      return absl::OkStatus();
+    };
+  };
+  FW_RETURN_IF_ERROR(every.Run(local));
+  indexed->seek = store.counts();
+  if (indexed->seek.refused > 0) {
+    std::cerr << "feedwater: " << indexed->seek.refused
+              << " images found no room in cache.seek_indexes\n";
+  }
+  return store.Save();
+}
+
+absl::StatusOr<Indexed> Index(const std::string& pipeline, const std::string& config, bool force,
+                              bool seek) {
   Indexed result;
   Progress progress("index", "records");
   LocalOptions options;
@@ -37,22 +99,19 @@ absl::StatusOr<Indexed> Index(const std::string& pipeline, const std::string& co
   FW_ASSIGN_OR_RETURN(result.local, OpenLocalPipeline(pipeline, options));
   result.seconds = static_cast<double>(server::MonotonicNs() - start_ns) * 1e-9;
   result.pipeline = result.local.loaded->spec.name;
-  if (result.built && !result.local.saves_index) {
-    return absl::PermissionDeniedError(
-        absl::StrCat("the index of ", result.pipeline,
-                     " was built but not saved: ", result.local.settings.config.state_dir,
-                     " is not a folder of this user; run this as the daemon's user (sudo -u "
-                     "feedwater feedwater index ...)"));
-  }
+  if (result.built && !result.local.saves_index)
+    return NotSaved(result, "the index was built but not saved; that");
+  if (seek) FW_RETURN_IF_ERROR(IndexSeek(&result));
   return result;
 }
 
 json Document(const Indexed& indexed) {
   const server::Dataset& dataset = indexed.local.dataset();
-  return {{"pipeline", indexed.pipeline}, {"state", indexed.built ? "built" : "fresh"},
-          {"records", dataset.size()},    {"classes", dataset.classes().size()},
-          {"digest", dataset.digest()},   {"index_bytes", dataset.memory_bytes()},
-          {"notes", dataset.notes()},     {"seconds", indexed.seconds}};
+  return {{"pipeline", indexed.pipeline},       {"state", indexed.built ? "built" : "fresh"},
+          {"records", dataset.size()},          {"classes", dataset.classes().size()},
+          {"digest", dataset.digest()},         {"index_bytes", dataset.memory_bytes()},
+          {"notes", dataset.notes()},           {"seconds", indexed.seconds},
+          {"seek_indexes", indexed.seek.images}};
 }
 
 void Print(const Indexed& indexed) {
@@ -61,11 +120,15 @@ void Print(const Indexed& indexed) {
             << dataset.size() << " records, " << dataset.classes().size() << " classes, index of "
             << server::FormatBytes(dataset.memory_bytes()) << ", digest " << dataset.digest()
             << ", in " << server::FormatSeconds(indexed.seconds) << "\n";
+  if (indexed.seek.images > 0) {
+    std::cout << "  seek indexes of " << indexed.seek.images << " JPEGs, "
+              << server::FormatBytes(indexed.seek.bytes) << " of memory\n";
+  }
   if (!dataset.notes().empty()) std::cout << "  left out: " << dataset.notes() << "\n";
 }
 
 absl::Status IndexAll(const Context& context, std::vector<std::string> pipelines, bool all,
-                      const std::string& given, bool force) {
+                      const std::string& given, bool force, bool seek) {
   FW_ASSIGN_OR_RETURN(const std::string config, FindConfig(given));
   if (all) {
     FW_ASSIGN_OR_RETURN(const server::Settings settings, server::LoadSettings(config, {}));
@@ -75,7 +138,7 @@ absl::Status IndexAll(const Context& context, std::vector<std::string> pipelines
   if (pipelines.empty()) return absl::InvalidArgumentError("name one or more pipelines, or --all");
   json documents = json::array();
   for (const std::string& pipeline : pipelines) {
-    FW_ASSIGN_OR_RETURN(const Indexed indexed, Index(pipeline, config, force));
+    FW_ASSIGN_OR_RETURN(const Indexed indexed, Index(pipeline, config, force, seek));
     if (context.json) {
       documents.push_back(Document(indexed));
     } else {
@@ -91,20 +154,24 @@ absl::Status IndexAll(const Context& context, std::vector<std::string> pipelines
 void AddIndex(CLI::App& app, Context& context) {
   static std::vector<std::string> pipelines;
   static std::string config;
-  static bool all = false, force = false;
+  static bool all = false, force = false, seek = false;
   CLI::App* command = AddCommand(
       app, context, "index",
       "build or refresh the saved indexes of pipelines' datasets ahead of time; needs no daemon",
       "  feedwater index imagenet-train --config feedwater.yaml\n"
       "  feedwater index --all\n"
       "  feedwater index imagenet-train --force      # even when the saved one looks good\n"
+      "  feedwater index imagenet-train --seek       # also where in each JPEG decoding can begin\n"
       "The daemon finds them below its state_dir, also while it runs. Run it as the daemon's user.",
-      [&context] { return IndexAll(context, pipelines, all, config, force); });
+      [&context] { return IndexAll(context, pipelines, all, config, force, seek); });
   command->add_option("pipelines", pipelines, "names that the configuration knows, or .yaml files")
       ->type_name("PIPELINE");
   command->add_flag("--all", all, "all pipelines of the configuration");
   command->add_option("--config", config, kConfigHelp)->type_name("FILE");
   command->add_flag("--force", force, "build anew even when the saved index fits");
+  command->add_flag("--seek", seek,
+                    "also the seek indexes of JPEGs, which make the first epoch as fast as those "
+                    "after it; reads every record");
 }
 
 }  // namespace feedwater::cli

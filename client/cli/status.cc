@@ -45,6 +45,10 @@ void PrintText(const v1::GetStatusResponse& status) {
                                    server::FormatBytes(cache.disk_bytes()));
     }
     std::cout << "; " << cache.reason() << "\n";
+    if (cache.seek_indexes() > 0) {
+      std::cout << absl::StrFormat("  seek indexes of %d JPEGs (%s)\n", cache.seek_indexes(),
+                                   server::FormatBytes(cache.seek_index_bytes()));
+    }
     std::cout << "  rank      pid    epoch     step  ready  lent  slots\n";
     for (const v1::Rank& rank : job.ranks()) {
       std::cout << absl::StrFormat("  %4d %8d %8d %8d %6d %5d %6d\n", rank.rank(), rank.pid(),

@@ -62,7 +62,9 @@ json CacheJson(const v1::JobCache& cache) {
           {"disk_hits", cache.disk_hits()},
           {"misses", cache.misses()},
           {"damaged", cache.damaged()},
-          {"out_of_date", cache.out_of_date()}};
+          {"out_of_date", cache.out_of_date()},
+          {"seek_indexes", cache.seek_indexes()},
+          {"seek_index_bytes", cache.seek_index_bytes()}};
 }
 
 absl::StatusOr<v1::GetStatusResponse> GetStatus(v1::Control::Stub& control) {

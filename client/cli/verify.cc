@@ -16,6 +16,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "client/cli/command.h"
+#include "client/cli/every_record.h"
 #include "client/cli/local_pipeline.h"
 #include "client/cli/progress.h"
 #include "client/cli/sample_batch.h"
@@ -28,10 +29,6 @@ namespace feedwater::cli {
 namespace {
 
 using json = nlohmann::ordered_json;
-
-// Records a thread takes at a time: neighbours of a shard, which are read together.
-constexpr int64_t kChunk = 64;
-constexpr size_t kMostInFlight = 64;
 
 struct BadRecord {
   int64_t record = 0;
@@ -50,12 +47,6 @@ std::string Dump(const json& document, int indent) {
   return document.dump(indent, ' ', false, json::error_handler_t::replace);
 }
 
-// Whether an error tells of this machine (no memory, no file handles, storage away) and says
-// nothing about the record.
-bool TellsOfTheMachine(const absl::Status& status) {
-  return absl::IsResourceExhausted(status) || absl::IsUnavailable(status);
-}
-
 class Verifier {
  public:
   // `print_lines`: each bad record at once, as a line of JSON on stdout.
@@ -64,19 +55,24 @@ class Verifier {
 
   absl::Status Run(size_t jobs) {
     const int64_t start = server::MonotonicNs();
-    {
+    EveryRecord every;
+    every.what = "verify";
+    every.jobs = jobs;
+    every.make_look = [this]() -> absl::StatusOr<EveryRecord::Look> {
+      FW_ASSIGN_OR_RETURN(SampleBatch batch, SampleBatch::Create(*plan_, /*samples=*/1));
+      auto room = std::make_shared<Room>(Room{std::move(batch), {}});
+      return [this, room](const server::RecordBytes& bytes) { return Check(bytes, *room); };
+    };
+    every.note = [this] {
       server::MutexLock lock(&mu_);
-      running_ = jobs;
-    }
-    std::vector<std::thread> threads;
-    for (size_t i = 0; i < jobs; ++i) threads.emplace_back([this] { Work(); });
-    ShowProgress();
-    for (std::thread& thread : threads) thread.join();
+      return bad_.empty() ? "" : absl::StrCat(bad_.size(), " bad");
+    };
+    const absl::Status status = every.Run(local_);
     seconds_ = static_cast<double>(server::MonotonicNs() - start) * 1e-9;
     server::MutexLock lock(&mu_);
     std::sort(bad_.begin(), bad_.end(),
               [](const BadRecord& a, const BadRecord& b) { return a.record < b.record; });
-    return failure_;
+    return status;
   }
 
   // To be called after Run.
@@ -85,75 +81,27 @@ class Verifier {
   double seconds() const { return seconds_; }
 
  private:
-  void ShowProgress() {
-    Progress progress("verify", "records");
-    const int64_t total = local_.dataset().size();
-    server::MutexLock lock(&mu_);
-    while (running_ > 0) {
-      ended_.WaitWithTimeout(&mu_, absl::Milliseconds(100));
-      progress.Update(done_, total, bad_.empty() ? "" : absl::StrCat(bad_.size(), " bad"));
-    }
-  }
-
-  void Work() {
-    const absl::Status status = server::NoThrow([this] { return WorkUntilDone(); });
-    server::MutexLock lock(&mu_);
-    if (!status.ok()) {
-      stop_ = true;
-      if (failure_.ok()) failure_ = status;
-    }
-    --running_;
-    ended_.SignalAll();
-  }
-
-  absl::Status WorkUntilDone() {
-    FW_ASSIGN_OR_RETURN(const std::unique_ptr<server::RecordReader> reader, local_.NewReader());
-    FW_ASSIGN_OR_RETURN(SampleBatch batch, SampleBatch::Create(*plan_, /*samples=*/1));
-    std::array<server::RecordBytes, kMostInFlight> room;
-    std::vector<server::RecordBytes*> free;
-    free.reserve(room.size());
-    for (server::RecordBytes& bytes : room) free.push_back(&bytes);
+  // A thread's own.
+  struct Room {
+    SampleBatch batch;
     server::Record parsed;
-    int64_t next = 0, end = 0;  // of this thread's chunk
-    absl::Status failure;
-    for (;;) {
-      while (failure.ok() && !free.empty() && reader->wants_more() && TakeRecord(&next, &end)) {
-        reader->Start(local_.dataset(), next++, free.back());
-        free.pop_back();
-      }
-      server::RecordBytes* bytes = reader->Collect();
-      if (bytes == nullptr) return failure;
-      if (failure.ok()) failure = Check(*bytes, batch, &parsed);
-      reader->Release(bytes);
-      free.push_back(bytes);
-    }
-  }
-
-  bool TakeRecord(int64_t* next, int64_t* end) {
-    if (stop_) return false;
-    if (*next < *end) return true;
-    const int64_t records = local_.dataset().size();
-    *next = next_chunk_.fetch_add(kChunk);
-    *end = std::min(*next + kChunk, records);
-    return *next < *end;
-  }
+  };
 
   // An error is one of the machine; a bad record is noted.
-  absl::Status Check(const server::RecordBytes& bytes, SampleBatch& batch, server::Record* parsed) {
+  absl::Status Check(const server::RecordBytes& bytes, Room& room) {
     absl::Status status = bytes.status();
     if (status.ok()) {
       bytes_ += bytes.size();
       status = server::NoThrow(
-          [&] { return local_.dataset().Parse(bytes.record(), bytes.extents(), parsed); });
+          [&] { return local_.dataset().Parse(bytes.record(), bytes.extents(), &room.parsed); });
     }
     if (status.ok()) {
       server::SampleInput input;
-      input.record = parsed;
+      input.record = &room.parsed;
       input.sample_id = input.position = bytes.record();
       input.key = server::EpochKey(local_.loaded->spec.sampler.seed, /*epoch=*/0);
-      status = batch.Run(input, 0);
+      status = room.batch.Run(input, 0);
     }
-    ++done_;
     if (status.ok()) return status;
     if (TellsOfTheMachine(status)) {
       return server::Annotate(status, absl::StrCat("record ", bytes.record()));
@@ -173,14 +121,10 @@ class Verifier {
   const std::shared_ptr<const server::Plan> plan_;
   const bool print_lines_;
   double seconds_ = 0;
-  std::atomic<int64_t> next_chunk_{0}, done_{0}, bytes_{0};
-  std::atomic<bool> stop_{false};
+  std::atomic<int64_t> bytes_{0};
 
   server::Mutex mu_;
-  server::CondVar ended_;
-  size_t running_ ABSL_GUARDED_BY(mu_) = 0;
   std::vector<BadRecord> bad_ ABSL_GUARDED_BY(mu_);
-  absl::Status failure_ ABSL_GUARDED_BY(mu_);
 };
 
 absl::Status Verify(Context& context, const std::string& pipeline, const std::string& config,

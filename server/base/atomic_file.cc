@@ -40,8 +40,9 @@ absl::StatusOr<Fd> OpenUnfinished(const std::string& path, unsigned mode) {
 }
 
 absl::Status Finish(int fd, const std::string& unfinished, const std::string& folder,
-                    const std::string& path, const std::vector<absl::string_view>& parts) {
-  for (absl::string_view part : parts) FW_RETURN_IF_ERROR(WriteAll(fd, part));
+                    const std::string& path,
+                    absl::FunctionRef<absl::Status(int fd)> write_bytes) {
+  FW_RETURN_IF_ERROR(write_bytes(fd));
   if (fsync(fd) != 0) return ErrnoStatus(errno, "fsync");
   if (rename(unfinished.c_str(), path.c_str()) != 0) return ErrnoStatus(errno, "rename");
   // The new name is only safe with the folder. File systems that cannot do that say EINVAL.
@@ -65,6 +66,16 @@ absl::Status WriteAll(int fd, absl::string_view bytes) {
 
 absl::Status WriteFileAtomically(const std::string& path,
                                  const std::vector<absl::string_view>& parts, unsigned mode) {
+  const auto write_parts = [&](int fd) {
+    for (absl::string_view part : parts) FW_RETURN_IF_ERROR(WriteAll(fd, part));
+    return absl::OkStatus();
+  };
+  return WriteFileAtomically(path, write_parts, mode);
+}
+
+absl::Status WriteFileAtomically(const std::string& path,
+                                 absl::FunctionRef<absl::Status(int fd)> write_bytes,
+                                 unsigned mode) {
   const size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "."
                              : slash == 0               ? "/"
@@ -76,7 +87,7 @@ absl::Status WriteFileAtomically(const std::string& path,
   };
   absl::StatusOr<Fd> fd = OpenUnfinished(unfinished, mode);
   if (!fd.ok()) return fail(fd.status());
-  const absl::Status status = Finish(fd->get(), unfinished, folder, path, parts);
+  const absl::Status status = Finish(fd->get(), unfinished, folder, path, write_bytes);
   if (status.ok()) return status;
   unlink(unfinished.c_str());  // while it is locked; after the rename it is not there any more
   return fail(status);

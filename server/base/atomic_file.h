@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
@@ -20,6 +21,10 @@ namespace feedwater::server {
 // old file as it was and no unfinished one, but for that of the folder's fsync, the last step.
 absl::Status WriteFileAtomically(const std::string& path,
                                  const std::vector<absl::string_view>& parts, unsigned mode = 0600);
+// The same for what `write` writes to the descriptor.
+absl::Status WriteFileAtomically(const std::string& path,
+                                 absl::FunctionRef<absl::Status(int fd)> write,
+                                 unsigned mode = 0600);
 
 // Writes everything, whatever the kernel takes at a time.
 absl::Status WriteAll(int fd, absl::string_view bytes);

@@ -23,7 +23,8 @@ constexpr char kSegmentPrefix[] = "segment-";
 Cache::Cache(Options options)
     : options_(std::move(options)),
       memory_(std::make_shared<ByteQuota>(options_.memory_bytes)),
-      disk_(std::make_shared<ByteQuota>(options_.disk_bytes)) {
+      disk_(std::make_shared<ByteQuota>(options_.disk_bytes)),
+      seek_indexes_(std::make_shared<ByteQuota>(options_.seek_index_bytes)) {
   TakeFolder();
   if (folder_.empty()) return;
   disk_->SetMakeRoom([this] { return DeleteUnusedSegment(); });
@@ -94,6 +95,61 @@ absl::StatusOr<std::shared_ptr<RecordCache>> Cache::Get(const Request& request) 
   if (has_folder && !uses_folder) AddUnused(name);  // its bytes still count
   if (cache.ok()) entries_.push_front({name, request, *cache});
   return cache;
+}
+
+std::shared_ptr<SeekIndexStore> Cache::SeekIndexesOf(const std::string& dataset) {
+  if (options_.seek_index_bytes <= 0) return nullptr;
+  const std::string file = SeekIndexFile(options_.state_dir, dataset);
+  std::error_code error;
+  if (!file.empty()) fs::create_directories(fs::path(file).parent_path(), error);
+  std::list<SeekEntry> idle;  // ends, and is saved, without the lock
+  MutexLock lock(&mu_);
+  for (auto it = seek_entries_.begin(); it != seek_entries_.end();) {
+    if (it->file == file && !file.empty()) return it->store;
+    const auto next = std::next(it);
+    const bool is_short = seek_indexes_->used() > seek_indexes_->limit() / 2;
+    if (is_short && it->store.use_count() == 1) idle.splice(idle.end(), seek_entries_, it);
+    it = next;
+  }
+  SeekIndexStore::Options options;
+  options.file = file;
+  options.quota = seek_indexes_;
+  options.budget = options_.budget;
+  seek_entries_.push_back({file, std::make_shared<SeekIndexStore>(std::move(options))});
+  if (!file.empty()) DeleteUnusedSeekFiles(fs::path(file).parent_path());
+  return seek_entries_.back().store;
+}
+
+// Of datasets that are not open, longest unwritten first, until all files take no more than twice
+// what memory may hold.
+void Cache::DeleteUnusedSeekFiles(const std::string& folder) {
+  struct File {
+    fs::file_time_type written;
+    fs::path path;
+    int64_t bytes;
+  };
+  std::vector<File> files;
+  int64_t bytes = 0;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    if (entry.path().extension() != ".seek") continue;
+    const uintmax_t size = entry.file_size(error);
+    if (error) continue;
+    bytes += static_cast<int64_t>(size);
+    const bool is_open =
+        std::any_of(seek_entries_.begin(), seek_entries_.end(),
+                    [&](const SeekEntry& known) { return known.file == entry.path().string(); });
+    if (is_open) continue;
+    files.push_back({entry.last_write_time(error), entry.path(), static_cast<int64_t>(size)});
+  }
+  std::sort(files.begin(), files.end(),
+            [](const File& a, const File& b) { return a.written < b.written; });
+  for (const File& file : files) {
+    if (bytes <= 2 * seek_indexes_->limit()) return;
+    spdlog::info("seek indexes {}: deleted to make room", file.path.string());
+    fs::remove(file.path, error);
+    bytes -= file.bytes;
+  }
 }
 
 void Cache::CloseIdle() {

@@ -4,6 +4,8 @@
 //   state_dir/cache/lock                one daemon at a time; another one does without the disk
 //   state_dir/cache/<name>/             one RecordCache (disk_tier.h); <name> is made of dataset
 //   and form
+//   state_dir/indexes/<dataset>.seek    seek indexes of its JPEGs (seek_index_store.h), by a quota of
+//   their own
 //
 // A cache that nobody uses stays open: the next epoch or job finds it full. It is closed when
 // another one finds no room in memory. Folders of caches that are not open count against the quota
@@ -24,6 +26,7 @@
 #include "server/base/mutex.h"
 #include "server/cache/byte_quota.h"
 #include "server/cache/record_cache.h"
+#include "server/cache/seek_index_store.h"
 
 namespace feedwater::server {
 
@@ -33,6 +36,7 @@ class Cache {
     int64_t memory_bytes = 0, disk_bytes = 0;
     std::string state_dir;                 // "" keeps nothing on disk
     std::shared_ptr<MemoryBudget> budget;  // may be null
+    int64_t seek_index_bytes = 0;          // of memory
   };
   explicit Cache(Options options);
   ~Cache();
@@ -46,6 +50,10 @@ class Cache {
   // The cache of that dataset and form, opened or shared. Never fails for lack of room: it then
   // keeps less.
   absl::StatusOr<std::shared_ptr<RecordCache>> Get(const Request& request) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // The seek indexes of that dataset's images, opened or shared. Null: the quota is 0.
+  std::shared_ptr<SeekIndexStore> SeekIndexesOf(const std::string& dataset)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   const ByteQuota& memory() const { return *memory_; }
   const ByteQuota& disk() const { return *disk_; }
@@ -76,19 +84,26 @@ class Cache {
     std::vector<File> segments;  // by number
   };
 
+  struct SeekEntry {
+    std::string file;
+    std::shared_ptr<SeekIndexStore> store;
+  };
+
   void TakeFolder() ABSL_LOCKS_EXCLUDED(mu_);
+  void DeleteUnusedSeekFiles(const std::string& folder) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CloseIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void AddUnused(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void UseFolder(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool DeleteUnusedSegment() ABSL_LOCKS_EXCLUDED(mu_);
 
   const Options options_;
-  const std::shared_ptr<ByteQuota> memory_, disk_;
+  const std::shared_ptr<ByteQuota> memory_, disk_, seek_indexes_;
   std::string folder_, no_disk_;
   Fd lock_;
   mutable Mutex mu_;
   std::list<Entry> entries_ ABSL_GUARDED_BY(mu_);
   std::list<UnusedFolder> unused_ ABSL_GUARDED_BY(mu_);  // longest unused first
+  std::list<SeekEntry> seek_entries_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace feedwater::server

@@ -15,6 +15,7 @@
 #include "server/base/fd.h"
 #include "server/base/no_throw.h"
 #include "server/base/status.h"
+#include "server/storage/engine.h"
 
 namespace feedwater::server {
 namespace {
@@ -84,6 +85,10 @@ absl::string_view BytesOf(const T& value) {
 
 }  // namespace
 
+std::string SeekIndexFile(const std::string& state_dir, const std::string& dataset) {
+  return state_dir.empty() ? "" : absl::StrCat(state_dir, "/indexes/", dataset, ".seek");
+}
+
 SeekIndexStore::SeekIndexStore(Options options) : options_(std::move(options)) {
   thread_ = std::thread([this] { KeepFile(); });
 }
@@ -117,12 +122,21 @@ bool SeekIndexStore::Find(const ContentHash& image, std::vector<std::byte>* docu
 
 void SeekIndexStore::Put(const ContentHash& image, absl::Span<const std::byte> document) {
   if (document.empty() || document.size() > kMaxDocument) return;
+  const auto put = [&] {
+    PutCopy(image, document);
+    return absl::OkStatus();
+  };
+  // An image must not be lost for what would have made the next one cheaper.
+  if (!NoThrow(put).ok()) refused_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void SeekIndexStore::PutCopy(const ContentHash& image, absl::Span<const std::byte> document) {
+  auto kept = std::make_shared<const std::vector<std::byte>>(document.begin(), document.end());
   const int64_t bytes = static_cast<int64_t>(document.size()) + kBytesAnImage;
   if (!TakeRoom(bytes)) {
     refused_.fetch_add(1, std::memory_order_relaxed);
     return;
   }
-  auto kept = std::make_shared<const std::vector<std::byte>>(document.begin(), document.end());
   int64_t freed = 0;
   {
     Shard& shard = ShardOf(image);
@@ -181,14 +195,9 @@ SeekIndexStore::Counts SeekIndexStore::counts() const {
 
 // The thread.
 void SeekIndexStore::KeepFile() {
-  absl::Status read = NoThrow([this] { return Read(); });
-  if (!read.ok()) {
-    spdlog::warn("seek indexes: {}; what is missing is made anew", std::string(read.message()));
-    damaged_ = 1;
-  }
   {
     MutexLock lock(&save_mu_);
-    saved_changes_ = changes_.load() + (read.ok() ? 0 : ~uint64_t{0});  // a damaged file is not it
+    ReadIfNew().IgnoreError();
     saved_bytes_ = bytes_.load();
   }
   MutexLock lock(&mu_);
@@ -200,7 +209,8 @@ void SeekIndexStore::KeepFile() {
     mu_.Unlock();
     bool has_grown;
     {
-      MutexLock saved(&save_mu_);
+      MutexLock save(&save_mu_);
+      ReadIfNew().IgnoreError();
       has_grown = static_cast<double>(bytes_.load()) >
                   static_cast<double>(saved_bytes_) * (1 + kGrowthToSave);
     }
@@ -212,10 +222,25 @@ void SeekIndexStore::KeepFile() {
   }
 }
 
+// What others have written counts as saved; a damaged file does not.
+absl::Status SeekIndexStore::ReadIfNew() {
+  struct stat info;
+  if (options_.file.empty() || lstat(options_.file.c_str(), &info) != 0) return absl::OkStatus();
+  if (FileStamp(info) == file_stamp_) return absl::OkStatus();
+  file_stamp_ = FileStamp(info);
+  const uint64_t unsaved = changes_.load() - saved_changes_;
+  const absl::Status read = NoThrow([this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return Read(); });
+  saved_changes_ = changes_.load() - unsaved;
+  if (!read.ok()) {
+    spdlog::warn("seek indexes: {}; what is missing is made anew", std::string(read.message()));
+    damaged_ = 1;
+    --saved_changes_;
+  }
+  return read;
+}
+
 absl::Status SeekIndexStore::Read() {
-  if (options_.file.empty()) return absl::OkStatus();
   const Fd fd(open(options_.file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  if (!fd && errno == ENOENT) return absl::OkStatus();
   struct stat info;
   if (!fd || fstat(fd.get(), &info) != 0)
     return ErrnoStatus(errno, absl::StrCat("opening ", options_.file));
@@ -241,8 +266,6 @@ absl::Status SeekIndexStore::Read() {
       return absl::DataLossError(absl::StrCat(options_.file, " is cut or damaged"));
     }
     Put({header.low, header.high}, document);
-    MutexLock lock(&mu_);
-    if (stop_) return absl::OkStatus();
   }
   return absl::OkStatus();
 }
@@ -251,10 +274,13 @@ absl::Status SeekIndexStore::Save() {
   WaitUntilRead();
   if (options_.file.empty()) return absl::OkStatus();
   MutexLock lock(&save_mu_);
+  ReadIfNew().IgnoreError();  // or what somebody else has written would be lost
   const uint64_t changes = changes_.load();
   const int64_t bytes = bytes_.load();
   if (changes == saved_changes_) return absl::OkStatus();
   FW_RETURN_IF_ERROR(WriteFileAtomically(options_.file, [this](int fd) { return Write(fd); }));
+  struct stat info;
+  if (lstat(options_.file.c_str(), &info) == 0) file_stamp_ = FileStamp(info);
   saved_changes_ = changes;
   saved_bytes_ = bytes;
   return absl::OkStatus();

@@ -3,8 +3,9 @@
 //   <file>   "FWSEEK\n", version; then for each image: XXH3-64 of the rest, hash, bytes, document
 //
 // A thread of its own reads the file when the store is made, and writes it anew, whole, when the
-// store has grown by a quarter since and when it ends: losing it costs speed alone. An image in it
-// that is cut or damaged ends the reading; what was read before it is good.
+// store has grown by a quarter since and when it ends: losing it costs speed alone. When somebody
+// else has written it since, it is read again first. An image in it that is cut or damaged ends the
+// reading; what was read before it is good.
 //
 // Indexes are found by their image's content: one that no file has any more is never asked for.
 // Within its quota everything is kept; then nothing more. Thread-safe.
@@ -26,6 +27,9 @@
 #include "server/codec/seek_indexes.h"
 
 namespace feedwater::server {
+
+// Where the store of a dataset is saved. "" without a state folder.
+std::string SeekIndexFile(const std::string& state_dir, const std::string& dataset);
 
 class SeekIndexStore final : public SeekIndexes {
  public:
@@ -66,9 +70,11 @@ class SeekIndexStore final : public SeekIndexes {
 
   Shard& ShardOf(const ContentHash& image) { return shards_[image.high % kShards]; }
   const Shard& ShardOf(const ContentHash& image) const { return shards_[image.high % kShards]; }
+  void PutCopy(const ContentHash& image, absl::Span<const std::byte> document);
   bool TakeRoom(int64_t bytes) ABSL_LOCKS_EXCLUDED(mu_);
   void KeepFile() ABSL_LOCKS_EXCLUDED(mu_);
-  absl::Status Read();
+  absl::Status Read() ABSL_EXCLUSIVE_LOCKS_REQUIRED(save_mu_);
+  absl::Status ReadIfNew() ABSL_EXCLUSIVE_LOCKS_REQUIRED(save_mu_);
   absl::Status Write(int fd) const;
 
   const Options options_;
@@ -78,6 +84,7 @@ class SeekIndexStore final : public SeekIndexes {
   std::atomic<uint64_t> changes_{0};
 
   Mutex save_mu_;
+  uint64_t file_stamp_ ABSL_GUARDED_BY(save_mu_) = 0;  // of the file that was read or written last
   uint64_t saved_changes_ ABSL_GUARDED_BY(save_mu_) = 0;
   int64_t saved_bytes_ ABSL_GUARDED_BY(save_mu_) = 0;
 

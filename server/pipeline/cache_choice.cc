@@ -118,6 +118,11 @@ std::string CacheForm(CacheKind kind, const Plan& plan) {
   return form;
 }
 
+bool HasImages(const Dataset& dataset) {
+  return std::any_of(dataset.fields().begin(), dataset.fields().end(),
+                     [](const FieldSpec& field) { return field.spec.layout == Layout::kEncoded; });
+}
+
 CacheChoice ChooseCache(const PipelineSpec& spec, const Dataset& dataset, const Plan& plan,
                         int64_t memory_bytes, int64_t disk_bytes) {
   memory_bytes = std::min(memory_bytes, spec.cache.memory_bytes);

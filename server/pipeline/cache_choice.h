@@ -20,6 +20,9 @@ struct CacheChoice {
 CacheChoice ChooseCache(const PipelineSpec& spec, const Dataset& dataset, const Plan& plan,
                         int64_t memory_bytes, int64_t disk_bytes);
 
+// Whether a field of the dataset is image files.
+bool HasImages(const Dataset& dataset);
+
 // The name of what a kind keeps under this plan, its version included, as caches are keyed by it:
 // caches of one form hold the same for a record, whichever pipeline has filled them. REQUIRES: not
 // kAuto or kNone.

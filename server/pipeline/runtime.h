@@ -18,6 +18,7 @@
 #include "server/batch/slot_layout.h"
 #include "server/batch/slot_pool.h"
 #include "server/cache/record_cache.h"
+#include "server/cache/seek_index_store.h"
 #include "server/graph/plan.h"
 #include "server/source/dataset.h"
 #include "server/storage/engine.h"
@@ -33,6 +34,8 @@ struct LoadedPipeline {
   std::shared_ptr<RecordCache> cache;
   CacheKind cache_kind = CacheKind::kNone;
   std::string cache_reason;
+  // Of the JPEGs that are decoded from their files. Null: none are kept.
+  std::shared_ptr<SeekIndexStore> seek_indexes;
 };
 
 struct JobConfig {
@@ -82,6 +85,7 @@ struct JobStats {
   std::string cache_kind, cache_reason;
   int64_t records = 0;  // of the dataset
   RecordCache::Counts cache;
+  SeekIndexStore::Counts seek_indexes;
   std::vector<RankStats> ranks;
 };
 

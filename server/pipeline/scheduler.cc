@@ -485,6 +485,7 @@ std::vector<JobStats> Scheduler::Snapshot() const {
     stats.cache_reason = pipeline.cache_reason;
     stats.records = pipeline.dataset->size();
     if (pipeline.cache != nullptr) stats.cache = pipeline.cache->counts();
+    if (pipeline.seek_indexes != nullptr) stats.seek_indexes = pipeline.seek_indexes->counts();
     for (const std::shared_ptr<Stream>& stream : moving.streams) {
       const auto& at = Moving(*stream);
       RankStats rank;

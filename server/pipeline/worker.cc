@@ -165,6 +165,7 @@ absl::Status Worker::RunSample(const Sample& sample) {
   input.position = sample.placement.position;
   input.is_real = sample.placement.is_real;
   input.key = batch.order().key();
+  workspace_.images().UseSeekIndexes(batch.job().config().pipeline->seek_indexes.get());
   const int64_t start = timed ? MonotonicNs() : 0;
   int64_t parse_ns = 0;
   bool keep = false;

@@ -227,6 +227,14 @@ Catalogue::Loaded Catalogue::Open(const PipelineSpec& spec, uint64_t generation,
   return loaded;
 }
 
+std::string CacheName(const PipelineSpec& spec, const Dataset& dataset) {
+  // Where the dataset lies belongs to it: the digest alone is the same for two copies with other
+  // pixels.
+  std::string name = absl::StrCat(dataset.digest(), " ", dataset.root().path(), " ");
+  AppendCanonical(spec.dataset, &name);
+  return Digest128(name);
+}
+
 absl::Status Catalogue::OpenCache(LoadedPipeline* pipeline) const {
   const Cache& cache = *options_.cache;
   const CacheChoice choice =
@@ -236,14 +244,11 @@ absl::Status Catalogue::OpenCache(LoadedPipeline* pipeline) const {
   pipeline->cache_reason = choice.reason;
   spdlog::info("pipeline {}: cache {}: {}", pipeline->spec.name,
                std::string(CacheKindName(choice.kind)), choice.reason);
+  const std::string name = CacheName(pipeline->spec, *pipeline->dataset);
+  if (HasImages(*pipeline->dataset)) pipeline->seek_indexes = options_.cache->SeekIndexesOf(name);
   if (choice.kind == CacheKind::kNone) return absl::OkStatus();
   Cache::Request request;
-  // Where the dataset lies belongs to it: the digest alone is the same for two copies with other
-  // pixels.
-  std::string dataset =
-      absl::StrCat(pipeline->dataset->digest(), " ", pipeline->dataset->root().path(), " ");
-  AppendCanonical(pipeline->spec.dataset, &dataset);
-  request.dataset = Digest128(dataset);
+  request.dataset = name;
   request.form = CacheForm(choice.kind, *pipeline->plan);
   request.records = pipeline->dataset->size();
   request.memory_bytes = pipeline->spec.cache.memory_bytes;

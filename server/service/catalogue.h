@@ -34,6 +34,9 @@ std::map<std::string, std::string> PipelineFiles(const std::vector<std::string>&
 // and the plan included.
 absl::StatusOr<PipelineSpec> CheckPipelineFile(const std::string& path, const Roots& roots);
 
+// 32 hex digits under which caches know the dataset.
+std::string CacheName(const PipelineSpec& spec, const Dataset& dataset);
+
 class Catalogue {
  public:
   struct Options {

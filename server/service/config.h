@@ -28,6 +28,7 @@ struct StorageConfig {
 struct CacheConfig {
   std::string ram = "auto";
   ByteCount disk{0};
+  std::string seek_indexes = "auto";
 };
 
 struct AccessConfig {
@@ -71,6 +72,7 @@ struct Settings {
   int numa_node = -1;  // -1: not bound
   int64_t memory_limit_bytes = 0;
   int64_t cache_memory_bytes = 0;  // part of it
+  int64_t seek_index_bytes = 0;    // part of it
   std::shared_ptr<const Roots> roots;
   EngineChoice engine;
   AccessList access;

@@ -165,7 +165,9 @@ absl::StatusOr<Terms> Negotiate(const v1::OpenStreamRequest& request,
 void SetDecoded(const DecodeCounts& counts, v1::Job* job) {
   auto& decoded = *job->mutable_decoded();
   if (counts.from_coefficients > 0) decoded["coefficients"] = counts.from_coefficients;
-  if (counts.own_decoder > 0) decoded["own"] = counts.own_decoder;
+  const uint64_t from_the_top = counts.own_decoder - counts.with_seek_index;
+  if (from_the_top > 0) decoded["own"] = from_the_top;
+  if (counts.with_seek_index > 0) decoded["own_with_seek_index"] = counts.with_seek_index;
   for (int i = 0; i < jpeg::kUncoveredKinds; ++i) {
     if (counts.libjpeg[i] == 0) continue;
     const absl::string_view why = jpeg::UncoveredName(static_cast<jpeg::Uncovered>(i));
@@ -186,6 +188,8 @@ void SetCache(const JobStats& stats, v1::JobCache* cache) {
   cache->set_misses(stats.cache.misses);
   cache->set_damaged(stats.cache.damaged);
   cache->set_out_of_date(stats.cache.out_of_date);
+  cache->set_seek_indexes(stats.seek_indexes.images);
+  cache->set_seek_index_bytes(stats.seek_indexes.bytes);
 }
 
 }  // namespace
