@@ -114,7 +114,7 @@ TEST_F(SeekIndexStoreTest, GivesNothingWrongOfADamagedFileAndMendsIt) {
   }
   const std::string whole = Bytes();
   std::mt19937 random(5);
-  for (int i = 0; i < 200; ++i) {
+  for (int i = 0; i < 60; ++i) {
     std::string bytes = whole;
     if (i % 3 == 0) {
       bytes.resize(random() % bytes.size());
