@@ -124,7 +124,7 @@ def test_stages_and_cache_stand_in_the_status(busy):
     (job,) = run("--address", busy.address, "status", "--json").document["jobs"] or [None]
     for key in ("read_s", "parse_s", "graph_s", "batch_s"):
         assert job[key] >= 0
-    assert job["cache"]["kind"] in ("none", "bytes", "coefficients")
+    assert job["cache"]["kind"] in ("none", "bytes", "coefficients", "decoded")
     assert job["cache"]["reason"]
 
 
