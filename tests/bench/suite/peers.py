@@ -24,17 +24,18 @@ CORES = {1: [1], 2: [1, 2]}
 IMAGES = 1600  # an epoch
 SIDES = {"JPEGs": NO_CACHE, "coefficients": COEFFICIENTS}
 
-# Name: (script, (must, aim) on JPEGs, (must, aim) from the cache, arguments of pip's runs).
+# Name: (script, (must, aim) on JPEGs, (must, aim) from the cache, arguments of pip's runs). Epochs
+# after the first are measured, for which seek indexes are known.
 PEERS = {
     "PyTorch DataLoader + torchvision": (
-        "torch_", (3, 4), (14, 20),
+        "torch_", (6, 8), (14, 20),
         [["torch==2.13.0", "numpy", "pillow"], ["--no-deps", "torchvision==0.28.0"]],
     ),
     "MindSpore": ("mindspore_", (1.9, 2.4), (9, 13), [["mindspore==2.10.0", "numpy", "pillow"]]),
     "DALI (CPU)": ("dali_", (1.9, 2.4), (9, 13), [["nvidia-dali-cuda120==2.4.0", "numpy"]]),
     "tf.data": ("tfdata", None, None, [["tensorflow-cpu==2.21.0"]]),
     "FFCV": (
-        "ffcv_", (1.4, 1.9), (7, 10),
+        "ffcv_", (1.5, 1.9), (7, 10),
         [["torch==2.13.0", "numpy<2.5", "numba", "pandas", "tqdm", "opencv-python-headless",
           "pillow", "assertpy", "fastargs", "terminaltables", "pytorch_pfn_extras", "psutil",
           "setuptools", "wheel"], ["--no-deps", "--no-build-isolation", "ffcv==1.0.2"]],

@@ -17,11 +17,16 @@ def run(context: Context) -> list[Figure]:
     figures = []
     for name, photos in context.sets.items():
         rounds = 3 if context.quick else 9
-        for term in context.tool("roofline", photos, "--rounds", rounds, "--cpu", CPU)["terms"]:
-            unit, kind = term["unit"], term["set"]
-            column = f"{name}, {kind}" if kind else "machine"
+        terms = context.tool("roofline", photos, "--rounds", rounds, "--cpu", CPU)["terms"]
+        units: dict[str, set[str]] = {}
+        for term in terms:
+            units.setdefault(term["term"], set()).add(term["unit"])
+        for term in terms:
+            what, unit, kind = term["term"], term["unit"], term["set"]
+            if len(units[what]) > 1:
+                what += f", by the {unit.partition('/')[2]}"
             if kind or name == next(iter(context.sets)):  # the machine's own stand once
-                what = term["term"] if unit == "x" else f"{term['term']}, {unit}"
+                column = f"{name}, {kind}" if kind else "machine"
                 better = "more" if unit == "GB/s" else "less"
                 figures.append(Figure(what, term["got"], unit=unit, better=better, column=column))
     return figures
