@@ -1,5 +1,6 @@
 #include "server/service/control_server.h"
 
+#include <google/protobuf/stubs/logging.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
@@ -22,6 +23,9 @@ absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Create(
   static const bool plugins = [] {  // for all servers of the process, before the first one is built
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+    // Protobuf writes a line to stderr for each text of a request that is not UTF-8: any client
+    // could fill the log. The client is told.
+    google::protobuf::SetLogHandler(nullptr);
     return true;
   }();
   (void)plugins;

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/config.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "server/base/clock.h"
@@ -25,7 +26,7 @@ using testing::AsBytes;
 using testing::PaddedBytes;
 using testing::SeekIndexMap;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(ABSL_HAVE_ADDRESS_SANITIZER) || defined(ABSL_HAVE_THREAD_SANITIZER)
 constexpr bool kSanitized = true;  // both cost more, and say nothing about the product
 #else
 constexpr bool kSanitized = false;

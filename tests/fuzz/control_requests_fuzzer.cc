@@ -107,7 +107,6 @@ std::string WithTicket(int method, const std::string& bytes, const std::string& 
 }
 
 void Run(Input input) {
-  google::protobuf::SetLogHandler(nullptr);  // it reports every text that is not UTF-8
   static auto* daemon = new std::unique_ptr<RunningDaemon>(new RunningDaemon);
   static const bool registered = std::atexit([] { daemon->reset(); }) == 0;
   (void)registered;
