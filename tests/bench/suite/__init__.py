@@ -8,7 +8,6 @@ import json
 import os
 import platform
 import re
-import shutil
 import socket
 import statistics
 import subprocess
@@ -247,17 +246,22 @@ class Context:
         return self._made
 
     def many(self, photos: Path, images: int) -> Path:
-        """Return a folder with the photos so many times that there are `images`, as hard links."""
+        """Return a folder with the photos so many times that there are `images`.
+
+        A comment makes every copy of a JPEG another content: what is kept of one, such as its seek
+        index, must not serve the next.
+        """
         files = [path for path in sorted(photos.glob("*/*")) if not path.name.startswith(".")]
         folder = self.folder / f"{photos.name}-{images}"
-        for number_ in range(-(-images // len(files)) if not folder.exists() else 0):
+        for copy in range(-(-images // len(files)) if not folder.exists() else 0):
+            comment = b"\xff\xfe\x00\x06" + copy.to_bytes(4, "big")
             for path in files:
-                into = folder / path.parent.name / f"{number_:03}-{path.name}"
+                data = path.read_bytes()
+                if data[:2] == b"\xff\xd8":
+                    data = data[:2] + comment + data[2:]
+                into = folder / path.parent.name / f"{copy:03}-{path.name}"
                 into.parent.mkdir(parents=True, exist_ok=True)
-                if number_ == 0:
-                    shutil.copy(path, into)
-                else:
-                    os.link(folder / path.parent.name / f"000-{path.name}", into)
+                into.write_bytes(data)
         return folder
 
     def train_pipeline(self, name: str, cache: str = NO_CACHE, batch: int = 64) -> Path:
