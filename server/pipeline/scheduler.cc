@@ -301,7 +301,8 @@ Ticket Scheduler::Cut(Stream& stream) {
   ticket.first = batch.next_place;
   count = std::min(count, RoomForReads(stream.job()));
   ticket.count = std::min(count, ticket.batch->samples() - ticket.first);
-  if (reads_per_uid_ > 0) reads_of_uid_[stream.job().config().owner_uid] += ticket.count;
+  if (reads_per_uid_ > 0 && ticket.count > 0)
+    reads_of_uid_[stream.job().config().owner_uid] += ticket.count;
   ticket.estimate_ns = job.sample_cost_ns * static_cast<double>(ticket.count);
   ticket.first_of_epoch = ticket.first == 0 && ticket.batch->step() == 0;
   job.virtual_ns += ticket.estimate_ns / stream.job().config().weight;
@@ -317,6 +318,7 @@ void Scheduler::GiveReadsBack(const Ticket& ticket) {
   {
     MutexLock lock(&mu_);
     const auto of_uid = reads_of_uid_.find(ticket.batch->job().config().owner_uid);
+    if (of_uid == reads_of_uid_.end()) return;
     was_full = of_uid->second >= reads_per_uid_;
     if ((of_uid->second -= ticket.count) == 0) reads_of_uid_.erase(of_uid);
   }
@@ -326,7 +328,7 @@ void Scheduler::GiveReadsBack(const Ticket& ticket) {
 bool Scheduler::Complete(const Ticket& ticket, const TicketResult& result, const Usage& usage) {
   progress_.fetch_add(1, std::memory_order_relaxed);
   const std::shared_ptr<Batch>& batch = ticket.batch;
-  if (reads_per_uid_ > 0) GiveReadsBack(ticket);
+  if (reads_per_uid_ > 0 && ticket.count > 0) GiveReadsBack(ticket);
   {
     Leaving leaving;
     MutexLock lock(&mu_);

@@ -396,6 +396,26 @@ TEST_F(SixReadsPerUser, AUserWhoseReadsStandStillLeavesRoomForTheOthers) {
   for (const Ticket& ticket : others) Complete(ticket);
 }
 
+TEST_F(SixReadsPerUser, ATicketWithoutPlacesTakesNoRoom) {
+  const JobShape shape{.records = 9, .batch_size = 4, .world_size = 2, .last = LastBatch::kPartial};
+  Rank one = Attach(shape, 0, 2), two = Attach(shape, 1, 2);
+  std::vector<Ticket> held;
+  for (int round = 0; round < 200; ++round) {
+    while (auto ticket = scheduler_.Take()) held.push_back(*ticket);
+    if (held.empty()) break;
+    Complete(held.back());  // the last first: those without places outlive the others
+    held.pop_back();
+    for (Rank* rank : {&one, &two})
+      while (auto shown = rank->slots->Next(absl::ZeroDuration()))
+        rank->slots->Release(shown->slot);
+  }
+  for (const Ticket& ticket : held) Complete(ticket);
+  int64_t places = 0;
+  one = Attach({.name = "after"}, 0, 4);
+  while (auto ticket = scheduler_.Take()) places += ticket->count;
+  EXPECT_EQ(places, 6) << "nothing was lost of the room";
+}
+
 TEST_F(SixReadsPerUser, CheapSamplesDoNotPassTheLimitInOneTicket) {
   Rank rank = Attach({.records = 1000, .batch_size = 64}, 0, 2);
   Complete(*scheduler_.Take(), 1'000);

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <string>
@@ -163,6 +164,24 @@ TEST_F(DaemonTest, AConnectionThatSaysNothingIsClosedAfterTheHandshakeTime) {
   }
   Client client = Connect();
   EXPECT_TRUE(Open(&client, Request()).ok());
+}
+
+// A slow loris: each byte comes in time, the greeting as a whole does not.
+TEST_F(DaemonTest, AGreetingThatDripsInIsClosedAfterTheHandshakeTime) {
+  Start({"limits.handshake_timeout=1s"});
+  constexpr char kGreeting[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0";
+  const int fd = ConnectTo((address() + "/control.sock").c_str(), SOCK_STREAM);
+  ASSERT_GE(fd, 0);
+  bool closed = false;
+  for (size_t i = 0; i < 200 && !closed; ++i) {
+    const char* byte = &kGreeting[std::min(i, sizeof(kGreeting) - 2)];
+    if (i < sizeof(kGreeting) - 1) closed = send(fd, byte, 1, MSG_NOSIGNAL) < 0;
+    pollfd hang_up{fd, POLLRDHUP, 0};
+    closed |= poll(&hang_up, 1, 100) == 1;
+  }
+  EXPECT_TRUE(closed);
+  close(fd);
+  EXPECT_EQ(Status().pid(), getpid());
 }
 
 // A dataset that is being indexed may take minutes, with the client's connection waiting for its
