@@ -19,7 +19,8 @@
 namespace feedwater {
 namespace {
 
-constexpr int kHandshakeMs = 10'000;
+constexpr int kHandshakeMs = 5'000;
+constexpr int kArenaMs = 60'000;
 
 absl::Status Errno(absl::string_view what) {
   const int error = errno;
@@ -102,13 +103,20 @@ absl::StatusOr<std::shared_ptr<Session>> Session::Connect(const std::string& add
   const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   if (fd < 0) return Errno("making a socket");
   std::shared_ptr<Session> session(new Session(fd));
-  if (connect(fd, reinterpret_cast<sockaddr*>(&name), sizeof(name)) != 0) {
+  // A daemon that is stopped accepts nobody, and its queue may be full: do not wait for ever.
+  const timeval patience = {kHandshakeMs / 1000, 0}, for_ever = {0, 0};
+  (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+  const int connected = connect(fd, reinterpret_cast<sockaddr*>(&name), sizeof(name));
+  if (connected != 0 && errno == EAGAIN)
+    return absl::UnavailableError(absl::StrCat("nobody accepts connections to ", path));
+  if (connected != 0) {
     const absl::Status error = Errno(absl::StrCat("connecting to ", path));
     // A daemon that stops leaves its socket file behind, or has removed it already: both mean that
     // nobody serves.
     return errno == ECONNREFUSED || errno == ENOENT ? absl::UnavailableError(error.message())
                                                     : error;
   }
+  (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &for_ever, sizeof(for_ever));
   wire::Hello hello = {};
   hello.header = wire::MakeHeader<wire::Hello>(wire::Type::kHello);
   hello.magic = wire::kMagic;
@@ -150,7 +158,7 @@ Session::~Session() {
 absl::Status Session::MapArena(uint64_t slot_bytes, uint32_t slots, bool protect) {
   char buffer[wire::kMaxMessage];
   int fd = -1;
-  absl::StatusOr<size_t> size = ReceivePacket(fd_, kHandshakeMs, buffer, sizeof(buffer), &fd);
+  absl::StatusOr<size_t> size = ReceivePacket(fd_, kArenaMs, buffer, sizeof(buffer), &fd);
   if (!size.ok()) return size.status();
   struct Closer {
     int fd;

@@ -28,6 +28,10 @@ constexpr const char* kChecksumUrl = "feedwater/checksum";
 constexpr const char* kLostUrl = "feedwater/daemon-lost";
 constexpr const char* kRecordUrl = "feedwater/bad-sample-record";
 constexpr const char* kPathUrl = "feedwater/bad-sample-path";
+constexpr double kStartingS = 5;  // how long a daemon that accepts connections may take to serve
+constexpr int64_t kOpenNs = 3600'000'000'000;  // the first open of a large dataset lists its files
+constexpr int64_t kLeastNs = 1'000'000'000;
+constexpr double kEndlessS = 1e9;
 constexpr int64_t kMaxPipelineBytes = 256 * 1024;
 
 std::string Text(const char* bytes, size_t capacity) {
@@ -43,6 +47,10 @@ absl::Status FailureOf(const wire::Failed& failed) {
     status.SetPayload(kPathUrl, absl::Cord(Text(failed.path, sizeof(failed.path))));
   }
   return status;
+}
+
+int64_t SecondsToNs(double seconds) {
+  return static_cast<int64_t>(std::clamp(seconds, 0.0, kEndlessS) * 1e9);
 }
 
 // `pipeline` as the request says it: the text of a file, or a name.
@@ -78,8 +86,12 @@ bool EnvironmentSaysProtect() {
   return value != nullptr && *value != '\0' && absl::string_view(value) != "0";
 }
 
-// What a batch consists of. InternalError when a field does not lie inside a slot.
+// What a batch consists of. InternalError when that does not lie inside a slot.
 absl::StatusOr<std::vector<Field>> FieldsOf(const v1::OpenStreamResponse& opened) {
+  int64_t global_batch = 0;
+  if (opened.batch_size() < 1 || opened.world_size() < 1 ||
+      __builtin_mul_overflow(opened.batch_size(), opened.world_size(), &global_batch))
+    return absl::InternalError("the daemon describes batches of an impossible size");
   std::vector<Field> fields;
   for (const v1::Field& field : opened.fields()) {
     fields.push_back({field.name(),
@@ -217,7 +229,15 @@ absl::StatusOr<std::unique_ptr<Stream::Impl>> Stream::Impl::Open(const std::stri
     stream->cursor = *std::move(saved);
     cursor_json = stream->CursorAt(stream->cursor.at);
   }
-  if (absl::Status opened = stream->OpenSession(cursor_json); !opened.ok()) return opened;
+  // Nobody there is an answer; a daemon that greets but does not serve yet is starting.
+  const int64_t deadline =
+      MonotonicNs() + SecondsToNs(std::min(kStartingS, options.reconnect_timeout_s));
+  while (true) {
+    const absl::Status opened = stream->OpenSession(cursor_json, MonotonicNs() + kOpenNs);
+    if (opened.ok()) break;
+    if (!absl::IsUnavailable(opened) || !stream->greeted || MonotonicNs() > deadline) return opened;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
   const v1::OpenStreamResponse& facts = stream->opened;
   Cursor& cursor = stream->cursor;
   cursor.dataset = facts.dataset_digest();
@@ -242,14 +262,18 @@ std::string Stream::Impl::CursorAt(Place place) const {
   return at.ToJson();
 }
 
-absl::Status Stream::Impl::OpenSession(const std::string& cursor_json) {
+absl::Status Stream::Impl::OpenSession(const std::string& cursor_json, int64_t deadline_ns) {
+  greeted = false;
   absl::StatusOr<std::shared_ptr<Session>> connected = Session::Connect(address);
   if (!connected.ok()) return connected.status();
+  greeted = true;
   v1::OpenStreamRequest asked = request;
   asked.set_ticket((*connected)->ticket().data(), (*connected)->ticket().size());
   asked.set_cursor(cursor_json);
   v1::OpenStreamResponse answer;
   grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() +
+                       std::chrono::nanoseconds(std::max<int64_t>(deadline_ns - MonotonicNs(), 0)));
   const grpc::Status status = ConnectControl(address)->OpenStream(&context, asked, &answer);
   if (!status.ok()) return FromGrpc(status);
   if (absl::Status mapped =
@@ -271,11 +295,11 @@ absl::Status Stream::Impl::OpenSession(const std::string& cursor_json) {
 }
 
 absl::Status Stream::Impl::Reconnect(const absl::Status& why) {
-  const int64_t deadline = MonotonicNs() + static_cast<int64_t>(options.reconnect_timeout_s * 1e9);
+  const int64_t deadline = MonotonicNs() + SecondsToNs(options.reconnect_timeout_s);
   const std::string state = CursorAt(next_at.value_or(Wanted()));
   absl::Status last = why;
   for (double pause_s = 0.05; MonotonicNs() < deadline; pause_s = std::min(1.0, pause_s * 2)) {
-    last = OpenSession(state);
+    last = OpenSession(state, std::max(deadline, MonotonicNs() + kLeastNs));
     if (last.ok()) return last;
     if (!MayPass(last)) return last;
     const double left_s = static_cast<double>(deadline - MonotonicNs()) * 1e-9;

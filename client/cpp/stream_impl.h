@@ -32,7 +32,7 @@ struct Stream::Impl {
 
   // Connects, asks for a stream at `cursor` (JSON, or "" for the request's epoch), and maps its
   // arena. The position of the program stays as it is.
-  absl::Status OpenSession(const std::string& cursor);
+  absl::Status OpenSession(const std::string& cursor, int64_t deadline_ns);
   // Tries OpenSession where the stream stands until it succeeds or reconnect_timeout_s has passed.
   absl::Status Reconnect(const absl::Status& why);
   std::string CursorAt(Place place) const;  // as it travels to the daemon
@@ -72,6 +72,7 @@ struct Stream::Impl {
   std::optional<wire::Ready> kept;  // received, the first of its epoch, but not yet handed out
   absl::Status failed;              // a bad sample: the stream stands still until it is moved
   bool debug_protect = false;
+  bool greeted = false;  // the last OpenSession found a daemon, whether or not it served
 };
 
 }  // namespace feedwater

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
@@ -14,6 +15,9 @@ import pytest
 from daemon_process import DAEMON, ROOT, DaemonProcess
 from driver import COMMANDS, Driver
 from pictures import write_folder
+
+sys.path.append(str(ROOT / "tests/client/python"))
+from fake_daemon import FakeDaemon
 
 RECORDS = 42
 SEED = 5
@@ -88,6 +92,16 @@ def own_daemon(make_daemon):
     daemon = _fill(make_daemon())
     daemon.start()
     return daemon
+
+
+@pytest.fixture
+def fake(folder):
+    """A made-up daemon with faults. At the end no client may have broken the protocol."""
+    daemon = FakeDaemon(folder / "fake")
+    daemon.address = str(daemon.directory)
+    yield daemon
+    daemon.stop()
+    assert daemon.problems == []
 
 
 @pytest.fixture(params=["python", "cpp"])

@@ -3,26 +3,11 @@
 from __future__ import annotations
 
 import signal
-import sys
 
 import pytest
-from conftest import ROOT
 from driver import Refused, values
 
-sys.path.append(str(ROOT / "tests/client/python"))
-from fake_daemon import FakeDaemon
-
 ALL = list(range(40))
-
-
-@pytest.fixture
-def fake(folder):
-    """A daemon with faults. At the end no client may have broken the protocol."""
-    daemon = FakeDaemon(folder / "fake")
-    daemon.address = str(daemon.directory)
-    yield daemon
-    daemon.stop()
-    assert daemon.problems == []
 
 
 def take(driver, count=0):

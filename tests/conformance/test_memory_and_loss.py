@@ -102,3 +102,97 @@ def test_a_killed_programs_rank_is_free_at_once(daemon, start):
     driver = start(daemon)
     driver.open("crop", job="again", rank=0, world_size=1)
     assert len(driver.batches()) == 10
+
+
+# --- a made-up daemon that does what a real one does only at bad moments --------------------------
+
+
+def take(driver, count=0):
+    return values(driver.batches(count=count, values=["position"]), "position")
+
+
+def hang_up(fake):
+    for session in list(fake.sessions.values()):
+        session.close()
+
+
+def test_a_daemon_that_is_starting_is_waited_for(fake, start):
+    fake.faults.refuse_open = (14, "starting")
+    fake.faults.refuse_opens = 3
+    driver = start(fake)
+    driver.open("numbers")
+    assert take(driver) == list(range(40))
+    assert fake.faults.refuse_opens == 0
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [(6, "the rank is attached"), (8, "no memory for another arena"), (14, "draining")],
+)
+def test_a_reconnect_outlasts_what_passes(fake, start, refusal):
+    driver = start(fake)
+    driver.open("numbers", job="j")
+    seen = take(driver, 1)
+    fake.faults.refuse_open = refusal
+    fake.faults.refuse_opens = 3
+    hang_up(fake)
+    seen += take(driver)
+    assert seen == list(range(40))
+    assert fake.faults.refuse_opens == 0
+
+
+@pytest.mark.parametrize("refusal", [(7, "access was taken away"), (3, "the graph is wrong now")])
+def test_a_reconnect_does_not_outlast_what_stays(fake, start, refusal):
+    driver = start(fake)
+    driver.open("numbers")
+    take(driver, 1)
+    fake.faults.refuse_open = refusal
+    hang_up(fake)
+    with pytest.raises(Refused, match=refusal[1]):
+        take(driver)
+
+
+def test_a_daemon_that_comes_back_with_other_data_is_refused(fake, start, monkeypatch):
+    driver = start(fake)
+    driver.open("numbers")
+    take(driver, 1)
+    monkeypatch.setattr("fake_daemon.DATASET_DIGEST", "e" * 32)
+    hang_up(fake)
+    with pytest.raises(Refused, match="another dataset") as caught:
+        take(driver)
+    assert caught.value.code == "FAILED_PRECONDITION"
+
+
+def test_a_daemon_that_does_not_answer_is_lost_in_time_and_with_the_state(fake, start):
+    driver = start(fake)
+    driver.open("numbers", reconnect_timeout=0.5, slots=2)
+    seen = take(driver, 3)
+    fake.silent.set()
+    hang_up(fake)
+    with pytest.raises(Refused) as caught:
+        while True:
+            seen += take(driver, 1)
+    assert caught.value.code == "UNAVAILABLE"
+    assert caught.value.more["state"] == driver.state()
+    assert driver.state()["position"] == len(seen)
+    fake.silent.clear()
+
+
+@pytest.mark.parametrize("moved", ["skip", "epoch end", "replay"])
+def test_a_connection_that_breaks_goes_on_where_the_program_is(fake, start, moved):
+    driver = start(fake)
+    driver.open("numbers")
+    seen = take(driver, 3)
+    expected = list(range(40))
+    if moved == "skip":
+        driver.call("skip", first=3, last=4)
+        del expected[12:20]
+    elif moved == "replay":
+        driver.call("replay", step=7)
+    else:
+        seen += take(driver, 7)
+    hang_up(fake)
+    assert seen + take(driver) == expected
+    assert take(driver) == list(range(40))
+    hang_up(fake)
+    assert {b["epoch"] for b in driver.batches()} == {2}

@@ -150,7 +150,10 @@ class Stream:
                         raise errors.FailedPrecondition(
                             f"the daemon came back with another {name}: {now} instead of {before}"
                         )
-            if response.batch_size <= 0 or session.arena.slot_bytes != response.slot_bytes:
+            if (
+                min(response.batch_size, response.world_size) <= 0
+                or session.arena.slot_bytes != response.slot_bytes
+            ):
                 raise errors.Error(
                     f"the daemon lends slots of {session.arena.slot_bytes} bytes and describes "
                     "slots of "

@@ -334,6 +334,7 @@ class FakeDaemon:
         self.ranks: dict[tuple[str, int], Session] = {}
         self.lock = threading.RLock()
         self.paused = threading.Event()
+        self.silent = threading.Event()  # OpenStream is not answered
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         for name in ("data.sock", "control.sock"):
             with contextlib.suppress(FileNotFoundError):
@@ -392,6 +393,8 @@ class FakeDaemon:
     def _OpenStream(self, request, context):
         self.requests.append(request)
         faults = self.faults
+        while self.silent.is_set() and context.is_active():
+            time.sleep(0.01)
         if faults.refuse_open and faults.refuse_opens:
             faults.refuse_opens -= 1
             context.abort(_STATUS[faults.refuse_open[0]], faults.refuse_open[1])
