@@ -21,6 +21,7 @@ constexpr int64_t kRecords = 16;
 constexpr uint64_t kStamp = 77;
 // disk_tier.h and disk_tier.cc have the journal's layout, block.h that of a block.
 constexpr size_t kJournalHeader = 32, kEntry = 32, kEntryHashed = 24;
+constexpr size_t kRecordAt = offsetof(BlockHeader, record);
 constexpr uint64_t kJournalSeed = 0x314c4e4a43574600;
 
 std::vector<std::byte> PayloadOf(int64_t record) {
@@ -86,6 +87,7 @@ void MakeBlockWhole(std::string* segment, size_t at) {
 void Change(std::map<std::string, std::string>* files, Reader changes) {
   std::string& journal = (*files)["journal"];
   std::string& segment = (*files)["segment-00000"];
+  const std::string good_segment = segment;
   const size_t entries = (journal.size() - kJournalHeader) / kEntry;
   while (!changes.empty()) {
     const uint8_t kind = changes.Byte();
@@ -104,7 +106,9 @@ void Change(std::map<std::string, std::string>* files, Reader changes) {
         Put(&journal, where % journal.size(), what, 1);
         break;
       case 4:  // a block's header with a right hash; another record's number would be a forgery
-        Put(&segment, block + (what % 7 == 1 ? 2 : what % 7) * 8, what >> 8);
+        Put(&segment, block + what % 7 * 8, what >> 8);
+        if (block + kBlockUnit <= segment.size())
+          segment.replace(block + kRecordAt, 8, good_segment, block + kRecordAt, 8);
         MakeBlockWhole(&segment, block);
         break;
       case 5:
