@@ -43,6 +43,7 @@ void AddVerify(CLI::App& app, Context& context);
 void AddDescribe(CLI::App& app, Context& context);
 void AddBench(CLI::App& app, Context& context);
 void AddIndex(CLI::App& app, Context& context);
+void AddLedger(CLI::App& app, Context& context);
 void AddDoctor(CLI::App& app, Context& context);
 void AddReference(CLI::App& app, Context& context);
 void AddStatus(CLI::App& app, Context& context);

@@ -35,6 +35,7 @@ int main(int argc, char** argv) {
   feedwater::cli::AddDescribe(app, context);
   feedwater::cli::AddBench(app, context);
   feedwater::cli::AddIndex(app, context);
+  feedwater::cli::AddLedger(app, context);
   feedwater::cli::AddDoctor(app, context);
   feedwater::cli::AddReference(app, context);
   feedwater::cli::AddStatus(app, context);

@@ -20,6 +20,7 @@
 #include "server/cache/record_cache.h"
 #include "server/cache/seek_index_store.h"
 #include "server/graph/plan.h"
+#include "server/sampler/order.h"
 #include "server/source/dataset.h"
 #include "server/storage/engine.h"
 
@@ -87,6 +88,12 @@ struct JobStats {
   RecordCache::Counts cache;
   SeekIndexStore::Counts seek_indexes;
   std::vector<RankStats> ranks;
+  // What the job's order is made of: for the ledger.
+  std::shared_ptr<const LoadedPipeline> loaded;
+  std::shared_ptr<const OrderConfig> order;
+  // Where the least advanced rank began, or was sent last. Epochs after that one begin at 0.
+  uint64_t start_epoch = 0;
+  int64_t start = 0;
 };
 
 class Stream;  // one rank of a job; opaque to callers

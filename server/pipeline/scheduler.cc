@@ -94,7 +94,8 @@ absl::StatusOr<std::shared_ptr<Stream>> Scheduler::Attach(NewRank rank) {
     stream = std::make_shared<Stream>(job, rank.rank, rank.pid, std::move(rank.layout),
                                       std::move(rank.slots), std::move(rank.staging));
     auto& moving = Moving(*stream);
-    moving.published_epoch = rank.start.order->epoch();
+    moving.began_epoch = moving.published_epoch = rank.start.order->epoch();
+    moving.began_at = rank.start.order->start();
     moving.published_step = job->StepNumber(rank.start) - 1;
     moving.next = std::move(rank.start);
     auto& streams = Moving(*job).streams;
@@ -137,7 +138,8 @@ absl::Status Scheduler::Seek(const std::shared_ptr<Stream>& stream, uint32_t ser
     DropAll(*stream, &leaving);
     moving.producing = true;
     moving.serial = serial;
-    moving.published_epoch = start.order->epoch();
+    moving.began_epoch = moving.published_epoch = start.order->epoch();
+    moving.began_at = start.order->start();
     moving.published_step = stream->job().StepNumber(start) - 1;
     moving.next = std::move(start);
   }
@@ -482,7 +484,9 @@ std::vector<JobStats> Scheduler::Snapshot() const {
     stats.run_seconds = 1e-9 * static_cast<double>(moving.usage.run_ns);
     stats.batch_seconds = 1e-9 * static_cast<double>(moving.usage.batch_ns);
     stats.decoded = moving.usage.decoded;
-    const LoadedPipeline& pipeline = *job->config().pipeline;
+    stats.loaded = job->config().pipeline;
+    stats.order = job->order_config();
+    const LoadedPipeline& pipeline = *stats.loaded;
     stats.cache_kind = std::string(CacheKindName(pipeline.cache_kind));
     stats.cache_reason = pipeline.cache_reason;
     stats.records = pipeline.dataset->size();
@@ -499,6 +503,8 @@ std::vector<JobStats> Scheduler::Snapshot() const {
           std::tie(rank.epoch, rank.step) < std::tie(stats.epoch, stats.step)) {
         stats.epoch = rank.epoch;
         stats.step = rank.step;
+        stats.start_epoch = at.began_epoch;
+        stats.start = at.began_at;
       }
       stats.ranks.push_back(rank);
     }

@@ -157,6 +157,7 @@ struct EpochOrder::Blocks {
   Blocks(const OrderConfig& config, PhiloxKey key)
       : records(config.records),
         window_records(config.block_records),
+        shard_starts(config.shard_starts),
         shard_order(config.shard_starts.empty() ? (records - 1) / window_records + 1
                                                 : static_cast<int64_t>(config.shard_starts.size()),
                     key, ShuffleUse::kShards) {
@@ -197,22 +198,49 @@ struct EpochOrder::Blocks {
     return shard->first + (place - begin);
   }
 
+  // Its inverse.
+  int64_t PlaceOf(int64_t record) const {
+    if (shards.empty()) {
+      const int64_t at = shard_order.IndexOf(record / window_records);
+      const int64_t shifted = at * window_records + record % window_records;
+      const int64_t short_records = records - (shard_order.size() - 1) * window_records;
+      return at <= short_shard_at ? shifted : shifted - (window_records - short_records);
+    }
+    // The last shard that begins at or before the record; empty ones begin where the next one does.
+    const auto after = std::upper_bound(shard_starts.begin(), shard_starts.end(), record);
+    const auto at = static_cast<size_t>(shard_order.IndexOf(after - shard_starts.begin() - 1));
+    const int64_t begin = at == 0 ? 0 : shards[at - 1].end;
+    return begin + (record - shards[at].first);
+  }
+
+  int64_t PositionOf(int64_t record, PhiloxKey key) const {
+    const int64_t place = PlaceOf(record);
+    const int64_t window = place / window_records;
+    const int64_t start = window * window_records;
+    return start + Window(window, key).IndexOf(place - start);
+  }
+
   int64_t RecordAt(int64_t position, PhiloxKey key) const {
     const int64_t window = position / window_records;
     const int64_t start = window * window_records;
+    return RecordAtPlace(start + Window(window, key).At(position - start));
+  }
+
+  // The order within a window.
+  Permutation Window(int64_t window, PhiloxKey key) const {
     const PhiloxCounter words =
         Philox4x32({static_cast<uint32_t>(window), static_cast<uint32_t>(window >> 32),
                     kShuffleInstance + static_cast<uint32_t>(ShuffleUse::kWindowKey), 0},
                    key);
-    const Permutation within(std::min(window_records, records - start), {words[0], words[1]},
-                             ShuffleUse::kWindow);
-    return RecordAtPlace(start + within.At(position - start));
+    return Permutation(std::min(window_records, records - window * window_records),
+                       {words[0], words[1]}, ShuffleUse::kWindow);
   }
 
   // Permutations of few values walk long cycles, so those of few runs are kept; of many, computed.
   static constexpr int64_t kMaxRunTable = 4096;
 
   const int64_t records, window_records;
+  const std::vector<int64_t>& shard_starts;  // the configuration's, which the order keeps
   const Permutation shard_order;
   std::vector<int64_t> run_table;  // only without shard starts
   int64_t short_shard_at = 0;      // only without shard starts
@@ -270,6 +298,56 @@ int64_t EpochOrder::RecordAt(int64_t position) const {
       return blocks_->RecordAt(position, key_);
   }
   return position;
+}
+
+int64_t EpochOrder::PositionOf(int64_t record) const {
+  switch (config_->shuffle) {
+    case Shuffle::kNone:
+      return record;
+    case Shuffle::kFull:
+      return Permutation(config_->records, key_, ShuffleUse::kRecords).IndexOf(record);
+    case Shuffle::kBlock:
+      return blocks_->PositionOf(record, key_);
+  }
+  return record;
+}
+
+Use EpochOrder::UseAt(int64_t step, int64_t offset) const {
+  const int64_t world_size = config_->world_size;
+  Use use;
+  use.step = step;
+  const int64_t left = config_->records - start_ - step * GlobalBatch(*config_);
+  use.is_real = offset < left;
+  if (config_->shard == ShardMode::kInterleave) {
+    use.rank = offset % world_size;
+    use.place = offset / world_size;
+  } else if (config_->last == LastBatch::kPartial && left < GlobalBatch(*config_)) {
+    // The first ranks have one sample more than the others.
+    const int64_t share = left / world_size, longer = left % world_size;
+    const int64_t in_longer = longer * (share + 1);
+    use.rank = offset < in_longer ? offset / (share + 1) : longer + (offset - in_longer) / share;
+    use.place = offset - ShareStart(left, world_size, use.rank);
+  } else {
+    use.rank = offset / config_->batch_size;
+    use.place = offset % config_->batch_size;
+  }
+  return use;
+}
+
+std::vector<Use> EpochOrder::UsesOf(int64_t record) const {
+  std::vector<Use> uses;
+  const int64_t global_batch = GlobalBatch(*config_);
+  const int64_t position = PositionOf(record);
+  if (position >= start_ && (position - start_) / global_batch < steps_)
+    uses.push_back(UseAt((position - start_) / global_batch, (position - start_) % global_batch));
+  if (config_->last != LastBatch::kPad || steps_ == 0) return uses;
+  // The last step goes on from the epoch's own beginning, over and over.
+  const int64_t step_start = start_ + (steps_ - 1) * global_batch;
+  const int64_t end = step_start + global_batch;
+  for (int64_t at = position + config_->records; at < end && uses.size() < kMaxUses;
+       at += config_->records)
+    uses.push_back(UseAt(steps_ - 1, at - step_start));
+  return uses;
 }
 
 int64_t StepsPerEpoch(const OrderConfig& config) { return StepsFor(config, config.records); }

@@ -51,6 +51,12 @@ struct Placement {
   bool is_real = true;   // false for padding
 };
 
+// Where a record is used.
+struct Use {
+  int64_t step = 0, rank = 0, place = 0;  // in the rank's batch
+  bool is_real = true;                    // false for padding
+};
+
 // The order of one epoch. Steps are counted from `start`, the global position at which the epoch's
 // remaining part begins (0, or where a cursor resumes, possibly with another batch size or world
 // size).
@@ -68,9 +74,17 @@ class EpochOrder {
   int64_t NextPosition(
       int64_t step) const;  // the cursor after this step: min(start + (step+1)G, end)
   int64_t RecordAt(int64_t position) const;  // pi_e; REQUIRES position in [0, N)
+  int64_t PositionOf(int64_t record) const;  // its inverse; REQUIRES record in [0, N)
+  // The places at which At gives this record, O(1) each: none where it lies before `start` or is
+  // dropped, more than one where it serves as padding, too; of those at most kMaxUses.
+  static constexpr size_t kMaxUses = 16;
+  std::vector<Use> UsesOf(int64_t record) const;
   PhiloxKey key() const { return key_; }
 
  private:
+  // Who has the place `offset` of a step that begins at `step_start`.
+  Use UseAt(int64_t step, int64_t offset) const;
+
   std::shared_ptr<const OrderConfig> config_;
   uint64_t epoch_;
   int64_t start_, steps_;

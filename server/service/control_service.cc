@@ -20,6 +20,7 @@
 #include "server/base/clock.h"
 #include "server/base/units.h"
 #include "server/base/yaml.h"
+#include "server/pipeline/ledger.h"
 #include "server/sampler/order.h"
 #include "server/service/cursor.h"
 
@@ -160,6 +161,26 @@ absl::StatusOr<Terms> Negotiate(const v1::OpenStreamRequest& request,
   FW_ASSIGN_OR_RETURN(terms.layout, SlotLayout::Create(pipeline->plan->outputs(),
                                                        terms.job.batch_size, max_slot_bytes));
   return terms;
+}
+
+absl::StatusOr<JobStats> FindJob(std::vector<JobStats> jobs, const std::string& name,
+                                 const std::string& pipeline) {
+  std::vector<std::string> names;
+  const JobStats* found = nullptr;
+  for (const JobStats& job : jobs) {
+    names.push_back(job.job);
+    if (job.job != name || (!pipeline.empty() && job.pipeline != pipeline)) continue;
+    if (found != nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "job '", Printable(name), "' runs for several users or over several pipelines, such as ",
+          found->pipeline, " and ", job.pipeline, "; name the pipeline"));
+    }
+    found = &job;
+  }
+  if (found != nullptr) return *found;
+  return absl::NotFoundError(absl::StrCat("no job '", Printable(name), "' is running",
+                                          Suggest(name, names),
+                                          "; `feedwater status` lists what is"));
 }
 
 void SetDecoded(const DecodeCounts& counts, v1::Job* job) {
@@ -318,6 +339,53 @@ grpc::Status ControlService::CloseStream(grpc::ServerContext*,
     return Answer("CloseStream", holder.status());
   parts_.data->CloseSession(*ticket, absl::CancelledError("closed by the client"));
   return grpc::Status::OK;
+}
+
+grpc::Status ControlService::GetLedger(grpc::ServerContext*, const v1::GetLedgerRequest* request,
+                                       v1::GetLedgerResponse* response) {
+  const auto look = [&]() -> absl::Status {
+    FW_ASSIGN_OR_RETURN(const JobStats job,
+                        FindJob(parts_.runtime->Snapshot(), request->job(), request->pipeline()));
+    LedgerQuery query;
+    query.epoch = request->has_epoch() ? request->epoch() : job.epoch;
+    query.start = query.epoch == job.start_epoch ? job.start : 0;
+    switch (request->what_case()) {
+      case v1::GetLedgerRequest::kStep:
+        query.step = request->step();
+        break;
+      case v1::GetLedgerRequest::kRecord: {
+        FW_ASSIGN_OR_RETURN(query.record, FindRecord(*job.loaded->dataset, request->record()));
+        break;
+      }
+      case v1::GetLedgerRequest::WHAT_NOT_SET:
+        return absl::InvalidArgumentError("give a step, or a record");
+    }
+    if (request->has_rank()) query.rank = request->rank();
+    FW_ASSIGN_OR_RETURN(const Ledger ledger, ReadLedger(*job.loaded->dataset, job.order, query));
+    response->set_job(ToUtf8(job.job));
+    response->set_pipeline(ToUtf8(job.pipeline));
+    response->set_epoch(query.epoch);
+    response->set_world_size(job.world_size);
+    response->set_batch_size(job.order->batch_size);
+    response->set_seed(job.order->seed);
+    response->set_steps(ledger.steps);
+    response->set_records(job.records);
+    for (const LedgerEntry& entry : ledger.entries) {
+      v1::LedgerEntry* out = response->add_entries();
+      out->set_step(entry.use.step);
+      out->set_rank(entry.use.rank);
+      out->set_place(entry.use.place);
+      out->set_is_real(entry.use.is_real);
+      out->set_position(entry.position);
+      out->set_record(entry.record);
+      out->set_path(ToUtf8(entry.path));
+      out->set_offset(entry.offset);
+      out->set_bytes(entry.bytes);
+      if (entry.label >= 0) out->set_label(entry.label);
+    }
+    return absl::OkStatus();
+  };
+  return Answer("GetLedger", look());
 }
 
 grpc::Status ControlService::GetStatus(grpc::ServerContext*, const v1::GetStatusRequest*,

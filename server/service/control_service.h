@@ -54,6 +54,8 @@ class ControlService final : public v1::Control::Service {
                           v1::OpenStreamResponse* response) override;
   grpc::Status CloseStream(grpc::ServerContext* context, const v1::CloseStreamRequest* request,
                            v1::CloseStreamResponse* response) override;
+  grpc::Status GetLedger(grpc::ServerContext* context, const v1::GetLedgerRequest* request,
+                         v1::GetLedgerResponse* response) override;
   grpc::Status GetStatus(grpc::ServerContext* context, const v1::GetStatusRequest* request,
                          v1::GetStatusResponse* response) override;
 

@@ -56,6 +56,8 @@ class Dataset : public ObjectSource {  // its files by number
   // live as long as `bytes`.
   virtual absl::Status Parse(int64_t record, absl::Span<const absl::Span<const std::byte>> bytes,
                              Record* out) const = 0;
+  // The record's class where the index knows it; -1 where only the record's bytes do.
+  virtual int64_t LabelOf(int64_t) const { return -1; }
   virtual int64_t memory_bytes() const = 0;  // of the index in memory
   // What was left out and why, for people: "12 files that are not images, 3 hidden files".
   virtual const std::string& notes() const = 0;

@@ -25,6 +25,7 @@ ROWS = {
     "DescribePipeline": ("INVALID_ARGUMENT", None),
     "OpenStream": ("INVALID_ARGUMENT", "NOT_FOUND"),
     "CloseStream": ("INVALID_ARGUMENT", "NOT_FOUND"),
+    "GetLedger": ("NOT_FOUND", None),
     "GetStatus": ("OK", None),
 }
 

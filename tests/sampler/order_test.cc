@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -341,6 +342,56 @@ TEST(MakeOrderConfig, RefusesWhatCannotBeOrdered) {
   bad = {};
   bad.block_records = 0;
   EXPECT_THAT(refusal(bad, 1, 1, 1), HasSubstr("block_records"));
+}
+
+TEST_P(EveryMode, WhereARecordIsUsedIsTheInverseOfTheOrder) {
+  for (const Sizes& sizes : kSizes) {
+    for (const bool with_shards : {false, true}) {
+      std::vector<int64_t> starts;
+      if (with_shards) starts = {0, 0, sizes.records / 3, sizes.records / 2, sizes.records / 2};
+      const auto config = Config(spec(), sizes.records, sizes.batch_size, sizes.world_size, starts);
+      for (const int64_t start : {int64_t{0}, sizes.records / 3, sizes.records}) {
+        const EpochOrder order(config, 3, start);
+        SCOPED_TRACE(absl::StrCat("N ", sizes.records, " B ", sizes.batch_size, " W ",
+                                  sizes.world_size, " from ", start, " shards ", with_shards));
+        // Every place, by its record.
+        std::map<int64_t, std::vector<std::string>> expected;
+        const auto text = [](const Use& use) {
+          return absl::StrCat(use.step, " ", use.rank, " ", use.place, " ", use.is_real);
+        };
+        for (int64_t step = 0; step < order.steps(); ++step) {
+          for (int64_t rank = 0; rank < sizes.world_size; ++rank) {
+            for (int64_t k = 0; k < order.BatchSamples(step, rank); ++k) {
+              const Placement at = order.At(step, rank, k);
+              expected[at.record].push_back(text({step, rank, k, at.is_real}));
+            }
+          }
+        }
+        for (int64_t record = 0; record < sizes.records; ++record) {
+          ASSERT_EQ(order.RecordAt(order.PositionOf(record)), record);
+          std::vector<std::string> uses;
+          for (const Use& use : order.UsesOf(record)) uses.push_back(text(use));
+          auto& wanted = expected[record];
+          if (wanted.size() > EpochOrder::kMaxUses) {
+            EXPECT_EQ(uses.size(), EpochOrder::kMaxUses);
+            continue;
+          }
+          EXPECT_THAT(uses, ::testing::UnorderedElementsAreArray(wanted)) << "record " << record;
+        }
+      }
+    }
+  }
+}
+
+TEST(UsesOf, CostsTheSameInALargeDataset) {
+  for (const char* shuffle : {"none", "full", "block"}) {
+    const auto config = Config(Spec(shuffle, "drop", "batch", 4096), 1'000'000'007, 256, 64);
+    const EpochOrder order(config, 5, 0);
+    for (const int64_t record : {int64_t{0}, int64_t{123'456'789}, int64_t{1'000'000'006}}) {
+      for (const Use& use : order.UsesOf(record))
+        EXPECT_EQ(order.At(use.step, use.rank, use.place).record, record) << shuffle;
+    }
+  }
 }
 
 TEST(MakeOrderConfig, ABatchLargerThanTheDatasetIsNoError) {

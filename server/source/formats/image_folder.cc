@@ -378,6 +378,10 @@ class ImageFolderDataset final : public IndexedDataset {
     extents->assign(1, {number, 0, Bytes(number)});
   }
 
+  int64_t LabelOf(int64_t record) const override {
+    return static_cast<int64_t>(class_starts_.RangeOf(static_cast<uint64_t>(record)));
+  }
+
   absl::Status Parse(int64_t record, absl::Span<const absl::Span<const std::byte>> bytes,
                      Record* out) const override {
     if (bytes.size() != 1) return absl::InternalError("an image is one extent");
@@ -390,8 +394,7 @@ class ImageFolderDataset final : public IndexedDataset {
     out->fields[0].spec.shape[0] = static_cast<int64_t>(bytes[0].size());
     out->fields[0].data =
         const_cast<std::byte*>(bytes[0].data());  // a Tensor is also how outputs are written
-    out->inline_values[0] =
-        static_cast<int64_t>(class_starts_.RangeOf(static_cast<uint64_t>(record)));
+    out->inline_values[0] = LabelOf(record);
     out->fields[1].data = reinterpret_cast<std::byte*>(out->inline_values.data());
     return absl::OkStatus();
   }

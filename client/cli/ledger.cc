@@ -1,0 +1,221 @@
+// feedwater ledger: which records make up a batch, and when a record is used. A running job is
+// asked at its daemon; a pipeline's order is computed here, from its file and its data.
+#include "server/pipeline/ledger.h"
+
+#include <iostream>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/cli/command.h"
+#include "client/cli/local_pipeline.h"
+#include "client/cli/text.h"
+#include "server/base/status.h"
+
+namespace feedwater::cli {
+namespace {
+
+using nlohmann::json;
+
+// The options as typed; -1 and "" where they were not.
+struct Options {
+  std::string job, pipeline, find, config;
+  int64_t batch = -1, rank = -1, epoch = -1, world_size = -1, batch_size = -1, seed = -1;
+};
+
+absl::StatusOr<v1::GetLedgerResponse> AskDaemon(const Context& context, const Options& options) {
+  for (const auto& [name, value] :
+       {std::pair<const char*, int64_t>{"--world-size", options.world_size},
+        {"--batch-size", options.batch_size},
+        {"--seed", options.seed}}) {
+    if (value < 0) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, " is the job's own, since '", options.job,
+                     "' is taken for a running job; for a pipeline's name give --config, too"));
+  }
+  auto control = context.Control();
+  if (!control.ok()) return control.status();
+  v1::GetLedgerRequest request;
+  request.set_job(options.job);
+  request.set_pipeline(options.pipeline);
+  if (options.epoch >= 0) request.set_epoch(static_cast<uint64_t>(options.epoch));
+  if (options.rank >= 0) request.set_rank(options.rank);
+  if (options.find.empty()) {
+    request.set_step(options.batch);
+  } else {
+    request.set_record(options.find);
+  }
+  grpc::ClientContext call;
+  v1::GetLedgerResponse ledger;
+  const grpc::Status got = (*control)->GetLedger(&call, request, &ledger);
+  if (!got.ok()) return FromGrpc(got);
+  return ledger;
+}
+
+// The answer that a daemon would give if such a job ran.
+absl::StatusOr<v1::GetLedgerResponse> Compute(const Options& options) {
+  LocalOptions local;
+  local.config = options.config;
+  FW_ASSIGN_OR_RETURN(const LocalPipeline pipeline, OpenLocalPipeline(options.job, local));
+  const server::Dataset& dataset = pipeline.dataset();
+  const server::PipelineSpec& spec = pipeline.loaded->spec;
+  server::SamplerSpec sampler = spec.sampler;
+  if (options.seed >= 0) sampler.seed = static_cast<uint64_t>(options.seed);
+  const int64_t batch_size = options.batch_size >= 0 ? options.batch_size : spec.batch_size;
+  if (batch_size == 0)
+    return absl::InvalidArgumentError("the pipeline sets no batch size: give --batch-size");
+  FW_ASSIGN_OR_RETURN(server::OrderConfig order,
+                      server::MakeOrderConfig(sampler, dataset.size(), batch_size,
+                                              options.world_size >= 0 ? options.world_size : 1,
+                                              dataset.shard_starts()));
+  server::LedgerQuery query;
+  query.epoch = options.epoch >= 0 ? static_cast<uint64_t>(options.epoch) : 0;
+  if (options.rank >= 0) query.rank = options.rank;
+  if (options.find.empty()) {
+    query.step = options.batch;
+  } else {
+    absl::StatusOr<int64_t> record = server::FindRecord(dataset, options.find);
+    if (!record.ok()) return absl::InvalidArgumentError(record.status().message());
+    query.record = *record;
+  }
+  v1::GetLedgerResponse response;
+  response.set_pipeline(spec.name);
+  response.set_epoch(query.epoch);
+  response.set_world_size(order.world_size);
+  response.set_batch_size(order.batch_size);
+  response.set_seed(order.seed);
+  response.set_records(dataset.size());
+  FW_ASSIGN_OR_RETURN(
+      const server::Ledger ledger,
+      server::ReadLedger(dataset, std::make_shared<const server::OrderConfig>(order), query));
+  response.set_steps(ledger.steps);
+  for (const server::LedgerEntry& entry : ledger.entries) {
+    v1::LedgerEntry* out = response.add_entries();
+    out->set_step(entry.use.step);
+    out->set_rank(entry.use.rank);
+    out->set_place(entry.use.place);
+    out->set_is_real(entry.use.is_real);
+    out->set_position(entry.position);
+    out->set_record(entry.record);
+    out->set_path(entry.path);
+    out->set_offset(entry.offset);
+    out->set_bytes(entry.bytes);
+    if (entry.label >= 0) out->set_label(entry.label);
+  }
+  return response;
+}
+
+json EntryJson(const v1::LedgerEntry& entry) {
+  json document = {{"step", entry.step()},     {"rank", entry.rank()},
+                   {"place", entry.place()},   {"position", entry.position()},
+                   {"record", entry.record()}, {"is_real", entry.is_real()},
+                   {"path", entry.path()},     {"offset", entry.offset()},
+                   {"bytes", entry.bytes()},   {"label", nullptr}};
+  if (entry.has_label()) document["label"] = entry.label();
+  return document;
+}
+
+json LedgerJson(const v1::GetLedgerResponse& ledger) {
+  json entries = json::array();
+  for (const v1::LedgerEntry& entry : ledger.entries()) entries.push_back(EntryJson(entry));
+  json document = {{"pipeline", ledger.pipeline()},
+                   {"epoch", ledger.epoch()},
+                   {"world_size", ledger.world_size()},
+                   {"batch_size", ledger.batch_size()},
+                   {"seed", ledger.seed()},
+                   {"steps", ledger.steps()},
+                   {"records", ledger.records()},
+                   {"entries", entries}};
+  if (!ledger.job().empty()) document["job"] = ledger.job();
+  return document;
+}
+
+void PrintEntry(const v1::LedgerEntry& entry, bool with_step) {
+  if (with_step) std::cout << Padded(absl::StrCat("step ", entry.step()), 14);
+  std::cout << Padded(absl::StrCat("rank ", entry.rank()), 10)
+            << Padded(absl::StrCat("place ", entry.place()), 12)
+            << Padded(absl::StrCat("record ", entry.record()), 18)
+            << Padded(entry.has_label() ? absl::StrCat("label ", entry.label()) : "", 12)
+            << entry.path();
+  if (entry.offset() > 0) std::cout << " at byte " << entry.offset();
+  std::cout << (entry.is_real() ? "" : "  (padding)") << "\n";
+}
+
+void PrintLedger(const v1::GetLedgerResponse& ledger, const Options& options) {
+  std::cout << Bold(ledger.job().empty() ? ledger.pipeline()
+                                         : absl::StrCat(ledger.job(), ", ", ledger.pipeline()))
+            << ": epoch " << ledger.epoch() << " of " << ledger.steps() << " steps, "
+            << ledger.world_size() << (ledger.world_size() == 1 ? " rank" : " ranks")
+            << ", batches of " << ledger.batch_size() << ", seed " << ledger.seed() << "\n";
+  if (options.find.empty()) {
+    std::cout << "step " << options.batch << ":\n";
+  } else if (ledger.entries().empty()) {
+    std::cout << "record " << options.find << " is not used in this epoch (last: drop)\n";
+  }
+  for (const v1::LedgerEntry& entry : ledger.entries()) PrintEntry(entry, !options.find.empty());
+}
+
+absl::Status ShowLedger(const Context& context, const Options& options) {
+  if ((options.batch < 0) == options.find.empty()) {
+    return absl::InvalidArgumentError(
+        "give --batch STEP for the records of a batch, or --find RECORD for when one is used");
+  }
+  const bool is_local = IsPipelineFile(options.job) || !options.config.empty();
+  const absl::StatusOr<v1::GetLedgerResponse> ledger =
+      is_local ? Compute(options) : AskDaemon(context, options);
+  if (!ledger.ok()) return ledger.status();
+  if (context.json) {
+    std::cout << LedgerJson(*ledger).dump(2, ' ', false, json::error_handler_t::replace) << "\n";
+  } else {
+    PrintLedger(*ledger, options);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddLedger(CLI::App& app, Context& context) {
+  static Options options;
+  CLI::App* command = AddCommand(
+      app, context, "ledger",
+      "name the records of any batch, or say when a record is used; of a running job or a pipeline",
+      "  feedwater ledger train-7 --batch 41200                 # a job that runs; its present "
+      "epoch\n"
+      "  feedwater ledger train-7 --batch 41200 --rank 3 --json\n"
+      "  feedwater ledger train-7 --find dog/0123.jpg --epoch 4\n"
+      "  feedwater ledger imagenet-train --config feedwater.yaml --batch 12 --world-size 8 "
+      "--batch-size 256\n"
+      "The order is a pure function, so any epoch can be asked about, also one of long ago. What "
+      "stood in for\n"
+      "bad records is in the report of bad samples, not here.",
+      [&context] { return ShowLedger(context, options); });
+  command
+      ->add_option(
+          "job", options.job,
+          "a running job's name (`feedwater status` lists them); a pipeline's .yaml file, or "
+          "with --config its name")
+      ->required()
+      ->type_name("JOB|PIPELINE");
+  const auto whole = CLI::Range(int64_t{0}, std::numeric_limits<int64_t>::max());
+  command->add_option("--batch", options.batch, "step of the epoch, from 0: a global batch")
+      ->type_name("STEP")
+      ->check(whole);
+  command
+      ->add_option("--find", options.find,
+                   "a record's number, or its file: the path below the root, or the end of it")
+      ->type_name("RECORD");
+  command->add_option("--epoch", options.epoch, "default: the job's present one; 0 of a pipeline")
+      ->check(whole);
+  command->add_option("--rank", options.rank, "with --batch: this rank's part alone")->check(whole);
+  command
+      ->add_option("--pipeline", options.pipeline,
+                   "where a job of that name runs several pipelines")
+      ->type_name("NAME");
+  command->add_option("--config", options.config, kConfigHelp)->type_name("FILE");
+  command->add_option("--world-size", options.world_size, "of a pipeline; default 1")->check(whole);
+  command->add_option("--batch-size", options.batch_size, "of a pipeline; default: the file's")
+      ->check(whole);
+  command->add_option("--seed", options.seed, "of a pipeline; default: the file's")->check(whole);
+}
+
+}  // namespace feedwater::cli

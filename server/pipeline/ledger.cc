@@ -1,0 +1,119 @@
+#include "server/pipeline/ledger.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "server/base/status.h"
+#include "server/base/yaml.h"
+
+namespace feedwater::server {
+namespace {
+
+LedgerEntry EntryOf(const Dataset& dataset, const Use& use, int64_t position, int64_t record,
+                    std::vector<Extent>* extents) {
+  LedgerEntry entry;
+  entry.use = use;
+  entry.position = position;
+  entry.record = record;
+  dataset.Extents(record, extents);
+  if (!extents->empty()) {
+    entry.path = dataset.ObjectPath(extents->front().object);
+    entry.offset = extents->front().offset;
+  }
+  for (const Extent& extent : *extents) entry.bytes += extent.length;
+  entry.label = dataset.LabelOf(record);
+  return entry;
+}
+
+absl::Status CheckRange(absl::string_view what, int64_t value, int64_t end) {
+  if (value >= 0 && value < end) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("there is no ", what, " ", value, ": there are ", end, ", which count from 0"));
+}
+
+absl::Status ReadStep(const Dataset& dataset, const EpochOrder& order, const OrderConfig& config,
+                      const LedgerQuery& query, Ledger* ledger) {
+  FW_RETURN_IF_ERROR(CheckRange("step", *query.step, ledger->steps));
+  if (query.rank) FW_RETURN_IF_ERROR(CheckRange("rank", *query.rank, config.world_size));
+  const int64_t first_rank = query.rank.value_or(0);
+  const int64_t end_rank = query.rank ? first_rank + 1 : config.world_size;
+  if (config.batch_size > kMaxLedgerPlaces / (end_rank - first_rank)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a step is ", end_rank - first_rank, " ranks times ", config.batch_size,
+                     " samples, and one answer holds ", kMaxLedgerPlaces, ": ask for one rank"));
+  }
+  std::vector<Extent> extents;
+  for (int64_t rank = first_rank; rank < end_rank; ++rank) {
+    const int64_t samples = order.BatchSamples(*query.step, rank);
+    for (int64_t k = 0; k < samples; ++k) {
+      const Placement at = order.At(*query.step, rank, k);
+      ledger->entries.push_back(
+          EntryOf(dataset, {*query.step, rank, k, at.is_real}, at.position, at.record, &extents));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Ledger> ReadLedger(const Dataset& dataset,
+                                  const std::shared_ptr<const OrderConfig>& config,
+                                  const LedgerQuery& query) {
+  // Steps count from the first position that is a whole number of steps before `start`.
+  const int64_t global_batch = config->batch_size * config->world_size;
+  const EpochOrder order(config, query.epoch, query.start % global_batch);
+  Ledger ledger;
+  ledger.steps = order.steps();
+  if (query.step) {
+    FW_RETURN_IF_ERROR(ReadStep(dataset, order, *config, query, &ledger));
+    return ledger;
+  }
+  if (!query.record) return absl::InvalidArgumentError("give a step, or a record");
+  FW_RETURN_IF_ERROR(CheckRange("record", *query.record, config->records));
+  std::vector<Extent> extents;
+  const int64_t position = order.PositionOf(*query.record);
+  for (const Use& use : order.UsesOf(*query.record))
+    ledger.entries.push_back(EntryOf(dataset, use, position, *query.record, &extents));
+  return ledger;
+}
+
+absl::StatusOr<int64_t> FindRecord(const Dataset& dataset, absl::string_view text) {
+  int64_t number = 0;
+  if (absl::SimpleAtoi(text, &number)) {
+    FW_RETURN_IF_ERROR(CheckRange("record", number, dataset.size()));
+    return number;
+  }
+  if (text.empty()) return absl::InvalidArgumentError("the record is empty: a number, or a file");
+  const std::string end = absl::StrCat("/", text);
+  struct Fit {
+    int64_t first = -1, count = 0;
+  } whole, part;
+  std::vector<Extent> extents;
+  std::string path;
+  for (int64_t record = 0, last_object = -1; record < dataset.size(); ++record) {
+    dataset.Extents(record, &extents);
+    if (extents.empty()) continue;
+    if (extents[0].object != last_object) path = dataset.ObjectPath(extents[0].object);
+    last_object = extents[0].object;
+    Fit* fit = path == text ? &whole : absl::EndsWith(path, end) ? &part : nullptr;
+    if (fit == nullptr) continue;
+    if (fit->count++ == 0) fit->first = record;
+  }
+  const Fit& fit = whole.count > 0 ? whole : part;
+  if (fit.count == 0) {
+    return absl::NotFoundError(absl::StrCat("no record lies in '", Printable(text),
+                                            "': give its number, or the file's path below the "
+                                            "dataset's root"));
+  }
+  if (fit.count > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(fit.count, " records fit '", Printable(text), "', from number ", fit.first,
+                     " on: give the number of one, or more of the path"));
+  }
+  return fit.first;
+}
+
+}  // namespace feedwater::server
