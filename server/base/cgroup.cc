@@ -99,8 +99,12 @@ bool ReadSmallFile(const std::string& path, std::string* text) {
   constexpr size_t kMaxBytes = 1 << 20;
   std::unique_ptr<FILE, int (*)(FILE*)> file(fopen(path.c_str(), "re"), &fclose);
   if (file == nullptr) return false;
-  text->resize(kMaxBytes);
-  text->resize(fread(text->data(), 1, text->size(), file.get()));
+  text->clear();
+  char part[4096];  // most of them are one number; every session that is opened asks for several
+  size_t got;
+  while (text->size() < kMaxBytes && (got = fread(part, 1, sizeof(part), file.get())) > 0) {
+    text->append(part, got);
+  }
   return ferror(file.get()) == 0;
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/time/time.h"
+#include "server/base/thread.h"
 
 namespace feedwater::server {
 
@@ -16,7 +17,20 @@ constexpr absl::Duration kLastLook = absl::Milliseconds(250);
 
 }  // namespace
 
-ArenaReclaimer::ArenaReclaimer() : thread_([this] { Run(); }) {}
+absl::Status ArenaReclaimer::Start() {
+  {
+    MutexLock lock(&mu_);
+    stop_ = false;
+  }
+  absl::StatusOr<std::thread> thread =
+      StartThread("the memory of ended sessions", [this] { Run(); });
+  if (thread.ok()) {
+    thread_ = *std::move(thread);
+    return absl::OkStatus();
+  }
+  Stop();
+  return thread.status();
+}
 
 void ArenaReclaimer::Discard(std::unique_ptr<Arena> arena) {
   if (arena == nullptr) return;

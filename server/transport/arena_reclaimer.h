@@ -3,7 +3,8 @@
 // client holds the memory any more; a client may keep lent batches beyond its session, and a
 // hostile one could otherwise collect arenas that nobody counts.
 //
-// Thread-safe. The thread sleeps while there is nothing to reclaim.
+// Thread-safe. The thread sleeps while there is nothing to reclaim. Without it - before Start,
+// after Stop - what is discarded goes at once, in the caller.
 #pragma once
 
 #include <memory>
@@ -17,10 +18,10 @@ namespace feedwater::server {
 
 class ArenaReclaimer {
  public:
-  ArenaReclaimer();
   ~ArenaReclaimer() { Stop(); }
 
-  void Discard(std::unique_ptr<Arena> arena);  // after Stop() it is done at once, in the caller
+  absl::Status Start();  // once
+  void Discard(std::unique_ptr<Arena> arena);
   void Stop();
 
  private:
@@ -29,7 +30,7 @@ class ArenaReclaimer {
   Mutex mu_;
   CondVar changed_;
   std::vector<std::unique_ptr<Arena>> discarded_ ABSL_GUARDED_BY(mu_);
-  bool stop_ ABSL_GUARDED_BY(mu_) = false;
+  bool stop_ ABSL_GUARDED_BY(mu_) = true;
   std::thread thread_;
 };
 

@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/base/clock.h"
 #include "server/base/mutex.h"
+#include "server/base/thread.h"
 #include "server/transport/arena_reclaimer.h"
 #include "server/transport/daemon_message.h"
 #include "server/transport/doorbell.h"
@@ -111,7 +112,8 @@ absl::Status DataServer::Impl::Watch(int fd, uint32_t events, uint64_t key) {
 absl::Status DataServer::Impl::Start() {
   FW_RETURN_IF_ERROR(Watch(listener.fd(), EPOLLIN, EventKey(0, kListener)));
   FW_RETURN_IF_ERROR(Watch(doorbell->fd(), EPOLLIN, EventKey(0, kDoorbell)));
-  thread = std::thread([this] { Run(); });
+  FW_RETURN_IF_ERROR(reclaimer->Start());
+  FW_ASSIGN_OR_RETURN(thread, StartThread("the data socket", [this] { Run(); }));
   return absl::OkStatus();
 }
 

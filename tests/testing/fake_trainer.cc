@@ -104,9 +104,13 @@ std::optional<std::array<uint8_t, 16>> FakeTrainer::Hello() {
 
 bool FakeTrainer::ReceiveArena() {
   const std::optional<Packet> packet = Receive();
-  if (!packet || !packet->Is(wire::Type::kArena) || packet->fd < 0) return false;
-  arena_ = packet->As<wire::Arena>();
-  arena_fd_ = packet->fd;
+  return packet && MapArena(*packet);
+}
+
+bool FakeTrainer::MapArena(const Packet& packet) {
+  if (!packet.Is(wire::Type::kArena) || packet.fd < 0) return false;
+  arena_ = packet.As<wire::Arena>();
+  arena_fd_ = packet.fd;
   void* data = mmap(nullptr, arena_.arena_bytes, PROT_READ, MAP_SHARED, arena_fd_, 0);
   if (data == MAP_FAILED) return false;
   data_ = static_cast<const std::byte*>(data);

@@ -32,6 +32,7 @@ class FakeTrainer {
   };
 
   explicit FakeTrainer(const std::string& socket_path);
+  explicit FakeTrainer(int socket) : fd_(socket) {}  // connected already; closed with this
   FakeTrainer(FakeTrainer&& other) noexcept;
   ~FakeTrainer();
 
@@ -53,6 +54,7 @@ class FakeTrainer {
   // part.
   std::optional<std::array<uint8_t, 16>> Hello();
   bool ReceiveArena();  // maps it read-only
+  bool MapArena(const Packet& packet);  // the ARENA that has come
   std::optional<wire::Ready> Next();
   bool Release(uint32_t slot, uint64_t generation);
   bool Release(const wire::Ready& ready) { return Release(ready.slot, ready.generation); }
