@@ -2,13 +2,16 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "server/base/clock.h"
 #include "server/base/cpus.h"
+#include "server/base/thread.h"
 #include "server/base/units.h"
+#include "server/process.h"
 
 namespace feedwater::server {
 namespace {
@@ -18,6 +21,21 @@ constexpr auto kHousekeepingEvery = absl::Seconds(5);
 constexpr int64_t kStuckNs = 60'000'000'000;
 
 std::string NodeText(int node) { return node < 0 ? "none" : absl::StrCat(node); }
+
+// Dataset files are kept open to save time; the descriptors are needed for clients and their
+// memory.
+size_t DatasetFilesToKeep(int64_t wanted) {
+  constexpr int64_t kLeast = 8;
+  const int64_t limit = OpenFileLimit();
+  const int64_t kept = std::min(wanted, std::max(kLeast, limit / 4));
+  if (kept < wanted) {
+    spdlog::warn(
+        "limits.max_open_files: {} instead of {}: this process may open {} files; cure: "
+        "raise LimitNOFILE=",
+        kept, wanted, limit);
+  }
+  return static_cast<size_t>(kept);
+}
 
 // The keys that a reload cannot change, by name and value.
 std::map<std::string, std::string> FixedKeys(const DaemonConfig& config) {
@@ -74,7 +92,7 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   runtime.pin = config.pin_cpus;
   runtime.engine = settings_.engine;
   runtime.direct_io = config.storage.direct_io;
-  runtime.max_open_files = static_cast<size_t>(limits.max_open_files);
+  runtime.max_open_files = DatasetFilesToKeep(limits.max_open_files);
   runtime.reads_per_uid = limits.reads_per_uid;
   runtime.numa_node = settings_.numa_node;
   runtime.budget = budget_;
@@ -118,8 +136,8 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
 
   spdlog::info("memory: {}", budget_->Sum());
   spdlog::info("pipelines: {}", absl::StrJoin(catalogue_->Names(), ", "));
-  control_->Start();
-  housekeeper_ = std::thread([this] { KeepHouse(); });
+  FW_ASSIGN_OR_RETURN(housekeeper_, StartThread("housekeeping", [this] { KeepHouse(); }));
+  FW_RETURN_IF_ERROR(control_->Start());
   spdlog::info("serving at {}", config.runtime_dir);
   return absl::OkStatus();
 }

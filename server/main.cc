@@ -147,4 +147,7 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace feedwater::server
 
-int main(int argc, char** argv) { return feedwater::server::Main(argc, argv); }
+int main(int argc, char** argv) {
+  feedwater::server::NameTheReasonOfAnEnd();
+  return feedwater::server::Main(argc, argv);
+}

@@ -8,7 +8,13 @@
 
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <new>
 #include <thread>
+
+#include "server/base/thread.h"
 
 namespace feedwater::server {
 namespace {
@@ -47,10 +53,17 @@ void RaiseFileLimit() {
     spdlog::warn("the limit of open files cannot be raised (errno {})", errno);
 }
 
+int64_t OpenFileLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur > INT32_MAX) return INT32_MAX;
+  return static_cast<int64_t>(limit.rlim_cur);
+}
+
 void BlockSignals() {
   sigset_t set = Signals();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);  // RLIMIT_FSIZE: a file that cannot grow is an error like a full disk
 }
 
 int WaitForSignal() {
@@ -62,12 +75,42 @@ int WaitForSignal() {
 }
 
 void ExitWithin(double seconds) {
-  std::thread([seconds] {
+  auto thread = StartThread("ending in time", [seconds] {
     std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
     spdlog::warn("something still holds the daemon up after {} s: exiting all the same", seconds);
     spdlog::shutdown();
     _exit(0);
-  }).detach();
+  });
+  if (thread.ok()) {
+    thread->detach();
+  } else {
+    spdlog::warn("{}", std::string(thread.status().message()));
+  }
 }
+
+// Only what a signal handler may do: the heap may be what failed.
+[[noreturn]] static void EndWithReason() {
+  if (const std::exception_ptr thrown = std::current_exception()) {
+    try {
+      std::rethrow_exception(thrown);
+    } catch (const std::bad_alloc&) {
+      constexpr char kText[] =
+          "feedwaterd: out of memory, where nothing can be given up: ending. Clients wait for the "
+          "next daemon and go on where they are; cure: more memory for it (MemoryMax=, the "
+          "container's limit), or a smaller `memory` in feedwater.yaml\n";
+      (void)!write(STDERR_FILENO, kText, sizeof(kText) - 1);
+      _exit(1);
+    } catch (const std::exception& error) {
+      constexpr char kText[] = "feedwaterd: a bug, an exception that nobody expects: ";
+      (void)!write(STDERR_FILENO, kText, sizeof(kText) - 1);
+      (void)!write(STDERR_FILENO, error.what(), strlen(error.what()));
+      (void)!write(STDERR_FILENO, "\n", 1);
+    } catch (...) {
+    }
+  }
+  abort();
+}
+
+void NameTheReasonOfAnEnd() { std::set_terminate(EndWithReason); }
 
 }  // namespace feedwater::server

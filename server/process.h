@@ -2,6 +2,8 @@
 // signals.
 #pragma once
 
+#include <cstdint>
+
 #include "absl/status/status.h"
 
 namespace feedwater::server {
@@ -12,9 +14,14 @@ void ForbidAttaching();
 
 // The soft limit of open files to the hard one. Called before threads.
 void RaiseFileLimit();
+int64_t OpenFileLimit();  // the soft limit
+
+// An allocation that fails where no work can be given up for it ends the process with status 1 and
+// a line that says so, instead of a signal and a core.
+void NameTheReasonOfAnEnd();
 
 // Blocks the signals that WaitForSignal waits for, in this thread and all that it starts; ignores
-// SIGPIPE.
+// SIGPIPE and SIGXFSZ.
 void BlockSignals();
 // The next SIGTERM, SIGINT or SIGHUP.
 int WaitForSignal();

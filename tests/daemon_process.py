@@ -53,6 +53,7 @@ class DaemonProcess:
         )
         self.process: subprocess.Popen | None = None
         self.command: list = [DAEMON]  # what --config is given to
+        self.environment: dict[str, str] = {}  # more variables
 
     def add_pipeline(self, name: str, text: str) -> None:
         """Give the daemon a pipeline. It is known from the next start on."""
@@ -65,7 +66,7 @@ class DaemonProcess:
         path.unlink(missing_ok=True)
         notify.bind(str(path))
         notify.settimeout(0.2)
-        environment = {**os.environ, "NOTIFY_SOCKET": str(path)}
+        environment = {**os.environ, **self.environment, "NOTIFY_SOCKET": str(path)}
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
                 [*self.command, "--config", self.config], stderr=log, stdout=log, env=environment

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "server/base/status.h"
+#include "server/base/thread.h"
 
 namespace feedwater::server {
 namespace {
@@ -72,7 +73,8 @@ absl::StatusOr<std::unique_ptr<DiskTier>> DiskTier::Open(Options options) {
     return ErrnoStatus(errno, absl::StrCat("opening the cache's folder ", path));
   tier->root_ = std::make_unique<Root>("cache", path, std::move(for_root));
   FW_RETURN_IF_ERROR(Annotate(tier->Recover(), path));
-  tier->writer_ = std::thread([tier = tier.get()] { tier->Write(); });
+  FW_ASSIGN_OR_RETURN(tier->writer_,
+                      StartThread("the cache", [tier = tier.get()] { tier->Write(); }));
   return tier;
 }
 

@@ -24,6 +24,8 @@ absl::Status Catching(const char* what, Work work) {
   try {
     return work();
   } catch (const cv::Exception& error) {
+    if (error.code == cv::Error::StsNoMem)
+      return absl::ResourceExhaustedError(absl::StrCat(what, ": out of memory"));
     return absl::InvalidArgumentError(absl::StrCat(what, ": ", error.err));
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError(absl::StrCat(what, ": out of memory"));

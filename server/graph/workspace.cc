@@ -10,7 +10,7 @@ absl::StatusOr<std::byte*> GrowingBuffer::Get(size_t bytes) {
   if (bytes + kSlack <= capacity_ && memory_ != nullptr) return memory_.get();
   size_t wanted = 0;
   if (__builtin_add_overflow(bytes, kSlack + kStep, &wanted))
-    return absl::ResourceExhaustedError("a buffer's size overflows");
+    return absl::InvalidArgumentError("a buffer's size overflows");
   wanted = wanted / kStep * kStep;
   memory_.reset();
   capacity_ = 0;

@@ -17,6 +17,7 @@
 #include "server/pipeline/parking.h"
 #include "server/pipeline/scheduler.h"
 #include "server/pipeline/worker.h"
+#include "spdlog/spdlog.h"
 
 namespace feedwater::server {
 namespace {
@@ -145,9 +146,15 @@ struct Runtime::Impl {
     }
     if (options.numa_node >= 0 && numa_available() >= 0) numa_set_localalloc();
     const EngineOptions engine_options;
-    FW_ASSIGN_OR_RETURN(std::unique_ptr<ReadEngine> engine,
-                        CreateEngine(options.engine.name, engine_options));
-    return std::make_unique<RecordReader>(std::move(engine), engine_options.depth, &files,
+    absl::StatusOr<std::unique_ptr<ReadEngine>> engine =
+        CreateEngine(options.engine.name, engine_options);
+    if (!engine.ok() && !options.engine.fallback.empty()) {
+      spdlog::warn("the worker of CPU {} reads with {}: {}", cpu, options.engine.fallback,
+                   std::string(engine.status().message()));
+      engine = CreateEngine(options.engine.fallback, engine_options);
+    }
+    if (!engine.ok()) return engine.status();
+    return std::make_unique<RecordReader>(*std::move(engine), engine_options.depth, &files,
                                           options.budget);
   }
 

@@ -35,7 +35,7 @@ absl::StatusOr<uint64_t> StampOf(const Dataset& dataset, int64_t record) {
   return stamp;
 }
 
-// Whether an error of reading tells of the machine (no file handles, no memory, storage away) and
+// Whether an error tells of the machine (no file handles, no memory, storage away) and
 // not of the record: putting another record in its place would hide it, and make the bytes depend
 // on the machine.
 bool TellsOfTheMachine(const absl::Status& status) {
@@ -122,7 +122,6 @@ void Worker::Process(Sample* sample) {
     if (status.ok()) status = OpenKept(*sample);
     if (!status.ok()) return ReadAnew(sample);
   }
-  const bool machine = !status.ok() && TellsOfTheMachine(status);
   if (status.ok()) {
     status = RunSample(*sample);
     usage_.bytes_read += sample->bytes.size();
@@ -132,6 +131,7 @@ void Worker::Process(Sample* sample) {
     return Done(sample);
   }
 
+  const bool machine = TellsOfTheMachine(status);
   BatchFailure failure = Failure(*sample, status);
   if (machine) {  // the message still names the record
     failure.record = -1;

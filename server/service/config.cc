@@ -90,7 +90,7 @@ Schema<LimitsConfig> LimitsSchema() {
              Range(0.001, 3600))
       .Param("max_open_files", &LimitsConfig::max_open_files,
              "Dataset files kept open for reading. The process's own limit (ulimit -n) is raised "
-             "as far as it goes.",
+             "as far as it goes; a quarter of it is the most that is used for them.",
              Range(16, 1048576))
       .Param("max_slot", &LimitsConfig::max_slot, "Largest batch in shared memory.", AtLeast(4096))
       .Param("pipeline_bytes", &LimitsConfig::pipeline_bytes, "Largest pipeline file.",

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/base/thread.h"
 
 namespace feedwater::server {
 namespace {
@@ -67,11 +68,12 @@ absl::StatusOr<std::unique_ptr<ControlListener>> ControlListener::Create(Options
       std::move(options), std::move(listener), std::move(epoll), std::move(wake)));
 }
 
-void ControlListener::Start() {
-  thread_ = std::thread([this] {
-    pthread_setname_np(pthread_self(), "fw-control");
-    Run();
-  });
+absl::Status ControlListener::Start() {
+  FW_ASSIGN_OR_RETURN(thread_, StartThread("the control socket", [this] {
+                        pthread_setname_np(pthread_self(), "fw-control");
+                        Run();
+                      }));
+  return absl::OkStatus();
 }
 
 void ControlListener::Stop() {

@@ -36,7 +36,7 @@ class ControlListener {
   static absl::StatusOr<std::unique_ptr<ControlListener>> Create(Options options);
   ~ControlListener() { Stop(); }
 
-  void Start();
+  absl::Status Start();
   // Accepts nothing more and removes the socket (one of systemd's stays). Connections that were
   // handed over live on.
   void Stop();

@@ -61,11 +61,11 @@ absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Create(
   return server;
 }
 
-void ControlServer::Start() {
+absl::Status ControlServer::Start() {
   auto* health = server_->GetHealthCheckService();
   health->SetServingStatus(true);
   health->SetServingStatus(v1::Control::service_full_name(), true);
-  listener_->Start();
+  return listener_->Start();
 }
 
 void ControlServer::Refuse() {

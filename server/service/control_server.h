@@ -21,7 +21,7 @@ class ControlServer {
                                                                double handshake_seconds);
   ~ControlServer() { Stop(); }
 
-  void Start();  // begins to serve; health turns SERVING
+  absl::Status Start();  // begins to serve; health turns SERVING
   // Health turns NOT_SERVING and nobody new is let in; calls in progress go on.
   void Refuse();
   // Refuse, then ends what is still going on within a second or so. Waits for handlers that run.

@@ -22,6 +22,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "server/base/mutex.h"
+#include "server/base/thread.h"
 
 namespace feedwater::server {
 
@@ -65,9 +66,13 @@ class SharedLoads {
                            " are being opened already; try again when they are done"));
         }
         flight = std::make_shared<Flight>();
+        // Before it tells of its end it waits for this lock.
+        auto thread =
+            StartThread(absl::StrCat("opening ", what_),
+                        [this, key, flight, make = std::move(make)] { Fly(key, flight, make); });
+        if (!thread.ok()) return thread.status();
+        threads_.push_back(*std::move(thread));
         flights_.emplace(key, flight);
-        threads_.emplace_back(
-            [this, key, flight, make = std::move(make)] { Fly(key, flight, make); });
         flight->thread = threads_.back().get_id();
       }
       while (!flight->done) {

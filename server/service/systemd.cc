@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "server/base/clock.h"
 #include "server/base/status.h"
+#include "server/base/thread.h"
 
 namespace feedwater::server {
 
@@ -67,10 +68,15 @@ void NotifyStopping() { sd_notify(0, "STOPPING=1\nSTATUS=draining"); }
 Watchdog::Watchdog(std::function<bool()> healthy) : healthy_(std::move(healthy)) {
   uint64_t period_us = 0;
   if (sd_watchdog_enabled(0, &period_us) <= 0 || period_us == 0) return;
-  thread_ = std::thread([this, period_us] {
+  auto thread = StartThread("the watchdog", [this, period_us] {
     pthread_setname_np(pthread_self(), "fw-watchdog");
     Run(period_us);
   });
+  if (thread.ok()) {
+    thread_ = *std::move(thread);
+  } else {  // systemd will end this process then, and start it again
+    spdlog::error("{}", std::string(thread.status().message()));
+  }
 }
 
 Watchdog::~Watchdog() {

@@ -43,12 +43,17 @@ absl::Status CheckOp(const ReadOp& op) {
   return absl::OkStatus();
 }
 
+// -1: not known.
+int64_t SizeNow(const ReadOp& op) {
+  struct stat info;
+  return fstat(op.file->fd.get(), &info) == 0 ? info.st_size : -1;
+}
+
 absl::Status EndOfFile(const ReadOp& op, int64_t reached) {
   int64_t end = BufferOffset(op) + reached;
-  struct stat info;  // a read beyond the end does not tell where the end is
-  if (fstat(op.file->fd.get(), &info) == 0 && info.st_size < op.offset + op.length) {
-    end = info.st_size;
-  }
+  // A read beyond the end does not tell where the end is.
+  const int64_t size = SizeNow(op);
+  if (size >= 0 && size < op.offset + op.length) end = size;
   return absl::OutOfRangeError(absl::StrCat(op.file->path, " ends at byte ", end, ", ",
                                             op.offset + op.length - end,
                                             " bytes short: truncated since it was indexed"));
@@ -101,6 +106,9 @@ bool ReadEngine::Advance(ReadOp* op, int64_t result) {
     return true;
   }
   if (end <= op->reached_) {  // nothing new: this is the end of the file
+    // ... or a direct read that stopped inside the same block once more.
+    const bool more = result > 0 && op->file->direct_io && SizeNow(*op) > BufferOffset(*op) + end;
+    if (more && ++op->retries_ <= kMaxRetries) return false;
     Finish(op, EndOfFile(*op, op->reached_));
     return true;
   }
@@ -131,7 +139,7 @@ absl::StatusOr<EngineChoice> ChooseEngine(absl::string_view wanted) {
           absl::StrCat("storage engine ", wanted, " was asked for, but ", probed.status().message(),
                        "; or set storage.engine: auto"));
     }
-    return EngineChoice{std::string(wanted), absl::StrCat(*probed, " (asked for)")};
+    return EngineChoice{std::string(wanted), absl::StrCat(*probed, " (asked for)"), ""};
   }
 
   std::vector<std::pair<int, std::string>> candidates;
@@ -141,9 +149,13 @@ absl::StatusOr<EngineChoice> ChooseEngine(absl::string_view wanted) {
   }
   std::sort(candidates.rbegin(), candidates.rend());
   std::string refused;
-  for (const auto& [preference, name] : candidates) {
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    const std::string& name = candidates[i].second;
     absl::StatusOr<std::string> probed = registry.Find(name)->probe();
-    if (probed.ok()) return EngineChoice{name, absl::StrCat(refused, *probed)};
+    if (probed.ok()) {
+      return EngineChoice{name, absl::StrCat(refused, *probed),
+                          i + 1 < candidates.size() ? candidates[i + 1].second : ""};
+    }
     absl::StrAppend(&refused, probed.status().message(), "; ");
   }
   return absl::FailedPreconditionError(absl::StrCat("no storage engine works: ", refused));

@@ -134,6 +134,9 @@ struct EngineChoice {
   std::string name;
   std::string reason;  // "io_uring works on this kernel (6.1): DEFER_TASKRUN, restricted to reads",
                        // "io_uring refused: ..."
+  // auto: what to make where the chosen one, though it worked, cannot be made for one more worker
+  // (no locked memory or no descriptor left). Empty: nothing.
+  std::string fallback;
 };
 absl::StatusOr<EngineChoice> ChooseEngine(absl::string_view wanted);
 absl::StatusOr<std::unique_ptr<ReadEngine>> CreateEngine(absl::string_view name,

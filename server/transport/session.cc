@@ -271,7 +271,9 @@ bool Session::SendLocked(const M& message, int descriptor) {
     CloseLocked(absl::CancelledError("the client hung up"), "reclaimed_hangup",
                 /*tell_client=*/false);
   } else {
-    CloseLocked(ErrnoStatus(error, "sending to the client"), "send_failed", /*tell_client=*/true);
+    // The kernel's want of memory, as a rule: the client comes back, and its cursor with it.
+    CloseLocked(absl::UnavailableError(ErrnoStatus(error, "sending to the client").message()),
+                "send_failed", /*tell_client=*/true);
   }
   return false;
 }

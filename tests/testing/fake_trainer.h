@@ -53,7 +53,7 @@ class FakeTrainer {
   // The steps of an honest conversation. Each is false or nullopt when the daemon does not play its
   // part.
   std::optional<std::array<uint8_t, 16>> Hello();
-  bool ReceiveArena();  // maps it read-only
+  bool ReceiveArena();                  // maps it read-only
   bool MapArena(const Packet& packet);  // the ARENA that has come
   std::optional<wire::Ready> Next();
   bool Release(uint32_t slot, uint64_t generation);

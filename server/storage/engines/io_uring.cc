@@ -7,6 +7,9 @@
 // is enabled it is restricted to plain reads without flags and to no registrations at all, so that
 // a fault in this process cannot turn it into a way to open, write or connect.
 //
+// A ring that breaks later on is given up: what the kernel still has is waited for, and from then
+// on this engine reads with pread, as slowly and as rightly as the engine of that name.
+//
 // liburing 2.3 does not export its wrappers for restrictions and for enabling a ring, hence
 // io_uring_register by number.
 #include <liburing.h>
@@ -23,6 +26,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/storage/engine.h"
+#include "spdlog/spdlog.h"
 
 namespace feedwater::server {
 namespace {
@@ -132,6 +136,9 @@ class IoUringEngine final : public ReadEngine {
 
   absl::string_view name() const override { return "io_uring"; }
   const char* mode() const { return mode_; }
+  // Only to see whether it works: says nothing when it does not.
+  void BeProbed() { probed_ = true; }
+  int broken() const { return broken_; }
 
   void Submit(ReadOp* op) override {
     ++in_flight_;
@@ -166,9 +173,10 @@ class IoUringEngine final : public ReadEngine {
   // Notes the op's next read. The ring has room: it has at least as many entries as reads may be in
   // flight.
   void Queue(ReadOp* op) {
-    io_uring_sqe* sqe = broken_ == 0 ? io_uring_get_sqe(&ring_) : nullptr;
-    if (sqe == nullptr) {  // a broken ring, or a caller that exceeds the depth
-      Advance(op, broken_ == 0 ? -ENOBUFS : -broken_);
+    if (broken_ != 0) return ReadNow(op);
+    io_uring_sqe* sqe = io_uring_get_sqe(&ring_);
+    if (sqe == nullptr) {  // a caller that exceeds the depth
+      Advance(op, -ENOBUFS);
       ready_.push_back(op);
       return;
     }
@@ -203,15 +211,26 @@ class IoUringEngine final : public ReadEngine {
     if (!noted_.empty()) Break(ENOMEM);
   }
 
-  // The kernel takes no more reads: those that it did not take fail, as do all to come.
+  // The kernel takes no more reads. Those that it did not take, and all to come, go the other way.
   void Break(int error) {
     broken_ = error;
-    in_kernel_ -= noted_.size();
-    for (ReadOp* op : noted_) {
-      Advance(op, -error);
-      ready_.push_back(op);
+    if (!probed_) {
+      spdlog::error("io_uring: io_uring_enter gave {}: this worker reads with pread from now on",
+                    strerrorname_np(error));
     }
-    noted_.clear();
+    in_kernel_ -= noted_.size();
+    const std::deque<ReadOp*> refused = std::exchange(noted_, {});
+    for (ReadOp* op : refused) ReadNow(op);
+  }
+
+  void ReadNow(ReadOp* op) {
+    for (bool complete = false; !complete;) {
+      const Piece piece = Remaining(*op);
+      const ssize_t got =
+          pread(op->file->fd.get(), piece.into, static_cast<size_t>(piece.length), piece.offset);
+      complete = Advance(op, got < 0 ? -errno : got);
+    }
+    ready_.push_back(op);
   }
 
   void TakeCompletions() {
@@ -232,6 +251,7 @@ class IoUringEngine final : public ReadEngine {
   io_uring ring_ = {};
   bool made_ = false;
   const char* mode_ = "";
+  bool probed_ = false;
   int broken_ = 0;             // the errno that ended the ring's use
   std::deque<ReadOp*> noted_;  // in the ring, not yet taken by the kernel
   std::deque<ReadOp*> ready_;  // complete, not collected
@@ -255,10 +275,12 @@ absl::StatusOr<std::string> Probe() {
   op.file = file;
   op.length = sizeof(kText);
   op.buffer = absl::MakeSpan(buffer);
+  (*engine)->BeProbed();
   (*engine)->Submit(&op);
   if ((*engine)->Collect(/*wait=*/true) != &op) {
     return absl::InternalError("io_uring refused: a test read never completed");
   }
+  if ((*engine)->broken() != 0) return Refusal((*engine)->broken(), "io_uring_enter");
   if (!op.status.ok()) return Annotate(op.status, "io_uring refused: a test read failed");
   if (std::memcmp(op.data, kText, sizeof(kText)) != 0) {
     return absl::InternalError("io_uring refused: a test read gave wrong bytes");
