@@ -25,7 +25,7 @@
 namespace feedwater::simulation {
 namespace {
 
-constexpr uint64_t kSeeds = 2000;
+constexpr uint64_t kSeeds = 1000;
 constexpr int kSteps = 400;
 constexpr int kLastSteps = 40'000;  // far more than any job needs to get on
 
