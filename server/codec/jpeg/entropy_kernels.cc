@@ -15,6 +15,8 @@ namespace HWY_NAMESPACE {
 // The place in a block after a code that does not exist.
 constexpr int kNoCode = 1024;
 
+constexpr int kLooksARefill = 3;
+
 // `count` bits that stand for a number (EXTEND of ITU-T T.81).
 HWY_INLINE int Extend(uint64_t bits, int size) {
   const int value = static_cast<int>(bits >> (64 - size));
@@ -40,18 +42,16 @@ HWY_INLINE bool WithinData(const ScanCursor& cursor, const BitReader& reader) {
   return bits <= cursor.byte_count * 8;
 }
 
-// A code of more than ten bits, bit by bit.
-HWY_NOINLINE bool LongSymbol(BitReader& reader, const HuffmanTable& table, int* symbol) {
+// A code of more than ten bits, bit by bit: its length << 8 | symbol, or -1. Takes the bits by
+// value: a reader whose address is taken would live in memory.
+HWY_NOINLINE int LongSymbol(uint64_t bits, const HuffmanTable& table) {
   for (int length = kLookBits + 1; length <= 16; ++length) {
-    const int code = static_cast<int>(reader.bits >> (64 - length));
+    const int code = static_cast<int>(bits >> (64 - length));
     if (code > table.max_code[length]) continue;
     const int at = code + table.symbol_at[length];
-    if (at < 0 || at > 255) return false;
-    *symbol = table.symbols[at];
-    Drop(reader, length);
-    return true;
+    return at < 0 || at > 255 ? -1 : length << 8 | table.symbols[at];
   }
-  return false;
+  return -1;
 }
 
 HWY_INLINE bool DecodeDc(BitReader& reader, const HuffmanTable& table, int* difference) {
@@ -65,8 +65,11 @@ HWY_INLINE bool DecodeDc(BitReader& reader, const HuffmanTable& table, int* diff
   int size = static_cast<int>(entry >> 16);
   if (entry != 0) {
     Drop(reader, static_cast<int>(entry & 63));
-  } else if (!LongSymbol(reader, table, &size)) {
-    return false;
+  } else {
+    const int symbol = LongSymbol(reader.bits, table);
+    if (symbol < 0) return false;
+    Drop(reader, symbol >> 8);
+    size = symbol & 255;
   }
   *difference = 0;
   if (size > 0) {
@@ -79,41 +82,44 @@ HWY_INLINE bool DecodeDc(BitReader& reader, const HuffmanTable& table, int* diff
 // The next symbols of the block's AC coefficients; it is zero before. `place` is that of the last
 // coefficient in zigzag order. False once the block has ended: place is then 63, or the last
 // coefficient's + kEndOfBlock; whatever else is between them, or kNoCode, is no block. A refill
-// leaves at least 56 bits, enough for two short symbols, or for a long one with its value.
+// leaves at least 56 bits, enough for two looks of ten and a long symbol with its value.
 HWY_INLINE bool AcStep(BitReader& reader, const HuffmanTable& table, int16_t* block, int* place) {
   int k = *place;
   Refill(reader);
-  uint32_t entry = table.look[reader.Look()];
-  if (__builtin_expect((entry & HuffmanTable::kHasValue) != 0, 1)) {
-    Drop(reader, static_cast<int>(entry & 63));
+  uint64_t entry = table.two[reader.Look()];
+  for (int look = 0; look < kLooksARefill; ++look) {
+    if (HWY_UNLIKELY((entry & 0xFF) - 1 >= HuffmanTable::kPart - 1)) break;
     k += static_cast<int>(entry >> 8 & 255);
-    block[kNaturalOrder[k]] = static_cast<int16_t>(entry >> 16);
-    if (k >= 63) {
+    block[kNaturalOrder[k]] = static_cast<int16_t>(entry >> 32);
+    if (k >= 63) {  // the block has ended, and what comes second belongs to the next one
+      Drop(reader, static_cast<int>(entry >> 24 & 255));
       *place = k;
       return false;
     }
-    entry = table.look[reader.Look()];
-    if (__builtin_expect((entry & HuffmanTable::kHasValue) != 0, 1)) {
-      Drop(reader, static_cast<int>(entry & 63));
-      k += static_cast<int>(entry >> 8 & 255);
-      block[kNaturalOrder[k]] = static_cast<int16_t>(entry >> 16);
+    k += static_cast<int>(entry >> 16 & 255);
+    block[kNaturalOrder[k]] = static_cast<int16_t>(entry >> 48);
+    Drop(reader, static_cast<int>(entry & 255));
+    if (k >= 63 || look == kLooksARefill - 1) {
       *place = k;
       return k < 63;
     }
+    entry = table.two[reader.Look()];
   }
   int size, advance;
   if (entry != 0) {
     Drop(reader, static_cast<int>(entry & 63));
-    size = static_cast<int>(entry >> 16);
+    size = static_cast<int>(entry >> 32);
     advance = static_cast<int>(entry >> 8 & 255);
   } else {
-    int symbol;
-    if (!LongSymbol(reader, table, &symbol)) {
+    const int symbol = LongSymbol(reader.bits, table);
+    if (symbol < 0) {
       *place = kNoCode;
       return false;
     }
+    Drop(reader, symbol >> 8);
+    const int run = symbol >> 4 & 15;
     size = symbol & 15;
-    advance = size > 0 ? (symbol >> 4) + 1 : symbol >> 4 == 15 ? 16 : kEndOfBlock;
+    advance = size > 0 ? run + 1 : run == 15 ? 16 : kEndOfBlock;
   }
   k += advance;
   if (size > 0) {
@@ -131,17 +137,14 @@ inline int LastPlace(int place) {
 }
 
 // All AC coefficients of the block; it is zero before. The last one's place, or -1.
-HWY_INLINE int DecodeAc(BitReader& shared, const HuffmanTable& table, int16_t* block) {
-  BitReader reader = shared;
+HWY_INLINE int DecodeAc(BitReader& reader, const HuffmanTable& table, int16_t* block) {
   int place = 0;
   while (AcStep(reader, table, block, &place)) {
   }
-  shared = reader;
   return LastPlace(place);
 }
 
-HWY_INLINE bool SkipAc(BitReader& shared, const HuffmanTable& table) {
-  BitReader reader = shared;
+HWY_INLINE bool SkipAc(BitReader& reader, const HuffmanTable& table) {
   int k = 0;
   while (k < 63) {
     Refill(reader);
@@ -152,7 +155,6 @@ HWY_INLINE bool SkipAc(BitReader& shared, const HuffmanTable& table) {
         Drop(reader, bits);
         k += far;
         if ((skip & HuffmanTable::kEnds) != 0) {
-          shared = reader;
           return true;
         }
         continue;
@@ -164,16 +166,16 @@ HWY_INLINE bool SkipAc(BitReader& shared, const HuffmanTable& table) {
         k += static_cast<int>(entry >> 8 & 255);
         if ((entry & HuffmanTable::kHasValue) == 0) Drop(reader, static_cast<int>(entry >> 16));
       } else {
-        int symbol;
-        if (!LongSymbol(reader, table, &symbol)) return false;
-        const int size = symbol & 15;
+        const int symbol = LongSymbol(reader.bits, table);
+        if (symbol < 0) return false;
+        const int size = symbol & 15, run = symbol >> 4 & 15;
+        Drop(reader, symbol >> 8);
         Drop(reader, size);
-        k += size > 0 ? (symbol >> 4) + 1 : symbol >> 4 == 15 ? 16 : kEndOfBlock;
+        k += size > 0 ? run + 1 : run == 15 ? 16 : kEndOfBlock;
       }
       break;
     }
   }
-  shared = reader;
   return k == 63 || k >= kEndOfBlock;
 }
 
@@ -188,32 +190,34 @@ HWY_INLINE void List(BlockLists* lists, int last, int index) {
 bool Decode(const EntropyCodes& codes, ScanCursor& cursor, int first, int end,
             const WantedMcuRow& wanted) {
   const FrameShape& shape = codes.shape;
+  BitReader reader = cursor.reader;
   for (int mcu = first; mcu < end; ++mcu) {
     for (int c = 0; c < shape.components; ++c) {
       for (int v = 0; v < shape.v[c]; ++v) {
         const WantedRow& row = wanted[c][v];
         for (int h = 0; h < shape.h[c]; ++h) {
           int difference;
-          if (!DecodeDc(cursor.reader, *codes.dc[c], &difference)) return false;
+          if (!DecodeDc(reader, *codes.dc[c], &difference)) return false;
           cursor.last_dc[c] += difference;
           const int column = mcu * shape.h[c] + h;
           if (row.coefficients == nullptr || column < row.first || column >= row.end) {
-            if (!SkipAc(cursor.reader, *codes.ac[c])) return false;
+            if (!SkipAc(reader, *codes.ac[c])) return false;
             continue;
           }
           const int index = column - row.first;
           const int64_t dc = cursor.last_dc[c];
           int16_t* block = row.coefficients + static_cast<size_t>(index) * kBlockSamples;
           std::memset(block, 0, kBlockSamples * sizeof(int16_t));
-          const int last = DecodeAc(cursor.reader, *codes.ac[c], block);
+          const int last = DecodeAc(reader, *codes.ac[c], block);
           if (last < 0 || dc != static_cast<int16_t>(dc)) return false;
           block[0] = static_cast<int16_t>(dc);
           List(row.lists, last, index);
         }
       }
     }
-    if (!WithinData(cursor, cursor.reader)) return false;
+    if (!WithinData(cursor, reader)) return false;
   }
+  cursor.reader = reader;
   return true;
 }
 

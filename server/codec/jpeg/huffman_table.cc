@@ -60,6 +60,26 @@ bool Prepare(const HuffmanCode& code, HuffmanTable* table) {
   return true;
 }
 
+// One or two whole symbols at one look.
+void BuildPairs(HuffmanTable* table) {
+  for (int look = 0; look < kLooks; ++look) {
+    const uint32_t first = table->look[look];
+    const uint64_t bits = first & 63, advance = first >> 8 & 255, value = first >> 16;
+    uint64_t& two = table->two[look];
+    if ((first & HuffmanTable::kHasValue) == 0) {
+      two = first == 0 ? 0 : bits | HuffmanTable::kPart | advance << 8 | value << 32;
+      continue;
+    }
+    two = bits | advance << 8 | bits << 24 | value << 32 | value << 48;
+    const uint32_t second = table->look[(look << bits) & (kLooks - 1)];
+    const uint64_t both = bits + (second & 63);
+    if ((second & HuffmanTable::kHasValue) == 0 || both > kLookBits || advance == kEndOfBlock)
+      continue;
+    two = both | advance << 8 | uint64_t{second >> 8 & 255} << 16 | bits << 24 | value << 32 |
+          uint64_t{second >> 16} << 48;
+  }
+}
+
 // Several whole symbols at one look, for blocks that nobody wants.
 void BuildSkips(HuffmanTable* table) {
   for (int look = 0; look < kLooks; ++look) {
@@ -96,8 +116,10 @@ bool BuildAcTable(const HuffmanCode& code, HuffmanTable* table) {
     const int run = symbol >> 4, size = symbol & 15;
     PutCode(bits, length, size > 0 ? run + 1 : run == 15 ? 16 : kEndOfBlock, size, table);
   });
-  if (is_code) BuildSkips(table);
-  return is_code;
+  if (!is_code) return false;
+  BuildPairs(table);
+  BuildSkips(table);
+  return true;
 }
 
 }  // namespace feedwater::server::jpeg

@@ -19,6 +19,13 @@ struct HuffmanTable {
   // of value bits that follow. 0: the code has more than ten bits.
   static constexpr uint32_t kHasValue = 1 << 6;
   uint32_t look[1 << kLookBits];
+  // For AC coefficients, by the next ten bits: one or two whole symbols with their values. Bits
+  // 0-7: bits of all. Bits 8-15, 16-23: how far to go for the first and the second. Bits 24-31:
+  // bits of the first. Bits 32-47, 48-63: their values. One alone stands twice, the second time no
+  // way off. What has no value in ten bits has kPart set and is as in `look` (bits 0-5, 8-15,
+  // 32-47), or 0.
+  static constexpr uint64_t kPart = 1 << 7;
+  uint64_t two[1 << kLookBits];
   // For skipping, by the next ten bits. Bits 0-3: bits of all whole symbols in them. Bits 4-9: how
   // far they go. Bit 15: the last one ends the block.
   static constexpr uint16_t kEnds = 1 << 15;
