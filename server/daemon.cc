@@ -96,6 +96,9 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   runtime.reads_per_uid = limits.reads_per_uid;
   runtime.numa_node = settings_.numa_node;
   runtime.budget = budget_;
+  bad_samples_ = BadSampleLog::Open(config.state_dir);
+  runtime.bad_samples = bad_samples_;
+  runtime.breadcrumbs = FindCrashes();
   FW_ASSIGN_OR_RETURN(runtime_, Runtime::Create(runtime));
 
   cache_ = std::make_shared<Cache>(Cache::Options{settings_.cache_memory_bytes,
@@ -121,6 +124,7 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   parts.catalogue = catalogue_.get();
   parts.budget = budget_;
   parts.settings = &settings_;
+  parts.bad_samples = bad_samples_;
   parts.more_counters = [this] { return control_->listener().counters(); };
   service_ = std::make_unique<ControlService>(parts);
 
@@ -142,6 +146,22 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   return absl::OkStatus();
 }
 
+// Reads on which samples the daemon before this one died, and makes room for the crumbs of this
+// one.
+std::shared_ptr<const Breadcrumbs> Daemon::FindCrashes() {
+  std::vector<Breadcrumbs::Crash> crashes;
+  auto crumbs = Breadcrumbs::Open(settings_.config.state_dir, settings_.cpus.size(), &crashes);
+  for (const Breadcrumbs::Crash& crash : crashes) {
+    bad_samples_->AddCrash(crash.dataset, crash.record, crash.path, crash.offset, crash.length,
+                           crash.signal);
+  }
+  bad_samples_->Flush();  // before a sample can crash this one
+  if (crumbs.ok()) return *std::move(crumbs);
+  spdlog::warn("a sample that crashes the daemon will not be found out: {}",
+               crumbs.status().ToString());
+  return nullptr;
+}
+
 void Daemon::Stop() {
   if (control_ != nullptr) control_->Refuse();
   if (service_ != nullptr) service_->Drain();
@@ -155,6 +175,7 @@ void Daemon::Stop() {
   data_.reset();  // ends the sessions: their events reach service_ and runtime_
   service_.reset();
   runtime_.reset();
+  bad_samples_.reset();
   catalogue_.reset();
   cache_.reset();
   runtime_dir_.reset();
@@ -203,6 +224,7 @@ void Daemon::KeepHouse() {
       if (stop_) return;
     }
     catalogue_->DropIdle(kIdlePipelineSeconds);
+    bad_samples_->Flush();
     const bool healthy = Healthy();
     if (was_healthy && !healthy) {
       spdlog::error(

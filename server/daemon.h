@@ -49,6 +49,7 @@ class Daemon {
  private:
   explicit Daemon(Settings settings) : settings_(std::move(settings)) {}
   absl::Status Build(ActivatedSockets sockets);
+  std::shared_ptr<const Breadcrumbs> FindCrashes();
   void KeepHouse() ABSL_LOCKS_EXCLUDED(mu_);
 
   const Settings settings_;
@@ -57,6 +58,7 @@ class Daemon {
   std::unique_ptr<RuntimeDir> runtime_dir_;
   std::shared_ptr<MemoryBudget> budget_;
   std::shared_ptr<Cache> cache_;
+  std::shared_ptr<BadSampleLog> bad_samples_;
   std::unique_ptr<Catalogue> catalogue_;
   std::unique_ptr<Runtime> runtime_;
   std::unique_ptr<ControlService> service_;  // before data_: the sessions' events call it

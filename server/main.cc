@@ -11,6 +11,7 @@
 #include "feedwater/version.h"
 #include "server/base/logging.h"
 #include "server/daemon.h"
+#include "server/pipeline/breadcrumbs.h"
 #include "server/process.h"
 #include "server/service/config.h"
 #include "server/service/systemd.h"
@@ -80,6 +81,7 @@ int Run(const Arguments& arguments) {
   umask(0027);
   RaiseFileLimit();
   if (!arguments.attachable) ForbidAttaching();
+  NoteFaults();
   auto settings = LoadSettings(arguments.config, arguments.overrides);
   if (!settings.ok()) return Complain(settings.status(), kExitBadConfig);
   spdlog::info("feedwaterd {}, pid {}, configuration {}", kFeedwaterVersion, getpid(),

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/cli/bad_samples.h"
 #include "client/cli/command.h"
 #include "client/cli/status_document.h"
 #include "client/cli/status_watch.h"
@@ -33,9 +34,9 @@ void PrintText(const v1::GetStatusResponse& status) {
   if (status.jobs().empty()) std::cout << "jobs     none\n";
   for (const v1::Job& job : status.jobs()) {
     std::cout << absl::StrFormat(
-        "\n%s  pipeline %s, world size %d, epoch %d, step %d, %d samples, %d bad, %.1f CPU s\n",
+        "\n%s  pipeline %s, world size %d, epoch %d, step %d, %d samples, %d bad%s, %.1f CPU s\n",
         Bold(job.job()), job.pipeline(), job.world_size(), job.epoch(), job.step(), job.samples(),
-        job.bad_samples(), job.cpu_s());
+        job.bad_samples(), job.bad_samples() > 0 ? " (feedwater status --bad)" : "", job.cpu_s());
     const v1::JobCache& cache = job.cache();
     std::cout << "  cache " << cache.kind();
     if (cache.kind() != "none") {
@@ -62,16 +63,19 @@ void PrintText(const v1::GetStatusResponse& status) {
 
 void AddStatus(CLI::App& app, Context& context) {
   static bool watch = false;
+  static bool bad = false;
   static std::string interval = "1s";
   CLI::App* command = AddCommand(
       app, context, "status", "show the daemon, its memory and its jobs with their ranks",
       "  feedwater status\n"
       "  feedwater status --watch               # rates, slots and what each rank waits for, until "
       "Ctrl-C\n"
+      "  feedwater status --bad                 # the records that could not be made into samples\n"
       "  feedwater status --watch --json        # a line of JSON every second\n"
       "  feedwater status --json | jq '.jobs[].ranks[] | select(.slots_ready == 0)'   # "
       "ranks that wait for data",
       [&context]() -> absl::Status {
+        if (bad) return ShowBadSamples(context);
         if (watch) {
           FW_ASSIGN_OR_RETURN(const double seconds, server::ParseSeconds(interval));
           return WatchStatus(context, seconds);
@@ -85,7 +89,9 @@ void AddStatus(CLI::App& app, Context& context) {
         }
         return absl::OkStatus();
       });
-  command->add_flag("--watch", watch, "show rates, again and again");
+  CLI::Option* watched = command->add_flag("--watch", watch, "show rates, again and again");
+  command->add_flag("--bad", bad, "list the bad records: where they lie, why, and what stood in")
+      ->excludes(watched);
   command->add_option("--interval", interval, "time between two looks of --watch")
       ->type_name("TIME")
       ->capture_default_str();

@@ -33,6 +33,7 @@ json JobJson(const v1::Job& job) {
           {"samples", job.samples()},
           {"bad_samples", job.bad_samples()},
           {"substituted", job.substituted()},
+          {"skipped", job.skipped()},
           {"batches", job.batches()},
           {"bytes_read", job.bytes_read()},
           {"cpu_s", job.cpu_s()},

@@ -180,6 +180,9 @@ Batch::~Batch() = default;
 int64_t Batch::samples() const { return impl_->ready.samples; }
 int64_t Batch::real_samples() const { return impl_->ready.real_samples; }
 int64_t Batch::substituted() const { return impl_->ready.substituted; }
+int64_t Batch::skipped() const {
+  return (impl_->ready.flags & wire::kReadySkipped) != 0 ? impl_->ready.substituted : 0;
+}
 uint64_t Batch::epoch() const { return impl_->ready.epoch; }
 int64_t Batch::step() const { return impl_->ready.step; }
 bool Batch::last_in_epoch() const { return (impl_->ready.flags & wire::kReadyLastInEpoch) != 0; }

@@ -66,6 +66,7 @@ struct Arena {
 
 inline constexpr uint32_t kReadyLastInEpoch = 1;
 inline constexpr uint32_t kReadyHasCrc = 2;
+inline constexpr uint32_t kReadySkipped = 4;  // those that stand in for bad samples are not real
 
 struct Ready {
   Header header;
@@ -76,7 +77,7 @@ struct Ready {
   int64_t step;           // within the epoch
   int64_t next_position;  // the cursor after this batch
   uint32_t samples;       // places filled
-  uint32_t real_samples;  // of them not padding
+  uint32_t real_samples;  // of them neither padding nor skipped
   uint32_t substituted;   // of them standing in for a bad sample
   uint32_t flags;         // kReady*
   uint32_t crc32c;        // over the filled part of each field, in order; 0 without kReadyHasCrc

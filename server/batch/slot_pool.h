@@ -22,8 +22,9 @@ struct BatchMeta {
   int64_t step = 0;           // within the epoch, counted from the epoch's first position
   int64_t next_position = 0;  // the cursor after this batch
   uint32_t samples = 0;       // places filled
-  uint32_t real_samples = 0;  // of them not padding
+  uint32_t real_samples = 0;  // of them neither padding nor skipped
   uint32_t substituted = 0;   // of them standing in for a bad sample
+  bool skipped = false;       // those that stand in are not real
   bool last_in_epoch = false;
 };
 

@@ -78,11 +78,10 @@ absl::StatusOr<std::string> CanonicalPipeline(const PipelineSpec& spec) {
   absl::StrAppend(&text, "\n");
   FW_RETURN_IF_ERROR(AppendOps("op", spec.graph, &text));
   FW_RETURN_IF_ERROR(AppendOps("batch op", spec.batch_graph, &text));
-  absl::StrAppend(&text, "outputs ", absl::StrJoin(spec.outputs, ","), "\non_bad_sample ",
-                  spec.on_bad_sample == BadSamplePolicy::kFail ? "fail" : "substitute",
-                  "\nlimits max_pixels=", spec.limits.max_pixels,
-                  " max_scans=", spec.limits.max_scans,
-                  " max_decode_ms=", spec.limits.max_decode_ms, "\n");
+  absl::StrAppend(
+      &text, "outputs ", absl::StrJoin(spec.outputs, ","), "\non_bad_sample ",
+      BadSamplePolicyName(spec.on_bad_sample), "\nlimits max_pixels=", spec.limits.max_pixels,
+      " max_scans=", spec.limits.max_scans, " max_decode_ms=", spec.limits.max_decode_ms, "\n");
   return text;
 }
 

@@ -18,6 +18,7 @@ struct BatchParams {
   std::optional<int64_t> size;
 };
 constexpr int64_t kMaxBatchSize = 1 << 20;
+const Constraint kFractionRange = Range(0, 1);
 
 struct LimitParams {
   int64_t max_pixels = ImageLimits{}.max_pixels;
@@ -127,15 +128,26 @@ absl::Status ReadOutputs(const YamlNode& node, std::vector<std::string>* outputs
 
 absl::Status ReadBadSamplePolicy(const YamlNode& node, BadSamplePolicy* policy) {
   std::string word;
-  const Constraint rule = OneOf({"fail", "substitute"});
+  const Constraint rule = OneOf({"fail", "substitute", "skip_with_count"});
   absl::Status status = ParamType<std::string>::Read(node, &word);
   if (status.ok()) {
     const absl::Status checked = ParamType<std::string>::Check(word, rule);
     if (!checked.ok()) status = node.Error(checked.message());
   }
   FW_RETURN_IF_ERROR(NameParam(status, "on_bad_sample"));
-  *policy = word == "fail" ? BadSamplePolicy::kFail : BadSamplePolicy::kSubstitute;
+  *policy = word == "fail"         ? BadSamplePolicy::kFail
+            : word == "substitute" ? BadSamplePolicy::kSubstitute
+                                   : BadSamplePolicy::kSkipWithCount;
   return absl::OkStatus();
+}
+
+absl::Status ReadMaxBadFraction(const YamlNode& node, double* fraction) {
+  absl::Status status = ParamType<double>::Read(node, fraction);
+  if (status.ok()) {
+    const absl::Status checked = ParamType<double>::Check(*fraction, kFractionRange);
+    if (!checked.ok()) status = node.Error(checked.message());
+  }
+  return NameParam(status, "max_bad_fraction");
 }
 
 absl::Status ReadLimits(const YamlNode& node, ImageLimits* limits) {
@@ -197,6 +209,8 @@ absl::StatusOr<PipelineSpec> ReadPipeline(const YamlNode& root, absl::string_vie
   }
   if (const YamlNode* node = root.Find("on_bad_sample"))
     FW_RETURN_IF_ERROR(ReadBadSamplePolicy(*node, &spec.on_bad_sample));
+  if (const YamlNode* node = root.Find("max_bad_fraction"))
+    FW_RETURN_IF_ERROR(ReadMaxBadFraction(*node, &spec.max_bad_fraction));
   if (const YamlNode* node = root.Find("limits"))
     FW_RETURN_IF_ERROR(ReadLimits(*node, &spec.limits));
   if (const YamlNode* node = root.Find("cache")) FW_RETURN_IF_ERROR(ReadCache(*node, &spec.cache));
@@ -207,6 +221,18 @@ absl::StatusOr<PipelineSpec> ReadPipeline(const YamlNode& root, absl::string_vie
 }
 
 }  // namespace
+
+absl::string_view BadSamplePolicyName(BadSamplePolicy policy) {
+  switch (policy) {
+    case BadSamplePolicy::kFail:
+      return "fail";
+    case BadSamplePolicy::kSubstitute:
+      return "substitute";
+    case BadSamplePolicy::kSkipWithCount:
+      return "skip_with_count";
+  }
+  return "";
+}
 
 const std::vector<ParamInfo>& PipelineParams() {
   static const std::vector<ParamInfo>* keys = [] {
@@ -242,14 +268,29 @@ const std::vector<ParamInfo>& PipelineParams() {
     add("outputs", "list of fields", outputs.c_str(),
         "Fields that the client receives, in its order. Beside the dataset's and the graph's own: "
         "sample_id (int64, the record's number), position (int64, place in the epoch's order), "
-        "is_real (bool, false for padding).");
+        "is_real (bool, false for padding and for skipped samples).");
     list->back().default_text = "[image, label]";
     add("on_bad_sample", "word", R"({"type":"string"})",
         "What happens when a sample cannot be made. fail: the stream ends with its record and "
         "reason. substitute: the next good "
-        "record of the order takes its place, and is counted.");
+        "record of the order takes its place, and is counted. skip_with_count: the place stays in "
+        "the batch, so that every rank has the same steps and shapes, but is not real: `is_real` "
+        "is false, the batch's count of real samples is lower, `sample_id` is the bad record's; "
+        "everything else is the next good record's, so that batch statistics and mixing see a "
+        "proper sample, or zeros when none of the next 100 is good. Multiply the loss by `is_real` "
+        "to leave it out.");
     list->back().default_text = "fail";
-    list->back().choices = {"fail", "substitute"};
+    list->back().choices = {"fail", "substitute", "skip_with_count"};
+    add("max_bad_fraction", "number", R"({"type":"number"})",
+        "How many of a rank's samples of one epoch may be bad before the stream fails all the same "
+        "(with substitute and skip_with_count): a wrong mount or a broken copy must not pass for "
+        "training data. Up to 32 are let pass whatever the fraction, but no more than a quarter of "
+        "the samples. 0: none at all; 1: any number. May be changed when a job resumes.");
+    list->back().default_text = ParamType<double>::Text(PipelineSpec().max_bad_fraction);
+    list->back().low = 0;
+    list->back().high = 1;
+    list->back().low_text = "0";
+    list->back().high_text = "1";
     add("limits", "map", kMap, "What an image may cost.", false, LimitSchema().params());
     add("cache", "map", kMap, "What is kept for the next epoch and the next job. Changes no byte.",
         false, CacheSchema().params());

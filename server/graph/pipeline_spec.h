@@ -23,7 +23,10 @@ struct OpSpec {
   YamlNode node;    // the whole entry, for its place
 };
 
-enum class BadSamplePolicy { kFail, kSubstitute };
+// What happens to the place of a sample that cannot be made. kSkipWithCount: another stands in as
+// with kSubstitute, but the place is not real.
+enum class BadSamplePolicy { kFail, kSubstitute, kSkipWithCount };
+absl::string_view BadSamplePolicyName(BadSamplePolicy policy);  // as in a pipeline file
 
 // What is kept of the dataset for the next epoch and the next job. Changes no byte of a batch.
 enum class CacheKind { kAuto, kNone, kBytes, kCoefficients, kDecoded };
@@ -42,6 +45,7 @@ struct PipelineSpec {
   std::vector<OpSpec> batch_graph;
   std::vector<std::string> outputs;  // field names in order
   BadSamplePolicy on_bad_sample = BadSamplePolicy::kFail;
+  double max_bad_fraction = 0.001;  // of a rank's samples of an epoch; changes no byte
   ImageLimits limits;
   CacheSpec cache;
   std::string

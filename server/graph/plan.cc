@@ -131,7 +131,7 @@ absl::Status TakeSources(const Plan::Impl& plan, const Program& program, const S
   }
   if (work.values.size() < plan.flow.values.size()) work.values.resize(plan.flow.values.size());
   if (work.buffers.size() < program.buffers) work.buffers.resize(program.buffers);
-  work.sample_id = input.sample_id;
+  work.sample_id = input.stands_for >= 0 ? input.stands_for : input.sample_id;
   work.position = input.position;
   work.is_real = input.is_real;
   std::byte* const own[kOwnFields] = {reinterpret_cast<std::byte*>(&work.sample_id),
@@ -183,6 +183,24 @@ absl::Status Plan::RunFromPrefix(const SampleInput& input, int64_t k, const Batc
                                  SampleWorkspace& workspace) const {
   return RunProgram(impl_->after,
                     {*impl_, impl_->after, input, k, memory, *workspace.impl(), kNothingKept});
+}
+
+void Plan::RunBlank(const SampleInput& input, int64_t k, const BatchMemory& memory) const {
+  const Impl& plan = *impl_;
+  for (const Value& value : plan.flow.values) {
+    if (value.batch_value < 0) continue;
+    const BatchPlace& place = plan.batch_places[value.batch_value];
+    std::memset(place.At(memory, k), 0, static_cast<size_t>(place.sample_bytes));
+  }
+  const int64_t sample_id = input.stands_for >= 0 ? input.stands_for : input.sample_id;
+  const void* const own[kOwnFields] = {&sample_id, &input.position, &input.is_real};
+  for (int value : plan.whole.copied) {
+    const size_t field = static_cast<size_t>(value);
+    if (field < plan.dataset_fields || field >= plan.dataset_fields + kOwnFields) continue;
+    const BatchPlace& place = plan.batch_places[plan.flow.values[value].batch_value];
+    std::memcpy(place.At(memory, k), own[field - plan.dataset_fields],
+                static_cast<size_t>(place.sample_bytes));
+  }
 }
 
 bool Plan::OnlyDecoded(size_t field) const {

@@ -40,6 +40,8 @@ struct SampleInput {
   int64_t sample_id = 0;  // the record's number; all draws use it
   int64_t position = 0;
   bool is_real = true;
+  int64_t stands_for =
+      -1;           // the record whose place this one takes; `sample_id` tells that one then
   PhiloxKey key{};  // EpochKey(seed, epoch)
 };
 
@@ -99,6 +101,9 @@ class Plan {
                          SampleWorkspace& workspace, Record* kept) const;
   absl::Status RunFromPrefix(const SampleInput& input, int64_t k, const BatchMemory& memory,
                              SampleWorkspace& workspace) const;
+
+  // Zeros at place k, but for the fields that the sampler gives: what stands where no sample can.
+  void RunBlank(const SampleInput& input, int64_t k, const BatchMemory& memory) const;
 
   // Batch ops, once all `samples` places are written. `global_batch` numbers the batches of all
   // ranks.

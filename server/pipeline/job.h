@@ -53,7 +53,8 @@ class Job {
     std::vector<std::shared_ptr<const EpochOrder>>
         next_orders;  // of whole epochs, made ahead of time
     Usage usage;
-    uint64_t samples = 0, bad_samples = 0, substituted = 0, batches = 0;  // of published batches
+    uint64_t samples = 0, bad_samples = 0, substituted = 0, skipped = 0,
+             batches = 0;  // of published batches
   } moving_;
 };
 

@@ -114,7 +114,7 @@ struct Runtime::Impl {
       : options(with),
         files(with.max_open_files, with.direct_io),
         parking(std::make_shared<Parking>()),
-        scheduler(parking, with.reads_per_uid) {}
+        scheduler(parking, with.reads_per_uid, with.bad_samples) {}
 
   ~Impl() {
     stop.store(true, std::memory_order_release);
@@ -131,7 +131,13 @@ struct Runtime::Impl {
       --starting;
       all_started.Signal();
     }
-    if (reader.ok()) Worker(&scheduler, parking.get(), &stop, *std::move(reader)).Run();
+    if (!reader.ok()) return;
+    Breadcrumb* const crumb =
+        options.breadcrumbs == nullptr ? nullptr : options.breadcrumbs->crumb(index);
+    const CrumbOfThisThread noted(crumb);
+    Worker worker(&scheduler, parking.get(), &stop, *std::move(reader), options.bad_samples.get(),
+                  crumb);
+    worker.Run();
   }
 
   absl::StatusOr<std::unique_ptr<RecordReader>> SetUp(size_t index) {

@@ -20,6 +20,8 @@
 #include "server/cache/record_cache.h"
 #include "server/cache/seek_index_store.h"
 #include "server/graph/plan.h"
+#include "server/pipeline/bad_sample_log.h"
+#include "server/pipeline/breadcrumbs.h"
 #include "server/sampler/order.h"
 #include "server/source/dataset.h"
 #include "server/storage/engine.h"
@@ -55,9 +57,11 @@ struct RuntimeOptions {
   EngineChoice engine;
   bool direct_io = false;
   size_t max_open_files = 1024;
-  int64_t reads_per_uid = 0;             // samples of one user on their way; 0: no limit
-  int numa_node = -1;                    // -1: not bound
-  std::shared_ptr<MemoryBudget> budget;  // may be null
+  int64_t reads_per_uid = 0;                       // samples of one user on their way; 0: no limit
+  int numa_node = -1;                              // -1: not bound
+  std::shared_ptr<MemoryBudget> budget;            // may be null
+  std::shared_ptr<BadSampleLog> bad_samples;       // may be null
+  std::shared_ptr<const Breadcrumbs> breadcrumbs;  // one crumb a worker; may be null
 };
 
 struct RankStats {
@@ -76,7 +80,9 @@ struct JobStats {
   uint64_t epoch = 0;  // the least advanced rank's
   int64_t step = 0;
   int64_t world_size = 0;
-  uint64_t samples = 0, bad_samples = 0, substituted = 0, batches = 0, bytes_read = 0;
+  // bad_samples: places whose own record was bad. substituted: of them with something else in its
+  // place; skipped: of those not real.
+  uint64_t samples = 0, bad_samples = 0, substituted = 0, skipped = 0, batches = 0, bytes_read = 0;
   double cpu_seconds = 0, read_wait_seconds = 0;
   // Elapsed time of all workers by stage, beside read_wait_seconds: opening files and starting
   // reads (with the pread engine, reading), splitting bytes into fields, the graph, the batch's

@@ -141,6 +141,7 @@ absl::Status Scheduler::Seek(const std::shared_ptr<Stream>& stream, uint32_t ser
     moving.began_epoch = moving.published_epoch = start.order->epoch();
     moving.began_at = start.order->start();
     moving.published_step = stream->job().StepNumber(start) - 1;
+    moving.bad_in_epoch = 0;
     moving.next = std::move(start);
   }
   parking_->Wake();
@@ -345,8 +346,7 @@ bool Scheduler::Complete(const Ticket& ticket, const TicketResult& result, const
       return false;
     }
     moving.real += result.real;
-    moving.bad += result.bad;
-    moving.substituted += result.substituted;
+    moving.bad.insert(moving.bad.end(), result.bad.begin(), result.bad.end());
     if (result.failed_place >= 0) Fail(batch, result.failed_place, result.failure, &leaving);
     if (moving.writers > 0 || moving.next_place < batch->samples()) return false;
     if (!moving.failed) {
@@ -376,12 +376,38 @@ void Scheduler::Finish(const std::shared_ptr<Batch>& batch, const absl::Status& 
   PublishInOrder(batch->shared_stream());
 }
 
+// The count is of one rank's places, in the order of its batches: which batch fails is as much a
+// function of order and records as its bytes are, whatever the other ranks and the workers do.
+std::optional<BatchFailure> Scheduler::CheckBadSamples(Stream& stream, const BatchMeta& meta,
+                                                       std::vector<BadSample>* bad) {
+  auto& moving = Moving(stream);
+  if (moving.bad_epoch != meta.epoch) {
+    moving.bad_epoch = meta.epoch;
+    moving.bad_in_epoch = 0;
+  }
+  const Job& job = stream.job();
+  const double fraction = job.config().pipeline->spec.max_bad_fraction;
+  const int64_t samples = SamplesPerEpoch(*job.order_config(), stream.rank());
+  const int64_t left = AllowedBadSamples(fraction, samples) - moving.bad_in_epoch;
+  const auto found = static_cast<int64_t>(bad->size());
+  if (fraction >= 1 || found <= left) {
+    moving.bad_in_epoch += found;
+    return std::nullopt;
+  }
+  bad->resize(static_cast<size_t>(left) + 1);
+  moving.bad_in_epoch += left + 1;
+  return TooManyBadSamples(fraction, moving.bad_in_epoch, samples, meta.epoch, bad->back());
+}
+
 void Scheduler::PublishInOrder(const std::shared_ptr<Stream>& stream) {
+  const PipelineSpec& spec = stream->job().config().pipeline->spec;
   for (bool our_turn = false;; our_turn = true) {
     std::shared_ptr<Batch> batch;
     BatchMeta meta;
     std::optional<BatchFailure> failure;
+    std::vector<BadSample> bad;
     {
+      Leaving leaving;
       MutexLock lock(&mu_);
       auto& moving = Moving(*stream);
       if (moving.publishing && !our_turn) return;  // whoever has the turn will see this batch
@@ -389,22 +415,42 @@ void Scheduler::PublishInOrder(const std::shared_ptr<Stream>& stream) {
       if (!moving.publishing) return;
       batch = std::move(moving.open.front());
       moving.open.pop_front();
-      const auto& result = Moving(*batch);
+      auto& result = Moving(*batch);
       meta = batch->meta();
       auto& job = Moving(stream->job());
+      bad = std::move(result.bad);
+      std::sort(bad.begin(), bad.end(),
+                [](const BadSample& a, const BadSample& b) { return a.place < b.place; });
       if (result.failed) {
         failure = result.failure;
+        // What else was found in this batch depends on who was faster.
+        bad.erase(std::remove_if(bad.begin(), bad.end(),
+                                 [&](const BadSample& one) {
+                                   return failure->record < 0 || one.place != result.failed_place;
+                                 }),
+                  bad.end());
         if (failure->record >= 0) ++job.bad_samples;
+      } else if (failure = CheckBadSamples(*stream, meta, &bad); failure.has_value()) {
+        job.bad_samples += bad.size();
+        moving.producing = false;
+        DropAll(*stream, &leaving);
       } else {
         meta.real_samples = static_cast<uint32_t>(result.real);
-        meta.substituted = static_cast<uint32_t>(result.substituted);
+        meta.substituted = static_cast<uint32_t>(bad.size());
+        meta.skipped = spec.on_bad_sample == BadSamplePolicy::kSkipWithCount;
         job.samples += meta.samples;
-        job.bad_samples += static_cast<uint64_t>(result.bad);
+        job.bad_samples += meta.substituted;
         job.substituted += meta.substituted;
+        if (meta.skipped) job.skipped += meta.substituted;
         ++job.batches;
         moving.published_epoch = meta.epoch;
         moving.published_step = meta.step;
       }
+    }
+    if (bad_samples_ != nullptr) {
+      const std::string action(BadSamplePolicyName(spec.on_bad_sample));
+      for (const BadSample& one : bad)
+        bad_samples_->Add(stream->job().dataset().digest(), spec.name, action, one);
     }
     if (failure.has_value()) {
       stream->slots().Abandon(batch->slot());
@@ -475,6 +521,7 @@ std::vector<JobStats> Scheduler::Snapshot() const {
     stats.samples = moving.samples;
     stats.bad_samples = moving.bad_samples;
     stats.substituted = moving.substituted;
+    stats.skipped = moving.skipped;
     stats.batches = moving.batches;
     stats.bytes_read = static_cast<uint64_t>(moving.usage.bytes_read);
     stats.cpu_seconds = 1e-9 * static_cast<double>(moving.usage.cpu_ns);

@@ -48,8 +48,12 @@ class Scheduler {
 
   // `reads_per_uid` bounds the samples of one user's jobs that are on their way, so that storage
   // that stands still for one user does not take all of the workers' places; 0: no limit.
-  explicit Scheduler(std::shared_ptr<Parking> parking, int64_t reads_per_uid = 0)
-      : parking_(std::move(parking)), reads_per_uid_(reads_per_uid) {}
+  // `bad_samples` may be null.
+  explicit Scheduler(std::shared_ptr<Parking> parking, int64_t reads_per_uid = 0,
+                     std::shared_ptr<BadSampleLog> bad_samples = nullptr)
+      : parking_(std::move(parking)),
+        reads_per_uid_(reads_per_uid),
+        bad_samples_(std::move(bad_samples)) {}
   ~Scheduler() { Stop(); }
 
   absl::StatusOr<std::shared_ptr<Stream>> Attach(NewRank rank);
@@ -110,10 +114,15 @@ class Scheduler {
   // working on.
   void Fail(const std::shared_ptr<Batch>& batch, int64_t place, const BatchFailure& failure,
             Leaving* leaving) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Holds a finished batch against the limit of bad samples, and leaves in `bad` those that count.
+  std::optional<BatchFailure> CheckBadSamples(Stream& stream, const BatchMeta& meta,
+                                              std::vector<BadSample>* bad)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void PublishInOrder(const std::shared_ptr<Stream>& stream) ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::shared_ptr<Parking> parking_;
   const int64_t reads_per_uid_;
+  const std::shared_ptr<BadSampleLog> bad_samples_;
   std::atomic<uint64_t> progress_{0};
 
   mutable Mutex mu_;

@@ -8,11 +8,13 @@
 #include <deque>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "server/base/memory_budget.h"
 #include "server/batch/slot_layout.h"
 #include "server/batch/slot_pool.h"
 #include "server/graph/plan.h"
+#include "server/pipeline/bad_sample.h"
 #include "server/pipeline/job.h"
 
 namespace feedwater::server {
@@ -71,6 +73,8 @@ class Stream : public std::enable_shared_from_this<Stream> {
     std::deque<std::shared_ptr<Batch>> open;  // in the order of publishing
     uint64_t published_epoch = 0;
     int64_t published_step = -1;
+    uint64_t bad_epoch = 0;  // the epoch that bad_in_epoch counts: from its start or the last seek
+    int64_t bad_in_epoch = 0;
   } moving_;
 };
 
@@ -109,7 +113,8 @@ class Batch {
     int64_t next_place = 0;  // the first without a ticket
     int writers = 0;         // tickets being worked on; batch ops count as one
     bool done = false;
-    int64_t real = 0, bad = 0, substituted = 0;
+    int64_t real = 0;
+    std::vector<BadSample> bad;
     bool failed = false;
     int64_t failed_place = -1;  // the lowest one, so that the failure told is the same on every run
     BatchFailure failure;
@@ -126,7 +131,8 @@ struct Ticket {
 
 // What became of a ticket.
 struct TicketResult {
-  int64_t real = 0, bad = 0, substituted = 0;
+  int64_t real = 0;
+  std::vector<BadSample> bad = {};
   int64_t failed_place = -1;  // -1: none; the lowest one
   BatchFailure failure = {};
 };

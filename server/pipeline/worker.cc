@@ -43,11 +43,33 @@ bool TellsOfTheMachine(const absl::Status& status) {
          status.code() == absl::StatusCode::kUnavailable;
 }
 
+std::string NameOf(const BadSample& bad) {
+  return absl::StrCat("record ", bad.record, " (", bad.path, ")");
+}
+
+BatchFailure RecordFailure(const BadSample& bad, int64_t tries) {
+  std::string message = absl::StrCat(NameOf(bad), ": ", bad.reason);
+  if (tries > 0)
+    absl::StrAppend(&message, "; none of the ", tries, " records after it can stand in");
+  return {absl::Status(bad.code, message), bad.record, bad.path};
+}
+
+// The machine could not read it: the message names the record, but nothing is wrong with that.
+BatchFailure MachineFailure(const BadSample& unread, const absl::Status& status) {
+  return {Annotate(status, NameOf(unread)), -1, ""};
+}
+
 }  // namespace
 
 Worker::Worker(Scheduler* scheduler, Parking* parking, const std::atomic<bool>* stop,
-               std::unique_ptr<RecordReader> reader)
-    : scheduler_(scheduler), parking_(parking), stop_(stop), reader_(std::move(reader)) {}
+               std::unique_ptr<RecordReader> reader, const BadSampleLog* bad_samples,
+               Breadcrumb* crumb)
+    : scheduler_(scheduler),
+      parking_(parking),
+      stop_(stop),
+      reader_(std::move(reader)),
+      bad_samples_(bad_samples),
+      crumb_(crumb) {}
 
 void Worker::Run() {
   for (;;) {
@@ -102,6 +124,8 @@ void Worker::StartTicket(Ticket ticket) {
     sample->place = work->ticket.first + i;
     sample->placement = batch.order().At(batch.step(), batch.stream().rank(), sample->place);
     sample->tries = 0;
+    sample->bad = BadSample();
+    sample->bad.record = -1;
     sample->bytes.user = sample;
     if (sample->placement.is_real) ++work->result.real;
     reader_->Start(job.dataset(), sample->placement.record, &sample->bytes, job.cache());
@@ -126,32 +150,65 @@ void Worker::Process(Sample* sample) {
     status = RunSample(*sample);
     usage_.bytes_read += sample->bytes.size();
   }
+  const bool machine = !status.ok() && TellsOfTheMachine(status);
+  const BadSamplePolicy policy = batch.job().config().pipeline->spec.on_bad_sample;
+  const bool is_own = sample->tries == 0;
   if (status.ok()) {
-    if (sample->tries > 0) ++work.result.substituted;
-    return Done(sample);
+    if (!is_own) sample->bad.stood_in = sample->bytes.record();
+  } else if (machine) {
+    return GiveUp(sample, MachineFailure(Bad(*sample, status), status));
+  } else {
+    if (is_own) sample->bad = Bad(*sample, status);
+    if (policy != BadSamplePolicy::kFail && StartSubstitute(sample)) return;
+    if (policy != BadSamplePolicy::kSkipWithCount)
+      return GiveUp(sample, RecordFailure(sample->bad, sample->tries));
+    batch.job().plan()->RunBlank(InputOf(*sample), sample->place, batch.memory());
   }
-
-  const bool machine = TellsOfTheMachine(status);
-  BatchFailure failure = Failure(*sample, status);
-  if (machine) {  // the message still names the record
-    failure.record = -1;
-    failure.path.clear();
-  }
-  if (!machine &&
-      batch.job().config().pipeline->spec.on_bad_sample == BadSamplePolicy::kSubstitute) {
-    ++work.result.bad;
-    if (sample->tries == 0) sample->failure = std::move(failure);
-    if (StartSubstitute(sample)) return;
-    failure = sample->failure;
-    failure.status = absl::Status(failure.status.code(),
-                                  absl::StrCat(failure.status.message(), "; none of the ",
-                                               sample->tries, " records after it can stand in"));
-  }
-  if (work.result.failed_place < 0 || sample->place < work.result.failed_place) {
-    work.result.failed_place = sample->place;
-    work.result.failure = std::move(failure);
+  if (sample->bad.record >= 0) {
+    if (policy == BadSamplePolicy::kSkipWithCount && sample->placement.is_real) --work.result.real;
+    work.result.bad.push_back(std::move(sample->bad));
   }
   Done(sample);
+}
+
+// The place, and with it the batch, cannot be filled.
+void Worker::GiveUp(Sample* sample, BatchFailure failure) {
+  TicketResult& result = sample->work->result;
+  if (sample->bad.record >= 0) result.bad.push_back(std::move(sample->bad));
+  if (result.failed_place < 0 || sample->place < result.failed_place) {
+    result.failed_place = sample->place;
+    result.failure = std::move(failure);
+  }
+  Done(sample);
+}
+
+SampleInput Worker::InputOf(const Sample& sample) const {
+  const Batch& batch = *sample.work->ticket.batch;
+  const bool is_skipped =
+      sample.bad.record >= 0 &&
+      batch.job().config().pipeline->spec.on_bad_sample == BadSamplePolicy::kSkipWithCount;
+  SampleInput input;
+  input.sample_id = sample.bytes.record();
+  input.position = sample.placement.position;
+  input.is_real = sample.placement.is_real && !is_skipped;
+  if (is_skipped) input.stands_for = sample.placement.record;
+  input.key = batch.order().key();
+  return input;
+}
+
+// Only cheap samples come so fast that the name of their file would show; the number of their
+// record has to do for them.
+void Worker::EnterCrumb(const Sample& sample) {
+  if (crumb_ == nullptr) return;
+  const Ticket& ticket = sample.work->ticket;
+  const Dataset& dataset = ticket.batch->job().dataset();
+  if (ticket.count >= kCheapTicket)
+    return crumb_->Enter(dataset.digest(), sample.bytes.record(), 0, sample.bytes.size(), "");
+  extents_.clear();
+  dataset.Extents(sample.bytes.record(), &extents_);
+  if (extents_.empty()) return crumb_->Enter(dataset.digest(), sample.bytes.record(), 0, 0, "");
+  crumb_->Enter(dataset.digest(), sample.bytes.record(), extents_[0].offset, sample.bytes.size(),
+                dataset.ObjectPath(extents_[0].object));
 }
 
 absl::Status Worker::RunSample(const Sample& sample) {
@@ -159,18 +216,21 @@ absl::Status Worker::RunSample(const Sample& sample) {
   const Batch& batch = *ticket.batch;
   const int64_t every = ticket.count >= kCheapTicket ? kCheapTimedOneIn : 1;
   const bool timed = ++stage_clock_ % every == 0;
+  if (bad_samples_ != nullptr && bad_samples_->quarantined() > 0) {
+    const std::string why =
+        bad_samples_->WhyQuarantined(batch.job().dataset().digest(), sample.bytes.record());
+    if (!why.empty()) return absl::DataLossError(why);
+  }
+  EnterCrumb(sample);
 
-  SampleInput input;
-  input.sample_id = sample.bytes.record();
-  input.position = sample.placement.position;
-  input.is_real = sample.placement.is_real;
-  input.key = batch.order().key();
+  SampleInput input = InputOf(sample);
   workspace_.images().UseSeekIndexes(batch.job().config().pipeline->seek_indexes.get());
   const int64_t start = timed ? MonotonicNs() : 0;
   int64_t parse_ns = 0;
   bool keep = false;
   const absl::Status status =
       NoThrow([&] { return MakeSample(sample, &input, timed ? &parse_ns : nullptr, &keep); });
+  if (crumb_ != nullptr) crumb_->Leave();
   if (status.ok() && keep) {
     NoThrow([&] {
       batch.job().cache()->Put(sample.bytes.record(), sample.bytes.stamp(), payload_);
@@ -275,16 +335,21 @@ bool Worker::StartSubstitute(Sample* sample) {
   return true;
 }
 
-BatchFailure Worker::Failure(const Sample& sample, const absl::Status& status) const {
+BadSample Worker::Bad(const Sample& sample, const absl::Status& status) const {
   const Dataset& dataset = sample.work->ticket.batch->job().dataset();
-  BatchFailure failure;
-  failure.record = sample.bytes.record();
+  BadSample bad;
+  bad.place = sample.place;
+  bad.record = sample.bytes.record();
+  bad.code = status.code();
+  bad.reason = std::string(status.message());
   std::vector<Extent> extents;
-  dataset.Extents(failure.record, &extents);
-  if (!extents.empty()) failure.path = dataset.ObjectPath(extents[0].object);
-  failure.status =
-      Annotate(status, absl::StrCat("record ", failure.record, " (", failure.path, ")"));
-  return failure;
+  dataset.Extents(bad.record, &extents);
+  if (!extents.empty()) {
+    bad.path = dataset.ObjectPath(extents[0].object);
+    bad.offset = extents[0].offset;
+  }
+  for (const Extent& extent : extents) bad.length += extent.length;
+  return bad;
 }
 
 void Worker::Done(Sample* sample) {

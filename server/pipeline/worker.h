@@ -20,9 +20,10 @@ namespace feedwater::server {
 class Worker {
  public:
   // `reader` belongs to the calling thread, which also calls Run. `stop` is set before the
-  // scheduler is stopped.
+  // scheduler is stopped. `bad_samples` knows what may not be worked on; it and `crumb` may be
+  // null.
   Worker(Scheduler* scheduler, Parking* parking, const std::atomic<bool>* stop,
-         std::unique_ptr<RecordReader> reader);
+         std::unique_ptr<RecordReader> reader, const BadSampleLog* bad_samples, Breadcrumb* crumb);
   void Run();  // until `stop`, and until everything taken is given back
 
  private:
@@ -38,9 +39,9 @@ class Worker {
     Work* work = nullptr;
     int64_t place = 0;
     Placement placement;
-    int64_t tries = 0;     // substitutes tried
-    BatchFailure failure;  // of the place's own record, once it is known to be bad
-    RecordBytes bytes;     // of that record, or of the substitute that is tried
+    int64_t tries = 0;  // substitutes tried
+    BadSample bad;      // the place's own record, once that is known to be bad
+    RecordBytes bytes;  // of that record, or of the substitute that is tried
   };
 
   void TakeTickets();
@@ -48,11 +49,14 @@ class Worker {
   void Process(Sample* sample);
   absl::Status RunSample(const Sample& sample);
   absl::Status MakeSample(const Sample& sample, SampleInput* input, int64_t* parse_ns, bool* keep);
+  SampleInput InputOf(const Sample& sample) const;
+  void EnterCrumb(const Sample& sample);
   absl::Status OpenKept(const Sample& sample);
   void ReadAnew(Sample* sample);
   bool PackRecord(const Sample& sample);
   bool StartSubstitute(Sample* sample);
-  BatchFailure Failure(const Sample& sample, const absl::Status& status) const;
+  void GiveUp(Sample* sample, BatchFailure failure);
+  BadSample Bad(const Sample& sample, const absl::Status& status) const;
   void Done(Sample* sample);
   void Complete(Work* work);
   absl::Status RunBatchOps(const Batch& batch);
@@ -65,10 +69,13 @@ class Worker {
   Parking* const parking_;
   const std::atomic<bool>* const stop_;
   const std::unique_ptr<RecordReader> reader_;
+  const BadSampleLog* const bad_samples_;
+  Breadcrumb* const crumb_;
   SampleWorkspace workspace_;
-  Record record_;       // scratch
-  Record kept_record_;  // fields that come from the cache, or go there with payload_
-  ByteSpans kept_;      // extents that come from the cache, or go there with payload_
+  Record record_;                // scratch
+  Record kept_record_;           // fields that come from the cache, or go there with payload_
+  ByteSpans kept_;               // extents that come from the cache, or go there with payload_
+  std::vector<Extent> extents_;  // scratch
   std::vector<std::byte> payload_;
   std::vector<std::vector<std::byte>> documents_;
   FreeList<Work> works_;

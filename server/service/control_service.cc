@@ -416,6 +416,8 @@ grpc::Status ControlService::GetStatus(grpc::ServerContext*, const v1::GetStatus
   counters["streams_opened"] = streams_opened_;
   counters["streams_refused_sessions_per_uid"] = over_quota_;
   counters["streams_refused_arena_bytes_per_uid"] = over_arena_quota_;
+  counters["bad_records"] = parts_.bad_samples->records();
+  counters["bad_records_quarantined"] = parts_.bad_samples->quarantined();
 
   using RankKey = std::tuple<uid_t, std::string, std::string, int64_t>;
   std::map<RankKey, Ticket> tickets;
@@ -436,6 +438,7 @@ grpc::Status ControlService::GetStatus(grpc::ServerContext*, const v1::GetStatus
     job->set_samples(stats.samples);
     job->set_bad_samples(stats.bad_samples);
     job->set_substituted(stats.substituted);
+    job->set_skipped(stats.skipped);
     job->set_batches(stats.batches);
     job->set_bytes_read(stats.bytes_read);
     job->set_cpu_s(stats.cpu_seconds);
@@ -460,6 +463,32 @@ grpc::Status ControlService::GetStatus(grpc::ServerContext*, const v1::GetStatus
       rank->set_slots_lent(static_cast<uint32_t>(counts.lent));
     }
   }
+  return grpc::Status::OK;
+}
+
+grpc::Status ControlService::ListBadSamples(grpc::ServerContext*, const v1::ListBadSamplesRequest*,
+                                            v1::ListBadSamplesResponse* response) {
+  const BadSampleLog::Report report = parts_.bad_samples->Get();
+  for (const BadSampleLog::Entry& entry : report.entries) {
+    v1::BadSample* sample = response->add_samples();
+    sample->set_dataset_digest(ToUtf8(entry.dataset));
+    sample->set_record(entry.record);
+    sample->set_pipeline(ToUtf8(entry.pipeline));
+    sample->set_path(ToUtf8(entry.path));
+    sample->set_offset(entry.offset);
+    sample->set_length(entry.length);
+    sample->set_reason(ToUtf8(entry.reason));
+    sample->set_count(entry.count);
+    sample->set_first_seen_s(entry.first_seen);
+    sample->set_last_seen_s(entry.last_seen);
+    sample->set_action(ToUtf8(entry.action));
+    sample->set_stood_in(entry.stood_in);
+    sample->set_crashes(entry.crashes);
+    sample->set_signal(entry.signal);
+    sample->set_quarantined(entry.quarantined());
+  }
+  response->set_not_listed(report.not_listed);
+  response->set_file(ToUtf8(report.file));
   return grpc::Status::OK;
 }
 

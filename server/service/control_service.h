@@ -37,6 +37,7 @@ class ControlService final : public v1::Control::Service {
     Catalogue* catalogue = nullptr;
     std::shared_ptr<MemoryBudget> budget;
     const Settings* settings = nullptr;  // as the daemon was started
+    std::shared_ptr<BadSampleLog> bad_samples;
     std::function<std::map<std::string, uint64_t>()> more_counters;
   };
   explicit ControlService(Parts parts);
@@ -56,6 +57,9 @@ class ControlService final : public v1::Control::Service {
                            v1::CloseStreamResponse* response) override;
   grpc::Status GetLedger(grpc::ServerContext* context, const v1::GetLedgerRequest* request,
                          v1::GetLedgerResponse* response) override;
+  grpc::Status ListBadSamples(grpc::ServerContext* context,
+                              const v1::ListBadSamplesRequest* request,
+                              v1::ListBadSamplesResponse* response) override;
   grpc::Status GetStatus(grpc::ServerContext* context, const v1::GetStatusRequest* request,
                          v1::GetStatusResponse* response) override;
 

@@ -57,7 +57,8 @@ wire::Ready MakeReady(int slot, const BatchMeta& meta) {
   ready.samples = meta.samples;
   ready.real_samples = meta.real_samples;
   ready.substituted = meta.substituted;
-  ready.flags = meta.last_in_epoch ? wire::kReadyLastInEpoch : 0;
+  ready.flags = (meta.last_in_epoch ? wire::kReadyLastInEpoch : 0) |
+                (meta.skipped ? wire::kReadySkipped : 0);
   return ready;
 }
 

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import threading
+from pathlib import Path
 
 import pytest
 from command_line import PROGRAM, environment, run
@@ -131,3 +132,47 @@ def test_stages_and_cache_stand_in_the_status(busy):
 def test_a_wrong_interval_is_refused(busy):
     result = run("--address", busy.address, "status", "--watch", "--interval", "1ms")
     assert result.status == 2 and "50ms" in result.err
+
+
+def test_status_bad_lists_each_bad_record_once(make_daemon):
+    daemon = make_daemon()
+    write_folder(daemon.data / "pictures", 40, bad=(7, 21))
+    daemon.add_pipeline(
+        "some",
+        "version: 1\ndataset: {format: image_folder, root: data, path: pictures}\ngraph:\n"
+        "  - decode: {in: data, out: image}\n  - resize: {size: [8, 8]}\nbatch: {size: 4}\n"
+        "on_bad_sample: skip_with_count\n",
+    )
+    daemon.start()
+    nothing = run("--address", daemon.address, "status", "--bad", "--json").document
+    assert nothing["bad_samples"] == [] and nothing["not_listed"] == 0
+    with feedwater.Loader("some", address=daemon.address, job="a-job", output="numpy") as loader:
+        for _ in range(2):
+            assert sum(1 for _ in loader) == 10
+        assert loader.stats()["skipped"] == 4
+        assert loader.stats()["real_samples"] == 76
+        assert loader.batch_info.real_samples == 4
+        status = run("--address", daemon.address, "status", "--json").document
+        [job] = status["jobs"]
+        assert job["skipped"] == job["substituted"] == job["bad_samples"] >= 4
+        assert status["counters"]["bad_records"] == 2
+        assert status["counters"]["bad_records_quarantined"] == 0
+    listed = run("--address", daemon.address, "status", "--bad", "--json").document
+    assert [one["record"] for one in listed["bad_samples"]] == [7, 21]
+    seven = listed["bad_samples"][0]
+    assert seven["path"] == "pictures/cat/000007.png" and seven["pipeline"] == "some"
+    assert seven["offset"] == 0
+    assert seven["length"] == (daemon.data / seven["path"]).stat().st_size
+    assert seven["count"] >= 2 and seven["action"] == "skip_with_count"
+    assert seven["stood_in"] == 8 and seven["crashes"] == 0 and not seven["quarantined"]
+    assert seven["first_seen"] <= seven["last_seen"] and seven["reason"]
+    text = run("--address", daemon.address, "status", "--bad").out
+    assert "record 7" in text and "2 bad records" in text
+    # The file has the same, one object a line, and outlives the daemon.
+    daemon.stop()
+    lines = Path(listed["file"]).read_text().splitlines()
+    assert [json.loads(line)["record"] for line in lines] == [7, 21]
+    daemon.start()
+    again = run("--address", daemon.address, "status", "--bad", "--json").document
+    assert again["bad_samples"][0]["first_seen"] == seven["first_seen"]
+    assert run("--address", daemon.address, "status", "--bad", "--watch").status == 2

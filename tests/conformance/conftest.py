@@ -51,6 +51,12 @@ PIPELINES = {
     "augment": pipeline(ops=AUGMENT),
     "fails": pipeline(path="bad", shuffle="none", more="on_bad_sample: fail\n"),
     "substitutes": pipeline(path="bad", shuffle="none", more="on_bad_sample: substitute\n"),
+    "skips": pipeline(path="bad", shuffle="none", more="on_bad_sample: skip_with_count\n"),
+    "strict": pipeline(
+        path="bad",
+        shuffle="none",
+        more="on_bad_sample: substitute\nmax_bad_fraction: 0\n",
+    ),
     "missing": pipeline(path="no/such/folder"),
     "dots": pipeline(path="../.."),
     "outside": pipeline(path="link"),

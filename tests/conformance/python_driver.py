@@ -171,6 +171,7 @@ def describe(ready: Any, outputs: dict[str, np.ndarray], values) -> dict:
         "samples": ready.samples,
         "real_samples": ready.real_samples,
         "substituted": ready.substituted,
+        "skipped": ready.skipped,
         "outputs": described,
     }
 

@@ -59,6 +59,7 @@ TEST(Digest, WhatLeavesTheBytesAloneLeavesTheDigestAlone) {
       {"default outputs left out", Changed("outputs: [image, label]\n", "")},
       {"default policy and limits",
        Changed("version: 1", "version: 1\non_bad_sample: fail\nlimits: {max_pixels: 64000000}")},
+      {"how many may be bad", Changed("version: 1", "version: 1\nmax_bad_fraction: 0.5")},
       {"block_records of another shuffle", Changed("last: drop", "block_records: 77, last: drop")},
   };
   for (const auto& [what, text] : same) EXPECT_EQ(DigestOf(text), digest) << what << "\n" << text;
@@ -89,6 +90,7 @@ TEST(Digest, WhatMayChangeAByteChangesTheDigest) {
       {"the order of outputs", Changed("[image, label]\n", "[label, image]\n")},
       {"an output more", Changed("[image, label]\n", "[image, label, sample_id]\n")},
       {"the policy", Changed("version: 1", "version: 1\non_bad_sample: substitute")},
+      {"the third policy", Changed("version: 1", "version: 1\non_bad_sample: skip_with_count")},
       {"a limit", Changed("version: 1", "version: 1\nlimits: {max_scans: 99}")},
       {"orientation", Changed("out: image}", "out: image, orientation: apply}")},
   };

@@ -77,6 +77,20 @@ TEST(PipelineSpec, PolicyAndLimitsAreRead) {
   EXPECT_EQ(spec->limits.max_decode_ms, 20);
 }
 
+TEST(PipelineSpec, EveryPolicyIsReadByItsNameAndTheFractionBesideIt) {
+  for (const auto policy :
+       {BadSamplePolicy::kFail, BadSamplePolicy::kSubstitute, BadSamplePolicy::kSkipWithCount}) {
+    const auto spec = ParsePipeline(
+        absl::StrCat(kDataset, "on_bad_sample: ", BadSamplePolicyName(policy), "\n"), "p.yaml");
+    ASSERT_TRUE(spec.ok()) << spec.status();
+    EXPECT_EQ(spec->on_bad_sample, policy);
+    EXPECT_EQ(spec->max_bad_fraction, 0.001);
+  }
+  const auto spec = ParsePipeline(absl::StrCat(kDataset, "max_bad_fraction: 0.25\n"), "p.yaml");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->max_bad_fraction, 0.25);
+}
+
 TEST(PipelineSpec, SeveralFieldsMayMoveTogether) {
   const auto spec = ParsePipeline(
       absl::StrCat(
@@ -243,6 +257,9 @@ const BadFile kBadFiles[] = {
     {"PolicyWord", Top("on_bad_sample: skip\n"), "3:16", {"on_bad_sample", "skip", "substitute"}},
     {"PolicyNear", Top("on_bad_sample: substitue\n"), "3:16", {"did you mean 'substitute'"}},
     {"PolicyMap", Top("on_bad_sample: {}\n"), "3:16", {"on_bad_sample"}},
+    {"FractionWord", Top("max_bad_fraction: few\n"), "3:19", {"max_bad_fraction", "number", "few"}},
+    {"FractionPercent", Top("max_bad_fraction: 5\n"), "3:19", {"max_bad_fraction", "5", "1"}},
+    {"FractionNegative", Top("max_bad_fraction: -0.1\n"), "3:19", {"max_bad_fraction"}},
     {"LimitsKey",
      Top("limits: {max_pixel: 5}\n"),
      "3:10",

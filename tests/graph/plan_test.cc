@@ -245,6 +245,38 @@ TEST(Plan, OutputsStandInTheOrderOfTheFileWithFeedwatersOwnFields) {
   EXPECT_THAT(As<int64_t>((*result)[4]), ElementsAre(42));
 }
 
+TEST(Plan, AStandInTellsWhoseItsPlaceIsAndABlankIsZeros) {
+  TestRecord record;
+  record.AddPixels(1, 2, 1, {5, 6}).AddLabel(3);
+  // The label is mixed by a batch op, and so lies in staging memory.
+  const auto plan = MakePlan(
+      PipelineText("  - one_hot: {num_classes: 4}\n  - normalize: {mean: [0], std: [1], dtype: uint8}",
+                   "[sample_id, position, is_real, image]",
+                   "batch: {graph: [{mixup: {in: [image, label], alpha: 0.2}}]}\n"),
+      record.fields());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  SampleWorkspace workspace;
+  TestBatch batch(**plan, 3);
+  SampleInput input;
+  input.record = record.record();
+  input.sample_id = 8;
+  input.stands_for = 7;
+  input.position = 70;
+  input.is_real = false;
+  ASSERT_TRUE((*plan)->Run(input, 0, batch.memory, workspace).ok());
+  ASSERT_TRUE((*plan)->Run(input, 2, batch.memory, workspace).ok());
+  (*plan)->RunBlank(input, 1, batch.memory);
+  for (int64_t k : {0, 1, 2}) {
+    EXPECT_THAT(As<int64_t>(batch.Output(0, k)), ElementsAre(7));
+    EXPECT_THAT(As<int64_t>(batch.Output(1, k)), ElementsAre(70));
+    EXPECT_THAT(batch.Output(2, k), ElementsAre(0));
+  }
+  EXPECT_THAT(batch.Output(3, 0), ElementsAre(5, 6));
+  EXPECT_THAT(batch.Output(3, 1), ElementsAre(0, 0));
+  EXPECT_EQ(batch.Output(3, 0), batch.Output(3, 2));
+  EXPECT_TRUE(batch.GuardsHold());
+}
+
 TEST(Plan, EverySampleGoesToItsOwnPlaceAndNowhereElse) {
   TestRecord record;
   record.AddEncoded(EncodedImage(40, 50, ".jpg")).AddLabel(1);

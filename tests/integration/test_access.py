@@ -27,6 +27,7 @@ ROWS = {
     "CloseStream": ("INVALID_ARGUMENT", "NOT_FOUND"),
     "GetLedger": ("NOT_FOUND", None),
     "GetStatus": ("OK", None),
+    "ListBadSamples": ("OK", None),
 }
 
 # Imports as root, since the interpreter may be out of the other user's reach; then becomes it.

@@ -22,12 +22,13 @@ from .errors import (
     Stalled,
 )
 from .fields import Field
-from .loader import Dataset, Loader, Sampler
+from .loader import BatchInfo, Dataset, Loader, Sampler
 from .version import __version__
 
 __all__ = [
     "AlreadyExists",
     "BadSample",
+    "BatchInfo",
     "ChecksumMismatch",
     "DaemonLost",
     "Dataset",

@@ -10,7 +10,7 @@ import weakref
 from collections import deque
 from collections.abc import Iterator, Mapping
 from itertools import count
-from typing import Any, Optional, Union
+from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
 
@@ -27,11 +27,30 @@ from .version import __version__
 from .wire import HAS_CRC
 
 _MAX_YAML = 256 << 10
+_BAD_SAMPLE_CURE = (
+    ". Mend or remove it, or let the pipeline say 'on_bad_sample: substitute' or 'skip_with_count'"
+)
 _LATENCIES = 4096  # the last so many, for the percentiles
 
 _opened: dict[
     str, Iterator[int]
 ] = {}  # per pipeline: the number of the next loader in this process
+
+
+class BatchInfo(NamedTuple):
+    """What is known of a batch beside its tensors.
+
+    ``samples`` are the rows of every tensor, ``real_samples`` those that are neither padding nor
+    skipped, ``substituted`` those whose own record was bad, ``skipped`` those of them that are not
+    real (``on_bad_sample: skip_with_count``). The pipeline's output ``is_real`` says which.
+    """
+
+    epoch: int
+    step: int
+    samples: int
+    real_samples: int
+    substituted: int
+    skipped: int
 
 
 class Dataset:
@@ -557,7 +576,9 @@ class Loader:
         Returns
         -------
         dict
-            ``batches``, ``samples``, ``real_samples`` (without padding) and ``substituted``;
+            ``batches``, ``samples``, ``real_samples`` (without padding and skipped ones),
+            ``substituted`` (places whose own record was bad) and ``skipped`` (of those the ones
+            that are not real: ``on_bad_sample: skip_with_count``);
             ``wait_s``, the time in which the program waited for batches, and ``waits``, how often
             it did; ``handover_us_p50`` and ``handover_us_p99``, from the moment the daemon
             published a batch until a waiting program had it (None without a wait); ``held``,
@@ -569,6 +590,11 @@ class Loader:
             "slots": self._stream.slots,
             "reconnects": self._stream.reconnects,
         }
+
+    @property
+    def batch_info(self) -> Optional[BatchInfo]:
+        """What is known of the batch that was returned last; None before the first."""
+        return self._statistics.last
 
     @property
     def is_open(self) -> bool:
@@ -632,7 +658,9 @@ class _Epoch(Iterator):
 
 class _Statistics:
     def __init__(self) -> None:
-        self._counts = {"batches": 0, "samples": 0, "real_samples": 0, "substituted": 0}
+        names = ("batches", "samples", "real_samples", "substituted", "skipped")
+        self._counts = dict.fromkeys(names, 0)
+        self.last: Optional[BatchInfo] = None
         self._wait_ns = 0
         self._waits = 0
         self._handover_ns: deque[int] = deque(maxlen=_LATENCIES)
@@ -651,6 +679,15 @@ class _Statistics:
         counts["samples"] += ready.samples
         counts["real_samples"] += ready.real_samples
         counts["substituted"] += ready.substituted
+        counts["skipped"] += ready.skipped
+        self.last = BatchInfo(
+            ready.epoch,
+            ready.step,
+            ready.samples,
+            ready.real_samples,
+            ready.substituted,
+            ready.skipped,
+        )
 
     def report(self) -> dict[str, Any]:
         p50, p99 = None, None
@@ -687,8 +724,8 @@ def _error_of(failure: Failure) -> errors.Error:
     if f.record < 0:
         return errors.from_code(code, f.message)
     return errors.BadSample(
-        f"record {f.record} ({f.path}) at epoch {f.epoch}, step {f.step}: {f.message}. "
-        "Mend or remove it, or let the pipeline say 'on_bad_sample: substitute'",
+        f"record {f.record} ({f.path}) at epoch {f.epoch}, step {f.step}: {f.message}"
+        + ("" if "max_bad_fraction" in f.message else _BAD_SAMPLE_CURE),
         code=code,
         record=f.record,
         path=f.path,

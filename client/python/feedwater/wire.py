@@ -20,6 +20,7 @@ HELLO, WELCOME, ARENA, READY, FAILED, CLOSING, RELEASE, SEEK = range(1, 9)
 
 LAST_IN_EPOCH = 1
 HAS_CRC = 2
+SKIPPED = 4
 
 _HEADER = struct.Struct("<HHI")
 _HELLO = struct.Struct("<HHIIHHII")
@@ -75,6 +76,11 @@ class Ready(NamedTuple):
     def last_in_epoch(self) -> bool:
         """No batch of this epoch follows."""
         return bool(self.flags & LAST_IN_EPOCH)
+
+    @property
+    def skipped(self) -> int:
+        """Of the substituted samples those that are not real."""
+        return self.substituted if self.flags & SKIPPED else 0
 
 
 class Failed(NamedTuple):

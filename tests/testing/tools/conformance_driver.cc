@@ -28,7 +28,7 @@ struct Loader {
   int64_t local_rank = 0;
   bool begun = false;      // a batch of this epoch has been taken and its end not met
   bool skip_rest = false;  // `restart`: the next `next` begins the next epoch
-  int64_t batches = 0, samples = 0, substituted = 0;
+  int64_t batches = 0, samples = 0, real_samples = 0, substituted = 0, skipped = 0;
 };
 
 // absl's code names are gRPC's, in upper case.
@@ -116,6 +116,7 @@ json Describe(const Batch& batch, const json& request) {
           {"samples", batch.samples()},
           {"real_samples", batch.real_samples()},
           {"substituted", batch.substituted()},
+          {"skipped", batch.skipped()},
           {"outputs", outputs}};
 }
 
@@ -211,7 +212,9 @@ class Driver {
     if (op == "stats") {
       return json{{"batches", loader.batches},
                   {"samples", loader.samples},
-                  {"substituted", loader.substituted}};
+                  {"real_samples", loader.real_samples},
+                  {"substituted", loader.substituted},
+                  {"skipped", loader.skipped}};
     }
     if (op == "close") {
       loaders_.erase(found);
@@ -292,7 +295,9 @@ class Driver {
       loader.begun = true;
       ++loader.batches;
       loader.samples += (*batch)->samples();
+      loader.real_samples += (*batch)->real_samples();
       loader.substituted += (*batch)->substituted();
+      loader.skipped += (*batch)->skipped();
       batches.push_back(Describe(**batch, request));
       if (hold) held_[name + "/" + *hold].push_back(**std::move(batch));
     }

@@ -84,8 +84,9 @@ class Batch {
 
   int64_t samples()
       const;  // rows of every tensor; fewer than the batch size only with `last: partial`
-  int64_t real_samples() const;  // of them not padding
+  int64_t real_samples() const;  // of them neither padding nor skipped
   int64_t substituted() const;   // of them standing in for a bad sample
+  int64_t skipped() const;       // of those not real (`on_bad_sample: skip_with_count`)
   uint64_t epoch() const;
   int64_t step() const;  // within the epoch, from 0
   bool last_in_epoch() const;

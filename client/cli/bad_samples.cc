@@ -1,0 +1,82 @@
+#include "client/cli/bad_samples.h"
+
+#include <iostream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/time.h"
+#include "client/cli/text.h"
+#include "server/base/status.h"
+
+namespace feedwater::cli {
+namespace {
+
+using nlohmann::json;
+
+std::string TimeText(int64_t seconds) {
+  return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::FromUnixSeconds(seconds),
+                          absl::UTCTimeZone());
+}
+
+json SampleJson(const v1::BadSample& sample) {
+  return {{"dataset", sample.dataset_digest()},
+          {"record", sample.record()},
+          {"pipeline", sample.pipeline()},
+          {"path", sample.path()},
+          {"offset", sample.offset()},
+          {"length", sample.length()},
+          {"reason", sample.reason()},
+          {"count", sample.count()},
+          {"first_seen", TimeText(sample.first_seen_s())},
+          {"last_seen", TimeText(sample.last_seen_s())},
+          {"action", sample.action()},
+          {"stood_in", sample.stood_in() < 0 ? json() : json(sample.stood_in())},
+          {"crashes", sample.crashes()},
+          {"signal", sample.signal()},
+          {"quarantined", sample.quarantined()}};
+}
+
+void PrintText(const v1::ListBadSamplesResponse& list) {
+  for (const v1::BadSample& sample : list.samples()) {
+    std::cout << Bold(absl::StrCat("record ", sample.record())) << "  " << sample.path()
+              << absl::StrFormat(" (offset %d, %d bytes), pipeline %s\n", sample.offset(),
+                                 sample.length(), sample.pipeline())
+              << absl::StrFormat("  %d times, %s to %s", sample.count(),
+                                 TimeText(sample.first_seen_s()), TimeText(sample.last_seen_s()));
+    if (!sample.action().empty()) std::cout << "; " << sample.action();
+    if (sample.stood_in() >= 0) std::cout << ", record " << sample.stood_in() << " stood in";
+    if (sample.crashes() > 0) {
+      std::cout << absl::StrFormat("; the daemon died of it %d times (signal %d)%s",
+                                   sample.crashes(), sample.signal(),
+                                   sample.quarantined() ? ", put aside" : "");
+    }
+    std::cout << "\n" << Wrapped(sample.reason(), 2);
+  }
+  std::cout << list.samples_size() << " bad records";
+  if (list.not_listed() > 0)
+    std::cout << ", and " << list.not_listed() << " finds for which the list had no room";
+  if (!list.file().empty()) std::cout << "; also in " << list.file();
+  std::cout << "\n";
+}
+
+}  // namespace
+
+absl::Status ShowBadSamples(const Context& context) {
+  FW_ASSIGN_OR_RETURN(const std::unique_ptr<v1::Control::Stub> control, context.Control());
+  grpc::ClientContext call;
+  v1::ListBadSamplesResponse list;
+  if (const grpc::Status got = control->ListBadSamples(&call, {}, &list); !got.ok())
+    return FromGrpc(got);
+  if (!context.json) {
+    PrintText(list);
+    return absl::OkStatus();
+  }
+  json samples = json::array();
+  for (const v1::BadSample& sample : list.samples()) samples.push_back(SampleJson(sample));
+  const json document = {
+      {"bad_samples", samples}, {"not_listed", list.not_listed()}, {"file", list.file()}};
+  std::cout << document.dump(2) << "\n";
+  return absl::OkStatus();
+}
+
+}  // namespace feedwater::cli

@@ -1,0 +1,35 @@
+// A bad sample: a place of a batch whose own record could not be made into a sample. Workers find
+// them, the scheduler puts them in the order of the places and holds them against the limit, and
+// the log keeps them for people.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "server/batch/slot_pool.h"
+
+namespace feedwater::server {
+
+struct BadSample {
+  int64_t place = 0;      // in the rank's batch
+  int64_t record = 0;     // that should have stood there
+  int64_t stood_in = -1;  // the record that stands there instead; -1: none
+  std::string path;       // of the record's first extent, below the root
+  int64_t offset = 0;     // of its bytes in that file
+  int64_t length = 0;     // of all its extents
+  std::string reason;     // without record and path
+  absl::StatusCode code = absl::StatusCode::kDataLoss;
+};
+
+// How many bad samples a rank may meet in one epoch of `samples` (its share) before the stream
+// fails: the fraction of them. A few are let pass whatever the fraction, or one bad sample in an
+// epoch of a hundred would be ten times the default limit; but never so many that a small dataset
+// could be bad throughout. A fraction of 0 means none, a fraction of 1 any number.
+int64_t AllowedBadSamples(double max_bad_fraction, int64_t samples);
+
+// What the client is told when `last`, the `count`-th bad sample of the epoch, is over the limit.
+BatchFailure TooManyBadSamples(double max_bad_fraction, int64_t count, int64_t samples,
+                               uint64_t epoch, const BadSample& last);
+
+}  // namespace feedwater::server

@@ -1,0 +1,101 @@
+// The quarantine report: every record that was found to be bad, once, with how often and what stood
+// in. In memory for `feedwater status --bad`, and as JSON lines in state_dir/bad_samples.jsonl for
+// everybody else. A record that is found for the first time is appended at once; the counts of
+// known ones are saved by Flush, which writes the file anew and renames it into place. A line that
+// is cut short or no entry is left out when the file is read, and of two lines about one record the
+// later one holds.
+//
+// It also knows the samples that crashed the daemon (breadcrumbs.h). After the second crash a
+// sample is put aside: workers take it for bad without touching it. That set is settled before the
+// first sample and then constant. Deleting the file while the daemon is down forgets everything.
+//
+// Bounded: so many records, and so many bytes of text of each. What does not fit is counted.
+//
+// Thread safety: all calls may come from any thread, except AddCrash.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "server/base/fd.h"
+#include "server/base/mutex.h"
+#include "server/base/status.h"
+#include "server/pipeline/bad_sample.h"
+
+namespace feedwater::server {
+
+class BadSampleLog {
+ public:
+  static constexpr size_t kMaxRecords = 10'000;
+  static constexpr int kCrashesToQuarantine = 2;
+
+  struct Entry {
+    std::string dataset;  // digest
+    int64_t record = 0;
+    std::string pipeline, path, reason;  // pipeline: the one that met it last
+    int64_t offset = 0, length = 0;
+    uint64_t count = 0;                     // places of published batches
+    int64_t first_seen = 0, last_seen = 0;  // seconds since 1970
+    std::string action;                     // the last one: fail, substitute, skip_with_count
+    int64_t stood_in = -1;                  // the last one; -1: nothing
+    int crashes = 0;                        // of the daemon, while it worked on this sample
+    int signal = 0;                         // of the last one
+    bool quarantined() const { return crashes >= kCrashesToQuarantine; }
+  };
+
+  // Reads what an earlier daemon has left in the folder. "" keeps the log in memory only. Never
+  // fails: what cannot be read or written is a line in the daemon's log.
+  static std::shared_ptr<BadSampleLog> Open(const std::string& state_dir);
+  ~BadSampleLog();
+
+  // A sample during which the daemon died. REQUIRES: no other call has been made yet.
+  void AddCrash(const std::string& dataset, int64_t record, const std::string& path, int64_t offset,
+                int64_t length, int signal);
+  // Why the sample may not be worked on; empty: it may. Cheap where no sample is put aside.
+  std::string WhyQuarantined(const std::string& dataset, int64_t record) const;
+
+  void Add(const std::string& dataset, const std::string& pipeline, const std::string& action,
+           const BadSample& bad) ABSL_LOCKS_EXCLUDED(mu_);
+  void Flush() ABSL_LOCKS_EXCLUDED(mu_);  // saves counts, if there is something to save
+
+  struct Report {
+    std::vector<Entry> entries;  // by dataset and record
+    uint64_t not_listed = 0;     // events of records for which there was no room
+    std::string file;            // "" without one
+  };
+  Report Get() const ABSL_LOCKS_EXCLUDED(mu_);
+  size_t records() const ABSL_LOCKS_EXCLUDED(mu_);
+  size_t quarantined() const { return quarantine_.size(); }
+
+ private:
+  using Key = std::pair<std::string, int64_t>;
+
+  explicit BadSampleLog(std::string file) : file_(std::move(file)) {}
+  absl::Status Load() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool Note(const std::string& dataset, const std::string& pipeline, const std::string& action,
+            const BadSample& bad) ABSL_LOCKS_EXCLUDED(mu_);  // true: not met before
+  Entry* FindOrMake(const std::string& dataset, int64_t record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Append(const Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Complain(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const std::string file_;
+  std::set<Key> quarantine_;  // settled by Open and AddCrash, then constant
+  std::atomic<int> logged_{0};
+
+  Mutex flush_mu_;  // one writer of the file's successor; taken before mu_
+  mutable Mutex mu_;
+  std::map<Key, Entry> entries_ ABSL_GUARDED_BY(mu_);
+  uint64_t not_listed_ ABSL_GUARDED_BY(mu_) = 0;
+  bool dirty_ ABSL_GUARDED_BY(mu_) = false;  // the file lacks something
+  bool complained_ ABSL_GUARDED_BY(mu_) = false;
+  Fd append_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace feedwater::server

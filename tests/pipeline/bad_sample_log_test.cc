@@ -1,0 +1,157 @@
+// The list of bad samples: one entry a record, over restarts, whatever stands in the file.
+#include "server/pipeline/bad_sample_log.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+#include "tests/storage/temp_folder.h"
+
+namespace feedwater::server {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr char kDataset[] = "0123456789abcdef0123456789abcdef";
+
+BadSample Bad(int64_t record, const std::string& reason = "damaged") {
+  BadSample bad;
+  bad.record = record;
+  bad.stood_in = record + 1;
+  bad.path = absl::StrCat("cat/", record, ".jpg");
+  bad.offset = 64;
+  bad.length = 1234;
+  bad.reason = reason;
+  return bad;
+}
+
+class BadSampleLogTest : public ::testing::Test {
+ protected:
+  std::string file() const { return temp_.path() + "/bad_samples.jsonl"; }
+  std::string Content() const {
+    std::ifstream in(file(), std::ios::binary);
+    std::stringstream text;
+    text << in.rdbuf();
+    return text.str();
+  }
+  int64_t Lines() const {
+    const std::string text = Content();
+    return std::count(text.begin(), text.end(), '\n');
+  }
+
+  TempFolder temp_;
+};
+
+TEST_F(BadSampleLogTest, HasOneEntryARecordAndKeepsItOverARestart) {
+  {
+    auto log = BadSampleLog::Open(temp_.path());
+    log->Add(kDataset, "train", "substitute", Bad(17));
+    log->Add(kDataset, "train", "substitute", Bad(17));
+    log->Add(kDataset, "val", "skip_with_count", Bad(17, "cut short"));
+    log->Add("another dataset", "train", "substitute", Bad(17));
+    log->Add(kDataset, "train", "substitute", Bad(3));
+    EXPECT_EQ(log->records(), 3u);
+  }
+  EXPECT_EQ(Lines(), 3);
+  auto log = BadSampleLog::Open(temp_.path());
+  const auto report = log->Get();
+  ASSERT_EQ(report.entries.size(), 3u);
+  EXPECT_EQ(report.file, file());
+  EXPECT_EQ(report.entries[0].record, 3);
+  const BadSampleLog::Entry& entry = report.entries[1];
+  EXPECT_EQ(entry.dataset, kDataset);
+  EXPECT_EQ(entry.record, 17);
+  EXPECT_EQ(entry.count, 3u);
+  EXPECT_EQ(entry.pipeline, "val");
+  EXPECT_EQ(entry.path, "cat/17.jpg");
+  EXPECT_EQ(entry.offset, 64);
+  EXPECT_EQ(entry.length, 1234);
+  EXPECT_EQ(entry.reason, "cut short");
+  EXPECT_EQ(entry.action, "skip_with_count");
+  EXPECT_EQ(entry.stood_in, 18);
+  EXPECT_GT(entry.first_seen, 1'600'000'000);
+  EXPECT_GE(entry.last_seen, entry.first_seen);
+  EXPECT_EQ(entry.crashes, 0);
+}
+
+TEST_F(BadSampleLogTest, ANewRecordIsInTheFileAtOnce) {
+  auto log = BadSampleLog::Open(temp_.path());
+  log->Add(kDataset, "train", "substitute", Bad(17));
+  EXPECT_EQ(Lines(), 1) << "a kill -9 now loses nothing";
+  log->Add(kDataset, "train", "substitute", Bad(17));
+  EXPECT_EQ(Lines(), 1);
+  log->Flush();
+  EXPECT_THAT(Content(), HasSubstr(R"("count":2)"));
+  log->Add(kDataset, "train", "substitute", Bad(18));
+  EXPECT_EQ(Lines(), 2) << "also after the file was replaced";
+}
+
+TEST_F(BadSampleLogTest, ReadsAroundWhateverStandsInTheFile) {
+  std::string good;
+  {
+    auto log = BadSampleLog::Open(temp_.path());
+    log->Add(kDataset, "train", "substitute", Bad(17));
+    good = Content();
+  }
+  const std::string rubbish = absl::StrCat(
+      "\n{}\n[1]\nnull\n\xff\xfe\n{\"dataset\":5,\"record\":1}\n{\"dataset\":\"x\",\"record\":-1}\n"
+      "{\"dataset\":\"x\",\"record\":1e99}\n{\"dataset\":\"x\",\"record\":\"1\"}\n",
+      std::string(100'000, '['), "\n", good.substr(0, good.size() / 2), "\n");
+  std::ofstream(file(), std::ios::binary) << rubbish << good << good.substr(0, 40);
+  auto log = BadSampleLog::Open(temp_.path());
+  EXPECT_EQ(log->records(), 1u);
+  EXPECT_EQ(Content(), good) << "written anew without it";
+  // A line that a crash cut short does not spoil the next one.
+  log->Add(kDataset, "train", "substitute", Bad(18));
+  EXPECT_EQ(Lines(), 2);
+}
+
+TEST_F(BadSampleLogTest, IsBoundedAndSaysWhatItLeavesOut) {
+  auto log = BadSampleLog::Open(temp_.path());
+  const auto most = static_cast<int64_t>(BadSampleLog::kMaxRecords);
+  const std::string endless(1 << 20, 'x');
+  for (int64_t record = 0; record < most + 5; ++record)
+    log->Add(kDataset, "train", "substitute", Bad(record, record < 3 ? endless : "damaged"));
+  const auto report = log->Get();
+  EXPECT_EQ(report.entries.size(), BadSampleLog::kMaxRecords);
+  EXPECT_EQ(report.not_listed, 5u);
+  EXPECT_LE(report.entries[0].reason.size(), 1024u);
+  EXPECT_LT(std::filesystem::file_size(file()), 8u << 20);
+}
+
+TEST_F(BadSampleLogTest, ASampleOfTwoCrashesIsPutAsideForGood) {
+  {
+    auto log = BadSampleLog::Open(temp_.path());
+    log->AddCrash(kDataset, 17, "cat/17.jpg", 0, 5, SIGSEGV);
+    EXPECT_EQ(log->WhyQuarantined(kDataset, 17), "");
+    EXPECT_EQ(log->quarantined(), 0u);
+  }
+  {
+    auto log = BadSampleLog::Open(temp_.path());
+    log->AddCrash(kDataset, 17, "cat/17.jpg", 0, 5, SIGSEGV);
+    EXPECT_THAT(log->WhyQuarantined(kDataset, 17), StartsWith("put aside"));
+  }
+  auto log = BadSampleLog::Open(temp_.path());
+  EXPECT_EQ(log->quarantined(), 1u);
+  EXPECT_THAT(log->WhyQuarantined(kDataset, 17), StartsWith("put aside"));
+  EXPECT_EQ(log->WhyQuarantined(kDataset, 18), "");
+  EXPECT_EQ(log->WhyQuarantined("another dataset", 17), "");
+  EXPECT_TRUE(log->Get().entries[0].quarantined());
+}
+
+TEST_F(BadSampleLogTest, WithoutAPlaceToWriteItWorksInMemory) {
+  std::filesystem::create_directory(file());  // nobody can write there, root neither
+  auto log = BadSampleLog::Open(temp_.path());
+  log->Add(kDataset, "train", "substitute", Bad(17));
+  log->Flush();
+  EXPECT_EQ(log->records(), 1u);
+}
+
+}  // namespace
+}  // namespace feedwater::server
