@@ -37,6 +37,7 @@ def test_the_service_has_its_methods_and_types():
         "CloseStream",
         "GetStatus",
         "ListBadSamples",
+        "GetLedger",
     }
     assert METHODS["GetStatus"][1] is messages.GetStatusResponse
     assert {1: "uint8", 9: "bfloat16", 10: "float32"}.items() <= DTYPE_NAMES.items()
