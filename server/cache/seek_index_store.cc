@@ -15,6 +15,7 @@
 #include "server/base/fd.h"
 #include "server/base/no_throw.h"
 #include "server/base/status.h"
+#include "server/base/thread.h"
 #include "server/storage/engine.h"
 
 namespace feedwater::server {
@@ -90,7 +91,14 @@ std::string SeekIndexFile(const std::string& state_dir, const std::string& datas
 }
 
 SeekIndexStore::SeekIndexStore(Options options) : options_(std::move(options)) {
-  thread_ = std::thread([this] { KeepFile(); });
+  auto thread = StartThread("the file of seek indexes", [this] { KeepFile(); });
+  if (thread.ok()) {
+    thread_ = *std::move(thread);
+  } else {  // they are kept in memory, and saved at the end
+    spdlog::warn("{}", std::string(thread.status().message()));
+    MutexLock lock(&mu_);
+    is_read_ = true;
+  }
 }
 
 SeekIndexStore::~SeekIndexStore() {
@@ -99,7 +107,7 @@ SeekIndexStore::~SeekIndexStore() {
     stop_ = true;
   }
   changed_.SignalAll();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
   if (absl::Status saved = Save(); !saved.ok())
     spdlog::warn("seek indexes: {}", std::string(saved.message()));
   MutexLock lock(&mu_);

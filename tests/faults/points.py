@@ -653,7 +653,7 @@ SESSIONS = [
         "the arena cannot be sent",
         "open",
         "sendmsg errno=ETOOMANYREFS skip=1",
-        Refused("sending to the client"),
+        Recovers(),
     ),
     Point("sending is interrupted", "running", "sendmsg errno=EINTR count=3", Recovers()),
     Point(
