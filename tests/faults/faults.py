@@ -28,6 +28,7 @@ class FaultyDaemon(DaemonProcess):
         with open(path, "r+b") as file:
             self._board = mmap.mmap(file.fileno(), 4096)
         self._rules = 0
+        self.patience_s = 15.0  # of its clients, when it goes away
         self.environment = {
             "LD_PRELOAD": str(LIBRARY),
             "FEEDWATER_FAULT_PLAN": str(path),

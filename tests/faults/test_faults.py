@@ -94,7 +94,7 @@ class Trainer:
     def open(self) -> None:
         self.loader = feedwater.Loader(
             self.pipeline, address=self.daemon.address, output="numpy", rank=0, world_size=1,
-            slots=2, reconnect_timeout=15,
+            slots=2, reconnect_timeout=self.daemon.patience_s,
         )  # fmt: skip
 
     def take(self, count: int) -> None:
@@ -177,6 +177,8 @@ def make(folder, pictures):
         if point.limits:
             names = " ".join(f"--{name.lower()}={value}" for name, value in point.limits.items())
             daemon.command = ["prlimit", *names.split(), *daemon.command]
+        if isinstance(point.expect, Either):  # it may end, and nobody starts it again
+            daemon.patience_s = 1.0
         made.append(daemon)
         return daemon
 
