@@ -116,7 +116,7 @@ TEST(Digest, StaysWhatItIs) {
   const auto spec = ParsePipeline("version: 1\ndataset: {format: mnist, root: r}\n", "p.yaml");
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(*CanonicalPipeline(*spec),
-            "feedwater pipeline 1\n"
+            "feedwater pipeline 2\n"
             "dataset {\"format\":\"mnist\",\"root\":\"r\",}\n"
             "sampler shuffle=\"none\" last=\"drop\" shard=\"batch\"\n"
             "outputs image,label\n"
