@@ -130,6 +130,9 @@ absl::Status CheckSum(const wire::Ready& ready, const std::vector<Tensor>& tenso
 bool MayPass(const absl::Status& status) {
   return status.code() == absl::StatusCode::kUnavailable ||
          status.code() == absl::StatusCode::kDeadlineExceeded ||
+         // Whoever was let in before is so again: a daemon that is starting opens its folder and
+         // its sockets to others only when it is ready to serve.
+         status.code() == absl::StatusCode::kPermissionDenied ||
          // Our own old session, not yet reclaimed: its rank, its memory, its place in a quota.
          status.code() == absl::StatusCode::kAlreadyExists ||
          status.code() == absl::StatusCode::kResourceExhausted;

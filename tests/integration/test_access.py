@@ -9,13 +9,27 @@ import json
 import os
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 from pictures import write_folder
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "conformance"))
+
+from driver import COMMANDS, Driver, digests
+
 from feedwater.control import METHODS
 
 LISTED, STRANGER = 52001, 52002
+PIPELINE = """version: 1
+dataset: {format: image_folder, root: data, path: pictures}
+graph:
+  - decode: {in: data, out: image}
+  - center_crop: {in: image, size: [8, 8]}
+batch: {size: 1}
+outputs: [image, label]
+"""
 
 # What a user who may connect gets for a request without anything in it, and for one with a ticket
 # that the daemon never told anybody. An RPC that acts for somebody needs a ticket; one that needs
@@ -98,3 +112,27 @@ def test_listed_users_are_answered_and_strangers_reach_no_rpc(daemon):
         for method, codes in answers_to(daemon, STRANGER).items():
             assert set(codes) == {"UNAVAILABLE"}, method
     assert answers_to(daemon, LISTED) == expected
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become other users")
+@pytest.mark.parametrize("client", ["python", "cpp"])
+def test_a_restart_is_a_pause_to_another_user_though_the_door_is_shut_for_a_moment(daemon, client):
+    """A daemon makes its sockets for itself first and opens them to others when it can serve."""
+    if not Path(COMMANDS[client][-1]).exists():
+        pytest.skip(f"the driver {COMMANDS[client][-1]} is not there")
+    daemon.add_pipeline("pictures", PIPELINE)
+    daemon.restart()
+    driver = Driver(client, daemon.address, user=LISTED)
+    try:
+        driver.open("pictures", job="other-user")
+        golden = digests(driver.batches())
+        driver.call("set_epoch", epoch=0)
+        daemon.kill()
+        os.chmod(daemon.address, 0o700)
+        number = driver.send("next", count=0)
+        time.sleep(0.5)  # it knocks meanwhile
+        daemon.start()
+        os.chmod(daemon.address, 0o755)
+        assert digests(driver.answer(number)["batches"]) == golden
+    finally:
+        driver.end()

@@ -23,7 +23,15 @@ _BACKOFF_FIRST_S, _BACKOFF_LAST_S = 0.05, 1.0
 _STARTING_S = 5.0  # how long a daemon that accepts connections may take to serve
 _STALL_DEFAULT_S = 10.0
 _STALL_FIRST_LOOK_S, _STALL_LOOK_S = 0.2, 1.0
-_PASSING = ("UNAVAILABLE", "ALREADY_EXISTS", "RESOURCE_EXHAUSTED", "DEADLINE_EXCEEDED")
+# What a reconnect waits for to pass. PERMISSION_DENIED: whoever was let in before is so again; a
+# daemon that is starting opens its folder and its sockets to others only when it is ready to serve.
+_PASSING = (
+    "UNAVAILABLE",
+    "ALREADY_EXISTS",
+    "RESOURCE_EXHAUSTED",
+    "DEADLINE_EXCEEDED",
+    "PERMISSION_DENIED",
+)
 
 
 @dataclass(frozen=True)
