@@ -163,6 +163,10 @@ def validate(val_loader, model, device, args):
     top1 = AverageMeter("Acc@1", ":6.2f", Summary.AVERAGE)
     top5 = AverageMeter("Acc@5", ":6.2f", Summary.AVERAGE)
     progress = ProgressMeter(len(val_loader), [batch_time, top1, top5], "Test: ")
+    if dist.is_initialized():
+        # Each rank's batch norm has seen its own batches; what is saved and validated is rank 0's.
+        for buffer in model.buffers():
+            dist.broadcast(buffer, 0)
     model.eval()
     end = time.time()
     with torch.no_grad():

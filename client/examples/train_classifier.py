@@ -127,7 +127,9 @@ def train_epoch(
     for step, batch in enumerate(bar, first):
         label = batch["label"]
         scores = model(batch["image"])
-        loss = F.cross_entropy(scores, label)
+        # A sum and a division, not a mean: with `last: partial` a rank's last batch may be empty,
+        # and it still has to take part in the step.
+        loss = F.cross_entropy(scores, label, reduction="sum") / max(len(label), 1)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -135,7 +137,9 @@ def train_epoch(
         value, samples = loss.item(), len(label)
         right = (scores.argmax(1) == label).sum().item()
         sums += torch.tensor([value * samples, right, samples])
-        bar.set_postfix(loss=f"{value:.3f}", accuracy=f"{right / samples:.2f}", refresh=False)
+        bar.set_postfix(
+            loss=f"{value:.3f}", accuracy=f"{right / max(samples, 1):.2f}", refresh=False
+        )
         journal.step(epoch, step, batch, value)
         if loader.rank == 0 and (step + 1) % args.save_every == 0:
             checkpoint(model, optimizer, loader, args)
