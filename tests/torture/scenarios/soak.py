@@ -167,8 +167,6 @@ def run(stage: Stage) -> None:
         "stopped trainers that do not go on", "bad files that were not refused",
         "daemons that did not stop well", "attackers that ended badly",
     )  # fmt: skip
-    # Within seconds a daemon's memory still grows towards what its jobs need.
-    is_short = len(rates) < 60
     for who, index in (("the daemon", 0), ("the trainer that was never killed", 1)):
         if index == 0 and tenth < LEAST_TENTH:
             continue  # a daemon that has just been restarted beside one that has not
@@ -176,7 +174,7 @@ def run(stage: Stage) -> None:
             r[index] for r in resident[:tenth]
         )
         stage.check(f"memory of {who} grew by", grown <= MARGIN_KIB, f"{grown / 1024:.1f} MiB",
-                    f"<= {MARGIN_KIB // 1024} MiB", timing=is_short)  # fmt: skip
+                    f"<= {MARGIN_KIB // 1024} MiB")  # fmt: skip
     chaos.leftovers.memory_starts_here()
     chaos.leftovers.check()
     stage.check("rate of the last tenth, of the first", last >= LEAST_RATE * first,
