@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -20,6 +21,9 @@ except ImportError:  # not installed: test the tree
     )
 
 from daemon_process import DAEMON, DaemonProcess
+
+# Whoever started this in the background may have had SIGINT ignored, which children would inherit.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 LAUNCHER_VARIABLES = (
     "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID",
