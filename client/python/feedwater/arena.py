@@ -249,13 +249,23 @@ class Lease:
 
     __slots__ = ("__weakref__", "_returns", "arena", "generation", "slot")
 
-    def __init__(self, arena: Arena, returns: Returns, slot: int, generation: int) -> None:
+    def __init__(
+        self,
+        arena: Arena,
+        returns: Returns,
+        slot: int,
+        generation: int,
+        taken: Callable[[], object] = int,
+    ) -> None:
+        arena.show(slot)
+        # No interrupt strikes from here until `taken`, which is no Python code, has been called:
+        # with `_returns` the slot goes back when this dies, and nobody else may take it over then.
         self.arena = arena
         self.slot = slot
         self.generation = generation
         self._returns = returns
-        arena.show(slot)
         returns.held[slot] = generation
+        taken()
 
     def __del__(self) -> None:
         returns = getattr(self, "_returns", None)

@@ -9,6 +9,7 @@ import os
 import select
 import socket
 import time
+from collections import deque
 from collections.abc import Callable
 from itertools import compress
 from typing import Any, Optional, Union
@@ -43,6 +44,7 @@ class Session:
         self._pid = os.getpid()
         self._socket = _connect(address)
         self._poll = select.poll()
+        self._packets: deque[bytes] = deque()  # received and not taken over; one at most
         self._poll.register(self._socket, select.POLLIN)
         self._over = False
         self.ticket = b""
@@ -175,14 +177,19 @@ class Session:
             The daemon went away or ended the session.
         """
         while True:
-            try:
-                packet = _read(self._socket.recv, wire.MAX_MESSAGE)
-            except BlockingIOError:
-                if not self._wait(timeout):
-                    return None
-                continue
-            except OSError as error:
-                raise SessionLost(f"the data socket failed: {error}") from None
+            if not self._packets:
+                # An interrupt (Ctrl-C) may strike between any two steps of Python code, and a slot
+                # that was lent must not be lost: so reading and keeping are one step, and a lease
+                # takes its packet away.
+                try:
+                    _read(self._fetch)
+                except BlockingIOError:
+                    if not self._wait(timeout):
+                        return None
+                    continue
+                except OSError as error:
+                    raise SessionLost(f"the data socket failed: {error}") from None
+            packet = self._packets[0]
             if not packet:
                 raise SessionLost(f"the daemon at {self.address} went away")
             try:
@@ -191,8 +198,14 @@ class Session:
                 raise SessionLost(f"the daemon broke the protocol: {error}", "INTERNAL") from None
             if isinstance(message, wire.Closing):
                 raise SessionLost(message.message, errors.code_name(message.code))
-            if isinstance(message, (wire.Ready, wire.Failed)):
+            if isinstance(message, wire.Ready):
                 return message
+            self._packets.popleft()
+            if isinstance(message, wire.Failed):
+                return message
+
+    def _fetch(self) -> None:
+        self._packets.extend(map(self._socket.recv, [wire.MAX_MESSAGE]))
 
     def _wait(self, timeout: Optional[float]) -> bool:
         """Wait for a packet, or the end of the connection; also for room to send where releases
@@ -211,13 +224,13 @@ class Session:
                 return False
 
     def lease(self, ready: wire.Ready) -> Lease:
-        """Take over a slot that was lent."""
+        """Take over the slot that the message which was just received lends."""
         assert self.returns is not None
         if ready.slot >= self.arena.slots:
             raise SessionLost(
                 f"the daemon lent slot {ready.slot} of {self.arena.slots}", "INTERNAL"
             )
-        return Lease(self.arena, self.returns, ready.slot, ready.generation)
+        return Lease(self.arena, self.returns, ready.slot, ready.generation, self._packets.popleft)
 
     def seek(self, serial: int, epoch: int, position: int) -> None:
         """Ask for production to start over elsewhere."""
