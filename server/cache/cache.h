@@ -43,7 +43,7 @@ class Cache {
 
   struct Request {
     std::string dataset;  // 32 hex digits that no other dataset has
-    std::string form;     // what is kept, its version included: "coefficients-1"
+    std::string form;     // what is kept, its version included: "coefficients-2"
     int64_t records = 0;
     int64_t memory_bytes = 0, disk_bytes = 0;  // the most that this cache may take of the quotas
   };

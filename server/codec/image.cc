@@ -286,6 +286,8 @@ absl::Span<const std::byte> PackCoefficients(absl::Span<const std::byte> encoded
   return {reinterpret_cast<const std::byte*>(document.data()), document.size()};
 }
 
+uint32_t CoefficientsVersion() { return jpeg::kStoreVersion; }
+
 bool MakeSeekIndex(absl::Span<const std::byte> encoded, const ImageLimits& limits,
                    ImageWorkspace& workspace) {
   Impl& impl = *workspace.impl();

@@ -104,6 +104,8 @@ absl::StatusOr<ImageInfo> ReadImageInfo(absl::Span<const std::byte> encoded, boo
 // that only libjpeg-turbo decodes; valid until the next call with this workspace.
 absl::Span<const std::byte> PackCoefficients(absl::Span<const std::byte> encoded,
                                              const ImageLimits& limits, ImageWorkspace& workspace);
+// Of the documents that PackCoefficients makes and DecodeInto reads, and of no others.
+uint32_t CoefficientsVersion();
 
 // Puts the JPEG's whole seek index where UseSeekIndexes said. False for images that are none, or
 // that only libjpeg-turbo decodes.

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "server/base/units.h"
+#include "server/codec/image.h"
 
 namespace feedwater::server {
 namespace {
@@ -113,7 +114,8 @@ absl::string_view CacheKindName(CacheKind kind) {
 }
 
 std::string CacheForm(CacheKind kind, const Plan& plan) {
-  std::string form = absl::StrCat(CacheKindName(kind), "-1");
+  const uint32_t version = kind == CacheKind::kCoefficients ? CoefficientsVersion() : 1;
+  std::string form = absl::StrCat(CacheKindName(kind), "-", version);
   if (kind == CacheKind::kDecoded) absl::StrAppend(&form, "-", plan.prefix().digest);
   return form;
 }

@@ -195,6 +195,13 @@ TEST(CachedCoefficients, GiveTheBytesOfTheFilesInEveryEpochAndAfterARestart) {
   EXPECT_EQ(counts.misses, 0u);
 }
 
+TEST(CachedCoefficients, AreKeyedByTheVersionOfTheirDocuments) {
+  const auto dataset = std::make_shared<FakeDataset>(FakeDataset::Options{});
+  const auto pipeline = LoadPipeline(kYaml, dataset);
+  EXPECT_EQ(CacheForm(CacheKind::kCoefficients, *pipeline->plan),
+            absl::StrCat("coefficients-", CoefficientsVersion()));
+}
+
 // --- the choice
 // -----------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@
 //   blocks: u32 offset of the row from the document's start, the rows, in the order in which they
 //   were packed, 64 zero bytes, so that vectors may be read whole.
 //
-//   row: per 16 blocks {u16 bytes of their payload, int16 DC of the block before, in the row},
+//   row: per 32 blocks {u16 bytes of their payload, int16 DC of the block before, in the row},
 //        per block u32 header, the payloads (packed_block.h). DC starts at 0 in every row.
 //
 // Only real blocks are kept, not those that fill up the last MCUs. Blocks beyond the guards
@@ -32,7 +32,7 @@
 
 namespace feedwater::server::jpeg {
 
-inline constexpr uint32_t kStoreVersion = 1;
+inline constexpr uint32_t kStoreVersion = 2;
 
 // Packs one image after the other; keeps its buffers. Not thread-safe.
 class StorePacker {

@@ -7,7 +7,7 @@
 
 namespace feedwater::server::jpeg {
 
-inline constexpr int kCheckpointBlocks = 16;
+inline constexpr int kCheckpointBlocks = 32;
 inline constexpr size_t kCheckpointBytes = 4, kBlockHeaderBytes = 4;
 // Of one block: an exception for all 63 coefficients, and eight groups of eight bytes.
 inline constexpr size_t kMaxPayload = 3 + 2 * 63 + 64;
