@@ -26,8 +26,10 @@ absl::StatusOr<std::unique_ptr<v1::Control::Stub>> Context::Control() const {
   return ConnectControl(*folder);
 }
 
-void Context::Finish(const absl::Status& status) {
-  if (status.ok()) return;
+void Context::Finish(const absl::Status& ended) {
+  if (ended.ok()) return;
+  const absl::StatusOr<std::string> folder = FindAddress(address);
+  const absl::Status status = folder.ok() ? ExplainNoAnswer(ended, *folder) : ended;
   exit_status = IsInvalidInput(status) ? 2 : 1;
   const std::string message(status.message());
   if (json) {

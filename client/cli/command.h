@@ -28,7 +28,7 @@ struct Context {
   // A stub for the daemon at `address`, or at the default place. Unavailable with what was tried.
   absl::StatusOr<std::unique_ptr<v1::Control::Stub>> Control() const;
   // Prints the error on stderr (as {"error": {...}} on stdout with --json) and sets exit_status.
-  void Finish(const absl::Status& status);
+  void Finish(const absl::Status& ended);
 };
 
 // A subcommand with examples below its help. `run` is called when it was chosen.

@@ -315,13 +315,16 @@ std::vector<Finding> CheckConfig(const std::string& given) {
 
 Finding CheckDaemon(const Context& context) {
   const auto address = FindAddress(context.address);
+  if (absl::IsPermissionDenied(address.status()))
+    return Failure("daemon", std::string(address.status().message()), "as it says");
   if (!address.ok()) {
     return Warning("daemon", "none runs here",
                    "systemctl start feedwaterd@0, or feedwaterd --config feedwater.yaml");
   }
   const auto status = GetStatus(*ConnectControl(*address));
   if (!status.ok()) {
-    return Failure("daemon", absl::StrCat(*address, ": ", std::string(status.status().message())),
+    const absl::Status why = ExplainNoAnswer(status.status(), *address);
+    return Failure("daemon", absl::StrCat(*address, ": ", std::string(why.message())),
                    "put this user into `access:` of its configuration, or start it again");
   }
   return Good("daemon", absl::StrCat("feedwaterd ", status->version(), " at ", *address,

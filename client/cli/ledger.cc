@@ -112,6 +112,11 @@ json EntryJson(const v1::LedgerEntry& entry) {
                    {"path", entry.path()},     {"offset", entry.offset()},
                    {"bytes", entry.bytes()},   {"label", nullptr}};
   if (entry.has_label()) document["label"] = entry.label();
+  document["bad"] = nullptr;
+  if (entry.is_bad()) {
+    document["bad"] = {{"reason", entry.bad_reason()}, {"stood_in", nullptr}};
+    if (entry.has_stood_in()) document["bad"]["stood_in"] = entry.stood_in();
+  }
   return document;
 }
 
@@ -138,7 +143,10 @@ void PrintEntry(const v1::LedgerEntry& entry, bool with_step) {
             << Padded(entry.has_label() ? absl::StrCat("label ", entry.label()) : "", 12)
             << entry.path();
   if (entry.offset() > 0) std::cout << " at byte " << entry.offset();
-  std::cout << (entry.is_real() ? "" : "  (padding)") << "\n";
+  std::cout << (entry.is_real() ? "" : "  (padding)");
+  if (entry.has_stood_in()) std::cout << "  BAD: record " << entry.stood_in() << " stands in";
+  if (entry.is_bad() && !entry.has_stood_in()) std::cout << "  BAD: nothing stands in";
+  std::cout << "\n";
 }
 
 void PrintLedger(const v1::GetLedgerResponse& ledger, const Options& options) {
@@ -185,9 +193,12 @@ void AddLedger(CLI::App& app, Context& context) {
       "  feedwater ledger train-7 --find dog/0123.jpg --epoch 4\n"
       "  feedwater ledger imagenet-train --config feedwater.yaml --batch 12 --world-size 8 "
       "--batch-size 256\n"
-      "The order is a pure function, so any epoch can be asked about, also one of long ago. What "
-      "stood in for\n"
-      "bad records is in the report of bad samples, not here.",
+      "The order is a pure function, so any epoch can be asked about, also one of long ago. It "
+      "does not know\n"
+      "which records are bad: a running job's ledger takes that from the daemon's report "
+      "(feedwater status --bad),\n"
+      "and so names what stands in for those that have been met; the ledger of a pipeline does "
+      "not.",
       [&context] { return ShowLedger(context, options); });
   command
       ->add_option(

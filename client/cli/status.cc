@@ -1,14 +1,18 @@
 // feedwater status: the daemon and its jobs at this moment.
 #include "server/base/status.h"
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 #include <iostream>
+#include <map>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/cli/bad_samples.h"
 #include "client/cli/command.h"
+#include "client/cli/counters.h"
 #include "client/cli/status_document.h"
 #include "client/cli/status_watch.h"
 #include "server/base/cpus.h"
@@ -16,6 +20,19 @@
 
 namespace feedwater::cli {
 namespace {
+
+// The last step that was published; none was before the first one.
+std::string StepText(int64_t step) { return step < 0 ? "-" : absl::StrCat(step); }
+
+void PrintCounters(const v1::GetStatusResponse& status) {
+  bool first = true;
+  for (const auto& [name, count] :
+       std::map<std::string, uint64_t>(status.counters().begin(), status.counters().end())) {
+    if (count == 0) continue;
+    std::cout << (first ? "counts   " : "         ") << CounterText(name, count) << "\n";
+    first = false;
+  }
+}
 
 void PrintText(const v1::GetStatusResponse& status) {
   const std::vector<int> cpus(status.cpus().begin(), status.cpus().end());
@@ -28,15 +45,14 @@ void PrintText(const v1::GetStatusResponse& status) {
             << "\n"
             << "memory   " << status.memory_sum() << ", resident "
             << server::FormatBytes(status.memory_resident_bytes()) << "\n";
-  for (const auto& [name, count] : status.counters()) {
-    if (count > 0) std::cout << "count    " << name << " " << count << "\n";
-  }
+  PrintCounters(status);
   if (status.jobs().empty()) std::cout << "jobs     none\n";
   for (const v1::Job& job : status.jobs()) {
     std::cout << absl::StrFormat(
-        "\n%s  pipeline %s, world size %d, epoch %d, step %d, %d samples, %d bad%s, %.1f CPU s\n",
-        Bold(job.job()), job.pipeline(), job.world_size(), job.epoch(), job.step(), job.samples(),
-        job.bad_samples(), job.bad_samples() > 0 ? " (feedwater status --bad)" : "", job.cpu_s());
+        "\n%s  pipeline %s, world size %d, epoch %d, step %s, %d samples, %d bad%s, %.1f CPU s\n",
+        Bold(job.job()), job.pipeline(), job.world_size(), job.epoch(), StepText(job.step()),
+        job.samples(), job.bad_samples(), job.bad_samples() > 0 ? " (feedwater status --bad)" : "",
+        job.cpu_s());
     const v1::JobCache& cache = job.cache();
     std::cout << "  cache " << cache.kind();
     if (cache.kind() != "none") {
@@ -50,11 +66,14 @@ void PrintText(const v1::GetStatusResponse& status) {
       std::cout << absl::StrFormat("  seek indexes of %d JPEGs (%s)\n", cache.seek_indexes(),
                                    server::FormatBytes(cache.seek_index_bytes()));
     }
-    std::cout << "  rank      pid    epoch     step  ready  lent  slots\n";
+    // Every slot is in one of these columns: ready for the trainer, in its hands, or to be filled.
+    std::cout << "  rank      pid    epoch     step  ready   held  empty\n";
     for (const v1::Rank& rank : job.ranks()) {
-      std::cout << absl::StrFormat("  %4d %8d %8d %8d %6d %5d %6d\n", rank.rank(), rank.pid(),
-                                   rank.epoch(), rank.step(), rank.slots_ready(), rank.slots_lent(),
-                                   rank.slots());
+      const uint32_t lent = std::min(rank.slots_lent(), rank.slots());
+      const uint32_t ready = std::min(rank.slots_ready(), lent);
+      std::cout << absl::StrFormat("  %4d %8d %8d %8s %6d %6d %6d\n", rank.rank(), rank.pid(),
+                                   rank.epoch(), StepText(rank.step()), ready, lent - ready,
+                                   rank.slots() - lent);
     }
   }
 }

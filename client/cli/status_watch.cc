@@ -197,7 +197,7 @@ absl::Status WatchStatus(const Context& context, double interval_s) {
         for (const v1::Rank& rank : job.ranks()) {
           SlotLooks& looks = view.looks[{KeyOf(job), rank.rank()}];
           ++looks.looks;
-          looks.empty += rank.slots_lent() == 0;
+          looks.empty += rank.slots_ready() == 0;
         }
       }
       if (last_ns == 0) break;  // show something at once

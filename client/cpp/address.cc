@@ -1,9 +1,12 @@
 #include "client/cpp/address.h"
 
+#include <grp.h>
 #include <sched.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
+#include <cerrno>
 #include <cstdlib>
 
 #include "absl/strings/match.h"
@@ -13,9 +16,31 @@
 namespace feedwater {
 namespace {
 
-bool HasSocket(const std::string& folder) {
+std::string ControlSocket(const std::string& folder) {
+  return absl::StrCat(folder, "/control.sock");
+}
+
+enum class Found { kNothing, kSocket, kClosed };
+
+Found LookInto(const std::string& folder) {
   struct stat info;
-  return stat(absl::StrCat(folder, "/control.sock").c_str(), &info) == 0 && S_ISSOCK(info.st_mode);
+  if (stat(ControlSocket(folder).c_str(), &info) != 0)
+    return errno == EACCES ? Found::kClosed : Found::kNothing;
+  return S_ISSOCK(info.st_mode) ? Found::kSocket : Found::kNothing;
+}
+
+// The name of the group that the socket belongs to, or its folder where that is closed; "" when
+// neither can be seen.
+std::string GroupOf(const std::string& socket_path) {
+  for (const std::string& path : {socket_path.substr(0, socket_path.rfind('/')), socket_path}) {
+    struct stat info;
+    if (stat(path.c_str(), &info) != 0) continue;
+    group entry, *found = nullptr;
+    std::array<char, 16'384> text;
+    if (getgrgid_r(info.st_gid, &entry, text.data(), text.size(), &found) == 0 && found != nullptr)
+      return found->gr_name;
+  }
+  return "";
 }
 
 // Whether only this user or root can have put a daemon there: all may write to /tmp.
@@ -53,13 +78,28 @@ absl::StatusOr<std::string> FindAddress(absl::string_view address) {
   const bool is_given = !address.empty() || std::getenv("FEEDWATER_ADDRESS") != nullptr;
   const std::vector<std::string> tried =
       address.empty() ? CandidateAddresses() : std::vector<std::string>{std::string(address)};
+  std::string closed;
   for (const std::string& folder : tried) {
-    if (HasSocket(folder) && (is_given || IsTrusted(folder))) return folder;
+    if (!is_given && !IsTrusted(folder)) continue;
+    const Found found = LookInto(folder);
+    if (found == Found::kSocket) return folder;
+    if (found == Found::kClosed && closed.empty()) closed = folder;
   }
+  if (!closed.empty()) return NoPermission(ControlSocket(closed));
   return absl::UnavailableError(
       absl::StrCat("no feedwaterd at ", absl::StrJoin(tried, ", "),
                    " (no control.sock there): start one with 'feedwaterd --config FILE', or give "
                    "its runtime_dir as the address or in FEEDWATER_ADDRESS"));
+}
+
+absl::Status NoPermission(const std::string& socket_path) {
+  const std::string group = GroupOf(socket_path);
+  return absl::PermissionDeniedError(absl::StrCat(
+      "permission denied: user ", getuid(), " may not connect to ", socket_path,
+      ". Cure: the daemon's configuration lets this user in (access: {users: [...], groups: "
+      "[...]}), or this user joins ",
+      group.empty() ? "a group that may" : absl::StrCat("group '", group, "'"),
+      " and logs in anew. A daemon that is starting lets others in only when it serves"));
 }
 
 }  // namespace feedwater

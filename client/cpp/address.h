@@ -17,6 +17,10 @@ std::vector<std::string> CandidateAddresses();
 
 // `address`, or the first candidate that holds a control.sock. Unavailable with what was tried and
 // how to start a daemon.
+// PermissionDenied where one of these places may not be looked into and no other has one.
 absl::StatusOr<std::string> FindAddress(absl::string_view address);
+
+// Why this process may not reach a daemon's socket, for people: the path, and the cure.
+absl::Status NoPermission(const std::string& socket_path);
 
 }  // namespace feedwater

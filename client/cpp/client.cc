@@ -94,7 +94,7 @@ absl::StatusOr<std::vector<std::string>> Client::Pipelines() {
   grpc::ClientContext context;
   v1::ListPipelinesResponse response;
   const grpc::Status status = impl_->control->ListPipelines(&context, {}, &response);
-  if (!status.ok()) return FromGrpc(status);
+  if (!status.ok()) return ExplainNoAnswer(FromGrpc(status), impl_->address);
   return std::vector<std::string>(response.names().begin(), response.names().end());
 }
 

@@ -1,8 +1,15 @@
 #include "client/cpp/control_channel.h"
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "client/cpp/session.h"
 
 namespace feedwater {
+namespace {
+
+constexpr const char* kNoAnswerUrl = "feedwater/no-answer";
+
+}  // namespace
 
 std::unique_ptr<v1::Control::Stub> ConnectControl(const std::string& address) {
   grpc::ChannelArguments arguments;
@@ -16,7 +23,19 @@ std::unique_ptr<v1::Control::Stub> ConnectControl(const std::string& address) {
 }
 
 absl::Status FromGrpc(const grpc::Status& status) {
-  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+  absl::Status error(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+  if (absl::IsUnavailable(error) || absl::IsDeadlineExceeded(error))
+    error.SetPayload(kNoAnswerUrl, absl::Cord("1"));
+  return error;
+}
+
+absl::Status ExplainNoAnswer(const absl::Status& error, const std::string& address) {
+  if (!error.GetPayload(kNoAnswerUrl)) return error;
+  const absl::StatusOr<std::shared_ptr<Session>> session = Session::Connect(address);
+  if (!session.ok() && !absl::IsDeadlineExceeded(session.status())) return session.status();
+  return absl::Status(error.code(),
+                      absl::StrCat("the daemon at ", address, " did not answer (", error.message(),
+                                   "): it is starting, stopping or stopped; try again"));
 }
 
 }  // namespace feedwater

@@ -14,4 +14,8 @@ namespace feedwater {
 std::unique_ptr<v1::Control::Stub> ConnectControl(const std::string& address);
 absl::Status FromGrpc(const grpc::Status& status);
 
+// For people: where `error` comes from FromGrpc and means that a call had no answer, why the daemon
+// at `address` cannot be reached, instead of gRPC's own words. Looks at the data socket for that.
+absl::Status ExplainNoAnswer(const absl::Status& error, const std::string& address);
+
 }  // namespace feedwater

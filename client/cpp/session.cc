@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/cpp/address.h"
 
 namespace feedwater {
 namespace {
@@ -90,7 +91,9 @@ absl::StatusOr<size_t> ReceivePacket(int socket, int timeout_ms, char* buffer, s
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<Session>> Session::Connect(const std::string& address) {
+absl::StatusOr<std::shared_ptr<Session>> Session::Connect(const std::string& address,
+                                                          bool* greeted) {
+  if (greeted != nullptr) *greeted = false;
   const std::string path = absl::StrCat(address, "/data.sock");
   sockaddr_un name = {};
   name.sun_family = AF_UNIX;
@@ -109,12 +112,19 @@ absl::StatusOr<std::shared_ptr<Session>> Session::Connect(const std::string& add
   const int connected = connect(fd, reinterpret_cast<sockaddr*>(&name), sizeof(name));
   if (connected != 0 && errno == EAGAIN)
     return absl::UnavailableError(absl::StrCat("nobody accepts connections to ", path));
+  if (connected != 0 && errno == EACCES) return NoPermission(path);
+  // A daemon that stops leaves its socket file behind, or has removed it already: both mean that
+  // nobody serves.
+  if (connected != 0 && errno == ECONNREFUSED) {
+    return absl::UnavailableError(
+        absl::StrCat("no feedwaterd at ", address, ": ", path,
+                     " is there, but nobody listens: the daemon was killed, or is being restarted. "
+                     "Its log says why (journalctl -u 'feedwaterd@*'); start it with "
+                     "'feedwaterd --config FILE' or systemctl"));
+  }
   if (connected != 0) {
     const absl::Status error = Errno(absl::StrCat("connecting to ", path));
-    // A daemon that stops leaves its socket file behind, or has removed it already: both mean that
-    // nobody serves.
-    return errno == ECONNREFUSED || errno == ENOENT ? absl::UnavailableError(error.message())
-                                                    : error;
+    return errno == ENOENT ? absl::UnavailableError(error.message()) : error;
   }
   (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &for_ever, sizeof(for_ever));
   wire::Hello hello = {};
@@ -132,6 +142,7 @@ absl::StatusOr<std::shared_ptr<Session>> Session::Connect(const std::string& add
   wire::Header header = {};
   std::memcpy(&header, buffer, std::min(*size, sizeof(header)));
   const auto type = static_cast<wire::Type>(header.type);
+  if (greeted != nullptr) *greeted = true;
   if (type == wire::Type::kClosing) {
     absl::StatusOr<wire::Closing> closing = As<wire::Closing>(buffer, *size, type);
     return closing.ok() ? StatusOf(*closing) : closing.status();

@@ -26,8 +26,9 @@ class Session {
 
   // Connects and exchanges HELLO and WELCOME. Unavailable when nobody listens, PermissionDenied
   // when this user may not connect, FailedPrecondition naming both versions when the protocols
-  // differ.
-  static absl::StatusOr<std::shared_ptr<Session>> Connect(const std::string& address);
+  // differ. `greeted`, if not null, tells whether a daemon has answered, be it with a refusal.
+  static absl::StatusOr<std::shared_ptr<Session>> Connect(const std::string& address,
+                                                          bool* greeted = nullptr);
   ~Session();
   Session(const Session&) = delete;
 

@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/cpp/control_channel.h"
 #include "client/cpp/launcher.h"
+#include "client/cpp/outage.h"
 #include "client/cpp/stream_impl.h"
 #include "proto/shm/crc32c.h"
 
@@ -269,10 +270,8 @@ std::string Stream::Impl::CursorAt(Place place) const {
 }
 
 absl::Status Stream::Impl::OpenSession(const std::string& cursor_json, int64_t deadline_ns) {
-  greeted = false;
-  absl::StatusOr<std::shared_ptr<Session>> connected = Session::Connect(address);
+  absl::StatusOr<std::shared_ptr<Session>> connected = Session::Connect(address, &greeted);
   if (!connected.ok()) return connected.status();
-  greeted = true;
   v1::OpenStreamRequest asked = request;
   asked.set_ticket((*connected)->ticket().data(), (*connected)->ticket().size());
   asked.set_cursor(cursor_json);
@@ -301,13 +300,14 @@ absl::Status Stream::Impl::OpenSession(const std::string& cursor_json, int64_t d
 }
 
 absl::Status Stream::Impl::Reconnect(const absl::Status& why) {
+  Outage outage(options.notice, address, why.message(), options.reconnect_timeout_s);
   const int64_t deadline = MonotonicNs() + SecondsToNs(options.reconnect_timeout_s);
   const std::string state = CursorAt(next_at.value_or(Wanted()));
   absl::Status last = why;
   for (double pause_s = 0.05; MonotonicNs() < deadline; pause_s = std::min(1.0, pause_s * 2)) {
     last = OpenSession(state, std::max(deadline, MonotonicNs() + kLeastNs));
-    if (last.ok()) return last;
-    if (!MayPass(last)) return last;
+    if (last.ok()) outage.IsOver();
+    if (last.ok() || !MayPass(last)) return last;
     const double left_s = static_cast<double>(deadline - MonotonicNs()) * 1e-9;
     std::this_thread::sleep_for(std::chrono::duration<double>(std::clamp(left_s, 0.0, pause_s)));
   }

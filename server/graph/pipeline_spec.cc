@@ -26,6 +26,9 @@ struct LimitParams {
   int64_t max_decode_ms = ImageLimits{}.max_decode_ms;
 };
 
+// Ten times what a large photo needs.
+constexpr int64_t kLeastReplacingMs = 100;
+
 struct CacheParams {
   std::string kind = "auto";
   std::optional<ByteCount> ram, disk;
@@ -38,14 +41,21 @@ const Schema<BatchParams>& BatchSchema() {
 }
 
 const Schema<LimitParams>& LimitSchema() {
-  static const auto* schema =
-      new Schema<LimitParams>(Schema<LimitParams>()
-                                  .Param("max_pixels", &LimitParams::max_pixels,
-                                         "Width times height of an image.", Range(1, 1LL << 30))
-                                  .Param("max_scans", &LimitParams::max_scans,
-                                         "Scans of a progressive JPEG.", Range(1, INT_MAX))
-                                  .Param("max_decode_ms", &LimitParams::max_decode_ms,
-                                         "CPU time of one image, in ms.", Range(1, 3'600'000)));
+  static const auto* schema = new Schema<LimitParams>(
+      Schema<LimitParams>()
+          .Param("max_pixels", &LimitParams::max_pixels, "Width times height of an image.",
+                 Range(1, 1LL << 30))
+          .Param("max_scans", &LimitParams::max_scans, "Scans of a progressive JPEG.",
+                 Range(1, INT_MAX))
+          .Param("max_decode_ms", &LimitParams::max_decode_ms,
+                 "CPU time of decoding one image (JPEG), in ms: a guard "
+                 "against images that are made to be slow. An image over it "
+                 "is a bad sample. CPU time differs between machines and "
+                 "runs, so stay far above what any good image needs, as the "
+                 "default is for photos; raise it for very large progressive "
+                 "ones. At least 100 with substitute and skip_with_count, "
+                 "which would else replace good images on a busy machine.",
+                 Range(1, 3'600'000)));
   return *schema;
 }
 
@@ -150,6 +160,22 @@ absl::Status ReadMaxBadFraction(const YamlNode& node, double* fraction) {
   return NameParam(status, "max_bad_fraction");
 }
 
+// Time is the one limit that the machine has a say in. Where a bad sample is replaced it would
+// have one in the bytes, too, if ordinary images came near it.
+absl::Status CheckDecodeTime(const YamlNode& root, const PipelineSpec& spec) {
+  if (spec.on_bad_sample == BadSamplePolicy::kFail ||
+      spec.limits.max_decode_ms >= kLeastReplacingMs)
+    return absl::OkStatus();
+  const YamlNode* limits = root.Find("limits");
+  const YamlNode* node = limits == nullptr ? nullptr : limits->Find("max_decode_ms");
+  return (node == nullptr ? root : *node)
+      .Error(absl::StrCat("max_decode_ms is ", spec.limits.max_decode_ms,
+                          "; with 'on_bad_sample: ", BadSamplePolicyName(spec.on_bad_sample),
+                          "' it must be at least ", kLeastReplacingMs,
+                          ": it is CPU time, which differs between machines and runs, so that a "
+                          "good image would be replaced here and not there"));
+}
+
 absl::Status ReadLimits(const YamlNode& node, ImageLimits* limits) {
   FW_ASSIGN_OR_RETURN(const LimitParams read, LimitSchema().Read(node, "'limits'"));
   limits->max_pixels = read.max_pixels;
@@ -213,6 +239,7 @@ absl::StatusOr<PipelineSpec> ReadPipeline(const YamlNode& root, absl::string_vie
     FW_RETURN_IF_ERROR(ReadMaxBadFraction(*node, &spec.max_bad_fraction));
   if (const YamlNode* node = root.Find("limits"))
     FW_RETURN_IF_ERROR(ReadLimits(*node, &spec.limits));
+  FW_RETURN_IF_ERROR(CheckDecodeTime(root, spec));
   if (const YamlNode* node = root.Find("cache")) FW_RETURN_IF_ERROR(ReadCache(*node, &spec.cache));
 
   FW_ASSIGN_OR_RETURN(const std::string canonical, CanonicalPipeline(spec));

@@ -11,6 +11,8 @@
 
 namespace feedwater::server {
 
+inline constexpr int64_t kMaxSubstitutes = 100;  // records tried in a bad one's place
+
 struct BadSample {
   int64_t place = 0;      // in the rank's batch
   int64_t record = 0;     // that should have stood there

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/base/status.h"
 #include "server/base/yaml.h"
+#include "server/pipeline/bad_sample.h"
 
 namespace feedwater::server {
 namespace {
@@ -57,6 +58,21 @@ absl::Status ReadStep(const Dataset& dataset, const EpochOrder& order, const Ord
   return absl::OkStatus();
 }
 
+// As the workers choose: the next position with a good record.
+void MarkBad(const EpochOrder& order, int64_t records, const LedgerQuery& query, Ledger* ledger) {
+  for (LedgerEntry& entry : ledger->entries) {
+    const auto found = query.bad.find(entry.record);
+    if (found == query.bad.end()) continue;
+    entry.is_bad = true;
+    entry.bad_reason = found->second;
+    if (query.on_bad_sample == BadSamplePolicy::kFail) continue;
+    for (int64_t i = 1; i <= std::min(kMaxSubstitutes, records - 1) && entry.stood_in < 0; ++i) {
+      const int64_t record = order.RecordAt((entry.position + i) % records);
+      if (query.bad.count(record) == 0) entry.stood_in = record;
+    }
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<Ledger> ReadLedger(const Dataset& dataset,
@@ -69,6 +85,7 @@ absl::StatusOr<Ledger> ReadLedger(const Dataset& dataset,
   ledger.steps = order.steps();
   if (query.step) {
     FW_RETURN_IF_ERROR(ReadStep(dataset, order, *config, query, &ledger));
+    MarkBad(order, config->records, query, &ledger);
     return ledger;
   }
   if (!query.record) return absl::InvalidArgumentError("give a step, or a record");
@@ -77,6 +94,7 @@ absl::StatusOr<Ledger> ReadLedger(const Dataset& dataset,
   const int64_t position = order.PositionOf(*query.record);
   for (const Use& use : order.UsesOf(*query.record))
     ledger.entries.push_back(EntryOf(dataset, use, position, *query.record, &extents));
+  MarkBad(order, config->records, query, &ledger);
   return ledger;
 }
 

@@ -1,10 +1,11 @@
 // The ledger: which records made, or will make, a batch, and when a record is used. Nothing is
 // written down for it: the order is a pure function, so it can be asked about any epoch, of a job
-// that runs or of one that ran long ago. What a sample was replaced by when its record was bad is
-// not part of the order; the report of bad samples has that.
+// that runs or of one that ran long ago. Which records are bad is not part of the order, the report
+// of bad samples knows that; but given those, what stands in for them follows from the order, too.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "server/graph/pipeline_spec.h"
 #include "server/sampler/order.h"
 #include "server/source/dataset.h"
 
@@ -24,7 +26,9 @@ struct LedgerQuery {
   int64_t start = 0;
   // One of them: the global batch of a step, or the places of a record.
   std::optional<int64_t> step, record;
-  std::optional<int64_t> rank;  // of a step: its part alone
+  std::optional<int64_t> rank;         // of a step: its part alone
+  std::map<int64_t, std::string> bad;  // records that are known to be, and why
+  BadSamplePolicy on_bad_sample = BadSamplePolicy::kFail;
 };
 
 struct LedgerEntry {
@@ -33,6 +37,9 @@ struct LedgerEntry {
   std::string path;  // of the first extent, below the root
   int64_t offset = 0, bytes = 0;
   int64_t label = -1;  // -1: the index does not know it
+  bool is_bad = false;
+  std::string bad_reason;
+  int64_t stood_in = -1;  // the record at its place; -1: none
 };
 
 struct Ledger {

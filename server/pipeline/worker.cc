@@ -13,8 +13,7 @@
 namespace feedwater::server {
 namespace {
 
-constexpr int64_t kSubstitutes = 100;  // records tried in a bad one's place
-constexpr size_t kMaxSamples = 256;    // on the way in one worker, with and without reads
+constexpr size_t kMaxSamples = 256;  // on the way in one worker, with and without reads
 
 // Samples that cost little are timed one in so many, or the clock would be a good part of what it
 // measures.
@@ -326,7 +325,7 @@ bool Worker::PackRecord(const Sample& sample) {
 bool Worker::StartSubstitute(Sample* sample) {
   Job& job = sample->work->ticket.batch->job();
   const int64_t records = job.dataset().size();
-  if (sample->tries >= std::min(kSubstitutes, records - 1)) return false;
+  if (sample->tries >= std::min(kMaxSubstitutes, records - 1)) return false;
   ++sample->tries;
   const int64_t position = (sample->placement.position + sample->tries) % records;
   const int64_t record = sample->work->ticket.batch->order().RecordAt(position);

@@ -39,7 +39,7 @@ constexpr auto kAttachPause = std::chrono::milliseconds(10);
 constexpr int kDefaultSlots = 4;
 constexpr int kManySlots = 8;
 constexpr int64_t kManySlotsBytes = 64 << 20;  // small batches: more of them, up to this sum
-constexpr int kLeastSlots = 2;
+constexpr int kLeastSlots = 2;                 // one in the hands of a loop, one for its next batch
 constexpr int64_t kMaxLocalRanks = 8;
 
 absl::StatusOr<Ticket> ReadTicket(const std::string& bytes) {
@@ -135,9 +135,11 @@ absl::StatusOr<Terms> Negotiate(const v1::OpenStreamRequest& request,
                                                    request.world_size(), "): ranks of a world of ",
                                                    request.world_size(), " count from 0"));
   }
-  if (request.has_slots() && (request.slots() < 1 || request.slots() > wire::kMaxSlots)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("slots is ", request.slots(), "; it must be 1 to ", wire::kMaxSlots));
+  if (request.has_slots() && (request.slots() < kLeastSlots || request.slots() > wire::kMaxSlots)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "slots is ", request.slots(), "; it must be ", kLeastSlots, " to ", wire::kMaxSlots,
+        ": a loop still holds its last batch when it asks for the "
+        "next one, which needs a slot of its own"));
   }
   FW_ASSIGN_OR_RETURN(terms.job.batch_size, ReadBatchSize(request, spec));
   terms.job.pipeline = pipeline;
@@ -361,6 +363,11 @@ grpc::Status ControlService::GetLedger(grpc::ServerContext*, const v1::GetLedger
         return absl::InvalidArgumentError("give a step, or a record");
     }
     if (request->has_rank()) query.rank = request->rank();
+    query.on_bad_sample = job.loaded->spec.on_bad_sample;
+    for (BadSampleLog::Entry& bad : parts_.bad_samples->Get().entries) {
+      if (bad.dataset == job.loaded->dataset->digest())
+        query.bad.emplace(bad.record, std::move(bad.reason));
+    }
     FW_ASSIGN_OR_RETURN(const Ledger ledger, ReadLedger(*job.loaded->dataset, job.order, query));
     response->set_job(ToUtf8(job.job));
     response->set_pipeline(ToUtf8(job.pipeline));
@@ -382,6 +389,9 @@ grpc::Status ControlService::GetLedger(grpc::ServerContext*, const v1::GetLedger
       out->set_offset(entry.offset);
       out->set_bytes(entry.bytes);
       if (entry.label >= 0) out->set_label(entry.label);
+      out->set_is_bad(entry.is_bad);
+      out->set_bad_reason(ToUtf8(entry.bad_reason));
+      if (entry.stood_in >= 0) out->set_stood_in(entry.stood_in);
     }
     return absl::OkStatus();
   };

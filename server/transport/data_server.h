@@ -58,8 +58,8 @@ struct SessionEvents {
 
 struct SessionCounts {
   int slots = 0;
-  int ready = 0;  // published, and not released by the client yet
-  int lent = 0;   // the same: the daemon cannot know what of it the client has read
+  int ready = 0;  // of those lent: messages that the client has not read yet
+  int lent = 0;   // published, and not released by the client yet
 };
 
 class DataServer {

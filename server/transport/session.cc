@@ -1,6 +1,8 @@
 #include "server/transport/session.h"
 
+#include <linux/sockios.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -57,7 +59,14 @@ bool Session::open() const {
 SessionCounts Session::Counts() const {
   MutexLock lock(&mu_);
   if (phase_ != Phase::kOpen) return {};
-  return {table_.slots(), table_.lent(), table_.lent()};
+  const int lent = table_.lent(), unread = UnreadBytesLocked();
+  const bool is_known = unread >= 0 && ready_bytes_ > 0;
+  return {table_.slots(), is_known ? std::min(lent, unread / ready_bytes_) : lent, lent};
+}
+
+int Session::UnreadBytesLocked() const {
+  int bytes = 0;
+  return ioctl(socket_.get(), SIOCOUTQ, &bytes) == 0 ? bytes : -1;
 }
 
 int Session::socket_fd() const {
@@ -299,7 +308,10 @@ void Session::Publish(int slot, const BatchMeta& meta) {
     return;
   }
   ready.published_ns = MonotonicNs();
-  SendLocked(ready);
+  const int before = UnreadBytesLocked();
+  if (!SendLocked(ready)) return;
+  // The client may have read some at the same moment, which makes it less, never more.
+  if (before >= 0) ready_bytes_ = std::max(ready_bytes_, UnreadBytesLocked() - before);
 }
 
 void Session::Abandon(int slot) {

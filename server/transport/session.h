@@ -106,6 +106,9 @@ class Session final : public SlotPool {
   bool SendLocked(const M& message, int descriptor = -1) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CloseLocked(const absl::Status& reason, const char* counter, bool tell_client)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // What of the daemon's messages the client has not read, as the kernel accounts for it; -1 where
+  // it does not tell.
+  int UnreadBytesLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   uint32_t Checksum(int slot, int64_t samples);
 
   // Constant.
@@ -131,6 +134,7 @@ class Session final : public SlotPool {
   int64_t handshake_deadline_ns_ ABSL_GUARDED_BY(mu_);
   SlotTable table_ ABSL_GUARDED_BY(mu_);
   uint32_t serial_ ABSL_GUARDED_BY(mu_) = 0;  // of the last seek
+  int ready_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // a READY in the kernel's account; 0: not known yet
   SessionEvents events_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<const std::function<void()>> slot_free_ ABSL_GUARDED_BY(mu_);
   const char* counter_ ABSL_GUARDED_BY(mu_) = "";

@@ -179,3 +179,42 @@ def test_an_unknown_job_is_told_with_those_that_run(daemon):
     done = run("--address", daemon.address, "ledger", "running", "--batch", 0, "--seed", 3)
     assert done.status == 2 and "--seed is the job's own" in done.err
     loader.close()
+
+
+@pytest.mark.parametrize("policy", ["substitute", "skip_with_count", "fail"])
+def test_what_stands_in_for_bad_records_is_named_for_every_epoch(make_daemon, policy):
+    bad = {3, 4, 17}
+    daemon = make_daemon()
+    write_folder(daemon.data / "photos", RECORDS, bad=tuple(bad))
+    daemon.add_pipeline(
+        "some",
+        PIPELINE.format(last="pad").replace("label,", "image, label,")
+        + f"on_bad_sample: {policy}\n",
+    )
+    daemon.start()
+    (loader,) = open_ranks(daemon, "some", "a-job", 1)
+    with loader:
+        if policy == "fail":
+            with pytest.raises(feedwater.BadSample) as caught:
+                list(map(len, loader))
+            found = ledger(daemon, "a-job", "--find", caught.value.record, "--epoch", 0)["entries"]
+            assert [e["bad"]["stood_in"] for e in found] == [None] and found[0]["bad"]["reason"]
+            return
+        for _ in loader:
+            pass  # now they are known
+        for epoch in (1, 2):
+            seen = set()
+            for step, batch in enumerate(loader):
+                entries = ledger(daemon, "a-job", "--batch", step, "--epoch", epoch)["entries"]
+                assert {e["record"] for e in entries if e["bad"]} == bad & {
+                    e["record"] for e in entries
+                }
+                stands = [e["bad"]["stood_in"] if e["bad"] else e["record"] for e in entries]
+                seen |= bad & {e["record"] for e in entries}
+                if policy == "substitute":
+                    assert batch["sample_id"].tolist() == stands
+                assert batch["label"].tolist() == [label(record, RECORDS) for record in stands]
+                assert not bad & set(stands)
+            assert seen == bad
+        text = run("--address", daemon.address, "ledger", "a-job", "--find", 17)
+        assert "BAD: record" in text.out and "stands in" in text.out

@@ -1,11 +1,14 @@
-"""feedwater status --watch: rates, again and again."""
+"""feedwater status: what it says to people and to programs, once and again and again."""
 
 from __future__ import annotations
 
 import json
+import os
+import re
 import signal
 import subprocess
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -176,3 +179,77 @@ def test_status_bad_lists_each_bad_record_once(make_daemon):
     again = run("--address", daemon.address, "status", "--bad", "--json").document
     assert again["bad_samples"][0]["first_seen"] == seven["first_seen"]
     assert run("--address", daemon.address, "status", "--bad", "--watch").status == 2
+
+
+def test_status_speaks_to_people(make_daemon):
+    daemon = make_daemon()
+    write_folder(daemon.data / "pictures", 40)
+    daemon.add_pipeline(
+        "some",
+        "version: 1\ndataset: {format: image_folder, root: data, path: pictures}\ngraph:\n"
+        "  - decode: {in: data, out: image}\n  - resize: {size: [8, 8]}\nbatch: {size: 4}\n",
+    )
+    daemon.start()
+    with feedwater.Loader(
+        "some", address=daemon.address, job="a-job", output="numpy", slots=3
+    ) as loader:
+        held = next(iter(loader))
+
+        def ranks() -> list[dict]:
+            return run("--address", daemon.address, "status", "--json").document["jobs"][0]["ranks"]
+
+        deadline = time.monotonic() + 20
+        while ranks()[0]["slots_lent"] < 3 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        (rank,) = ranks()
+        assert (rank["slots_lent"], rank["slots_ready"]) == (3, 2)  # one is in the loop's hands
+        text = run("--address", daemon.address, "status").out
+        assert re.search(r"rank +pid +epoch +step +ready +held +empty\n.* 2 +1 +0\n", text), text
+        assert "clients let in (accepted)" in text and "step -1" not in text
+        del held
+
+
+def test_every_counter_of_the_data_socket_has_words():
+    root = Path(__file__).resolve().parents[2]
+    table = (root / "server/transport/README.md").read_text().partition("### Counters")[2]
+    names = re.findall(r"`([a-z_]+)`", "".join(re.findall(r"^\|(.*?)\|", table, re.M)))
+    texts = (root / "client/cli/counters.cc").read_text()
+    assert len(names) > 20
+    assert [name for name in names if f'{{"{name}",' not in texts] == []
+
+
+def test_a_daemon_that_was_killed_is_told_without_a_librarys_words(make_daemon):
+    daemon = make_daemon()
+    daemon.start()
+    daemon.kill()
+    for command in (["status"], ["status", "--bad"], ["ledger", "x", "--batch", 0], ["health"]):
+        done = run("--address", daemon.address, *command)
+        assert done.status == 1, command
+        assert f"no feedwaterd at {daemon.address}" in done.err
+        assert "nobody listens" in done.err and "start it with" in done.err
+        assert "failed to connect" not in done.err and "UNAVAILABLE" not in done.err
+    document = run("--address", daemon.address, "status", "--json").document
+    assert document["error"]["code"] == "UNAVAILABLE"
+
+
+def test_a_closed_runtime_folder_is_no_permission_and_not_no_daemon(make_daemon):
+    daemon = make_daemon()
+    daemon.start()
+    runtime = Path(daemon.address)
+    as_other = []
+    if os.getuid() == 0:  # whom no folder is closed to
+        as_other = ["setpriv", "--reuid=52001", "--regid=52001", "--clear-groups"]
+        if subprocess.run([*as_other, "test", "-x", PROGRAM], check=False).returncode != 0:
+            pytest.skip("another user may not start the program here")
+    runtime.chmod(0)
+    try:
+        done = subprocess.run(
+            [*as_other, PROGRAM, "--address", daemon.address, "status"],
+            capture_output=True, text=True, env=environment(), timeout=60, check=False,
+        )  # fmt: skip
+    finally:
+        runtime.chmod(0o755)
+    assert done.returncode == 1
+    for part in ("permission denied", daemon.address, "access:", "group"):
+        assert part in done.stderr
+    assert "no feedwaterd" not in done.stderr

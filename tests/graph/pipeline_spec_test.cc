@@ -68,13 +68,30 @@ TEST(PipelineSpec, DefaultsStandWhereTheFileIsSilent) {
 TEST(PipelineSpec, PolicyAndLimitsAreRead) {
   const auto spec = ParsePipeline(absl::StrCat(kDataset,
                                                "on_bad_sample: substitute\nlimits: {max_pixels: "
-                                               "1000, max_scans: 5, max_decode_ms: 20}\n"),
+                                               "1000, max_scans: 5, max_decode_ms: 200}\n"),
                                   "p.yaml");
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->on_bad_sample, BadSamplePolicy::kSubstitute);
   EXPECT_EQ(spec->limits.max_pixels, 1000);
   EXPECT_EQ(spec->limits.max_scans, 5);
-  EXPECT_EQ(spec->limits.max_decode_ms, 20);
+  EXPECT_EQ(spec->limits.max_decode_ms, 200);
+}
+
+TEST(PipelineSpec, CpuTimeMayNotDecideWhichOrdinaryImageIsReplaced) {
+  const auto parse = [](absl::string_view policy, int ms) {
+    return ParsePipeline(
+        absl::StrCat(kDataset, "on_bad_sample: ", policy, "\nlimits: {max_decode_ms: ", ms, "}\n"),
+        "p.yaml");
+  };
+  EXPECT_TRUE(parse("fail", 1).ok());
+  for (const char* policy : {"substitute", "skip_with_count"}) {
+    EXPECT_TRUE(parse(policy, 100).ok());
+    const absl::Status refused = parse(policy, 99).status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(refused.message()),
+                testing::AllOf(testing::HasSubstr("p.yaml:"), testing::HasSubstr("max_decode_ms"),
+                               testing::HasSubstr(policy), testing::HasSubstr("at least 100")));
+  }
 }
 
 TEST(PipelineSpec, EveryPolicyIsReadByItsNameAndTheFractionBesideIt) {

@@ -106,7 +106,7 @@ def test_a_sample_that_crashes_the_daemon_twice_is_fenced_off_and_the_job_finish
 def test_a_kill_fences_nothing_off(daemon):
     for number in range(1, 4):
         with feedwater.Loader(
-            "substitute", address=daemon.address, output="numpy", batch_size=1, slots=1
+            "substitute", address=daemon.address, output="numpy", batch_size=1, slots=2
         ) as loader:
             next(iter(loader))
             daemon.process.kill()

@@ -137,6 +137,10 @@ TEST_F(DataServerTest, BatchesPublishedBeforeTheClientReadsWaitInOrder) {
     const auto ready = session->trainer.Next();
     ASSERT_TRUE(ready);
     ASSERT_EQ(ready->step, i);
+    // What the client has read is in its hands, and no longer ready.
+    const SessionCounts counts = server_->Counts(session->ticket);
+    EXPECT_EQ(counts.ready, static_cast<int>(wire::kMaxSlots - i - 1));
+    EXPECT_EQ(counts.lent, static_cast<int>(wire::kMaxSlots));
   }
 }
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import grp
 import os
 from typing import Optional
 
-from .errors import DaemonLost
+from .errors import DaemonLost, PermissionDenied
 
 DATA_SOCKET = "data.sock"
 CONTROL_SOCKET = "control.sock"
@@ -62,6 +63,32 @@ def _is_trusted(directory: str) -> bool:
     return owners <= {0, os.getuid()}
 
 
+def no_permission(path: str) -> PermissionDenied:
+    """Return the error of a process that may not reach a daemon's socket, with the cure."""
+    for folder in (os.path.dirname(path), path):
+        try:
+            group = grp.getgrgid(os.stat(folder).st_gid).gr_name
+            break
+        except (OSError, KeyError):
+            continue
+    else:
+        group = ""
+    join = f"this user joins group '{group}'" if group else "this user joins a group that may"
+    return PermissionDenied(
+        f"permission denied: user {os.getuid()} may not connect to {path}. Cure: the daemon's "
+        f"configuration lets this user in (access: {{users: [...], groups: [...]}}), or {join} "
+        "and logs in anew. A daemon that is starting lets others in only when it serves"
+    )
+
+
+def _has_socket(directory: str) -> bool:
+    try:
+        os.stat(os.path.join(directory, DATA_SOCKET))
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
 def resolve(address: Optional[str] = None) -> str:
     """Return the daemon's runtime directory.
 
@@ -75,15 +102,27 @@ def resolve(address: Optional[str] = None) -> str:
     ------
     DaemonLost
         No address was given and no daemon is where one would be.
+    PermissionDenied
+        The same, and one of these places may not be looked into.
     """
     if address:
         return os.fspath(address)
     if os.environ.get("FEEDWATER_ADDRESS"):
         return os.environ["FEEDWATER_ADDRESS"]
     tried = candidates(numa_node())
+    closed = None
     for directory in tried:
-        if os.path.exists(os.path.join(directory, DATA_SOCKET)) and _is_trusted(directory):
-            return directory
+        if not _is_trusted(directory):
+            continue
+        try:
+            if _has_socket(directory):
+                return directory
+        except PermissionError:
+            closed = closed or os.path.join(directory, DATA_SOCKET)
+        except OSError:
+            continue
+    if closed is not None:
+        raise no_permission(closed)
     raise DaemonLost(
         f"no daemon found: no {DATA_SOCKET} in {', '.join(tried)}. Start one with "
         "'feedwaterd --config feedwater.yaml', or say where it is (its runtime_dir) with "

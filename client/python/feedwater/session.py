@@ -15,7 +15,7 @@ from itertools import compress
 from typing import Any, Optional, Union
 
 from . import errors, wire
-from .address import DATA_SOCKET
+from .address import DATA_SOCKET, no_permission
 from .arena import Arena, Lease, Returns
 from .control import Control, messages
 
@@ -28,12 +28,15 @@ _MSG_CMSG_CLOEXEC = 0x40000000
 
 
 class SessionLost(Exception):
-    """The connection ended. `code` and `reason` are the daemon's last word, if it had one."""
+    """The connection ended. `code` and `reason` are the daemon's last word, if it had one; `said`
+    tells whether it had.
+    """
 
-    def __init__(self, reason: str, code: str = "UNAVAILABLE") -> None:
+    def __init__(self, reason: str, code: str = "UNAVAILABLE", said: bool = False) -> None:
         super().__init__(reason)
         self.code = code
         self.reason = reason
+        self.said = said
 
 
 class Session:
@@ -85,7 +88,10 @@ class Session:
             self._map(writable, debug_protect)
         except SessionLost as lost:
             self.abandon()
-            raise errors.from_code(lost.code, lost.reason) from None
+            error = errors.from_code(lost.code, lost.reason)
+            if isinstance(error, errors.DaemonLost):
+                error.greeted = bool(self.ticket) or lost.said
+            raise error from None
         except errors.DaemonLost as error:
             self.abandon()
             error.greeted = bool(self.ticket)
@@ -103,7 +109,7 @@ class Session:
         packet, _ = self._packet(_HANDSHAKE_S)
         message = wire.parse(packet)
         if isinstance(message, wire.Closing):
-            raise SessionLost(message.message, errors.code_name(message.code))
+            raise _last_word(message)
         if not isinstance(message, wire.Welcome) or message.magic != wire.MAGIC:
             raise wire.ProtocolError("no WELCOME")
         if message.major != wire.MAJOR:
@@ -119,7 +125,7 @@ class Session:
         try:
             message = wire.parse(packet)
             if isinstance(message, wire.Closing):
-                raise SessionLost(message.message, errors.code_name(message.code))
+                raise _last_word(message)
             if not isinstance(message, wire.Arena) or len(fds) != 1:
                 raise wire.ProtocolError(
                     f"{message!r} with {len(fds)} descriptors in the arena's place"
@@ -197,7 +203,7 @@ class Session:
             except wire.ProtocolError as error:
                 raise SessionLost(f"the daemon broke the protocol: {error}", "INTERNAL") from None
             if isinstance(message, wire.Closing):
-                raise SessionLost(message.message, errors.code_name(message.code))
+                raise _last_word(message)
             if isinstance(message, wire.Ready):
                 return message
             self._packets.popleft()
@@ -298,6 +304,10 @@ class Session:
             control.call("CloseStream", messages.CloseStreamRequest(ticket=self.ticket), _CLOSE_S)
 
 
+def _last_word(closing: wire.Closing) -> SessionLost:
+    return SessionLost(closing.message, errors.code_name(closing.code), said=True)
+
+
 def _read(receive: Callable[..., Any], *arguments: Any) -> Any:
     """Call recv or recvmsg. Where the daemon hung up without reading all that was sent to it, the
     kernel says so once, ahead of the packets that came before: look again for the last word.
@@ -317,10 +327,7 @@ def _connect(address: str) -> socket.socket:
         sock.setblocking(False)
     except PermissionError:
         sock.close()
-        raise errors.PermissionDenied(
-            f"no permission to connect to {path}: the daemon's config must allow this user "
-            "(access: users, groups)"
-        ) from None
+        raise no_permission(path) from None
     except OSError as error:
         sock.close()
         if isinstance(error, (FileNotFoundError, ConnectionError, NotADirectoryError)):

@@ -17,6 +17,7 @@ from . import errors, wire
 from .arena import Lease
 from .control import messages
 from .cursor import Cursor, Skips
+from .outage import Outage
 from .session import Session, SessionLost
 
 _BACKOFF_FIRST_S, _BACKOFF_LAST_S = 0.05, 1.0
@@ -174,6 +175,10 @@ class Stream:
 
     def _reconnect(self, reason: str) -> Session:
         """Open a new session where the stream stands, within `reconnect_timeout`."""
+        with Outage(self.options.address, reason, self.options.reconnect_timeout):
+            return self._connect_again(reason)
+
+    def _connect_again(self, reason: str) -> Session:
         deadline = time.monotonic() + self.options.reconnect_timeout
         pause = _BACKOFF_FIRST_S
         last = ""  # the text alone: an error kept here would keep this frame, and the old session

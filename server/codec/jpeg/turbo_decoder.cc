@@ -66,7 +66,8 @@ struct TurboDecoder::State {
       case Failure::kTooSlow:
         return absl::InvalidArgumentError(absl::StrCat("JPEG takes more than ",
                                                        limits.max_decode_ms,
-                                                       " ms of CPU, which is over max_decode_ms"));
+                                                       " ms of CPU, which is over max_decode_ms; "
+                                                       "if the image is good, raise that"));
       case Failure::kDamaged:
         break;
     }

@@ -41,12 +41,30 @@ def test_the_instance_of_the_own_node_is_taken_and_node_0_without_one(tmp_path, 
 
 def test_without_a_daemon_the_error_names_every_place_and_the_cure(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    monkeypatch.setattr(address.os.path, "exists", lambda path: False)
+    monkeypatch.setattr(address, "_has_socket", lambda directory: False)
     with pytest.raises(feedwater.DaemonLost, match="feedwaterd --config") as caught:
         feedwater.Loader("numbers", output="numpy")
     for place in (f"{tmp_path}/feedwater/0", "/run/feedwater/0", f"/tmp/feedwater-{os.getuid()}/0"):
         assert place in str(caught.value)
     assert caught.value.state is None
+
+
+def test_a_place_that_is_closed_to_this_user_is_told_with_the_cure(monkeypatch):
+    closed, there = "/closed/feedwater/0", "/open/feedwater/0"
+
+    def has_socket(directory):
+        if directory == closed:
+            raise PermissionError(13, "Permission denied")
+        return directory == there
+
+    monkeypatch.setattr(address, "_has_socket", has_socket)
+    monkeypatch.setattr(address, "candidates", lambda node: [closed])
+    with pytest.raises(feedwater.PermissionDenied, match="permission denied") as caught:
+        feedwater.Loader("numbers", output="numpy")
+    for part in (f"{closed}/data.sock", f"user {os.getuid()}", "access:", "group"):
+        assert part in str(caught.value)
+    monkeypatch.setattr(address, "candidates", lambda node: [closed, there])
+    assert address.resolve() == there
 
 
 def test_a_daemon_that_another_user_has_put_into_tmp_is_not_taken(monkeypatch):

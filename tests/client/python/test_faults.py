@@ -218,6 +218,50 @@ def test_a_daemon_that_drains_is_a_pause_and_its_other_last_words_are_errors(dae
         epoch_positions(loader, 1)
 
 
+def test_a_wait_for_the_daemon_is_told_once_and_so_is_its_end(start, open_loader, caplog):
+    daemon = start()
+    loader = open_loader(daemon)
+    iterator = iter(loader)
+    seen = positions(next(iterator))
+    # An old session that is slow to go, so that the daemon greets and refuses for a while.
+    daemon.faults.refuse_open = (6, "the rank is attached")
+    daemon.faults.refuse_opens = 1_000_000
+    for session in list(daemon.sessions.values()):
+        session.close()
+
+    def come_back():
+        while not caplog.records:
+            time.sleep(0.01)
+        daemon.faults.refuse_opens = 0
+
+    thread = threading.Thread(target=come_back)
+    with caplog.at_level("WARNING", logger="feedwater"):
+        thread.start()
+        seen += [p for batch in iterator for p in positions(batch)]
+    thread.join()
+    assert seen == ALL
+    away, back = (record.getMessage() for record in caplog.records)
+    assert str(daemon.directory) in away and "up to 60 s (reconnect_timeout)" in away
+    assert str(daemon.directory) in back and "serves again after" in back
+
+
+def test_a_short_pause_is_not_told(daemon, open_loader, caplog):
+    loader = open_loader(daemon)
+    iterator = iter(loader)
+    seen = positions(next(iterator))
+    for session in list(daemon.sessions.values()):
+        session.close()
+    seen += [p for batch in iterator for p in positions(batch)]
+    assert seen == ALL and not caplog.records
+
+
+def test_a_daemon_that_says_to_come_again_is_asked_again(daemon, open_loader):
+    """Its welcome could not be sent, or it is stopping: it is there, and its word says so."""
+    daemon.faults.closing_instead_of_welcome = (14, "sending to the client: try again")
+    threading.Timer(0.2, lambda: setattr(daemon.faults, "closing_instead_of_welcome", None)).start()
+    assert epoch_positions(open_loader(daemon), 0) == ALL
+
+
 # --- the daemon refuses, or speaks nonsense -------------------------------------------------------
 
 

@@ -23,6 +23,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -127,6 +128,10 @@ struct StreamOptions {
   std::optional<bool> debug_protect;
   double stall_timeout_s = 10;  // how long Next() waits while the program itself holds every slot
   double reconnect_timeout_s = 60;  // how long Next() waits for a daemon that went away
+  // Told, in one line for people, when Next() has waited for such a daemon for a second, and when
+  // the daemon serves again. Called from a thread of this library while Next() waits; it must not
+  // use the stream. Default: a line on stderr.
+  std::function<void(absl::string_view)> notice;
 };
 
 // One rank's ordered batches, endless: after an epoch's last batch comes the first of the next

@@ -1,0 +1,55 @@
+#include "client/cli/counters.h"
+
+#include <map>
+
+#include "absl/strings/str_cat.h"
+
+namespace feedwater::cli {
+
+std::string CounterText(const std::string& name, uint64_t count) {
+  static const auto* texts = new std::map<std::string, std::string>{
+      {"accepted", "clients let in"},
+      {"opened", "sessions opened"},
+      {"streams_opened", "streams opened"},
+      {"refused_access", "clients turned away who are not in `access`"},
+      {"refused_connections", "clients turned away over limits.max_connections"},
+      {"refused_connections_per_uid", "clients turned away over limits.connections_per_uid"},
+      {"accept_failed", "clients turned away for want of descriptors or memory"},
+      {"handshake_timeout", "connections that opened no stream in time"},
+      {"reclaimed_hangup",
+       "sessions that ended because the trainer closed them, exited or was killed"},
+      {"reclaimed_pidfd",
+       "sessions that ended with their process, while another process had their socket"},
+      {"closed_by_daemon", "sessions that the daemon ended: closed by request, or for a restart"},
+      {"protocol_version", "clients of another protocol version"},
+      {"protocol_bad_magic", "connections that are no feedwater clients"},
+      {"protocol_bad_size", "sessions ended for a message of a wrong size"},
+      {"protocol_bad_type", "sessions ended for a message of an unknown type"},
+      {"protocol_bad_reserved", "sessions ended for a message with bits that must be zero"},
+      {"protocol_unexpected", "sessions ended for a message at the wrong time"},
+      {"protocol_bad_slot", "sessions ended for giving back a slot that does not exist"},
+      {"protocol_bad_generation", "sessions ended for giving back a batch of another time"},
+      {"protocol_not_lent", "sessions ended for giving back what was not lent"},
+      {"protocol_bad_serial", "sessions ended for a seek out of order"},
+      {"protocol_bad_seek", "sessions ended for a seek to nowhere"},
+      {"protocol_descriptors", "sessions ended for sending file descriptors"},
+      {"send_queue_full", "sessions ended because the trainer read none of its messages"},
+      {"send_failed", "sessions ended because the kernel would not take a message"},
+      {"control_accepted", "connections for calls"},
+      {"control_refused_access", "calls refused to users who are not in `access`"},
+      {"control_refused_max_connections", "calls refused over limits.max_connections"},
+      {"control_refused_connections_per_uid", "calls refused over limits.connections_per_uid"},
+      {"control_refused_unknown_peer", "calls refused because the kernel did not name the user"},
+      {"control_accept_out_of_descriptors", "calls that waited for a free descriptor"},
+      {"rpc_errors", "calls that were answered with an error"},
+      {"streams_refused_sessions_per_uid", "streams refused over limits.sessions_per_uid"},
+      {"streams_refused_arena_bytes_per_uid", "streams refused over limits.arena_bytes_per_uid"},
+      {"bad_records", "bad records known (feedwater status --bad)"},
+      {"bad_records_quarantined", "records put aside, because the daemon died of them"},
+  };
+  const auto found = texts->find(name);
+  if (found == texts->end()) return absl::StrCat(count, " ", name);
+  return absl::StrCat(count, " ", found->second, " (", name, ")");
+}
+
+}  // namespace feedwater::cli

@@ -1,0 +1,12 @@
+// The daemon's counters in words.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace feedwater::cli {
+
+// "3 sessions ended by their trainer (reclaimed_hangup)"; of a name that is not known, the name.
+std::string CounterText(const std::string& name, uint64_t count);
+
+}  // namespace feedwater::cli

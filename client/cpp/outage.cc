@@ -1,0 +1,70 @@
+#include "client/cpp/outage.h"
+
+#include <chrono>
+#include <cstdio>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "feedwater/client.h"
+
+namespace feedwater {
+namespace {
+
+constexpr double kTellAfterS = 1;  // a restart that is quicker is nobody's business
+constexpr double kEndlessS = 1e9;
+
+}  // namespace
+
+Outage::Outage(const Notice& notice, const std::string& address, absl::string_view reason,
+               double timeout_s)
+    : notice_(notice), address_(address), reason_(reason), began_ns_(MonotonicNs()) {
+  if (!(timeout_s > kTellAfterS)) return;
+  try {
+    thread_ = std::thread([this, timeout_s] { Run(timeout_s); });
+  } catch (const std::system_error&) {  // no thread to be had: it is not told, then
+  }
+}
+
+Outage::~Outage() { Stop(); }
+
+void Outage::IsOver() {
+  Stop();
+  if (!told_) return;
+  const double away_s = static_cast<double>(MonotonicNs() - began_ns_) * 1e-9;
+  Tell(absl::StrFormat("the daemon at %s serves again after %.1f s; going on with the next batch",
+                       address_, away_s));
+  told_ = false;
+}
+
+void Outage::Run(double timeout_s) {
+  {
+    std::unique_lock<std::mutex> lock(mu_);
+    if (stopping_.wait_for(lock, std::chrono::duration<double>(kTellAfterS),
+                           [this] { return stop_; }))
+      return;
+  }
+  told_ = true;
+  Tell(absl::StrCat("the daemon at ", address_, " is away (", reason_, "): waiting ",
+                    timeout_s < kEndlessS ? absl::StrCat("up to ", timeout_s, " s") : "without end",
+                    " (reconnect_timeout_s) until it serves again; nothing is lost"));
+}
+
+void Outage::Tell(const std::string& text) {
+  if (notice_) {
+    notice_(text);
+  } else {
+    (void)std::fprintf(stderr, "feedwater: %s\n", text.c_str());
+  }
+}
+
+void Outage::Stop() {
+  {
+    const std::lock_guard<std::mutex> lock(mu_);
+    stop_ = true;
+  }
+  stopping_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+}  // namespace feedwater

@@ -1,0 +1,44 @@
+// The time without a daemon: whoever waits for it for a second tells a person so, once, and when it
+// is over. A thread of its own tells it, since the one that waits may stand still in a system call,
+// such as while the daemon is stopped or lists a dataset's files.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "absl/strings/string_view.h"
+
+namespace feedwater {
+
+class Outage {
+ public:
+  using Notice = std::function<void(absl::string_view)>;
+
+  // `notice` may be empty: a line on stderr then. `reason` says how the connection ended.
+  Outage(const Notice& notice, const std::string& address, absl::string_view reason,
+         double timeout_s);
+  ~Outage();
+  Outage(const Outage&) = delete;
+
+  void IsOver();  // the daemon serves again
+
+ private:
+  void Run(double timeout_s);
+  void Tell(const std::string& text);
+  void Stop();
+
+  const Notice notice_;
+  const std::string address_, reason_;
+  const int64_t began_ns_;
+  std::mutex mu_;
+  std::condition_variable stopping_;
+  bool stop_ = false;  // guarded by mu_
+  bool told_ = false;  // the thread's own, until it is joined
+  std::thread thread_;
+};
+
+}  // namespace feedwater
