@@ -1,5 +1,6 @@
 // Starting a thread where there may be none left to have: pids.max, RLIMIT_NPROC and the memory for
-// stacks make std::thread throw, and our own functions do not.
+// stacks make std::thread throw, and our own functions do not. And how soon one runs that others
+// wait for.
 #pragma once
 
 #include <string>
@@ -23,5 +24,12 @@ absl::StatusOr<std::thread> StartThread(absl::string_view what, F&& run) {
                      "; cure: raise TasksMax= (pids.max) or LimitNPROC="));
   }
 }
+
+// For a thread that others wait for and that needs next to no CPU: from now on the calling thread
+// runs soon after it wakes, also where every CPU is busy decoding. It asks the kernel for short
+// turns (Linux 6.12 and later grant them to everybody, and who wants little is let in first), and
+// for a lower nice value, which needs RLIMIT_NICE (LimitNICE=) or CAP_SYS_NICE. Best effort: what
+// is refused stays as it was. Threads that it starts inherit both.
+void RunSoonAfterWaking();
 
 }  // namespace feedwater::server

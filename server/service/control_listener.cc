@@ -71,6 +71,7 @@ absl::StatusOr<std::unique_ptr<ControlListener>> ControlListener::Create(Options
 absl::Status ControlListener::Start() {
   FW_ASSIGN_OR_RETURN(thread_, StartThread("the control socket", [this] {
                         pthread_setname_np(pthread_self(), "fw-control");
+                        RunSoonAfterWaking();
                         Run();
                       }));
   return absl::OkStatus();

@@ -119,6 +119,7 @@ absl::Status DataServer::Impl::Start() {
 
 void DataServer::Impl::Run() {
   pthread_setname_np(pthread_self(), "fw-data");
+  RunSoonAfterWaking();
   while (true) {
     epoll_event events[kEventsPerTurn];
     const int n = epoll_wait(epoll.get(), events, kEventsPerTurn, ExpireHandshakes());

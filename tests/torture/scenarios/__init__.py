@@ -310,6 +310,7 @@ class Trainer(threading.Thread):
         self.last_s = 0.0  # when the last one came
         self.since_s = time.monotonic()
         self.period_s = 0.0  # between batches: a training step's time
+        self.died_s = 0.0  # the wall clock, once it has been killed and is no more
         self._ending = False
         self.driver = Driver(client, address, user=user, prefix=prefix)
         self.start()
@@ -381,6 +382,7 @@ class Trainer(threading.Thread):
             self.driver.process.kill()
         now = time.monotonic()
         self.driver.process.wait()
+        self.died_s = time.time()
         self.join(HANG_S)
         with contextlib.suppress(OSError):
             self.driver.process.stdin.close()
