@@ -135,11 +135,10 @@ absl::StatusOr<Terms> Negotiate(const v1::OpenStreamRequest& request,
                                                    request.world_size(), "): ranks of a world of ",
                                                    request.world_size(), " count from 0"));
   }
-  if (request.has_slots() && (request.slots() < kLeastSlots || request.slots() > wire::kMaxSlots)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "slots is ", request.slots(), "; it must be ", kLeastSlots, " to ", wire::kMaxSlots,
-        ": a loop still holds its last batch when it asks for the "
-        "next one, which needs a slot of its own"));
+  // One slot is for programs that give a batch back before they ask for the next one.
+  if (request.has_slots() && (request.slots() < 1 || request.slots() > wire::kMaxSlots)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("slots is ", request.slots(), "; it must be 1 to ", wire::kMaxSlots));
   }
   FW_ASSIGN_OR_RETURN(terms.job.batch_size, ReadBatchSize(request, spec));
   terms.job.pipeline = pipeline;

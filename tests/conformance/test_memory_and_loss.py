@@ -38,6 +38,17 @@ def test_keeping_all_slots_is_stalled_and_giving_back_is_the_cure(daemon, start)
     assert values(kept + rest, "position") == list(range(40))
 
 
+def test_one_slot_is_enough_for_a_program_that_gives_each_batch_back(daemon, start):
+    driver = start(daemon, FEEDWATER_STALL_TIMEOUT="1")
+    driver.open("crop", slots=1)
+    taken = [batch for _ in range(10) for batch in driver.batches(count=1, values=["position"])]
+    assert values(taken, "position") == list(range(40))
+    driver.call("set_epoch", epoch=1)
+    driver.batches(count=1, hold="all")
+    with pytest.raises(Refused, match="slots"):
+        driver.call("next")
+
+
 def test_a_killed_daemon_that_comes_back_is_a_pause(own_daemon, start):
     driver = start(own_daemon)
     driver.open("augment")

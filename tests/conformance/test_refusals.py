@@ -26,7 +26,7 @@ def refused(driver, pipeline, **options):
         ("crop", {"batch_size": -3}, "INVALID_ARGUMENT", "batch_size"),
         ("crop", {"batch_size": 43}, "INVALID_ARGUMENT", "43"),
         ("crop", {"slots": 65}, "INVALID_ARGUMENT", "slots"),
-        ("crop", {"slots": 1}, "INVALID_ARGUMENT", "slots is 1; it must be 2 to 64"),
+        ("crop", {"slots": 0}, "INVALID_ARGUMENT", "slots is 0; it must be 1 to 64"),
         ("partial", {"batch_size": 1 << 40}, None, ""),
         ("/no/such/file.yaml", {}, "NOT_FOUND", "file.yaml"),
     ],

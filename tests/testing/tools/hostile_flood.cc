@@ -242,7 +242,7 @@ class Attacker {
     request.mutable_pipeline()->set_name(options_.pipeline);
     request.set_job("flood-" + std::to_string(Below(1u << 31)));
     request.set_world_size(1);
-    request.set_slots(static_cast<uint32_t>(2 + Below(3)));
+    request.set_slots(static_cast<uint32_t>(1 + Below(4)));
     if (!CallOpen(request) || !trainer.ReceiveArena()) return std::nullopt;
     shared_.Count("sessions");
     return trainer;
