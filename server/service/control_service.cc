@@ -42,8 +42,8 @@ constexpr int64_t kManySlotsBytes = 64 << 20;  // small batches: more of them, u
 constexpr int kLeastSlots = 2;                 // one in the hands of a loop, one for its next batch
 constexpr int64_t kMaxLocalRanks = 8;
 
-absl::StatusOr<Ticket> ReadTicket(const std::string& bytes) {
-  Ticket ticket;
+absl::StatusOr<SessionTicket> ReadTicket(const std::string& bytes) {
+  SessionTicket ticket;
   if (bytes.size() != ticket.size()) {
     return absl::InvalidArgumentError(absl::StrCat("the ticket has ", bytes.size(),
                                                    " bytes instead of ", ticket.size(),
@@ -181,7 +181,9 @@ absl::StatusOr<JobStats> FindJob(std::vector<JobStats> jobs, const std::string& 
   if (found != nullptr) return *found;
   return absl::NotFoundError(absl::StrCat("no job '", Printable(name), "' is running",
                                           Suggest(name, names),
-                                          "; `feedwater status` lists what is"));
+                                          "; `feedwater status` lists what is, and a "
+                                          "pipeline's order without a job is told by `feedwater "
+                                          "ledger NAME --config FILE`"));
 }
 
 void SetDecoded(const DecodeCounts& counts, v1::Job* job) {
@@ -225,7 +227,7 @@ struct ControlService::OpenedStream {
   };
 
   // Constant once it is in streams_.
-  Ticket ticket{};
+  SessionTicket ticket{};
   PeerIdentity peer;
   std::string job, pipeline;
   int64_t rank = 0;
@@ -280,12 +282,12 @@ ControlService::ControlService(Parts parts) : parts_(std::move(parts)), start_ns
 
 void ControlService::Drain() {
   draining_ = true;
-  std::vector<Ticket> tickets;
+  std::vector<SessionTicket> tickets;
   {
     MutexLock lock(&mu_);
     for (const auto& [ticket, stream] : streams_) tickets.push_back(ticket);
   }
-  for (const Ticket& ticket : tickets)
+  for (const SessionTicket& ticket : tickets)
     parts_.data->CloseSession(ticket, absl::UnavailableError("the daemon is stopping"));
 }
 
@@ -429,7 +431,7 @@ grpc::Status ControlService::GetStatus(grpc::ServerContext*, const v1::GetStatus
   counters["bad_records_quarantined"] = parts_.bad_samples->quarantined();
 
   using RankKey = std::tuple<uid_t, std::string, std::string, int64_t>;
-  std::map<RankKey, Ticket> tickets;
+  std::map<RankKey, SessionTicket> tickets;
   {
     MutexLock lock(&mu_);
     for (const auto& [ticket, stream] : streams_) {
@@ -505,7 +507,7 @@ grpc::Status ControlService::ListBadSamples(grpc::ServerContext*, const v1::List
 // --------------------------------------------------------------------------------------------------------
 
 absl::StatusOr<std::shared_ptr<const LoadedPipeline>> ControlService::Load(
-    grpc::ServerContext* context, const v1::PipelineRef& reference, const Ticket* ticket) {
+    grpc::ServerContext* context, const v1::PipelineRef& reference, const SessionTicket* ticket) {
   auto cancelled = [this, context, ticket] {
     return context->IsCancelled() || draining_ ||
            (ticket != nullptr && !parts_.data->Identify(*ticket).ok());

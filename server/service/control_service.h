@@ -70,7 +70,7 @@ class ControlService final : public v1::Control::Service {
   // `ticket`: of the waiting client, whose handshake is renewed meanwhile; null when there is none.
   absl::StatusOr<std::shared_ptr<const LoadedPipeline>> Load(grpc::ServerContext* context,
                                                              const v1::PipelineRef& reference,
-                                                             const Ticket* ticket);
+                                                             const SessionTicket* ticket);
   absl::Status Open(grpc::ServerContext* context, const v1::OpenStreamRequest& request,
                     v1::OpenStreamResponse* response);
   absl::StatusOr<std::shared_ptr<SlotPool>> MakeArena(const std::shared_ptr<OpenedStream>& stream,
@@ -96,7 +96,7 @@ class ControlService final : public v1::Control::Service {
   std::atomic<uint64_t> over_arena_quota_{0};
 
   Mutex mu_;
-  std::map<Ticket, std::shared_ptr<OpenedStream>> streams_ ABSL_GUARDED_BY(mu_);
+  std::map<SessionTicket, std::shared_ptr<OpenedStream>> streams_ ABSL_GUARDED_BY(mu_);
   std::map<uid_t, int> streams_of_uid_ ABSL_GUARDED_BY(mu_);  // open or being opened
   std::map<uid_t, std::shared_ptr<MemoryBudget>> arenas_of_uid_ ABSL_GUARDED_BY(mu_);
 };

@@ -26,7 +26,7 @@ void CopyText(absl::string_view text, char (&field)[N]) {
 
 }  // namespace
 
-wire::Welcome MakeWelcome(const wire::Hello& hello, const Ticket& ticket) {
+wire::Welcome MakeWelcome(const wire::Hello& hello, const SessionTicket& ticket) {
   wire::Welcome welcome{};
   welcome.header = wire::MakeHeader<wire::Welcome>(wire::Type::kWelcome);
   welcome.magic = wire::kMagic;

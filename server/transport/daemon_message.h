@@ -13,7 +13,7 @@
 
 namespace feedwater::server {
 
-wire::Welcome MakeWelcome(const wire::Hello& hello, const Ticket& ticket);
+wire::Welcome MakeWelcome(const wire::Hello& hello, const SessionTicket& ticket);
 wire::Arena MakeArena(int64_t slot_bytes, int slots);  // REQUIRES: ArenaBytes() accepts them
 // Without generation, checksum and time, which Session::Publish adds.
 wire::Ready MakeReady(int slot, const BatchMeta& meta);

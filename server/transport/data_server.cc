@@ -74,7 +74,7 @@ struct DataServer::Impl {
   absl::Status Watch(int fd, uint32_t events, uint64_t key);
 
   std::shared_ptr<Session> Find(uint64_t id);
-  std::shared_ptr<Session> Find(const Ticket& ticket);
+  std::shared_ptr<Session> Find(const SessionTicket& ticket);
   void Count(const std::string& counter);
 
   // Constant after Start.
@@ -92,7 +92,7 @@ struct DataServer::Impl {
 
   Mutex mu;  // held for look-ups only; never while a session's lock is taken
   std::map<uint64_t, std::shared_ptr<Session>> sessions ABSL_GUARDED_BY(mu);
-  std::map<Ticket, std::shared_ptr<Session>> tickets ABSL_GUARDED_BY(mu);
+  std::map<SessionTicket, std::shared_ptr<Session>> tickets ABSL_GUARDED_BY(mu);
   std::map<std::string, uint64_t> counters ABSL_GUARDED_BY(mu);
   bool stop ABSL_GUARDED_BY(mu) = false;
 
@@ -274,7 +274,7 @@ std::shared_ptr<Session> DataServer::Impl::Find(uint64_t id) {
   return it == sessions.end() ? nullptr : it->second;
 }
 
-std::shared_ptr<Session> DataServer::Impl::Find(const Ticket& ticket) {
+std::shared_ptr<Session> DataServer::Impl::Find(const SessionTicket& ticket) {
   MutexLock lock(&mu);
   auto it = tickets.find(ticket);
   return it == tickets.end() ? nullptr : it->second;
@@ -324,7 +324,7 @@ DataServer::~DataServer() {
   impl_->reclaimer->Stop();
 }
 
-absl::StatusOr<PeerIdentity> DataServer::Identify(const Ticket& ticket) const {
+absl::StatusOr<PeerIdentity> DataServer::Identify(const SessionTicket& ticket) const {
   const std::shared_ptr<Session> session = impl_->Find(ticket);
   if (session == nullptr || !session->welcomed()) {
     return absl::NotFoundError(
@@ -334,7 +334,7 @@ absl::StatusOr<PeerIdentity> DataServer::Identify(const Ticket& ticket) const {
   return session->peer();
 }
 
-absl::StatusOr<std::shared_ptr<SlotPool>> DataServer::OpenSession(const Ticket& ticket,
+absl::StatusOr<std::shared_ptr<SlotPool>> DataServer::OpenSession(const SessionTicket& ticket,
                                                                   const ArenaOptions& options,
                                                                   SessionEvents events) {
   const std::shared_ptr<Session> session = impl_->Find(ticket);
@@ -347,13 +347,13 @@ absl::StatusOr<std::shared_ptr<SlotPool>> DataServer::OpenSession(const Ticket& 
   return session;
 }
 
-void DataServer::CloseSession(const Ticket& ticket, const absl::Status& reason) {
+void DataServer::CloseSession(const SessionTicket& ticket, const absl::Status& reason) {
   if (const std::shared_ptr<Session> session = impl_->Find(ticket)) {
     session->Close(reason, "closed_by_daemon", /*tell_client=*/true);
   }
 }
 
-SessionCounts DataServer::Counts(const Ticket& ticket) const {
+SessionCounts DataServer::Counts(const SessionTicket& ticket) const {
   const std::shared_ptr<Session> session = impl_->Find(ticket);
   return session == nullptr ? SessionCounts{} : session->Counts();
 }

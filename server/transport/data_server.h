@@ -29,7 +29,7 @@
 
 namespace feedwater::server {
 
-using Ticket = std::array<uint8_t, 16>;
+using SessionTicket = std::array<uint8_t, 16>;
 
 struct PeerIdentity {
   uid_t uid = 0;
@@ -78,15 +78,15 @@ class DataServer {
   // Who holds this ticket. NotFound when no live connection does. Renews the time for the
   // handshake: ask again now and then while OpenSession waits for something slow, such as an index
   // being built.
-  absl::StatusOr<PeerIdentity> Identify(const Ticket& ticket) const;
+  absl::StatusOr<PeerIdentity> Identify(const SessionTicket& ticket) const;
   // Makes the arena (memfd, allocated, bound to its node, prefaulted, sealed), sends it, and
   // returns the slots. Slow for large arenas: called on a gRPC thread. FailedPrecondition when the
   // session has one; ResourceExhausted over the budget.
-  absl::StatusOr<std::shared_ptr<SlotPool>> OpenSession(const Ticket& ticket,
+  absl::StatusOr<std::shared_ptr<SlotPool>> OpenSession(const SessionTicket& ticket,
                                                         const ArenaOptions& options,
                                                         SessionEvents events);
-  void CloseSession(const Ticket& ticket, const absl::Status& reason);
-  SessionCounts Counts(const Ticket& ticket) const;
+  void CloseSession(const SessionTicket& ticket, const absl::Status& reason);
+  SessionCounts Counts(const SessionTicket& ticket) const;
   int sessions(uid_t uid) const;  // with an arena
   // Protocol errors, reclaimed sessions, refused connections, by the names that README.md lists.
   std::map<std::string, uint64_t> counters() const;

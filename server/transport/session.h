@@ -38,7 +38,7 @@ class Session final : public SlotPool {
  public:
   struct Options {
     uint64_t id = 0;
-    Ticket ticket{};
+    SessionTicket ticket{};
     double handshake_seconds = 5;
     std::shared_ptr<Doorbell> doorbell;
     std::shared_ptr<ArenaReclaimer> reclaimer;
@@ -47,7 +47,7 @@ class Session final : public SlotPool {
   ~Session() override;
 
   uint64_t id() const { return id_; }
-  const Ticket& ticket() const { return ticket_; }
+  const SessionTicket& ticket() const { return ticket_; }
   const PeerIdentity& peer() const { return peer_; }
 
   bool welcomed() const;  // has been told its ticket, and is not closed
@@ -113,7 +113,7 @@ class Session final : public SlotPool {
 
   // Constant.
   const uint64_t id_;
-  const Ticket ticket_;
+  const SessionTicket ticket_;
   const PeerIdentity peer_;
   const int64_t handshake_ns_;
   const std::shared_ptr<Doorbell> doorbell_;

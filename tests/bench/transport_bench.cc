@@ -40,7 +40,7 @@ nlohmann::json Percentiles(std::vector<int64_t> ns) {
 struct Trainer {
   pid_t pid = -1;
   int pipe = -1;  // tickets and times from the trainer
-  Ticket ticket{};
+  SessionTicket ticket{};
 };
 
 // A process that sends its ticket, then for each batch the time it took to arrive.

@@ -88,7 +88,7 @@ class DataServerTest : public ::testing::Test {
 
   struct Opened {
     FakeTrainer trainer;
-    Ticket ticket;
+    SessionTicket ticket;
     std::shared_ptr<SlotPool> pool;
     std::shared_ptr<std::atomic<int>> closed = std::make_shared<std::atomic<int>>(0);
   };

@@ -80,7 +80,7 @@ TEST_F(DataServerTest, EveryConnectionHasAnotherTicketAndAWrongOneOpensNothing) 
   const auto first = one.Hello(), second = two.Hello();
   ASSERT_TRUE(first && second);
   EXPECT_NE(*first, *second);
-  Ticket wrong = *first;
+  SessionTicket wrong = *first;
   wrong[7] ^= 1;
   EXPECT_EQ(server_->Identify(wrong).status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(server_->OpenSession(wrong, Arena(), {}).status().code(), absl::StatusCode::kNotFound);

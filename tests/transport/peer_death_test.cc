@@ -21,7 +21,7 @@ class PeerDeath : public DataServerTest {
  protected:
   struct Child {
     pid_t pid = -1;
-    Ticket ticket{};
+    SessionTicket ticket{};
   };
 
   // A trainer process: says hello, tells the test its ticket, and then runs `life`. It leaves with
