@@ -14,9 +14,7 @@ namespace feedwater::server {
 namespace {
 
 absl::Status WrongType(const YamlNode& node, absl::string_view expected) {
-  return node.Error(absl::StrCat("must be ", expected, ", not ",
-                                 node.is_scalar() ? absl::StrCat("'", Printable(node.scalar), "'")
-                                                  : std::string(node.KindName())));
+  return node.Error(absl::StrCat("must be ", expected, ", not ", node.Found()));
 }
 
 // Digits with an optional sign: no blanks, point, exponent, hex or octal, whatever absl allows
@@ -87,18 +85,40 @@ absl::Status CheckNumber(double value, absl::string_view text, const Constraint&
   return absl::InvalidArgumentError(absl::StrCat("must be ", range, ", not ", text));
 }
 
+// "a", "a or b", "a, b or c".
+std::string WordList(const std::vector<std::string>& words) {
+  std::string text;
+  for (size_t i = 0; i < words.size(); ++i)
+    absl::StrAppend(&text, i == 0 ? "" : i + 1 == words.size() ? " or " : ", ", words[i]);
+  return text;
+}
+
 absl::Status CheckWord(absl::string_view value, const Constraint& rule) {
   if (rule.choices.empty()) return absl::OkStatus();
   for (const std::string& choice : rule.choices) {
     if (choice == value) return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat("must be one of its known words, not '",
+  return absl::InvalidArgumentError(absl::StrCat("must be ", WordList(rule.choices), ", not '",
                                                  Printable(value), "'",
-                                                 Suggest(value, rule.choices)));
+                                                 DidYouMean(value, rule.choices)));
+}
+
+// A value as it may stand in a map on one line.
+std::string ValueText(const YamlNode& node) {
+  if (!node.is_list()) return Printable(node.scalar);
+  return absl::StrCat("[",
+                      absl::StrJoin(node.items, ", ",
+                                    [](std::string* out, const YamlNode& item) {
+                                      absl::StrAppend(
+                                          out, item.is_scalar() ? Printable(item.scalar) : "...");
+                                    }),
+                      "]");
 }
 
 template <typename T>
 absl::Status ReadList(const YamlNode& node, absl::string_view expected, std::vector<T>* values) {
+  if (node.is_scalar())
+    return WrongType(node, absl::StrCat(expected, " such as [", Printable(node.scalar), "]"));
   if (!node.is_list()) return WrongType(node, expected);
   std::vector<T> read;
   read.reserve(node.items.size());
@@ -307,6 +327,9 @@ const char* const ParamType<StringMap>::kName = "map of words";
 const char* const ParamType<StringMap>::kJson =
     R"({"type":"object","additionalProperties":)" FW_WORD_JSON "}";
 absl::Status ParamType<StringMap>::Read(const YamlNode& node, StringMap* value) {
+  if (node.is_scalar())
+    return WrongType(node,
+                     absl::StrCat("a map of words such as {NAME: ", Printable(node.scalar), "}"));
   if (!node.is_map()) return WrongType(node, "a map of words");
   StringMap read;
   for (const auto& [key, item] : node.entries) {
@@ -353,6 +376,31 @@ absl::Status CheckKeys(const YamlNode& map, const std::vector<ParamInfo>& params
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status NotAMap(const YamlNode& node, const std::vector<ParamInfo>& params,
+                     absl::string_view what, const std::function<bool(size_t)>& fits) {
+  if (params.empty()) return node.Error(absl::StrCat(what, " takes no parameters"));
+  // The parameter that was meant, as far as the value tells: one of few words, one that is
+  // required, any that is not a free word, which every value would fit.
+  const auto rank = [&](const ParamInfo& param) {
+    const bool is_free = param.choices.empty() && param.type == ParamType<std::string>::kName;
+    return !param.choices.empty() ? 0 : is_free ? 3 : param.required ? 1 : 2;
+  };
+  const ParamInfo* meant = nullptr;
+  for (size_t i = 0; i < params.size(); ++i) {
+    if (!params[i].nested.empty() || !fits(i)) continue;
+    if (meant == nullptr || rank(params[i]) < rank(*meant)) meant = &params[i];
+  }
+  std::string value;
+  if (meant != nullptr) {
+    value = ValueText(node);
+  } else {
+    meant = &params[0];
+    value = meant->default_text.empty() ? "..." : meant->default_text;
+  }
+  return node.Error(absl::StrCat(what, " takes a map such as {", meant->name, ": ", value,
+                                 "}, not ", node.Found()));
 }
 
 absl::Status NameParam(const absl::Status& status, absl::string_view name) {

@@ -133,6 +133,11 @@ struct ParamType<std::optional<T>> {
 absl::Status CheckKeys(const YamlNode& map, const std::vector<ParamInfo>& params,
                        absl::string_view what);
 
+// The error for a value where a map of `params` belongs, with the map that was probably meant:
+// {size: 256} for 256. `fits` tells whether the value can be read as the i-th parameter's.
+absl::Status NotAMap(const YamlNode& node, const std::vector<ParamInfo>& params,
+                     absl::string_view what, const std::function<bool(size_t)>& fits);
+
 // "place: must be ..." of a ParamType's Read becomes "place: 'name' must be ...".
 absl::Status NameParam(const absl::Status& status, absl::string_view name);
 
@@ -159,7 +164,7 @@ class Schema {
     params_.push_back(std::move(info));
     readers_.push_back(
         [name, field, schema = std::move(schema)](const YamlNode& node, P* params) -> absl::Status {
-          FW_ASSIGN_OR_RETURN(params->*field, schema.Read(node, name));
+          FW_ASSIGN_OR_RETURN(params->*field, schema.Read(node, absl::StrCat("'", name, "'")));
           return absl::OkStatus();
         });
     return std::move(*this);
@@ -174,8 +179,12 @@ class Schema {
       FW_RETURN_IF_ERROR(CheckKeys(empty, params_, what));
       return params;
     }
-    if (!node.is_map())
-      return node.Error(absl::StrCat(what, " takes a map of parameters, not ", node.KindName()));
+    if (!node.is_map()) {
+      return NotAMap(node, params_, what, [&](size_t i) {
+        P ignored{};
+        return readers_[i](node, &ignored).ok();
+      });
+    }
     FW_RETURN_IF_ERROR(CheckKeys(node, params_, what));
     for (size_t i = 0; i < params_.size(); ++i) {
       if (const YamlNode* value = node.Find(params_[i].name))

@@ -12,12 +12,13 @@
 #include <memory>
 #include <sstream>
 
-#include "absl/container/flat_hash_set.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "server/base/status.h"
+#include "server/base/yaml_trouble.h"
 
 namespace feedwater::server {
 namespace {
@@ -71,7 +72,10 @@ class TreeBuilder : public YAML::EventHandler {
   YamlNode TakeRoot() { return std::move(root_); }
 
   void OnDocumentStart(const YAML::Mark& mark) override {
-    if (++documents_ > 1) Refuse(mark, "a second document is not allowed: this file must hold one");
+    if (++documents_ > 1) {
+      Refuse(mark,
+             "a second document is not allowed: keep one, and remove the '---' or '...' line");
+    }
   }
   void OnDocumentEnd() override {}
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
@@ -85,16 +89,14 @@ class TreeBuilder : public YAML::EventHandler {
     }
     Add(std::move(node));
   }
-  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
-    Refuse(mark, "aliases ('*name') are not allowed");
-  }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override { Refuse(mark, kNoAliases); }
   void OnAnchor(const YAML::Mark& mark, const std::string&) override { RefuseAnchor(mark); }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
     YamlNode node = NewNode(mark, tag, anchor);
     const bool is_plain = tag == "?" || tag.empty();
-    if (is_plain && IsAtKey() && value == "<<") Refuse(mark, "merge keys ('<<') are not allowed");
-    if (!is_plain && InText(mark)) CheckClosed(mark);
+    if (is_plain && IsAtKey() && value == "<<") Refuse(mark, kNoMergeKeys);
+    if (!is_plain && InText(mark)) NoteQuotes(mark);
     if (!is_plain || !IsNullWord(value)) {
       node.kind = YamlNode::Kind::kScalar;
       node.scalar = value;
@@ -102,38 +104,55 @@ class TreeBuilder : public YAML::EventHandler {
     Add(std::move(node));
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
-                       YAML::EmitterStyle::value) override {
-    Open(mark, tag, anchor, YamlNode::Kind::kList);
+                       YAML::EmitterStyle::value style) override {
+    Open(mark, tag, anchor, YamlNode::Kind::kList, style);
   }
   void OnSequenceEnd() override { Close(); }
   void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
-                  YAML::EmitterStyle::value) override {
-    Open(mark, tag, anchor, YamlNode::Kind::kMap);
+                  YAML::EmitterStyle::value style) override {
+    Open(mark, tag, anchor, YamlNode::Kind::kMap, style);
   }
   void OnMapEnd() override { Close(); }
 
-  // The place of a mark, which yaml-cpp counts from 0, as a node.
-  YamlNode Place(const YAML::Mark& mark) const {
-    YamlNode node;
-    node.file = file_;
-    node.line = std::max(mark.line, 0) + 1;
-    node.column = std::max(mark.column, 0) + 1;
-    return node;
+  // What is wrong where the parser gave up.
+  absl::Status Explain(const YAML::Exception& error) const {
+    YamlTrouble trouble = trouble_;
+    trouble.text = text_;
+    trouble.reason = error.msg;
+    trouble.at = PlaceOf(error.mark);
+    for (const OpenCollection& open : open_) {
+      if (open.bracket == '\0') continue;
+      trouble.bracket = {open.node.line, open.node.column};
+      trouble.bracket_mark = open.bracket;
+    }
+    const YamlDiagnosis diagnosis = server::Explain(trouble);
+    return NodeAt(diagnosis.at).Error(diagnosis.message);
   }
 
  private:
   struct OpenCollection {
     YamlNode node;
-    std::unique_ptr<YamlNode> key;  // of a map: read, and waiting for its value
-    absl::flat_hash_set<std::string> keys;
+    char bracket = '\0';                          // '{' or '[' where it is written with one
+    std::unique_ptr<YamlNode> key;                // of a map: read, and waiting for its value
+    absl::flat_hash_map<std::string, int> lines;  // of a map's keys
   };
 
+  // yaml-cpp counts from 0.
+  static YamlPlace PlaceOf(const YAML::Mark& mark) {
+    return {std::max(mark.line, 0) + 1, std::max(mark.column, 0) + 1};
+  }
+  YamlNode NodeAt(YamlPlace place) const {
+    YamlNode node;
+    node.file = file_;
+    node.line = place.line;
+    node.column = place.column;
+    return node;
+  }
+
   [[noreturn]] void Refuse(const YAML::Mark& mark, absl::string_view message) const {
-    throw Refusal{Place(mark).Error(message)};
+    throw Refusal{NodeAt(PlaceOf(mark)).Error(message)};
   }
-  [[noreturn]] void RefuseAnchor(const YAML::Mark& mark) const {
-    Refuse(mark, "anchors ('&name') are not allowed");
-  }
+  [[noreturn]] void RefuseAnchor(const YAML::Mark& mark) const { Refuse(mark, kNoAnchors); }
 
   bool InText(const YAML::Mark& mark) const {
     return mark.pos >= 0 && static_cast<size_t>(mark.pos) < text_.size();
@@ -142,21 +161,30 @@ class TreeBuilder : public YAML::EventHandler {
     return !open_.empty() && open_.back().node.is_map() && open_.back().key == nullptr;
   }
 
-  // yaml-cpp takes the end of the file for the missing quote of a quoted scalar.
-  void CheckClosed(const YAML::Mark& mark) const {
+  // Where a quoted text ends. yaml-cpp takes the end of the file for a quote that is missing.
+  void NoteQuotes(const YAML::Mark& mark) {
     const absl::string_view rest = text_.substr(static_cast<size_t>(mark.pos));
     const char quote = rest[0];
     if (quote != '\'' && quote != '"') return;
+    int line = PlaceOf(mark).line;
     for (size_t i = 1; i < rest.size(); ++i) {
+      line += rest[i] == '\n';
       if (quote == '"' && rest[i] == '\\') {
         ++i;
+        line += i < rest.size() && rest[i] == '\n';
       } else if (rest[i] == quote) {
-        if (quote == '"' || i + 1 == rest.size() || rest[i + 1] != quote) return;
+        if (quote == '"' || i + 1 == rest.size() || rest[i + 1] != quote) {
+          if (line == PlaceOf(mark).line) return;
+          trouble_.quote = PlaceOf(mark);
+          trouble_.quote_mark = quote;
+          trouble_.quote_end_line = line;
+          return;
+        }
         ++i;  // '' within single quotes
       }
     }
-    Refuse(mark,
-           absl::StrCat("the closing ", absl::string_view(&quote, 1), " of this text is missing"));
+    Refuse(mark, absl::StrCat("the closing ", absl::string_view(&quote, 1),
+                              " of this text is missing: add it where the text ends"));
   }
 
   // yaml-cpp gives "?" to plain and "!" to quoted scalars without a tag; the written tag '!' can
@@ -165,23 +193,27 @@ class TreeBuilder : public YAML::EventHandler {
     if (anchor != YAML::NullAnchor) RefuseAnchor(mark);
     const bool is_written_tag = InText(mark) && text_[static_cast<size_t>(mark.pos)] == '!';
     if (is_written_tag || (!tag.empty() && tag != "?" && tag != "!")) {
-      Refuse(mark, "tags ('!name') are not allowed");
+      Refuse(mark, kNoTags);
     }
     if (++nodes_ > limits_.max_nodes) {
       Refuse(mark, absl::StrCat("more than ", limits_.max_nodes, " values in one file"));
     }
-    return Place(mark);
+    return NodeAt(PlaceOf(mark));
   }
 
   void Open(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
-            YamlNode::Kind kind) {
+            YamlNode::Kind kind, YAML::EmitterStyle::value style) {
     YamlNode node = NewNode(mark, tag, anchor);
     if (IsAtKey()) Refuse(mark, "a key must be a plain word, not a map or a list");
     if (open_.size() >= limits_.max_depth) {
       Refuse(mark, absl::StrCat("nested more than ", limits_.max_depth, " levels deep"));
     }
     node.kind = kind;
-    open_.push_back({std::move(node), nullptr, {}});
+    // A map of one pair within [] may stand without brackets of its own.
+    const char first = InText(mark) ? text_[static_cast<size_t>(mark.pos)] : '\0';
+    const bool has_bracket =
+        style == YAML::EmitterStyle::Flow && first == (kind == YamlNode::Kind::kMap ? '{' : '[');
+    open_.push_back({std::move(node), has_bracket ? first : '\0', nullptr, {}});
   }
 
   void Close() {
@@ -204,10 +236,14 @@ class TreeBuilder : public YAML::EventHandler {
       parent.node.entries.emplace_back(std::move(*parent.key), std::move(node));
       parent.key.reset();
     } else {
-      if (!node.is_scalar()) throw Refusal{node.Error("a key must be a plain word, not nothing")};
-      if (!parent.keys.insert(node.scalar).second) {
-        throw Refusal{
-            node.Error(absl::StrCat("the key '", Printable(node.scalar), "' stands here twice"))};
+      if (!node.is_scalar())
+        throw Refusal{node.Error(
+            "a key must be a plain word, not nothing: write it, or remove what stands here")};
+      const auto [first, is_new] = parent.lines.emplace(node.scalar, node.line);
+      if (!is_new) {
+        throw Refusal{node.Error(absl::StrCat("the key '", Printable(node.scalar),
+                                              "' stands here twice, first in line ", first->second,
+                                              ": remove one of the two"))};
       }
       parent.key = std::make_unique<YamlNode>(std::move(node));
     }
@@ -218,6 +254,7 @@ class TreeBuilder : public YAML::EventHandler {
   const YamlLimits limits_;
   YamlNode root_;
   std::vector<OpenCollection> open_;
+  YamlTrouble trouble_;  // what is known so far, should something be wrong later
   size_t nodes_ = 0;
   int documents_ = 0;
 };
@@ -264,6 +301,24 @@ size_t EditDistance(absl::string_view a, absl::string_view b) {
   return row[b.size()];
 }
 
+// The known word that is near enough to be meant; null when none is.
+const std::string* Nearest(absl::string_view wrong, const std::vector<std::string>& known) {
+  constexpr size_t kMaxCompared = 64;  // longer words are not misspelt names
+  if (wrong.empty() || wrong.size() > kMaxCompared) return nullptr;
+  const std::string* nearest = nullptr;
+  size_t nearest_distance =
+      wrong.size() <= 3 ? 2 : std::max<size_t>(2, wrong.size() / 3) + 1;  // first one too far
+  for (const std::string& name : known) {
+    if (name.size() > kMaxCompared) continue;
+    const size_t distance = EditDistance(wrong, name);
+    if (distance < nearest_distance && distance < name.size()) {
+      nearest = &name;
+      nearest_distance = distance;
+    }
+  }
+  return nearest;
+}
+
 }  // namespace
 
 const YamlNode* YamlNode::Find(absl::string_view key) const {
@@ -282,6 +337,10 @@ std::string YamlNode::Where() const {
 
 absl::Status YamlNode::Error(absl::string_view message) const {
   return absl::InvalidArgumentError(absl::StrCat(Where(), ": ", message));
+}
+
+std::string YamlNode::Found() const {
+  return is_scalar() ? absl::StrCat("'", Printable(scalar), "'") : std::string(KindName());
 }
 
 absl::string_view YamlNode::KindName() const {
@@ -319,7 +378,7 @@ absl::StatusOr<YamlNode> ParseYaml(absl::string_view text, absl::string_view fil
   } catch (const Refusal& refusal) {
     return refusal.status;
   } catch (const YAML::Exception& e) {
-    return builder.Place(e.mark).Error(e.msg);
+    return builder.Explain(e);
   } catch (const std::exception& e) {
     return start.Error(absl::StrCat("the file cannot be parsed: ", e.what()));
   }
@@ -362,26 +421,16 @@ std::string Printable(absl::string_view word) {
   return out;
 }
 
+std::string DidYouMean(absl::string_view wrong, const std::vector<std::string>& known) {
+  const std::string* nearest = Nearest(wrong, known);
+  return nearest == nullptr ? "" : absl::StrCat(", did you mean '", *nearest, "'?");
+}
+
 std::string Suggest(absl::string_view wrong, const std::vector<std::string>& known) {
-  constexpr size_t kMaxCompared = 64;    // longer words are not misspelt names
   constexpr size_t kMaxListBytes = 600;  // about ten lines of a terminal
-  const std::string* nearest = nullptr;
-  size_t nearest_distance =
-      wrong.size() <= 3 ? 2 : std::max<size_t>(2, wrong.size() / 3) + 1;  // first one too far
-  if (!wrong.empty() && wrong.size() <= kMaxCompared) {
-    for (const std::string& name : known) {
-      if (name.size() > kMaxCompared) continue;
-      const size_t distance = EditDistance(wrong, name);
-      if (distance < nearest_distance && distance < name.size()) {
-        nearest = &name;
-        nearest_distance = distance;
-      }
-    }
-  }
-  std::string text;
-  if (nearest != nullptr) absl::StrAppend(&text, ", did you mean '", *nearest, "'?");
+  std::string text = DidYouMean(wrong, known);
   if (known.empty()) return text;
-  absl::StrAppend(&text, nearest == nullptr ? ". Known: " : " Known: ");
+  absl::StrAppend(&text, text.empty() ? ". Known: " : " Known: ");
   size_t listed = 0;
   for (const std::string& name : known) {
     if (listed > 0 && text.size() + name.size() > kMaxListBytes) break;

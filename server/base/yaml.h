@@ -50,6 +50,7 @@ class YamlNode {
   absl::Status Error(
       absl::string_view message) const;  // InvalidArgument "file:line:column: message"
   absl::string_view KindName() const;    // "a map", "a list", "a value", "nothing"
+  std::string Found() const;             // the same for messages: a value as "'text'"
 };
 
 inline YamlNode::YamlNode() = default;
@@ -65,6 +66,9 @@ absl::StatusOr<YamlNode> ReadYamlFile(const std::string& path, const YamlLimits&
 
 // A word from outside as it may stand in a message: control characters escaped, cut after 80 bytes.
 std::string Printable(absl::string_view word);
+
+// For a wrong name: ", did you mean 'NEAREST'?", or nothing when no known one is near.
+std::string DidYouMean(absl::string_view wrong, const std::vector<std::string>& known);
 
 // "did you mean 'x'?" for a wrong name: ", did you mean 'NEAREST'? Known: A, B, C" (nearest left
 // out when nothing is near).

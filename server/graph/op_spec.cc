@@ -17,9 +17,8 @@ absl::StatusOr<std::vector<std::string>> ReadNames(const YamlNode& node, absl::s
     return names;
   }
   if (!node.is_list() || node.items.empty()) {
-    return node.Error(
-        absl::StrCat("'", key, "' must be a field's name or a list of names, not ",
-                     node.is_list() ? "an empty list" : std::string(node.KindName())));
+    return node.Error(absl::StrCat("'", key, "' must be a field's name or a list of names, not ",
+                                   node.is_list() ? "an empty list" : node.Found()));
   }
   for (const YamlNode& item : node.items) {
     FW_RETURN_IF_ERROR(CheckFieldName(item));
@@ -93,9 +92,7 @@ absl::StatusOr<OpSpec> SplitEntry(const YamlNode& entry) {
       if (key.scalar != "in" && key.scalar != "out") spec.params.entries.emplace_back(key, item);
     }
   } else if (value.kind != YamlNode::Kind::kNull) {
-    return value.Error(absl::StrCat("op '", Printable(spec.name),
-                                    "' takes a map of parameters, not ", value.KindName(),
-                                    "; write '- ", Printable(spec.name), ": {name: value}'"));
+    spec.params = value;  // which the op's schema refuses, with the map that was meant
   }
   return spec;
 }
@@ -138,7 +135,7 @@ absl::StatusOr<std::vector<OpSpec>> ReadOps(const YamlNode& list, bool is_batch)
   if (list.kind == YamlNode::Kind::kNull) return specs;
   if (!list.is_list()) {
     return list.Error(
-        absl::StrCat("'", key, "' must be a list of ops, each with '- ', not ", list.KindName()));
+        absl::StrCat("'", key, "' must be a list of ops, each with '- ', not ", list.Found()));
   }
   if (list.items.size() > kMaxOps) {
     return list.Error(

@@ -77,9 +77,7 @@ const Schema<CacheParams>& CacheSchema() {
 
 absl::Status ReadVersion(const YamlNode& node) {
   if (node.is_scalar() && node.scalar == kVersion) return absl::OkStatus();
-  return node.Error(absl::StrCat("'version' must be ", kVersion, ", not ",
-                                 node.is_scalar() ? absl::StrCat("'", Printable(node.scalar), "'")
-                                                  : std::string(node.KindName()),
+  return node.Error(absl::StrCat("'version' must be ", kVersion, ", not ", node.Found(),
                                  ": this daemon reads version ", kVersion,
                                  " of the pipeline file"));
 }
@@ -88,7 +86,7 @@ absl::Status ReadDataset(const YamlNode& node) {
   if (!node.is_map()) {
     return node.Error(absl::StrCat(
         "'dataset' must be a map such as {format: image_folder, root: NAME, path: train}, not ",
-        node.KindName()));
+        node.Found()));
   }
   const YamlNode* format = node.Find("format");
   if (format == nullptr) return node.Error("'dataset' needs 'format', such as image_folder");
@@ -99,9 +97,7 @@ absl::Status ReadDataset(const YamlNode& node) {
 
 absl::Status ReadBatch(const YamlNode& node, PipelineSpec* spec) {
   if (node.kind == YamlNode::Kind::kNull) return absl::OkStatus();  // its lines commented out
-  if (!node.is_map())
-    return node.Error(
-        absl::StrCat("'batch' must be a map such as {size: 256}, not ", node.KindName()));
+  if (!node.is_map()) return BatchSchema().Read(node, "'batch'").status();  // says what is wrong
   std::vector<ParamInfo> keys = BatchSchema().params();
   ParamInfo graph;
   graph.name = "graph";
@@ -124,7 +120,7 @@ absl::Status ReadOutputs(const YamlNode& node, std::vector<std::string>* outputs
   if (!node.is_list() || node.items.empty()) {
     return node.Error(
         absl::StrCat("'outputs' must be a list of fields such as [image, label], not ",
-                     node.is_list() ? "an empty list" : std::string(node.KindName())));
+                     node.is_list() ? "an empty list" : node.Found()));
   }
   for (const YamlNode& item : node.items) {
     FW_RETURN_IF_ERROR(CheckFieldName(item));
@@ -207,7 +203,7 @@ std::string Stem(absl::string_view path) {
 absl::StatusOr<PipelineSpec> ReadPipeline(const YamlNode& root, absl::string_view file_name) {
   if (!root.is_map()) {
     return root.Error(absl::StrCat(
-        "a pipeline is a map with the keys version, dataset, graph, ..., not ", root.KindName()));
+        "a pipeline is a map with the keys version, dataset, graph, ..., not ", root.Found()));
   }
   // The version comes first: a file of a later one may have keys that this one does not know.
   if (const YamlNode* version = root.Find("version")) FW_RETURN_IF_ERROR(ReadVersion(*version));

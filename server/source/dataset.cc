@@ -68,8 +68,7 @@ absl::StatusOr<std::string> NormalizePath(const std::string& path, const YamlNod
 }
 
 absl::StatusOr<DatasetSpec> ReadSpec(const YamlNode& node) {
-  if (!node.is_map())
-    return node.Error(absl::StrCat("'dataset' takes a map, not ", node.KindName()));
+  if (!node.is_map()) return node.Error(absl::StrCat("'dataset' takes a map, not ", node.Found()));
   const YamlNode* name = node.Find("format");
   if (name == nullptr) return CheckKeys(node, CommonSchema().params(), "dataset");
   if (!name->is_scalar())
@@ -265,7 +264,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenDataset(const YamlNode& node,
   spdlog::info("dataset {}: {} records, {} classes, index of {} built in {}{}{}", what,
                dataset->size(), dataset->classes().size(), FormatBytes(dataset->memory_bytes()),
                FormatSeconds(static_cast<double>(MonotonicNs() - start_ns) * 1e-9),
-               dataset->notes().empty() ? "" : "; left out: ", dataset->notes());
+               dataset->notes().empty() ? "" : "; ", dataset->notes());
   return dataset;
 }
 

@@ -108,9 +108,9 @@ TEST(Schema, ARefusalNamesPlaceParameterAndRange) {
   EXPECT_EQ(Refusal("mean: [1, 2, 256]"),
             "f:1:7: 'mean' item 3 must be between 0 and 255, not 256");
   EXPECT_EQ(Refusal("inner: {depth: 5}"), "f:1:16: 'depth' must be between 1 and 4, not 5");
-  EXPECT_THAT(Refusal("mode: blok"),
-              HasSubstr("f:1:7: 'mode' must be one of its known words, not 'blok', did you "
-                        "mean 'block'? Known: none, full, block"));
+  EXPECT_EQ(Refusal("mode: blok"),
+            "f:1:7: 'mode' must be none, full or block, not 'blok', did you mean 'block'?");
+  EXPECT_EQ(Refusal("mode: random"), "f:1:7: 'mode' must be none, full or block, not 'random'");
   EXPECT_EQ(Refusal("rank: -1"), "f:1:7: 'rank' must be at least 0, not -1");
 }
 
@@ -119,12 +119,40 @@ TEST(Schema, ARefusalNamesPlaceParameterAndType) {
   EXPECT_EQ(Refusal("count: "), "f:1:1: 'count' must be an integer, not nothing");
   EXPECT_EQ(Refusal("flag: yes"), "f:1:7: 'flag' must be true or false, not 'yes'");
   EXPECT_EQ(Refusal("p: x"), "f:1:4: 'p' must be a finite number, not 'x'");
-  EXPECT_EQ(Refusal("ints: 3"), "f:1:7: 'ints' must be a list of integers, not '3'");
+  EXPECT_EQ(Refusal("ints: 3"), "f:1:7: 'ints' must be a list of integers such as [3], not '3'");
   EXPECT_EQ(Refusal("ints: [1, a]"), "f:1:11: 'ints' must be an integer, not 'a'");
   EXPECT_EQ(Refusal("roots: {a: [1]}"), "f:1:12: 'roots' must be a word, not a list");
-  EXPECT_EQ(Refusal("inner: 3"), "f:1:8: inner takes a map of parameters, not a value");
+  EXPECT_EQ(Refusal("roots: /data"),
+            "f:1:8: 'roots' must be a map of words such as {NAME: /data}, not '/data'");
   EXPECT_THAT(Refusal("size: big"), HasSubstr("f:1:7: 'size' must be a size such as 512MiB"));
   EXPECT_THAT(Refusal("wait: 5"), HasSubstr("f:1:7: 'wait' must be a time such as 500ms"));
+}
+
+TEST(Schema, AValueInPlaceOfAMapIsAnsweredWithTheMapThatWasMeant) {
+  const std::string takes = "f:1:1: op 'x' takes a map such as ";
+  // A word that one parameter knows, before parameters that take any word.
+  EXPECT_EQ(Refusal("block"), takes + "{mode: block}, not 'block'");
+  EXPECT_EQ(Refusal("8GiB"), takes + "{size: 8GiB}, not '8GiB'");
+  EXPECT_EQ(Refusal("[0, 10]"), takes + "{mean: [0, 10]}, not a list");  // 10 is no `ints`
+  EXPECT_EQ(Refusal("what"), takes + "{flag: true}, not 'what'");        // fits nothing
+  EXPECT_EQ(Refusal("inner: 3"), "f:1:8: 'inner' takes a map such as {depth: 3}, not '3'");
+
+  struct Sized {
+    std::string name;
+    int64_t stride = 1, size = 0;
+  };
+  const auto sized = Schema<Sized>()
+                         .Param("name", &Sized::name, "A name.")
+                         .Param("stride", &Sized::stride, "A stride.")
+                         .Required("size", &Sized::size, "A size.");
+  EXPECT_EQ(sized.Read(*ParseYaml("256", "f"), "op 'y'").status().message(),
+            "f:1:1: op 'y' takes a map such as {size: 256}, not '256'");  // required before others
+  EXPECT_EQ(sized.Read(*ParseYaml("word", "f"), "op 'y'").status().message(),
+            "f:1:1: op 'y' takes a map such as {name: word}, not 'word'");
+
+  struct None {};
+  EXPECT_EQ(Schema<None>().Read(*ParseYaml("3", "f"), "op 'z'").status().message(),
+            "f:1:1: op 'z' takes no parameters");
 }
 
 TEST(Schema, NumbersAreReadStrictly) {
@@ -151,8 +179,7 @@ TEST(Schema, UnknownAndMissingKeysAreErrorsWithTheNearestName) {
   EXPECT_THAT(Refusal("p: 0\ncuont: 3\n"),
               HasSubstr("f:2:1: op 'x' has no parameter 'cuont', did you mean 'count'?"));
   EXPECT_THAT(Refusal("inner: {dept: 3}"),
-              HasSubstr("inner has no parameter 'dept', did you mean 'depth'?"));
-  EXPECT_EQ(Refusal("[1]"), "f:1:1: op 'x' takes a map of parameters, not a list");
+              HasSubstr("'inner' has no parameter 'dept', did you mean 'depth'?"));
 
   struct Needs {
     std::vector<int64_t> size;

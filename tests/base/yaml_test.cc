@@ -97,11 +97,15 @@ TEST(Yaml, ReadsWindowsLineEndingsAndAByteOrderMark) {
 }
 
 TEST(Yaml, RefusesAnchorsAliasesTagsAndMergeKeysWithTheirPlace) {
-  EXPECT_EQ(Refusal("a: 1\nb: &x 2\n"), "a.yaml:2:4: anchors ('&name') are not allowed");
+  EXPECT_EQ(Refusal("a: 1\nb: &x 2\n"),
+            "a.yaml:2:4: anchors ('&name') are not allowed: write the value out wherever it is "
+            "used");
   EXPECT_THAT(Refusal("a: &x [1]\n"), HasSubstr("a.yaml:1:4: anchors"));
   EXPECT_THAT(Refusal("a: &x\n"), HasSubstr("anchors"));
   EXPECT_THAT(Refusal("&x a: 1\n"), HasSubstr("a.yaml:1:1: anchors"));
-  EXPECT_THAT(Refusal("a: *x\n"), StartsWith("a.yaml:1:4: "));
+  EXPECT_EQ(Refusal("a: *x\n"),
+            "a.yaml:1:4: aliases ('*name') are not allowed: write the value out, or put a text "
+            "with '*' in quotes");
   EXPECT_THAT(Refusal("a: 1\nb: !!python/object x\n"), HasSubstr("a.yaml:2:4: tags"));
   EXPECT_THAT(Refusal("a: !!str 1\n"), HasSubstr("tags"));
   EXPECT_THAT(Refusal("a: ! 1\n"), HasSubstr("tags"));
@@ -110,7 +114,8 @@ TEST(Yaml, RefusesAnchorsAliasesTagsAndMergeKeysWithTheirPlace) {
   EXPECT_THAT(Refusal("a: !x [1]\n"), HasSubstr("tags"));
   EXPECT_THAT(Refusal("a: !!null\n"), HasSubstr("tags"));
   EXPECT_THAT(Refusal("a: !<tag:yaml.org,2002:str> x\n"), HasSubstr("tags"));
-  EXPECT_EQ(Refusal("a:\n  <<: {b: 1}\n"), "a.yaml:2:3: merge keys ('<<') are not allowed");
+  EXPECT_EQ(Refusal("a:\n  <<: {b: 1}\n"),
+            "a.yaml:2:3: merge keys ('<<') are not allowed: write the keys out");
 }
 
 TEST(Yaml, RefusesABillionLaughs) {
@@ -123,8 +128,10 @@ TEST(Yaml, RefusesABillionLaughs) {
 }
 
 TEST(Yaml, RefusesAKeyThatStandsTwice) {
-  EXPECT_EQ(Refusal("a: 1\nb: 2\na: 3\n"), "a.yaml:3:1: the key 'a' stands here twice");
-  EXPECT_EQ(Refusal("{x: {p: 1, 'p': 2}}"), "a.yaml:1:12: the key 'p' stands here twice");
+  EXPECT_EQ(Refusal("b: 2\na: 1\na: 3\n"),
+            "a.yaml:3:1: the key 'a' stands here twice, first in line 2: remove one of the two");
+  EXPECT_THAT(Refusal("{x: {p: 1, 'p': 2}}"),
+              StartsWith("a.yaml:1:12: the key 'p' stands here twice, first in line 1"));
   EXPECT_EQ(Parse("{x: {p: 1}, y: {p: 2}}").entries.size(), 2u);  // two maps may each have it
 }
 
@@ -188,15 +195,68 @@ TEST(Yaml, RefusesControlCharactersAndWhatIsNotUtf8) {
 }
 
 TEST(Yaml, NamesThePlaceOfABrokenFile) {
-  EXPECT_THAT(Refusal("a: [1, 2\nb: 3\n"), StartsWith("a.yaml:2:"));
+  EXPECT_THAT(Refusal("a: [1, 2\nb: 3\n"), StartsWith("a.yaml:1:4: "));
   EXPECT_THAT(Refusal("a: 1\n  b: 2\n"), StartsWith("a.yaml:2:"));
-  EXPECT_EQ(Refusal("a: 'open\n"), "a.yaml:1:4: the closing ' of this text is missing");
+  EXPECT_EQ(Refusal("a: 'open\n"),
+            "a.yaml:1:4: the closing ' of this text is missing: add it where the text ends");
   EXPECT_THAT(Refusal("a: 'it''s\n"), StartsWith("a.yaml:"));
   EXPECT_THAT(Refusal("a: \"open \\\"\n"), StartsWith("a.yaml:"));
   EXPECT_EQ(Parse("a: 'it''s'\nb: \"q\\\"\"").Find("a")->scalar, "it's");
   EXPECT_THAT(Refusal("a: @x\n"), StartsWith("a.yaml:1:"));
   EXPECT_THAT(Refusal("]"), StartsWith("a.yaml:1:"));
   EXPECT_THAT(Refusal("%YAML 9.9\n---\na: 1\n"), StartsWith("a.yaml:"));
+}
+
+TEST(Yaml, ABrokenFileSaysWhereToChangeWhat) {
+  const struct {
+    const char *text, *place, *message;
+  } kCases[] = {
+      // Tabs.
+      {"a:\n\tb: 1\n", "2:1", "this line is indented with a tab"},
+      {"a: 1\n\tb: {c: 1}\n", "2:1", "this line is indented with a tab"},
+      {"a:\n  b: 1\n\tc: 2\n", "3:1", "this line is indented with a tab"},
+      {"graph:\n\t- decode: {}\n", "2:1", "this line is indented with a tab"},
+      {"graph:\n  - decode\n  \t- resize\n  - flip\n", "3:3", "tab"},
+      // Brackets.
+      {"a: 1\nb: {x: 1, y: 2\nc: [1]\n", "2:4",
+       "this '{' is not closed: a '}' or a ',' is missing before line 3, column 2"},
+      {"b: {x: 1, y: 2\n\n", "1:4", "this '{' is never closed: add its '}'"},
+      {"b: [1, {x: 1}, 2\n", "1:4", "this '[' is never closed: add its ']'"},
+      {"b: [1, {x: 1, 2]\n", "1:16", "this ']' closes nothing: remove it, or add the bracket that"},
+      {"a: {x: 1 y: 2}\n", "1:11",
+       "a ',' is missing before here, or the '}' of the '{' in column 4"},
+      {"a: [b: 1\nc: 2\n", "1:4", "this '[' is not closed"},
+      {"a: {b: 1}}\n", "1:10", "this '}' closes nothing: remove it, or add the bracket"},
+      {"]", "1:1", "this ']' closes nothing: remove it, or add the bracket"},
+      // Quotes.
+      {"a: \"open\nb: \"x\"\n", "1:4", "the closing \" of this text is missing in its line"},
+      {"a: 'open\nb: 'x'\n", "1:4", "the closing ' of this text is missing in its line"},
+      {"a: \"\\d\"\n", "1:7", "'\\d' is no escape in a text with \": write '\\\\d'"},
+      // Keys, indentation.
+      {"version 1\nb: {}\n", "1:1", "this line has no ':' after its key"},
+      {"a: 1\nversion:1\nb: 2\n", "2:1", "this line has no ':' after its key"},
+      {"- decode\n    size: 3\n", "1:1", "this line has no ':' after its key"},
+      {"a: 1\n# so\n  b: 2\n", "3:3", "the key of line 1 has a value already"},
+      {"a: b: c\n", "1:5", "a second ': ' in one value: put a text in quotes"},
+      {"a:\n  b: 1\n c: 2\n", "3:2", "this does not continue what stands above: indent it"},
+      {"a:\n  - b\n - c\n", "3:2", "this does not continue what stands above: indent it"},
+      {"b: 1\n- a\n", "2:1", "this does not continue what stands above: indent it"},
+      {"a: - b\n", "1:4", "a '- ' entry cannot stand here: begin it on a line of its own"},
+      {"a: {x: 1, , y: 2}\n", "1:11", "a key must be a plain word, not nothing"},
+      // Texts and what else YAML has.
+      {"a: @x\n", "1:4", "a text cannot begin with '@': put it in quotes"},
+      {"a: %x\n", "1:4", "a text cannot begin with '%': put it in quotes"},
+      {"a: `x`\n", "1:4", "a text cannot begin with '`': put it in quotes"},
+      {"%YAML 9.9\n---\na: 1\n", "1:1", "directives ('%...') are not needed: remove this line"},
+      {"a: *.jpg\n", "1:4", "put a text with '*' in quotes"},
+      {"a: & b\n", "1:5", "anchors ('&name') are not allowed: write the value out"},
+      {"a: 1\n---\nb: 2\n", "2:1", "keep one, and remove the '---' or '...' line"},
+  };
+  for (const auto& broken : kCases) {
+    const std::string refusal = Refusal(broken.text);
+    EXPECT_THAT(refusal, StartsWith(absl::StrCat("a.yaml:", broken.place, ": "))) << broken.text;
+    EXPECT_THAT(refusal, HasSubstr(broken.message)) << broken.text;
+  }
 }
 
 TEST(Yaml, AMissingFileIsNotFoundAndALargeOneIsRefused) {
@@ -212,7 +272,7 @@ TEST(Yaml, ReadsAFileFromDisk) {
   const std::string path = ::testing::TempDir() + "yaml_test.yaml";
   std::ofstream(path) << "a: 1\nb: !x 2\n";
   EXPECT_EQ(ReadYamlFile(path).status().message(),
-            absl::StrCat(path, ":2:4: tags ('!name') are not allowed"));
+            absl::StrCat(path, ":2:4: tags ('!name') are not allowed: remove it"));
   std::remove(path.c_str());
 }
 
@@ -274,6 +334,11 @@ TEST(Suggest, NamesTheNearestAndTheKnown) {
   EXPECT_EQ(Suggest("mixup", known), ". Known: center_crop, decode, normalize, resize");
   EXPECT_EQ(Suggest("", known), ". Known: center_crop, decode, normalize, resize");
   EXPECT_EQ(Suggest("resize", {}), "");
+}
+
+TEST(DidYouMean, NamesTheNearestAlone) {
+  EXPECT_EQ(DidYouMean("blok", {"none", "block"}), ", did you mean 'block'?");
+  EXPECT_EQ(DidYouMean("random", {"none", "block"}), "");
 }
 
 TEST(Suggest, AShortWordIsNearOnlyWhenOneLetterDiffers) {
