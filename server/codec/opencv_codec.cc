@@ -6,6 +6,7 @@
 #include <opencv2/imgproc.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "server/codec/png_messages.h"
 
 namespace feedwater::server {
 namespace {
@@ -49,9 +50,14 @@ absl::Status OpenCvCodec::Decode(absl::Span<const std::byte> encoded, Size size)
       return absl::InvalidArgumentError("image file of more than 2 GiB");
     const cv::Mat bytes(1, static_cast<int>(encoded.size()), CV_8UC1,
                         const_cast<std::byte*>(encoded.data()));
+    TakePngError();  // of another image
     cv::imdecode(bytes, cv::IMREAD_COLOR | cv::IMREAD_IGNORE_ORIENTATION, &state_->image);
     cv::Mat& image = state_->image;
-    if (image.empty()) return absl::InvalidArgumentError("damaged image: the decoder gave up");
+    if (image.empty()) {
+      const std::string why = TakePngError();
+      return absl::InvalidArgumentError(
+          absl::StrCat("damaged image: the decoder gave up", why.empty() ? "" : ": ", why));
+    }
     if (image.type() != CV_8UC3 || image.cols != size.width || image.rows != size.height) {
       return absl::InvalidArgumentError("damaged image: not what its header says");
     }
