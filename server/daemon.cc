@@ -139,7 +139,7 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   if (!sockets_are_systemds_) runtime_dir_->Admit(settings_.access);
 
   spdlog::info("memory: {}", budget_->Sum());
-  spdlog::info("pipelines: {}", absl::StrJoin(catalogue_->Names(), ", "));
+  spdlog::info("pipelines: {}", catalogue_->Describe());
   FW_ASSIGN_OR_RETURN(housekeeper_, StartThread("housekeeping", [this] { KeepHouse(); }));
   FW_RETURN_IF_ERROR(control_->Start());
   spdlog::info("serving at {}", config.runtime_dir);
@@ -194,7 +194,7 @@ void Daemon::Reload(const Settings& settings) {
   access_.Replace(settings.access);
   if (!sockets_are_systemds_) runtime_dir_->Admit(settings.access);
   catalogue_->Reload(settings.config.pipelines, settings.roots);
-  spdlog::info("reloaded; pipelines: {}", absl::StrJoin(catalogue_->Names(), ", "));
+  spdlog::info("reloaded; pipelines: {}", catalogue_->Describe());
 }
 
 bool Daemon::Healthy() {

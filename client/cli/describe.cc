@@ -178,8 +178,7 @@ void PrintPipeline(const v1::DescribePipelineResponse& pipeline) {
             << (pipeline.batch_size() > 0 ? absl::StrCat(pipeline.batch_size())
                                           : "left to the trainer")
             << ", seed " << pipeline.seed() << "\n";
-  if (!pipeline.dataset_notes().empty())
-    std::cout << Wrapped("left out: " + pipeline.dataset_notes(), 2);
+  if (!pipeline.dataset_notes().empty()) std::cout << Wrapped(pipeline.dataset_notes(), 2);
   size_t name_width = 0, type_width = 0;
   for (const v1::Field& field : pipeline.fields()) {
     name_width = std::max(name_width, field.name().size());

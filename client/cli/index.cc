@@ -124,7 +124,7 @@ void Print(const Indexed& indexed) {
     std::cout << "  seek indexes of " << indexed.seek.images << " JPEGs, "
               << server::FormatBytes(indexed.seek.bytes) << " of memory\n";
   }
-  if (!dataset.notes().empty()) std::cout << "  left out: " << dataset.notes() << "\n";
+  if (!dataset.notes().empty()) std::cout << "  " << dataset.notes() << "\n";
 }
 
 absl::Status IndexAll(const Context& context, std::vector<std::string> pipelines, bool all,

@@ -1,6 +1,7 @@
 #include "server/service/catalogue.h"
 
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -9,6 +10,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "server/base/clock.h"
 #include "server/graph/digest.h"
 #include "server/pipeline/cache_choice.h"
@@ -137,11 +139,13 @@ std::vector<std::string> Catalogue::Names() const {
   return names;
 }
 
-size_t Catalogue::broken() const {
+std::string Catalogue::Describe() const {
   MutexLock lock(&mu_);
-  size_t count = 0;
-  for (const auto& [name, entry] : entries_) count += entry.spec.ok() ? 0 : 1;
-  return count;
+  std::vector<std::string> good, broken;
+  for (const auto& [name, entry] : entries_) (entry.spec.ok() ? good : broken).push_back(name);
+  std::string text = good.empty() ? "none" : absl::StrJoin(good, ", ");
+  if (!broken.empty()) absl::StrAppend(&text, "; broken, see above: ", absl::StrJoin(broken, ", "));
+  return text;
 }
 
 Catalogue::Loaded Catalogue::LoadNamed(const std::string& name, const Cancelled& cancelled) {
@@ -154,9 +158,11 @@ Catalogue::Loaded Catalogue::LoadNamed(const std::string& name, const Cancelled&
     if (found == entries_.end()) {
       std::vector<std::string> names;
       for (const auto& [known, entry] : entries_) names.push_back(known);
-      return absl::NotFoundError(absl::StrCat(
-          "unknown pipeline '", Printable(name), "'", Suggest(name, names),
-          names.empty() ? "; none is configured" : "", "; a new file is seen after a reload"));
+      return absl::NotFoundError(
+          absl::StrCat("unknown pipeline '", Printable(name), "'", Suggest(name, names),
+                       names.empty() ? "; none is configured" : "",
+                       "; a file that came later is seen after a reload: `kill -HUP ", getpid(),
+                       "`, or `systemctl reload` where the daemon is a service"));
     }
     if (!found->second.spec.ok()) return found->second.spec.status();
     spec = *found->second.spec;
@@ -221,7 +227,7 @@ Catalogue::Loaded Catalogue::Open(const PipelineSpec& spec, uint64_t generation,
       "pipeline {}: {} records in {} classes, opened in {:.3f} s; index {} bytes, digest {}{}{}",
       spec.name, loaded->dataset->size(), loaded->dataset->classes().size(),
       (MonotonicNs() - start_ns) / 1e9, loaded->dataset->memory_bytes(), loaded->dataset->digest(),
-      loaded->dataset->notes().empty() ? "" : "; left out: ", loaded->dataset->notes());
+      loaded->dataset->notes().empty() ? "" : "; ", loaded->dataset->notes());
   MutexLock lock(&mu_);
   if (generation == generation_) lingering_.push_back({loaded, MonotonicNs()});
   return loaded;

@@ -52,7 +52,8 @@ class Catalogue {
   void Reload(const std::vector<std::string>& folders, std::shared_ptr<const Roots> roots)
       ABSL_LOCKS_EXCLUDED(mu_);
   std::vector<std::string> Names() const ABSL_LOCKS_EXCLUDED(mu_);
-  size_t broken() const ABSL_LOCKS_EXCLUDED(mu_);
+  // For the log: the names that can be used, and those whose files have a mistake.
+  std::string Describe() const ABSL_LOCKS_EXCLUDED(mu_);
 
   using Loaded = absl::StatusOr<std::shared_ptr<const LoadedPipeline>>;
   Loaded LoadNamed(const std::string& name, const Cancelled& cancelled) ABSL_LOCKS_EXCLUDED(mu_);

@@ -49,6 +49,18 @@ def test_all_pipelines_of_the_configuration(indexed):
     assert [entry["state"] for entry in both] == ["built", "fresh"], "they share the dataset"
 
 
+def test_what_is_left_out_is_counted_and_named(indexed):
+    pictures = indexed.data / "pictures"
+    some = min(path for path in pictures.iterdir() if path.is_dir())
+    for name in ("notes.txt", ".hidden.png", "scan.gif"):
+        (some / name).write_text("no image")
+    text = run("index", "one", "--config", indexed.config)
+    said = f"left out: 2 files without an image's extension ({some.name}/notes.txt, "
+    assert said in text.out and f"1 hidden file or folder ({some.name}/.hidden.png)" in text.out
+    (entry,) = entries(run("index", "one", "--config", indexed.config, "--json"))
+    assert entry["records"] == 20 and said in entry["notes"]
+
+
 def test_text_and_errors(indexed):
     text = run("index", "one", "--config", indexed.config)
     assert text.status == 0 and "20 records" in text.out and "built" in text.out

@@ -93,6 +93,24 @@ def test_a_good_file_changes_pipelines_and_roots_at_once(daemon):
     assert _names(daemon) == {"second"}
 
 
+def test_a_broken_pipeline_is_not_listed_among_the_good_ones(daemon):
+    daemon.add_pipeline("second", _PIPELINE.format(root="data").replace("resize", "resise"))
+    said = _reload(daemon, "reloaded;")
+    assert f"{daemon.pipelines / 'second.yaml'}:6:" in said, "its mistake comes with its place"
+    assert "reloaded; pipelines: first; broken, see above: second\n" in said
+
+
+def test_an_unknown_name_says_how_new_files_are_seen(daemon):
+    daemon.add_pipeline("second", _PIPELINE.format(root="data"))
+    with pytest.raises(feedwater.NotFound) as caught:
+        feedwater.Loader("secnod", address=daemon.address, output="numpy")
+    for words in ("Known: first", f"kill -HUP {daemon.process.pid}", "systemctl reload"):
+        assert words in str(caught.value)
+    _reload(daemon, "reloaded;")
+    with pytest.raises(feedwater.NotFound, match="did you mean 'second'"):
+        feedwater.Loader("secnod", address=daemon.address, output="numpy")
+
+
 def test_running_streams_do_not_notice(daemon):
     with feedwater.Loader("first", address=daemon.address, output="numpy") as loader:
         undisturbed = [_epoch(loader), _epoch(loader)]

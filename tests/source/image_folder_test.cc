@@ -128,8 +128,9 @@ TEST_F(ImageFolderTest, WhatIsLeftOutIsCounted) {
   EXPECT_THAT(Paths(*dataset), ElementsAre("data/cat/1.jpg", "data/dog/1.PNG"));
   EXPECT_EQ(
       dataset->notes(),
-      "2 files that are not images, 2 hidden files or folders, 2 files beside the class folders, "
-      "1 images that are not regular files");
+      "left out: 2 files without an image's extension (cat/b.gif, cat/readme.txt), 2 hidden files "
+      "or folders (.git, cat/.2.jpg), 2 files beside the class folders (list.txt, stray.jpg), "
+      "1 image that is not a regular file (cat/fifo.jpg)");
   EXPECT_TRUE(dataset->shard_starts().empty());
 }
 
@@ -197,7 +198,30 @@ TEST_F(ImageFolderTest, LinksInLoopsEndAndAreCounted) {
   auto dataset = opener_.MustOpen(kYaml);
   ASSERT_NE(dataset, nullptr);
   EXPECT_THAT(Paths(*dataset), ElementsAre("data/cat/1.jpg", "data/dog/a/1.jpg"));
-  EXPECT_EQ(dataset->notes(), "3 links to a folder above them");
+  EXPECT_EQ(dataset->notes(),
+            "left out: 3 links to a folder above them (cat/self, cat/up, dog/a/again)");
+}
+
+TEST_F(ImageFolderTest, OfManyThatAreLeftOutTheFirstFewAreNamed) {
+  // The folders are listed by several threads; which names are told must not depend on them.
+  folder_.Write("data/cat/1.jpg", "bytes");
+  for (char name = 'z'; name >= 'a'; --name)
+    folder_.Write(absl::StrCat("data/", std::string(1, name), "/x.txt"), "no image");
+  for (char name = 'a'; name <= 'z'; ++name)
+    folder_.Write(absl::StrCat("data/", std::string(1, name), "/x.jpg"), "bytes");
+  auto dataset = opener_.MustOpen(kYaml);
+  ASSERT_NE(dataset, nullptr);
+  EXPECT_EQ(dataset->notes(),
+            "left out: 26 files without an image's extension (a/x.txt, b/x.txt, c/x.txt, ...)");
+}
+
+TEST_F(ImageFolderTest, AnEmptyImageIsKeptAsTorchvisionDoesAndNamed) {
+  folder_.Write("data/cat/1.jpg", "x");
+  folder_.Write("data/cat/2.jpg", "");
+  auto dataset = opener_.MustOpen(kYaml);
+  ASSERT_NE(dataset, nullptr);
+  EXPECT_EQ(dataset->size(), 2);
+  EXPECT_EQ(dataset->notes(), "kept, but bad: 1 empty image (cat/2.jpg)");
 }
 
 TEST_F(ImageFolderTest, ALinkToNothingIsKeptAsTorchvisionDoes) {
@@ -206,7 +230,8 @@ TEST_F(ImageFolderTest, ALinkToNothingIsKeptAsTorchvisionDoes) {
   auto dataset = opener_.MustOpen(kYaml);
   ASSERT_NE(dataset, nullptr);
   EXPECT_THAT(Paths(*dataset), ElementsAre("data/cat/0.jpg", "data/cat/1.jpg"));
-  EXPECT_THAT(dataset->notes(), HasSubstr("1 links to images that do not exist"));
+  EXPECT_THAT(dataset->notes(),
+              HasSubstr("kept, but bad: 1 link to an image that does not exist (cat/0.jpg)"));
 }
 
 TEST_F(ImageFolderTest, EveryKindOfChangeOfAFolderIsNoticed) {

@@ -3,8 +3,9 @@
 //
 // Order: classes sorted by name, labels 0..C-1. Within a class, folders sorted by their whole path
 // and files sorted by name inside each, which is sorted(os.walk(...)) and sorted(fnames) in Python;
-// all by bytes. Hidden files and folders, files that are no images and special files are left out
-// and counted. Symbolic links are followed where they stay inside the root.
+// all by bytes. Hidden files and folders, files that are no images and special files are left out,
+// counted, and the first few of each kind named. Symbolic links are followed where they stay inside
+// the root.
 //
 // The index keeps 8 bytes and the file name for each record. It depends on every folder, not on
 // every file: a file that is added, removed or renamed changes its folder; one that is rewritten in
@@ -63,30 +64,74 @@ struct Ancestor {
   std::shared_ptr<const Ancestor> parent;
 };
 
-struct LeftOut {
-  int64_t hidden = 0, not_images = 0, not_regular = 0, loops = 0, dangling = 0, beside_classes = 0;
-  void Add(const LeftOut& other) {
-    hidden += other.hidden;
-    not_images += other.not_images;
-    not_regular += other.not_regular;
-    loops += other.loops;
-    dangling += other.dangling;
-    beside_classes += other.beside_classes;
+// Paths of one kind: how many, and the first few by name, which do not depend on who found them
+// when.
+class Counted {
+ public:
+  void Add(std::string path) {
+    ++count_;
+    first_.push_back(std::move(path));
+    Cut();
+  }
+  void Add(const Counted& other) {
+    count_ += other.count_;
+    first_.insert(first_.end(), other.first_.begin(), other.first_.end());
+    Cut();
+  }
+  int64_t count() const { return count_; }
+  // "2 hidden files or folders (cat/.a, cat/.b)", or nothing.
+  void Describe(const char* one, const char* many, std::vector<std::string>* parts) const {
+    if (count_ == 0) return;
+    std::vector<std::string> names;
+    for (const std::string& path : first_) names.push_back(Printable(path));
+    parts->push_back(absl::StrCat(count_, " ", count_ == 1 ? one : many, " (",
+                                  absl::StrJoin(names, ", "),
+                                  count_ > static_cast<int64_t>(kNamed) ? ", ..." : "", ")"));
+  }
+
+ private:
+  static constexpr size_t kNamed = 3;
+  void Cut() {
+    std::sort(first_.begin(), first_.end());
+    if (first_.size() > kNamed) first_.resize(kNamed);
+  }
+
+  int64_t count_ = 0;
+  std::vector<std::string> first_;
+};
+
+// What people may miss among the records, and what they may not expect there.
+struct Notes {
+  Counted hidden, not_images, not_regular, loops, beside_classes;  // left out
+  Counted dangling, empty;                                         // kept
+  void Add(const Notes& other) {
+    hidden.Add(other.hidden);
+    not_images.Add(other.not_images);
+    not_regular.Add(other.not_regular);
+    loops.Add(other.loops);
+    beside_classes.Add(other.beside_classes);
+    dangling.Add(other.dangling);
+    empty.Add(other.empty);
   }
   std::string Describe() const {
-    std::vector<std::string> parts;
-    auto add = [&](int64_t count, const char* what) {
-      if (count > 0) parts.push_back(absl::StrCat(count, " ", what));
-    };
-    add(not_images, "files that are not images");
-    add(hidden, "hidden files or folders");
-    add(beside_classes, "files beside the class folders");
-    add(not_regular, "images that are not regular files");
-    add(loops, "links to a folder above them");
-    std::string text = absl::StrJoin(parts, ", ");
-    if (dangling > 0) {
-      absl::StrAppend(&text, text.empty() ? "" : "; ", "kept: ", dangling,
-                      " links to images that do not exist");
+    std::vector<std::string> out, kept;
+    not_images.Describe("file without an image's extension", "files without an image's extension",
+                        &out);
+    hidden.Describe("hidden file or folder", "hidden files or folders", &out);
+    beside_classes.Describe("file beside the class folders", "files beside the class folders",
+                            &out);
+    not_regular.Describe("image that is not a regular file", "images that are not regular files",
+                         &out);
+    loops.Describe("link to a folder above it", "links to a folder above them", &out);
+    // torchvision keeps these, too; each is a bad sample when its turn comes.
+    empty.Describe("empty image", "empty images", &kept);
+    dangling.Describe("link to an image that does not exist", "links to images that do not exist",
+                      &kept);
+    std::string text;
+    if (!out.empty()) text = absl::StrCat("left out: ", absl::StrJoin(out, ", "));
+    if (!kept.empty()) {
+      absl::StrAppend(&text, text.empty() ? "" : "; ",
+                      "kept, but bad: ", absl::StrJoin(kept, ", "));
     }
     return text;
   }
@@ -121,13 +166,13 @@ class Scan {
 
   std::vector<std::string> classes;
   std::vector<ScannedFolder> folders;  // sorted
-  LeftOut left_out;
+  Notes notes;
 
  private:
   struct Listing {
     ScannedFolder folder;
     std::vector<std::pair<std::string, bool>> subfolders;  // name, whether through a link
-    LeftOut left_out;
+    Notes notes;
     std::shared_ptr<const Ancestor> self;
     bool is_loop = false;
   };
@@ -155,8 +200,9 @@ class Scan {
 absl::Status Scan::Classify(const Task& task, int folder, const dirent& entry, Listing* listing) {
   const absl::string_view name = entry.d_name;
   if (name == "." || name == "..") return absl::OkStatus();
+  const std::string path = DatasetLocation::JoinPath(task.path, name);
   if (name[0] == '.') {
-    ++listing->left_out.hidden;
+    listing->notes.hidden.Add(path);
     return absl::OkStatus();
   }
   unsigned char type = entry.d_type;
@@ -169,18 +215,17 @@ absl::Status Scan::Classify(const Task& task, int folder, const dirent& entry, L
   }
   const bool is_link = type == DT_LNK;
   const bool is_top = task.depth == 0;
-  const std::string path = DatasetLocation::JoinPath(task.path, name);
   if (is_link) {
     absl::StatusOr<struct stat> target = location_.root->Stat(location_.Below(path));
     if (absl::IsNotFound(
             target.status())) {  // torchvision keeps it too; reading it is an error of that sample
       if (is_top) {
-        ++listing->left_out.beside_classes;
+        listing->notes.beside_classes.Add(path);
       } else if (IsImage(name)) {
-        ++listing->left_out.dangling;
+        listing->notes.dangling.Add(path);
         listing->folder.files.push_back({std::string(name), 0});
       } else {
-        ++listing->left_out.not_images;
+        listing->notes.not_images.Add(path);
       }
       return absl::OkStatus();
     }
@@ -196,17 +241,18 @@ absl::Status Scan::Classify(const Task& task, int folder, const dirent& entry, L
   if (type == DT_DIR) {
     listing->subfolders.emplace_back(name, is_link);
   } else if (is_top) {
-    ++listing->left_out.beside_classes;
+    listing->notes.beside_classes.Add(path);
   } else if (!IsImage(name)) {
-    ++listing->left_out.not_images;
+    listing->notes.not_images.Add(path);
   } else if (type != DT_REG) {
-    ++listing->left_out.not_regular;
+    listing->notes.not_regular.Add(path);
   } else {
     if (!is_link && fstatat(folder, entry.d_name, &info, AT_SYMLINK_NOFOLLOW) != 0) {
       if (errno == ENOENT)
         return absl::OkStatus();  // removed meanwhile, which the folder's stamp will show
       return ErrnoStatus(errno, location_.root->Describe(location_.Below(path)));
     }
+    if (info.st_size == 0) listing->notes.empty.Add(path);
     listing->folder.files.push_back({std::string(name), static_cast<uint64_t>(info.st_size)});
   }
   return absl::OkStatus();
@@ -251,7 +297,7 @@ absl::StatusOr<Scan::Listing> Scan::List(const Task& task) {
 void Scan::Finish(const Task& task, absl::StatusOr<Listing> listing) {
   absl::Status status = listing.status();
   if (status.ok() && listing->is_loop) {
-    ++left_out.loops;
+    notes.loops.Add(task.path);
   } else if (status.ok()) {
     if (task.depth + 1 > kMaxDepth && !listing->subfolders.empty()) {
       status = absl::InvalidArgumentError(
@@ -274,7 +320,7 @@ void Scan::Finish(const Task& task, absl::StatusOr<Listing> listing) {
       ++unfinished_;
       ++started_;
     }
-    left_out.Add(listing->left_out);
+    notes.Add(listing->notes);
     folders.push_back(std::move(listing->folder));
   }
   --unfinished_;
@@ -302,13 +348,13 @@ void Scan::Work() {
 absl::Status Scan::RunClasses() {
   absl::StatusOr<Listing> top = List(Task{});
   if (!top.ok()) return top.status();
-  left_out.Add(top->left_out);
+  notes.Add(top->notes);
   std::sort(top->subfolders.begin(), top->subfolders.end());
   if (top->subfolders.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
         location_.Describe(), " has no class folders",
-        top->left_out.beside_classes > 0
-            ? absl::StrCat(", only ", top->left_out.beside_classes, " files")
+        top->notes.beside_classes.count() > 0
+            ? absl::StrCat(", only ", top->notes.beside_classes.count(), " files")
             : "",
         "; image_folder reads one folder per class, such as ", location_.Below("cat/1.jpg")));
   }
@@ -462,7 +508,7 @@ class ImageFolder final : public Format {
     builder->records = static_cast<int64_t>(sizes.size());
     builder->classes = std::move(scan.classes);
     builder->digest = digest.Hex();
-    builder->notes = scan.left_out.Describe();
+    builder->notes = scan.notes.Describe();
     builder->columns.Add(kFolders, folders);
     builder->columns.Add(kFolderStarts, folder_starts);
     builder->columns.Add(kClassStarts, class_starts);
