@@ -49,6 +49,7 @@ struct Result {
   double wall_s = 0, cpu_s = 0;
   StageTimes stages;
   int workers = 0;
+  int64_t steps_per_epoch = 0;
   v1::JobCache cache;
   std::string pipeline, mode;
 };
@@ -136,6 +137,17 @@ class Ranks {
   absl::Status failure_ ABSL_GUARDED_BY(mu_);
 };
 
+// A bad sample is the data's fault and no wrong input of whoever measures, whatever its own code
+// says, and the cure is not in its message.
+absl::Status ExplainFailure(const absl::Status& status, const BenchOptions& options) {
+  if (!BadSampleOf(status).has_value()) return status;
+  return absl::DataLossError(absl::StrCat(
+      status.message(), ". The stream ended there, and nothing was measured. `feedwater verify ",
+      options.pipeline, " --config ", options.config.empty() ? "feedwater.yaml" : options.config,
+      "` lists all bad records: mend or remove them, or let the pipeline say 'on_bad_sample: "
+      "substitute'"));
+}
+
 absl::StatusOr<v1::Job> FindJob(const v1::GetStatusResponse& status, const std::string& name) {
   for (const v1::Job& job : status.jobs()) {
     if (job.job() == name) return job;
@@ -158,19 +170,23 @@ absl::StatusOr<Result> Measure(const std::string& address, const BenchOptions& o
   if (options.epochs == 0 || options.warm_up_epochs > 0) {
     const int64_t warm_up =
         options.epochs > 0 ? options.warm_up_epochs * ranks->steps_per_epoch() : 0;
-    FW_RETURN_IF_ERROR(ranks->Take(after(options.warm_up_s), warm_up, "warm-up").status());
+    const auto warmed = ranks->Take(after(options.warm_up_s), warm_up, "warm-up");
+    if (!warmed.ok()) return ExplainFailure(warmed.status(), options);
     FW_ASSIGN_OR_RETURN(const v1::GetStatusResponse before, GetStatus(*control));
     FW_ASSIGN_OR_RETURN(job_before, FindJob(before, name));
   }
   const int64_t start_ns = server::MonotonicNs();
   Result result;
-  FW_ASSIGN_OR_RETURN(result.taken, ranks->Take(after(options.seconds), steps, "bench"));
+  const auto taken = ranks->Take(after(options.seconds), steps, "bench");
+  if (!taken.ok()) return ExplainFailure(taken.status(), options);
+  result.taken = *taken;
   result.wall_s = static_cast<double>(server::MonotonicNs() - start_ns) * 1e-9;
   FW_ASSIGN_OR_RETURN(const v1::GetStatusResponse done, GetStatus(*control));
   FW_ASSIGN_OR_RETURN(const v1::Job job_done, FindJob(done, name));
   result.stages = StagesBetween(job_before, job_done);
   result.cpu_s = std::max(0.0, job_done.cpu_s() - job_before.cpu_s());
   result.workers = done.cpus_size();
+  result.steps_per_epoch = ranks->steps_per_epoch();
   result.cache = job_done.cache();
   result.pipeline = job_done.pipeline();
   return result;
@@ -203,7 +219,22 @@ double PerThousand(const Result& result) {
              : 1000 * result.cpu_s / static_cast<double>(result.taken.samples);
 }
 
+// Each epoch begins with nothing under way, and the first batches of a measurement come from what
+// was under way before it: with few of them, both weigh more than what is to be found out.
+std::string TooFewToJudge(const Result& result, const BenchOptions& options) {
+  constexpr int64_t kLeastSteps = 16, kLeastBatches = 32;  // of each rank
+  const int64_t batches = result.taken.batches / options.ranks;
+  if (result.steps_per_epoch >= kLeastSteps && batches >= kLeastBatches) return "";
+  return absl::StrFormat(
+      "Too few batches to judge what it waits for: %d on each rank, in epochs of %d. From %d "
+      "batches "
+      "an epoch and %d in all on one can tell: take more data, a smaller --batch-size, or more "
+      "--seconds.",
+      batches, result.steps_per_epoch, kLeastSteps, kLeastBatches);
+}
+
 std::string WaitsFor(const Result& result, const BenchOptions& options) {
+  if (std::string few = TooFewToJudge(result, options); !few.empty()) return few;
   const double waits = result.wall_s <= 0 ? 0
                                           : static_cast<double>(result.taken.waited_ns) * 1e-9 /
                                                 result.wall_s / static_cast<double>(options.ranks);

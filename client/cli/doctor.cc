@@ -35,7 +35,7 @@ namespace {
 using nlohmann::json;
 using server::FormatBytes;
 
-enum class State { kGood, kWarning, kFailure };
+enum class State { kGood, kSkipped, kWarning, kFailure };
 
 struct Finding {
   std::string check;
@@ -299,8 +299,9 @@ Finding CheckFolder(const std::string& what, const std::string& path, bool is_st
 std::vector<Finding> CheckConfig(const std::string& given) {
   const auto file = FindConfig(given);
   if (!file.ok())
-    return {
-        Good("configuration", "none named: roots and state_dir are not looked at (--config FILE)")};
+    return {{"configuration", State::kSkipped,
+             "none named: its roots and state_dir were not looked at",
+             "feedwater doctor --config FILE"}};
   const auto settings = server::LoadSettings(*file, {});
   if (!settings.ok()) {
     return {Failure("configuration", std::string(settings.status().message()),
@@ -335,9 +336,15 @@ Finding CheckDaemon(const Context& context) {
 // ----------------------------------------------------------------------------------------------------
 
 std::string Mark(State state) {
-  const char* word = state == State::kGood ? "good" : state == State::kWarning ? "warn" : "FAIL";
+  const char* word = state == State::kGood      ? "good"
+                     : state == State::kSkipped ? "skip"
+                     : state == State::kWarning ? "warn"
+                                                : "FAIL";
   if (!UseColor()) return word;
-  const char* color = state == State::kGood ? "32" : state == State::kWarning ? "33" : "31";
+  const char* color = state == State::kGood      ? "32"
+                      : state == State::kSkipped ? "36"
+                      : state == State::kWarning ? "33"
+                                                 : "31";
   return absl::StrCat("\033[", color, "m", word, "\033[0m");
 }
 
@@ -358,6 +365,7 @@ absl::Status Doctor(Context& context, const std::string& config, const std::stri
     if (context.json) {
       checks.push_back({{"check", finding.check},
                         {"state", finding.state == State::kGood      ? "good"
+                                  : finding.state == State::kSkipped ? "skipped"
                                   : finding.state == State::kWarning ? "warning"
                                                                      : "failure"},
                         {"found", finding.found},

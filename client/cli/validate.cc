@@ -1,6 +1,8 @@
 // feedwater validate: checks a pipeline file without a daemon, and with --config also the data that
 // it names.
 #include <iostream>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/command.h"
@@ -11,7 +13,26 @@ namespace {
 
 using nlohmann::json;
 
-json ToJson(const std::string& file, const PlannedPipeline& result) {
+// What is valid and will not work all the same.
+absl::StatusOr<std::vector<std::string>> Warnings(const PlannedPipeline& result,
+                                                  int64_t world_size) {
+  std::vector<std::string> warnings;
+  const int64_t batch_size = result.spec.batch_size;
+  if (result.dataset == nullptr || batch_size == 0) return warnings;
+  FW_ASSIGN_OR_RETURN(const server::OrderConfig order,
+                      server::MakeOrderConfig(result.spec.sampler, result.records, batch_size,
+                                              world_size, result.dataset->shard_starts()));
+  if (server::StepsPerEpoch(order) > 0) return warnings;
+  warnings.push_back(absl::StrCat(
+      "batch.size ", batch_size, " x ", world_size, world_size == 1 ? " rank" : " ranks",
+      " is more than the ", result.records,
+      " records: with `last: drop` there is no full batch and no stream can be opened; take a "
+      "smaller size, or `sampler: {last: pad}` or `partial`"));
+  return warnings;
+}
+
+json ToJson(const std::string& file, const PlannedPipeline& result,
+            const std::vector<std::string>& warnings) {
   json fields = json::array();
   for (const server::FieldSpec& field : result.plan->outputs()) {
     fields.push_back(
@@ -24,48 +45,63 @@ json ToJson(const std::string& file, const PlannedPipeline& result) {
                    {"pipeline", result.spec.name},
                    {"digest", result.spec.digest},
                    {"fields", fields},
+                   {"warnings", warnings},
                    {"plan", result.plan->Describe()}};
   if (result.records >= 0) document["records"] = result.records;
   return document;
 }
 
-void PrintText(const std::string& file, const PlannedPipeline& result) {
+void PrintText(const std::string& file, const PlannedPipeline& result,
+               const std::vector<std::string>& warnings) {
   std::cout << file << ": " << Bold("valid");
-  if (result.records >= 0) std::cout << ", " << result.records << " records";
+  if (result.dataset != nullptr) {
+    std::cout << ", " << result.records << " records";
+  } else {
+    std::cout << "; the dataset was not looked at (--config feedwater.yaml opens it, too)";
+  }
   std::cout << "\n";
   for (const std::string& step : result.plan->Describe()) std::cout << "  " << step << "\n";
   std::cout << "outputs, one sample:\n";
   for (const server::FieldSpec& field : result.plan->outputs()) {
     std::cout << "  " << field.name << "  " << field.spec.ToString() << "\n";
   }
+  for (const std::string& warning : warnings) std::cerr << "warning: " << warning << "\n";
 }
 
 }  // namespace
 
 void AddValidate(CLI::App& app, Context& context) {
   static std::string file, config;
-  CLI::App* command =
-      AddCommand(app, context, "validate",
-                 "check a pipeline file: keys, ops, parameters, types and shapes; needs no daemon",
-                 "  feedwater validate pipelines/imagenet-train.yaml\n"
-                 "  feedwater validate pipelines/imagenet-train.yaml --config "
-                 "/etc/feedwater/feedwater.yaml   # and that its data is there",
-                 [&context]() -> absl::Status {
-                   absl::StatusOr<PlannedPipeline> result = PlanPipeline(file, config);
-                   // Whatever is wrong here is wrong with the input.
-                   if (!result.ok()) return absl::InvalidArgumentError(result.status().message());
-                   if (context.json) {
-                     std::cout << ToJson(file, *result).dump(2) << "\n";
-                   } else {
-                     PrintText(file, *result);
-                   }
-                   return absl::OkStatus();
-                 });
+  static int64_t world_size = 1;
+  CLI::App* command = AddCommand(
+      app, context, "validate",
+      "check a pipeline file: keys, ops, parameters, types and shapes; needs no daemon",
+      "  feedwater validate pipelines/imagenet-train.yaml\n"
+      "  feedwater validate pipelines/imagenet-train.yaml --config "
+      "/etc/feedwater/feedwater.yaml   # and that its data is there",
+      [&context]() -> absl::Status {
+        absl::StatusOr<PlannedPipeline> result = PlanPipeline(file, config);
+        // Whatever is wrong here is wrong with the input.
+        if (!result.ok()) return absl::InvalidArgumentError(result.status().message());
+        FW_ASSIGN_OR_RETURN(const std::vector<std::string> warnings, Warnings(*result, world_size));
+        if (context.json) {
+          std::cout << ToJson(file, *result, warnings).dump(2) << "\n";
+        } else {
+          PrintText(file, *result, warnings);
+        }
+        return absl::OkStatus();
+      });
   command->add_option("file", file, "the pipeline file")->required()->type_name("FILE");
   command
       ->add_option("--config", config,
                    "the daemon's configuration: also opens the dataset below its roots")
       ->type_name("FILE");
+  command
+      ->add_option("--world-size", world_size,
+                   "with --config: ranks that will share an epoch, to see whether it has a full "
+                   "batch for all")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->capture_default_str();
 }
 
 }  // namespace feedwater::cli

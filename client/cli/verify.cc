@@ -150,9 +150,9 @@ absl::Status Verify(Context& context, const std::string& pipeline, const std::st
     for (const BadRecord& record : verifier.bad()) list.push_back(ToJson(record));
     std::cout << Dump({{"pipeline", local.loaded->spec.name},
                        {"records", records},
-                       {"bad", list},
                        {"bytes", verifier.bytes()},
-                       {"seconds", verifier.seconds()}},
+                       {"seconds", verifier.seconds()},
+                       {"bad", list}},
                       2)
               << "\n";
   } else {
@@ -175,8 +175,9 @@ void AddVerify(CLI::App& app, Context& context) {
       "read and decode every record, and report the bad ones as JSON lines; needs no daemon",
       "  feedwater verify imagenet-train --config feedwater.yaml\n"
       "  feedwater verify ./my-pipeline.yaml --jobs 2 | jq -r .path   # the files to look at\n"
-      "Every record runs through the graph of epoch 0, with images decoded whole. Exit status 1 "
-      "when any is bad.",
+      "Every record runs through the graph of epoch 0, with images decoded whole. The lines come "
+      "as "
+      "they are found; with --json they are sorted by record. Exit status 1 when any is bad.",
       [&context] { return Verify(context, pipeline, config, jobs); });
   command->add_option("pipeline", pipeline, "a .yaml file, or a name of the configuration")
       ->required()

@@ -147,6 +147,14 @@ int64_t MonotonicNs() {
   return now.tv_sec * 1'000'000'000LL + now.tv_nsec;
 }
 
+// Leaves out the "record N (PATH): " that a message begins with; `path` may have been cut.
+std::string WithoutName(absl::string_view message, const BadSample& sample) {
+  const std::string start = absl::StrCat("record ", sample.record, " (", sample.path);
+  const size_t end = absl::StartsWith(message, start) ? message.find("): ", start.size())
+                                                      : absl::string_view::npos;
+  return std::string(end == absl::string_view::npos ? message : message.substr(end + 3));
+}
+
 std::optional<BadSample> BadSampleOf(const absl::Status& status) {
   const absl::optional<absl::Cord> record = status.GetPayload(kRecordUrl);
   const absl::optional<absl::Cord> path = status.GetPayload(kPathUrl);
@@ -154,7 +162,7 @@ std::optional<BadSample> BadSampleOf(const absl::Status& status) {
   BadSample sample;
   if (!absl::SimpleAtoi(std::string(*record), &sample.record)) return std::nullopt;
   sample.path = std::string(*path);
-  sample.reason = std::string(status.message());
+  sample.reason = WithoutName(status.message(), sample);
   return sample;
 }
 bool IsStalled(const absl::Status& status) { return status.GetPayload(kStalledUrl).has_value(); }

@@ -64,7 +64,7 @@ def main() -> None:
         if field is None or field.layout not in ("HWC", "CHW"):
             raise SystemExit("the pipeline has no output `image` with channels")
         channels = field.shape[0 if field.layout == "CHW" else -1]
-        moments, images, lowest = Moments(channels), 0, 0.0
+        moments, images, lowest, highest = Moments(channels), 0, 0.0, 0.0
         for batch in tqdm(loader, unit="batch", disable=None):
             image = batch["image"]
             if "is_real" in batch:
@@ -74,6 +74,7 @@ def main() -> None:
             moments.add(image)
             images += len(image)
             lowest = min(lowest, float(image.min(initial=0)))
+            highest = max(highest, float(image.max(initial=0)))
         records = len(loader.dataset)
     if images == 0:
         raise SystemExit("no images: the dataset is smaller than a batch, and `last` is drop")
@@ -82,11 +83,22 @@ def main() -> None:
         print(
             f"note: {images} images of {records}; `last: partial` takes each once", file=sys.stderr
         )
-    if lowest < 0:
+    values = f"mean: {listed(mean)}, std: {listed(std)}"
+    if field.dtype != np.uint8 and (lowest < 0 or highest <= 1):
         print(
-            "note: there are values below 0: take `normalize` out of the pipeline", file=sys.stderr
+            f"note: values from {lowest:.3f} to {highest:.3f} are no pixels of 0 to 255: for the "
+            "line that a pipeline wants, take `normalize` out of this one",
+            file=sys.stderr,
         )
-    print(f"- normalize: {{in: image, mean: {listed(mean)}, std: {listed(std)}}}")
+        print(values)
+    elif not std.all():
+        print(
+            "note: a channel is the same everywhere: `normalize` cannot divide by 0",
+            file=sys.stderr,
+        )
+        print(values)
+    else:
+        print(f"- normalize: {{in: image, {values}}}")
 
 
 def listed(values: np.ndarray) -> str:

@@ -459,8 +459,8 @@ const Schema<DaemonConfig>& ConfigSchema() {
                     "and the path. Read again on reload.")
           .Param("cpus", &DaemonConfig::cpus,
                  "Worker threads, one for each CPU: auto (the node's CPUs within the cgroup's "
-                 "quota, less one in eight for "
-                 "the trainers), a count, or a list such as \"0-3,8\".",
+                 "quota; of every eight, one is left to the trainers, of fewer than eight none), "
+                 "a count, or a list such as \"0-3,8\".",
                  AutoOr(kCpusJson, "auto, a count or a list of CPUs"))
           .Param("pin_cpus", &DaemonConfig::pin_cpus,
                  "Bind each worker to its CPU. Switch it off where other daemons or tests share "

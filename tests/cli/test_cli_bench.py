@@ -13,9 +13,9 @@ STAGES = {"read_wait", "read", "parse", "graph", "batch"}
 
 @pytest.fixture
 def measured(project):
-    """A project with a pipeline to measure."""
+    """A project with a pipeline to measure: epochs of 24 batches."""
     project.pictures("pictures", 48)
-    project.pipeline("some", GRAPH, batch="{size: 8}")
+    project.pipeline("some", GRAPH, batch="{size: 2}")
     return project
 
 
@@ -27,7 +27,7 @@ def check(document: dict) -> None:
     assert set(document["stages"]) == STAGES
     assert sum(document["stages"].values()) == pytest.approx(1)
     assert document["stages"]["graph"] > 0
-    assert document["waits_for"].startswith("It waits for")
+    assert document["waits_for"].startswith(("It waits for", "Too few batches to judge"))
 
 
 def test_without_a_daemon_it_measures_in_its_own_process(measured):
@@ -100,9 +100,39 @@ def test_through_a_running_daemon(folder):
 def test_text_says_rate_stages_cache_and_bottleneck(measured):
     result = run("bench", "some", "--config", measured.config, *QUICK)
     assert result.status == 0, result.err
-    for words in ("samples/s", "CPU s per 1,000 samples", "graph", "cache", "It waits for"):
+    for words in ("samples/s", "CPU s per 1,000 samples", "graph", "cache"):
         assert words in result.out
     assert result.err == ""
+
+
+def test_few_batches_are_no_reason_to_blame_anybody(measured):
+    """What it waits for is told of whole epochs of many batches, and of nothing less."""
+    command = ("bench", "some", "--config", measured.config, "--json")
+    for more, judged in [
+        (("--epochs", "3"), True),
+        (("--epochs", "1"), False),  # 24 batches
+        (("--epochs", "20", "--batch-size", "8"), False),  # epochs of 6
+    ]:
+        said = run(*command, *more).document["waits_for"]
+        assert said.startswith("It waits for" if judged else "Too few batches"), (more, said)
+        assert judged or "--batch-size" in said
+
+
+def test_a_pipeline_that_fails_is_a_failure_with_its_cure(measured):
+    measured.pictures("spoilt", 8, bad=(5,))
+    measured.pipeline(
+        "spoilt",
+        GRAPH,
+        batch="{size: 2}",
+        dataset="{format: image_folder, root: data, path: spoilt}",
+    )
+    for more in (("--epochs", "2"), QUICK, ("--epochs", "1", "--warm-up-epochs", "0")):
+        result = run("bench", "spoilt", "--config", measured.config, *more)
+        assert (result.status, result.out) == (1, ""), more
+        for words in ("record 5", "000005.png", "feedwater verify", "on_bad_sample"):
+            assert words in result.err, words
+    document = run("bench", "spoilt", "--config", measured.config, *QUICK, "--json").document
+    assert document["error"]["code"] == "DATA_LOSS"
 
 
 def test_a_terminal_sees_progress(measured):

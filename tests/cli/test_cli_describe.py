@@ -117,13 +117,37 @@ def test_validate_gives_the_types_and_with_a_configuration_the_records(project):
     assert full.document["records"] == 9
     text = run("validate", path, "--config", project.config)
     assert "valid, 9 records" in text.out and text.err == ""
+    assert "not looked at" not in text.out
+    unseen = run("validate", path)
+    assert "the dataset was not looked at" in unseen.out and "--config" in unseen.out
+
+
+def test_validate_warns_of_batches_that_no_epoch_can_fill(project):
+    project.pictures("pictures", 9)
+    for size, last, ranks, warned in [
+        (9, "drop", 1, False), (10, "drop", 1, True), (5, "drop", 2, True), (4, "drop", 2, False),
+        (10, "pad", 1, False), (10, "partial", 4, False),
+    ]:  # fmt: skip
+        path = project.pipeline(
+            "few", GRAPH, batch=f"{{size: {size}}}", sampler=f"{{last: {last}}}"
+        )
+        command = ("validate", path, "--config", project.config, "--world-size", ranks)
+        document = run(*command, "--json")
+        assert document.status == 0, document.err
+        assert len(document.document["warnings"]) == warned, (size, last, ranks)
+        text = run(*command)
+        assert (text.status, bool(text.err)) == (0, warned)
+        if warned:
+            for words in (f"batch.size {size} x {ranks} rank", "9 records", "last: pad"):
+                assert words in text.err
+    assert run("validate", path, "--json").document["warnings"] == []
 
 
 @pytest.mark.parametrize(("graph", "words"), [
     ("  - resise: {size: 8}\n", [":5:5:", "'resise'", "did you mean 'resize'"]),
     ("  - decode: {in: dota, out: image}\n", [":5:18:", "'dota'", "did you mean 'data'"]),
     ("  - decode: {in: data, out: image}\n", ["no fixed size", "resize"]),
-    ("  - decode: {in: data\n", [":6:"]),
+    ("  - decode: {in: data\n", [":5:13:", "'{' is never closed"]),
 ])  # fmt: skip
 def test_validate_names_the_place_of_a_mistake(project, graph, words):
     path = project.pipeline("wrong", graph)

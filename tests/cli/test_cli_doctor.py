@@ -85,6 +85,14 @@ def test_a_host_that_is_not_right_gets_a_warning_with_the_cure(host, path, text,
     assert words in found["cure"]
 
 
+def test_without_a_configuration_nothing_of_it_is_called_good(project):
+    found = checks()["configuration"]
+    if "/etc/feedwater" in found["found"]:
+        pytest.skip("a configuration is installed here")
+    assert found["state"] == "skipped" and "--config" in found["cure"]
+    assert "skip  configuration" in run("doctor").out
+
+
 def test_two_nodes_want_two_daemons(host):
     for node in (0, 1):
         host(f"/sys/devices/system/node/node{node}/meminfo", f"Node {node} MemTotal: 1048576 kB")

@@ -92,7 +92,11 @@ def test_a_bad_sample_is_told_with_record_path_and_reason(daemon, start):
             driver.call("next")
         assert caught.value.more["record"] == 17
         assert "000017.png" in caught.value.more["path"]
-        assert caught.value.more["reason"]
+        # Each thing is said once, in the message and in its parts.
+        assert caught.value.more["reason"] and caught.value.more["reason"] in caught.value.message
+        assert "record" not in caught.value.more["reason"]
+        assert caught.value.message.count("record 17") == 1
+        assert caught.value.message.count("000017.png") == 1
     state = driver.state()
     assert (state["epoch"], state["position"]) == (0, 16)
 

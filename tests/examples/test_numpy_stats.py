@@ -48,7 +48,8 @@ def test_a_normalize_with_its_values_leaves_mean_0_and_deviation_1(daemon, tmp_p
         command("numpy_stats.py", normalized),
         env=environment(daemon), capture_output=True, text=True, check=True,
     )  # fmt: skip
-    mean, std = values(done.stdout)
+    assert "normalize" not in done.stdout, "these are no values that a pipeline wants"
+    mean, std = values(f"- normalize: {{in: image, {done.stdout.strip()}}}\n")
     np.testing.assert_allclose(mean, 0, atol=0.001)
     np.testing.assert_allclose(std, 1, atol=0.001)
     assert "take `normalize` out" in done.stderr

@@ -723,14 +723,22 @@ def _error_of(failure: Failure) -> errors.Error:
     code = errors.code_name(f.code)
     if f.record < 0:
         return errors.from_code(code, f.message)
+    reason = _without_name(f.message, f.record, f.path)
     return errors.BadSample(
-        f"record {f.record} ({f.path}) at epoch {f.epoch}, step {f.step}: {f.message}"
-        + ("" if "max_bad_fraction" in f.message else _BAD_SAMPLE_CURE),
+        f"record {f.record} ({f.path}) at epoch {f.epoch}, step {f.step}: {reason}"
+        + ("" if "max_bad_fraction" in reason else _BAD_SAMPLE_CURE),
         code=code,
         record=f.record,
         path=f.path,
-        reason=f.message,
+        reason=reason,
     )
+
+
+def _without_name(message: str, record: int, path: str) -> str:
+    """Leave out the "record N (PATH): " that a message begins with; `path` may have been cut."""
+    start = f"record {record} ({path}"
+    end = message.find("): ", len(start)) if message.startswith(start) else -1
+    return message if end < 0 else message[end + 3 :]
 
 
 def _protects() -> bool:

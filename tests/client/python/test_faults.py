@@ -42,6 +42,21 @@ def test_a_bad_sample_is_an_error_with_record_path_and_reason(daemon, open_loade
     assert seen == ALL[:8]
 
 
+@pytest.mark.parametrize("path", ["cats/17.jpg", "deep/" * 60 + "17.jpg"])
+def test_a_bad_sample_says_record_and_path_once(daemon, open_loader, path):
+    """The daemon's message names both; a path that is too long for its field arrives cut."""
+    cut = path[:255]
+    daemon.faults.fail_at[0, 0] = wire.Failed(
+        0, 15, 0, 0, 0, 17, cut, f"record 17 ({path}): cut off (at byte 5): no end"
+    )
+    with pytest.raises(feedwater.BadSample) as caught:
+        next(iter(open_loader(daemon)))
+    text = str(caught.value)
+    assert text.startswith(f"record 17 ({cut}) at epoch 0, step 0: cut off (at byte 5): no end.")
+    assert text.count("record 17") == 1 and text.count(cut) == 1
+    assert (caught.value.path, caught.value.reason) == (cut, "cut off (at byte 5): no end")
+
+
 def test_after_a_bad_sample_the_program_may_go_on_elsewhere(daemon, open_loader):
     daemon.faults.fail_at[0, 2] = wire.Failed(0, 15, 0, 2, 0, 17, "a", "b")
     loader = open_loader(daemon)

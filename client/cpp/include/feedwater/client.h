@@ -212,7 +212,7 @@ int64_t MonotonicNs();  // CLOCK_MONOTONIC, the clock of published_ns and receiv
 
 struct BadSample {
   int64_t record = -1;  // -1: not about one record
-  std::string path, reason;
+  std::string path, reason;  // the reason without record and path, which the message names, too
 };
 std::optional<BadSample> BadSampleOf(const absl::Status& status);
 bool IsStalled(const absl::Status& status);
