@@ -55,21 +55,22 @@ inline __attribute__((always_inline)) void Weigh(int start, double centre, doubl
 
 }  // namespace
 
-void AxisFilter::Build(int in, int out, int window, int outputs, Kernel kernel, bool mirrored) {
+void AxisFilter::Build(const AxisBox& box, int out, int window, int outputs, Kernel kernel,
+                       bool mirrored) {
   count = outputs;
   start.resize(count);
   switch (kernel) {
     case Kernel::kNearest:
-      BuildNearest(in, out, window);
+      BuildNearest(box.in, out, window);
       break;
     case Kernel::kTriangle:
-      BuildWeighted<Triangle>(in, out, window);
+      BuildWeighted<Triangle>(box, out, window);
       break;
     case Kernel::kCubic:
-      BuildWeighted<Cubic>(in, out, window);
+      BuildWeighted<Cubic>(box, out, window);
       break;
   }
-  if (mirrored) Mirror(in, kernel != Kernel::kNearest);
+  if (mirrored) Mirror(box.in, kernel != Kernel::kNearest);
   SetRange();
 }
 
@@ -93,11 +94,13 @@ void AxisFilter::BuildNearest(int in, int out, int window) {
 }
 
 template <typename Shape>
-void AxisFilter::BuildWeighted(int in, int out, int window) {
-  const double scale = static_cast<double>(in) / out;
+void AxisFilter::BuildWeighted(const AxisBox& box, int out, int window) {
+  const int in = box.in;
+  const double scale = box.length / out;
   const double stretch = std::max(scale, 1.0);
   const double inverse_stretch = 1.0 / stretch;
   const double support = Shape::kSupport * stretch;
+  const auto centre_of = [&](int i) { return box.offset + (window + i + 0.5) * scale; };
   auto begin_of = [&](double centre) {
     return std::max(0, static_cast<int>(centre - support + 0.5));
   };
@@ -107,18 +110,17 @@ void AxisFilter::BuildWeighted(int in, int out, int window) {
 
   taps = 1;
   for (int i = 0; i < count; ++i) {
-    const double centre = (window + i + 0.5) * scale;
+    const double centre = centre_of(i);
     taps = std::max(taps, end_of(centre) - begin_of(centre));
   }
   const size_t weights = static_cast<size_t>(count) * taps;
-  for (int i = 0; i < count; ++i)
-    start[i] = std::min(begin_of((window + i + 0.5) * scale), in - taps);
+  for (int i = 0; i < count; ++i) start[i] = std::min(begin_of(centre_of(i)), in - taps);
   if (is_wide()) {
     if (wide.size() < weights) wide.resize(weights);
     scratch_.resize(taps);
     for (int i = 0; i < count; ++i) {
-      Weigh<Shape>(start[i], (window + i + 0.5) * scale, inverse_stretch, taps, 1 << kWideBits,
-                   scratch_.data(), &wide[static_cast<size_t>(i) * taps]);
+      Weigh<Shape>(start[i], centre_of(i), inverse_stretch, taps, 1 << kWideBits, scratch_.data(),
+                   &wide[static_cast<size_t>(i) * taps]);
     }
     return;
   }
@@ -126,8 +128,8 @@ void AxisFilter::BuildWeighted(int in, int out, int window) {
   const auto fill = [&]<int kTaps>(std::integral_constant<int, kTaps>) {
     double exact[kTaps];
     for (int i = 0; i < count; ++i) {
-      Weigh<Shape>(start[i], (window + i + 0.5) * scale, inverse_stretch, kTaps, 1 << kNarrowBits,
-                   exact, &narrow[static_cast<size_t>(i) * kTaps]);
+      Weigh<Shape>(start[i], centre_of(i), inverse_stretch, kTaps, 1 << kNarrowBits, exact,
+                   &narrow[static_cast<size_t>(i) * kTaps]);
     }
   };
   switch (taps) {
@@ -135,8 +137,9 @@ void AxisFilter::BuildWeighted(int in, int out, int window) {
   case n:          \
     return fill(std::integral_constant<int, n>());
     FW_TAPS(1)
-    FW_TAPS(2) FW_TAPS(3) FW_TAPS(4) FW_TAPS(5) FW_TAPS(6) FW_TAPS(7) FW_TAPS(8) FW_TAPS(9)
-        FW_TAPS(10) FW_TAPS(11) FW_TAPS(12) FW_TAPS(13) FW_TAPS(14) FW_TAPS(15) FW_TAPS(16)
+    FW_TAPS(2)
+    FW_TAPS(3) FW_TAPS(4) FW_TAPS(5) FW_TAPS(6) FW_TAPS(7) FW_TAPS(8) FW_TAPS(9) FW_TAPS(10)
+        FW_TAPS(11) FW_TAPS(12) FW_TAPS(13) FW_TAPS(14) FW_TAPS(15) FW_TAPS(16)
 #undef FW_TAPS
   }
 }

@@ -15,6 +15,14 @@ namespace feedwater::server {
 
 enum class Kernel { kNearest, kTriangle, kCubic };
 
+// What is resampled of an axis of `in` samples: `length` samples from `offset` on. A fractional box
+// (a crop of an image that was decoded smaller) begins and ends within a sample, which then counts
+// as any other.
+struct AxisBox {
+  int in = 0;
+  double offset = 0, length = 0;
+};
+
 struct AxisFilter {
   static constexpr int kMaxNarrowTaps = 16;
   static constexpr int kNarrowBits = 14, kWideBits = 20;  // a weight of one is 1 << bits
@@ -29,11 +37,12 @@ struct AxisFilter {
 
   bool is_wide() const { return taps > kMaxNarrowTaps; }
 
-  // Resizes `in` samples to `out` and keeps outputs [window, window + count). `mirrored`: the input
-  // is stored in reverse; starts and order of outputs are those of the stored input, so that output
-  // i stands for output count - 1 - i. Memory grows with count * (in / out), nothing is allocated
-  // once the vectors are large enough.
-  void Build(int in, int out, int window, int count, Kernel kernel, bool mirrored);
+  // Resizes the box to `out` samples and keeps outputs [window, window + count). `mirrored`: the
+  // input is stored in reverse, but the box is not; starts and order of outputs are those of the
+  // stored input, so that output i stands for output count - 1 - i. Memory grows with count * (in /
+  // out), nothing is allocated once the vectors are large enough. REQUIRES: a box of whole samples
+  // for kNearest.
+  void Build(const AxisBox& box, int out, int window, int count, Kernel kernel, bool mirrored);
 
   // The same without resampling: output i is input window + i.
   void BuildIdentity(int in, int window, int count, bool mirrored);
@@ -41,7 +50,7 @@ struct AxisFilter {
  private:
   void BuildNearest(int in, int out, int window);
   template <typename Shape>
-  void BuildWeighted(int in, int out, int window);
+  void BuildWeighted(const AxisBox& box, int out, int window);
   void Mirror(int in, bool weighted);
   void SetRange();
 

@@ -90,21 +90,36 @@ absl::Status CheckGeometry(const Geometry& geometry, Size size) {
   return absl::OkStatus();
 }
 
-// Calls run(source) with the rows of `region`.
+// At what part of its size the image is decoded.
+int DecodeScale(const StoredImage& image, const Geometry& geometry) {
+  if (!geometry.fast_scale || image.jpeg == nullptr) return 1;
+  if (geometry.interpolation != Interpolation::kBilinear &&
+      geometry.interpolation != Interpolation::kBicubic)
+    return 1;
+  for (const int scale : {8, 4, 2}) {
+    if (geometry.crop.width / scale >= geometry.scaled.width &&
+        geometry.crop.height / scale >= geometry.scaled.height)
+      return scale;
+  }
+  return 1;
+}
+
+// Calls run(source) with the rows of `region` of the image at 1 / scale.
 template <typename Run>
-absl::Status WithRows(const StoredImage& image, const Rect& region, Run run) {
+absl::Status WithRows(const StoredImage& image, const Rect& region, int scale, Run run) {
   if (image.jpeg != nullptr) {
-    FW_RETURN_IF_ERROR(image.jpeg->Start(region));
+    FW_RETURN_IF_ERROR(image.jpeg->Start(region, scale));
     return run(*image.jpeg);
   }
   MemorySource source(image.pixels, image.stride, image.channels, region);
   return run(source);
 }
 
-absl::Status CopyRegion(const StoredImage& image, const Rect& region, std::vector<uint8_t>& out) {
+absl::Status CopyRegion(const StoredImage& image, const Rect& region, int scale,
+                        std::vector<uint8_t>& out) {
   const size_t row_bytes = static_cast<size_t>(region.width) * image.channels;
   out.resize(row_bytes * region.height);
-  return WithRows(image, region, [&](RowSource& source) -> absl::Status {
+  return WithRows(image, region, scale, [&](RowSource& source) -> absl::Status {
     const uint8_t* rows[RowSource::kMaxRows];
     for (int y = 0; y < region.height; y += RowSource::kMaxRows) {
       const int count = std::min(RowSource::kMaxRows, region.height - y);
@@ -133,12 +148,12 @@ void Transpose(const uint8_t* in, Size size, int channels, uint8_t* out) {
   }
 }
 
-// The upright region `region` (coordinates after the transposition) of `image`, as pixels in
-// memory.
+// The upright region `region` (coordinates after the transposition) of `image` at 1 / scale, as
+// pixels in memory.
 absl::StatusOr<StoredImage> TransposedRegion(const StoredImage& image, const Rect& region,
-                                             Impl& impl) {
+                                             int scale, Impl& impl) {
   const Rect stored = Transposed(region);
-  FW_RETURN_IF_ERROR(CopyRegion(image, stored, impl.region));
+  FW_RETURN_IF_ERROR(CopyRegion(image, stored, scale, impl.region));
   impl.transposed.resize(impl.region.size());
   Transpose(impl.region.data(), {stored.width, stored.height}, image.channels,
             impl.transposed.data());
@@ -190,14 +205,15 @@ absl::Status Produce(const StoredImage& image, const Orientation& orientation,
     return ProduceByOpenCv(image, orientation, geometry, format, out, impl);
   }
   const Size size = orientation.transpose ? Transposed(image.size) : image.size;
+  const int scale = DecodeScale(image, geometry);
   const Rect region =
-      impl.resampler.Plan(geometry, size, orientation.mirror_x, orientation.mirror_y);
+      impl.resampler.Plan(geometry, size, orientation.mirror_x, orientation.mirror_y, scale);
   auto run = [&](RowSource& source) {
     return impl.resampler.Run(source, image.channels, format, out);
   };
-  if (!orientation.transpose) return WithRows(image, region, run);
-  FW_ASSIGN_OR_RETURN(const StoredImage upright, TransposedRegion(image, region, impl));
-  return WithRows(upright, {0, 0, region.width, region.height}, run);
+  if (!orientation.transpose) return WithRows(image, region, scale, run);
+  FW_ASSIGN_OR_RETURN(const StoredImage upright, TransposedRegion(image, region, scale, impl));
+  return WithRows(upright, {0, 0, region.width, region.height}, 1, run);
 }
 
 absl::Span<const uint8_t> AsUint8(absl::Span<const std::byte> bytes) {

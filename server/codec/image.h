@@ -43,6 +43,10 @@ struct Geometry {
   Rect window;  // within `scaled`; its size is the output's
   bool flip_horizontal = false, flip_vertical = false;
   Interpolation interpolation = Interpolation::kBilinear;
+  // Lets a JPEG be decoded at 1/2, 1/4 or 1/8 of its size where the crop is at least that many
+  // times as large as `scaled`, before the rest of the way is resampled: faster, other pixels
+  // (README.md). Nothing changes for other images, and for interpolation that is not antialiased.
+  bool fast_scale = false;
 };
 
 // How finished pixels are stored.
@@ -114,8 +118,9 @@ bool MakeSeekIndex(absl::Span<const std::byte> encoded, const ImageLimits& limit
 
 // Decodes only what `geometry` needs and writes geometry.window's pixels (3 channels RGB) at `out`,
 // densely packed. The same bytes as decoding the whole image, cropping, resampling, mirroring and
-// converting one after the other. `encoded` is followed by kReadPadding readable bytes
-// (storage/engine.h). `out` has window.width * window.height * 3 elements.
+// converting one after the other, unless geometry.fast_scale allows others. `encoded` is followed
+// by kReadPadding readable bytes (storage/engine.h). `out` has window.width * window.height * 3
+// elements.
 absl::Status DecodeInto(absl::Span<const std::byte> encoded, bool apply_orientation,
                         const ImageLimits& limits, const Geometry& geometry,
                         const PixelFormat& format, std::byte* out, ImageWorkspace& workspace);

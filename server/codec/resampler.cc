@@ -14,30 +14,48 @@ size_t RoundUp(size_t value, size_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
+// Samples `first` .. `first` + box.in - 1 of an axis at 1 / scale hold the crop of `length` samples
+// from `start` on.
+struct ScaledCrop {
+  int first;
+  AxisBox box;
+
+  ScaledCrop(int start, int length, int scale, bool mirrored) : first(start / scale) {
+    box.in = (start + length + scale - 1) / scale - first;
+    box.length = static_cast<double>(length) / scale;
+    box.offset = static_cast<double>(start - first * scale) / scale;
+    if (mirrored) box.offset = box.in - box.length - box.offset;
+  }
+  bool Is(int outputs) const { return box.offset == 0 && box.length == outputs; }
+};
+
 }  // namespace
 
-Rect Resampler::Plan(const Geometry& geometry, Size stored, bool mirror_x, bool mirror_y) {
-  Rect crop = geometry.crop;
-  if (mirror_x) crop.x = stored.width - crop.x - crop.width;
-  if (mirror_y) crop.y = stored.height - crop.y - crop.height;
+Rect Resampler::Plan(const Geometry& geometry, Size stored, bool mirror_x, bool mirror_y,
+                     int scale) {
+  const Rect& full = geometry.crop;
+  const ScaledCrop x(mirror_x ? stored.width - full.x - full.width : full.x, full.width, scale,
+                     mirror_x);
+  const ScaledCrop y(mirror_y ? stored.height - full.y - full.height : full.y, full.height, scale,
+                     mirror_y);
   const Rect& window = geometry.window;
-  const bool same_size = geometry.scaled == Size{crop.width, crop.height};
+  const bool same_size = x.Is(geometry.scaled.width) && y.Is(geometry.scaled.height);
   picked_ = same_size || geometry.interpolation == Interpolation::kNearest;
   if (same_size) {
-    x_.BuildIdentity(crop.width, window.x, window.width, mirror_x);
-    y_.BuildIdentity(crop.height, window.y, window.height, mirror_y);
+    x_.BuildIdentity(x.box.in, window.x, window.width, mirror_x);
+    y_.BuildIdentity(y.box.in, window.y, window.height, mirror_y);
   } else {
     const Kernel kernel = geometry.interpolation == Interpolation::kNearest   ? Kernel::kNearest
                           : geometry.interpolation == Interpolation::kBicubic ? Kernel::kCubic
                                                                               : Kernel::kTriangle;
-    x_.Build(crop.width, geometry.scaled.width, window.x, window.width, kernel, mirror_x);
-    y_.Build(crop.height, geometry.scaled.height, window.y, window.height, kernel, mirror_y);
+    x_.Build(x.box, geometry.scaled.width, window.x, window.width, kernel, mirror_x);
+    y_.Build(y.box, geometry.scaled.height, window.y, window.height, kernel, mirror_y);
   }
-  contiguous_ = picked_ && x_.end - x_.begin == x_.count &&
-                (same_size || geometry.scaled.width == crop.width);
+  contiguous_ =
+      picked_ && x_.end - x_.begin == x_.count && (same_size || x.Is(geometry.scaled.width));
   reversed_ = geometry.flip_horizontal != mirror_x;
   flip_vertical_ = geometry.flip_vertical != mirror_y;
-  region_ = {crop.x + x_.begin, crop.y + y_.begin, x_.end - x_.begin, y_.end - y_.begin};
+  region_ = {x.first + x_.begin, y.first + y_.begin, x_.end - x_.begin, y_.end - y_.begin};
   return region_;
 }
 

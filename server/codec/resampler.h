@@ -24,10 +24,11 @@ namespace feedwater::server {
 class Resampler {
  public:
   // Settles what is needed of a stored image for `geometry`. `mirror_x/y`: the image is stored
-  // mirrored against the geometry's coordinates (EXIF). Returns the region to decode, in stored
-  // coordinates. REQUIRES: geometry is valid for `stored`, interpolation is not kOpenCvLinear
-  // unless scaled equals the crop.
-  Rect Plan(const Geometry& geometry, Size stored, bool mirror_x, bool mirror_y);
+  // mirrored against the geometry's coordinates (EXIF). `scale`: the rows will be those of the
+  // image at 1 / scale of its size. Returns the region to decode, in stored coordinates of the
+  // image so scaled. REQUIRES: geometry is valid for `stored`, interpolation is not kOpenCvLinear
+  // unless scaled equals the crop; `scale` is 1 for kNearest.
+  Rect Plan(const Geometry& geometry, Size stored, bool mirror_x, bool mirror_y, int scale);
 
   // Reads the planned region from `source` and writes the output.
   absl::Status Run(RowSource& source, int channels, const PixelFormat& format, std::byte* out);

@@ -20,6 +20,9 @@ struct Size {
   int width = 0, height = 0;
   friend bool operator==(const Size&, const Size&) = default;
 };
+inline Size ScaledSize(Size size, int scale) {
+  return {(size.width + scale - 1) / scale, (size.height + scale - 1) / scale};
+}
 struct Rect {
   int x = 0, y = 0, width = 0, height = 0;
   friend bool operator==(const Rect&, const Rect&) = default;
@@ -40,8 +43,9 @@ class RowSource {
 // A row source that gives any rectangle of an image that it has open.
 class RegionDecoder : public RowSource {
  public:
-  // REQUIRES: region lies within the image and is not empty.
-  virtual absl::Status Start(const Rect& region) = 0;
+  // The image is decoded at 1 / scale of its size, rounded up (ScaledSize), and the region is of
+  // that. REQUIRES: scale is 1, 2, 4 or 8; region lies within the image so scaled and is not empty.
+  virtual absl::Status Start(const Rect& region, int scale) = 0;
 };
 
 }  // namespace feedwater::server

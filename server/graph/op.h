@@ -72,6 +72,10 @@ class Op {
 class DecodeOp : public Op {
  public:
   virtual bool apply_orientation() const = 0;
+  // Lets the image be decoded smaller where a resize is fused with the op (Geometry::fast_scale).
+  // What comes out then depends on what follows, so that no cut may fall between the two
+  // (prefix.h), and running the ops one by one gives other bytes.
+  virtual bool fast_scale() const = 0;
   const DecodeOp* AsDecode() const final { return this; }
 };
 

@@ -55,8 +55,8 @@ struct OpEntry {
   // with place.
   std::function<absl::StatusOr<std::unique_ptr<Op>>(const YamlNode& node)> create;
   std::function<absl::StatusOr<std::unique_ptr<BatchOp>>(const YamlNode& node)> create_batch;
-  // The parameters as they will be used, defaults included: "p=0.5;size=[224, 224]". For the
-  // digest.
+  // The parameters as they will be used, defaults included (but LaterParam's): "p=0.5;size=[224,
+  // 224];". For the digest.
   std::function<absl::StatusOr<std::string>(const YamlNode& node)> canonical;
 
   std::string InputText(size_t i) const;   // "uint8, HWC", "any dtype, HWC or CHW"
@@ -112,6 +112,15 @@ class OpSchema {
     std::move(schema_).Param(std::move(name), field, std::move(doc), std::move(rule));
     return std::move(*this);
   }
+  // A parameter that came to the op after pipelines' digests had been kept (in saved cursors, as
+  // names of caches): they stay what they were as long as it has its default.
+  template <typename T>
+  OpSchema&& LaterParam(std::string name, T Params::*field, std::string doc,
+                        Constraint rule = {}) && {
+    AddText(name, field, /*unless_default=*/true);
+    std::move(schema_).Param(std::move(name), field, std::move(doc), std::move(rule));
+    return std::move(*this);
+  }
   template <typename T>
   OpSchema&& Required(std::string name, T Params::*field, std::string doc,
                       Constraint rule = {}) && {
@@ -143,7 +152,7 @@ class OpSchema {
         [read, texts = std::move(texts_)](const YamlNode& node) -> absl::StatusOr<std::string> {
       FW_ASSIGN_OR_RETURN(const Params params, read(node));
       std::string text;
-      for (const auto& [name, print] : texts) absl::StrAppend(&text, name, "=", print(params), ";");
+      for (const auto& print : texts) absl::StrAppend(&text, print(params));
       return text;
     };
     if constexpr (std::is_base_of_v<BatchOp, C>) {
@@ -166,14 +175,17 @@ class OpSchema {
   using Print = std::function<std::string(const Params&)>;
 
   template <typename T>
-  void AddText(const std::string& name, T Params::*field) {
-    texts_.emplace_back(
-        name, [field](const Params& params) { return ParamType<T>::Text(params.*field); });
+  void AddText(const std::string& name, T Params::*field, bool unless_default = false) {
+    texts_.push_back([=](const Params& params) -> std::string {
+      const std::string value = ParamType<T>::Text(params.*field);
+      if (unless_default && value == ParamType<T>::Text(Params().*field)) return "";
+      return absl::StrCat(name, "=", value, ";");
+    });
   }
 
   OpEntry entry_;
   Schema<Params> schema_;
-  std::vector<std::pair<std::string, Print>> texts_;
+  std::vector<Print> texts_;
 };
 
 }  // namespace feedwater::server

@@ -5,6 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "server/graph/digest.h"
+#include "server/graph/fusion.h"
+#include "server/graph/geometry_op.h"
 
 namespace feedwater::server {
 namespace {
@@ -24,6 +26,7 @@ class PrefixFinder {
       const Node& node = flow_.nodes[i];
       nodes_[i] = node.is_live && flow_.values[node.out[0]].is_deterministic;
     }
+    LeaveOutPartsOfScaledDecodes();
     // Backwards: what reads a node has been looked at before it.
     for (size_t i = nodes_.size(); i-- > 0;) {
       if (nodes_[i] && IsLast(flow_.nodes[i]) && IsCheapGrowth(flow_.nodes[i])) nodes_[i] = false;
@@ -37,6 +40,23 @@ class PrefixFinder {
   }
 
  private:
+  // A decode that scales gives what the resize fused with it asks for: it is in the prefix together
+  // with that resize, or not at all.
+  void LeaveOutPartsOfScaledDecodes() {
+    std::vector<bool> live;
+    for (const Node& node : flow_.nodes) live.push_back(node.is_live);
+    for (const FusedRun& run : FindRuns(flow_, live, /*fuse=*/true)) {
+      const DecodeOp* decode = flow_.nodes[run.nodes[0]].op->AsDecode();
+      if (decode == nullptr || !decode->fast_scale()) continue;
+      const auto resize = std::find_if(run.nodes.begin(), run.nodes.end(), [&](int node) {
+        const GeometryOp* op = flow_.nodes[node].op->AsGeometry();
+        return op != nullptr && op->resamples();
+      });
+      if (resize == run.nodes.end() || nodes_[*resize]) continue;
+      for (int node : run.nodes) nodes_[node] = false;
+    }
+  }
+
   bool IsLast(const Node& node) const {
     return std::none_of(node.out.begin(), node.out.end(), [&](int value) {
       const std::vector<int>& readers = flow_.values[value].readers;

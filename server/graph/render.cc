@@ -23,7 +23,9 @@ void FillPixels(const std::byte* pixel, int64_t bytes, int64_t count, std::byte*
 absl::Status RenderImage(const RenderSource& source, const Geometry& geometry,
                          const PixelFormat& format, std::byte* out, Sample& sample) {
   if (source.pixels == nullptr) {
-    return DecodeInto(source.encoded, source.apply_orientation, sample.limits(), geometry, format,
+    Geometry scaled = geometry;
+    scaled.fast_scale = source.fast_scale;
+    return DecodeInto(source.encoded, source.apply_orientation, sample.limits(), scaled, format,
                       out, sample.images());
   }
   return ResampleInto(source.pixels, source.size, source.channels, geometry, format, out,

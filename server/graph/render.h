@@ -11,6 +11,7 @@ namespace feedwater::server {
 struct RenderSource {
   absl::Span<const std::byte> encoded;
   bool apply_orientation = false;
+  bool fast_scale = false;          // of an encoded image
   const uint8_t* pixels = nullptr;  // null: encoded
   Size size;
   int channels = 3;

@@ -71,6 +71,7 @@ absl::Status RunFused(const Step& step, const SampleRun& run, StepSample& sample
   if (const DecodeOp* decode = first.op->AsDecode()) {
     source.encoded = {input.data, input.bytes()};
     source.apply_orientation = decode->apply_orientation();
+    source.fast_scale = decode->fast_scale();
     absl::StatusOr<ImageInfo> info =
         ReadImageInfo(source.encoded, source.apply_orientation, sample.limits(), sample.images());
     if (!info.ok()) return Annotate(info.status(), first.entry->name);

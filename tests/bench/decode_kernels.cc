@@ -108,7 +108,7 @@ int Main(const Options& options) {
   add("region", [&](Photo& photo) {
     const uint8_t* rows[RowSource::kMaxRows];
     Check(region.Open(photo.encoded(), limits));
-    Check(region.Start(photo.geometry.crop));
+    Check(region.Start(photo.geometry.crop, 1));
     const int height = photo.geometry.crop.height;
     for (int y = 0; y < height; y += RowSource::kMaxRows)
       Check(region.Read(std::min(RowSource::kMaxRows, height - y), rows));

@@ -154,7 +154,7 @@ bool Decode(const Photo& photo, EntropyDecoder& entropy, StorePacker& packer, De
 // All blocks of a document to samples, and no more.
 void BlocksOf(const StoreView& view, Planes& planes) {
   const FrameShape& shape = view.shape();
-  planes.Start(shape, {0, 0, shape.size.width, shape.size.height});
+  planes.Start(shape, {0, 0, shape.size.width, shape.size.height}, 1);
   for (int mcu_row = planes.mcu_rows().first; mcu_row < planes.mcu_rows().end(); ++mcu_row) {
     for (int c = 0; c < shape.components; ++c) {
       const BlockSpan rows = planes.block_rows_of_mcu_row(c, mcu_row);
@@ -163,7 +163,7 @@ void BlocksOf(const StoreView& view, Planes& planes) {
         int skip;
         Require(view.Seek(c, row, 0, &from, &skip) &&
                     ActiveStoreKernels().transform_packed(from, skip, shape.blocks_wide(c),
-                                                          view.quant(c), planes.BlockRow(c, row),
+                                                          view.quant(c), 8, planes.BlockRow(c, row),
                                                           planes.stride(c)),
                 "unpacking");
       }
@@ -204,7 +204,7 @@ void DecodingTerms(const std::string& set, const std::vector<Photo*>& photos, in
   std::vector<uint8_t> samples(size_t{8} * (65'536 + kRowPadding));
   const auto transform = [&](const JpegFrame& frame, int c, Decoded::Row& row) {
     const size_t stride = row.coefficients.size() / 8 + kRowPadding;
-    Require(kernels.transform_row(row.coefficients.data(), row.lists, frame.quant[c],
+    Require(kernels.transform_row(row.coefficients.data(), row.lists, frame.quant[c], 8,
                                   samples.data(), stride),
             "the inverse DCT");
   };
@@ -303,7 +303,7 @@ void DecodingTerms(const std::string& set, const std::vector<Photo*>& photos, in
       {"region",
        [&](Photo& photo) {
          Check(store.Open(decoded[&photo]->document));
-         Check(store.Start({0, 0, photo.size.width, photo.size.height}));
+         Check(store.Start({0, 0, photo.size.width, photo.size.height}, 1));
          const uint8_t* rows[RowSource::kMaxRows];
          for (int y = 0; y < photo.size.height; y += RowSource::kMaxRows)
            Check(store.Read(std::min(RowSource::kMaxRows, photo.size.height - y), rows));
@@ -385,8 +385,9 @@ void KernelTerms(int rounds, Terms* terms) {
   constexpr Size kCrop = {500, 375};
   const kernels::Table& resize = kernels::Active();
   AxisFilter x, y;
-  x.Build(kCrop.width, kSide, 0, kSide, Kernel::kTriangle, false);
-  y.Build(kCrop.height, kSide, 0, kSide, Kernel::kTriangle, false);
+  const auto whole = [](int samples) { return AxisBox{samples, 0, static_cast<double>(samples)}; };
+  x.Build(whole(kCrop.width), kSide, 0, kSide, Kernel::kTriangle, false);
+  y.Build(whole(kCrop.height), kSide, 0, kSide, Kernel::kTriangle, false);
   constexpr size_t kPlane = (kSide + 31) / 32 * 32;
   const auto source = noise(size_t{3} * kCrop.width * kernels::kBandRows);
   const uint8_t* rows[kernels::kBandRows];

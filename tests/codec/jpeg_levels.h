@@ -1,7 +1,7 @@
 // Every way to decode a JPEG, side by side: libjpeg-turbo, the own decoder without a seek index,
 // with one that grows and with the whole one, a coefficient document. All must give the same pixels
-// for the same region, and a damaged stream the same verdict. A new way is one more member of
-// `levels_` and its entry in Prepare.
+// for the same region, at full size and decoded smaller, and a damaged stream the same verdict. A
+// new way is one more member of `levels_` and its entry in Prepare.
 #pragma once
 
 #include <cstring>
@@ -54,7 +54,7 @@ class JpegLevels {
   };
 
   // `regions - 1` random crops and at last the whole image, until which a seek index grows, at
-  // every level. "" or the first difference.
+  // every level; and of each crop a part at 1/2, 1/4 or 1/8. "" or the first difference.
   std::string Compare(absl::Span<const std::byte> encoded, int regions, std::mt19937& random) {
     const auto info = ReadImageInfo(encoded, false, limits_, own_);
     if (!info.ok()) return "";
@@ -64,8 +64,15 @@ class JpegLevels {
     for (int i = 0; i < regions && difference.empty(); ++i) {
       const Rect crop = i == regions - 1 ? Rect{0, 0, info->size.width, info->size.height}
                                          : RandomRect(info->size, random);
-      difference = CompareCrop(crop);
+      difference = CompareCrop(CropOnly(crop));
       ++crops;
+      const int scale = 2 << random() % 3;
+      if (!difference.empty() || crop.width < scale || crop.height < scale) continue;
+      // The verdict stays that on the whole of the last crop.
+      const Outcome kept = verdict;
+      difference = CompareCrop(ScaledCrop(PartFor(crop, scale, random), scale));
+      verdict = kept;
+      ++scaled_crops;
     }
     by_own += own_.counts().own_decoder > own_before;
     by_store += !document_.empty();
@@ -83,7 +90,7 @@ class JpegLevels {
 
   // Compared, and of the images those that the own decoder, it with a whole index, and the store
   // took.
-  int images = 0, crops = 0, by_own = 0, by_index = 0, by_store = 0;
+  int images = 0, crops = 0, scaled_crops = 0, by_own = 0, by_index = 0, by_store = 0;
 
  private:
   struct Level {
@@ -105,28 +112,42 @@ class JpegLevels {
     if (!document_.empty()) levels_.push_back({"coefficients", document_.span(), &store_});
   }
 
-  std::string CompareCrop(const Rect& crop) {
-    verdict = Decode(file_.span(), crop, turbo_);
+  // Of the crop; mostly such that its edges are those of samples at 1 / scale, which come out as
+  // they are then, and else not.
+  static Rect PartFor(const Rect& crop, int scale, std::mt19937& random) {
+    if (random() % 4 == 0) return crop;
+    const auto up = [scale](int n) { return (n + scale - 1) / scale * scale; };
+    const int right = (crop.x + crop.width) / scale * scale;
+    const int bottom = (crop.y + crop.height) / scale * scale;
+    const Rect part{up(crop.x), up(crop.y), right - up(crop.x), bottom - up(crop.y)};
+    return part.width > 0 && part.height > 0 ? part : crop;
+  }
+
+  std::string CompareCrop(const Geometry& geometry) {
+    const Rect& crop = geometry.crop;
+    verdict = Decode(file_.span(), geometry, turbo_);
     for (const Level& level : levels_) {
-      const Outcome outcome = Decode(level.bytes, crop, *level.workspace);
+      const Outcome outcome = Decode(level.bytes, geometry, *level.workspace);
       if (outcome == verdict) continue;
       return absl::StrCat(level.name, ", region ", crop.width, "x", crop.height, "+", crop.x, "+",
-                          crop.y, ", ", hwy::TargetName(BestTarget()), ": ",
-                          outcome.status.ToString(), " and libjpeg-turbo ",
-                          verdict.status.ToString(), Where(outcome, crop));
+                          crop.y, " to ", geometry.scaled.width, "x", geometry.scaled.height, ", ",
+                          hwy::TargetName(BestTarget()), ": ", outcome.status.ToString(),
+                          " and libjpeg-turbo ", verdict.status.ToString(),
+                          Where(outcome, geometry.window));
     }
     return "";
   }
 
-  Outcome Decode(absl::Span<const std::byte> encoded, const Rect& crop, ImageWorkspace& workspace) {
+  Outcome Decode(absl::Span<const std::byte> encoded, const Geometry& geometry,
+                 ImageWorkspace& workspace) {
     Outcome outcome;
-    outcome.pixels.resize(static_cast<size_t>(crop.width) * crop.height * 3);
-    outcome.status = DecodeInto(encoded, false, limits_, CropOnly(crop), PixelFormat(),
+    outcome.pixels.resize(static_cast<size_t>(geometry.window.width) * geometry.window.height * 3);
+    outcome.status = DecodeInto(encoded, false, limits_, geometry, PixelFormat(),
                                 reinterpret_cast<std::byte*>(outcome.pixels.data()), workspace);
     return outcome;
   }
 
-  std::string Where(const Outcome& outcome, const Rect& crop) const {
+  std::string Where(const Outcome& outcome, const Rect& window) const {
     if (!outcome.status.ok() || !verdict.status.ok()) return "";
     size_t differ = 0, first = 0;
     for (size_t i = outcome.pixels.size(); i-- > 0;) {
@@ -134,8 +155,8 @@ class JpegLevels {
       ++differ;
       first = i;
     }
-    return absl::StrCat("; ", differ, " bytes differ, the first at x ", first / 3 % crop.width,
-                        " y ", first / 3 / crop.width);
+    return absl::StrCat("; ", differ, " bytes differ, the first at x ", first / 3 % window.width,
+                        " y ", first / 3 / window.width);
   }
   static int64_t BestTarget() {
     const int64_t targets = hwy::SupportedTargets();

@@ -55,10 +55,11 @@ class JpegLevelsTest : public ::testing::Test {
     for (const int64_t target : hwy::SupportedAndGeneratedTargets())
       absl::StrAppend(&targets, " ", hwy::TargetName(target));
     std::printf(
-        "%d images times targets, %d crops, %d by the own decoder, %d with a whole seek index, "
+        "%d images times targets, %d crops, %d decoded smaller, %d by the own decoder, %d with a "
+        "whole seek index, "
         "%d from coefficients; targets:%s\n",
-        levels_.images, levels_.crops, levels_.by_own, levels_.by_index, levels_.by_store,
-        targets.c_str());
+        levels_.images, levels_.crops, levels_.scaled_crops, levels_.by_own, levels_.by_index,
+        levels_.by_store, targets.c_str());
   }
 
   JpegLevels levels_;

@@ -41,18 +41,20 @@ BlockKind KindOf(const int16_t* block) {
   return kind;
 }
 
+constexpr int kSides[] = {8, 4, 2, 1};
+
 // Transforms a row of blocks, each by its own kind. False as the kernel says.
-bool Transform(const std::vector<int16_t>& coefficients, const uint16_t* quant,
+bool Transform(const std::vector<int16_t>& coefficients, const uint16_t* quant, int side,
                std::vector<uint8_t>* samples, size_t* stride) {
   const size_t blocks = coefficients.size() / 64;
   BlockLists lists;
   lists.Reserve(blocks);
   for (size_t i = 0; i < blocks; ++i)
     lists.Add(KindOf(&coefficients[64 * i]), static_cast<uint16_t>(i));
-  *stride = 8 * blocks;
-  samples->assign(8 * *stride, 77);
-  return ActivePixelKernels().transform_row(coefficients.data(), lists, quant, samples->data(),
-                                            *stride);
+  *stride = side * blocks;
+  samples->assign(side * *stride, 77);
+  return ActivePixelKernels().transform_row(coefficients.data(), lists, quant, side,
+                                            samples->data(), *stride);
 }
 
 // Coefficients of one of many characters: sparse, dense, extreme; of any kind.
@@ -85,17 +87,19 @@ TEST(JpegTransform, EveryTargetGivesTheSamplesAndTheVerdictOfTheBook) {
       std::vector<int16_t> coefficients(64 * blocks);
       for (size_t i = 0; i < blocks; ++i) RandomBlock(random, quant, &coefficients[64 * i]);
       if (round % 50 == 0) coefficients[random() % coefficients.size()] = -32768;
-      std::vector<uint8_t> expected(64 * blocks), samples;
+      const int side = kSides[round % 4];
+      std::vector<uint8_t> expected(side * side * blocks), samples;
       bool ok = true;
       for (size_t i = 0; i < blocks; ++i) {
-        ok = ok && TransformBlockPlain(&coefficients[64 * i], quant, &expected[8 * i],
-                                       static_cast<int>(8 * blocks));
+        ok = ok && TransformBlockPlain(&coefficients[64 * i], quant, side, &expected[side * i],
+                                       static_cast<int>(side * blocks));
       }
       size_t stride;
-      ASSERT_EQ(Transform(coefficients, quant, &samples, &stride), ok) << "round " << round;
+      ASSERT_EQ(Transform(coefficients, quant, side, &samples, &stride), ok)
+          << "round " << round << " side " << side;
       ++(ok ? accepted : refused);
       if (ok) {
-        ASSERT_EQ(samples, expected) << "round " << round;
+        ASSERT_EQ(samples, expected) << "round " << round << " side " << side;
       }
     }
     EXPECT_GT(accepted, 500);
@@ -113,22 +117,29 @@ TEST(JpegTransform, BlocksJustBeyondAGuardAreRefusedAndJustWithinAreNot) {
         std::vector<uint8_t> samples;
         size_t stride;
         int16_t* block = &coefficients[64 * at];
-        const auto accepts = [&] { return Transform(coefficients, quant, &samples, &stride); };
-        block[0] = 4091;  // (4091 + 4) >> 3 = 511
-        EXPECT_TRUE(accepts());
-        block[0] = 4092;
-        EXPECT_FALSE(accepts());
-        block[0] = -4100;
-        EXPECT_TRUE(accepts());
-        block[0] = -4101;
-        EXPECT_FALSE(accepts());
+        int side = 8;
+        const auto accepts = [&] {
+          return Transform(coefficients, quant, side, &samples, &stride);
+        };
+        for (const int smaller : kSides) {
+          side = smaller;
+          block[0] = 4083;  // (4083 + 4) >> 3 = 510
+          EXPECT_TRUE(accepts());
+          block[0] = 4084;
+          EXPECT_FALSE(accepts());
+          block[0] = -4092;
+          EXPECT_TRUE(accepts());
+          block[0] = -4093;
+          EXPECT_FALSE(accepts());
+        }
+        side = 8;
         block[0] = 0;
         // A column that sums up to 5,800 and whose values stay small: alternate signs.
         for (int y = 0; y < 4; ++y) block[8 * (2 * y + 1) + 7] = y % 2 == 0 ? 900 : -900;
-        const bool small = TransformBlockPlain(block, quant, nullptr, 8);
+        const bool small = TransformBlockPlain(block, quant, 8, nullptr, 8);
         EXPECT_EQ(accepts(), small);
         block[8 * 4 + 7] = 5800 - 3600;
-        EXPECT_EQ(accepts(), TransformBlockPlain(block, quant, nullptr, 8));
+        EXPECT_EQ(accepts(), TransformBlockPlain(block, quant, 8, nullptr, 8));
         block[8 * 4 + 7] = 5801 - 3600;
         EXPECT_FALSE(accepts());
         // A product that leaves int16 and comes back small.
@@ -170,24 +181,64 @@ TEST(JpegTransform, GivesTheSamplesOfLibjpegTurboForArbitraryCoefficients) {
       do {
         RandomBlock(random, image.quant[0], block);
         for (int k = 0; k < 64; ++k) block[k] = std::clamp<int16_t>(block[k], -1023, 1023);
-      } while (!TransformBlockPlain(block, image.quant[0], nullptr, 8));
+      } while (!TransformBlockPlain(block, image.quant[0], 8, nullptr, 8));
     }
-    testing::Pixels decoded;
-    long warnings = 0;
-    testing::PlainDecoder decoder;
-    ASSERT_TRUE(decoder.Decode(testing::EncodeCoefficients(image), &decoded, &warnings));
-    ASSERT_EQ(warnings, 0);
-    ForEachTarget([&] {
-      std::vector<uint8_t> samples;
-      size_t stride;
-      ASSERT_TRUE(Transform(image.coefficients[0], image.quant[0], &samples, &stride));
-      for (size_t i = 0; i < samples.size(); ++i) {
-        ASSERT_EQ(samples[i], decoded.bytes[3 * i]) << "round " << round << ", sample " << i;
-      }
-    });
+    const std::string encoded = testing::EncodeCoefficients(image);
+    for (const int side : kSides) {
+      testing::Pixels decoded;
+      long warnings = 0;
+      testing::PlainDecoder decoder;
+      ASSERT_TRUE(decoder.Decode(encoded, &decoded, &warnings, 8 / side));
+      ASSERT_EQ(warnings, 0);
+      ForEachTarget([&] {
+        std::vector<uint8_t> samples;
+        size_t stride;
+        // What the guards accept whole, they accept at every size.
+        ASSERT_TRUE(Transform(image.coefficients[0], image.quant[0], side, &samples, &stride));
+        for (size_t i = 0; i < samples.size(); ++i) {
+          ASSERT_EQ(samples[i], decoded.bytes[3 * i])
+              << "round " << round << ", side " << side << ", sample " << i;
+        }
+      });
+    }
     ++compared;
   }
   EXPECT_EQ(compared, 200);
+}
+
+// The argument of block_guard.h, tried where it is tight: blocks at the edge of the guards are
+// accepted at every size, and no sample of a smaller one leaves the range by more than the margin.
+TEST(JpegTransform, WhatIsAcceptedWholeIsAcceptedAtEverySize) {
+  const uint32_t seed = std::random_device()();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  uint16_t quant[64];
+  std::fill_n(quant, 64, uint16_t{1});
+  int close = 0;
+  for (int round = 0; round < 20'000; ++round) {
+    // A flat part at the edge of the range, an edge through the middle, and noise.
+    int16_t block[64];
+    RandomBlock(random, quant, block);
+    for (int i = 1; i < 64; ++i) block[i] = static_cast<int16_t>(block[i] / 16);
+    // The largest DC with which it is accepted.
+    int low = -4200, high = 4200;
+    block[0] = 0;
+    if (!TransformBlockPlain(block, quant, 8, nullptr, 8)) continue;
+    low = 0;
+    const int sign = random() % 2 == 0 ? 1 : -1;
+    while (high - low > 1) {
+      const int middle = (low + high) / 2;
+      block[0] = static_cast<int16_t>(sign * middle);
+      (TransformBlockPlain(block, quant, 8, nullptr, 8) ? low : high) = middle;
+    }
+    block[0] = static_cast<int16_t>(sign * low);
+    close += low > 3000;
+    for (const int side : kSides) {
+      ASSERT_TRUE(TransformBlockPlain(block, quant, side, nullptr, 8))
+          << "round " << round << " side " << side;
+    }
+  }
+  EXPECT_GT(close, 1'000);
 }
 
 TEST(JpegUpsampling, EveryStretchOfARowIsThatOfTheFormulas) {

@@ -1,6 +1,6 @@
-// A region decoded alone must equal the same region of the whole decoded image, bit for bit: for
-// every photo of the outside data, for every odd file there, and for JPEGs made here over
-// samplings, sizes, qualities and coding processes.
+// A region decoded alone must equal the same region of the whole decoded image, bit for bit, at
+// full size and decoded at 1/2, 1/4 and 1/8: for every photo of the outside data, for every odd
+// file there, and for JPEGs made here over samplings, sizes, qualities and coding processes.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -51,6 +51,28 @@ void ExpectRegionsEqual(const std::string& encoded, const std::string& name, int
                                whole.at(crop.x, crop.y + y), crop.width * 3))
           << name << " " << whole.size.width << "x" << whole.size.height << " region "
           << Describe(crop) << " row " << y;
+    }
+  }
+  for (const int scale : {2, 4, 8}) {
+    ASSERT_TRUE(decoder.Decode(encoded, &whole, &warnings, scale)) << name;
+    if (whole.channels == 4) CmykToRgb(whole);
+    const auto info = ReadImageInfo(AsBytes(encoded), false, ImageLimits(), workspace);
+    ASSERT_TRUE(info.ok());
+    // All samples that lie wholly in the image, or some of them: they come out as they are.
+    const Size inner{info->size.width / scale, info->size.height / scale};
+    if (inner.width == 0 || inner.height == 0) break;
+    const Rect part =
+        random() % 3 == 0 ? Rect{0, 0, inner.width, inner.height} : RandomRect(inner, random);
+    const Rect crop{part.x * scale, part.y * scale, part.width * scale, part.height * scale};
+    std::vector<uint8_t> got(static_cast<size_t>(part.width) * part.height * 3);
+    const absl::Status status =
+        DecodeInto(AsBytes(encoded), false, ImageLimits(), ScaledCrop(crop, scale), PixelFormat(),
+                   reinterpret_cast<std::byte*>(got.data()), workspace);
+    ASSERT_TRUE(status.ok()) << name << ": " << status;
+    for (int y = 0; y < part.height; ++y) {
+      ASSERT_EQ(0, std::memcmp(&got[static_cast<size_t>(y) * part.width * 3],
+                               whole.at(part.x, part.y + y), part.width * 3))
+          << name << " region " << Describe(crop) << " at 1/" << scale << " row " << y;
     }
   }
 }

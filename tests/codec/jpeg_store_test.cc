@@ -67,12 +67,12 @@ void ExpectCoefficients(const std::vector<uint8_t>& document, const CoefficientI
 }
 
 void ExpectRegion(const std::vector<uint8_t>& document, const Pixels& whole, const Rect& region,
-                  StoreDecoder& decoder, std::mt19937& random) {
+                  StoreDecoder& decoder, std::mt19937& random, int scale = 1) {
   SCOPED_TRACE(::testing::Message() << "region " << region.x << "," << region.y << " "
-                                    << region.width << "x" << region.height);
+                                    << region.width << "x" << region.height << " at 1/" << scale);
   ASSERT_TRUE(decoder.Open(document).ok());
-  ASSERT_EQ(decoder.size(), whole.size);
-  ASSERT_TRUE(decoder.Start(region).ok());
+  ASSERT_EQ(ScaledSize(decoder.size(), scale), whole.size);
+  ASSERT_TRUE(decoder.Start(region, scale).ok());
   const uint8_t* rows[RowSource::kMaxRows];
   for (int y = 0; y < region.height;) {
     const int count = std::min<int>(1 + random() % RowSource::kMaxRows, region.height - y);
@@ -84,13 +84,15 @@ void ExpectRegion(const std::vector<uint8_t>& document, const Pixels& whole, con
   }
 }
 
-// Whole decode by libjpeg-turbo, then the store's, cut at random.
+// Whole decode by libjpeg-turbo, then the store's, cut at random; at full size and at a smaller
+// one.
 void ExpectSameAsWholeDecode(const std::string& encoded, const CoefficientImage& image, int regions,
                              uint32_t seed) {
-  Pixels whole;
+  Pixels whole, scaled[4];
   long warnings = 0;
   testing::PlainDecoder plain;
   ASSERT_TRUE(plain.Decode(encoded, &whole, &warnings));
+  for (int i = 1; i < 4; ++i) ASSERT_TRUE(plain.Decode(encoded, &scaled[i], &warnings, 1 << i));
   ForEachTarget([&] {
     std::mt19937 random(seed);
     StorePacker packer;
@@ -101,6 +103,12 @@ void ExpectSameAsWholeDecode(const std::string& encoded, const CoefficientImage&
     ExpectRegion(document, whole, {0, 0, whole.size.width, whole.size.height}, decoder, random);
     for (int i = 0; i < regions; ++i) {
       ExpectRegion(document, whole, testing::RandomRect(whole.size, random), decoder, random);
+    }
+    for (int i = 1; i < 4; ++i) {
+      const Size size = scaled[i].size;
+      const Rect region = random() % 4 == 0 ? Rect{0, 0, size.width, size.height}
+                                            : testing::RandomRect(size, random);
+      ExpectRegion(document, scaled[i], region, decoder, random, 1 << i);
     }
   });
 }
@@ -267,7 +275,8 @@ TEST(JpegStore, DamagedDocumentsAreFoundAndDoNoHarm) {
       ++opened;
       const Size size = decoder.size();
       if (static_cast<int64_t>(size.width) * size.height > 4'000'000) continue;
-      ASSERT_TRUE(decoder.Start(testing::RandomRect(size, random)).ok());
+      const int scale = 1 << random() % 4;
+      ASSERT_TRUE(decoder.Start(testing::RandomRect(ScaledSize(size, scale), random), scale).ok());
       const uint8_t* rows[RowSource::kMaxRows];
       (void)decoder.Read(1, rows);
     }

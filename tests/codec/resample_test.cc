@@ -1,6 +1,6 @@
 // Goal: resampled pixels are Pillow's within one step, whatever part, mirror or pixel format is
 // asked for, and the same bytes on every SIMD target. Method: Pillow's algorithm written out in
-// double precision, on random images of awkward sizes.
+// double precision (pillow_resize.h), on random images of awkward sizes.
 #include <gtest/gtest.h>
 #include <hwy/highway.h>
 #include <hwy/targets.h>
@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/codec/image.h"
+#include "tests/codec/pillow_resize.h"
 
 namespace feedwater::server {
 namespace {
@@ -27,67 +28,6 @@ std::vector<uint8_t> RandomImage(Size size, uint32_t seed) {
   for (size_t i = 0; i < pixels.size(); ++i)
     pixels[i] = (i / 97) % 3 == 0 ? random() % 256 : (i / 31) % 2 == 0 ? 255 : 0;
   return pixels;
-}
-
-double Triangle(double x) { return std::max(0.0, 1.0 - std::abs(x)); }
-double Cubic(double x) {  // a = -0.5
-  x = std::abs(x);
-  if (x < 1) return (1.5 * x - 2.5) * x * x + 1;
-  if (x < 2) return ((-0.5 * x + 2.5) * x - 4) * x + 2;
-  return 0;
-}
-
-// Pillow's resampling of `count` lines of `in` samples to `out` samples (Resample.c): `stride`
-// between samples of a line, `pitch` between lines. Rounded to 8 bits, as Pillow does after each
-// pass.
-std::vector<uint8_t> Pass(const std::vector<uint8_t>& source, int in, int out, int count,
-                          int stride, int pitch, int out_stride, int out_pitch, bool cubic) {
-  std::vector<uint8_t> result(static_cast<size_t>(out) * count);
-  const double scale = static_cast<double>(in) / out, filter_scale = std::max(scale, 1.0);
-  const double support = (cubic ? 2.0 : 1.0) * filter_scale;
-  for (int i = 0; i < out; ++i) {
-    const double centre = (i + 0.5) * scale;
-    const int first = std::max(0, static_cast<int>(centre - support + 0.5));
-    const int last = std::min(in, static_cast<int>(centre + support + 0.5));
-    std::vector<double> weights;
-    double sum = 0;
-    for (int x = first; x < last; ++x) {
-      const double at = (x - centre + 0.5) / filter_scale;
-      weights.push_back(cubic ? Cubic(at) : Triangle(at));
-      sum += weights.back();
-    }
-    for (int line = 0; line < count; ++line) {
-      double value = 0;
-      for (int x = first; x < last; ++x)
-        value += weights[x - first] / sum * source[line * pitch + x * stride];
-      result[line * out_pitch + i * out_stride] =
-          static_cast<uint8_t>(std::clamp(std::floor(value + 0.5), 0.0, 255.0));
-    }
-  }
-  return result;
-}
-
-// HWC in, HWC out; channels are lines of their own.
-std::vector<uint8_t> PillowResize(const std::vector<uint8_t>& pixels, Size from, Size to,
-                                  bool cubic) {
-  std::vector<uint8_t> wide(static_cast<size_t>(to.width) * from.height * kChannels),
-      result(static_cast<size_t>(to.width) * to.height * kChannels);
-  for (int y = 0; y < from.height; ++y) {
-    for (int c = 0; c < kChannels; ++c) {
-      std::vector<uint8_t> line(from.width);
-      for (int x = 0; x < from.width; ++x) line[x] = pixels[(y * from.width + x) * kChannels + c];
-      const auto done = Pass(line, from.width, to.width, 1, 1, 0, 1, 0, cubic);
-      for (int x = 0; x < to.width; ++x) wide[(y * to.width + x) * kChannels + c] = done[x];
-    }
-  }
-  const int row = to.width * kChannels;
-  for (int i = 0; i < row; ++i) {
-    std::vector<uint8_t> line(from.height);
-    for (int y = 0; y < from.height; ++y) line[y] = wide[y * row + i];
-    const auto done = Pass(line, from.height, to.height, 1, 1, 0, 1, 0, cubic);
-    for (int y = 0; y < to.height; ++y) result[y * row + i] = done[y];
-  }
-  return result;
 }
 
 Geometry Whole(Size from, Size to, Interpolation interpolation) {
@@ -127,7 +67,7 @@ TEST(Resample, IsPillowsWithinOneStep) {
                                 c.to.height, " filter ", static_cast<int>(interpolation)));
       const auto pixels = RandomImage(c.from, seed++);
       const auto expected =
-          PillowResize(pixels, c.from, c.to, interpolation == Interpolation::kBicubic);
+          testing::PillowResize(pixels, c.from, c.to, interpolation == Interpolation::kBicubic);
       const auto got = Resample(pixels, c.from, Whole(c.from, c.to, interpolation));
       int worst = 0;
       for (size_t i = 0; i < got.size(); ++i)

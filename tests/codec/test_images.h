@@ -106,13 +106,13 @@ inline std::string EncodeJpeg(const Pixels& image, const JpegOptions& options) {
 }
 
 // The whole image as any program gets it from libjpeg-turbo with its defaults. `warnings`: as
-// libjpeg counts them. False on an error. CMYK stays CMYK.
+// libjpeg counts them. False on an error. CMYK stays CMYK. At 1 / scale of its size.
 struct PlainDecoder {
   jpeg_decompress_struct jpeg;
   jpeg_error_mgr errors;
   std::jmp_buf jump;
 
-  bool Decode(const std::string& encoded, Pixels* image, long* warnings) {
+  bool Decode(const std::string& encoded, Pixels* image, long* warnings, int scale = 1) {
     jpeg.err = jpeg_std_error(&errors);
     jpeg.client_data = this;
     errors.error_exit = [](j_common_ptr common) {
@@ -128,6 +128,8 @@ struct PlainDecoder {
     jpeg_read_header(&jpeg, TRUE);
     const bool four = jpeg.jpeg_color_space == JCS_CMYK || jpeg.jpeg_color_space == JCS_YCCK;
     jpeg.out_color_space = four ? JCS_CMYK : JCS_RGB;
+    jpeg.scale_num = 1;
+    jpeg.scale_denom = static_cast<unsigned>(scale);
     jpeg_start_decompress(&jpeg);
     image->size = {static_cast<int>(jpeg.output_width), static_cast<int>(jpeg.output_height)};
     image->channels = jpeg.output_components;
@@ -173,6 +175,16 @@ inline Geometry CropOnly(const Rect& crop) {
   geometry.crop = crop;
   geometry.scaled = {crop.width, crop.height};
   geometry.window = {0, 0, crop.width, crop.height};
+  return geometry;
+}
+
+// The crop at 1 / scale, decoded so; the same pixels as RandomRect(ScaledSize(...)) of such an
+// image where the crop's edges are multiples of the scale.
+inline Geometry ScaledCrop(const Rect& crop, int scale) {
+  Geometry geometry = CropOnly(crop);
+  geometry.scaled = {crop.width / scale, crop.height / scale};
+  geometry.window = {0, 0, geometry.scaled.width, geometry.scaled.height};
+  geometry.fast_scale = true;
   return geometry;
 }
 

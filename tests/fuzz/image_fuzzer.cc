@@ -33,6 +33,7 @@ Geometry RandomGeometry(Size size, std::mt19937& random) {
   geometry.flip_horizontal = random() % 2 == 0;
   geometry.flip_vertical = random() % 2 == 0;
   geometry.interpolation = static_cast<Interpolation>(random() % 4);
+  geometry.fast_scale = random() % 2 == 0;
   return geometry;
 }
 

@@ -51,6 +51,8 @@ TEST(Digest, WhatLeavesTheBytesAloneLeavesTheDigestAlone) {
       {"a default left out", Changed("in: image, p: 0.5", "in: image")},
       {"a field's default name", Changed("{in: image, p: 0.5}", "{p: 0.5, out: image}")},
       {"an op without a map", Changed("decode: {in: data, out: image}", "decode")},
+      {"a later parameter's default",
+       Changed("decode: {in: data", "decode: {fast_scale: false, in: data")},
       {"quotes", Changed("root: imagenet", "root: \"imagenet\"")},
       {"block style", Changed("sampler: {shuffle: full, seed: 42, last: drop}",
                               "sampler:\n  shuffle: full\n  last: drop")},
@@ -92,6 +94,7 @@ TEST(Digest, WhatMayChangeAByteChangesTheDigest) {
       {"the policy", Changed("version: 1", "version: 1\non_bad_sample: substitute")},
       {"the third policy", Changed("version: 1", "version: 1\non_bad_sample: skip_with_count")},
       {"a limit", Changed("version: 1", "version: 1\nlimits: {max_scans: 99}")},
+      {"decoding smaller", Changed("out: image}", "out: image, fast_scale: true}")},
       {"orientation", Changed("out: image}", "out: image, orientation: apply}")},
   };
   for (const auto& [what, text] : other) {

@@ -141,6 +141,7 @@ TEST(Fusion, CanBeSwitchedOff) {
 }
 
 // Fused and unfused, for graphs of every shape, images of odd sizes and formats, and many samples.
+// Not for decode's fast_scale, which asks for what only the fused ops give (decode_test).
 TEST(Fusion, ChangesNoByte) {
   const std::vector<std::string> graphs = {
       absl::StrCat("- decode\n- random_resized_crop: {size: [24, 20]}\n- random_horizontal_flip\n",
@@ -250,9 +251,10 @@ TEST(Plan, AStandInTellsWhoseItsPlaceIsAndABlankIsZeros) {
   record.AddPixels(1, 2, 1, {5, 6}).AddLabel(3);
   // The label is mixed by a batch op, and so lies in staging memory.
   const auto plan = MakePlan(
-      PipelineText("  - one_hot: {num_classes: 4}\n  - normalize: {mean: [0], std: [1], dtype: uint8}",
-                   "[sample_id, position, is_real, image]",
-                   "batch: {graph: [{mixup: {in: [image, label], alpha: 0.2}}]}\n"),
+      PipelineText(
+          "  - one_hot: {num_classes: 4}\n  - normalize: {mean: [0], std: [1], dtype: uint8}",
+          "[sample_id, position, is_real, image]",
+          "batch: {graph: [{mixup: {in: [image, label], alpha: 0.2}}]}\n"),
       record.fields());
   ASSERT_TRUE(plan.ok()) << plan.status();
   SampleWorkspace workspace;

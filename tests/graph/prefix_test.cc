@@ -84,11 +84,35 @@ TEST(Prefix, DoesNotReachBehindAPlaceInTheEpoch) {
               ElementsAre("decode", "center_crop"));
 }
 
+// What such a decode gives depends on the resize behind it.
+TEST(Prefix, IsNotCutBetweenADecodeThatScalesAndItsResize) {
+  const std::string decode = "- decode: {fast_scale: true}\n";
+  for (const char* rest : {"- random_resized_crop: {size: 8}",
+                           "- random_resized_crop: {size: 8}\n- random_horizontal_flip",
+                           "- random_crop: {size: 60}\n- resize: {size: 20}"}) {
+    const PlanPrefix prefix = PrefixOf(decode + rest);
+    EXPECT_THAT(prefix.ops, IsEmpty()) << rest;
+    EXPECT_THAT(Kept(prefix), ElementsAre("data uint8[?] encoded", "label int64[]")) << rest;
+  }
+  EXPECT_THAT(PrefixOf(decode + "- resize: {size: 64}\n- random_crop: {size: 8}").ops,
+              ElementsAre("decode", "resize"));
+  // Where no resize is fused with it, it is as any other.
+  EXPECT_THAT(PrefixOf(decode + "- random_crop: {size: 8}").ops, ElementsAre("decode"));
+  EXPECT_THAT(PrefixOf(decode + "- random_resized_crop: {size: 8, out: a}\n- random_resized_crop: "
+                                "{size: 8, out: b}",
+                       "[a, b]")
+                  .ops,
+              ElementsAre("decode"));
+  EXPECT_THAT(PrefixOf(decode + "- random_vertical_flip\n- random_resized_crop: {size: 8}").ops,
+              ElementsAre("decode"));
+}
+
 // Two pipelines may share what is kept exactly when it is the same: for every pair here it is not.
 TEST(Prefix, HasAnotherDigestWhenSomethingElseWouldBeKept) {
   const std::vector<PlanPrefix> prefixes = {
       PrefixOf("- decode\n- random_resized_crop: {size: 8}"),
       PrefixOf("- decode: {orientation: apply}\n- random_resized_crop: {size: 8}"),
+      PrefixOf("- decode: {fast_scale: true}\n- resize: {size: 64}\n- random_crop: {size: 8}"),
       PrefixOf("- decode\n- resize: {size: 64}\n- random_crop: {size: 8}"),
       PrefixOf("- decode\n- resize: {size: 65}\n- random_crop: {size: 8}"),
       PrefixOf("- decode\n- resize: {size: 64, interpolation: bicubic}\n- random_crop: {size: 8}"),
@@ -212,8 +236,10 @@ std::string DrawGraph(std::mt19937& random) {
       "- layout",
   };
   const size_t count = random() % 6;
-  std::vector<std::string> graph = {random() % 4 == 0 ? "- decode: {orientation: apply}"
-                                                      : "- decode"};
+  constexpr const char* kDecodes[] = {"- decode", "- decode: {fast_scale: true}",
+                                      "- decode: {orientation: apply}",
+                                      "- decode: {fast_scale: true, orientation: apply}"};
+  std::vector<std::string> graph = {kDecodes[random() % 4]};
   for (size_t i = 0; i < count; ++i) graph.push_back(ops[random() % ops.size()]);
   graph.push_back("- center_crop: {size: [11, 13]}");
   if (random() % 3 == 0) graph.push_back("- random_horizontal_flip: {out: other}\n- one_hot");

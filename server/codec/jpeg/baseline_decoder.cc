@@ -50,12 +50,12 @@ bool BaselineDecoder::InTime() const {
   return MonotonicNs() - start_wall_ns_ <= limit_ns_ || ThreadCpuNs() - start_cpu_ns_ <= limit_ns_;
 }
 
-absl::Status BaselineDecoder::Start(const Rect& region) {
+absl::Status BaselineDecoder::Start(const Rect& region, int scale) {
   const Uncovered why = entropy_.Start(frame_);
   if (why != Uncovered::kNone) return GiveUp(why);
-  planes_.Start(frame_.shape, region);
+  planes_.Start(frame_.shape, region, scale);
   next_mcu_ = -1;
-  judged_mcu_rows_ = JudgedMcuRows(region);
+  judged_mcu_rows_ = JudgedMcuRows(region, scale);
   rows_left_ = region.height;
   first_column_ = frame_.mcus_wide();
   end_column_ = 0;
@@ -74,15 +74,13 @@ absl::Status BaselineDecoder::Start(const Rect& region) {
 }
 
 // How many rows of MCUs libjpeg-turbo looks at for the region: a little more than the pixels need,
-// and damage there counts, or the verdict would depend on who decodes. Where chroma has half the
-// height, the last lines of a row of MCUs wait for the next one.
-int BaselineDecoder::JudgedMcuRows(const Rect& region) const {
-  const FrameShape& shape = frame_.shape;
-  const int lines = 8 * shape.max_v(), last = region.y + region.height - 1;
+// and damage there counts, or the verdict would depend on who decodes. Where rows of chroma are
+// blended, the last lines of a row of MCUs wait for the next one.
+int BaselineDecoder::JudgedMcuRows(const Rect& region, int scale) const {
+  const int max_v = frame_.shape.max_v();
+  const int lines = 8 / scale * max_v, last = region.y + region.height - 1;
   int row = last / lines;
-  bool is_halved = false;
-  for (int c = 0; c < shape.components; ++c) is_halved |= shape.v[c] < shape.max_v();
-  if (is_halved && last % lines >= lines - shape.max_v()) ++row;
+  if (planes_.waits_for_next() && last % lines >= lines - max_v) ++row;
   row = row / frame_.rows_together * frame_.rows_together + frame_.rows_together;
   return std::min(row, frame_.mcus_high());
 }
@@ -98,7 +96,7 @@ void BaselineDecoder::Want(int mcu_row, WantedMcuRow* wanted) {
       const int v = row - mcu_row * frame_.shape.v[c];
       into.rows[c][v].lists.Clear();
       (*wanted)[c][v] = {columns.first, columns.end(), into.rows[c][v].coefficients.data(),
-                         &into.rows[c][v].lists};
+                         &into.rows[c][v].lists, planes_.block_side(c) == 1};
     }
   }
 }
@@ -190,7 +188,8 @@ absl::Status BaselineDecoder::FillMcuRow(int mcu_row) {
     for (int row = block_rows.first; row < block_rows.end(); ++row) {
       Row& blocks = from.rows[c][row - mcu_row * shape.v[c]];
       if (!kernels.transform_row(blocks.coefficients.data(), blocks.lists, frame_.quant[c],
-                                 planes_.BlockRow(c, row), planes_.stride(c))) {
+                                 planes_.block_side(c), planes_.BlockRow(c, row),
+                                 planes_.stride(c))) {
         return GiveUp(Uncovered::kGuards);
       }
     }
@@ -236,7 +235,7 @@ absl::Span<const uint8_t> BaselineDecoder::Pack(StorePacker& packer, int orienta
     for (int v = 0; v < shape.v[c]; ++v) {
       Row& row = rows_[0].rows[c][v];
       row.Reserve(blocks);
-      wanted[c][v] = {0, static_cast<int>(blocks), row.coefficients.data(), nullptr};
+      wanted[c][v] = {0, static_cast<int>(blocks), row.coefficients.data(), nullptr, false};
     }
   }
   for (int mcu_row = 0; mcu_row < frame_.mcus_high(); ++mcu_row) {

@@ -31,10 +31,9 @@ class BaselineDecoder final : public RegionDecoder {
   void KeepSeekIndex(absl::Span<const std::byte> known);
   const SeekIndex& seek_index() const { return index_; }
 
-  // REQUIRES: Open gave kNone; region lies within size() and is not empty. Rows come out as RGB.
-  // FailedPrecondition, here and from Read, when the image turns out not to be covered: uncovered()
-  // says why.
-  absl::Status Start(const Rect& region) override;
+  // REQUIRES: Open gave kNone. Rows come out as RGB. FailedPrecondition, here and from Read, when
+  // the image turns out not to be covered: uncovered() says why.
+  absl::Status Start(const Rect& region, int scale) override;
   absl::Status Read(int count, const uint8_t** rows) override;
   Uncovered uncovered() const { return uncovered_; }
 
@@ -66,7 +65,7 @@ class BaselineDecoder final : public RegionDecoder {
   bool DecodeOn(int mcu_row);
   bool GoTo(int mcu, const WantedMcuRow& wanted);
   void Note();
-  int JudgedMcuRows(const Rect& region) const;
+  int JudgedMcuRows(const Rect& region, int scale) const;
   bool InTime() const;
   absl::Status GiveUp(Uncovered why);
 

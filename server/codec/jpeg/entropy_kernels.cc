@@ -207,8 +207,13 @@ bool Decode(const EntropyCodes& codes, ScanCursor& cursor, int first, int end,
           const int index = column - row.first;
           const int64_t dc = cursor.last_dc[c];
           int16_t* block = row.coefficients + static_cast<size_t>(index) * kBlockSamples;
-          std::memset(block, 0, kBlockSamples * sizeof(int16_t));
-          const int last = DecodeAc(reader, *codes.ac[c], block);
+          int last = 0;
+          if (row.dc_alone) {
+            if (!SkipAc(reader, *codes.ac[c])) return false;
+          } else {
+            std::memset(block, 0, kBlockSamples * sizeof(int16_t));
+            last = DecodeAc(reader, *codes.ac[c], block);
+          }
           if (last < 0 || dc != static_cast<int16_t>(dc)) return false;
           block[0] = static_cast<int16_t>(dc);
           List(row.lists, last, index);

@@ -24,6 +24,7 @@ struct WantedRow {
   int16_t* coefficients =
       nullptr;  // of column `first`, with room for a block behind the last; null: none of the row
   BlockLists* lists = nullptr;  // cleared by the caller; may be null
+  bool dc_alone = false;        // nothing but the blocks' DC is wanted; the rest may be anything
 };
 using WantedMcuRow = WantedRow[kMaxComponents][4];  // [c][v]: the v-th row of blocks of c in it
 

@@ -181,8 +181,8 @@ HWY_INLINE void StoreColumns(const V16* columns, uint8_t* const* out, size_t str
 }
 
 // Widens `range` = {lowest, highest} to the values before clipping, which include the +128.
-HWY_INLINE void WidenRange(const V16* values, V16* range) {
-  for (int i = 0; i < 8; ++i) {
+HWY_INLINE void WidenRange(const V16* values, int count, V16* range) {
+  for (int i = 0; i < count; ++i) {
     range[0] = hn::Min(range[0], values[i]);
     range[1] = hn::Max(range[1], values[i]);
   }
@@ -197,7 +197,7 @@ HWY_INLINE void TransformFull(const V16* in, uint8_t* const* out, size_t stride,
   TransposeHalf<true>(rows, columns + 4);
   columns[0] = hn::Add(columns[0], hn::Set(D16(), 16 + 4096));
   Pass<8, 18, false>(columns, rows);
-  if (kRange) WidenRange(rows, range);
+  if (kRange) WidenRange(rows, 8, range);
   StoreColumns(rows, out, stride);
 }
 
@@ -216,7 +216,7 @@ HWY_INLINE void TransformQuarter(const V16* in, uint8_t* const* out, size_t stri
     }
     columns[0] = hn::Add(columns[0], hn::Set(D16(), 16 + 4096));
     Pass<4, 18, false>(columns, values);
-    if (kRange) WidenRange(values, range);
+    if (kRange) WidenRange(values, 8, range);
     for (size_t i = 0; i < kBlocks; ++i) to[i] = out[2 * i + second];
     StoreColumns(values, to, stride);
   }
@@ -224,13 +224,14 @@ HWY_INLINE void TransformQuarter(const V16* in, uint8_t* const* out, size_t stri
 
 #endif  // HWY_TARGET != HWY_SCALAR
 
-// A block without AC coefficients; `dc` is dequantised.
+// A block without AC coefficients, kSide samples wide and high; `dc` is dequantised.
+template <int kSide>
 HWY_INLINE void FillBlock(int dc, uint8_t* out, size_t stride) {
   const int value = ((dc + 4) >> 3) + 128;
   const uint64_t samples = 0x0101010101010101u * static_cast<uint64_t>(value < 0     ? 0
                                                                        : value > 255 ? 255
                                                                                      : value);
-  for (int y = 0; y < 8; ++y) __builtin_memcpy(out + y * stride, &samples, 8);
+  for (int y = 0; y < kSide; ++y) __builtin_memcpy(out + y * stride, &samples, kSide);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -1,5 +1,7 @@
 #include "server/codec/jpeg/pixel_kernels.h"
 
+#include <type_traits>
+
 #include "server/codec/jpeg/block_guard.h"
 #include "server/codec/jpeg/plain_pixels.h"
 
@@ -15,6 +17,7 @@
 #include "hwy/highway.h"
 #include "server/codec/jpeg/colour-inl.h"
 #include "server/codec/jpeg/idct-inl.h"
+#include "server/codec/jpeg/reduced_idct-inl.h"
 #include "server/codec/jpeg/simd-inl.h"
 #include "server/codec/jpeg/upsample-inl.h"
 
@@ -23,13 +26,12 @@ namespace feedwater::server::jpeg {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// `out` null: only the guards matter.
 bool TransformPlain(const int16_t* coefficients, const uint16_t* blocks, size_t count,
-                    const uint16_t* quant, uint8_t* out, size_t stride) {
+                    const uint16_t* quant, int side, uint8_t* out, size_t stride) {
   for (size_t i = 0; i < count; ++i) {
     const size_t block = blocks[i];
-    if (!TransformBlockPlain(coefficients + kBlockSamples * block, quant,
-                             out == nullptr ? nullptr : out + 8 * block, static_cast<int>(stride)))
+    if (!TransformBlockPlain(coefficients + kBlockSamples * block, quant, side,
+                             out + static_cast<size_t>(side) * block, static_cast<int>(stride)))
       return false;
   }
   return true;
@@ -37,11 +39,11 @@ bool TransformPlain(const int16_t* coefficients, const uint16_t* blocks, size_t 
 
 #if HWY_TARGET == HWY_SCALAR
 
-bool TransformRow(const int16_t* coefficients, BlockLists& lists, const uint16_t* quant,
+bool TransformRow(const int16_t* coefficients, BlockLists& lists, const uint16_t* quant, int side,
                   uint8_t* out, size_t stride) {
   for (int kind = 0; kind < kBlockKinds; ++kind) {
-    if (!TransformPlain(coefficients, lists.blocks[kind].data(), lists.count[kind], quant, out,
-                        stride))
+    if (!TransformPlain(coefficients, lists.blocks[kind].data(), lists.count[kind], quant, side,
+                        out, stride))
       return false;
   }
   return true;
@@ -49,7 +51,7 @@ bool TransformRow(const int16_t* coefficients, BlockLists& lists, const uint16_t
 
 bool CheckRow(const int16_t* coefficients, size_t blocks, const uint16_t* quant) {
   for (size_t i = 0; i < blocks; ++i) {
-    if (!TransformBlockPlain(coefficients + kBlockSamples * i, quant, nullptr, 0)) return false;
+    if (!TransformBlockPlain(coefficients + kBlockSamples * i, quant, 8, nullptr, 0)) return false;
   }
   return true;
 }
@@ -103,15 +105,18 @@ HWY_INLINE bool RangeAllowed(const V16* range) {
          hn::AllFalse(d, hn::Gt(range[1], hn::Set(d, kMaxValue + 128)));
 }
 
-// One vector's worth of blocks: kBlocks of kFull, 2 * kBlocks of kQuarter.
-template <bool kQuarters>
-HWY_INLINE bool TransformVector(const int16_t* const* in, const uint16_t* quant, Guard& guard,
-                                uint8_t* const* out, size_t stride) {
+// Ascending: of several, the largest counts.
+enum class Trust : int { kSafe, kLookAtValues, kBeyond };
+
+// The dequantised rows that blocks of kSide need: of kBlocks blocks of kFull, or of 2 * kBlocks of
+// kQuarter. And what the guards on coefficients say of them.
+template <int kSide, bool kQuarters>
+HWY_INLINE Trust LoadRows(const int16_t* const* in, const uint16_t* quant, Guard& guard,
+                          V16* rows) {
   const D16 d;
-  constexpr int kRows = kQuarters ? 4 : 8;
-  V16 rows[8];
   guard.Clear();
-  for (int k = 0; k < kRows; ++k) {
+  for (int k = 0; k < (kQuarters ? 4 : 8); ++k) {
+    if (!UsesRow<kSide>(k)) continue;
     const V16 coefficients = LoadPieces < kQuarters ? 4 : 8 > (d, in, 8 * k);
     V16 steps;
     const auto* q = reinterpret_cast<const int16_t*>(quant + 8 * k);
@@ -126,29 +131,56 @@ HWY_INLINE bool TransformVector(const int16_t* const* in, const uint16_t* quant,
     rows[k] = hn::Mul(coefficients, steps);
     guard.Add(coefficients, rows[k]);
   }
-  if (HWY_LIKELY(guard.Safe<kQuarters>())) {
-    if constexpr (kQuarters) {
-      TransformQuarter<false>(rows, out, stride, nullptr);
-    } else {
-      TransformFull<false>(rows, out, stride, nullptr);
+  if (HWY_LIKELY(guard.Safe<kQuarters>())) return Trust::kSafe;
+  return guard.Fits() && guard.SumsAllowed() ? Trust::kLookAtValues : Trust::kBeyond;
+}
+
+// As many blocks as are transformed together.
+template <int kSide, bool kQuarters>
+constexpr size_t kStepOf = kSide == 8 && !kQuarters ? kBlocks : 2 * kBlocks;
+
+// kStepOf blocks. False: beyond the guards, or too large to be sure.
+template <int kSide, bool kQuarters>
+HWY_INLINE bool TransformVector(const int16_t* const* in, const uint16_t* quant, Guard& guard,
+                                uint8_t* const* out, size_t stride) {
+  V16 rows[8], more[4];
+  Trust trust = LoadRows<kSide, kQuarters>(in, quant, guard, rows);
+  if constexpr (kSide < 8) {
+    V16 reduced[4];
+    ReduceRows<kSide, kQuarters ? 4 : 8>(rows, reduced);
+    if constexpr (!kQuarters) {
+      const Trust second = LoadRows<kSide, false>(in + kBlocks, quant, guard, rows);
+      ReduceRows<kSide, 8>(rows, more);
+      if (second > trust) trust = second;
     }
+    for (int k = 0; k < kSide; ++k) rows[k] = reduced[k];
+  }
+  const auto finish = [&]<bool kRange>(std::bool_constant<kRange>, V16* range) HWY_ATTR {
+    if constexpr (kSide == 8 && kQuarters) {
+      TransformQuarter<kRange>(rows, out, stride, range);
+    } else if constexpr (kSide == 8) {
+      TransformFull<kRange>(rows, out, stride, range);
+    } else if constexpr (kQuarters) {
+      FinishQuarter<kSide, kRange>(rows, out, stride, range);
+    } else {
+      FinishFull<kSide, kRange>(rows, more, out, stride, range);
+    }
+  };
+  if (HWY_LIKELY(trust == Trust::kSafe)) {
+    finish(std::false_type(), nullptr);
     return true;
   }
-  if (!guard.Fits() || !guard.SumsAllowed()) return false;
-  V16 range[2] = {hn::Zero(d), hn::Zero(d)};
-  if constexpr (kQuarters) {
-    TransformQuarter<true>(rows, out, stride, range);
-  } else {
-    TransformFull<true>(rows, out, stride, range);
-  }
+  if (trust == Trust::kBeyond) return false;
+  V16 range[2] = {hn::Zero(D16()), hn::Zero(D16())};
+  finish(std::true_type(), range);
   return RangeAllowed(range);
 }
 
 // `list` has kListPadding entries behind the last one.
-template <bool kQuarters>
+template <int kSide, bool kQuarters>
 HWY_INLINE bool TransformList(const int16_t* coefficients, uint16_t* list, size_t count,
                               const uint16_t* quant, Guard& guard, uint8_t* out, size_t stride) {
-  constexpr size_t kStep = kQuarters ? 2 * kBlocks : kBlocks;
+  constexpr size_t kStep = kStepOf<kSide, kQuarters>;
   static_assert(kStep <= kListPadding);
   if (count == 0) return true;
   for (size_t i = 0; i < kStep - 1; ++i) list[count + i] = list[count - 1];
@@ -157,12 +189,11 @@ HWY_INLINE bool TransformList(const int16_t* coefficients, uint16_t* list, size_
     uint8_t* to[kStep];
     for (size_t b = 0; b < kStep; ++b) {
       in[b] = coefficients + kBlockSamples * list[i + b];
-      to[b] = out + 8 * list[i + b];
+      to[b] = out + kSide * list[i + b];
     }
-    if (HWY_UNLIKELY(!TransformVector<kQuarters>(in, quant, guard, to, stride))) {
-      // Beyond a guard, or too large to be sure.
+    if (HWY_UNLIKELY((!TransformVector<kSide, kQuarters>(in, quant, guard, to, stride)))) {
       const size_t blocks = count - i < kStep ? count - i : kStep;
-      if (!TransformPlain(coefficients, list + i, blocks, quant, out, stride)) return false;
+      if (!TransformPlain(coefficients, list + i, blocks, quant, kSide, out, stride)) return false;
     }
   }
   return true;
@@ -194,28 +225,58 @@ bool CheckRow(const int16_t* coefficients, size_t blocks, const uint16_t* quant)
     uint8_t samples[kBlocks][kBlockSamples];
     uint8_t* out[kBlocks];
     for (size_t b = 0; b < kBlocks; ++b) out[b] = samples[b];
-    if (TransformVector<false>(in, quant, guard, out, 8)) continue;
+    if (TransformVector<8, false>(in, quant, guard, out, 8)) continue;
     for (const int16_t* block : in) {
-      if (!TransformBlockPlain(block, quant, nullptr, 0)) return false;
+      if (!TransformBlockPlain(block, quant, 8, nullptr, 0)) return false;
     }
   }
   return true;
 }
 
-bool TransformRow(const int16_t* coefficients, BlockLists& lists, const uint16_t* quant,
-                  uint8_t* out, size_t stride) {
-  for (size_t i = 0; i < lists.count[kDcOnly]; ++i) {
-    const size_t block = lists.blocks[kDcOnly][i];
-    const int dc = coefficients[kBlockSamples * block] * quant[0];
+// Blocks of which DC is all that there is, or all that counts.
+template <int kSide>
+HWY_INLINE bool FillList(const int16_t* coefficients, const uint16_t* list, size_t count, int step,
+                         uint8_t* out, size_t stride) {
+  for (size_t i = 0; i < count; ++i) {
+    const size_t block = list[i];
+    const int dc = coefficients[kBlockSamples * block] * step;
     const int value = (dc + 4) >> 3;
     if (HWY_UNLIKELY(value < kMinValue || value > kMaxValue)) return false;
-    FillBlock(dc, out + 8 * block, stride);
+    FillBlock<kSide>(dc, out + kSide * block, stride);
+  }
+  return true;
+}
+
+template <int kSide>
+bool TransformRowTo(const int16_t* coefficients, BlockLists& lists, const uint16_t* quant,
+                    uint8_t* out, size_t stride) {
+  if (!FillList<kSide>(coefficients, lists.blocks[kDcOnly].data(), lists.count[kDcOnly], quant[0],
+                       out, stride)) {
+    return false;
   }
   Guard guard(LargestCoefficient(quant));
-  return TransformList<true>(coefficients, lists.blocks[kQuarter].data(), lists.count[kQuarter],
-                             quant, guard, out, stride) &&
-         TransformList<false>(coefficients, lists.blocks[kFull].data(), lists.count[kFull], quant,
-                              guard, out, stride);
+  return TransformList<kSide, true>(coefficients, lists.blocks[kQuarter].data(),
+                                    lists.count[kQuarter], quant, guard, out, stride) &&
+         TransformList<kSide, false>(coefficients, lists.blocks[kFull].data(), lists.count[kFull],
+                                     quant, guard, out, stride);
+}
+
+bool TransformRow(const int16_t* coefficients, BlockLists& lists, const uint16_t* quant, int side,
+                  uint8_t* out, size_t stride) {
+  switch (side) {
+    case 8:
+      return TransformRowTo<8>(coefficients, lists, quant, out, stride);
+    case 4:
+      return TransformRowTo<4>(coefficients, lists, quant, out, stride);
+    case 2:
+      return TransformRowTo<2>(coefficients, lists, quant, out, stride);
+  }
+  for (int kind = 0; kind < kBlockKinds; ++kind) {
+    if (!FillList<1>(coefficients, lists.blocks[kind].data(), lists.count[kind], quant[0], out,
+                     stride))
+      return false;
+  }
+  return true;
 }
 
 #endif

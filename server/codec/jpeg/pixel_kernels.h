@@ -18,16 +18,15 @@ struct PixelKernels {
   const char* target;
 
   // Dequantises and transforms the blocks that `lists` names: block i stands at coefficients + 64 *
-  // i, its samples go to out + 8 * i, eight rows `stride` apart. `quant`: 64 steps in natural
-  // order, each 1..255. Pads the lists. False when a block lies beyond the guards within which
-  // every path of libjpeg-turbo agrees (column sums of |coefficient * step| up to 5,800, values
-  // before the +128 within -512..511): the samples are then worthless and the image is one for
-  // libjpeg-turbo.
+  // i, its samples go to out + side * i, `side` (8, 4, 2 or 1) rows `stride` apart. `quant`: 64
+  // steps in natural order, each 1..255. Pads the lists. False when a block lies beyond the guards
+  // within which every path of libjpeg-turbo agrees (block_guard.h): the samples are then worthless
+  // and the image is one for libjpeg-turbo.
   bool (*transform_row)(const int16_t* coefficients, BlockLists& lists, const uint16_t* quant,
-                        uint8_t* out, size_t stride);
+                        int side, uint8_t* out, size_t stride);
 
-  // Whether transform_row would accept all `blocks` blocks: for images whose samples are made
-  // later.
+  // Whether transform_row would accept all `blocks` blocks, whatever the side: for images whose
+  // samples are made later.
   bool (*check_row)(const int16_t* coefficients, size_t blocks, const uint16_t* quant);
 
   // Fancy upsampling of one row to twice its width: `in` is a row of `width` (> 2) real samples, of

@@ -35,6 +35,11 @@ inline void UpsampleH1V2Plain(const uint8_t* near, const uint8_t* far, bool belo
     out[i] = static_cast<uint8_t>((3 * near[i] + far[i] + (below ? 2 : 1)) >> 2);
 }
 
+// Every sample twice: pixels x0 .. x0 + count - 1 of a row whose sample number `first` is in[0].
+inline void RepeatPlain(const uint8_t* in, int first, int x0, int count, uint8_t* out) {
+  for (int x = x0; x < x0 + count; ++x) out[x - x0] = in[(x >> 1) - first];
+}
+
 inline void YccToRgbPlain(const uint8_t* y, const uint8_t* cb, const uint8_t* cr, size_t count,
                           uint8_t* rgb) {
   const auto clip = [](int v) { return static_cast<uint8_t>(v < 0 ? 0 : v > 255 ? 255 : v); };

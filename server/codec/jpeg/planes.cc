@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "server/codec/jpeg/pixel_kernels.h"
+#include "server/codec/jpeg/plain_pixels.h"
 
 namespace feedwater::server::jpeg {
 namespace {
@@ -13,15 +14,15 @@ constexpr size_t kLine = 64;
 
 size_t RoundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
-// The samples that pixels first .. first + count - 1 need along one axis.
-BlockSpan Blocks(int first, int count, int step, int samples) {
+// The blocks that pixels first .. first + count - 1 need along one axis.
+BlockSpan Blocks(int first, int count, int step, bool blends, int samples, int side_bits) {
   int low = first / step, high = (first + count - 1) / step;
-  if (step == 2) {  // a pixel is made of its sample and the next one on its side
+  if (blends) {  // a pixel is made of its sample and the next one on its side
     if (first % 2 == 0) --low;
     if ((first + count - 1) % 2 == 1) ++high;
   }
-  low = std::max(low, 0) / 8;
-  high = std::min(high, samples - 1) / 8;
+  low = std::max(low, 0) >> side_bits;
+  high = std::min(high, samples - 1) >> side_bits;
   return {low, high - low + 1};
 }
 
@@ -53,25 +54,47 @@ bool PlanesSupport(const FrameShape& shape) {
   return true;
 }
 
-void Planes::Start(const FrameShape& shape, const Rect& region) {
+int BlockSide(const FrameShape& shape, int c, int scale) {
+  const int least = 8 / scale;
+  int side = least;
+  while (side < 8 && shape.max_h() * least % (shape.h[c] * side * 2) == 0 &&
+         shape.max_v() * least % (shape.v[c] * side * 2) == 0) {
+    side *= 2;
+  }
+  return side;
+}
+
+void Planes::Start(const FrameShape& shape, const Rect& region, int scale) {
   shape_ = shape;
   region_ = region;
   next_y_ = region.y;
   rows_ready_ = region.y;
+  waits_for_next_ = false;
   int first = -1, end = 0;
   for (int c = 0; c < shape.components; ++c) {
     Plane& plane = planes_[c];
-    plane.step_x = shape.step_x(c);
-    plane.step_y = shape.step_y(c);
-    plane.wide = shape.samples_wide(c);
-    plane.high = shape.samples_high(c);
+    const int least = 8 / scale, side = BlockSide(shape, c, scale);
+    plane.side_bits = __builtin_ctz(static_cast<unsigned>(side));
+    plane.step_x = shape.step_x(c) * least / side;
+    plane.step_y = shape.step_y(c) * least / side;
+    const auto samples = [side](int pixels, int factor, int max_factor) {
+      return (pixels * factor * side + 8 * max_factor - 1) / (8 * max_factor);
+    };
+    plane.wide = samples(shape.size.width, shape.h[c], shape.max_h());
+    plane.high = samples(shape.size.height, shape.v[c], shape.max_v());
+    plane.blends_x = plane.step_x == 2 && least > 1 && plane.wide > 2;
+    plane.blends_y = plane.step_y == 2 && least > 1;
+    waits_for_next_ |= plane.blends_y;
     plane.ring_rows = 2 * shape.v[c];
-    plane.columns = Blocks(region.x, region.width, plane.step_x, plane.wide);
-    plane.rows = Blocks(region.y, region.height, plane.step_y, plane.high);
+    plane.columns =
+        Blocks(region.x, region.width, plane.step_x, plane.blends_x, plane.wide, plane.side_bits);
+    plane.rows =
+        Blocks(region.y, region.height, plane.step_y, plane.blends_y, plane.high, plane.side_bits);
     // An odd number of cache lines: rows of a block do not fall into the same sets.
-    plane.stride = RoundUp(static_cast<size_t>(plane.columns.count) * 8 + kRowPadding, kLine);
+    plane.stride =
+        RoundUp((static_cast<size_t>(plane.columns.count) << plane.side_bits) + kRowPadding, kLine);
     plane.stride |= kLine;
-    plane.block_row_bytes = 8 * plane.stride;
+    plane.block_row_bytes = plane.stride << plane.side_bits;
     const size_t bytes = 2 * shape.v[c] * plane.block_row_bytes + kRowPadding;
     if (plane.samples.size() < bytes) plane.samples.resize(bytes);
     const size_t upsampled = static_cast<size_t>(region.width) + 2 * kRowPadding;
@@ -100,17 +123,19 @@ uint8_t* Planes::BlockRow(int c, int block_row) {
 
 const uint8_t* Planes::SampleRow(int c, int y) const {
   const Plane& plane = planes_[c];
-  return plane.samples.data() + (y / 8 % plane.ring_rows) * plane.block_row_bytes +
-         (y % 8) * plane.stride;
+  const int row = y >> plane.side_bits;
+  return plane.samples.data() + (row % plane.ring_rows) * plane.block_row_bytes +
+         (y - (row << plane.side_bits)) * plane.stride;
 }
 
 int Planes::RowsReady() const {
   int ready = region_.y + region_.height;
   for (int c = 0; c < shape_.components; ++c) {
-    const int samples = next_mcu_row_ * shape_.v[c] * 8;
-    if (samples >= std::min(planes_[c].rows.end() * 8, planes_[c].high)) continue;
-    // The last of two pixel rows needs the sample row below its own.
-    ready = std::min(ready, planes_[c].step_y == 1 ? samples : 2 * samples - 1);
+    const Plane& plane = planes_[c];
+    const int samples = next_mcu_row_ * shape_.v[c] << plane.side_bits;
+    if (samples >= std::min(plane.rows.end() << plane.side_bits, plane.high)) continue;
+    // The last of two pixel rows needs the sample row below its own, if it is blended.
+    ready = std::min(ready, plane.step_y * samples - (plane.blends_y ? 1 : 0));
   }
   return ready;
 }
@@ -119,25 +144,27 @@ int Planes::RowsReady() const {
 const uint8_t* Planes::PixelRow(int c, int y) {
   Plane& plane = planes_[c];
   const PixelKernels& kernels = ActivePixelKernels();
-  const int first = plane.columns.first * 8;
-  const int step_x = planes_[c].step_x;
-  const uint8_t* near = SampleRow(c, y / planes_[c].step_y);
-  if (planes_[c].step_y == 1) {
-    if (step_x == 1) return near + (region_.x - first);
-    kernels.upsample_h2v1(near, first, planes_[c].wide, region_.x, region_.width,
-                          plane.upsampled.data());
-    return plane.upsampled.data();
+  const int first = plane.columns.first << plane.side_bits;
+  const uint8_t* near = SampleRow(c, y / plane.step_y);
+  uint8_t* to = plane.upsampled.data();
+  if (!plane.blends_y) {
+    if (plane.step_x == 1) return near + (region_.x - first);
+    if (plane.blends_x) {
+      kernels.upsample_h2v1(near, first, plane.wide, region_.x, region_.width, to);
+    } else {
+      RepeatPlain(near, first, region_.x, region_.width, to);
+    }
+    return to;
   }
-  const int below = std::min(y / 2 + 1, planes_[c].high - 1), above = std::max(y / 2 - 1, 0);
+  const int below = std::min(y / 2 + 1, plane.high - 1), above = std::max(y / 2 - 1, 0);
   const uint8_t* far = SampleRow(c, y % 2 == 1 ? below : above);
-  if (step_x == 1) {
+  if (plane.step_x == 1) {
     kernels.upsample_h1v2(near + (region_.x - first), far + (region_.x - first), y % 2 == 1,
-                          region_.width, plane.upsampled.data());
+                          region_.width, to);
   } else {
-    kernels.upsample_h2v2(near, far, first, planes_[c].wide, region_.x, region_.width,
-                          plane.upsampled.data());
+    kernels.upsample_h2v2(near, far, first, plane.wide, region_.x, region_.width, to);
   }
-  return plane.upsampled.data();
+  return to;
 }
 
 void Planes::FinishRow(int y, uint8_t* rgb) {

@@ -4,6 +4,10 @@
 // still in the core's cache when they become pixels, and hands out the region's rows from top to
 // bottom.
 //
+// An image may be decoded at 1/2, 1/4 or 1/8 of its size, by blocks of fewer samples. Chroma is
+// then reduced by less than luma as far as it has fewer samples, as libjpeg-turbo does it: 4:2:0 at
+// 1/2 needs no upsampling.
+//
 // One object serves one thread, image after image; it allocates only while images grow.
 #pragma once
 
@@ -44,6 +48,10 @@ struct FrameShape {
 // replicates), sides of 1..65500. Takes any values.
 bool PlanesSupport(const FrameShape& shape);
 
+// Samples that a block of component c is wide and high when the image is decoded at 1 / scale: 8,
+// 4, 2 or 1. REQUIRES: PlanesSupport(shape), scale is 1, 2, 4 or 8.
+int BlockSide(const FrameShape& shape, int c, int scale);
+
 struct BlockSpan {
   int first = 0, count = 0;
   int end() const { return first + count; }
@@ -51,8 +59,9 @@ struct BlockSpan {
 
 class Planes {
  public:
-  // REQUIRES: PlanesSupport(shape), and region lies within the image and is not empty.
-  void Start(const FrameShape& shape, const Rect& region);
+  // REQUIRES: PlanesSupport(shape), scale is 1, 2, 4 or 8, and region is not empty and lies within
+  // the image at 1 / scale of its size, rounded up.
+  void Start(const FrameShape& shape, const Rect& region, int scale);
 
   const FrameShape& shape() const { return shape_; }
   const Rect& region() const { return region_; }
@@ -61,11 +70,14 @@ class Planes {
   BlockSpan block_columns(int c) const { return planes_[c].columns; }
   BlockSpan block_rows(int c) const { return planes_[c].rows; }
   BlockSpan mcu_rows() const { return mcu_rows_; }
+  int block_side(int c) const { return 1 << planes_[c].side_bits; }
+  // Whether the last pixel rows of a row of MCUs wait for the samples of the next one.
+  bool waits_for_next() const { return waits_for_next_; }
   // Those of block_rows(c) that lie in one row of MCUs; may be empty.
   BlockSpan block_rows_of_mcu_row(int c, int mcu_row) const;
 
-  // Where the samples of the first wanted block of a block row go; `stride` bytes to the next row.
-  // REQUIRES: the row is one of block_rows(c).
+  // Where the samples of the first wanted block of a block row go, block after block; `stride`
+  // bytes to the next row. REQUIRES: the row is one of block_rows(c).
   uint8_t* BlockRow(int c, int block_row);
   size_t stride(int c) const { return planes_[c].stride; }
 
@@ -79,7 +91,10 @@ class Planes {
  private:
   struct Plane {
     BlockSpan columns, rows;
-    int step_x = 1, step_y = 1;
+    int side_bits = 3;           // of a block: 1 << side_bits samples
+    int step_x = 1, step_y = 1;  // pixels of a sample
+    // Whether a pixel is blended of two samples along the axis, or the sample is repeated.
+    bool blends_x = false, blends_y = false;
     int wide = 0, high = 0;  // real samples
     int ring_rows = 2;       // rows of blocks kept
     size_t stride = 0, block_row_bytes = 0;
@@ -98,6 +113,7 @@ class Planes {
   int next_mcu_row_ = 0;
   int next_y_ = 0;
   int rows_ready_ = 0;  // as of the last row of MCUs
+  bool waits_for_next_ = false;
   Plane planes_[kMaxComponents];
   std::vector<uint8_t> rgb_;
   size_t rgb_stride_ = 0;

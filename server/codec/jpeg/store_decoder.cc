@@ -9,8 +9,8 @@ absl::Status StoreDecoder::Open(absl::Span<const uint8_t> document) {
   return absl::OkStatus();
 }
 
-absl::Status StoreDecoder::Start(const Rect& region) {
-  planes_.Start(view_.shape(), region);
+absl::Status StoreDecoder::Start(const Rect& region, int scale) {
+  planes_.Start(view_.shape(), region, scale);
   return absl::OkStatus();
 }
 
@@ -24,7 +24,8 @@ absl::Status StoreDecoder::FillMcuRow(int mcu_row) {
       int skip;
       if (!view_.Seek(c, row, columns.first, &from, &skip) ||
           !kernels.transform_packed(from, skip, columns.count, view_.quant(c),
-                                    planes_.BlockRow(c, row), planes_.stride(c))) {
+                                    planes_.block_side(c), planes_.BlockRow(c, row),
+                                    planes_.stride(c))) {
         return absl::DataLossError("coefficient document: a row's blocks lie outside");
       }
     }

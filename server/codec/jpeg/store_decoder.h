@@ -21,8 +21,8 @@ class StoreDecoder final : public RegionDecoder {
   absl::Status Open(absl::Span<const uint8_t> document);
   Size size() const { return view_.shape().size; }
 
-  // REQUIRES: opened, region lies within size() and is not empty. Rows come out as RGB.
-  absl::Status Start(const Rect& region) override;
+  // REQUIRES: opened. Rows come out as RGB.
+  absl::Status Start(const Rect& region, int scale) override;
   absl::Status Read(int count, const uint8_t** rows) override;
 
  private:

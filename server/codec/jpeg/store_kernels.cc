@@ -16,6 +16,7 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "server/codec/jpeg/idct-inl.h"
+#include "server/codec/jpeg/reduced_idct-inl.h"
 #include "server/codec/jpeg/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -232,7 +233,7 @@ size_t PackRow(const int16_t* coefficients, size_t blocks, uint8_t* checkpoints,
 
 #if HWY_TARGET == HWY_SCALAR
 
-bool TransformPacked(const PackedBlocks& from, int skip, int count, const uint16_t* quant,
+bool TransformPacked(const PackedBlocks& from, int skip, int count, const uint16_t* quant, int side,
                      uint8_t* out, size_t stride) {
   HeaderWalk walk(from);
   for (int i = 0; i < skip + count; ++i) {
@@ -242,7 +243,7 @@ bool TransformPacked(const PackedBlocks& from, int skip, int count, const uint16
     UnpackBlockPlain(walk.header, from.payload + walk.groups, block);
     ApplyExceptions(walk.exception, walk.exceptions, nullptr, block);
     block[0] = static_cast<int16_t>(walk.dc());
-    TransformBlockPlain(block, quant, out + 8 * (i - skip), static_cast<int>(stride));
+    TransformBlockPlain(block, quant, side, out + side * (i - skip), static_cast<int>(stride));
   }
   return true;
 }
@@ -482,52 +483,68 @@ HWY_INLINE int PadList(Chunk& chunk, PackedKind kind, size_t step) {
   return count;
 }
 
-// kPackedFull, or kPackedWide: coefficients beyond a signed byte, where the high bytes' share is
-// added to the rows.
+// The dequantised rows of kBlocks blocks of a list: kPackedFull, or kPackedWide, coefficients
+// beyond a signed byte, where the high bytes' share is added to the rows.
 template <PackedKind kKind>
-HWY_INLINE void TransformFullBlocks(Chunk& chunk, const V16* steps, const uint16_t* quant,
-                                    uint8_t* out, size_t stride) {
+HWY_INLINE void LoadRows(const Chunk& chunk, const uint8_t* list, const V16* steps,
+                         const uint16_t* quant, V16* rows) {
   const D16 d16;
-  const int count = PadList(chunk, kKind, kBlocks);
-  UnpackList(chunk, kKind, count);
-  for (int i = 0; i < count; i += static_cast<int>(kBlocks)) {
-    const uint8_t* list = chunk.list[kKind] + i;
-    const int16_t* added[kBlocks];
-    uint8_t* to[kBlocks];
-    HWY_ALIGN int16_t high[kKind == kPackedWide ? kBlocks : 1][64];
-    if constexpr (kKind == kPackedWide) std::memset(high, 0, sizeof(high));
-    for (size_t b = 0; b < kBlocks; ++b) {
-      const int block = list[b];
-      to[b] = out + 8 * block;
-      added[b] = chunk.dc[block];
-      if constexpr (kKind == kPackedWide) {
-        ApplyExceptions(chunk.exception[block], chunk.exceptions[block], quant, high[b]);
-        high[b][0] = chunk.dc[block][0];
-        added[b] = high[b];
-      }
+  const int16_t* added[kBlocks];
+  HWY_ALIGN int16_t high[kKind == kPackedWide ? kBlocks : 1][64];
+  if constexpr (kKind == kPackedWide) std::memset(high, 0, sizeof(high));
+  for (size_t b = 0; b < kBlocks; ++b) {
+    const int block = list[b];
+    added[b] = chunk.dc[block];
+    if constexpr (kKind == kPackedWide) {
+      ApplyExceptions(chunk.exception[block], chunk.exceptions[block], quant, high[b]);
+      high[b][0] = chunk.dc[block][0];
+      added[b] = high[b];
     }
-    V8 pairs[4];
-    LoadGroups(chunk, list, pairs);
-    V16 rows[8];
-    for (int k = 0; k < 4; ++k) {
-      ToRows(pairs[k], &rows[2 * k], &rows[2 * k + 1]);
-      rows[2 * k] = Dequantise(rows[2 * k], steps[2 * k]);
-      rows[2 * k + 1] = Dequantise(rows[2 * k + 1], steps[2 * k + 1]);
-    }
-    for (int k = 0; k < (kKind == kPackedWide ? 8 : 1); ++k) {
-      rows[k] = hn::Add(rows[k], LoadPieces<8>(d16, added, 8 * k));
-    }
-    TransformFull<false>(rows, to, stride, nullptr);
+  }
+  V8 pairs[4];
+  LoadGroups(chunk, list, pairs);
+  for (int k = 0; k < 4; ++k) {
+    ToRows(pairs[k], &rows[2 * k], &rows[2 * k + 1]);
+    rows[2 * k] = Dequantise(rows[2 * k], steps[2 * k]);
+    rows[2 * k + 1] = Dequantise(rows[2 * k + 1], steps[2 * k + 1]);
+  }
+  for (int k = 0; k < (kKind == kPackedWide ? 8 : 1); ++k) {
+    rows[k] = hn::Add(rows[k], LoadPieces<8>(d16, added, 8 * k));
   }
 }
 
+template <PackedKind kKind, int kSide>
+HWY_INLINE void TransformFullBlocks(Chunk& chunk, const V16* steps, const uint16_t* quant,
+                                    uint8_t* out, size_t stride) {
+  constexpr size_t kStep = kSide == 8 ? kBlocks : 2 * kBlocks;
+  const int count = PadList(chunk, kKind, kStep);
+  UnpackList(chunk, kKind, count);
+  for (int i = 0; i < count; i += static_cast<int>(kStep)) {
+    const uint8_t* list = chunk.list[kKind] + i;
+    uint8_t* to[kStep];
+    for (size_t b = 0; b < kStep; ++b) to[b] = out + kSide * list[b];
+    V16 rows[8];
+    LoadRows<kKind>(chunk, list, steps, quant, rows);
+    if constexpr (kSide == 8) {
+      TransformFull<false>(rows, to, stride, nullptr);
+    } else {
+      V16 first[4], second[4];
+      ReduceRows<kSide, 8>(rows, first);
+      LoadRows<kKind>(chunk, list + kBlocks, steps, quant, rows);
+      ReduceRows<kSide, 8>(rows, second);
+      FinishFull<kSide, false>(first, second, to, stride, nullptr);
+    }
+  }
+}
+
+template <int kSide>
 HWY_INLINE void TransformChunk(Chunk& chunk, const V16* steps, const V16* quarter_steps,
                                const uint16_t* quant, uint8_t* out, size_t stride) {
   const D8 d;
   const D16 d16;
   for (int i = 0; i < chunk.count[kPackedDc]; ++i) {
     const int block = chunk.list[kPackedDc][i];
-    FillBlock(chunk.dc[block][0], out + 8 * block, stride);
+    FillBlock<kSide>(chunk.dc[block][0], out + kSide * block, stride);
   }
   const int quarters = PadList(chunk, kPackedQuarter, 2 * kBlocks);
   UnpackList(chunk, kPackedQuarter, quarters);
@@ -539,21 +556,38 @@ HWY_INLINE void TransformChunk(Chunk& chunk, const V16* steps, const V16* quarte
       const int block = chunk.list[kPackedQuarter][i + b];
       groups[b] = chunk.groups[block];
       dc[b] = chunk.dc[block];
-      to[b] = out + 8 * block;
+      to[b] = out + kSide * block;
     }
     V16 rows[8];
     for (int k = 0; k < 2; ++k)
       ToRows(LoadPieces<8>(d, groups, 16 * k), &rows[2 * k], &rows[2 * k + 1]);
     for (int k = 0; k < 4; ++k) rows[k] = Dequantise(rows[k], quarter_steps[k]);
     rows[0] = hn::Add(rows[0], LoadPieces<4>(d16, dc, 0));
-    TransformQuarter<false>(rows, to, stride, nullptr);
+    if constexpr (kSide == 8) {
+      TransformQuarter<false>(rows, to, stride, nullptr);
+    } else {
+      V16 reduced[4];
+      ReduceRows<kSide, 4>(rows, reduced);
+      FinishQuarter<kSide, false>(reduced, to, stride, nullptr);
+    }
   }
-  TransformFullBlocks<kPackedFull>(chunk, steps, quant, out, stride);
-  TransformFullBlocks<kPackedWide>(chunk, steps, quant, out, stride);
+  TransformFullBlocks<kPackedFull, kSide>(chunk, steps, quant, out, stride);
+  TransformFullBlocks<kPackedWide, kSide>(chunk, steps, quant, out, stride);
 }
 
-bool TransformPacked(const PackedBlocks& from, int skip, int count, const uint16_t* quant,
-                     uint8_t* out, size_t stride) {
+// One sample a block: of its header alone.
+bool FillPacked(const PackedBlocks& from, int skip, int count, int step, uint8_t* out) {
+  HeaderWalk walk(from);
+  for (int i = 0; i < skip + count; ++i) {
+    if (!walk.Next()) return false;
+    if (i >= skip) FillBlock<1>(static_cast<int16_t>(walk.dc() * step), out + (i - skip), 0);
+  }
+  return walk.WithinPayload();
+}
+
+template <int kSide>
+bool TransformPackedTo(const PackedBlocks& from, int skip, int count, const uint16_t* quant,
+                       uint8_t* out, size_t stride) {
   const D16 d16;
   HeaderWalk walk(from);
   for (int i = 0; i < skip; ++i) {
@@ -571,9 +605,22 @@ bool TransformPacked(const PackedBlocks& from, int skip, int count, const uint16
   for (int done = 0; done < count; done += kChunk) {
     const int blocks = count - done < kChunk ? count - done : kChunk;
     if (!ReadHeaders(walk, from.payload, blocks, quant[0], chunk)) return false;
-    TransformChunk(chunk, steps, quarter_steps, quant, out + 8 * done, stride);
+    TransformChunk<kSide>(chunk, steps, quarter_steps, quant, out + kSide * done, stride);
   }
   return true;
+}
+
+bool TransformPacked(const PackedBlocks& from, int skip, int count, const uint16_t* quant, int side,
+                     uint8_t* out, size_t stride) {
+  switch (side) {
+    case 8:
+      return TransformPackedTo<8>(from, skip, count, quant, out, stride);
+    case 4:
+      return TransformPackedTo<4>(from, skip, count, quant, out, stride);
+    case 2:
+      return TransformPackedTo<2>(from, skip, count, quant, out, stride);
+  }
+  return FillPacked(from, skip, count, quant[0], out);
 }
 
 #endif

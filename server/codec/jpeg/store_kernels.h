@@ -35,7 +35,7 @@ struct StoreKernels {
   // guards (which held when the blocks were packed). False, with any samples, where the headers
   // speak of more payload than there is.
   bool (*transform_packed)(const PackedBlocks& from, int skip, int count, const uint16_t* quant,
-                           uint8_t* out, size_t stride);
+                           int side, uint8_t* out, size_t stride);
 };
 
 const StoreKernels& ActiveStoreKernels();

@@ -132,7 +132,7 @@ struct TurboDecoder::State {
   // The functions below are the only ones that libjpeg jumps out of. None has an object with a
   // destructor, and none reads a local variable after the jump.
   static bool Open(State* state, const JOCTET* data, size_t bytes);
-  static bool Start(State* state, Rect region);
+  static bool Start(State* state, Rect region, int scale);
   static bool ReadRows(State* state, JSAMPROW* rows, int count);
 };
 
@@ -161,19 +161,23 @@ bool TurboDecoder::State::Open(State* state, const JOCTET* data, size_t bytes) {
   return true;
 }
 
-bool TurboDecoder::State::Start(State* state, Rect region) {
+bool TurboDecoder::State::Start(State* state, Rect region, int scale) {
   jpeg_decompress_struct& jpeg = state->jpeg;
   if (setjmp(state->jump)) return false;
   const bool cmyk = jpeg.jpeg_color_space == JCS_CMYK || jpeg.jpeg_color_space == JCS_YCCK;
   jpeg.out_color_space = cmyk ? JCS_CMYK : JCS_RGB;
   jpeg.dct_method = JDCT_ISLOW;
   jpeg.do_fancy_upsampling = TRUE;
+  jpeg.scale_num = 1;
+  jpeg.scale_denom = static_cast<unsigned>(scale);
   jpeg_start_decompress(&jpeg);
 
   // Fancy upsampling looks one sample to each side, and within the cropped row it treats the row's
   // ends as the image's. So the crop that libjpeg sees is at least a pixel wider than the region
   // wherever the image goes on, and its ends lie on borders of iMCUs. It must not be so narrow
-  // either that libjpeg would choose another upsampler for it.
+  // either that libjpeg would choose another upsampler for it. Scaled, it takes the whole width: of
+  // components that are scaled by different amounts, libjpeg-turbo 2.1 crops too little or too
+  // much.
   bool upsampled = false;
   for (int c = 0; c < jpeg.num_components; ++c) {
     upsampled |= jpeg.comp_info[c].h_samp_factor != jpeg.max_h_samp_factor;
@@ -184,7 +188,9 @@ bool TurboDecoder::State::Start(State* state, Rect region) {
   int right = (region.x + region.width + margin + step - 1) / step * step;
   if (right > width) right = width;
   if (upsampled && right - left < 2 * step) left = left > step ? left - step : 0;
-  if (left > 0 || right < width) {
+  if (scale > 1) {
+    left = 0;
+  } else if (left > 0 || right < width) {
     JDIMENSION crop_left = left, crop_width = right - left;
     jpeg_crop_scanline(&jpeg, &crop_left, &crop_width);
     left = static_cast<int>(crop_left);
@@ -194,7 +200,7 @@ bool TurboDecoder::State::Start(State* state, Rect region) {
   state->offset_bytes = static_cast<size_t>(region.x - left) * state->channels;
 
   // In pieces, because libjpeg does not look at the clock while it skips.
-  const int piece = 1 + 4'000'000 / width;
+  const int piece = 1 + 4'000'000 / (width * scale * scale);
   for (int skipped = 0; skipped < region.y;) {
     const int rows = region.y - skipped < piece ? region.y - skipped : piece;
     jpeg_skip_scanlines(&jpeg, rows);
@@ -243,8 +249,8 @@ Size TurboDecoder::size() const {
   return {static_cast<int>(state_->jpeg.image_width), static_cast<int>(state_->jpeg.image_height)};
 }
 
-absl::Status TurboDecoder::Start(const Rect& region) {
-  if (!State::Start(state_.get(), region)) return state_->ToStatus();
+absl::Status TurboDecoder::Start(const Rect& region, int scale) {
+  if (!State::Start(state_.get(), region, scale)) return state_->ToStatus();
   state_->region_width = region.width;
   Grow(state_->band, state_->row_bytes * kMaxRows);
   if (state_->channels == 4) Grow(state_->rgb, static_cast<size_t>(region.width) * 3 * kMaxRows);

@@ -32,8 +32,8 @@ class TurboDecoder final : public RegionDecoder {
   absl::Status Open(absl::Span<const std::byte> encoded, const ImageLimits& limits);
   Size size() const;
 
-  // REQUIRES: region lies within size() and is not empty. Rows come out as RGB, 3 bytes a pixel.
-  absl::Status Start(const Rect& region) override;
+  // Rows come out as RGB, 3 bytes a pixel.
+  absl::Status Start(const Rect& region, int scale) override;
   absl::Status Read(int count, const uint8_t** rows) override;
 
   void Close();  // allowed in any state

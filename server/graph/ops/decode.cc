@@ -10,13 +10,16 @@ namespace {
 struct Params {
   std::string mode = "RGB";
   std::string orientation = "ignore";
+  bool fast_scale = false;
 };
 
 class Decode : public DecodeOp {
  public:
-  explicit Decode(Params params) : apply_orientation_(params.orientation == "apply") {}
+  explicit Decode(Params params)
+      : apply_orientation_(params.orientation == "apply"), fast_scale_(params.fast_scale) {}
 
   bool apply_orientation() const override { return apply_orientation_; }
+  bool fast_scale() const override { return fast_scale_; }
 
   absl::StatusOr<Specs> Plan(absl::Span<const TensorSpec>, const PlanEnvironment&) const override {
     return Specs{ImageSpec(DType::kUInt8, Layout::kHWC, -1, -1, 3)};
@@ -37,6 +40,7 @@ class Decode : public DecodeOp {
 
  private:
   const bool apply_orientation_;
+  const bool fast_scale_;
 };
 
 const OpRegistrar kRegistrar(
@@ -56,6 +60,14 @@ const OpRegistrar kRegistrar(
                "Whether the EXIF orientation is applied. Loaders built on Pillow's convert, such "
                "as torchvision's, ignore it.",
                OneOf({"ignore", "apply"}))
+        .LaterParam(
+            "fast_scale", &Params::fast_scale,
+            "Decodes JPEGs at 1/2, 1/4 or 1/8 of their size where the crop is at least that many "
+            "times as high and as wide as what the resize behind it makes of it, and resizes the "
+            "rest of the way. Large photos take 0.6 to 0.9 of the time from their files, 0.3 to "
+            "0.7 from a cache of coefficients. The pixels are not those of a full decode: they "
+            "differ by one to two steps of 255 in the mean and by some tens at sharp edges. Takes "
+            "effect only where decode is fused with a bilinear or bicubic resize.")
         .Cost("Most of a training pipeline's CPU time. Where it is fused, only the part is decoded "
               "that the crops leave.")
         .Example("- decode: {in: data, out: image}")
