@@ -150,6 +150,7 @@ int Main(int argc, char** argv) {
 }  // namespace feedwater::server
 
 int main(int argc, char** argv) {
+  feedwater::server::BoundHeaps();
   feedwater::server::NameTheReasonOfAnEnd();
   return feedwater::server::Main(argc, argv);
 }

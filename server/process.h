@@ -12,6 +12,10 @@ namespace feedwater::server {
 // user's batches), and no core is dumped. Not under sanitizers, which need it.
 void ForbidAttaching();
 
+// One heap a CPU instead of glibc's eight, so that memory stays bounded when gRPC's threads come
+// and go. Called first of all.
+void BoundHeaps();
+
 // The soft limit of open files to the hard one. Called before threads.
 void RaiseFileLimit();
 int64_t OpenFileLimit();  // the soft limit

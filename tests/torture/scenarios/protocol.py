@@ -46,7 +46,7 @@ def run(stage: Stage) -> None:
     pinned = 'cpus: "0,1"\n' if roomy else "cpus: 2\npin_cpus: false\n"
     daemon = stage.daemon(pinned + "memory: 1GiB\n")
     golden = stage.golden(daemon, world=1, batch=BATCH)
-    leftovers = Leftovers(stage, daemon, margin_mib=64)
+    leftovers = Leftovers(stage, daemon, margin_mib=32)
     pid = daemon.process.pid
     prefix = ("taskset", "-c", "2") if roomy else ()
     bystander = stage.trainer("cpp", daemon.address, golden, 0, "bystander", prefix=prefix)

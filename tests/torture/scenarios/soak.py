@@ -12,7 +12,7 @@ import signal
 import statistics
 import time
 
-from . import HANG_S, OTHER_UID, PIPELINE, Leftovers, Stage, Trainer, becomes
+from . import HANG_S, OTHER_UID, PIPELINE, Leftovers, Stage, Trainer, becomes, settled
 from .protocol import flood
 
 COUNTS = {"ci": 9, "release": 180}  # events
@@ -20,6 +20,7 @@ EVERY_S = {False: 1.0, True: 10.0}
 LEAST_RATE = 0.97
 LEAST_TENTH = 5  # samples of the daemon's memory, which is restarted now and then
 MARGIN_KIB = 16 * 1024
+BURST_KIB = 40 * 1024  # and what a burst of hostile messages needs while it lasts
 SCRATCH = PIPELINE.replace("path: photos", "path: scratch").replace(
     "graph:", "on_bad_sample: substitute\nMOREgraph:"
 )
@@ -135,6 +136,7 @@ def run(stage: Stage) -> None:
     if stage.settings.minutes is not None:
         stage.settings.count = max(1, int(60 * stage.settings.minutes / every_s))
     becomes(lambda: all(trainer.batches for trainer in chaos.jobs), HANG_S)
+    at_first_kib = settled(chaos.daemon.resident_kib)
     happened: dict[str, int] = {}
     rates: list[float] = []
     resident: list[tuple[int, int]] = []
@@ -169,7 +171,12 @@ def run(stage: Stage) -> None:
     )  # fmt: skip
     for who, index in (("the daemon", 0), ("the trainer that was never killed", 1)):
         if index == 0 and tenth < LEAST_TENTH:
-            continue  # a daemon that has just been restarted beside one that has not
+            # A daemon that has just been restarted may stand in a tenth, beside one that has not:
+            # no daemon may need more than the first one did when all jobs ran.
+            grown = max(r[0] for r in resident) - at_first_kib
+            stage.check("memory of a daemon above the first's", grown <= BURST_KIB,
+                        f"{grown / 1024:.1f} MiB", f"<= {BURST_KIB // 1024} MiB")  # fmt: skip
+            continue
         grown = statistics.median(r[index] for r in resident[-tenth:]) - statistics.median(
             r[index] for r in resident[:tenth]
         )
