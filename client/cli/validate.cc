@@ -47,7 +47,10 @@ json ToJson(const std::string& file, const PlannedPipeline& result,
                    {"fields", fields},
                    {"warnings", warnings},
                    {"plan", result.plan->Describe()}};
-  if (result.records >= 0) document["records"] = result.records;
+  if (result.dataset != nullptr) {
+    document["records"] = result.records;
+    document["notes"] = result.dataset->notes();
+  }
   return document;
 }
 
@@ -60,6 +63,8 @@ void PrintText(const std::string& file, const PlannedPipeline& result,
     std::cout << "; the dataset was not looked at (--config feedwater.yaml opens it, too)";
   }
   std::cout << "\n";
+  if (result.dataset != nullptr && !result.dataset->notes().empty())
+    std::cout << "  " << result.dataset->notes() << "\n";
   for (const std::string& step : result.plan->Describe()) std::cout << "  " << step << "\n";
   std::cout << "outputs, one sample:\n";
   for (const server::FieldSpec& field : result.plan->outputs()) {

@@ -118,6 +118,11 @@ def test_validate_gives_the_types_and_with_a_configuration_the_records(project):
     text = run("validate", path, "--config", project.config)
     assert "valid, 9 records" in text.out and text.err == ""
     assert "not looked at" not in text.out
+    (project.data / "pictures/cat/notes.txt").write_text("no image")
+    told = "left out: 1 file without an image's extension (cat/notes.txt)"
+    assert told in run("validate", path, "--config", project.config).out
+    again = run("validate", path, "--config", project.config, "--json").document
+    assert (again["records"], again["notes"]) == (9, told)
     unseen = run("validate", path)
     assert "the dataset was not looked at" in unseen.out and "--config" in unseen.out
 
