@@ -128,7 +128,7 @@ def machine() -> dict[str, str]:
         "cores": str(os.cpu_count()),
         "simd": cpus.split(", ")[1],
         "flags": " ".join(name for name in _INSTRUCTIONS if name in known),
-        "kernel": platform.release(),
+        "kernel": ".".join(platform.release().split(".")[:2]),
         "date": datetime.date.today().isoformat(),
     }
 
@@ -162,11 +162,13 @@ def _rows(figures: list[Figure]) -> list[str]:
 
 
 def table(documents: list[dict]) -> str:
-    """Return results as Markdown."""
+    """Return results as Markdown: those of benchmarks that have goals."""
     lines = []
     for document in documents:
         about = document["machine"]
         figures = [Figure(**entry) for entry in document["figures"]]
+        if not any(figure.verdict for figure in figures):
+            continue
         lines += [
             f"**{document['name']}** (`scripts/bench {document['name']}`; {about['cpu']}, "
             f"{about['cores']} cores, {about['simd']}, Linux {about['kernel']}, "
