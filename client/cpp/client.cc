@@ -1,5 +1,7 @@
 #include "feedwater/client.h"
 
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,6 +11,11 @@
 #include "client/cpp/stream_impl.h"
 
 namespace feedwater {
+namespace {
+
+constexpr int64_t kStartingNs = 5'000'000'000;  // a daemon that is starting or stopping
+
+}  // namespace
 
 absl::string_view DTypeName(DType dtype) {
   switch (dtype) {
@@ -75,8 +82,15 @@ absl::StatusOr<Client> Client::Connect(absl::string_view address) {
   if (!folder.ok()) return folder.status();
   // A session that is dropped at once: it shows whether somebody serves, lets us in and speaks our
   // protocol.
-  absl::StatusOr<std::shared_ptr<Session>> session = Session::Connect(*folder);
-  if (!session.ok()) return session.status();
+  bool greeted = false;
+  const int64_t deadline = MonotonicNs() + kStartingNs;
+  while (true) {
+    const absl::Status seen = Session::Connect(*folder, &greeted).status();
+    if (seen.ok()) break;
+    // Nobody there is an answer; one who says to come again is there.
+    if (!absl::IsUnavailable(seen) || !greeted || MonotonicNs() > deadline) return seen;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
   auto impl = std::make_unique<Impl>();
   impl->address = *folder;
   impl->control = ConnectControl(*folder);

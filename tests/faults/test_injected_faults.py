@@ -13,8 +13,10 @@ import os
 import re
 import shutil
 import signal
+import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from faults import FaultyDaemon
@@ -22,6 +24,9 @@ from pictures import pixels, png, write_folder
 from points import POINTS, Either, Ends, OneBatch, Point, Recovers, Refused
 
 import feedwater
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "conformance"))
+from driver import Driver
 
 RECORDS = 48
 _WAIT_S = 60.0
@@ -300,3 +305,20 @@ def test_fault(make, expected, point, engine):
         return
     assert daemon.alive(), daemon.tail()
     assert daemon.stop() == 0, daemon.tail()
+
+
+@pytest.mark.parametrize("thread", ["fw-data", "grpcpp"])
+def test_a_cpp_client_comes_back_too_when_its_first_messages_cannot_be_sent(make, expected, thread):
+    """The welcome is sent by the first of these threads, the arena by the other one."""
+    point = Point(thread, "open", f"sendmsg errno=ETOOMANYREFS thread={thread}", Recovers())
+    daemon = make(point, "pread")
+    with daemon:
+        serve(daemon, "victim")  # the dataset has been opened
+        daemon.arm(point.plan())
+        driver = Driver("cpp", daemon.address)
+        try:
+            driver.open("victim", rank=0, world_size=1, slots=2)
+            assert len(list(driver.batches())) == len(expected[:12])
+            assert all(daemon.acted()), "the fault never came"
+        finally:
+            driver.end()
