@@ -415,7 +415,7 @@ TEST(SamplerSchema, ReadsThePipelinesWords) {
   EXPECT_EQ(spec->block_records, 128);
   auto wrong = SamplerSchema().Read(*ParseYaml("{shuffle: blok}", "p.yaml"), "sampler");
   EXPECT_THAT(std::string(wrong.status().message()),
-              HasSubstr("p.yaml:1:11: 'shuffle' must be one of"));
+              HasSubstr("p.yaml:1:11: 'shuffle' must be none, full or block"));
 }
 
 }  // namespace
