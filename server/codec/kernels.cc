@@ -28,6 +28,15 @@ using VI16 = hn::Vec<DI16>;
 
 constexpr int kFilteredBits = 6;  // binary places after a filter
 
+// What does not depend on the number of taps. Inlined into all 64 of FilterBandNarrowT, in every
+// target, its checks would keep GCC busy for a quarter of an hour.
+#undef FW_TAPLESS_INLINE
+#ifdef __SANITIZE_ADDRESS__  // GCC's
+#define FW_TAPLESS_INLINE HWY_NOINLINE
+#else
+#define FW_TAPLESS_INLINE HWY_INLINE
+#endif
+
 // What becomes of a byte: narrow filters take -(sample << 7) and negative weights, since one
 // multiply-add of bytes gives that, but no positive factor of 128; wide ones take the sample.
 struct NegativeSample {};
@@ -138,8 +147,8 @@ HWY_INLINE void TransposeBlock(D d, const uint8_t* const* rows, size_t at, int16
 
 // 8 columns of one part (16 rows, or 8 where a vector has no more) into rows.
 template <class D>
-HWY_INLINE void StoreTransposed(D d, const hn::Vec<D> (&columns)[8], size_t part,
-                                int16_t* const* rows, size_t x) {
+FW_TAPLESS_INLINE void StoreTransposed(D d, const hn::Vec<D> (&columns)[8], size_t part,
+                                       int16_t* const* rows, size_t x) {
   const hn::FixedTag<int16_t, 8> block;
   hn::Vec<D> a[8], b[8];
   for (int i = 0; i < 8; ++i) a[i] = columns[i];
@@ -170,8 +179,8 @@ HWY_INLINE void UntransposeBlock(const int16_t* columns, int16_t* const* rows, s
 // Bytes [from, to) of the rows into columns, rounded up to whole vectors. Reads no byte from
 // `samples` on.
 template <class As>
-HWY_INLINE void TransposeRange(const uint8_t* const* rows, size_t from, size_t to, size_t samples,
-                               int16_t* HWY_RESTRICT columns, As as) {
+FW_TAPLESS_INLINE void TransposeRange(const uint8_t* const* rows, size_t from, size_t to,
+                                      size_t samples, int16_t* HWY_RESTRICT columns, As as) {
 #if HWY_TARGET == HWY_SCALAR
   for (size_t at = from; at < to; ++at) TransposeColumn(rows, at, columns + (at - from) * 16, as);
   (void)samples;
