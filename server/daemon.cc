@@ -11,6 +11,7 @@
 #include "server/base/cpus.h"
 #include "server/base/thread.h"
 #include "server/base/units.h"
+#include "server/decoder/isolated_maker.h"
 #include "server/process.h"
 
 namespace feedwater::server {
@@ -46,6 +47,7 @@ std::map<std::string, std::string> FixedKeys(const DaemonConfig& config) {
           {"pin_cpus", absl::StrCat(config.pin_cpus)},
           {"memory", config.memory},
           {"numa_node", config.numa_node},
+          {"isolation", config.isolation},
           {"storage.engine", config.storage.engine},
           {"storage.direct_io", absl::StrCat(config.storage.direct_io)},
           {"cache.ram", config.cache.ram},
@@ -99,6 +101,10 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   bad_samples_ = BadSampleLog::Open(config.state_dir);
   runtime.bad_samples = bad_samples_;
   runtime.breadcrumbs = FindCrashes();
+  if (config.isolation == "process") {
+    FW_ASSIGN_OR_RETURN(decoders_, FindDecoders());
+    runtime.decoders = decoders_;
+  }
   FW_ASSIGN_OR_RETURN(runtime_, Runtime::Create(runtime));
 
   cache_ = std::make_shared<Cache>(Cache::Options{settings_.cache_memory_bytes,
@@ -125,6 +131,7 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   parts.budget = budget_;
   parts.settings = &settings_;
   parts.bad_samples = bad_samples_;
+  parts.decoders = decoders_;
   parts.more_counters = [this] { return control_->listener().counters(); };
   service_ = std::make_unique<ControlService>(parts);
 
@@ -162,6 +169,16 @@ std::shared_ptr<const Breadcrumbs> Daemon::FindCrashes() {
   return nullptr;
 }
 
+// Finds the program of decoder processes, and starts one to see that it works here.
+absl::StatusOr<std::shared_ptr<DecoderHost>> Daemon::FindDecoders() {
+  auto host = std::make_shared<DecoderHost>();
+  host->budget = budget_;
+  FW_ASSIGN_OR_RETURN(host->program, DecoderProgram::Find());
+  FW_RETURN_IF_ERROR(Annotate(TryDecoder(host), "isolation: process cannot work here"));
+  spdlog::info("samples are made in processes of their own ({})", host->program->path());
+  return host;
+}
+
 void Daemon::Stop() {
   if (control_ != nullptr) control_->Refuse();
   if (service_ != nullptr) service_->Drain();
@@ -175,6 +192,7 @@ void Daemon::Stop() {
   data_.reset();  // ends the sessions: their events reach service_ and runtime_
   service_.reset();
   runtime_.reset();
+  decoders_.reset();
   bad_samples_.reset();
   catalogue_.reset();
   cache_.reset();

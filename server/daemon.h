@@ -50,6 +50,7 @@ class Daemon {
   explicit Daemon(Settings settings) : settings_(std::move(settings)) {}
   absl::Status Build(ActivatedSockets sockets);
   std::shared_ptr<const Breadcrumbs> FindCrashes();
+  absl::StatusOr<std::shared_ptr<DecoderHost>> FindDecoders();
   void KeepHouse() ABSL_LOCKS_EXCLUDED(mu_);
 
   const Settings settings_;
@@ -59,6 +60,7 @@ class Daemon {
   std::shared_ptr<MemoryBudget> budget_;
   std::shared_ptr<Cache> cache_;
   std::shared_ptr<BadSampleLog> bad_samples_;
+  std::shared_ptr<DecoderHost> decoders_;  // null: workers make the samples
   std::unique_ptr<Catalogue> catalogue_;
   std::unique_ptr<Runtime> runtime_;
   std::unique_ptr<ControlService> service_;  // before data_: the sessions' events call it

@@ -17,22 +17,11 @@
 #include <new>
 #include <thread>
 
+#include "server/base/sanitized.h"
 #include "server/base/thread.h"
 
 namespace feedwater::server {
 namespace {
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
-#else
-constexpr bool kSanitized = false;
-#endif
 
 // glibc gives threads up to eight heaps a CPU, and each keeps the most that its threads ever used.
 // gRPC's threads come and go, so a flood of calls leaves its peak in one heap after another. One a

@@ -43,6 +43,9 @@ void PrintText(const v1::GetStatusResponse& status) {
             << " of " << cpus.size() << " workers busy), " << status.simd()
             << (status.numa_node() >= 0 ? absl::StrCat(", NUMA node ", status.numa_node()) : "")
             << "\n"
+            << (status.isolation() == "process"
+                    ? absl::StrCat("isolation  process, ", status.decoders(), " decoders\n")
+                    : "")
             << "memory   " << status.memory_sum() << ", resident "
             << server::FormatBytes(status.memory_resident_bytes()) << "\n";
   PrintCounters(status);

@@ -90,6 +90,7 @@ json StatusJson(const v1::GetStatusResponse& status) {
           {"workers_active", status.workers_active()},
           {"numa_node", status.numa_node()},
           {"simd", status.simd()},
+          {"isolation", {{"mode", status.isolation()}, {"decoders", status.decoders()}}},
           {"memory",
            {{"limit_bytes", status.memory_limit_bytes()},
             {"planned_bytes", status.memory_planned_bytes()},

@@ -387,7 +387,8 @@ absl::StatusOr<YamlNode> ParseYaml(absl::string_view text, absl::string_view fil
   return root;
 }
 
-absl::StatusOr<YamlNode> ReadYamlFile(const std::string& path, const YamlLimits& limits) {
+absl::StatusOr<YamlNode> ReadYamlFile(const std::string& path, const YamlLimits& limits,
+                                      std::string* text_read) {
   std::unique_ptr<FILE, int (*)(FILE*)> file(fopen(path.c_str(), "rbe"), &fclose);
   if (file == nullptr) return ErrnoStatus(errno, absl::StrCat("cannot open ", path));
   // One byte more than allowed shows that the file is too large, without reading all of it.
@@ -399,6 +400,7 @@ absl::StatusOr<YamlNode> ReadYamlFile(const std::string& path, const YamlLimits&
         path, ":1:1: the file is larger than the limit of ", limits.max_bytes, " bytes"));
   }
   text.resize(size);
+  if (text_read != nullptr) *text_read = text;
   return ParseYaml(text, path, limits);
 }
 

@@ -62,7 +62,9 @@ inline YamlNode::~YamlNode() = default;
 
 absl::StatusOr<YamlNode> ParseYaml(absl::string_view text, absl::string_view file_name,
                                    const YamlLimits& limits = {});
-absl::StatusOr<YamlNode> ReadYamlFile(const std::string& path, const YamlLimits& limits = {});
+// `text_read`, if given, receives the file's text.
+absl::StatusOr<YamlNode> ReadYamlFile(const std::string& path, const YamlLimits& limits = {},
+                                      std::string* text_read = nullptr);
 
 // A word from outside as it may stand in a message: control characters escaped, cut after 80 bytes.
 std::string Printable(absl::string_view word);

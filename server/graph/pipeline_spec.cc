@@ -324,12 +324,19 @@ const std::vector<ParamInfo>& PipelineParams() {
 
 absl::StatusOr<PipelineSpec> ParsePipeline(absl::string_view text, absl::string_view file_name) {
   FW_ASSIGN_OR_RETURN(const YamlNode root, ParseYaml(text, file_name));
-  return ReadPipeline(root, file_name);
+  FW_ASSIGN_OR_RETURN(PipelineSpec spec, ReadPipeline(root, file_name));
+  spec.text = std::string(text);
+  spec.file_name = std::string(file_name);
+  return spec;
 }
 
 absl::StatusOr<PipelineSpec> ReadPipelineFile(const std::string& path) {
-  FW_ASSIGN_OR_RETURN(const YamlNode root, ReadYamlFile(path));
-  return ReadPipeline(root, path);
+  std::string text;
+  FW_ASSIGN_OR_RETURN(const YamlNode root, ReadYamlFile(path, YamlLimits(), &text));
+  FW_ASSIGN_OR_RETURN(PipelineSpec spec, ReadPipeline(root, path));
+  spec.text = std::move(text);
+  spec.file_name = path;
+  return spec;
 }
 
 }  // namespace feedwater::server

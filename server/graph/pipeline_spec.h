@@ -50,7 +50,8 @@ struct PipelineSpec {
   CacheSpec cache;
   std::string
       digest;  // of everything that can change a byte, except batch size and seed: 32 hex digits
-  YamlNode outputs_node;  // for its place
+  YamlNode outputs_node;        // for its place
+  std::string text, file_name;  // what all this was read from: ParsePipeline gives the same again
 };
 
 // The keys of a pipeline file, for reference pages and schemas. The ops of a graph are in their

@@ -34,7 +34,9 @@ Program MakeProgram(const Dataflow& flow, std::vector<int> sources, const std::v
 }
 
 // The graph as one program, and as two with a cut where a cache may keep what the first one makes.
-absl::Status MakePrograms(const PipelineSpec& spec, int64_t classes, bool fuse, Plan::Impl* plan) {
+absl::Status MakePrograms(const PipelineSpec& spec, int64_t classes, const PlanOptions& options,
+                          Plan::Impl* plan) {
+  const bool fuse = options.fuse;
   const Dataflow& flow = plan->flow;
   std::vector<int> fields(plan->dataset_fields);
   std::iota(fields.begin(), fields.end(), 0);
@@ -50,6 +52,9 @@ absl::Status MakePrograms(const PipelineSpec& spec, int64_t classes, bool fuse, 
   plan->after = MakeProgram(flow, prefix.kept, after, fuse);
   plan->after.first_buffer = prefix.kept.size();
   PlaceValues(flow, nullptr, &plan->after);
+  for (Program* program : {&plan->whole, &plan->before, &plan->after}) {
+    for (Step& step : program->steps) step.format.stream &= options.stream;
+  }
 
   plan->is_in_prefix = prefix.nodes;
   plan->prefix.digest = prefix.digest;
@@ -93,7 +98,7 @@ absl::StatusOr<std::shared_ptr<const Plan>> Plan::Create(const PipelineSpec& spe
   impl.dataset_fields = fields.size();
   FW_ASSIGN_OR_RETURN(impl.flow, Settle(spec, fields, classes));
   FW_RETURN_IF_ERROR(PlaceBatchValues(&impl));
-  FW_RETURN_IF_ERROR(MakePrograms(spec, classes, options.fuse, &impl));
+  FW_RETURN_IF_ERROR(MakePrograms(spec, classes, options, &impl));
   for (int output : impl.flow.outputs) {
     const BatchValue& value = impl.flow.batch_values[output];
     FieldSpec field;
@@ -118,6 +123,7 @@ absl::Status Plan::Validate(const PipelineSpec& spec) {
 
 const std::vector<FieldSpec>& Plan::outputs() const { return impl_->outputs; }
 int64_t Plan::staging_bytes_per_sample() const { return impl_->staging_bytes; }
+const ImageLimits& Plan::limits() const { return impl_->limits; }
 
 const PlanPrefix& Plan::prefix() const { return impl_->prefix; }
 
@@ -159,6 +165,20 @@ absl::Status RunProgram(const Program& program, const SampleRun& run) {
   return absl::OkStatus();
 }
 
+// The fields that the sampler gives and not the record.
+void WriteOwnFields(const Plan::Impl& plan, const SampleInput& input, int64_t k,
+                    const BatchMemory& memory) {
+  const int64_t sample_id = input.stands_for >= 0 ? input.stands_for : input.sample_id;
+  const void* const own[kOwnFields] = {&sample_id, &input.position, &input.is_real};
+  for (int value : plan.whole.copied) {
+    const size_t field = static_cast<size_t>(value);
+    if (field < plan.dataset_fields || field >= plan.dataset_fields + kOwnFields) continue;
+    const BatchPlace& place = plan.batch_places[plan.flow.values[value].batch_value];
+    std::memcpy(place.At(memory, k), own[field - plan.dataset_fields],
+                static_cast<size_t>(place.sample_bytes));
+  }
+}
+
 constexpr int64_t kNothingKept = 0;
 
 }  // namespace
@@ -192,15 +212,19 @@ void Plan::RunBlank(const SampleInput& input, int64_t k, const BatchMemory& memo
     const BatchPlace& place = plan.batch_places[value.batch_value];
     std::memset(place.At(memory, k), 0, static_cast<size_t>(place.sample_bytes));
   }
-  const int64_t sample_id = input.stands_for >= 0 ? input.stands_for : input.sample_id;
-  const void* const own[kOwnFields] = {&sample_id, &input.position, &input.is_real};
-  for (int value : plan.whole.copied) {
-    const size_t field = static_cast<size_t>(value);
-    if (field < plan.dataset_fields || field >= plan.dataset_fields + kOwnFields) continue;
-    const BatchPlace& place = plan.batch_places[plan.flow.values[value].batch_value];
-    std::memcpy(place.At(memory, k), own[field - plan.dataset_fields],
+  WriteOwnFields(plan, input, k, memory);
+}
+
+void Plan::CopySample(const SampleInput& input, const BatchMemory& from, int64_t from_k,
+                      const BatchMemory& memory, int64_t k) const {
+  const Impl& plan = *impl_;
+  for (const Value& value : plan.flow.values) {
+    if (value.batch_value < 0) continue;
+    const BatchPlace& place = plan.batch_places[value.batch_value];
+    std::memcpy(place.At(memory, k), place.At(from, from_k),
                 static_cast<size_t>(place.sample_bytes));
   }
+  WriteOwnFields(plan, input, k, memory);
 }
 
 bool Plan::OnlyDecoded(size_t field) const {

@@ -66,6 +66,9 @@ struct PlanPrefix {
 
 struct PlanOptions {
   bool fuse = true;  // false runs every op by itself, to check that fusion does not change a byte
+  // Whether finished pixels may be written past the caches: false where this thread or another one
+  // of this machine reads them at once. Changes no byte.
+  bool stream = true;
 };
 
 class Plan {
@@ -85,6 +88,7 @@ class Plan {
   // order of `outputs`.
   const std::vector<FieldSpec>& outputs() const;
   int64_t staging_bytes_per_sample() const;
+  const ImageLimits& limits() const;
 
   // Runs one sample to completion and writes its outputs at place k. An error is this sample's
   // alone: InvalidArgument or DataLoss with the op's name and the reason.
@@ -101,6 +105,12 @@ class Plan {
                          SampleWorkspace& workspace, Record* kept) const;
   absl::Status RunFromPrefix(const SampleInput& input, int64_t k, const BatchMemory& memory,
                              SampleWorkspace& workspace) const;
+
+  // For samples that were made elsewhere (decoder/): copies all that Run writes for a sample from
+  // place `from_k` of one batch's memory to place `k` of another one's, but for the fields that the
+  // sampler gives, which are written anew.
+  void CopySample(const SampleInput& input, const BatchMemory& from, int64_t from_k,
+                  const BatchMemory& memory, int64_t k) const;
 
   // Zeros at place k, but for the fields that the sampler gives: what stands where no sample can.
   void RunBlank(const SampleInput& input, int64_t k, const BatchMemory& memory) const;

@@ -2,6 +2,7 @@
 // scheduler.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -32,6 +33,9 @@ class Job {
   const std::shared_ptr<const OrderConfig>& order_config() const { return order_config_; }
   int64_t global_batch_size() const { return config_.batch_size * config_.world_size; }
 
+  // No rank is attached any more, and none will be.
+  bool ended() const { return ended_.load(std::memory_order_acquire); }
+
   // The number of an order's step, counted from the epoch's first position: where a cursor resumes
   // at a position that is no multiple of the global batch size, the step it stands in counts as
   // done.
@@ -44,6 +48,7 @@ class Job {
 
   const JobConfig config_;
   const std::shared_ptr<const OrderConfig> order_config_;
+  std::atomic<bool> ended_{false};
 
   // Guarded by the scheduler's lock; reached only through Scheduler::Moving.
   struct Moving {

@@ -136,7 +136,7 @@ struct Runtime::Impl {
         options.breadcrumbs == nullptr ? nullptr : options.breadcrumbs->crumb(index);
     const CrumbOfThisThread noted(crumb);
     Worker worker(&scheduler, parking.get(), &stop, *std::move(reader), options.bad_samples.get(),
-                  crumb);
+                  crumb, options.decoders);
     worker.Run();
   }
 

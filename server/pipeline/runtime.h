@@ -28,6 +28,8 @@
 
 namespace feedwater::server {
 
+struct DecoderHost;  // decoder/isolated_maker.h
+
 // A pipeline with its dataset opened and its graph planned. Shared by all jobs that run it.
 struct LoadedPipeline {
   PipelineSpec spec;
@@ -62,6 +64,7 @@ struct RuntimeOptions {
   std::shared_ptr<MemoryBudget> budget;            // may be null
   std::shared_ptr<BadSampleLog> bad_samples;       // may be null
   std::shared_ptr<const Breadcrumbs> breadcrumbs;  // one crumb a worker; may be null
+  std::shared_ptr<DecoderHost> decoders;  // of samples that are made in processes; null: by workers
 };
 
 struct RankStats {

@@ -126,7 +126,10 @@ void Scheduler::Detach(const std::shared_ptr<Stream>& stream) {
   DropAll(*stream, &leaving);
   auto& streams = Moving(stream->job()).streams;
   streams.erase(std::find(streams.begin(), streams.end(), stream));
-  if (streams.empty()) jobs_.erase(std::find(jobs_.begin(), jobs_.end(), stream->shared_job()));
+  if (!streams.empty()) return;
+  jobs_.erase(std::find(jobs_.begin(), jobs_.end(), stream->shared_job()));
+  stream->job().ended_.store(true, std::memory_order_release);
+  parking_->WakeAll();  // workers end what they keep for a job, also those that sleep
 }
 
 absl::Status Scheduler::Seek(const std::shared_ptr<Stream>& stream, uint32_t serial, Cursor start) {

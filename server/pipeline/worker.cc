@@ -62,13 +62,14 @@ BatchFailure MachineFailure(const BadSample& unread, const absl::Status& status)
 
 Worker::Worker(Scheduler* scheduler, Parking* parking, const std::atomic<bool>* stop,
                std::unique_ptr<RecordReader> reader, const BadSampleLog* bad_samples,
-               Breadcrumb* crumb)
+               Breadcrumb* crumb, std::shared_ptr<DecoderHost> decoders)
     : scheduler_(scheduler),
       parking_(parking),
       stop_(stop),
       reader_(std::move(reader)),
       bad_samples_(bad_samples),
-      crumb_(crumb) {}
+      crumb_(crumb),
+      decoders_(std::move(decoders)) {}
 
 void Worker::Run() {
   for (;;) {
@@ -94,7 +95,36 @@ void Worker::Run() {
   }
 }
 
+SampleMaker& Worker::MakerFor(const std::shared_ptr<Job>& job) {
+  const LoadedPipeline& pipeline = *job->config().pipeline;
+  SeekIndexes* const indexes = pipeline.seek_indexes.get();
+  if (decoders_ == nullptr) {
+    in_process_.Use(pipeline.plan.get(), indexes);
+    return in_process_;
+  }
+  for (const Seat& seat : seats_) {
+    if (seat.job == job) return *seat.maker;
+  }
+  DecoderSetup setup;
+  setup.text = pipeline.spec.text;
+  setup.file_name = pipeline.spec.file_name;
+  setup.fields = pipeline.dataset->fields();
+  setup.classes = static_cast<int64_t>(pipeline.dataset->classes().size());
+  seats_.push_back({job, std::make_unique<IsolatedMaker>(decoders_, pipeline.plan, std::move(setup),
+                                                         pipeline.spec.limits)});
+  seats_.back().maker->UseSeekIndexes(indexes);
+  return *seats_.back().maker;
+}
+
+// Ends the decoder processes of jobs that are over.
+void Worker::LeaveEndedJobs() {
+  seats_.erase(std::remove_if(seats_.begin(), seats_.end(),
+                              [](const Seat& seat) { return seat.job->ended(); }),
+               seats_.end());
+}
+
 void Worker::TakeTickets() {
+  if (!seats_.empty()) LeaveEndedJobs();
   while (reader_->wants_more() && reader_->in_flight() < kMaxSamples) {
     std::optional<Ticket> ticket = scheduler_->Take();
     if (!ticket.has_value()) {
@@ -223,12 +253,19 @@ absl::Status Worker::RunSample(const Sample& sample) {
   EnterCrumb(sample);
 
   SampleInput input = InputOf(sample);
-  workspace_.images().UseSeekIndexes(batch.job().config().pipeline->seek_indexes.get());
+  SampleMaker* maker = nullptr;
   const int64_t start = timed ? MonotonicNs() : 0;
   int64_t parse_ns = 0;
   bool keep = false;
-  const absl::Status status =
-      NoThrow([&] { return MakeSample(sample, &input, timed ? &parse_ns : nullptr, &keep); });
+  const absl::Status status = NoThrow([&] {
+    maker = &MakerFor(batch.stream().shared_job());
+    return MakeSample(sample, *maker, &input, timed ? &parse_ns : nullptr, &keep);
+  });
+  if (maker != nullptr) {
+    const MakingCost cost = maker->TakeCost();
+    usage_.cpu_ns += cost.cpu_ns;
+    usage_.decoded.AddSince({}, cost.decoded);
+  }
   if (crumb_ != nullptr) crumb_->Leave();
   if (status.ok() && keep) {
     NoThrow([&] {
@@ -245,19 +282,20 @@ absl::Status Worker::RunSample(const Sample& sample) {
 
 // From a record's bytes, or from what was kept of it, to its place in the batch. `keep` becomes
 // true when payload_ is to be kept of it.
-absl::Status Worker::MakeSample(const Sample& sample, SampleInput* input, int64_t* parse_ns,
-                                bool* keep) {
+absl::Status Worker::MakeSample(const Sample& sample, SampleMaker& maker, SampleInput* input,
+                                int64_t* parse_ns, bool* keep) {
   const Batch& batch = *sample.work->ticket.batch;
   const Job& job = batch.job();
-  const Plan& plan = *job.plan();
   const bool is_kept = sample.bytes.origin() != RecordBytes::Origin::kDataset;
   const bool wanted = !is_kept && job.cache() != nullptr && job.cache()->Wants(input->sample_id);
   const bool decoded = job.config().pipeline->cache_kind == CacheKind::kDecoded;
   if (decoded && is_kept) {
     input->record = &kept_record_;
-    return plan.RunFromPrefix(*input, sample.place, batch.memory(), workspace_);
+    return maker.RunFromPrefix(*input, sample.place, batch.memory());
   }
-  if (wanted && !decoded) *keep = PackRecord(sample);
+  if (wanted && !decoded) {
+    FW_ASSIGN_OR_RETURN(*keep, PackRecord(sample, maker));
+  }
 
   const int64_t start = parse_ns != nullptr ? MonotonicNs() : 0;
   FW_RETURN_IF_ERROR(job.dataset().Parse(
@@ -266,15 +304,12 @@ absl::Status Worker::MakeSample(const Sample& sample, SampleInput* input, int64_
   if (parse_ns != nullptr) *parse_ns = MonotonicNs() - start;
 
   input->record = &record_;
+  if (!wanted || !decoded) return maker.Run(*input, sample.place, batch.memory());
   // What cannot be kept may be a good sample all the same: a prefix decodes all of an image, the
   // whole graph perhaps a part that is not damaged.
-  if (wanted && decoded &&
-      plan.RunPrefix(*input, kMaxKeptFieldBytes, workspace_, &kept_record_).ok()) {
-    *keep = PackFields(plan.prefix(), kept_record_, &payload_);
-    input->record = &kept_record_;
-    return plan.RunFromPrefix(*input, sample.place, batch.memory(), workspace_);
-  }
-  return plan.Run(*input, sample.place, batch.memory(), workspace_);
+  return maker.RunKeeping(
+      *input, sample.place, batch.memory(), kMaxKeptFieldBytes,
+      [&](const Record& kept) { *keep = PackFields(job.plan()->prefix(), kept, &payload_); });
 }
 
 // Fills kept_, or kept_record_, with what the cache has kept.
@@ -303,7 +338,7 @@ void Worker::ReadAnew(Sample* sample) {
 // Makes payload_ what is to be kept of a record that was read, and kept_ its extents: the sample is
 // made from them, so that a JPEG is decoded once although all of it is kept and only a part is
 // looked at. False when it cannot be kept.
-bool Worker::PackRecord(const Sample& sample) {
+absl::StatusOr<bool> Worker::PackRecord(const Sample& sample, SampleMaker& maker) {
   const Job& job = sample.work->ticket.batch->job();
   const RecordBytes& bytes = sample.bytes;
   kept_.assign(bytes.extents().begin(), bytes.extents().end());
@@ -311,10 +346,8 @@ bool Worker::PackRecord(const Sample& sample) {
     const ImageLimits& limits = job.config().pipeline->spec.limits;
     documents_.resize(kept_.size());
     for (size_t i = 0; i < kept_.size(); ++i) {
-      const auto document = PackCoefficients(kept_[i], limits, workspace_.images());
-      if (document.empty()) continue;  // it stays as it is
-      documents_[i].assign(document.begin(), document.end());
-      kept_[i] = documents_[i];
+      FW_RETURN_IF_ERROR(maker.Pack(kept_[i], limits, &documents_[i]));
+      if (!documents_[i].empty()) kept_[i] = documents_[i];
     }
   }
   return PackExtents(kept_, &payload_) && UnpackExtents(payload_, &kept_).ok();
@@ -375,7 +408,7 @@ absl::Status Worker::RunBatchOps(const Batch& batch) {
   const int64_t start = MonotonicNs();
   absl::Status status = NoThrow([&] {
     return plan->FinishBatch(batch.samples(), batch.number(), batch.order().key(), batch.memory(),
-                             workspace_);
+                             in_process_.workspace());
   });
   usage_.batch_ns += MonotonicNs() - start;
   return Annotate(status,
@@ -394,9 +427,6 @@ void Worker::CountCpu() {
   const int64_t now = ThreadCpuNs();
   usage_.cpu_ns += now - cpu_counted_ns_;
   cpu_counted_ns_ = now;
-  const DecodeCounts& decoded = workspace_.images().counts();
-  usage_.decoded.AddSince(decoded_counted_, decoded);
-  decoded_counted_ = decoded;
 }
 
 }  // namespace feedwater::server

@@ -1,12 +1,14 @@
 // One worker thread's work: it takes tickets, reads their records, runs each sample to completion
 // into its place in the slot as soon as its bytes are there, and sleeps when there is nothing to
-// do. Everything it needs is its own: engine, buffers, decoder state.
+// do. Everything it needs is its own: engine, buffers, decoder state or decoder processes.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
 
+#include "server/decoder/in_process_maker.h"
+#include "server/decoder/isolated_maker.h"
 #include "server/graph/plan.h"
 #include "server/pipeline/free_list.h"
 #include "server/pipeline/kept_record.h"
@@ -21,9 +23,10 @@ class Worker {
  public:
   // `reader` belongs to the calling thread, which also calls Run. `stop` is set before the
   // scheduler is stopped. `bad_samples` knows what may not be worked on; it and `crumb` may be
-  // null.
+  // null. `decoders`: makes samples in processes of their own; null: on this thread.
   Worker(Scheduler* scheduler, Parking* parking, const std::atomic<bool>* stop,
-         std::unique_ptr<RecordReader> reader, const BadSampleLog* bad_samples, Breadcrumb* crumb);
+         std::unique_ptr<RecordReader> reader, const BadSampleLog* bad_samples, Breadcrumb* crumb,
+         std::shared_ptr<DecoderHost> decoders = nullptr);
   void Run();  // until `stop`, and until everything taken is given back
 
  private:
@@ -44,16 +47,25 @@ class Worker {
     RecordBytes bytes;  // of that record, or of the substitute that is tried
   };
 
+  // Who makes a job's samples in a process; kept while the job lasts.
+  struct Seat {
+    std::shared_ptr<Job> job;
+    std::unique_ptr<IsolatedMaker> maker;
+  };
+
+  SampleMaker& MakerFor(const std::shared_ptr<Job>& job);
+  void LeaveEndedJobs();
   void TakeTickets();
   void StartTicket(Ticket ticket);
   void Process(Sample* sample);
   absl::Status RunSample(const Sample& sample);
-  absl::Status MakeSample(const Sample& sample, SampleInput* input, int64_t* parse_ns, bool* keep);
+  absl::Status MakeSample(const Sample& sample, SampleMaker& maker, SampleInput* input,
+                          int64_t* parse_ns, bool* keep);
   SampleInput InputOf(const Sample& sample) const;
   void EnterCrumb(const Sample& sample);
   absl::Status OpenKept(const Sample& sample);
   void ReadAnew(Sample* sample);
-  bool PackRecord(const Sample& sample);
+  absl::StatusOr<bool> PackRecord(const Sample& sample, SampleMaker& maker);
   bool StartSubstitute(Sample* sample);
   void GiveUp(Sample* sample, BatchFailure failure);
   BadSample Bad(const Sample& sample, const absl::Status& status) const;
@@ -71,9 +83,11 @@ class Worker {
   const std::unique_ptr<RecordReader> reader_;
   const BadSampleLog* const bad_samples_;
   Breadcrumb* const crumb_;
-  SampleWorkspace workspace_;
+  const std::shared_ptr<DecoderHost> decoders_;
+  InProcessMaker in_process_;
+  std::vector<Seat> seats_;
   Record record_;                // scratch
-  Record kept_record_;           // fields that come from the cache, or go there with payload_
+  Record kept_record_;           // fields that come from the cache
   ByteSpans kept_;               // extents that come from the cache, or go there with payload_
   std::vector<Extent> extents_;  // scratch
   std::vector<std::byte> payload_;
@@ -86,7 +100,6 @@ class Worker {
   std::shared_ptr<Job> job_;  // whose time is running; null: nobody's
   Usage usage_;               // of job_, not told to the scheduler yet
   int64_t cpu_counted_ns_ = 0;
-  DecodeCounts decoded_counted_;
   uint32_t stage_clock_ = 0;
 };
 

@@ -475,6 +475,14 @@ const Schema<DaemonConfig>& ConfigSchema() {
                  "The NUMA node whose CPUs and memory are used: auto, none, or a number. "
                  "--numa-node overrides it.",
                  AutoOr(kNodeJson, "auto, none or a node's number"))
+          .Param(
+              "isolation", &DaemonConfig::isolation,
+              "Where records are made into samples. none: in the daemon's own threads. process: "
+              "in processes of their own, one for each worker and job, that can reach no file, no "
+              "network and no other process; a record that crashes its decoder is a bad sample "
+              "instead of the daemon's end. The bytes are the same. For data that others have "
+              "made; what it costs is in deploy/README.md.",
+              OneOf({"none", "process"}))
           .Nested("storage", &DaemonConfig::storage, StorageSchema(), "Reading files.")
           .Nested("cache", &DaemonConfig::cache, CacheSchema(),
                   "What is kept of datasets for the next epoch and the next job. A pipeline's own "

@@ -57,6 +57,7 @@ struct DaemonConfig {
   bool pin_cpus = true;
   std::string memory = "auto";
   std::string numa_node = "auto";
+  std::string isolation = "none";
   StorageConfig storage;
   CacheConfig cache;
   AccessConfig access;

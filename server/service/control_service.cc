@@ -20,6 +20,7 @@
 #include "server/base/clock.h"
 #include "server/base/units.h"
 #include "server/base/yaml.h"
+#include "server/decoder/isolated_maker.h"
 #include "server/pipeline/ledger.h"
 #include "server/sampler/order.h"
 #include "server/service/cursor.h"
@@ -429,6 +430,12 @@ grpc::Status ControlService::GetStatus(grpc::ServerContext*, const v1::GetStatus
   counters["streams_refused_arena_bytes_per_uid"] = over_arena_quota_;
   counters["bad_records"] = parts_.bad_samples->records();
   counters["bad_records_quarantined"] = parts_.bad_samples->quarantined();
+  response->set_isolation(settings.config.isolation);
+  if (parts_.decoders != nullptr) {
+    response->set_decoders(parts_.decoders->running);
+    counters["decoders_started"] = parts_.decoders->started;
+    counters["decoder_deaths"] = parts_.decoders->deaths;
+  }
 
   using RankKey = std::tuple<uid_t, std::string, std::string, int64_t>;
   std::map<RankKey, SessionTicket> tickets;

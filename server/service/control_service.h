@@ -38,6 +38,7 @@ class ControlService final : public v1::Control::Service {
     std::shared_ptr<MemoryBudget> budget;
     const Settings* settings = nullptr;  // as the daemon was started
     std::shared_ptr<BadSampleLog> bad_samples;
+    std::shared_ptr<const DecoderHost> decoders;  // null: workers make the samples
     std::function<std::map<std::string, uint64_t>()> more_counters;
   };
   explicit ControlService(Parts parts);

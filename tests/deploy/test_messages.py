@@ -22,6 +22,9 @@ UNDER = {
     ),
     "record … of …: …": ("server/codec/", "server/pipeline/record_reader", "server/storage/engine"),
     "while opening …: …": ("server/source/formats/", "server/source/dataset"),
+    "the decoder process broke its protocol on this record: …": (
+        "server/decoder/region", "server/decoder/serve", "server/decoder/decoder_setup",
+    ),
     "an index …": ("server/source/index_file", "server/cache/"),
     "the daemon broke the protocol: …": (
         "client/python/feedwater/wire", "client/python/feedwater/arena",

@@ -1,0 +1,131 @@
+#include "server/decoder/decoder_process.h"
+
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <ctime>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/base/units.h"
+
+namespace feedwater::server {
+namespace {
+
+// Between its socket's end and its own a process has nothing to do but to go.
+constexpr int kDyingMs = 2000;
+// Its libraries are many, and a machine may be busy.
+constexpr double kStartSeconds = 60;
+
+int64_t Nanoseconds(const timeval& time) {
+  return time.tv_sec * 1'000'000'000LL + time.tv_usec * 1000LL;
+}
+
+}  // namespace
+
+std::string SignalName(int signal) {
+  const char* const name = sigabbrev_np(signal);
+  return name == nullptr ? absl::StrCat("signal ", signal) : absl::StrCat("SIG", name);
+}
+
+absl::StatusOr<std::unique_ptr<DecoderProcess>> DecoderProcess::Start(const DecoderProgram& program,
+                                                                      const Options& options) {
+  FW_ASSIGN_OR_RETURN(Region region, Region::Make(options.output_bytes, options.memory_bytes));
+  FW_ASSIGN_OR_RETURN(DecoderProgram::Child child, program.Start(region.fd()));
+  region.CloseFile();
+  std::unique_ptr<DecoderProcess> process(new DecoderProcess(std::move(child), std::move(region)));
+  process->SetPatience(kStartSeconds);
+  return process;
+}
+
+void DecoderProcess::SetPatience(double seconds) {
+  patience_seconds_ = seconds;
+  timeval time = {};
+  time.tv_sec = static_cast<time_t>(std::ceil(seconds));
+  setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &time, sizeof(time));
+}
+
+DecoderProcess::~DecoderProcess() {
+  if (pid_ > 0) KillAndReap();
+}
+
+int DecoderProcess::Reap() {
+  int status = 0;
+  rusage used{};
+  while (wait4(pid_, &status, 0, &used) < 0 && errno == EINTR) {
+  }
+  cpu_ns_ = Nanoseconds(used.ru_utime) + Nanoseconds(used.ru_stime);
+  pid_ = -1;
+  return status;
+}
+
+int DecoderProcess::KillAndReap() {
+  kill(pid_, SIGKILL);
+  return Reap();
+}
+
+DecoderProcess::Outcome DecoderProcess::EndedBySelf(std::string* how) {
+  bool is_gone = false;
+  for (int waited = 0; waited < kDyingMs && !is_gone; ++waited) {
+    siginfo_t info{};
+    is_gone = waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+              info.si_pid == pid_;
+    if (!is_gone) usleep(1000);
+  }
+  const int status = is_gone ? Reap() : KillAndReap();
+  if (!is_gone && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) {
+    *how = "closed its socket";
+    return Outcome::kDied;
+  }
+  if (WIFEXITED(status)) {
+    *how = absl::StrCat("ended with status ", WEXITSTATUS(status));
+    return Outcome::kDied;
+  }
+  const int signal = WTERMSIG(status);
+  *how = absl::StrCat("died of ", SignalName(signal));
+  if (signal == SIGSYS) absl::StrAppend(how, " (a system call that its sandbox refuses)");
+  return signal == SIGKILL ? Outcome::kKilled : Outcome::kDied;
+}
+
+DecoderProcess::Outcome DecoderProcess::Exchange(std::string* how) {
+  ++sequence_;
+  ssize_t sent;
+  do {
+    sent = send(socket_.get(), &sequence_, sizeof(sequence_), MSG_NOSIGNAL);
+  } while (sent < 0 && errno == EINTR);
+  if (sent != sizeof(sequence_)) return EndedBySelf(how);
+  uint32_t told[2] = {};
+  ssize_t got;
+  do {
+    got = recv(socket_.get(), told, sizeof(told), 0);
+  } while (got < 0 && errno == EINTR);
+  if (got == sizeof(told[0]) && told[0] == sequence_) return Outcome::kAnswered;
+  if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+    KillAndReap();
+    *how = absl::StrCat("had not answered after ", FormatSeconds(patience_seconds_));
+    return Outcome::kDied;
+  }
+  if (got <= 0) return EndedBySelf(how);
+  KillAndReap();
+  *how = "answered what it was not asked";
+  return Outcome::kDied;
+}
+
+int64_t DecoderProcess::TakeCpuNs() {
+  clockid_t clock;
+  timespec time{};
+  if (pid_ > 0 && clock_getcpuclockid(pid_, &clock) == 0 && clock_gettime(clock, &time) == 0)
+    cpu_ns_ = time.tv_sec * 1'000'000'000LL + time.tv_nsec;
+  const int64_t since = cpu_ns_ - cpu_taken_ns_;
+  cpu_taken_ns_ = cpu_ns_;
+  return since > 0 ? since : 0;
+}
+
+}  // namespace feedwater::server

@@ -1,0 +1,121 @@
+#include "server/decoder/decoder_setup.h"
+
+#include <cstring>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "server/graph/digest.h"
+
+namespace feedwater::server {
+namespace {
+
+constexpr uint32_t kMaxFields = 4096, kMaxAxes = 16;
+
+class Reader {
+ public:
+  explicit Reader(absl::Span<const std::byte> bytes) : bytes_(bytes) {}
+
+  template <typename T>
+  T Number() {
+    T value{};
+    if (bytes_.size() < sizeof(T)) {
+      good_ = false;
+      return value;
+    }
+    std::memcpy(&value, bytes_.data(), sizeof(T));
+    bytes_.remove_prefix(sizeof(T));
+    return value;
+  }
+  std::string Text() {
+    const auto length = Number<uint32_t>();
+    if (!good_ || length > bytes_.size()) {
+      good_ = false;
+      return "";
+    }
+    std::string text(reinterpret_cast<const char*>(bytes_.data()), length);
+    bytes_.remove_prefix(length);
+    return text;
+  }
+  bool good() const { return good_; }
+  bool at_end() const { return bytes_.empty(); }
+
+ private:
+  absl::Span<const std::byte> bytes_;
+  bool good_ = true;
+};
+
+template <typename T>
+void PutNumber(T value, std::string* out) {
+  out->append(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+
+void PutText(const std::string& text, std::string* out) {
+  PutNumber(static_cast<uint32_t>(text.size()), out);
+  out->append(text);
+}
+
+}  // namespace
+
+std::string EncodeSetup(const DecoderSetup& setup) {
+  std::string out;
+  PutText(setup.text, &out);
+  PutText(setup.file_name, &out);
+  PutNumber(setup.classes, &out);
+  PutNumber(static_cast<uint32_t>(setup.fields.size()), &out);
+  for (const FieldSpec& field : setup.fields) {
+    PutText(field.name, &out);
+    PutNumber(static_cast<uint8_t>(field.spec.dtype), &out);
+    PutNumber(static_cast<uint8_t>(field.spec.layout), &out);
+    PutNumber(static_cast<uint32_t>(field.spec.shape.size()), &out);
+    for (int64_t size : field.spec.shape) PutNumber(size, &out);
+  }
+  return out;
+}
+
+absl::StatusOr<DecoderSetup> DecodeSetup(absl::Span<const std::byte> bytes) {
+  const auto wrong = [] { return absl::DataLossError("what the decoder is to do is damaged"); };
+  Reader reader(bytes);
+  DecoderSetup setup;
+  setup.text = reader.Text();
+  setup.file_name = reader.Text();
+  setup.classes = reader.Number<int64_t>();
+  const auto fields = reader.Number<uint32_t>();
+  if (!reader.good() || fields > kMaxFields || setup.classes < 0) return wrong();
+  for (uint32_t i = 0; i < fields; ++i) {
+    FieldSpec field;
+    field.name = reader.Text();
+    field.spec.dtype = static_cast<DType>(reader.Number<uint8_t>());
+    const auto layout = reader.Number<uint8_t>();
+    field.spec.layout = static_cast<Layout>(layout);
+    const auto axes = reader.Number<uint32_t>();
+    if (!reader.good() || DTypeSize(field.spec.dtype) == 0 ||
+        layout > static_cast<uint8_t>(Layout::kEncoded) || axes > kMaxAxes) {
+      return wrong();
+    }
+    for (uint32_t axis = 0; axis < axes; ++axis)
+      field.spec.shape.push_back(reader.Number<int64_t>());
+    if (!reader.good()) return wrong();
+    setup.fields.push_back(std::move(field));
+  }
+  if (!reader.at_end()) return wrong();
+  return setup;
+}
+
+absl::StatusOr<std::shared_ptr<const Plan>> PlanOf(const DecoderSetup& setup) {
+  FW_ASSIGN_OR_RETURN(const PipelineSpec spec, ParsePipeline(setup.text, setup.file_name));
+  PlanOptions options;
+  options.stream = false;
+  return Plan::Create(spec, setup.fields, setup.classes, options);
+}
+
+std::string PlanIdentity(const Plan& plan) {
+  std::string text = absl::StrCat(plan.prefix().digest, "\n", plan.staging_bytes_per_sample());
+  for (const FieldSpec& output : plan.outputs())
+    absl::StrAppend(&text, "\n", output.name, " ", output.spec.ToString());
+  for (const FieldSpec& kept : plan.prefix().fields)
+    absl::StrAppend(&text, "\nkept ", kept.name, " ", kept.spec.ToString());
+  for (const std::string& step : plan.Describe()) absl::StrAppend(&text, "\n", step);
+  return Digest128(text);
+}
+
+}  // namespace feedwater::server

@@ -1,0 +1,45 @@
+#include "server/decoder/in_process_maker.h"
+
+namespace feedwater::server {
+
+void InProcessMaker::Use(const Plan* plan, SeekIndexes* indexes) {
+  plan_ = plan;
+  workspace_.images().UseSeekIndexes(indexes);
+}
+
+absl::Status InProcessMaker::Run(const SampleInput& input, int64_t k, const BatchMemory& memory) {
+  return plan_->Run(input, k, memory, workspace_);
+}
+
+absl::Status InProcessMaker::RunFromPrefix(const SampleInput& input, int64_t k,
+                                           const BatchMemory& memory) {
+  return plan_->RunFromPrefix(input, k, memory, workspace_);
+}
+
+absl::Status InProcessMaker::RunKeeping(const SampleInput& input, int64_t k,
+                                        const BatchMemory& memory, int64_t max_field_bytes,
+                                        absl::FunctionRef<void(const Record&)> keep) {
+  if (!plan_->RunPrefix(input, max_field_bytes, workspace_, &kept_).ok())
+    return Run(input, k, memory);
+  keep(kept_);
+  SampleInput rest = input;
+  rest.record = &kept_;
+  return RunFromPrefix(rest, k, memory);
+}
+
+absl::Status InProcessMaker::Pack(absl::Span<const std::byte> encoded, const ImageLimits& limits,
+                                  std::vector<std::byte>* document) {
+  const auto packed = PackCoefficients(encoded, limits, workspace_.images());
+  document->assign(packed.begin(), packed.end());
+  return absl::OkStatus();
+}
+
+MakingCost InProcessMaker::TakeCost() {
+  MakingCost cost;
+  const DecodeCounts& now = workspace_.images().counts();
+  cost.decoded.AddSince(counted_, now);
+  counted_ = now;
+  return cost;
+}
+
+}  // namespace feedwater::server

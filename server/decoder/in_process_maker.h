@@ -1,0 +1,32 @@
+// Makes samples on the calling thread.
+#pragma once
+
+#include "server/decoder/sample_maker.h"
+
+namespace feedwater::server {
+
+class InProcessMaker final : public SampleMaker {
+ public:
+  // `plan` and `indexes` (may be null) are what the next calls use, and must live as long.
+  void Use(const Plan* plan, SeekIndexes* indexes);
+
+  absl::Status Run(const SampleInput& input, int64_t k, const BatchMemory& memory) override;
+  absl::Status RunFromPrefix(const SampleInput& input, int64_t k,
+                             const BatchMemory& memory) override;
+  absl::Status RunKeeping(const SampleInput& input, int64_t k, const BatchMemory& memory,
+                          int64_t max_field_bytes,
+                          absl::FunctionRef<void(const Record&)> keep) override;
+  absl::Status Pack(absl::Span<const std::byte> encoded, const ImageLimits& limits,
+                    std::vector<std::byte>* document) override;
+  MakingCost TakeCost() override;
+
+  SampleWorkspace& workspace() { return workspace_; }
+
+ private:
+  const Plan* plan_ = nullptr;
+  SampleWorkspace workspace_;
+  Record kept_;  // scratch
+  DecodeCounts counted_;
+};
+
+}  // namespace feedwater::server

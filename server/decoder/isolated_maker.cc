@@ -1,0 +1,342 @@
+#include "server/decoder/isolated_maker.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/base/units.h"
+#include "server/storage/engine.h"  // kReadPadding
+#include "spdlog/spdlog.h"
+
+namespace feedwater::server {
+namespace {
+
+// A process is killed for the machine's sake, not for the record's: another one tries again.
+constexpr int kTries = 3;
+// Counted into `memory` for each process: code that is not shared, heap, what stays of the region.
+constexpr int64_t kCountedBytes = 32 << 20;
+// Of its own memory at most. Decoding holds an image some times, in 3 bytes a pixel.
+constexpr uint64_t kLeastMemoryBytes = 1ull << 30, kMemoryBytesPerPixel = 24;
+// CPU time is bounded in the decoder (max_decode_ms); this is for one that does not obey, and far
+// enough away for no busy machine to get there.
+constexpr double kPatiencePerLimit = 10;
+
+uint64_t MemoryBytes(const ImageLimits& limits) {
+  const auto pixels = static_cast<uint64_t>(std::clamp<int64_t>(limits.max_pixels, 0, 1LL << 36));
+  return kLeastMemoryBytes + pixels * kMemoryBytesPerPixel;
+}
+
+bool IsJpeg(const Tensor& field) {
+  const auto* bytes = reinterpret_cast<const uint8_t*>(field.data);
+  return field.spec.layout == Layout::kEncoded && field.bytes() > 2 && bytes[0] == 0xff &&
+         bytes[1] == 0xd8;
+}
+
+// A text that a process has written which may be anybody's by now.
+std::string CleanText(const char* text, size_t bytes) {
+  std::string clean(text, bytes);
+  for (char& c : clean) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  }
+  return clean;
+}
+
+}  // namespace
+
+absl::Status TryDecoder(const std::shared_ptr<DecoderHost>& host) {
+  DecoderSetup setup;
+  setup.text = "version: 1\ndataset: {format: none}\noutputs: [sample_id]\n";
+  setup.file_name = "nothing.yaml";
+  FW_ASSIGN_OR_RETURN(std::shared_ptr<const Plan> plan, PlanOf(setup));
+  return IsolatedMaker(host, std::move(plan), std::move(setup), ImageLimits()).Start();
+}
+
+IsolatedMaker::IsolatedMaker(std::shared_ptr<DecoderHost> host, std::shared_ptr<const Plan> plan,
+                             DecoderSetup setup, const ImageLimits& limits)
+    : host_(std::move(host)),
+      plan_(std::move(plan)),
+      setup_(std::move(setup)),
+      identity_(PlanIdentity(*plan_)),
+      patience_seconds_(host_->patience_seconds +
+                        kPatiencePerLimit * static_cast<double>(limits.max_decode_ms) / 1000),
+      area_(SampleArea::Of(*plan_)) {
+  options_.memory_bytes = MemoryBytes(limits);
+  if (area_.ok()) options_.output_bytes = area_->bytes + kExtraOutputBytes;
+}
+
+IsolatedMaker::~IsolatedMaker() { End(/*is_death=*/false); }
+
+void IsolatedMaker::End(bool is_death) {
+  if (process_ == nullptr) return;
+  cost_.cpu_ns += process_->TakeCpuNs();
+  process_.reset();
+  reservation_.Release();
+  --host_->running;
+  if (is_death) ++host_->deaths;
+}
+
+absl::Status IsolatedMaker::Launch() {
+  FW_RETURN_IF_ERROR(area_.status());
+  if (host_->budget != nullptr) {
+    FW_ASSIGN_OR_RETURN(
+        reservation_,
+        host_->budget->Reserve("decoders", kCountedBytes + static_cast<int64_t>(area_->bytes)));
+  }
+  FW_ASSIGN_OR_RETURN(process_, DecoderProcess::Start(*host_->program, options_));
+  ++host_->running;
+  ++host_->started;
+  made_ = area_->At(process_->region().output());
+
+  const std::string text = EncodeSetup(setup_);
+  Tensor field;
+  field.spec.shape = {static_cast<int64_t>(text.size())};
+  field.data = reinterpret_cast<std::byte*>(const_cast<char*>(text.data()));
+  FW_RETURN_IF_ERROR(Fill(DecoderCommand::kSetUp, SampleInput(), {&field, 1}, 0));
+  return absl::OkStatus();
+}
+
+absl::Status IsolatedMaker::Start() {
+  std::string how;
+  for (int tries = 0; process_ == nullptr; ++tries) {
+    const absl::Status launched = Launch();
+    if (!launched.ok()) {
+      reservation_.Release();
+      End(/*is_death=*/false);
+      return launched;
+    }
+    const DecoderProcess::Outcome outcome = process_->Exchange(&how);
+    if (outcome != DecoderProcess::Outcome::kAnswered) {
+      End(/*is_death=*/true);
+      if (outcome == DecoderProcess::Outcome::kKilled && tries + 1 < kTries) continue;
+      return absl::UnavailableError(
+          absl::StrCat("a decoder process (", host_->program->path(), ") ", how, " at its start"));
+    }
+    const absl::Status status = ReadAnswer();
+    const std::string told = CleanText(answer_.message, answer_.message_bytes);
+    if (status.ok() && told == identity_) {
+      process_->SetPatience(patience_seconds_);
+      break;
+    }
+    End(/*is_death=*/false);
+    return absl::UnavailableError(absl::StrCat(
+        "a decoder process (", host_->program->path(),
+        ") cannot work: ", status.ok() ? "it is not of this daemon's version" : status.message()));
+  }
+  return absl::OkStatus();
+}
+
+// Puts a request into the region.
+absl::Status IsolatedMaker::Fill(DecoderCommand command, const SampleInput& input,
+                                 absl::Span<const Tensor> fields, int64_t max_field_bytes) {
+  const Region& region = process_->region();
+  if (fields.size() > kMaxRegionFields)
+    return absl::InvalidArgumentError(absl::StrCat("a record of ", fields.size(),
+                                                   " fields; a decoder process takes ",
+                                                   kMaxRegionFields, " at most (isolation)"));
+  Request request = {};
+  request.command = static_cast<uint32_t>(command);
+  request.fields = static_cast<uint32_t>(fields.size());
+  request.sample_id = input.sample_id;
+  request.position = input.position;
+  request.stands_for = input.stands_for;
+  request.is_real = input.is_real;
+  request.key[0] = input.key[0];
+  request.key[1] = input.key[1];
+  request.max_field_bytes = max_field_bytes;
+  std::memcpy(region.at(kRequestAt), &request, sizeof(request));
+
+  hashes_.assign(fields.size(), ContentHash());
+  uint64_t used = 0;
+  const auto put = [&](const std::byte* data, size_t bytes, uint64_t* offset) {
+    const uint64_t end = used + RoundUpToUnit(bytes) + kReadPadding;
+    if (bytes > kInputBytes || end > kInputBytes) return false;
+    *offset = used;
+    if (bytes > 0) std::memcpy(region.input() + used, data, bytes);
+    std::memset(region.input() + used + bytes, 0, end - used - bytes);
+    used = end;
+    return true;
+  };
+  for (size_t i = 0; i < fields.size(); ++i) {
+    const Tensor& field = fields[i];
+    RegionField at;
+    uint64_t offset = 0;
+    if (!Describe(field.spec, 0, field.bytes(), &at) || !put(field.data, field.bytes(), &offset)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "a field of ", field.spec.ToString(), ": a decoder process takes records of ",
+          FormatBytes(static_cast<int64_t>(kInputBytes)), " at most (isolation)"));
+    }
+    at.offset = offset;
+    if (seek_indexes_ != nullptr && command != DecoderCommand::kSetUp && IsJpeg(field)) {
+      const XXH128_hash_t hash = XXH3_128bits(field.data, field.bytes());
+      hashes_[i] = {hash.low64, hash.high64};
+      at.hash_low = hash.low64;
+      at.hash_high = hash.high64;
+      if (seek_indexes_->Find(hashes_[i], &index_) &&
+          put(index_.data(), index_.size(), &at.index_offset)) {
+        at.index_bytes = index_.size();
+      }
+    }
+    std::memcpy(region.at(kRequestAt + sizeof(request) + i * sizeof(at)), &at, sizeof(at));
+  }
+  input_used_ = used;
+  return absl::OkStatus();
+}
+
+// Copies the answer out and checks it: nothing below looks at the region's control page again.
+absl::Status IsolatedMaker::ReadAnswer() {
+  const Region& region = process_->region();
+  answer_ = CopyIn<Answer>(region.at(kAnswerAt));
+  answered_.clear();
+  output_used_ = 0;
+  const auto broken = [](absl::string_view how) {
+    return absl::DataLossError(
+        absl::StrCat("the decoder process broke its protocol on this record: ", how));
+  };
+  if (answer_.message_bytes > sizeof(answer_.message)) {
+    answer_.message_bytes = 0;
+    return broken("a message longer than its place");
+  }
+  if (answer_.fields > kMaxRegionFields || answer_.indexes > kMaxRegionFields ||
+      answer_.fields + answer_.indexes > kMaxRegionFields) {
+    return broken("too many fields");
+  }
+  uint8_t counted[sizeof(answer_.decoded)];
+  std::memcpy(counted, answer_.decoded, sizeof(counted));
+  cost_.decoded.from_coefficients += counted[0];
+  cost_.decoded.own_decoder += counted[1];
+  cost_.decoded.with_seek_index += std::min(counted[2], counted[1]);
+  for (int i = 0; i < jpeg::kUncoveredKinds; ++i) cost_.decoded.libjpeg[i] += counted[3 + i];
+
+  if (answer_.code != static_cast<uint32_t>(absl::StatusCode::kOk)) {
+    const std::string text = CleanText(answer_.message, answer_.message_bytes);
+    switch (static_cast<absl::StatusCode>(answer_.code)) {
+      case absl::StatusCode::kInvalidArgument:
+        return absl::InvalidArgumentError(text);
+      case absl::StatusCode::kInternal:
+        return absl::InternalError(text);
+      case absl::StatusCode::kResourceExhausted:  // its own bound, which is the same everywhere
+        return absl::DataLossError(
+            absl::StrCat(text, " (in a decoder process that may have ",
+                         FormatBytes(static_cast<int64_t>(options_.memory_bytes)), ")"));
+      default:
+        return absl::DataLossError(text);
+    }
+  }
+  for (uint32_t i = 0; i < answer_.fields + answer_.indexes; ++i) {
+    const auto field =
+        CopyIn<RegionField>(region.at(kAnswerAt + sizeof(Answer) + i * sizeof(RegionField)));
+    if (const auto spec = CheckField(field, options_.output_bytes); !spec.ok())
+      return broken(spec.status().message());
+    answered_.push_back(field);
+    output_used_ = std::max(output_used_, field.offset + field.bytes);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status IsolatedMaker::Ask(DecoderCommand command, const SampleInput& input,
+                                absl::Span<const Tensor> fields, int64_t max_field_bytes,
+                                bool* died) {
+  std::string how;
+  for (int tries = 1;; ++tries) {
+    FW_RETURN_IF_ERROR(Start());
+    FW_RETURN_IF_ERROR(Fill(command, input, fields, max_field_bytes));
+    const DecoderProcess::Outcome outcome = process_->Exchange(&how);
+    if (outcome == DecoderProcess::Outcome::kAnswered) break;
+    End(/*is_death=*/true);
+    if (outcome == DecoderProcess::Outcome::kDied) {
+      spdlog::warn("a decoder process {} on record {}", how, input.sample_id);
+      if (died != nullptr) *died = true;
+      return absl::DataLossError(absl::StrCat("the decoder process ", how, " on this record"));
+    }
+    if (tries == kTries) {
+      return absl::UnavailableError(absl::StrCat(
+          "decoder processes are killed again and again (SIGKILL, ", kTries,
+          " times on one record): too little memory for them? See the kernel's log; cure: a larger "
+          "limit for the daemon's cgroup, or a smaller `memory`"));
+    }
+  }
+  cost_.cpu_ns += process_->TakeCpuNs();
+  const Region& region = process_->region();
+  region.GiveBack(region.input(), input_used_);
+  const absl::Status status = ReadAnswer();
+  if (status.ok()) TakeIndexes();
+  return status;
+}
+
+void IsolatedMaker::TakeIndexes() {
+  if (seek_indexes_ == nullptr) return;
+  for (uint32_t i = answer_.fields; i < answered_.size(); ++i) {
+    const RegionField& at = answered_[i];
+    if (at.field >= hashes_.size() || hashes_[at.field] == ContentHash()) continue;
+    const std::byte* const document = process_->region().output() + at.offset;
+    index_.assign(document, document + at.bytes);
+    seek_indexes_->Put(hashes_[at.field], index_);
+    hashes_[at.field] = ContentHash();  // one for each image
+  }
+}
+
+// Takes the finished sample over.
+absl::Status IsolatedMaker::Finish(const SampleInput& input, int64_t k, const BatchMemory& memory) {
+  plan_->CopySample(input, made_, 0, memory, k);
+  const Region& region = process_->region();
+  region.GiveBack(region.output(), std::max(output_used_, area_->bytes));
+  return absl::OkStatus();
+}
+
+absl::Status IsolatedMaker::Run(const SampleInput& input, int64_t k, const BatchMemory& memory) {
+  FW_RETURN_IF_ERROR(Ask(DecoderCommand::kRun, input, input.record->fields, 0));
+  return Finish(input, k, memory);
+}
+
+absl::Status IsolatedMaker::RunFromPrefix(const SampleInput& input, int64_t k,
+                                          const BatchMemory& memory) {
+  FW_RETURN_IF_ERROR(Ask(DecoderCommand::kRunFromPrefix, input, input.record->fields, 0));
+  return Finish(input, k, memory);
+}
+
+absl::Status IsolatedMaker::RunKeeping(const SampleInput& input, int64_t k,
+                                       const BatchMemory& memory, int64_t max_field_bytes,
+                                       absl::FunctionRef<void(const Record&)> keep) {
+  bool died = false;
+  const absl::Status status =
+      Ask(DecoderCommand::kRunKeeping, input, input.record->fields, max_field_bytes, &died);
+  if (died) return Run(input, k, memory);  // as if there were no cache
+  FW_RETURN_IF_ERROR(status);
+  const std::vector<FieldSpec>& planned = plan_->prefix().fields;
+  bool is_kept = answer_.is_kept == 1 && answer_.fields == planned.size();
+  kept_.fields.resize(planned.size());
+  for (size_t i = 0; i < planned.size() && is_kept; ++i) {
+    const RegionField& at = answered_[i];
+    FW_ASSIGN_OR_RETURN(kept_.fields[i].spec, CheckField(at, options_.output_bytes));
+    kept_.fields[i].data = process_->region().output() + at.offset;
+    const TensorSpec &spec = kept_.fields[i].spec, &expected = planned[i].spec;
+    is_kept = spec.dtype == expected.dtype && spec.layout == expected.layout &&
+              spec.shape.size() == expected.shape.size();
+    for (size_t axis = 0; is_kept && axis < spec.shape.size(); ++axis)
+      is_kept = expected.shape[axis] < 0 || expected.shape[axis] == spec.shape[axis];
+  }
+  if (is_kept) keep(kept_);
+  return Finish(input, k, memory);
+}
+
+absl::Status IsolatedMaker::Pack(absl::Span<const std::byte> encoded, const ImageLimits&,
+                                 std::vector<std::byte>* document) {
+  document->clear();
+  Tensor field;
+  field.spec.shape = {static_cast<int64_t>(encoded.size())};
+  field.data = const_cast<std::byte*>(encoded.data());
+  const absl::Status status = Ask(DecoderCommand::kPack, SampleInput(), {&field, 1}, 0);
+  if (absl::IsUnavailable(status) || absl::IsResourceExhausted(status)) return status;
+  if (!status.ok() || answer_.fields != 1) return absl::OkStatus();  // it stays as it is
+  const std::byte* const data = process_->region().output() + answered_[0].offset;
+  document->assign(data, data + answered_[0].bytes);
+  process_->region().GiveBack(process_->region().output(), output_used_);
+  return absl::OkStatus();
+}
+
+MakingCost IsolatedMaker::TakeCost() { return std::exchange(cost_, MakingCost()); }
+
+}  // namespace feedwater::server

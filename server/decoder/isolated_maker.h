@@ -1,0 +1,95 @@
+// Makes samples in a process of its own: a hole in a decoder then costs one record and not the
+// daemon. The process gets a record's fields, and gives the finished sample and what a cache may
+// keep; it has no file, no network and no memory of any trainer. It is started with the first
+// sample and again after each death.
+//
+// What comes back is believed to be a sample and nothing else: sizes and types are checked, record
+// numbers and positions are the worker's own.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/base/memory_budget.h"
+#include "server/decoder/decoder_process.h"
+#include "server/decoder/decoder_setup.h"
+#include "server/decoder/sample_maker.h"
+
+namespace feedwater::server {
+
+// What all decoder processes of a daemon have in common. Thread-safe.
+struct DecoderHost {
+  std::shared_ptr<const DecoderProgram> program;
+  std::shared_ptr<MemoryBudget> budget;  // may be null
+  // How long a sample may take beside ten times its pipeline's max_decode_ms.
+  double patience_seconds = 20;
+  std::atomic<int> running{0};
+  std::atomic<uint64_t> started{0};
+  std::atomic<uint64_t> deaths{0};  // other than at the end of their job
+};
+
+// Starts and ends a decoder process that has nothing to do. The error says why none can be had
+// here.
+absl::Status TryDecoder(const std::shared_ptr<DecoderHost>& host);
+
+class IsolatedMaker final : public SampleMaker {
+ public:
+  // `plan` is what Plan::Create has made of `setup`.
+  IsolatedMaker(std::shared_ptr<DecoderHost> host, std::shared_ptr<const Plan> plan,
+                DecoderSetup setup, const ImageLimits& limits);
+  ~IsolatedMaker() override;
+
+  // Starts the process, unless it runs. Unavailable or ResourceExhausted with the reason.
+  absl::Status Start();
+  // Where the next calls find and keep seek indexes; null: nowhere.
+  void UseSeekIndexes(SeekIndexes* indexes) { seek_indexes_ = indexes; }
+
+  absl::Status Run(const SampleInput& input, int64_t k, const BatchMemory& memory) override;
+  absl::Status RunFromPrefix(const SampleInput& input, int64_t k,
+                             const BatchMemory& memory) override;
+  absl::Status RunKeeping(const SampleInput& input, int64_t k, const BatchMemory& memory,
+                          int64_t max_field_bytes,
+                          absl::FunctionRef<void(const Record&)> keep) override;
+  absl::Status Pack(absl::Span<const std::byte> encoded, const ImageLimits& limits,
+                    std::vector<std::byte>* document) override;
+  MakingCost TakeCost() override;
+
+ private:
+  absl::Status Launch();
+  void End(bool is_death);
+  // Asks the process, a new one when somebody has killed it. `died` (may be null) becomes true when
+  // the error is its death.
+  absl::Status Ask(DecoderCommand command, const SampleInput& input,
+                   absl::Span<const Tensor> fields, int64_t max_field_bytes, bool* died = nullptr);
+  absl::Status Fill(DecoderCommand command, const SampleInput& input,
+                    absl::Span<const Tensor> fields, int64_t max_field_bytes);
+  absl::Status ReadAnswer();
+  void TakeIndexes();
+  absl::Status Finish(const SampleInput& input, int64_t k, const BatchMemory& memory);
+
+  const std::shared_ptr<DecoderHost> host_;
+  const std::shared_ptr<const Plan> plan_;
+  const DecoderSetup setup_;
+  const std::string identity_;
+  const double patience_seconds_;
+  DecoderProcess::Options options_;
+  absl::StatusOr<SampleArea> area_;
+  SeekIndexes* seek_indexes_ = nullptr;
+
+  std::unique_ptr<DecoderProcess> process_;  // null: none runs
+  MemoryReservation reservation_;
+  BatchMemory made_;          // in its region
+  uint64_t input_used_ = 0;   // of the last request
+  uint64_t output_used_ = 0;  // of the last answer
+  Answer answer_{};           // a copy
+  std::vector<RegionField> answered_;
+  std::vector<ContentHash> hashes_;  // of the request's fields
+  std::vector<std::byte> index_;     // scratch
+  Record kept_;                      // scratch
+  MakingCost cost_;
+};
+
+}  // namespace feedwater::server

@@ -1,0 +1,108 @@
+#include "server/decoder/sandbox.h"
+
+#include <fcntl.h>
+#include <seccomp.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <initializer_list>
+#include <iterator>
+
+#include "absl/strings/str_cat.h"
+#include "server/base/sanitized.h"
+
+namespace feedwater::server {
+namespace {
+
+// Whatever their arguments are.
+constexpr const char* kAllowed[] = {
+    // memory
+    "brk", "munmap", "mremap", "madvise",
+    // the end, abort() included
+    "exit", "exit_group", "rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "getpid", "gettid",
+    "restart_syscall",
+    // time and locks
+    "clock_gettime", "clock_getres", "gettimeofday", "time", "futex", "sched_yield",
+    // what libraries ask about the machine when they begin; none of it leads anywhere
+    "getrandom", "getcpu", "sched_getaffinity", "sysinfo", "uname", "getrusage"};
+
+class Filter {
+ public:
+  Filter() : context_(seccomp_init(SCMP_ACT_KILL_PROCESS)) {
+    if (context_ == nullptr) {
+      error_ = ENOMEM;
+    } else {  // for threads, too, that a library may have started
+      error_ = -seccomp_attr_set(context_, SCMP_FLTATR_CTL_TSYNC, 1);
+    }
+  }
+  ~Filter() {
+    if (context_ != nullptr) seccomp_release(context_);
+  }
+  Filter(const Filter&) = delete;
+
+  void Allow(const char* name, std::initializer_list<scmp_arg_cmp> compares = {}) {
+    const int number = seccomp_syscall_resolve_name(name);
+    if (number < 0 || error_ != 0) return;  // of another architecture
+    error_ = -seccomp_rule_add_array(context_, SCMP_ACT_ALLOW, number,
+                                     static_cast<unsigned>(compares.size()), std::data(compares));
+  }
+  int Load() {
+    if (error_ == 0) error_ = -seccomp_load(context_);
+    return error_;
+  }
+
+ private:
+  const scmp_filter_ctx context_;
+  int error_ = 0;
+};
+
+void Limit(int resource, rlim_t value) {
+  const rlimit limit = {value, value};
+  setrlimit(static_cast<__rlimit_resource>(resource), &limit);  // below what it is: always allowed
+}
+
+}  // namespace
+
+void BecomeAlone(int first_to_close) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  prctl(PR_SET_NAME, "fw-decoder");
+  if (!kSanitized) prctl(PR_SET_DUMPABLE, 0);
+  close_range(static_cast<unsigned>(first_to_close), ~0U, 0);
+}
+
+absl::Status EnterSandbox(int socket, uint64_t memory_bytes) {
+  Limit(RLIMIT_CORE, 0);
+  Limit(RLIMIT_FSIZE, 0);
+  Limit(RLIMIT_NPROC, 0);
+  if (kSanitized) return absl::OkStatus();
+  Limit(RLIMIT_NOFILE, 0);
+  Limit(RLIMIT_DATA, memory_bytes);
+
+  const auto descriptor = static_cast<scmp_datum_t>(socket);
+  const auto self = static_cast<scmp_datum_t>(getpid());
+  constexpr scmp_datum_t kExecutable = PROT_EXEC, kAnonymous = MAP_ANONYMOUS;
+  Filter filter;
+  for (const char* name : kAllowed) filter.Allow(name);
+  filter.Allow("read", {SCMP_A0(SCMP_CMP_EQ, descriptor)});
+  filter.Allow("write", {SCMP_A0(SCMP_CMP_EQ, descriptor)});
+  // To /dev/null: what libraries and abort() have to say.
+  filter.Allow("write", {SCMP_A0(SCMP_CMP_EQ, STDERR_FILENO)});
+  filter.Allow("writev", {SCMP_A0(SCMP_CMP_EQ, STDERR_FILENO)});
+  filter.Allow("mmap", {SCMP_A2(SCMP_CMP_MASKED_EQ, kExecutable, 0),
+                        SCMP_A3(SCMP_CMP_MASKED_EQ, kAnonymous, kAnonymous)});
+  filter.Allow("mprotect", {SCMP_A2(SCMP_CMP_MASKED_EQ, kExecutable, 0)});
+  filter.Allow("tgkill", {SCMP_A0(SCMP_CMP_EQ, self)});
+  if (const int error = filter.Load(); error != 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("no system-call filter (seccomp) can be set here: ", strerror(error),
+                     " (errno ", error, "); isolation: process needs one"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace feedwater::server

@@ -1,0 +1,246 @@
+#include "server/decoder/serve.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "server/base/no_throw.h"
+#include "server/decoder/decoder_setup.h"
+
+namespace feedwater::server {
+namespace {
+
+// The seek indexes of one request's images: those that came with it, and what is learned of them.
+class RequestIndexes final : public SeekIndexes {
+ public:
+  struct Image {
+    uint32_t field = 0;
+    ContentHash hash;
+    absl::Span<const std::byte> known;
+    std::vector<std::byte> learned;
+  };
+  std::vector<Image> images;
+
+  bool Find(const ContentHash& image, std::vector<std::byte>* document) const override {
+    document->clear();
+    for (const Image& entry : images) {
+      if (!(entry.hash == image) || entry.known.empty()) continue;
+      document->assign(entry.known.begin(), entry.known.end());
+      return true;
+    }
+    return false;
+  }
+  void Put(const ContentHash& image, absl::Span<const std::byte> document) override {
+    for (Image& entry : images) {
+      if (entry.hash == image) entry.learned.assign(document.begin(), document.end());
+    }
+  }
+};
+
+class Decoder {
+ public:
+  explicit Decoder(const Region& region) : region_(region) {
+    workspace_.images().UseSeekIndexes(&indexes_);
+  }
+
+  void Answer(const absl::Status& ready) {
+    answer_ = {};
+    fields_.clear();
+    indexes_.images.clear();
+    used_ = 0;
+    const DecodeCounts before = workspace_.images().counts();
+    absl::Status status = ready;
+    if (status.ok()) status = NoThrow([&] { return Carry(); });
+    if (status.ok()) PutIndexes();
+    CountImages(before);
+    answer_.code = static_cast<uint32_t>(status.code());
+    if (!status.ok()) {
+      answer_.fields = answer_.indexes = answer_.is_kept = 0;
+      SetMessage(status.message());
+    }
+    std::byte* const at = region_.at(kAnswerAt);
+    std::memcpy(at, &answer_, sizeof(answer_));
+    std::memcpy(at + sizeof(answer_), fields_.data(), fields_.size() * sizeof(RegionField));
+  }
+
+ private:
+  absl::Status Carry() {
+    request_ = CopyIn<Request>(region_.at(kRequestAt));
+    FW_RETURN_IF_ERROR(TakeFields());
+    const auto command = static_cast<DecoderCommand>(request_.command);
+    if (command == DecoderCommand::kSetUp) return SetUp();
+    if (command == DecoderCommand::kPack) return Pack();
+    if (plan_ == nullptr) return absl::FailedPreconditionError("a request before the set-up");
+    input_ = {};
+    input_.record = &record_;
+    input_.sample_id = request_.sample_id;
+    input_.position = request_.position;
+    input_.stands_for = request_.stands_for;
+    input_.is_real = request_.is_real != 0;
+    input_.key = {request_.key[0], request_.key[1]};
+    switch (command) {
+      case DecoderCommand::kRun:
+        return plan_->Run(input_, 0, memory_, workspace_);
+      case DecoderCommand::kRunFromPrefix:
+        return plan_->RunFromPrefix(input_, 0, memory_, workspace_);
+      case DecoderCommand::kRunKeeping:
+        return RunKeeping();
+      default:
+        return absl::InvalidArgumentError("an unknown request");
+    }
+  }
+
+  // The request's fields, as views into the input area, and what is known of their images.
+  absl::Status TakeFields() {
+    if (request_.fields > kMaxRegionFields)
+      return absl::InvalidArgumentError("a request of too many fields");
+    const uint64_t room = region_.header().input_bytes;
+    record_.fields.clear();
+    for (uint32_t i = 0; i < request_.fields; ++i) {
+      const auto at =
+          CopyIn<RegionField>(region_.at(kRequestAt + sizeof(Request) + i * sizeof(RegionField)));
+      Tensor field;
+      FW_ASSIGN_OR_RETURN(field.spec, CheckField(at, room));
+      field.data = region_.input() + at.offset;
+      record_.fields.push_back(std::move(field));
+      if (at.hash_low == 0 && at.hash_high == 0) continue;
+      RequestIndexes::Image image;
+      image.field = i;
+      image.hash = {at.hash_low, at.hash_high};
+      if (at.index_offset > room || at.index_bytes > room - at.index_offset)
+        return absl::InvalidArgumentError("a seek index that lies outside");
+      image.known = {region_.input() + at.index_offset, static_cast<size_t>(at.index_bytes)};
+      indexes_.images.push_back(std::move(image));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status SetUp() {
+    if (record_.fields.size() != 1) return absl::InvalidArgumentError("a set-up without its text");
+    const Tensor& text = record_.fields[0];
+    FW_ASSIGN_OR_RETURN(const DecoderSetup setup, DecodeSetup({text.data, text.bytes()}));
+    FW_ASSIGN_OR_RETURN(plan_, PlanOf(setup));
+    FW_ASSIGN_OR_RETURN(const SampleArea area, SampleArea::Of(*plan_));
+    if (area.bytes > region_.header().output_bytes) {
+      plan_ = nullptr;
+      return absl::InvalidArgumentError("no room for the pipeline's samples");
+    }
+    sample_bytes_ = area.bytes;
+    memory_ = area.At(region_.output());
+    SetMessage(PlanIdentity(*plan_));
+    return absl::OkStatus();
+  }
+
+  absl::Status RunKeeping() {
+    if (!plan_->RunPrefix(input_, request_.max_field_bytes, workspace_, &kept_).ok())
+      return plan_->Run(input_, 0, memory_, workspace_);
+    used_ = sample_bytes_;
+    answer_.is_kept = 1;
+    for (const Tensor& field : kept_.fields) {
+      if (Put(field.spec, {field.data, field.bytes()})) continue;
+      answer_.is_kept = 0;
+      fields_.clear();
+      break;
+    }
+    answer_.fields = static_cast<uint32_t>(fields_.size());
+    input_.record = &kept_;
+    return plan_->RunFromPrefix(input_, 0, memory_, workspace_);
+  }
+
+  absl::Status Pack() {
+    if (record_.fields.size() != 1) return absl::InvalidArgumentError("nothing to pack");
+    const Tensor& file = record_.fields[0];
+    const auto document =
+        PackCoefficients({file.data, file.bytes()}, limits(), workspace_.images());
+    TensorSpec spec;
+    spec.shape = {static_cast<int64_t>(document.size())};
+    answer_.fields = !document.empty() && Put(spec, document) ? 1 : 0;
+    return absl::OkStatus();
+  }
+
+  const ImageLimits& limits() const {
+    static const ImageLimits kDefault;
+    return plan_ == nullptr ? kDefault : plan_->limits();
+  }
+
+  // Adds bytes to the answer, behind what is there. False when there is no room.
+  bool Put(const TensorSpec& spec, absl::Span<const std::byte> bytes) {
+    const uint64_t room = region_.header().output_bytes;
+    RegionField field;
+    if (fields_.size() >= kMaxRegionFields || used_ > room || bytes.size() > room - used_ ||
+        !Describe(spec, used_, bytes.size(), &field)) {
+      return false;
+    }
+    if (!bytes.empty()) std::memcpy(region_.output() + used_, bytes.data(), bytes.size());
+    used_ = std::min(room, used_ + RoundUpToUnit(bytes.size()));
+    fields_.push_back(field);
+    return true;
+  }
+
+  void PutIndexes() {
+    used_ = std::max(used_, sample_bytes_);
+    for (const RequestIndexes::Image& image : indexes_.images) {
+      TensorSpec spec;
+      spec.shape = {static_cast<int64_t>(image.learned.size())};
+      if (image.learned.empty() || !Put(spec, image.learned)) continue;
+      fields_.back().field = image.field;
+      ++answer_.indexes;
+    }
+  }
+
+  void CountImages(const DecodeCounts& before) {
+    DecodeCounts counts;
+    counts.AddSince(before, workspace_.images().counts());
+    const auto few = [](uint64_t count) {
+      return static_cast<uint8_t>(std::min<uint64_t>(count, 255));
+    };
+    answer_.decoded[0] = few(counts.from_coefficients);
+    answer_.decoded[1] = few(counts.own_decoder);
+    answer_.decoded[2] = few(counts.with_seek_index);
+    for (int i = 0; i < jpeg::kUncoveredKinds; ++i) answer_.decoded[3 + i] = few(counts.libjpeg[i]);
+  }
+
+  void SetMessage(absl::string_view text) {
+    const size_t bytes = std::min(text.size(), sizeof(answer_.message));
+    std::memcpy(answer_.message, text.data(), bytes);
+    answer_.message_bytes = static_cast<uint32_t>(bytes);
+  }
+
+  const Region& region_;
+  std::shared_ptr<const Plan> plan_;
+  SampleWorkspace workspace_;
+  RequestIndexes indexes_;
+  BatchMemory memory_;
+  uint64_t sample_bytes_ = 0;
+
+  // Of the request under way.
+  Request request_{};
+  SampleInput input_;
+  Record record_, kept_;
+  struct Answer answer_ {};
+  std::vector<RegionField> fields_;
+  uint64_t used_ = 0;  // of the output area
+};
+
+}  // namespace
+
+int ServeDecoder(int socket, const Region& region, const absl::Status& ready) {
+  Decoder decoder(region);
+  for (;;) {
+    uint32_t sequence = 0;
+    const ssize_t got = read(socket, &sequence, sizeof(sequence));
+    if (got < 0 && errno == EINTR) continue;
+    if (got == 0) return 0;
+    if (got != sizeof(sequence)) return 1;
+    decoder.Answer(ready);
+    if (write(socket, &sequence, sizeof(sequence)) != sizeof(sequence)) return 0;
+  }
+}
+
+}  // namespace feedwater::server

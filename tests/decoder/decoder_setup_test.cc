@@ -1,0 +1,62 @@
+// What a decoder is told before its first sample, and that nothing else is taken for it.
+#include "server/decoder/decoder_setup.h"
+
+#include <gtest/gtest.h>
+
+namespace feedwater::server {
+namespace {
+
+DecoderSetup Some() {
+  DecoderSetup setup;
+  setup.text =
+      "version: 1\ndataset: {format: image_folder, root: r}\ngraph:\n  - decode: {in: data, out: "
+      "image}\n  - resize: {size: [8, 8]}\noutputs: [image, label, sample_id]\n";
+  setup.file_name = "some.yaml";
+  setup.classes = 3;
+  setup.fields = {{"data", {DType::kUInt8, Layout::kEncoded, {-1}}, ""},
+                  {"label", {DType::kInt64, Layout::kPlain, {}}, ""}};
+  return setup;
+}
+
+absl::Span<const std::byte> Bytes(const std::string& text) {
+  return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
+}
+
+TEST(DecoderSetup, ComesOutAsItWentIn) {
+  const DecoderSetup in = Some();
+  const auto out = DecodeSetup(Bytes(EncodeSetup(in)));
+  ASSERT_TRUE(out.ok()) << out.status();
+  EXPECT_EQ(out->text, in.text);
+  EXPECT_EQ(out->file_name, in.file_name);
+  EXPECT_EQ(out->classes, in.classes);
+  ASSERT_EQ(out->fields.size(), in.fields.size());
+  for (size_t i = 0; i < in.fields.size(); ++i) {
+    EXPECT_EQ(out->fields[i].name, in.fields[i].name);
+    EXPECT_EQ(out->fields[i].spec, in.fields[i].spec);
+  }
+}
+
+TEST(DecoderSetup, MakesTheDaemonsOwnPlan) {
+  const DecoderSetup setup = Some();
+  const auto spec = ParsePipeline(setup.text, setup.file_name);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->text, setup.text);
+  const auto daemons = Plan::Create(*spec, setup.fields, setup.classes);
+  const auto decoders = PlanOf(*DecodeSetup(Bytes(EncodeSetup(setup))));
+  ASSERT_TRUE(daemons.ok() && decoders.ok());
+  EXPECT_EQ(PlanIdentity(**daemons), PlanIdentity(**decoders));
+
+  DecoderSetup other = setup;
+  other.text.replace(other.text.find("[8, 8]"), 6, "[8, 9]");
+  EXPECT_NE(PlanIdentity(**PlanOf(other)), PlanIdentity(**decoders));
+}
+
+TEST(DecoderSetup, CutAnywhereOrWithMoreBehindItIsRefused) {
+  const std::string whole = EncodeSetup(Some());
+  for (size_t bytes = 0; bytes < whole.size(); ++bytes)
+    EXPECT_FALSE(DecodeSetup(Bytes(whole.substr(0, bytes))).ok()) << bytes;
+  EXPECT_FALSE(DecodeSetup(Bytes(whole + "x")).ok());
+}
+
+}  // namespace
+}  // namespace feedwater::server
