@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -158,7 +159,9 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
 std::shared_ptr<const Breadcrumbs> Daemon::FindCrashes() {
   std::vector<Breadcrumbs::Crash> crashes;
   auto crumbs = Breadcrumbs::Open(settings_.config.state_dir, settings_.cpus.size(), &crashes);
+  std::set<std::pair<std::string, int64_t>> blamed;  // once each: two workers may die together
   for (const Breadcrumbs::Crash& crash : crashes) {
+    if (!blamed.emplace(crash.dataset, crash.record).second) continue;
     bad_samples_->AddCrash(crash.dataset, crash.record, crash.path, crash.offset, crash.length,
                            crash.signal);
   }

@@ -22,7 +22,7 @@ constexpr int64_t kCountedBytes = 32 << 20;
 constexpr uint64_t kLeastMemoryBytes = 1ull << 30, kMemoryBytesPerPixel = 24;
 // CPU time is bounded in the decoder (max_decode_ms); this is for one that does not obey, and far
 // enough away for no busy machine to get there.
-constexpr double kPatiencePerLimit = 10;
+constexpr double kPatiencePerLimit = 3;
 
 uint64_t MemoryBytes(const ImageLimits& limits) {
   const auto pixels = static_cast<uint64_t>(std::clamp<int64_t>(limits.max_pixels, 0, 1LL << 36));

@@ -24,7 +24,7 @@ namespace feedwater::server {
 struct DecoderHost {
   std::shared_ptr<const DecoderProgram> program;
   std::shared_ptr<MemoryBudget> budget;  // may be null
-  // How long a sample may take beside ten times its pipeline's max_decode_ms.
+  // How long a sample may take beside three times its pipeline's max_decode_ms.
   double patience_seconds = 20;
   std::atomic<int> running{0};
   std::atomic<uint64_t> started{0};

@@ -62,7 +62,7 @@ struct RegionField {
 struct Request {
   uint32_t command, fields;
   int64_t sample_id, position, stands_for;
-  uint32_t is_real, key[2], apply;
+  uint32_t is_real, key[2], reserved;
   int64_t max_field_bytes;
 };
 

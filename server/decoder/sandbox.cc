@@ -69,6 +69,11 @@ void Limit(int resource, rlim_t value) {
 }  // namespace
 
 void BecomeAlone(int first_to_close) {
+  // Where memory runs out, better this process than its daemon. Any process may raise its own.
+  if (const int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC); fd >= 0) {
+    (void)!write(fd, "500", 3);
+    close(fd);
+  }
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   prctl(PR_SET_NAME, "fw-decoder");
   if (!kSanitized) prctl(PR_SET_DUMPABLE, 0);

@@ -8,8 +8,8 @@
 
 namespace feedwater::server {
 
-// Ends this process with its parent, makes it unreadable for others (no core file, no debugger),
-// and closes all descriptors from `first_to_close` on.
+// Ends this process with its parent and, where memory runs out, before it; makes it unreadable for
+// others (no core file, no debugger), and closes all descriptors from `first_to_close` on.
 void BecomeAlone(int first_to_close);
 
 // From here on any system call that is not on the list ends the process with SIGSYS: there is no

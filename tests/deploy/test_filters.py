@@ -55,8 +55,8 @@ def _without(rules: list[dict], names: set[str]) -> list[dict]:
 class FilteredDaemon(DaemonProcess):
     """A daemon that runs under rules."""
 
-    def __init__(self, folder: Path, rules: dict) -> None:
-        super().__init__(folder)
+    def __init__(self, folder: Path, rules: dict, isolation: str) -> None:
+        super().__init__(folder, config=f"cpus: 2\nmemory: 1GiB\nisolation: {isolation}\n")
         write_folder(self.data / "pictures", 24)
         self.add_pipeline("some", _PIPELINE)
         (folder / "rules.json").write_text(json.dumps(rules))
@@ -91,8 +91,8 @@ def run_under(folder):
         pytest.skip("libseccomp is not installed")
     made = []
 
-    def run(rules: dict) -> DaemonProcess:
-        daemon = FilteredDaemon(folder / f"f{len(made)}", rules)
+    def run(rules: dict, isolation: str = "none") -> DaemonProcess:
+        daemon = FilteredDaemon(folder / f"f{len(made)}", rules, isolation)
         made.append(daemon)
         daemon.start()
         return daemon
@@ -114,16 +114,20 @@ def free(make_daemon):
 
 
 @needs_systemd
-def test_the_daemon_lives_under_the_units_filter_with_the_same_engine_and_bytes(run_under, free):
-    filtered = run_under(_unit_rules())
+@pytest.mark.parametrize("isolation", ["none", "process"])
+def test_the_daemon_lives_under_the_units_filter_with_the_same_engine_and_bytes(
+    run_under, free, isolation
+):
+    filtered = run_under(_unit_rules(), isolation)
     assert _engine(filtered) == _engine(free)
     assert _epochs(filtered) == _epochs(free)
 
 
+@pytest.mark.parametrize("isolation", ["none", "process"])
 def test_the_daemon_lives_under_the_containers_profile_with_the_same_engine_and_bytes(
-    run_under, free
+    run_under, free, isolation
 ):
-    filtered = run_under(_container_rules())
+    filtered = run_under(_container_rules(), isolation)
     assert _engine(filtered) == _engine(free)
     assert _epochs(filtered) == _epochs(free)
 

@@ -103,7 +103,7 @@ def used_calls(tmp_path_factory) -> set[str]:
     config.write_text(
         f"version: 1\nruntime_dir: {folder / 'run'}\nstate_dir: {folder / 'state'}\n"
         f"pipelines: [pipelines]\nroots: {{data: data}}\ncpus: 2\nmemory: 1GiB\n"
-        f"cache: {{ram: 64MiB, disk: 64MiB}}\n"
+        f"cache: {{ram: 64MiB, disk: 64MiB}}\nisolation: process\n"
     )
     trace = folder / "trace"
     daemon = subprocess.Popen(
