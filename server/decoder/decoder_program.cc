@@ -24,7 +24,7 @@ constexpr char kName[] = "feedwater-decoder";
 constexpr int kOutOfTheWay = 16;
 
 absl::Status MachineError(int error, absl::string_view what) {
-  return absl::UnavailableError(ErrnoStatus(error, what).message());
+  return absl::ResourceExhaustedError(ErrnoStatus(error, what).message());
 }
 
 // What a sanitizer's build or an installation in a place of its own needs; nothing else of the
@@ -111,7 +111,7 @@ absl::StatusOr<DecoderProgram::Child> DecoderProgram::Start(int region_fd) const
   if (!spawn.OpenNull(0) || !spawn.Move(0, 1) || !spawn.Move(0, 2) ||
       !spawn.Move(socket.get(), kDecoderSocket) || !spawn.Move(region.get(), kDecoderRegion) ||
       !spawn.BlockSignals()) {
-    return absl::UnavailableError("no memory to start a decoder process");
+    return absl::ResourceExhaustedError("no memory to start a decoder process");
   }
   std::vector<std::string> environment = Environment();
   std::vector<char*> variables;

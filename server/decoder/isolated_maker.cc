@@ -15,7 +15,7 @@ namespace feedwater::server {
 namespace {
 
 // A process is killed for the machine's sake, not for the record's: another one tries again.
-constexpr int kTries = 3;
+constexpr int kTries = 5;
 // Counted into `memory` for each process: code that is not shared, heap, what stays of the region.
 constexpr int64_t kCountedBytes = 32 << 20;
 // Of its own memory at most. Decoding holds an image some times, in 3 bytes a pixel.
@@ -111,7 +111,7 @@ absl::Status IsolatedMaker::Start() {
     if (outcome != DecoderProcess::Outcome::kAnswered) {
       End(/*is_death=*/true);
       if (outcome == DecoderProcess::Outcome::kKilled && tries + 1 < kTries) continue;
-      return absl::UnavailableError(
+      return absl::ResourceExhaustedError(
           absl::StrCat("a decoder process (", host_->program->path(), ") ", how, " at its start"));
     }
     const absl::Status status = ReadAnswer();
@@ -252,7 +252,7 @@ absl::Status IsolatedMaker::Ask(DecoderCommand command, const SampleInput& input
       return absl::DataLossError(absl::StrCat("the decoder process ", how, " on this record"));
     }
     if (tries == kTries) {
-      return absl::UnavailableError(absl::StrCat(
+      return absl::ResourceExhaustedError(absl::StrCat(
           "decoder processes are killed again and again (SIGKILL, ", kTries,
           " times on one record): too little memory for them? See the kernel's log; cure: a larger "
           "limit for the daemon's cgroup, or a smaller `memory`"));

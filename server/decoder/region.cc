@@ -25,7 +25,7 @@ constexpr uint64_t kPage = 4096;
 // The machine's fault, whatever the kernel's word for it: an error of a record would hide it.
 absl::Status MachineError(int error, absl::string_view what) {
   const absl::Status status = ErrnoStatus(error, what);
-  return absl::UnavailableError(status.message());
+  return absl::ResourceExhaustedError(status.message());
 }
 
 }  // namespace

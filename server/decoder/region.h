@@ -91,7 +91,7 @@ T CopyIn(const std::byte* from) {
 
 class Region {
  public:
-  // Makes one. ResourceExhausted or Unavailable: the machine has no memory or no file for it.
+  // Makes one. ResourceExhausted: the machine has no memory or no file for it.
   static absl::StatusOr<Region> Make(uint64_t output_bytes, uint64_t memory_bytes);
   // Maps the one that somebody else has made, and checks its header.
   static absl::StatusOr<Region> Open(int fd);

@@ -31,6 +31,13 @@ constexpr const char* kAllowed[] = {
     // what libraries ask about the machine when they begin; none of it leads anywhere
     "getrandom", "getcpu", "sched_getaffinity", "sysinfo", "uname", "getrusage"};
 
+scmp_arg_cmp Equals(unsigned argument, scmp_datum_t value) {
+  return {argument, SCMP_CMP_EQ, value, 0};
+}
+scmp_arg_cmp Masked(unsigned argument, scmp_datum_t mask, scmp_datum_t value) {
+  return {argument, SCMP_CMP_MASKED_EQ, mask, value};
+}
+
 class Filter {
  public:
   Filter() : context_(seccomp_init(SCMP_ACT_KILL_PROCESS)) {
@@ -89,19 +96,16 @@ absl::Status EnterSandbox(int socket, uint64_t memory_bytes) {
   Limit(RLIMIT_DATA, memory_bytes);
 
   const auto descriptor = static_cast<scmp_datum_t>(socket);
-  const auto self = static_cast<scmp_datum_t>(getpid());
-  constexpr scmp_datum_t kExecutable = PROT_EXEC, kAnonymous = MAP_ANONYMOUS;
   Filter filter;
   for (const char* name : kAllowed) filter.Allow(name);
-  filter.Allow("read", {SCMP_A0(SCMP_CMP_EQ, descriptor)});
-  filter.Allow("write", {SCMP_A0(SCMP_CMP_EQ, descriptor)});
+  filter.Allow("read", {Equals(0, descriptor)});
+  filter.Allow("write", {Equals(0, descriptor)});
   // To /dev/null: what libraries and abort() have to say.
-  filter.Allow("write", {SCMP_A0(SCMP_CMP_EQ, STDERR_FILENO)});
-  filter.Allow("writev", {SCMP_A0(SCMP_CMP_EQ, STDERR_FILENO)});
-  filter.Allow("mmap", {SCMP_A2(SCMP_CMP_MASKED_EQ, kExecutable, 0),
-                        SCMP_A3(SCMP_CMP_MASKED_EQ, kAnonymous, kAnonymous)});
-  filter.Allow("mprotect", {SCMP_A2(SCMP_CMP_MASKED_EQ, kExecutable, 0)});
-  filter.Allow("tgkill", {SCMP_A0(SCMP_CMP_EQ, self)});
+  filter.Allow("write", {Equals(0, STDERR_FILENO)});
+  filter.Allow("writev", {Equals(0, STDERR_FILENO)});
+  filter.Allow("mmap", {Masked(2, PROT_EXEC, 0), Masked(3, MAP_ANONYMOUS, MAP_ANONYMOUS)});
+  filter.Allow("mprotect", {Masked(2, PROT_EXEC, 0)});
+  filter.Allow("tgkill", {Equals(0, static_cast<scmp_datum_t>(getpid()))});
   if (const int error = filter.Load(); error != 0) {
     return absl::FailedPreconditionError(
         absl::StrCat("no system-call filter (seccomp) can be set here: ", strerror(error),

@@ -331,10 +331,10 @@ TEST_P(HostileDecoder, CostsItsRecordAndNothingElse) {
 INSTANTIATE_TEST_SUITE_P(
     Decoder, HostileDecoder,
     ::testing::Values(
-        Hostile{"start", absl::StatusCode::kUnavailable, "ended with status 1 at its start"},
+        Hostile{"start", absl::StatusCode::kResourceExhausted, "ended with status 1 at its start"},
         Hostile{"stranger", absl::StatusCode::kUnavailable, "not of this daemon's version"},
         Hostile{"segv", absl::StatusCode::kDataLoss, "died of SIGSEGV on this record"},
-        Hostile{"kill", absl::StatusCode::kUnavailable, "killed again and again"},
+        Hostile{"kill", absl::StatusCode::kResourceExhausted, "killed again and again"},
         Hostile{"exit", absl::StatusCode::kDataLoss, "ended with status 7 on this record"},
         Hostile{"hang", absl::StatusCode::kDataLoss, "had not answered after"},
         Hostile{"close", absl::StatusCode::kDataLoss, "closed its socket"},
