@@ -58,10 +58,13 @@ void Run(Input input) {
   std::mt19937 random(SeedOf(input));
   for (int i = 0; i < 3; ++i) {
     const Rect crop = i == 0 ? Rect{0, 0, size.width, size.height} : RandomRect(size, random);
+    const int scale = 2 << random() % 3;
+    const bool smaller = i == 1 && std::min(crop.width, crop.height) >= scale;
+    const server::Geometry geometry = smaller ? ScaledCrop(crop, scale) : CropOnly(crop);
     std::vector<std::byte> out(static_cast<size_t>(crop.width) * crop.height * 3);
     std::vector<absl::Status> verdicts;
     ForEachTarget([&](int64_t) {
-      verdicts.push_back(DecodeInto(padded.span(), i == 2, Limits(), CropOnly(crop),
+      verdicts.push_back(DecodeInto(padded.span(), i == 2, Limits(), geometry,
                                     server::PixelFormat(), out.data(), *workspace));
       Require(verdicts.back() == verdicts.front(), "every SIMD target gives the same verdict");
       return true;

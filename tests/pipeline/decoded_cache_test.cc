@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "server/cache/cache.h"
 #include "server/pipeline/cache_choice.h"
 #include "tests/storage/temp_folder.h"
@@ -114,6 +115,23 @@ TEST_F(DecodedCache, GivesTheBytesOfTheFilesFromMemoryAndAfterARestartFromDisk) 
       EXPECT_EQ(Run(yaml, &cache, engine), plain);
       EXPECT_EQ(counts_.misses, 0u);
     }
+  }
+}
+
+// Its pixels depend on the resize behind it, which for a random crop is carried out in every epoch.
+TEST_F(DecodedCache, GivesTheBytesOfADecodeThatScales) {
+  for (const char* rest : {"  - random_resized_crop: {size: [6, 7]}\n",
+                           "  - resize: {size: [12, 13]}\n  - random_crop: {size: 8}\n"}) {
+    const std::string exact = Yaml(rest);
+    const std::string yaml = absl::StrReplaceAll(
+        exact, {{"decode: {in: data,", "decode: {fast_scale: true, in: data,"}});
+    SCOPED_TRACE(yaml);
+    const Seen plain = Run(yaml, nullptr);
+    EXPECT_FALSE(plain == Run(exact, nullptr));
+    Cache cache(Options(64 << 20, 0));
+    EXPECT_EQ(Run(yaml, &cache), plain);
+    EXPECT_EQ(Run(yaml, &cache), plain);
+    EXPECT_EQ(counts_.memory_records, kRecords);
   }
 }
 
