@@ -26,6 +26,24 @@ _START_S = 60.0  # sanitizers and busy machines
 _STOP_S = 60.0
 
 
+def _sanitizers() -> str:
+    """Return what the programs are built with: "address,undefined", "thread" or nothing."""
+    cache = BUILD / "CMakeCache.txt"
+    text = cache.read_text() if cache.exists() else ""
+    found = re.search(r"^FEEDWATER_SANITIZE:\w+=(.*)$", text, re.M)
+    return found.group(1) if found else ""
+
+
+SANITIZERS = _sanitizers()
+
+
+def dying_by_signals() -> dict[str, str]:
+    """Return variables with which a program built with sanitizers dies of faults as any other."""
+    options = "handle_segv=0:handle_abort=0"
+    names = ("ASAN_OPTIONS", "TSAN_OPTIONS")
+    return {name: ":".join(filter(None, [os.environ.get(name), options])) for name in names}
+
+
 class DaemonProcess:
     """A daemon with its own runtime, state, pipeline and data folders below `folder`.
 

@@ -122,11 +122,12 @@ class Driver:
         self.process.wait()
 
     def end(self) -> None:
-        """Let the process end by itself."""
+        """Let the process end by itself; sanitizers tell leaks by its status."""
         if self.process.poll() is None:
             self.process.stdin.close()
             try:
-                self.process.wait(30)
+                status = self.process.wait(30)
+                assert status == 0, f"the driver ended with status {status}"
             except subprocess.TimeoutExpired:
                 self.kill()
                 raise

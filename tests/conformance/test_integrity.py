@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 
 import pytest
+from daemon_process import dying_by_signals
 from driver import Refused, values
 
 ALL = list(range(40))
@@ -71,7 +72,7 @@ def test_the_checksums_of_a_real_daemon_fit_whatever_the_last_batches_are(daemon
 def test_a_pointer_that_is_kept_for_too_long_faults(daemon, start, how):
     environment = {"FEEDWATER_DEBUG_PROTECT": "1"} if how == "environment" else {}
     options = {"debug_protect": True} if how == "argument" else {}
-    driver = start(daemon, **environment)
+    driver = start(daemon, **environment, **dying_by_signals())
     driver.open("augment", slots=3, **options)
     kept = driver.batches(count=2, hold="kept")
     assert driver.call("held", hold="kept")["batches"] == kept, "what is lent can be read"

@@ -12,7 +12,7 @@ import threading
 import time
 
 import pytest
-from daemon_process import BUILD
+from daemon_process import BUILD, dying_by_signals
 from pictures import pixels, png
 
 import feedwater
@@ -37,6 +37,7 @@ def daemon(make_daemon):
         pytest.skip(f"{CRASHING} is not built")
     daemon = make_daemon()
     daemon.command = [CRASHING]
+    daemon.environment = dying_by_signals()
     for number in range(RECORDS):  # each in a class of its own, so that the label is the record
         folder = daemon.data / f"pictures/{number:02}"
         folder.mkdir(parents=True)
