@@ -16,6 +16,8 @@
 namespace feedwater {
 namespace {
 
+constexpr const char* kNoPermissionUrl = "feedwater/no-permission";
+
 std::string ControlSocket(const std::string& folder) {
   return absl::StrCat(folder, "/control.sock");
 }
@@ -94,12 +96,18 @@ absl::StatusOr<std::string> FindAddress(absl::string_view address) {
 
 absl::Status NoPermission(const std::string& socket_path) {
   const std::string group = GroupOf(socket_path);
-  return absl::PermissionDeniedError(absl::StrCat(
+  absl::Status error = absl::PermissionDeniedError(absl::StrCat(
       "permission denied: user ", getuid(), " may not connect to ", socket_path,
       ". Cure: the daemon's configuration lets this user in (access: {users: [...], groups: "
       "[...]}), or this user joins ",
       group.empty() ? "a group that may" : absl::StrCat("group '", group, "'"),
       " and logs in anew. A daemon that is starting lets others in only when it serves"));
+  error.SetPayload(kNoPermissionUrl, absl::Cord("1"));
+  return error;
+}
+
+bool IsNoPermission(const absl::Status& status) {
+  return status.GetPayload(kNoPermissionUrl).has_value();
 }
 
 }  // namespace feedwater

@@ -22,5 +22,8 @@ absl::StatusOr<std::string> FindAddress(absl::string_view address);
 
 // Why this process may not reach a daemon's socket, for people: the path, and the cure.
 absl::Status NoPermission(const std::string& socket_path);
+// Whether it is such an error. It may pass: a daemon that is starting opens its folder and its
+// sockets to others only when it is ready to serve.
+bool IsNoPermission(const absl::Status& status);
 
 }  // namespace feedwater

@@ -15,6 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "client/cpp/address.h"
 #include "client/cpp/control_channel.h"
 #include "client/cpp/launcher.h"
 #include "client/cpp/outage.h"
@@ -130,10 +131,7 @@ absl::Status CheckSum(const wire::Ready& ready, const std::vector<Tensor>& tenso
 // Whether a daemon that is coming back may answer differently soon.
 bool MayPass(const absl::Status& status) {
   return status.code() == absl::StatusCode::kUnavailable ||
-         status.code() == absl::StatusCode::kDeadlineExceeded ||
-         // Whoever was let in before is so again: a daemon that is starting opens its folder and
-         // its sockets to others only when it is ready to serve.
-         status.code() == absl::StatusCode::kPermissionDenied ||
+         status.code() == absl::StatusCode::kDeadlineExceeded || IsNoPermission(status) ||
          // Our own old session, not yet reclaimed: its rank, its memory, its place in a quota.
          status.code() == absl::StatusCode::kAlreadyExists ||
          status.code() == absl::StatusCode::kResourceExhausted;

@@ -66,7 +66,9 @@ class Decoder {
     }
     std::byte* const at = region_.at(kAnswerAt);
     std::memcpy(at, &answer_, sizeof(answer_));
-    std::memcpy(at + sizeof(answer_), fields_.data(), fields_.size() * sizeof(RegionField));
+    if (!fields_.empty()) {
+      std::memcpy(at + sizeof(answer_), fields_.data(), fields_.size() * sizeof(RegionField));
+    }
   }
 
  private:

@@ -159,8 +159,10 @@ def test_a_reconnect_does_not_outlast_what_stays(fake, start, refusal):
     take(driver, 1)
     fake.faults.refuse_open = refusal
     hang_up(fake)
+    began = time.monotonic()
     with pytest.raises(Refused, match=refusal[1]):
         take(driver)
+    assert time.monotonic() - began < 30  # half of reconnect_timeout
 
 
 def test_a_daemon_that_comes_back_with_other_data_is_refused(fake, start, monkeypatch):

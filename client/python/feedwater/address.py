@@ -74,11 +74,13 @@ def no_permission(path: str) -> PermissionDenied:
     else:
         group = ""
     join = f"this user joins group '{group}'" if group else "this user joins a group that may"
-    return PermissionDenied(
+    error = PermissionDenied(
         f"permission denied: user {os.getuid()} may not connect to {path}. Cure: the daemon's "
         f"configuration lets this user in (access: {{users: [...], groups: [...]}}), or {join} "
         "and logs in anew. A daemon that is starting lets others in only when it serves"
     )
+    error.may_pass = True
+    return error
 
 
 def _has_socket(directory: str) -> bool:

@@ -62,6 +62,8 @@ class PermissionDenied(Error):
     """The user may not use the daemon, or a path leads outside its root."""
 
     code = "PERMISSION_DENIED"
+    # The sockets are closed to this user, as those of a daemon that is starting are to all others.
+    may_pass = False
 
 
 class FailedPrecondition(Error):

@@ -24,15 +24,8 @@ _BACKOFF_FIRST_S, _BACKOFF_LAST_S = 0.05, 1.0
 _STARTING_S = 5.0  # how long a daemon that accepts connections may take to serve
 _STALL_DEFAULT_S = 10.0
 _STALL_FIRST_LOOK_S, _STALL_LOOK_S = 0.2, 1.0
-# What a reconnect waits for to pass. PERMISSION_DENIED: whoever was let in before is so again; a
-# daemon that is starting opens its folder and its sockets to others only when it is ready to serve.
-_PASSING = (
-    "UNAVAILABLE",
-    "ALREADY_EXISTS",
-    "RESOURCE_EXHAUSTED",
-    "DEADLINE_EXCEEDED",
-    "PERMISSION_DENIED",
-)
+# What a reconnect waits for to pass.
+_PASSING = ("UNAVAILABLE", "ALREADY_EXISTS", "RESOURCE_EXHAUSTED", "DEADLINE_EXCEEDED")
 
 
 @dataclass(frozen=True)
@@ -193,7 +186,8 @@ class Stream:
                     self.reconnects += 1
                     return session
                 except errors.Error as error:
-                    if error.code not in _PASSING:
+                    shut = isinstance(error, errors.PermissionDenied) and error.may_pass
+                    if error.code not in _PASSING and not shut:
                         raise
                     last = f" ({error})"
             left = deadline - time.monotonic()
