@@ -8,12 +8,14 @@ The programs are those of $FEEDWATER_BUILD_DIR, by default build/release.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections import Counter
 from pathlib import Path
@@ -21,9 +23,30 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = Path(os.environ.get("FEEDWATER_BUILD_DIR", ROOT / "build/release"))
 DAEMON = BUILD / "bin/feedwaterd"
+OTHER_USER = 52001
+NO_OTHER_USERS = "only root can become another user, and only where folders are open to that user"
 
 _START_S = 60.0  # sanitizers and busy machines
 _STOP_S = 60.0
+
+
+@functools.cache
+def other_users(*programs: Path) -> bool:
+    """Return whether tests can act as OTHER_USER.
+
+    Only root can become another user, and that user must be let through to the folder of temporary
+    files and to `programs`: not below a root or a home that is closed to all others.
+    """
+    if os.geteuid() != 0:
+        return False
+    child = os.fork()
+    if child == 0:
+        os.setgroups([])
+        os.setgid(OTHER_USER)
+        os.setuid(OTHER_USER)
+        through = all(os.access(path, os.X_OK) for path in (tempfile.gettempdir(), *programs))
+        os._exit(0 if through else 1)
+    return os.waitpid(child, 0)[1] == 0
 
 
 def _sanitizers() -> str:

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
+from daemon_process import NO_OTHER_USERS, ROOT, other_users
 from pictures import write_folder
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "conformance"))
@@ -101,7 +102,7 @@ def test_the_daemons_own_user_is_answered(daemon):
     assert answers_to(daemon, os.geteuid()) == expected
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become other users")
+@pytest.mark.skipif(not other_users(), reason=NO_OTHER_USERS)
 def test_listed_users_are_answered_and_strangers_reach_no_rpc(daemon):
     expected = {method: [code for code in row if code] for method, row in ROWS.items()}
     assert answers_to(daemon, LISTED) == expected
@@ -114,12 +115,13 @@ def test_listed_users_are_answered_and_strangers_reach_no_rpc(daemon):
     assert answers_to(daemon, LISTED) == expected
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become other users")
 @pytest.mark.parametrize("client", ["python", "cpp"])
 def test_a_restart_is_a_pause_to_another_user_though_the_door_is_shut_for_a_moment(daemon, client):
     """A daemon makes its sockets for itself first and opens them to others when it can serve."""
     if not Path(COMMANDS[client][-1]).exists():
         pytest.skip(f"the driver {COMMANDS[client][-1]} is not there")
+    if not other_users(Path(COMMANDS[client][0]), ROOT / "client/python"):
+        pytest.skip(NO_OTHER_USERS)
     daemon.add_pipeline("pictures", PIPELINE)
     daemon.restart()
     driver = Driver(client, daemon.address, user=LISTED)

@@ -16,6 +16,7 @@
 
 #include "proto/shm/wire.h"
 #include "tests/service/daemon_fixture.h"
+#include "tests/testing/other_users.h"
 
 namespace feedwater::server {
 namespace {
@@ -81,7 +82,8 @@ Answer AskData(const char* path) {
 class AccessMatrix : public DaemonTest {
  protected:
   void SetUp() override {
-    if (geteuid() != 0) GTEST_SKIP() << "only root can become other users";
+    if (!::feedwater::testing::CanBe(kStranger))
+      GTEST_SKIP() << ::feedwater::testing::kNoOtherUsers;
   }
   static Answer As(uid_t uid, gid_t gid, Answer (*ask)(const char*), const std::string& path) {
     pid_t child = fork();

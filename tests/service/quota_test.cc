@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "tests/service/daemon_fixture.h"
+#include "tests/testing/other_users.h"
 
 namespace feedwater::server {
 namespace {
@@ -91,7 +92,8 @@ TEST_F(DaemonTest, SixteenOfAHundredSessionsAreGrantedAndASecondUserIsServed) {
   EXPECT_EQ(refused, 84);
   EXPECT_EQ(Status().counters().at("streams_refused_sessions_per_uid"), 84u);
 
-  if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  if (!::feedwater::testing::CanBe(kSecondUser))
+    GTEST_SKIP() << ::feedwater::testing::kNoOtherUsers;
   OtherUsersClient second(address(), kSecondUser);
   ASSERT_EQ(second.ticket().size(), 16u);
   v1::OpenStreamRequest request = Request();
@@ -116,7 +118,7 @@ TEST_F(DaemonTest, SharedMemoryOfOneUserIsBoundedAndTheSecondUsersIsItsOwn) {
   ExpectRefused(Numbered(request, 2), grpc::StatusCode::RESOURCE_EXHAUSTED,
                 "limits.arena_bytes_per_uid");
   EXPECT_EQ(Status().counters().at("streams_refused_arena_bytes_per_uid"), 1u);
-  if (geteuid() == 0) {
+  if (::feedwater::testing::CanBe(kSecondUser)) {
     OtherUsersClient second(address(), kSecondUser);
     v1::OpenStreamRequest others = Numbered(request, 2);
     others.set_ticket(second.ticket());

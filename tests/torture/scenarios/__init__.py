@@ -26,12 +26,11 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
     filter(None, [str(ROOT / "client/python"), os.environ.get("PYTHONPATH", "")])
 )
 
-from daemon_process import BUILD, DaemonProcess  # noqa: E402
+from daemon_process import BUILD, OTHER_USER, DaemonProcess  # noqa: E402
 from driver import Driver, Refused, digests  # noqa: E402
 from pictures import write_folder  # noqa: E402
 
 DATA = Path(os.environ.get("FEEDWATER_TEST_DATA", ROOT.parent / "shared" / "data"))
-OTHER_UID = 52001  # a second user, where the tests run as root
 PHOTOS = 96
 EPOCHS = 3  # of a golden run; trainers go round in these
 HANG_S = 75.0  # longer than any client's reconnect_timeout
@@ -203,7 +202,7 @@ class Stage:
         options: tuple[str, ...] = (),
     ) -> DaemonProcess:
         """Start a daemon over drawn photos, with the pipelines `photos` and `tiny`."""
-        access = f"access: {{users: [{OTHER_UID}]}}\n" if os.geteuid() == 0 else ""
+        access = f"access: {{users: [{OTHER_USER}]}}\n" if os.geteuid() == 0 else ""
         daemon = DaemonProcess(self.folder / "d", config=config + access)
         daemon.folder.chmod(0o755)
         daemon.command += options

@@ -14,7 +14,9 @@ import statistics
 import subprocess
 import time
 
-from . import BUILD, OTHER_UID, Leftovers, Stage
+from daemon_process import BUILD, OTHER_USER, other_users
+
+from . import Leftovers, Stage
 
 COUNTS = {"ci": 100_000, "release": 10_000_000}  # messages
 TURNS = {True: 10, False: 3}  # pairs of turns, judging times or not
@@ -28,8 +30,8 @@ def flood(stage: Stage, address: str, messages: int, seed: int) -> dict:
     """Attack. Return what the attacker counted; empty when it ended badly."""
     command = [BUILD / "tools/hostile_flood", address, "--messages", str(messages), "--seed",
                str(seed), "--threads", "2", "--pipeline", "tiny"]  # fmt: skip
-    if os.geteuid() == 0:
-        command += ["--uid", str(OTHER_UID)]
+    if other_users():
+        command += ["--uid", str(OTHER_USER)]
     if (os.cpu_count() or 1) >= 4:
         command = ["taskset", "-c", "3", *command]
     done = subprocess.run(command, capture_output=True, text=True)

@@ -12,7 +12,9 @@ import signal
 import statistics
 import time
 
-from . import HANG_S, OTHER_UID, PIPELINE, Leftovers, Stage, Trainer, becomes, settled
+from daemon_process import BUILD, OTHER_USER, other_users
+
+from . import HANG_S, PIPELINE, Leftovers, Stage, Trainer, becomes, settled
 from .protocol import flood
 
 COUNTS = {"ci": 9, "release": 180}  # events
@@ -49,7 +51,7 @@ class Chaos:
         loose = stage.golden(daemon, world=1, batch=4, pipeline="scratch")
         loose.exact = False
         self.leftovers = Leftovers(stage, daemon)
-        other = OTHER_UID if os.geteuid() == 0 else None
+        other = OTHER_USER if other_users(BUILD / "tools/conformance_driver") else None
         self.lasting = stage.trainer("python", daemon.address, golden, 0, "lasting")
         self.jobs = [
             self.lasting,
