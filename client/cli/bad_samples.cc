@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "client/cli/text.h"
+#include "server/base/escape.h"
 #include "server/base/status.h"
 
 namespace feedwater::cli {
@@ -38,24 +39,26 @@ json SampleJson(const v1::BadSample& sample) {
 
 void PrintText(const v1::ListBadSamplesResponse& list) {
   for (const v1::BadSample& sample : list.samples()) {
-    std::cout << Bold(absl::StrCat("record ", sample.record())) << "  " << sample.path()
+    std::cout << Bold(absl::StrCat("record ", sample.record())) << "  "
+              << server::Escaped(sample.path())
               << absl::StrFormat(" (offset %d, %d bytes), pipeline %s\n", sample.offset(),
-                                 sample.length(), sample.pipeline())
-              << absl::StrFormat("  %d times, %s to %s", sample.count(),
+                                 sample.length(), server::Escaped(sample.pipeline()))
+              << absl::StrFormat("  %d %s, %s to %s", sample.count(),
+                                 sample.count() == 1 ? "time" : "times",
                                  TimeText(sample.first_seen_s()), TimeText(sample.last_seen_s()));
-    if (!sample.action().empty()) std::cout << "; " << sample.action();
+    if (!sample.action().empty()) std::cout << "; " << server::Escaped(sample.action());
     if (sample.stood_in() >= 0) std::cout << ", record " << sample.stood_in() << " stood in";
     if (sample.crashes() > 0) {
       std::cout << absl::StrFormat("; the daemon died of it %d times (signal %d)%s",
                                    sample.crashes(), sample.signal(),
                                    sample.quarantined() ? ", put aside" : "");
     }
-    std::cout << "\n" << Wrapped(sample.reason(), 2);
+    std::cout << "\n" << Wrapped(server::Escaped(sample.reason()), 2);
   }
-  std::cout << list.samples_size() << " bad records";
+  std::cout << list.samples_size() << (list.samples_size() == 1 ? " bad record" : " bad records");
   if (list.not_listed() > 0)
     std::cout << ", and " << list.not_listed() << " finds for which the list had no room";
-  if (!list.file().empty()) std::cout << "; also in " << list.file();
+  if (!list.file().empty()) std::cout << "; also in " << server::Escaped(list.file());
   std::cout << "\n";
 }
 

@@ -16,6 +16,7 @@
 #include "client/cpp/address.h"
 #include "feedwater/client.h"
 #include "server/base/clock.h"
+#include "server/base/escape.h"
 #include "server/base/mutex.h"
 #include "server/base/units.h"
 
@@ -259,7 +260,8 @@ void Print(const Result& result, const BenchOptions& options) {
   for (const char* stage : {"read_wait", "read", "parse", "graph", "batch"}) {
     std::cout << absl::StrFormat("  %s %.1f %%", stage, 100 * shares[stage].get<double>());
   }
-  std::cout << "\ncache    " << result.cache.kind() << ": " << result.cache.reason() << "\n"
+  std::cout << "\ncache    " << result.cache.kind() << ": "
+            << server::Escaped(result.cache.reason()) << "\n"
             << WaitsFor(result, options) << "\n";
 }
 

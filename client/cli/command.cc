@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/cpp/address.h"
+#include "server/base/escape.h"
 
 namespace feedwater::cli {
 namespace {
@@ -37,7 +38,7 @@ void Context::Finish(const absl::Status& ended) {
         {"error", {{"code", absl::StatusCodeToString(status.code())}, {"message", message}}}};
     std::cout << document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
   } else {
-    std::cerr << "feedwater: " << message << "\n";
+    std::cerr << "feedwater: " << server::EscapedLines(message) << "\n";
   }
 }
 

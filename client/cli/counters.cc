@@ -11,18 +11,18 @@ std::string CounterText(const std::string& name, uint64_t count) {
       {"accepted", "clients let in"},
       {"opened", "sessions opened"},
       {"streams_opened", "streams opened"},
-      {"refused_access", "clients turned away who are not in `access`"},
+      {"refused_access", "clients turned away for not being in `access`"},
       {"refused_connections", "clients turned away over limits.max_connections"},
       {"refused_connections_per_uid", "clients turned away over limits.connections_per_uid"},
       {"accept_failed", "clients turned away for want of descriptors or memory"},
       {"handshake_timeout", "connections that opened no stream in time"},
       {"reclaimed_hangup",
-       "sessions that ended because the trainer closed them, exited or was killed"},
+       "connections hung up by their client, with a session or before one was opened"},
       {"reclaimed_pidfd",
-       "sessions that ended with their process, while another process had their socket"},
+       "sessions that ended with the client's process while another process had the socket"},
       {"closed_by_daemon", "sessions that the daemon ended: closed by request, or for a restart"},
       {"protocol_version", "clients of another protocol version"},
-      {"protocol_bad_magic", "connections that are no feedwater clients"},
+      {"protocol_bad_magic", "connections of something that is no feedwater client"},
       {"protocol_bad_size", "sessions ended for a message of a wrong size"},
       {"protocol_bad_type", "sessions ended for a message of an unknown type"},
       {"protocol_bad_reserved", "sessions ended for a message with bits that must be zero"},
@@ -36,12 +36,12 @@ std::string CounterText(const std::string& name, uint64_t count) {
       {"send_queue_full", "sessions ended because the trainer read none of its messages"},
       {"send_failed", "sessions ended because the kernel would not take a message"},
       {"control_accepted", "connections for calls"},
-      {"control_refused_access", "calls refused to users who are not in `access`"},
+      {"control_refused_access", "calls refused to a user who is not in `access`"},
       {"control_refused_max_connections", "calls refused over limits.max_connections"},
       {"control_refused_connections_per_uid", "calls refused over limits.connections_per_uid"},
       {"control_refused_unknown_peer", "calls refused because the kernel did not name the user"},
       {"control_accept_out_of_descriptors", "calls that waited for a free descriptor"},
-      {"rpc_errors", "calls that were answered with an error"},
+      {"rpc_errors", "calls answered with an error"},
       {"streams_refused_sessions_per_uid", "streams refused over limits.sessions_per_uid"},
       {"streams_refused_arena_bytes_per_uid", "streams refused over limits.arena_bytes_per_uid"},
       {"bad_records", "bad records known (feedwater status --bad)"},
@@ -49,7 +49,13 @@ std::string CounterText(const std::string& name, uint64_t count) {
   };
   const auto found = texts->find(name);
   if (found == texts->end()) return absl::StrCat(count, " ", name);
-  return absl::StrCat(count, " ", found->second, " (", name, ")");
+  std::string text = found->second;
+  if (count == 1) {  // the first word that ends in s is what is counted
+    size_t end = text.find(' ');
+    while (end != std::string::npos && text[end - 1] != 's') end = text.find(' ', end + 1);
+    if (end != std::string::npos) text.erase(end - 1, 1);
+  }
+  return absl::StrCat(count, " ", text, " (", name, ")");
 }
 
 }  // namespace feedwater::cli

@@ -6,7 +6,7 @@
 
 namespace feedwater::cli {
 
-// "3 sessions ended by their trainer (reclaimed_hangup)"; of a name that is not known, the name.
+// "3 sessions opened (opened)", "1 session opened (opened)"; of a name that is not known, the name.
 std::string CounterText(const std::string& name, uint64_t count);
 
 }  // namespace feedwater::cli

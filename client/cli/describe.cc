@@ -9,6 +9,7 @@
 #include "client/cli/command.h"
 #include "client/cli/local_pipeline.h"
 #include "client/cli/text.h"
+#include "server/base/escape.h"
 #include "server/base/registry.h"
 #include "server/graph/op_schema.h"
 #include "server/source/format.h"
@@ -170,7 +171,7 @@ json PipelineJson(const v1::DescribePipelineResponse& pipeline) {
 }
 
 void PrintPipeline(const v1::DescribePipelineResponse& pipeline) {
-  std::cout << Bold(pipeline.name()) << "\n  ";
+  std::cout << Bold(server::Escaped(pipeline.name())) << "\n  ";
   if (HasData(pipeline)) {
     std::cout << pipeline.records() << " records, " << pipeline.classes_size() << " classes, ";
   }
@@ -178,7 +179,8 @@ void PrintPipeline(const v1::DescribePipelineResponse& pipeline) {
             << (pipeline.batch_size() > 0 ? absl::StrCat(pipeline.batch_size())
                                           : "left to the trainer")
             << ", seed " << pipeline.seed() << "\n";
-  if (!pipeline.dataset_notes().empty()) std::cout << Wrapped(pipeline.dataset_notes(), 2);
+  if (!pipeline.dataset_notes().empty())
+    std::cout << Wrapped(server::Escaped(pipeline.dataset_notes()), 2);
   size_t name_width = 0, type_width = 0;
   for (const v1::Field& field : pipeline.fields()) {
     name_width = std::max(name_width, field.name().size());
@@ -191,7 +193,8 @@ void PrintPipeline(const v1::DescribePipelineResponse& pipeline) {
               << (field.doc().empty() ? "" : "  " + field.doc()) << "\n";
   }
   std::cout << "\n" << Bold("plan") << "\n";
-  for (const std::string& step : pipeline.plan()) std::cout << "  " << step << "\n";
+  for (const std::string& step : pipeline.plan())
+    std::cout << "  " << server::Escaped(step) << "\n";
   std::cout << "\n" << Bold("digests") << "\n";
   if (HasData(pipeline)) std::cout << "  dataset   " << pipeline.dataset_digest() << "\n";
   std::cout << "  pipeline  " << pipeline.pipeline_digest() << "\n";
@@ -291,7 +294,7 @@ void PrintList(const std::string& title) {
 
 void PrintPipelineNames(const std::vector<std::string>& names) {
   std::cout << Bold("pipelines of the daemon") << "\n";
-  for (const std::string& name : names) std::cout << "  " << name << "\n";
+  for (const std::string& name : names) std::cout << "  " << server::Escaped(name) << "\n";
   if (names.empty()) std::cout << "  none, or no daemon answers\n";
 }
 

@@ -25,6 +25,7 @@
 #include "client/cpp/address.h"
 #include "server/base/cgroup.h"
 #include "server/base/cpus.h"
+#include "server/base/escape.h"
 #include "server/base/fd.h"
 #include "server/base/units.h"
 #include "server/codec/image.h"
@@ -372,9 +373,10 @@ absl::Status Doctor(Context& context, const std::string& config, const std::stri
                         {"cure", finding.cure}});
       continue;
     }
-    std::cout << Mark(finding.state) << "  " << Bold(finding.check) << ": " << finding.found
-              << "\n";
-    if (!finding.cure.empty()) std::cout << "      cure: " << finding.cure << "\n";
+    std::cout << Mark(finding.state) << "  " << Bold(finding.check) << ": "
+              << server::EscapedLines(finding.found) << "\n";
+    if (!finding.cure.empty())
+      std::cout << "      cure: " << server::EscapedLines(finding.cure) << "\n";
   }
   if (context.json) {
     std::cout << json{{"checks", checks}, {"warnings", warnings}, {"failures", failures}}.dump(2)

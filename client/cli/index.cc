@@ -9,6 +9,7 @@
 #include "client/cli/local_pipeline.h"
 #include "client/cli/progress.h"
 #include "server/base/clock.h"
+#include "server/base/escape.h"
 #include "server/base/no_throw.h"
 #include "server/base/units.h"
 #include "server/cache/seek_index_store.h"
@@ -116,15 +117,16 @@ json Document(const Indexed& indexed) {
 
 void Print(const Indexed& indexed) {
   const server::Dataset& dataset = indexed.local.dataset();
-  std::cout << Bold(indexed.pipeline) << ": " << (indexed.built ? "built" : "fresh already") << ", "
-            << dataset.size() << " records, " << dataset.classes().size() << " classes, index of "
+  std::cout << Bold(server::Escaped(indexed.pipeline)) << ": "
+            << (indexed.built ? "built" : "fresh already") << ", " << dataset.size() << " records, "
+            << dataset.classes().size() << " classes, index of "
             << server::FormatBytes(dataset.memory_bytes()) << ", digest " << dataset.digest()
             << ", in " << server::FormatSeconds(indexed.seconds) << "\n";
   if (indexed.seek.images > 0) {
     std::cout << "  seek indexes of " << indexed.seek.images << " JPEGs, "
               << server::FormatBytes(indexed.seek.bytes) << " of memory\n";
   }
-  if (!dataset.notes().empty()) std::cout << "  " << dataset.notes() << "\n";
+  if (!dataset.notes().empty()) std::cout << "  " << server::Escaped(dataset.notes()) << "\n";
 }
 
 absl::Status IndexAll(const Context& context, std::vector<std::string> pipelines, bool all,

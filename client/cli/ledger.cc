@@ -10,6 +10,7 @@
 #include "client/cli/command.h"
 #include "client/cli/local_pipeline.h"
 #include "client/cli/text.h"
+#include "server/base/escape.h"
 #include "server/base/status.h"
 
 namespace feedwater::cli {
@@ -141,7 +142,7 @@ void PrintEntry(const v1::LedgerEntry& entry, bool with_step) {
             << Padded(absl::StrCat("place ", entry.place()), 12)
             << Padded(absl::StrCat("record ", entry.record()), 18)
             << Padded(entry.has_label() ? absl::StrCat("label ", entry.label()) : "", 12)
-            << entry.path();
+            << server::Escaped(entry.path());
   if (entry.offset() > 0) std::cout << " at byte " << entry.offset();
   std::cout << (entry.is_real() ? "" : "  (padding)");
   if (entry.has_stood_in()) std::cout << "  BAD: record " << entry.stood_in() << " stands in";
@@ -150,15 +151,17 @@ void PrintEntry(const v1::LedgerEntry& entry, bool with_step) {
 }
 
 void PrintLedger(const v1::GetLedgerResponse& ledger, const Options& options) {
-  std::cout << Bold(ledger.job().empty() ? ledger.pipeline()
-                                         : absl::StrCat(ledger.job(), ", ", ledger.pipeline()))
+  std::cout << Bold(server::Escaped(ledger.job().empty()
+                                        ? ledger.pipeline()
+                                        : absl::StrCat(ledger.job(), ", ", ledger.pipeline())))
             << ": epoch " << ledger.epoch() << " of " << ledger.steps() << " steps, "
             << ledger.world_size() << (ledger.world_size() == 1 ? " rank" : " ranks")
             << ", batches of " << ledger.batch_size() << ", seed " << ledger.seed() << "\n";
   if (options.find.empty()) {
     std::cout << "step " << options.batch << ":\n";
   } else if (ledger.entries().empty()) {
-    std::cout << "record " << options.find << " is not used in this epoch (last: drop)\n";
+    std::cout << "record " << server::Escaped(options.find)
+              << " is not used in this epoch (last: drop)\n";
   }
   for (const v1::LedgerEntry& entry : ledger.entries()) PrintEntry(entry, !options.find.empty());
 }

@@ -16,6 +16,7 @@
 #include "client/cli/status_document.h"
 #include "client/cli/status_watch.h"
 #include "server/base/cpus.h"
+#include "server/base/escape.h"
 #include "server/base/units.h"
 
 namespace feedwater::cli {
@@ -37,14 +38,17 @@ void PrintCounters(const v1::GetStatusResponse& status) {
 void PrintText(const v1::GetStatusResponse& status) {
   const std::vector<int> cpus(status.cpus().begin(), status.cpus().end());
   std::cout << Bold("feedwaterd " + status.version()) << "  pid " << status.pid() << ", up "
-            << server::FormatSeconds(status.uptime_s()) << ", " << status.runtime_dir() << "\n"
-            << "engine   " << status.engine_name() << " (" << status.engine_reason() << ")\n"
+            << server::FormatSeconds(status.uptime_s()) << ", "
+            << server::Escaped(status.runtime_dir()) << "\n"
+            << "engine   " << status.engine_name() << " ("
+            << server::Escaped(status.engine_reason()) << ")\n"
             << "cpus     " << server::FormatCpuList(cpus) << " (" << status.workers_active()
             << " of " << cpus.size() << " workers busy), " << status.simd()
             << (status.numa_node() >= 0 ? absl::StrCat(", NUMA node ", status.numa_node()) : "")
             << "\n"
             << (status.isolation() == "process"
-                    ? absl::StrCat("isolation  process, ", status.decoders(), " decoders\n")
+                    ? absl::StrCat("isolation  process, ", status.decoders(),
+                                   status.decoders() == 1 ? " decoder\n" : " decoders\n")
                     : "")
             << "memory   " << status.memory_sum() << ", resident "
             << server::FormatBytes(status.memory_resident_bytes()) << "\n";
@@ -53,9 +57,9 @@ void PrintText(const v1::GetStatusResponse& status) {
   for (const v1::Job& job : status.jobs()) {
     std::cout << absl::StrFormat(
         "\n%s  pipeline %s, world size %d, epoch %d, step %s, %d samples, %d bad%s, %.1f CPU s\n",
-        Bold(job.job()), job.pipeline(), job.world_size(), job.epoch(), StepText(job.step()),
-        job.samples(), job.bad_samples(), job.bad_samples() > 0 ? " (feedwater status --bad)" : "",
-        job.cpu_s());
+        Bold(server::Escaped(job.job())), server::Escaped(job.pipeline()), job.world_size(),
+        job.epoch(), StepText(job.step()), job.samples(), job.bad_samples(),
+        job.bad_samples() > 0 ? " (feedwater status --bad)" : "", job.cpu_s());
     const v1::JobCache& cache = job.cache();
     std::cout << "  cache " << cache.kind();
     if (cache.kind() != "none") {
@@ -64,7 +68,7 @@ void PrintText(const v1::GetStatusResponse& status) {
                                    server::FormatBytes(cache.memory_bytes()), cache.disk_records(),
                                    server::FormatBytes(cache.disk_bytes()));
     }
-    std::cout << "; " << cache.reason() << "\n";
+    std::cout << "; " << server::Escaped(cache.reason()) << "\n";
     if (cache.seek_indexes() > 0) {
       std::cout << absl::StrFormat("  seek indexes of %d JPEGs (%s)\n", cache.seek_indexes(),
                                    server::FormatBytes(cache.seek_index_bytes()));

@@ -15,6 +15,7 @@
 #include "client/cli/status_document.h"
 #include "client/cpp/address.h"
 #include "server/base/clock.h"
+#include "server/base/escape.h"
 #include "server/base/units.h"
 
 namespace feedwater::cli {
@@ -89,15 +90,15 @@ std::string SlotBar(const v1::Rank& rank) {
 std::string Text(const View& view) {
   std::ostringstream out;
   const v1::GetStatusResponse& status = view.status;
-  out << Bold("feedwaterd " + status.version()) << "  " << status.runtime_dir() << "  up "
-      << server::FormatSeconds(status.uptime_s()) << "  " << status.workers_active() << " of "
-      << status.cpus_size() << " workers busy  resident "
+  out << Bold("feedwaterd " + status.version()) << "  " << server::Escaped(status.runtime_dir())
+      << "  up " << server::FormatSeconds(status.uptime_s()) << "  " << status.workers_active()
+      << " of " << status.cpus_size() << " workers busy  resident "
       << server::FormatBytes(status.memory_resident_bytes()) << "\n";
   if (status.jobs().empty()) out << "no jobs\n";
   for (const v1::Job& job : status.jobs()) {
     const JobRates rates = RatesOf(view, job);
     out << "\n"
-        << Bold(job.job()) << "  " << job.pipeline()
+        << Bold(server::Escaped(job.job())) << "  " << server::Escaped(job.pipeline())
         << absl::StrFormat("  %.0f samples/s  %.1f batches/s  reads %s/s  bad %d\n",
                            rates.samples_per_s, rates.batches_per_s,
                            server::FormatBytes(static_cast<int64_t>(rates.bytes_per_s)),
@@ -121,9 +122,10 @@ std::string Lines(const View& view) {
     const JobRates rates = RatesOf(view, job);
     absl::StrAppendFormat(
         &out, "%s %s epoch %d step %d: %.0f samples/s, %.1f batches/s, %s/s read, %d bad; %s\n",
-        job.job(), job.pipeline(), job.epoch(), job.step(), rates.samples_per_s,
-        rates.batches_per_s, server::FormatBytes(static_cast<int64_t>(rates.bytes_per_s)),
-        job.bad_samples(), rates.waits_for);
+        server::Escaped(job.job()), server::Escaped(job.pipeline()), job.epoch(), job.step(),
+        rates.samples_per_s, rates.batches_per_s,
+        server::FormatBytes(static_cast<int64_t>(rates.bytes_per_s)), job.bad_samples(),
+        rates.waits_for);
   }
   return out;
 }

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/cli/command.h"
 #include "client/cli/local_pipeline.h"
+#include "server/base/escape.h"
 
 namespace feedwater::cli {
 namespace {
@@ -56,7 +57,7 @@ json ToJson(const std::string& file, const PlannedPipeline& result,
 
 void PrintText(const std::string& file, const PlannedPipeline& result,
                const std::vector<std::string>& warnings) {
-  std::cout << file << ": " << Bold("valid");
+  std::cout << server::Escaped(file) << ": " << Bold("valid");
   if (result.dataset != nullptr) {
     std::cout << ", " << result.records << " records";
   } else {
@@ -64,13 +65,15 @@ void PrintText(const std::string& file, const PlannedPipeline& result,
   }
   std::cout << "\n";
   if (result.dataset != nullptr && !result.dataset->notes().empty())
-    std::cout << "  " << result.dataset->notes() << "\n";
-  for (const std::string& step : result.plan->Describe()) std::cout << "  " << step << "\n";
+    std::cout << "  " << server::Escaped(result.dataset->notes()) << "\n";
+  for (const std::string& step : result.plan->Describe())
+    std::cout << "  " << server::Escaped(step) << "\n";
   std::cout << "outputs, one sample:\n";
   for (const server::FieldSpec& field : result.plan->outputs()) {
     std::cout << "  " << field.name << "  " << field.spec.ToString() << "\n";
   }
-  for (const std::string& warning : warnings) std::cerr << "warning: " << warning << "\n";
+  for (const std::string& warning : warnings)
+    std::cerr << "warning: " << server::EscapedLines(warning) << "\n";
 }
 
 }  // namespace

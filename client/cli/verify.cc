@@ -21,6 +21,7 @@
 #include "client/cli/progress.h"
 #include "client/cli/sample_batch.h"
 #include "server/base/clock.h"
+#include "server/base/escape.h"
 #include "server/base/mutex.h"
 #include "server/base/no_throw.h"
 #include "server/base/units.h"
@@ -113,7 +114,7 @@ class Verifier {
 
   void Note(BadRecord bad) {
     server::MutexLock lock(&mu_);
-    if (print_lines_) std::cout << Dump(ToJson(bad), -1) << std::endl;
+    if (print_lines_) std::cout << server::Escaped(Dump(ToJson(bad), -1)) << std::endl;
     bad_.push_back(std::move(bad));
   }
 

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "server/base/escape.h"
 #include "server/base/yaml.h"
 #include "spdlog/pattern_formatter.h"
 #include "spdlog/sinks/ansicolor_sink.h"
@@ -24,8 +24,9 @@ class JsonMessage : public spdlog::custom_flag_formatter {
   void format(const spdlog::details::log_msg& message, const std::tm&,
               spdlog::memory_buf_t& out) override {
     const std::string text(message.payload.data(), message.payload.size());
-    const std::string json =
-        nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    // Escaped, too: people look at such a log, and the JSON says the same.
+    const std::string json = Escaped(
+        nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
     out.append(json.data(), json.data() + json.size());
   }
   std::unique_ptr<custom_flag_formatter> clone() const override {
@@ -33,25 +34,13 @@ class JsonMessage : public spdlog::custom_flag_formatter {
   }
 };
 
-// The message in one line: control characters (terminal escapes among them) become \xNN.
+// The message for people: see EscapedLines.
 class TextMessage : public spdlog::custom_flag_formatter {
  public:
   void format(const spdlog::details::log_msg& message, const std::tm&,
               spdlog::memory_buf_t& out) override {
-    static constexpr char kHex[] = "0123456789abcdef";
-    for (size_t i = 0; i < message.payload.size(); ++i) {
-      const auto c = static_cast<unsigned char>(message.payload.data()[i]);
-      if (c >= 0x20 && c != 0x7f) {
-        out.push_back(static_cast<char>(c));
-      } else if (c == '\n') {
-        const absl::string_view indented =
-            "\n    ";  // continuation lines cannot be taken for entries of their own
-        out.append(indented.data(), indented.data() + indented.size());
-      } else {
-        const char escaped[] = {'\\', 'x', kHex[c >> 4], kHex[c & 15]};
-        out.append(escaped, escaped + sizeof(escaped));
-      }
-    }
+    const std::string text = EscapedLines({message.payload.data(), message.payload.size()});
+    out.append(text.data(), text.data() + text.size());
   }
   std::unique_ptr<custom_flag_formatter> clone() const override {
     return std::make_unique<TextMessage>();

@@ -17,6 +17,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "server/base/escape.h"
 #include "server/base/status.h"
 #include "server/base/yaml_trouble.h"
 
@@ -30,34 +31,6 @@ struct Refusal {
 
 bool IsNullWord(absl::string_view word) {
   return word.empty() || word == "~" || word == "null" || word == "Null" || word == "NULL";
-}
-
-// Bytes of the UTF-8 character that starts `text`, 0 when it is not well-formed (RFC 3629: shortest
-// form, no surrogates).
-size_t Utf8Length(absl::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char first = byte(0);
-  if (first < 0x80) return 1;
-  size_t length;
-  unsigned char second_low = 0x80, second_high = 0xbf;
-  if (first >= 0xc2 && first <= 0xdf) {
-    length = 2;
-  } else if ((first & 0xf0) == 0xe0) {
-    length = 3;
-    if (first == 0xe0) second_low = 0xa0;
-    if (first == 0xed) second_high = 0x9f;
-  } else if (first >= 0xf0 && first <= 0xf4) {
-    length = 4;
-    if (first == 0xf0) second_low = 0x90;
-    if (first == 0xf4) second_high = 0x8f;
-  } else {
-    return 0;
-  }
-  if (text.size() < length || byte(1) < second_low || byte(1) > second_high) return 0;
-  for (size_t i = 2; i < length; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  }
-  return length;
 }
 
 // Builds the tree from yaml-cpp's events and refuses by throwing Refusal. Recursion of the parser
@@ -406,21 +379,10 @@ absl::StatusOr<YamlNode> ReadYamlFile(const std::string& path, const YamlLimits&
 
 std::string Printable(absl::string_view word) {
   constexpr size_t kMaxBytes = 80;
-  static constexpr char kHex[] = "0123456789abcdef";
-  std::string out;
-  for (size_t i = 0; i < word.size();) {
-    if (i >= kMaxBytes) return out + "...";
-    const auto c = static_cast<unsigned char>(word[i]);
-    const size_t length = Utf8Length(word.substr(i));
-    if (length == 0 || c < 0x20 || c == 0x7f) {
-      out += {'\\', 'x', kHex[c >> 4], kHex[c & 15]};
-      ++i;
-    } else {
-      out.append(word.data() + i, length);
-      i += length;
-    }
-  }
-  return out;
+  if (word.size() <= kMaxBytes) return Escaped(word);
+  size_t end = 0;  // behind the character in which the limit lies
+  while (end < kMaxBytes) end += std::max<size_t>(1, Utf8Length(word.substr(end)));
+  return Escaped(word.substr(0, end)) + (end < word.size() ? "..." : "");
 }
 
 std::string DidYouMean(absl::string_view wrong, const std::vector<std::string>& known) {

@@ -10,8 +10,8 @@
 #include <climits>
 #include <utility>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "server/base/escape.h"
 #include "server/base/yaml.h"
 
 namespace feedwater::server {
@@ -34,8 +34,8 @@ int OpenBeneath(int directory, const char* path, int flags) {
 }
 
 std::string PrintablePath(absl::string_view path) {
-  if (path.size() <= kMessagePathLength) return absl::Utf8SafeCHexEscape(path);
-  return absl::StrCat(absl::Utf8SafeCHexEscape(path.substr(0, kMessagePathLength)), "...");
+  if (path.size() <= kMessagePathLength) return Escaped(path);
+  return absl::StrCat(Escaped(path.substr(0, kMessagePathLength)), "...");
 }
 
 // What went wrong while opening, in words that say what to do.

@@ -41,6 +41,16 @@ TEST(Logging, ATextLineCannotForgeAnotherNorMoveTheCursor) {
   EXPECT_NE(out.find("warning a\n    2020-01-01 error b\\x1b[2J"), std::string::npos) << out;
 }
 
+TEST(Logging, ControlsOfTheTerminalBehindAsciiAreWrittenOutInBothFormats) {
+  for (const LogFormat format : {LogFormat::kText, LogFormat::kJson}) {
+    const std::string out = Logged(format,
+                                   "a\xc2\x9b"
+                                   "2Jb\xe2\x80\xae"
+                                   "c");
+    EXPECT_NE(out.find("a\\u009b2Jb\\u202ec"), std::string::npos) << out;
+  }
+}
+
 TEST(Logging, RefusesAnUnknownLevel) {
   const absl::Status status = SetUpLogging(LogFormat::kText, "wanring");
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);

@@ -205,7 +205,8 @@ def test_status_speaks_to_people(make_daemon):
         assert (rank["slots_lent"], rank["slots_ready"]) == (3, 2)  # one is in the loop's hands
         text = run("--address", daemon.address, "status").out
         assert re.search(r"rank +pid +epoch +step +ready +held +empty\n.* 2 +1 +0\n", text), text
-        assert "clients let in (accepted)" in text and "step -1" not in text
+        assert "1 client let in (accepted)" in text and "1 session opened (opened)" in text
+        assert "step -1" not in text
         del held
 
 
@@ -253,3 +254,41 @@ def test_a_closed_runtime_folder_is_no_permission_and_not_no_daemon(make_daemon)
     for part in ("permission denied", daemon.address, "access:", "group"):
         assert part in done.stderr
     assert "no feedwaterd" not in done.stderr
+
+
+HOSTILE = "\x1b[31mx\x7f\u009b2J\u202egpj\u2028\u2066 z\nrecord 999  forged\udcff.jpg"
+WRITTEN_OUT = r"\x1b[31mx\u007f\u009b2J\u202egpj\u2028\u2066 z\x0arecord 999  forged"
+
+
+def test_a_hostile_file_name_is_written_out_wherever_people_read_it(make_daemon):
+    daemon = make_daemon()
+    write_folder(daemon.data / "pictures", 8)
+    (daemon.data / "pictures/cat" / HOSTILE).write_bytes(b"no picture")
+    daemon.add_pipeline(
+        "some",
+        "version: 1\ndataset: {format: image_folder, root: data, path: pictures}\n"
+        "sampler: {shuffle: none}\ngraph:\n  - decode: {in: data, out: image}\n"
+        "  - resize: {size: [8, 8]}\nbatch: {size: 9}\non_bad_sample: skip_with_count\n",
+    )
+    daemon.start()
+    with feedwater.Loader("some", address=daemon.address, job="a-job", output="numpy") as loader:
+        assert sum(1 for _ in loader) == 1
+        texts = {
+            "status --bad": run("--address", daemon.address, "status", "--bad"),
+            "ledger": run("--address", daemon.address, "ledger", "a-job", "--batch", 0),
+            "ledger of a file": run("ledger", "some", "--config", daemon.config, "--batch", 0),
+        }
+    verified = run("verify", "some", "--config", daemon.config)
+    (bad,) = verified.lines
+    # The JSON reader undoes what was escaped; a byte that is not UTF-8 cannot stand in JSON.
+    assert bad["path"] == "pictures/cat/" + HOSTILE.replace("\udcff", "\ufffd")
+    texts["verify"] = verified
+    for name, done in texts.items():
+        text = done.out + done.err
+        assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]", text), name
+        assert not re.search("^record 999", text, re.MULTILINE), name
+        if name != "verify":
+            assert WRITTEN_OUT in done.out, (name, done.out)
+    assert not re.search(
+        "[\x00-\x08\x0b-\x1a\x7f-\x9f\u2028-\u202e]", daemon.log.read_text(errors="replace")
+    )
