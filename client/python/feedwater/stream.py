@@ -70,6 +70,26 @@ def stall_seconds() -> float:
         return _STALL_DEFAULT_S
 
 
+# (name, the numbers that a request can carry, what makes sense of them). Those that can be carried
+# are the daemon's to judge.
+_NUMBERS = (
+    ("rank", -(1 << 63), (1 << 63) - 1, "0 to world_size - 1"),
+    ("world_size", -(1 << 63), (1 << 63) - 1, "1 to 1048576"),
+    ("batch_size", -(1 << 63), (1 << 63) - 1, "at least 1"),
+    ("seed", 0, (1 << 64) - 1, f"0 to {(1 << 64) - 1}"),
+    ("slots", 0, (1 << 32) - 1, f"1 to {wire.MAX_SLOTS}"),
+)
+
+
+def _no_fit(options: StreamOptions, error: str) -> str:
+    """Say which number a request cannot carry."""
+    for name, least, most, sense in _NUMBERS:
+        value = getattr(options, name)
+        if value is not None and not least <= value <= most:
+            return f"{name} is {value}; it must be {sense}"
+    return f"the request cannot be made: {error}"
+
+
 class Stream:
     """See the module. Use it from one thread at a time.
 
@@ -114,7 +134,7 @@ class Stream:
             if o.slots is not None:
                 request.slots = o.slots
         except (ValueError, TypeError) as error:
-            raise errors.InvalidArgument(f"a number is out of range: {error}") from None
+            raise errors.InvalidArgument(_no_fit(o, str(error))) from None
         if self.facts is not None and self.next_at is not None:
             request.cursor = self.cursor(*self.next_at, 0).to_json()
         return request

@@ -43,13 +43,23 @@ def test_the_service_has_its_methods_and_types():
     assert {1: "uint8", 9: "bfloat16", 10: "float32"}.items() <= DTYPE_NAMES.items()
 
 
-def test_a_number_that_does_not_fit_is_an_error_of_protobuf_that_the_client_catches(
-    daemon, open_loader
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"seed": -1}, "seed is -1; it must be 0 to 18446744073709551615"),
+        ({"seed": 1 << 64}, "seed is 18446744073709551616; it must be 0 to"),
+        ({"slots": -1}, "slots is -1; it must be 1 to 64"),
+        ({"slots": 1 << 32}, "slots is 4294967296; it must be 1 to 64"),
+        ({"batch_size": 1 << 63}, "batch_size is 9223372036854775808; it must be at least 1"),
+        ({"rank": 0, "world_size": 1 << 63}, "world_size is 9223372036854775808; it must be 1 to"),
+        ({"rank": -(1 << 64), "world_size": 1}, "rank is -18446744073709551616; it must be 0 to"),
+    ],
+)
+def test_a_number_that_no_request_can_carry_is_named_with_its_range(
+    daemon, open_loader, options, text
 ):
-    with pytest.raises(feedwater.InvalidArgument, match="out of range"):
-        open_loader(daemon, slots=-1)
-    with pytest.raises(feedwater.InvalidArgument, match="out of range"):
-        open_loader(daemon, seed=1 << 64)
+    with pytest.raises(feedwater.InvalidArgument, match=text):
+        open_loader(daemon, **options)
 
 
 def test_every_status_becomes_its_error(daemon, open_loader):
