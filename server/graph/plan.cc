@@ -274,6 +274,29 @@ absl::Status Plan::FinishBatch(int64_t samples, uint64_t global_batch, PhiloxKey
   return absl::OkStatus();
 }
 
+namespace {
+
+// "decode(fast_scale)", since it changes pixels. It does so only together with a resize: where none
+// is in the step, what reads the image, and so stands between, is named.
+std::string PartText(const Step& step, const Step::Part& part, const Dataflow& flow) {
+  const DecodeOp* decode = part.op->AsDecode();
+  if (decode == nullptr || !decode->fast_scale()) return part.entry->name;
+  for (const Step::Part& other : step.parts) {
+    const GeometryOp* op = other.op->AsGeometry();
+    if (op != nullptr && op->resamples()) return absl::StrCat(part.entry->name, "(fast_scale)");
+  }
+  std::vector<std::string> readers;
+  for (int value : step.out) {
+    for (int node : flow.values[value].readers) {
+      if (flow.nodes[node].is_live) readers.push_back(flow.nodes[node].entry->name);
+    }
+  }
+  return absl::StrCat(part.entry->name, "(fast_scale without effect: no resize in this step",
+                      readers.empty() ? "" : ", read by ", absl::StrJoin(readers, " and "), ")");
+}
+
+}  // namespace
+
 std::vector<std::string> Plan::Describe() const {
   const Dataflow& flow = impl_->flow;
   std::vector<std::string> lines;
@@ -286,7 +309,7 @@ std::vector<std::string> Plan::Describe() const {
   };
   for (const Step& step : impl_->whole.steps) {
     std::vector<std::string> names;
-    for (const Step::Part& part : step.parts) names.push_back(part.entry->name);
+    for (const Step::Part& part : step.parts) names.push_back(PartText(step, part, flow));
     line(names, flow.values, step.out);
   }
   for (int value : impl_->whole.copied) line({"copy"}, flow.values, {value});

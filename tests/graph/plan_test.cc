@@ -115,6 +115,24 @@ TEST(Fusion, TwoViewsOfOneImageDecodeItOnce) {
                   "random_resized_crop -> b uint8[8,8,3] HWC"));
 }
 
+TEST(Describe, NamesFastScaleAndWhatKeepsItFromItsResize) {
+  EXPECT_THAT(Steps("- decode: {fast_scale: true}\n- random_resized_crop: {size: 8}"),
+              ElementsAre("decode(fast_scale)+random_resized_crop -> image uint8[8,8,3] HWC"));
+  EXPECT_THAT(
+      Steps("- decode: {fast_scale: true}\n- color_jitter: {hue: 0.1}\n- resize: {size: [8, 8]}"),
+      ElementsAre("decode(fast_scale without effect: no resize in this step, read by color_jitter) "
+                  "-> image uint8[?,?,3] HWC",
+                  "color_jitter -> image uint8[?,?,3] HWC", "resize -> image uint8[8,8,3] HWC"));
+  EXPECT_THAT(
+      Steps("- decode: {fast_scale: true}\n- resize: {out: a, size: [8, 8]}\n"
+            "- resize: {in: image, out: b, size: [4, 4]}",
+            "[a, b]")[0],
+      HasSubstr("decode(fast_scale without effect: no resize in this step, read by resize and "
+                "resize) -> image"));
+  EXPECT_THAT(Steps("- decode: {fast_scale: true}\n- center_crop: {size: 8}")[0],
+              HasSubstr("(fast_scale without effect: no resize in this step)+center_crop"));
+}
+
 TEST(Fusion, AFieldThatIsAlsoAnOutputIsWritten) {
   EXPECT_THAT(Steps("- decode\n- center_crop: {size: 8}\n- random_horizontal_flip: {out: mirrored}",
                     "[image, mirrored]"),
