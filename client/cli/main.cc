@@ -1,9 +1,48 @@
 // feedwater: asks a running feedwaterd, and works on pipelines without one.
 #include <iostream>
+#include <string>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "client/cli/command.h"
 #include "feedwater/client.h"
 #include "server/base/logging.h"
+#include "server/base/yaml.h"
+
+namespace {
+
+// For a command line that failed over a word that nothing took: which, and what may have been
+// meant. "" where that is not the reason.
+std::string AboutUnknownWord(const CLI::App& app, const CLI::ParseError& error) {
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr &&
+      dynamic_cast<const CLI::RequiredError*>(&error) == nullptr) {
+    return "";
+  }
+  const std::vector<std::string> left = app.remaining(/*recurse=*/true);
+  if (left.empty()) return "";
+  const std::vector<CLI::App*> chosen = app.get_subcommands();
+  const bool is_option = left[0][0] == '-';
+  if (!is_option && !chosen.empty()) return "";
+  const std::string word = is_option ? left[0].substr(0, left[0].find('=')) : left[0];
+  std::vector<std::string> known;
+  if (is_option) {
+    std::vector<const CLI::App*> owners(chosen.begin(), chosen.end());
+    owners.push_back(&app);
+    for (const CLI::App* owner : owners) {
+      for (const CLI::Option* option : owner->get_options()) {
+        for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+      }
+    }
+  } else {
+    for (const CLI::App* command : app.get_subcommands(nullptr))
+      known.push_back(command->get_name());
+  }
+  return absl::StrCat("feedwater", chosen.empty() ? "" : " " + chosen[0]->get_name(), ": unknown ",
+                      is_option ? "option" : "command", " '", feedwater::server::Printable(word),
+                      "'", feedwater::server::DidYouMean(word, known));
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   CLI::App app(
@@ -45,6 +84,10 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
+    if (const std::string unknown = AboutUnknownWord(app, error); !unknown.empty()) {
+      std::cerr << unknown << "\nRun with --help for more information.\n";
+      return 2;
+    }
     return app.exit(error) == 0 ? 0 : 2;
   }
   return context.exit_status;

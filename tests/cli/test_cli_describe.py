@@ -12,6 +12,27 @@ GRAPH = "  - decode: {in: data, out: image}\n  - resize: {size: [8, 8]}\n"
 NO_DAEMON = {"FEEDWATER_ADDRESS": "/nonexistent"}
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["stauts"], "feedwater: unknown command 'stauts', did you mean 'status'?"),
+        (["stauts", "--json"], "feedwater: unknown command 'stauts', did you mean 'status'?"),
+        (["--jsn", "status"], "feedwater status: unknown option '--jsn', did you mean '--json'?"),
+        (["status", "--jsn"], "feedwater status: unknown option '--jsn', did you mean '--json'?"),
+        (["status", "--wach=1"], "feedwater status: unknown option '--wach', did you mean"),
+        (["status", "--watch", "--intervall", "1s"], "'--intervall', did you mean '--interval'?"),
+        (["\x1b[31mzzzzzzzz"], "feedwater: unknown command '\\x1b[31mzzzzzzzz'\n"),
+        (["ledger", "--bach", "1"], "'--bach', did you mean '--batch'?"),
+        ([], "A subcommand is required"),
+        (["ledger"], "job is required"),
+    ],
+)
+def test_a_misspelt_command_or_option_is_told_with_its_nearest(words, told):
+    done = run(*words)
+    assert done.status == 2 and done.out == ""
+    assert told in done.err, done.err
+
+
 def everything() -> dict:
     """Return all that describe knows."""
     return run("describe", "--json", env=environment(**NO_DAEMON)).document
