@@ -103,7 +103,8 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   runtime.bad_samples = bad_samples_;
   runtime.breadcrumbs = FindCrashes();
   if (config.isolation == "process") {
-    FW_ASSIGN_OR_RETURN(decoders_, FindDecoders());
+    FW_ASSIGN_OR_RETURN(decoders_, FindDecoders(budget_));
+    spdlog::info("samples are made in processes of their own ({})", decoders_->program->path());
     runtime.decoders = decoders_;
   }
   FW_ASSIGN_OR_RETURN(runtime_, Runtime::Create(runtime));
@@ -170,16 +171,6 @@ std::shared_ptr<const Breadcrumbs> Daemon::FindCrashes() {
   spdlog::warn("a sample that crashes the daemon will not be found out: {}",
                crumbs.status().ToString());
   return nullptr;
-}
-
-// Finds the program of decoder processes, and starts one to see that it works here.
-absl::StatusOr<std::shared_ptr<DecoderHost>> Daemon::FindDecoders() {
-  auto host = std::make_shared<DecoderHost>();
-  host->budget = budget_;
-  FW_ASSIGN_OR_RETURN(host->program, DecoderProgram::Find());
-  FW_RETURN_IF_ERROR(Annotate(TryDecoder(host), "isolation: process cannot work here"));
-  spdlog::info("samples are made in processes of their own ({})", host->program->path());
-  return host;
 }
 
 void Daemon::Stop() {

@@ -45,12 +45,13 @@ class Daemon {
   bool Healthy() ABSL_LOCKS_EXCLUDED(mu_);
   std::string Summary() const;  // one line for systemd's status
   const Settings& settings() const { return settings_; }
+  // Null: workers make the samples, or it has stopped.
+  const std::shared_ptr<DecoderHost>& decoders() const { return decoders_; }
 
  private:
   explicit Daemon(Settings settings) : settings_(std::move(settings)) {}
   absl::Status Build(ActivatedSockets sockets);
   std::shared_ptr<const Breadcrumbs> FindCrashes();
-  absl::StatusOr<std::shared_ptr<DecoderHost>> FindDecoders();
   void KeepHouse() ABSL_LOCKS_EXCLUDED(mu_);
 
   const Settings settings_;

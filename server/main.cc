@@ -11,6 +11,7 @@
 #include "feedwater/version.h"
 #include "server/base/logging.h"
 #include "server/daemon.h"
+#include "server/decoder/isolated_maker.h"
 #include "server/pipeline/breadcrumbs.h"
 #include "server/process.h"
 #include "server/service/config.h"
@@ -59,6 +60,10 @@ int Check(const Arguments& arguments) {
       exit_code = Complain(spec.status(), kExitBadConfig);
     }
   }
+  if (settings->config.isolation == "process") {
+    const auto decoders = FindDecoders(nullptr);
+    if (!decoders.ok()) exit_code = Complain(decoders.status(), kExitBadConfig);
+  }
   if (exit_code == 0) std::cout << arguments.config << ": good" << std::endl;
   return exit_code;
 }
@@ -97,7 +102,9 @@ int Run(const Arguments& arguments) {
   }
   spdlog::info("draining");
   NotifyStopping();
-  ExitWithin(kDrainSeconds);
+  ExitWithin(kDrainSeconds, [decoders = (*daemon)->decoders()] {
+    if (decoders != nullptr) decoders->Stop();
+  });
   (*daemon)->Stop();
   spdlog::info("ended");
   return 0;
@@ -117,7 +124,8 @@ int Main(int argc, char** argv) {
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   app.add_flag("--check", arguments.check,
-               "Check the configuration and its pipelines, and exit: 0 good, 2 not");
+               "Check the configuration, its pipelines and, with isolation, that a decoder starts, "
+               "and exit: 0 good, 2 not");
   app.add_flag("--print-config", arguments.print_config,
                "Print a configuration with every key, and exit");
   app.add_option("--log-format", arguments.log_format, "text, or json: one object a line")

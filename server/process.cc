@@ -16,6 +16,7 @@
 #include <exception>
 #include <new>
 #include <thread>
+#include <utility>
 
 #include "server/base/sanitized.h"
 #include "server/base/thread.h"
@@ -80,10 +81,11 @@ int WaitForSignal() {
   return signal;
 }
 
-void ExitWithin(double seconds) {
-  auto thread = StartThread("ending in time", [seconds] {
+void ExitWithin(double seconds, std::function<void()> last) {
+  auto thread = StartThread("ending in time", [seconds, last = std::move(last)] {
     std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
     spdlog::warn("something still holds the daemon up after {} s: exiting all the same", seconds);
+    last();
     spdlog::shutdown();
     _exit(0);
   });

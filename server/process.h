@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "absl/status/status.h"
 
@@ -32,6 +33,7 @@ int WaitForSignal();
 
 // Ends the process with status 0 after `seconds` unless it has ended before: nothing that a drain
 // waits for, such as a dataset being opened on storage that stands still, may hold it up longer.
-void ExitWithin(double seconds);
+// `last` is called just before.
+void ExitWithin(double seconds, std::function<void()> last);
 
 }  // namespace feedwater::server

@@ -2,13 +2,14 @@
 // object. Nothing that it does can hold the worker up for longer than it is given time or reach
 // anything but the region.
 //
-// Thread safety: belongs to one thread.
+// Thread safety: belongs to one thread, but for Kill.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <string>
 
+#include "server/base/mutex.h"
 #include "server/decoder/decoder_program.h"
 #include "server/decoder/region.h"
 
@@ -28,30 +29,38 @@ class DecoderProcess {
 
   enum class Outcome {
     kAnswered,
-    kDied,    // of what it was given, or it broke the protocol, or it did not answer in time
+    kDied,    // of what it was given, or it broke the protocol, or it works on without an answer
     kKilled,  // by somebody's SIGKILL: the kernel's for want of memory, or a person's
+    kStoodStill,  // it did not answer in time and has not been working: stopped, frozen, starved
   };
-  // How long it may take to answer, from now on. A minute before the first call: it has to start.
-  void SetPatience(double seconds);
+  // How long it may take to answer, from now on, and how much CPU time one that does not must have
+  // used to have been at work. A minute before the first call: it has to start.
+  void SetPatience(double seconds, double cpu_seconds);
 
   // Gives it the request that stands in the region and waits for the answer. After anything but
-  // kAnswered the process is gone, and `how` says how: "died of SIGSEGV".
+  // kAnswered the process is gone, and `how` says how: "died of SIGSEGV". Call TakeCpuNs after each
+  // answer: what was not taken counts as work on the next one.
   Outcome Exchange(std::string* how);
+
+  // Ends it, stopped or not, from any thread: its own sees a kKilled.
+  void Kill() const;
 
   int64_t TakeCpuNs();  // its CPU time since the last call, also after its end
 
  private:
   DecoderProcess(DecoderProgram::Child child, Region region)
-      : pid_(child.pid), socket_(std::move(child.socket)), region_(std::move(region)) {}
+      : socket_(std::move(child.socket)), region_(std::move(region)), pid_(child.pid) {}
 
   Outcome EndedBySelf(std::string* how);
   int Reap();  // waits for its end and gives its wait status
   int KillAndReap();
+  bool IsReaped() const;
 
-  pid_t pid_;  // -1: reaped
   const Fd socket_;
   const Region region_;
-  double patience_seconds_ = 0;
+  mutable Mutex mu_;                // a number that was waited for may be another process's
+  pid_t pid_ ABSL_GUARDED_BY(mu_);  // -1: reaped
+  double patience_seconds_ = 0, working_seconds_ = 0;
   uint32_t sequence_ = 0;
   int64_t cpu_ns_ = 0, cpu_taken_ns_ = 0;
 };

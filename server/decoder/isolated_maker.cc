@@ -23,6 +23,9 @@ constexpr uint64_t kLeastMemoryBytes = 1ull << 30, kMemoryBytesPerPixel = 24;
 // CPU time is bounded in the decoder (max_decode_ms); this is for one that does not obey, and far
 // enough away for no busy machine to get there.
 constexpr double kPatiencePerLimit = 3;
+// One that has used less CPU time than max_decode_ms and than this part of the wait was not at
+// work.
+constexpr double kWorkingPart = 0.1;
 
 uint64_t MemoryBytes(const ImageLimits& limits) {
   const auto pixels = static_cast<uint64_t>(std::clamp<int64_t>(limits.max_pixels, 0, 1LL << 36));
@@ -44,14 +47,55 @@ std::string CleanText(const char* text, size_t bytes) {
   return clean;
 }
 
-}  // namespace
+// What to say when it is not a record's fault, again and again; `when`: " on one record".
+std::string NotItsFault(DecoderProcess::Outcome outcome, int tries, absl::string_view when,
+                        absl::string_view how) {
+  if (outcome == DecoderProcess::Outcome::kStoodStill) {
+    return absl::StrCat("decoder processes stand still (", tries, " times", when, "; the last one ",
+                        how, "): are they stopped or frozen, or do they wait for the machine?");
+  }
+  return absl::StrCat(
+      "decoder processes are killed again and again (SIGKILL, ", tries, " times", when,
+      "): too little memory for them? See the kernel's log; cure: a larger limit for the daemon's "
+      "cgroup, or a smaller `memory`");
+}
 
+// Starts and ends a process that has nothing to do.
 absl::Status TryDecoder(const std::shared_ptr<DecoderHost>& host) {
   DecoderSetup setup;
   setup.text = "version: 1\ndataset: {format: none}\noutputs: [sample_id]\n";
   setup.file_name = "nothing.yaml";
   FW_ASSIGN_OR_RETURN(std::shared_ptr<const Plan> plan, PlanOf(setup));
   return IsolatedMaker(host, std::move(plan), std::move(setup), ImageLimits()).Start();
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<DecoderHost>> FindDecoders(std::shared_ptr<MemoryBudget> budget) {
+  auto host = std::make_shared<DecoderHost>();
+  host->budget = std::move(budget);
+  FW_ASSIGN_OR_RETURN(host->program, DecoderProgram::Find());
+  FW_RETURN_IF_ERROR(Annotate(TryDecoder(host), "isolation: process cannot work here"));
+  return host;
+}
+
+void DecoderHost::Stop() {
+  MutexLock lock(&mu_);
+  is_stopped_ = true;
+  for (const DecoderProcess* process : processes_) process->Kill();
+}
+
+absl::Status DecoderHost::Enter(const DecoderProcess* process) {
+  MutexLock lock(&mu_);
+  if (is_stopped_) return absl::UnavailableError("no decoder process: the daemon is ending");
+  processes_.insert(process);
+  ++running;
+  return absl::OkStatus();
+}
+
+void DecoderHost::Leave(const DecoderProcess* process) {
+  MutexLock lock(&mu_);
+  if (processes_.erase(process) > 0) --running;
 }
 
 IsolatedMaker::IsolatedMaker(std::shared_ptr<DecoderHost> host, std::shared_ptr<const Plan> plan,
@@ -62,6 +106,8 @@ IsolatedMaker::IsolatedMaker(std::shared_ptr<DecoderHost> host, std::shared_ptr<
       identity_(PlanIdentity(*plan_)),
       patience_seconds_(host_->patience_seconds +
                         kPatiencePerLimit * static_cast<double>(limits.max_decode_ms) / 1000),
+      working_seconds_(std::max(static_cast<double>(limits.max_decode_ms) / 1000,
+                                patience_seconds_ * kWorkingPart)),
       area_(SampleArea::Of(*plan_)) {
   options_.memory_bytes = MemoryBytes(limits);
   if (area_.ok()) options_.output_bytes = area_->bytes + kExtraOutputBytes;
@@ -72,9 +118,9 @@ IsolatedMaker::~IsolatedMaker() { End(/*is_death=*/false); }
 void IsolatedMaker::End(bool is_death) {
   if (process_ == nullptr) return;
   cost_.cpu_ns += process_->TakeCpuNs();
+  host_->Leave(process_.get());
   process_.reset();
   reservation_.Release();
-  --host_->running;
   if (is_death) ++host_->deaths;
 }
 
@@ -86,7 +132,7 @@ absl::Status IsolatedMaker::Launch() {
         host_->budget->Reserve("decoders", kCountedBytes + static_cast<int64_t>(area_->bytes)));
   }
   FW_ASSIGN_OR_RETURN(process_, DecoderProcess::Start(*host_->program, options_));
-  ++host_->running;
+  FW_RETURN_IF_ERROR(host_->Enter(process_.get()));
   ++host_->started;
   made_ = area_->At(process_->region().output());
 
@@ -111,13 +157,18 @@ absl::Status IsolatedMaker::Start() {
     if (outcome != DecoderProcess::Outcome::kAnswered) {
       End(/*is_death=*/true);
       if (outcome == DecoderProcess::Outcome::kKilled && tries + 1 < kTries) continue;
+      if (outcome != DecoderProcess::Outcome::kDied) {
+        return absl::ResourceExhaustedError(
+            NotItsFault(outcome, tries + 1, " at their start", how));
+      }
       return absl::ResourceExhaustedError(
           absl::StrCat("a decoder process (", host_->program->path(), ") ", how, " at its start"));
     }
     const absl::Status status = ReadAnswer();
     const std::string told = CleanText(answer_.message, answer_.message_bytes);
     if (status.ok() && told == identity_) {
-      process_->SetPatience(patience_seconds_);
+      process_->SetPatience(patience_seconds_, working_seconds_);
+      cost_.cpu_ns += process_->TakeCpuNs();
       break;
     }
     End(/*is_death=*/false);
@@ -251,12 +302,10 @@ absl::Status IsolatedMaker::Ask(DecoderCommand command, const SampleInput& input
       if (died != nullptr) *died = true;
       return absl::DataLossError(absl::StrCat("the decoder process ", how, " on this record"));
     }
-    if (tries == kTries) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "decoder processes are killed again and again (SIGKILL, ", kTries,
-          " times on one record): too little memory for them? See the kernel's log; cure: a larger "
-          "limit for the daemon's cgroup, or a smaller `memory`"));
-    }
+    if (outcome == DecoderProcess::Outcome::kStoodStill)
+      spdlog::warn("a decoder process {} on record {}: it stood still", how, input.sample_id);
+    if (tries == kTries)
+      return absl::ResourceExhaustedError(NotItsFault(outcome, tries, " on one record", how));
   }
   cost_.cpu_ns += process_->TakeCpuNs();
   const Region& region = process_->region();

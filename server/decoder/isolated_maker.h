@@ -10,10 +10,12 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "server/base/memory_budget.h"
+#include "server/base/mutex.h"
 #include "server/decoder/decoder_process.h"
 #include "server/decoder/decoder_setup.h"
 #include "server/decoder/sample_maker.h"
@@ -21,7 +23,8 @@
 namespace feedwater::server {
 
 // What all decoder processes of a daemon have in common. Thread-safe.
-struct DecoderHost {
+class DecoderHost {
+ public:
   std::shared_ptr<const DecoderProgram> program;
   std::shared_ptr<MemoryBudget> budget;  // may be null
   // How long a sample may take beside three times its pipeline's max_decode_ms.
@@ -29,11 +32,24 @@ struct DecoderHost {
   std::atomic<int> running{0};
   std::atomic<uint64_t> started{0};
   std::atomic<uint64_t> deaths{0};  // other than at the end of their job
+
+  // Ends all processes at once, also those that stand still, and lets no other start. Whoever waits
+  // for one gets an error that tells of the machine.
+  void Stop();
+
+ private:
+  friend class IsolatedMaker;
+  absl::Status Enter(const DecoderProcess* process);  // an error: there is no place for it any more
+  void Leave(const DecoderProcess* process);          // before its end
+
+  Mutex mu_;
+  bool is_stopped_ ABSL_GUARDED_BY(mu_) = false;
+  std::set<const DecoderProcess*> processes_ ABSL_GUARDED_BY(mu_);
 };
 
-// Starts and ends a decoder process that has nothing to do. The error says why none can be had
-// here.
-absl::Status TryDecoder(const std::shared_ptr<DecoderHost>& host);
+// What this program's decoders are, if they work here: finds their program, and starts and ends one
+// that has nothing to do. The error says why none can be had. `budget` may be null.
+absl::StatusOr<std::shared_ptr<DecoderHost>> FindDecoders(std::shared_ptr<MemoryBudget> budget);
 
 class IsolatedMaker final : public SampleMaker {
  public:
@@ -74,7 +90,7 @@ class IsolatedMaker final : public SampleMaker {
   const std::shared_ptr<const Plan> plan_;
   const DecoderSetup setup_;
   const std::string identity_;
-  const double patience_seconds_;
+  const double patience_seconds_, working_seconds_;
   DecoderProcess::Options options_;
   absl::StatusOr<SampleArea> area_;
   SeekIndexes* seek_indexes_ = nullptr;

@@ -119,6 +119,7 @@ struct Runtime::Impl {
   ~Impl() {
     stop.store(true, std::memory_order_release);
     scheduler.Stop();
+    if (options.decoders != nullptr) options.decoders->Stop();  // a worker may wait for one of them
     for (std::thread& thread : threads) thread.join();
   }
 

@@ -28,7 +28,7 @@
 
 namespace feedwater::server {
 
-struct DecoderHost;  // decoder/isolated_maker.h
+class DecoderHost;  // decoder/isolated_maker.h
 
 // A pipeline with its dataset opened and its graph planned. Shared by all jobs that run it.
 struct LoadedPipeline {

@@ -10,6 +10,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "server/base/clock.h"
 #include "server/base/sanitized.h"
@@ -57,11 +58,12 @@ class IsolatedMakerTest : public ::testing::Test {
   }
 
   void Make(const std::string& program, const std::string& yaml, const TestRecord& record,
-            const std::string& file_name = "test.yaml") {
+            const std::string& file_name = "test.yaml", double patience_seconds = 20) {
     auto opened = DecoderProgram::Open(program);
     ASSERT_TRUE(opened.ok()) << opened.status();
     host_ = std::make_shared<DecoderHost>();
     host_->program = *opened;
+    host_->patience_seconds = patience_seconds;
     DecoderSetup setup;
     setup.text = yaml;
     setup.file_name = file_name;
@@ -273,6 +275,36 @@ TEST_F(IsolatedMakerTest, AKilledProcessIsReplacedAndTheSampleIsMade) {
   EXPECT_EQ(host_->started, 4u);
 }
 
+TEST_F(IsolatedMakerTest, AProcessThatStandsStillIsReplacedAndTheSampleIsMade) {
+  TestRecord record = RecordOf(Files()[0], 5);
+  ASSERT_NO_FATAL_FAILURE(Make(kRealDecoder, kTraining, record, "test.yaml", 1));
+  TestBatch expected(*plan_, 1), got(*plan_, 1);
+  ASSERT_TRUE(maker_->Run(InputOf(record, 1), 0, expected.memory).ok());
+  ASSERT_EQ(Children().size(), 1u);
+  kill(Children()[0], SIGSTOP);
+  const absl::Status status = maker_->Run(InputOf(record, 1), 0, got.memory);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(got.Sample(0), expected.Sample(0));
+  EXPECT_EQ(host_->started, 2u);
+}
+
+TEST_F(IsolatedMakerTest, StoppingTheHostWakesWhoeverWaits) {
+  TestRecord record = RecordOf(Files()[0], 5);
+  ASSERT_NO_FATAL_FAILURE(Make(kRealDecoder, kTraining, record, "test.yaml", 300));
+  ASSERT_TRUE(maker_->Start().ok());
+  kill(Children()[0], SIGSTOP);
+  std::thread stops([&] {
+    usleep(200'000);
+    host_->Stop();
+  });
+  TestBatch batch(*plan_, 1);
+  const absl::Status status = maker_->Run(InputOf(record, 1), 0, batch.memory);
+  stops.join();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  EXPECT_EQ(host_->started, 1u);
+  EXPECT_TRUE(Children().empty());
+}
+
 TEST_F(IsolatedMakerTest, TheMemoryOfDecodersIsPartOfTheSum) {
   TestRecord record = RecordOf(Files()[0], 5);
   ASSERT_NO_FATAL_FAILURE(Make(kRealDecoder, kTraining, record));
@@ -336,7 +368,10 @@ INSTANTIATE_TEST_SUITE_P(
         Hostile{"segv", absl::StatusCode::kDataLoss, "died of SIGSEGV on this record"},
         Hostile{"kill", absl::StatusCode::kResourceExhausted, "killed again and again"},
         Hostile{"exit", absl::StatusCode::kDataLoss, "ended with status 7 on this record"},
-        Hostile{"hang", absl::StatusCode::kDataLoss, "had not answered after"},
+        Hostile{"spin", absl::StatusCode::kDataLoss, "had not answered after"},
+        Hostile{"sleep", absl::StatusCode::kResourceExhausted, "stand still (5 times on one"},
+        Hostile{"kill_start", absl::StatusCode::kResourceExhausted,
+                "killed again and again (SIGKILL, 5 times at their start): too little memory"},
         Hostile{"close", absl::StatusCode::kDataLoss, "closed its socket"},
         Hostile{"sequence", absl::StatusCode::kDataLoss, "answered what it was not asked"},
         Hostile{"long", absl::StatusCode::kDataLoss, "answered what it was not asked"},

@@ -6,6 +6,7 @@ two ops more, which fault and make system calls on a label.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -13,6 +14,7 @@ import random
 import re
 import signal
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -261,6 +263,34 @@ def test_a_killed_daemon_leaves_no_decoder_behind(make_daemon):
             time.sleep(0.01)
 
 
+def test_stopped_decoders_do_not_hold_up_the_end(make_daemon):
+    daemon = photos(make_daemon, "process")
+    with feedwater.Loader(
+        "train", address=daemon.address, output="numpy", reconnect_timeout=0.1
+    ) as loader:
+        batches = iter(loader)
+        next(batches)
+        await_decoders(daemon, 2)
+        stopped = decoders(daemon.process.pid)
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+
+        def take_the_rest() -> None:  # so that the workers want to make more
+            with contextlib.suppress(feedwater.Error):
+                for _ in batches:
+                    pass
+
+        takes = threading.Thread(target=take_the_rest)
+        takes.start()
+        time.sleep(0.3)
+        assert daemon.stop() == 0
+        takes.join(20)
+        assert not takes.is_alive()
+    assert "exiting all the same" not in daemon.tail()
+    assert "ended" in daemon.tail(200)
+    assert not any(_runs(pid) for pid in stopped)
+
+
 def _runs(pid: int) -> bool:
     """Tell whether a process lives: one that nobody has waited for does not."""
     try:
@@ -293,3 +323,19 @@ def test_a_daemon_without_its_decoder_says_so_and_does_not_start(make_daemon, fo
     daemon.command = [alone / "feedwaterd"]
     with pytest.raises(RuntimeError, match=r"no program .*alone/feedwater-decoder"):
         daemon.start()
+
+    def check() -> subprocess.CompletedProcess:
+        command = [*daemon.command, "--config", daemon.config, "--check"]
+        return subprocess.run(command, capture_output=True, text=True)
+
+    done = check()
+    assert done.returncode == 2 and "feedwater-decoder" in done.stderr, done
+    assert ": good" not in done.stdout
+    copy = alone / "feedwater-decoder"
+    copy.write_bytes((BUILD / "bin/feedwater-decoder").read_bytes())
+    copy.chmod(0o644)
+    done = check()
+    assert done.returncode == 2 and "Permission denied" in done.stderr, done
+    copy.chmod(0o755)
+    done = check()
+    assert done.returncode == 0, done

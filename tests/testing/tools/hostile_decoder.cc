@@ -58,7 +58,9 @@ void Misbehave(const std::string& how, const Region& region, uint32_t* sequence,
   if (how == "segv") *reinterpret_cast<volatile int*>(nowhere) = 1;
   if (how == "kill") raise(SIGKILL);
   if (how == "exit") _exit(7);
-  if (how == "hang") pause();
+  if (how == "sleep") pause();
+  while (how == "spin" && nowhere != 0) {
+  }
   if (how == "close") {
     close(kDecoderSocket);
     pause();
@@ -114,6 +116,7 @@ int Serve() {
       how = setup->file_name;
       const auto plan = PlanOf(*setup);
       if (!plan.ok() || how == "start") return 1;
+      if (how == "kill_start") raise(SIGKILL);
       const std::string identity = how == "stranger" ? "stranger" : PlanIdentity(**plan);
       Answer answer = {};
       answer.message_bytes = static_cast<uint32_t>(identity.size());
