@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <exception>
 #include <memory>
+#include <new>
 #include <sstream>
 
 #include "absl/container/flat_hash_map.h"
@@ -352,6 +353,8 @@ absl::StatusOr<YamlNode> ParseYaml(absl::string_view text, absl::string_view fil
     return refusal.status;
   } catch (const YAML::Exception& e) {
     return builder.Explain(e);
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(absl::StrCat(file_name, ": no memory to read it"));
   } catch (const std::exception& e) {
     return start.Error(absl::StrCat("the file cannot be parsed: ", e.what()));
   }

@@ -164,8 +164,12 @@ Catalogue::Loaded Catalogue::LoadNamed(const std::string& name, const Cancelled&
                        "; a file that came later is seen after a reload: `kill -HUP ", getpid(),
                        "`, or `systemctl reload` where the daemon is a service"));
     }
-    if (!found->second.spec.ok()) return found->second.spec.status();
-    spec = *found->second.spec;
+    absl::StatusOr<PipelineSpec>& read = found->second.spec;
+    // The file may be good: there was no memory to read it.
+    if (absl::IsResourceExhausted(read.status()))
+      read = CheckPipelineFile(found->second.path, *roots_);
+    if (!read.ok()) return read.status();
+    spec = *read;
     generation = generation_;
     roots = roots_;
   }

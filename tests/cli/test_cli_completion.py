@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pty
 import re
 import select
 import shutil
@@ -12,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from command_line import PROGRAM, environment, run
+from command_line import PROGRAM, environment, open_terminal, run
 
 BASH = shutil.which("bash")
 
@@ -105,7 +104,7 @@ def test_values_of_options_are_files_folders_or_nothing(project):
 
 @needs_bash
 def test_a_real_tab_completes_in_a_real_shell(project):
-    master, slave = pty.openpty()
+    master, slave = open_terminal()
     shell = subprocess.Popen(
         [BASH, "--norc", "--noprofile", "-i"],
         stdin=slave, stdout=slave, stderr=slave, start_new_session=True,

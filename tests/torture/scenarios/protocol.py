@@ -23,6 +23,7 @@ TURNS = {True: 10, False: 3}  # pairs of turns, judging times or not
 QUIET_S = {True: 5.0, False: 1.0}
 LEAST_RATE = 0.95
 BATCH = 16
+CPUS = sorted(os.sched_getaffinity(0))
 DEMAND = 0.3  # of what the bystander gets alone
 
 
@@ -32,8 +33,8 @@ def flood(stage: Stage, address: str, messages: int, seed: int) -> dict:
                str(seed), "--threads", "2", "--pipeline", "tiny"]  # fmt: skip
     if other_users():
         command += ["--uid", str(OTHER_USER)]
-    if (os.cpu_count() or 1) >= 4:
-        command = ["taskset", "-c", "3", *command]
+    if len(CPUS) >= 4:
+        command = ["taskset", "-c", str(CPUS[3]), *command]
     done = subprocess.run(command, capture_output=True, text=True)
     try:
         return json.loads(done.stdout)
@@ -44,13 +45,13 @@ def flood(stage: Stage, address: str, messages: int, seed: int) -> dict:
 
 def run(stage: Stage) -> None:
     """Do it."""
-    roomy = (os.cpu_count() or 1) >= 4
-    pinned = 'cpus: "0,1"\n' if roomy else "cpus: 2\npin_cpus: false\n"
+    roomy = len(CPUS) >= 4
+    pinned = f'cpus: "{CPUS[0]},{CPUS[1]}"\n' if roomy else "cpus: 2\npin_cpus: false\n"
     daemon = stage.daemon(pinned + "memory: 1GiB\n")
     golden = stage.golden(daemon, world=1, batch=BATCH)
     leftovers = Leftovers(stage, daemon, margin_mib=32)
     pid = daemon.process.pid
-    prefix = ("taskset", "-c", "2") if roomy else ()
+    prefix = ("taskset", "-c", str(CPUS[2])) if roomy else ()
     bystander = stage.trainer("cpp", daemon.address, golden, 0, "bystander", prefix=prefix)
     time.sleep(1)
     judged = stage.settings.judge_times
