@@ -354,7 +354,7 @@ absl::StatusOr<YamlNode> ParseYaml(absl::string_view text, absl::string_view fil
   } catch (const YAML::Exception& e) {
     return builder.Explain(e);
   } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError(absl::StrCat(file_name, ": no memory to read it"));
+    return absl::ResourceExhaustedError(absl::StrCat("out of memory while reading ", file_name));
   } catch (const std::exception& e) {
     return start.Error(absl::StrCat("the file cannot be parsed: ", e.what()));
   }

@@ -47,17 +47,18 @@ std::string CleanText(const char* text, size_t bytes) {
   return clean;
 }
 
-// What to say when it is not a record's fault, again and again; `when`: " on one record".
-std::string NotItsFault(DecoderProcess::Outcome outcome, int tries, absl::string_view when,
-                        absl::string_view how) {
+// The error when it is not a record's fault, again and again; `when`: " on one record".
+absl::Status NotItsFault(DecoderProcess::Outcome outcome, int tries, absl::string_view when,
+                         absl::string_view how) {
   if (outcome == DecoderProcess::Outcome::kStoodStill) {
-    return absl::StrCat("decoder processes stand still (", tries, " times", when, "; the last one ",
-                        how, "): are they stopped or frozen, or do they wait for the machine?");
+    return absl::ResourceExhaustedError(
+        absl::StrCat("decoder processes stand still (", tries, " times", when, "; the last one ",
+                     how, "): are they stopped or frozen, or do they wait for the machine?"));
   }
-  return absl::StrCat(
+  return absl::ResourceExhaustedError(absl::StrCat(
       "decoder processes are killed again and again (SIGKILL, ", tries, " times", when,
       "): too little memory for them? See the kernel's log; cure: a larger limit for the daemon's "
-      "cgroup, or a smaller `memory`");
+      "cgroup, or a smaller `memory`"));
 }
 
 // Starts and ends a process that has nothing to do.
@@ -158,8 +159,7 @@ absl::Status IsolatedMaker::Start() {
       End(/*is_death=*/true);
       if (outcome == DecoderProcess::Outcome::kKilled && tries + 1 < kTries) continue;
       if (outcome != DecoderProcess::Outcome::kDied) {
-        return absl::ResourceExhaustedError(
-            NotItsFault(outcome, tries + 1, " at their start", how));
+        return NotItsFault(outcome, tries + 1, " at their start", how);
       }
       return absl::ResourceExhaustedError(
           absl::StrCat("a decoder process (", host_->program->path(), ") ", how, " at its start"));
@@ -304,8 +304,7 @@ absl::Status IsolatedMaker::Ask(DecoderCommand command, const SampleInput& input
     }
     if (outcome == DecoderProcess::Outcome::kStoodStill)
       spdlog::warn("a decoder process {} on record {}: it stood still", how, input.sample_id);
-    if (tries == kTries)
-      return absl::ResourceExhaustedError(NotItsFault(outcome, tries, " on one record", how));
+    if (tries == kTries) return NotItsFault(outcome, tries, " on one record", how);
   }
   cost_.cpu_ns += process_->TakeCpuNs();
   const Region& region = process_->region();

@@ -445,8 +445,7 @@ STARTING = [
         "a pipeline cannot be opened",
         "start",
         "fopen errno=EMFILE path=victim.yaml",
-        Refused("victim"),
-        reload=True,
+        Recovers(),  # it is read again when it is asked for
     ),
     Point("a root cannot be opened", "start", "open errno=EACCES path=/data", Ends("root 'data'")),
     Point(
