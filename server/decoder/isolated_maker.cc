@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/base/escape.h"
 #include "server/base/units.h"
 #include "server/storage/engine.h"  // kReadPadding
 #include "spdlog/spdlog.h"
@@ -38,13 +39,9 @@ bool IsJpeg(const Tensor& field) {
          bytes[1] == 0xd8;
 }
 
-// A text that a process has written which may be anybody's by now.
-std::string CleanText(const char* text, size_t bytes) {
-  std::string clean(text, bytes);
-  for (char& c : clean) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-  }
-  return clean;
+// What the process says: by now it may be anybody.
+std::string Said(const Answer& answer) {
+  return Escaped(absl::string_view(answer.message, answer.message_bytes));
 }
 
 // The error when it is not a record's fault, again and again; `when`: " on one record".
@@ -165,7 +162,7 @@ absl::Status IsolatedMaker::Start() {
           absl::StrCat("a decoder process (", host_->program->path(), ") ", how, " at its start"));
     }
     const absl::Status status = ReadAnswer();
-    const std::string told = CleanText(answer_.message, answer_.message_bytes);
+    const std::string told = Said(answer_);
     if (status.ok() && told == identity_) {
       process_->SetPatience(patience_seconds_, working_seconds_);
       cost_.cpu_ns += process_->TakeCpuNs();
@@ -262,7 +259,7 @@ absl::Status IsolatedMaker::ReadAnswer() {
   for (int i = 0; i < jpeg::kUncoveredKinds; ++i) cost_.decoded.libjpeg[i] += counted[3 + i];
 
   if (answer_.code != static_cast<uint32_t>(absl::StatusCode::kOk)) {
-    const std::string text = CleanText(answer_.message, answer_.message_bytes);
+    const std::string text = Said(answer_);
     switch (static_cast<absl::StatusCode>(answer_.code)) {
       case absl::StatusCode::kInvalidArgument:
         return absl::InvalidArgumentError(text);

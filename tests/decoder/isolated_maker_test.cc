@@ -378,7 +378,7 @@ INSTANTIATE_TEST_SUITE_P(
         Hostile{"code", absl::StatusCode::kDataLoss, ""},
         Hostile{"machine", absl::StatusCode::kDataLoss, ""},
         Hostile{"message", absl::StatusCode::kDataLoss, "a message longer than its place"},
-        Hostile{"text", absl::StatusCode::kInvalidArgument, "a b [2J"},
+        Hostile{"text", absl::StatusCode::kInvalidArgument, "a\\x0ab\\x1b[2J"},
         Hostile{"fields", absl::StatusCode::kDataLoss, "too many fields"},
         Hostile{"indexes", absl::StatusCode::kDataLoss, "too many fields"},
         Hostile{"outside", absl::StatusCode::kDataLoss, "lies outside"},
