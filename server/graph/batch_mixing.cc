@@ -71,7 +71,7 @@ void DrawPermutation(absl::Span<int64_t> permutation, Draws& draws) {
 }
 
 void MixField(
-    const Batch& batch, size_t field,
+    const OpBatch& batch, size_t field,
     absl::FunctionRef<void(std::byte* out, const std::byte* own, const std::byte* partner)> mix) {
   const BatchField& in = batch.inputs[field];
   const BatchField& out = batch.outputs[field];
@@ -110,7 +110,7 @@ void MixElements(DType dtype, float weight, const std::byte* own, const std::byt
   }
 }
 
-absl::Status MixLabels(const Batch& batch, float weight) {
+absl::Status MixLabels(const OpBatch& batch, float weight) {
   const BatchField& in = batch.inputs[1];
   const BatchField& out = batch.outputs[1];
   if (!IsClassNumber(in.spec)) {

@@ -21,7 +21,7 @@ void DrawPermutation(absl::Span<int64_t> permutation, Draws& draws);
 // as they were before the first call even where outputs overwrite them (output k may be own input
 // k). `field` counts from 0.
 void MixField(
-    const Batch& batch, size_t field,
+    const OpBatch& batch, size_t field,
     absl::FunctionRef<void(std::byte* out, const std::byte* own, const std::byte* partner)> mix);
 
 // out = weight * own + (1 - weight) * partner, element by element in float32, stored as `dtype`.
@@ -31,6 +31,6 @@ void MixElements(DType dtype, float weight, const std::byte* own, const std::byt
 
 // The label of every sample, mixed by weight: field 1 of the batch. InvalidArgument for a class
 // number out of range.
-absl::Status MixLabels(const Batch& batch, float weight);
+absl::Status MixLabels(const OpBatch& batch, float weight);
 
 }  // namespace feedwater::server

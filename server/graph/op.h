@@ -99,7 +99,7 @@ struct BatchField {
 
 // One batch as a batch op sees it. outputs[i].data may be inputs[i].data, where their specs are
 // equal.
-struct Batch {
+struct OpBatch {
   absl::Span<const BatchField> inputs, outputs;
   int64_t samples = 0;
   std::byte* scratch = nullptr;     // room for one sample of the largest input, aligned to 64
@@ -112,7 +112,7 @@ class BatchOp {
   // As Op::Plan; every spec is of one sample and static.
   virtual absl::StatusOr<Specs> Plan(absl::Span<const TensorSpec> inputs,
                                      const PlanEnvironment& environment) const = 0;
-  virtual absl::Status Run(const Batch& batch, Draws draws) const = 0;
+  virtual absl::Status Run(const OpBatch& batch, Draws draws) const = 0;
 };
 
 }  // namespace feedwater::server

@@ -261,7 +261,7 @@ absl::Status Plan::FinishBatch(int64_t samples, uint64_t global_batch, PhiloxKey
     fields(node.out, &work.batch_outputs);
     if (work.permutation.size() < static_cast<size_t>(samples))
       work.permutation.resize(static_cast<size_t>(samples));
-    Batch batch;
+    OpBatch batch;
     batch.inputs = work.batch_inputs;
     batch.outputs = work.batch_outputs;
     batch.samples = samples;

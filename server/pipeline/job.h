@@ -16,7 +16,7 @@ namespace feedwater::server {
 
 // A place in a job's sequence of steps: step `step` of `order`, or the first of the next epoch that
 // has one.
-struct Cursor {
+struct OrderCursor {
   std::shared_ptr<const EpochOrder> order;
   int64_t step = 0;
 };
@@ -39,7 +39,7 @@ class Job {
   // The number of an order's step, counted from the epoch's first position: where a cursor resumes
   // at a position that is no multiple of the global batch size, the step it stands in counts as
   // done.
-  int64_t StepNumber(const Cursor& at) const {
+  int64_t StepNumber(const OrderCursor& at) const {
     return at.order->start() / global_batch_size() + at.step;
   }
 

@@ -52,9 +52,9 @@ absl::Status SameJob(const Job& job, const JobConfig& other) {
 
 }  // namespace
 
-Cursor MakeCursor(const std::shared_ptr<const OrderConfig>& config, uint64_t epoch,
-                  int64_t position) {
-  Cursor cursor{std::make_shared<EpochOrder>(config, epoch, position), 0};
+OrderCursor MakeCursor(const std::shared_ptr<const OrderConfig>& config, uint64_t epoch,
+                       int64_t position) {
+  OrderCursor cursor{std::make_shared<EpochOrder>(config, epoch, position), 0};
   if (cursor.order->steps() == 0) {
     cursor.order = std::make_shared<EpochOrder>(config, epoch + 1, 0);
   }
@@ -132,7 +132,8 @@ void Scheduler::Detach(const std::shared_ptr<Stream>& stream) {
   parking_->WakeAll();  // workers end what they keep for a job, also those that sleep
 }
 
-absl::Status Scheduler::Seek(const std::shared_ptr<Stream>& stream, uint32_t serial, Cursor start) {
+absl::Status Scheduler::Seek(const std::shared_ptr<Stream>& stream, uint32_t serial,
+                             OrderCursor start) {
   {
     Leaving leaving;
     MutexLock lock(&mu_);
@@ -244,7 +245,7 @@ bool Scheduler::OpenBatch(Stream& stream) {
   stream.may_have_slot.store(true, std::memory_order_release);
 
   auto& moving = Moving(stream);
-  const Cursor& at = moving.next;
+  const OrderCursor& at = moving.next;
   BatchMeta meta;
   meta.serial = moving.serial;
   meta.epoch = at.order->epoch();
@@ -259,7 +260,7 @@ bool Scheduler::OpenBatch(Stream& stream) {
 }
 
 void Scheduler::Advance(Stream& stream) {
-  Cursor& next = Moving(stream).next;
+  OrderCursor& next = Moving(stream).next;
   if (++next.step < next.order->steps()) return;
   const uint64_t epoch = next.order->epoch() + 1;
   next.step = 0;

@@ -29,8 +29,8 @@
 namespace feedwater::server {
 
 // The first step at or after (epoch, position). REQUIRES: a whole epoch has at least one step.
-Cursor MakeCursor(const std::shared_ptr<const OrderConfig>& config, uint64_t epoch,
-                  int64_t position);
+OrderCursor MakeCursor(const std::shared_ptr<const OrderConfig>& config, uint64_t epoch,
+                       int64_t position);
 
 class Scheduler {
  public:
@@ -40,7 +40,7 @@ class Scheduler {
     std::shared_ptr<const OrderConfig> order_config;
     int64_t rank = 0;
     int pid = 0;
-    Cursor start;
+    OrderCursor start;
     SlotLayout layout;
     std::shared_ptr<SlotPool> slots;
     Staging staging;
@@ -58,7 +58,7 @@ class Scheduler {
 
   absl::StatusOr<std::shared_ptr<Stream>> Attach(NewRank rank);
   void Detach(const std::shared_ptr<Stream>& stream);
-  absl::Status Seek(const std::shared_ptr<Stream>& stream, uint32_t serial, Cursor start);
+  absl::Status Seek(const std::shared_ptr<Stream>& stream, uint32_t serial, OrderCursor start);
   void Stop();  // detaches everybody; no ticket is handed out any more
 
   // The next ticket, or nothing: then none will come before Parking's generation moves on. A ticket

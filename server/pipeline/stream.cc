@@ -15,7 +15,7 @@ BatchMemory Stream::MemoryOf(int slot) const {
   return memory;
 }
 
-Batch::Batch(std::shared_ptr<Stream> stream, Cursor at, const BatchMeta& meta, int slot)
+Batch::Batch(std::shared_ptr<Stream> stream, OrderCursor at, const BatchMeta& meta, int slot)
     : stream_(std::move(stream)),
       at_(std::move(at)),
       meta_(meta),

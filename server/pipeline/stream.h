@@ -68,7 +68,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
     uint32_t serial = 0;
     uint64_t began_epoch = 0;  // where production began, or was sent by the last seek
     int64_t began_at = 0;
-    Cursor next;                     // of the batch that is opened next
+    OrderCursor next;                // of the batch that is opened next
     std::shared_ptr<Batch> filling;  // the last of `open` while it has places without a ticket
     std::deque<std::shared_ptr<Batch>> open;  // in the order of publishing
     uint64_t published_epoch = 0;
@@ -80,7 +80,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
 
 class Batch {
  public:
-  Batch(std::shared_ptr<Stream> stream, Cursor at, const BatchMeta& meta, int slot);
+  Batch(std::shared_ptr<Stream> stream, OrderCursor at, const BatchMeta& meta, int slot);
 
   const Stream& stream() const { return *stream_; }
   const std::shared_ptr<Stream>& shared_stream() const { return stream_; }
@@ -102,7 +102,7 @@ class Batch {
   friend class Scheduler;
 
   const std::shared_ptr<Stream> stream_;
-  const Cursor at_;
+  const OrderCursor at_;
   const BatchMeta meta_;
   const int slot_;
   const BatchMemory memory_;

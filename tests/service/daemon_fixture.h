@@ -7,14 +7,11 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
-#include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -22,22 +19,14 @@
 #include "feedwater/v1/control.grpc.pb.h"
 #include "server/daemon.h"
 #include "server/service/config.h"
+#include "tests/testing/eventually.h"
 #include "tests/testing/fake_trainer.h"
 #include "tests/testing/test_images.h"
 
 namespace feedwater::server {
 
+using testing::Eventually;
 using testing::FakeTrainer;
-
-// Whether it becomes true within ten seconds. For what another thread or process is about to do.
-inline bool Eventually(const std::function<bool()>& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return true;
-}
 
 inline void WriteFile(const std::string& path, const std::string& text) {
   std::filesystem::create_directories(std::filesystem::path(path).parent_path());

@@ -7,33 +7,22 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "server/transport/data_server.h"
+#include "tests/testing/eventually.h"
 #include "tests/testing/fake_trainer.h"
 
 namespace feedwater::server {
 
+using testing::Eventually;
 using testing::FakeTrainer;
-
-// Whether it becomes true within ten seconds. For things that another thread or process is about to
-// do.
-inline bool Eventually(const std::function<bool()>& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::microseconds(200));
-  }
-  return true;
-}
 
 inline int OpenDescriptors() {
   int n = 0;

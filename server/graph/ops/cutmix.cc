@@ -42,7 +42,7 @@ class Cutmix : public BatchOp {
     return PlanMixing(inputs, params_.num_classes.value_or(0), environment);
   }
 
-  absl::Status Run(const Batch& batch, Draws draws) const override {
+  absl::Status Run(const OpBatch& batch, Draws draws) const override {
     const BatchField& images = batch.inputs[0];
     const Size size = ImageSizeOf(images.spec);
     const Rect box = DrawBox(size, draws);

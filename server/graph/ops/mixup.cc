@@ -22,7 +22,7 @@ class Mixup : public BatchOp {
     return PlanMixing(inputs, params_.num_classes.value_or(0), environment);
   }
 
-  absl::Status Run(const Batch& batch, Draws draws) const override {
+  absl::Status Run(const OpBatch& batch, Draws draws) const override {
     const float weight = static_cast<float>(DrawBeta(params_.alpha, draws));
     DrawPermutation(batch.permutation, draws);
     FW_RETURN_IF_ERROR(MixLabels(batch, weight));
