@@ -1,5 +1,6 @@
 #include "server/daemon.h"
 
+#include <malloc.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -21,6 +22,7 @@ namespace {
 constexpr double kIdlePipelineSeconds = 60;
 constexpr auto kHousekeepingEvery = absl::Seconds(5);
 constexpr int64_t kStuckNs = 60'000'000'000;
+constexpr size_t kRequestBytesBesideText = 64 << 10;  // a call's other fields
 
 std::string NodeText(int node) { return node < 0 ? "none" : absl::StrCat(node); }
 
@@ -56,6 +58,7 @@ std::map<std::string, std::string> FixedKeys(const DaemonConfig& config) {
           {"cache.disk", absl::StrCat(config.cache.disk.bytes)},
           {"limits.sessions_per_uid", absl::StrCat(limits.sessions_per_uid)},
           {"limits.connections_per_uid", absl::StrCat(limits.connections_per_uid)},
+          {"limits.calls_per_uid", absl::StrCat(limits.calls_per_uid)},
           {"limits.max_connections", absl::StrCat(limits.max_connections)},
           {"limits.handshake_timeout", absl::StrCat(limits.handshake_timeout.seconds)},
           {"limits.max_open_files", absl::StrCat(limits.max_open_files)},
@@ -134,17 +137,23 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   parts.settings = &settings_;
   parts.bad_samples = bad_samples_;
   parts.decoders = decoders_;
-  parts.more_counters = [this] { return control_->listener().counters(); };
+  parts.more_counters = [this] { return control_->counters(); };
+  parts.caller = [this](const std::string& peer) { return control_->WhoIs(peer); };
   service_ = std::make_unique<ControlService>(parts);
 
   ControlListener::Options control;
   control.socket_path = runtime_dir_->control_socket();
   control.listen_fd = control_fd.release();
   control.access = access;
-  control.max_connections = static_cast<int>(limits.max_connections);
-  control.max_connections_per_uid = static_cast<int>(limits.connections_per_uid);
+  ControlGate::Options gate;
+  gate.max_connections = static_cast<int>(limits.max_connections);
+  gate.connections_per_uid = static_cast<int>(limits.connections_per_uid);
+  gate.calls_per_uid = static_cast<int>(limits.calls_per_uid);
+  gate.handshake_seconds = limits.handshake_timeout.seconds;
   FW_ASSIGN_OR_RETURN(
-      control_, ControlServer::Create(control, service_.get(), limits.handshake_timeout.seconds));
+      control_, ControlServer::Create(
+                    control, gate, service_.get(),
+                    kRequestBytesBesideText + static_cast<size_t>(limits.pipeline_bytes.bytes)));
   if (!sockets_are_systemds_) runtime_dir_->Admit(settings_.access);
 
   spdlog::info("memory: {}", budget_->Sum());
@@ -182,6 +191,7 @@ void Daemon::Stop() {
   }
   stopping_.SignalAll();
   if (housekeeper_.joinable()) housekeeper_.join();
+  if (control_ != nullptr) control_->Stop();  // calls in flight still ask it for counters
   control_.reset();
   data_.reset();  // ends the sessions: their events reach service_ and runtime_
   service_.reset();
@@ -229,6 +239,7 @@ std::string Daemon::Summary() const {
 void Daemon::KeepHouse() {
   pthread_setname_np(pthread_self(), "fw-house");
   bool was_healthy = true;
+  uint64_t calls_before = 0;
   for (;;) {
     {
       MutexLock lock(&mu_);
@@ -236,6 +247,10 @@ void Daemon::KeepHouse() {
       if (stop_) return;
     }
     catalogue_->DropIdle(kIdlePipelineSeconds);
+    // What a flood of calls made gRPC and the readers of texts take goes back to the kernel.
+    const uint64_t calls = control_->counters()["control_accepted"];
+    if (calls != calls_before) malloc_trim(0);
+    calls_before = calls;
     bad_samples_->Flush();
     const bool healthy = Healthy();
     if (was_healthy && !healthy) {

@@ -20,7 +20,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMaxPipelinesOpening = 16;
+constexpr int kOpeningOfUser = 4;  // pipelines that are opened at a time for one user
+constexpr int kAnyNumber = 1 << 20;
+constexpr int kTextsOfUser = 8;  // that stay open
+// What a text takes when it is read, a byte of it (the tree of a list of short numbers).
+constexpr int64_t kTreeBytesPerByte = 100;
 constexpr int64_t kProgressEveryNs = 3'000'000'000;
 
 // A map of YAML as text that two equal maps share, wherever they stand and however they are
@@ -111,8 +115,8 @@ absl::StatusOr<PipelineSpec> CheckPipelineFile(const std::string& path, const Ro
 
 Catalogue::Catalogue(Options options)
     : options_(std::move(options)),
-      datasets_("datasets", kMaxPipelinesOpening),
-      pipelines_("pipelines", kMaxPipelinesOpening) {}
+      datasets_("datasets", kAnyNumber),  // each belongs to a pipeline, and these are counted
+      pipelines_("pipelines", kOpeningOfUser) {}
 
 void Catalogue::Reload(const std::vector<std::string>& folders,
                        std::shared_ptr<const Roots> roots) {
@@ -148,7 +152,8 @@ std::string Catalogue::Describe() const {
   return text;
 }
 
-Catalogue::Loaded Catalogue::LoadNamed(const std::string& name, const Cancelled& cancelled) {
+Catalogue::Loaded Catalogue::LoadNamed(uid_t user, const std::string& name,
+                                       const Cancelled& cancelled) {
   PipelineSpec spec;
   uint64_t generation;
   std::shared_ptr<const Roots> roots;
@@ -173,18 +178,19 @@ Catalogue::Loaded Catalogue::LoadNamed(const std::string& name, const Cancelled&
     generation = generation_;
     roots = roots_;
   }
-  return Load(absl::StrCat(generation, " name ", name), spec, generation, std::move(roots),
-              cancelled);
+  auto make = [this, user, spec, generation, roots = std::move(roots)] {
+    return Open(user, spec, MemoryReservation(), generation, roots);
+  };
+  return pipelines_.Get(user, absl::StrCat(generation, " name ", name), std::move(make), cancelled);
 }
 
-Catalogue::Loaded Catalogue::LoadText(const std::string& file_name, const std::string& yaml,
-                                      const Cancelled& cancelled) {
+Catalogue::Loaded Catalogue::LoadText(uid_t user, const std::string& file_name,
+                                      const std::string& yaml, const Cancelled& cancelled) {
   if (yaml.size() > options_.max_text_bytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("the pipeline has ", yaml.size(),
                      " bytes, more than limits.pipeline_bytes = ", options_.max_text_bytes));
   }
-  FW_ASSIGN_OR_RETURN(PipelineSpec spec, ParsePipeline(yaml, file_name));
   uint64_t generation;
   std::shared_ptr<const Roots> roots;
   {
@@ -192,30 +198,53 @@ Catalogue::Loaded Catalogue::LoadText(const std::string& file_name, const std::s
     generation = generation_;
     roots = roots_;
   }
-  FW_RETURN_IF_ERROR(CheckRoot(spec, *roots));
-  // The whole text is the key: a digest would leave out the batch size and the seed.
-  return Load(absl::StrCat(generation, " text ", file_name, "\n", yaml), spec, generation,
-              std::move(roots), cancelled);
-}
-
-Catalogue::Loaded Catalogue::Load(const std::string& key, const PipelineSpec& spec,
-                                  uint64_t generation, std::shared_ptr<const Roots> roots,
-                                  const Cancelled& cancelled) {
-  auto make = [this, spec, generation, roots = std::move(roots)]() -> Loaded {
-    Loaded loaded = Open(spec, generation, roots);
-    if (absl::IsResourceExhausted(loaded.status())) {  // idle indexes make room
-      DropIdle(0);
-      loaded = Open(spec, generation, roots);
+  // The caller may have left when this runs.
+  auto make = [this, user, file_name, yaml, generation, roots = std::move(roots)]() -> Loaded {
+    MemoryReservation text;
+    if (options_.budget != nullptr) {
+      FW_ASSIGN_OR_RETURN(
+          text, options_.budget->Reserve("pipeline texts",
+                                         static_cast<int64_t>(yaml.size()) * kTreeBytesPerByte));
     }
-    if (!loaded.ok())
-      spdlog::warn("pipeline {}: {}", spec.name, std::string(loaded.status().message()));
-    return loaded;
+    FW_ASSIGN_OR_RETURN(PipelineSpec spec, ParsePipeline(yaml, file_name));
+    FW_RETURN_IF_ERROR(CheckRoot(spec, *roots));
+    return Open(user, spec, std::move(text), generation, roots);
   };
-  return pipelines_.Get(key, std::move(make), cancelled);
+  // The whole text is the key: a digest would leave out the batch size and the seed.
+  return pipelines_.Get(user, absl::StrCat(generation, " text ", file_name, "\n", yaml),
+                        std::move(make), cancelled);
 }
 
-Catalogue::Loaded Catalogue::Open(const PipelineSpec& spec, uint64_t generation,
-                                  const std::shared_ptr<const Roots>& roots) {
+Catalogue::Loaded Catalogue::Open(uid_t user, const PipelineSpec& spec, MemoryReservation text,
+                                  uint64_t generation, const std::shared_ptr<const Roots>& roots) {
+  Loaded loaded = OpenOnce(spec, generation, roots);
+  if (absl::IsResourceExhausted(loaded.status())) {  // idle indexes make room
+    DropIdle(0);
+    loaded = OpenOnce(spec, generation, roots);
+  }
+  if (!loaded.ok()) {
+    spdlog::warn("pipeline {}: {}", spec.name, std::string(loaded.status().message()));
+    return loaded;
+  }
+  const bool is_text = text.bytes() > 0;
+  std::shared_ptr<const LoadedPipeline> dropped;  // destroyed without the lock
+  MutexLock lock(&mu_);
+  if (generation != generation_) return loaded;
+  lingering_.push_back({*loaded, MonotonicNs(), user, std::move(text)});
+  if (!is_text) return loaded;
+  const auto of_user = [user](const Lingering& entry) {
+    return entry.user == user && entry.text.bytes() > 0;
+  };
+  if (std::count_if(lingering_.begin(), lingering_.end(), of_user) > kTextsOfUser) {
+    const auto oldest = std::find_if(lingering_.begin(), lingering_.end(), of_user);
+    dropped = std::move(oldest->pipeline);
+    lingering_.erase(oldest);
+  }
+  return loaded;
+}
+
+Catalogue::Loaded Catalogue::OpenOnce(const PipelineSpec& spec, uint64_t generation,
+                                      const std::shared_ptr<const Roots>& roots) {
   // A broken graph is found before the dataset is indexed.
   FW_RETURN_IF_ERROR(Plan::Validate(spec));
 
@@ -232,8 +261,6 @@ Catalogue::Loaded Catalogue::Open(const PipelineSpec& spec, uint64_t generation,
       spec.name, loaded->dataset->size(), loaded->dataset->classes().size(),
       (MonotonicNs() - start_ns) / 1e9, loaded->dataset->memory_bytes(), loaded->dataset->digest(),
       loaded->dataset->notes().empty() ? "" : "; ", loaded->dataset->notes());
-  MutexLock lock(&mu_);
-  if (generation == generation_) lingering_.push_back({loaded, MonotonicNs()});
   return loaded;
 }
 
@@ -279,10 +306,12 @@ absl::StatusOr<std::shared_ptr<const Dataset>> Catalogue::OpenShared(
     options.progress = LogProgress(spec.name);
     return OpenDataset(spec.dataset, options);
   };
-  return datasets_.Get(key, make, nullptr);
+  return datasets_.Get(0, key, make, nullptr);
 }
 
 void Catalogue::DropIdle(double idle_seconds) {
+  pipelines_.Tidy();
+  datasets_.Tidy();
   std::vector<Lingering> dropped;  // destroyed without the lock
   MutexLock lock(&mu_);
   int64_t now_ns = MonotonicNs();

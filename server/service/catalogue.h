@@ -56,9 +56,12 @@ class Catalogue {
   std::string Describe() const ABSL_LOCKS_EXCLUDED(mu_);
 
   using Loaded = absl::StatusOr<std::shared_ptr<const LoadedPipeline>>;
-  Loaded LoadNamed(const std::string& name, const Cancelled& cancelled) ABSL_LOCKS_EXCLUDED(mu_);
-  Loaded LoadText(const std::string& file_name, const std::string& yaml, const Cancelled& cancelled)
+  // `user` pays: for each user a few pipelines are opened at a time, and a few of those that it
+  // sent as texts stay open.
+  Loaded LoadNamed(uid_t user, const std::string& name, const Cancelled& cancelled)
       ABSL_LOCKS_EXCLUDED(mu_);
+  Loaded LoadText(uid_t user, const std::string& file_name, const std::string& yaml,
+                  const Cancelled& cancelled) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Lets go of pipelines that nobody has used for `idle_seconds`. Called now and then, and with 0
   // when memory is short.
@@ -72,13 +75,15 @@ class Catalogue {
   struct Lingering {
     std::shared_ptr<const LoadedPipeline> pipeline;
     int64_t last_used_ns = 0;
+    uid_t user = 0;
+    MemoryReservation text;  // of one that a client sent
   };
 
-  Loaded Load(const std::string& key, const PipelineSpec& spec, uint64_t generation,
-              std::shared_ptr<const Roots> roots, const Cancelled& cancelled)
-      ABSL_LOCKS_EXCLUDED(mu_);
-  Loaded Open(const PipelineSpec& spec, uint64_t generation,
+  // `text`: what the pipeline's text takes, when a client sent it.
+  Loaded Open(uid_t user, const PipelineSpec& spec, MemoryReservation text, uint64_t generation,
               const std::shared_ptr<const Roots>& roots) ABSL_LOCKS_EXCLUDED(mu_);
+  Loaded OpenOnce(const PipelineSpec& spec, uint64_t generation,
+                  const std::shared_ptr<const Roots>& roots) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status OpenCache(LoadedPipeline* pipeline) const;
   absl::StatusOr<std::shared_ptr<const Dataset>> OpenShared(
       const PipelineSpec& spec, uint64_t generation, const std::shared_ptr<const Roots>& roots);

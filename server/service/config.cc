@@ -82,6 +82,10 @@ Schema<LimitsConfig> LimitsSchema() {
              "Streams (ranks) that one user may have open at a time.", Range(1, 4096))
       .Param("connections_per_uid", &LimitsConfig::connections_per_uid,
              "Connections that one user may have open to each of the two sockets.", Range(1, 65536))
+      .Param("calls_per_uid", &LimitsConfig::calls_per_uid,
+             "Calls to control.sock that one user may have in progress at a time: ranks that wait "
+             "for a dataset to open have one each.",
+             Range(1, 1024))
       .Param("max_connections", &LimitsConfig::max_connections,
              "Connections that all users together may have open to each of the two sockets.",
              Range(1, 65536))

@@ -38,6 +38,7 @@ struct AccessConfig {
 struct LimitsConfig {
   int64_t sessions_per_uid = 16;
   int64_t connections_per_uid = 64;
+  int64_t calls_per_uid = 64;
   int64_t max_connections = 1024;
   Seconds handshake_timeout{5};
   int64_t max_open_files = 1024;

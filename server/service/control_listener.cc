@@ -85,7 +85,6 @@ void ControlListener::Stop() {
   if (thread_.joinable()) thread_.join();
   if (options_.listen_fd < 0) unlink(options_.socket_path.c_str());
   listener_ = Fd();
-  watched_.clear();
 }
 
 void ControlListener::Run() {
@@ -100,12 +99,7 @@ void ControlListener::Run() {
     for (int i = 0; i < count; ++i) {
       int fd = events[i].data.fd;
       if (fd == wake_.get()) return;
-      if (fd == listener_.get()) {
-        AcceptAll();
-      } else if (auto gone = watched_.find(fd); gone != watched_.end()) {
-        if (--connections_[gone->second.uid] == 0) connections_.erase(gone->second.uid);
-        watched_.erase(gone);
-      }
+      if (fd == listener_.get()) AcceptAll();
     }
   }
 }
@@ -133,30 +127,14 @@ void ControlListener::Admit(Fd connection) {
   socklen_t size = sizeof(peer);
   if (getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
     return Count("control_refused_unknown_peer");
-  absl::Status allowed = options_.access({peer.uid, peer.gid, peer.pid});
-  if (!allowed.ok()) {
+  const PeerIdentity identity{peer.uid, peer.gid, peer.pid};
+  if (absl::Status allowed = options_.access(identity); !allowed.ok()) {
     spdlog::warn("control.sock: refused process {}: {}", peer.pid, std::string(allowed.message()));
     return Count("control_refused_access");
   }
-  auto of_uid = connections_.find(peer.uid);
-  if (static_cast<int>(watched_.size()) >= options_.max_connections) {
-    spdlog::warn("control.sock: refused user {}: limits.max_connections = {}", peer.uid,
-                 options_.max_connections);
-    return Count("control_refused_max_connections");
+  if (absl::Status admitted = options_.admit(std::move(connection), identity); !admitted.ok()) {
+    spdlog::warn("control.sock: refused user {}: {}", peer.uid, std::string(admitted.message()));
   }
-  if (of_uid != connections_.end() && of_uid->second >= options_.max_connections_per_uid) {
-    spdlog::warn("control.sock: refused user {}: limits.connections_per_uid = {}", peer.uid,
-                 options_.max_connections_per_uid);
-    return Count("control_refused_connections_per_uid");
-  }
-  Fd duplicate(fcntl(connection.get(), F_DUPFD_CLOEXEC, 0));
-  if (!duplicate || !Watch(epoll_.get(), duplicate.get(), EPOLLRDHUP).ok())
-    return Count("control_accept_out_of_descriptors");
-  int key = duplicate.get();
-  watched_.emplace(key, Watched{std::move(duplicate), peer.uid});
-  ++connections_[peer.uid];
-  Count("control_accepted");
-  options_.serve(connection.release());
 }
 
 void ControlListener::Count(const char* name) {

@@ -2,9 +2,8 @@
 // read a byte.
 //
 // gRPC's own local credentials authenticate nobody, so the server never listens itself: this thread
-// accepts, asks the kernel who the peer is (SO_PEERCRED), checks access and limits, and hands the
-// descriptor over. To know when a connection is gone it keeps a duplicate of each descriptor and
-// waits for its hang-up.
+// accepts, asks the kernel who the peer is (SO_PEERCRED), checks access, and hands the connection
+// to the gate (control_gate.h), which counts it.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +27,8 @@ class ControlListener {
     std::string socket_path;
     int listen_fd = -1;  // given by systemd; -1: bind socket_path
     AccessCheck access;
-    int max_connections = 1024;
-    int max_connections_per_uid = 64;
-    std::function<void(int fd)> serve;  // takes the descriptor over
+    // Takes the connection over, or says which limit it is over.
+    std::function<absl::Status(Fd connection, const PeerIdentity& peer)> admit;
   };
   // Binds the socket; connections wait in the kernel's queue until Start.
   static absl::StatusOr<std::unique_ptr<ControlListener>> Create(Options options);
@@ -58,14 +56,6 @@ class ControlListener {
   const Fd epoll_, wake_;
   std::thread thread_;
   bool stopped_ = false;
-
-  // Of the thread alone.
-  struct Watched {
-    Fd duplicate;
-    uid_t uid;
-  };
-  std::map<int, Watched> watched_;
-  std::map<uid_t, int> connections_;
 
   mutable Mutex mu_;
   std::map<std::string, uint64_t> counters_ ABSL_GUARDED_BY(mu_);

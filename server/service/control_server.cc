@@ -11,15 +11,15 @@
 namespace feedwater::server {
 namespace {
 
-constexpr int kMaxRequestBytes = 1 << 20;
-constexpr int kMaxThreads = 256;  // handlers wait for datasets to open; each waiting rank has one
+constexpr int kMaxThreads = 1024;  // handlers wait for datasets to open; each waiting rank has one
 constexpr int kMaxStreamsPerConnection = 128;
 constexpr auto kShutdownGrace = std::chrono::milliseconds(500);
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Create(
-    ControlListener::Options listener, ControlService* service, double handshake_seconds) {
+    ControlListener::Options listener, ControlGate::Options gate, ControlService* service,
+    size_t max_request_bytes) {
   static const bool plugins = [] {  // for all servers of the process, before the first one is built
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
@@ -35,14 +35,17 @@ absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Create(
   quota.SetMaxThreads(kMaxThreads);
   grpc::ServerBuilder builder;
   builder.SetResourceQuota(quota);
-  builder.SetMaxReceiveMessageSize(kMaxRequestBytes);
+  builder.SetMaxReceiveMessageSize(static_cast<int>(max_request_bytes));
   builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
   builder.SetSyncServerOption(grpc::ServerBuilder::MIN_POLLERS, 1);
   builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 4);
   builder.SetSyncServerOption(grpc::ServerBuilder::CQ_TIMEOUT_MSEC, 10000);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxStreamsPerConnection);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
-                             static_cast<int>(handshake_seconds * 1000));
+                             static_cast<int>(gate.handshake_seconds * 1000));
+  // Windows and frames stay as small as they start: requests are small, and what is on its way
+  // belongs to nobody's account.
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   builder.RegisterService(service);
   server->acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
@@ -52,10 +55,14 @@ absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Create(
     return absl::InternalError("gRPC could not start the control server");
   server->server_->GetHealthCheckService()->SetServingStatus(false);
 
-  listener.serve = [acceptor = server->acceptor_.get()](int fd) {
+  gate.serve = [acceptor = server->acceptor_.get()](int fd) {
     grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
     connection.fd = fd;
     acceptor->HandleNewConnection(&connection);
+  };
+  FW_ASSIGN_OR_RETURN(server->gate_, ControlGate::Create(std::move(gate)));
+  listener.admit = [gate = server->gate_.get()](Fd connection, const PeerIdentity& peer) {
+    return gate->Admit(std::move(connection), peer);
   };
   FW_ASSIGN_OR_RETURN(server->listener_, ControlListener::Create(std::move(listener)));
   return server;
@@ -65,6 +72,7 @@ absl::Status ControlServer::Start() {
   auto* health = server_->GetHealthCheckService();
   health->SetServingStatus(true);
   health->SetServingStatus(v1::Control::service_full_name(), true);
+  FW_RETURN_IF_ERROR(gate_->Start());
   return listener_->Start();
 }
 
@@ -78,7 +86,14 @@ void ControlServer::Stop() {
   if (server_ == nullptr) return;
   server_->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
   server_->Wait();
+  gate_->Stop();
   server_.reset();
+}
+
+std::map<std::string, uint64_t> ControlServer::counters() const {
+  std::map<std::string, uint64_t> counters = gate_->counters();
+  counters.merge(listener_->counters());
+  return counters;
 }
 
 }  // namespace feedwater::server

@@ -1,13 +1,20 @@
 // The gRPC server behind control.sock: the Control service with the standard health and reflection
-// services. It has no port of its own; ControlListener gives it the connections that it admitted.
+// services. It has no port of its own; connections come from the ControlListener through the
+// ControlGate.
 #pragma once
 
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 
+#include <cstddef>
+#include <cstdint>
+#include <map>
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "absl/status/statusor.h"
+#include "server/service/control_gate.h"
 #include "server/service/control_listener.h"
 #include "server/service/control_service.h"
 
@@ -15,10 +22,12 @@ namespace feedwater::server {
 
 class ControlServer {
  public:
-  // `listener`: without `serve`, which is filled in here. The service must outlive this object.
+  // `listener` without `admit` and `gate` without `serve`, which are filled in here. The service
+  // must outlive this object.
   static absl::StatusOr<std::unique_ptr<ControlServer>> Create(ControlListener::Options listener,
+                                                               ControlGate::Options gate,
                                                                ControlService* service,
-                                                               double handshake_seconds);
+                                                               size_t max_request_bytes);
   ~ControlServer() { Stop(); }
 
   absl::Status Start();  // begins to serve; health turns SERVING
@@ -26,13 +35,17 @@ class ControlServer {
   void Refuse();
   // Refuse, then ends what is still going on within a second or so. Waits for handlers that run.
   void Stop();
-  const ControlListener& listener() const { return *listener_; }
+  std::map<std::string, uint64_t> counters() const;
+  std::optional<PeerIdentity> WhoIs(const std::string& grpc_peer) const {
+    return gate_->WhoIs(grpc_peer);
+  }
 
  private:
   ControlServer() = default;
 
-  // The server must go before the acceptor, and the listener before both.
+  // The listener goes first, then the server, whose last answers the gate passes on.
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
+  std::unique_ptr<ControlGate> gate_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<ControlListener> listener_;
 };

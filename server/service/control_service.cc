@@ -519,14 +519,17 @@ absl::StatusOr<std::shared_ptr<const LoadedPipeline>> ControlService::Load(
     return context->IsCancelled() || draining_ ||
            (ticket != nullptr && !parts_.data->Identify(*ticket).ok());
   };
+  const std::optional<PeerIdentity> caller = parts_.caller(context->peer());
+  if (!caller.has_value())
+    return absl::CancelledError("the caller left while pipelines were being opened");
   auto load = [&]() -> Catalogue::Loaded {
     switch (reference.kind_case()) {
       case v1::PipelineRef::kName:
-        return parts_.catalogue->LoadNamed(reference.name(), cancelled);
+        return parts_.catalogue->LoadNamed(caller->uid, reference.name(), cancelled);
       case v1::PipelineRef::kText:
         FW_RETURN_IF_ERROR(CheckName("the pipeline's file name", reference.text().file_name()));
-        return parts_.catalogue->LoadText(reference.text().file_name(), reference.text().yaml(),
-                                          cancelled);
+        return parts_.catalogue->LoadText(caller->uid, reference.text().file_name(),
+                                          reference.text().yaml(), cancelled);
       case v1::PipelineRef::KIND_NOT_SET:
         break;
     }

@@ -40,6 +40,8 @@ class ControlService final : public v1::Control::Service {
     std::shared_ptr<BadSampleLog> bad_samples;
     std::shared_ptr<const DecoderHost> decoders;  // null: workers make the samples
     std::function<std::map<std::string, uint64_t>()> more_counters;
+    // Whose call it is (ControlGate::WhoIs).
+    std::function<std::optional<PeerIdentity>(const std::string& grpc_peer)> caller;
   };
   explicit ControlService(Parts parts);
 

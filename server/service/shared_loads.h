@@ -4,10 +4,12 @@
 // it gives the same one. It keeps nothing alive itself and remembers no error.
 //
 // A thing is made on a thread of its own, so that a caller who is cancelled can leave at once; the
-// work goes on for the others. Thread-safe. The destructor waits for work in progress.
+// work goes on for the others. Each user has a few things made at a time; its other callers wait,
+// and nobody else does. Thread-safe. The destructor waits for work in progress.
 #pragma once
 
-#include <cstddef>
+#include <sys/types.h>
+
 #include <exception>
 #include <functional>
 #include <list>
@@ -33,9 +35,10 @@ class SharedLoads {
  public:
   using Result = absl::StatusOr<std::shared_ptr<const T>>;
 
-  // `what` names the things in messages ("pipelines"); at most `max_at_once` are made at a time.
-  SharedLoads(std::string what, size_t max_at_once)
-      : what_(std::move(what)), max_at_once_(max_at_once) {}
+  // `what` names the things in messages ("pipelines"); at most `max_of_user` are made at a time for
+  // one user.
+  SharedLoads(std::string what, int max_of_user)
+      : what_(std::move(what)), max_of_user_(max_of_user) {}
   ~SharedLoads() {
     std::list<std::thread> threads;
     {
@@ -45,53 +48,75 @@ class SharedLoads {
     for (std::thread& thread : threads) thread.join();
   }
 
-  // ResourceExhausted when too many are being made; Cancelled when `cancelled` said so before the
-  // thing was there.
-  Result Get(const std::string& key, std::function<Result()> make, const Cancelled& cancelled)
-      ABSL_LOCKS_EXCLUDED(mu_) {
+  // Cancelled when `cancelled` said so before the thing was there. `user` is whose account pays if
+  // it must be made.
+  Result Get(uid_t user, const std::string& key, std::function<Result()> make,
+             const Cancelled& cancelled) ABSL_LOCKS_EXCLUDED(mu_) {
+    const auto left = [&] { return cancelled != nullptr && cancelled(); };
     std::shared_ptr<Flight> flight;
     {
       MutexLock lock(&mu_);
-      if (auto live = live_.find(key); live != live_.end()) {
-        if (std::shared_ptr<const T> value = live->second.lock()) return value;
-        live_.erase(live);
-      }
-      if (auto found = flights_.find(key); found != flights_.end()) {
-        flight = found->second;
-      } else {
-        JoinFinished();
-        if (flights_.size() >= max_at_once_) {
-          return absl::ResourceExhaustedError(
-              absl::StrCat(flights_.size(), " ", what_,
-                           " are being opened already; try again when they are done"));
+      for (;;) {
+        if (auto live = live_.find(key); live != live_.end()) {
+          if (std::shared_ptr<const T> value = live->second.lock()) return value;
+          live_.erase(live);
         }
-        flight = std::make_shared<Flight>();
-        // Before it tells of its end it waits for this lock.
-        auto thread =
-            StartThread(absl::StrCat("opening ", what_),
-                        [this, key, flight, make = std::move(make)] { Fly(key, flight, make); });
-        if (!thread.ok()) return thread.status();
-        threads_.push_back(*std::move(thread));
-        flights_.emplace(key, flight);
-        flight->thread = threads_.back().get_id();
+        if (auto found = flights_.find(key); found != flights_.end()) {
+          flight = found->second;
+          break;
+        }
+        JoinFinished();
+        if (of_user_[user] < max_of_user_) {
+          FW_ASSIGN_OR_RETURN(flight, TakeOff(user, key, std::move(make)));
+          break;
+        }
+        if (left()) return Left();
+        landed_.WaitWithTimeout(&mu_, absl::Milliseconds(100));
       }
       while (!flight->done) {
-        if (cancelled != nullptr && cancelled()) {
-          return absl::CancelledError(
-              absl::StrCat("the caller left while ", what_, " were being opened"));
-        }
+        if (left()) return Left();
         landed_.WaitWithTimeout(&mu_, absl::Milliseconds(100));
       }
       return flight->result;
     }
   }
 
+  // Forgets what nobody holds any more, and threads that are done. Called now and then.
+  void Tidy() ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    ForgetTheDead();
+    JoinFinished();
+  }
+
  private:
   struct Flight {
     bool done = false;
+    uid_t user = 0;
     std::thread::id thread;
     Result result = absl::UnavailableError("not made yet");
   };
+
+  absl::StatusOr<std::shared_ptr<Flight>> TakeOff(uid_t user, const std::string& key,
+                                                  std::function<Result()> make)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    auto flight = std::make_shared<Flight>();
+    flight->user = user;
+    // Before it tells of its end it waits for this lock.
+    FW_ASSIGN_OR_RETURN(
+        std::thread thread,
+        StartThread(absl::StrCat("opening ", what_),
+                    [this, key, flight, make = std::move(make)] { Fly(key, flight, make); }));
+    threads_.push_back(std::move(thread));
+    flights_.emplace(key, flight);
+    flight->thread = threads_.back().get_id();
+    ++of_user_[user];
+    return flight;
+  }
+
+  absl::Status Left() const {
+    return absl::CancelledError(
+        absl::StrCat("the caller left while ", what_, " were being opened"));
+  }
 
   void Fly(const std::string& key, const std::shared_ptr<Flight>& flight,
            const std::function<Result()>& make) ABSL_LOCKS_EXCLUDED(mu_) {
@@ -107,6 +132,7 @@ class SharedLoads {
     flight->result = std::move(result);
     flight->done = true;
     flights_.erase(key);
+    if (--of_user_[flight->user] == 0) of_user_.erase(flight->user);
     finished_.push_back(flight->thread);
     landed_.SignalAll();
   }
@@ -129,12 +155,13 @@ class SharedLoads {
   }
 
   const std::string what_;
-  const size_t max_at_once_;
+  const int max_of_user_;
 
   Mutex mu_;
   CondVar landed_;
   std::map<std::string, std::weak_ptr<const T>> live_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, std::shared_ptr<Flight>> flights_ ABSL_GUARDED_BY(mu_);
+  std::map<uid_t, int> of_user_ ABSL_GUARDED_BY(mu_);  // being made
   std::list<std::thread> threads_ ABSL_GUARDED_BY(mu_);
   std::list<std::thread::id> finished_ ABSL_GUARDED_BY(mu_);
 };

@@ -16,6 +16,8 @@ namespace {
 
 using Loads = SharedLoads<int>;
 
+constexpr uid_t kUser = 1001, kOther = 1002;
+
 TEST(SharedLoads, EightCallersAtOnceShareOneLoad) {
   Loads loads("numbers", 16);
   std::atomic<int> made{0}, waiting{0};
@@ -29,7 +31,7 @@ TEST(SharedLoads, EightCallersAtOnceShareOneLoad) {
   for (auto& value : got) {
     threads.emplace_back([&] {
       ++waiting;
-      value = *loads.Get("key", make, nullptr);
+      value = *loads.Get(kUser, "key", make, nullptr);
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -41,11 +43,11 @@ TEST(SharedLoads, WhatIsHeldIsSharedAndWhatIsNotIsMadeAnew) {
   Loads loads("numbers", 16);
   int made = 0;
   auto make = [&]() -> Loads::Result { return std::make_shared<const int>(++made); };
-  auto first = *loads.Get("key", make, nullptr);
-  EXPECT_EQ(*loads.Get("key", make, nullptr), first);
-  EXPECT_EQ(**loads.Get("other", make, nullptr), 2);
+  auto first = *loads.Get(kUser, "key", make, nullptr);
+  EXPECT_EQ(*loads.Get(kUser, "key", make, nullptr), first);
+  EXPECT_EQ(**loads.Get(kUser, "other", make, nullptr), 2);
   first.reset();
-  EXPECT_EQ(**loads.Get("key", make, nullptr), 3);
+  EXPECT_EQ(**loads.Get(kUser, "key", make, nullptr), 3);
 }
 
 TEST(SharedLoads, AnErrorOrExceptionIsGivenOutAndNotRemembered) {
@@ -53,18 +55,18 @@ TEST(SharedLoads, AnErrorOrExceptionIsGivenOutAndNotRemembered) {
   EXPECT_TRUE(absl::IsNotFound(
       loads
           .Get(
-              "k", []() -> Loads::Result { return absl::NotFoundError("x"); }, nullptr)
+              kUser, "k", []() -> Loads::Result { return absl::NotFoundError("x"); }, nullptr)
           .status()));
   absl::Status thrown =
       loads
           .Get(
-              "k", []() -> Loads::Result { throw std::runtime_error("bang"); }, nullptr)
+              kUser, "k", []() -> Loads::Result { throw std::runtime_error("bang"); }, nullptr)
           .status();
   EXPECT_TRUE(absl::IsInternal(thrown)) << thrown;
   EXPECT_TRUE(
       loads
           .Get(
-              "k", []() -> Loads::Result { return std::make_shared<const int>(1); }, nullptr)
+              kUser, "k", []() -> Loads::Result { return std::make_shared<const int>(1); }, nullptr)
           .ok());
 }
 
@@ -75,13 +77,14 @@ TEST(SharedLoads, ACancelledCallerLeavesAndTheOthersGetTheThing) {
     go.WaitForNotification();
     return std::make_shared<const int>(7);
   };
-  std::thread patient([&] { EXPECT_TRUE(loads.Get("key", make, [] { return false; }).ok()); });
-  EXPECT_TRUE(absl::IsCancelled(loads.Get("key", make, [] { return true; }).status()));
+  std::thread patient(
+      [&] { EXPECT_TRUE(loads.Get(kUser, "key", make, [] { return false; }).ok()); });
+  EXPECT_TRUE(absl::IsCancelled(loads.Get(kUser, "key", make, [] { return true; }).status()));
   go.Notify();
   patient.join();
 }
 
-TEST(SharedLoads, NotTooManyAreMadeAtATime) {
+TEST(SharedLoads, AUserWithTooManyWaitsAndNobodyElseDoes) {
   Loads loads("numbers", 1);
   absl::Notification started, go;
   auto slow = [&]() -> Loads::Result {
@@ -89,13 +92,28 @@ TEST(SharedLoads, NotTooManyAreMadeAtATime) {
     go.WaitForNotification();
     return std::make_shared<const int>(7);
   };
-  std::thread first([&] { EXPECT_TRUE(loads.Get("a", slow, nullptr).ok()); });
+  std::thread first([&] { EXPECT_TRUE(loads.Get(kUser, "a", slow, nullptr).ok()); });
   started.WaitForNotification();
   auto quick = []() -> Loads::Result { return std::make_shared<const int>(1); };
-  EXPECT_TRUE(absl::IsResourceExhausted(loads.Get("b", quick, nullptr).status()));
+  EXPECT_TRUE(loads.Get(kOther, "b", quick, nullptr).ok());
+  int looks = 0;
+  EXPECT_TRUE(
+      absl::IsCancelled(loads.Get(kUser, "c", quick, [&] { return ++looks > 2; }).status()));
+  std::thread second([&] { EXPECT_TRUE(loads.Get(kUser, "d", quick, nullptr).ok()); });
   go.Notify();
   first.join();
-  EXPECT_TRUE(loads.Get("b", quick, nullptr).ok());
+  second.join();
+}
+
+TEST(SharedLoads, TidyForgetsWhatNobodyHolds) {
+  Loads loads("numbers", 1);
+  int made = 0;
+  auto make = [&]() -> Loads::Result { return std::make_shared<const int>(++made); };
+  const auto held = *loads.Get(kUser, "held", make, nullptr);
+  ASSERT_TRUE(loads.Get(kUser, "dropped", make, nullptr).ok());
+  loads.Tidy();
+  EXPECT_EQ(*loads.Get(kUser, "held", make, nullptr), held);
+  EXPECT_EQ(made, 2);
 }
 
 }  // namespace

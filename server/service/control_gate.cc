@@ -1,0 +1,486 @@
+#include "server/service/control_gate.h"
+
+#include <spdlog/spdlog.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "server/base/clock.h"
+#include "server/base/status.h"
+#include "server/base/thread.h"
+
+namespace feedwater::server {
+namespace {
+
+// What waits in the gate, a connection: a client's requests, and answers that it does not read.
+constexpr size_t kRequestBytes = 16 << 10, kAnswerBytes = 64 << 10;
+// What waits in the kernel, a socket: its own default would be 208 KiB.
+constexpr int kSocketBytes = 32 << 10;
+
+// Of one user. A job of 64 ranks that all open at once takes 64 connections and some 200 calls.
+constexpr double kCallsPerSecond = 200, kCallsAtOnce = 1000;
+constexpr double kFramesPerSecond = 1000, kFramesAtOnce = 3000;
+constexpr double kBytesPerSecond = 8 << 20, kBytesAtOnce = 32 << 20;
+
+constexpr int64_t kFarewellNs = 1'000'000'000;  // for a client to read why it is closed
+constexpr int kWaitMs = 5;                      // between two looks at who waits for a moment
+
+void LimitSocketBuffers(int fd) {
+  for (const int option : {SO_SNDBUF, SO_RCVBUF})
+    (void)setsockopt(fd, SOL_SOCKET, option, &kSocketBytes, sizeof(kSocketBytes));
+}
+
+// A name that no other socket has, from the kernel.
+absl::StatusOr<std::string> BindToSomeName(int fd) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  socklen_t size = sizeof(address.sun_family);
+  if (bind(fd, reinterpret_cast<const sockaddr*>(&address), size) != 0)
+    return ErrnoStatus(errno, "bind to an abstract name");
+  size = sizeof(address);
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0)
+    return ErrnoStatus(errno, "getsockname");
+  return std::string(address.sun_path + 1, size - offsetof(sockaddr_un, sun_path) - 1);
+}
+
+}  // namespace
+
+struct ControlGate::User {
+  int connections = 0, calls = 0;
+  TokenBucket new_calls{kCallsPerSecond, kCallsAtOnce};
+  TokenBucket frames{kFramesPerSecond, kFramesAtOnce};
+  TokenBucket bytes{kBytesPerSecond, kBytesAtOnce};
+
+  bool over_rates(int64_t now_ns) {
+    return new_calls.empty(now_ns) || frames.empty(now_ns) || bytes.empty(now_ns);
+  }
+  bool idle(int64_t now_ns) {
+    return connections == 0 && new_calls.full(now_ns) && frames.full(now_ns) && bytes.full(now_ns);
+  }
+};
+
+// Bytes on their way: read, then passed as frames, then written.
+struct ControlGate::Direction {
+  std::string bytes;
+  size_t passed = 0;  // of these, the first may be written
+  FrameCutter cutter;
+
+  // False: the other side is gone. EAGAIN is neither.
+  bool Read(int fd, size_t most) {
+    const size_t old = bytes.size();
+    if (old >= most) return true;
+    bytes.resize(most);
+    const ssize_t got = read(fd, bytes.data() + old, most - old);
+    const int error = errno;
+    bytes.resize(old + static_cast<size_t>(std::max<ssize_t>(got, 0)));
+    return got > 0 || (got < 0 && (error == EAGAIN || error == EINTR));
+  }
+  bool Write(int fd) {
+    if (passed == 0) return true;
+    const ssize_t put = send(fd, bytes.data(), passed, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (put < 0) return errno == EAGAIN || errno == EINTR;
+    bytes.erase(0, static_cast<size_t>(put));
+    passed -= static_cast<size_t>(put);
+    if (bytes.empty()) bytes.shrink_to_fit();  // idle connections hold nothing
+    return true;
+  }
+};
+
+struct ControlGate::Connection {
+  uint64_t id = 0;
+  Fd client, grpc;
+  PeerIdentity peer;
+  User* user = nullptr;
+  std::string name;  // of the gate's end of the pair; "" before there is one
+  Direction requests, answers;
+  ClientFrameRules rules;
+  size_t preface_left = kHttp2Preface.size();
+  std::set<uint32_t> calls;
+  bool waits = false;       // for its user's rates
+  bool closing = false;     // takes what is left of the answers, until
+  int64_t close_by_ns = 0;  // this moment; before the preface has come: the handshake's
+  uint32_t client_events = 0, grpc_events = 0;
+
+  bool gone() const { return !client; }
+};
+
+ControlGate::ControlGate(Options options, Fd epoll, Fd wake)
+    : options_(std::move(options)), epoll_(std::move(epoll)), wake_(std::move(wake)) {}
+
+ControlGate::~ControlGate() { Stop(); }
+
+absl::StatusOr<std::unique_ptr<ControlGate>> ControlGate::Create(Options options) {
+  Fd epoll(epoll_create1(EPOLL_CLOEXEC));
+  Fd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!epoll || !wake) return ErrnoStatus(errno, "epoll_create1 or eventfd");
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = 0;
+  if (epoll_ctl(epoll.get(), EPOLL_CTL_ADD, wake.get(), &event) != 0)
+    return ErrnoStatus(errno, "epoll_ctl");
+  return std::unique_ptr<ControlGate>(
+      new ControlGate(std::move(options), std::move(epoll), std::move(wake)));
+}
+
+absl::Status ControlGate::Start() {
+  FW_ASSIGN_OR_RETURN(thread_, StartThread("the control gate", [this] {
+                        pthread_setname_np(pthread_self(), "fw-gate");
+                        RunSoonAfterWaking();
+                        Run();
+                      }));
+  return absl::OkStatus();
+}
+
+void ControlGate::Stop() {
+  {
+    MutexLock lock(&mu_);
+    stopping_ = true;
+  }
+  const uint64_t one = 1;
+  (void)!write(wake_.get(), &one, sizeof(one));
+  if (thread_.joinable()) thread_.join();
+  connections_.clear();
+  MutexLock lock(&mu_);
+  new_.clear();
+  names_.clear();
+}
+
+absl::Status ControlGate::Admit(Fd client, const PeerIdentity& peer) {
+  {
+    MutexLock lock(&mu_);
+    if (stopping_) return absl::UnavailableError("the daemon is stopping");
+    if (open_ >= options_.max_connections) {
+      ++counters_["control_refused_max_connections"];
+      return absl::ResourceExhaustedError(
+          absl::StrCat("limits.max_connections = ", options_.max_connections));
+    }
+    int& of_user = open_of_[peer.uid];
+    if (of_user >= options_.connections_per_uid) {
+      ++counters_["control_refused_connections_per_uid"];
+      return absl::ResourceExhaustedError(
+          absl::StrCat("limits.connections_per_uid = ", options_.connections_per_uid));
+    }
+    ++of_user;
+    ++open_;
+    ++counters_["control_accepted"];
+    new_.emplace_back(std::move(client), peer);
+  }
+  const uint64_t one = 1;
+  (void)!write(wake_.get(), &one, sizeof(one));
+  return absl::OkStatus();
+}
+
+std::optional<PeerIdentity> ControlGate::WhoIs(const std::string& grpc_peer) const {
+  const std::string name(absl::StripPrefix(grpc_peer, "unix-abstract:"));
+  MutexLock lock(&mu_);
+  const auto found = names_.find(name);
+  if (found == names_.end()) return std::nullopt;
+  return found->second;
+}
+
+void ControlGate::Count(const char* name) {
+  MutexLock lock(&mu_);
+  ++counters_[name];
+}
+
+std::map<std::string, uint64_t> ControlGate::counters() const {
+  MutexLock lock(&mu_);
+  return counters_;
+}
+
+// --- the thread
+
+void ControlGate::Run() {
+  for (;;) {
+    epoll_event events[64];
+    const int count = epoll_wait(epoll_.get(), events, 64, TimeoutMs());
+    if (count < 0 && errno != EINTR) {
+      spdlog::critical("control.sock: epoll_wait failed (errno {}): nobody is served any more",
+                       errno);
+      return;
+    }
+    for (int i = 0; i < count; ++i) {
+      if (events[i].data.u64 == 0) {
+        uint64_t wakes;
+        (void)!read(wake_.get(), &wakes, sizeof(wakes));
+        {
+          MutexLock lock(&mu_);
+          if (stopping_) return;
+        }
+        TakeNew();
+        continue;
+      }
+      const auto found = connections_.find(events[i].data.u64 >> 1);
+      if (found == connections_.end()) continue;  // closed by an earlier event
+      const bool of_client = (events[i].data.u64 & 1) == 0;
+      if (of_client && (events[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) {
+        Close(found->second.get());
+      } else {
+        Pump(found->second.get());
+      }
+      if (found->second->gone()) connections_.erase(found);
+    }
+    LookAtTimes();
+  }
+}
+
+void ControlGate::TakeNew() {
+  std::vector<std::pair<Fd, PeerIdentity>> taken;
+  {
+    MutexLock lock(&mu_);
+    taken.swap(new_);
+  }
+  for (auto& [client, peer] : taken) {
+    auto connection = std::make_unique<Connection>();
+    connection->id = next_id_++;
+    connection->client = std::move(client);
+    connection->peer = peer;
+    connection->user = &users_[peer.uid];
+    ++connection->user->connections;
+    connection->close_by_ns =
+        MonotonicNs() + static_cast<int64_t>(options_.handshake_seconds * 1e9);
+    LimitSocketBuffers(connection->client.get());
+    timed_.insert(connection->id);
+    Connection* raw = connection.get();
+    connections_.emplace(raw->id, std::move(connection));
+    Pump(raw);
+    if (raw->gone()) connections_.erase(raw->id);
+  }
+}
+
+// Moves what can be moved without waiting: one read a direction, so that nobody keeps the thread.
+void ControlGate::Pump(Connection* connection) {
+  const int64_t now_ns = MonotonicNs();
+  if (!connection->closing) {
+    if (!ReadClient(connection, now_ns)) return Close(connection);
+    if (!connection->closing && !AdmitFrames(connection, now_ns)) return Close(connection);
+  }
+  if (connection->grpc) {
+    if (!connection->requests.Write(connection->grpc.get()) || !ReadGrpc(connection)) {
+      connection->closing = true;  // gRPC has ended it; its last words go out
+      connection->close_by_ns = now_ns + kFarewellNs;
+      connection->grpc = Fd();
+      timed_.insert(connection->id);
+    }
+  }
+  if (!connection->answers.Write(connection->client.get())) return Close(connection);
+  if (connection->closing && connection->answers.passed == 0) return Close(connection);
+  Watch(connection);
+}
+
+// For its user's rates.
+bool ControlGate::MustWait(Connection* connection, int64_t now_ns) {
+  const bool waited = std::exchange(connection->waits, connection->user->over_rates(now_ns));
+  if (connection->waits) timed_.insert(connection->id);
+  if (connection->waits && !waited) Count("control_waits");
+  return connection->waits;
+}
+
+bool ControlGate::ReadClient(Connection* connection, int64_t now_ns) {
+  if (MustWait(connection, now_ns)) return true;
+  if (connection->answers.bytes.size() >= kAnswerBytes / 2) return true;  // it should read first
+  const size_t before = connection->requests.bytes.size();
+  if (!connection->requests.Read(connection->client.get(), kRequestBytes)) return false;
+  connection->user->bytes.Take(static_cast<double>(connection->requests.bytes.size() - before));
+  return true;
+}
+
+// Passes the frames that may go on to gRPC. False: the client is to be closed at once.
+bool ControlGate::AdmitFrames(Connection* connection, int64_t now_ns) {
+  Direction& requests = connection->requests;
+  User& user = *connection->user;
+  for (;;) {
+    const absl::string_view waiting = absl::string_view(requests.bytes).substr(requests.passed);
+    if (waiting.empty()) return true;
+    if (connection->preface_left > 0) {
+      const size_t size = std::min(connection->preface_left, waiting.size());
+      const size_t at = kHttp2Preface.size() - connection->preface_left;
+      if (waiting.substr(0, size) != kHttp2Preface.substr(at, size)) {
+        Count("control_refused_protocol");
+        return false;
+      }
+      connection->preface_left -= size;
+      requests.passed += size;
+      if (connection->preface_left > 0) return true;
+      user.new_calls.Take(1);  // a connection costs gRPC as much as a call
+      if (!ConnectGrpc(connection)) return false;
+      continue;
+    }
+    if (!requests.cutter.between_frames()) {
+      const size_t size = requests.cutter.Rest(waiting.size());
+      requests.cutter.Pass(size);
+      requests.passed += size;
+      continue;
+    }
+    if (waiting.size() < kFrameHeadBytes) return true;
+    if (MustWait(connection, now_ns)) return true;
+    const Http2Frame frame = ReadFrameHead(waiting);
+    bool opens = false;
+    if (const absl::Status status = connection->rules.Check(frame, &opens); !status.ok()) {
+      Count("control_refused_protocol");
+      Refuse(connection, status.message());
+      return true;
+    }
+    if (opens && user.calls >= options_.calls_per_uid) {
+      Count("control_refused_calls_per_uid");
+      Refuse(connection, absl::StrCat("limits.calls_per_uid = ", options_.calls_per_uid,
+                                      ": this user has so many calls in progress"));
+      return true;
+    }
+    user.frames.Take(1);
+    if (opens || frame.type == Http2Frame::kReset) user.new_calls.Take(opens ? 1 : 0.5);
+    if (opens && connection->calls.insert(frame.stream).second) ++user.calls;
+    if (frame.type == Http2Frame::kReset) EndCall(connection, frame.stream);
+    requests.cutter.Begin(frame);
+  }
+}
+
+bool ControlGate::ConnectGrpc(Connection* connection) {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) {
+    Count("control_accept_out_of_descriptors");
+    return false;
+  }
+  connection->grpc = Fd(ends[0]);
+  Fd theirs(ends[1]);
+  for (const int end : ends) LimitSocketBuffers(end);
+  auto name = BindToSomeName(ends[0]);
+  if (!name.ok()) {
+    spdlog::warn("control.sock: {}", name.status().ToString());
+    return false;
+  }
+  connection->name = *std::move(name);
+  {
+    MutexLock lock(&mu_);
+    names_.emplace(connection->name, connection->peer);
+  }
+  options_.serve(theirs.release());
+  timed_.erase(connection->id);
+  return true;
+}
+
+// False: gRPC has closed its end.
+bool ControlGate::ReadGrpc(Connection* connection) {
+  Direction& answers = connection->answers;
+  const bool open = answers.Read(connection->grpc.get(), kAnswerBytes);
+  while (answers.passed < answers.bytes.size()) {
+    const absl::string_view waiting = absl::string_view(answers.bytes).substr(answers.passed);
+    if (answers.cutter.between_frames()) {
+      if (waiting.size() < kFrameHeadBytes) break;
+      const Http2Frame frame = ReadFrameHead(waiting);
+      if (frame.ends_stream()) EndCall(connection, frame.stream);
+      answers.cutter.Begin(frame);
+    }
+    const size_t size = answers.cutter.Rest(waiting.size());
+    answers.cutter.Pass(size);
+    answers.passed += size;
+  }
+  return open;
+}
+
+void ControlGate::EndCall(Connection* connection, uint32_t stream) {
+  if (connection->calls.erase(stream) > 0) --connection->user->calls;
+}
+
+// Ends a connection that its client may read about.
+void ControlGate::Refuse(Connection* connection, absl::string_view why) {
+  spdlog::warn("control.sock: closed a connection of user {} (pid {}): {}", connection->peer.uid,
+               connection->peer.pid, std::string(why));
+  Direction& answers = connection->answers;
+  if (answers.passed == answers.bytes.size() && answers.cutter.between_frames()) {
+    answers.bytes += GoAwayFrame(why);
+    answers.passed = answers.bytes.size();
+  }
+  connection->grpc = Fd();
+  connection->closing = true;
+  connection->close_by_ns = MonotonicNs() + kFarewellNs;
+  timed_.insert(connection->id);
+}
+
+void ControlGate::Close(Connection* connection) {
+  if (connection->gone()) return;
+  connection->client = Fd();
+  connection->grpc = Fd();
+  connection->user->calls -= static_cast<int>(connection->calls.size());
+  connection->calls.clear();
+  --connection->user->connections;
+  timed_.erase(connection->id);
+  MutexLock lock(&mu_);
+  names_.erase(connection->name);
+  --open_;
+  if (--open_of_[connection->peer.uid] == 0) open_of_.erase(connection->peer.uid);
+}
+
+// Asks for the events that can move something.
+void ControlGate::Watch(Connection* connection) {
+  uint32_t of_client = EPOLLRDHUP, of_grpc = 0;
+  const bool full = connection->requests.bytes.size() >= kRequestBytes;
+  if (!connection->closing && !connection->waits && !full &&
+      connection->answers.bytes.size() < kAnswerBytes / 2) {
+    of_client |= EPOLLIN;
+  }
+  if (connection->answers.passed > 0) of_client |= EPOLLOUT;
+  if (connection->answers.bytes.size() < kAnswerBytes) of_grpc |= EPOLLIN;
+  if (connection->requests.passed > 0) of_grpc |= EPOLLOUT;
+  bool watched = true;
+  const auto set = [&](const Fd& fd, uint64_t side, uint32_t wanted, uint32_t* now) {
+    if (!fd || *now == wanted) return;
+    epoll_event event{};
+    event.events = wanted;
+    event.data.u64 = connection->id << 1 | side;
+    const int call = *now == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
+    watched = watched && epoll_ctl(epoll_.get(), call, fd.get(), &event) == 0;
+    *now = wanted;
+  };
+  set(connection->client, 0, of_client, &connection->client_events);
+  // A pair's end that nothing is wanted of is still watched for its hang-up.
+  set(connection->grpc, 1, of_grpc == 0 ? EPOLLRDHUP : of_grpc, &connection->grpc_events);
+  if (!watched) Close(connection);
+}
+
+void ControlGate::LookAtTimes() {
+  const int64_t now_ns = MonotonicNs();
+  const std::set<uint64_t> due = timed_;
+  for (const uint64_t id : due) {
+    const auto found = connections_.find(id);
+    if (found == connections_.end()) {
+      timed_.erase(id);
+      continue;
+    }
+    Connection* connection = found->second.get();
+    const bool has_deadline = connection->closing || connection->preface_left > 0;
+    if (has_deadline && now_ns >= connection->close_by_ns) {
+      if (!connection->closing) Count("control_refused_handshake_timeout");
+      Close(connection);
+    } else if (connection->waits && !connection->user->over_rates(now_ns)) {
+      if (!has_deadline) timed_.erase(id);
+      Pump(connection);
+    }
+    if (connection->gone()) connections_.erase(found);
+  }
+  // An account is kept until its rates are as if it were new: who connects again starts no better.
+  for (auto it = users_.begin(); it != users_.end();)
+    it = it->second.idle(now_ns) ? users_.erase(it) : std::next(it);
+}
+
+int ControlGate::TimeoutMs() const {
+  bool deadlines = false;
+  for (const uint64_t id : timed_) {
+    const auto found = connections_.find(id);
+    if (found == connections_.end()) continue;
+    if (found->second->waits) return kWaitMs;
+    deadlines = true;
+  }
+  return deadlines ? 100 : -1;
+}
+
+}  // namespace feedwater::server

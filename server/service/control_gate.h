@@ -1,0 +1,105 @@
+// Stands between the clients of control.sock and gRPC, and passes their bytes on.
+//
+//   client ══ control.sock ══ ControlGate ══ socket pair ══ gRPC
+//
+// gRPC keeps what a client sends and does not read in memory that no budget of ours sees, and gives
+// everybody's calls to one pool of threads. So a user pays here for what gRPC would let everybody
+// pay for: each user has an account of connections, calls in progress, new calls, frames and bytes
+// a second. Who is over the rates is read more slowly; who is over a number, or sends what no
+// client of gRPC sends (http2_frames.h), is told so by a GOAWAY and closed. Answers wait here, up
+// to a bound; behind it nothing more is read from a client that does not take its answers. A client
+// that hangs up, or shuts one direction down, is gone.
+//
+// gRPC tells a service no user id, but the name of the peer's socket: the gate's end of each pair
+// has a name of its own (an autobound abstract one), from which WhoIs knows the user.
+//
+// Thread-safe. One thread pumps all connections and never blocks.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "server/base/fd.h"
+#include "server/base/mutex.h"
+#include "server/service/http2_frames.h"
+#include "server/service/token_bucket.h"
+#include "server/transport/data_server.h"
+
+namespace feedwater::server {
+
+class ControlGate {
+ public:
+  struct Options {
+    int max_connections = 1024;
+    int connections_per_uid = 64;
+    int calls_per_uid = 64;
+    double handshake_seconds = 5;       // to say that it speaks HTTP/2
+    std::function<void(int fd)> serve;  // takes gRPC's end of the pair over
+  };
+  static absl::StatusOr<std::unique_ptr<ControlGate>> Create(Options options);
+  ~ControlGate();
+
+  absl::Status Start();
+  void Stop();  // closes every connection
+
+  // Takes over a connection, non-blocking, that may speak. ResourceExhausted names the limit that
+  // it is over.
+  absl::Status Admit(Fd client, const PeerIdentity& peer) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Whose call it is, from the peer that gRPC names. Nothing: the client has gone. For accounts
+  // only: rights come from tickets (control_service.h).
+  std::optional<PeerIdentity> WhoIs(const std::string& grpc_peer) const ABSL_LOCKS_EXCLUDED(mu_);
+
+  std::map<std::string, uint64_t> counters() const ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  struct User;
+  struct Direction;
+  struct Connection;
+
+  ControlGate(Options options, Fd epoll, Fd wake);
+  void Run();
+  void TakeNew() ABSL_LOCKS_EXCLUDED(mu_);
+  void Pump(Connection* connection);
+  bool MustWait(Connection* connection, int64_t now_ns);
+  bool ReadClient(Connection* connection, int64_t now_ns);
+  bool AdmitFrames(Connection* connection, int64_t now_ns);
+  bool ConnectGrpc(Connection* connection);
+  bool ReadGrpc(Connection* connection);
+  void EndCall(Connection* connection, uint32_t stream);
+  void Refuse(Connection* connection, absl::string_view why);
+  void Close(Connection* connection) ABSL_LOCKS_EXCLUDED(mu_);
+  void Watch(Connection* connection);
+  void LookAtTimes();
+  int TimeoutMs() const;
+  void Count(const char* name) ABSL_LOCKS_EXCLUDED(mu_);
+
+  const Options options_;
+  const Fd epoll_, wake_;
+  std::thread thread_;
+
+  // Of the thread alone.
+  std::map<uint64_t, std::unique_ptr<Connection>> connections_;
+  std::map<uid_t, User> users_;
+  std::set<uint64_t> timed_;  // connections that wait for a moment, not for bytes
+  uint64_t next_id_ = 1;      // 0 is the wake-up
+
+  mutable Mutex mu_;
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  std::vector<std::pair<Fd, PeerIdentity>> new_ ABSL_GUARDED_BY(mu_);
+  int open_ ABSL_GUARDED_BY(mu_) = 0;
+  std::map<uid_t, int> open_of_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, PeerIdentity> names_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, uint64_t> counters_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace feedwater::server
