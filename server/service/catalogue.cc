@@ -12,7 +12,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "server/base/clock.h"
-#include "server/graph/digest.h"
 #include "server/pipeline/cache_choice.h"
 
 namespace feedwater::server {
@@ -22,35 +21,6 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMaxPipelinesOpening = 16;
 constexpr int64_t kProgressEveryNs = 3'000'000'000;
-
-// A map of YAML as text that two equal maps share, wherever they stand and however they are
-// written.
-void AppendCanonical(const YamlNode& node, std::string* out) {
-  switch (node.kind) {
-    case YamlNode::Kind::kNull:
-      absl::StrAppend(out, "~");
-      break;
-    case YamlNode::Kind::kScalar:
-      absl::StrAppend(out, node.scalar.size(), ":", node.scalar);
-      break;
-    case YamlNode::Kind::kList:
-      absl::StrAppend(out, "[");
-      for (const YamlNode& item : node.items) AppendCanonical(item, out);
-      absl::StrAppend(out, "]");
-      break;
-    case YamlNode::Kind::kMap: {
-      std::map<std::string, const YamlNode*> sorted;
-      for (const auto& [key, value] : node.entries) sorted.emplace(key.scalar, &value);
-      absl::StrAppend(out, "{");
-      for (const auto& [key, value] : sorted) {
-        absl::StrAppend(out, key.size(), ":", key, "=");
-        AppendCanonical(*value, out);
-      }
-      absl::StrAppend(out, "}");
-      break;
-    }
-  }
-}
 
 // Tells the log how far an index is, every few seconds.
 IndexProgress LogProgress(const std::string& name) {
@@ -173,8 +143,8 @@ Catalogue::Loaded Catalogue::LoadNamed(const std::string& name, const Cancelled&
     generation = generation_;
     roots = roots_;
   }
-  return Load(absl::StrCat(generation, " name ", name), spec, generation, std::move(roots),
-              cancelled);
+  return Load(Key("pipeline").Add("generation", generation).Add("name", name), spec, generation,
+              std::move(roots), cancelled);
 }
 
 Catalogue::Loaded Catalogue::LoadText(const std::string& file_name, const std::string& yaml,
@@ -194,13 +164,13 @@ Catalogue::Loaded Catalogue::LoadText(const std::string& file_name, const std::s
   }
   FW_RETURN_IF_ERROR(CheckRoot(spec, *roots));
   // The whole text is the key: a digest would leave out the batch size and the seed.
-  return Load(absl::StrCat(generation, " text ", file_name, "\n", yaml), spec, generation,
-              std::move(roots), cancelled);
+  const Key key =
+      Key("pipeline").Add("generation", generation).Add("file", file_name).Add("text", yaml);
+  return Load(key, spec, generation, std::move(roots), cancelled);
 }
 
-Catalogue::Loaded Catalogue::Load(const std::string& key, const PipelineSpec& spec,
-                                  uint64_t generation, std::shared_ptr<const Roots> roots,
-                                  const Cancelled& cancelled) {
+Catalogue::Loaded Catalogue::Load(const Key& key, const PipelineSpec& spec, uint64_t generation,
+                                  std::shared_ptr<const Roots> roots, const Cancelled& cancelled) {
   auto make = [this, spec, generation, roots = std::move(roots)]() -> Loaded {
     Loaded loaded = Open(spec, generation, roots);
     if (absl::IsResourceExhausted(loaded.status())) {  // idle indexes make room
@@ -211,7 +181,7 @@ Catalogue::Loaded Catalogue::Load(const std::string& key, const PipelineSpec& sp
       spdlog::warn("pipeline {}: {}", spec.name, std::string(loaded.status().message()));
     return loaded;
   };
-  return pipelines_.Get(key, std::move(make), cancelled);
+  return pipelines_.Get(key.Name(), std::move(make), cancelled);
 }
 
 Catalogue::Loaded Catalogue::Open(const PipelineSpec& spec, uint64_t generation,
@@ -237,12 +207,14 @@ Catalogue::Loaded Catalogue::Open(const PipelineSpec& spec, uint64_t generation,
   return loaded;
 }
 
-std::string CacheName(const PipelineSpec& spec, const Dataset& dataset) {
-  // Where the dataset lies belongs to it: the digest alone is the same for two copies with other
-  // pixels.
-  std::string name = absl::StrCat(dataset.digest(), " ", dataset.root().path(), " ");
-  AppendCanonical(spec.dataset, &name);
-  return Digest128(name);
+absl::StatusOr<std::string> CacheName(const PipelineSpec& spec, const Dataset& dataset) {
+  // Where the dataset lies belongs to it: digests do not look at every byte of large ones.
+  FW_ASSIGN_OR_RETURN(const std::string map, DatasetKey(spec.dataset));
+  return Key("cache")
+      .Add("digest", dataset.digest())
+      .Add("root", dataset.root().path())
+      .Add("dataset", map)
+      .Name();
 }
 
 absl::Status Catalogue::OpenCache(LoadedPipeline* pipeline) const {
@@ -254,7 +226,7 @@ absl::Status Catalogue::OpenCache(LoadedPipeline* pipeline) const {
   pipeline->cache_reason = choice.reason;
   spdlog::info("pipeline {}: cache {}: {}", pipeline->spec.name,
                std::string(CacheKindName(choice.kind)), choice.reason);
-  const std::string name = CacheName(pipeline->spec, *pipeline->dataset);
+  FW_ASSIGN_OR_RETURN(const std::string name, CacheName(pipeline->spec, *pipeline->dataset));
   if (HasImages(*pipeline->dataset)) pipeline->seek_indexes = options_.cache->SeekIndexesOf(name);
   if (choice.kind == CacheKind::kNone) return absl::OkStatus();
   Cache::Request request;
@@ -269,8 +241,8 @@ absl::Status Catalogue::OpenCache(LoadedPipeline* pipeline) const {
 
 absl::StatusOr<std::shared_ptr<const Dataset>> Catalogue::OpenShared(
     const PipelineSpec& spec, uint64_t generation, const std::shared_ptr<const Roots>& roots) {
-  std::string key = absl::StrCat(generation, " ");
-  AppendCanonical(spec.dataset, &key);
+  FW_ASSIGN_OR_RETURN(const std::string map, DatasetKey(spec.dataset));
+  const Key key = Key("opened").Add("generation", generation).Add("dataset", map);
   auto make = [this, &spec, &roots] {
     DatasetOptions options;
     options.roots = roots;
@@ -279,7 +251,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> Catalogue::OpenShared(
     options.progress = LogProgress(spec.name);
     return OpenDataset(spec.dataset, options);
   };
-  return datasets_.Get(key, make, nullptr);
+  return datasets_.Get(key.Name(), make, nullptr);
 }
 
 void Catalogue::DropIdle(double idle_seconds) {

@@ -9,11 +9,9 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_split.h"
 #include "server/base/clock.h"
 #include "server/base/mutex.h"
 #include "server/base/units.h"
-#include "server/source/digest.h"
 #include "server/source/format.h"
 #include "spdlog/spdlog.h"
 
@@ -45,27 +43,8 @@ const Schema<CommonParams>& CommonSchema() {
 
 struct DatasetSpec {
   CommonParams common;
-  std::unique_ptr<Format> format;
+  FormatEntry::Made made;
 };
-
-// "a//./b/" -> "a/b". A path that could only be meant to leave the root is refused here, with its
-// place in the file.
-absl::StatusOr<std::string> NormalizePath(const std::string& path, const YamlNode& node) {
-  if (!path.empty() && path[0] == '/') {
-    return node.Error(
-        absl::StrCat("'path' is relative to the root; '", Printable(path), "' begins with '/'"));
-  }
-  if (path.find('\0') != std::string::npos) return node.Error("'path' holds a NUL byte");
-  std::string normal;
-  for (absl::string_view part : absl::StrSplit(path, '/', absl::SkipEmpty())) {
-    if (part == ".") continue;
-    if (part == "..") {
-      return node.Error(absl::StrCat("'path' may not hold '..': '", Printable(path), "'"));
-    }
-    normal = DatasetLocation::JoinPath(normal, part);
-  }
-  return normal;
-}
 
 absl::StatusOr<DatasetSpec> ReadSpec(const YamlNode& node) {
   if (!node.is_map()) return node.Error(absl::StrCat("'dataset' takes a map, not ", node.Found()));
@@ -92,17 +71,19 @@ absl::StatusOr<DatasetSpec> ReadSpec(const YamlNode& node) {
   FW_ASSIGN_OR_RETURN(spec.common, CommonSchema().Read(common, "dataset"));
   const YamlNode* path = node.Find("path");
   FW_ASSIGN_OR_RETURN(spec.common.path,
-                      NormalizePath(spec.common.path, path != nullptr ? *path : node));
-  absl::StatusOr<std::unique_ptr<Format>> format = entry->create(own, what);
-  if (!format.ok()) return format.status();
-  spec.format = *std::move(format);
+                      NormalizePath("path", spec.common.path, path != nullptr ? *path : node));
+  FW_ASSIGN_OR_RETURN(spec.made, entry->create(own, what));
   return spec;
 }
 
-// Everything that decides which index this is, readable.
-std::string IndexKey(const DatasetSpec& spec, const DatasetLocation& location) {
-  return absl::StrCat("format ", spec.common.format, "\nroot ", location.root->path(), "\npath ",
-                      location.path, "\n", spec.format->Key());
+// Everything that decides which index this is.
+Key IndexKey(const DatasetSpec& spec, const DatasetLocation& location) {
+  return Key("index")
+      .Add("format", spec.common.format)
+      .Add("sections", spec.made.format->sections_version())
+      .Add("root", location.root->path())
+      .Add("path", location.path)
+      .Add("parameters", spec.made.values);
 }
 
 // One lock a key: of two threads that open the same dataset at once, the second finds the first
@@ -126,14 +107,14 @@ absl::StatusOr<std::shared_ptr<const Index>> BuildIndex(const DatasetSpec& spec,
                                                         const DatasetLocation& location,
                                                         const DatasetOptions& options) {
   IndexBuilder builder(options.progress);
-  FW_RETURN_IF_ERROR(spec.format->BuildIndex(location, &builder));
+  FW_RETURN_IF_ERROR(spec.made.format->BuildIndex(location, &builder));
   if (builder.records <= 0) {
     return absl::InvalidArgumentError(absl::StrCat(location.Describe(), " holds no records"));
   }
   builder.Progress(builder.records, builder.records);
 
   TextList about, classes, stamp_paths;
-  about.Add(IndexKey(spec, location));
+  about.Add(IndexKey(spec, location).text());
   about.Add(absl::StrCat(builder.records));
   about.Add(builder.digest);
   about.Add(builder.notes);
@@ -160,15 +141,15 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenIndex(const DatasetSpec& spec
       parts.records <= 0) {
     return absl::DataLossError("an index without a description");
   }
-  if (about[kAboutKey] != IndexKey(spec, location))
+  if (about[kAboutKey] != IndexKey(spec, location).text())
     return absl::DataLossError("the index of another dataset");
   parts.digest = std::string(about[kAboutDigest]);
   parts.notes = std::string(about[kAboutNotes]);
   parts.classes = classes.ToVector();
-  parts.fields = spec.format->fields();
+  parts.fields = spec.made.format->fields();
   parts.location = location;
   parts.index = std::move(index);
-  return spec.format->Open(std::move(parts));
+  return spec.made.format->Open(std::move(parts));
 }
 
 // Whether the files are as they were when the index was built: "" or what is not.
@@ -217,7 +198,17 @@ const std::vector<ParamInfo>& DatasetParams() { return CommonSchema().params(); 
 
 absl::StatusOr<std::vector<FieldSpec>> DescribeDataset(const YamlNode& node) {
   FW_ASSIGN_OR_RETURN(DatasetSpec spec, ReadSpec(node));
-  return spec.format->fields();
+  return spec.made.format->fields();
+}
+
+absl::StatusOr<std::string> DatasetKey(const YamlNode& node) {
+  FW_ASSIGN_OR_RETURN(const DatasetSpec spec, ReadSpec(node));
+  return Key("dataset")
+      .Add("format", spec.common.format)
+      .Add("root", spec.common.root)
+      .Add("path", spec.common.path)
+      .Add("parameters", spec.made.values)
+      .text();
 }
 
 absl::StatusOr<std::shared_ptr<const Dataset>> OpenDataset(const YamlNode& node,
@@ -230,16 +221,14 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenDataset(const YamlNode& node,
   location.root = *std::move(root);
   location.path = spec.common.path;
 
-  const std::string key = IndexKey(spec, location);
-  const std::shared_ptr<Mutex> mutex = LockOf(key);
+  const Key key = IndexKey(spec, location);
+  const std::shared_ptr<Mutex> mutex = LockOf(key.text());
   MutexLock lock(mutex.get());
   const int64_t start_ns = MonotonicNs();
   const std::string what = location.Describe();
   std::string file;
   if (!options.state_dir.empty()) {
-    Digest name;
-    name.Add(key);
-    file = absl::StrCat(options.state_dir, "/indexes/", name.Hex(), ".index");
+    file = absl::StrCat(options.state_dir, "/indexes/", key.Name(), ".index");
   }
   if (!file.empty() && !options.rebuild) {
     absl::StatusOr<std::shared_ptr<const Dataset>> saved = OpenSaved(spec, location, file, options);

@@ -49,6 +49,9 @@ class Dataset : public ObjectSource {  // its files by number
   // Where the record's bytes are. Most formats have one extent a record. REQUIRES: record in [0,
   // size).
   virtual void Extents(int64_t record, std::vector<Extent>* extents) const = 0;
+  // Its files have the numbers [0, objects()), and had so many bytes when they were indexed.
+  virtual int64_t objects() const = 0;
+  virtual int64_t ObjectBytes(uint32_t object) const = 0;
   // First record of each shard (always starts with 0), for `shuffle: block`; empty when every
   // record is its own file.
   virtual const std::vector<int64_t>& shard_starts() const = 0;
@@ -81,6 +84,11 @@ struct DatasetOptions {
 // and saves it.
 absl::StatusOr<std::shared_ptr<const Dataset>> OpenDataset(const YamlNode& node,
                                                            const DatasetOptions& options);
+
+// Everything in the map that decides which dataset it is, each parameter with its value whether it
+// is written out or left to its default, and paths in one spelling: two maps open the same dataset
+// when their keys are equal. Touches no file.
+absl::StatusOr<std::string> DatasetKey(const YamlNode& node);
 
 // Checks the map (format known, parameters right) without touching any file, and gives the fields
 // that a record will have.

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <thread>
 
+#include "absl/strings/str_split.h"
 #include "server/base/clock.h"
 
 namespace feedwater::server {
@@ -40,6 +41,26 @@ void AwaitClockTick(const struct stat& info) {
   const int64_t age = ClockNs(CLOCK_REALTIME) - changed;
   if (age >= 0 && age < kClockTickNs)
     std::this_thread::sleep_for(std::chrono::nanoseconds(kClockTickNs - age));
+}
+
+absl::StatusOr<std::string> NormalizePath(absl::string_view what, const std::string& path,
+                                          const YamlNode& node) {
+  if (!path.empty() && path[0] == '/') {
+    const absl::string_view to = what == "path" ? "root" : "dataset's path";
+    return node.Error(absl::StrCat("'", what, "' is relative to the ", to, "; '", Printable(path),
+                                   "' begins with '/'"));
+  }
+  if (path.find('\0') != std::string::npos)
+    return node.Error(absl::StrCat("'", what, "' holds a NUL byte"));
+  std::string normal;
+  for (absl::string_view part : absl::StrSplit(path, '/', absl::SkipEmpty())) {
+    if (part == ".") continue;
+    if (part == "..") {
+      return node.Error(absl::StrCat("'", what, "' may not hold '..': '", Printable(path), "'"));
+    }
+    normal = DatasetLocation::JoinPath(normal, part);
+  }
+  return normal;
 }
 
 absl::StatusOr<struct stat> IndexBuilder::DependOn(const Root& root, const std::string& path) {

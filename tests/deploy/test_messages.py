@@ -37,7 +37,7 @@ UNREACHABLE = {
     "the job has no pipeline": "the service always gives one",
     "a job's weight is greater than 0": "no option sets it",
     "world_size is at least 1": "refused by the service before",
-    "the slots are laid out for": "the service lays them out",
+    "the slots are not laid out as": "the service lays them out",
     "a read without a file": "readers open before they read",
     "a buffer of … bytes is too small": "the readers' own buffers",
     "read buffer is not aligned": "the readers' own buffers",

@@ -3,6 +3,7 @@
 #include <xxhash.h>
 
 #include <numeric>
+#include <set>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -189,6 +190,26 @@ TEST_P(FormatConformance, OpeningAgainListsNoFolder) {
     auto reused = opener_.Open(small_.yaml);
     return reused.ok() && Everything(**reused) == Everything(*built);
   });
+}
+
+TEST_P(FormatConformance, OnePathInAnySpellingIsOneDataset) {
+  MustOpen();
+  const auto key = DatasetKey(ParseNode(small_.yaml));
+  ASSERT_TRUE(key.ok()) << key.status();
+  for (const char* spelling : {"path: ./", "path: .//", "path: ././"}) {
+    std::string yaml = small_.yaml;
+    yaml.replace(yaml.find("path: "), 6, spelling);
+    EXPECT_EQ(*DatasetKey(ParseNode(yaml)), *key) << yaml;
+    opener_.MustOpen(yaml);
+  }
+  EXPECT_EQ(opener_.builds, 1);
+  // Nor does it matter whether a default is written out.
+  for (const ParamInfo& param : Registry<FormatEntry>::Get().Find(GetParam())->params) {
+    if (param.required || small_.yaml.find(param.name + ":") != std::string::npos) continue;
+    const std::string yaml = absl::StrCat(small_.yaml.substr(0, small_.yaml.size() - 1), ", ",
+                                          param.name, ": ", param.default_text, "}");
+    EXPECT_EQ(*DatasetKey(ParseNode(yaml)), *key) << yaml;
+  }
 }
 
 TEST_P(FormatConformance, TheDigestIsOfNamesAndSizesAndNothingElse) {
@@ -396,6 +417,44 @@ TEST(OpenDataset, BadMapsAreRefusedWithTheirPlace) {
                 ::testing::AllOf(HasSubstr("test.yaml:1:"), HasSubstr(c.message)));
   }
   EXPECT_TRUE(DescribeDataset(ParseNode("{format: image_folder, root: r, path: ./a//b/./}")).ok());
+}
+
+// What one user's parameters put into an index must not be what another user's open.
+TEST(OpenDataset, NoParameterCanPretendToBeOthers) {
+  TempFolder folder, state;
+  SmallDatasets().at("mnist").make(folder);
+  Opener opener(folder.path());
+  opener.state_dir = state.path();
+  const std::string start = "{format: mnist, root: root, path: raw, height: 2, width: 3, classes: ";
+  const std::vector<std::string> lists = {R"(["0\n1", "2"]})",
+                                          R"(["0", "1", "2"]})",
+                                          R"(["0", "1\n2"]})",
+                                          R"(["0\n- 1:1", "2"]})",
+                                          R"(["0, 1", "2"]})",
+                                          R"(["0\", \"1", "2"]})",
+                                          R"(["0"], labels: "1", split: train})"};
+  std::set<std::string> keys;
+  for (const std::string& list : lists) {
+    const auto key = DatasetKey(ParseNode(start + list));
+    ASSERT_TRUE(key.ok()) << key.status();
+    EXPECT_TRUE(keys.insert(*key).second) << list;
+  }
+  opener.MustOpen(start + lists[0]);
+  EXPECT_EQ(opener.MustOpen(start + lists[1])->classes(),
+            (std::vector<std::string>{"0", "1", "2"}));
+  EXPECT_EQ(opener.builds, 2);
+}
+
+TEST(OpenDataset, NamesOfFilesHaveOneSpellingAndStayInTheDataset) {
+  const std::string start = "{format: cifar10, root: r, files: ";
+  EXPECT_EQ(*DatasetKey(ParseNode(start + "[a/b.bin]}")),
+            *DatasetKey(ParseNode(start + "[./a//b.bin]}")));
+  for (const char* files : {"[../a]", "[a/../../b]", "[/etc/passwd]", "['.']"}) {
+    const auto key = DatasetKey(ParseNode(start + files + "}"));
+    EXPECT_EQ(key.status().code(), absl::StatusCode::kInvalidArgument) << files;
+    EXPECT_THAT(std::string(key.status().message()),
+                ::testing::AllOf(HasSubstr("test.yaml:1:"), HasSubstr("'files'")));
+  }
 }
 
 TEST(OpenDataset, AnUnknownRootIsNotFoundAndNamesTheNearest) {
