@@ -225,6 +225,8 @@ absl::StatusOr<std::shared_ptr<Stream>> Runtime::Attach(const JobConfig& job, in
   FW_RETURN_IF_ERROR(CheckStart(*added.order_config, epoch, position));
   FW_ASSIGN_OR_RETURN(added.staging, MakeStaging(*job.pipeline->plan, job.batch_size,
                                                  slots->slots(), impl_->options.budget.get()));
+  FW_ASSIGN_OR_RETURN(added.files, JobFiles::Create(*job.pipeline->dataset, &impl_->files,
+                                                    impl_->options.budget.get()));
   added.job = job;
   added.rank = rank;
   added.pid = pid;

@@ -120,7 +120,8 @@ absl::StatusOr<std::shared_ptr<Stream>> Scheduler::Attach(NewRank rank) {
             other->pid(), ": end that process, or give this one another rank or job name"));
       }
     } else {
-      job = std::make_shared<Job>(std::move(rank.job), std::move(rank.order_config), rank.layout);
+      job = std::make_shared<Job>(std::move(rank.job), std::move(rank.order_config), rank.layout,
+                                  std::move(rank.files));
       Moving(*job).virtual_ns = virtual_floor_ns_;
       jobs_.push_back(job);
     }

@@ -22,6 +22,15 @@ namespace fs = std::filesystem;
 constexpr size_t kMaxPipelinesOpening = 16;
 constexpr int64_t kProgressEveryNs = 3'000'000'000;
 
+// Whether an opened dataset is still what its files are.
+bool IsCurrent(const Dataset& dataset) {
+  const absl::Status same = dataset.LookAgain();
+  if (!same.ok()) {
+    spdlog::info("an opened dataset is not given out again: {}", std::string(same.message()));
+  }
+  return same.ok();
+}
+
 // Tells the log how far an index is, every few seconds.
 IndexProgress LogProgress(const std::string& name) {
   return [name, last_ns = MonotonicNs()](int64_t done, int64_t total) mutable {
@@ -181,7 +190,9 @@ Catalogue::Loaded Catalogue::Load(const Key& key, const PipelineSpec& spec, uint
       spdlog::warn("pipeline {}: {}", spec.name, std::string(loaded.status().message()));
     return loaded;
   };
-  return pipelines_.Get(key.Name(), std::move(make), cancelled);
+  return pipelines_.Get(key.Name(), std::move(make), cancelled, [](const LoadedPipeline& pipeline) {
+    return IsCurrent(*pipeline.dataset);
+  });
 }
 
 Catalogue::Loaded Catalogue::Open(const PipelineSpec& spec, uint64_t generation,
@@ -251,7 +262,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> Catalogue::OpenShared(
     options.progress = LogProgress(spec.name);
     return OpenDataset(spec.dataset, options);
   };
-  return datasets_.Get(key.Name(), make, nullptr);
+  return datasets_.Get(key.Name(), make, nullptr, IsCurrent);
 }
 
 void Catalogue::DropIdle(double idle_seconds) {

@@ -3,6 +3,9 @@
 // the thing once and gives it to both (single flight); asked again while somebody still holds it,
 // it gives the same one. It keeps nothing alive itself and remembers no error.
 //
+// Things that can be out of date are looked at by every caller, or rather for it: what it gets was
+// made, or found to be good still, after it asked.
+//
 // A thing is made on a thread of its own, so that a caller who is cancelled can leave at once; the
 // work goes on for the others. Thread-safe. The destructor waits for work in progress.
 #pragma once
@@ -45,16 +48,46 @@ class SharedLoads {
     for (std::thread& thread : threads) thread.join();
   }
 
+  using StillGood = std::function<bool(const T&)>;  // like `make`, called on a thread of its own
+
   // ResourceExhausted when too many are being made; Cancelled when `cancelled` said so before the
-  // thing was there.
-  Result Get(const std::string& key, std::function<Result()> make, const Cancelled& cancelled)
-      ABSL_LOCKS_EXCLUDED(mu_) {
-    std::shared_ptr<Flight> flight;
+  // thing was there. `still_good`: null where things cannot be out of date.
+  Result Get(const std::string& key, std::function<Result()> make, const Cancelled& cancelled,
+             StillGood still_good = nullptr) ABSL_LOCKS_EXCLUDED(mu_) {
+    uint64_t asked;
     {
       MutexLock lock(&mu_);
+      asked = ++moments_;
+    }
+    for (;;) {
+      std::shared_ptr<Flight> flight;
+      Result result = Fly(key, make, cancelled, still_good, &flight);
+      // An older flight looked before this caller asked.
+      if (!result.ok() || still_good == nullptr || flight == nullptr || flight->began > asked)
+        return result;
+    }
+  }
+
+ private:
+  struct Flight {
+    bool done = false;
+    uint64_t began = 0;
+    std::thread::id thread;
+    Result result = absl::UnavailableError("not made yet");
+  };
+
+  // One flight, a new one or that which is in the air; `flight` stays null when none was needed.
+  Result Fly(const std::string& key, const std::function<Result()>& make,
+             const Cancelled& cancelled, const StillGood& still_good,
+             std::shared_ptr<Flight>* joined) ABSL_LOCKS_EXCLUDED(mu_) {
+    std::shared_ptr<Flight>& flight = *joined;
+    {
+      MutexLock lock(&mu_);
+      std::shared_ptr<const T> value;
       if (auto live = live_.find(key); live != live_.end()) {
-        if (std::shared_ptr<const T> value = live->second.lock()) return value;
-        live_.erase(live);
+        value = live->second.lock();
+        if (value != nullptr && still_good == nullptr) return value;
+        if (value == nullptr) live_.erase(live);
       }
       if (auto found = flights_.find(key); found != flights_.end()) {
         flight = found->second;
@@ -66,10 +99,16 @@ class SharedLoads {
                            " are being opened already; try again when they are done"));
         }
         flight = std::make_shared<Flight>();
+        flight->began = ++moments_;
         // Before it tells of its end it waits for this lock.
         auto thread =
             StartThread(absl::StrCat("opening ", what_),
-                        [this, key, flight, make = std::move(make)] { Fly(key, flight, make); });
+                        [this, key, flight = flight, make, value = std::move(value), still_good] {
+                          Land(key, flight, [&]() -> Result {
+                            if (value != nullptr && still_good(*value)) return value;
+                            return make();
+                          });
+                        });
         if (!thread.ok()) return thread.status();
         threads_.push_back(*std::move(thread));
         flights_.emplace(key, flight);
@@ -86,15 +125,8 @@ class SharedLoads {
     }
   }
 
- private:
-  struct Flight {
-    bool done = false;
-    std::thread::id thread;
-    Result result = absl::UnavailableError("not made yet");
-  };
-
-  void Fly(const std::string& key, const std::shared_ptr<Flight>& flight,
-           const std::function<Result()>& make) ABSL_LOCKS_EXCLUDED(mu_) {
+  void Land(const std::string& key, const std::shared_ptr<Flight>& flight,
+            const std::function<Result()>& make) ABSL_LOCKS_EXCLUDED(mu_) {
     Result result = absl::UnavailableError("not made yet");
     try {
       result = make();
@@ -133,6 +165,7 @@ class SharedLoads {
 
   Mutex mu_;
   CondVar landed_;
+  uint64_t moments_ ABSL_GUARDED_BY(mu_) = 0;  // counts callers and flights
   std::map<std::string, std::weak_ptr<const T>> live_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, std::shared_ptr<Flight>> flights_ ABSL_GUARDED_BY(mu_);
   std::list<std::thread> threads_ ABSL_GUARDED_BY(mu_);

@@ -12,6 +12,8 @@
 #include "server/base/clock.h"
 #include "server/base/mutex.h"
 #include "server/base/units.h"
+#include "server/source/contents.h"
+#include "server/source/digest.h"
 #include "server/source/format.h"
 #include "spdlog/spdlog.h"
 
@@ -21,10 +23,7 @@ namespace {
 // The floor's own sections of every index.
 constexpr IndexTag kAbout = MakeIndexTag("ABOU");  // texts in the order below
 constexpr IndexTag kClasses = MakeIndexTag("CLAS");
-constexpr IndexTag kStampPaths = MakeIndexTag("STPA");
-constexpr IndexTag kStamps = MakeIndexTag("STMP");  // inode, bytes, modified, changed of each path
 enum About : size_t { kAboutKey, kAboutRecords, kAboutDigest, kAboutNotes, kAboutCount };
-constexpr size_t kStampNumbers = 4;
 
 // What every format's map has.
 struct CommonParams {
@@ -76,9 +75,13 @@ absl::StatusOr<DatasetSpec> ReadSpec(const YamlNode& node) {
   return spec;
 }
 
+// To be raised when the floor's own sections change, or what a digest is made of.
+constexpr int64_t kIndexVersion = 2;
+
 // Everything that decides which index this is.
 Key IndexKey(const DatasetSpec& spec, const DatasetLocation& location) {
   return Key("index")
+      .Add("version", kIndexVersion)
       .Add("format", spec.common.format)
       .Add("sections", spec.made.format->sections_version())
       .Add("root", location.root->path())
@@ -113,26 +116,41 @@ absl::StatusOr<std::shared_ptr<const Index>> BuildIndex(const DatasetSpec& spec,
   }
   builder.Progress(builder.records, builder.records);
 
-  TextList about, classes, stamp_paths;
+  // What a dataset over this index says of its files tells which to look into, whatever the format.
+  Contents contents;
+  {
+    FW_ASSIGN_OR_RETURN(const std::shared_ptr<const Index> draft,
+                        builder.columns.Finish(options.budget.get()));
+    IndexedParts parts;
+    parts.location = location;
+    parts.index = draft;
+    parts.records = builder.records;
+    parts.fields = spec.made.format->fields();
+    parts.classes = builder.classes;
+    FW_ASSIGN_OR_RETURN(const std::shared_ptr<const Dataset> dataset,
+                        spec.made.format->Open(std::move(parts)));
+    FW_ASSIGN_OR_RETURN(contents, ReadContents(*dataset));
+  }
+  Digest digest;
+  digest.Add(builder.digest);
+  digest.Add(contents.digest);
+  builder.stamps.insert(builder.stamps.end(), contents.stamps.begin(), contents.stamps.end());
+
+  TextList about, classes;
   about.Add(IndexKey(spec, location).text());
   about.Add(absl::StrCat(builder.records));
-  about.Add(builder.digest);
+  about.Add(digest.Hex());
   about.Add(builder.notes);
   for (const std::string& name : builder.classes) classes.Add(name);
-  std::vector<uint64_t> stamps;
-  for (const Stamp& stamp : builder.stamps) {
-    stamp_paths.Add(stamp.path);
-    stamps.insert(stamps.end(), {stamp.inode, stamp.bytes, stamp.modified_ns, stamp.changed_ns});
-  }
   builder.columns.Add(kAbout, about);
   builder.columns.Add(kClasses, classes);
-  builder.columns.Add(kStampPaths, stamp_paths);
-  builder.columns.Add(kStamps, stamps);
+  AddStamps(builder.stamps, &builder.columns);
   return builder.columns.Finish(options.budget.get());
 }
 
 absl::StatusOr<std::shared_ptr<const Dataset>> OpenIndex(const DatasetSpec& spec,
                                                          const DatasetLocation& location,
+                                                         const std::string& file,
                                                          std::shared_ptr<const Index> index) {
   IndexedParts parts;
   FW_ASSIGN_OR_RETURN(TextColumn about, index->Texts(kAbout));
@@ -149,26 +167,8 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenIndex(const DatasetSpec& spec
   parts.fields = spec.made.format->fields();
   parts.location = location;
   parts.index = std::move(index);
+  parts.saved_as = file;
   return spec.made.format->Open(std::move(parts));
-}
-
-// Whether the files are as they were when the index was built: "" or what is not.
-absl::StatusOr<std::string> FindChange(const Index& index, const Root& root) {
-  FW_ASSIGN_OR_RETURN(TextColumn paths, index.Texts(kStampPaths));
-  FW_ASSIGN_OR_RETURN(NumberColumn numbers, index.Numbers(kStamps));
-  if (numbers.size() / kStampNumbers != paths.size() || numbers.size() % kStampNumbers != 0) {
-    return absl::DataLossError("an index whose stamps do not fit together");
-  }
-  for (size_t i = 0; i < paths.size(); ++i) {
-    const size_t n = i * kStampNumbers;
-    const Stamp saved = {std::string(paths[i]), numbers[n], numbers[n + 1], numbers[n + 2],
-                         numbers[n + 3]};
-    absl::StatusOr<struct stat> info = root.Stat(saved.path);
-    if (!info.ok()) return std::string(info.status().message());
-    if (MakeStamp(saved.path, *info) != saved)
-      return absl::StrCat(root.Describe(saved.path), " has changed");
-  }
-  return std::string();
 }
 
 // The saved index as a dataset. NotFound when there is none or the files have changed; DataLoss
@@ -180,7 +180,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenSaved(const DatasetSpec& spec
   FW_ASSIGN_OR_RETURN(std::shared_ptr<const Index> index, LoadIndex(file, options.budget.get()));
   FW_ASSIGN_OR_RETURN(std::string change, FindChange(*index, *location.root));
   if (!change.empty()) return absl::NotFoundError(change);
-  return OpenIndex(spec, location, std::move(index));
+  return OpenIndex(spec, location, file, std::move(index));
 }
 
 void Save(const Index& index, const std::string& file) {
@@ -249,7 +249,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenDataset(const YamlNode& node,
   FW_ASSIGN_OR_RETURN(std::shared_ptr<const Index> index, BuildIndex(spec, location, options));
   if (!file.empty() && options.save) Save(*index, file);
   FW_ASSIGN_OR_RETURN(std::shared_ptr<const Dataset> dataset,
-                      OpenIndex(spec, location, std::move(index)));
+                      OpenIndex(spec, location, file, std::move(index)));
   spdlog::info("dataset {}: {} records, {} classes, index of {} built in {}{}{}", what,
                dataset->size(), dataset->classes().size(), FormatBytes(dataset->memory_bytes()),
                FormatSeconds(static_cast<double>(MonotonicNs() - start_ns) * 1e-9),

@@ -44,8 +44,9 @@ class Dataset : public ObjectSource {  // its files by number
       const = 0;  // image_folder: data (encoded), label (int64)
   virtual const std::vector<std::string>& classes()
       const = 0;  // names by label; empty when there are none
-  virtual const std::string& digest()
-      const = 0;  // 32 hex digits over (name, offset, size) of every record
+  // 32 hex digits over the name and size of every file and over contents (contents.h): the same
+  // for a copy elsewhere, another one where contents are known to differ.
+  virtual const std::string& digest() const = 0;
   // Where the record's bytes are. Most formats have one extent a record. REQUIRES: record in [0,
   // size).
   virtual void Extents(int64_t record, std::vector<Extent>* extents) const = 0;
@@ -64,6 +65,13 @@ class Dataset : public ObjectSource {  // its files by number
   virtual int64_t memory_bytes() const = 0;  // of the index in memory
   // What was left out and why, for people: "12 files that are not images, 3 hidden files".
   virtual const std::string& notes() const = 0;
+
+  // Looks at its files. OK while those that the index depends on are as they were when it was
+  // made; FailedPrecondition that names the first one that is not. Other errors: it cannot be told.
+  virtual absl::Status LookAgain() const { return absl::OkStatus(); }
+  // A file is known to be another one than the index says, though LookAgain may not see it: the
+  // next opening makes a new index.
+  virtual void MarkOutOfDate() const {}
 };
 
 // Records done so far; total 0 while unknown. Called from the building thread, at most every 100

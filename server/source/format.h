@@ -14,6 +14,7 @@
 
 #include <sys/stat.h>
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -51,6 +52,9 @@ struct Stamp {
   bool operator==(const Stamp& other) const = default;
 };
 Stamp MakeStamp(std::string path, const struct stat& info);
+// What stands at a path now, all zero when nothing does; waits as AwaitClockTick does. Call it
+// before looking inside.
+absl::StatusOr<Stamp> StampNow(const Root& root, const std::string& path);
 // Waits, 20 ms at most, until a later change of what `info` describes would show in its times. Call
 // it between taking the stamp and looking inside.
 void AwaitClockTick(const struct stat& info);
@@ -62,7 +66,8 @@ class IndexBuilder {
 
   int64_t records = 0;
   std::vector<std::string> classes;
-  std::string digest;  // 32 hex digits over (name, offset, size) of every record
+  std::string
+      digest;  // 32 hex digits over the name and size of every file; contents are added to it
   std::string notes;
   std::vector<Stamp> stamps;
   IndexWriter columns;  // the format's own sections; upper-case tags are the floor's
@@ -85,7 +90,12 @@ struct IndexedParts {
   std::vector<FieldSpec> fields;
   std::vector<std::string> classes;
   std::string digest, notes;
+  std::string saved_as;  // the index's file; "" has none
 };
+
+// The stamps as sections of an index, and whether they still hold: "" or what has changed.
+void AddStamps(const std::vector<Stamp>& stamps, IndexWriter* columns);
+absl::StatusOr<std::string> FindChange(const Index& index, const Root& root);
 
 class IndexedDataset : public Dataset {
  public:
@@ -97,6 +107,8 @@ class IndexedDataset : public Dataset {
   int64_t memory_bytes() const final;
   const std::string& notes() const final { return parts_.notes; }
   const std::vector<int64_t>& shard_starts() const final { return shard_starts_; }
+  absl::Status LookAgain() const final;
+  void MarkOutOfDate() const final;
 
  protected:
   explicit IndexedDataset(IndexedParts parts) : parts_(std::move(parts)) {}
@@ -108,6 +120,7 @@ class IndexedDataset : public Dataset {
  private:
   const IndexedParts parts_;
   std::vector<int64_t> shard_starts_;
+  mutable std::atomic<bool> out_of_date_{false};
 };
 
 class Format {

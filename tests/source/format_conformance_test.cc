@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "server/source/contents.h"
 #include "server/source/format.h"
 #include "tests/source/dataset_reader.h"
 #include "tests/source/small_datasets.h"
@@ -192,6 +193,39 @@ TEST_P(FormatConformance, OpeningAgainListsNoFolder) {
   });
 }
 
+// Every file that holds records, whatever the format.
+TEST_P(FormatConformance, AFileThatChangesIsNoticedAndChangesTheDigest) {
+  const auto built = MustOpen();
+  EXPECT_TRUE(built->LookAgain().ok()) << built->LookAgain();
+  std::set<std::string> digests = {built->digest()};
+  ASSERT_GT(built->objects(), 0);
+  for (uint32_t object = 0; object < built->objects(); ++object) {
+    const std::string path = built->ObjectPath(object);
+    const std::string good = ReadFile(folder_ / path);
+    ASSERT_EQ(static_cast<int64_t>(good.size()), built->ObjectBytes(object)) << path;
+    std::string other = good;
+    other.back() = static_cast<char>(other.back() ^ 1);
+    const auto before = MustOpen();
+    const int builds = opener_.builds;
+    folder_.Write(path, other);  // in place, of the same size
+    EXPECT_TRUE(absl::IsFailedPrecondition(before->LookAgain())) << path;
+    EXPECT_THAT(std::string(before->LookAgain().message()), HasSubstr("has changed"));
+    EXPECT_TRUE(digests.insert(MustOpen()->digest()).second) << path;
+    EXPECT_EQ(opener_.builds, builds + 1);
+    folder_.Write(path + ".new", good);
+    std::filesystem::rename(folder_ / (path + ".new"), folder_ / path);
+    EXPECT_EQ(MustOpen()->digest(), built->digest()) << "the same bytes in another file";
+  }
+}
+
+TEST_P(FormatConformance, AnIndexThatIsFoundToBeWrongIsBuiltAnew) {
+  const auto built = MustOpen();
+  built->MarkOutOfDate();
+  EXPECT_TRUE(absl::IsFailedPrecondition(built->LookAgain()));
+  EXPECT_TRUE(MustOpen()->LookAgain().ok());
+  EXPECT_EQ(opener_.builds, 2);
+}
+
 TEST_P(FormatConformance, OnePathInAnySpellingIsOneDataset) {
   MustOpen();
   const auto key = DatasetKey(ParseNode(small_.yaml));
@@ -212,7 +246,7 @@ TEST_P(FormatConformance, OnePathInAnySpellingIsOneDataset) {
   }
 }
 
-TEST_P(FormatConformance, TheDigestIsOfNamesAndSizesAndNothingElse) {
+TEST_P(FormatConformance, TheDigestIsOfNamesSizesAndContentsAndNothingElse) {
   const std::string first = MustOpen()->digest();
   EXPECT_EQ(first.size(), 32u);
   opener_.rebuild = true;
@@ -455,6 +489,25 @@ TEST(OpenDataset, NamesOfFilesHaveOneSpellingAndStayInTheDataset) {
     EXPECT_THAT(std::string(key.status().message()),
                 ::testing::AllOf(HasSubstr("test.yaml:1:"), HasSubstr("'files'")));
   }
+}
+
+TEST(OpenDataset, ALargeDatasetsDigestIsOfPiecesAllOverIt) {
+  TempFolder folder;
+  constexpr int kFiles = kWholeFiles + 100;
+  const auto name = [](int i) { return absl::StrCat("t/c/", i, ".jpg"); };
+  for (int i = 0; i < kFiles; ++i) folder.Write(name(i), RandomBytes(20, i));
+  Opener opener(folder.path());
+  const std::string yaml = "{format: image_folder, root: root, path: t}";
+  const std::string first = opener.MustOpen(yaml)->digest();
+  EXPECT_EQ(opener.MustOpen(yaml)->digest(), first);
+  int noticed = 0;
+  for (int i = 7; i < kFiles; i += 400) {
+    folder.Write(name(i), RandomBytes(20, 100'000));
+    noticed += opener.MustOpen(yaml)->digest() != first;
+    folder.Write(name(i), RandomBytes(20, i));
+  }
+  EXPECT_GE(noticed, 1);
+  EXPECT_EQ(opener.MustOpen(yaml)->digest(), first);
 }
 
 TEST(OpenDataset, AnUnknownRootIsNotFoundAndNamesTheNearest) {
