@@ -46,8 +46,9 @@ absl::Status IndexSeek(Indexed* indexed) {
         "cache.seek_indexes of the configuration is 0: the daemon would not use them");
   }
   server::SeekIndexStore::Options options;
-  options.file = server::SeekIndexFile(local.settings.config.state_dir,
-                                       server::CacheName(local.loaded->spec, local.dataset()));
+  FW_ASSIGN_OR_RETURN(const std::string name,
+                      server::CacheName(local.loaded->spec, local.dataset()));
+  options.file = server::SeekIndexFile(local.settings.config.state_dir, name);
   options.quota = std::make_shared<server::ByteQuota>(local.settings.seek_index_bytes);
   server::SeekIndexStore store(options);
   store.WaitUntilRead();

@@ -116,6 +116,19 @@ void PrintFormats() {
             << "# Dataset formats\n\nA pipeline's `dataset:` has these keys, and those of its "
                "format.\n\n";
   PrintTable(server::DatasetParams());
+  std::cout
+      << "\n## When files change\n\nA loader gives what the files held at some moment after it was "
+         "opened, whatever is cached. A job that runs while they change gives what it has read "
+         "before, or ends with `FAILED_PRECONDITION` and the file's name: it never goes on with "
+         "some files as they were and some as they are. A new loader takes the files as they are; "
+         "a state (cursor) of the old ones is refused where contents are known to differ: every "
+         "byte of a dataset of at most 2,048 files and 256 MiB counts, and pieces all over a "
+         "larger one. A copy with other file times is the same dataset.\n\nA change is seen by "
+         "inode, size, modification and change time, so being linked or given other rights counts "
+         "as one, and two changes within one tick of the kernel's clock (up to 10 ms before Linux "
+         "6.13) can look like one. Where a file server's clock is behind, a file that is replaced "
+         "before a running job has first looked at it may be taken. What is written through a "
+         "mapping shows when the kernel writes it back.\n";
   for (const std::string& name : Registry<FormatEntry>::Get().Names()) {
     const FormatEntry& format = *Registry<FormatEntry>::Get().Find(name);
     std::cout << "\n## " << name << "\n\n"

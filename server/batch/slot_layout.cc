@@ -16,6 +16,11 @@ bool RoundUp(int64_t* value, int64_t multiple) {
   return !__builtin_add_overflow(*value, (multiple - *value % multiple) % multiple, value);
 }
 
+std::string Describe(const SlotLayout::Output& output) {
+  return absl::StrCat("'", output.field.name, "' ", output.field.spec.ToString(), ", ",
+                      output.sample_bytes, " bytes a sample from byte ", output.offset);
+}
+
 }  // namespace
 
 absl::StatusOr<SlotLayout> SlotLayout::Create(const std::vector<FieldSpec>& outputs,
@@ -59,6 +64,19 @@ absl::StatusOr<SlotLayout> SlotLayout::Create(const std::vector<FieldSpec>& outp
   }
   layout.slot_bytes = end;
   return layout;
+}
+
+std::string SlotLayout::DifferenceFrom(const SlotLayout& other) const {
+  for (size_t i = 0; i < std::max(outputs.size(), other.outputs.size()); ++i) {
+    const std::string here = i < outputs.size() ? Describe(outputs[i]) : "nothing";
+    const std::string there = i < other.outputs.size() ? Describe(other.outputs[i]) : "nothing";
+    if (here != there) return absl::StrCat("output ", i, ", ", here, " here and ", there, " there");
+  }
+  if (batch_size != other.batch_size || slot_bytes != other.slot_bytes) {
+    return absl::StrCat("slots of ", slot_bytes, " bytes for ", batch_size, " samples here and ",
+                        other.slot_bytes, " for ", other.batch_size, " there");
+  }
+  return "";
 }
 
 }  // namespace feedwater::server

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "server/base/status.h"
@@ -26,6 +27,9 @@ struct SlotLayout {
   // product.
   static absl::StatusOr<SlotLayout> Create(const std::vector<FieldSpec>& outputs,
                                            int64_t batch_size, int64_t max_slot_bytes);
+  // The first thing in which `other` differs, for a message: "output 'image', uint8[8,8,3] HWC at
+  // byte 0 here and uint8[9,9,3] HWC at byte 0 there". "": nothing.
+  std::string DifferenceFrom(const SlotLayout& other) const;
 };
 
 }  // namespace feedwater::server

@@ -17,6 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kSegmentPrefix[] = "segment-";
+constexpr size_t kMostOpen = 16;  // caches at a time, unless more are used
 
 }  // namespace
 
@@ -76,7 +77,9 @@ absl::StatusOr<std::shared_ptr<RecordCache>> Cache::Get(const Request& request) 
     entries_.splice(entries_.begin(), entries_, it);  // most recently used first
     return it->cache;
   }
-  if (memory_->used() > 0 && request.memory_bytes > memory_->limit() - memory_->used()) CloseIdle();
+  const bool is_short =
+      memory_->used() > 0 && request.memory_bytes > memory_->limit() - memory_->used();
+  CloseIdle(is_short ? 0 : kMostOpen - 1);
   RecordCache::Options options;
   options.records = request.records;
   options.memory_limit = std::min(request.memory_bytes, memory_->limit());
@@ -152,12 +155,10 @@ void Cache::DeleteUnusedSeekFiles(const std::string& folder) {
   }
 }
 
-void Cache::CloseIdle() {
-  for (auto it = entries_.begin(); it != entries_.end();) {
-    if (it->cache.use_count() > 1) {
-      ++it;
-      continue;
-    }
+void Cache::CloseIdle(size_t keep) {
+  for (auto it = entries_.end(); it != entries_.begin() && entries_.size() > keep;) {
+    --it;
+    if (it->cache.use_count() > 1) continue;
     const bool on_disk = it->cache->disk() != nullptr;
     const std::string name = it->name;
     it = entries_.erase(it);

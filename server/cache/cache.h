@@ -4,12 +4,14 @@
 //   state_dir/cache/lock                one daemon at a time; another one does without the disk
 //   state_dir/cache/<name>/             one RecordCache (disk_tier.h); <name> is made of dataset
 //   and form
-//   state_dir/indexes/<dataset>.seek    seek indexes of its JPEGs (seek_index_store.h), by a quota of
-//   their own
+//   state_dir/indexes/<dataset>.seek    seek indexes of its JPEGs (seek_index_store.h), by a quota
+//   of their own
 //
 // A cache that nobody uses stays open: the next epoch or job finds it full. It is closed when
-// another one finds no room in memory. Folders of caches that are not open count against the quota
-// of disk, and are deleted piece by piece, longest unused first, when it has no room for a record.
+// another one finds no room in memory, and the longest unused when too many are open: each has a
+// table of its records and, on disk, a thread. Folders of caches that are not open count against
+// the quota of disk, and are deleted piece by piece, longest unused first, when it has no room for
+// a record.
 //
 // Thread-safe.
 #pragma once
@@ -91,7 +93,8 @@ class Cache {
 
   void TakeFolder() ABSL_LOCKS_EXCLUDED(mu_);
   void DeleteUnusedSeekFiles(const std::string& folder) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void CloseIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Closes those that nobody uses, longest unused first, until no more than `keep` are open.
+  void CloseIdle(size_t keep) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void AddUnused(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void UseFolder(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool DeleteUnusedSegment() ABSL_LOCKS_EXCLUDED(mu_);

@@ -145,7 +145,7 @@ absl::Status DiskTier::ReplayJournal(uint64_t journal_bytes) {
       if (!whole) break;
       at += sizeof(JournalEntry);
       if (entry.place == kNowhere) {
-        options_.placed(static_cast<int64_t>(entry.record), nullptr);
+        options_.placed(static_cast<int64_t>(entry.record), nullptr, 0);
         continue;
       }
       if (!BlockPlace::IsPlace(entry.place)) continue;
@@ -155,7 +155,7 @@ absl::Status DiskTier::ReplayJournal(uint64_t journal_bytes) {
         continue;  // named, but never arrived
       }
       ends[place.segment] = std::max(ends[place.segment], place.offset + place.length);
-      options_.placed(static_cast<int64_t>(entry.record), &place);
+      options_.placed(static_cast<int64_t>(entry.record), &place, entry.stamp);
     }
   }
   // What follows the last whole entry is written over.
@@ -237,7 +237,7 @@ void DiskTier::Write() {
                      std::string(written.message()));
       }
     }
-    options_.placed(item.record, written.ok() ? &place : nullptr);
+    options_.placed(item.record, written.ok() ? &place : nullptr, item.stamp);
   }
 }
 

@@ -44,8 +44,8 @@ class DiskTier final : public ObjectSource {
     int64_t limit = std::numeric_limits<int64_t>::max();  // of this folder, within the quota
     std::shared_ptr<ByteQuota> quota;
     // Called for every block that the folder held at the start, then by the writer for each that
-    // was written (`place`) or could not be (nullopt).
-    std::function<void(int64_t record, const BlockPlace* place)> placed;
+    // was written (`place`) or could not be (null).
+    std::function<void(int64_t record, const BlockPlace* place, uint64_t stamp)> placed;
   };
   // Errors are those of the folder: not a place to write, no space.
   static absl::StatusOr<std::unique_ptr<DiskTier>> Open(Options options);

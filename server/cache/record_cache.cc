@@ -29,14 +29,15 @@ absl::StatusOr<std::unique_ptr<RecordCache>> RecordCache::Open(Options options) 
   if (!on_disk) return cache;
 
   cache->on_disk_ = std::vector<std::atomic<uint64_t>>(records);
-  cache->stamps_ = std::vector<std::atomic<uint64_t>>(records);
+  cache->disk_stamps_ = std::vector<std::atomic<uint64_t>>(records);
   DiskTier::Options disk;
   disk.folder = given.folder;
   disk.identity = given.identity;
   disk.records = given.records;
   disk.limit = given.disk_limit;
   disk.quota = given.disk_quota;
-  disk.placed = [cache = cache.get()](int64_t record, const BlockPlace* place) {
+  disk.placed = [cache = cache.get()](int64_t record, const BlockPlace* place, uint64_t stamp) {
+    if (place != nullptr) cache->disk_stamps_[record].store(stamp, std::memory_order_release);
     const uint64_t old = cache->on_disk_[record].exchange(
         place == nullptr ? kNowhere : place->Pack(), std::memory_order_release);
     cache->disk_records_ += (place != nullptr) - BlockPlace::IsPlace(old);
@@ -50,18 +51,25 @@ absl::StatusOr<std::unique_ptr<RecordCache>> RecordCache::Open(Options options) 
   return cache;
 }
 
-RecordCache::Found RecordCache::Find(int64_t record) const {
+BlockView RecordCache::InMemory(uint64_t packed_place) const {
+  return TrustedBlock(memory_->Get(BlockPlace::Unpack(packed_place)));
+}
+
+RecordCache::Found RecordCache::Find(int64_t record, uint64_t stamp) const {
   Found found;
   const uint64_t in_memory = in_memory_[record].load(std::memory_order_acquire);
   if (BlockPlace::IsPlace(in_memory)) {
-    memory_hits_.fetch_add(1, std::memory_order_relaxed);
-    found.where = Where::kMemory;
-    found.block = TrustedBlock(memory_->Get(BlockPlace::Unpack(in_memory)));
-    return found;
+    found.block = InMemory(in_memory);
+    if (found.block.stamp == stamp) {
+      memory_hits_.fetch_add(1, std::memory_order_relaxed);
+      found.where = Where::kMemory;
+      return found;
+    }
   }
   const uint64_t on_disk =
       disk_ == nullptr ? kNowhere : on_disk_[record].load(std::memory_order_acquire);
-  if (BlockPlace::IsPlace(on_disk)) {
+  if (BlockPlace::IsPlace(on_disk) &&
+      disk_stamps_[record].load(std::memory_order_acquire) == stamp) {
     disk_hits_.fetch_add(1, std::memory_order_relaxed);
     const BlockPlace place = BlockPlace::Unpack(on_disk);
     found.where = Where::kDisk;
@@ -73,21 +81,36 @@ RecordCache::Found RecordCache::Find(int64_t record) const {
   return found;
 }
 
-bool RecordCache::Wants(int64_t record) const {
-  const bool memory =
-      !memory_->full() && in_memory_[record].load(std::memory_order_relaxed) == kNowhere;
-  const bool disk = disk_ != nullptr && !disk_->full() &&
-                    on_disk_[record].load(std::memory_order_relaxed) == kNowhere;
-  return memory || disk;
+bool RecordCache::Wants(int64_t record, uint64_t stamp) const {
+  if (!memory_->full()) {
+    const uint64_t there = in_memory_[record].load(std::memory_order_acquire);
+    if (there == kNowhere) return true;
+    if (BlockPlace::IsPlace(there) && InMemory(there).stamp != stamp) return true;
+  }
+  if (disk_ == nullptr || disk_->full()) return false;
+  const uint64_t there = on_disk_[record].load(std::memory_order_acquire);
+  return there == kNowhere || (BlockPlace::IsPlace(there) &&
+                               disk_stamps_[record].load(std::memory_order_relaxed) != stamp);
 }
 
-bool RecordCache::PutInMemory(int64_t record, absl::Span<const std::byte> block) {
-  uint64_t nowhere = kNowhere;
-  if (memory_->full() || !in_memory_[record].compare_exchange_strong(nowhere, kClaimed))
-    return false;
+bool RecordCache::Claim(std::atomic<uint64_t>* place, bool is_out_of_date, uint64_t there,
+                        std::atomic<int64_t>* kept) {
+  if (there != kNowhere && !is_out_of_date) return false;
+  if (!place->compare_exchange_strong(there, kClaimed)) return false;
+  if (is_out_of_date) kept->fetch_sub(1, std::memory_order_relaxed);
+  return true;
+}
+
+// What was there stays where it is, since somebody may be reading it.
+bool RecordCache::PutInMemory(int64_t record, uint64_t stamp, absl::Span<const std::byte> block) {
+  if (memory_->full()) return false;
+  const uint64_t there = in_memory_[record].load(std::memory_order_acquire);
+  const bool is_out_of_date = BlockPlace::IsPlace(there) && InMemory(there).stamp != stamp;
+  if (!Claim(&in_memory_[record], is_out_of_date, there, &memory_records_)) return false;
   const std::optional<BlockPlace> place = memory_->Put(block);
   in_memory_[record].store(place ? place->Pack() : kNowhere, std::memory_order_release);
   if (place) memory_records_.fetch_add(1, std::memory_order_relaxed);
+  if (is_out_of_date) out_of_date_.fetch_add(1, std::memory_order_relaxed);
   return place.has_value();
 }
 
@@ -95,34 +118,31 @@ void RecordCache::Put(int64_t record, uint64_t stamp, absl::Span<const std::byte
   if (payload.size() > kMaxBlockBytes - kBlockUnit) return;
   static thread_local std::vector<std::byte> block;
   WriteBlock(record, stamp, payload, &block);
-  PutInMemory(record, block);
-  if (disk_ == nullptr) return;
-  uint64_t nowhere = kNowhere;
-  if (!on_disk_[record].compare_exchange_strong(nowhere, kClaimed)) return;
-  stamps_[record].store(stamp, std::memory_order_release);
+  PutInMemory(record, stamp, block);
+  if (disk_ == nullptr || disk_->full()) return;
+  const uint64_t there = on_disk_[record].load(std::memory_order_acquire);
+  const bool is_out_of_date =
+      BlockPlace::IsPlace(there) && disk_stamps_[record].load(std::memory_order_acquire) != stamp;
+  if (!Claim(&on_disk_[record], is_out_of_date, there, &disk_records_)) return;
+  if (is_out_of_date) out_of_date_.fetch_add(1, std::memory_order_relaxed);
   if (!disk_->Append(record, stamp, block)) on_disk_[record].store(kNowhere);
 }
 
-absl::StatusOr<BlockView> RecordCache::TakeFromDisk(
-    int64_t record, const Extent& from, absl::Span<const std::byte> bytes,
-    absl::FunctionRef<absl::StatusOr<uint64_t>()> stamp_now) {
+absl::StatusOr<BlockView> RecordCache::TakeFromDisk(int64_t record, uint64_t stamp,
+                                                    const Extent& from,
+                                                    absl::Span<const std::byte> bytes) {
   absl::StatusOr<BlockView> block = ReadBlock(record, bytes);
   if (!block.ok()) {
     damaged_.fetch_add(1, std::memory_order_relaxed);
     TakeOut(record, from);
     return block;
   }
-  uint64_t stamp = stamps_[record].load(std::memory_order_acquire);
-  if (stamp == 0) {
-    FW_ASSIGN_OR_RETURN(stamp, stamp_now());
-    stamps_[record].store(stamp, std::memory_order_release);
-  }
   if (stamp != block->stamp) {
     out_of_date_.fetch_add(1, std::memory_order_relaxed);
     TakeOut(record, from);
     return absl::DataLossError("kept from a file that has changed since");
   }
-  PutInMemory(record, bytes.first(BlockBytes(block->payload.size())));
+  PutInMemory(record, stamp, bytes.first(BlockBytes(block->payload.size())));
   return block;
 }
 

@@ -3,8 +3,11 @@
 // (memory_tier.h says why); when the room is used up, the rest is made anew each time.
 //
 // A record is in memory, on disk, in both, or not here. After a restart it is on disk only and is
-// put into memory again when it is first read. What comes from disk proves itself by checksum, and
-// its stamp must be that of the file it was made from.
+// put into memory again when it is first read. What comes from disk proves itself by checksum.
+//
+// Every record carries the stamp of the file it was made from, and whoever asks names the stamp of
+// the file as it should be (JobFiles): a record of another state of the file is not found, and the
+// next Put takes its place.
 //
 // Thread-safe. Find takes no lock.
 #pragma once
@@ -16,7 +19,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "server/cache/block.h"
@@ -47,20 +49,18 @@ class RecordCache {
     BlockView block;  // kMemory: lives as long as the cache
     Extent extent;    // kDisk: of disk()'s objects; TakeFromDisk looks at the bytes
   };
-  Found Find(int64_t record) const;  // counts a hit or a miss
+  Found Find(int64_t record, uint64_t stamp) const;  // counts a hit or a miss
 
   // Whether Put would keep the record now. Cheap; says no once all room is used.
-  bool Wants(int64_t record) const;
-  // Keeps a copy of the payload where there is room. `stamp`: of the file it was made from.
+  bool Wants(int64_t record, uint64_t stamp) const;
+  // Keeps a copy of the payload where there is room.
   void Put(int64_t record, uint64_t stamp, absl::Span<const std::byte> payload);
 
-  // What Find's extent, `from`, gave when it was read. `stamp_now` gives the stamp of the record's
-  // file as it is now and is called once for each record in a cache's life. A block that is damaged
-  // or was made from another state of the file is taken out and counted, and the error says why:
-  // the record is then made anew. A good one is put into memory, too, where there is room.
-  absl::StatusOr<BlockView> TakeFromDisk(int64_t record, const Extent& from,
-                                         absl::Span<const std::byte> bytes,
-                                         absl::FunctionRef<absl::StatusOr<uint64_t>()> stamp_now);
+  // What Find's extent, `from`, gave when it was read. A block that is damaged or was made from
+  // another state of the file is taken out and counted, and the error says why: the record is then
+  // made anew. A good one is put into memory, too, where there is room.
+  absl::StatusOr<BlockView> TakeFromDisk(int64_t record, uint64_t stamp, const Extent& from,
+                                         absl::Span<const std::byte> bytes);
 
   const ObjectSource* disk() const { return disk_.get(); }
   void Flush();  // waits for the disk
@@ -68,19 +68,23 @@ class RecordCache {
   struct Counts {
     int64_t memory_bytes = 0, disk_bytes = 0;
     int64_t memory_records = 0, disk_records = 0;
-    uint64_t memory_hits = 0, disk_hits = 0, misses = 0, damaged = 0, out_of_date = 0;
+    uint64_t memory_hits = 0, disk_hits = 0, misses = 0, damaged = 0;
+    uint64_t out_of_date = 0;  // blocks of another state of their file that were replaced
   };
   Counts counts() const;
 
  private:
   explicit RecordCache(Options options);
-  bool PutInMemory(int64_t record, absl::Span<const std::byte> block);
+  bool PutInMemory(int64_t record, uint64_t stamp, absl::Span<const std::byte> block);
+  // Claims the place of a record that is not kept, or kept of another state of its file.
+  static bool Claim(std::atomic<uint64_t>* place, bool is_out_of_date, uint64_t there,
+                    std::atomic<int64_t>* kept);
+  BlockView InMemory(uint64_t packed_place) const;
   void TakeOut(int64_t record, const Extent& from);
 
   const Options options_;
   std::vector<std::atomic<uint64_t>> in_memory_, on_disk_;  // packed places; empty without the tier
-  std::vector<std::atomic<uint64_t>>
-      stamps_;  // of the files, once they are known in this life; else 0
+  std::vector<std::atomic<uint64_t>> disk_stamps_;  // of the files that the blocks on disk are of
   MemoryReservation table_;
   std::unique_ptr<MemoryTier> memory_;
   std::atomic<int64_t> memory_records_{0}, disk_records_{0};

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "server/graph/digest.h"
+#include "server/base/key.h"
 #include "server/graph/fusion.h"
 #include "server/graph/geometry_op.h"
 
@@ -148,7 +148,7 @@ absl::StatusOr<Prefix> FindPrefix(const Dataflow& flow, size_t dataset_fields,
   Prefix prefix = PrefixFinder(flow, dataset_fields).Find();
   FW_ASSIGN_OR_RETURN(const std::string text,
                       CanonicalPrefix(prefix, flow, dataset_fields, spec, classes));
-  prefix.digest = Digest128(text);
+  prefix.digest = Key("prefix").Add("canonical", text).Name();
   return prefix;
 }
 

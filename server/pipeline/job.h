@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/pipeline/job_files.h"
 #include "server/pipeline/runtime.h"
 #include "server/pipeline/usage.h"
 #include "server/sampler/order.h"
@@ -23,14 +24,20 @@ struct OrderCursor {
 
 class Job {
  public:
-  Job(JobConfig config, std::shared_ptr<const OrderConfig> order_config)
-      : config_(std::move(config)), order_config_(std::move(order_config)) {}
+  Job(JobConfig config, std::shared_ptr<const OrderConfig> order_config, SlotLayout layout,
+      std::unique_ptr<JobFiles> files)
+      : config_(std::move(config)),
+        order_config_(std::move(order_config)),
+        layout_(std::move(layout)),
+        files_(std::move(files)) {}
 
   const JobConfig& config() const { return config_; }
   const Dataset& dataset() const { return *config_.pipeline->dataset; }
   const Plan* plan() const { return config_.pipeline->plan.get(); }
   RecordCache* cache() const { return config_.pipeline->cache.get(); }  // may be null
   const std::shared_ptr<const OrderConfig>& order_config() const { return order_config_; }
+  const SlotLayout& layout() const { return layout_; }  // of every rank's slots
+  JobFiles* files() const { return files_.get(); }      // null only where nothing is read
   int64_t global_batch_size() const { return config_.batch_size * config_.world_size; }
 
   // No rank is attached any more, and none will be.
@@ -48,6 +55,8 @@ class Job {
 
   const JobConfig config_;
   const std::shared_ptr<const OrderConfig> order_config_;
+  const SlotLayout layout_;
+  const std::unique_ptr<JobFiles> files_;
   std::atomic<bool> ended_{false};
 
   // Guarded by the scheduler's lock; reached only through Scheduler::Moving.

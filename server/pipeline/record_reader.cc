@@ -46,8 +46,9 @@ RecordReader::RecordReader(std::unique_ptr<ReadEngine> engine, size_t engine_dep
 
 RecordReader::~RecordReader() = default;
 
-void RecordReader::Start(const Dataset& dataset, int64_t record, RecordBytes* into,
+void RecordReader::Start(const Dataset& dataset, int64_t record, RecordBytes* into, JobFiles* job,
                          const RecordCache* cache) {
+  into->job_ = job;
   into->record_ = record;
   into->origin_ = RecordBytes::Origin::kDataset;
   into->stamp_ = 0;
@@ -60,8 +61,12 @@ void RecordReader::Start(const Dataset& dataset, int64_t record, RecordBytes* in
   ++started_;
 
   extents_.clear();
+  dataset.Extents(record, &extents_);
   if (cache != nullptr) {
-    const RecordCache::Found found = cache->Find(record);
+    const absl::StatusOr<uint64_t> stamp = job->StampOf(extents_);
+    if (!stamp.ok()) return StartFailed(stamp.status(), into);
+    into->stamp_ = *stamp;
+    const RecordCache::Found found = cache->Find(record, *stamp);
     if (found.where == RecordCache::Where::kMemory) {
       into->origin_ = RecordBytes::Origin::kMemory;
       into->extents_.assign(1, found.block.payload);
@@ -71,12 +76,23 @@ void RecordReader::Start(const Dataset& dataset, int64_t record, RecordBytes* in
     if (found.where == RecordCache::Where::kDisk) {
       into->origin_ = RecordBytes::Origin::kDisk;
       into->kept_at_ = found.extent;
-      extents_.push_back(found.extent);
+      extents_.assign(1, found.extent);
       return StartExtents(*cache->disk(), into);
     }
   }
-  dataset.Extents(record, &extents_);
   StartExtents(dataset, into);
+}
+
+void RecordReader::StartAnew(const Dataset& dataset, RecordBytes* bytes) {
+  const uint64_t stamp = bytes->stamp_;
+  Release(bytes);
+  Start(dataset, bytes->record_, bytes, bytes->job_);
+  bytes->stamp_ = stamp;
+}
+
+void RecordReader::StartFailed(absl::Status status, RecordBytes* into) {
+  into->status_ = std::move(status);
+  ready_.push_back(into);
 }
 
 void RecordReader::StartExtents(const ObjectSource& source, RecordBytes* into) {
@@ -97,7 +113,7 @@ void RecordReader::StartExtents(const ObjectSource& source, RecordBytes* into) {
     ++into->missing_;
     Read* last = queue_.empty() ? nullptr : queue_.back();
     if (last != nullptr && last->source == &source && last->object == extent.object &&
-        extent.offset - last->offset == last->length &&
+        last->parts[0].bytes->job_ == into->job_ && extent.offset - last->offset == last->length &&
         last->length + extent.length <= kMaxJoinedBytes) {
       last->parts.push_back({into, static_cast<int64_t>(i), last->length, extent.length});
       last->length += extent.length;
@@ -130,8 +146,13 @@ RecordReader::Read* RecordReader::NewRead(const ObjectSource& source, const Exte
 absl::Status RecordReader::Open(Read* read) {
   ReadOp& op = read->op;
   op = ReadOp();
-  FW_ASSIGN_OR_RETURN(op.file,
-                      files_->Open(read->source->root(), read->source->ObjectPath(read->object)));
+  const RecordBytes& first = *read->parts[0].bytes;
+  if (first.job_ != nullptr && first.origin_ == RecordBytes::Origin::kDataset) {
+    FW_ASSIGN_OR_RETURN(op.file, first.job_->Open(read->object));
+  } else {
+    FW_ASSIGN_OR_RETURN(op.file,
+                        files_->Open(read->source->root(), read->source->ObjectPath(read->object)));
+  }
   const size_t bytes = ReadBufferBytes(read->length, op.file->direct_io);
   FW_ASSIGN_OR_RETURN(read->buffer, buffers_.Get(bytes));
   op.offset = read->offset;
@@ -158,15 +179,12 @@ void RecordReader::Submit() {
 
 void RecordReader::Completed(Read* read) {
   const absl::Status status = read->op.status;
-  const uint64_t stamp = status.ok() ? read->op.file->stamp : 0;
-  read->op.file = nullptr;
   // A joined read that failed says nothing about its parts: those before the damage are whole. So
   // each is read alone.
   for (const Read::Part& part : read->parts) {
     RecordBytes* bytes = part.bytes;
     if (status.ok()) {
       bytes->extents_[part.extent] = absl::MakeConstSpan(read->op.data + part.offset, part.length);
-      bytes->stamp_ += stamp;
       Arrived(bytes);
     } else if (read->parts.size() == 1) {
       Refuse(bytes, part.extent, status);
@@ -241,7 +259,17 @@ void RecordReader::Release(RecordBytes* bytes) {
   bytes->extents_.clear();
 }
 
+void RecordReader::AddFiles(const RecordBytes& bytes, OpenedFiles* files) {
+  if (bytes.origin_ != RecordBytes::Origin::kDataset) return;
+  for (const Read* read : bytes.reads_) {
+    const std::shared_ptr<const OpenedFile>& file = read->op.file;
+    if (file == nullptr || std::find(files->begin(), files->end(), file) != files->end()) continue;
+    files->push_back(file);
+  }
+}
+
 void RecordReader::FreeRead(Read* read) {
+  read->op.file = nullptr;
   --open_reads_;
   open_bytes_ -= read->length;
   if (read->buffer.capacity() > 0) buffers_.Put(std::exchange(read->buffer, ReadBuffers::Buffer()));

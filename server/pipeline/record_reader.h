@@ -17,11 +17,14 @@
 #include "absl/types/span.h"
 #include "server/cache/record_cache.h"
 #include "server/pipeline/free_list.h"
+#include "server/pipeline/job_files.h"
 #include "server/pipeline/read_buffers.h"
 #include "server/source/dataset.h"
 #include "server/storage/engine.h"
 
 namespace feedwater::server {
+
+using OpenedFiles = std::vector<std::shared_ptr<const OpenedFile>>;
 
 // A record's bytes on their way. Reused: Start sets everything again.
 class RecordBytes {
@@ -38,15 +41,15 @@ class RecordBytes {
   absl::Span<const absl::Span<const std::byte>> extents() const { return extents_; }
   Origin origin() const { return origin_; }
   const Extent& kept_at() const { return kept_at_; }  // kDisk: where the block lies
-  uint64_t stamp() const {
-    return stamp_;
-  }                                       // of the files that were read: the sum over the extents
+  // Of the files as the job knows them: the sum over the extents. 0: no cache was to be asked.
+  uint64_t stamp() const { return stamp_; }
   int64_t size() const { return size_; }  // of all extents
   void* user = nullptr;                   // the owner's
 
  private:
   friend class RecordReader;
   struct Read;
+  JobFiles* job_ = nullptr;
   Origin origin_ = Origin::kDataset;
   int64_t record_ = 0;
   uint64_t stamp_ = 0;
@@ -74,13 +77,18 @@ class RecordReader {
     return open_reads_ < depth_ && open_bytes_ < ReadBuffers::kBaseBytes / 2;
   }
 
-  // Takes what `cache` (may be null) has kept of the record, or else reads it. All three stay alive
-  // until Collect gave `into` back and Release took it.
-  void Start(const Dataset& dataset, int64_t record, RecordBytes* into,
+  // Takes what `cache` (may be null) has kept of the record, or else reads it, from files as `job`
+  // knows them (may be null where there is no cache). All four stay alive until Collect gave `into`
+  // back and Release took it.
+  void Start(const Dataset& dataset, int64_t record, RecordBytes* into, JobFiles* job = nullptr,
              const RecordCache* cache = nullptr);
+  // The same record once more, from the dataset's files.
+  void StartAnew(const Dataset& dataset, RecordBytes* bytes);
   // A record that has all its bytes, or an error; waits for one. nullptr when nothing is in flight.
   RecordBytes* Collect();
   void Release(RecordBytes* bytes);
+  // Adds the dataset's files that the record was read from, each once.
+  static void AddFiles(const RecordBytes& bytes, OpenedFiles* files);
 
   size_t in_flight() const { return started_; }  // started and not collected
   // Time spent since the last call: waiting for the storage, and on everything else.
@@ -94,6 +102,7 @@ class RecordReader {
   void Refuse(RecordBytes* bytes, int64_t extent, const absl::Status& status);
   void Arrived(RecordBytes* bytes);
   void StartExtents(const ObjectSource& source, RecordBytes* into);
+  void StartFailed(absl::Status status, RecordBytes* into);
   Read* NewRead(const ObjectSource& source, const Extent& extent, RecordBytes* bytes,
                 int64_t index);
   absl::Status Open(Read* read);

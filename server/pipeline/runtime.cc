@@ -66,14 +66,14 @@ absl::Status CheckJob(const JobConfig& job, int64_t rank, const SlotLayout& layo
     return absl::InvalidArgumentError(
         absl::StrCat("batch_size ", job.batch_size, " is not in [1, 2^31)"));
   }
-  if (layout.batch_size != job.batch_size ||
-      layout.outputs.size() != job.pipeline->plan->outputs().size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the slots are laid out for ", layout.outputs.size(),
-                     " outputs and batches of ", layout.batch_size, ", the job has ",
-                     job.pipeline->plan->outputs().size(), " and ", job.batch_size));
-  }
-  return absl::OkStatus();
+  // Samples are written where the plan's outputs stand, whatever the slots are.
+  FW_ASSIGN_OR_RETURN(const SlotLayout planned,
+                      SlotLayout::Create(job.pipeline->plan->outputs(), job.batch_size,
+                                         std::numeric_limits<int64_t>::max()));
+  const std::string difference = layout.DifferenceFrom(planned);
+  if (difference.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("the slots are not laid out as the pipeline's outputs are: ", difference));
 }
 
 absl::Status CheckStart(const OrderConfig& config, uint64_t epoch, int64_t position) {
@@ -225,6 +225,8 @@ absl::StatusOr<std::shared_ptr<Stream>> Runtime::Attach(const JobConfig& job, in
   FW_RETURN_IF_ERROR(CheckStart(*added.order_config, epoch, position));
   FW_ASSIGN_OR_RETURN(added.staging, MakeStaging(*job.pipeline->plan, job.batch_size,
                                                  slots->slots(), impl_->options.budget.get()));
+  FW_ASSIGN_OR_RETURN(added.files, JobFiles::Create(*job.pipeline->dataset, &impl_->files,
+                                                    impl_->options.budget.get()));
   added.job = job;
   added.rank = rank;
   added.pid = pid;

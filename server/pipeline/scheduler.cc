@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "server/pipeline/cache_choice.h"
 
 namespace feedwater::server {
@@ -26,7 +27,33 @@ absl::Status Differs(const Job& job, absl::string_view field, absl::string_view 
       ": all ranks of a job must agree; give this rank the same ", field, ", or another job name"));
 }
 
-absl::Status SameJob(const Job& job, const JobConfig& other) {
+// Two pipelines can have one digest and yet not be the same: their datasets may have other classes,
+// or the program another version of an op. Batches are written by the plan of the first rank.
+absl::Status SamePlan(const Job& job, const LoadedPipeline& other) {
+  const LoadedPipeline& pipeline = *job.config().pipeline;
+  if (&pipeline == &other) return absl::OkStatus();
+  const auto number = [](auto value) { return absl::StrCat(value); };
+  if (pipeline.dataset->size() != other.dataset->size()) {
+    return Differs(job, "number of records", number(pipeline.dataset->size()),
+                   number(other.dataset->size()));
+  }
+  const std::vector<std::string>&ours = pipeline.dataset->classes(),
+        &its = other.dataset->classes();
+  if (ours.size() != its.size())
+    return Differs(job, "number of classes", number(ours.size()), number(its.size()));
+  const auto [our, it] = std::mismatch(ours.begin(), ours.end(), its.begin());
+  if (our != ours.end()) return Differs(job, "class", Printable(*our), Printable(*it));
+  if (pipeline.plan->staging_bytes_per_sample() != other.plan->staging_bytes_per_sample()) {
+    return Differs(job, "staging bytes a sample", number(pipeline.plan->staging_bytes_per_sample()),
+                   number(other.plan->staging_bytes_per_sample()));
+  }
+  const std::string plan = absl::StrJoin(pipeline.plan->Describe(), "; ");
+  const std::string its_plan = absl::StrJoin(other.plan->Describe(), "; ");
+  if (plan != its_plan) return Differs(job, "plan", plan, its_plan);
+  return absl::OkStatus();
+}
+
+absl::Status SameJob(const Job& job, const JobConfig& other, const SlotLayout& layout) {
   const JobConfig& config = job.config();
   if (config.world_size != other.world_size) {
     return Differs(job, "world_size", absl::StrCat(config.world_size),
@@ -47,7 +74,13 @@ absl::Status SameJob(const Job& job, const JobConfig& other) {
     return Differs(job, "dataset digest", job.dataset().digest(),
                    other.pipeline->dataset->digest());
   }
-  return absl::OkStatus();
+  const std::string difference = job.layout().DifferenceFrom(layout);
+  if (!difference.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "job '", config.name, "' runs with other outputs than this rank's: ", difference,
+        "; all ranks of a job must agree; start it with another job name"));
+  }
+  return SamePlan(job, *other.pipeline);
 }
 
 }  // namespace
@@ -79,7 +112,7 @@ absl::StatusOr<std::shared_ptr<Stream>> Scheduler::Attach(NewRank rank) {
     if (stopping_) return absl::UnavailableError("the daemon is stopping");
     std::shared_ptr<Job> job = FindJob(rank.job);
     if (job != nullptr) {
-      FW_RETURN_IF_ERROR(SameJob(*job, rank.job));
+      FW_RETURN_IF_ERROR(SameJob(*job, rank.job, rank.layout));
       for (const std::shared_ptr<Stream>& other : Moving(*job).streams) {
         if (other->rank() != rank.rank) continue;
         return absl::AlreadyExistsError(absl::StrCat(
@@ -87,7 +120,8 @@ absl::StatusOr<std::shared_ptr<Stream>> Scheduler::Attach(NewRank rank) {
             other->pid(), ": end that process, or give this one another rank or job name"));
       }
     } else {
-      job = std::make_shared<Job>(std::move(rank.job), std::move(rank.order_config));
+      job = std::make_shared<Job>(std::move(rank.job), std::move(rank.order_config), rank.layout,
+                                  std::move(rank.files));
       Moving(*job).virtual_ns = virtual_floor_ns_;
       jobs_.push_back(job);
     }

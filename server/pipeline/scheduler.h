@@ -44,6 +44,7 @@ class Scheduler {
     SlotLayout layout;
     std::shared_ptr<SlotPool> slots;
     Staging staging;
+    std::unique_ptr<JobFiles> files;  // for the job, when this rank is its first
   };
 
   // `reads_per_uid` bounds the samples of one user's jobs that are on their way, so that storage

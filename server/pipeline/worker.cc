@@ -20,26 +20,15 @@ constexpr size_t kMaxSamples = 256;  // on the way in one worker, with and witho
 constexpr int64_t kCheapTicket = 8;  // places; tickets are long when samples are cheap
 constexpr int64_t kCheapTimedOneIn = 16;
 
-// What RecordBytes::stamp would be if the record were read now.
-absl::StatusOr<uint64_t> StampOf(const Dataset& dataset, int64_t record) {
-  std::vector<Extent> extents;
-  dataset.Extents(record, &extents);
-  uint64_t stamp = 0;
-  for (const Extent& extent : extents) {
-    if (extent.length == 0) continue;
-    FW_ASSIGN_OR_RETURN(const struct stat info,
-                        dataset.root().Stat(dataset.ObjectPath(extent.object)));
-    stamp += FileStamp(info);
-  }
-  return stamp;
-}
+constexpr size_t kFilesHeld = 8;  // by a ticket, beyond those of the samples that it works on
 
 // Whether an error tells of the machine (no file handles, no memory, storage away) and
 // not of the record: putting another record in its place would hide it, and make the bytes depend
 // on the machine.
 bool TellsOfTheMachine(const absl::Status& status) {
   return status.code() == absl::StatusCode::kResourceExhausted ||
-         status.code() == absl::StatusCode::kUnavailable;
+         status.code() == absl::StatusCode::kUnavailable ||
+         status.code() == absl::StatusCode::kFailedPrecondition;  // a file has changed
 }
 
 std::string NameOf(const BadSample& bad) {
@@ -157,7 +146,8 @@ void Worker::StartTicket(Ticket ticket) {
     sample->bad.record = -1;
     sample->bytes.user = sample;
     if (sample->placement.is_real) ++work->result.real;
-    reader_->Start(job.dataset(), sample->placement.record, &sample->bytes, job.cache());
+    reader_->Start(job.dataset(), sample->placement.record, &sample->bytes, job.files(),
+                   job.cache());
   }
   usage_.read_ns += MonotonicNs() - start;
 }
@@ -170,6 +160,8 @@ void Worker::Process(Sample* sample) {
   if (pointless) return Done(sample);
 
   absl::Status status = sample->bytes.status();
+  if (work.files.size() > kFilesHeld) ProveFiles(&work);
+  RecordReader::AddFiles(sample->bytes, &work.files);
   if (sample->bytes.origin() != RecordBytes::Origin::kDataset) {
     // Whatever is wrong with what was kept, the record itself may be good.
     if (status.ok()) status = OpenKept(*sample);
@@ -204,11 +196,25 @@ void Worker::Process(Sample* sample) {
 void Worker::GiveUp(Sample* sample, BatchFailure failure) {
   TicketResult& result = sample->work->result;
   if (sample->bad.record >= 0) result.bad.push_back(std::move(sample->bad));
-  if (result.failed_place < 0 || sample->place < result.failed_place) {
-    result.failed_place = sample->place;
-    result.failure = std::move(failure);
-  }
+  Fail(sample->work, sample->place, std::move(failure));
   Done(sample);
+}
+
+void Worker::Fail(Work* work, int64_t place, BatchFailure failure) {
+  TicketResult& result = work->result;
+  if (result.failed_place >= 0 && result.failed_place <= place) return;
+  result.failed_place = place;
+  result.failure = std::move(failure);
+}
+
+// What was read is of the files as the job knows them only if they are so still: whoever writes
+// into a file changes its times before its bytes. Records that were taken for bad are covered, too.
+void Worker::ProveFiles(Work* work) {
+  for (const std::shared_ptr<const OpenedFile>& file : work->files) {
+    const absl::Status same = ProveUnchanged(*file);
+    if (!same.ok()) Fail(work, work->ticket.first, {same, -1, ""});
+  }
+  work->files.clear();
 }
 
 SampleInput Worker::InputOf(const Sample& sample) const {
@@ -269,6 +275,10 @@ absl::Status Worker::RunSample(const Sample& sample) {
   if (crumb_ != nullptr) crumb_->Leave();
   if (status.ok() && keep) {
     NoThrow([&] {
+      // Another job may take it from the cache before this one has noticed that the file changed.
+      OpenedFiles files;
+      RecordReader::AddFiles(sample.bytes, &files);
+      for (const auto& file : files) FW_RETURN_IF_ERROR(ProveUnchanged(*file));
       batch.job().cache()->Put(sample.bytes.record(), sample.bytes.stamp(), payload_);
       return absl::OkStatus();
     }).IgnoreError();
@@ -287,7 +297,8 @@ absl::Status Worker::MakeSample(const Sample& sample, SampleMaker& maker, Sample
   const Batch& batch = *sample.work->ticket.batch;
   const Job& job = batch.job();
   const bool is_kept = sample.bytes.origin() != RecordBytes::Origin::kDataset;
-  const bool wanted = !is_kept && job.cache() != nullptr && job.cache()->Wants(input->sample_id);
+  const bool wanted = !is_kept && job.cache() != nullptr &&
+                      job.cache()->Wants(input->sample_id, sample.bytes.stamp());
   const bool decoded = job.config().pipeline->cache_kind == CacheKind::kDecoded;
   if (decoded && is_kept) {
     input->record = &kept_record_;
@@ -318,10 +329,9 @@ absl::Status Worker::OpenKept(const Sample& sample) {
   const Job& job = sample.work->ticket.batch->job();
   absl::Span<const std::byte> payload = bytes.extents()[0];
   if (bytes.origin() == RecordBytes::Origin::kDisk) {
-    FW_ASSIGN_OR_RETURN(const BlockView block,
-                        job.cache()->TakeFromDisk(bytes.record(), bytes.kept_at(), payload, [&] {
-                          return StampOf(job.dataset(), bytes.record());
-                        }));
+    FW_ASSIGN_OR_RETURN(
+        const BlockView block,
+        job.cache()->TakeFromDisk(bytes.record(), bytes.stamp(), bytes.kept_at(), payload));
     payload = block.payload;
   }
   if (job.config().pipeline->cache_kind == CacheKind::kDecoded)
@@ -330,9 +340,7 @@ absl::Status Worker::OpenKept(const Sample& sample) {
 }
 
 void Worker::ReadAnew(Sample* sample) {
-  const int64_t record = sample->bytes.record();
-  reader_->Release(&sample->bytes);
-  reader_->Start(sample->work->ticket.batch->job().dataset(), record, &sample->bytes);
+  reader_->StartAnew(sample->work->ticket.batch->job().dataset(), &sample->bytes);
 }
 
 // Makes payload_ what is to be kept of a record that was read, and kept_ its extents: the sample is
@@ -363,7 +371,7 @@ bool Worker::StartSubstitute(Sample* sample) {
   const int64_t position = (sample->placement.position + sample->tries) % records;
   const int64_t record = sample->work->ticket.batch->order().RecordAt(position);
   reader_->Release(&sample->bytes);
-  reader_->Start(job.dataset(), record, &sample->bytes, job.cache());
+  reader_->Start(job.dataset(), record, &sample->bytes, job.files(), job.cache());
   return true;
 }
 
@@ -393,6 +401,7 @@ void Worker::Done(Sample* sample) {
 }
 
 void Worker::Complete(Work* work) {
+  ProveFiles(work);
   CountCpu();
   const Usage usage = std::exchange(usage_, Usage());
   if (scheduler_->Complete(work->ticket, work->result, usage)) {

@@ -34,7 +34,8 @@ class Worker {
   struct Work {
     Ticket ticket;
     TicketResult result;
-    int64_t left = 0;  // places not done
+    int64_t left = 0;   // places not done
+    OpenedFiles files;  // that were read for it, and not proven to be unchanged since
   };
 
   // One place of it.
@@ -68,6 +69,8 @@ class Worker {
   absl::StatusOr<bool> PackRecord(const Sample& sample, SampleMaker& maker);
   bool StartSubstitute(Sample* sample);
   void GiveUp(Sample* sample, BatchFailure failure);
+  static void Fail(Work* work, int64_t place, BatchFailure failure);
+  static void ProveFiles(Work* work);
   BadSample Bad(const Sample& sample, const absl::Status& status) const;
   void Done(Sample* sample);
   void Complete(Work* work);

@@ -12,7 +12,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "server/base/clock.h"
-#include "server/graph/digest.h"
 #include "server/pipeline/cache_choice.h"
 
 namespace feedwater::server {
@@ -27,34 +26,16 @@ constexpr int kTextsOfUser = 8;  // that stay open
 constexpr int64_t kTreeBytesPerByte = 100;
 constexpr int64_t kProgressEveryNs = 3'000'000'000;
 
-// A map of YAML as text that two equal maps share, wherever they stand and however they are
-// written.
-void AppendCanonical(const YamlNode& node, std::string* out) {
-  switch (node.kind) {
-    case YamlNode::Kind::kNull:
-      absl::StrAppend(out, "~");
-      break;
-    case YamlNode::Kind::kScalar:
-      absl::StrAppend(out, node.scalar.size(), ":", node.scalar);
-      break;
-    case YamlNode::Kind::kList:
-      absl::StrAppend(out, "[");
-      for (const YamlNode& item : node.items) AppendCanonical(item, out);
-      absl::StrAppend(out, "]");
-      break;
-    case YamlNode::Kind::kMap: {
-      std::map<std::string, const YamlNode*> sorted;
-      for (const auto& [key, value] : node.entries) sorted.emplace(key.scalar, &value);
-      absl::StrAppend(out, "{");
-      for (const auto& [key, value] : sorted) {
-        absl::StrAppend(out, key.size(), ":", key, "=");
-        AppendCanonical(*value, out);
-      }
-      absl::StrAppend(out, "}");
-      break;
-    }
+// Whether an opened dataset is still what its files are.
+bool IsCurrent(const Dataset& dataset) {
+  const absl::Status same = dataset.LookAgain();
+  if (!same.ok()) {
+    spdlog::info("an opened dataset is not given out again: {}", std::string(same.message()));
   }
+  return same.ok();
 }
+
+bool PipelineIsCurrent(const LoadedPipeline& pipeline) { return IsCurrent(*pipeline.dataset); }
 
 // Tells the log how far an index is, every few seconds.
 IndexProgress LogProgress(const std::string& name) {
@@ -181,7 +162,9 @@ Catalogue::Loaded Catalogue::LoadNamed(uid_t user, const std::string& name,
   auto make = [this, user, spec, generation, roots = std::move(roots)] {
     return Open(user, spec, MemoryReservation(), generation, roots);
   };
-  return pipelines_.Get(user, absl::StrCat(generation, " name ", name), std::move(make), cancelled);
+  return pipelines_.Get(user,
+                        Key("pipeline").Add("generation", generation).Add("name", name).Name(),
+                        make, cancelled, PipelineIsCurrent);
 }
 
 Catalogue::Loaded Catalogue::LoadText(uid_t user, const std::string& file_name,
@@ -210,9 +193,10 @@ Catalogue::Loaded Catalogue::LoadText(uid_t user, const std::string& file_name,
     FW_RETURN_IF_ERROR(CheckRoot(spec, *roots));
     return Open(user, spec, std::move(text), generation, roots);
   };
-  // The whole text is the key: a digest would leave out the batch size and the seed.
-  return pipelines_.Get(user, absl::StrCat(generation, " text ", file_name, "\n", yaml),
-                        std::move(make), cancelled);
+  // The whole text is in the key: a digest of the pipeline would leave out batch size and seed.
+  const Key key =
+      Key("pipeline").Add("generation", generation).Add("file", file_name).Add("text", yaml);
+  return pipelines_.Get(user, key.Name(), make, cancelled, PipelineIsCurrent);
 }
 
 Catalogue::Loaded Catalogue::Open(uid_t user, const PipelineSpec& spec, MemoryReservation text,
@@ -264,12 +248,14 @@ Catalogue::Loaded Catalogue::OpenOnce(const PipelineSpec& spec, uint64_t generat
   return loaded;
 }
 
-std::string CacheName(const PipelineSpec& spec, const Dataset& dataset) {
-  // Where the dataset lies belongs to it: the digest alone is the same for two copies with other
-  // pixels.
-  std::string name = absl::StrCat(dataset.digest(), " ", dataset.root().path(), " ");
-  AppendCanonical(spec.dataset, &name);
-  return Digest128(name);
+absl::StatusOr<std::string> CacheName(const PipelineSpec& spec, const Dataset& dataset) {
+  // Where the dataset lies belongs to it: digests do not look at every byte of large ones.
+  FW_ASSIGN_OR_RETURN(const std::string map, DatasetKey(spec.dataset));
+  return Key("cache")
+      .Add("digest", dataset.digest())
+      .Add("root", dataset.root().path())
+      .Add("dataset", map)
+      .Name();
 }
 
 absl::Status Catalogue::OpenCache(LoadedPipeline* pipeline) const {
@@ -281,7 +267,7 @@ absl::Status Catalogue::OpenCache(LoadedPipeline* pipeline) const {
   pipeline->cache_reason = choice.reason;
   spdlog::info("pipeline {}: cache {}: {}", pipeline->spec.name,
                std::string(CacheKindName(choice.kind)), choice.reason);
-  const std::string name = CacheName(pipeline->spec, *pipeline->dataset);
+  FW_ASSIGN_OR_RETURN(const std::string name, CacheName(pipeline->spec, *pipeline->dataset));
   if (HasImages(*pipeline->dataset)) pipeline->seek_indexes = options_.cache->SeekIndexesOf(name);
   if (choice.kind == CacheKind::kNone) return absl::OkStatus();
   Cache::Request request;
@@ -296,8 +282,8 @@ absl::Status Catalogue::OpenCache(LoadedPipeline* pipeline) const {
 
 absl::StatusOr<std::shared_ptr<const Dataset>> Catalogue::OpenShared(
     const PipelineSpec& spec, uint64_t generation, const std::shared_ptr<const Roots>& roots) {
-  std::string key = absl::StrCat(generation, " ");
-  AppendCanonical(spec.dataset, &key);
+  FW_ASSIGN_OR_RETURN(const std::string map, DatasetKey(spec.dataset));
+  const Key key = Key("opened").Add("generation", generation).Add("dataset", map);
   auto make = [this, &spec, &roots] {
     DatasetOptions options;
     options.roots = roots;
@@ -306,7 +292,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> Catalogue::OpenShared(
     options.progress = LogProgress(spec.name);
     return OpenDataset(spec.dataset, options);
   };
-  return datasets_.Get(0, key, make, nullptr);
+  return datasets_.Get(0, key.Name(), make, nullptr, IsCurrent);
 }
 
 void Catalogue::DropIdle(double idle_seconds) {

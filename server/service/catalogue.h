@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "server/base/key.h"
 #include "server/base/memory_budget.h"
 #include "server/base/mutex.h"
 #include "server/cache/cache.h"
@@ -35,7 +36,7 @@ std::map<std::string, std::string> PipelineFiles(const std::vector<std::string>&
 absl::StatusOr<PipelineSpec> CheckPipelineFile(const std::string& path, const Roots& roots);
 
 // 32 hex digits under which caches know the dataset.
-std::string CacheName(const PipelineSpec& spec, const Dataset& dataset);
+absl::StatusOr<std::string> CacheName(const PipelineSpec& spec, const Dataset& dataset);
 
 class Catalogue {
  public:

@@ -3,6 +3,9 @@
 // the thing once and gives it to both (single flight); asked again while somebody still holds it,
 // it gives the same one. It keeps nothing alive itself and remembers no error.
 //
+// Things that can be out of date are looked at by every caller, or rather for it: what it gets was
+// made, or found to be good still, after it asked.
+//
 // A thing is made on a thread of its own, so that a caller who is cancelled can leave at once; the
 // work goes on for the others. Each user has a few things made at a time; its other callers wait,
 // and nobody else does. Thread-safe. The destructor waits for work in progress.
@@ -48,36 +51,41 @@ class SharedLoads {
     for (std::thread& thread : threads) thread.join();
   }
 
+  using StillGood = std::function<bool(const T&)>;  // like `make`, called on a thread of its own
+
   // Cancelled when `cancelled` said so before the thing was there. `user` is whose account pays if
-  // it must be made.
-  Result Get(uid_t user, const std::string& key, std::function<Result()> make,
-             const Cancelled& cancelled) ABSL_LOCKS_EXCLUDED(mu_) {
+  // it must be made. `still_good`: null where things cannot be out of date.
+  Result Get(uid_t user, const std::string& key, const std::function<Result()>& make,
+             const Cancelled& cancelled, const StillGood& still_good = nullptr)
+      ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    const uint64_t asked = ++moments_;
     const auto left = [&] { return cancelled != nullptr && cancelled(); };
-    std::shared_ptr<Flight> flight;
-    {
-      MutexLock lock(&mu_);
-      for (;;) {
-        if (auto live = live_.find(key); live != live_.end()) {
-          if (std::shared_ptr<const T> value = live->second.lock()) return value;
-          live_.erase(live);
-        }
-        if (auto found = flights_.find(key); found != flights_.end()) {
-          flight = found->second;
-          break;
-        }
+    for (;;) {
+      std::shared_ptr<Flight> flight;
+      if (auto found = flights_.find(key); found != flights_.end()) {
+        flight = found->second;
+      } else {
+        std::shared_ptr<const T> value;
+        if (auto live = live_.find(key); live != live_.end()) value = live->second.lock();
+        if (value != nullptr && still_good == nullptr) return value;
         JoinFinished();
         if (of_user_[user] < max_of_user_) {
-          FW_ASSIGN_OR_RETURN(flight, TakeOff(user, key, std::move(make)));
-          break;
+          FW_ASSIGN_OR_RETURN(flight, TakeOff(user, key, make, std::move(value), still_good));
         }
-        if (left()) return Left();
-        landed_.WaitWithTimeout(&mu_, absl::Milliseconds(100));
       }
-      while (!flight->done) {
-        if (left()) return Left();
+      while (flight == nullptr || !flight->done) {
+        if (left()) {
+          return absl::CancelledError(
+              absl::StrCat("the caller left while ", what_, " were being opened"));
+        }
         landed_.WaitWithTimeout(&mu_, absl::Milliseconds(100));
+        if (flight == nullptr) break;
       }
-      return flight->result;
+      if (flight == nullptr) continue;
+      // An older flight looked before this caller asked.
+      if (!flight->result.ok() || still_good == nullptr || flight->began > asked)
+        return flight->result;
     }
   }
 
@@ -91,21 +99,31 @@ class SharedLoads {
  private:
   struct Flight {
     bool done = false;
+    uint64_t began = 0;
     uid_t user = 0;
     std::thread::id thread;
     Result result = absl::UnavailableError("not made yet");
   };
 
+  // `value`: what is there already, which is given out again if it is still good.
   absl::StatusOr<std::shared_ptr<Flight>> TakeOff(uid_t user, const std::string& key,
-                                                  std::function<Result()> make)
+                                                  const std::function<Result()>& make,
+                                                  std::shared_ptr<const T> value,
+                                                  const StillGood& still_good)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     auto flight = std::make_shared<Flight>();
+    flight->began = ++moments_;
     flight->user = user;
     // Before it tells of its end it waits for this lock.
     FW_ASSIGN_OR_RETURN(
         std::thread thread,
         StartThread(absl::StrCat("opening ", what_),
-                    [this, key, flight, make = std::move(make)] { Fly(key, flight, make); }));
+                    [this, key, flight, make, value = std::move(value), still_good] {
+                      Land(key, flight, [&]() -> Result {
+                        if (value != nullptr && still_good(*value)) return value;
+                        return make();
+                      });
+                    }));
     threads_.push_back(std::move(thread));
     flights_.emplace(key, flight);
     flight->thread = threads_.back().get_id();
@@ -113,13 +131,8 @@ class SharedLoads {
     return flight;
   }
 
-  absl::Status Left() const {
-    return absl::CancelledError(
-        absl::StrCat("the caller left while ", what_, " were being opened"));
-  }
-
-  void Fly(const std::string& key, const std::shared_ptr<Flight>& flight,
-           const std::function<Result()>& make) ABSL_LOCKS_EXCLUDED(mu_) {
+  void Land(const std::string& key, const std::shared_ptr<Flight>& flight,
+            const std::function<Result()>& make) ABSL_LOCKS_EXCLUDED(mu_) {
     Result result = absl::UnavailableError("not made yet");
     try {
       result = make();
@@ -159,6 +172,7 @@ class SharedLoads {
 
   Mutex mu_;
   CondVar landed_;
+  uint64_t moments_ ABSL_GUARDED_BY(mu_) = 0;  // counts callers and flights
   std::map<std::string, std::weak_ptr<const T>> live_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, std::shared_ptr<Flight>> flights_ ABSL_GUARDED_BY(mu_);
   std::map<uid_t, int> of_user_ ABSL_GUARDED_BY(mu_);  // being made

@@ -9,10 +9,10 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_split.h"
 #include "server/base/clock.h"
 #include "server/base/mutex.h"
 #include "server/base/units.h"
+#include "server/source/contents.h"
 #include "server/source/digest.h"
 #include "server/source/format.h"
 #include "spdlog/spdlog.h"
@@ -23,10 +23,7 @@ namespace {
 // The floor's own sections of every index.
 constexpr IndexTag kAbout = MakeIndexTag("ABOU");  // texts in the order below
 constexpr IndexTag kClasses = MakeIndexTag("CLAS");
-constexpr IndexTag kStampPaths = MakeIndexTag("STPA");
-constexpr IndexTag kStamps = MakeIndexTag("STMP");  // inode, bytes, modified, changed of each path
 enum About : size_t { kAboutKey, kAboutRecords, kAboutDigest, kAboutNotes, kAboutCount };
-constexpr size_t kStampNumbers = 4;
 
 // What every format's map has.
 struct CommonParams {
@@ -45,27 +42,8 @@ const Schema<CommonParams>& CommonSchema() {
 
 struct DatasetSpec {
   CommonParams common;
-  std::unique_ptr<Format> format;
+  FormatEntry::Made made;
 };
-
-// "a//./b/" -> "a/b". A path that could only be meant to leave the root is refused here, with its
-// place in the file.
-absl::StatusOr<std::string> NormalizePath(const std::string& path, const YamlNode& node) {
-  if (!path.empty() && path[0] == '/') {
-    return node.Error(
-        absl::StrCat("'path' is relative to the root; '", Printable(path), "' begins with '/'"));
-  }
-  if (path.find('\0') != std::string::npos) return node.Error("'path' holds a NUL byte");
-  std::string normal;
-  for (absl::string_view part : absl::StrSplit(path, '/', absl::SkipEmpty())) {
-    if (part == ".") continue;
-    if (part == "..") {
-      return node.Error(absl::StrCat("'path' may not hold '..': '", Printable(path), "'"));
-    }
-    normal = DatasetLocation::JoinPath(normal, part);
-  }
-  return normal;
-}
 
 absl::StatusOr<DatasetSpec> ReadSpec(const YamlNode& node) {
   if (!node.is_map()) return node.Error(absl::StrCat("'dataset' takes a map, not ", node.Found()));
@@ -92,17 +70,23 @@ absl::StatusOr<DatasetSpec> ReadSpec(const YamlNode& node) {
   FW_ASSIGN_OR_RETURN(spec.common, CommonSchema().Read(common, "dataset"));
   const YamlNode* path = node.Find("path");
   FW_ASSIGN_OR_RETURN(spec.common.path,
-                      NormalizePath(spec.common.path, path != nullptr ? *path : node));
-  absl::StatusOr<std::unique_ptr<Format>> format = entry->create(own, what);
-  if (!format.ok()) return format.status();
-  spec.format = *std::move(format);
+                      NormalizePath("path", spec.common.path, path != nullptr ? *path : node));
+  FW_ASSIGN_OR_RETURN(spec.made, entry->create(own, what));
   return spec;
 }
 
-// Everything that decides which index this is, readable.
-std::string IndexKey(const DatasetSpec& spec, const DatasetLocation& location) {
-  return absl::StrCat("format ", spec.common.format, "\nroot ", location.root->path(), "\npath ",
-                      location.path, "\n", spec.format->Key());
+// To be raised when the floor's own sections change, or what a digest is made of.
+constexpr int64_t kIndexVersion = 2;
+
+// Everything that decides which index this is.
+Key IndexKey(const DatasetSpec& spec, const DatasetLocation& location) {
+  return Key("index")
+      .Add("version", kIndexVersion)
+      .Add("format", spec.common.format)
+      .Add("sections", spec.made.format->sections_version())
+      .Add("root", location.root->path())
+      .Add("path", location.path)
+      .Add("parameters", spec.made.values);
 }
 
 // One lock a key: of two threads that open the same dataset at once, the second finds the first
@@ -126,32 +110,47 @@ absl::StatusOr<std::shared_ptr<const Index>> BuildIndex(const DatasetSpec& spec,
                                                         const DatasetLocation& location,
                                                         const DatasetOptions& options) {
   IndexBuilder builder(options.progress);
-  FW_RETURN_IF_ERROR(spec.format->BuildIndex(location, &builder));
+  FW_RETURN_IF_ERROR(spec.made.format->BuildIndex(location, &builder));
   if (builder.records <= 0) {
     return absl::InvalidArgumentError(absl::StrCat(location.Describe(), " holds no records"));
   }
   builder.Progress(builder.records, builder.records);
 
-  TextList about, classes, stamp_paths;
-  about.Add(IndexKey(spec, location));
+  // What a dataset over this index says of its files tells which to look into, whatever the format.
+  Contents contents;
+  {
+    FW_ASSIGN_OR_RETURN(const std::shared_ptr<const Index> draft,
+                        builder.columns.Finish(options.budget.get()));
+    IndexedParts parts;
+    parts.location = location;
+    parts.index = draft;
+    parts.records = builder.records;
+    parts.fields = spec.made.format->fields();
+    parts.classes = builder.classes;
+    FW_ASSIGN_OR_RETURN(const std::shared_ptr<const Dataset> dataset,
+                        spec.made.format->Open(std::move(parts)));
+    FW_ASSIGN_OR_RETURN(contents, ReadContents(*dataset));
+  }
+  Digest digest;
+  digest.Add(builder.digest);
+  digest.Add(contents.digest);
+  builder.stamps.insert(builder.stamps.end(), contents.stamps.begin(), contents.stamps.end());
+
+  TextList about, classes;
+  about.Add(IndexKey(spec, location).text());
   about.Add(absl::StrCat(builder.records));
-  about.Add(builder.digest);
+  about.Add(digest.Hex());
   about.Add(builder.notes);
   for (const std::string& name : builder.classes) classes.Add(name);
-  std::vector<uint64_t> stamps;
-  for (const Stamp& stamp : builder.stamps) {
-    stamp_paths.Add(stamp.path);
-    stamps.insert(stamps.end(), {stamp.inode, stamp.bytes, stamp.modified_ns, stamp.changed_ns});
-  }
   builder.columns.Add(kAbout, about);
   builder.columns.Add(kClasses, classes);
-  builder.columns.Add(kStampPaths, stamp_paths);
-  builder.columns.Add(kStamps, stamps);
+  AddStamps(builder.stamps, &builder.columns);
   return builder.columns.Finish(options.budget.get());
 }
 
 absl::StatusOr<std::shared_ptr<const Dataset>> OpenIndex(const DatasetSpec& spec,
                                                          const DatasetLocation& location,
+                                                         const std::string& file,
                                                          std::shared_ptr<const Index> index) {
   IndexedParts parts;
   FW_ASSIGN_OR_RETURN(TextColumn about, index->Texts(kAbout));
@@ -160,34 +159,16 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenIndex(const DatasetSpec& spec
       parts.records <= 0) {
     return absl::DataLossError("an index without a description");
   }
-  if (about[kAboutKey] != IndexKey(spec, location))
+  if (about[kAboutKey] != IndexKey(spec, location).text())
     return absl::DataLossError("the index of another dataset");
   parts.digest = std::string(about[kAboutDigest]);
   parts.notes = std::string(about[kAboutNotes]);
   parts.classes = classes.ToVector();
-  parts.fields = spec.format->fields();
+  parts.fields = spec.made.format->fields();
   parts.location = location;
   parts.index = std::move(index);
-  return spec.format->Open(std::move(parts));
-}
-
-// Whether the files are as they were when the index was built: "" or what is not.
-absl::StatusOr<std::string> FindChange(const Index& index, const Root& root) {
-  FW_ASSIGN_OR_RETURN(TextColumn paths, index.Texts(kStampPaths));
-  FW_ASSIGN_OR_RETURN(NumberColumn numbers, index.Numbers(kStamps));
-  if (numbers.size() / kStampNumbers != paths.size() || numbers.size() % kStampNumbers != 0) {
-    return absl::DataLossError("an index whose stamps do not fit together");
-  }
-  for (size_t i = 0; i < paths.size(); ++i) {
-    const size_t n = i * kStampNumbers;
-    const Stamp saved = {std::string(paths[i]), numbers[n], numbers[n + 1], numbers[n + 2],
-                         numbers[n + 3]};
-    absl::StatusOr<struct stat> info = root.Stat(saved.path);
-    if (!info.ok()) return std::string(info.status().message());
-    if (MakeStamp(saved.path, *info) != saved)
-      return absl::StrCat(root.Describe(saved.path), " has changed");
-  }
-  return std::string();
+  parts.saved_as = file;
+  return spec.made.format->Open(std::move(parts));
 }
 
 // The saved index as a dataset. NotFound when there is none or the files have changed; DataLoss
@@ -199,7 +180,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenSaved(const DatasetSpec& spec
   FW_ASSIGN_OR_RETURN(std::shared_ptr<const Index> index, LoadIndex(file, options.budget.get()));
   FW_ASSIGN_OR_RETURN(std::string change, FindChange(*index, *location.root));
   if (!change.empty()) return absl::NotFoundError(change);
-  return OpenIndex(spec, location, std::move(index));
+  return OpenIndex(spec, location, file, std::move(index));
 }
 
 void Save(const Index& index, const std::string& file) {
@@ -217,7 +198,17 @@ const std::vector<ParamInfo>& DatasetParams() { return CommonSchema().params(); 
 
 absl::StatusOr<std::vector<FieldSpec>> DescribeDataset(const YamlNode& node) {
   FW_ASSIGN_OR_RETURN(DatasetSpec spec, ReadSpec(node));
-  return spec.format->fields();
+  return spec.made.format->fields();
+}
+
+absl::StatusOr<std::string> DatasetKey(const YamlNode& node) {
+  FW_ASSIGN_OR_RETURN(const DatasetSpec spec, ReadSpec(node));
+  return Key("dataset")
+      .Add("format", spec.common.format)
+      .Add("root", spec.common.root)
+      .Add("path", spec.common.path)
+      .Add("parameters", spec.made.values)
+      .text();
 }
 
 absl::StatusOr<std::shared_ptr<const Dataset>> OpenDataset(const YamlNode& node,
@@ -230,16 +221,14 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenDataset(const YamlNode& node,
   location.root = *std::move(root);
   location.path = spec.common.path;
 
-  const std::string key = IndexKey(spec, location);
-  const std::shared_ptr<Mutex> mutex = LockOf(key);
+  const Key key = IndexKey(spec, location);
+  const std::shared_ptr<Mutex> mutex = LockOf(key.text());
   MutexLock lock(mutex.get());
   const int64_t start_ns = MonotonicNs();
   const std::string what = location.Describe();
   std::string file;
   if (!options.state_dir.empty()) {
-    Digest name;
-    name.Add(key);
-    file = absl::StrCat(options.state_dir, "/indexes/", name.Hex(), ".index");
+    file = absl::StrCat(options.state_dir, "/indexes/", key.Name(), ".index");
   }
   if (!file.empty() && !options.rebuild) {
     absl::StatusOr<std::shared_ptr<const Dataset>> saved = OpenSaved(spec, location, file, options);
@@ -260,7 +249,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenDataset(const YamlNode& node,
   FW_ASSIGN_OR_RETURN(std::shared_ptr<const Index> index, BuildIndex(spec, location, options));
   if (!file.empty() && options.save) Save(*index, file);
   FW_ASSIGN_OR_RETURN(std::shared_ptr<const Dataset> dataset,
-                      OpenIndex(spec, location, std::move(index)));
+                      OpenIndex(spec, location, file, std::move(index)));
   spdlog::info("dataset {}: {} records, {} classes, index of {} built in {}{}{}", what,
                dataset->size(), dataset->classes().size(), FormatBytes(dataset->memory_bytes()),
                FormatSeconds(static_cast<double>(MonotonicNs() - start_ns) * 1e-9),

@@ -44,11 +44,15 @@ class Dataset : public ObjectSource {  // its files by number
       const = 0;  // image_folder: data (encoded), label (int64)
   virtual const std::vector<std::string>& classes()
       const = 0;  // names by label; empty when there are none
-  virtual const std::string& digest()
-      const = 0;  // 32 hex digits over (name, offset, size) of every record
+  // 32 hex digits over the name and size of every file and over contents (contents.h): the same
+  // for a copy elsewhere, another one where contents are known to differ.
+  virtual const std::string& digest() const = 0;
   // Where the record's bytes are. Most formats have one extent a record. REQUIRES: record in [0,
   // size).
   virtual void Extents(int64_t record, std::vector<Extent>* extents) const = 0;
+  // Its files have the numbers [0, objects()), and had so many bytes when they were indexed.
+  virtual int64_t objects() const = 0;
+  virtual int64_t ObjectBytes(uint32_t object) const = 0;
   // First record of each shard (always starts with 0), for `shuffle: block`; empty when every
   // record is its own file.
   virtual const std::vector<int64_t>& shard_starts() const = 0;
@@ -61,6 +65,13 @@ class Dataset : public ObjectSource {  // its files by number
   virtual int64_t memory_bytes() const = 0;  // of the index in memory
   // What was left out and why, for people: "12 files that are not images, 3 hidden files".
   virtual const std::string& notes() const = 0;
+
+  // Looks at its files. OK while those that the index depends on are as they were when it was
+  // made; FailedPrecondition that names the first one that is not. Other errors: it cannot be told.
+  virtual absl::Status LookAgain() const { return absl::OkStatus(); }
+  // A file is known to be another one than the index says, though LookAgain may not see it: the
+  // next opening makes a new index.
+  virtual void MarkOutOfDate() const {}
 };
 
 // Records done so far; total 0 while unknown. Called from the building thread, at most every 100
@@ -81,6 +92,11 @@ struct DatasetOptions {
 // and saves it.
 absl::StatusOr<std::shared_ptr<const Dataset>> OpenDataset(const YamlNode& node,
                                                            const DatasetOptions& options);
+
+// Everything in the map that decides which dataset it is, each parameter with its value whether it
+// is written out or left to its default, and paths in one spelling: two maps open the same dataset
+// when their keys are equal. Touches no file.
+absl::StatusOr<std::string> DatasetKey(const YamlNode& node);
 
 // Checks the map (format known, parameters right) without touching any file, and gives the fields
 // that a record will have.

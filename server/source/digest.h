@@ -20,6 +20,10 @@ class Digest {
     Add(static_cast<uint64_t>(text.size()));
     XXH3_128bits_update(&state_, text.data(), text.size());
   }
+  // A part of something longer; whoever adds it tells where it ends.
+  void AddPart(absl::string_view bytes) {
+    XXH3_128bits_update(&state_, bytes.data(), bytes.size());
+  }
   void Add(uint64_t number) { XXH3_128bits_update(&state_, &number, sizeof(number)); }
   std::string Hex() const {
     XXH128_hash_t hash = XXH3_128bits_digest(&state_);

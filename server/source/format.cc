@@ -8,10 +8,15 @@
 #include <cerrno>
 #include <thread>
 
+#include "absl/strings/str_split.h"
 #include "server/base/clock.h"
 
 namespace feedwater::server {
 namespace {
+
+constexpr IndexTag kStampPaths = MakeIndexTag("STPA");
+constexpr IndexTag kStamps = MakeIndexTag("STMP");  // inode, bytes, modified, changed of each path
+constexpr size_t kStampNumbers = 4;
 
 constexpr int64_t kProgressIntervalNs = 100'000'000;
 constexpr int64_t kClockTickNs =
@@ -40,6 +45,77 @@ void AwaitClockTick(const struct stat& info) {
   const int64_t age = ClockNs(CLOCK_REALTIME) - changed;
   if (age >= 0 && age < kClockTickNs)
     std::this_thread::sleep_for(std::chrono::nanoseconds(kClockTickNs - age));
+}
+
+absl::StatusOr<Stamp> StampNow(const Root& root, const std::string& path) {
+  const absl::StatusOr<struct stat> info = root.Stat(path);
+  if (absl::IsNotFound(info.status())) return Stamp{path};
+  if (!info.ok()) return info.status();
+  AwaitClockTick(*info);
+  return MakeStamp(path, *info);
+}
+
+void AddStamps(const std::vector<Stamp>& stamps, IndexWriter* columns) {
+  TextList paths;
+  std::vector<uint64_t> numbers;
+  for (const Stamp& stamp : stamps) {
+    paths.Add(stamp.path);
+    numbers.insert(numbers.end(), {stamp.inode, stamp.bytes, stamp.modified_ns, stamp.changed_ns});
+  }
+  columns->Add(kStampPaths, paths);
+  columns->Add(kStamps, numbers);
+}
+
+absl::StatusOr<std::string> FindChange(const Index& index, const Root& root) {
+  FW_ASSIGN_OR_RETURN(TextColumn paths, index.Texts(kStampPaths));
+  FW_ASSIGN_OR_RETURN(NumberColumn numbers, index.Numbers(kStamps));
+  if (numbers.size() / kStampNumbers != paths.size() || numbers.size() % kStampNumbers != 0) {
+    return absl::DataLossError("an index whose stamps do not fit together");
+  }
+  for (size_t i = 0; i < paths.size(); ++i) {
+    const size_t n = i * kStampNumbers;
+    const Stamp saved = {std::string(paths[i]), numbers[n], numbers[n + 1], numbers[n + 2],
+                         numbers[n + 3]};
+    const absl::StatusOr<struct stat> info = root.Stat(saved.path);
+    if (!info.ok() && !absl::IsNotFound(info.status())) return info.status();
+    const Stamp now = info.ok() ? MakeStamp(saved.path, *info) : Stamp{saved.path};
+    if (now == saved) continue;
+    return info.ok() ? absl::StrCat(root.Describe(saved.path), " has changed")
+                     : std::string(info.status().message());
+  }
+  return std::string();
+}
+
+absl::Status IndexedDataset::LookAgain() const {
+  if (out_of_date_.load(std::memory_order_relaxed))
+    return absl::FailedPreconditionError("a file was found to be another one than was indexed");
+  FW_ASSIGN_OR_RETURN(const std::string change, FindChange(*parts_.index, root()));
+  return change.empty() ? absl::OkStatus() : absl::FailedPreconditionError(change);
+}
+
+void IndexedDataset::MarkOutOfDate() const {
+  if (out_of_date_.exchange(true) || parts_.saved_as.empty()) return;
+  unlink(parts_.saved_as.c_str());
+}
+
+absl::StatusOr<std::string> NormalizePath(absl::string_view what, const std::string& path,
+                                          const YamlNode& node) {
+  if (!path.empty() && path[0] == '/') {
+    const absl::string_view to = what == "path" ? "root" : "dataset's path";
+    return node.Error(absl::StrCat("'", what, "' is relative to the ", to, "; '", Printable(path),
+                                   "' begins with '/'"));
+  }
+  if (path.find('\0') != std::string::npos)
+    return node.Error(absl::StrCat("'", what, "' holds a NUL byte"));
+  std::string normal;
+  for (absl::string_view part : absl::StrSplit(path, '/', absl::SkipEmpty())) {
+    if (part == ".") continue;
+    if (part == "..") {
+      return node.Error(absl::StrCat("'", what, "' may not hold '..': '", Printable(path), "'"));
+    }
+    normal = DatasetLocation::JoinPath(normal, part);
+  }
+  return normal;
 }
 
 absl::StatusOr<struct stat> IndexBuilder::DependOn(const Root& root, const std::string& path) {

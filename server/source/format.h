@@ -5,7 +5,7 @@
 //   struct Params { std::string split = "train"; };               // defaults stand only here
 //   class MyFormat final : public Format { explicit MyFormat(Params); ... };
 //   const Registrar kRegistrar("my_format", DeclareFormat<MyFormat>("What it reads.", "dataset:
-//   {...}", Schema<Params>()...));
+//   {...}", FormatSchema<Params>()...));
 //
 // The floor does the rest: it keys, saves, verifies and reuses indexes, and it builds anew when a
 // file or folder that the index depends on has another size, time or inode. BuildIndex is the only
@@ -14,6 +14,7 @@
 
 #include <sys/stat.h>
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -22,6 +23,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "server/base/key.h"
 #include "server/base/registry.h"
 #include "server/base/schema.h"
 #include "server/source/dataset.h"
@@ -50,6 +52,9 @@ struct Stamp {
   bool operator==(const Stamp& other) const = default;
 };
 Stamp MakeStamp(std::string path, const struct stat& info);
+// What stands at a path now, all zero when nothing does; waits as AwaitClockTick does. Call it
+// before looking inside.
+absl::StatusOr<Stamp> StampNow(const Root& root, const std::string& path);
 // Waits, 20 ms at most, until a later change of what `info` describes would show in its times. Call
 // it between taking the stamp and looking inside.
 void AwaitClockTick(const struct stat& info);
@@ -61,7 +66,8 @@ class IndexBuilder {
 
   int64_t records = 0;
   std::vector<std::string> classes;
-  std::string digest;  // 32 hex digits over (name, offset, size) of every record
+  std::string
+      digest;  // 32 hex digits over the name and size of every file; contents are added to it
   std::string notes;
   std::vector<Stamp> stamps;
   IndexWriter columns;  // the format's own sections; upper-case tags are the floor's
@@ -84,7 +90,12 @@ struct IndexedParts {
   std::vector<FieldSpec> fields;
   std::vector<std::string> classes;
   std::string digest, notes;
+  std::string saved_as;  // the index's file; "" has none
 };
+
+// The stamps as sections of an index, and whether they still hold: "" or what has changed.
+void AddStamps(const std::vector<Stamp>& stamps, IndexWriter* columns);
+absl::StatusOr<std::string> FindChange(const Index& index, const Root& root);
 
 class IndexedDataset : public Dataset {
  public:
@@ -96,6 +107,8 @@ class IndexedDataset : public Dataset {
   int64_t memory_bytes() const final;
   const std::string& notes() const final { return parts_.notes; }
   const std::vector<int64_t>& shard_starts() const final { return shard_starts_; }
+  absl::Status LookAgain() const final;
+  void MarkOutOfDate() const final;
 
  protected:
   explicit IndexedDataset(IndexedParts parts) : parts_(std::move(parts)) {}
@@ -107,15 +120,15 @@ class IndexedDataset : public Dataset {
  private:
   const IndexedParts parts_;
   std::vector<int64_t> shard_starts_;
+  mutable std::atomic<bool> out_of_date_{false};
 };
 
 class Format {
  public:
   virtual ~Format() = default;
   virtual std::vector<FieldSpec> fields() const = 0;
-  // Everything besides root and path that an index depends on: the version of the format's
-  // sections, its parameters.
-  virtual std::string Key() const = 0;
+  // The version of the format's sections of an index. Another one makes saved indexes be made anew.
+  virtual int64_t sections_version() const = 0;
   // Finds the records. NotFound or InvalidArgument naming path and root.
   virtual absl::Status BuildIndex(const DatasetLocation& location, IndexBuilder* builder) const = 0;
   // A dataset over an index of this format. Touches no file. DataLoss when the sections do not fit
@@ -123,26 +136,89 @@ class Format {
   virtual absl::StatusOr<std::shared_ptr<const Dataset>> Open(IndexedParts parts) const = 0;
 };
 
+// "a//./b/" as "a/b". What leads out of the folder that it is relative to is refused with the
+// node's place; `what` is the parameter.
+absl::StatusOr<std::string> NormalizePath(absl::string_view what, const std::string& path,
+                                          const YamlNode& node);
+
+// A format's parameters: a Schema that keeps files in one spelling and tells every value for the
+// index's key. All that is declared is in the key.
+template <typename P>
+class FormatSchema {
+ public:
+  template <typename T>
+  FormatSchema&& Param(std::string name, T P::*field, std::string doc, Constraint rule = {}) && {
+    values_.push_back([name, field](const P& params, Key* key) {
+      key->Add(name, ParamType<T>::Text(params.*field));
+    });
+    std::move(schema_).Param(std::move(name), field, std::move(doc), std::move(rule));
+    return std::move(*this);
+  }
+  // The name of a file below the dataset's path, or of several.
+  FormatSchema&& File(const std::string& name, std::string P::*field, std::string doc) && {
+    spellings_.push_back([name, field](const YamlNode& node, P* params) {
+      return Spell(name, node, &(params->*field));
+    });
+    return std::move(*this).Param(name, field, std::move(doc));
+  }
+  FormatSchema&& Files(const std::string& name, std::vector<std::string> P::*field,
+                       std::string doc) && {
+    spellings_.push_back([name, field](const YamlNode& node, P* params) {
+      for (std::string& file : params->*field) FW_RETURN_IF_ERROR(Spell(name, node, &file));
+      return absl::OkStatus();
+    });
+    return std::move(*this).Param(name, field, std::move(doc));
+  }
+
+  const std::vector<ParamInfo>& params() const { return schema_.params(); }
+  absl::StatusOr<P> Read(const YamlNode& node, absl::string_view what) const {
+    FW_ASSIGN_OR_RETURN(P params, schema_.Read(node, what));
+    for (const auto& spell : spellings_) FW_RETURN_IF_ERROR(spell(node, &params));
+    return params;
+  }
+  std::string Values(const P& params) const {
+    Key key("parameters");
+    for (const auto& add : values_) add(params, &key);
+    return key.text();
+  }
+
+ private:
+  static absl::Status Spell(const std::string& name, const YamlNode& node, std::string* file) {
+    const YamlNode* written = node.Find(name);
+    if (written == nullptr || file->empty()) return absl::OkStatus();
+    FW_ASSIGN_OR_RETURN(*file, NormalizePath(name, *file, *written));
+    if (!file->empty()) return absl::OkStatus();
+    return written->Error(absl::StrCat("'", name, "' names a folder, not a file"));
+  }
+
+  Schema<P> schema_;
+  std::vector<std::function<void(const P&, Key*)>> values_;
+  std::vector<std::function<absl::Status(const YamlNode&, P*)>> spellings_;
+};
+
 struct FormatEntry {
   static constexpr const char* kKind = "format";
+  struct Made {
+    std::unique_ptr<Format> format;
+    std::string values;  // of all its parameters, for keys
+  };
   std::string summary, example;
   std::vector<ParamInfo> params;
-  std::function<absl::StatusOr<std::unique_ptr<Format>>(const YamlNode& params,
-                                                        absl::string_view what)>
-      create;
+  std::function<absl::StatusOr<Made>(const YamlNode& params, absl::string_view what)> create;
 };
 
 template <typename F, typename P>
-FormatEntry DeclareFormat(std::string summary, std::string example, Schema<P> schema) {
+FormatEntry DeclareFormat(std::string summary, std::string example, FormatSchema<P> schema) {
   FormatEntry entry;
   entry.summary = std::move(summary);
   entry.example = std::move(example);
   entry.params = schema.params();
   entry.create = [schema = std::move(schema)](
                      const YamlNode& node,
-                     absl::string_view what) -> absl::StatusOr<std::unique_ptr<Format>> {
+                     absl::string_view what) -> absl::StatusOr<FormatEntry::Made> {
     FW_ASSIGN_OR_RETURN(P params, schema.Read(node, what));
-    return std::make_unique<F>(std::move(params));
+    std::string values = schema.Values(params);
+    return FormatEntry::Made{std::make_unique<F>(std::move(params)), std::move(values)};
   };
   return entry;
 }

@@ -29,14 +29,21 @@ namespace feedwater::server {
 // A file that reads go to. Alive while any read holds it.
 struct OpenedFile {
   Fd fd;
-  int64_t size = 0;    // at the time of opening
-  uint64_t stamp = 0;  // FileStamp at the time of opening
+  int64_t size = 0;        // at the time of opening
+  uint64_t stamp = 0;      // FileStamp at the time of opening
+  int64_t changed_ns = 0;  // when it was changed last, by the clock of its file system
   bool direct_io = false;
   std::string path;  // for messages
 };
 
-// Another number when the file is another one, or has been written since.
+// Another number when the file is another one, or has been written, linked or given other rights
+// since; never 0.
 uint64_t FileStamp(const struct stat& info);
+// Whether the file is still as it was when it was opened, so that what was read from it is, too.
+// FailedPrecondition that names it when it is not.
+absl::Status ProveUnchanged(const OpenedFile& file);
+// The same error, with the cure behind what is said.
+absl::Status FileHasChanged(absl::string_view message);
 
 // Open files by (root, path), at most `limit` at a time; the least recently used one that nobody
 // reads is closed first.
@@ -44,8 +51,19 @@ class FileCache {
  public:
   explicit FileCache(size_t limit, bool direct_io);
   ~FileCache();
+  // The file as it was at `not_before` (MonotonicNs) or later: one that was opened or looked at
+  // before that is looked at again, and opened anew when its path is another file now or it has
+  // been written.
   absl::StatusOr<std::shared_ptr<const OpenedFile>> Open(const Root& root,
-                                                         absl::string_view relative_path);
+                                                         absl::string_view relative_path,
+                                                         int64_t not_before = 0);
+  // What Open would give, without opening.
+  struct Facts {
+    int64_t size = 0;
+    uint64_t stamp = 0;
+    int64_t changed_ns = 0;
+  };
+  absl::StatusOr<Facts> Look(const Root& root, absl::string_view relative_path, int64_t not_before);
   size_t open_files() const;
 
  private:

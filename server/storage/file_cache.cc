@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <list>
@@ -13,6 +14,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "server/base/clock.h"
 #include "server/base/mutex.h"
 #include "server/storage/engine.h"
 #include "spdlog/spdlog.h"
@@ -23,12 +25,20 @@ namespace {
 using FilePtr = std::shared_ptr<const OpenedFile>;
 using Key = std::pair<uint64_t, std::string>;  // Root::id, path below it
 
+int64_t ChangedNs(const struct stat& info) {
+  const auto ns = [](const timespec& time) {
+    return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+  };
+  return std::max(ns(info.st_mtim), ns(info.st_ctim));
+}
+
 }  // namespace
 
 struct FileCache::State {
   struct Entry {
     Key key;
     FilePtr file;
+    int64_t looked_ns = 0;  // it was as it was opened then, or later
   };
   using Entries = std::list<Entry>;
 
@@ -38,6 +48,12 @@ struct FileCache::State {
   // Takes files that nobody reads out of the cache, oldest first, until at most `keep` are left.
   // The caller drops them after unlocking.
   std::vector<FilePtr> Evict(size_t keep) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  // What the cache has of a path, and whether that was looked at since `not_before`.
+  std::pair<FilePtr, bool> Find(const Key& key, int64_t not_before) ABSL_LOCKS_EXCLUDED(mu);
+  // What a look at the path gave, which was begun at `now_ns`: `file` is so still, or is no more
+  // what stands there.
+  void Looked(const Key& key, const FilePtr& file, bool is_same, int64_t now_ns)
+      ABSL_LOCKS_EXCLUDED(mu);
 
   const size_t limit;
   const bool direct_io;
@@ -66,6 +82,7 @@ absl::StatusOr<FilePtr> FileCache::State::OpenUncached(const Root& root, absl::s
   file->fd = std::move(fd);
   file->size = info.st_size;
   file->stamp = FileStamp(info);
+  file->changed_ns = ChangedNs(info);
   file->direct_io = is_direct;
   file->path = absl::StrCat(root.path(), "/", path);
   open->fetch_add(1);
@@ -88,6 +105,42 @@ std::vector<FilePtr> FileCache::State::Evict(size_t keep) {
   return evicted;
 }
 
+std::pair<FilePtr, bool> FileCache::State::Find(const Key& key, int64_t not_before) {
+  MutexLock lock(&mu);
+  auto found = by_key.find(key);
+  if (found == by_key.end()) return {nullptr, false};
+  entries.splice(entries.begin(), entries, found->second);
+  return {found->second->file, found->second->looked_ns >= not_before};
+}
+
+void FileCache::State::Looked(const Key& key, const FilePtr& file, bool is_same, int64_t now_ns) {
+  FilePtr dropped;  // closed without the lock
+  MutexLock lock(&mu);
+  auto found = by_key.find(key);
+  if (found == by_key.end() || found->second->file != file) return;
+  if (is_same) {
+    found->second->looked_ns = std::max(found->second->looked_ns, now_ns);
+    return;
+  }
+  dropped = std::move(found->second->file);
+  entries.erase(found->second);
+  by_key.erase(found);
+}
+
+absl::Status FileHasChanged(absl::string_view message) {
+  return absl::FailedPreconditionError(
+      absl::StrCat(message,
+                   "; a job goes on only with the files that it began with. Open a new loader: it "
+                   "takes them as they are now"));
+}
+
+absl::Status ProveUnchanged(const OpenedFile& file) {
+  struct stat info;
+  if (fstat(file.fd.get(), &info) != 0) return ErrnoStatus(errno, file.path);
+  if (FileStamp(info) == file.stamp) return absl::OkStatus();
+  return FileHasChanged(absl::StrCat(file.path, " has changed while it was being read"));
+}
+
 uint64_t FileStamp(const struct stat& info) {
   const uint64_t parts[] = {
       static_cast<uint64_t>(info.st_dev),          static_cast<uint64_t>(info.st_ino),
@@ -101,16 +154,31 @@ FileCache::FileCache(size_t limit, bool direct_io)
     : state_(std::make_unique<State>(limit, direct_io)) {}
 FileCache::~FileCache() = default;
 
-absl::StatusOr<FilePtr> FileCache::Open(const Root& root, absl::string_view relative_path) {
-  Key key(root.id(), std::string(relative_path));
+absl::StatusOr<FileCache::Facts> FileCache::Look(const Root& root, absl::string_view relative_path,
+                                                 int64_t not_before) {
+  const Key key(root.id(), std::string(relative_path));
+  const auto [known, is_fresh] = state_->Find(key, not_before);
+  if (is_fresh) return Facts{known->size, known->stamp, known->changed_ns};
+  const int64_t now_ns = MonotonicNs();
+  const absl::StatusOr<struct stat> info = root.Stat(relative_path);
+  const bool is_same = info.ok() && known != nullptr && FileStamp(*info) == known->stamp;
+  if (known != nullptr) state_->Looked(key, known, is_same, now_ns);
+  if (!info.ok()) return info.status();
+  return Facts{info->st_size, FileStamp(*info), ChangedNs(*info)};
+}
+
+absl::StatusOr<FilePtr> FileCache::Open(const Root& root, absl::string_view relative_path,
+                                        int64_t not_before) {
+  const Key key(root.id(), std::string(relative_path));
   {
-    MutexLock lock(&state_->mu);
-    auto found = state_->by_key.find(key);
-    if (found != state_->by_key.end()) {
-      state_->entries.splice(state_->entries.begin(), state_->entries, found->second);
-      return found->second->file;
+    const auto [known, is_fresh] = state_->Find(key, not_before);
+    if (is_fresh) return known;
+    if (known != nullptr) {
+      const absl::StatusOr<Facts> now = Look(root, relative_path, not_before);
+      if (now.ok() && now->stamp == known->stamp) return known;
     }
   }
+  const int64_t now_ns = MonotonicNs();
   absl::StatusOr<FilePtr> file = state_->OpenUncached(root, relative_path);
   if (absl::IsResourceExhausted(
           file.status())) {  // EMFILE or ENFILE: the cache gives its files up first
@@ -129,15 +197,17 @@ absl::StatusOr<FilePtr> FileCache::Open(const Root& root, absl::string_view rela
   std::vector<FilePtr> evicted;
   MutexLock lock(&state_->mu);
   auto found = state_->by_key.find(key);
-  if (found !=
-      state_->by_key.end()) {  // another thread opened it meanwhile; this handle is dropped
-    return found->second->file;
+  if (found != state_->by_key.end()) {  // another thread opened it meanwhile
+    if (found->second->looked_ns >= not_before) return found->second->file;
+    evicted.push_back(std::exchange(found->second->file, *file));
+    found->second->looked_ns = now_ns;
+    return file;
   }
   evicted = state_->Evict(state_->limit - 1);
   if (state_->entries.size() <
       state_->limit) {  // else every file is being read: this one closes after use
-    state_->entries.push_front({key, *file});
-    state_->by_key.emplace(std::move(key), state_->entries.begin());
+    state_->entries.push_front({key, *file, now_ns});
+    state_->by_key.emplace(key, state_->entries.begin());
   }
   return file;
 }

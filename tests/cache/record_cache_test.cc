@@ -56,7 +56,7 @@ class RecordCacheTest : public ::testing::Test {
   // What the cache has of a record; empty optional when it has nothing.
   std::optional<std::vector<std::byte>> Get(RecordCache& cache, int64_t record,
                                             uint64_t stamp = kStamp) {
-    const RecordCache::Found found = cache.Find(record);
+    const RecordCache::Found found = cache.Find(record, stamp);
     absl::Span<const std::byte> payload;
     std::vector<std::byte> read;
     switch (found.where) {
@@ -72,8 +72,7 @@ class RecordCacheTest : public ::testing::Test {
         read.resize(static_cast<size_t>(found.extent.length));
         EXPECT_EQ(pread(file->get(), read.data(), read.size(), found.extent.offset),
                   found.extent.length);
-        absl::StatusOr<BlockView> block =
-            cache.TakeFromDisk(record, found.extent, read, [&] { return stamp; });
+        absl::StatusOr<BlockView> block = cache.TakeFromDisk(record, stamp, found.extent, read);
         if (!block.ok()) {
           last_error_ = block.status();
           return std::nullopt;
@@ -94,9 +93,9 @@ TEST_F(RecordCacheTest, GivesBackWhatWasPutInMemory) {
   auto cache = Open(1000, 8 << 20, 0);
   for (int64_t r = 0; r < 1000; ++r) {
     EXPECT_FALSE(Get(*cache, r).has_value());
-    EXPECT_TRUE(cache->Wants(r));
+    EXPECT_TRUE(cache->Wants(r, kStamp));
     cache->Put(r, kStamp, PayloadOf(r, SizeOf(r)));
-    EXPECT_FALSE(cache->Wants(r));
+    EXPECT_FALSE(cache->Wants(r, kStamp));
   }
   for (int64_t r = 0; r < 1000; ++r) EXPECT_EQ(Get(*cache, r), PayloadOf(r, SizeOf(r))) << r;
   EXPECT_EQ(cache->counts().memory_records, 1000);
@@ -115,7 +114,7 @@ TEST_F(RecordCacheTest, KeepsNoMoreThanItMayAndLeavesWhatItHas) {
   EXPECT_LE(kept * 1000, 1 << 20);
   EXPECT_LE(memory_quota_->used(), memory_quota_->limit());
   for (int64_t r = 0; r < kept; ++r) EXPECT_EQ(Get(*cache, r), PayloadOf(r, 1000)) << r;
-  EXPECT_FALSE(cache->Wants(9'999));
+  EXPECT_FALSE(cache->Wants(9'999, kStamp));
   cache.reset();
   EXPECT_EQ(memory_quota_->used(), 0);
 }
@@ -130,29 +129,60 @@ TEST_F(RecordCacheTest, IsFullAgainAfterARestartAndMovesIntoMemory) {
   auto cache = Open(500, 8 << 20, 64 << 20);
   EXPECT_EQ(cache->counts().disk_records, 500);
   for (int64_t r = 0; r < 500; ++r) {
-    EXPECT_EQ(cache->Find(r).where, RecordCache::Where::kDisk);
+    EXPECT_EQ(cache->Find(r, kStamp).where, RecordCache::Where::kDisk);
     EXPECT_EQ(Get(*cache, r), PayloadOf(r, SizeOf(r))) << r;
-    EXPECT_EQ(cache->Find(r).where, RecordCache::Where::kMemory);
+    EXPECT_EQ(cache->Find(r, kStamp).where, RecordCache::Where::kMemory);
     EXPECT_EQ(Get(*cache, r), PayloadOf(r, SizeOf(r))) << r;
   }
 }
 
-TEST_F(RecordCacheTest, DropsWhatWasKeptFromAnotherStateOfTheFile) {
-  {
-    auto cache = Open(2, 0, 1 << 20);
+// The same in memory and on disk: another state of a file is another file.
+TEST_F(RecordCacheTest, DoesNotFindWhatWasKeptFromAnotherStateOfTheFile) {
+  for (const int64_t memory : {0, 1 << 20}) {
+    fs::remove_all(Folder());
+    auto cache = Open(2, memory, 1 << 20);
     cache->Put(0, kStamp, PayloadOf(0, 100));
     cache->Put(1, kStamp, PayloadOf(1, 100));
+    cache->Flush();
+    const auto expect_old = [&] {
+      EXPECT_EQ(cache->Find(0, kStamp + 1).where, RecordCache::Where::kNowhere);
+      EXPECT_TRUE(cache->Wants(0, kStamp + 1));
+      EXPECT_FALSE(cache->Wants(0, kStamp));
+      EXPECT_EQ(Get(*cache, 0), PayloadOf(0, 100));
+      EXPECT_EQ(Get(*cache, 1), PayloadOf(1, 100));
+    };
+    expect_old();
+    cache = nullptr;
+    cache = Open(2, memory, 1 << 20);
+    expect_old();
+    EXPECT_EQ(cache->counts().out_of_date, 0u);
+    cache->Put(0, kStamp + 1, PayloadOf(5, 50));
+    cache->Flush();
+    const auto expect_new = [&] {
+      EXPECT_EQ(Get(*cache, 0, kStamp + 1), PayloadOf(5, 50));
+      EXPECT_EQ(cache->Find(0, kStamp).where, RecordCache::Where::kNowhere);
+      EXPECT_EQ(Get(*cache, 1), PayloadOf(1, 100));
+      EXPECT_EQ(cache->counts().disk_records, 2);
+    };
+    expect_new();
+    EXPECT_EQ(cache->counts().out_of_date, memory > 0 ? 2u : 1u);
+    cache = nullptr;
+    cache = Open(2, memory, 1 << 20);
+    expect_new();
   }
-  auto cache = Open(2, 0, 1 << 20);
-  EXPECT_FALSE(Get(*cache, 0, kStamp + 1).has_value());
-  EXPECT_THAT(std::string(last_error_.message()), HasSubstr("has changed"));
-  EXPECT_EQ(cache->Find(0).where, RecordCache::Where::kNowhere);
-  EXPECT_EQ(cache->counts().out_of_date, 1u);
-  EXPECT_TRUE(Get(*cache, 1).has_value());
-  cache->Put(0, kStamp + 1, PayloadOf(5, 50));
-  cache.reset();
-  cache = Open(2, 0, 1 << 20);
-  EXPECT_EQ(Get(*cache, 0, kStamp + 1), PayloadOf(5, 50));
+}
+
+TEST_F(RecordCacheTest, TakesNoBlockOfAnotherStateFromDisk) {
+  auto cache = Open(1, 0, 1 << 20);
+  cache->Put(0, kStamp, PayloadOf(0, 100));
+  cache->Flush();
+  const Extent from = cache->Find(0, kStamp).extent;
+  auto file = cache->disk()->root().OpenFile(cache->disk()->ObjectPath(from.object), false);
+  std::vector<std::byte> read(static_cast<size_t>(from.length));
+  ASSERT_EQ(pread(file->get(), read.data(), read.size(), from.offset), from.length);
+  const auto block = cache->TakeFromDisk(0, kStamp + 1, from, read);
+  EXPECT_THAT(std::string(block.status().message()), HasSubstr("has changed"));
+  EXPECT_EQ(cache->Find(0, kStamp).where, RecordCache::Where::kNowhere);
 }
 
 TEST_F(RecordCacheTest, StartsEmptyForAnotherDatasetInItsFolder) {
@@ -182,7 +212,7 @@ TEST_F(RecordCacheTest, ObeysTheDisksQuotaAcrossRestarts) {
     }
     EXPECT_LE(bytes, 100'000);
     EXPECT_GT(cache->counts().disk_records, 80);
-    EXPECT_FALSE(cache->Wants(999));
+    EXPECT_FALSE(cache->Wants(999, kStamp));
   }
 }
 
@@ -230,7 +260,7 @@ TEST_F(RecordCacheTest, NeverGivesWrongBytesWhateverHappensToItsFiles) {
         ++found;
         ASSERT_EQ(*payload, PayloadOf(r, SizeOf(r) % 700)) << "record " << r << ", round " << round;
       } else {
-        EXPECT_EQ(cache->Find(r).where, RecordCache::Where::kNowhere);
+        EXPECT_EQ(cache->Find(r, kStamp).where, RecordCache::Where::kNowhere);
         cache->Put(r, kStamp, PayloadOf(r, SizeOf(r) % 700));
       }
     }
@@ -251,7 +281,7 @@ TEST_F(RecordCacheTest, TakesPutsAndFindsFromManyThreads) {
       std::mt19937 random(static_cast<uint32_t>(t));
       for (int i = 0; i < 4000; ++i) {
         const int64_t r = static_cast<int64_t>(random() % kRecords);
-        const RecordCache::Found found = cache->Find(r);
+        const RecordCache::Found found = cache->Find(r, kStamp);
         if (found.where == RecordCache::Where::kMemory) {
           const std::vector<std::byte> wanted = PayloadOf(r, SizeOf(r));
           wrong += !std::equal(wanted.begin(), wanted.end(), found.block.payload.begin(),
@@ -280,7 +310,7 @@ TEST(Cache, SharesOneCacheBetweenJobsAndKeepsItWhenTheyEnd) {
   EXPECT_EQ(first, second);
   first->Put(1, kStamp, PayloadOf(1, 10));
   first = second = nullptr;
-  EXPECT_EQ((*cache.Get(request))->Find(1).where, RecordCache::Where::kMemory);
+  EXPECT_EQ((*cache.Get(request))->Find(1, kStamp).where, RecordCache::Where::kMemory);
   EXPECT_NE(*cache.Get({"digest", "coefficients-1", 10, 8 << 20, 0}), *cache.Get(request));
 }
 
@@ -305,11 +335,34 @@ TEST(Cache, ClosesAnIdleCacheWhenAnotherNeedsItsMemory) {
   EXPECT_GT(first->counts().memory_bytes, 3 << 20);
   auto second = *cache.Get({"second", "bytes-1", 10, 4 << 20, 0});
   second->Put(1, kStamp, PayloadOf(1, 10));
-  EXPECT_EQ(second->Find(1).where, RecordCache::Where::kNowhere) << "the first one is in use";
+  EXPECT_EQ(second->Find(1, kStamp).where, RecordCache::Where::kNowhere)
+      << "the first one is in use";
   first = second = nullptr;
   second = *cache.Get({"third", "bytes-1", 10, 4 << 20, 0});
   second->Put(1, kStamp, PayloadOf(1, 10));
-  EXPECT_EQ(second->Find(1).where, RecordCache::Where::kMemory);
+  EXPECT_EQ(second->Find(1, kStamp).where, RecordCache::Where::kMemory);
+}
+
+TEST(Cache, ClosesTheLongestUnusedWhenManyAreOpen) {
+  TempFolder temp;
+  auto budget = MemoryBudget::Create(1 << 30);
+  Cache cache({.memory_bytes = 64 << 20,
+               .disk_bytes = 64 << 20,
+               .state_dir = temp.path(),
+               .budget = budget});
+  auto used = *cache.Get({"used", "bytes-1", 10, 1 << 20, 1 << 20});
+  used->Put(1, kStamp, PayloadOf(1, 10));
+  int64_t most = 0;
+  for (int i = 0; i < 50; ++i) {
+    auto one = *cache.Get({absl::StrCat("idle", i), "bytes-1", 10, 1 << 20, 1 << 20});
+    if (i == 20) most = budget->planned_bytes();
+    if (i > 20) {
+      EXPECT_LE(budget->planned_bytes(), most);
+    }
+  }
+  EXPECT_LE(cache.Statuses().size(), 16u);
+  EXPECT_EQ(*cache.Get({"used", "bytes-1", 10, 1 << 20, 1 << 20}), used);
+  EXPECT_EQ(used->Find(1, kStamp).where, RecordCache::Where::kMemory);
 }
 
 TEST(Cache, OfASmallDatasetLeavesTheMemoryToOthers) {
@@ -318,7 +371,7 @@ TEST(Cache, OfASmallDatasetLeavesTheMemoryToOthers) {
   for (const char* digest : {"a", "b", "c", "d"}) {
     caches.push_back(*cache.Get({digest, "bytes-1", 10, 4 << 20, 0}));
     caches.back()->Put(1, kStamp, PayloadOf(1, 10));
-    EXPECT_EQ(caches.back()->Find(1).where, RecordCache::Where::kMemory) << digest;
+    EXPECT_EQ(caches.back()->Find(1, kStamp).where, RecordCache::Where::kMemory) << digest;
   }
 }
 

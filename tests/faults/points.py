@@ -184,11 +184,11 @@ READS = [
     ),
 ]
 for damage, text in (
-    ("truncate", "truncated since it was indexed|decode"),
-    ("unlink", "not exist|No such file"),
+    ("truncate", "has changed|when the dataset was indexed"),
+    ("unlink", "not exist|has changed"),
     ("replace", ""),
-    ("make_folder", "is a folder|not exist"),
-    ("make_fifo", "not a regular file|not exist"),
+    ("make_folder", "is a folder|not exist|has changed"),
+    ("make_fifo", "not a regular file|not exist|has changed"),
 ):
     READS.append(
         Point(

@@ -140,7 +140,7 @@ void Run(Input input) {
   const auto cache = (*folder)->Open();
   int64_t found_records = 0;
   for (int64_t i = 0; i < kRecords; ++i) {
-    const RecordCache::Found found = cache->Find(i);
+    const RecordCache::Found found = cache->Find(i, kStamp);
     if (found.where != RecordCache::Where::kDisk) continue;
     const auto file = cache->disk()->root().OpenFile(cache->disk()->ObjectPath(found.extent.object),
                                                      /*direct_io=*/false);
@@ -149,7 +149,7 @@ void Run(Input input) {
     std::vector<std::byte> bytes(static_cast<size_t>(found.extent.length));
     const ssize_t got = pread(file->get(), bytes.data(), bytes.size(), found.extent.offset);
     Require(got == found.extent.length, "a place lies within its segment");
-    const auto block = cache->TakeFromDisk(i, found.extent, bytes, [] { return kStamp; });
+    const auto block = cache->TakeFromDisk(i, kStamp, found.extent, bytes);
     if (!block.ok()) continue;
     ++found_records;
     const std::vector<std::byte> wanted = PayloadOf(i);

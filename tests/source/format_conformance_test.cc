@@ -3,9 +3,11 @@
 #include <xxhash.h>
 
 #include <numeric>
+#include <set>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "server/source/contents.h"
 #include "server/source/format.h"
 #include "tests/source/dataset_reader.h"
 #include "tests/source/small_datasets.h"
@@ -191,7 +193,60 @@ TEST_P(FormatConformance, OpeningAgainListsNoFolder) {
   });
 }
 
-TEST_P(FormatConformance, TheDigestIsOfNamesAndSizesAndNothingElse) {
+// Every file that holds records, whatever the format.
+TEST_P(FormatConformance, AFileThatChangesIsNoticedAndChangesTheDigest) {
+  const auto built = MustOpen();
+  EXPECT_TRUE(built->LookAgain().ok()) << built->LookAgain();
+  std::set<std::string> digests = {built->digest()};
+  ASSERT_GT(built->objects(), 0);
+  for (uint32_t object = 0; object < built->objects(); ++object) {
+    const std::string path = built->ObjectPath(object);
+    const std::string good = ReadFile(folder_ / path);
+    ASSERT_EQ(static_cast<int64_t>(good.size()), built->ObjectBytes(object)) << path;
+    std::string other = good;
+    other.back() = static_cast<char>(other.back() ^ 1);
+    const auto before = MustOpen();
+    const int builds = opener_.builds;
+    folder_.Write(path, other);  // in place, of the same size
+    EXPECT_TRUE(absl::IsFailedPrecondition(before->LookAgain())) << path;
+    EXPECT_THAT(std::string(before->LookAgain().message()), HasSubstr("has changed"));
+    EXPECT_TRUE(digests.insert(MustOpen()->digest()).second) << path;
+    EXPECT_EQ(opener_.builds, builds + 1);
+    folder_.Write(path + ".new", good);
+    std::filesystem::rename(folder_ / (path + ".new"), folder_ / path);
+    EXPECT_EQ(MustOpen()->digest(), built->digest()) << "the same bytes in another file";
+  }
+}
+
+TEST_P(FormatConformance, AnIndexThatIsFoundToBeWrongIsBuiltAnew) {
+  const auto built = MustOpen();
+  built->MarkOutOfDate();
+  EXPECT_TRUE(absl::IsFailedPrecondition(built->LookAgain()));
+  EXPECT_TRUE(MustOpen()->LookAgain().ok());
+  EXPECT_EQ(opener_.builds, 2);
+}
+
+TEST_P(FormatConformance, OnePathInAnySpellingIsOneDataset) {
+  MustOpen();
+  const auto key = DatasetKey(ParseNode(small_.yaml));
+  ASSERT_TRUE(key.ok()) << key.status();
+  for (const char* spelling : {"path: ./", "path: .//", "path: ././"}) {
+    std::string yaml = small_.yaml;
+    yaml.replace(yaml.find("path: "), 6, spelling);
+    EXPECT_EQ(*DatasetKey(ParseNode(yaml)), *key) << yaml;
+    opener_.MustOpen(yaml);
+  }
+  EXPECT_EQ(opener_.builds, 1);
+  // Nor does it matter whether a default is written out.
+  for (const ParamInfo& param : Registry<FormatEntry>::Get().Find(GetParam())->params) {
+    if (param.required || small_.yaml.find(param.name + ":") != std::string::npos) continue;
+    const std::string yaml = absl::StrCat(small_.yaml.substr(0, small_.yaml.size() - 1), ", ",
+                                          param.name, ": ", param.default_text, "}");
+    EXPECT_EQ(*DatasetKey(ParseNode(yaml)), *key) << yaml;
+  }
+}
+
+TEST_P(FormatConformance, TheDigestIsOfNamesSizesAndContentsAndNothingElse) {
   const std::string first = MustOpen()->digest();
   EXPECT_EQ(first.size(), 32u);
   opener_.rebuild = true;
@@ -396,6 +451,63 @@ TEST(OpenDataset, BadMapsAreRefusedWithTheirPlace) {
                 ::testing::AllOf(HasSubstr("test.yaml:1:"), HasSubstr(c.message)));
   }
   EXPECT_TRUE(DescribeDataset(ParseNode("{format: image_folder, root: r, path: ./a//b/./}")).ok());
+}
+
+// What one user's parameters put into an index must not be what another user's open.
+TEST(OpenDataset, NoParameterCanPretendToBeOthers) {
+  TempFolder folder, state;
+  SmallDatasets().at("mnist").make(folder);
+  Opener opener(folder.path());
+  opener.state_dir = state.path();
+  const std::string start = "{format: mnist, root: root, path: raw, height: 2, width: 3, classes: ";
+  const std::vector<std::string> lists = {R"(["0\n1", "2"]})",
+                                          R"(["0", "1", "2"]})",
+                                          R"(["0", "1\n2"]})",
+                                          R"(["0\n- 1:1", "2"]})",
+                                          R"(["0, 1", "2"]})",
+                                          R"(["0\", \"1", "2"]})",
+                                          R"(["0"], labels: "1", split: train})"};
+  std::set<std::string> keys;
+  for (const std::string& list : lists) {
+    const auto key = DatasetKey(ParseNode(start + list));
+    ASSERT_TRUE(key.ok()) << key.status();
+    EXPECT_TRUE(keys.insert(*key).second) << list;
+  }
+  opener.MustOpen(start + lists[0]);
+  EXPECT_EQ(opener.MustOpen(start + lists[1])->classes(),
+            (std::vector<std::string>{"0", "1", "2"}));
+  EXPECT_EQ(opener.builds, 2);
+}
+
+TEST(OpenDataset, NamesOfFilesHaveOneSpellingAndStayInTheDataset) {
+  const std::string start = "{format: cifar10, root: r, files: ";
+  EXPECT_EQ(*DatasetKey(ParseNode(start + "[a/b.bin]}")),
+            *DatasetKey(ParseNode(start + "[./a//b.bin]}")));
+  for (const char* files : {"[../a]", "[a/../../b]", "[/etc/passwd]", "['.']"}) {
+    const auto key = DatasetKey(ParseNode(start + files + "}"));
+    EXPECT_EQ(key.status().code(), absl::StatusCode::kInvalidArgument) << files;
+    EXPECT_THAT(std::string(key.status().message()),
+                ::testing::AllOf(HasSubstr("test.yaml:1:"), HasSubstr("'files'")));
+  }
+}
+
+TEST(OpenDataset, ALargeDatasetsDigestIsOfPiecesAllOverIt) {
+  TempFolder folder;
+  constexpr int kFiles = kWholeFiles + 100;
+  const auto name = [](int i) { return absl::StrCat("t/c/", i, ".jpg"); };
+  for (int i = 0; i < kFiles; ++i) folder.Write(name(i), RandomBytes(20, i));
+  Opener opener(folder.path());
+  const std::string yaml = "{format: image_folder, root: root, path: t}";
+  const std::string first = opener.MustOpen(yaml)->digest();
+  EXPECT_EQ(opener.MustOpen(yaml)->digest(), first);
+  int noticed = 0;
+  for (int i = 7; i < kFiles; i += 400) {
+    folder.Write(name(i), RandomBytes(20, 100'000));
+    noticed += opener.MustOpen(yaml)->digest() != first;
+    folder.Write(name(i), RandomBytes(20, i));
+  }
+  EXPECT_GE(noticed, 1);
+  EXPECT_EQ(opener.MustOpen(yaml)->digest(), first);
 }
 
 TEST(OpenDataset, AnUnknownRootIsNotFoundAndNamesTheNearest) {

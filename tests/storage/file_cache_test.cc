@@ -5,9 +5,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <filesystem>
 #include <thread>
 
 #include "gmock/gmock.h"
+#include "server/base/clock.h"
 #include "server/storage/engine.h"
 #include "tests/storage/temp_folder.h"
 
@@ -42,6 +45,43 @@ TEST_F(FileCacheTest, TheLeastRecentlyUsedFileIsClosedFirst) {
   EXPECT_TRUE(oldest.expired());
   EXPECT_FALSE(newer.expired());
   EXPECT_EQ(Open(cache, 7)->size, 7);
+}
+
+TEST_F(FileCacheTest, AFileIsLookedAtAgainForWhoAsksLater) {
+  FileCache cache(3, false);
+  auto first = Open(cache, 5);
+  const auto open = [&](int64_t not_before) {
+    auto file = cache.Open(*root_, "5", not_before);
+    EXPECT_TRUE(file.ok()) << file.status();
+    return file.ok() ? *file : nullptr;
+  };
+  EXPECT_EQ(open(MonotonicNs()), first) << "nothing has changed";
+  EXPECT_TRUE(ProveUnchanged(*first).ok());
+
+  const int64_t before = MonotonicNs();
+  std::filesystem::rename(folder_ / "7", folder_ / "5");  // another file under its name
+  EXPECT_EQ(open(0), first);
+  EXPECT_EQ(cache.Look(*root_, "5", 0)->size, 5);
+  auto second = open(before);
+  EXPECT_EQ(second->size, 7);
+  EXPECT_EQ(open(0), second);
+  EXPECT_TRUE(absl::IsFailedPrecondition(ProveUnchanged(*first)));
+
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));  // file times move in ticks
+  folder_.Write("5", "seven x");                               // in place, of the same size
+  EXPECT_TRUE(absl::IsFailedPrecondition(ProveUnchanged(*second)));
+  const auto looked = cache.Look(*root_, "5", MonotonicNs());
+  ASSERT_TRUE(looked.ok()) << looked.status();
+  EXPECT_EQ(looked->size, 7);
+  EXPECT_NE(looked->stamp, second->stamp);
+  auto third = open(MonotonicNs());
+  EXPECT_EQ(third->stamp, looked->stamp);
+  EXPECT_EQ(cache.Look(*root_, "5", 0)->stamp, third->stamp);
+
+  std::filesystem::remove(folder_ / "5");
+  EXPECT_EQ(open(0), third);
+  EXPECT_TRUE(absl::IsNotFound(cache.Look(*root_, "5", MonotonicNs()).status()));
+  EXPECT_TRUE(absl::IsNotFound(cache.Open(*root_, "5", MonotonicNs()).status()));
 }
 
 TEST_F(FileCacheTest, AFileThatIsBeingReadStaysOpen) {

@@ -36,6 +36,11 @@ class FakeDataset final : public server::Dataset {
   const std::string& digest() const override { return digest_; }
   const server::Root& root() const override { return *root_; }
   std::string ObjectPath(uint32_t) const override { return "records.bin"; }
+  int64_t objects() const override { return 1; }
+  int64_t ObjectBytes(uint32_t) const override {
+    const int64_t stored = options_.stored_records;
+    return (stored < 0 ? options_.records : stored) * options_.record_bytes;
+  }
   void Extents(int64_t record, std::vector<server::Extent>* extents) const override;
   const std::vector<int64_t>& shard_starts() const override { return options_.shard_starts; }
   absl::Status Parse(int64_t record, absl::Span<const absl::Span<const std::byte>> bytes,

@@ -7,7 +7,6 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "server/source/digest.h"
 #include "server/source/format.h"
@@ -48,6 +47,10 @@ class Cifar10Dataset final : public IndexedDataset {
   }
 
   std::string ObjectPath(uint32_t object) const override { return std::string(files_[object]); }
+  int64_t objects() const override { return static_cast<int64_t>(files_.size()); }
+  int64_t ObjectBytes(uint32_t object) const override {
+    return static_cast<int64_t>(starts_[object + 1] - starts_[object]) * kRecordBytes;
+  }
 
   void Extents(int64_t record, std::vector<Extent>* extents) const override {
     const size_t file = starts_.RangeOf(static_cast<uint64_t>(record));
@@ -95,10 +98,7 @@ class Cifar10 final : public Format {
     return {{"image", {DType::kUInt8, Layout::kHWC, {kSide, kSide, kChannels}}, "The image, RGB."},
             {"label", {DType::kInt64, Layout::kPlain, {}}, "Class, 0 to 9."}};
   }
-  std::string Key() const override {
-    return absl::StrCat("sections 1\nsplit ", params_.split, "\nfiles ",
-                        absl::StrJoin(params_.files, "\n"));
-  }
+  int64_t sections_version() const override { return 1; }
 
   absl::Status BuildIndex(const DatasetLocation& location, IndexBuilder* builder) const override {
     FW_ASSIGN_OR_RETURN(struct stat info, builder->DependOn(*location.root, location.path));
@@ -202,11 +202,11 @@ const Registrar kRegistrar(
     "cifar10", DeclareFormat<Cifar10>(
                    "CIFAR-10, binary version: files of 3,073-byte records.",
                    "dataset: {format: cifar10, root: data, path: cifar-10-batches-bin}",
-                   Schema<Cifar10::Params>()
+                   FormatSchema<Cifar10::Params>()
                        .Param("split", &Cifar10::Params::split,
                               "train reads data_batch_*.bin, test reads test_batch.bin.",
                               OneOf({"train", "test"}))
-                       .Param("files", &Cifar10::Params::files,
+                       .Files("files", &Cifar10::Params::files,
                               "File names below `path`, in this order, instead of the split's.")));
 
 }  // namespace

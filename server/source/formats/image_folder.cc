@@ -419,6 +419,9 @@ class ImageFolderDataset final : public IndexedDataset {
     return parts().location.Below(DatasetLocation::JoinPath(folders_[folder], names_[object]));
   }
 
+  int64_t objects() const override { return size(); }
+  int64_t ObjectBytes(uint32_t object) const override { return Bytes(object); }
+
   void Extents(int64_t record, std::vector<Extent>* extents) const override {
     const auto number = static_cast<uint32_t>(record);
     extents->assign(1, {number, 0, Bytes(number)});
@@ -468,7 +471,7 @@ class ImageFolder final : public Format {
          {DType::kInt64, Layout::kPlain, {}},
          "Number of the class folder, sorted by name."}};
   }
-  std::string Key() const override { return "sections 1"; }
+  int64_t sections_version() const override { return 1; }
 
   absl::Status BuildIndex(const DatasetLocation& location, IndexBuilder* builder) const override {
     FW_ASSIGN_OR_RETURN(struct stat info, location.root->Stat(location.path));
@@ -550,7 +553,7 @@ const Registrar kRegistrar(
     DeclareFormat<ImageFolder>(
         "One folder per class with image files at any depth, in torchvision's order.",
         "dataset: {format: image_folder, root: photos, path: train}",
-        Schema<ImageFolder::Params>()));
+        FormatSchema<ImageFolder::Params>()));
 
 }  // namespace
 }  // namespace feedwater::server

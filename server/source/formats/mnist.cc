@@ -42,6 +42,10 @@ class MnistDataset final : public IndexedDataset {
   }
 
   std::string ObjectPath(uint32_t object) const override { return std::string(files_[object]); }
+  int64_t objects() const override { return 2; }
+  int64_t ObjectBytes(uint32_t object) const override {
+    return object == kImages ? kImagesHeader + size() * image_bytes_ : kLabelsHeader + size();
+  }
 
   void Extents(int64_t record, std::vector<Extent>* extents) const override {
     extents->assign({{kImages, kImagesHeader + record * image_bytes_, image_bytes_},
@@ -85,11 +89,7 @@ class Mnist final : public Format {
              "The image, gray."},
             {"label", {DType::kInt64, Layout::kPlain, {}}, "Number of the class."}};
   }
-  std::string Key() const override {
-    return absl::StrCat("sections 1\nsplit ", params_.split, "\nimages ", params_.images,
-                        "\nlabels ", params_.labels, "\nsize ", params_.height, " ", params_.width,
-                        "\nclasses ", absl::StrJoin(params_.classes, "\n"));
-  }
+  int64_t sections_version() const override { return 1; }
 
   absl::Status BuildIndex(const DatasetLocation& location, IndexBuilder* builder) const override {
     FW_ASSIGN_OR_RETURN(struct stat info, builder->DependOn(*location.root, location.path));
@@ -211,13 +211,13 @@ const Registrar kRegistrar(
     "mnist", DeclareFormat<Mnist>(
                  "A pair of idx files: MNIST, Fashion-MNIST, KMNIST, EMNIST.",
                  "dataset: {format: mnist, root: data, path: MNIST/raw}",
-                 Schema<MnistParams>()
+                 FormatSchema<MnistParams>()
                      .Param("split", &MnistParams::split, "train reads train-*, test reads t10k-*.",
                             OneOf({"train", "test"}))
-                     .Param("images", &MnistParams::images,
-                            "Image file below `path`, when it has not the split's usual name.")
-                     .Param("labels", &MnistParams::labels,
-                            "Label file below `path`, when it has not the split's usual name.")
+                     .File("images", &MnistParams::images,
+                           "Image file below `path`, when it has not the split's usual name.")
+                     .File("labels", &MnistParams::labels,
+                           "Label file below `path`, when it has not the split's usual name.")
                      .Param("height", &MnistParams::height,
                             "Rows of an image; the file must agree.", Range(1, 65536))
                      .Param("width", &MnistParams::width,

@@ -310,6 +310,7 @@ class Trainer(threading.Thread):
         self.since_s = time.monotonic()
         self.period_s = 0.0  # between batches: a training step's time
         self.died_s = 0.0  # the wall clock, once it has been killed and is no more
+        self.forgiven = ""  # text of an error that it may see
         self._ending = False
         self.driver = Driver(client, address, user=user, prefix=prefix)
         self.start()
@@ -331,7 +332,7 @@ class Trainer(threading.Thread):
             if not self._ending:
                 self.stage.wrong("trainers that ended by themselves", f"{self.job}: {error}")
         except Refused as error:
-            if not self._ending:
+            if not self._ending and (not self.forgiven or self.forgiven not in str(error)):
                 self.stage.wrong("errors that a trainer saw", f"{self.job}: {error}")
         except Exception as error:
             if not self._ending:

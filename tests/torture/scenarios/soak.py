@@ -122,13 +122,17 @@ class Chaos:
         flood(self.stage, self.daemon.address, 5000, self.stage.rng.randrange(1 << 31))
 
     def truncate_a_file(self) -> None:
-        """A file of the fifth job's dataset is cut, and put back."""
+        """A file of the fifth job's dataset is cut, and put back: it may end, and is opened anew."""
+        fifth = self.jobs[4]
+        fifth.forgiven = "only with the files that it began with"
         paths = sorted((self.daemon.data / "scratch").rglob("*.jpg"))
         path = self.stage.rng.choice(paths)
         whole = path.read_bytes()
         os.truncate(path, self.stage.rng.randrange(len(whole)))
         time.sleep(0.5)
         path.write_bytes(whole)
+        fifth.kill()
+        self.jobs[4] = fifth.again()
 
 
 def run(stage: Stage) -> None:

@@ -1,0 +1,65 @@
+// What the files of a job's dataset are: each as it was when the job first looked at it, at some
+// moment after the job was opened. From then on the job takes nothing else for that file: what it
+// reads must come from it, and what a cache gives must have been made of it. So a job whose files
+// change gives what it has read before, or ends with an error that names the file; it never gives
+// some samples of the one state and some of the other.
+//
+// A file that the job has not looked at yet is refused, too, when it was changed after the job was
+// opened: others may have been read as they were before. That is seen by the file's times, so
+// within 20 ms it is not, nor where a file system's clock is behind ours. As long as there are such
+// files, the folders and files that the index depends on are looked at, too, once a second.
+//
+// A file is known by its stamp (storage/engine.h): device, inode, size, times. A look costs one
+// system call or so, once for each file in a job's life.
+//
+// Thread-safe.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "server/base/memory_budget.h"
+#include "server/source/dataset.h"
+#include "server/storage/engine.h"
+
+namespace feedwater::server {
+
+class JobFiles {
+ public:
+  // `budget` may be null. The others outlive it.
+  static absl::StatusOr<std::unique_ptr<JobFiles>> Create(const Dataset& dataset, FileCache* files,
+                                                          MemoryBudget* budget);
+
+  // The file, opened, as the job knows it. FailedPrecondition when it is another one now.
+  absl::StatusOr<std::shared_ptr<const OpenedFile>> Open(uint32_t object);
+
+  // Of the files of these extents, in all: what RecordBytes::stamp is of a record that was read.
+  absl::StatusOr<uint64_t> StampOf(const std::vector<Extent>& extents);
+
+ private:
+  struct Free {
+    void operator()(void* memory) const { std::free(memory); }
+  };
+  using Stamp = std::atomic<uint64_t>;
+  JobFiles(const Dataset& dataset, FileCache* files);
+  // What the file was when it was looked at becomes what it is for the job, unless it was something
+  // else before.
+  absl::Status Settle(uint32_t object, const FileCache::Facts& now);
+  absl::Status LookAround();
+
+  const Dataset& dataset_;
+  FileCache* const files_;
+  const int64_t opened_ns_;              // MonotonicNs
+  const int64_t opened_clock_ns_;        // CLOCK_REALTIME
+  std::atomic<int64_t> looked_at_{0};    // files
+  std::atomic<int64_t> look_around_ns_;  // when the next time is due
+  std::atomic<bool> has_changed_{false};
+  // By object; 0: not looked at yet. From calloc: pages of files that nobody reads are never made.
+  std::unique_ptr<Stamp[], Free> stamps_;
+  MemoryReservation reservation_;
+};
+
+}  // namespace feedwater::server

@@ -1,0 +1,311 @@
+"""Datasets whose files change under a real daemon: what a loader gets is what the files held at
+some moment after it was opened, whatever is cached where.
+
+The formats are those of the reference, so that one that comes later fails here until FORMATS has a
+dataset of it. What the files hold is told by readers of a few lines each.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import struct
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from daemon_process import ROOT
+
+import feedwater
+
+TICK_S = 0.03  # file times move in ticks of the kernel; a change within one does not show
+
+
+def numbers(seed: int, *shape: int) -> np.ndarray:
+    return np.random.Generator(np.random.PCG64(seed)).integers(0, 256, shape, dtype=np.uint8)
+
+
+class ImageFolder:
+    graph = "graph: [{decode: {}}, {center_crop: {size: 8}}]\n"
+    pair = ("cat/0.ppm", "dog/1.ppm")
+
+    @staticmethod
+    def files(version: int, longer: int) -> dict[str, bytes]:
+        side = 10 + 2 * longer
+        return {
+            f"{name}/{i}.ppm": b"P6\n%d %d\n255\n" % (side, side)
+            + numbers(version * 100 + c * 10 + i, side, side, 3).tobytes()
+            for c, name in enumerate(("cat", "dog"))
+            for i in range(4)
+        }
+
+    @staticmethod
+    def held(folder: Path) -> list[tuple[bytes, int]]:
+        held = []
+        for label, name in enumerate(("cat", "dog")):
+            for path in sorted((folder / name).glob("*.ppm")):
+                _, size, _, pixels = path.read_bytes().split(b"\n", 3)
+                width, height = map(int, size.split())
+                image = np.frombuffer(pixels, np.uint8).reshape(height, width, 3)
+                top, left = (height - 8) // 2, (width - 8) // 2
+                held.append((image[top : top + 8, left : left + 8].tobytes(), label))
+        return held
+
+
+class Cifar10:
+    graph = ""
+    pair = ("data_batch_1.bin", "data_batch_3.bin")
+
+    @staticmethod
+    def files(version: int, longer: int) -> dict[str, bytes]:
+        files = {}
+        for part in (1, 2, 3):
+            records = numbers(version * 100 + part, 3 + longer, 3073)
+            records[:, 0] %= 10
+            files[f"data_batch_{part}.bin"] = records.tobytes()
+        return files
+
+    @staticmethod
+    def held(folder: Path) -> list[tuple[bytes, int]]:
+        held = []
+        for path in sorted(folder.glob("data_batch_*.bin")):
+            for record in np.fromfile(path, np.uint8).reshape(-1, 3073):
+                image = record[1:].reshape(3, 32, 32).transpose(1, 2, 0)
+                held.append((image.tobytes(), int(record[0])))
+        return held
+
+
+class Mnist:
+    graph = ""
+    pair = ("train-images-idx3-ubyte", "others")
+
+    @staticmethod
+    def files(version: int, longer: int) -> dict[str, bytes]:
+        count = 8 + longer
+        header = struct.pack(">IIII", 0x803, count, 28, 28)
+        labels = numbers(version * 100 + 2, count) % 10
+        return {
+            "train-images-idx3-ubyte": header + numbers(version * 100, count, 28, 28).tobytes(),
+            "others": header + numbers(version * 100 + 1, count, 28, 28).tobytes(),
+            "train-labels-idx1-ubyte": struct.pack(">II", 0x801, count) + labels.tobytes(),
+        }
+
+    @staticmethod
+    def held(folder: Path) -> list[tuple[bytes, int]]:
+        images = np.fromfile(folder / "train-images-idx3-ubyte", np.uint8)[16:].reshape(-1, 784)
+        labels = np.fromfile(folder / "train-labels-idx1-ubyte", np.uint8)[8:]
+        return [(image.tobytes(), int(label)) for image, label in zip(images, labels)]
+
+
+FORMATS = {"image_folder": ImageFolder, "cifar10": Cifar10, "mnist": Mnist}
+
+
+def test_every_format_is_covered():
+    reference = (ROOT / "config/reference/formats.md").read_text()
+    assert set(re.findall(r"^## (\w+)$", reference, re.M)) == set(FORMATS)
+
+
+# --- how files change. Each takes the folder and the new files, of the same size if not `longer`.
+
+
+def write(folder: Path, files: dict[str, bytes]) -> None:
+    for name, data in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+
+
+def in_place(folder: Path, files: dict[str, bytes]) -> None:
+    for name, data in files.items():
+        with open(folder / name, "r+b") as file:
+            file.write(data)
+            file.truncate()
+
+
+def by_rename(folder: Path, files: dict[str, bytes]) -> None:
+    for name, data in files.items():
+        (folder / "new").write_bytes(data)
+        os.replace(folder / "new", folder / name)
+
+
+def in_place_with_old_times(folder: Path, files: dict[str, bytes]) -> None:
+    old = {name: os.stat(folder / name) for name in files}
+    in_place(folder, files)
+    for name, info in old.items():
+        os.utime(folder / name, ns=(info.st_atime_ns, info.st_mtime_ns))
+
+
+def by_folder(folder: Path, files: dict[str, bytes]) -> None:
+    """Put another folder, which was made before, in the place of the whole old one."""
+    os.rename(folder, folder.with_name(f"{folder.name}.{time.monotonic_ns()}"))
+    os.rename(folder.with_name(folder.name + ".new"), folder)
+
+
+CHANGES = {  # how, and whether the files become longer (and shorter again)
+    "in-place": (in_place, False),
+    "by-rename": (by_rename, False),
+    "old-times": (in_place_with_old_times, False),
+    "resized": (in_place, True),
+    "resized-by-rename": (by_rename, True),
+    "exchanged": (None, False),
+    "by-folder": (by_folder, False),
+}
+
+
+class Changing:
+    """The files of one dataset, in one version after another."""
+
+    def __init__(self, folder: Path, data_format: str, change: str) -> None:
+        self.folder = folder
+        self.kind = FORMATS[data_format]
+        self.how, self.resizes = CHANGES[change]
+        self.version = 0
+        write(folder, self.kind.files(0, 0))
+        self.prepare()
+
+    def prepare(self) -> None:
+        if self.how is by_folder:
+            write(self.folder.with_name(self.folder.name + ".new"), self.next_files())
+
+    def next_files(self) -> dict[str, bytes]:
+        version = self.version + 1
+        return self.kind.files(version, version % 2 if self.resizes else 0)
+
+    def change(self) -> None:
+        time.sleep(TICK_S)
+        if self.how is not None:
+            self.how(self.folder, self.next_files())
+            self.version += 1
+            self.prepare()
+            return
+        one, two = (self.folder / name for name in self.kind.pair)
+        os.rename(one, self.folder / "away")
+        os.rename(two, one)
+        os.rename(self.folder / "away", two)
+
+    def held(self) -> list[tuple[bytes, int]]:
+        return self.kind.held(self.folder)
+
+
+def samples(batch) -> list[tuple[int, bytes, int]]:
+    rows = zip(batch["sample_id"], batch["image"], batch["label"])
+    return [(int(number), np.asarray(image).tobytes(), int(label)) for number, image, label in rows]
+
+
+def expect(seen: list, held: list, name: str) -> None:
+    for number, image, label in seen:
+        assert (image, label) == held[number], f"{name}: record {number} is not what its file held"
+
+
+def opened(daemon, name: str) -> feedwater.Loader:
+    return feedwater.Loader(name, address=daemon.address, output="numpy")
+
+
+def expect_now(daemon, name: str, dataset: Changing, epochs: int = 1) -> dict:
+    """A new loader gives what the files hold now; return its last state."""
+    held = dataset.held()
+    with opened(daemon, name) as loader:
+        for _ in range(epochs):
+            seen = [sample for batch in loader for sample in samples(batch)]
+            assert sorted(number for number, *_ in seen) == list(range(len(held))), name
+            expect(seen, held, name)
+        return loader.state_dict()
+
+
+def forever(loader):
+    while True:
+        yield from loader
+
+
+def expect_old_or_error(batches, held: list, name: str) -> bool:
+    """A running loader goes on with what it began with, or says which file is another one now."""
+    try:
+        for batch in itertools.islice(batches, 3 * len(held)):
+            expect(samples(batch), held, name)
+    except feedwater.FailedPrecondition as error:
+        text = str(error)
+        assert re.search(r"has changed|had \d+ when", text) and "new loader" in text, text
+        assert f"/{name}/" in text, text
+        return True
+    return False
+
+
+CACHES = {
+    "none": ("ram: 0, disk: 0", "none"),
+    "memory": ("ram: 64MiB, disk: 0", "bytes"),
+    "disk": ("ram: 0, disk: 64MiB", "bytes"),
+    "decoded": ("ram: 8MiB, disk: 64MiB", "decoded"),
+}
+
+
+@pytest.mark.parametrize("cache", CACHES)
+def test_a_loader_gets_what_the_files_held_after_it_was_opened(make_daemon, cache):
+    room, kind = CACHES[cache]
+    daemon = make_daemon(config=f"cpus: 2\nmemory: 1GiB\ncache: {{{room}}}\n")
+    datasets = {}
+    for data_format, made in FORMATS.items():
+        for change in CHANGES:
+            name = f"{data_format}-{change}"
+            datasets[name] = Changing(daemon.data / name, data_format, change)
+            daemon.add_pipeline(
+                name,
+                f"version: 1\ndataset: {{format: {data_format}, root: data, path: {name}}}\n"
+                f"sampler: {{shuffle: full, seed: 5, last: partial}}\n{made.graph}"
+                f"batch: {{size: 2}}\noutputs: [image, label, sample_id]\n"
+                f"on_bad_sample: substitute\ncache: {{kind: {kind}}}\n",
+            )
+    daemon.start()
+    ended = 0
+    for name, dataset in datasets.items():
+        # Changed between two loaders; the first one has filled the caches. Its state is refused.
+        state = expect_now(daemon, name, dataset, epochs=2)
+        dataset.change()
+        with pytest.raises(feedwater.FailedPrecondition, match="dataset"):
+            with opened(daemon, name) as loader:
+                loader.load_state_dict(state)
+        expect_now(daemon, name, dataset)
+        # Changed while a loader runs, with a cache that is filled, or that is not.
+        for count in (1, len(dataset.held())):  # in the first epoch, and after it
+            held = dataset.held()
+            with opened(daemon, name) as loader:
+                batches = forever(loader)
+                for batch in itertools.islice(batches, count):
+                    expect(samples(batch), held, name)
+                dataset.change()
+                ended += expect_old_or_error(batches, held, name)
+                expect_now(daemon, name, dataset)
+    if kind == "none":
+        assert ended == 2 * len(datasets), "without a cache nothing is left of the old files"
+    # Changed while no daemon runs.
+    assert daemon.stop() == 0
+    for dataset in datasets.values():
+        dataset.change()
+    daemon.start()
+    for name, dataset in datasets.items():
+        expect_now(daemon, name, dataset)
+
+
+def test_a_mere_copy_is_the_same_dataset(make_daemon):
+    daemon = make_daemon(config="cpus: 2\nmemory: 1GiB\ncache: {ram: 64MiB}\n")
+    for data_format, made in FORMATS.items():
+        write(daemon.data / data_format, made.files(0, 0))
+        daemon.add_pipeline(
+            data_format,
+            f"version: 1\ndataset: {{format: {data_format}, root: data, path: {data_format}}}\n"
+            f"{made.graph}batch: {{size: 2}}\noutputs: [image, label, sample_id]\n",
+        )
+    daemon.start()
+    for data_format, made in FORMATS.items():
+        folder = daemon.data / data_format
+        with opened(daemon, data_format) as loader:
+            batches = iter(loader)
+            next(batches)
+            state = loader.state_dict()
+        subprocess.run(["cp", "-r", folder, daemon.data / "copy"], check=True)
+        subprocess.run(["rm", "-r", folder], check=True)
+        os.rename(daemon.data / "copy", folder)
+        with opened(daemon, data_format) as loader:
+            loader.load_state_dict(state)
+            expect(samples(next(iter(loader))), made.held(folder), data_format)

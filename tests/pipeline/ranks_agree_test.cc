@@ -1,0 +1,58 @@
+// Ranks of one job have one plan and one layout of their slots, or the second is refused: samples
+// are written by the plan of the first.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/testing/fake_dataset.h"
+#include "tests/testing/test_runtime.h"
+
+namespace feedwater::server {
+namespace {
+
+using ::feedwater::testing::AttachRank;
+using ::feedwater::testing::FakeDataset;
+using ::feedwater::testing::LoadPipeline;
+using ::feedwater::testing::TestJob;
+using ::feedwater::testing::TestRank;
+using ::feedwater::testing::TestRuntimeOptions;
+using ::testing::HasSubstr;
+
+constexpr int64_t kBatch = 10;
+
+// Pipelines with one digest whose plans write other bytes: what a reload or a chosen collision
+// could bring.
+TEST(RanksOfAJob, ThatHaveOtherOutputsAreRefused) {
+  auto runtime = *Runtime::Create(TestRuntimeOptions(1));
+  auto dataset = std::make_shared<FakeDataset>(FakeDataset::Options{});
+  const auto load = [&](const std::string& outputs) {
+    auto pipeline = std::make_shared<LoadedPipeline>(*LoadPipeline(
+        "version: 1\ndataset: {format: image_folder, root: r, path: p}\noutputs: " + outputs + "\n",
+        dataset));
+    pipeline->spec.digest = "0123456789abcdef0123456789abcdef";
+    return pipeline;
+  };
+  const TestRank first = AttachRank(*runtime, TestJob(load("[data, label]"), kBatch, 3), 0);
+  const auto attach = [&](const std::shared_ptr<LoadedPipeline>& pipeline) {
+    const JobConfig job = TestJob(pipeline, kBatch, 3);
+    const auto layout = *SlotLayout::Create(pipeline->plan->outputs(), kBatch, 1 << 20);
+    auto slots = std::make_shared<::feedwater::testing::PlainSlotPool>(2, layout.slot_bytes);
+    return runtime->Attach(job, 1, 1, 0, 0, layout, slots).status();
+  };
+  for (const char* outputs : {"[label, data]", "[data]", "[data, label, sample_id]"}) {
+    const absl::Status status = attach(load(outputs));
+    EXPECT_TRUE(absl::IsFailedPrecondition(status)) << outputs << ": " << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("runs with other outputs"));
+  }
+  EXPECT_TRUE(attach(load("[data, label]")).ok()) << "a pipeline that was loaded again";
+
+  // Slots that are not laid out for the plan that writes them.
+  const JobConfig job = TestJob(load("[data, label]"), kBatch, 3);
+  auto layout = *SlotLayout::Create(job.pipeline->plan->outputs(), kBatch, 1 << 20);
+  layout.outputs[1].offset += 64;
+  auto slots = std::make_shared<::feedwater::testing::PlainSlotPool>(2, layout.slot_bytes);
+  const absl::Status status = runtime->Attach(job, 2, 1, 0, 0, layout, slots).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+}
+
+}  // namespace
+}  // namespace feedwater::server
