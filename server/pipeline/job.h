@@ -36,6 +36,9 @@ class Job {
   // No rank is attached any more, and none will be.
   bool ended() const { return ended_.load(std::memory_order_acquire); }
 
+  // Storage holds up reads of it: it gets no tickets until they have come.
+  bool held_up() const { return held_up_.load(std::memory_order_relaxed) > 0; }
+
   // The number of an order's step, counted from the epoch's first position: where a cursor resumes
   // at a position that is no multiple of the global batch size, the step it stands in counts as
   // done.
@@ -49,6 +52,7 @@ class Job {
   const JobConfig config_;
   const std::shared_ptr<const OrderConfig> order_config_;
   std::atomic<bool> ended_{false};
+  std::atomic<int> held_up_{0};
 
   // Guarded by the scheduler's lock; reached only through Scheduler::Moving.
   struct Moving {

@@ -1,10 +1,13 @@
 #include "server/pipeline/record_reader.h"
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "server/base/clock.h"
+#include "spdlog/spdlog.h"
 
 namespace feedwater::server {
 namespace {
@@ -13,6 +16,8 @@ constexpr int kLeastDepth = 2, kMostDepth = 32;
 constexpr int64_t kWaitNs = 50'000;  // less is not the storage's latency but the work of reading
 constexpr int kShrinkAfter = 256;    // records without a wait
 constexpr int64_t kMaxJoinedBytes = 1 << 20;
+constexpr int64_t kLookEveryNs = 10'000'000;      // whether reads that are held up are still wanted
+constexpr int64_t kTellEveryNs = 10'000'000'000;  // of reads that are tried again
 
 // What an extent without bytes points to: readable like every other.
 alignas(64) constexpr std::byte kNothing[kReadPadding] = {};
@@ -34,14 +39,19 @@ struct RecordBytes::Read {
   int64_t offset = 0, length = 0;
   absl::InlinedVector<Part, 1> parts;
   int users = 0;  // parts whose owner has not released them
+  Retries retries;
+  int64_t due_ns = 0;  // when it is tried again
+  bool is_held = false;
 };
 
 RecordReader::RecordReader(std::unique_ptr<ReadEngine> engine, size_t engine_depth,
-                           FileCache* files, std::shared_ptr<MemoryBudget> budget)
+                           FileCache* files, std::shared_ptr<MemoryBudget> budget,
+                           int64_t retry_for_ns)
     : engine_(std::move(engine)),
       engine_depth_(engine_depth),
       files_(files),
       buffers_(std::move(budget)),
+      retry_for_ns_(retry_for_ns),
       depth_(kLeastDepth) {}
 
 RecordReader::~RecordReader() = default;
@@ -55,6 +65,7 @@ void RecordReader::Start(const Dataset& dataset, int64_t record, RecordBytes* in
   into->missing_ = 0;
   into->failed_extent_ = -1;
   into->status_ = absl::OkStatus();
+  into->not_read_ = false;
   into->extents_.clear();
   into->reads_.clear();
   ++started_;
@@ -121,6 +132,8 @@ RecordReader::Read* RecordReader::NewRead(const ObjectSource& source, const Exte
   read->parts.clear();
   read->parts.push_back({bytes, index, 0, extent.length});
   read->users = 1;
+  read->retries = Retries();
+  read->is_held = false;
   ++open_reads_;
   open_bytes_ += extent.length;
   bytes->reads_.push_back(read);
@@ -156,7 +169,79 @@ void RecordReader::Submit() {
   }
 }
 
+// What the cache has on its disk is not worth a wait: the record is then read from its dataset.
+bool RecordReader::TryLater(Read* read) {
+  absl::Status& status = read->op.status;
+  if (!IsTransient(status)) return false;
+  if (read->parts[0].bytes->origin_ != RecordBytes::Origin::kDataset) return false;
+  files_->Forget(read->source->root(), read->source->ObjectPath(read->object));
+  const int64_t now = MonotonicNs();
+  if (!read->retries.started()) read->retries.Start(now, retry_for_ns_);
+  read->due_ns = IsUnwanted(*read) ? -1 : read->retries.Next(now);
+  if (read->due_ns < 0) {
+    status = read->retries.GaveUp(status, now);
+    return false;
+  }
+  if (told_ns_ == 0 || now - told_ns_ > kTellEveryNs) {
+    told_ns_ = now;
+    spdlog::warn("{}: tried again for at most {:.1f} s (storage.retry_for)",
+                 std::string(status.message()), 1e-9 * static_cast<double>(retry_for_ns_));
+  }
+  read->op.file = nullptr;
+  if (read->buffer.capacity() > 0) buffers_.Put(std::exchange(read->buffer, ReadBuffers::Buffer()));
+  SetHeld(read, true);
+  later_.push_back(read);
+  return true;
+}
+
+bool RecordReader::IsUnwanted(const Read& read) const {
+  return owner_ != nullptr &&
+         std::all_of(read.parts.begin(), read.parts.end(),
+                     [this](const Read::Part& part) { return owner_->IsUnwanted(*part.bytes); });
+}
+
+void RecordReader::SetHeld(Read* read, bool held) {
+  if (read->is_held == held) return;
+  read->is_held = held;
+  const int change = held ? 1 : -1;
+  held_reads_ += change;
+  held_bytes_ += change * read->length;
+  if (owner_ == nullptr) return;
+  for (const Read::Part& part : read->parts) owner_->HeldUp(*part.bytes, change);
+}
+
+void RecordReader::TakeDue() {
+  if (later_.empty()) return;
+  const int64_t now = MonotonicNs();
+  for (size_t i = 0; i < later_.size();) {
+    Read* const read = later_[i];
+    const bool is_unwanted = IsUnwanted(*read);
+    if (read->due_ns > now && !is_unwanted) {
+      ++i;
+      continue;
+    }
+    later_[i] = later_.back();
+    later_.pop_back();
+    if (is_unwanted) {
+      Completed(read);  // with the error that it has
+    } else {
+      queue_.push_back(read);
+    }
+  }
+}
+
+// For a read whose time comes, and at most so long. Returns how long.
+int64_t RecordReader::SleepUntilDue(int64_t at_most_ns) {
+  const int64_t start = MonotonicNs();
+  int64_t until = start + std::min(at_most_ns, kLookEveryNs);
+  for (const Read* read : later_) until = std::min(until, read->due_ns);
+  if (until > start) std::this_thread::sleep_for(std::chrono::nanoseconds(until - start));
+  return MonotonicNs() - start;
+}
+
 void RecordReader::Completed(Read* read) {
+  if (!read->op.status.ok() && TryLater(read)) return;
+  SetHeld(read, false);
   const absl::Status status = read->op.status;
   const uint64_t stamp = status.ok() ? read->op.file->stamp : 0;
   read->op.file = nullptr;
@@ -176,6 +261,7 @@ void RecordReader::Completed(Read* read) {
       --read->users;
       const Extent extent{read->object, read->offset + part.offset, part.length};
       queue_.push_back(NewRead(*read->source, extent, bytes, part.extent));
+      queue_.back()->retries = read->retries;
     }
   }
   if (read->users == 0) FreeRead(read);
@@ -185,6 +271,7 @@ void RecordReader::Refuse(RecordBytes* bytes, int64_t extent, const absl::Status
   if (bytes->failed_extent_ >= 0 && bytes->failed_extent_ < extent) return;
   bytes->failed_extent_ = extent;
   bytes->status_ = status;
+  bytes->not_read_ = true;
 }
 
 void RecordReader::Arrived(RecordBytes* bytes) {
@@ -198,8 +285,9 @@ bool RecordReader::CollectOne(bool wait) {
   return true;
 }
 
-RecordBytes* RecordReader::Collect() {
-  if (ready_.empty() || !queue_.empty() || unstarted_) WaitForRead();
+RecordBytes* RecordReader::Collect(int64_t held_up_ns) {
+  TakeDue();
+  if (ready_.empty() || !queue_.empty() || unstarted_) WaitForRead(held_up_ns);
   if (ready_.empty()) return nullptr;
   RecordBytes* bytes = ready_.front();
   ready_.pop_front();
@@ -214,13 +302,20 @@ RecordBytes* RecordReader::Collect() {
 // Starts what is to be read, and waits only if no record is ready. While one is, completed reads
 // may stay where they are: with an engine that reads in Collect, the others proceed in the
 // background meanwhile.
-void RecordReader::WaitForRead() {
+void RecordReader::WaitForRead(int64_t held_up_ns) {
   const int64_t start = MonotonicNs();
   const bool wanted_more = wants_more();
   Submit();
   if (std::exchange(unstarted_, false)) CollectOne(/*wait=*/false);
-  while (ready_.empty() && engine_->in_flight() > 0) {
-    CollectOne(/*wait=*/true);
+  for (int64_t slept_ns = 0; ready_.empty();) {
+    if (engine_->in_flight() > 0) {
+      CollectOne(/*wait=*/true);
+    } else if (!later_.empty() && slept_ns < held_up_ns) {
+      slept_ns += SleepUntilDue(held_up_ns - slept_ns);
+    } else {
+      break;
+    }
+    TakeDue();
     Submit();
   }
   const int64_t elapsed = MonotonicNs() - start;

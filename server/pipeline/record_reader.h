@@ -20,6 +20,7 @@
 #include "server/pipeline/read_buffers.h"
 #include "server/source/dataset.h"
 #include "server/storage/engine.h"
+#include "server/storage/fault.h"
 
 namespace feedwater::server {
 
@@ -30,9 +31,10 @@ class RecordBytes {
   enum class Origin { kDataset, kMemory, kDisk };
 
   int64_t record() const { return record_; }
-  // Not OK: no bytes. ResourceExhausted and Unavailable tell of the machine, everything else of the
-  // record.
+  // Not OK: no bytes.
   const absl::Status& status() const { return status_; }
+  // Whether storage gave that error, which says nothing about the record (storage/fault.h).
+  bool not_read() const { return not_read_; }
   // kDataset: the record's extents. kMemory: the kept payload. kDisk: the kept block, to be shown
   // to the cache.
   absl::Span<const absl::Span<const std::byte>> extents() const { return extents_; }
@@ -55,31 +57,48 @@ class RecordBytes {
   int missing_ = 0;             // extents still to come
   int64_t failed_extent_ = -1;  // the first one, so that the error told is always the same
   absl::Status status_;
+  bool not_read_ = false;
   absl::InlinedVector<absl::Span<const std::byte>, 1> extents_;
   absl::InlinedVector<Read*, 1> reads_;
+};
+
+// Who takes records from a reader.
+class RecordOwner {
+ public:
+  virtual ~RecordOwner() = default;
+  // Nobody waits for the record any more: there is no use in trying again to read it.
+  virtual bool IsUnwanted(const RecordBytes& bytes) = 0;
+  // A read of the record is held up by storage (+1), or is so no longer (-1).
+  virtual void HeldUp(const RecordBytes& bytes, int change) = 0;
 };
 
 class RecordReader {
  public:
   static constexpr int64_t kMaxRecordBytes = 256 << 20;
 
+  // A read of a dataset's file that fails for a reason that can pass is tried again for
+  // `retry_for_ns`, each time with the file opened anew.
   RecordReader(std::unique_ptr<ReadEngine> engine, size_t engine_depth, FileCache* files,
-               std::shared_ptr<MemoryBudget> budget);
+               std::shared_ptr<MemoryBudget> budget, int64_t retry_for_ns = 0);
   ~RecordReader();  // REQUIRES: nothing in flight
 
   // Whether another ticket's records should be started now: enough to keep the storage busy, and no
   // more memory than planned. Grows when this worker had to wait for a read, shrinks when it did
   // not for long.
+  // Reads that are held up do not count: there is other work.
   bool wants_more() const {
-    return open_reads_ < depth_ && open_bytes_ < ReadBuffers::kBaseBytes / 2;
+    return open_reads_ - held_reads_ < depth_ &&
+           open_bytes_ - held_bytes_ < ReadBuffers::kBaseBytes / 2;
   }
+  void SetOwner(RecordOwner* owner) { owner_ = owner; }  // null: none
 
   // Takes what `cache` (may be null) has kept of the record, or else reads it. All three stay alive
   // until Collect gave `into` back and Release took it.
   void Start(const Dataset& dataset, int64_t record, RecordBytes* into,
              const RecordCache* cache = nullptr);
-  // A record that has all its bytes, or an error; waits for one. nullptr when nothing is in flight.
-  RecordBytes* Collect();
+  // A record that has all its bytes, or an error; waits for one. nullptr when nothing is in flight,
+  // or when all that is has been held up for `held_up_ns`: the owner may have other work meanwhile.
+  RecordBytes* Collect(int64_t held_up_ns = INT64_MAX);
   void Release(RecordBytes* bytes);
 
   size_t in_flight() const { return started_; }  // started and not collected
@@ -98,21 +117,33 @@ class RecordReader {
                 int64_t index);
   absl::Status Open(Read* read);
   void Completed(Read* read);
+  // Whether the failed read is tried again.
+  bool TryLater(Read* read);
+  void SetHeld(Read* read, bool held);
+  bool IsUnwanted(const Read& read) const;
+  void TakeDue();  // reads whose time has come again
+  int64_t SleepUntilDue(int64_t at_most_ns);
   void FreeRead(Read* read);
   bool CollectOne(bool wait);  // one read of the engine
-  void WaitForRead();
+  void WaitForRead(int64_t held_up_ns);
 
   const std::unique_ptr<ReadEngine> engine_;
   const size_t engine_depth_;
   FileCache* const files_;
   ReadBuffers buffers_;
   FreeList<Read> reads_;
+  const int64_t retry_for_ns_;
+  RecordOwner* owner_ = nullptr;
   std::deque<Read*> queue_;         // not submitted yet
+  std::vector<Read*> later_;        // failed, and to be tried again
+  int64_t told_ns_ = 0;             // when the log was last told of one
   std::deque<RecordBytes*> ready_;  // to be collected
   std::vector<Extent> extents_;     // scratch
   size_t started_ = 0;
   int open_reads_ = 0;      // made and not freed
   int64_t open_bytes_ = 0;  // of them
+  int held_reads_ = 0;      // of the open ones: held up by storage
+  int64_t held_bytes_ = 0;
   int depth_;
   int records_since_wait_ = 0;
   bool unstarted_ = false;  // submitted since the engine was last asked for completions

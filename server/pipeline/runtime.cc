@@ -162,7 +162,7 @@ struct Runtime::Impl {
     }
     if (!engine.ok()) return engine.status();
     return std::make_unique<RecordReader>(*std::move(engine), engine_options.depth, &files,
-                                          options.budget);
+                                          options.budget, options.retry_for_ns);
   }
 
   const RuntimeOptions options;

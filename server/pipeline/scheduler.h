@@ -69,6 +69,9 @@ class Scheduler {
   bool Complete(const Ticket& ticket, const TicketResult& result, const Usage& usage);
   void Finish(const std::shared_ptr<Batch>& batch, const absl::Status& status);
   void Charge(Job& job, const Usage& usage);
+  // So many reads more, or less, of the job are held up by storage.
+  void HeldUp(Job& job, int change);
+  void Beat() { progress_.fetch_add(1, std::memory_order_relaxed); }  // a worker is not stuck
   void PrepareEpoch(Job& job,
                     uint64_t epoch);  // so that the change of epochs costs nothing under the lock
 

@@ -14,6 +14,7 @@
 #include "server/base/clock.h"
 #include "server/graph/digest.h"
 #include "server/pipeline/cache_choice.h"
+#include "server/storage/fault.h"
 
 namespace feedwater::server {
 namespace {
@@ -271,13 +272,18 @@ absl::StatusOr<std::shared_ptr<const Dataset>> Catalogue::OpenShared(
     const PipelineSpec& spec, uint64_t generation, const std::shared_ptr<const Roots>& roots) {
   std::string key = absl::StrCat(generation, " ");
   AppendCanonical(spec.dataset, &key);
-  auto make = [this, &spec, &roots] {
+  auto make = [this, &spec, &roots]() -> absl::StatusOr<std::shared_ptr<const Dataset>> {
     DatasetOptions options;
     options.roots = roots;
     options.state_dir = options_.state_dir;
     options.budget = options_.budget;
     options.progress = LogProgress(spec.name);
-    return OpenDataset(spec.dataset, options);
+    absl::StatusOr<std::shared_ptr<const Dataset>> opened = absl::UnavailableError("not opened");
+    FW_RETURN_IF_ERROR(RetryTransient(options_.retry_for_ns, [&] {
+      opened = OpenDataset(spec.dataset, options);
+      return opened.status();
+    }));
+    return opened;
   };
   return datasets_.Get(key, make, nullptr);
 }

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "server/base/clock.h"
+#include "server/storage/fault.h"
 
 namespace feedwater::server {
 namespace {
@@ -77,7 +78,7 @@ void IndexedDataset::Prepare(Record* out, size_t inline_values) const {
 absl::StatusOr<std::vector<std::string>> ListFolder(const Root& root, const std::string& path) {
   FW_ASSIGN_OR_RETURN(Fd fd, root.OpenFolder(path));
   std::unique_ptr<DIR, int (*)(DIR*)> folder(fdopendir(fd.get()), closedir);
-  if (folder == nullptr) return ErrnoStatus(errno, root.Describe(path));
+  if (folder == nullptr) return StorageError(errno, root.Describe(path));
   fd.release();
   std::vector<std::string> names;
   while (true) {
@@ -87,7 +88,7 @@ absl::StatusOr<std::vector<std::string>> ListFolder(const Root& root, const std:
     const absl::string_view name = entry->d_name;
     if (name != "." && name != "..") names.emplace_back(name);
   }
-  if (errno != 0) return ErrnoStatus(errno, absl::StrCat("listing ", root.Describe(path)));
+  if (errno != 0) return StorageError(errno, absl::StrCat("listing ", root.Describe(path)));
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -99,7 +100,7 @@ absl::StatusOr<std::string> ReadHead(const Root& root, const std::string& path, 
   while (done < length) {
     ssize_t got = pread(fd.get(), head.data() + done, length - done, static_cast<off_t>(done));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return ErrnoStatus(errno, root.Describe(path));
+    if (got < 0) return StorageError(errno, root.Describe(path));
     if (got == 0) break;
     done += static_cast<size_t>(got);
   }

@@ -46,6 +46,9 @@ class FileCache {
   ~FileCache();
   absl::StatusOr<std::shared_ptr<const OpenedFile>> Open(const Root& root,
                                                          absl::string_view relative_path);
+  // The file is not handed out again: the next Open opens the path anew. After an error of storage,
+  // whose handle may be good for nothing.
+  void Forget(const Root& root, absl::string_view relative_path);
   size_t open_files() const;
 
  private:
@@ -64,9 +67,9 @@ struct ReadOp {
   absl::Span<std::byte> buffer;
   void* user = nullptr;  // the owner's
 
-  absl::Status
-      status;  // set on completion: OK only when all `length` bytes arrived;
-               // OutOfRange "PATH ends at byte N, M bytes short: truncated since it was indexed"
+  absl::Status status;  // set on completion: OK only when all `length` bytes arrived;
+                        // FailedPrecondition "PATH ends at byte N, M bytes short: truncated since
+                        // it was indexed"
   const std::byte* data = nullptr;
 
  private:

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/base/mutex.h"
 #include "server/storage/engine.h"
+#include "server/storage/fault.h"
 #include "spdlog/spdlog.h"
 
 namespace feedwater::server {
@@ -54,7 +55,7 @@ struct FileCache::State {
 absl::StatusOr<FilePtr> FileCache::State::OpenUncached(const Root& root, absl::string_view path) {
   FW_ASSIGN_OR_RETURN(Fd fd, root.OpenFile(path, direct_io));
   struct stat info;
-  if (fstat(fd.get(), &info) != 0) return ErrnoStatus(errno, root.Describe(path));
+  if (fstat(fd.get(), &info) != 0) return StorageError(errno, root.Describe(path));
   const int flags = direct_io ? fcntl(fd.get(), F_GETFL) : 0;
   const bool is_direct = flags > 0 && (flags & O_DIRECT) != 0;
   if (direct_io && !is_direct && !told_buffered.exchange(true)) {
@@ -140,6 +141,16 @@ absl::StatusOr<FilePtr> FileCache::Open(const Root& root, absl::string_view rela
     state_->by_key.emplace(std::move(key), state_->entries.begin());
   }
   return file;
+}
+
+void FileCache::Forget(const Root& root, absl::string_view relative_path) {
+  FilePtr dropped;  // closed without the lock
+  MutexLock lock(&state_->mu);
+  const auto found = state_->by_key.find(Key(root.id(), std::string(relative_path)));
+  if (found == state_->by_key.end()) return;
+  dropped = std::move(found->second->file);
+  state_->entries.erase(found->second);
+  state_->by_key.erase(found);
 }
 
 size_t FileCache::open_files() const { return state_->open->load(); }

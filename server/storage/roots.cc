@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/base/escape.h"
 #include "server/base/yaml.h"
+#include "server/storage/fault.h"
 
 namespace feedwater::server {
 namespace {
@@ -63,15 +64,15 @@ absl::Status OpenError(int error, const std::string& what) {
       return absl::InvalidArgumentError(absl::StrCat(what, " is not a regular file"));
     case EMFILE:
     case ENFILE:
-      return absl::ResourceExhaustedError(absl::StrCat(what, ": no file descriptor is free (errno ",
-                                                       error, "); cure: raise LimitNOFILE"));
+      return StorageStatus(error, absl::StrCat(what, ": no file descriptor is free (errno ", error,
+                                               "); cure: raise LimitNOFILE"));
     case ENOSYS:
       return absl::UnimplementedError(
           absl::StrCat(what,
                        ": the system call openat2 is missing; it needs Linux 5.6, and a container "
                        "runtime whose seccomp profile knows it"));
     default:
-      return ErrnoStatus(error, what);
+      return StorageError(error, what);
   }
 }
 
@@ -115,7 +116,7 @@ absl::StatusOr<Fd> Root::OpenFile(absl::string_view relative_path, bool direct_i
   }
   if (!fd.ok()) return fd.status();
   struct stat info;
-  if (fstat(fd->get(), &info) != 0) return ErrnoStatus(errno, Describe(relative_path));
+  if (fstat(fd->get(), &info) != 0) return StorageError(errno, Describe(relative_path));
   if (!S_ISREG(info.st_mode)) {
     return absl::InvalidArgumentError(
         absl::StrCat(Describe(relative_path), " is ",
@@ -123,7 +124,7 @@ absl::StatusOr<Fd> Root::OpenFile(absl::string_view relative_path, bool direct_i
   }
   // io_uring answers EAGAIN for O_NONBLOCK files of file systems without asynchronous reads.
   if (fcntl(fd->get(), F_SETFL, direct_io ? O_DIRECT : 0) != 0) {
-    return ErrnoStatus(errno, Describe(relative_path));
+    return StorageError(errno, Describe(relative_path));
   }
   return fd;
 }
@@ -135,7 +136,7 @@ absl::StatusOr<Fd> Root::OpenFolder(absl::string_view relative_path) const {
 absl::StatusOr<struct stat> Root::Stat(absl::string_view relative_path) const {
   FW_ASSIGN_OR_RETURN(Fd fd, Resolve(relative_path.empty() ? "." : relative_path, O_PATH));
   struct stat info;
-  if (fstat(fd.get(), &info) != 0) return ErrnoStatus(errno, Describe(relative_path));
+  if (fstat(fd.get(), &info) != 0) return StorageError(errno, Describe(relative_path));
   return info;
 }
 
