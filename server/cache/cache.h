@@ -4,8 +4,8 @@
 //   state_dir/cache/lock                one daemon at a time; another one does without the disk
 //   state_dir/cache/<name>/             one RecordCache (disk_tier.h); <name> is made of dataset
 //   and form
-//   state_dir/indexes/<dataset>.seek    seek indexes of its JPEGs (seek_index_store.h), by a quota of
-//   their own
+//   state_dir/indexes/<dataset>.seek    seek indexes of its JPEGs (seek_index_store.h), by a quota
+//   of their own
 //
 // A cache that nobody uses stays open: the next epoch or job finds it full. It is closed when
 // another one finds no room in memory. Folders of caches that are not open count against the quota
@@ -24,6 +24,7 @@
 #include "absl/status/statusor.h"
 #include "server/base/memory_budget.h"
 #include "server/base/mutex.h"
+#include "server/base/process_lock.h"
 #include "server/cache/byte_quota.h"
 #include "server/cache/record_cache.h"
 #include "server/cache/seek_index_store.h"
@@ -99,7 +100,7 @@ class Cache {
   const Options options_;
   const std::shared_ptr<ByteQuota> memory_, disk_, seek_indexes_;
   std::string folder_, no_disk_;
-  Fd lock_;
+  ProcessLock lock_;
   mutable Mutex mu_;
   std::list<Entry> entries_ ABSL_GUARDED_BY(mu_);
   std::list<UnusedFolder> unused_ ABSL_GUARDED_BY(mu_);  // longest unused first
