@@ -164,8 +164,8 @@ absl::StatusOr<std::unique_ptr<server::RecordReader>> LocalPipeline::NewReader()
   FW_ASSIGN_OR_RETURN(std::unique_ptr<server::ReadEngine> engine,
                       server::CreateEngine(settings.engine.name, {kEngineDepth}));
   const double retry_s = settings.config.storage.retry_for.seconds;
-  return std::make_unique<server::RecordReader>(std::move(engine), kEngineDepth, files.get(),
-                                                budget, static_cast<int64_t>(1e9 * retry_s));
+  return std::make_unique<server::RecordReader>(std::move(engine), kEngineDepth, files, budget,
+                                                static_cast<int64_t>(1e9 * retry_s));
 }
 
 server::RuntimeOptions LocalPipeline::ForRuntime(size_t workers) const {

@@ -1,8 +1,6 @@
 #include "server/pipeline/record_reader.h"
 
 #include <algorithm>
-#include <chrono>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,6 +14,7 @@ constexpr int kLeastDepth = 2, kMostDepth = 32;
 constexpr int64_t kWaitNs = 50'000;  // less is not the storage's latency but the work of reading
 constexpr int kShrinkAfter = 256;    // records without a wait
 constexpr int64_t kMaxJoinedBytes = 1 << 20;
+constexpr int64_t kHeldUpNs = 250'000'000;        // a read that takes longer is held up
 constexpr int64_t kLookEveryNs = 10'000'000;      // whether reads that are held up are still wanted
 constexpr int64_t kTellEveryNs = 10'000'000'000;  // of reads that are tried again
 
@@ -42,19 +41,21 @@ struct RecordBytes::Read {
   Retries retries;
   int64_t due_ns = 0;  // when it is tried again
   bool is_held = false;
+  std::shared_ptr<AwayRead> away;
 };
 
 RecordReader::RecordReader(std::unique_ptr<ReadEngine> engine, size_t engine_depth,
-                           FileCache* files, std::shared_ptr<MemoryBudget> budget,
-                           int64_t retry_for_ns)
+                           std::shared_ptr<FileCache> files, std::shared_ptr<MemoryBudget> budget,
+                           int64_t retry_for_ns, std::shared_ptr<StorageCalls> calls)
     : engine_(std::move(engine)),
       engine_depth_(engine_depth),
-      files_(files),
+      files_(std::move(files)),
+      calls_(std::move(calls)),
       buffers_(std::move(budget)),
       retry_for_ns_(retry_for_ns),
       depth_(kLeastDepth) {}
 
-RecordReader::~RecordReader() = default;
+RecordReader::~RecordReader() { mailbox_->Close(); }
 
 void RecordReader::Start(const Dataset& dataset, int64_t record, RecordBytes* into,
                          const RecordCache* cache) {
@@ -108,6 +109,7 @@ void RecordReader::StartExtents(const ObjectSource& source, RecordBytes* into) {
     ++into->missing_;
     Read* last = queue_.empty() ? nullptr : queue_.back();
     if (last != nullptr && last->source == &source && last->object == extent.object &&
+        !last->retries.started() && SameUser(*last->parts[0].bytes, *into) &&
         extent.offset - last->offset == last->length &&
         last->length + extent.length <= kMaxJoinedBytes) {
       last->parts.push_back({into, static_cast<int64_t>(i), last->length, extent.length});
@@ -140,32 +142,105 @@ RecordReader::Read* RecordReader::NewRead(const ObjectSource& source, const Exte
   return read;
 }
 
-absl::Status RecordReader::Open(Read* read) {
+absl::Status RecordReader::Begin(Read* read) {
   ReadOp& op = read->op;
   op = ReadOp();
-  FW_ASSIGN_OR_RETURN(op.file,
-                      files_->Open(read->source->root(), read->source->ObjectPath(read->object)));
-  const size_t bytes = ReadBufferBytes(read->length, op.file->direct_io);
-  FW_ASSIGN_OR_RETURN(read->buffer, buffers_.Get(bytes));
+  const RecordBytes& bytes = *read->parts[0].bytes;
+  std::shared_ptr<const Root> root;  // lives as long as a call that hangs
+  if (calls_ != nullptr && owner_ != nullptr && bytes.origin_ == RecordBytes::Origin::kDataset)
+    root = read->source->root().weak_from_this().lock();
+  const bool may_go = root != nullptr;
+  absl::StatusOr<std::shared_ptr<const OpenedFile>> file =
+      files_->Open(read->source->root(), read->source->ObjectPath(read->object),
+                   may_go ? Reach::kLocal : Reach::kAnywhere, may_go ? owner_->UserOf(bytes) : 0);
+  const bool is_elsewhere = IsElsewhere(file.status());
+  if (!file.ok() && !is_elsewhere) return file.status();
+  const bool direct_io = is_elsewhere ? files_->direct_io() : (*file)->direct_io;
+  FW_ASSIGN_OR_RETURN(read->buffer, buffers_.Get(ReadBufferBytes(read->length, direct_io)));
+  if (file.ok()) op.file = *std::move(file);
   op.offset = read->offset;
   op.length = read->length;
   op.buffer = absl::Span<std::byte>(read->buffer.data(), read->buffer.capacity());
   op.user = read;
+  if (may_go && (is_elsewhere || !op.file->is_local)) {
+    SendAway(read, std::move(root));
+  } else {
+    engine_->Submit(&op);
+    unstarted_ = true;
+  }
   return absl::OkStatus();
+}
+
+void RecordReader::SendAway(Read* read, std::shared_ptr<const Root> root) {
+  const RecordBytes& bytes = *read->parts[0].bytes;
+  auto away = std::make_shared<AwayRead>();
+  away->op = std::exchange(read->op, ReadOp());
+  away->buffer = std::exchange(read->buffer, ReadBuffers::Buffer());
+  away->user = owner_->UserOf(bytes);
+  away->open = [files = files_, root = std::move(root),
+                path = read->source->ObjectPath(read->object),
+                user = away->user] { return files->Open(*root, path, Reach::kAnywhere, user); };
+  away->home = mailbox_;
+  away->read = read;
+  away->sent_ns = MonotonicNs();
+  read->away = away;
+  away_.push_back(read);
+  calls_->Start(away->user, std::move(away));
+}
+
+void RecordReader::TakeReturned() {
+  mailbox_->Take(&returned_);
+  for (std::shared_ptr<AwayRead>& away : returned_) {
+    Read* const read = static_cast<Read*>(away->read);
+    if (read == nullptr) continue;
+    read->op = std::move(away->op);
+    read->buffer = std::move(away->buffer);
+    read->away = nullptr;
+    away_.erase(std::find(away_.begin(), away_.end(), read));
+    Completed(read);
+  }
+  returned_.clear();
+}
+
+void RecordReader::LookAfterAway() {
+  if (away_.empty()) return;
+  const int64_t now = MonotonicNs();
+  for (size_t i = 0; i < away_.size();) {
+    Read* const read = away_[i];
+    if (IsUnwanted(*read)) {
+      away_[i] = away_.back();
+      away_.pop_back();
+      LeaveBehind(read);
+      continue;
+    }
+    if (now - read->away->sent_ns > kHeldUpNs) SetHeld(read, true);
+    ++i;
+  }
+}
+
+// The thread that has it may hang for ever. The buffer is the call's then.
+void RecordReader::LeaveBehind(Read* read) {
+  const std::shared_ptr<AwayRead> away = std::move(read->away);
+  read->away = nullptr;
+  away->read = nullptr;
+  if (calls_->Cancel(away->user, away.get())) {
+    buffers_.Put(std::exchange(away->buffer, ReadBuffers::Buffer()));
+  } else {
+    buffers_.Part(&away->buffer);
+  }
+  read->op.status = absl::CancelledError("nobody waits for this read");
+  Completed(read);
 }
 
 void RecordReader::Submit() {
   while (!queue_.empty() && engine_->in_flight() < engine_depth_) {
     Read* read = queue_.front();
     queue_.pop_front();
-    absl::Status opened = Open(read);
-    if (opened.ok()) {
-      engine_->Submit(&read->op);
-      unstarted_ = true;
-    } else {
-      read->op.status = std::move(opened);
-      Completed(read);
-    }
+    absl::Status begun =
+        IsUnwanted(*read) ? absl::CancelledError("nobody waits for this read") : Begin(read);
+    if (begun.ok()) continue;
+    read->op.status = std::move(begun);
+    Completed(read);
   }
 }
 
@@ -200,6 +275,11 @@ bool RecordReader::IsUnwanted(const Read& read) const {
                      [this](const Read::Part& part) { return owner_->IsUnwanted(*part.bytes); });
 }
 
+// Each user pays for its own reads.
+bool RecordReader::SameUser(const RecordBytes& a, const RecordBytes& b) const {
+  return owner_ == nullptr || owner_->UserOf(a) == owner_->UserOf(b);
+}
+
 void RecordReader::SetHeld(Read* read, bool held) {
   if (read->is_held == held) return;
   read->is_held = held;
@@ -230,12 +310,12 @@ void RecordReader::TakeDue() {
   }
 }
 
-// For a read whose time comes, and at most so long. Returns how long.
-int64_t RecordReader::SleepUntilDue(int64_t at_most_ns) {
+// For a read that comes back or whose time comes again, and at most so long. Returns how long.
+int64_t RecordReader::AwaitStorage(int64_t at_most_ns) {
   const int64_t start = MonotonicNs();
   int64_t until = start + std::min(at_most_ns, kLookEveryNs);
   for (const Read* read : later_) until = std::min(until, read->due_ns);
-  if (until > start) std::this_thread::sleep_for(std::chrono::nanoseconds(until - start));
+  if (until > start) mailbox_->Wait(until - start);
   return MonotonicNs() - start;
 }
 
@@ -286,6 +366,8 @@ bool RecordReader::CollectOne(bool wait) {
 }
 
 RecordBytes* RecordReader::Collect(int64_t held_up_ns) {
+  TakeReturned();
+  LookAfterAway();
   TakeDue();
   if (ready_.empty() || !queue_.empty() || unstarted_) WaitForRead(held_up_ns);
   if (ready_.empty()) return nullptr;
@@ -310,11 +392,13 @@ void RecordReader::WaitForRead(int64_t held_up_ns) {
   for (int64_t slept_ns = 0; ready_.empty();) {
     if (engine_->in_flight() > 0) {
       CollectOne(/*wait=*/true);
-    } else if (!later_.empty() && slept_ns < held_up_ns) {
-      slept_ns += SleepUntilDue(held_up_ns - slept_ns);
+    } else if (!(later_.empty() && away_.empty()) && slept_ns < held_up_ns) {
+      slept_ns += AwaitStorage(held_up_ns - slept_ns);
     } else {
       break;
     }
+    TakeReturned();
+    LookAfterAway();
     TakeDue();
     Submit();
   }

@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "server/cache/record_cache.h"
+#include "server/pipeline/away_read.h"
 #include "server/pipeline/free_list.h"
 #include "server/pipeline/read_buffers.h"
 #include "server/source/dataset.h"
@@ -70,6 +71,8 @@ class RecordOwner {
   virtual bool IsUnwanted(const RecordBytes& bytes) = 0;
   // A read of the record is held up by storage (+1), or is so no longer (-1).
   virtual void HeldUp(const RecordBytes& bytes, int change) = 0;
+  // Whose read it is: storage that hangs costs that user's threads (storage/storage_calls.h).
+  virtual uint32_t UserOf(const RecordBytes& bytes) = 0;
 };
 
 class RecordReader {
@@ -77,9 +80,12 @@ class RecordReader {
   static constexpr int64_t kMaxRecordBytes = 256 << 20;
 
   // A read of a dataset's file that fails for a reason that can pass is tried again for
-  // `retry_for_ns`, each time with the file opened anew.
-  RecordReader(std::unique_ptr<ReadEngine> engine, size_t engine_depth, FileCache* files,
-               std::shared_ptr<MemoryBudget> budget, int64_t retry_for_ns = 0);
+  // `retry_for_ns`, each time with the file opened anew. With `calls` and an owner, files on
+  // storage that may hang are opened and read by its threads, and what hangs is left to them when
+  // nobody wants it any more.
+  RecordReader(std::unique_ptr<ReadEngine> engine, size_t engine_depth,
+               std::shared_ptr<FileCache> files, std::shared_ptr<MemoryBudget> budget,
+               int64_t retry_for_ns = 0, std::shared_ptr<StorageCalls> calls = nullptr);
   ~RecordReader();  // REQUIRES: nothing in flight
 
   // Whether another ticket's records should be started now: enough to keep the storage busy, and no
@@ -115,30 +121,40 @@ class RecordReader {
   void StartExtents(const ObjectSource& source, RecordBytes* into);
   Read* NewRead(const ObjectSource& source, const Extent& extent, RecordBytes* bytes,
                 int64_t index);
-  absl::Status Open(Read* read);
+  // Gives the read to the engine, or sends it away.
+  absl::Status Begin(Read* read);
+  void SendAway(Read* read, std::shared_ptr<const Root> root);
+  void LookAfterAway();  // what is held up, and what nobody wants any more
+  void TakeReturned();
+  void LeaveBehind(Read* read);
   void Completed(Read* read);
   // Whether the failed read is tried again.
   bool TryLater(Read* read);
   void SetHeld(Read* read, bool held);
   bool IsUnwanted(const Read& read) const;
+  bool SameUser(const RecordBytes& a, const RecordBytes& b) const;
   void TakeDue();  // reads whose time has come again
-  int64_t SleepUntilDue(int64_t at_most_ns);
+  int64_t AwaitStorage(int64_t at_most_ns);
   void FreeRead(Read* read);
   bool CollectOne(bool wait);  // one read of the engine
   void WaitForRead(int64_t held_up_ns);
 
   const std::unique_ptr<ReadEngine> engine_;
   const size_t engine_depth_;
-  FileCache* const files_;
+  const std::shared_ptr<FileCache> files_;
+  const std::shared_ptr<StorageCalls> calls_;
+  const std::shared_ptr<Mailbox> mailbox_ = std::make_shared<Mailbox>();
   ReadBuffers buffers_;
   FreeList<Read> reads_;
   const int64_t retry_for_ns_;
   RecordOwner* owner_ = nullptr;
-  std::deque<Read*> queue_;         // not submitted yet
-  std::vector<Read*> later_;        // failed, and to be tried again
-  int64_t told_ns_ = 0;             // when the log was last told of one
-  std::deque<RecordBytes*> ready_;  // to be collected
-  std::vector<Extent> extents_;     // scratch
+  std::deque<Read*> queue_;                          // not submitted yet
+  std::vector<Read*> later_;                         // failed, and to be tried again
+  std::vector<Read*> away_;                          // with `calls`
+  std::vector<std::shared_ptr<AwayRead>> returned_;  // scratch
+  int64_t told_ns_ = 0;                              // when the log was last told of one
+  std::deque<RecordBytes*> ready_;                   // to be collected
+  std::vector<Extent> extents_;                      // scratch
   size_t started_ = 0;
   int open_reads_ = 0;      // made and not freed
   int64_t open_bytes_ = 0;  // of them

@@ -13,8 +13,8 @@
 namespace feedwater::server {
 namespace {
 
-constexpr size_t kMaxSamples = 256;        // on the way in one worker, with and without reads
-constexpr int64_t kHeldUpNs = 10'000'000;  // then a worker looks for tickets of other jobs
+constexpr int64_t kMaxSamples = 256;           // on the way in one worker, with and without reads
+constexpr int64_t kLookAroundNs = 10'000'000;  // then a worker looks for tickets of other jobs
 
 // Samples that cost little are timed one in so many, or the clock would be a good part of what it
 // measures.
@@ -74,7 +74,7 @@ void Worker::Run() {
       no_tickets_since_ = seen;
       TakeTickets();
     }
-    RecordBytes* bytes = reader_->Collect(kHeldUpNs);
+    RecordBytes* bytes = reader_->Collect(kLookAroundNs);
     if (bytes != nullptr) {
       Sample* sample = static_cast<Sample*>(bytes->user);
       WorkFor(sample->work->ticket.batch->stream().shared_job());
@@ -125,7 +125,8 @@ void Worker::LeaveEndedJobs() {
 
 void Worker::TakeTickets() {
   if (!seats_.empty()) LeaveEndedJobs();
-  while (reader_->wants_more() && reader_->in_flight() - held_up_ < kMaxSamples) {
+  while (reader_->wants_more() &&
+         static_cast<int64_t>(reader_->in_flight()) - held_up_ < kMaxSamples) {
     std::optional<Ticket> ticket = scheduler_->Take();
     if (!ticket.has_value()) {
       no_tickets_ = true;
@@ -216,8 +217,13 @@ bool Worker::IsUnwanted(const RecordBytes& bytes) {
 
 void Worker::HeldUp(const RecordBytes& bytes, int change) {
   const Sample& sample = *static_cast<const Sample*>(bytes.user);
-  held_up_ += static_cast<size_t>(change);
+  held_up_ += change;
   scheduler_->HeldUp(sample.work->ticket.batch->job(), change);
+}
+
+uint32_t Worker::UserOf(const RecordBytes& bytes) {
+  const Sample& sample = *static_cast<const Sample*>(bytes.user);
+  return sample.work->ticket.batch->job().config().owner_uid;
 }
 
 // Nobody will see what becomes of it.

@@ -55,6 +55,7 @@ class Worker final : private RecordOwner {
 
   bool IsUnwanted(const RecordBytes& bytes) override;
   void HeldUp(const RecordBytes& bytes, int change) override;
+  uint32_t UserOf(const RecordBytes& bytes) override;
   bool IsPointless(const Sample& sample) const;
   SampleMaker& MakerFor(const std::shared_ptr<Job>& job);
   void LeaveEndedJobs();
@@ -97,7 +98,7 @@ class Worker final : private RecordOwner {
   std::vector<std::vector<std::byte>> documents_;
   FreeList<Work> works_;
   FreeList<Sample> samples_;
-  size_t held_up_ = 0;       // of them, by storage
+  int64_t held_up_ = 0;      // reads of them, by storage
   bool no_tickets_ = false;  // Take found none at no_tickets_since_
   uint64_t no_tickets_since_ = 0;
 

@@ -278,7 +278,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> Catalogue::OpenShared(
     options.state_dir = options_.state_dir;
     options.budget = options_.budget;
     options.progress = LogProgress(spec.name);
-    absl::StatusOr<std::shared_ptr<const Dataset>> opened = absl::UnavailableError("not opened");
+    absl::StatusOr<std::shared_ptr<const Dataset>> opened = nullptr;
     FW_RETURN_IF_ERROR(RetryTransient(options_.retry_for_ns, [&] {
       opened = OpenDataset(spec.dataset, options);
       return opened.status();

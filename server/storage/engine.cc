@@ -1,6 +1,7 @@
 #include "server/storage/engine.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -117,6 +118,19 @@ bool ReadEngine::Advance(ReadOp* op, int64_t result) {
   op->reached_ = end;
   op->done_ = op->file->direct_io ? AlignDown(end) : end;
   return false;
+}
+
+void ReadEngine::ReadRest(ReadOp* op) {
+  for (bool complete = false; !complete;) {
+    const Piece piece = Remaining(*op);
+    const ssize_t got =
+        pread(op->file->fd.get(), piece.into, static_cast<size_t>(piece.length), piece.offset);
+    complete = Advance(op, got < 0 ? -errno : got);
+  }
+}
+
+void ReadEngine::ReadHere(ReadOp* op) {
+  if (Begin(op)) ReadRest(op);
 }
 
 void ReadEngine::Finish(ReadOp* op, absl::Status status) {

@@ -23,6 +23,7 @@
 #include "absl/types/span.h"
 #include "server/base/registry.h"
 #include "server/storage/roots.h"
+#include "server/storage/storage_calls.h"
 
 namespace feedwater::server {
 
@@ -32,7 +33,9 @@ struct OpenedFile {
   int64_t size = 0;    // at the time of opening
   uint64_t stamp = 0;  // FileStamp at the time of opening
   bool direct_io = false;
-  std::string path;  // for messages
+  bool is_local = true;  // reading and closing it end as soon as a local device answers
+  uint32_t user = 0;     // for whom it was opened
+  std::string path;      // for messages
 };
 
 // Another number when the file is another one, or has been written since.
@@ -42,10 +45,16 @@ uint64_t FileStamp(const struct stat& info);
 // reads is closed first.
 class FileCache {
  public:
-  explicit FileCache(size_t limit, bool direct_io);
+  // Files that are not local are closed by `calls` (may be null).
+  FileCache(size_t limit, bool direct_io, std::shared_ptr<StorageCalls> calls = nullptr);
   ~FileCache();
+  // With Reach::kLocal: what is open already, or can be opened without a risk to hang; IsElsewhere
+  // where that is not so.
   absl::StatusOr<std::shared_ptr<const OpenedFile>> Open(const Root& root,
-                                                         absl::string_view relative_path);
+                                                         absl::string_view relative_path,
+                                                         Reach reach = Reach::kAnywhere,
+                                                         uint32_t user = 0);
+  bool direct_io() const;  // whether it is asked for; a file system may refuse it
   // The file is not handed out again: the next Open opens the path anew. After an error of storage,
   // whose handle may be good for nothing.
   void Forget(const Root& root, absl::string_view relative_path);
@@ -96,6 +105,9 @@ class ReadEngine {
   virtual ReadOp* Collect(bool wait) = 0;
   virtual size_t in_flight() const = 0;
 
+  // Carries a read out here and now.
+  static void ReadHere(ReadOp* op);
+
  protected:
   struct Piece {
     int64_t offset = 0, length = 0;
@@ -109,6 +121,8 @@ class ReadEngine {
   // Takes in the result of that read: bytes, or -errno. True: the op is complete. False: it needs
   // another read.
   static bool Advance(ReadOp* op, int64_t result);
+  // The rest of an op that has begun, with pread.
+  static void ReadRest(ReadOp* op);
 
  private:
   static void Finish(ReadOp* op, absl::Status status);

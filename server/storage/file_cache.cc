@@ -16,6 +16,7 @@
 #include "server/base/mutex.h"
 #include "server/storage/engine.h"
 #include "server/storage/fault.h"
+#include "server/storage/mounts.h"
 #include "spdlog/spdlog.h"
 
 namespace feedwater::server {
@@ -23,6 +24,23 @@ namespace {
 
 using FilePtr = std::shared_ptr<const OpenedFile>;
 using Key = std::pair<uint64_t, std::string>;  // Root::id, path below it
+
+// close(2) of a file of a network or a program waits for it as read(2) does.
+class Closing final : public StorageCall {
+ public:
+  Closing(std::unique_ptr<OpenedFile> file, std::shared_ptr<std::atomic<size_t>> open)
+      : file_(std::move(file)), open_(std::move(open)) {}
+  ~Closing() override { Run(); }
+  void Run() override {
+    if (file_ == nullptr) return;
+    file_.reset();
+    open_->fetch_sub(1);
+  }
+
+ private:
+  std::unique_ptr<OpenedFile> file_;
+  const std::shared_ptr<std::atomic<size_t>> open_;
+};
 
 }  // namespace
 
@@ -33,15 +51,18 @@ struct FileCache::State {
   };
   using Entries = std::list<Entry>;
 
-  State(size_t limit, bool direct_io) : limit(limit < 1 ? 1 : limit), direct_io(direct_io) {}
+  State(size_t limit, bool direct_io, std::shared_ptr<StorageCalls> calls)
+      : limit(limit < 1 ? 1 : limit), direct_io(direct_io), calls(std::move(calls)) {}
 
-  absl::StatusOr<FilePtr> OpenUncached(const Root& root, absl::string_view path);
+  absl::StatusOr<FilePtr> OpenUncached(const Root& root, absl::string_view path, Reach reach,
+                                       uint32_t user);
   // Takes files that nobody reads out of the cache, oldest first, until at most `keep` are left.
   // The caller drops them after unlocking.
   std::vector<FilePtr> Evict(size_t keep) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
 
   const size_t limit;
   const bool direct_io;
+  const std::shared_ptr<StorageCalls> calls;
   // Files that exist, in the cache or only in the hands of readers. Shared with the files, which
   // may outlive the cache.
   const std::shared_ptr<std::atomic<size_t>> open = std::make_shared<std::atomic<size_t>>(0);
@@ -52,8 +73,10 @@ struct FileCache::State {
   absl::flat_hash_map<Key, Entries::iterator> by_key ABSL_GUARDED_BY(mu);
 };
 
-absl::StatusOr<FilePtr> FileCache::State::OpenUncached(const Root& root, absl::string_view path) {
-  FW_ASSIGN_OR_RETURN(Fd fd, root.OpenFile(path, direct_io));
+absl::StatusOr<FilePtr> FileCache::State::OpenUncached(const Root& root, absl::string_view path,
+                                                       Reach reach, uint32_t user) {
+  FW_ASSIGN_OR_RETURN(Fd fd, root.OpenFile(path, direct_io, reach));
+  const bool is_local = reach == Reach::kLocal || IsLocalMount(fd.get());
   struct stat info;
   if (fstat(fd.get(), &info) != 0) return StorageError(errno, root.Describe(path));
   const int flags = direct_io ? fcntl(fd.get(), F_GETFL) : 0;
@@ -68,11 +91,19 @@ absl::StatusOr<FilePtr> FileCache::State::OpenUncached(const Root& root, absl::s
   file->size = info.st_size;
   file->stamp = FileStamp(info);
   file->direct_io = is_direct;
+  file->is_local = is_local;
+  file->user = user;
   file->path = absl::StrCat(root.path(), "/", path);
   open->fetch_add(1);
-  return FilePtr(file, [open = open](const OpenedFile* closed) {
-    delete closed;
-    open->fetch_sub(1);
+  return FilePtr(file, [open = open, calls = is_local ? nullptr : calls](OpenedFile* closed) {
+    std::unique_ptr<OpenedFile> owned(closed);
+    if (calls == nullptr) {
+      owned.reset();
+      open->fetch_sub(1);
+    } else {
+      const uint32_t user = owned->user;
+      calls->Start(user, std::make_shared<Closing>(std::move(owned), open));
+    }
   });
 }
 
@@ -98,11 +129,14 @@ uint64_t FileStamp(const struct stat& info) {
   return XXH3_64bits(parts, sizeof(parts)) | 1;  // 0 stands for "not known"
 }
 
-FileCache::FileCache(size_t limit, bool direct_io)
-    : state_(std::make_unique<State>(limit, direct_io)) {}
+FileCache::FileCache(size_t limit, bool direct_io, std::shared_ptr<StorageCalls> calls)
+    : state_(std::make_unique<State>(limit, direct_io, std::move(calls))) {}
 FileCache::~FileCache() = default;
 
-absl::StatusOr<FilePtr> FileCache::Open(const Root& root, absl::string_view relative_path) {
+bool FileCache::direct_io() const { return state_->direct_io; }
+
+absl::StatusOr<FilePtr> FileCache::Open(const Root& root, absl::string_view relative_path,
+                                        Reach reach, uint32_t user) {
   Key key(root.id(), std::string(relative_path));
   {
     MutexLock lock(&state_->mu);
@@ -112,7 +146,7 @@ absl::StatusOr<FilePtr> FileCache::Open(const Root& root, absl::string_view rela
       return found->second->file;
     }
   }
-  absl::StatusOr<FilePtr> file = state_->OpenUncached(root, relative_path);
+  absl::StatusOr<FilePtr> file = state_->OpenUncached(root, relative_path, reach, user);
   if (absl::IsResourceExhausted(
           file.status())) {  // EMFILE or ENFILE: the cache gives its files up first
     std::vector<FilePtr> evicted;
@@ -122,7 +156,7 @@ absl::StatusOr<FilePtr> FileCache::Open(const Root& root, absl::string_view rela
     }
     if (!evicted.empty()) {
       evicted.clear();
-      file = state_->OpenUncached(root, relative_path);
+      file = state_->OpenUncached(root, relative_path, reach, user);
     }
   }
   if (!file.ok()) return file.status();

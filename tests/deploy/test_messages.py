@@ -38,6 +38,8 @@ UNREACHABLE = {
     "a job's weight is greater than 0": "no option sets it",
     "world_size is at least 1": "refused by the service before",
     "the slots are laid out for": "the service lays them out",
+    "lies on storage that may hang": "another thread opens the file then",
+    "nobody waits for this read": "its batch was dropped",
     "a read without a file": "readers open before they read",
     "a buffer of … bytes is too small": "the readers' own buffers",
     "read buffer is not aligned": "the readers' own buffers",

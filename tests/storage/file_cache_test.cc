@@ -117,5 +117,23 @@ TEST_F(FileCacheTest, WhereDirectIoIsRefusedTheFileIsOpenedWithoutIt) {
   EXPECT_FALSE((*file)->direct_io);
 }
 
+TEST_F(FileCacheTest, FilesThatMayHangAreOpenedOnRequestAndClosedElsewhere) {
+  auto calls = std::make_shared<StorageCalls>();
+  FileCache cache(4, false, calls);
+  const auto proc = *(*Roots::Create({{"proc", "/proc"}}))->Find("proc");
+  EXPECT_TRUE(IsElsewhere(cache.Open(*proc, "version", Reach::kLocal).status()));
+  auto file = cache.Open(*proc, "version", Reach::kAnywhere, 7);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_FALSE((*file)->is_local);
+  EXPECT_EQ(cache.Open(*proc, "version", Reach::kLocal)->get(), file->get()) << "it is open";
+  EXPECT_TRUE(Open(cache, 3)->is_local);
+  cache.Forget(*proc, "version");
+  EXPECT_TRUE(IsElsewhere(cache.Open(*proc, "version", Reach::kLocal).status()));
+  EXPECT_EQ(cache.open_files(), 2u);
+  *file = nullptr;
+  calls->Stop();
+  EXPECT_EQ(cache.open_files(), 1u);
+}
+
 }  // namespace
 }  // namespace feedwater::server
