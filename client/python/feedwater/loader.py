@@ -16,11 +16,11 @@ import numpy as np
 
 from . import errors
 from .address import resolve
-from .control import DTYPE_NAMES
 from .crc32c import crc32c
 from .cursor import Cursor, Skips, add_skip, after_skips, forget_passed
 from .fields import Field, Place
 from .launcher import placement
+from .layout import outputs
 from .outputs import Converter, choose
 from .stream import Batch, Failure, Stream, StreamOptions, check_timeout
 from .version import __version__
@@ -249,20 +249,9 @@ class Loader:
     def _take_over(self, as_dict: bool, device: Any) -> None:
         facts = self._stream.facts
         self.fields: dict[str, Field] = {}
-        places = []
-        for f in facts.fields:
-            dtype = DTYPE_NAMES.get(f.dtype, "unspecified")
-            if dtype == "unspecified":
-                raise errors.Error(
-                    f"output {f.name!r} has type {f.dtype}, which this client does not know"
-                )
-            field = Field(dtype, tuple(f.shape), f.layout, f.doc)
-            place = Place(f.name, field, f.offset)
-            if min(field.shape, default=1) < 0 or (
-                place.offset + facts.batch_size * place.sample_bytes > facts.slot_bytes
-            ):
-                raise errors.Error(f"output {f.name!r} {field!r} does not fit into a slot")
-            self.fields[f.name] = field
+        places: list[Place] = []
+        for field, place in outputs(facts):
+            self.fields[place.name] = field
             places.append(place)
         self._places = tuple(places)
         self._convert = Converter(self.output, places, as_dict, device)
