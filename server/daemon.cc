@@ -53,6 +53,7 @@ std::map<std::string, std::string> FixedKeys(const DaemonConfig& config) {
           {"isolation", config.isolation},
           {"storage.engine", config.storage.engine},
           {"storage.direct_io", absl::StrCat(config.storage.direct_io)},
+          {"storage.retry_for", absl::StrCat(config.storage.retry_for.seconds)},
           {"cache.ram", config.cache.ram},
           {"cache.seek_indexes", config.cache.seek_indexes},
           {"cache.disk", absl::StrCat(config.cache.disk.bytes)},
@@ -99,6 +100,7 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   runtime.engine = settings_.engine;
   runtime.direct_io = config.storage.direct_io;
   runtime.max_open_files = DatasetFilesToKeep(limits.max_open_files);
+  runtime.retry_for_ns = static_cast<int64_t>(1e9 * config.storage.retry_for.seconds);
   runtime.reads_per_uid = limits.reads_per_uid;
   runtime.numa_node = settings_.numa_node;
   runtime.budget = budget_;
@@ -116,7 +118,8 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
                                                   config.cache.disk.bytes, config.state_dir,
                                                   budget_, settings_.seek_index_bytes});
   catalogue_ = std::make_unique<Catalogue>(Catalogue::Options{
-      config.state_dir, budget_, static_cast<size_t>(limits.pipeline_bytes.bytes), cache_});
+      config.state_dir, budget_, static_cast<size_t>(limits.pipeline_bytes.bytes), cache_,
+      runtime.retry_for_ns});
   catalogue_->Reload(config.pipelines, settings_.roots);
 
   auto access = [this](const PeerIdentity& peer) { return access_.Check(peer); };

@@ -104,10 +104,6 @@ class Reading {
 
 }  // namespace
 
-bool TellsOfTheMachine(const absl::Status& status) {
-  return absl::IsResourceExhausted(status) || absl::IsUnavailable(status);
-}
-
 absl::Status EveryRecord::Run(const LocalPipeline& local) const {
   return Reading(*this, local).Go();
 }

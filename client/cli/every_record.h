@@ -10,10 +10,6 @@
 
 namespace feedwater::cli {
 
-// Whether an error tells of this machine (no memory, no file handles, storage away) and says
-// nothing about the record.
-bool TellsOfTheMachine(const absl::Status& status);
-
 struct EveryRecord {
   // Looks at one record; an error ends everything.
   using Look = std::function<absl::Status(const server::RecordBytes& bytes)>;

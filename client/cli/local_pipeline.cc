@@ -163,8 +163,9 @@ absl::StatusOr<LocalPipeline> OpenLocalPipeline(const std::string& pipeline,
 absl::StatusOr<std::unique_ptr<server::RecordReader>> LocalPipeline::NewReader() const {
   FW_ASSIGN_OR_RETURN(std::unique_ptr<server::ReadEngine> engine,
                       server::CreateEngine(settings.engine.name, {kEngineDepth}));
-  return std::make_unique<server::RecordReader>(std::move(engine), kEngineDepth, files.get(),
-                                                budget);
+  const double retry_s = settings.config.storage.retry_for.seconds;
+  return std::make_unique<server::RecordReader>(std::move(engine), kEngineDepth, files, budget,
+                                                static_cast<int64_t>(1e9 * retry_s));
 }
 
 server::RuntimeOptions LocalPipeline::ForRuntime(size_t workers) const {

@@ -60,6 +60,10 @@ void PrintText(const v1::GetStatusResponse& status) {
         Bold(server::Escaped(job.job())), server::Escaped(job.pipeline()), job.world_size(),
         job.epoch(), StepText(job.step()), job.samples(), job.bad_samples(),
         job.bad_samples() > 0 ? " (feedwater status --bad)" : "", job.cpu_s());
+    if (job.reads_held_up() > 0) {
+      std::cout << absl::StrFormat("  waits for storage: %d reads are not answered\n",
+                                   job.reads_held_up());
+    }
     const v1::JobCache& cache = job.cache();
     std::cout << "  cache " << cache.kind();
     if (cache.kind() != "none") {

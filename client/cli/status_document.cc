@@ -38,6 +38,7 @@ json JobJson(const v1::Job& job) {
           {"bytes_read", job.bytes_read()},
           {"cpu_s", job.cpu_s()},
           {"read_wait_s", job.read_wait_s()},
+          {"reads_held_up", job.reads_held_up()},
           {"read_s", job.read_s()},
           {"parse_s", job.parse_s()},
           {"graph_s", job.run_s()},

@@ -104,7 +104,7 @@ class Verifier {
       status = room.batch.Run(input, 0);
     }
     if (status.ok()) return status;
-    if (TellsOfTheMachine(status)) {
+    if (server::TellsOfTheMachine(status)) {
       return server::Annotate(status, absl::StrCat("record ", bytes.record()));
     }
     Note(

@@ -7,7 +7,9 @@
 #include <initializer_list>
 #include <map>
 #include <mutex>
+#include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -19,31 +21,56 @@ struct Launcher {
   absl::string_view name;
   std::initializer_list<const char*> rank, world_size, local_rank;  // the first that is set counts
 };
+// The innermost first: torchrun is started by srun or mpirun, mpirun in a job of Slurm's.
 const Launcher kLaunchers[] = {
     {"torchrun", {"RANK"}, {"WORLD_SIZE"}, {"LOCAL_RANK"}},
+    {"Horovod", {"HOROVOD_RANK"}, {"HOROVOD_SIZE"}, {"HOROVOD_LOCAL_RANK"}},
     {"Open MPI",
      {"OMPI_COMM_WORLD_RANK"},
      {"OMPI_COMM_WORLD_SIZE"},
      {"OMPI_COMM_WORLD_LOCAL_RANK"}},
-    {"Slurm", {"SLURM_PROCID"}, {"SLURM_NTASKS", "SLURM_NPROCS"}, {"SLURM_LOCALID"}},
+    {"MVAPICH", {"MV2_COMM_WORLD_RANK"}, {"MV2_COMM_WORLD_SIZE"}, {"MV2_COMM_WORLD_LOCAL_RANK"}},
     {"PMI", {"PMI_RANK"}, {"PMI_SIZE"}, {"MPI_LOCALRANKID", "PMI_LOCAL_RANK"}},
+    {"Slurm",
+     {"SLURM_PROCID"},
+     {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"},
+     {"SLURM_LOCALID"}},
 };
 
-std::string Env(std::initializer_list<const char*> names) {
+// What a launcher says; nothing where it does not.
+struct Said {
+  const Launcher* launcher = nullptr;
+  std::optional<int64_t> rank, world_size, local_rank;
+  std::string names;    // the variables, for messages
+  std::string missing;  // the one that is not there
+
+  std::string Text() const {
+    return absl::StrCat(launcher->name, " says rank ", *rank, " of ", *world_size, " (", names,
+                        ")");
+  }
+};
+
+// The name of the first variable that is set, or null.
+const char* FirstSet(std::initializer_list<const char*> names) {
   for (const char* name : names) {
     const char* value = std::getenv(name);
-    if (value != nullptr && *value != '\0') return value;
+    if (value != nullptr && !absl::StripAsciiWhitespace(value).empty()) return name;
   }
-  return "";
+  return nullptr;
+}
+
+std::string Env(std::initializer_list<const char*> names) {
+  const char* name = FirstSet(names);
+  return name == nullptr ? "" : std::getenv(name);
 }
 
 absl::StatusOr<std::optional<int64_t>> EnvNumber(std::initializer_list<const char*> names) {
-  const std::string text = Env(names);
-  if (text.empty()) return std::optional<int64_t>();
+  const char* name = FirstSet(names);
+  if (name == nullptr) return std::optional<int64_t>();
   int64_t number = 0;
-  if (!absl::SimpleAtoi(text, &number)) {
-    return absl::InvalidArgumentError(absl::StrCat("the environment variable ", *names.begin(),
-                                                   " is '", text, "', not a number"));
+  if (!absl::SimpleAtoi(std::getenv(name), &number)) {
+    return absl::InvalidArgumentError(absl::StrCat("the environment variable ", name, " is '",
+                                                   std::getenv(name), "', not a number"));
   }
   return std::optional<int64_t>(number);
 }
@@ -78,37 +105,120 @@ std::string JobOf(const Launcher& launcher) {
   return mpi.empty() ? FirstOf(SlurmJob(), Rendezvous()) : absl::StrCat("mpi-", mpi);
 }
 
+// Whether Slurm's variables are those of a task that srun started: "" when nothing is missing,
+// nothing when they are not, or the name of the variable that would tell. The script of sbatch, and
+// with use_interactive_step the shell of salloc, is one process with the variables of a first task,
+// and SLURM_NTASKS is what srun would start.
+std::optional<std::string> MissingOfStep() {
+  const std::string step = Env({"SLURM_STEP_ID", "SLURM_STEPID"});
+  // The shell of salloc, the script of sbatch, the container of a job.
+  if (step == "4294967290" || step == "4294967291" || step == "4294967292") return std::nullopt;
+  if (!step.empty() || !Env({"SLURM_STEP_NUM_TASKS"}).empty()) return "";
+  if (Env({"SLURM_PROCID"}) == "0") return std::nullopt;
+  return "SLURM_STEP_ID";
+}
+
+// Nothing when no variable of the launcher's is there.
+absl::StatusOr<std::optional<Said>> Read(const Launcher& launcher) {
+  Said said;
+  said.launcher = &launcher;
+  if (launcher.name == "Slurm") {
+    const std::optional<std::string> missing = MissingOfStep();
+    if (!missing) return std::optional<Said>();
+    said.missing = *missing;
+  }
+  const auto rank = EnvNumber(launcher.rank), world_size = EnvNumber(launcher.world_size),
+             local_rank = EnvNumber(launcher.local_rank);
+  for (const auto* number : {&rank, &world_size, &local_rank}) {
+    if (!number->ok()) return number->status();
+  }
+  if (!*rank && !*world_size) return std::optional<Said>();
+  said.rank = *rank;
+  said.world_size = *world_size;
+  said.local_rank = *local_rank;
+  if (!*world_size) said.missing = *launcher.world_size.begin();
+  if (!*rank) said.missing = *launcher.rank.begin();
+  for (const auto& names : {launcher.rank, launcher.world_size}) {
+    if (const char* name = FirstSet(names))
+      absl::StrAppend(&said.names, said.names.empty() ? "" : ", ", name, "=", std::getenv(name));
+  }
+  return std::optional<Said>(said);
+}
+
+bool Contradicts(std::optional<int64_t> says, std::optional<int64_t> known) {
+  return says && says != known;
+}
+
+// What the innermost launcher says that says everything; nothing when there is none.
+absl::StatusOr<std::optional<Said>> ReadLaunch() {
+  std::vector<Said> complete, halves;
+  for (const Launcher& launcher : kLaunchers) {
+    absl::StatusOr<std::optional<Said>> said = Read(launcher);
+    if (!said.ok()) return said.status();
+    if (!*said) continue;
+    if ((*said)->missing.empty()) {
+      complete.push_back(**said);
+    } else if (complete.empty()) {
+      halves.push_back(**said);
+    }
+  }
+  for (const Said& half : halves) {
+    if (complete.empty()) {
+      if (!half.rank && half.world_size == 1) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("half of ", half.launcher->name, "'s environment is there: ", half.names,
+                       ", and no ", half.missing,
+                       "; start every rank through the launcher, or give both rank and "
+                       "world_size"));
+    }
+    const Said& found = complete.front();
+    if (Contradicts(half.rank, found.rank) || Contradicts(half.world_size, found.world_size)) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(found.Text(), ", but ", half.names,
+                       " contradicts it: unset what is not the launcher's, or give both rank and "
+                       "world_size"));
+    }
+  }
+  if (complete.empty()) return std::optional<Said>();
+  const Said& found = complete.front();
+  for (const Said& outer : complete) {
+    // Each process of an outer launcher starts one or more of torchrun's.
+    if (found.launcher->name == "torchrun" && *found.world_size < *outer.world_size) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(found.Text(), ", but ", outer.Text(),
+                       ": unset what is left of another launch, or, where these are trainings of "
+                       "their own, give both rank and world_size"));
+    }
+  }
+  return std::optional<Said>(found);
+}
+
 }  // namespace
 
 absl::StatusOr<LaunchIdentity> IdentifyLaunch(std::optional<int64_t> rank,
                                               std::optional<int64_t> world_size) {
-  LaunchIdentity identity;
-  bool found = false;
-  for (const Launcher& launcher : kLaunchers) {
-    const auto env_rank = EnvNumber(launcher.rank), env_world = EnvNumber(launcher.world_size),
-               env_local = EnvNumber(launcher.local_rank);
-    for (const auto* number : {&env_rank, &env_world, &env_local}) {
-      // A broken variable must not stand in the way of somebody who says everything.
-      if (!number->ok() && !(rank && world_size)) return number->status();
-    }
-    if (!env_rank.ok() || !env_world.ok() || !env_local.ok() || !*env_rank || !*env_world) continue;
-    found = true;
-    identity.rank = rank.value_or(**env_rank);
-    identity.world_size = world_size.value_or(**env_world);
-    identity.local_rank = env_local->value_or(**env_rank);
-    // A program that divides its processes in its own way has a job of its own.
-    if (identity.rank == **env_rank && identity.world_size == **env_world)
-      identity.job = JobOf(launcher);
-    break;
+  if (rank.has_value() != world_size.has_value()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        rank ? "rank is given but world_size is not" : "world_size is given but rank is not",
+        ": give both, or neither"));
   }
-  if (!found) {
-    if (rank.has_value() != world_size.has_value()) {
-      return absl::InvalidArgumentError(
-          "one of rank and world_size is given and no launcher's environment has the other: give "
-          "both");
-    }
-    identity.rank = identity.local_rank = rank.value_or(0);
-    identity.world_size = world_size.value_or(1);
+  absl::StatusOr<std::optional<Said>> said = ReadLaunch();
+  // What is wrong there must not stand in the way of somebody who says everything.
+  if (!said.ok() && !rank) return said.status();
+  const std::optional<Said> found = said.ok() ? *said : std::nullopt;
+  LaunchIdentity identity;
+  if (found) {
+    identity.rank = *found->rank;
+    identity.world_size = *found->world_size;
+    identity.local_rank = found->local_rank.value_or(*found->rank);
+    identity.job = JobOf(*found->launcher);
+  }
+  if (rank) {
+    // A program that divides its processes in its own way has a job of its own.
+    if (!found || *rank != identity.rank || *world_size != identity.world_size) identity.job = "";
+    if (!found) identity.local_rank = *rank;
+    identity.rank = *rank;
+    identity.world_size = *world_size;
   }
   if (identity.job.empty()) identity.job = absl::StrCat("pid-", getpid());
   return identity;

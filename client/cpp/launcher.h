@@ -1,6 +1,9 @@
 // Who this process is in a distributed job, as its launcher tells in the environment. The rules and
-// the job names are those of the Python client (client/python/feedwater/launcher.py), so that ranks
-// in both languages meet in one job.
+// the job names are those of the Python client (client/python/feedwater/placement.py), so that
+// ranks in both languages meet in one job. The worst failure of a loader is two ranks that read the
+// same samples without a word: so half of what a launcher says, and launchers that contradict one
+// another, are refused rather than guessed. Process groups (MPI_Comm, torch) are not looked at: a
+// program that has one gives rank and world_size.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +19,11 @@ struct LaunchIdentity {
   std::string job;  // what all ranks of this launch have in common; "pid-N" without a launcher's
 };
 
-// The environment of torchrun, Open MPI, Slurm or PMI, whichever is complete first; else rank 0
-// of 1. Given arguments win; with others than the launcher's the job is this process's own.
-// InvalidArgument when a variable is no number or only one of rank and world_size is known. The
-// daemon checks that the rank is below the world size.
+// Arguments win, both of them; with others than the launcher's the job is this process's own. Else
+// the environment of torchrun, Horovod, Open MPI, MVAPICH, PMI or srun, whichever is complete
+// first; else rank 0 of 1. InvalidArgument when a variable is no number, half of a launcher's are
+// there, or only one of rank and world_size is given; FailedPrecondition when two launchers
+// contradict one another. The daemon checks that the rank is below the world size.
 absl::StatusOr<LaunchIdentity> IdentifyLaunch(std::optional<int64_t> rank,
                                               std::optional<int64_t> world_size);
 

@@ -18,6 +18,7 @@
 #include "client/cpp/address.h"
 #include "client/cpp/control_channel.h"
 #include "client/cpp/launcher.h"
+#include "client/cpp/layout.h"
 #include "client/cpp/outage.h"
 #include "client/cpp/stream_impl.h"
 #include "proto/shm/crc32c.h"
@@ -86,32 +87,6 @@ absl::StatusOr<v1::PipelineRef> MakePipelineRef(const std::string& pipeline) {
 bool EnvironmentSaysProtect() {
   const char* value = std::getenv("FEEDWATER_DEBUG_PROTECT");
   return value != nullptr && *value != '\0' && absl::string_view(value) != "0";
-}
-
-// What a batch consists of. InternalError when that does not lie inside a slot.
-absl::StatusOr<std::vector<Field>> FieldsOf(const v1::OpenStreamResponse& opened) {
-  int64_t global_batch = 0;
-  if (opened.batch_size() < 1 || opened.world_size() < 1 ||
-      __builtin_mul_overflow(opened.batch_size(), opened.world_size(), &global_batch))
-    return absl::InternalError("the daemon describes batches of an impossible size");
-  std::vector<Field> fields;
-  for (const v1::Field& field : opened.fields()) {
-    fields.push_back({field.name(),
-                      static_cast<DType>(field.dtype()),
-                      {field.shape().begin(), field.shape().end()},
-                      field.layout()});
-    int64_t bytes = 0;
-    bool fits = !__builtin_mul_overflow(
-        opened.batch_size(), static_cast<int64_t>(DTypeSize(fields.back().dtype)), &bytes);
-    for (int64_t side : fields.back().shape)
-      fits = fits && side >= 0 && !__builtin_mul_overflow(bytes, side, &bytes);
-    if (!fits || bytes < 0 || field.offset() > opened.slot_bytes() ||
-        static_cast<uint64_t>(bytes) > opened.slot_bytes() - field.offset()) {
-      return absl::InternalError(
-          absl::StrCat("field '", field.name(), "' does not fit into a slot"));
-    }
-  }
-  return fields;
 }
 
 absl::Status CheckSum(const wire::Ready& ready, const std::vector<Tensor>& tensors) {
@@ -287,6 +262,9 @@ absl::Status Stream::Impl::OpenSession(const std::string& cursor_json, int64_t d
                        std::chrono::nanoseconds(std::max<int64_t>(deadline_ns - MonotonicNs(), 0)));
   const grpc::Status status = ConnectControl(address)->OpenStream(&context, asked, &answer);
   if (!status.ok()) return FromGrpc(status);
+  if (session != nullptr) {  // before anything is mapped
+    if (absl::Status same = CheckSameLayout(answer, opened); !same.ok()) return same;
+  }
   if (absl::Status mapped =
           (*connected)->MapArena(answer.slot_bytes(), answer.slots(), debug_protect);
       !mapped.ok())

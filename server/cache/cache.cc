@@ -1,8 +1,6 @@
 #include "server/cache/cache.h"
 
-#include <fcntl.h>
 #include <spdlog/spdlog.h>
-#include <sys/file.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -45,15 +43,19 @@ void Cache::TakeFolder() {
   std::error_code error;
   fs::create_directories(folder, error);
   if (!error) {
-    lock_ = Fd(open(absl::StrCat(folder, "/lock").c_str(),
-                    O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-    if (!lock_) error = std::error_code(errno, std::generic_category());
-  }
-  if (error) {
-    no_disk_ = absl::StrCat(folder, ": ", error.message());
-  } else if (flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
-    no_disk_ = absl::StrCat(folder, " is used by another daemon; give each its own state_dir");
+    absl::StatusOr<ProcessLock> lock = ProcessLock::Take(absl::StrCat(folder, "/lock"), 0600);
+    if (lock.ok()) {
+      lock_ = *std::move(lock);
+    } else if (absl::IsAlreadyExists(lock.status())) {
+      no_disk_ = absl::StrCat(folder, " is used by another daemon (", lock.status().message(),
+                              "); give each its own state_dir");
+    } else {
+      no_disk_ = absl::StrCat(folder, ": ", lock.status().message());
+    }
   } else {
+    no_disk_ = absl::StrCat(folder, ": ", error.message());
+  }
+  if (lock_) {
     folder_ = folder;
     std::vector<std::pair<fs::file_time_type, std::string>> found;
     for (const fs::directory_entry& entry : fs::directory_iterator(folder_, error)) {

@@ -26,6 +26,7 @@
 #include "absl/status/statusor.h"
 #include "server/base/memory_budget.h"
 #include "server/base/mutex.h"
+#include "server/base/process_lock.h"
 #include "server/cache/byte_quota.h"
 #include "server/cache/record_cache.h"
 #include "server/cache/seek_index_store.h"
@@ -102,7 +103,7 @@ class Cache {
   const Options options_;
   const std::shared_ptr<ByteQuota> memory_, disk_, seek_indexes_;
   std::string folder_, no_disk_;
-  Fd lock_;
+  ProcessLock lock_;
   mutable Mutex mu_;
   std::list<Entry> entries_ ABSL_GUARDED_BY(mu_);
   std::list<UnusedFolder> unused_ ABSL_GUARDED_BY(mu_);  // longest unused first

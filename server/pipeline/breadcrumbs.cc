@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -115,14 +114,17 @@ absl::StatusOr<std::unique_ptr<Breadcrumbs>> Breadcrumbs::Open(const std::string
                                                                std::vector<Crash>* crashes) {
   const std::string path = state_dir + "/breadcrumbs";
   if (workers > kMaxWorkers) return absl::InvalidArgumentError("too many workers");
+  absl::StatusOr<ProcessLock> lock = ProcessLock::Take(path + ".lock", 0600);
+  if (absl::IsAlreadyExists(lock.status())) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, " belongs to another daemon: give each its own state_dir (",
+                     lock.status().message(), ")"));
+  }
+  if (!lock.ok()) return lock.status();
   Fd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
   struct stat info;
   if (!fd || fstat(fd.get(), &info) != 0) return ErrnoStatus(errno, absl::StrCat("opening ", path));
   if (!S_ISREG(info.st_mode)) return absl::DataLossError(absl::StrCat(path, " is no file"));
-  if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(path, " belongs to another daemon: give each its own state_dir"));
-  }
   *crashes = Read(fd.get());
   const size_t bytes = kHeaderBytes + workers * sizeof(Breadcrumb);
   // Allocated, not sparse: a store into a hole of a full disk would be a SIGBUS.
@@ -137,7 +139,7 @@ absl::StatusOr<std::unique_ptr<Breadcrumbs>> Breadcrumbs::Open(const std::string
   header.workers = workers;
   std::memcpy(data, &header, sizeof(header));
   return std::unique_ptr<Breadcrumbs>(
-      new Breadcrumbs(std::move(fd), static_cast<std::byte*>(data), bytes));
+      new Breadcrumbs(*std::move(lock), static_cast<std::byte*>(data), bytes));
 }
 
 Breadcrumbs::~Breadcrumbs() { munmap(data_, bytes_); }

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "server/base/fd.h"
+#include "server/base/process_lock.h"
 #include "server/base/status.h"
 
 namespace feedwater::server {
@@ -60,10 +60,10 @@ class Breadcrumbs {
   Breadcrumb* crumb(size_t worker) const;  // REQUIRES: worker < workers
 
  private:
-  Breadcrumbs(Fd fd, std::byte* data, size_t bytes)
-      : fd_(std::move(fd)), data_(data), bytes_(bytes) {}
+  Breadcrumbs(ProcessLock lock, std::byte* data, size_t bytes)
+      : lock_(std::move(lock)), data_(data), bytes_(bytes) {}
 
-  const Fd fd_;  // keeps the lock
+  const ProcessLock lock_;
   std::byte* const data_;
   const size_t bytes_;
 };

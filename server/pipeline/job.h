@@ -25,7 +25,7 @@ struct OrderCursor {
 class Job {
  public:
   Job(JobConfig config, std::shared_ptr<const OrderConfig> order_config, SlotLayout layout,
-      std::unique_ptr<JobFiles> files)
+      std::shared_ptr<JobFiles> files)
       : config_(std::move(config)),
         order_config_(std::move(order_config)),
         layout_(std::move(layout)),
@@ -43,6 +43,9 @@ class Job {
   // No rank is attached any more, and none will be.
   bool ended() const { return ended_.load(std::memory_order_acquire); }
 
+  // Storage holds up reads of it: it gets no tickets until they have come.
+  bool held_up() const { return held_up_.load(std::memory_order_relaxed) > 0; }
+
   // The number of an order's step, counted from the epoch's first position: where a cursor resumes
   // at a position that is no multiple of the global batch size, the step it stands in counts as
   // done.
@@ -56,8 +59,9 @@ class Job {
   const JobConfig config_;
   const std::shared_ptr<const OrderConfig> order_config_;
   const SlotLayout layout_;
-  const std::unique_ptr<JobFiles> files_;
+  const std::shared_ptr<JobFiles> files_;
   std::atomic<bool> ended_{false};
+  std::atomic<int> held_up_{0};
 
   // Guarded by the scheduler's lock; reached only through Scheduler::Moving.
   struct Moving {

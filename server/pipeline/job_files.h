@@ -27,31 +27,34 @@
 
 namespace feedwater::server {
 
-class JobFiles {
+class JobFiles : public std::enable_shared_from_this<JobFiles> {
  public:
-  // `budget` may be null. The others outlive it.
-  static absl::StatusOr<std::unique_ptr<JobFiles>> Create(const Dataset& dataset, FileCache* files,
+  // `budget` may be null.
+  static absl::StatusOr<std::shared_ptr<JobFiles>> Create(std::shared_ptr<const Dataset> dataset,
+                                                          std::shared_ptr<FileCache> files,
                                                           MemoryBudget* budget);
 
-  // The file, opened, as the job knows it. FailedPrecondition when it is another one now.
-  absl::StatusOr<std::shared_ptr<const OpenedFile>> Open(uint32_t object);
+  // The file, opened, as the job knows it. FailedPrecondition when it is another one now;
+  // IsElsewhere where `reach` does not lead to it.
+  absl::StatusOr<std::shared_ptr<const OpenedFile>> Open(uint32_t object, Reach reach,
+                                                         uint32_t user);
 
-  // Of the files of these extents, in all: what RecordBytes::stamp is of a record that was read.
-  absl::StatusOr<uint64_t> StampOf(const std::vector<Extent>& extents);
+  // Of the files of these extents, in all; the same errors.
+  absl::StatusOr<uint64_t> StampOf(const std::vector<Extent>& extents, Reach reach);
 
  private:
   struct Free {
     void operator()(void* memory) const { std::free(memory); }
   };
   using Stamp = std::atomic<uint64_t>;
-  JobFiles(const Dataset& dataset, FileCache* files);
+  JobFiles(std::shared_ptr<const Dataset> dataset, std::shared_ptr<FileCache> files);
   // What the file was when it was looked at becomes what it is for the job, unless it was something
   // else before.
-  absl::Status Settle(uint32_t object, const FileCache::Facts& now);
-  absl::Status LookAround();
+  absl::Status Settle(uint32_t object, const FileCache::Facts& now, Reach reach);
+  absl::Status LookAround(Reach reach);
 
-  const Dataset& dataset_;
-  FileCache* const files_;
+  const std::shared_ptr<const Dataset> dataset_;
+  const std::shared_ptr<FileCache> files_;
   const int64_t opened_ns_;              // MonotonicNs
   const int64_t opened_clock_ns_;        // CLOCK_REALTIME
   std::atomic<int64_t> looked_at_{0};    // files

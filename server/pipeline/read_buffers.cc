@@ -64,6 +64,14 @@ absl::StatusOr<ReadBuffers::Buffer> ReadBuffers::Get(size_t bytes) {
   return buffer;
 }
 
+void ReadBuffers::Part(Buffer* buffer) {
+  if (buffer->capacity_ == 0 || buffer->reservation_.bytes() > 0) return;
+  base_used_ -= static_cast<int64_t>(buffer->capacity_);
+  if (budget_ == nullptr) return;
+  auto reserved = budget_->Reserve("read buffers", static_cast<int64_t>(buffer->capacity_));
+  if (reserved.ok()) buffer->reservation_ = *std::move(reserved);
+}
+
 void ReadBuffers::Put(Buffer buffer) {
   if (buffer.reservation_.bytes() > 0)
     return;                       // a large one: freed, and its reservation given back

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/base/clock.h"
+#include "spdlog/spdlog.h"
 
 namespace feedwater::server {
 namespace {
@@ -13,6 +14,9 @@ constexpr int kLeastDepth = 2, kMostDepth = 32;
 constexpr int64_t kWaitNs = 50'000;  // less is not the storage's latency but the work of reading
 constexpr int kShrinkAfter = 256;    // records without a wait
 constexpr int64_t kMaxJoinedBytes = 1 << 20;
+constexpr int64_t kHeldUpNs = 250'000'000;        // a read that takes longer is held up
+constexpr int64_t kLookEveryNs = 10'000'000;      // whether reads that are held up are still wanted
+constexpr int64_t kTellEveryNs = 10'000'000'000;  // of reads that are tried again
 
 // What an extent without bytes points to: readable like every other.
 alignas(64) constexpr std::byte kNothing[kReadPadding] = {};
@@ -34,21 +38,31 @@ struct RecordBytes::Read {
   int64_t offset = 0, length = 0;
   absl::InlinedVector<Part, 1> parts;
   int users = 0;  // parts whose owner has not released them
+  Retries retries;
+  int64_t due_ns = 0;  // when it is tried again
+  bool is_held = false;
+  bool is_look = false;  // of no bytes: the record's files are to be looked at
+  std::shared_ptr<AwayRead> away;
 };
 
 RecordReader::RecordReader(std::unique_ptr<ReadEngine> engine, size_t engine_depth,
-                           FileCache* files, std::shared_ptr<MemoryBudget> budget)
+                           std::shared_ptr<FileCache> files, std::shared_ptr<MemoryBudget> budget,
+                           int64_t retry_for_ns, std::shared_ptr<StorageCalls> calls)
     : engine_(std::move(engine)),
       engine_depth_(engine_depth),
-      files_(files),
+      files_(std::move(files)),
+      calls_(std::move(calls)),
       buffers_(std::move(budget)),
+      retry_for_ns_(retry_for_ns),
       depth_(kLeastDepth) {}
 
-RecordReader::~RecordReader() = default;
+RecordReader::~RecordReader() { mailbox_->Close(); }
 
 void RecordReader::Start(const Dataset& dataset, int64_t record, RecordBytes* into, JobFiles* job,
                          const RecordCache* cache) {
+  into->dataset_ = &dataset;
   into->job_ = job;
+  into->cache_ = cache;
   into->record_ = record;
   into->origin_ = RecordBytes::Origin::kDataset;
   into->stamp_ = 0;
@@ -56,43 +70,66 @@ void RecordReader::Start(const Dataset& dataset, int64_t record, RecordBytes* in
   into->missing_ = 0;
   into->failed_extent_ = -1;
   into->status_ = absl::OkStatus();
+  into->not_read_ = false;
   into->extents_.clear();
   into->reads_.clear();
   ++started_;
 
+  if (cache != nullptr) return StartKept(into);
   extents_.clear();
   dataset.Extents(record, &extents_);
-  if (cache != nullptr) {
-    const absl::StatusOr<uint64_t> stamp = job->StampOf(extents_);
-    if (!stamp.ok()) return StartFailed(stamp.status(), into);
-    into->stamp_ = *stamp;
-    const RecordCache::Found found = cache->Find(record, *stamp);
-    if (found.where == RecordCache::Where::kMemory) {
-      into->origin_ = RecordBytes::Origin::kMemory;
-      into->extents_.assign(1, found.block.payload);
-      ready_.push_back(into);
-      return;
-    }
-    if (found.where == RecordCache::Where::kDisk) {
-      into->origin_ = RecordBytes::Origin::kDisk;
-      into->kept_at_ = found.extent;
-      extents_.assign(1, found.extent);
-      return StartExtents(*cache->disk(), into);
-    }
-  }
   StartExtents(dataset, into);
 }
 
-void RecordReader::StartAnew(const Dataset& dataset, RecordBytes* bytes) {
+void RecordReader::StartKept(RecordBytes* into) {
+  extents_.clear();
+  into->dataset_->Extents(into->record_, &extents_);
+  const Reach reach = MayGo(*into) != nullptr ? Reach::kLocal : Reach::kAnywhere;
+  const absl::StatusOr<uint64_t> stamp = into->job_->StampOf(extents_, reach);
+  // Also what can pass: a read that failed is tried again, and so is this.
+  if (reach == Reach::kLocal && (IsElsewhere(stamp.status()) || IsTransient(stamp.status())))
+    return LookFirst(into);
+  if (!stamp.ok()) return NotStarted(stamp.status(), into);
+  into->stamp_ = *stamp;
+  const RecordCache::Found found = into->cache_->Find(into->record_, *stamp);
+  if (found.where == RecordCache::Where::kMemory) {
+    into->origin_ = RecordBytes::Origin::kMemory;
+    into->extents_.assign(1, found.block.payload);
+    ready_.push_back(into);
+    return;
+  }
+  if (found.where == RecordCache::Where::kDisk) {
+    into->origin_ = RecordBytes::Origin::kDisk;
+    into->kept_at_ = found.extent;
+    extents_.assign(1, found.extent);
+    return StartExtents(*into->cache_->disk(), into);
+  }
+  StartExtents(*into->dataset_, into);
+}
+
+void RecordReader::StartAnew(RecordBytes* bytes) {
   const uint64_t stamp = bytes->stamp_;
   Release(bytes);
-  Start(dataset, bytes->record_, bytes, bytes->job_);
+  Start(*bytes->dataset_, bytes->record_, bytes, bytes->job_);
   bytes->stamp_ = stamp;
 }
 
-void RecordReader::StartFailed(absl::Status status, RecordBytes* into) {
-  into->status_ = std::move(status);
+void RecordReader::NotStarted(const absl::Status& status, RecordBytes* into) {
+  into->status_ = status;
+  into->not_read_ = true;
   ready_.push_back(into);
+}
+
+void RecordReader::LookFirst(RecordBytes* into) {
+  Read* const look = NewRead(*into->dataset_, {extents_[0].object, 0, 0}, into, -1);
+  look->is_look = true;
+  queue_.push_back(look);
+}
+
+std::shared_ptr<const Root> RecordReader::MayGo(const RecordBytes& bytes) const {
+  if (calls_ == nullptr || owner_ == nullptr || bytes.origin_ != RecordBytes::Origin::kDataset)
+    return nullptr;
+  return bytes.dataset_->root().weak_from_this().lock();
 }
 
 void RecordReader::StartExtents(const ObjectSource& source, RecordBytes* into) {
@@ -113,7 +150,8 @@ void RecordReader::StartExtents(const ObjectSource& source, RecordBytes* into) {
     ++into->missing_;
     Read* last = queue_.empty() ? nullptr : queue_.back();
     if (last != nullptr && last->source == &source && last->object == extent.object &&
-        last->parts[0].bytes->job_ == into->job_ && extent.offset - last->offset == last->length &&
+        !last->is_look && last->parts[0].bytes->job_ == into->job_ && !last->retries.started() &&
+        SameUser(*last->parts[0].bytes, *into) && extent.offset - last->offset == last->length &&
         last->length + extent.length <= kMaxJoinedBytes) {
       last->parts.push_back({into, static_cast<int64_t>(i), last->length, extent.length});
       last->length += extent.length;
@@ -137,48 +175,223 @@ RecordReader::Read* RecordReader::NewRead(const ObjectSource& source, const Exte
   read->parts.clear();
   read->parts.push_back({bytes, index, 0, extent.length});
   read->users = 1;
+  read->retries = Retries();
+  read->is_held = false;
+  read->is_look = false;
   ++open_reads_;
   open_bytes_ += extent.length;
   bytes->reads_.push_back(read);
   return read;
 }
 
-absl::Status RecordReader::Open(Read* read) {
+absl::Status RecordReader::Begin(Read* read) {
   ReadOp& op = read->op;
   op = ReadOp();
-  const RecordBytes& first = *read->parts[0].bytes;
-  if (first.job_ != nullptr && first.origin_ == RecordBytes::Origin::kDataset) {
-    FW_ASSIGN_OR_RETURN(op.file, first.job_->Open(read->object));
-  } else {
-    FW_ASSIGN_OR_RETURN(op.file,
-                        files_->Open(read->source->root(), read->source->ObjectPath(read->object)));
+  const RecordBytes& bytes = *read->parts[0].bytes;
+  std::shared_ptr<const Root> root = MayGo(bytes);
+  const bool may_go = root != nullptr;
+  const Reach reach = may_go ? Reach::kLocal : Reach::kAnywhere;
+  const uint32_t user = may_go ? owner_->UserOf(bytes) : 0;
+  if (read->is_look) {
+    std::vector<Extent> extents;
+    bytes.dataset_->Extents(bytes.record_, &extents);
+    SendAway(read,
+             [job = bytes.job_->shared_from_this(),
+              extents = std::move(extents)]() -> absl::StatusOr<std::shared_ptr<const OpenedFile>> {
+               FW_RETURN_IF_ERROR(job->StampOf(extents, Reach::kAnywhere).status());
+               return std::shared_ptr<const OpenedFile>();
+             });
+    return absl::OkStatus();
   }
-  const size_t bytes = ReadBufferBytes(read->length, op.file->direct_io);
-  FW_ASSIGN_OR_RETURN(read->buffer, buffers_.Get(bytes));
+  const bool is_of_job = bytes.job_ != nullptr && bytes.origin_ == RecordBytes::Origin::kDataset;
+  absl::StatusOr<std::shared_ptr<const OpenedFile>> file =
+      is_of_job
+          ? bytes.job_->Open(read->object, reach, user)
+          : files_->Open(read->source->root(), read->source->ObjectPath(read->object), reach, user);
+  const bool is_elsewhere = IsElsewhere(file.status());
+  if (!file.ok() && !is_elsewhere) return file.status();
+  const bool direct_io = is_elsewhere ? files_->direct_io() : (*file)->direct_io;
+  FW_ASSIGN_OR_RETURN(read->buffer, buffers_.Get(ReadBufferBytes(read->length, direct_io)));
+  if (file.ok()) op.file = *std::move(file);
   op.offset = read->offset;
   op.length = read->length;
   op.buffer = absl::Span<std::byte>(read->buffer.data(), read->buffer.capacity());
   op.user = read;
+  if (may_go && (is_elsewhere || !op.file->is_local)) {
+    if (is_of_job) {
+      SendAway(read, [job = bytes.job_->shared_from_this(), object = read->object, user] {
+        return job->Open(object, Reach::kAnywhere, user);
+      });
+    } else {
+      SendAway(read, [files = files_, root = std::move(root),
+                      path = read->source->ObjectPath(read->object),
+                      user] { return files->Open(*root, path, Reach::kAnywhere, user); });
+    }
+  } else {
+    engine_->Submit(&op);
+    unstarted_ = true;
+  }
   return absl::OkStatus();
+}
+
+void RecordReader::SendAway(Read* read, OpenFile open) {
+  const RecordBytes& bytes = *read->parts[0].bytes;
+  auto away = std::make_shared<AwayRead>();
+  away->op = std::exchange(read->op, ReadOp());
+  away->buffer = std::exchange(read->buffer, ReadBuffers::Buffer());
+  away->user = owner_->UserOf(bytes);
+  away->open = std::move(open);
+  away->home = mailbox_;
+  away->read = read;
+  away->sent_ns = MonotonicNs();
+  read->away = away;
+  away_.push_back(read);
+  calls_->Start(away->user, std::move(away));
+}
+
+void RecordReader::TakeReturned() {
+  mailbox_->Take(&returned_);
+  for (std::shared_ptr<AwayRead>& away : returned_) {
+    Read* const read = static_cast<Read*>(away->read);
+    if (read == nullptr) continue;
+    read->op = std::move(away->op);
+    read->buffer = std::move(away->buffer);
+    read->away = nullptr;
+    away_.erase(std::find(away_.begin(), away_.end(), read));
+    Completed(read);
+  }
+  returned_.clear();
+}
+
+void RecordReader::LookAfterAway() {
+  if (away_.empty()) return;
+  const int64_t now = MonotonicNs();
+  for (size_t i = 0; i < away_.size();) {
+    Read* const read = away_[i];
+    if (IsUnwanted(*read)) {
+      away_[i] = away_.back();
+      away_.pop_back();
+      LeaveBehind(read);
+      continue;
+    }
+    if (now - read->away->sent_ns > kHeldUpNs) SetHeld(read, true);
+    ++i;
+  }
+}
+
+// The thread that has it may hang for ever. The buffer is the call's then.
+void RecordReader::LeaveBehind(Read* read) {
+  const std::shared_ptr<AwayRead> away = std::move(read->away);
+  read->away = nullptr;
+  away->read = nullptr;
+  if (away->buffer.capacity() == 0) {
+    calls_->Cancel(away->user, away.get());
+  } else if (calls_->Cancel(away->user, away.get())) {
+    buffers_.Put(std::exchange(away->buffer, ReadBuffers::Buffer()));
+  } else {
+    buffers_.Part(&away->buffer);
+  }
+  read->op.status = absl::CancelledError("nobody waits for this read");
+  Completed(read);
 }
 
 void RecordReader::Submit() {
   while (!queue_.empty() && engine_->in_flight() < engine_depth_) {
     Read* read = queue_.front();
     queue_.pop_front();
-    absl::Status opened = Open(read);
-    if (opened.ok()) {
-      engine_->Submit(&read->op);
-      unstarted_ = true;
+    absl::Status begun =
+        IsUnwanted(*read) ? absl::CancelledError("nobody waits for this read") : Begin(read);
+    if (begun.ok()) continue;
+    read->op.status = std::move(begun);
+    Completed(read);
+  }
+}
+
+// What the cache has on its disk is not worth a wait: the record is then read from its dataset.
+bool RecordReader::TryLater(Read* read) {
+  absl::Status& status = read->op.status;
+  if (!IsTransient(status)) return false;
+  if (read->parts[0].bytes->origin_ != RecordBytes::Origin::kDataset) return false;
+  files_->Forget(read->source->root(), read->source->ObjectPath(read->object));
+  const int64_t now = MonotonicNs();
+  if (!read->retries.started()) read->retries.Start(now, retry_for_ns_);
+  read->due_ns = IsUnwanted(*read) ? -1 : read->retries.Next(now);
+  if (read->due_ns < 0) {
+    status = read->retries.GaveUp(status, now);
+    return false;
+  }
+  if (told_ns_ == 0 || now - told_ns_ > kTellEveryNs) {
+    told_ns_ = now;
+    spdlog::warn("{}: tried again for at most {:.1f} s (storage.retry_for)",
+                 std::string(status.message()), 1e-9 * static_cast<double>(retry_for_ns_));
+  }
+  read->op.file = nullptr;
+  if (read->buffer.capacity() > 0) buffers_.Put(std::exchange(read->buffer, ReadBuffers::Buffer()));
+  SetHeld(read, true);
+  later_.push_back(read);
+  return true;
+}
+
+bool RecordReader::IsUnwanted(const Read& read) const {
+  return owner_ != nullptr &&
+         std::all_of(read.parts.begin(), read.parts.end(),
+                     [this](const Read::Part& part) { return owner_->IsUnwanted(*part.bytes); });
+}
+
+// Each user pays for its own reads.
+bool RecordReader::SameUser(const RecordBytes& a, const RecordBytes& b) const {
+  return owner_ == nullptr || owner_->UserOf(a) == owner_->UserOf(b);
+}
+
+void RecordReader::SetHeld(Read* read, bool held) {
+  if (read->is_held == held) return;
+  read->is_held = held;
+  const int change = held ? 1 : -1;
+  held_reads_ += change;
+  held_bytes_ += change * read->length;
+  if (owner_ == nullptr) return;
+  for (const Read::Part& part : read->parts) owner_->HeldUp(*part.bytes, change);
+}
+
+void RecordReader::TakeDue() {
+  if (later_.empty()) return;
+  const int64_t now = MonotonicNs();
+  for (size_t i = 0; i < later_.size();) {
+    Read* const read = later_[i];
+    const bool is_unwanted = IsUnwanted(*read);
+    if (read->due_ns > now && !is_unwanted) {
+      ++i;
+      continue;
+    }
+    later_[i] = later_.back();
+    later_.pop_back();
+    if (is_unwanted) {
+      Completed(read);  // with the error that it has
     } else {
-      read->op.status = std::move(opened);
-      Completed(read);
+      queue_.push_back(read);
     }
   }
 }
 
+// For a read that comes back or whose time comes again, and at most so long. Returns how long.
+int64_t RecordReader::AwaitStorage(int64_t at_most_ns) {
+  const int64_t start = MonotonicNs();
+  int64_t until = start + std::min(at_most_ns, kLookEveryNs);
+  for (const Read* read : later_) until = std::min(until, read->due_ns);
+  if (until > start) mailbox_->Wait(until - start);
+  return MonotonicNs() - start;
+}
+
 void RecordReader::Completed(Read* read) {
+  if (!read->op.status.ok() && TryLater(read)) return;
+  SetHeld(read, false);
   const absl::Status status = read->op.status;
+  if (read->is_look) {
+    RecordBytes* const bytes = read->parts[0].bytes;
+    bytes->reads_.clear();
+    FreeRead(read);
+    return status.ok() ? StartKept(bytes) : NotStarted(status, bytes);
+  }
   // A joined read that failed says nothing about its parts: those before the damage are whole. So
   // each is read alone.
   for (const Read::Part& part : read->parts) {
@@ -194,6 +407,7 @@ void RecordReader::Completed(Read* read) {
       --read->users;
       const Extent extent{read->object, read->offset + part.offset, part.length};
       queue_.push_back(NewRead(*read->source, extent, bytes, part.extent));
+      queue_.back()->retries = read->retries;
     }
   }
   if (read->users == 0) FreeRead(read);
@@ -203,6 +417,7 @@ void RecordReader::Refuse(RecordBytes* bytes, int64_t extent, const absl::Status
   if (bytes->failed_extent_ >= 0 && bytes->failed_extent_ < extent) return;
   bytes->failed_extent_ = extent;
   bytes->status_ = status;
+  bytes->not_read_ = true;
 }
 
 void RecordReader::Arrived(RecordBytes* bytes) {
@@ -216,8 +431,11 @@ bool RecordReader::CollectOne(bool wait) {
   return true;
 }
 
-RecordBytes* RecordReader::Collect() {
-  if (ready_.empty() || !queue_.empty() || unstarted_) WaitForRead();
+RecordBytes* RecordReader::Collect(int64_t held_up_ns) {
+  TakeReturned();
+  LookAfterAway();
+  TakeDue();
+  if (ready_.empty() || !queue_.empty() || unstarted_) WaitForRead(held_up_ns);
   if (ready_.empty()) return nullptr;
   RecordBytes* bytes = ready_.front();
   ready_.pop_front();
@@ -232,13 +450,22 @@ RecordBytes* RecordReader::Collect() {
 // Starts what is to be read, and waits only if no record is ready. While one is, completed reads
 // may stay where they are: with an engine that reads in Collect, the others proceed in the
 // background meanwhile.
-void RecordReader::WaitForRead() {
+void RecordReader::WaitForRead(int64_t held_up_ns) {
   const int64_t start = MonotonicNs();
   const bool wanted_more = wants_more();
   Submit();
   if (std::exchange(unstarted_, false)) CollectOne(/*wait=*/false);
-  while (ready_.empty() && engine_->in_flight() > 0) {
-    CollectOne(/*wait=*/true);
+  for (int64_t slept_ns = 0; ready_.empty();) {
+    if (engine_->in_flight() > 0) {
+      CollectOne(/*wait=*/true);
+    } else if (!(later_.empty() && away_.empty()) && slept_ns < held_up_ns) {
+      slept_ns += AwaitStorage(held_up_ns - slept_ns);
+    } else {
+      break;
+    }
+    TakeReturned();
+    LookAfterAway();
+    TakeDue();
     Submit();
   }
   const int64_t elapsed = MonotonicNs() - start;
@@ -263,7 +490,8 @@ void RecordReader::AddFiles(const RecordBytes& bytes, OpenedFiles* files) {
   if (bytes.origin_ != RecordBytes::Origin::kDataset) return;
   for (const Read* read : bytes.reads_) {
     const std::shared_ptr<const OpenedFile>& file = read->op.file;
-    if (file == nullptr || std::find(files->begin(), files->end(), file) != files->end()) continue;
+    if (file == nullptr || !file->is_local) continue;
+    if (std::find(files->begin(), files->end(), file) != files->end()) continue;
     files->push_back(file);
   }
 }

@@ -16,11 +16,13 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "server/cache/record_cache.h"
+#include "server/pipeline/away_read.h"
 #include "server/pipeline/free_list.h"
 #include "server/pipeline/job_files.h"
 #include "server/pipeline/read_buffers.h"
 #include "server/source/dataset.h"
 #include "server/storage/engine.h"
+#include "server/storage/fault.h"
 
 namespace feedwater::server {
 
@@ -33,9 +35,10 @@ class RecordBytes {
   enum class Origin { kDataset, kMemory, kDisk };
 
   int64_t record() const { return record_; }
-  // Not OK: no bytes. ResourceExhausted and Unavailable tell of the machine, everything else of the
-  // record.
+  // Not OK: no bytes.
   const absl::Status& status() const { return status_; }
+  // Whether storage gave that error, which says nothing about the record (storage/fault.h).
+  bool not_read() const { return not_read_; }
   // kDataset: the record's extents. kMemory: the kept payload. kDisk: the kept block, to be shown
   // to the cache.
   absl::Span<const absl::Span<const std::byte>> extents() const { return extents_; }
@@ -49,7 +52,9 @@ class RecordBytes {
  private:
   friend class RecordReader;
   struct Read;
+  const Dataset* dataset_ = nullptr;
   JobFiles* job_ = nullptr;
+  const RecordCache* cache_ = nullptr;
   Origin origin_ = Origin::kDataset;
   int64_t record_ = 0;
   uint64_t stamp_ = 0;
@@ -58,24 +63,45 @@ class RecordBytes {
   int missing_ = 0;             // extents still to come
   int64_t failed_extent_ = -1;  // the first one, so that the error told is always the same
   absl::Status status_;
+  bool not_read_ = false;
   absl::InlinedVector<absl::Span<const std::byte>, 1> extents_;
   absl::InlinedVector<Read*, 1> reads_;
+};
+
+// Who takes records from a reader.
+class RecordOwner {
+ public:
+  virtual ~RecordOwner() = default;
+  // Nobody waits for the record any more: there is no use in trying again to read it.
+  virtual bool IsUnwanted(const RecordBytes& bytes) = 0;
+  // A read of the record is held up by storage (+1), or is so no longer (-1).
+  virtual void HeldUp(const RecordBytes& bytes, int change) = 0;
+  // Whose read it is: storage that hangs costs that user's threads (storage/storage_calls.h).
+  virtual uint32_t UserOf(const RecordBytes& bytes) = 0;
 };
 
 class RecordReader {
  public:
   static constexpr int64_t kMaxRecordBytes = 256 << 20;
 
-  RecordReader(std::unique_ptr<ReadEngine> engine, size_t engine_depth, FileCache* files,
-               std::shared_ptr<MemoryBudget> budget);
+  // A read of a dataset's file that fails for a reason that can pass is tried again for
+  // `retry_for_ns`, each time with the file opened anew. With `calls` and an owner, files on
+  // storage that may hang are opened and read by its threads, and what hangs is left to them when
+  // nobody wants it any more.
+  RecordReader(std::unique_ptr<ReadEngine> engine, size_t engine_depth,
+               std::shared_ptr<FileCache> files, std::shared_ptr<MemoryBudget> budget,
+               int64_t retry_for_ns = 0, std::shared_ptr<StorageCalls> calls = nullptr);
   ~RecordReader();  // REQUIRES: nothing in flight
 
   // Whether another ticket's records should be started now: enough to keep the storage busy, and no
   // more memory than planned. Grows when this worker had to wait for a read, shrinks when it did
   // not for long.
+  // Reads that are held up do not count: there is other work.
   bool wants_more() const {
-    return open_reads_ < depth_ && open_bytes_ < ReadBuffers::kBaseBytes / 2;
+    return open_reads_ - held_reads_ < depth_ &&
+           open_bytes_ - held_bytes_ < ReadBuffers::kBaseBytes / 2;
   }
+  void SetOwner(RecordOwner* owner) { owner_ = owner; }  // null: none
 
   // Takes what `cache` (may be null) has kept of the record, or else reads it, from files as `job`
   // knows them (may be null where there is no cache). All four stay alive until Collect gave `into`
@@ -83,11 +109,13 @@ class RecordReader {
   void Start(const Dataset& dataset, int64_t record, RecordBytes* into, JobFiles* job = nullptr,
              const RecordCache* cache = nullptr);
   // The same record once more, from the dataset's files.
-  void StartAnew(const Dataset& dataset, RecordBytes* bytes);
-  // A record that has all its bytes, or an error; waits for one. nullptr when nothing is in flight.
-  RecordBytes* Collect();
+  void StartAnew(RecordBytes* bytes);
+  // A record that has all its bytes, or an error; waits for one. nullptr when nothing is in flight,
+  // or when all that is has been held up for `held_up_ns`: the owner may have other work meanwhile.
+  RecordBytes* Collect(int64_t held_up_ns = INT64_MAX);
   void Release(RecordBytes* bytes);
-  // Adds the dataset's files that the record was read from, each once.
+  // Adds the dataset's files that the record was read from and that can be proven here, each once.
+  // Files on storage that may hang are proven where they are read.
   static void AddFiles(const RecordBytes& bytes, OpenedFiles* files);
 
   size_t in_flight() const { return started_; }  // started and not collected
@@ -102,26 +130,55 @@ class RecordReader {
   void Refuse(RecordBytes* bytes, int64_t extent, const absl::Status& status);
   void Arrived(RecordBytes* bytes);
   void StartExtents(const ObjectSource& source, RecordBytes* into);
-  void StartFailed(absl::Status status, RecordBytes* into);
+  // From the cache, where it has the record as the job knows its files.
+  void StartKept(RecordBytes* into);
+  void NotStarted(const absl::Status& status, RecordBytes* into);
+  // Has the files looked at by a thread that can be left behind, then goes on with StartKept.
+  void LookFirst(RecordBytes* into);
   Read* NewRead(const ObjectSource& source, const Extent& extent, RecordBytes* bytes,
                 int64_t index);
-  absl::Status Open(Read* read);
+  // Gives the read to the engine, or sends it away.
+  absl::Status Begin(Read* read);
+  using OpenFile = std::function<absl::StatusOr<std::shared_ptr<const OpenedFile>>()>;
+  void SendAway(Read* read, OpenFile open);
+  // The root, when reads below it may be sent away; it must live as long as a call that hangs.
+  std::shared_ptr<const Root> MayGo(const RecordBytes& bytes) const;
+  void LookAfterAway();  // what is held up, and what nobody wants any more
+  void TakeReturned();
+  void LeaveBehind(Read* read);
   void Completed(Read* read);
+  // Whether the failed read is tried again.
+  bool TryLater(Read* read);
+  void SetHeld(Read* read, bool held);
+  bool IsUnwanted(const Read& read) const;
+  bool SameUser(const RecordBytes& a, const RecordBytes& b) const;
+  void TakeDue();  // reads whose time has come again
+  int64_t AwaitStorage(int64_t at_most_ns);
   void FreeRead(Read* read);
   bool CollectOne(bool wait);  // one read of the engine
-  void WaitForRead();
+  void WaitForRead(int64_t held_up_ns);
 
   const std::unique_ptr<ReadEngine> engine_;
   const size_t engine_depth_;
-  FileCache* const files_;
+  const std::shared_ptr<FileCache> files_;
+  const std::shared_ptr<StorageCalls> calls_;
+  const std::shared_ptr<Mailbox> mailbox_ = std::make_shared<Mailbox>();
   ReadBuffers buffers_;
   FreeList<Read> reads_;
-  std::deque<Read*> queue_;         // not submitted yet
-  std::deque<RecordBytes*> ready_;  // to be collected
-  std::vector<Extent> extents_;     // scratch
+  const int64_t retry_for_ns_;
+  RecordOwner* owner_ = nullptr;
+  std::deque<Read*> queue_;                          // not submitted yet
+  std::vector<Read*> later_;                         // failed, and to be tried again
+  std::vector<Read*> away_;                          // with `calls`
+  std::vector<std::shared_ptr<AwayRead>> returned_;  // scratch
+  int64_t told_ns_ = 0;                              // when the log was last told of one
+  std::deque<RecordBytes*> ready_;                   // to be collected
+  std::vector<Extent> extents_;                      // scratch
   size_t started_ = 0;
   int open_reads_ = 0;      // made and not freed
   int64_t open_bytes_ = 0;  // of them
+  int held_reads_ = 0;      // of the open ones: held up by storage
+  int64_t held_bytes_ = 0;
   int depth_;
   int records_since_wait_ = 0;
   bool unstarted_ = false;  // submitted since the engine was last asked for completions

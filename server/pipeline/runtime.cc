@@ -112,7 +112,8 @@ absl::StatusOr<std::shared_ptr<const OrderConfig>> MakeConfig(const JobConfig& j
 struct Runtime::Impl {
   explicit Impl(const RuntimeOptions& with)
       : options(with),
-        files(with.max_open_files, with.direct_io),
+        calls(std::make_shared<StorageCalls>()),
+        files(std::make_shared<FileCache>(with.max_open_files, with.direct_io, calls)),
         parking(std::make_shared<Parking>()),
         scheduler(parking, with.reads_per_uid, with.bad_samples) {}
 
@@ -121,6 +122,7 @@ struct Runtime::Impl {
     scheduler.Stop();
     if (options.decoders != nullptr) options.decoders->Stop();  // a worker may wait for one of them
     for (std::thread& thread : threads) thread.join();
+    calls->Stop();
   }
 
   // What a worker thread does: sets itself up, says how that went, and works.
@@ -161,13 +163,14 @@ struct Runtime::Impl {
       engine = CreateEngine(options.engine.fallback, engine_options);
     }
     if (!engine.ok()) return engine.status();
-    return std::make_unique<RecordReader>(*std::move(engine), engine_options.depth, &files,
-                                          options.budget);
+    return std::make_unique<RecordReader>(*std::move(engine), engine_options.depth, files,
+                                          options.budget, options.retry_for_ns, calls);
   }
 
   const RuntimeOptions options;
   MemoryReservation base_buffers;
-  FileCache files;
+  const std::shared_ptr<StorageCalls> calls;
+  const std::shared_ptr<FileCache> files;
   std::atomic<bool> stop{false};
   const std::shared_ptr<Parking> parking;
   Scheduler scheduler;
@@ -225,7 +228,7 @@ absl::StatusOr<std::shared_ptr<Stream>> Runtime::Attach(const JobConfig& job, in
   FW_RETURN_IF_ERROR(CheckStart(*added.order_config, epoch, position));
   FW_ASSIGN_OR_RETURN(added.staging, MakeStaging(*job.pipeline->plan, job.batch_size,
                                                  slots->slots(), impl_->options.budget.get()));
-  FW_ASSIGN_OR_RETURN(added.files, JobFiles::Create(*job.pipeline->dataset, &impl_->files,
+  FW_ASSIGN_OR_RETURN(added.files, JobFiles::Create(job.pipeline->dataset, impl_->files,
                                                     impl_->options.budget.get()));
   added.job = job;
   added.rank = rank;

@@ -59,6 +59,7 @@ struct RuntimeOptions {
   EngineChoice engine;
   bool direct_io = false;
   size_t max_open_files = 1024;
+  int64_t retry_for_ns = 10'000'000'000;           // reads that failed for a reason that can pass
   int64_t reads_per_uid = 0;                       // samples of one user on their way; 0: no limit
   int numa_node = -1;                              // -1: not bound
   std::shared_ptr<MemoryBudget> budget;            // may be null
@@ -80,7 +81,8 @@ struct RankStats {
 struct JobStats {
   std::string job, pipeline;
   uint32_t owner_uid = 0;
-  uint64_t epoch = 0;  // the least advanced rank's
+  int64_t held_up = 0;  // reads that storage holds up
+  uint64_t epoch = 0;   // the least advanced rank's
   int64_t step = 0;
   int64_t world_size = 0;
   // bad_samples: places whose own record was bad. substituted: of them with something else in its

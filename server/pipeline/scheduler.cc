@@ -226,7 +226,7 @@ int64_t Scheduler::RoomForReads(const Job& job) const {
 }
 
 Stream* Scheduler::FirstReady(Job& job) const {
-  if (RoomForReads(job) <= 0) return nullptr;
+  if (job.held_up() || RoomForReads(job) <= 0) return nullptr;
   Stream* first = nullptr;
   std::pair<uint64_t, int64_t> least;
   for (const std::shared_ptr<Stream>& stream : Moving(job).streams) {  // by rank
@@ -541,6 +541,10 @@ void Scheduler::Account(Job& job, const Usage& usage) {
   mean = mean == 0 ? cost : mean + (cost - mean) / 8;
 }
 
+void Scheduler::HeldUp(Job& job, int change) {
+  if (job.held_up_.fetch_add(change, std::memory_order_relaxed) + change == 0) parking_->Wake();
+}
+
 void Scheduler::Charge(Job& job, const Usage& usage) {
   MutexLock lock(&mu_);
   Account(job, usage);
@@ -556,6 +560,7 @@ std::vector<JobStats> Scheduler::Snapshot() const {
     stats.pipeline = job->config().pipeline->spec.name;
     stats.owner_uid = job->config().owner_uid;
     stats.world_size = job->config().world_size;
+    stats.held_up = job->held_up_.load(std::memory_order_relaxed);
     stats.samples = moving.samples;
     stats.bad_samples = moving.bad_samples;
     stats.substituted = moving.substituted;

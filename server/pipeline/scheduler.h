@@ -44,7 +44,7 @@ class Scheduler {
     SlotLayout layout;
     std::shared_ptr<SlotPool> slots;
     Staging staging;
-    std::unique_ptr<JobFiles> files;  // for the job, when this rank is its first
+    std::shared_ptr<JobFiles> files;  // for the job, when this rank is its first
   };
 
   // `reads_per_uid` bounds the samples of one user's jobs that are on their way, so that storage
@@ -70,6 +70,9 @@ class Scheduler {
   bool Complete(const Ticket& ticket, const TicketResult& result, const Usage& usage);
   void Finish(const std::shared_ptr<Batch>& batch, const absl::Status& status);
   void Charge(Job& job, const Usage& usage);
+  // So many reads more, or less, of the job are held up by storage.
+  void HeldUp(Job& job, int change);
+  void Beat() { progress_.fetch_add(1, std::memory_order_relaxed); }  // a worker is not stuck
   void PrepareEpoch(Job& job,
                     uint64_t epoch);  // so that the change of epochs costs nothing under the lock
 

@@ -13,7 +13,8 @@
 namespace feedwater::server {
 namespace {
 
-constexpr size_t kMaxSamples = 256;  // on the way in one worker, with and without reads
+constexpr int64_t kMaxSamples = 256;           // on the way in one worker, with and without reads
+constexpr int64_t kLookAroundNs = 10'000'000;  // then a worker looks for tickets of other jobs
 
 // Samples that cost little are timed one in so many, or the clock would be a good part of what it
 // measures.
@@ -21,15 +22,6 @@ constexpr int64_t kCheapTicket = 8;  // places; tickets are long when samples ar
 constexpr int64_t kCheapTimedOneIn = 16;
 
 constexpr size_t kFilesHeld = 8;  // by a ticket, beyond those of the samples that it works on
-
-// Whether an error tells of the machine (no file handles, no memory, storage away) and
-// not of the record: putting another record in its place would hide it, and make the bytes depend
-// on the machine.
-bool TellsOfTheMachine(const absl::Status& status) {
-  return status.code() == absl::StatusCode::kResourceExhausted ||
-         status.code() == absl::StatusCode::kUnavailable ||
-         status.code() == absl::StatusCode::kFailedPrecondition;  // a file has changed
-}
 
 std::string NameOf(const BadSample& bad) {
   return absl::StrCat("record ", bad.record, " (", bad.path, ")");
@@ -58,7 +50,9 @@ Worker::Worker(Scheduler* scheduler, Parking* parking, const std::atomic<bool>* 
       reader_(std::move(reader)),
       bad_samples_(bad_samples),
       crumb_(crumb),
-      decoders_(std::move(decoders)) {}
+      decoders_(std::move(decoders)) {
+  reader_->SetOwner(this);
+}
 
 void Worker::Run() {
   for (;;) {
@@ -68,7 +62,7 @@ void Worker::Run() {
       no_tickets_since_ = seen;
       TakeTickets();
     }
-    RecordBytes* bytes = reader_->Collect();
+    RecordBytes* bytes = reader_->Collect(kLookAroundNs);
     if (bytes != nullptr) {
       Sample* sample = static_cast<Sample*>(bytes->user);
       WorkFor(sample->work->ticket.batch->stream().shared_job());
@@ -77,8 +71,13 @@ void Worker::Run() {
       Process(sample);
       continue;
     }
-    // Nothing is on its way here.
     WorkFor(nullptr);
+    if (reader_->in_flight() > 0) {  // storage holds up everything; there may be other tickets
+      reader_->TakeWaitNs();         // nobody's else than the job's that waits
+      scheduler_->Beat();
+      continue;
+    }
+    // Nothing is on its way here.
     if (stop_->load(std::memory_order_acquire)) return;
     if (no_tickets_) parking_->Sleep(no_tickets_since_);
   }
@@ -114,7 +113,8 @@ void Worker::LeaveEndedJobs() {
 
 void Worker::TakeTickets() {
   if (!seats_.empty()) LeaveEndedJobs();
-  while (reader_->wants_more() && reader_->in_flight() < kMaxSamples) {
+  while (reader_->wants_more() &&
+         static_cast<int64_t>(reader_->in_flight()) - held_up_ < kMaxSamples) {
     std::optional<Ticket> ticket = scheduler_->Take();
     if (!ticket.has_value()) {
       no_tickets_ = true;
@@ -155,9 +155,7 @@ void Worker::StartTicket(Ticket ticket) {
 void Worker::Process(Sample* sample) {
   Work& work = *sample->work;
   const Batch& batch = *work.ticket.batch;
-  const bool pointless = batch.dropped() || (work.result.failed_place >= 0 &&
-                                             work.result.failed_place < sample->place);
-  if (pointless) return Done(sample);
+  if (IsPointless(*sample)) return Done(sample);
 
   absl::Status status = sample->bytes.status();
   if (work.files.size() > kFilesHeld) ProveFiles(&work);
@@ -171,7 +169,7 @@ void Worker::Process(Sample* sample) {
     status = RunSample(*sample);
     usage_.bytes_read += sample->bytes.size();
   }
-  const bool machine = !status.ok() && TellsOfTheMachine(status);
+  const bool machine = !status.ok() && (sample->bytes.not_read() || TellsOfTheMachine(status));
   const BadSamplePolicy policy = batch.job().config().pipeline->spec.on_bad_sample;
   const bool is_own = sample->tries == 0;
   if (status.ok()) {
@@ -198,6 +196,29 @@ void Worker::GiveUp(Sample* sample, BatchFailure failure) {
   if (sample->bad.record >= 0) result.bad.push_back(std::move(sample->bad));
   Fail(sample->work, sample->place, std::move(failure));
   Done(sample);
+}
+
+bool Worker::IsUnwanted(const RecordBytes& bytes) {
+  const Sample& sample = *static_cast<const Sample*>(bytes.user);
+  return IsPointless(sample);
+}
+
+void Worker::HeldUp(const RecordBytes& bytes, int change) {
+  const Sample& sample = *static_cast<const Sample*>(bytes.user);
+  held_up_ += change;
+  scheduler_->HeldUp(sample.work->ticket.batch->job(), change);
+}
+
+uint32_t Worker::UserOf(const RecordBytes& bytes) {
+  const Sample& sample = *static_cast<const Sample*>(bytes.user);
+  return sample.work->ticket.batch->job().config().owner_uid;
+}
+
+// Nobody will see what becomes of it.
+bool Worker::IsPointless(const Sample& sample) const {
+  const Work& work = *sample.work;
+  return work.ticket.batch->dropped() ||
+         (work.result.failed_place >= 0 && work.result.failed_place < sample.place);
 }
 
 void Worker::Fail(Work* work, int64_t place, BatchFailure failure) {
@@ -339,9 +360,7 @@ absl::Status Worker::OpenKept(const Sample& sample) {
   return UnpackExtents(payload, &kept_);
 }
 
-void Worker::ReadAnew(Sample* sample) {
-  reader_->StartAnew(sample->work->ticket.batch->job().dataset(), &sample->bytes);
-}
+void Worker::ReadAnew(Sample* sample) { reader_->StartAnew(&sample->bytes); }
 
 // Makes payload_ what is to be kept of a record that was read, and kept_ its extents: the sample is
 // made from them, so that a JPEG is decoded once although all of it is kept and only a part is

@@ -19,7 +19,7 @@
 
 namespace feedwater::server {
 
-class Worker {
+class Worker final : private RecordOwner {
  public:
   // `reader` belongs to the calling thread, which also calls Run. `stop` is set before the
   // scheduler is stopped. `bad_samples` knows what may not be worked on; it and `crumb` may be
@@ -54,6 +54,10 @@ class Worker {
     std::unique_ptr<IsolatedMaker> maker;
   };
 
+  bool IsUnwanted(const RecordBytes& bytes) override;
+  void HeldUp(const RecordBytes& bytes, int change) override;
+  uint32_t UserOf(const RecordBytes& bytes) override;
+  bool IsPointless(const Sample& sample) const;
   SampleMaker& MakerFor(const std::shared_ptr<Job>& job);
   void LeaveEndedJobs();
   void TakeTickets();
@@ -97,6 +101,7 @@ class Worker {
   std::vector<std::vector<std::byte>> documents_;
   FreeList<Work> works_;
   FreeList<Sample> samples_;
+  int64_t held_up_ = 0;      // reads of them, by storage
   bool no_tickets_ = false;  // Take found none at no_tickets_since_
   uint64_t no_tickets_since_ = 0;
 

@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "server/base/clock.h"
 #include "server/pipeline/cache_choice.h"
+#include "server/storage/fault.h"
 
 namespace feedwater::server {
 namespace {
@@ -284,13 +285,18 @@ absl::StatusOr<std::shared_ptr<const Dataset>> Catalogue::OpenShared(
     const PipelineSpec& spec, uint64_t generation, const std::shared_ptr<const Roots>& roots) {
   FW_ASSIGN_OR_RETURN(const std::string map, DatasetKey(spec.dataset));
   const Key key = Key("opened").Add("generation", generation).Add("dataset", map);
-  auto make = [this, &spec, &roots] {
+  auto make = [this, &spec, &roots]() -> absl::StatusOr<std::shared_ptr<const Dataset>> {
     DatasetOptions options;
     options.roots = roots;
     options.state_dir = options_.state_dir;
     options.budget = options_.budget;
     options.progress = LogProgress(spec.name);
-    return OpenDataset(spec.dataset, options);
+    absl::StatusOr<std::shared_ptr<const Dataset>> opened = nullptr;
+    FW_RETURN_IF_ERROR(RetryTransient(options_.retry_for_ns, [&] {
+      opened = OpenDataset(spec.dataset, options);
+      return opened.status();
+    }));
+    return opened;
   };
   return datasets_.Get(0, key.Name(), make, nullptr, IsCurrent);
 }

@@ -45,6 +45,7 @@ class Catalogue {
     std::shared_ptr<MemoryBudget> budget;
     size_t max_text_bytes = 256 * 1024;
     std::shared_ptr<Cache> cache;  // may be null
+    int64_t retry_for_ns = 0;      // opening a dataset, after an error that can pass
   };
   explicit Catalogue(Options options);
 

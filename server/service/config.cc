@@ -47,7 +47,13 @@ Schema<StorageConfig> StorageSchema() {
       .Param("direct_io", &StorageConfig::direct_io,
              "Read past the page cache (O_DIRECT). Worth it for datasets much larger than memory "
              "on fast local disks; costs "
-             "the second epoch's free reads everywhere else.");
+             "the second epoch's free reads everywhere else.")
+      .Param(
+          "retry_for", &StorageConfig::retry_for,
+          "How long opening or reading a file is tried again after an error of the machine that "
+          "can pass, such as EIO, ESTALE or ETIMEDOUT, before the job ends with that error. Such "
+          "an error never makes a sample bad. 0: not at all.",
+          Range(0, 3600));
 }
 
 Schema<CacheConfig> CacheSchema() {

@@ -23,6 +23,7 @@ namespace feedwater::server {
 struct StorageConfig {
   std::string engine = "auto";
   bool direct_io = false;
+  Seconds retry_for{10};
 };
 
 struct CacheConfig {

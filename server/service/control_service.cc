@@ -461,6 +461,7 @@ grpc::Status ControlService::GetStatus(grpc::ServerContext*, const v1::GetStatus
     job->set_bytes_read(stats.bytes_read);
     job->set_cpu_s(stats.cpu_seconds);
     job->set_read_wait_s(stats.read_wait_seconds);
+    job->set_reads_held_up(stats.held_up);
     job->set_read_s(stats.read_seconds);
     job->set_parse_s(stats.parse_seconds);
     job->set_run_s(stats.run_seconds);

@@ -1,15 +1,12 @@
 #include "server/service/runtime_dir.h"
 
-#include <fcntl.h>
 #include <spdlog/spdlog.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
 namespace feedwater::server {
@@ -25,15 +22,6 @@ bool GiveToGroup(const std::string& path, gid_t group) {
   struct stat info;
   if (lstat(path.c_str(), &info) != 0) return errno == ENOENT;
   return info.st_gid == group || lchown(path.c_str(), static_cast<uid_t>(-1), group) == 0;
-}
-
-std::string LockHolder(int fd) {
-  char text[32] = {};
-  ssize_t size = pread(fd, text, sizeof(text) - 1, 0);
-  int pid = 0;
-  if (size <= 0 || !absl::SimpleAtoi(absl::string_view(text, static_cast<size_t>(size)), &pid))
-    return "";
-  return absl::StrCat(" (pid ", pid, ")");
 }
 
 }  // namespace
@@ -77,24 +65,19 @@ absl::StatusOr<std::unique_ptr<RuntimeDir>> RuntimeDir::Claim(const std::string&
   FW_RETURN_IF_ERROR(MakeFolder(path));
   std::string lock_path = absl::StrCat(path, "/", kLockName);
   bool had_lock = lstat(lock_path.c_str(), &info) == 0;
-  Fd lock(open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0640));
-  if (!lock) return ErrnoStatus(errno, absl::StrCat("cannot open ", lock_path));
-  if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK) return ErrnoStatus(errno, absl::StrCat("cannot lock ", lock_path));
+  absl::StatusOr<ProcessLock> lock = ProcessLock::Take(lock_path, 0640);
+  if (absl::IsAlreadyExists(lock.status())) {
     return absl::AlreadyExistsError(
-        absl::StrCat("another feedwaterd", LockHolder(lock.get()), " is running in ", path,
-                     "; stop it, or give this one another runtime_dir"));
+        absl::StrCat("another feedwaterd is running in ", path, " (", lock.status().message(),
+                     "); stop it, or give this one another runtime_dir"));
   }
-  std::string pid = absl::StrCat(getpid(), "\n");
-  if (ftruncate(lock.get(), 0) != 0 ||
-      pwrite(lock.get(), pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
-    return ErrnoStatus(errno, absl::StrCat("cannot write ", lock_path));
-  }
+  if (!lock.ok()) return lock.status();
   if (stat(path.c_str(), &info) == 0 && EverybodyMayWrite(info)) {
     spdlog::warn("{} may be written by everybody: any local user can replace the sockets in it",
                  path);
   }
-  return std::unique_ptr<RuntimeDir>(new RuntimeDir(path, std::move(lock), !was_there || had_lock));
+  return std::unique_ptr<RuntimeDir>(
+      new RuntimeDir(path, *std::move(lock), !was_there || had_lock));
 }
 
 void RuntimeDir::Admit(const AccessList& access) const {

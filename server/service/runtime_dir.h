@@ -12,6 +12,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "server/base/process_lock.h"
 #include "server/service/access.h"
 #include "server/storage/roots.h"
 
@@ -32,11 +33,11 @@ class RuntimeDir {
   void Admit(const AccessList& access) const;
 
  private:
-  RuntimeDir(std::string path, Fd lock, bool ours)
+  RuntimeDir(std::string path, ProcessLock lock, bool ours)
       : path_(std::move(path)), lock_(std::move(lock)), ours_(ours) {}
 
   const std::string path_;
-  const Fd lock_;    // flock'ed while this object lives
+  const ProcessLock lock_;
   const bool ours_;  // made by this daemon or by one before it
 };
 

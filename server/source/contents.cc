@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "server/base/status.h"
 #include "server/source/digest.h"
+#include "server/storage/fault.h"
 
 namespace feedwater::server {
 namespace {
@@ -54,7 +54,7 @@ absl::Status AddBytes(int fd, const Piece& piece, const std::string& what,
     const size_t length = std::min(buffer->size(), static_cast<size_t>(piece.length - done));
     const ssize_t got = pread(fd, buffer->data(), length, static_cast<off_t>(piece.offset + done));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return ErrnoStatus(errno, what);
+    if (got < 0) return StorageError(errno, what);
     if (got == 0) break;
     digest->AddPart({buffer->data(), static_cast<size_t>(got)});
     done += got;

@@ -68,7 +68,7 @@ class Dataset : public ObjectSource {  // its files by number
 
   // Looks at its files. OK while those that the index depends on are as they were when it was
   // made; FailedPrecondition that names the first one that is not. Other errors: it cannot be told.
-  virtual absl::Status LookAgain() const { return absl::OkStatus(); }
+  virtual absl::Status LookAgain(Reach = Reach::kAnywhere) const { return absl::OkStatus(); }
   // A file is known to be another one than the index says, though LookAgain may not see it: the
   // next opening makes a new index.
   virtual void MarkOutOfDate() const {}

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_split.h"
 #include "server/base/clock.h"
+#include "server/storage/fault.h"
 
 namespace feedwater::server {
 namespace {
@@ -66,7 +67,7 @@ void AddStamps(const std::vector<Stamp>& stamps, IndexWriter* columns) {
   columns->Add(kStamps, numbers);
 }
 
-absl::StatusOr<std::string> FindChange(const Index& index, const Root& root) {
+absl::StatusOr<std::string> FindChange(const Index& index, const Root& root, Reach reach) {
   FW_ASSIGN_OR_RETURN(TextColumn paths, index.Texts(kStampPaths));
   FW_ASSIGN_OR_RETURN(NumberColumn numbers, index.Numbers(kStamps));
   if (numbers.size() / kStampNumbers != paths.size() || numbers.size() % kStampNumbers != 0) {
@@ -76,7 +77,7 @@ absl::StatusOr<std::string> FindChange(const Index& index, const Root& root) {
     const size_t n = i * kStampNumbers;
     const Stamp saved = {std::string(paths[i]), numbers[n], numbers[n + 1], numbers[n + 2],
                          numbers[n + 3]};
-    const absl::StatusOr<struct stat> info = root.Stat(saved.path);
+    const absl::StatusOr<struct stat> info = root.Stat(saved.path, reach);
     if (!info.ok() && !absl::IsNotFound(info.status())) return info.status();
     const Stamp now = info.ok() ? MakeStamp(saved.path, *info) : Stamp{saved.path};
     if (now == saved) continue;
@@ -86,10 +87,10 @@ absl::StatusOr<std::string> FindChange(const Index& index, const Root& root) {
   return std::string();
 }
 
-absl::Status IndexedDataset::LookAgain() const {
+absl::Status IndexedDataset::LookAgain(Reach reach) const {
   if (out_of_date_.load(std::memory_order_relaxed))
     return absl::FailedPreconditionError("a file was found to be another one than was indexed");
-  FW_ASSIGN_OR_RETURN(const std::string change, FindChange(*parts_.index, root()));
+  FW_ASSIGN_OR_RETURN(const std::string change, FindChange(*parts_.index, root(), reach));
   return change.empty() ? absl::OkStatus() : absl::FailedPreconditionError(change);
 }
 
@@ -153,7 +154,7 @@ void IndexedDataset::Prepare(Record* out, size_t inline_values) const {
 absl::StatusOr<std::vector<std::string>> ListFolder(const Root& root, const std::string& path) {
   FW_ASSIGN_OR_RETURN(Fd fd, root.OpenFolder(path));
   std::unique_ptr<DIR, int (*)(DIR*)> folder(fdopendir(fd.get()), closedir);
-  if (folder == nullptr) return ErrnoStatus(errno, root.Describe(path));
+  if (folder == nullptr) return StorageError(errno, root.Describe(path));
   fd.release();
   std::vector<std::string> names;
   while (true) {
@@ -163,7 +164,7 @@ absl::StatusOr<std::vector<std::string>> ListFolder(const Root& root, const std:
     const absl::string_view name = entry->d_name;
     if (name != "." && name != "..") names.emplace_back(name);
   }
-  if (errno != 0) return ErrnoStatus(errno, absl::StrCat("listing ", root.Describe(path)));
+  if (errno != 0) return StorageError(errno, absl::StrCat("listing ", root.Describe(path)));
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -175,7 +176,7 @@ absl::StatusOr<std::string> ReadHead(const Root& root, const std::string& path, 
   while (done < length) {
     ssize_t got = pread(fd.get(), head.data() + done, length - done, static_cast<off_t>(done));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return ErrnoStatus(errno, root.Describe(path));
+    if (got < 0) return StorageError(errno, root.Describe(path));
     if (got == 0) break;
     done += static_cast<size_t>(got);
   }

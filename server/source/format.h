@@ -95,7 +95,8 @@ struct IndexedParts {
 
 // The stamps as sections of an index, and whether they still hold: "" or what has changed.
 void AddStamps(const std::vector<Stamp>& stamps, IndexWriter* columns);
-absl::StatusOr<std::string> FindChange(const Index& index, const Root& root);
+absl::StatusOr<std::string> FindChange(const Index& index, const Root& root,
+                                       Reach reach = Reach::kAnywhere);
 
 class IndexedDataset : public Dataset {
  public:
@@ -107,7 +108,7 @@ class IndexedDataset : public Dataset {
   int64_t memory_bytes() const final;
   const std::string& notes() const final { return parts_.notes; }
   const std::vector<int64_t>& shard_starts() const final { return shard_starts_; }
-  absl::Status LookAgain() const final;
+  absl::Status LookAgain(Reach reach = Reach::kAnywhere) const final;
   void MarkOutOfDate() const final;
 
  protected:

@@ -1,6 +1,7 @@
 #include "server/storage/engine.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "server/storage/fault.h"
 
 namespace feedwater::server {
 namespace {
@@ -54,9 +56,9 @@ absl::Status EndOfFile(const ReadOp& op, int64_t reached) {
   // A read beyond the end does not tell where the end is.
   const int64_t size = SizeNow(op);
   if (size >= 0 && size < op.offset + op.length) end = size;
-  return absl::OutOfRangeError(absl::StrCat(op.file->path, " ends at byte ", end, ", ",
-                                            op.offset + op.length - end,
-                                            " bytes short: truncated since it was indexed"));
+  return FileChangedError(absl::StrCat(op.file->path, " ends at byte ", end, ", ",
+                                       op.offset + op.length - end,
+                                       " bytes short: truncated since it was indexed"));
 }
 
 }  // namespace
@@ -97,7 +99,7 @@ bool ReadEngine::Advance(ReadOp* op, int64_t result) {
     if (result == -EINVAL && op->file->direct_io) {
       absl::StrAppend(&what, " with direct I/O (cure: storage.direct_io: false)");
     }
-    Finish(op, ErrnoStatus(static_cast<int>(-result), what));
+    Finish(op, StorageError(static_cast<int>(-result), what));
     return true;
   }
   const int64_t end = op->done_ + result;
@@ -116,6 +118,19 @@ bool ReadEngine::Advance(ReadOp* op, int64_t result) {
   op->reached_ = end;
   op->done_ = op->file->direct_io ? AlignDown(end) : end;
   return false;
+}
+
+void ReadEngine::ReadRest(ReadOp* op) {
+  for (bool complete = false; !complete;) {
+    const Piece piece = Remaining(*op);
+    const ssize_t got =
+        pread(op->file->fd.get(), piece.into, static_cast<size_t>(piece.length), piece.offset);
+    complete = Advance(op, got < 0 ? -errno : got);
+  }
+}
+
+void ReadEngine::ReadHere(ReadOp* op) {
+  if (Begin(op)) ReadRest(op);
 }
 
 void ReadEngine::Finish(ReadOp* op, absl::Status status) {

@@ -23,6 +23,7 @@
 #include "absl/types/span.h"
 #include "server/base/registry.h"
 #include "server/storage/roots.h"
+#include "server/storage/storage_calls.h"
 
 namespace feedwater::server {
 
@@ -33,7 +34,9 @@ struct OpenedFile {
   uint64_t stamp = 0;      // FileStamp at the time of opening
   int64_t changed_ns = 0;  // when it was changed last, by the clock of its file system
   bool direct_io = false;
-  std::string path;  // for messages
+  bool is_local = true;  // reading and closing it end as soon as a local device answers
+  uint32_t user = 0;     // for whom it was opened
+  std::string path;      // for messages
 };
 
 // Another number when the file is another one, or has been written, linked or given other rights
@@ -49,21 +52,29 @@ absl::Status FileHasChanged(absl::string_view message);
 // reads is closed first.
 class FileCache {
  public:
-  explicit FileCache(size_t limit, bool direct_io);
+  // Files that are not local are closed by `calls` (may be null).
+  FileCache(size_t limit, bool direct_io, std::shared_ptr<StorageCalls> calls = nullptr);
   ~FileCache();
   // The file as it was at `not_before` (MonotonicNs) or later: one that was opened or looked at
   // before that is looked at again, and opened anew when its path is another file now or it has
-  // been written.
+  // been written. With Reach::kLocal: what is open already, or can be looked at and opened without
+  // a risk to hang; IsElsewhere where that is not so.
   absl::StatusOr<std::shared_ptr<const OpenedFile>> Open(const Root& root,
                                                          absl::string_view relative_path,
-                                                         int64_t not_before = 0);
+                                                         Reach reach = Reach::kAnywhere,
+                                                         uint32_t user = 0, int64_t not_before = 0);
   // What Open would give, without opening.
   struct Facts {
     int64_t size = 0;
     uint64_t stamp = 0;
     int64_t changed_ns = 0;
   };
-  absl::StatusOr<Facts> Look(const Root& root, absl::string_view relative_path, int64_t not_before);
+  absl::StatusOr<Facts> Look(const Root& root, absl::string_view relative_path, Reach reach,
+                             int64_t not_before);
+  bool direct_io() const;  // whether it is asked for; a file system may refuse it
+  // The file is not handed out again: the next Open opens the path anew. After an error of storage,
+  // whose handle may be good for nothing.
+  void Forget(const Root& root, absl::string_view relative_path);
   size_t open_files() const;
 
  private:
@@ -82,9 +93,9 @@ struct ReadOp {
   absl::Span<std::byte> buffer;
   void* user = nullptr;  // the owner's
 
-  absl::Status
-      status;  // set on completion: OK only when all `length` bytes arrived;
-               // OutOfRange "PATH ends at byte N, M bytes short: truncated since it was indexed"
+  absl::Status status;  // set on completion: OK only when all `length` bytes arrived;
+                        // FailedPrecondition "PATH ends at byte N, M bytes short: truncated since
+                        // it was indexed"
   const std::byte* data = nullptr;
 
  private:
@@ -111,6 +122,9 @@ class ReadEngine {
   virtual ReadOp* Collect(bool wait) = 0;
   virtual size_t in_flight() const = 0;
 
+  // Carries a read out here and now.
+  static void ReadHere(ReadOp* op);
+
  protected:
   struct Piece {
     int64_t offset = 0, length = 0;
@@ -124,6 +138,8 @@ class ReadEngine {
   // Takes in the result of that read: bytes, or -errno. True: the op is complete. False: it needs
   // another read.
   static bool Advance(ReadOp* op, int64_t result);
+  // The rest of an op that has begun, with pread.
+  static void ReadRest(ReadOp* op);
 
  private:
   static void Finish(ReadOp* op, absl::Status status);

@@ -17,6 +17,8 @@
 #include "server/base/clock.h"
 #include "server/base/mutex.h"
 #include "server/storage/engine.h"
+#include "server/storage/fault.h"
+#include "server/storage/mounts.h"
 #include "spdlog/spdlog.h"
 
 namespace feedwater::server {
@@ -24,6 +26,23 @@ namespace {
 
 using FilePtr = std::shared_ptr<const OpenedFile>;
 using Key = std::pair<uint64_t, std::string>;  // Root::id, path below it
+
+// close(2) of a file of a network or a program waits for it as read(2) does.
+class Closing final : public StorageCall {
+ public:
+  Closing(std::unique_ptr<OpenedFile> file, std::shared_ptr<std::atomic<size_t>> open)
+      : file_(std::move(file)), open_(std::move(open)) {}
+  ~Closing() override { Run(); }
+  void Run() override {
+    if (file_ == nullptr) return;
+    file_.reset();
+    open_->fetch_sub(1);
+  }
+
+ private:
+  std::unique_ptr<OpenedFile> file_;
+  const std::shared_ptr<std::atomic<size_t>> open_;
+};
 
 int64_t ChangedNs(const struct stat& info) {
   const auto ns = [](const timespec& time) {
@@ -42,9 +61,11 @@ struct FileCache::State {
   };
   using Entries = std::list<Entry>;
 
-  State(size_t limit, bool direct_io) : limit(limit < 1 ? 1 : limit), direct_io(direct_io) {}
+  State(size_t limit, bool direct_io, std::shared_ptr<StorageCalls> calls)
+      : limit(limit < 1 ? 1 : limit), direct_io(direct_io), calls(std::move(calls)) {}
 
-  absl::StatusOr<FilePtr> OpenUncached(const Root& root, absl::string_view path);
+  absl::StatusOr<FilePtr> OpenUncached(const Root& root, absl::string_view path, Reach reach,
+                                       uint32_t user);
   // Takes files that nobody reads out of the cache, oldest first, until at most `keep` are left.
   // The caller drops them after unlocking.
   std::vector<FilePtr> Evict(size_t keep) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
@@ -57,6 +78,7 @@ struct FileCache::State {
 
   const size_t limit;
   const bool direct_io;
+  const std::shared_ptr<StorageCalls> calls;
   // Files that exist, in the cache or only in the hands of readers. Shared with the files, which
   // may outlive the cache.
   const std::shared_ptr<std::atomic<size_t>> open = std::make_shared<std::atomic<size_t>>(0);
@@ -67,10 +89,12 @@ struct FileCache::State {
   absl::flat_hash_map<Key, Entries::iterator> by_key ABSL_GUARDED_BY(mu);
 };
 
-absl::StatusOr<FilePtr> FileCache::State::OpenUncached(const Root& root, absl::string_view path) {
-  FW_ASSIGN_OR_RETURN(Fd fd, root.OpenFile(path, direct_io));
+absl::StatusOr<FilePtr> FileCache::State::OpenUncached(const Root& root, absl::string_view path,
+                                                       Reach reach, uint32_t user) {
+  FW_ASSIGN_OR_RETURN(Fd fd, root.OpenFile(path, direct_io, reach));
+  const bool is_local = reach == Reach::kLocal || IsLocalMount(fd.get());
   struct stat info;
-  if (fstat(fd.get(), &info) != 0) return ErrnoStatus(errno, root.Describe(path));
+  if (fstat(fd.get(), &info) != 0) return StorageError(errno, root.Describe(path));
   const int flags = direct_io ? fcntl(fd.get(), F_GETFL) : 0;
   const bool is_direct = flags > 0 && (flags & O_DIRECT) != 0;
   if (direct_io && !is_direct && !told_buffered.exchange(true)) {
@@ -84,11 +108,19 @@ absl::StatusOr<FilePtr> FileCache::State::OpenUncached(const Root& root, absl::s
   file->stamp = FileStamp(info);
   file->changed_ns = ChangedNs(info);
   file->direct_io = is_direct;
+  file->is_local = is_local;
+  file->user = user;
   file->path = absl::StrCat(root.path(), "/", path);
   open->fetch_add(1);
-  return FilePtr(file, [open = open](const OpenedFile* closed) {
-    delete closed;
-    open->fetch_sub(1);
+  return FilePtr(file, [open = open, calls = is_local ? nullptr : calls](OpenedFile* closed) {
+    std::unique_ptr<OpenedFile> owned(closed);
+    if (calls == nullptr) {
+      owned.reset();
+      open->fetch_sub(1);
+    } else {
+      const uint32_t user = owned->user;
+      calls->Start(user, std::make_shared<Closing>(std::move(owned), open));
+    }
   });
 }
 
@@ -128,7 +160,7 @@ void FileCache::State::Looked(const Key& key, const FilePtr& file, bool is_same,
 }
 
 absl::Status FileHasChanged(absl::string_view message) {
-  return absl::FailedPreconditionError(
+  return FileChangedError(
       absl::StrCat(message,
                    "; a job goes on only with the files that it began with. Open a new loader: it "
                    "takes them as they are now"));
@@ -136,7 +168,7 @@ absl::Status FileHasChanged(absl::string_view message) {
 
 absl::Status ProveUnchanged(const OpenedFile& file) {
   struct stat info;
-  if (fstat(file.fd.get(), &info) != 0) return ErrnoStatus(errno, file.path);
+  if (fstat(file.fd.get(), &info) != 0) return StorageError(errno, file.path);
   if (FileStamp(info) == file.stamp) return absl::OkStatus();
   return FileHasChanged(absl::StrCat(file.path, " has changed while it was being read"));
 }
@@ -150,17 +182,20 @@ uint64_t FileStamp(const struct stat& info) {
   return XXH3_64bits(parts, sizeof(parts)) | 1;  // 0 stands for "not known"
 }
 
-FileCache::FileCache(size_t limit, bool direct_io)
-    : state_(std::make_unique<State>(limit, direct_io)) {}
+FileCache::FileCache(size_t limit, bool direct_io, std::shared_ptr<StorageCalls> calls)
+    : state_(std::make_unique<State>(limit, direct_io, std::move(calls))) {}
 FileCache::~FileCache() = default;
 
+bool FileCache::direct_io() const { return state_->direct_io; }
+
 absl::StatusOr<FileCache::Facts> FileCache::Look(const Root& root, absl::string_view relative_path,
-                                                 int64_t not_before) {
+                                                 Reach reach, int64_t not_before) {
   const Key key(root.id(), std::string(relative_path));
   const auto [known, is_fresh] = state_->Find(key, not_before);
   if (is_fresh) return Facts{known->size, known->stamp, known->changed_ns};
   const int64_t now_ns = MonotonicNs();
-  const absl::StatusOr<struct stat> info = root.Stat(relative_path);
+  const absl::StatusOr<struct stat> info = root.Stat(relative_path, reach);
+  if (IsElsewhere(info.status())) return info.status();
   const bool is_same = info.ok() && known != nullptr && FileStamp(*info) == known->stamp;
   if (known != nullptr) state_->Looked(key, known, is_same, now_ns);
   if (!info.ok()) return info.status();
@@ -168,18 +203,19 @@ absl::StatusOr<FileCache::Facts> FileCache::Look(const Root& root, absl::string_
 }
 
 absl::StatusOr<FilePtr> FileCache::Open(const Root& root, absl::string_view relative_path,
-                                        int64_t not_before) {
+                                        Reach reach, uint32_t user, int64_t not_before) {
   const Key key(root.id(), std::string(relative_path));
   {
     const auto [known, is_fresh] = state_->Find(key, not_before);
     if (is_fresh) return known;
     if (known != nullptr) {
-      const absl::StatusOr<Facts> now = Look(root, relative_path, not_before);
+      const absl::StatusOr<Facts> now = Look(root, relative_path, reach, not_before);
+      if (IsElsewhere(now.status())) return now.status();
       if (now.ok() && now->stamp == known->stamp) return known;
     }
   }
   const int64_t now_ns = MonotonicNs();
-  absl::StatusOr<FilePtr> file = state_->OpenUncached(root, relative_path);
+  absl::StatusOr<FilePtr> file = state_->OpenUncached(root, relative_path, reach, user);
   if (absl::IsResourceExhausted(
           file.status())) {  // EMFILE or ENFILE: the cache gives its files up first
     std::vector<FilePtr> evicted;
@@ -189,7 +225,7 @@ absl::StatusOr<FilePtr> FileCache::Open(const Root& root, absl::string_view rela
     }
     if (!evicted.empty()) {
       evicted.clear();
-      file = state_->OpenUncached(root, relative_path);
+      file = state_->OpenUncached(root, relative_path, reach, user);
     }
   }
   if (!file.ok()) return file.status();
@@ -210,6 +246,16 @@ absl::StatusOr<FilePtr> FileCache::Open(const Root& root, absl::string_view rela
     state_->by_key.emplace(key, state_->entries.begin());
   }
   return file;
+}
+
+void FileCache::Forget(const Root& root, absl::string_view relative_path) {
+  FilePtr dropped;  // closed without the lock
+  MutexLock lock(&state_->mu);
+  const auto found = state_->by_key.find(Key(root.id(), std::string(relative_path)));
+  if (found == state_->by_key.end()) return;
+  dropped = std::move(found->second->file);
+  state_->entries.erase(found->second);
+  state_->by_key.erase(found);
 }
 
 size_t FileCache::open_files() const { return state_->open->load(); }

@@ -10,9 +10,12 @@
 #include <climits>
 #include <utility>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "server/base/escape.h"
 #include "server/base/yaml.h"
+#include "server/storage/fault.h"
+#include "server/storage/mounts.h"
 
 namespace feedwater::server {
 namespace {
@@ -20,10 +23,19 @@ namespace {
 constexpr size_t kMessagePathLength = 300;  // longer paths are shortened in messages
 constexpr int kResolveAttempts = 32;        // a rename during ".." makes the kernel say EAGAIN
 
-int OpenBeneath(int directory, const char* path, int flags) {
+constexpr char kElsewhereUrl[] = "feedwater/elsewhere";
+
+absl::Status ElsewhereError() {
+  absl::Status status = absl::UnavailableError("lies on storage that may hang");
+  status.SetPayload(kElsewhereUrl, absl::Cord());
+  return status;
+}
+
+int OpenBeneath(int directory, const char* path, int flags, Reach reach = Reach::kAnywhere) {
   open_how how = {};
   how.flags = static_cast<uint64_t>(flags | O_CLOEXEC);
   how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
+  if (reach == Reach::kLocal) how.resolve |= RESOLVE_NO_XDEV;
   for (int attempt = 0;; ++attempt) {
     int fd = static_cast<int>(syscall(SYS_openat2, directory, path, &how, sizeof(how)));
     if (fd >= 0) return fd;
@@ -63,15 +75,15 @@ absl::Status OpenError(int error, const std::string& what) {
       return absl::InvalidArgumentError(absl::StrCat(what, " is not a regular file"));
     case EMFILE:
     case ENFILE:
-      return absl::ResourceExhaustedError(absl::StrCat(what, ": no file descriptor is free (errno ",
-                                                       error, "); cure: raise LimitNOFILE"));
+      return StorageStatus(error, absl::StrCat(what, ": no file descriptor is free (errno ", error,
+                                               "); cure: raise LimitNOFILE"));
     case ENOSYS:
       return absl::UnimplementedError(
           absl::StrCat(what,
                        ": the system call openat2 is missing; it needs Linux 5.6, and a container "
                        "runtime whose seccomp profile knows it"));
     default:
-      return ErrnoStatus(error, what);
+      return StorageError(error, what);
   }
 }
 
@@ -79,6 +91,7 @@ absl::Status OpenError(int error, const std::string& what) {
 
 Root::Root(std::string name, std::string path, Fd directory)
     : name_(std::move(name)), path_(std::move(path)), directory_(std::move(directory)) {
+  is_local_ = IsLocalMount(directory_.get());
   static std::atomic<uint64_t> next_id{1};
   id_ = next_id.fetch_add(1, std::memory_order_relaxed);
 }
@@ -88,7 +101,11 @@ std::string Root::Describe(absl::string_view relative_path) const {
                       PrintablePath(path_), ")");
 }
 
-absl::StatusOr<Fd> Root::Resolve(absl::string_view relative_path, int flags) const {
+bool IsElsewhere(const absl::Status& status) {
+  return !status.ok() && status.GetPayload(kElsewhereUrl).has_value();
+}
+
+absl::StatusOr<Fd> Root::Resolve(absl::string_view relative_path, int flags, Reach reach) const {
   if (relative_path.size() >= PATH_MAX) {
     return absl::InvalidArgumentError(
         absl::StrCat(Describe(relative_path), " is longer than ", PATH_MAX - 1, " bytes"));
@@ -96,26 +113,29 @@ absl::StatusOr<Fd> Root::Resolve(absl::string_view relative_path, int flags) con
   if (relative_path.find('\0') != absl::string_view::npos) {
     return absl::InvalidArgumentError(absl::StrCat(Describe(relative_path), " holds a NUL byte"));
   }
-  int fd = OpenBeneath(directory_.get(), std::string(relative_path).c_str(), flags);
+  if (reach == Reach::kLocal && !is_local_) return ElsewhereError();
+  int fd = OpenBeneath(directory_.get(), std::string(relative_path).c_str(), flags, reach);
+  if (fd == -EXDEV && reach == Reach::kLocal) return ElsewhereError();
   if (fd < 0) return OpenError(-fd, Describe(relative_path));
   return Fd(fd);
 }
 
-absl::StatusOr<Fd> Root::OpenFile(absl::string_view relative_path, bool direct_io) const {
+absl::StatusOr<Fd> Root::OpenFile(absl::string_view relative_path, bool direct_io,
+                                  Reach reach) const {
   if (relative_path.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("an empty path names no file of root '", name_, "' (", path_, ")"));
   }
   // O_NONBLOCK: opening a FIFO must not wait for a writer.
   constexpr int kFlags = O_RDONLY | O_NONBLOCK | O_NOCTTY;
-  absl::StatusOr<Fd> fd = Resolve(relative_path, kFlags | (direct_io ? O_DIRECT : 0));
+  absl::StatusOr<Fd> fd = Resolve(relative_path, kFlags | (direct_io ? O_DIRECT : 0), reach);
   if (direct_io && absl::IsInvalidArgument(fd.status())) {  // EINVAL: no O_DIRECT here
     direct_io = false;
-    fd = Resolve(relative_path, kFlags);
+    fd = Resolve(relative_path, kFlags, reach);
   }
   if (!fd.ok()) return fd.status();
   struct stat info;
-  if (fstat(fd->get(), &info) != 0) return ErrnoStatus(errno, Describe(relative_path));
+  if (fstat(fd->get(), &info) != 0) return StorageError(errno, Describe(relative_path));
   if (!S_ISREG(info.st_mode)) {
     return absl::InvalidArgumentError(
         absl::StrCat(Describe(relative_path), " is ",
@@ -123,7 +143,7 @@ absl::StatusOr<Fd> Root::OpenFile(absl::string_view relative_path, bool direct_i
   }
   // io_uring answers EAGAIN for O_NONBLOCK files of file systems without asynchronous reads.
   if (fcntl(fd->get(), F_SETFL, direct_io ? O_DIRECT : 0) != 0) {
-    return ErrnoStatus(errno, Describe(relative_path));
+    return StorageError(errno, Describe(relative_path));
   }
   return fd;
 }
@@ -132,10 +152,10 @@ absl::StatusOr<Fd> Root::OpenFolder(absl::string_view relative_path) const {
   return Resolve(relative_path.empty() ? "." : relative_path, O_RDONLY | O_DIRECTORY);
 }
 
-absl::StatusOr<struct stat> Root::Stat(absl::string_view relative_path) const {
-  FW_ASSIGN_OR_RETURN(Fd fd, Resolve(relative_path.empty() ? "." : relative_path, O_PATH));
+absl::StatusOr<struct stat> Root::Stat(absl::string_view relative_path, Reach reach) const {
+  FW_ASSIGN_OR_RETURN(Fd fd, Resolve(relative_path.empty() ? "." : relative_path, O_PATH, reach));
   struct stat info;
-  if (fstat(fd.get(), &info) != 0) return ErrnoStatus(errno, Describe(relative_path));
+  if (fstat(fd.get(), &info) != 0) return StorageError(errno, Describe(relative_path));
   return info;
 }
 

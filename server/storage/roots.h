@@ -19,8 +19,13 @@
 
 namespace feedwater::server {
 
+// How far opening a file may go. kLocal: it ends as soon as a local device answers; a path that
+// leads to another file system is not opened (IsElsewhere).
+enum class Reach { kAnywhere, kLocal };
+bool IsElsewhere(const absl::Status& status);
+
 // A folder below a root that a dataset lives in.
-class Root {
+class Root : public std::enable_shared_from_this<Root> {
  public:
   Root(std::string name, std::string path, Fd directory);
   const std::string& name() const { return name_; }
@@ -31,18 +36,22 @@ class Root {
   // regular file). NotFound, PermissionDenied (leads outside the root, or not readable),
   // InvalidArgument (not a regular file), ResourceExhausted (no file descriptor is free). Where the
   // file system refuses O_DIRECT the file is opened without it.
-  absl::StatusOr<Fd> OpenFile(absl::string_view relative_path, bool direct_io) const;
+  absl::StatusOr<Fd> OpenFile(absl::string_view relative_path, bool direct_io,
+                              Reach reach = Reach::kAnywhere) const;
   absl::StatusOr<Fd> OpenFolder(absl::string_view relative_path) const;  // "" is the root itself
   // What the path is, links followed; needs no right to read it. Same errors.
-  absl::StatusOr<struct stat> Stat(absl::string_view relative_path) const;
+  absl::StatusOr<struct stat> Stat(absl::string_view relative_path,
+                                   Reach reach = Reach::kAnywhere) const;
   // "'train/1.jpg' of root 'photos' (/data/photos)", as every message names a path.
   std::string Describe(absl::string_view relative_path) const;
 
  private:
-  absl::StatusOr<Fd> Resolve(absl::string_view relative_path, int flags) const;
+  absl::StatusOr<Fd> Resolve(absl::string_view relative_path, int flags,
+                             Reach reach = Reach::kAnywhere) const;
 
   std::string name_, path_;
   Fd directory_;
+  bool is_local_;  // its own file system; others may be mounted below it
   uint64_t id_;
 };
 

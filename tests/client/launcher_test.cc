@@ -19,12 +19,27 @@ namespace {
 class Launcher : public testing::Test {
  protected:
   void SetUp() override {
-    for (const char* name :
-         {"RANK", "WORLD_SIZE", "LOCAL_RANK", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
-          "MASTER_ADDR", "MASTER_PORT", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID",
-          "SLURM_JOB_ID", "SLURM_STEP_ID", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-          "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_MCA_ess_base_jobid", "PMIX_NAMESPACE", "PMI_RANK",
-          "PMI_SIZE"}) {
+    for (const char* name : {"RANK",
+                             "WORLD_SIZE",
+                             "LOCAL_RANK",
+                             "TORCHELASTIC_RUN_ID",
+                             "TORCHELASTIC_RESTART_COUNT",
+                             "MASTER_ADDR",
+                             "MASTER_PORT",
+                             "SLURM_PROCID",
+                             "SLURM_NTASKS",
+                             "SLURM_LOCALID",
+                             "SLURM_JOB_ID",
+                             "SLURM_STEP_ID",
+                             "OMPI_COMM_WORLD_RANK",
+                             "OMPI_COMM_WORLD_SIZE",
+                             "OMPI_COMM_WORLD_LOCAL_RANK",
+                             "OMPI_MCA_ess_base_jobid",
+                             "PMIX_NAMESPACE",
+                             "PMI_RANK",
+                             "PMI_SIZE",
+                             "SLURM_STEP_NUM_TASKS",
+                             "SLURM_NPROCS"}) {
       unsetenv(name);
     }
   }
@@ -97,6 +112,20 @@ TEST_F(Launcher, ABrokenVariableAndHalfAPlaceAreNamed) {
   EXPECT_TRUE(absl::StrContains(broken.message(), "RANK")) << broken;
   EXPECT_TRUE(absl::StrContains(broken.message(), "three")) << broken;
   EXPECT_TRUE(IdentifyLaunch(0, 2).ok());
+}
+
+TEST_F(Launcher, LaunchersThatContradictOneAnotherAreRefusedUnlessTheProgramSaysEverything) {
+  // A leftover of another launch would make each task of srun a world of its own.
+  Set({{"RANK", "0"},
+       {"WORLD_SIZE", "1"},
+       {"SLURM_PROCID", "2"},
+       {"SLURM_NTASKS", "4"},
+       {"SLURM_STEP_ID", "1"}});
+  const absl::Status refused = IdentifyLaunch({}, {}).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+  EXPECT_TRUE(absl::StrContains(refused.message(), "torchrun says rank 0 of 1")) << refused;
+  EXPECT_TRUE(absl::StrContains(refused.message(), "Slurm says rank 2 of 4")) << refused;
+  EXPECT_TRUE(IdentifyLaunch(0, 1).ok());
 }
 
 TEST_F(Launcher, EveryStreamOfAPipelineHasItsOwnJobName) {

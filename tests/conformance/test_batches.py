@@ -196,7 +196,12 @@ def test_ranks_in_both_languages_make_one_job(daemon, start, reference):
     "environment",
     [
         {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "MASTER_ADDR": "h", "MASTER_PORT": "1"},
-        {"SLURM_PROCID": "1", "SLURM_NTASKS": "2", "SLURM_LOCALID": "1", "SLURM_JOB_ID": "9"},
+        {
+            "SLURM_PROCID": "1",
+            "SLURM_STEP_NUM_TASKS": "2",
+            "SLURM_LOCALID": "1",
+            "SLURM_JOB_ID": "9",
+        },
         {
             "OMPI_COMM_WORLD_RANK": "1",
             "OMPI_COMM_WORLD_SIZE": "2",

@@ -176,6 +176,65 @@ def test_a_daemon_that_comes_back_with_other_data_is_refused(fake, start, monkey
     assert caught.value.code == "FAILED_PRECONDITION"
 
 
+def swap_outputs(answer):
+    """The same outputs, of the same types, each in the other's place."""
+    label, sample_id = answer.fields[1], answer.fields[2]
+    label.offset, sample_id.offset = sample_id.offset, label.offset
+
+
+def turn_image(answer):
+    answer.fields[0].shape[:] = [5, 4, 3]
+
+
+def change(field, **parts):
+    def edit(answer):
+        target = answer if field is None else answer.fields[field]
+        for name, value in parts.items():
+            setattr(target, name, value)
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("edit", "named"),
+    [
+        (swap_outputs, "another offset of output 'label'"),
+        (turn_image, "another shape of output 'image': [5, 4, 3] instead of [3, 4, 5]"),
+        (change(1, dtype=11), "another dtype of output 'label': float64 instead of int64"),
+        (change(0, layout="HWC"), "another layout of output 'image'"),
+        (change(1, name="target"), "another output 1: 'target' instead of 'label'"),
+        (lambda answer: answer.fields.pop(), "another output 6"),
+        (lambda answer: answer.fields.add(name="more", dtype=1), "another output 7"),
+        (lambda answer: answer.classes.reverse(), "another class 0: 'class9' instead of 'class0'"),
+        (lambda answer: answer.classes.append("x"), "another class 10"),
+        (change(None, records=41), "another records: 41 instead of 40"),
+        (change(None, steps_per_epoch=9), "another steps_per_epoch"),
+        (change(None, samples_per_epoch=39), "another samples_per_epoch"),
+        (change(None, batch_size=5), "another batch_size: 5 instead of 4"),
+        (change(None, world_size=2), "another world_size"),
+        (change(None, seed=43), "another seed: 43 instead of 42"),
+        (change(None, pipeline_digest="q"), "another pipeline_digest"),
+        (change(None, pipeline="letters"), "another pipeline: letters instead of numbers"),
+        (change(None, slot_bytes=1 << 20), "another slot_bytes: 1048576 instead of"),
+    ],
+)
+def test_a_daemon_that_comes_back_with_another_layout_is_refused(fake, start, edit, named):
+    """Whatever a batch's bytes mean is compared, before a byte of the new arena is looked at."""
+    driver = start(fake)
+    driver.open("numbers")
+    seen = take(driver, 1)
+    fake.faults.edit_answer = edit
+    hang_up(fake)
+    with pytest.raises(Refused) as caught:
+        take(driver)
+    assert caught.value.code == "FAILED_PRECONDITION"
+    assert f"came back with {named}" in caught.value.message
+    fake.faults.edit_answer = bool  # as it was: the loader goes on
+    driver.call("set_epoch", epoch=0)
+    driver.call("load", state=driver.state())
+    assert take(driver)[:4] == seen
+
+
 def test_a_daemon_that_does_not_answer_is_lost_in_time_and_with_the_state(fake, start):
     driver = start(fake)
     driver.open("numbers", reconnect_timeout=0.5, slots=2)

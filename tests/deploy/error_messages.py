@@ -1,9 +1,9 @@
 """Finds the error messages in the sources: what a status or an exception is made with, as text.
 
 A message is its literal text, with `…` where something is filled in. What is looked for are the
-places where errors are made: absl's error functions, a YAML node's `Error`, `ErrnoStatus` and
-Python's `raise`. A message that is put together elsewhere is not found; there are few, and they
-begin with one that is.
+places where errors are made: absl's error functions and those of storage/fault.h, a YAML node's
+`Error`, `ErrnoStatus` and Python's `raise`. A message that is put together elsewhere is not found;
+there are few, and they begin with one that is.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 GAP = "…"
 _MAKERS = re.compile(
-    r"(?:absl::\w+Error|\bErrnoStatus|(?:\.|->)Error|\bViolation\{\s*\"\w+\",\s*absl::\w+Error)\("
+    r"(?:absl::\w+Error|\b(?:ErrnoStatus|StorageError|StorageStatus|FileChangedError)|(?:\.|->)Error|\bViolation\{\s*\"\w+\",\s*absl::\w+Error)\("
 )
 _LITERAL = re.compile(r'(?:R"\((.*?)\)"|"((?:[^"\\]|\\.)*)")', re.S)
 _WORDS = re.compile(r"[A-Za-z]{2,}")
@@ -66,7 +66,9 @@ def of_cpp(path: Path, root: Path) -> Iterator[Message]:
     for maker in _MAKERS.finditer(source):
         text = _template(_arguments(source, maker.end()))
         if _WORDS.search(text):
-            if maker.group().startswith("ErrnoStatus"):  # the kernel's words follow
+            if maker.group().startswith(
+                ("ErrnoStatus", "StorageError")
+            ):  # the kernel's words follow
                 text += f": {GAP} (errno {GAP})"
             line = source.count("\n", 0, maker.start()) + 1
             yield Message(str(path.relative_to(root)), line, text)

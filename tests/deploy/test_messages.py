@@ -38,6 +38,8 @@ UNREACHABLE = {
     "a job's weight is greater than 0": "no option sets it",
     "world_size is at least 1": "refused by the service before",
     "the slots are not laid out as": "the service lays them out",
+    "lies on storage that may hang": "another thread opens the file then",
+    "nobody waits for this read": "its batch was dropped",
     "a file was found to be another one": "asked for by the catalogue, which opens it anew",
     "a read without a file": "readers open before they read",
     "a buffer of … bytes is too small": "the readers' own buffers",

@@ -12,7 +12,6 @@ What must come of it:
 Recovers   the victim's batches are those of a run without faults; the log has `log`
 Refused    the victim gets an error with this text; the next one is served as if nothing had been
 Ends       the daemon does not start: exit status 1 or 2, with this text in the log
-OneBatch   as Recovers, but for one batch, in which a sample was substituted
 Either     the victim is served or refused, or the daemon ends by itself with this text in its log
 """
 
@@ -30,11 +29,6 @@ class Recovers:
     """The victim sees nothing of it."""
 
     log: str = ""
-
-
-@dataclass
-class OneBatch:
-    """One batch has a substitute in it."""
 
 
 @dataclass
@@ -65,7 +59,7 @@ class Point:
     name: str
     when: str
     rules: str
-    expect: Recovers | OneBatch | Refused | Ends | Either
+    expect: Recovers | Refused | Ends | Either
     engines: tuple[str, ...] = ENGINES
     config: str = ""  # lines of feedwater.yaml
     pipeline: str = ""  # lines of the victim's pipeline
@@ -86,6 +80,8 @@ URING = ("io_uring",)
 PREAD = ("pread",)
 VICTIM = "path=victim/"
 DIRECT = "storage: {engine: ENGINE, direct_io: true}"
+SOON = "storage: {engine: ENGINE, retry_for: 300ms}"
+SUBSTITUTE = "on_bad_sample: substitute"
 AUTO = "storage: {engine: auto}"
 CACHED = "cache: {ram: 0, disk: 64MiB}"
 CACHE = "cache: {kind: bytes, ram: 0, disk: 64MiB}"
@@ -104,47 +100,37 @@ READS = [
         "reads are interrupted for ever",
         "running",
         f"read errno=EINTR count=0 {VICTIM}",
-        Refused("Interrupted system call"),
+        Refused("Interrupted system call.*tried again"),
+        config=SOON,
     ),
     Point(
-        "a read fails",
+        "a read fails for good",
         "running",
-        f"read errno=EIO {VICTIM}",
-        Refused("record .*Input/output error"),
+        f"read errno=EIO count=0 {VICTIM}",
+        Refused("record .*Input/output error.*tried again"),
+        config=SOON,
     ),
     Point(
-        "a read fails, and bad samples are substituted",
+        "a read fails for good, and bad samples are substituted",
         "running",
-        f"read errno=EIO {VICTIM}",
-        OneBatch(),
-        pipeline="on_bad_sample: substitute",
+        f"read errno=EIO count=0 {VICTIM}",
+        Refused("record .*Input/output error.*tried again"),
+        config=SOON,
+        pipeline=SUBSTITUTE,
     ),
     Point(
-        "the file handle has gone stale",
+        "no space for a read",
         "running",
-        f"read errno=ESTALE {VICTIM}",
-        Refused("Stale file handle"),
-    ),
-    Point(
-        "the storage does not answer in time",
-        "running",
-        f"read errno=ETIMEDOUT {VICTIM}",
-        Refused("timed out"),
-    ),
-    Point(
-        "a read finds no memory",
-        "running",
-        f"read errno=ENOMEM {VICTIM}",
-        Refused("Cannot allocate memory"),
-    ),
-    Point(
-        "no space for a read", "running", f"read errno=ENOSPC {VICTIM}", Refused("No space left")
+        f"read errno=ENOSPC {VICTIM}",
+        Refused("No space left"),
+        pipeline=SUBSTITUTE,
     ),
     Point(
         "the file ends early",
         "running",
         f"read short=0 count=2 {VICTIM}",
         Refused("truncated since it was indexed"),
+        pipeline=SUBSTITUTE,
     ),
     Point("one read stands still", "running", f"read delay_ms=1500 {VICTIM}", Recovers()),
     Point("all reads are slow", "running", f"read delay_ms=60 count=0 {VICTIM}", Recovers()),
@@ -183,6 +169,16 @@ READS = [
         Refused("no memory for a read buffer"),
     ),
 ]
+for error in ("EIO", "ESTALE", "ETIMEDOUT", "ENOTCONN", "ENOMEM"):
+    READS.append(
+        Point(
+            f"reads give {error} for a while",
+            "running",
+            f"read errno={error} count=5 {VICTIM}",
+            Recovers("tried again for at most"),
+            pipeline=SUBSTITUTE,
+        )
+    )
 for damage, text in (
     ("truncate", "has changed|when the dataset was indexed"),
     ("unlink", "not exist|has changed"),
@@ -197,6 +193,7 @@ for damage, text in (
             "",
             Refused(text),
             damage=damage,
+            pipeline=SUBSTITUTE,
         )
     )
 
@@ -207,12 +204,14 @@ OPENING_FILES = [
         "running",
         f"open errno=EMFILE count=0 {VICTIM}",
         Refused("LimitNOFILE"),
+        config=SOON,
     ),
     Point(
         "the system has no descriptor",
         "running",
         f"open errno=ENFILE count=0 {VICTIM}",
         Refused("LimitNOFILE"),
+        config=SOON,
     ),
     Point("opening a file is interrupted", "running", f"open errno=EINTR {VICTIM}", Recovers()),
     Point(
@@ -226,22 +225,18 @@ OPENING_FILES = [
         "running",
         f"open errno=EACCES {VICTIM}",
         Refused("may not be read"),
+        pipeline=SUBSTITUTE,
     ),
+    Point("opening a file fails", "running", f"open errno=EIO {VICTIM}", Recovers()),
     Point(
-        "opening a file fails", "running", f"open errno=EIO {VICTIM}", Refused("Input/output error")
-    ),
-    Point(
-        "a file cannot be looked at",
+        "opening files fails for good",
         "running",
-        f"fstat errno=EIO {VICTIM}",
-        Refused("Input/output error"),
+        f"open errno=EIO count=0 {VICTIM}",
+        Refused("Input/output error.*tried again"),
+        config=SOON,
     ),
-    Point(
-        "a file's flags cannot be set",
-        "running",
-        f"fcntl arg=4 errno=EIO {VICTIM}",
-        Refused("Input/output error"),
-    ),
+    Point("a file cannot be looked at", "running", f"fstat errno=EIO {VICTIM}", Recovers()),
+    Point("a file's flags cannot be set", "running", f"fcntl arg=4 errno=EIO {VICTIM}", Recovers()),
 ]
 
 RINGS = [
@@ -732,11 +727,13 @@ SAVED_FILES = [
     Point(
         "a saved index cannot be looked at", "restart", "fstat errno=EIO path=/state/", Recovers()
     ),
+    Point("a folder cannot be listed", "open", f"readdir errno=EIO {VICTIM}", Recovers()),
     Point(
-        "a folder cannot be listed",
+        "a folder cannot be listed for good",
         "open",
-        f"readdir errno=EIO {VICTIM}",
-        Refused("Input/output error"),
+        f"readdir errno=EIO count=0 {VICTIM}",
+        Refused("Input/output error.*tried again"),
+        config=SOON,
     ),
     Point("no descriptor to list a folder, once", "open", "open errno=EMFILE path=cat", Recovers()),
     Point(
@@ -744,12 +741,13 @@ SAVED_FILES = [
         "open",
         "open errno=EMFILE path=cat count=0",
         Refused("LimitNOFILE|Too many open files"),
+        config=SOON,
     ),
     Point(
         "a file cannot be looked at for the index",
         "open",
         "fstatat errno=EIO path=.png",
-        Refused("Input/output error"),
+        Recovers(),
     ),
     Point(
         "the disk is full in the cache",

@@ -221,24 +221,6 @@ TEST(BadSample, IsReplacedByTheNextGoodPositionOnEveryRun) {
   }
 }
 
-TEST(BadSample, OfACutShardIsTheSameWhetherReadsAreJoinedOrNot) {
-  // The file ends inside record 90. Joined reads run over its end, and must not spoil the whole
-  // records before it.
-  const FakeDataset::Options cut = {.records = 100, .stored_records = 90};
-  std::set<int64_t> bad;
-  for (int64_t record = 90; record < 100; ++record) bad.insert(record);
-  for (const char* sampler : {"{shuffle: none, last: partial}", "{shuffle: full, last: partial}"}) {
-    const JobConfig job = FakeJob(cut, Yaml(sampler, "substitute"), 64);
-    const EpochOrder order(std::make_shared<const OrderConfig>(ConfigOf(job)), 0, 0);
-    for (const std::string& engine : WorkingEngines()) {
-      for (int workers : {1, 3}) {
-        const auto seen = RunSteps(TestRuntimeOptions(workers, engine), job, 2);
-        for (int64_t step = 0; step < 2; ++step) ExpectBatch(seen[step][0], order, step, 0, bad);
-      }
-    }
-  }
-}
-
 TEST(BadSample, FailsItsBatchInPlaceAndSeekGoesOn) {
   for (int workers : {1, 3}) {
     const auto parse = [](int64_t record) {
@@ -288,7 +270,11 @@ TEST(BadSample, WithoutAGoodOneWithinAHundredFailsTheBatch) {
 }
 
 TEST(BadSample, IsNotWhatAShortageOfFileHandlesIs) {
-  auto runtime = MakeRuntime(1);
+  RuntimeOptions options = TestRuntimeOptions(1);
+  options.retry_for_ns = 50'000'000;
+  auto made = Runtime::Create(options);
+  ASSERT_TRUE(made.ok()) << made.status();
+  const std::unique_ptr<Runtime> runtime = *std::move(made);
   const JobConfig job = FakeJob({}, Yaml("{shuffle: none}", "substitute"), 4);
   rlimit before;
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);

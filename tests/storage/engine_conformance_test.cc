@@ -147,7 +147,7 @@ TEST_P(EngineConformance, AReadOfNothingSucceedsAnywhere) {
   EXPECT_TRUE(read.op.status.ok()) << read.op.status;
 }
 
-TEST_P(EngineConformance, AFileThatEndsEarlyIsOutOfRangeAndSaysByHowMuch) {
+TEST_P(EngineConformance, AFileThatEndsEarlySaysSoAndSaysByHowMuch) {
   folder_.Write("f", RandomBytes(10'000, kSeed));
   folder_.Write("empty", "");
   struct Case {
@@ -158,17 +158,17 @@ TEST_P(EngineConformance, AFileThatEndsEarlyIsOutOfRangeAndSaysByHowMuch) {
         Case{20'000, 5, 10'005}, Case{8'192, 4'096, 2'288}, Case{10'240, 1, 241}}) {
     TestRead read(Open("f"), c.offset, c.length);
     Read(&read);
-    EXPECT_EQ(read.op.status.code(), absl::StatusCode::kOutOfRange) << read.op.status;
+    EXPECT_EQ(read.op.status.code(), absl::StatusCode::kFailedPrecondition) << read.op.status;
     EXPECT_THAT(std::string(read.op.status.message()),
                 HasSubstr(absl::StrCat(folder_ / "f", " ends at byte 10000, ", c.missing,
                                        " bytes short: truncated since it was indexed")));
   }
   TestRead read(Open("empty"), 0, 7);
   Read(&read);
-  EXPECT_EQ(read.op.status.code(), absl::StatusCode::kOutOfRange) << read.op.status;
+  EXPECT_EQ(read.op.status.code(), absl::StatusCode::kFailedPrecondition) << read.op.status;
 }
 
-TEST_P(EngineConformance, AFileTruncatedAfterOpeningIsOutOfRangeAndItsNeighboursAreIntact) {
+TEST_P(EngineConformance, AFileTruncatedAfterOpeningSaysSoAndItsNeighboursAreIntact) {
   const std::string content = RandomBytes(300'000, kSeed);
   folder_.Write("cut", content);
   folder_.Write("whole", content);
@@ -179,7 +179,7 @@ TEST_P(EngineConformance, AFileTruncatedAfterOpeningIsOutOfRangeAndItsNeighbours
   auto engine = Create(4);
   for (TestRead* read : {&a, &b, &c}) engine->Submit(&read->op);
   for (int i = 0; i < 3; ++i) ASSERT_NE(engine->Collect(true), nullptr);
-  EXPECT_EQ(a.op.status.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(a.op.status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(a.op.status.message()),
               HasSubstr("ends at byte 123456, 176544 bytes short"));
   ASSERT_TRUE(b.op.status.ok()) << b.op.status;

@@ -51,7 +51,7 @@ TEST_F(FileCacheTest, AFileIsLookedAtAgainForWhoAsksLater) {
   FileCache cache(3, false);
   auto first = Open(cache, 5);
   const auto open = [&](int64_t not_before) {
-    auto file = cache.Open(*root_, "5", not_before);
+    auto file = cache.Open(*root_, "5", Reach::kAnywhere, 0, not_before);
     EXPECT_TRUE(file.ok()) << file.status();
     return file.ok() ? *file : nullptr;
   };
@@ -61,7 +61,7 @@ TEST_F(FileCacheTest, AFileIsLookedAtAgainForWhoAsksLater) {
   const int64_t before = MonotonicNs();
   std::filesystem::rename(folder_ / "7", folder_ / "5");  // another file under its name
   EXPECT_EQ(open(0), first);
-  EXPECT_EQ(cache.Look(*root_, "5", 0)->size, 5);
+  EXPECT_EQ(cache.Look(*root_, "5", Reach::kAnywhere, 0)->size, 5);
   auto second = open(before);
   EXPECT_EQ(second->size, 7);
   EXPECT_EQ(open(0), second);
@@ -70,18 +70,19 @@ TEST_F(FileCacheTest, AFileIsLookedAtAgainForWhoAsksLater) {
   std::this_thread::sleep_for(std::chrono::milliseconds(30));  // file times move in ticks
   folder_.Write("5", "seven x");                               // in place, of the same size
   EXPECT_TRUE(absl::IsFailedPrecondition(ProveUnchanged(*second)));
-  const auto looked = cache.Look(*root_, "5", MonotonicNs());
+  const auto looked = cache.Look(*root_, "5", Reach::kAnywhere, MonotonicNs());
   ASSERT_TRUE(looked.ok()) << looked.status();
   EXPECT_EQ(looked->size, 7);
   EXPECT_NE(looked->stamp, second->stamp);
   auto third = open(MonotonicNs());
   EXPECT_EQ(third->stamp, looked->stamp);
-  EXPECT_EQ(cache.Look(*root_, "5", 0)->stamp, third->stamp);
+  EXPECT_EQ(cache.Look(*root_, "5", Reach::kAnywhere, 0)->stamp, third->stamp);
 
   std::filesystem::remove(folder_ / "5");
   EXPECT_EQ(open(0), third);
-  EXPECT_TRUE(absl::IsNotFound(cache.Look(*root_, "5", MonotonicNs()).status()));
-  EXPECT_TRUE(absl::IsNotFound(cache.Open(*root_, "5", MonotonicNs()).status()));
+  EXPECT_TRUE(absl::IsNotFound(cache.Look(*root_, "5", Reach::kAnywhere, MonotonicNs()).status()));
+  EXPECT_TRUE(
+      absl::IsNotFound(cache.Open(*root_, "5", Reach::kAnywhere, 0, MonotonicNs()).status()));
 }
 
 TEST_F(FileCacheTest, AFileThatIsBeingReadStaysOpen) {
@@ -155,6 +156,24 @@ TEST_F(FileCacheTest, WhereDirectIoIsRefusedTheFileIsOpenedWithoutIt) {
   auto file = cache.Open(**(*proc)->Find("proc"), "version");
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_FALSE((*file)->direct_io);
+}
+
+TEST_F(FileCacheTest, FilesThatMayHangAreOpenedOnRequestAndClosedElsewhere) {
+  auto calls = std::make_shared<StorageCalls>();
+  FileCache cache(4, false, calls);
+  const auto proc = *(*Roots::Create({{"proc", "/proc"}}))->Find("proc");
+  EXPECT_TRUE(IsElsewhere(cache.Open(*proc, "version", Reach::kLocal).status()));
+  auto file = cache.Open(*proc, "version", Reach::kAnywhere, 7);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_FALSE((*file)->is_local);
+  EXPECT_EQ(cache.Open(*proc, "version", Reach::kLocal)->get(), file->get()) << "it is open";
+  EXPECT_TRUE(Open(cache, 3)->is_local);
+  cache.Forget(*proc, "version");
+  EXPECT_TRUE(IsElsewhere(cache.Open(*proc, "version", Reach::kLocal).status()));
+  EXPECT_EQ(cache.open_files(), 2u);
+  *file = nullptr;
+  calls->Stop();
+  EXPECT_EQ(cache.open_files(), 1u);
 }
 
 }  // namespace

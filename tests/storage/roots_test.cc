@@ -125,5 +125,18 @@ TEST_F(RootsTest, AnUnknownRootNamesTheNearestOne) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("did you mean 'photos'?"));
 }
 
+TEST_F(RootsTest, WhatMayHangIsNotOpenedWhereThatMustNotBe) {
+  EXPECT_TRUE(root_->OpenFile("a/b.jpg", false, Reach::kLocal).ok());
+  EXPECT_FALSE(IsElsewhere(root_->OpenFile("missing", false, Reach::kLocal).status()));
+  // /proc stands for a network or a program; it is a mount of its own below /.
+  auto made = Roots::Create({{"proc", "/proc"}, {"all", "/"}});
+  ASSERT_TRUE(made.ok()) << made.status();
+  const auto proc = *(*made)->Find("proc"), all = *(*made)->Find("all");
+  EXPECT_TRUE(proc->OpenFile("version", false).ok());
+  EXPECT_TRUE(IsElsewhere(proc->OpenFile("version", false, Reach::kLocal).status()));
+  EXPECT_TRUE(all->OpenFile("proc/version", false).ok());
+  EXPECT_TRUE(IsElsewhere(all->OpenFile("proc/version", false, Reach::kLocal).status()));
+}
+
 }  // namespace
 }  // namespace feedwater::server

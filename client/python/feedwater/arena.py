@@ -19,9 +19,10 @@ import ctypes
 import fcntl
 import mmap
 import os
-import threading
-from collections import deque
-from functools import lru_cache
+import weakref
+from functools import lru_cache, partial
+from itertools import starmap
+from operator import setitem
 from typing import Any, Callable, Optional
 
 import numpy as np
@@ -180,52 +181,62 @@ class Arena:
 class Returns:
     """The way back of the slots of a session, from any thread.
 
-    `put` may be called by a finaliser in the midst of anything, even of `put` itself: it only
-    appends to a queue, and whoever gets the lock without waiting empties the queue. Who does not
-    get it may go: the holder looks again after letting go.
+    A slot comes back in the midst of anything, even of `flush` itself, and an interrupt (Ctrl-C)
+    may strike on the way, between any two steps of Python code. So what must not be lost is done in
+    single steps that are no Python code: a weak reference notes that a lease has died, and whoever
+    calls `flush` next sends what was noted.
     """
 
     def __init__(
         self, send: Callable[[int, int, dict[int, int]], bool], arena: Arena, pid: int
     ) -> None:
-        self._queue: deque[tuple[int, int]] = deque()
-        self._lock = threading.Lock()
+        self._dropped: dict[tuple[int, int], object] = {}  # (slot, generation), not yet sent
+        self._flushing: dict[object, None] = {}  # calls of `flush`; the first one sends
         self._send = send
         self._arena = arena
         self._pid = pid
         self._finish: Optional[Callable[[], None]] = None
         self._sent: dict[int, int] = {}  # slot -> generation that went back last
-        self.held: dict[int, int] = {}  # slot -> generation
+        self.held: dict[int, object] = {}  # by slot: what tells that its lease has died
 
-    def put(self, slot: int, generation: int) -> None:
-        """Give a slot back."""
-        if os.getpid() != self._pid:
-            return  # a forked child's copy of the lease: the parent still has its own
-        self._queue.append((slot, generation))
-        self.flush()
+    def lend(self, lease: Lease, taken: Callable[[], object]) -> None:
+        """Let the slot come back when `lease` dies, and call `taken`: both or neither."""
+        dropped = partial(setitem, self._dropped, (lease.slot, lease.generation))
+        watched = map(weakref.ref, (lease,), (dropped,))
+        self.held.update(zip((lease.slot,), zip(watched, starmap(taken, ((),)))))
 
     def flush(self) -> None:
-        """Send what waits. What the socket does not take now stays for the next call."""
-        while self._queue or self._finish is not None:
-            if not self._lock.acquire(blocking=False):
-                return
+        """Send what waits. What the socket does not take now stays for the next call.
+
+        Nobody waits here: of several calls at a time one sends, and looks again when it is done.
+        """
+        if os.getpid() != self._pid:
+            return  # a forked child's copies of the leases: the parent still has its own
+        while self._dropped or self._finish is not None:
+            mine = object()
             try:
-                finish, self._finish = self._finish, None
-                if finish is not None:
-                    finish()
-                    self._send = _went_with_the_session
-                while self._queue:
-                    slot, generation = self._queue[0]
-                    if self._sent.get(slot) != generation:
-                        self._arena.drop_writes(slot)
-                        self._arena.hide(slot)
-                        self.held.pop(slot, None)  # once sent, it may be lent again at once
-                        if not self._send(slot, generation, self._sent):
-                            self.held[slot] = generation
-                            return
-                    self._queue.popleft()
+                self._flushing[mine] = None
+                calls = list(self._flushing)
+                if calls[0] is not mine or not self._send_all():
+                    return
             finally:
-                self._lock.release()
+                self._flushing.pop(mine, None)
+
+    def _send_all(self) -> bool:
+        finish, self._finish = self._finish, None
+        if finish is not None:
+            finish()
+            self._send = _went_with_the_session
+        for slot, generation in list(self._dropped):
+            if self._sent.get(slot) != generation:
+                self._arena.drop_writes(slot)
+                self._arena.hide(slot)
+                held = self.held.pop(slot, None)  # once sent, it may be lent again at once
+                if not self._send(slot, generation, self._sent):
+                    self.held[slot] = held
+                    return False
+            self._dropped.pop((slot, generation), None)
+        return True
 
     def finish(self, close: Callable[[], None]) -> None:
         """Call `close` when nobody is sending. Then nothing is sent any more, and the session is
@@ -237,7 +248,7 @@ class Returns:
     @property
     def waiting(self) -> bool:
         """Something is still to be sent."""
-        return bool(self._queue)
+        return bool(self._dropped)
 
 
 def _went_with_the_session(slot: int, generation: int, sent: dict[int, int]) -> bool:
@@ -247,7 +258,7 @@ def _went_with_the_session(slot: int, generation: int, sent: dict[int, int]) -> 
 class Lease:
     """A lent slot. It goes back when this object dies."""
 
-    __slots__ = ("__weakref__", "_returns", "arena", "generation", "slot")
+    __slots__ = ("__weakref__", "_flush", "arena", "generation", "slot")
 
     def __init__(
         self,
@@ -258,23 +269,29 @@ class Lease:
         taken: Callable[[], object] = int,
     ) -> None:
         arena.show(slot)
-        # No interrupt strikes from here until `taken`, which is no Python code, has been called:
-        # with `_returns` the slot goes back when this dies, and nobody else may take it over then.
         self.arena = arena
         self.slot = slot
         self.generation = generation
-        self._returns = returns
-        returns.held[slot] = generation
-        taken()
-
-    def __del__(self) -> None:
-        returns = getattr(self, "_returns", None)
-        if returns is not None:
-            returns.put(self.slot, self.generation)
+        self._flush = _Flush(returns)
+        returns.lend(self, taken)
 
     def array(self, place: Place, samples: int) -> np.ndarray:
         """Return an output of the batch, shape ``(samples, *place.shape)``, over the slot."""
         return np.asarray(_Memory(self, place, samples))
+
+
+class _Flush:
+    """Sends what waits when it dies: as a part of a lease, just after that has died."""
+
+    __slots__ = ("_returns",)
+
+    def __init__(self, returns: Returns) -> None:
+        self._returns = returns
+
+    def __del__(self) -> None:
+        returns = getattr(self, "_returns", None)  # absent: interrupted while it was made
+        if returns is not None:
+            returns.flush()
 
 
 class _Memory:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import operator
 import os
 import threading
@@ -9,6 +10,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import count
 from typing import Any, NamedTuple, Optional, Union
 
@@ -16,12 +18,12 @@ import numpy as np
 
 from . import errors
 from .address import resolve
-from .control import DTYPE_NAMES
 from .crc32c import crc32c
 from .cursor import Cursor, Skips, add_skip, after_skips, forget_passed
 from .fields import Field, Place
-from .launcher import placement
+from .layout import outputs
 from .outputs import Converter, choose
+from .placement import Placement, placement, process_group
 from .stream import Batch, Failure, Stream, StreamOptions, check_timeout
 from .version import __version__
 from .wire import HAS_CRC
@@ -31,6 +33,8 @@ _BAD_SAMPLE_CURE = (
     ". Mend or remove it, or let the pipeline say 'on_bad_sample: substitute' or 'skip_with_count'"
 )
 _LATENCIES = 4096  # the last so many, for the percentiles
+
+_log = logging.getLogger("feedwater")
 
 _opened: dict[
     str, Iterator[int]
@@ -102,7 +106,9 @@ class Loader:
     batch_size : int, optional
         Samples per rank and batch; overrides the file's.
     rank, world_size : int, optional
-        Default: from torchrun, Open MPI, Slurm or PMI; else 0 of 1.
+        Both or neither. Default: those of a process group that is initialised
+        (``torch.distributed``, ``jax.distributed``, ``mpi4py``); else the launcher's environment
+        (torchrun, Horovod, Open MPI, MVAPICH, PMI, Slurm); else 0 of 1.
     seed : int, optional
         Overrides the file's.
     job : str, optional
@@ -151,11 +157,11 @@ class Loader:
     Raises
     ------
     InvalidArgument
-        The pipeline or an argument can never work.
+        The pipeline or an argument can never work, or half of a launcher's environment is there.
     NotFound
         Unknown pipeline, root or file.
     FailedPrecondition
-        The ranks of the job disagree.
+        The ranks of the job disagree, or process group and launcher do.
     AlreadyExists
         Another process has this rank.
     ResourceExhausted
@@ -194,50 +200,48 @@ class Loader:
         batch_size, rank, world_size, seed, slots = (
             _integer(name, value) for name, value in {**numbers, "slots": slots}.items()
         )
+        # Where rank and world size are not the program's own, a process group that is initialised
+        # later has a say: see _check_place.
+        self._place_is_settled = rank is not None
         place = placement(rank, world_size)
         name, text, file_name = _read_pipeline(pipeline)
         self.output, private = choose(output, device, writable)
         self.address = resolve(address)
+        self._job_suffix = None  # of a default name
         if job is None:
-            number = next(_opened.setdefault(name, count(1)))
-            job = f"{place.job or f'pid-{os.getpid()}'}/{name}#{number}"
-        self._stream = Stream(
+            self._job_suffix = f"/{name}#{next(_opened.setdefault(name, count(1)))}"
+        self._as_dict, self._device = as_dict, device
+        self._verify = bool(verify)
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._open(
             StreamOptions(
                 address=self.address,
                 client=f"python {__version__}",
                 pipeline_name=name,
                 pipeline_text=text,
                 file_name=file_name,
-                job=job,
+                job=job or "",
                 rank=place.rank,
                 world_size=place.world_size,
                 batch_size=batch_size,
                 seed=seed,
                 slots=slots,
-                verify=bool(verify),
+                verify=self._verify,
                 writable=private,
                 reconnect_timeout=check_timeout(reconnect_timeout),
                 debug_protect=_protects() if debug_protect is None else bool(debug_protect),
-            )
+            ),
+            place,
         )
-        self._finalizer = weakref.finalize(self, Stream.close, self._stream, False)
-        try:
-            self._take_over(as_dict, device)
-        except BaseException:
-            self.close()
-            raise
-        self.rank, self.world_size, self.local_rank = place.rank, place.world_size, place.local_rank
-        self._verify = bool(verify)
-        self._pid = os.getpid()
-        self._lock = threading.Lock()
         # (epoch, position, substituted samples so far, what is left out further on): what
         # state_dict() tells. One tuple, so that it is whole for any thread.
         facts = self._stream.facts
         self._consumed: tuple[int, int, int, Skips] = (facts.epoch, facts.position, 0, ())
-        self._global_batch = int(facts.batch_size * facts.world_size)
         self._alignment = 0  # of the steps of this epoch: positions modulo the global batch
         self._align(facts.position)
         self._fresh = True  # nothing was taken since the cursor was put where it is
+        self._touched = False  # nothing was ever taken or left out
         self._epoch_done = False  # the epoch's last batch was taken
         self._pending: Union[Batch, Failure, None] = (
             None  # of a later epoch, found when the end was looked for
@@ -246,26 +250,79 @@ class Loader:
         self._iteration = 0
         self._statistics = _Statistics()
 
-    def _take_over(self, as_dict: bool, device: Any) -> None:
+    def _open(self, options: StreamOptions, place: Placement) -> None:
+        """Open the stream of a rank."""
+        job = options.job
+        if self._job_suffix is not None:
+            job = (place.job or f"pid-{os.getpid()}") + self._job_suffix
+        try:
+            self._stream = Stream(
+                replace(options, job=job, rank=place.rank, world_size=place.world_size)
+            )
+        except errors.AlreadyExists as error:
+            if self._job_suffix is None or place.source is not None or place.job is None:
+                raise
+            raise errors.AlreadyExists(
+                f"{error}. It is another child of this process's parent, and nobody has told the "
+                "two of one another: initialise the process group before the loader is made, or "
+                "give both rank and world_size; or a job of its own to each, where they do not "
+                "belong together"
+            ) from None
+        self._finalizer = weakref.finalize(self, Stream.close, self._stream, False)
+        try:
+            self._take_over()
+        except BaseException:
+            self.close()
+            raise
+        self.rank, self.world_size, self.local_rank = place.rank, place.world_size, place.local_rank
+        self._global_batch = place.world_size * self.batch_size
+
+    def _check_place(self, may_move: bool = True) -> None:
+        """Compare the rank with what a process group says that was initialised since.
+
+        A loader of which nothing has been taken moves to the place that it has there.
+        """
+        if self._place_is_settled:
+            return
+        group = process_group()
+        if group is None:
+            return
+        if (group.rank, group.world_size) != (self.rank, self.world_size):
+            place = placement()
+            made = f"made as rank {self.rank} of {self.world_size}"
+            if not may_move or self._touched:
+                raise errors.FailedPrecondition(
+                    f"this loader was {made}, before the process group was initialised; now "
+                    f"{group}. It has been used, so it stays what it is: make the loader after the "
+                    "group, or give both rank and world_size"
+                )
+            self._check_usable()
+            at = self._stream.cursor(*self._consumed)
+            self.close()
+            self._open(self._stream.options, place)
+            facts = self._stream.facts
+            at.check_same_source(facts.dataset_digest, facts.pipeline_digest, facts.seed)
+            self._move(*self._consumed)
+            _log.warning(
+                "a loader of %s was %s, before the process group was initialised: it is rank "
+                "%d of %d now, with %d steps an epoch. Make it after the group to be rid of this.",
+                self.pipeline,
+                made,
+                self.rank,
+                self.world_size,
+                self._steps,
+            )
+        self._place_is_settled = True
+
+    def _take_over(self) -> None:
         facts = self._stream.facts
         self.fields: dict[str, Field] = {}
-        places = []
-        for f in facts.fields:
-            dtype = DTYPE_NAMES.get(f.dtype, "unspecified")
-            if dtype == "unspecified":
-                raise errors.Error(
-                    f"output {f.name!r} has type {f.dtype}, which this client does not know"
-                )
-            field = Field(dtype, tuple(f.shape), f.layout, f.doc)
-            place = Place(f.name, field, f.offset)
-            if min(field.shape, default=1) < 0 or (
-                place.offset + facts.batch_size * place.sample_bytes > facts.slot_bytes
-            ):
-                raise errors.Error(f"output {f.name!r} {field!r} does not fit into a slot")
-            self.fields[f.name] = field
+        places: list[Place] = []
+        for field, place in outputs(facts):
+            self.fields[place.name] = field
             places.append(place)
         self._places = tuple(places)
-        self._convert = Converter(self.output, places, as_dict, device)
+        self._convert = Converter(self.output, places, self._as_dict, self._device)
         self.batch_size = int(facts.batch_size)
         self.classes = list(facts.classes)
         self.seed = int(facts.seed)
@@ -278,6 +335,13 @@ class Loader:
 
     def __len__(self) -> int:
         """Return the steps of a whole epoch on this rank."""
+        with self._lock:
+            if self.is_open and os.getpid() == self._pid:
+                self._check_place()
+        return self._steps
+
+    @property
+    def _steps(self) -> int:
         return int(self._stream.facts.steps_per_epoch)
 
     def __iter__(self) -> Iterator[Any]:
@@ -286,6 +350,7 @@ class Loader:
         """
         with self._lock:
             self._check_usable()
+            self._check_place()
             epoch, _, substituted, skips = self._consumed
             if not self._fresh:
                 self._move(epoch + 1, 0, substituted, skips)
@@ -305,7 +370,7 @@ class Loader:
 
     def _settle(self) -> None:
         """Let the stream go on where the program does, behind what is left out."""
-        if not len(self):
+        if not self._steps:
             return
         epoch, position, _, skips = self._consumed
         position = after_skips(skips, epoch, position, self._global_batch)
@@ -335,8 +400,9 @@ class Loader:
                 )
             if self._error is not None:
                 raise self._error
+            self._check_place(may_move=False)
             epoch = self._consumed[0]
-            if self._epoch_done or not len(self):
+            if self._epoch_done or not self._steps:
                 self._end_epoch()
             try:
                 got = self._receive()
@@ -389,6 +455,7 @@ class Loader:
         _, _, substituted, skips = self._consumed
         self._epoch_done = ready.last_in_epoch
         self._fresh = False
+        self._touched = True
         self._statistics.delivered(ready)
         epoch, position = ready.epoch, ready.next_position
         if not self._epoch_done:
@@ -503,6 +570,8 @@ class Loader:
         first, last = _integer("first", first), _integer("last", last)
         with self._lock:
             self._check_usable()
+            self._check_place()
+            self._touched = True  # steps count as world size and batch size make them
             at_epoch, position, substituted, skips = self._consumed
             of_epoch = at_epoch + self._epoch_done if epoch is None else _epoch_number(epoch)
             begin = self._position_of(of_epoch, first)
@@ -539,6 +608,8 @@ class Loader:
         step = _integer("step", step)
         with self._lock:
             self._check_usable()
+            self._check_place()
+            self._touched = True
             of_epoch = self._consumed[0] if epoch is None else _epoch_number(epoch)
             position = self._position_of(of_epoch, step)
             self._drop_pending()
@@ -561,9 +632,9 @@ class Loader:
 
     def _position_of(self, epoch: int, step: int) -> int:
         """Return where a step of an epoch begins."""
-        if not 0 <= step < len(self):
+        if not 0 <= step < self._steps:
             raise errors.InvalidArgument(
-                f"step {step} is not one of the {len(self)} steps of an epoch, which count from 0"
+                f"step {step} is not one of the {self._steps} steps of an epoch, which count from 0"
             )
         alignment = self._alignment if epoch == self._consumed[0] else 0
         return alignment + step * self._global_batch

@@ -96,15 +96,18 @@ class Converter:
         return dict(zip(self._names, outputs))
 
     def _to_device(self, outputs: list[Any], lease: Lease) -> list[Any]:
-        moved = [tensor.to(self._device, non_blocking=True) for tensor in outputs]
-        if self._device.type == "cuda":
-            import torch
+        if self._device.type != "cuda":
+            # Only of CUDA is it known here how to learn when a copy is complete: any other device
+            # is waited for, so that the slot does not go back while it is being read.
+            return [tensor.to(self._device) for tensor in outputs]
+        import torch
 
-            # The copy may still be reading the slot: the lease stays until the device has passed
-            # this point.
-            done = torch.cuda.Event()
-            done.record(torch.cuda.current_stream(self._device))
-            self._in_flight.append((done, lease))
+        moved = [tensor.to(self._device, non_blocking=True) for tensor in outputs]
+        # The copy may still be reading the slot: the lease stays until the device has passed this
+        # point.
+        done = torch.cuda.Event()
+        done.record(torch.cuda.current_stream(self._device))
+        self._in_flight.append((done, lease))
         return moved
 
     def let_go(self, wait: bool = False) -> None:

@@ -62,12 +62,13 @@ class Session:
         writable: bool,
         timeout: float = math.inf,
         debug_protect: bool = False,
+        check: Callable[[Any], object] = bool,
     ) -> tuple[Session, Any]:
         """Connect, open the stream that `request` (an OpenStreamRequest) describes, and map its
         arena.
 
         `timeout` in seconds is for the daemon's answer to the request. The first open of a large
-        dataset lists all its files.
+        dataset lists all its files. `check` may refuse that answer, before anything is mapped.
 
         Returns
         -------
@@ -85,7 +86,8 @@ class Session:
             request.ticket = self.ticket
             with Control(address) as control:
                 response = control.call("OpenStream", request, min(timeout, _OPEN_S))
-            self._map(writable, debug_protect)
+            check(response)
+            self._map(response.slot_bytes, writable, debug_protect)
         except SessionLost as lost:
             self.abandon()
             error = errors.from_code(lost.code, lost.reason)
@@ -120,7 +122,7 @@ class Session:
             )
         self.ticket = message.ticket
 
-    def _map(self, writable: bool, debug_protect: bool) -> None:
+    def _map(self, slot_bytes: int, writable: bool, debug_protect: bool) -> None:
         packet, fds = self._packet(_ARENA_S)
         try:
             message = wire.parse(packet)
@@ -132,6 +134,10 @@ class Session:
                 )
             if message.slots > wire.MAX_SLOTS:
                 raise wire.ProtocolError(f"an arena of {message.slots} slots")
+            if message.slot_bytes != slot_bytes:
+                raise wire.ProtocolError(
+                    f"slots of {message.slot_bytes} bytes, {slot_bytes} were described"
+                )
             self.arena = Arena(
                 fds[0],
                 message.arena_bytes,

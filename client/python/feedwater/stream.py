@@ -17,6 +17,7 @@ from . import errors, wire
 from .arena import Lease
 from .control import messages
 from .cursor import Cursor, Skips
+from .layout import check_same
 from .outage import Outage
 from .session import Session, SessionLost
 
@@ -155,43 +156,25 @@ class Stream:
 
     def _connect(self, timeout: float = math.inf) -> tuple[Session, Any]:
         o = self.options
-        session, response = Session.open(
-            o.address, self._request(), o.writable, timeout, o.debug_protect
+        return Session.open(
+            o.address, self._request(), o.writable, timeout, o.debug_protect, self._check
         )
-        try:
-            if self.facts is not None:
-                for name in (
-                    "dataset_digest",
-                    "pipeline_digest",
-                    "seed",
-                    "batch_size",
-                    "world_size",
-                ):
-                    now, before = getattr(response, name), getattr(self.facts, name)
-                    if now != before:
-                        raise errors.FailedPrecondition(
-                            f"the daemon came back with another {name}: {now} instead of {before}"
-                        )
-            if (
-                min(response.batch_size, response.world_size) <= 0
-                or session.arena.slot_bytes != response.slot_bytes
-            ):
-                raise errors.Error(
-                    f"the daemon lends slots of {session.arena.slot_bytes} bytes and describes "
-                    "slots of "
-                    f"{response.slot_bytes} bytes for batches of {response.batch_size}"
-                )
-        except BaseException:
-            session.abandon()
-            raise
-        return session, response
 
-    def _reconnect(self, reason: str) -> Session:
+    def _check(self, answer: Any) -> None:
+        """Refuse what would not be this stream."""
+        if min(answer.batch_size, answer.world_size) <= 0:
+            raise errors.Error(
+                f"the daemon describes batches of {answer.batch_size} for {answer.world_size} ranks"
+            )
+        if self.facts is not None:
+            check_same(answer, self.facts)
+
+    def _reconnect(self, reason: str) -> None:
         """Open a new session where the stream stands, within `reconnect_timeout`."""
         with Outage(self.options.address, reason, self.options.reconnect_timeout):
-            return self._connect_again(reason)
+            self._connect_again(reason)
 
-    def _connect_again(self, reason: str) -> Session:
+    def _connect_again(self, reason: str) -> None:
         deadline = time.monotonic() + self.options.reconnect_timeout
         pause = _BACKOFF_FIRST_S
         last = ""  # the text alone: an error kept here would keep this frame, and the old session
@@ -200,11 +183,10 @@ class Stream:
                 raise errors.FailedPrecondition("the loader is closed")
             if self.options.reconnect_timeout > 0:
                 try:
-                    session, _ = self._connect(max(1.0, deadline - time.monotonic()))
-                    self._session = session
+                    self._session, _ = self._connect(max(1.0, deadline - time.monotonic()))
                     self._serial = 0
                     self.reconnects += 1
-                    return session
+                    return
                 except errors.Error as error:
                     shut = isinstance(error, errors.PermissionDenied) and error.may_pass
                     if error.code not in _PASSING and not shut:
@@ -266,34 +248,47 @@ class Stream:
         while True:
             if self._closed:
                 raise errors.FailedPrecondition("the loader is closed")
-            session = self._session
-            if session is None:
-                session = self._reconnect("the connection to the daemon was lost")
-            try:
-                message = self._wait(session)
-                if isinstance(message, wire.Ready):
-                    lease = session.lease(message)
-                    if message.serial != self._serial:
-                        del lease  # from before a seek
-                        continue
-                    self.next_at = (
-                        (message.epoch + 1, 0)
-                        if message.last_in_epoch
-                        else (message.epoch, message.next_position)
-                    )
-                    return Batch(message, lease)
-                if message.serial == self._serial:
-                    self.next_at = None  # the stream stands still until a seek
-                    return Failure(message)
-            except SessionLost as lost:
-                self._drop_session()
-                if self._closed:
-                    continue
-                if lost.code != "UNAVAILABLE":
-                    raise errors.from_code(
-                        lost.code, f"the daemon ended the session: {lost.reason}"
-                    ) from None
-                self._reconnect(lost.reason)
+            if self._session is None:
+                self._reconnect("the connection to the daemon was lost")
+            got, lost = self._receive()
+            if got is not None:
+                return got
+            if lost is None or self._closed:
+                continue
+            code, reason = lost
+            if code != "UNAVAILABLE":
+                raise errors.from_code(code, f"the daemon ended the session: {reason}")
+            self._reconnect(reason)
+
+    def _receive(self) -> tuple[Union[Batch, Failure, None], Optional[tuple[str, str]]]:
+        """Wait for the session's next message. Return what it brings, if that is for the reader,
+        and why the session ended, if it did.
+
+        The latter as two texts: an error, and this frame, would keep the old session, and with it
+        the memory that it has mapped, for as long as the error of a reconnect lives.
+        """
+        session = self._session
+        if session is None:
+            return None, None  # closed in another thread meanwhile
+        try:
+            message = self._wait(session)
+            if isinstance(message, wire.Ready):
+                lease = session.lease(message)
+                if message.serial != self._serial:
+                    return None, None  # from before a seek
+                self.next_at = (
+                    (message.epoch + 1, 0)
+                    if message.last_in_epoch
+                    else (message.epoch, message.next_position)
+                )
+                return Batch(message, lease), None
+            if message.serial == self._serial:
+                self.next_at = None  # the stream stands still until a seek
+                return Failure(message), None
+            return None, None
+        except SessionLost as ended:
+            self._drop_session()
+            return None, (ended.code, ended.reason)
 
     def _wait(self, session: Session) -> Union[wire.Ready, wire.Failed]:
         message = session.receive(0)

@@ -32,6 +32,7 @@
 #include "server/base/mutex.h"
 #include "server/source/digest.h"
 #include "server/source/format.h"
+#include "server/storage/fault.h"
 
 namespace feedwater::server {
 namespace {
@@ -209,7 +210,7 @@ absl::Status Scan::Classify(const Task& task, int folder, const dirent& entry, L
   struct stat info = {};
   if (type == DT_UNKNOWN) {
     if (fstatat(folder, entry.d_name, &info, AT_SYMLINK_NOFOLLOW) != 0) {
-      return errno == ENOENT ? absl::OkStatus() : ErrnoStatus(errno, location_.Below(task.path));
+      return errno == ENOENT ? absl::OkStatus() : StorageError(errno, location_.Below(task.path));
     }
     type = IFTODT(info.st_mode);
   }
@@ -250,7 +251,7 @@ absl::Status Scan::Classify(const Task& task, int folder, const dirent& entry, L
     if (!is_link && fstatat(folder, entry.d_name, &info, AT_SYMLINK_NOFOLLOW) != 0) {
       if (errno == ENOENT)
         return absl::OkStatus();  // removed meanwhile, which the folder's stamp will show
-      return ErrnoStatus(errno, location_.root->Describe(location_.Below(path)));
+      return StorageError(errno, location_.root->Describe(location_.Below(path)));
     }
     if (info.st_size == 0) listing->notes.empty.Add(path);
     listing->folder.files.push_back({std::string(name), static_cast<uint64_t>(info.st_size)});
@@ -263,7 +264,7 @@ absl::StatusOr<Scan::Listing> Scan::List(const Task& task) {
   const std::string full = location_.Below(task.path);
   FW_ASSIGN_OR_RETURN(Fd fd, location_.root->OpenFolder(full));
   struct stat info;
-  if (fstat(fd.get(), &info) != 0) return ErrnoStatus(errno, location_.root->Describe(full));
+  if (fstat(fd.get(), &info) != 0) return StorageError(errno, location_.root->Describe(full));
   if (task.through_link) {
     for (const Ancestor* above = task.parent.get(); above != nullptr; above = above->parent.get()) {
       if (above->device == info.st_dev && above->inode == info.st_ino) {
@@ -278,7 +279,7 @@ absl::StatusOr<Scan::Listing> Scan::List(const Task& task) {
   listing.folder.stamp = MakeStamp(full, info);
   AwaitClockTick(info);
   std::unique_ptr<DIR, int (*)(DIR*)> folder(fdopendir(fd.get()), closedir);
-  if (folder == nullptr) return ErrnoStatus(errno, location_.root->Describe(full));
+  if (folder == nullptr) return StorageError(errno, location_.root->Describe(full));
   const int handle = fd.release();
   while (true) {
     errno = 0;  // tells the end from an error
@@ -287,7 +288,7 @@ absl::StatusOr<Scan::Listing> Scan::List(const Task& task) {
     FW_RETURN_IF_ERROR(Classify(task, handle, *entry, &listing));
   }
   if (errno != 0)
-    return ErrnoStatus(errno, absl::StrCat("listing ", location_.root->Describe(full)));
+    return StorageError(errno, absl::StrCat("listing ", location_.root->Describe(full)));
   std::sort(listing.folder.files.begin(), listing.folder.files.end(),
             [](const ScannedFile& a, const ScannedFile& b) { return a.name < b.name; });
   found_.fetch_add(static_cast<int64_t>(listing.folder.files.size()), std::memory_order_relaxed);

@@ -224,12 +224,7 @@ class IoUringEngine final : public ReadEngine {
   }
 
   void ReadNow(ReadOp* op) {
-    for (bool complete = false; !complete;) {
-      const Piece piece = Remaining(*op);
-      const ssize_t got =
-          pread(op->file->fd.get(), piece.into, static_cast<size_t>(piece.length), piece.offset);
-      complete = Advance(op, got < 0 ? -errno : got);
-    }
+    ReadRest(op);
     ready_.push_back(op);
   }
 

@@ -2,9 +2,7 @@
 // several reads still overlap on the device although this thread waits for one at a time. Costs one
 // more system call a read than io_uring's batches and cannot overlap waiting with decoding.
 #include <fcntl.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <deque>
 
 #include "server/storage/engine.h"
@@ -29,12 +27,7 @@ class PreadEngine final : public ReadEngine {
     if (queue_.empty()) return nullptr;
     Queued next = queue_.front();
     queue_.pop_front();
-    while (!next.complete) {
-      Piece piece = Remaining(*next.op);
-      ssize_t got = pread(next.op->file->fd.get(), piece.into, static_cast<size_t>(piece.length),
-                          piece.offset);
-      next.complete = Advance(next.op, got < 0 ? -errno : got);
-    }
+    if (!next.complete) ReadRest(next.op);
     return next.op;
   }
 

@@ -9,6 +9,7 @@ import os
 import pickle
 import random
 import signal
+import sys
 import threading
 import time
 
@@ -255,6 +256,38 @@ def test_the_memory_of_an_ended_session_goes_without_the_collector(daemon, open_
         gc.enable()
 
 
+def test_a_refused_reconnect_leaves_no_arena_mapped(daemon, open_loader):
+    """Neither the old one nor the new one, without the collector, and while the error lives."""
+    gc.collect()
+    gc.disable()
+    try:
+        loader = open_loader(daemon)
+        iterator = iter(loader)
+        next(iterator)
+        before = arenas_mapped()
+
+        def other_offset(answer):
+            answer.fields[1].offset += 64
+
+        daemon.faults.edit_answer = other_offset
+        for session in list(daemon.sessions.values()):
+            session.close()
+        with pytest.raises(feedwater.FailedPrecondition, match="another offset") as caught:
+            for _ in range(10):
+                next(iterator)
+        assert arenas_mapped() == before - 1, caught
+        with pytest.raises(feedwater.FailedPrecondition, match="another offset"):
+            next(iterator)  # and it stays so
+        assert arenas_mapped() == before - 1
+    finally:
+        gc.enable()
+
+
+def arenas_mapped() -> int:
+    """Count this process's mappings of clients' arenas; the fake daemon's own are not counted."""
+    return sum(isinstance(thing, Arena) for thing in gc.get_objects())
+
+
 def in_child(action):
     """Run `action` in a forked child and return what it raised."""
     read, write = os.pipe()
@@ -336,10 +369,12 @@ def test_an_interrupt_ends_the_wait_at_once_and_loses_nothing(daemon, open_loade
     assert seen == ALL
 
 
-def test_interrupts_at_any_moment_lose_and_repeat_nothing(start, open_loader):
+def test_interrupts_at_any_moment_lose_and_repeat_nothing(start, open_loader, monkeypatch):
     """An alarm goes off at random moments; whatever next() returned must be the epoch, each batch
     once.
     """
+    # pytest would keep an alarm that went off in a finaliser, and with its frames their batches.
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: None)
 
     class Alarm(Exception):
         pass

@@ -113,8 +113,9 @@ struct StreamOptions {
   std::string
       pipeline;  // a name known to the daemon, or the path of a .yaml file, which is sent to it
   std::optional<int64_t> batch_size;  // per rank; default: the file's
-  std::optional<int64_t> rank,
-      world_size;                // default: torchrun, Slurm or Open MPI environment, else 0 of 1
+  // Both or neither. Default: the environment of torchrun, Horovod, MPI or Slurm, else 0 of 1; see
+  // client/cpp/README.md.
+  std::optional<int64_t> rank, world_size;
   std::optional<uint64_t> seed;  // default: the file's
   std::string job;  // ranks of one job give the same name; default: from the launcher, else this
                     // process's own
@@ -211,7 +212,7 @@ class Client {
 int64_t MonotonicNs();  // CLOCK_MONOTONIC, the clock of published_ns and received_ns
 
 struct BadSample {
-  int64_t record = -1;  // -1: not about one record
+  int64_t record = -1;       // -1: not about one record
   std::string path, reason;  // the reason without record and path, which the message names, too
 };
 std::optional<BadSample> BadSampleOf(const absl::Status& status);

@@ -1,0 +1,23 @@
+// What a daemon says about a stream: its outputs, their places in a slot, and whether a daemon that
+// came back says the same as before (client/python/feedwater/layout.py compares the same things).
+#pragma once
+
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "feedwater/client.h"
+#include "feedwater/v1/control.pb.h"
+
+namespace feedwater {
+
+// What a batch consists of. InternalError when that does not lie inside a slot.
+absl::StatusOr<std::vector<Field>> FieldsOf(const v1::OpenStreamResponse& opened);
+
+// FailedPrecondition naming the first difference between two answers for one stream: everything
+// that a program may have read from the first, and that decides which bytes of a slot are whose.
+// Where production starts, how many slots there are and the daemon's version may differ.
+absl::Status CheckSameLayout(const v1::OpenStreamResponse& now,
+                             const v1::OpenStreamResponse& before);
+
+}  // namespace feedwater

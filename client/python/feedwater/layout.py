@@ -1,0 +1,99 @@
+"""What a daemon says about a stream: its outputs, their places in a slot, and whether a daemon that
+came back says the same as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import zip_longest
+from typing import Any, Optional
+
+from . import errors
+from .control import DTYPE_NAMES
+from .fields import Field, Place
+
+# Of an OpenStreamResponse, what holds for the whole life of a stream. Left out is what a daemon may
+# choose anew each time: where production starts, how many slots there are, its own version.
+_FACTS = (
+    "pipeline",
+    "dataset_digest",
+    "pipeline_digest",
+    "seed",
+    "batch_size",
+    "world_size",
+    "records",
+    "steps_per_epoch",
+    "samples_per_epoch",
+)
+
+
+def outputs(facts: Any) -> Iterator[tuple[Field, Place]]:
+    """Yield each output of an OpenStreamResponse and its place.
+
+    Raises
+    ------
+    Error
+        A type that this client does not know, or a place that is not inside a slot.
+    """
+    for f in facts.fields:
+        dtype = DTYPE_NAMES.get(f.dtype, "unspecified")
+        if dtype == "unspecified":
+            raise errors.Error(
+                f"output {f.name!r} has type {f.dtype}, which this client does not know"
+            )
+        field = Field(dtype, tuple(f.shape), f.layout, f.doc)
+        place = Place(f.name, field, f.offset)
+        if min(field.shape, default=1) < 0 or (
+            place.offset + facts.batch_size * place.sample_bytes > facts.slot_bytes
+        ):
+            raise errors.Error(f"output {f.name!r} {field!r} does not fit into a slot")
+        yield field, place
+
+
+def check_same(now: Any, before: Any) -> None:
+    """Compare two OpenStreamResponses of one stream.
+
+    Everything that a program may have read from the first, and that decides which bytes of a slot
+    are whose, must be in the second as it was.
+
+    Raises
+    ------
+    FailedPrecondition
+        Names the first difference.
+    """
+    difference = _difference(now, before)
+    if difference is not None:
+        what, new, old = difference
+        raise errors.FailedPrecondition(
+            f"the daemon came back with another {what}: {new} instead of {old}. Load the state "
+            "into a new loader, which refuses it if the data are others"
+        )
+
+
+def _difference(now: Any, before: Any) -> Optional[tuple[str, Any, Any]]:
+    for name in _FACTS:
+        new, old = getattr(now, name), getattr(before, name)
+        if new != old:
+            return name, new, old
+    for number, (new, old) in enumerate(zip_longest(now.classes, before.classes)):
+        if new != old:
+            return f"class {number}", repr(new), repr(old)
+    for number, (new, old) in enumerate(zip_longest(now.fields, before.fields)):
+        if new is None or old is None or new.name != old.name:
+            names = [None if f is None else repr(f.name) for f in (new, old)]
+            return f"output {number}", *names
+        for part in ("dtype", "shape", "layout", "offset"):
+            a, b = getattr(new, part), getattr(old, part)
+            if a != b:
+                a, b = (_shown(part, value) for value in (a, b))
+                return f"{part} of output {new.name!r}", a, b
+    # Last: where it differs, what made it so is of more use.
+    if now.slot_bytes != before.slot_bytes:
+        return "slot_bytes", now.slot_bytes, before.slot_bytes
+    return None
+
+
+def _shown(part: str, value: Any) -> Any:
+    if part == "dtype":
+        return DTYPE_NAMES.get(value, value)
+    return list(value) if part == "shape" else value

@@ -1,0 +1,411 @@
+"""Which rank this process is: the worst failure of a loader is two ranks that read the same samples
+without a word.
+
+The first of these that says anything decides:
+
+1. the arguments ``rank`` and ``world_size`` of the loader, both of them;
+2. a process group that is initialised: ``torch.distributed``, ``jax.distributed`` or MPI through
+   ``mpi4py``. They are looked for among the modules that the program has imported, never imported
+   here;
+3. the environment of a launcher: torchrun, Horovod, Open MPI, MVAPICH, PMI (MPICH, Intel MPI) or
+   Slurm's srun;
+4. nobody: rank 0 of 1.
+
+Half of what a launcher says (``WORLD_SIZE`` of 2 and no ``RANK``), and two sources that contradict
+one another, are refused rather than guessed. The C++ client has the same rules and job names, as
+far as the environment goes (client/cpp/launcher.h), so that ranks in both languages meet in one
+job.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Optional
+
+from .errors import FailedPrecondition, InvalidArgument
+
+_CURE = (
+    "start every rank through the launcher, make the loader after the process group is "
+    "initialised, or give both rank and world_size"
+)
+# SLURM_STEP_ID of what is not a step of srun's: the shell of `salloc`, the script of `sbatch`, the
+# container of a job.
+_NO_STEPS = ("4294967290", "4294967291", "4294967292")
+
+
+@dataclass(frozen=True)
+class _Launcher:
+    """The names of a launcher's variables. Of several the first that is set counts."""
+
+    name: str
+    rank: tuple[str, ...]
+    world_size: tuple[str, ...]
+    local_rank: tuple[str, ...]
+
+
+_TORCHRUN = _Launcher("torchrun", ("RANK",), ("WORLD_SIZE",), ("LOCAL_RANK",))
+_SLURM = _Launcher(
+    "Slurm",
+    ("SLURM_PROCID",),
+    ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"),
+    ("SLURM_LOCALID",),
+)
+# The innermost first: torchrun is started by srun or mpirun, mpirun in a job of Slurm's.
+_LAUNCHERS = (
+    _TORCHRUN,
+    _Launcher("Horovod", ("HOROVOD_RANK",), ("HOROVOD_SIZE",), ("HOROVOD_LOCAL_RANK",)),
+    _Launcher(
+        "Open MPI",
+        ("OMPI_COMM_WORLD_RANK",),
+        ("OMPI_COMM_WORLD_SIZE",),
+        ("OMPI_COMM_WORLD_LOCAL_RANK",),
+    ),
+    _Launcher(
+        "MVAPICH",
+        ("MV2_COMM_WORLD_RANK",),
+        ("MV2_COMM_WORLD_SIZE",),
+        ("MV2_COMM_WORLD_LOCAL_RANK",),
+    ),
+    _Launcher("PMI", ("PMI_RANK",), ("PMI_SIZE",), ("MPI_LOCALRANKID", "PMI_LOCAL_RANK")),
+    _SLURM,
+)
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A process among those of its job."""
+
+    rank: int
+    world_size: int
+    local_rank: int
+    source: Optional[str]  # who said so; None: the arguments, or nobody
+    job: Optional[str]  # what all ranks of this launch have in common; None where nothing is known
+
+
+@dataclass(frozen=True)
+class _Said:
+    """What a source says; None: nothing."""
+
+    source: str
+    rank: Optional[int]
+    world_size: Optional[int]
+    local_rank: Optional[int]
+    names: str  # of the variables, for messages
+    job: Optional[str] = None
+    missing: str = ""  # the variable that is not there
+
+    def __str__(self) -> str:
+        return f"{self.source} says rank {self.rank} of {self.world_size} ({self.names})"
+
+
+def placement(
+    rank: Optional[int] = None,
+    world_size: Optional[int] = None,
+    env: Optional[Mapping[str, str]] = None,
+) -> Placement:
+    """Find rank, world size and local rank.
+
+    Parameters
+    ----------
+    rank, world_size : int, optional
+        What the program says; it wins over everything else.
+    env : mapping, optional
+        Default: the process's environment.
+
+    Raises
+    ------
+    InvalidArgument
+        Only one of rank and world size is given, a launcher's environment has only half of what is
+        needed, or a variable is no number.
+    FailedPrecondition
+        Two sources contradict one another, or several workers of a DataLoader would read the same.
+    """
+    env = os.environ if env is None else env
+    if (rank is None) != (world_size is None):
+        given, missing = ("rank", "world_size") if world_size is None else ("world_size", "rank")
+        raise InvalidArgument(f"{given} is given but {missing} is not: give both, or neither")
+    if rank is not None and world_size is not None:
+        return _of_arguments(rank, world_size, env)
+    _refuse_data_loader_workers()
+    launched, halves = _launched(env)
+    group = process_group()
+    if group is not None and launched is not None:
+        _check_group(group, launched)
+    if group is None and launched is None:
+        _refuse_halves(halves)
+        return Placement(0, 1, 0, None, _siblings())
+    return _place(group, launched, env)
+
+
+def _place(group: Optional[_Said], launched: Optional[_Said], env: Mapping[str, str]) -> Placement:
+    """Settle who decides, and the job's name."""
+    said = group or launched
+    assert said is not None and said.rank is not None and said.world_size is not None
+    if launched is not None and launched.world_size == said.world_size:
+        local, job = launched.local_rank, launched.job
+    else:
+        text = env.get(_TORCHRUN.local_rank[0], "")  # Lightning sets it, and no RANK
+        local = int(text) if launched is None and text.isdigit() else None
+        job = said.job or _rendezvous(env) or (launched.job if launched else None)
+        job = job or _of_parent("group")
+    return Placement(
+        said.rank, said.world_size, said.rank if local is None else local, said.source, job
+    )
+
+
+def _of_arguments(rank: int, world_size: int, env: Mapping[str, str]) -> Placement:
+    launched = group = None
+    try:
+        group = process_group()
+        launched, _ = _launched(env)
+    except (InvalidArgument, FailedPrecondition):
+        pass  # it must not stand in the way of somebody who says everything
+    if group is None and launched is None:
+        return Placement(rank, world_size, rank, None, None)
+    found = _place(group, launched, env)
+    if (found.rank, found.world_size) == (rank, world_size):
+        return found
+    # The program divides its processes in its own way (every rank validates alone, or data-parallel
+    # groups). Which of them belong together is not known here: each gets a job of its own.
+    return Placement(rank, world_size, found.local_rank, None, None)
+
+
+# --- process groups -------------------------------------------------------------------------------
+
+
+def process_group() -> Optional[_Said]:
+    """Return what an initialised process group says, of the modules that are imported already.
+
+    Raises
+    ------
+    FailedPrecondition
+        Two groups contradict one another.
+    """
+    found: Optional[_Said] = None
+    for group in (_torch_group(), _jax_group(), _mpi_group()):
+        if group is None:
+            continue
+        if found is None:
+            found = group
+        elif (group.rank, group.world_size) != (found.rank, found.world_size):
+            raise FailedPrecondition(f"{found}, and {group}: give both rank and world_size")
+    return found
+
+
+def _torch_group() -> Optional[_Said]:
+    dist = sys.modules.get("torch.distributed")
+    if dist is None or not dist.is_available() or not dist.is_initialized():
+        return None
+    return _Said(
+        "torch.distributed",
+        int(dist.get_rank()),
+        int(dist.get_world_size()),
+        None,
+        "its default process group",
+    )
+
+
+def _jax_group() -> Optional[_Said]:
+    # The state that jax.distributed.initialize() leaves. Asking jax.process_index() instead would
+    # start the devices, before the program has said which.
+    state = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
+    if state is None or getattr(state, "client", None) is None:
+        return None
+    address = getattr(state, "coordinator_address", None)
+    return _Said(
+        "jax.distributed",
+        int(state.process_id),
+        int(state.num_processes),
+        None,
+        "jax.distributed.initialize",
+        f"jax-{address}" if address else None,
+    )
+
+
+def _mpi_group() -> Optional[_Said]:
+    mpi = sys.modules.get("mpi4py.MPI")
+    if mpi is None or not mpi.Is_initialized() or mpi.Is_finalized():
+        return None
+    world = mpi.COMM_WORLD
+    size = int(world.Get_size())
+    if size == 1:
+        return None  # a program that only imports mpi4py is a world of its own: it says nothing
+    return _Said("mpi4py", int(world.Get_rank()), size, None, "MPI.COMM_WORLD")
+
+
+def _check_group(group: _Said, launched: _Said) -> None:
+    """Refuse what contradicts. A group may be larger than what the launcher started, whose
+    processes start others then (``mp.spawn`` in each task of srun); never smaller, nor as large and
+    in another order.
+    """
+    assert group.world_size is not None and launched.world_size is not None
+    larger = group.world_size > launched.world_size
+    if larger or (group.rank, group.world_size) == (launched.rank, launched.world_size):
+        return
+    raise FailedPrecondition(
+        f"{group}, but {launched}: of processes that are not in one group nobody knows who reads "
+        "what; let the group have all of them, or give both rank and world_size"
+    )
+
+
+# --- launchers ------------------------------------------------------------------------------------
+
+
+def _launched(env: Mapping[str, str]) -> tuple[Optional[_Said], list[_Said]]:
+    """Return what the innermost launcher says that says everything, and what stands there of others
+    within it.
+    """
+    halves: list[_Said] = []
+    complete: list[_Said] = []
+    for launcher in _LAUNCHERS:
+        said = _read(launcher, env)
+        if said is not None and not said.missing:
+            complete.append(said)
+        elif said is not None and not complete:
+            halves.append(said)
+    if not complete:
+        return None, halves
+    found = complete[0]
+    for half in halves:
+        numbers = (half.rank, found.rank), (half.world_size, found.world_size)
+        if any(says is not None and says != known for says, known in numbers):
+            raise FailedPrecondition(
+                f"{found}, but {half.names} contradicts it: unset what is not the launcher's, or "
+                "give both rank and world_size"
+            )
+    if found.source == _TORCHRUN.name:
+        # Each process of an outer launcher starts one or more of torchrun's.
+        for outer in complete[1:]:
+            assert found.world_size is not None and outer.world_size is not None
+            if found.world_size < outer.world_size:
+                raise FailedPrecondition(
+                    f"{found}, but {outer}: unset what is left of another launch, or, where these "
+                    "are trainings of their own, give both rank and world_size"
+                )
+    return found, halves
+
+
+def _refuse_halves(halves: list[_Said]) -> None:
+    for half in halves:
+        if half.rank is None and half.world_size == 1:
+            continue
+        raise InvalidArgument(
+            f"half of {half.source}'s environment is there: {half.names}, and no {half.missing}; "
+            f"{_CURE}"
+        )
+
+
+def _read(launcher: _Launcher, env: Mapping[str, str]) -> Optional[_Said]:
+    missing = _missing_of_step(env) if launcher is _SLURM else ""
+    if missing is None:
+        return None
+    rank, world_size, local_rank = (
+        _number(env, names) for names in (launcher.rank, launcher.world_size, launcher.local_rank)
+    )
+    if rank is None and world_size is None:
+        return None
+    if rank is None or world_size is None:
+        missing = (launcher.rank if rank is None else launcher.world_size)[0]
+    set_names = (
+        next((name for name in names if env.get(name, "").strip()), None)
+        for names in (launcher.rank, launcher.world_size)
+    )
+    shown = ", ".join(f"{name}={env[name]}" for name in set_names if name is not None)
+    return _Said(launcher.name, rank, world_size, local_rank, shown, _job(launcher, env), missing)
+
+
+def _missing_of_step(env: Mapping[str, str]) -> Optional[str]:
+    """Tell whether Slurm's variables are those of a task that srun started: nothing is missing
+    (""), they are not (None), or the name of the variable that would tell.
+
+    The script of sbatch, and with `use_interactive_step` the shell of salloc, is one process with
+    the variables of a first task, and SLURM_NTASKS is what srun would start.
+    """
+    step = env.get("SLURM_STEP_ID") or env.get("SLURM_STEPID")
+    if step in _NO_STEPS:
+        return None
+    if step or env.get("SLURM_STEP_NUM_TASKS"):
+        return ""
+    return None if env.get("SLURM_PROCID") == "0" else "SLURM_STEP_ID"
+
+
+def _number(env: Mapping[str, str], names: tuple[str, ...]) -> Optional[int]:
+    for name in names:
+        text = env.get(name, "").strip()
+        if text:
+            try:
+                return int(text)
+            except ValueError:
+                raise InvalidArgument(
+                    f"the environment variable {name} is {text!r}, not a number"
+                ) from None
+    return None
+
+
+# --- job names ------------------------------------------------------------------------------------
+
+
+def _job(launcher: _Launcher, env: Mapping[str, str]) -> Optional[str]:
+    """Name what the ranks of a launch have in common, as the C++ client does too."""
+    if launcher is _TORCHRUN:
+        run = env.get("TORCHELASTIC_RUN_ID")
+        if not run:
+            return _rendezvous(env) or _slurm_job(env)
+        if run == "none":  # torchrun's default: the same for all runs of a machine
+            run = f"torchrun-{_rendezvous(env) or 'none'}"
+        # A restarted group must not meet the ranks of the one before it.
+        restarts = env.get("TORCHELASTIC_RESTART_COUNT", "0")
+        return run if restarts == "0" else f"{run}.{restarts}"
+    if launcher is _SLURM:
+        return _slurm_job(env)
+    for name in ("OMPI_MCA_ess_base_jobid", "PMIX_NAMESPACE", "PMI_JOBID"):
+        if env.get(name):
+            return f"mpi-{env[name]}"
+    return _slurm_job(env) or _rendezvous(env)
+
+
+def _rendezvous(env: Mapping[str, str]) -> Optional[str]:
+    if env.get("MASTER_ADDR") and env.get("MASTER_PORT"):
+        return f"{env['MASTER_ADDR']}:{env['MASTER_PORT']}"
+    return None
+
+
+def _slurm_job(env: Mapping[str, str]) -> Optional[str]:
+    job = env.get("SLURM_JOB_ID") or env.get("SLURM_JOBID")
+    if not job:
+        return None
+    step = env.get("SLURM_STEP_ID") or env.get("SLURM_STEPID")
+    return f"slurm-{job}" if step is None else f"slurm-{job}.{step}"
+
+
+def _siblings() -> Optional[str]:
+    """Name the job of a process that multiprocessing started and that nobody gave a rank.
+
+    Its siblings get the same name. If they are ranks that nobody told of one another (``mp.spawn``
+    without a process group, workers of a DataLoader), the daemon refuses the second one.
+    """
+    return None if multiprocessing.parent_process() is None else _of_parent("children")
+
+
+def _of_parent(kind: str) -> str:
+    parent = os.getppid()
+    try:
+        with open(f"/proc/{parent}/stat", encoding="ascii", errors="replace") as file:
+            began = file.read().rpartition(")")[2].split()[19]  # numbers of processes come again
+    except (OSError, IndexError):
+        began = "0"
+    return f"{kind}-of-pid-{parent}.{began}"
+
+
+def _refuse_data_loader_workers() -> None:
+    data: Any = sys.modules.get("torch.utils.data")
+    worker = None if data is None else data.get_worker_info()
+    if worker is not None and worker.num_workers > 1:
+        raise FailedPrecondition(
+            f"this is one of {worker.num_workers} workers of a torch DataLoader, and each would "
+            "read the same samples: iterate over the feedwater.Loader itself, without a DataLoader"
+        )

@@ -1,0 +1,57 @@
+// One read of a file on storage that may hang: opening and reading are done by a thread of
+// StorageCalls. It owns, or keeps alive, all that it uses, so that whoever asked for it can leave
+// without it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "server/base/mutex.h"
+#include "server/pipeline/read_buffers.h"
+#include "server/storage/engine.h"
+#include "server/storage/storage_calls.h"
+
+namespace feedwater::server {
+
+class AwayRead;
+
+// Where a reader's reads come back to. Thread-safe.
+class Mailbox {
+ public:
+  void Put(std::shared_ptr<AwayRead> read) ABSL_LOCKS_EXCLUDED(mu_);
+  // Appends what has come back.
+  void Take(std::vector<std::shared_ptr<AwayRead>>* reads) ABSL_LOCKS_EXCLUDED(mu_);
+  // Until something has come back.
+  void Wait(int64_t at_most_ns) ABSL_LOCKS_EXCLUDED(mu_);
+  // What comes back from now on is dropped.
+  void Close() ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  std::atomic<bool> any_{false};
+  Mutex mu_;
+  CondVar came_;
+  bool closed_ ABSL_GUARDED_BY(mu_) = false;
+  std::vector<std::shared_ptr<AwayRead>> back_ ABSL_GUARDED_BY(mu_);
+};
+
+class AwayRead final : public StorageCall, public std::enable_shared_from_this<AwayRead> {
+ public:
+  void Run() override;
+
+  // Set before it is started, and not touched by anybody else until it is back.
+  ReadOp op;                   // its file may be missing
+  ReadBuffers::Buffer buffer;  // of `op`
+  // Gives the file; null: there was only something to look at.
+  std::function<absl::StatusOr<std::shared_ptr<const OpenedFile>>()> open;
+  std::shared_ptr<Mailbox> home;
+
+  // The reader's own.
+  uint32_t user = 0;
+  int64_t sent_ns = 0;
+  void* read = nullptr;  // null: nobody waits for it any more
+};
+
+}  // namespace feedwater::server

@@ -1,0 +1,126 @@
+"""Rank, world size and job from every launcher's environment: a table that both clients obey.
+
+Method: a driver with those variables and no others opens a loader of a made-up daemon. What must
+never happen is that two ranks of one launch both read everything as rank 0 of 1.
+"""
+
+from __future__ import annotations
+
+import pytest
+from driver import Refused
+
+TORCHRUN = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}
+AT = {"MASTER_ADDR": "n0", "MASTER_PORT": "29500"}
+SLURM = {"SLURM_PROCID": "3", "SLURM_NTASKS": "4", "SLURM_LOCALID": "1", "SLURM_JOB_ID": "77"}
+STEP = {**SLURM, "SLURM_STEP_ID": "2", "SLURM_STEP_NUM_TASKS": "4"}
+# The script of sbatch itself: one process, with the variables of a first task.
+BATCH = {"SLURM_PROCID": "0", "SLURM_NTASKS": "4", "SLURM_LOCALID": "0", "SLURM_JOB_ID": "77"}
+# A shell of salloc: on the login node, or on the first node with use_interactive_step.
+SALLOC = {"SLURM_NTASKS": "4", "SLURM_JOB_ID": "77"}
+INTERACTIVE = {**BATCH, "SLURM_STEP_ID": "4294967290", "SLURM_STEP_NUM_TASKS": "1"}
+OPEN_MPI = {
+    "OMPI_COMM_WORLD_RANK": "2",
+    "OMPI_COMM_WORLD_SIZE": "6",
+    "OMPI_COMM_WORLD_LOCAL_RANK": "0",
+}
+HOROVOD = {"HOROVOD_RANK": "1", "HOROVOD_SIZE": "2", "HOROVOD_LOCAL_RANK": "0"}
+MVAPICH = {"MV2_COMM_WORLD_RANK": "1", "MV2_COMM_WORLD_SIZE": "2", "MV2_COMM_WORLD_LOCAL_RANK": "0"}
+PMI = {"PMI_RANK": "1", "PMI_SIZE": "2"}
+OWN = "pid-"  # a job of the process's own
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected", "job"),
+    [
+        ({}, (0, 1, 0), OWN),
+        ({**TORCHRUN, **AT}, (5, 8, 1), "n0:29500/"),
+        ({**TORCHRUN, **AT, "TORCHELASTIC_RUN_ID": "none"}, (5, 8, 1), "torchrun-n0:29500/"),
+        ({**TORCHRUN, "TORCHELASTIC_RUN_ID": "r7"}, (5, 8, 1), "r7/"),
+        (
+            {**TORCHRUN, "TORCHELASTIC_RUN_ID": "r7", "TORCHELASTIC_RESTART_COUNT": "2"},
+            (5, 8, 1),
+            "r7.2/",
+        ),
+        (STEP, (3, 4, 1), "slurm-77.2/"),
+        ({**OPEN_MPI, "PMIX_NAMESPACE": "prterun-1"}, (2, 6, 0), "mpi-prterun-1/"),
+        (HOROVOD, (1, 2, 0), OWN),
+        (MVAPICH, (1, 2, 0), OWN),
+        (PMI, (1, 2, 1), OWN),
+        # One process of Slurm's, however many tasks srun would start.
+        (BATCH, (0, 1, 0), OWN),
+        (INTERACTIVE, (0, 1, 0), OWN),
+        ({"SLURM_NTASKS": "1", "SLURM_JOB_ID": "77"}, (0, 1, 0), OWN),
+        # The innermost launcher's ranks count: of torchrun in tasks of srun, in a batch script, in
+        # a shell of salloc; of mpirun in a batch script (on the first node and on another, where
+        # srun has started its helper).
+        ({**STEP, **TORCHRUN, **AT}, (5, 8, 1), "n0:29500/"),
+        ({**BATCH, **TORCHRUN, **AT, "WORLD_SIZE": "6"}, (5, 6, 1), "n0:29500/"),
+        ({**SALLOC, "RANK": "1", "WORLD_SIZE": "2", **AT}, (1, 2, 1), "n0:29500/"),
+        ({**BATCH, **OPEN_MPI, "PMIX_NAMESPACE": "p"}, (2, 6, 0), "mpi-p/"),
+        ({**STEP, **PMI, "PMI_JOBID": "j"}, (1, 2, 1), "mpi-j/"),
+        # Half of what another launcher would set, and it fits.
+        ({**STEP, "WORLD_SIZE": "4"}, (3, 4, 1), "slurm-77.2/"),
+        # Nothing is said by a world of one, or by variables that are empty.
+        ({"WORLD_SIZE": "1"}, (0, 1, 0), OWN),
+        ({"RANK": "", "WORLD_SIZE": " "}, (0, 1, 0), OWN),
+    ],
+)
+def test_the_environment_says_who_this_process_is(fake, start, environment, expected, job):
+    facts = start(fake, **environment).open("numbers")
+    assert (facts["rank"], facts["world_size"]) == expected[:2]
+    if "LOCAL_RANK" in str(environment) or "LOCALID" in str(environment):
+        assert facts["local_rank"] == expected[2]
+    assert fake.requests[-1].job.startswith(job)
+
+
+@pytest.mark.parametrize(
+    ("environment", "code", "texts"),
+    [
+        ({"WORLD_SIZE": "2"}, "INVALID_ARGUMENT", ["half of torchrun's", "WORLD_SIZE=2", "RANK"]),
+        ({"RANK": "1"}, "INVALID_ARGUMENT", ["half of torchrun's", "RANK=1", "WORLD_SIZE"]),
+        ({"PMI_SIZE": "2"}, "INVALID_ARGUMENT", ["half of PMI's", "PMI_RANK"]),
+        (SALLOC, "INVALID_ARGUMENT", ["half of Slurm's", "SLURM_NTASKS=4", "SLURM_PROCID"]),
+        (SLURM, "INVALID_ARGUMENT", ["half of Slurm's", "SLURM_PROCID=3", "SLURM_STEP_ID"]),
+        ({"RANK": "0", "WORLD_SIZE": "many"}, "INVALID_ARGUMENT", ["WORLD_SIZE is 'many'"]),
+        # A leftover that would make every task of srun, or process of mpirun, a world of its own.
+        (
+            {**STEP, "RANK": "0", "WORLD_SIZE": "1"},
+            "FAILED_PRECONDITION",
+            ["torchrun says rank 0 of 1", "Slurm says rank 3 of 4"],
+        ),
+        (
+            {**OPEN_MPI, "RANK": "0", "WORLD_SIZE": "1"},
+            "FAILED_PRECONDITION",
+            ["torchrun says rank 0 of 1", "Open MPI says rank 2 of 6"],
+        ),
+        (
+            {**STEP, "WORLD_SIZE": "8"},
+            "FAILED_PRECONDITION",
+            ["Slurm says rank 3 of 4", "WORLD_SIZE=8"],
+        ),
+    ],
+)
+def test_what_cannot_be_understood_is_refused_with_its_variables_and_the_cure(
+    fake, start, environment, code, texts
+):
+    driver = start(fake, **environment)
+    with pytest.raises(Refused) as caught:
+        driver.open("numbers")
+    assert caught.value.code == code
+    for text in [*texts, *(["give both rank and world_size"] if "many" not in str(texts) else [])]:
+        assert text in caught.value.message
+    assert driver.open("numbers", rank=1, world_size=2)["rank"] == 1  # it says everything
+
+
+@pytest.mark.parametrize(("given", "missing"), [("rank", "world_size"), ("world_size", "rank")])
+def test_half_a_pair_of_arguments_is_refused(fake, start, given, missing):
+    with pytest.raises(Refused, match=f"{given} is given but {missing} is not"):
+        start(fake, **TORCHRUN).open("numbers", **{given: 1})
+
+
+def test_a_program_with_its_own_ranks_is_not_put_into_the_launchers_job(fake, start):
+    driver = start(fake, **TORCHRUN, TORCHELASTIC_RUN_ID="r7")
+    driver.open("numbers", rank=0, world_size=1)
+    driver.open("numbers", loader="b", rank=5, world_size=8)
+    assert fake.requests[0].job.startswith(OWN)
+    assert fake.requests[1].job.startswith("r7/")
