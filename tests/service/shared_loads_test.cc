@@ -93,49 +93,6 @@ TEST(SharedLoads, WhoAsksLaterIsGivenWhatWasLookedAtLater) {
   EXPECT_EQ(*late, 2);
 }
 
-TEST(SharedLoads, WhatIsOutOfDateIsMadeAnew) {
-  Loads loads("numbers", 16);
-  int made = 0, looks = 0;
-  bool is_good = true;
-  auto make = [&]() -> Loads::Result { return std::make_shared<const int>(++made); };
-  auto still_good = [&](const int&) { return ++looks, is_good; };
-  auto first = *loads.Get("key", make, nullptr, still_good);
-  EXPECT_EQ(looks, 0) << "it was made for this caller";
-  EXPECT_EQ(*loads.Get("key", make, nullptr, still_good), first);
-  EXPECT_EQ(looks, 1);
-  is_good = false;
-  auto second = *loads.Get("key", make, nullptr, still_good);
-  EXPECT_NE(second, first);
-  is_good = true;
-  EXPECT_EQ(*loads.Get("key", make, nullptr, still_good), second);
-  EXPECT_EQ(made, 2);
-}
-
-// A caller who asks while a thing is being made may have changed what it is made of just before.
-TEST(SharedLoads, WhoAsksLaterIsGivenWhatWasLookedAtLater) {
-  Loads loads("numbers", 16);
-  absl::Notification began, go_on;
-  std::atomic<int> made{0}, looks{0};
-  auto make = [&]() -> Loads::Result {
-    if (++made == 1) {
-      began.Notify();
-      go_on.WaitForNotification();
-    }
-    return std::make_shared<const int>(made);
-  };
-  auto still_good = [&](const int&) { return ++looks, false; };
-  std::shared_ptr<const int> early, late;
-  std::thread first([&] { early = *loads.Get("key", make, nullptr, still_good); });
-  began.WaitForNotification();
-  std::thread second([&] { late = *loads.Get("key", make, nullptr, still_good); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // or it comes after: no matter
-  go_on.Notify();
-  first.join();
-  second.join();
-  EXPECT_EQ(*early, 1);
-  EXPECT_EQ(*late, 2);
-}
-
 TEST(SharedLoads, AnErrorOrExceptionIsGivenOutAndNotRemembered) {
   Loads loads("numbers", 16);
   EXPECT_TRUE(absl::IsNotFound(
