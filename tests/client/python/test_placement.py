@@ -180,7 +180,7 @@ def test_a_loader_that_was_used_before_the_group_is_refused(daemon, open_loader,
 def test_the_length_can_be_asked_while_a_batch_is_waited_for(daemon, open_loader):
     loader = open_loader(daemon)
     daemon.paused.set()
-    waiting = threading.Thread(target=lambda: list(loader))
+    waiting = threading.Thread(target=epoch_positions, args=(loader, 0))
     waiting.start()
     while not loader._lock.locked():
         time.sleep(0.001)
