@@ -94,6 +94,11 @@ def test_the_environment_says_who_this_process_is(fake, start, environment, expe
             ["torchrun says rank 0 of 1", "Open MPI says rank 2 of 6"],
         ),
         (
+            {**STEP, "OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1"},
+            "FAILED_PRECONDITION",
+            ["Open MPI says rank 0 of 1", "Slurm says rank 3 of 4"],
+        ),
+        (
             {**STEP, "WORLD_SIZE": "8"},
             "FAILED_PRECONDITION",
             ["Slurm says rank 3 of 4", "WORLD_SIZE=8"],
