@@ -182,8 +182,10 @@ absl::StatusOr<std::optional<Said>> ReadLaunch() {
   if (complete.empty()) return std::optional<Said>();
   const Said& found = complete.front();
   for (const Said& outer : complete) {
-    // Each process of an outer launcher starts one or more of torchrun's.
-    if (found.launcher->name == "torchrun" && *found.world_size < *outer.world_size) {
+    // Each process of an outer launcher starts one or more of torchrun's. A world of one inside a
+    // larger one is most often a leftover: each of them would read everything.
+    if ((found.launcher->name == "torchrun" || *found.world_size == 1) &&
+        *found.world_size < *outer.world_size) {
       return absl::FailedPreconditionError(
           absl::StrCat(found.Text(), ", but ", outer.Text(),
                        ": unset what is left of another launch, or, where these are trainings of "

@@ -230,8 +230,9 @@ struct ControlService::OpenedStream {
   // Constant once it is in streams_.
   SessionTicket ticket{};
   PeerIdentity peer;
-  std::string job, pipeline;
-  int64_t rank = 0;
+  std::string job, pipeline, dataset;  // the last one: a digest
+  int64_t rank = 0, world_size = 0;
+  uint64_t seed = 0;
 
   Mutex mu;
   std::shared_ptr<Stream> stream ABSL_GUARDED_BY(mu);  // null until attached
@@ -622,6 +623,26 @@ absl::StatusOr<std::shared_ptr<Stream>> ControlService::AttachRank(
   }
 }
 
+// Two processes of one user that each read everything, in the same order, may be two ranks that
+// nobody told of one another. That cannot be known here, and each may be right: so it is said.
+void ControlService::WarnOfTwins(const OpenedStream& stream) {
+  if (stream.world_size != 1) return;
+  MutexLock lock(&mu_);
+  for (const auto& [ticket, other] : streams_) {
+    if (other->world_size != 1 || other->peer.uid != stream.peer.uid ||
+        other->peer.pid == stream.peer.pid || other->dataset != stream.dataset ||
+        other->seed != stream.seed) {
+      continue;
+    }
+    spdlog::warn(
+        "jobs {} (pid {}) and {} (pid {}) of user {} are each rank 0 of 1 over the same data with "
+        "seed {}: both read every sample. If they are ranks of one training, make their loaders "
+        "after the process group, start them through a launcher, or give rank and world_size",
+        other->job, other->peer.pid, stream.job, stream.peer.pid, stream.peer.uid, stream.seed);
+    return;
+  }
+}
+
 absl::Status ControlService::Open(grpc::ServerContext* context,
                                   const v1::OpenStreamRequest& request,
                                   v1::OpenStreamResponse* response) {
@@ -646,6 +667,9 @@ absl::Status ControlService::Open(grpc::ServerContext* context,
                       Negotiate(request, pipeline, parts_.settings->config.limits.max_slot.bytes));
   terms.job.name = stream->job;
   terms.job.owner_uid = stream->peer.uid;
+  stream->world_size = terms.job.world_size;
+  stream->seed = terms.job.seed;
+  stream->dataset = pipeline->dataset->digest();
   FW_ASSIGN_OR_RETURN(Admission admission, Admission::Get(this, stream));
 
   ArenaOptions arena;
@@ -697,6 +721,7 @@ absl::Status ControlService::Open(grpc::ServerContext* context,
       stream->job, stream->rank, terms.job.world_size, stream->pipeline, stream->peer.uid,
       stream->peer.pid, request.client(), terms.job.batch_size, arena.slots,
       FormatBytes(terms.layout.slot_bytes), terms.start.epoch, terms.start.position);
+  WarnOfTwins(*stream);
 
   response->set_job(stream->job);
   response->set_pipeline(ToUtf8(stream->pipeline));

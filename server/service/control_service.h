@@ -83,6 +83,7 @@ class ControlService final : public v1::Control::Service {
                                                      int64_t position, const SlotLayout& layout,
                                                      std::shared_ptr<SlotPool> slots);
   bool HolderIsGoing(const OpenedStream& wanted) ABSL_LOCKS_EXCLUDED(mu_);
+  void WarnOfTwins(const OpenedStream& stream) ABSL_LOCKS_EXCLUDED(mu_);
   // What limits.arena_bytes_per_uid leaves to a user; null without that limit.
   std::shared_ptr<MemoryBudget> UserBudget(uid_t uid) ABSL_LOCKS_EXCLUDED(mu_);
   int DefaultSlots(const SlotLayout& layout, int64_t world_size,

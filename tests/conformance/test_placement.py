@@ -94,6 +94,11 @@ def test_the_environment_says_who_this_process_is(fake, start, environment, expe
             ["torchrun says rank 0 of 1", "Open MPI says rank 2 of 6"],
         ),
         (
+            {**STEP, "OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1"},
+            "FAILED_PRECONDITION",
+            ["Open MPI says rank 0 of 1", "Slurm says rank 3 of 4"],
+        ),
+        (
             {**STEP, "WORLD_SIZE": "8"},
             "FAILED_PRECONDITION",
             ["Slurm says rank 3 of 4", "WORLD_SIZE=8"],
@@ -124,3 +129,14 @@ def test_a_program_with_its_own_ranks_is_not_put_into_the_launchers_job(fake, st
     driver.open("numbers", loader="b", rank=5, world_size=8)
     assert fake.requests[0].job.startswith(OWN)
     assert fake.requests[1].job.startswith("r7/")
+
+
+def test_two_programs_that_each_read_everything_are_told_of_in_the_daemons_log(own_daemon, start):
+    first, second, third = start(own_daemon), start(own_daemon), start(own_daemon)
+    first.open("crop")
+    first.open("plain", loader="validation")  # one process may have several
+    third.open("crop", seed=6)
+    assert "rank 0 of 1 over the same data" not in own_daemon.tail()
+    second.open("crop")
+    assert f"(pid {second.process.pid})" in own_daemon.tail()
+    assert own_daemon.tail().count("rank 0 of 1 over the same data with seed 5") == 1

@@ -335,9 +335,13 @@ class Loader:
 
     def __len__(self) -> int:
         """Return the steps of a whole epoch on this rank."""
-        with self._lock:
-            if self.is_open and os.getpid() == self._pid:
-                self._check_place()
+        # Asked in another thread while a batch is waited for, it must not wait, too.
+        if not self._place_is_settled and self._lock.acquire(blocking=False):
+            try:
+                if self.is_open and os.getpid() == self._pid:
+                    self._check_place()
+            finally:
+                self._lock.release()
         return self._steps
 
     @property

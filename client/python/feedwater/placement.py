@@ -277,8 +277,9 @@ def _launched(env: Mapping[str, str]) -> tuple[Optional[_Said], list[_Said]]:
                 f"{found}, but {half.names} contradicts it: unset what is not the launcher's, or "
                 "give both rank and world_size"
             )
-    if found.source == _TORCHRUN.name:
-        # Each process of an outer launcher starts one or more of torchrun's.
+    if found.source == _TORCHRUN.name or found.world_size == 1:
+        # Each process of an outer launcher starts one or more of torchrun's. A world of one inside
+        # a larger one is most often a leftover: each of them would read everything.
         for outer in complete[1:]:
             assert found.world_size is not None and outer.world_size is not None
             if found.world_size < outer.world_size:

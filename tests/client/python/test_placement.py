@@ -7,6 +7,8 @@ import logging
 import multiprocessing
 import os
 import sys
+import threading
+import time
 from types import ModuleType, SimpleNamespace
 
 import pytest
@@ -173,6 +175,19 @@ def test_a_loader_that_was_used_before_the_group_is_refused(daemon, open_loader,
     group.torch(1, 2)
     with pytest.raises(feedwater.FailedPrecondition, match="made as rank 0 of 1, before"):
         next(iterator)
+
+
+def test_the_length_can_be_asked_while_a_batch_is_waited_for(daemon, open_loader):
+    loader = open_loader(daemon)
+    daemon.paused.set()
+    waiting = threading.Thread(target=epoch_positions, args=(loader, 0))
+    waiting.start()
+    while not loader._lock.locked():
+        time.sleep(0.001)
+    assert len(loader) == 10
+    daemon.paused.clear()
+    waiting.join(60)
+    assert not waiting.is_alive()
 
 
 def test_steps_left_out_before_the_group_are_not_taken_for_the_groups(daemon, open_loader, group):
