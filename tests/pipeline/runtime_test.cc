@@ -539,7 +539,7 @@ TEST(Attach, RefusesWhatCannotBe) {
   EXPECT_THAT(attach(wrong, 0, 0, 0).ToString(), HasSubstr("weight"));
   wrong = good;
   wrong.batch_size = 9;
-  EXPECT_THAT(attach(wrong, 0, 0, 0).ToString(), HasSubstr("laid out for"));
+  EXPECT_THAT(attach(wrong, 0, 0, 0).ToString(), HasSubstr("not laid out as"));
   wrong = good;
   wrong.world_size = 20;
   EXPECT_THAT(attach(wrong, 0, 0, 0).ToString(),
