@@ -9,16 +9,23 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/base/clock.h"
+#include "server/base/log_limiter.h"
 #include "server/base/thread.h"
 
 namespace feedwater::server {
 namespace {
+
+// How often to look whether gRPC has closed what has hung up: often at first.
+constexpr int64_t kFirstPauseMs = 1, kLastPauseMs = 200;
+constexpr int kAcceptsPerTurn = 256;  // so that a flood does not hide who hangs up
 
 absl::StatusOr<Fd> Listen(const std::string& path) {
   sockaddr_un address{};
@@ -80,18 +87,24 @@ absl::Status ControlListener::Start() {
 void ControlListener::Stop() {
   if (stopped_) return;
   stopped_ = true;
-  uint64_t one = 1;
-  (void)!write(wake_.get(), &one, sizeof(one));
+  stop_ = true;
+  (void)!eventfd_write(wake_.get(), 1);
   if (thread_.joinable()) thread_.join();
   if (options_.listen_fd < 0) unlink(options_.socket_path.c_str());
   listener_ = Fd();
   watched_.clear();
+  waiting_.clear();
+}
+
+void ControlListener::Reconsider() {
+  reconsider_ = true;
+  (void)!eventfd_write(wake_.get(), 1);
 }
 
 void ControlListener::Run() {
   for (;;) {
     epoll_event events[64];
-    int count = epoll_wait(epoll_.get(), events, 64, -1);
+    int count = epoll_wait(epoll_.get(), events, 64, MillisecondsToWait());
     if (count < 0 && errno != EINTR) {
       spdlog::critical(
           "control.sock: epoll_wait failed (errno {}): no more connections are accepted", errno);
@@ -99,19 +112,88 @@ void ControlListener::Run() {
     }
     for (int i = 0; i < count; ++i) {
       int fd = events[i].data.fd;
-      if (fd == wake_.get()) return;
-      if (fd == listener_.get()) {
-        AcceptAll();
-      } else if (auto gone = watched_.find(fd); gone != watched_.end()) {
-        if (--connections_[gone->second.uid] == 0) connections_.erase(gone->second.uid);
-        watched_.erase(gone);
+      if (fd == wake_.get()) {
+        eventfd_t rung;
+        (void)!eventfd_read(wake_.get(), &rung);
+      } else if (fd == listener_.get()) {
+        AcceptSome();
+      } else {
+        OnHangUp(fd);
       }
+    }
+    if (stop_) return;
+    SettleClosing();
+    ReconsiderWaiting();
+  }
+}
+
+// The client will say nothing more; whether it still listens does not matter, no honest one does.
+// gRPC may hold on for as long as answers are unread, so both directions end here.
+void ControlListener::OnHangUp(int key) {
+  const auto gone = watched_.find(key);
+  if (gone == watched_.end()) return;
+  shutdown(gone->second.duplicate.get(), SHUT_RDWR);
+  // By hand: the set would keep the descriptor while gRPC has the socket open.
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, key, nullptr);
+  closing_.push_back(gone->second.given);
+  watched_.erase(gone);
+  closing_pause_ms_ = kFirstPauseMs;
+}
+
+void ControlListener::SettleClosing() {
+  const size_t before = closing_.size();
+  closing_.erase(std::remove_if(closing_.begin(), closing_.end(),
+                                [this](const Given& given) {
+                                  struct stat now;
+                                  if (fstat(given.fd, &now) == 0 && S_ISSOCK(now.st_mode) &&
+                                      now.st_ino == given.inode)
+                                    return false;
+                                  Leave(given.account);
+                                  return true;
+                                }),
+                 closing_.end());
+  closing_pause_ms_ =
+      closing_.size() < before ? kFirstPauseMs : std::min(2 * closing_pause_ms_, kLastPauseMs);
+}
+
+void ControlListener::ReconsiderWaiting() {
+  const int64_t now = MonotonicNs();
+  const bool again = reconsider_.exchange(false);
+  for (Waiting& one : std::exchange(waiting_, {})) {
+    if (again) {
+      Leave(one.account);
+      const size_t before = waiting_.size();
+      Admit(std::move(one.connection));
+      if (waiting_.size() > before) waiting_.back().deadline_ns = one.deadline_ns;  // waits on
+    } else if (now < one.deadline_ns) {
+      waiting_.push_back(std::move(one));
+    } else {
+      Leave(one.account);
+      Refuse({one.account, 0, 0}, "control_refused_unknown",
+             "the machine's user database has not told the user's groups in time");
     }
   }
 }
 
-void ControlListener::AcceptAll() {
-  for (;;) {
+int ControlListener::MillisecondsToWait() const {
+  int64_t ms = closing_.empty() ? INT32_MAX : closing_pause_ms_;
+  const int64_t now = MonotonicNs();
+  for (const Waiting& one : waiting_)
+    ms = std::min(ms, std::max<int64_t>(0, (one.deadline_ns - now) / 1'000'000 + 1));
+  return ms == INT32_MAX ? -1 : static_cast<int>(ms);
+}
+
+int ControlListener::Connections() const {
+  return static_cast<int>(watched_.size() + closing_.size() + waiting_.size());
+}
+
+void ControlListener::Leave(uid_t account) {
+  if (auto it = connections_.find(account); it != connections_.end() && --it->second == 0)
+    connections_.erase(it);
+}
+
+void ControlListener::AcceptSome() {
+  for (int i = 0; i < kAcceptsPerTurn; ++i) {
     Fd connection(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (connection) {
       Admit(std::move(connection));
@@ -122,39 +204,59 @@ void ControlListener::AcceptAll() {
       // The connection stays in the queue; without a pause this thread would spin until a
       // descriptor is free.
       Count("control_accept_out_of_descriptors");
+      if (ClientLog().Admits("control_accept_out_of_descriptors", LogLimiter::kNoSource))
+        spdlog::warn("control.sock: {}", ErrnoStatus(errno, "accepting a client").ToString());
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
     return;
   }
 }
 
+void ControlListener::Refuse(const PeerIdentity& peer, const char* counter,
+                             const std::string& reason) {
+  Count(counter);
+  if (ClientLog().Admits(counter, peer.uid)) {
+    spdlog::warn("control.sock: refused process {} of user {}: {}", peer.pid, peer.uid, reason);
+  }
+}
+
 void ControlListener::Admit(Fd connection) {
-  ucred peer{};
-  socklen_t size = sizeof(peer);
-  if (getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
+  ucred credentials{};
+  socklen_t size = sizeof(credentials);
+  if (getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0)
     return Count("control_refused_unknown_peer");
-  absl::Status allowed = options_.access({peer.uid, peer.gid, peer.pid});
-  if (!allowed.ok()) {
-    spdlog::warn("control.sock: refused process {}: {}", peer.pid, std::string(allowed.message()));
-    return Count("control_refused_access");
+  const PeerIdentity peer{credentials.uid, credentials.gid, credentials.pid};
+  const std::optional<absl::Status> allowed = options_.access(peer);
+  if (allowed && !allowed->ok())
+    return Refuse(peer, "control_refused_access", std::string(allowed->message()));
+  if (connection.get() >= options_.max_descriptor)
+    return Refuse(peer, "control_refused_descriptors", "no descriptor is left for clients");
+  if (Connections() >= options_.max_connections) {
+    return Refuse(peer, "control_refused_max_connections",
+                  absl::StrCat("limits.max_connections = ", options_.max_connections));
   }
-  auto of_uid = connections_.find(peer.uid);
-  if (static_cast<int>(watched_.size()) >= options_.max_connections) {
-    spdlog::warn("control.sock: refused user {}: limits.max_connections = {}", peer.uid,
-                 options_.max_connections);
-    return Count("control_refused_max_connections");
+  const uid_t account = options_.account_of ? options_.account_of(peer.uid) : peer.uid;
+  const auto of_account = connections_.find(account);
+  if (of_account != connections_.end() && of_account->second >= options_.max_connections_per_uid) {
+    return Refuse(peer, "control_refused_connections_per_uid",
+                  absl::StrCat("limits.connections_per_uid = ", options_.max_connections_per_uid));
   }
-  if (of_uid != connections_.end() && of_uid->second >= options_.max_connections_per_uid) {
-    spdlog::warn("control.sock: refused user {}: limits.connections_per_uid = {}", peer.uid,
-                 options_.max_connections_per_uid);
-    return Count("control_refused_connections_per_uid");
-  }
+  ++connections_[account];
+  if (allowed) return Enter(std::move(connection), account);
+  const auto patience_ns = static_cast<int64_t>(options_.access_seconds * 1e9);
+  waiting_.push_back({std::move(connection), account, MonotonicNs() + patience_ns});
+}
+
+void ControlListener::Enter(Fd connection, uid_t account) {
+  struct stat info;
   Fd duplicate(fcntl(connection.get(), F_DUPFD_CLOEXEC, 0));
-  if (!duplicate || !Watch(epoll_.get(), duplicate.get(), EPOLLRDHUP).ok())
+  if (!duplicate || fstat(connection.get(), &info) != 0 ||
+      !Watch(epoll_.get(), duplicate.get(), EPOLLRDHUP).ok()) {
+    Leave(account);
     return Count("control_accept_out_of_descriptors");
-  int key = duplicate.get();
-  watched_.emplace(key, Watched{std::move(duplicate), peer.uid});
-  ++connections_[peer.uid];
+  }
+  const int key = duplicate.get();
+  watched_.emplace(key, Watched{std::move(duplicate), {connection.get(), info.st_ino, account}});
   Count("control_accepted");
   options_.serve(connection.release());
 }

@@ -26,6 +26,7 @@ class ControlServer {
   void Refuse();
   // Refuse, then ends what is still going on within a second or so. Waits for handlers that run.
   void Stop();
+  void Reconsider() { listener_->Reconsider(); }  // as ControlListener's
   const ControlListener& listener() const { return *listener_; }
 
  private:

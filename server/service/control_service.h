@@ -20,6 +20,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "feedwater/v1/control.grpc.pb.h"
+#include "server/base/log_limiter.h"
 #include "server/base/memory_budget.h"
 #include "server/base/mutex.h"
 #include "server/pipeline/runtime.h"
@@ -89,7 +90,9 @@ class ControlService final : public v1::Control::Service {
   void OnSeek(const std::shared_ptr<OpenedStream>& stream, uint32_t serial, uint64_t epoch,
               int64_t position);
   void OnClosed(const std::shared_ptr<OpenedStream>& stream) ABSL_LOCKS_EXCLUDED(mu_);
-  grpc::Status Answer(const char* rpc, const absl::Status& status);
+  // `user`: whose call it is, where that is known.
+  grpc::Status Answer(const char* rpc, const absl::Status& status,
+                      int64_t user = LogLimiter::kNoSource);
 
   const Parts parts_;
   const int64_t start_ns_;
