@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "server/base/clock.h"
 #include "server/base/cpus.h"
+#include "server/base/log_limiter.h"
 #include "server/base/thread.h"
 #include "server/base/units.h"
 #include "server/decoder/isolated_maker.h"
@@ -39,6 +40,15 @@ size_t DatasetFilesToKeep(int64_t wanted) {
         kept, wanted, limit);
   }
   return static_cast<size_t>(kept);
+}
+
+// What the daemon's own work needs is out of clients' reach: dataset files (see above), the files
+// of arenas being made, decoders' sockets.
+int DescriptorsForClients() {
+  constexpr int64_t kFew = 256, kOthers = 64;
+  const int64_t limit = OpenFileLimit();
+  const int64_t reserved = limit / 4 + (limit < kFew ? 0 : kOthers);
+  return static_cast<int>(std::min<int64_t>(kNoDescriptorLimit, limit - reserved));
 }
 
 // The keys that a reload cannot change, by name and value.
@@ -88,6 +98,7 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   WarnUnlessAt(sockets.data, runtime_dir_->data_socket());
   FW_RETURN_IF_ERROR(MakeFolder(config.state_dir));
   access_.Replace(settings_.access);
+  subordinate_users_.Refresh();
   budget_ = MemoryBudget::Create(settings_.memory_limit_bytes);
 
   spdlog::info("CPUs {} ({} workers{}), NUMA node {}", FormatCpuList(settings_.cpus),
@@ -123,10 +134,13 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   catalogue_->Reload(config.pipelines, settings_.roots);
 
   auto access = [this](const PeerIdentity& peer) { return access_.Check(peer); };
+  auto account_of = [this](uid_t uid) { return subordinate_users_.OwnerOf(uid); };
   DataServer::Options data;
   data.socket_path = runtime_dir_->data_socket();
   data.listen_fd = data_fd.release();
   data.access = access;
+  data.account_of = account_of;
+  data.max_descriptor = DescriptorsForClients();
   data.max_connections = static_cast<int>(limits.max_connections);
   data.max_connections_per_uid = static_cast<int>(limits.connections_per_uid);
   data.handshake_seconds = limits.handshake_timeout.seconds;
@@ -148,15 +162,25 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   control.socket_path = runtime_dir_->control_socket();
   control.listen_fd = control_fd.release();
   control.access = access;
+  control.account_of = account_of;
+  control.access_seconds = limits.handshake_timeout.seconds;
+  control.max_descriptor = DescriptorsForClients();
+  control.max_connections_per_uid = static_cast<int>(limits.connections_per_uid);
   ControlGate::Options gate;
   gate.max_connections = static_cast<int>(limits.max_connections);
   gate.connections_per_uid = static_cast<int>(limits.connections_per_uid);
   gate.calls_per_uid = static_cast<int>(limits.calls_per_uid);
+  gate.max_descriptor = DescriptorsForClients();
   gate.handshake_seconds = limits.handshake_timeout.seconds;
   FW_ASSIGN_OR_RETURN(
       control_, ControlServer::Create(
                     control, gate, service_.get(),
                     kRequestBytesBesideText + static_cast<size_t>(limits.pipeline_bytes.bytes)));
+  access_.directory().Listen([this] {
+    data_->Reconsider();
+    control_->Reconsider();
+  });
+  data_->Reconsider();  // of what was looked up before there was a listener
   if (!sockets_are_systemds_) runtime_dir_->Admit(settings_.access);
 
   spdlog::info("memory: {}", budget_->Sum());
@@ -194,7 +218,8 @@ void Daemon::Stop() {
   }
   stopping_.SignalAll();
   if (housekeeper_.joinable()) housekeeper_.join();
-  if (control_ != nullptr) control_->Stop();  // calls in flight still ask it for counters
+  access_.directory().Listen(nullptr);
+  if (control_ != nullptr) control_->Stop();  // calls in progress still ask control_
   control_.reset();
   data_.reset();  // ends the sessions: their events reach service_ and runtime_
   service_.reset();
@@ -217,6 +242,8 @@ void Daemon::Reload(const Settings& settings) {
                  absl::StrJoin(fixed, ", "));
   }
   access_.Replace(settings.access);
+  data_->Reconsider();
+  control_->Reconsider();
   if (!sockets_are_systemds_) runtime_dir_->Admit(settings.access);
   catalogue_->Reload(settings.config.pipelines, settings.roots);
   spdlog::info("reloaded; pipelines: {}", catalogue_->Describe());
@@ -255,6 +282,8 @@ void Daemon::KeepHouse() {
     if (calls != calls_before) malloc_trim(0);
     calls_before = calls;
     bad_samples_->Flush();
+    subordinate_users_.Refresh();
+    for (const std::string& line : ClientLog().Summaries()) spdlog::info("{}", line);
     const bool healthy = Healthy();
     if (was_healthy && !healthy) {
       spdlog::error(

@@ -20,6 +20,7 @@
 #include "server/service/control_server.h"
 #include "server/service/control_service.h"
 #include "server/service/runtime_dir.h"
+#include "server/service/subordinate_users.h"
 #include "server/service/systemd.h"
 #include "server/transport/data_server.h"
 
@@ -57,6 +58,7 @@ class Daemon {
   const Settings settings_;
   bool sockets_are_systemds_ = false;  // their modes and their removal are systemd's, too
   AccessControl access_;
+  SubordinateUsers subordinate_users_;
   std::unique_ptr<RuntimeDir> runtime_dir_;
   std::shared_ptr<MemoryBudget> budget_;
   std::shared_ptr<Cache> cache_;

@@ -9,11 +9,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "feedwater/version.h"
+#include "server/base/escape.h"
 #include "server/base/logging.h"
 #include "server/daemon.h"
 #include "server/decoder/isolated_maker.h"
 #include "server/pipeline/breadcrumbs.h"
 #include "server/process.h"
+#include "server/service/batch_check.h"
 #include "server/service/config.h"
 #include "server/service/systemd.h"
 
@@ -44,7 +46,7 @@ struct Arguments {
 };
 
 int Complain(const absl::Status& status, int exit_code) {
-  std::cerr << std::string(status.message()) << std::endl;
+  std::cerr << EscapedLines(status.message()) << std::endl;
   return exit_code;
 }
 
@@ -53,11 +55,12 @@ int Check(const Arguments& arguments) {
   if (!settings.ok()) return Complain(settings.status(), kExitBadConfig);
   int exit_code = 0;
   for (const auto& [name, path] : PipelineFiles(settings->config.pipelines)) {
-    auto spec = CheckPipelineFile(path, *settings->roots);
-    if (spec.ok()) {
-      std::cout << "pipeline " << name << ": good" << std::endl;
+    const auto spec = CheckPipelineFile(path, *settings->roots);
+    const absl::Status good = spec.ok() ? CheckBatchFits(*spec, *settings) : spec.status();
+    if (good.ok()) {
+      std::cout << "pipeline " << Escaped(name) << ": good" << std::endl;
     } else {
-      exit_code = Complain(spec.status(), kExitBadConfig);
+      exit_code = Complain(good, kExitBadConfig);
     }
   }
   if (settings->config.isolation == "process") {
@@ -91,6 +94,8 @@ int Run(const Arguments& arguments) {
   if (!settings.ok()) return Complain(settings.status(), kExitBadConfig);
   spdlog::info("feedwaterd {}, pid {}, configuration {}", kFeedwaterVersion, getpid(),
                arguments.config);
+  if (absl::Status room = ProbeResources(settings->cpus.size()); !room.ok())
+    return Complain(room, kExitFailed);
   auto sockets = TakeActivatedSockets();
   if (!sockets.ok()) return Complain(sockets.status(), kExitFailed);
   auto daemon = Daemon::Start(*std::move(settings), *sockets);

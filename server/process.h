@@ -2,6 +2,7 @@
 // signals.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 
@@ -21,12 +22,16 @@ void BoundHeaps();
 void RaiseFileLimit();
 int64_t OpenFileLimit();  // the soft limit
 
+// Whether the daemon with so many workers has descriptors, threads and memory for its start: gRPC
+// aborts where one is missing. ResourceExhausted naming the limit and the cure.
+absl::Status ProbeResources(size_t workers);
+
 // An allocation that fails where no work can be given up for it ends the process with status 1 and
 // a line that says so, instead of a signal and a core.
 void NameTheReasonOfAnEnd();
 
 // Blocks the signals that WaitForSignal waits for, in this thread and all that it starts; ignores
-// SIGPIPE and SIGXFSZ.
+// those that nobody here needs and that would end the process. server/README.md has the list.
 void BlockSignals();
 // The next SIGTERM, SIGINT or SIGHUP.
 int WaitForSignal();

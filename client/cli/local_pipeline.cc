@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "server/base/no_throw.h"
 #include "server/base/yaml.h"
+#include "server/service/batch_check.h"
 #include "server/service/catalogue.h"
 
 namespace feedwater::cli {
@@ -114,6 +115,7 @@ absl::StatusOr<PlannedPipeline> PlanPipeline(const std::string& pipeline,
     FW_ASSIGN_OR_RETURN(const LocalPipeline local, OpenLocalPipeline(pipeline, options));
     result.file = local.file;
     result.spec = local.loaded->spec;
+    FW_RETURN_IF_ERROR(server::CheckBatchFits(result.spec, local.settings));
     result.plan = local.loaded->plan;
     result.dataset = local.loaded->dataset;
     result.records = result.dataset->size();

@@ -1,6 +1,7 @@
 #include "client/cpp/control_channel.h"
 
 #include "absl/strings/cord.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/cpp/session.h"
 
@@ -20,6 +21,15 @@ std::unique_ptr<v1::Control::Stub> ConnectControl(const std::string& address) {
   return v1::Control::NewStub(
       grpc::CreateCustomChannel(absl::StrCat("unix:", address, "/control.sock"),
                                 grpc::InsecureChannelCredentials(), arguments));
+}
+
+// A Unix socket with a full queue refuses a connection at once (EAGAIN), which gRPC takes for one
+// that will come about; what it then says is what the kernel says of a socket without a peer.
+bool QueueWasFull(const grpc::Status& status) {
+  const std::string& text = status.error_message();
+  return status.error_code() == grpc::StatusCode::UNAVAILABLE &&
+         (absl::StrContains(text, "recvmsg:Invalid argument") ||
+          absl::StrContains(text, "endpoint is not connected"));
 }
 
 absl::Status FromGrpc(const grpc::Status& status) {

@@ -12,6 +12,9 @@
 namespace feedwater {
 
 std::unique_ptr<v1::Control::Stub> ConnectControl(const std::string& address);
+// Whether a call failed because the control socket's queue was full when it connected: it has room
+// again when the daemon gets on, so the call is worth another channel.
+bool QueueWasFull(const grpc::Status& status);
 absl::Status FromGrpc(const grpc::Status& status);
 
 // For people: where `error` comes from FromGrpc and means that a call had no answer, why the daemon

@@ -33,6 +33,9 @@ constexpr const char* kRecordUrl = "feedwater/bad-sample-record";
 constexpr const char* kPathUrl = "feedwater/bad-sample-path";
 constexpr double kStartingS = 5;  // how long a daemon that accepts connections may take to serve
 constexpr int64_t kOpenNs = 3600'000'000'000;  // the first open of a large dataset lists its files
+constexpr int64_t kQueueNs =
+    5'000'000'000;  // how long a full queue of the control socket is waited for
+constexpr auto kQueuePause = std::chrono::milliseconds(20);
 constexpr int64_t kLeastNs = 1'000'000'000;
 constexpr double kEndlessS = 1e9;
 constexpr int64_t kMaxPipelineBytes = 256 * 1024;
@@ -257,10 +260,17 @@ absl::Status Stream::Impl::OpenSession(const std::string& cursor_json, int64_t d
   asked.set_ticket((*connected)->ticket().data(), (*connected)->ticket().size());
   asked.set_cursor(cursor_json);
   v1::OpenStreamResponse answer;
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() +
-                       std::chrono::nanoseconds(std::max<int64_t>(deadline_ns - MonotonicNs(), 0)));
-  const grpc::Status status = ConnectControl(address)->OpenStream(&context, asked, &answer);
+  grpc::Status status;
+  const int64_t patience_ns = std::min(deadline_ns, MonotonicNs() + kQueueNs);
+  for (bool first = true; first || (QueueWasFull(status) && MonotonicNs() < patience_ns);
+       first = false) {
+    if (!first) std::this_thread::sleep_for(kQueuePause);
+    grpc::ClientContext context;
+    context.set_deadline(
+        std::chrono::system_clock::now() +
+        std::chrono::nanoseconds(std::max<int64_t>(deadline_ns - MonotonicNs(), 0)));
+    status = ConnectControl(address)->OpenStream(&context, asked, &answer);
+  }
   if (!status.ok()) return FromGrpc(status);
   if (session != nullptr) {  // before anything is mapped
     if (absl::Status same = CheckSameLayout(answer, opened); !same.ok()) return same;

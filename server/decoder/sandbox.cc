@@ -103,7 +103,9 @@ absl::Status EnterSandbox(int socket, uint64_t memory_bytes) {
   // To /dev/null: what libraries and abort() have to say.
   filter.Allow("write", {Equals(0, STDERR_FILENO)});
   filter.Allow("writev", {Equals(0, STDERR_FILENO)});
-  filter.Allow("mmap", {Masked(2, PROT_EXEC, 0), Masked(3, MAP_ANONYMOUS, MAP_ANONYMOUS)});
+  // Private and no stack: RLIMIT_DATA counts nothing else.
+  filter.Allow("mmap", {Masked(2, PROT_EXEC, 0), Masked(3, MAP_ANONYMOUS | MAP_TYPE | MAP_GROWSDOWN,
+                                                        MAP_ANONYMOUS | MAP_PRIVATE)});
   filter.Allow("mprotect", {Masked(2, PROT_EXEC, 0)});
   filter.Allow("tgkill", {Equals(0, static_cast<scmp_datum_t>(getpid()))});
   if (const int error = filter.Load(); error != 0) {

@@ -8,11 +8,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <ctime>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "server/base/atomic_file.h"
 #include "server/base/no_throw.h"
@@ -24,7 +24,7 @@ using nlohmann::json;
 
 constexpr size_t kMaxText = 1024;            // of a path or a reason
 constexpr int64_t kMaxFileBytes = 64 << 20;  // more is not ours
-constexpr int kLogged = 100;                 // lines in the daemon's own log
+constexpr int kLogged = 100;                 // lines of each user in the daemon's own log
 
 std::string Cut(const std::string& text) { return text.substr(0, kMaxText); }
 
@@ -42,6 +42,7 @@ int64_t Seconds(const std::string& text) {
 std::string Line(const BadSampleLog::Entry& entry) {
   const json line = {{"dataset", entry.dataset},
                      {"record", entry.record},
+                     {"user", entry.user},
                      {"pipeline", entry.pipeline},
                      {"path", entry.path},
                      {"offset", entry.offset},
@@ -76,6 +77,7 @@ std::optional<BadSampleLog::Entry> ParseLine(absl::string_view text) {
   entry.dataset = word("dataset");
   entry.record = number("record", -1);
   if (entry.dataset.empty() || entry.record < 0) return std::nullopt;
+  entry.user = number("user", BadSampleLog::kNobody);
   entry.pipeline = word("pipeline");
   entry.path = word("path");
   entry.reason = word("reason");
@@ -91,8 +93,19 @@ std::optional<BadSampleLog::Entry> ParseLine(absl::string_view text) {
   return entry;
 }
 
+// A regular file, or nothing: opening must not wait for the other end of a pipe.
+Fd OpenRegular(const std::string& file, int flags) {
+  Fd fd(open(file.c_str(), flags | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW, 0640));
+  struct stat info;
+  if (fd && (fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode))) {
+    errno = EINVAL;
+    return Fd();
+  }
+  return fd;
+}
+
 Fd OpenToAppend(const std::string& file) {
-  return Fd(open(file.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0640));
+  return OpenRegular(file, O_WRONLY | O_APPEND | O_CREAT);
 }
 
 }  // namespace
@@ -117,16 +130,27 @@ BadSampleLog::~BadSampleLog() { Flush(); }
 
 absl::Status BadSampleLog::Load() {
   struct stat info;
-  if (stat(file_.c_str(), &info) != 0) return absl::OkStatus();
-  if (!S_ISREG(info.st_mode) || info.st_size > kMaxFileBytes) {
+  if (lstat(file_.c_str(), &info) != 0) return absl::OkStatus();
+  const Fd file = OpenRegular(file_, O_RDONLY);
+  if (!file || fstat(file.get(), &info) != 0 || info.st_size > kMaxFileBytes) {
     return absl::DataLossError(absl::StrCat(file_, " is no list of bad samples"));
   }
-  std::ifstream file(file_, std::ios::binary);
-  for (std::string line; std::getline(file, line);) {
+  std::string text(static_cast<size_t>(info.st_size), '\0');
+  for (size_t done = 0; done < text.size();) {
+    const ssize_t size = read(file.get(), text.data() + done, text.size() - done);
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0) return ErrnoStatus(errno, file_);
+    if (size == 0) text.resize(done);
+    done += static_cast<size_t>(size);
+  }
+  for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
     std::optional<Entry> entry = ParseLine(line);
     dirty_ |= !entry.has_value();  // written anew without it
     if (!entry.has_value()) continue;
-    if (Entry* known = FindOrMake(entry->dataset, entry->record)) *known = *std::move(entry);
+    if (Entry* known = FindOrMake(entry->dataset, entry->record, entry->user)) {
+      entry->user = known->user;
+      *known = *std::move(entry);
+    }
   }
   for (const auto& [key, entry] : entries_) {
     if (entry.quarantined()) quarantine_.insert(key);
@@ -134,27 +158,52 @@ absl::Status BadSampleLog::Load() {
   return absl::OkStatus();
 }
 
-BadSampleLog::Entry* BadSampleLog::FindOrMake(const std::string& dataset, int64_t record) {
+BadSampleLog::Entry* BadSampleLog::FindOrMake(const std::string& dataset, int64_t record,
+                                              int64_t user) {
   const Key key(dataset, record);
   const auto found = entries_.find(key);
   if (found != entries_.end()) return &found->second;
-  if (entries_.size() >= kMaxRecords) return nullptr;
+  if (entries_.size() >= kMaxRecords && !MakeRoom(user)) return nullptr;
   Entry& made = entries_[key];
   made.dataset = dataset;
   made.record = record;
+  made.user = user;
+  ++of_user_[user];
   return &made;
+}
+
+// The first of the user with most, if that is more than this user would have. A sample that ended
+// the daemon stays: it matters more than any other.
+bool BadSampleLog::MakeRoom(int64_t user) {
+  const auto most =
+      std::max_element(of_user_.begin(), of_user_.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (most == of_user_.end() || most->second <= of_user_[user] + 1) return false;
+  const auto other = std::find_if(entries_.begin(), entries_.end(), [&](const auto& entry) {
+    return entry.second.user == most->first && entry.second.crashes == 0;
+  });
+  if (other == entries_.end()) return false;
+  not_listed_ += other->second.count;
+  Drop(other);
+  return true;
+}
+
+void BadSampleLog::Drop(std::map<Key, Entry>::iterator entry) {
+  if (const auto of_user = of_user_.find(entry->second.user); --of_user->second == 0)
+    of_user_.erase(of_user);
+  entries_.erase(entry);
+  dirty_ = true;
 }
 
 void BadSampleLog::AddCrash(const std::string& dataset, int64_t record, const std::string& path,
                             int64_t offset, int64_t length, int signal) {
   MutexLock lock(&mu_);
   if (entries_.size() >= kMaxRecords && entries_.count(Key(dataset, record)) == 0) {
-    // A sample that ends the daemon matters more than any other.
     const auto other = std::find_if(entries_.begin(), entries_.end(),
                                     [](const auto& entry) { return entry.second.crashes == 0; });
-    if (other != entries_.end()) entries_.erase(other);
+    if (other != entries_.end()) Drop(other);
   }
-  Entry* entry = FindOrMake(dataset, record);
+  Entry* entry = FindOrMake(dataset, record, kNobody);
   if (entry == nullptr) return;
   entry->last_seen = std::time(nullptr);
   if (entry->first_seen == 0) entry->first_seen = entry->last_seen;
@@ -185,24 +234,23 @@ std::string BadSampleLog::WhyQuarantined(const std::string& dataset, int64_t rec
 }
 
 void BadSampleLog::Add(const std::string& dataset, const std::string& pipeline,
-                       const std::string& action, const BadSample& bad) {
-  if (!Note(dataset, pipeline, action, bad)) return;
-  const int logged = logged_.fetch_add(1, std::memory_order_relaxed);
-  if (logged < kLogged) {
+                       const std::string& action, const BadSample& bad, int64_t user) {
+  const int met = Note(dataset, pipeline, action, bad, user);
+  if (met > 0 && met <= kLogged) {
     spdlog::warn("pipeline {}: record {} ({}) is bad: {}", pipeline, bad.record, bad.path,
                  bad.reason);
-  } else if (logged == kLogged) {
-    spdlog::warn("more bad samples are told by `feedwater status --bad` only");
+  } else if (met == kLogged + 1) {
+    spdlog::warn("more bad samples of user {} are told by `feedwater status --bad` only", user);
   }
 }
 
-bool BadSampleLog::Note(const std::string& dataset, const std::string& pipeline,
-                        const std::string& action, const BadSample& bad) {
+int BadSampleLog::Note(const std::string& dataset, const std::string& pipeline,
+                       const std::string& action, const BadSample& bad, int64_t user) {
   MutexLock lock(&mu_);
-  Entry* entry = FindOrMake(dataset, bad.record);
+  Entry* entry = FindOrMake(dataset, bad.record, user);
   if (entry == nullptr) {
     ++not_listed_;
-    return false;
+    return 0;
   }
   const bool is_new = entry->count == 0;
   entry->pipeline = Cut(pipeline);
@@ -216,8 +264,11 @@ bool BadSampleLog::Note(const std::string& dataset, const std::string& pipeline,
   if (entry->first_seen == 0) entry->first_seen = entry->last_seen;
   ++entry->count;
   dirty_ = true;
-  if (is_new) Append(*entry);
-  return is_new;
+  if (!is_new) return 0;
+  Append(*entry);
+  if (met_.size() >= kMaxRecords) met_.clear();
+  int& met = met_[user];
+  return met > kLogged ? 0 : ++met;
 }
 
 void BadSampleLog::Append(const Entry& entry) {

@@ -9,12 +9,12 @@
 // sample is put aside: workers take it for bad without touching it. That set is settled before the
 // first sample and then constant. Deleting the file while the daemon is down forgets everything.
 //
-// Bounded: so many records, and so many bytes of text of each. What does not fit is counted.
+// Bounded: so many records, and so many bytes of text of each. Where they are full, a user who has
+// fewer of them gets the place of one of the user who has most; what is left out is counted.
 //
 // Thread safety: all calls may come from any thread, except AddCrash.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -35,10 +35,12 @@ class BadSampleLog {
  public:
   static constexpr size_t kMaxRecords = 10'000;
   static constexpr int kCrashesToQuarantine = 2;
+  static constexpr int64_t kNobody = -1;  // no user in particular
 
   struct Entry {
     std::string dataset;  // digest
     int64_t record = 0;
+    int64_t user = kNobody;              // whose job met it first
     std::string pipeline, path, reason;  // pipeline: the one that met it last
     int64_t offset = 0, length = 0;
     uint64_t count = 0;                     // places of published batches
@@ -62,7 +64,7 @@ class BadSampleLog {
   std::string WhyQuarantined(const std::string& dataset, int64_t record) const;
 
   void Add(const std::string& dataset, const std::string& pipeline, const std::string& action,
-           const BadSample& bad) ABSL_LOCKS_EXCLUDED(mu_);
+           const BadSample& bad, int64_t user = kNobody) ABSL_LOCKS_EXCLUDED(mu_);
   void Flush() ABSL_LOCKS_EXCLUDED(mu_);  // saves counts, if there is something to save
 
   struct Report {
@@ -79,19 +81,25 @@ class BadSampleLog {
 
   explicit BadSampleLog(std::string file) : file_(std::move(file)) {}
   absl::Status Load() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  bool Note(const std::string& dataset, const std::string& pipeline, const std::string& action,
-            const BadSample& bad) ABSL_LOCKS_EXCLUDED(mu_);  // true: not met before
-  Entry* FindOrMake(const std::string& dataset, int64_t record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // If this record has not been met before: the number of those of this user, while it is small.
+  // Else 0.
+  int Note(const std::string& dataset, const std::string& pipeline, const std::string& action,
+           const BadSample& bad, int64_t user) ABSL_LOCKS_EXCLUDED(mu_);
+  Entry* FindOrMake(const std::string& dataset, int64_t record, int64_t user)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool MakeRoom(int64_t user) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Drop(std::map<Key, Entry>::iterator entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Append(const Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Complain(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const std::string file_;
   std::set<Key> quarantine_;  // settled by Open and AddCrash, then constant
-  std::atomic<int> logged_{0};
 
   Mutex flush_mu_;  // one writer of the file's successor; taken before mu_
   mutable Mutex mu_;
   std::map<Key, Entry> entries_ ABSL_GUARDED_BY(mu_);
+  std::map<int64_t, size_t> of_user_ ABSL_GUARDED_BY(mu_);  // entries
+  std::map<int64_t, int> met_ ABSL_GUARDED_BY(mu_);         // new records, by user
   uint64_t not_listed_ ABSL_GUARDED_BY(mu_) = 0;
   bool dirty_ ABSL_GUARDED_BY(mu_) = false;  // the file lacks something
   bool complained_ ABSL_GUARDED_BY(mu_) = false;

@@ -488,7 +488,8 @@ void Scheduler::PublishInOrder(const std::shared_ptr<Stream>& stream) {
     if (bad_samples_ != nullptr) {
       const std::string action(BadSamplePolicyName(spec.on_bad_sample));
       for (const BadSample& one : bad)
-        bad_samples_->Add(stream->job().dataset().digest(), spec.name, action, one);
+        bad_samples_->Add(stream->job().dataset().digest(), spec.name, action, one,
+                          stream->job().config().owner_uid);
     }
     if (failure.has_value()) {
       stream->slots().Abandon(batch->slot());

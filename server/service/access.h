@@ -2,22 +2,24 @@
 // connection's user is what the kernel says (SO_PEERCRED), never what the client says.
 //
 // AccessList is a value: the names of a configuration turned into numbers. AccessControl holds the
-// current one, remembers the supplementary groups of each user for a minute (a lookup may ask a
-// directory server), and may be asked from any thread.
+// current one and may be asked from any thread; it never waits for the user database.
 #pragma once
 
 #include <sys/types.h>
 
-#include <cstdint>
-#include <map>
+#include <cerrno>
+#include <cstddef>
+#include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/base/mutex.h"
+#include "server/service/user_directory.h"
 #include "server/transport/data_server.h"
 
 namespace feedwater::server {
@@ -33,20 +35,33 @@ struct AccessList {
 absl::StatusOr<uid_t> FindUser(const std::string& name);
 absl::StatusOr<gid_t> FindGroup(const std::string& name);
 
+// The name service wants a buffer of unknown size; this one grows up to a size that no honest entry
+// reaches.
+template <typename Entry, typename Lookup>
+bool WithEntry(const Lookup& lookup, Entry* entry, std::vector<char>* buffer) {
+  for (size_t size = 4096; size <= (4u << 20); size *= 4) {
+    buffer->resize(size);
+    Entry* found = nullptr;
+    int error = lookup(entry, buffer->data(), buffer->size(), &found);
+    if (error == ERANGE) continue;
+    return error == 0 && found != nullptr;
+  }
+  return false;
+}
+
 class AccessControl {
  public:
+  explicit AccessControl(UserDirectory::Lookup lookup = UserDirectory::AskMachine)
+      : directory_(std::move(lookup)) {}
   void Replace(AccessList list) ABSL_LOCKS_EXCLUDED(mu_);
-  // PermissionDenied naming the user and the cure.
-  absl::Status Check(const PeerIdentity& peer) ABSL_LOCKS_EXCLUDED(mu_);
+  // PermissionDenied naming the user and the cure; nullopt while the user's groups are looked up.
+  std::optional<absl::Status> Check(const PeerIdentity& peer) ABSL_LOCKS_EXCLUDED(mu_);
+  UserDirectory& directory() { return directory_; }
 
  private:
-  struct Groups {
-    std::set<gid_t> ids;
-    int64_t read_ns = 0;
-  };
   Mutex mu_;
   AccessList list_ ABSL_GUARDED_BY(mu_);
-  std::map<uid_t, Groups> groups_ ABSL_GUARDED_BY(mu_);
+  UserDirectory directory_;
 };
 
 }  // namespace feedwater::server

@@ -243,6 +243,19 @@ std::string DefaultStateDir(int node) {
                       : absl::StrCat(home, "/.local/state/feedwater/", node);
 }
 
+// What stands in the way of a folder at this path: the part of it that is there and is none.
+std::string FileOnTheWay(const fs::path& path) {
+  fs::path part;
+  for (const fs::path& name : path) {
+    part /= name;
+    std::error_code error;
+    const fs::file_status found = fs::status(part, error);
+    if (!fs::exists(found)) return "";  // made at the start, or said then why not
+    if (!fs::is_directory(found)) return part.string();
+  }
+  return "";
+}
+
 class Resolver {
  public:
   explicit Resolver(const std::string& file_name)
@@ -270,6 +283,13 @@ absl::Status ResolvePaths(const YamlNode& root, const std::string& file_name, in
                       resolver.Path(*FindPath(root, {"runtime_dir"}), config->runtime_dir));
   FW_ASSIGN_OR_RETURN(config->state_dir,
                       resolver.Path(*FindPath(root, {"state_dir"}), config->state_dir));
+  for (const auto& [key, path] :
+       {std::pair<const char*, const std::string&>("runtime_dir", config->runtime_dir),
+        {"state_dir", config->state_dir}}) {
+    if (const std::string file = FileOnTheWay(path); !file.empty()) {
+      return FindPath(root, {key})->Error(absl::StrCat(key, ": ", file, " is not a folder"));
+    }
+  }
   if (config->runtime_dir.size() + sizeof("/control.sock") - 1 > kMaxSocketPath) {
     return FindPath(root, {"runtime_dir"})
         ->Error(absl::StrCat("runtime_dir: '", config->runtime_dir, "' is ",

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "server/base/clock.h"
+#include "server/base/log_limiter.h"
 #include "server/base/status.h"
 #include "server/base/thread.h"
 
@@ -99,6 +100,7 @@ struct ControlGate::Connection {
   uint64_t id = 0;
   Fd client, grpc;
   PeerIdentity peer;
+  uid_t account = 0;
   User* user = nullptr;
   std::string name;  // of the gate's end of the pair; "" before there is one
   Direction requests, answers;
@@ -154,7 +156,7 @@ void ControlGate::Stop() {
   names_.clear();
 }
 
-absl::Status ControlGate::Admit(Fd client, const PeerIdentity& peer) {
+absl::Status ControlGate::Admit(Fd client, const PeerIdentity& peer, uid_t account) {
   {
     MutexLock lock(&mu_);
     if (stopping_) return absl::UnavailableError("the daemon is stopping");
@@ -163,7 +165,7 @@ absl::Status ControlGate::Admit(Fd client, const PeerIdentity& peer) {
       return absl::ResourceExhaustedError(
           absl::StrCat("limits.max_connections = ", options_.max_connections));
     }
-    int& of_user = open_of_[peer.uid];
+    int& of_user = open_of_[account];
     if (of_user >= options_.connections_per_uid) {
       ++counters_["control_refused_connections_per_uid"];
       return absl::ResourceExhaustedError(
@@ -172,14 +174,14 @@ absl::Status ControlGate::Admit(Fd client, const PeerIdentity& peer) {
     ++of_user;
     ++open_;
     ++counters_["control_accepted"];
-    new_.emplace_back(std::move(client), peer);
+    new_.push_back({std::move(client), peer, account});
   }
   const uint64_t one = 1;
   (void)!write(wake_.get(), &one, sizeof(one));
   return absl::OkStatus();
 }
 
-std::optional<PeerIdentity> ControlGate::WhoIs(const std::string& grpc_peer) const {
+std::optional<uid_t> ControlGate::WhoIs(const std::string& grpc_peer) const {
   const std::string name(absl::StripPrefix(grpc_peer, "unix-abstract:"));
   MutexLock lock(&mu_);
   const auto found = names_.find(name);
@@ -234,17 +236,18 @@ void ControlGate::Run() {
 }
 
 void ControlGate::TakeNew() {
-  std::vector<std::pair<Fd, PeerIdentity>> taken;
+  std::vector<New> taken;
   {
     MutexLock lock(&mu_);
     taken.swap(new_);
   }
-  for (auto& [client, peer] : taken) {
+  for (auto& [client, peer, account] : taken) {
     auto connection = std::make_unique<Connection>();
     connection->id = next_id_++;
     connection->client = std::move(client);
     connection->peer = peer;
-    connection->user = &users_[peer.uid];
+    connection->account = account;
+    connection->user = &users_[account];
     ++connection->user->connections;
     connection->close_by_ns =
         MonotonicNs() + static_cast<int64_t>(options_.handshake_seconds * 1e9);
@@ -352,6 +355,10 @@ bool ControlGate::ConnectGrpc(Connection* connection) {
   }
   connection->grpc = Fd(ends[0]);
   Fd theirs(ends[1]);
+  if (std::max(ends[0], ends[1]) >= options_.max_descriptor) {
+    Count("control_refused_descriptors");
+    return false;
+  }
   for (const int end : ends) LimitSocketBuffers(end);
   auto name = BindToSomeName(ends[0]);
   if (!name.ok()) {
@@ -361,7 +368,7 @@ bool ControlGate::ConnectGrpc(Connection* connection) {
   connection->name = *std::move(name);
   {
     MutexLock lock(&mu_);
-    names_.emplace(connection->name, connection->peer);
+    names_.emplace(connection->name, connection->account);
   }
   options_.serve(theirs.release());
   timed_.erase(connection->id);
@@ -393,8 +400,10 @@ void ControlGate::EndCall(Connection* connection, uint32_t stream) {
 
 // Ends a connection that its client may read about.
 void ControlGate::Refuse(Connection* connection, absl::string_view why) {
-  spdlog::warn("control.sock: closed a connection of user {} (pid {}): {}", connection->peer.uid,
-               connection->peer.pid, std::string(why));
+  if (ClientLog().Admits("control_gate", connection->account)) {
+    spdlog::warn("control.sock: closed a connection of user {} (pid {}): {}", connection->peer.uid,
+                 connection->peer.pid, std::string(why));
+  }
   Direction& answers = connection->answers;
   if (answers.passed == answers.bytes.size() && answers.cutter.between_frames()) {
     answers.bytes += GoAwayFrame(why);
@@ -417,7 +426,7 @@ void ControlGate::Close(Connection* connection) {
   MutexLock lock(&mu_);
   names_.erase(connection->name);
   --open_;
-  if (--open_of_[connection->peer.uid] == 0) open_of_.erase(connection->peer.uid);
+  if (--open_of_[connection->account] == 0) open_of_.erase(connection->account);
 }
 
 // Asks for the events that can move something.

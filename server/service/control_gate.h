@@ -42,7 +42,8 @@ class ControlGate {
     int max_connections = 1024;
     int connections_per_uid = 64;
     int calls_per_uid = 64;
-    double handshake_seconds = 5;       // to say that it speaks HTTP/2
+    double handshake_seconds = 5;  // to say that it speaks HTTP/2
+    int max_descriptor = kNoDescriptorLimit;
     std::function<void(int fd)> serve;  // takes gRPC's end of the pair over
   };
   static absl::StatusOr<std::unique_ptr<ControlGate>> Create(Options options);
@@ -51,13 +52,13 @@ class ControlGate {
   absl::Status Start();
   void Stop();  // closes every connection
 
-  // Takes over a connection, non-blocking, that may speak. ResourceExhausted names the limit that
-  // it is over.
-  absl::Status Admit(Fd client, const PeerIdentity& peer) ABSL_LOCKS_EXCLUDED(mu_);
+  // Takes over a connection, non-blocking, that may speak. `account` is the user who pays.
+  // ResourceExhausted names the limit that it is over.
+  absl::Status Admit(Fd client, const PeerIdentity& peer, uid_t account) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Whose call it is, from the peer that gRPC names. Nothing: the client has gone. For accounts
+  // Who pays for a call, from the peer that gRPC names. Nothing: the client has gone. For accounts
   // only: rights come from tickets (control_service.h).
-  std::optional<PeerIdentity> WhoIs(const std::string& grpc_peer) const ABSL_LOCKS_EXCLUDED(mu_);
+  std::optional<uid_t> WhoIs(const std::string& grpc_peer) const ABSL_LOCKS_EXCLUDED(mu_);
 
   std::map<std::string, uint64_t> counters() const ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -65,6 +66,11 @@ class ControlGate {
   struct User;
   struct Direction;
   struct Connection;
+  struct New {
+    Fd client;
+    PeerIdentity peer;
+    uid_t account;
+  };
 
   ControlGate(Options options, Fd epoll, Fd wake);
   void Run();
@@ -95,10 +101,10 @@ class ControlGate {
 
   mutable Mutex mu_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  std::vector<std::pair<Fd, PeerIdentity>> new_ ABSL_GUARDED_BY(mu_);
+  std::vector<New> new_ ABSL_GUARDED_BY(mu_);
   int open_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<uid_t, int> open_of_ ABSL_GUARDED_BY(mu_);
-  std::map<std::string, PeerIdentity> names_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, uid_t> names_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, uint64_t> counters_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -9,16 +9,22 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/base/clock.h"
+#include "server/base/log_limiter.h"
 #include "server/base/thread.h"
 
 namespace feedwater::server {
 namespace {
+
+// How often to look whether gRPC has closed what has hung up: often at first.
+constexpr int kAcceptsPerTurn = 256;  // so that a flood does not hide who hangs up
 
 absl::StatusOr<Fd> Listen(const std::string& path) {
   sockaddr_un address{};
@@ -80,17 +86,23 @@ absl::Status ControlListener::Start() {
 void ControlListener::Stop() {
   if (stopped_) return;
   stopped_ = true;
-  uint64_t one = 1;
-  (void)!write(wake_.get(), &one, sizeof(one));
+  stop_ = true;
+  (void)!eventfd_write(wake_.get(), 1);
   if (thread_.joinable()) thread_.join();
   if (options_.listen_fd < 0) unlink(options_.socket_path.c_str());
   listener_ = Fd();
+  waiting_.clear();
+}
+
+void ControlListener::Reconsider() {
+  reconsider_ = true;
+  (void)!eventfd_write(wake_.get(), 1);
 }
 
 void ControlListener::Run() {
   for (;;) {
     epoll_event events[64];
-    int count = epoll_wait(epoll_.get(), events, 64, -1);
+    int count = epoll_wait(epoll_.get(), events, 64, MillisecondsToWait());
     if (count < 0 && errno != EINTR) {
       spdlog::critical(
           "control.sock: epoll_wait failed (errno {}): no more connections are accepted", errno);
@@ -98,14 +110,45 @@ void ControlListener::Run() {
     }
     for (int i = 0; i < count; ++i) {
       int fd = events[i].data.fd;
-      if (fd == wake_.get()) return;
-      if (fd == listener_.get()) AcceptAll();
+      if (fd == wake_.get()) {
+        eventfd_t rung;
+        (void)!eventfd_read(wake_.get(), &rung);
+      } else {
+        AcceptSome();
+      }
+    }
+    if (stop_) return;
+    ReconsiderWaiting();
+  }
+}
+
+void ControlListener::ReconsiderWaiting() {
+  const int64_t now = MonotonicNs();
+  const bool again = reconsider_.exchange(false);
+  for (Waiting& one : std::exchange(waiting_, {})) {
+    if (again) {
+      const size_t before = waiting_.size();
+      Admit(std::move(one.connection));
+      if (waiting_.size() > before) waiting_.back().deadline_ns = one.deadline_ns;  // waits on
+    } else if (now < one.deadline_ns) {
+      waiting_.push_back(std::move(one));
+    } else {
+      Refuse({one.account, 0, 0}, "control_refused_unknown",
+             "the machine's user database has not told the user's groups in time");
     }
   }
 }
 
-void ControlListener::AcceptAll() {
-  for (;;) {
+int ControlListener::MillisecondsToWait() const {
+  int64_t ms = INT32_MAX;
+  const int64_t now = MonotonicNs();
+  for (const Waiting& one : waiting_)
+    ms = std::min(ms, std::max<int64_t>(0, (one.deadline_ns - now) / 1'000'000 + 1));
+  return ms == INT32_MAX ? -1 : static_cast<int>(ms);
+}
+
+void ControlListener::AcceptSome() {
+  for (int i = 0; i < kAcceptsPerTurn; ++i) {
     Fd connection(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (connection) {
       Admit(std::move(connection));
@@ -116,25 +159,48 @@ void ControlListener::AcceptAll() {
       // The connection stays in the queue; without a pause this thread would spin until a
       // descriptor is free.
       Count("control_accept_out_of_descriptors");
+      if (ClientLog().Admits("control_accept_out_of_descriptors", LogLimiter::kNoSource))
+        spdlog::warn("control.sock: {}", ErrnoStatus(errno, "accepting a client").ToString());
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
     return;
   }
 }
 
+void ControlListener::Refuse(const PeerIdentity& peer, const char* counter,
+                             const std::string& reason) {
+  Count(counter);
+  if (ClientLog().Admits(counter, peer.uid)) {
+    spdlog::warn("control.sock: refused process {} of user {}: {}", peer.pid, peer.uid, reason);
+  }
+}
+
 void ControlListener::Admit(Fd connection) {
-  ucred peer{};
-  socklen_t size = sizeof(peer);
-  if (getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
+  ucred credentials{};
+  socklen_t size = sizeof(credentials);
+  if (getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0)
     return Count("control_refused_unknown_peer");
-  const PeerIdentity identity{peer.uid, peer.gid, peer.pid};
-  if (absl::Status allowed = options_.access(identity); !allowed.ok()) {
-    spdlog::warn("control.sock: refused process {}: {}", peer.pid, std::string(allowed.message()));
-    return Count("control_refused_access");
+  const PeerIdentity peer{credentials.uid, credentials.gid, credentials.pid};
+  const std::optional<absl::Status> allowed = options_.access(peer);
+  if (allowed && !allowed->ok())
+    return Refuse(peer, "control_refused_access", std::string(allowed->message()));
+  if (connection.get() >= options_.max_descriptor)
+    return Refuse(peer, "control_refused_descriptors", "no descriptor is left for clients");
+  const uid_t account = options_.account_of ? options_.account_of(peer.uid) : peer.uid;
+  if (!allowed) {
+    const auto waiting = std::count_if(waiting_.begin(), waiting_.end(),
+                                       [&](const Waiting& one) { return one.account == account; });
+    if (waiting >= options_.max_connections_per_uid) {
+      return Refuse(
+          peer, "control_refused_connections_per_uid",
+          absl::StrCat("limits.connections_per_uid = ", options_.max_connections_per_uid));
+    }
+    const auto patience_ns = static_cast<int64_t>(options_.access_seconds * 1e9);
+    waiting_.push_back({std::move(connection), account, MonotonicNs() + patience_ns});
+    return;
   }
-  if (absl::Status admitted = options_.admit(std::move(connection), identity); !admitted.ok()) {
-    spdlog::warn("control.sock: refused user {}: {}", peer.uid, std::string(admitted.message()));
-  }
+  const absl::Status admitted = options_.admit(std::move(connection), peer, account);
+  if (!admitted.ok()) Refuse(peer, "control_refused", std::string(admitted.message()));
 }
 
 void ControlListener::Count(const char* name) {

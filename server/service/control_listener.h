@@ -3,15 +3,18 @@
 //
 // gRPC's own local credentials authenticate nobody, so the server never listens itself: this thread
 // accepts, asks the kernel who the peer is (SO_PEERCRED), checks access, and hands the connection
-// to the gate (control_gate.h), which counts it.
+// to the gate (control_gate.h), which counts it. A connection whose access is still being looked up
+// waits here.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
@@ -27,8 +30,12 @@ class ControlListener {
     std::string socket_path;
     int listen_fd = -1;  // given by systemd; -1: bind socket_path
     AccessCheck access;
+    AccountOf account_of;              // null: everybody's is their own
+    int max_connections_per_uid = 64;  // that wait
+    double access_seconds = 5;  // how long a connection may wait for its access to be looked up
+    int max_descriptor = kNoDescriptorLimit;
     // Takes the connection over, or says which limit it is over.
-    std::function<absl::Status(Fd connection, const PeerIdentity& peer)> admit;
+    std::function<absl::Status(Fd connection, const PeerIdentity& peer, uid_t account)> admit;
   };
   // Binds the socket; connections wait in the kernel's queue until Start.
   static absl::StatusOr<std::unique_ptr<ControlListener>> Create(Options options);
@@ -39,6 +46,8 @@ class ControlListener {
   // handed over live on.
   void Stop();
   std::map<std::string, uint64_t> counters() const ABSL_LOCKS_EXCLUDED(mu_);
+  // Asks again about the connections whose access is being looked up.
+  void Reconsider();
 
  private:
   ControlListener(Options options, Fd listener, Fd epoll, Fd wake)
@@ -47,8 +56,11 @@ class ControlListener {
         epoll_(std::move(epoll)),
         wake_(std::move(wake)) {}
   void Run();
-  void AcceptAll();
+  void AcceptSome();
   void Admit(Fd connection);
+  void Refuse(const PeerIdentity& peer, const char* counter, const std::string& reason);
+  void ReconsiderWaiting();
+  int MillisecondsToWait() const;
   void Count(const char* name) ABSL_LOCKS_EXCLUDED(mu_);
 
   const Options options_;
@@ -56,6 +68,15 @@ class ControlListener {
   const Fd epoll_, wake_;
   std::thread thread_;
   bool stopped_ = false;
+  std::atomic<bool> stop_{false}, reconsider_{false};
+
+  // Of the thread alone.
+  struct Waiting {
+    Fd connection;
+    uid_t account;
+    int64_t deadline_ns;
+  };
+  std::vector<Waiting> waiting_;  // for the answer to whether they may connect
 
   mutable Mutex mu_;
   std::map<std::string, uint64_t> counters_ ABSL_GUARDED_BY(mu_);

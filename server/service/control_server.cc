@@ -1,6 +1,7 @@
 #include "server/service/control_server.h"
 
 #include <google/protobuf/stubs/logging.h>
+#include <grpc/grpc.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
@@ -26,6 +27,9 @@ absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Create(
     // Protobuf writes a line to stderr for each text of a request that is not UTF-8: any client
     // could fill the log. The client is told.
     google::protobuf::SetLogHandler(nullptr);
+    // Held for good: gRPC's own end waits up to ten seconds for the poller of a write that its
+    // client never read.
+    grpc_init();
     return true;
   }();
   (void)plugins;
@@ -61,8 +65,9 @@ absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Create(
     acceptor->HandleNewConnection(&connection);
   };
   FW_ASSIGN_OR_RETURN(server->gate_, ControlGate::Create(std::move(gate)));
-  listener.admit = [gate = server->gate_.get()](Fd connection, const PeerIdentity& peer) {
-    return gate->Admit(std::move(connection), peer);
+  listener.admit = [gate = server->gate_.get()](Fd connection, const PeerIdentity& peer,
+                                                uid_t account) {
+    return gate->Admit(std::move(connection), peer, account);
   };
   FW_ASSIGN_OR_RETURN(server->listener_, ControlListener::Create(std::move(listener)));
   return server;

@@ -42,6 +42,7 @@ constexpr int kManySlots = 8;
 constexpr int64_t kManySlotsBytes = 64 << 20;  // small batches: more of them, up to this sum
 constexpr int kLeastSlots = 2;                 // one in the hands of a loop, one for its next batch
 constexpr int64_t kMaxLocalRanks = 8;
+constexpr int kOpenLines = 64;  // of opened streams in the log, for each user and minute
 
 absl::StatusOr<SessionTicket> ReadTicket(const std::string& bytes) {
   SessionTicket ticket;
@@ -296,10 +297,11 @@ void ControlService::Drain() {
 // --- RPCs
 // --------------------------------------------------------------------------------------------------------------------
 
-grpc::Status ControlService::Answer(const char* rpc, const absl::Status& status) {
+grpc::Status ControlService::Answer(const char* rpc, const absl::Status& status, int64_t user) {
   if (status.ok()) return grpc::Status::OK;
   ++rpc_errors_;
-  spdlog::info("{} refused: {}", rpc, ToUtf8(status.ToString()));
+  if (ClientLog().Admits(absl::StrCat(rpc, " refused"), user))
+    spdlog::info("{} refused: {}", rpc, ToUtf8(status.ToString()));
   return ToGrpc(status);
 }
 
@@ -332,7 +334,13 @@ grpc::Status ControlService::DescribePipeline(grpc::ServerContext* context,
 grpc::Status ControlService::OpenStream(grpc::ServerContext* context,
                                         const v1::OpenStreamRequest* request,
                                         v1::OpenStreamResponse* response) {
-  return Answer("OpenStream", Open(context, *request, response));
+  const absl::Status opened = Open(context, *request, response);
+  if (opened.ok()) return grpc::Status::OK;
+  int64_t user = LogLimiter::kNoSource;
+  if (const auto ticket = ReadTicket(request->ticket()); ticket.ok()) {
+    if (const auto peer = parts_.data->Identify(*ticket); peer.ok()) user = peer->uid;
+  }
+  return Answer("OpenStream", opened, user);
 }
 
 grpc::Status ControlService::CloseStream(grpc::ServerContext*,
@@ -521,16 +529,16 @@ absl::StatusOr<std::shared_ptr<const LoadedPipeline>> ControlService::Load(
     return context->IsCancelled() || draining_ ||
            (ticket != nullptr && !parts_.data->Identify(*ticket).ok());
   };
-  const std::optional<PeerIdentity> caller = parts_.caller(context->peer());
+  const std::optional<uid_t> caller = parts_.caller(context->peer());
   if (!caller.has_value())
     return absl::CancelledError("the caller left while pipelines were being opened");
   auto load = [&]() -> Catalogue::Loaded {
     switch (reference.kind_case()) {
       case v1::PipelineRef::kName:
-        return parts_.catalogue->LoadNamed(caller->uid, reference.name(), cancelled);
+        return parts_.catalogue->LoadNamed(*caller, reference.name(), cancelled);
       case v1::PipelineRef::kText:
         FW_RETURN_IF_ERROR(CheckName("the pipeline's file name", reference.text().file_name()));
-        return parts_.catalogue->LoadText(caller->uid, reference.text().file_name(),
+        return parts_.catalogue->LoadText(*caller, reference.text().file_name(),
                                           reference.text().yaml(), cancelled);
       case v1::PipelineRef::KIND_NOT_SET:
         break;
@@ -715,12 +723,14 @@ absl::Status ControlService::Open(grpc::ServerContext* context,
     return sought;
   }
   ++streams_opened_;
-  spdlog::info(
-      "job {}: rank {} of {} of pipeline {} for user {} (pid {}, {}): batches of {}, {} slots of "
-      "{}, epoch {} from {}",
-      stream->job, stream->rank, terms.job.world_size, stream->pipeline, stream->peer.uid,
-      stream->peer.pid, request.client(), terms.job.batch_size, arena.slots,
-      FormatBytes(terms.layout.slot_bytes), terms.start.epoch, terms.start.position);
+  if (ClientLog().Admits("streams opened", stream->peer.uid, kOpenLines)) {
+    spdlog::info(
+        "job {}: rank {} of {} of pipeline {} for user {} (pid {}, {}): batches of {}, {} slots of "
+        "{}, epoch {} from {}",
+        stream->job, stream->rank, terms.job.world_size, stream->pipeline, stream->peer.uid,
+        stream->peer.pid, request.client(), terms.job.batch_size, arena.slots,
+        FormatBytes(terms.layout.slot_bytes), terms.start.epoch, terms.start.position);
+  }
   WarnOfTwins(*stream);
 
   response->set_job(stream->job);

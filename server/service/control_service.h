@@ -20,6 +20,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "feedwater/v1/control.grpc.pb.h"
+#include "server/base/log_limiter.h"
 #include "server/base/memory_budget.h"
 #include "server/base/mutex.h"
 #include "server/pipeline/runtime.h"
@@ -40,8 +41,8 @@ class ControlService final : public v1::Control::Service {
     std::shared_ptr<BadSampleLog> bad_samples;
     std::shared_ptr<const DecoderHost> decoders;  // null: workers make the samples
     std::function<std::map<std::string, uint64_t>()> more_counters;
-    // Whose call it is (ControlGate::WhoIs).
-    std::function<std::optional<PeerIdentity>(const std::string& grpc_peer)> caller;
+    // Who pays for a call (ControlGate::WhoIs).
+    std::function<std::optional<uid_t>(const std::string& grpc_peer)> caller;
   };
   explicit ControlService(Parts parts);
 
@@ -91,7 +92,9 @@ class ControlService final : public v1::Control::Service {
   void OnSeek(const std::shared_ptr<OpenedStream>& stream, uint32_t serial, uint64_t epoch,
               int64_t position);
   void OnClosed(const std::shared_ptr<OpenedStream>& stream) ABSL_LOCKS_EXCLUDED(mu_);
-  grpc::Status Answer(const char* rpc, const absl::Status& status);
+  // `user`: whose call it is, where that is known.
+  grpc::Status Answer(const char* rpc, const absl::Status& status,
+                      int64_t user = LogLimiter::kNoSource);
 
   const Parts parts_;
   const int64_t start_ns_;

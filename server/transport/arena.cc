@@ -3,8 +3,10 @@
 #include <fcntl.h>
 #include <numaif.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -69,15 +71,16 @@ void Prefault(std::byte* data, size_t bytes) {
 
 absl::StatusOr<std::unique_ptr<Arena>> Arena::Create(
     int64_t bytes, int numa_node, const std::shared_ptr<MemoryBudget>& budget,
-    const std::shared_ptr<MemoryBudget>& user_budget) {
+    const std::shared_ptr<MemoryBudget>& user_budget, ArenaWatch* watch, uid_t owner) {
   if (bytes <= 0) return absl::InvalidArgumentError(absl::StrCat("an arena of ", bytes, " bytes"));
   std::unique_ptr<Arena> arena(new Arena);
+  ArenaAccount& account = arena->account_;
+  account.owner = owner;
   if (user_budget != nullptr) {
-    FW_ASSIGN_OR_RETURN(arena->user_reservation_,
-                        user_budget->Reserve("arenas of this user", bytes));
+    FW_ASSIGN_OR_RETURN(account.of_user, user_budget->Reserve("arenas of this user", bytes));
   }
   if (budget != nullptr) {
-    FW_ASSIGN_OR_RETURN(arena->reservation_, budget->Reserve("arenas", bytes));
+    FW_ASSIGN_OR_RETURN(account.of_daemon, budget->Reserve("arenas", bytes));
   }
   if (const int64_t limit = MemoryLimitBytes(); bytes > limit) {
     return absl::ResourceExhaustedError(
@@ -100,35 +103,39 @@ absl::StatusOr<std::unique_ptr<Arena>> Arena::Create(
   Prefault(arena->data_, bytes);
   if (fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0) return ErrnoStatus(errno, "sealing the arena");
 
-  // The client's descriptor and the watching one are read-only, each an open file of its own:
-  // InUseElsewhere() tells them apart. The writable file stays open through the mapping alone.
-  const std::string path = absl::StrCat("/proc/self/fd/", fd.get());
-  arena->client_fd_ = Fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  arena->watch_fd_ = Fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!arena->client_fd_ || !arena->watch_fd_) {
+  // The client's descriptor is read-only. The writable file stays open through the mapping alone.
+  arena->client_fd_ =
+      Fd(open(absl::StrCat("/proc/self/fd/", fd.get()).c_str(), O_RDONLY | O_CLOEXEC));
+  if (!arena->client_fd_) {
     if (errno == EMFILE || errno == ENFILE) return ErrnoStatus(errno, "opening the arena to read");
-    arena->watch_fd_ = Fd();
-    arena->client_fd_ = std::move(fd);  // no /proc: the seals alone keep the client from writing
+    // No /proc: the seals alone keep the client from writing.
+    arena->client_fd_ = Fd(fcntl(fd.get(), F_DUPFD_CLOEXEC, 0));
+    if (!arena->client_fd_) return ErrnoStatus(errno, "opening the arena to read");
   }
+  if (watch != nullptr) FW_RETURN_IF_ERROR(watch->Add(fd.get(), std::move(account)));
   return arena;
 }
 
-Arena::~Arena() { Unmap(); }
-
-void Arena::Unmap() {
+Arena::~Arena() {
   client_fd_ = Fd();  // never sent
-  if (data_ == nullptr) return;
-  munmap(data_, bytes_);
-  data_ = nullptr;
+  if (data_ != nullptr) munmap(data_, bytes_);
 }
 
-// A write lease is granted only while nobody else has the file open or mapped. It is given back at
-// once, so nobody can ever wait for it.
-bool Arena::InUseElsewhere() const {
-  if (!watch_fd_) return false;
-  if (fcntl(watch_fd_.get(), F_SETLEASE, F_WRLCK) != 0) return errno == EAGAIN;
-  fcntl(watch_fd_.get(), F_SETLEASE, F_UNLCK);
-  return false;
+void Arena::LetGo() {
+  client_fd_ = Fd();
+  // A piece at a time: page faults of the whole process wait while one is exchanged. The system
+  // call itself, since ThreadSanitizer would take the C function for a write to the memory.
+  constexpr int64_t kPiece = 64 << 20;
+  for (int64_t at = 0; at < bytes_; at += kPiece) {
+    const long changed = syscall(
+        SYS_mmap, data_ + at, static_cast<size_t>(std::min(kPiece, bytes_ - at)),
+        PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0L);
+    if (changed < 0) {  // the rest goes with this object
+      spdlog::warn("the memory of an ended session stays until no worker writes to it: {}",
+                   ErrnoStatus(errno, "mmap").ToString());
+      return;
+    }
+  }
 }
 
 }  // namespace feedwater::server

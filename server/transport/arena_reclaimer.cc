@@ -1,21 +1,12 @@
 #include "server/transport/arena_reclaimer.h"
 
-#include <algorithm>
+#include <pthread.h>
+
 #include <utility>
 
-#include "absl/time/time.h"
 #include "server/base/thread.h"
 
 namespace feedwater::server {
-
-namespace {
-
-// How often to look whether the clients of the unmapped arenas have let go: often at first, for a
-// process that is just dying.
-constexpr absl::Duration kFirstLook = absl::Milliseconds(1);
-constexpr absl::Duration kLastLook = absl::Milliseconds(250);
-
-}  // namespace
 
 absl::Status ArenaReclaimer::Start() {
   {
@@ -32,10 +23,10 @@ absl::Status ArenaReclaimer::Start() {
   return thread.status();
 }
 
-void ArenaReclaimer::Discard(std::unique_ptr<Arena> arena) {
+void ArenaReclaimer::Discard(std::shared_ptr<Arena> arena) {
   if (arena == nullptr) return;
   MutexLock lock(&mu_);
-  if (stop_) return;  // `arena` goes when the lock does
+  if (stop_) return;
   discarded_.push_back(std::move(arena));
   changed_.Signal();
 }
@@ -50,30 +41,17 @@ void ArenaReclaimer::Stop() {
 }
 
 void ArenaReclaimer::Run() {
-  std::vector<std::unique_ptr<Arena>> held;  // unmapped here, still in use by a client
-  absl::Duration wait = kFirstLook;
+  pthread_setname_np(pthread_self(), "fw-reclaim");
+  RunSoonAfterWaking();
   while (true) {
-    std::vector<std::unique_ptr<Arena>> fresh;
+    std::vector<std::shared_ptr<Arena>> fresh;
     {
       MutexLock lock(&mu_);
-      if (discarded_.empty() && !stop_) {
-        if (held.empty()) {
-          changed_.Wait(&mu_);
-        } else {
-          changed_.WaitWithTimeout(&mu_, wait);
-        }
-      }
+      while (discarded_.empty() && !stop_) changed_.Wait(&mu_);
+      if (discarded_.empty()) return;
       fresh.swap(discarded_);
-      if (stop_ && fresh.empty()) return;
     }
-    wait = fresh.empty() ? std::min(wait * 2, kLastLook) : kFirstLook;
-    for (std::unique_ptr<Arena>& arena : fresh) {
-      arena->Unmap();
-      held.push_back(std::move(arena));
-    }
-    held.erase(std::remove_if(held.begin(), held.end(),
-                              [](const auto& arena) { return !arena->InUseElsewhere(); }),
-               held.end());
+    for (const std::shared_ptr<Arena>& arena : fresh) arena->LetGo();
   }
 }
 

@@ -1,10 +1,9 @@
 // Gives the memory of ended sessions back: unmapping gigabytes takes long enough to disturb others,
-// so a thread of its own does it. It also keeps an arena's place in the memory budget until no
-// client holds the memory any more; a client may keep lent batches beyond its session, and a
-// hostile one could otherwise collect arenas that nobody counts.
+// so a thread of its own does it, which is let in soon where every CPU decodes. It does not wait
+// for workers that still write. What a client keeps beyond its session is ArenaWatch's to count.
 //
 // Thread-safe. The thread sleeps while there is nothing to reclaim. Without it - before Start,
-// after Stop - what is discarded goes at once, in the caller.
+// after Stop - what is discarded goes with its last owner.
 #pragma once
 
 #include <memory>
@@ -21,7 +20,7 @@ class ArenaReclaimer {
   ~ArenaReclaimer() { Stop(); }
 
   absl::Status Start();  // once
-  void Discard(std::unique_ptr<Arena> arena);
+  void Discard(std::shared_ptr<Arena> arena);
   void Stop();
 
  private:
@@ -29,7 +28,7 @@ class ArenaReclaimer {
 
   Mutex mu_;
   CondVar changed_;
-  std::vector<std::unique_ptr<Arena>> discarded_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::shared_ptr<Arena>> discarded_ ABSL_GUARDED_BY(mu_);
   bool stop_ ABSL_GUARDED_BY(mu_) = true;
   std::thread thread_;
 };

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <bit>
 #include <cerrno>
 #include <optional>
 #include <set>
@@ -16,9 +15,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/base/clock.h"
+#include "server/base/log_limiter.h"
 #include "server/base/mutex.h"
 #include "server/base/thread.h"
 #include "server/transport/arena_reclaimer.h"
+#include "server/transport/arena_watch.h"
 #include "server/transport/daemon_message.h"
 #include "server/transport/doorbell.h"
 #include "server/transport/listener.h"
@@ -32,8 +33,9 @@ constexpr int kEventsPerTurn = 64;
 constexpr int kAcceptsPerTurn = 64;
 
 // What an epoll event is about: the session's number, or 0, and one of these.
-enum Source : uint64_t { kListener = 0, kDoorbell = 1, kSocket = 2, kPidfd = 3 };
-uint64_t EventKey(uint64_t session, Source source) { return session << 2 | source; }
+enum Source : uint64_t { kListener = 0, kDoorbell = 1, kSocket = 2, kPidfd = 3, kArenas = 4 };
+constexpr int kSourceBits = 3;
+uint64_t EventKey(uint64_t session, Source source) { return session << kSourceBits | source; }
 
 }  // namespace
 
@@ -57,8 +59,9 @@ absl::StatusOr<int64_t> ArenaBytes(const SlotLayout& layout, int slots) {
 }
 
 struct DataServer::Impl {
-  Impl(Options o, Listener l, Fd e, std::shared_ptr<Doorbell> d)
+  Impl(Options o, std::unique_ptr<ArenaWatch> w, Listener l, Fd e, std::shared_ptr<Doorbell> d)
       : options(std::move(o)),
+        watch(std::move(w)),
         listener(std::move(l)),
         epoll(std::move(e)),
         doorbell(std::move(d)) {}
@@ -67,26 +70,39 @@ struct DataServer::Impl {
   void Run();
   void AcceptSome();
   void Admit(Accepted client);
+  void Refuse(Accepted client, const char* counter, const absl::Status& reason);
+  void Enter(Accepted client);
+  void ReconsiderWaiting();
   void OnEvent(const epoll_event& event);
   void BuryClosed();
   void Bury(const std::shared_ptr<Session>& session);
+  void Leave(uid_t uid);   // one connection of it less
   int ExpireHandshakes();  // milliseconds until the next one may, -1 for none
   absl::Status Watch(int fd, uint32_t events, uint64_t key);
 
   std::shared_ptr<Session> Find(uint64_t id);
   std::shared_ptr<Session> Find(const SessionTicket& ticket);
   void Count(const std::string& counter);
+  // What is out of the ordinary, with a line in the log for the first of them.
+  void Count(const std::string& counter, const PeerIdentity& peer, const absl::Status& reason);
 
   // Constant after Start.
   const Options options;
   const std::shared_ptr<ArenaReclaimer> reclaimer = std::make_shared<ArenaReclaimer>();
+  const std::unique_ptr<ArenaWatch> watch;
 
   // The server's thread's.
   Listener listener;
   const Fd epoll;
   uint64_t next_id = 1;
   std::set<uint64_t> half_open;
-  std::map<uid_t, int> connections;
+  std::map<uid_t, int> connections;  // by account, those that wait included
+  struct Waiting {
+    Accepted client;
+    uid_t account = 0;
+    int64_t deadline_ns = 0;
+  };
+  std::vector<Waiting> waiting;  // for the answer to whether they may connect
 
   const std::shared_ptr<Doorbell> doorbell;
 
@@ -95,6 +111,7 @@ struct DataServer::Impl {
   std::map<SessionTicket, std::shared_ptr<Session>> tickets ABSL_GUARDED_BY(mu);
   std::map<std::string, uint64_t> counters ABSL_GUARDED_BY(mu);
   bool stop ABSL_GUARDED_BY(mu) = false;
+  bool reconsider ABSL_GUARDED_BY(mu) = false;
 
   std::thread thread;
 };
@@ -112,6 +129,7 @@ absl::Status DataServer::Impl::Watch(int fd, uint32_t events, uint64_t key) {
 absl::Status DataServer::Impl::Start() {
   FW_RETURN_IF_ERROR(Watch(listener.fd(), EPOLLIN, EventKey(0, kListener)));
   FW_RETURN_IF_ERROR(Watch(doorbell->fd(), EPOLLIN, EventKey(0, kDoorbell)));
+  FW_RETURN_IF_ERROR(Watch(watch->fd(), EPOLLIN, EventKey(0, kArenas)));
   FW_RETURN_IF_ERROR(reclaimer->Start());
   FW_ASSIGN_OR_RETURN(thread, StartThread("the data socket", [this] { Run(); }));
   return absl::OkStatus();
@@ -125,6 +143,7 @@ void DataServer::Impl::Run() {
     const int n = epoll_wait(epoll.get(), events, kEventsPerTurn, ExpireHandshakes());
     for (int i = 0; i < n; ++i) OnEvent(events[i]);
     BuryClosed();
+    ReconsiderWaiting();
     std::vector<std::shared_ptr<Session>> rest;
     {
       MutexLock lock(&mu);
@@ -140,10 +159,11 @@ void DataServer::Impl::Run() {
 }
 
 void DataServer::Impl::OnEvent(const epoll_event& event) {
-  const auto source = static_cast<Source>(event.data.u64 & 3);
+  const auto source = static_cast<Source>(event.data.u64 & ((1 << kSourceBits) - 1));
   if (source == kListener) return AcceptSome();
+  if (source == kArenas) return watch->Settle();
   if (source == kDoorbell) return;  // BuryClosed answers it at the end of every turn
-  const std::shared_ptr<Session> session = Find(event.data.u64 >> 2);
+  const std::shared_ptr<Session> session = Find(event.data.u64 >> kSourceBits);
   if (session == nullptr) return;  // buried since
   if (source == kPidfd) {
     session->Close(absl::CancelledError("the client's process has ended"), "reclaimed_pidfd",
@@ -159,8 +179,9 @@ void DataServer::Impl::AcceptSome() {
   for (int i = 0; i < kAcceptsPerTurn; ++i) {
     absl::StatusOr<std::optional<Accepted>> client = listener.Accept();
     if (!client.ok()) {
-      spdlog::warn("data socket: {}", client.status().ToString());
       Count("accept_failed");
+      if (ClientLog().Admits("accept_failed", LogLimiter::kNoSource))
+        spdlog::warn("data socket: {}", client.status().ToString());
       return;
     }
     if (!client->has_value()) return;
@@ -168,44 +189,89 @@ void DataServer::Impl::AcceptSome() {
   }
 }
 
+void DataServer::Impl::Refuse(Accepted client, const char* counter, const absl::Status& reason) {
+  // First: whoever has been told can also find it counted.
+  Count(counter, client.peer, reason);
+  const wire::Closing closing = MakeClosing(reason);
+  SendPacket(client.socket.get(), &closing, sizeof(closing));
+  CloseAfterLastWord(std::move(client.socket));
+}
+
 void DataServer::Impl::Admit(Accepted client) {
-  const PeerIdentity peer = client.peer;
-  const auto refuse = [&](const char* counter, const absl::Status& reason) {
-    Count(counter);  // first: whoever has been told can also find it counted
-    const wire::Closing closing = MakeClosing(reason);
-    SendPacket(client.socket.get(), &closing, sizeof(closing));
-    CloseAfterLastWord(std::move(client.socket));
-  };
   if (client.peer_is_dead) return Count("reclaimed_pidfd");
-  if (options.access) {
-    if (absl::Status allowed = options.access(peer); !allowed.ok())
-      return refuse("refused_access", allowed);
+  const std::optional<absl::Status> allowed =
+      options.access ? options.access(client.peer) : absl::OkStatus();
+  if (allowed && !allowed->ok()) return Refuse(std::move(client), "refused_access", *allowed);
+  if (client.socket.get() >= options.max_descriptor ||
+      client.pidfd.get() >= options.max_descriptor) {
+    return Refuse(std::move(client), "refused_descriptors",
+                  absl::ResourceExhaustedError(
+                      "the daemon has no file descriptor left for further clients; cure: raise "
+                      "LimitNOFILE="));
   }
   size_t all;
   {
     MutexLock lock(&mu);
     all = sessions.size();
   }
-  if (all >= static_cast<size_t>(options.max_connections)) {
-    return refuse("refused_connections", absl::ResourceExhaustedError(absl::StrCat(
-                                             "max_connections: ", options.max_connections,
-                                             " clients are connected already")));
+  if (all + waiting.size() >= static_cast<size_t>(options.max_connections)) {
+    return Refuse(
+        std::move(client), "refused_connections",
+        absl::ResourceExhaustedError(absl::StrCat("max_connections: ", options.max_connections,
+                                                  " clients are connected already")));
   }
-  const auto counted = connections.find(peer.uid);
-  const int of_uid = counted == connections.end() ? 0 : counted->second;
-  if (of_uid >= options.max_connections_per_uid) {
-    return refuse("refused_connections_per_uid", absl::ResourceExhaustedError(absl::StrCat(
-                                                     "max_connections_per_uid: user ", peer.uid,
-                                                     " has ", of_uid, " connections already")));
+  const uid_t account = options.account_of ? options.account_of(client.peer.uid) : client.peer.uid;
+  const auto counted = connections.find(account);
+  const int of_account = counted == connections.end() ? 0 : counted->second;
+  if (of_account >= options.max_connections_per_uid) {
+    return Refuse(
+        std::move(client), "refused_connections_per_uid",
+        absl::ResourceExhaustedError(absl::StrCat("max_connections_per_uid: user ", account,
+                                                  " has ", of_account, " connections already")));
   }
+  ++connections[account];
+  if (!allowed) {
+    const auto patience_ns = static_cast<int64_t>(options.handshake_seconds * 1e9);
+    waiting.push_back({std::move(client), account, MonotonicNs() + patience_ns});
+    return;
+  }
+  client.peer.uid = account;  // the user that everything from here on belongs to
+  Enter(std::move(client));
+}
+
+void DataServer::Impl::ReconsiderWaiting() {
+  {
+    MutexLock lock(&mu);
+    if (!std::exchange(reconsider, false)) return;
+  }
+  for (Waiting& one : std::exchange(waiting, {})) {
+    Leave(one.account);
+    const int64_t deadline_ns = one.deadline_ns;
+    const size_t before = waiting.size();
+    Admit(std::move(one.client));
+    if (waiting.size() > before) waiting.back().deadline_ns = deadline_ns;  // waits on
+  }
+}
+
+void DataServer::Impl::Leave(uid_t uid) {
+  if (auto it = connections.find(uid); it != connections.end() && --it->second == 0)
+    connections.erase(it);
+}
+
+// A client that may connect, and is counted.
+void DataServer::Impl::Enter(Accepted client) {
+  const PeerIdentity peer = client.peer;
   Session::Options session_options;
   session_options.id = next_id++;
   session_options.handshake_seconds = options.handshake_seconds;
   session_options.doorbell = doorbell;
   session_options.reclaimer = reclaimer;
+  session_options.watch = watch.get();
   if (getrandom(session_options.ticket.data(), session_options.ticket.size(), 0) !=
       static_cast<ssize_t>(session_options.ticket.size())) {
-    return refuse("accept_failed", absl::InternalError("no random bytes for a ticket"));
+    Leave(peer.uid);
+    return Refuse(std::move(client), "accept_failed",
+                  absl::InternalError("no random bytes for a ticket"));
   }
   auto session = std::make_shared<Session>(std::move(client), session_options);
   const uint64_t id = session->id();
@@ -213,7 +279,6 @@ void DataServer::Impl::Admit(Accepted client) {
   if (watched.ok() && session->pidfd() >= 0) {
     watched = Watch(session->pidfd(), EPOLLIN, EventKey(id, kPidfd));
   }
-  ++connections[peer.uid];
   half_open.insert(id);
   {
     MutexLock lock(&mu);
@@ -238,24 +303,35 @@ void DataServer::Impl::Bury(const std::shared_ptr<Session>& session) {
   }
   half_open.erase(session->id());
   const PeerIdentity& peer = session->peer();
-  if (auto it = connections.find(peer.uid); it != connections.end() && --it->second == 0) {
-    connections.erase(it);
-  }
+  Leave(peer.uid);
   // By hand: a descriptor that somebody else still has a copy of would stay in the set after its
   // close.
   epoll_ctl(epoll.get(), EPOLL_CTL_DEL, session->socket_fd(), nullptr);
   if (session->pidfd() >= 0) epoll_ctl(epoll.get(), EPOLL_CTL_DEL, session->pidfd(), nullptr);
   Session::Burial burial = session->Bury();
-  Count(burial.counter);
+  Count(burial.counter, peer, burial.reason);
   spdlog::debug("data connection of process {} (user {}) ended: {}: {}", peer.pid, peer.uid,
                 burial.counter, burial.reason.ToString());
   if (burial.closed) burial.closed();
 }
 
 int DataServer::Impl::ExpireHandshakes() {
-  if (half_open.empty()) return -1;
+  if (half_open.empty() && waiting.empty()) return -1;
   const int64_t now = MonotonicNs();
   int64_t next = INT64_MAX;
+  for (size_t i = 0; i < waiting.size();) {
+    if (waiting[i].deadline_ns > now) {
+      next = std::min(next, waiting[i++].deadline_ns);
+      continue;
+    }
+    Waiting late = std::move(waiting[i]);
+    waiting.erase(waiting.begin() + static_cast<ptrdiff_t>(i));
+    Leave(late.account);
+    Refuse(std::move(late.client), "refused_unknown",
+           absl::UnavailableError(
+               absl::StrCat("the machine's user database has not told the groups of user ",
+                            late.account, " in time; try again")));
+  }
   for (auto it = half_open.begin(); it != half_open.end();) {
     const std::shared_ptr<Session> session = Find(*it);
     const std::optional<int64_t> deadline = session ? session->CheckHandshake(now) : std::nullopt;
@@ -280,19 +356,19 @@ std::shared_ptr<Session> DataServer::Impl::Find(const SessionTicket& ticket) {
   return it == tickets.end() ? nullptr : it->second;
 }
 
-// A client can make any of these happen as often as it likes, so the log hears of the 1st, 2nd,
-// 4th, 8th, ... time.
 void DataServer::Impl::Count(const std::string& counter) {
-  uint64_t n;
-  {
-    MutexLock lock(&mu);
-    n = ++counters[counter];
-  }
-  const bool routine = counter == "accepted" || counter == "opened" ||
-                       counter == "closed_by_daemon" || counter == "reclaimed_hangup";
-  if (!routine && std::has_single_bit(n)) {
-    spdlog::info("data socket: {} ({} times since the start)", counter, n);
-  }
+  MutexLock lock(&mu);
+  ++counters[counter];
+}
+
+// A client can make any of these happen as often as it likes, so the log hears of the first ones.
+void DataServer::Impl::Count(const std::string& counter, const PeerIdentity& peer,
+                             const absl::Status& reason) {
+  Count(counter);
+  if (counter == "closed_by_daemon" || counter == "reclaimed_hangup") return;  // routine
+  if (!ClientLog().Admits(counter, peer.uid)) return;
+  spdlog::info("data socket: {}: process {} of user {}: {}", counter, peer.pid, peer.uid,
+               std::string(reason.message()));
 }
 
 // --- the public face ----------------------------------------------------------------------------
@@ -306,9 +382,12 @@ absl::StatusOr<std::unique_ptr<DataServer>> DataServer::Create(Options options) 
   Fd epoll(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll) return ErrnoStatus(errno, "epoll_create1");
   FW_ASSIGN_OR_RETURN(std::shared_ptr<Doorbell> doorbell, Doorbell::Create());
+  // As many kept ones as a user may have open.
+  FW_ASSIGN_OR_RETURN(std::unique_ptr<ArenaWatch> watch,
+                      ArenaWatch::Create(2 * options.max_connections_per_uid));
   std::unique_ptr<DataServer> server(new DataServer);
-  server->impl_ = std::make_unique<Impl>(std::move(options), *std::move(listener), std::move(epoll),
-                                         std::move(doorbell));
+  server->impl_ = std::make_unique<Impl>(std::move(options), std::move(watch), *std::move(listener),
+                                         std::move(epoll), std::move(doorbell));
   FW_RETURN_IF_ERROR(server->impl_->Start());
   return server;
 }
@@ -368,6 +447,16 @@ int DataServer::sessions(uid_t uid) const {
   }
   return static_cast<int>(std::count_if(of_uid.begin(), of_uid.end(),
                                         [](const auto& session) { return session->open(); }));
+}
+
+int DataServer::arenas() const { return impl_->watch->held(); }
+
+void DataServer::Reconsider() {
+  {
+    MutexLock lock(&impl_->mu);
+    impl_->reconsider = true;
+  }
+  impl_->doorbell->Ring();
 }
 
 std::map<std::string, uint64_t> DataServer::counters() const {

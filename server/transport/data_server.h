@@ -5,8 +5,8 @@
 // that ticket here (it came back over gRPC) to learn which user and process the call belongs to,
 // and then gives the session its arena. One thread serves all sessions with epoll; it never
 // decodes, reads datasets or waits for anything else. A session ends when its socket hangs up, when
-// its process dies (pidfd), when it breaks the protocol, or when the service closes it; then its
-// memory is unmapped as soon as no worker writes to it any more.
+// its process dies (pidfd), when it breaks the protocol, or when the service closes it; then the
+// daemon gives its memory up at once, and counts it until the client has let go of it, too.
 //
 // Thread safety: all public calls may come from any thread. Events and the access check are called
 // on the server's thread, never with a lock of this class held; whatever they wait for, every
@@ -20,6 +20,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "server/base/memory_budget.h"
@@ -37,8 +38,16 @@ struct PeerIdentity {
   pid_t pid = 0;
 };
 
-// Who may connect. Checked for both sockets with SO_PEERCRED.
-using AccessCheck = std::function<absl::Status(const PeerIdentity&)>;
+// Who may connect. Checked for both sockets with SO_PEERCRED. Never waits: nullopt means that the
+// answer is being looked up; Reconsider tells that it may be there.
+using AccessCheck = std::function<std::optional<absl::Status>(const PeerIdentity&)>;
+
+// Whose limits a user's connections count against: its own, as a rule.
+using AccountOf = std::function<uid_t(uid_t)>;
+
+// How many descriptors of the process clients may use: connections are refused when theirs would
+// have a higher number, so that those above are left for work.
+constexpr int kNoDescriptorLimit = INT32_MAX;
 
 struct ArenaOptions {
   SlotLayout layout;
@@ -66,11 +75,13 @@ class DataServer {
  public:
   struct Options {
     std::string socket_path;
-    int listen_fd = -1;  // given by systemd, then closed by this class; -1: bind socket_path
-    AccessCheck access;
+    int listen_fd = -1;    // given by systemd, then closed by this class; -1: bind socket_path
+    AccessCheck access;    // null: everybody
+    AccountOf account_of;  // null: everybody's is their own
     int max_connections = 1024;
     int max_connections_per_uid = 64;
     double handshake_seconds = 5;  // from accept, or the last Identify, to OpenSession
+    int max_descriptor = kNoDescriptorLimit;
   };
   static absl::StatusOr<std::unique_ptr<DataServer>> Create(Options options);
   ~DataServer();  // closes every session with UNAVAILABLE
@@ -88,6 +99,9 @@ class DataServer {
   void CloseSession(const SessionTicket& ticket, const absl::Status& reason);
   SessionCounts Counts(const SessionTicket& ticket) const;
   int sessions(uid_t uid) const;  // with an arena
+  int arenas() const;             // that exist, those that clients keep beyond their sessions too
+  // Asks again about the connections whose access is being looked up.
+  void Reconsider();
   // Protocol errors, reclaimed sessions, refused connections, by the names that README.md lists.
   std::map<std::string, uint64_t> counters() const;
 

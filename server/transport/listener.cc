@@ -25,7 +25,6 @@
 namespace feedwater::server {
 namespace {
 
-constexpr int kBacklog = 512;
 constexpr mode_t kSocketMode = 0660;
 // Room for the READYs of all slots, whatever the machine's default is.
 constexpr int kSendBufferBytes = 256 << 10;
@@ -112,7 +111,7 @@ absl::StatusOr<Listener> Listener::Bind(const std::string& path) {
   }
   if (chmod(path.c_str(), kSocketMode) != 0)
     return ErrnoStatus(errno, absl::StrCat("chmod of ", path));
-  if (listen(listener.fd(), kBacklog) != 0)
+  if (listen(listener.fd(), SOMAXCONN) != 0)
     return ErrnoStatus(errno, absl::StrCat("listening on ", path));
   return listener;
 }

@@ -40,11 +40,10 @@ Session::Session(Accepted client, const Options& options)
       handshake_ns_(static_cast<int64_t>(options.handshake_seconds * 1e9)),
       doorbell_(options.doorbell),
       reclaimer_(options.reclaimer),
+      watch_(options.watch),
       pidfd_(std::move(client.pidfd)),
       socket_(std::move(client.socket)),
       handshake_deadline_ns_(MonotonicNs() + handshake_ns_) {}
-
-Session::~Session() { reclaimer_->Discard(std::move(arena_)); }
 
 bool Session::welcomed() const {
   MutexLock lock(&mu_);
@@ -93,8 +92,8 @@ absl::Status Session::Open(const ArenaOptions& options, SessionEvents events) {
       return absl::NotFoundError("the data connection has been closed");
     phase_ = Phase::kOpening;
   }
-  absl::StatusOr<std::unique_ptr<Arena>> arena =
-      Arena::Create(bytes, options.numa_node, options.budget, options.user_budget);
+  absl::StatusOr<std::unique_ptr<Arena>> arena = Arena::Create(
+      bytes, options.numa_node, options.budget, options.user_budget, watch_, peer_.uid);
 
   MutexLock lock(&mu_);
   if (phase_ == Phase::kClosed) {
@@ -154,9 +153,11 @@ Session::Burial Session::Bury() {
   Burial burial;
   SessionEvents events;  // destroyed after the lock is released: they may own anything
   std::shared_ptr<const std::function<void()>> slot_free;
+  std::shared_ptr<Arena> arena;
   Fd socket;
   {
     MutexLock lock(&mu_);
+    arena = arena_;
     burial.counter = counter_;
     burial.reason = reason_;
     events = std::exchange(events_, {});
@@ -166,6 +167,7 @@ Session::Burial Session::Bury() {
   burial.closed = std::move(events.closed);
   CloseAfterLastWord(std::move(socket));
   pidfd_ = Fd();
+  reclaimer_->Discard(std::move(arena));
   return burial;
 }
 

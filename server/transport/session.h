@@ -5,8 +5,9 @@
 //   any of them -hang-up, death, violation, Close()-> CLOSED -Bury()-> gone
 //
 // Any thread may close a session: that stops all traffic at once and rings for the server's thread,
-// which alone buries: closes the descriptors and tells the service. The arena stays until the last
-// owner of this object (a worker that still writes, for instance) lets go.
+// which alone buries: closes the descriptors and tells the service. The shared memory goes then,
+// too; its addresses stay until the last owner of this object (a worker that still writes, for
+// instance) lets go.
 //
 // Thread safety: every method, except those marked "server's thread". No callback is made with the
 // lock held. Under the lock there are only system calls that do not wait (send and recv with
@@ -26,6 +27,7 @@
 #include "server/batch/slot_pool.h"
 #include "server/transport/arena.h"
 #include "server/transport/arena_reclaimer.h"
+#include "server/transport/arena_watch.h"
 #include "server/transport/client_message.h"
 #include "server/transport/data_server.h"
 #include "server/transport/doorbell.h"
@@ -42,9 +44,9 @@ class Session final : public SlotPool {
     double handshake_seconds = 5;
     std::shared_ptr<Doorbell> doorbell;
     std::shared_ptr<ArenaReclaimer> reclaimer;
+    ArenaWatch* watch = nullptr;  // outlives the session's opening; null: see Arena::Create
   };
   Session(Accepted client, const Options& options);
-  ~Session() override;
 
   uint64_t id() const { return id_; }
   const SessionTicket& ticket() const { return ticket_; }
@@ -75,7 +77,8 @@ class Session final : public SlotPool {
     absl::Status reason;
     std::function<void()> closed;  // null when the session was never open
   };
-  // Closes the descriptors. REQUIRES: closed, and out of the epoll set. Once.
+  // Closes the descriptors and gives the arena up. REQUIRES: closed, and out of the epoll set.
+  // Once.
   Burial Bury();
 
   // --- SlotPool ---
@@ -118,12 +121,13 @@ class Session final : public SlotPool {
   const int64_t handshake_ns_;
   const std::shared_ptr<Doorbell> doorbell_;
   const std::shared_ptr<ArenaReclaimer> reclaimer_;
+  ArenaWatch* const watch_;
 
   // The server's thread's.
   Fd pidfd_;
 
   // Set before anybody has this as a SlotPool, constant from then on.
-  std::unique_ptr<Arena> arena_;
+  std::shared_ptr<Arena> arena_;
   SlotLayout layout_;
   int slots_ = 0;
   bool checksum_ = false;

@@ -63,6 +63,27 @@ class Sandbox : public ::testing::Test {
   }
 };
 
+// RLIMIT_DATA counts private memory that is no stack, and nothing else.
+TEST_F(Sandbox, RefusesMemoryThatItsLimitDoesNotSee) {
+  constexpr int kAnonymous = MAP_ANONYMOUS, kWrite = PROT_READ | PROT_WRITE;
+  ExpectKilled("shared memory",
+               [] { mmap(nullptr, 1 << 20, kWrite, MAP_SHARED | kAnonymous, -1, 0); });
+  ExpectKilled("shared memory, validated",
+               [] { mmap(nullptr, 1 << 20, kWrite, MAP_SHARED_VALIDATE | kAnonymous, -1, 0); });
+  ExpectKilled("a stack", [] {
+    mmap(nullptr, 1 << 20, kWrite, MAP_PRIVATE | kAnonymous | MAP_GROWSDOWN, -1, 0);
+  });
+  const int status = InSandbox([] {
+    int pieces = 0;  // 256 MiB are allowed
+    while (pieces < 64 &&
+           mmap(nullptr, 8 << 20, kWrite, MAP_PRIVATE | kAnonymous, -1, 0) != MAP_FAILED)
+      ++pieces;
+    return pieces;
+  });
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_LE(WEXITSTATUS(status), 32);
+}
+
 TEST_F(Sandbox, LetsAProgramComputeAllocateAndSpeakOnItsSocket) {
   const int status = InSandbox([] {
     std::vector<char*> blocks;

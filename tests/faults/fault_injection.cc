@@ -36,6 +36,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/file.h>
+#include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
@@ -330,6 +331,16 @@ int posix_fadvise(int fd, off_t offset, off_t bytes, int advice) {
 int memfd_create(const char* name, unsigned flags) noexcept {
   NEXT(memfd_create);
   return Fails({"memfd_create", CALLER, -1, name}) ? -1 : next(name, flags);
+}
+
+int inotify_init1(int flags) noexcept {
+  NEXT(inotify_init1);
+  return Fails({"inotify_init1", CALLER}) ? -1 : next(flags);
+}
+
+int inotify_add_watch(int fd, const char* path, uint32_t mask) noexcept {
+  NEXT(inotify_add_watch);
+  return Fails({"inotify_add_watch", CALLER, -1, path}) ? -1 : next(fd, path, mask);
 }
 
 int ftruncate(int fd, off_t bytes) noexcept {

@@ -415,13 +415,19 @@ STARTING = [
     Point(
         "no epoll for control", "start", "epoll_create1 errno=EMFILE skip=1", Ends("epoll_create1")
     ),
+    Point(
+        "no inotify instance",
+        "start",
+        "inotify_init1 errno=EMFILE",
+        Ends("max_user_instances"),
+    ),
     Point("no eventfd for data", "start", "eventfd errno=EMFILE", Ends("eventfd")),
     Point("no eventfd for control", "start", "eventfd errno=EMFILE skip=1", Ends("eventfd")),
     Point("no watch on the socket", "start", "epoll_ctl errno=ENOSPC", Ends("epoll_ctl")),
     Point(
         "no watch on the control socket",
         "start",
-        "epoll_ctl errno=ENOSPC skip=2",
+        "epoll_ctl errno=ENOSPC skip=3",
         Ends("epoll_ctl"),
     ),
     Point(
@@ -454,12 +460,22 @@ STARTING = [
         config=CACHED,
     ),
 ]
-for thread in range(7):
+# The start first tries whether there are threads enough: so many, with two workers.
+TRIED = 22
+STARTING.append(
+    Point(
+        "too few threads for the start",
+        "start",
+        "pthread_create errno=EAGAIN skip=20 caller=libstdc++",
+        Ends("needs 22 and got 20"),
+    )
+)
+for thread in range(8):
     STARTING.append(
         Point(
             f"no thread, after {thread}",
             "start",
-            f"pthread_create errno=EAGAIN skip={thread} caller=libstdc++",
+            f"pthread_create errno=EAGAIN skip={TRIED + thread} caller=libstdc++",
             Either("no thread for|Resource temporarily unavailable"),
             may_not_act=thread > 5,
         )
@@ -524,13 +540,18 @@ SESSIONS = [
         Refused("opening the arena to read"),
     ),
     Point(
-        "no descriptor to watch the arena",
+        "the kernel has no watch left for the arena",
         "open",
-        "open errno=EMFILE skip=1 path=/proc/self/fd/ count=0",
-        Refused("opening the arena to read"),
+        "inotify_add_watch errno=ENOSPC count=0",
+        Refused("max_user_watches"),
+    ),
+    Point(
+        "the arena cannot be watched",
+        "open",
+        "inotify_add_watch errno=ENOENT count=0",
+        Refused("cannot be watched"),
     ),
     Point("no /proc", "open", "open errno=ENOENT count=0 path=/proc/self/fd/", Recovers()),
-    Point("no leases", "open", "fcntl arg=1024 errno=EINVAL count=0", Recovers(), may_not_act=True),
     Point(
         "accepting is interrupted", "open", "accept errno=EINTR count=3 thread=fw-data", Recovers()
     ),

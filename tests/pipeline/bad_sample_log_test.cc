@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -123,6 +124,39 @@ TEST_F(BadSampleLogTest, IsBoundedAndSaysWhatItLeavesOut) {
   EXPECT_EQ(report.not_listed, 5u);
   EXPECT_LE(report.entries[0].reason.size(), 1024u);
   EXPECT_LT(std::filesystem::file_size(file()), 8u << 20);
+}
+
+TEST_F(BadSampleLogTest, OneUsersManyDoNotPushAnothersOut) {
+  constexpr int64_t kMallory = 1001, kAlice = 1002;
+  auto log = BadSampleLog::Open(temp_.path());
+  const auto most = static_cast<int64_t>(BadSampleLog::kMaxRecords);
+  const auto of_alice = [&] {
+    int n = 0;
+    for (const BadSampleLog::Entry& entry : log->Get().entries) n += entry.user == kAlice;
+    return n;
+  };
+  for (int64_t record = 0; record < 3; ++record)
+    log->Add("hers", "train", "substitute", Bad(record), kAlice);
+  for (int64_t record = 0; record < most + 2000; ++record)
+    log->Add("his", "train", "substitute", Bad(record), kMallory);
+  EXPECT_EQ(of_alice(), 3);
+  for (int64_t record = 3; record < 13; ++record)
+    log->Add("hers", "train", "substitute", Bad(record), kAlice);
+  EXPECT_EQ(of_alice(), 13) << "and new ones find room";
+  EXPECT_EQ(log->records(), BadSampleLog::kMaxRecords);
+  EXPECT_EQ(log->Get().not_listed, 2000u + 3 + 10);
+  log.reset();
+  log = BadSampleLog::Open(temp_.path());
+  EXPECT_EQ(of_alice(), 13) << "also after a restart";
+}
+
+TEST_F(BadSampleLogTest, WhatIsNoFileInItsPlaceHoldsNothingUp) {
+  ASSERT_EQ(mkfifo(file().c_str(), 0600), 0);
+  auto log = BadSampleLog::Open(temp_.path());  // would wait for a reader
+  log->Add(kDataset, "train", "substitute", Bad(17));
+  EXPECT_EQ(log->records(), 1u);
+  log.reset();
+  EXPECT_TRUE(std::filesystem::is_regular_file(file())) << "replaced when it is saved";
 }
 
 TEST_F(BadSampleLogTest, ASampleOfTwoCrashesIsPutAsideForGood) {

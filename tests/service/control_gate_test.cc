@@ -105,7 +105,7 @@ class ControlGateTest : public ::testing::Test {
     int ends[2];
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
     End client{Fd(ends[0])};
-    absl::Status admitted = gate_->Admit(Fd(ends[1]), {uid, uid, 1});
+    absl::Status admitted = gate_->Admit(Fd(ends[1]), {uid, uid, 1}, uid);
     if (!admitted.ok()) return admitted;
     return client;
   }
@@ -279,7 +279,7 @@ TEST_F(ControlGateTest, GrpcsEndIsNamedAfterItsClient) {
   ASSERT_EQ(address.sun_path[0], '\0');
   const std::string name = absl::StrCat("unix-abstract:", address.sun_path + 1);
   ASSERT_TRUE(gate_->WhoIs(name).has_value()) << name;
-  EXPECT_EQ(gate_->WhoIs(name)->uid, kAlice);
+  EXPECT_EQ(*gate_->WhoIs(name), kAlice);
   EXPECT_FALSE(gate_->WhoIs("unix-abstract:nobody").has_value());
   EXPECT_FALSE(gate_->WhoIs("").has_value());
   pair.client = End(Fd());

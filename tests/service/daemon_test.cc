@@ -573,6 +573,29 @@ TEST_F(DaemonTest, AStoppingDaemonSaysSoToItsClients) {
   EXPECT_FALSE(std::filesystem::exists(address() + "/data.sock"));
 }
 
+TEST_F(DaemonTest, CallsInFlightWhileItStopsAreAnsweredOrEnded) {
+  for (int round = 0; round < 5; ++round) {
+    Start();
+    std::atomic<bool> stop = false;
+    std::atomic<int> answered = 0;
+    std::vector<std::thread> callers;
+    for (int i = 0; i < 4; ++i) {
+      callers.emplace_back([&, stub = Stub()] {
+        while (!stop) {
+          grpc::ClientContext context;
+          context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(5));
+          v1::GetStatusResponse response;
+          answered += stub->GetStatus(&context, {}, &response).ok();
+        }
+      });
+    }
+    EXPECT_TRUE(Eventually([&] { return answered >= 20; }));
+    daemon_.reset();
+    stop = true;
+    for (std::thread& caller : callers) caller.join();
+  }
+}
+
 TEST_F(DaemonTest, TwoDaemonsDoNotShareAFolder) {
   Start();
   auto second = Daemon::Start(*Configure());

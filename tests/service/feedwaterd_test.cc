@@ -6,8 +6,10 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,9 +20,11 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "server/base/sanitized.h"
 #include "tests/testing/other_users.h"
 #include "tests/testing/test_images.h"
 
@@ -96,13 +100,17 @@ class Feedwaterd : public ::testing::Test {
       // All sockets of one unit have its one FileDescriptorName=.
       setenv("LISTEN_FDNAMES", listeners.size() == 1 ? "feedwater" : "feedwater:feedwater", 1);
     }
+    for (const auto& [resource, value] : limits_) {
+      const rlimit limit{value, value};
+      if (setrlimit(static_cast<__rlimit_resource>(resource), &limit) != 0) _exit(125);
+    }
     if (user_ != 0 && (setgid(user_) != 0 || setuid(user_) != 0)) _exit(126);
     execv(kProgram, argv.data());
     _exit(127);
   }
-  // The exit status; -1 when it does not come within 20 s.
-  int Wait() {
-    for (int i = 0; i < 2000; ++i) {
+  // The exit status; -1 when it does not come in time.
+  int Wait(double seconds = 20) {
+    for (int i = 0; i < 100 * seconds; ++i) {
       int status = 0;
       if (waitpid(pid_, &status, WNOHANG) == pid_) {
         pid_ = -1;
@@ -140,7 +148,8 @@ class Feedwaterd : public ::testing::Test {
   std::string folder_;
   int notify_ = -1;
   pid_t pid_ = -1;
-  uid_t user_ = 0;  // not 0: Launch becomes this one
+  uid_t user_ = 0;                              // not 0: Launch becomes this one
+  std::vector<std::pair<int, rlim_t>> limits_;  // that Launch sets
 };
 
 TEST_F(Feedwaterd, ABadConfigurationEndsItWithTwoAndAPlace) {
@@ -182,6 +191,59 @@ TEST_F(Feedwaterd, CheckLooksAtThePipelinesToo) {
   EXPECT_FALSE(fs::exists(folder_ + "/run")) << "checking starts nothing";
 }
 
+TEST_F(Feedwaterd, CheckSeesAFileInAFoldersPlaceAndABatchThatNoSlotHolds) {
+  Write("occupied", "");
+  for (const char* setting :
+       {"state_dir=occupied", "state_dir=occupied/below", "runtime_dir=occupied"}) {
+    const std::string at = absl::StrCat(folder_, "/");
+    std::string absolute(setting);
+    absolute.insert(absolute.find('=') + 1, at);
+    EXPECT_EQ(Run({"--config", config(), "--check", "--set", absolute}), 2) << setting;
+    EXPECT_THAT(Text("log"), HasSubstr(at + "occupied is not a folder"));
+  }
+  Write("pipelines/large.yaml",
+        "version: 1\ndataset: {format: image_folder, root: photos}\ngraph: [{decode: {in: data, "
+        "out: image}}, {resize: {in: image, size: [100, 100]}}]\noutputs: [image]\n"
+        "batch: {size: 20000}\n");
+  EXPECT_EQ(Run({"--config", config(), "--check"}), 2) << "600 MB of 256 MiB";
+  EXPECT_THAT(Text("log"), HasSubstr("pipeline large, batch.size 20000: a slot of 572.2 MiB"));
+  EXPECT_EQ(Run({"--config", config(), "--check", "--set", "limits.max_slot=1MiB"}), 2);
+}
+
+TEST_F(Feedwaterd, ANameInAccessCannotWriteToTheTerminal) {
+  Write("feedwater.yaml", Config() + "access: {users: [\"a\\e]0;title\\a\\nb\"]}\n");
+  EXPECT_EQ(Run({"--config", config()}), 2);
+  EXPECT_THAT(Text("log"), HasSubstr("there is no user 'a\\x1b]0;title\\x07\\x0ab'"));
+}
+
+// gRPC aborts where it is refused a thread or a descriptor; so the start looks before.
+TEST_F(Feedwaterd, LimitsThatLeaveNoRoomForTheStartEndItWithAReason) {
+  for (rlim_t files : {20, 27}) {
+    limits_ = {{RLIMIT_NOFILE, files}};
+    EXPECT_EQ(Run({"--config", config()}), 1) << Text("log");
+    EXPECT_THAT(Text("log"), HasSubstr("LimitNOFILE"));
+  }
+  if (kSanitized) return;  // a sanitizer takes all addresses there are
+  for (rlim_t mebibytes : {200, 300, 350, 400, 450, 500, 600}) {
+    limits_ = {{RLIMIT_AS, mebibytes << 20}};
+    Write("log", "");
+    Launch({"--config", config()});
+    int status = -1;
+    for (int i = 0; i < 400 && (status = Wait(/*seconds=*/0.05)) < 0; ++i) {
+      if (Text("log").find("serving at") != std::string::npos) kill(pid_, SIGTERM);
+    }
+    EXPECT_GE(status, 0) << mebibytes;
+    EXPECT_LT(status, 128) << mebibytes << " MiB, died of a signal: " << Text("log");
+  }
+  if (!::feedwater::testing::CanBe(52001, {kProgram})) return;
+  user_ = 52001;  // root is not bounded
+  for (const char* name : {"", "/pipelines", "/photos", "/notify.sock"})
+    ASSERT_EQ(chown((folder_ + name).c_str(), user_, user_), 0);
+  limits_ = {{RLIMIT_NPROC, 8}};
+  EXPECT_EQ(Run({"--config", config()}), 1) << Text("log");
+  EXPECT_THAT(Text("log"), HasSubstr("no thread for the daemon's start"));
+}
+
 TEST_F(Feedwaterd, IsReadyOnlyWhenItServesAndDrainsOnSigterm) {
   Launch({"--config", config()});
   ASSERT_TRUE(Notified("READY=1")) << Text("log");
@@ -219,6 +281,27 @@ TEST_F(Feedwaterd, SighupReadsTheConfigurationAgainAndABadOneChangesNothing) {
   EXPECT_THAT(Text("log"), HasSubstr("reloaded;"));
   EXPECT_THAT(Text("log"), HasSubstr("limits.sessions_per_uid"));
   kill(pid_, SIGINT);
+  EXPECT_EQ(Wait(), 0) << Text("log");
+}
+
+// Every signal that somebody else may have the kernel send, and those that nobody here waits for.
+// The table of server/README.md says what the others do.
+TEST_F(Feedwaterd, NoSignalThatItDoesNotWaitForEndsIt) {
+  Launch({"--config", config()});
+  ASSERT_TRUE(Notified("READY=1")) << Text("log");
+  std::vector<int> signals = {SIGPIPE,  SIGXFSZ, SIGIO,   SIGURG,    SIGUSR1, SIGUSR2,
+                              SIGALRM,  SIGPROF, SIGPWR,  SIGVTALRM, SIGCHLD, SIGSTKFLT,
+                              SIGWINCH, SIGTTIN, SIGTTOU, SIGCONT};
+  for (int signal = SIGRTMIN; signal <= SIGRTMAX; ++signal) signals.push_back(signal);
+  for (int signal : signals) ASSERT_EQ(kill(pid_, signal), 0) << signal;
+  for (const auto& task : fs::directory_iterator(absl::StrCat("/proc/", pid_, "/task"))) {
+    const int thread = std::stoi(task.path().filename());
+    for (int signal : signals) syscall(SYS_tgkill, pid_, thread, signal);
+  }
+  kill(pid_, SIGHUP);
+  EXPECT_TRUE(Notified("RELOADING=1")) << "it goes on: " << Text("log");
+  EXPECT_TRUE(Notified("READY=1"));
+  kill(pid_, SIGTERM);
   EXPECT_EQ(Wait(), 0) << Text("log");
 }
 

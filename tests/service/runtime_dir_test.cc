@@ -97,37 +97,5 @@ TEST(Access, NamesAndNumbersAreFoundAndOthersAreNot) {
   EXPECT_TRUE(absl::IsNotFound(FindUser("-1").status()));
 }
 
-TEST(Access, OnlyTheDaemonsUserRootAndThoseNamedMayConnect) {
-  AccessControl access;
-  const PeerIdentity stranger{4242, 4243, 1};
-  EXPECT_TRUE(access.Check({geteuid(), 1, 1}).ok());
-  EXPECT_TRUE(access.Check({0, 0, 1}).ok());
-  EXPECT_TRUE(absl::IsPermissionDenied(access.Check(stranger)));
-  access.Replace({{4242}, {}});
-  EXPECT_TRUE(access.Check(stranger).ok());
-  access.Replace({{}, {4243}});
-  EXPECT_TRUE(access.Check(stranger).ok());
-  access.Replace({{}, {4244}});
-  EXPECT_TRUE(absl::IsPermissionDenied(access.Check(stranger)));
-}
-
-TEST(Access, ASupplementaryGroupLetsItsMembersIn) {
-  // Any user of this machine that is a member of a group which is not the user's own.
-  setgrent();
-  while (const group* entry = getgrent()) {
-    if (entry->gr_mem == nullptr || entry->gr_mem[0] == nullptr) continue;
-    const gid_t gid = entry->gr_gid;
-    auto uid = FindUser(entry->gr_mem[0]);
-    if (!uid.ok() || *uid == 0) continue;
-    endgrent();
-    AccessControl access;
-    access.Replace({{}, {gid}});
-    EXPECT_TRUE(access.Check({*uid, 65534, 1}).ok()) << "user " << *uid << ", group " << gid;
-    return;
-  }
-  endgrent();
-  GTEST_SKIP() << "no group of this machine has a member";
-}
-
 }  // namespace
 }  // namespace feedwater::server

@@ -328,6 +328,80 @@ TEST_F(HostileClient, WhoMayNotConnectIsToldSo) {
   EXPECT_TRUE(Open());
 }
 
+// Looking up a user may take long; nobody else waits for it, and it has an end.
+TEST_F(HostileClient, WhoseAccessIsBeingLookedUpWaitsAndNobodyElseDoes) {
+  std::atomic<int> asked = 0;
+  std::atomic<bool> known = false;
+  std::atomic<bool> look_up = false;
+  Start([&](DataServer::Options* options) {
+    options->max_connections_per_uid = 4;
+    options->access = [&](const PeerIdentity&) -> std::optional<absl::Status> {
+      if (!look_up) return absl::OkStatus();
+      ++asked;
+      if (!known) return std::nullopt;
+      return absl::OkStatus();
+    };
+  });
+  auto bystander = Open();
+  ASSERT_TRUE(bystander);
+  look_up = true;
+  FakeTrainer waiting(path_), second(path_), third(path_);
+  ASSERT_TRUE(Eventually([&] { return asked == 3; }));
+  EXPECT_FALSE(waiting.HasInput(0));
+  EXPECT_TRUE(Works(&*bystander));
+  FakeTrainer over(path_);
+  const auto closing = over.Closing();
+  ASSERT_TRUE(closing) << "who waits is counted";
+  EXPECT_NE(std::string(closing->message).find("max_connections_per_uid"), std::string::npos);
+  known = true;
+  server_->Reconsider();
+  EXPECT_TRUE(waiting.Hello());
+  EXPECT_TRUE(second.Hello());
+}
+
+TEST_F(HostileClient, AUserDatabaseThatNeverAnswersEndsTheConnectionInTime) {
+  Start([](DataServer::Options* options) {
+    options->handshake_seconds = 0.05;
+    options->access = [](const PeerIdentity&) { return std::nullopt; };
+  });
+  FakeTrainer trainer(path_);
+  const auto closing = trainer.Closing();
+  ASSERT_TRUE(closing);
+  EXPECT_EQ(closing->code, static_cast<uint32_t>(absl::StatusCode::kUnavailable));
+  EXPECT_NE(std::string(closing->message).find("user database"), std::string::npos);
+  EXPECT_TRUE(CountBecomes("refused_unknown", 1));
+}
+
+TEST_F(HostileClient, NumbersOfAUserNamespaceCountAsTheirOwners) {
+  Start([](DataServer::Options* options) {
+    options->max_connections_per_uid = 2;
+    options->account_of = [](uid_t) { return uid_t{4711}; };
+  });
+  auto a = Open(), b = Open();
+  ASSERT_TRUE(a && b);
+  EXPECT_EQ(server_->sessions(4711), 2);
+  FakeTrainer third(path_);
+  const auto closing = third.Closing();
+  ASSERT_TRUE(closing);
+  EXPECT_NE(std::string(closing->message).find("user 4711 has 2 connections"), std::string::npos);
+}
+
+TEST_F(HostileClient, DescriptorsAboveTheClientsShareAreNotGiven) {
+  const int next = dup(0);
+  close(next);
+  Start([&](DataServer::Options* options) { options->max_descriptor = next + 40; });
+  std::vector<FakeTrainer> trainers;
+  std::optional<wire::Closing> closing;
+  for (int i = 0; i < 40 && !closing; ++i) {
+    trainers.emplace_back(path_);
+    ASSERT_TRUE(trainers.back().connected());
+    if (!trainers.back().Hello()) closing = trainers.back().Closing();
+  }
+  EXPECT_EQ(Count("refused_descriptors"), 1u);
+  trainers.clear();
+  EXPECT_TRUE(Eventually([&] { return Open().has_value(); }));
+}
+
 // It releases what it has not read, so the daemon may lend again and again; its queue fills.
 TEST_F(HostileClient, AClientThatNeverReadsLosesItsSessionAndBlocksNobody) {
   Start();

@@ -10,6 +10,8 @@
 
 #include <cstring>
 #include <random>
+#include <string>
+#include <vector>
 
 #include "tests/testing/test_seed.h"
 #include "tests/transport/data_server_fixture.h"
@@ -232,17 +234,80 @@ TEST_F(PeerDeath, DyingBeforeTheArenaArrivesIsAnErrorNotAHang) {
 
 TEST_F(PeerDeath, ReclaimDoesNotWaitForAWorkerThatIsStillWriting) {
   Start();
+  ArenaOptions arena = Arena();
+  arena.budget = MemoryBudget::Create(1 << 30);
   const Child child = Fork(Train);
   std::atomic<int> closed = 0;
-  auto pool = server_->OpenSession(child.ticket, Arena(), CountClosed(&closed));
+  auto pool = server_->OpenSession(child.ticket, arena, CountClosed(&closed));
   ASSERT_TRUE(pool.ok()) << pool.status();
   const int slot = (*pool)->Acquire();  // and never published: a decode that takes for ever
+  std::atomic<bool> stop = false;
+  std::thread worker([&] {
+    for (int i = 0; !stop; ++i) std::memset((*pool)->data(slot), i, 8 * 1000);
+  });
   kill(child.pid, SIGKILL);
   Wait(child.pid);
   EXPECT_TRUE(Eventually([&] { return closed == 1; }));
+  EXPECT_TRUE(Eventually([&] { return arena.budget->planned_bytes() == 0; }))
+      << "the memory is back while the worker writes on";
+  EXPECT_EQ(MappedArenas(), 0);
   EXPECT_TRUE(Open());  // the next client is served
-  std::memset((*pool)->data(slot), 1, 8 * 1000);
+  stop = true;
+  worker.join();
   (*pool)->Publish(slot, {});
+}
+
+// A lease on the arena would be broken by this client, again and again, with a signal each time.
+TEST_F(PeerDeath, ATrainerThatOpensItsArenaAgainAndAgainCausesNoSignal) {
+  Start();
+  for (int i = 0; i < 30; ++i) {
+    const Child child = Fork([](FakeTrainer* trainer) {
+      if (!trainer->ReceiveArena()) return 92;
+      const std::string arena = "/proc/self/fd/" + std::to_string(trainer->arena_fd());
+      const int path = open(arena.c_str(), O_PATH | O_CLOEXEC);
+      trainer->DropArena();
+      trainer->Close();
+      const std::string again = "/proc/self/fd/" + std::to_string(path);
+      for (int n = 0; n < 20'000; ++n) close(open(again.c_str(), O_RDONLY | O_NONBLOCK));
+      return 0;
+    });
+    std::atomic<int> closed = 0;
+    auto pool = server_->OpenSession(child.ticket, Arena(), CountClosed(&closed));
+    ASSERT_TRUE(pool.ok()) << pool.status();
+    EXPECT_EQ(Wait(child.pid), 0);
+    EXPECT_TRUE(Eventually([&] { return closed == 1; }));
+  }
+  EXPECT_TRUE(Eventually([&] { return server_->arenas() == 0; }));
+}
+
+TEST_F(PeerDeath, MemoryThatATrainerKeepsCostsNoDescriptorAndIsBounded) {
+  Start([](DataServer::Options* options) { options->max_connections_per_uid = 16; });
+  const int descriptors = OpenDescriptors();
+  std::vector<FakeTrainer> kept;  // each with its mapping; their own descriptors are closed
+  absl::Status refused;
+  for (int i = 0; i < 40 && refused.ok(); ++i) {
+    FakeTrainer trainer(path_);
+    const auto ticket = trainer.Hello();
+    ASSERT_TRUE(ticket);
+    std::atomic<int> closed = 0;
+    auto pool = server_->OpenSession(*ticket, Arena(), CountClosed(&closed));
+    refused = pool.status();
+    if (!pool.ok()) break;
+    ASSERT_TRUE(trainer.ReceiveArena());
+    trainer.Close();
+    ASSERT_TRUE(Eventually([&] { return closed == 1; }));
+    kept.push_back(std::move(trainer));
+  }
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted) << refused;
+  EXPECT_EQ(kept.size(), 32u);
+  // One descriptor each is the trainer's, which is in this process.
+  EXPECT_TRUE(Eventually([&] {
+    return OpenDescriptors() <= descriptors + static_cast<int>(kept.size());
+  })) << OpenDescriptors()
+      << " after " << descriptors;
+  kept.clear();
+  EXPECT_TRUE(Eventually([&] { return server_->arenas() == 0; }));
+  EXPECT_TRUE(Open());
 }
 
 }  // namespace

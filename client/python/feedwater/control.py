@@ -10,7 +10,11 @@ well together.
 
 from __future__ import annotations
 
+import math
 import os
+import random
+import re
+import time
 from types import SimpleNamespace
 from typing import Any, Optional
 
@@ -23,6 +27,12 @@ from ._control_descriptor import FILE_DESCRIPTOR
 SERVICE = "feedwater.v1.Control"
 
 _MIB = 1 << 20
+# A Unix socket whose queue is full refuses a connection at once (EAGAIN), which gRPC takes for one
+# that will come about; what it then says is what the kernel says of a socket without a peer. The
+# queue has room again when the daemon gets on.
+_NOT_CONNECTED = re.compile("recvmsg:Invalid argument|endpoint is not connected")
+_QUEUE_S = 5.0
+_PAUSE_S = 0.05
 _OPTIONS = (
     ("grpc.enable_http_proxy", 0),
     ("grpc.use_local_subchannel_pool", 1),
@@ -66,9 +76,12 @@ class Control:
     """
 
     def __init__(self, address: str) -> None:
-        path = os.path.join(os.path.abspath(address), "control.sock")
+        self._path = os.path.join(os.path.abspath(address), "control.sock")
         self._address = address
-        self._channel = grpc.insecure_channel("unix:" + path, options=_OPTIONS)
+        self._channel = self._connect()
+
+    def _connect(self) -> grpc.Channel:
+        return grpc.insecure_channel("unix:" + self._path, options=_OPTIONS)
 
     def __enter__(self) -> Control:
         return self
@@ -84,16 +97,25 @@ class Control:
         Error
             As the daemon's status says; `DaemonLost` when it cannot be reached.
         """
-        stub = self._channel.unary_unary(
-            f"/{SERVICE}/{method}",
-            request_serializer=METHODS[method][0].SerializeToString,
-            response_deserializer=METHODS[method][1].FromString,
-        )
-        try:
-            return stub(request, timeout=timeout)
-        except grpc.RpcError as error:
-            code = error.code().name
-            text = error.details() or code
+        patience = time.monotonic() + min(_QUEUE_S, math.inf if timeout is None else timeout)
+        while True:
+            stub = self._channel.unary_unary(
+                f"/{SERVICE}/{method}",
+                request_serializer=METHODS[method][0].SerializeToString,
+                response_deserializer=METHODS[method][1].FromString,
+            )
+            try:
+                return stub(request, timeout=timeout)
+            except grpc.RpcError as error:
+                failed = error
+            code = failed.code().name
+            text = failed.details() or code
+            was_full = code == "UNAVAILABLE" and _NOT_CONNECTED.search(text)
+            if was_full and time.monotonic() < patience:
+                self._channel.close()
+                time.sleep(_PAUSE_S * random.random())
+                self._channel = self._connect()
+                continue
             if code in ("UNAVAILABLE", "DEADLINE_EXCEEDED"):
                 text = f"the daemon at {self._address} did not serve {method}: {text}"
             raise errors.from_code(code, text) from None

@@ -6,6 +6,7 @@ import array
 import contextlib
 import math
 import os
+import random
 import select
 import socket
 import time
@@ -23,7 +24,7 @@ _HANDSHAKE_S = 5.0
 _ARENA_S = 60.0
 _OPEN_S = 3600.0
 _CLOSE_S = 5.0
-_RETRY_S = 0.01  # between attempts to send a release that the socket had no room for
+_RETRY_S = 0.01  # between attempts to send or connect where a queue had no room
 _MSG_CMSG_CLOEXEC = 0x40000000
 
 
@@ -329,7 +330,15 @@ def _connect(address: str) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         sock.settimeout(_HANDSHAKE_S)
-        sock.connect(path)
+        deadline = time.monotonic() + _HANDSHAKE_S
+        while True:
+            try:
+                sock.connect(path)
+                break
+            except BlockingIOError:  # the daemon's queue is full at the moment
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_RETRY_S * random.random())
         sock.setblocking(False)
     except PermissionError:
         sock.close()
