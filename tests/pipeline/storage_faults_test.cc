@@ -237,6 +237,8 @@ class ProcDataset final : public Dataset {
   void Extents(int64_t record, std::vector<Extent>* extents) const override {
     extents->push_back({record < 150 ? 0u : 1u, 0, 5});
   }
+  int64_t objects() const override { return 2; }
+  int64_t ObjectBytes(uint32_t) const override { return 0; }  // as /proc says
   const std::vector<int64_t>& shard_starts() const override { return starts_; }
   absl::Status Parse(int64_t, absl::Span<const absl::Span<const std::byte>> bytes,
                      Record* out) const override {
@@ -251,6 +253,7 @@ class ProcDataset final : public Dataset {
  private:
   const std::string name_ = "proc";
   const std::shared_ptr<const Root> root_;
+  const Fd keeps_its_times_ = *root_->OpenFile("ostype", /*direct_io=*/false);
   std::vector<FieldSpec> fields_;
   const std::vector<std::string> classes_;
   const std::vector<int64_t> starts_;
