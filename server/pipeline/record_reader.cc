@@ -246,7 +246,8 @@ void RecordReader::SendAway(Read* read, OpenFile open) {
   away->sent_ns = MonotonicNs();
   read->away = away;
   away_.push_back(read);
-  calls_->Start(away->user, std::move(away));
+  const uint32_t user = away->user;
+  calls_->Start(user, std::move(away));
 }
 
 void RecordReader::TakeReturned() {

@@ -7,7 +7,6 @@ the other stays good. Needs root and /dev/fuse.
 from __future__ import annotations
 
 import errno
-import json
 import os
 import signal
 import subprocess
@@ -16,7 +15,7 @@ import threading
 import time
 
 import pytest
-from daemon_process import BUILD, ROOT, DaemonProcess
+from daemon_process import ROOT, DaemonProcess
 from pictures import write_folder
 
 sys.path.insert(0, str(ROOT / "tests/testing"))
@@ -24,6 +23,7 @@ sys.path.insert(0, str(ROOT / "tests/testing"))
 import fuse_storage
 
 import feedwater
+from feedwater.control import Control, messages
 
 pytestmark = pytest.mark.skipif(not fuse_storage.available(), reason="needs root and /dev/fuse")
 
@@ -91,13 +91,11 @@ def wait_for(condition, what: str, seconds: float = 60.0) -> None:
         time.sleep(0.02)
 
 
-def jobs(daemon) -> dict[str, dict]:
-    done = subprocess.run(
-        [BUILD / "bin/feedwater", "status", "--json", "--address", daemon.address],
-        capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return {job["pipeline"]: job for job in json.loads(done.stdout)["jobs"]}
+def jobs(daemon) -> dict:
+    """Return the running jobs, as status has them, by pipeline."""
+    with Control(daemon.address) as control:
+        status = control.call("GetStatus", messages.GetStatusRequest(), 60)
+    return {job.pipeline: job for job in status.jobs}
 
 
 @pytest.fixture
@@ -158,7 +156,7 @@ def test_an_error_that_passes_is_seen_by_nobody(daemon, mounts, policy):
                     healer.start()
             healer.join()
             assert sorted(ids) == list(range(RECORDS)), (call, error)
-        assert jobs(daemon)[f"bad-{policy}"]["bad_samples"] == 0
+        assert jobs(daemon)[f"bad-{policy}"].bad_samples == 0
     assert "tried again for at most" in daemon.tail()
 
 
@@ -176,14 +174,16 @@ def test_an_error_that_stays_ends_the_job_and_opening_a_loader_is_tried_again(da
         with pytest.raises(feedwater.Error, match=r"Input/output error.*storage\.retry_for"):
             for _ in range(RECORDS):
                 next(iterator)
-        assert jobs(daemon)["bad-substitute"]["bad_samples"] == 0
+        assert jobs(daemon)["bad-substitute"].bad_samples == 0
     mounts[0].heal()
     with load(daemon, "bad-substitute") as loader:
         assert sum(len(ids) for _, ids in loader) == RECORDS
 
 
-@pytest.mark.parametrize("engine", ["io_uring", "pread"])
-@pytest.mark.parametrize("call", ["lookup", "open", "read"])
+@pytest.mark.parametrize(
+    ("call", "engine"),
+    [("lookup", "io_uring"), ("lookup", "pread"), ("open", "pread"), ("read", "io_uring")],
+)
 def test_a_hang_holds_up_nobody_else(daemon, mounts, call, engine):
     daemon.config.write_text(daemon.config.read_text() + f"storage: {{engine: {engine}}}\n")
     daemon.start()
@@ -193,11 +193,11 @@ def test_a_hang_holds_up_nobody_else(daemon, mounts, call, engine):
         victim.get_on(1)
         other.get_on(1)
         bad.hang(call)
-        wait_for(lambda: jobs(daemon)["bad-fail"]["reads_held_up"] > 0, "held up reads")
+        wait_for(lambda: jobs(daemon)["bad-fail"].reads_held_up > 0, "held up reads")
         standing = victim.batches
         other.get_on(5)
         assert victim.batches <= standing + 4, "it hangs"
-        assert jobs(daemon)["good"]["reads_held_up"] == 0
+        assert jobs(daemon)["good"].reads_held_up == 0
 
         # It leaves, and with it all that is not the kernel's; it comes again, and waits again.
         victim.kill()
@@ -206,7 +206,7 @@ def test_a_hang_holds_up_nobody_else(daemon, mounts, call, engine):
         bad.heal()
         victim = Trainer(daemon, "bad-fail")
         victim.get_on(1)
-        assert jobs(daemon)["bad-fail"]["bad_samples"] == 0
+        assert jobs(daemon)["bad-fail"].bad_samples == 0
     finally:
         victim.kill()
         other.kill()
@@ -221,7 +221,7 @@ def test_a_new_daemon_starts_while_the_old_one_hangs_in_the_kernel(daemon, mount
     try:
         victim.get_on(1)
         bad.hang("lookup")
-        wait_for(lambda: jobs(daemon)["bad-fail"]["reads_held_up"] > 0, "held up reads")
+        wait_for(lambda: jobs(daemon)["bad-fail"].reads_held_up > 0, "held up reads")
         old.send_signal(way)
         if way == signal.SIGTERM:
             wait_for(lambda: "are left behind" in daemon.tail(), "its end")

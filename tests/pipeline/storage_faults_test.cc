@@ -220,5 +220,71 @@ TEST(StorageThatFails, DoesNotHoldUpTheEnd) {
   EXPECT_TRUE(rank.slots->WaitUntilAllFree());
 }
 
+// Files of /proc stand for storage that may hang: they are not local either.
+class ProcDataset final : public Dataset {
+ public:
+  ProcDataset() : root_(*(*Roots::Create({{"kernel", "/proc/sys/kernel"}}))->Find("kernel")) {
+    fields_.push_back({"data", TensorSpec{DType::kUInt8, Layout::kPlain, {5}}, "bytes"});
+  }
+  int64_t size() const override { return 200; }
+  const std::vector<FieldSpec>& fields() const override { return fields_; }
+  const std::vector<std::string>& classes() const override { return classes_; }
+  const std::string& digest() const override { return name_; }
+  const Root& root() const override { return *root_; }
+  std::string ObjectPath(uint32_t object) const override {
+    return object == 0 ? "ostype" : "missing";
+  }
+  void Extents(int64_t record, std::vector<Extent>* extents) const override {
+    extents->push_back({record < 150 ? 0u : 1u, 0, 5});
+  }
+  int64_t objects() const override { return 2; }
+  int64_t ObjectBytes(uint32_t) const override { return 0; }  // as /proc says
+  const std::vector<int64_t>& shard_starts() const override { return starts_; }
+  absl::Status Parse(int64_t, absl::Span<const absl::Span<const std::byte>> bytes,
+                     Record* out) const override {
+    out->fields.resize(1);
+    out->fields[0].spec = fields_[0].spec;
+    out->fields[0].data = const_cast<std::byte*>(bytes[0].data());
+    return absl::OkStatus();
+  }
+  int64_t memory_bytes() const override { return 0; }
+  const std::string& notes() const override { return name_; }
+
+ private:
+  const std::string name_ = "proc";
+  const std::shared_ptr<const Root> root_;
+  const Fd keeps_its_times_ = *root_->OpenFile("ostype", /*direct_io=*/false);
+  std::vector<FieldSpec> fields_;
+  const std::vector<std::string> classes_;
+  const std::vector<int64_t> starts_;
+};
+
+TEST(StorageThatMayHang, IsReadByThreadsOfItsOwnWithTheSameBytes) {
+  const JobConfig job =
+      TestJob(LoadPipeline("version: 1\ndataset: {format: image_folder, root: r, path: p}\n"
+                           "sampler: {shuffle: none}\noutputs: [data, sample_id]\n"
+                           "on_bad_sample: substitute\n",
+                           std::make_shared<ProcDataset>()),
+              10);
+  for (const std::string& engine : feedwater::testing::WorkingEngines()) {
+    for (int workers : {1, 3}) {
+      auto runtime = Runtime::Create(TestRuntimeOptions(workers, engine));
+      ASSERT_TRUE(runtime.ok()) << runtime.status();
+      TestRank rank = AttachRank(**runtime, job, 0, 2);
+      for (int64_t step = 0; step < 15; ++step) {
+        const auto seen = rank.Next();
+        ASSERT_EQ(seen.meta.step, step);
+        for (size_t i = 0; i < 10; ++i) ASSERT_EQ(seen.outputs[0].substr(5 * i, 5), "Linux");
+      }
+      const auto event = rank.slots->Next();
+      ASSERT_TRUE(event.has_value());
+      EXPECT_EQ(event->failure.status.code(), absl::StatusCode::kNotFound);
+      EXPECT_EQ(event->failure.record, -1) << "a missing file is no bad record";
+      ASSERT_TRUE((*runtime)->Seek(rank.stream, 1, 0, 0).ok());
+      EXPECT_EQ(rank.Next().meta.serial, 1u);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace feedwater::server
