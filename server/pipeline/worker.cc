@@ -229,11 +229,14 @@ void Worker::Fail(Work* work, int64_t place, BatchFailure failure) {
 }
 
 // What was read is of the files as the job knows them only if they are so still: whoever writes
-// into a file changes its times before its bytes. Records that were taken for bad are covered, too.
+// into a file changes its times before its bytes. Records that were taken for bad are covered, too:
+// this is then what the batch failed of.
 void Worker::ProveFiles(Work* work) {
   for (const std::shared_ptr<const OpenedFile>& file : work->files) {
     const absl::Status same = ProveUnchanged(*file);
-    if (!same.ok()) Fail(work, work->ticket.first, {same, -1, ""});
+    if (same.ok()) continue;
+    work->result.failed_place = work->ticket.first;
+    work->result.failure = {same, -1, ""};
   }
   work->files.clear();
 }

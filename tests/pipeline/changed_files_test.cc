@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -123,6 +124,28 @@ TEST_P(ChangedFiles, EndARunningJobOrLeaveItWhatItHadAndAreWhatTheNextOneGives) 
     runtime_->Detach(next.stream);
     runtime_->Detach(rank.stream);
   }
+}
+
+TEST_P(ChangedFiles, AreNotToldAsBadRecordsThoughNoneOfThemCanBeParsed) {
+  if (std::get<1>(GetParam()) != CacheKind::kNone) GTEST_SKIP() << "all of it is in the cache";
+  std::atomic<bool> is_broken{false};
+  const auto parse = [&](int64_t) {
+    return is_broken ? absl::DataLossError("damaged") : absl::OkStatus();
+  };
+  dataset_ = std::make_shared<FakeDataset>(FakeDataset::Options{.parse = parse});
+  pipeline_ = LoadPipeline(kYaml, dataset_);
+  for (const int slots : {1, 3}) {
+    is_broken = false;
+    const uint8_t old = mask_;
+    TestRank rank = AttachRank(*runtime_, Job(absl::StrCat("job", slots)), 0, slots);
+    ASSERT_TRUE(RunToTheEnd(rank, 3, old).ok());
+    Change();
+    is_broken = true;
+    const absl::Status ended = RunToTheEnd(rank, 10 * kRecords / kBatch, old);
+    EXPECT_TRUE(absl::IsFailedPrecondition(ended)) << ended;
+    runtime_->Detach(rank.stream);
+  }
+  runtime_ = nullptr;  // its workers call `parse`
 }
 
 INSTANTIATE_TEST_SUITE_P(Engines, ChangedFiles,
