@@ -642,6 +642,7 @@ void ControlService::WarnOfTwins(const OpenedStream& stream) {
         other->seed != stream.seed) {
       continue;
     }
+    if (!ClientLog().Admits("worlds of one over the same data", stream.peer.uid)) return;
     spdlog::warn(
         "jobs {} (pid {}) and {} (pid {}) of user {} are each rank 0 of 1 over the same data with "
         "seed {}: both read every sample. If they are ranks of one training, make their loaders "
