@@ -122,7 +122,7 @@ class Chaos:
         flood(self.stage, self.daemon.address, 5000, self.stage.rng.randrange(1 << 31))
 
     def truncate_a_file(self) -> None:
-        """A file of the fifth job's dataset is cut, and put back: it may end, and is opened anew."""
+        """Cut a file of the fifth job and put it back: the job may end, and is opened anew."""
         fifth = self.jobs[4]
         fifth.forgiven = "only with the files that it began with"
         paths = sorted((self.daemon.data / "scratch").rglob("*.jpg"))
