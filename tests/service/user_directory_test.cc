@@ -110,14 +110,17 @@ TEST(UserDirectory, TakesAFewThreadsHoweverManyAreAskedFor) {
 
 TEST(UserDirectory, EndsWhileTheDatabaseStandsStillAndNotWhileItsListenerRuns) {
   auto answer = std::make_shared<absl::Notification>();
+  auto begun = std::make_shared<std::atomic<bool>>(false);
   auto ended = std::make_shared<std::atomic<bool>>(false);
   {
     UserDirectory directory([=](uid_t) -> std::set<gid_t> {
+      *begun = true;
       answer->WaitForNotification();
       *ended = true;
       return {};
     });
     directory.Groups(1);
+    EXPECT_TRUE(Eventually([&] { return begun->load(); }));
   }
   EXPECT_FALSE(*ended);
   answer->Notify();
