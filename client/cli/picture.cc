@@ -4,12 +4,12 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
-#include <opencv2/imgcodecs.hpp>
 #include <opencv2/imgproc.hpp>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "server/codec/image_writer.h"
 #include "server/graph/element.h"
 #include "server/graph/geometry_op.h"
 
@@ -24,6 +24,7 @@ using server::PlanGraph;
 // A little outside of 0..255 is rounding, or what color_jitter and mixup leave; more is another
 // unit.
 constexpr double kSlack = 8;
+constexpr int kJpegQuality = 92;
 
 uint8_t ToByte(double value) {
   return static_cast<uint8_t>(std::lround(std::clamp(value, 0.0, 255.0)));
@@ -152,23 +153,17 @@ absl::StatusOr<std::string> EncodePicture(const cv::Mat& image, const std::strin
   FW_RETURN_IF_ERROR(CheckPictureName(path));
   const std::string extension =
       absl::AsciiStrToLower(std::filesystem::path(path).extension().string());
-  std::vector<int> options;
-  if (extension == ".jpg" || extension == ".jpeg") options = {cv::IMWRITE_JPEG_QUALITY, 92};
-  // JPEG and WebP have a largest side, which a long sheet passes.
-  const auto cannot = [&] {
-    return absl::InvalidArgumentError(absl::StrCat("OpenCV cannot write ", image.cols, "x",
-                                                   image.rows, " pixels as ", extension,
-                                                   ": take .png, or fewer samples"));
-  };
-  std::vector<uint8_t> bytes;
+  cv::Mat rgb;
   try {
-    if (!cv::imencode(extension, image, bytes, options)) {
-      return cannot();
-    }
-  } catch (const cv::Exception&) {
-    return cannot();
+    cv::cvtColor(image, rgb, cv::COLOR_BGR2RGB);
+  } catch (const cv::Exception& error) {
+    return absl::InternalError(error.err);
   }
-  return std::string(bytes.begin(), bytes.end());
+  auto file = server::WritePicture({rgb.data, {rgb.cols, rgb.rows}, 3}, extension, kJpegQuality);
+  if (file.ok()) return file;
+  // JPEG and WebP have a largest side, which a long sheet passes.
+  return absl::Status(file.status().code(),
+                      absl::StrCat(file.status().message(), ": take .png, or fewer samples"));
 }
 
 }  // namespace feedwater::cli

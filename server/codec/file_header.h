@@ -1,27 +1,28 @@
-// What kind of image a file is, and its size, from its first bytes. Decoders other than the JPEG
-// one are only called for files that this has understood, because they allocate what the header
-// asks for.
+// What kind of image a file is, and its size, from its first bytes. Whatever is decoded was
+// understood here first, and is within its limits.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
+#include <memory>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "server/codec/row_source.h"
+#include "server/codec/whole/whole_decoder.h"
 
 namespace feedwater::server {
 
-enum class FileKind { kJpeg, kCoefficients, kPng, kBmp, kWebp, kPnm, kTiff };
+enum class FileKind { kJpeg, kCoefficients, kWhole };
 
 struct FileHeader {
+  const char* format = "";  // "jpeg", "coefficients", or a WholeFormat's name
   FileKind kind = FileKind::kJpeg;
-  Size size;            // as stored
-  int orientation = 1;  // EXIF
+  Size size;                            // as stored
+  int orientation = 1;                  // EXIF
+  bool is_turned_always = false;        // whether the orientation is applied unasked
+  std::unique_ptr<WholeDecoder> whole;  // kWhole: has the file open
 };
-
-const char* FileKindName(FileKind kind);  // "jpeg", "png", ...
 
 // InvalidArgument: empty, unknown format, damaged header, over limits.max_pixels.
 absl::StatusOr<FileHeader> ReadFileHeader(absl::Span<const std::byte> encoded,

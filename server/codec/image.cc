@@ -15,7 +15,7 @@
 #include "server/codec/jpeg/turbo_decoder.h"
 #include "server/codec/kernels.h"
 #include "server/codec/memory_source.h"
-#include "server/codec/opencv_codec.h"
+#include "server/codec/opencv_resize.h"
 #include "server/codec/orientation.h"
 #include "server/codec/resampler.h"
 
@@ -31,9 +31,9 @@ struct ImageWorkspace::Impl {
   std::vector<std::byte> seek_index;  // a document
   bool knew_seek_index = false;       // of the last image
   DecodeCounts counts;
-  OpenCvCodec opencv;   // a whole image of another format
-  OpenCvCodec resized;  // what cv::resize makes
+  OpenCvResize resized;
   Resampler resampler;
+  std::vector<uint8_t> whole;       // an image that is decoded whole
   std::vector<uint8_t> region;      // decoded pixels where they cannot be streamed
   std::vector<uint8_t> transposed;  // the same, transposed
 };
@@ -186,7 +186,7 @@ absl::Status ProduceByOpenCv(const StoredImage& image, const Orientation& orient
   FW_RETURN_IF_ERROR(Produce(image, orientation, crop_only, PixelFormat(),
                              reinterpret_cast<std::byte*>(upright.data()), impl));
   FW_RETURN_IF_ERROR(
-      impl.resized.ResizeLinear(upright.data(), stride, crop_only.scaled, image.channels, scaled));
+      impl.resized.Resize(upright.data(), stride, crop_only.scaled, image.channels, scaled));
   StoredImage resized;
   resized.size = scaled;
   resized.channels = image.channels;
@@ -252,9 +252,8 @@ auto WithSeekIndex(absl::Span<const std::byte> encoded, Impl& impl, Decode decod
 
 void GiveBackLargeBuffers(Impl& impl) {
   impl.turbo.Close();
-  impl.opencv.Release();
   impl.resized.Release();
-  for (std::vector<uint8_t>* buffer : {&impl.region, &impl.transposed}) {
+  for (std::vector<uint8_t>* buffer : {&impl.whole, &impl.region, &impl.transposed}) {
     if (buffer->capacity() > kKeptBytes) std::vector<uint8_t>().swap(*buffer);
   }
 }
@@ -273,15 +272,19 @@ absl::Status Guarded(Impl& impl, Work work) {
   return status;
 }
 
+Orientation OrientationOf(const FileHeader& header, bool apply) {
+  return server::OrientationOf(apply || header.is_turned_always ? header.orientation : 1);
+}
+
 }  // namespace
 
 absl::StatusOr<ImageInfo> ReadImageInfo(absl::Span<const std::byte> encoded, bool apply_orientation,
                                         const ImageLimits& limits, ImageWorkspace&) {
   FW_ASSIGN_OR_RETURN(const FileHeader header, ReadFileHeader(encoded, limits));
   ImageInfo info;
-  info.format = FileKindName(header.kind);
+  info.format = header.format;
   info.orientation = header.orientation;
-  const bool transpose = apply_orientation && OrientationOf(header.orientation).transpose;
+  const bool transpose = OrientationOf(header, apply_orientation).transpose;
   info.size = transpose ? Transposed(header.size) : header.size;
   return info;
 }
@@ -324,7 +327,7 @@ absl::Status DecodeInto(absl::Span<const std::byte> encoded, bool apply_orientat
                         const ImageLimits& limits, const Geometry& geometry,
                         const PixelFormat& format, std::byte* out, ImageWorkspace& workspace) {
   FW_ASSIGN_OR_RETURN(const FileHeader header, ReadFileHeader(encoded, limits));
-  const Orientation orientation = OrientationOf(apply_orientation ? header.orientation : 1);
+  const Orientation orientation = OrientationOf(header, apply_orientation);
   FW_RETURN_IF_ERROR(
       CheckGeometry(geometry, orientation.transpose ? Transposed(header.size) : header.size));
   Impl& impl = *workspace.impl();
@@ -355,9 +358,10 @@ absl::Status DecodeInto(absl::Span<const std::byte> encoded, bool apply_orientat
       ++impl.counts.from_coefficients;
       image.jpeg = &impl.store;
     } else {
-      FW_RETURN_IF_ERROR(impl.opencv.Decode(encoded, header.size));
-      image.pixels = impl.opencv.pixels();
-      image.stride = impl.opencv.stride();
+      image.stride = static_cast<size_t>(header.size.width) * 3;
+      impl.whole.resize(image.stride * header.size.height);
+      FW_RETURN_IF_ERROR(header.whole->Decode(impl.whole.data()));
+      image.pixels = impl.whole.data();
     }
     return Produce(image, orientation, geometry, format, out, impl);
   });

@@ -6,18 +6,17 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
-#include <fstream>
 #include <string>
 #include <vector>
 
-#include "absl/base/config.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "server/base/clock.h"
 #include "server/codec/image.h"
 #include "tests/codec/jpeg_levels.h"
+#include "tests/codec/resources.h"
 #include "tests/codec/test_images.h"
+#include "tests/codec/whole_images.h"
 
 namespace feedwater::server {
 namespace {
@@ -26,11 +25,10 @@ using testing::AsBytes;
 using testing::PaddedBytes;
 using testing::SeekIndexMap;
 
-#if defined(ABSL_HAVE_ADDRESS_SANITIZER) || defined(ABSL_HAVE_THREAD_SANITIZER)
-constexpr bool kSanitized = true;  // both cost more, and say nothing about the product
-#else
-constexpr bool kSanitized = false;
-#endif
+using testing::kSanitized;
+using testing::MemoryOf;
+using testing::StartPeak;
+
 // The limit on time is looked at between rows.
 constexpr int64_t kMaxCpuNs = kSanitized ? 20'000'000'000 : 1'200'000'000;
 constexpr int64_t kMaxMemoryBytes = kSanitized ? int64_t{4} << 30 : int64_t{512} << 20;
@@ -70,17 +68,6 @@ Outcome DecodeLikeAPipeline(absl::Span<const std::byte> encoded, ImageWorkspace&
 absl::Status DecodeLikeAPipeline(const std::string& bytes, ImageWorkspace& workspace) {
   return DecodeLikeAPipeline(PaddedBytes(AsBytes(bytes), 0).span(), workspace).status;
 }
-
-// A line of /proc/self/status in bytes.
-int64_t MemoryOf(const char* line) {
-  std::ifstream status("/proc/self/status");
-  for (std::string text; std::getline(status, text);) {
-    if (absl::StartsWith(text, line)) return std::atoll(text.c_str() + std::strlen(line)) << 10;
-  }
-  return 0;
-}
-// From now on VmHWM is the peak since.
-void StartPeak() { std::ofstream("/proc/self/clear_refs") << "5"; }
 
 // The largest of something, and whose it is.
 struct Most {
@@ -187,12 +174,9 @@ TEST(HostileImages, AHeaderOf30000SquareIsRefusedBeforeAnythingIsAllocated) {
   const unsigned char jpeg[] = {0xff, 0xd8, 0xff, 0xc0, 0,    17, 8, 0x75, 0x30, 0x75, 0x30, 3,
                                 1,    0x11, 0,    2,    0x11, 0,  3, 0x11, 0,    0xff, 0xda, 0,
                                 12,   3,    1,    0,    2,    0,  3, 0,    0,    63,   0};
-  const unsigned char png[] = {0x89, 'P',  'N', 'G', '\r', '\n', 0x1a, '\n', 0,    0, 0,
-                               13,   'I',  'H', 'D', 'R',  0,    0,    0x75, 0x30, 0, 0,
-                               0x75, 0x30, 8,   2,   0,    0,    0,    0,    0,    0, 0};
   ImageWorkspace workspace;
   for (const std::string& bytes : {std::string(reinterpret_cast<const char*>(jpeg), sizeof(jpeg)),
-                                   std::string(reinterpret_cast<const char*>(png), sizeof(png))}) {
+                                   testing::MakePng(30000, 30000, 8, 2, "")}) {
     const absl::Status status = DecodeLikeAPipeline(bytes, workspace);
     EXPECT_FALSE(status.ok());
     EXPECT_TRUE(absl::StrContains(status.message(), "30000")) << status;

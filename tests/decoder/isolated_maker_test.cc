@@ -121,11 +121,8 @@ std::vector<std::string> Files() {
       testing::EncodeJpeg(testing::NoisyImage({60, 80}, 1, random), {.gray = true}),
       testing::EncodeJpeg(testing::NoisyImage({60, 80}, 4, random), {.cmyk = true}),
   };
-  const cv::Mat pixels(70, 90, CV_8UC3, const_cast<uint8_t*>(image.bytes.data()));
   for (const char* extension : {".png", ".bmp", ".webp", ".tiff", ".ppm"}) {
-    std::vector<uchar> encoded;
-    EXPECT_TRUE(cv::imencode(extension, pixels, encoded)) << extension;
-    files.emplace_back(encoded.begin(), encoded.end());
+    files.push_back(WritePicture({image.bytes.data(), image.size, 3}, extension).value());
   }
   for (size_t i = 0, whole = files.size(); i < whole; ++i)
     files.push_back(files[i].substr(0, files[i].size() / 2));

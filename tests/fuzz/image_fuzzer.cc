@@ -1,10 +1,9 @@
 // Any bytes as an image of any kind: header, then a geometry and a pixel format that follow from
 // the bytes. A worker's workspace that has seen thousands of images gives what a fresh one gives.
-#include <opencv2/core.hpp>
-#include <opencv2/imgcodecs.hpp>
-
 #include "server/codec/image.h"
+#include "server/codec/image_writer.h"
 #include "tests/codec/jpeg_levels.h"
+#include "tests/codec/whole_images.h"
 #include "tests/fuzz/fuzzer.h"
 
 namespace feedwater::fuzz {
@@ -79,14 +78,37 @@ std::vector<std::string> Seeds() {
   for (const char* kind : {".png", ".bmp", ".ppm", ".pgm", ".webp", ".tiff", ".jpg"}) {
     for (const int channels : {1, 3, 4}) {
       const Pixels pixels = NoisyImage({23, 17}, channels, random);
-      const cv::Mat image(17, 23, CV_8UC(channels), const_cast<uint8_t*>(pixels.bytes.data()));
-      std::vector<uint8_t> encoded;
-      try {
-        if (!cv::imencode(kind, image, encoded)) continue;
-      } catch (const cv::Exception&) {  // a kind that has no such channels
-        continue;
-      }
-      seeds.emplace_back(encoded.begin(), encoded.end());
+      const auto file = WritePicture({pixels.bytes.data(), pixels.size, channels}, kind);
+      if (file.ok()) seeds.push_back(*file);  // others have no such channels
+    }
+  }
+  // Kinds that WritePicture does not write.
+  const std::string noise(64, '\x35'), palette(1024, '\x77');
+  seeds.push_back(MakePng(3, 2, 8, 0, std::string("\0a\0b\0c\0def", 10), "", true));
+  seeds.push_back(MakePng(3, 1, 2, 3, std::string("\0\x18", 2), PngChunk("PLTE", "123456789")));
+  seeds.push_back(MakePng(1, 1, 16, 6, std::string("\0aabbccdd", 9)));
+  seeds.push_back(
+      MakeBmp(6, 2, 8, 1, std::string("\2\7\0\2\1\0\0\3\1\2\3\0\0\0\1\x09\0\1", 18), palette));
+  seeds.push_back(
+      MakeBmp(6, 1, 4, 2, std::string("\3V\0\3\x12\x30\0\1", 8), palette.substr(0, 64)));
+  seeds.push_back(MakeBmp(3, 2, 16, 0, noise.substr(0, 16)));
+  seeds.push_back("P3 2 1 100\n1 2 3 # c\n4 5 100");
+  seeds.push_back("P4 9 2\nabcd");
+  const std::string strip = Deflated(noise);
+  for (const uint64_t compression : {1, 5, 8, 32773, 4, 7}) {
+    const std::string& data = compression == 8 ? strip : noise;
+    for (const bool big : {false, true}) {
+      seeds.push_back(MakeTiff(data,
+                               {{256, 4, {8}},
+                                {257, 4, {8}},
+                                {258, 3, {static_cast<uint64_t>(compression == 4 ? 1 : 8)}},
+                                {259, 3, {compression}},
+                                {262, 3, {1}},
+                                {273, 4, {8}},
+                                {277, 3, {1}},
+                                {278, 4, {8}},
+                                {279, 4, {data.size()}}},
+                               big));
     }
   }
   for (const bool four : {false, true}) {

@@ -5,11 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <opencv2/imgcodecs.hpp>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "server/codec/image_writer.h"
 #include "server/graph/pipeline_spec.h"
 #include "server/graph/plan.h"
 #include "server/storage/engine.h"
@@ -197,19 +197,21 @@ inline Bytes PatternPixels(int64_t height, int64_t width, int64_t channels) {
   return pixels;
 }
 
+inline Bytes EncodedPixels(const PictureView& picture, const std::string& extension) {
+  const std::string file = WritePicture(picture, extension).value();
+  return {file.begin(), file.end()};
+}
+
 // A picture as a file; `extension` ".png", ".jpg", ...
 inline Bytes EncodedImage(int height, int width, const std::string& extension) {
-  cv::Mat image(height, width, CV_8UC3);
+  Bytes pixels;
   for (int y = 0; y < height; ++y) {
     for (int x = 0; x < width; ++x) {
-      image.at<cv::Vec3b>(y, x) =
-          cv::Vec3b(static_cast<uchar>(x * 5 + y), static_cast<uchar>(y * 3),
-                    static_cast<uchar>((x * y / 5) & 255));
+      for (const int sample : {x * y / 5, y * 3, x * 5 + y})
+        pixels.push_back(static_cast<uint8_t>(sample));
     }
   }
-  Bytes file;
-  cv::imencode(extension, image, file);
-  return file;
+  return EncodedPixels({pixels.data(), {width, height}, 3}, extension);
 }
 
 }  // namespace feedwater::server::graph_testing

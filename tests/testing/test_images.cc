@@ -2,10 +2,11 @@
 
 #include <filesystem>
 #include <fstream>
-#include <opencv2/imgcodecs.hpp>
+#include <opencv2/core.hpp>
 #include <opencv2/imgproc.hpp>
 #include <random>
-#include <vector>
+
+#include "server/codec/image_writer.h"
 
 namespace feedwater::testing {
 
@@ -26,11 +27,10 @@ std::string DrawImage(int64_t number, int width, int height, const std::string& 
     cv::circle(image, centre, 1 + static_cast<int>(random() % (1 + height / 3)), colour,
                cv::FILLED);
   }
-  std::vector<int> options;
-  if (extension == ".jpg") options = {cv::IMWRITE_JPEG_QUALITY, 70 + static_cast<int>(number % 30)};
-  std::vector<uchar> encoded;
-  cv::imencode(extension, image, encoded, options);
-  return std::string(encoded.begin(), encoded.end());
+  cv::cvtColor(image, image, cv::COLOR_BGR2RGB);
+  return server::WritePicture({image.data, {width, height}, 3}, extension,
+                              70 + static_cast<int>(number % 30))
+      .value();
 }
 
 void WriteImageFolder(const std::string& folder, int classes, int per_class) {

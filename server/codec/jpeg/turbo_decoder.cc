@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "server/base/clock.h"
+#include "server/codec/decode_clock.h"
 
 // libjpeg's headers need stdio first and are C.
 #include <jerror.h>
@@ -46,7 +46,7 @@ struct TurboDecoder::State {
   Failure failure = Failure::kDamaged;
 
   ImageLimits limits;
-  int64_t start_wall_ns = 0, start_cpu_ns = 0;
+  DecodeClock clock;
   unsigned progress_calls = 0;
   bool open = false;
   bool multiple_scans = false;
@@ -64,10 +64,7 @@ struct TurboDecoder::State {
         return absl::InvalidArgumentError(absl::StrCat("JPEG has more than ", limits.max_scans,
                                                        " scans, which is over max_scans"));
       case Failure::kTooSlow:
-        return absl::InvalidArgumentError(absl::StrCat("JPEG takes more than ",
-                                                       limits.max_decode_ms,
-                                                       " ms of CPU, which is over max_decode_ms; "
-                                                       "if the image is good, raise that"));
+        return clock.Over("JPEG");
       case Failure::kDamaged:
         break;
     }
@@ -79,11 +76,8 @@ struct TurboDecoder::State {
     std::longjmp(jump, 1);
   }
 
-  // CPU time never runs ahead of wall time, and asking for the latter costs a tenth.
   void CheckTime() {
-    const int64_t limit_ns = limits.max_decode_ms * 1'000'000;
-    if (MonotonicNs() - start_wall_ns > limit_ns && ThreadCpuNs() - start_cpu_ns > limit_ns)
-      Fail(Failure::kTooSlow);
+    if (clock.IsOver()) Fail(Failure::kTooSlow);
   }
 
   static State& Of(j_common_ptr common) { return *static_cast<State*>(common->client_data); }
@@ -231,8 +225,7 @@ void TurboDecoder::Close() {
 absl::Status TurboDecoder::Open(absl::Span<const std::byte> encoded, const ImageLimits& limits) {
   Close();
   state_->limits = limits;
-  state_->start_wall_ns = MonotonicNs();
-  state_->start_cpu_ns = ThreadCpuNs();
+  state_->clock.Start(limits);
   state_->progress_calls = 0;
   if (!State::Open(state_.get(), reinterpret_cast<const JOCTET*>(encoded.data()), encoded.size())) {
     return state_->ToStatus();

@@ -1,5 +1,5 @@
-// Turns a compressed image (JPEG, PNG, BMP, WebP and what else OpenCV reads, told apart by content)
-// into uint8 HWC pixels with three channels, RGB; grey, palette and CMYK images are converted.
+// Turns a compressed image (JPEG, PNG, BMP, WebP, PNM or TIFF, told apart by content) into uint8
+// HWC pixels with three channels, RGB; grey, palette and CMYK images are converted.
 #include "server/graph/geometry_op.h"
 #include "server/graph/op_schema.h"
 #include "server/graph/render.h"

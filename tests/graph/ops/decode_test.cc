@@ -1,8 +1,6 @@
 // decode: pixels come out as RGB, HWC, of the image's own size, whatever the file's kind.
 #include <gmock/gmock.h>
 
-#include <opencv2/imgproc.hpp>
-
 #include "tests/graph/graph_testing.h"
 
 namespace feedwater::server {
@@ -12,27 +10,19 @@ using namespace graph_testing;  // NOLINT: the tests' own words
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-Bytes Encode(const cv::Mat& image, const std::string& extension) {
-  Bytes file;
-  cv::imencode(extension, image, file);
-  return file;
-}
-
 TEST(Decode, APngOfTwoPixelsComesOutAsRgb) {
-  cv::Mat image(1, 2, CV_8UC3);  // OpenCV's order is BGR
-  image.at<cv::Vec3b>(0, 0) = {30, 20, 10};
-  image.at<cv::Vec3b>(0, 1) = {60, 50, 40};
+  const Bytes pixels = {10, 20, 30, 40, 50, 60};
   TestRecord record;
-  record.AddEncoded(Encode(image, ".png"));
+  record.AddEncoded(EncodedPixels({pixels.data(), {2, 1}, 3}, ".png"));
   const auto result = RunGraph("- decode\n- center_crop: {size: [1, 2]}", record);
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_THAT((*result)[0], ElementsAre(10, 20, 30, 40, 50, 60));
 }
 
 TEST(Decode, AGreyImageHasThreeEqualChannels) {
-  cv::Mat image(1, 1, CV_8UC1, cv::Scalar(77));
+  const Bytes pixels = {77};
   TestRecord record;
-  record.AddEncoded(Encode(image, ".png"));
+  record.AddEncoded(EncodedPixels({pixels.data(), {1, 1}, 1}, ".png"));
   const auto result = RunGraph("- decode\n- center_crop: {size: 1}", record);
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_THAT((*result)[0], ElementsAre(77, 77, 77));

@@ -5,11 +5,9 @@
 #include <csetjmp>
 #include <cstdio>
 #include <cstdlib>
-#include <exception>
-#include <opencv2/core.hpp>
-#include <opencv2/imgcodecs.hpp>
 
-#include "absl/strings/str_cat.h"
+#include "server/base/status.h"
+#include "server/codec/image_writer.h"
 
 namespace feedwater::testing {
 namespace {
@@ -69,18 +67,11 @@ absl::Status EncodeJpeg(const Photo& photo, std::vector<uint8_t>* bytes) {
 }
 
 absl::Status EncodePng(const Photo& photo, std::vector<uint8_t>* bytes) {
-  try {
-    cv::Mat bgr(photo.height, photo.width, CV_8UC3);
-    for (size_t i = 0; i < photo.rgb.size(); i += 3) {
-      bgr.data[i] = photo.rgb[i + 2];
-      bgr.data[i + 1] = photo.rgb[i + 1];
-      bgr.data[i + 2] = photo.rgb[i];
-    }
-    if (cv::imencode(".png", bgr, *bytes)) return absl::OkStatus();
-  } catch (const std::exception& e) {
-    return absl::InternalError(absl::StrCat("OpenCV could not write a photo: ", e.what()));
-  }
-  return absl::InternalError("OpenCV could not write a photo");
+  FW_ASSIGN_OR_RETURN(
+      const std::string file,
+      server::WritePicture({photo.rgb.data(), {photo.width, photo.height}, 3}, ".png"));
+  bytes->assign(file.begin(), file.end());
+  return absl::OkStatus();
 }
 
 }  // namespace feedwater::testing

@@ -1,0 +1,122 @@
+#include "server/codec/whole/webp.h"
+
+#include <webp/decode.h>
+
+#include <algorithm>
+
+#include "absl/cleanup/cleanup.h"
+#include "server/base/status.h"
+#include "server/codec/jpeg/markers.h"
+
+namespace feedwater::server {
+namespace {
+
+using Bytes = absl::Span<const std::byte>;
+
+class WebpDecoder final : public WholeDecoder {
+ public:
+  absl::StatusOr<WholeHeader> Open(Bytes encoded, const ImageLimits& limits) override {
+    clock_.Start(limits);
+    bytes_ = encoded;
+    if (WebPGetFeatures(Data(), bytes_.size(), &features_) != VP8_STATUS_OK)
+      return DamagedImage("WebP", "no header");
+    WholeHeader header;
+    FW_ASSIGN_OR_RETURN(header.size,
+                        CheckedSize("WebP", features_.width, features_.height, limits));
+    header.orientation = Orientation();
+    if (features_.has_animation) FW_RETURN_IF_ERROR(TakeFirstFrame(header.size));
+    return header;
+  }
+
+  absl::Status Decode(uint8_t* rgb) override {
+    WebPDecoderConfig config;
+    if (!WebPInitDecoderConfig(&config)) return absl::InternalError("libwebp of another version");
+    config.output.colorspace = MODE_RGB;
+    config.output.is_external_memory = 1;
+    config.output.u.RGBA.rgba = rgb;
+    config.output.u.RGBA.stride = features_.width * 3;
+    config.output.u.RGBA.size = static_cast<size_t>(features_.width) * 3 * features_.height;
+    WebPIDecoder* decoder = WebPIDecode(nullptr, 0, &config);
+    if (decoder == nullptr) return absl::ResourceExhaustedError("WebP: out of memory");
+    const absl::Cleanup ended = [decoder] { WebPIDelete(decoder); };
+    // In pieces, so that the clock is looked at.
+    const size_t step = std::max(bytes_.size() / 64 + 1, size_t{64} << 10);
+    VP8StatusCode code = VP8_STATUS_SUSPENDED;
+    for (size_t given = 0; given < bytes_.size() && code == VP8_STATUS_SUSPENDED;) {
+      if (clock_.IsOver()) return clock_.Over("WebP");
+      given += std::min(step, bytes_.size() - given);
+      code = WebPIUpdate(decoder, Data(), given);
+    }
+    switch (code) {
+      case VP8_STATUS_OK:
+        return absl::OkStatus();
+      case VP8_STATUS_OUT_OF_MEMORY:
+        return absl::ResourceExhaustedError("WebP: out of memory");
+      case VP8_STATUS_SUSPENDED:
+      case VP8_STATUS_NOT_ENOUGH_DATA:
+        return DamagedImage("WebP", "the file is cut");
+      default:
+        return DamagedImage("WebP", "its pixels cannot be read");
+    }
+  }
+
+ private:
+  const uint8_t* Data() const { return reinterpret_cast<const uint8_t*>(bytes_.data()); }
+
+  // Calls use(name's place, content) for each chunk of the file until it returns true.
+  template <typename Use>
+  void ForEachChunk(Use use) const {
+    for (uint64_t at = 12; at + 8 <= bytes_.size();) {
+      const uint64_t length = LittleEndian(bytes_, at + 4, 4);
+      if (length > bytes_.size() - at - 8 || use(at, bytes_.subspan(at + 8, length))) return;
+      at += 8 + length + (length & 1);
+    }
+  }
+
+  int Orientation() const {
+    int orientation = 1;
+    if (!StartsWith(bytes_, "VP8X", 12)) return orientation;
+    ForEachChunk([&](uint64_t at, Bytes exif) {
+      if (!StartsWith(bytes_, "EXIF", at)) return false;
+      if (StartsWith(exif, absl::string_view("Exif\0\0", 6))) exif = exif.subspan(6);
+      orientation = ReadExifOrientation(exif);
+      return true;
+    });
+    return orientation;
+  }
+
+  // From now on bytes_ is the first frame, an image of its own without a header around it.
+  absl::Status TakeFirstFrame(Size canvas) {
+    Bytes frame;
+    ForEachChunk([&](uint64_t at, Bytes content) {
+      if (!StartsWith(bytes_, "ANMF", at)) return false;
+      frame = content;
+      return true;
+    });
+    constexpr size_t kFrameHeader = 16;
+    if (frame.size() <= kFrameHeader) return DamagedImage("WebP", "an animation without a frame");
+    frame = frame.subspan(kFrameHeader);
+    WebPBitstreamFeatures features;
+    if (WebPGetFeatures(reinterpret_cast<const uint8_t*>(frame.data()), frame.size(), &features) !=
+            VP8_STATUS_OK ||
+        features.has_animation)
+      return DamagedImage("WebP", "its first frame has no header");
+    if (features.width != canvas.width || features.height != canvas.height) {
+      return absl::InvalidArgumentError(
+          "unsupported WebP: an animation whose first frame is smaller than the picture");
+    }
+    bytes_ = frame;
+    return absl::OkStatus();
+  }
+
+  Bytes bytes_;
+  WebPBitstreamFeatures features_;
+  DecodeClock clock_;
+};
+
+}  // namespace
+
+bool IsWebp(Bytes encoded) { return StartsWith(encoded, "RIFF") && StartsWith(encoded, "WEBP", 8); }
+std::unique_ptr<WholeDecoder> NewWebpDecoder() { return std::make_unique<WebpDecoder>(); }
+
+}  // namespace feedwater::server
