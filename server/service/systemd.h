@@ -1,5 +1,6 @@
 // What feedwaterd and systemd say to each other: sockets that systemd opened, readiness, the
-// watchdog. Everything here does nothing when the daemon was not started by systemd.
+// watchdog. Everything here does nothing when the daemon was not started by systemd. Reads and
+// unsets environment variables: not while other threads do.
 #pragma once
 
 #include <functional>
