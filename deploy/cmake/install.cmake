@@ -4,7 +4,7 @@ include(CMakePackageConfigHelpers)
 set(FEEDWATER_SHARE ${CMAKE_INSTALL_DATADIR}/feedwater)
 set(FEEDWATER_CMAKE ${CMAKE_INSTALL_LIBDIR}/cmake/Feedwater)
 
-install(TARGETS feedwaterd feedwater_decoder_program feedwater_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT daemon)
+install(TARGETS feedwaterd feedwater_decoder_program feedwater_front feedwater_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT daemon)
 install(DIRECTORY config/pipelines config/schema DESTINATION ${FEEDWATER_SHARE} COMPONENT daemon)
 install(FILES config/feedwater.yaml DESTINATION ${FEEDWATER_SHARE} COMPONENT daemon)
 install(DIRECTORY deploy/systemd DESTINATION ${FEEDWATER_SHARE} COMPONENT daemon)
