@@ -17,11 +17,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/base/clock.h"
-#include "tests/service/daemon_fixture.h"
+#include "tests/testing/eventually.h"
 
 namespace feedwater::server {
 namespace {
 
+using ::feedwater::testing::Eventually;
 using ::testing::HasSubstr;
 
 constexpr uid_t kMallory = 1001, kAlice = 1002;

@@ -1,5 +1,5 @@
-// Connections of control.sock are counted until whoever serves them has closed them, however their
-// client leaves; and who may connect is not waited for.
+// Who connects to control.sock is handed on when it is known that they may; nobody waits for that
+// but they.
 #include "server/service/control_listener.h"
 
 #include <gtest/gtest.h>
@@ -36,9 +36,11 @@ class ControlListenerTest : public ::testing::Test {
     ControlListener::Options options;
     options.socket_path = folder_ + "/control.sock";
     options.access = [](const PeerIdentity&) { return absl::OkStatus(); };
-    options.serve = [this](int fd) {
+    options.admit = [this](Fd connection, const PeerIdentity&, uid_t) -> absl::Status {
       MutexLock lock(&mu_);
-      served_.push_back(Fd(fd));
+      if (served_.size() >= 2) return absl::ResourceExhaustedError("two are enough");
+      served_.push_back(std::move(connection));
+      return absl::OkStatus();
     };
     options.max_connections_per_uid = 2;
     if (change) change(&options);
@@ -59,10 +61,6 @@ class ControlListenerTest : public ::testing::Test {
     MutexLock lock(&mu_);
     return served_.size();
   }
-  void CloseServed() {  // as gRPC does, sooner or later
-    MutexLock lock(&mu_);
-    served_.clear();
-  }
   static bool IsHungUp(const Fd& fd, int timeout_ms = 10'000) {
     pollfd event{fd.get(), POLLIN, 0};
     return poll(&event, 1, timeout_ms) == 1 && (event.revents & POLLHUP) != 0;
@@ -75,37 +73,22 @@ class ControlListenerTest : public ::testing::Test {
   std::unique_ptr<ControlListener> listener_;
 };
 
-TEST_F(ControlListenerTest, AHalfClosedConnectionIsShutDownAndCountsUntilItIsClosed) {
+TEST_F(ControlListenerTest, WhoIsNotAdmittedIsClosed) {
   Start();
   const Fd first = Connect(), second = Connect();
   ASSERT_TRUE(Eventually([&] { return Served() == 2; }));
-  shutdown(first.get(), SHUT_WR);
-  shutdown(second.get(), SHUT_WR);
-  EXPECT_TRUE(IsHungUp(first)) << "nothing more comes to it";
-  EXPECT_TRUE(IsHungUp(second));
-  const Fd third = Connect();
-  EXPECT_TRUE(IsHungUp(third)) << "the server still holds two of this user's";
-  EXPECT_EQ(Count("control_refused_connections_per_uid"), 1u);
-  CloseServed();
-  EXPECT_TRUE(Eventually([&] {
-    const Fd fourth = Connect();
-    return Eventually([&] { return Served() == 1 || IsHungUp(fourth, 0); }) && Served() == 1;
-  }));
+  EXPECT_TRUE(IsHungUp(Connect()));
+  EXPECT_FALSE(IsHungUp(first, 0));
 }
 
-TEST_F(ControlListenerTest, AConnectionThatTheServerEndsCountsNoMore) {
-  Start();
-  for (int i = 0; i < 20; ++i) {
-    const Fd client = Connect();
-    ASSERT_TRUE(Eventually([&] { return Served() == 1; })) << i;
-    {
-      MutexLock lock(&mu_);
-      shutdown(served_[0].get(), SHUT_RDWR);
-    }
-    CloseServed();
-    EXPECT_TRUE(IsHungUp(client));
-    // The count of two leaves room for one whose end has not been seen yet.
-  }
+TEST_F(ControlListenerTest, NoMoreOfAUserWaitThanItMayHave) {
+  Start([](ControlListener::Options* options) {
+    options->access = [](const PeerIdentity&) { return std::nullopt; };
+  });
+  const Fd first = Connect(), second = Connect();
+  EXPECT_TRUE(IsHungUp(Connect()));
+  EXPECT_EQ(Count("control_refused_connections_per_uid"), 1u);
+  EXPECT_FALSE(IsHungUp(first, 0));
 }
 
 TEST_F(ControlListenerTest, WhoseAccessIsBeingLookedUpWaits) {
