@@ -91,7 +91,7 @@ void ControlServer::Stop() {
   if (server_ == nullptr) return;
   server_->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
   server_->Wait();
-  gate_->Stop();
+  if (gate_ != nullptr) gate_->Stop();  // it may be what could not be made
   server_.reset();
 }
 

@@ -184,7 +184,7 @@ for damage, text in (
     ("unlink", "not exist|has changed"),
     ("replace", ""),
     ("make_folder", "is a folder|not exist|has changed"),
-    ("make_fifo", "not a regular file|not exist|has changed"),
+    ("make_fifo", "not a regular file|not exist|has changed|was indexed"),
 ):
     READS.append(
         Point(
