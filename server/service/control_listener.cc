@@ -23,8 +23,7 @@
 namespace feedwater::server {
 namespace {
 
-// How often to look whether gRPC has closed what has hung up: often at first.
-constexpr int kAcceptsPerTurn = 256;  // so that a flood does not hide who hangs up
+constexpr int kAcceptsPerTurn = 256;  // so that a flood does not hold up who waits
 
 absl::StatusOr<Fd> Listen(const std::string& path) {
   sockaddr_un address{};
@@ -158,9 +157,10 @@ void ControlListener::AcceptSome() {
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
       // The connection stays in the queue; without a pause this thread would spin until a
       // descriptor is free.
+      const absl::Status why = ErrnoStatus(errno, "accepting a client");
       Count("control_accept_out_of_descriptors");
       if (ClientLog().Admits("control_accept_out_of_descriptors", LogLimiter::kNoSource))
-        spdlog::warn("control.sock: {}", ErrnoStatus(errno, "accepting a client").ToString());
+        spdlog::warn("control.sock: {}", why.ToString());
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
     return;

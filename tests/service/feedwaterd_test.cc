@@ -218,7 +218,7 @@ TEST_F(Feedwaterd, ANameInAccessCannotWriteToTheTerminal) {
 
 // gRPC aborts where it is refused a thread or a descriptor; so the start looks before.
 TEST_F(Feedwaterd, LimitsThatLeaveNoRoomForTheStartEndItWithAReason) {
-  for (rlim_t files : {20, 27}) {
+  for (rlim_t files : {14, 20, 28}) {
     limits_ = {{RLIMIT_NOFILE, files}};
     EXPECT_EQ(Run({"--config", config()}), 1) << Text("log");
     EXPECT_THAT(Text("log"), HasSubstr("LimitNOFILE"));
