@@ -39,6 +39,7 @@ struct StorageCalls::State {
   CondVar work, ended;
   std::map<uint32_t, User> users ABSL_GUARDED_BY(mu);
   size_t threads ABSL_GUARDED_BY(mu) = 0, idle ABSL_GUARDED_BY(mu) = 0;
+  size_t starting ABSL_GUARDED_BY(mu) = 0;  // threads that have not looked for a call yet
   bool stopping ABSL_GUARDED_BY(mu) = false;
 };
 
@@ -72,6 +73,7 @@ void StorageCalls::State::Done(uint32_t user) {
 void StorageCalls::State::Work() {
   pthread_setname_np(pthread_self(), "fw-storage");
   mu.Lock();
+  --starting;
   for (;;) {
     uint32_t user = 0;
     if (std::shared_ptr<StorageCall> call = Take(&user)) {
@@ -115,18 +117,21 @@ void StorageCalls::Start(uint32_t user, std::shared_ptr<StorageCall> call) {
     if (state.stopping) return;
     state.users[user].queue.push_back(std::move(call));
     const size_t runnable = state.Runnable();
-    if (runnable <= state.idle) {  // those that were woken already, and have not come yet, too
+    // Those that were woken or started already, and have not come yet, too.
+    if (runnable <= state.idle + state.starting) {
       if (runnable > 0) state.work.Signal();
       return;
     }
     if (state.threads >= state.options.threads) return;
     ++state.threads;
+    ++state.starting;
   }
   absl::StatusOr<std::thread> thread =
       StartThread("calls into storage", [shared = state_] { shared->Work(); });
   if (thread.ok()) return thread->detach();
   {
     MutexLock lock(&state.mu);
+    --state.starting;
     if (--state.threads > 0) return;  // one of them takes it
     call = state.Take(&user);
   }
