@@ -82,6 +82,8 @@ class Feedwaterd : public ::testing::Test {
     std::vector<char*> argv;
     for (std::string& argument : arguments) argv.push_back(argument.data());
     argv.push_back(nullptr);
+    for (char told[4096]; recv(notify_, told, sizeof(told), MSG_DONTWAIT) > 0;) {
+    }  // by the one before, whose words would fill the queue
     pid_ = fork();
     if (pid_ != 0) return;
     int log = open((folder_ + "/log").c_str(), O_CREAT | O_WRONLY | O_APPEND, 0644);
