@@ -91,10 +91,7 @@ class Session:
             self._map(response.slot_bytes, writable, debug_protect)
         except SessionLost as lost:
             self.abandon()
-            error = errors.from_code(lost.code, lost.reason)
-            if isinstance(error, errors.DaemonLost):
-                error.greeted = bool(self.ticket) or lost.said
-            raise error from None
+            raise self._why(lost) from None
         except errors.DaemonLost as error:
             self.abandon()
             error.greeted = bool(self.ticket)
@@ -106,6 +103,14 @@ class Session:
             self.abandon()
             raise
         return self, response
+
+    # An error in a variable of the frame that raises it would keep that frame, and through it those
+    # of the loader with their batch, until a garbage collection.
+    def _why(self, lost: SessionLost) -> errors.Error:
+        error = errors.from_code(lost.code, lost.reason)
+        if isinstance(error, errors.DaemonLost):
+            error.greeted = bool(self.ticket) or lost.said
+        return error
 
     def _greet(self) -> None:
         self._send(wire.hello())
