@@ -754,11 +754,11 @@ SAVED_FILES = [
         Refused("Input/output error.*tried again"),
         config=SOON,
     ),
-    Point("no descriptor to list a folder, once", "open", "open errno=EMFILE path=cat", Recovers()),
+    Point("no descriptor to list a folder, once", "open", "open errno=EMFILE path=victim/cat", Recovers()),
     Point(
         "no descriptor to list a folder",
         "open",
-        "open errno=EMFILE path=cat count=0",
+        "open errno=EMFILE path=victim/cat count=0",
         Refused("LimitNOFILE|Too many open files"),
         config=SOON,
     ),
