@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "server/base/clock.h"
 #include "server/base/cpus.h"
+#include "server/base/heap.h"
 #include "server/base/log_limiter.h"
 #include "server/base/thread.h"
 #include "server/base/units.h"
@@ -22,6 +23,8 @@ namespace {
 
 constexpr double kIdlePipelineSeconds = 60;
 constexpr auto kHousekeepingEvery = absl::Seconds(5);
+// What the program itself takes is a term of the sum, but never so much of a small one.
+constexpr int64_t kLeastPartForWork = 4;
 constexpr int64_t kStuckNs = 60'000'000'000;
 constexpr size_t kRequestBytesBesideText = 64 << 10;  // a call's other fields
 
@@ -75,6 +78,12 @@ std::map<std::string, std::string> FixedKeys(const DaemonConfig& config) {
           {"limits.max_open_files", absl::StrCat(limits.max_open_files)},
           {"limits.max_slot", absl::StrCat(limits.max_slot.bytes)},
           {"limits.pipeline_bytes", absl::StrCat(limits.pipeline_bytes.bytes)},
+          {"limits.max_pixels", absl::StrCat(limits.max_pixels)},
+          {"limits.max_scans", absl::StrCat(limits.max_scans)},
+          {"limits.max_decode_ms", absl::StrCat(limits.max_decode_ms)},
+          {"limits.max_sample_ms", absl::StrCat(limits.max_sample_ms)},
+          {"limits.max_ops", absl::StrCat(limits.max_ops)},
+          {"limits.max_outputs", absl::StrCat(limits.max_outputs)},
           {"limits.arena_bytes_per_uid", absl::StrCat(limits.arena_bytes_per_uid.bytes)},
           {"limits.reads_per_uid", absl::StrCat(limits.reads_per_uid)}};
 }
@@ -129,8 +138,8 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
                                                   config.cache.disk.bytes, config.state_dir,
                                                   budget_, settings_.seek_index_bytes});
   catalogue_ = std::make_unique<Catalogue>(Catalogue::Options{
-      config.state_dir, budget_, static_cast<size_t>(limits.pipeline_bytes.bytes), cache_,
-      runtime.retry_for_ns});
+      config.state_dir, budget_, static_cast<size_t>(limits.pipeline_bytes.bytes), CapsOf(limits),
+      cache_, runtime.retry_for_ns});
   catalogue_->Reload(config.pipelines, settings_.roots);
 
   auto access = [this](const PeerIdentity& peer) { return access_.Check(peer); };
@@ -183,6 +192,10 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   data_->Reconsider();  // of what was looked up before there was a listener
   if (!sockets_are_systemds_) runtime_dir_->Admit(settings_.access);
 
+  FW_ASSIGN_OR_RETURN(
+      program_memory_,
+      budget_->Reserve(
+          "program", std::min(ResidentBytes(), settings_.memory_limit_bytes / kLeastPartForWork)));
   spdlog::info("memory: {}", budget_->Sum());
   spdlog::info("pipelines: {}", catalogue_->Describe());
   FW_ASSIGN_OR_RETURN(housekeeper_, StartThread("housekeeping", [this] { KeepHouse(); }));

@@ -61,6 +61,7 @@ class Daemon {
   SubordinateUsers subordinate_users_;
   std::unique_ptr<RuntimeDir> runtime_dir_;
   std::shared_ptr<MemoryBudget> budget_;
+  MemoryReservation program_memory_;  // code, libraries and their heaps
   std::shared_ptr<Cache> cache_;
   std::shared_ptr<BadSampleLog> bad_samples_;
   std::shared_ptr<DecoderHost> decoders_;  // null: workers make the samples

@@ -55,7 +55,7 @@ int Check(const Arguments& arguments) {
   if (!settings.ok()) return Complain(settings.status(), kExitBadConfig);
   int exit_code = 0;
   for (const auto& [name, path] : PipelineFiles(settings->config.pipelines)) {
-    const auto spec = CheckPipelineFile(path, *settings->roots);
+    const auto spec = CheckPipelineFile(path, *settings->roots, CapsOf(settings->config.limits));
     const absl::Status good = spec.ok() ? CheckBatchFits(*spec, *settings) : spec.status();
     if (good.ok()) {
       std::cout << "pipeline " << Escaped(name) << ": good" << std::endl;

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/base/status.h"
+#include "server/base/work_clock.h"
 #include "server/codec/file_header.h"
 #include "server/codec/jpeg/baseline_decoder.h"
 #include "server/codec/jpeg/coefficient_store.h"
@@ -28,6 +29,7 @@ struct ImageWorkspace::Impl {
   jpeg::StorePacker packer;
   bool use_own_decoder = true;
   SeekIndexes* seek_indexes = nullptr;
+  WorkClock* clock = nullptr;
   std::vector<std::byte> seek_index;  // a document
   bool knew_seek_index = false;       // of the last image
   DecodeCounts counts;
@@ -44,6 +46,15 @@ ImageWorkspace::ImageWorkspace(ImageWorkspace&&) noexcept = default;
 const DecodeCounts& ImageWorkspace::counts() const { return impl_->counts; }
 void ImageWorkspace::UseOwnDecoder(bool use) { impl_->use_own_decoder = use; }
 void ImageWorkspace::UseSeekIndexes(SeekIndexes* indexes) { impl_->seek_indexes = indexes; }
+void ImageWorkspace::UseClock(WorkClock* clock) { impl_->clock = clock; }
+void ImageWorkspace::GiveBack() {
+  auto fresh = std::make_unique<Impl>();
+  fresh->use_own_decoder = impl_->use_own_decoder;
+  fresh->seek_indexes = impl_->seek_indexes;
+  fresh->clock = impl_->clock;
+  fresh->counts = impl_->counts;
+  impl_ = std::move(fresh);
+}
 
 namespace {
 
@@ -51,7 +62,7 @@ using Impl = ImageWorkspace::Impl;
 
 constexpr int kMaxScaledSide = 1 << 20;
 constexpr size_t kKeptBytes =
-    32 << 20;  // larger buffers are given back after the image that needed them
+    4 << 20;  // larger buffers are given back after the image that needed them
 
 // Where pixels come from: a JPEG that is open, or an image in memory.
 struct StoredImage {
@@ -103,6 +114,20 @@ int DecodeScale(const StoredImage& image, const Geometry& geometry) {
   }
   return 1;
 }
+
+// Looks at the clock before each band of rows.
+class ClockedRows final : public RowSource {
+ public:
+  ClockedRows(RowSource& source, WorkClock& clock) : source_(source), clock_(clock) {}
+  absl::Status Read(int count, const uint8_t** rows) override {
+    FW_RETURN_IF_ERROR(clock_.Check());
+    return source_.Read(count, rows);
+  }
+
+ private:
+  RowSource& source_;
+  WorkClock& clock_;
+};
 
 // Calls run(source) with the rows of `region` of the image at 1 / scale.
 template <typename Run>
@@ -209,7 +234,9 @@ absl::Status Produce(const StoredImage& image, const Orientation& orientation,
   const Rect region =
       impl.resampler.Plan(geometry, size, orientation.mirror_x, orientation.mirror_y, scale);
   auto run = [&](RowSource& source) {
-    return impl.resampler.Run(source, image.channels, format, out);
+    if (impl.clock == nullptr) return impl.resampler.Run(source, image.channels, format, out);
+    ClockedRows clocked(source, *impl.clock);
+    return impl.resampler.Run(clocked, image.channels, format, out);
   };
   if (!orientation.transpose) return WithRows(image, region, scale, run);
   FW_ASSIGN_OR_RETURN(const StoredImage upright, TransposedRegion(image, region, scale, impl));

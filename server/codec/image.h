@@ -19,6 +19,8 @@
 
 namespace feedwater::server {
 
+class WorkClock;
+
 enum class Interpolation {
   kNearest,
   kBilinear,
@@ -93,6 +95,10 @@ class ImageWorkspace {  // one per worker thread
   // Where seek indexes are found and kept from now on; null: nowhere. `indexes` must live as long
   // as it is used.
   void UseSeekIndexes(SeekIndexes* indexes);
+  // What is looked at between rows; null: nothing is.
+  void UseClock(WorkClock* clock);
+  // Frees what images have left behind for the next one.
+  void GiveBack();
 
  private:
   std::unique_ptr<Impl> impl_;

@@ -14,6 +14,7 @@ struct ImageLimits {
   int64_t max_pixels = 64'000'000;  // width * height, checked on the header
   int max_scans = 100;              // of a progressive JPEG
   int64_t max_decode_ms = 1'000;    // CPU time of one image
+  int64_t max_sample_ms = 10'000;   // CPU time of one sample, all ops together
 };
 
 struct Size {

@@ -7,13 +7,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <ctime>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/base/clock.h"
 #include "server/base/units.h"
 
 namespace feedwater::server {
@@ -21,8 +24,25 @@ namespace {
 
 // Between its socket's end and its own a process has nothing to do but to go.
 constexpr int kDyingMs = 2000;
+// How often one that is waited for is looked at, and which part of the time one that works has the
+// CPU at least, on a busy machine.
+constexpr double kLookSeconds = 0.2, kWorkingPart = 0.1;
 // Its libraries are many, and a machine may be busy.
-constexpr double kStartSeconds = 60, kStartCpuSeconds = 10;
+constexpr double kStartSeconds = 60, kStartCpuSeconds = 30;
+
+// Beside what a sample is said to take: blocks between others that the heap cannot give back.
+constexpr int64_t kSpareBytes = 64 << 20;
+
+// What counts for RLIMIT_DATA; 0 where that is not known.
+int64_t DataBytes(pid_t pid) {
+  FILE* file = fopen(absl::StrCat("/proc/", pid, "/statm").c_str(), "re");
+  if (file == nullptr) return 0;
+  long long pages[6] = {};
+  const int read = fscanf(file, "%lld %lld %lld %lld %lld %lld", &pages[0], &pages[1], &pages[2],
+                          &pages[3], &pages[4], &pages[5]);
+  fclose(file);
+  return read == 6 ? pages[5] * sysconf(_SC_PAGESIZE) : 0;
+}
 
 int64_t Nanoseconds(const timeval& time) {
   return time.tv_sec * 1'000'000'000LL + time.tv_usec * 1000LL;
@@ -48,9 +68,10 @@ absl::StatusOr<std::unique_ptr<DecoderProcess>> DecoderProcess::Start(const Deco
 void DecoderProcess::SetPatience(double seconds, double cpu_seconds) {
   patience_seconds_ = seconds;
   working_seconds_ = cpu_seconds;
+  const double slice = std::min(seconds, kLookSeconds);
   timeval time = {};
-  time.tv_sec = static_cast<time_t>(seconds);
-  time.tv_usec = static_cast<suseconds_t>((seconds - std::floor(seconds)) * 1e6);
+  time.tv_sec = static_cast<time_t>(slice);
+  time.tv_usec = static_cast<suseconds_t>((slice - std::floor(slice)) * 1e6);
   setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &time, sizeof(time));
 }
 
@@ -93,6 +114,17 @@ int DecoderProcess::KillAndReap() {
   return Reap();
 }
 
+void DecoderProcess::LimitMemory(int64_t bytes) {
+  MutexLock lock(&mu_);
+  if (pid_ < 0) return;
+  if (own_bytes_ == 0) own_bytes_ = DataBytes(pid_);
+  rlimit limit{};
+  if (prlimit(pid_, RLIMIT_DATA, nullptr, &limit) != 0 || limit.rlim_max == RLIM_INFINITY) return;
+  limit.rlim_cur =
+      std::min<rlim_t>(limit.rlim_max, static_cast<rlim_t>(own_bytes_ + bytes + kSpareBytes));
+  prlimit(pid_, RLIMIT_DATA, &limit, nullptr);  // where that is refused the first limit holds
+}
+
 DecoderProcess::Outcome DecoderProcess::EndedBySelf(std::string* how) {
   pid_t pid;
   {
@@ -128,36 +160,68 @@ DecoderProcess::Outcome DecoderProcess::Exchange(std::string* how) {
     sent = send(socket_.get(), &sequence_, sizeof(sequence_), MSG_NOSIGNAL);
   } while (sent < 0 && errno == EINTR);
   if (sent != sizeof(sequence_)) return EndedBySelf(how);
-  uint32_t told[2] = {};
-  ssize_t got;
-  do {
-    got = recv(socket_.get(), told, sizeof(told), 0);
-  } while (got < 0 && errno == EINTR);
-  if (got == sizeof(told[0]) && told[0] == sequence_) return Outcome::kAnswered;
-  if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-    KillAndReap();
+  return Await(how);
+}
+
+DecoderProcess::Outcome DecoderProcess::Await(std::string* how) {
+  const int64_t patience_ns = static_cast<int64_t>(patience_seconds_ * 1e9);
+  const int64_t start = MonotonicNs();
+  int64_t deadline = start + patience_ns;
+  int64_t seen_cpu = cpu_taken_ns_, cpu_at_deadline = cpu_taken_ns_;
+  for (;;) {
+    uint32_t told[2] = {};
+    ssize_t got;
+    do {
+      got = recv(socket_.get(), told, sizeof(told), 0);
+    } while (got < 0 && errno == EINTR);
+    if (got == sizeof(told[0]) && told[0] == sequence_) return Outcome::kAnswered;
+    if (got > 0) {
+      KillAndReap();
+      *how = "answered what it was not asked";
+      return Outcome::kDied;
+    }
+    if (got == 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) return EndedBySelf(how);
+
+    const int64_t cpu = CpuNs();
+    const bool has_worked = cpu > seen_cpu;
+    seen_cpu = std::max(seen_cpu, cpu);
+    if (watch_ && !watch_(has_worked)) {
+      KillAndReap();
+      *how = "was not needed any more";
+      return Outcome::kUnwanted;
+    }
     // Only its own work makes a record bad. Time that passes is the machine's.
-    const double worked = static_cast<double>(cpu_ns_ - cpu_taken_ns_) / 1e9;
-    *how = absl::StrCat("had not answered after ", FormatSeconds(patience_seconds_), " and ",
+    const double worked = 1e-9 * static_cast<double>(cpu - cpu_taken_ns_);
+    const bool goes_on =
+        MonotonicNs() < deadline || static_cast<double>(cpu - cpu_at_deadline) >
+                                        kWorkingPart * static_cast<double>(patience_ns);
+    if (worked < working_seconds_ && goes_on) {
+      if (MonotonicNs() < deadline) continue;
+      deadline += patience_ns;
+      cpu_at_deadline = cpu;
+      continue;
+    }
+    KillAndReap();
+    *how = absl::StrCat("had not answered after ",
+                        FormatSeconds(1e-9 * static_cast<double>(MonotonicNs() - start)), " and ",
                         FormatSeconds(worked), " of CPU time");
     return worked < working_seconds_ ? Outcome::kStoodStill : Outcome::kDied;
   }
-  if (got <= 0) return EndedBySelf(how);
-  KillAndReap();
-  *how = "answered what it was not asked";
-  return Outcome::kDied;
+}
+
+int64_t DecoderProcess::CpuNs() {
+  MutexLock lock(&mu_);
+  clockid_t clock;
+  timespec time{};
+  if (pid_ > 0 && clock_getcpuclockid(pid_, &clock) == 0 && clock_gettime(clock, &time) == 0)
+    cpu_ns_ = time.tv_sec * 1'000'000'000LL + time.tv_nsec;
+  return cpu_ns_;
 }
 
 int64_t DecoderProcess::TakeCpuNs() {
-  {
-    MutexLock lock(&mu_);
-    clockid_t clock;
-    timespec time{};
-    if (pid_ > 0 && clock_getcpuclockid(pid_, &clock) == 0 && clock_gettime(clock, &time) == 0)
-      cpu_ns_ = time.tv_sec * 1'000'000'000LL + time.tv_nsec;
-  }
-  const int64_t since = cpu_ns_ - cpu_taken_ns_;
-  cpu_taken_ns_ = cpu_ns_;
+  const int64_t now = CpuNs();
+  const int64_t since = now - cpu_taken_ns_;
+  cpu_taken_ns_ = now;
   return since > 0 ? since : 0;
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -29,18 +30,28 @@ class DecoderProcess {
 
   enum class Outcome {
     kAnswered,
-    kDied,    // of what it was given, or it broke the protocol, or it works on without an answer
-    kKilled,  // by somebody's SIGKILL: the kernel's for want of memory, or a person's
+    kDied,      // of what it was given, or it broke the protocol, or it works on without an answer
+    kKilled,    // by somebody's SIGKILL: the kernel's for want of memory, or a person's
+    kUnwanted,  // `wanted` said so
     kStoodStill,  // it did not answer in time and has not been working: stopped, frozen, starved
   };
-  // How long it may take to answer, from now on, and how much CPU time one that does not must have
-  // used to have been at work. A minute before the first call: it has to start.
+  // How long it may take to answer, from now on, and after how much CPU time one that has not is at
+  // fault. One that has worked less goes on for as long again, if it has worked at all. A minute
+  // before the first call: it has to start.
   void SetPatience(double seconds, double cpu_seconds);
+  // Called several times a second while the process is waited for, with whether it has worked since
+  // the last call. False: nobody wants the answer any more.
+  using Watch = std::function<bool(bool has_worked)>;
+  void SetWatch(Watch watch) { watch_ = std::move(watch); }
 
   // Gives it the request that stands in the region and waits for the answer. After anything but
   // kAnswered the process is gone, and `how` says how: "died of SIGSEGV". Call TakeCpuNs after each
   // answer: what was not taken counts as work on the next one.
   Outcome Exchange(std::string* how);
+
+  // So much memory may it take for a sample, beside what it has at the first call; never more than
+  // Options say.
+  void LimitMemory(int64_t bytes);
 
   // Ends it, stopped or not, from any thread: its own sees a kKilled.
   void Kill() const;
@@ -52,7 +63,9 @@ class DecoderProcess {
       : socket_(std::move(child.socket)), region_(std::move(region)), pid_(child.pid) {}
 
   Outcome EndedBySelf(std::string* how);
-  int Reap();  // waits for its end and gives its wait status
+  Outcome Await(std::string* how);
+  int64_t CpuNs();  // so far
+  int Reap();       // waits for its end and gives its wait status
   int KillAndReap();
   bool IsReaped() const;
 
@@ -61,6 +74,8 @@ class DecoderProcess {
   mutable Mutex mu_;                // a number that was waited for may be another process's
   pid_t pid_ ABSL_GUARDED_BY(mu_);  // -1: reaped
   double patience_seconds_ = 0, working_seconds_ = 0;
+  Watch watch_;
+  int64_t own_bytes_ = 0;  // 0: not looked at yet
   uint32_t sequence_ = 0;
   int64_t cpu_ns_ = 0, cpu_taken_ns_ = 0;
 };

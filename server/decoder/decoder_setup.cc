@@ -61,6 +61,11 @@ std::string EncodeSetup(const DecoderSetup& setup) {
   PutText(setup.text, &out);
   PutText(setup.file_name, &out);
   PutNumber(setup.classes, &out);
+  for (int64_t cap : {setup.caps.images.max_pixels, int64_t{setup.caps.images.max_scans},
+                      setup.caps.images.max_decode_ms, setup.caps.images.max_sample_ms,
+                      setup.caps.max_ops, setup.caps.max_outputs}) {
+    PutNumber(cap, &out);
+  }
   PutNumber(static_cast<uint32_t>(setup.fields.size()), &out);
   for (const FieldSpec& field : setup.fields) {
     PutText(field.name, &out);
@@ -79,6 +84,12 @@ absl::StatusOr<DecoderSetup> DecodeSetup(absl::Span<const std::byte> bytes) {
   setup.text = reader.Text();
   setup.file_name = reader.Text();
   setup.classes = reader.Number<int64_t>();
+  setup.caps.images.max_pixels = reader.Number<int64_t>();
+  setup.caps.images.max_scans = static_cast<int>(reader.Number<int64_t>());
+  setup.caps.images.max_decode_ms = reader.Number<int64_t>();
+  setup.caps.images.max_sample_ms = reader.Number<int64_t>();
+  setup.caps.max_ops = reader.Number<int64_t>();
+  setup.caps.max_outputs = reader.Number<int64_t>();
   const auto fields = reader.Number<uint32_t>();
   if (!reader.good() || fields > kMaxFields || setup.classes < 0) return wrong();
   for (uint32_t i = 0; i < fields; ++i) {
@@ -102,7 +113,8 @@ absl::StatusOr<DecoderSetup> DecodeSetup(absl::Span<const std::byte> bytes) {
 }
 
 absl::StatusOr<std::shared_ptr<const Plan>> PlanOf(const DecoderSetup& setup) {
-  FW_ASSIGN_OR_RETURN(const PipelineSpec spec, ParsePipeline(setup.text, setup.file_name));
+  FW_ASSIGN_OR_RETURN(const PipelineSpec spec,
+                      ParsePipeline(setup.text, setup.file_name, setup.caps));
   PlanOptions options;
   options.stream = false;
   return Plan::Create(spec, setup.fields, setup.classes, options);

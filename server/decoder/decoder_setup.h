@@ -16,6 +16,7 @@ struct DecoderSetup {
   std::string text, file_name;    // of the pipeline
   std::vector<FieldSpec> fields;  // the dataset's
   int64_t classes = 0;
+  PipelineCaps caps = {};
 };
 
 std::string EncodeSetup(const DecoderSetup& setup);

@@ -2,29 +2,33 @@
 
 namespace feedwater::server {
 
-void InProcessMaker::Use(const Plan* plan, SeekIndexes* indexes) {
+void InProcessMaker::Use(const Plan* plan, SeekIndexes* indexes, const std::atomic<bool>* gone) {
   plan_ = plan;
+  gone_ = gone;
   workspace_.images().UseSeekIndexes(indexes);
 }
 
 absl::Status InProcessMaker::Run(const SampleInput& input, int64_t k, const BatchMemory& memory) {
+  Begin();
   return plan_->Run(input, k, memory, workspace_);
 }
 
 absl::Status InProcessMaker::RunFromPrefix(const SampleInput& input, int64_t k,
                                            const BatchMemory& memory) {
+  Begin();
   return plan_->RunFromPrefix(input, k, memory, workspace_);
 }
 
 absl::Status InProcessMaker::RunKeeping(const SampleInput& input, int64_t k,
                                         const BatchMemory& memory, int64_t max_field_bytes,
                                         absl::FunctionRef<void(const Record&)> keep) {
+  Begin();
   if (!plan_->RunPrefix(input, max_field_bytes, workspace_, &kept_).ok())
     return Run(input, k, memory);
   keep(kept_);
   SampleInput rest = input;
   rest.record = &kept_;
-  return RunFromPrefix(rest, k, memory);
+  return plan_->RunFromPrefix(rest, k, memory, workspace_);
 }
 
 absl::Status InProcessMaker::Pack(absl::Span<const std::byte> encoded, const ImageLimits& limits,

@@ -1,14 +1,18 @@
 // Makes samples on the calling thread.
 #pragma once
 
+#include <atomic>
+
+#include "server/base/work_clock.h"
 #include "server/decoder/sample_maker.h"
 
 namespace feedwater::server {
 
 class InProcessMaker final : public SampleMaker {
  public:
-  // `plan` and `indexes` (may be null) are what the next calls use, and must live as long.
-  void Use(const Plan* plan, SeekIndexes* indexes);
+  // `plan`, `indexes` and `gone` (both may be null) are what the next calls use, and must live as
+  // long. Once `gone` is true, samples may end early with Cancelled.
+  void Use(const Plan* plan, SeekIndexes* indexes, const std::atomic<bool>* gone = nullptr);
 
   absl::Status Run(const SampleInput& input, int64_t k, const BatchMemory& memory) override;
   absl::Status RunFromPrefix(const SampleInput& input, int64_t k,
@@ -23,7 +27,10 @@ class InProcessMaker final : public SampleMaker {
   SampleWorkspace& workspace() { return workspace_; }
 
  private:
+  void Begin() { workspace_.clock().Begin(plan_->limits().max_sample_ms, gone_); }
+
   const Plan* plan_ = nullptr;
+  const std::atomic<bool>* gone_ = nullptr;
   SampleWorkspace workspace_;
   Record kept_;  // scratch
   DecodeCounts counted_;

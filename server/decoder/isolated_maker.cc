@@ -3,7 +3,9 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -19,18 +21,18 @@ namespace {
 constexpr int kTries = 5;
 // Counted into `memory` for each process: code that is not shared, heap, what stays of the region.
 constexpr int64_t kCountedBytes = 32 << 20;
-// Of its own memory at most. Decoding holds an image some times, in 3 bytes a pixel.
-constexpr uint64_t kLeastMemoryBytes = 1ull << 30, kMemoryBytesPerPixel = 24;
-// CPU time is bounded in the decoder (max_decode_ms); this is for one that does not obey, and far
-// enough away for no busy machine to get there.
-constexpr double kPatiencePerLimit = 3;
-// One that has used less CPU time than max_decode_ms and than this part of the wait was not at
-// work.
-constexpr double kWorkingPart = 0.1;
+// Of its own memory at most, beside what its plan says of a sample.
+constexpr int64_t kOwnMemoryBytes = 512 << 20;
+// A record on which the kernel has killed so many for want of memory is at fault.
+constexpr int kKillsForMemory = 2;
+// CPU time is bounded in the decoder (max_sample_ms); this is for one that does not obey, and far
+// enough away for no honest one to get there: an op that is not looked into takes some seconds.
+constexpr double kPatiencePerLimit = 3, kWorkPerLimit = 3;
 
-uint64_t MemoryBytes(const ImageLimits& limits) {
-  const auto pixels = static_cast<uint64_t>(std::clamp<int64_t>(limits.max_pixels, 0, 1LL << 36));
-  return kLeastMemoryBytes + pixels * kMemoryBytesPerPixel;
+uint64_t MemoryBytes(const Plan& plan) {
+  const int64_t most =
+      std::max(plan.memory(SampleWay::kWhole).most, plan.memory(SampleWay::kKeeping).most);
+  return static_cast<uint64_t>(kOwnMemoryBytes + most);
 }
 
 bool IsJpeg(const Tensor& field) {
@@ -77,6 +79,14 @@ absl::StatusOr<std::shared_ptr<DecoderHost>> FindDecoders(std::shared_ptr<Memory
   return host;
 }
 
+uint64_t OomKills() {
+  std::ifstream file("/proc/vmstat");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("oom_kill ", 0) == 0) return std::strtoull(line.c_str() + 9, nullptr, 10);
+  }
+  return 0;
+}
+
 void DecoderHost::Stop() {
   MutexLock lock(&mu_);
   is_stopped_ = true;
@@ -104,10 +114,11 @@ IsolatedMaker::IsolatedMaker(std::shared_ptr<DecoderHost> host, std::shared_ptr<
       identity_(PlanIdentity(*plan_)),
       patience_seconds_(host_->patience_seconds +
                         kPatiencePerLimit * static_cast<double>(limits.max_decode_ms) / 1000),
-      working_seconds_(std::max(static_cast<double>(limits.max_decode_ms) / 1000,
-                                patience_seconds_ * kWorkingPart)),
+      working_seconds_(kWorkPerLimit *
+                       static_cast<double>(std::max(limits.max_decode_ms, limits.max_sample_ms)) /
+                       1000),
       area_(SampleArea::Of(*plan_)) {
-  options_.memory_bytes = MemoryBytes(limits);
+  options_.memory_bytes = MemoryBytes(*plan_);
   if (area_.ok()) options_.output_bytes = area_->bytes + kExtraOutputBytes;
 }
 
@@ -132,6 +143,12 @@ absl::Status IsolatedMaker::Launch() {
   FW_ASSIGN_OR_RETURN(process_, DecoderProcess::Start(*host_->program, options_));
   FW_RETURN_IF_ERROR(host_->Enter(process_.get()));
   ++host_->started;
+  limited_to_ = -1;
+  oom_kills_ = host_->oom_kills();
+  process_->SetWatch([this](bool has_worked) {
+    if (has_worked && clock_ != nullptr) clock_->Beat();
+    return gone_ == nullptr || !gone_->load(std::memory_order_relaxed);
+  });
   made_ = area_->At(process_->region().output());
 
   const std::string text = EncodeSetup(setup_);
@@ -266,9 +283,11 @@ absl::Status IsolatedMaker::ReadAnswer() {
       case absl::StatusCode::kInternal:
         return absl::InternalError(text);
       case absl::StatusCode::kResourceExhausted:  // its own bound, which is the same everywhere
-        return absl::DataLossError(
-            absl::StrCat(text, " (in a decoder process that may have ",
-                         FormatBytes(static_cast<int64_t>(options_.memory_bytes)), ")"));
+        return absl::DataLossError(absl::StrCat(
+            text, " (in a decoder process that may have ",
+            FormatBytes(allowed_bytes_ < 0 ? static_cast<int64_t>(options_.memory_bytes)
+                                           : allowed_bytes_),
+            " for a sample)"));
       default:
         return absl::DataLossError(text);
     }
@@ -288,12 +307,27 @@ absl::Status IsolatedMaker::Ask(DecoderCommand command, const SampleInput& input
                                 absl::Span<const Tensor> fields, int64_t max_field_bytes,
                                 bool* died) {
   std::string how;
+  int kills_for_memory = 0;
   for (int tries = 1;; ++tries) {
     FW_RETURN_IF_ERROR(Start());
+    if (limited_to_ != allowed_bytes_) process_->LimitMemory(limited_to_ = allowed_bytes_);
     FW_RETURN_IF_ERROR(Fill(command, input, fields, max_field_bytes));
     const DecoderProcess::Outcome outcome = process_->Exchange(&how);
     if (outcome == DecoderProcess::Outcome::kAnswered) break;
     End(/*is_death=*/true);
+    if (outcome == DecoderProcess::Outcome::kUnwanted)
+      return absl::CancelledError("nobody wants the sample any more");
+    const bool for_memory =
+        outcome == DecoderProcess::Outcome::kKilled && host_->oom_kills() > oom_kills_;
+    if (for_memory && ++kills_for_memory == kKillsForMemory) {
+      spdlog::warn("the kernel killed {} decoder processes for want of memory on record {}",
+                   kills_for_memory, input.sample_id);
+      if (died != nullptr) *died = true;
+      return absl::DataLossError(absl::StrCat(
+          "the kernel killed the decoder process for want of memory (SIGKILL), ", kills_for_memory,
+          " times on this record; if it is good: a larger limit for the daemon's cgroup, or a "
+          "smaller `memory`"));
+    }
     if (outcome == DecoderProcess::Outcome::kDied) {
       spdlog::warn("a decoder process {} on record {}", how, input.sample_id);
       if (died != nullptr) *died = true;

@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
@@ -16,11 +17,14 @@
 
 #include "server/base/memory_budget.h"
 #include "server/base/mutex.h"
+#include "server/base/work_clock.h"
 #include "server/decoder/decoder_process.h"
 #include "server/decoder/decoder_setup.h"
 #include "server/decoder/sample_maker.h"
 
 namespace feedwater::server {
+
+uint64_t OomKills();  // since the machine started; 0 where that is not known
 
 // What all decoder processes of a daemon have in common. Thread-safe.
 class DecoderHost {
@@ -29,6 +33,8 @@ class DecoderHost {
   std::shared_ptr<MemoryBudget> budget;  // may be null
   // How long a sample may take beside three times its pipeline's max_decode_ms.
   double patience_seconds = 20;
+  // How many processes the kernel has killed on this machine for want of memory.
+  std::function<uint64_t()> oom_kills = OomKills;
   std::atomic<int> running{0};
   std::atomic<uint64_t> started{0};
   std::atomic<uint64_t> deaths{0};  // other than at the end of their job
@@ -62,6 +68,13 @@ class IsolatedMaker final : public SampleMaker {
   absl::Status Start();
   // Where the next calls find and keep seek indexes; null: nowhere.
   void UseSeekIndexes(SeekIndexes* indexes) { seek_indexes_ = indexes; }
+  // Looked at while a process is waited for: `clock` (may be null) beats while it works; once
+  // `gone` (may be null) is true its work ends with Cancelled.
+  void UseClock(WorkClock* clock, const std::atomic<bool>* gone) {
+    clock_ = clock;
+    gone_ = gone;
+  }
+  void Allow(int64_t bytes) override { allowed_bytes_ = bytes; }
 
   absl::Status Run(const SampleInput& input, int64_t k, const BatchMemory& memory) override;
   absl::Status RunFromPrefix(const SampleInput& input, int64_t k,
@@ -94,6 +107,10 @@ class IsolatedMaker final : public SampleMaker {
   DecoderProcess::Options options_;
   absl::StatusOr<SampleArea> area_;
   SeekIndexes* seek_indexes_ = nullptr;
+  WorkClock* clock_ = nullptr;
+  const std::atomic<bool>* gone_ = nullptr;
+  int64_t allowed_bytes_ = -1, limited_to_ = -1;  // -1: no limit but the process's first one
+  uint64_t oom_kills_ = 0;                        // when the process was started
 
   std::unique_ptr<DecoderProcess> process_;  // null: none runs
   MemoryReservation reservation_;

@@ -25,6 +25,9 @@ class SampleMaker {
  public:
   virtual ~SampleMaker() = default;
 
+  // The next samples may take so much memory (SampleNeed), until the next call.
+  virtual void Allow(int64_t) {}
+
   // As Plan::Run and Plan::RunFromPrefix. ResourceExhausted and Unavailable tell of the machine,
   // everything else of the record.
   virtual absl::Status Run(const SampleInput& input, int64_t k, const BatchMemory& memory) = 0;

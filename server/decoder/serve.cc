@@ -11,10 +11,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/base/no_throw.h"
+#include "server/base/work_clock.h"
 #include "server/decoder/decoder_setup.h"
 
 namespace feedwater::server {
 namespace {
+
+// The packer's buffers are a few times as large.
+constexpr size_t kLargeFileBytes = 4 << 20;
 
 // The seek indexes of one request's images: those that came with it, and what is learned of them.
 class RequestIndexes final : public SeekIndexes {
@@ -54,6 +58,7 @@ class Decoder {
     fields_.clear();
     indexes_.images.clear();
     used_ = 0;
+    is_large_ = false;
     const DecodeCounts before = workspace_.images().counts();
     absl::Status status = ready;
     if (status.ok()) status = NoThrow([&] { return Carry(); });
@@ -64,6 +69,7 @@ class Decoder {
       answer_.fields = answer_.indexes = answer_.is_kept = 0;
       SetMessage(status.message());
     }
+    if (is_large_) workspace_.GiveBack();
     std::byte* const at = region_.at(kAnswerAt);
     std::memcpy(at, &answer_, sizeof(answer_));
     if (!fields_.empty()) {
@@ -86,6 +92,10 @@ class Decoder {
     input_.stands_for = request_.stands_for;
     input_.is_real = request_.is_real != 0;
     input_.key = {request_.key[0], request_.key[1]};
+    workspace_.clock().Begin(plan_->limits().max_sample_ms, nullptr);
+    Fit(command == DecoderCommand::kRun          ? SampleWay::kWhole
+        : command == DecoderCommand::kRunKeeping ? SampleWay::kKeeping
+                                                 : SampleWay::kFromPrefix);
     switch (command) {
       case DecoderCommand::kRun:
         return plan_->Run(input_, 0, memory_, workspace_);
@@ -139,6 +149,13 @@ class Decoder {
     return absl::OkStatus();
   }
 
+  // Keeps the buffers within what is set aside for them: those of a large sample go after it.
+  void Fit(SampleWay way) {
+    const int64_t claim = plan_->memory(way).Claim();
+    is_large_ = plan_->NeedOf(input_, way, workspace_).bytes > claim;
+    if (!is_large_) workspace_.Fit(claim);
+  }
+
   absl::Status RunKeeping() {
     if (!plan_->RunPrefix(input_, request_.max_field_bytes, workspace_, &kept_).ok())
       return plan_->Run(input_, 0, memory_, workspace_);
@@ -158,6 +175,7 @@ class Decoder {
   absl::Status Pack() {
     if (record_.fields.size() != 1) return absl::InvalidArgumentError("nothing to pack");
     const Tensor& file = record_.fields[0];
+    is_large_ = file.bytes() > kLargeFileBytes;
     const auto document =
         PackCoefficients({file.data, file.bytes()}, limits(), workspace_.images());
     TensorSpec spec;
@@ -227,7 +245,8 @@ class Decoder {
   Record record_, kept_;
   struct Answer answer_ {};
   std::vector<RegionField> fields_;
-  uint64_t used_ = 0;  // of the output area
+  uint64_t used_ = 0;      // of the output area
+  bool is_large_ = false;  // takes more memory than is set aside
 };
 
 }  // namespace

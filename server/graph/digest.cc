@@ -81,7 +81,11 @@ absl::StatusOr<std::string> CanonicalPipeline(const PipelineSpec& spec) {
   absl::StrAppend(
       &text, "outputs ", absl::StrJoin(spec.outputs, ","), "\non_bad_sample ",
       BadSamplePolicyName(spec.on_bad_sample), "\nlimits max_pixels=", spec.limits.max_pixels,
-      " max_scans=", spec.limits.max_scans, " max_decode_ms=", spec.limits.max_decode_ms, "\n");
+      " max_scans=", spec.limits.max_scans, " max_decode_ms=", spec.limits.max_decode_ms);
+  // A key that came later: files that do not give it mean what they meant before.
+  if (spec.limits.max_sample_ms != ImageLimits{}.max_sample_ms)
+    absl::StrAppend(&text, " max_sample_ms=", spec.limits.max_sample_ms);
+  absl::StrAppend(&text, "\n");
   return text;
 }
 

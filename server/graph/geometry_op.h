@@ -21,7 +21,9 @@ class GeometryOp : public Op {
   virtual bool resamples() const { return false; }  // may call ImageTransform::Resize
   virtual bool flips() const { return false; }      // may mirror
   virtual bool pads() const { return false; }       // may show pixels that are not of the image
-  virtual size_t choices() const { return 1; }      // values given per field of `in`; 1 serves all
+  // Whether it resamples by OpenCV, which takes the part of the image and its result in memory.
+  virtual bool ResamplesByCopy(size_t) const { return false; }
+  virtual size_t choices() const { return 1; }  // values given per field of `in`; 1 serves all
   virtual absl::StatusOr<PlannedSize> PlanSize(PlannedSize input) const = 0;
   // Adds this op to `transform`. `input`: the place in `in`, for parameters that differ between
   // fields. The same draws give the same change whatever `input` is. InvalidArgument when the image

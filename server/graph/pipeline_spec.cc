@@ -24,6 +24,7 @@ struct LimitParams {
   int64_t max_pixels = ImageLimits{}.max_pixels;
   int64_t max_scans = ImageLimits{}.max_scans;
   int64_t max_decode_ms = ImageLimits{}.max_decode_ms;
+  int64_t max_sample_ms = ImageLimits{}.max_sample_ms;
 };
 
 // Ten times what a large photo needs.
@@ -55,6 +56,11 @@ const Schema<LimitParams>& LimitSchema() {
                  "default is for photos; raise it for very large progressive "
                  "ones. At least 100 with substitute and skip_with_count, "
                  "which would else replace good images on a busy machine.",
+                 Range(1, 3'600'000))
+          .Param("max_sample_ms", &LimitParams::max_sample_ms,
+                 "CPU time of making one sample, decoding and all ops together, in ms. It is "
+                 "looked at between ops and now and then within long ones. A sample over it is "
+                 "bad. At least 100 with substitute and skip_with_count, as max_decode_ms.",
                  Range(1, 3'600'000)));
   return *schema;
 }
@@ -158,26 +164,64 @@ absl::Status ReadMaxBadFraction(const YamlNode& node, double* fraction) {
 
 // Time is the one limit that the machine has a say in. Where a bad sample is replaced it would
 // have one in the bytes, too, if ordinary images came near it.
-absl::Status CheckDecodeTime(const YamlNode& root, const PipelineSpec& spec) {
-  if (spec.on_bad_sample == BadSamplePolicy::kFail ||
-      spec.limits.max_decode_ms >= kLeastReplacingMs)
+absl::Status CheckTime(const YamlNode& root, const PipelineSpec& spec, const char* key,
+                       int64_t value) {
+  if (spec.on_bad_sample == BadSamplePolicy::kFail || value >= kLeastReplacingMs)
     return absl::OkStatus();
   const YamlNode* limits = root.Find("limits");
-  const YamlNode* node = limits == nullptr ? nullptr : limits->Find("max_decode_ms");
+  const YamlNode* node = limits == nullptr ? nullptr : limits->Find(key);
   return (node == nullptr ? root : *node)
-      .Error(absl::StrCat("max_decode_ms is ", spec.limits.max_decode_ms,
+      .Error(absl::StrCat(key, " is ", value,
                           "; with 'on_bad_sample: ", BadSamplePolicyName(spec.on_bad_sample),
                           "' it must be at least ", kLeastReplacingMs,
                           ": it is CPU time, which differs between machines and runs, so that a "
                           "good image would be replaced here and not there"));
 }
 
-absl::Status ReadLimits(const YamlNode& node, ImageLimits* limits) {
-  FW_ASSIGN_OR_RETURN(const LimitParams read, LimitSchema().Read(node, "'limits'"));
+std::string OverCap(absl::string_view what, int64_t cap, const char* key) {
+  return absl::StrCat(what, ", more than the administrator allows: limits.", key, " = ", cap,
+                      " in feedwater.yaml");
+}
+
+// What the file says goes no further than the administrator lets it; what it leaves out goes as far
+// as that at most.
+absl::Status Cap(const YamlNode* limits, const char* key, int64_t cap, int64_t* value) {
+  if (*value <= cap) return absl::OkStatus();
+  const YamlNode* given = limits != nullptr && limits->is_map() ? limits->Find(key) : nullptr;
+  if (given != nullptr) return given->Error(OverCap(absl::StrCat(key, " is ", *value), cap, key));
+  *value = cap;
+  return absl::OkStatus();
+}
+
+absl::Status ReadLimits(const YamlNode* node, const ImageLimits& caps, ImageLimits* limits) {
+  LimitParams read;
+  if (node != nullptr) {
+    FW_ASSIGN_OR_RETURN(read, LimitSchema().Read(*node, "'limits'"));
+  }
+  FW_RETURN_IF_ERROR(Cap(node, "max_pixels", caps.max_pixels, &read.max_pixels));
+  FW_RETURN_IF_ERROR(Cap(node, "max_scans", caps.max_scans, &read.max_scans));
+  FW_RETURN_IF_ERROR(Cap(node, "max_decode_ms", caps.max_decode_ms, &read.max_decode_ms));
+  FW_RETURN_IF_ERROR(Cap(node, "max_sample_ms", caps.max_sample_ms, &read.max_sample_ms));
   limits->max_pixels = read.max_pixels;
   limits->max_scans = static_cast<int>(read.max_scans);
   limits->max_decode_ms = read.max_decode_ms;
+  limits->max_sample_ms = read.max_sample_ms;
   return absl::OkStatus();
+}
+
+absl::Status CheckCounts(const PipelineSpec& spec) {
+  const auto ops = static_cast<int64_t>(spec.graph.size() + spec.batch_graph.size());
+  if (ops > spec.caps.max_ops) {
+    const auto first = static_cast<size_t>(spec.caps.max_ops);
+    const OpSpec& over =
+        first < spec.graph.size() ? spec.graph[first] : spec.batch_graph[first - spec.graph.size()];
+    return over.node.Error(
+        OverCap(absl::StrCat("a graph of ", ops, " ops"), spec.caps.max_ops, "max_ops"));
+  }
+  const auto outputs = static_cast<int64_t>(spec.outputs.size());
+  if (outputs <= spec.caps.max_outputs) return absl::OkStatus();
+  return spec.outputs_node.Error(
+      OverCap(absl::StrCat(outputs, " outputs"), spec.caps.max_outputs, "max_outputs"));
 }
 
 absl::Status ReadCache(const YamlNode& node, CacheSpec* cache) {
@@ -200,7 +244,8 @@ std::string Stem(absl::string_view path) {
   return std::string(path);
 }
 
-absl::StatusOr<PipelineSpec> ReadPipeline(const YamlNode& root, absl::string_view file_name) {
+absl::StatusOr<PipelineSpec> ReadPipeline(const YamlNode& root, absl::string_view file_name,
+                                          const PipelineCaps& caps) {
   if (!root.is_map()) {
     return root.Error(absl::StrCat(
         "a pipeline is a map with the keys version, dataset, graph, ..., not ", root.Found()));
@@ -210,6 +255,7 @@ absl::StatusOr<PipelineSpec> ReadPipeline(const YamlNode& root, absl::string_vie
   FW_RETURN_IF_ERROR(CheckKeys(root, PipelineParams(), "a pipeline"));
 
   PipelineSpec spec;
+  spec.caps = caps;
   spec.name = Stem(file_name);
   spec.dataset = *root.Find("dataset");
   FW_RETURN_IF_ERROR(ReadDataset(spec.dataset));
@@ -233,9 +279,10 @@ absl::StatusOr<PipelineSpec> ReadPipeline(const YamlNode& root, absl::string_vie
     FW_RETURN_IF_ERROR(ReadBadSamplePolicy(*node, &spec.on_bad_sample));
   if (const YamlNode* node = root.Find("max_bad_fraction"))
     FW_RETURN_IF_ERROR(ReadMaxBadFraction(*node, &spec.max_bad_fraction));
-  if (const YamlNode* node = root.Find("limits"))
-    FW_RETURN_IF_ERROR(ReadLimits(*node, &spec.limits));
-  FW_RETURN_IF_ERROR(CheckDecodeTime(root, spec));
+  FW_RETURN_IF_ERROR(ReadLimits(root.Find("limits"), caps.images, &spec.limits));
+  FW_RETURN_IF_ERROR(CheckTime(root, spec, "max_decode_ms", spec.limits.max_decode_ms));
+  FW_RETURN_IF_ERROR(CheckTime(root, spec, "max_sample_ms", spec.limits.max_sample_ms));
+  FW_RETURN_IF_ERROR(CheckCounts(spec));
   if (const YamlNode* node = root.Find("cache")) FW_RETURN_IF_ERROR(ReadCache(*node, &spec.cache));
 
   FW_ASSIGN_OR_RETURN(const std::string canonical, CanonicalPipeline(spec));
@@ -314,7 +361,8 @@ const std::vector<ParamInfo>& PipelineParams() {
     list->back().high = 1;
     list->back().low_text = "0";
     list->back().high_text = "1";
-    add("limits", "map", kMap, "What an image may cost.", false, LimitSchema().params());
+    add("limits", "map", kMap, "What an image and a sample may cost.", false,
+        LimitSchema().params());
     add("cache", "map", kMap, "What is kept for the next epoch and the next job. Changes no byte.",
         false, CacheSchema().params());
     return list;
@@ -322,18 +370,19 @@ const std::vector<ParamInfo>& PipelineParams() {
   return *keys;
 }
 
-absl::StatusOr<PipelineSpec> ParsePipeline(absl::string_view text, absl::string_view file_name) {
+absl::StatusOr<PipelineSpec> ParsePipeline(absl::string_view text, absl::string_view file_name,
+                                           const PipelineCaps& caps) {
   FW_ASSIGN_OR_RETURN(const YamlNode root, ParseYaml(text, file_name));
-  FW_ASSIGN_OR_RETURN(PipelineSpec spec, ReadPipeline(root, file_name));
+  FW_ASSIGN_OR_RETURN(PipelineSpec spec, ReadPipeline(root, file_name, caps));
   spec.text = std::string(text);
   spec.file_name = std::string(file_name);
   return spec;
 }
 
-absl::StatusOr<PipelineSpec> ReadPipelineFile(const std::string& path) {
+absl::StatusOr<PipelineSpec> ReadPipelineFile(const std::string& path, const PipelineCaps& caps) {
   std::string text;
   FW_ASSIGN_OR_RETURN(const YamlNode root, ReadYamlFile(path, YamlLimits(), &text));
-  FW_ASSIGN_OR_RETURN(PipelineSpec spec, ReadPipeline(root, path));
+  FW_ASSIGN_OR_RETURN(PipelineSpec spec, ReadPipeline(root, path, caps));
   spec.text = std::move(text);
   spec.file_name = path;
   return spec;

@@ -36,6 +36,17 @@ struct CacheSpec {
   int64_t disk_bytes = std::numeric_limits<int64_t>::max();
 };
 
+// What an administrator lets a pipeline file ask for (`limits` in feedwater.yaml). A file that says
+// nothing gets the default or this, whichever is less.
+struct PipelineCaps {
+  ImageLimits images{.max_pixels = 1 << 30,
+                     .max_scans = std::numeric_limits<int>::max(),
+                     .max_decode_ms = 3'600'000,
+                     .max_sample_ms = 3'600'000};
+  int64_t max_ops = std::numeric_limits<int64_t>::max();  // of both graphs together
+  int64_t max_outputs = std::numeric_limits<int64_t>::max();
+};
+
 struct PipelineSpec {
   std::string name;  // the file's stem
   YamlNode dataset;  // for OpenDataset
@@ -50,15 +61,19 @@ struct PipelineSpec {
   CacheSpec cache;
   std::string
       digest;  // of everything that can change a byte, except batch size and seed: 32 hex digits
-  YamlNode outputs_node;        // for its place
-  std::string text, file_name;  // what all this was read from: ParsePipeline gives the same again
+  YamlNode outputs_node;  // for its place
+  // What all this was read from: ParsePipeline gives the same again.
+  std::string text, file_name;
+  PipelineCaps caps;
 };
 
 // The keys of a pipeline file, for reference pages and schemas. The ops of a graph are in their
 // registry.
 const std::vector<ParamInfo>& PipelineParams();
 
-absl::StatusOr<PipelineSpec> ParsePipeline(absl::string_view text, absl::string_view file_name);
-absl::StatusOr<PipelineSpec> ReadPipelineFile(const std::string& path);
+absl::StatusOr<PipelineSpec> ParsePipeline(absl::string_view text, absl::string_view file_name,
+                                           const PipelineCaps& caps = {});
+absl::StatusOr<PipelineSpec> ReadPipelineFile(const std::string& path,
+                                              const PipelineCaps& caps = {});
 
 }  // namespace feedwater::server

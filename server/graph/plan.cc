@@ -96,6 +96,7 @@ absl::StatusOr<std::shared_ptr<const Plan>> Plan::Create(const PipelineSpec& spe
   Impl& impl = *plan->impl_;
   impl.limits = spec.limits;
   impl.dataset_fields = fields.size();
+  impl.classes = classes;
   FW_ASSIGN_OR_RETURN(impl.flow, Settle(spec, fields, classes));
   FW_RETURN_IF_ERROR(PlaceBatchValues(&impl));
   FW_RETURN_IF_ERROR(MakePrograms(spec, classes, options, &impl));
@@ -111,6 +112,8 @@ absl::StatusOr<std::shared_ptr<const Plan>> Plan::Create(const PipelineSpec& spe
     }
     impl.outputs.push_back(std::move(field));
   }
+  for (const SampleWay way : {SampleWay::kWhole, SampleWay::kFromPrefix, SampleWay::kKeeping})
+    impl.memory[static_cast<int>(way)] = MemoryOf(impl, way);
   return std::shared_ptr<const Plan>(std::move(plan));
 }
 
@@ -156,7 +159,11 @@ absl::Status TakeSources(const Plan::Impl& plan, const Program& program, const S
 
 absl::Status RunProgram(const Program& program, const SampleRun& run) {
   FW_RETURN_IF_ERROR(TakeSources(run.plan, program, run.input, run.workspace));
-  for (const Step& step : program.steps) FW_RETURN_IF_ERROR(RunStep(step, run));
+  FW_RETURN_IF_ERROR(run.workspace.clock->Check());
+  for (const Step& step : program.steps) {
+    FW_RETURN_IF_ERROR(RunStep(step, run));
+    FW_RETURN_IF_ERROR(run.workspace.clock->Check());
+  }
   for (int value : program.copied) {
     const BatchPlace& place = run.plan.batch_places[run.plan.flow.values[value].batch_value];
     std::memcpy(place.At(run.memory, run.k), run.workspace.values[value].data,
@@ -203,6 +210,16 @@ absl::Status Plan::RunFromPrefix(const SampleInput& input, int64_t k, const Batc
                                  SampleWorkspace& workspace) const {
   return RunProgram(impl_->after,
                     {*impl_, impl_->after, input, k, memory, *workspace.impl(), kNothingKept});
+}
+
+const SampleMemory& Plan::memory(SampleWay way) const {
+  return impl_->memory[static_cast<int>(way)];
+}
+
+SampleNeed Plan::NeedOf(const SampleInput& input, SampleWay way, SampleWorkspace& workspace) const {
+  SampleWorkspace::Impl& work = *workspace.impl();
+  if (input.record == nullptr) return {};
+  return NeedsOfSample(*impl_, *input.record, way, &work.specs, &work.needs);
 }
 
 void Plan::RunBlank(const SampleInput& input, int64_t k, const BatchMemory& memory) const {
@@ -268,6 +285,7 @@ absl::Status Plan::FinishBatch(int64_t samples, uint64_t global_batch, PhiloxKey
     FW_ASSIGN_OR_RETURN(batch.scratch,
                         work.scratch.Get(static_cast<size_t>(plan.batch_scratch_bytes)));
     batch.permutation = absl::MakeSpan(work.permutation).first(static_cast<size_t>(samples));
+    work.clock->Beat();
     FW_RETURN_IF_ERROR(
         Annotate(node.op->Run(batch, Draws(key, global_batch, node.instance)), node.entry->name));
   }

@@ -15,11 +15,13 @@
 #include "server/base/tensor.h"
 #include "server/codec/image.h"
 #include "server/graph/pipeline_spec.h"
+#include "server/graph/sample_memory.h"
 #include "server/source/dataset.h"
 
 namespace feedwater::server {
 
 struct PlanGraph;
+class WorkClock;
 
 class SampleWorkspace {  // buffers and decoder state of one worker thread, reused for every sample
                          // and every plan
@@ -29,6 +31,13 @@ class SampleWorkspace {  // buffers and decoder state of one worker thread, reus
   struct Impl;
   Impl* impl() { return impl_.get(); }
   ImageWorkspace& images();  // of the same thread; for work on images outside a plan
+  // Frees what earlier samples have left where that and what the sample of the last NeedOf takes
+  // would be more than `bytes` together.
+  void Fit(int64_t bytes);
+  void GiveBack();  // frees everything
+  // What is looked at while a sample is made: the workspace's own, unless it is given another one.
+  WorkClock& clock();
+  void UseClock(WorkClock* clock);
 
  private:
   std::unique_ptr<Impl> impl_;
@@ -105,6 +114,11 @@ class Plan {
                          SampleWorkspace& workspace, Record* kept) const;
   absl::Status RunFromPrefix(const SampleInput& input, int64_t k, const BatchMemory& memory,
                              SampleWorkspace& workspace) const;
+
+  // What a sample takes while it is made, and the sum of it for people; of one sample, from its
+  // record as it is given to the function of that name.
+  const SampleMemory& memory(SampleWay way) const;
+  SampleNeed NeedOf(const SampleInput& input, SampleWay way, SampleWorkspace& workspace) const;
 
   // For samples that were made elsewhere (decoder/): copies all that Run writes for a sample from
   // place `from_k` of one batch's memory to place `k` of another one's, but for the fields that the

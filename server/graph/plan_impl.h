@@ -8,6 +8,7 @@
 #include "server/graph/dataflow.h"
 #include "server/graph/geometry_op.h"
 #include "server/graph/plan.h"
+#include "server/graph/sample_memory.h"
 #include "server/graph/workspace.h"
 
 namespace feedwater::server {
@@ -61,6 +62,7 @@ struct Plan::Impl {
   Dataflow flow;
   ImageLimits limits;
   size_t dataset_fields = 0;
+  int64_t classes = 0;
   Program whole;
   Program before, after;  // up to what a cache may keep, and from there on (prefix.h)
   PlanPrefix prefix;
@@ -69,6 +71,7 @@ struct Plan::Impl {
   std::vector<FieldSpec> outputs;
   int64_t staging_bytes = 0;        // per sample
   int64_t batch_scratch_bytes = 0;  // one sample of the largest batch op's input
+  SampleMemory memory[3];           // by SampleWay
 };
 
 // One sample under way.
@@ -83,6 +86,11 @@ struct SampleRun {
 };
 
 absl::Status RunStep(const Step& step, const SampleRun& run);
+
+// What samples take that go this way, and what this one does. Read everything but memory.
+SampleMemory MemoryOf(const Plan::Impl& plan, SampleWay way);
+SampleNeed NeedsOfSample(const Plan::Impl& plan, const Record& fields, SampleWay way,
+                         std::vector<TensorSpec>* specs, BufferNeeds* needs);
 
 // Fills batch_places, staging_bytes and batch_scratch_bytes. Reads flow.
 absl::Status PlaceBatchValues(Plan::Impl* plan);

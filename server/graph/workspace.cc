@@ -1,12 +1,24 @@
 #include "server/graph/workspace.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
+#include "server/base/heap.h"
 #include "server/base/units.h"
 
 namespace feedwater::server {
 
+namespace {
+constexpr size_t kAlignment = 64, kSlack = 64, kStep = 64 * 1024;
+}  // namespace
+
+int64_t GrowingBuffer::Capacity(int64_t bytes) {
+  constexpr auto kMore = static_cast<int64_t>(kSlack + kStep);
+  return (bytes + kMore) / static_cast<int64_t>(kStep) * static_cast<int64_t>(kStep);
+}
+
 absl::StatusOr<std::byte*> GrowingBuffer::Get(size_t bytes) {
-  constexpr size_t kAlignment = 64, kSlack = 64, kStep = 64 * 1024;
   if (bytes + kSlack <= capacity_ && memory_ != nullptr) return memory_.get();
   size_t wanted = 0;
   if (__builtin_add_overflow(bytes, kSlack + kStep, &wanted))
@@ -23,8 +35,34 @@ absl::StatusOr<std::byte*> GrowingBuffer::Get(size_t bytes) {
   return memory_.get();
 }
 
-SampleWorkspace::SampleWorkspace() : impl_(std::make_unique<Impl>()) {}
+SampleWorkspace::SampleWorkspace() : impl_(std::make_unique<Impl>()) {
+  impl_->images.UseClock(impl_->clock);
+}
+WorkClock& SampleWorkspace::clock() { return *impl_->clock; }
+void SampleWorkspace::UseClock(WorkClock* clock) {
+  impl_->clock = clock;
+  impl_->images.UseClock(clock);
+}
 SampleWorkspace::~SampleWorkspace() = default;
 ImageWorkspace& SampleWorkspace::images() { return impl_->images; }
+
+void SampleWorkspace::Fit(int64_t bytes) {
+  Impl& impl = *impl_;
+  int64_t total =
+      impl.needs.codec + impl.needs.copies + std::max(impl.needs.scratch, impl.scratch.capacity());
+  for (size_t i = 0; i < std::max(impl.buffers.size(), impl.needs.buffers.size()); ++i) {
+    const int64_t has = i < impl.buffers.size() ? impl.buffers[i].capacity() : 0;
+    const int64_t needs = i < impl.needs.buffers.size() ? impl.needs.buffers[i] : 0;
+    total += std::max(has, needs);
+  }
+  if (total > bytes) GiveBack();
+}
+
+void SampleWorkspace::GiveBack() {
+  impl_->buffers.clear();
+  impl_->scratch = GrowingBuffer();
+  impl_->images.GiveBack();
+  ReturnFreeMemory();
+}
 
 }  // namespace feedwater::server

@@ -9,6 +9,7 @@
 
 #include "server/base/status.h"
 #include "server/base/tensor.h"
+#include "server/base/work_clock.h"
 #include "server/codec/image.h"
 #include "server/graph/op.h"
 #include "server/graph/plan.h"
@@ -20,6 +21,9 @@ class GrowingBuffer {
  public:
   // At least `bytes` bytes and some readable ones behind them, for kernels that load whole vectors.
   absl::StatusOr<std::byte*> Get(size_t bytes);
+  // What it is for a field of so many bytes.
+  static int64_t Capacity(int64_t bytes);
+  int64_t capacity() const { return memory_ == nullptr ? 0 : static_cast<int64_t>(capacity_); }
 
  private:
   struct Free {
@@ -30,6 +34,8 @@ class GrowingBuffer {
 };
 
 struct SampleWorkspace::Impl {
+  WorkClock own_clock;
+  WorkClock* clock = &own_clock;
   ImageWorkspace images;
   std::vector<GrowingBuffer> buffers;  // fields between ops, by the plan's buffer numbers
   GrowingBuffer scratch;               // of the op that runs
@@ -39,6 +45,8 @@ struct SampleWorkspace::Impl {
   bool is_real = true;
   std::vector<BatchField> batch_inputs, batch_outputs;
   std::vector<int64_t> permutation;
+  std::vector<TensorSpec> specs;  // of the sample of the last NeedOf, by value
+  BufferNeeds needs;              // of that sample
 };
 
 }  // namespace feedwater::server

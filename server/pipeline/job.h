@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <climits>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -10,6 +11,7 @@
 
 #include "server/pipeline/job_files.h"
 #include "server/pipeline/runtime.h"
+#include "server/pipeline/sample_rooms.h"
 #include "server/pipeline/usage.h"
 #include "server/sampler/order.h"
 
@@ -24,12 +26,14 @@ struct OrderCursor {
 
 class Job {
  public:
+  // `claim`: on memory for its samples; null: there is enough.
   Job(JobConfig config, std::shared_ptr<const OrderConfig> order_config, SlotLayout layout,
-      std::shared_ptr<JobFiles> files)
+      std::shared_ptr<JobFiles> files, std::shared_ptr<const SampleRooms::Claim> claim)
       : config_(std::move(config)),
         order_config_(std::move(order_config)),
         layout_(std::move(layout)),
-        files_(std::move(files)) {}
+        files_(std::move(files)),
+        claim_(std::move(claim)) {}
 
   const JobConfig& config() const { return config_; }
   const Dataset& dataset() const { return *config_.pipeline->dataset; }
@@ -38,6 +42,9 @@ class Job {
   const std::shared_ptr<const OrderConfig>& order_config() const { return order_config_; }
   const SlotLayout& layout() const { return layout_; }  // of every rank's slots
   JobFiles* files() const { return files_.get(); }      // null only where nothing is read
+  // The workers that have memory for its samples: those with lower numbers; and how much each has.
+  int workers() const { return claim_ == nullptr ? INT_MAX : claim_->workers(); }
+  int64_t claimed_bytes() const { return claim_ == nullptr ? INT64_MAX : claim_->bytes(); }
   int64_t global_batch_size() const { return config_.batch_size * config_.world_size; }
 
   // No rank is attached any more, and none will be.
@@ -60,6 +67,7 @@ class Job {
   const std::shared_ptr<const OrderConfig> order_config_;
   const SlotLayout layout_;
   const std::shared_ptr<JobFiles> files_;
+  const std::shared_ptr<const SampleRooms::Claim> claim_;
   std::atomic<bool> ended_{false};
   std::atomic<int> held_up_{0};
 
@@ -68,6 +76,10 @@ class Job {
     std::vector<std::shared_ptr<Stream>> streams;  // sorted by rank
     double virtual_ns = 0;      // CPU time used / weight, estimates of running tickets included
     double sample_cost_ns = 0;  // moving mean of the CPU time of a sample; 0: not known yet
+    bool is_measured = false;   // the first sample is done
+    int64_t slow_samples = 0;   // for so many more it counts as slow
+    int slow_tickets = 0;       // being worked on that were taken while it was new or slow
+    int last_worker = 0;        // that took one of them
     std::vector<std::shared_ptr<const EpochOrder>>
         next_orders;  // of whole epochs, made ahead of time
     Usage usage;

@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include <atomic>
+#include <climits>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -14,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "server/base/cpus.h"
+#include "server/base/units.h"
 #include "server/pipeline/parking.h"
 #include "server/pipeline/scheduler.h"
 #include "server/pipeline/worker.h"
@@ -76,6 +78,25 @@ absl::Status CheckJob(const JobConfig& job, int64_t rank, const SlotLayout& layo
       absl::StrCat("the slots are not laid out as the pipeline's outputs are: ", difference));
 }
 
+absl::StatusOr<std::shared_ptr<const SampleRooms::Claim>> ClaimMemory(const JobConfig& job,
+                                                                      SampleRooms* rooms) {
+  const LoadedPipeline& pipeline = *job.pipeline;
+  const SampleMemory& memory = MemoryOfSamples(pipeline);
+  const std::string name =
+      absl::StrCat(job.owner_uid, " ", job.name.size(), " ", job.name, pipeline.spec.name);
+  auto claim = rooms->Admit(name, memory.Claim());
+  if (claim.ok() && (*claim)->workers() < INT_MAX) {
+    spdlog::info("job {}: memory is there for its samples on {} workers only; one sample takes {}",
+                 job.name, (*claim)->workers(), memory.Sum());
+  }
+  if (claim.ok()) return claim;
+  return Annotate(claim.status(),
+                  absl::StrCat("one sample of pipeline '", pipeline.spec.name, "' takes ",
+                               memory.Sum(), " while it is made, ", FormatBytes(memory.fixed),
+                               " of it for every sample (fewer and smaller fields between its ops "
+                               "take less)"));
+}
+
 absl::Status CheckStart(const OrderConfig& config, uint64_t epoch, int64_t position) {
   if (position < 0 || position > config.records) {
     return absl::InvalidArgumentError(absl::StrCat("position ", position, " is not in [0, ",
@@ -115,7 +136,20 @@ struct Runtime::Impl {
         calls(std::make_shared<StorageCalls>()),
         files(std::make_shared<FileCache>(with.max_open_files, with.direct_io, calls)),
         parking(std::make_shared<Parking>()),
-        scheduler(parking, with.reads_per_uid, with.bad_samples) {}
+        rooms(MakeRooms(with, parking)),
+        scheduler(parking, with.reads_per_uid, with.bad_samples,
+                  static_cast<int>(with.cpus.size())),
+        clocks(with.cpus.size()) {}
+
+  static std::shared_ptr<SampleRooms> MakeRooms(const RuntimeOptions& with,
+                                                const std::shared_ptr<Parking>& parking) {
+    SampleRooms::Options rooms;
+    rooms.budget = with.budget;
+    rooms.workers = static_cast<int>(with.cpus.size());
+    rooms.adds_up = with.decoders != nullptr;
+    rooms.shrunk = [parking] { parking->WakeAll(); };
+    return SampleRooms::Create(std::move(rooms));
+  }
 
   ~Impl() {
     stop.store(true, std::memory_order_release);
@@ -138,9 +172,18 @@ struct Runtime::Impl {
     Breadcrumb* const crumb =
         options.breadcrumbs == nullptr ? nullptr : options.breadcrumbs->crumb(index);
     const CrumbOfThisThread noted(crumb);
-    Worker worker(&scheduler, parking.get(), &stop, *std::move(reader), options.bad_samples.get(),
-                  crumb, options.decoders);
-    worker.Run();
+    Worker::Parts parts;
+    parts.number = static_cast<int>(index);
+    parts.scheduler = &scheduler;
+    parts.parking = parking.get();
+    parts.stop = &stop;
+    parts.reader = *std::move(reader);
+    parts.rooms = rooms;
+    parts.clock = &clocks[index];
+    parts.bad_samples = options.bad_samples.get();
+    parts.crumb = crumb;
+    parts.decoders = options.decoders;
+    Worker(std::move(parts)).Run();
   }
 
   absl::StatusOr<std::unique_ptr<RecordReader>> SetUp(size_t index) {
@@ -173,7 +216,9 @@ struct Runtime::Impl {
   const std::shared_ptr<FileCache> files;
   std::atomic<bool> stop{false};
   const std::shared_ptr<Parking> parking;
+  const std::shared_ptr<SampleRooms> rooms;
   Scheduler scheduler;
+  std::vector<WorkClock> clocks;  // one a worker
   std::vector<std::thread> threads;
 
   Mutex mu;
@@ -230,6 +275,7 @@ absl::StatusOr<std::shared_ptr<Stream>> Runtime::Attach(const JobConfig& job, in
                                                  slots->slots(), impl_->options.budget.get()));
   FW_ASSIGN_OR_RETURN(added.files, JobFiles::Create(job.pipeline->dataset, impl_->files,
                                                     impl_->options.budget.get()));
+  FW_ASSIGN_OR_RETURN(added.claim, ClaimMemory(job, impl_->rooms.get()));
   added.job = job;
   added.rank = rank;
   added.pid = pid;
@@ -248,9 +294,18 @@ absl::Status Runtime::Seek(const std::shared_ptr<Stream>& stream, uint32_t seria
   return impl_->scheduler.Seek(stream, serial, MakeCursor(config, epoch, position));
 }
 
+const SampleMemory& MemoryOfSamples(const LoadedPipeline& pipeline) {
+  return pipeline.plan->memory(pipeline.cache_kind == CacheKind::kDecoded ? SampleWay::kKeeping
+                                                                          : SampleWay::kWhole);
+}
+
 std::vector<JobStats> Runtime::Snapshot() const { return impl_->scheduler.Snapshot(); }
 int Runtime::workers() const { return static_cast<int>(impl_->threads.size()); }
 int Runtime::active_workers() const { return workers() - impl_->parking->parked(); }
-uint64_t Runtime::progress() const { return impl_->scheduler.progress(); }
+uint64_t Runtime::progress() const {
+  uint64_t progress = impl_->scheduler.progress();
+  for (const WorkClock& clock : impl_->clocks) progress += clock.beats();
+  return progress;
+}
 
 }  // namespace feedwater::server

@@ -43,6 +43,9 @@ struct LoadedPipeline {
   std::shared_ptr<SeekIndexStore> seek_indexes;
 };
 
+// What a sample takes while it is made, the cache's part included.
+const SampleMemory& MemoryOfSamples(const LoadedPipeline& pipeline);
+
 struct JobConfig {
   std::string name;  // what status shows
   std::shared_ptr<const LoadedPipeline> pipeline;
@@ -94,6 +97,7 @@ struct JobStats {
   // graph. Samples that were thrown away count too.
   double read_seconds = 0, parse_seconds = 0, run_seconds = 0, batch_seconds = 0;
   DecodeCounts decoded;
+  int workers = 0;  // that have memory for its samples; more than there are: all
   std::string cache_kind, cache_reason;
   int64_t records = 0;  // of the dataset
   RecordCache::Counts cache;

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <string>
-#include <tuple>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "server/pipeline/cache_choice.h"
 
 namespace feedwater::server {
 namespace {
@@ -121,7 +120,7 @@ absl::StatusOr<std::shared_ptr<Stream>> Scheduler::Attach(NewRank rank) {
       }
     } else {
       job = std::make_shared<Job>(std::move(rank.job), std::move(rank.order_config), rank.layout,
-                                  std::move(rank.files));
+                                  std::move(rank.files), std::move(rank.claim));
       Moving(*job).virtual_ns = virtual_floor_ns_;
       jobs_.push_back(job);
     }
@@ -143,11 +142,11 @@ absl::StatusOr<std::shared_ptr<Stream>> Scheduler::Attach(NewRank rank) {
   slots->OnSlotFree([weak = std::weak_ptr<Stream>(stream), parking = parking_] {
     if (const std::shared_ptr<Stream> owner = weak.lock()) {
       owner->may_have_slot.store(true, std::memory_order_release);
-      parking->Wake();
+      owner->job().workers() == INT_MAX ? parking->Wake() : parking->WakeAll();
     }
   });
   stream->may_have_slot.store(true, std::memory_order_release);
-  parking_->Wake();
+  WakeFor(stream->job());
   return stream;
 }
 
@@ -182,7 +181,7 @@ absl::Status Scheduler::Seek(const std::shared_ptr<Stream>& stream, uint32_t ser
     moving.bad_in_epoch = 0;
     moving.next = std::move(start);
   }
-  parking_->Wake();
+  WakeFor(stream->job());
   return absl::OkStatus();
 }
 
@@ -203,19 +202,20 @@ void Scheduler::Stop() {
   parking_->WakeAll();
 }
 
-std::optional<Ticket> Scheduler::Take() {
+std::optional<Ticket> Scheduler::Take(int worker) {
   std::optional<Ticket> ticket;
-  bool more = false;
+  Waking more = Waking::kNobody;
   {
     MutexLock lock(&mu_);
-    while (Stream* stream = stopping_ ? nullptr : Pick()) {
+    while (Stream* stream = stopping_ ? nullptr : Pick(worker)) {
       if (Moving(*stream).filling == nullptr && !OpenBatch(*stream)) continue;
-      ticket = Cut(*stream);
-      more = parking_->parked() > 0 && AnyReady();
+      ticket = Cut(*stream, worker);
+      if (parking_->parked() > 0) more = WhomToWake();
       break;
     }
   }
-  if (more) parking_->Wake();
+  if (more == Waking::kOne) parking_->Wake();
+  if (more == Waking::kAll) parking_->WakeAll();
   return ticket;
 }
 
@@ -225,8 +225,32 @@ int64_t Scheduler::RoomForReads(const Job& job) const {
   return of_uid == reads_of_uid_.end() ? reads_per_uid_ : reads_per_uid_ - of_uid->second;
 }
 
-Stream* Scheduler::FirstReady(Job& job) const {
-  if (job.held_up() || RoomForReads(job) <= 0) return nullptr;
+bool Scheduler::IsSlow(const Job& job) const {
+  const auto& moving = Moving(job);
+  return !moving.is_measured || moving.slow_samples > 0;
+}
+
+bool Scheduler::MayWork(const Job& job, int worker) const {
+  if (worker >= job.workers()) return false;
+  if (!IsSlow(job)) return true;
+  const auto& moving = Moving(job);
+  if (!moving.is_measured && moving.slow_tickets > 0 && moving.last_worker != worker) return false;
+  double of_user = 0, all = 0;
+  for (const std::shared_ptr<Job>& other : jobs_) {
+    all += other->config().weight;
+    if (other->config().owner_uid == job.config().owner_uid) of_user += other->config().weight;
+  }
+  return shares_.MayTake(job.config().owner_uid, worker, of_user, all);
+}
+
+void Scheduler::EndSlow(const Ticket& ticket) {
+  Job& job = ticket.batch->job();
+  --Moving(job).slow_tickets;
+  shares_.Done(job.config().owner_uid, ticket.worker);
+}
+
+Stream* Scheduler::FirstReady(Job& job, int worker) const {
+  if (job.held_up() || !MayWork(job, worker) || RoomForReads(job) <= 0) return nullptr;
   Stream* first = nullptr;
   std::pair<uint64_t, int64_t> least;
   for (const std::shared_ptr<Stream>& stream : Moving(job).streams) {  // by rank
@@ -247,18 +271,21 @@ Stream* Scheduler::FirstReady(Job& job) const {
   return first;
 }
 
-bool Scheduler::AnyReady() const {
-  return std::any_of(jobs_.begin(), jobs_.end(), [this](const std::shared_ptr<Job>& job) {
-    mu_.AssertHeld();
-    return FirstReady(*job) != nullptr;
-  });
+Scheduler::Waking Scheduler::WhomToWake() const {
+  Waking waking = Waking::kNobody;
+  for (const std::shared_ptr<Job>& job : jobs_) {
+    if (FirstReady(*job, WorkerShares::kAnyWorker) == nullptr) continue;
+    if (job->workers() < INT_MAX) return Waking::kAll;  // or somebody may wake who cannot take it
+    waking = Waking::kOne;
+  }
+  return waking;
 }
 
-Stream* Scheduler::Pick() {
+Stream* Scheduler::Pick(int worker) {
   Stream* picked = nullptr;
   double least = 0;
   for (const std::shared_ptr<Job>& job : jobs_) {
-    Stream* stream = FirstReady(*job);
+    Stream* stream = FirstReady(*job, worker);
     if (stream == nullptr) continue;
     double& virtual_ns = Moving(*job).virtual_ns;
     virtual_ns = std::max(virtual_ns, virtual_floor_ns_ - kIdleCreditNs);
@@ -326,7 +353,7 @@ void Scheduler::PrepareEpoch(Job& job, uint64_t epoch) {
   orders.push_back(std::move(order));
 }
 
-Ticket Scheduler::Cut(Stream& stream) {
+Ticket Scheduler::Cut(Stream& stream, int worker) {
   auto& moving = Moving(stream);
   auto& job = Moving(stream.job());
   Ticket ticket;
@@ -345,6 +372,13 @@ Ticket Scheduler::Cut(Stream& stream) {
   if (reads_per_uid_ > 0 && ticket.count > 0)
     reads_of_uid_[stream.job().config().owner_uid] += ticket.count;
   ticket.estimate_ns = job.sample_cost_ns * static_cast<double>(ticket.count);
+  ticket.worker = worker;
+  ticket.is_slow = IsSlow(stream.job());
+  if (ticket.is_slow) {
+    ++job.slow_tickets;
+    job.last_worker = worker;
+    shares_.Taken(stream.job().config().owner_uid, worker);
+  }
   ticket.first_of_epoch = ticket.first == 0 && ticket.batch->step() == 0;
   job.virtual_ns += ticket.estimate_ns / stream.job().config().weight;
 
@@ -363,18 +397,23 @@ void Scheduler::GiveReadsBack(const Ticket& ticket) {
     was_full = of_uid->second >= reads_per_uid_;
     if ((of_uid->second -= ticket.count) == 0) reads_of_uid_.erase(of_uid);
   }
-  if (was_full) parking_->Wake();
+  if (was_full) WakeFor(ticket.batch->job());
 }
 
 bool Scheduler::Complete(const Ticket& ticket, const TicketResult& result, const Usage& usage) {
   progress_.fetch_add(1, std::memory_order_relaxed);
   const std::shared_ptr<Batch>& batch = ticket.batch;
   if (reads_per_uid_ > 0 && ticket.count > 0) GiveReadsBack(ticket);
+  // Others may go on where this worker stood in their way; they look once the lock is gone.
+  const auto wake = absl::MakeCleanup([&] {
+    if (ticket.is_slow) parking_->WakeAll();
+  });
   {
     Leaving leaving;
     MutexLock lock(&mu_);
     Job& job = batch->job();
     Moving(job).virtual_ns -= ticket.estimate_ns / job.config().weight;
+    if (ticket.is_slow) EndSlow(ticket);
     Account(job, usage);
 
     auto& moving = Moving(*batch);
@@ -537,71 +576,22 @@ void Scheduler::Account(Job& job, const Usage& usage) {
   moving.usage.Add(usage);
   moving.virtual_ns += static_cast<double>(usage.cpu_ns) / job.config().weight;
   if (usage.samples == 0) return;
+  moving.is_measured = true;
+  moving.slow_samples = usage.cpu_ns > WorkerShares::kSlowNs
+                            ? WorkerShares::kSlowSamples
+                            : std::max<int64_t>(0, moving.slow_samples - usage.samples);
   const double cost = static_cast<double>(usage.cpu_ns) / static_cast<double>(usage.samples);
   double& mean = moving.sample_cost_ns;
   mean = mean == 0 ? cost : mean + (cost - mean) / 8;
 }
 
 void Scheduler::HeldUp(Job& job, int change) {
-  if (job.held_up_.fetch_add(change, std::memory_order_relaxed) + change == 0) parking_->Wake();
+  if (job.held_up_.fetch_add(change, std::memory_order_relaxed) + change == 0) WakeFor(job);
 }
 
 void Scheduler::Charge(Job& job, const Usage& usage) {
   MutexLock lock(&mu_);
   Account(job, usage);
-}
-
-std::vector<JobStats> Scheduler::Snapshot() const {
-  std::vector<JobStats> all;
-  MutexLock lock(&mu_);
-  for (const std::shared_ptr<Job>& job : jobs_) {
-    const auto& moving = Moving(*job);
-    JobStats stats;
-    stats.job = job->config().name;
-    stats.pipeline = job->config().pipeline->spec.name;
-    stats.owner_uid = job->config().owner_uid;
-    stats.world_size = job->config().world_size;
-    stats.held_up = job->held_up_.load(std::memory_order_relaxed);
-    stats.samples = moving.samples;
-    stats.bad_samples = moving.bad_samples;
-    stats.substituted = moving.substituted;
-    stats.skipped = moving.skipped;
-    stats.batches = moving.batches;
-    stats.bytes_read = static_cast<uint64_t>(moving.usage.bytes_read);
-    stats.cpu_seconds = 1e-9 * static_cast<double>(moving.usage.cpu_ns);
-    stats.read_wait_seconds = 1e-9 * static_cast<double>(moving.usage.wait_ns);
-    stats.read_seconds = 1e-9 * static_cast<double>(moving.usage.read_ns);
-    stats.parse_seconds = 1e-9 * static_cast<double>(moving.usage.parse_ns);
-    stats.run_seconds = 1e-9 * static_cast<double>(moving.usage.run_ns);
-    stats.batch_seconds = 1e-9 * static_cast<double>(moving.usage.batch_ns);
-    stats.decoded = moving.usage.decoded;
-    stats.loaded = job->config().pipeline;
-    stats.order = job->order_config();
-    const LoadedPipeline& pipeline = *stats.loaded;
-    stats.cache_kind = std::string(CacheKindName(pipeline.cache_kind));
-    stats.cache_reason = pipeline.cache_reason;
-    stats.records = pipeline.dataset->size();
-    if (pipeline.cache != nullptr) stats.cache = pipeline.cache->counts();
-    if (pipeline.seek_indexes != nullptr) stats.seek_indexes = pipeline.seek_indexes->counts();
-    for (const std::shared_ptr<Stream>& stream : moving.streams) {
-      const auto& at = Moving(*stream);
-      RankStats rank;
-      rank.rank = stream->rank();
-      rank.pid = stream->pid();
-      rank.epoch = at.published_epoch;
-      rank.step = at.published_step;
-      if (stats.ranks.empty() ||
-          std::tie(rank.epoch, rank.step) < std::tie(stats.epoch, stats.step)) {
-        stats.epoch = rank.epoch;
-        stats.step = rank.step;
-        stats.start_epoch = at.began_epoch;
-        stats.start = at.began_at;
-      }
-      stats.ranks.push_back(rank);
-    }
-    all.push_back(std::move(stats));
-  }
-  return all;
 }
 
 }  // namespace feedwater::server

@@ -25,6 +25,7 @@
 #include "server/pipeline/parking.h"
 #include "server/pipeline/runtime.h"
 #include "server/pipeline/stream.h"
+#include "server/pipeline/worker_shares.h"
 
 namespace feedwater::server {
 
@@ -44,17 +45,19 @@ class Scheduler {
     SlotLayout layout;
     std::shared_ptr<SlotPool> slots;
     Staging staging;
-    std::shared_ptr<JobFiles> files;  // for the job, when this rank is its first
+    std::shared_ptr<JobFiles> files;                  // for the job, when this rank is its first
+    std::shared_ptr<const SampleRooms::Claim> claim;  // the job's; may be null
   };
 
   // `reads_per_uid` bounds the samples of one user's jobs that are on their way, so that storage
   // that stands still for one user does not take all of the workers' places; 0: no limit.
-  // `bad_samples` may be null.
+  // `bad_samples` may be null. `workers`: how many there are; 0: no user's share is bounded.
   explicit Scheduler(std::shared_ptr<Parking> parking, int64_t reads_per_uid = 0,
-                     std::shared_ptr<BadSampleLog> bad_samples = nullptr)
+                     std::shared_ptr<BadSampleLog> bad_samples = nullptr, int workers = 0)
       : parking_(std::move(parking)),
         reads_per_uid_(reads_per_uid),
-        bad_samples_(std::move(bad_samples)) {}
+        bad_samples_(std::move(bad_samples)),
+        shares_(workers) {}
   ~Scheduler() { Stop(); }
 
   absl::StatusOr<std::shared_ptr<Stream>> Attach(NewRank rank);
@@ -62,10 +65,10 @@ class Scheduler {
   absl::Status Seek(const std::shared_ptr<Stream>& stream, uint32_t serial, OrderCursor start);
   void Stop();  // detaches everybody; no ticket is handed out any more
 
-  // The next ticket, or nothing: then none will come before Parking's generation moves on. A ticket
-  // may have no places (a rank's share of a remainder can be empty). Every ticket taken must be
-  // given to Complete.
-  std::optional<Ticket> Take();
+  // The next ticket for this worker, or nothing: then none will come before Parking's generation
+  // moves on. A ticket may have no places (a rank's share of a remainder can be empty). Every
+  // ticket taken must be given to Complete.
+  std::optional<Ticket> Take(int worker = 0);
   // True when the batch has all its places: the caller runs the batch ops and calls Finish.
   bool Complete(const Ticket& ticket, const TicketResult& result, const Usage& usage);
   void Finish(const std::shared_ptr<Batch>& batch, const absl::Status& status);
@@ -100,15 +103,25 @@ class Scheduler {
   }
 
   std::shared_ptr<Job> FindJob(const JobConfig& config) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Whether this worker, or WorkerShares::kAnyWorker, may work for the job now.
+  bool MayWork(const Job& job, int worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool IsSlow(const Job& job) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void EndSlow(const Ticket& ticket) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // How many more samples of the job's user may be started now.
   int64_t RoomForReads(const Job& job) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void GiveReadsBack(const Ticket& ticket) ABSL_LOCKS_EXCLUDED(mu_);
   // The stream of the job whose batch is next, or null when none can go on.
-  Stream* FirstReady(Job& job) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  Stream* Pick() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Stream* FirstReady(Job& job, int worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Stream* Pick(int worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool OpenBatch(Stream& stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  Ticket Cut(Stream& stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  bool AnyReady() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Ticket Cut(Stream& stream, int worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Wakes somebody who may work on the job.
+  void WakeFor(const Job& job) const {
+    job.workers() == INT_MAX ? parking_->Wake() : parking_->WakeAll();
+  }
+  // For the work that is ready.
+  enum class Waking { kNobody, kOne, kAll };
+  Waking WhomToWake() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Advance(Stream& stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Account(Job& job, const Usage& usage) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Drop(const std::shared_ptr<Batch>& batch, Leaving* leaving)
@@ -133,6 +146,7 @@ class Scheduler {
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<std::shared_ptr<Job>> jobs_ ABSL_GUARDED_BY(mu_);
   std::map<uint32_t, int64_t> reads_of_uid_ ABSL_GUARDED_BY(mu_);  // kept only with a limit
+  WorkerShares shares_ ABSL_GUARDED_BY(mu_);
   double virtual_floor_ns_ ABSL_GUARDED_BY(mu_) = 0;  // of the job picked last; never falls
 };
 

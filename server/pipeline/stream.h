@@ -97,6 +97,7 @@ class Batch {
 
   // Nobody will see this batch: what is still to do on it need not be done.
   bool dropped() const { return dropped_.load(std::memory_order_relaxed); }
+  const std::atomic<bool>& dropped_flag() const { return dropped_; }
 
  private:
   friend class Scheduler;
@@ -127,6 +128,8 @@ struct Ticket {
   int64_t first = 0, count = 0;
   double estimate_ns = 0;       // CPU time charged in advance
   bool first_of_epoch = false;  // its worker makes the next epoch's order meanwhile
+  int worker = 0;
+  bool is_slow = false;  // of a job that is slow, or new (worker_shares.h)
 };
 
 // What became of a ticket.

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/base/clock.h"
 #include "server/base/no_throw.h"
+#include "server/base/units.h"
 #include "server/pipeline/kept_fields.h"
 
 namespace feedwater::server {
@@ -22,6 +23,10 @@ constexpr int64_t kCheapTicket = 8;  // places; tickets are long when samples ar
 constexpr int64_t kCheapTimedOneIn = 16;
 
 constexpr size_t kFilesHeld = 8;  // by a ticket, beyond those of the samples that it works on
+// What is packed of a JPEG stands in memory a few times: the packer's, the document, the payload.
+constexpr int64_t kPackedPerByte = 4;
+// Records that go to a decoder process are there, and between, once more; small ones do not count.
+constexpr int64_t kCountedRecordBytes = 4 << 20;
 
 std::string NameOf(const BadSample& bad) {
   return absl::StrCat("record ", bad.record, " (", bad.path, ")");
@@ -41,22 +46,28 @@ BatchFailure MachineFailure(const BadSample& unread, const absl::Status& status)
 
 }  // namespace
 
-Worker::Worker(Scheduler* scheduler, Parking* parking, const std::atomic<bool>* stop,
-               std::unique_ptr<RecordReader> reader, const BadSampleLog* bad_samples,
-               Breadcrumb* crumb, std::shared_ptr<DecoderHost> decoders)
-    : scheduler_(scheduler),
-      parking_(parking),
-      stop_(stop),
-      reader_(std::move(reader)),
-      bad_samples_(bad_samples),
-      crumb_(crumb),
-      decoders_(std::move(decoders)) {
+Worker::Worker(Parts parts)
+    : number_(parts.number),
+      scheduler_(parts.scheduler),
+      parking_(parts.parking),
+      stop_(parts.stop),
+      reader_(std::move(parts.reader)),
+      rooms_(std::move(parts.rooms)),
+      bad_samples_(parts.bad_samples),
+      crumb_(parts.crumb),
+      decoders_(std::move(parts.decoders)),
+      clock_(parts.clock) {
   reader_->SetOwner(this);
+  in_process_.workspace().UseClock(clock_);
 }
 
 void Worker::Run() {
   for (;;) {
     const uint64_t seen = parking_->generation();
+    if (!rooms_->IsSettled(number_)) {
+      GiveBackMemory();
+      rooms_->Settle(number_);
+    }
     if (!no_tickets_ || no_tickets_since_ != seen) {
       no_tickets_ = false;
       no_tickets_since_ = seen;
@@ -83,24 +94,29 @@ void Worker::Run() {
   }
 }
 
-SampleMaker& Worker::MakerFor(const std::shared_ptr<Job>& job) {
+SampleMaker& Worker::MakerFor(const Batch& batch) {
+  const std::shared_ptr<Job>& job = batch.stream().shared_job();
   const LoadedPipeline& pipeline = *job->config().pipeline;
   SeekIndexes* const indexes = pipeline.seek_indexes.get();
   if (decoders_ == nullptr) {
-    in_process_.Use(pipeline.plan.get(), indexes);
+    in_process_.Use(pipeline.plan.get(), indexes, &batch.dropped_flag());
     return in_process_;
   }
   for (const Seat& seat : seats_) {
-    if (seat.job == job) return *seat.maker;
+    if (seat.job != job) continue;
+    seat.maker->UseClock(clock_, &batch.dropped_flag());
+    return *seat.maker;
   }
   DecoderSetup setup;
   setup.text = pipeline.spec.text;
   setup.file_name = pipeline.spec.file_name;
+  setup.caps = pipeline.spec.caps;
   setup.fields = pipeline.dataset->fields();
   setup.classes = static_cast<int64_t>(pipeline.dataset->classes().size());
   seats_.push_back({job, std::make_unique<IsolatedMaker>(decoders_, pipeline.plan, std::move(setup),
                                                          pipeline.spec.limits)});
   seats_.back().maker->UseSeekIndexes(indexes);
+  seats_.back().maker->UseClock(clock_, &batch.dropped_flag());
   return *seats_.back().maker;
 }
 
@@ -115,7 +131,7 @@ void Worker::TakeTickets() {
   if (!seats_.empty()) LeaveEndedJobs();
   while (reader_->wants_more() &&
          static_cast<int64_t>(reader_->in_flight()) - held_up_ < kMaxSamples) {
-    std::optional<Ticket> ticket = scheduler_->Take();
+    std::optional<Ticket> ticket = scheduler_->Take(number_);
     if (!ticket.has_value()) {
       no_tickets_ = true;
       return;
@@ -169,6 +185,7 @@ void Worker::Process(Sample* sample) {
     status = RunSample(*sample);
     usage_.bytes_read += sample->bytes.size();
   }
+  if (!status.ok() && batch.dropped()) return Done(sample);  // perhaps for that reason
   const bool machine = !status.ok() && (sample->bytes.not_read() || TellsOfTheMachine(status));
   const BadSamplePolicy policy = batch.job().config().pipeline->spec.on_bad_sample;
   const bool is_own = sample->tries == 0;
@@ -288,7 +305,7 @@ absl::Status Worker::RunSample(const Sample& sample) {
   int64_t parse_ns = 0;
   bool keep = false;
   const absl::Status status = NoThrow([&] {
-    maker = &MakerFor(batch.stream().shared_job());
+    maker = &MakerFor(batch);
     return MakeSample(sample, *maker, &input, timed ? &parse_ns : nullptr, &keep);
   });
   if (maker != nullptr) {
@@ -307,6 +324,7 @@ absl::Status Worker::RunSample(const Sample& sample) {
       return absl::OkStatus();
     }).IgnoreError();
   }
+  LeaveRoom();
   if (timed) {
     usage_.parse_ns += every * parse_ns;
     usage_.run_ns += every * (MonotonicNs() - start - parse_ns);
@@ -326,25 +344,88 @@ absl::Status Worker::MakeSample(const Sample& sample, SampleMaker& maker, Sample
   const bool decoded = job.config().pipeline->cache_kind == CacheKind::kDecoded;
   if (decoded && is_kept) {
     input->record = &kept_record_;
+    FW_RETURN_IF_ERROR(EnterRoom(sample, *input, SampleWay::kFromPrefix, 0, maker));
     return maker.RunFromPrefix(*input, sample.place, batch.memory());
-  }
-  if (wanted && !decoded) {
-    FW_ASSIGN_OR_RETURN(*keep, PackRecord(sample, maker));
   }
 
   const int64_t start = parse_ns != nullptr ? MonotonicNs() : 0;
+  input->record = &record_;
   FW_RETURN_IF_ERROR(job.dataset().Parse(
-      input->sample_id, is_kept || *keep ? absl::MakeConstSpan(kept_) : sample.bytes.extents(),
-      &record_));
+      input->sample_id, is_kept ? absl::MakeConstSpan(kept_) : sample.bytes.extents(), &record_));
   if (parse_ns != nullptr) *parse_ns = MonotonicNs() - start;
 
-  input->record = &record_;
+  const bool packs = wanted && !decoded;
+  FW_RETURN_IF_ERROR(EnterRoom(sample, *input,
+                               wanted && decoded ? SampleWay::kKeeping : SampleWay::kWhole,
+                               packs ? kPackedPerByte * sample.bytes.size() : 0, maker));
+  if (packs) {
+    FW_ASSIGN_OR_RETURN(*keep, PackRecord(sample, maker));
+    if (*keep) FW_RETURN_IF_ERROR(job.dataset().Parse(input->sample_id, kept_, &record_));
+  }
   if (!wanted || !decoded) return maker.Run(*input, sample.place, batch.memory());
   // What cannot be kept may be a good sample all the same: a prefix decodes all of an image, the
   // whole graph perhaps a part that is not damaged.
   return maker.RunKeeping(
       *input, sample.place, batch.memory(), kMaxKeptFieldBytes,
       [&](const Record& kept) { *keep = PackFields(job.plan()->prefix(), kept, &payload_); });
+}
+
+// Makes sure that the memory which the sample takes is in the budget: the job's own claim, or more
+// for a large image. `more_bytes`: beside what its plan says.
+absl::Status Worker::EnterRoom(const Sample& sample, const SampleInput& input, SampleWay way,
+                               int64_t more_bytes, SampleMaker& maker) {
+  const Batch& batch = *sample.work->ticket.batch;
+  const Job& job = batch.job();
+  const Plan& plan = *job.plan();
+  if (decoders_ != nullptr && sample.bytes.size() > kCountedRecordBytes)
+    more_bytes += 2 * sample.bytes.size();
+  const SampleMemory& memory = plan.memory(way);
+  SampleNeed need{memory.fixed, {}};
+  const bool fits = decoders_ != nullptr || fitted_plan_ == &plan;
+  if (memory.depends_on_images || !fits) need = plan.NeedOf(input, way, in_process_.workspace());
+  const int64_t extra = need.bytes + more_bytes - job.claimed_bytes();
+  if (extra > 0) {
+    absl::StatusOr<SampleRooms::Room> room = rooms_->Enter(extra, &batch.dropped_flag());
+    if (!room.ok()) {
+      return Annotate(
+          room.status(),
+          absl::StrCat("a sample",
+                       need.largest.width == 0
+                           ? ""
+                           : absl::StrCat(" of an image of ", need.largest.width, "x",
+                                          need.largest.height, " pixels"),
+                       " takes ", FormatBytes(need.bytes + more_bytes), " while it is made, and ",
+                       FormatBytes(job.claimed_bytes()),
+                       " are there for it (a smaller max_pixels in the pipeline's `limits` would "
+                       "make it a bad sample)"));
+    }
+    room_ = *std::move(room);
+  }
+  if (job.claimed_bytes() < INT64_MAX / 2)
+    maker.Allow(job.claimed_bytes() + std::max<int64_t>(extra, 0));
+  if (decoders_ != nullptr || (fits && !memory.depends_on_images)) return absl::OkStatus();
+  in_process_.workspace().Fit(
+      std::max(rooms_->OfWorker(number_), std::min(job.claimed_bytes(), INT64_MAX / 2)) +
+      std::max<int64_t>(extra, 0));
+  fitted_plan_ = &plan;
+  return absl::OkStatus();
+}
+
+// The large sample is made: its memory goes before its room does.
+void Worker::LeaveRoom() {
+  if (room_.bytes() == 0) return;
+  GiveBackMemory();
+  room_.Release();
+}
+
+void Worker::GiveBackMemory() {
+  in_process_.workspace().GiveBack();
+  fitted_plan_ = nullptr;
+  std::vector<std::byte>().swap(payload_);
+  documents_.clear();
+  documents_.shrink_to_fit();
+  kept_.clear();
+  LeaveEndedJobs();
 }
 
 // Fills kept_, or kept_record_, with what the cache has kept.

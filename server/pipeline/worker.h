@@ -21,12 +21,19 @@ namespace feedwater::server {
 
 class Worker final : private RecordOwner {
  public:
-  // `reader` belongs to the calling thread, which also calls Run. `stop` is set before the
-  // scheduler is stopped. `bad_samples` knows what may not be worked on; it and `crumb` may be
-  // null. `decoders`: makes samples in processes of their own; null: on this thread.
-  Worker(Scheduler* scheduler, Parking* parking, const std::atomic<bool>* stop,
-         std::unique_ptr<RecordReader> reader, const BadSampleLog* bad_samples, Breadcrumb* crumb,
-         std::shared_ptr<DecoderHost> decoders = nullptr);
+  struct Parts {
+    int number = 0;  // of the worker, from 0
+    Scheduler* scheduler = nullptr;
+    Parking* parking = nullptr;
+    const std::atomic<bool>* stop = nullptr;  // set before the scheduler is stopped
+    std::unique_ptr<RecordReader> reader;     // of the calling thread, which also calls Run
+    std::shared_ptr<SampleRooms> rooms;
+    WorkClock* clock = nullptr;                 // beats while it gets on
+    const BadSampleLog* bad_samples = nullptr;  // what may not be worked on; may be null
+    Breadcrumb* crumb = nullptr;                // may be null
+    std::shared_ptr<DecoderHost> decoders;      // null: samples are made on this thread
+  };
+  explicit Worker(Parts parts);
   void Run();  // until `stop`, and until everything taken is given back
 
  private:
@@ -58,7 +65,7 @@ class Worker final : private RecordOwner {
   void HeldUp(const RecordBytes& bytes, int change) override;
   uint32_t UserOf(const RecordBytes& bytes) override;
   bool IsPointless(const Sample& sample) const;
-  SampleMaker& MakerFor(const std::shared_ptr<Job>& job);
+  SampleMaker& MakerFor(const Batch& batch);
   void LeaveEndedJobs();
   void TakeTickets();
   void StartTicket(Ticket ticket);
@@ -66,6 +73,10 @@ class Worker final : private RecordOwner {
   absl::Status RunSample(const Sample& sample);
   absl::Status MakeSample(const Sample& sample, SampleMaker& maker, SampleInput* input,
                           int64_t* parse_ns, bool* keep);
+  absl::Status EnterRoom(const Sample& sample, const SampleInput& input, SampleWay way,
+                         int64_t more_bytes, SampleMaker& maker);
+  void LeaveRoom();
+  void GiveBackMemory();
   SampleInput InputOf(const Sample& sample) const;
   void EnterCrumb(const Sample& sample);
   absl::Status OpenKept(const Sample& sample);
@@ -84,17 +95,22 @@ class Worker final : private RecordOwner {
   void WorkFor(const std::shared_ptr<Job>& job);
   void CountCpu();
 
+  const int number_;
   Scheduler* const scheduler_;
   Parking* const parking_;
   const std::atomic<bool>* const stop_;
   const std::unique_ptr<RecordReader> reader_;
+  const std::shared_ptr<SampleRooms> rooms_;
   const BadSampleLog* const bad_samples_;
   Breadcrumb* const crumb_;
   const std::shared_ptr<DecoderHost> decoders_;
+  WorkClock* const clock_;
   InProcessMaker in_process_;
   std::vector<Seat> seats_;
-  Record record_;                // scratch
-  Record kept_record_;           // fields that come from the cache
+  SampleRooms::Room room_;             // of the sample under way, if it is a large one
+  const Plan* fitted_plan_ = nullptr;  // for whose samples the buffers were last looked at
+  Record record_;                      // scratch
+  Record kept_record_;                 // fields that come from the cache
   ByteSpans kept_;               // extents that come from the cache, or go there with payload_
   std::vector<Extent> extents_;  // scratch
   std::vector<std::byte> payload_;

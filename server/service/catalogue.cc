@@ -88,8 +88,9 @@ std::map<std::string, std::string> PipelineFiles(const std::vector<std::string>&
   return files;
 }
 
-absl::StatusOr<PipelineSpec> CheckPipelineFile(const std::string& path, const Roots& roots) {
-  FW_ASSIGN_OR_RETURN(PipelineSpec spec, ReadPipelineFile(path));
+absl::StatusOr<PipelineSpec> CheckPipelineFile(const std::string& path, const Roots& roots,
+                                               const PipelineCaps& caps) {
+  FW_ASSIGN_OR_RETURN(PipelineSpec spec, ReadPipelineFile(path, caps));
   FW_RETURN_IF_ERROR(CheckRoot(spec, roots));
   FW_RETURN_IF_ERROR(Plan::Validate(spec));
   return spec;
@@ -104,7 +105,7 @@ void Catalogue::Reload(const std::vector<std::string>& folders,
                        std::shared_ptr<const Roots> roots) {
   std::map<std::string, Entry> entries;
   for (const auto& [name, path] : PipelineFiles(folders)) {
-    Entry entry{path, CheckPipelineFile(path, *roots)};
+    Entry entry{path, CheckPipelineFile(path, *roots, options_.caps)};
     if (!entry.spec.ok())
       spdlog::error("pipeline {} cannot be used: {}", name,
                     std::string(entry.spec.status().message()));
@@ -154,7 +155,7 @@ Catalogue::Loaded Catalogue::LoadNamed(uid_t user, const std::string& name,
     absl::StatusOr<PipelineSpec>& read = found->second.spec;
     // The file may be good: there was no memory to read it.
     if (absl::IsResourceExhausted(read.status()))
-      read = CheckPipelineFile(found->second.path, *roots_);
+      read = CheckPipelineFile(found->second.path, *roots_, options_.caps);
     if (!read.ok()) return read.status();
     spec = *read;
     generation = generation_;
@@ -190,7 +191,7 @@ Catalogue::Loaded Catalogue::LoadText(uid_t user, const std::string& file_name,
           text, options_.budget->Reserve("pipeline texts",
                                          static_cast<int64_t>(yaml.size()) * kTreeBytesPerByte));
     }
-    FW_ASSIGN_OR_RETURN(PipelineSpec spec, ParsePipeline(yaml, file_name));
+    FW_ASSIGN_OR_RETURN(PipelineSpec spec, ParsePipeline(yaml, file_name, options_.caps));
     FW_RETURN_IF_ERROR(CheckRoot(spec, *roots));
     return Open(user, spec, std::move(text), generation, roots);
   };

@@ -33,7 +33,8 @@ std::map<std::string, std::string> PipelineFiles(const std::vector<std::string>&
 
 // Reads a pipeline and checks all that can be checked without opening its dataset, the root's name
 // and the plan included.
-absl::StatusOr<PipelineSpec> CheckPipelineFile(const std::string& path, const Roots& roots);
+absl::StatusOr<PipelineSpec> CheckPipelineFile(const std::string& path, const Roots& roots,
+                                               const PipelineCaps& caps);
 
 // 32 hex digits under which caches know the dataset.
 absl::StatusOr<std::string> CacheName(const PipelineSpec& spec, const Dataset& dataset);
@@ -44,6 +45,7 @@ class Catalogue {
     std::string state_dir;
     std::shared_ptr<MemoryBudget> budget;
     size_t max_text_bytes = 256 * 1024;
+    PipelineCaps caps = {};
     std::shared_ptr<Cache> cache;  // may be null
     int64_t retry_for_ns = 0;      // opening a dataset, after an error that can pass
   };

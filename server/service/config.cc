@@ -3,6 +3,7 @@
 #include <pwd.h>
 #include <unistd.h>
 
+#include <climits>
 #include <cstdlib>
 #include <filesystem>
 #include <utility>
@@ -113,7 +114,23 @@ Schema<LimitsConfig> LimitsSchema() {
              "Samples of one user that may be read and decoded at a time, over all workers; "
              "further ones wait. Keeps storage that stands still for one user from taking every "
              "worker's places, of which each has 32 to 256. 0: no limit.",
-             Range(0, 1 << 20));
+             Range(0, 1 << 20))
+      .Param("max_pixels", &LimitsConfig::max_pixels,
+             "The most that a pipeline file may set its own limits.max_pixels to; so with the "
+             "five below. A file that asks for more is refused, one that says nothing gets its "
+             "default or this, whichever is less.",
+             Range(1, 1LL << 30))
+      .Param("max_scans", &LimitsConfig::max_scans, "Of a pipeline file's limits.max_scans.",
+             Range(1, INT_MAX))
+      .Param("max_decode_ms", &LimitsConfig::max_decode_ms,
+             "Of a pipeline file's limits.max_decode_ms.", Range(100, 3'600'000))
+      .Param("max_sample_ms", &LimitsConfig::max_sample_ms,
+             "Of a pipeline file's limits.max_sample_ms: how much CPU time one sample may take, "
+             "whatever its ops are.",
+             Range(100, 3'600'000))
+      .Param("max_ops", &LimitsConfig::max_ops, "Ops in a pipeline's graphs.", Range(1, 1 << 20))
+      .Param("max_outputs", &LimitsConfig::max_outputs, "Fields that a pipeline may give.",
+             Range(1, 1 << 20));
 }
 
 // --- the tree of the file, with overrides put in
@@ -523,6 +540,17 @@ const Schema<DaemonConfig>& ConfigSchema() {
                   "What one user, or a mistake, can take. A request over a limit is refused with "
                   "the limit's name."));
   return *schema;
+}
+
+PipelineCaps CapsOf(const LimitsConfig& limits) {
+  PipelineCaps caps;
+  caps.images.max_pixels = limits.max_pixels;
+  caps.images.max_scans = static_cast<int>(limits.max_scans);
+  caps.images.max_decode_ms = limits.max_decode_ms;
+  caps.images.max_sample_ms = limits.max_sample_ms;
+  caps.max_ops = limits.max_ops;
+  caps.max_outputs = limits.max_outputs;
+  return caps;
 }
 
 absl::StatusOr<Settings> ParseSettings(absl::string_view text, const std::string& file_name,

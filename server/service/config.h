@@ -14,6 +14,7 @@
 
 #include "server/base/cpus.h"
 #include "server/base/schema.h"
+#include "server/graph/pipeline_spec.h"
 #include "server/service/access.h"
 #include "server/storage/engine.h"
 #include "server/storage/roots.h"
@@ -47,6 +48,13 @@ struct LimitsConfig {
   ByteCount pipeline_bytes{256 << 10};
   ByteCount arena_bytes_per_uid{0};
   int64_t reads_per_uid = 0;
+  // What a pipeline file may ask for.
+  int64_t max_pixels = 256'000'000;
+  int64_t max_scans = 1'000;
+  int64_t max_decode_ms = 60'000;
+  int64_t max_sample_ms = 60'000;
+  int64_t max_ops = 256;
+  int64_t max_outputs = 64;
 };
 
 struct DaemonConfig {
@@ -67,6 +75,8 @@ struct DaemonConfig {
 };
 
 const Schema<DaemonConfig>& ConfigSchema();
+
+PipelineCaps CapsOf(const LimitsConfig& limits);
 
 // A configuration ready to run with.
 struct Settings {

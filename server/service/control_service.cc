@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstdio>
 #include <cstring>
 #include <thread>
 #include <tuple>
@@ -18,6 +17,7 @@
 #include "feedwater/version.h"
 #include "proto/shm/wire.h"
 #include "server/base/clock.h"
+#include "server/base/heap.h"
 #include "server/base/units.h"
 #include "server/base/yaml.h"
 #include "server/decoder/isolated_maker.h"
@@ -76,15 +76,6 @@ void SetField(const FieldSpec& field, uint64_t offset, v1::Field* out) {
   out->set_layout(std::string(LayoutName(field.spec.layout)));
   out->set_offset(offset);
   out->set_doc(ToUtf8(field.doc));
-}
-
-int64_t ResidentBytes() {
-  FILE* file = fopen("/proc/self/statm", "re");
-  if (file == nullptr) return 0;
-  long long total = 0, resident = 0;
-  int read = fscanf(file, "%lld %lld", &total, &resident);
-  fclose(file);
-  return read == 2 ? resident * sysconf(_SC_PAGESIZE) : 0;
 }
 
 struct Start {

@@ -77,7 +77,7 @@ class IsolatedMakerTest : public ::testing::Test {
     ImageLimits limits = spec->limits;
     if (program == kHostileDecoder) {
       host_->patience_seconds = 0.5;
-      limits.max_decode_ms = 50;
+      limits.max_decode_ms = limits.max_sample_ms = 50;
     }
     maker_ = std::make_unique<IsolatedMaker>(host_, plan_, setup, limits);
     here_.Use(plan_.get(), nullptr);
@@ -270,6 +270,55 @@ TEST_F(IsolatedMakerTest, AKilledProcessIsReplacedAndTheSampleIsMade) {
   for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1}) kill(Children()[0], signal);
   ASSERT_TRUE(maker_->Run(InputOf(record, 1), 0, got.memory).ok());
   EXPECT_EQ(host_->started, 4u);
+}
+
+TEST_F(IsolatedMakerTest, ARecordOnWhichTheKernelRunsOutOfMemoryTwiceIsBad) {
+  const std::string yaml = PipelineText("  - decode\n  - resize: {size: [4, 4]}\n", "[image]");
+  TestRecord record = RecordOf(Files()[0], 5);
+  ASSERT_NO_FATAL_FAILURE(Make(kHostileDecoder, yaml, record, "kill"));
+  uint64_t kills = 0;
+  host_->oom_kills = [&kills] { return kills++; };  // one more at each look
+  TestBatch batch(*plan_, 1);
+  const absl::Status status = maker_->Run(InputOf(record, 1), 0, batch.memory);
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("want of memory (SIGKILL), 2 times"));
+  EXPECT_EQ(host_->started, 2u);
+}
+
+TEST_F(IsolatedMakerTest, NobodyWaitsForASampleThatIsNotWantedAnyMore) {
+  const std::string yaml = PipelineText("  - decode\n  - resize: {size: [4, 4]}\n", "[image]");
+  TestRecord record = RecordOf(Files()[0], 5);
+  ASSERT_NO_FATAL_FAILURE(Make(kHostileDecoder, yaml, record, "sleep"));
+  std::atomic<bool> gone{false};
+  maker_->UseClock(nullptr, &gone);
+  std::thread leaver([&gone] {
+    usleep(100'000);
+    gone = true;
+  });
+  TestBatch batch(*plan_, 1);
+  const absl::Status status = maker_->Run(InputOf(record, 1), 0, batch.memory);
+  leaver.join();
+  EXPECT_TRUE(absl::IsCancelled(status)) << status;
+}
+
+TEST_F(IsolatedMakerTest, ADecoderGetsTheMemoryOfItsSampleAndNoMore) {
+  if (kSanitized) GTEST_SKIP() << "sanitizers map more than any limit";
+  const std::string yaml = PipelineText(
+      "  - decode\n  - color_jitter: {brightness: 0.1}\n  - center_crop: {size: 4}\n", "[image]");
+  // Three fields of 48 MB.
+  const graph_testing::Bytes file = graph_testing::EncodedImage(4000, 4000, ".png");
+  TestRecord record = RecordOf(std::string(file.begin(), file.end()), 5);
+  ASSERT_NO_FATAL_FAILURE(
+      Make(kRealDecoder, yaml + "limits: {max_decode_ms: 60000, max_sample_ms: 60000}\n", record));
+  TestBatch batch(*plan_, 1);
+  SampleWorkspace workspace;
+  const SampleInput input = InputOf(record, 1);
+  const int64_t need = plan_->NeedOf(input, SampleWay::kWhole, workspace).bytes;
+  maker_->Allow(16 << 20);
+  EXPECT_TRUE(absl::IsDataLoss(maker_->Run(input, 0, batch.memory)));
+  maker_->Allow(need);
+  const absl::Status made = maker_->Run(input, 0, batch.memory);
+  EXPECT_TRUE(made.ok()) << made;
 }
 
 TEST_F(IsolatedMakerTest, AProcessThatStandsStillIsReplacedAndTheSampleIsMade) {

@@ -14,6 +14,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 constexpr const char* kDataset = "version: 1\ndataset: {format: image_folder, root: r}\n";
 
@@ -75,6 +76,44 @@ TEST(PipelineSpec, PolicyAndLimitsAreRead) {
   EXPECT_EQ(spec->limits.max_pixels, 1000);
   EXPECT_EQ(spec->limits.max_scans, 5);
   EXPECT_EQ(spec->limits.max_decode_ms, 200);
+}
+
+TEST(PipelineSpec, AnAdministratorsCapsBoundWhatAFileMayAskFor) {
+  PipelineCaps caps;
+  caps.images = {.max_pixels = 1000, .max_scans = 5, .max_decode_ms = 200, .max_sample_ms = 300};
+  caps.max_ops = 2;
+  caps.max_outputs = 1;
+  const auto parse = [&](absl::string_view limits, absl::string_view more = "outputs: [label]\n") {
+    return ParsePipeline(
+        absl::StrCat("version: 1\n", "dataset: {format: image_folder, root: r, path: p}\n", more,
+                     limits),
+        "p.yaml", caps);
+  };
+  const auto silent = parse("");
+  ASSERT_TRUE(silent.ok()) << silent.status();
+  EXPECT_EQ(silent->limits.max_pixels, 1000) << "its default would be more";
+  EXPECT_EQ(silent->limits.max_sample_ms, 300);
+  const auto below = parse("limits: {max_pixels: 999, max_scans: 5}\n");
+  ASSERT_TRUE(below.ok()) << below.status();
+  EXPECT_EQ(below->limits.max_pixels, 999);
+  for (const auto& [key, value, cap] :
+       {std::tuple{"max_pixels", 1001, 1000}, std::tuple{"max_scans", 6, 5},
+        std::tuple{"max_decode_ms", 201, 200}, std::tuple{"max_sample_ms", 301, 300}}) {
+    const absl::Status refused = parse(absl::StrCat("limits: {", key, ": ", value, "}\n")).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(refused)) << key;
+    EXPECT_THAT(std::string(refused.message()),
+                StartsWith(absl::StrCat("p.yaml:4:", 12 + std::string(key).size())));
+    EXPECT_THAT(std::string(refused.message()),
+                HasSubstr(absl::StrCat("limits.", key, " = ", cap)));
+  }
+  const absl::Status ops =
+      parse("", "graph:\n  - decode\n  - center_crop: {size: 8}\n  - cast\noutputs: [image]\n")
+          .status();
+  EXPECT_THAT(std::string(ops.message()), StartsWith("p.yaml:6:"));
+  EXPECT_THAT(std::string(ops.message()),
+              HasSubstr("a graph of 3 ops, more than the administrator allows"));
+  const absl::Status outputs = parse("", "outputs: [label, sample_id]\n").status();
+  EXPECT_THAT(std::string(outputs.message()), HasSubstr("limits.max_outputs = 1"));
 }
 
 TEST(PipelineSpec, CpuTimeMayNotDecideWhichOrdinaryImageIsReplaced) {

@@ -374,6 +374,81 @@ TEST(SlowSample, HoldsUpItsOwnBatchAndKeepsTheOrder) {
   for (int64_t step = 1; step < 10; ++step) EXPECT_EQ(rank.Next().meta.step, step % kSteps);
 }
 
+// A graph that takes long: `ops` passes over images of `side` squared, made of the record's bytes.
+JobConfig HeavyJob(int side, int ops, const std::string& more = "") {
+  FakeDataset::Options dataset;
+  dataset.record_bytes = 12;
+  dataset.is_image = true;
+  std::string graph =
+      absl::StrCat("- resize: {in: data, out: image, size: [", side, ", ", side, "]}\n");
+  for (int i = 0; i < ops; ++i) absl::StrAppend(&graph, "- color_jitter: {hue: 0.5}\n");
+  absl::StrAppend(&graph, "- center_crop: {size: 1}\n");
+  return FakeJob(
+      std::move(dataset),
+      absl::StrCat("version: 1\ndataset: {format: image_folder, root: r, path: p}\ngraph:\n", graph,
+                   "outputs: [image, sample_id]\n", more),
+      1);
+}
+
+TEST(SlowSample, IsBadOnceItTakesMoreThanItsCpuTime) {
+  auto runtime = MakeRuntime(1);
+  TestRank rank = AttachRank(*runtime, HeavyJob(1000, 200, "limits: {max_sample_ms: 100}\n"), 0, 1);
+  const auto event = rank.slots->Next(absl::Seconds(60));
+  ASSERT_TRUE(event.has_value());
+  EXPECT_TRUE(absl::IsInvalidArgument(event->failure.status)) << event->failure.status;
+  EXPECT_THAT(std::string(event->failure.status.message()), HasSubstr("max_sample_ms"));
+}
+
+TEST(SlowSample, ShowsProgressWhileItIsMadeAndEndsWithItsJob) {
+  auto runtime = MakeRuntime(1);
+  TestRank rank =
+      AttachRank(*runtime, HeavyJob(1000, 2000, "limits: {max_sample_ms: 600000}\n"), 0, 1);
+  const int64_t deadline = MonotonicNs() + 60'000'000'000;
+  const auto comes = [&](auto condition) {
+    while (!condition() && MonotonicNs() < deadline) usleep(1000);
+    return condition();
+  };
+  const uint64_t start = runtime->progress();
+  EXPECT_TRUE(comes([&] { return runtime->progress() > start + 10; }));
+  EXPECT_FALSE(rank.slots->Next(absl::ZeroDuration()).has_value());
+  runtime->Detach(rank.stream);  // two thousand passes would take minutes
+  EXPECT_TRUE(comes([&] { return runtime->active_workers() == 0; }));
+}
+
+TEST(Memory, OfAGraphIsReservedForEveryWorkerAndGivenBack) {
+  RuntimeOptions options = TestRuntimeOptions(2);
+  options.budget = MemoryBudget::Create(256 << 20);
+  auto runtime = *Runtime::Create(options);
+  const int64_t idle = options.budget->planned_bytes();
+  TestRank rank = AttachRank(*runtime, HeavyJob(1500, 1), 0, 2);
+  const int64_t image = 1500 * 1500 * 3;
+  EXPECT_GE(options.budget->planned_bytes() - idle, 2 * 2 * image);
+  EXPECT_LE(options.budget->planned_bytes() - idle, 2 * (2 * image + (4 << 20)));
+  EXPECT_GT(runtime->Snapshot()[0].workers, 2) << "all";
+  rank.Next();
+  runtime->Detach(rank.stream);
+  rank.stream = nullptr;
+  const int64_t deadline = MonotonicNs() + 30'000'000'000;
+  while (options.budget->planned_bytes() != idle && MonotonicNs() < deadline) usleep(1000);
+  EXPECT_EQ(options.budget->planned_bytes(), idle);
+}
+
+TEST(Memory, ThatIsThereForOneWorkerIsUsedByOne) {
+  RuntimeOptions options = TestRuntimeOptions(2);
+  options.budget = MemoryBudget::Create(64 << 20);  // 32 MiB for reading
+  auto runtime = *Runtime::Create(options);
+  TestRank rank = AttachRank(*runtime, HeavyJob(1700, 1), 0, 2);  // two of 8.7 MB
+  EXPECT_EQ(runtime->Snapshot()[0].workers, 1);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(rank.Next().meta.step, i);
+
+  const JobConfig large = HeavyJob(2600, 1);
+  const SlotLayout layout = *SlotLayout::Create(large.pipeline->plan->outputs(), 1, 1 << 20);
+  const auto refused = runtime->Attach(large, 0, 1, 0, 0, layout,
+                                       std::make_shared<PlainSlotPool>(1, layout.slot_bytes));
+  EXPECT_TRUE(absl::IsResourceExhausted(refused.status()));
+  EXPECT_THAT(std::string(refused.status().message()), HasSubstr("#1 19.4 MiB + color_jitter#2"));
+}
+
 TEST(DetachAndSeek, DoNotWaitForADecode) {
   Gate gate;
   const auto parse = [&](int64_t record) {

@@ -35,7 +35,8 @@ struct JobShape {
 
 class SchedulerTest : public ::testing::Test {
  protected:
-  explicit SchedulerTest(int64_t reads_per_uid = 0) : scheduler_(parking_, reads_per_uid) {}
+  explicit SchedulerTest(int64_t reads_per_uid = 0, int workers = 0)
+      : scheduler_(parking_, reads_per_uid, nullptr, workers) {}
 
   struct Rank {
     std::shared_ptr<Stream> stream;
@@ -107,6 +108,25 @@ class SchedulerTest : public ::testing::Test {
   std::map<int64_t, std::shared_ptr<LoadedPipeline>> pipelines_;
   std::shared_ptr<Parking> parking_ = std::make_shared<Parking>();
   Scheduler scheduler_;
+};
+
+class FourWorkers : public SchedulerTest {
+ protected:
+  FourWorkers() : SchedulerTest(0, 4) {}
+
+  // Takes a ticket for each worker that gets one, from the last to the first.
+  std::vector<Ticket> TakeAll() {
+    std::vector<Ticket> taken;
+    for (int worker = 3; worker >= 0; --worker) {
+      if (auto ticket = scheduler_.Take(worker)) taken.push_back(*std::move(ticket));
+    }
+    return taken;
+  }
+  static size_t OfUser(const std::vector<Ticket>& tickets, uint32_t uid) {
+    return std::count_if(tickets.begin(), tickets.end(), [uid](const Ticket& ticket) {
+      return ticket.batch->job().config().owner_uid == uid;
+    });
+  }
 };
 
 class SixReadsPerUser : public SchedulerTest {
@@ -368,6 +388,80 @@ TEST_F(SchedulerTest, AJobThatComesLaterOrWasIdleDoesNotTakeEverything) {
   while (used < 300) turn(&fresh);
   EXPECT_NEAR(static_cast<double>(news), 100, 15);
   EXPECT_NEAR(static_cast<double>(idles), 100, 30) << "a little credit is all that idling brings";
+}
+
+TEST_F(FourWorkers, ANewJobHasOneUntilItsFirstSampleIsDone) {
+  Rank rank = Attach({.records = 100'000}, 0, 4);
+  const uint64_t before = parking_->generation();
+  const std::vector<Ticket> first = TakeAll();
+  ASSERT_EQ(first.size(), 1u);
+  EXPECT_EQ(first[0].count, 1);
+  EXPECT_TRUE(scheduler_.Take(first[0].worker).has_value()) << "the same worker may go on";
+  Complete(first[0], 1'000'000);
+  EXPECT_GT(parking_->generation(), before) << "the others are woken";
+  EXPECT_EQ(TakeAll().size(), 4u);
+}
+
+TEST_F(FourWorkers, SlowJobsOfAUserLeaveOthersTheirShare) {
+  constexpr int64_t kSlow = WorkerShares::kSlowNs + 1;
+  const auto slow_job = [&](const std::string& name) {
+    Rank rank = Attach({.name = name, .records = 100'000, .uid = 1}, 0, 4);
+    const auto ticket = scheduler_.Take();
+    EXPECT_TRUE(ticket.has_value());
+    Complete(*ticket, kSlow);
+    return rank;
+  };
+  const Rank a = slow_job("a"), b = slow_job("b");
+  std::vector<Ticket> alone = TakeAll();
+  EXPECT_EQ(alone.size(), 4u) << "as long as nobody else is there";
+  for (const Ticket& ticket : alone) Complete(ticket, kSlow);
+
+  const Rank other = Attach({.name = "other", .records = 100'000, .uid = 2}, 0, 2);
+  Complete(*scheduler_.Take(), 100'000);
+  // Whatever the other user has slots for: two jobs against one are two thirds of four.
+  for (int round = 0; round < 5; ++round) {
+    std::vector<Ticket> taken = TakeAll();
+    while (true) {  // the other's slots fill up, and only then workers are left over
+      std::vector<Ticket> more = TakeAll();
+      if (OfUser(more, 2) == 0) {
+        taken.insert(taken.end(), more.begin(), more.end());
+        break;
+      }
+      taken.insert(taken.end(), more.begin(), more.end());
+    }
+    std::set<int> busy;
+    for (const Ticket& ticket : taken) {
+      if (ticket.batch->job().config().owner_uid == 1) busy.insert(ticket.worker);
+    }
+    EXPECT_LE(busy.size(), 2u);
+    EXPECT_GE(busy.size(), 1u);
+    for (const Ticket& ticket : taken)
+      Complete(ticket, ticket.batch->job().config().owner_uid == 1 ? kSlow : 100'000);
+    while (auto event = other.slots->Next(absl::ZeroDuration())) other.slots->Release(event->slot);
+    for (const Rank* rank : {&a, &b}) {
+      while (auto event = rank->slots->Next(absl::ZeroDuration()))
+        rank->slots->Release(event->slot);
+    }
+  }
+}
+
+TEST_F(FourWorkers, AJobIsSlowNoMoreOnceItsSamplesAreQuickForLong) {
+  const Rank slow = Attach({.name = "a", .records = 100'000, .batch_size = 1000, .uid = 1}, 0, 2);
+  const Rank other = Attach({.name = "b", .records = 100'000, .uid = 2}, 0, 1);
+  for (int64_t done = 0; done < WorkerShares::kSlowSamples + 1000;) {
+    const auto ticket = scheduler_.Take();
+    ASSERT_TRUE(ticket.has_value());
+    const bool is_first = done == 0 && ticket->batch->job().config().owner_uid == 1;
+    if (ticket->batch->job().config().owner_uid == 1) done += ticket->count;
+    Complete(*ticket, is_first ? WorkerShares::kSlowNs + 1 : 100'000);
+    for (const Rank* rank : {&slow, &other}) {
+      while (auto event = rank->slots->Next(absl::ZeroDuration()))
+        rank->slots->Release(event->slot);
+    }
+  }
+  size_t most = 0;
+  for (int i = 0; i < 20; ++i) most = std::max(most, OfUser(TakeAll(), 1));
+  EXPECT_GT(most, 2u);
 }
 
 TEST_F(SixReadsPerUser, AUserWhoseReadsStandStillLeavesRoomForTheOthers) {

@@ -24,8 +24,9 @@ FakeDataset::FakeDataset(Options options)
   }
   folder_.Write("records.bin", content);
   root_ = *folder_.AsRoot()->Find("root");
-  fields_.push_back(
-      {"data", TensorSpec{DType::kUInt8, Layout::kPlain, {options_.record_bytes}}, "bytes"});
+  TensorSpec data{DType::kUInt8, Layout::kPlain, {options_.record_bytes}};
+  if (options_.is_image) data = {DType::kUInt8, Layout::kHWC, {1, options_.record_bytes / 3, 3}};
+  fields_.push_back({"data", data, "bytes"});
   fields_.push_back({"label", TensorSpec{DType::kInt64, Layout::kPlain, {}}, "number times 10"});
 }
 

@@ -23,6 +23,7 @@ class FakeDataset final : public server::Dataset {
     // Called by every Parse, on worker threads.
     std::function<absl::Status(int64_t record)> parse = nullptr;
     std::vector<int64_t> shard_starts = {};
+    bool is_image = false;  // `data` is a row of pixels; record_bytes is a multiple of 3
   };
   explicit FakeDataset(Options options);
 

@@ -1,5 +1,6 @@
 #include "server/codec/jpeg/markers.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -24,6 +25,29 @@ absl::Status Unsupported(absl::string_view what) {
 // SOFn: everything but DHT (C4), JPG (C8) and DAC (CC).
 bool IsFrame(int marker) {
   return marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC;
+}
+
+int64_t DivideUp(int64_t value, int64_t by) { return (value + by - 1) / by; }
+
+// Two bytes for each coefficient, every component padded to whole MCUs. A factor of 0 is libjpeg's
+// to refuse.
+int64_t CoefficientBytes(absl::Span<const std::byte> segment, const JpegHeader& header) {
+  int h[4], v[4], max_h = 1, max_v = 1;
+  for (int c = 0; c < header.components; ++c) {
+    const int factors = ByteAt(segment, 7 + 3 * static_cast<size_t>(c));
+    h[c] = std::max(1, factors >> 4);
+    v[c] = std::max(1, factors & 15);
+    max_h = std::max(max_h, h[c]);
+    max_v = std::max(max_v, v[c]);
+  }
+  constexpr int64_t kSide = 8, kBlockBytes = 128;
+  int64_t bytes = 0;
+  for (int c = 0; c < header.components; ++c) {
+    const int64_t wide = DivideUp(int64_t{header.size.width} * h[c], kSide * max_h),
+                  high = DivideUp(int64_t{header.size.height} * v[c], kSide * max_v);
+    bytes += DivideUp(wide, h[c]) * h[c] * DivideUp(high, v[c]) * v[c] * kBlockBytes;
+  }
+  return bytes;
 }
 
 absl::Status ReadFrame(int marker, absl::Span<const std::byte> segment, JpegHeader& header) {
@@ -52,6 +76,7 @@ absl::Status ReadFrame(int marker, absl::Span<const std::byte> segment, JpegHead
   if (header.components != 1 && header.components != 3 && header.components != 4) {
     return Unsupported(absl::StrCat(header.components, " colour components"));
   }
+  header.coefficient_bytes = CoefficientBytes(segment, header);
   return absl::OkStatus();
 }
 
@@ -102,6 +127,9 @@ absl::StatusOr<JpegHeader> ReadJpegHeader(absl::Span<const std::byte> encoded) {
     if (marker == 0xD9) return Damaged("ends before the first scan");
     if (marker == 0xDA) {
       if (!have_frame) return Damaged("scan before the frame header");
+      const int scanned = encoded.size() - at > 2 ? ByteAt(encoded, at + 2) : 0;
+      header.has_several_scans =
+          header.frame == 2 || header.frame == 10 || scanned < header.components;
       return header;
     }
     if (encoded.size() - at < 2) return Damaged("ends before the first scan");

@@ -17,6 +17,9 @@ struct JpegHeader {
   int components = 0;   // 1 gray, 3 colour, 4 CMYK
   int frame = 0;        // 0..15: n of SOFn; 0 and 1 sequential, 2 progressive, 9 and 10 arithmetic
   int orientation = 1;  // EXIF 1..8; 1 where absent or damaged
+  // The pixels come in several scans, so that libjpeg keeps all coefficients until the last one.
+  bool has_several_scans = false;
+  int64_t coefficient_bytes = 0;  // of the whole image, as libjpeg keeps them
 };
 
 // InvalidArgument "damaged JPEG: ..." or "unsupported JPEG: ...".

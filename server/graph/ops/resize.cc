@@ -32,6 +32,9 @@ class Resize : public GeometryOp {
   }
 
   bool resamples() const override { return true; }
+  bool ResamplesByCopy(size_t input) const override {
+    return params_.interpolation.For(input) == Interpolation::kOpenCvLinear;
+  }
   size_t choices() const override { return params_.interpolation.values.size(); }
 
   absl::StatusOr<PlannedSize> PlanSize(PlannedSize input) const override {

@@ -1,0 +1,31 @@
+// How much memory an image takes while it is decoded, from its header: known before anything is
+// allocated, so that it can be asked for in the memory budget. An upper bound, close for large
+// images; the rows that are under way in a decoder and in the resampler are counted with the
+// widest.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "server/codec/row_source.h"
+
+namespace feedwater::server {
+
+struct DecodeNeed {
+  Size size;          // as the pixels come out
+  int64_t bytes = 0;  // of decoders' own buffers; neither the file's bytes nor the result
+};
+
+// For DecodeInto with the same arguments. Errors are ReadImageInfo's.
+absl::StatusOr<DecodeNeed> NeedOfDecoding(absl::Span<const std::byte> encoded,
+                                          bool apply_orientation, const ImageLimits& limits);
+
+// The most that any image of so many pixels takes, rows aside.
+int64_t MostDecodeBytes(int64_t pixels);
+
+// What the rows of an image under way take while it is resampled from `from` to `to`.
+int64_t RowBytes(Size from, Size to);
+
+}  // namespace feedwater::server

@@ -1,0 +1,122 @@
+// The memory in which samples are made, as terms of the budget. Every job claims what its plan
+// knows of a sample, for each worker that runs it; workers' buffers serve one job after the other,
+// so that the largest claim counts (with decoder processes, which keep theirs, the sum). An image
+// that takes more is given a room of its own for the time of its sample.
+//
+// A job is admitted where one worker has room for it; it then runs on as many as have. A room for a
+// large image waits for other large images to end, in the order of asking, so that one at a time
+// always gets on; what does not fit even alone is refused.
+//
+// Thread-safe. Order of locks: this one, then the budget's.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "server/base/memory_budget.h"
+#include "server/base/mutex.h"
+
+namespace feedwater::server {
+
+class SampleRooms : public std::enable_shared_from_this<SampleRooms> {
+ public:
+  struct Options {
+    std::shared_ptr<MemoryBudget> budget;  // null: there is room for everything
+    int workers = 1;
+    bool adds_up = false;          // claims of several jobs, instead of the largest
+    std::function<void()> shrunk;  // workers may give back memory: Settle; may be null
+  };
+  static std::shared_ptr<SampleRooms> Create(Options options) {
+    return std::shared_ptr<SampleRooms>(new SampleRooms(std::move(options)));
+  }
+
+  // One job's; ends with its last holder.
+  class Claim {
+   public:
+    ~Claim() { rooms_->Leave(this); }
+    // Those with lower numbers run the job; INT_MAX: all.
+    int workers() const { return workers_; }
+    int64_t bytes() const { return bytes_; }  // on each of them
+
+   private:
+    friend class SampleRooms;
+    Claim(std::shared_ptr<SampleRooms> rooms, int64_t bytes)
+        : rooms_(std::move(rooms)), bytes_(bytes) {}
+    const std::shared_ptr<SampleRooms> rooms_;
+    const int64_t bytes_;
+    int workers_ = 0;  // constant once admitted
+  };
+  // `job`: claims of one name that live at the same time are one. ResourceExhausted with the
+  // budget's sum when not even one worker has room.
+  absl::StatusOr<std::shared_ptr<const Claim>> Admit(const std::string& job, int64_t bytes)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // What the worker's buffers may take at this moment.
+  int64_t OfWorker(int worker) const {
+    return workers_[static_cast<size_t>(worker)].wanted.load(std::memory_order_relaxed);
+  }
+  // The worker's buffers take no more than that: gives the rest back.
+  void Settle(int worker) ABSL_LOCKS_EXCLUDED(mu_);
+  bool IsSettled(int worker) const {
+    const Worker& one = workers_[static_cast<size_t>(worker)];
+    return one.reserved.load(std::memory_order_relaxed) <=
+           one.wanted.load(std::memory_order_relaxed);
+  }
+
+  // Room for a large image while it lives.
+  class Room {
+   public:
+    Room() = default;
+    Room(Room&& other) noexcept = default;
+    Room& operator=(Room&& other) noexcept {
+      Release();
+      rooms_ = std::move(other.rooms_);
+      reservation_ = std::move(other.reservation_);
+      return *this;
+    }
+    ~Room() { Release(); }
+    int64_t bytes() const { return reservation_.bytes(); }
+    void Release();
+
+   private:
+    friend class SampleRooms;
+    std::shared_ptr<SampleRooms> rooms_;
+    MemoryReservation reservation_;
+  };
+  // Waits until there is one, or until `gone` (may be null) becomes true: Cancelled.
+  // ResourceExhausted when no other large image is under way and there is none all the same.
+  absl::StatusOr<Room> Enter(int64_t bytes, const std::atomic<bool>* gone) ABSL_LOCKS_EXCLUDED(mu_);
+  int waiting() const ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  struct Worker {
+    std::vector<MemoryReservation> parts;  // guarded by mu_
+    std::atomic<int64_t> reserved{0}, wanted{0};
+  };
+
+  explicit SampleRooms(Options options)
+      : options_(std::move(options)), workers_(static_cast<size_t>(options_.workers)) {}
+  void Leave(const Claim* claim) ABSL_LOCKS_EXCLUDED(mu_);
+  int64_t WantedBy(int worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void SettleLocked(Worker& worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const Options options_;
+  mutable Mutex mu_;
+  CondVar changed_;
+  std::vector<Worker> workers_;
+  std::set<const Claim*> claims_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, std::weak_ptr<const Claim>> by_job_ ABSL_GUARDED_BY(mu_);
+  std::set<uint64_t> waiting_ ABSL_GUARDED_BY(mu_);  // turns, the next one first
+  uint64_t last_turn_ ABSL_GUARDED_BY(mu_) = 0;
+  int large_ ABSL_GUARDED_BY(mu_) = 0;  // rooms
+};
+
+}  // namespace feedwater::server

@@ -1,0 +1,65 @@
+// What the scheduler knows of the running jobs, for people.
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "server/pipeline/cache_choice.h"
+#include "server/pipeline/scheduler.h"
+
+namespace feedwater::server {
+
+std::vector<JobStats> Scheduler::Snapshot() const {
+  std::vector<JobStats> all;
+  MutexLock lock(&mu_);
+  for (const std::shared_ptr<Job>& job : jobs_) {
+    const auto& moving = Moving(*job);
+    JobStats stats;
+    stats.job = job->config().name;
+    stats.pipeline = job->config().pipeline->spec.name;
+    stats.owner_uid = job->config().owner_uid;
+    stats.world_size = job->config().world_size;
+    stats.held_up = job->held_up_.load(std::memory_order_relaxed);
+    stats.samples = moving.samples;
+    stats.bad_samples = moving.bad_samples;
+    stats.substituted = moving.substituted;
+    stats.skipped = moving.skipped;
+    stats.batches = moving.batches;
+    stats.bytes_read = static_cast<uint64_t>(moving.usage.bytes_read);
+    stats.cpu_seconds = 1e-9 * static_cast<double>(moving.usage.cpu_ns);
+    stats.read_wait_seconds = 1e-9 * static_cast<double>(moving.usage.wait_ns);
+    stats.read_seconds = 1e-9 * static_cast<double>(moving.usage.read_ns);
+    stats.parse_seconds = 1e-9 * static_cast<double>(moving.usage.parse_ns);
+    stats.run_seconds = 1e-9 * static_cast<double>(moving.usage.run_ns);
+    stats.batch_seconds = 1e-9 * static_cast<double>(moving.usage.batch_ns);
+    stats.decoded = moving.usage.decoded;
+    stats.workers = job->workers();
+    stats.loaded = job->config().pipeline;
+    stats.order = job->order_config();
+    const LoadedPipeline& pipeline = *stats.loaded;
+    stats.cache_kind = std::string(CacheKindName(pipeline.cache_kind));
+    stats.cache_reason = pipeline.cache_reason;
+    stats.records = pipeline.dataset->size();
+    if (pipeline.cache != nullptr) stats.cache = pipeline.cache->counts();
+    if (pipeline.seek_indexes != nullptr) stats.seek_indexes = pipeline.seek_indexes->counts();
+    for (const std::shared_ptr<Stream>& stream : moving.streams) {
+      const auto& at = Moving(*stream);
+      RankStats rank;
+      rank.rank = stream->rank();
+      rank.pid = stream->pid();
+      rank.epoch = at.published_epoch;
+      rank.step = at.published_step;
+      if (stats.ranks.empty() ||
+          std::tie(rank.epoch, rank.step) < std::tie(stats.epoch, stats.step)) {
+        stats.epoch = rank.epoch;
+        stats.step = rank.step;
+        stats.start_epoch = at.began_epoch;
+        stats.start = at.began_at;
+      }
+      stats.ranks.push_back(rank);
+    }
+    all.push_back(std::move(stats));
+  }
+  return all;
+}
+
+}  // namespace feedwater::server

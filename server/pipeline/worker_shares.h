@@ -1,0 +1,37 @@
+// How many workers the slow jobs of one user may hold at a time. A sample cannot be taken away from
+// its worker: CPU time alone would share fairly in the long run and still let samples of seconds
+// stand on every worker while everybody else's slots run empty. So jobs that are slow, and new ones
+// that may be, get no more workers than their user's share of them while other users have jobs;
+// a new job has one until its first sample is done.
+//
+// Not thread-safe: guarded by the scheduler's lock.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+namespace feedwater::server {
+
+class WorkerShares {
+ public:
+  // A ticket that takes so much CPU time has a slow sample in it, and a job is slow for so many
+  // samples after one.
+  static constexpr int64_t kSlowNs = 250'000'000;
+  static constexpr int64_t kSlowSamples = 256;
+  static constexpr int kAnyWorker = -1;
+
+  explicit WorkerShares(int workers) : workers_(workers) {}  // 0: no limits
+
+  // Whether `worker` may take a slow job's ticket of the user, who has `weight` of `weights`.
+  // kAnyWorker: whether one may that does not work for this user yet.
+  bool MayTake(uint32_t uid, int worker, double weight, double weights) const;
+  void Taken(uint32_t uid, int worker);
+  void Done(uint32_t uid, int worker);
+
+ private:
+  const int workers_;
+  std::map<uint32_t, std::map<int, int>> tickets_;  // of users by worker, none that is 0
+};
+
+}  // namespace feedwater::server

@@ -1,0 +1,219 @@
+// What a plan says that a sample takes, worked out by hand; and that what samples really allocate
+// stays within it.
+#include "server/graph/sample_memory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <malloc.h>
+
+#include <algorithm>
+#include <fstream>
+#include <string>
+
+#include "server/base/sanitized.h"
+#include "server/codec/decode_need.h"
+#include "server/graph/workspace.h"
+#include "tests/graph/graph_testing.h"
+
+namespace feedwater::server {
+namespace {
+
+using namespace graph_testing;  // NOLINT: the tests' own words
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr int64_t kMegabyte = 1'000'000;
+
+const std::vector<FieldSpec> kFields = {
+    {"data", kEncodedSpec, ""}, {"label", kLabelSpec, ""}, {"rgb", PixelSpec(100, 200, 3), ""}};
+
+std::shared_ptr<const Plan> PlanOf(const std::string& graph, const std::string& outputs,
+                                   const std::string& more = "") {
+  const auto plan = MakePlan(PipelineText(graph, outputs, more), kFields);
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return plan.ok() ? *plan : nullptr;
+}
+
+// --- three pipelines by hand ---
+
+TEST(SampleMemory, PixelsOfAKnownSizeThatGoStraightToTheirPlaceTakeNothing) {
+  const auto plan = PlanOf("- random_crop: {in: rgb, out: image, size: 32}\n- cast", "[image]");
+  const SampleMemory& memory = plan->memory(SampleWay::kWhole);
+  EXPECT_FALSE(memory.depends_on_images);
+  EXPECT_LT(memory.fixed, 1 << 20);  // rows under way
+  EXPECT_EQ(memory.fixed, memory.most);
+}
+
+TEST(SampleMemory, ATrainingPipelineKnowsNothingBeforeItsImagesButTheirBound) {
+  const auto plan = PlanOf("- decode\n- random_resized_crop: {size: 224}\n- random_horizontal_flip",
+                           "[image, label]", "limits: {max_pixels: 1000000}\n");
+  const SampleMemory& memory = plan->memory(SampleWay::kWhole);
+  EXPECT_TRUE(memory.depends_on_images);
+  EXPECT_EQ(memory.fixed, 0);
+  EXPECT_GE(memory.most, MostDecodeBytes(kMegabyte));
+  EXPECT_LT(memory.most, MostDecodeBytes(kMegabyte) + kMegabyte);
+  EXPECT_THAT(memory.Sum(), StartsWith("decoders and rows of decode#1+random_resized_crop#2+"
+                                       "random_horizontal_flip#3 at most "));
+}
+
+TEST(SampleMemory, FieldsThatAreAliveTogetherAddUpAndOthersShare) {
+  // Forty images of 108 MB, all read by what comes last; the chain before them takes turns.
+  std::string graph = "- decode\n";
+  for (int i = 0; i < 40; ++i)
+    absl::StrAppend(&graph, "- resize: {in: image, out: a", i, ", size: [6000, 6000]}\n");
+  std::string outputs = "[b0";
+  for (int i = 0; i < 40; ++i) {
+    absl::StrAppend(&graph, "- center_crop: {in: a", i, ", out: b", i, ", size: 8}\n");
+    if (i > 0) absl::StrAppend(&outputs, ", b", i);
+  }
+  // center_crop fuses with the resize that only it reads; color_jitter in between does not.
+  std::string jittered = graph;
+  for (size_t at = 0; (at = jittered.find("- center_crop: {in: a", at)) != std::string::npos;) {
+    const size_t number = at + 21, end = jittered.find(',', number);
+    const std::string name = absl::StrCat("a", jittered.substr(number, end - number));
+    jittered.insert(at, absl::StrCat("- color_jitter: {in: ", name, ", out: ", name, "}\n"));
+    at = jittered.find("- center_crop", at) + 1;
+  }
+  const auto plan = PlanOf(jittered, absl::StrCat(outputs, "]"));
+  const SampleMemory& memory = plan->memory(SampleWay::kWhole);
+  // The forty, and the one that color_jitter writes beside the one that it reads.
+  const int64_t one = 6000LL * 6000 * 3;
+  EXPECT_GE(memory.fixed, 41 * one);
+  EXPECT_LT(memory.fixed, 42 * one);
+  EXPECT_THAT(memory.Sum(), HasSubstr("#2 103.0 MiB"));
+  EXPECT_THAT(memory.Sum(), HasSubstr(" more "));
+  EXPECT_THAT(memory.Sum(), HasSubstr(" at most "));
+
+  // One after the other they need two.
+  std::string chain = "- resize: {in: rgb, out: image, size: [6000, 6000]}\n";
+  for (int i = 0; i < 40; ++i) absl::StrAppend(&chain, "- color_jitter: {brightness: 0.1}\n");
+  const auto turns = PlanOf(absl::StrCat(chain, "- center_crop: {size: 8}"), "[image]");
+  EXPECT_GE(turns->memory(SampleWay::kWhole).fixed, 2 * one);
+  EXPECT_LT(turns->memory(SampleWay::kWhole).fixed, 3 * one);
+}
+
+TEST(SampleMemory, BatchOpsCountOneSampleOfTheirLargestField) {
+  const std::string crop = "- resize: {in: rgb, out: image, size: [1000, 1000]}\n- cast";
+  const auto without = PlanOf(crop, "[image, label]");
+  const auto with =
+      PlanOf(absl::StrCat(crop, "\n- one_hot"), "[image, label]", "batch: {graph: [mixup]}\n");
+  const int64_t more =
+      with->memory(SampleWay::kWhole).fixed - without->memory(SampleWay::kWhole).fixed;
+  EXPECT_GE(more, 4 * 3 * kMegabyte);
+  EXPECT_LT(more, 4 * 3 * kMegabyte + (1 << 20));
+}
+
+TEST(SampleMemory, WhatACacheKeepsIsThereTwice) {
+  const auto plan = PlanOf(
+      "- resize: {in: rgb, out: image, size: [1000, 1000]}\n- random_crop: {size: 8}", "[image]");
+  EXPECT_LT(plan->memory(SampleWay::kWhole).fixed, 2 * kMegabyte);
+  EXPECT_GE(plan->memory(SampleWay::kKeeping).fixed, 6 * kMegabyte);
+  EXPECT_LT(plan->memory(SampleWay::kFromPrefix).fixed, 2 * kMegabyte);
+}
+
+// --- what is really taken ---
+
+int64_t ResidentBytes(const std::string& key) {  // VmRSS, VmHWM
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind(key + ":", 0) == 0) return 1024 * std::stoll(line.substr(key.size() + 1));
+  }
+  return -1;
+}
+
+struct Measured {
+  int64_t need = 0, taken = 0;
+};
+
+Measured Measure(const std::string& graph, Bytes file, const Bytes& warm_up) {
+  mallopt(M_MMAP_THRESHOLD, 1 << 20);  // what is freed is gone
+  TestRecord record;
+  record.AddEncoded(std::move(file));
+  const auto plan = MakePlan(PipelineText(graph, "[image]"), record.fields());
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  if (!plan.ok()) return {};
+  SampleInput input;
+  input.record = record.record();
+  TestBatch batch(**plan, 1);
+  TestRecord small;  // so that the libraries are there already
+  small.AddEncoded(Bytes(warm_up));
+  SampleInput first;
+  first.record = small.record();
+  SampleWorkspace warm, workspace;
+  EXPECT_TRUE((*plan)->Run(first, 0, batch.memory, warm).ok());
+  Measured measured;
+  measured.need = (*plan)->NeedOf(input, SampleWay::kWhole, workspace).bytes;
+  malloc_trim(0);
+  std::ofstream("/proc/self/clear_refs") << "5";  // the peak begins anew
+  const int64_t before = ResidentBytes("VmRSS");
+  const absl::Status run = (*plan)->Run(input, 0, batch.memory, workspace);
+  EXPECT_TRUE(run.ok()) << run;
+  measured.taken = ResidentBytes("VmHWM") - before;
+  return measured;
+}
+
+TEST(SampleMemory, NoSampleTakesMoreThanItsNeed) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer's own memory counts, too";
+  constexpr int64_t kCode = 2 << 20;  // pages of libraries that are touched for the first time
+  const std::string crop = "- center_crop: {size: 8}";
+  for (const char* extension : {".jpg", ".png", ".bmp", ".webp", ".tiff", ".ppm"}) {
+    for (const std::string& graph :
+         {absl::StrCat("- decode\n", crop), absl::StrCat("- decode: {orientation: apply}\n", crop),
+          absl::StrCat("- decode\n- color_jitter: {brightness: 0.5}\n", crop),
+          absl::StrCat("- decode\n- resize: {size: [900, 700], interpolation: opencv_linear}\n",
+                       crop),
+          absl::StrCat(
+              "- decode\n- resize: {size: 1200}\n- random_horizontal_flip\n- color_jitter\n",
+              crop)}) {
+      const Measured measured =
+          Measure(graph, EncodedImage(1100, 1500, extension), EncodedImage(64, 64, extension));
+      EXPECT_LE(measured.taken, measured.need + kCode) << extension << "\n" << graph;
+      EXPECT_LT(measured.need, 60 * kMegabyte) << extension << "\n" << graph;
+    }
+  }
+}
+
+TEST(SampleMemory, AFieldOfUnknownSizeIsCountedFromTheHeader) {
+  const std::string graph = "- decode\n- color_jitter: {brightness: 0.5}\n- center_crop: {size: 8}";
+  const Bytes tiny = EncodedImage(64, 64, ".jpg");
+  const int64_t small = Measure(graph, EncodedImage(100, 100, ".jpg"), tiny).need,
+                large = Measure(graph, EncodedImage(1000, 3000, ".jpg"), tiny).need;
+  EXPECT_GE(large - small, 2 * 9 * kMegabyte);  // the decoded image and the jittered one
+  EXPECT_LT(large - small, 2 * 9 * kMegabyte + 8 * kMegabyte);
+}
+
+TEST(SampleMemory, BuffersOfAnotherPlanGoWhereBothWouldBeTooMuch) {
+  const auto plan_of = [](int first, int second) {
+    return PlanOf(
+        absl::StrCat("- resize: {in: rgb, out: image, size: [", first, ", 1000]}\n",
+                     "- color_jitter: {brightness: 0.1}\n- resize: {size: [", second,
+                     ", 1000]}\n- color_jitter: {brightness: 0.1}\n", "- center_crop: {size: 8}"),
+        "[image]");
+  };
+  TestRecord record;
+  record.Add("data", kEncodedSpec, {DType::kUInt8, Layout::kEncoded, {4}}, Bytes(4))
+      .AddLabel(1)
+      .Add("rgb", PixelSpec(100, 200, 3), PixelSpec(100, 200, 3), Bytes(100 * 200 * 3));
+  SampleInput input;
+  input.record = record.record();
+  SampleWorkspace workspace;
+  const auto capacity = [&] {
+    int64_t sum = 0;
+    for (const GrowingBuffer& buffer : workspace.impl()->buffers) sum += buffer.capacity();
+    return sum;
+  };
+  int64_t room = 0;
+  for (const auto& plan : {plan_of(4000, 100), plan_of(100, 4000), plan_of(4000, 100)}) {
+    const int64_t need = plan->NeedOf(input, SampleWay::kWhole, workspace).bytes;
+    room = std::max(room, need);
+    workspace.Fit(room);
+    TestBatch batch(*plan, 1);
+    ASSERT_TRUE(plan->Run(input, 0, batch.memory, workspace).ok());
+    EXPECT_LE(capacity(), room);
+  }
+  workspace.GiveBack();
+  EXPECT_EQ(capacity(), 0);
+}
+
+}  // namespace
+}  // namespace feedwater::server

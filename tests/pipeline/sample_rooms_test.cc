@@ -1,0 +1,134 @@
+#include "server/pipeline/sample_rooms.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <climits>
+#include <thread>
+
+#include "absl/time/clock.h"
+
+namespace feedwater::server {
+namespace {
+
+using ::testing::HasSubstr;
+
+class SampleRoomsTest : public ::testing::Test {
+ protected:
+  std::shared_ptr<SampleRooms> Rooms(int workers, bool adds_up = false) {
+    SampleRooms::Options options;
+    options.budget = budget_;
+    options.workers = workers;
+    options.adds_up = adds_up;
+    options.shrunk = [this] { ++shrunk_; };
+    return SampleRooms::Create(std::move(options));
+  }
+  static void AwaitWaiting(const SampleRooms& rooms, int count) {
+    while (rooms.waiting() != count) absl::SleepFor(absl::Milliseconds(1));
+  }
+
+  const std::shared_ptr<MemoryBudget> budget_ = MemoryBudget::Create(1000);
+  int shrunk_ = 0;
+};
+
+TEST_F(SampleRoomsTest, TheLargestClaimCountsOnEveryWorker) {
+  const auto rooms = Rooms(3);
+  auto small = *rooms->Admit("a", 100);
+  EXPECT_EQ(small->workers(), INT_MAX);
+  EXPECT_EQ(budget_->planned_bytes(), 300);
+  auto large = *rooms->Admit("b", 250);
+  EXPECT_EQ(budget_->planned_bytes(), 750);
+  EXPECT_EQ(rooms->OfWorker(2), 250);
+  large.reset();
+  EXPECT_EQ(shrunk_, 1);
+  EXPECT_EQ(rooms->OfWorker(2), 100);
+  EXPECT_EQ(budget_->planned_bytes(), 750);  // until the workers have given it back
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_FALSE(rooms->IsSettled(i));
+    rooms->Settle(i);
+    EXPECT_TRUE(rooms->IsSettled(i));
+  }
+  EXPECT_EQ(budget_->planned_bytes(), 300);
+  small.reset();
+  for (int i = 0; i < 3; ++i) rooms->Settle(i);
+  EXPECT_EQ(budget_->planned_bytes(), 0);
+}
+
+TEST_F(SampleRoomsTest, ProcessesOfSeveralJobsAddUp) {
+  const auto rooms = Rooms(2, /*adds_up=*/true);
+  const auto one = *rooms->Admit("a", 100), other = *rooms->Admit("b", 150);
+  EXPECT_EQ(budget_->planned_bytes(), 500);
+}
+
+TEST_F(SampleRoomsTest, RanksOfOneJobShareAClaim) {
+  const auto rooms = Rooms(2, /*adds_up=*/true);
+  const auto one = *rooms->Admit("a", 400), other = *rooms->Admit("a", 400);
+  EXPECT_EQ(one, other);
+  EXPECT_EQ(budget_->planned_bytes(), 800);
+}
+
+TEST_F(SampleRoomsTest, AJobRunsOnAsManyWorkersAsHaveRoom) {
+  const auto rooms = Rooms(4);
+  const auto claim = *rooms->Admit("a", 400);
+  EXPECT_EQ(claim->workers(), 2);
+  EXPECT_EQ(budget_->planned_bytes(), 800);
+}
+
+TEST_F(SampleRoomsTest, WhatFitsOnNoWorkerIsRefusedWithTheSum) {
+  const auto rooms = Rooms(4);
+  const auto claim = rooms->Admit("a", 1001);
+  EXPECT_TRUE(absl::IsResourceExhausted(claim.status()));
+  EXPECT_THAT(claim.status().message(), HasSubstr("this request (samples)"));
+  EXPECT_EQ(budget_->planned_bytes(), 0);
+}
+
+TEST_F(SampleRoomsTest, LargeSamplesWaitForEachOtherInTheirOrder) {
+  const auto rooms = Rooms(3);
+  auto first = *rooms->Enter(700, nullptr);
+  std::vector<int> order;
+  std::thread second([&] {
+    const auto room = rooms->Enter(600, nullptr);
+    EXPECT_TRUE(room.ok());
+    order.push_back(2);
+  });
+  AwaitWaiting(*rooms, 1);
+  std::thread third([&] {
+    const auto room = rooms->Enter(500, nullptr);  // would not fit beside the second
+    EXPECT_TRUE(room.ok());
+    order.push_back(3);
+  });
+  AwaitWaiting(*rooms, 2);
+  first.Release();
+  second.join();
+  third.join();
+  EXPECT_THAT(order, ::testing::ElementsAre(2, 3));
+  EXPECT_EQ(budget_->planned_bytes(), 0);
+}
+
+TEST_F(SampleRoomsTest, WhatDoesNotFitEvenAloneIsRefused) {
+  const auto rooms = Rooms(2);
+  const auto arena = *budget_->Reserve("arenas", 500);
+  const auto room = rooms->Enter(600, nullptr);
+  EXPECT_TRUE(absl::IsResourceExhausted(room.status()));
+  EXPECT_THAT(room.status().message(), HasSubstr("arenas 500"));
+}
+
+TEST_F(SampleRoomsTest, WhoIsGoneWaitsNoLonger) {
+  const auto rooms = Rooms(2);
+  const auto room = *rooms->Enter(700, nullptr);
+  std::atomic<bool> gone{false};
+  std::thread leaver([&] { EXPECT_TRUE(absl::IsCancelled(rooms->Enter(700, &gone).status())); });
+  AwaitWaiting(*rooms, 1);
+  gone = true;
+  leaver.join();
+  EXPECT_EQ(rooms->waiting(), 0);
+}
+
+TEST_F(SampleRoomsTest, WithoutABudgetThereIsRoomForEverything) {
+  const auto rooms = SampleRooms::Create(SampleRooms::Options());
+  EXPECT_EQ((*rooms->Admit("a", INT64_MAX / 4))->workers(), INT_MAX);
+  EXPECT_TRUE(rooms->Enter(INT64_MAX / 4, nullptr).ok());
+}
+
+}  // namespace
+}  // namespace feedwater::server
