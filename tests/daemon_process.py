@@ -162,6 +162,15 @@ class DaemonProcess:
                     kinds[target.partition(":[")[0]] += 1
         return kinds
 
+    def settled_file_descriptors(self) -> Counter:
+        """Count them once nothing that ends is left among them: the same for half a second."""
+        kinds, since = self.file_descriptors(), time.monotonic()
+        while time.monotonic() - since < 0.5:
+            time.sleep(0.05)
+            if (now := self.file_descriptors()) != kinds:
+                kinds, since = now, time.monotonic()
+        return kinds
+
     def resident_kib(self) -> int:
         """Return its resident memory."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()

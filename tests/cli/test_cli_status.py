@@ -29,12 +29,13 @@ def busy(make_daemon):
         "  - decode: {in: data, out: image}\n  - resize: {size: [8, 8]}\nbatch: {size: 4}\n",
     )
     daemon.start()
-    stop = threading.Event()
+    stop, opened = threading.Event(), threading.Event()
 
     def train():
         with feedwater.Loader(
             "some", address=daemon.address, job="a-job", output="numpy"
         ) as loader:
+            opened.set()
             while not stop.is_set():
                 for _ in loader:
                     if stop.wait(0.005):
@@ -42,6 +43,7 @@ def busy(make_daemon):
 
     trainer = threading.Thread(target=train)
     trainer.start()
+    assert opened.wait(30)
     yield daemon
     stop.set()
     trainer.join()
@@ -125,7 +127,7 @@ def test_a_daemon_that_goes_away_is_waited_for(make_daemon):
 
 
 def test_stages_and_cache_stand_in_the_status(busy):
-    (job,) = run("--address", busy.address, "status", "--json").document["jobs"] or [None]
+    (job,) = run("--address", busy.address, "status", "--json").document["jobs"]
     for key in ("read_s", "parse_s", "graph_s", "batch_s"):
         assert job[key] >= 0
     assert job["cache"]["kind"] in ("none", "bytes", "coefficients", "decoded")
