@@ -107,6 +107,7 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   WarnUnlessAt(sockets.data, runtime_dir_->data_socket());
   FW_RETURN_IF_ERROR(MakeFolder(config.state_dir));
   access_.Replace(settings_.access);
+  isolates_images_ = IsolatesImages(config, settings_.access);
   subordinate_users_.Refresh();
   budget_ = MemoryBudget::Create(settings_.memory_limit_bytes);
 
@@ -127,11 +128,8 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   bad_samples_ = BadSampleLog::Open(config.state_dir);
   runtime.bad_samples = bad_samples_;
   runtime.breadcrumbs = FindCrashes();
-  if (config.isolation == "process") {
-    FW_ASSIGN_OR_RETURN(decoders_, FindDecoders(budget_));
-    spdlog::info("samples are made in processes of their own ({})", decoders_->program->path());
-    runtime.decoders = decoders_;
-  }
+  FW_RETURN_IF_ERROR(FindDecodersIfWanted());
+  runtime.decoders = decoders_;
   FW_ASSIGN_OR_RETURN(runtime_, Runtime::Create(runtime));
 
   cache_ = std::make_shared<Cache>(Cache::Options{settings_.cache_memory_bytes,
@@ -163,6 +161,9 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   parts.settings = &settings_;
   parts.bad_samples = bad_samples_;
   parts.decoders = decoders_;
+  parts.isolates = [this](const Plan& plan) {
+    return settings_.config.isolation == "process" || (isolates_images_ && plan.decodes());
+  };
   parts.more_counters = [this] { return control_->counters(); };
   parts.caller = [this](const std::string& peer) { return control_->WhoIs(peer); };
   service_ = std::make_unique<ControlService>(parts);
@@ -201,6 +202,23 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   FW_ASSIGN_OR_RETURN(housekeeper_, StartThread("housekeeping", [this] { KeepHouse(); }));
   FW_RETURN_IF_ERROR(control_->Start());
   spdlog::info("serving at {}", config.runtime_dir);
+  return absl::OkStatus();
+}
+
+absl::Status Daemon::FindDecodersIfWanted() {
+  const bool now = IsolatesImages(settings_.config, settings_.access);
+  if (settings_.config.isolation == "none") return absl::OkStatus();
+  auto decoders = FindDecoders(budget_);
+  if (decoders.ok()) {
+    decoders_ = *std::move(decoders);
+    if (now) {
+      spdlog::info("samples are made in processes of their own ({})", decoders_->program->path());
+    }
+    return absl::OkStatus();
+  }
+  if (now) return decoders.status();
+  spdlog::warn("nobody else may be admitted by a reload, for then decoders would be needed: {}",
+               std::string(decoders.status().message()));
   return absl::OkStatus();
 }
 
@@ -254,10 +272,17 @@ void Daemon::Reload(const Settings& settings) {
     spdlog::warn("these keys changed and take effect after a restart only: {}",
                  absl::StrJoin(fixed, ", "));
   }
-  access_.Replace(settings.access);
-  data_->Reconsider();
-  control_->Reconsider();
-  if (!sockets_are_systemds_) runtime_dir_->Admit(settings.access);
+  if (decoders_ == nullptr && IsolatesImages(settings_.config, settings.access)) {
+    spdlog::error(
+        "`access` stays as it was: isolation: auto needs decoders once it admits somebody, and "
+        "there were none at the start (its log says why); restart, or set isolation: none");
+  } else {
+    access_.Replace(settings.access);
+    isolates_images_ = IsolatesImages(settings_.config, settings.access);
+    data_->Reconsider();
+    control_->Reconsider();
+    if (!sockets_are_systemds_) runtime_dir_->Admit(settings.access);
+  }
   catalogue_->Reload(settings.config.pipelines, settings.roots);
   spdlog::info("reloaded; pipelines: {}", catalogue_->Describe());
 }

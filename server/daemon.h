@@ -46,16 +46,18 @@ class Daemon {
   bool Healthy() ABSL_LOCKS_EXCLUDED(mu_);
   std::string Summary() const;  // one line for systemd's status
   const Settings& settings() const { return settings_; }
-  // Null: workers make the samples, or it has stopped.
+  // Null: workers make all samples, or it has stopped.
   const std::shared_ptr<DecoderHost>& decoders() const { return decoders_; }
 
  private:
   explicit Daemon(Settings settings) : settings_(std::move(settings)) {}
   absl::Status Build(ActivatedSockets sockets);
+  absl::Status FindDecodersIfWanted();
   std::shared_ptr<const Breadcrumbs> FindCrashes();
   void KeepHouse() ABSL_LOCKS_EXCLUDED(mu_);
 
   const Settings settings_;
+  std::atomic<bool> isolates_images_{false};
   bool sockets_are_systemds_ = false;  // their modes and their removal are systemd's, too
   AccessControl access_;
   SubordinateUsers subordinate_users_;
@@ -64,7 +66,7 @@ class Daemon {
   MemoryReservation program_memory_;  // code, libraries and their heaps
   std::shared_ptr<Cache> cache_;
   std::shared_ptr<BadSampleLog> bad_samples_;
-  std::shared_ptr<DecoderHost> decoders_;  // null: workers make the samples
+  std::shared_ptr<DecoderHost> decoders_;  // null: workers make all samples
   std::unique_ptr<Catalogue> catalogue_;
   std::unique_ptr<Runtime> runtime_;
   std::unique_ptr<ControlService> service_;  // before data_: the sessions' events call it

@@ -1,4 +1,4 @@
-// feedwater-decoder: the process in which a daemon with `isolation: process` makes samples. Started
+// feedwater-decoder: the process in which a daemon makes samples of isolated jobs. Started
 // by feedwaterd alone, with a socket and the memory that both share; decoder/README.md.
 #include <unistd.h>
 
@@ -50,7 +50,7 @@ int Main() {
 int main(int argc, char**) {
   if (argc != 1 || isatty(0)) {
     std::fputs(
-        "feedwater-decoder is started by feedwaterd (isolation: process), and does nothing "
+        "feedwater-decoder is started by feedwaterd (isolation), and does nothing "
         "without it\n",
         stderr);
     return 2;

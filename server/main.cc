@@ -63,7 +63,7 @@ int Check(const Arguments& arguments) {
       exit_code = Complain(good, kExitBadConfig);
     }
   }
-  if (settings->config.isolation == "process") {
+  if (IsolatesImages(settings->config, settings->access)) {
     const auto decoders = FindDecoders(nullptr);
     if (!decoders.ok()) exit_code = Complain(decoders.status(), kExitBadConfig);
   }

@@ -46,8 +46,8 @@ void PrintText(const v1::GetStatusResponse& status) {
             << " of " << cpus.size() << " workers busy), " << status.simd()
             << (status.numa_node() >= 0 ? absl::StrCat(", NUMA node ", status.numa_node()) : "")
             << "\n"
-            << (status.isolation() == "process"
-                    ? absl::StrCat("isolation  process, ", status.decoders(),
+            << (status.isolation() == "process" || status.decoders() > 0
+                    ? absl::StrCat("isolation  ", status.isolation(), ", ", status.decoders(),
                                    status.decoders() == 1 ? " decoder\n" : " decoders\n")
                     : "")
             << "memory   " << status.memory_sum() << ", resident "

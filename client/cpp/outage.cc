@@ -3,16 +3,26 @@
 #include <chrono>
 #include <cstdio>
 #include <system_error>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "feedwater/client.h"
+#include "client/cpp/control_channel.h"
 
 namespace feedwater {
 namespace {
 
 constexpr double kTellAfterS = 1;  // a restart that is quicker is nobody's business
 constexpr double kEndlessS = 1e9;
+constexpr auto kAnswer = std::chrono::seconds(2);  // in which a daemon that runs says how it is
+
+void Tell(const Outage::Notice& notice, const std::string& text) {
+  if (notice) {
+    notice(text);
+  } else {
+    (void)std::fprintf(stderr, "feedwater: %s\n", text.c_str());
+  }
+}
 
 }  // namespace
 
@@ -32,7 +42,7 @@ void Outage::IsOver() {
   Stop();
   if (!told_) return;
   const double away_s = static_cast<double>(MonotonicNs() - began_ns_) * 1e-9;
-  Tell(absl::StrFormat("the daemon at %s serves again after %.1f s; going on with the next batch",
+  Tell(notice_, absl::StrFormat("the daemon at %s serves again after %.1f s; going on with the next batch",
                        address_, away_s));
   told_ = false;
 }
@@ -45,17 +55,9 @@ void Outage::Run(double timeout_s) {
       return;
   }
   told_ = true;
-  Tell(absl::StrCat("the daemon at ", address_, " is away (", reason_, "): waiting ",
+  Tell(notice_, absl::StrCat("the daemon at ", address_, " is away (", reason_, "): waiting ",
                     timeout_s < kEndlessS ? absl::StrCat("up to ", timeout_s, " s") : "without end",
                     " (reconnect_timeout_s) until it serves again; nothing is lost"));
-}
-
-void Outage::Tell(const std::string& text) {
-  if (notice_) {
-    notice_(text);
-  } else {
-    (void)std::fprintf(stderr, "feedwater: %s\n", text.c_str());
-  }
 }
 
 void Outage::Stop() {
@@ -65,6 +67,25 @@ void Outage::Stop() {
   }
   stopping_.notify_all();
   if (thread_.joinable()) thread_.join();
+}
+
+void Silence::Look() {
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kAnswer);
+  v1::GetStatusResponse answer;
+  const grpc::Status status = ConnectControl(address_)->GetStatus(&context, {}, &answer);
+  if (status.ok()) return End();
+  if (status.error_code() != grpc::StatusCode::DEADLINE_EXCEEDED) return;  // the data socket tells
+  if (std::exchange(told_, true)) return;
+  Tell(notice_, absl::StrCat("no batch, and no answer from the daemon at ", address_,
+                             ": it is stopped or frozen (kill -CONT its process), or has no CPU; "
+                             "waiting until it goes on, nothing is lost"));
+}
+
+void Silence::End() {
+  if (!std::exchange(told_, false)) return;
+  const double away_s = static_cast<double>(MonotonicNs() - began_ns_) * 1e-9;
+  Tell(notice_, absl::StrFormat("the daemon at %s goes on after %.1f s", address_, away_s));
 }
 
 }  // namespace feedwater

@@ -1,5 +1,5 @@
 // The time without a daemon: whoever waits for it for a second tells a person so, once, and when it
-// is over. A thread of its own tells it, since the one that waits may stand still in a system call,
+// is over. Likewise for a daemon that is there and does not answer. A thread of its own tells it, since the one that waits may stand still in a system call,
 // such as while the daemon is stopped or lists a dataset's files.
 #pragma once
 
@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "absl/strings/string_view.h"
+#include "feedwater/client.h"
 
 namespace feedwater {
 
@@ -28,7 +29,6 @@ class Outage {
 
  private:
   void Run(double timeout_s);
-  void Tell(const std::string& text);
   void Stop();
 
   const Notice notice_;
@@ -39,6 +39,23 @@ class Outage {
   bool stop_ = false;  // guarded by mu_
   bool told_ = false;  // the thread's own, until it is joined
   std::thread thread_;
+};
+
+// A wait for a batch from a daemon whose connection stands: is it only slow, or stopped (SIGSTOP, a
+// frozen container, a debugger)? Such a daemon hangs up on nobody.
+class Silence {
+ public:
+  Silence(const Outage::Notice& notice, const std::string& address)
+      : notice_(notice), address_(address), began_ns_(MonotonicNs()) {}
+  // Asks the daemon for its status and tells, once, if there is no answer within two seconds.
+  void Look();
+  void End();  // the daemon goes on: says so if somebody was told
+
+ private:
+  const Outage::Notice notice_;
+  const std::string address_;
+  const int64_t began_ns_;
+  bool told_ = false;
 };
 
 }  // namespace feedwater

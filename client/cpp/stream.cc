@@ -328,7 +328,9 @@ void Stream::Impl::GiveBack(const wire::Ready& ready) {
 }
 
 absl::StatusOr<wire::Ready> Stream::Impl::AwaitReady() {
-  int64_t stalled_since = 0;
+  int64_t stalled_since = 0, looked_ns = MonotonicNs();
+  const int64_t silence_ns = static_cast<int64_t>(std::max(options.stall_timeout_s, 1.0) * 1e9);
+  std::optional<Silence> silence;
   while (true) {
     // While the program holds every slot no batch can come: say so rather than wait for ever.
     const bool holds_all = session->lent() >= session->slots();
@@ -338,6 +340,10 @@ absl::StatusOr<wire::Ready> Stream::Impl::AwaitReady() {
       if (absl::IsDeadlineExceeded(message.status())) {
         if (!holds_all) {
           stalled_since = 0;
+          if (MonotonicNs() - looked_ns < silence_ns) continue;
+          if (!silence) silence.emplace(options.notice, address);
+          silence->Look();
+          looked_ns = MonotonicNs();
           continue;
         }
         if (stalled_since == 0) stalled_since = MonotonicNs();
@@ -369,6 +375,7 @@ absl::StatusOr<wire::Ready> Stream::Impl::AwaitReady() {
       next_at.reset();  // the daemon stands still until a seek
       return FailureOf(*failure);
     }
+    if (silence) silence->End();
     const auto& ready = std::get<wire::Ready>(*message);
     session->CountLent();
     if (ready.serial != serial) {

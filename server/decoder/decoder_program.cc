@@ -85,7 +85,7 @@ absl::StatusOr<std::shared_ptr<const DecoderProgram>> DecoderProgram::Find() {
     if (fs::exists(path, error)) return Open(path.string());
   }
   return absl::NotFoundError(absl::StrCat("no program ", (folder / kName).string(),
-                                          ": isolation: process needs it beside feedwaterd"));
+                                          ": isolation needs it beside feedwaterd"));
 }
 
 absl::StatusOr<std::shared_ptr<const DecoderProgram>> DecoderProgram::Open(

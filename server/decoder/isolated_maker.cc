@@ -75,7 +75,7 @@ absl::StatusOr<std::shared_ptr<DecoderHost>> FindDecoders(std::shared_ptr<Memory
   auto host = std::make_shared<DecoderHost>();
   host->budget = std::move(budget);
   FW_ASSIGN_OR_RETURN(host->program, DecoderProgram::Find());
-  FW_RETURN_IF_ERROR(Annotate(TryDecoder(host), "isolation: process cannot work here"));
+  FW_RETURN_IF_ERROR(Annotate(TryDecoder(host), "a decoder process cannot work here (isolation)"));
   return host;
 }
 

@@ -111,7 +111,7 @@ absl::Status EnterSandbox(int socket, uint64_t memory_bytes) {
   if (const int error = filter.Load(); error != 0) {
     return absl::FailedPreconditionError(
         absl::StrCat("no system-call filter (seccomp) can be set here: ", strerror(error),
-                     " (errno ", error, "); isolation: process needs one"));
+                     " (errno ", error, "); isolation needs one"));
   }
   return absl::OkStatus();
 }

@@ -253,6 +253,10 @@ bool Plan::OnlyDecoded(size_t field) const {
   return true;
 }
 
+bool Plan::decodes() const {
+  return std::any_of(impl_->flow.nodes.begin(), impl_->flow.nodes.end(),
+                     [](const Node& node) { return node.op->AsDecode() != nullptr; });
+}
 bool Plan::has_batch_ops() const {
   for (const BatchNode& node : impl_->flow.batch_nodes) {
     if (node.is_live) return true;

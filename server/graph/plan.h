@@ -135,6 +135,8 @@ class Plan {
   absl::Status FinishBatch(int64_t samples, uint64_t global_batch, PhiloxKey key,
                            const BatchMemory& memory, SampleWorkspace& workspace) const;
 
+  bool decodes() const;  // whether it has an op that decodes images
+
   // Whether every reader of the dataset's field is a decoder, which takes coefficients in place of
   // the file.
   bool OnlyDecoded(size_t field) const;

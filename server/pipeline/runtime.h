@@ -54,6 +54,7 @@ struct JobConfig {
   uint64_t seed = 0;
   uint32_t owner_uid = 0;
   double weight = 1.0;  // share of the workers, relative to other jobs
+  bool isolated = false;  // samples are made in decoder processes, which the runtime then has
 };
 
 struct RuntimeOptions {
@@ -68,7 +69,7 @@ struct RuntimeOptions {
   std::shared_ptr<MemoryBudget> budget;            // may be null
   std::shared_ptr<BadSampleLog> bad_samples;       // may be null
   std::shared_ptr<const Breadcrumbs> breadcrumbs;  // one crumb a worker; may be null
-  std::shared_ptr<DecoderHost> decoders;  // of samples that are made in processes; null: by workers
+  std::shared_ptr<DecoderHost> decoders;           // for isolated jobs; null: there are none
 };
 
 struct RankStats {

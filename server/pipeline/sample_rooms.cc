@@ -13,17 +13,25 @@ constexpr auto kLookEvery = absl::Milliseconds(100);
 
 }  // namespace
 
-int64_t SampleRooms::WantedBy(int worker) const {
-  int64_t wanted = 0;
+SampleRooms::Wanted SampleRooms::WantedBy(int worker, const Claim* more) const {
+  Wanted wanted;
+  const auto add = [&](const Claim& claim) {
+    if (claim.isolated_) {
+      wanted.isolated += claim.bytes_;
+    } else {
+      wanted.own = std::max(wanted.own, claim.bytes_);
+    }
+  };
   for (const Claim* claim : claims_) {
-    if (worker >= claim->workers_) continue;
-    wanted = options_.adds_up ? wanted + claim->bytes_ : std::max(wanted, claim->bytes_);
+    if (worker < claim->workers_) add(*claim);
   }
+  if (more != nullptr) add(*more);
   return wanted;
 }
 
 absl::StatusOr<std::shared_ptr<const SampleRooms::Claim>> SampleRooms::Admit(const std::string& job,
-                                                                             int64_t bytes) {
+                                                                             int64_t bytes,
+                                                                             bool isolated) {
   std::shared_ptr<Claim> claim;  // destroyed without the lock, which its end takes
   std::shared_ptr<const Claim> same;
   MutexLock lock(&mu_);
@@ -31,14 +39,13 @@ absl::StatusOr<std::shared_ptr<const SampleRooms::Claim>> SampleRooms::Admit(con
     it = it->second.expired() ? by_job_.erase(it) : std::next(it);
   if (auto known = by_job_.find(job); known != by_job_.end()) {
     same = known->second.lock();
-    if (same != nullptr && same->bytes_ == bytes) return same;
+    if (same != nullptr && same->bytes_ == bytes && same->isolated_ == isolated) return same;
   }
-  claim.reset(new Claim(shared_from_this(), bytes));
+  claim.reset(new Claim(shared_from_this(), bytes, isolated));
   for (int i = 0; i < options_.workers; ++i) {
     Worker& worker = workers_[static_cast<size_t>(i)];
-    const int64_t has = WantedBy(i);
-    const int64_t wanted = options_.adds_up ? has + bytes : std::max(has, bytes);
-    const int64_t grows = wanted - worker.reserved.load(std::memory_order_relaxed);
+    const Wanted wanted = WantedBy(i, claim.get());
+    const int64_t grows = wanted.all() - worker.reserved.load(std::memory_order_relaxed);
     if (options_.budget != nullptr && grows > 0) {
       absl::StatusOr<MemoryReservation> part = options_.budget->Reserve(kTerm, grows);
       if (!part.ok() && i == 0) return part.status();
@@ -46,7 +53,7 @@ absl::StatusOr<std::shared_ptr<const SampleRooms::Claim>> SampleRooms::Admit(con
       worker.parts.push_back(*std::move(part));
       worker.reserved.fetch_add(grows, std::memory_order_relaxed);
     }
-    worker.wanted.store(wanted, std::memory_order_relaxed);
+    Want(worker, wanted);
     claim->workers_ = i + 1 < options_.workers ? i + 1 : INT_MAX;
   }
   claims_.insert(claim.get());
@@ -59,7 +66,7 @@ void SampleRooms::Leave(const Claim* claim) {
     MutexLock lock(&mu_);
     if (claims_.erase(claim) == 0) return;
     for (int i = 0; i < options_.workers; ++i)
-      workers_[static_cast<size_t>(i)].wanted.store(WantedBy(i), std::memory_order_relaxed);
+      Want(workers_[static_cast<size_t>(i)], WantedBy(i));
   }
   if (options_.shrunk) options_.shrunk();
 }

@@ -1,6 +1,6 @@
 // The memory in which samples are made, as terms of the budget. Every job claims what its plan
 // knows of a sample, for each worker that runs it; workers' buffers serve one job after the other,
-// so that the largest claim counts (with decoder processes, which keep theirs, the sum). An image
+// so that the largest claim counts; decoder processes keep theirs, so that theirs add up. An image
 // that takes more is given a room of its own for the time of its sample.
 //
 // A job is admitted where one worker has room for it; it then runs on as many as have. A room for a
@@ -31,7 +31,6 @@ class SampleRooms : public std::enable_shared_from_this<SampleRooms> {
   struct Options {
     std::shared_ptr<MemoryBudget> budget;  // null: there is room for everything
     int workers = 1;
-    bool adds_up = false;          // claims of several jobs, instead of the largest
     std::function<void()> shrunk;  // workers may give back memory: Settle; may be null
   };
   static std::shared_ptr<SampleRooms> Create(Options options) {
@@ -48,20 +47,22 @@ class SampleRooms : public std::enable_shared_from_this<SampleRooms> {
 
    private:
     friend class SampleRooms;
-    Claim(std::shared_ptr<SampleRooms> rooms, int64_t bytes)
-        : rooms_(std::move(rooms)), bytes_(bytes) {}
+    Claim(std::shared_ptr<SampleRooms> rooms, int64_t bytes, bool isolated)
+        : rooms_(std::move(rooms)), bytes_(bytes), isolated_(isolated) {}
     const std::shared_ptr<SampleRooms> rooms_;
     const int64_t bytes_;
+    const bool isolated_;
     int workers_ = 0;  // constant once admitted
   };
-  // `job`: claims of one name that live at the same time are one. ResourceExhausted with the
-  // budget's sum when not even one worker has room.
-  absl::StatusOr<std::shared_ptr<const Claim>> Admit(const std::string& job, int64_t bytes)
-      ABSL_LOCKS_EXCLUDED(mu_);
+  // `job`: claims of one name that live at the same time are one. `isolated`: the bytes are those of
+  // a process that each worker starts for the job. ResourceExhausted with the budget's sum when not
+  // even one worker has room.
+  absl::StatusOr<std::shared_ptr<const Claim>> Admit(const std::string& job, int64_t bytes,
+                                                     bool isolated) ABSL_LOCKS_EXCLUDED(mu_);
 
   // What the worker's buffers may take at this moment.
   int64_t OfWorker(int worker) const {
-    return workers_[static_cast<size_t>(worker)].wanted.load(std::memory_order_relaxed);
+    return workers_[static_cast<size_t>(worker)].own.load(std::memory_order_relaxed);
   }
   // The worker's buffers take no more than that: gives the rest back.
   void Settle(int worker) ABSL_LOCKS_EXCLUDED(mu_);
@@ -99,13 +100,22 @@ class SampleRooms : public std::enable_shared_from_this<SampleRooms> {
  private:
   struct Worker {
     std::vector<MemoryReservation> parts;  // guarded by mu_
-    std::atomic<int64_t> reserved{0}, wanted{0};
+    std::atomic<int64_t> reserved{0}, wanted{0}, own{0};  // own: what is wanted for its buffers
   };
 
   explicit SampleRooms(Options options)
       : options_(std::move(options)), workers_(static_cast<size_t>(options_.workers)) {}
   void Leave(const Claim* claim) ABSL_LOCKS_EXCLUDED(mu_);
-  int64_t WantedBy(int worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  struct Wanted {
+    int64_t own = 0, isolated = 0;
+    int64_t all() const { return own + isolated; }
+  };
+  // With `more`, which is not among the claims yet.
+  Wanted WantedBy(int worker, const Claim* more = nullptr) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  static void Want(Worker& worker, const Wanted& wanted) {
+    worker.own.store(wanted.own, std::memory_order_relaxed);
+    worker.wanted.store(wanted.all(), std::memory_order_relaxed);
+  }
   void SettleLocked(Worker& worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Options options_;

@@ -98,7 +98,7 @@ SampleMaker& Worker::MakerFor(const Batch& batch) {
   const std::shared_ptr<Job>& job = batch.stream().shared_job();
   const LoadedPipeline& pipeline = *job->config().pipeline;
   SeekIndexes* const indexes = pipeline.seek_indexes.get();
-  if (decoders_ == nullptr) {
+  if (!job->config().isolated) {
     in_process_.Use(pipeline.plan.get(), indexes, &batch.dropped_flag());
     return in_process_;
   }
@@ -377,11 +377,12 @@ absl::Status Worker::EnterRoom(const Sample& sample, const SampleInput& input, S
   const Batch& batch = *sample.work->ticket.batch;
   const Job& job = batch.job();
   const Plan& plan = *job.plan();
-  if (decoders_ != nullptr && sample.bytes.size() > kCountedRecordBytes)
+  const bool isolated = job.config().isolated;
+  if (isolated && sample.bytes.size() > kCountedRecordBytes)
     more_bytes += 2 * sample.bytes.size();
   const SampleMemory& memory = plan.memory(way);
   SampleNeed need{memory.fixed, {}};
-  const bool fits = decoders_ != nullptr || fitted_plan_ == &plan;
+  const bool fits = isolated || fitted_plan_ == &plan;
   if (memory.depends_on_images || !fits) need = plan.NeedOf(input, way, in_process_.workspace());
   const int64_t extra = need.bytes + more_bytes - job.claimed_bytes();
   if (extra > 0) {
@@ -403,7 +404,7 @@ absl::Status Worker::EnterRoom(const Sample& sample, const SampleInput& input, S
   }
   if (job.claimed_bytes() < INT64_MAX / 2)
     maker.Allow(job.claimed_bytes() + std::max<int64_t>(extra, 0));
-  if (decoders_ != nullptr || (fits && !memory.depends_on_images)) return absl::OkStatus();
+  if (isolated || (fits && !memory.depends_on_images)) return absl::OkStatus();
   in_process_.workspace().Fit(
       std::max(rooms_->OfWorker(number_), std::min(job.claimed_bytes(), INT64_MAX / 2)) +
       std::max<int64_t>(extra, 0));

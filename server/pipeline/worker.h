@@ -31,7 +31,7 @@ class Worker final : private RecordOwner {
     WorkClock* clock = nullptr;                 // beats while it gets on
     const BadSampleLog* bad_samples = nullptr;  // what may not be worked on; may be null
     Breadcrumb* crumb = nullptr;                // may be null
-    std::shared_ptr<DecoderHost> decoders;      // null: samples are made on this thread
+    std::shared_ptr<DecoderHost> decoders;      // for isolated jobs; may be null
   };
   explicit Worker(Parts parts);
   void Run();  // until `stop`, and until everything taken is given back

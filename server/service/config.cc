@@ -3,6 +3,7 @@
 #include <pwd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <climits>
 #include <cstdlib>
 #include <filesystem>
@@ -527,9 +528,11 @@ const Schema<DaemonConfig>& ConfigSchema() {
               "Where records are made into samples. none: in the daemon's own threads. process: "
               "in processes of their own, one for each worker and job, that can reach no file, no "
               "network and no other process; a record that crashes its decoder is a bad sample "
-              "instead of the daemon's end. The bytes are the same. For data that others have "
-              "made; what it costs is in deploy/README.md.",
-              OneOf({"none", "process"}))
+              "instead of the daemon's end. auto: in processes where `access` admits somebody and "
+              "the graph decodes images, otherwise in the daemon's threads. The bytes are the "
+              "same. For data that others have made: process; what it costs is in "
+              "deploy/README.md.",
+              OneOf({"auto", "none", "process"}))
           .Nested("storage", &DaemonConfig::storage, StorageSchema(), "Reading files.")
           .Nested("cache", &DaemonConfig::cache, CacheSchema(),
                   "What is kept of datasets for the next epoch and the next job. A pipeline's own "
@@ -540,6 +543,13 @@ const Schema<DaemonConfig>& ConfigSchema() {
                   "What one user, or a mistake, can take. A request over a limit is refused with "
                   "the limit's name."));
   return *schema;
+}
+
+bool IsolatesImages(const DaemonConfig& config, const AccessList& access) {
+  if (config.isolation != "auto") return config.isolation == "process";
+  return !access.groups.empty() ||
+         std::any_of(access.users.begin(), access.users.end(),
+                     [](uid_t user) { return user != geteuid() && user != 0; });
 }
 
 PipelineCaps CapsOf(const LimitsConfig& limits) {

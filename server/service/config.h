@@ -67,7 +67,7 @@ struct DaemonConfig {
   bool pin_cpus = true;
   std::string memory = "auto";
   std::string numa_node = "auto";
-  std::string isolation = "none";
+  std::string isolation = "auto";
   StorageConfig storage;
   CacheConfig cache;
   AccessConfig access;
@@ -103,6 +103,10 @@ absl::StatusOr<Settings> LoadSettings(const std::string& path,
 // relative paths.
 absl::StatusOr<Settings> ParseSettings(absl::string_view text, const std::string& file_name,
                                        const std::vector<std::string>& overrides);
+
+// Whether images are decoded in processes of their own: isolation: process, or auto where `access`
+// admits others than the daemon's own user and root.
+bool IsolatesImages(const DaemonConfig& config, const AccessList& access);
 
 // feedwater.yaml with every key, its default and its description: what `feedwaterd --print-config`
 // prints.

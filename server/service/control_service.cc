@@ -667,6 +667,7 @@ absl::Status ControlService::Open(grpc::ServerContext* context,
                       Negotiate(request, pipeline, parts_.settings->config.limits.max_slot.bytes));
   terms.job.name = stream->job;
   terms.job.owner_uid = stream->peer.uid;
+  terms.job.isolated = parts_.isolates != nullptr && parts_.isolates(*pipeline->plan);
   stream->world_size = terms.job.world_size;
   stream->seed = terms.job.seed;
   stream->dataset = pipeline->dataset->digest();

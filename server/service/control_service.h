@@ -39,7 +39,8 @@ class ControlService final : public v1::Control::Service {
     std::shared_ptr<MemoryBudget> budget;
     const Settings* settings = nullptr;  // as the daemon was started
     std::shared_ptr<BadSampleLog> bad_samples;
-    std::shared_ptr<const DecoderHost> decoders;  // null: workers make the samples
+    std::shared_ptr<const DecoderHost> decoders;  // null: workers make all samples
+    std::function<bool(const Plan&)> isolates;    // whether a new job is; null: no
     std::function<std::map<std::string, uint64_t>()> more_counters;
     // Who pays for a call (ControlGate::WhoIs).
     std::function<std::optional<uid_t>(const std::string& grpc_peer)> caller;

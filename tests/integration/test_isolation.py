@@ -119,6 +119,25 @@ def test_batches_are_the_same_with_every_format_and_cache(make_daemon):
         assert batches == seen["none"][name.rpartition("-")[0] + "-none"], name
 
 
+# --- who is isolated ---
+
+
+@pytest.mark.parametrize("access", ["", "access: {users: [nobody]}\n"])
+def test_auto_isolates_images_where_somebody_else_is_admitted(make_daemon, access):
+    daemon = make_daemon(config=CONFIG.replace("isolation: %s\n", access))
+    write_folder(daemon.data / "pictures", 8)
+    write_cifar10(daemon.data / "cifar10")
+    for name in ("pictures", "cifar10"):
+        daemon.add_pipeline(name, pipeline(name, DATASETS[name][1], "none"))
+    daemon.start()
+    assert status(daemon)["isolation"]["mode"] == "auto"
+    for name, wanted in (("pictures", bool(access)), ("cifar10", False)):
+        with feedwater.Loader(name, address=daemon.address, output="numpy") as loader:
+            next(iter(loader))
+            assert bool(decoders(daemon.process.pid)) == wanted, name
+        await_decoders(daemon, 0)
+
+
 # --- crashes ---
 
 

@@ -15,11 +15,10 @@ using ::testing::HasSubstr;
 
 class SampleRoomsTest : public ::testing::Test {
  protected:
-  std::shared_ptr<SampleRooms> Rooms(int workers, bool adds_up = false) {
+  std::shared_ptr<SampleRooms> Rooms(int workers) {
     SampleRooms::Options options;
     options.budget = budget_;
     options.workers = workers;
-    options.adds_up = adds_up;
     options.shrunk = [this] { ++shrunk_; };
     return SampleRooms::Create(std::move(options));
   }
@@ -33,10 +32,10 @@ class SampleRoomsTest : public ::testing::Test {
 
 TEST_F(SampleRoomsTest, TheLargestClaimCountsOnEveryWorker) {
   const auto rooms = Rooms(3);
-  auto small = *rooms->Admit("a", 100);
+  auto small = *rooms->Admit("a", 100, false);
   EXPECT_EQ(small->workers(), INT_MAX);
   EXPECT_EQ(budget_->planned_bytes(), 300);
-  auto large = *rooms->Admit("b", 250);
+  auto large = *rooms->Admit("b", 250, false);
   EXPECT_EQ(budget_->planned_bytes(), 750);
   EXPECT_EQ(rooms->OfWorker(2), 250);
   large.reset();
@@ -55,28 +54,31 @@ TEST_F(SampleRoomsTest, TheLargestClaimCountsOnEveryWorker) {
 }
 
 TEST_F(SampleRoomsTest, ProcessesOfSeveralJobsAddUp) {
-  const auto rooms = Rooms(2, /*adds_up=*/true);
-  const auto one = *rooms->Admit("a", 100), other = *rooms->Admit("b", 150);
+  const auto rooms = Rooms(2);
+  const auto one = *rooms->Admit("a", 100, true), other = *rooms->Admit("b", 150, true);
   EXPECT_EQ(budget_->planned_bytes(), 500);
+  const auto own = *rooms->Admit("c", 50, false);
+  EXPECT_EQ(budget_->planned_bytes(), 600);
+  EXPECT_EQ(rooms->OfWorker(0), 50);  // the processes' is not for its buffers
 }
 
 TEST_F(SampleRoomsTest, RanksOfOneJobShareAClaim) {
-  const auto rooms = Rooms(2, /*adds_up=*/true);
-  const auto one = *rooms->Admit("a", 400), other = *rooms->Admit("a", 400);
+  const auto rooms = Rooms(2);
+  const auto one = *rooms->Admit("a", 400, false), other = *rooms->Admit("a", 400, false);
   EXPECT_EQ(one, other);
   EXPECT_EQ(budget_->planned_bytes(), 800);
 }
 
 TEST_F(SampleRoomsTest, AJobRunsOnAsManyWorkersAsHaveRoom) {
   const auto rooms = Rooms(4);
-  const auto claim = *rooms->Admit("a", 400);
+  const auto claim = *rooms->Admit("a", 400, false);
   EXPECT_EQ(claim->workers(), 2);
   EXPECT_EQ(budget_->planned_bytes(), 800);
 }
 
 TEST_F(SampleRoomsTest, WhatFitsOnNoWorkerIsRefusedWithTheSum) {
   const auto rooms = Rooms(4);
-  const auto claim = rooms->Admit("a", 1001);
+  const auto claim = rooms->Admit("a", 1001, false);
   EXPECT_TRUE(absl::IsResourceExhausted(claim.status()));
   EXPECT_THAT(claim.status().message(), HasSubstr("this request (samples)"));
   EXPECT_EQ(budget_->planned_bytes(), 0);
@@ -126,7 +128,7 @@ TEST_F(SampleRoomsTest, WhoIsGoneWaitsNoLonger) {
 
 TEST_F(SampleRoomsTest, WithoutABudgetThereIsRoomForEverything) {
   const auto rooms = SampleRooms::Create(SampleRooms::Options());
-  EXPECT_EQ((*rooms->Admit("a", INT64_MAX / 4))->workers(), INT_MAX);
+  EXPECT_EQ((*rooms->Admit("a", INT64_MAX / 4, false))->workers(), INT_MAX);
   EXPECT_TRUE(rooms->Enter(INT64_MAX / 4, nullptr).ok());
 }
 

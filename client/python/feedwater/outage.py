@@ -1,4 +1,6 @@
-"""Tells a person that a program stands still because its daemon is away, and when that is over."""
+"""Tells a person that a program stands still because its daemon is away or does not answer, and
+when that is over.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,12 @@ import time
 from types import TracebackType
 from typing import Optional
 
+from . import errors
+from .control import Control, messages
+
 _log = logging.getLogger("feedwater")
 _TELL_AFTER_S = 1.0  # a restart that is quicker is nobody's business
+_ANSWER_S = 2.0  # in which a daemon that runs says how it is
 
 
 class Outage:
@@ -78,3 +84,48 @@ class Outage:
             self._reason,
             wait,
         )
+
+
+class Silence:
+    """A wait for a batch from a daemon whose connection stands: is it only slow, or stopped?
+
+    A stopped daemon (SIGSTOP, a frozen container, a debugger) hangs up on nobody. So a wait that
+    lasts asks it for its status, and tells once, with the logger ``feedwater``, if there is no
+    answer.
+
+    Parameters
+    ----------
+    address : str
+        The daemon's runtime directory.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._began = time.monotonic()
+        self._told = False
+
+    def look(self) -> None:
+        """Ask the daemon; takes two seconds if it does not answer."""
+        try:
+            with Control(self._address) as control:
+                control.call("GetStatus", messages.GetStatusRequest(), _ANSWER_S)
+        except errors.DaemonLost:
+            return  # the data socket tells of that
+        except errors.Error as error:
+            if error.code == "DEADLINE_EXCEEDED" and not self._told:
+                self._told = True
+                _log.warning(
+                    "no batch, and no answer from the daemon at %s: it is stopped or frozen "
+                    "(kill -CONT its process), or has no CPU; waiting until it goes on, nothing is "
+                    "lost",
+                    self._address,
+                )
+        else:
+            self.end()
+
+    def end(self) -> None:
+        """The daemon goes on; says so if somebody was told."""
+        if self._told:
+            self._told = False
+            away = time.monotonic() - self._began
+            _log.warning("the daemon at %s goes on after %.1f s", self._address, away)

@@ -18,7 +18,7 @@ from .arena import Lease
 from .control import messages
 from .cursor import Cursor, Skips
 from .layout import check_same
-from .outage import Outage
+from .outage import Outage, Silence
 from .session import Session, SessionLost
 
 _BACKOFF_FIRST_S, _BACKOFF_LAST_S = 0.05, 1.0
@@ -297,9 +297,10 @@ class Stream:
         began = time.monotonic_ns()
         limit = stall_seconds()
         stalled_since: Optional[float] = None
+        silence: Optional[Silence] = None
         collected = False
         while True:
-            timeout = None
+            timeout = max(limit, _STALL_LOOK_S)
             if session.held >= session.arena.slots:
                 now = time.monotonic()
                 stalled_since = now if stalled_since is None else stalled_since
@@ -313,8 +314,13 @@ class Stream:
             message = session.receive(timeout)
             if message is not None:
                 self.waited_ns = time.monotonic_ns() - began
+                if silence is not None:
+                    silence.end()
                 return message
-            if not collected:
+            if stalled_since is None:
+                silence = silence or Silence(self.options.address)
+                silence.look()
+            elif not collected:
                 collected = True
                 gc.collect()  # batches in reference cycles, such as those of a traceback
 

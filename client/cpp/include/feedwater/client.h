@@ -127,7 +127,9 @@ struct StreamOptions {
   // for too long is a SIGSEGV where it is used. Costs two system calls a batch. Default: whether
   // $FEEDWATER_DEBUG_PROTECT is set and not 0.
   std::optional<bool> debug_protect;
-  double stall_timeout_s = 10;  // how long Next() waits while the program itself holds every slot
+  // How long Next() waits while the program itself holds every slot; after as long without a batch
+  // it asks whether the daemon answers at all, and tells `notice` if not.
+  double stall_timeout_s = 10;
   double reconnect_timeout_s = 60;  // how long Next() waits for a daemon that went away
   // Told, in one line for people, when Next() has waited for such a daemon for a second, and when
   // the daemon serves again. Called from a thread of this library while Next() waits; it must not
