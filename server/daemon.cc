@@ -25,6 +25,10 @@ constexpr double kIdlePipelineSeconds = 60;
 constexpr auto kHousekeepingEvery = absl::Seconds(5);
 // What the program itself takes is a term of the sum, but never so much of a small one.
 constexpr int64_t kLeastPartForWork = 4;
+// gRPC has no account of its own; behind the gate no flood makes it take more than some 7 MiB
+// (tests/integration/test_control_floods.py).
+constexpr int64_t kControlBytes = 16 << 20;
+constexpr int64_t kLeastPartForControl = 32;
 constexpr int64_t kStuckNs = 60'000'000'000;
 constexpr size_t kRequestBytesBesideText = 64 << 10;  // a call's other fields
 
@@ -197,6 +201,9 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
       program_memory_,
       budget_->Reserve(
           "program", std::min(ResidentBytes(), settings_.memory_limit_bytes / kLeastPartForWork)));
+  FW_ASSIGN_OR_RETURN(control_memory_,
+                      budget_->Reserve("control", std::min(kControlBytes,
+                                                           settings_.memory_limit_bytes / kLeastPartForControl)));
   spdlog::info("memory: {}", budget_->Sum());
   spdlog::info("pipelines: {}", catalogue_->Describe());
   FW_ASSIGN_OR_RETURN(housekeeper_, StartThread("housekeeping", [this] { KeepHouse(); }));

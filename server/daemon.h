@@ -64,6 +64,7 @@ class Daemon {
   std::unique_ptr<RuntimeDir> runtime_dir_;
   std::shared_ptr<MemoryBudget> budget_;
   MemoryReservation program_memory_;  // code, libraries and their heaps
+  MemoryReservation control_memory_;  // what gRPC has of all clients
   std::shared_ptr<Cache> cache_;
   std::shared_ptr<BadSampleLog> bad_samples_;
   std::shared_ptr<DecoderHost> decoders_;  // null: workers make all samples

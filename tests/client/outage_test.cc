@@ -4,7 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
 #include <condition_variable>
+#include <filesystem>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -71,6 +76,30 @@ TEST(Outage, ShortOnesAndShortPatienceAreNobodysBusiness) {
   }
   { Outage outage(told.notice(), "/run/x", "gone", 0.5); }
   EXPECT_THAT(told.texts(), ElementsAre());
+}
+
+// Nobody accepts connections, as where the daemon is stopped: the kernel does.
+TEST(Silence, ADaemonThatDoesNotAnswerIsToldOnce) {
+  const std::string address = testing::TempDir() + "/silent" + std::to_string(getpid());
+  std::filesystem::create_directory(address);
+  sockaddr_un name = {};
+  name.sun_family = AF_UNIX;
+  (address + "/control.sock").copy(name.sun_path, sizeof(name.sun_path) - 1);
+  const int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  ASSERT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&name), sizeof(name)), 0);
+  ASSERT_EQ(listen(listener, 8), 0);
+  Told told;
+  Silence silence(told.notice(), address);
+  silence.Look();
+  silence.Look();
+  silence.End();
+  silence.End();
+  EXPECT_THAT(told.texts(), ElementsAre(AllOf(HasSubstr(address), HasSubstr("no answer")),
+                                        AllOf(HasSubstr(address), HasSubstr("goes on"))));
+  close(listener);
+  silence.Look();  // nobody there: that is not silence
+  EXPECT_EQ(told.texts().size(), 2u);
+  std::filesystem::remove_all(address);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -153,6 +154,29 @@ def test_a_daemon_killed_at_random_moments_is_a_pause_for_all_ranks(daemon, fold
         assert trainer.communicate(timeout=120)[0] == "done\n"
     assert [seen(folder / f"r{rank}") for rank in range(world)] == expected
     assert kills > 0
+
+
+def test_a_trainer_is_told_that_its_daemon_is_stopped(daemon, monkeypatch, caplog):
+    import feedwater
+
+    monkeypatch.setenv("FEEDWATER_STALL_TIMEOUT", "1")
+    with feedwater.Loader("pictures", address=daemon.address, output="numpy") as loader:
+        whole = [batch[1].tolist() for batch in loader]
+        loader.set_epoch(0)
+        daemon.process.send_signal(signal.SIGSTOP)
+
+        def go_on():
+            wait_until(lambda: caplog.records, "the trainer is told")
+            daemon.process.send_signal(signal.SIGCONT)
+
+        with caplog.at_level("WARNING", logger="feedwater"):
+            thread = threading.Thread(target=go_on)
+            thread.start()
+            assert [batch[1].tolist() for batch in loader] == whole
+            thread.join()
+    stopped, back = (record.getMessage() for record in caplog.records)
+    assert "kill -CONT" in stopped and daemon.address in stopped
+    assert "goes on after" in back
 
 
 def test_fifty_killed_trainers_leave_nothing_behind(daemon):
