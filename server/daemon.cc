@@ -27,7 +27,7 @@ constexpr auto kHousekeepingEvery = absl::Seconds(5);
 constexpr int64_t kLeastPartForWork = 4;
 // gRPC has no account of its own; behind the gate no flood makes it take more than some 7 MiB
 // (tests/integration/test_control_floods.py).
-constexpr int64_t kControlBytes = 16 << 20;
+constexpr int64_t kControlMemory = 16 << 20;
 constexpr int64_t kLeastPartForControl = 32;
 constexpr int64_t kStuckNs = 60'000'000'000;
 constexpr size_t kRequestBytesBesideText = 64 << 10;  // a call's other fields
@@ -202,7 +202,7 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
       budget_->Reserve(
           "program", std::min(ResidentBytes(), settings_.memory_limit_bytes / kLeastPartForWork)));
   FW_ASSIGN_OR_RETURN(control_memory_,
-                      budget_->Reserve("control", std::min(kControlBytes,
+                      budget_->Reserve("control", std::min(kControlMemory,
                                                            settings_.memory_limit_bytes / kLeastPartForControl)));
   spdlog::info("memory: {}", budget_->Sum());
   spdlog::info("pipelines: {}", catalogue_->Describe());

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "server/base/no_throw.h"
 #include "server/base/yaml.h"
+#include "server/decoder/in_process_maker.h"
 #include "server/service/batch_check.h"
 #include "server/service/catalogue.h"
 
@@ -159,7 +160,32 @@ absl::StatusOr<LocalPipeline> OpenLocalPipeline(const std::string& pipeline,
   dataset.progress = options.progress;
   dataset.rebuild = options.rebuild;
   FW_ASSIGN_OR_RETURN(local.loaded, Load(std::move(spec), dataset));
+  if (IsolatesImages(config, local.settings.access) && local.plan().decodes()) {
+    FW_ASSIGN_OR_RETURN(local.decoders, server::FindDecoders(local.budget));
+  }
   return local;
+}
+
+server::DecoderSetup LocalPipeline::DecoderSetupOf(bool fuse) const {
+  server::DecoderSetup setup;
+  setup.text = loaded->spec.text;
+  setup.file_name = loaded->spec.file_name;
+  setup.caps = loaded->spec.caps;
+  setup.fields = dataset().fields();
+  setup.classes = static_cast<int64_t>(dataset().classes().size());
+  setup.fuse = fuse;
+  return setup;
+}
+
+std::unique_ptr<server::SampleMaker> LocalPipeline::NewMaker(
+    std::shared_ptr<const server::Plan> plan, server::DecoderSetup setup) const {
+  if (decoders != nullptr) {
+    return std::make_unique<server::IsolatedMaker>(decoders, std::move(plan), std::move(setup),
+                                                   loaded->spec.limits);
+  }
+  auto maker = std::make_unique<server::InProcessMaker>();
+  maker->Use(plan.get(), /*indexes=*/nullptr);
+  return maker;
 }
 
 absl::StatusOr<std::unique_ptr<server::RecordReader>> LocalPipeline::NewReader() const {

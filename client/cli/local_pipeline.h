@@ -10,6 +10,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "server/decoder/decoder_setup.h"
+#include "server/decoder/isolated_maker.h"
 #include "server/pipeline/record_reader.h"
 #include "server/pipeline/runtime.h"
 #include "server/service/config.h"
@@ -61,6 +63,7 @@ struct LocalPipeline {
   std::shared_ptr<server::MemoryBudget> budget;
   std::shared_ptr<server::FileCache> files;
   std::shared_ptr<const server::LoadedPipeline> loaded;
+  std::shared_ptr<server::DecoderHost> decoders;  // null: its images are not isolated
   // Whether an index that had to be built was saved for the daemon, too: only where the state_dir
   // belongs to this user, or the daemon could not replace the file.
   bool saves_index = false;
@@ -70,6 +73,13 @@ struct LocalPipeline {
   // Reads records with the configured engine; for the calling thread alone. The pipeline outlives
   // it.
   absl::StatusOr<std::unique_ptr<server::RecordReader>> NewReader() const;
+  // What its decoder processes must know; `fuse` as in PlanOptions.
+  server::DecoderSetup DecoderSetupOf(bool fuse) const;
+  // Who makes samples of `plan`, which is PlanOf(setup): a process of its own where the daemon would
+  // take one, so that a file made to abuse an image library meets nothing here either. For one
+  // thread; the plan outlives it.
+  std::unique_ptr<server::SampleMaker> NewMaker(std::shared_ptr<const server::Plan> plan,
+                                                server::DecoderSetup setup) const;
   // As a runtime of this pipeline would be set up, with a worker on each of the first `workers`
   // CPUs (0: all).
   server::RuntimeOptions ForRuntime(size_t workers = 0) const;

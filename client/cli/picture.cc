@@ -116,28 +116,6 @@ absl::StatusOr<Picture> ToPicture(const server::Tensor& tensor,
   return picture;
 }
 
-absl::StatusOr<Picture> DecodePicture(const server::Tensor& encoded,
-                                      const server::ImageLimits& limits,
-                                      server::ImageWorkspace& workspace) {
-  const absl::Span<const std::byte> bytes(encoded.data, encoded.bytes());
-  FW_ASSIGN_OR_RETURN(const server::ImageInfo info,
-                      server::ReadImageInfo(bytes, /*apply_orientation=*/true, limits, workspace));
-  server::Geometry whole;
-  whole.crop = whole.window = {0, 0, info.size.width, info.size.height};
-  whole.scaled = info.size;
-  Picture picture;
-  try {
-    picture.image.create(info.size.height, info.size.width, CV_8UC3);
-    FW_RETURN_IF_ERROR(
-        server::DecodeInto(bytes, /*apply_orientation=*/true, limits, whole, PixelFormat(),
-                           reinterpret_cast<std::byte*>(picture.image.data), workspace));
-    cv::cvtColor(picture.image, picture.image, cv::COLOR_RGB2BGR);
-  } catch (const cv::Exception& error) {
-    return absl::InternalError(error.err);
-  }
-  return picture;
-}
-
 absl::Status CheckPictureName(const std::string& path) {
   const std::string extension =
       absl::AsciiStrToLower(std::filesystem::path(path).extension().string());

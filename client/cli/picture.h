@@ -28,11 +28,6 @@ struct Picture {
 absl::StatusOr<Picture> ToPicture(const server::Tensor& tensor,
                                   const std::vector<server::PixelFormat>& changes);
 
-// A compressed image as a viewer shows it: whole, and turned as its EXIF data says.
-absl::StatusOr<Picture> DecodePicture(const server::Tensor& encoded,
-                                      const server::ImageLimits& limits,
-                                      server::ImageWorkspace& workspace);
-
 // The bytes of a file of the kind that `path` ends with: .png, .jpg, .jpeg, .webp or .bmp.
 // InvalidArgument for another one.
 absl::StatusOr<std::string> EncodePicture(const cv::Mat& image, const std::string& path);

@@ -2,6 +2,7 @@
 // real ones: the sheet shows the very samples that a daemon would deliver with this seed, except
 // that batch ops see the sheet's own rows as their batch.
 #include <algorithm>
+#include <cmath>
 #include <iostream>
 #include <optional>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "client/cli/picture.h"
 #include "client/cli/progress.h"
 #include "client/cli/sample_batch.h"
+#include "server/codec/decode_need.h"
 #include "server/graph/element.h"
 
 namespace feedwater::cli {
@@ -183,7 +185,10 @@ class Preview {
     }
     FW_ASSIGN_OR_RETURN(RecordLoader loader, RecordLoader::Create(local_));
     loader_ = std::make_unique<RecordLoader>(std::move(loader));
-    FW_ASSIGN_OR_RETURN(SampleBatch batch, SampleBatch::Create(local_.plan(), count));
+    FW_ASSIGN_OR_RETURN(SampleBatch batch, SampleBatch::Create(
+                                               local_.plan(), count,
+                                               local_.NewMaker(local_.loaded->plan,
+                                                               local_.DecoderSetupOf(true))));
     batch_ = std::make_unique<SampleBatch>(std::move(batch));
     return absl::OkStatus();
   }
@@ -196,7 +201,6 @@ class Preview {
   }
 
   absl::Status ShowOriginals() {
-    server::ImageWorkspace workspace;
     for (Row& row : rows_) {
       row.original.footnote = absl::StrCat("record ", row.record);
       const absl::StatusOr<const server::Record*> record = loader_->Load(row.record);
@@ -212,18 +216,50 @@ class Preview {
       }
       if (original_ < 0) continue;
       const Tensor& field = (*record)->fields[static_cast<size_t>(original_)];
-      absl::StatusOr<Picture> picture =
-          field.spec.layout == server::Layout::kEncoded
-              ? DecodePicture(field, local_.loaded->spec.limits, workspace)
-              : ToPicture(field, {});
+      server::Size size;
+      absl::StatusOr<Picture> picture = field.spec.layout == server::Layout::kEncoded
+                                            ? DecodeOriginal(field, &size)
+                                            : ToPicture(field, {});
       if (!picture.ok()) {
         row.original.problem = std::string(picture.status().message());
         continue;
       }
-      absl::StrAppend(&row.original.footnote, ", ", picture->image.cols, "x", picture->image.rows);
+      if (size.width == 0) size = {picture->image.cols, picture->image.rows};
+      absl::StrAppend(&row.original.footnote, ", ", size.width, "x", size.height);
       FW_ASSIGN_OR_RETURN(row.original.picture, FitIntoCell(picture->image, arguments_.cell));
     }
     return absl::OkStatus();
+  }
+
+  // A compressed image as a viewer shows it: whole, and turned as its EXIF data says, but no larger
+  // than its cell. `size` is what it has itself.
+  absl::StatusOr<Picture> DecodeOriginal(const Tensor& encoded, server::Size* size) const {
+    const server::ImageLimits& limits = local_.loaded->spec.limits;
+    FW_ASSIGN_OR_RETURN(const server::DecodeNeed need,
+                        server::NeedOfDecoding({encoded.data, encoded.bytes()},
+                                               /*apply_orientation=*/true, limits));
+    *size = need.size;
+    const double scale =
+        std::min(1.0, arguments_.cell / static_cast<double>(std::max(size->width, size->height)));
+    const auto scaled = [&](int side) { return std::max(1L, std::lround(scale * side)); };
+    server::DecoderSetup setup;
+    setup.text = absl::StrCat(
+        "version: 1\ndataset: {format: none}\ngraph:\n  - decode: {in: original, out: image}\n"
+        "  - resize: {in: image, size: [",
+        scaled(size->height), ", ", scaled(size->width), "]}\noutputs: [image]\n");
+    setup.file_name = local_.file;
+    setup.caps.images = limits;
+    setup.fields = {local_.dataset().fields()[static_cast<size_t>(original_)]};
+    setup.fields[0].name = "original";
+    FW_ASSIGN_OR_RETURN(const std::shared_ptr<const server::Plan> plan, server::PlanOf(setup));
+    FW_ASSIGN_OR_RETURN(SampleBatch batch,
+                        SampleBatch::Create(*plan, 1, local_.NewMaker(plan, std::move(setup))));
+    server::Record record;
+    record.fields = {encoded};
+    server::SampleInput input;
+    input.record = &record;
+    FW_RETURN_IF_ERROR(batch.Run(input, 0));
+    return ToPicture(batch.Output(0, 0), {});
   }
 
   // Runs all rows as one batch of this epoch; those that fail are left out of it.

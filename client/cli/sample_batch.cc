@@ -1,5 +1,7 @@
 #include "client/cli/sample_batch.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "server/base/no_throw.h"
 #include "server/base/units.h"
@@ -22,7 +24,8 @@ absl::StatusOr<SampleBatch::Memory> SampleBatch::Allocate(int64_t bytes) {
   return memory;
 }
 
-absl::StatusOr<SampleBatch> SampleBatch::Create(const server::Plan& plan, int64_t samples) {
+absl::StatusOr<SampleBatch> SampleBatch::Create(const server::Plan& plan, int64_t samples,
+                                                std::unique_ptr<server::SampleMaker> maker) {
   SampleBatch batch;
   batch.plan_ = &plan;
   FW_ASSIGN_OR_RETURN(batch.layout_,
@@ -39,12 +42,13 @@ absl::StatusOr<SampleBatch> SampleBatch::Create(const server::Plan& plan, int64_
   }
   batch.memory_.staging = batch.staging_.get();
   batch.memory_.batch_size = samples;
+  batch.maker_ = std::move(maker);
   batch.workspace_ = std::make_unique<server::SampleWorkspace>();
   return batch;
 }
 
 absl::Status SampleBatch::Run(const server::SampleInput& input, int64_t k) {
-  return server::NoThrow([&] { return plan_->Run(input, k, memory_, *workspace_); });
+  return server::NoThrow([&] { return maker_->Run(input, k, memory_); });
 }
 
 absl::Status SampleBatch::Finish(int64_t samples, uint64_t global_batch, server::PhiloxKey key) {

@@ -1,4 +1,4 @@
-// A batch in this process's own memory, for commands that run a plan without a daemon's slots.
+// A batch in this process's own memory, for commands that make samples without a daemon's slots.
 // Belongs to one thread; the plan outlives it.
 #pragma once
 
@@ -10,16 +10,19 @@
 
 #include "absl/status/statusor.h"
 #include "server/batch/slot_layout.h"
+#include "server/decoder/sample_maker.h"
 #include "server/graph/plan.h"
 
 namespace feedwater::cli {
 
 class SampleBatch {
  public:
-  // Room for `samples`. InvalidArgument or ResourceExhausted when that is too much.
-  static absl::StatusOr<SampleBatch> Create(const server::Plan& plan, int64_t samples);
+  // Room for `samples`, which `maker` makes. InvalidArgument or ResourceExhausted when that is too
+  // much.
+  static absl::StatusOr<SampleBatch> Create(const server::Plan& plan, int64_t samples,
+                                            std::unique_ptr<server::SampleMaker> maker);
 
-  // As Plan::Run and Plan::FinishBatch; what a library throws becomes an error, too.
+  // As SampleMaker::Run and Plan::FinishBatch; what a library throws becomes an error, too.
   absl::Status Run(const server::SampleInput& input, int64_t k);
   absl::Status Finish(int64_t samples, uint64_t global_batch, server::PhiloxKey key);
 
@@ -37,7 +40,8 @@ class SampleBatch {
   server::SlotLayout layout_;
   Memory slot_, staging_;
   server::BatchMemory memory_;
-  std::unique_ptr<server::SampleWorkspace> workspace_;
+  std::unique_ptr<server::SampleMaker> maker_;
+  std::unique_ptr<server::SampleWorkspace> workspace_;  // of batch ops
 };
 
 }  // namespace feedwater::cli

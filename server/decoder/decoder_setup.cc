@@ -61,6 +61,7 @@ std::string EncodeSetup(const DecoderSetup& setup) {
   PutText(setup.text, &out);
   PutText(setup.file_name, &out);
   PutNumber(setup.classes, &out);
+  PutNumber(static_cast<uint8_t>(setup.fuse), &out);
   for (int64_t cap : {setup.caps.images.max_pixels, int64_t{setup.caps.images.max_scans},
                       setup.caps.images.max_decode_ms, setup.caps.images.max_sample_ms,
                       setup.caps.max_ops, setup.caps.max_outputs}) {
@@ -84,6 +85,7 @@ absl::StatusOr<DecoderSetup> DecodeSetup(absl::Span<const std::byte> bytes) {
   setup.text = reader.Text();
   setup.file_name = reader.Text();
   setup.classes = reader.Number<int64_t>();
+  setup.fuse = reader.Number<uint8_t>() != 0;
   setup.caps.images.max_pixels = reader.Number<int64_t>();
   setup.caps.images.max_scans = static_cast<int>(reader.Number<int64_t>());
   setup.caps.images.max_decode_ms = reader.Number<int64_t>();
@@ -117,6 +119,7 @@ absl::StatusOr<std::shared_ptr<const Plan>> PlanOf(const DecoderSetup& setup) {
                       ParsePipeline(setup.text, setup.file_name, setup.caps));
   PlanOptions options;
   options.stream = false;
+  options.fuse = setup.fuse;
   return Plan::Create(spec, setup.fields, setup.classes, options);
 }
 

@@ -17,6 +17,7 @@ struct DecoderSetup {
   std::vector<FieldSpec> fields;  // the dataset's
   int64_t classes = 0;
   PipelineCaps caps = {};
+  bool fuse = true;  // PlanOptions
 };
 
 std::string EncodeSetup(const DecoderSetup& setup);
