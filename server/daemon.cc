@@ -215,7 +215,7 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
 absl::Status Daemon::FindDecodersIfWanted() {
   const bool now = IsolatesImages(settings_.config, settings_.access);
   if (settings_.config.isolation == "none") return absl::OkStatus();
-  auto decoders = FindDecoders(budget_);
+  auto decoders = FindDecoders(/*budget=*/nullptr);  // jobs reserve for theirs (sample_rooms.h)
   if (decoders.ok()) {
     decoders_ = *std::move(decoders);
     if (now) {

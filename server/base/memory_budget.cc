@@ -16,14 +16,17 @@ MemoryReservation& MemoryReservation::operator=(MemoryReservation&& other) noexc
 }
 
 void MemoryReservation::Release() {
-  if (budget_ == nullptr) return;
-  {
-    MutexLock lock(&budget_->mu_);
-    auto it = budget_->terms_.find(term_);
-    if (it != budget_->terms_.end() && (it->second -= bytes_) <= 0) budget_->terms_.erase(it);
-  }
+  ShrinkTo(0);
   budget_.reset();
-  bytes_ = 0;
+}
+
+void MemoryReservation::ShrinkTo(int64_t bytes) {
+  if (budget_ == nullptr || bytes >= bytes_) return;
+  MutexLock lock(&budget_->mu_);
+  auto it = budget_->terms_.find(term_);
+  if (it != budget_->terms_.end() && (it->second -= bytes_ - bytes) <= 0)
+    budget_->terms_.erase(it);
+  bytes_ = bytes;
 }
 
 absl::StatusOr<MemoryReservation> MemoryBudget::Reserve(std::string term, int64_t bytes) {

@@ -25,6 +25,7 @@ class MemoryReservation {
   MemoryReservation& operator=(MemoryReservation&& other) noexcept;
   ~MemoryReservation() { Release(); }
   void Release();
+  void ShrinkTo(int64_t bytes);  // no more than it has
   int64_t bytes() const { return bytes_; }
 
  private:

@@ -1,5 +1,9 @@
 #include "server/codec/decode_need.h"
 
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
 #include "server/base/status.h"
 #include "server/codec/file_header.h"
@@ -31,6 +35,34 @@ int64_t WholePixelBytes(const FileHeader& header) {
   return format == "webp" ? 8 : 4;
 }
 
+// Our own decoder copies the scan without its stuffed zeroes, and notes where they were: four bytes
+// each, in a vector that doubles. They are counted where that is worth a look at every byte.
+int64_t ScanBytes(absl::Span<const std::byte> encoded) {
+  constexpr size_t kLookedAt = 256 << 10;
+  constexpr int64_t kBytesPerStuffed = 8;
+  const auto size = static_cast<int64_t>(encoded.size());
+  if (encoded.size() <= kLookedAt) return size + size / 2 * kBytesPerStuffed;
+  int64_t stuffed = 0;
+  const auto* at = reinterpret_cast<const uint8_t*>(encoded.data());
+  for (const uint8_t* end = at + size - 1; at < end; ++at) {
+    at = static_cast<const uint8_t*>(std::memchr(at, 0xff, static_cast<size_t>(end - at)));
+    if (at == nullptr) break;
+    stuffed += at[1] == 0;
+  }
+  return size + stuffed * kBytesPerStuffed;
+}
+
+// Lossless WebP, as a picture or as the alpha of one: libwebp makes a table of some 12 KiB for each
+// group of Huffman codes; a file has one for each 4x4 pixels at most, and a group takes 20 bits.
+int64_t HuffmanBytes(absl::Span<const std::byte> encoded, int64_t pixels) {
+  constexpr int64_t kGroupBytes = 12 << 10, kMostGroups = 1 << 16, kGroupPixels = 16;
+  constexpr int64_t kGroupBits = 20;
+  const absl::string_view bytes(reinterpret_cast<const char*>(encoded.data()), encoded.size());
+  if (!absl::StrContains(bytes, "VP8L") && !absl::StrContains(bytes, "ALPH")) return 0;
+  const int64_t written = static_cast<int64_t>(encoded.size()) * 8 / kGroupBits;
+  return kGroupBytes * std::min({kMostGroups, pixels / kGroupPixels + 1, written + 1});
+}
+
 int64_t Pixels(Size size) { return static_cast<int64_t>(size.width) * size.height; }
 
 }  // namespace
@@ -45,8 +77,10 @@ absl::StatusOr<DecodeNeed> NeedOfDecoding(absl::Span<const std::byte> encoded,
   const int64_t pixels = Pixels(header.size);
   need.bytes = kStateBytes + header.size.width * kColumnBytes +
                pixels * (WholePixelBytes(header) + (transposed ? kTransposedPixelBytes : 0));
+  if (header.format == absl::string_view("webp")) need.bytes += HuffmanBytes(encoded, pixels);
   if (header.kind == FileKind::kJpeg) {
     FW_ASSIGN_OR_RETURN(const JpegHeader jpeg, ReadJpegHeader(encoded));
+    need.bytes += ScanBytes(encoded);
     if (jpeg.has_several_scans) need.bytes += jpeg.coefficient_bytes;
   }
   return need;

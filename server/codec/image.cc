@@ -280,6 +280,7 @@ auto WithSeekIndex(absl::Span<const std::byte> encoded, Impl& impl, Decode decod
 void GiveBackLargeBuffers(Impl& impl) {
   impl.turbo.Close();
   impl.resized.Release();
+  impl.baseline.GiveBackOver(kKeptBytes);
   for (std::vector<uint8_t>* buffer : {&impl.whole, &impl.region, &impl.transposed}) {
     if (buffer->capacity() > kKeptBytes) std::vector<uint8_t>().swap(*buffer);
   }

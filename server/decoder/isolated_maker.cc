@@ -122,6 +122,11 @@ IsolatedMaker::IsolatedMaker(std::shared_ptr<DecoderHost> host, std::shared_ptr<
   if (area_.ok()) options_.output_bytes = area_->bytes + kExtraOutputBytes;
 }
 
+int64_t IsolatedMaker::ProcessBytes(const Plan& plan) {
+  const absl::StatusOr<SampleArea> area = SampleArea::Of(plan);
+  return kCountedBytes + (area.ok() ? static_cast<int64_t>(area->bytes) : 0);
+}
+
 IsolatedMaker::~IsolatedMaker() { End(/*is_death=*/false); }
 
 void IsolatedMaker::End(bool is_death) {
@@ -138,7 +143,7 @@ absl::Status IsolatedMaker::Launch() {
   if (host_->budget != nullptr) {
     FW_ASSIGN_OR_RETURN(
         reservation_,
-        host_->budget->Reserve("decoders", kCountedBytes + static_cast<int64_t>(area_->bytes)));
+        host_->budget->Reserve("decoders", ProcessBytes(*plan_)));
   }
   FW_ASSIGN_OR_RETURN(process_, DecoderProcess::Start(*host_->program, options_));
   FW_RETURN_IF_ERROR(host_->Enter(process_.get()));

@@ -30,7 +30,7 @@ uint64_t OomKills();  // since the machine started; 0 where that is not known
 class DecoderHost {
  public:
   std::shared_ptr<const DecoderProgram> program;
-  std::shared_ptr<MemoryBudget> budget;  // may be null
+  std::shared_ptr<MemoryBudget> budget;  // for ProcessBytes; null: others have reserved them
   // How long a sample may take beside three times its pipeline's max_decode_ms.
   double patience_seconds = 20;
   // How many processes the kernel has killed on this machine for want of memory.
@@ -63,6 +63,9 @@ class IsolatedMaker final : public SampleMaker {
   IsolatedMaker(std::shared_ptr<DecoderHost> host, std::shared_ptr<const Plan> plan,
                 DecoderSetup setup, const ImageLimits& limits);
   ~IsolatedMaker() override;
+
+  // What a process of this plan takes beside its samples.
+  static int64_t ProcessBytes(const Plan& plan);
 
   // Starts the process, unless it runs. Unavailable or ResourceExhausted with the reason.
   absl::Status Start();

@@ -178,6 +178,7 @@ class Decoder {
     is_large_ = file.bytes() > kLargeFileBytes;
     const auto document =
         PackCoefficients({file.data, file.bytes()}, limits(), workspace_.images());
+    is_large_ |= document.size() > kLargeFileBytes;
     TensorSpec spec;
     spec.shape = {static_cast<int64_t>(document.size())};
     answer_.fields = !document.empty() && Put(spec, document) ? 1 : 0;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/base/work_clock.h"
 #include "server/graph/element.h"
 
 namespace feedwater::server {
@@ -70,7 +71,7 @@ void DrawPermutation(absl::Span<int64_t> permutation, Draws& draws) {
   for (int64_t i = n - 1; i > 0; --i) std::swap(permutation[i], permutation[draws.Below(i + 1)]);
 }
 
-void MixField(
+absl::Status MixField(
     const OpBatch& batch, size_t field,
     absl::FunctionRef<void(std::byte* out, const std::byte* own, const std::byte* partner)> mix) {
   const BatchField& in = batch.inputs[field];
@@ -84,12 +85,14 @@ void MixField(
     std::memcpy(batch.scratch, in.at(start), static_cast<size_t>(in.sample_bytes));
     for (int64_t k = start; permutation[k] >= 0;) {
       const int64_t partner = permutation[k];
+      FW_RETURN_IF_ERROR(batch.clock->Check());
       mix(out.at(k), in.at(k), partner == start ? batch.scratch : in.at(partner));
       permutation[k] = ~partner;
       k = partner;
     }
   }
   for (int64_t k = 0; k < batch.samples; ++k) permutation[k] = ~permutation[k];
+  return absl::OkStatus();
 }
 
 void MixElements(DType dtype, float weight, const std::byte* own, const std::byte* partner,
@@ -115,10 +118,9 @@ absl::Status MixLabels(const OpBatch& batch, float weight) {
   const BatchField& out = batch.outputs[1];
   if (!IsClassNumber(in.spec)) {
     const int64_t classes = in.spec.shape[0];
-    MixField(batch, 1, [&](std::byte* to, const std::byte* own, const std::byte* partner) {
+    return MixField(batch, 1, [&](std::byte* to, const std::byte* own, const std::byte* partner) {
       MixElements(in.spec.dtype, weight, own, partner, classes, to);
     });
-    return absl::OkStatus();
   }
   const int64_t classes = out.spec.shape[0];
   const auto class_of = [&](const std::byte* at) {
@@ -133,7 +135,7 @@ absl::Status MixLabels(const OpBatch& batch, float weight) {
           absl::StrCat("class ", label, " is outside 0..", classes - 1));
     }
   }
-  MixField(batch, 1, [&](std::byte* to, const std::byte* own, const std::byte* partner) {
+  return MixField(batch, 1, [&](std::byte* to, const std::byte* own, const std::byte* partner) {
     std::memset(to, 0, static_cast<size_t>(out.sample_bytes));
     const auto add = [&](int64_t label, float share) {
       const float sum = Load<float>(to + 4 * label) + share;
@@ -143,7 +145,6 @@ absl::Status MixLabels(const OpBatch& batch, float weight) {
     add(own_class, weight);
     add(partner_class, 1.0f - weight);
   });
-  return absl::OkStatus();
 }
 
 }  // namespace feedwater::server

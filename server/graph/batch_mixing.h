@@ -19,8 +19,9 @@ void DrawPermutation(absl::Span<int64_t> permutation, Draws& draws);
 
 // Calls mix(output k, own input k, partner's input permutation[k]) once for every k; the inputs are
 // as they were before the first call even where outputs overwrite them (output k may be own input
-// k). `field` counts from 0.
-void MixField(
+// k). `field` counts from 0. An error is the clock's: nobody waits for the batch any more, or it
+// takes too long.
+absl::Status MixField(
     const OpBatch& batch, size_t field,
     absl::FunctionRef<void(std::byte* out, const std::byte* own, const std::byte* partner)> mix);
 

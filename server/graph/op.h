@@ -20,6 +20,7 @@
 #include "server/base/philox.h"
 #include "server/base/status.h"
 #include "server/base/tensor.h"
+#include "server/base/work_clock.h"
 #include "server/codec/image.h"
 
 namespace feedwater::server {
@@ -104,6 +105,7 @@ struct OpBatch {
   int64_t samples = 0;
   std::byte* scratch = nullptr;     // room for one sample of the largest input, aligned to 64
   absl::Span<int64_t> permutation;  // room for `samples` numbers
+  WorkClock* clock = nullptr;       // to be looked at for each sample
 };
 
 class BatchOp {

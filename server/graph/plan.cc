@@ -289,7 +289,7 @@ absl::Status Plan::FinishBatch(int64_t samples, uint64_t global_batch, PhiloxKey
     FW_ASSIGN_OR_RETURN(batch.scratch,
                         work.scratch.Get(static_cast<size_t>(plan.batch_scratch_bytes)));
     batch.permutation = absl::MakeSpan(work.permutation).first(static_cast<size_t>(samples));
-    work.clock->Beat();
+    batch.clock = work.clock;
     FW_RETURN_IF_ERROR(
         Annotate(node.op->Run(batch, Draws(key, global_batch, node.instance)), node.entry->name));
   }

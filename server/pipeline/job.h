@@ -5,6 +5,7 @@
 #include <atomic>
 #include <climits>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -78,8 +79,7 @@ class Job {
     double sample_cost_ns = 0;  // moving mean of the CPU time of a sample; 0: not known yet
     bool is_measured = false;   // the first sample is done
     int64_t slow_samples = 0;   // for so many more it counts as slow
-    int slow_tickets = 0;       // being worked on that were taken while it was new or slow
-    int last_worker = 0;        // that took one of them
+    std::map<int, int> slow_on;  // tickets under way, taken while it was new or slow, by worker
     std::vector<std::shared_ptr<const EpochOrder>>
         next_orders;  // of whole epochs, made ahead of time
     Usage usage;

@@ -84,7 +84,8 @@ absl::StatusOr<std::shared_ptr<const SampleRooms::Claim>> ClaimMemory(const JobC
   const SampleMemory& memory = MemoryOfSamples(pipeline);
   const std::string name =
       absl::StrCat(job.owner_uid, " ", job.name.size(), " ", job.name, pipeline.spec.name);
-  auto claim = rooms->Admit(name, memory.Claim(), job.isolated);
+  auto claim = rooms->Admit(name, memory.Claim(),
+                            job.isolated ? IsolatedMaker::ProcessBytes(*pipeline.plan) : 0);
   if (claim.ok() && (*claim)->workers() < INT_MAX) {
     spdlog::info("job {}: memory is there for its samples on {} workers only; one sample takes {}",
                  job.name, (*claim)->workers(), memory.Sum());
@@ -146,7 +147,7 @@ struct Runtime::Impl {
     SampleRooms::Options rooms;
     rooms.budget = with.budget;
     rooms.workers = static_cast<int>(with.cpus.size());
-    rooms.shrunk = [parking] { parking->WakeAll(); };
+    rooms.changed = [parking] { parking->WakeAll(); };
     return SampleRooms::Create(std::move(rooms));
   }
 

@@ -4,6 +4,9 @@
 #include <climits>
 #include <utility>
 
+#include "absl/time/clock.h"
+#include "server/base/status.h"
+
 namespace feedwater::server {
 namespace {
 
@@ -16,14 +19,14 @@ constexpr auto kLookEvery = absl::Milliseconds(100);
 SampleRooms::Wanted SampleRooms::WantedBy(int worker, const Claim* more) const {
   Wanted wanted;
   const auto add = [&](const Claim& claim) {
-    if (claim.isolated_) {
-      wanted.isolated += claim.bytes_;
+    if (claim.process_bytes_ > 0) {
+      wanted.isolated += claim.process_bytes_ + claim.bytes_;
     } else {
       wanted.own = std::max(wanted.own, claim.bytes_);
     }
   };
   for (const Claim* claim : claims_) {
-    if (worker < claim->workers_) add(*claim);
+    if (worker < claim->workers()) add(*claim);
   }
   if (more != nullptr) add(*more);
   return wanted;
@@ -31,7 +34,7 @@ SampleRooms::Wanted SampleRooms::WantedBy(int worker, const Claim* more) const {
 
 absl::StatusOr<std::shared_ptr<const SampleRooms::Claim>> SampleRooms::Admit(const std::string& job,
                                                                              int64_t bytes,
-                                                                             bool isolated) {
+                                                                             int64_t process_bytes) {
   std::shared_ptr<Claim> claim;  // destroyed without the lock, which its end takes
   std::shared_ptr<const Claim> same;
   MutexLock lock(&mu_);
@@ -39,59 +42,69 @@ absl::StatusOr<std::shared_ptr<const SampleRooms::Claim>> SampleRooms::Admit(con
     it = it->second.expired() ? by_job_.erase(it) : std::next(it);
   if (auto known = by_job_.find(job); known != by_job_.end()) {
     same = known->second.lock();
-    if (same != nullptr && same->bytes_ == bytes && same->isolated_ == isolated) return same;
+    if (same != nullptr && same->bytes_ == bytes && same->process_bytes_ == process_bytes)
+      return same;
   }
-  claim.reset(new Claim(shared_from_this(), bytes, isolated));
-  for (int i = 0; i < options_.workers; ++i) {
-    Worker& worker = workers_[static_cast<size_t>(i)];
-    const Wanted wanted = WantedBy(i, claim.get());
-    const int64_t grows = wanted.all() - worker.reserved.load(std::memory_order_relaxed);
-    if (options_.budget != nullptr && grows > 0) {
-      absl::StatusOr<MemoryReservation> part = options_.budget->Reserve(kTerm, grows);
-      if (!part.ok() && i == 0) return part.status();
-      if (!part.ok()) break;
-      worker.parts.push_back(*std::move(part));
-      worker.reserved.fetch_add(grows, std::memory_order_relaxed);
-    }
-    Want(worker, wanted);
-    claim->workers_ = i + 1 < options_.workers ? i + 1 : INT_MAX;
-  }
+  claim.reset(new Claim(shared_from_this(), bytes, process_bytes));
+  const absl::Status refused = Extend(claim.get());
+  if (claim->workers() == 0) return refused;
   claims_.insert(claim.get());
   by_job_[job] = claim;
   return claim;
 }
 
-void SampleRooms::Leave(const Claim* claim) {
+absl::Status SampleRooms::Extend(Claim* claim) {
+  for (int i = claim->workers(); i < options_.workers; ++i) {
+    Worker& worker = workers_[static_cast<size_t>(i)];
+    const Wanted wanted = WantedBy(i, claim);
+    const int64_t grows = wanted.all() - worker.reserved.load(std::memory_order_relaxed);
+    if (options_.budget != nullptr && grows > 0) {
+      FW_ASSIGN_OR_RETURN(MemoryReservation part, options_.budget->Reserve(kTerm, grows));
+      worker.parts.push_back(std::move(part));
+      worker.reserved.fetch_add(grows, std::memory_order_relaxed);
+    }
+    Want(worker, wanted);
+    claim->workers_ = i + 1 < options_.workers ? i + 1 : INT_MAX;
+  }
+  return absl::OkStatus();
+}
+
+void SampleRooms::Leave(Claim* claim) {
   {
     MutexLock lock(&mu_);
     if (claims_.erase(claim) == 0) return;
     for (int i = 0; i < options_.workers; ++i)
       Want(workers_[static_cast<size_t>(i)], WantedBy(i));
   }
-  if (options_.shrunk) options_.shrunk();
+  if (options_.changed) options_.changed();
 }
 
 void SampleRooms::Settle(int worker) {
-  MutexLock lock(&mu_);
-  SettleLocked(workers_[static_cast<size_t>(worker)]);
-  changed_.SignalAll();
+  bool extended = false;
+  {
+    MutexLock lock(&mu_);
+    SettleLocked(workers_[static_cast<size_t>(worker)]);
+    for (Claim* claim : claims_) {
+      const int before = claim->workers();
+      if (before < INT_MAX) Extend(claim).IgnoreError();
+      extended |= claim->workers() > before;
+    }
+    changed_.SignalAll();
+  }
+  if (extended && options_.changed) options_.changed();
 }
 
 void SampleRooms::SettleLocked(Worker& worker) {
   int64_t excess = worker.reserved.load(std::memory_order_relaxed) -
                    worker.wanted.load(std::memory_order_relaxed);
   while (excess > 0 && !worker.parts.empty()) {
-    const int64_t bytes = worker.parts.back().bytes();
-    worker.parts.pop_back();
-    worker.reserved.fetch_sub(bytes, std::memory_order_relaxed);
-    excess -= bytes;
+    MemoryReservation& part = worker.parts.back();
+    const int64_t less = std::min(excess, part.bytes());
+    part.ShrinkTo(part.bytes() - less);
+    worker.reserved.fetch_sub(less, std::memory_order_relaxed);
+    excess -= less;
+    if (part.bytes() == 0) worker.parts.pop_back();
   }
-  if (excess >= 0) return;
-  // The last part was more than enough. Should somebody else be quicker, the next claim gets it.
-  absl::StatusOr<MemoryReservation> rest = options_.budget->Reserve(kTerm, -excess);
-  if (!rest.ok()) return;
-  worker.parts.push_back(*std::move(rest));
-  worker.reserved.fetch_add(-excess, std::memory_order_relaxed);
 }
 
 absl::StatusOr<SampleRooms::Room> SampleRooms::Enter(int64_t bytes, const std::atomic<bool>* gone) {
@@ -101,6 +114,7 @@ absl::StatusOr<SampleRooms::Room> SampleRooms::Enter(int64_t bytes, const std::a
   const uint64_t turn = ++last_turn_;
   waiting_.insert(turn);
   absl::Status refused;
+  absl::Time patient_until = absl::Now() + options_.patience;
   for (;;) {
     if (*waiting_.begin() == turn) {
       absl::StatusOr<MemoryReservation> reserved = options_.budget->Reserve(kLargeTerm, bytes);
@@ -111,7 +125,9 @@ absl::StatusOr<SampleRooms::Room> SampleRooms::Enter(int64_t bytes, const std::a
         break;
       }
       refused = reserved.status();
-      if (large_ == 0) break;
+      if (bytes > options_.budget->limit_bytes()) break;
+      if (large_ > 0) patient_until = absl::Now() + options_.patience;
+      if (absl::Now() >= patient_until) break;
     }
     refused = absl::CancelledError("nobody wants the sample any more");
     if (gone != nullptr && gone->load(std::memory_order_relaxed)) break;

@@ -3,9 +3,9 @@
 // so that the largest claim counts; decoder processes keep theirs, so that theirs add up. An image
 // that takes more is given a room of its own for the time of its sample.
 //
-// A job is admitted where one worker has room for it; it then runs on as many as have. A room for a
-// large image waits for other large images to end, in the order of asking, so that one at a time
-// always gets on; what does not fit even alone is refused.
+// A job is admitted where one worker has room for it; it then runs on as many as have, and on more
+// once there is room. A room for a large image waits for other large images to end, in the order of
+// asking, and some seconds for what else there is in memory; what cannot fit is refused.
 //
 // Thread-safe. Order of locks: this one, then the budget's.
 #pragma once
@@ -21,6 +21,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "server/base/memory_budget.h"
 #include "server/base/mutex.h"
 
@@ -31,7 +32,8 @@ class SampleRooms : public std::enable_shared_from_this<SampleRooms> {
   struct Options {
     std::shared_ptr<MemoryBudget> budget;  // null: there is room for everything
     int workers = 1;
-    std::function<void()> shrunk;  // workers may give back memory: Settle; may be null
+    std::function<void()> changed;  // workers may give back memory: Settle; may be null
+    absl::Duration patience = absl::Seconds(5);  // of large images with others' memory
   };
   static std::shared_ptr<SampleRooms> Create(Options options) {
     return std::shared_ptr<SampleRooms>(new SampleRooms(std::move(options)));
@@ -41,24 +43,24 @@ class SampleRooms : public std::enable_shared_from_this<SampleRooms> {
   class Claim {
    public:
     ~Claim() { rooms_->Leave(this); }
-    // Those with lower numbers run the job; INT_MAX: all.
-    int workers() const { return workers_; }
-    int64_t bytes() const { return bytes_; }  // on each of them
+    // Those with lower numbers run the job; INT_MAX: all. Never fewer than before.
+    int workers() const { return workers_.load(std::memory_order_relaxed); }
+    int64_t bytes() const { return bytes_; }  // for a sample, on each of them
 
    private:
     friend class SampleRooms;
-    Claim(std::shared_ptr<SampleRooms> rooms, int64_t bytes, bool isolated)
-        : rooms_(std::move(rooms)), bytes_(bytes), isolated_(isolated) {}
+    Claim(std::shared_ptr<SampleRooms> rooms, int64_t bytes, int64_t process_bytes)
+        : rooms_(std::move(rooms)), bytes_(bytes), process_bytes_(process_bytes) {}
     const std::shared_ptr<SampleRooms> rooms_;
-    const int64_t bytes_;
-    const bool isolated_;
-    int workers_ = 0;  // constant once admitted
+    const int64_t bytes_, process_bytes_;
+    std::atomic<int> workers_{0};
   };
-  // `job`: claims of one name that live at the same time are one. `isolated`: the bytes are those of
-  // a process that each worker starts for the job. ResourceExhausted with the budget's sum when not
-  // even one worker has room.
+  // `job`: claims of one name that live at the same time are one. `process_bytes`: what the process
+  // takes that each worker starts for an isolated job, beside its samples; 0: it is not isolated.
+  // ResourceExhausted with the budget's sum when not even one worker has room.
   absl::StatusOr<std::shared_ptr<const Claim>> Admit(const std::string& job, int64_t bytes,
-                                                     bool isolated) ABSL_LOCKS_EXCLUDED(mu_);
+                                                     int64_t process_bytes)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   // What the worker's buffers may take at this moment.
   int64_t OfWorker(int worker) const {
@@ -93,7 +95,8 @@ class SampleRooms : public std::enable_shared_from_this<SampleRooms> {
     MemoryReservation reservation_;
   };
   // Waits until there is one, or until `gone` (may be null) becomes true: Cancelled.
-  // ResourceExhausted when no other large image is under way and there is none all the same.
+  // ResourceExhausted when it can never fit, or there is none after some seconds without another
+  // large image under way.
   absl::StatusOr<Room> Enter(int64_t bytes, const std::atomic<bool>* gone) ABSL_LOCKS_EXCLUDED(mu_);
   int waiting() const ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -105,13 +108,15 @@ class SampleRooms : public std::enable_shared_from_this<SampleRooms> {
 
   explicit SampleRooms(Options options)
       : options_(std::move(options)), workers_(static_cast<size_t>(options_.workers)) {}
-  void Leave(const Claim* claim) ABSL_LOCKS_EXCLUDED(mu_);
+  void Leave(Claim* claim) ABSL_LOCKS_EXCLUDED(mu_);
   struct Wanted {
     int64_t own = 0, isolated = 0;
     int64_t all() const { return own + isolated; }
   };
   // With `more`, which is not among the claims yet.
   Wanted WantedBy(int worker, const Claim* more = nullptr) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Lets the claim be used on more workers, as far as there is room. The last refusal.
+  absl::Status Extend(Claim* claim) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   static void Want(Worker& worker, const Wanted& wanted) {
     worker.own.store(wanted.own, std::memory_order_relaxed);
     worker.wanted.store(wanted.all(), std::memory_order_relaxed);
@@ -122,7 +127,7 @@ class SampleRooms : public std::enable_shared_from_this<SampleRooms> {
   mutable Mutex mu_;
   CondVar changed_;
   std::vector<Worker> workers_;
-  std::set<const Claim*> claims_ ABSL_GUARDED_BY(mu_);
+  std::set<Claim*> claims_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, std::weak_ptr<const Claim>> by_job_ ABSL_GUARDED_BY(mu_);
   std::set<uint64_t> waiting_ ABSL_GUARDED_BY(mu_);  // turns, the next one first
   uint64_t last_turn_ ABSL_GUARDED_BY(mu_) = 0;

@@ -231,10 +231,11 @@ bool Scheduler::IsSlow(const Job& job) const {
 }
 
 bool Scheduler::MayWork(const Job& job, int worker) const {
-  if (worker >= job.workers()) return false;
+  if (worker >= job.workers() || StandsBehindSlow(job, worker)) return false;
   if (!IsSlow(job)) return true;
   const auto& moving = Moving(job);
-  if (!moving.is_measured && moving.slow_tickets > 0 && moving.last_worker != worker) return false;
+  if (!moving.is_measured && !moving.slow_on.empty() && moving.slow_on.count(worker) == 0)
+    return false;
   double of_user = 0, all = 0;
   for (const std::shared_ptr<Job>& other : jobs_) {
     all += other->config().weight;
@@ -243,10 +244,25 @@ bool Scheduler::MayWork(const Job& job, int worker) const {
   return shares_.MayTake(job.config().owner_uid, worker, of_user, all);
 }
 
-void Scheduler::EndSlow(const Ticket& ticket) {
-  Job& job = ticket.batch->job();
-  --Moving(job).slow_tickets;
-  shares_.Done(job.config().owner_uid, ticket.worker);
+// What a worker takes beside a slow ticket is made after it: so it takes nothing of another user,
+// whose batches would wait for it. Where storage holds the slow ticket up, the worker is free.
+bool Scheduler::StandsBehindSlow(const Job& job, int worker) const {
+  return std::any_of(jobs_.begin(), jobs_.end(), [&](const std::shared_ptr<Job>& other) {
+    mu_.AssertHeld();
+    return other->config().owner_uid != job.config().owner_uid && !other->held_up() &&
+           Moving(*other).slow_on.count(worker) > 0;
+  });
+}
+
+void Scheduler::BeginSlow(Job& job, int worker) {
+  ++Moving(job).slow_on[worker];
+  shares_.Taken(job.config().owner_uid, worker);
+}
+
+void Scheduler::EndSlow(Job& job, int worker) {
+  auto& slow_on = Moving(job).slow_on;
+  if (--slow_on[worker] == 0) slow_on.erase(worker);
+  shares_.Done(job.config().owner_uid, worker);
 }
 
 Stream* Scheduler::FirstReady(Job& job, int worker) const {
@@ -374,11 +390,7 @@ Ticket Scheduler::Cut(Stream& stream, int worker) {
   ticket.estimate_ns = job.sample_cost_ns * static_cast<double>(ticket.count);
   ticket.worker = worker;
   ticket.is_slow = IsSlow(stream.job());
-  if (ticket.is_slow) {
-    ++job.slow_tickets;
-    job.last_worker = worker;
-    shares_.Taken(stream.job().config().owner_uid, worker);
-  }
+  if (ticket.is_slow) BeginSlow(stream.job(), worker);
   ticket.first_of_epoch = ticket.first == 0 && ticket.batch->step() == 0;
   job.virtual_ns += ticket.estimate_ns / stream.job().config().weight;
 
@@ -397,7 +409,7 @@ void Scheduler::GiveReadsBack(const Ticket& ticket) {
     was_full = of_uid->second >= reads_per_uid_;
     if ((of_uid->second -= ticket.count) == 0) reads_of_uid_.erase(of_uid);
   }
-  if (was_full) WakeFor(ticket.batch->job());
+  if (was_full) parking_->WakeAll();  // any of the user's jobs may have waited for it
 }
 
 bool Scheduler::Complete(const Ticket& ticket, const TicketResult& result, const Usage& usage) {
@@ -413,7 +425,7 @@ bool Scheduler::Complete(const Ticket& ticket, const TicketResult& result, const
     MutexLock lock(&mu_);
     Job& job = batch->job();
     Moving(job).virtual_ns -= ticket.estimate_ns / job.config().weight;
-    if (ticket.is_slow) EndSlow(ticket);
+    if (ticket.is_slow) EndSlow(job, ticket.worker);
     Account(job, usage);
 
     auto& moving = Moving(*batch);
@@ -428,6 +440,7 @@ bool Scheduler::Complete(const Ticket& ticket, const TicketResult& result, const
     if (moving.writers > 0 || moving.next_place < batch->samples()) return false;
     if (!moving.failed) {
       moving.writers = 1;  // the caller, with the batch ops
+      if (ticket.is_slow) BeginSlow(job, moving.slow_worker = ticket.worker);
       return true;
     }
     moving.done = true;
@@ -438,11 +451,16 @@ bool Scheduler::Complete(const Ticket& ticket, const TicketResult& result, const
 
 void Scheduler::Finish(const std::shared_ptr<Batch>& batch, const absl::Status& status) {
   progress_.fetch_add(1, std::memory_order_relaxed);
+  bool ends_slow = false;
+  const auto wake = absl::MakeCleanup([&] {
+    if (ends_slow) parking_->WakeAll();
+  });
   {
     Leaving leaving;
     MutexLock lock(&mu_);
     auto& moving = Moving(*batch);
     moving.writers = 0;
+    if (ends_slow = moving.slow_worker >= 0; ends_slow) EndSlow(batch->job(), moving.slow_worker);
     if (batch->dropped()) {
       leaving.Add(batch);
       return;
@@ -575,18 +593,24 @@ void Scheduler::Account(Job& job, const Usage& usage) {
   auto& moving = Moving(job);
   moving.usage.Add(usage);
   moving.virtual_ns += static_cast<double>(usage.cpu_ns) / job.config().weight;
+  // Whether or not a sample has come of it: bad ones that others stand in for, and batch ops, keep
+  // workers busy, too.
+  if (usage.cpu_ns > WorkerShares::kSlowNs || usage.is_large) {
+    moving.slow_samples = WorkerShares::kSlowSamples;
+  } else {
+    moving.slow_samples = std::max<int64_t>(0, moving.slow_samples - usage.samples);
+  }
   if (usage.samples == 0) return;
   moving.is_measured = true;
-  moving.slow_samples = usage.cpu_ns > WorkerShares::kSlowNs
-                            ? WorkerShares::kSlowSamples
-                            : std::max<int64_t>(0, moving.slow_samples - usage.samples);
   const double cost = static_cast<double>(usage.cpu_ns) / static_cast<double>(usage.samples);
   double& mean = moving.sample_cost_ns;
   mean = mean == 0 ? cost : mean + (cost - mean) / 8;
 }
 
 void Scheduler::HeldUp(Job& job, int change) {
-  if (job.held_up_.fetch_add(change, std::memory_order_relaxed) + change == 0) WakeFor(job);
+  const int held_up = job.held_up_.fetch_add(change, std::memory_order_relaxed) + change;
+  if (held_up == 0) WakeFor(job);
+  if (held_up > 0 && held_up == change) parking_->WakeAll();  // its workers are free for others
 }
 
 void Scheduler::Charge(Job& job, const Usage& usage) {

@@ -106,7 +106,9 @@ class Scheduler {
   // Whether this worker, or WorkerShares::kAnyWorker, may work for the job now.
   bool MayWork(const Job& job, int worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool IsSlow(const Job& job) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void EndSlow(const Ticket& ticket) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool StandsBehindSlow(const Job& job, int worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void BeginSlow(Job& job, int worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void EndSlow(Job& job, int worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // How many more samples of the job's user may be started now.
   int64_t RoomForReads(const Job& job) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void GiveReadsBack(const Ticket& ticket) ABSL_LOCKS_EXCLUDED(mu_);

@@ -113,6 +113,7 @@ class Batch {
   struct Moving {
     int64_t next_place = 0;  // the first without a ticket
     int writers = 0;         // tickets being worked on; batch ops count as one
+    int slow_worker = -1;    // that runs the batch ops of a slow job
     bool done = false;
     int64_t real = 0;
     std::vector<BadSample> bad;

@@ -20,6 +20,7 @@ struct Usage {
   int64_t run_ns = 0;
   int64_t batch_ns = 0;
   DecodeCounts decoded{};
+  bool is_large = false;  // a sample had to have a room of its own (sample_rooms.h)
 
   void Add(const Usage& other) {
     samples += other.samples;
@@ -31,6 +32,7 @@ struct Usage {
     run_ns += other.run_ns;
     batch_ns += other.batch_ns;
     decoded.AddSince({}, other.decoded);
+    is_large |= other.is_large;
   }
 };
 

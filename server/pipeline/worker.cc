@@ -23,8 +23,11 @@ constexpr int64_t kCheapTicket = 8;  // places; tickets are long when samples ar
 constexpr int64_t kCheapTimedOneIn = 16;
 
 constexpr size_t kFilesHeld = 8;  // by a ticket, beyond those of the samples that it works on
-// What is packed of a JPEG stands in memory a few times: the packer's, the document, the payload.
-constexpr int64_t kPackedPerByte = 4;
+// What is packed of a JPEG stands in memory a few times: the packer's (twice while it grows), the
+// document, the payload. It takes four bytes a block at least, and three blocks stand for 64 pixels.
+constexpr int64_t kPackedCopies = 5, kPixelsPerPackedByte = 5;
+// A larger buffer of what was made for a cache is given back: nobody has reserved it for long.
+constexpr size_t kKeptScratchBytes = 4 << 20;
 // Records that go to a decoder process are there, and between, once more; small ones do not count.
 constexpr int64_t kCountedRecordBytes = 4 << 20;
 
@@ -325,6 +328,7 @@ absl::Status Worker::RunSample(const Sample& sample) {
     }).IgnoreError();
   }
   LeaveRoom();
+  if (payload_.capacity() > kKeptScratchBytes) std::vector<std::byte>().swap(payload_);
   if (timed) {
     usage_.parse_ns += every * parse_ns;
     usage_.run_ns += every * (MonotonicNs() - start - parse_ns);
@@ -344,7 +348,7 @@ absl::Status Worker::MakeSample(const Sample& sample, SampleMaker& maker, Sample
   const bool decoded = job.config().pipeline->cache_kind == CacheKind::kDecoded;
   if (decoded && is_kept) {
     input->record = &kept_record_;
-    FW_RETURN_IF_ERROR(EnterRoom(sample, *input, SampleWay::kFromPrefix, 0, maker));
+    FW_RETURN_IF_ERROR(EnterRoom(sample, *input, SampleWay::kFromPrefix, false, maker));
     return maker.RunFromPrefix(*input, sample.place, batch.memory());
   }
 
@@ -356,8 +360,8 @@ absl::Status Worker::MakeSample(const Sample& sample, SampleMaker& maker, Sample
 
   const bool packs = wanted && !decoded;
   FW_RETURN_IF_ERROR(EnterRoom(sample, *input,
-                               wanted && decoded ? SampleWay::kKeeping : SampleWay::kWhole,
-                               packs ? kPackedPerByte * sample.bytes.size() : 0, maker));
+                               wanted && decoded ? SampleWay::kKeeping : SampleWay::kWhole, packs,
+                               maker));
   if (packs) {
     FW_ASSIGN_OR_RETURN(*keep, PackRecord(sample, maker));
     if (*keep) FW_RETURN_IF_ERROR(job.dataset().Parse(input->sample_id, kept_, &record_));
@@ -371,21 +375,27 @@ absl::Status Worker::MakeSample(const Sample& sample, SampleMaker& maker, Sample
 }
 
 // Makes sure that the memory which the sample takes is in the budget: the job's own claim, or more
-// for a large image. `more_bytes`: beside what its plan says.
+// for a large image. `packs`: the record is packed for the cache, too.
 absl::Status Worker::EnterRoom(const Sample& sample, const SampleInput& input, SampleWay way,
-                               int64_t more_bytes, SampleMaker& maker) {
+                               bool packs, SampleMaker& maker) {
   const Batch& batch = *sample.work->ticket.batch;
   const Job& job = batch.job();
   const Plan& plan = *job.plan();
   const bool isolated = job.config().isolated;
+  int64_t more_bytes = 0;  // beside what the plan says
   if (isolated && sample.bytes.size() > kCountedRecordBytes)
     more_bytes += 2 * sample.bytes.size();
   const SampleMemory& memory = plan.memory(way);
   SampleNeed need{memory.fixed, {}};
   const bool fits = isolated || fitted_plan_ == &plan;
   if (memory.depends_on_images || !fits) need = plan.NeedOf(input, way, in_process_.workspace());
+  if (packs) {
+    const int64_t pixels = static_cast<int64_t>(need.largest.width) * need.largest.height;
+    more_bytes += kPackedCopies * (sample.bytes.size() + pixels / kPixelsPerPackedByte);
+  }
   const int64_t extra = need.bytes + more_bytes - job.claimed_bytes();
   if (extra > 0) {
+    usage_.is_large = true;
     absl::StatusOr<SampleRooms::Room> room = rooms_->Enter(extra, &batch.dropped_flag());
     if (!room.ok()) {
       return Annotate(
@@ -520,6 +530,8 @@ absl::Status Worker::RunBatchOps(const Batch& batch) {
   if (batch.samples() == 0 || !plan->has_batch_ops() || batch.dropped()) return absl::OkStatus();
   const int64_t start = MonotonicNs();
   absl::Status status = NoThrow([&] {
+    in_process_.workspace().clock().Begin(batch.samples() * plan->limits().max_sample_ms,
+                                          &batch.dropped_flag());
     return plan->FinishBatch(batch.samples(), batch.number(), batch.order().key(), batch.memory(),
                              in_process_.workspace());
   });

@@ -74,7 +74,7 @@ class Worker final : private RecordOwner {
   absl::Status MakeSample(const Sample& sample, SampleMaker& maker, SampleInput* input,
                           int64_t* parse_ns, bool* keep);
   absl::Status EnterRoom(const Sample& sample, const SampleInput& input, SampleWay way,
-                         int64_t more_bytes, SampleMaker& maker);
+                         bool packs, SampleMaker& maker);
   void LeaveRoom();
   void GiveBackMemory();
   SampleInput InputOf(const Sample& sample) const;

@@ -19,7 +19,8 @@ class SampleRoomsTest : public ::testing::Test {
     SampleRooms::Options options;
     options.budget = budget_;
     options.workers = workers;
-    options.shrunk = [this] { ++shrunk_; };
+    options.patience = absl::Milliseconds(50);
+    options.changed = [this] { ++changed_; };
     return SampleRooms::Create(std::move(options));
   }
   static void AwaitWaiting(const SampleRooms& rooms, int count) {
@@ -27,19 +28,19 @@ class SampleRoomsTest : public ::testing::Test {
   }
 
   const std::shared_ptr<MemoryBudget> budget_ = MemoryBudget::Create(1000);
-  int shrunk_ = 0;
+  int changed_ = 0;
 };
 
 TEST_F(SampleRoomsTest, TheLargestClaimCountsOnEveryWorker) {
   const auto rooms = Rooms(3);
-  auto small = *rooms->Admit("a", 100, false);
+  auto small = *rooms->Admit("a", 100, 0);
   EXPECT_EQ(small->workers(), INT_MAX);
   EXPECT_EQ(budget_->planned_bytes(), 300);
-  auto large = *rooms->Admit("b", 250, false);
+  auto large = *rooms->Admit("b", 250, 0);
   EXPECT_EQ(budget_->planned_bytes(), 750);
   EXPECT_EQ(rooms->OfWorker(2), 250);
   large.reset();
-  EXPECT_EQ(shrunk_, 1);
+  EXPECT_EQ(changed_, 1);
   EXPECT_EQ(rooms->OfWorker(2), 100);
   EXPECT_EQ(budget_->planned_bytes(), 750);  // until the workers have given it back
   for (int i = 0; i < 3; ++i) {
@@ -55,30 +56,64 @@ TEST_F(SampleRoomsTest, TheLargestClaimCountsOnEveryWorker) {
 
 TEST_F(SampleRoomsTest, ProcessesOfSeveralJobsAddUp) {
   const auto rooms = Rooms(2);
-  const auto one = *rooms->Admit("a", 100, true), other = *rooms->Admit("b", 150, true);
+  const auto one = *rooms->Admit("a", 80, 20), other = *rooms->Admit("b", 100, 50);
   EXPECT_EQ(budget_->planned_bytes(), 500);
-  const auto own = *rooms->Admit("c", 50, false);
+  const auto own = *rooms->Admit("c", 50, 0);
   EXPECT_EQ(budget_->planned_bytes(), 600);
   EXPECT_EQ(rooms->OfWorker(0), 50);  // the processes' is not for its buffers
 }
 
 TEST_F(SampleRoomsTest, RanksOfOneJobShareAClaim) {
   const auto rooms = Rooms(2);
-  const auto one = *rooms->Admit("a", 400, false), other = *rooms->Admit("a", 400, false);
+  const auto one = *rooms->Admit("a", 400, 0), other = *rooms->Admit("a", 400, 0);
   EXPECT_EQ(one, other);
   EXPECT_EQ(budget_->planned_bytes(), 800);
 }
 
 TEST_F(SampleRoomsTest, AJobRunsOnAsManyWorkersAsHaveRoom) {
   const auto rooms = Rooms(4);
-  const auto claim = *rooms->Admit("a", 400, false);
+  const auto claim = *rooms->Admit("a", 400, 0);
   EXPECT_EQ(claim->workers(), 2);
   EXPECT_EQ(budget_->planned_bytes(), 800);
 }
 
+TEST_F(SampleRoomsTest, AJobGetsTheOtherWorkersOnceThereIsRoom) {
+  const auto rooms = Rooms(3);
+  auto arena = *budget_->Reserve("arenas", 700);
+  const auto claim = *rooms->Admit("a", 300, 0);
+  EXPECT_EQ(claim->workers(), 1);
+  arena.Release();
+  rooms->Settle(0);
+  EXPECT_EQ(claim->workers(), INT_MAX);
+  EXPECT_EQ(budget_->planned_bytes(), 900);
+  EXPECT_EQ(changed_, 1);
+}
+
+TEST_F(SampleRoomsTest, AnEndedClaimNeverLeavesLessThanTheOthersHave) {
+  const auto rooms = Rooms(1);
+  auto small = *rooms->Admit("a", 10, 7);
+  const auto large = *rooms->Admit("b", 150, 50);
+  small.reset();
+  rooms->Settle(0);
+  EXPECT_EQ(budget_->planned_bytes(), 200);
+}
+
+TEST_F(SampleRoomsTest, ALargeSampleWaitsSomeSecondsForOthersMemory) {
+  SampleRooms::Options options;
+  options.budget = budget_;
+  const auto rooms = SampleRooms::Create(std::move(options));
+  auto arena = *budget_->Reserve("arenas", 500);
+  std::thread leaver([&] {
+    AwaitWaiting(*rooms, 1);
+    arena.Release();
+  });
+  EXPECT_TRUE(rooms->Enter(600, nullptr).ok());
+  leaver.join();
+}
+
 TEST_F(SampleRoomsTest, WhatFitsOnNoWorkerIsRefusedWithTheSum) {
   const auto rooms = Rooms(4);
-  const auto claim = rooms->Admit("a", 1001, false);
+  const auto claim = rooms->Admit("a", 1001, 0);
   EXPECT_TRUE(absl::IsResourceExhausted(claim.status()));
   EXPECT_THAT(claim.status().message(), HasSubstr("this request (samples)"));
   EXPECT_EQ(budget_->planned_bytes(), 0);
@@ -128,7 +163,7 @@ TEST_F(SampleRoomsTest, WhoIsGoneWaitsNoLonger) {
 
 TEST_F(SampleRoomsTest, WithoutABudgetThereIsRoomForEverything) {
   const auto rooms = SampleRooms::Create(SampleRooms::Options());
-  EXPECT_EQ((*rooms->Admit("a", INT64_MAX / 4, false))->workers(), INT_MAX);
+  EXPECT_EQ((*rooms->Admit("a", INT64_MAX / 4, 0))->workers(), INT_MAX);
   EXPECT_TRUE(rooms->Enter(INT64_MAX / 4, nullptr).ok());
 }
 

@@ -41,6 +41,11 @@ class BaselineDecoder final : public RegionDecoder {
   // it is not covered; valid until the packer starts again.
   absl::Span<const uint8_t> Pack(StorePacker& packer, int orientation);
 
+  // Copies of the scan that are larger; between images.
+  void GiveBackOver(size_t bytes) {
+    for (ScanCursor& cursor : cursors_) cursor.GiveBackOver(bytes);
+  }
+
   // Makes seek_index() reach down to the image's end, instead of Start. kNone, or why it does not.
   Uncovered IndexAll();
 

@@ -45,6 +45,11 @@ bool ScanCursor::Begin(absl::Span<const uint8_t> scan, const SeekPoint& from, si
   return true;
 }
 
+void ScanCursor::GiveBackOver(size_t most) {
+  if (bytes.capacity() > most) std::vector<uint8_t>().swap(bytes);
+  if (left_out.capacity() * sizeof(uint32_t) > most) std::vector<uint32_t>().swap(left_out);
+}
+
 bool ScanCursor::Point(int components, SeekPoint* point) const {
   const size_t bits =
       static_cast<size_t>(reader.next - bytes.data()) * 8 - static_cast<size_t>(reader.count);

@@ -26,6 +26,7 @@ struct ScanCursor {
   bool Begin(absl::Span<const uint8_t> scan, const SeekPoint& from, size_t end);
   // The place as a point of a seek index. False when the DC values do not fit.
   bool Point(int components, SeekPoint* point) const;
+  void GiveBackOver(size_t bytes);  // buffers that are larger
 
   BitReader reader;
   int64_t last_dc[kMaxComponents] = {};

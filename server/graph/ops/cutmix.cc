@@ -50,11 +50,10 @@ class Cutmix : public BatchOp {
                         (static_cast<double>(size.width) * size.height);
     DrawPermutation(batch.permutation, draws);
     FW_RETURN_IF_ERROR(MixLabels(batch, static_cast<float>(1.0 - area)));
-    MixField(batch, 0, [&](std::byte* out, const std::byte* own, const std::byte* partner) {
+    return MixField(batch, 0, [&](std::byte* out, const std::byte* own, const std::byte* partner) {
       if (out != own) std::memcpy(out, own, static_cast<size_t>(images.sample_bytes));
       if (partner != own) CopyBox(images.spec, box, partner, out);
     });
-    return absl::OkStatus();
   }
 
  private:

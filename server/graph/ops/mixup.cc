@@ -29,10 +29,9 @@ class Mixup : public BatchOp {
     const TensorSpec& spec = batch.inputs[0].spec;
     const int64_t elements =
         batch.inputs[0].sample_bytes / static_cast<int64_t>(DTypeSize(spec.dtype));
-    MixField(batch, 0, [&](std::byte* out, const std::byte* own, const std::byte* partner) {
+    return MixField(batch, 0, [&](std::byte* out, const std::byte* own, const std::byte* partner) {
       MixElements(spec.dtype, weight, own, partner, elements, out);
     });
-    return absl::OkStatus();
   }
 
  private:
