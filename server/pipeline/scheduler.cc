@@ -231,7 +231,7 @@ bool Scheduler::IsSlow(const Job& job) const {
 }
 
 bool Scheduler::MayWork(const Job& job, int worker) const {
-  if (worker >= job.workers() || StandsBehindSlow(job, worker)) return false;
+  if (worker >= job.workers()) return false;
   if (!IsSlow(job)) return true;
   const auto& moving = Moving(job);
   if (!moving.is_measured && !moving.slow_on.empty() && moving.slow_on.count(worker) == 0)
@@ -244,8 +244,8 @@ bool Scheduler::MayWork(const Job& job, int worker) const {
   return shares_.MayTake(job.config().owner_uid, worker, of_user, all);
 }
 
-// What a worker takes beside a slow ticket is made after it: so it takes nothing of another user,
-// whose batches would wait for it. Where storage holds the slow ticket up, the worker is free.
+// What a worker takes beside a slow ticket is made after it, and another user's batches would wait
+// for that. Where storage holds the slow ticket up, the worker is free.
 bool Scheduler::StandsBehindSlow(const Job& job, int worker) const {
   return std::any_of(jobs_.begin(), jobs_.end(), [&](const std::shared_ptr<Job>& other) {
     mu_.AssertHeld();
@@ -310,6 +310,8 @@ Stream* Scheduler::Pick(int worker) {
       least = virtual_ns;
     }
   }
+  // It takes nothing then, or the slow job's next tickets would stand in the way for ever.
+  if (picked != nullptr && StandsBehindSlow(picked->job(), worker)) return nullptr;
   if (picked != nullptr) virtual_floor_ns_ = std::max(virtual_floor_ns_, least);
   return picked;
 }

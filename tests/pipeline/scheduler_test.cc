@@ -445,6 +445,51 @@ TEST_F(FourWorkers, SlowJobsOfAUserLeaveOthersTheirShare) {
   }
 }
 
+TEST_F(FourWorkers, NobodyElsesTicketStandsBehindASlowOne) {
+  constexpr int64_t kSlow = WorkerShares::kSlowNs + 1;
+  const Rank slow = Attach({.name = "slow", .records = 100'000, .uid = 1}, 0, 4);
+  Complete(*scheduler_.Take(0), kSlow);
+  const Rank other = Attach({.name = "other", .records = 100'000, .uid = 2}, 0, 4);
+  Complete(*scheduler_.Take(1), 100'000);
+  Ticket held = *scheduler_.Take(0);
+  while (held.batch->job().config().owner_uid != 1) {  // the other's slots are full
+    Complete(held, 100'000);
+    held = *scheduler_.Take(0);
+  }
+  while (auto event = other.slots->Next(absl::ZeroDuration())) other.slots->Release(event->slot);
+  EXPECT_FALSE(scheduler_.Take(0).has_value()) << "it is the other's turn, and it would wait";
+  const auto elsewhere = scheduler_.Take(1);
+  ASSERT_TRUE(elsewhere.has_value());
+  EXPECT_EQ(elsewhere->batch->job().config().owner_uid, 2u);
+  scheduler_.HeldUp(held.batch->job(), 1);
+  EXPECT_TRUE(scheduler_.Take(0).has_value()) << "storage holds the slow one up";
+  scheduler_.HeldUp(held.batch->job(), -1);
+  Complete(held, kSlow);
+}
+
+TEST_F(FourWorkers, TimeWithoutASampleMakesAJobSlow) {
+  const Rank rank = Attach({.name = "a", .records = 100'000, .uid = 1}, 0, 4);
+  Ticket first = *scheduler_.Take(0);
+  Usage usage;
+  usage.cpu_ns = WorkerShares::kSlowNs + 1;  // of a record that another one stands in for
+  scheduler_.Charge(first.batch->job(), usage);
+  Complete(first, 100'000);
+  EXPECT_TRUE(scheduler_.Take(0)->is_slow);
+}
+
+TEST_F(FourWorkers, BatchOpsOfASlowJobCount) {
+  const Rank slow = Attach({.name = "a", .records = 100'000, .batch_size = 1, .uid = 1}, 0, 2);
+  const Ticket ticket = *scheduler_.Take(0);
+  Usage usage;
+  usage.samples = 1;
+  usage.cpu_ns = WorkerShares::kSlowNs + 1;
+  ASSERT_TRUE(scheduler_.Complete(ticket, {}, usage));
+  const Rank other = Attach({.name = "b", .records = 100'000, .batch_size = 1, .uid = 2}, 0, 2);
+  EXPECT_FALSE(scheduler_.Take(0).has_value()) << "its batch ops are still to run";
+  scheduler_.Finish(ticket.batch, absl::OkStatus());
+  EXPECT_TRUE(scheduler_.Take(0).has_value());
+}
+
 TEST_F(FourWorkers, AJobIsSlowNoMoreOnceItsSamplesAreQuickForLong) {
   const Rank slow = Attach({.name = "a", .records = 100'000, .batch_size = 1000, .uid = 1}, 0, 2);
   const Rank other = Attach({.name = "b", .records = 100'000, .uid = 2}, 0, 1);
