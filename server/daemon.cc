@@ -201,9 +201,10 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
       program_memory_,
       budget_->Reserve(
           "program", std::min(ResidentBytes(), settings_.memory_limit_bytes / kLeastPartForWork)));
-  FW_ASSIGN_OR_RETURN(control_memory_,
-                      budget_->Reserve("control", std::min(kControlMemory,
-                                                           settings_.memory_limit_bytes / kLeastPartForControl)));
+  FW_ASSIGN_OR_RETURN(
+      control_memory_,
+      budget_->Reserve("control", std::min(kControlMemory,
+                                           settings_.memory_limit_bytes / kLeastPartForControl)));
   spdlog::info("memory: {}", budget_->Sum());
   spdlog::info("pipelines: {}", catalogue_->Describe());
   FW_ASSIGN_OR_RETURN(housekeeper_, StartThread("housekeeping", [this] { KeepHouse(); }));

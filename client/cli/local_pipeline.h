@@ -75,9 +75,9 @@ struct LocalPipeline {
   absl::StatusOr<std::unique_ptr<server::RecordReader>> NewReader() const;
   // What its decoder processes must know; `fuse` as in PlanOptions.
   server::DecoderSetup DecoderSetupOf(bool fuse) const;
-  // Who makes samples of `plan`, which is PlanOf(setup): a process of its own where the daemon would
-  // take one, so that a file made to abuse an image library meets nothing here either. For one
-  // thread; the plan outlives it.
+  // Who makes samples of `plan`, which is PlanOf(setup): a process of its own where the daemon
+  // would take one, so that a file made to abuse an image library meets nothing here either. For
+  // one thread; the plan outlives it.
   std::unique_ptr<server::SampleMaker> NewMaker(std::shared_ptr<const server::Plan> plan,
                                                 server::DecoderSetup setup) const;
   // As a runtime of this pipeline would be set up, with a worker on each of the first `workers`

@@ -185,10 +185,10 @@ class Preview {
     }
     FW_ASSIGN_OR_RETURN(RecordLoader loader, RecordLoader::Create(local_));
     loader_ = std::make_unique<RecordLoader>(std::move(loader));
-    FW_ASSIGN_OR_RETURN(SampleBatch batch, SampleBatch::Create(
-                                               local_.plan(), count,
-                                               local_.NewMaker(local_.loaded->plan,
-                                                               local_.DecoderSetupOf(true))));
+    FW_ASSIGN_OR_RETURN(
+        SampleBatch batch,
+        SampleBatch::Create(local_.plan(), count,
+                            local_.NewMaker(local_.loaded->plan, local_.DecoderSetupOf(true))));
     batch_ = std::make_unique<SampleBatch>(std::move(batch));
     return absl::OkStatus();
   }

@@ -60,9 +60,10 @@ class Verifier {
     every.what = "verify";
     every.jobs = jobs;
     every.make_look = [this]() -> absl::StatusOr<EveryRecord::Look> {
-      FW_ASSIGN_OR_RETURN(SampleBatch batch, SampleBatch::Create(
-                                                *plan_, /*samples=*/1,
-                                                local_.NewMaker(plan_, local_.DecoderSetupOf(false))));
+      FW_ASSIGN_OR_RETURN(
+          SampleBatch batch,
+          SampleBatch::Create(*plan_, /*samples=*/1,
+                              local_.NewMaker(plan_, local_.DecoderSetupOf(false))));
       auto room = std::make_shared<Room>(Room{std::move(batch), {}});
       return [this, room](const server::RecordBytes& bytes) { return Check(bytes, *room); };
     };

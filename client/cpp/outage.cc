@@ -42,7 +42,8 @@ void Outage::IsOver() {
   Stop();
   if (!told_) return;
   const double away_s = static_cast<double>(MonotonicNs() - began_ns_) * 1e-9;
-  Tell(notice_, absl::StrFormat("the daemon at %s serves again after %.1f s; going on with the next batch",
+  Tell(notice_,
+       absl::StrFormat("the daemon at %s serves again after %.1f s; going on with the next batch",
                        address_, away_s));
   told_ = false;
 }
@@ -55,7 +56,8 @@ void Outage::Run(double timeout_s) {
       return;
   }
   told_ = true;
-  Tell(notice_, absl::StrCat("the daemon at ", address_, " is away (", reason_, "): waiting ",
+  Tell(notice_,
+       absl::StrCat("the daemon at ", address_, " is away (", reason_, "): waiting ",
                     timeout_s < kEndlessS ? absl::StrCat("up to ", timeout_s, " s") : "without end",
                     " (reconnect_timeout_s) until it serves again; nothing is lost"));
 }

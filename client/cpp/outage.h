@@ -1,6 +1,7 @@
 // The time without a daemon: whoever waits for it for a second tells a person so, once, and when it
-// is over. Likewise for a daemon that is there and does not answer. A thread of its own tells it, since the one that waits may stand still in a system call,
-// such as while the daemon is stopped or lists a dataset's files.
+// is over. Likewise for a daemon that is there and does not answer. A thread of its own tells it,
+// since the one that waits may stand still in a system call, such as while the daemon is stopped or
+// lists a dataset's files.
 #pragma once
 
 #include <condition_variable>

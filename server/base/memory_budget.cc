@@ -24,8 +24,7 @@ void MemoryReservation::ShrinkTo(int64_t bytes) {
   if (budget_ == nullptr || bytes >= bytes_) return;
   MutexLock lock(&budget_->mu_);
   auto it = budget_->terms_.find(term_);
-  if (it != budget_->terms_.end() && (it->second -= bytes_ - bytes) <= 0)
-    budget_->terms_.erase(it);
+  if (it != budget_->terms_.end() && (it->second -= bytes_ - bytes) <= 0) budget_->terms_.erase(it);
   bytes_ = bytes;
 }
 

@@ -53,7 +53,7 @@ struct JobConfig {
   int64_t world_size = 1;
   uint64_t seed = 0;
   uint32_t owner_uid = 0;
-  double weight = 1.0;  // share of the workers, relative to other jobs
+  double weight = 1.0;    // share of the workers, relative to other jobs
   bool isolated = false;  // samples are made in decoder processes, which the runtime then has
 };
 

@@ -32,9 +32,8 @@ SampleRooms::Wanted SampleRooms::WantedBy(int worker, const Claim* more) const {
   return wanted;
 }
 
-absl::StatusOr<std::shared_ptr<const SampleRooms::Claim>> SampleRooms::Admit(const std::string& job,
-                                                                             int64_t bytes,
-                                                                             int64_t process_bytes) {
+absl::StatusOr<std::shared_ptr<const SampleRooms::Claim>> SampleRooms::Admit(
+    const std::string& job, int64_t bytes, int64_t process_bytes) {
   std::shared_ptr<Claim> claim;  // destroyed without the lock, which its end takes
   std::shared_ptr<const Claim> same;
   MutexLock lock(&mu_);
@@ -73,8 +72,7 @@ void SampleRooms::Leave(Claim* claim) {
   {
     MutexLock lock(&mu_);
     if (claims_.erase(claim) == 0) return;
-    for (int i = 0; i < options_.workers; ++i)
-      Want(workers_[static_cast<size_t>(i)], WantedBy(i));
+    for (int i = 0; i < options_.workers; ++i) Want(workers_[static_cast<size_t>(i)], WantedBy(i));
   }
   if (options_.changed) options_.changed();
 }

@@ -102,7 +102,7 @@ class SampleRooms : public std::enable_shared_from_this<SampleRooms> {
 
  private:
   struct Worker {
-    std::vector<MemoryReservation> parts;  // guarded by mu_
+    std::vector<MemoryReservation> parts;                 // guarded by mu_
     std::atomic<int64_t> reserved{0}, wanted{0}, own{0};  // own: what is wanted for its buffers
   };
 

@@ -24,7 +24,8 @@ constexpr int64_t kCheapTimedOneIn = 16;
 
 constexpr size_t kFilesHeld = 8;  // by a ticket, beyond those of the samples that it works on
 // What is packed of a JPEG stands in memory a few times: the packer's (twice while it grows), the
-// document, the payload. It takes four bytes a block at least, and three blocks stand for 64 pixels.
+// document, the payload. It takes four bytes a block at least, and three blocks stand for 64
+// pixels.
 constexpr int64_t kPackedCopies = 5, kPixelsPerPackedByte = 5;
 // A larger buffer of what was made for a cache is given back: nobody has reserved it for long.
 constexpr size_t kKeptScratchBytes = 4 << 20;
@@ -359,9 +360,8 @@ absl::Status Worker::MakeSample(const Sample& sample, SampleMaker& maker, Sample
   if (parse_ns != nullptr) *parse_ns = MonotonicNs() - start;
 
   const bool packs = wanted && !decoded;
-  FW_RETURN_IF_ERROR(EnterRoom(sample, *input,
-                               wanted && decoded ? SampleWay::kKeeping : SampleWay::kWhole, packs,
-                               maker));
+  FW_RETURN_IF_ERROR(EnterRoom(
+      sample, *input, wanted && decoded ? SampleWay::kKeeping : SampleWay::kWhole, packs, maker));
   if (packs) {
     FW_ASSIGN_OR_RETURN(*keep, PackRecord(sample, maker));
     if (*keep) FW_RETURN_IF_ERROR(job.dataset().Parse(input->sample_id, kept_, &record_));
@@ -383,8 +383,7 @@ absl::Status Worker::EnterRoom(const Sample& sample, const SampleInput& input, S
   const Plan& plan = *job.plan();
   const bool isolated = job.config().isolated;
   int64_t more_bytes = 0;  // beside what the plan says
-  if (isolated && sample.bytes.size() > kCountedRecordBytes)
-    more_bytes += 2 * sample.bytes.size();
+  if (isolated && sample.bytes.size() > kCountedRecordBytes) more_bytes += 2 * sample.bytes.size();
   const SampleMemory& memory = plan.memory(way);
   SampleNeed need{memory.fixed, {}};
   const bool fits = isolated || fitted_plan_ == &plan;

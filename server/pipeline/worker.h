@@ -73,8 +73,8 @@ class Worker final : private RecordOwner {
   absl::Status RunSample(const Sample& sample);
   absl::Status MakeSample(const Sample& sample, SampleMaker& maker, SampleInput* input,
                           int64_t* parse_ns, bool* keep);
-  absl::Status EnterRoom(const Sample& sample, const SampleInput& input, SampleWay way,
-                         bool packs, SampleMaker& maker);
+  absl::Status EnterRoom(const Sample& sample, const SampleInput& input, SampleWay way, bool packs,
+                         SampleMaker& maker);
   void LeaveRoom();
   void GiveBackMemory();
   SampleInput InputOf(const Sample& sample) const;
