@@ -1,0 +1,50 @@
+// What an image will take, from its header and its bytes: what grows with them and not with the
+// pixels is counted, too.
+#include "server/codec/decode_need.h"
+
+#include <gtest/gtest.h>
+
+#include "server/codec/image_writer.h"
+#include "tests/codec/whole_images.h"
+#include "tests/testing/test_images.h"
+
+namespace feedwater::server::testing {
+namespace {
+
+constexpr int64_t kMiB = 1 << 20;
+
+int64_t NeedOf(const std::string& file) {
+  const auto need = NeedOfDecoding({reinterpret_cast<const std::byte*>(file.data()), file.size()},
+                                   /*apply_orientation=*/true, ImageLimits());
+  EXPECT_TRUE(need.ok()) << need.status();
+  return need.ok() ? need->bytes : 0;
+}
+
+TEST(DecodeNeed, AScanOfStuffedZeroesTakesFiveTimesItsBytes) {
+  std::string jpeg = feedwater::testing::DrawImage(1, 16, 16, ".jpg");
+  const int64_t plain = NeedOf(jpeg);
+  EXPECT_LT(plain, 2 * kMiB);
+  jpeg.resize(jpeg.size() - 2);  // the end marker
+  const int64_t pairs = 8 * kMiB;
+  for (int64_t i = 0; i < pairs; ++i) jpeg.append("\xff\0", 2);
+  EXPECT_GE(NeedOf(jpeg), 2 * pairs + 8 * pairs);
+  jpeg.append(2 * pairs, 'x');  // what is not stuffed is copied once
+  EXPECT_LT(NeedOf(jpeg), 4 * pairs + 8 * pairs + 2 * kMiB);
+}
+
+TEST(DecodeNeed, LosslessWebpMayHaveATableForEverySixteenPixels) {
+  const std::string rows(8 * 8 * 3, '\0');
+  std::string webp =
+      WritePicture({reinterpret_cast<const uint8_t*>(rows.data()), {8, 8}, 3}, ".webp").value();
+  EXPECT_LT(NeedOf(webp), 2 * kMiB);
+  ASSERT_EQ(webp.substr(12, 4), "VP8L");
+  // 1024x1024 in the header, and bytes for as many groups of codes as there can be.
+  webp.replace(21, 4, Number(1023 | 1023 << 14, 4));
+  webp.append(300'000, '\1');
+  webp.replace(4, 4, Number(static_cast<uint32_t>(webp.size() - 8), 4));
+  webp.replace(16, 4, Number(static_cast<uint32_t>(webp.size() - 20), 4));
+  EXPECT_GE(NeedOf(webp), 700 * kMiB);
+}
+
+}  // namespace
+}  // namespace feedwater::server::testing
