@@ -93,6 +93,7 @@ absl::StatusOr<std::shared_ptr<RecordCache>> Cache::Get(const Request& request) 
     options.identity = name;
     options.disk_limit = request.disk_bytes;
     options.disk_quota = disk_;
+    options.saver = saver_;
   }
   const bool has_folder = !options.folder.empty();
   absl::StatusOr<std::shared_ptr<RecordCache>> cache = RecordCache::Open(std::move(options));
@@ -113,12 +114,14 @@ std::shared_ptr<SeekIndexStore> Cache::SeekIndexesOf(const std::string& dataset)
     if (it->file == file && !file.empty()) return it->store;
     const auto next = std::next(it);
     const bool is_short = seek_indexes_->used() > seek_indexes_->limit() / 2;
-    if (is_short && it->store.use_count() == 1) idle.splice(idle.end(), seek_entries_, it);
+    if ((is_short || seek_entries_.size() >= kMostOpen) && it->store.use_count() == 1)
+      idle.splice(idle.end(), seek_entries_, it);
     it = next;
   }
   SeekIndexStore::Options options;
   options.file = file;
   options.quota = seek_indexes_;
+  options.saver = saver_;
   options.budget = options_.budget;
   seek_entries_.push_back({file, std::make_shared<SeekIndexStore>(std::move(options))});
   if (!file.empty()) DeleteUnusedSeekFiles(fs::path(file).parent_path());

@@ -9,9 +9,9 @@
 //
 // A cache that nobody uses stays open: the next epoch or job finds it full. It is closed when
 // another one finds no room in memory, and the longest unused when too many are open: each has a
-// table of its records and, on disk, a thread. Folders of caches that are not open count against
-// the quota of disk, and are deleted piece by piece, longest unused first, when it has no room for
-// a record.
+// table of its records and, on disk, two descriptors. Folders of caches that are not open count
+// against the quota of disk, and are deleted piece by piece, longest unused first, when it has no
+// room for a record.
 //
 // Thread-safe.
 #pragma once
@@ -102,6 +102,7 @@ class Cache {
 
   const Options options_;
   const std::shared_ptr<ByteQuota> memory_, disk_, seek_indexes_;
+  const std::shared_ptr<Saver> saver_ = Saver::Create();
   std::string folder_, no_disk_;
   ProcessLock lock_;
   mutable Mutex mu_;

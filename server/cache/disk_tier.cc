@@ -13,7 +13,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "server/base/status.h"
-#include "server/base/thread.h"
 
 namespace feedwater::server {
 namespace {
@@ -73,20 +72,17 @@ absl::StatusOr<std::unique_ptr<DiskTier>> DiskTier::Open(Options options) {
     return ErrnoStatus(errno, absl::StrCat("opening the cache's folder ", path));
   tier->root_ = std::make_unique<Root>("cache", path, std::move(for_root));
   FW_RETURN_IF_ERROR(Annotate(tier->Recover(), path));
+  const std::shared_ptr<Saver>& shared = tier->options_.saver;
   FW_ASSIGN_OR_RETURN(tier->writer_,
-                      StartThread("the cache", [tier = tier.get()] { tier->Write(); }));
+                      (shared != nullptr ? shared : Saver::Create())->Add([tier = tier.get()] {
+                        return tier->WriteNext();
+                      }));
   return tier;
 }
 
 DiskTier::~DiskTier() {
-  if (writer_.joinable()) {
-    {
-      MutexLock lock(&mu_);
-      stop_ = true;
-      changed_.SignalAll();
-    }
-    writer_.join();
-  }
+  if (writer_ != nullptr) Flush();
+  writer_.reset();
   options_.quota->Give(bytes());
 }
 
@@ -182,22 +178,37 @@ bool DiskTier::Append(int64_t record, uint64_t stamp, absl::Span<const std::byte
     full_ = true;
     return false;
   }
-  MutexLock lock(&mu_);
-  if (queued_bytes_ + block.size() > kMaxQueuedBytes && queued_bytes_ > 0) {
-    bytes_ -= size;  // the disk is behind
+  Item item{record, stamp, {}};
+  if (!Queue(std::move(item), block)) {
+    bytes_ -= size;
     options_.quota->Give(size);
     return false;
   }
+  writer_->Wake();
+  return true;
+}
+
+// False when the disk is behind, or memory short.
+bool DiskTier::Queue(Item item, absl::Span<const std::byte> block) {
+  if (options_.budget != nullptr) {
+    auto memory = options_.budget->Reserve("cache writes", static_cast<int64_t>(block.size()));
+    if (!memory.ok()) return false;
+    item.memory = *std::move(memory);
+  }
+  MutexLock lock(&mu_);
+  if (queued_bytes_ + block.size() > kMaxQueuedBytes && queued_bytes_ > 0) return false;
   queued_bytes_ += block.size();
-  queue_.push_back({record, stamp, std::vector<std::byte>(block.begin(), block.end())});
-  changed_.SignalAll();
+  item.block.assign(block.begin(), block.end());
+  queue_.push_back(std::move(item));
   return true;
 }
 
 void DiskTier::Forget(int64_t record) {
-  MutexLock lock(&mu_);
-  queue_.push_back({record, 0, {}});
-  changed_.SignalAll();
+  {
+    MutexLock lock(&mu_);
+    queue_.push_back({record, 0, {}});
+  }
+  writer_->Wake();
 }
 
 void DiskTier::Flush() {
@@ -205,40 +216,42 @@ void DiskTier::Flush() {
   while (!queue_.empty() || writing_) changed_.Wait(&mu_);
 }
 
-void DiskTier::Write() {
-  pthread_setname_np(pthread_self(), "fw-cache");
-  for (;;) {
-    Item item;
-    {
-      MutexLock lock(&mu_);
-      writing_ = false;
-      changed_.SignalAll();
-      while (queue_.empty() && !stop_) changed_.Wait(&mu_);
-      if (queue_.empty()) return;
-      item = std::move(queue_.front());
-      queue_.pop_front();
-      queued_bytes_ -= item.block.size();
-      writing_ = true;
-    }
-    if (item.block.empty()) {
-      AppendJournal(item.record, kNowhere, 0).IgnoreError();  // it is found to be wrong again then
-      continue;
-    }
-    BlockPlace place;
-    const absl::Status written =
-        failed_ ? absl::UnavailableError("the disk failed before") : WriteItem(item, &place);
-    if (!written.ok()) {
-      const int64_t size = static_cast<int64_t>(item.block.size());
-      bytes_ -= size;
-      options_.quota->Give(size);
-      full_ = true;
-      if (!std::exchange(failed_, true)) {
-        spdlog::warn("cache {}: no more records are kept on disk: {}", options_.folder,
-                     std::string(written.message()));
-      }
-    }
-    options_.placed(item.record, written.ok() ? &place : nullptr, item.stamp);
+bool DiskTier::WriteNext() {
+  Item item;
+  {
+    MutexLock lock(&mu_);
+    if (queue_.empty()) return false;
+    item = std::move(queue_.front());
+    queue_.pop_front();
+    queued_bytes_ -= item.block.size();
+    writing_ = true;
   }
+  Carry(item);
+  MutexLock lock(&mu_);
+  writing_ = false;
+  changed_.SignalAll();
+  return !queue_.empty();
+}
+
+void DiskTier::Carry(const Item& item) {
+  if (item.block.empty()) {
+    AppendJournal(item.record, kNowhere, 0).IgnoreError();  // it is found to be wrong again then
+    return;
+  }
+  BlockPlace place;
+  const absl::Status written =
+      failed_ ? absl::UnavailableError("the disk failed before") : WriteItem(item, &place);
+  if (!written.ok()) {
+    const int64_t size = static_cast<int64_t>(item.block.size());
+    bytes_ -= size;
+    options_.quota->Give(size);
+    full_ = true;
+    if (!std::exchange(failed_, true)) {
+      spdlog::warn("cache {}: no more records are kept on disk: {}", options_.folder,
+                   std::string(written.message()));
+    }
+  }
+  options_.placed(item.record, written.ok() ? &place : nullptr, item.stamp);
 }
 
 absl::Status DiskTier::WriteItem(const Item& item, BlockPlace* place) {

@@ -10,7 +10,8 @@
 // of power a named block may not have reached the disk; its own hashes tell (block.h). So nothing
 // is synced while records stream in. Later entries win, and a place of 0 takes a record out.
 //
-// Thread-safe. Append only copies into a bounded queue; a thread of the tier writes.
+// Thread-safe. Append only copies into a bounded queue, whose bytes are in the budget; the saver
+// writes.
 #pragma once
 
 #include <atomic>
@@ -21,16 +22,17 @@
 #include <limits>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "server/base/fd.h"
+#include "server/base/memory_budget.h"
 #include "server/base/mutex.h"
 #include "server/cache/block_place.h"
 #include "server/cache/byte_quota.h"
+#include "server/cache/saver.h"
 #include "server/storage/object_source.h"
 
 namespace feedwater::server {
@@ -43,7 +45,9 @@ class DiskTier final : public ObjectSource {
     int64_t records = 0;
     int64_t limit = std::numeric_limits<int64_t>::max();  // of this folder, within the quota
     std::shared_ptr<ByteQuota> quota;
-    // Called for every block that the folder held at the start, then by the writer for each that
+    std::shared_ptr<MemoryBudget> budget;  // of what is queued; may be null
+    std::shared_ptr<Saver> saver;          // null: one of its own
+    // Called for every block that the folder held at the start, then by the saver for each that
     // was written (`place`) or could not be (null).
     std::function<void(int64_t record, const BlockPlace* place, uint64_t stamp)> placed;
   };
@@ -69,6 +73,7 @@ class DiskTier final : public ObjectSource {
     int64_t record = 0;
     uint64_t stamp = 0;
     std::vector<std::byte> block;  // empty: forget the record
+    MemoryReservation memory = {};
   };
   struct JournalEntry;
 
@@ -76,7 +81,9 @@ class DiskTier final : public ObjectSource {
   absl::Status Recover();
   absl::Status StartJournal();
   absl::Status ReplayJournal(uint64_t journal_bytes);
-  void Write();  // the thread
+  bool WriteNext();  // the saver's step
+  bool Queue(Item item, absl::Span<const std::byte> block) ABSL_LOCKS_EXCLUDED(mu_);
+  void Carry(const Item& item);
   absl::Status WriteItem(const Item& item, BlockPlace* place);
   absl::Status AppendJournal(int64_t record, uint64_t packed_place, uint64_t stamp);
 
@@ -86,7 +93,7 @@ class DiskTier final : public ObjectSource {
   std::atomic<int64_t> bytes_{0};
   std::atomic<bool> full_{false};
 
-  // Of the writer alone, once it runs.
+  // Of the saver alone, once it writes.
   Fd segment_;
   bool failed_ = false;
   uint32_t segment_number_ = 0;
@@ -96,8 +103,8 @@ class DiskTier final : public ObjectSource {
   CondVar changed_;
   std::deque<Item> queue_ ABSL_GUARDED_BY(mu_);
   size_t queued_bytes_ ABSL_GUARDED_BY(mu_) = 0;
-  bool writing_ ABSL_GUARDED_BY(mu_) = false, stop_ ABSL_GUARDED_BY(mu_) = false;
-  std::thread writer_;
+  bool writing_ ABSL_GUARDED_BY(mu_) = false;
+  std::unique_ptr<Saver::Task> writer_;
 };
 
 }  // namespace feedwater::server

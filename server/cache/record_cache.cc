@@ -36,6 +36,8 @@ absl::StatusOr<std::unique_ptr<RecordCache>> RecordCache::Open(Options options) 
   disk.records = given.records;
   disk.limit = given.disk_limit;
   disk.quota = given.disk_quota;
+  disk.budget = given.budget;
+  disk.saver = given.saver;
   disk.placed = [cache = cache.get()](int64_t record, const BlockPlace* place, uint64_t stamp) {
     if (place != nullptr) cache->disk_stamps_[record].store(stamp, std::memory_order_release);
     const uint64_t old = cache->on_disk_[record].exchange(

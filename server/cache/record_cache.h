@@ -38,6 +38,7 @@ class RecordCache {
     std::string identity;                                      // of dataset and content
     int64_t disk_limit = std::numeric_limits<int64_t>::max();  // of this cache
     std::shared_ptr<ByteQuota> disk_quota;
+    std::shared_ptr<Saver> saver;  // null: one of its own, if it is on disk
   };
   // A folder that cannot be used is logged, and the cache does without it.
   static absl::StatusOr<std::unique_ptr<RecordCache>> Open(Options options);
@@ -90,7 +91,7 @@ class RecordCache {
   std::atomic<int64_t> memory_records_{0}, disk_records_{0};
   mutable std::atomic<uint64_t> memory_hits_{0}, disk_hits_{0}, misses_{0};
   std::atomic<uint64_t> damaged_{0}, out_of_date_{0};
-  std::unique_ptr<DiskTier> disk_;  // last: its thread calls back
+  std::unique_ptr<DiskTier> disk_;  // last: the saver calls back
 };
 
 }  // namespace feedwater::server

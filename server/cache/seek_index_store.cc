@@ -15,7 +15,6 @@
 #include "server/base/fd.h"
 #include "server/base/no_throw.h"
 #include "server/base/status.h"
-#include "server/base/thread.h"
 #include "server/storage/engine.h"
 
 namespace feedwater::server {
@@ -91,23 +90,20 @@ std::string SeekIndexFile(const std::string& state_dir, const std::string& datas
 }
 
 SeekIndexStore::SeekIndexStore(Options options) : options_(std::move(options)) {
-  auto thread = StartThread("the file of seek indexes", [this] { KeepFile(); });
-  if (thread.ok()) {
-    thread_ = *std::move(thread);
+  auto keeper = (options_.saver != nullptr ? options_.saver : Saver::Create())
+                    ->Add([this] { return KeepFile(); }, absl::Seconds(options_.save_seconds));
+  if (keeper.ok()) {
+    keeper_ = *std::move(keeper);
+    keeper_->Wake();
   } else {  // they are kept in memory, and saved at the end
-    spdlog::warn("{}", std::string(thread.status().message()));
-    MutexLock lock(&mu_);
-    is_read_ = true;
+    spdlog::warn("{}", std::string(keeper.status().message()));
+    ReadFirst();
   }
 }
 
 SeekIndexStore::~SeekIndexStore() {
-  {
-    MutexLock lock(&mu_);
-    stop_ = true;
-  }
-  changed_.SignalAll();
-  if (thread_.joinable()) thread_.join();
+  keeper_.reset();
+  ReadFirst();
   if (absl::Status saved = Save(); !saved.ok())
     spdlog::warn("seek indexes: {}", std::string(saved.message()));
   MutexLock lock(&mu_);
@@ -201,8 +197,12 @@ SeekIndexStore::Counts SeekIndexStore::counts() const {
   return counts;
 }
 
-// The thread.
-void SeekIndexStore::KeepFile() {
+// Unless that was done.
+void SeekIndexStore::ReadFirst() {
+  {
+    MutexLock lock(&mu_);
+    if (is_read_) return;
+  }
   {
     MutexLock lock(&save_mu_);
     ReadIfNew().IgnoreError();
@@ -211,23 +211,22 @@ void SeekIndexStore::KeepFile() {
   MutexLock lock(&mu_);
   is_read_ = true;
   changed_.SignalAll();
-  while (!stop_) {
-    changed_.WaitWithTimeout(&mu_, absl::Seconds(options_.save_seconds));
-    if (stop_) return;
-    mu_.Unlock();
-    bool has_grown;
-    {
-      MutexLock save(&save_mu_);
-      ReadIfNew().IgnoreError();
-      has_grown = static_cast<double>(bytes_.load()) >
-                  static_cast<double>(saved_bytes_) * (1 + kGrowthToSave);
-    }
-    if (has_grown) {
-      if (absl::Status status = Save(); !status.ok())
-        spdlog::warn("seek indexes: {}", std::string(status.message()));
-    }
-    mu_.Lock();
+}
+
+bool SeekIndexStore::KeepFile() {
+  ReadFirst();
+  bool has_grown;
+  {
+    MutexLock save(&save_mu_);
+    ReadIfNew().IgnoreError();
+    has_grown = static_cast<double>(bytes_.load()) >
+                static_cast<double>(saved_bytes_) * (1 + kGrowthToSave);
   }
+  if (has_grown) {
+    if (absl::Status status = Save(); !status.ok())
+      spdlog::warn("seek indexes: {}", std::string(status.message()));
+  }
+  return false;
 }
 
 // What others have written counts as saved; a damaged file does not.

@@ -2,8 +2,8 @@
 //
 //   <file>   "FWSEEK\n", version; then for each image: XXH3-64 of the rest, hash, bytes, document
 //
-// A thread of its own reads the file when the store is made, and writes it anew, whole, when the
-// store has grown by a quarter since and when it ends: losing it costs speed alone. When somebody
+// The saver reads the file when the store is made, and writes it anew, whole, when the store has
+// grown by a quarter since and when it ends: losing it costs speed alone. When somebody
 // else has written it since, it is read again first. An image in it that is cut or damaged ends the
 // reading; what was read before it is good.
 //
@@ -15,7 +15,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -24,6 +23,7 @@
 #include "server/base/memory_budget.h"
 #include "server/base/mutex.h"
 #include "server/cache/byte_quota.h"
+#include "server/cache/saver.h"
 #include "server/codec/seek_indexes.h"
 
 namespace feedwater::server {
@@ -37,6 +37,7 @@ class SeekIndexStore final : public SeekIndexes {
     std::string file;                      // "" saves nothing
     std::shared_ptr<ByteQuota> quota;      // of memory
     std::shared_ptr<MemoryBudget> budget;  // may be null
+    std::shared_ptr<Saver> saver;          // null: one of its own
     double save_seconds = 60;              // between looks whether to save
   };
   explicit SeekIndexStore(Options options);
@@ -72,7 +73,8 @@ class SeekIndexStore final : public SeekIndexes {
   const Shard& ShardOf(const ContentHash& image) const { return shards_[image.high % kShards]; }
   void PutCopy(const ContentHash& image, absl::Span<const std::byte> document);
   bool TakeRoom(int64_t bytes) ABSL_LOCKS_EXCLUDED(mu_);
-  void KeepFile() ABSL_LOCKS_EXCLUDED(mu_);
+  void ReadFirst() ABSL_LOCKS_EXCLUDED(mu_);
+  bool KeepFile() ABSL_LOCKS_EXCLUDED(mu_);  // the saver's step
   absl::Status Read() ABSL_EXCLUSIVE_LOCKS_REQUIRED(save_mu_);
   absl::Status ReadIfNew() ABSL_EXCLUSIVE_LOCKS_REQUIRED(save_mu_);
   absl::Status Write(int fd) const;
@@ -91,10 +93,9 @@ class SeekIndexStore final : public SeekIndexes {
   Mutex mu_;
   CondVar changed_;
   bool is_read_ ABSL_GUARDED_BY(mu_) = false;
-  bool stop_ ABSL_GUARDED_BY(mu_) = false;
   int64_t room_ ABSL_GUARDED_BY(mu_) = 0;  // taken and not used yet
   std::vector<MemoryReservation> reservations_ ABSL_GUARDED_BY(mu_);
-  std::thread thread_;
+  std::unique_ptr<Saver::Task> keeper_;
 };
 
 }  // namespace feedwater::server
