@@ -53,9 +53,10 @@ int64_t ScanBytes(absl::Span<const std::byte> encoded) {
 }
 
 // Lossless WebP, as a picture or as the alpha of one: libwebp makes a table of some 12 KiB for each
-// group of Huffman codes; a file has one for each 4x4 pixels at most, and a group takes 20 bits.
+// group of Huffman codes; a group takes 20 bits, and stands for 4x4 pixels or more. No encoder
+// writes more than 2600 groups; a file made to have 65536 can be known only by decoding it.
 int64_t HuffmanBytes(absl::Span<const std::byte> encoded, int64_t pixels) {
-  constexpr int64_t kGroupBytes = 12 << 10, kMostGroups = 1 << 16, kGroupPixels = 16;
+  constexpr int64_t kGroupBytes = 12 << 10, kMostGroups = 2600, kGroupPixels = 16;
   constexpr int64_t kGroupBits = 20;
   const absl::string_view bytes(reinterpret_cast<const char*>(encoded.data()), encoded.size());
   if (!absl::StrContains(bytes, "VP8L") && !absl::StrContains(bytes, "ALPH")) return 0;

@@ -245,12 +245,14 @@ bool Scheduler::MayWork(const Job& job, int worker) const {
 }
 
 // What a worker takes beside a slow ticket is made after it, and another user's batches would wait
-// for that. Where storage holds the slow ticket up, the worker is free.
+// for that. Where storage holds the slow ticket up, the worker is free. A job that is only new may
+// be waiting for storage as well.
 bool Scheduler::StandsBehindSlow(const Job& job, int worker) const {
   return std::any_of(jobs_.begin(), jobs_.end(), [&](const std::shared_ptr<Job>& other) {
     mu_.AssertHeld();
+    const auto& moving = Moving(*other);
     return other->config().owner_uid != job.config().owner_uid && !other->held_up() &&
-           Moving(*other).slow_on.count(worker) > 0;
+           moving.slow_samples > 0 && moving.slow_on.count(worker) > 0;
   });
 }
 

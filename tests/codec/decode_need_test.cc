@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "server/codec/image_writer.h"
+#include "tests/codec/test_images.h"
 #include "tests/codec/whole_images.h"
-#include "tests/testing/test_images.h"
 
 namespace feedwater::server::testing {
 namespace {
@@ -21,7 +21,8 @@ int64_t NeedOf(const std::string& file) {
 }
 
 TEST(DecodeNeed, AScanOfStuffedZeroesTakesFiveTimesItsBytes) {
-  std::string jpeg = feedwater::testing::DrawImage(1, 16, 16, ".jpg");
+  std::mt19937 random(1);
+  std::string jpeg = EncodeJpeg(NoisyImage({16, 16}, 3, random), JpegOptions());
   const int64_t plain = NeedOf(jpeg);
   EXPECT_LT(plain, 2 * kMiB);
   jpeg.resize(jpeg.size() - 2);  // the end marker
@@ -32,7 +33,7 @@ TEST(DecodeNeed, AScanOfStuffedZeroesTakesFiveTimesItsBytes) {
   EXPECT_LT(NeedOf(jpeg), 4 * pairs + 8 * pairs + 2 * kMiB);
 }
 
-TEST(DecodeNeed, LosslessWebpMayHaveATableForEverySixteenPixels) {
+TEST(DecodeNeed, LosslessWebpHasTablesOfCodes) {
   const std::string rows(8 * 8 * 3, '\0');
   std::string webp =
       WritePicture({reinterpret_cast<const uint8_t*>(rows.data()), {8, 8}, 3}, ".webp").value();
@@ -43,7 +44,7 @@ TEST(DecodeNeed, LosslessWebpMayHaveATableForEverySixteenPixels) {
   webp.append(300'000, '\1');
   webp.replace(4, 4, Number(static_cast<uint32_t>(webp.size() - 8), 4));
   webp.replace(16, 4, Number(static_cast<uint32_t>(webp.size() - 20), 4));
-  EXPECT_GE(NeedOf(webp), 700 * kMiB);
+  EXPECT_GE(NeedOf(webp), 30 * kMiB);
 }
 
 }  // namespace
