@@ -19,6 +19,10 @@ SERVICE = "/feedwater.v1.Control/"
 REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 DATA, HEADERS, PRIORITY, RESET, SETTINGS, PING, WINDOW, CONTINUATION = 0, 1, 2, 3, 4, 6, 8, 9
 END_STREAM, END_HEADERS = 1, 4
+KINDS = (
+    "continuation", "ping", "settings", "reset", "unread", "endless_messages", "endless_calls",
+    "texts", "half_closed",
+)  # fmt: skip
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
