@@ -1,8 +1,9 @@
-"""Small images and short pipelines that cost a great deal to make samples of."""
+"""Small images, folders and pipelines that cost a great deal to read or to make samples of."""
 
 from __future__ import annotations
 
 import struct
+import zlib
 from pathlib import Path
 
 
@@ -28,6 +29,35 @@ def write_progressive(folder: Path, count: int, side: int = 8000) -> None:
     data = progressive(side)
     for number in range(count):
         (folder / f"a/{number}.jpg").write_bytes(data)
+
+
+def two_sizes(side: int, other: int = 8, rows: int = 100) -> bytes:
+    """Return a black TIFF that gives its size twice: readers differ in which one they take."""
+    strip = zlib.compress(bytes(3 * side * rows), 9)
+    strips = -(-side // rows)
+    lists = 8 + len(strip) + len(strip) % 2
+    entries = [
+        (256, 4, 1, side), (256, 4, 1, other), (257, 4, 1, side), (257, 4, 1, other),
+        (258, 3, 3, lists + 8 * strips), (259, 3, 1, 8), (262, 3, 1, 2), (273, 4, strips, lists),
+        (277, 3, 1, 3), (278, 4, 1, rows), (279, 4, strips, lists + 4 * strips),
+    ]  # fmt: skip
+    directory = lists + 8 * strips + 6
+    return (
+        struct.pack("<2sHI", b"II", 42, directory)
+        + strip.ljust(lists - 8, b"\0")
+        + struct.pack(f"<{2 * strips}I", *[8] * strips, *[len(strip)] * strips)
+        + struct.pack("<4H", 8, 8, 8, len(entries))
+        + b"".join(struct.pack("<HHII", *entry) for entry in entries)
+        + struct.pack("<I", 0)
+    )
+
+
+def write_links(folder: Path, levels: int = 30) -> None:
+    """Write an image folder of 2^levels paths: each folder has two links to the next one."""
+    for level in range(levels):
+        (folder / f"c{level:02}").mkdir(parents=True)
+        for name in ("x", "y") if level + 1 < levels else ():
+            (folder / f"c{level:02}" / name).symlink_to(f"../c{level + 1:02}")
 
 
 def live_resizes(count: int, side: int = 6000) -> tuple[str, list[str]]:
