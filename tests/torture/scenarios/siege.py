@@ -257,7 +257,11 @@ class Siege:
         took = time.monotonic() - began
         rate = (self.victim.batches - batches) / took
         ended = time.monotonic()
-        back = becomes(lambda: self.watch.used_kib() <= before + (MARGIN_MIB << 10), 4 * BACK_S)
+        most = before + (MARGIN_MIB << 10)
+        back = becomes(lambda: not self.daemon.alive() or self.watch.used_kib() <= most, 4 * BACK_S)
+        if not self.daemon.alive():
+            status = self.daemon.process.returncode
+            raise RuntimeError(f"{name}: feedwaterd ended with {status}: {self.daemon.tail(500)}")
         self.seen[name] = {
             **self.watch.figures(),
             "seconds": round(took, 1),
@@ -323,8 +327,6 @@ class Siege:
         stage.figures["fair_batches_per_s"] = [round(rate, 2) for rate in self._fair]
         same = self.daemon.alive() and self.daemon.process.pid == self.pid
         stage.check("the daemon lives", same, same, True)
-        if not same:
-            raise RuntimeError(self.daemon.tail())
         stage.check("batches of the one who trains", batches > 0, batches, "> 0")
         self.watch.check(self.seen)
         late = {
@@ -337,6 +339,9 @@ class Siege:
         share = self.seen[worst]["of_fair_share"]
         stage.check("the rate of the one who trains, of its fair share", share >= LEAST_SHARE,
                     f"{share} ({worst})", f">= {LEAST_SHARE}", timing=True)  # fmt: skip
+        first, last = self._fair
+        stage.check("the fair share after the attacks, of that before", last >= LEAST_SHARE * first,
+                    f"{last / max(first, 1e-9):.2f}", f">= {LEAST_SHARE}", timing=True)  # fmt: skip
         if self.daemon.stop() != 0:
             stage.wrong("daemons that did not stop well", self.daemon.tail(500))
         stage.none_wrong(
