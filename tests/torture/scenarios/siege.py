@@ -222,14 +222,13 @@ class Siege:
     def _part(self) -> None:
         """Give the daemon one half of the CPUs, and all who are started from here the other."""
         cpus = sorted(os.sched_getaffinity(0))
-        if len(cpus) < 2:
-            return
         half = len(cpus) // 2
         for thread in os.listdir(f"/proc/{self.pid}/task"):
             with contextlib.suppress(ProcessLookupError):
-                os.sched_setaffinity(int(thread), cpus[:half])
+                os.sched_setaffinity(int(thread), cpus[:half] or cpus)
         os.sched_setaffinity(0, cpus[half:])
-        self.stage.leave(lambda: os.sched_setaffinity(0, cpus))
+        self._leave_half = lambda: os.sched_setaffinity(0, cpus)
+        self.stage.leave(self._leave_half)
 
     def _fair_rate(self) -> float:
         honest = self.stage.trainer(
@@ -342,6 +341,7 @@ class Siege:
         first, last = self._fair
         stage.check("the fair share after the attacks, of that before", last >= LEAST_SHARE * first,
                     f"{last / max(first, 1e-9):.2f}", f">= {LEAST_SHARE}", timing=True)  # fmt: skip
+        self._leave_half()
         if self.daemon.stop() != 0:
             stage.wrong("daemons that did not stop well", self.daemon.tail(500))
         stage.none_wrong(
