@@ -173,8 +173,19 @@ class DaemonProcess:
 
     def resident_kib(self) -> int:
         """Return its resident memory."""
+        return self._status_kib("VmRSS")
+
+    def peak_kib(self) -> int:
+        """Return the most resident memory that it has had, or since `forget_peak`."""
+        return self._status_kib("VmHWM")
+
+    def forget_peak(self) -> None:
+        """Let `peak_kib` begin anew."""
+        Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
+
+    def _status_kib(self, name: str) -> int:
         status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(re.search(r"VmRSS:\s+(\d+)", status).group(1))
+        return int(re.search(rf"{name}:\s+(\d+)", status).group(1))
 
     def __enter__(self) -> DaemonProcess:
         self.start()

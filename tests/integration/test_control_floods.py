@@ -15,23 +15,15 @@ import time
 from pathlib import Path
 
 import pytest
-from daemon_process import NO_OTHER_USERS, OTHER_USER, SANITIZERS, DaemonProcess, other_users
+from daemon_process import NO_OTHER_USERS, OTHER_USER, ROOT, SANITIZERS, DaemonProcess, other_users
 from pictures import write_folder
+
+sys.path.insert(0, str(ROOT / "tests/testing"))
+
+import control_flood
 
 from feedwater.control import METHODS, Control
 
-FLOOD = Path(__file__).resolve().parent.parent / "testing/control_flood.py"
-KINDS = [
-    "continuation",
-    "ping",
-    "settings",
-    "reset",
-    "unread",
-    "endless_messages",
-    "endless_calls",
-    "texts",
-    "half_closed",
-]
 SECONDS = 2.5
 MORE_KIB = 128 << 10  # that a flood may take: gRPC, and four texts that are being read
 PIPELINE = """version: 1
@@ -71,11 +63,18 @@ def describe(daemon) -> float:
     return time.monotonic() - start
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", control_flood.KINDS)
 def test_a_flood_costs_its_user_alone(daemon, kind):
     before = daemon.resident_kib()
     flood = subprocess.Popen(
-        [sys.executable, FLOOD, daemon.address, str(OTHER_USER), kind, str(SECONDS)],
+        [
+            sys.executable,
+            control_flood.__file__,
+            daemon.address,
+            str(OTHER_USER),
+            kind,
+            str(SECONDS),
+        ],
         stdout=subprocess.PIPE,
         text=True,
     )

@@ -19,6 +19,10 @@ SERVICE = "/feedwater.v1.Control/"
 REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 DATA, HEADERS, PRIORITY, RESET, SETTINGS, PING, WINDOW, CONTINUATION = 0, 1, 2, 3, 4, 6, 8, 9
 END_STREAM, END_HEADERS = 1, 4
+KINDS = (
+    "continuation", "ping", "settings", "reset", "unread", "endless_messages", "endless_calls",
+    "texts", "half_closed", "given_up",
+)  # fmt: skip
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
@@ -64,8 +68,21 @@ def call(stream: int, path: str, body: bytes = b"") -> bytes:
     return frame(HEADERS, END_HEADERS, stream, headers(path)) + b"".join(frames) + end
 
 
-def text_request(number: int, size: int) -> bytes:
-    """Return a DescribePipelineRequest with a text that no other request has."""
+def large_text(number: int) -> str:
+    """Return the text of a pipeline that no other request has."""
+    return f"version: 1\n# {number}\ngraph:\n" + "  - a: [1, 2, 3]\n" * (240_000 // 17)
+
+
+def slow_text(number: int) -> str:
+    """Return another one, over a dataset that takes long to list, where there is one."""
+    return (
+        f"version: 1\n# {number}\ndataset: {{format: image_folder, root: data, path: links}}\n"
+        "graph:\n  - decode\n  - center_crop: {size: 8}\nbatch: {size: 1}\noutputs: [image]\n"
+    )
+
+
+def text_request(yaml: str) -> bytes:
+    """Return a DescribePipelineRequest with a text."""
 
     def nested(tag: int, value: bytes) -> bytes:
         size, prefix = len(value), []
@@ -74,7 +91,6 @@ def text_request(number: int, size: int) -> bytes:
             size >>= 7
         return bytes([tag << 3 | 2, *prefix, size]) + value
 
-    yaml = f"version: 1\n# {number}\ngraph:\n" + "  - a: [1, 2, 3]\n" * (size // 17)
     return nested(1, nested(2, nested(1, b"t.yaml") + nested(2, yaml.encode())))
 
 
@@ -102,7 +118,14 @@ def blobs(kind: str):
         elif kind == "endless_calls":
             yield frame(HEADERS, END_HEADERS, stream, headers(REFLECTION))
         elif kind == "texts":
-            yield call(stream, SERVICE + "DescribePipeline", text_request(k + os.getpid(), 240_000))
+            yield call(
+                stream, SERVICE + "DescribePipeline", text_request(large_text(k + os.getpid()))
+            )
+        elif kind == "given_up":
+            text = text_request(slow_text(k + os.getpid()))
+            yield call(stream, SERVICE + "DescribePipeline", text)
+            if k >= 4:
+                yield frame(RESET, 0, stream - 8, struct.pack(">I", 8))
         elif kind == "half_closed":
             yield call(stream, SERVICE + "GetStatus") + b"shut"
         else:

@@ -1,4 +1,4 @@
-"""The CI sizes of every scenario of scripts/torture, through the same code.
+"""The CI sizes of scripts/torture, through the same code, of all scenarios but the sieges.
 
 Durations and rates are noted, not judged: continuous integration shares its machine.
 """
@@ -18,7 +18,7 @@ import torture
 from scenarios import Settings
 
 
-@pytest.mark.parametrize("name", torture.NAMES)
+@pytest.mark.parametrize("name", torture.QUICK)
 def test_the_scenario_holds(name, capfd):
     if not DAEMON.exists():
         pytest.skip(f"{DAEMON} is not built (FEEDWATER_BUILD_DIR says where)")

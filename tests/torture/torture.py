@@ -14,13 +14,16 @@ from pathlib import Path
 
 from scenarios import ROOT, Settings, Stage
 
-NAMES = (
+QUICK = (  # in continuous integration
     "trainer_kill", "daemon_kill", "both_kill", "protocol", "files", "churn", "soak",
 )  # fmt: skip
+SIEGES = ("control_floods", "large_plans", "image_bombs", "slow_ops", "arena_hoard")
+NAMES = QUICK + SIEGES
 RESULTS = ROOT / "build" / "torture"
 EXAMPLES = """examples:
   scripts/torture --list                      what there is
   scripts/torture                             the CI sizes of all scenarios, some minutes
+  scripts/torture control_floods --count 60   each flood for a minute
   scripts/torture --tier release              the release sizes of all, some hours
   scripts/torture trainer_kill --count 500    one scenario, 500 kills
   scripts/torture soak --minutes 30           chaos for half an hour

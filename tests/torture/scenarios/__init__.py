@@ -19,9 +19,9 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
-for needed in (ROOT / "tests", ROOT / "tests/conformance", ROOT / "client/python"):
-    if str(needed) not in sys.path:
-        sys.path.insert(0, str(needed))
+for needed in ("tests", "tests/conformance", "tests/testing", "client/python"):
+    if str(ROOT / needed) not in sys.path:
+        sys.path.insert(0, str(ROOT / needed))
 os.environ["PYTHONPATH"] = os.pathsep.join(
     filter(None, [str(ROOT / "client/python"), os.environ.get("PYTHONPATH", "")])
 )
@@ -115,6 +115,10 @@ class Stage:
     def __exit__(self, *unused: object) -> None:
         self._exit.close()
 
+    def leave(self, callback: Callable[[], object]) -> None:
+        """Have something done at the end, the last one first."""
+        self._exit.callback(callback)
+
     # --- how far ---
 
     def rounds(self) -> Iterator[int]:
@@ -200,12 +204,13 @@ class Stage:
         self,
         config: str = "cpus: 2\npin_cpus: false\nmemory: 1GiB\n",
         options: tuple[str, ...] = (),
+        prefix: tuple[str, ...] = (),
     ) -> DaemonProcess:
         """Start a daemon over drawn photos, with the pipelines `photos` and `tiny`."""
         access = f"access: {{users: [{OTHER_USER}]}}\n" if os.geteuid() == 0 else ""
         daemon = DaemonProcess(self.folder / "d", config=config + access)
         daemon.folder.chmod(0o755)
-        daemon.command += options
+        daemon.command = [*prefix, *daemon.command, *options]
         self.photos(daemon.data / "photos")
         daemon.add_pipeline("photos", PIPELINE)
         write_folder(daemon.data / "tiny", 12)

@@ -1,9 +1,10 @@
 """Hostile messages on both sockets, by another user where the tests run as root, with a bystander.
 
-The bystander's batches are compared byte for byte. It wants three tenths of what the daemon could
-give it, as a trainer with a step time does: sessions that begin rightly have a fair share of the
-workers, whatever they are up to afterwards, and that is no harm. Its rate is taken by turns with
-and without the attack, on CPUs of its own where there are four.
+The daemon has `memory: 512MiB` in a control group, and is watched as in a siege. The bystander's
+batches are compared byte for byte. It wants three tenths of what the daemon could give it, as a
+trainer with a step time does: sessions that begin rightly have a fair share of the workers,
+whatever they are up to afterwards, and that is no harm. Its rate is taken by turns with and without
+the attack, on CPUs of its own where there are four.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import time
 from daemon_process import BUILD, OTHER_USER, other_users
 
 from . import Leftovers, Stage
+from .siege import BUDGET_MIB, MemoryGroup, Watch
 
 COUNTS = {"ci": 100_000, "release": 10_000_000}  # messages
 TURNS = {True: 10, False: 3}  # pairs of turns, judging times or not
@@ -47,12 +49,15 @@ def run(stage: Stage) -> None:
     """Do it."""
     roomy = len(CPUS) >= 4
     pinned = f'cpus: "{CPUS[0]},{CPUS[1]}"\n' if roomy else "cpus: 2\npin_cpus: false\n"
-    daemon = stage.daemon(pinned + "memory: 1GiB\n")
+    group = MemoryGroup(stage)
+    daemon = stage.daemon(pinned + f"memory: {BUDGET_MIB}MiB\n", prefix=group.command())
     golden = stage.golden(daemon, world=1, batch=BATCH)
     leftovers = Leftovers(stage, daemon, margin_mib=32)
     pid = daemon.process.pid
     prefix = ("taskset", "-c", str(CPUS[2])) if roomy else ()
     bystander = stage.trainer("cpp", daemon.address, golden, 0, "bystander", prefix=prefix)
+    watch = Watch(stage, daemon, group)
+    stage.leave(watch.end)
     time.sleep(1)
     judged = stage.settings.judge_times
     turns = min(TURNS[judged], stage.settings.count)
@@ -87,6 +92,8 @@ def run(stage: Stage) -> None:
             leftovers.memory_starts_here()
     stage.done = sent
     rate = statistics.median(ratios) if ratios else 0.0
+    seen = watch.figures()
+    watch.end()
     batches = bystander.batches
     bystander.kill()
     stage.figures |= {
@@ -94,10 +101,12 @@ def run(stage: Stage) -> None:
         "messages_per_s": round(sent / max(seconds, 1e-9)),
         "bystander_rates": [round(ratio, 3) for ratio in ratios],
         "bystander_batches": batches,
+        "watched": seen,
     }
     stage.none_wrong(
         "attackers that ended badly", "batches with wrong bytes", "batches lost or repeated",
         "errors that a trainer saw", "trainers that ended by themselves", "trainers that hang",
+        "opens refused",
     )  # fmt: skip
     same = daemon.alive() and daemon.process.pid == pid
     stage.check("the daemon lives", same, same, True)
@@ -107,6 +116,7 @@ def run(stage: Stage) -> None:
     stage.check("calls without an answer in 20 s", counts.get("calls_hung", 0) == 0,
                 counts.get("calls_hung", 0), 0)  # fmt: skip
     stage.check("batches of the bystander", batches > 0, batches, "> 0")
+    watch.check({"hostile messages": seen})
     leftovers.check()
     stage.check("the bystander's rate under attack, of its own", rate >= LEAST_RATE,
                 f"{rate:.3f}", f">= {LEAST_RATE}", timing=True)  # fmt: skip
