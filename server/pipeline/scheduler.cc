@@ -121,7 +121,13 @@ absl::StatusOr<std::shared_ptr<Stream>> Scheduler::Attach(NewRank rank) {
     } else {
       job = std::make_shared<Job>(std::move(rank.job), std::move(rank.order_config), rank.layout,
                                   std::move(rank.files), std::move(rank.claim));
-      Moving(*job).virtual_ns = virtual_floor_ns_;
+      for (auto it = users_.begin(); it != users_.end();) {
+        const bool is_known = it->second.jobs > 0 || it->second.virtual_ns > users_floor_ns_;
+        it = is_known ? std::next(it) : users_.erase(it);
+      }
+      User& user = users_[job->config().owner_uid];
+      if (user.jobs++ == 0) user.virtual_ns = std::max(user.virtual_ns, users_floor_ns_);
+      Moving(*job).virtual_ns = user.floor_ns;
       jobs_.push_back(job);
     }
     stream = std::make_shared<Stream>(job, rank.rank, rank.pid, std::move(rank.layout),
@@ -161,6 +167,7 @@ void Scheduler::Detach(const std::shared_ptr<Stream>& stream) {
   streams.erase(std::find(streams.begin(), streams.end(), stream));
   if (!streams.empty()) return;
   jobs_.erase(std::find(jobs_.begin(), jobs_.end(), stream->shared_job()));
+  --users_[stream->job().config().owner_uid].jobs;
   stream->job().ended_.store(true, std::memory_order_release);
   parking_->WakeAll();  // workers end what they keep for a job, also those that sleep
 }
@@ -198,6 +205,7 @@ void Scheduler::Stop() {
       Moving(*job).streams.clear();
     }
     jobs_.clear();
+    users_.clear();
   }
   parking_->WakeAll();
 }
@@ -236,12 +244,9 @@ bool Scheduler::MayWork(const Job& job, int worker) const {
   const auto& moving = Moving(job);
   if (!moving.is_measured && !moving.slow_on.empty() && moving.slow_on.count(worker) == 0)
     return false;
-  double of_user = 0, all = 0;
-  for (const std::shared_ptr<Job>& other : jobs_) {
-    all += other->config().weight;
-    if (other->config().owner_uid == job.config().owner_uid) of_user += other->config().weight;
-  }
-  return shares_.MayTake(job.config().owner_uid, worker, of_user, all);
+  const auto users = std::count_if(users_.begin(), users_.end(),
+                                   [](const auto& user) { return user.second.jobs > 0; });
+  return shares_.MayTake(job.config().owner_uid, worker, 1, static_cast<double>(users));
 }
 
 // What a worker takes beside a slow ticket is made after it, and another user's batches would wait
@@ -301,20 +306,26 @@ Scheduler::Waking Scheduler::WhomToWake() const {
 
 Stream* Scheduler::Pick(int worker) {
   Stream* picked = nullptr;
-  double least = 0;
+  std::pair<double, double> least;  // of the user, of the job
   for (const std::shared_ptr<Job>& job : jobs_) {
     Stream* stream = FirstReady(*job, worker);
     if (stream == nullptr) continue;
+    User& user = users_[job->config().owner_uid];
+    user.virtual_ns = std::max(user.virtual_ns, users_floor_ns_ - kIdleCreditNs);
     double& virtual_ns = Moving(*job).virtual_ns;
-    virtual_ns = std::max(virtual_ns, virtual_floor_ns_ - kIdleCreditNs);
-    if (picked == nullptr || virtual_ns < least) {
+    virtual_ns = std::max(virtual_ns, user.floor_ns - kIdleCreditNs);
+    const std::pair<double, double> place(user.virtual_ns, virtual_ns);
+    if (picked == nullptr || place < least) {
       picked = stream;
-      least = virtual_ns;
+      least = place;
     }
   }
   // It takes nothing then, or the slow job's next tickets would stand in the way for ever.
   if (picked != nullptr && StandsBehindSlow(picked->job(), worker)) return nullptr;
-  if (picked != nullptr) virtual_floor_ns_ = std::max(virtual_floor_ns_, least);
+  if (picked == nullptr) return nullptr;
+  users_floor_ns_ = std::max(users_floor_ns_, least.first);
+  User& user = users_[picked->job().config().owner_uid];
+  user.floor_ns = std::max(user.floor_ns, least.second);
   return picked;
 }
 
@@ -396,7 +407,7 @@ Ticket Scheduler::Cut(Stream& stream, int worker) {
   ticket.is_slow = IsSlow(stream.job());
   if (ticket.is_slow) BeginSlow(stream.job(), worker);
   ticket.first_of_epoch = ticket.first == 0 && ticket.batch->step() == 0;
-  job.virtual_ns += ticket.estimate_ns / stream.job().config().weight;
+  Use(stream.job(), ticket.estimate_ns);
 
   batch.next_place += ticket.count;
   ++batch.writers;
@@ -428,7 +439,7 @@ bool Scheduler::Complete(const Ticket& ticket, const TicketResult& result, const
     Leaving leaving;
     MutexLock lock(&mu_);
     Job& job = batch->job();
-    Moving(job).virtual_ns -= ticket.estimate_ns / job.config().weight;
+    Use(job, -ticket.estimate_ns);
     if (ticket.is_slow) EndSlow(job, ticket.worker);
     Account(job, usage);
 
@@ -593,10 +604,15 @@ void Scheduler::DropAll(Stream& stream, Leaving* leaving) {
   moving.filling = nullptr;
 }
 
+void Scheduler::Use(Job& job, double ns) {
+  Moving(job).virtual_ns += ns / job.config().weight;
+  users_[job.config().owner_uid].virtual_ns += ns;
+}
+
 void Scheduler::Account(Job& job, const Usage& usage) {
   auto& moving = Moving(job);
   moving.usage.Add(usage);
-  moving.virtual_ns += static_cast<double>(usage.cpu_ns) / job.config().weight;
+  Use(job, static_cast<double>(usage.cpu_ns));
   // Whether or not a sample has come of it: bad ones that others stand in for, and batch ops, keep
   // workers busy, too.
   if (usage.cpu_ns > WorkerShares::kSlowNs || usage.is_large) {

@@ -2,9 +2,10 @@
 // publishes finished batches in order. It knows nothing of reads, bytes or ops, and never waits for
 // any of them.
 //
-// Between jobs: the job that has used the least CPU time for its weight comes first. A ticket is
-// charged with an estimate when it is taken and with the truth when it is done; a job that had
-// nothing to do in between gets little credit for it. Within a job: the batch with the least
+// Between users: who has used the least CPU time comes first, however many jobs that took. Between
+// a user's jobs: the one that has used the least for its weight. A ticket is charged with an
+// estimate when it is taken and with the truth when it is done; who had nothing to do in between
+// gets little credit for it, and who leaves keeps the debt. Within a job: the batch with the least
 // (epoch, step, rank) whose rank has a slot for it or has it open already. Within a stream: batches
 // are opened, and published, one after the other.
 //
@@ -126,6 +127,7 @@ class Scheduler {
   Waking WhomToWake() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Advance(Stream& stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Account(Job& job, const Usage& usage) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Use(Job& job, double ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Drop(const std::shared_ptr<Batch>& batch, Leaving* leaving)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void DropAll(Stream& stream, Leaving* leaving) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -149,7 +151,15 @@ class Scheduler {
   std::vector<std::shared_ptr<Job>> jobs_ ABSL_GUARDED_BY(mu_);
   std::map<uint32_t, int64_t> reads_of_uid_ ABSL_GUARDED_BY(mu_);  // kept only with a limit
   WorkerShares shares_ ABSL_GUARDED_BY(mu_);
-  double virtual_floor_ns_ ABSL_GUARDED_BY(mu_) = 0;  // of the job picked last; never falls
+  // One user's part: users share between them, and then each user's jobs.
+  struct User {
+    int jobs = 0;
+    double virtual_ns = 0;  // CPU time that its jobs have used, as in Job
+    double floor_ns = 0;    // of its job picked last; never falls
+  };
+  // Also those without a job who have had more than others.
+  std::map<uint32_t, User> users_ ABSL_GUARDED_BY(mu_);
+  double users_floor_ns_ ABSL_GUARDED_BY(mu_) = 0;  // of the user picked last; never falls
 };
 
 }  // namespace feedwater::server

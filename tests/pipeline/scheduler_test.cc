@@ -364,6 +364,35 @@ TEST_F(SchedulerTest, JobsShareByCpuTimeAndWeight) {
   EXPECT_NEAR(1.0 * loads[2].used / total, 0.50, 0.02);
 }
 
+TEST_F(SchedulerTest, AUserWithManyJobsHasNoMoreThanOneWithOne) {
+  const Rank one = Attach({.name = "one", .records = 100'000, .uid = 1}, 0, 4);
+  std::vector<Rank> many;
+  for (int i = 0; i < 16; ++i) {
+    const std::string name = absl::StrCat("many", i);
+    many.push_back(Attach({.name = name, .records = 100'000, .uid = 2}, 0, 4));
+  }
+  std::map<uint32_t, int64_t> used;
+  std::map<const Job*, int64_t> of_job;
+  for (int i = 0; i < 20'000; ++i) {
+    const auto ticket = scheduler_.Take();
+    ASSERT_TRUE(ticket.has_value());
+    used[ticket->batch->job().config().owner_uid] += ticket->count;
+    of_job[&ticket->batch->job()] += ticket->count;
+    Complete(*ticket, 1'000'000);
+    many.push_back(one);
+    for (const Rank& rank : many) {
+      while (auto event = rank.slots->Next(absl::ZeroDuration())) rank.slots->Release(event->slot);
+    }
+    many.pop_back();
+  }
+  EXPECT_NEAR(1.0 * used[1] / static_cast<double>(used[1] + used[2]), 0.5, 0.02);
+  for (const Rank& rank : many) {
+    EXPECT_NEAR(
+        1.0 * static_cast<double>(of_job[&rank.stream->job()]) / static_cast<double>(used[2]),
+        1.0 / 16, 0.01);
+  }
+}
+
 TEST_F(SchedulerTest, AJobThatComesLaterOrWasIdleDoesNotTakeEverything) {
   Rank old = Attach({.name = "old", .records = 100'000}, 0, 4);
   Rank idle = Attach({.name = "idle", .records = 100'000}, 0, 1);
@@ -418,7 +447,7 @@ TEST_F(FourWorkers, SlowJobsOfAUserLeaveOthersTheirShare) {
 
   const Rank other = Attach({.name = "other", .records = 100'000, .uid = 2}, 0, 2);
   Complete(*scheduler_.Take(), 100'000);
-  // Whatever the other user has slots for: two jobs against one are two thirds of four.
+  // Whatever the other user has slots for: one user of two has half of four, with two jobs too.
   for (int round = 0; round < 5; ++round) {
     std::vector<Ticket> taken = TakeAll();
     while (true) {  // the other's slots fill up, and only then workers are left over
