@@ -41,4 +41,11 @@ void RunSoonAfterWaking() {
   (void)Set(attributes);
 }
 
+void StepBack() {
+  SchedulingAttributes attributes;
+  attributes.nice = std::min(getpriority(PRIO_PROCESS, 0) + kNicer, 19);
+  attributes.runtime_ns = 0;  // turns of the usual length
+  (void)Set(attributes);
+}
+
 }  // namespace feedwater::server

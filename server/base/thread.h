@@ -32,4 +32,8 @@ absl::StatusOr<std::thread> StartThread(absl::string_view what, F&& run) {
 // is refused stays as it was. Threads that it starts inherit both.
 void RunSoonAfterWaking();
 
+// For a thread whose work can wait: from now on the calling thread, and threads that it starts, get
+// what others leave of a busy CPU. For good: a nice value is not lowered again without a right.
+void StepBack();
+
 }  // namespace feedwater::server

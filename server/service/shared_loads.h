@@ -7,8 +7,9 @@
 // made, or found to be good still, after it asked.
 //
 // A thing is made on a thread of its own, so that a caller who is cancelled can leave at once; the
-// work goes on for the others. Each user has a few things made at a time; its other callers wait,
-// and nobody else does. Thread-safe. The destructor waits for work in progress.
+// work goes on for the others. Each user has a few things made at a time, of which all but one step
+// back behind the workers; its other callers wait, and nobody else does. Thread-safe. The
+// destructor waits for work in progress.
 #pragma once
 
 #include <sys/types.h>
@@ -115,15 +116,16 @@ class SharedLoads {
     flight->began = ++moments_;
     flight->user = user;
     // Before it tells of its end it waits for this lock.
-    FW_ASSIGN_OR_RETURN(
-        std::thread thread,
-        StartThread(absl::StrCat("opening ", what_),
-                    [this, key, flight, make, value = std::move(value), still_good] {
-                      Land(key, flight, [&]() -> Result {
-                        if (value != nullptr && still_good(*value)) return value;
-                        return make();
-                      });
-                    }));
+    FW_ASSIGN_OR_RETURN(std::thread thread,
+                        StartThread(absl::StrCat("opening ", what_),
+                                    [this, key, flight, make, value = std::move(value), still_good,
+                                     is_further = of_user_[user] > 0] {
+                                      if (is_further) StepBack();
+                                      Land(key, flight, [&]() -> Result {
+                                        if (value != nullptr && still_good(*value)) return value;
+                                        return make();
+                                      });
+                                    }));
     threads_.push_back(std::move(thread));
     flights_.emplace(key, flight);
     flight->thread = threads_.back().get_id();

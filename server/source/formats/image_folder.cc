@@ -30,6 +30,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
 #include "server/base/mutex.h"
+#include "server/base/thread.h"
 #include "server/source/digest.h"
 #include "server/source/format.h"
 #include "server/storage/fault.h"
@@ -373,7 +374,12 @@ absl::Status Scan::Run(IndexBuilder* builder) {
   FW_RETURN_IF_ERROR(RunClasses());
   std::vector<std::thread> threads;
   try {
-    while (threads.size() < kScanThreads) threads.emplace_back([this] { Work(); });
+    while (threads.size() < kScanThreads) {
+      threads.emplace_back([this, is_further = !threads.empty()] {
+        if (is_further) StepBack();  // they mostly wait; where they do not, workers come first
+        Work();
+      });
+    }
   } catch (const std::system_error&) {  // no more threads to be had; fewer do as well
   }
   if (threads.empty()) Work();
