@@ -211,7 +211,11 @@ absl::Status RecordReader::Begin(Read* read) {
   const bool is_elsewhere = IsElsewhere(file.status());
   if (!file.ok() && !is_elsewhere) return file.status();
   const bool direct_io = is_elsewhere ? files_->direct_io() : (*file)->direct_io;
-  FW_ASSIGN_OR_RETURN(read->buffer, buffers_.Get(ReadBufferBytes(read->length, direct_io)));
+  absl::StatusOr<ReadBuffers::Buffer> buffer =
+      buffers_.Get(ReadBufferBytes(read->length, direct_io));
+  // Others have the memory at the moment: a running job tries again before it ends for that.
+  if (!buffer.ok()) return StorageStatus(ENOMEM, buffer.status().message());
+  read->buffer = *std::move(buffer);
   if (file.ok()) op.file = *std::move(file);
   op.offset = read->offset;
   op.length = read->length;
