@@ -19,6 +19,7 @@
 #include "server/storage/engine.h"
 #include "server/storage/fault.h"
 #include "server/storage/mounts.h"
+#include "server/storage/stat_now.h"
 #include "spdlog/spdlog.h"
 
 namespace feedwater::server {
@@ -94,7 +95,7 @@ absl::StatusOr<FilePtr> FileCache::State::OpenUncached(const Root& root, absl::s
   FW_ASSIGN_OR_RETURN(Fd fd, root.OpenFile(path, direct_io, reach));
   const bool is_local = reach == Reach::kLocal || IsLocalMount(fd.get());
   struct stat info;
-  if (fstat(fd.get(), &info) != 0) return StorageError(errno, root.Describe(path));
+  if (StatNow(fd.get(), &info) != 0) return StorageError(errno, root.Describe(path));
   const int flags = direct_io ? fcntl(fd.get(), F_GETFL) : 0;
   const bool is_direct = flags > 0 && (flags & O_DIRECT) != 0;
   if (direct_io && !is_direct && !told_buffered.exchange(true)) {
@@ -168,7 +169,7 @@ absl::Status FileHasChanged(absl::string_view message) {
 
 absl::Status ProveUnchanged(const OpenedFile& file) {
   struct stat info;
-  if (fstat(file.fd.get(), &info) != 0) return StorageError(errno, file.path);
+  if (StatNow(file.fd.get(), &info) != 0) return StorageError(errno, file.path);
   if (FileStamp(info) == file.stamp) return absl::OkStatus();
   return FileHasChanged(absl::StrCat(file.path, " has changed while it was being read"));
 }

@@ -16,6 +16,7 @@
 #include "server/base/yaml.h"
 #include "server/storage/fault.h"
 #include "server/storage/mounts.h"
+#include "server/storage/stat_now.h"
 
 namespace feedwater::server {
 namespace {
@@ -155,7 +156,7 @@ absl::StatusOr<Fd> Root::OpenFolder(absl::string_view relative_path) const {
 absl::StatusOr<struct stat> Root::Stat(absl::string_view relative_path, Reach reach) const {
   FW_ASSIGN_OR_RETURN(Fd fd, Resolve(relative_path.empty() ? "." : relative_path, O_PATH, reach));
   struct stat info;
-  if (fstat(fd.get(), &info) != 0) return StorageError(errno, Describe(relative_path));
+  if (StatNow(fd.get(), &info) != 0) return StorageError(errno, Describe(relative_path));
   return info;
 }
 
