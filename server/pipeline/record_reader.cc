@@ -41,7 +41,8 @@ struct RecordBytes::Read {
   Retries retries;
   int64_t due_ns = 0;  // when it is tried again
   bool is_held = false;
-  bool is_look = false;  // of no bytes: the record's files are to be looked at
+  bool is_look = false;    // of no bytes: the record's files are to be looked at
+  bool is_settled = true;  // what it gives is what its file's stamp stands for
   std::shared_ptr<AwayRead> away;
 };
 
@@ -178,6 +179,7 @@ RecordReader::Read* RecordReader::NewRead(const ObjectSource& source, const Exte
   read->retries = Retries();
   read->is_held = false;
   read->is_look = false;
+  read->is_settled = true;
   ++open_reads_;
   open_bytes_ += extent.length;
   bytes->reads_.push_back(read);
@@ -228,6 +230,7 @@ absl::Status RecordReader::Begin(Read* read) {
                       user] { return files->Open(*root, path, Reach::kAnywhere, user); });
     }
   } else {
+    if (is_of_job) read->is_settled = WouldShowChanges(*op.file);
     engine_->Submit(&op);
     unstarted_ = true;
   }
@@ -257,6 +260,7 @@ void RecordReader::TakeReturned() {
     if (read == nullptr) continue;
     read->op = std::move(away->op);
     read->buffer = std::move(away->buffer);
+    read->is_settled = away->is_settled;
     read->away = nullptr;
     away_.erase(std::find(away_.begin(), away_.end(), read));
     Completed(read);
@@ -498,6 +502,11 @@ void RecordReader::AddFiles(const RecordBytes& bytes, OpenedFiles* files) {
 }
 
 void RecordReader::FreeRead(Read* read) {
+bool RecordReader::IsSettled(const RecordBytes& bytes) {
+  return std::all_of(bytes.reads_.begin(), bytes.reads_.end(),
+                     [](const Read* read) { return read->is_settled; });
+}
+
   read->op.file = nullptr;
   --open_reads_;
   open_bytes_ -= read->length;

@@ -45,11 +45,9 @@ class Closing final : public StorageCall {
   const std::shared_ptr<std::atomic<size_t>> open_;
 };
 
+// Every write moves it, and unlike the modification time nobody can set it.
 int64_t ChangedNs(const struct stat& info) {
-  const auto ns = [](const timespec& time) {
-    return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
-  };
-  return std::max(ns(info.st_mtim), ns(info.st_ctim));
+  return int64_t{info.st_ctim.tv_sec} * 1'000'000'000 + info.st_ctim.tv_nsec;
 }
 
 }  // namespace
@@ -172,6 +170,13 @@ absl::Status ProveUnchanged(const OpenedFile& file) {
   if (StatNow(file.fd.get(), &info) != 0) return StorageError(errno, file.path);
   if (FileStamp(info) == file.stamp) return absl::OkStatus();
   return FileHasChanged(absl::StrCat(file.path, " has changed while it was being read"));
+}
+
+bool WouldShowChanges(const OpenedFile& file) {
+  const int64_t age_ns = ClockNs(CLOCK_REALTIME) - file.changed_ns;
+  // Of another clock, which is ahead of ours: it cannot be told. Our own was set back.
+  if (age_ns < 0) return file.is_local;
+  return age_ns >= kFileTimeTickNs;
 }
 
 uint64_t FileStamp(const struct stat& info) {
