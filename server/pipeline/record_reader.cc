@@ -398,13 +398,14 @@ void RecordReader::Completed(Read* read) {
     return status.ok() ? StartKept(bytes) : NotStarted(status, bytes);
   }
   // A joined read that failed says nothing about its parts: those before the damage are whole. So
-  // each is read alone.
+  // each is read alone, unless it is the file that was refused.
+  const bool is_refused = read->op.file == nullptr && absl::IsFailedPrecondition(status);
   for (const Read::Part& part : read->parts) {
     RecordBytes* bytes = part.bytes;
     if (status.ok()) {
       bytes->extents_[part.extent] = absl::MakeConstSpan(read->op.data + part.offset, part.length);
       Arrived(bytes);
-    } else if (read->parts.size() == 1) {
+    } else if (read->parts.size() == 1 || is_refused) {
       Refuse(bytes, part.extent, status);
       Arrived(bytes);
     } else {
@@ -501,12 +502,12 @@ void RecordReader::AddFiles(const RecordBytes& bytes, OpenedFiles* files) {
   }
 }
 
-void RecordReader::FreeRead(Read* read) {
 bool RecordReader::IsSettled(const RecordBytes& bytes) {
   return std::all_of(bytes.reads_.begin(), bytes.reads_.end(),
                      [](const Read* read) { return read->is_settled; });
 }
 
+void RecordReader::FreeRead(Read* read) {
   read->op.file = nullptr;
   --open_reads_;
   open_bytes_ -= read->length;
