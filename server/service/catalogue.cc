@@ -262,6 +262,7 @@ absl::StatusOr<std::string> CacheName(const PipelineSpec& spec, const Dataset& d
 
 absl::Status Catalogue::OpenCache(LoadedPipeline* pipeline) const {
   const Cache& cache = *options_.cache;
+      .Add("records", dataset.size())
   const CacheChoice choice =
       ChooseCache(pipeline->spec, *pipeline->dataset, *pipeline->plan, cache.memory().limit(),
                   cache.no_disk().empty() ? cache.disk().limit() : 0);
