@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/base/no_throw.h"
 #include "server/base/status.h"
 
 namespace feedwater::server {
@@ -64,7 +65,6 @@ void Cache::TakeFolder() {
                          entry.path().filename().string());
     }
     std::sort(found.begin(), found.end());
-    MutexLock lock(&mu_);
     for (const auto& [touched, name] : found) AddUnused(name);
     return;
   }
@@ -73,33 +73,63 @@ void Cache::TakeFolder() {
 
 absl::StatusOr<std::shared_ptr<RecordCache>> Cache::Get(const Request& request) {
   const std::string name = absl::StrCat(request.dataset, "-", request.form);
-  MutexLock lock(&mu_);
-  for (auto it = entries_.begin(); it != entries_.end(); ++it) {
-    if (it->name != name) continue;
-    entries_.splice(entries_.begin(), entries_, it);  // most recently used first
-    return it->cache;
+  std::list<Entry> idle;
+  std::list<Entry>::iterator entry;
+  {
+    MutexLock lock(&mu_);
+    for (;;) {
+      const auto is_it = [&](const Entry& known) { return known.name == name; };
+      const auto found = std::find_if(entries_.begin(), entries_.end(), is_it);
+      if (found != entries_.end() && found->cache != nullptr) {
+        entries_.splice(entries_.begin(), entries_, found);  // most recently used first
+        return found->cache;
+      }
+      if (found == entries_.end() && !closing_.contains(name)) break;
+      changed_.Wait(&mu_);  // somebody else opens or closes it
+    }
+    const bool is_short =
+        memory_->used() > 0 && request.memory_bytes > memory_->limit() - memory_->used();
+    idle = TakeIdle(is_short ? 0 : kMostOpen - 1);
+    entry = entries_.insert(entries_.begin(), {name, request, nullptr});
+    if (KeepsOnDisk(request)) UseFolder(name);
   }
-  const bool is_short =
-      memory_->used() > 0 && request.memory_bytes > memory_->limit() - memory_->used();
-  CloseIdle(is_short ? 0 : kMostOpen - 1);
+  std::shared_ptr<RecordCache> cache;
+  const absl::Status opened = NoThrow([&] {
+    Close(std::move(idle));  // first, for its memory
+    FW_ASSIGN_OR_RETURN(cache, Open(name, request));
+    return absl::OkStatus();
+  });
+  MutexLock lock(&mu_);
+  changed_.SignalAll();
+  if (!opened.ok()) {
+    entries_.erase(entry);
+    return opened;
+  }
+  entry->cache = cache;
+  return cache;
+}
+
+bool Cache::KeepsOnDisk(const Request& request) const {
+  return !folder_.empty() && request.disk_bytes > 0;
+}
+
+absl::StatusOr<std::shared_ptr<RecordCache>> Cache::Open(const std::string& name,
+                                                         const Request& request) {
   RecordCache::Options options;
   options.records = request.records;
   options.memory_limit = std::min(request.memory_bytes, memory_->limit());
   options.memory_quota = memory_;
   options.budget = options_.budget;
-  if (!folder_.empty() && request.disk_bytes > 0) {
-    UseFolder(name);
+  if (KeepsOnDisk(request)) {
     options.folder = absl::StrCat(folder_, "/", name);
     options.identity = name;
     options.disk_limit = request.disk_bytes;
     options.disk_quota = disk_;
     options.saver = saver_;
   }
-  const bool has_folder = !options.folder.empty();
   absl::StatusOr<std::shared_ptr<RecordCache>> cache = RecordCache::Open(std::move(options));
   const bool uses_folder = cache.ok() && (*cache)->disk() != nullptr;
-  if (has_folder && !uses_folder) AddUnused(name);  // its bytes still count
-  if (cache.ok()) entries_.push_front({name, request, *cache});
+  if (KeepsOnDisk(request) && !uses_folder) AddUnused(name);  // its bytes still count
   return cache;
 }
 
@@ -160,14 +190,30 @@ void Cache::DeleteUnusedSeekFiles(const std::string& folder) {
   }
 }
 
-void Cache::CloseIdle(size_t keep) {
+std::list<Cache::Entry> Cache::TakeIdle(size_t keep) {
+  std::list<Entry> idle;
   for (auto it = entries_.end(); it != entries_.begin() && entries_.size() > keep;) {
     --it;
-    if (it->cache.use_count() > 1) continue;
-    const bool on_disk = it->cache->disk() != nullptr;
-    const std::string name = it->name;
-    it = entries_.erase(it);
-    if (on_disk) AddUnused(name);
+    if (it->cache.use_count() != 1) continue;  // used, or being opened
+    closing_.insert(it->name);
+    const auto next = std::next(it);
+    idle.splice(idle.end(), entries_, it);
+    it = next;
+  }
+  return idle;
+}
+
+void Cache::Close(std::list<Entry> idle) {
+  for (Entry& entry : idle) {
+    const bool on_disk = entry.cache->disk() != nullptr;
+    entry.cache = nullptr;
+    NoThrow([&] {
+      if (on_disk) AddUnused(entry.name);
+      return absl::OkStatus();
+    }).IgnoreError();
+    MutexLock lock(&mu_);
+    closing_.erase(entry.name);
+    changed_.SignalAll();
   }
 }
 
@@ -182,11 +228,12 @@ void Cache::AddUnused(const std::string& name) {
     const uintmax_t size = entry.file_size(error);
     if (error || file.rfind(kSegmentPrefix, 0) != 0) continue;
     folder.segments.push_back({file, static_cast<int64_t>(size)});
-    disk_->Force(static_cast<int64_t>(size));
   }
   std::sort(folder.segments.begin(), folder.segments.end(), [](const auto& a, const auto& b) {
     return std::make_pair(a.name.size(), a.name) < std::make_pair(b.name.size(), b.name);
   });
+  MutexLock lock(&mu_);
+  for (const UnusedFolder::File& segment : folder.segments) disk_->Force(segment.bytes);
   unused_.push_back(std::move(folder));
 }
 
@@ -226,6 +273,7 @@ std::vector<Cache::Status> Cache::Statuses() const {
   MutexLock lock(&mu_);
   std::vector<Status> statuses;
   for (const Entry& entry : entries_) {
+    if (entry.cache == nullptr) continue;  // being opened
     statuses.push_back(
         {entry.request.dataset, entry.request.form, entry.request.records, entry.cache->counts()});
   }

@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <list>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -74,7 +75,7 @@ class Cache {
   struct Entry {
     std::string name;
     Request request;
-    std::shared_ptr<RecordCache> cache;
+    std::shared_ptr<RecordCache> cache;  // null: it is being opened
   };
 
   // The folder of a cache that is not open.
@@ -92,11 +93,17 @@ class Cache {
     std::shared_ptr<SeekIndexStore> store;
   };
 
+  bool KeepsOnDisk(const Request& request) const;
   void TakeFolder() ABSL_LOCKS_EXCLUDED(mu_);
   void DeleteUnusedSeekFiles(const std::string& folder) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Closes those that nobody uses, longest unused first, until no more than `keep` are open.
-  void CloseIdle(size_t keep) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void AddUnused(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Caches are opened and closed without the lock, for which workers wait: a journal is read, and
+  // what is queued is written. Until that is done nobody else opens the folder or deletes of it.
+  absl::StatusOr<std::shared_ptr<RecordCache>> Open(const std::string& name, const Request& request)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void Close(std::list<Entry> idle) ABSL_LOCKS_EXCLUDED(mu_);
+  // Those that nobody uses, longest unused first, until no more than `keep` are open: to be closed.
+  std::list<Entry> TakeIdle(size_t keep) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void AddUnused(const std::string& name) ABSL_LOCKS_EXCLUDED(mu_);
   void UseFolder(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool DeleteUnusedSegment() ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -106,7 +113,9 @@ class Cache {
   std::string folder_, no_disk_;
   ProcessLock lock_;
   mutable Mutex mu_;
+  CondVar changed_;  // something was opened or closed
   std::list<Entry> entries_ ABSL_GUARDED_BY(mu_);
+  std::set<std::string> closing_ ABSL_GUARDED_BY(mu_);
   std::list<UnusedFolder> unused_ ABSL_GUARDED_BY(mu_);  // longest unused first
   std::list<SeekEntry> seek_entries_ ABSL_GUARDED_BY(mu_);
 };

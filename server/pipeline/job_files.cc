@@ -1,49 +1,61 @@
 #include "server/pipeline/job_files.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "server/base/clock.h"
+#include "server/storage/fault.h"
 
 namespace feedwater::server {
 namespace {
 
-constexpr int64_t kClockTickNs = 20'000'000;  // file times advance in ticks of 10 ms at most
 constexpr int64_t kLookAroundNs = 1'000'000'000;
 constexpr int64_t kLookAroundShare = 50;  // it takes one in so many of the time
 
 }  // namespace
 
-JobFiles::JobFiles(std::shared_ptr<const Dataset> dataset, std::shared_ptr<FileCache> files)
+JobFiles::JobFiles(std::shared_ptr<const Dataset> dataset, std::shared_ptr<FileCache> files,
+                   std::shared_ptr<MemoryBudget> budget)
     : dataset_(std::move(dataset)),
       files_(std::move(files)),
+      budget_(std::move(budget)),
       opened_ns_(MonotonicNs()),
       opened_clock_ns_(ClockNs(CLOCK_REALTIME)),
       look_around_ns_(opened_ns_ + kLookAroundNs) {}
 
-absl::StatusOr<std::shared_ptr<JobFiles>> JobFiles::Create(std::shared_ptr<const Dataset> dataset,
-                                                           std::shared_ptr<FileCache> files,
-                                                           MemoryBudget* budget) {
+std::shared_ptr<JobFiles> JobFiles::Create(std::shared_ptr<const Dataset> dataset,
+                                           std::shared_ptr<FileCache> files,
+                                           std::shared_ptr<MemoryBudget> budget) {
+  return std::shared_ptr<JobFiles>(
+      new JobFiles(std::move(dataset), std::move(files), std::move(budget)));
+}
+
+absl::Status JobFiles::Prepare() {
+  if (stamps_.load(std::memory_order_acquire) != nullptr) return absl::OkStatus();
   static_assert(std::atomic<uint64_t>::is_always_lock_free && sizeof(Stamp) == sizeof(uint64_t));
-  const auto objects = static_cast<size_t>(dataset->objects());
-  std::shared_ptr<JobFiles> made(new JobFiles(std::move(dataset), std::move(files)));
-  if (budget != nullptr) {
-    FW_ASSIGN_OR_RETURN(
-        made->reservation_,
-        budget->Reserve("file stamps", static_cast<int64_t>(objects * sizeof(Stamp))));
+  const auto objects = static_cast<size_t>(dataset_->objects());
+  MutexLock lock(&mu_);
+  if (memory_ != nullptr) return absl::OkStatus();
+  MemoryReservation reservation;
+  if (budget_ != nullptr) {
+    FW_ASSIGN_OR_RETURN(reservation, budget_->Reserve("file stamps", static_cast<int64_t>(
+                                                                         objects * sizeof(Stamp))));
   }
-  void* const memory = std::calloc(objects, sizeof(Stamp));
-  if (memory == nullptr) {
+  memory_.reset(static_cast<Stamp*>(std::calloc(objects, sizeof(Stamp))));
+  if (memory_ == nullptr) {
     return absl::ResourceExhaustedError(
         absl::StrCat("no memory for the stamps of ", objects, " files"));
   }
-  made->stamps_.reset(static_cast<Stamp*>(memory));
-  return made;
+  reservation_ = std::move(reservation);
+  stamps_.store(memory_.get(), std::memory_order_release);
+  return absl::OkStatus();
 }
 
 absl::Status JobFiles::Settle(uint32_t object, const FileCache::Facts& now, Reach reach) {
-  uint64_t known = stamps_[object].load(std::memory_order_acquire);
+  Stamp& stamp = StampAt(object);
+  uint64_t known = stamp.load(std::memory_order_acquire);
   if (known == now.stamp) return absl::OkStatus();
   const auto changed = [&](absl::string_view what) {
     return FileHasChanged(
@@ -56,35 +68,44 @@ absl::Status JobFiles::Settle(uint32_t object, const FileCache::Facts& now, Reac
       return changed(absl::StrCat("has ", now.size, " bytes and had ", indexed,
                                   " when the dataset was indexed"));
     }
-    if (now.changed_ns > opened_clock_ns_ + kClockTickNs)
+    // A time that has not come yet is of another clock, or ours was set back: it tells nothing.
+    if (now.changed_ns > opened_clock_ns_ + kFileTimeTickNs &&
+        now.changed_ns <= ClockNs(CLOCK_REALTIME)) {
       return changed("has changed since this job was opened");
-    if (stamps_[object].compare_exchange_strong(known, now.stamp)) return LookAround(reach);
+    }
+    // Counted before the look: of several threads that have the last files, the one that is counted
+    // last looks after all of them have seen theirs.
+    const bool is_last = looked_at_.fetch_add(1) + 1 >= dataset_->objects();
+    const absl::Status same = LookAround(is_last, reach);
+    if (same.ok() && stamp.compare_exchange_strong(known, now.stamp)) return absl::OkStatus();
+    looked_at_.fetch_sub(1);
+    FW_RETURN_IF_ERROR(same);  // and whoever asks for the file next has to look, too
     if (known == now.stamp) return absl::OkStatus();
   }
   return changed("has changed since this job began to read it");
 }
 
 // A folder with other files in it may have taken the place of the one that was indexed: they need
-// not be newer than the job.
-absl::Status JobFiles::LookAround(Reach reach) {
-  const bool is_last =
-      looked_at_.fetch_add(1, std::memory_order_relaxed) + 1 == dataset_->objects();
-  int64_t due_ns = look_around_ns_.load(std::memory_order_relaxed);
+// not be newer than the job. Until a look has ended everybody looks, so that nobody goes on with a
+// file while another thread is just finding out.
+absl::Status JobFiles::LookAround(bool is_last, Reach reach) {
   const int64_t now_ns = MonotonicNs();
-  const bool is_due =
-      now_ns >= due_ns && look_around_ns_.compare_exchange_strong(due_ns, now_ns + kLookAroundNs);
+  const bool is_due = now_ns >= look_around_ns_.load(std::memory_order_relaxed);
   if (!is_last && !is_due && !has_changed_.load(std::memory_order_relaxed)) return absl::OkStatus();
   const absl::Status same = dataset_->LookAgain(reach);
-  const int64_t cost_ns = MonotonicNs() - now_ns;
-  if (cost_ns > kLookAroundNs / kLookAroundShare)
-    look_around_ns_ = now_ns + kLookAroundShare * cost_ns;
-  if (!absl::IsFailedPrecondition(same)) return absl::OkStatus();
-  has_changed_.store(true, std::memory_order_relaxed);  // for every file that comes, at once
-  return FileHasChanged(same.message());
+  if (absl::IsFailedPrecondition(same)) {
+    has_changed_.store(true, std::memory_order_relaxed);  // for every file that comes, at once
+    return FileHasChanged(same.message());
+  }
+  if (IsElsewhere(same) || IsTransient(same)) return same;  // not told yet
+  const int64_t pause_ns = std::max(kLookAroundNs, kLookAroundShare * (MonotonicNs() - now_ns));
+  look_around_ns_.store(now_ns + pause_ns, std::memory_order_relaxed);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::shared_ptr<const OpenedFile>> JobFiles::Open(uint32_t object, Reach reach,
                                                                  uint32_t user) {
+  FW_RETURN_IF_ERROR(Prepare());
   FW_ASSIGN_OR_RETURN(
       std::shared_ptr<const OpenedFile> file,
       files_->Open(dataset_->root(), dataset_->ObjectPath(object), reach, user, opened_ns_));
@@ -93,10 +114,11 @@ absl::StatusOr<std::shared_ptr<const OpenedFile>> JobFiles::Open(uint32_t object
 }
 
 absl::StatusOr<uint64_t> JobFiles::StampOf(const std::vector<Extent>& extents, Reach reach) {
+  FW_RETURN_IF_ERROR(Prepare());
   uint64_t sum = 0;
   for (const Extent& extent : extents) {
     if (extent.length == 0) continue;
-    uint64_t stamp = stamps_[extent.object].load(std::memory_order_acquire);
+    uint64_t stamp = StampAt(extent.object).load(std::memory_order_acquire);
     if (stamp == 0) {
       FW_ASSIGN_OR_RETURN(
           const FileCache::Facts now,

@@ -5,9 +5,10 @@
 // some samples of the one state and some of the other.
 //
 // A file that the job has not looked at yet is refused, too, when it was changed after the job was
-// opened: others may have been read as they were before. That is seen by the file's times, so
-// within 20 ms it is not, nor where a file system's clock is behind ours. As long as there are such
-// files, the folders and files that the index depends on are looked at, too, once a second.
+// opened: others may have been read as they were before. That is seen by the file's change time, so
+// within 20 ms it is not, nor where a file system's clock is behind ours, or as far ahead of it as
+// the change is old. As long as there are such files, the folders and files that the index depends
+// on are looked at, too, once a second and with the last file.
 //
 // A file is known by its stamp (storage/engine.h): device, inode, size, times. A look costs one
 // system call or so, once for each file in a job's life.
@@ -21,7 +22,9 @@
 #include <memory>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "server/base/memory_budget.h"
+#include "server/base/mutex.h"
 #include "server/source/dataset.h"
 #include "server/storage/engine.h"
 
@@ -29,10 +32,12 @@ namespace feedwater::server {
 
 class JobFiles : public std::enable_shared_from_this<JobFiles> {
  public:
-  // `budget` may be null.
-  static absl::StatusOr<std::shared_ptr<JobFiles>> Create(std::shared_ptr<const Dataset> dataset,
-                                                          std::shared_ptr<FileCache> files,
-                                                          MemoryBudget* budget);
+  // `budget` may be null. Takes no memory yet.
+  static std::shared_ptr<JobFiles> Create(std::shared_ptr<const Dataset> dataset,
+                                          std::shared_ptr<FileCache> files,
+                                          std::shared_ptr<MemoryBudget> budget);
+  // Takes the memory for the stamps, where no look has done so. ResourceExhausted: there is none.
+  absl::Status Prepare() ABSL_LOCKS_EXCLUDED(mu_);
 
   // The file, opened, as the job knows it. FailedPrecondition when it is another one now;
   // IsElsewhere where `reach` does not lead to it.
@@ -47,22 +52,30 @@ class JobFiles : public std::enable_shared_from_this<JobFiles> {
     void operator()(void* memory) const { std::free(memory); }
   };
   using Stamp = std::atomic<uint64_t>;
-  JobFiles(std::shared_ptr<const Dataset> dataset, std::shared_ptr<FileCache> files);
+  JobFiles(std::shared_ptr<const Dataset> dataset, std::shared_ptr<FileCache> files,
+           std::shared_ptr<MemoryBudget> budget);
+  Stamp& StampAt(uint32_t object) const {  // REQUIRES: Prepare
+    return stamps_.load(std::memory_order_acquire)[object];
+  }
   // What the file was when it was looked at becomes what it is for the job, unless it was something
   // else before.
   absl::Status Settle(uint32_t object, const FileCache::Facts& now, Reach reach);
-  absl::Status LookAround(Reach reach);
+  absl::Status LookAround(bool is_last, Reach reach);
 
   const std::shared_ptr<const Dataset> dataset_;
   const std::shared_ptr<FileCache> files_;
+  const std::shared_ptr<MemoryBudget> budget_;
   const int64_t opened_ns_;              // MonotonicNs
   const int64_t opened_clock_ns_;        // CLOCK_REALTIME
-  std::atomic<int64_t> looked_at_{0};    // files
+  std::atomic<int64_t> looked_at_{0};    // files, and those that are being settled
   std::atomic<int64_t> look_around_ns_;  // when the next time is due
   std::atomic<bool> has_changed_{false};
-  // By object; 0: not looked at yet. From calloc: pages of files that nobody reads are never made.
-  std::unique_ptr<Stamp[], Free> stamps_;
-  MemoryReservation reservation_;
+  std::atomic<Stamp*> stamps_{nullptr};  // by object; 0: not looked at yet. Null before Prepare
+
+  Mutex mu_;
+  // From calloc: pages of files that nobody reads are never made.
+  std::unique_ptr<Stamp[], Free> memory_ ABSL_GUARDED_BY(mu_);
+  MemoryReservation reservation_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace feedwater::server

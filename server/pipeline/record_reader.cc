@@ -41,7 +41,8 @@ struct RecordBytes::Read {
   Retries retries;
   int64_t due_ns = 0;  // when it is tried again
   bool is_held = false;
-  bool is_look = false;  // of no bytes: the record's files are to be looked at
+  bool is_look = false;    // of no bytes: the record's files are to be looked at
+  bool is_settled = true;  // what it gives is what its file's stamp stands for
   std::shared_ptr<AwayRead> away;
 };
 
@@ -178,6 +179,7 @@ RecordReader::Read* RecordReader::NewRead(const ObjectSource& source, const Exte
   read->retries = Retries();
   read->is_held = false;
   read->is_look = false;
+  read->is_settled = true;
   ++open_reads_;
   open_bytes_ += extent.length;
   bytes->reads_.push_back(read);
@@ -232,6 +234,7 @@ absl::Status RecordReader::Begin(Read* read) {
                       user] { return files->Open(*root, path, Reach::kAnywhere, user); });
     }
   } else {
+    if (is_of_job) read->is_settled = WouldShowChanges(*op.file);
     engine_->Submit(&op);
     unstarted_ = true;
   }
@@ -261,6 +264,7 @@ void RecordReader::TakeReturned() {
     if (read == nullptr) continue;
     read->op = std::move(away->op);
     read->buffer = std::move(away->buffer);
+    read->is_settled = away->is_settled;
     read->away = nullptr;
     away_.erase(std::find(away_.begin(), away_.end(), read));
     Completed(read);
@@ -398,13 +402,14 @@ void RecordReader::Completed(Read* read) {
     return status.ok() ? StartKept(bytes) : NotStarted(status, bytes);
   }
   // A joined read that failed says nothing about its parts: those before the damage are whole. So
-  // each is read alone.
+  // each is read alone, unless it is the file that was refused.
+  const bool is_refused = read->op.file == nullptr && absl::IsFailedPrecondition(status);
   for (const Read::Part& part : read->parts) {
     RecordBytes* bytes = part.bytes;
     if (status.ok()) {
       bytes->extents_[part.extent] = absl::MakeConstSpan(read->op.data + part.offset, part.length);
       Arrived(bytes);
-    } else if (read->parts.size() == 1) {
+    } else if (read->parts.size() == 1 || is_refused) {
       Refuse(bytes, part.extent, status);
       Arrived(bytes);
     } else {
@@ -499,6 +504,11 @@ void RecordReader::AddFiles(const RecordBytes& bytes, OpenedFiles* files) {
     if (std::find(files->begin(), files->end(), file) != files->end()) continue;
     files->push_back(file);
   }
+}
+
+bool RecordReader::IsSettled(const RecordBytes& bytes) {
+  return std::all_of(bytes.reads_.begin(), bytes.reads_.end(),
+                     [](const Read* read) { return read->is_settled; });
 }
 
 void RecordReader::FreeRead(Read* read) {

@@ -117,6 +117,9 @@ class RecordReader {
   // Adds the dataset's files that the record was read from and that can be proven here, each once.
   // Files on storage that may hang are proven where they are read.
   static void AddFiles(const RecordBytes& bytes, OpenedFiles* files);
+  // Whether the stamps of its files stand for what was read: a file that was read within the tick
+  // of its last change may have been written to once more under the same stamp.
+  static bool IsSettled(const RecordBytes& bytes);
 
   size_t in_flight() const { return started_; }  // started and not collected
   // Time spent since the last call: waiting for the storage, and on everything else.

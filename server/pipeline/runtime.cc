@@ -273,8 +273,7 @@ absl::StatusOr<std::shared_ptr<Stream>> Runtime::Attach(const JobConfig& job, in
   FW_RETURN_IF_ERROR(CheckStart(*added.order_config, epoch, position));
   FW_ASSIGN_OR_RETURN(added.staging, MakeStaging(*job.pipeline->plan, job.batch_size,
                                                  slots->slots(), impl_->options.budget.get()));
-  FW_ASSIGN_OR_RETURN(added.files, JobFiles::Create(job.pipeline->dataset, impl_->files,
-                                                    impl_->options.budget.get()));
+  added.files = JobFiles::Create(job.pipeline->dataset, impl_->files, impl_->options.budget);
   FW_ASSIGN_OR_RETURN(added.claim, ClaimMemory(job, impl_->rooms.get()));
   added.job = job;
   added.rank = rank;
@@ -282,7 +281,12 @@ absl::StatusOr<std::shared_ptr<Stream>> Runtime::Attach(const JobConfig& job, in
   added.start = MakeCursor(added.order_config, epoch, position);
   added.layout = layout;
   added.slots = std::move(slots);
-  return impl_->scheduler.Attach(std::move(added));
+  FW_ASSIGN_OR_RETURN(std::shared_ptr<Stream> stream, impl_->scheduler.Attach(std::move(added)));
+  // The job's own: those of a rank that joins it are not needed.
+  const absl::Status prepared = stream->job().files()->Prepare();
+  if (prepared.ok()) return stream;
+  Detach(stream);
+  return prepared;
 }
 
 void Runtime::Detach(const std::shared_ptr<Stream>& stream) { impl_->scheduler.Detach(stream); }

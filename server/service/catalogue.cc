@@ -29,7 +29,12 @@ constexpr int64_t kProgressEveryNs = 3'000'000'000;
 
 // Whether an opened dataset is still what its files are.
 bool IsCurrent(const Dataset& dataset) {
-  const absl::Status same = dataset.LookAgain();
+  const absl::StatusOr<bool> is_in_place = dataset.root().IsInPlace();
+  absl::Status same = is_in_place.status();
+  if (same.ok()) {
+    same = *is_in_place ? dataset.LookAgain()
+                        : absl::FailedPreconditionError("its root leads to another folder now");
+  }
   if (!same.ok()) {
     spdlog::info("an opened dataset is not given out again: {}", std::string(same.message()));
   }
@@ -257,6 +262,7 @@ absl::StatusOr<std::string> CacheName(const PipelineSpec& spec, const Dataset& d
       .Add("digest", dataset.digest())
       .Add("root", dataset.root().path())
       .Add("dataset", map)
+      .Add("records", dataset.size())
       .Name();
 }
 

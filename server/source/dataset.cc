@@ -216,7 +216,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenDataset(const YamlNode& node,
   FW_ASSIGN_OR_RETURN(DatasetSpec spec, ReadSpec(node));
   if (options.roots == nullptr) return absl::FailedPreconditionError("no roots are declared");
   DatasetLocation location;
-  absl::StatusOr<std::shared_ptr<const Root>> root = options.roots->Find(spec.common.root);
+  absl::StatusOr<std::shared_ptr<const Root>> root = options.roots->FindNow(spec.common.root);
   if (!root.ok()) return Annotate(root.status(), node.Find("root")->Where());
   location.root = *std::move(root);
   location.path = spec.common.path;

@@ -41,9 +41,8 @@ Stamp MakeStamp(std::string path, const struct stat& info) {
 }
 
 void AwaitClockTick(const struct stat& info) {
-  const auto changed =
-      static_cast<int64_t>(std::max(Nanoseconds(info.st_mtim), Nanoseconds(info.st_ctim)));
-  const int64_t age = ClockNs(CLOCK_REALTIME) - changed;
+  // The modification time may be any that somebody has set.
+  const int64_t age = ClockNs(CLOCK_REALTIME) - static_cast<int64_t>(Nanoseconds(info.st_ctim));
   if (age >= 0 && age < kClockTickNs)
     std::this_thread::sleep_for(std::chrono::nanoseconds(kClockTickNs - age));
 }

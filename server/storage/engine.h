@@ -32,7 +32,7 @@ struct OpenedFile {
   Fd fd;
   int64_t size = 0;        // at the time of opening
   uint64_t stamp = 0;      // FileStamp at the time of opening
-  int64_t changed_ns = 0;  // when it was changed last, by the clock of its file system
+  int64_t changed_ns = 0;  // its change time, by the clock of its file system
   bool direct_io = false;
   bool is_local = true;  // reading and closing it end as soon as a local device answers
   uint32_t user = 0;     // for whom it was opened
@@ -45,7 +45,12 @@ uint64_t FileStamp(const struct stat& info);
 // Whether the file is still as it was when it was opened, so that what was read from it is, too.
 // FailedPrecondition that names it when it is not.
 absl::Status ProveUnchanged(const OpenedFile& file);
-// The same error, with the cure behind what is said.
+// Whether whatever is written into the file from now on shows in its stamp: not within the tick of
+// its last change. What is read before may be half of that change.
+bool WouldShowChanges(const OpenedFile& file);
+// File times move in ticks of 10 ms at most.
+inline constexpr int64_t kFileTimeTickNs = 20'000'000;
+// FileChangedError, with the cure behind what is said.
 absl::Status FileHasChanged(absl::string_view message);
 
 // Open files by (root, path), at most `limit` at a time; the least recently used one that nobody

@@ -19,6 +19,7 @@
 #include "server/storage/engine.h"
 #include "server/storage/fault.h"
 #include "server/storage/mounts.h"
+#include "server/storage/stat_now.h"
 #include "spdlog/spdlog.h"
 
 namespace feedwater::server {
@@ -44,11 +45,9 @@ class Closing final : public StorageCall {
   const std::shared_ptr<std::atomic<size_t>> open_;
 };
 
+// Every write moves it, and unlike the modification time nobody can set it.
 int64_t ChangedNs(const struct stat& info) {
-  const auto ns = [](const timespec& time) {
-    return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
-  };
-  return std::max(ns(info.st_mtim), ns(info.st_ctim));
+  return int64_t{info.st_ctim.tv_sec} * 1'000'000'000 + info.st_ctim.tv_nsec;
 }
 
 }  // namespace
@@ -94,7 +93,7 @@ absl::StatusOr<FilePtr> FileCache::State::OpenUncached(const Root& root, absl::s
   FW_ASSIGN_OR_RETURN(Fd fd, root.OpenFile(path, direct_io, reach));
   const bool is_local = reach == Reach::kLocal || IsLocalMount(fd.get());
   struct stat info;
-  if (fstat(fd.get(), &info) != 0) return StorageError(errno, root.Describe(path));
+  if (StatNow(fd.get(), &info) != 0) return StorageError(errno, root.Describe(path));
   const int flags = direct_io ? fcntl(fd.get(), F_GETFL) : 0;
   const bool is_direct = flags > 0 && (flags & O_DIRECT) != 0;
   if (direct_io && !is_direct && !told_buffered.exchange(true)) {
@@ -168,9 +167,16 @@ absl::Status FileHasChanged(absl::string_view message) {
 
 absl::Status ProveUnchanged(const OpenedFile& file) {
   struct stat info;
-  if (fstat(file.fd.get(), &info) != 0) return StorageError(errno, file.path);
+  if (StatNow(file.fd.get(), &info) != 0) return StorageError(errno, file.path);
   if (FileStamp(info) == file.stamp) return absl::OkStatus();
   return FileHasChanged(absl::StrCat(file.path, " has changed while it was being read"));
+}
+
+bool WouldShowChanges(const OpenedFile& file) {
+  const int64_t age_ns = ClockNs(CLOCK_REALTIME) - file.changed_ns;
+  // Of another clock, which is ahead of ours: it cannot be told. Our own was set back.
+  if (age_ns < 0) return file.is_local;
+  return age_ns >= kFileTimeTickNs;
 }
 
 uint64_t FileStamp(const struct stat& info) {

@@ -16,6 +16,8 @@
 #include "server/base/yaml.h"
 #include "server/storage/fault.h"
 #include "server/storage/mounts.h"
+#include "server/storage/stat_now.h"
+#include "spdlog/spdlog.h"
 
 namespace feedwater::server {
 namespace {
@@ -48,6 +50,10 @@ int OpenBeneath(int directory, const char* path, int flags, Reach reach = Reach:
 std::string PrintablePath(absl::string_view path) {
   if (path.size() <= kMessagePathLength) return Escaped(path);
   return absl::StrCat(Escaped(path.substr(0, kMessagePathLength)), "...");
+}
+
+std::string DescribeRoot(absl::string_view name, absl::string_view path) {
+  return absl::StrCat("root '", Printable(name), "' (", PrintablePath(path), ")");
 }
 
 // What went wrong while opening, in words that say what to do.
@@ -97,8 +103,7 @@ Root::Root(std::string name, std::string path, Fd directory)
 }
 
 std::string Root::Describe(absl::string_view relative_path) const {
-  return absl::StrCat("'", PrintablePath(relative_path), "' of root '", Printable(name_), "' (",
-                      PrintablePath(path_), ")");
+  return absl::StrCat("'", PrintablePath(relative_path), "' of ", DescribeRoot(name_, path_));
 }
 
 bool IsElsewhere(const absl::Status& status) {
@@ -155,35 +160,65 @@ absl::StatusOr<Fd> Root::OpenFolder(absl::string_view relative_path) const {
 absl::StatusOr<struct stat> Root::Stat(absl::string_view relative_path, Reach reach) const {
   FW_ASSIGN_OR_RETURN(Fd fd, Resolve(relative_path.empty() ? "." : relative_path, O_PATH, reach));
   struct stat info;
-  if (fstat(fd.get(), &info) != 0) return StorageError(errno, Describe(relative_path));
+  if (StatNow(fd.get(), &info) != 0) return StorageError(errno, Describe(relative_path));
   return info;
 }
+
+absl::StatusOr<bool> Root::IsInPlace() const {
+  struct stat here, there;
+  if (fstat(directory_.get(), &here) != 0) return StorageError(errno, DescribeRoot(name_, path_));
+  if (stat(path_.c_str(), &there) != 0) return OpenError(errno, DescribeRoot(name_, path_));
+  return here.st_dev == there.st_dev && here.st_ino == there.st_ino;
+}
+
+namespace {
+
+absl::StatusOr<std::shared_ptr<const Root>> OpenRoot(const std::string& name,
+                                                     const std::string& path) {
+  const std::string what = DescribeRoot(name, path);
+  Fd directory(open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!directory) {
+    return errno == ENOTDIR ? absl::InvalidArgumentError(absl::StrCat(what, " is not a folder"))
+                            : OpenError(errno, what);
+  }
+  // Fails here, at start, where openat2 is missing or filtered.
+  int self = OpenBeneath(directory.get(), ".", O_PATH | O_DIRECTORY);
+  if (self < 0) return OpenError(-self, what);
+  close(self);
+  return std::make_shared<const Root>(name, path, std::move(directory));
+}
+
+}  // namespace
 
 absl::StatusOr<std::shared_ptr<const Roots>> Roots::Create(
     const std::map<std::string, std::string>& roots) {
   auto result = std::make_shared<Roots>();
   for (const auto& [name, path] : roots) {
-    const std::string what =
-        absl::StrCat("root '", Printable(name), "' (", PrintablePath(path), ")");
+    const std::string what = DescribeRoot(name, path);
     if (name.empty()) return absl::InvalidArgumentError(absl::StrCat(what, " has no name"));
     if (path.empty() || path[0] != '/' || path.find('\0') != std::string::npos) {
       return absl::InvalidArgumentError(absl::StrCat(what, " must be an absolute path"));
     }
-    Fd directory(open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-    if (!directory) {
-      return errno == ENOTDIR ? absl::InvalidArgumentError(absl::StrCat(what, " is not a folder"))
-                              : OpenError(errno, what);
-    }
-    // Fails here, at start, where openat2 is missing or filtered.
-    int self = OpenBeneath(directory.get(), ".", O_PATH | O_DIRECTORY);
-    if (self < 0) return OpenError(-self, what);
-    close(self);
-    result->roots_.emplace(name, std::make_shared<const Root>(name, path, std::move(directory)));
+    FW_ASSIGN_OR_RETURN(std::shared_ptr<const Root> root, OpenRoot(name, path));
+    MutexLock lock(&result->mu_);
+    result->roots_.emplace(name, std::move(root));
   }
   return result;
 }
 
+absl::StatusOr<std::shared_ptr<const Root>> Roots::FindNow(absl::string_view name) const {
+  FW_ASSIGN_OR_RETURN(std::shared_ptr<const Root> known, Find(name));
+  FW_ASSIGN_OR_RETURN(const bool is_in_place, known->IsInPlace());
+  if (is_in_place) return known;
+  FW_ASSIGN_OR_RETURN(std::shared_ptr<const Root> now, OpenRoot(known->name(), known->path()));
+  spdlog::info("{} leads to another folder now", DescribeRoot(now->name(), now->path()));
+  MutexLock lock(&mu_);
+  roots_[now->name()] = now;
+  return now;
+}
+
 absl::StatusOr<std::shared_ptr<const Root>> Roots::Find(absl::string_view name) const {
+  MutexLock lock(&mu_);
   auto it = roots_.find(std::string(name));
   if (it != roots_.end()) return it->second;
   std::vector<std::string> known;

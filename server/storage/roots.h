@@ -1,7 +1,8 @@
 // The folders below which datasets may be read, and nowhere else. A root is opened once as a
 // directory handle; every path is resolved from that handle with openat2(RESOLVE_BENEATH |
 // RESOLVE_NO_MAGICLINKS), so "..", absolute paths and symbolic links that lead out are refused by
-// the kernel. Symbolic links that stay inside are followed. Thread-safe after Create.
+// the kernel. Symbolic links that stay inside are followed. Where a root's own path leads to another
+// folder later (a link that is turned, another mount), that is another Root. Thread-safe.
 #pragma once
 
 #include <sys/stat.h>
@@ -12,9 +13,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
 #include "server/base/fd.h"
+#include "server/base/mutex.h"
 #include "server/base/status.h"
 
 namespace feedwater::server {
@@ -39,9 +42,11 @@ class Root : public std::enable_shared_from_this<Root> {
   absl::StatusOr<Fd> OpenFile(absl::string_view relative_path, bool direct_io,
                               Reach reach = Reach::kAnywhere) const;
   absl::StatusOr<Fd> OpenFolder(absl::string_view relative_path) const;  // "" is the root itself
-  // What the path is, links followed; needs no right to read it. Same errors.
+  // What the path is now, links followed; needs no right to read it. Same errors.
   absl::StatusOr<struct stat> Stat(absl::string_view relative_path,
                                    Reach reach = Reach::kAnywhere) const;
+  // Whether path() leads here still. May wait for storage.
+  absl::StatusOr<bool> IsInPlace() const;
   // "'train/1.jpg' of root 'photos' (/data/photos)", as every message names a path.
   std::string Describe(absl::string_view relative_path) const;
 
@@ -61,10 +66,16 @@ class Roots {
   static absl::StatusOr<std::shared_ptr<const Roots>> Create(
       const std::map<std::string, std::string>& roots);
   // NotFound "unknown root 'x', did you mean ..." when it is not declared.
-  absl::StatusOr<std::shared_ptr<const Root>> Find(absl::string_view name) const;
+  absl::StatusOr<std::shared_ptr<const Root>> Find(absl::string_view name) const
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // The root as its path leads now: made anew when that is another folder by now. May wait for
+  // storage.
+  absl::StatusOr<std::shared_ptr<const Root>> FindNow(absl::string_view name) const
+      ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  std::map<std::string, std::shared_ptr<const Root>> roots_;
+  mutable Mutex mu_;
+  mutable std::map<std::string, std::shared_ptr<const Root>> roots_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace feedwater::server

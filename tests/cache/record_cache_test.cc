@@ -5,10 +5,12 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <random>
 #include <set>
 #include <thread>
@@ -442,6 +444,41 @@ TEST(Cache, DeletesTheLongestUnusedFolderWhenTheDiskIsWanted) {
   fill("two");
   EXPECT_FALSE(fs::exists(temp.path() + "/cache/one-bytes-1"));
   EXPECT_TRUE(fs::exists(temp.path() + "/cache/two-bytes-1"));
+}
+
+// A disk that stands still: the segment is a FIFO, and opening it waits for a reader.
+TEST(Cache, LetsNobodyElseWaitWhileOneIsClosed) {
+  TempFolder temp;
+  const Cache::Options options{.memory_bytes = 1 << 20,
+                               .disk_bytes = 1 << 20,
+                               .state_dir = temp.path(),
+                               .budget = nullptr};
+  const auto request = [](const char* digest) {
+    return Cache::Request{digest, "bytes-1", 10, 1 << 20, 1 << 20};
+  };
+  { ASSERT_TRUE(Cache(options).Get(request("one")).ok()); }
+  const std::string segment = temp.path() + "/cache/one-bytes-1/segment-00000";
+  ASSERT_EQ(mkfifo(segment.c_str(), 0600), 0);
+
+  Cache cache(options);
+  (*cache.Get(request("one")))->Put(1, kStamp, PayloadOf(1, 10));
+  const auto get = [&](const char* digest) {
+    return std::async(std::launch::async, [&cache, &request, digest] {
+      return cache.Get(request(digest)).ok();
+    });
+  };
+  std::future<bool> second = get("two");  // closes the first for its memory
+  while (cache.Statuses().size() > 0) usleep(1000);
+  std::future<bool> again = get("one");
+  auto statuses = std::async(std::launch::async, [&] { return cache.Statuses().size(); });
+  EXPECT_EQ(statuses.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  EXPECT_EQ(second.wait_for(std::chrono::milliseconds(100)), std::future_status::timeout);
+  EXPECT_EQ(again.wait_for(std::chrono::milliseconds(0)), std::future_status::timeout)
+      << "its folder is being closed";
+  const Fd reader(open(segment.c_str(), O_RDONLY | O_NONBLOCK));
+  EXPECT_TRUE(second.get());
+  EXPECT_TRUE(again.get());
+  EXPECT_EQ(cache.Statuses().size(), 2u);
 }
 
 TEST(Cache, LeavesTheDiskToTheDaemonThatHasIt) {

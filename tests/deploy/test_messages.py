@@ -41,6 +41,7 @@ UNREACHABLE = {
     "lies on storage that may hang": "another thread opens the file then",
     "nobody waits for this read": "its batch was dropped",
     "a file was found to be another one": "asked for by the catalogue, which opens it anew",
+    "its root leads to another folder now": "asked for by the catalogue, which opens it anew",
     "a read without a file": "readers open before they read",
     "a buffer of … bytes is too small": "the readers' own buffers",
     "read buffer is not aligned": "the readers' own buffers",

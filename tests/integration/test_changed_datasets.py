@@ -12,6 +12,7 @@ import os
 import re
 import struct
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -19,8 +20,13 @@ import numpy as np
 import pytest
 from daemon_process import ROOT
 
+sys.path.insert(0, str(ROOT / "tests/testing"))
+
+import fuse_storage
+
 import feedwater
 
+LOOK_S = 1.1  # a running job looks at its folders once a second
 TICK_S = 0.03  # file times move in ticks of the kernel; a change within one does not show
 
 
@@ -137,6 +143,12 @@ def in_place_with_old_times(folder: Path, files: dict[str, bytes]) -> None:
         os.utime(folder / name, ns=(info.st_atime_ns, info.st_mtime_ns))
 
 
+def in_place_with_future_times(folder: Path, files: dict[str, bytes]) -> None:
+    in_place(folder, files)
+    for name in files:
+        os.utime(folder / name, ns=(0, time.time_ns() + 10**16))
+
+
 def by_folder(folder: Path, files: dict[str, bytes]) -> None:
     """Put another folder, which was made before, in the place of the whole old one."""
     os.rename(folder, folder.with_name(f"{folder.name}.{time.monotonic_ns()}"))
@@ -147,6 +159,7 @@ CHANGES = {  # how, and whether the files become longer (and shorter again)
     "in-place": (in_place, False),
     "by-rename": (by_rename, False),
     "old-times": (in_place_with_old_times, False),
+    "future-times": (in_place_with_future_times, False),
     "resized": (in_place, True),
     "resized-by-rename": (by_rename, True),
     "exchanged": (None, False),
@@ -286,6 +299,76 @@ def test_a_loader_gets_what_the_files_held_after_it_was_opened(make_daemon, cach
     daemon.start()
     for name, dataset in datasets.items():
         expect_now(daemon, name, dataset)
+
+
+def pipeline(data_format: str, name: str, root: str = "data", rest: str = "") -> str:
+    return (
+        f"version: 1\ndataset: {{format: {data_format}, root: {root}, path: {name}}}\n"
+        f"{FORMATS[data_format].graph}outputs: [image, label, sample_id]\n{rest}"
+    )
+
+
+@pytest.mark.parametrize("data_format", FORMATS)
+def test_records_that_are_read_at_once_are_of_one_state(make_daemon, data_format):
+    """In stored order records that follow one another are one read."""
+    daemon = make_daemon(config="cpus: 1\nmemory: 1GiB\n")
+    dataset = Changing(daemon.data / data_format, data_format, "by-folder")
+    rest = "sampler: {shuffle: none, last: partial}\nbatch: {size: 3}\ncache: {kind: none}\n"
+    daemon.add_pipeline("ordered", pipeline(data_format, data_format, rest=rest))
+    time.sleep(TICK_S)
+    daemon.start()
+    held = dataset.held()
+    with feedwater.Loader("ordered", address=daemon.address, output="numpy", slots=2) as loader:
+        batches = forever(loader)
+        first = next(batches)  # while it is held, the third batch is not begun
+        time.sleep(LOOK_S)
+        dataset.change()
+        expect(samples(first), held, data_format)
+        del first
+        expect_old_or_error(batches, held, data_format)
+
+
+def test_a_root_is_the_folder_that_its_path_leads_to_now(make_daemon):
+    daemon = make_daemon(config="cpus: 1\nmemory: 1GiB\ncache: {ram: 64MiB}\n")
+    for version in (1, 2):
+        write(daemon.data / f"v{version}/cifar", Cifar10.files(version, 0))
+    link = daemon.data / "current"
+    os.symlink("v1", link)
+    text = daemon.config.read_text()
+    daemon.config.write_text(text.replace("roots: {", f"roots: {{current: {link}, "))
+    rest = "batch: {size: 2}\ncache: {kind: bytes}\n"
+    daemon.add_pipeline("current", pipeline("cifar10", "cifar", "current", rest))
+    daemon.start()
+    with opened(daemon, "current") as running:
+        batches = forever(running)
+        expect(samples(next(batches)), Cifar10.held(daemon.data / "v1/cifar"), "v1")
+        os.symlink("v2", daemon.data / "next")
+        os.replace(daemon.data / "next", link)
+        with opened(daemon, "current") as loader:
+            for batch in loader:
+                expect(samples(batch), Cifar10.held(daemon.data / "v2/cifar"), "v2")
+        for batch in itertools.islice(batches, 20):
+            expect(samples(batch), Cifar10.held(daemon.data / "v1/cifar"), "v1")
+
+
+@pytest.mark.skipif(not fuse_storage.available(), reason="needs root and /dev/fuse")
+def test_a_change_that_the_kernel_has_not_heard_of_is_seen(make_daemon):
+    """As on NFS, whose attributes the kernel keeps for a while."""
+    daemon = make_daemon(config="cpus: 1\nmemory: 1GiB\ncache: {ram: 64MiB}\n")
+    source, mount = daemon.data / "source", daemon.data / "mount"
+    datasets = {name: Changing(source / name, name, "in-place") for name in FORMATS}
+    text = daemon.config.read_text()
+    daemon.config.write_text(text.replace("roots: {", f"roots: {{far: {mount}, "))
+    for name in FORMATS:
+        rest = "batch: {size: 2}\ncache: {kind: bytes}\nsampler: {last: partial}\n"
+        daemon.add_pipeline(name, pipeline(name, name, "far", rest))
+    with fuse_storage.FuseStorage(source, mount, keeps=3600):
+        daemon.start()
+        for name, dataset in datasets.items():
+            expect_now(daemon, name, dataset, epochs=2)
+            dataset.change()
+            expect_now(daemon, name, dataset)
+        assert daemon.stop() == 0
 
 
 def test_a_mere_copy_is_the_same_dataset(make_daemon):

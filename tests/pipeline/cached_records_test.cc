@@ -2,11 +2,13 @@
 // is in memory, on disk, damaged, or made from files that have changed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "server/base/clock.h"
 #include "server/cache/cache.h"
 #include "server/pipeline/cache_choice.h"
 #include "tests/storage/temp_folder.h"
@@ -47,6 +49,7 @@ class CachedRecords : public ::testing::Test {
   Seen Run(Cache* cache, const std::string& engine = "pread", int workers = 2) {
     auto pipeline = std::make_shared<LoadedPipeline>(*LoadPipeline(kYaml, dataset_));
     if (cache != nullptr) {
+      dataset_->AwaitClockTick();
       Cache::Request request;
       request.dataset = "fake";
       request.form = CacheForm(CacheKind::kBytes, *pipeline->plan);
@@ -129,6 +132,39 @@ TEST_F(CachedRecords, AreReadAnewWhenTheirFileHasChanged) {
   // A record at the seam of two epochs may be on its way twice.
   EXPECT_GE(counts_.out_of_date, static_cast<uint64_t>(kRecords));
   EXPECT_EQ(counts_.disk_records, kRecords) << "what was out of date is kept anew";
+}
+
+// What is read within the tick of the file's last change may be half of it.
+TEST_F(CachedRecords, AreNotKeptWhileAChangeOfTheirFileWouldNotShow) {
+  const std::string path = dataset_->root().path() + "/records.bin";
+  const auto age_ns = [&] {
+    struct stat info = {};
+    EXPECT_EQ(stat(path.c_str(), &info), 0);
+    return ClockNs(CLOCK_REALTIME) - info.st_ctim.tv_sec * 1'000'000'000LL - info.st_ctim.tv_nsec;
+  };
+  auto pipeline = std::make_shared<LoadedPipeline>(*LoadPipeline(kYaml, dataset_));
+  pipeline->cache_kind = CacheKind::kBytes;
+  JobConfig job = TestJob(pipeline, kBatch);
+  auto runtime = *Runtime::Create(TestRuntimeOptions(1, "pread"));
+  bool was_quick = false;  // else the tick was over
+  for (int attempt = 0; attempt < 100 && !was_quick; ++attempt) {
+    Cache cache(Options(4 << 20, 0));
+    pipeline->cache = *cache.Get({"fake", "bytes-1", kRecords, 1 << 30, 0});
+    job.name = absl::StrCat("job", attempt);
+    fs::permissions(path, fs::perms::owner_read);  // a change
+    auto rank = ::feedwater::testing::AttachRank(*runtime, job, 0, 1);
+    rank.Next();
+    const int64_t kept = pipeline->cache->counts().memory_records;
+    was_quick = age_ns() < kFileTimeTickNs;
+    if (was_quick) {
+      EXPECT_EQ(kept, 0);
+      dataset_->AwaitClockTick();
+      for (int step = 0; step < 20; ++step) rank.Next();
+      EXPECT_EQ(pipeline->cache->counts().memory_records, kRecords);
+    }
+    runtime->Detach(rank.stream);
+  }
+  EXPECT_TRUE(was_quick);
 }
 
 TEST_F(CachedRecords, AreKeptAsFarAsThereIsRoom) {

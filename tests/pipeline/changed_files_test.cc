@@ -38,6 +38,7 @@ class ChangedFiles : public ::testing::TestWithParam<std::tuple<std::string, Cac
  protected:
   void SetUp() override {
     const auto& [engine, kind, in_place] = GetParam();
+    dataset_->AwaitClockTick();
     runtime_ = *Runtime::Create(TestRuntimeOptions(2, engine));
     auto pipeline = std::make_shared<LoadedPipeline>(*LoadPipeline(kYaml, dataset_));
     pipeline->cache_kind = kind;
@@ -69,6 +70,7 @@ class ChangedFiles : public ::testing::TestWithParam<std::tuple<std::string, Cac
       std::ofstream(path + ".new", std::ios::binary) << content;
       std::filesystem::rename(path + ".new", path);
     }
+    dataset_->AwaitClockTick();
   }
   static void Expect(const SeenBatch& batch, uint8_t mask) {
     const std::vector<int64_t> ids = batch.Int64s(1);

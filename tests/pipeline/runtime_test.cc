@@ -433,6 +433,25 @@ TEST(Memory, OfAGraphIsReservedForEveryWorkerAndGivenBack) {
   EXPECT_EQ(options.budget->planned_bytes(), idle);
 }
 
+// A job's files are its own, whoever joins it: the budget has room for them once.
+TEST(Memory, IsNotTakenForTheFilesOfARankThatJoins) {
+  const JobConfig job =
+      TestJob(LoadPipeline("version: 1\ndataset: {format: image_folder, root: r, path: p}\n"
+                           "outputs: [data]\n",
+                           std::make_shared<FakeDataset>(FakeDataset::Options{})),
+              4, /*world_size=*/2);
+  const auto planned = [&](int64_t limit) {
+    RuntimeOptions options = TestRuntimeOptions(1);
+    options.budget = MemoryBudget::Create(limit);
+    auto runtime = Runtime::Create(options);
+    EXPECT_TRUE(runtime.ok()) << runtime.status();
+    TestRank first = AttachRank(**runtime, job, 0), second = AttachRank(**runtime, job, 1);
+    return options.budget->planned_bytes();
+  };
+  const int64_t bytes = planned(1 << 30);
+  EXPECT_EQ(planned(bytes), bytes);
+}
+
 TEST(Memory, ThatIsThereForOneWorkerIsUsedByOne) {
   RuntimeOptions options = TestRuntimeOptions(2);
   options.budget = MemoryBudget::Create(64 << 20);  // 32 MiB for reading

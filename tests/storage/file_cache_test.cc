@@ -85,6 +85,30 @@ TEST_F(FileCacheTest, AFileIsLookedAtAgainForWhoAsksLater) {
       absl::IsNotFound(cache.Open(*root_, "5", Reach::kAnywhere, 0, MonotonicNs()).status()));
 }
 
+TEST_F(FileCacheTest, AFileHasChangedWhenTheKernelSaysSoAndNotWhenItsTimesDo) {
+  FileCache cache(3, false);
+  std::filesystem::last_write_time(
+      folder_ / "5", std::filesystem::file_time_type::clock::now() + std::chrono::hours(1000));
+  EXPECT_LE(Open(cache, 5)->changed_ns, ClockNs(CLOCK_REALTIME));
+  EXPECT_EQ(cache.Look(*root_, "5", Reach::kAnywhere, MonotonicNs())->changed_ns,
+            Open(cache, 5)->changed_ns);
+}
+
+TEST_F(FileCacheTest, WhatIsWrittenWithinATickOfTheLastChangeNeedNotShow) {
+  OpenedFile file;
+  const auto of_age = [&](int64_t ns, bool is_local) {
+    file.changed_ns = ClockNs(CLOCK_REALTIME) - ns;
+    file.is_local = is_local;
+    return WouldShowChanges(file);
+  };
+  const int64_t second = 1'000'000'000;
+  for (bool is_local : {false, true}) {
+    EXPECT_FALSE(of_age(0, is_local));
+    EXPECT_TRUE(of_age(second, is_local));
+    EXPECT_EQ(of_age(-second, is_local), is_local) << "our own clock was set back, or another's";
+  }
+}
+
 TEST_F(FileCacheTest, AFileThatIsBeingReadStaysOpen) {
   FileCache cache(2, false);
   auto a = Open(cache, 1), b = Open(cache, 2);

@@ -125,6 +125,32 @@ TEST_F(RootsTest, AnUnknownRootNamesTheNearestOne) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("did you mean 'photos'?"));
 }
 
+TEST_F(RootsTest, ARootIsTheFolderThatItsPathLeadsToWhenItIsAskedFor) {
+  folder_.Write("v1/name", "one");
+  folder_.Write("v2/name", "second");
+  ASSERT_EQ(symlink("v1", (folder_ / "current").c_str()), 0);
+  auto roots = Roots::Create({{"data", folder_ / "current"}});
+  ASSERT_TRUE(roots.ok()) << roots.status();
+  const auto first = *(*roots)->FindNow("data");
+  EXPECT_EQ(first, *(*roots)->Find("data"));
+  ASSERT_EQ(symlink("v2", (folder_ / "next").c_str()), 0);
+  ASSERT_EQ(rename((folder_ / "next").c_str(), (folder_ / "current").c_str()), 0);
+  EXPECT_FALSE(*first->IsInPlace());
+  const auto second = *(*roots)->FindNow("data");
+  EXPECT_TRUE(*second->IsInPlace());
+  EXPECT_NE(second->id(), first->id());
+  EXPECT_EQ(second->Stat("name")->st_size, 6);
+  EXPECT_EQ(first->Stat("name")->st_size, 3) << "who has it goes on with it";
+  EXPECT_EQ(*(*roots)->FindNow("data"), second);
+  EXPECT_EQ(*(*roots)->Find("data"), second);
+
+  std::filesystem::remove(folder_ / "current");
+  const absl::Status gone = (*roots)->FindNow("data").status();
+  EXPECT_EQ(gone.code(), absl::StatusCode::kNotFound) << gone;
+  EXPECT_THAT(std::string(gone.message()), HasSubstr("root 'data'"));
+  EXPECT_EQ((*roots)->FindNow("date").status().code(), absl::StatusCode::kNotFound);
+}
+
 TEST_F(RootsTest, WhatMayHangIsNotOpenedWhereThatMustNotBe) {
   EXPECT_TRUE(root_->OpenFile("a/b.jpg", false, Reach::kLocal).ok());
   EXPECT_FALSE(IsElsewhere(root_->OpenFile("missing", false, Reach::kLocal).status()));

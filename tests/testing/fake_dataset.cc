@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/source/format.h"
 
 namespace feedwater::testing {
 
@@ -28,6 +29,10 @@ FakeDataset::FakeDataset(Options options)
   if (options_.is_image) data = {DType::kUInt8, Layout::kHWC, {1, options_.record_bytes / 3, 3}};
   fields_.push_back({"data", data, "bytes"});
   fields_.push_back({"label", TensorSpec{DType::kInt64, Layout::kPlain, {}}, "number times 10"});
+}
+
+void FakeDataset::AwaitClockTick() const {
+  EXPECT_TRUE(server::StampNow(*root_, "records.bin").ok());
 }
 
 void FakeDataset::Extents(int64_t record, std::vector<Extent>* extents) const {

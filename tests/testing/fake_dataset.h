@@ -48,6 +48,9 @@ class FakeDataset final : public server::Dataset {
                      server::Record* out) const override;
   int64_t memory_bytes() const override { return 0; }
   const std::string& notes() const override { return digest_; }
+  // Waits, as an index does, until its records may be kept in caches: what is written into its file
+  // from then on shows in its times.
+  void AwaitClockTick() const;
 
  private:
   const Options options_;

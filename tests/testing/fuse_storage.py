@@ -6,7 +6,9 @@
         storage.heal()                      # what hung is answered now
 
 It speaks the kernel's protocol over /dev/fuse by itself, in a process of its own, and needs neither
-libraries nor fusermount; it needs root. Nothing is cached by the kernel, so that every call comes.
+libraries nor fusermount; it needs root. Nothing is cached by the kernel, so that every call comes,
+unless it `keeps` names and attributes for so many seconds, as NFS does: then changes of the folder
+are not seen meanwhile by who does not ask for them.
 Ending that process ends every call that hangs with an error, as unmounting by force would.
 """
 
@@ -39,11 +41,11 @@ def available() -> bool:
 class FuseStorage:
     """A mount at `mount` that shows `source`."""
 
-    def __init__(self, source: Path, mount: Path) -> None:
+    def __init__(self, source: Path, mount: Path, keeps: int = 0) -> None:
         mount.mkdir(parents=True, exist_ok=True)
         self.mount = mount
         self._process = subprocess.Popen(
-            [sys.executable, __file__, str(source), str(mount)],
+            [sys.executable, __file__, str(source), str(mount), str(keeps)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         if self._process.stdout.readline() != "ready\n":
@@ -86,8 +88,8 @@ class FuseStorage:
 
 
 class _Server:
-    def __init__(self, source: str, device: int) -> None:
-        self.source, self.device = source, device
+    def __init__(self, source: str, device: int, keeps: int) -> None:
+        self.source, self.device, self.keeps = source, device, keeps
         self.paths, self.numbers = {1: ""}, {"": 1}
         self.rules: dict[str, int] = {}
         self.hanging: list[bytes] = []
@@ -146,9 +148,10 @@ class _Server:
             info = os.lstat(os.path.join(self.source, name))
             number = self.numbers.setdefault(name, len(self.numbers) + 1)
             self.paths[number] = name
-            return struct.pack("<QQQQII", number, 0, 0, 0, 0, 0) + self.attributes(number, info)
+            entry = struct.pack("<QQQQII", number, 0, self.keeps, self.keeps, 0, 0)
+            return entry + self.attributes(number, info)
         if code == _GETATTR:
-            return struct.pack("<QII", 0, 0, 0) + self.attributes(node, os.lstat(full))
+            return struct.pack("<QII", self.keeps, 0, 0) + self.attributes(node, os.lstat(full))
         if code == _OPEN:
             return struct.pack("<QII", os.open(full, os.O_RDONLY), _DIRECT_IO, 0)
         if code == _OPENDIR:
@@ -193,7 +196,7 @@ class _Server:
         return data
 
 
-def _main(source: str, mount: str) -> None:
+def _main(source: str, mount: str, keeps: str) -> None:
     device = os.open("/dev/fuse", os.O_RDWR)
     options = f"fd={device},rootmode=40000,user_id=0,group_id=0,allow_other"
     libc = ctypes.CDLL(None, use_errno=True)
@@ -201,7 +204,7 @@ def _main(source: str, mount: str) -> None:
         print(os.strerror(ctypes.get_errno()), flush=True)
         return
     print("ready", flush=True)
-    _Server(source, device).serve()
+    _Server(source, device, int(keeps)).serve()
 
 
 if __name__ == "__main__":

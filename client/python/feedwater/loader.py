@@ -260,7 +260,8 @@ class Loader:
                 replace(options, job=job, rank=place.rank, world_size=place.world_size)
             )
         except errors.AlreadyExists as error:
-            if self._job_suffix is None or place.source is not None or place.job is None:
+            nobody_said = place.source is None and not self._place_is_settled
+            if self._job_suffix is None or not nobody_said or place.job is None:
                 raise
             raise errors.AlreadyExists(
                 f"{error}. It is another child of this process's parent, and nobody has told the "

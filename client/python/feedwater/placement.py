@@ -32,6 +32,7 @@ _CURE = (
     "start every rank through the launcher, make the loader after the process group is "
     "initialised, or give both rank and world_size"
 )
+_NO_DATA_LOADER = "iterate over the feedwater.Loader itself, without a DataLoader"
 # SLURM_STEP_ID of what is not a step of srun's: the shell of `salloc`, the script of `sbatch`, the
 # container of a job.
 _NO_STEPS = ("4294967290", "4294967291", "4294967292")
@@ -122,7 +123,7 @@ def placement(
         Only one of rank and world size is given, a launcher's environment has only half of what is
         needed, or a variable is no number.
     FailedPrecondition
-        Two sources contradict one another, or several workers of a DataLoader would read the same.
+        Two sources contradict one another, or workers of a DataLoader would read the same.
     """
     env = os.environ if env is None else env
     if (rank is None) != (world_size is None):
@@ -130,13 +131,23 @@ def placement(
         raise InvalidArgument(f"{given} is given but {missing} is not: give both, or neither")
     if rank is not None and world_size is not None:
         return _of_arguments(rank, world_size, env)
-    _refuse_data_loader_workers()
+    workers = _data_loader_workers()
+    if workers > 1:
+        raise FailedPrecondition(
+            f"this is one of {workers} workers of a torch DataLoader, and each would read the same "
+            f"samples: {_NO_DATA_LOADER}"
+        )
     launched, halves = _launched(env)
     group = process_group()
     if group is not None and launched is not None:
         _check_group(group, launched)
     if group is None and launched is None:
         _refuse_halves(halves)
+        if workers > 0:  # a group of its parent's is not known in a process that was spawned
+            raise FailedPrecondition(
+                "this is a worker of a torch DataLoader, and nobody told it the rank of the "
+                f"process that it works for: {_NO_DATA_LOADER}, or give both rank and world_size"
+            )
         return Placement(0, 1, 0, None, _siblings())
     return _place(group, launched, env)
 
@@ -164,14 +175,16 @@ def _of_arguments(rank: int, world_size: int, env: Mapping[str, str]) -> Placeme
         launched, _ = _launched(env)
     except (InvalidArgument, FailedPrecondition):
         pass  # it must not stand in the way of somebody who says everything
+    # Of workers of a DataLoader that say the same rank the daemon refuses the second one.
+    job = _of_parent("children") if _data_loader_workers() > 1 else None
     if group is None and launched is None:
-        return Placement(rank, world_size, rank, None, None)
+        return Placement(rank, world_size, rank, None, job)
     found = _place(group, launched, env)
     if (found.rank, found.world_size) == (rank, world_size):
         return found
     # The program divides its processes in its own way (every rank validates alone, or data-parallel
     # groups). Which of them belong together is not known here: each gets a job of its own.
-    return Placement(rank, world_size, found.local_rank, None, None)
+    return Placement(rank, world_size, found.local_rank, None, job)
 
 
 # --- process groups -------------------------------------------------------------------------------
@@ -402,11 +415,8 @@ def _of_parent(kind: str) -> str:
     return f"{kind}-of-pid-{parent}.{began}"
 
 
-def _refuse_data_loader_workers() -> None:
+def _data_loader_workers() -> int:
+    """Return how many workers the torch DataLoader has of which this process is one; 0: none."""
     data: Any = sys.modules.get("torch.utils.data")
     worker = None if data is None else data.get_worker_info()
-    if worker is not None and worker.num_workers > 1:
-        raise FailedPrecondition(
-            f"this is one of {worker.num_workers} workers of a torch DataLoader, and each would "
-            "read the same samples: iterate over the feedwater.Loader itself, without a DataLoader"
-        )
+    return 0 if worker is None else int(worker.num_workers)

@@ -238,12 +238,56 @@ def test_children_of_one_process_that_both_say_rank_0_of_1_are_refused(daemon):
     assert "initialise the process group" in told[1][1]
 
 
-def test_workers_of_a_torch_data_loader_are_refused(monkeypatch):
-    module = ModuleType("torch.utils.data")
-    module.get_worker_info = lambda: SimpleNamespace(num_workers=2)
-    monkeypatch.setitem(sys.modules, "torch.utils.data", module)
-    with pytest.raises(feedwater.FailedPrecondition, match="2 workers of a torch DataLoader"):
+@pytest.fixture
+def data_loader_worker(monkeypatch):
+    """Make this process a worker of a torch DataLoader that has so many."""
+
+    def make(num_workers):
+        module = ModuleType("torch.utils.data")
+        module.get_worker_info = lambda: SimpleNamespace(num_workers=num_workers)
+        monkeypatch.setitem(sys.modules, "torch.utils.data", module)
+
+    return make
+
+
+def test_workers_of_a_torch_data_loader_are_refused(data_loader_worker):
+    data_loader_worker(2)
+    for environment in ({}, TORCHRUN):
+        with pytest.raises(feedwater.FailedPrecondition, match="2 workers of a torch DataLoader"):
+            placement(env=environment)
+
+
+def test_one_worker_of_a_torch_data_loader_needs_somebody_who_says_its_rank(
+    data_loader_worker, group
+):
+    # Under mp.spawn each rank has a worker, which knows nothing of the process group.
+    data_loader_worker(1)
+    group.torch(None, None)
+    with pytest.raises(feedwater.FailedPrecondition, match="a worker of a torch DataLoader"):
         placement(env={})
+    assert placement(env=TORCHRUN).rank == 5
+    assert placement(1, 2, {}).rank == 1
+    group.torch(1, 2)  # a worker that was forked
+    assert placement(env={}).rank == 1
+
+
+@pytest.mark.parametrize("environment", [{}, TORCHRUN])
+def test_two_workers_that_give_the_same_rank_meet_in_one_job(
+    data_loader_worker, daemon, open_loader, monkeypatch, environment
+):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    data_loader_worker(2)
+    place = placement(0, 4)
+    assert place.job.startswith(f"children-of-pid-{os.getppid()}.")
+    monkeypatch.setattr("feedwater.loader._opened", {})
+    open_loader(daemon, rank=0, world_size=4)
+    monkeypatch.setattr("feedwater.loader._opened", {})  # as in another worker
+    with pytest.raises(feedwater.AlreadyExists, match="is attached") as caught:
+        open_loader(daemon, rank=0, world_size=4)
+    assert "nobody has told" not in str(caught.value)
+    monkeypatch.setattr("feedwater.loader._opened", {})
+    open_loader(daemon, rank=1, world_size=4)  # the worker's own
 
 
 # --- arguments ------------------------------------------------------------------------------------

@@ -1,0 +1,259 @@
+// What files are for a job: one that is refused stays refused, whoever asks and however, and the
+// folders are looked at before the last file is taken, whatever threads do.
+#include "server/pipeline/job_files.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "server/source/dataset.h"
+#include "tests/source/dataset_reader.h"
+#include "tests/source/small_datasets.h"
+#include "tests/testing/test_runtime.h"
+
+namespace feedwater::server {
+namespace {
+
+using ::feedwater::testing::AttachRank;
+using ::feedwater::testing::LoadPipeline;
+using ::feedwater::testing::TestJob;
+using ::feedwater::testing::TestRank;
+using ::feedwater::testing::TestRuntimeOptions;
+using ::feedwater::testing::WorkingEngines;
+using ::testing::HasSubstr;
+
+constexpr int kFiles = 5, kPerFile = 40;
+const auto kTick = std::chrono::milliseconds(50);       // of file times
+const auto kLookPause = std::chrono::milliseconds(1100);  // between two looks
+
+// CIFAR-10 in five files, and another one beside it that was made before and takes its place.
+class ExchangedFolder : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    for (const char* folder : {"cifar", "other"}) {
+      for (int file = 0; file < kFiles; ++file) {
+        std::string records;
+        for (int i = 0; i < kPerFile; ++i) records += CifarRecord(file, folder[0] * 1000 + i);
+        folder_.Write(absl::StrCat(folder, "/data_batch_", file + 1, ".bin"), records);
+      }
+    }
+    std::this_thread::sleep_for(kTick);
+    DatasetOptions options;
+    options.roots = folder_.AsRoot();
+    auto dataset = OpenDataset(ParseNode("{format: cifar10, root: root, path: cifar}"), options);
+    ASSERT_TRUE(dataset.ok()) << dataset.status();
+    dataset_ = *dataset;
+  }
+  void Exchange() const {
+    std::filesystem::rename(folder_ / "cifar", folder_ / "old");
+    std::filesystem::rename(folder_ / "other", folder_ / "cifar");
+  }
+  std::shared_ptr<JobFiles> MakeJob() const { return JobFiles::Create(dataset_, files_, nullptr); }
+
+  TempFolder folder_;
+  std::shared_ptr<FileCache> files_ = std::make_shared<FileCache>(100, false);
+  std::shared_ptr<const Dataset> dataset_;
+};
+
+TEST_F(ExchangedFolder, IsRefusedAsOftenAsItIsAskedFor) {
+  const auto job = MakeJob();
+  EXPECT_TRUE(job->Open(0, Reach::kAnywhere, 0).ok());
+  EXPECT_TRUE(job->Open(1, Reach::kAnywhere, 0).ok());
+  Exchange();
+  std::this_thread::sleep_for(kLookPause);
+  for (int i = 0; i < 3; ++i) {
+    const absl::Status refused = job->Open(2, Reach::kAnywhere, 0).status();
+    EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("has changed"));
+    EXPECT_TRUE(absl::IsFailedPrecondition(
+        job->StampOf({{2, 0, 3073}, {3, 0, 3073}}, Reach::kAnywhere).status()));
+  }
+  EXPECT_TRUE(job->Open(1, Reach::kAnywhere, 0).ok()) << "it is open, and as it was";
+}
+
+TEST_F(ExchangedFolder, IsSeenAtTheLastFileAtTheLatest) {
+  const auto job = MakeJob();
+  for (uint32_t file = 0; file + 1 < kFiles; ++file)
+    EXPECT_TRUE(job->Open(file, Reach::kAnywhere, 0).ok());
+  Exchange();
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(absl::IsFailedPrecondition(
+        job->Open(kFiles - 1, Reach::kAnywhere, 0).status()));
+  }
+}
+
+// Records that follow one another are read at once: the error of the one read is that of each.
+TEST_F(ExchangedFolder, EndsAJobThatReadsItsRecordsInStoredOrder) {
+  const auto pipeline =
+      LoadPipeline(
+          "version: 1\ndataset: {format: cifar10, root: root, path: cifar}\n"
+          "sampler: {shuffle: none}\noutputs: [image, label, sample_id]\n",
+          dataset_);
+  auto runtime = Runtime::Create(TestRuntimeOptions(1));
+  ASSERT_TRUE(runtime.ok()) << runtime.status();
+  TestRank rank = AttachRank(**runtime, TestJob(pipeline, kPerFile), 0, 2);
+  int slots[2];
+  for (int& slot : slots) {  // while it has both, no further file is looked at
+    const auto event = rank.slots->Next();
+    ASSERT_TRUE(event.has_value());
+    ASSERT_GE(event->slot, 0) << event->failure.status;
+    slot = event->slot;
+  }
+  Exchange();
+  std::this_thread::sleep_for(kLookPause);
+  for (int slot : slots) rank.slots->Release(slot);
+  const auto event = rank.slots->Next();
+  ASSERT_TRUE(event.has_value());
+  EXPECT_EQ(event->slot, -1);
+  EXPECT_TRUE(absl::IsFailedPrecondition(event->failure.status)) << event->failure.status;
+  EXPECT_EQ(event->failure.record, -1) << "nothing is wrong with the record";
+}
+
+TEST_F(ExchangedFolder, IsNoMatterOfTimesInTheFuture) {
+  const auto later = std::filesystem::file_time_type::clock::now() + std::chrono::hours(1000);
+  for (int file = 1; file <= kFiles; ++file)
+    std::filesystem::last_write_time(folder_ / absl::StrCat("cifar/data_batch_", file, ".bin"),
+                                     later);
+  std::this_thread::sleep_for(kTick);
+  const auto job = MakeJob();
+  const auto file = job->Open(0, Reach::kAnywhere, 0);
+  EXPECT_TRUE(file.ok()) << file.status();
+  const auto last = static_cast<uint32_t>(kFiles - 1);
+  EXPECT_TRUE(job->StampOf({{last, 0, 3073}}, Reach::kAnywhere).ok());
+  std::this_thread::sleep_for(kTick);
+  std::filesystem::last_write_time(folder_ / "cifar/data_batch_2.bin", later);
+  EXPECT_TRUE(absl::IsFailedPrecondition(job->Open(1, Reach::kAnywhere, 0).status()))
+      << "it was touched after the job was opened";
+}
+
+// Some files, and a look that does as a test wants.
+class WatchedFiles final : public Dataset {
+ public:
+  WatchedFiles() {
+    for (int i = 0; i < kFiles; ++i) folder_.Write(std::to_string(i), "bytes");
+    root_ = *folder_.AsRoot()->Find("root");
+    std::this_thread::sleep_for(kTick);
+  }
+  int64_t size() const override { return kFiles; }
+  const std::vector<FieldSpec>& fields() const override { return fields_; }
+  const std::vector<std::string>& classes() const override { return classes_; }
+  const std::string& digest() const override { return name_; }
+  const Root& root() const override { return *root_; }
+  std::string ObjectPath(uint32_t object) const override { return std::to_string(object); }
+  void Extents(int64_t record, std::vector<Extent>* extents) const override {
+    extents->push_back({static_cast<uint32_t>(record), 0, 5});
+  }
+  int64_t objects() const override { return kFiles; }
+  int64_t ObjectBytes(uint32_t) const override { return 5; }
+  const std::vector<int64_t>& shard_starts() const override { return starts_; }
+  absl::Status Parse(int64_t, absl::Span<const absl::Span<const std::byte>>,
+                     Record*) const override {
+    return absl::OkStatus();
+  }
+  int64_t memory_bytes() const override { return 0; }
+  const std::string& notes() const override { return name_; }
+  absl::Status LookAgain(Reach reach) const override { return look(reach); }
+
+  std::function<absl::Status(Reach)> look = [](Reach) { return absl::OkStatus(); };
+
+ private:
+  const std::string name_ = "watched";
+  TempFolder folder_;
+  std::shared_ptr<const Root> root_;
+  const std::vector<FieldSpec> fields_;
+  const std::vector<std::string> classes_;
+  const std::vector<int64_t> starts_;
+};
+
+class JobFilesTest : public ::testing::Test {
+ protected:
+  std::shared_ptr<WatchedFiles> dataset_ = std::make_shared<WatchedFiles>();
+  std::shared_ptr<FileCache> files_ = std::make_shared<FileCache>(100, false);
+};
+
+TEST_F(JobFilesTest, NobodyGoesOnWhileALookIsGoingOn) {
+  const auto job = JobFiles::Create(dataset_, files_, nullptr);
+  EXPECT_TRUE(job->Open(0, Reach::kAnywhere, 0).ok());
+  std::this_thread::sleep_for(kLookPause);
+  absl::Notification looking, go_on;
+  std::atomic<int> looks{0};
+  dataset_->look = [&](Reach) {
+    if (looks++ == 0) {
+      looking.Notify();
+      go_on.WaitForNotification();
+    }
+    return absl::FailedPreconditionError("1 has changed");
+  };
+  absl::Status first;
+  std::thread thread([&] { first = job->Open(1, Reach::kAnywhere, 0).status(); });
+  looking.WaitForNotification();
+  EXPECT_TRUE(absl::IsFailedPrecondition(job->Open(1, Reach::kAnywhere, 0).status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(job->Open(2, Reach::kAnywhere, 0).status()));
+  go_on.Notify();
+  thread.join();
+  EXPECT_TRUE(absl::IsFailedPrecondition(first)) << first;
+}
+
+TEST_F(JobFilesTest, OneOfThoseWhoTakeTheLastFilesLooksAfterAllOfThem) {
+  for (int round = 0; round < 50; ++round) {
+    std::atomic<int> looks{0};
+    dataset_->look = [&](Reach) {
+      ++looks;
+      return absl::OkStatus();
+    };
+    const auto job = JobFiles::Create(dataset_, files_, nullptr);
+    std::vector<std::thread> threads;
+    for (uint32_t file = 0; file < kFiles; ++file) {
+      for (int i = 0; i < 2; ++i) {
+        threads.emplace_back(
+            [&, file] { EXPECT_TRUE(job->Open(file, Reach::kAnywhere, 0).ok()); });
+      }
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_GE(looks, 1);
+  }
+}
+
+// /proc stands for storage that may hang.
+TEST_F(JobFilesTest, ALookThatMustBeDoneElsewhereIsNotTakenForDone) {
+  const auto proc = *(*Roots::Create({{"proc", "/proc"}}))->Find("proc");
+  dataset_->look = [&](Reach reach) {
+    return reach == Reach::kLocal ? proc->Stat("version", reach).status()
+                                  : absl::FailedPreconditionError("4 has changed");
+  };
+  const auto job = JobFiles::Create(dataset_, files_, nullptr);
+  for (uint32_t file = 0; file + 1 < kFiles; ++file)
+    EXPECT_TRUE(job->Open(file, Reach::kLocal, 0).ok());
+  const uint32_t last = kFiles - 1;
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(IsElsewhere(job->Open(last, Reach::kLocal, 0).status()));
+    EXPECT_TRUE(IsElsewhere(job->StampOf({{last, 0, 5}}, Reach::kLocal).status()));
+    EXPECT_TRUE(absl::IsFailedPrecondition(job->Open(last, Reach::kAnywhere, 0).status()));
+  }
+  dataset_->look = [](Reach) { return absl::OkStatus(); };
+  EXPECT_TRUE(job->Open(last, Reach::kLocal, 0).ok());
+}
+
+TEST_F(JobFilesTest, OnlyThoseOfTheJobTakeMemory) {
+  const auto budget = MemoryBudget::Create(1 << 20);
+  const auto job = JobFiles::Create(dataset_, files_, budget);
+  EXPECT_EQ(budget->planned_bytes(), 0);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(job->Prepare().ok());
+    EXPECT_EQ(budget->planned_bytes(), kFiles * 8);
+  }
+  const auto small = MemoryBudget::Create(8);
+  const auto other = JobFiles::Create(dataset_, files_, small);
+  EXPECT_TRUE(absl::IsResourceExhausted(other->Prepare()));
+  EXPECT_TRUE(absl::IsResourceExhausted(other->Open(0, Reach::kAnywhere, 0).status()));
+}
+
+}  // namespace
+}  // namespace feedwater::server
