@@ -25,6 +25,8 @@ constexpr double kIdlePipelineSeconds = 60;
 constexpr auto kHousekeepingEvery = absl::Seconds(5);
 // What the program itself takes is a term of the sum, but never so much of a small one.
 constexpr int64_t kLeastPartForWork = 4;
+// Where several users are served, samples of one user's jobs take no more than this part.
+constexpr int64_t kLeastUsers = 2;
 // gRPC has no account of its own; behind the gate no flood makes it take more than some 7 MiB
 // (tests/integration/test_control_floods.py).
 constexpr int64_t kControlMemory = 16 << 20;
@@ -128,6 +130,8 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   runtime.retry_for_ns = static_cast<int64_t>(1e9 * config.storage.retry_for.seconds);
   runtime.reads_per_uid = limits.reads_per_uid;
   runtime.numa_node = settings_.numa_node;
+  if (!settings_.access.empty())
+    runtime.sample_bytes_per_uid = settings_.memory_limit_bytes / kLeastUsers;
   runtime.budget = budget_;
   bad_samples_ = BadSampleLog::Open(config.state_dir);
   runtime.bad_samples = bad_samples_;

@@ -40,8 +40,9 @@ absl::Status JobFiles::Prepare() {
   if (memory_ != nullptr) return absl::OkStatus();
   MemoryReservation reservation;
   if (budget_ != nullptr) {
-    FW_ASSIGN_OR_RETURN(reservation, budget_->Reserve("file stamps", static_cast<int64_t>(
-                                                                         objects * sizeof(Stamp))));
+    FW_ASSIGN_OR_RETURN(
+        reservation,
+        budget_->Reserve("file stamps", static_cast<int64_t>(objects * sizeof(Stamp))));
   }
   memory_.reset(static_cast<Stamp*>(std::calloc(objects, sizeof(Stamp))));
   if (memory_ == nullptr) {

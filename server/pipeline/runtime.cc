@@ -82,9 +82,8 @@ absl::StatusOr<std::shared_ptr<const SampleRooms::Claim>> ClaimMemory(const JobC
                                                                       SampleRooms* rooms) {
   const LoadedPipeline& pipeline = *job.pipeline;
   const SampleMemory& memory = MemoryOfSamples(pipeline);
-  const std::string name =
-      absl::StrCat(job.owner_uid, " ", job.name.size(), " ", job.name, pipeline.spec.name);
-  auto claim = rooms->Admit(name, memory.Claim(),
+  const std::string name = absl::StrCat(job.name.size(), " ", job.name, pipeline.spec.name);
+  auto claim = rooms->Admit(job.owner_uid, name, memory.Claim(),
                             job.isolated ? IsolatedMaker::ProcessBytes(*pipeline.plan) : 0);
   if (claim.ok() && (*claim)->workers() < INT_MAX) {
     spdlog::info("job {}: memory is there for its samples on {} workers only; one sample takes {}",
@@ -146,6 +145,7 @@ struct Runtime::Impl {
                                                 const std::shared_ptr<Parking>& parking) {
     SampleRooms::Options rooms;
     rooms.budget = with.budget;
+    rooms.user_bytes = with.sample_bytes_per_uid;
     rooms.workers = static_cast<int>(with.cpus.size());
     rooms.changed = [parking] { parking->WakeAll(); };
     return SampleRooms::Create(std::move(rooms));

@@ -65,6 +65,7 @@ struct RuntimeOptions {
   size_t max_open_files = 1024;
   int64_t retry_for_ns = 10'000'000'000;           // reads that failed for a reason that can pass
   int64_t reads_per_uid = 0;                       // samples of one user on their way; 0: no limit
+  int64_t sample_bytes_per_uid = 0;                // for samples of one user's jobs; 0: no limit
   int numa_node = -1;                              // -1: not bound
   std::shared_ptr<MemoryBudget> budget;            // may be null
   std::shared_ptr<BadSampleLog> bad_samples;       // may be null

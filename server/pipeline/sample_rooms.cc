@@ -32,23 +32,36 @@ SampleRooms::Wanted SampleRooms::WantedBy(int worker, const Claim* more) const {
   return wanted;
 }
 
+// One user's, while it has jobs.
+std::shared_ptr<MemoryBudget> SampleRooms::BudgetOf(uint32_t user) {
+  if (options_.user_bytes == 0) return nullptr;
+  for (auto it = users_.begin(); it != users_.end();)
+    it = it->second.expired() ? users_.erase(it) : std::next(it);
+  std::shared_ptr<MemoryBudget> budget = users_[user].lock();
+  if (budget != nullptr) return budget;
+  budget = MemoryBudget::Create(options_.user_bytes, "memory");
+  users_[user] = budget;
+  return budget;
+}
+
 absl::StatusOr<std::shared_ptr<const SampleRooms::Claim>> SampleRooms::Admit(
-    const std::string& job, int64_t bytes, int64_t process_bytes) {
+    uint32_t user, const std::string& job, int64_t bytes, int64_t process_bytes) {
   std::shared_ptr<Claim> claim;  // destroyed without the lock, which its end takes
   std::shared_ptr<const Claim> same;
   MutexLock lock(&mu_);
   for (auto it = by_job_.begin(); it != by_job_.end();)
     it = it->second.expired() ? by_job_.erase(it) : std::next(it);
-  if (auto known = by_job_.find(job); known != by_job_.end()) {
+  if (auto known = by_job_.find({user, job}); known != by_job_.end()) {
     same = known->second.lock();
     if (same != nullptr && same->bytes_ == bytes && same->process_bytes_ == process_bytes)
       return same;
   }
   claim.reset(new Claim(shared_from_this(), bytes, process_bytes));
+  claim->user_ = BudgetOf(user);
   const absl::Status refused = Extend(claim.get());
   if (claim->workers() == 0) return refused;
   claims_.insert(claim.get());
-  by_job_[job] = claim;
+  by_job_[{user, job}] = claim;
   return claim;
 }
 
@@ -58,6 +71,11 @@ absl::Status SampleRooms::Extend(Claim* claim) {
     const Wanted wanted = WantedBy(i, claim);
     const int64_t grows = wanted.all() - worker.reserved.load(std::memory_order_relaxed);
     if (options_.budget != nullptr && grows > 0) {
+      if (claim->user_ != nullptr) {
+        FW_ASSIGN_OR_RETURN(MemoryReservation of_user,
+                            claim->user_->Reserve("samples of one user", grows));
+        claim->of_user_.push_back(std::move(of_user));
+      }
       FW_ASSIGN_OR_RETURN(MemoryReservation part, options_.budget->Reserve(kTerm, grows));
       worker.parts.push_back(std::move(part));
       worker.reserved.fetch_add(grows, std::memory_order_relaxed);

@@ -17,6 +17,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -32,6 +33,7 @@ class SampleRooms : public std::enable_shared_from_this<SampleRooms> {
   struct Options {
     std::shared_ptr<MemoryBudget> budget;  // null: there is room for everything
     int workers = 1;
+    int64_t user_bytes = 0;  // most that claims of one user's jobs may take; 0: no such limit
     std::function<void()> changed;  // workers may give back memory: Settle; may be null
     absl::Duration patience = absl::Seconds(5);  // of large images with others' memory
   };
@@ -53,13 +55,15 @@ class SampleRooms : public std::enable_shared_from_this<SampleRooms> {
         : rooms_(std::move(rooms)), bytes_(bytes), process_bytes_(process_bytes) {}
     const std::shared_ptr<SampleRooms> rooms_;
     const int64_t bytes_, process_bytes_;
+    std::shared_ptr<MemoryBudget> user_;      // null: no limit
+    std::vector<MemoryReservation> of_user_;  // guarded by the rooms' lock
     std::atomic<int> workers_{0};
   };
-  // `job`: claims of one name that live at the same time are one. `process_bytes`: what the process
-  // takes that each worker starts for an isolated job, beside its samples; 0: it is not isolated.
-  // ResourceExhausted with the budget's sum when not even one worker has room.
-  absl::StatusOr<std::shared_ptr<const Claim>> Admit(const std::string& job, int64_t bytes,
-                                                     int64_t process_bytes)
+  // `job`: claims of one name and user that live at the same time are one. `process_bytes`: what
+  // the process takes that each worker starts for an isolated job, beside its samples; 0: it is not
+  // isolated. ResourceExhausted with the budget's sum when not even one worker has room.
+  absl::StatusOr<std::shared_ptr<const Claim>> Admit(uint32_t user, const std::string& job,
+                                                     int64_t bytes, int64_t process_bytes)
       ABSL_LOCKS_EXCLUDED(mu_);
 
   // What the worker's buffers may take at this moment.
@@ -108,6 +112,7 @@ class SampleRooms : public std::enable_shared_from_this<SampleRooms> {
 
   explicit SampleRooms(Options options)
       : options_(std::move(options)), workers_(static_cast<size_t>(options_.workers)) {}
+  std::shared_ptr<MemoryBudget> BudgetOf(uint32_t user) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Leave(Claim* claim) ABSL_LOCKS_EXCLUDED(mu_);
   struct Wanted {
     int64_t own = 0, isolated = 0;
@@ -128,7 +133,9 @@ class SampleRooms : public std::enable_shared_from_this<SampleRooms> {
   CondVar changed_;
   std::vector<Worker> workers_;
   std::set<Claim*> claims_ ABSL_GUARDED_BY(mu_);
-  std::map<std::string, std::weak_ptr<const Claim>> by_job_ ABSL_GUARDED_BY(mu_);
+  std::map<std::pair<uint32_t, std::string>, std::weak_ptr<const Claim>> by_job_
+      ABSL_GUARDED_BY(mu_);
+  std::map<uint32_t, std::weak_ptr<MemoryBudget>> users_ ABSL_GUARDED_BY(mu_);
   std::set<uint64_t> waiting_ ABSL_GUARDED_BY(mu_);  // turns, the next one first
   uint64_t last_turn_ ABSL_GUARDED_BY(mu_) = 0;
   int large_ ABSL_GUARDED_BY(mu_) = 0;  // rooms

@@ -344,8 +344,7 @@ absl::Status Worker::MakeSample(const Sample& sample, SampleMaker& maker, Sample
   const Batch& batch = *sample.work->ticket.batch;
   const Job& job = batch.job();
   const bool is_kept = sample.bytes.origin() != RecordBytes::Origin::kDataset;
-  const bool wanted = !is_kept && job.cache() != nullptr &&
-                      RecordReader::IsSettled(sample.bytes) &&
+  const bool wanted = !is_kept && job.cache() != nullptr && RecordReader::IsSettled(sample.bytes) &&
                       job.cache()->Wants(input->sample_id, sample.bytes.stamp());
   const bool decoded = job.config().pipeline->cache_kind == CacheKind::kDecoded;
   if (decoded && is_kept) {

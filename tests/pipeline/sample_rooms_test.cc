@@ -33,10 +33,10 @@ class SampleRoomsTest : public ::testing::Test {
 
 TEST_F(SampleRoomsTest, TheLargestClaimCountsOnEveryWorker) {
   const auto rooms = Rooms(3);
-  auto small = *rooms->Admit("a", 100, 0);
+  auto small = *rooms->Admit(0, "a", 100, 0);
   EXPECT_EQ(small->workers(), INT_MAX);
   EXPECT_EQ(budget_->planned_bytes(), 300);
-  auto large = *rooms->Admit("b", 250, 0);
+  auto large = *rooms->Admit(0, "b", 250, 0);
   EXPECT_EQ(budget_->planned_bytes(), 750);
   EXPECT_EQ(rooms->OfWorker(2), 250);
   large.reset();
@@ -56,23 +56,23 @@ TEST_F(SampleRoomsTest, TheLargestClaimCountsOnEveryWorker) {
 
 TEST_F(SampleRoomsTest, ProcessesOfSeveralJobsAddUp) {
   const auto rooms = Rooms(2);
-  const auto one = *rooms->Admit("a", 80, 20), other = *rooms->Admit("b", 100, 50);
+  const auto one = *rooms->Admit(0, "a", 80, 20), other = *rooms->Admit(0, "b", 100, 50);
   EXPECT_EQ(budget_->planned_bytes(), 500);
-  const auto own = *rooms->Admit("c", 50, 0);
+  const auto own = *rooms->Admit(0, "c", 50, 0);
   EXPECT_EQ(budget_->planned_bytes(), 600);
   EXPECT_EQ(rooms->OfWorker(0), 50);  // the processes' is not for its buffers
 }
 
 TEST_F(SampleRoomsTest, RanksOfOneJobShareAClaim) {
   const auto rooms = Rooms(2);
-  const auto one = *rooms->Admit("a", 400, 0), other = *rooms->Admit("a", 400, 0);
+  const auto one = *rooms->Admit(0, "a", 400, 0), other = *rooms->Admit(0, "a", 400, 0);
   EXPECT_EQ(one, other);
   EXPECT_EQ(budget_->planned_bytes(), 800);
 }
 
 TEST_F(SampleRoomsTest, AJobRunsOnAsManyWorkersAsHaveRoom) {
   const auto rooms = Rooms(4);
-  const auto claim = *rooms->Admit("a", 400, 0);
+  const auto claim = *rooms->Admit(0, "a", 400, 0);
   EXPECT_EQ(claim->workers(), 2);
   EXPECT_EQ(budget_->planned_bytes(), 800);
 }
@@ -80,7 +80,7 @@ TEST_F(SampleRoomsTest, AJobRunsOnAsManyWorkersAsHaveRoom) {
 TEST_F(SampleRoomsTest, AJobGetsTheOtherWorkersOnceThereIsRoom) {
   const auto rooms = Rooms(3);
   auto arena = *budget_->Reserve("arenas", 700);
-  const auto claim = *rooms->Admit("a", 300, 0);
+  const auto claim = *rooms->Admit(0, "a", 300, 0);
   EXPECT_EQ(claim->workers(), 1);
   arena.Release();
   rooms->Settle(0);
@@ -89,10 +89,28 @@ TEST_F(SampleRoomsTest, AJobGetsTheOtherWorkersOnceThereIsRoom) {
   EXPECT_EQ(changed_, 1);
 }
 
+TEST_F(SampleRoomsTest, OneUserLeavesRoomForOthers) {
+  SampleRooms::Options options;
+  options.budget = budget_;
+  options.workers = 2;
+  options.user_bytes = 500;
+  const auto rooms = SampleRooms::Create(std::move(options));
+  auto first = *rooms->Admit(1, "a", 100, 50);
+  EXPECT_EQ(first->workers(), INT_MAX);
+  const auto second = *rooms->Admit(1, "b", 100, 50);
+  EXPECT_EQ(second->workers(), 1);
+  EXPECT_TRUE(absl::IsResourceExhausted(rooms->Admit(1, "c", 100, 50).status()));
+  EXPECT_EQ((*rooms->Admit(2, "c", 100, 50))->workers(), INT_MAX);
+  first.reset();
+  rooms->Settle(0);
+  rooms->Settle(1);
+  EXPECT_EQ(second->workers(), INT_MAX);
+}
+
 TEST_F(SampleRoomsTest, AnEndedClaimNeverLeavesLessThanTheOthersHave) {
   const auto rooms = Rooms(1);
-  auto small = *rooms->Admit("a", 10, 7);
-  const auto large = *rooms->Admit("b", 150, 50);
+  auto small = *rooms->Admit(0, "a", 10, 7);
+  const auto large = *rooms->Admit(0, "b", 150, 50);
   small.reset();
   rooms->Settle(0);
   EXPECT_EQ(budget_->planned_bytes(), 200);
@@ -113,7 +131,7 @@ TEST_F(SampleRoomsTest, ALargeSampleWaitsSomeSecondsForOthersMemory) {
 
 TEST_F(SampleRoomsTest, WhatFitsOnNoWorkerIsRefusedWithTheSum) {
   const auto rooms = Rooms(4);
-  const auto claim = rooms->Admit("a", 1001, 0);
+  const auto claim = rooms->Admit(0, "a", 1001, 0);
   EXPECT_TRUE(absl::IsResourceExhausted(claim.status()));
   EXPECT_THAT(claim.status().message(), HasSubstr("this request (samples)"));
   EXPECT_EQ(budget_->planned_bytes(), 0);
@@ -163,7 +181,7 @@ TEST_F(SampleRoomsTest, WhoIsGoneWaitsNoLonger) {
 
 TEST_F(SampleRoomsTest, WithoutABudgetThereIsRoomForEverything) {
   const auto rooms = SampleRooms::Create(SampleRooms::Options());
-  EXPECT_EQ((*rooms->Admit("a", INT64_MAX / 4, 0))->workers(), INT_MAX);
+  EXPECT_EQ((*rooms->Admit(0, "a", INT64_MAX / 4, 0))->workers(), INT_MAX);
   EXPECT_TRUE(rooms->Enter(INT64_MAX / 4, nullptr).ok());
 }
 
