@@ -75,7 +75,8 @@ v1::OpenStreamRequest Numbered(v1::OpenStreamRequest request, int number) {
 }
 
 TEST_F(DaemonTest, SixteenOfAHundredSessionsAreGrantedAndASecondUserIsServed) {
-  std::vector<std::string> overrides = {"limits.connections_per_uid=200"};
+  // A session is a job here, and each has decoders where a second user is admitted.
+  std::vector<std::string> overrides = {"limits.connections_per_uid=200", "memory=4GiB"};
   if (geteuid() == 0) overrides.push_back(absl::StrCat("access.users=[", kSecondUser, "]"));
   Start(overrides);
   std::vector<Client> clients;
