@@ -128,7 +128,10 @@ void PrintFormats() {
          "as one, and two changes within one tick of the kernel's clock (up to 10 ms before Linux "
          "6.13) can look like one. Where a file server's clock is behind, a file that is replaced "
          "before a running job has first looked at it may be taken. What is written through a "
-         "mapping shows when the kernel writes it back.\n";
+         "mapping shows when the kernel notices it: a store to a page that is dirty already moves "
+         "no "
+         "time, and on tmpfs only the first store to a page does. Finish such writing before "
+         "training begins.\n";
   for (const std::string& name : Registry<FormatEntry>::Get().Names()) {
     const FormatEntry& format = *Registry<FormatEntry>::Get().Find(name);
     std::cout << "\n## " << name << "\n\n"
