@@ -34,9 +34,7 @@ std::vector<int64_t> SeenBatch::Int64s(size_t output) const {
 
 std::shared_ptr<const LoadedPipeline> LoadPipeline(const std::string& yaml,
                                                    std::shared_ptr<const server::Dataset> dataset) {
-  server::PipelineCaps caps;
-  caps.max_ops = 1 << 20;  // tests of slow samples have thousands
-  auto spec = server::ParsePipeline(yaml, "test.yaml", caps);
+  auto spec = server::ParsePipeline(yaml, "test.yaml");
   EXPECT_TRUE(spec.ok()) << spec.status();
   if (!spec.ok()) return nullptr;
   auto plan = server::Plan::Create(*spec, dataset->fields(),
