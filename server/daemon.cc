@@ -136,7 +136,8 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   bad_samples_ = BadSampleLog::Open(config.state_dir);
   runtime.bad_samples = bad_samples_;
   runtime.breadcrumbs = FindCrashes();
-  FW_RETURN_IF_ERROR(FindDecodersIfWanted());
+  if (config.isolation != "none") decoders_ = std::make_shared<DecoderHost>();
+  if (IsolatesImages(config, settings_.access)) FW_RETURN_IF_ERROR(FindDecoderProgram());
   runtime.decoders = decoders_;
   FW_ASSIGN_OR_RETURN(runtime_, Runtime::Create(runtime));
 
@@ -217,20 +218,11 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   return absl::OkStatus();
 }
 
-absl::Status Daemon::FindDecodersIfWanted() {
-  const bool now = IsolatesImages(settings_.config, settings_.access);
-  if (settings_.config.isolation == "none") return absl::OkStatus();
-  auto decoders = FindDecoders(/*budget=*/nullptr);  // jobs reserve for theirs (sample_rooms.h)
-  if (decoders.ok()) {
-    decoders_ = *std::move(decoders);
-    if (now) {
-      spdlog::info("samples are made in processes of their own ({})", decoders_->program->path());
-    }
-    return absl::OkStatus();
-  }
-  if (now) return decoders.status();
-  spdlog::warn("nobody else may be admitted by a reload, for then decoders would be needed: {}",
-               std::string(decoders.status().message()));
+absl::Status Daemon::FindDecoderProgram() {
+  if (decoders_->program != nullptr) return absl::OkStatus();
+  FW_ASSIGN_OR_RETURN(const std::shared_ptr<DecoderHost> found, FindDecoders(/*budget=*/nullptr));
+  decoders_->program = found->program;
+  spdlog::info("samples are made in processes of their own ({})", decoders_->program->path());
   return absl::OkStatus();
 }
 
@@ -284,13 +276,14 @@ void Daemon::Reload(const Settings& settings) {
     spdlog::warn("these keys changed and take effect after a restart only: {}",
                  absl::StrJoin(fixed, ", "));
   }
-  if (decoders_ == nullptr && IsolatesImages(settings_.config, settings.access)) {
-    spdlog::error(
-        "`access` stays as it was: isolation: auto needs decoders once it admits somebody, and "
-        "there were none at the start (its log says why); restart, or set isolation: none");
+  const bool isolates = IsolatesImages(settings_.config, settings.access);
+  const absl::Status found = isolates ? FindDecoderProgram() : absl::OkStatus();
+  if (!found.ok()) {
+    spdlog::error("`access` stays as it was, for with isolation: auto it needs decoders: {}",
+                  std::string(found.message()));
   } else {
     access_.Replace(settings.access);
-    isolates_images_ = IsolatesImages(settings_.config, settings.access);
+    isolates_images_ = isolates;
     data_->Reconsider();
     control_->Reconsider();
     if (!sockets_are_systemds_) runtime_dir_->Admit(settings.access);

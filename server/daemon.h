@@ -52,7 +52,7 @@ class Daemon {
  private:
   explicit Daemon(Settings settings) : settings_(std::move(settings)) {}
   absl::Status Build(ActivatedSockets sockets);
-  absl::Status FindDecodersIfWanted();
+  absl::Status FindDecoderProgram();
   std::shared_ptr<const Breadcrumbs> FindCrashes();
   void KeepHouse() ABSL_LOCKS_EXCLUDED(mu_);
 

@@ -29,7 +29,7 @@ uint64_t OomKills();  // since the machine started; 0 where that is not known
 // What all decoder processes of a daemon have in common. Thread-safe.
 class DecoderHost {
  public:
-  std::shared_ptr<const DecoderProgram> program;
+  std::shared_ptr<const DecoderProgram> program;  // there before the first process is wanted
   std::shared_ptr<MemoryBudget> budget;  // for ProcessBytes; null: others have reserved them
   // How long a sample may take beside three times its pipeline's max_decode_ms.
   double patience_seconds = 20;

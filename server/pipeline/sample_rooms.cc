@@ -58,11 +58,24 @@ absl::StatusOr<std::shared_ptr<const SampleRooms::Claim>> SampleRooms::Admit(
   }
   claim.reset(new Claim(shared_from_this(), bytes, process_bytes));
   claim->user_ = BudgetOf(user);
-  const absl::Status refused = Extend(claim.get());
+  absl::Status refused = Extend(claim.get());
+  // What ended jobs had comes back once the workers have looked.
+  const absl::Time until = absl::Now() + options_.patience;
+  while (claim->workers() == 0 && HasUnsettled() && absl::Now() < until) {
+    changed_.WaitWithTimeout(&mu_, kLookEvery);
+    refused = Extend(claim.get());
+  }
   if (claim->workers() == 0) return refused;
   claims_.insert(claim.get());
   by_job_[{user, job}] = claim;
   return claim;
+}
+
+bool SampleRooms::HasUnsettled() const {
+  for (int i = 0; i < options_.workers; ++i) {
+    if (!IsSettled(i)) return true;
+  }
+  return false;
 }
 
 absl::Status SampleRooms::Extend(Claim* claim) {

@@ -5,7 +5,7 @@
 //
 // A job is admitted where one worker has room for it; it then runs on as many as have, and on more
 // once there is room. A room for a large image waits for other large images to end, in the order of
-// asking, and some seconds for what else there is in memory; what cannot fit is refused.
+// asking, and two seconds for what else there is in memory; what cannot fit is refused.
 //
 // Thread-safe. Order of locks: this one, then the budget's.
 #pragma once
@@ -35,7 +35,7 @@ class SampleRooms : public std::enable_shared_from_this<SampleRooms> {
     int workers = 1;
     int64_t user_bytes = 0;  // most that claims of one user's jobs may take; 0: no such limit
     std::function<void()> changed;  // workers may give back memory: Settle; may be null
-    absl::Duration patience = absl::Seconds(5);  // of large images with others' memory
+    absl::Duration patience = absl::Seconds(2);  // with memory that comes back
   };
   static std::shared_ptr<SampleRooms> Create(Options options) {
     return std::shared_ptr<SampleRooms>(new SampleRooms(std::move(options)));
@@ -113,6 +113,7 @@ class SampleRooms : public std::enable_shared_from_this<SampleRooms> {
   explicit SampleRooms(Options options)
       : options_(std::move(options)), workers_(static_cast<size_t>(options_.workers)) {}
   std::shared_ptr<MemoryBudget> BudgetOf(uint32_t user) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool HasUnsettled() const;
   void Leave(Claim* claim) ABSL_LOCKS_EXCLUDED(mu_);
   struct Wanted {
     int64_t own = 0, isolated = 0;
