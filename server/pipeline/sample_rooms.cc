@@ -83,16 +83,18 @@ absl::Status SampleRooms::Extend(Claim* claim) {
     Worker& worker = workers_[static_cast<size_t>(i)];
     const Wanted wanted = WantedBy(i, claim);
     const int64_t grows = wanted.all() - worker.reserved.load(std::memory_order_relaxed);
+    // A user pays for what the claim adds, also where memory is there that an ended one had.
+    const int64_t adds = wanted.all() - WantedBy(i).all();
+    MemoryReservation of_user;
+    if (claim->user_ != nullptr && adds > 0) {
+      FW_ASSIGN_OR_RETURN(of_user, claim->user_->Reserve("samples of one user", adds));
+    }
     if (options_.budget != nullptr && grows > 0) {
-      if (claim->user_ != nullptr) {
-        FW_ASSIGN_OR_RETURN(MemoryReservation of_user,
-                            claim->user_->Reserve("samples of one user", grows));
-        claim->of_user_.push_back(std::move(of_user));
-      }
       FW_ASSIGN_OR_RETURN(MemoryReservation part, options_.budget->Reserve(kTerm, grows));
       worker.parts.push_back(std::move(part));
       worker.reserved.fetch_add(grows, std::memory_order_relaxed);
     }
+    claim->of_user_.push_back(std::move(of_user));
     Want(worker, wanted);
     claim->workers_ = i + 1 < options_.workers ? i + 1 : INT_MAX;
   }

@@ -858,15 +858,6 @@ SAVED_FILES = [
         config=CACHED,
         pipeline=CACHE,
     ),
-    Point(
-        "no thread for the cache",
-        "open",
-        "pthread_create errno=EAGAIN skip=1 count=0 caller=libstdc++",
-        Recovers("no thread for the files of caches"),
-        config=CACHED,
-        pipeline=CACHE,
-        may_not_act=True,
-    ),
 ]
 
 LIMITS = [

@@ -102,9 +102,9 @@ TEST_F(SampleRoomsTest, OneUserLeavesRoomForOthers) {
   EXPECT_TRUE(absl::IsResourceExhausted(rooms->Admit(1, "c", 100, 50).status()));
   EXPECT_EQ((*rooms->Admit(2, "c", 100, 50))->workers(), INT_MAX);
   first.reset();
-  rooms->Settle(0);
-  rooms->Settle(1);
-  EXPECT_EQ(second->workers(), INT_MAX);
+  const auto third = *rooms->Admit(1, "c", 100, 50);  // in place of the first, which is not settled
+  EXPECT_TRUE(absl::IsResourceExhausted(rooms->Admit(1, "d", 100, 50).status()));
+  EXPECT_EQ(second->workers(), 1);
 }
 
 TEST_F(SampleRoomsTest, AnEndedClaimNeverLeavesLessThanTheOthersHave) {
