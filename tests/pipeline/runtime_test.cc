@@ -402,7 +402,7 @@ TEST(SlowSample, IsBadOnceItTakesMoreThanItsCpuTime) {
 TEST(SlowSample, ShowsProgressWhileItIsMadeAndEndsWithItsJob) {
   auto runtime = MakeRuntime(1);
   TestRank rank =
-      AttachRank(*runtime, HeavyJob(4000, 250, "limits: {max_sample_ms: 600000}\n"), 0, 1);
+      AttachRank(*runtime, HeavyJob(1500, 250, "limits: {max_sample_ms: 600000}\n"), 0, 1);
   const int64_t deadline = MonotonicNs() + 60'000'000'000;
   const auto comes = [&](auto condition) {
     while (!condition() && MonotonicNs() < deadline) usleep(1000);
