@@ -754,7 +754,12 @@ SAVED_FILES = [
         Refused("Input/output error.*tried again"),
         config=SOON,
     ),
-    Point("no descriptor to list a folder, once", "open", "open errno=EMFILE path=victim/cat", Recovers()),
+    Point(
+        "no descriptor to list a folder, once",
+        "open",
+        "open errno=EMFILE path=victim/cat",
+        Recovers(),
+    ),
     Point(
         "no descriptor to list a folder",
         "open",

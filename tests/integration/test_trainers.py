@@ -221,9 +221,7 @@ def test_fifty_killed_trainers_leave_nothing_behind(daemon):
             one_round()  # each attaches the same rank of the same job
         # The dead trainers' sessions are over, and the daemon keeps no descriptor of them. Their
         # children still map the memory, so it counts.
-        wait_until(
-            lambda: not daemon.file_descriptors() - descriptors, "descriptors back to base"
-        )
+        wait_until(lambda: not daemon.file_descriptors() - descriptors, "descriptors back to base")
         assert "arenas" in memory_sum(daemon)
         end_children()
         wait_until(lambda: "arenas" not in memory_sum(daemon), "the arenas are gone")

@@ -124,7 +124,7 @@ class Silence:
             self.end()
 
     def end(self) -> None:
-        """The daemon goes on; says so if somebody was told."""
+        """Say that the daemon goes on, if somebody was told."""
         if self._told:
             self._told = False
             away = time.monotonic() - self._began
