@@ -1,4 +1,4 @@
-"""Commands that decode by themselves do so where the daemon would: with `isolation`, in processes."""
+"""Commands that decode by themselves do so where the daemon would."""
 
 from __future__ import annotations
 
