@@ -197,11 +197,11 @@ SeekIndexStore::Counts SeekIndexStore::counts() const {
   return counts;
 }
 
-// Unless that was done.
-void SeekIndexStore::ReadFirst() {
+// False when that was done before.
+bool SeekIndexStore::ReadFirst() {
   {
     MutexLock lock(&mu_);
-    if (is_read_) return;
+    if (is_read_) return false;
   }
   {
     MutexLock lock(&save_mu_);
@@ -211,10 +211,11 @@ void SeekIndexStore::ReadFirst() {
   MutexLock lock(&mu_);
   is_read_ = true;
   changed_.SignalAll();
+  return true;
 }
 
 bool SeekIndexStore::KeepFile() {
-  ReadFirst();
+  if (ReadFirst()) return false;
   bool has_grown;
   {
     MutexLock save(&save_mu_);

@@ -73,7 +73,7 @@ class SeekIndexStore final : public SeekIndexes {
   const Shard& ShardOf(const ContentHash& image) const { return shards_[image.high % kShards]; }
   void PutCopy(const ContentHash& image, absl::Span<const std::byte> document);
   bool TakeRoom(int64_t bytes) ABSL_LOCKS_EXCLUDED(mu_);
-  void ReadFirst() ABSL_LOCKS_EXCLUDED(mu_);
+  bool ReadFirst() ABSL_LOCKS_EXCLUDED(mu_);
   bool KeepFile() ABSL_LOCKS_EXCLUDED(mu_);  // the saver's step
   absl::Status Read() ABSL_EXCLUSIVE_LOCKS_REQUIRED(save_mu_);
   absl::Status ReadIfNew() ABSL_EXCLUSIVE_LOCKS_REQUIRED(save_mu_);
