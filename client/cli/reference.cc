@@ -129,8 +129,7 @@ void PrintFormats() {
          "6.13) can look like one. Where a file server's clock is behind, a file that is replaced "
          "before a running job has first looked at it may be taken. What is written through a "
          "mapping shows when the kernel notices it: a store to a page that is dirty already moves "
-         "no "
-         "time, and on tmpfs only the first store to a page does. Finish such writing before "
+         "no time, and on tmpfs only the first store to a page does. Finish such writing before "
          "training begins.\n";
   for (const std::string& name : Registry<FormatEntry>::Get().Names()) {
     const FormatEntry& format = *Registry<FormatEntry>::Get().Find(name);
