@@ -22,6 +22,8 @@ void* Allocate(size_t bytes, size_t alignment = alignof(std::max_align_t)) {
 
 void* operator new(size_t bytes) { return Allocate(bytes); }
 void* operator new[](size_t bytes) { return Allocate(bytes); }
+// std::stable_sort asks for its buffer with this one.
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept { return Allocate(bytes); }
 void* operator new(size_t bytes, std::align_val_t alignment) {
   return Allocate(bytes, static_cast<size_t>(alignment));
 }
