@@ -166,17 +166,6 @@ absl::StatusOr<LocalPipeline> OpenLocalPipeline(const std::string& pipeline,
   return local;
 }
 
-server::DecoderSetup LocalPipeline::DecoderSetupOf(bool fuse) const {
-  server::DecoderSetup setup;
-  setup.text = loaded->spec.text;
-  setup.file_name = loaded->spec.file_name;
-  setup.caps = loaded->spec.caps;
-  setup.fields = dataset().fields();
-  setup.classes = static_cast<int64_t>(dataset().classes().size());
-  setup.fuse = fuse;
-  return setup;
-}
-
 std::unique_ptr<server::SampleMaker> LocalPipeline::NewMaker(
     std::shared_ptr<const server::Plan> plan, server::DecoderSetup setup) const {
   if (decoders != nullptr) {

@@ -73,8 +73,6 @@ struct LocalPipeline {
   // Reads records with the configured engine; for the calling thread alone. The pipeline outlives
   // it.
   absl::StatusOr<std::unique_ptr<server::RecordReader>> NewReader() const;
-  // What its decoder processes must know; `fuse` as in PlanOptions.
-  server::DecoderSetup DecoderSetupOf(bool fuse) const;
   // Who makes samples of `plan`, which is PlanOf(setup): a process of its own where the daemon
   // would take one, so that a file made to abuse an image library meets nothing here either. For
   // one thread; the plan outlives it.

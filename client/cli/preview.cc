@@ -187,8 +187,9 @@ class Preview {
     loader_ = std::make_unique<RecordLoader>(std::move(loader));
     FW_ASSIGN_OR_RETURN(
         SampleBatch batch,
-        SampleBatch::Create(local_.plan(), count,
-                            local_.NewMaker(local_.loaded->plan, local_.DecoderSetupOf(true))));
+        SampleBatch::Create(
+            local_.plan(), count,
+            local_.NewMaker(local_.loaded->plan, SetupOf(local_.loaded->spec, local_.dataset()))));
     batch_ = std::make_unique<SampleBatch>(std::move(batch));
     return absl::OkStatus();
   }

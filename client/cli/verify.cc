@@ -63,7 +63,8 @@ class Verifier {
       FW_ASSIGN_OR_RETURN(
           SampleBatch batch,
           SampleBatch::Create(*plan_, /*samples=*/1,
-                              local_.NewMaker(plan_, local_.DecoderSetupOf(false))));
+                              local_.NewMaker(plan_, SetupOf(local_.loaded->spec, local_.dataset(),
+                                                             /*fuse=*/false))));
       auto room = std::make_shared<Room>(Room{std::move(batch), {}});
       return [this, room](const server::RecordBytes& bytes) { return Check(bytes, *room); };
     };

@@ -56,6 +56,17 @@ void PutText(const std::string& text, std::string* out) {
 
 }  // namespace
 
+DecoderSetup SetupOf(const PipelineSpec& spec, const Dataset& dataset, bool fuse) {
+  DecoderSetup setup;
+  setup.text = spec.text;
+  setup.file_name = spec.file_name;
+  setup.caps = spec.caps;
+  setup.fields = dataset.fields();
+  setup.classes = static_cast<int64_t>(dataset.classes().size());
+  setup.fuse = fuse;
+  return setup;
+}
+
 std::string EncodeSetup(const DecoderSetup& setup) {
   std::string out;
   PutText(setup.text, &out);

@@ -20,6 +20,9 @@ struct DecoderSetup {
   bool fuse = true;  // PlanOptions
 };
 
+// For samples of the pipeline's own plan, made as PlanOptions with this `fuse` say.
+DecoderSetup SetupOf(const PipelineSpec& spec, const Dataset& dataset, bool fuse = true);
+
 std::string EncodeSetup(const DecoderSetup& setup);
 // DataLoss when the bytes are not what EncodeSetup writes.
 absl::StatusOr<DecoderSetup> DecodeSetup(absl::Span<const std::byte> bytes);
