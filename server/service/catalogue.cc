@@ -21,6 +21,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kOpeningOfUser = 4;  // pipelines that are opened at a time for one user
+// Trainers that lost the connection ask again within a second.
+constexpr absl::Duration kPatience = absl::Seconds(2);
 constexpr int kAnyNumber = 1 << 20;
 constexpr int kTextsOfUser = 8;  // that stay open
 // What a text takes when it is read, a byte of it (the tree of a list of short numbers).
@@ -104,7 +106,7 @@ absl::StatusOr<PipelineSpec> CheckPipelineFile(const std::string& path, const Ro
 Catalogue::Catalogue(Options options)
     : options_(std::move(options)),
       datasets_("datasets", kAnyNumber),  // each belongs to a pipeline, and these are counted
-      pipelines_("pipelines", kOpeningOfUser) {}
+      pipelines_("pipelines", kOpeningOfUser, kPatience, options_.charge) {}
 
 void Catalogue::Reload(const std::vector<std::string>& folders,
                        std::shared_ptr<const Roots> roots) {
@@ -166,8 +168,8 @@ Catalogue::Loaded Catalogue::LoadNamed(uid_t user, const std::string& name,
     generation = generation_;
     roots = roots_;
   }
-  auto make = [this, user, spec, generation, roots = std::move(roots)] {
-    return Open(user, spec, MemoryReservation(), generation, roots);
+  auto make = [this, user, spec, generation, roots = std::move(roots)](const Cancelled& given_up) {
+    return Open(user, spec, MemoryReservation(), generation, roots, given_up);
   };
   return pipelines_.Get(user,
                         Key("pipeline").Add("generation", generation).Add("name", name).Name(),
@@ -189,7 +191,8 @@ Catalogue::Loaded Catalogue::LoadText(uid_t user, const std::string& file_name,
     roots = roots_;
   }
   // The caller may have left when this runs.
-  auto make = [this, user, file_name, yaml, generation, roots = std::move(roots)]() -> Loaded {
+  auto make = [this, user, file_name, yaml, generation,
+               roots = std::move(roots)](const Cancelled& given_up) -> Loaded {
     MemoryReservation text;
     if (options_.budget != nullptr) {
       FW_ASSIGN_OR_RETURN(
@@ -198,7 +201,7 @@ Catalogue::Loaded Catalogue::LoadText(uid_t user, const std::string& file_name,
     }
     FW_ASSIGN_OR_RETURN(PipelineSpec spec, ParsePipeline(yaml, file_name, options_.caps));
     FW_RETURN_IF_ERROR(CheckRoot(spec, *roots));
-    return Open(user, spec, std::move(text), generation, roots);
+    return Open(user, spec, std::move(text), generation, roots, given_up);
   };
   // The whole text is in the key: a digest of the pipeline would leave out batch size and seed.
   const Key key =
@@ -207,11 +210,12 @@ Catalogue::Loaded Catalogue::LoadText(uid_t user, const std::string& file_name,
 }
 
 Catalogue::Loaded Catalogue::Open(uid_t user, const PipelineSpec& spec, MemoryReservation text,
-                                  uint64_t generation, const std::shared_ptr<const Roots>& roots) {
-  Loaded loaded = OpenOnce(spec, generation, roots);
+                                  uint64_t generation, const std::shared_ptr<const Roots>& roots,
+                                  const Cancelled& given_up) {
+  Loaded loaded = OpenOnce(spec, generation, roots, given_up);
   if (absl::IsResourceExhausted(loaded.status())) {  // idle indexes make room
     DropIdle(0);
-    loaded = OpenOnce(spec, generation, roots);
+    loaded = OpenOnce(spec, generation, roots, given_up);
   }
   if (!loaded.ok()) {
     spdlog::warn("pipeline {}: {}", spec.name, std::string(loaded.status().message()));
@@ -235,14 +239,15 @@ Catalogue::Loaded Catalogue::Open(uid_t user, const PipelineSpec& spec, MemoryRe
 }
 
 Catalogue::Loaded Catalogue::OpenOnce(const PipelineSpec& spec, uint64_t generation,
-                                      const std::shared_ptr<const Roots>& roots) {
+                                      const std::shared_ptr<const Roots>& roots,
+                                      const Cancelled& given_up) {
   // A broken graph is found before the dataset is indexed.
   FW_RETURN_IF_ERROR(Plan::Validate(spec));
 
   int64_t start_ns = MonotonicNs();
   auto loaded = std::make_shared<LoadedPipeline>();
   loaded->spec = spec;
-  FW_ASSIGN_OR_RETURN(loaded->dataset, OpenShared(spec, generation, roots));
+  FW_ASSIGN_OR_RETURN(loaded->dataset, OpenShared(spec, generation, roots, given_up));
   FW_ASSIGN_OR_RETURN(loaded->plan,
                       Plan::Create(spec, loaded->dataset->fields(),
                                    static_cast<int64_t>(loaded->dataset->classes().size())));
@@ -289,15 +294,19 @@ absl::Status Catalogue::OpenCache(LoadedPipeline* pipeline) const {
 }
 
 absl::StatusOr<std::shared_ptr<const Dataset>> Catalogue::OpenShared(
-    const PipelineSpec& spec, uint64_t generation, const std::shared_ptr<const Roots>& roots) {
+    const PipelineSpec& spec, uint64_t generation, const std::shared_ptr<const Roots>& roots,
+    const Cancelled& given_up) {
   FW_ASSIGN_OR_RETURN(const std::string map, DatasetKey(spec.dataset));
   const Key key = Key("opened").Add("generation", generation).Add("dataset", map);
-  auto make = [this, &spec, &roots]() -> absl::StatusOr<std::shared_ptr<const Dataset>> {
+  // The caller waits here until it is given up: nothing of it may be used by reference.
+  auto make = [this, spec, roots](
+                  const Cancelled& nobody_waits) -> absl::StatusOr<std::shared_ptr<const Dataset>> {
     DatasetOptions options;
     options.roots = roots;
     options.state_dir = options_.state_dir;
     options.budget = options_.budget;
     options.progress = LogProgress(spec.name);
+    options.given_up = nobody_waits;
     absl::StatusOr<std::shared_ptr<const Dataset>> opened = nullptr;
     FW_RETURN_IF_ERROR(RetryTransient(options_.retry_for_ns, [&] {
       opened = OpenDataset(spec.dataset, options);
@@ -305,7 +314,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> Catalogue::OpenShared(
     }));
     return opened;
   };
-  return datasets_.Get(0, key.Name(), make, nullptr, IsCurrent);
+  return datasets_.Get(0, key.Name(), make, given_up, IsCurrent);
 }
 
 void Catalogue::DropIdle(double idle_seconds) {

@@ -48,6 +48,8 @@ class Catalogue {
     PipelineCaps caps = {};
     std::shared_ptr<Cache> cache;  // may be null
     int64_t retry_for_ns = 0;      // opening a dataset, after an error that can pass
+    // Told the CPU time of what was opened for a user; may be null.
+    std::function<void(uid_t user, int64_t cpu_ns)> charge = nullptr;
   };
   explicit Catalogue(Options options);
 
@@ -85,12 +87,15 @@ class Catalogue {
 
   // `text`: what the pipeline's text takes, when a client sent it.
   Loaded Open(uid_t user, const PipelineSpec& spec, MemoryReservation text, uint64_t generation,
-              const std::shared_ptr<const Roots>& roots) ABSL_LOCKS_EXCLUDED(mu_);
+              const std::shared_ptr<const Roots>& roots, const Cancelled& given_up)
+      ABSL_LOCKS_EXCLUDED(mu_);
   Loaded OpenOnce(const PipelineSpec& spec, uint64_t generation,
-                  const std::shared_ptr<const Roots>& roots) ABSL_LOCKS_EXCLUDED(mu_);
+                  const std::shared_ptr<const Roots>& roots, const Cancelled& given_up)
+      ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status OpenCache(LoadedPipeline* pipeline) const;
   absl::StatusOr<std::shared_ptr<const Dataset>> OpenShared(
-      const PipelineSpec& spec, uint64_t generation, const std::shared_ptr<const Roots>& roots);
+      const PipelineSpec& spec, uint64_t generation, const std::shared_ptr<const Roots>& roots,
+      const Cancelled& given_up);
 
   const Options options_;
   mutable Mutex mu_;

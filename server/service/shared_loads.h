@@ -7,9 +7,10 @@
 // made, or found to be good still, after it asked.
 //
 // A thing is made on a thread of its own, so that a caller who is cancelled can leave at once; the
-// work goes on for the others. Each user has a few things made at a time, of which all but one step
-// back behind the workers; its other callers wait, and nobody else does. Thread-safe. The
-// destructor waits for work in progress.
+// work goes on for the others. When nobody is left it is told that it was given up. Each user has a
+// few things made at a time, of which all but one step back behind the workers; its other callers
+// wait, and nobody else does. Thread-safe. The destructor gives up what is in progress, and waits
+// for it.
 #pragma once
 
 #include <sys/types.h>
@@ -27,6 +28,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "server/base/clock.h"
 #include "server/base/mutex.h"
 #include "server/base/thread.h"
 
@@ -39,26 +41,36 @@ class SharedLoads {
  public:
   using Result = absl::StatusOr<std::shared_ptr<const T>>;
 
+  using Charge = std::function<void(uid_t user, int64_t cpu_ns)>;
+
   // `what` names the things in messages ("pipelines"); at most `max_of_user` are made at a time for
-  // one user.
-  SharedLoads(std::string what, int max_of_user)
-      : what_(std::move(what)), max_of_user_(max_of_user) {}
+  // one user. A caller who left may be back within `patience`: until then nothing is given up.
+  // `charge` is told the CPU time of threads on which things are made; may be null.
+  SharedLoads(std::string what, int max_of_user, absl::Duration patience = absl::ZeroDuration(),
+              Charge charge = nullptr)
+      : what_(std::move(what)),
+        max_of_user_(max_of_user),
+        patience_ns_(absl::ToInt64Nanoseconds(patience)),
+        charge_(std::move(charge)) {}
   ~SharedLoads() {
     std::list<std::thread> threads;
     {
       MutexLock lock(&mu_);
+      stopping_ = true;
       threads.swap(threads_);
     }
     for (std::thread& thread : threads) thread.join();
   }
 
-  using StillGood = std::function<bool(const T&)>;  // like `make`, called on a thread of its own
+  // Both are called on a thread of its own. `given_up` may be asked at any time: nobody waits for
+  // the thing any more, so whatever is returned will do.
+  using Make = std::function<Result(const Cancelled& given_up)>;
+  using StillGood = std::function<bool(const T&)>;
 
   // Cancelled when `cancelled` said so before the thing was there. `user` is whose account pays if
   // it must be made. `still_good`: null where things cannot be out of date.
-  Result Get(uid_t user, const std::string& key, const std::function<Result()>& make,
-             const Cancelled& cancelled, const StillGood& still_good = nullptr)
-      ABSL_LOCKS_EXCLUDED(mu_) {
+  Result Get(uid_t user, const std::string& key, const Make& make, const Cancelled& cancelled,
+             const StillGood& still_good = nullptr) ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
     const uint64_t asked = ++moments_;
     const auto left = [&] { return cancelled != nullptr && cancelled(); };
@@ -75,15 +87,18 @@ class SharedLoads {
           FW_ASSIGN_OR_RETURN(flight, TakeOff(user, key, make, std::move(value), still_good));
         }
       }
-      while (flight == nullptr || !flight->done) {
-        if (left()) {
-          return absl::CancelledError(
-              absl::StrCat("the caller left while ", what_, " were being opened"));
-        }
-        landed_.WaitWithTimeout(&mu_, absl::Milliseconds(100));
-        if (flight == nullptr) break;
+      if (flight != nullptr) ++flight->waiting;
+      bool has_left;
+      do {
+        has_left = left();
+        if (!has_left) landed_.WaitWithTimeout(&mu_, absl::Milliseconds(100));
+      } while (flight != nullptr && !flight->done && !has_left);
+      if (flight != nullptr && --flight->waiting == 0) flight->left_ns = MonotonicNs();
+      if (has_left && (flight == nullptr || !flight->done)) {
+        return absl::CancelledError(
+            absl::StrCat("the caller left while ", what_, " were being opened"));
       }
-      if (flight == nullptr) continue;
+      if (flight == nullptr || flight->given_up) continue;
       // An older flight looked before this caller asked.
       if (!flight->result.ok() || still_good == nullptr || flight->began > asked)
         return flight->result;
@@ -100,6 +115,9 @@ class SharedLoads {
  private:
   struct Flight {
     bool done = false;
+    bool given_up = false;  // and was told so
+    int waiting = 0;
+    int64_t left_ns = 0;  // when nobody was waiting any more
     uint64_t began = 0;
     uid_t user = 0;
     std::thread::id thread;
@@ -108,8 +126,7 @@ class SharedLoads {
 
   // `value`: what is there already, which is given out again if it is still good.
   absl::StatusOr<std::shared_ptr<Flight>> TakeOff(uid_t user, const std::string& key,
-                                                  const std::function<Result()>& make,
-                                                  std::shared_ptr<const T> value,
+                                                  const Make& make, std::shared_ptr<const T> value,
                                                   const StillGood& still_good)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     auto flight = std::make_shared<Flight>();
@@ -123,7 +140,7 @@ class SharedLoads {
                                       if (is_further) StepBack();
                                       Land(key, flight, [&]() -> Result {
                                         if (value != nullptr && still_good(*value)) return value;
-                                        return make();
+                                        return make([&] { return IsGivenUp(*flight); });
                                       });
                                     }));
     threads_.push_back(std::move(thread));
@@ -141,6 +158,7 @@ class SharedLoads {
     } catch (const std::exception& error) {
       result = absl::InternalError(absl::StrCat("while opening ", what_, ": ", error.what()));
     }
+    if (charge_ != nullptr) charge_(flight->user, ThreadCpuNs());  // the thread is the flight's
     MutexLock lock(&mu_);
     ForgetTheDead();
     if (result.ok()) live_[key] = *result;
@@ -150,6 +168,12 @@ class SharedLoads {
     if (--of_user_[flight->user] == 0) of_user_.erase(flight->user);
     finished_.push_back(flight->thread);
     landed_.SignalAll();
+  }
+
+  bool IsGivenUp(Flight& flight) ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    const bool nobody = flight.waiting == 0 && MonotonicNs() - flight.left_ns >= patience_ns_;
+    return flight.given_up |= nobody || stopping_;
   }
 
   void JoinFinished() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
@@ -171,12 +195,15 @@ class SharedLoads {
 
   const std::string what_;
   const int max_of_user_;
+  const int64_t patience_ns_;
+  const Charge charge_;
 
   Mutex mu_;
   CondVar landed_;
   uint64_t moments_ ABSL_GUARDED_BY(mu_) = 0;  // counts callers and flights
   std::map<std::string, std::weak_ptr<const T>> live_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, std::shared_ptr<Flight>> flights_ ABSL_GUARDED_BY(mu_);
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::map<uid_t, int> of_user_ ABSL_GUARDED_BY(mu_);  // being made
   std::list<std::thread> threads_ ABSL_GUARDED_BY(mu_);
   std::list<std::thread::id> finished_ ABSL_GUARDED_BY(mu_);

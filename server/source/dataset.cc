@@ -109,12 +109,12 @@ std::shared_ptr<Mutex> LockOf(const std::string& key) {
 absl::StatusOr<std::shared_ptr<const Index>> BuildIndex(const DatasetSpec& spec,
                                                         const DatasetLocation& location,
                                                         const DatasetOptions& options) {
-  IndexBuilder builder(options.progress);
+  IndexBuilder builder(options);
   FW_RETURN_IF_ERROR(spec.made.format->BuildIndex(location, &builder));
   if (builder.records <= 0) {
     return absl::InvalidArgumentError(absl::StrCat(location.Describe(), " holds no records"));
   }
-  builder.Progress(builder.records, builder.records);
+  FW_RETURN_IF_ERROR(builder.Progress(builder.records, builder.records));
 
   // What a dataset over this index says of its files tells which to look into, whatever the format.
   Contents contents;

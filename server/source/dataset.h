@@ -84,12 +84,13 @@ struct DatasetOptions {
   bool save = true;                      // an index that had to be built, for the next time
   std::shared_ptr<MemoryBudget> budget;  // may be null
   IndexProgress progress;                // may be null
-  bool rebuild = false;                  // ignore a saved index
+  std::function<bool()> given_up;  // asked now and then, may be null: nobody wants it any more
+  bool rebuild = false;            // ignore a saved index
 };
 
 // `node` is the pipeline's `dataset:` map: format, root, path and the format's own parameters.
 // Uses the saved index when the files have not changed since (see source/README.md), else builds
-// and saves it.
+// and saves it. Cancelled when it was given up while its index was built.
 absl::StatusOr<std::shared_ptr<const Dataset>> OpenDataset(const YamlNode& node,
                                                            const DatasetOptions& options);
 

@@ -20,6 +20,7 @@ constexpr IndexTag kStamps = MakeIndexTag("STMP");  // inode, bytes, modified, c
 constexpr size_t kStampNumbers = 4;
 
 constexpr int64_t kProgressIntervalNs = 100'000'000;
+constexpr int64_t kLeastReservation = 4096;
 constexpr int64_t kClockTickNs =
     20'000'000;  // file times advance with the kernel's tick: 10 ms at HZ=100
 
@@ -125,13 +126,29 @@ absl::StatusOr<struct stat> IndexBuilder::DependOn(const Root& root, const std::
   return info;
 }
 
-void IndexBuilder::Progress(int64_t done, int64_t total) {
-  if (progress_ == nullptr) return;
+absl::Status IndexBuilder::Progress(int64_t done, int64_t total) {
   const int64_t now = MonotonicNs();
   const bool last = total > 0 && done == total;
-  if (!last && now - last_progress_ns_ < kProgressIntervalNs) return;
+  if (!last && now - last_progress_ns_ < kProgressIntervalNs) return absl::OkStatus();
   last_progress_ns_ = now;
-  progress_(done, total);
+  if (given_up_ != nullptr && given_up_())
+    return absl::CancelledError("nobody waits for the dataset's index any more");
+  if (progress_ != nullptr) progress_(done, total);
+  return absl::OkStatus();
+}
+
+absl::Status IndexBuilder::Take(int64_t bytes) {
+  if (budget_ == nullptr) return absl::OkStatus();
+  const int64_t taken = taken_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  if (taken <= reserved_.load(std::memory_order_relaxed)) return absl::OkStatus();
+  MutexLock lock(&mu_);
+  const int64_t missing = taken - reserved_.load(std::memory_order_relaxed);
+  if (missing <= 0) return absl::OkStatus();
+  const int64_t step = std::max({missing, taken / 8, kLeastReservation});
+  FW_ASSIGN_OR_RETURN(MemoryReservation more, budget_->Reserve("indexes", step));
+  reservations_.push_back(std::move(more));
+  reserved_.fetch_add(step, std::memory_order_relaxed);
+  return absl::OkStatus();
 }
 
 int64_t IndexedDataset::memory_bytes() const {

@@ -24,6 +24,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/base/key.h"
+#include "server/base/mutex.h"
 #include "server/base/registry.h"
 #include "server/base/schema.h"
 #include "server/source/dataset.h"
@@ -62,7 +63,8 @@ void AwaitClockTick(const struct stat& info);
 // What BuildIndex finds.
 class IndexBuilder {
  public:
-  explicit IndexBuilder(IndexProgress progress) : progress_(std::move(progress)) {}
+  explicit IndexBuilder(const DatasetOptions& options)
+      : progress_(options.progress), given_up_(options.given_up), budget_(options.budget) {}
 
   int64_t records = 0;
   std::vector<std::string> classes;
@@ -74,12 +76,21 @@ class IndexBuilder {
 
   // Stamps a file or folder below the root and waits for the clock, then gives what it is.
   absl::StatusOr<struct stat> DependOn(const Root& root, const std::string& path);
-  // Tells how far the work is, at most every 100 ms.
-  void Progress(int64_t done, int64_t total);
+  // Tells how far the work is, at most every 100 ms. Cancelled when nobody wants the index any
+  // more.
+  absl::Status Progress(int64_t done, int64_t total);
+  // Counts memory that what was found takes until the index is made. ResourceExhausted when the
+  // budget has no room. Thread-safe.
+  absl::Status Take(int64_t bytes) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  IndexProgress progress_;
+  const IndexProgress progress_;
+  const std::function<bool()> given_up_;
+  const std::shared_ptr<MemoryBudget> budget_;
   int64_t last_progress_ns_ = 0;
+  std::atomic<int64_t> taken_{0}, reserved_{0};
+  Mutex mu_;
+  std::vector<MemoryReservation> reservations_ ABSL_GUARDED_BY(mu_);
 };
 
 // What every dataset made from an index knows.

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <map>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -21,7 +22,7 @@ constexpr uid_t kUser = 1001, kOther = 1002;
 TEST(SharedLoads, EightCallersAtOnceShareOneLoad) {
   Loads loads("numbers", 16);
   std::atomic<int> made{0}, waiting{0};
-  auto make = [&]() -> Loads::Result {
+  auto make = [&](const Cancelled&) -> Loads::Result {
     ++made;
     while (waiting < 8) std::this_thread::yield();
     return std::make_shared<const int>(7);
@@ -42,7 +43,9 @@ TEST(SharedLoads, EightCallersAtOnceShareOneLoad) {
 TEST(SharedLoads, WhatIsHeldIsSharedAndWhatIsNotIsMadeAnew) {
   Loads loads("numbers", 16);
   int made = 0;
-  auto make = [&]() -> Loads::Result { return std::make_shared<const int>(++made); };
+  auto make = [&](const Cancelled&) -> Loads::Result {
+    return std::make_shared<const int>(++made);
+  };
   auto first = *loads.Get(kUser, "key", make, nullptr);
   EXPECT_EQ(*loads.Get(kUser, "key", make, nullptr), first);
   EXPECT_EQ(**loads.Get(kUser, "other", make, nullptr), 2);
@@ -54,7 +57,9 @@ TEST(SharedLoads, WhatIsOutOfDateIsMadeAnew) {
   Loads loads("numbers", 16);
   int made = 0, looks = 0;
   bool is_good = true;
-  auto make = [&]() -> Loads::Result { return std::make_shared<const int>(++made); };
+  auto make = [&](const Cancelled&) -> Loads::Result {
+    return std::make_shared<const int>(++made);
+  };
   auto still_good = [&](const int&) { return ++looks, is_good; };
   auto first = *loads.Get(kUser, "key", make, nullptr, still_good);
   EXPECT_EQ(looks, 0) << "it was made for this caller";
@@ -73,7 +78,7 @@ TEST(SharedLoads, WhoAsksLaterIsGivenWhatWasLookedAtLater) {
   Loads loads("numbers", 16);
   absl::Notification began, go_on;
   std::atomic<int> made{0}, looks{0};
-  auto make = [&]() -> Loads::Result {
+  auto make = [&](const Cancelled&) -> Loads::Result {
     if (++made == 1) {
       began.Notify();
       go_on.WaitForNotification();
@@ -98,25 +103,29 @@ TEST(SharedLoads, AnErrorOrExceptionIsGivenOutAndNotRemembered) {
   EXPECT_TRUE(absl::IsNotFound(
       loads
           .Get(
-              kUser, "k", []() -> Loads::Result { return absl::NotFoundError("x"); }, nullptr)
+              kUser, "k",
+              [](const Cancelled&) -> Loads::Result { return absl::NotFoundError("x"); }, nullptr)
           .status()));
   absl::Status thrown =
       loads
           .Get(
-              kUser, "k", []() -> Loads::Result { throw std::runtime_error("bang"); }, nullptr)
+              kUser, "k",
+              [](const Cancelled&) -> Loads::Result { throw std::runtime_error("bang"); }, nullptr)
           .status();
   EXPECT_TRUE(absl::IsInternal(thrown)) << thrown;
   EXPECT_TRUE(
       loads
           .Get(
-              kUser, "k", []() -> Loads::Result { return std::make_shared<const int>(1); }, nullptr)
+              kUser, "k",
+              [](const Cancelled&) -> Loads::Result { return std::make_shared<const int>(1); },
+              nullptr)
           .ok());
 }
 
 TEST(SharedLoads, ACancelledCallerLeavesAndTheOthersGetTheThing) {
   Loads loads("numbers", 16);
   absl::Notification go;
-  auto make = [&]() -> Loads::Result {
+  auto make = [&](const Cancelled&) -> Loads::Result {
     go.WaitForNotification();
     return std::make_shared<const int>(7);
   };
@@ -127,17 +136,92 @@ TEST(SharedLoads, ACancelledCallerLeavesAndTheOthersGetTheThing) {
   patient.join();
 }
 
+TEST(SharedLoads, WhatNobodyWaitsForIsGivenUpAndMadeAnewForTheNext) {
+  Loads loads("numbers", 1);
+  std::atomic<bool> begun{false};
+  absl::Notification told, go;
+  const auto endless = [&](const Cancelled& given_up) -> Loads::Result {
+    begun = true;
+    while (!given_up()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    told.Notify();
+    go.WaitForNotification();
+    return absl::CancelledError("given up");
+  };
+  const auto left = loads.Get(kUser, "key", endless, [&] { return begun.load(); });
+  EXPECT_TRUE(absl::IsCancelled(left.status()));
+  told.WaitForNotification();
+  // Whoever comes now does not get what becomes of it.
+  const auto quick = [](const Cancelled&) -> Loads::Result {
+    return std::make_shared<const int>(7);
+  };
+  std::thread next([&] {
+    const auto got = loads.Get(kUser, "key", quick, nullptr);
+    EXPECT_TRUE(got.ok()) << got.status();
+    if (got.ok()) EXPECT_EQ(**got, 7);
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // or it comes after: no matter
+  go.Notify();
+  next.join();
+}
+
+TEST(SharedLoads, WhoComesBackInTimeGetsWhatWasGoingOn) {
+  Loads loads("numbers", 1, absl::Seconds(60));
+  absl::Notification go;
+  std::atomic<int> made{0};
+  const auto make = [&](const Cancelled& given_up) -> Loads::Result {
+    ++made;
+    go.WaitForNotification();
+    EXPECT_FALSE(given_up());
+    return std::make_shared<const int>(7);
+  };
+  EXPECT_TRUE(absl::IsCancelled(loads.Get(kUser, "key", make, [] { return true; }).status()));
+  go.Notify();
+  EXPECT_TRUE(loads.Get(kUser, "key", make, nullptr).ok());
+  EXPECT_EQ(made, 1);
+}
+
+TEST(SharedLoads, TheirEndGivesUpWhatIsGoingOn) {
+  std::atomic<int> begun{0}, ended{0};
+  {
+    Loads loads("numbers", 1, absl::Seconds(3600));
+    const auto endless = [&](const Cancelled& given_up) -> Loads::Result {
+      for (++begun; !given_up();) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      ++ended;
+      return absl::CancelledError("given up");
+    };
+    const auto left = loads.Get(kUser, "key", endless, [&] { return begun > 0; });
+    EXPECT_TRUE(absl::IsCancelled(left.status()));
+  }
+  EXPECT_EQ(ended, 1);
+}
+
+TEST(SharedLoads, TheUserIsChargedWithTheCpuTime) {
+  std::map<uid_t, std::atomic<int64_t>> charged;
+  charged[kUser] = charged[kOther] = 0;
+  Loads loads("numbers", 4, absl::ZeroDuration(),
+              [&](uid_t user, int64_t cpu_ns) { charged.at(user) += cpu_ns; });
+  constexpr int64_t kBusyNs = 20'000'000;
+  const auto busy = [](const Cancelled&) -> Loads::Result {
+    for (const int64_t until = ThreadCpuNs() + kBusyNs; ThreadCpuNs() < until;) {
+    }
+    return std::make_shared<const int>(7);
+  };
+  ASSERT_TRUE(loads.Get(kUser, "key", busy, nullptr).ok());
+  EXPECT_GE(charged.at(kUser), kBusyNs);
+  EXPECT_EQ(charged.at(kOther), 0);
+}
+
 TEST(SharedLoads, AUserWithTooManyWaitsAndNobodyElseDoes) {
   Loads loads("numbers", 1);
   absl::Notification started, go;
-  auto slow = [&]() -> Loads::Result {
+  auto slow = [&](const Cancelled&) -> Loads::Result {
     started.Notify();
     go.WaitForNotification();
     return std::make_shared<const int>(7);
   };
   std::thread first([&] { EXPECT_TRUE(loads.Get(kUser, "a", slow, nullptr).ok()); });
   started.WaitForNotification();
-  auto quick = []() -> Loads::Result { return std::make_shared<const int>(1); };
+  auto quick = [](const Cancelled&) -> Loads::Result { return std::make_shared<const int>(1); };
   EXPECT_TRUE(loads.Get(kOther, "b", quick, nullptr).ok());
   int looks = 0;
   EXPECT_TRUE(
@@ -151,7 +235,9 @@ TEST(SharedLoads, AUserWithTooManyWaitsAndNobodyElseDoes) {
 TEST(SharedLoads, TidyForgetsWhatNobodyHolds) {
   Loads loads("numbers", 1);
   int made = 0;
-  auto make = [&]() -> Loads::Result { return std::make_shared<const int>(++made); };
+  auto make = [&](const Cancelled&) -> Loads::Result {
+    return std::make_shared<const int>(++made);
+  };
   const auto held = *loads.Get(kUser, "held", make, nullptr);
   ASSERT_TRUE(loads.Get(kUser, "dropped", make, nullptr).ok());
   loads.Tidy();

@@ -89,6 +89,7 @@ struct Opener {
     options.state_dir = state_dir;
     options.budget = budget;
     options.rebuild = rebuild;
+    options.given_up = given_up;
     options.progress = [this](int64_t done, int64_t total) {
       builds += total > 0 && done == total ? 1 : 0;
     };
@@ -103,6 +104,7 @@ struct Opener {
   std::string folder, state_dir;
   std::shared_ptr<MemoryBudget> budget;
   bool rebuild = false;
+  std::function<bool()> given_up;
   std::atomic<int> builds{0};
 };
 

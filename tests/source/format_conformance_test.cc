@@ -409,6 +409,16 @@ TEST_P(FormatConformance, TheIndexIsAccountedForAndRefusedBeyondTheBudget) {
   EXPECT_EQ(opener_.Open(small_.yaml).status().code(), absl::StatusCode::kResourceExhausted);
 }
 
+TEST_P(FormatConformance, AnOpeningThatIsGivenUpIsCancelledAndLeavesNothing) {
+  opener_.budget = MemoryBudget::Create(1 << 20);
+  opener_.given_up = [] { return true; };
+  EXPECT_EQ(opener_.Open(small_.yaml).status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(opener_.budget->planned_bytes(), 0);
+  opener_.given_up = nullptr;
+  MustOpen();
+  EXPECT_EQ(opener_.builds, 1) << "no index was saved before";
+}
+
 TEST_P(FormatConformance, AMissingPathNamesPathAndRoot) {
   TempFolder empty;
   Opener opener(empty.path());

@@ -27,6 +27,35 @@ class ImageFolderTest : public ::testing::Test {
   Opener opener_;
 };
 
+TEST_F(ImageFolderTest, WhatIsFoundIsCountedWhileItIsListed) {
+  for (int i = 0; i < 3000; ++i)
+    folder_.Write(absl::StrCat("data/cat/a-name-that-is-not-kept-within-a-string-", i, ".jpg"),
+                  "x");
+  opener_.budget = MemoryBudget::Create(200'000);
+  const absl::Status status = OpenError();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_EQ(opener_.budget->planned_bytes(), 0);
+  EXPECT_EQ(opener_.builds, 0) << "the listing itself was over";
+  opener_.budget = MemoryBudget::Create(2'000'000);
+  EXPECT_TRUE(OpenError().ok());
+}
+
+// Lists until it is stopped: nothing else ends it in time.
+TEST_F(ImageFolderTest, AListingThatIsGivenUpEndsSoon) {
+  for (int level = 0; level < 30; ++level) {  // each with two links to the next one: 2^30 folders
+    const std::string of_level = absl::StrCat("data/c", level + 10);
+    folder_.Write(of_level + "/1.jpg", "x");
+    for (const char* name : {"x", "y"}) {
+      const std::string link = absl::StrCat(folder_.path(), "/", of_level, "/", name);
+      if (level + 1 < 30)
+        ASSERT_EQ(symlink(absl::StrCat("../c", level + 11).c_str(), link.c_str()), 0);
+    }
+  }
+  std::atomic<int> asked{0};
+  opener_.given_up = [&] { return ++asked > 2; };
+  EXPECT_EQ(OpenError().code(), absl::StatusCode::kCancelled);
+}
+
 std::vector<std::string> Paths(const Dataset& dataset) {
   std::vector<std::string> paths;
   for (int64_t i = 0; i < dataset.size(); ++i)

@@ -20,6 +20,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstring>
 #include <deque>
 #include <map>
 #include <system_error>
@@ -50,6 +51,7 @@ constexpr const char* kExtensions[] = {".jpg", ".jpeg", ".png",  ".ppm", ".bmp",
 constexpr int kScanThreads = 8;
 constexpr size_t kMaxFolders = 1'000'000;  // links can make more folders than there are
 constexpr size_t kMaxDepth = 100;
+constexpr size_t kHeapBytes = 32;             // a name's allocation, beside the name
 constexpr uint64_t kMaxRecords = UINT32_MAX;  // an object's number has 32 bits
 
 bool IsImage(absl::string_view name) {
@@ -162,9 +164,10 @@ struct Task {
 // Lists folders with several threads. The first level gives the classes; its files are left out.
 class Scan {
  public:
-  explicit Scan(const DatasetLocation& location) : location_(location) {}
+  Scan(const DatasetLocation& location, IndexBuilder* builder)
+      : location_(location), builder_(builder) {}
 
-  absl::Status Run(IndexBuilder* builder);
+  absl::Status Run();
 
   std::vector<std::string> classes;
   std::vector<ScannedFolder> folders;  // sorted
@@ -184,9 +187,12 @@ class Scan {
   absl::Status RunClasses();
   void Work();
   void Finish(const Task& task, absl::StatusOr<Listing> listing) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Stop(absl::Status error, std::string path) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const DatasetLocation& location_;
+  IndexBuilder* const builder_;
   std::atomic<int64_t> found_{0};
+  std::atomic<bool> stopped_{false};  // by an error, which is in error_
 
   Mutex mu_;
   CondVar changed_;
@@ -282,11 +288,15 @@ absl::StatusOr<Scan::Listing> Scan::List(const Task& task) {
   std::unique_ptr<DIR, int (*)(DIR*)> folder(fdopendir(fd.get()), closedir);
   if (folder == nullptr) return StorageError(errno, location_.root->Describe(full));
   const int handle = fd.release();
-  while (true) {
+  while (!stopped_.load(std::memory_order_relaxed)) {
     errno = 0;  // tells the end from an error
     const dirent* entry = readdir(folder.get());
     if (entry == nullptr) break;
+    const size_t kept = listing.folder.files.size() + listing.subfolders.size();
     FW_RETURN_IF_ERROR(Classify(task, handle, *entry, &listing));
+    if (listing.folder.files.size() + listing.subfolders.size() == kept) continue;
+    FW_RETURN_IF_ERROR(builder_->Take(
+        static_cast<int64_t>(sizeof(ScannedFile) + kHeapBytes + strlen(entry->d_name))));
   }
   if (errno != 0)
     return StorageError(errno, absl::StrCat("listing ", location_.root->Describe(full)));
@@ -311,10 +321,7 @@ void Scan::Finish(const Task& task, absl::StatusOr<Listing> listing) {
     }
   }
   if (!status.ok()) {
-    if (error_.ok() || task.path < error_path_) {
-      error_ = status;
-      error_path_ = task.path;
-    }
+    if (error_.ok() || task.path < error_path_) Stop(status, task.path);
   } else if (!listing->is_loop) {
     for (const auto& [name, through_link] : listing->subfolders) {
       tasks_.push_back({DatasetLocation::JoinPath(task.path, name), task.class_number,
@@ -370,7 +377,14 @@ absl::Status Scan::RunClasses() {
   return absl::OkStatus();
 }
 
-absl::Status Scan::Run(IndexBuilder* builder) {
+void Scan::Stop(absl::Status error, std::string path) {
+  error_ = std::move(error);
+  error_path_ = std::move(path);
+  stopped_.store(true, std::memory_order_relaxed);
+  changed_.SignalAll();
+}
+
+absl::Status Scan::Run() {
   FW_RETURN_IF_ERROR(RunClasses());
   std::vector<std::thread> threads;
   try {
@@ -387,8 +401,9 @@ absl::Status Scan::Run(IndexBuilder* builder) {
   while (unfinished_ > 0 && error_.ok()) {
     changed_.WaitWithTimeout(&mu_, absl::Milliseconds(100));
     mu_.Unlock();
-    builder->Progress(found_.load(std::memory_order_relaxed), 0);
+    const absl::Status wanted = builder_->Progress(found_.load(std::memory_order_relaxed), 0);
     mu_.Lock();
+    if (!wanted.ok()) Stop(wanted, "");
   }
   mu_.Unlock();
   for (std::thread& thread : threads) thread.join();
@@ -486,8 +501,8 @@ class ImageFolder final : public Format {
       return absl::InvalidArgumentError(
           absl::StrCat(location.Describe(), " is a file; image_folder reads a folder"));
     }
-    Scan scan(location);
-    FW_RETURN_IF_ERROR(scan.Run(builder));
+    Scan scan(location, builder);
+    FW_RETURN_IF_ERROR(scan.Run());
 
     Digest digest;
     digest.Add("image_folder");
