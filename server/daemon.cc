@@ -144,9 +144,12 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   cache_ = std::make_shared<Cache>(Cache::Options{settings_.cache_memory_bytes,
                                                   config.cache.disk.bytes, config.state_dir,
                                                   budget_, settings_.seek_index_bytes});
+  const auto charge = [runtime = runtime_.get()](uid_t user, int64_t cpu_ns) {
+    runtime->ChargeUser(user, cpu_ns);
+  };
   catalogue_ = std::make_unique<Catalogue>(Catalogue::Options{
       config.state_dir, budget_, static_cast<size_t>(limits.pipeline_bytes.bytes), CapsOf(limits),
-      cache_, runtime.retry_for_ns});
+      cache_, runtime.retry_for_ns, charge});
   catalogue_->Reload(config.pipelines, settings_.roots);
 
   auto access = [this](const PeerIdentity& peer) { return access_.Check(peer); };
@@ -191,6 +194,7 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   gate.calls_per_uid = static_cast<int>(limits.calls_per_uid);
   gate.max_descriptor = DescriptorsForClients();
   gate.handshake_seconds = limits.handshake_timeout.seconds;
+  gate.charge = charge;
   FW_ASSIGN_OR_RETURN(
       control_, ControlServer::Create(
                     control, gate, service_.get(),
@@ -258,10 +262,10 @@ void Daemon::Stop() {
   control_.reset();
   data_.reset();  // ends the sessions: their events reach service_ and runtime_
   service_.reset();
+  catalogue_.reset();  // what it opens is charged to users of runtime_
   runtime_.reset();
   decoders_.reset();
   bad_samples_.reset();
-  catalogue_.reset();
   cache_.reset();
   runtime_dir_.reset();
 }

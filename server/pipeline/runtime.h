@@ -136,6 +136,9 @@ class Runtime {
   absl::Status Seek(const std::shared_ptr<Stream>& stream, uint32_t serial, uint64_t epoch,
                     int64_t position);
 
+  // CPU time that was used for a user elsewhere: its jobs get so much less of the workers.
+  void ChargeUser(uint32_t uid, int64_t cpu_ns);
+
   std::vector<JobStats> Snapshot() const;
   int workers() const;
   int active_workers() const;  // not parked

@@ -249,15 +249,14 @@ bool Scheduler::MayWork(const Job& job, int worker) const {
   return shares_.MayTake(job.config().owner_uid, worker, 1, static_cast<double>(users));
 }
 
-// What a worker takes beside a slow ticket is made after it, and another user's batches would wait
-// for that. Where storage holds the slow ticket up, the worker is free. A job that is only new may
-// be waiting for storage as well.
+// What a worker takes beside a slow ticket, or one of a new job that may be slow, would be made
+// after it, or put it off for ever (Worker::PutOff). Where storage holds the slow ticket up, the
+// worker is free.
 bool Scheduler::StandsBehindSlow(const Job& job, int worker) const {
   return std::any_of(jobs_.begin(), jobs_.end(), [&](const std::shared_ptr<Job>& other) {
     mu_.AssertHeld();
-    const auto& moving = Moving(*other);
     return other->config().owner_uid != job.config().owner_uid && !other->held_up() &&
-           moving.slow_samples > 0 && moving.slow_on.count(worker) > 0;
+           Moving(*other).slow_on.count(worker) > 0;
   });
 }
 
@@ -631,6 +630,12 @@ void Scheduler::HeldUp(Job& job, int change) {
   const int held_up = job.held_up_.fetch_add(change, std::memory_order_relaxed) + change;
   if (held_up == 0) WakeFor(job);
   if (held_up > 0 && held_up == change) parking_->WakeAll();  // its workers are free for others
+}
+
+void Scheduler::ChargeUser(uint32_t uid, int64_t cpu_ns) {
+  MutexLock lock(&mu_);
+  const auto user = users_.find(uid);
+  if (user != users_.end()) user->second.virtual_ns += static_cast<double>(cpu_ns);
 }
 
 void Scheduler::Charge(Job& job, const Usage& usage) {

@@ -74,6 +74,9 @@ class Scheduler {
   bool Complete(const Ticket& ticket, const TicketResult& result, const Usage& usage);
   void Finish(const std::shared_ptr<Batch>& batch, const absl::Status& status);
   void Charge(Job& job, const Usage& usage);
+  // CPU time that was used for a user elsewhere, such as by its control calls: its jobs, if it has
+  // any, get so much less of the workers.
+  void ChargeUser(uint32_t uid, int64_t cpu_ns);
   // So many reads more, or less, of the job are held up by storage.
   void HeldUp(Job& job, int change);
   void Beat() { progress_.fetch_add(1, std::memory_order_relaxed); }  // a worker is not stuck

@@ -77,9 +77,16 @@ void Worker::Run() {
       no_tickets_since_ = seen;
       TakeTickets();
     }
-    RecordBytes* bytes = reader_->Collect(kLookAroundNs);
-    if (bytes != nullptr) {
-      Sample* sample = static_cast<Sample*>(bytes->user);
+    Sample* sample = NextPutOff();
+    if (sample == nullptr) {
+      RecordBytes* bytes = reader_->Collect(kLookAroundNs);
+      if (bytes != nullptr) sample = static_cast<Sample*>(bytes->user);
+      if (sample != nullptr && MustWait(*sample)) {
+        put_off_.push_back(sample);
+        continue;
+      }
+    }
+    if (sample != nullptr) {
       WorkFor(sample->work->ticket.batch->stream().shared_job());
       usage_.wait_ns += reader_->TakeWaitNs();
       usage_.read_ns += reader_->TakeReadNs();
@@ -111,13 +118,8 @@ SampleMaker& Worker::MakerFor(const Batch& batch) {
     seat.maker->UseClock(clock_, &batch.dropped_flag());
     return *seat.maker;
   }
-  DecoderSetup setup;
-  setup.text = pipeline.spec.text;
-  setup.file_name = pipeline.spec.file_name;
-  setup.caps = pipeline.spec.caps;
-  setup.fields = pipeline.dataset->fields();
-  setup.classes = static_cast<int64_t>(pipeline.dataset->classes().size());
-  seats_.push_back({job, std::make_unique<IsolatedMaker>(decoders_, pipeline.plan, std::move(setup),
+  seats_.push_back({job, std::make_unique<IsolatedMaker>(decoders_, pipeline.plan,
+                                                         SetupOf(pipeline.spec, *pipeline.dataset),
                                                          pipeline.spec.limits)});
   seats_.back().maker->UseSeekIndexes(indexes);
   seats_.back().maker->UseClock(clock_, &batch.dropped_flag());
@@ -134,7 +136,7 @@ void Worker::LeaveEndedJobs() {
 void Worker::TakeTickets() {
   if (!seats_.empty()) LeaveEndedJobs();
   while (reader_->wants_more() &&
-         static_cast<int64_t>(reader_->in_flight()) - held_up_ < kMaxSamples) {
+         static_cast<int64_t>(reader_->in_flight() + put_off_.size()) - held_up_ < kMaxSamples) {
     std::optional<Ticket> ticket = scheduler_->Take(number_);
     if (!ticket.has_value()) {
       no_tickets_ = true;
@@ -169,7 +171,26 @@ void Worker::StartTicket(Ticket ticket) {
     reader_->Start(job.dataset(), sample->placement.record, &sample->bytes, job.files(),
                    job.cache());
   }
+  if (!work->ticket.is_slow) quick_of_user_[job.config().owner_uid].samples += work->ticket.count;
   usage_.read_ns += MonotonicNs() - start;
+}
+
+// Whether it may take long, and quick samples of another user are in hand that do not wait for
+// storage.
+bool Worker::MustWait(const Sample& sample) const {
+  const Ticket& ticket = sample.work->ticket;
+  if (!ticket.is_slow) return false;
+  const uint32_t user = ticket.batch->job().config().owner_uid;
+  return std::any_of(quick_of_user_.begin(), quick_of_user_.end(), [user](const auto& other) {
+    return other.first != user && other.second.samples > other.second.held_up;
+  });
+}
+
+Worker::Sample* Worker::NextPutOff() {
+  if (put_off_.empty() || MustWait(*put_off_.front())) return nullptr;
+  Sample* sample = put_off_.front();
+  put_off_.pop_front();
+  return sample;
 }
 
 void Worker::Process(Sample* sample) {
@@ -227,6 +248,7 @@ bool Worker::IsUnwanted(const RecordBytes& bytes) {
 void Worker::HeldUp(const RecordBytes& bytes, int change) {
   const Sample& sample = *static_cast<const Sample*>(bytes.user);
   held_up_ += change;
+  if (!sample.work->ticket.is_slow) quick_of_user_[UserOf(bytes)].held_up += change;
   scheduler_->HeldUp(sample.work->ticket.batch->job(), change);
 }
 
@@ -510,6 +532,10 @@ void Worker::Done(Sample* sample) {
   reader_->Release(&sample->bytes);
   samples_.Put(sample);
   ++usage_.samples;
+  if (!work->ticket.is_slow) {
+    const auto of_user = quick_of_user_.find(work->ticket.batch->job().config().owner_uid);
+    if (--of_user->second.samples == 0) quick_of_user_.erase(of_user);
+  }
   if (--work->left == 0) Complete(work);
 }
 

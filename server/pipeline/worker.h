@@ -5,6 +5,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
+#include <map>
 #include <memory>
 
 #include "server/decoder/in_process_maker.h"
@@ -70,6 +72,8 @@ class Worker final : private RecordOwner {
   void TakeTickets();
   void StartTicket(Ticket ticket);
   void Process(Sample* sample);
+  bool MustWait(const Sample& sample) const;
+  Sample* NextPutOff();
   absl::Status RunSample(const Sample& sample);
   absl::Status MakeSample(const Sample& sample, SampleMaker& maker, SampleInput* input,
                           int64_t* parse_ns, bool* keep);
@@ -117,8 +121,14 @@ class Worker final : private RecordOwner {
   std::vector<std::vector<std::byte>> documents_;
   FreeList<Work> works_;
   FreeList<Sample> samples_;
-  int64_t held_up_ = 0;      // reads of them, by storage
-  bool no_tickets_ = false;  // Take found none at no_tickets_since_
+  int64_t held_up_ = 0;  // reads of them, by storage
+  // Slow samples, read already, that wait for the others' of other users.
+  std::deque<Sample*> put_off_;
+  struct Quick {
+    int64_t samples = 0, held_up = 0;  // in hand; reads of them, by storage
+  };
+  std::map<uint32_t, Quick> quick_of_user_;  // who has some
+  bool no_tickets_ = false;                  // Take found none at no_tickets_since_
   uint64_t no_tickets_since_ = 0;
 
   std::shared_ptr<Job> job_;  // whose time is running; null: nobody's

@@ -45,6 +45,8 @@ class ControlGate {
     double handshake_seconds = 5;  // to say that it speaks HTTP/2
     int max_descriptor = kNoDescriptorLimit;
     std::function<void(int fd)> serve;  // takes gRPC's end of the pair over
+    // Told about CPU time that a user's connections and calls take, by an estimate; may be null.
+    std::function<void(uid_t account, int64_t cpu_ns)> charge;
   };
   static absl::StatusOr<std::unique_ptr<ControlGate>> Create(Options options);
   ~ControlGate();
@@ -79,6 +81,7 @@ class ControlGate {
   bool MustWait(Connection* connection, int64_t now_ns);
   bool ReadClient(Connection* connection, int64_t now_ns);
   bool AdmitFrames(Connection* connection, int64_t now_ns);
+  void TakeCalls(Connection* connection, double calls);
   bool ConnectGrpc(Connection* connection);
   bool ReadGrpc(Connection* connection);
   void EndCall(Connection* connection, uint32_t stream);

@@ -419,6 +419,27 @@ TEST_F(SchedulerTest, AJobThatComesLaterOrWasIdleDoesNotTakeEverything) {
   EXPECT_NEAR(static_cast<double>(idles), 100, 30) << "a little credit is all that idling brings";
 }
 
+TEST_F(SchedulerTest, WhatAUserUsesElsewhereItsJobsDoNotGet) {
+  Rank one = Attach({.name = "one", .records = 100'000, .uid = 1}, 0, 4);
+  Rank other = Attach({.name = "other", .records = 100'000, .uid = 2}, 0, 4);
+  int64_t ones = 0, others = 0;
+  for (int turn = 0; turn < 400; ++turn) {
+    const auto ticket = scheduler_.Take();
+    ASSERT_TRUE(ticket.has_value());
+    const bool is_one = &ticket->batch->job() == &one.stream->job();
+    Complete(*ticket, 1'000'000);
+    (is_one ? ones : others) += ticket->count;
+    // As much again as its samples take.
+    if (is_one) scheduler_.ChargeUser(1, ticket->count * 1'000'000);
+    scheduler_.ChargeUser(3, 1'000'000'000);  // has no job
+    for (const Rank* rank : {&one, &other}) {
+      while (auto event = rank->slots->Next(absl::ZeroDuration()))
+        rank->slots->Release(event->slot);
+    }
+  }
+  EXPECT_NEAR(static_cast<double>(others) / static_cast<double>(ones), 2.0, 0.3);
+}
+
 TEST_F(FourWorkers, ANewJobHasOneUntilItsFirstSampleIsDone) {
   Rank rank = Attach({.records = 100'000}, 0, 4);
   const uint64_t before = parking_->generation();
@@ -552,16 +573,18 @@ TEST_F(SixReadsPerUser, AUserWhoseReadsStandStillLeavesRoomForTheOthers) {
   };
   const std::vector<Ticket> stuck = take_all();
   EXPECT_EQ(places(stuck), 6) << "of both jobs of the user together";
+  for (const Rank& held : {one, two}) scheduler_.HeldUp(held.stream->job(), 1);
   Rank other = Attach({.name = "other", .uid = 2}, 0, 1);
   const std::vector<Ticket> others = take_all();
   EXPECT_EQ(places(others), 4) << "the other user's whole batch";
   for (const Ticket& ticket : others) EXPECT_EQ(ticket.batch->job().config().owner_uid, 2u);
 
+  for (const Rank& held : {one, two}) scheduler_.HeldUp(held.stream->job(), -1);
   const uint64_t generation = parking_->generation();
   Complete(stuck.front());
   EXPECT_GT(parking_->generation(), generation) << "room for reads wakes a worker";
-  EXPECT_EQ(places(take_all()), stuck.front().count);
   for (const Ticket& ticket : others) Complete(ticket);
+  EXPECT_EQ(places(take_all()), stuck.front().count);
 }
 
 TEST_F(SixReadsPerUser, ATicketWithoutPlacesTakesNoRoom) {

@@ -1,0 +1,122 @@
+// Goal: what a worker has taken for one user does not wait for another one's sample that may take
+// long, whichever is read first.
+// Method: one worker, and an engine that keeps the reads of one file back until the other's are
+// there.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <list>
+#include <string>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "server/base/mutex.h"
+#include "server/pipeline/runtime.h"
+#include "tests/testing/fake_dataset.h"
+#include "tests/testing/test_runtime.h"
+
+namespace feedwater::server {
+namespace {
+
+using ::feedwater::testing::AttachRank;
+using ::feedwater::testing::FakeDataset;
+using ::feedwater::testing::LoadPipeline;
+using ::feedwater::testing::TestJob;
+using ::feedwater::testing::TestRank;
+using ::feedwater::testing::TestRuntimeOptions;
+
+constexpr int kBatch = 4;
+
+// Set and read by the worker alone.
+const OpenedFile* kept_back = nullptr;  // whose reads stay away
+int looks_until_let_go = -1;            // counts once another file's read was given out
+
+class PartialEngine final : public ReadEngine {
+ public:
+  absl::string_view name() const override { return "partial"; }
+  void Submit(ReadOp* op) override {
+    bool complete = !Begin(op);
+    while (!complete) {
+      const Piece piece = Remaining(*op);
+      complete = Advance(op, pread(op->file->fd.get(), piece.into,
+                                   static_cast<size_t>(piece.length), piece.offset));
+    }
+    ready_.push_back(op);
+  }
+  ReadOp* Collect(bool) override {
+    if (looks_until_let_go > 0 && --looks_until_let_go == 0) kept_back = nullptr;
+    for (auto it = ready_.begin(); it != ready_.end(); ++it) {
+      ReadOp* const op = *it;
+      if (kept_back != nullptr && op->file.get() == kept_back) continue;
+      if (kept_back != nullptr && looks_until_let_go < 0) looks_until_let_go = 100;
+      ready_.erase(it);
+      last_ = op->file.get();
+      return op;
+    }
+    return nullptr;
+  }
+  size_t in_flight() const override { return ready_.size(); }
+
+  static const OpenedFile* last_;  // whose read was given out
+
+ private:
+  std::list<ReadOp*> ready_;
+};
+const OpenedFile* PartialEngine::last_ = nullptr;
+
+const Registrar kRegistrar(
+    "partial", EngineEntry{"Keeps reads of one file back.", /*preference=*/0,
+                           [] { return absl::StatusOr<std::string>("a test's"); },
+                           [](const EngineOptions&) -> absl::StatusOr<std::unique_ptr<ReadEngine>> {
+                             return std::make_unique<PartialEngine>();
+                           }});
+
+JobConfig MakeJob(uint32_t uid, std::function<absl::Status(int64_t)> parse) {
+  FakeDataset::Options dataset;
+  dataset.parse = std::move(parse);
+  JobConfig job =
+      TestJob(LoadPipeline("version: 1\ndataset: {format: image_folder, root: r, path: p}\n"
+                           "sampler: {shuffle: full}\noutputs: [data, label]\n",
+                           std::make_shared<FakeDataset>(std::move(dataset))),
+              kBatch);
+  job.owner_uid = uid;
+  return job;
+}
+
+TEST(SlowNeighbour, ASampleThatMayTakeLongComesAfterThoseInHand) {
+  absl::Notification second_batch, both_there, all_done;
+  std::vector<std::string> order;  // of the worker alone, until all_done
+  const JobConfig quick = MakeJob(1, [&](int64_t) {
+    order.push_back("quick");
+    if (order.size() == kBatch + 1) {  // known to be quick, and three more are in hand
+      kept_back = PartialEngine::last_;
+      second_batch.Notify();
+      both_there.WaitForNotification();
+    }
+    return absl::OkStatus();
+  });
+  const JobConfig fresh = MakeJob(2, [&](int64_t) {
+    order.push_back("new");
+    if (!all_done.HasBeenNotified()) all_done.Notify();
+    return absl::OkStatus();
+  });
+  auto runtime = Runtime::Create(TestRuntimeOptions(1, "partial"));
+  ASSERT_TRUE(runtime.ok()) << runtime.status();
+  TestRank first = AttachRank(**runtime, quick, 0, /*slots=*/1);
+  first.Next();
+  second_batch.WaitForNotification();
+  TestRank other = AttachRank(**runtime, fresh, 0, 1);
+  both_there.Notify();
+  ASSERT_TRUE(all_done.WaitForNotificationWithTimeout(absl::Seconds(60)));
+  first.Next();
+  const std::vector<std::string> expected = {"quick", "quick", "quick", "quick", "quick",
+                                             "quick", "quick", "quick", "new"};
+  ASSERT_GE(order.size(), expected.size());
+  EXPECT_TRUE(std::equal(expected.begin(), expected.end(), order.begin()))
+      << "position of the new one: "
+      << std::find(order.begin(), order.end(), "new") - order.begin();
+  runtime->reset();
+}
+
+}  // namespace
+}  // namespace feedwater::server
