@@ -446,6 +446,21 @@ RecordBytes* RecordReader::Collect(int64_t held_up_ns) {
   LookAfterAway();
   TakeDue();
   if (ready_.empty() || !queue_.empty() || unstarted_) WaitForRead(held_up_ns);
+  return PopReady();
+}
+
+RecordBytes* RecordReader::CollectReady() {
+  TakeReturned();
+  LookAfterAway();
+  TakeDue();
+  Submit();
+  unstarted_ = false;
+  while (ready_.empty() && CollectOne(/*wait=*/false)) {
+  }
+  return PopReady();
+}
+
+RecordBytes* RecordReader::PopReady() {
   if (ready_.empty()) return nullptr;
   RecordBytes* bytes = ready_.front();
   ready_.pop_front();

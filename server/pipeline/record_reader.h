@@ -113,6 +113,8 @@ class RecordReader {
   // A record that has all its bytes, or an error; waits for one. nullptr when nothing is in flight,
   // or when all that is has been held up for `held_up_ns`: the owner may have other work meanwhile.
   RecordBytes* Collect(int64_t held_up_ns = INT64_MAX);
+  // The same, but nullptr instead of waiting.
+  RecordBytes* CollectReady();
   void Release(RecordBytes* bytes);
   // Adds the dataset's files that the record was read from and that can be proven here, each once.
   // Files on storage that may hang are proven where they are read.
@@ -160,6 +162,7 @@ class RecordReader {
   void FreeRead(Read* read);
   bool CollectOne(bool wait);  // one read of the engine
   void WaitForRead(int64_t held_up_ns);
+  RecordBytes* PopReady();
 
   const std::unique_ptr<ReadEngine> engine_;
   const size_t engine_depth_;

@@ -77,20 +77,12 @@ void Worker::Run() {
       no_tickets_since_ = seen;
       TakeTickets();
     }
-    Sample* sample = NextPutOff();
-    if (sample == nullptr) {
-      RecordBytes* bytes = reader_->Collect(kLookAroundNs);
-      if (bytes != nullptr) sample = static_cast<Sample*>(bytes->user);
-      if (sample != nullptr && MustWait(*sample)) {
-        put_off_.push_back(sample);
-        continue;
-      }
-    }
-    if (sample != nullptr) {
-      WorkFor(sample->work->ticket.batch->stream().shared_job());
+    if (Sample* sample = NextSample(); sample != nullptr) {
+      const std::shared_ptr<Job>& job = sample->work->ticket.batch->stream().shared_job();
+      WorkFor(job);
       usage_.wait_ns += reader_->TakeWaitNs();
       usage_.read_ns += reader_->TakeReadNs();
-      Process(sample);
+      hands_.size() > 1 ? ProcessFor(job->config().owner_uid, sample) : Process(sample);
       continue;
     }
     WorkFor(nullptr);
@@ -136,7 +128,7 @@ void Worker::LeaveEndedJobs() {
 void Worker::TakeTickets() {
   if (!seats_.empty()) LeaveEndedJobs();
   while (reader_->wants_more() &&
-         static_cast<int64_t>(reader_->in_flight() + put_off_.size()) - held_up_ < kMaxSamples) {
+         static_cast<int64_t>(reader_->in_flight()) + queued_ - held_up_ < kMaxSamples) {
     std::optional<Ticket> ticket = scheduler_->Take(number_);
     if (!ticket.has_value()) {
       no_tickets_ = true;
@@ -171,8 +163,48 @@ void Worker::StartTicket(Ticket ticket) {
     reader_->Start(job.dataset(), sample->placement.record, &sample->bytes, job.files(),
                    job.cache());
   }
-  if (!work->ticket.is_slow) quick_of_user_[job.config().owner_uid].samples += work->ticket.count;
+  Hand& hand = hands_[job.config().owner_uid];
+  if (hand.samples == 0) hand.used_ns = hands_floor_ns_;
+  hand.samples += work->ticket.count;
+  if (!work->ticket.is_slow) hand.quick += work->ticket.count;
   usage_.read_ns += MonotonicNs() - start;
+}
+
+// As they are read, where one user has all of them.
+Worker::Sample* Worker::NextSample() {
+  const bool several = hands_.size() > 1;
+  const auto queue = [this](RecordBytes* bytes) {
+    hands_[UserOf(*bytes)].queue.push_back(static_cast<Sample*>(bytes->user));
+    ++queued_;
+  };
+  for (;;) {
+    while (several) {
+      RecordBytes* const bytes = reader_->CollectReady();
+      if (bytes == nullptr) break;
+      queue(bytes);
+    }
+    if (Sample* sample = PickQueued(); sample != nullptr) return sample;
+    RecordBytes* const bytes = reader_->Collect(kLookAroundNs);
+    if (bytes == nullptr) return nullptr;
+    if (!several) return static_cast<Sample*>(bytes->user);
+    queue(bytes);
+  }
+}
+
+// Fair shares of what is taken are not enough: what stands in a row is used up in that row.
+Worker::Sample* Worker::PickQueued() {
+  if (queued_ == 0) return nullptr;
+  Hand* least = nullptr;
+  for (auto& [user, hand] : hands_) {
+    if (hand.queue.empty() || MustWait(*hand.queue.front())) continue;
+    if (least == nullptr || hand.used_ns < least->used_ns) least = &hand;
+  }
+  if (least == nullptr) return nullptr;
+  hands_floor_ns_ = std::max(hands_floor_ns_, least->used_ns);
+  Sample* const sample = least->queue.front();
+  least->queue.pop_front();
+  --queued_;
+  return sample;
 }
 
 // Whether it may take long, and quick samples of another user are in hand that do not wait for
@@ -181,16 +213,18 @@ bool Worker::MustWait(const Sample& sample) const {
   const Ticket& ticket = sample.work->ticket;
   if (!ticket.is_slow) return false;
   const uint32_t user = ticket.batch->job().config().owner_uid;
-  return std::any_of(quick_of_user_.begin(), quick_of_user_.end(), [user](const auto& other) {
-    return other.first != user && other.second.samples > other.second.held_up;
+  return std::any_of(hands_.begin(), hands_.end(), [user](const auto& other) {
+    return other.first != user && other.second.quick > other.second.quick_held_up;
   });
 }
 
-Worker::Sample* Worker::NextPutOff() {
-  if (put_off_.empty() || MustWait(*put_off_.front())) return nullptr;
-  Sample* sample = put_off_.front();
-  put_off_.pop_front();
-  return sample;
+void Worker::ProcessFor(uint32_t user, Sample* sample) {
+  CountCpu();
+  const int64_t before = cpu_spent_ns_;
+  Process(sample);
+  CountCpu();
+  const auto hand = hands_.find(user);
+  if (hand != hands_.end()) hand->second.used_ns += cpu_spent_ns_ - before;
 }
 
 void Worker::Process(Sample* sample) {
@@ -248,7 +282,7 @@ bool Worker::IsUnwanted(const RecordBytes& bytes) {
 void Worker::HeldUp(const RecordBytes& bytes, int change) {
   const Sample& sample = *static_cast<const Sample*>(bytes.user);
   held_up_ += change;
-  if (!sample.work->ticket.is_slow) quick_of_user_[UserOf(bytes)].held_up += change;
+  if (!sample.work->ticket.is_slow) hands_[UserOf(bytes)].quick_held_up += change;
   scheduler_->HeldUp(sample.work->ticket.batch->job(), change);
 }
 
@@ -337,6 +371,7 @@ absl::Status Worker::RunSample(const Sample& sample) {
   if (maker != nullptr) {
     const MakingCost cost = maker->TakeCost();
     usage_.cpu_ns += cost.cpu_ns;
+    cpu_spent_ns_ += cost.cpu_ns;
     usage_.decoded.AddSince({}, cost.decoded);
   }
   if (crumb_ != nullptr) crumb_->Leave();
@@ -532,10 +567,9 @@ void Worker::Done(Sample* sample) {
   reader_->Release(&sample->bytes);
   samples_.Put(sample);
   ++usage_.samples;
-  if (!work->ticket.is_slow) {
-    const auto of_user = quick_of_user_.find(work->ticket.batch->job().config().owner_uid);
-    if (--of_user->second.samples == 0) quick_of_user_.erase(of_user);
-  }
+  const auto hand = hands_.find(work->ticket.batch->job().config().owner_uid);
+  if (!work->ticket.is_slow) --hand->second.quick;
+  if (--hand->second.samples == 0) hands_.erase(hand);
   if (--work->left == 0) Complete(work);
 }
 
@@ -576,6 +610,7 @@ void Worker::WorkFor(const std::shared_ptr<Job>& job) {
 void Worker::CountCpu() {
   const int64_t now = ThreadCpuNs();
   usage_.cpu_ns += now - cpu_counted_ns_;
+  cpu_spent_ns_ += now - cpu_counted_ns_;
   cpu_counted_ns_ = now;
 }
 

@@ -71,9 +71,11 @@ class Worker final : private RecordOwner {
   void LeaveEndedJobs();
   void TakeTickets();
   void StartTicket(Ticket ticket);
+  void ProcessFor(uint32_t user, Sample* sample);
   void Process(Sample* sample);
+  Sample* NextSample();
+  Sample* PickQueued();
   bool MustWait(const Sample& sample) const;
-  Sample* NextPutOff();
   absl::Status RunSample(const Sample& sample);
   absl::Status MakeSample(const Sample& sample, SampleMaker& maker, SampleInput* input,
                           int64_t* parse_ns, bool* keep);
@@ -122,18 +124,24 @@ class Worker final : private RecordOwner {
   FreeList<Work> works_;
   FreeList<Sample> samples_;
   int64_t held_up_ = 0;  // reads of them, by storage
-  // Slow samples, read already, that wait for the others' of other users.
-  std::deque<Sample*> put_off_;
-  struct Quick {
-    int64_t samples = 0, held_up = 0;  // in hand; reads of them, by storage
+  // What is in hand of one user: taken and not done. Of several, the one who has used the least CPU
+  // time here is next.
+  struct Hand {
+    int64_t samples = 0;
+    int64_t quick = 0, quick_held_up = 0;  // of tickets that are not slow; by storage
+    int64_t used_ns = 0;
+    std::deque<Sample*> queue;  // read already, while several users have something in hand
   };
-  std::map<uint32_t, Quick> quick_of_user_;  // who has some
-  bool no_tickets_ = false;                  // Take found none at no_tickets_since_
+  std::map<uint32_t, Hand> hands_;  // none without samples
+  int64_t hands_floor_ns_ = 0;      // used_ns of the one picked last; never falls
+  int64_t queued_ = 0;              // of all hands
+  bool no_tickets_ = false;         // Take found none at no_tickets_since_
   uint64_t no_tickets_since_ = 0;
 
   std::shared_ptr<Job> job_;  // whose time is running; null: nobody's
   Usage usage_;               // of job_, not told to the scheduler yet
   int64_t cpu_counted_ns_ = 0;
+  int64_t cpu_spent_ns_ = 0;  // in all, that of decoder processes included
   uint32_t stage_clock_ = 0;
 };
 

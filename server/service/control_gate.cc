@@ -28,7 +28,7 @@ constexpr size_t kRequestBytes = 16 << 10, kAnswerBytes = 64 << 10;
 constexpr int kSocketBytes = 32 << 10;
 
 // Of one user. A job of 64 ranks that all open at once takes 64 connections and some 200 calls.
-constexpr double kCallsPerSecond = 200, kCallsAtOnce = 1000;
+constexpr double kCallsPerSecond = 50, kCallsAtOnce = 600;
 constexpr double kFramesPerSecond = 1000, kFramesAtOnce = 3000;
 constexpr double kBytesPerSecond = 8 << 20, kBytesAtOnce = 32 << 20;
 
