@@ -1,8 +1,8 @@
 """One listed user attacks while another one trains: what every such scenario measures.
 
 The daemon has `memory: 512MiB` in a control group of 1 GiB without swap. It and its decoders run on
-one half of the CPUs, everybody else on the other half, so that what an attacker's own program burns
-is not taken for harm. The fair share of the one who trains is the rate that it has beside an honest
+one half of the CPUs, everybody else on the other half, and attackers that open jobs step back behind
+the one who trains, so that what an attacker's own program burns is not taken for harm. The fair share of the one who trains is the rate that it has beside an honest
 job of the attacker's user, the same as its own, before and after the attacks.
 """
 
@@ -292,7 +292,10 @@ class Siege:
                         self.stage.figures.setdefault("an_error", str(error)[:400])
                         time.sleep(0.02)
 
-        drivers = [Driver("cpp", self.daemon.address, user=OTHER_USER) for _ in pipelines]
+        drivers = [
+            Driver("cpp", self.daemon.address, user=OTHER_USER, prefix=("nice", "-n", "19"))
+            for _ in pipelines
+        ]
         threads = [
             threading.Thread(target=go_on, args=pair, daemon=True)
             for pair in zip(drivers, pipelines)
