@@ -250,8 +250,8 @@ bool Scheduler::MayWork(const Job& job, int worker) const {
 }
 
 // What a worker takes beside a slow ticket, or one of a new job that may be slow, would be made
-// after it, or keep it waiting for ever (Worker::MustWait). Where storage holds the slow ticket up,
-// the worker is free.
+// after it, or keep it waiting for ever (Worker::SlowMustWait). Where storage holds the slow ticket
+// up, the worker is free.
 bool Scheduler::StandsBehindSlow(const Job& job, int worker) const {
   return std::any_of(jobs_.begin(), jobs_.end(), [&](const std::shared_ptr<Job>& other) {
     mu_.AssertHeld();

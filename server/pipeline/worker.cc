@@ -22,6 +22,11 @@ constexpr int64_t kLookAroundNs = 10'000'000;  // then a worker looks for ticket
 constexpr int64_t kCheapTicket = 8;  // places; tickets are long when samples are cheap
 constexpr int64_t kCheapTimedOneIn = 16;
 
+// How far a user who had little in hand for a while may stand before the others here: shares in the
+// long run are the scheduler's.
+constexpr int64_t kCreditNs = 10'000'000;
+constexpr size_t kHandsKept = 64;  // of users who may have nothing in hand
+
 constexpr size_t kFilesHeld = 8;  // by a ticket, beyond those of the samples that it works on
 // What is packed of a JPEG stands in memory a few times: the packer's (twice while it grows), the
 // document, the payload. It takes four bytes a block at least, and three blocks stand for 64
@@ -82,7 +87,7 @@ void Worker::Run() {
       WorkFor(job);
       usage_.wait_ns += reader_->TakeWaitNs();
       usage_.read_ns += reader_->TakeReadNs();
-      hands_.size() > 1 ? ProcessFor(job->config().owner_uid, sample) : Process(sample);
+      users_in_hand_ > 1 ? ProcessFor(job->config().owner_uid, sample) : Process(sample);
       continue;
     }
     WorkFor(nullptr);
@@ -127,6 +132,7 @@ void Worker::LeaveEndedJobs() {
 
 void Worker::TakeTickets() {
   if (!seats_.empty()) LeaveEndedJobs();
+  if (hands_.size() > kHandsKept) ForgetEmptyHands();
   while (reader_->wants_more() &&
          static_cast<int64_t>(reader_->in_flight()) + queued_ - held_up_ < kMaxSamples) {
     std::optional<Ticket> ticket = scheduler_->Take(number_);
@@ -164,7 +170,7 @@ void Worker::StartTicket(Ticket ticket) {
                    job.cache());
   }
   Hand& hand = hands_[job.config().owner_uid];
-  if (hand.samples == 0) hand.used_ns = hands_floor_ns_;
+  if (hand.samples == 0) ++users_in_hand_;
   hand.samples += work->ticket.count;
   if (!work->ticket.is_slow) hand.quick += work->ticket.count;
   usage_.read_ns += MonotonicNs() - start;
@@ -172,7 +178,7 @@ void Worker::StartTicket(Ticket ticket) {
 
 // As they are read, where one user has all of them.
 Worker::Sample* Worker::NextSample() {
-  const bool several = hands_.size() > 1;
+  const bool several = users_in_hand_ > 1;
   const auto queue = [this](RecordBytes* bytes) {
     hands_[UserOf(*bytes)].queue.push_back(static_cast<Sample*>(bytes->user));
     ++queued_;
@@ -195,24 +201,31 @@ Worker::Sample* Worker::NextSample() {
 Worker::Sample* Worker::PickQueued() {
   if (queued_ == 0) return nullptr;
   Hand* least = nullptr;
+  std::deque<Sample*>::iterator first;
   for (auto& [user, hand] : hands_) {
-    if (hand.queue.empty() || MustWait(*hand.queue.front())) continue;
-    if (least == nullptr || hand.used_ns < least->used_ns) least = &hand;
+    if (hand.queue.empty()) continue;
+    hand.used_ns = std::max(hand.used_ns, hands_floor_ns_ - kCreditNs);
+    if (least != nullptr && hand.used_ns >= least->used_ns) continue;
+    auto next = hand.queue.begin();
+    if (SlowMustWait(user)) {
+      next = std::find_if(next, hand.queue.end(),
+                          [](const Sample* sample) { return !sample->work->ticket.is_slow; });
+    }
+    if (next == hand.queue.end()) continue;
+    least = &hand;
+    first = next;
   }
   if (least == nullptr) return nullptr;
   hands_floor_ns_ = std::max(hands_floor_ns_, least->used_ns);
-  Sample* const sample = least->queue.front();
-  least->queue.pop_front();
+  Sample* const sample = *first;
+  least->queue.erase(first);
   --queued_;
   return sample;
 }
 
-// Whether it may take long, and quick samples of another user are in hand that do not wait for
-// storage.
-bool Worker::MustWait(const Sample& sample) const {
-  const Ticket& ticket = sample.work->ticket;
-  if (!ticket.is_slow) return false;
-  const uint32_t user = ticket.batch->job().config().owner_uid;
+// Whether quick samples of another user are in hand that do not wait for storage: what may take
+// long comes after them.
+bool Worker::SlowMustWait(uint32_t user) const {
   return std::any_of(hands_.begin(), hands_.end(), [user](const auto& other) {
     return other.first != user && other.second.quick > other.second.quick_held_up;
   });
@@ -223,8 +236,13 @@ void Worker::ProcessFor(uint32_t user, Sample* sample) {
   const int64_t before = cpu_spent_ns_;
   Process(sample);
   CountCpu();
-  const auto hand = hands_.find(user);
-  if (hand != hands_.end()) hand->second.used_ns += cpu_spent_ns_ - before;
+  hands_[user].used_ns += cpu_spent_ns_ - before;
+}
+
+// Of users who have not been here for long.
+void Worker::ForgetEmptyHands() {
+  for (auto it = hands_.begin(); it != hands_.end();)
+    it = it->second.samples == 0 ? hands_.erase(it) : std::next(it);
 }
 
 void Worker::Process(Sample* sample) {
@@ -567,9 +585,9 @@ void Worker::Done(Sample* sample) {
   reader_->Release(&sample->bytes);
   samples_.Put(sample);
   ++usage_.samples;
-  const auto hand = hands_.find(work->ticket.batch->job().config().owner_uid);
-  if (!work->ticket.is_slow) --hand->second.quick;
-  if (--hand->second.samples == 0) hands_.erase(hand);
+  Hand& hand = hands_[work->ticket.batch->job().config().owner_uid];
+  if (!work->ticket.is_slow) --hand.quick;
+  if (--hand.samples == 0) --users_in_hand_;
   if (--work->left == 0) Complete(work);
 }
 

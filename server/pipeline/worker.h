@@ -75,7 +75,8 @@ class Worker final : private RecordOwner {
   void Process(Sample* sample);
   Sample* NextSample();
   Sample* PickQueued();
-  bool MustWait(const Sample& sample) const;
+  bool SlowMustWait(uint32_t user) const;
+  void ForgetEmptyHands();
   absl::Status RunSample(const Sample& sample);
   absl::Status MakeSample(const Sample& sample, SampleMaker& maker, SampleInput* input,
                           int64_t* parse_ns, bool* keep);
@@ -125,17 +126,18 @@ class Worker final : private RecordOwner {
   FreeList<Sample> samples_;
   int64_t held_up_ = 0;  // reads of them, by storage
   // What is in hand of one user: taken and not done. Of several, the one who has used the least CPU
-  // time here is next.
+  // time here is next; what a user has used is remembered when nothing of it is left.
   struct Hand {
     int64_t samples = 0;
     int64_t quick = 0, quick_held_up = 0;  // of tickets that are not slow; by storage
     int64_t used_ns = 0;
     std::deque<Sample*> queue;  // read already, while several users have something in hand
   };
-  std::map<uint32_t, Hand> hands_;  // none without samples
-  int64_t hands_floor_ns_ = 0;      // used_ns of the one picked last; never falls
-  int64_t queued_ = 0;              // of all hands
-  bool no_tickets_ = false;         // Take found none at no_tickets_since_
+  std::map<uint32_t, Hand> hands_;
+  int users_in_hand_ = 0;       // hands with samples
+  int64_t hands_floor_ns_ = 0;  // used_ns of the one picked last; never falls
+  int64_t queued_ = 0;          // of all hands
+  bool no_tickets_ = false;     // Take found none at no_tickets_since_
   uint64_t no_tickets_since_ = 0;
 
   std::shared_ptr<Job> job_;  // whose time is running; null: nobody's
