@@ -450,6 +450,8 @@ RecordBytes* RecordReader::Collect(int64_t held_up_ns) {
 }
 
 RecordBytes* RecordReader::CollectReady() {
+  const int64_t start = MonotonicNs();
+  const bool wanted_more = wants_more();
   TakeReturned();
   LookAfterAway();
   TakeDue();
@@ -457,6 +459,7 @@ RecordBytes* RecordReader::CollectReady() {
   unstarted_ = false;
   while (ready_.empty() && CollectOne(/*wait=*/false)) {
   }
+  CountRead(MonotonicNs() - start, wanted_more);
   return PopReady();
 }
 
@@ -493,12 +496,15 @@ void RecordReader::WaitForRead(int64_t held_up_ns) {
     TakeDue();
     Submit();
   }
-  const int64_t elapsed = MonotonicNs() - start;
-  if (elapsed < kWaitNs) {
-    read_ns_ += elapsed;
+  CountRead(MonotonicNs() - start, wanted_more);
+}
+
+void RecordReader::CountRead(int64_t elapsed_ns, bool wanted_more) {
+  if (elapsed_ns < kWaitNs) {
+    read_ns_ += elapsed_ns;
     return;
   }
-  wait_ns_ += elapsed;
+  wait_ns_ += elapsed_ns;
   records_since_wait_ = 0;
   if (!wanted_more) depth_ = std::min(2 * depth_, kMostDepth);
 }

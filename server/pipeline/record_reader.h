@@ -113,7 +113,7 @@ class RecordReader {
   // A record that has all its bytes, or an error; waits for one. nullptr when nothing is in flight,
   // or when all that is has been held up for `held_up_ns`: the owner may have other work meanwhile.
   RecordBytes* Collect(int64_t held_up_ns = INT64_MAX);
-  // The same, but nullptr instead of waiting.
+  // The same, but nullptr where an engine would have to wait (pread reads at once instead).
   RecordBytes* CollectReady();
   void Release(RecordBytes* bytes);
   // Adds the dataset's files that the record was read from and that can be proven here, each once.
@@ -162,6 +162,7 @@ class RecordReader {
   void FreeRead(Read* read);
   bool CollectOne(bool wait);  // one read of the engine
   void WaitForRead(int64_t held_up_ns);
+  void CountRead(int64_t elapsed_ns, bool wanted_more);
   RecordBytes* PopReady();
 
   const std::unique_ptr<ReadEngine> engine_;

@@ -210,12 +210,12 @@ void Scheduler::Stop() {
   parking_->WakeAll();
 }
 
-std::optional<Ticket> Scheduler::Take(int worker) {
+std::optional<Ticket> Scheduler::Take(int worker, std::optional<uint32_t> only_user) {
   std::optional<Ticket> ticket;
   Waking more = Waking::kNobody;
   {
     MutexLock lock(&mu_);
-    while (Stream* stream = stopping_ ? nullptr : Pick(worker)) {
+    while (Stream* stream = stopping_ ? nullptr : Pick(worker, only_user)) {
       if (Moving(*stream).filling == nullptr && !OpenBatch(*stream)) continue;
       ticket = Cut(*stream, worker);
       if (parking_->parked() > 0) more = WhomToWake();
@@ -247,17 +247,6 @@ bool Scheduler::MayWork(const Job& job, int worker) const {
   const auto users = std::count_if(users_.begin(), users_.end(),
                                    [](const auto& user) { return user.second.jobs > 0; });
   return shares_.MayTake(job.config().owner_uid, worker, 1, static_cast<double>(users));
-}
-
-// What a worker takes beside a slow ticket, or one of a new job that may be slow, would be made
-// after it, or keep it waiting for ever (Worker::SlowMustWait). Where storage holds the slow ticket
-// up, the worker is free.
-bool Scheduler::StandsBehindSlow(const Job& job, int worker) const {
-  return std::any_of(jobs_.begin(), jobs_.end(), [&](const std::shared_ptr<Job>& other) {
-    mu_.AssertHeld();
-    return other->config().owner_uid != job.config().owner_uid && !other->held_up() &&
-           Moving(*other).slow_on.count(worker) > 0;
-  });
 }
 
 void Scheduler::BeginSlow(Job& job, int worker) {
@@ -303,7 +292,7 @@ Scheduler::Waking Scheduler::WhomToWake() const {
   return waking;
 }
 
-Stream* Scheduler::Pick(int worker) {
+Stream* Scheduler::Pick(int worker, std::optional<uint32_t> only_user) {
   Stream* picked = nullptr;
   std::pair<double, double> least;  // of the user, of the job
   for (const std::shared_ptr<Job>& job : jobs_) {
@@ -319,9 +308,9 @@ Stream* Scheduler::Pick(int worker) {
       least = place;
     }
   }
-  // It takes nothing then, or the slow job's next tickets would stand in the way for ever.
-  if (picked != nullptr && StandsBehindSlow(picked->job(), worker)) return nullptr;
   if (picked == nullptr) return nullptr;
+  // It takes nothing then, or that user's next tickets would stand in the way for ever.
+  if (only_user.has_value() && picked->job().config().owner_uid != *only_user) return nullptr;
   users_floor_ns_ = std::max(users_floor_ns_, least.first);
   User& user = users_[picked->job().config().owner_uid];
   user.floor_ns = std::max(user.floor_ns, least.second);

@@ -68,8 +68,8 @@ class Scheduler {
 
   // The next ticket for this worker, or nothing: then none will come before Parking's generation
   // moves on. A ticket may have no places (a rank's share of a remainder can be empty). Every
-  // ticket taken must be given to Complete.
-  std::optional<Ticket> Take(int worker = 0);
+  // ticket taken must be given to Complete. `only_user`: nothing, where it is another user's turn.
+  std::optional<Ticket> Take(int worker = 0, std::optional<uint32_t> only_user = std::nullopt);
   // True when the batch has all its places: the caller runs the batch ops and calls Finish.
   bool Complete(const Ticket& ticket, const TicketResult& result, const Usage& usage);
   void Finish(const std::shared_ptr<Batch>& batch, const absl::Status& status);
@@ -110,7 +110,6 @@ class Scheduler {
   // Whether this worker, or WorkerShares::kAnyWorker, may work for the job now.
   bool MayWork(const Job& job, int worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool IsSlow(const Job& job) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  bool StandsBehindSlow(const Job& job, int worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void BeginSlow(Job& job, int worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void EndSlow(Job& job, int worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // How many more samples of the job's user may be started now.
@@ -118,7 +117,7 @@ class Scheduler {
   void GiveReadsBack(const Ticket& ticket) ABSL_LOCKS_EXCLUDED(mu_);
   // The stream of the job whose batch is next, or null when none can go on.
   Stream* FirstReady(Job& job, int worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  Stream* Pick(int worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Stream* Pick(int worker, std::optional<uint32_t> only_user) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool OpenBatch(Stream& stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Ticket Cut(Stream& stream, int worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Wakes somebody who may work on the job.

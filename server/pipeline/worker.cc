@@ -25,6 +25,7 @@ constexpr int64_t kCheapTimedOneIn = 16;
 // How far a user who had little in hand for a while may stand before the others here: shares in the
 // long run are the scheduler's.
 constexpr int64_t kCreditNs = 10'000'000;
+constexpr int64_t kTurnNs = 200'000;
 constexpr size_t kHandsKept = 64;  // of users who may have nothing in hand
 
 constexpr size_t kFilesHeld = 8;  // by a ticket, beyond those of the samples that it works on
@@ -135,9 +136,17 @@ void Worker::TakeTickets() {
   if (hands_.size() > kHandsKept) ForgetEmptyHands();
   while (reader_->wants_more() &&
          static_cast<int64_t>(reader_->in_flight()) + queued_ - held_up_ < kMaxSamples) {
-    std::optional<Ticket> ticket = scheduler_->Take(number_);
+    // What is taken beside a slow sample of another user would be made after it, or keep it waiting
+    // for ever.
+    std::optional<uint32_t> only_user;
+    for (const auto& [user, hand] : hands_) {
+      if (hand.slow_queued == 0) continue;
+      if (only_user.has_value()) return;  // two users have one
+      only_user = user;
+    }
+    std::optional<Ticket> ticket = scheduler_->Take(number_, only_user);
     if (!ticket.has_value()) {
-      no_tickets_ = true;
+      no_tickets_ = !only_user.has_value();
       return;
     }
     StartTicket(*std::move(ticket));
@@ -179,47 +188,59 @@ void Worker::StartTicket(Ticket ticket) {
 // As they are read, where one user has all of them.
 Worker::Sample* Worker::NextSample() {
   const bool several = users_in_hand_ > 1;
-  const auto queue = [this](RecordBytes* bytes) {
-    hands_[UserOf(*bytes)].queue.push_back(static_cast<Sample*>(bytes->user));
-    ++queued_;
-  };
   for (;;) {
     while (several) {
       RecordBytes* const bytes = reader_->CollectReady();
       if (bytes == nullptr) break;
-      queue(bytes);
+      Queue(static_cast<Sample*>(bytes->user));
     }
     if (Sample* sample = PickQueued(); sample != nullptr) return sample;
     RecordBytes* const bytes = reader_->Collect(kLookAroundNs);
     if (bytes == nullptr) return nullptr;
     if (!several) return static_cast<Sample*>(bytes->user);
-    queue(bytes);
+    Queue(static_cast<Sample*>(bytes->user));
   }
+}
+
+void Worker::Queue(Sample* sample) {
+  Hand& hand = hands_[UserOf(sample->bytes)];
+  hand.queue.push_back(sample);
+  ++queued_;
+  if (sample->work->ticket.is_slow) ++hand.slow_queued;
 }
 
 // Fair shares of what is taken are not enough: what stands in a row is used up in that row.
 Worker::Sample* Worker::PickQueued() {
   if (queued_ == 0) return nullptr;
   Hand* least = nullptr;
+  int64_t least_place_ns = 0;
+  uint32_t least_user = 0;
   std::deque<Sample*>::iterator first;
   for (auto& [user, hand] : hands_) {
     if (hand.queue.empty()) continue;
     hand.used_ns = std::max(hand.used_ns, hands_floor_ns_ - kCreditNs);
-    if (least != nullptr && hand.used_ns >= least->used_ns) continue;
+    // Whose turn it is stays for a moment: with each turn, the jobs' time is told to the scheduler.
+    const int64_t place = hand.used_ns - (user == turn_of_ ? kTurnNs : 0);
+    if (least != nullptr && place >= least_place_ns) continue;
     auto next = hand.queue.begin();
-    if (SlowMustWait(user)) {
-      next = std::find_if(next, hand.queue.end(),
-                          [](const Sample* sample) { return !sample->work->ticket.is_slow; });
+    if (hand.slow_queued > 0 && SlowMustWait(user)) {
+      next = std::find_if(next, hand.queue.end(), [this](const Sample* sample) {
+        return !sample->work->ticket.is_slow || IsPointless(*sample);
+      });
     }
     if (next == hand.queue.end()) continue;
     least = &hand;
+    least_place_ns = place;
+    least_user = user;
     first = next;
   }
   if (least == nullptr) return nullptr;
+  turn_of_ = least_user;
   hands_floor_ns_ = std::max(hands_floor_ns_, least->used_ns);
   Sample* const sample = *first;
   least->queue.erase(first);
   --queued_;
+  if (sample->work->ticket.is_slow) --least->slow_queued;
   return sample;
 }
 
@@ -232,6 +253,11 @@ bool Worker::SlowMustWait(uint32_t user) const {
 }
 
 void Worker::ProcessFor(uint32_t user, Sample* sample) {
+  const Ticket& ticket = sample->work->ticket;
+  if (ticket.count >= kCheapTicket) {  // its time is not worth looking at the clock
+    hands_[user].used_ns += static_cast<int64_t>(ticket.estimate_ns) / ticket.count;
+    return Process(sample);
+  }
   CountCpu();
   const int64_t before = cpu_spent_ns_;
   Process(sample);

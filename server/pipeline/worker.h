@@ -74,6 +74,7 @@ class Worker final : private RecordOwner {
   void ProcessFor(uint32_t user, Sample* sample);
   void Process(Sample* sample);
   Sample* NextSample();
+  void Queue(Sample* sample);
   Sample* PickQueued();
   bool SlowMustWait(uint32_t user) const;
   void ForgetEmptyHands();
@@ -132,11 +133,13 @@ class Worker final : private RecordOwner {
     int64_t quick = 0, quick_held_up = 0;  // of tickets that are not slow; by storage
     int64_t used_ns = 0;
     std::deque<Sample*> queue;  // read already, while several users have something in hand
+    int64_t slow_queued = 0;    // of these
   };
   std::map<uint32_t, Hand> hands_;
   int users_in_hand_ = 0;       // hands with samples
   int64_t hands_floor_ns_ = 0;  // used_ns of the one picked last; never falls
   int64_t queued_ = 0;          // of all hands
+  uint32_t turn_of_ = 0;        // the user picked last
   bool no_tickets_ = false;     // Take found none at no_tickets_since_
   uint64_t no_tickets_since_ = 0;
 

@@ -495,26 +495,18 @@ TEST_F(FourWorkers, SlowJobsOfAUserLeaveOthersTheirShare) {
   }
 }
 
-TEST_F(FourWorkers, NobodyElsesTicketStandsBehindASlowOne) {
-  constexpr int64_t kSlow = WorkerShares::kSlowNs + 1;
+TEST_F(FourWorkers, AWorkerWithASlowSampleTakesNobodyElsesTickets) {
   const Rank slow = Attach({.name = "slow", .records = 100'000, .uid = 1}, 0, 4);
-  Complete(*scheduler_.Take(0), kSlow);
+  Complete(*scheduler_.Take(0), WorkerShares::kSlowNs + 1);
   const Rank other = Attach({.name = "other", .records = 100'000, .uid = 2}, 0, 4);
-  Complete(*scheduler_.Take(1), 100'000);
-  Ticket held = *scheduler_.Take(0);
-  while (held.batch->job().config().owner_uid != 1) {  // the other's slots are full
-    Complete(held, 100'000);
-    held = *scheduler_.Take(0);
-  }
-  while (auto event = other.slots->Next(absl::ZeroDuration())) other.slots->Release(event->slot);
-  EXPECT_FALSE(scheduler_.Take(0).has_value()) << "it is the other's turn, and it would wait";
+  EXPECT_FALSE(scheduler_.Take(0, /*only_user=*/1).has_value()) << "it is the other's turn";
   const auto elsewhere = scheduler_.Take(1);
   ASSERT_TRUE(elsewhere.has_value());
   EXPECT_EQ(elsewhere->batch->job().config().owner_uid, 2u);
-  scheduler_.HeldUp(held.batch->job(), 1);
-  EXPECT_TRUE(scheduler_.Take(0).has_value()) << "storage holds the slow one up";
-  scheduler_.HeldUp(held.batch->job(), -1);
-  Complete(held, kSlow);
+  Complete(*elsewhere, 2 * WorkerShares::kSlowNs);
+  const auto own = scheduler_.Take(0, 1);
+  ASSERT_TRUE(own.has_value());
+  EXPECT_EQ(own->batch->job().config().owner_uid, 1u);
 }
 
 TEST_F(FourWorkers, TimeWithoutASampleMakesAJobSlow) {
@@ -528,16 +520,19 @@ TEST_F(FourWorkers, TimeWithoutASampleMakesAJobSlow) {
 }
 
 TEST_F(FourWorkers, BatchOpsOfASlowJobCount) {
-  const Rank slow = Attach({.name = "a", .records = 100'000, .batch_size = 1, .uid = 1}, 0, 2);
+  const Rank slow = Attach({.name = "a", .records = 100'000, .batch_size = 1, .uid = 1}, 0, 4);
   const Ticket ticket = *scheduler_.Take(0);
   Usage usage;
   usage.samples = 1;
   usage.cpu_ns = WorkerShares::kSlowNs + 1;
   ASSERT_TRUE(scheduler_.Complete(ticket, {}, usage));
-  const Rank other = Attach({.name = "b", .records = 100'000, .batch_size = 1, .uid = 2}, 0, 2);
-  EXPECT_FALSE(scheduler_.Take(0).has_value()) << "its batch ops are still to run";
+  const Rank other = Attach({.name = "b", .records = 100'000, .batch_size = 1, .uid = 2}, 0, 1);
+  ASSERT_EQ(scheduler_.Take(3)->batch->job().config().owner_uid, 2u) << "its only slot";
+  EXPECT_TRUE(scheduler_.Take(1).has_value());
+  EXPECT_FALSE(scheduler_.Take(2).has_value())
+      << "the batch ops hold one of the user's two workers";
   scheduler_.Finish(ticket.batch, absl::OkStatus());
-  EXPECT_TRUE(scheduler_.Take(0).has_value());
+  EXPECT_TRUE(scheduler_.Take(2).has_value());
 }
 
 TEST_F(FourWorkers, AJobIsSlowNoMoreOnceItsSamplesAreQuickForLong) {
@@ -573,18 +568,16 @@ TEST_F(SixReadsPerUser, AUserWhoseReadsStandStillLeavesRoomForTheOthers) {
   };
   const std::vector<Ticket> stuck = take_all();
   EXPECT_EQ(places(stuck), 6) << "of both jobs of the user together";
-  for (const Rank& held : {one, two}) scheduler_.HeldUp(held.stream->job(), 1);
   Rank other = Attach({.name = "other", .uid = 2}, 0, 1);
   const std::vector<Ticket> others = take_all();
   EXPECT_EQ(places(others), 4) << "the other user's whole batch";
   for (const Ticket& ticket : others) EXPECT_EQ(ticket.batch->job().config().owner_uid, 2u);
 
-  for (const Rank& held : {one, two}) scheduler_.HeldUp(held.stream->job(), -1);
   const uint64_t generation = parking_->generation();
   Complete(stuck.front());
   EXPECT_GT(parking_->generation(), generation) << "room for reads wakes a worker";
-  for (const Ticket& ticket : others) Complete(ticket);
   EXPECT_EQ(places(take_all()), stuck.front().count);
+  for (const Ticket& ticket : others) Complete(ticket);
 }
 
 TEST_F(SixReadsPerUser, ATicketWithoutPlacesTakesNoRoom) {
