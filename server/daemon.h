@@ -34,8 +34,8 @@ class Daemon {
                                                        ActivatedSockets sockets = {});
   ~Daemon() { Stop(); }
 
-  // Tells the clients, closes their streams and ends everything. Waits for a dataset that is being
-  // opened.
+  // Tells the clients, closes their streams and ends everything. A dataset that is being opened is
+  // given up.
   void Stop();
 
   // Takes over the pipelines, roots and access list of new settings; running jobs go on. Names, in

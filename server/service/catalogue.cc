@@ -105,7 +105,8 @@ absl::StatusOr<PipelineSpec> CheckPipelineFile(const std::string& path, const Ro
 
 Catalogue::Catalogue(Options options)
     : options_(std::move(options)),
-      datasets_("datasets", kAnyNumber),  // each belongs to a pipeline, and these are counted
+      // Each belongs to a pipeline, and these are counted.
+      datasets_("datasets", kAnyNumber, absl::ZeroDuration(), options_.charge),
       pipelines_("pipelines", kOpeningOfUser, kPatience, options_.charge) {}
 
 void Catalogue::Reload(const std::vector<std::string>& folders,
@@ -212,10 +213,10 @@ Catalogue::Loaded Catalogue::LoadText(uid_t user, const std::string& file_name,
 Catalogue::Loaded Catalogue::Open(uid_t user, const PipelineSpec& spec, MemoryReservation text,
                                   uint64_t generation, const std::shared_ptr<const Roots>& roots,
                                   const Cancelled& given_up) {
-  Loaded loaded = OpenOnce(spec, generation, roots, given_up);
+  Loaded loaded = OpenOnce(user, spec, generation, roots, given_up);
   if (absl::IsResourceExhausted(loaded.status())) {  // idle indexes make room
     DropIdle(0);
-    loaded = OpenOnce(spec, generation, roots, given_up);
+    loaded = OpenOnce(user, spec, generation, roots, given_up);
   }
   if (!loaded.ok()) {
     spdlog::warn("pipeline {}: {}", spec.name, std::string(loaded.status().message()));
@@ -238,7 +239,7 @@ Catalogue::Loaded Catalogue::Open(uid_t user, const PipelineSpec& spec, MemoryRe
   return loaded;
 }
 
-Catalogue::Loaded Catalogue::OpenOnce(const PipelineSpec& spec, uint64_t generation,
+Catalogue::Loaded Catalogue::OpenOnce(uid_t user, const PipelineSpec& spec, uint64_t generation,
                                       const std::shared_ptr<const Roots>& roots,
                                       const Cancelled& given_up) {
   // A broken graph is found before the dataset is indexed.
@@ -247,7 +248,7 @@ Catalogue::Loaded Catalogue::OpenOnce(const PipelineSpec& spec, uint64_t generat
   int64_t start_ns = MonotonicNs();
   auto loaded = std::make_shared<LoadedPipeline>();
   loaded->spec = spec;
-  FW_ASSIGN_OR_RETURN(loaded->dataset, OpenShared(spec, generation, roots, given_up));
+  FW_ASSIGN_OR_RETURN(loaded->dataset, OpenShared(user, spec, generation, roots, given_up));
   FW_ASSIGN_OR_RETURN(loaded->plan,
                       Plan::Create(spec, loaded->dataset->fields(),
                                    static_cast<int64_t>(loaded->dataset->classes().size())));
@@ -294,8 +295,8 @@ absl::Status Catalogue::OpenCache(LoadedPipeline* pipeline) const {
 }
 
 absl::StatusOr<std::shared_ptr<const Dataset>> Catalogue::OpenShared(
-    const PipelineSpec& spec, uint64_t generation, const std::shared_ptr<const Roots>& roots,
-    const Cancelled& given_up) {
+    uid_t user, const PipelineSpec& spec, uint64_t generation,
+    const std::shared_ptr<const Roots>& roots, const Cancelled& given_up) {
   FW_ASSIGN_OR_RETURN(const std::string map, DatasetKey(spec.dataset));
   const Key key = Key("opened").Add("generation", generation).Add("dataset", map);
   // The caller waits here until it is given up: nothing of it may be used by reference.
@@ -309,12 +310,13 @@ absl::StatusOr<std::shared_ptr<const Dataset>> Catalogue::OpenShared(
     options.given_up = nobody_waits;
     absl::StatusOr<std::shared_ptr<const Dataset>> opened = nullptr;
     FW_RETURN_IF_ERROR(RetryTransient(options_.retry_for_ns, [&] {
+      if (nobody_waits()) return absl::CancelledError("nobody waits for the dataset any more");
       opened = OpenDataset(spec.dataset, options);
       return opened.status();
     }));
     return opened;
   };
-  return datasets_.Get(0, key.Name(), make, given_up, IsCurrent);
+  return datasets_.Get(user, key.Name(), make, given_up, IsCurrent);
 }
 
 void Catalogue::DropIdle(double idle_seconds) {

@@ -48,7 +48,8 @@ class Catalogue {
     PipelineCaps caps = {};
     std::shared_ptr<Cache> cache;  // may be null
     int64_t retry_for_ns = 0;      // opening a dataset, after an error that can pass
-    // Told the CPU time of what was opened for a user; may be null.
+    // Told the CPU time of threads that open something for a user, but for those that list folders:
+    // they step back. May be null.
     std::function<void(uid_t user, int64_t cpu_ns)> charge = nullptr;
   };
   explicit Catalogue(Options options);
@@ -89,13 +90,13 @@ class Catalogue {
   Loaded Open(uid_t user, const PipelineSpec& spec, MemoryReservation text, uint64_t generation,
               const std::shared_ptr<const Roots>& roots, const Cancelled& given_up)
       ABSL_LOCKS_EXCLUDED(mu_);
-  Loaded OpenOnce(const PipelineSpec& spec, uint64_t generation,
+  Loaded OpenOnce(uid_t user, const PipelineSpec& spec, uint64_t generation,
                   const std::shared_ptr<const Roots>& roots, const Cancelled& given_up)
       ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status OpenCache(LoadedPipeline* pipeline) const;
   absl::StatusOr<std::shared_ptr<const Dataset>> OpenShared(
-      const PipelineSpec& spec, uint64_t generation, const std::shared_ptr<const Roots>& roots,
-      const Cancelled& given_up);
+      uid_t user, const PipelineSpec& spec, uint64_t generation,
+      const std::shared_ptr<const Roots>& roots, const Cancelled& given_up);
 
   const Options options_;
   mutable Mutex mu_;

@@ -94,7 +94,7 @@ class SharedLoads {
         if (!has_left) landed_.WaitWithTimeout(&mu_, absl::Milliseconds(100));
       } while (flight != nullptr && !flight->done && !has_left);
       if (flight != nullptr && --flight->waiting == 0) flight->left_ns = MonotonicNs();
-      if (has_left && (flight == nullptr || !flight->done)) {
+      if (has_left && (flight == nullptr || !flight->done || flight->given_up)) {
         return absl::CancelledError(
             absl::StrCat("the caller left while ", what_, " were being opened"));
       }

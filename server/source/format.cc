@@ -151,6 +151,15 @@ absl::Status IndexBuilder::Take(int64_t bytes) {
   return absl::OkStatus();
 }
 
+absl::Status IndexBuilder::TakeColumnsAlone() {
+  {
+    MutexLock lock(&mu_);
+    reservations_.clear();
+    taken_ = reserved_ = 0;
+  }
+  return Take(static_cast<int64_t>(columns.bytes()));
+}
+
 int64_t IndexedDataset::memory_bytes() const {
   int64_t bytes = parts_.index->bytes();
   for (const std::string& name : parts_.classes)

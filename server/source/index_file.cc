@@ -184,6 +184,12 @@ void IndexWriter::Add(IndexTag tag, const TextList& texts) {
   sections_.emplace_back(tag, EncodeNumbers(texts.offsets_) + texts.blob_);
 }
 
+size_t IndexWriter::bytes() const {
+  size_t bytes = 0;
+  for (const auto& [tag, section] : sections_) bytes += section.size();
+  return bytes;
+}
+
 absl::StatusOr<std::shared_ptr<const Index>> IndexWriter::Finish(MemoryBudget* budget) const {
   const uint64_t count = sections_.size();
   if (count > kMaxSections) return absl::InternalError("an index of too many sections");

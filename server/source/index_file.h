@@ -119,6 +119,7 @@ class IndexWriter {
  public:
   void Add(IndexTag tag, const std::vector<uint64_t>& numbers);
   void Add(IndexTag tag, const TextList& texts);
+  size_t bytes() const;
   // The finished block, accounted for under "indexes". `budget` may be null.
   absl::StatusOr<std::shared_ptr<const Index>> Finish(MemoryBudget* budget) const;
 

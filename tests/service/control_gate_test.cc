@@ -268,7 +268,7 @@ TEST_F(ControlGateTest, AFloodOfCallsWaitsAndNobodyElseDoes) {
   size_t calls = 0;
   for (const size_t bytes : passed) calls += bytes / one;
   EXPECT_LE(static_cast<double>(calls), 600 + 50 * seconds + 10) << seconds << " s";
-  EXPECT_GE(calls, 500u);
+  EXPECT_GE(calls, 300u) << "one that is reset counts for one and a half";
 }
 
 TEST_F(ControlGateTest, GrpcsEndIsNamedAfterItsClient) {

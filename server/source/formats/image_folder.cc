@@ -292,12 +292,18 @@ absl::StatusOr<Scan::Listing> Scan::List(const Task& task) {
     errno = 0;  // tells the end from an error
     const dirent* entry = readdir(folder.get());
     if (entry == nullptr) break;
-    const size_t kept = listing.folder.files.size() + listing.subfolders.size();
+    // The first level is listed by the thread that tells how far the work is.
+    if (task.depth == 0) FW_RETURN_IF_ERROR(builder_->Progress(0, 0));
+    const size_t files = listing.folder.files.size(), folders = listing.subfolders.size();
     FW_RETURN_IF_ERROR(Classify(task, handle, *entry, &listing));
-    if (listing.folder.files.size() + listing.subfolders.size() == kept) continue;
-    FW_RETURN_IF_ERROR(builder_->Take(
-        static_cast<int64_t>(sizeof(ScannedFile) + kHeapBytes + strlen(entry->d_name))));
+    const size_t name = strlen(entry->d_name) + kHeapBytes;
+    size_t bytes = 0;
+    if (listing.folder.files.size() > files) bytes = sizeof(ScannedFile) + name;
+    if (listing.subfolders.size() > folders)  // as a name, a task, and a folder with its stamp
+      bytes = sizeof(Task) + sizeof(ScannedFolder) + name + 3 * (name + full.size());
+    if (bytes > 0) FW_RETURN_IF_ERROR(builder_->Take(static_cast<int64_t>(bytes)));
   }
+  if (stopped_.load(std::memory_order_relaxed)) return listing;  // nobody wants it
   if (errno != 0)
     return StorageError(errno, absl::StrCat("listing ", location_.root->Describe(full)));
   std::sort(listing.folder.files.begin(), listing.folder.files.end(),
@@ -389,8 +395,8 @@ absl::Status Scan::Run() {
   std::vector<std::thread> threads;
   try {
     while (threads.size() < kScanThreads) {
-      threads.emplace_back([this, is_further = !threads.empty()] {
-        if (is_further) StepBack();  // they mostly wait; where they do not, workers come first
+      threads.emplace_back([this] {
+        StepBack();  // they mostly wait; where they do not, workers come first
         Work();
       });
     }
