@@ -137,13 +137,14 @@ void Worker::TakeTickets() {
   while (reader_->wants_more() &&
          static_cast<int64_t>(reader_->in_flight()) + queued_ - held_up_ < kMaxSamples) {
     // What is taken beside a slow sample of another user would be made after it, or keep it waiting
-    // for ever.
+    // for ever. So there is one ticket for anybody between two of them.
     std::optional<uint32_t> only_user;
     for (const auto& [user, hand] : hands_) {
-      if (hand.slow_queued == 0) continue;
+      if (hand.slow_queued == 0 || slow_made_) continue;
       if (only_user.has_value()) return;  // two users have one
       only_user = user;
     }
+    slow_made_ = false;
     std::optional<Ticket> ticket = scheduler_->Take(number_, only_user);
     if (!ticket.has_value()) {
       no_tickets_ = !only_user.has_value();
@@ -254,15 +255,21 @@ bool Worker::SlowMustWait(uint32_t user) const {
 
 void Worker::ProcessFor(uint32_t user, Sample* sample) {
   const Ticket& ticket = sample->work->ticket;
-  if (ticket.count >= kCheapTicket) {  // its time is not worth looking at the clock
-    hands_[user].used_ns += static_cast<int64_t>(ticket.estimate_ns) / ticket.count;
-    return Process(sample);
+  slow_made_ = ticket.is_slow;
+  if (ticket.count < kCheapTicket) {
+    CountCpu();
+    const int64_t before = cpu_spent_ns_;
+    Process(sample);
+    CountCpu();
+    hands_[user].used_ns += cpu_spent_ns_ - before;
+    return;
   }
-  CountCpu();
-  const int64_t before = cpu_spent_ns_;
+  // CPU time costs a system call; a cheap sample is worth that only if it was none.
+  const auto estimate = static_cast<int64_t>(ticket.estimate_ns) / ticket.count;
+  const int64_t start = MonotonicNs();
   Process(sample);
-  CountCpu();
-  hands_[user].used_ns += cpu_spent_ns_ - before;
+  const int64_t elapsed = MonotonicNs() - start;
+  hands_[user].used_ns += elapsed < kTurnNs ? estimate : elapsed;
 }
 
 // Of users who have not been here for long.

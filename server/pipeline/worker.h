@@ -140,6 +140,7 @@ class Worker final : private RecordOwner {
   int64_t hands_floor_ns_ = 0;  // used_ns of the one picked last; never falls
   int64_t queued_ = 0;          // of all hands
   uint32_t turn_of_ = 0;        // the user picked last
+  bool slow_made_ = false;      // the sample before this was slow
   bool no_tickets_ = false;     // Take found none at no_tickets_since_
   uint64_t no_tickets_since_ = 0;
 

@@ -20,10 +20,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kOpeningOfUser = 4;  // pipelines that are opened at a time for one user
+// Pipelines that are opened at a time for one user, and datasets: one that was given up may take a
+// while to notice it.
+constexpr int kOpeningOfUser = 4;
 // Trainers that lost the connection ask again within a second.
 constexpr absl::Duration kPatience = absl::Seconds(2);
-constexpr int kAnyNumber = 1 << 20;
 constexpr int kTextsOfUser = 8;  // that stay open
 // What a text takes when it is read, a byte of it (the tree of a list of short numbers).
 constexpr int64_t kTreeBytesPerByte = 100;
@@ -105,8 +106,7 @@ absl::StatusOr<PipelineSpec> CheckPipelineFile(const std::string& path, const Ro
 
 Catalogue::Catalogue(Options options)
     : options_(std::move(options)),
-      // Each belongs to a pipeline, and these are counted.
-      datasets_("datasets", kAnyNumber, absl::ZeroDuration(), options_.charge),
+      datasets_("datasets", kOpeningOfUser, absl::ZeroDuration(), options_.charge),
       pipelines_("pipelines", kOpeningOfUser, kPatience, options_.charge) {}
 
 void Catalogue::Reload(const std::vector<std::string>& folders,

@@ -111,7 +111,7 @@ absl::StatusOr<std::shared_ptr<const Index>> BuildIndex(const DatasetSpec& spec,
                                                         const DatasetOptions& options) {
   IndexBuilder builder(options);
   FW_RETURN_IF_ERROR(spec.made.format->BuildIndex(location, &builder));
-  FW_RETURN_IF_ERROR(builder.TakeColumnsAlone());
+  FW_RETURN_IF_ERROR(builder.TakeOwnAlone());
   if (builder.records <= 0) {
     return absl::InvalidArgumentError(absl::StrCat(location.Describe(), " holds no records"));
   }

@@ -144,20 +144,36 @@ absl::Status IndexBuilder::Take(int64_t bytes) {
   MutexLock lock(&mu_);
   const int64_t missing = taken - reserved_.load(std::memory_order_relaxed);
   if (missing <= 0) return absl::OkStatus();
-  const int64_t step = std::max({missing, taken / 8, kLeastReservation});
-  FW_ASSIGN_OR_RETURN(MemoryReservation more, budget_->Reserve("indexes", step));
-  reservations_.push_back(std::move(more));
+  int64_t step = std::max({missing, taken / 8, kLeastReservation});
+  auto more = budget_->Reserve("indexes", step);
+  if (!more.ok()) more = budget_->Reserve("indexes", step = missing);
+  if (!more.ok()) return more.status();
+  reservations_.push_back(*std::move(more));
   reserved_.fetch_add(step, std::memory_order_relaxed);
   return absl::OkStatus();
 }
 
-absl::Status IndexBuilder::TakeColumnsAlone() {
+absl::Status IndexBuilder::TakeOwnAlone() {
+  // Stamps are here, in a list of texts, and in a column; so is a column, while it is added.
+  size_t bytes = 2 * columns.bytes();
+  for (const Stamp& stamp : stamps) bytes += 3 * (sizeof(Stamp) + stamp.path.size());
+  for (const std::string& name : classes) bytes += 3 * (sizeof(name) + name.size());
+  const auto own = static_cast<int64_t>(bytes);
   {
     MutexLock lock(&mu_);
-    reservations_.clear();
-    taken_ = reserved_ = 0;
+    while (!reservations_.empty() && reserved_ - reservations_.back().bytes() >= own) {
+      reserved_ -= reservations_.back().bytes();
+      reservations_.pop_back();
+    }
+    if (reserved_ > own) {
+      MemoryReservation& last = reservations_.back();
+      const int64_t others = reserved_ - last.bytes();
+      last.ShrinkTo(own - others);
+      reserved_ = own;
+    }
+    taken_ = 0;
   }
-  return Take(static_cast<int64_t>(columns.bytes()));
+  return Take(own);
 }
 
 int64_t IndexedDataset::memory_bytes() const {

@@ -82,8 +82,9 @@ class IndexBuilder {
   // Counts memory that what was found takes until the index is made. ResourceExhausted when the
   // budget has no room. Thread-safe.
   absl::Status Take(int64_t bytes) ABSL_LOCKS_EXCLUDED(mu_);
-  // What was found is in the columns now, and nowhere else.
-  absl::Status TakeColumnsAlone() ABSL_LOCKS_EXCLUDED(mu_);
+  // What was found is now in this object, and nowhere else: takes as much as the rest of the work
+  // needs of it.
+  absl::Status TakeOwnAlone() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   const IndexProgress progress_;

@@ -40,6 +40,7 @@ UNREACHABLE = {
     "the slots are not laid out as": "the service lays them out",
     "lies on storage that may hang": "another thread opens the file then",
     "nobody waits for this read": "its batch was dropped",
+    "nobody waits for the dataset": "whoever asked for it has left",
     "a file was found to be another one": "asked for by the catalogue, which opens it anew",
     "its root leads to another folder now": "asked for by the catalogue, which opens it anew",
     "a read without a file": "readers open before they read",
