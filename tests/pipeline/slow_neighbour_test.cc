@@ -88,7 +88,7 @@ JobConfig MakeJob(uint32_t uid, std::function<absl::Status(int64_t)> parse,
 
 TEST(SlowNeighbour, ASampleThatMayTakeLongComesAfterThoseInHand) {
   absl::Notification second_batch, both_there, all_done;
-  std::vector<std::string> order;  // of the worker alone, until all_done
+  std::vector<std::string> order;  // of the worker alone, until it is joined
   const JobConfig quick = MakeJob(1, [&](int64_t) {
     order.push_back("quick");
     if (order.size() == kBatch + 1) {  // known to be quick, and three more are in hand
@@ -112,13 +112,13 @@ TEST(SlowNeighbour, ASampleThatMayTakeLongComesAfterThoseInHand) {
   both_there.Notify();
   ASSERT_TRUE(all_done.WaitForNotificationWithTimeout(absl::Seconds(60)));
   first.Next();
+  runtime->reset();  // joins the worker, whose `order` is
   const std::vector<std::string> expected = {"quick", "quick", "quick", "quick", "quick",
                                              "quick", "quick", "quick", "new"};
   ASSERT_GE(order.size(), expected.size());
   EXPECT_TRUE(std::equal(expected.begin(), expected.end(), order.begin()))
       << "position of the new one: "
       << std::find(order.begin(), order.end(), "new") - order.begin();
-  runtime->reset();
 }
 
 TEST(SlowNeighbour, AUserWithALongRowDoesNotHoldUpOneWithAShortRow) {
