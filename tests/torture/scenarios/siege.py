@@ -1,9 +1,10 @@
 """One listed user attacks while another one trains: what every such scenario measures.
 
 The daemon has `memory: 512MiB` in a control group of 1 GiB without swap. It and its decoders run on
-one half of the CPUs, everybody else on the other half, and attackers that open jobs step back behind
-the one who trains, so that what an attacker's own program burns is not taken for harm. The fair share of the one who trains is the rate that it has beside an honest
-job of the attacker's user, the same as its own, before and after the attacks.
+one half of the CPUs, everybody else on the other half, and attackers that open jobs step back
+behind the one who trains, so that what an attacker's own program burns is not taken for harm. The
+fair share of the one who trains is the rate that it has beside an honest job of the attacker's
+user, the same as its own, before and after the attacks.
 """
 
 from __future__ import annotations
