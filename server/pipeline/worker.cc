@@ -25,6 +25,7 @@ constexpr int64_t kCheapTimedOneIn = 16;
 // How far a user who had little in hand for a while may stand before the others here: shares in the
 // long run are the scheduler's.
 constexpr int64_t kCreditNs = 10'000'000;
+// How far one user may pass the others before the turn changes.
 constexpr int64_t kTurnNs = 200'000;
 constexpr size_t kHandsKept = 64;  // of users who may have nothing in hand
 
@@ -264,7 +265,8 @@ void Worker::ProcessFor(uint32_t user, Sample* sample) {
     hands_[user].used_ns += cpu_spent_ns_ - before;
     return;
   }
-  // CPU time costs a system call; a cheap sample is worth that only if it was none.
+  // Looking at CPU time is a system call, too much for a cheap sample. The ticket's estimate will
+  // do, unless the sample was not cheap after all.
   const auto estimate = static_cast<int64_t>(ticket.estimate_ns) / ticket.count;
   const int64_t start = MonotonicNs();
   Process(sample);

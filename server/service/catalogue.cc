@@ -299,7 +299,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> Catalogue::OpenShared(
     const std::shared_ptr<const Roots>& roots, const Cancelled& given_up) {
   FW_ASSIGN_OR_RETURN(const std::string map, DatasetKey(spec.dataset));
   const Key key = Key("opened").Add("generation", generation).Add("dataset", map);
-  // The caller waits here until it is given up: nothing of it may be used by reference.
+  // This caller may leave before the work ends: nothing of it is held by reference.
   auto make = [this, spec, roots](
                   const Cancelled& nobody_waits) -> absl::StatusOr<std::shared_ptr<const Dataset>> {
     DatasetOptions options;

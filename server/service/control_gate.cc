@@ -32,8 +32,8 @@ constexpr double kCallsPerSecond = 50, kCallsAtOnce = 600;
 constexpr double kFramesPerSecond = 1000, kFramesAtOnce = 3000;
 constexpr double kBytesPerSecond = 8 << 20, kBytesAtOnce = 32 << 20;
 
-// CPU time of the gate and gRPC for a new connection or a call: 1.7 ms were measured for a session
-// that is opened and refused, which is one connection and three calls.
+// CPU time of the gate and gRPC for a new connection or a call, about: a session that is opened and
+// refused, which is one connection and a few calls, was measured with 1.7 ms.
 constexpr int64_t kCallCpuNs = 400'000;
 
 constexpr int64_t kFarewellNs = 1'000'000'000;  // for a client to read why it is closed
