@@ -11,6 +11,8 @@ namespace feedwater::server {
 namespace {
 
 constexpr char kTerm[] = "samples", kLargeTerm[] = "large samples";
+constexpr char kOfUserTerm[] = "samples of one user",
+               kLargeOfUserTerm[] = "large samples of one user";
 // How often one that waits looks whether it is still wanted.
 constexpr auto kLookEvery = absl::Milliseconds(100);
 
@@ -32,7 +34,7 @@ SampleRooms::Wanted SampleRooms::WantedBy(int worker, const Claim* more) const {
   return wanted;
 }
 
-// One user's, while it has jobs.
+// One user's, while it has claims or rooms.
 std::shared_ptr<MemoryBudget> SampleRooms::BudgetOf(uint32_t user) {
   if (options_.user_bytes == 0) return nullptr;
   for (auto it = users_.begin(); it != users_.end();)
@@ -87,7 +89,7 @@ absl::Status SampleRooms::Extend(Claim* claim) {
     const int64_t adds = wanted.all() - WantedBy(i).all();
     MemoryReservation of_user;
     if (claim->user_ != nullptr && adds > 0) {
-      FW_ASSIGN_OR_RETURN(of_user, claim->user_->Reserve("samples of one user", adds));
+      FW_ASSIGN_OR_RETURN(of_user, claim->user_->Reserve(kOfUserTerm, adds));
     }
     if (options_.budget != nullptr && grows > 0) {
       FW_ASSIGN_OR_RETURN(MemoryReservation part, options_.budget->Reserve(kTerm, grows));
@@ -138,26 +140,45 @@ void SampleRooms::SettleLocked(Worker& worker) {
   }
 }
 
-absl::StatusOr<SampleRooms::Room> SampleRooms::Enter(int64_t bytes, const std::atomic<bool>* gone) {
+// Of those that wait for the same thing.
+bool SampleRooms::IsNext(uint64_t turn) const {
+  const Waiting& own = waiting_.at(turn);
+  return std::none_of(waiting_.begin(), waiting_.find(turn), [&own](const auto& earlier) {
+    return own.has_share ? earlier.second.has_share : earlier.second.user == own.user;
+  });
+}
+
+absl::StatusOr<SampleRooms::Room> SampleRooms::Enter(uint32_t user, int64_t bytes,
+                                                     const std::atomic<bool>* gone) {
   Room room;
   if (options_.budget == nullptr || bytes <= 0) return room;
   MutexLock lock(&mu_);
+  const std::shared_ptr<MemoryBudget> share = BudgetOf(user);
   const uint64_t turn = ++last_turn_;
-  waiting_.insert(turn);
+  Waiting& self = waiting_[turn] = {user, share == nullptr};
   absl::Status refused;
   absl::Time patient_until = absl::Now() + options_.patience;
   for (;;) {
-    if (*waiting_.begin() == turn) {
-      absl::StatusOr<MemoryReservation> reserved = options_.budget->Reserve(kLargeTerm, bytes);
+    if (IsNext(turn)) {
+      MemoryBudget& from = self.has_share ? *options_.budget : *share;
+      absl::StatusOr<MemoryReservation> reserved =
+          from.Reserve(self.has_share ? kLargeTerm : kLargeOfUserTerm, bytes);
+      if (reserved.ok() && !self.has_share) {
+        room.of_user_ = *std::move(reserved);
+        self.has_share = true;
+        continue;
+      }
       if (reserved.ok()) {
         room.reservation_ = *std::move(reserved);
         room.rooms_ = shared_from_this();
-        ++large_;
+        room.user_ = user;
+        ++large_[user];
         break;
       }
       refused = reserved.status();
-      if (bytes > options_.budget->limit_bytes()) break;
-      if (large_ > 0) patient_until = absl::Now() + options_.patience;
+      if (bytes > from.limit_bytes()) break;
+      if (self.has_share ? !large_.empty() : large_.count(user) > 0)
+        patient_until = absl::Now() + options_.patience;
       if (absl::Now() >= patient_until) break;
     }
     refused = absl::CancelledError("nobody wants the sample any more");
@@ -173,9 +194,10 @@ absl::StatusOr<SampleRooms::Room> SampleRooms::Enter(int64_t bytes, const std::a
 void SampleRooms::Room::Release() {
   if (rooms_ == nullptr) return;
   reservation_.Release();
+  of_user_.Release();
   {
     MutexLock lock(&rooms_->mu_);
-    --rooms_->large_;
+    if (--rooms_->large_[user_] == 0) rooms_->large_.erase(user_);
     rooms_->changed_.SignalAll();
   }
   rooms_.reset();

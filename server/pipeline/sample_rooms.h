@@ -5,7 +5,9 @@
 //
 // A job is admitted where one worker has room for it; it then runs on as many as have, and on more
 // once there is room. A room for a large image waits for other large images to end, in the order of
-// asking, and two seconds for what else there is in memory; what cannot fit is refused.
+// asking, and two seconds for what else there is in memory; what cannot fit is refused. Claims and
+// rooms of one user stay within that user's share, and who waits for a share keeps no other user
+// waiting.
 //
 // Thread-safe. Order of locks: this one, then the budget's.
 #pragma once
@@ -33,7 +35,7 @@ class SampleRooms : public std::enable_shared_from_this<SampleRooms> {
   struct Options {
     std::shared_ptr<MemoryBudget> budget;  // null: there is room for everything
     int workers = 1;
-    int64_t user_bytes = 0;  // most that claims of one user's jobs may take; 0: no such limit
+    int64_t user_bytes = 0;  // a user's share: most that claims and rooms take; 0: no such limit
     std::function<void()> changed;  // workers may give back memory: Settle; may be null
     absl::Duration patience = absl::Seconds(2);  // with memory that comes back
   };
@@ -86,6 +88,8 @@ class SampleRooms : public std::enable_shared_from_this<SampleRooms> {
     Room& operator=(Room&& other) noexcept {
       Release();
       rooms_ = std::move(other.rooms_);
+      user_ = other.user_;
+      of_user_ = std::move(other.of_user_);
       reservation_ = std::move(other.reservation_);
       return *this;
     }
@@ -96,12 +100,14 @@ class SampleRooms : public std::enable_shared_from_this<SampleRooms> {
    private:
     friend class SampleRooms;
     std::shared_ptr<SampleRooms> rooms_;
-    MemoryReservation reservation_;
+    uint32_t user_ = 0;
+    MemoryReservation of_user_, reservation_;
   };
   // Waits until there is one, or until `gone` (may be null) becomes true: Cancelled.
   // ResourceExhausted when it can never fit, or there is none after some seconds without another
   // large image under way.
-  absl::StatusOr<Room> Enter(int64_t bytes, const std::atomic<bool>* gone) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::StatusOr<Room> Enter(uint32_t user, int64_t bytes, const std::atomic<bool>* gone)
+      ABSL_LOCKS_EXCLUDED(mu_);
   int waiting() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -129,6 +135,12 @@ class SampleRooms : public std::enable_shared_from_this<SampleRooms> {
   }
   void SettleLocked(Worker& worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
+  struct Waiting {
+    uint32_t user = 0;
+    bool has_share = false;  // is within the user's share, and waits for memory
+  };
+  bool IsNext(uint64_t turn) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   const Options options_;
   mutable Mutex mu_;
   CondVar changed_;
@@ -137,9 +149,9 @@ class SampleRooms : public std::enable_shared_from_this<SampleRooms> {
   std::map<std::pair<uint32_t, std::string>, std::weak_ptr<const Claim>> by_job_
       ABSL_GUARDED_BY(mu_);
   std::map<uint32_t, std::weak_ptr<MemoryBudget>> users_ ABSL_GUARDED_BY(mu_);
-  std::set<uint64_t> waiting_ ABSL_GUARDED_BY(mu_);  // turns, the next one first
+  std::map<uint64_t, Waiting> waiting_ ABSL_GUARDED_BY(mu_);  // by turn
   uint64_t last_turn_ ABSL_GUARDED_BY(mu_) = 0;
-  int large_ ABSL_GUARDED_BY(mu_) = 0;  // rooms
+  std::map<uint32_t, int> large_ ABSL_GUARDED_BY(mu_);  // rooms of each user who has one
 };
 
 }  // namespace feedwater::server

@@ -22,12 +22,9 @@ constexpr int64_t kLookAroundNs = 10'000'000;  // then a worker looks for ticket
 constexpr int64_t kCheapTicket = 8;  // places; tickets are long when samples are cheap
 constexpr int64_t kCheapTimedOneIn = 16;
 
-// How far a user who had little in hand for a while may stand before the others here: shares in the
-// long run are the scheduler's.
-constexpr int64_t kCreditNs = 10'000'000;
-// How far one user may pass the others before the turn changes.
-constexpr int64_t kTurnNs = 200'000;
-constexpr size_t kHandsKept = 64;  // of users who may have nothing in hand
+// Looking at CPU time is a system call: a sample that took less wall time than this has its
+// ticket's estimate.
+constexpr int64_t kShortNs = 200'000;
 
 constexpr size_t kFilesHeld = 8;  // by a ticket, beyond those of the samples that it works on
 // What is packed of a JPEG stands in memory a few times: the packer's (twice while it grows), the
@@ -67,7 +64,10 @@ Worker::Worker(Parts parts)
       bad_samples_(parts.bad_samples),
       crumb_(parts.crumb),
       decoders_(std::move(parts.decoders)),
-      clock_(parts.clock) {
+      clock_(parts.clock),
+      turns_([this](const Turns::Sample& sample) {
+        return IsPointless(static_cast<const Sample&>(sample));
+      }) {
   reader_->SetOwner(this);
   in_process_.workspace().UseClock(clock_);
 }
@@ -89,7 +89,7 @@ void Worker::Run() {
       WorkFor(job);
       usage_.wait_ns += reader_->TakeWaitNs();
       usage_.read_ns += reader_->TakeReadNs();
-      users_in_hand_ > 1 ? ProcessFor(job->config().owner_uid, sample) : Process(sample);
+      turns_.several() ? ProcessInTurn(sample) : Process(sample);
       continue;
     }
     WorkFor(nullptr);
@@ -134,21 +134,15 @@ void Worker::LeaveEndedJobs() {
 
 void Worker::TakeTickets() {
   if (!seats_.empty()) LeaveEndedJobs();
-  if (hands_.size() > kHandsKept) ForgetEmptyHands();
+  turns_.ForgetEmptyHands();
   while (reader_->wants_more() &&
-         static_cast<int64_t>(reader_->in_flight()) + queued_ - held_up_ < kMaxSamples) {
-    // What is taken beside a slow sample of another user would be made after it, or keep it waiting
-    // for ever. So there is one ticket for anybody between two of them.
-    std::optional<uint32_t> only_user;
-    for (const auto& [user, hand] : hands_) {
-      if (hand.slow_queued == 0 || slow_made_) continue;
-      if (only_user.has_value()) return;  // two users have one
-      only_user = user;
-    }
-    slow_made_ = false;
-    std::optional<Ticket> ticket = scheduler_->Take(number_, only_user);
+         static_cast<int64_t>(reader_->in_flight()) + turns_.queued() - held_up_ < kMaxSamples) {
+    const Turns::Whose whose = turns_.MayTake();
+    if (whose.nobody) return;
+    turns_.Asked();
+    std::optional<Ticket> ticket = scheduler_->Take(number_, whose.only_user);
     if (!ticket.has_value()) {
-      no_tickets_ = !only_user.has_value();
+      no_tickets_ = !whose.only_user.has_value();
       return;
     }
     StartTicket(*std::move(ticket));
@@ -167,8 +161,12 @@ void Worker::StartTicket(Ticket ticket) {
   work->left = work->ticket.count;
   if (work->left == 0) return Complete(work);
   const int64_t start = MonotonicNs();
+  const uint32_t user = job.config().owner_uid;
+  turns_.Take(user, work->ticket.is_slow, work->ticket.count);
   for (int64_t i = 0; i < work->ticket.count; ++i) {
     Sample* sample = samples_.Get();
+    sample->user = user;
+    sample->slow = work->ticket.is_slow;
     sample->work = work;
     sample->place = work->ticket.first + i;
     sample->placement = batch.order().At(batch.step(), batch.stream().rank(), sample->place);
@@ -180,104 +178,43 @@ void Worker::StartTicket(Ticket ticket) {
     reader_->Start(job.dataset(), sample->placement.record, &sample->bytes, job.files(),
                    job.cache());
   }
-  Hand& hand = hands_[job.config().owner_uid];
-  if (hand.samples == 0) ++users_in_hand_;
-  hand.samples += work->ticket.count;
-  if (!work->ticket.is_slow) hand.quick += work->ticket.count;
   usage_.read_ns += MonotonicNs() - start;
 }
 
 // As they are read, where one user has all of them.
 Worker::Sample* Worker::NextSample() {
-  const bool several = users_in_hand_ > 1;
+  const bool several = turns_.several();
   for (;;) {
     while (several) {
       RecordBytes* const bytes = reader_->CollectReady();
       if (bytes == nullptr) break;
-      Queue(static_cast<Sample*>(bytes->user));
+      turns_.Queue(static_cast<Sample*>(bytes->user));
     }
-    if (Sample* sample = PickQueued(); sample != nullptr) return sample;
+    if (Turns::Sample* next = turns_.Next(); next != nullptr) return static_cast<Sample*>(next);
     RecordBytes* const bytes = reader_->Collect(kLookAroundNs);
     if (bytes == nullptr) return nullptr;
-    if (!several) return static_cast<Sample*>(bytes->user);
-    Queue(static_cast<Sample*>(bytes->user));
+    auto* const sample = static_cast<Sample*>(bytes->user);
+    if (!several) return sample;
+    turns_.Queue(sample);
   }
 }
 
-void Worker::Queue(Sample* sample) {
-  Hand& hand = hands_[UserOf(sample->bytes)];
-  hand.queue.push_back(sample);
-  ++queued_;
-  if (sample->work->ticket.is_slow) ++hand.slow_queued;
-}
-
-// Fair shares of what is taken are not enough: what stands in a row is used up in that row.
-Worker::Sample* Worker::PickQueued() {
-  if (queued_ == 0) return nullptr;
-  Hand* least = nullptr;
-  int64_t least_place_ns = 0;
-  uint32_t least_user = 0;
-  std::deque<Sample*>::iterator first;
-  for (auto& [user, hand] : hands_) {
-    if (hand.queue.empty()) continue;
-    hand.used_ns = std::max(hand.used_ns, hands_floor_ns_ - kCreditNs);
-    // Whose turn it is stays for a moment: with each turn, the jobs' time is told to the scheduler.
-    const int64_t place = hand.used_ns - (user == turn_of_ ? kTurnNs : 0);
-    if (least != nullptr && place >= least_place_ns) continue;
-    auto next = hand.queue.begin();
-    if (hand.slow_queued > 0 && SlowMustWait(user)) {
-      next = std::find_if(next, hand.queue.end(), [this](const Sample* sample) {
-        return !sample->work->ticket.is_slow || IsPointless(*sample);
-      });
-    }
-    if (next == hand.queue.end()) continue;
-    least = &hand;
-    least_place_ns = place;
-    least_user = user;
-    first = next;
-  }
-  if (least == nullptr) return nullptr;
-  turn_of_ = least_user;
-  hands_floor_ns_ = std::max(hands_floor_ns_, least->used_ns);
-  Sample* const sample = *first;
-  least->queue.erase(first);
-  --queued_;
-  if (sample->work->ticket.is_slow) --least->slow_queued;
-  return sample;
-}
-
-// Whether quick samples of another user are in hand that do not wait for storage: what may take
-// long comes after them.
-bool Worker::SlowMustWait(uint32_t user) const {
-  return std::any_of(hands_.begin(), hands_.end(), [user](const auto& other) {
-    return other.first != user && other.second.quick > other.second.quick_held_up;
-  });
-}
-
-void Worker::ProcessFor(uint32_t user, Sample* sample) {
+// Its user pays for it with the next turns.
+void Worker::ProcessInTurn(Sample* sample) {
+  const Turns::Sample turn = *sample;  // which is somebody else's afterwards
   const Ticket& ticket = sample->work->ticket;
-  slow_made_ = ticket.is_slow;
   if (ticket.count < kCheapTicket) {
     CountCpu();
     const int64_t before = cpu_spent_ns_;
     Process(sample);
     CountCpu();
-    hands_[user].used_ns += cpu_spent_ns_ - before;
-    return;
+    return turns_.Made(turn, cpu_spent_ns_ - before);
   }
-  // Looking at CPU time is a system call, too much for a cheap sample. The ticket's estimate will
-  // do, unless the sample was not cheap after all.
   const auto estimate = static_cast<int64_t>(ticket.estimate_ns) / ticket.count;
   const int64_t start = MonotonicNs();
   Process(sample);
   const int64_t elapsed = MonotonicNs() - start;
-  hands_[user].used_ns += elapsed < kTurnNs ? estimate : elapsed;
-}
-
-// Of users who have not been here for long.
-void Worker::ForgetEmptyHands() {
-  for (auto it = hands_.begin(); it != hands_.end();)
-    it = it->second.samples == 0 ? hands_.erase(it) : std::next(it);
+  turns_.Made(turn, elapsed < kShortNs ? estimate : elapsed);
 }
 
 void Worker::Process(Sample* sample) {
@@ -335,13 +272,12 @@ bool Worker::IsUnwanted(const RecordBytes& bytes) {
 void Worker::HeldUp(const RecordBytes& bytes, int change) {
   const Sample& sample = *static_cast<const Sample*>(bytes.user);
   held_up_ += change;
-  if (!sample.work->ticket.is_slow) hands_[UserOf(bytes)].quick_held_up += change;
+  turns_.HeldUp(sample, change);
   scheduler_->HeldUp(sample.work->ticket.batch->job(), change);
 }
 
 uint32_t Worker::UserOf(const RecordBytes& bytes) {
-  const Sample& sample = *static_cast<const Sample*>(bytes.user);
-  return sample.work->ticket.batch->job().config().owner_uid;
+  return static_cast<const Sample*>(bytes.user)->user;
 }
 
 // Nobody will see what becomes of it.
@@ -505,7 +441,8 @@ absl::Status Worker::EnterRoom(const Sample& sample, const SampleInput& input, S
   const int64_t extra = need.bytes + more_bytes - job.claimed_bytes();
   if (extra > 0) {
     usage_.is_large = true;
-    absl::StatusOr<SampleRooms::Room> room = rooms_->Enter(extra, &batch.dropped_flag());
+    absl::StatusOr<SampleRooms::Room> room =
+        rooms_->Enter(job.config().owner_uid, extra, &batch.dropped_flag());
     if (!room.ok()) {
       return Annotate(
           room.status(),
@@ -618,11 +555,9 @@ BadSample Worker::Bad(const Sample& sample, const absl::Status& status) const {
 void Worker::Done(Sample* sample) {
   Work* work = sample->work;
   reader_->Release(&sample->bytes);
+  turns_.Done(*sample);
   samples_.Put(sample);
   ++usage_.samples;
-  Hand& hand = hands_[work->ticket.batch->job().config().owner_uid];
-  if (!work->ticket.is_slow) --hand.quick;
-  if (--hand.samples == 0) --users_in_hand_;
   if (--work->left == 0) Complete(work);
 }
 

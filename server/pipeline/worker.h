@@ -5,9 +5,8 @@
 
 #include <atomic>
 #include <cstdint>
-#include <deque>
-#include <map>
 #include <memory>
+#include <vector>
 
 #include "server/decoder/in_process_maker.h"
 #include "server/decoder/isolated_maker.h"
@@ -17,6 +16,7 @@
 #include "server/pipeline/parking.h"
 #include "server/pipeline/record_reader.h"
 #include "server/pipeline/scheduler.h"
+#include "server/pipeline/turns.h"
 #include "server/pipeline/usage.h"
 
 namespace feedwater::server {
@@ -48,7 +48,7 @@ class Worker final : private RecordOwner {
   };
 
   // One place of it.
-  struct Sample {
+  struct Sample : Turns::Sample {
     Work* work = nullptr;
     int64_t place = 0;
     Placement placement;
@@ -71,13 +71,9 @@ class Worker final : private RecordOwner {
   void LeaveEndedJobs();
   void TakeTickets();
   void StartTicket(Ticket ticket);
-  void ProcessFor(uint32_t user, Sample* sample);
+  void ProcessInTurn(Sample* sample);
   void Process(Sample* sample);
   Sample* NextSample();
-  void Queue(Sample* sample);
-  Sample* PickQueued();
-  bool SlowMustWait(uint32_t user) const;
-  void ForgetEmptyHands();
   absl::Status RunSample(const Sample& sample);
   absl::Status MakeSample(const Sample& sample, SampleMaker& maker, SampleInput* input,
                           int64_t* parse_ns, bool* keep);
@@ -125,23 +121,9 @@ class Worker final : private RecordOwner {
   std::vector<std::vector<std::byte>> documents_;
   FreeList<Work> works_;
   FreeList<Sample> samples_;
-  int64_t held_up_ = 0;  // reads of them, by storage
-  // What is in hand of one user: taken and not done. Of several, the one who has used the least CPU
-  // time here is next; what a user has used is remembered when nothing of it is left.
-  struct Hand {
-    int64_t samples = 0;
-    int64_t quick = 0, quick_held_up = 0;  // of tickets that are not slow; by storage
-    int64_t used_ns = 0;
-    std::deque<Sample*> queue;  // read already, while several users have something in hand
-    int64_t slow_queued = 0;    // of these
-  };
-  std::map<uint32_t, Hand> hands_;
-  int users_in_hand_ = 0;       // hands with samples
-  int64_t hands_floor_ns_ = 0;  // used_ns of the one picked last; never falls
-  int64_t queued_ = 0;          // of all hands
-  uint32_t turn_of_ = 0;        // the user picked last
-  bool slow_made_ = false;      // the sample before this was slow
-  bool no_tickets_ = false;     // Take found none at no_tickets_since_
+  int64_t held_up_ = 0;      // reads of them, by storage
+  Turns turns_;              // in which samples of several users are made
+  bool no_tickets_ = false;  // Take found none at no_tickets_since_
   uint64_t no_tickets_since_ = 0;
 
   std::shared_ptr<Job> job_;  // whose time is running; null: nobody's

@@ -125,7 +125,7 @@ TEST_F(SampleRoomsTest, ALargeSampleWaitsSomeSecondsForOthersMemory) {
     AwaitWaiting(*rooms, 1);
     arena.Release();
   });
-  EXPECT_TRUE(rooms->Enter(600, nullptr).ok());
+  EXPECT_TRUE(rooms->Enter(0, 600, nullptr).ok());
   leaver.join();
 }
 
@@ -139,16 +139,16 @@ TEST_F(SampleRoomsTest, WhatFitsOnNoWorkerIsRefusedWithTheSum) {
 
 TEST_F(SampleRoomsTest, LargeSamplesWaitForEachOtherInTheirOrder) {
   const auto rooms = Rooms(3);
-  auto first = *rooms->Enter(700, nullptr);
+  auto first = *rooms->Enter(0, 700, nullptr);
   std::vector<int> order;
   std::thread second([&] {
-    const auto room = rooms->Enter(600, nullptr);
+    const auto room = rooms->Enter(0, 600, nullptr);
     EXPECT_TRUE(room.ok());
     order.push_back(2);
   });
   AwaitWaiting(*rooms, 1);
   std::thread third([&] {
-    const auto room = rooms->Enter(500, nullptr);  // would not fit beside the second
+    const auto room = rooms->Enter(0, 500, nullptr);  // would not fit beside the second
     EXPECT_TRUE(room.ok());
     order.push_back(3);
   });
@@ -163,26 +163,96 @@ TEST_F(SampleRoomsTest, LargeSamplesWaitForEachOtherInTheirOrder) {
 TEST_F(SampleRoomsTest, WhatDoesNotFitEvenAloneIsRefused) {
   const auto rooms = Rooms(2);
   const auto arena = *budget_->Reserve("arenas", 500);
-  const auto room = rooms->Enter(600, nullptr);
+  const auto room = rooms->Enter(0, 600, nullptr);
   EXPECT_TRUE(absl::IsResourceExhausted(room.status()));
   EXPECT_THAT(room.status().message(), HasSubstr("arenas 500"));
 }
 
 TEST_F(SampleRoomsTest, WhoIsGoneWaitsNoLonger) {
   const auto rooms = Rooms(2);
-  const auto room = *rooms->Enter(700, nullptr);
+  const auto room = *rooms->Enter(0, 700, nullptr);
   std::atomic<bool> gone{false};
-  std::thread leaver([&] { EXPECT_TRUE(absl::IsCancelled(rooms->Enter(700, &gone).status())); });
+  std::thread leaver([&] { EXPECT_TRUE(absl::IsCancelled(rooms->Enter(0, 700, &gone).status())); });
   AwaitWaiting(*rooms, 1);
   gone = true;
   leaver.join();
   EXPECT_EQ(rooms->waiting(), 0);
 }
 
+class ASharePerUser : public SampleRoomsTest {
+ protected:
+  std::shared_ptr<SampleRooms> Rooms() {
+    SampleRooms::Options options;
+    options.budget = budget_;
+    options.user_bytes = 500;
+    options.patience = absl::Milliseconds(50);
+    return SampleRooms::Create(std::move(options));
+  }
+};
+
+TEST_F(ASharePerUser, LargeSamplesAreWithinItBesideClaims) {
+  const auto rooms = Rooms();
+  const auto claim = *rooms->Admit(1, "a", 100, 0);
+  const auto large = *rooms->Enter(1, 300, nullptr);
+  const auto refused = rooms->Enter(1, 501, nullptr);
+  EXPECT_TRUE(absl::IsResourceExhausted(refused.status()));
+  EXPECT_THAT(refused.status().message(), HasSubstr("samples of one user 100"));
+  EXPECT_THAT(refused.status().message(), HasSubstr("large samples of one user 300"));
+  EXPECT_TRUE(absl::IsResourceExhausted(rooms->Admit(1, "b", 250, 0).status()));
+  const auto others_claim = rooms->Admit(2, "a", 200, 0);
+  ASSERT_TRUE(others_claim.ok()) << others_claim.status();
+  EXPECT_TRUE(rooms->Enter(2, 300, nullptr).ok());
+}
+
+TEST_F(ASharePerUser, WhoWaitsForItKeepsNobodyElseWaiting) {
+  const auto rooms = Rooms();
+  auto first = *rooms->Enter(1, 400, nullptr);
+  std::thread second([&] { EXPECT_TRUE(rooms->Enter(1, 300, nullptr).ok()); });
+  AwaitWaiting(*rooms, 1);
+  EXPECT_TRUE(rooms->Enter(2, 400, nullptr).ok());
+  EXPECT_EQ(rooms->waiting(), 1);
+  first.Release();
+  second.join();
+  EXPECT_EQ(budget_->planned_bytes(), 0);
+}
+
+TEST_F(ASharePerUser, IsGivenBackByWhoWaitsInVainForMemory) {
+  const auto rooms = Rooms();
+  auto arena = *budget_->Reserve("arenas", 700);
+  const auto refused = rooms->Enter(1, 400, nullptr);
+  EXPECT_TRUE(absl::IsResourceExhausted(refused.status()));
+  EXPECT_THAT(refused.status().message(), HasSubstr("arenas 700"));
+  arena.Release();
+  EXPECT_TRUE(rooms->Enter(1, 500, nullptr).ok());
+}
+
+TEST_F(ASharePerUser, LargeSamplesOfTwoUsersWaitForMemoryInTheirOrder) {
+  const auto rooms = Rooms();
+  auto arena = *budget_->Reserve("arenas", 400);
+  auto first = *rooms->Enter(1, 450, nullptr);
+  std::vector<int> order;
+  std::thread second([&] {
+    const auto room = rooms->Enter(2, 400, nullptr);
+    EXPECT_TRUE(room.ok());
+    order.push_back(2);
+  });
+  AwaitWaiting(*rooms, 1);
+  std::thread third([&] {
+    const auto room = rooms->Enter(3, 300, nullptr);  // would not fit beside the second
+    EXPECT_TRUE(room.ok());
+    order.push_back(3);
+  });
+  AwaitWaiting(*rooms, 2);
+  first.Release();
+  second.join();
+  third.join();
+  EXPECT_THAT(order, ::testing::ElementsAre(2, 3));
+}
+
 TEST_F(SampleRoomsTest, WithoutABudgetThereIsRoomForEverything) {
   const auto rooms = SampleRooms::Create(SampleRooms::Options());
   EXPECT_EQ((*rooms->Admit(0, "a", INT64_MAX / 4, 0))->workers(), INT_MAX);
-  EXPECT_TRUE(rooms->Enter(INT64_MAX / 4, nullptr).ok());
+  EXPECT_TRUE(rooms->Enter(0, INT64_MAX / 4, nullptr).ok());
 }
 
 }  // namespace
