@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/base/clock.h"
 #include "server/base/units.h"
+#include "server/decoder/process_memory.h"
 
 namespace feedwater::server {
 namespace {
@@ -32,17 +33,6 @@ constexpr double kStartSeconds = 60, kStartCpuSeconds = 30;
 
 // Beside what a sample is said to take: blocks between others that the heap cannot give back.
 constexpr int64_t kSpareBytes = 64 << 20;
-
-// What counts for RLIMIT_DATA; 0 where that is not known.
-int64_t DataBytes(pid_t pid) {
-  FILE* file = fopen(absl::StrCat("/proc/", pid, "/statm").c_str(), "re");
-  if (file == nullptr) return 0;
-  long long pages[6] = {};
-  const int read = fscanf(file, "%lld %lld %lld %lld %lld %lld", &pages[0], &pages[1], &pages[2],
-                          &pages[3], &pages[4], &pages[5]);
-  fclose(file);
-  return read == 6 ? pages[5] * sysconf(_SC_PAGESIZE) : 0;
-}
 
 int64_t Nanoseconds(const timeval& time) {
   return time.tv_sec * 1'000'000'000LL + time.tv_usec * 1000LL;

@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/base/sanitized.h"
+#include "server/decoder/process_memory.h"
 
 namespace feedwater::server {
 namespace {
@@ -68,6 +69,9 @@ class Filter {
   int error_ = 0;
 };
 
+// glibc reserves heaps of threads as a whole.
+constexpr uint64_t kHeapsBytes = 256 << 20;
+
 void Limit(int resource, rlim_t value) {
   const rlimit limit = {value, value};
   setrlimit(static_cast<__rlimit_resource>(resource), &limit);  // below what it is: always allowed
@@ -94,6 +98,9 @@ absl::Status EnterSandbox(int socket, uint64_t memory_bytes) {
   if (kSanitized) return absl::OkStatus();
   Limit(RLIMIT_NOFILE, 0);
   Limit(RLIMIT_DATA, memory_bytes);
+  // What cannot be written is no data, but each page of it that is looked at takes page tables.
+  if (const int64_t mapped = MappedBytes(getpid()); mapped > 0)
+    Limit(RLIMIT_AS, static_cast<uint64_t>(mapped) + memory_bytes + kHeapsBytes);
 
   const auto descriptor = static_cast<scmp_datum_t>(socket);
   Filter filter;

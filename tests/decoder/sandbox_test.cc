@@ -107,6 +107,15 @@ TEST_F(Sandbox, BoundsMemory) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
+TEST_F(Sandbox, BoundsWhatIsOnlyRead) {
+  const int status = InSandbox([] {
+    constexpr size_t kLarge = size_t{64} << 30;
+    void* const pages = mmap(nullptr, kLarge, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return pages == MAP_FAILED && errno == ENOMEM ? 0 : 1;
+  });
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+}
+
 TEST_F(Sandbox, AnAbortIsSeenAsOne) {
   const int status = InSandbox([]() -> int { abort(); });
   EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT) << status;
