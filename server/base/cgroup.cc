@@ -167,4 +167,25 @@ CgroupLimits ReadCgroupLimits(const FileReader& read) {
   return limits;
 }
 
+uint64_t ReadOomKills(const FileReader& read) {
+  std::string proc_cgroup, mountinfo, text;
+  const auto count = [&](const std::string& path, uint64_t* kills) {
+    if (!read(path, &text)) return false;
+    for (absl::string_view line : absl::StrSplit(text, '\n')) {
+      if (absl::ConsumePrefix(&line, "oom_kill ")) return absl::SimpleAtoi(line, kills);
+    }
+    return false;
+  };
+  uint64_t kills = 0;
+  if (read("/proc/self/cgroup", &proc_cgroup) && read("/proc/self/mountinfo", &mountinfo)) {
+    constexpr const char* kFiles[][2] = {{"", "memory.events"}, {"memory", "memory.oom_control"}};
+    for (const auto& [controller, name] : kFiles) {
+      const std::vector<std::string> folders = CgroupFolders(controller, proc_cgroup, mountinfo);
+      if (!folders.empty() && count(absl::StrCat(folders[0], "/", name), &kills)) return kills;
+    }
+  }
+  count("/proc/vmstat", &kills);
+  return kills;
+}
+
 }  // namespace feedwater::server

@@ -24,6 +24,10 @@ struct CgroupLimits {
 // visible ancestors. Whatever cannot be read or understood limits nothing.
 CgroupLimits ReadCgroupLimits(const FileReader& read);
 
+// How many processes the kernel has ended for want of memory: in this process's own group, or on
+// the whole machine where no group says.
+uint64_t ReadOomKills(const FileReader& read);
+
 // The folders, innermost first, that hold the limit files of one controller ("cpu", "memory"; ""
 // for v2).
 std::vector<std::string> CgroupFolders(absl::string_view controller, absl::string_view proc_cgroup,

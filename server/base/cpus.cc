@@ -207,6 +207,8 @@ int64_t MemoryLimitBytes() {
   return cgroup > 0 ? std::min(limit, cgroup) : limit;
 }
 
+uint64_t OomKills() { return ReadOomKills(ReadSmallFile); }
+
 absl::Status PinThisThread(int cpu) {
   if (cpu < 0 || cpu >= kMaxCpus)
     return absl::InvalidArgumentError(absl::StrCat("there is no CPU ", cpu));

@@ -26,6 +26,9 @@ absl::StatusOr<int> ChooseNumaNode(absl::string_view text);  // "auto" (-1 on on
 double CgroupCpuQuota();                                     // CPUs; 0 when unlimited
 int64_t MemoryLimitBytes();  // the least of the cgroup's limit (v1 and v2, ancestors too) and the
                              // machine's memory
+// Processes that the kernel has ended for want of memory: in this process's control group, or on
+// the whole machine where no group says; 0 where that is not known.
+uint64_t OomKills();
 absl::Status PinThisThread(int cpu);
 
 }  // namespace feedwater::server

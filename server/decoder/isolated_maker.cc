@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "server/base/escape.h"
+#include "server/base/log_limiter.h"
 #include "server/base/units.h"
 #include "server/storage/engine.h"  // kReadPadding
 #include "spdlog/spdlog.h"
@@ -61,6 +61,12 @@ absl::Status NotItsFault(DecoderProcess::Outcome outcome, int tries, absl::strin
       "cgroup, or a smaller `memory`"));
 }
 
+// Records can end one decoder after the other.
+bool AdmitsLine() {
+  return ClientLog().Admits("decoder processes that ended", LogLimiter::kNoSource,
+                            LogLimiter::kOpenLines);
+}
+
 // Starts and ends a process that has nothing to do.
 absl::Status TryDecoder(const std::shared_ptr<DecoderHost>& host) {
   DecoderSetup setup;
@@ -78,14 +84,6 @@ absl::StatusOr<std::shared_ptr<DecoderHost>> FindDecoders(std::shared_ptr<Memory
   FW_ASSIGN_OR_RETURN(host->program, DecoderProgram::Find());
   FW_RETURN_IF_ERROR(Annotate(TryDecoder(host), "a decoder process cannot work here (isolation)"));
   return host;
-}
-
-uint64_t OomKills() {
-  std::ifstream file("/proc/vmstat");
-  for (std::string line; std::getline(file, line);) {
-    if (line.rfind("oom_kill ", 0) == 0) return std::strtoull(line.c_str() + 9, nullptr, 10);
-  }
-  return 0;
 }
 
 void DecoderHost::Stop() {
@@ -324,8 +322,10 @@ absl::Status IsolatedMaker::Ask(DecoderCommand command, const SampleInput& input
     const bool for_memory =
         outcome == DecoderProcess::Outcome::kKilled && host_->oom_kills() > oom_kills_;
     if (for_memory && ++kills_for_memory == kKillsForMemory) {
-      spdlog::warn("the kernel killed {} decoder processes for want of memory on record {}",
-                   kills_for_memory, input.sample_id);
+      if (AdmitsLine()) {
+        spdlog::warn("the kernel killed {} decoder processes for want of memory on record {}",
+                     kills_for_memory, input.sample_id);
+      }
       if (died != nullptr) *died = true;
       return absl::DataLossError(absl::StrCat(
           "the kernel killed the decoder process for want of memory (SIGKILL), ", kills_for_memory,
@@ -333,11 +333,11 @@ absl::Status IsolatedMaker::Ask(DecoderCommand command, const SampleInput& input
           "smaller `memory`"));
     }
     if (outcome == DecoderProcess::Outcome::kDied) {
-      spdlog::warn("a decoder process {} on record {}", how, input.sample_id);
+      if (AdmitsLine()) spdlog::warn("a decoder process {} on record {}", how, input.sample_id);
       if (died != nullptr) *died = true;
       return absl::DataLossError(absl::StrCat("the decoder process ", how, " on this record"));
     }
-    if (outcome == DecoderProcess::Outcome::kStoodStill)
+    if (outcome == DecoderProcess::Outcome::kStoodStill && AdmitsLine())
       spdlog::warn("a decoder process {} on record {}: it stood still", how, input.sample_id);
     if (tries == kTries) return NotItsFault(outcome, tries, " on one record", how);
   }

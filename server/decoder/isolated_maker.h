@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "server/base/cpus.h"
 #include "server/base/memory_budget.h"
 #include "server/base/mutex.h"
 #include "server/base/work_clock.h"
@@ -23,8 +24,6 @@
 #include "server/decoder/sample_maker.h"
 
 namespace feedwater::server {
-
-uint64_t OomKills();  // since the machine started; 0 where that is not known
 
 // What all decoder processes of a daemon have in common. Thread-safe.
 class DecoderHost {

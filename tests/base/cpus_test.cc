@@ -102,16 +102,18 @@ class FakeMachine {
     files_[path] = text;
     return *this;
   }
-  CgroupLimits Limits() const {
-    return ReadCgroupLimits([this](const std::string& path, std::string* text) {
+  CgroupLimits Limits() const { return ReadCgroupLimits(Reader()); }
+  uint64_t OomKills() const { return ReadOomKills(Reader()); }
+
+ private:
+  FileReader Reader() const {
+    return [this](const std::string& path, std::string* text) {
       auto it = files_.find(path);
       if (it == files_.end()) return false;
       *text = it->second;
       return true;
-    });
+    };
   }
-
- private:
   std::map<std::string, std::string> files_;
 };
 
@@ -145,6 +147,24 @@ TEST(Cgroup, ReadsV1WithSharedControllersAndEscapedMounts) {
           .Limits();
   EXPECT_DOUBLE_EQ(limits.cpu_quota, 0.5);
   EXPECT_EQ(limits.memory_bytes, 1 << 30);
+}
+
+TEST(Cgroup, CountsTheOwnGroupsKillsForWantOfMemory) {
+  constexpr char kMachine[] = "pgfault 5\noom_kill 900\n";
+  EXPECT_EQ(FakeMachine("0::/a/b\n", kV2Mount)
+                .With("/proc/vmstat", kMachine)
+                .With("/sys/fs/cgroup/a/memory.events", "oom 3\noom_kill 7\n")
+                .With("/sys/fs/cgroup/a/b/memory.events", "low 0\noom 3\noom_kill 2\n")
+                .OomKills(),
+            2u);
+  EXPECT_EQ(
+      FakeMachine("4:memory:/a\n", "32 30 0:28 / /sys/fs/memory rw - cgroup cgroup rw,memory\n")
+          .With("/proc/vmstat", kMachine)
+          .With("/sys/fs/memory/a/memory.oom_control", "under_oom 0\noom_kill 4\n")
+          .OomKills(),
+      4u);
+  EXPECT_EQ(FakeMachine("0::/\n", kV2Mount).With("/proc/vmstat", kMachine).OomKills(), 900u);
+  EXPECT_EQ(FakeMachine("junk", "").OomKills(), 0u);
 }
 
 TEST(Cgroup, InAContainerTheMountedRootIsTheGroup) {
