@@ -166,7 +166,7 @@ absl::StatusOr<struct stat> Root::Stat(absl::string_view relative_path, Reach re
 
 absl::StatusOr<bool> Root::IsInPlace() const {
   struct stat here, there;
-  if (fstat(directory_.get(), &here) != 0) return StorageError(errno, DescribeRoot(name_, path_));
+  if (fstat(directory_.get(), &here) != 0) return false;  // its file system ended
   if (stat(path_.c_str(), &there) != 0) return OpenError(errno, DescribeRoot(name_, path_));
   return here.st_dev == there.st_dev && here.st_ino == there.st_ino;
 }

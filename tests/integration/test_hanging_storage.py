@@ -160,6 +160,28 @@ def test_an_error_that_passes_is_seen_by_nobody(daemon, mounts, policy):
     assert "tried again for at most" in daemon.tail()
 
 
+def test_a_mount_that_ended_and_came_back_needs_no_reload(daemon, mounts, folder):
+    text = daemon.config.read_text()
+    daemon.config.write_text(
+        text.replace("roots: {", f"roots: {{mended: {folder / 'mended'}, ")
+        + "storage: {retry_for: 1s}\n"
+    )
+    daemon.add_pipeline("mended", PIPELINE.format(root="mended", policy="fail"))
+
+    def epoch() -> list[int]:
+        with load(daemon, "mended") as loader:
+            return sorted(i for _, more in loader for i in more.tolist())
+
+    with fuse_storage.FuseStorage(folder / "source", folder / "mended") as first:
+        daemon.start()
+        assert epoch() == list(range(RECORDS))
+        first.break_off()
+        with pytest.raises(feedwater.FeedwaterError, match=r"ENOTCONN|not connected"):
+            epoch()
+    with fuse_storage.FuseStorage(folder / "source", folder / "mended"):
+        assert epoch() == list(range(RECORDS))
+
+
 def test_an_error_that_stays_ends_the_job_and_opening_a_loader_is_tried_again(daemon, mounts):
     daemon.config.write_text(daemon.config.read_text() + "storage: {retry_for: 1s}\n")
     daemon.start()

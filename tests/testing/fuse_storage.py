@@ -72,10 +72,14 @@ class FuseStorage:
         self._process.stdin.flush()
         return int(self._process.stdout.readline())
 
-    def close(self) -> None:
-        """Unmount it; calls that hang fail."""
+    def break_off(self) -> None:
+        """End the server and leave the mount: every call fails with ENOTCONN from now on."""
         self._process.kill()
         self._process.wait()
+
+    def close(self) -> None:
+        """Unmount it; calls that hang fail."""
+        self.break_off()
         self._process.stdin.close()
         self._process.stdout.close()
         ctypes.CDLL(None).umount2(os.fsencode(self.mount), 2)  # MNT_DETACH
