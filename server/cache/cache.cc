@@ -217,7 +217,8 @@ void Cache::Close(std::list<Entry> idle) {
   }
 }
 
-// Counts the folder of a cache that is not open against the quota.
+// Counts the folder of a cache that is not open against the quota. One without blocks goes at once:
+// pipelines can name ever new datasets.
 void Cache::AddUnused(const std::string& name) {
   UnusedFolder folder;
   folder.name = name;
@@ -228,6 +229,10 @@ void Cache::AddUnused(const std::string& name) {
     const uintmax_t size = entry.file_size(error);
     if (error || file.rfind(kSegmentPrefix, 0) != 0) continue;
     folder.segments.push_back({file, static_cast<int64_t>(size)});
+  }
+  if (folder.segments.empty()) {
+    fs::remove_all(absl::StrCat(folder_, "/", name), error);
+    return;
   }
   std::sort(folder.segments.begin(), folder.segments.end(), [](const auto& a, const auto& b) {
     return std::make_pair(a.name.size(), a.name) < std::make_pair(b.name.size(), b.name);

@@ -1,0 +1,67 @@
+#include "server/source/saved_indexes.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <vector>
+
+#include "server/base/log_limiter.h"
+#include "server/base/status.h"
+#include "spdlog/spdlog.h"
+
+namespace feedwater::server {
+namespace {
+
+namespace fs = std::filesystem;
+
+void DropOldest(const fs::path& kept, const SavedIndexLimits& limits) {
+  struct Saved {
+    fs::path path;
+    fs::file_time_type used;
+    int64_t bytes;
+  };
+  std::vector<Saved> others;
+  std::error_code error;
+  int64_t bytes = static_cast<int64_t>(fs::file_size(kept, error));
+  for (const fs::directory_entry& entry : fs::directory_iterator(kept.parent_path(), error)) {
+    if (entry.path().extension() != ".index" || entry.path() == kept) continue;
+    std::error_code gone;  // another thread may be at the same
+    Saved saved{entry.path(), entry.last_write_time(gone),
+                static_cast<int64_t>(entry.file_size(gone))};
+    if (gone) continue;
+    bytes += saved.bytes;
+    others.push_back(std::move(saved));
+  }
+  std::sort(others.begin(), others.end(),
+            [](const Saved& a, const Saved& b) { return a.used < b.used; });
+  size_t files = others.size() + 1;
+  for (const Saved& oldest : others) {
+    if (files <= limits.files && bytes <= limits.bytes) return;
+    fs::remove(oldest.path, error);
+    --files;
+    bytes -= oldest.bytes;
+  }
+}
+
+}  // namespace
+
+void SaveIndexInFolder(const Index& index, const std::string& file,
+                       const SavedIndexLimits& limits) {
+  std::error_code error;
+  fs::create_directories(fs::path(file).parent_path(), error);
+  const absl::Status saved =
+      error ? ErrnoStatus(error.value(), "creating the folder of saved indexes")
+            : SaveIndex(index, file);
+  if (saved.ok()) return DropOldest(file, limits);
+  if (ClientLog().Admits("indexes not saved", LogLimiter::kNoSource))
+    spdlog::warn("index not saved, the next start builds it again: {}", saved.ToString());
+}
+
+void TouchSavedIndex(const std::string& file) {
+  utimensat(AT_FDCWD, file.c_str(), nullptr, AT_SYMLINK_NOFOLLOW);  // a hint, nothing else
+}
+
+}  // namespace feedwater::server
