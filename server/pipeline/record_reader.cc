@@ -359,7 +359,11 @@ void RecordReader::SetHeld(Read* read, bool held) {
   held_reads_ += change;
   held_bytes_ += change * read->length;
   if (owner_ == nullptr) return;
-  for (const Read::Part& part : read->parts) owner_->HeldUp(*part.bytes, change);
+  for (const Read::Part& part : read->parts) {
+    const int before = part.bytes->held_reads_;
+    part.bytes->held_reads_ += change;
+    if (before == 0 || part.bytes->held_reads_ == 0) owner_->HeldUp(*part.bytes, change);
+  }
 }
 
 void RecordReader::TakeDue() {

@@ -61,6 +61,7 @@ class RecordBytes {
   Extent kept_at_;
   int64_t size_ = 0;
   int missing_ = 0;             // extents still to come
+  int held_reads_ = 0;          // by storage
   int64_t failed_extent_ = -1;  // the first one, so that the error told is always the same
   absl::Status status_;
   bool not_read_ = false;
@@ -74,7 +75,7 @@ class RecordOwner {
   virtual ~RecordOwner() = default;
   // Nobody waits for the record any more: there is no use in trying again to read it.
   virtual bool IsUnwanted(const RecordBytes& bytes) = 0;
-  // A read of the record is held up by storage (+1), or is so no longer (-1).
+  // Storage holds the record up (+1), or no longer (-1).
   virtual void HeldUp(const RecordBytes& bytes, int change) = 0;
   // Whose read it is: storage that hangs costs that user's threads (storage/storage_calls.h).
   virtual uint32_t UserOf(const RecordBytes& bytes) = 0;
