@@ -116,6 +116,7 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   isolates_images_ = IsolatesImages(config, settings_.access);
   subordinate_users_.Refresh();
   budget_ = MemoryBudget::Create(settings_.memory_limit_bytes);
+  shares_ = std::make_shared<UserShares>(budget_);
 
   spdlog::info("CPUs {} ({} workers{}), NUMA node {}", FormatCpuList(settings_.cpus),
                settings_.cpus.size(), config.pin_cpus ? ", pinned" : "",
@@ -130,9 +131,8 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   runtime.retry_for_ns = static_cast<int64_t>(1e9 * config.storage.retry_for.seconds);
   runtime.reads_per_uid = limits.reads_per_uid;
   runtime.numa_node = settings_.numa_node;
-  if (!settings_.access.empty())
-    runtime.sample_bytes_per_uid = settings_.memory_limit_bytes / kLeastUsers;
-  runtime.budget = budget_;
+  LimitUsers(settings_.access);
+  runtime.shares = shares_;
   bad_samples_ = BadSampleLog::Open(config.state_dir);
   runtime.bad_samples = bad_samples_;
   runtime.breadcrumbs = FindCrashes();
@@ -148,7 +148,7 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
     runtime->ChargeUser(user, cpu_ns);
   };
   catalogue_ = std::make_unique<Catalogue>(Catalogue::Options{
-      config.state_dir, budget_, static_cast<size_t>(limits.pipeline_bytes.bytes), CapsOf(limits),
+      config.state_dir, shares_, static_cast<size_t>(limits.pipeline_bytes.bytes), CapsOf(limits),
       cache_, runtime.retry_for_ns, charge});
   catalogue_->Reload(config.pipelines, settings_.roots);
 
@@ -169,7 +169,7 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   parts.data = data_.get();
   parts.runtime = runtime_.get();
   parts.catalogue = catalogue_.get();
-  parts.budget = budget_;
+  parts.shares = shares_;
   parts.settings = &settings_;
   parts.bad_samples = bad_samples_;
   parts.decoders = decoders_;
@@ -220,6 +220,11 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   FW_RETURN_IF_ERROR(control_->Start());
   spdlog::info("serving at {}", config.runtime_dir);
   return absl::OkStatus();
+}
+
+// Where somebody else than the daemon's own user may come, nobody takes all of `memory`.
+void Daemon::LimitUsers(const AccessList& access) {
+  shares_->Limit(access.empty() ? 0 : settings_.memory_limit_bytes / kLeastUsers);
 }
 
 absl::Status Daemon::FindDecoderProgram() {
@@ -287,6 +292,7 @@ void Daemon::Reload(const Settings& settings) {
                   std::string(found.message()));
   } else {
     access_.Replace(settings.access);
+    LimitUsers(settings.access);
     isolates_images_ = isolates;
     data_->Reconsider();
     control_->Reconsider();
@@ -325,7 +331,7 @@ void Daemon::KeepHouse() {
     }
     catalogue_->DropIdle(kIdlePipelineSeconds);
     // What a flood of calls made gRPC and the readers of texts take goes back to the kernel.
-    const uint64_t calls = control_->counters()["control_accepted"];
+    const uint64_t calls = control_->calls();
     if (calls != calls_before) malloc_trim(0);
     calls_before = calls;
     bad_samples_->Flush();

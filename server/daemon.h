@@ -54,6 +54,7 @@ class Daemon {
   absl::Status Build(ActivatedSockets sockets);
   absl::Status FindDecoderProgram();
   std::shared_ptr<const Breadcrumbs> FindCrashes();
+  void LimitUsers(const AccessList& access);
   void KeepHouse() ABSL_LOCKS_EXCLUDED(mu_);
 
   const Settings settings_;
@@ -63,8 +64,9 @@ class Daemon {
   SubordinateUsers subordinate_users_;
   std::unique_ptr<RuntimeDir> runtime_dir_;
   std::shared_ptr<MemoryBudget> budget_;
-  MemoryReservation program_memory_;  // code, libraries and their heaps
-  MemoryReservation control_memory_;  // what gRPC has of all clients
+  std::shared_ptr<UserShares> shares_;  // of it
+  MemoryReservation program_memory_;    // code, libraries and their heaps
+  MemoryReservation control_memory_;    // what gRPC has of all clients
   std::shared_ptr<Cache> cache_;
   std::shared_ptr<BadSampleLog> bad_samples_;
   std::shared_ptr<DecoderHost> decoders_;  // null: workers make all samples

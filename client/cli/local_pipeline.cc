@@ -194,7 +194,7 @@ server::RuntimeOptions LocalPipeline::ForRuntime(size_t workers) const {
   runtime.direct_io = settings.config.storage.direct_io;
   runtime.max_open_files = static_cast<size_t>(settings.config.limits.max_open_files);
   runtime.numa_node = settings.numa_node;
-  runtime.budget = budget;
+  runtime.shares = std::make_shared<server::UserShares>(budget);
   return runtime;
 }
 

@@ -21,7 +21,8 @@ namespace feedwater::server {
 
 class LogLimiter {
  public:
-  static constexpr int kLines = 4;  // of one kind and source in a period
+  static constexpr int kLines = 4;       // of one kind and source in a period
+  static constexpr int kOpenLines = 64;  // of what is opened: operators look for it
   static constexpr int64_t kPeriodNs = 60'000'000'000;
   static constexpr size_t kMaxSources = 256;  // further ones share a place for each kind
   static constexpr int64_t kNoSource = -1;    // not somebody in particular

@@ -1,6 +1,10 @@
 #include "server/base/memory_budget.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
+#include "server/base/status.h"
 #include "server/base/units.h"
 
 namespace feedwater::server {
@@ -9,6 +13,7 @@ MemoryReservation& MemoryReservation::operator=(MemoryReservation&& other) noexc
   if (this != &other) {
     Release();
     budget_ = std::move(other.budget_);
+    whole_ = std::move(other.whole_);
     term_ = std::move(other.term_);
     bytes_ = std::exchange(other.bytes_, 0);
   }
@@ -18,57 +23,84 @@ MemoryReservation& MemoryReservation::operator=(MemoryReservation&& other) noexc
 void MemoryReservation::Release() {
   ShrinkTo(0);
   budget_.reset();
+  whole_.reset();
 }
 
 void MemoryReservation::ShrinkTo(int64_t bytes) {
   if (budget_ == nullptr || bytes >= bytes_) return;
-  MutexLock lock(&budget_->mu_);
-  auto it = budget_->terms_.find(term_);
-  if (it != budget_->terms_.end() && (it->second -= bytes_ - bytes) <= 0) budget_->terms_.erase(it);
+  budget_->GiveBack(term_, bytes_ - bytes);
+  if (whole_ != nullptr) whole_->GiveBack(term_, bytes_ - bytes);
   bytes_ = bytes;
 }
 
+void MemoryBudget::GiveBack(const std::string& term, int64_t bytes) {
+  MutexLock lock(&mu_);
+  auto it = terms_.find(term);
+  if (it != terms_.end() && (it->second -= bytes) <= 0) terms_.erase(it);
+}
+
+absl::Status MemoryBudget::Take(const std::string& term, int64_t bytes) {
+  MutexLock lock(&mu_);
+  const int64_t planned = PlannedLocked();
+  if (bytes > limit_bytes_ - planned) {
+    int64_t total;
+    const bool overflow = __builtin_add_overflow(planned, bytes, &total);
+    return absl::ResourceExhaustedError(absl::StrCat(
+        SumLocked(), terms_.empty() ? "" : " + ", "this request (", term, ") ", FormatBytes(bytes),
+        " = ", overflow ? "more than 8 EiB" : FormatBytes(total), ", over the limit of ",
+        FormatBytes(limit_bytes_), whole_ != nullptr ? " for one user" : "",
+        "; cure: smaller batches or fewer slots, close other sessions, or a larger `", key_,
+        "` in feedwater.yaml"));
+  }
+  terms_[term] += bytes;
+  return absl::OkStatus();
+}
+
 absl::StatusOr<MemoryReservation> MemoryBudget::Reserve(std::string term, int64_t bytes) {
+  if (whole_ == nullptr || bytes <= 0) return ReserveOfShare(std::move(term), bytes);
+  // The whole first: its sum says more than the share's.
+  FW_RETURN_IF_ERROR(whole_->Take(term, bytes));
+  absl::StatusOr<MemoryReservation> reservation = ReserveOfShare(term, bytes);
+  if (reservation.ok()) {
+    reservation->whole_ = whole_;
+  } else {
+    whole_->GiveBack(term, bytes);
+  }
+  return reservation;
+}
+
+absl::StatusOr<MemoryReservation> MemoryBudget::ReserveOfShare(std::string term, int64_t bytes) {
   if (bytes < 0)
     return absl::InvalidArgumentError(absl::StrCat("memory for ", term, " is negative: ", bytes));
   MemoryReservation reservation;
   if (bytes == 0) return reservation;
-  {
-    MutexLock lock(&mu_);
-    int64_t planned = 0;
-    for (const auto& [name, size] : terms_)
-      planned += size;  // cannot overflow: never above the limit
-    if (bytes > limit_bytes_ - planned) {
-      int64_t total;
-      const bool overflow = __builtin_add_overflow(planned, bytes, &total);
-      return absl::ResourceExhaustedError(absl::StrCat(
-          SumLocked(), terms_.empty() ? "" : " + ", "this request (", term, ") ",
-          FormatBytes(bytes), " = ", overflow ? "more than 8 EiB" : FormatBytes(total),
-          ", over the limit of ", FormatBytes(limit_bytes_),
-          "; cure: smaller batches or fewer slots, close other sessions, or a larger `", key_,
-          "` in feedwater.yaml"));
-    }
-    terms_[term] += bytes;
-  }
+  FW_RETURN_IF_ERROR(Take(term, bytes));
   reservation.budget_ = shared_from_this();
   reservation.term_ = std::move(term);
   reservation.bytes_ = bytes;
   return reservation;
 }
 
-int64_t MemoryBudget::planned_bytes() const {
-  MutexLock lock(&mu_);
-  int64_t planned = 0;
+int64_t MemoryBudget::PlannedLocked() const {
+  int64_t planned = 0;  // cannot overflow: never above the limit
   for (const auto& [name, size] : terms_) planned += size;
   return planned;
 }
 
+int64_t MemoryBudget::planned_bytes() const {
+  MutexLock lock(&mu_);
+  return PlannedLocked();
+}
+
+int64_t MemoryBudget::free_bytes() const {
+  const int64_t left = limit_bytes_ - planned_bytes();
+  return whole_ == nullptr ? left : std::min(left, whole_->free_bytes());
+}
+
 std::string MemoryBudget::Sum() const {
   MutexLock lock(&mu_);
-  int64_t planned = 0;
-  for (const auto& [name, size] : terms_) planned += size;
-  return absl::StrCat(SumLocked(), terms_.empty() ? "nothing" : "", " = ", FormatBytes(planned),
-                      " of ", FormatBytes(limit_bytes_));
+  return absl::StrCat(SumLocked(), terms_.empty() ? "nothing" : "", " = ",
+                      FormatBytes(PlannedLocked()), " of ", FormatBytes(limit_bytes_));
 }
 
 std::string MemoryBudget::SumLocked() const {

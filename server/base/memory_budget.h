@@ -30,7 +30,7 @@ class MemoryReservation {
 
  private:
   friend class MemoryBudget;
-  std::shared_ptr<MemoryBudget> budget_;
+  std::shared_ptr<MemoryBudget> budget_, whole_;  // whole_: of a share, where that is held as well
   std::string term_;
   int64_t bytes_ = 0;
 };
@@ -39,25 +39,39 @@ class MemoryBudget : public std::enable_shared_from_this<MemoryBudget> {
  public:
   // `key` is where feedwater.yaml sets the limit; a refusal names it.
   static std::shared_ptr<MemoryBudget> Create(int64_t limit_bytes, std::string key = "memory") {
-    return std::shared_ptr<MemoryBudget>(new MemoryBudget(limit_bytes, std::move(key)));
+    return std::shared_ptr<MemoryBudget>(new MemoryBudget(limit_bytes, std::move(key), nullptr));
+  }
+  // One user's share of a sum: what is reserved from it is a term of that sum, too.
+  static std::shared_ptr<MemoryBudget> CreateShare(int64_t limit_bytes,
+                                                   std::shared_ptr<MemoryBudget> of) {
+    std::string key = of->key_;
+    return std::shared_ptr<MemoryBudget>(
+        new MemoryBudget(limit_bytes, std::move(key), std::move(of)));
   }
   // Adds `bytes` to the term, or ResourceExhausted with the whole sum in the message:
   // "arenas 1.2 GiB + indexes 80 MiB + this request (arenas) 900 MiB = 2.2 GiB, over the limit
   // of 2.0 GiB; cure: ..."
   absl::StatusOr<MemoryReservation> Reserve(std::string term, int64_t bytes);
+  // From a share alone, for what its sum holds under another reservation.
+  absl::StatusOr<MemoryReservation> ReserveOfShare(std::string term, int64_t bytes);
 
   int64_t limit_bytes() const { return limit_bytes_; }
   int64_t planned_bytes() const;
-  std::string Sum() const;  // "arenas 1.2 GiB + indexes 80 MiB = 1.3 GiB of 8.0 GiB"
+  int64_t free_bytes() const;  // of a share: what its sum has left as well
+  std::string Sum() const;     // "arenas 1.2 GiB + indexes 80 MiB = 1.3 GiB of 8.0 GiB"
 
  private:
   friend class MemoryReservation;
-  MemoryBudget(int64_t limit_bytes, std::string key)
-      : limit_bytes_(limit_bytes), key_(std::move(key)) {}
+  MemoryBudget(int64_t limit_bytes, std::string key, std::shared_ptr<MemoryBudget> whole)
+      : limit_bytes_(limit_bytes), key_(std::move(key)), whole_(std::move(whole)) {}
+  absl::Status Take(const std::string& term, int64_t bytes) ABSL_LOCKS_EXCLUDED(mu_);
+  void GiveBack(const std::string& term, int64_t bytes) ABSL_LOCKS_EXCLUDED(mu_);
+  int64_t PlannedLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::string SumLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const int64_t limit_bytes_;
   const std::string key_;
+  const std::shared_ptr<MemoryBudget> whole_;  // whose share this is; null: nobody's
   mutable Mutex mu_;
   std::map<std::string, int64_t> terms_ ABSL_GUARDED_BY(mu_);
 };

@@ -133,6 +133,7 @@ absl::StatusOr<std::shared_ptr<const OrderConfig>> MakeConfig(const JobConfig& j
 struct Runtime::Impl {
   explicit Impl(const RuntimeOptions& with)
       : options(with),
+        budget(with.shares == nullptr ? nullptr : with.shares->whole()),
         calls(std::make_shared<StorageCalls>()),
         files(std::make_shared<FileCache>(with.max_open_files, with.direct_io, calls)),
         parking(std::make_shared<Parking>()),
@@ -144,8 +145,7 @@ struct Runtime::Impl {
   static std::shared_ptr<SampleRooms> MakeRooms(const RuntimeOptions& with,
                                                 const std::shared_ptr<Parking>& parking) {
     SampleRooms::Options rooms;
-    rooms.budget = with.budget;
-    rooms.user_bytes = with.sample_bytes_per_uid;
+    rooms.shares = with.shares;
     rooms.workers = static_cast<int>(with.cpus.size());
     rooms.changed = [parking] { parking->WakeAll(); };
     return SampleRooms::Create(std::move(rooms));
@@ -206,11 +206,17 @@ struct Runtime::Impl {
       engine = CreateEngine(options.engine.fallback, engine_options);
     }
     if (!engine.ok()) return engine.status();
-    return std::make_unique<RecordReader>(*std::move(engine), engine_options.depth, files,
-                                          options.budget, options.retry_for_ns, calls);
+    return std::make_unique<RecordReader>(*std::move(engine), engine_options.depth, files, budget,
+                                          options.retry_for_ns, calls);
+  }
+
+  // What a job of this user takes is reserved there; null: nowhere.
+  std::shared_ptr<MemoryBudget> ShareOf(uint32_t user) const {
+    return options.shares == nullptr ? nullptr : options.shares->Of(user);
   }
 
   const RuntimeOptions options;
+  const std::shared_ptr<MemoryBudget> budget;  // may be null
   MemoryReservation base_buffers;
   const std::shared_ptr<StorageCalls> calls;
   const std::shared_ptr<FileCache> files;
@@ -235,10 +241,10 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& o
   runtime->impl_ = std::make_unique<Impl>(options);
   Impl& impl = *runtime->impl_;
   const size_t workers = options.cpus.size();
-  if (options.budget != nullptr) {
+  if (impl.budget != nullptr) {
     FW_ASSIGN_OR_RETURN(impl.base_buffers,
-                        options.budget->Reserve("read buffers", static_cast<int64_t>(workers) *
-                                                                    ReadBuffers::kBaseBytes));
+                        impl.budget->Reserve("read buffers", static_cast<int64_t>(workers) *
+                                                                 ReadBuffers::kBaseBytes));
   }
   std::vector<absl::Status> started(workers);
   {
@@ -271,9 +277,10 @@ absl::StatusOr<std::shared_ptr<Stream>> Runtime::Attach(const JobConfig& job, in
   Scheduler::NewRank added;
   FW_ASSIGN_OR_RETURN(added.order_config, MakeConfig(job));
   FW_RETURN_IF_ERROR(CheckStart(*added.order_config, epoch, position));
-  FW_ASSIGN_OR_RETURN(added.staging, MakeStaging(*job.pipeline->plan, job.batch_size,
-                                                 slots->slots(), impl_->options.budget.get()));
-  added.files = JobFiles::Create(job.pipeline->dataset, impl_->files, impl_->options.budget);
+  const std::shared_ptr<MemoryBudget> share = impl_->ShareOf(job.owner_uid);
+  FW_ASSIGN_OR_RETURN(
+      added.staging, MakeStaging(*job.pipeline->plan, job.batch_size, slots->slots(), share.get()));
+  added.files = JobFiles::Create(job.pipeline->dataset, impl_->files, share);
   FW_ASSIGN_OR_RETURN(added.claim, ClaimMemory(job, impl_->rooms.get()));
   added.job = job;
   added.rank = rank;

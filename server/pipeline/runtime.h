@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "server/base/memory_budget.h"
+#include "server/base/user_shares.h"
 #include "server/batch/slot_layout.h"
 #include "server/batch/slot_pool.h"
 #include "server/cache/record_cache.h"
@@ -33,6 +34,7 @@ class DecoderHost;  // decoder/isolated_maker.h
 // A pipeline with its dataset opened and its graph planned. Shared by all jobs that run it.
 struct LoadedPipeline {
   PipelineSpec spec;
+  std::shared_ptr<const MemoryReservation> text;  // for one that a client sent; else null
   std::shared_ptr<const Dataset> dataset;
   std::shared_ptr<const Plan> plan;
   // What is kept of the records, and why so (cache_choice.h). Null: nothing.
@@ -65,9 +67,8 @@ struct RuntimeOptions {
   size_t max_open_files = 1024;
   int64_t retry_for_ns = 10'000'000'000;           // reads that failed for a reason that can pass
   int64_t reads_per_uid = 0;                       // samples of one user on their way; 0: no limit
-  int64_t sample_bytes_per_uid = 0;                // for samples of one user's jobs; 0: no limit
   int numa_node = -1;                              // -1: not bound
-  std::shared_ptr<MemoryBudget> budget;            // may be null
+  std::shared_ptr<UserShares> shares;              // of memory; may be null
   std::shared_ptr<BadSampleLog> bad_samples;       // may be null
   std::shared_ptr<const Breadcrumbs> breadcrumbs;  // one crumb a worker; may be null
   std::shared_ptr<DecoderHost> decoders;           // for isolated jobs; null: there are none

@@ -11,8 +11,6 @@ namespace feedwater::server {
 namespace {
 
 constexpr char kTerm[] = "samples", kLargeTerm[] = "large samples";
-constexpr char kOfUserTerm[] = "samples of one user",
-               kLargeOfUserTerm[] = "large samples of one user";
 // How often one that waits looks whether it is still wanted.
 constexpr auto kLookEvery = absl::Milliseconds(100);
 
@@ -34,16 +32,11 @@ SampleRooms::Wanted SampleRooms::WantedBy(int worker, const Claim* more) const {
   return wanted;
 }
 
-// One user's, while it has claims or rooms.
-std::shared_ptr<MemoryBudget> SampleRooms::BudgetOf(uint32_t user) {
-  if (options_.user_bytes == 0) return nullptr;
-  for (auto it = users_.begin(); it != users_.end();)
-    it = it->second.expired() ? users_.erase(it) : std::next(it);
-  std::shared_ptr<MemoryBudget> budget = users_[user].lock();
-  if (budget != nullptr) return budget;
-  budget = MemoryBudget::Create(options_.user_bytes, "memory");
-  users_[user] = budget;
-  return budget;
+// Null: none but the whole.
+std::shared_ptr<MemoryBudget> SampleRooms::ShareOf(uint32_t user) const {
+  if (options_.shares == nullptr) return nullptr;
+  std::shared_ptr<MemoryBudget> share = options_.shares->Of(user);
+  return share == budget_ ? nullptr : share;
 }
 
 absl::StatusOr<std::shared_ptr<const SampleRooms::Claim>> SampleRooms::Admit(
@@ -59,7 +52,7 @@ absl::StatusOr<std::shared_ptr<const SampleRooms::Claim>> SampleRooms::Admit(
       return same;
   }
   claim.reset(new Claim(shared_from_this(), bytes, process_bytes));
-  claim->user_ = BudgetOf(user);
+  claim->share_ = ShareOf(user);
   absl::Status refused = Extend(claim.get());
   // What ended jobs had comes back once the workers have looked.
   const absl::Time until = absl::Now() + options_.patience;
@@ -88,11 +81,11 @@ absl::Status SampleRooms::Extend(Claim* claim) {
     // A user pays for what the claim adds, also where memory is there that an ended one had.
     const int64_t adds = wanted.all() - WantedBy(i).all();
     MemoryReservation of_user;
-    if (claim->user_ != nullptr && adds > 0) {
-      FW_ASSIGN_OR_RETURN(of_user, claim->user_->Reserve(kOfUserTerm, adds));
+    if (claim->share_ != nullptr && adds > 0) {
+      FW_ASSIGN_OR_RETURN(of_user, claim->share_->ReserveOfShare(kTerm, adds));
     }
-    if (options_.budget != nullptr && grows > 0) {
-      FW_ASSIGN_OR_RETURN(MemoryReservation part, options_.budget->Reserve(kTerm, grows));
+    if (budget_ != nullptr && grows > 0) {
+      FW_ASSIGN_OR_RETURN(MemoryReservation part, budget_->Reserve(kTerm, grows));
       worker.parts.push_back(std::move(part));
       worker.reserved.fetch_add(grows, std::memory_order_relaxed);
     }
@@ -151,18 +144,17 @@ bool SampleRooms::IsNext(uint64_t turn) const {
 absl::StatusOr<SampleRooms::Room> SampleRooms::Enter(uint32_t user, int64_t bytes,
                                                      const std::atomic<bool>* gone) {
   Room room;
-  if (options_.budget == nullptr || bytes <= 0) return room;
+  if (budget_ == nullptr || bytes <= 0) return room;
   MutexLock lock(&mu_);
-  const std::shared_ptr<MemoryBudget> share = BudgetOf(user);
+  const std::shared_ptr<MemoryBudget> share = ShareOf(user);
   const uint64_t turn = ++last_turn_;
   Waiting& self = waiting_[turn] = {user, share == nullptr};
   absl::Status refused;
   absl::Time patient_until = absl::Now() + options_.patience;
   for (;;) {
     if (IsNext(turn)) {
-      MemoryBudget& from = self.has_share ? *options_.budget : *share;
-      absl::StatusOr<MemoryReservation> reserved =
-          from.Reserve(self.has_share ? kLargeTerm : kLargeOfUserTerm, bytes);
+      MemoryBudget& from = self.has_share ? *budget_ : *share;
+      absl::StatusOr<MemoryReservation> reserved = from.ReserveOfShare(kLargeTerm, bytes);
       if (reserved.ok() && !self.has_share) {
         room.of_user_ = *std::move(reserved);
         self.has_share = true;

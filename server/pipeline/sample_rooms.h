@@ -25,17 +25,16 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "server/base/memory_budget.h"
 #include "server/base/mutex.h"
+#include "server/base/user_shares.h"
 
 namespace feedwater::server {
 
 class SampleRooms : public std::enable_shared_from_this<SampleRooms> {
  public:
   struct Options {
-    std::shared_ptr<MemoryBudget> budget;  // null: there is room for everything
+    std::shared_ptr<UserShares> shares;  // of the budget; null: there is room for everything
     int workers = 1;
-    int64_t user_bytes = 0;  // a user's share: most that claims and rooms take; 0: no such limit
     std::function<void()> changed;  // workers may give back memory: Settle; may be null
     absl::Duration patience = absl::Seconds(2);  // with memory that comes back
   };
@@ -57,7 +56,7 @@ class SampleRooms : public std::enable_shared_from_this<SampleRooms> {
         : rooms_(std::move(rooms)), bytes_(bytes), process_bytes_(process_bytes) {}
     const std::shared_ptr<SampleRooms> rooms_;
     const int64_t bytes_, process_bytes_;
-    std::shared_ptr<MemoryBudget> user_;      // null: no limit
+    std::shared_ptr<MemoryBudget> share_;     // the user's; null: no limit
     std::vector<MemoryReservation> of_user_;  // guarded by the rooms' lock
     std::atomic<int> workers_{0};
   };
@@ -117,8 +116,10 @@ class SampleRooms : public std::enable_shared_from_this<SampleRooms> {
   };
 
   explicit SampleRooms(Options options)
-      : options_(std::move(options)), workers_(static_cast<size_t>(options_.workers)) {}
-  std::shared_ptr<MemoryBudget> BudgetOf(uint32_t user) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+      : options_(std::move(options)),
+        budget_(options_.shares == nullptr ? nullptr : options_.shares->whole()),
+        workers_(static_cast<size_t>(options_.workers)) {}
+  std::shared_ptr<MemoryBudget> ShareOf(uint32_t user) const;
   bool HasUnsettled() const;
   void Leave(Claim* claim) ABSL_LOCKS_EXCLUDED(mu_);
   struct Wanted {
@@ -142,13 +143,13 @@ class SampleRooms : public std::enable_shared_from_this<SampleRooms> {
   bool IsNext(uint64_t turn) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Options options_;
+  const std::shared_ptr<MemoryBudget> budget_;
   mutable Mutex mu_;
   CondVar changed_;
   std::vector<Worker> workers_;
   std::set<Claim*> claims_ ABSL_GUARDED_BY(mu_);
   std::map<std::pair<uint32_t, std::string>, std::weak_ptr<const Claim>> by_job_
       ABSL_GUARDED_BY(mu_);
-  std::map<uint32_t, std::weak_ptr<MemoryBudget>> users_ ABSL_GUARDED_BY(mu_);
   std::map<uint64_t, Waiting> waiting_ ABSL_GUARDED_BY(mu_);  // by turn
   uint64_t last_turn_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<uint32_t, int> large_ ABSL_GUARDED_BY(mu_);  // rooms of each user who has one

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "server/base/clock.h"
+#include "server/base/log_limiter.h"
 #include "server/pipeline/cache_choice.h"
 #include "server/storage/fault.h"
 
@@ -195,10 +196,9 @@ Catalogue::Loaded Catalogue::LoadText(uid_t user, const std::string& file_name,
   auto make = [this, user, file_name, yaml, generation,
                roots = std::move(roots)](const Cancelled& given_up) -> Loaded {
     MemoryReservation text;
-    if (options_.budget != nullptr) {
-      FW_ASSIGN_OR_RETURN(
-          text, options_.budget->Reserve("pipeline texts",
-                                         static_cast<int64_t>(yaml.size()) * kTreeBytesPerByte));
+    if (const std::shared_ptr<MemoryBudget> share = ShareOf(user); share != nullptr) {
+      FW_ASSIGN_OR_RETURN(text, share->Reserve("pipeline texts", static_cast<int64_t>(yaml.size()) *
+                                                                     kTreeBytesPerByte));
     }
     FW_ASSIGN_OR_RETURN(PipelineSpec spec, ParsePipeline(yaml, file_name, options_.caps));
     FW_RETURN_IF_ERROR(CheckRoot(spec, *roots));
@@ -213,23 +213,24 @@ Catalogue::Loaded Catalogue::LoadText(uid_t user, const std::string& file_name,
 Catalogue::Loaded Catalogue::Open(uid_t user, const PipelineSpec& spec, MemoryReservation text,
                                   uint64_t generation, const std::shared_ptr<const Roots>& roots,
                                   const Cancelled& given_up) {
-  Loaded loaded = OpenOnce(user, spec, generation, roots, given_up);
+  const bool is_text = text.bytes() > 0;
+  Loaded loaded = OpenOnce(user, spec, &text, generation, roots, given_up);
   if (absl::IsResourceExhausted(loaded.status())) {  // idle indexes make room
     DropIdle(0);
-    loaded = OpenOnce(user, spec, generation, roots, given_up);
+    loaded = OpenOnce(user, spec, &text, generation, roots, given_up);
   }
   if (!loaded.ok()) {
-    spdlog::warn("pipeline {}: {}", spec.name, std::string(loaded.status().message()));
+    if (ClientLog().Admits("pipelines that cannot be opened", user))
+      spdlog::warn("pipeline {}: {}", spec.name, std::string(loaded.status().message()));
     return loaded;
   }
-  const bool is_text = text.bytes() > 0;
   std::shared_ptr<const LoadedPipeline> dropped;  // destroyed without the lock
   MutexLock lock(&mu_);
   if (generation != generation_) return loaded;
-  lingering_.push_back({*loaded, MonotonicNs(), user, std::move(text)});
+  lingering_.push_back({*loaded, MonotonicNs(), user});
   if (!is_text) return loaded;
   const auto of_user = [user](const Lingering& entry) {
-    return entry.user == user && entry.text.bytes() > 0;
+    return entry.user == user && entry.pipeline->text != nullptr;
   };
   if (std::count_if(lingering_.begin(), lingering_.end(), of_user) > kTextsOfUser) {
     const auto oldest = std::find_if(lingering_.begin(), lingering_.end(), of_user);
@@ -239,7 +240,12 @@ Catalogue::Loaded Catalogue::Open(uid_t user, const PipelineSpec& spec, MemoryRe
   return loaded;
 }
 
-Catalogue::Loaded Catalogue::OpenOnce(uid_t user, const PipelineSpec& spec, uint64_t generation,
+std::shared_ptr<MemoryBudget> Catalogue::ShareOf(uid_t user) const {
+  return options_.shares == nullptr ? nullptr : options_.shares->Of(user);
+}
+
+Catalogue::Loaded Catalogue::OpenOnce(uid_t user, const PipelineSpec& spec, MemoryReservation* text,
+                                      uint64_t generation,
                                       const std::shared_ptr<const Roots>& roots,
                                       const Cancelled& given_up) {
   // A broken graph is found before the dataset is indexed.
@@ -252,12 +258,17 @@ Catalogue::Loaded Catalogue::OpenOnce(uid_t user, const PipelineSpec& spec, uint
   FW_ASSIGN_OR_RETURN(loaded->plan,
                       Plan::Create(spec, loaded->dataset->fields(),
                                    static_cast<int64_t>(loaded->dataset->classes().size())));
-  if (options_.cache != nullptr) FW_RETURN_IF_ERROR(OpenCache(loaded.get()));
-  spdlog::info(
-      "pipeline {}: {} records in {} classes, opened in {:.3f} s; index {} bytes, digest {}{}{}",
-      spec.name, loaded->dataset->size(), loaded->dataset->classes().size(),
-      (MonotonicNs() - start_ns) / 1e9, loaded->dataset->memory_bytes(), loaded->dataset->digest(),
-      loaded->dataset->notes().empty() ? "" : "; ", loaded->dataset->notes());
+  if (options_.cache != nullptr) FW_RETURN_IF_ERROR(OpenCache(user, loaded.get()));
+  if (ClientLog().Admits("pipelines opened", user, LogLimiter::kOpenLines)) {
+    spdlog::info(
+        "pipeline {}: {} records in {} classes, opened in {:.3f} s; index {} bytes, digest {}{}{}",
+        spec.name, loaded->dataset->size(), loaded->dataset->classes().size(),
+        (MonotonicNs() - start_ns) / 1e9, loaded->dataset->memory_bytes(),
+        loaded->dataset->digest(), loaded->dataset->notes().empty() ? "" : "; ",
+        loaded->dataset->notes());
+  }
+  if (text->bytes() > 0)
+    loaded->text = std::make_shared<const MemoryReservation>(std::move(*text));
   return loaded;
 }
 
@@ -272,15 +283,17 @@ absl::StatusOr<std::string> CacheName(const PipelineSpec& spec, const Dataset& d
       .Name();
 }
 
-absl::Status Catalogue::OpenCache(LoadedPipeline* pipeline) const {
+absl::Status Catalogue::OpenCache(uid_t user, LoadedPipeline* pipeline) const {
   const Cache& cache = *options_.cache;
   const CacheChoice choice =
       ChooseCache(pipeline->spec, *pipeline->dataset, *pipeline->plan, cache.memory().limit(),
                   cache.no_disk().empty() ? cache.disk().limit() : 0);
   pipeline->cache_kind = choice.kind;
   pipeline->cache_reason = choice.reason;
-  spdlog::info("pipeline {}: cache {}: {}", pipeline->spec.name,
-               std::string(CacheKindName(choice.kind)), choice.reason);
+  if (ClientLog().Admits("pipelines' caches", user, LogLimiter::kOpenLines)) {
+    spdlog::info("pipeline {}: cache {}: {}", pipeline->spec.name,
+                 std::string(CacheKindName(choice.kind)), choice.reason);
+  }
   FW_ASSIGN_OR_RETURN(const std::string name, CacheName(pipeline->spec, *pipeline->dataset));
   if (HasImages(*pipeline->dataset)) pipeline->seek_indexes = options_.cache->SeekIndexesOf(name);
   if (choice.kind == CacheKind::kNone) return absl::OkStatus();
@@ -300,12 +313,13 @@ absl::StatusOr<std::shared_ptr<const Dataset>> Catalogue::OpenShared(
   FW_ASSIGN_OR_RETURN(const std::string map, DatasetKey(spec.dataset));
   const Key key = Key("opened").Add("generation", generation).Add("dataset", map);
   // This caller may leave before the work ends: nothing of it is held by reference.
-  auto make = [this, spec, roots](
+  auto make = [this, user, spec, roots](
                   const Cancelled& nobody_waits) -> absl::StatusOr<std::shared_ptr<const Dataset>> {
     DatasetOptions options;
     options.roots = roots;
     options.state_dir = options_.state_dir;
-    options.budget = options_.budget;
+    options.budget = ShareOf(user);
+    options.user = user;
     options.progress = LogProgress(spec.name);
     options.given_up = nobody_waits;
     absl::StatusOr<std::shared_ptr<const Dataset>> opened = nullptr;

@@ -20,6 +20,7 @@
 #include "server/base/key.h"
 #include "server/base/memory_budget.h"
 #include "server/base/mutex.h"
+#include "server/base/user_shares.h"
 #include "server/cache/cache.h"
 #include "server/pipeline/runtime.h"
 #include "server/service/shared_loads.h"
@@ -43,7 +44,7 @@ class Catalogue {
  public:
   struct Options {
     std::string state_dir;
-    std::shared_ptr<MemoryBudget> budget;
+    std::shared_ptr<UserShares> shares;  // of memory; may be null
     size_t max_text_bytes = 256 * 1024;
     PipelineCaps caps = {};
     std::shared_ptr<Cache> cache;  // may be null
@@ -83,17 +84,17 @@ class Catalogue {
     std::shared_ptr<const LoadedPipeline> pipeline;
     int64_t last_used_ns = 0;
     uid_t user = 0;
-    MemoryReservation text;  // of one that a client sent
   };
 
-  // `text`: what the pipeline's text takes, when a client sent it.
+  // `text`: what the pipeline's text takes, when a client sent it. The pipeline gets it.
   Loaded Open(uid_t user, const PipelineSpec& spec, MemoryReservation text, uint64_t generation,
               const std::shared_ptr<const Roots>& roots, const Cancelled& given_up)
       ABSL_LOCKS_EXCLUDED(mu_);
-  Loaded OpenOnce(uid_t user, const PipelineSpec& spec, uint64_t generation,
-                  const std::shared_ptr<const Roots>& roots, const Cancelled& given_up)
-      ABSL_LOCKS_EXCLUDED(mu_);
-  absl::Status OpenCache(LoadedPipeline* pipeline) const;
+  std::shared_ptr<MemoryBudget> ShareOf(uid_t user) const;
+  Loaded OpenOnce(uid_t user, const PipelineSpec& spec, MemoryReservation* text,
+                  uint64_t generation, const std::shared_ptr<const Roots>& roots,
+                  const Cancelled& given_up) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status OpenCache(uid_t user, LoadedPipeline* pipeline) const;
   absl::StatusOr<std::shared_ptr<const Dataset>> OpenShared(
       uid_t user, const PipelineSpec& spec, uint64_t generation,
       const std::shared_ptr<const Roots>& roots, const Cancelled& given_up);

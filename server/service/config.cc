@@ -109,8 +109,8 @@ Schema<LimitsConfig> LimitsSchema() {
              Range(1024, 1 << 20))
       .Param("arena_bytes_per_uid", &LimitsConfig::arena_bytes_per_uid,
              "Shared memory that one user may have, over all sessions, memory that a client keeps "
-             "beyond its session included; 0: `memory` is the only limit. Set it where several "
-             "users share a daemon.")
+             "beyond its session included; 0: no limit of its own. Where others than the daemon's user "
+             "may connect, all that one user causes takes half of `memory` at most anyway.")
       .Param("reads_per_uid", &LimitsConfig::reads_per_uid,
              "Samples of one user that may be read and decoded at a time, over all workers; "
              "further ones wait. Keeps storage that stands still for one user from taking every "

@@ -353,6 +353,7 @@ bool ControlGate::AdmitFrames(Connection* connection, int64_t now_ns) {
 
 void ControlGate::TakeCalls(Connection* connection, double calls) {
   connection->user->new_calls.Take(calls);
+  calls_.fetch_add(1, std::memory_order_relaxed);
   if (options_.charge != nullptr)
     options_.charge(connection->account, static_cast<int64_t>(calls * kCallCpuNs));
 }

@@ -16,6 +16,7 @@
 // Thread-safe. One thread pumps all connections and never blocks.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -63,6 +64,8 @@ class ControlGate {
   std::optional<uid_t> WhoIs(const std::string& grpc_peer) const ABSL_LOCKS_EXCLUDED(mu_);
 
   std::map<std::string, uint64_t> counters() const ABSL_LOCKS_EXCLUDED(mu_);
+  // Begun, or given up, so far.
+  uint64_t calls() const { return calls_.load(std::memory_order_relaxed); }
 
  private:
   struct User;
@@ -93,6 +96,7 @@ class ControlGate {
   void Count(const char* name) ABSL_LOCKS_EXCLUDED(mu_);
 
   const Options options_;
+  std::atomic<uint64_t> calls_{0};
   const Fd epoll_, wake_;
   std::thread thread_;
 

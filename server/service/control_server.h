@@ -36,6 +36,7 @@ class ControlServer {
   // Refuse, then ends what is still going on within a second or so. Waits for handlers that run.
   void Stop();
   std::map<std::string, uint64_t> counters() const;
+  uint64_t calls() const { return gate_->calls(); }
   std::optional<uid_t> WhoIs(const std::string& grpc_peer) const { return gate_->WhoIs(grpc_peer); }
   void Reconsider() { listener_->Reconsider(); }  // as ControlListener's
 

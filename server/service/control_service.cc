@@ -42,7 +42,6 @@ constexpr int kManySlots = 8;
 constexpr int64_t kManySlotsBytes = 64 << 20;  // small batches: more of them, up to this sum
 constexpr int kLeastSlots = 2;                 // one in the hands of a loop, one for its next batch
 constexpr int64_t kMaxLocalRanks = 8;
-constexpr int kOpenLines = 64;  // of opened streams in the log, for each user and minute
 
 absl::StatusOr<SessionTicket> ReadTicket(const std::string& bytes) {
   SessionTicket ticket;
@@ -408,10 +407,10 @@ grpc::Status ControlService::GetStatus(grpc::ServerContext*, const v1::GetStatus
   response->set_engine_name(settings.engine.name);
   response->set_engine_reason(ToUtf8(settings.engine.reason));
   for (int cpu : settings.cpus) response->add_cpus(cpu);
-  response->set_memory_limit_bytes(parts_.budget->limit_bytes());
-  response->set_memory_planned_bytes(parts_.budget->planned_bytes());
+  response->set_memory_limit_bytes(parts_.shares->whole()->limit_bytes());
+  response->set_memory_planned_bytes(parts_.shares->whole()->planned_bytes());
   response->set_memory_resident_bytes(ResidentBytes());
-  response->set_memory_sum(parts_.budget->Sum());
+  response->set_memory_sum(parts_.shares->whole()->Sum());
   response->set_numa_node(settings.numa_node);
   response->set_workers_active(parts_.runtime->active_workers());
   const int64_t targets = hwy::SupportedTargets();
@@ -553,19 +552,15 @@ std::shared_ptr<MemoryBudget> ControlService::UserBudget(uid_t uid) {
   return budget;
 }
 
-int ControlService::DefaultSlots(const SlotLayout& layout, int64_t world_size,
-                                 const MemoryBudget* user_budget) const {
+int ControlService::DefaultSlots(const SlotLayout& layout, int64_t world_size, int64_t free_bytes) {
   int slots =
       std::clamp<int>(static_cast<int>(std::min<int64_t>(
                           kManySlots, kManySlotsBytes / std::max<int64_t>(layout.slot_bytes, 1))),
                       kDefaultSlots, kManySlots);
   // Where memory is tight: at most half of what is left, shared with the ranks that will probably
   // come to this daemon too.
-  int64_t left =
-      std::max<int64_t>(0, parts_.budget->limit_bytes() - parts_.budget->planned_bytes());
-  if (user_budget != nullptr)
-    left = std::min(left, user_budget->limit_bytes() - user_budget->planned_bytes());
-  const int64_t share = left / (2 * std::min(world_size, kMaxLocalRanks));
+  const int64_t share =
+      std::max<int64_t>(0, free_bytes) / (2 * std::min(world_size, kMaxLocalRanks));
   while (slots > kLeastSlots) {
     auto bytes = ArenaBytes(layout, slots);
     if (bytes.ok() && *bytes <= share) break;
@@ -585,7 +580,7 @@ absl::StatusOr<std::shared_ptr<SlotPool>> ControlService::MakeArena(
   const MemoryBudget* of_user = options.user_budget.get();
   const auto bytes = ArenaBytes(options.layout, options.slots);
   if (absl::IsResourceExhausted(slots.status()) && of_user != nullptr && bytes.ok() &&
-      *bytes > of_user->limit_bytes() - of_user->planned_bytes()) {
+      *bytes > of_user->free_bytes()) {
     ++over_arena_quota_;
   } else if (absl::IsResourceExhausted(slots.status())) {  // idle indexes make room
     parts_.catalogue->DropIdle(0);
@@ -675,13 +670,15 @@ absl::Status ControlService::Open(grpc::ServerContext* context,
 
   ArenaOptions arena;
   arena.layout = terms.layout;
+  arena.budget = parts_.shares->Of(stream->peer.uid);
   arena.user_budget = UserBudget(stream->peer.uid);
-  arena.slots = request.has_slots()
-                    ? static_cast<int>(request.slots())
-                    : DefaultSlots(terms.layout, terms.job.world_size, arena.user_budget.get());
+  int64_t free_bytes = arena.budget->free_bytes();
+  if (arena.user_budget != nullptr)
+    free_bytes = std::min(free_bytes, arena.user_budget->free_bytes());
+  arena.slots = request.has_slots() ? static_cast<int>(request.slots())
+                                    : DefaultSlots(terms.layout, terms.job.world_size, free_bytes);
   arena.numa_node = parts_.settings->numa_node;
   arena.checksum = request.checksum();
-  arena.budget = parts_.budget;
   FW_ASSIGN_OR_RETURN(std::shared_ptr<SlotPool> slots, MakeArena(stream, arena));
   admission.HandOver();  // the session's `closed` event gives it back from now on
 
@@ -716,7 +713,7 @@ absl::Status ControlService::Open(grpc::ServerContext* context,
     return sought;
   }
   ++streams_opened_;
-  if (ClientLog().Admits("streams opened", stream->peer.uid, kOpenLines)) {
+  if (ClientLog().Admits("streams opened", stream->peer.uid, LogLimiter::kOpenLines)) {
     spdlog::info(
         "job {}: rank {} of {} of pipeline {} for user {} (pid {}, {}): batches of {}, {} slots of "
         "{}, epoch {} from {}",

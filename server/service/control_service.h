@@ -23,6 +23,7 @@
 #include "server/base/log_limiter.h"
 #include "server/base/memory_budget.h"
 #include "server/base/mutex.h"
+#include "server/base/user_shares.h"
 #include "server/pipeline/runtime.h"
 #include "server/service/catalogue.h"
 #include "server/service/config.h"
@@ -36,7 +37,7 @@ class ControlService final : public v1::Control::Service {
     DataServer* data = nullptr;
     Runtime* runtime = nullptr;
     Catalogue* catalogue = nullptr;
-    std::shared_ptr<MemoryBudget> budget;
+    std::shared_ptr<UserShares> shares;  // of memory
     const Settings* settings = nullptr;  // as the daemon was started
     std::shared_ptr<BadSampleLog> bad_samples;
     std::shared_ptr<const DecoderHost> decoders;  // null: workers make all samples
@@ -88,8 +89,7 @@ class ControlService final : public v1::Control::Service {
   void WarnOfTwins(const OpenedStream& stream) ABSL_LOCKS_EXCLUDED(mu_);
   // What limits.arena_bytes_per_uid leaves to a user; null without that limit.
   std::shared_ptr<MemoryBudget> UserBudget(uid_t uid) ABSL_LOCKS_EXCLUDED(mu_);
-  int DefaultSlots(const SlotLayout& layout, int64_t world_size,
-                   const MemoryBudget* user_budget) const;
+  static int DefaultSlots(const SlotLayout& layout, int64_t world_size, int64_t free_bytes);
   void OnSeek(const std::shared_ptr<OpenedStream>& stream, uint32_t serial, uint64_t epoch,
               int64_t position);
   void OnClosed(const std::shared_ptr<OpenedStream>& stream) ABSL_LOCKS_EXCLUDED(mu_);

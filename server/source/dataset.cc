@@ -4,17 +4,17 @@
 #include <sys/stat.h>
 
 #include <cerrno>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "server/base/clock.h"
+#include "server/base/log_limiter.h"
 #include "server/base/mutex.h"
 #include "server/base/units.h"
 #include "server/source/contents.h"
 #include "server/source/digest.h"
 #include "server/source/format.h"
+#include "server/source/saved_indexes.h"
 #include "spdlog/spdlog.h"
 
 namespace feedwater::server {
@@ -184,15 +184,6 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenSaved(const DatasetSpec& spec
   return OpenIndex(spec, location, file, std::move(index));
 }
 
-void Save(const Index& index, const std::string& file) {
-  std::error_code error;
-  std::filesystem::create_directories(std::filesystem::path(file).parent_path(), error);
-  absl::Status saved = error ? ErrnoStatus(error.value(), "creating the folder of saved indexes")
-                             : SaveIndex(index, file);
-  if (!saved.ok())
-    spdlog::warn("index not saved, the next start builds it again: {}", saved.ToString());
-}
-
 }  // namespace
 
 const std::vector<ParamInfo>& DatasetParams() { return CommonSchema().params(); }
@@ -227,6 +218,9 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenDataset(const YamlNode& node,
   MutexLock lock(mutex.get());
   const int64_t start_ns = MonotonicNs();
   const std::string what = location.Describe();
+  const auto admits = [&options](absl::string_view kind) {
+    return ClientLog().Admits(kind, options.user, LogLimiter::kOpenLines);
+  };
   std::string file;
   if (!options.state_dir.empty()) {
     file = absl::StrCat(options.state_dir, "/indexes/", key.Name(), ".index");
@@ -234,23 +228,27 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenDataset(const YamlNode& node,
   if (!file.empty() && !options.rebuild) {
     absl::StatusOr<std::shared_ptr<const Dataset>> saved = OpenSaved(spec, location, file, options);
     if (saved.ok()) {
-      spdlog::info("dataset {}: {} records from the saved index in {}", what, (*saved)->size(),
-                   FormatSeconds(static_cast<double>(MonotonicNs() - start_ns) * 1e-9));
+      TouchSavedIndex(file);
+      if (admits("datasets opened")) {
+        spdlog::info("dataset {}: {} records from the saved index in {}", what, (*saved)->size(),
+                     FormatSeconds(static_cast<double>(MonotonicNs() - start_ns) * 1e-9));
+      }
       return saved;
     }
     if (absl::IsResourceExhausted(saved.status())) return saved.status();
-    if (absl::IsNotFound(saved.status())) {
-      spdlog::info("dataset {}: building the index: {}", what,
-                   std::string(saved.status().message()));
-    } else {
-      spdlog::warn("dataset {}: saved index dropped: {}", what,
-                   std::string(saved.status().message()));
+    const std::string why(saved.status().message());
+    if (!absl::IsNotFound(saved.status())) {
+      if (admits("saved indexes dropped"))
+        spdlog::warn("dataset {}: saved index dropped: {}", what, why);
+    } else if (admits("indexes begun")) {
+      spdlog::info("dataset {}: building the index: {}", what, why);
     }
   }
   FW_ASSIGN_OR_RETURN(std::shared_ptr<const Index> index, BuildIndex(spec, location, options));
-  if (!file.empty() && options.save) Save(*index, file);
+  if (!file.empty() && options.save) SaveIndexInFolder(*index, file);
   FW_ASSIGN_OR_RETURN(std::shared_ptr<const Dataset> dataset,
                       OpenIndex(spec, location, file, std::move(index)));
+  if (!admits("indexes built")) return dataset;
   spdlog::info("dataset {}: {} records, {} classes, index of {} built in {}{}{}", what,
                dataset->size(), dataset->classes().size(), FormatBytes(dataset->memory_bytes()),
                FormatSeconds(static_cast<double>(MonotonicNs() - start_ns) * 1e-9),

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "server/base/log_limiter.h"
 #include "server/base/memory_budget.h"
 #include "server/base/registry.h"
 #include "server/base/schema.h"
@@ -83,6 +84,7 @@ struct DatasetOptions {
   std::string state_dir;                 // saved indexes; "" has none
   bool save = true;                      // an index that had to be built, for the next time
   std::shared_ptr<MemoryBudget> budget;  // may be null
+  int64_t user = LogLimiter::kNoSource;  // whose lines in the log they are
   IndexProgress progress;                // may be null
   std::function<bool()> given_up;  // asked now and then, may be null: nobody wants it any more
   bool rebuild = false;            // ignore a saved index

@@ -1,10 +1,13 @@
 #include "server/base/memory_budget.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <thread>
 #include <vector>
+
+#include "server/base/user_shares.h"
 
 namespace feedwater::server {
 namespace {
@@ -72,6 +75,51 @@ TEST(MemoryBudget, AReservationMayOutliveItsOwnersBudget) {
     kept = *budget->Reserve("a", 40);
   }
   kept.Release();
+}
+
+TEST(MemoryBudget, AShareIsBoundedByItselfAndByTheWhole) {
+  const auto whole = MemoryBudget::Create(100);
+  const auto share = MemoryBudget::CreateShare(60, whole);
+  auto arena = *share->Reserve("arenas", 40);
+  EXPECT_EQ(whole->Sum(), "arenas 40 B = 40 B of 100 B");
+  const absl::Status over = share->Reserve("samples", 30).status();
+  EXPECT_EQ(over.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(over.message(), ::testing::HasSubstr("arenas 40 B + this request (samples) 30 B"));
+  EXPECT_THAT(over.message(), ::testing::HasSubstr("60 B for one user"));
+  EXPECT_EQ(whole->planned_bytes(), 40);  // what was refused is not kept of the whole
+  const auto others = *whole->Reserve("caches", 50);
+  EXPECT_EQ(share->free_bytes(), 10);
+  EXPECT_THAT(share->Reserve("samples", 20).status().message(),
+              ::testing::HasSubstr("caches 50 B"));
+  EXPECT_EQ(share->planned_bytes(), 40);
+  arena.ShrinkTo(10);
+  EXPECT_EQ(share->planned_bytes(), 10);
+  EXPECT_EQ(whole->planned_bytes(), 60);
+  arena.Release();
+  EXPECT_EQ(share->planned_bytes(), 0);
+  EXPECT_EQ(whole->planned_bytes(), 50);
+}
+
+TEST(MemoryBudget, WhatIsReservedOfAShareAloneIsNoTermOfTheWhole) {
+  const auto whole = MemoryBudget::Create(100);
+  const auto share = MemoryBudget::CreateShare(60, whole);
+  const auto held = *share->ReserveOfShare("samples", 60);
+  EXPECT_EQ(whole->planned_bytes(), 0);
+  EXPECT_FALSE(share->Reserve("arenas", 1).ok());
+}
+
+TEST(UserShares, EachUserHasOne) {
+  UserShares shares(MemoryBudget::Create(100));
+  EXPECT_EQ(shares.Of(1), shares.whole());
+  shares.Limit(50);
+  auto first = *shares.Of(1)->Reserve("arenas", 40);
+  EXPECT_FALSE(shares.Of(1)->Reserve("arenas", 11).ok());
+  const auto other = *shares.Of(2)->Reserve("arenas", 50);
+  shares.Limit(0);
+  EXPECT_FALSE(shares.Of(1)->Reserve("arenas", 11).ok());  // has something
+  first.Release();
+  first = MemoryReservation();
+  EXPECT_EQ(shares.Of(1), shares.whole());
 }
 
 TEST(MemoryBudget, ThreadsNeverExceedTheLimitTogether) {

@@ -148,6 +148,17 @@ def test_validate_gives_the_types_and_with_a_configuration_the_records(project):
     assert "the dataset was not looked at" in unseen.out and "--config" in unseen.out
 
 
+def test_validate_refuses_a_batch_that_no_slot_can_hold(project):
+    project.pictures("pictures", 9)
+    path = project.pipeline("small", GRAPH, batch="{size: 1000}", sampler="{last: pad}")
+    config = project.config.with_name("small-slots.yaml")
+    config.write_text(project.config.read_text() + "limits: {max_slot: 64KiB}\n")
+    assert run("validate", path, "--config", project.config).status == 0
+    result = run("validate", path, "--config", config)
+    assert result.status != 0
+    assert "limits.max_slot" in result.err
+
+
 def test_validate_warns_of_batches_that_no_epoch_can_fill(project):
     project.pictures("pictures", 9)
     for size, last, ranks, warned in [

@@ -417,20 +417,20 @@ TEST(SlowSample, ShowsProgressWhileItIsMadeAndEndsWithItsJob) {
 
 TEST(Memory, OfAGraphIsReservedForEveryWorkerAndGivenBack) {
   RuntimeOptions options = TestRuntimeOptions(2);
-  options.budget = MemoryBudget::Create(256 << 20);
+  options.shares = std::make_shared<UserShares>(MemoryBudget::Create(256 << 20));
   auto runtime = *Runtime::Create(options);
-  const int64_t idle = options.budget->planned_bytes();
+  const int64_t idle = options.shares->whole()->planned_bytes();
   TestRank rank = AttachRank(*runtime, HeavyJob(1500, 1), 0, 2);
   const int64_t image = 1500 * 1500 * 3;
-  EXPECT_GE(options.budget->planned_bytes() - idle, 2 * 2 * image);
-  EXPECT_LE(options.budget->planned_bytes() - idle, 2 * (2 * image + (4 << 20)));
+  EXPECT_GE(options.shares->whole()->planned_bytes() - idle, 2 * 2 * image);
+  EXPECT_LE(options.shares->whole()->planned_bytes() - idle, 2 * (2 * image + (4 << 20)));
   EXPECT_GT(runtime->Snapshot()[0].workers, 2) << "all";
   rank.Next();
   runtime->Detach(rank.stream);
   rank.stream = nullptr;
   const int64_t deadline = MonotonicNs() + 30'000'000'000;
-  while (options.budget->planned_bytes() != idle && MonotonicNs() < deadline) usleep(1000);
-  EXPECT_EQ(options.budget->planned_bytes(), idle);
+  while (options.shares->whole()->planned_bytes() != idle && MonotonicNs() < deadline) usleep(1000);
+  EXPECT_EQ(options.shares->whole()->planned_bytes(), idle);
 }
 
 // A job's files are its own, whoever joins it: the budget has room for them once.
@@ -442,11 +442,11 @@ TEST(Memory, IsNotTakenForTheFilesOfARankThatJoins) {
               4, /*world_size=*/2);
   const auto planned = [&](int64_t limit) {
     RuntimeOptions options = TestRuntimeOptions(1);
-    options.budget = MemoryBudget::Create(limit);
+    options.shares = std::make_shared<UserShares>(MemoryBudget::Create(limit));
     auto runtime = Runtime::Create(options);
     EXPECT_TRUE(runtime.ok()) << runtime.status();
     TestRank first = AttachRank(**runtime, job, 0), second = AttachRank(**runtime, job, 1);
-    return options.budget->planned_bytes();
+    return options.shares->whole()->planned_bytes();
   };
   const int64_t bytes = planned(1 << 30);
   EXPECT_EQ(planned(bytes), bytes);
@@ -454,7 +454,8 @@ TEST(Memory, IsNotTakenForTheFilesOfARankThatJoins) {
 
 TEST(Memory, ThatIsThereForOneWorkerIsUsedByOne) {
   RuntimeOptions options = TestRuntimeOptions(2);
-  options.budget = MemoryBudget::Create(64 << 20);  // 32 MiB for reading
+  options.shares =
+      std::make_shared<UserShares>(MemoryBudget::Create(64 << 20));  // 32 MiB for reading
   auto runtime = *Runtime::Create(options);
   TestRank rank = AttachRank(*runtime, HeavyJob(1700, 1), 0, 2);  // two of 8.7 MB
   EXPECT_EQ(runtime->Snapshot()[0].workers, 1);
@@ -657,7 +658,7 @@ TEST(Create, TellsWhatIsWrong) {
   pinned.cpus = {0, 4095};
   EXPECT_THAT(Runtime::Create(pinned).status().ToString(), HasSubstr("4095"));
   RuntimeOptions poor = TestRuntimeOptions(2);
-  poor.budget = MemoryBudget::Create(1 << 20);
+  poor.shares = std::make_shared<UserShares>(MemoryBudget::Create(1 << 20));
   EXPECT_EQ(Runtime::Create(poor).status().code(), absl::StatusCode::kResourceExhausted);
 }
 

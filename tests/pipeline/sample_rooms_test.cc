@@ -17,7 +17,7 @@ class SampleRoomsTest : public ::testing::Test {
  protected:
   std::shared_ptr<SampleRooms> Rooms(int workers) {
     SampleRooms::Options options;
-    options.budget = budget_;
+    options.shares = shares_;
     options.workers = workers;
     options.patience = absl::Milliseconds(50);
     options.changed = [this] { ++changed_; };
@@ -28,6 +28,7 @@ class SampleRoomsTest : public ::testing::Test {
   }
 
   const std::shared_ptr<MemoryBudget> budget_ = MemoryBudget::Create(1000);
+  const std::shared_ptr<UserShares> shares_ = std::make_shared<UserShares>(budget_);
   int changed_ = 0;
 };
 
@@ -91,9 +92,9 @@ TEST_F(SampleRoomsTest, AJobGetsTheOtherWorkersOnceThereIsRoom) {
 
 TEST_F(SampleRoomsTest, OneUserLeavesRoomForOthers) {
   SampleRooms::Options options;
-  options.budget = budget_;
+  options.shares = shares_;
   options.workers = 2;
-  options.user_bytes = 500;
+  shares_->Limit(500);
   const auto rooms = SampleRooms::Create(std::move(options));
   auto first = *rooms->Admit(1, "a", 100, 50);
   EXPECT_EQ(first->workers(), INT_MAX);
@@ -118,7 +119,7 @@ TEST_F(SampleRoomsTest, AnEndedClaimNeverLeavesLessThanTheOthersHave) {
 
 TEST_F(SampleRoomsTest, ALargeSampleWaitsSomeSecondsForOthersMemory) {
   SampleRooms::Options options;
-  options.budget = budget_;
+  options.shares = shares_;
   const auto rooms = SampleRooms::Create(std::move(options));
   auto arena = *budget_->Reserve("arenas", 500);
   std::thread leaver([&] {
@@ -183,8 +184,8 @@ class ASharePerUser : public SampleRoomsTest {
  protected:
   std::shared_ptr<SampleRooms> Rooms() {
     SampleRooms::Options options;
-    options.budget = budget_;
-    options.user_bytes = 500;
+    options.shares = shares_;
+    shares_->Limit(500);
     options.patience = absl::Milliseconds(50);
     return SampleRooms::Create(std::move(options));
   }
@@ -196,8 +197,8 @@ TEST_F(ASharePerUser, LargeSamplesAreWithinItBesideClaims) {
   const auto large = *rooms->Enter(1, 300, nullptr);
   const auto refused = rooms->Enter(1, 501, nullptr);
   EXPECT_TRUE(absl::IsResourceExhausted(refused.status()));
-  EXPECT_THAT(refused.status().message(), HasSubstr("samples of one user 100"));
-  EXPECT_THAT(refused.status().message(), HasSubstr("large samples of one user 300"));
+  EXPECT_THAT(refused.status().message(), HasSubstr("large samples 300 B + samples 100 B"));
+  EXPECT_THAT(refused.status().message(), HasSubstr("for one user"));
   EXPECT_TRUE(absl::IsResourceExhausted(rooms->Admit(1, "b", 250, 0).status()));
   const auto others_claim = rooms->Admit(2, "a", 200, 0);
   ASSERT_TRUE(others_claim.ok()) << others_claim.status();

@@ -1,0 +1,37 @@
+// What one user may take of a budget, however much of it is free: so the next user finds room.
+// Arenas, samples, staging, texts and indexes are reserved from the share of the user who causes
+// them. Thread-safe.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "server/base/memory_budget.h"
+#include "server/base/mutex.h"
+
+namespace feedwater::server {
+
+class UserShares {
+ public:
+  explicit UserShares(std::shared_ptr<MemoryBudget> whole) : whole_(std::move(whole)) {}
+
+  // For each user; 0: no limit. Holds for users who have nothing reserved now, and for the others
+  // once they have nothing.
+  void Limit(int64_t bytes) ABSL_LOCKS_EXCLUDED(mu_);
+  // The user's share; without a limit the whole.
+  std::shared_ptr<MemoryBudget> Of(uid_t user) ABSL_LOCKS_EXCLUDED(mu_);
+  const std::shared_ptr<MemoryBudget>& whole() const { return whole_; }
+
+ private:
+  const std::shared_ptr<MemoryBudget> whole_;
+  Mutex mu_;
+  int64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  std::map<uid_t, std::weak_ptr<MemoryBudget>> shares_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace feedwater::server
