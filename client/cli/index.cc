@@ -68,7 +68,9 @@ absl::Status IndexSeek(Indexed* indexed) {
         status = server::NoThrow(
             [&] { return local.dataset().Parse(bytes.record(), bytes.extents(), &room->record); });
       }
-      if (server::TellsOfTheMachine(status)) return status;
+      if (server::TellsOfTheMachine(status, bytes)) {
+        return server::Annotate(status, absl::StrCat("record ", bytes.record()));
+      }
       if (!status.ok()) return absl::OkStatus();  // a bad record: `feedwater verify` says why
       for (const server::Tensor& field : room->record.fields) {
         if (field.spec.layout != server::Layout::kEncoded) continue;

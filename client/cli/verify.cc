@@ -108,7 +108,7 @@ class Verifier {
       status = room.batch.Run(input, 0);
     }
     if (status.ok()) return status;
-    if (server::TellsOfTheMachine(status)) {
+    if (server::TellsOfTheMachine(status, bytes)) {
       return server::Annotate(status, absl::StrCat("record ", bytes.record()));
     }
     Note(

@@ -23,6 +23,10 @@ alignas(64) constexpr std::byte kNothing[kReadPadding] = {};
 
 }  // namespace
 
+bool TellsOfTheMachine(const absl::Status& status, const RecordBytes& bytes) {
+  return !status.ok() && (bytes.not_read() || TellsOfTheMachine(status));
+}
+
 // One read of the engine, for one extent or for several that follow each other in a file.
 struct RecordBytes::Read {
   struct Part {

@@ -69,6 +69,10 @@ class RecordBytes {
   absl::InlinedVector<Read*, 1> reads_;
 };
 
+// Whether an error, of reading a record or of making a sample of it, tells of the machine or of the
+// file and not of the record's bytes (storage/fault.h).
+bool TellsOfTheMachine(const absl::Status& status, const RecordBytes& bytes);
+
 // Who takes records from a reader.
 class RecordOwner {
  public:

@@ -235,7 +235,7 @@ void Worker::Process(Sample* sample) {
     usage_.bytes_read += sample->bytes.size();
   }
   if (!status.ok() && batch.dropped()) return Done(sample);  // perhaps for that reason
-  const bool machine = !status.ok() && (sample->bytes.not_read() || TellsOfTheMachine(status));
+  const bool machine = TellsOfTheMachine(status, sample->bytes);
   const BadSamplePolicy policy = batch.job().config().pipeline->spec.on_bad_sample;
   const bool is_own = sample->tries == 0;
   if (status.ok()) {
