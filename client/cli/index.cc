@@ -54,29 +54,26 @@ absl::Status IndexSeek(Indexed* indexed) {
   store.WaitUntilRead();
 
   struct Room {
-    server::ImageWorkspace images;
+    std::unique_ptr<server::SampleMaker> maker;
     server::Record record;
   };
   EveryRecord every;
   every.what = "seek index";
   every.make_look = [&]() -> absl::StatusOr<EveryRecord::Look> {
     auto room = std::make_shared<Room>();
-    room->images.UseSeekIndexes(&store);
+    room->maker = local.NewMaker(local.loaded->plan,
+                                 server::SetupOf(local.loaded->spec, local.dataset()), &store);
     return [&local, room](const server::RecordBytes& bytes) {
       absl::Status status = bytes.status();
       if (status.ok()) {
         status = server::NoThrow(
             [&] { return local.dataset().Parse(bytes.record(), bytes.extents(), &room->record); });
       }
+      if (status.ok()) status = room->maker->MakeSeekIndexes(room->record);
       if (server::TellsOfTheMachine(status, bytes)) {
         return server::Annotate(status, absl::StrCat("record ", bytes.record()));
       }
-      if (!status.ok()) return absl::OkStatus();  // a bad record: `feedwater verify` says why
-      for (const server::Tensor& field : room->record.fields) {
-        if (field.spec.layout != server::Layout::kEncoded) continue;
-        server::MakeSeekIndex({field.data, field.bytes()}, local.loaded->spec.limits, room->images);
-      }
-      return absl::OkStatus();
+      return absl::OkStatus();  // of a bad record, too: `feedwater verify` says why
     };
   };
   FW_RETURN_IF_ERROR(every.Run(local));
@@ -95,6 +92,7 @@ absl::StatusOr<Indexed> Index(const std::string& pipeline, const std::string& co
   LocalOptions options;
   options.config = config;
   options.rebuild = force;
+  options.reads_images = seek;
   options.progress = [&](int64_t done, int64_t total) {
     result.built = true;
     progress.Update(done, total);

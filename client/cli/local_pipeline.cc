@@ -13,6 +13,7 @@
 #include "server/base/no_throw.h"
 #include "server/base/yaml.h"
 #include "server/decoder/in_process_maker.h"
+#include "server/pipeline/cache_choice.h"
 #include "server/service/batch_check.h"
 #include "server/service/catalogue.h"
 
@@ -160,20 +161,24 @@ absl::StatusOr<LocalPipeline> OpenLocalPipeline(const std::string& pipeline,
   dataset.progress = options.progress;
   dataset.rebuild = options.rebuild;
   FW_ASSIGN_OR_RETURN(local.loaded, Load(std::move(spec), dataset));
-  if (IsolatesImages(config, local.settings.access) && local.plan().decodes()) {
+  if (IsolatesImages(config, local.settings.access) &&
+      (local.plan().decodes() || (options.reads_images && server::HasImages(local.dataset())))) {
     FW_ASSIGN_OR_RETURN(local.decoders, server::FindDecoders(local.budget));
   }
   return local;
 }
 
 std::unique_ptr<server::SampleMaker> LocalPipeline::NewMaker(
-    std::shared_ptr<const server::Plan> plan, server::DecoderSetup setup) const {
+    std::shared_ptr<const server::Plan> plan, server::DecoderSetup setup,
+    server::SeekIndexes* indexes) const {
   if (decoders != nullptr) {
-    return std::make_unique<server::IsolatedMaker>(decoders, std::move(plan), std::move(setup),
-                                                   loaded->spec.limits);
+    auto maker = std::make_unique<server::IsolatedMaker>(decoders, std::move(plan),
+                                                         std::move(setup), loaded->spec.limits);
+    maker->UseSeekIndexes(indexes);
+    return maker;
   }
   auto maker = std::make_unique<server::InProcessMaker>();
-  maker->Use(plan.get(), /*indexes=*/nullptr);
+  maker->Use(plan.get(), indexes);
   return maker;
 }
 

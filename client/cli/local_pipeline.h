@@ -55,6 +55,7 @@ struct LocalOptions {
   std::string config;              // as for FindConfig
   server::IndexProgress progress;  // while an index is built; may be null
   bool rebuild = false;            // ignore the saved index
+  bool reads_images = false;       // also where the graph decodes none
 };
 
 struct LocalPipeline {
@@ -75,9 +76,11 @@ struct LocalPipeline {
   absl::StatusOr<std::unique_ptr<server::RecordReader>> NewReader() const;
   // Who makes samples of `plan`, which is PlanOf(setup): a process of its own where the daemon
   // would take one, so that a file made to abuse an image library meets nothing here either. For
-  // one thread; the plan outlives it.
+  // one thread; the plan and `indexes`, where seek indexes are found and kept (null: nowhere),
+  // outlive it.
   std::unique_ptr<server::SampleMaker> NewMaker(std::shared_ptr<const server::Plan> plan,
-                                                server::DecoderSetup setup) const;
+                                                server::DecoderSetup setup,
+                                                server::SeekIndexes* indexes = nullptr) const;
   // As a runtime of this pipeline would be set up, with a worker on each of the first `workers`
   // CPUs (0: all).
   server::RuntimeOptions ForRuntime(size_t workers = 0) const;

@@ -38,6 +38,14 @@ absl::Status InProcessMaker::Pack(absl::Span<const std::byte> encoded, const Ima
   return absl::OkStatus();
 }
 
+absl::Status InProcessMaker::MakeSeekIndexes(const Record& record) {
+  for (const Tensor& field : record.fields) {
+    if (field.spec.layout != Layout::kEncoded) continue;
+    MakeSeekIndex({field.data, field.bytes()}, plan_->limits(), workspace_.images());
+  }
+  return absl::OkStatus();
+}
+
 MakingCost InProcessMaker::TakeCost() {
   MakingCost cost;
   const DecodeCounts& now = workspace_.images().counts();

@@ -22,6 +22,7 @@ class InProcessMaker final : public SampleMaker {
                           absl::FunctionRef<void(const Record&)> keep) override;
   absl::Status Pack(absl::Span<const std::byte> encoded, const ImageLimits& limits,
                     std::vector<std::byte>* document) override;
+  absl::Status MakeSeekIndexes(const Record& record) override;
   MakingCost TakeCost() override;
 
   SampleWorkspace& workspace() { return workspace_; }

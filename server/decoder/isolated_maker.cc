@@ -420,6 +420,20 @@ absl::Status IsolatedMaker::Pack(absl::Span<const std::byte> encoded, const Imag
   return absl::OkStatus();
 }
 
+// They come back as those of samples do: TakeIndexes.
+absl::Status IsolatedMaker::MakeSeekIndexes(const Record& record) {
+  jpegs_.clear();
+  for (const Tensor& field : record.fields) {
+    if (IsJpeg(field)) jpegs_.push_back(field);
+  }
+  if (seek_indexes_ == nullptr || jpegs_.empty()) return absl::OkStatus();
+  const absl::Status status = Ask(DecoderCommand::kIndex, SampleInput(), jpegs_, 0);
+  if (absl::IsUnavailable(status) || absl::IsResourceExhausted(status)) return status;
+  if (!status.ok()) return absl::OkStatus();  // whoever decodes the image says what is wrong
+  process_->region().GiveBack(process_->region().output(), output_used_);
+  return absl::OkStatus();
+}
+
 MakingCost IsolatedMaker::TakeCost() { return std::exchange(cost_, MakingCost()); }
 
 }  // namespace feedwater::server

@@ -86,6 +86,7 @@ class IsolatedMaker final : public SampleMaker {
                           absl::FunctionRef<void(const Record&)> keep) override;
   absl::Status Pack(absl::Span<const std::byte> encoded, const ImageLimits& limits,
                     std::vector<std::byte>* document) override;
+  absl::Status MakeSeekIndexes(const Record& record) override;
   MakingCost TakeCost() override;
 
  private:
@@ -124,6 +125,7 @@ class IsolatedMaker final : public SampleMaker {
   std::vector<ContentHash> hashes_;  // of the request's fields
   std::vector<std::byte> index_;     // scratch
   Record kept_;                      // scratch
+  std::vector<Tensor> jpegs_;        // scratch
   MakingCost cost_;
 };
 

@@ -25,7 +25,7 @@
 namespace feedwater::server {
 
 inline constexpr uint32_t kRegionMagic = 0x43445746;  // "FWDC"
-inline constexpr uint32_t kRegionVersion = 1;
+inline constexpr uint32_t kRegionVersion = 2;
 inline constexpr size_t kRegionUnit = 64;
 inline constexpr size_t kRequestAt = 4096, kAnswerAt = 64 << 10, kControlBytes = 128 << 10;
 inline constexpr size_t kMaxRegionFields = 256, kMaxRegionAxes = 8;
@@ -46,6 +46,7 @@ enum class DecoderCommand : uint32_t {
   kRunKeeping = 3,     // the same
   kRunFromPrefix = 4,  // fields that a cache has kept
   kPack = 5,           // one field: an image file
+  kIndex = 6,          // JPEG files, whose whole seek indexes are wanted and nothing else
 };
 
 // A tensor in the input or the output area.

@@ -43,6 +43,9 @@ class SampleMaker {
   // of the machine.
   virtual absl::Status Pack(absl::Span<const std::byte> encoded, const ImageLimits& limits,
                             std::vector<std::byte>* document) = 0;
+  // Puts the whole seek indexes of the record's JPEGs where those of samples go, whatever the graph
+  // looks at. What has none (MakeSeekIndex) is passed over. An error tells of the machine.
+  virtual absl::Status MakeSeekIndexes(const Record& record) = 0;
   // Since the last call.
   virtual MakingCost TakeCost() = 0;
 };

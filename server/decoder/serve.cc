@@ -84,6 +84,7 @@ class Decoder {
     const auto command = static_cast<DecoderCommand>(request_.command);
     if (command == DecoderCommand::kSetUp) return SetUp();
     if (command == DecoderCommand::kPack) return Pack();
+    if (command == DecoderCommand::kIndex) return Index();
     if (plan_ == nullptr) return absl::FailedPreconditionError("a request before the set-up");
     input_ = {};
     input_.record = &record_;
@@ -182,6 +183,15 @@ class Decoder {
     TensorSpec spec;
     spec.shape = {static_cast<int64_t>(document.size())};
     answer_.fields = !document.empty() && Put(spec, document) ? 1 : 0;
+    return absl::OkStatus();
+  }
+
+  // PutIndexes does the rest.
+  absl::Status Index() {
+    for (const Tensor& file : record_.fields) {
+      is_large_ |= file.bytes() > kLargeFileBytes;
+      MakeSeekIndex({file.data, file.bytes()}, limits(), workspace_.images());
+    }
     return absl::OkStatus();
   }
 

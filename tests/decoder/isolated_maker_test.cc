@@ -15,6 +15,7 @@
 #include "server/base/clock.h"
 #include "server/base/sanitized.h"
 #include "server/decoder/in_process_maker.h"
+#include "tests/codec/seek_index_map.h"
 #include "tests/codec/test_images.h"
 #include "tests/graph/graph_testing.h"
 
@@ -250,6 +251,42 @@ TEST_F(IsolatedMakerTest, LearnsAndUsesSeekIndexes) {
   EXPECT_EQ(maker_->TakeCost().decoded.with_seek_index, 3u);
 }
 
+TEST_F(IsolatedMakerTest, MakesTheWholeSeekIndexesThatAreMadeHere) {
+  std::mt19937 random(7);
+  const testing::Pixels image = testing::NoisyImage({700, 500}, 3, random);
+  std::vector<std::string> files = Files();
+  files.push_back(testing::EncodeJpeg(image, {}));
+  TestRecord first = RecordOf(files.back(), 0);
+  ASSERT_NO_FATAL_FAILURE(Make(kRealDecoder, kTraining, first));
+  testing::SeekIndexMap isolated, here;
+  TestBatch batch(*plan_, 1);
+  maker_->UseSeekIndexes(&isolated);
+  ASSERT_TRUE(maker_->Run(InputOf(first, 1), 0, batch.memory).ok());
+  const size_t of_a_crop = isolated.bytes();
+  here_.Use(plan_.get(), &here);
+  for (const std::string& file : files) {
+    TestRecord record = RecordOf(file, 0);
+    ASSERT_TRUE(here_.MakeSeekIndexes(*record.record()).ok());
+    ASSERT_TRUE(maker_->MakeSeekIndexes(*record.record()).ok());
+  }
+  EXPECT_EQ(isolated.documents(), here.documents());
+  EXPECT_GT(isolated.bytes(), of_a_crop) << "all of an image, whatever the graph looks at";
+
+  // Several images in one record; one is known, and not learned again.
+  std::vector<std::string> several = {files.back(), testing::EncodeJpeg(image, {.luma_h = 2}),
+                                      "\xff\xd8 no image"};
+  TestRecord record;
+  for (const std::string& file : several) record.AddEncoded({file.begin(), file.end()});
+  record.AddLabel(3);
+  const int puts = isolated.puts;
+  ASSERT_TRUE(maker_->MakeSeekIndexes(*record.record()).ok());
+  EXPECT_EQ(isolated.puts, puts + 1);
+  ASSERT_TRUE(here_.MakeSeekIndexes(*record.record()).ok());
+  EXPECT_EQ(isolated.documents(), here.documents());
+  EXPECT_EQ(host_->started, 1u);
+  EXPECT_EQ(host_->deaths, 0u);
+}
+
 TEST_F(IsolatedMakerTest, AKilledProcessIsReplacedAndTheSampleIsMade) {
   const std::vector<std::string> files = Files();
   TestRecord record = RecordOf(files[0], 5);
@@ -406,6 +443,29 @@ TEST_P(HostileDecoder, CostsItsRecordAndNothingElse) {
   }
 }
 
+TEST_P(HostileDecoder, GivesNoSeekIndexThatIsNotItsImages) {
+  const std::string how = GetParam().how;
+  if (kSanitized && how == "segv") GTEST_SKIP() << "ASan takes the signal";
+  const std::string yaml = PipelineText("  - decode\n  - resize: {size: [4, 4]}\n", "[image]");
+  TestRecord record = RecordOf(Files()[0], 5);
+  ASSERT_NO_FATAL_FAILURE(Make(kHostileDecoder, yaml, record, how));
+  testing::SeekIndexMap indexes;
+  maker_->UseSeekIndexes(&indexes);
+  const absl::Status status = maker_->MakeSeekIndexes(*record.record());
+  if (how == "scribble") return;  // any answer may be read, and no harm
+  const bool machine = GetParam().code == absl::StatusCode::kResourceExhausted ||
+                       GetParam().code == absl::StatusCode::kUnavailable;
+  EXPECT_EQ(status.code(), machine ? GetParam().code : absl::StatusCode::kOk) << status;
+  EXPECT_EQ(indexes.puts, how == "indexes_of_one" ? 1 : 0);
+  // What was kept is no index at all, and does no harm either.
+  here_.Use(plan_.get(), nullptr);
+  TestBatch plain(*plan_, 1), with(*plan_, 1);
+  ASSERT_TRUE(here_.Run(InputOf(record, 1), 0, plain.memory).ok());
+  here_.Use(plan_.get(), &indexes);
+  ASSERT_TRUE(here_.Run(InputOf(record, 1), 0, with.memory).ok());
+  EXPECT_EQ(with.Sample(0), plain.Sample(0));
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Decoder, HostileDecoder,
     ::testing::Values(
@@ -433,6 +493,8 @@ INSTANTIATE_TEST_SUITE_P(
         Hostile{"type", absl::StatusCode::kDataLoss, "unknown type"},
         Hostile{"axes", absl::StatusCode::kDataLoss, "too many axes"},
         Hostile{"other_shape", absl::StatusCode::kOk, ""},
+        Hostile{"index_of_nothing", absl::StatusCode::kOk, ""},
+        Hostile{"indexes_of_one", absl::StatusCode::kOk, ""},
         Hostile{"scribble", absl::StatusCode::kOk, ""}),
     [](const auto& info) { return std::string(info.param.how); });
 

@@ -1,10 +1,11 @@
 // hostile_decoder: a decoder process in which somebody else's code runs. The name of the pipeline's
-// file says what it does with the first request after the set-up: see Misbehave. Started by
-// tests/decoder as the real one is, without its sandbox.
+// file, without folder and ending, says what it does with each request after the set-up: see
+// Misbehave. Started by tests/decoder and tests/cli as the real one is, without its sandbox.
 #include <signal.h>
 #include <unistd.h>
 
 #include <cstring>
+#include <filesystem>
 #include <thread>
 
 #include "server/decoder/decoder_program.h"
@@ -92,6 +93,10 @@ void Misbehave(const std::string& how, const Region& region, uint32_t* sequence,
       field.bytes = 0;
     }
   }
+  if (how == "index_of_nothing" || how == "indexes_of_one") {  // no field's; garbage, and again
+    answer.indexes = how == "indexes_of_one" ? 2 : 1;
+    field.field = how == "indexes_of_one" ? 0 : kMany;
+  }
   if (how == "other_shape") {  // a good tensor, but not what the plan keeps
     answer.is_kept = answer.fields = 1;
     field.axes = 1;
@@ -113,7 +118,7 @@ int Serve() {
       const auto setup =
           DecodeSetup({region->input() + field.offset, static_cast<size_t>(field.bytes)});
       if (!setup.ok()) return 1;
-      how = setup->file_name;
+      how = std::filesystem::path(setup->file_name).stem();
       const auto plan = PlanOf(*setup);
       if (!plan.ok() || how == "start") return 1;
       if (how == "kill_start") raise(SIGKILL);
