@@ -222,15 +222,18 @@ void Cache::Close(std::list<Entry> idle) {
 void Cache::AddUnused(const std::string& name) {
   UnusedFolder folder;
   folder.name = name;
+  bool has_blocks = false;
   std::error_code error;
   for (const fs::directory_entry& entry :
        fs::directory_iterator(absl::StrCat(folder_, "/", name), error)) {
     const std::string file = entry.path().filename().string();
+    if (file.rfind(kSegmentPrefix, 0) != 0) continue;
+    has_blocks = true;
     const uintmax_t size = entry.file_size(error);
-    if (error || file.rfind(kSegmentPrefix, 0) != 0) continue;
+    if (error) continue;
     folder.segments.push_back({file, static_cast<int64_t>(size)});
   }
-  if (folder.segments.empty()) {
+  if (!has_blocks) {
     fs::remove_all(absl::StrCat(folder_, "/", name), error);
     return;
   }

@@ -96,11 +96,11 @@ absl::Status EnterSandbox(int socket, uint64_t memory_bytes) {
   Limit(RLIMIT_FSIZE, 0);
   Limit(RLIMIT_NPROC, 0);
   if (kSanitized) return absl::OkStatus();
-  Limit(RLIMIT_NOFILE, 0);
-  Limit(RLIMIT_DATA, memory_bytes);
   // What cannot be written is no data, but each page of it that is looked at takes page tables.
   if (const int64_t mapped = MappedBytes(getpid()); mapped > 0)
     Limit(RLIMIT_AS, static_cast<uint64_t>(mapped) + memory_bytes + kHeapsBytes);
+  Limit(RLIMIT_NOFILE, 0);
+  Limit(RLIMIT_DATA, memory_bytes);
 
   const auto descriptor = static_cast<scmp_datum_t>(socket);
   Filter filter;

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <future>
@@ -15,6 +16,7 @@
 #include <set>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "server/cache/cache.h"
 #include "tests/storage/temp_folder.h"
 #include "tests/testing/test_seed.h"
@@ -447,12 +449,27 @@ TEST(Cache, DeletesTheLongestUnusedFolderWhenTheDiskIsWanted) {
 }
 
 // A disk that stands still: the segment is a FIFO, and opening it waits for a reader.
+TEST(Cache, LeavesNoFolderWithoutBlocks) {
+  TempFolder temp;
+  const Cache::Options options{
+      .memory_bytes = 1 << 20, .disk_bytes = 1 << 20, .state_dir = temp.path(), .budget = nullptr};
+  {
+    Cache cache(options);
+    for (int i = 0; i < 100; ++i) {
+      ASSERT_TRUE(cache.Get({absl::StrCat("set-", i), "bytes-1", 10, 0, 1 << 20}).ok());
+    }
+  }
+  const Cache next(options);
+  const std::filesystem::directory_iterator entries(temp.path() + "/cache");
+  const auto folders = std::count_if(begin(entries), end(entries),
+                                     [](const auto& entry) { return entry.is_directory(); });
+  EXPECT_EQ(folders, 0);
+}
+
 TEST(Cache, LetsNobodyElseWaitWhileOneIsClosed) {
   TempFolder temp;
-  const Cache::Options options{.memory_bytes = 1 << 20,
-                               .disk_bytes = 1 << 20,
-                               .state_dir = temp.path(),
-                               .budget = nullptr};
+  const Cache::Options options{
+      .memory_bytes = 1 << 20, .disk_bytes = 1 << 20, .state_dir = temp.path(), .budget = nullptr};
   const auto request = [](const char* digest) {
     return Cache::Request{digest, "bytes-1", 10, 1 << 20, 1 << 20};
   };
@@ -463,9 +480,8 @@ TEST(Cache, LetsNobodyElseWaitWhileOneIsClosed) {
   Cache cache(options);
   (*cache.Get(request("one")))->Put(1, kStamp, PayloadOf(1, 10));
   const auto get = [&](const char* digest) {
-    return std::async(std::launch::async, [&cache, &request, digest] {
-      return cache.Get(request(digest)).ok();
-    });
+    return std::async(std::launch::async,
+                      [&cache, &request, digest] { return cache.Get(request(digest)).ok(); });
   };
   std::future<bool> second = get("two");  // closes the first for its memory
   while (cache.Statuses().size() > 0) usleep(1000);
