@@ -25,7 +25,7 @@ constexpr double kIdlePipelineSeconds = 60;
 constexpr auto kHousekeepingEvery = absl::Seconds(5);
 // What the program itself takes is a term of the sum, but never so much of a small one.
 constexpr int64_t kLeastPartForWork = 4;
-// Where several users are served, samples of one user's jobs take no more than this part.
+// Where several users are served, what one of them causes takes no more than this part of memory.
 constexpr int64_t kLeastUsers = 2;
 // gRPC has no account of its own; behind the gate no flood makes it take more than some 7 MiB
 // (tests/integration/test_control_floods.py).
@@ -136,7 +136,13 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   bad_samples_ = BadSampleLog::Open(config.state_dir);
   runtime.bad_samples = bad_samples_;
   runtime.breadcrumbs = FindCrashes();
-  if (config.isolation != "none") decoders_ = std::make_shared<DecoderHost>();
+  if (config.isolation != "none") {
+    decoders_ = std::make_shared<DecoderHost>();
+    decoders_->admits_line = [] {
+      return ClientLog().Admits("decoder processes that ended", LogLimiter::kNoSource,
+                                LogLimiter::kOpenLines);
+    };
+  }
   if (IsolatesImages(config, settings_.access)) FW_RETURN_IF_ERROR(FindDecoderProgram());
   runtime.decoders = decoders_;
   FW_ASSIGN_OR_RETURN(runtime_, Runtime::Create(runtime));
@@ -224,7 +230,7 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
 
 // Where somebody else than the daemon's own user may come, nobody takes all of `memory`.
 void Daemon::LimitUsers(const AccessList& access) {
-  shares_->Limit(access.empty() ? 0 : settings_.memory_limit_bytes / kLeastUsers);
+  shares_->Limit(AdmitsOthers(access) ? settings_.memory_limit_bytes / kLeastUsers : 0);
 }
 
 absl::Status Daemon::FindDecoderProgram() {
@@ -291,8 +297,8 @@ void Daemon::Reload(const Settings& settings) {
     spdlog::error("`access` stays as it was, for with isolation: auto it needs decoders: {}",
                   std::string(found.message()));
   } else {
-    access_.Replace(settings.access);
     LimitUsers(settings.access);
+    access_.Replace(settings.access);
     isolates_images_ = isolates;
     data_->Reconsider();
     control_->Reconsider();
@@ -330,6 +336,7 @@ void Daemon::KeepHouse() {
       if (stop_) return;
     }
     catalogue_->DropIdle(kIdlePipelineSeconds);
+    runtime_->UseRoom();
     // What a flood of calls made gRPC and the readers of texts take goes back to the kernel.
     const uint64_t calls = control_->calls();
     if (calls != calls_before) malloc_trim(0);

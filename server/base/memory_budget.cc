@@ -97,6 +97,10 @@ int64_t MemoryBudget::free_bytes() const {
   return whole_ == nullptr ? left : std::min(left, whole_->free_bytes());
 }
 
+bool MemoryBudget::is_tighter_than_whole() const {
+  return whole_ != nullptr && limit_bytes_ - planned_bytes() < whole_->free_bytes();
+}
+
 std::string MemoryBudget::Sum() const {
   MutexLock lock(&mu_);
   return absl::StrCat(SumLocked(), terms_.empty() ? "nothing" : "", " = ",

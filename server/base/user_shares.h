@@ -1,6 +1,6 @@
 // What one user may take of a budget, however much of it is free: so the next user finds room.
 // Arenas, samples, staging, texts and indexes are reserved from the share of the user who causes
-// them. Thread-safe.
+// them; read buffers and caches serve all users and are no part of one. Thread-safe.
 #pragma once
 
 #include <sys/types.h>
@@ -20,8 +20,8 @@ class UserShares {
  public:
   explicit UserShares(std::shared_ptr<MemoryBudget> whole) : whole_(std::move(whole)) {}
 
-  // For each user; 0: no limit. Holds for users who have nothing reserved now, and for the others
-  // once they have nothing.
+  // For each user; 0: no limit. What is reserved already stays as it is: a user who has a share
+  // keeps that until nothing of it is reserved, and what was taken without one is not counted.
   void Limit(int64_t bytes) ABSL_LOCKS_EXCLUDED(mu_);
   // The user's share; without a limit the whole.
   std::shared_ptr<MemoryBudget> Of(uid_t user) ABSL_LOCKS_EXCLUDED(mu_);

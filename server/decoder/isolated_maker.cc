@@ -9,7 +9,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/base/escape.h"
-#include "server/base/log_limiter.h"
 #include "server/base/units.h"
 #include "server/storage/engine.h"  // kReadPadding
 #include "spdlog/spdlog.h"
@@ -59,12 +58,6 @@ absl::Status NotItsFault(DecoderProcess::Outcome outcome, int tries, absl::strin
       "decoder processes are killed again and again (SIGKILL, ", tries, " times", when,
       "): too little memory for them? See the kernel's log; cure: a larger limit for the daemon's "
       "cgroup, or a smaller `memory`"));
-}
-
-// Records can end one decoder after the other.
-bool AdmitsLine() {
-  return ClientLog().Admits("decoder processes that ended", LogLimiter::kNoSource,
-                            LogLimiter::kOpenLines);
 }
 
 // Starts and ends a process that has nothing to do.
@@ -322,7 +315,7 @@ absl::Status IsolatedMaker::Ask(DecoderCommand command, const SampleInput& input
     const bool for_memory =
         outcome == DecoderProcess::Outcome::kKilled && host_->oom_kills() > oom_kills_;
     if (for_memory && ++kills_for_memory == kKillsForMemory) {
-      if (AdmitsLine()) {
+      if (host_->admits_line()) {
         spdlog::warn("the kernel killed {} decoder processes for want of memory on record {}",
                      kills_for_memory, input.sample_id);
       }
@@ -333,11 +326,12 @@ absl::Status IsolatedMaker::Ask(DecoderCommand command, const SampleInput& input
           "smaller `memory`"));
     }
     if (outcome == DecoderProcess::Outcome::kDied) {
-      if (AdmitsLine()) spdlog::warn("a decoder process {} on record {}", how, input.sample_id);
+      if (host_->admits_line())
+        spdlog::warn("a decoder process {} on record {}", how, input.sample_id);
       if (died != nullptr) *died = true;
       return absl::DataLossError(absl::StrCat("the decoder process ", how, " on this record"));
     }
-    if (outcome == DecoderProcess::Outcome::kStoodStill && AdmitsLine())
+    if (outcome == DecoderProcess::Outcome::kStoodStill && host_->admits_line())
       spdlog::warn("a decoder process {} on record {}: it stood still", how, input.sample_id);
     if (tries == kTries) return NotItsFault(outcome, tries, " on one record", how);
   }

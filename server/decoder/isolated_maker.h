@@ -32,8 +32,10 @@ class DecoderHost {
   std::shared_ptr<MemoryBudget> budget;  // for ProcessBytes; null: others have reserved them
   // How long a sample may take beside three times its pipeline's max_decode_ms.
   double patience_seconds = 20;
-  // How many processes the kernel has killed on this machine for want of memory.
+  // How many processes the kernel has killed for want of memory.
   std::function<uint64_t()> oom_kills = OomKills;
+  // Whether a process's death gets a line in the log: records can end one after the other.
+  std::function<bool()> admits_line = [] { return true; };
   std::atomic<int> running{0};
   std::atomic<uint64_t> started{0};
   std::atomic<uint64_t> deaths{0};  // other than at the end of their job

@@ -312,6 +312,8 @@ const SampleMemory& MemoryOfSamples(const LoadedPipeline& pipeline) {
 
 void Runtime::ChargeUser(uint32_t uid, int64_t cpu_ns) { impl_->scheduler.ChargeUser(uid, cpu_ns); }
 
+void Runtime::UseRoom() { impl_->rooms->UseRoom(); }
+
 std::vector<JobStats> Runtime::Snapshot() const { return impl_->scheduler.Snapshot(); }
 int Runtime::workers() const { return static_cast<int>(impl_->threads.size()); }
 int Runtime::active_workers() const { return workers() - impl_->parking->parked(); }

@@ -141,6 +141,7 @@ class Runtime {
   void ChargeUser(uint32_t uid, int64_t cpu_ns);
 
   std::vector<JobStats> Snapshot() const;
+  void UseRoom();  // jobs that memory kept to some workers get others; called now and then
   int workers() const;
   int active_workers() const;  // not parked
   uint64_t progress() const;   // grows while work is done; for the watchdog

@@ -16,7 +16,23 @@ constexpr auto kLookEvery = absl::Milliseconds(100);
 
 }  // namespace
 
-SampleRooms::Wanted SampleRooms::WantedBy(int worker, const Claim* more) const {
+void SampleRooms::Pieces::Add(MemoryReservation piece) {
+  bytes += piece.bytes();
+  pieces.push_back(std::move(piece));
+}
+
+void SampleRooms::Pieces::ShrinkTo(int64_t most) {
+  while (bytes > most && !pieces.empty()) {
+    MemoryReservation& piece = pieces.back();
+    const int64_t less = std::min(bytes - most, piece.bytes());
+    piece.ShrinkTo(piece.bytes() - less);
+    bytes -= less;
+    if (piece.bytes() == 0) pieces.pop_back();
+  }
+}
+
+SampleRooms::Wanted SampleRooms::WantedBy(int worker, const Claim* more,
+                                          std::optional<uint32_t> user) const {
   Wanted wanted;
   const auto add = [&](const Claim& claim) {
     if (claim.process_bytes_ > 0) {
@@ -26,7 +42,7 @@ SampleRooms::Wanted SampleRooms::WantedBy(int worker, const Claim* more) const {
     }
   };
   for (const Claim* claim : claims_) {
-    if (worker < claim->workers()) add(*claim);
+    if (worker < claim->workers() && claim->user_ == user.value_or(claim->user_)) add(*claim);
   }
   if (more != nullptr) add(*more);
   return wanted;
@@ -51,8 +67,7 @@ absl::StatusOr<std::shared_ptr<const SampleRooms::Claim>> SampleRooms::Admit(
     if (same != nullptr && same->bytes_ == bytes && same->process_bytes_ == process_bytes)
       return same;
   }
-  claim.reset(new Claim(shared_from_this(), bytes, process_bytes));
-  claim->share_ = ShareOf(user);
+  claim.reset(new Claim(shared_from_this(), user, bytes, process_bytes));
   absl::Status refused = Extend(claim.get());
   // What ended jobs had comes back once the workers have looked.
   const absl::Time until = absl::Now() + options_.patience;
@@ -74,22 +89,26 @@ bool SampleRooms::HasUnsettled() const {
 }
 
 absl::Status SampleRooms::Extend(Claim* claim) {
+  const std::shared_ptr<MemoryBudget> share = ShareOf(claim->user_);
+  std::vector<Pieces>& of_user = of_users_[claim->user_];
+  of_user.resize(workers_.size());
   for (int i = claim->workers(); i < options_.workers; ++i) {
     Worker& worker = workers_[static_cast<size_t>(i)];
+    Pieces& paid = of_user[static_cast<size_t>(i)];
     const Wanted wanted = WantedBy(i, claim);
-    const int64_t grows = wanted.all() - worker.reserved.load(std::memory_order_relaxed);
-    // A user pays for what the claim adds, also where memory is there that an ended one had.
-    const int64_t adds = wanted.all() - WantedBy(i).all();
-    MemoryReservation of_user;
-    if (claim->share_ != nullptr && adds > 0) {
-      FW_ASSIGN_OR_RETURN(of_user, claim->share_->ReserveOfShare(kTerm, adds));
+    const int64_t grows = wanted.all() - worker.memory.bytes;
+    // A user pays for the own claims, also where others' take as much at the same time.
+    const int64_t adds = WantedBy(i, claim, claim->user_).all() - paid.bytes;
+    MemoryReservation of_share;
+    if (share != nullptr && adds > 0) {
+      FW_ASSIGN_OR_RETURN(of_share, share->ReserveOfShare(kTerm, adds));
     }
     if (budget_ != nullptr && grows > 0) {
       FW_ASSIGN_OR_RETURN(MemoryReservation part, budget_->Reserve(kTerm, grows));
-      worker.parts.push_back(std::move(part));
-      worker.reserved.fetch_add(grows, std::memory_order_relaxed);
+      worker.memory.Add(std::move(part));
+      worker.reserved.store(worker.memory.bytes, std::memory_order_relaxed);
     }
-    claim->of_user_.push_back(std::move(of_user));
+    paid.Add(std::move(of_share));
     Want(worker, wanted);
     claim->workers_ = i + 1 < options_.workers ? i + 1 : INT_MAX;
   }
@@ -97,40 +116,52 @@ absl::Status SampleRooms::Extend(Claim* claim) {
 }
 
 void SampleRooms::Leave(Claim* claim) {
+  bool was_admitted;
   {
     MutexLock lock(&mu_);
-    if (claims_.erase(claim) == 0) return;
-    for (int i = 0; i < options_.workers; ++i) Want(workers_[static_cast<size_t>(i)], WantedBy(i));
+    was_admitted = claims_.erase(claim) > 0;
+    bool has_others = false;
+    for (const Claim* other : claims_) has_others |= other->user_ == claim->user_;
+    for (int i = 0; i < options_.workers; ++i) {
+      Want(workers_[static_cast<size_t>(i)], WantedBy(i));
+      if (const auto paid = of_users_.find(claim->user_); paid != of_users_.end())
+        paid->second[static_cast<size_t>(i)].ShrinkTo(WantedBy(i, nullptr, claim->user_).all());
+    }
+    if (!has_others) of_users_.erase(claim->user_);
   }
-  if (options_.changed) options_.changed();
+  if (was_admitted && options_.changed) options_.changed();
+}
+
+bool SampleRooms::ExtendAll() {
+  bool extended = false;
+  for (Claim* claim : claims_) {
+    const int before = claim->workers();
+    if (before < INT_MAX) Extend(claim).IgnoreError();
+    extended |= claim->workers() > before;
+  }
+  return extended;
 }
 
 void SampleRooms::Settle(int worker) {
   bool extended = false;
   {
     MutexLock lock(&mu_);
-    SettleLocked(workers_[static_cast<size_t>(worker)]);
-    for (Claim* claim : claims_) {
-      const int before = claim->workers();
-      if (before < INT_MAX) Extend(claim).IgnoreError();
-      extended |= claim->workers() > before;
-    }
+    Worker& one = workers_[static_cast<size_t>(worker)];
+    one.memory.ShrinkTo(one.wanted.load(std::memory_order_relaxed));
+    one.reserved.store(one.memory.bytes, std::memory_order_relaxed);
+    extended = ExtendAll();
     changed_.SignalAll();
   }
   if (extended && options_.changed) options_.changed();
 }
 
-void SampleRooms::SettleLocked(Worker& worker) {
-  int64_t excess = worker.reserved.load(std::memory_order_relaxed) -
-                   worker.wanted.load(std::memory_order_relaxed);
-  while (excess > 0 && !worker.parts.empty()) {
-    MemoryReservation& part = worker.parts.back();
-    const int64_t less = std::min(excess, part.bytes());
-    part.ShrinkTo(part.bytes() - less);
-    worker.reserved.fetch_sub(less, std::memory_order_relaxed);
-    excess -= less;
-    if (part.bytes() == 0) worker.parts.pop_back();
+void SampleRooms::UseRoom() {
+  bool extended = false;
+  {
+    MutexLock lock(&mu_);
+    extended = ExtendAll();
   }
+  if (extended && options_.changed) options_.changed();
 }
 
 // Of those that wait for the same thing.

@@ -17,6 +17,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -52,12 +53,11 @@ class SampleRooms : public std::enable_shared_from_this<SampleRooms> {
 
    private:
     friend class SampleRooms;
-    Claim(std::shared_ptr<SampleRooms> rooms, int64_t bytes, int64_t process_bytes)
-        : rooms_(std::move(rooms)), bytes_(bytes), process_bytes_(process_bytes) {}
+    Claim(std::shared_ptr<SampleRooms> rooms, uint32_t user, int64_t bytes, int64_t process_bytes)
+        : rooms_(std::move(rooms)), user_(user), bytes_(bytes), process_bytes_(process_bytes) {}
     const std::shared_ptr<SampleRooms> rooms_;
+    const uint32_t user_;
     const int64_t bytes_, process_bytes_;
-    std::shared_ptr<MemoryBudget> share_;     // the user's; null: no limit
-    std::vector<MemoryReservation> of_user_;  // guarded by the rooms' lock
     std::atomic<int> workers_{0};
   };
   // `job`: claims of one name and user that live at the same time are one. `process_bytes`: what
@@ -73,6 +73,8 @@ class SampleRooms : public std::enable_shared_from_this<SampleRooms> {
   }
   // The worker's buffers take no more than that: gives the rest back.
   void Settle(int worker) ABSL_LOCKS_EXCLUDED(mu_);
+  // Lets jobs run on more workers where there is room by now. Called now and then.
+  void UseRoom() ABSL_LOCKS_EXCLUDED(mu_);
   bool IsSettled(int worker) const {
     const Worker& one = workers_[static_cast<size_t>(worker)];
     return one.reserved.load(std::memory_order_relaxed) <=
@@ -110,8 +112,15 @@ class SampleRooms : public std::enable_shared_from_this<SampleRooms> {
   int waiting() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
+  // Memory that grows by pieces and shrinks at will.
+  struct Pieces {
+    std::vector<MemoryReservation> pieces;
+    int64_t bytes = 0;
+    void Add(MemoryReservation piece);
+    void ShrinkTo(int64_t most);
+  };
   struct Worker {
-    std::vector<MemoryReservation> parts;                 // guarded by mu_
+    Pieces memory;                                        // guarded by mu_
     std::atomic<int64_t> reserved{0}, wanted{0}, own{0};  // own: what is wanted for its buffers
   };
 
@@ -126,15 +135,18 @@ class SampleRooms : public std::enable_shared_from_this<SampleRooms> {
     int64_t own = 0, isolated = 0;
     int64_t all() const { return own + isolated; }
   };
-  // With `more`, which is not among the claims yet.
-  Wanted WantedBy(int worker, const Claim* more = nullptr) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // By all claims, or by one user's; with `more`, which is not among the claims yet.
+  Wanted WantedBy(int worker, const Claim* more = nullptr,
+                  std::optional<uint32_t> user = std::nullopt) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Lets the claim be used on more workers, as far as there is room. The last refusal.
   absl::Status Extend(Claim* claim) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   static void Want(Worker& worker, const Wanted& wanted) {
     worker.own.store(wanted.own, std::memory_order_relaxed);
     worker.wanted.store(wanted.all(), std::memory_order_relaxed);
   }
-  void SettleLocked(Worker& worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Whether a claim got more workers.
+  bool ExtendAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   struct Waiting {
     uint32_t user = 0;
@@ -148,6 +160,8 @@ class SampleRooms : public std::enable_shared_from_this<SampleRooms> {
   CondVar changed_;
   std::vector<Worker> workers_;
   std::set<Claim*> claims_ ABSL_GUARDED_BY(mu_);
+  // What each user's claims take of its share, on each worker, as if nobody else had any.
+  std::map<uint32_t, std::vector<Pieces>> of_users_ ABSL_GUARDED_BY(mu_);
   std::map<std::pair<uint32_t, std::string>, std::weak_ptr<const Claim>> by_job_
       ABSL_GUARDED_BY(mu_);
   std::map<uint64_t, Waiting> waiting_ ABSL_GUARDED_BY(mu_);  // by turn

@@ -215,8 +215,8 @@ Catalogue::Loaded Catalogue::Open(uid_t user, const PipelineSpec& spec, MemoryRe
                                   const Cancelled& given_up) {
   const bool is_text = text.bytes() > 0;
   Loaded loaded = OpenOnce(user, spec, &text, generation, roots, given_up);
-  if (absl::IsResourceExhausted(loaded.status())) {  // idle indexes make room
-    DropIdle(0);
+  if (absl::IsResourceExhausted(loaded.status())) {
+    MakeRoomFor(user);
     loaded = OpenOnce(user, spec, &text, generation, roots, given_up);
   }
   if (!loaded.ok()) {
@@ -267,8 +267,7 @@ Catalogue::Loaded Catalogue::OpenOnce(uid_t user, const PipelineSpec& spec, Memo
         loaded->dataset->digest(), loaded->dataset->notes().empty() ? "" : "; ",
         loaded->dataset->notes());
   }
-  if (text->bytes() > 0)
-    loaded->text = std::make_shared<const MemoryReservation>(std::move(*text));
+  if (text->bytes() > 0) loaded->text = std::make_shared<const MemoryReservation>(std::move(*text));
   return loaded;
 }
 
@@ -333,7 +332,15 @@ absl::StatusOr<std::shared_ptr<const Dataset>> Catalogue::OpenShared(
   return datasets_.Get(user, key.Name(), make, given_up, IsCurrent);
 }
 
-void Catalogue::DropIdle(double idle_seconds) {
+void Catalogue::DropIdle(double idle_seconds) { Drop(idle_seconds, std::nullopt); }
+
+void Catalogue::MakeRoomFor(uid_t user) {
+  const std::shared_ptr<MemoryBudget> share = ShareOf(user);
+  const bool own = share != nullptr && share->is_tighter_than_whole();
+  Drop(/*idle_seconds=*/0, own ? std::optional<uid_t>(user) : std::nullopt);
+}
+
+void Catalogue::Drop(double idle_seconds, std::optional<uid_t> only_user) {
   pipelines_.Tidy();
   datasets_.Tidy();
   std::vector<Lingering> dropped;  // destroyed without the lock
@@ -343,7 +350,7 @@ void Catalogue::DropIdle(double idle_seconds) {
     Lingering& entry = lingering_[i];
     if (entry.pipeline.use_count() > 1) entry.last_used_ns = now_ns;  // somebody has it
     if (static_cast<double>(now_ns - entry.last_used_ns) / 1e9 < idle_seconds ||
-        entry.pipeline.use_count() > 1) {
+        entry.pipeline.use_count() > 1 || entry.user != only_user.value_or(entry.user)) {
       ++i;
       continue;
     }

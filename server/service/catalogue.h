@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -71,9 +72,10 @@ class Catalogue {
   Loaded LoadText(uid_t user, const std::string& file_name, const std::string& yaml,
                   const Cancelled& cancelled) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Lets go of pipelines that nobody has used for `idle_seconds`. Called now and then, and with 0
-  // when memory is short.
+  // Lets go of pipelines that nobody has used for `idle_seconds`. Called now and then.
   void DropIdle(double idle_seconds) ABSL_LOCKS_EXCLUDED(mu_);
+  // All that make room for the user: its own where its share of memory is short.
+  void MakeRoomFor(uid_t user) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   struct Entry {
@@ -91,6 +93,7 @@ class Catalogue {
               const std::shared_ptr<const Roots>& roots, const Cancelled& given_up)
       ABSL_LOCKS_EXCLUDED(mu_);
   std::shared_ptr<MemoryBudget> ShareOf(uid_t user) const;
+  void Drop(double idle_seconds, std::optional<uid_t> only_user) ABSL_LOCKS_EXCLUDED(mu_);
   Loaded OpenOnce(uid_t user, const PipelineSpec& spec, MemoryReservation* text,
                   uint64_t generation, const std::shared_ptr<const Roots>& roots,
                   const Cancelled& given_up) ABSL_LOCKS_EXCLUDED(mu_);

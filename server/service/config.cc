@@ -109,8 +109,9 @@ Schema<LimitsConfig> LimitsSchema() {
              Range(1024, 1 << 20))
       .Param("arena_bytes_per_uid", &LimitsConfig::arena_bytes_per_uid,
              "Shared memory that one user may have, over all sessions, memory that a client keeps "
-             "beyond its session included; 0: no limit of its own. Where others than the daemon's user "
-             "may connect, all that one user causes takes half of `memory` at most anyway.")
+             "beyond its session included; 0: no limit of its own. Where others than the daemon's "
+             "user "
+             "may connect, one user's streams take half of `memory` at most anyway.")
       .Param("reads_per_uid", &LimitsConfig::reads_per_uid,
              "Samples of one user that may be read and decoded at a time, over all workers; "
              "further ones wait. Keeps storage that stands still for one user from taking every "
@@ -545,11 +546,15 @@ const Schema<DaemonConfig>& ConfigSchema() {
   return *schema;
 }
 
-bool IsolatesImages(const DaemonConfig& config, const AccessList& access) {
-  if (config.isolation != "auto") return config.isolation == "process";
+bool AdmitsOthers(const AccessList& access) {
   return !access.groups.empty() ||
          std::any_of(access.users.begin(), access.users.end(),
                      [](uid_t user) { return user != geteuid() && user != 0; });
+}
+
+bool IsolatesImages(const DaemonConfig& config, const AccessList& access) {
+  if (config.isolation != "auto") return config.isolation == "process";
+  return AdmitsOthers(access);
 }
 
 PipelineCaps CapsOf(const LimitsConfig& limits) {

@@ -104,6 +104,9 @@ absl::StatusOr<Settings> LoadSettings(const std::string& path,
 absl::StatusOr<Settings> ParseSettings(absl::string_view text, const std::string& file_name,
                                        const std::vector<std::string>& overrides);
 
+// Whether somebody else than the daemon's own user and root may connect.
+bool AdmitsOthers(const AccessList& access);
+
 // Whether images are decoded in processes of their own: isolation: process, or auto where `access`
 // admits others than the daemon's own user and root.
 bool IsolatesImages(const DaemonConfig& config, const AccessList& access);

@@ -582,8 +582,8 @@ absl::StatusOr<std::shared_ptr<SlotPool>> ControlService::MakeArena(
   if (absl::IsResourceExhausted(slots.status()) && of_user != nullptr && bytes.ok() &&
       *bytes > of_user->free_bytes()) {
     ++over_arena_quota_;
-  } else if (absl::IsResourceExhausted(slots.status())) {  // idle indexes make room
-    parts_.catalogue->DropIdle(0);
+  } else if (absl::IsResourceExhausted(slots.status())) {
+    parts_.catalogue->MakeRoomFor(stream->peer.uid);
     slots = parts_.data->OpenSession(stream->ticket, options, std::move(events));
   }
   return slots;

@@ -99,6 +99,8 @@ class SharedLoads {
             absl::StrCat("the caller left while ", what_, " were being opened"));
       }
       if (flight == nullptr || flight->given_up) continue;
+      // Another user's memory was short, or that user's share of it.
+      if (flight->user != user && absl::IsResourceExhausted(flight->result.status())) continue;
       // An older flight looked before this caller asked.
       if (!flight->result.ok() || still_good == nullptr || flight->began > asked)
         return flight->result;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "server/base/log_limiter.h"
@@ -20,7 +21,7 @@ namespace fs = std::filesystem;
 void DropOldest(const fs::path& kept, const SavedIndexLimits& limits) {
   struct Saved {
     fs::path path;
-    fs::file_time_type used;
+    std::pair<time_t, long> used;
     int64_t bytes;
   };
   std::vector<Saved> others;
@@ -28,12 +29,10 @@ void DropOldest(const fs::path& kept, const SavedIndexLimits& limits) {
   int64_t bytes = static_cast<int64_t>(fs::file_size(kept, error));
   for (const fs::directory_entry& entry : fs::directory_iterator(kept.parent_path(), error)) {
     if (entry.path().extension() != ".index" || entry.path() == kept) continue;
-    std::error_code gone;  // another thread may be at the same
-    Saved saved{entry.path(), entry.last_write_time(gone),
-                static_cast<int64_t>(entry.file_size(gone))};
-    if (gone) continue;
-    bytes += saved.bytes;
-    others.push_back(std::move(saved));
+    struct stat info;
+    if (stat(entry.path().c_str(), &info) != 0) continue;  // another thread may be at the same
+    bytes += info.st_size;
+    others.push_back({entry.path(), {info.st_atim.tv_sec, info.st_atim.tv_nsec}, info.st_size});
   }
   std::sort(others.begin(), others.end(),
             [](const Saved& a, const Saved& b) { return a.used < b.used; });
@@ -61,7 +60,8 @@ void SaveIndexInFolder(const Index& index, const std::string& file,
 }
 
 void TouchSavedIndex(const std::string& file) {
-  utimensat(AT_FDCWD, file.c_str(), nullptr, AT_SYMLINK_NOFOLLOW);  // a hint, nothing else
+  const timespec times[2] = {{0, UTIME_NOW}, {0, UTIME_OMIT}};
+  utimensat(AT_FDCWD, file.c_str(), times, AT_SYMLINK_NOFOLLOW);  // a hint, nothing else
 }
 
 }  // namespace feedwater::server

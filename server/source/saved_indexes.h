@@ -12,7 +12,7 @@ namespace feedwater::server {
 
 struct SavedIndexLimits {
   size_t files = 1024;
-  int64_t bytes = int64_t{8} << 30;
+  int64_t bytes = int64_t{16} << 30;
 };
 
 // Writes `file` and makes room for it. A failure is logged: the next start builds the index again.

@@ -448,7 +448,6 @@ TEST(Cache, DeletesTheLongestUnusedFolderWhenTheDiskIsWanted) {
   EXPECT_TRUE(fs::exists(temp.path() + "/cache/two-bytes-1"));
 }
 
-// A disk that stands still: the segment is a FIFO, and opening it waits for a reader.
 TEST(Cache, LeavesNoFolderWithoutBlocks) {
   TempFolder temp;
   const Cache::Options options{
@@ -466,6 +465,7 @@ TEST(Cache, LeavesNoFolderWithoutBlocks) {
   EXPECT_EQ(folders, 0);
 }
 
+// A disk that stands still: the segment is a FIFO, and opening it waits for a reader.
 TEST(Cache, LetsNobodyElseWaitWhileOneIsClosed) {
   TempFolder temp;
   const Cache::Options options{

@@ -156,7 +156,7 @@ def test_validate_refuses_a_batch_that_no_slot_can_hold(project):
     assert run("validate", path, "--config", project.config).status == 0
     result = run("validate", path, "--config", config)
     assert result.status != 0
-    assert "limits.max_slot" in result.err
+    assert "over the limit of 64.0 KiB" in result.err
 
 
 def test_validate_warns_of_batches_that_no_epoch_can_fill(project):

@@ -176,7 +176,7 @@ def test_a_mount_that_ended_and_came_back_needs_no_reload(daemon, mounts, folder
         daemon.start()
         assert epoch() == list(range(RECORDS))
         first.break_off()
-        with pytest.raises(feedwater.FeedwaterError, match=r"ENOTCONN|not connected"):
+        with pytest.raises(feedwater.Error, match=r"ENOTCONN|not connected"):
             epoch()
     with fuse_storage.FuseStorage(folder / "source", folder / "mended"):
         assert epoch() == list(range(RECORDS))

@@ -38,7 +38,7 @@ try:
         kept.append(feedwater.Loader("large", address=address, output="numpy", slots=8, rank=0,
                                      world_size=1, job=f"job-{i}"))
         next(iter(kept[-1]))
-except feedwater.FeedwaterError as error:
+except feedwater.Error as error:
     print(len(kept), str(error).replace(chr(10), " "), flush=True)
 sys.stdin.read()
 """

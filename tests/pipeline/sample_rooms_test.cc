@@ -84,7 +84,7 @@ TEST_F(SampleRoomsTest, AJobGetsTheOtherWorkersOnceThereIsRoom) {
   const auto claim = *rooms->Admit(0, "a", 300, 0);
   EXPECT_EQ(claim->workers(), 1);
   arena.Release();
-  rooms->Settle(0);
+  rooms->UseRoom();
   EXPECT_EQ(claim->workers(), INT_MAX);
   EXPECT_EQ(budget_->planned_bytes(), 900);
   EXPECT_EQ(changed_, 1);
@@ -203,6 +203,22 @@ TEST_F(ASharePerUser, LargeSamplesAreWithinItBesideClaims) {
   const auto others_claim = rooms->Admit(2, "a", 200, 0);
   ASSERT_TRUE(others_claim.ok()) << others_claim.status();
   EXPECT_TRUE(rooms->Enter(2, 300, nullptr).ok());
+}
+
+// A claim in the place of a smaller one pays for what it needs itself, whatever was there before.
+TEST_F(ASharePerUser, IsNotPassedByClaimsInEachOthersPlace) {
+  const auto rooms = Rooms();
+  auto small = *rooms->Admit(1, "a", 200, 0);
+  auto middle = *rooms->Admit(1, "b", 400, 0);
+  small.reset();
+  EXPECT_EQ(shares_->Of(1)->planned_bytes(), 400);
+  EXPECT_TRUE(absl::IsResourceExhausted(rooms->Admit(1, "c", 600, 0).status()));
+  const auto others = *rooms->Admit(2, "a", 300, 0);  // within what is reserved for the worker
+  EXPECT_EQ(shares_->Of(2)->planned_bytes(), 300);
+  EXPECT_EQ(budget_->planned_bytes(), 400);
+  middle.reset();
+  EXPECT_EQ(shares_->Of(1)->planned_bytes(), 0);
+  EXPECT_EQ(shares_->Of(2)->planned_bytes(), 300);
 }
 
 TEST_F(ASharePerUser, WhoWaitsForItKeepsNobodyElseWaiting) {
