@@ -46,6 +46,7 @@ sys.stdin.read()
 
 @pytest.fixture
 def daemon(folder):
+    folder.chmod(0o755)
     daemon = DaemonProcess(folder / "d", "cpus: 1\npin_cpus: false\nmemory: 1GiB\n")
     cifar = daemon.data / "cifar"
     cifar.mkdir(parents=True)
@@ -77,7 +78,7 @@ def test_one_user_leaves_half_of_the_memory_to_others(daemon, when):
     )  # fmt: skip
     try:
         count, refused = hoarder.stdout.readline().split(" ", 1)
-        assert int(count) > 2
+        assert int(count) > 2, refused
         assert re.search(r"over the limit of 512.0 MiB for one user", refused), refused
         with feedwater.Loader(
             "large", address=daemon.address, output="numpy", slots=8, rank=0, world_size=1
