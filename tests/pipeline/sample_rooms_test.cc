@@ -27,6 +27,31 @@ class SampleRoomsTest : public ::testing::Test {
     while (rooms.waiting() != count) absl::SleepFor(absl::Milliseconds(1));
   }
 
+  // Two that ask one after the other, while `first` is there: the second would not fit beside the
+  // one before it.
+  struct Asked {
+    uint32_t user;
+    int64_t bytes;
+  };
+  static void ExpectTheirOrder(SampleRooms& rooms, SampleRooms::Room first, Asked before,
+                               Asked after) {
+    std::vector<int64_t> order;
+    const auto ask = [&](const Asked& asked, int waiting) {
+      std::thread thread([&rooms, &order, &asked] {
+        const auto room = rooms.Enter(asked.user, asked.bytes, nullptr);
+        EXPECT_TRUE(room.ok());
+        order.push_back(asked.bytes);
+      });
+      AwaitWaiting(rooms, waiting);
+      return thread;
+    };
+    std::thread second = ask(before, 1), third = ask(after, 2);
+    first.Release();
+    second.join();
+    third.join();
+    EXPECT_THAT(order, ::testing::ElementsAre(before.bytes, after.bytes));
+  }
+
   const std::shared_ptr<MemoryBudget> budget_ = MemoryBudget::Create(1000);
   const std::shared_ptr<UserShares> shares_ = std::make_shared<UserShares>(budget_);
   int changed_ = 0;
@@ -140,24 +165,7 @@ TEST_F(SampleRoomsTest, WhatFitsOnNoWorkerIsRefusedWithTheSum) {
 
 TEST_F(SampleRoomsTest, LargeSamplesWaitForEachOtherInTheirOrder) {
   const auto rooms = Rooms(3);
-  auto first = *rooms->Enter(0, 700, nullptr);
-  std::vector<int> order;
-  std::thread second([&] {
-    const auto room = rooms->Enter(0, 600, nullptr);
-    EXPECT_TRUE(room.ok());
-    order.push_back(2);
-  });
-  AwaitWaiting(*rooms, 1);
-  std::thread third([&] {
-    const auto room = rooms->Enter(0, 500, nullptr);  // would not fit beside the second
-    EXPECT_TRUE(room.ok());
-    order.push_back(3);
-  });
-  AwaitWaiting(*rooms, 2);
-  first.Release();
-  second.join();
-  third.join();
-  EXPECT_THAT(order, ::testing::ElementsAre(2, 3));
+  ExpectTheirOrder(*rooms, *rooms->Enter(0, 700, nullptr), {0, 600}, {0, 500});
   EXPECT_EQ(budget_->planned_bytes(), 0);
 }
 
@@ -245,25 +253,8 @@ TEST_F(ASharePerUser, IsGivenBackByWhoWaitsInVainForMemory) {
 
 TEST_F(ASharePerUser, LargeSamplesOfTwoUsersWaitForMemoryInTheirOrder) {
   const auto rooms = Rooms();
-  auto arena = *budget_->Reserve("arenas", 400);
-  auto first = *rooms->Enter(1, 450, nullptr);
-  std::vector<int> order;
-  std::thread second([&] {
-    const auto room = rooms->Enter(2, 400, nullptr);
-    EXPECT_TRUE(room.ok());
-    order.push_back(2);
-  });
-  AwaitWaiting(*rooms, 1);
-  std::thread third([&] {
-    const auto room = rooms->Enter(3, 300, nullptr);  // would not fit beside the second
-    EXPECT_TRUE(room.ok());
-    order.push_back(3);
-  });
-  AwaitWaiting(*rooms, 2);
-  first.Release();
-  second.join();
-  third.join();
-  EXPECT_THAT(order, ::testing::ElementsAre(2, 3));
+  const auto arena = *budget_->Reserve("arenas", 400);
+  ExpectTheirOrder(*rooms, *rooms->Enter(1, 450, nullptr), {2, 400}, {3, 300});
 }
 
 TEST_F(SampleRoomsTest, WithoutABudgetThereIsRoomForEverything) {
