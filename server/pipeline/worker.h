@@ -121,7 +121,7 @@ class Worker final : private RecordOwner {
   std::vector<std::vector<std::byte>> documents_;
   FreeList<Work> works_;
   FreeList<Sample> samples_;
-  int64_t held_up_ = 0;      // reads of them, by storage
+  int64_t held_up_ = 0;      // of them, by storage
   Turns turns_;              // in which samples of several users are made
   bool no_tickets_ = false;  // Take found none at no_tickets_since_
   uint64_t no_tickets_since_ = 0;

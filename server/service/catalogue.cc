@@ -213,7 +213,6 @@ Catalogue::Loaded Catalogue::LoadText(uid_t user, const std::string& file_name,
 Catalogue::Loaded Catalogue::Open(uid_t user, const PipelineSpec& spec, MemoryReservation text,
                                   uint64_t generation, const std::shared_ptr<const Roots>& roots,
                                   const Cancelled& given_up) {
-  const bool is_text = text.bytes() > 0;
   Loaded loaded = OpenOnce(user, spec, &text, generation, roots, given_up);
   if (absl::IsResourceExhausted(loaded.status())) {
     MakeRoomFor(user);
@@ -228,7 +227,7 @@ Catalogue::Loaded Catalogue::Open(uid_t user, const PipelineSpec& spec, MemoryRe
   MutexLock lock(&mu_);
   if (generation != generation_) return loaded;
   lingering_.push_back({*loaded, MonotonicNs(), user});
-  if (!is_text) return loaded;
+  if ((*loaded)->text == nullptr) return loaded;
   const auto of_user = [user](const Lingering& entry) {
     return entry.user == user && entry.pipeline->text != nullptr;
   };

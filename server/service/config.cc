@@ -110,8 +110,7 @@ Schema<LimitsConfig> LimitsSchema() {
       .Param("arena_bytes_per_uid", &LimitsConfig::arena_bytes_per_uid,
              "Shared memory that one user may have, over all sessions, memory that a client keeps "
              "beyond its session included; 0: no limit of its own. Where others than the daemon's "
-             "user "
-             "may connect, one user's streams take half of `memory` at most anyway.")
+             "user may connect, one user's streams take half of `memory` at most anyway.")
       .Param("reads_per_uid", &LimitsConfig::reads_per_uid,
              "Samples of one user that may be read and decoded at a time, over all workers; "
              "further ones wait. Keeps storage that stands still for one user from taking every "
