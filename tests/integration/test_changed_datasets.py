@@ -1,24 +1,28 @@
 """Datasets whose files change under a real daemon: what a loader gets is what the files held at
 some moment after it was opened, whatever is cached where.
 
-The formats are those of the reference, so that one that comes later fails here until FORMATS has a
-dataset of it. What the files hold is told by readers of a few lines each.
+The formats are those of the reference, so that one that comes later fails here until DATASETS has
+one of it. What the files hold is told by readers of a few lines each; what a JPEG holds, by a
+daemon that keeps nothing and never sees a file change.
 """
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import json
 import os
 import re
 import struct
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
-from daemon_process import ROOT
+from daemon_process import BUILD, ROOT, DaemonProcess
 
 sys.path.insert(0, str(ROOT / "tests/testing"))
 
@@ -35,6 +39,7 @@ def numbers(seed: int, *shape: int) -> np.ndarray:
 
 
 class ImageFolder:
+    format = "image_folder"
     graph = "graph: [{decode: {}}, {center_crop: {size: 8}}]\n"
     pair = ("cat/0.ppm", "dog/1.ppm")
 
@@ -62,6 +67,7 @@ class ImageFolder:
 
 
 class Cifar10:
+    format = "cifar10"
     graph = ""
     pair = ("data_batch_1.bin", "data_batch_3.bin")
 
@@ -85,6 +91,7 @@ class Cifar10:
 
 
 class Mnist:
+    format = "mnist"
     graph = ""
     pair = ("train-images-idx3-ubyte", "others")
 
@@ -106,12 +113,76 @@ class Mnist:
         return [(image.tobytes(), int(label)) for image, label in zip(images, labels)]
 
 
-FORMATS = {"image_folder": ImageFolder, "cifar10": Cifar10, "mnist": Mnist}
+class Photos:
+    """JPEGs, so that seek indexes, stored coefficients and decoder processes have a part in it."""
+
+    format = "image_folder"
+    graph = "graph: [{decode: {}}, {center_crop: {size: 48}}]\n"
+    pair = ("cat/0.jpg", "dog/1.jpg")
+    count = 6
+    drawn: list[bytes] = []  # JPEGs without any padding
+    pixels: dict[bytes, bytes] = {}  # by the digest of a JPEG's scan
+
+    @classmethod
+    def draw(cls, folder: Path) -> None:
+        command = [BUILD / "tools/make_photos", folder / "drawn", "--count", "64"]
+        subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+        paths = sorted((folder / "drawn").glob("*/*.jpg"), key=lambda path: path.stat().st_size)
+        cls.drawn = [path.read_bytes() for path in paths[:48]]
+        daemon = DaemonProcess(folder / "d", "cpus: 2\nmemory: 1GiB\ncache: {seek_indexes: 0}\n")
+        for number, jpeg in enumerate(cls.drawn):
+            write(daemon.data / "still", {f"all/{number:02}.jpg": jpeg})
+        daemon.add_pipeline(
+            "still",
+            "version: 1\ndataset: {format: image_folder, root: data, path: still}\n"
+            f"sampler: {{last: partial}}\n{cls.graph}outputs: [image, sample_id]\n"
+            "cache: {kind: none}\n",
+        )
+        with daemon, opened(daemon, "still") as loader:
+            for image, number in (pair for batch in loader for pair in zip(*batch)):
+                cls.pixels[cls.scan(cls.drawn[int(number)])] = np.asarray(image).tobytes()
+        assert len(cls.pixels) == len(set(cls.pixels.values())) == len(cls.drawn)
+
+    @staticmethod
+    def scan(jpeg: bytes) -> bytes:
+        return hashlib.sha256(jpeg[jpeg.index(b"\xff\xda") :]).digest()
+
+    @classmethod
+    def files(cls, version: int, longer: int) -> dict[str, bytes]:
+        size = max(map(len, cls.drawn)) + 100 + 10 * longer
+        files = {}
+        for number in range(cls.count):
+            jpeg = cls.drawn[(version * cls.count + number) % len(cls.drawn)]
+            comments, left = b"", size - len(jpeg)
+            while left > 0:  # of at least 4 bytes each
+                part = min(left, 60_000 if left - 60_000 >= 4 or left <= 60_000 else left - 4)
+                comments += struct.pack(">HH", 0xFFFE, part - 2) + bytes(part - 4)
+                left -= part
+            name = ("cat", "dog")[number // (cls.count // 2)]
+            files[f"{name}/{number % (cls.count // 2)}.jpg"] = jpeg[:2] + comments + jpeg[2:]
+        return files
+
+    @classmethod
+    def held(cls, folder: Path) -> list[tuple[bytes, int]]:
+        return [
+            (cls.pixels[cls.scan(path.read_bytes())], label)
+            for label, name in enumerate(("cat", "dog"))
+            for path in sorted((folder / name).glob("*.jpg"))
+        ]
+
+
+DATASETS = {"pictures": ImageFolder, "photos": Photos, "cifar10": Cifar10, "mnist": Mnist}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def photos_drawn(tmp_path_factory):
+    Photos.draw(tmp_path_factory.mktemp("drawn"))
 
 
 def test_every_format_is_covered():
     reference = (ROOT / "config/reference/formats.md").read_text()
-    assert set(re.findall(r"^## (\w+)$", reference, re.M)) == set(FORMATS)
+    formats = {kind.format for kind in DATASETS.values()}
+    assert set(re.findall(r"^## (\w+)$", reference, re.M)) == formats
 
 
 # --- how files change. Each takes the folder and the new files, of the same size if not `longer`.
@@ -170,9 +241,9 @@ CHANGES = {  # how, and whether the files become longer (and shorter again)
 class Changing:
     """The files of one dataset, in one version after another."""
 
-    def __init__(self, folder: Path, data_format: str, change: str) -> None:
+    def __init__(self, folder: Path, kind: str, change: str) -> None:
         self.folder = folder
-        self.kind = FORMATS[data_format]
+        self.kind = DATASETS[kind]
         self.how, self.resizes = CHANGES[change]
         self.version = 0
         write(folder, self.kind.files(0, 0))
@@ -218,14 +289,15 @@ def opened(daemon, name: str) -> feedwater.Loader:
     return feedwater.Loader(name, address=daemon.address, output="numpy")
 
 
-def expect_now(daemon, name: str, dataset: Changing, epochs: int = 1) -> dict:
-    """A new loader gives what the files hold now; return its last state."""
+def expect_now(daemon, name: str, dataset: Changing, epochs: int = 1, decoded: str = "") -> dict:
+    """A new loader gives what the files hold now, decoded in this way; return its last state."""
     held = dataset.held()
     with opened(daemon, name) as loader:
         for _ in range(epochs):
             seen = [sample for batch in loader for sample in samples(batch)]
             assert sorted(number for number, *_ in seen) == list(range(len(held))), name
             expect(seen, held, name)
+        assert not decoded or decoded in jobs(daemon)[0]["decoded"], name
         return loader.state_dict()
 
 
@@ -247,34 +319,54 @@ def expect_old_or_error(batches, held: list, name: str) -> bool:
     return False
 
 
-CACHES = {
-    "none": ("ram: 0, disk: 0", "none"),
-    "memory": ("ram: 64MiB, disk: 0", "bytes"),
-    "disk": ("ram: 0, disk: 64MiB", "bytes"),
-    "decoded": ("ram: 8MiB, disk: 64MiB", "decoded"),
+@dataclass(frozen=True)
+class Way:
+    """What lies between the files and the batches."""
+
+    cache: str  # of feedwater.yaml
+    kind: str  # of the pipelines
+    isolation: str = "none"
+    photos: str = ""  # how the daemon says that it decodes those, in a second epoch
+
+
+WAYS = {
+    "none": Way("ram: 0, disk: 0, seek_indexes: 0", "none"),
+    "memory": Way("ram: 64MiB, disk: 0", "bytes"),
+    "disk": Way("ram: 0, disk: 64MiB", "bytes"),
+    "decoded": Way("ram: 8MiB, disk: 64MiB", "decoded"),
+    "coefficients": Way("ram: 8MiB, disk: 64MiB", "coefficients", photos="coefficients"),
+    "seek-indexes": Way("ram: 0, disk: 0", "none", photos="own_with_seek_index"),
+    "decoders": Way("ram: 0, disk: 0", "none", "process", "own_with_seek_index"),
+    "decoders-coefficients": Way("ram: 64MiB", "coefficients", "process", "coefficients"),
 }
 
 
-@pytest.mark.parametrize("cache", CACHES)
-def test_a_loader_gets_what_the_files_held_after_it_was_opened(make_daemon, cache):
-    room, kind = CACHES[cache]
-    daemon = make_daemon(config=f"cpus: 2\nmemory: 1GiB\ncache: {{{room}}}\n")
+def jobs(daemon) -> list[dict]:
+    command = [BUILD / "bin/feedwater", "--address", daemon.address, "status", "--json"]
+    return json.loads(subprocess.run(command, check=True, capture_output=True).stdout)["jobs"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_loader_gets_what_the_files_held_after_it_was_opened(make_daemon, way):
+    way = WAYS[way]
+    daemon = make_daemon(
+        config=f"cpus: 2\nmemory: 1GiB\ncache: {{{way.cache}}}\nisolation: {way.isolation}\n"
+    )
     datasets = {}
-    for data_format, made in FORMATS.items():
+    for kind in DATASETS:
         for change in CHANGES:
-            name = f"{data_format}-{change}"
-            datasets[name] = Changing(daemon.data / name, data_format, change)
-            daemon.add_pipeline(
-                name,
-                f"version: 1\ndataset: {{format: {data_format}, root: data, path: {name}}}\n"
-                f"sampler: {{shuffle: full, seed: 5, last: partial}}\n{made.graph}"
-                f"batch: {{size: 2}}\noutputs: [image, label, sample_id]\n"
-                f"on_bad_sample: substitute\ncache: {{kind: {kind}}}\n",
+            name = f"{kind}-{change}"
+            datasets[name] = Changing(daemon.data / name, kind, change)
+            rest = (
+                "sampler: {shuffle: full, seed: 5, last: partial}\nbatch: {size: 2}\n"
+                f"on_bad_sample: substitute\ncache: {{kind: {way.kind}}}\n"
             )
+            daemon.add_pipeline(name, pipeline(kind, name, rest=rest))
     daemon.start()
     for name, dataset in datasets.items():
         # Changed between two loaders; the first one has filled the caches. Its state is refused.
-        state = expect_now(daemon, name, dataset, epochs=2)
+        decoded = way.photos if dataset.kind is Photos else ""
+        state = expect_now(daemon, name, dataset, 2, decoded)
         dataset.change()
         with pytest.raises(feedwater.FailedPrecondition, match="dataset"):
             with opened(daemon, name) as loader:
@@ -290,7 +382,7 @@ def test_a_loader_gets_what_the_files_held_after_it_was_opened(make_daemon, cach
                 dataset.change()
                 ended = expect_old_or_error(batches, held, name)
                 # The files of a folder that was moved away are open, and as they were.
-                assert ended or kind != "none" or dataset.how is by_folder, name
+                assert ended or way.kind != "none" or dataset.how is by_folder, name
                 expect_now(daemon, name, dataset)
     # Changed while no daemon runs.
     assert daemon.stop() == 0
@@ -301,20 +393,21 @@ def test_a_loader_gets_what_the_files_held_after_it_was_opened(make_daemon, cach
         expect_now(daemon, name, dataset)
 
 
-def pipeline(data_format: str, name: str, root: str = "data", rest: str = "") -> str:
+def pipeline(kind: str, name: str, root: str = "data", rest: str = "") -> str:
+    made = DATASETS[kind]
     return (
-        f"version: 1\ndataset: {{format: {data_format}, root: {root}, path: {name}}}\n"
-        f"{FORMATS[data_format].graph}outputs: [image, label, sample_id]\n{rest}"
+        f"version: 1\ndataset: {{format: {made.format}, root: {root}, path: {name}}}\n"
+        f"{made.graph}outputs: [image, label, sample_id]\n{rest}"
     )
 
 
-@pytest.mark.parametrize("data_format", FORMATS)
-def test_records_that_are_read_at_once_are_of_one_state(make_daemon, data_format):
+@pytest.mark.parametrize("kind", DATASETS)
+def test_records_that_are_read_at_once_are_of_one_state(make_daemon, kind):
     """In stored order records that follow one another are one read."""
     daemon = make_daemon(config="cpus: 1\nmemory: 1GiB\n")
-    dataset = Changing(daemon.data / data_format, data_format, "by-folder")
+    dataset = Changing(daemon.data / kind, kind, "by-folder")
     rest = "sampler: {shuffle: none, last: partial}\nbatch: {size: 3}\ncache: {kind: none}\n"
-    daemon.add_pipeline("ordered", pipeline(data_format, data_format, rest=rest))
+    daemon.add_pipeline("ordered", pipeline(kind, kind, rest=rest))
     time.sleep(TICK_S)
     daemon.start()
     held = dataset.held()
@@ -323,9 +416,9 @@ def test_records_that_are_read_at_once_are_of_one_state(make_daemon, data_format
         first = next(batches)  # while it is held, the third batch is not begun
         time.sleep(LOOK_S)
         dataset.change()
-        expect(samples(first), held, data_format)
+        expect(samples(first), held, kind)
         del first
-        expect_old_or_error(batches, held, data_format)
+        expect_old_or_error(batches, held, kind)
 
 
 def test_a_root_is_the_folder_that_its_path_leads_to_now(make_daemon):
@@ -356,10 +449,10 @@ def test_a_change_that_the_kernel_has_not_heard_of_is_seen(make_daemon):
     """As on NFS, whose attributes the kernel keeps for a while."""
     daemon = make_daemon(config="cpus: 1\nmemory: 1GiB\ncache: {ram: 64MiB}\n")
     source, mount = daemon.data / "source", daemon.data / "mount"
-    datasets = {name: Changing(source / name, name, "in-place") for name in FORMATS}
+    datasets = {name: Changing(source / name, name, "in-place") for name in DATASETS}
     text = daemon.config.read_text()
     daemon.config.write_text(text.replace("roots: {", f"roots: {{far: {mount}, "))
-    for name in FORMATS:
+    for name in DATASETS:
         rest = "batch: {size: 2}\ncache: {kind: bytes}\nsampler: {last: partial}\n"
         daemon.add_pipeline(name, pipeline(name, name, "far", rest))
     with fuse_storage.FuseStorage(source, mount, keeps=3600):
@@ -373,23 +466,19 @@ def test_a_change_that_the_kernel_has_not_heard_of_is_seen(make_daemon):
 
 def test_a_mere_copy_is_the_same_dataset(make_daemon):
     daemon = make_daemon(config="cpus: 2\nmemory: 1GiB\ncache: {ram: 64MiB}\n")
-    for data_format, made in FORMATS.items():
-        write(daemon.data / data_format, made.files(0, 0))
-        daemon.add_pipeline(
-            data_format,
-            f"version: 1\ndataset: {{format: {data_format}, root: data, path: {data_format}}}\n"
-            f"{made.graph}batch: {{size: 2}}\noutputs: [image, label, sample_id]\n",
-        )
+    for kind, made in DATASETS.items():
+        write(daemon.data / kind, made.files(0, 0))
+        daemon.add_pipeline(kind, pipeline(kind, kind, rest="batch: {size: 2}\n"))
     daemon.start()
-    for data_format, made in FORMATS.items():
-        folder = daemon.data / data_format
-        with opened(daemon, data_format) as loader:
+    for kind, made in DATASETS.items():
+        folder = daemon.data / kind
+        with opened(daemon, kind) as loader:
             batches = iter(loader)
             next(batches)
             state = loader.state_dict()
         subprocess.run(["cp", "-r", folder, daemon.data / "copy"], check=True)
         subprocess.run(["rm", "-r", folder], check=True)
         os.rename(daemon.data / "copy", folder)
-        with opened(daemon, data_format) as loader:
+        with opened(daemon, kind) as loader:
             loader.load_state_dict(state)
-            expect(samples(next(iter(loader))), made.held(folder), data_format)
+            expect(samples(next(iter(loader))), made.held(folder), kind)
