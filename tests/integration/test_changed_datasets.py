@@ -132,14 +132,10 @@ class Photos:
         daemon = DaemonProcess(folder / "d", "cpus: 2\nmemory: 1GiB\ncache: {seek_indexes: 0}\n")
         for number, jpeg in enumerate(cls.drawn):
             write(daemon.data / "still", {f"all/{number:02}.jpg": jpeg})
-        daemon.add_pipeline(
-            "still",
-            "version: 1\ndataset: {format: image_folder, root: data, path: still}\n"
-            f"sampler: {{last: partial}}\n{cls.graph}outputs: [image, sample_id]\n"
-            "cache: {kind: none}\n",
-        )
+        rest = "sampler: {last: partial}\nbatch: {size: 8}\ncache: {kind: none}\n"
+        daemon.add_pipeline("still", pipeline("photos", "still", rest=rest))
         with daemon, opened(daemon, "still") as loader:
-            for image, number in (pair for batch in loader for pair in zip(*batch)):
+            for image, _, number in (sample for batch in loader for sample in zip(*batch)):
                 cls.pixels[cls.scan(cls.drawn[int(number)])] = np.asarray(image).tobytes()
         assert len(cls.pixels) == len(set(cls.pixels.values())) == len(cls.drawn)
 
