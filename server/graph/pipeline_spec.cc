@@ -17,7 +17,6 @@ constexpr absl::string_view kVersion = "1";
 struct BatchParams {
   std::optional<int64_t> size;
 };
-constexpr int64_t kMaxBatchSize = 1 << 20;
 const Constraint kFractionRange = Range(0, 1);
 
 struct LimitParams {

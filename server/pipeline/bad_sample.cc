@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
 
@@ -21,6 +22,59 @@ int64_t AllowedBadSamples(double max_bad_fraction, int64_t samples) {
   const int64_t always =
       std::min(kAlwaysAllowed, samples / kAllowedShare + (samples % kAllowedShare != 0));
   return std::max(by_fraction, always);
+}
+
+BadSample BadRecord(const Dataset& dataset, int64_t record) {
+  BadSample bad;
+  bad.record = record;
+  std::vector<Extent> extents;
+  dataset.Extents(record, &extents);
+  if (!extents.empty()) {
+    bad.path = dataset.ObjectPath(extents[0].object);
+    bad.offset = extents[0].offset;
+  }
+  for (const Extent& extent : extents) bad.length += extent.length;
+  return bad;
+}
+
+int64_t BadPlaces::MostBytes(int64_t samples) {
+  // A vector doubles as it grows; a node of a map has some words of its own.
+  constexpr int64_t kPlaceBytes = 2 * sizeof(Place), kReasonBytes = kMaxReasonBytes + 128;
+  return samples * kPlaceBytes + std::min<int64_t>(samples, kReasons) * kReasonBytes;
+}
+
+void BadPlaces::Add(const std::vector<BadSample>& bad) {
+  for (const BadSample& one : bad) {
+    places_.push_back({one.place, one.record, one.stood_in});
+    if (reasons_.size() == kReasons && one.place > reasons_.rbegin()->first) continue;
+    reasons_.emplace(one.place, one.reason.substr(0, kMaxReasonBytes));
+    if (reasons_.size() > kReasons) reasons_.erase(std::prev(reasons_.end()));
+  }
+}
+
+void BadPlaces::Sort() {
+  std::sort(places_.begin(), places_.end(),
+            [](const Place& a, const Place& b) { return a.place < b.place; });
+}
+
+void BadPlaces::KeepFirst(size_t size) { places_.resize(size); }
+
+void BadPlaces::KeepOnly(int64_t place) {
+  places_.erase(std::remove_if(places_.begin(), places_.end(),
+                               [place](const Place& one) { return one.place != place; }),
+                places_.end());
+}
+
+BadSample BadPlaces::At(const Dataset& dataset, const Place& place) const {
+  BadSample bad = BadRecord(dataset, place.record);
+  bad.place = place.place;
+  bad.stood_in = place.stood_in;
+  const auto reason = reasons_.find(place.place);
+  bad.reason = reason != reasons_.end()
+                   ? reason->second
+                   : absl::StrCat("one of more than ", kReasons,
+                                  " bad samples of its batch; only those keep their reasons");
+  return bad;
 }
 
 BatchFailure TooManyBadSamples(double max_bad_fraction, int64_t count, int64_t samples,

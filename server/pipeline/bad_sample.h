@@ -4,10 +4,13 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "server/batch/slot_pool.h"
+#include "server/source/dataset.h"
 
 namespace feedwater::server {
 
@@ -22,6 +25,34 @@ struct BadSample {
   int64_t length = 0;     // of all its extents
   std::string reason;     // without record and path
   absl::StatusCode code = absl::StatusCode::kDataLoss;
+};
+
+// A record of the dataset as a bad sample: where it lies, and nothing of a place or reason.
+BadSample BadRecord(const Dataset& dataset, int64_t record);
+
+// The bad samples of one batch until it is published. Every place may be bad, so each takes few
+// bytes; reasons are kept of the first places only.
+class BadPlaces {
+ public:
+  struct Place {
+    int64_t place = 0, record = 0, stood_in = -1;  // as in BadSample
+  };
+  static constexpr size_t kReasons = 64;
+  static constexpr size_t kMaxReasonBytes = 512;  // what is longer is cut
+  // The most that those of a batch of so many samples take.
+  static int64_t MostBytes(int64_t samples);
+
+  void Add(const std::vector<BadSample>& bad);
+  void Sort();                  // by place, whoever was faster
+  void KeepFirst(size_t size);  // REQUIRES: sorted
+  void KeepOnly(int64_t place);
+  const std::vector<Place>& places() const { return places_; }
+  // The whole of one of them.
+  BadSample At(const Dataset& dataset, const Place& place) const;
+
+ private:
+  std::vector<Place> places_;
+  std::map<int64_t, std::string> reasons_;  // by place
 };
 
 // How many bad samples a rank may meet in one epoch of `samples` (its share) before the stream

@@ -28,7 +28,6 @@ absl::StatusOr<Staging> MakeStaging(const Plan& plan, int64_t batch_size, int sl
                                     MemoryBudget* budget) {
   Staging staging;
   const int64_t per_sample = plan.staging_bytes_per_sample();
-  if (per_sample == 0) return staging;
   int64_t bytes = 0;
   if (per_sample < 0 || slots < 0 ||
       __builtin_mul_overflow(per_sample, batch_size, &staging.bytes_per_slot) ||
@@ -37,6 +36,11 @@ absl::StatusOr<Staging> MakeStaging(const Plan& plan, int64_t batch_size, int sl
         absl::StrCat("the memory of the batch's graph overflows: ", per_sample, " bytes * ",
                      batch_size, " samples * ", slots, " slots"));
   }
+  if (budget != nullptr) {
+    FW_ASSIGN_OR_RETURN(staging.bad_places,
+                        budget->Reserve("bad samples", slots * BadPlaces::MostBytes(batch_size)));
+  }
+  if (bytes == 0) return staging;
   if (budget != nullptr) {
     FW_ASSIGN_OR_RETURN(staging.reservation, budget->Reserve("staging", bytes));
   }

@@ -7,6 +7,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "server/base/clock.h"
 
 namespace feedwater::server {
 namespace {
@@ -103,15 +104,23 @@ std::shared_ptr<Job> Scheduler::FindJob(const JobConfig& config) const {
   return nullptr;
 }
 
+std::shared_ptr<Job> Scheduler::RunningJob(const JobConfig& config) const {
+  MutexLock lock(&mu_);
+  return FindJob(config);
+}
+
 absl::StatusOr<std::shared_ptr<Stream>> Scheduler::Attach(NewRank rank) {
   const std::shared_ptr<SlotPool> slots = rank.slots;
   std::shared_ptr<Stream> stream;
-  {
+  while (stream == nullptr) {
+    const std::shared_ptr<Job> running = RunningJob(rank.job);
+    // Without the lock: they may have a million classes.
+    if (running != nullptr) FW_RETURN_IF_ERROR(SameJob(*running, rank.job, rank.layout));
     MutexLock lock(&mu_);
     if (stopping_) return absl::UnavailableError("the daemon is stopping");
     std::shared_ptr<Job> job = FindJob(rank.job);
+    if (job != running) continue;
     if (job != nullptr) {
-      FW_RETURN_IF_ERROR(SameJob(*job, rank.job, rank.layout));
       for (const std::shared_ptr<Stream>& other : Moving(*job).streams) {
         if (other->rank() != rank.rank) continue;
         return absl::AlreadyExistsError(absl::StrCat(
@@ -213,14 +222,26 @@ void Scheduler::Stop() {
 std::optional<Ticket> Scheduler::Take(int worker, std::optional<uint32_t> only_user) {
   std::optional<Ticket> ticket;
   Waking more = Waking::kNobody;
-  {
-    MutexLock lock(&mu_);
-    while (Stream* stream = stopping_ ? nullptr : Pick(worker, only_user)) {
-      if (Moving(*stream).filling == nullptr && !OpenBatch(*stream)) continue;
-      ticket = Cut(*stream, worker);
-      if (parking_->parked() > 0) more = WhomToWake();
-      break;
+  int64_t order_cpu_ns = 0;
+  for (std::shared_ptr<Stream> at_end; !ticket.has_value(); at_end = nullptr) {
+    {
+      MutexLock lock(&mu_);
+      while (Stream* stream = stopping_ ? nullptr : Pick(worker, only_user)) {
+        if (Moving(*stream).filling == nullptr) {
+          if (!BeginEpoch(*stream)) {
+            at_end = stream->shared_from_this();
+            break;
+          }
+          if (!OpenBatch(*stream)) continue;
+        }
+        ticket = Cut(*stream, worker);
+        ticket->order_cpu_ns = order_cpu_ns;
+        if (parking_->parked() > 0) more = WhomToWake();
+        break;
+      }
     }
+    if (at_end == nullptr) break;
+    order_cpu_ns += MakeNextOrder(*at_end);
   }
   if (more == Waking::kOne) parking_->Wake();
   if (more == Waking::kAll) parking_->WakeAll();
@@ -335,41 +356,57 @@ bool Scheduler::OpenBatch(Stream& stream) {
   meta.last_in_epoch = at.step + 1 == at.order->steps();
   moving.filling = std::make_shared<Batch>(stream.shared_from_this(), at, meta, slot);
   moving.open.push_back(moving.filling);
-  Advance(stream);
+  ++moving.next.step;
+  BeginEpoch(stream);  // or the stream would seem to stand in the old one
   return true;
 }
 
-void Scheduler::Advance(Stream& stream) {
+bool Scheduler::BeginEpoch(Stream& stream) {
   OrderCursor& next = Moving(stream).next;
-  if (++next.step < next.order->steps()) return;
-  const uint64_t epoch = next.order->epoch() + 1;
-  next.step = 0;
-  for (const auto& order : Moving(stream.job()).next_orders) {
-    if (order->epoch() == epoch) {
-      next.order = order;
-      return;
-    }
-  }
-  next.order = std::make_shared<EpochOrder>(stream.job().order_config(), epoch, 0);
+  if (next.step < next.order->steps()) return true;
+  const auto order = KnownOrder(stream.job(), next.order->epoch() + 1);
+  if (order == nullptr) return false;
+  next = {order, 0};
+  return true;
 }
 
-void Scheduler::PrepareEpoch(Job& job, uint64_t epoch) {
-  constexpr size_t kKept = 4;  // ranks may stand in different epochs
-  const auto known = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    const auto& orders = Moving(job).next_orders;
-    return std::any_of(orders.begin(), orders.end(),
-                       [&](const auto& order) { return order->epoch() == epoch; });
-  };
+int64_t Scheduler::MakeNextOrder(Stream& stream) {
+  const int64_t start_ns = ThreadCpuNs();
+  OrderCursor ended;
   {
     MutexLock lock(&mu_);
-    if (known()) return;
+    ended = Moving(stream).next;
+  }
+  const auto order = PrepareEpoch(stream.job(), ended.order->epoch() + 1);
+  const int64_t cpu_ns = ThreadCpuNs() - start_ns;
+  MutexLock lock(&mu_);
+  OrderCursor& next = Moving(stream).next;
+  // Unless somebody else was faster, or the stream has been told to go elsewhere.
+  if (next.order == ended.order && next.step == next.order->steps()) next = {order, 0};
+  Use(stream.job(), static_cast<double>(cpu_ns));
+  return cpu_ns;
+}
+
+std::shared_ptr<const EpochOrder> Scheduler::KnownOrder(const Job& job, uint64_t epoch) const {
+  const auto& orders = Moving(job).next_orders;
+  const auto order = std::find_if(orders.begin(), orders.end(),
+                                  [&](const auto& one) { return one->epoch() == epoch; });
+  return order == orders.end() ? nullptr : *order;
+}
+
+std::shared_ptr<const EpochOrder> Scheduler::PrepareEpoch(Job& job, uint64_t epoch) {
+  constexpr size_t kKept = 4;  // ranks may stand in different epochs
+  {
+    MutexLock lock(&mu_);
+    if (auto known = KnownOrder(job, epoch); known != nullptr) return known;
   }
   auto order = std::make_shared<const EpochOrder>(job.order_config(), epoch, 0);
   MutexLock lock(&mu_);
-  if (known()) return;
+  if (auto known = KnownOrder(job, epoch); known != nullptr) return known;
   auto& orders = Moving(job).next_orders;
   if (orders.size() == kKept) orders.erase(orders.begin());
-  orders.push_back(std::move(order));
+  orders.push_back(order);
+  return order;
 }
 
 Ticket Scheduler::Cut(Stream& stream, int worker) {
@@ -438,7 +475,7 @@ bool Scheduler::Complete(const Ticket& ticket, const TicketResult& result, const
       return false;
     }
     moving.real += result.real;
-    moving.bad.insert(moving.bad.end(), result.bad.begin(), result.bad.end());
+    moving.bad.Add(result.bad);
     if (result.failed_place >= 0) Fail(batch, result.failed_place, result.failure, &leaving);
     if (moving.writers > 0 || moving.next_place < batch->samples()) return false;
     if (!moving.failed) {
@@ -454,6 +491,12 @@ bool Scheduler::Complete(const Ticket& ticket, const TicketResult& result, const
 
 void Scheduler::Finish(const std::shared_ptr<Batch>& batch, const absl::Status& status) {
   progress_.fetch_add(1, std::memory_order_relaxed);
+  BadPlaces bad;
+  {
+    MutexLock lock(&mu_);
+    std::swap(bad, Moving(*batch).bad);
+  }
+  bad.Sort();  // perhaps a million of them
   bool ends_slow = false;
   const auto wake = absl::MakeCleanup([&] {
     if (ends_slow) parking_->WakeAll();
@@ -463,6 +506,7 @@ void Scheduler::Finish(const std::shared_ptr<Batch>& batch, const absl::Status& 
     MutexLock lock(&mu_);
     auto& moving = Moving(*batch);
     moving.writers = 0;
+    std::swap(bad, moving.bad);
     if (ends_slow = moving.slow_worker >= 0; ends_slow) EndSlow(batch->job(), moving.slow_worker);
     if (batch->dropped()) {
       leaving.Add(batch);
@@ -477,7 +521,7 @@ void Scheduler::Finish(const std::shared_ptr<Batch>& batch, const absl::Status& 
 // The count is of one rank's places, in the order of its batches: which batch fails is as much a
 // function of order and records as its bytes are, whatever the other ranks and the workers do.
 std::optional<BatchFailure> Scheduler::CheckBadSamples(Stream& stream, const BatchMeta& meta,
-                                                       std::vector<BadSample>* bad) {
+                                                       BadPlaces* bad) {
   auto& moving = Moving(stream);
   if (moving.bad_epoch != meta.epoch) {
     moving.bad_epoch = meta.epoch;
@@ -487,14 +531,15 @@ std::optional<BatchFailure> Scheduler::CheckBadSamples(Stream& stream, const Bat
   const double fraction = job.config().pipeline->spec.max_bad_fraction;
   const int64_t samples = SamplesPerEpoch(*job.order_config(), stream.rank());
   const int64_t left = AllowedBadSamples(fraction, samples) - moving.bad_in_epoch;
-  const auto found = static_cast<int64_t>(bad->size());
+  const auto found = static_cast<int64_t>(bad->places().size());
   if (fraction >= 1 || found <= left) {
     moving.bad_in_epoch += found;
     return std::nullopt;
   }
-  bad->resize(static_cast<size_t>(left) + 1);
+  bad->KeepFirst(static_cast<size_t>(left) + 1);
   moving.bad_in_epoch += left + 1;
-  return TooManyBadSamples(fraction, moving.bad_in_epoch, samples, meta.epoch, bad->back());
+  return TooManyBadSamples(fraction, moving.bad_in_epoch, samples, meta.epoch,
+                           bad->At(job.dataset(), bad->places().back()));
 }
 
 void Scheduler::PublishInOrder(const std::shared_ptr<Stream>& stream) {
@@ -503,7 +548,7 @@ void Scheduler::PublishInOrder(const std::shared_ptr<Stream>& stream) {
     std::shared_ptr<Batch> batch;
     BatchMeta meta;
     std::optional<BatchFailure> failure;
-    std::vector<BadSample> bad;
+    BadPlaces bad;
     {
       Leaving leaving;
       MutexLock lock(&mu_);
@@ -516,25 +561,19 @@ void Scheduler::PublishInOrder(const std::shared_ptr<Stream>& stream) {
       auto& result = Moving(*batch);
       meta = batch->meta();
       auto& job = Moving(stream->job());
-      bad = std::move(result.bad);
-      std::sort(bad.begin(), bad.end(),
-                [](const BadSample& a, const BadSample& b) { return a.place < b.place; });
+      std::swap(bad, result.bad);
       if (result.failed) {
         failure = result.failure;
         // What else was found in this batch depends on who was faster.
-        bad.erase(std::remove_if(bad.begin(), bad.end(),
-                                 [&](const BadSample& one) {
-                                   return failure->record < 0 || one.place != result.failed_place;
-                                 }),
-                  bad.end());
+        bad.KeepOnly(failure->record < 0 ? -1 : result.failed_place);
         if (failure->record >= 0) ++job.bad_samples;
       } else if (failure = CheckBadSamples(*stream, meta, &bad); failure.has_value()) {
-        job.bad_samples += bad.size();
+        job.bad_samples += bad.places().size();
         moving.producing = false;
         DropAll(*stream, &leaving);
       } else {
         meta.real_samples = static_cast<uint32_t>(result.real);
-        meta.substituted = static_cast<uint32_t>(bad.size());
+        meta.substituted = static_cast<uint32_t>(bad.places().size());
         meta.skipped = spec.on_bad_sample == BadSamplePolicy::kSkipWithCount;
         job.samples += meta.samples;
         job.bad_samples += meta.substituted;
@@ -547,8 +586,9 @@ void Scheduler::PublishInOrder(const std::shared_ptr<Stream>& stream) {
     }
     if (bad_samples_ != nullptr) {
       const std::string action(BadSamplePolicyName(spec.on_bad_sample));
-      for (const BadSample& one : bad)
-        bad_samples_->Add(stream->job().dataset().digest(), spec.name, action, one,
+      const Dataset& dataset = stream->job().dataset();
+      for (const BadPlaces::Place& place : bad.places())
+        bad_samples_->Add(dataset.digest(), spec.name, action, bad.At(dataset, place),
                           stream->job().config().owner_uid);
     }
     if (failure.has_value()) {

@@ -80,8 +80,8 @@ class Scheduler {
   // So many reads more, or less, of the job are held up by storage.
   void HeldUp(Job& job, int change);
   void Beat() { progress_.fetch_add(1, std::memory_order_relaxed); }  // a worker is not stuck
-  void PrepareEpoch(Job& job,
-                    uint64_t epoch);  // so that the change of epochs costs nothing under the lock
+  // The order of a whole epoch, kept for the ranks that come to it. Made without the lock.
+  std::shared_ptr<const EpochOrder> PrepareEpoch(Job& job, uint64_t epoch) ABSL_LOCKS_EXCLUDED(mu_);
 
   std::vector<JobStats> Snapshot() const;
   uint64_t progress() const { return progress_.load(std::memory_order_relaxed); }
@@ -107,6 +107,7 @@ class Scheduler {
   }
 
   std::shared_ptr<Job> FindJob(const JobConfig& config) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::shared_ptr<Job> RunningJob(const JobConfig& config) const ABSL_LOCKS_EXCLUDED(mu_);
   // Whether this worker, or WorkerShares::kAnyWorker, may work for the job now.
   bool MayWork(const Job& job, int worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool IsSlow(const Job& job) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -127,7 +128,12 @@ class Scheduler {
   // For the work that is ready.
   enum class Waking { kNobody, kOne, kAll };
   Waking WhomToWake() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Advance(Stream& stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // False when the stream has come to the end of an epoch and the next one's order is not known.
+  bool BeginEpoch(Stream& stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Then this makes it, for the job's account; returns the CPU time that it took.
+  int64_t MakeNextOrder(Stream& stream) ABSL_LOCKS_EXCLUDED(mu_);
+  std::shared_ptr<const EpochOrder> KnownOrder(const Job& job, uint64_t epoch) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Account(Job& job, const Usage& usage) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Use(Job& job, double ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Drop(const std::shared_ptr<Batch>& batch, Leaving* leaving)
@@ -138,8 +144,7 @@ class Scheduler {
   void Fail(const std::shared_ptr<Batch>& batch, int64_t place, const BatchFailure& failure,
             Leaving* leaving) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Holds a finished batch against the limit of bad samples, and leaves in `bad` those that count.
-  std::optional<BatchFailure> CheckBadSamples(Stream& stream, const BatchMeta& meta,
-                                              std::vector<BadSample>* bad)
+  std::optional<BatchFailure> CheckBadSamples(Stream& stream, const BatchMeta& meta, BadPlaces* bad)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void PublishInOrder(const std::shared_ptr<Stream>& stream) ABSL_LOCKS_EXCLUDED(mu_);
 

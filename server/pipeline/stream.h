@@ -24,6 +24,7 @@ struct Staging {
   std::unique_ptr<std::byte[]> data;
   int64_t bytes_per_slot = 0;
   MemoryReservation reservation;
+  MemoryReservation bad_places;  // for all slots
 };
 
 class Batch;
@@ -116,7 +117,7 @@ class Batch {
     int slow_worker = -1;    // that runs the batch ops of a slow job
     bool done = false;
     int64_t real = 0;
-    std::vector<BadSample> bad;
+    BadPlaces bad;
     bool failed = false;
     int64_t failed_place = -1;  // the lowest one, so that the failure told is the same on every run
     BatchFailure failure;
@@ -129,6 +130,7 @@ struct Ticket {
   int64_t first = 0, count = 0;
   double estimate_ns = 0;       // CPU time charged in advance
   bool first_of_epoch = false;  // its worker makes the next epoch's order meanwhile
+  int64_t order_cpu_ns = 0;     // that its worker spent on the epoch's order; charged already
   int worker = 0;
   bool is_slow = false;  // of a job that is slow, or new (worker_shares.h)
 };

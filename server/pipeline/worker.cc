@@ -152,6 +152,7 @@ void Worker::TakeTickets() {
 void Worker::StartTicket(Ticket ticket) {
   const Batch& batch = *ticket.batch;
   Job& job = batch.job();
+  cpu_counted_ns_ += ticket.order_cpu_ns;  // the job before this one has no part in it
   WorkFor(batch.stream().shared_job());
   if (ticket.first_of_epoch) scheduler_->PrepareEpoch(job, batch.order().epoch() + 1);
 
@@ -536,19 +537,10 @@ bool Worker::StartSubstitute(Sample* sample) {
 }
 
 BadSample Worker::Bad(const Sample& sample, const absl::Status& status) const {
-  const Dataset& dataset = sample.work->ticket.batch->job().dataset();
-  BadSample bad;
+  BadSample bad = BadRecord(sample.work->ticket.batch->job().dataset(), sample.bytes.record());
   bad.place = sample.place;
-  bad.record = sample.bytes.record();
   bad.code = status.code();
   bad.reason = std::string(status.message());
-  std::vector<Extent> extents;
-  dataset.Extents(bad.record, &extents);
-  if (!extents.empty()) {
-    bad.path = dataset.ObjectPath(extents[0].object);
-    bad.offset = extents[0].offset;
-  }
-  for (const Extent& extent : extents) bad.length += extent.length;
   return bad;
 }
 

@@ -103,9 +103,10 @@ absl::StatusOr<Start> ReadStart(const v1::OpenStreamRequest& request,
 absl::StatusOr<int64_t> ReadBatchSize(const v1::OpenStreamRequest& request,
                                       const PipelineSpec& spec) {
   if (request.has_batch_size()) {
-    if (request.batch_size() > 0) return request.batch_size();
-    return absl::InvalidArgumentError(
-        absl::StrCat("batch_size is ", request.batch_size(), "; it must be at least 1"));
+    if (request.batch_size() > 0 && request.batch_size() <= kMaxBatchSize)
+      return request.batch_size();
+    return absl::InvalidArgumentError(absl::StrCat("batch_size is ", request.batch_size(),
+                                                   "; it must be 1 to ", kMaxBatchSize));
   }
   if (spec.batch_size > 0) return spec.batch_size;
   return absl::InvalidArgumentError(

@@ -87,3 +87,22 @@ def test_one_user_leaves_half_of_the_memory_to_others(daemon, when):
     finally:
         hoarder.kill()
         hoarder.communicate()
+
+
+def test_what_a_batch_of_bad_samples_takes_is_reserved(daemon):
+    """Each of a million places may be bad, and be remembered until the batch is published."""
+    daemon.add_pipeline(
+        "labels", PIPELINE.replace("[image, label]", "[label]") + "sampler: {last: pad}\n"
+    )
+    daemon.config.write_text(daemon.config.read_text().replace("1GiB", "256MiB"))
+    daemon.start()
+    with pytest.raises(feedwater.InvalidArgument, match="it must be 1 to 1048576"):
+        open_labels(daemon, 2**20 + 1)
+    with pytest.raises(feedwater.ResourceExhausted, match="bad samples"):
+        open_labels(daemon, 2**20)
+
+
+def open_labels(daemon, batch_size: int) -> None:
+    feedwater.Loader(
+        "labels", address=daemon.address, output="numpy", batch_size=batch_size, slots=4
+    ).close()
