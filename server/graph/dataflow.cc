@@ -118,8 +118,10 @@ class Settler {
       }
       AddSource(field.name, field.spec, /*is_deterministic=*/true);
     }
-    // A record's own number is as lasting as its bytes; its place in an epoch is not.
-    AddSource("sample_id", {DType::kInt64, Layout::kPlain, {}}, /*is_deterministic=*/true);
+    // A record's own number is as lasting as its bytes; its place in an epoch is not, nor the
+    // number of the bad record that it stands for.
+    AddSource("sample_id", {DType::kInt64, Layout::kPlain, {}},
+              spec_.on_bad_sample != BadSamplePolicy::kSkipWithCount);
     AddSource("position", {DType::kInt64, Layout::kPlain, {}}, /*is_deterministic=*/false);
     AddSource("is_real", {DType::kBool, Layout::kPlain, {}}, /*is_deterministic=*/false);
     return absl::OkStatus();

@@ -76,6 +76,17 @@ TEST(Prefix, KeepsEveryFieldThatSomethingBehindItNeeds) {
                                         "small uint8[20,20,3] HWC", "c uint8[4,4,3] HWC"));
 }
 
+TEST(Prefix, TakesANumberForTheRecordsOwnOnlyWhereItIsThat) {
+  const auto ops = [](const std::string& policy) {
+    return PrefixOf("- cast: {in: sample_id, out: id, dtype: int32}\n", "[id]",
+                    absl::StrCat("on_bad_sample: ", policy, "\n"))
+        .ops;
+  };
+  EXPECT_THAT(ops("substitute"), ElementsAre("cast"));
+  // There it is that of the bad record in whose place this one stands.
+  EXPECT_THAT(ops("skip_with_count"), IsEmpty());
+}
+
 TEST(Prefix, DoesNotReachBehindAPlaceInTheEpoch) {
   EXPECT_THAT(PrefixOf("- one_hot: {in: position, out: x, num_classes: 4}\n- decode\n"
                        "- cast: {in: x, dtype: uint8}\n- center_crop: {size: 4}",

@@ -109,6 +109,28 @@ def test_batches_are_the_same_from_memory_and_from_disk(make_daemon, ram):
         assert cache["damaged"] > 0, cache
 
 
+@pytest.mark.parametrize("isolation", ["none", "process"])
+def test_what_stands_for_a_bad_record_is_kept_under_its_own_number(make_daemon, isolation):
+    daemon = make_daemon(
+        config=f"cpus: 1\nmemory: 1GiB\ncache: {{ram: 64MiB}}\nisolation: {isolation}\n"
+    )
+    write_folder(daemon.data / "image_folder", RECORDS, bad=(1,))
+    numbered = (
+        "version: 1\ndataset: {format: image_folder, root: data, path: image_folder}\n"
+        "graph: [{decode: {}}, {resize: {size: [8, 8]}},"
+        " {cast: {in: sample_id, out: number, dtype: int32}}]\n"
+        "on_bad_sample: skip_with_count\nmax_bad_fraction: 1\nbatch: {size: 2}\n"
+        "outputs: [image, sample_id, number]\ncache: {kind: decoded}\n"
+    )
+    daemon.add_pipeline("numbered", numbered)
+    daemon.start()
+    with feedwater.Loader("numbered", address=daemon.address, output="numpy", slots=1) as loader:
+        for _ in range(2):
+            for batch in loader:
+                assert np.array_equal(batch[1], batch[2])
+                del batch  # of the only slot
+
+
 def test_pipelines_that_begin_alike_share_what_is_kept(make_daemon):
     daemon = make_daemon(config="cpus: 2\nmemory: 1GiB\ncache: {ram: 64MiB}\n")
     write_folder(daemon.data / "image_folder", RECORDS)
