@@ -9,6 +9,7 @@ or harm to the bystander.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -20,6 +21,7 @@ import time
 from pathlib import Path
 
 import pytest
+from daemon_process import BUILD
 from faults import FaultyDaemon
 from pictures import pixels, png, write_folder
 from points import POINTS, Either, Ends, Point, Recovers, Refused
@@ -138,6 +140,21 @@ class Trainer:
         self.iterator = None
         if self.loader is not None:
             self.loader.close()
+
+
+def await_ready(trainer: Trainer) -> None:
+    """Wait until its next batch is made, so that no worker has anything of it in hand."""
+    command = [BUILD / "bin/feedwater", "--address", trainer.daemon.address, "status", "--json"]
+    deadline = time.monotonic() + 20
+    while True:
+        status = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+        (rank,) = [
+            r for job in status["jobs"] for r in job["ranks"] if job["pipeline"] == trainer.pipeline
+        ]
+        if rank["slots_lent"] == rank["slots"]:
+            return
+        assert time.monotonic() < deadline, repr(rank)
+        time.sleep(0.01)
 
 
 def serve(daemon, pipeline: str, epochs: int = 1) -> list[str]:
@@ -271,6 +288,7 @@ def test_fault(make, expected, point, engine):
             serve(daemon, "bystander")
             descriptors = daemon.settled_descriptors()
             bystander.run(bystander.open, lambda: bystander.take(1))
+            await_ready(bystander)
         victim = Trainer(daemon, "victim", point.epochs)
         if point.when == "running":
             victim.run(victim.open, lambda: victim.take(1))
