@@ -1,6 +1,5 @@
 #include "server/daemon.h"
 
-#include <malloc.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -339,7 +338,7 @@ void Daemon::KeepHouse() {
     runtime_->UseRoom();
     // What a flood of calls made gRPC and the readers of texts take goes back to the kernel.
     const uint64_t calls = control_->calls();
-    if (calls != calls_before) malloc_trim(0);
+    if (calls != calls_before) ReturnFreeMemory();
     calls_before = calls;
     bad_samples_->Flush();
     subordinate_users_.Refresh();

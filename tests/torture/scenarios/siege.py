@@ -269,6 +269,7 @@ class Siege:
             "seconds": round(took, 1),
             "batches_per_s": round(rate, 2),
             "given_back_s": round(time.monotonic() - ended, 2) if back else "never",
+            "left_mib": (self.watch.used_kib() - before) >> 10,
             **counts,
         }
         self.stage.settings.progress(f"{name}: {self.seen[name]}")
