@@ -182,6 +182,8 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
     return settings_.config.isolation == "process" || (isolates_images_ && plan.decodes());
   };
   parts.more_counters = [this] { return control_->counters(); };
+  const auto answers = std::make_shared<Answers>(shares_);
+  parts.answers = answers;
   parts.caller = [this](const std::string& peer) { return control_->WhoIs(peer); };
   service_ = std::make_unique<ControlService>(parts);
 
@@ -202,7 +204,7 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   gate.charge = charge;
   FW_ASSIGN_OR_RETURN(
       control_, ControlServer::Create(
-                    control, gate, service_.get(),
+                    control, gate, service_.get(), answers.get(),
                     kRequestBytesBesideText + static_cast<size_t>(limits.pipeline_bytes.bytes)));
   access_.directory().Listen([this] {
     data_->Reconsider();

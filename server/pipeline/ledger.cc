@@ -13,6 +13,13 @@
 namespace feedwater::server {
 namespace {
 
+constexpr int64_t kAskEvery = 4096;  // records
+
+std::string EndOf(std::string path) {
+  if (path.size() <= kMaxLedgerPathBytes) return path;
+  return absl::StrCat("...", absl::string_view(path).substr(path.size() - kMaxLedgerPathBytes + 3));
+}
+
 LedgerEntry EntryOf(const Dataset& dataset, const Use& use, int64_t position, int64_t record,
                     std::vector<Extent>* extents) {
   LedgerEntry entry;
@@ -21,7 +28,7 @@ LedgerEntry EntryOf(const Dataset& dataset, const Use& use, int64_t position, in
   entry.record = record;
   dataset.Extents(record, extents);
   if (!extents->empty()) {
-    entry.path = dataset.ObjectPath(extents->front().object);
+    entry.path = EndOf(dataset.ObjectPath(extents->front().object));
     entry.offset = extents->front().offset;
   }
   for (const Extent& extent : *extents) entry.bytes += extent.length;
@@ -98,7 +105,8 @@ absl::StatusOr<Ledger> ReadLedger(const Dataset& dataset,
   return ledger;
 }
 
-absl::StatusOr<int64_t> FindRecord(const Dataset& dataset, absl::string_view text) {
+absl::StatusOr<int64_t> FindRecord(const Dataset& dataset, absl::string_view text,
+                                   const std::function<bool()>& cancelled) {
   int64_t number = 0;
   if (absl::SimpleAtoi(text, &number)) {
     FW_RETURN_IF_ERROR(CheckRange("record", number, dataset.size()));
@@ -112,6 +120,8 @@ absl::StatusOr<int64_t> FindRecord(const Dataset& dataset, absl::string_view tex
   std::vector<Extent> extents;
   std::string path;
   for (int64_t record = 0, last_object = -1; record < dataset.size(); ++record) {
+    if (record % kAskEvery == 0 && cancelled != nullptr && cancelled())
+      return absl::CancelledError("nobody wants to know any more");
     dataset.Extents(record, &extents);
     if (extents.empty()) continue;
     if (extents[0].object != last_object) path = dataset.ObjectPath(extents[0].object);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -47,7 +48,8 @@ struct Ledger {
   std::vector<LedgerEntry> entries;  // by rank and place, of a record by step
 };
 
-inline constexpr int64_t kMaxLedgerPlaces = 1 << 16;  // of one answer
+inline constexpr int64_t kMaxLedgerPlaces = 1 << 14;  // of one answer
+inline constexpr size_t kMaxLedgerPathBytes = 512;    // of a longer path the end is given
 
 // InvalidArgument for a step, rank or record that does not exist, and for more than
 // kMaxLedgerPlaces.
@@ -58,6 +60,8 @@ absl::StatusOr<Ledger> ReadLedger(const Dataset& dataset,
 // A record by its number, or by its file: the path below the root, or the end of it that begins
 // with a name. A number costs nothing, a path one pass over the index. NotFound when there is none;
 // InvalidArgument when several records fit.
-absl::StatusOr<int64_t> FindRecord(const Dataset& dataset, absl::string_view text);
+// `cancelled`, which may be null, is asked now and then: Cancelled when it says so.
+absl::StatusOr<int64_t> FindRecord(const Dataset& dataset, absl::string_view text,
+                                   const std::function<bool()>& cancelled = nullptr);
 
 }  // namespace feedwater::server

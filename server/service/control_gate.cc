@@ -112,6 +112,7 @@ struct ControlGate::Connection {
   size_t preface_left = kHttp2Preface.size();
   std::set<uint32_t> calls;
   bool waits = false;       // for its user's rates
+  bool grpc_ended = false;  // with answers that are still to be read
   bool closing = false;     // takes what is left of the answers, until
   int64_t close_by_ns = 0;  // this moment; before the preface has come: the handshake's
   uint32_t client_events = 0, grpc_events = 0;
@@ -228,10 +229,12 @@ void ControlGate::Run() {
       const auto found = connections_.find(events[i].data.u64 >> 1);
       if (found == connections_.end()) continue;  // closed by an earlier event
       const bool of_client = (events[i].data.u64 & 1) == 0;
-      if (of_client && (events[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) {
+      const bool ended = (events[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
+      if (of_client && ended) {
         Close(found->second.get());
       } else {
         Pump(found->second.get());
+        if (ended) Unwatch(found->second.get());
       }
       if (found->second->gone()) connections_.erase(found);
     }
@@ -280,8 +283,22 @@ void ControlGate::Pump(Connection* connection) {
     }
   }
   if (!connection->answers.Write(connection->client.get())) return Close(connection);
-  if (connection->closing && connection->answers.passed == 0) return Close(connection);
+  if (connection->closing && !connection->grpc && connection->answers.passed == 0)
+    return Close(connection);
   Watch(connection);
+}
+
+// gRPC has ended a connection whose answers have no room here: the hang-up is told without end. The
+// client has a while to make room.
+void ControlGate::Unwatch(Connection* connection) {
+  if (!connection->grpc || connection->answers.bytes.size() < kAnswerBytes) return;
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, connection->grpc.get(), nullptr);
+  connection->grpc_events = 0;
+  connection->grpc_ended = true;
+  if (connection->closing) return;
+  connection->closing = true;
+  connection->close_by_ns = MonotonicNs() + kFarewellNs;
+  timed_.insert(connection->id);
 }
 
 // For its user's rates.
@@ -463,7 +480,8 @@ void ControlGate::Watch(Connection* connection) {
   };
   set(connection->client, 0, of_client, &connection->client_events);
   // A pair's end that nothing is wanted of is still watched for its hang-up.
-  set(connection->grpc, 1, of_grpc == 0 ? EPOLLRDHUP : of_grpc, &connection->grpc_events);
+  if (of_grpc == 0 && !connection->grpc_ended) of_grpc = EPOLLRDHUP;
+  set(connection->grpc, 1, of_grpc, &connection->grpc_events);
   if (!watched) Close(connection);
 }
 

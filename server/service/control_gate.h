@@ -91,6 +91,7 @@ class ControlGate {
   void Refuse(Connection* connection, absl::string_view why);
   void Close(Connection* connection) ABSL_LOCKS_EXCLUDED(mu_);
   void Watch(Connection* connection);
+  void Unwatch(Connection* connection);
   void LookAtTimes();
   int TimeoutMs() const;
   void Count(const char* name) ABSL_LOCKS_EXCLUDED(mu_);

@@ -20,7 +20,7 @@ constexpr auto kShutdownGrace = std::chrono::milliseconds(500);
 
 absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Create(
     ControlListener::Options listener, ControlGate::Options gate, ControlService* service,
-    size_t max_request_bytes) {
+    Answers* answers, size_t max_request_bytes) {
   static const bool plugins = [] {  // for all servers of the process, before the first one is built
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
@@ -50,6 +50,9 @@ absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Create(
   // Windows and frames stay as small as they start: requests are small, and what is on its way
   // belongs to nobody's account.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> factories;
+  factories.push_back(answers->Factory());
+  builder.experimental().SetInterceptorCreators(std::move(factories));
   builder.RegisterService(service);
   server->acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,

@@ -14,6 +14,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "server/service/answers.h"
 #include "server/service/control_gate.h"
 #include "server/service/control_listener.h"
 #include "server/service/control_service.h"
@@ -27,6 +28,7 @@ class ControlServer {
   static absl::StatusOr<std::unique_ptr<ControlServer>> Create(ControlListener::Options listener,
                                                                ControlGate::Options gate,
                                                                ControlService* service,
+                                                               Answers* answers,
                                                                size_t max_request_bytes);
   ~ControlServer() { Stop(); }
 

@@ -13,11 +13,14 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "feedwater/version.h"
 #include "proto/shm/wire.h"
 #include "server/base/clock.h"
 #include "server/base/heap.h"
+#include "server/base/no_throw.h"
+#include "server/base/thread.h"
 #include "server/base/units.h"
 #include "server/base/yaml.h"
 #include "server/decoder/isolated_maker.h"
@@ -30,6 +33,8 @@ namespace {
 
 constexpr size_t kMaxNameBytes = 256;
 constexpr int64_t kMaxWorldSize = 1 << 20;
+
+constexpr auto kLookAgain = absl::Milliseconds(50);  // whether a caller that waits is still there
 
 // A rank that comes back at once may meet its own old session: that one's hang-up is on its way.
 constexpr int kAttachTries = 25;
@@ -105,8 +110,8 @@ absl::StatusOr<int64_t> ReadBatchSize(const v1::OpenStreamRequest& request,
   if (request.has_batch_size()) {
     if (request.batch_size() > 0 && request.batch_size() <= kMaxBatchSize)
       return request.batch_size();
-    return absl::InvalidArgumentError(absl::StrCat("batch_size is ", request.batch_size(),
-                                                   "; it must be 1 to ", kMaxBatchSize));
+    return absl::InvalidArgumentError(
+        absl::StrCat("batch_size is ", request.batch_size(), "; it must be 1 to ", kMaxBatchSize));
   }
   if (spec.batch_size > 0) return spec.batch_size;
   return absl::InvalidArgumentError(
@@ -209,6 +214,47 @@ void SetCache(const JobStats& stats, v1::JobCache* cache) {
   cache->set_seek_index_bytes(stats.seek_indexes.bytes);
 }
 
+// What an answer with it takes, about.
+int64_t BytesOf(const Ledger& ledger) {
+  constexpr int64_t kNumbersBytes = 64;
+  int64_t bytes = 0;
+  for (const LedgerEntry& entry : ledger.entries)
+    bytes += kNumbersBytes + static_cast<int64_t>(entry.path.size() + entry.bad_reason.size());
+  return bytes;
+}
+
+// As many as one answer holds; the file has them all. Returns the bytes of those.
+int64_t ListBad(const BadSampleLog::Report& report, v1::ListBadSamplesResponse* response) {
+  constexpr int64_t kMostBytes = 8 << 10;  // of one: its texts are cut
+  int64_t bytes = 0, left_out = 0;
+  for (const BadSampleLog::Entry& entry : report.entries) {
+    if (bytes > kMaxAnswerBytes - kMostBytes) {
+      ++left_out;
+      continue;
+    }
+    v1::BadSample* sample = response->add_samples();
+    sample->set_dataset_digest(ToUtf8(entry.dataset));
+    sample->set_record(entry.record);
+    sample->set_pipeline(ToUtf8(entry.pipeline));
+    sample->set_path(ToUtf8(entry.path));
+    sample->set_offset(entry.offset);
+    sample->set_length(entry.length);
+    sample->set_reason(ToUtf8(entry.reason));
+    sample->set_count(entry.count);
+    sample->set_first_seen_s(entry.first_seen);
+    sample->set_last_seen_s(entry.last_seen);
+    sample->set_action(ToUtf8(entry.action));
+    sample->set_stood_in(entry.stood_in);
+    sample->set_crashes(entry.crashes);
+    sample->set_signal(entry.signal);
+    sample->set_quarantined(entry.quarantined());
+    bytes += static_cast<int64_t>(sample->ByteSizeLong()) + 8;
+  }
+  response->set_not_listed(report.not_listed + static_cast<uint64_t>(left_out));
+  response->set_file(ToUtf8(report.file));
+  return bytes;
+}
+
 }  // namespace
 
 // One open stream, from its ticket's first OpenStream to its session's end.
@@ -308,6 +354,8 @@ grpc::Status ControlService::DescribePipeline(grpc::ServerContext* context,
   auto loaded = Load(context, request->pipeline(), nullptr);
   if (!loaded.ok()) return Answer("DescribePipeline", loaded.status());
   const LoadedPipeline& pipeline = **loaded;
+  if (absl::Status room = ReserveAnswer(context, pipeline); !room.ok())
+    return Answer("DescribePipeline", room);
   response->set_name(ToUtf8(pipeline.spec.name));
   for (const FieldSpec& field : pipeline.plan->outputs())
     SetField(field, 0, response->add_fields());
@@ -345,9 +393,48 @@ grpc::Status ControlService::CloseStream(grpc::ServerContext*,
   return grpc::Status::OK;
 }
 
-grpc::Status ControlService::GetLedger(grpc::ServerContext*, const v1::GetLedgerRequest* request,
+absl::Status ControlService::ReserveAnswer(grpc::ServerContext* context,
+                                           const LoadedPipeline& pipeline) {
+  const std::optional<uid_t> user = parts_.caller(context->peer());
+  if (!user.has_value()) return absl::CancelledError("the caller left");
+  int64_t bytes = 0;
+  for (const std::string& name : pipeline.dataset->classes())
+    bytes += static_cast<int64_t>(name.size()) + 4;
+  return Annotate(parts_.answers->Reserve(context, *user, bytes),
+                  absl::StrCat("pipeline '", pipeline.spec.name, "': the names of ",
+                               pipeline.dataset->classes().size(), " classes"));
+}
+
+absl::Status ControlService::LookThrough(grpc::ServerContext* context,
+                                         const std::function<absl::Status(uid_t user)>& look) {
+  const std::optional<uid_t> user = parts_.caller(context->peer());
+  if (!user.has_value()) return absl::CancelledError("the caller left");
+  {
+    MutexLock lock(&mu_);
+    while (!looking_.insert(*user).second) {
+      if (context->IsCancelled() || draining_) return absl::CancelledError("the caller left");
+      has_looked_.WaitWithTimeout(&mu_, kLookAgain);
+    }
+  }
+  const auto done = absl::MakeCleanup([&] {
+    MutexLock lock(&mu_);
+    looking_.erase(*user);
+    has_looked_.SignalAll();
+  });
+  absl::Status looked;
+  FW_ASSIGN_OR_RETURN(std::thread thread, StartThread("looking", [&] {
+                        StepBack();
+                        looked = NoThrow([&] { return look(*user); });
+                        parts_.runtime->ChargeUser(*user, ThreadCpuNs());
+                      }));
+  thread.join();
+  return looked;
+}
+
+grpc::Status ControlService::GetLedger(grpc::ServerContext* context,
+                                       const v1::GetLedgerRequest* request,
                                        v1::GetLedgerResponse* response) {
-  const auto look = [&]() -> absl::Status {
+  const auto look = [&](uid_t user) -> absl::Status {
     FW_ASSIGN_OR_RETURN(const JobStats job,
                         FindJob(parts_.runtime->Snapshot(), request->job(), request->pipeline()));
     LedgerQuery query;
@@ -358,7 +445,8 @@ grpc::Status ControlService::GetLedger(grpc::ServerContext*, const v1::GetLedger
         query.step = request->step();
         break;
       case v1::GetLedgerRequest::kRecord: {
-        FW_ASSIGN_OR_RETURN(query.record, FindRecord(*job.loaded->dataset, request->record()));
+        FW_ASSIGN_OR_RETURN(query.record, FindRecord(*job.loaded->dataset, request->record(),
+                                                     [&] { return context->IsCancelled(); }));
         break;
       }
       case v1::GetLedgerRequest::WHAT_NOT_SET:
@@ -371,6 +459,8 @@ grpc::Status ControlService::GetLedger(grpc::ServerContext*, const v1::GetLedger
         query.bad.emplace(bad.record, std::move(bad.reason));
     }
     FW_ASSIGN_OR_RETURN(const Ledger ledger, ReadLedger(*job.loaded->dataset, job.order, query));
+    FW_RETURN_IF_ERROR(Annotate(parts_.answers->Reserve(context, user, BytesOf(ledger)),
+                                "ask for one rank, or for a record"));
     response->set_job(ToUtf8(job.job));
     response->set_pipeline(ToUtf8(job.pipeline));
     response->set_epoch(query.epoch);
@@ -397,7 +487,7 @@ grpc::Status ControlService::GetLedger(grpc::ServerContext*, const v1::GetLedger
     }
     return absl::OkStatus();
   };
-  return Answer("GetLedger", look());
+  return Answer("GetLedger", LookThrough(context, look));
 }
 
 grpc::Status ControlService::GetStatus(grpc::ServerContext*, const v1::GetStatusRequest*,
@@ -485,30 +575,13 @@ grpc::Status ControlService::GetStatus(grpc::ServerContext*, const v1::GetStatus
   return grpc::Status::OK;
 }
 
-grpc::Status ControlService::ListBadSamples(grpc::ServerContext*, const v1::ListBadSamplesRequest*,
+grpc::Status ControlService::ListBadSamples(grpc::ServerContext* context,
+                                            const v1::ListBadSamplesRequest*,
                                             v1::ListBadSamplesResponse* response) {
-  const BadSampleLog::Report report = parts_.bad_samples->Get();
-  for (const BadSampleLog::Entry& entry : report.entries) {
-    v1::BadSample* sample = response->add_samples();
-    sample->set_dataset_digest(ToUtf8(entry.dataset));
-    sample->set_record(entry.record);
-    sample->set_pipeline(ToUtf8(entry.pipeline));
-    sample->set_path(ToUtf8(entry.path));
-    sample->set_offset(entry.offset);
-    sample->set_length(entry.length);
-    sample->set_reason(ToUtf8(entry.reason));
-    sample->set_count(entry.count);
-    sample->set_first_seen_s(entry.first_seen);
-    sample->set_last_seen_s(entry.last_seen);
-    sample->set_action(ToUtf8(entry.action));
-    sample->set_stood_in(entry.stood_in);
-    sample->set_crashes(entry.crashes);
-    sample->set_signal(entry.signal);
-    sample->set_quarantined(entry.quarantined());
-  }
-  response->set_not_listed(report.not_listed);
-  response->set_file(ToUtf8(report.file));
-  return grpc::Status::OK;
+  return Answer("ListBadSamples", LookThrough(context, [&](uid_t user) {
+                  const int64_t bytes = ListBad(parts_.bad_samples->Get(), response);
+                  return parts_.answers->Reserve(context, user, bytes);
+                }));
 }
 
 // --- opening a stream
@@ -658,6 +731,7 @@ absl::Status ControlService::Open(grpc::ServerContext* context,
 
   FW_ASSIGN_OR_RETURN(std::shared_ptr<const LoadedPipeline> pipeline,
                       Load(context, request.pipeline(), &stream->ticket));
+  FW_RETURN_IF_ERROR(ReserveAnswer(context, *pipeline));
   stream->pipeline = pipeline->spec.name;
   FW_ASSIGN_OR_RETURN(Terms terms,
                       Negotiate(request, pipeline, parts_.settings->config.limits.max_slot.bytes));

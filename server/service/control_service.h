@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,7 @@
 #include "server/base/mutex.h"
 #include "server/base/user_shares.h"
 #include "server/pipeline/runtime.h"
+#include "server/service/answers.h"
 #include "server/service/catalogue.h"
 #include "server/service/config.h"
 #include "server/transport/data_server.h"
@@ -45,6 +47,7 @@ class ControlService final : public v1::Control::Service {
     std::function<std::map<std::string, uint64_t>()> more_counters;
     // Who pays for a call (ControlGate::WhoIs).
     std::function<std::optional<uid_t>(const std::string& grpc_peer)> caller;
+    std::shared_ptr<Answers> answers;
   };
   explicit ControlService(Parts parts);
 
@@ -85,6 +88,13 @@ class ControlService final : public v1::Control::Service {
                                                      const JobConfig& job, uint64_t epoch,
                                                      int64_t position, const SlotLayout& layout,
                                                      std::shared_ptr<SlotPool> slots);
+  // For the names of its classes.
+  absl::Status ReserveAnswer(grpc::ServerContext* context, const LoadedPipeline& pipeline);
+  // For a call that looks through much: one such look of a user at a time, behind the workers, and
+  // the user pays for its CPU time.
+  absl::Status LookThrough(grpc::ServerContext* context,
+                           const std::function<absl::Status(uid_t user)>& look)
+      ABSL_LOCKS_EXCLUDED(mu_);
   bool HolderIsGoing(const OpenedStream& wanted) ABSL_LOCKS_EXCLUDED(mu_);
   void WarnOfTwins(const OpenedStream& stream) ABSL_LOCKS_EXCLUDED(mu_);
   // What limits.arena_bytes_per_uid leaves to a user; null without that limit.
@@ -106,6 +116,8 @@ class ControlService final : public v1::Control::Service {
   Mutex mu_;
   std::map<SessionTicket, std::shared_ptr<OpenedStream>> streams_ ABSL_GUARDED_BY(mu_);
   std::map<uid_t, int> streams_of_uid_ ABSL_GUARDED_BY(mu_);  // open or being opened
+  std::set<uid_t> looking_ ABSL_GUARDED_BY(mu_);              // in LookThrough
+  CondVar has_looked_;
   std::map<uid_t, std::shared_ptr<MemoryBudget>> arenas_of_uid_ ABSL_GUARDED_BY(mu_);
 };
 

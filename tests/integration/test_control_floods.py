@@ -22,6 +22,7 @@ sys.path.insert(0, str(ROOT / "tests/testing"))
 
 import control_flood
 
+import feedwater
 from feedwater.control import METHODS, Control
 
 SECONDS = 2.5
@@ -33,6 +34,7 @@ graph:
   - center_crop: {in: image, size: [8, 8]}
 batch: {size: 1}
 outputs: [image, label]
+sampler: {last: pad}
 """
 
 
@@ -48,7 +50,9 @@ def daemon():
     daemon.add_pipeline("pictures", PIPELINE)
     with daemon:
         describe(daemon)  # what a first call takes stays taken
-        yield daemon
+        wide = {"job": "wide", "rank": 0, "world_size": 8192, "batch_size": 2}
+        with feedwater.Loader("pictures", address=daemon.address, output="numpy", **wide):
+            yield daemon
     shutil.rmtree(folder)
 
 

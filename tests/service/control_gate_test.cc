@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "server/base/clock.h"
 #include "tests/testing/eventually.h"
 
@@ -199,6 +201,32 @@ TEST_F(ControlGateTest, AClientThatDoesNotReadIsNotRead) {
   Pair other = Join(kAlice);  // and nobody else is kept from it
   other.client.Send(ping);
   EXPECT_EQ(other.grpc.Receive(ping.size()), ping);
+}
+
+// What has no room here is told as a hang-up again and again.
+TEST_F(ControlGateTest, AnswersThatNobodyReadsCostNothingWhenGrpcHasEnded) {
+  Start();
+  Pair pair = Join(kMallory);
+  const std::string data =
+      Frame(Http2Frame::kData, 0, 1, std::string(16384 - kFrameHeadBytes, 'x'));
+  std::string answers;
+  for (;;) {
+    const size_t sent = pair.grpc.Send(data);
+    answers += data.substr(0, sent);
+    if (sent < data.size()) break;
+  }
+  pair.grpc = End(Fd());
+  const auto cpu_ns = [] {
+    timespec now{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return now.tv_sec * 1'000'000'000 + now.tv_nsec;
+  };
+  const int64_t before_ns = cpu_ns();
+  absl::SleepFor(absl::Milliseconds(400));
+  EXPECT_LT(cpu_ns() - before_ns, 100'000'000);
+  // They are there for who reads at last.
+  EXPECT_EQ(pair.client.Receive(answers.size()).size(), answers.size());
+  EXPECT_TRUE(pair.client.ended());
 }
 
 TEST_F(ControlGateTest, AClientThatShutsOneDirectionDownIsGone) {

@@ -21,7 +21,7 @@ DATA, HEADERS, PRIORITY, RESET, SETTINGS, PING, WINDOW, CONTINUATION = 0, 1, 2, 
 END_STREAM, END_HEADERS = 1, 4
 KINDS = (
     "continuation", "ping", "settings", "reset", "unread", "endless_messages", "endless_calls",
-    "texts", "half_closed", "given_up",
+    "texts", "half_closed", "given_up", "large_answers",
 )  # fmt: skip
 
 
@@ -126,6 +126,8 @@ def blobs(kind: str):
             yield call(stream, SERVICE + "DescribePipeline", text)
             if k >= 4:
                 yield frame(RESET, 0, stream - 8, struct.pack(">I", 8))
+        elif kind == "large_answers":  # of a job `wide`, a megabyte each
+            yield call(stream, SERVICE + "GetLedger", b"\x0a\x04wide\x20\x00")
         elif kind == "half_closed":
             yield call(stream, SERVICE + "GetStatus") + b"shut"
         else:
@@ -158,7 +160,7 @@ class Flood:
             if self.left == b"shut":
                 self.left = b""
                 self.socket.shutdown(socket.SHUT_WR)
-            if self.kind not in ("unread", "half_closed"):
+            if self.kind not in ("unread", "half_closed", "large_answers"):
                 with contextlib.suppress(BlockingIOError):
                     while self.socket.recv(65536):
                         pass
