@@ -107,8 +107,8 @@ class Loader:
         Samples per rank and batch; overrides the file's.
     rank, world_size : int, optional
         Both or neither. Default: those of a process group that is initialised
-        (``torch.distributed``, ``jax.distributed``, ``mpi4py``); else the launcher's environment
-        (torchrun, Horovod, Open MPI, MVAPICH, PMI, Slurm); else 0 of 1.
+        (``torch.distributed``, ``jax.distributed``, Horovod, ``mpi4py``); else the launcher's
+        environment (torchrun, Horovod, Open MPI, MVAPICH, PMI, Slurm); else 0 of 1.
     seed : int, optional
         Overrides the file's.
     job : str, optional
@@ -200,8 +200,8 @@ class Loader:
         batch_size, rank, world_size, seed, slots = (
             _integer(name, value) for name, value in {**numbers, "slots": slots}.items()
         )
-        # Where rank and world size are not the program's own, a process group that is initialised
-        # later has a say: see _check_place.
+        # Where rank and world size are not the program's own, each process group that is
+        # initialised later has a say: see _check_place.
         self._place_is_settled = rank is not None
         place = placement(rank, world_size)
         name, text, file_name = _read_pipeline(pipeline)
@@ -289,7 +289,6 @@ class Loader:
         if group is None:
             return
         if (group.rank, group.world_size) != (self.rank, self.world_size):
-            place = placement()
             made = f"made as rank {self.rank} of {self.world_size}"
             if not may_move or self._touched:
                 raise errors.FailedPrecondition(
@@ -298,6 +297,7 @@ class Loader:
                     "group, or give both rank and world_size"
                 )
             self._check_usable()
+            place = placement()
             at = self._stream.cursor(*self._consumed)
             self.close()
             self._open(self._stream.options, place)
@@ -313,7 +313,6 @@ class Loader:
                 self.world_size,
                 self._steps,
             )
-        self._place_is_settled = True
 
     def _take_over(self) -> None:
         facts = self._stream.facts

@@ -4,9 +4,9 @@ without a word.
 The first of these that says anything decides:
 
 1. the arguments ``rank`` and ``world_size`` of the loader, both of them;
-2. a process group that is initialised: ``torch.distributed``, ``jax.distributed`` or MPI through
-   ``mpi4py``. They are looked for among the modules that the program has imported, never imported
-   here;
+2. a process group that is initialised: ``torch.distributed``, ``jax.distributed``, Horovod or MPI
+   through ``mpi4py``. They are looked for among the modules that the program has imported, never
+   imported here;
 3. the environment of a launcher: torchrun, Horovod, Open MPI, MVAPICH, PMI (MPICH, Intel MPI) or
    Slurm's srun;
 4. nobody: rank 0 of 1.
@@ -32,6 +32,8 @@ _CURE = (
     "start every rank through the launcher, make the loader after the process group is "
     "initialised, or give both rank and world_size"
 )
+_HOROVOD = "Horovod"
+_HOROVOD_MODULES = ("torch", "tensorflow", "keras", "tensorflow.keras", "mxnet")
 _NO_DATA_LOADER = "iterate over the feedwater.Loader itself, without a DataLoader"
 # SLURM_STEP_ID of what is not a step of srun's: the shell of `salloc`, the script of `sbatch`, the
 # container of a job.
@@ -58,7 +60,7 @@ _SLURM = _Launcher(
 # The innermost first: torchrun is started by srun or mpirun, mpirun in a job of Slurm's.
 _LAUNCHERS = (
     _TORCHRUN,
-    _Launcher("Horovod", ("HOROVOD_RANK",), ("HOROVOD_SIZE",), ("HOROVOD_LOCAL_RANK",)),
+    _Launcher(_HOROVOD, ("HOROVOD_RANK",), ("HOROVOD_SIZE",), ("HOROVOD_LOCAL_RANK",)),
     _Launcher(
         "Open MPI",
         ("OMPI_COMM_WORLD_RANK",),
@@ -140,7 +142,10 @@ def placement(
     launched, halves = _launched(env)
     group = process_group()
     if group is not None and launched is not None:
-        _check_group(group, launched)
+        if group.source == launched.source == _HOROVOD and not _agree(group, launched):
+            launched = None  # of before an elastic reset: os.environ does not see what C++ sets
+        else:
+            _check_group(group, launched)
     if group is None and launched is None:
         _refuse_halves(halves)
         if workers > 0:  # a group of its parent's is not known in a process that was spawned
@@ -156,11 +161,13 @@ def _place(group: Optional[_Said], launched: Optional[_Said], env: Mapping[str, 
     """Settle who decides, and the job's name."""
     said = group or launched
     assert said is not None and said.rank is not None and said.world_size is not None
+    local = said.local_rank
     if launched is not None and launched.world_size == said.world_size:
-        local, job = launched.local_rank, launched.job
+        local, job = launched.local_rank if local is None else local, launched.job
     else:
         text = env.get(_TORCHRUN.local_rank[0], "")  # Lightning sets it, and no RANK
-        local = int(text) if launched is None and text.isdigit() else None
+        if local is None and launched is None and text.isdigit():
+            local = int(text)
         job = said.job or _rendezvous(env) or (launched.job if launched else None)
         job = job or _of_parent("group")
     return Placement(
@@ -199,12 +206,12 @@ def process_group() -> Optional[_Said]:
         Two groups contradict one another.
     """
     found: Optional[_Said] = None
-    for group in (_torch_group(), _jax_group(), _mpi_group()):
+    for group in (_torch_group(), _jax_group(), _horovod_group(), _mpi_group()):
         if group is None:
             continue
         if found is None:
             found = group
-        elif (group.rank, group.world_size) != (found.rank, found.world_size):
+        elif not _agree(group, found):
             raise FailedPrecondition(f"{found}, and {group}: give both rank and world_size")
     return found
 
@@ -239,6 +246,18 @@ def _jax_group() -> Optional[_Said]:
     )
 
 
+def _horovod_group() -> Optional[_Said]:
+    for name in _HOROVOD_MODULES:
+        hvd: Any = sys.modules.get(f"horovod.{name}")
+        is_initialized = getattr(hvd, "is_initialized", None)
+        if is_initialized is not None and is_initialized():
+            rank, world_size, local_rank = hvd.rank(), hvd.size(), hvd.local_rank()
+            return _Said(
+                _HOROVOD, int(rank), int(world_size), int(local_rank), f"horovod.{name}.init"
+            )
+    return None
+
+
 def _mpi_group() -> Optional[_Said]:
     mpi = sys.modules.get("mpi4py.MPI")
     if mpi is None or not mpi.Is_initialized() or mpi.Is_finalized():
@@ -250,6 +269,10 @@ def _mpi_group() -> Optional[_Said]:
     return _Said("mpi4py", int(world.Get_rank()), size, None, "MPI.COMM_WORLD")
 
 
+def _agree(one: _Said, other: _Said) -> bool:
+    return (one.rank, one.world_size) == (other.rank, other.world_size)
+
+
 def _check_group(group: _Said, launched: _Said) -> None:
     """Refuse what contradicts. A group may be larger than what the launcher started, whose
     processes start others then (``mp.spawn`` in each task of srun); never smaller, nor as large and
@@ -257,7 +280,7 @@ def _check_group(group: _Said, launched: _Said) -> None:
     """
     assert group.world_size is not None and launched.world_size is not None
     larger = group.world_size > launched.world_size
-    if larger or (group.rank, group.world_size) == (launched.rank, launched.world_size):
+    if larger or _agree(group, launched):
         return
     raise FailedPrecondition(
         f"{group}, but {launched}: of processes that are not in one group nobody knows who reads "
@@ -293,12 +316,20 @@ def _launched(env: Mapping[str, str]) -> tuple[Optional[_Said], list[_Said]]:
     if found.source == _TORCHRUN.name or found.world_size == 1:
         # Each process of an outer launcher starts one or more of torchrun's. A world of one inside
         # a larger one is most often a leftover: each of them would read everything.
+        agents = _number(env, ("GROUP_WORLD_SIZE",)) if found.source == _TORCHRUN.name else None
         for outer in complete[1:]:
             assert found.world_size is not None and outer.world_size is not None
             if found.world_size < outer.world_size:
                 raise FailedPrecondition(
                     f"{found}, but {outer}: unset what is left of another launch, or, where these "
                     "are trainings of their own, give both rank and world_size"
+                )
+            # Each task of srun's starts one agent of torchrun's, as a rule; a group of fewer of
+            # them is one of several (--nnodes was forgotten), and each would read everything.
+            if outer.source == _SLURM.name and agents is not None and agents < outer.world_size:
+                raise FailedPrecondition(
+                    f"{found} with GROUP_WORLD_SIZE={agents}, but {outer}: give torchrun --nnodes, "
+                    "or, where these are trainings of their own, give both rank and world_size"
                 )
     return found, halves
 

@@ -32,7 +32,7 @@ SLURM = {"SLURM_PROCID": "3", "SLURM_NTASKS": "4", "SLURM_JOB_ID": "77", "SLURM_
 
 @pytest.fixture
 def group(monkeypatch):
-    """Put modules in the places of torch.distributed, jax and mpi4py, shaped as they are."""
+    """Put modules in the places of torch.distributed, jax, Horovod, mpi4py, shaped as they are."""
 
     def torch(rank, world_size):
         module = ModuleType("torch.distributed")
@@ -59,10 +59,16 @@ def group(monkeypatch):
         module.COMM_WORLD = SimpleNamespace(Get_rank=lambda: rank, Get_size=lambda: world_size)
         monkeypatch.setitem(sys.modules, "mpi4py.MPI", module)
 
-    return SimpleNamespace(torch=torch, jax=jax, mpi4py=mpi4py)
+    def horovod(rank, world_size, name="horovod.torch"):
+        module = ModuleType(name)
+        module.is_initialized = lambda: rank is not None
+        module.rank, module.size, module.local_rank = lambda: rank, lambda: world_size, lambda: 0
+        monkeypatch.setitem(sys.modules, name, module)
+
+    return SimpleNamespace(torch=torch, jax=jax, horovod=horovod, mpi4py=mpi4py)
 
 
-@pytest.mark.parametrize("kind", ["torch", "jax", "mpi4py"])
+@pytest.mark.parametrize("kind", ["torch", "jax", "horovod", "mpi4py"])
 def test_a_process_group_that_is_initialised_says_the_rank(group, kind):
     getattr(group, kind)(1, 2)
     found = placement(env={})
@@ -70,7 +76,7 @@ def test_a_process_group_that_is_initialised_says_the_rank(group, kind):
     assert found.job  # its ranks meet
 
 
-@pytest.mark.parametrize("kind", ["torch", "jax", "mpi4py"])
+@pytest.mark.parametrize("kind", ["torch", "jax", "horovod", "mpi4py"])
 def test_a_group_that_is_imported_and_not_initialised_says_nothing(group, kind):
     getattr(group, kind)(None, None)
     assert placement(env={}) == Placement(0, 1, 0, None, None)
@@ -133,6 +139,19 @@ def test_a_group_that_contradicts_the_launcher_is_refused(
     assert placement(0, 1, environment).world_size == 1  # who says everything is believed
 
 
+@pytest.mark.parametrize("name", ["torch", "tensorflow", "keras", "tensorflow.keras", "mxnet"])
+def test_horovod_wins_over_its_variables_of_before_an_elastic_reset(group, name):
+    """Its C++ sets new ones, which os.environ does not see."""
+    stale = {"HOROVOD_RANK": "3", "HOROVOD_SIZE": "4", "HOROVOD_LOCAL_RANK": "1"}
+    group.horovod(1, 3, f"horovod.{name}")
+    found = placement(env=stale)
+    assert (found.rank, found.world_size, found.local_rank) == (1, 3, 0)
+    group.horovod(2, 4, f"horovod.{name}")
+    assert placement(env=stale).rank == 2
+    with pytest.raises(feedwater.FailedPrecondition, match="Horovod says rank 2 of 4"):
+        placement(env=TORCHRUN)  # not its own
+
+
 def test_two_groups_that_contradict_one_another_are_refused(group):
     group.torch(1, 2)
     group.jax(0, 4)
@@ -165,6 +184,22 @@ def test_a_state_that_was_loaded_before_the_group_holds_in_the_new_place(
     loader.load_state_dict(first.state_dict())
     group.torch(0, 2)
     assert epoch_positions(loader, 0) == [p for s in range(4) for p in range(8 * s + 8, 8 * s + 12)]
+
+
+@pytest.mark.parametrize("kind", ["torch", "horovod"])
+def test_a_loader_follows_one_group_after_the_other_until_it_is_used(
+    daemon, open_loader, group, kind
+):
+    getattr(group, kind)(2, 4)
+    loader = open_loader(daemon)
+    assert (loader.rank, loader.world_size) == (2, 4)
+    assert len(loader)  # the group and the loader have met
+    getattr(group, kind)(1, 2)
+    assert (len(loader), loader.rank, loader.world_size) == (5, 1, 2)
+    epoch_positions(loader, 0)
+    getattr(group, kind)(0, 3)
+    with pytest.raises(feedwater.FailedPrecondition, match="made as rank 1 of 2, before"):
+        iter(loader)
 
 
 @pytest.mark.parametrize("use", [next, lambda iterator: None])
