@@ -3,9 +3,9 @@
 //
 // Files are read at start and on reload. A broken one does not stop the daemon: it is logged, and
 // asking for it returns its error with file:line:column. Opening a pipeline's dataset is slow (it
-// may build an index), so it happens once however many ranks ask at the same time, and what was
-// opened stays open for a minute after its last user. Pipelines over the same `dataset:` map share
-// the opened dataset.
+// may build an index), so it happens once however many ranks of a user ask at the same time, and
+// what was opened stays open for a minute after its last user. Pipelines over the same `dataset:`
+// map share the opened dataset.
 //
 // Thread-safe. Load* block until the dataset is open; a caller who is cancelled leaves at once.
 #pragma once

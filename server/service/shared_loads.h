@@ -1,7 +1,11 @@
 // Things that are slow to make, wanted by several at once, and worth sharing while anybody uses
-// them: opened datasets and loaded pipelines. Asked twice at the same time for one key, it makes
-// the thing once and gives it to both (single flight); asked again while somebody still holds it,
-// it gives the same one. It keeps nothing alive itself and remembers no error.
+// them: opened datasets and loaded pipelines. Asked twice at the same time by one user for one key,
+// it makes the thing once and gives it to both (single flight); asked again, by anybody, while
+// somebody still holds it, it gives the same one. It keeps nothing alive itself and remembers no
+// error.
+//
+// A user never waits for another user's flight: that one may stand still for what this user does
+// not need, or step back.
 //
 // Things that can be out of date are looked at by every caller, or rather for it: what it gets was
 // made, or found to be good still, after it asked.
@@ -76,7 +80,7 @@ class SharedLoads {
     const auto left = [&] { return cancelled != nullptr && cancelled(); };
     for (;;) {
       std::shared_ptr<Flight> flight;
-      if (auto found = flights_.find(key); found != flights_.end()) {
+      if (auto found = flights_.find({user, key}); found != flights_.end()) {
         flight = found->second;
       } else {
         std::shared_ptr<const T> value;
@@ -99,8 +103,6 @@ class SharedLoads {
             absl::StrCat("the caller left while ", what_, " were being opened"));
       }
       if (flight == nullptr || flight->given_up) continue;
-      // Another user's memory was short, or that user's share of it.
-      if (flight->user != user && absl::IsResourceExhausted(flight->result.status())) continue;
       // An older flight looked before this caller asked.
       if (!flight->result.ok() || still_good == nullptr || flight->began > asked)
         return flight->result;
@@ -146,7 +148,7 @@ class SharedLoads {
                                       });
                                     }));
     threads_.push_back(std::move(thread));
-    flights_.emplace(key, flight);
+    flights_.emplace(std::pair(user, key), flight);
     flight->thread = threads_.back().get_id();
     ++of_user_[user];
     return flight;
@@ -166,7 +168,7 @@ class SharedLoads {
     if (result.ok()) live_[key] = *result;
     flight->result = std::move(result);
     flight->done = true;
-    flights_.erase(key);
+    flights_.erase({flight->user, key});
     if (--of_user_[flight->user] == 0) of_user_.erase(flight->user);
     finished_.push_back(flight->thread);
     landed_.SignalAll();
@@ -204,7 +206,7 @@ class SharedLoads {
   CondVar landed_;
   uint64_t moments_ ABSL_GUARDED_BY(mu_) = 0;  // counts callers and flights
   std::map<std::string, std::weak_ptr<const T>> live_ ABSL_GUARDED_BY(mu_);
-  std::map<std::string, std::shared_ptr<Flight>> flights_ ABSL_GUARDED_BY(mu_);
+  std::map<std::pair<uid_t, std::string>, std::shared_ptr<Flight>> flights_ ABSL_GUARDED_BY(mu_);
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::map<uid_t, int> of_user_ ABSL_GUARDED_BY(mu_);  // being made
   std::list<std::thread> threads_ ABSL_GUARDED_BY(mu_);

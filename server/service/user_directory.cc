@@ -61,7 +61,7 @@ std::optional<std::set<gid_t>> UserDirectory::Groups(uid_t uid) {
   if (state.users.size() >= kMaxUsersKept && state.users.count(uid) == 0) {
     for (auto it = state.users.begin(); it != state.users.end();)
       it = it->second.asked ? std::next(it) : state.users.erase(it);
-    if (state.users.size() >= kMaxUsersKept) return std::set<gid_t>();  // all are being looked up
+    if (state.users.size() >= kMaxUsersKept) return std::nullopt;  // all are being looked up
   }
   State::Entry& user = state.users[uid];
   if (user.known && now - user.read_ns <= kKeptNs) return user.groups;

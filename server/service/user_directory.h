@@ -27,7 +27,7 @@ class UserDirectory {
   // Waits for a listener that is being called, and not for the database.
   ~UserDirectory();
 
-  // nullopt: not known yet, and being looked up.
+  // nullopt: not known yet, and being looked up, as soon as there is room for one more.
   std::optional<std::set<gid_t>> Groups(uid_t uid);
   // Called after each look-up, from a thread of its own; null ends that, and waits for a call in
   // progress. REQUIRES: not called by the listener.

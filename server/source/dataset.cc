@@ -179,7 +179,8 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenSaved(const DatasetSpec& spec
                                                          const std::string& file,
                                                          const DatasetOptions& options) {
   FW_ASSIGN_OR_RETURN(std::shared_ptr<const Index> index, LoadIndex(file, options.budget.get()));
-  FW_ASSIGN_OR_RETURN(std::string change, FindChange(*index, *location.root));
+  FW_ASSIGN_OR_RETURN(std::string change,
+                      FindChange(*index, *location.root, Reach::kAnywhere, options.given_up));
   if (!change.empty()) return absl::NotFoundError(change);
   return OpenIndex(spec, location, file, std::move(index));
 }
@@ -235,7 +236,8 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenDataset(const YamlNode& node,
       }
       return saved;
     }
-    if (absl::IsResourceExhausted(saved.status())) return saved.status();
+    if (absl::IsResourceExhausted(saved.status()) || absl::IsCancelled(saved.status()))
+      return saved.status();
     const std::string why(saved.status().message());
     if (!absl::IsNotFound(saved.status())) {
       if (admits("saved indexes dropped"))

@@ -18,6 +18,7 @@ namespace {
 constexpr IndexTag kStampPaths = MakeIndexTag("STPA");
 constexpr IndexTag kStamps = MakeIndexTag("STMP");  // inode, bytes, modified, changed of each path
 constexpr size_t kStampNumbers = 4;
+constexpr size_t kStampsPerLook = 256;  // looked at before it is asked whether anybody waits
 
 constexpr int64_t kProgressIntervalNs = 100'000'000;
 constexpr int64_t kLeastReservation = 4096;
@@ -67,13 +68,16 @@ void AddStamps(const std::vector<Stamp>& stamps, IndexWriter* columns) {
   columns->Add(kStamps, numbers);
 }
 
-absl::StatusOr<std::string> FindChange(const Index& index, const Root& root, Reach reach) {
+absl::StatusOr<std::string> FindChange(const Index& index, const Root& root, Reach reach,
+                                       const std::function<bool()>& given_up) {
   FW_ASSIGN_OR_RETURN(TextColumn paths, index.Texts(kStampPaths));
   FW_ASSIGN_OR_RETURN(NumberColumn numbers, index.Numbers(kStamps));
   if (numbers.size() / kStampNumbers != paths.size() || numbers.size() % kStampNumbers != 0) {
     return absl::DataLossError("an index whose stamps do not fit together");
   }
   for (size_t i = 0; i < paths.size(); ++i) {
+    if (i % kStampsPerLook == 0 && given_up != nullptr && given_up())
+      return absl::CancelledError("nobody waits for the dataset any more");
     const size_t n = i * kStampNumbers;
     const Stamp saved = {std::string(paths[i]), numbers[n], numbers[n + 1], numbers[n + 2],
                          numbers[n + 3]};

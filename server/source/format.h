@@ -108,9 +108,11 @@ struct IndexedParts {
 };
 
 // The stamps as sections of an index, and whether they still hold: "" or what has changed.
+// Cancelled when `given_up` said so; it is asked now and then and may be null.
 void AddStamps(const std::vector<Stamp>& stamps, IndexWriter* columns);
 absl::StatusOr<std::string> FindChange(const Index& index, const Root& root,
-                                       Reach reach = Reach::kAnywhere);
+                                       Reach reach = Reach::kAnywhere,
+                                       const std::function<bool()>& given_up = nullptr);
 
 class IndexedDataset : public Dataset {
  public:

@@ -232,6 +232,62 @@ TEST(SharedLoads, AUserWithTooManyWaitsAndNobodyElseDoes) {
   second.join();
 }
 
+TEST(SharedLoads, NobodyWaitsForTheFlightOfAnotherUser) {
+  Loads loads("numbers", 1);
+  absl::Notification started, go;
+  const auto hangs = [&](const Cancelled&) -> Loads::Result {
+    started.Notify();
+    go.WaitForNotification();
+    return std::make_shared<const int>(7);
+  };
+  std::thread first([&] { EXPECT_TRUE(loads.Get(kUser, "key", hangs, nullptr).ok()); });
+  started.WaitForNotification();
+  int looks = 0;
+  const auto impatient = [&] { return ++looks > 20; };
+  const auto quick = [](const Cancelled&) -> Loads::Result {
+    return std::make_shared<const int>(1);
+  };
+  const auto got = loads.Get(kOther, "key", quick, impatient);
+  EXPECT_TRUE(got.ok()) << got.status();
+  if (got.ok()) {
+    EXPECT_EQ(**got, 1);
+  }
+  go.Notify();
+  first.join();
+}
+
+// A pipeline's flight opens its dataset; a user's other datasets may stand still for ever.
+TEST(SharedLoads, ANestedFlightWithoutAPlaceHoldsUpNoOtherUser) {
+  Loads inner("datasets", 1), outer("pipelines", 1);
+  absl::Notification started, go, nested;
+  const auto hangs = [&](const Cancelled&) -> Loads::Result {
+    started.Notify();
+    go.WaitForNotification();
+    return std::make_shared<const int>(7);
+  };
+  std::thread first([&] { EXPECT_TRUE(inner.Get(kUser, "hangs", hangs, nullptr).ok()); });
+  started.WaitForNotification();
+  const auto open = [&](uid_t user, const Cancelled& given_up) {
+    if (user == kUser) nested.Notify();
+    const auto quick = [](const Cancelled&) -> Loads::Result {
+      return std::make_shared<const int>(1);
+    };
+    return inner.Get(user, "good", quick, given_up);
+  };
+  const auto of = [&](uid_t user) {
+    return [&open, user](const Cancelled& given_up) { return open(user, given_up); };
+  };
+  std::thread second([&] { EXPECT_TRUE(outer.Get(kUser, "key", of(kUser), nullptr).ok()); });
+  nested.WaitForNotification();
+  int looks = 0;
+  const auto impatient = [&] { return ++looks > 20; };
+  const auto got = outer.Get(kOther, "key", of(kOther), impatient);
+  EXPECT_TRUE(got.ok()) << got.status();
+  go.Notify();
+  first.join();
+  second.join();
+}
+
 TEST(SharedLoads, TidyForgetsWhatNobodyHolds) {
   Loads loads("numbers", 1);
   int made = 0;

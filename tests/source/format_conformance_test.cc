@@ -417,6 +417,12 @@ TEST_P(FormatConformance, AnOpeningThatIsGivenUpIsCancelledAndLeavesNothing) {
   opener_.given_up = nullptr;
   MustOpen();
   EXPECT_EQ(opener_.builds, 1) << "no index was saved before";
+  opener_.given_up = [] { return true; };
+  EXPECT_EQ(opener_.Open(small_.yaml).status().code(), absl::StatusCode::kCancelled)
+      << "its files are not all looked at";
+  opener_.given_up = nullptr;
+  MustOpen();
+  EXPECT_EQ(opener_.builds, 1) << "the saved index is still there";
 }
 
 TEST_P(FormatConformance, AMissingPathNamesPathAndRoot) {
