@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "server/base/cpus.h"
+#include "server/base/log_limiter.h"
 #include "server/base/units.h"
 #include "server/pipeline/parking.h"
 #include "server/pipeline/scheduler.h"
@@ -89,7 +90,8 @@ absl::StatusOr<std::shared_ptr<const SampleRooms::Claim>> ClaimMemory(const JobC
   const std::string name = absl::StrCat(job.name.size(), " ", job.name, pipeline.spec.name);
   auto claim = rooms->Admit(job.owner_uid, name, memory.Claim(),
                             job.isolated ? IsolatedMaker::ProcessBytes(*pipeline.plan) : 0);
-  if (claim.ok() && (*claim)->workers() < INT_MAX) {
+  if (claim.ok() && (*claim)->workers() < INT_MAX &&
+      ClientLog().Admits("jobs on few workers", job.owner_uid)) {
     spdlog::info("job {}: memory is there for its samples on {} workers only; one sample takes {}",
                  job.name, (*claim)->workers(), memory.Sum());
   }

@@ -39,7 +39,8 @@ bool IsCurrent(const Dataset& dataset) {
     same = *is_in_place ? dataset.LookAgain()
                         : absl::FailedPreconditionError("its root leads to another folder now");
   }
-  if (!same.ok()) {
+  if (!same.ok() &&
+      ClientLog().Admits("datasets that changed", LogLimiter::kNoSource, LogLimiter::kOpenLines)) {
     spdlog::info("an opened dataset is not given out again: {}", std::string(same.message()));
   }
   return same.ok();

@@ -132,7 +132,7 @@ void ControlListener::ReconsiderWaiting() {
     } else if (now < one.deadline_ns) {
       waiting_.push_back(std::move(one));
     } else {
-      Refuse({one.account, 0, 0}, "control_refused_unknown",
+      Refuse({one.account, 0, 0}, one.account, "control_refused_unknown",
              "the machine's user database has not told the user's groups in time");
     }
   }
@@ -167,10 +167,10 @@ void ControlListener::AcceptSome() {
   }
 }
 
-void ControlListener::Refuse(const PeerIdentity& peer, const char* counter,
+void ControlListener::Refuse(const PeerIdentity& peer, uid_t account, const char* counter,
                              const std::string& reason) {
   Count(counter);
-  if (ClientLog().Admits(counter, peer.uid)) {
+  if (ClientLog().Admits(counter, account)) {
     spdlog::warn("control.sock: refused process {} of user {}: {}", peer.pid, peer.uid, reason);
   }
 }
@@ -181,26 +181,27 @@ void ControlListener::Admit(Fd connection) {
   if (getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0)
     return Count("control_refused_unknown_peer");
   const PeerIdentity peer{credentials.uid, credentials.gid, credentials.pid};
+  const uid_t account = options_.account_of ? options_.account_of(peer.uid) : peer.uid;
+  // Before access is asked: that may look the number up, and an account can have many of them.
+  const auto waiting = std::count_if(waiting_.begin(), waiting_.end(),
+                                     [&](const Waiting& one) { return one.account == account; });
+  if (waiting >= options_.max_connections_per_uid) {
+    return Refuse(peer, account, "control_refused_connections_per_uid",
+                  absl::StrCat("limits.connections_per_uid = ", options_.max_connections_per_uid));
+  }
   const std::optional<absl::Status> allowed = options_.access(peer);
   if (allowed && !allowed->ok())
-    return Refuse(peer, "control_refused_access", std::string(allowed->message()));
+    return Refuse(peer, account, "control_refused_access", std::string(allowed->message()));
   if (connection.get() >= options_.max_descriptor)
-    return Refuse(peer, "control_refused_descriptors", "no descriptor is left for clients");
-  const uid_t account = options_.account_of ? options_.account_of(peer.uid) : peer.uid;
+    return Refuse(peer, account, "control_refused_descriptors",
+                  "no descriptor is left for clients");
   if (!allowed) {
-    const auto waiting = std::count_if(waiting_.begin(), waiting_.end(),
-                                       [&](const Waiting& one) { return one.account == account; });
-    if (waiting >= options_.max_connections_per_uid) {
-      return Refuse(
-          peer, "control_refused_connections_per_uid",
-          absl::StrCat("limits.connections_per_uid = ", options_.max_connections_per_uid));
-    }
     const auto patience_ns = static_cast<int64_t>(options_.access_seconds * 1e9);
     waiting_.push_back({std::move(connection), account, MonotonicNs() + patience_ns});
     return;
   }
   const absl::Status admitted = options_.admit(std::move(connection), peer, account);
-  if (!admitted.ok()) Refuse(peer, "control_refused", std::string(admitted.message()));
+  if (!admitted.ok()) Refuse(peer, account, "control_refused", std::string(admitted.message()));
 }
 
 void ControlListener::Count(const char* name) {

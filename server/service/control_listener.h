@@ -58,7 +58,9 @@ class ControlListener {
   void Run();
   void AcceptSome();
   void Admit(Fd connection);
-  void Refuse(const PeerIdentity& peer, const char* counter, const std::string& reason);
+  // The log is limited for each account.
+  void Refuse(const PeerIdentity& peer, uid_t account, const char* counter,
+              const std::string& reason);
   void ReconsiderWaiting();
   int MillisecondsToWait() const;
   void Count(const char* name) ABSL_LOCKS_EXCLUDED(mu_);

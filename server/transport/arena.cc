@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/base/cpus.h"
+#include "server/base/log_limiter.h"
 #include "server/base/units.h"
 #include "spdlog/spdlog.h"
 
@@ -41,8 +42,10 @@ void BindToNode(void* data, size_t bytes, int node) {
   unsigned long mask[kMaxNode / kBits] = {};
   mask[node / kBits] = 1UL << (node % kBits);
   if (mbind(data, bytes, MPOL_PREFERRED, mask, kMaxNode, 0) == 0) return;
+  const int error = errno;
+  if (!ClientLog().Admits("arenas that are not bound", LogLimiter::kNoSource)) return;
   spdlog::warn("the arena is not bound to NUMA node {}: {}", node,
-               ErrnoStatus(errno, "mbind").ToString());  // containers refuse mbind by default
+               ErrnoStatus(error, "mbind").ToString());  // containers refuse mbind by default
 }
 
 absl::Status Allocate(int fd, int64_t bytes) {

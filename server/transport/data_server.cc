@@ -76,6 +76,9 @@ struct DataServer::Impl {
   void OnEvent(const epoll_event& event);
   void BuryClosed();
   void Bury(const std::shared_ptr<Session>& session);
+  uid_t AccountOfPeer(const PeerIdentity& peer) const {
+    return options.account_of ? options.account_of(peer.uid) : peer.uid;
+  }
   void Leave(uid_t uid);   // one connection of it less
   int ExpireHandshakes();  // milliseconds until the next one may, -1 for none
   absl::Status Watch(int fd, uint32_t events, uint64_t key);
@@ -199,9 +202,6 @@ void DataServer::Impl::Refuse(Accepted client, const char* counter, const absl::
 
 void DataServer::Impl::Admit(Accepted client) {
   if (client.peer_is_dead) return Count("reclaimed_pidfd");
-  const std::optional<absl::Status> allowed =
-      options.access ? options.access(client.peer) : absl::OkStatus();
-  if (allowed && !allowed->ok()) return Refuse(std::move(client), "refused_access", *allowed);
   if (client.socket.get() >= options.max_descriptor ||
       client.pidfd.get() >= options.max_descriptor) {
     return Refuse(std::move(client), "refused_descriptors",
@@ -220,7 +220,7 @@ void DataServer::Impl::Admit(Accepted client) {
         absl::ResourceExhaustedError(absl::StrCat("max_connections: ", options.max_connections,
                                                   " clients are connected already")));
   }
-  const uid_t account = options.account_of ? options.account_of(client.peer.uid) : client.peer.uid;
+  const uid_t account = AccountOfPeer(client.peer);
   const auto counted = connections.find(account);
   const int of_account = counted == connections.end() ? 0 : counted->second;
   if (of_account >= options.max_connections_per_uid) {
@@ -229,6 +229,10 @@ void DataServer::Impl::Admit(Accepted client) {
         absl::ResourceExhaustedError(absl::StrCat("max_connections_per_uid: user ", account,
                                                   " has ", of_account, " connections already")));
   }
+  // After the limits: asking may start a look-up.
+  const std::optional<absl::Status> allowed =
+      options.access ? options.access(client.peer) : absl::OkStatus();
+  if (allowed && !allowed->ok()) return Refuse(std::move(client), "refused_access", *allowed);
   ++connections[account];
   if (!allowed) {
     const auto patience_ns = static_cast<int64_t>(options.handshake_seconds * 1e9);
@@ -366,7 +370,7 @@ void DataServer::Impl::Count(const std::string& counter, const PeerIdentity& pee
                              const absl::Status& reason) {
   Count(counter);
   if (counter == "closed_by_daemon" || counter == "reclaimed_hangup") return;  // routine
-  if (!ClientLog().Admits(counter, peer.uid)) return;
+  if (!ClientLog().Admits(counter, AccountOfPeer(peer))) return;
   spdlog::info("data socket: {}: process {} of user {}: {}", counter, peer.pid, peer.uid,
                std::string(reason.message()));
 }

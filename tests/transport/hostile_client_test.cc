@@ -6,11 +6,13 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <random>
 #include <vector>
 
+#include "server/base/log_limiter.h"
 #include "tests/testing/test_seed.h"
 #include "tests/transport/data_server_fixture.h"
 
@@ -373,7 +375,9 @@ TEST_F(HostileClient, AUserDatabaseThatNeverAnswersEndsTheConnectionInTime) {
 }
 
 TEST_F(HostileClient, NumbersOfAUserNamespaceCountAsTheirOwners) {
-  Start([](DataServer::Options* options) {
+  std::atomic<int> asked = 0;
+  Start([&](DataServer::Options* options) {
+    options->access = [&](const PeerIdentity&) { return ++asked, absl::OkStatus(); };
     options->max_connections_per_uid = 2;
     options->account_of = [](uid_t) { return uid_t{4711}; };
   });
@@ -384,6 +388,9 @@ TEST_F(HostileClient, NumbersOfAUserNamespaceCountAsTheirOwners) {
   const auto closing = third.Closing();
   ASSERT_TRUE(closing);
   EXPECT_NE(std::string(closing->message).find("user 4711 has 2 connections"), std::string::npos);
+  EXPECT_EQ(asked, 2) << "a connection over the limit starts no look-up";
+  for (int i = 0; i < LogLimiter::kLines; ++i) EXPECT_TRUE(FakeTrainer(path_).Closing());
+  EXPECT_FALSE(ClientLog().Admits("refused_connections_per_uid", 4711)) << "the owner's lines";
 }
 
 TEST_F(HostileClient, DescriptorsAboveTheClientsShareAreNotGiven) {
