@@ -27,7 +27,7 @@ constexpr int64_t kLeastPartForWork = 4;
 // Where several users are served, what one of them causes takes no more than this part of memory.
 constexpr int64_t kLeastUsers = 2;
 // gRPC has no account of its own; behind the gate no flood makes it take more than some 7 MiB
-// (tests/integration/test_control_floods.py).
+// (tests/integration/test_control_floods.py), beside large answers, which are a term of their own.
 constexpr int64_t kControlMemory = 16 << 20;
 constexpr int64_t kLeastPartForControl = 32;
 constexpr int64_t kStuckNs = 60'000'000'000;

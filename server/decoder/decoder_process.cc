@@ -49,7 +49,6 @@ absl::StatusOr<std::unique_ptr<DecoderProcess>> DecoderProcess::Start(const Deco
                                                                       const Options& options) {
   FW_ASSIGN_OR_RETURN(Region region, Region::Make(options.output_bytes, options.memory_bytes));
   FW_ASSIGN_OR_RETURN(DecoderProgram::Child child, program.Start(region.fd()));
-  region.CloseFile();
   std::unique_ptr<DecoderProcess> process(new DecoderProcess(std::move(child), std::move(region)));
   process->SetPatience(kStartSeconds, kStartCpuSeconds);
   return process;
@@ -147,8 +146,14 @@ DecoderProcess::Outcome DecoderProcess::Exchange(std::string* how) {
   ++sequence_;
   ssize_t sent;
   do {
-    sent = send(socket_.get(), &sequence_, sizeof(sequence_), MSG_NOSIGNAL);
+    sent = send(socket_.get(), &sequence_, sizeof(sequence_), MSG_NOSIGNAL | MSG_DONTWAIT);
   } while (sent < 0 && errno == EINTR);
+  if (sent < 0 &&
+      (errno == EAGAIN || errno == EWOULDBLOCK)) {  // one that reads leaves nothing there
+    KillAndReap();
+    *how = "answered without reading what it was asked";
+    return Outcome::kDied;
+  }
   if (sent != sizeof(sequence_)) return EndedBySelf(how);
   return Await(how);
 }
@@ -157,7 +162,7 @@ DecoderProcess::Outcome DecoderProcess::Await(std::string* how) {
   const int64_t patience_ns = static_cast<int64_t>(patience_seconds_ * 1e9);
   const int64_t start = MonotonicNs();
   int64_t deadline = start + patience_ns;
-  int64_t seen_cpu = cpu_taken_ns_, cpu_at_deadline = cpu_taken_ns_;
+  int64_t cpu_at_deadline = cpu_taken_ns_;
   for (;;) {
     uint32_t told[2] = {};
     ssize_t got;
@@ -173,9 +178,7 @@ DecoderProcess::Outcome DecoderProcess::Await(std::string* how) {
     if (got == 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) return EndedBySelf(how);
 
     const int64_t cpu = CpuNs();
-    const bool has_worked = cpu > seen_cpu;
-    seen_cpu = std::max(seen_cpu, cpu);
-    if (watch_ && !watch_(has_worked)) {
+    if (watch_ && !watch_()) {
       KillAndReap();
       *how = "was not needed any more";
       return Outcome::kUnwanted;

@@ -39,9 +39,9 @@ class DecoderProcess {
   // fault. One that has worked less goes on for as long again, if it has worked at all. A minute
   // before the first call: it has to start.
   void SetPatience(double seconds, double cpu_seconds);
-  // Called several times a second while the process is waited for, with whether it has worked since
-  // the last call. False: nobody wants the answer any more.
-  using Watch = std::function<bool(bool has_worked)>;
+  // Called several times a second while the process is waited for. False: nobody wants the answer
+  // any more.
+  using Watch = std::function<bool()>;
   void SetWatch(Watch watch) { watch_ = std::move(watch); }
 
   // Gives it the request that stands in the region and waits for the answer. After anything but

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/base/clock.h"
 #include "server/base/escape.h"
 #include "server/base/units.h"
 #include "server/storage/engine.h"  // kReadPadding
@@ -15,6 +16,9 @@
 
 namespace feedwater::server {
 namespace {
+
+// How long a decoder that works may keep a worker, by its CPU time: others have the CPU, too.
+constexpr int64_t kGraceNs = 20'000'000, kBusyMachine = 4;
 
 // A process is killed for the machine's sake, not for the record's: another one tries again.
 constexpr int kTries = 5;
@@ -140,8 +144,8 @@ absl::Status IsolatedMaker::Launch() {
   ++host_->started;
   limited_to_ = -1;
   oom_kills_ = host_->oom_kills();
-  process_->SetWatch([this](bool has_worked) {
-    if (has_worked && clock_ != nullptr) clock_->Beat();
+  process_->SetWatch([this] {
+    if (clock_ != nullptr) clock_->Beat();  // also for one that stands still: patience has an end
     return gone_ == nullptr || !gone_->load(std::memory_order_relaxed);
   });
   made_ = area_->At(process_->region().output());
@@ -154,6 +158,13 @@ absl::Status IsolatedMaker::Launch() {
   return absl::OkStatus();
 }
 
+DecoderProcess::Outcome IsolatedMaker::Exchange(std::string* how) {
+  const int64_t start = MonotonicNs();
+  const DecoderProcess::Outcome outcome = process_->Exchange(how);
+  waited_ns_ += MonotonicNs() - start;
+  return outcome;
+}
+
 absl::Status IsolatedMaker::Start() {
   std::string how;
   for (int tries = 0; process_ == nullptr; ++tries) {
@@ -163,7 +174,7 @@ absl::Status IsolatedMaker::Start() {
       End(/*is_death=*/false);
       return launched;
     }
-    const DecoderProcess::Outcome outcome = process_->Exchange(&how);
+    const DecoderProcess::Outcome outcome = Exchange(&how);
     if (outcome != DecoderProcess::Outcome::kAnswered) {
       End(/*is_death=*/true);
       if (outcome == DecoderProcess::Outcome::kKilled && tries + 1 < kTries) continue;
@@ -307,7 +318,7 @@ absl::Status IsolatedMaker::Ask(DecoderCommand command, const SampleInput& input
     FW_RETURN_IF_ERROR(Start());
     if (limited_to_ != allowed_bytes_) process_->LimitMemory(limited_to_ = allowed_bytes_);
     FW_RETURN_IF_ERROR(Fill(command, input, fields, max_field_bytes));
-    const DecoderProcess::Outcome outcome = process_->Exchange(&how);
+    const DecoderProcess::Outcome outcome = Exchange(&how);
     if (outcome == DecoderProcess::Outcome::kAnswered) break;
     End(/*is_death=*/true);
     if (outcome == DecoderProcess::Outcome::kUnwanted)
@@ -339,8 +350,17 @@ absl::Status IsolatedMaker::Ask(DecoderCommand command, const SampleInput& input
   const Region& region = process_->region();
   region.GiveBack(region.input(), input_used_);
   const absl::Status status = ReadAnswer();
-  if (status.ok()) TakeIndexes();
+  status.ok() ? TakeIndexes() : TakeBack(options_.output_bytes);
   return status;
+}
+
+void IsolatedMaker::TakeBack(uint64_t used) {
+  const Region& region = process_->region();
+  region.GiveBack(region.output(), used);
+  if (region.held_bytes() <= ProcessBytes(*plan_)) return;
+  if (host_->admits_line())
+    spdlog::warn("a decoder process wrote more into its memory than any sample takes: ended");
+  End(/*is_death=*/true);
 }
 
 void IsolatedMaker::TakeIndexes() {
@@ -358,8 +378,7 @@ void IsolatedMaker::TakeIndexes() {
 // Takes the finished sample over.
 absl::Status IsolatedMaker::Finish(const SampleInput& input, int64_t k, const BatchMemory& memory) {
   plan_->CopySample(input, made_, 0, memory, k);
-  const Region& region = process_->region();
-  region.GiveBack(region.output(), std::max(output_used_, area_->bytes));
+  TakeBack(std::max(output_used_, area_->bytes));
   return absl::OkStatus();
 }
 
@@ -410,7 +429,7 @@ absl::Status IsolatedMaker::Pack(absl::Span<const std::byte> encoded, const Imag
   if (!status.ok() || answer_.fields != 1) return absl::OkStatus();  // it stays as it is
   const std::byte* const data = process_->region().output() + answered_[0].offset;
   document->assign(data, data + answered_[0].bytes);
-  process_->region().GiveBack(process_->region().output(), output_used_);
+  TakeBack(output_used_);
   return absl::OkStatus();
 }
 
@@ -424,10 +443,14 @@ absl::Status IsolatedMaker::MakeSeekIndexes(const Record& record) {
   const absl::Status status = Ask(DecoderCommand::kIndex, SampleInput(), jpegs_, 0);
   if (absl::IsUnavailable(status) || absl::IsResourceExhausted(status)) return status;
   if (!status.ok()) return absl::OkStatus();  // whoever decodes the image says what is wrong
-  process_->region().GiveBack(process_->region().output(), output_used_);
+  TakeBack(output_used_);
   return absl::OkStatus();
 }
 
-MakingCost IsolatedMaker::TakeCost() { return std::exchange(cost_, MakingCost()); }
+MakingCost IsolatedMaker::TakeCost() {
+  const int64_t honest_ns = kGraceNs + kBusyMachine * cost_.cpu_ns;
+  cost_.held_ns = std::max<int64_t>(0, std::exchange(waited_ns_, 0) - honest_ns);
+  return std::exchange(cost_, MakingCost());
+}
 
 }  // namespace feedwater::server

@@ -72,7 +72,7 @@ class IsolatedMaker final : public SampleMaker {
   absl::Status Start();
   // Where the next calls find and keep seek indexes; null: nowhere.
   void UseSeekIndexes(SeekIndexes* indexes) { seek_indexes_ = indexes; }
-  // Looked at while a process is waited for: `clock` (may be null) beats while it works; once
+  // Looked at while a process is waited for: `clock` (may be null) beats; once
   // `gone` (may be null) is true its work ends with Cancelled.
   void UseClock(WorkClock* clock, const std::atomic<bool>* gone) {
     clock_ = clock;
@@ -94,6 +94,10 @@ class IsolatedMaker final : public SampleMaker {
  private:
   absl::Status Launch();
   void End(bool is_death);
+  DecoderProcess::Outcome Exchange(std::string* how);  // the process's; counts the wait
+  // Once nothing of the answer is needed: of so many bytes of output. A process that holds more
+  // than has been reserved for it is ended.
+  void TakeBack(uint64_t used);
   // Asks the process, a new one when somebody has killed it. `died` (may be null) becomes true when
   // the error is its death.
   absl::Status Ask(DecoderCommand command, const SampleInput& input,
@@ -129,6 +133,7 @@ class IsolatedMaker final : public SampleMaker {
   Record kept_;                      // scratch
   std::vector<Tensor> jpegs_;        // scratch
   MakingCost cost_;
+  int64_t waited_ns_ = 0;  // for processes, since TakeCost
 };
 
 }  // namespace feedwater::server

@@ -102,6 +102,12 @@ void Region::GiveBack(std::byte* area, uint64_t used) const {
   if (to > from) madvise(reinterpret_cast<void*>(from), to - from, MADV_REMOVE);
 }
 
+int64_t Region::held_bytes() const {
+  constexpr int64_t kBlock = 512;  // stat(2)
+  struct stat info;
+  return fstat(fd(), &info) == 0 ? info.st_blocks * kBlock : 0;
+}
+
 absl::StatusOr<SampleArea> SampleArea::Of(const Plan& plan) {
   SampleArea area;
   const auto add = [&area](int64_t bytes) {

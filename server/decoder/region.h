@@ -109,6 +109,8 @@ class Region {
   std::byte* output() const { return input() + header_.input_bytes; }
   // Gives pages of an area back of which more than a few MiB were used.
   void GiveBack(std::byte* area, uint64_t used) const;
+  // What it takes of the machine's memory now, whoever has written it.
+  int64_t held_bytes() const;
 
  private:
   absl::Status Map(size_t bytes);

@@ -18,6 +18,7 @@ namespace feedwater::server {
 // What samples have cost beside the calling thread's time, and how their images were decoded.
 struct MakingCost {
   int64_t cpu_ns = 0;
+  int64_t held_ns = 0;  // the thread was kept waiting, and nobody had the CPU for it
   DecodeCounts decoded;
 };
 

@@ -121,7 +121,7 @@ absl::StatusOr<int64_t> FindRecord(const Dataset& dataset, absl::string_view tex
   std::string path;
   for (int64_t record = 0, last_object = -1; record < dataset.size(); ++record) {
     if (record % kAskEvery == 0 && cancelled != nullptr && cancelled())
-      return absl::CancelledError("nobody wants to know any more");
+      return absl::CancelledError("the caller left while records were being looked through");
     dataset.Extents(record, &extents);
     if (extents.empty()) continue;
     if (extents[0].object != last_object) path = dataset.ObjectPath(extents[0].object);

@@ -640,17 +640,17 @@ void Scheduler::Use(Job& job, double ns) {
 void Scheduler::Account(Job& job, const Usage& usage) {
   auto& moving = Moving(job);
   moving.usage.Add(usage);
-  Use(job, static_cast<double>(usage.cpu_ns));
+  Use(job, static_cast<double>(usage.used_ns()));
   // Whether or not a sample has come of it: bad ones that others stand in for, and batch ops, keep
   // workers busy, too.
-  if (usage.cpu_ns > WorkerShares::kSlowNs || usage.is_large) {
+  if (usage.used_ns() > WorkerShares::kSlowNs || usage.is_large) {
     moving.slow_samples = WorkerShares::kSlowSamples;
   } else {
     moving.slow_samples = std::max<int64_t>(0, moving.slow_samples - usage.samples);
   }
   if (usage.samples == 0) return;
   moving.is_measured = true;
-  const double cost = static_cast<double>(usage.cpu_ns) / static_cast<double>(usage.samples);
+  const double cost = static_cast<double>(usage.used_ns()) / static_cast<double>(usage.samples);
   double& mean = moving.sample_cost_ns;
   mean = mean == 0 ? cost : mean + (cost - mean) / 8;
 }

@@ -11,7 +11,10 @@ namespace feedwater::server {
 struct Usage {
   int64_t samples = 0;  // places worked on, dropped ones included
   int64_t bytes_read = 0;
-  int64_t cpu_ns = 0;  // of the worker's thread
+  int64_t cpu_ns = 0;   // of the worker's thread and of decoder processes
+  int64_t held_ns = 0;  // a decoder process kept the worker and did not work
+  // What counts in shares and turns.
+  int64_t used_ns() const { return cpu_ns + held_ns; }
   // Elapsed time by stage. `wait` is a worker with nothing else to do than to wait for a read;
   // `read` is opening files and starting reads (with the pread engine the reads themselves).
   int64_t wait_ns = 0;
@@ -26,6 +29,7 @@ struct Usage {
     samples += other.samples;
     bytes_read += other.bytes_read;
     cpu_ns += other.cpu_ns;
+    held_ns += other.held_ns;
     wait_ns += other.wait_ns;
     read_ns += other.read_ns;
     parse_ns += other.parse_ns;

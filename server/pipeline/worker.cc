@@ -206,10 +206,10 @@ void Worker::ProcessInTurn(Sample* sample) {
   const Ticket& ticket = sample->work->ticket;
   if (ticket.count < kCheapTicket) {
     CountCpu();
-    const int64_t before = cpu_spent_ns_;
+    const int64_t before = used_ns_;
     Process(sample);
     CountCpu();
-    return turns_.Made(turn, cpu_spent_ns_ - before);
+    return turns_.Made(turn, used_ns_ - before);
   }
   const auto estimate = static_cast<int64_t>(ticket.estimate_ns) / ticket.count;
   const int64_t start = MonotonicNs();
@@ -361,7 +361,8 @@ absl::Status Worker::RunSample(const Sample& sample) {
   if (maker != nullptr) {
     const MakingCost cost = maker->TakeCost();
     usage_.cpu_ns += cost.cpu_ns;
-    cpu_spent_ns_ += cost.cpu_ns;
+    usage_.held_ns += cost.held_ns;
+    used_ns_ += cost.cpu_ns + cost.held_ns;
     usage_.decoded.AddSince({}, cost.decoded);
   }
   if (crumb_ != nullptr) crumb_->Leave();
@@ -590,7 +591,7 @@ void Worker::WorkFor(const std::shared_ptr<Job>& job) {
 void Worker::CountCpu() {
   const int64_t now = ThreadCpuNs();
   usage_.cpu_ns += now - cpu_counted_ns_;
-  cpu_spent_ns_ += now - cpu_counted_ns_;
+  used_ns_ += now - cpu_counted_ns_;
   cpu_counted_ns_ = now;
 }
 

@@ -129,7 +129,7 @@ class Worker final : private RecordOwner {
   std::shared_ptr<Job> job_;  // whose time is running; null: nobody's
   Usage usage_;               // of job_, not told to the scheduler yet
   int64_t cpu_counted_ns_ = 0;
-  int64_t cpu_spent_ns_ = 0;  // in all, that of decoder processes included
+  int64_t used_ns_ = 0;  // in all: CPU time, and what decoder processes took or kept it waiting
   uint32_t stage_clock_ = 0;
 };
 

@@ -396,7 +396,8 @@ grpc::Status ControlService::CloseStream(grpc::ServerContext*,
 absl::Status ControlService::ReserveAnswer(grpc::ServerContext* context,
                                            const LoadedPipeline& pipeline) {
   const std::optional<uid_t> user = parts_.caller(context->peer());
-  if (!user.has_value()) return absl::CancelledError("the caller left");
+  if (!user.has_value())
+    return absl::CancelledError("the caller left while its call was being answered");
   int64_t bytes = 0;
   for (const std::string& name : pipeline.dataset->classes())
     bytes += static_cast<int64_t>(name.size()) + 4;
@@ -408,11 +409,13 @@ absl::Status ControlService::ReserveAnswer(grpc::ServerContext* context,
 absl::Status ControlService::LookThrough(grpc::ServerContext* context,
                                          const std::function<absl::Status(uid_t user)>& look) {
   const std::optional<uid_t> user = parts_.caller(context->peer());
-  if (!user.has_value()) return absl::CancelledError("the caller left");
+  if (!user.has_value())
+    return absl::CancelledError("the caller left while its call was being answered");
   {
     MutexLock lock(&mu_);
     while (!looking_.insert(*user).second) {
-      if (context->IsCancelled() || draining_) return absl::CancelledError("the caller left");
+      if (context->IsCancelled() || draining_)
+        return absl::CancelledError("the caller left while its call was being answered");
       has_looked_.WaitWithTimeout(&mu_, kLookAgain);
     }
   }

@@ -404,6 +404,44 @@ TEST_F(IsolatedMakerTest, TheMemoryOfDecodersIsPartOfTheSum) {
 
 // --- a process that is somebody else's by now ---
 
+const std::string kSmall = PipelineText("  - decode\n  - resize: {size: [4, 4]}\n", "[image]");
+
+TEST_F(IsolatedMakerTest, ADecoderThatReadsNothingHoldsNobody) {
+  TestRecord record = RecordOf(Files()[0], 5);
+  ASSERT_NO_FATAL_FAILURE(Make(kHostileDecoder, kSmall, record, "deaf"));
+  TestBatch batch(*plan_, 1);
+  absl::Status status;
+  for (int64_t id = 0; id < 5000 && status.ok(); ++id)
+    status = maker_->Run(InputOf(record, id), 0, batch.memory);
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("without reading"));
+}
+
+TEST_F(IsolatedMakerTest, TimeInWhichADecoderKeepsAWorkerWithoutWorkingCountsAndBeats) {
+  TestRecord record = RecordOf(Files()[0], 5);
+  ASSERT_NO_FATAL_FAILURE(Make(kHostileDecoder, kSmall, record, "doze"));
+  ASSERT_TRUE(maker_->Start().ok());
+  maker_->TakeCost();
+  WorkClock clock;
+  maker_->UseClock(&clock, nullptr);
+  TestBatch batch(*plan_, 1);
+  ASSERT_TRUE(maker_->Run(InputOf(record, 1), 0, batch.memory).ok());
+  const MakingCost cost = maker_->TakeCost();
+  EXPECT_GE(cost.held_ns, 200'000'000);
+  EXPECT_LT(cost.cpu_ns, 250'000'000);
+  EXPECT_GT(clock.beats(), 0u);
+  EXPECT_EQ(maker_->TakeCost().held_ns, 0);
+}
+
+TEST_F(IsolatedMakerTest, ADecoderThatFillsItsMemoryEnds) {
+  TestRecord record = RecordOf(Files()[0], 5);
+  ASSERT_NO_FATAL_FAILURE(Make(kHostileDecoder, kSmall, record, "hoard"));
+  TestBatch batch(*plan_, 1);
+  EXPECT_TRUE(maker_->Run(InputOf(record, 1), 0, batch.memory).ok());
+  EXPECT_EQ(host_->running, 0);
+  EXPECT_EQ(host_->deaths, 1u);
+}
+
 struct Hostile {
   const char* how;
   absl::StatusCode code;

@@ -519,6 +519,16 @@ TEST_F(FourWorkers, TimeWithoutASampleMakesAJobSlow) {
   EXPECT_TRUE(scheduler_.Take(0)->is_slow);
 }
 
+TEST_F(FourWorkers, WorkersThatAreKeptWaitingAreUsed) {
+  const Rank rank = Attach({.name = "a", .records = 100'000, .uid = 1}, 0, 4);
+  Ticket first = *scheduler_.Take(0);
+  Usage usage;
+  usage.held_ns = WorkerShares::kSlowNs + 1;  // by a decoder process that does not work
+  scheduler_.Charge(first.batch->job(), usage);
+  Complete(first, 100'000);
+  EXPECT_TRUE(scheduler_.Take(0)->is_slow);
+}
+
 TEST_F(FourWorkers, BatchOpsOfASlowJobCount) {
   const Rank slow = Attach({.name = "a", .records = 100'000, .batch_size = 1, .uid = 1}, 0, 4);
   const Ticket ticket = *scheduler_.Take(0);

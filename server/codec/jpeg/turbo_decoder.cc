@@ -14,7 +14,7 @@
 namespace feedwater::server {
 namespace {
 
-enum class Failure { kDamaged, kTooManyScans, kTooSlow };
+enum class Failure { kDamaged, kNoMemory, kTooManyScans, kTooSlow };
 
 // Warnings after which the pixels are still what the encoder meant.
 bool IsHarmless(int warning) {
@@ -65,6 +65,8 @@ struct TurboDecoder::State {
                                                        " scans, which is over max_scans"));
       case Failure::kTooSlow:
         return clock.Over("JPEG");
+      case Failure::kNoMemory:
+        return absl::ResourceExhaustedError("JPEG: out of memory");
       case Failure::kDamaged:
         break;
     }
@@ -85,7 +87,11 @@ struct TurboDecoder::State {
 
   static void OnError(j_common_ptr common) {
     common->err->format_message(common, Of(common).message);
-    Of(common).Fail(Failure::kDamaged);
+    // The cases of malloc (jmemmgr.c). The others are blocks of a size that no file needs.
+    const int which = common->err->msg_parm.i[0];
+    const bool is_shortage =
+        common->err->msg_code == JERR_OUT_OF_MEMORY && (which == 0 || which == 2 || which == 4);
+    Of(common).Fail(is_shortage ? Failure::kNoMemory : Failure::kDamaged);
   }
   static void OnMessage(j_common_ptr common, int level) {
     if (level < 0 && !IsHarmless(common->err->msg_code)) OnError(common);

@@ -73,7 +73,10 @@ class PngDecoder final : public WholeDecoder {
     PngDecoder& self = Of(png_get_mem_ptr(png));
     if (bytes > static_cast<size_t>(kMostDecoderBytes) - self.allocated_) return nullptr;
     auto* block = static_cast<std::byte*>(std::malloc(bytes + kBlockHeader));
-    if (block == nullptr) return nullptr;
+    if (block == nullptr) {
+      self.no_memory_ = true;
+      return nullptr;
+    }
     std::memcpy(block, &bytes, sizeof(bytes));
     self.allocated_ += bytes;
     return block + kBlockHeader;
@@ -143,7 +146,8 @@ class PngDecoder final : public WholeDecoder {
 
   absl::Status Failed() const {
     if (too_slow_) return clock_.Over("PNG");
-    if (message_[0] == '\0') return absl::ResourceExhaustedError("PNG: out of memory");
+    if (no_memory_ || message_[0] == '\0')
+      return absl::ResourceExhaustedError("PNG: out of memory");
     return DamagedImage(
         "PNG", warning_[0] == '\0' ? message_ : absl::StrCat(message_, " (", warning_, ")"));
   }
@@ -152,7 +156,7 @@ class PngDecoder final : public WholeDecoder {
   size_t at_ = 0;
   Size size_;
   DecodeClock clock_;
-  bool too_slow_ = false;
+  bool too_slow_ = false, no_memory_ = false;
   size_t allocated_ = 0;
   png_structp png_ = nullptr;
   png_infop info_ = nullptr;

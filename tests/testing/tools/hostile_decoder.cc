@@ -60,6 +60,13 @@ void Misbehave(const std::string& how, const Region& region, uint32_t* sequence,
   if (how == "kill") raise(SIGKILL);
   if (how == "exit") _exit(7);
   if (how == "sleep") pause();
+  if (how == "doze") usleep(300'000);
+  if (how == "deaf") {  // answers before it is asked, and reads nothing any more
+    for (;; ++*sequence) {
+      if (write(kDecoderSocket, sequence, sizeof(*sequence)) < 0) _exit(0);
+    }
+  }
+  if (how == "hoard") std::memset(region.output(), 1, region.header().output_bytes);
   while (how == "spin" && nowhere != 0) {
   }
   if (how == "close") {
