@@ -25,6 +25,8 @@
 namespace feedwater::server {
 namespace {
 
+constexpr int64_t kSmallBytes = 64 << 10;  // less makes no term of the sum
+
 absl::StatusOr<Staging> MakeStaging(const Plan& plan, int64_t batch_size, int slots,
                                     MemoryBudget* budget) {
   Staging staging;
@@ -37,9 +39,9 @@ absl::StatusOr<Staging> MakeStaging(const Plan& plan, int64_t batch_size, int sl
         absl::StrCat("the memory of the batch's graph overflows: ", per_sample, " bytes * ",
                      batch_size, " samples * ", slots, " slots"));
   }
-  if (budget != nullptr) {
-    FW_ASSIGN_OR_RETURN(staging.bad_places,
-                        budget->Reserve("bad samples", slots * BadPlaces::MostBytes(batch_size)));
+  const int64_t bad_bytes = slots * BadPlaces::MostBytes(batch_size);
+  if (budget != nullptr && bad_bytes > kSmallBytes) {
+    FW_ASSIGN_OR_RETURN(staging.bad_places, budget->Reserve("bad samples", bad_bytes));
   }
   if (bytes == 0) return staging;
   if (budget != nullptr) {

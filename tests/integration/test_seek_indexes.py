@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import subprocess
+import time
 
 import pytest
 from daemon_process import BUILD, DAEMON, DaemonProcess
@@ -90,7 +91,20 @@ def test_a_command_makes_them_ahead_of_time(tmp_path, photos):
     done = subprocess.run([*command, "--seek"], check=True, capture_output=True)
     (entry,) = json.loads(done.stdout)["indexes"]
     assert entry["seek_indexes"] == PHOTOS
-    with daemon:
-        job = epochs(daemon, 1)[1]
-    assert job["cache"]["seek_indexes"] == PHOTOS
-    assert set(job["decoded"]) == {"own_with_seek_index"}
+    with (
+        daemon,
+        feedwater.Loader(
+            "photos", batch_size=8, slots=1, address=daemon.address, output="numpy"
+        ) as loader,
+    ):
+        batches = iter(loader)
+        first = next(batches)  # while it is held, nothing else is decoded
+        deadline = time.monotonic() + 20
+        while status(daemon)["cache"]["seek_indexes"] < PHOTOS:  # the file is read meanwhile
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        del first
+        for batch in batches:
+            del batch  # of the only slot
+        decoded = status(daemon)["decoded"]
+    assert decoded["own_with_seek_index"] >= PHOTOS - 8, decoded
