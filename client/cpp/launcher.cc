@@ -181,18 +181,7 @@ absl::StatusOr<std::optional<Said>> ReadLaunch() {
   }
   if (complete.empty()) return std::optional<Said>();
   const Said& found = complete.front();
-  // Each task of srun's starts one agent of torchrun's, as a rule; a group of fewer of them is one
-  // of several (--nnodes was forgotten), and each would read everything.
-  const auto agents = EnvNumber({"GROUP_WORLD_SIZE"});
-  if (!agents.ok()) return agents.status();
   for (const Said& outer : complete) {
-    if (found.launcher->name == "torchrun" && outer.launcher->name == "Slurm" && *agents &&
-        **agents < *outer.world_size) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(found.Text(), " with GROUP_WORLD_SIZE=", **agents, ", but ", outer.Text(),
-                       ": give torchrun --nnodes, or, where these are trainings of their own, "
-                       "give both rank and world_size"));
-    }
     // Each process of an outer launcher starts one or more of torchrun's. A world of one inside a
     // larger one is most often a leftover: each of them would read everything.
     if ((found.launcher->name == "torchrun" || *found.world_size == 1) &&

@@ -22,7 +22,6 @@ class Launcher : public testing::Test {
     for (const char* name : {"RANK",
                              "WORLD_SIZE",
                              "LOCAL_RANK",
-                             "GROUP_WORLD_SIZE",
                              "TORCHELASTIC_RUN_ID",
                              "TORCHELASTIC_RESTART_COUNT",
                              "MASTER_ADDR",
@@ -133,21 +132,6 @@ TEST_F(Launcher, EveryStreamOfAPipelineHasItsOwnJobName) {
   const LaunchIdentity identity{0, 1, 0, "run7"};
   EXPECT_EQ(DefaultJobName(identity, "launcher-test"), "run7/launcher-test#1");
   EXPECT_EQ(DefaultJobName(identity, "/some/where/launcher-test.yaml"), "run7/launcher-test#2");
-}
-
-TEST_F(Launcher, TorchrunsThatKnowNothingOfOneAnotherInTasksOfSrunAreRefused) {
-  Set({{"RANK", "3"},
-       {"WORLD_SIZE", "8"},
-       {"GROUP_WORLD_SIZE", "1"},
-       {"SLURM_PROCID", "1"},
-       {"SLURM_STEP_NUM_TASKS", "2"},
-       {"SLURM_STEP_ID", "0"}});
-  const auto refused = IdentifyLaunch({}, {});
-  ASSERT_TRUE(absl::IsFailedPrecondition(refused.status())) << refused.status();
-  EXPECT_TRUE(absl::StrContains(refused.status().message(), "--nnodes")) << refused.status();
-  EXPECT_TRUE(IdentifyLaunch(3, 8).ok()) << "it says everything";
-  Set({{"GROUP_WORLD_SIZE", "2"}});
-  EXPECT_TRUE(IdentifyLaunch({}, {}).ok());
 }
 
 }  // namespace

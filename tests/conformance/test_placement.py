@@ -54,7 +54,6 @@ OWN = "pid-"  # a job of the process's own
         # a shell of salloc; of mpirun in a batch script (on the first node and on another, where
         # srun has started its helper).
         ({**STEP, **TORCHRUN, **AT}, (5, 8, 1), "n0:29500/"),
-        ({**STEP, **TORCHRUN, **AT, "GROUP_WORLD_SIZE": "4"}, (5, 8, 1), "n0:29500/"),
         ({**BATCH, **TORCHRUN, **AT, "WORLD_SIZE": "6"}, (5, 6, 1), "n0:29500/"),
         ({**SALLOC, "RANK": "1", "WORLD_SIZE": "2", **AT}, (1, 2, 1), "n0:29500/"),
         ({**BATCH, **OPEN_MPI, "PMIX_NAMESPACE": "p"}, (2, 6, 0), "mpi-p/"),
@@ -98,12 +97,6 @@ def test_the_environment_says_who_this_process_is(fake, start, environment, expe
             {**STEP, "OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1"},
             "FAILED_PRECONDITION",
             ["Open MPI says rank 0 of 1", "Slurm says rank 3 of 4"],
-        ),
-        # Tasks of srun that each started a torchrun of its own, --nnodes forgotten.
-        (
-            {**STEP, **TORCHRUN, "GROUP_WORLD_SIZE": "1"},
-            "FAILED_PRECONDITION",
-            ["of 8", "GROUP_WORLD_SIZE=1", "Slurm says rank 3 of 4", "--nnodes"],
         ),
         (
             {**STEP, "WORLD_SIZE": "8"},

@@ -316,20 +316,12 @@ def _launched(env: Mapping[str, str]) -> tuple[Optional[_Said], list[_Said]]:
     if found.source == _TORCHRUN.name or found.world_size == 1:
         # Each process of an outer launcher starts one or more of torchrun's. A world of one inside
         # a larger one is most often a leftover: each of them would read everything.
-        agents = _number(env, ("GROUP_WORLD_SIZE",)) if found.source == _TORCHRUN.name else None
         for outer in complete[1:]:
             assert found.world_size is not None and outer.world_size is not None
             if found.world_size < outer.world_size:
                 raise FailedPrecondition(
                     f"{found}, but {outer}: unset what is left of another launch, or, where these "
                     "are trainings of their own, give both rank and world_size"
-                )
-            # Each task of srun's starts one agent of torchrun's, as a rule; a group of fewer of
-            # them is one of several (--nnodes was forgotten), and each would read everything.
-            if outer.source == _SLURM.name and agents is not None and agents < outer.world_size:
-                raise FailedPrecondition(
-                    f"{found} with GROUP_WORLD_SIZE={agents}, but {outer}: give torchrun --nnodes, "
-                    "or, where these are trainings of their own, give both rank and world_size"
                 )
     return found, halves
 
