@@ -357,7 +357,8 @@ absl::Status IsolatedMaker::Ask(DecoderCommand command, const SampleInput& input
 void IsolatedMaker::TakeBack(uint64_t used) {
   const Region& region = process_->region();
   region.GiveBack(region.output(), used);
-  if (region.held_bytes() <= ProcessBytes(*plan_)) return;
+  const auto control = static_cast<int64_t>(kControlBytes);
+  if (region.held_bytes() <= ProcessBytes(*plan_) + control) return;
   if (host_->admits_line())
     spdlog::warn("a decoder process wrote more into its memory than any sample takes: ended");
   End(/*is_death=*/true);

@@ -70,10 +70,7 @@ BadSample BadPlaces::At(const Dataset& dataset, const Place& place) const {
   bad.place = place.place;
   bad.stood_in = place.stood_in;
   const auto reason = reasons_.find(place.place);
-  bad.reason = reason != reasons_.end()
-                   ? reason->second
-                   : absl::StrCat("one of more than ", kReasons,
-                                  " bad samples of its batch; only those keep their reasons");
+  if (reason != reasons_.end()) bad.reason = reason->second;
   return bad;
 }
 
@@ -88,7 +85,7 @@ BatchFailure TooManyBadSamples(double max_bad_fraction, int64_t count, int64_t s
       AllowedBadSamples(max_bad_fraction, samples),
       "): mend or remove what `feedwater status --bad` lists, or raise max_bad_fraction in the "
       "pipeline; the last one: ",
-      last.reason));
+      last.reason.empty() ? absl::StrCat("record ", last.record) : last.reason));
   return failure;
 }
 

@@ -47,7 +47,7 @@ class BadPlaces {
   void KeepFirst(size_t size);  // REQUIRES: sorted
   void KeepOnly(int64_t place);
   const std::vector<Place>& places() const { return places_; }
-  // The whole of one of them.
+  // The whole of one of them; the reason is empty where it was not kept.
   BadSample At(const Dataset& dataset, const Place& place) const;
 
  private:

@@ -22,6 +22,10 @@ namespace {
 
 using nlohmann::json;
 
+constexpr char kReasonNotKept[] =
+    "its batch has many bad samples, and only the first ones keep their reasons";
+
+
 constexpr size_t kMaxText = 1024;            // of a path or a reason
 constexpr int64_t kMaxFileBytes = 64 << 20;  // more is not ours
 constexpr int kLogged = 100;                 // lines of each user in the daemon's own log
@@ -257,7 +261,8 @@ int BadSampleLog::Note(const std::string& dataset, const std::string& pipeline,
   entry->path = Cut(bad.path);
   entry->offset = bad.offset;
   entry->length = bad.length;
-  entry->reason = Cut(bad.reason);
+  if (!bad.reason.empty()) entry->reason = Cut(bad.reason);
+  if (entry->reason.empty()) entry->reason = kReasonNotKept;
   entry->action = action;
   entry->stood_in = bad.stood_in;
   entry->last_seen = std::time(nullptr);

@@ -12,7 +12,8 @@ namespace {
 
 constexpr int64_t kSmallBytes = 64 << 10;  // those of all calls together are few
 constexpr int64_t kCopies = 4;             // the message, in objects, and what is written of it
-constexpr int64_t kMostOfUser = 32 << 20;  // of answers that are not read yet
+constexpr int64_t kMostOfUser = 32 << 20;  // of answers that are not read yet; one may be larger
+constexpr auto kLookEvery = absl::Milliseconds(50);
 
 }  // namespace
 
@@ -29,6 +30,7 @@ class Answers::Call final : public grpc::experimental::Interceptor {
     answers_->calls_.erase(context_);
     if (room.bytes() > 0 && (answers_->of_user_[user] -= room.bytes()) == 0)
       answers_->of_user_.erase(user);
+    answers_->ended_.SignalAll();
   }
   void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
     methods->Proceed();
@@ -59,28 +61,33 @@ std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> Answers::
   return std::make_unique<CallFactory>(shared_from_this());
 }
 
-absl::Status Answers::Reserve(const grpc::ServerContextBase* call, uid_t user, int64_t bytes) {
-  if (bytes > kMaxAnswerBytes) {
+absl::Status Answers::Reserve(const grpc::ServerContextBase* call, uid_t user, int64_t bytes,
+                              int64_t most, const std::function<bool()>& gone) {
+  if (bytes > most) {
     return absl::ResourceExhaustedError(absl::StrCat("the answer would take ", FormatBytes(bytes),
-                                                     ", and one answer holds ",
-                                                     FormatBytes(kMaxAnswerBytes)));
+                                                     ", and one answer holds ", FormatBytes(most)));
   }
   if (bytes <= kSmallBytes) return absl::OkStatus();
-  FW_ASSIGN_OR_RETURN(MemoryReservation room,
-                      shares_->Of(user)->Reserve("answers", kCopies * bytes));
   MutexLock lock(&mu_);
-  const auto found = calls_.find(call);
-  if (found == calls_.end()) return absl::OkStatus();
-  int64_t& of_user = of_user_[user];
-  if (of_user + room.bytes() > kMostOfUser) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("answers to this user that take ", FormatBytes(of_user),
-                     " have not been read yet: read them, or end the calls, first"));
+  for (;;) {
+    const auto found = calls_.find(call);
+    if (found == calls_.end()) return absl::OkStatus();
+    const auto others = of_user_.find(user);
+    const int64_t of_user = others == of_user_.end() ? 0 : others->second;
+    if (of_user == 0 || of_user + kCopies * bytes <= kMostOfUser) {
+      absl::StatusOr<MemoryReservation> room =
+          shares_->Of(user)->Reserve("answers", kCopies * bytes);
+      if (room.ok()) {
+        of_user_[user] = of_user + room->bytes();
+        found->second->room = *std::move(room);
+        found->second->user = user;
+        return absl::OkStatus();
+      }
+      if (of_user == 0) return room.status();
+    }
+    if (gone()) return absl::CancelledError("the caller left while its call was being answered");
+    ended_.WaitWithTimeout(&mu_, kLookEvery);
   }
-  of_user += room.bytes();
-  found->second->room = std::move(room);
-  found->second->user = user;
-  return absl::OkStatus();
 }
 
 }  // namespace feedwater::server

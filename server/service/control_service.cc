@@ -393,6 +393,12 @@ grpc::Status ControlService::CloseStream(grpc::ServerContext*,
   return grpc::Status::OK;
 }
 
+absl::Status ControlService::ReserveRoom(grpc::ServerContext* context, uid_t user, int64_t bytes,
+                                         int64_t most) {
+  return parts_.answers->Reserve(context, user, bytes, most,
+                                 [&] { return context->IsCancelled() || draining_; });
+}
+
 absl::Status ControlService::ReserveAnswer(grpc::ServerContext* context,
                                            const LoadedPipeline& pipeline) {
   const std::optional<uid_t> user = parts_.caller(context->peer());
@@ -401,7 +407,7 @@ absl::Status ControlService::ReserveAnswer(grpc::ServerContext* context,
   int64_t bytes = 0;
   for (const std::string& name : pipeline.dataset->classes())
     bytes += static_cast<int64_t>(name.size()) + 4;
-  return Annotate(parts_.answers->Reserve(context, *user, bytes),
+  return Annotate(ReserveRoom(context, *user, bytes, kMaxClassNameBytes),
                   absl::StrCat("pipeline '", pipeline.spec.name, "': the names of ",
                                pipeline.dataset->classes().size(), " classes"));
 }
@@ -414,7 +420,8 @@ absl::Status ControlService::LookThrough(grpc::ServerContext* context,
   {
     MutexLock lock(&mu_);
     while (!looking_.insert(*user).second) {
-      if (context->IsCancelled() || draining_)
+      if (draining_) return absl::UnavailableError("the daemon is stopping");
+      if (context->IsCancelled())
         return absl::CancelledError("the caller left while its call was being answered");
       has_looked_.WaitWithTimeout(&mu_, kLookAgain);
     }
@@ -462,7 +469,7 @@ grpc::Status ControlService::GetLedger(grpc::ServerContext* context,
         query.bad.emplace(bad.record, std::move(bad.reason));
     }
     FW_ASSIGN_OR_RETURN(const Ledger ledger, ReadLedger(*job.loaded->dataset, job.order, query));
-    FW_RETURN_IF_ERROR(Annotate(parts_.answers->Reserve(context, user, BytesOf(ledger)),
+    FW_RETURN_IF_ERROR(Annotate(ReserveRoom(context, user, BytesOf(ledger), kMaxAnswerBytes),
                                 "ask for one rank, or for a record"));
     response->set_job(ToUtf8(job.job));
     response->set_pipeline(ToUtf8(job.pipeline));
@@ -583,7 +590,7 @@ grpc::Status ControlService::ListBadSamples(grpc::ServerContext* context,
                                             v1::ListBadSamplesResponse* response) {
   return Answer("ListBadSamples", LookThrough(context, [&](uid_t user) {
                   const int64_t bytes = ListBad(parts_.bad_samples->Get(), response);
-                  return parts_.answers->Reserve(context, user, bytes);
+                  return ReserveRoom(context, user, bytes, kMaxAnswerBytes);
                 }));
 }
 

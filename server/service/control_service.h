@@ -88,6 +88,8 @@ class ControlService final : public v1::Control::Service {
                                                      const JobConfig& job, uint64_t epoch,
                                                      int64_t position, const SlotLayout& layout,
                                                      std::shared_ptr<SlotPool> slots);
+  // For an answer of so many bytes, of at most `most`.
+  absl::Status ReserveRoom(grpc::ServerContext* context, uid_t user, int64_t bytes, int64_t most);
   // For the names of its classes.
   absl::Status ReserveAnswer(grpc::ServerContext* context, const LoadedPipeline& pipeline);
   // For a call that looks through much: one such look of a user at a time, behind the workers, and

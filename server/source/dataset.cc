@@ -215,7 +215,8 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenDataset(const YamlNode& node,
   location.path = spec.common.path;
 
   const Key key = IndexKey(spec, location);
-  const std::shared_ptr<Mutex> mutex = LockOf(key.text());
+  // Each user's own: another one's opening may hang.
+  const std::shared_ptr<Mutex> mutex = LockOf(absl::StrCat(options.user, " ", key.text()));
   MutexLock lock(mutex.get());
   const int64_t start_ns = MonotonicNs();
   const std::string what = location.Describe();

@@ -14,8 +14,6 @@
 namespace feedwater::server {
 namespace {
 
-using ::testing::HasSubstr;
-
 constexpr auto kReasons = static_cast<int64_t>(BadPlaces::kReasons);
 
 BadSample Bad(int64_t place, const std::string& reason) {
@@ -44,7 +42,7 @@ TEST(BadPlaces, KeepReasonsOfTheFirstPlacesWhoeverWasFaster) {
       EXPECT_EQ(one.path, BadRecord(dataset, i + 1000).path);
       EXPECT_FALSE(one.path.empty());
       if (i < kReasons) EXPECT_EQ(one.reason, absl::StrCat("reason ", i));
-      if (i >= kReasons) EXPECT_THAT(one.reason, HasSubstr("more than 64"));
+      if (i >= kReasons) EXPECT_EQ(one.reason, "");
     }
   }
 }
