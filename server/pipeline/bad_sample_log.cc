@@ -25,7 +25,6 @@ using nlohmann::json;
 constexpr char kReasonNotKept[] =
     "its batch has many bad samples, and only the first ones keep their reasons";
 
-
 constexpr size_t kMaxText = 1024;            // of a path or a reason
 constexpr int64_t kMaxFileBytes = 64 << 20;  // more is not ours
 constexpr int kLogged = 100;                 // lines of each user in the daemon's own log
