@@ -192,8 +192,8 @@ def write_readme(path: Path, documents: list[dict]) -> None:
 
 
 def cpu_list(cpus: list[int]) -> str:
-    """Return CPUs as taskset takes them."""
-    return ",".join(map(str, cpus))
+    """Return CPUs as taskset and the daemon take them."""
+    return ",".join(f"{cpu}-{cpu}" for cpu in cpus)  # a single number would be a count
 
 
 @dataclass

@@ -8,16 +8,19 @@ so is what samples cost that processes of their own make (`isolation: process`).
 
 from __future__ import annotations
 
+import os
+
 from . import COEFFICIENTS, NO_CACHE, Context, Figure
 
 
 def run(context: Context) -> list[Figure]:
     """Measure."""
     figures = []
+    last = sorted(os.sched_getaffinity(0))[-2:]  # the first one has the most interrupts
     for name, cache in (("JPEGs", NO_CACHE), ("coefficients in memory", COEFFICIENTS)):
         pipeline = context.train_pipeline("overhead", cache)
-        one, two = context.config([1]), context.config([1, 2])
-        alone = context.config([1], more="isolation: process\n")
+        one, two = context.config(last[:1]), context.config(last)
+        alone = context.config(last[:1], more="isolation: process\n")
         overhead, gain, isolated, isolated_cpu = [], [], [], []
         for _ in range(context.rounds):
             single = context.bench(pipeline, one)
