@@ -219,7 +219,8 @@ int64_t BytesOf(const Ledger& ledger) {
   constexpr int64_t kNumbersBytes = 64;
   int64_t bytes = 0;
   for (const LedgerEntry& entry : ledger.entries)
-    bytes += kNumbersBytes + static_cast<int64_t>(entry.path.size() + entry.bad_reason.size());
+    bytes += kNumbersBytes +
+             static_cast<int64_t>(ToUtf8(entry.path).size() + ToUtf8(entry.bad_reason).size());
   return bytes;
 }
 
@@ -406,7 +407,7 @@ absl::Status ControlService::ReserveAnswer(grpc::ServerContext* context,
     return absl::CancelledError("the caller left while its call was being answered");
   int64_t bytes = 0;
   for (const std::string& name : pipeline.dataset->classes())
-    bytes += static_cast<int64_t>(name.size()) + 4;
+    bytes += static_cast<int64_t>(ToUtf8(name).size()) + 4;
   return Annotate(ReserveRoom(context, *user, bytes, kMaxClassNameBytes),
                   absl::StrCat("pipeline '", pipeline.spec.name, "': the names of ",
                                pipeline.dataset->classes().size(), " classes"));
