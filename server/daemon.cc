@@ -158,12 +158,11 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   catalogue_->Reload(config.pipelines, settings_.roots);
 
   auto access = [this](const PeerIdentity& peer) { return access_.Check(peer); };
-  auto account_of = [this](uid_t uid) { return subordinate_users_.OwnerOf(uid); };
   DataServer::Options data;
   data.socket_path = runtime_dir_->data_socket();
   data.listen_fd = data_fd.release();
   data.access = access;
-  data.account_of = account_of;
+  data.account_of = account_of_;
   data.max_descriptor = DescriptorsForClients();
   data.max_connections = static_cast<int>(limits.max_connections);
   data.max_connections_per_uid = static_cast<int>(limits.connections_per_uid);
@@ -191,7 +190,7 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   control.socket_path = runtime_dir_->control_socket();
   control.listen_fd = control_fd.release();
   control.access = access;
-  control.account_of = account_of;
+  control.account_of = account_of_;
   control.access_seconds = limits.handshake_timeout.seconds;
   control.max_descriptor = DescriptorsForClients();
   control.max_connections_per_uid = static_cast<int>(limits.connections_per_uid);

@@ -60,8 +60,9 @@ class Daemon {
   const Settings settings_;
   std::atomic<bool> isolates_images_{false};
   bool sockets_are_systemds_ = false;  // their modes and their removal are systemd's, too
-  AccessControl access_;
   SubordinateUsers subordinate_users_;
+  const AccountOf account_of_ = [this](uid_t uid) { return subordinate_users_.OwnerOf(uid); };
+  AccessControl access_{UserDirectory::AskMachine, account_of_};
   std::unique_ptr<RuntimeDir> runtime_dir_;
   std::shared_ptr<MemoryBudget> budget_;
   std::shared_ptr<UserShares> shares_;  // of it

@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -51,8 +52,9 @@ bool WithEntry(const Lookup& lookup, Entry* entry, std::vector<char>* buffer) {
 
 class AccessControl {
  public:
-  explicit AccessControl(UserDirectory::Lookup lookup = UserDirectory::AskMachine)
-      : directory_(std::move(lookup)) {}
+  explicit AccessControl(UserDirectory::Lookup lookup = UserDirectory::AskMachine,
+                         std::function<uid_t(uid_t)> account_of = nullptr)
+      : directory_(std::move(lookup), std::move(account_of)) {}
   void Replace(AccessList list) ABSL_LOCKS_EXCLUDED(mu_);
   // PermissionDenied naming the user and the cure; nullopt while the user's groups are looked up.
   std::optional<absl::Status> Check(const PeerIdentity& peer) ABSL_LOCKS_EXCLUDED(mu_);

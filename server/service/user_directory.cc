@@ -27,12 +27,14 @@ constexpr int64_t kKeptNs = 60'000'000'000;
 
 struct UserDirectory::State {
   struct Entry {
+    uid_t account = 0;
     std::set<gid_t> groups;
     int64_t read_ns = 0;
     bool known = false, asked = false;
   };
 
   const Lookup lookup;
+  const std::function<uid_t(uid_t)> account_of;
   Mutex mu;
   CondVar told;
   std::map<uid_t, Entry> users ABSL_GUARDED_BY(mu);
@@ -42,10 +44,26 @@ struct UserDirectory::State {
   int telling ABSL_GUARDED_BY(mu) = 0;  // calls of the listener in progress
   bool ended ABSL_GUARDED_BY(mu) = false;
 
-  explicit State(Lookup l) : lookup(std::move(l)) {}
+  State(Lookup l, std::function<uid_t(uid_t)> a) : lookup(std::move(l)), account_of(std::move(a)) {}
+
+  // Forgets known users of the account (nullopt: of every one) if there are `most` of them; whether
+  // there are fewer now.
+  bool MakeRoom(std::optional<uid_t> account, size_t most) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    const auto is_of = [&](const auto& user) {
+      return !account || user.second.account == *account;
+    };
+    const auto count = [&] {
+      return static_cast<size_t>(std::count_if(users.begin(), users.end(), is_of));
+    };
+    if (count() < most) return true;
+    for (auto it = users.begin(); it != users.end();)
+      it = is_of(*it) && !it->second.asked ? users.erase(it) : std::next(it);
+    return count() < most;
+  }
 };
 
-UserDirectory::UserDirectory(Lookup lookup) : state_(std::make_shared<State>(std::move(lookup))) {}
+UserDirectory::UserDirectory(Lookup lookup, std::function<uid_t(uid_t)> account_of)
+    : state_(std::make_shared<State>(std::move(lookup), std::move(account_of))) {}
 
 UserDirectory::~UserDirectory() {
   Listen(nullptr);
@@ -56,16 +74,24 @@ UserDirectory::~UserDirectory() {
 
 std::optional<std::set<gid_t>> UserDirectory::Groups(uid_t uid) {
   State& state = *state_;
+  const uid_t account = state.account_of != nullptr ? state.account_of(uid) : uid;
   MutexLock lock(&state.mu);
   const int64_t now = MonotonicNs();
-  if (state.users.size() >= kMaxUsersKept && state.users.count(uid) == 0) {
-    for (auto it = state.users.begin(); it != state.users.end();)
-      it = it->second.asked ? std::next(it) : state.users.erase(it);
-    if (state.users.size() >= kMaxUsersKept) return std::nullopt;  // all are being looked up
+  if (state.users.count(uid) == 0 && (!state.MakeRoom(account, kMaxKeptOfAccount) ||
+                                      !state.MakeRoom(std::nullopt, kMaxUsersKept))) {
+    return std::nullopt;
   }
   State::Entry& user = state.users[uid];
+  user.account = account;
   if (user.known && now - user.read_ns <= kKeptNs) return user.groups;
   if (user.asked) return std::nullopt;
+  const auto is_asked = [&](const auto& other) {
+    return other.second.account == account && other.second.asked;
+  };
+  if (static_cast<size_t>(std::count_if(state.users.begin(), state.users.end(), is_asked)) >=
+      kMaxAskedOfAccount) {
+    return std::nullopt;  // asked again when one of them is told
+  }
   user.asked = true;
   user.known = false;
   state.queue.push_back(uid);

@@ -4,7 +4,8 @@
 // own, and the listener is called when it is done. Answers are kept for a minute.
 //
 // Thread-safe. A look-up that stands still holds one of a few threads; where all of them stand
-// still, further users stay unknown.
+// still, further users stay unknown. One person may have many numbers (subordinate ones): few of an
+// account's are looked up at a time, and not many are kept.
 #pragma once
 
 #include <sys/types.h>
@@ -21,9 +22,13 @@ class UserDirectory {
  public:
   static constexpr int kThreads = 4;  // look-ups at a time
   static constexpr size_t kMaxUsersKept = 4096;
+  static constexpr size_t kMaxKeptOfAccount = 64;
+  static constexpr size_t kMaxAskedOfAccount = 2;
 
   using Lookup = std::function<std::set<gid_t>(uid_t)>;
-  explicit UserDirectory(Lookup lookup = AskMachine);
+  // `account_of`: who pays for a user; null: each user does.
+  explicit UserDirectory(Lookup lookup = AskMachine,
+                         std::function<uid_t(uid_t)> account_of = nullptr);
   // Waits for a listener that is being called, and not for the database.
   ~UserDirectory();
 

@@ -109,6 +109,40 @@ TEST(UserDirectory, TakesAFewThreadsHoweverManyAreAskedFor) {
   answer->Notify();
 }
 
+// Numbers from 100,000 on are all one person's.
+uid_t OnePersonOfMany(uid_t uid) { return uid < 100'000 ? uid : 100'000; }
+
+TEST(UserDirectory, OnePersonsManyNumbersDoNotKeepOthersWaiting) {
+  auto answer = std::make_shared<absl::Notification>();
+  UserDirectory directory(
+      [=](uid_t uid) -> std::set<gid_t> {
+        if (uid >= 100'000) answer->WaitForNotification();
+        return {uid};
+      },
+      OnePersonOfMany);
+  for (uid_t uid = 100'000; uid < 101'000; ++uid) EXPECT_EQ(directory.Groups(uid), std::nullopt);
+  for (uid_t uid = 1; uid <= 100; ++uid)
+    EXPECT_TRUE(Eventually([&] { return directory.Groups(uid).has_value(); })) << uid;
+  answer->Notify();
+  for (uid_t uid = 100'000; uid < 100'010; ++uid)
+    EXPECT_TRUE(Eventually([&] { return directory.Groups(uid).has_value(); })) << uid;
+}
+
+TEST(UserDirectory, OnePersonsManyNumbersDoNotDriveOutOthers) {
+  std::atomic<int> others{0};
+  UserDirectory directory(
+      [&](uid_t uid) -> std::set<gid_t> {
+        others += uid < 100'000;
+        return {uid};
+      },
+      OnePersonOfMany);
+  EXPECT_TRUE(Eventually([&] { return directory.Groups(1).has_value(); }));
+  for (uid_t uid = 100'000; uid < 100'000 + UserDirectory::kMaxUsersKept + 1; ++uid)
+    ASSERT_TRUE(Eventually([&] { return directory.Groups(uid).has_value(); })) << uid;
+  EXPECT_TRUE(directory.Groups(1).has_value());
+  EXPECT_EQ(others, 1) << "what was known of user 1 was forgotten";
+}
+
 TEST(UserDirectory, EndsWhileTheDatabaseStandsStillAndNotWhileItsListenerRuns) {
   auto answer = std::make_shared<absl::Notification>();
   auto begun = std::make_shared<std::atomic<bool>>(false);
