@@ -81,7 +81,8 @@ class Job {
     int64_t slow_samples = 0;    // for so many more it counts as slow
     std::map<int, int> slow_on;  // tickets under way, taken while it was new or slow, by worker
     std::vector<std::shared_ptr<const EpochOrder>>
-        next_orders;  // of whole epochs, made ahead of time
+        next_orders;                   // of whole epochs, made ahead of time
+    std::vector<uint64_t> being_made;  // the epochs whose orders a worker is making
     Usage usage;
     uint64_t samples = 0, bad_samples = 0, substituted = 0, skipped = 0,
              batches = 0;  // of published batches

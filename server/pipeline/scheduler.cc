@@ -219,10 +219,10 @@ void Scheduler::Stop() {
   parking_->WakeAll();
 }
 
-std::optional<Ticket> Scheduler::Take(int worker, std::optional<uint32_t> only_user) {
+std::optional<Ticket> Scheduler::Take(int worker, std::optional<uint32_t> only_user,
+                                      int64_t* charged_ns) {
   std::optional<Ticket> ticket;
   Waking more = Waking::kNobody;
-  int64_t order_cpu_ns = 0;
   for (std::shared_ptr<Stream> at_end; !ticket.has_value(); at_end = nullptr) {
     {
       MutexLock lock(&mu_);
@@ -235,13 +235,13 @@ std::optional<Ticket> Scheduler::Take(int worker, std::optional<uint32_t> only_u
           if (!OpenBatch(*stream)) continue;
         }
         ticket = Cut(*stream, worker);
-        ticket->order_cpu_ns = order_cpu_ns;
         if (parking_->parked() > 0) more = WhomToWake();
         break;
       }
     }
     if (at_end == nullptr) break;
-    order_cpu_ns += MakeNextOrder(*at_end);
+    const int64_t cpu_ns = MakeNextOrder(*at_end);
+    if (charged_ns != nullptr) *charged_ns += cpu_ns;
   }
   if (more == Waking::kOne) parking_->Wake();
   if (more == Waking::kAll) parking_->WakeAll();
@@ -290,7 +290,8 @@ Stream* Scheduler::FirstReady(Job& job, int worker) const {
     std::pair<uint64_t, int64_t> place;
     if (moving.filling != nullptr) {
       place = {moving.filling->meta().epoch, moving.filling->meta().step};
-    } else if (moving.producing && stream->may_have_slot.load(std::memory_order_acquire)) {
+    } else if (moving.producing && stream->may_have_slot.load(std::memory_order_acquire) &&
+               !AwaitsOrder(*stream)) {
       place = {moving.next.order->epoch(), job.StepNumber(moving.next)};
     } else {
       continue;
@@ -370,6 +371,13 @@ bool Scheduler::BeginEpoch(Stream& stream) {
   return true;
 }
 
+bool Scheduler::AwaitsOrder(const Stream& stream) const {
+  const OrderCursor& next = Moving(stream).next;
+  if (next.step < next.order->steps()) return false;
+  const auto& making = Moving(stream.job()).being_made;
+  return std::find(making.begin(), making.end(), next.order->epoch() + 1) != making.end();
+}
+
 int64_t Scheduler::MakeNextOrder(Stream& stream) {
   const int64_t start_ns = ThreadCpuNs();
   OrderCursor ended;
@@ -381,8 +389,9 @@ int64_t Scheduler::MakeNextOrder(Stream& stream) {
   const int64_t cpu_ns = ThreadCpuNs() - start_ns;
   MutexLock lock(&mu_);
   OrderCursor& next = Moving(stream).next;
-  // Unless somebody else was faster, or the stream has been told to go elsewhere.
-  if (next.order == ended.order && next.step == next.order->steps()) next = {order, 0};
+  // Unless somebody else makes it, or the stream has been told to go elsewhere.
+  if (order != nullptr && next.order == ended.order && next.step == next.order->steps())
+    next = {order, 0};
   Use(stream.job(), static_cast<double>(cpu_ns));
   return cpu_ns;
 }
@@ -399,13 +408,20 @@ std::shared_ptr<const EpochOrder> Scheduler::PrepareEpoch(Job& job, uint64_t epo
   {
     MutexLock lock(&mu_);
     if (auto known = KnownOrder(job, epoch); known != nullptr) return known;
+    auto& making = Moving(job).being_made;
+    if (std::find(making.begin(), making.end(), epoch) != making.end()) return nullptr;
+    making.push_back(epoch);
   }
   auto order = std::make_shared<const EpochOrder>(job.order_config(), epoch, 0);
-  MutexLock lock(&mu_);
-  if (auto known = KnownOrder(job, epoch); known != nullptr) return known;
-  auto& orders = Moving(job).next_orders;
-  if (orders.size() == kKept) orders.erase(orders.begin());
-  orders.push_back(order);
+  {
+    MutexLock lock(&mu_);
+    auto& making = Moving(job).being_made;
+    making.erase(std::find(making.begin(), making.end(), epoch));
+    auto& orders = Moving(job).next_orders;
+    if (orders.size() == kKept) orders.erase(orders.begin());
+    orders.push_back(order);
+  }
+  WakeFor(job);  // workers that found its streams waiting for it
   return order;
 }
 

@@ -69,7 +69,9 @@ class Scheduler {
   // The next ticket for this worker, or nothing: then none will come before Parking's generation
   // moves on. A ticket may have no places (a rank's share of a remainder can be empty). Every
   // ticket taken must be given to Complete. `only_user`: nothing, where it is another user's turn.
-  std::optional<Ticket> Take(int worker = 0, std::optional<uint32_t> only_user = std::nullopt);
+  // `charged_ns`: more by the CPU time that went into orders of epochs, charged to their jobs.
+  std::optional<Ticket> Take(int worker = 0, std::optional<uint32_t> only_user = std::nullopt,
+                             int64_t* charged_ns = nullptr);
   // True when the batch has all its places: the caller runs the batch ops and calls Finish.
   bool Complete(const Ticket& ticket, const TicketResult& result, const Usage& usage);
   void Finish(const std::shared_ptr<Batch>& batch, const absl::Status& status);
@@ -80,7 +82,8 @@ class Scheduler {
   // So many reads more, or less, of the job are held up by storage.
   void HeldUp(Job& job, int change);
   void Beat() { progress_.fetch_add(1, std::memory_order_relaxed); }  // a worker is not stuck
-  // The order of a whole epoch, kept for the ranks that come to it. Made without the lock.
+  // The order of a whole epoch, kept for the ranks that come to it. Made without the lock; null
+  // while another worker makes it.
   std::shared_ptr<const EpochOrder> PrepareEpoch(Job& job, uint64_t epoch) ABSL_LOCKS_EXCLUDED(mu_);
 
   std::vector<JobStats> Snapshot() const;
@@ -130,7 +133,9 @@ class Scheduler {
   Waking WhomToWake() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // False when the stream has come to the end of an epoch and the next one's order is not known.
   bool BeginEpoch(Stream& stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Then this makes it, for the job's account; returns the CPU time that it took.
+  // Whether another worker makes that order: until then the stream waits.
+  bool AwaitsOrder(const Stream& stream) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Makes it, for the job's account; returns the CPU time that it took.
   int64_t MakeNextOrder(Stream& stream) ABSL_LOCKS_EXCLUDED(mu_);
   std::shared_ptr<const EpochOrder> KnownOrder(const Job& job, uint64_t epoch) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -130,7 +130,6 @@ struct Ticket {
   int64_t first = 0, count = 0;
   double estimate_ns = 0;       // CPU time charged in advance
   bool first_of_epoch = false;  // its worker makes the next epoch's order meanwhile
-  int64_t order_cpu_ns = 0;     // that its worker spent on the epoch's order; charged already
   int worker = 0;
   bool is_slow = false;  // of a job that is slow, or new (worker_shares.h)
 };

@@ -140,7 +140,7 @@ void Worker::TakeTickets() {
     const Turns::Whose whose = turns_.MayTake();
     if (whose.nobody) return;
     turns_.Asked();
-    std::optional<Ticket> ticket = scheduler_->Take(number_, whose.only_user);
+    std::optional<Ticket> ticket = scheduler_->Take(number_, whose.only_user, &cpu_counted_ns_);
     if (!ticket.has_value()) {
       no_tickets_ = !whose.only_user.has_value();
       return;
@@ -152,7 +152,6 @@ void Worker::TakeTickets() {
 void Worker::StartTicket(Ticket ticket) {
   const Batch& batch = *ticket.batch;
   Job& job = batch.job();
-  cpu_counted_ns_ += ticket.order_cpu_ns;  // the job before this one has no part in it
   WorkFor(batch.stream().shared_job());
   if (ticket.first_of_epoch) scheduler_->PrepareEpoch(job, batch.order().epoch() + 1);
 

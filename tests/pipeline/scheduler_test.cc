@@ -7,10 +7,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <random>
 #include <set>
+#include <thread>
 #include <tuple>
+#include <vector>
 
 #include "tests/testing/fake_dataset.h"
 #include "tests/testing/plain_slot_pool.h"
@@ -641,6 +644,38 @@ TEST_F(SchedulerTest, RanksOfAJobMustAgree) {
       << "another job is another matter";
   scheduler_.Detach(rank.stream);
   EXPECT_TRUE(refusal({.world_size = 2}, 0).ok()) << "the job ended with its last rank";
+}
+
+// Epochs of one step, so that workers are always making the next one's order.
+TEST_F(FourWorkers, ComeToTheEndsOfEpochsTogether) {
+  constexpr uint64_t kEpochs = 2000;
+  const JobShape shape{.records = 6, .batch_size = 3, .world_size = 2};
+  const std::vector<Rank> ranks = {Attach(shape, 0, 2), Attach(shape, 1, 2)};
+  std::atomic<bool> over{false};
+  std::vector<std::thread> workers;
+  for (int worker = 0; worker < 4; ++worker) {
+    workers.emplace_back([&, worker] {
+      while (!over) {
+        const uint64_t generation = parking_->generation();
+        if (auto ticket = scheduler_.Take(worker))
+          Complete(*ticket);
+        else
+          parking_->Sleep(generation);
+      }
+    });
+  }
+  for (uint64_t epoch = 0; epoch < kEpochs && !HasFailure(); ++epoch) {
+    for (const Rank& rank : ranks) {
+      const auto event = rank.slots->Next(absl::Seconds(60));
+      EXPECT_TRUE(event.has_value()) << "nobody was woken for epoch " << epoch;
+      if (!event.has_value()) break;
+      EXPECT_EQ(event->meta.epoch, epoch);
+      rank.slots->Release(event->slot);
+    }
+  }
+  over = true;
+  scheduler_.Stop();
+  for (std::thread& worker : workers) worker.join();
 }
 
 // Anything may happen in any order: what comes out is always the promised sequence, and no slot is
