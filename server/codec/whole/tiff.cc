@@ -3,6 +3,7 @@
 #include <tiffio.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
@@ -107,6 +108,7 @@ class TiffDecoder final : public WholeDecoder {
     clock_.Start(limits);
     bytes_ = encoded;
     // Of the directory and its lists, which are in the file: 2 bytes there are 8 here at most.
+    errno = 0;
     if (!file_.Open(bytes_, DirectoryBytes())) return Damaged();
     TIFF* tiff = file_.get();
     uint32_t width = 0, height = 0;
@@ -126,12 +128,14 @@ class TiffDecoder final : public WholeDecoder {
   absl::Status Decode(uint8_t* rgb) override {
     // Again, with room for a strip or tile, which CheckKind has bounded by the image.
     const int64_t strip = static_cast<int64_t>(block_width_) * block_height_ * kMostBytesAPixel;
+    errno = 0;
     if (!file_.Open(bytes_, std::max(DirectoryBytes(), strip + (1 << 16)))) return Damaged();
     char why[1024] = "";
     TIFFRGBAImage image;
     constexpr int kStopOnError = 1;
     if (!TIFFRGBAImageOK(file_.get(), why) ||
         !TIFFRGBAImageBegin(&image, file_.get(), kStopOnError, why)) {
+      if (errno == ENOMEM) return Damaged();
       return absl::InvalidArgumentError(absl::StrCat("unsupported TIFF: ", why));
     }
     const absl::Cleanup ended = [&image] { TIFFRGBAImageEnd(&image); };
@@ -160,7 +164,12 @@ class TiffDecoder final : public WholeDecoder {
 
  private:
   int64_t DirectoryBytes() const { return 4 * static_cast<int64_t>(bytes_.size()) + (1 << 20); }
-  absl::Status Damaged() const { return DamagedImage("TIFF", file_.message()); }
+  // libtiff says the same of memory that is short and of an image that asks for more than it may;
+  // only the first comes from malloc.
+  absl::Status Damaged() const {
+    if (errno == ENOMEM) return absl::ResourceExhaustedError("TIFF: out of memory");
+    return DamagedImage("TIFF", file_.message());
+  }
 
   absl::Status CheckKind() {
     TIFF* tiff = file_.get();
