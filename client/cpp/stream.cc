@@ -239,10 +239,11 @@ absl::StatusOr<std::unique_ptr<Stream::Impl>> Stream::Impl::Open(const std::stri
   cursor.batch_size = facts.batch_size();
   stream->TakeAlignment(cursor.at.position);
   stream->Settle();  // behind what the state leaves out
-  // From now on every reopening asks for the same job, whatever the environment or the file says by
-  // then.
+  // From now on every reopening asks for the same job over the same files, whatever the environment
+  // or the file says by then.
   request.set_batch_size(facts.batch_size());
   request.set_seed(facts.seed());
+  request.set_files_as_of_ns(facts.files_as_of_ns());
   return stream;
 }
 

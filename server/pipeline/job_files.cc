@@ -22,8 +22,8 @@ JobFiles::JobFiles(std::shared_ptr<const Dataset> dataset, std::shared_ptr<FileC
       files_(std::move(files)),
       budget_(std::move(budget)),
       opened_ns_(MonotonicNs()),
-      opened_clock_ns_(ClockNs(CLOCK_REALTIME)),
-      look_around_ns_(opened_ns_ + kLookAroundNs) {}
+      look_around_ns_(opened_ns_ + kLookAroundNs),
+      as_of_ns_(ClockNs(CLOCK_REALTIME)) {}
 
 std::shared_ptr<JobFiles> JobFiles::Create(std::shared_ptr<const Dataset> dataset,
                                            std::shared_ptr<FileCache> files,
@@ -54,6 +54,23 @@ absl::Status JobFiles::Prepare() {
   return absl::OkStatus();
 }
 
+int64_t JobFiles::as_of_ns() const {
+  MutexLock lock(&mu_);
+  return as_of_ns_;
+}
+
+absl::Status JobFiles::KeepSince(int64_t clock_ns) {
+  clock_ns = std::min(clock_ns, ClockNs(CLOCK_REALTIME));  // a client says it
+  const std::string changed = dataset_->ChangedSince(clock_ns + kFileTimeTickNs);
+  if (!changed.empty())
+    return FileHasChanged(absl::StrCat(changed, " has changed since this rank began"));
+  MutexLock lock(&mu_);
+  if (newest_ns_ > clock_ns + kFileTimeTickNs)
+    return FileHasChanged("a file that the job has read has changed since this rank began");
+  as_of_ns_ = std::min(as_of_ns_, clock_ns);
+  return absl::OkStatus();
+}
+
 absl::Status JobFiles::Settle(uint32_t object, const FileCache::Facts& now, Reach reach) {
   Stamp& stamp = StampAt(object);
   uint64_t known = stamp.load(std::memory_order_acquire);
@@ -70,9 +87,11 @@ absl::Status JobFiles::Settle(uint32_t object, const FileCache::Facts& now, Reac
                                   " when the dataset was indexed"));
     }
     // A time that has not come yet is of another clock, or ours was set back: it tells nothing.
-    if (now.changed_ns > opened_clock_ns_ + kFileTimeTickNs &&
-        now.changed_ns <= ClockNs(CLOCK_REALTIME)) {
-      return changed("has changed since this job was opened");
+    if (now.changed_ns <= ClockNs(CLOCK_REALTIME)) {
+      MutexLock lock(&mu_);
+      if (now.changed_ns > as_of_ns_ + kFileTimeTickNs)
+        return changed("has changed since this job was opened");
+      newest_ns_ = std::max(newest_ns_, now.changed_ns);
     }
     // Counted before the look: of several threads that have the last files, the one that is counted
     // last looks after all of them have seen theirs.
@@ -118,7 +137,6 @@ absl::StatusOr<uint64_t> JobFiles::StampOf(const std::vector<Extent>& extents, R
   FW_RETURN_IF_ERROR(Prepare());
   uint64_t sum = 0;
   for (const Extent& extent : extents) {
-    if (extent.length == 0) continue;
     uint64_t stamp = StampAt(extent.object).load(std::memory_order_acquire);
     if (stamp == 0) {
       FW_ASSIGN_OR_RETURN(

@@ -8,7 +8,8 @@
 // opened: others may have been read as they were before. That is seen by the file's change time, so
 // within 20 ms it is not, nor where a file system's clock is behind ours, or as far ahead of it as
 // the change is old. As long as there are such files, the folders and files that the index depends
-// on are looked at, too, once a second and with the last file.
+// on are looked at, too, once a second and with the last file. A rank that has lost its daemon goes
+// on with files as they were when its stream was first opened: the new job is as old as that.
 //
 // A file is known by its stamp (storage/engine.h): device, inode, size, times. A look costs one
 // system call or so, once for each file in a job's life.
@@ -38,6 +39,11 @@ class JobFiles : public std::enable_shared_from_this<JobFiles> {
                                           std::shared_ptr<MemoryBudget> budget);
   // Takes the memory for the stamps, where no look has done so. ResourceExhausted: there is none.
   absl::Status Prepare() ABSL_LOCKS_EXCLUDED(mu_);
+  // A rank has read files of this dataset since `clock_ns` (CLOCK_REALTIME): from now on those that
+  // have changed since are refused. FailedPrecondition: one is known to have changed.
+  absl::Status KeepSince(int64_t clock_ns) ABSL_LOCKS_EXCLUDED(mu_);
+  // Of the job's opening, or the earliest moment of KeepSince.
+  int64_t as_of_ns() const ABSL_LOCKS_EXCLUDED(mu_);
 
   // The file, opened, as the job knows it. FailedPrecondition when it is another one now;
   // IsElsewhere where `reach` does not lead to it.
@@ -66,13 +72,14 @@ class JobFiles : public std::enable_shared_from_this<JobFiles> {
   const std::shared_ptr<FileCache> files_;
   const std::shared_ptr<MemoryBudget> budget_;
   const int64_t opened_ns_;              // MonotonicNs
-  const int64_t opened_clock_ns_;        // CLOCK_REALTIME
   std::atomic<int64_t> looked_at_{0};    // files, and those that are being settled
   std::atomic<int64_t> look_around_ns_;  // when the next time is due
   std::atomic<bool> has_changed_{false};
   std::atomic<Stamp*> stamps_{nullptr};  // by object; 0: not looked at yet. Null before Prepare
 
-  Mutex mu_;
+  mutable Mutex mu_;
+  int64_t as_of_ns_ ABSL_GUARDED_BY(mu_);       // CLOCK_REALTIME
+  int64_t newest_ns_ ABSL_GUARDED_BY(mu_) = 0;  // the last change of the files that were settled
   // From calloc: pages of files that nobody reads are never made.
   std::unique_ptr<Stamp[], Free> memory_ ABSL_GUARDED_BY(mu_);
   MemoryReservation reservation_ ABSL_GUARDED_BY(mu_);

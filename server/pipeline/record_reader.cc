@@ -79,24 +79,28 @@ void RecordReader::Start(const Dataset& dataset, int64_t record, RecordBytes* in
   into->extents_.clear();
   into->reads_.clear();
   ++started_;
-
-  if (cache != nullptr) return StartKept(into);
-  extents_.clear();
-  dataset.Extents(record, &extents_);
-  StartExtents(dataset, into);
+  StartLooked(into);
 }
 
-void RecordReader::StartKept(RecordBytes* into) {
+// What is not read is looked at: the files of a record that may be kept, and of an extent without
+// bytes, which may have some by now.
+void RecordReader::StartLooked(RecordBytes* into) {
   extents_.clear();
   into->dataset_->Extents(into->record_, &extents_);
+  const RecordCache* const cache = into->cache_;
+  const bool has_empty = std::any_of(extents_.begin(), extents_.end(),
+                                     [](const Extent& extent) { return extent.length == 0; });
+  if (into->job_ == nullptr || (cache == nullptr && !has_empty))
+    return StartExtents(*into->dataset_, into);
   const Reach reach = MayGo(*into) != nullptr ? Reach::kLocal : Reach::kAnywhere;
   const absl::StatusOr<uint64_t> stamp = into->job_->StampOf(extents_, reach);
   // Also what can pass: a read that failed is tried again, and so is this.
   if (reach == Reach::kLocal && (IsElsewhere(stamp.status()) || IsTransient(stamp.status())))
     return LookFirst(into);
   if (!stamp.ok()) return NotStarted(stamp.status(), into);
+  if (cache == nullptr) return StartExtents(*into->dataset_, into);
   into->stamp_ = *stamp;
-  const RecordCache::Found found = into->cache_->Find(into->record_, *stamp);
+  const RecordCache::Found found = cache->Find(into->record_, *stamp);
   if (found.where == RecordCache::Where::kMemory) {
     into->origin_ = RecordBytes::Origin::kMemory;
     into->extents_.assign(1, found.block.payload);
@@ -107,7 +111,7 @@ void RecordReader::StartKept(RecordBytes* into) {
     into->origin_ = RecordBytes::Origin::kDisk;
     into->kept_at_ = found.extent;
     extents_.assign(1, found.extent);
-    return StartExtents(*into->cache_->disk(), into);
+    return StartExtents(*cache->disk(), into);
   }
   StartExtents(*into->dataset_, into);
 }
@@ -407,7 +411,7 @@ void RecordReader::Completed(Read* read) {
     RecordBytes* const bytes = read->parts[0].bytes;
     bytes->reads_.clear();
     FreeRead(read);
-    return status.ok() ? StartKept(bytes) : NotStarted(status, bytes);
+    return status.ok() ? StartLooked(bytes) : NotStarted(status, bytes);
   }
   // A joined read that failed says nothing about its parts: those before the damage are whole. So
   // each is read alone, unless it is the file that was refused.

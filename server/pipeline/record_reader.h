@@ -140,10 +140,10 @@ class RecordReader {
   void Refuse(RecordBytes* bytes, int64_t extent, const absl::Status& status);
   void Arrived(RecordBytes* bytes);
   void StartExtents(const ObjectSource& source, RecordBytes* into);
-  // From the cache, where it has the record as the job knows its files.
-  void StartKept(RecordBytes* into);
+  // Looks at files that are not read, and takes what is kept of them.
+  void StartLooked(RecordBytes* into);
   void NotStarted(const absl::Status& status, RecordBytes* into);
-  // Has the files looked at by a thread that can be left behind, then goes on with StartKept.
+  // Has the files looked at by a thread that can be left behind, then goes on with StartLooked.
   void LookFirst(RecordBytes* into);
   Read* NewRead(const ObjectSource& source, const Extent& extent, RecordBytes* bytes,
                 int64_t index);

@@ -298,7 +298,9 @@ absl::StatusOr<std::shared_ptr<Stream>> Runtime::Attach(const JobConfig& job, in
   added.slots = std::move(slots);
   FW_ASSIGN_OR_RETURN(std::shared_ptr<Stream> stream, impl_->scheduler.Attach(std::move(added)));
   // The job's own: those of a rank that joins it are not needed.
-  const absl::Status prepared = stream->job().files()->Prepare();
+  JobFiles& files = *stream->job().files();
+  absl::Status prepared = files.Prepare();
+  if (prepared.ok() && job.files_as_of_ns > 0) prepared = files.KeepSince(job.files_as_of_ns);
   if (prepared.ok()) return stream;
   Detach(stream);
   return prepared;
@@ -317,6 +319,8 @@ const SampleMemory& MemoryOfSamples(const LoadedPipeline& pipeline) {
   return pipeline.plan->memory(pipeline.cache_kind == CacheKind::kDecoded ? SampleWay::kKeeping
                                                                           : SampleWay::kWhole);
 }
+
+int64_t FilesAsOfNs(const Stream& stream) { return stream.job().files()->as_of_ns(); }
 
 void Runtime::ChargeUser(uint32_t uid, int64_t cpu_ns) { impl_->scheduler.ChargeUser(uid, cpu_ns); }
 

@@ -55,8 +55,9 @@ struct JobConfig {
   int64_t world_size = 1;
   uint64_t seed = 0;
   uint32_t owner_uid = 0;
-  double weight = 1.0;    // share of the workers, relative to other jobs
-  bool isolated = false;  // samples are made in decoder processes, which the runtime then has
+  double weight = 1.0;         // share of the workers, relative to other jobs
+  bool isolated = false;       // samples are made in decoder processes, which the runtime then has
+  int64_t files_as_of_ns = 0;  // JobFiles::KeepSince, by this rank; 0: it has read nothing yet
 };
 
 struct RuntimeOptions {
@@ -115,6 +116,8 @@ struct JobStats {
 };
 
 class Stream;  // one rank of a job; opaque to callers
+// JobFiles::as_of_ns of its job.
+int64_t FilesAsOfNs(const Stream& stream);
 
 class Runtime {
  public:

@@ -749,6 +749,7 @@ absl::Status ControlService::Open(grpc::ServerContext* context,
   terms.job.name = stream->job;
   terms.job.owner_uid = stream->peer.uid;
   terms.job.isolated = parts_.isolates != nullptr && parts_.isolates(*pipeline->plan);
+  terms.job.files_as_of_ns = request.files_as_of_ns();
   stream->world_size = terms.job.world_size;
   stream->seed = terms.job.seed;
   stream->dataset = pipeline->dataset->digest();
@@ -828,6 +829,7 @@ absl::Status ControlService::Open(grpc::ServerContext* context,
   response->set_slots(static_cast<uint32_t>(arena.slots));
   response->set_slot_bytes(static_cast<uint64_t>(terms.layout.slot_bytes));
   response->set_daemon_version(kFeedwaterVersion);
+  response->set_files_as_of_ns(FilesAsOfNs(**attached));
   return absl::OkStatus();
 }
 

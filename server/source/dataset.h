@@ -70,6 +70,10 @@ class Dataset : public ObjectSource {  // its files by number
   // Looks at its files. OK while those that the index depends on are as they were when it was
   // made; FailedPrecondition that names the first one that is not. Other errors: it cannot be told.
   virtual absl::Status LookAgain(Reach = Reach::kAnywhere) const { return absl::OkStatus(); }
+  // Of the files that the index depends on, as they were when it was made: one that was changed
+  // after `clock_ns` (CLOCK_REALTIME) and not in the future; "" where there is none. Folders do not
+  // count: one changes with every file that comes and is no sample.
+  virtual std::string ChangedSince(int64_t) const { return ""; }
   // A file is known to be another one than the index says, though LookAgain may not see it: the
   // next opening makes a new index.
   virtual void MarkOutOfDate() const {}

@@ -68,27 +68,40 @@ void AddStamps(const std::vector<Stamp>& stamps, IndexWriter* columns) {
   columns->Add(kStamps, numbers);
 }
 
-absl::StatusOr<std::string> FindChange(const Index& index, const Root& root, Reach reach,
-                                       const std::function<bool()>& given_up) {
+namespace {
+
+// Calls `look` with each saved stamp, until it gives an error or anything but "", and gives that.
+template <typename Look>
+absl::StatusOr<std::string> FirstOf(const Index& index, const Look& look) {
   FW_ASSIGN_OR_RETURN(TextColumn paths, index.Texts(kStampPaths));
   FW_ASSIGN_OR_RETURN(NumberColumn numbers, index.Numbers(kStamps));
   if (numbers.size() / kStampNumbers != paths.size() || numbers.size() % kStampNumbers != 0) {
     return absl::DataLossError("an index whose stamps do not fit together");
   }
   for (size_t i = 0; i < paths.size(); ++i) {
+    const size_t n = i * kStampNumbers;
+    FW_ASSIGN_OR_RETURN(std::string found,
+                        look(i, Stamp{std::string(paths[i]), numbers[n], numbers[n + 1],
+                                      numbers[n + 2], numbers[n + 3]}));
+    if (!found.empty()) return found;
+  }
+  return std::string();
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> FindChange(const Index& index, const Root& root, Reach reach,
+                                       const std::function<bool()>& given_up) {
+  return FirstOf(index, [&](size_t i, const Stamp& saved) -> absl::StatusOr<std::string> {
     if (i % kStampsPerLook == 0 && given_up != nullptr && given_up())
       return absl::CancelledError("nobody waits for the dataset any more");
-    const size_t n = i * kStampNumbers;
-    const Stamp saved = {std::string(paths[i]), numbers[n], numbers[n + 1], numbers[n + 2],
-                         numbers[n + 3]};
     const absl::StatusOr<struct stat> info = root.Stat(saved.path, reach);
     if (!info.ok() && !absl::IsNotFound(info.status())) return info.status();
     const Stamp now = info.ok() ? MakeStamp(saved.path, *info) : Stamp{saved.path};
-    if (now == saved) continue;
+    if (now == saved) return std::string();
     return info.ok() ? absl::StrCat(root.Describe(saved.path), " has changed")
                      : std::string(info.status().message());
-  }
-  return std::string();
+  });
 }
 
 absl::Status IndexedDataset::LookAgain(Reach reach) const {
@@ -96,6 +109,19 @@ absl::Status IndexedDataset::LookAgain(Reach reach) const {
     return absl::FailedPreconditionError("a file was found to be another one than was indexed");
   FW_ASSIGN_OR_RETURN(const std::string change, FindChange(*parts_.index, root(), reach));
   return change.empty() ? absl::OkStatus() : absl::FailedPreconditionError(change);
+}
+
+std::string IndexedDataset::ChangedSince(int64_t clock_ns) const {
+  const auto now_ns = static_cast<uint64_t>(ClockNs(CLOCK_REALTIME));
+  const auto since_ns = static_cast<uint64_t>(std::max<int64_t>(clock_ns, 0));
+  return FirstOf(*parts_.index,
+                 [&](size_t, const Stamp& saved) -> absl::StatusOr<std::string> {
+                   const bool is_file = saved.bytes > 0;
+                   const bool changed =
+                       is_file && saved.changed_ns > since_ns && saved.changed_ns <= now_ns;
+                   return changed ? root().Describe(saved.path) : std::string();
+                 })
+      .value_or("");
 }
 
 void IndexedDataset::MarkOutOfDate() const {

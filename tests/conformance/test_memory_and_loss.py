@@ -65,6 +65,21 @@ def test_a_killed_daemon_that_comes_back_is_a_pause(own_daemon, start):
     assert digests(driver.batches()) == expected[1]
 
 
+def test_a_daemon_that_comes_back_refuses_files_that_changed_meanwhile(own_daemon, start):
+    driver = start(own_daemon)
+    driver.open("crop", slots=1)
+    driver.batches(count=1)
+    own_daemon.kill()
+    time.sleep(0.05)  # file times move in ticks
+    picture = sorted((own_daemon.data / "good").rglob("*.png"))[-1]
+    picture.write_bytes(picture.read_bytes())  # its contents alone would be the same dataset
+    time.sleep(0.05)
+    own_daemon.start()
+    with pytest.raises(Refused, match=rf"{picture.name}.*has changed since") as caught:
+        driver.batches()
+    assert caught.value.code == "FAILED_PRECONDITION"
+
+
 def test_a_wait_that_the_daemons_death_interrupts_goes_on_when_it_is_back(own_daemon, start):
     driver = start(own_daemon)
     driver.open("crop")

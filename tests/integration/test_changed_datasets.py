@@ -478,3 +478,77 @@ def test_a_mere_copy_is_the_same_dataset(make_daemon):
         with opened(daemon, kind) as loader:
             loader.load_state_dict(state)
             expect(samples(next(iter(loader))), made.held(folder), kind)
+
+
+class ManyPictures:
+    """More files than a daemon looks into."""
+
+    count = 3000
+    looked_into = 1024  # of them, at most
+
+    @staticmethod
+    def picture(seed: int) -> bytes:
+        return b"P6\n8 8\n255\n" + numbers(seed, 8, 8, 3).tobytes()
+
+    def __init__(self, daemon, **files: bytes) -> None:
+        self.folder = daemon.data / "many/all"
+        write(self.folder, {self.name(i): self.picture(i) for i in range(self.count)} | files)
+        rest = (
+            "sampler: {shuffle: none, last: partial}\nbatch: {size: 100}\n"
+            "on_bad_sample: skip_with_count\n"
+        )
+        daemon.add_pipeline("many", pipeline("pictures", "many", rest=rest))
+        time.sleep(TICK_S)
+
+    @staticmethod
+    def name(number: int) -> str:
+        return f"{number:04}.ppm"
+
+    def overlooked(self, after: int) -> int:
+        looked_into = {self.count * i // self.looked_into for i in range(self.looked_into)}
+        return next(i for i in range(after, self.count) if i not in looked_into)
+
+
+def test_a_file_that_changed_while_there_was_no_daemon_is_refused(make_daemon):
+    daemon = make_daemon(config="cpus: 1\nmemory: 1GiB\n")
+    many = ManyPictures(daemon)
+    changed = many.overlooked(after=2000)
+    daemon.start()
+    with feedwater.Loader("many", address=daemon.address, output="numpy", slots=2) as loader:
+        batches = iter(loader)
+        next(batches)
+        daemon.kill()
+        time.sleep(TICK_S)
+        in_place(many.folder, {many.name(changed): many.picture(-1 % 2**32)})
+        time.sleep(TICK_S)
+        daemon.start()
+        with opened(daemon, "many") as other:  # it has the same digest, and has read nothing yet
+            assert other.state_dict()["dataset"] == loader.state_dict()["dataset"]
+            next(iter(other))
+        with pytest.raises(feedwater.FailedPrecondition, match=rf"/{changed}.ppm has changed"):
+            for _ in batches:
+                pass
+
+
+def test_an_empty_file_that_is_filled_is_no_bad_sample_for_ever(make_daemon):
+    daemon = make_daemon(config="cpus: 1\nmemory: 1GiB\n")
+    many = ManyPictures(daemon)
+    (many.folder / many.name(7)).write_bytes(b"")
+    time.sleep(TICK_S)
+    daemon.start()
+    with opened(daemon, "many") as loader:
+        for _ in loader:
+            pass
+        assert loader.stats()["real_samples"] == many.count - 1
+    (many.folder / many.name(7)).write_bytes(many.picture(7))
+    time.sleep(TICK_S)
+    with (
+        opened(daemon, "many") as loader,
+        pytest.raises(feedwater.FailedPrecondition, match=r"had 0 when the dataset was indexed"),
+    ):
+        for _ in loader:
+            pass
+    with opened(daemon, "many") as loader:
+        for _ in loader:
+            pass
+        assert loader.stats()["real_samples"] == many.count

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <thread>
 
@@ -30,7 +31,7 @@ using ::feedwater::testing::WorkingEngines;
 using ::testing::HasSubstr;
 
 constexpr int kFiles = 5, kPerFile = 40;
-const auto kTick = std::chrono::milliseconds(50);       // of file times
+const auto kTick = std::chrono::milliseconds(50);         // of file times
 const auto kLookPause = std::chrono::milliseconds(1100);  // between two looks
 
 // CIFAR-10 in five files, and another one beside it that was made before and takes its place.
@@ -84,18 +85,16 @@ TEST_F(ExchangedFolder, IsSeenAtTheLastFileAtTheLatest) {
     EXPECT_TRUE(job->Open(file, Reach::kAnywhere, 0).ok());
   Exchange();
   for (int i = 0; i < 3; ++i) {
-    EXPECT_TRUE(absl::IsFailedPrecondition(
-        job->Open(kFiles - 1, Reach::kAnywhere, 0).status()));
+    EXPECT_TRUE(absl::IsFailedPrecondition(job->Open(kFiles - 1, Reach::kAnywhere, 0).status()));
   }
 }
 
 // Records that follow one another are read at once: the error of the one read is that of each.
 TEST_F(ExchangedFolder, EndsAJobThatReadsItsRecordsInStoredOrder) {
-  const auto pipeline =
-      LoadPipeline(
-          "version: 1\ndataset: {format: cifar10, root: root, path: cifar}\n"
-          "sampler: {shuffle: none}\noutputs: [image, label, sample_id]\n",
-          dataset_);
+  const auto pipeline = LoadPipeline(
+      "version: 1\ndataset: {format: cifar10, root: root, path: cifar}\n"
+      "sampler: {shuffle: none}\noutputs: [image, label, sample_id]\n",
+      dataset_);
   auto runtime = Runtime::Create(TestRuntimeOptions(1));
   ASSERT_TRUE(runtime.ok()) << runtime.status();
   TestRank rank = AttachRank(**runtime, TestJob(pipeline, kPerFile), 0, 2);
@@ -131,6 +130,53 @@ TEST_F(ExchangedFolder, IsNoMatterOfTimesInTheFuture) {
   std::filesystem::last_write_time(folder_ / "cifar/data_batch_2.bin", later);
   EXPECT_TRUE(absl::IsFailedPrecondition(job->Open(1, Reach::kAnywhere, 0).status()))
       << "it was touched after the job was opened";
+}
+
+// A rank that lost its daemon: its new job is as old as its first one.
+TEST_F(ExchangedFolder, AFileIsRefusedThatChangedWhileThereWasNoJob) {
+  const int64_t as_of_ns = MakeJob()->as_of_ns();
+  std::this_thread::sleep_for(kTick);
+  std::ofstream(folder_ / "cifar/data_batch_2.bin", std::ios::in | std::ios::binary) << "other";
+  std::this_thread::sleep_for(kTick);
+  const auto job = MakeJob();
+  EXPECT_TRUE(job->KeepSince(as_of_ns).ok()) << "nobody has looked at it yet";
+  EXPECT_EQ(job->as_of_ns(), as_of_ns);
+  EXPECT_TRUE(job->Open(0, Reach::kAnywhere, 0).ok());
+  const absl::Status refused = job->Open(1, Reach::kAnywhere, 0).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+
+  const auto joined = MakeJob();  // of a rank that knows nothing of before
+  EXPECT_TRUE(joined->Open(1, Reach::kAnywhere, 0).ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(joined->KeepSince(as_of_ns)));
+  EXPECT_GT(joined->as_of_ns(), as_of_ns) << "the ranks that it has do not pay for it";
+  EXPECT_TRUE(joined->KeepSince(joined->as_of_ns() + 1).ok()) << "it asks for no more than it is";
+}
+
+TEST_F(ExchangedFolder, ARankGoesOnWhereOnlyItsFolderHasChanged) {
+  const int64_t as_of_ns = MakeJob()->as_of_ns();
+  std::this_thread::sleep_for(kTick);
+  folder_.Write("cifar/checkpoint.pt", "of no interest");
+  std::this_thread::sleep_for(kTick);
+  DatasetOptions options;
+  options.roots = folder_.AsRoot();
+  auto now = OpenDataset(ParseNode("{format: cifar10, root: root, path: cifar}"), options);
+  ASSERT_TRUE(now.ok()) << now.status();
+  EXPECT_EQ((*now)->digest(), dataset_->digest());
+  EXPECT_TRUE(JobFiles::Create(*now, files_, nullptr)->KeepSince(as_of_ns).ok());
+}
+
+// Labels of an index come from it, and nobody reads it for a sample.
+TEST_F(ExchangedFolder, AChangedFileOfTheIndexIsSeenAtOnce) {
+  EXPECT_THAT(dataset_->ChangedSince(0), HasSubstr("data_batch_")) << "all are newer than 1970";
+  EXPECT_EQ(dataset_->ChangedSince(MakeJob()->as_of_ns()), "");
+}
+
+TEST_F(ExchangedFolder, FilesWithoutBytesAreLookedAtToo) {
+  const auto job = MakeJob();
+  EXPECT_TRUE(job->StampOf({{2, 0, 0}}, Reach::kAnywhere).ok());
+  std::this_thread::sleep_for(kTick);
+  folder_.Write("cifar/data_batch_4.bin", "it is another one now");
+  EXPECT_TRUE(absl::IsFailedPrecondition(job->StampOf({{3, 0, 0}}, Reach::kAnywhere).status()));
 }
 
 // Some files, and a look that does as a test wants.
@@ -212,8 +258,7 @@ TEST_F(JobFilesTest, OneOfThoseWhoTakeTheLastFilesLooksAfterAllOfThem) {
     std::vector<std::thread> threads;
     for (uint32_t file = 0; file < kFiles; ++file) {
       for (int i = 0; i < 2; ++i) {
-        threads.emplace_back(
-            [&, file] { EXPECT_TRUE(job->Open(file, Reach::kAnywhere, 0).ok()); });
+        threads.emplace_back([&, file] { EXPECT_TRUE(job->Open(file, Reach::kAnywhere, 0).ok()); });
       }
     }
     for (std::thread& thread : threads) thread.join();

@@ -128,6 +128,7 @@ class Stream:
             batch_size, seed = o.batch_size, o.seed
             if self.facts is not None:
                 batch_size, seed = self.facts.batch_size, self.facts.seed
+                request.files_as_of_ns = self.facts.files_as_of_ns
             if batch_size is not None:
                 request.batch_size = batch_size
             if seed is not None:
