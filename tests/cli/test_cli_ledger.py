@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from command_line import run
 from daemon_process import DaemonProcess
-from pictures import label, write_folder
+from pictures import label, pixels, png, write_folder
 
 import feedwater
 
@@ -19,6 +21,12 @@ graph:
 batch: {{size: 4}}
 outputs: [label, sample_id, position, is_real]
 """
+NOT_UTF_8 = b"\xff" * 90  # each byte is sent as three
+
+
+def write_picture(folder):
+    folder.mkdir(parents=True)
+    (folder / "0.png").write_bytes(png(pixels(0)))
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +42,8 @@ def daemon(tmp_path_factory):
     write_folder(made.data / "photos", RECORDS)
     for last in ("drop", "pad", "partial"):
         made.add_pipeline(last, PIPELINE.format(last=last))
+    write_picture(Path(os.fsdecode(os.fsencode(made.data) + b"/bytes/" + NOT_UTF_8)))
+    made.add_pipeline("bytes", PIPELINE.format(last="pad").replace("photos", "bytes"))
     with made:
         yield made
     shutil.rmtree(folder)
@@ -218,3 +228,17 @@ def test_what_stands_in_for_bad_records_is_named_for_every_epoch(make_daemon, po
             assert seen == bad
         text = run("--address", daemon.address, "ledger", "a-job", "--find", 17)
         assert "BAD: record" in text.out and "stands in" in text.out
+
+
+def test_an_answer_has_a_limit_that_counts_texts_as_they_are_sent(daemon):
+    """A gRPC client takes 4 MiB."""
+    for places, is_answered in ((5000, True), (10000, False)):  # of some 340 bytes each
+        job = f"bytes-{places}"
+        (loader,) = open_ranks(daemon, "bytes", job, 1, batch_size=places, slots=1)
+        with loader:
+            done = run("--address", daemon.address, "ledger", job, "--batch", 0, "--json")
+        if is_answered:
+            assert done.status == 0, done.err
+            assert done.document["entries"][0]["path"].startswith("bytes/\N{REPLACEMENT CHARACTER}")
+        else:
+            assert done.status != 0 and "one answer holds 3.0 MiB" in done.out, done.out
