@@ -19,6 +19,7 @@ import ctypes
 import fcntl
 import mmap
 import os
+import sys
 import weakref
 from functools import lru_cache, partial
 from itertools import starmap
@@ -212,6 +213,8 @@ class Returns:
         """
         if os.getpid() != self._pid:
             return  # a forked child's copies of the leases: the parent still has its own
+        if sys.is_finalizing():
+            return  # the process's end gives everything back, and modules may be gone already
         while self._dropped or self._finish is not None:
             mine = object()
             try:

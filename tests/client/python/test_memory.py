@@ -9,6 +9,7 @@ import os
 import pickle
 import random
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -417,3 +418,31 @@ def test_interrupts_at_any_moment_lose_and_repeat_nothing(start, open_loader, mo
 def test_another_epoch_after_all_this_is_whole(daemon, open_loader):
     loader = open_loader(daemon)
     assert epoch_positions(loader, 0) == ALL
+
+
+@pytest.mark.parametrize("writable", [False, True])
+@pytest.mark.parametrize("ending", ["raise ValueError('mine')", "sys.exit(0)", "pass"])
+def test_a_program_that_ends_with_batches_says_nothing_but_its_own_error(daemon, ending, writable):
+    program = (
+        "import sys, feedwater\n"
+        f"loader = feedwater.Loader('numbers', address={str(daemon.directory)!r}, output='numpy', "
+        f"writable={writable})\n"
+        "batches = iter(loader)\n"
+        "first, second = next(batches), [next(batches)]\n"
+        f"{ending}\n"
+    )
+    path = os.pathsep.join(sys.path)
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+        timeout=60,
+    )
+    lines = done.stderr.splitlines()
+    if "raise" in ending:
+        assert lines[0].startswith("Traceback") and lines[-1] == "ValueError: mine", done.stderr
+        assert len(lines) <= 4, done.stderr
+    else:
+        assert done.stderr == ""
+    assert done.returncode == ("raise" in ending)
