@@ -22,7 +22,8 @@ from .errors import (
     Stalled,
 )
 from .fields import Field
-from .loader import BatchInfo, Dataset, Loader, Sampler
+from .habits import Dataset, Sampler
+from .loader import BatchInfo, Loader
 from .version import __version__
 
 __all__ = [

@@ -21,6 +21,7 @@ from .address import resolve
 from .crc32c import crc32c
 from .cursor import Cursor, Skips, add_skip, after_skips, forget_passed
 from .fields import Field, Place
+from .habits import BatchSampler, DataLoaderHabits, Dataset, Sampler, refuse_arguments
 from .layout import outputs
 from .outputs import Converter, choose
 from .placement import Placement, placement, process_group
@@ -57,40 +58,7 @@ class BatchInfo(NamedTuple):
     skipped: int
 
 
-class Dataset:
-    """What a loader reads. It has a length, the number of records, and ``classes``."""
-
-    def __init__(self, records: int, classes: list[str], digest: str) -> None:
-        self._records = records
-        self.classes = classes
-        self.digest = digest
-
-    def __len__(self) -> int:
-        return self._records
-
-    def __repr__(self) -> str:
-        return f"Dataset({self._records} records, {len(self.classes)} classes)"
-
-
-class Sampler:
-    """Stands where a DistributedSampler would.
-
-    ``len`` is this rank's share of an epoch's samples.
-    """
-
-    def __init__(self, loader: Loader, samples: int) -> None:
-        self._loader = weakref.proxy(loader)
-        self._samples = samples
-
-    def __len__(self) -> int:
-        return self._samples
-
-    def set_epoch(self, epoch: int) -> None:
-        """As `Loader.set_epoch`."""
-        self._loader.set_epoch(epoch)
-
-
-class Loader:
+class Loader(DataLoaderHabits):
     """Batches of a pipeline that a feedwaterd runs, in this rank's order, over shared memory.
 
     ``for image, label in loader`` runs one epoch, the next ``for`` the next epoch. A ``break`` ends
@@ -195,7 +163,9 @@ class Loader:
         slots: Optional[int] = None,
         reconnect_timeout: float = 60.0,
         debug_protect: Optional[bool] = None,
+        **others: Any,
     ) -> None:
+        refuse_arguments(others)
         numbers = {"batch_size": batch_size, "rank": rank, "world_size": world_size, "seed": seed}
         batch_size, rank, world_size, seed, slots = (
             _integer(name, value) for name, value in {**numbers, "slots": slots}.items()
@@ -330,6 +300,9 @@ class Loader:
         self.pipeline = facts.pipeline
         self.dataset = Dataset(int(facts.records), self.classes, facts.dataset_digest)
         self.sampler = Sampler(self, int(facts.samples_per_epoch))
+        steps, in_step = int(facts.steps_per_epoch), int(facts.world_size) * self.batch_size
+        drops = steps * in_step < facts.records
+        self.batch_sampler = BatchSampler(self.sampler, self.batch_size, steps, drops)
 
     # --- iteration --------------------------------------------------------------------------------
 
@@ -506,14 +479,18 @@ class Loader:
 
         Nothing happens when the loader stands in that epoch and nothing has been taken since it was
         opened, loaded with a state, or finished the epoch before: so a program may call this before
-        every epoch, after resuming inside one too. A running iteration ends.
+        every epoch, after resuming inside one too. An iteration of which nothing has been taken
+        goes on in that epoch, as with a DataLoader's sampler; any other one ends.
         """
         epoch = _epoch_number(epoch)
         with self._lock:
             self._check_usable()
             if self._fresh and epoch == self._consumed[0]:
                 return
+            begun = self._iteration if self._fresh else None
             self._move(epoch, 0, *self._consumed[2:])
+            if begun is not None:
+                self._iteration = begun
             self._settle()
 
     def state_dict(self) -> dict[str, Any]:
@@ -830,7 +807,12 @@ def _read_pipeline(pipeline: Union[str, os.PathLike]) -> tuple[str, Optional[str
         ) from None
     if not isinstance(path, str):
         path = os.fsdecode(path)
-    is_path = not isinstance(pipeline, str) or path.endswith((".yaml", ".yml"))
+    if os.path.isdir(path):
+        raise errors.InvalidArgument(
+            f"{path} is a folder: give the name of a pipeline that the daemon knows, or a .yaml "
+            "file, whose 'dataset: {format: ..., root: ..., path: ...}' says which folder to read"
+        )
+    is_path = not isinstance(pipeline, str) or os.sep in path or path.endswith((".yaml", ".yml"))
     if not is_path and not os.path.isfile(path):
         return path, None, ""
     try:

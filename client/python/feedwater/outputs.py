@@ -81,7 +81,8 @@ class Converter:
 
                 try:
                     self._device = torch.device(device)
-                except (RuntimeError, TypeError) as error:
+                    torch.empty(0, device=self._device)  # that it is there is known now
+                except (RuntimeError, TypeError, AssertionError) as error:
                     raise InvalidArgument(f"device={device!r}: {error}") from None
                 if self._device.type == "cpu":
                     self._device = None

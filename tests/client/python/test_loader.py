@@ -3,6 +3,7 @@ daemon.
 """
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -470,3 +471,51 @@ def test_a_states_parts_are_plain_python(daemon, open_loader):
     state = loader.state_dict()
     assert {type(value) for value in state.values()} == {int, str, list}
     assert json.loads(json.dumps(state)) == state
+
+
+def test_an_iteration_of_which_nothing_was_taken_follows_set_epoch(daemon, open_loader):
+    """A DataLoader asks its sampler for the epoch's order with the first batch."""
+    loader = open_loader(daemon)
+    batches = iter(loader)
+    loader.sampler.set_epoch(3)
+    assert [at for batch in batches for at in positions(batch)] == ALL
+    assert loader.epoch == 4
+    batches = iter(loader)
+    next(batches)
+    loader.sampler.set_epoch(6)
+    with pytest.raises(feedwater.FailedPrecondition, match="iteration is over"):
+        next(batches)
+
+
+def test_a_loader_has_what_trainers_look_for_on_a_dataloader(daemon, open_loader):
+    loader = open_loader(daemon)
+    assert loader.batch_sampler.sampler is loader.sampler
+    assert (len(loader.batch_sampler), loader.batch_sampler.batch_size) == (10, 4)
+    assert loader.num_workers == 0 and loader.collate_fn is None and not loader.pin_memory
+    assert not loader.drop_last, "40 records are ten batches of 4"
+    assert open_loader(daemon, batch_size=7, job="sevens").drop_last, "5 are left out"
+    assert loader.dataset.class_to_idx == {name: i for i, name in enumerate(loader.classes)}
+    with pytest.raises(TypeError, match="gives this rank's batches itself"):
+        iter(loader.batch_sampler)
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("num_workers", "cpus"),
+        ("shuffle", "sampler: {shuffle"),
+        ("pin_memory", "device="),
+        ("drop_last", "last: drop"),
+        ("batchsize", "no argument 'batchsize'"),
+    ],
+)
+def test_an_argument_of_a_dataloader_says_where_it_is_given_here(daemon, open_loader, name, place):
+    with pytest.raises(TypeError, match=re.escape(place)):
+        open_loader(daemon, **{name: 1})
+
+
+def test_a_folder_or_a_file_that_is_not_there_is_no_pipeline(tmp_path):
+    with pytest.raises(feedwater.InvalidArgument, match=r"is a folder: .*dataset: \{"):
+        feedwater.Loader(str(tmp_path))
+    with pytest.raises(feedwater.NotFound, match="no pipeline file"):
+        feedwater.Loader(str(tmp_path / "train"))
