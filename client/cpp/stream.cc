@@ -218,6 +218,7 @@ absl::StatusOr<std::unique_ptr<Stream::Impl>> Stream::Impl::Open(const std::stri
     absl::StatusOr<Cursor> saved = Cursor::FromJson(options.state);
     if (!saved.ok()) return saved.status();
     stream->cursor = *std::move(saved);
+    stream->resumed = true;
     cursor_json = stream->CursorAt(stream->cursor.at);
   }
   // Nobody there is an answer; a daemon that greets but does not serve yet is starting.
@@ -428,9 +429,12 @@ absl::StatusOr<std::optional<Batch>> Stream::Impl::NextInEpoch() {
   absl::StatusOr<wire::Ready> ready = Fetch();
   if (!ready.ok()) return ready.status();
   if (ready->epoch > cursor.at.epoch) {
+    const bool is_resumed = resumed && !taken;  // then the state was of the epoch's end
     kept = *ready;
-    BeginEpoch(cursor.at.epoch + 1);
-    return std::optional<Batch>();
+    BeginEpoch(is_resumed ? ready->epoch : cursor.at.epoch + 1);
+    if (!is_resumed) return std::optional<Batch>();
+    resumed = false;
+    return NextInEpoch();  // behind what is left out there
   }
   absl::StatusOr<Batch> batch = Lend(*ready);
   if (!batch.ok()) return batch.status();
@@ -489,6 +493,7 @@ absl::StatusOr<Batch> Stream::Impl::View(const wire::Ready& ready) {
 }
 
 absl::Status Stream::Impl::SetEpoch(uint64_t epoch) {
+  resumed = false;
   if (at_epoch_end && epoch == cursor.at.epoch + 1) {
     BeginEpoch(epoch);
     return absl::OkStatus();
@@ -514,6 +519,7 @@ absl::Status Stream::Impl::Load(const std::string& state) {
   saved->batch_size = cursor.batch_size;
   cursor = *std::move(saved);
   at_epoch_end = taken = false;
+  resumed = true;
   failed = absl::OkStatus();
   TakeAlignment(cursor.at.position);
   Settle();

@@ -173,6 +173,19 @@ def test_a_state_of_the_end_gives_an_empty_rest_and_then_the_next_epoch(daemon, 
     assert {batch["epoch"] for batch in batches} == {1}
 
 
+def test_a_state_of_the_end_goes_on_with_the_next_epoch_where_none_is_chosen(daemon, start):
+    driver = start(daemon)
+    driver.open("crop")
+    driver.batches(count=10)
+    other = start(daemon)
+    other.open("crop")
+    other.call("load", state=driver.state())
+    batches = other.batches(values=["position"])
+    assert positions(batches) == ALL
+    assert {batch["epoch"] for batch in batches} == {1}
+    assert {batch["epoch"] for batch in other.batches()} == {2}
+
+
 def test_set_epoch_chooses_and_keeps_a_loaded_position(daemon, start):
     driver = start(daemon)
     driver.open("crop")

@@ -90,7 +90,8 @@ def test_a_resumed_program_leaves_out_the_same(daemon, start, expected, other, t
 
     second = start(daemon, other)
     second.open("augment", job="second", state=state)
-    got += second.batches()
+    if taken < 4:  # else nothing is left of the epoch
+        got += second.batches()
     assert [b["step"] for b in got] == [0, 1, 2, 7]
     got += second.batches()
     left = [expected[0][step] for step in (0, 1, 2, 7)] + expected[1][1:]

@@ -212,6 +212,7 @@ class Loader(DataLoaderHabits):
         self._align(facts.position)
         self._fresh = True  # nothing was taken since the cursor was put where it is
         self._touched = False  # nothing was ever taken or left out
+        self._resumed = False  # a state was loaded since, and no epoch chosen
         self._epoch_done = False  # the epoch's last batch was taken
         self._pending: Union[Batch, Failure, None] = (
             None  # of a later epoch, found when the end was looked for
@@ -345,6 +346,15 @@ class Loader(DataLoaderHabits):
         self._error = None
         self._iteration += 1  # a running iteration is over
 
+    def _turn_to(self, epoch: int) -> None:
+        """Put the cursor at the beginning of an epoch. An iteration of which nothing has been taken
+        goes on there.
+        """
+        begun = self._iteration if self._fresh else None
+        self._move(epoch, 0, *self._consumed[2:])
+        if begun is not None:
+            self._iteration = begun
+
     def _settle(self) -> None:
         """Let the stream go on where the program does, behind what is left out."""
         if not self._steps:
@@ -383,10 +393,14 @@ class Loader(DataLoaderHabits):
                 self._end_epoch()
             try:
                 got = self._receive()
-                if (got.ready if isinstance(got, Batch) else got.failed).epoch > epoch:
+                now = (got.ready if isinstance(got, Batch) else got.failed).epoch
+                if now > epoch:
                     self._pending = got
                     del got
-                    self._end_epoch()
+                    if not self._fresh or not self._resumed:
+                        self._end_epoch()
+                    self._turn_to(now)  # the state was of the epoch's end
+                    got = self._receive()  # behind what is left out there
                 if isinstance(got, Failure):
                     self._fail(got)
                 return self._deliver(got)
@@ -485,12 +499,10 @@ class Loader(DataLoaderHabits):
         epoch = _epoch_number(epoch)
         with self._lock:
             self._check_usable()
+            self._resumed = False
             if self._fresh and epoch == self._consumed[0]:
                 return
-            begun = self._iteration if self._fresh else None
-            self._move(epoch, 0, *self._consumed[2:])
-            if begun is not None:
-                self._iteration = begun
+            self._turn_to(epoch)
             self._settle()
 
     def state_dict(self) -> dict[str, Any]:
@@ -506,7 +518,9 @@ class Loader(DataLoaderHabits):
         return self._stream.cursor(*self._consumed).to_state()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where `state` was taken: the next ``for`` runs the rest of its epoch.
+        """Continue where `state` was taken: the next ``for`` runs the rest of its epoch, or the
+        next epoch where none of it is left. Where `set_epoch` then says the state's epoch, its rest
+        is what the ``for`` runs, even an empty one.
 
         Raises
         ------
@@ -526,6 +540,7 @@ class Loader(DataLoaderHabits):
                     f"{facts.records} records"
                 )
             self._move(cursor.epoch, cursor.position, cursor.substituted, cursor.skip)
+            self._resumed = True
             self._settle()
 
     def skip(self, first: int, last: int, *, epoch: Optional[int] = None) -> None:

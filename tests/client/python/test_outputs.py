@@ -5,6 +5,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
+import feedwater
 from feedwater.outputs import Converter
 
 
@@ -34,11 +35,23 @@ class Event:
         Event.passed = True
 
 
+class Device:
+    """Those that are not there say so as torch does, where memory is asked of them."""
+
+    missing = ("cuda:7",)
+
+    @staticmethod
+    def look(device) -> None:
+        if device.name in Device.missing:
+            raise AssertionError("Torch not compiled with CUDA enabled")
+
+
 @pytest.fixture
 def converter(monkeypatch):
     """Make converters with a module in torch's place that knows every device."""
     torch = ModuleType("torch")
-    torch.device = lambda name: SimpleNamespace(type=name.partition(":")[0])
+    torch.device = lambda name: SimpleNamespace(name=name, type=name.partition(":")[0])
+    torch.empty = lambda size, device: Device.look(device)
     torch.cuda = SimpleNamespace(Event=Event, current_stream=lambda device: device)
     monkeypatch.setitem(sys.modules, "torch", torch)
     monkeypatch.setattr(Event, "passed", False)
@@ -63,3 +76,8 @@ def test_a_copy_to_cuda_keeps_the_lease_until_the_device_has_passed_it(converter
     assert len(convert._in_flight) == 1
     convert.let_go(wait=True)
     assert not convert._in_flight
+
+
+def test_a_device_that_is_not_there_is_refused_before_the_first_batch(converter):
+    with pytest.raises(feedwater.InvalidArgument, match="'cuda:7': Torch not compiled with CUDA"):
+        converter("cuda:7")

@@ -148,7 +148,8 @@ class Stream {
   // The next batch; waits for it. REQUIRES: no other call on this stream at the same time.
   absl::StatusOr<Batch> Next();
   // The same, but stops between epochs: nothing once after each epoch's last batch, as the end of a
-  // `for` loop in Python.
+  // `for` loop in Python. After a state of an epoch's end the next epoch comes at once, unless
+  // SetEpoch says the state's own.
   absl::StatusOr<std::optional<Batch>> NextInEpoch();
   // Continues with the first batch of this epoch. Changes nothing when that comes next anyway, or
   // when the stream was opened inside this epoch and no batch has been taken yet.
@@ -180,7 +181,9 @@ class Stream {
   int64_t steps_per_epoch() const;    // of a whole epoch, the same on every rank
   int64_t samples_per_epoch() const;  // this rank's share of a whole epoch
   uint64_t seed() const;
-  uint64_t epoch() const;  // the one that State() stands in
+  // Of the next batch. After an epoch's last one it is the next epoch, while State() still stands
+  // at the end of the old one: a stream that resumes there goes on with the next one, too.
+  uint64_t epoch() const;
   uint32_t slots() const;
 
  private:
