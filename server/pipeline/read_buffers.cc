@@ -82,4 +82,10 @@ void ReadBuffers::Put(Buffer buffer) {
   idle_.push_back(std::move(buffer));
 }
 
+void ReadBuffers::FreeIdle() {
+  for (const Buffer& buffer : idle_) base_used_ -= static_cast<int64_t>(buffer.capacity_);
+  idle_.clear();
+  idle_.shrink_to_fit();
+}
+
 }  // namespace feedwater::server

@@ -40,6 +40,7 @@ class ReadBuffers {
   // ResourceExhausted when the budget or the machine does not have it.
   absl::StatusOr<Buffer> Get(size_t bytes);
   void Put(Buffer buffer);
+  void FreeIdle();  // those that nobody has; they stay planned
   // Somebody else has the buffer from now on, for as long as it takes: it is reserved in the
   // budget, where that has room, and is none of these any more.
   void Part(Buffer* buffer);

@@ -107,6 +107,7 @@ class RecordReader {
            open_bytes_ - held_bytes_ < ReadBuffers::kBaseBytes / 2;
   }
   void SetOwner(RecordOwner* owner) { owner_ = owner; }  // null: none
+  void FreeIdleBuffers() { buffers_.FreeIdle(); }
 
   // Takes what `cache` (may be null) has kept of the record, or else reads it, from files as `job`
   // knows them (may be null where there is no cache). All four stay alive until Collect gave `into`

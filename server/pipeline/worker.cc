@@ -77,6 +77,7 @@ void Worker::Run() {
     const uint64_t seen = parking_->generation();
     if (!rooms_->IsSettled(number_)) {
       GiveBackMemory();
+      reader_->FreeIdleBuffers();
       rooms_->Settle(number_);
     }
     if (!no_tickets_ || no_tickets_since_ != seen) {
