@@ -5,13 +5,17 @@
 #include <chrono>
 #include <iostream>
 #include <string>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/command.h"
 #include "client/cpp/address.h"
+#include "server/base/status.h"
 
 namespace feedwater::cli {
 namespace {
+
+constexpr auto kPause = std::chrono::milliseconds(50);
 
 // grpc.health.v1.Health/Check with an empty request; the answer is one enum, field 1: SERVING is 1.
 // Debian ships no generated code for that service, and two bytes need none.
@@ -38,30 +42,38 @@ absl::StatusOr<bool> IsServing(const std::string& folder, double timeout_s) {
   return slice.size() == 2 && slice.begin()[0] == 0x08 && slice.begin()[1] == 0x01;
 }
 
+absl::Status CheckServing(const Context& context, double timeout_s) {
+  FW_ASSIGN_OR_RETURN(const std::string folder, FindAddress(context.address));
+  FW_ASSIGN_OR_RETURN(const bool serving, IsServing(folder, timeout_s));
+  if (!serving) return absl::UnavailableError("the daemon is not serving (starting or draining)");
+  if (context.json) {
+    std::cout << nlohmann::json({{"status", "SERVING"}, {"address", folder}}).dump(2) << "\n";
+  } else {
+    std::cout << "serving at " << folder << "\n";
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 void AddHealth(CLI::App& app, Context& context) {
-  static double timeout_s = 5;
+  static double timeout_s = 5, wait_s = 0;
   CLI::App* command = AddCommand(
       app, context, "health", "exit 0 when the daemon serves, 1 when it does not",
       "  feedwater health\n"
+      "  feedwaterd --config feedwater.yaml & feedwater health --wait 30   # until it is up\n"
       "  feedwater --address /run/feedwater/1 health --timeout 2   # a container's HEALTHCHECK",
       [&context]() -> absl::Status {
-        absl::StatusOr<std::string> folder = FindAddress(context.address);
-        if (!folder.ok()) return folder.status();
-        absl::StatusOr<bool> serving = IsServing(*folder, timeout_s);
-        if (!serving.ok()) return serving.status();
-        if (!*serving)
-          return absl::UnavailableError("the daemon is not serving (starting or draining)");
-        if (context.json) {
-          std::cout << nlohmann::json({{"status", "SERVING"}, {"address", *folder}}).dump(2)
-                    << "\n";
-        } else {
-          std::cout << "serving at " << *folder << "\n";
+        const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(wait_s);
+        for (;;) {
+          const absl::Status status = CheckServing(context, timeout_s);
+          if (status.ok() || std::chrono::steady_clock::now() >= until) return status;
+          std::this_thread::sleep_for(kPause);
         }
-        return absl::OkStatus();
       });
   command->add_option("--timeout", timeout_s, "seconds to wait for an answer")
+      ->capture_default_str();
+  command->add_option("--wait", wait_s, "seconds to go on asking until the daemon serves")
       ->capture_default_str();
 }
 

@@ -8,22 +8,33 @@
 #include "client/cli/command.h"
 #include "client/cli/local_pipeline.h"
 #include "server/base/escape.h"
+#include "server/graph/advice.h"
 
 namespace feedwater::cli {
 namespace {
 
 using nlohmann::json;
 
-// What is valid and will not work all the same.
+// What is valid and will not work all the same, or is probably not meant.
 absl::StatusOr<std::vector<std::string>> Warnings(const PlannedPipeline& result,
                                                   int64_t world_size) {
-  std::vector<std::string> warnings;
+  std::vector<std::string> warnings = server::AdviceOn(result.spec);
   const int64_t batch_size = result.spec.batch_size;
   if (result.dataset == nullptr || batch_size == 0) return warnings;
   FW_ASSIGN_OR_RETURN(const server::OrderConfig order,
                       server::MakeOrderConfig(result.spec.sampler, result.records, batch_size,
                                               world_size, result.dataset->shard_starts()));
-  if (server::StepsPerEpoch(order) > 0) return warnings;
+  const int64_t steps = server::StepsPerEpoch(order);
+  const int64_t left_out = result.records - steps * batch_size * world_size;
+  if (steps > 0 && left_out > 0 && order.shuffle == server::Shuffle::kNone) {
+    warnings.push_back(absl::StrCat(
+        "an epoch leaves out the last ", left_out, " of the ", result.records,
+        " records, always the same ones: with `last: drop` batches of ", batch_size, " x ",
+        world_size, world_size == 1 ? " rank" : " ranks",
+        " do not come out even; to see every record take `sampler: {last: pad}`, whose `is_real` "
+        "says which samples count, or `partial`"));
+  }
+  if (steps > 0) return warnings;
   warnings.push_back(absl::StrCat(
       "batch.size ", batch_size, " x ", world_size, world_size == 1 ? " rank" : " ranks",
       " is more than the ", result.records,

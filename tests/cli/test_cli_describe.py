@@ -148,6 +148,38 @@ def test_validate_gives_the_types_and_with_a_configuration_the_records(project):
     assert "the dataset was not looked at" in unseen.out and "--config" in unseen.out
 
 
+def test_validate_warns_of_units_that_are_not_those_of_pixels(project):
+    for mean, std, means in [
+        ("[0.485, 0.456, 0.406]", "[0.229, 0.224, 0.225]", "mean: [123.675, 116.28, 103.53]"),
+        ("[0.5]", "[0.5]", "std: [127.5]"),
+        ("[123.675]", "[58.4]", None),
+        ("[0]", "[1]", None),
+        ("[0]", "[255]", None),
+    ]:
+        op = f"  - normalize: {{in: image, mean: {mean}, std: {std}}}\n"
+        path = project.pipeline("units", GRAPH + op)
+        result = run("validate", path)
+        assert result.status == 0
+        if means is None:
+            assert result.err == ""
+        else:
+            line = path.read_text().splitlines().index(op.rstrip("\n")) + 1
+            assert means in result.err and f"units.yaml:{line}:" in result.err, result.err
+            assert run("validate", path, "--json").document["warnings"]
+
+
+def test_validate_says_what_an_epoch_always_leaves_out(project):
+    project.pictures("pictures", 9)
+    for sampler, told in [
+        ("{shuffle: none, last: drop}", "leaves out the last 1 of the 9 records"),
+        ("{shuffle: none, last: pad}", ""),
+        ("{shuffle: full, last: drop}", ""),
+    ]:
+        path = project.pipeline("even", GRAPH, batch="{size: 4}", sampler=sampler)
+        result = run("validate", path, "--config", project.config)
+        assert result.status == 0 and told in result.err and bool(told) == bool(result.err)
+
+
 def test_validate_refuses_a_batch_that_no_slot_can_hold(project):
     project.pictures("pictures", 9)
     path = project.pipeline("small", GRAPH, batch="{size: 1000}", sampler="{last: pad}")
@@ -166,7 +198,7 @@ def test_validate_warns_of_batches_that_no_epoch_can_fill(project):
         (10, "pad", 1, False), (10, "partial", 4, False),
     ]:  # fmt: skip
         path = project.pipeline(
-            "few", GRAPH, batch=f"{{size: {size}}}", sampler=f"{{last: {last}}}"
+            "few", GRAPH, batch=f"{{size: {size}}}", sampler=f"{{shuffle: full, last: {last}}}"
         )
         command = ("validate", path, "--config", project.config, "--world-size", ranks)
         document = run(*command, "--json")

@@ -294,3 +294,15 @@ def test_a_hostile_file_name_is_written_out_wherever_people_read_it(make_daemon)
     assert not re.search(
         "[\x00-\x08\x0b-\x1a\x7f-\x9f\u2028-\u202e]", daemon.log.read_text(errors="replace")
     )
+
+
+def test_health_waits_for_a_daemon_that_is_not_up_yet(make_daemon):
+    daemon = make_daemon()
+    began = time.monotonic()
+    assert run("--address", daemon.address, "health", "--wait", 0.3).status == 1
+    assert time.monotonic() - began >= 0.3
+    later = threading.Timer(0.3, daemon.start)
+    later.start()
+    done = run("--address", daemon.address, "health", "--wait", 60)
+    later.join()
+    assert done.status == 0 and "serving at" in done.out
