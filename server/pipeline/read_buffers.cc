@@ -24,7 +24,7 @@ size_t RoundUp(size_t bytes) {
 
 }  // namespace
 
-absl::StatusOr<ReadBuffers::Buffer> ReadBuffers::Get(size_t bytes) {
+absl::StatusOr<ReadBuffers::Buffer> ReadBuffers::Get(size_t bytes, MemoryBudget* share) {
   // The smallest idle one that fits; when none does, the largest makes room for the new one.
   size_t best = idle_.size(), largest = idle_.size();
   for (size_t i = 0; i < idle_.size(); ++i) {
@@ -49,9 +49,10 @@ absl::StatusOr<ReadBuffers::Buffer> ReadBuffers::Get(size_t bytes) {
   Buffer buffer;
   const size_t capacity = RoundUp(bytes);
   const bool in_base = base_used_ + static_cast<int64_t>(capacity) <= kBaseBytes;
-  if (!in_base && budget_ != nullptr) {
+  if (share == nullptr) share = budget_.get();
+  if (!in_base && share != nullptr) {
     FW_ASSIGN_OR_RETURN(buffer.reservation_,
-                        budget_->Reserve("read buffers", static_cast<int64_t>(capacity)));
+                        share->Reserve("read buffers", static_cast<int64_t>(capacity)));
   }
   void* data = std::aligned_alloc(kReadAlignment, capacity);
   if (data == nullptr) {
@@ -64,11 +65,12 @@ absl::StatusOr<ReadBuffers::Buffer> ReadBuffers::Get(size_t bytes) {
   return buffer;
 }
 
-void ReadBuffers::Part(Buffer* buffer) {
+void ReadBuffers::Part(Buffer* buffer, MemoryBudget* share) {
   if (buffer->capacity_ == 0 || buffer->reservation_.bytes() > 0) return;
   base_used_ -= static_cast<int64_t>(buffer->capacity_);
-  if (budget_ == nullptr) return;
-  auto reserved = budget_->Reserve("read buffers", static_cast<int64_t>(buffer->capacity_));
+  if (share == nullptr) share = budget_.get();
+  if (share == nullptr) return;
+  auto reserved = share->Reserve("read buffers", static_cast<int64_t>(buffer->capacity_));
   if (reserved.ok()) buffer->reservation_ = *std::move(reserved);
 }
 

@@ -37,13 +37,14 @@ class ReadBuffers {
 
   explicit ReadBuffers(std::shared_ptr<MemoryBudget> budget) : budget_(std::move(budget)) {}
 
-  // ResourceExhausted when the budget or the machine does not have it.
-  absl::StatusOr<Buffer> Get(size_t bytes);
+  // ResourceExhausted when the budget or the machine does not have it. What is not planned is
+  // reserved from `share`, of the user for whom it is, or where that is null from the whole.
+  absl::StatusOr<Buffer> Get(size_t bytes, MemoryBudget* share = nullptr);
   void Put(Buffer buffer);
   void FreeIdle();  // those that nobody has; they stay planned
   // Somebody else has the buffer from now on, for as long as it takes: it is reserved in the
-  // budget, where that has room, and is none of these any more.
-  void Part(Buffer* buffer);
+  // user's share, where that has room, and is none of these any more.
+  void Part(Buffer* buffer, MemoryBudget* share = nullptr);
 
  private:
   const std::shared_ptr<MemoryBudget> budget_;

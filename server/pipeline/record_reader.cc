@@ -141,6 +141,10 @@ std::shared_ptr<const Root> RecordReader::MayGo(const RecordBytes& bytes) const 
   return bytes.dataset_->root().weak_from_this().lock();
 }
 
+MemoryBudget* RecordReader::ShareOf(const RecordBytes& bytes) {
+  return bytes.job_ == nullptr ? nullptr : bytes.job_->share();
+}
+
 void RecordReader::StartExtents(const ObjectSource& source, RecordBytes* into) {
   for (const Extent& extent : extents_) {
     if (extent.offset < 0 || extent.length < 0 || extent.length > kMaxRecordBytes - into->size_) {
@@ -222,7 +226,7 @@ absl::Status RecordReader::Begin(Read* read) {
   if (!file.ok() && !is_elsewhere) return file.status();
   const bool direct_io = is_elsewhere ? files_->direct_io() : (*file)->direct_io;
   absl::StatusOr<ReadBuffers::Buffer> buffer =
-      buffers_.Get(ReadBufferBytes(read->length, direct_io));
+      buffers_.Get(ReadBufferBytes(read->length, direct_io), ShareOf(bytes));
   // Others have the memory at the moment: a running job tries again before it ends for that.
   if (!buffer.ok()) return StorageStatus(ENOMEM, buffer.status().message());
   read->buffer = *std::move(buffer);
@@ -306,7 +310,7 @@ void RecordReader::LeaveBehind(Read* read) {
   } else if (calls_->Cancel(away->user, away.get())) {
     buffers_.Put(std::exchange(away->buffer, ReadBuffers::Buffer()));
   } else {
-    buffers_.Part(&away->buffer);
+    buffers_.Part(&away->buffer, ShareOf(*read->parts[0].bytes));
   }
   read->op.status = absl::CancelledError("nobody waits for this read");
   Completed(read);

@@ -144,6 +144,7 @@ class RecordReader {
   // Looks at files that are not read, and takes what is kept of them.
   void StartLooked(RecordBytes* into);
   void NotStarted(const absl::Status& status, RecordBytes* into);
+  static MemoryBudget* ShareOf(const RecordBytes& bytes);  // of its job's user; may be null
   // Has the files looked at by a thread that can be left behind, then goes on with StartLooked.
   void LookFirst(RecordBytes* into);
   Read* NewRead(const ObjectSource& source, const Extent& extent, RecordBytes* bytes,
