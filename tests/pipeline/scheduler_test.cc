@@ -655,8 +655,9 @@ TEST_F(FourWorkers, ComeToTheEndsOfEpochsTogether) {
   std::vector<std::thread> workers;
   for (int worker = 0; worker < 4; ++worker) {
     workers.emplace_back([&, worker] {
-      while (!over) {
+      for (;;) {
         const uint64_t generation = parking_->generation();
+        if (over) break;  // looked at behind the generation, or its wake-up could be missed
         if (auto ticket = scheduler_.Take(worker))
           Complete(*ticket);
         else

@@ -31,7 +31,7 @@ class AnswersTest : public ::testing::Test, public v1::Control::Service {
   struct Call {
     uid_t user = 0;
     int64_t bytes = 0;
-    std::atomic<bool> gone{false}, reserved{false};
+    std::atomic<bool> gone{false}, asked{false}, reserved{false};
     absl::Status status;  // of the reservation; once `reserved` is set
     absl::Notification end;
   };
@@ -73,8 +73,10 @@ class AnswersTest : public ::testing::Test, public v1::Control::Service {
   grpc::Status GetLedger(grpc::ServerContext* context, const v1::GetLedgerRequest* request,
                          v1::GetLedgerResponse*) override {
     Call& call = calls_[request->step()];
-    call.status = answers_->Reserve(context, call.user, call.bytes, kMaxAnswerBytes * 3,
-                                    [&call] { return call.gone.load(); });
+    call.status = answers_->Reserve(context, call.user, call.bytes, kMaxAnswerBytes * 3, [&call] {
+      call.asked = true;  // it waits
+      return call.gone.load();
+    });
     call.reserved = true;
     call.end.WaitForNotification();
     return grpc::Status::OK;
@@ -114,7 +116,8 @@ TEST_F(AnswersTest, AUserWithManyWaitsAndOthersDoNot) {
   EXPECT_TRUE(IsReserved(Begin(1, 5 * kMiB)));
   Call& second = Begin(1, 5 * kMiB);
   EXPECT_TRUE(IsReserved(Begin(2, 5 * kMiB)));
-  EXPECT_FALSE(second.reserved) << "40 MiB of one user";
+  EXPECT_TRUE(Eventually([&] { return second.asked.load(); })) << "40 MiB of one user";
+  EXPECT_FALSE(second.reserved);
   End(0);
   EXPECT_TRUE(IsReserved(second));
 }
@@ -122,6 +125,7 @@ TEST_F(AnswersTest, AUserWithManyWaitsAndOthersDoNot) {
 TEST_F(AnswersTest, NobodyWaitsWhoHasLeft) {
   EXPECT_TRUE(IsReserved(Begin(1, 5 * kMiB)));
   Call& second = Begin(1, 5 * kMiB);
+  EXPECT_TRUE(Eventually([&] { return second.asked.load(); }));
   End(1);
   EXPECT_FALSE(IsReserved(second));
   EXPECT_TRUE(absl::IsCancelled(second.status)) << second.status;

@@ -137,7 +137,7 @@ TEST(UserDirectory, OnePersonsManyNumbersDoNotDriveOutOthers) {
       },
       OnePersonOfMany);
   EXPECT_TRUE(Eventually([&] { return directory.Groups(1).has_value(); }));
-  for (uid_t uid = 100'000; uid < 100'000 + UserDirectory::kMaxUsersKept + 1; ++uid)
+  for (uid_t uid = 100'000; uid < 100'000 + 3 * UserDirectory::kMaxKeptOfAccount; ++uid)
     ASSERT_TRUE(Eventually([&] { return directory.Groups(uid).has_value(); })) << uid;
   EXPECT_TRUE(directory.Groups(1).has_value());
   EXPECT_EQ(others, 1) << "what was known of user 1 was forgotten";
