@@ -244,7 +244,6 @@ absl::StatusOr<std::unique_ptr<Stream::Impl>> Stream::Impl::Open(const std::stri
   // or the file says by then.
   request.set_batch_size(facts.batch_size());
   request.set_seed(facts.seed());
-  request.set_files_as_of_ns(facts.files_as_of_ns());
   return stream;
 }
 
@@ -286,6 +285,8 @@ absl::Status Stream::Impl::OpenSession(const std::string& cursor_json, int64_t d
   if (session != nullptr) session->HangUp();
 
   opened = std::move(answer);
+  // A daemon that was upgraded meanwhile says it only now.
+  if (request.files().as_of_ns() == 0) *request.mutable_files() = opened.files();
   session = *std::move(connected);
   serial = 0;
   next_at = Place{opened.epoch(), opened.position()};

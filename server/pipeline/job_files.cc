@@ -12,7 +12,10 @@ namespace feedwater::server {
 namespace {
 
 constexpr int64_t kLookAroundNs = 1'000'000'000;
-constexpr int64_t kLookAroundShare = 50;  // it takes one in so many of the time
+constexpr int64_t kClockAheadNs = 60'000'000'000;  // a file system's, at most
+constexpr int64_t kLookAroundShare = 50;           // it takes one in so many of the time
+
+constexpr uint64_t kNothingThere = 1;
 
 }  // namespace
 
@@ -21,9 +24,13 @@ JobFiles::JobFiles(std::shared_ptr<const Dataset> dataset, std::shared_ptr<FileC
     : dataset_(std::move(dataset)),
       files_(std::move(files)),
       budget_(std::move(budget)),
+      dependencies_(dataset_->dependencies()),
       opened_ns_(MonotonicNs()),
       look_around_ns_(opened_ns_ + kLookAroundNs),
-      as_of_ns_(ClockNs(CLOCK_REALTIME)) {}
+      // Files that were made just before, on a file system whose clock is ahead.
+      as_of_ns_(
+          std::max(ClockNs(CLOCK_REALTIME),
+                   std::min(dependencies_.newest_ns, ClockNs(CLOCK_REALTIME) + kClockAheadNs))) {}
 
 std::shared_ptr<JobFiles> JobFiles::Create(std::shared_ptr<const Dataset> dataset,
                                            std::shared_ptr<FileCache> files,
@@ -54,20 +61,31 @@ absl::Status JobFiles::Prepare() {
   return absl::OkStatus();
 }
 
-int64_t JobFiles::as_of_ns() const {
+FilesMark JobFiles::mark() const {
   MutexLock lock(&mu_);
-  return as_of_ns_;
+  return {as_of_ns_, dependencies_.identity};
 }
 
-absl::Status JobFiles::KeepSince(int64_t clock_ns) {
-  clock_ns = std::min(clock_ns, ClockNs(CLOCK_REALTIME));  // a client says it
-  const std::string changed = dataset_->ChangedSince(clock_ns + kFileTimeTickNs);
-  if (!changed.empty())
-    return FileHasChanged(absl::StrCat(changed, " has changed since this rank began"));
+absl::Status JobFiles::KeepSince(const FilesMark& mark) {
+  const int64_t now_ns = ClockNs(CLOCK_REALTIME);
+  if (mark.as_of_ns > now_ns + kClockAheadNs) {
+    return FileHasChanged(
+        "this machine's clock was set back since this rank began, so that files may have changed");
+  }
+  if (!mark.identity.empty() && mark.identity != dependencies_.identity) {
+    return FileHasChanged(absl::StrCat("a folder or file of the dataset in ",
+                                       dataset_->root().path(),
+                                       " was exchanged for another one since this rank began"));
+  }
+  const int64_t since_ns = mark.as_of_ns + kFileTimeTickNs;
+  if (dependencies_.newest_file_ns > since_ns) {
+    return FileHasChanged(
+        absl::StrCat(dependencies_.newest_file, " has changed since this rank began"));
+  }
   MutexLock lock(&mu_);
-  if (newest_ns_ > clock_ns + kFileTimeTickNs)
+  if (newest_ns_ > since_ns)
     return FileHasChanged("a file that the job has read has changed since this rank began");
-  as_of_ns_ = std::min(as_of_ns_, clock_ns);
+  as_of_ns_ = std::min(as_of_ns_, mark.as_of_ns);
   return absl::OkStatus();
 }
 
@@ -139,11 +157,14 @@ absl::StatusOr<uint64_t> JobFiles::StampOf(const std::vector<Extent>& extents, R
   for (const Extent& extent : extents) {
     uint64_t stamp = StampAt(extent.object).load(std::memory_order_acquire);
     if (stamp == 0) {
-      FW_ASSIGN_OR_RETURN(
-          const FileCache::Facts now,
-          files_->Look(dataset_->root(), dataset_->ObjectPath(extent.object), reach, opened_ns_));
-      FW_RETURN_IF_ERROR(Settle(extent.object, now, reach));
-      stamp = now.stamp;
+      absl::StatusOr<FileCache::Facts> now =
+          files_->Look(dataset_->root(), dataset_->ObjectPath(extent.object), reach, opened_ns_);
+      // Empty when it was indexed: a link to nothing, as before, or it has gone meanwhile.
+      if (absl::IsNotFound(now.status()) && dataset_->ObjectBytes(extent.object) == 0)
+        now = FileCache::Facts{.size = 0, .stamp = kNothingThere, .changed_ns = 0};
+      FW_RETURN_IF_ERROR(now.status());
+      FW_RETURN_IF_ERROR(Settle(extent.object, *now, reach));
+      stamp = now->stamp;
     }
     sum += stamp;
   }

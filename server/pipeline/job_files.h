@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -31,6 +32,12 @@
 
 namespace feedwater::server {
 
+// What a rank brings along that lost its daemon.
+struct FilesMark {
+  int64_t as_of_ns = 0;  // CLOCK_REALTIME, in nanoseconds; 0: the rank is new
+  std::string identity;  // Dependencies::identity
+};
+
 class JobFiles : public std::enable_shared_from_this<JobFiles> {
  public:
   // `budget` may be null. Takes no memory yet.
@@ -39,11 +46,12 @@ class JobFiles : public std::enable_shared_from_this<JobFiles> {
                                           std::shared_ptr<MemoryBudget> budget);
   // Takes the memory for the stamps, where no look has done so. ResourceExhausted: there is none.
   absl::Status Prepare() ABSL_LOCKS_EXCLUDED(mu_);
-  // A rank has read files of this dataset since `clock_ns` (CLOCK_REALTIME): from now on those that
-  // have changed since are refused. FailedPrecondition: one is known to have changed.
-  absl::Status KeepSince(int64_t clock_ns) ABSL_LOCKS_EXCLUDED(mu_);
-  // Of the job's opening, or the earliest moment of KeepSince.
-  int64_t as_of_ns() const ABSL_LOCKS_EXCLUDED(mu_);
+  // A rank has read files of this dataset since this mark was taken: from now on those that have
+  // changed since are refused. FailedPrecondition: one is known to have changed.
+  absl::Status KeepSince(const FilesMark& mark) ABSL_LOCKS_EXCLUDED(mu_);
+  // As of the job's opening, or the earliest moment of KeepSince.
+  FilesMark mark() const ABSL_LOCKS_EXCLUDED(mu_);
+  MemoryBudget* share() const { return budget_.get(); }  // of the job's user; may be null
 
   // The file, opened, as the job knows it. FailedPrecondition when it is another one now;
   // IsElsewhere where `reach` does not lead to it.
@@ -71,6 +79,7 @@ class JobFiles : public std::enable_shared_from_this<JobFiles> {
   const std::shared_ptr<const Dataset> dataset_;
   const std::shared_ptr<FileCache> files_;
   const std::shared_ptr<MemoryBudget> budget_;
+  const Dependencies dependencies_;
   const int64_t opened_ns_;              // MonotonicNs
   std::atomic<int64_t> looked_at_{0};    // files, and those that are being settled
   std::atomic<int64_t> look_around_ns_;  // when the next time is due

@@ -289,6 +289,8 @@ absl::StatusOr<std::shared_ptr<Stream>> Runtime::Attach(const JobConfig& job, in
   FW_ASSIGN_OR_RETURN(
       added.staging, MakeStaging(*job.pipeline->plan, job.batch_size, slots->slots(), share.get()));
   added.files = JobFiles::Create(job.pipeline->dataset, impl_->files, share);
+  const bool is_back = job.files.as_of_ns > 0;
+  if (is_back) FW_RETURN_IF_ERROR(added.files->KeepSince(job.files));  // before anything is read
   FW_ASSIGN_OR_RETURN(added.claim, ClaimMemory(job, impl_->rooms.get()));
   added.job = job;
   added.rank = rank;
@@ -300,7 +302,7 @@ absl::StatusOr<std::shared_ptr<Stream>> Runtime::Attach(const JobConfig& job, in
   // The job's own: those of a rank that joins it are not needed.
   JobFiles& files = *stream->job().files();
   absl::Status prepared = files.Prepare();
-  if (prepared.ok() && job.files_as_of_ns > 0) prepared = files.KeepSince(job.files_as_of_ns);
+  if (prepared.ok() && is_back) prepared = files.KeepSince(job.files);
   if (prepared.ok()) return stream;
   Detach(stream);
   return prepared;
@@ -320,7 +322,7 @@ const SampleMemory& MemoryOfSamples(const LoadedPipeline& pipeline) {
                                                                           : SampleWay::kWhole);
 }
 
-int64_t FilesAsOfNs(const Stream& stream) { return stream.job().files()->as_of_ns(); }
+FilesMark MarkOfFiles(const Stream& stream) { return stream.job().files()->mark(); }
 
 void Runtime::ChargeUser(uint32_t uid, int64_t cpu_ns) { impl_->scheduler.ChargeUser(uid, cpu_ns); }
 

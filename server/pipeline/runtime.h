@@ -23,6 +23,7 @@
 #include "server/graph/plan.h"
 #include "server/pipeline/bad_sample_log.h"
 #include "server/pipeline/breadcrumbs.h"
+#include "server/pipeline/job_files.h"
 #include "server/sampler/order.h"
 #include "server/source/dataset.h"
 #include "server/storage/engine.h"
@@ -55,9 +56,9 @@ struct JobConfig {
   int64_t world_size = 1;
   uint64_t seed = 0;
   uint32_t owner_uid = 0;
-  double weight = 1.0;         // share of the workers, relative to other jobs
-  bool isolated = false;       // samples are made in decoder processes, which the runtime then has
-  int64_t files_as_of_ns = 0;  // JobFiles::KeepSince, by this rank; 0: it has read nothing yet
+  double weight = 1.0;    // share of the workers, relative to other jobs
+  bool isolated = false;  // samples are made in decoder processes, which the runtime then has
+  FilesMark files;        // of a rank that lost its daemon
 };
 
 struct RuntimeOptions {
@@ -115,9 +116,8 @@ struct JobStats {
   int64_t start = 0;
 };
 
-class Stream;  // one rank of a job; opaque to callers
-// JobFiles::as_of_ns of its job.
-int64_t FilesAsOfNs(const Stream& stream);
+class Stream;                                 // one rank of a job; opaque to callers
+FilesMark MarkOfFiles(const Stream& stream);  // for its rank, in case that it loses its daemon
 
 class Runtime {
  public:

@@ -162,13 +162,20 @@ absl::StatusOr<Terms> Negotiate(const v1::OpenStreamRequest& request,
   return terms;
 }
 
+// The user's own job, or whose ever it is.
 absl::StatusOr<JobStats> FindJob(std::vector<JobStats> jobs, const std::string& name,
-                                 const std::string& pipeline) {
+                                 const std::string& pipeline, uid_t user) {
+  const auto is_meant = [&](const JobStats& job) {
+    return job.job == name && (pipeline.empty() || job.pipeline == pipeline);
+  };
+  const bool has_own = std::any_of(jobs.begin(), jobs.end(), [&](const JobStats& job) {
+    return is_meant(job) && job.owner_uid == user;
+  });
   std::vector<std::string> names;
   const JobStats* found = nullptr;
   for (const JobStats& job : jobs) {
     names.push_back(job.job);
-    if (job.job != name || (!pipeline.empty() && job.pipeline != pipeline)) continue;
+    if (!is_meant(job) || (has_own && job.owner_uid != user)) continue;
     if (found != nullptr) {
       return absl::InvalidArgumentError(absl::StrCat(
           "job '", Printable(name), "' runs for several users or over several pipelines, such as ",
@@ -446,8 +453,8 @@ grpc::Status ControlService::GetLedger(grpc::ServerContext* context,
                                        const v1::GetLedgerRequest* request,
                                        v1::GetLedgerResponse* response) {
   const auto look = [&](uid_t user) -> absl::Status {
-    FW_ASSIGN_OR_RETURN(const JobStats job,
-                        FindJob(parts_.runtime->Snapshot(), request->job(), request->pipeline()));
+    FW_ASSIGN_OR_RETURN(const JobStats job, FindJob(parts_.runtime->Snapshot(), request->job(),
+                                                    request->pipeline(), user));
     LedgerQuery query;
     query.epoch = request->has_epoch() ? request->epoch() : job.epoch;
     query.start = query.epoch == job.start_epoch ? job.start : 0;
@@ -749,7 +756,7 @@ absl::Status ControlService::Open(grpc::ServerContext* context,
   terms.job.name = stream->job;
   terms.job.owner_uid = stream->peer.uid;
   terms.job.isolated = parts_.isolates != nullptr && parts_.isolates(*pipeline->plan);
-  terms.job.files_as_of_ns = request.files_as_of_ns();
+  terms.job.files = {request.files().as_of_ns(), request.files().identity()};
   stream->world_size = terms.job.world_size;
   stream->seed = terms.job.seed;
   stream->dataset = pipeline->dataset->digest();
@@ -829,7 +836,9 @@ absl::Status ControlService::Open(grpc::ServerContext* context,
   response->set_slots(static_cast<uint32_t>(arena.slots));
   response->set_slot_bytes(static_cast<uint64_t>(terms.layout.slot_bytes));
   response->set_daemon_version(kFeedwaterVersion);
-  response->set_files_as_of_ns(FilesAsOfNs(**attached));
+  const FilesMark files = MarkOfFiles(**attached);
+  response->mutable_files()->set_as_of_ns(files.as_of_ns);
+  response->mutable_files()->set_identity(files.identity);
   return absl::OkStatus();
 }
 

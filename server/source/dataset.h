@@ -38,6 +38,17 @@ struct Record {
       scratch;  // for formats whose bytes must be rearranged; sized before views are taken
 };
 
+// What the files and folders that an index depends on were when it was made. Times are of their
+// last changes, in nanoseconds since 1970 by the file system's clock; 0: there are none.
+struct Dependencies {
+  std::string identity;  // of their paths and inodes: another one where one was exchanged
+  int64_t newest_ns = 0;
+  // Of files alone: a folder changes with every file that comes and is no sample. None in the
+  // future, which tells of another clock.
+  int64_t newest_file_ns = 0;
+  std::string newest_file;
+};
+
 class Dataset : public ObjectSource {  // its files by number
  public:
   virtual int64_t size() const = 0;
@@ -70,10 +81,8 @@ class Dataset : public ObjectSource {  // its files by number
   // Looks at its files. OK while those that the index depends on are as they were when it was
   // made; FailedPrecondition that names the first one that is not. Other errors: it cannot be told.
   virtual absl::Status LookAgain(Reach = Reach::kAnywhere) const { return absl::OkStatus(); }
-  // Of the files that the index depends on, as they were when it was made: one that was changed
-  // after `clock_ns` (CLOCK_REALTIME) and not in the future; "" where there is none. Folders do not
-  // count: one changes with every file that comes and is no sample.
-  virtual std::string ChangedSince(int64_t) const { return ""; }
+  // Looks at the index alone.
+  virtual Dependencies dependencies() const { return {}; }
   // A file is known to be another one than the index says, though LookAgain may not see it: the
   // next opening makes a new index.
   virtual void MarkOutOfDate() const {}

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_split.h"
 #include "server/base/clock.h"
+#include "server/source/digest.h"
 #include "server/storage/fault.h"
 
 namespace feedwater::server {
@@ -111,17 +112,28 @@ absl::Status IndexedDataset::LookAgain(Reach reach) const {
   return change.empty() ? absl::OkStatus() : absl::FailedPreconditionError(change);
 }
 
-std::string IndexedDataset::ChangedSince(int64_t clock_ns) const {
-  const auto now_ns = static_cast<uint64_t>(ClockNs(CLOCK_REALTIME));
-  const auto since_ns = static_cast<uint64_t>(std::max<int64_t>(clock_ns, 0));
-  return FirstOf(*parts_.index,
-                 [&](size_t, const Stamp& saved) -> absl::StatusOr<std::string> {
-                   const bool is_file = saved.bytes > 0;
-                   const bool changed =
-                       is_file && saved.changed_ns > since_ns && saved.changed_ns <= now_ns;
-                   return changed ? root().Describe(saved.path) : std::string();
-                 })
-      .value_or("");
+Dependencies IndexedDataset::dependencies() const {
+  const int64_t now_ns = ClockNs(CLOCK_REALTIME);
+  Dependencies all;
+  Digest identity;
+  std::string newest_file;
+  const auto unread =
+      FirstOf(*parts_.index, [&](size_t, const Stamp& saved) -> absl::StatusOr<std::string> {
+        const auto changed_ns = static_cast<int64_t>(saved.changed_ns);
+        const bool is_file = saved.bytes > 0;
+        identity.Add(saved.path);
+        identity.Add(saved.inode);
+        all.newest_ns = std::max(all.newest_ns, changed_ns);
+        if (is_file && changed_ns > all.newest_file_ns && changed_ns <= now_ns) {
+          all.newest_file_ns = changed_ns;
+          newest_file = saved.path;
+        }
+        return std::string();
+      });
+  if (!unread.ok()) return {};
+  all.identity = identity.Hex();
+  if (!newest_file.empty()) all.newest_file = root().Describe(newest_file);
+  return all;
 }
 
 void IndexedDataset::MarkOutOfDate() const {

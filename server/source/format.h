@@ -125,7 +125,7 @@ class IndexedDataset : public Dataset {
   const std::string& notes() const final { return parts_.notes; }
   const std::vector<int64_t>& shard_starts() const final { return shard_starts_; }
   absl::Status LookAgain(Reach reach = Reach::kAnywhere) const final;
-  std::string ChangedSince(int64_t clock_ns) const final;
+  Dependencies dependencies() const final;
   void MarkOutOfDate() const final;
 
  protected:

@@ -552,3 +552,19 @@ def test_an_empty_file_that_is_filled_is_no_bad_sample_for_ever(make_daemon):
         for _ in loader:
             pass
         assert loader.stats()["real_samples"] == many.count
+
+
+@pytest.mark.parametrize("kind", ["none", "bytes"])
+def test_a_link_to_nothing_is_a_bad_sample(make_daemon, kind):
+    daemon = make_daemon(config="cpus: 1\nmemory: 1GiB\ncache: {ram: 64MiB}\n")
+    write(daemon.data / "links", ImageFolder.files(0, 0))
+    os.symlink("gone.ppm", daemon.data / "links/cat/1.ppm.ppm")
+    rest = "batch: {size: 3}\non_bad_sample: skip_with_count\nmax_bad_fraction: 1\n"
+    rest += f"sampler: {{last: partial}}\ncache: {{kind: {kind}}}\n"
+    daemon.add_pipeline("links", pipeline("pictures", "links", rest=rest))
+    daemon.start()
+    with opened(daemon, "links") as loader:
+        for _ in range(2):
+            for _ in loader:
+                pass
+        assert (loader.stats()["real_samples"], loader.stats()["skipped"]) == (16, 2)

@@ -133,42 +133,71 @@ TEST_F(ExchangedFolder, IsNoMatterOfTimesInTheFuture) {
 }
 
 // A rank that lost its daemon: its new job is as old as its first one.
-TEST_F(ExchangedFolder, AFileIsRefusedThatChangedWhileThereWasNoJob) {
-  const int64_t as_of_ns = MakeJob()->as_of_ns();
-  std::this_thread::sleep_for(kTick);
+class ReturningRank : public ExchangedFolder {
+ protected:
+  void SetUp() override {
+    ExchangedFolder::SetUp();
+    mark_ = MakeJob()->mark();
+    std::this_thread::sleep_for(kTick);
+  }
+  // The dataset as a daemon finds it that is started now.
+  std::shared_ptr<const Dataset> OpenNow() {
+    std::this_thread::sleep_for(kTick);
+    DatasetOptions options;
+    options.roots = folder_.AsRoot();
+    auto now = OpenDataset(ParseNode("{format: cifar10, root: root, path: cifar}"), options);
+    EXPECT_TRUE(now.ok()) << now.status();
+    return *now;
+  }
+  std::shared_ptr<JobFiles> NewJob() { return JobFiles::Create(OpenNow(), files_, nullptr); }
+
+  FilesMark mark_;
+};
+
+TEST_F(ReturningRank, GoesOnWithTheSameFiles) {
+  const auto job = NewJob();
+  EXPECT_TRUE(job->KeepSince(mark_).ok());
+  EXPECT_EQ(job->mark().as_of_ns, mark_.as_of_ns);
+  EXPECT_TRUE(job->Open(0, Reach::kAnywhere, 0).ok());
+}
+
+TEST_F(ReturningRank, IsRefusedAFileThatChangedMeanwhile) {
   std::ofstream(folder_ / "cifar/data_batch_2.bin", std::ios::in | std::ios::binary) << "other";
   std::this_thread::sleep_for(kTick);
-  const auto job = MakeJob();
-  EXPECT_TRUE(job->KeepSince(as_of_ns).ok()) << "nobody has looked at it yet";
-  EXPECT_EQ(job->as_of_ns(), as_of_ns);
+  const auto job = MakeJob();  // the index is the old one: nobody has seen it
+  EXPECT_TRUE(job->KeepSince(mark_).ok());
   EXPECT_TRUE(job->Open(0, Reach::kAnywhere, 0).ok());
   const absl::Status refused = job->Open(1, Reach::kAnywhere, 0).status();
   EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
 
   const auto joined = MakeJob();  // of a rank that knows nothing of before
   EXPECT_TRUE(joined->Open(1, Reach::kAnywhere, 0).ok());
-  EXPECT_TRUE(absl::IsFailedPrecondition(joined->KeepSince(as_of_ns)));
-  EXPECT_GT(joined->as_of_ns(), as_of_ns) << "the ranks that it has do not pay for it";
-  EXPECT_TRUE(joined->KeepSince(joined->as_of_ns() + 1).ok()) << "it asks for no more than it is";
+  EXPECT_TRUE(absl::IsFailedPrecondition(joined->KeepSince(mark_)));
+  EXPECT_GT(joined->mark().as_of_ns, mark_.as_of_ns) << "the ranks that it has do not pay for it";
+  EXPECT_TRUE(joined->KeepSince(joined->mark()).ok());
+
+  const absl::Status seen = NewJob()->KeepSince(mark_);
+  EXPECT_THAT(std::string(seen.message()), HasSubstr("data_batch_2.bin")) << "labels are of it";
 }
 
-TEST_F(ExchangedFolder, ARankGoesOnWhereOnlyItsFolderHasChanged) {
-  const int64_t as_of_ns = MakeJob()->as_of_ns();
-  std::this_thread::sleep_for(kTick);
+TEST_F(ReturningRank, GoesOnWhereOnlyItsFolderHasChanged) {
   folder_.Write("cifar/checkpoint.pt", "of no interest");
-  std::this_thread::sleep_for(kTick);
-  DatasetOptions options;
-  options.roots = folder_.AsRoot();
-  auto now = OpenDataset(ParseNode("{format: cifar10, root: root, path: cifar}"), options);
-  ASSERT_TRUE(now.ok()) << now.status();
-  EXPECT_EQ((*now)->digest(), dataset_->digest());
-  EXPECT_TRUE(JobFiles::Create(*now, files_, nullptr)->KeepSince(as_of_ns).ok());
+  EXPECT_TRUE(NewJob()->KeepSince(mark_).ok());
 }
 
-// Labels of an index come from it, and nobody reads it for a sample.
-TEST_F(ExchangedFolder, AChangedFileOfTheIndexIsSeenAtOnce) {
-  EXPECT_THAT(dataset_->ChangedSince(0), HasSubstr("data_batch_")) << "all are newer than 1970";
-  EXPECT_EQ(dataset_->ChangedSince(MakeJob()->as_of_ns()), "");
+TEST_F(ReturningRank, IsRefusedAFolderThatTookTheOthersPlace) {
+  Exchange();  // of older files, which need not differ where the digest looks
+  const absl::Status refused = NewJob()->KeepSince(mark_);
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("was exchanged"));
+}
+
+TEST_F(ReturningRank, IsRefusedWhereTheClockWasSetBack) {
+  FilesMark later = mark_;
+  later.as_of_ns += int64_t{3600} * 1'000'000'000;
+  const absl::Status refused = NewJob()->KeepSince(later);
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("clock was set back"));
 }
 
 TEST_F(ExchangedFolder, FilesWithoutBytesAreLookedAtToo) {
@@ -177,6 +206,22 @@ TEST_F(ExchangedFolder, FilesWithoutBytesAreLookedAtToo) {
   std::this_thread::sleep_for(kTick);
   folder_.Write("cifar/data_batch_4.bin", "it is another one now");
   EXPECT_TRUE(absl::IsFailedPrecondition(job->StampOf({{3, 0, 0}}, Reach::kAnywhere).status()));
+}
+
+TEST_F(ExchangedFolder, ALinkToNothingIsAsEmptyAsItWas) {
+  folder_.Write("links/cat/0.jpg", "");
+  std::filesystem::create_symlink("gone.jpg", folder_ / "links/cat/1.jpg");
+  std::this_thread::sleep_for(kTick);
+  DatasetOptions options;
+  options.roots = folder_.AsRoot();
+  auto links = OpenDataset(ParseNode("{format: image_folder, root: root, path: links}"), options);
+  ASSERT_TRUE(links.ok()) << links.status();
+  const auto job = JobFiles::Create(*links, files_, nullptr);
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(job->StampOf({{1, 0, 0}}, Reach::kAnywhere).ok());
+  std::filesystem::remove(folder_ / "links/cat/0.jpg");
+  EXPECT_TRUE(job->StampOf({{0, 0, 0}}, Reach::kAnywhere).ok() ||
+              absl::IsFailedPrecondition(job->StampOf({{0, 0, 0}}, Reach::kAnywhere).status()))
+      << "the folder has changed";
 }
 
 // Some files, and a look that does as a test wants.

@@ -128,7 +128,7 @@ class Stream:
             batch_size, seed = o.batch_size, o.seed
             if self.facts is not None:
                 batch_size, seed = self.facts.batch_size, self.facts.seed
-                request.files_as_of_ns = self.facts.files_as_of_ns
+                request.files.CopyFrom(self.facts.files)
             if batch_size is not None:
                 request.batch_size = batch_size
             if seed is not None:
@@ -184,7 +184,10 @@ class Stream:
                 raise errors.FailedPrecondition("the loader is closed")
             if self.options.reconnect_timeout > 0:
                 try:
-                    self._session, _ = self._connect(max(1.0, deadline - time.monotonic()))
+                    left = max(1.0, deadline - time.monotonic())
+                    self._session, now = self._connect(left)
+                    if not self.facts.files.as_of_ns:  # the daemon was upgraded meanwhile
+                        self.facts.files.CopyFrom(now.files)
                     self._serial = 0
                     self.reconnects += 1
                     return
