@@ -1,6 +1,6 @@
 // What one user may take of a budget, however much of it is free: so the next user finds room.
-// Arenas, samples, staging, large read buffers, texts and indexes are reserved from the share of the
-// user who causes them; planned read buffers and caches serve all users and are no part of one.
+// Arenas, samples, staging, large read buffers, texts and indexes are reserved from the share of
+// the user who causes them; planned read buffers and caches serve all users and are no part of one.
 // Thread-safe.
 #pragma once
 
