@@ -578,7 +578,15 @@ absl::Status Stream::Impl::Skip(int64_t first, int64_t last, std::optional<uint6
 }
 
 uint64_t Stream::Impl::epoch() const {
-  return at_epoch_end ? cursor.at.epoch + 1 : cursor.at.epoch;
+  const bool is_next = at_epoch_end || (resumed && !taken && HasNoRest());
+  return is_next ? cursor.at.epoch + 1 : cursor.at.epoch;
+}
+
+bool Stream::Impl::HasNoRest() const {
+  const Place at = cursor.AfterSkips(cursor.at);
+  const int64_t left = opened.records() - at.position;
+  const bool drops = opened.steps_per_epoch() * GlobalBatch() < opened.records();
+  return at.epoch > cursor.at.epoch || left <= 0 || (drops && left < GlobalBatch());
 }
 
 Stream::Stream(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

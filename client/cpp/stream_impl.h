@@ -29,6 +29,7 @@ struct Stream::Impl {
   absl::StatusOr<Batch> Replay(int64_t step, std::optional<uint64_t> epoch);
   absl::Status Skip(int64_t first, int64_t last, std::optional<uint64_t> epoch);
   uint64_t epoch() const;
+  bool HasNoRest() const;  // no batch of the epoch is left where the cursor stands
 
   // Connects, asks for a stream at `cursor` (JSON, or "" for the request's epoch), and maps its
   // arena. The position of the program stays as it is.

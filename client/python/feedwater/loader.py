@@ -486,7 +486,14 @@ class Loader(DataLoaderHabits):
     @property
     def epoch(self) -> int:
         """The epoch of the next batch, or of the last one when its iteration has not ended."""
-        return self._consumed[0]
+        return self._consumed[0] + (self._resumed and self._fresh and self._has_no_rest())
+
+    def _has_no_rest(self) -> bool:
+        """Tell whether no batch of the epoch is left where the cursor stands."""
+        epoch, position, _, skips = self._consumed
+        position = after_skips(skips, epoch, position, self._global_batch)
+        left = int(self._stream.facts.records) - position
+        return left <= 0 or (self.drop_last and left < self._global_batch)
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch of the next ``for``, from its beginning.
@@ -569,7 +576,7 @@ class Loader(DataLoaderHabits):
             self._check_place()
             self._touched = True  # steps count as world size and batch size make them
             at_epoch, position, substituted, skips = self._consumed
-            of_epoch = at_epoch + self._epoch_done if epoch is None else _epoch_number(epoch)
+            of_epoch = self.epoch + self._epoch_done if epoch is None else _epoch_number(epoch)
             begin = self._position_of(of_epoch, first)
             end = self._position_of(of_epoch, last) + self._global_batch
             if first > last:

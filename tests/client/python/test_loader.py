@@ -428,6 +428,7 @@ def test_a_state_taken_at_every_batch_of_a_loop_resumes_with_the_next_batch(daem
         states.append(loader.state_dict())
     for k, state in enumerate(states):
         again = resumed(open_loader, daemon, state, f"job{k}")
+        assert again.epoch == k // 9, "the epoch of the next batch"
         if k < 9:
             assert [p for batch in again for p in positions(batch)] == ALL[4 * (k + 1) :]
         assert epoch_positions(again, 1) == ALL, "the epoch after it is whole"
