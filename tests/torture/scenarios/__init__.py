@@ -354,6 +354,8 @@ class Trainer(threading.Thread):
         )
         if self.saved.state is not None:
             self.driver.call("load", state=self.saved.state)
+            # As a training loop does: else a state of an epoch's end goes on with the next one.
+            self.driver.call("set_epoch", epoch=self.saved.epoch)
 
     def _take(self) -> None:
         epoch, step = self.saved.epoch, self.saved.step
