@@ -87,7 +87,9 @@ class ResourceExhausted(Error):
 
 
 class Stalled(Error):
-    """The program keeps so many batches that none is left to fill."""
+    """The program keeps so many batches that no slot is left to fill, and the copies that it gets
+    instead of slots are at their limit.
+    """
 
     code = "DEADLINE_EXCEEDED"
 

@@ -25,6 +25,7 @@ from .habits import BatchSampler, DataLoaderHabits, Dataset, Sampler, refuse_arg
 from .layout import outputs
 from .outputs import Converter, choose
 from .placement import Placement, placement, process_group
+from .spill import Spill, lendable
 from .stream import Batch, Failure, Stream, StreamOptions, check_timeout
 from .version import __version__
 from .wire import HAS_CRC
@@ -64,7 +65,8 @@ class Loader(DataLoaderHabits):
     ``for image, label in loader`` runs one epoch, the next ``for`` the next epoch. A ``break`` ends
     the epoch: the next ``for`` begins the next one, as a new iteration of a DataLoader would. Each
     batch is a tuple of tensors in the order of the pipeline's ``outputs``, each with the batch as
-    its first axis; it stays valid as long as any tensor or view of it lives.
+    its first axis; it stays valid as long as any tensor or view of it lives. Small outputs (up to
+    16 KiB a batch: labels, ids) are copies, so that keeping them keeps no shared memory.
 
     Parameters
     ----------
@@ -99,8 +101,11 @@ class Loader(DataLoaderHabits):
         Let the daemon send a checksum with each batch, and check it: `ChecksumMismatch` where they
         differ. Install the package ``crc32c`` to make that quick.
     slots : int, optional
-        Batches in shared memory. A program that holds n batches at a time needs at least n + 1.
-        Default: the daemon chooses.
+        Batches in shared memory. A program that holds n batches while it asks for the next one
+        needs at least n + 2: it is never lent the last slot, and gets copies in ordinary memory
+        instead (up to 2 GiB, ``$FEEDWATER_SPILL_BYTES``; then it is `Stalled`). With 1 or 2 slots
+        nothing is copied, and a program that holds them all is `Stalled`. Default: the daemon
+        chooses.
     reconnect_timeout : float
         Seconds to wait for a daemon that went away; 0 gives up at once.
     debug_protect : bool, optional
@@ -220,6 +225,7 @@ class Loader(DataLoaderHabits):
         self._error: Optional[errors.Error] = None  # what the present iteration ended with
         self._iteration = 0
         self._statistics = _Statistics()
+        self._spill = Spill()
 
     def _open(self, options: StreamOptions, place: Placement) -> None:
         """Open the stream of a rank."""
@@ -414,7 +420,7 @@ class Loader(DataLoaderHabits):
                 raise
 
     def _receive(self) -> Union[Batch, Failure]:
-        self._convert.let_go(wait=self._stream.held() >= self._stream.slots)
+        self._convert.let_go(wait=self._stream.held() >= lendable(self._stream.slots))
         self._settle()
         if self._pending is not None:
             got, self._pending = self._pending, None
@@ -464,7 +470,19 @@ class Loader(DataLoaderHabits):
             )
         if self._verify:
             self._check_sum(batch)
+        if self._must_spill(ready.samples):
+            copy = self._spill.copy(batch.lease, self._places, ready.samples)
+            return self._convert(copy, ready.samples)
         return self._convert(batch.lease, ready.samples)
+
+    def _must_spill(self, samples: int) -> bool:
+        """Tell whether the batch that was just received is to be copied: it has the last slot."""
+        lent = lendable(self._stream.slots)
+        if self._stream.held() <= lent:
+            return False
+        self._spill.look_for_cycles()
+        size = samples * sum(place.sample_bytes for place in self._places)
+        return self._stream.held() > lent and self._spill.has_room(size)
 
     def _check_sum(self, batch: Batch) -> None:
         ready = batch.ready
@@ -617,7 +635,7 @@ class Loader(DataLoaderHabits):
             position = self._position_of(of_epoch, step)
             self._drop_pending()
             try:
-                self._convert.let_go(wait=self._stream.held() >= self._stream.slots)
+                self._convert.let_go(wait=self._stream.held() >= lendable(self._stream.slots))
                 self._stream.seek(of_epoch, position)
                 got = self._await()
                 if isinstance(got, Failure):
@@ -656,12 +674,14 @@ class Loader(DataLoaderHabits):
             ``wait_s``, the time in which the program waited for batches, and ``waits``, how often
             it did; ``handover_us_p50`` and ``handover_us_p99``, from the moment the daemon
             published a batch until a waiting program had it (None without a wait); ``held``,
-            batches not given back, ``slots`` and ``reconnects``.
+            batches not given back, ``slots``, ``spilled``, batches that were copied because the
+            program held nearly all slots, and ``reconnects``.
         """
         return {
             **self._statistics.report(),
             "held": self._stream.held(),
             "slots": self._stream.slots,
+            "spilled": self._spill.batches,
             "reconnects": self._stream.reconnects,
         }
 

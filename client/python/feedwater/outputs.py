@@ -1,8 +1,9 @@
 """Turns the outputs of a lent batch into what the program wants: NumPy arrays, torch tensors or JAX
 arrays.
 
-NumPy and torch get views over the slot, without a copy, that keep the slot lent. A JAX array, and a
-torch tensor on another device, is a copy.
+NumPy and torch get views over the slot, without a copy, that keep the slot lent. Small outputs
+(labels, ids) are copies, so that a program may keep them. A JAX array, and a torch tensor on
+another device, is a copy.
 """
 
 from __future__ import annotations
@@ -12,15 +13,19 @@ import importlib.util
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import numpy as np
 
 from .arena import Lease
 from .errors import InvalidArgument
 from .fields import Place
+from .spill import CopiedBatch
 
 KINDS = ("auto", "torch", "numpy", "jax")
+SMALL_BYTES = 16 << 10  # an output of a batch up to this size is handed out as a copy
+
+_Memory = Union[Lease, CopiedBatch]
 
 
 def choose(output: str, device: Any, writable: Optional[bool]) -> tuple[str, bool]:
@@ -69,9 +74,9 @@ class Converter:
     def __init__(self, kind: str, places: Sequence[Place], as_dict: bool, device: Any) -> None:
         self._places = tuple(places)
         self._names = tuple(place.name for place in places) if as_dict else None
-        self._in_flight: deque[tuple[Any, Lease]] = deque()
+        self._in_flight: deque[tuple[Any, _Memory]] = deque()
         self._device: Any = None
-        self._one: Callable[[Lease, Place, int], Any] = _numpy
+        self._one: Callable[[_Memory, Place, int], Any] = _numpy
         if kind == "jax":
             self._one = _jax
         elif kind == "torch":
@@ -87,16 +92,16 @@ class Converter:
                 if self._device.type == "cpu":
                     self._device = None
 
-    def __call__(self, lease: Lease, samples: int) -> Any:
+    def __call__(self, memory: _Memory, samples: int) -> Any:
         """Return the batch's outputs, each with `samples` as its first axis."""
-        outputs = [self._one(lease, place, samples) for place in self._places]
+        outputs = [self._one(memory, place, samples) for place in self._places]
         if self._device is not None:
-            outputs = self._to_device(outputs, lease)
+            outputs = self._to_device(outputs, memory)
         if self._names is None:
             return tuple(outputs)
         return dict(zip(self._names, outputs))
 
-    def _to_device(self, outputs: list[Any], lease: Lease) -> list[Any]:
+    def _to_device(self, outputs: list[Any], memory: _Memory) -> list[Any]:
         if self._device.type != "cuda":
             # Only of CUDA is it known here how to learn when a copy is complete: any other device
             # is waited for, so that the slot does not go back while it is being read.
@@ -108,7 +113,7 @@ class Converter:
         # point.
         done = torch.cuda.Event()
         done.record(torch.cuda.current_stream(self._device))
-        self._in_flight.append((done, lease))
+        self._in_flight.append((done, memory))
         return moved
 
     def let_go(self, wait: bool = False) -> None:
@@ -123,15 +128,25 @@ class Converter:
             self._in_flight.popleft()
 
 
-def _numpy(lease: Lease, place: Place, samples: int) -> np.ndarray:
-    array = lease.array(place, samples)
+def _array(memory: _Memory, place: Place, samples: int) -> np.ndarray:
+    """Return an output over the memory, or a copy of a small one."""
+    array = memory.array(place, samples)
+    if array.base is None or array.nbytes > SMALL_BYTES:
+        return array
+    copy = array.copy()
+    copy.setflags(write=array.flags.writeable)
+    return copy
+
+
+def _numpy(memory: _Memory, place: Place, samples: int) -> np.ndarray:
+    array = _array(memory, place, samples)
     return array if place.storage is place.dtype else array.view(place.dtype)
 
 
-def _torch(lease: Lease, place: Place, samples: int) -> Any:
+def _torch(memory: _Memory, place: Place, samples: int) -> Any:
     import torch
 
-    array = lease.array(place, samples)
+    array = _array(memory, place, samples)
     if place.dtype_name == "bfloat16":
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     try:
@@ -140,10 +155,10 @@ def _torch(lease: Lease, place: Place, samples: int) -> Any:
         return torch.from_numpy(array.astype(np.int32))
 
 
-def _jax(lease: Lease, place: Place, samples: int) -> Any:
+def _jax(memory: _Memory, place: Place, samples: int) -> Any:
     import jax.numpy as jnp
 
-    array = lease.array(place, samples)
+    array = memory.array(place, samples)
     if place.dtype_name == "bfloat16":
         array = array.view(np.dtype(jnp.bfloat16))
     return jnp.array(array, copy=True)

@@ -8,6 +8,19 @@ import pytest
 from fake_daemon import FakeDaemon
 
 import feedwater
+from feedwater import outputs
+
+
+@pytest.fixture(autouse=True)
+def all_outputs_are_views(monkeypatch):
+    """Let the tests' small records be lent like large ones. `small_copies` undoes it."""
+    monkeypatch.setattr(outputs, "SMALL_BYTES", 0)
+
+
+@pytest.fixture
+def small_copies(monkeypatch, all_outputs_are_views):
+    """Hand out small outputs as copies, as programs get them."""
+    monkeypatch.setattr(outputs, "SMALL_BYTES", 16 << 10)
 
 
 @pytest.fixture

@@ -87,6 +87,7 @@ def test_keeping_all_batches_is_stalled_with_the_cure_and_hurts_nothing(
     daemon, open_loader, monkeypatch
 ):
     monkeypatch.setenv("FEEDWATER_STALL_TIMEOUT", "0.5")
+    monkeypatch.setenv("FEEDWATER_SPILL_BYTES", "0")
     loader = open_loader(daemon, slots=3)
     kept = []
     began = time.monotonic()
@@ -107,6 +108,68 @@ def test_keeping_all_batches_is_stalled_with_the_cure_and_hurts_nothing(
     loader.load_state_dict(state)
     copies = [{name: x.copy() for name, x in batch.items()} for batch in loader]
     assert [p for batch in copies for p in positions(batch)] == ALL[12:]
+
+
+@pytest.mark.parametrize("writable", [False, True])
+def test_a_program_that_keeps_all_its_batches_gets_copies(daemon, open_loader, caplog, writable):
+    loader = open_loader(daemon, slots=3, writable=writable)
+    batches = list(loader)
+    for batch in batches:
+        check(batch, 0)
+        assert batch["image"].flags.writeable == writable
+    assert [p for batch in batches for p in positions(batch)] == ALL
+    stats = loader.stats()
+    assert (stats["held"], stats["spilled"]) == (2, 8)
+    told = [record.getMessage() for record in caplog.records if "slots=N" in record.getMessage()]
+    assert len(told) == 1
+    assert "holds 2 batches" in told[0]
+    # The next epoch fills the slots again: what was kept is not of them.
+    del batch
+    views = batches[:2]
+    for batch in loader:
+        check(batch, 1)
+    for batch in batches:
+        check(batch, 0)
+    del views, batch, batches
+    assert loader.stats()["held"] == 0
+
+
+def test_copies_end_at_their_limit_and_count_only_while_they_live(daemon, open_loader, monkeypatch):
+    monkeypatch.setenv("FEEDWATER_STALL_TIMEOUT", "0.5")
+    size = sum(x.nbytes for x in next(iter(open_loader(daemon, slots=3))).values())
+    monkeypatch.setenv("FEEDWATER_SPILL_BYTES", str(2 * size))
+    loader = open_loader(daemon, slots=3, job="limited")
+    iterator = iter(loader)
+    kept = [next(iterator) for _ in range(4)]
+    assert loader.stats()["spilled"] == 2
+    kept.pop()  # a copy's end makes room for another one
+    kept.append(next(iterator))
+    assert loader.stats()["spilled"] == 3
+    kept.append(next(iterator))  # the last slot
+    assert loader.stats()["held"] == 3
+    with pytest.raises(feedwater.Stalled, match="holds 3 batches"):
+        next(iterator)
+    for batch in kept:
+        check(batch, 0)
+
+
+def test_a_loop_that_holds_one_batch_gets_no_copies(daemon, open_loader):
+    loader = open_loader(daemon, slots=3)
+    for batch in loader:
+        check(batch, 0)
+    assert loader.stats()["spilled"] == 0
+
+
+def test_kept_small_outputs_keep_no_slot(daemon, open_loader, monkeypatch, small_copies):
+    monkeypatch.setenv("FEEDWATER_STALL_TIMEOUT", "0.5")
+    loader = open_loader(daemon, slots=2)
+    labels = [batch["label"] for batch in loader]
+    assert loader.stats()["held"] == 0
+    assert len(labels) == 10
+    assert not labels[0].flags.writeable
+    assert [int(x) for label in labels for x in label] == [
+        int(x) for batch in open_loader(daemon, job="again") for x in batch["label"]
+    ]
 
 
 def test_a_waiting_loader_whose_program_holds_less_than_all_is_not_stalled(

@@ -62,7 +62,7 @@ def converter(monkeypatch):
 def test_a_device_whose_copies_cannot_be_followed_is_waited_for(converter, device):
     tensor = Tensor()
     convert = converter(device)
-    convert._to_device([tensor], lease=object())
+    convert._to_device([tensor], memory=object())
     assert tensor.calls == [(device.partition(":")[0], False)]
     assert not convert._in_flight  # the lease may go: the copy is complete
 
@@ -70,7 +70,7 @@ def test_a_device_whose_copies_cannot_be_followed_is_waited_for(converter, devic
 def test_a_copy_to_cuda_keeps_the_lease_until_the_device_has_passed_it(converter):
     tensor = Tensor()
     convert = converter("cuda:0")
-    convert._to_device([tensor], lease=object())
+    convert._to_device([tensor], memory=object())
     assert tensor.calls == [("cuda", True)]
     convert.let_go()
     assert len(convert._in_flight) == 1

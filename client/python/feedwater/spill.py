@@ -1,0 +1,98 @@
+"""Ordinary memory for batches of a program that keeps more of them than there are slots.
+
+The last free slot is not lent to such a program: its batch is copied, and the slot goes back at
+once, so that the daemon can fill it again. ``list(loader)`` and a notebook's history need that.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import weakref
+from collections.abc import Sequence
+
+import numpy as np
+
+from .arena import Lease
+from .fields import Place
+
+_LIMIT_DEFAULT = 2 << 30
+_FEWEST_SLOTS = 3  # with fewer the program asked for little memory, and gets no other
+
+_log = logging.getLogger("feedwater")
+
+
+class CopiedBatch:
+    """A batch outside shared memory. It stands where a `Lease` does."""
+
+    __slots__ = ("_arrays",)
+
+    def __init__(self, arrays: dict[str, np.ndarray]) -> None:
+        self._arrays = arrays
+
+    def array(self, place: Place, samples: int) -> np.ndarray:
+        """Return an output of the batch, shape ``(samples, *place.shape)``."""
+        return self._arrays[place.name]
+
+
+def lendable(slots: int) -> int:
+    """Return how many of the slots a program can hold before batches are copied."""
+    return slots - 1 if slots >= _FEWEST_SLOTS else slots
+
+
+class Spill:
+    """The copies of one loader.
+
+    Attributes
+    ----------
+    batches : int
+        Copied so far.
+    """
+
+    def __init__(self) -> None:
+        self.batches = 0
+        self._alive: dict[object, int] = {}  # bytes of each copied output that the program keeps
+        self._limit = _limit()
+
+    def copy(self, lease: Lease, places: Sequence[Place], samples: int) -> CopiedBatch:
+        """Return a copy of the batch."""
+        if self.batches == 0:
+            _log.warning(
+                "the program holds %d batches, and shared memory has %d slots: while it holds so "
+                "many, further batches are copied to ordinary memory, up to %d MiB "
+                "($FEEDWATER_SPILL_BYTES). Copy what you keep (tensor.clone(), numpy.array(x)), or "
+                "make the loader with slots=N, to be rid of this.",
+                lendable(lease.arena.slots),
+                lease.arena.slots,
+                self._limit >> 20,
+            )
+        self.batches += 1
+        return CopiedBatch({place.name: self._copy(lease, place, samples) for place in places})
+
+    def _copy(self, lease: Lease, place: Place, samples: int) -> np.ndarray:
+        array = np.array(lease.array(place, samples))
+        array.setflags(write=lease.arena.writable)
+        # Its death is noted in one step that is no Python code: it may come in any thread.
+        token = object()
+        self._alive[token] = array.nbytes
+        weakref.finalize(array, self._alive.pop, token, None).atexit = False
+        return array
+
+    def has_room(self, size: int) -> bool:
+        """Tell whether a batch of `size` bytes may be copied."""
+        return sum(list(self._alive.values())) + size <= self._limit
+
+    def look_for_cycles(self) -> None:
+        """Collect batches in reference cycles, such as those of a traceback: ever more rarely, for
+        it takes time.
+        """
+        if self.batches & (self.batches - 1) == 0:
+            gc.collect()
+
+
+def _limit() -> int:
+    try:
+        return max(0, int(os.environ.get("FEEDWATER_SPILL_BYTES", "")))
+    except ValueError:
+        return _LIMIT_DEFAULT
