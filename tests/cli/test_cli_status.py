@@ -189,7 +189,7 @@ def test_status_speaks_to_people(make_daemon):
     daemon.add_pipeline(
         "some",
         "version: 1\ndataset: {format: image_folder, root: data, path: pictures}\ngraph:\n"
-        "  - decode: {in: data, out: image}\n  - resize: {size: [8, 8]}\nbatch: {size: 4}\n",
+        "  - decode: {in: data, out: image}\n  - resize: {size: [64, 64]}\nbatch: {size: 4}\n",
     )
     daemon.start()
     with feedwater.Loader(
