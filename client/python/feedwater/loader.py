@@ -849,12 +849,12 @@ def _read_pipeline(pipeline: Union[str, os.PathLike]) -> tuple[str, Optional[str
         ) from None
     if not isinstance(path, str):
         path = os.fsdecode(path)
-    if os.path.isdir(path):
+    is_path = not isinstance(pipeline, str) or os.sep in path or path.endswith((".yaml", ".yml"))
+    if is_path and os.path.isdir(path):
         raise errors.InvalidArgument(
             f"{path} is a folder: give the name of a pipeline that the daemon knows, or a .yaml "
             "file, whose 'dataset: {format: ..., root: ..., path: ...}' says which folder to read"
         )
-    is_path = not isinstance(pipeline, str) or os.sep in path or path.endswith((".yaml", ".yml"))
     if not is_path and not os.path.isfile(path):
         return path, None, ""
     try:

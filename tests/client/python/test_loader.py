@@ -521,3 +521,9 @@ def test_a_folder_or_a_file_that_is_not_there_is_no_pipeline(tmp_path):
         feedwater.Loader(str(tmp_path))
     with pytest.raises(feedwater.NotFound, match="no pipeline file"):
         feedwater.Loader(str(tmp_path / "train"))
+
+
+def test_a_pipelines_name_may_be_that_of_a_folder_here(daemon, open_loader, tmp_path, monkeypatch):
+    (tmp_path / "numbers").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert open_loader(daemon).pipeline == "numbers"
