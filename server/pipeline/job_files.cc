@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "server/base/clock.h"
 #include "server/storage/fault.h"
@@ -12,7 +13,7 @@ namespace feedwater::server {
 namespace {
 
 constexpr int64_t kLookAroundNs = 1'000'000'000;
-constexpr int64_t kClockAheadNs = 60'000'000'000;  // a file system's, at most
+constexpr int64_t kClockAheadNs = 60'000'000'000;  // an earlier daemon's, at most
 constexpr int64_t kLookAroundShare = 50;           // it takes one in so many of the time
 
 constexpr uint64_t kNothingThere = 1;
@@ -27,10 +28,7 @@ JobFiles::JobFiles(std::shared_ptr<const Dataset> dataset, std::shared_ptr<FileC
       dependencies_(dataset_->dependencies()),
       opened_ns_(MonotonicNs()),
       look_around_ns_(opened_ns_ + kLookAroundNs),
-      // Files that were made just before, on a file system whose clock is ahead.
-      as_of_ns_(
-          std::max(ClockNs(CLOCK_REALTIME),
-                   std::min(dependencies_.newest_ns, ClockNs(CLOCK_REALTIME) + kClockAheadNs))) {}
+      as_of_ns_(ClockNs(CLOCK_REALTIME)) {}
 
 std::shared_ptr<JobFiles> JobFiles::Create(std::shared_ptr<const Dataset> dataset,
                                            std::shared_ptr<FileCache> files,
@@ -72,15 +70,16 @@ absl::Status JobFiles::KeepSince(const FilesMark& mark) {
     return FileHasChanged(
         "this machine's clock was set back since this rank began, so that files may have changed");
   }
-  if (!mark.identity.empty() && mark.identity != dependencies_.identity) {
+  const int64_t since_ns = mark.as_of_ns + kFileTimeTickNs;
+  const bool is_known = !mark.identity.empty() && mark.identity == dependencies_.identity;
+  if (!is_known && dependencies_.newest_file_ns > since_ns) {
+    return FileHasChanged(
+        absl::StrCat(dependencies_.newest_file, " has changed since this rank began"));
+  }
+  if (!is_known && !mark.identity.empty()) {
     return FileHasChanged(absl::StrCat("a folder or file of the dataset in ",
                                        dataset_->root().path(),
                                        " was exchanged for another one since this rank began"));
-  }
-  const int64_t since_ns = mark.as_of_ns + kFileTimeTickNs;
-  if (dependencies_.newest_file_ns > since_ns) {
-    return FileHasChanged(
-        absl::StrCat(dependencies_.newest_file, " has changed since this rank began"));
   }
   MutexLock lock(&mu_);
   if (newest_ns_ > since_ns)
@@ -104,8 +103,10 @@ absl::Status JobFiles::Settle(uint32_t object, const FileCache::Facts& now, Reac
       return changed(absl::StrCat("has ", now.size, " bytes and had ", indexed,
                                   " when the dataset was indexed"));
     }
-    // A time that has not come yet is of another clock, or ours was set back: it tells nothing.
-    if (now.changed_ns <= ClockNs(CLOCK_REALTIME)) {
+    // A time that has not come yet is of another clock, or ours was set back: it tells nothing. The
+    // same where it had not come when the dataset was indexed, with this time.
+    if (now.changed_ns <= ClockNs(CLOCK_REALTIME) &&
+        !absl::c_binary_search(dependencies_.future_ns, now.changed_ns)) {
       MutexLock lock(&mu_);
       if (now.changed_ns > as_of_ns_ + kFileTimeTickNs)
         return changed("has changed since this job was opened");

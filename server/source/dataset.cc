@@ -76,7 +76,7 @@ absl::StatusOr<DatasetSpec> ReadSpec(const YamlNode& node) {
 }
 
 // To be raised when the floor's own sections change, or what a digest is made of.
-constexpr int64_t kIndexVersion = 2;
+constexpr int64_t kIndexVersion = 3;
 
 // Everything that decides which index this is.
 Key IndexKey(const DatasetSpec& spec, const DatasetLocation& location) {
@@ -145,7 +145,7 @@ absl::StatusOr<std::shared_ptr<const Index>> BuildIndex(const DatasetSpec& spec,
   for (const std::string& name : builder.classes) classes.Add(name);
   builder.columns.Add(kAbout, about);
   builder.columns.Add(kClasses, classes);
-  AddStamps(builder.stamps, &builder.columns);
+  AddStamps(builder.stamps, builder.empty_folders, &builder.columns);
   return builder.columns.Finish(options.budget.get());
 }
 

@@ -39,14 +39,14 @@ struct Record {
 };
 
 // What the files and folders that an index depends on were when it was made. Times are of their
-// last changes, in nanoseconds since 1970 by the file system's clock; 0: there are none.
+// last changes, in nanoseconds since 1970 by the file system's clock. Those of folders are left
+// out: they change with every file that comes and is no sample.
 struct Dependencies {
-  std::string identity;  // of their paths and inodes: another one where one was exchanged
-  int64_t newest_ns = 0;
-  // Of files alone: a folder changes with every file that comes and is no sample. None in the
-  // future, which tells of another clock.
-  int64_t newest_file_ns = 0;
+  // Another one where a file has changed, or a folder that holds records was exchanged.
+  std::string identity;
+  int64_t newest_file_ns = 0;  // of those in the past; 0: there are none
   std::string newest_file;
+  std::vector<int64_t> future_ns;  // sorted: files that were made by another clock
 };
 
 class Dataset : public ObjectSource {  // its files by number

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <thread>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_split.h"
 #include "server/base/clock.h"
 #include "server/source/digest.h"
@@ -18,6 +19,8 @@ namespace {
 
 constexpr IndexTag kStampPaths = MakeIndexTag("STPA");
 constexpr IndexTag kStamps = MakeIndexTag("STMP");  // inode, bytes, modified, changed of each path
+constexpr IndexTag kStampKinds =
+    MakeIndexTag("STKI");  // how many are of empty folders, the last ones
 constexpr size_t kStampNumbers = 4;
 constexpr size_t kStampsPerLook = 256;  // looked at before it is asked whether anybody waits
 
@@ -58,15 +61,20 @@ absl::StatusOr<Stamp> StampNow(const Root& root, const std::string& path) {
   return MakeStamp(path, *info);
 }
 
-void AddStamps(const std::vector<Stamp>& stamps, IndexWriter* columns) {
+void AddStamps(const std::vector<Stamp>& stamps, const std::vector<Stamp>& empty_folders,
+               IndexWriter* columns) {
   TextList paths;
   std::vector<uint64_t> numbers;
-  for (const Stamp& stamp : stamps) {
-    paths.Add(stamp.path);
-    numbers.insert(numbers.end(), {stamp.inode, stamp.bytes, stamp.modified_ns, stamp.changed_ns});
+  for (const auto* kind : {&stamps, &empty_folders}) {
+    for (const Stamp& stamp : *kind) {
+      paths.Add(stamp.path);
+      numbers.insert(numbers.end(),
+                     {stamp.inode, stamp.bytes, stamp.modified_ns, stamp.changed_ns});
+    }
   }
   columns->Add(kStampPaths, paths);
   columns->Add(kStamps, numbers);
+  columns->Add(kStampKinds, std::vector<uint64_t>{empty_folders.size()});
 }
 
 namespace {
@@ -113,24 +121,33 @@ absl::Status IndexedDataset::LookAgain(Reach reach) const {
 }
 
 Dependencies IndexedDataset::dependencies() const {
+  const absl::StatusOr<NumberColumn> kinds = parts_.index->Numbers(kStampKinds);
+  const absl::StatusOr<TextColumn> paths = parts_.index->Texts(kStampPaths);
+  if (!kinds.ok() || kinds->size() != 1 || !paths.ok() || (*kinds)[0] > paths->size()) return {};
+  const size_t with_records = paths->size() - static_cast<size_t>((*kinds)[0]);
   const int64_t now_ns = ClockNs(CLOCK_REALTIME);
   Dependencies all;
   Digest identity;
   std::string newest_file;
   const auto unread =
-      FirstOf(*parts_.index, [&](size_t, const Stamp& saved) -> absl::StatusOr<std::string> {
-        const auto changed_ns = static_cast<int64_t>(saved.changed_ns);
-        const bool is_file = saved.bytes > 0;
+      FirstOf(*parts_.index, [&](size_t i, const Stamp& saved) -> absl::StatusOr<std::string> {
+        if (i >= with_records) return std::string();
         identity.Add(saved.path);
         identity.Add(saved.inode);
-        all.newest_ns = std::max(all.newest_ns, changed_ns);
-        if (is_file && changed_ns > all.newest_file_ns && changed_ns <= now_ns) {
+        identity.Add(saved.bytes);
+        if (saved.bytes == 0) return std::string();  // a folder, or nothing
+        identity.Add(saved.changed_ns);
+        const auto changed_ns = static_cast<int64_t>(saved.changed_ns);
+        if (changed_ns > now_ns) {
+          all.future_ns.push_back(changed_ns);
+        } else if (changed_ns > all.newest_file_ns) {
           all.newest_file_ns = changed_ns;
           newest_file = saved.path;
         }
         return std::string();
       });
   if (!unread.ok()) return {};
+  absl::c_sort(all.future_ns);
   all.identity = identity.Hex();
   if (!newest_file.empty()) all.newest_file = root().Describe(newest_file);
   return all;

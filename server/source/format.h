@@ -71,8 +71,9 @@ class IndexBuilder {
   std::string
       digest;  // 32 hex digits over the name and size of every file; contents are added to it
   std::string notes;
-  std::vector<Stamp> stamps;
-  IndexWriter columns;  // the format's own sections; upper-case tags are the floor's
+  std::vector<Stamp> stamps;         // of what holds the records, or tells about them
+  std::vector<Stamp> empty_folders;  // that may hold some later
+  IndexWriter columns;               // the format's own sections; upper-case tags are the floor's
 
   // Stamps a file or folder below the root and waits for the clock, then gives what it is.
   absl::StatusOr<struct stat> DependOn(const Root& root, const std::string& path);
@@ -109,7 +110,8 @@ struct IndexedParts {
 
 // The stamps as sections of an index, and whether they still hold: "" or what has changed.
 // Cancelled when `given_up` said so; it is asked now and then and may be null.
-void AddStamps(const std::vector<Stamp>& stamps, IndexWriter* columns);
+void AddStamps(const std::vector<Stamp>& stamps, const std::vector<Stamp>& empty_folders,
+               IndexWriter* columns);
 absl::StatusOr<std::string> FindChange(const Index& index, const Root& root,
                                        Reach reach = Reach::kAnywhere,
                                        const std::function<bool()>& given_up = nullptr);

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <atomic>
 #include <chrono>
@@ -200,6 +201,37 @@ TEST_F(ReturningRank, IsRefusedWhereTheClockWasSetBack) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr("clock was set back"));
 }
 
+TEST_F(ReturningRank, IsRefusedAFileWithItsOldTimes) {
+  FilesMark other = mark_;
+  other.as_of_ns += int64_t{50} * 1'000'000'000;  // from before the clock was set back
+  std::ofstream(folder_ / "cifar/data_batch_2.bin", std::ios::in | std::ios::binary) << "other";
+  EXPECT_TRUE(absl::IsFailedPrecondition(NewJob()->KeepSince(other)));
+}
+
+TEST_F(ReturningRank, GoesOnWhereFoldersWithoutRecordsComeAndGo) {
+  folder_.Write("photos/cat/0.jpg", "one");
+  folder_.Write("photos/cat/empty/notes.txt", "no picture");
+  folder_.Write("photos/dog/0.jpg", "two");
+  folder_.Write("older/0.jpg", "six");
+  const auto identity = [&] {
+    std::this_thread::sleep_for(kTick);
+    DatasetOptions options;
+    options.roots = folder_.AsRoot();
+    const auto photos =
+        OpenDataset(ParseNode("{format: image_folder, root: root, path: photos}"), options);
+    EXPECT_TRUE(photos.ok()) << photos.status();
+    return (*photos)->dependencies().identity;
+  };
+  const std::string before = identity();
+  EXPECT_NE(before, "");
+  std::filesystem::remove_all(folder_ / "photos/cat/empty");
+  std::filesystem::create_directory(folder_ / "photos/cat/later");
+  EXPECT_EQ(identity(), before);
+  std::filesystem::rename(folder_ / "photos/dog", folder_ / "dogs");
+  std::filesystem::rename(folder_ / "older", folder_ / "photos/dog");
+  EXPECT_NE(identity(), before);
+}
+
 TEST_F(ExchangedFolder, FilesWithoutBytesAreLookedAtToo) {
   const auto job = MakeJob();
   EXPECT_TRUE(job->StampOf({{2, 0, 0}}, Reach::kAnywhere).ok());
@@ -251,7 +283,18 @@ class WatchedFiles final : public Dataset {
   int64_t memory_bytes() const override { return 0; }
   const std::string& notes() const override { return name_; }
   absl::Status LookAgain(Reach reach) const override { return look(reach); }
+  Dependencies dependencies() const override { return depends_on; }
+  int64_t ChangedNs(uint32_t object) const {
+    struct stat info {};
+    EXPECT_EQ(stat(absl::StrCat(root_->path(), "/", object).c_str(), &info), 0);
+    return int64_t{info.st_ctim.tv_sec} * 1'000'000'000 + info.st_ctim.tv_nsec;
+  }
+  void Touch(uint32_t object) {
+    std::this_thread::sleep_for(kTick);
+    folder_.Write(std::to_string(object), "bytes");
+  }
 
+  Dependencies depends_on;
   std::function<absl::Status(Reach)> look = [](Reach) { return absl::OkStatus(); };
 
  private:
@@ -268,6 +311,19 @@ class JobFilesTest : public ::testing::Test {
   std::shared_ptr<WatchedFiles> dataset_ = std::make_shared<WatchedFiles>();
   std::shared_ptr<FileCache> files_ = std::make_shared<FileCache>(100, false);
 };
+
+TEST_F(JobFilesTest, AFileOfAClockThatWasAheadIsKnownByItsTime) {
+  const int64_t begin_ns = dataset_->ChangedNs(0);
+  dataset_->Touch(1);
+  dataset_->depends_on.future_ns = {dataset_->ChangedNs(1)};
+  dataset_->Touch(2);
+  std::this_thread::sleep_for(kTick);
+  const auto job = JobFiles::Create(dataset_, files_, nullptr);
+  ASSERT_TRUE(job->KeepSince({begin_ns + 20'000'000, ""}).ok());
+  EXPECT_TRUE(job->Open(0, Reach::kAnywhere, 0).ok());
+  EXPECT_TRUE(job->Open(1, Reach::kAnywhere, 0).ok()) << "it was indexed with this time";
+  EXPECT_TRUE(absl::IsFailedPrecondition(job->Open(2, Reach::kAnywhere, 0).status()));
+}
 
 TEST_F(JobFilesTest, NobodyGoesOnWhileALookIsGoingOn) {
   const auto job = JobFiles::Create(dataset_, files_, nullptr);

@@ -515,7 +515,8 @@ class ImageFolder final : public Format {
     TextList folders, names;
     std::vector<uint64_t> folder_starts = {0}, class_starts(scan.classes.size() + 1, 0), sizes;
     for (ScannedFolder& folder : scan.folders) {
-      builder->stamps.push_back(std::move(folder.stamp));
+      auto& stamps = folder.files.empty() ? builder->empty_folders : builder->stamps;
+      stamps.push_back(std::move(folder.stamp));
       if (folder.files.empty()) continue;
       folders.Add(folder.path);
       digest.Add(folder.path);
