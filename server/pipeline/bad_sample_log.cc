@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
@@ -47,6 +48,7 @@ std::string Line(const BadSampleLog::Entry& entry) {
                      {"record", entry.record},
                      {"user", entry.user},
                      {"pipeline", entry.pipeline},
+                     {"pipelines", entry.pipelines},
                      {"path", entry.path},
                      {"offset", entry.offset},
                      {"length", entry.length},
@@ -61,6 +63,17 @@ std::string Line(const BadSampleLog::Entry& entry) {
                      {"quarantined", entry.quarantined()}};
   // Names of files are bytes; what is no UTF-8 in them is replaced.
   return line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+std::vector<std::string> Words(const json& line, const char* key) {
+  std::vector<std::string> words;
+  const auto found = line.find(key);
+  if (found == line.end() || !found->is_array()) return words;
+  for (const json& word : *found) {
+    if (word.is_string() && words.size() < BadSampleLog::kMaxPipelines)
+      words.push_back(Cut(word.get<std::string>()));
+  }
+  return words;
 }
 
 // Whatever stands in the file: a value of another type is as good as none.
@@ -82,6 +95,7 @@ std::optional<BadSampleLog::Entry> ParseLine(absl::string_view text) {
   if (entry.dataset.empty() || entry.record < 0) return std::nullopt;
   entry.user = number("user", BadSampleLog::kNobody);
   entry.pipeline = word("pipeline");
+  entry.pipelines = Words(line, "pipelines");
   entry.path = word("path");
   entry.reason = word("reason");
   entry.action = word("action");
@@ -112,6 +126,11 @@ Fd OpenToAppend(const std::string& file) {
 }
 
 }  // namespace
+
+bool BadSampleLog::Entry::IsBadFor(const std::string& pipeline_digest) const {
+  if (quarantined()) return true;
+  return count > 0 && (pipelines.empty() || absl::c_linear_search(pipelines, pipeline_digest));
+}
 
 std::shared_ptr<BadSampleLog> BadSampleLog::Open(const std::string& state_dir) {
   std::shared_ptr<BadSampleLog> log(
@@ -236,19 +255,19 @@ std::string BadSampleLog::WhyQuarantined(const std::string& dataset, int64_t rec
       "while the daemon is down");
 }
 
-void BadSampleLog::Add(const std::string& dataset, const std::string& pipeline,
-                       const std::string& action, const BadSample& bad, int64_t user) {
-  const int met = Note(dataset, pipeline, action, bad, user);
+void BadSampleLog::Add(const std::string& dataset, const PipelineSpec& pipeline,
+                       const BadSample& bad, int64_t user) {
+  const int met = Note(dataset, pipeline, bad, user);
   if (met > 0 && met <= kLogged) {
-    spdlog::warn("pipeline {}: record {} ({}) is bad: {}", pipeline, bad.record, bad.path,
+    spdlog::warn("pipeline {}: record {} ({}) is bad: {}", pipeline.name, bad.record, bad.path,
                  bad.reason);
   } else if (met == kLogged + 1) {
     spdlog::warn("more bad samples of user {} are told by `feedwater status --bad` only", user);
   }
 }
 
-int BadSampleLog::Note(const std::string& dataset, const std::string& pipeline,
-                       const std::string& action, const BadSample& bad, int64_t user) {
+int BadSampleLog::Note(const std::string& dataset, const PipelineSpec& pipeline,
+                       const BadSample& bad, int64_t user) {
   MutexLock lock(&mu_);
   Entry* entry = FindOrMake(dataset, bad.record, user);
   if (entry == nullptr) {
@@ -256,13 +275,18 @@ int BadSampleLog::Note(const std::string& dataset, const std::string& pipeline,
     return 0;
   }
   const bool is_new = entry->count == 0;
-  entry->pipeline = Cut(pipeline);
+  entry->pipeline = Cut(pipeline.name);
+  std::vector<std::string>& pipelines = entry->pipelines;
+  if (!absl::c_linear_search(pipelines, pipeline.digest)) {
+    if (pipelines.size() == kMaxPipelines) pipelines.erase(pipelines.begin());
+    pipelines.push_back(pipeline.digest);
+  }
   entry->path = Cut(bad.path);
   entry->offset = bad.offset;
   entry->length = bad.length;
   if (!bad.reason.empty()) entry->reason = Cut(bad.reason);
   if (entry->reason.empty()) entry->reason = kReasonNotKept;
-  entry->action = action;
+  entry->action = std::string(BadSamplePolicyName(pipeline.on_bad_sample));
   entry->stood_in = bad.stood_in;
   entry->last_seen = std::time(nullptr);
   if (entry->first_seen == 0) entry->first_seen = entry->last_seen;

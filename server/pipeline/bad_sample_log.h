@@ -27,6 +27,7 @@
 #include "server/base/fd.h"
 #include "server/base/mutex.h"
 #include "server/base/status.h"
+#include "server/graph/pipeline_spec.h"
 #include "server/pipeline/bad_sample.h"
 
 namespace feedwater::server {
@@ -35,13 +36,15 @@ class BadSampleLog {
  public:
   static constexpr size_t kMaxRecords = 10'000;
   static constexpr int kCrashesToQuarantine = 2;
-  static constexpr int64_t kNobody = -1;  // no user in particular
+  static constexpr size_t kMaxPipelines = 16;  // of one record
+  static constexpr int64_t kNobody = -1;       // no user in particular
 
   struct Entry {
     std::string dataset;  // digest
     int64_t record = 0;
     int64_t user = kNobody;              // whose job met it first
     std::string pipeline, path, reason;  // pipeline: the one that met it last
+    std::vector<std::string> pipelines;  // digests of those that met it, the last ones at the end
     int64_t offset = 0, length = 0;
     uint64_t count = 0;                     // places of published batches
     int64_t first_seen = 0, last_seen = 0;  // seconds since 1970
@@ -50,6 +53,8 @@ class BadSampleLog {
     int crashes = 0;                        // of the daemon, while it worked on this sample
     int signal = 0;                         // of the last one
     bool quarantined() const { return crashes >= kCrashesToQuarantine; }
+    // What one pipeline cannot decode, another one may not even look at.
+    bool IsBadFor(const std::string& pipeline_digest) const;
   };
 
   // Reads what an earlier daemon has left in the folder. "" keeps the log in memory only. Never
@@ -63,8 +68,8 @@ class BadSampleLog {
   // Why the sample may not be worked on; empty: it may. Cheap where no sample is put aside.
   std::string WhyQuarantined(const std::string& dataset, int64_t record) const;
 
-  void Add(const std::string& dataset, const std::string& pipeline, const std::string& action,
-           const BadSample& bad, int64_t user = kNobody) ABSL_LOCKS_EXCLUDED(mu_);
+  void Add(const std::string& dataset, const PipelineSpec& pipeline, const BadSample& bad,
+           int64_t user = kNobody) ABSL_LOCKS_EXCLUDED(mu_);
   void Flush() ABSL_LOCKS_EXCLUDED(mu_);  // saves counts, if there is something to save
 
   struct Report {
@@ -83,8 +88,8 @@ class BadSampleLog {
   absl::Status Load() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // If this record has not been met before: the number of those of this user, while it is small.
   // Else 0.
-  int Note(const std::string& dataset, const std::string& pipeline, const std::string& action,
-           const BadSample& bad, int64_t user) ABSL_LOCKS_EXCLUDED(mu_);
+  int Note(const std::string& dataset, const PipelineSpec& pipeline, const BadSample& bad,
+           int64_t user) ABSL_LOCKS_EXCLUDED(mu_);
   Entry* FindOrMake(const std::string& dataset, int64_t record, int64_t user)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool MakeRoom(int64_t user) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

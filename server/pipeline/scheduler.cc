@@ -601,10 +601,9 @@ void Scheduler::PublishInOrder(const std::shared_ptr<Stream>& stream) {
       }
     }
     if (bad_samples_ != nullptr) {
-      const std::string action(BadSamplePolicyName(spec.on_bad_sample));
       const Dataset& dataset = stream->job().dataset();
       for (const BadPlaces::Place& place : bad.places())
-        bad_samples_->Add(dataset.digest(), spec.name, action, bad.At(dataset, place),
+        bad_samples_->Add(dataset.digest(), spec, bad.At(dataset, place),
                           stream->job().config().owner_uid);
     }
     if (failure.has_value()) {

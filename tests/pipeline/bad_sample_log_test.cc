@@ -32,6 +32,16 @@ BadSample Bad(int64_t record, const std::string& reason = "damaged") {
   return bad;
 }
 
+PipelineSpec Spec(const std::string& name, BadSamplePolicy policy) {
+  PipelineSpec spec;
+  spec.name = name;
+  spec.digest = "digest of " + name;
+  spec.on_bad_sample = policy;
+  return spec;
+}
+const PipelineSpec kTrain = Spec("train", BadSamplePolicy::kSubstitute);
+const PipelineSpec kVal = Spec("val", BadSamplePolicy::kSkipWithCount);
+
 class BadSampleLogTest : public ::testing::Test {
  protected:
   std::string file() const { return temp_.path() + "/bad_samples.jsonl"; }
@@ -52,11 +62,11 @@ class BadSampleLogTest : public ::testing::Test {
 TEST_F(BadSampleLogTest, HasOneEntryARecordAndKeepsItOverARestart) {
   {
     auto log = BadSampleLog::Open(temp_.path());
-    log->Add(kDataset, "train", "substitute", Bad(17));
-    log->Add(kDataset, "train", "substitute", Bad(17));
-    log->Add(kDataset, "val", "skip_with_count", Bad(17, "cut short"));
-    log->Add("another dataset", "train", "substitute", Bad(17));
-    log->Add(kDataset, "train", "substitute", Bad(3));
+    log->Add(kDataset, kTrain, Bad(17));
+    log->Add(kDataset, kTrain, Bad(17));
+    log->Add(kDataset, kVal, Bad(17, "cut short"));
+    log->Add("another dataset", kTrain, Bad(17));
+    log->Add(kDataset, kTrain, Bad(3));
     EXPECT_EQ(log->records(), 3u);
   }
   EXPECT_EQ(Lines(), 3);
@@ -83,13 +93,13 @@ TEST_F(BadSampleLogTest, HasOneEntryARecordAndKeepsItOverARestart) {
 
 TEST_F(BadSampleLogTest, ANewRecordIsInTheFileAtOnce) {
   auto log = BadSampleLog::Open(temp_.path());
-  log->Add(kDataset, "train", "substitute", Bad(17));
+  log->Add(kDataset, kTrain, Bad(17));
   EXPECT_EQ(Lines(), 1) << "a kill -9 now loses nothing";
-  log->Add(kDataset, "train", "substitute", Bad(17));
+  log->Add(kDataset, kTrain, Bad(17));
   EXPECT_EQ(Lines(), 1);
   log->Flush();
   EXPECT_THAT(Content(), HasSubstr(R"("count":2)"));
-  log->Add(kDataset, "train", "substitute", Bad(18));
+  log->Add(kDataset, kTrain, Bad(18));
   EXPECT_EQ(Lines(), 2) << "also after the file was replaced";
 }
 
@@ -97,7 +107,7 @@ TEST_F(BadSampleLogTest, ReadsAroundWhateverStandsInTheFile) {
   std::string good;
   {
     auto log = BadSampleLog::Open(temp_.path());
-    log->Add(kDataset, "train", "substitute", Bad(17));
+    log->Add(kDataset, kTrain, Bad(17));
     good = Content();
   }
   const std::string rubbish = absl::StrCat(
@@ -109,7 +119,7 @@ TEST_F(BadSampleLogTest, ReadsAroundWhateverStandsInTheFile) {
   EXPECT_EQ(log->records(), 1u);
   EXPECT_EQ(Content(), good) << "written anew without it";
   // A line that a crash cut short does not spoil the next one.
-  log->Add(kDataset, "train", "substitute", Bad(18));
+  log->Add(kDataset, kTrain, Bad(18));
   EXPECT_EQ(Lines(), 2);
 }
 
@@ -118,7 +128,7 @@ TEST_F(BadSampleLogTest, IsBoundedAndSaysWhatItLeavesOut) {
   const auto most = static_cast<int64_t>(BadSampleLog::kMaxRecords);
   const std::string endless(1 << 20, 'x');
   for (int64_t record = 0; record < most + 5; ++record)
-    log->Add(kDataset, "train", "substitute", Bad(record, record < 3 ? endless : "damaged"));
+    log->Add(kDataset, kTrain, Bad(record, record < 3 ? endless : "damaged"));
   const auto report = log->Get();
   EXPECT_EQ(report.entries.size(), BadSampleLog::kMaxRecords);
   EXPECT_EQ(report.not_listed, 5u);
@@ -135,13 +145,11 @@ TEST_F(BadSampleLogTest, OneUsersManyDoNotPushAnothersOut) {
     for (const BadSampleLog::Entry& entry : log->Get().entries) n += entry.user == kAlice;
     return n;
   };
-  for (int64_t record = 0; record < 3; ++record)
-    log->Add("hers", "train", "substitute", Bad(record), kAlice);
+  for (int64_t record = 0; record < 3; ++record) log->Add("hers", kTrain, Bad(record), kAlice);
   for (int64_t record = 0; record < most + 2000; ++record)
-    log->Add("his", "train", "substitute", Bad(record), kMallory);
+    log->Add("his", kTrain, Bad(record), kMallory);
   EXPECT_EQ(of_alice(), 3);
-  for (int64_t record = 3; record < 13; ++record)
-    log->Add("hers", "train", "substitute", Bad(record), kAlice);
+  for (int64_t record = 3; record < 13; ++record) log->Add("hers", kTrain, Bad(record), kAlice);
   EXPECT_EQ(of_alice(), 13) << "and new ones find room";
   EXPECT_EQ(log->records(), BadSampleLog::kMaxRecords);
   EXPECT_EQ(log->Get().not_listed, 2000u + 3 + 10);
@@ -150,10 +158,31 @@ TEST_F(BadSampleLogTest, OneUsersManyDoNotPushAnothersOut) {
   EXPECT_EQ(of_alice(), 13) << "also after a restart";
 }
 
+TEST_F(BadSampleLogTest, ARecordIsBadForThePipelinesThatMetIt) {
+  {
+    auto log = BadSampleLog::Open(temp_.path());
+    log->Add(kDataset, kTrain, Bad(17));
+    log->AddCrash(kDataset, 18, "cat/18.jpg", 0, 5, SIGSEGV);
+  }
+  auto log = BadSampleLog::Open(temp_.path());
+  EXPECT_TRUE(log->Get().entries[0].IsBadFor(kTrain.digest));
+  EXPECT_FALSE(log->Get().entries[0].IsBadFor(kVal.digest));
+  EXPECT_FALSE(log->Get().entries[1].IsBadFor(kTrain.digest)) << "it is tried again";
+  log->AddCrash(kDataset, 18, "cat/18.jpg", 0, 5, SIGSEGV);
+  EXPECT_TRUE(log->Get().entries[1].IsBadFor(kTrain.digest));
+
+  log->Add(kDataset, kVal, Bad(17));
+  EXPECT_TRUE(log->Get().entries[0].IsBadFor(kVal.digest));
+  for (int edit = 0; edit < 20; ++edit)
+    log->Add(kDataset, Spec(absl::StrCat("edited", edit), BadSamplePolicy::kFail), Bad(17));
+  EXPECT_EQ(log->Get().entries[0].pipelines.size(), BadSampleLog::kMaxPipelines);
+  EXPECT_TRUE(log->Get().entries[0].IsBadFor("digest of edited19"));
+}
+
 TEST_F(BadSampleLogTest, WhatIsNoFileInItsPlaceHoldsNothingUp) {
   ASSERT_EQ(mkfifo(file().c_str(), 0600), 0);
   auto log = BadSampleLog::Open(temp_.path());  // would wait for a reader
-  log->Add(kDataset, "train", "substitute", Bad(17));
+  log->Add(kDataset, kTrain, Bad(17));
   EXPECT_EQ(log->records(), 1u);
   log.reset();
   EXPECT_TRUE(std::filesystem::is_regular_file(file())) << "replaced when it is saved";
@@ -182,7 +211,7 @@ TEST_F(BadSampleLogTest, ASampleOfTwoCrashesIsPutAsideForGood) {
 TEST_F(BadSampleLogTest, WithoutAPlaceToWriteItWorksInMemory) {
   std::filesystem::create_directory(file());  // nobody can write there, root neither
   auto log = BadSampleLog::Open(temp_.path());
-  log->Add(kDataset, "train", "substitute", Bad(17));
+  log->Add(kDataset, kTrain, Bad(17));
   log->Flush();
   EXPECT_EQ(log->records(), 1u);
 }
