@@ -430,11 +430,10 @@ absl::StatusOr<std::optional<Batch>> Stream::Impl::NextInEpoch() {
   absl::StatusOr<wire::Ready> ready = Fetch();
   if (!ready.ok()) return ready.status();
   if (ready->epoch > cursor.at.epoch) {
-    const bool is_resumed = resumed && !taken;  // then the state was of the epoch's end
+    const bool is_resumed = resumed;  // then the state was of the epoch's end
     kept = *ready;
     BeginEpoch(is_resumed ? ready->epoch : cursor.at.epoch + 1);
     if (!is_resumed) return std::optional<Batch>();
-    resumed = false;
     return NextInEpoch();  // behind what is left out there
   }
   absl::StatusOr<Batch> batch = Lend(*ready);
@@ -445,7 +444,7 @@ absl::StatusOr<std::optional<Batch>> Stream::Impl::NextInEpoch() {
 void Stream::Impl::BeginEpoch(uint64_t epoch) {
   cursor.at = {epoch, 0};
   cursor.ForgetPassed();
-  at_epoch_end = taken = false;
+  at_epoch_end = taken = resumed = false;
   TakeAlignment(0);
 }
 
@@ -458,6 +457,7 @@ absl::StatusOr<Batch> Stream::Impl::Lend(const wire::Ready& ready) {
   at_epoch_end = (ready.flags & wire::kReadyLastInEpoch) != 0;
   if (!at_epoch_end) TakeAlignment(ready.next_position);
   taken = true;
+  resumed = false;
   return batch;
 }
 
@@ -546,7 +546,7 @@ absl::StatusOr<int64_t> Stream::Impl::PositionOf(uint64_t epoch, int64_t step) c
 }
 
 absl::StatusOr<Batch> Stream::Impl::Replay(int64_t step, std::optional<uint64_t> of_epoch) {
-  const uint64_t epoch = of_epoch.value_or(cursor.at.epoch);
+  const uint64_t epoch = of_epoch.value_or(at_epoch_end ? cursor.at.epoch : this->epoch());
   absl::StatusOr<int64_t> position = PositionOf(epoch, step);
   if (!position.ok()) return position.status();
   if (kept) GiveBack(*std::exchange(kept, std::nullopt));
@@ -578,15 +578,15 @@ absl::Status Stream::Impl::Skip(int64_t first, int64_t last, std::optional<uint6
 }
 
 uint64_t Stream::Impl::epoch() const {
-  const bool is_next = at_epoch_end || (resumed && !taken && HasNoRest());
+  const bool is_next = at_epoch_end || (resumed && HasNoRest());
   return is_next ? cursor.at.epoch + 1 : cursor.at.epoch;
 }
 
 bool Stream::Impl::HasNoRest() const {
   const Place at = cursor.AfterSkips(cursor.at);
   const int64_t left = opened.records() - at.position;
-  const bool drops = opened.steps_per_epoch() * GlobalBatch() < opened.records();
-  return at.epoch > cursor.at.epoch || left <= 0 || (drops && left < GlobalBatch());
+  return at.epoch > cursor.at.epoch || left <= 0 ||
+         (opened.last() == "drop" && left < GlobalBatch());
 }
 
 Stream::Stream(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

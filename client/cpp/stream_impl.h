@@ -69,7 +69,7 @@ struct Stream::Impl {
   Cursor cursor;                 // after the batches that the program has
   int64_t alignment = 0;  // of the steps of the cursor's epoch: positions modulo the global batch
   bool at_epoch_end = false;  // the cursor stands after the last batch of its epoch
-  bool resumed = false;       // a state was loaded since, and no epoch chosen
+  bool resumed = false;  // a state was loaded, and since then nothing taken and no epoch chosen
   bool taken = false;  // a batch has been handed out since the stream was opened, loaded or sought
   std::optional<wire::Ready> kept;  // received, the first of its epoch, but not yet handed out
   absl::Status failed;              // a bad sample: the stream stands still until it is moved

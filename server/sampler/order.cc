@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "server/sampler/permutation.h"
 
@@ -107,6 +108,10 @@ const Schema<SamplerSpec>& SamplerSchema() {
                  "more reads in flight.",
                  Range(1, 1e9)));
   return *schema;
+}
+
+absl::string_view LastBatchName(LastBatch last) {
+  return absl::c_find_if(kLasts, [last](const auto& entry) { return entry.value == last; })->word;
 }
 
 absl::StatusOr<OrderConfig> MakeOrderConfig(const SamplerSpec& spec, int64_t records,

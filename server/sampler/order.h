@@ -44,6 +44,8 @@ absl::StatusOr<OrderConfig> MakeOrderConfig(const SamplerSpec& spec, int64_t rec
                                             int64_t batch_size, int64_t world_size,
                                             std::vector<int64_t> shard_starts);
 
+absl::string_view LastBatchName(LastBatch last);  // the spec's word
+
 // One place in a rank's batch.
 struct Placement {
   int64_t position = 0;  // in the epoch's global order, [0, N)

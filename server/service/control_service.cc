@@ -119,6 +119,15 @@ absl::StatusOr<int64_t> ReadBatchSize(const v1::OpenStreamRequest& request,
                    "' sets no batch size; give batch_size, or set batch.size in its file"));
 }
 
+absl::StatusOr<FilesMark> ReadMark(const v1::FilesMark& mark) {
+  constexpr size_t kMaxIdentity = 64;
+  if (mark.identity().size() > kMaxIdentity) {
+    return absl::InvalidArgumentError(absl::StrCat("files.identity has ", mark.identity().size(),
+                                                   " bytes; it has ", kMaxIdentity, " at most"));
+  }
+  return FilesMark{mark.as_of_ns(), mark.identity()};
+}
+
 absl::StatusOr<Terms> Negotiate(const v1::OpenStreamRequest& request,
                                 const std::shared_ptr<const LoadedPipeline>& pipeline,
                                 int64_t max_slot_bytes) {
@@ -473,7 +482,7 @@ grpc::Status ControlService::GetLedger(grpc::ServerContext* context,
     if (request->has_rank()) query.rank = request->rank();
     query.on_bad_sample = job.loaded->spec.on_bad_sample;
     for (BadSampleLog::Entry& bad : parts_.bad_samples->Get().entries) {
-      if (bad.dataset == job.loaded->dataset->digest())
+      if (bad.dataset == job.loaded->dataset->digest() && bad.IsBadFor(job.loaded->spec.digest))
         query.bad.emplace(bad.record, std::move(bad.reason));
     }
     FW_ASSIGN_OR_RETURN(const Ledger ledger, ReadLedger(*job.loaded->dataset, job.order, query));
@@ -756,7 +765,7 @@ absl::Status ControlService::Open(grpc::ServerContext* context,
   terms.job.name = stream->job;
   terms.job.owner_uid = stream->peer.uid;
   terms.job.isolated = parts_.isolates != nullptr && parts_.isolates(*pipeline->plan);
-  terms.job.files = {request.files().as_of_ns(), request.files().identity()};
+  FW_ASSIGN_OR_RETURN(terms.job.files, ReadMark(request.files()));
   stream->world_size = terms.job.world_size;
   stream->seed = terms.job.seed;
   stream->dataset = pipeline->dataset->digest();
@@ -829,6 +838,7 @@ absl::Status ControlService::Open(grpc::ServerContext* context,
   response->set_seed(terms.job.seed);
   response->set_steps_per_epoch(StepsPerEpoch(*terms.order));
   response->set_samples_per_epoch(SamplesPerEpoch(*terms.order, stream->rank));
+  response->set_last(std::string(LastBatchName(terms.order->last)));
   response->set_dataset_digest(pipeline->dataset->digest());
   response->set_pipeline_digest(pipeline->spec.digest);
   response->set_epoch(terms.start.epoch);
@@ -844,6 +854,7 @@ absl::Status ControlService::Open(grpc::ServerContext* context,
 
 void ControlService::OnSeek(const std::shared_ptr<OpenedStream>& stream, uint32_t serial,
                             uint64_t epoch, int64_t position) {
+  const int64_t begin_ns = ThreadCpuNs();
   absl::Status status;
   {
     // Held over Seek, so that an early seek that OpenStream carries out cannot overtake a later
@@ -856,6 +867,7 @@ void ControlService::OnSeek(const std::shared_ptr<OpenedStream>& stream, uint32_
     }
     status = parts_.runtime->Seek(stream->stream, serial, epoch, position);
   }
+  parts_.runtime->ChargeUser(stream->peer.uid, ThreadCpuNs() - begin_ns);
   if (!status.ok()) parts_.data->CloseSession(stream->ticket, status);
 }
 

@@ -185,6 +185,46 @@ def test_a_state_of_the_end_goes_on_with_the_next_epoch_where_none_is_chosen(dae
     assert {batch["epoch"] for batch in other.batches()} == {2}
 
 
+def test_a_state_of_the_end_is_one_where_batches_divide_the_records_too(daemon, start):
+    """42 records make six batches of 7; behind position 40 `last: drop` has none of them."""
+    driver = start(daemon)
+    driver.open("crop")
+    driver.batches(count=10)
+    other = start(daemon)
+    assert other.open("crop", batch_size=7, state=driver.state())["epoch"] == 1
+    other.call("skip", first=0, last=0)
+    assert other.state()["skip"] == [[1, 0, 7]]
+    assert other.call("replay", step=1)["batch"]["epoch"] == 1
+    batches = other.batches(values=["position"])
+    assert {batch["epoch"] for batch in batches} == {1}
+    assert positions(batches) == list(range(7, 42))
+
+
+def test_a_loaded_state_is_forgotten_once_its_epoch_has_gone_on(daemon, start):
+    driver = start(daemon)
+    driver.open("crop")
+    driver.batches(count=3)
+    other = start(daemon)
+    other.open("crop", state=driver.state())
+    assert take(other) == ALL[12:]
+    other.call("skip", first=0, last=9, epoch=1)
+    assert other.call("next", count=0) == {"batches": [], "end": True}
+    assert {batch["epoch"] for batch in other.batches()} == {2}
+
+
+def test_the_epoch_after_a_loaded_end_may_be_left_out(daemon, start):
+    driver = start(daemon)
+    driver.open("crop")
+    driver.batches(count=10)
+    other = start(daemon)
+    other.open("crop", state=driver.state())
+    other.call("skip", first=0, last=9)
+    other.call("skip", first=0, last=2, epoch=2)
+    assert other.call("next", count=0) == {"batches": [], "end": True}
+    assert where(other) == (2, 0)
+    assert take(other) == ALL[12:]
+
+
 def test_set_epoch_chooses_and_keeps_a_loaded_position(daemon, start):
     driver = start(daemon)
     driver.open("crop")

@@ -22,6 +22,7 @@ _FACTS = (
     "batch_size",
     "world_size",
     "records",
+    "last",
     "steps_per_epoch",
     "samples_per_epoch",
 )

@@ -103,9 +103,9 @@ class Loader(DataLoaderHabits):
     slots : int, optional
         Batches in shared memory. A program that holds n batches while it asks for the next one
         needs at least n + 2: it is never lent the last slot, and gets copies in ordinary memory
-        instead (up to 2 GiB, ``$FEEDWATER_SPILL_BYTES``; then it is `Stalled`). With 1 or 2 slots
-        nothing is copied, and a program that holds them all is `Stalled`. Default: the daemon
-        chooses.
+        instead. Those may take 2 GiB for each loader, or an eighth of the memory where that is
+        less (``$FEEDWATER_SPILL_BYTES``); then it is `Stalled`. With 1 or 2 slots nothing is
+        copied, and a program that holds them all is `Stalled`. Default: the daemon chooses.
     reconnect_timeout : float
         Seconds to wait for a daemon that went away; 0 gives up at once.
     debug_protect : bool, optional
@@ -217,12 +217,12 @@ class Loader(DataLoaderHabits):
         self._align(facts.position)
         self._fresh = True  # nothing was taken since the cursor was put where it is
         self._touched = False  # nothing was ever taken or left out
-        self._resumed = False  # a state was loaded since, and no epoch chosen
+        self._resumed = False  # a state was loaded, then nothing taken and no epoch chosen
         self._epoch_done = False  # the epoch's last batch was taken
         self._pending: Union[Batch, Failure, None] = (
             None  # of a later epoch, found when the end was looked for
         )
-        self._error: Optional[errors.Error] = None  # what the present iteration ended with
+        self._failure: Optional[Failure] = None  # what the present iteration ended with
         self._iteration = 0
         self._statistics = _Statistics()
         self._spill = Spill()
@@ -276,6 +276,7 @@ class Loader(DataLoaderHabits):
             self._check_usable()
             place = placement()
             at = self._stream.cursor(*self._consumed)
+            self._drop_pending()
             self.close()
             self._open(self._stream.options, place)
             facts = self._stream.facts
@@ -307,9 +308,9 @@ class Loader(DataLoaderHabits):
         self.pipeline = facts.pipeline
         self.dataset = Dataset(int(facts.records), self.classes, facts.dataset_digest)
         self.sampler = Sampler(self, int(facts.samples_per_epoch))
-        steps, in_step = int(facts.steps_per_epoch), int(facts.world_size) * self.batch_size
-        drops = steps * in_step < facts.records
-        self.batch_sampler = BatchSampler(self.sampler, self.batch_size, steps, drops)
+        self.batch_sampler = BatchSampler(
+            self.sampler, self.batch_size, int(facts.steps_per_epoch), facts.last == "drop"
+        )
 
     # --- iteration --------------------------------------------------------------------------------
 
@@ -332,6 +333,7 @@ class Loader(DataLoaderHabits):
         """Begin an epoch: the one where the loader stands, or the next one if some of its batches
         were taken.
         """
+        self._check_process()
         with self._lock:
             self._check_usable()
             self._check_place()
@@ -339,7 +341,7 @@ class Loader(DataLoaderHabits):
             if not self._fresh:
                 self._move(epoch + 1, 0, substituted, skips)
             self._iteration += 1
-            self._error = None
+            self._failure = None
             self._settle()
             return _Epoch(self, self._iteration)
 
@@ -349,7 +351,7 @@ class Loader(DataLoaderHabits):
         self._align(position)
         self._fresh = True
         self._epoch_done = False
-        self._error = None
+        self._failure = None
         self._iteration += 1  # a running iteration is over
 
     def _turn_to(self, epoch: int) -> None:
@@ -384,6 +386,7 @@ class Loader(DataLoaderHabits):
             self._alignment = position % self._global_batch
 
     def _next(self, iteration: int) -> Any:
+        self._check_process()
         with self._lock:
             self._check_usable()
             if iteration != self._iteration:
@@ -391,33 +394,40 @@ class Loader(DataLoaderHabits):
                     "this iteration is over: another one was begun, or set_epoch() or "
                     "load_state_dict() was called"
                 )
-            if self._error is not None:
-                raise self._error
+            if self._failure is not None:
+                raise _error_of(self._failure)
             self._check_place(may_move=False)
-            epoch = self._consumed[0]
             if self._epoch_done or not self._steps:
                 self._end_epoch()
             try:
-                got = self._receive()
-                now = (got.ready if isinstance(got, Batch) else got.failed).epoch
-                if now > epoch:
-                    self._pending = got
-                    del got
-                    if not self._fresh or not self._resumed:
-                        self._end_epoch()
-                    self._turn_to(now)  # the state was of the epoch's end
-                    got = self._receive()  # behind what is left out there
+                got = self._receive_in_epoch()
                 if isinstance(got, Failure):
-                    self._fail(got)
+                    self._failure = got
+                    raise _error_of(got)
                 return self._deliver(got)
             except (errors.Error, StopIteration):
                 raise
             except BaseException:
                 # Interrupted: a batch may have been received and dropped. The next call goes back
                 # to the cursor.
+                self._epoch_done = False
                 self._pending = None
                 self._stream.forget_place()
                 raise
+
+    def _receive_in_epoch(self) -> Union[Batch, Failure]:
+        """Receive what is next, or end the epoch where it has nothing left."""
+        while True:
+            got = self._receive()
+            epoch = (got.ready if isinstance(got, Batch) else got.failed).epoch
+            if epoch <= self._consumed[0]:
+                return got
+            self._pending = got
+            del got
+            if not self._resumed:
+                self._end_epoch()
+            self._resumed = False
+            self._turn_to(epoch)  # the state was of the epoch's end
 
     def _receive(self) -> Union[Batch, Failure]:
         self._convert.let_go(wait=self._stream.held() >= lendable(self._stream.slots))
@@ -439,12 +449,9 @@ class Loader(DataLoaderHabits):
 
     def _end_epoch(self) -> None:
         epoch, _, substituted, skips = self._consumed
+        self._resumed = False
         self._move(epoch + 1, 0, substituted, skips)
         raise StopIteration
-
-    def _fail(self, failure: Failure) -> None:
-        self._error = _error_of(failure)
-        raise self._error
 
     def _deliver(self, batch: Batch) -> Any:
         ready = batch.ready
@@ -453,6 +460,7 @@ class Loader(DataLoaderHabits):
         self._epoch_done = ready.last_in_epoch
         self._fresh = False
         self._touched = True
+        self._resumed = False
         self._statistics.delivered(ready)
         epoch, position = ready.epoch, ready.next_position
         if not self._epoch_done:
@@ -504,7 +512,7 @@ class Loader(DataLoaderHabits):
     @property
     def epoch(self) -> int:
         """The epoch of the next batch, or of the last one when its iteration has not ended."""
-        return self._consumed[0] + (self._resumed and self._fresh and self._has_no_rest())
+        return self._consumed[0] + (self._resumed and self._has_no_rest())
 
     def _has_no_rest(self) -> bool:
         """Tell whether no batch of the epoch is left where the cursor stands."""
@@ -522,6 +530,7 @@ class Loader(DataLoaderHabits):
         goes on in that epoch, as with a DataLoader's sampler; any other one ends.
         """
         epoch = _epoch_number(epoch)
+        self._check_process()
         with self._lock:
             self._check_usable()
             self._resumed = False
@@ -555,6 +564,7 @@ class Loader(DataLoaderHabits):
             It belongs to another dataset, pipeline or seed; the text names which.
         """
         cursor = Cursor.from_state(state)
+        self._check_process()
         with self._lock:
             self._check_usable()
             facts = self._stream.facts
@@ -589,6 +599,7 @@ class Loader(DataLoaderHabits):
             No such steps, or more than 8 ranges at a time.
         """
         first, last = _integer("first", first), _integer("last", last)
+        self._check_process()
         with self._lock:
             self._check_usable()
             self._check_place()
@@ -627,11 +638,12 @@ class Loader(DataLoaderHabits):
             As when the batch came in its turn.
         """
         step = _integer("step", step)
+        self._check_process()
         with self._lock:
             self._check_usable()
             self._check_place()
             self._touched = True
-            of_epoch = self._consumed[0] if epoch is None else _epoch_number(epoch)
+            of_epoch = self.epoch if epoch is None else _epoch_number(epoch)
             position = self._position_of(of_epoch, step)
             self._drop_pending()
             try:
@@ -720,12 +732,15 @@ class Loader(DataLoaderHabits):
             "and pass its state_dict()"
         )
 
-    def _check_usable(self) -> None:
+    def _check_process(self) -> None:
+        """Refuse a forked child: before the lock, which a thread of the parent may have had."""
         if os.getpid() != self._pid:
             raise errors.FailedPrecondition(
                 f"this loader belongs to process {self._pid}: a forked child makes its own "
                 "feedwater.Loader"
             )
+
+    def _check_usable(self) -> None:
         if not self.is_open:
             raise errors.FailedPrecondition("the loader is closed")
 

@@ -440,6 +440,7 @@ class FakeDaemon:
             seed=seed,
             world_size=request.world_size,
             steps_per_epoch=steps,
+            last=self.last,
             samples_per_epoch=steps * batch,
             dataset_digest=DATASET_DIGEST,
             pipeline_digest=PIPELINE_DIGEST,
