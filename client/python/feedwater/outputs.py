@@ -8,6 +8,7 @@ another device, is a copy.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import sys
@@ -74,7 +75,7 @@ class Converter:
     def __init__(self, kind: str, places: Sequence[Place], as_dict: bool, device: Any) -> None:
         self._places = tuple(places)
         self._names = tuple(place.name for place in places) if as_dict else None
-        self._in_flight: deque[tuple[Any, _Memory]] = deque()
+        self._in_flight: deque[tuple[Any, Any]] = deque()  # events, and what is read until then
         self._device: Any = None
         self._one: Callable[[_Memory, Place, int], Any] = _numpy
         if kind == "jax":
@@ -109,12 +110,19 @@ class Converter:
         import torch
 
         moved = [tensor.to(self._device, non_blocking=True) for tensor in outputs]
-        # The copy may still be reading the slot: the lease stays until the device has passed this
-        # point.
+        # The copy may still be reading the slot, or what was copied out of it: both stay until the
+        # device has passed this point.
         done = torch.cuda.Event()
         done.record(torch.cuda.current_stream(self._device))
-        self._in_flight.append((done, memory))
+        self._in_flight.append((done, (memory, outputs)))
         return moved
+
+    def __del__(self) -> None:
+        # No device may go on reading memory that is given back. CUDA may be gone when the
+        # interpreter ends.
+        with contextlib.suppress(Exception):
+            while self._in_flight:
+                self.let_go(wait=True)
 
     def let_go(self, wait: bool = False) -> None:
         """Give back the batches whose copies to the device are complete; `wait` for the oldest."""

@@ -24,6 +24,7 @@ _HANDSHAKE_S = 5.0
 _ARENA_S = 60.0
 _OPEN_S = 3600.0
 _CLOSE_S = 5.0
+_LONGEST_WAIT_S = 3600.0  # at a time
 _RETRY_S = 0.01  # between attempts to send or connect where a queue had no room
 _MSG_CMSG_CLOEXEC = 0x40000000
 
@@ -173,7 +174,7 @@ class Session:
                 if left is not None and left <= 0:
                     text = f"the daemon at {self.address} did not answer within {timeout:g} s"
                     raise SessionLost(text) from None
-                self._poll.poll(None if left is None else left * 1000)
+                self._poll.poll(_milliseconds(left))
                 continue
             except OSError as error:
                 raise SessionLost(f"the data socket failed: {error}") from None
@@ -236,7 +237,7 @@ class Session:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             if self.returns.waiting:
                 left = _RETRY_S if left is None else min(left, _RETRY_S)
-            if self._poll.poll(None if left is None else left * 1000):
+            if self._poll.poll(_milliseconds(left)):
                 return True
             if deadline is not None and time.monotonic() >= deadline:
                 return False
@@ -306,14 +307,21 @@ class Session:
 
     def close(self) -> None:
         """End the stream, and return when the daemon has forgotten it."""
-        if not self._over and os.getpid() == self._pid:
-            with contextlib.suppress(errors.Error):
-                self._close_stream()
-        self.abandon()
+        try:
+            if not self._over and os.getpid() == self._pid:
+                with contextlib.suppress(errors.Error):
+                    self._close_stream()
+        finally:
+            self.abandon()
 
     def _close_stream(self) -> None:
         with Control(self.address) as control:
             control.call("CloseStream", messages.CloseStreamRequest(ticket=self.ticket), _CLOSE_S)
+
+
+def _milliseconds(left: Optional[float]) -> Optional[float]:
+    """Return what poll can wait for at a time; None is for ever."""
+    return None if left is None else min(left, _LONGEST_WAIT_S) * 1000
 
 
 def _last_word(closing: wire.Closing) -> SessionLost:

@@ -6,18 +6,21 @@ once, so that the daemon can fill it again. ``list(loader)`` and a notebook's hi
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import logging
 import os
 import weakref
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
 from .arena import Lease
 from .fields import Place
 
-_LIMIT_DEFAULT = 2 << 30
+_LIMIT_DEFAULT = 2 << 30  # of each loader; an eighth of the memory where that is less
+_SHARE_DEFAULT = 8
 _FEWEST_SLOTS = 3  # with fewer the program asked for little memory, and gets no other
 
 _log = logging.getLogger("feedwater")
@@ -52,7 +55,8 @@ class Spill:
 
     def __init__(self) -> None:
         self.batches = 0
-        self._alive: dict[object, int] = {}  # bytes of each copied output that the program keeps
+        self._alive: list[tuple[weakref.ref[np.ndarray], int]] = []  # copied outputs, and bytes
+        self._looks = 0
         self._limit = _limit()
 
     def copy(self, lease: Lease, places: Sequence[Place], samples: int) -> CopiedBatch:
@@ -73,21 +77,20 @@ class Spill:
     def _copy(self, lease: Lease, place: Place, samples: int) -> np.ndarray:
         array = np.array(lease.array(place, samples))
         array.setflags(write=lease.arena.writable)
-        # Its death is noted in one step that is no Python code: it may come in any thread.
-        token = object()
-        self._alive[token] = array.nbytes
-        weakref.finalize(array, self._alive.pop, token, None).atexit = False
+        self._alive.append((weakref.ref(array), array.nbytes))
         return array
 
     def has_room(self, size: int) -> bool:
         """Tell whether a batch of `size` bytes may be copied."""
-        return sum(list(self._alive.values())) + size <= self._limit
+        self._alive = [(array, nbytes) for array, nbytes in self._alive if array() is not None]
+        return sum(nbytes for _, nbytes in self._alive) + size <= self._limit
 
     def look_for_cycles(self) -> None:
         """Collect batches in reference cycles, such as those of a traceback: ever more rarely, for
         it takes time.
         """
-        if self.batches & (self.batches - 1) == 0:
+        self._looks += 1
+        if self._looks & (self._looks - 1) == 0:
             gc.collect()
 
 
@@ -95,4 +98,12 @@ def _limit() -> int:
     try:
         return max(0, int(os.environ.get("FEEDWATER_SPILL_BYTES", "")))
     except ValueError:
-        return _LIMIT_DEFAULT
+        return min(_LIMIT_DEFAULT, _memory() // _SHARE_DEFAULT)
+
+
+def _memory() -> int:
+    """Return how many bytes the machine has, or the container."""
+    size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with contextlib.suppress(OSError, ValueError):  # "max" is no number
+        size = min(size, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return size

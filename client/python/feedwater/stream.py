@@ -225,14 +225,14 @@ class Stream:
         """Let the next batch come from there. Nothing happens if it does so already."""
         if self.next_at == (epoch, position):
             return
+        self.next_at = None  # interrupted before the end, it will be tried again
+        if self._session is not None:  # else the reconnect goes there
+            self._serial += 1
+            try:
+                self._session.seek(self._serial, epoch, position)
+            except SessionLost:
+                self._drop_session()
         self.next_at = (epoch, position)
-        if self._session is None:
-            return  # the reconnect goes there
-        self._serial += 1
-        try:
-            self._session.seek(self._serial, epoch, position)
-        except SessionLost:
-            self._drop_session()
 
     def forget_place(self) -> None:
         """Say that it is not certain what was received last: the reader will seek."""

@@ -19,7 +19,9 @@ import pytest
 from reading import check, epoch_positions, positions
 
 import feedwater
+from feedwater import spill
 from feedwater.arena import Arena
+from feedwater.spill import Spill
 
 ALL = list(range(40))
 
@@ -151,6 +153,36 @@ def test_copies_end_at_their_limit_and_count_only_while_they_live(daemon, open_l
         next(iterator)
     for batch in kept:
         check(batch, 0)
+
+
+def test_cycles_are_collected_ever_more_rarely_where_nothing_may_be_copied(
+    daemon, open_loader, monkeypatch
+):
+    monkeypatch.setenv("FEEDWATER_SPILL_BYTES", "0")
+    loader = open_loader(daemon, slots=3)
+    collections = []
+    monkeypatch.setattr(gc, "collect", lambda: collections.append(1))
+    held = []
+    for _ in range(10):
+        for batch in loader:
+            held = [*held[-1:], batch]
+    assert len(collections) <= 8
+    assert loader.stats()["spilled"] == 0
+
+
+def test_the_limit_of_copies_is_a_share_of_the_memory(monkeypatch):
+    monkeypatch.delenv("FEEDWATER_SPILL_BYTES", raising=False)
+    monkeypatch.setattr(spill, "_memory", lambda: 1 << 30)
+    assert Spill().has_room(128 << 20)
+    assert not Spill().has_room((128 << 20) + 1)
+    monkeypatch.setattr(spill, "_memory", lambda: 1 << 40)
+    assert Spill().has_room(2 << 30)
+    assert not Spill().has_room((2 << 30) + 1)
+
+
+def test_a_wait_without_an_end_is_one(daemon, open_loader, monkeypatch):
+    monkeypatch.setenv("FEEDWATER_STALL_TIMEOUT", "inf")
+    assert [p for batch in open_loader(daemon) for p in positions(batch)] == ALL
 
 
 def test_a_loop_that_holds_one_batch_gets_no_copies(daemon, open_loader):
@@ -446,6 +478,12 @@ def test_interrupts_at_any_moment_lose_and_repeat_nothing(start, open_loader, mo
     def ring(*unused):
         raise Alarm
 
+    def disarm():
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        except Alarm:  # it went off at the last moment, and does so once
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
     daemon = start(records=1600)
     loader = open_loader(daemon)
     rng = random.Random(5)
@@ -469,10 +507,10 @@ def test_interrupts_at_any_moment_lose_and_repeat_nothing(start, open_loader, mo
                 ):  # it hit between the return and the assignment
                     seen += range(position, loader.state_dict()["position"])
             finally:
-                signal.setitimer(signal.ITIMER_REAL, 0)
+                disarm()
             batch = None
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        disarm()
         signal.signal(signal.SIGALRM, previous)
     assert seen == list(range(1600))
     assert alarms > 0

@@ -186,6 +186,21 @@ def test_a_state_that_was_loaded_before_the_group_holds_in_the_new_place(
     assert epoch_positions(loader, 0) == [p for s in range(4) for p in range(8 * s + 8, 8 * s + 12)]
 
 
+def test_a_batch_that_was_received_for_the_old_place_is_not_given_in_the_new_one(
+    daemon, open_loader, group
+):
+    first = open_loader(daemon)
+    iterator = iter(first)
+    for _ in range(10):
+        next(iterator)
+    loader = open_loader(daemon)
+    loader.load_state_dict(first.state_dict())
+    loader.set_epoch(0)
+    assert list(loader) == [], "found by looking at the first batch of the next epoch"
+    group.torch(1, 2)
+    assert epoch_positions(loader, 1) == [p for s in range(5) for p in range(8 * s + 4, 8 * s + 8)]
+
+
 @pytest.mark.parametrize("kind", ["torch", "horovod"])
 def test_a_loader_follows_one_group_after_the_other_until_it_is_used(
     daemon, open_loader, group, kind

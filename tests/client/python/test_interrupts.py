@@ -1,0 +1,135 @@
+"""A KeyboardInterrupt may come between any two instructions: nothing is lost, wrong or stuck."""
+
+import contextlib
+import gc
+import os
+import signal
+import threading
+
+import pytest
+from reading import check, positions
+
+import feedwater
+from feedwater import wire
+
+ALL = list(range(40))
+
+
+@contextlib.contextmanager
+def interrupted(owner, name, *, after=False):
+    """Let the next call of a method be interrupted, before it does its work or after."""
+    method = getattr(owner, name)
+
+    def interrupt(*arguments, **named):
+        setattr(owner, name, method)
+        if after:
+            method(*arguments, **named)
+        raise KeyboardInterrupt
+
+    setattr(owner, name, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        yield
+    setattr(owner, name, method)
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("way", ["load", "set_epoch", "iter", "next"])
+def test_a_seek_that_was_interrupted_is_done_again(daemon, open_loader, way, after):
+    loader = open_loader(daemon)
+    iterator = iter(loader)
+    next(iterator)
+    next(iterator)
+    state = loader.state_dict()
+    for _ in range(4):
+        next(iterator)
+    epoch, expected = 0, ALL[8:]
+    with interrupted(loader._stream._session, "seek", after=after):
+        if way == "load":
+            loader.load_state_dict(state)
+        elif way == "set_epoch":
+            loader.set_epoch(3)
+        elif way == "iter":
+            iter(loader)
+        else:
+            loader._stream.forget_place()
+            next(iterator)
+    if way == "next":
+        expected = ALL[24:]
+        got = [p for batch in iterator for p in positions(batch)]
+    else:
+        epoch, expected = {"load": (0, ALL[8:]), "set_epoch": (3, ALL), "iter": (1, ALL)}[way]
+        got = []
+        for batch in loader:
+            check(batch, epoch)
+            got += positions(batch)
+    assert got == expected
+    assert loader.state_dict()["epoch"] == epoch + 1
+
+
+def test_the_last_batch_of_an_epoch_comes_again(daemon, open_loader):
+    loader = open_loader(daemon)
+    iterator = iter(loader)
+    seen = [p for _ in range(9) for p in positions(next(iterator))]
+    with interrupted(loader._statistics, "delivered"):
+        next(iterator)
+    assert loader.state_dict()["position"] == 36
+    assert seen + [p for batch in iterator for p in positions(batch)] == ALL
+
+
+def test_a_close_that_was_interrupted_leaves_the_rank_to_others(daemon, open_loader):
+    loader = open_loader(daemon, job="j")
+    with interrupted(loader._stream._session, "_close_stream"):
+        loader.close()
+    assert not loader.is_open
+    assert positions(next(iter(open_loader(daemon, job="j", reconnect_timeout=10)))) == ALL[:4]
+
+
+def test_a_forked_child_is_refused_whatever_the_parents_threads_were_doing(daemon, open_loader):
+    loader = open_loader(daemon)
+    iterator = iter(loader)
+    daemon.paused.set()
+    waiting = threading.Thread(target=lambda: list(loader))
+    waiting.start()
+    while not loader._lock.locked():
+        pass
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        uses = (
+            lambda: iter(loader),
+            lambda: next(iterator),
+            lambda: loader.set_epoch(1),
+            lambda: loader.load_state_dict(loader.state_dict()),
+            lambda: loader.skip(0, 1),
+            lambda: loader.replay(0),
+        )
+        refused = 0
+        for use in uses:
+            with contextlib.suppress(feedwater.FailedPrecondition):
+                use()
+                continue
+            refused += 1
+        os._exit(refused)
+    daemon.paused.clear()
+    waiting.join(60)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 6
+
+
+def test_what_ended_an_iteration_keeps_none_of_its_batches(daemon, open_loader):
+    daemon.faults.fail_at[0, 2] = wire.Failed(0, 15, 0, 2, 0, 17, "a", "b")
+    loader = open_loader(daemon)
+
+    def run():
+        kept = []
+        try:
+            for batch in loader:
+                kept.append(batch)
+        except feedwater.BadSample:
+            pass
+
+    gc.disable()
+    try:
+        run()
+        assert loader.stats()["held"] == 0
+    finally:
+        gc.enable()
