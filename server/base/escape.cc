@@ -80,4 +80,15 @@ std::string EscapedLines(absl::string_view text) {
   return out;
 }
 
+std::string ToUtf8(absl::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const size_t length = Utf8Length(text);
+    absl::StrAppend(&out, length > 0 ? text.substr(0, length) : "\xef\xbf\xbd");  // U+FFFD
+    text.remove_prefix(std::max<size_t>(length, 1));
+  }
+  return out;
+}
+
 }  // namespace feedwater::server

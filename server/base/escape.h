@@ -22,4 +22,7 @@ std::string Escaped(absl::string_view text);
 // it cannot be taken for an entry of its own.
 std::string EscapedLines(absl::string_view text);
 
+// Text from file names, for a protobuf message: what is no UTF-8 in it is U+FFFD.
+std::string ToUtf8(absl::string_view text);
+
 }  // namespace feedwater::server

@@ -46,9 +46,17 @@ absl::StatusOr<ReadBuffers::Buffer> ReadBuffers::Get(size_t bytes, MemoryBudget*
     return buffer;
   }
 
-  Buffer buffer;
   const size_t capacity = RoundUp(bytes);
-  const bool in_base = base_used_ + static_cast<int64_t>(capacity) <= kBaseBytes;
+  return Make(capacity, share, base_used_ + static_cast<int64_t>(capacity) <= kBaseBytes);
+}
+
+absl::StatusOr<ReadBuffers::Buffer> ReadBuffers::GetReserved(size_t bytes, MemoryBudget* share) {
+  return Make(RoundUp(bytes), share, /*in_base=*/false);
+}
+
+absl::StatusOr<ReadBuffers::Buffer> ReadBuffers::Make(size_t capacity, MemoryBudget* share,
+                                                      bool in_base) {
+  Buffer buffer;
   if (share == nullptr) share = budget_.get();
   if (!in_base && share != nullptr) {
     FW_ASSIGN_OR_RETURN(buffer.reservation_,
@@ -63,15 +71,6 @@ absl::StatusOr<ReadBuffers::Buffer> ReadBuffers::Get(size_t bytes, MemoryBudget*
   buffer.capacity_ = capacity;
   if (buffer.reservation_.bytes() == 0) base_used_ += static_cast<int64_t>(capacity);
   return buffer;
-}
-
-void ReadBuffers::Part(Buffer* buffer, MemoryBudget* share) {
-  if (buffer->capacity_ == 0 || buffer->reservation_.bytes() > 0) return;
-  base_used_ -= static_cast<int64_t>(buffer->capacity_);
-  if (share == nullptr) share = budget_.get();
-  if (share == nullptr) return;
-  auto reserved = share->Reserve("read buffers", static_cast<int64_t>(buffer->capacity_));
-  if (reserved.ok()) buffer->reservation_ = *std::move(reserved);
 }
 
 void ReadBuffers::Put(Buffer buffer) {

@@ -40,13 +40,14 @@ class ReadBuffers {
   // ResourceExhausted when the budget or the machine does not have it. What is not planned is
   // reserved from `share`, of the user for whom it is, or where that is null from the whole.
   absl::StatusOr<Buffer> Get(size_t bytes, MemoryBudget* share = nullptr);
+  // For a read that may hang: never one of those that are planned, which are everybody's.
+  absl::StatusOr<Buffer> GetReserved(size_t bytes, MemoryBudget* share = nullptr);
   void Put(Buffer buffer);
   void FreeIdle();  // those that nobody has; they stay planned
-  // Somebody else has the buffer from now on, for as long as it takes: it is reserved in the
-  // user's share, where that has room, and is none of these any more.
-  void Part(Buffer* buffer, MemoryBudget* share = nullptr);
 
  private:
+  absl::StatusOr<Buffer> Make(size_t capacity, MemoryBudget* share, bool in_base);
+
   const std::shared_ptr<MemoryBudget> budget_;
   std::vector<Buffer> idle_;
   int64_t base_used_ =

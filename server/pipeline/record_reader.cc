@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/base/clock.h"
+#include "server/base/log_limiter.h"
 #include "spdlog/spdlog.h"
 
 namespace feedwater::server {
@@ -14,9 +15,8 @@ constexpr int kLeastDepth = 2, kMostDepth = 32;
 constexpr int64_t kWaitNs = 50'000;  // less is not the storage's latency but the work of reading
 constexpr int kShrinkAfter = 256;    // records without a wait
 constexpr int64_t kMaxJoinedBytes = 1 << 20;
-constexpr int64_t kHeldUpNs = 250'000'000;        // a read that takes longer is held up
-constexpr int64_t kLookEveryNs = 10'000'000;      // whether reads that are held up are still wanted
-constexpr int64_t kTellEveryNs = 10'000'000'000;  // of reads that are tried again
+constexpr int64_t kHeldUpNs = 250'000'000;    // a read that takes longer is held up
+constexpr int64_t kLookEveryNs = 10'000'000;  // whether reads that are held up are still wanted
 
 // What an extent without bytes points to: readable like every other.
 alignas(64) constexpr std::byte kNothing[kReadPadding] = {};
@@ -224,9 +224,12 @@ absl::Status RecordReader::Begin(Read* read) {
           : files_->Open(read->source->root(), read->source->ObjectPath(read->object), reach, user);
   const bool is_elsewhere = IsElsewhere(file.status());
   if (!file.ok() && !is_elsewhere) return file.status();
+  const bool goes_away = may_go && (is_elsewhere || !(*file)->is_local);
   const bool direct_io = is_elsewhere ? files_->direct_io() : (*file)->direct_io;
-  absl::StatusOr<ReadBuffers::Buffer> buffer =
-      buffers_.Get(ReadBufferBytes(read->length, direct_io), ShareOf(bytes));
+  const size_t capacity = ReadBufferBytes(read->length, direct_io);
+  absl::StatusOr<ReadBuffers::Buffer> buffer = goes_away
+                                                   ? buffers_.GetReserved(capacity, ShareOf(bytes))
+                                                   : buffers_.Get(capacity, ShareOf(bytes));
   // Others have the memory at the moment: a running job tries again before it ends for that.
   if (!buffer.ok()) return StorageStatus(ENOMEM, buffer.status().message());
   read->buffer = *std::move(buffer);
@@ -235,7 +238,7 @@ absl::Status RecordReader::Begin(Read* read) {
   op.length = read->length;
   op.buffer = absl::Span<std::byte>(read->buffer.data(), read->buffer.capacity());
   op.user = read;
-  if (may_go && (is_elsewhere || !op.file->is_local)) {
+  if (goes_away) {
     if (is_of_job) {
       SendAway(read, [job = bytes.job_->shared_from_this(), object = read->object, user] {
         return job->Open(object, Reach::kAnywhere, user);
@@ -300,18 +303,12 @@ void RecordReader::LookAfterAway() {
   }
 }
 
-// The thread that has it may hang for ever. The buffer is the call's then.
+// The thread that has it may hang for ever. The buffer goes with the call, reserved until then.
 void RecordReader::LeaveBehind(Read* read) {
   const std::shared_ptr<AwayRead> away = std::move(read->away);
   read->away = nullptr;
   away->read = nullptr;
-  if (away->buffer.capacity() == 0) {
-    calls_->Cancel(away->user, away.get());
-  } else if (calls_->Cancel(away->user, away.get())) {
-    buffers_.Put(std::exchange(away->buffer, ReadBuffers::Buffer()));
-  } else {
-    buffers_.Part(&away->buffer, ShareOf(*read->parts[0].bytes));
-  }
+  calls_->Cancel(away->user, away.get());
   read->op.status = absl::CancelledError("nobody waits for this read");
   Completed(read);
 }
@@ -341,8 +338,9 @@ bool RecordReader::TryLater(Read* read) {
     status = read->retries.GaveUp(status, now);
     return false;
   }
-  if (told_ns_ == 0 || now - told_ns_ > kTellEveryNs) {
-    told_ns_ = now;
+  const int64_t user =
+      owner_ == nullptr ? LogLimiter::kNoSource : owner_->UserOf(*read->parts[0].bytes);
+  if (ClientLog().Admits("reads that are tried again", user)) {
     spdlog::warn("{}: tried again for at most {:.1f} s (storage.retry_for)",
                  std::string(status.message()), 1e-9 * static_cast<double>(retry_for_ns_));
   }

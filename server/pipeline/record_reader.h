@@ -185,7 +185,6 @@ class RecordReader {
   std::vector<Read*> later_;                         // failed, and to be tried again
   std::vector<Read*> away_;                          // with `calls`
   std::vector<std::shared_ptr<AwayRead>> returned_;  // scratch
-  int64_t told_ns_ = 0;                              // when the log was last told of one
   std::deque<RecordBytes*> ready_;                   // to be collected
   std::vector<Extent> extents_;                      // scratch
   size_t started_ = 0;

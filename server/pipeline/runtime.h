@@ -37,6 +37,7 @@ struct LoadedPipeline {
   PipelineSpec spec;
   std::shared_ptr<const MemoryReservation> text;  // for one that a client sent; else null
   std::shared_ptr<const Dataset> dataset;
+  int64_t class_names_bytes = 0;  // in an answer
   std::shared_ptr<const Plan> plan;
   // What is kept of the records, and why so (cache_choice.h). Null: nothing.
   std::shared_ptr<RecordCache> cache;

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "server/base/clock.h"
+#include "server/base/escape.h"
 #include "server/base/log_limiter.h"
 #include "server/pipeline/cache_choice.h"
 #include "server/storage/fault.h"
@@ -30,6 +31,8 @@ constexpr int kTextsOfUser = 8;  // that stay open
 // What a text takes when it is read, a byte of it (the tree of a list of short numbers).
 constexpr int64_t kTreeBytesPerByte = 100;
 constexpr int64_t kProgressEveryNs = 3'000'000'000;
+constexpr int kProgressLines = 20;      // of a user in a minute: one opening has so many
+constexpr int64_t kFieldHeadBytes = 4;  // of a text in an answer
 
 // Whether an opened dataset is still what its files are.
 bool IsCurrent(const Dataset& dataset) {
@@ -49,11 +52,12 @@ bool IsCurrent(const Dataset& dataset) {
 bool PipelineIsCurrent(const LoadedPipeline& pipeline) { return IsCurrent(*pipeline.dataset); }
 
 // Tells the log how far an index is, every few seconds.
-IndexProgress LogProgress(const std::string& name) {
-  return [name, last_ns = MonotonicNs()](int64_t done, int64_t total) mutable {
+IndexProgress LogProgress(const std::string& name, uid_t user) {
+  return [name, user, last_ns = MonotonicNs()](int64_t done, int64_t total) mutable {
     int64_t now_ns = MonotonicNs();
     if (now_ns - last_ns < kProgressEveryNs) return;
     last_ns = now_ns;
+    if (!ClientLog().Admits("indexing", user, kProgressLines)) return;
     if (total > 0) {
       spdlog::info("pipeline {}: indexing its dataset, {} of {} records", name, done, total);
     } else {
@@ -255,6 +259,8 @@ Catalogue::Loaded Catalogue::OpenOnce(uid_t user, const PipelineSpec& spec, Memo
   auto loaded = std::make_shared<LoadedPipeline>();
   loaded->spec = spec;
   FW_ASSIGN_OR_RETURN(loaded->dataset, OpenShared(user, spec, generation, roots, given_up));
+  for (const std::string& name : loaded->dataset->classes())
+    loaded->class_names_bytes += kFieldHeadBytes + static_cast<int64_t>(ToUtf8(name).size());
   FW_ASSIGN_OR_RETURN(loaded->plan,
                       Plan::Create(spec, loaded->dataset->fields(),
                                    static_cast<int64_t>(loaded->dataset->classes().size())));
@@ -319,7 +325,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> Catalogue::OpenShared(
     options.state_dir = options_.state_dir;
     options.budget = ShareOf(user);
     options.user = user;
-    options.progress = LogProgress(spec.name);
+    options.progress = LogProgress(spec.name, user);
     options.given_up = nobody_waits;
     absl::StatusOr<std::shared_ptr<const Dataset>> opened = nullptr;
     FW_RETURN_IF_ERROR(RetryTransient(options_.retry_for_ns, [&] {

@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "server/base/clock.h"
@@ -44,17 +46,25 @@ void LimitSocketBuffers(int fd) {
     (void)setsockopt(fd, SOL_SOCKET, option, &kSocketBytes, sizeof(kSocketBytes));
 }
 
-// A name that no other socket has, from the kernel.
-absl::StatusOr<std::string> BindToSomeName(int fd) {
+absl::Status BindToName(int fd, absl::string_view name) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  socklen_t size = sizeof(address.sun_family);
-  if (bind(fd, reinterpret_cast<const sockaddr*>(&address), size) != 0)
+  name.copy(address.sun_path + 1, sizeof(address.sun_path) - 1);  // abstract: behind a NUL
+  const size_t size = offsetof(sockaddr_un, sun_path) + 1 + name.size();
+  if (bind(fd, reinterpret_cast<const sockaddr*>(&address), static_cast<socklen_t>(size)) != 0)
     return ErrnoStatus(errno, "bind to an abstract name");
-  size = sizeof(address);
-  if (getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0)
-    return ErrnoStatus(errno, "getsockname");
-  return std::string(address.sun_path + 1, size - offsetof(sockaddr_un, sun_path) - 1);
+  return absl::OkStatus();
+}
+
+// Begins names that nobody else can guess and take. The kernel's own choice of a free name is one
+// of a million, which all processes of the host share.
+absl::StatusOr<std::string> MakeNamePrefix() {
+  unsigned char bytes[16];
+  if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
+    return absl::InternalError("no random bytes for names of sockets");
+  return absl::StrCat("feedwater-",
+                      absl::BytesToHexString({reinterpret_cast<const char*>(bytes), sizeof(bytes)}),
+                      "-");
 }
 
 }  // namespace
@@ -80,14 +90,13 @@ struct ControlGate::Direction {
   FrameCutter cutter;
 
   // False: the other side is gone. EAGAIN is neither.
-  bool Read(int fd, size_t most) {
-    const size_t old = bytes.size();
-    if (old >= most) return true;
-    bytes.resize(most);
-    const ssize_t got = read(fd, bytes.data() + old, most - old);
-    const int error = errno;
-    bytes.resize(old + static_cast<size_t>(std::max<ssize_t>(got, 0)));
-    return got > 0 || (got < 0 && (error == EAGAIN || error == EINTR));
+  bool Read(int fd, size_t most, std::vector<char>* buffer) {
+    if (bytes.size() >= most) return true;
+    buffer->resize(std::max(buffer->size(), most));
+    const ssize_t got = read(fd, buffer->data(), most - bytes.size());
+    if (got < 0) return errno == EAGAIN || errno == EINTR;
+    bytes.append(buffer->data(), static_cast<size_t>(got));
+    return got > 0;
   }
   bool Write(int fd) {
     if (passed == 0) return true;
@@ -120,8 +129,11 @@ struct ControlGate::Connection {
   bool gone() const { return !client; }
 };
 
-ControlGate::ControlGate(Options options, Fd epoll, Fd wake)
-    : options_(std::move(options)), epoll_(std::move(epoll)), wake_(std::move(wake)) {}
+ControlGate::ControlGate(Options options, std::string name_prefix, Fd epoll, Fd wake)
+    : options_(std::move(options)),
+      name_prefix_(std::move(name_prefix)),
+      epoll_(std::move(epoll)),
+      wake_(std::move(wake)) {}
 
 ControlGate::~ControlGate() { Stop(); }
 
@@ -134,8 +146,9 @@ absl::StatusOr<std::unique_ptr<ControlGate>> ControlGate::Create(Options options
   event.data.u64 = 0;
   if (epoll_ctl(epoll.get(), EPOLL_CTL_ADD, wake.get(), &event) != 0)
     return ErrnoStatus(errno, "epoll_ctl");
-  return std::unique_ptr<ControlGate>(
-      new ControlGate(std::move(options), std::move(epoll), std::move(wake)));
+  FW_ASSIGN_OR_RETURN(std::string name_prefix, MakeNamePrefix());
+  return std::unique_ptr<ControlGate>(new ControlGate(std::move(options), std::move(name_prefix),
+                                                      std::move(epoll), std::move(wake)));
 }
 
 absl::Status ControlGate::Start() {
@@ -313,7 +326,8 @@ bool ControlGate::ReadClient(Connection* connection, int64_t now_ns) {
   if (MustWait(connection, now_ns)) return true;
   if (connection->answers.bytes.size() >= kAnswerBytes / 2) return true;  // it should read first
   const size_t before = connection->requests.bytes.size();
-  if (!connection->requests.Read(connection->client.get(), kRequestBytes)) return false;
+  if (!connection->requests.Read(connection->client.get(), kRequestBytes, &read_buffer_))
+    return false;
   connection->user->bytes.Take(static_cast<double>(connection->requests.bytes.size() - before));
   return true;
 }
@@ -388,12 +402,12 @@ bool ControlGate::ConnectGrpc(Connection* connection) {
     return false;
   }
   for (const int end : ends) LimitSocketBuffers(end);
-  auto name = BindToSomeName(ends[0]);
-  if (!name.ok()) {
-    spdlog::warn("control.sock: {}", name.status().ToString());
+  connection->name = absl::StrCat(name_prefix_, connection->id);
+  if (const absl::Status named = BindToName(ends[0], connection->name); !named.ok()) {
+    if (ClientLog().Admits("control_gate", connection->account))
+      spdlog::warn("control.sock: {}", named.ToString());
     return false;
   }
-  connection->name = *std::move(name);
   {
     MutexLock lock(&mu_);
     names_.emplace(connection->name, connection->account);
@@ -406,7 +420,7 @@ bool ControlGate::ConnectGrpc(Connection* connection) {
 // False: gRPC has closed its end.
 bool ControlGate::ReadGrpc(Connection* connection) {
   Direction& answers = connection->answers;
-  const bool open = answers.Read(connection->grpc.get(), kAnswerBytes);
+  const bool open = answers.Read(connection->grpc.get(), kAnswerBytes, &read_buffer_);
   while (answers.passed < answers.bytes.size()) {
     const absl::string_view waiting = absl::string_view(answers.bytes).substr(answers.passed);
     if (answers.cutter.between_frames()) {

@@ -77,7 +77,7 @@ class ControlGate {
     uid_t account;
   };
 
-  ControlGate(Options options, Fd epoll, Fd wake);
+  ControlGate(Options options, std::string name_prefix, Fd epoll, Fd wake);
   void Run();
   void TakeNew() ABSL_LOCKS_EXCLUDED(mu_);
   void Pump(Connection* connection);
@@ -97,6 +97,7 @@ class ControlGate {
   void Count(const char* name) ABSL_LOCKS_EXCLUDED(mu_);
 
   const Options options_;
+  const std::string name_prefix_;  // of the abstract names by which gRPC tells connections apart
   std::atomic<uint64_t> calls_{0};
   const Fd epoll_, wake_;
   std::thread thread_;
@@ -106,6 +107,7 @@ class ControlGate {
   std::map<uid_t, User> users_;
   std::set<uint64_t> timed_;  // connections that wait for a moment, not for bytes
   uint64_t next_id_ = 1;      // 0 is the wake-up
+  std::vector<char> read_buffer_;
 
   mutable Mutex mu_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;

@@ -18,6 +18,7 @@
 #include "feedwater/version.h"
 #include "proto/shm/wire.h"
 #include "server/base/clock.h"
+#include "server/base/escape.h"
 #include "server/base/heap.h"
 #include "server/base/no_throw.h"
 #include "server/base/thread.h"
@@ -118,6 +119,22 @@ absl::StatusOr<int64_t> ReadBatchSize(const v1::OpenStreamRequest& request,
       absl::StrCat("pipeline '", spec.name,
                    "' sets no batch size; give batch_size, or set batch.size in its file"));
 }
+
+// The CPU time of a scope is its user's.
+class ChargedTime {
+ public:
+  ChargedTime(Runtime* runtime, std::optional<uid_t> user)
+      : runtime_(runtime), user_(user), begin_ns_(ThreadCpuNs()) {}
+  ~ChargedTime() {
+    if (user_.has_value()) runtime_->ChargeUser(*user_, ThreadCpuNs() - begin_ns_);
+  }
+  ChargedTime(const ChargedTime&) = delete;
+
+ private:
+  Runtime* const runtime_;
+  const std::optional<uid_t> user_;
+  const int64_t begin_ns_;
+};
 
 absl::StatusOr<FilesMark> ReadMark(const v1::FilesMark& mark) {
   constexpr size_t kMaxIdentity = 64;
@@ -373,6 +390,7 @@ grpc::Status ControlService::DescribePipeline(grpc::ServerContext* context,
   const LoadedPipeline& pipeline = **loaded;
   if (absl::Status room = ReserveAnswer(context, pipeline); !room.ok())
     return Answer("DescribePipeline", room);
+  const ChargedTime charged(parts_.runtime, parts_.caller(context->peer()));
   response->set_name(ToUtf8(pipeline.spec.name));
   for (const FieldSpec& field : pipeline.plan->outputs())
     SetField(field, 0, response->add_fields());
@@ -421,10 +439,7 @@ absl::Status ControlService::ReserveAnswer(grpc::ServerContext* context,
   const std::optional<uid_t> user = parts_.caller(context->peer());
   if (!user.has_value())
     return absl::CancelledError("the caller left while its call was being answered");
-  int64_t bytes = 0;
-  for (const std::string& name : pipeline.dataset->classes())
-    bytes += static_cast<int64_t>(ToUtf8(name).size()) + 4;
-  return Annotate(ReserveRoom(context, *user, bytes, kMaxClassNameBytes),
+  return Annotate(ReserveRoom(context, *user, pipeline.class_names_bytes, kMaxClassNameBytes),
                   absl::StrCat("pipeline '", pipeline.spec.name, "': the names of ",
                                pipeline.dataset->classes().size(), " classes"));
 }
@@ -854,7 +869,7 @@ absl::Status ControlService::Open(grpc::ServerContext* context,
 
 void ControlService::OnSeek(const std::shared_ptr<OpenedStream>& stream, uint32_t serial,
                             uint64_t epoch, int64_t position) {
-  const int64_t begin_ns = ThreadCpuNs();
+  const ChargedTime charged(parts_.runtime, stream->peer.uid);
   absl::Status status;
   {
     // Held over Seek, so that an early seek that OpenStream carries out cannot overtake a later
@@ -867,7 +882,6 @@ void ControlService::OnSeek(const std::shared_ptr<OpenedStream>& stream, uint32_
     }
     status = parts_.runtime->Seek(stream->stream, serial, epoch, position);
   }
-  parts_.runtime->ChargeUser(stream->peer.uid, ThreadCpuNs() - begin_ns);
   if (!status.ok()) parts_.data->CloseSession(stream->ticket, status);
 }
 
@@ -879,7 +893,10 @@ void ControlService::OnClosed(const std::shared_ptr<OpenedStream>& stream) {
     attached = std::move(stream->stream);
     stream->stream = nullptr;
   }
-  if (attached != nullptr) parts_.runtime->Detach(attached);
+  if (attached != nullptr) {
+    parts_.runtime->Detach(attached);
+    parts_.data->Discard(std::move(attached));
+  }
   MutexLock lock(&mu_);
   streams_.erase(stream->ticket);
   auto open = streams_of_uid_.find(stream->peer.uid);
@@ -892,35 +909,6 @@ void ControlService::OnClosed(const std::shared_ptr<OpenedStream>& stream) {
 grpc::Status ToGrpc(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), ToUtf8(status.message()));
-}
-
-std::string ToUtf8(absl::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  for (size_t i = 0; i < text.size();) {
-    const auto lead = static_cast<unsigned char>(text[i]);
-    size_t length = lead < 0x80                   ? 1
-                    : lead >= 0xc2 && lead < 0xe0 ? 2
-                    : lead >= 0xe0 && lead < 0xf0 ? 3
-                    : lead >= 0xf0 && lead < 0xf5 ? 4
-                                                  : 0;
-    bool valid = length > 0 && i + length <= text.size();
-    for (size_t k = 1; valid && k < length; ++k)
-      valid = (static_cast<unsigned char>(text[i + k]) & 0xc0) == 0x80;
-    if (valid && length >= 3) {  // no overlong forms, surrogates, or numbers above U+10FFFF
-      const auto second = static_cast<unsigned char>(text[i + 1]);
-      valid = !(lead == 0xe0 && second < 0xa0) && !(lead == 0xed && second > 0x9f) &&
-              !(lead == 0xf0 && second < 0x90) && !(lead == 0xf4 && second > 0x8f);
-    }
-    if (valid) {
-      out.append(text.data() + i, length);
-      i += length;
-    } else {
-      out.append("\xef\xbf\xbd");  // U+FFFD
-      ++i;
-    }
-  }
-  return out;
 }
 
 }  // namespace feedwater::server

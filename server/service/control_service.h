@@ -123,8 +123,7 @@ class ControlService final : public v1::Control::Service {
   std::map<uid_t, std::shared_ptr<MemoryBudget>> arenas_of_uid_ ABSL_GUARDED_BY(mu_);
 };
 
-// The gRPC status with the same code and message. Text from file names is made valid UTF-8.
+// The gRPC status with the same code and message.
 grpc::Status ToGrpc(const absl::Status& status);
-std::string ToUtf8(absl::string_view text);
 
 }  // namespace feedwater::server

@@ -129,16 +129,18 @@ void StorageCalls::Start(uint32_t user, std::shared_ptr<StorageCall> call) {
   absl::StatusOr<std::thread> thread =
       StartThread("calls into storage", [shared = state_] { shared->Work(); });
   if (thread.ok()) return thread->detach();
-  {
-    MutexLock lock(&state.mu);
-    --state.starting;
-    if (--state.threads > 0) return;  // one of them takes it
-    call = state.Take(&user);
-  }
-  if (call == nullptr) return;
-  call->Run();
   MutexLock lock(&state.mu);
-  state.Done(user);
+  --state.starting;
+  --state.threads;
+  // Without a thread that takes them, all of them are done here: also one of somebody who could not
+  // start a thread either, and believed that this one would come.
+  while (state.threads == 0 && (call = state.Take(&user)) != nullptr) {
+    state.mu.Unlock();
+    call->Run();
+    call.reset();
+    state.mu.Lock();
+    state.Done(user);
+  }
 }
 
 bool StorageCalls::Cancel(uint32_t user, const StorageCall* call) {

@@ -18,11 +18,11 @@
 #include "server/base/log_limiter.h"
 #include "server/base/mutex.h"
 #include "server/base/thread.h"
-#include "server/transport/arena_reclaimer.h"
 #include "server/transport/arena_watch.h"
 #include "server/transport/daemon_message.h"
 #include "server/transport/doorbell.h"
 #include "server/transport/listener.h"
+#include "server/transport/reclaimer.h"
 #include "server/transport/session.h"
 #include "spdlog/spdlog.h"
 
@@ -91,7 +91,7 @@ struct DataServer::Impl {
 
   // Constant after Start.
   const Options options;
-  const std::shared_ptr<ArenaReclaimer> reclaimer = std::make_shared<ArenaReclaimer>();
+  const std::shared_ptr<Reclaimer> reclaimer = std::make_shared<Reclaimer>();
   const std::unique_ptr<ArenaWatch> watch;
 
   // The server's thread's.
@@ -428,6 +428,10 @@ absl::StatusOr<std::shared_ptr<SlotPool>> DataServer::OpenSession(const SessionT
   FW_RETURN_IF_ERROR(session->Open(options, std::move(events)));
   impl_->Count("opened");
   return session;
+}
+
+void DataServer::Discard(std::shared_ptr<void> left) {
+  impl_->reclaimer->Discard([left = std::move(left)] {});
 }
 
 void DataServer::CloseSession(const SessionTicket& ticket, const absl::Status& reason) {

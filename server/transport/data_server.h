@@ -97,6 +97,8 @@ class DataServer {
                                                         const ArenaOptions& options,
                                                         SessionEvents events);
   void CloseSession(const SessionTicket& ticket, const absl::Status& reason);
+  // What a session leaves, which may be much memory, ends on a thread that serves nobody.
+  void Discard(std::shared_ptr<void> left);
   SessionCounts Counts(const SessionTicket& ticket) const;
   int sessions(uid_t uid) const;  // with an arena
   int arenas() const;             // that exist, those that clients keep beyond their sessions too

@@ -167,7 +167,7 @@ Session::Burial Session::Bury() {
   burial.closed = std::move(events.closed);
   CloseAfterLastWord(std::move(socket));
   pidfd_ = Fd();
-  reclaimer_->Discard(std::move(arena));
+  if (arena != nullptr) reclaimer_->Discard([arena = std::move(arena)] { arena->LetGo(); });
   return burial;
 }
 

@@ -26,12 +26,12 @@
 #include "server/base/mutex.h"
 #include "server/batch/slot_pool.h"
 #include "server/transport/arena.h"
-#include "server/transport/arena_reclaimer.h"
 #include "server/transport/arena_watch.h"
 #include "server/transport/client_message.h"
 #include "server/transport/data_server.h"
 #include "server/transport/doorbell.h"
 #include "server/transport/listener.h"
+#include "server/transport/reclaimer.h"
 #include "server/transport/slot_table.h"
 
 namespace feedwater::server {
@@ -43,7 +43,7 @@ class Session final : public SlotPool {
     SessionTicket ticket{};
     double handshake_seconds = 5;
     std::shared_ptr<Doorbell> doorbell;
-    std::shared_ptr<ArenaReclaimer> reclaimer;
+    std::shared_ptr<Reclaimer> reclaimer;
     ArenaWatch* watch = nullptr;  // outlives the session's opening; null: see Arena::Create
   };
   Session(Accepted client, const Options& options);
@@ -120,7 +120,7 @@ class Session final : public SlotPool {
   const PeerIdentity peer_;
   const int64_t handshake_ns_;
   const std::shared_ptr<Doorbell> doorbell_;
-  const std::shared_ptr<ArenaReclaimer> reclaimer_;
+  const std::shared_ptr<Reclaimer> reclaimer_;
   ArenaWatch* const watch_;
 
   // The server's thread's.

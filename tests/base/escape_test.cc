@@ -51,5 +51,15 @@ TEST(EscapedLines, IndentsEveryFurtherLine) {
   EXPECT_EQ(EscapedLines(""), "");
 }
 
+TEST(ToUtf8, KeepsWhatIsValidAndReplacesTheRest) {
+  EXPECT_EQ(ToUtf8("plain \xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80"),
+            "plain \xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80");
+  EXPECT_EQ(ToUtf8("\xff"), "\xef\xbf\xbd");
+  EXPECT_EQ(ToUtf8("\xc0\xaf"), "\xef\xbf\xbd\xef\xbf\xbd");                  // overlong
+  EXPECT_EQ(ToUtf8("\xed\xa0\x80"), "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");  // surrogate
+  EXPECT_EQ(ToUtf8("a\xe2\x82"), "a\xef\xbf\xbd\xef\xbf\xbd");                // cut off
+  EXPECT_EQ(ToUtf8(absl::string_view("\0", 1)), std::string(1, '\0'));
+}
+
 }  // namespace
 }  // namespace feedwater::server

@@ -34,7 +34,7 @@ class Conversation {
     Require(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0, "a socket pair");
     client_ = Fd(ends[0]);
     static const auto* doorbell = new std::shared_ptr<Doorbell>(*Doorbell::Create());
-    static const auto* reclaimer = new std::shared_ptr<ArenaReclaimer>(new ArenaReclaimer);
+    static const auto* reclaimer = new std::shared_ptr<Reclaimer>(new Reclaimer);
     Session::Options options;
     options.id = 1;
     options.doorbell = *doorbell;

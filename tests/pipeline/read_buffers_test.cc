@@ -49,5 +49,22 @@ TEST(ReadBuffers, ThoseThatArePlannedAreNobodys) {
   EXPECT_EQ(one->planned_bytes(), 0) << "all that is planned is there again";
 }
 
+// A read that hangs keeps its buffer: with those that everybody uses it would stop the worker.
+TEST(ReadBuffers, AReservedOneLeavesThePlannedOnesToTheOthers) {
+  const auto whole = MemoryBudget::Create(256 * kMiB);
+  UserShares shares(whole);
+  shares.Limit(128 * kMiB);
+  const auto one = shares.Of(1), other = shares.Of(2);
+  ReadBuffers buffers(whole);
+  auto kept = buffers.GetReserved(kMiB, one.get());
+  ASSERT_TRUE(kept.ok());
+  EXPECT_GE(one->planned_bytes(), kMiB);
+  ASSERT_TRUE(buffers.Get(ReadBuffers::kBaseBytes, other.get()).ok());
+  EXPECT_EQ(other->planned_bytes(), 0) << "all that is planned is there";
+  buffers.Put(*std::move(kept));
+  EXPECT_EQ(one->planned_bytes(), 0);
+  EXPECT_TRUE(absl::IsResourceExhausted(buffers.GetReserved(200 * kMiB, one.get()).status()));
+}
+
 }  // namespace
 }  // namespace feedwater::server

@@ -23,7 +23,7 @@ SimulatedDaemon::SimulatedDaemon(std::mt19937_64* random,
                                  std::function<void(std::string)> violation)
     : violation_(violation),
       doorbell_(*server::Doorbell::Create()),
-      reclaimer_(std::make_shared<server::ArenaReclaimer>()),  // without its thread
+      reclaimer_(std::make_shared<server::Reclaimer>()),  // without its thread
       budget_(server::MemoryBudget::Create(int64_t{1} << 30)),
       workers_(random, std::move(violation)) {}
 

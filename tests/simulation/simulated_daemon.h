@@ -73,7 +73,7 @@ class SimulatedDaemon {
 
   const std::function<void(std::string)> violation_;
   const std::shared_ptr<server::Doorbell> doorbell_;
-  const std::shared_ptr<server::ArenaReclaimer> reclaimer_;
+  const std::shared_ptr<server::Reclaimer> reclaimer_;
   const std::shared_ptr<server::MemoryBudget> budget_;
   SimulatedWorkers workers_;
   std::vector<ConnectionPtr> connections_, buried_;

@@ -3,24 +3,26 @@
 // for workers that still write. What a client keeps beyond its session is ArenaWatch's to count.
 //
 // Thread-safe. The thread sleeps while there is nothing to reclaim. Without it - before Start,
-// after Stop - what is discarded goes with its last owner.
+// after Stop - nothing is called, and what is held goes with its last owner.
 #pragma once
 
-#include <memory>
+#include <functional>
 #include <thread>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "server/base/mutex.h"
-#include "server/transport/arena.h"
+#include "server/base/status.h"
 
 namespace feedwater::server {
 
-class ArenaReclaimer {
+class Reclaimer {
  public:
-  ~ArenaReclaimer() { Stop(); }
+  ~Reclaimer() { Stop(); }
 
   absl::Status Start();  // once
-  void Discard(std::shared_ptr<Arena> arena);
+  // `give_back` is called, and what it holds is let go, on the thread.
+  void Discard(std::function<void()> give_back);
   void Stop();
 
  private:
@@ -28,7 +30,7 @@ class ArenaReclaimer {
 
   Mutex mu_;
   CondVar changed_;
-  std::vector<std::shared_ptr<Arena>> discarded_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::function<void()>> discarded_ ABSL_GUARDED_BY(mu_);
   bool stop_ ABSL_GUARDED_BY(mu_) = true;
   std::thread thread_;
 };

@@ -1,4 +1,4 @@
-#include "server/transport/arena_reclaimer.h"
+#include "server/transport/reclaimer.h"
 
 #include <pthread.h>
 
@@ -8,7 +8,7 @@
 
 namespace feedwater::server {
 
-absl::Status ArenaReclaimer::Start() {
+absl::Status Reclaimer::Start() {
   {
     MutexLock lock(&mu_);
     stop_ = false;
@@ -23,15 +23,14 @@ absl::Status ArenaReclaimer::Start() {
   return thread.status();
 }
 
-void ArenaReclaimer::Discard(std::shared_ptr<Arena> arena) {
-  if (arena == nullptr) return;
+void Reclaimer::Discard(std::function<void()> give_back) {
   MutexLock lock(&mu_);
   if (stop_) return;
-  discarded_.push_back(std::move(arena));
+  discarded_.push_back(std::move(give_back));
   changed_.Signal();
 }
 
-void ArenaReclaimer::Stop() {
+void Reclaimer::Stop() {
   {
     MutexLock lock(&mu_);
     stop_ = true;
@@ -40,18 +39,18 @@ void ArenaReclaimer::Stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-void ArenaReclaimer::Run() {
+void Reclaimer::Run() {
   pthread_setname_np(pthread_self(), "fw-reclaim");
   RunSoonAfterWaking();
   while (true) {
-    std::vector<std::shared_ptr<Arena>> fresh;
+    std::vector<std::function<void()>> fresh;
     {
       MutexLock lock(&mu_);
       while (discarded_.empty() && !stop_) changed_.Wait(&mu_);
       if (discarded_.empty()) return;
       fresh.swap(discarded_);
     }
-    for (const std::shared_ptr<Arena>& arena : fresh) arena->LetGo();
+    for (const std::function<void()>& give_back : fresh) give_back();
   }
 }
 
