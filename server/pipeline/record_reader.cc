@@ -76,6 +76,8 @@ void RecordReader::Start(const Dataset& dataset, int64_t record, RecordBytes* in
   into->failed_extent_ = -1;
   into->status_ = absl::OkStatus();
   into->not_read_ = false;
+  into->retries_ = Retries();
+  into->due_ns_ = 0;
   into->extents_.clear();
   into->reads_.clear();
   ++started_;
@@ -121,6 +123,21 @@ void RecordReader::StartAnew(RecordBytes* bytes) {
   Release(bytes);
   Start(*bytes->dataset_, bytes->record_, bytes, bytes->job_);
   bytes->stamp_ = stamp;
+}
+
+bool RecordReader::TryAnew(RecordBytes* bytes, absl::Status* why) {
+  const int64_t now = MonotonicNs();
+  Retries retries = bytes->retries_;
+  if (!retries.started()) retries.Start(now, retry_for_ns_);
+  const int64_t due_ns = retries.Next(now);
+  if (due_ns < 0) {
+    *why = retries.GaveUp(*why, now);
+    return false;
+  }
+  StartAnew(bytes);
+  bytes->retries_ = retries;
+  bytes->due_ns_ = due_ns;
+  return true;
 }
 
 void RecordReader::NotStarted(const absl::Status& status, RecordBytes* into) {
@@ -317,6 +334,12 @@ void RecordReader::Submit() {
   while (!queue_.empty() && engine_->in_flight() < engine_depth_) {
     Read* read = queue_.front();
     queue_.pop_front();
+    const int64_t due_ns = read->parts[0].bytes->due_ns_;
+    if (due_ns > MonotonicNs() && !IsUnwanted(*read)) {
+      read->op.status = absl::CancelledError("nobody waits for this read");  // if that is so then
+      Postpone(read, due_ns);
+      continue;
+    }
     absl::Status begun =
         IsUnwanted(*read) ? absl::CancelledError("nobody waits for this read") : Begin(read);
     if (begun.ok()) continue;
@@ -346,9 +369,14 @@ bool RecordReader::TryLater(Read* read) {
   }
   read->op.file = nullptr;
   if (read->buffer.capacity() > 0) buffers_.Put(std::exchange(read->buffer, ReadBuffers::Buffer()));
+  Postpone(read, read->due_ns);
+  return true;
+}
+
+void RecordReader::Postpone(Read* read, int64_t due_ns) {
+  read->due_ns = due_ns;
   SetHeld(read, true);
   later_.push_back(read);
-  return true;
 }
 
 bool RecordReader::IsUnwanted(const Read& read) const {

@@ -62,6 +62,8 @@ class RecordBytes {
   int64_t size_ = 0;
   int missing_ = 0;             // extents still to come
   int held_reads_ = 0;          // by storage
+  Retries retries_;             // of what is done with the record
+  int64_t due_ns_ = 0;          // not to be read before
   int64_t failed_extent_ = -1;  // the first one, so that the error told is always the same
   absl::Status status_;
   bool not_read_ = false;
@@ -116,6 +118,9 @@ class RecordReader {
              const RecordCache* cache = nullptr);
   // The same record once more, from the dataset's files.
   void StartAnew(RecordBytes* bytes);
+  // The same after a while, where what was done with the record has failed for a reason that can
+  // pass. False once this has been going on for `retry_for_ns`: *why then says so.
+  bool TryAnew(RecordBytes* bytes, absl::Status* why);
   // A record that has all its bytes, or an error; waits for one. nullptr when nothing is in flight,
   // or when all that is has been held up for `held_up_ns`: the owner may have other work meanwhile.
   RecordBytes* Collect(int64_t held_up_ns = INT64_MAX);
@@ -161,6 +166,7 @@ class RecordReader {
   void Completed(Read* read);
   // Whether the failed read is tried again.
   bool TryLater(Read* read);
+  void Postpone(Read* read, int64_t due_ns);
   void SetHeld(Read* read, bool held);
   bool IsUnwanted(const Read& read) const;
   bool SameUser(const RecordBytes& a, const RecordBytes& b) const;

@@ -1,11 +1,13 @@
 #include "server/pipeline/sample_rooms.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <climits>
 #include <utility>
 
 #include "absl/time/clock.h"
 #include "server/base/status.h"
+#include "server/storage/fault.h"
 
 namespace feedwater::server {
 namespace {
@@ -173,7 +175,7 @@ bool SampleRooms::IsNext(uint64_t turn) const {
 }
 
 absl::StatusOr<SampleRooms::Room> SampleRooms::Enter(uint32_t user, int64_t bytes,
-                                                     const std::atomic<bool>* gone) {
+                                                     const std::atomic<bool>* gone, bool holds) {
   Room room;
   if (budget_ == nullptr || bytes <= 0) return room;
   MutexLock lock(&mu_);
@@ -183,6 +185,7 @@ absl::StatusOr<SampleRooms::Room> SampleRooms::Enter(uint32_t user, int64_t byte
   absl::Status refused;
   absl::Time patient_until = absl::Now() + options_.patience;
   for (;;) {
+    const bool comes_back = self.has_share ? !large_.empty() : large_.count(user) > 0;
     if (IsNext(turn)) {
       MemoryBudget& from = self.has_share ? *budget_ : *share;
       absl::StatusOr<MemoryReservation> reserved = from.ReserveOfShare(kLargeTerm, bytes);
@@ -200,9 +203,14 @@ absl::StatusOr<SampleRooms::Room> SampleRooms::Enter(uint32_t user, int64_t byte
       }
       refused = reserved.status();
       if (bytes > from.limit_bytes()) break;
-      if (self.has_share ? !large_.empty() : large_.count(user) > 0)
-        patient_until = absl::Now() + options_.patience;
-      if (absl::Now() >= patient_until) break;
+      if (comes_back) patient_until = absl::Now() + options_.patience;
+      if (absl::Now() >= patient_until) {
+        if (holds) refused = StorageStatus(ENOMEM, refused.message());
+        break;
+      }
+    } else if (holds && !comes_back) {
+      refused = StorageStatus(ENOMEM, "other large samples wait for memory first");
+      break;
     }
     refused = absl::CancelledError("nobody wants the sample any more");
     if (gone != nullptr && gone->load(std::memory_order_relaxed)) break;

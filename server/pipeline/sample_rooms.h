@@ -106,9 +106,11 @@ class SampleRooms : public std::enable_shared_from_this<SampleRooms> {
   };
   // Waits until there is one, or until `gone` (may be null) becomes true: Cancelled.
   // ResourceExhausted when it can never fit, or there is none after some seconds without another
-  // large image under way.
-  absl::StatusOr<Room> Enter(uint32_t user, int64_t bytes, const std::atomic<bool>* gone)
-      ABSL_LOCKS_EXCLUDED(mu_);
+  // large image under way. Whoever holds memory meanwhile (`holds`: its record) may hold what
+  // another one waits for: then only the first waits, the others come again, with an error that
+  // IsTransient and after they have given back what they hold.
+  absl::StatusOr<Room> Enter(uint32_t user, int64_t bytes, const std::atomic<bool>* gone,
+                             bool holds = false) ABSL_LOCKS_EXCLUDED(mu_);
   int waiting() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:

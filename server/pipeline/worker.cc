@@ -234,6 +234,8 @@ void Worker::Process(Sample* sample) {
   if (status.ok()) {
     status = RunSample(*sample);
     usage_.bytes_read += sample->bytes.size();
+    if (IsTransient(status) && !batch.dropped() && reader_->TryAnew(&sample->bytes, &status))
+      return;
   }
   if (!status.ok() && batch.dropped()) return Done(sample);  // perhaps for that reason
   const bool machine = TellsOfTheMachine(status, sample->bytes);
@@ -444,7 +446,8 @@ absl::Status Worker::EnterRoom(const Sample& sample, const SampleInput& input, S
   if (extra > 0) {
     usage_.is_large = true;
     absl::StatusOr<SampleRooms::Room> room =
-        rooms_->Enter(job.config().owner_uid, extra, &batch.dropped_flag());
+        rooms_->Enter(job.config().owner_uid, extra, &batch.dropped_flag(),
+                      sample.bytes.size() > kCountedRecordBytes);
     if (!room.ok()) {
       return Annotate(
           room.status(),

@@ -7,6 +7,7 @@ their job with an error; the daemon's peak (VmHWM) tells whether it is true.
 from __future__ import annotations
 
 import re
+import struct
 import sys
 
 import pytest
@@ -28,6 +29,10 @@ def pipeline(graph: str, more: str = "", outputs: str = "[image, sample_id]") ->
 
 DECODE = "  - decode\n  - resize: {size: [16, 16]}\n"
 PATIENT = "limits: {max_decode_ms: 60000}\n"
+MEMORY = {
+    "none": "230MiB",
+    "process": "325MiB",
+}  # one file and its image fit, a second file does not
 
 
 def test_fields_that_do_not_fit_together_are_refused_with_their_sum(make_daemon):
@@ -77,3 +82,30 @@ def test_an_image_over_the_budget_ends_its_job_with_an_error(make_daemon, isolat
         next(iter(loader))
     assert "larger `memory`" in str(error.value)
     assert SANITIZERS or daemon.peak_kib() < 211 << 10
+
+
+def write_bitmap(path, side: int) -> None:
+    """Write a black BMP of `side` x `side` pixels; its bytes are a hole in the file."""
+    header = struct.pack("<IiiHHIIiiII", 40, side, side, 1, 24, 0, 0, 2835, 2835, 0, 0)
+    size = 54 + 3 * side * side
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "wb") as file:
+        file.write(b"BM" + struct.pack("<IHHI", size, 0, 0, 54) + header)
+        file.truncate(size)
+
+
+@pytest.mark.parametrize("isolation", ["none", "process"])
+def test_workers_that_hold_large_files_do_not_wait_for_each_other(make_daemon, isolation):
+    """Each file takes a read buffer before its image takes memory, and not all of both fit."""
+    config = (
+        f"cpus: 2\nmemory: {MEMORY[isolation]}\ncache: {{ram: 0, seek_indexes: 0}}\n"
+        f"isolation: {isolation}\n"
+    )
+    daemon = make_daemon(config=config)
+    for i in range(12):
+        write_bitmap(daemon.data / f"images/a/{i:02d}.bmp", 4000)
+    daemon.add_pipeline("images", pipeline(DECODE, PATIENT))
+    daemon.start()
+    with feedwater.Loader("images", address=daemon.address, output="numpy", as_dict=True) as loader:
+        seen = [int(batch["sample_id"][0]) for batch in loader]
+    assert seen == list(range(12))

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "absl/time/clock.h"
+#include "server/storage/fault.h"
 
 namespace feedwater::server {
 namespace {
@@ -175,6 +176,31 @@ TEST_F(SampleRoomsTest, WhatDoesNotFitEvenAloneIsRefused) {
   const auto room = rooms->Enter(0, 600, nullptr);
   EXPECT_TRUE(absl::IsResourceExhausted(room.status()));
   EXPECT_THAT(room.status().message(), HasSubstr("arenas 500"));
+}
+
+// What the first one waits for may be what the others hold.
+TEST_F(SampleRoomsTest, OfThoseThatHoldMemoryOnlyTheFirstWaits) {
+  SampleRooms::Options options;
+  options.shares = shares_;
+  const auto rooms = SampleRooms::Create(std::move(options));
+  auto records = *budget_->Reserve("read buffers", 500);
+  std::thread first([&] { EXPECT_TRUE(rooms->Enter(0, 600, nullptr, true).ok()); });
+  AwaitWaiting(*rooms, 1);
+  for (int i = 0; i < 3; ++i)
+    EXPECT_TRUE(IsTransient(rooms->Enter(0, 600, nullptr, true).status()));
+  EXPECT_EQ(rooms->waiting(), 1);
+  records.Release();
+  first.join();
+}
+
+TEST_F(SampleRoomsTest, WhoHoldsMemoryAndWaitsInVainComesAgain) {
+  const auto rooms = Rooms(2);
+  const auto arena = *budget_->Reserve("arenas", 500);
+  const absl::Status refused = rooms->Enter(0, 600, nullptr, true).status();
+  EXPECT_TRUE(IsTransient(refused)) << refused;
+  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+  EXPECT_THAT(refused.message(), HasSubstr("arenas 500"));
+  EXPECT_FALSE(IsTransient(rooms->Enter(0, 1001, nullptr, true).status()));
 }
 
 TEST_F(SampleRoomsTest, WhoIsGoneWaitsNoLonger) {
