@@ -49,6 +49,7 @@ UNREACHABLE = {
     "an engine's depth is": "no option sets it",
     "… slots; a session has 1 to": "refused by the service before",
     "a slot of … bytes is not a number": "slots are whole pages by construction",
+    "files.identity has … bytes": "both clients send what the daemon gave them",
     "no WELCOME": "caught, told as a broken protocol",
     "an arena of … bytes": "slots are whole pages by construction",
     "could not make this batch": "stands in when the daemon gave no reason",
