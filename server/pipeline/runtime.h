@@ -36,6 +36,8 @@ class DecoderHost;  // decoder/isolated_maker.h
 struct LoadedPipeline {
   PipelineSpec spec;
   std::shared_ptr<const MemoryReservation> text;  // for one that a client sent; else null
+  std::shared_ptr<const void> file;  // what it was read from, another one after a change, or null
+  std::string warning;               // for those who open it; "" is none
   std::shared_ptr<const Dataset> dataset;
   int64_t class_names_bytes = 0;  // in an answer
   std::shared_ptr<const Plan> plan;
@@ -83,8 +85,11 @@ struct RankStats {
   uint64_t epoch = 0;
   int64_t step =
       0;  // last published; before the first one, the step before the start (-1 at position 0)
-  int slots = 0, slots_ready = 0,
-      slots_lent = 0;  // filled by the service, which knows what the client released
+  uint64_t began_epoch = 0;  // of the first one, or of the last seek
+  int64_t began_step = 0;    // before that one
+  // Filled by the service, which knows what the client has taken and released; so are then `epoch`
+  // and `step` of the last batch that was taken.
+  int slots = 0, slots_ready = 0, slots_lent = 0;
 };
 
 struct JobStats {

@@ -144,7 +144,7 @@ absl::StatusOr<std::shared_ptr<Stream>> Scheduler::Attach(NewRank rank) {
     auto& moving = Moving(*stream);
     moving.began_epoch = moving.published_epoch = rank.start.order->epoch();
     moving.began_at = rank.start.order->start();
-    moving.published_step = job->StepNumber(rank.start) - 1;
+    moving.began_step = moving.published_step = job->StepNumber(rank.start) - 1;
     moving.next = std::move(rank.start);
     auto& streams = Moving(*job).streams;
     const auto after = std::find_if(streams.begin(), streams.end(), [&](const auto& other) {
@@ -193,7 +193,7 @@ absl::Status Scheduler::Seek(const std::shared_ptr<Stream>& stream, uint32_t ser
     moving.serial = serial;
     moving.began_epoch = moving.published_epoch = start.order->epoch();
     moving.began_at = start.order->start();
-    moving.published_step = stream->job().StepNumber(start) - 1;
+    moving.began_step = moving.published_step = stream->job().StepNumber(start) - 1;
     moving.bad_in_epoch = 0;
     moving.next = std::move(start);
   }

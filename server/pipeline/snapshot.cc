@@ -48,6 +48,8 @@ std::vector<JobStats> Scheduler::Snapshot() const {
       rank.pid = stream->pid();
       rank.epoch = at.published_epoch;
       rank.step = at.published_step;
+      rank.began_epoch = at.began_epoch;
+      rank.began_step = at.began_step;
       if (stats.ranks.empty() ||
           std::tie(rank.epoch, rank.step) < std::tie(stats.epoch, stats.step)) {
         stats.epoch = rank.epoch;

@@ -68,7 +68,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
     bool publishing = false;  // some worker is handing over a batch: the turn that keeps the order
     uint32_t serial = 0;
     uint64_t began_epoch = 0;  // where production began, or was sent by the last seek
-    int64_t began_at = 0;
+    int64_t began_at = 0, began_step = 0;
     OrderCursor next;                // of the batch that is opened next
     std::shared_ptr<Batch> filling;  // the last of `open` while it has places without a ticket
     std::deque<std::shared_ptr<Batch>> open;  // in the order of publishing

@@ -376,10 +376,15 @@ grpc::Status ControlService::Answer(const char* rpc, const absl::Status& status,
   return ToGrpc(status);
 }
 
-grpc::Status ControlService::ListPipelines(grpc::ServerContext*, const v1::ListPipelinesRequest*,
+grpc::Status ControlService::ListPipelines(grpc::ServerContext* context,
+                                           const v1::ListPipelinesRequest*,
                                            v1::ListPipelinesResponse* response) {
-  for (const std::string& name : parts_.catalogue->Names()) response->add_names(ToUtf8(name));
-  return grpc::Status::OK;
+  return Answer("ListPipelines", LookThrough(context, [&](uid_t) {
+                  PipelineFiles& files = parts_.catalogue->files();
+                  files.LookAtAll();
+                  for (const std::string& name : files.Names()) response->add_names(ToUtf8(name));
+                  return absl::OkStatus();
+                }));
 }
 
 grpc::Status ControlService::DescribePipeline(grpc::ServerContext* context,
@@ -401,6 +406,7 @@ grpc::Status ControlService::DescribePipeline(grpc::ServerContext* context,
   response->set_pipeline_digest(pipeline.spec.digest);
   for (const std::string& line : pipeline.plan->Describe()) response->add_plan(ToUtf8(line));
   response->set_dataset_notes(ToUtf8(pipeline.dataset->notes()));
+  response->set_warning(ToUtf8(pipeline.warning));
   response->set_seed(pipeline.spec.sampler.seed);
   return grpc::Status::OK;
 }
@@ -477,8 +483,8 @@ grpc::Status ControlService::GetLedger(grpc::ServerContext* context,
                                        const v1::GetLedgerRequest* request,
                                        v1::GetLedgerResponse* response) {
   const auto look = [&](uid_t user) -> absl::Status {
-    FW_ASSIGN_OR_RETURN(const JobStats job, FindJob(parts_.runtime->Snapshot(), request->job(),
-                                                    request->pipeline(), user));
+    FW_ASSIGN_OR_RETURN(const JobStats job,
+                        FindJob(Jobs(), request->job(), request->pipeline(), user));
     LedgerQuery query;
     query.epoch = request->has_epoch() ? request->epoch() : job.epoch;
     query.start = query.epoch == job.start_epoch ? job.start : 0;
@@ -532,6 +538,38 @@ grpc::Status ControlService::GetLedger(grpc::ServerContext* context,
   return Answer("GetLedger", LookThrough(context, look));
 }
 
+// The scheduler knows what was published; what a trainer has taken of it, its session.
+std::vector<JobStats> ControlService::Jobs() {
+  using RankKey = std::tuple<uid_t, std::string, std::string, int64_t>;
+  std::map<RankKey, SessionTicket> tickets;
+  {
+    MutexLock lock(&mu_);
+    for (const auto& [ticket, stream] : streams_)
+      tickets[RankKey(stream->peer.uid, stream->job, stream->pipeline, stream->rank)] = ticket;
+  }
+  std::vector<JobStats> jobs = parts_.runtime->Snapshot();
+  for (JobStats& job : jobs) {
+    for (RankStats& rank : job.ranks) {
+      const auto ticket = tickets.find(RankKey(job.owner_uid, job.job, job.pipeline, rank.rank));
+      if (ticket == tickets.end()) continue;
+      const SessionCounts counts = parts_.data->Counts(ticket->second);
+      rank.slots = counts.slots;
+      rank.slots_ready = counts.ready;
+      rank.slots_lent = counts.lent;
+      rank.epoch = counts.taken.has_value() ? counts.taken->epoch : rank.began_epoch;
+      rank.step = counts.taken.has_value() ? counts.taken->step : rank.began_step;
+    }
+    const auto behind = std::min_element(
+        job.ranks.begin(), job.ranks.end(), [](const RankStats& a, const RankStats& b) {
+          return std::tie(a.epoch, a.step) < std::tie(b.epoch, b.step);
+        });
+    if (behind == job.ranks.end()) continue;
+    job.epoch = behind->epoch;
+    job.step = behind->step;
+  }
+  return jobs;
+}
+
 grpc::Status ControlService::GetStatus(grpc::ServerContext*, const v1::GetStatusRequest*,
                                        v1::GetStatusResponse* response) {
   const Settings& settings = *parts_.settings;
@@ -569,15 +607,7 @@ grpc::Status ControlService::GetStatus(grpc::ServerContext*, const v1::GetStatus
     counters["decoder_deaths"] = parts_.decoders->deaths;
   }
 
-  using RankKey = std::tuple<uid_t, std::string, std::string, int64_t>;
-  std::map<RankKey, SessionTicket> tickets;
-  {
-    MutexLock lock(&mu_);
-    for (const auto& [ticket, stream] : streams_) {
-      tickets[RankKey(stream->peer.uid, stream->job, stream->pipeline, stream->rank)] = ticket;
-    }
-  }
-  for (const JobStats& stats : parts_.runtime->Snapshot()) {
+  for (const JobStats& stats : Jobs()) {
     v1::Job* job = response->add_jobs();
     job->set_job(ToUtf8(stats.job));
     job->set_pipeline(ToUtf8(stats.pipeline));
@@ -606,12 +636,9 @@ grpc::Status ControlService::GetStatus(grpc::ServerContext*, const v1::GetStatus
       rank->set_pid(of_rank.pid);
       rank->set_epoch(of_rank.epoch);
       rank->set_step(of_rank.step);
-      auto ticket = tickets.find(RankKey(stats.owner_uid, stats.job, stats.pipeline, of_rank.rank));
-      if (ticket == tickets.end()) continue;
-      SessionCounts counts = parts_.data->Counts(ticket->second);
-      rank->set_slots(static_cast<uint32_t>(counts.slots));
-      rank->set_slots_ready(static_cast<uint32_t>(counts.ready));
-      rank->set_slots_lent(static_cast<uint32_t>(counts.lent));
+      rank->set_slots(static_cast<uint32_t>(of_rank.slots));
+      rank->set_slots_ready(static_cast<uint32_t>(of_rank.slots_ready));
+      rank->set_slots_lent(static_cast<uint32_t>(of_rank.slots_lent));
     }
   }
   return grpc::Status::OK;
@@ -861,6 +888,7 @@ absl::Status ControlService::Open(grpc::ServerContext* context,
   response->set_slots(static_cast<uint32_t>(arena.slots));
   response->set_slot_bytes(static_cast<uint64_t>(terms.layout.slot_bytes));
   response->set_daemon_version(kFeedwaterVersion);
+  response->set_warning(ToUtf8(pipeline->warning));
   const FilesMark files = MarkOfFiles(**attached);
   response->mutable_files()->set_as_of_ns(files.as_of_ns);
   response->mutable_files()->set_identity(files.identity);

@@ -94,6 +94,7 @@ class ControlService final : public v1::Control::Service {
   absl::Status ReserveAnswer(grpc::ServerContext* context, const LoadedPipeline& pipeline);
   // For a call that looks through much: one such look of a user at a time, behind the workers, and
   // the user pays for its CPU time.
+  std::vector<JobStats> Jobs() ABSL_LOCKS_EXCLUDED(mu_);  // with where their trainers are
   absl::Status LookThrough(grpc::ServerContext* context,
                            const std::function<absl::Status(uid_t user)>& look)
       ABSL_LOCKS_EXCLUDED(mu_);

@@ -60,7 +60,11 @@ SessionCounts Session::Counts() const {
   if (phase_ != Phase::kOpen) return {};
   const int lent = table_.lent(), unread = UnreadBytesLocked();
   const bool is_known = unread >= 0 && ready_bytes_ > 0;
-  return {table_.slots(), is_known ? std::min(lent, unread / ready_bytes_) : lent, lent};
+  SessionCounts counts{table_.slots(), is_known ? unread / ready_bytes_ : lent, lent, std::nullopt};
+  if (counts.ready < static_cast<int>(std::min(sent_count_, sent_.size())))
+    counts.taken = sent_[(sent_count_ - 1 - static_cast<size_t>(counts.ready)) % sent_.size()];
+  counts.ready = std::min(counts.ready, lent);
+  return counts;
 }
 
 int Session::UnreadBytesLocked() const {
@@ -107,6 +111,7 @@ absl::Status Session::Open(const ArenaOptions& options, SessionEvents events) {
   arena_ = *std::move(arena);
   layout_ = options.layout;
   slots_ = options.slots;
+  sent_.resize(static_cast<size_t>(slots_) + 1);
   checksum_ = options.checksum;
   table_ = SlotTable(options.slots);
   phase_ = Phase::kOpen;
@@ -265,6 +270,7 @@ std::optional<Violation> Session::ObeyLocked(const wire::Seek& seek, Effects* ef
                                                              seek.serial, " after ", serial_))};
   }
   serial_ = seek.serial;
+  sent_count_ = 0;
   effects->seek = seek;
   return std::nullopt;
 }
@@ -312,6 +318,7 @@ void Session::Publish(int slot, const BatchMeta& meta) {
   ready.published_ns = MonotonicNs();
   const int before = UnreadBytesLocked();
   if (!SendLocked(ready)) return;
+  if (meta.serial == serial_) sent_[sent_count_++ % sent_.size()] = {meta.epoch, meta.step};
   // The client may have read some at the same moment, which makes it less, never more.
   if (before >= 0) ready_bytes_ = std::max(ready_bytes_, UnreadBytesLocked() - before);
 }

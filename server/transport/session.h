@@ -139,6 +139,9 @@ class Session final : public SlotPool {
   SlotTable table_ ABSL_GUARDED_BY(mu_);
   uint32_t serial_ ABSL_GUARDED_BY(mu_) = 0;  // of the last seek
   int ready_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // a READY in the kernel's account; 0: not known yet
+  // Where the last batches came from that were sent since the last seek, around a ring.
+  std::vector<SessionCounts::Place> sent_ ABSL_GUARDED_BY(mu_);
+  size_t sent_count_ ABSL_GUARDED_BY(mu_) = 0;
   SessionEvents events_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<const std::function<void()>> slot_free_ ABSL_GUARDED_BY(mu_);
   const char* counter_ ABSL_GUARDED_BY(mu_) = "";
