@@ -221,7 +221,7 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
       budget_->Reserve("control", std::min(kControlMemory,
                                            settings_.memory_limit_bytes / kLeastPartForControl)));
   spdlog::info("memory: {}", budget_->Sum());
-  spdlog::info("pipelines: {}", catalogue_->Describe());
+  spdlog::info("pipelines: {}", catalogue_->files().Describe());
   FW_ASSIGN_OR_RETURN(housekeeper_, StartThread("housekeeping", [this] { KeepHouse(); }));
   FW_RETURN_IF_ERROR(control_->Start());
   spdlog::info("serving at {}", config.runtime_dir);
@@ -305,7 +305,7 @@ void Daemon::Reload(const Settings& settings) {
     if (!sockets_are_systemds_) runtime_dir_->Admit(settings.access);
   }
   catalogue_->Reload(settings.config.pipelines, settings.roots);
-  spdlog::info("reloaded; pipelines: {}", catalogue_->Describe());
+  spdlog::info("reloaded; pipelines: {}", catalogue_->files().Describe());
 }
 
 bool Daemon::Healthy() {
@@ -320,7 +320,7 @@ bool Daemon::Healthy() {
 }
 
 std::string Daemon::Summary() const {
-  return absl::StrCat("serving ", catalogue_->Names().size(), " pipelines at ",
+  return absl::StrCat("serving ", catalogue_->files().Names().size(), " pipelines at ",
                       settings_.config.runtime_dir, ", storage engine ", settings_.engine.name,
                       ", ", settings_.cpus.size(), " workers");
 }

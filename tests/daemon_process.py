@@ -97,7 +97,7 @@ class DaemonProcess:
         self.environment: dict[str, str] = {}  # more variables
 
     def add_pipeline(self, name: str, text: str) -> None:
-        """Give the daemon a pipeline. It is known from the next start on."""
+        """Give the daemon a pipeline. It is known to whoever opens it from now on."""
         (self.pipelines / f"{name}.yaml").write_text(text)
 
     def start(self) -> None:

@@ -418,7 +418,7 @@ std::string FishScript(const Shape& shape) {
 absl::Status PrintPipelines(const std::string& config) {
   FW_ASSIGN_OR_RETURN(const std::string file, FindConfig(config));
   FW_ASSIGN_OR_RETURN(const server::Settings settings, server::LoadSettings(file, {}));
-  for (const auto& [name, path] : server::PipelineFiles(settings.config.pipelines)) {
+  for (const auto& [name, path] : server::FindPipelineFiles(settings.config.pipelines)) {
     std::cout << name << "\n";
   }
   return absl::OkStatus();

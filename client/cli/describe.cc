@@ -249,6 +249,8 @@ absl::Status DescribePipeline(const Context& context, const std::string& name,
   const absl::StatusOr<v1::DescribePipelineResponse> pipeline =
       is_local ? DescribeFile(name, config) : DescribeByDaemon(context, name);
   if (!pipeline.ok()) return pipeline.status();
+  if (!pipeline->warning().empty())
+    std::cerr << "feedwater: " << server::Escaped(pipeline->warning()) << "\n";
   if (context.json) {
     std::cout << Dump(PipelineJson(*pipeline));
   } else {

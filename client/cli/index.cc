@@ -135,7 +135,7 @@ absl::Status IndexAll(const Context& context, std::vector<std::string> pipelines
   FW_ASSIGN_OR_RETURN(const std::string config, FindConfig(given));
   if (all) {
     FW_ASSIGN_OR_RETURN(const server::Settings settings, server::LoadSettings(config, {}));
-    for (const auto& [name, file] : server::PipelineFiles(settings.config.pipelines))
+    for (const auto& [name, file] : server::FindPipelineFiles(settings.config.pipelines))
       pipelines.push_back(name);
   }
   if (pipelines.empty()) return absl::InvalidArgumentError("name one or more pipelines, or --all");

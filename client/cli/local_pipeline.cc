@@ -27,7 +27,7 @@ constexpr int64_t kAssumedClasses = 1000;
 constexpr size_t kEngineDepth = 64;
 
 absl::StatusOr<std::string> FindByName(const std::string& name, const server::Settings& settings) {
-  const auto files = server::PipelineFiles(settings.config.pipelines);
+  const auto files = server::FindPipelineFiles(settings.config.pipelines);
   const auto found = files.find(name);
   if (found != files.end()) return found->second;
   std::vector<std::string> names;

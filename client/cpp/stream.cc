@@ -608,6 +608,7 @@ std::string Stream::State() const { return impl_->cursor.ToJson(); }
 const std::vector<Field>& Stream::fields() const { return impl_->fields; }
 const std::vector<std::string>& Stream::classes() const { return impl_->classes; }
 const std::string& Stream::pipeline() const { return impl_->opened.pipeline(); }
+const std::string& Stream::warning() const { return impl_->opened.warning(); }
 const std::string& Stream::job() const { return impl_->opened.job(); }
 int64_t Stream::rank() const { return impl_->rank; }
 int64_t Stream::world_size() const { return impl_->opened.world_size(); }

@@ -4,8 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -66,121 +64,46 @@ IndexProgress LogProgress(const std::string& name, uid_t user) {
   };
 }
 
-absl::Status CheckRoot(const PipelineSpec& spec, const Roots& roots) {
-  const YamlNode* root = spec.dataset.is_map() ? spec.dataset.Find("root") : nullptr;
-  if (root == nullptr || !root->is_scalar())
-    return absl::OkStatus();  // the dataset's own schema says what is wrong
-  absl::Status found = roots.Find(root->scalar).status();
-  return found.ok()
-             ? found
-             : absl::Status(found.code(), absl::StrCat(root->Where(), ": ", found.message()));
-}
-
 }  // namespace
-
-std::map<std::string, std::string> PipelineFiles(const std::vector<std::string>& folders) {
-  std::map<std::string, std::string> files;
-  for (const std::string& folder : folders) {
-    std::error_code error;
-    std::vector<fs::path> found;
-    for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-      const fs::path& path = it->path();
-      std::string name = path.filename().string();
-      std::error_code ignored;
-      if (path.extension() == ".yaml" && name[0] != '.' && it->is_regular_file(ignored))
-        found.push_back(path);
-    }
-    if (error) spdlog::warn("pipelines folder {}: {}", folder, error.message());
-    std::sort(found.begin(), found.end());
-    for (const fs::path& path : found) {
-      auto [it, added] = files.emplace(path.stem().string(), path.string());
-      if (!added)
-        spdlog::warn("{} is hidden by {}: the first folder with a pipeline's name has it",
-                     path.string(), it->second);
-    }
-  }
-  return files;
-}
-
-absl::StatusOr<PipelineSpec> CheckPipelineFile(const std::string& path, const Roots& roots,
-                                               const PipelineCaps& caps) {
-  FW_ASSIGN_OR_RETURN(PipelineSpec spec, ReadPipelineFile(path, caps));
-  FW_RETURN_IF_ERROR(CheckRoot(spec, roots));
-  FW_RETURN_IF_ERROR(Plan::Validate(spec));
-  return spec;
-}
 
 Catalogue::Catalogue(Options options)
     : options_(std::move(options)),
+      files_(options_.caps),
       datasets_("datasets", kOpeningOfUser, absl::ZeroDuration(), options_.charge),
       pipelines_("pipelines", kOpeningOfUser, kPatience, options_.charge) {}
 
 void Catalogue::Reload(const std::vector<std::string>& folders,
                        std::shared_ptr<const Roots> roots) {
-  std::map<std::string, Entry> entries;
-  for (const auto& [name, path] : PipelineFiles(folders)) {
-    Entry entry{path, CheckPipelineFile(path, *roots, options_.caps)};
-    if (!entry.spec.ok())
-      spdlog::error("pipeline {} cannot be used: {}", name,
-                    std::string(entry.spec.status().message()));
-    entries.emplace(name, std::move(entry));
-  }
+  files_.Reload(folders, roots);
   std::vector<Lingering> dropped;  // destroyed without the lock
   MutexLock lock(&mu_);
   ++generation_;
-  entries_ = std::move(entries);
   roots_ = std::move(roots);
   dropped.swap(lingering_);
 }
 
-std::vector<std::string> Catalogue::Names() const {
-  MutexLock lock(&mu_);
-  std::vector<std::string> names;
-  for (const auto& [name, entry] : entries_) names.push_back(name);
-  return names;
-}
-
-std::string Catalogue::Describe() const {
-  MutexLock lock(&mu_);
-  std::vector<std::string> good, broken;
-  for (const auto& [name, entry] : entries_) (entry.spec.ok() ? good : broken).push_back(name);
-  std::string text = good.empty() ? "none" : absl::StrJoin(good, ", ");
-  if (!broken.empty()) absl::StrAppend(&text, "; broken, see above: ", absl::StrJoin(broken, ", "));
-  return text;
-}
-
 Catalogue::Loaded Catalogue::LoadNamed(uid_t user, const std::string& name,
                                        const Cancelled& cancelled) {
-  PipelineSpec spec;
   uint64_t generation;
   std::shared_ptr<const Roots> roots;
   {
     MutexLock lock(&mu_);
-    auto found = entries_.find(name);
-    if (found == entries_.end()) {
-      std::vector<std::string> names;
-      for (const auto& [known, entry] : entries_) names.push_back(known);
-      return absl::NotFoundError(
-          absl::StrCat("unknown pipeline '", Printable(name), "'", Suggest(name, names),
-                       names.empty() ? "; none is configured" : "",
-                       "; a file that came later is seen after a reload: `kill -HUP ", getpid(),
-                       "`, or `systemctl reload` where the daemon is a service"));
-    }
-    absl::StatusOr<PipelineSpec>& read = found->second.spec;
-    // The file may be good: there was no memory to read it.
-    if (absl::IsResourceExhausted(read.status()))
-      read = CheckPipelineFile(found->second.path, *roots_, options_.caps);
-    if (!read.ok()) return read.status();
-    spec = *read;
     generation = generation_;
     roots = roots_;
   }
-  auto make = [this, user, spec, generation, roots = std::move(roots)](const Cancelled& given_up) {
-    return Open(user, spec, MemoryReservation(), generation, roots, given_up);
+  auto make = [this, user, name, generation,
+               roots = std::move(roots)](const Cancelled& given_up) -> Loaded {
+    FW_ASSIGN_OR_RETURN(const std::shared_ptr<const PipelineFile> file, files_.Look(name));
+    if (!file->spec.ok()) return file->spec.status();
+    return Open(user, *file->spec, MemoryReservation(), generation, roots, given_up, file);
+  };
+  const auto is_current = [this, name](const LoadedPipeline& pipeline) {
+    const auto file = files_.Look(name);
+    return file.ok() && *file == pipeline.file && PipelineIsCurrent(pipeline);
   };
   return pipelines_.Get(user,
                         Key("pipeline").Add("generation", generation).Add("name", name).Name(),
-                        make, cancelled, PipelineIsCurrent);
+                        make, cancelled, is_current);
 }
 
 Catalogue::Loaded Catalogue::LoadText(uid_t user, const std::string& file_name,
@@ -217,11 +140,12 @@ Catalogue::Loaded Catalogue::LoadText(uid_t user, const std::string& file_name,
 
 Catalogue::Loaded Catalogue::Open(uid_t user, const PipelineSpec& spec, MemoryReservation text,
                                   uint64_t generation, const std::shared_ptr<const Roots>& roots,
-                                  const Cancelled& given_up) {
-  Loaded loaded = OpenOnce(user, spec, &text, generation, roots, given_up);
+                                  const Cancelled& given_up,
+                                  const std::shared_ptr<const PipelineFile>& file) {
+  Loaded loaded = OpenOnce(user, spec, &text, generation, roots, given_up, file);
   if (absl::IsResourceExhausted(loaded.status())) {
     MakeRoomFor(user);
-    loaded = OpenOnce(user, spec, &text, generation, roots, given_up);
+    loaded = OpenOnce(user, spec, &text, generation, roots, given_up, file);
   }
   if (!loaded.ok()) {
     if (ClientLog().Admits("pipelines that cannot be opened", user))
@@ -251,13 +175,20 @@ std::shared_ptr<MemoryBudget> Catalogue::ShareOf(uid_t user) const {
 Catalogue::Loaded Catalogue::OpenOnce(uid_t user, const PipelineSpec& spec, MemoryReservation* text,
                                       uint64_t generation,
                                       const std::shared_ptr<const Roots>& roots,
-                                      const Cancelled& given_up) {
+                                      const Cancelled& given_up,
+                                      const std::shared_ptr<const PipelineFile>& file) {
   // A broken graph is found before the dataset is indexed.
   FW_RETURN_IF_ERROR(Plan::Validate(spec));
 
   int64_t start_ns = MonotonicNs();
   auto loaded = std::make_shared<LoadedPipeline>();
   loaded->spec = spec;
+  loaded->file = file;
+  if (file != nullptr && !file->mistake.ok()) {
+    loaded->warning =
+        absl::StrCat("pipeline '", spec.name,
+                     "' is used as it was before its file was broken: ", file->mistake.message());
+  }
   FW_ASSIGN_OR_RETURN(loaded->dataset, OpenShared(user, spec, generation, roots, given_up));
   for (const std::string& name : loaded->dataset->classes())
     loaded->class_names_bytes += kFieldHeadBytes + static_cast<int64_t>(ToUtf8(name).size());

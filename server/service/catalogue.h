@@ -1,8 +1,7 @@
-// The pipelines that the daemon knows: NAME.yaml files of the configured folders, and the texts
-// that clients send.
+// The pipelines that the daemon knows: files of the configured folders (pipeline_files.h), and the
+// texts that clients send.
 //
-// Files are read at start and on reload. A broken one does not stop the daemon: it is logged, and
-// asking for it returns its error with file:line:column. Opening a pipeline's dataset is slow (it
+// Opening a pipeline's dataset is slow (it
 // may build an index), so it happens once however many ranks of a user ask at the same time, and
 // what was opened stays open for a minute after its last user. Pipelines over the same `dataset:`
 // map share the opened dataset.
@@ -11,7 +10,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,19 +22,11 @@
 #include "server/base/user_shares.h"
 #include "server/cache/cache.h"
 #include "server/pipeline/runtime.h"
+#include "server/service/pipeline_files.h"
 #include "server/service/shared_loads.h"
 #include "server/storage/roots.h"
 
 namespace feedwater::server {
-
-// The *.yaml files of these folders by pipeline name. A name that two folders have belongs to the
-// first folder.
-std::map<std::string, std::string> PipelineFiles(const std::vector<std::string>& folders);
-
-// Reads a pipeline and checks all that can be checked without opening its dataset, the root's name
-// and the plan included.
-absl::StatusOr<PipelineSpec> CheckPipelineFile(const std::string& path, const Roots& roots,
-                                               const PipelineCaps& caps);
 
 // 32 hex digits under which caches know the dataset.
 absl::StatusOr<std::string> CacheName(const PipelineSpec& spec, const Dataset& dataset);
@@ -60,9 +50,7 @@ class Catalogue {
   // and datasets.
   void Reload(const std::vector<std::string>& folders, std::shared_ptr<const Roots> roots)
       ABSL_LOCKS_EXCLUDED(mu_);
-  std::vector<std::string> Names() const ABSL_LOCKS_EXCLUDED(mu_);
-  // For the log: the names that can be used, and those whose files have a mistake.
-  std::string Describe() const ABSL_LOCKS_EXCLUDED(mu_);
+  PipelineFiles& files() { return files_; }
 
   using Loaded = absl::StatusOr<std::shared_ptr<const LoadedPipeline>>;
   // `user` pays: for each user a few pipelines are opened at a time, and a few of those that it
@@ -78,10 +66,6 @@ class Catalogue {
   void MakeRoomFor(uid_t user) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  struct Entry {
-    std::string path;
-    absl::StatusOr<PipelineSpec> spec;
-  };
   struct Lingering {
     std::shared_ptr<const LoadedPipeline> pipeline;
     int64_t last_used_ns = 0;
@@ -90,24 +74,25 @@ class Catalogue {
 
   // `text`: what the pipeline's text takes, when a client sent it. The pipeline gets it.
   Loaded Open(uid_t user, const PipelineSpec& spec, MemoryReservation text, uint64_t generation,
-              const std::shared_ptr<const Roots>& roots, const Cancelled& given_up)
-      ABSL_LOCKS_EXCLUDED(mu_);
+              const std::shared_ptr<const Roots>& roots, const Cancelled& given_up,
+              const std::shared_ptr<const PipelineFile>& file = nullptr) ABSL_LOCKS_EXCLUDED(mu_);
   std::shared_ptr<MemoryBudget> ShareOf(uid_t user) const;
   void Drop(double idle_seconds, std::optional<uid_t> only_user) ABSL_LOCKS_EXCLUDED(mu_);
   Loaded OpenOnce(uid_t user, const PipelineSpec& spec, MemoryReservation* text,
                   uint64_t generation, const std::shared_ptr<const Roots>& roots,
-                  const Cancelled& given_up) ABSL_LOCKS_EXCLUDED(mu_);
+                  const Cancelled& given_up, const std::shared_ptr<const PipelineFile>& file)
+      ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status OpenCache(uid_t user, LoadedPipeline* pipeline) const;
   absl::StatusOr<std::shared_ptr<const Dataset>> OpenShared(
       uid_t user, const PipelineSpec& spec, uint64_t generation,
       const std::shared_ptr<const Roots>& roots, const Cancelled& given_up);
 
   const Options options_;
+  PipelineFiles files_;
   mutable Mutex mu_;
   uint64_t generation_ ABSL_GUARDED_BY(mu_) =
       0;  // counts reloads: what was opened before one is not found after it
   std::shared_ptr<const Roots> roots_ ABSL_GUARDED_BY(mu_);
-  std::map<std::string, Entry> entries_ ABSL_GUARDED_BY(mu_);
   std::vector<Lingering> lingering_ ABSL_GUARDED_BY(mu_);
   // Last, so that their threads end before anything they use.
   SharedLoads<Dataset> datasets_;

@@ -650,7 +650,7 @@ TEST_F(DaemonTest, AReloadTakesOverPipelinesRootsAndAccess) {
   Start();
   Client running = Connect();
   ASSERT_TRUE(Open(&running, Request()).ok());
-  ExpectRefused(Request("late"), grpc::StatusCode::NOT_FOUND, "reload");
+  ExpectRefused(Request("late"), grpc::StatusCode::NOT_FOUND, "late.yaml is looked for");
   WritePipeline("late", PhotosPipeline("batch: {size: 2}\n"));
   std::filesystem::remove(folder_ + "/pipelines/sizeless.yaml");
   daemon_->Reload(*Configure({"roots.more=" + folder_ + "/photos", "limits.sessions_per_uid=1"}));

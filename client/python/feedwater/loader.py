@@ -294,6 +294,8 @@ class Loader(DataLoaderHabits):
 
     def _take_over(self) -> None:
         facts = self._stream.facts
+        if facts.warning:
+            _log.warning("%s", facts.warning)
         self.fields: dict[str, Field] = {}
         places: list[Place] = []
         for field, place in outputs(facts):

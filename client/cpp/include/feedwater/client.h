@@ -172,6 +172,9 @@ class Stream {
 
   const std::vector<Field>& fields() const;
   const std::vector<std::string>& classes() const;
+  // What whoever opened the stream should know: the pipeline's file is broken, and the version
+  // before is used. "" is nothing.
+  const std::string& warning() const;
   const std::string& pipeline() const;
   const std::string& job() const;
   int64_t rank() const;

@@ -1,0 +1,78 @@
+// The pipeline files of the configured folders: NAME.yaml is the pipeline NAME, and where two
+// folders have one, it is the first folder's.
+//
+// A file is looked at each time its pipeline is asked for: what a loader gets is what stands in the
+// file. While an edit has broken it, the version before is used, with the mistake beside it; a file
+// that was never good is its error, with file:line:column.
+//
+// Thread-safe. Look and LookAtAll read files, which may take as long as storage does.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "server/base/mutex.h"
+#include "server/graph/pipeline_spec.h"
+#include "server/storage/roots.h"
+
+namespace feedwater::server {
+
+// The files by pipeline name. What is hidden or cannot be listed is a line in the log, if `tell`.
+std::map<std::string, std::string> FindPipelineFiles(const std::vector<std::string>& folders,
+                                                     bool tell = true);
+
+// InvalidArgument, with the place, when the dataset's root is none of these.
+absl::Status CheckRoot(const PipelineSpec& spec, const Roots& roots);
+// Reads a pipeline and checks all that can be checked without opening its dataset, the root's name
+// and the plan included.
+absl::StatusOr<PipelineSpec> CheckPipelineFile(const std::string& path, const Roots& roots,
+                                               const PipelineCaps& caps);
+
+// A file as it was when it was read; another object once something else stands in it.
+struct PipelineFile {
+  std::string path;
+  absl::StatusOr<PipelineSpec> spec;
+  absl::Status mistake;  // of what stands in the file, where `spec` is the version before
+};
+
+class PipelineFiles {
+ public:
+  explicit PipelineFiles(const PipelineCaps& caps) : caps_(caps) {}
+
+  // Other folders, or other roots to check against; reads all.
+  void Reload(const std::vector<std::string>& folders, std::shared_ptr<const Roots> roots)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // The pipeline's file as it is now. NotFound: there is none.
+  absl::StatusOr<std::shared_ptr<const PipelineFile>> Look(const std::string& name)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void LookAtAll() ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Of the last look.
+  std::vector<std::string> Names() const ABSL_LOCKS_EXCLUDED(mu_);
+  // For the log: the names that can be used, and those whose files have a mistake.
+  std::string Describe() const ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  struct Known {
+    uint64_t stamp = 0;  // FileStamp; 0: it may have changed since without another stamp
+    std::shared_ptr<const PipelineFile> file;
+  };
+  using Files = std::map<std::string, Known>;
+  Known Read(const std::string& name, const std::string& path,
+             const std::shared_ptr<const PipelineFile>& before, const Roots& roots) const;
+  absl::Status Unknown(const std::string& name, const std::vector<std::string>& folders) const;
+
+  const PipelineCaps caps_;
+  mutable Mutex mu_;
+  uint64_t reloads_ ABSL_GUARDED_BY(mu_) = 0;
+  std::vector<std::string> folders_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<const Roots> roots_ ABSL_GUARDED_BY(mu_);
+  Files files_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace feedwater::server

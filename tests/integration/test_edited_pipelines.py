@@ -1,0 +1,181 @@
+"""A loader gets what stands in its pipeline's file when it is opened."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+
+import numpy as np
+import pytest
+from daemon_process import BUILD
+
+import feedwater
+
+PIPELINE = (
+    "version: 1\ndataset: {{format: image_folder, root: data, path: images}}\n"
+    "outputs: [sample_id]\nbatch: {{size: {size}}}\ncache: {{kind: none}}\n"
+)
+
+
+@pytest.fixture
+def daemon(make_daemon):
+    daemon = make_daemon()
+    for i in range(12):
+        path = daemon.data / f"images/a/{i:02d}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"not looked into")
+    daemon.add_pipeline("ids", PIPELINE.format(size=4))
+    daemon.start()
+    return daemon
+
+
+def open_ids(daemon, name="ids", **options):
+    return feedwater.Loader(name, address=daemon.address, output="numpy", **options)
+
+
+def pipeline_file(daemon, name="ids"):
+    return daemon.pipelines / f"{name}.yaml"
+
+
+def command(daemon, *arguments):
+    return subprocess.run(
+        [BUILD / "bin/feedwater", "--address", daemon.address, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize("by_rename", [False, True])
+def test_the_next_loader_has_the_edit_and_a_running_one_keeps_its_own(daemon, by_rename):
+    file = pipeline_file(daemon)
+    running = open_ids(daemon)
+    batches = iter(running)
+    next(batches)
+    for size in (3, 6, 2):
+        text = PIPELINE.format(size=size)
+        if by_rename:
+            (file.parent / "new").write_text(text)
+            os.rename(file.parent / "new", file)
+        else:
+            file.write_text(text)  # as large as before, and at once
+        with open_ids(daemon) as loader:
+            assert loader.batch_size == size
+    assert [len(batch[0]) for batch in batches] == [4, 4]
+    assert running.batch_size == 4
+    running.close()
+
+
+def test_edits_without_a_pause_are_all_seen(daemon):
+    file = pipeline_file(daemon)
+    for turn in range(60):
+        size = 1 + turn % 9
+        file.write_text(PIPELINE.format(size=size))
+        with open_ids(daemon, job=f"job{turn}") as loader:
+            assert loader.batch_size == size
+
+
+def test_loaders_that_are_opened_beside_edits_get_one_version_or_the_other(daemon):
+    file = pipeline_file(daemon)
+    stop = threading.Event()
+
+    def edit():
+        turn = 0
+        while not stop.is_set():
+            turn += 1
+            (file.parent / "new").write_text(PIPELINE.format(size=3 if turn % 2 else 4))
+            os.rename(file.parent / "new", file)
+
+    thread = threading.Thread(target=edit)
+    thread.start()
+    try:
+        for turn in range(30):
+            with open_ids(daemon, job=f"job{turn}") as loader:
+                ids = np.concatenate([np.array(batch[0]) for batch in loader])
+                assert loader.batch_size in (3, 4)
+                assert ids.tolist() == list(range(12))
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_a_broken_edit_keeps_the_version_before_and_says_so(daemon, caplog):
+    file = pipeline_file(daemon)
+    good = PIPELINE.format(size=4)
+    file.write_text(good + "batsh: 3\n")
+    for _ in range(2):
+        caplog.clear()
+        with open_ids(daemon) as loader:
+            assert loader.batch_size == 4
+        (record,) = [r for r in caplog.records if r.name == "feedwater"]
+        assert "'ids' is used as it was before its file was broken" in record.getMessage()
+        assert "ids.yaml:6:1" in record.getMessage()
+        assert "batsh" in record.getMessage()
+    assert daemon.tail().count("is used as it was before its file was broken") == 1
+    described = command(daemon, "describe", "ids")
+    assert described.returncode == 0
+    assert "batsh" in described.stderr
+    daemon.process.send_signal(signal.SIGHUP)
+    deadline = time.monotonic() + 10
+    while "reloaded" not in daemon.tail() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    with open_ids(daemon) as loader:
+        assert loader.batch_size == 4
+
+    file.write_text(good.replace("4", "5"))
+    caplog.clear()
+    with open_ids(daemon) as loader:
+        assert loader.batch_size == 5
+    assert not [r for r in caplog.records if r.name == "feedwater"]
+
+
+def test_files_come_and_go(daemon):
+    with pytest.raises(feedwater.NotFound, match=r"unknown pipeline 'new'.*new\.yaml is looked"):
+        open_ids(daemon, "new")
+    daemon.add_pipeline("new", PIPELINE.format(size=2))
+    with open_ids(daemon, "new") as loader:
+        assert loader.batch_size == 2
+    assert command(daemon, "describe").stdout.count("\n  new") == 1
+    pipeline_file(daemon, "new").unlink()
+    with pytest.raises(feedwater.NotFound, match="unknown pipeline 'new'"):
+        open_ids(daemon, "new")
+    assert "\n  new" not in command(daemon, "describe").stdout
+
+    daemon.add_pipeline("bad", "version: 1\n")
+    with pytest.raises(feedwater.Error, match=r"bad\.yaml:1"):
+        open_ids(daemon, "bad")
+
+
+@pytest.mark.parametrize("name", ["../pipelines/ids", "a/../ids", ".ids", "", "x" * 300])
+def test_names_lead_nowhere_else(daemon, name):
+    with pytest.raises(feedwater.Error, match="pipeline"):
+        open_ids(daemon, name, job="j")
+
+
+def test_status_and_ledger_are_where_the_trainer_is(daemon):
+    with open_ids(daemon, job="j", slots=4) as loader:
+
+        def rank():
+            (job,) = json.loads(command(daemon, "status", "--json").stdout)["jobs"]
+            return job["ranks"][0]
+
+        deadline = time.monotonic() + 10
+        while rank()["slots_ready"] < 4 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert (rank()["epoch"], rank()["step"]) == (0, -1), "four are ready, none is taken"
+        batches = iter(loader)
+        for step in range(3):
+            batch = next(batches)
+            assert (rank()["epoch"], rank()["step"]) == (0, step)
+        ledger = command(daemon, "ledger", "j", "--batch", "2", "--json").stdout
+        assert '"epoch": 0' in ledger, "the daemon is an epoch ahead"
+        del batch
+        loader.set_epoch(5)
+        assert rank()["epoch"] in (0, 5)
+        next(iter(loader))
+        assert (rank()["epoch"], rank()["step"]) == (5, 0)
