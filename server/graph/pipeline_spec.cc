@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <climits>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "server/base/schema.h"
 #include "server/graph/digest.h"
@@ -273,6 +274,10 @@ absl::StatusOr<PipelineSpec> ReadPipeline(const YamlNode& root, absl::string_vie
     spec.outputs_node.kind = YamlNode::Kind::kNull;
     spec.outputs_node.entries.clear();
     spec.outputs = {"image", "label"};
+  }
+  if (spec.sampler.last == "auto") {
+    const bool says_is_real = absl::c_linear_search(spec.outputs, "is_real");
+    spec.sampler.last = std::string(LastBatchName(ResolveLast(spec.sampler, says_is_real)));
   }
   if (const YamlNode* node = root.Find("on_bad_sample"))
     FW_RETURN_IF_ERROR(ReadBadSamplePolicy(*node, &spec.on_bad_sample));

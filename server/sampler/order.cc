@@ -46,6 +46,14 @@ absl::Status FromWord(absl::string_view key, absl::string_view word, const Word<
       absl::StrCat("unknown ", key, " '", Printable(word), "'", Suggest(word, Words(table))));
 }
 
+constexpr char kAuto[] = "auto";
+
+std::vector<std::string> LastWords() {
+  std::vector<std::string> words = Words(kLasts);
+  words.insert(words.begin(), kAuto);
+  return words;
+}
+
 absl::Status CheckShardStarts(const std::vector<int64_t>& starts, int64_t records) {
   if (starts.empty()) return absl::OkStatus();
   if (starts.front() != 0 || starts.back() > records ||
@@ -96,8 +104,10 @@ const Schema<SamplerSpec>& SamplerSchema() {
                  "up from the epoch's own beginning, marked by `is_real`; for validation with "
                  "equal batches. partial: "
                  "shared as evenly as possible, so that batches are smaller in the last step and a "
-                 "rank may get none.",
-                 OneOf(Words(kLasts)))
+                 "rank may get none (an empty batch, so that all ranks have as many steps). auto: "
+                 "drop where records are shuffled; else pad where `is_real` is one of the outputs, "
+                 "and partial where it is not.",
+                 OneOf(LastWords()))
           .Param("shard", &SamplerSpec::shard,
                  "How a step's samples are given to the ranks. batch: each rank gets consecutive "
                  "ones. interleave: rank r "
@@ -110,6 +120,11 @@ const Schema<SamplerSpec>& SamplerSchema() {
   return *schema;
 }
 
+LastBatch ResolveLast(const SamplerSpec& spec, bool says_is_real) {
+  if (spec.shuffle != "none") return LastBatch::kDrop;
+  return says_is_real ? LastBatch::kPad : LastBatch::kPartial;
+}
+
 absl::string_view LastBatchName(LastBatch last) {
   return absl::c_find_if(kLasts, [last](const auto& entry) { return entry.value == last; })->word;
 }
@@ -119,7 +134,11 @@ absl::StatusOr<OrderConfig> MakeOrderConfig(const SamplerSpec& spec, int64_t rec
                                             std::vector<int64_t> shard_starts) {
   OrderConfig config;
   FW_RETURN_IF_ERROR(FromWord("shuffle", spec.shuffle, kShuffles, &config.shuffle));
-  FW_RETURN_IF_ERROR(FromWord("last", spec.last, kLasts, &config.last));
+  if (spec.last == kAuto) {
+    config.last = ResolveLast(spec, /*says_is_real=*/false);
+  } else {
+    FW_RETURN_IF_ERROR(FromWord("last", spec.last, kLasts, &config.last));
+  }
   FW_RETURN_IF_ERROR(FromWord("shard", spec.shard, kShards, &config.shard));
   if (records < 1) return absl::InvalidArgumentError("the dataset has no records");
   if (records > kMaxPosition)

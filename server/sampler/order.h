@@ -22,11 +22,13 @@ enum class ShardMode { kBatch, kInterleave };
 struct SamplerSpec {
   std::string shuffle = "none";
   uint64_t seed = 0;
-  std::string last = "drop";
+  std::string last = "auto";
   std::string shard = "batch";
   int64_t block_records = 4096;
 };
 const Schema<SamplerSpec>& SamplerSchema();
+// What `last: auto` is for this sampler, where the samples say whether they are real or do not.
+LastBatch ResolveLast(const SamplerSpec& spec, bool says_is_real);
 
 struct OrderConfig {
   int64_t records = 0;     // N >= 1
