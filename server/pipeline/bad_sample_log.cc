@@ -277,7 +277,9 @@ int BadSampleLog::Note(const std::string& dataset, const PipelineSpec& pipeline,
   const bool is_new = entry->count == 0;
   entry->pipeline = Cut(pipeline.name);
   std::vector<std::string>& pipelines = entry->pipelines;
-  if (!absl::c_linear_search(pipelines, pipeline.digest)) {
+  if (is_new || !pipelines.empty()) {  // else it is of a file that did not say which
+    pipelines.erase(std::remove(pipelines.begin(), pipelines.end(), pipeline.digest),
+                    pipelines.end());
     if (pipelines.size() == kMaxPipelines) pipelines.erase(pipelines.begin());
     pipelines.push_back(pipeline.digest);
   }

@@ -17,6 +17,7 @@ constexpr int64_t kClockAheadNs = 60'000'000'000;  // an earlier daemon's, at mo
 constexpr int64_t kLookAroundShare = 50;           // it takes one in so many of the time
 
 constexpr uint64_t kNothingThere = 1;
+constexpr size_t kVersionSize = 2;  // of an identity, at its beginning
 
 }  // namespace
 
@@ -25,10 +26,13 @@ JobFiles::JobFiles(std::shared_ptr<const Dataset> dataset, std::shared_ptr<FileC
     : dataset_(std::move(dataset)),
       files_(std::move(files)),
       budget_(std::move(budget)),
-      dependencies_(dataset_->dependencies()),
       opened_ns_(MonotonicNs()),
       look_around_ns_(opened_ns_ + kLookAroundNs),
-      as_of_ns_(ClockNs(CLOCK_REALTIME)) {}
+      as_of_ns_(ClockNs(CLOCK_REALTIME)) {
+  Dependencies dependencies = dataset_->dependencies(as_of_ns_);
+  later_ns_ = std::move(dependencies.later_ns);
+  identity_ = std::move(dependencies.identity);
+}
 
 std::shared_ptr<JobFiles> JobFiles::Create(std::shared_ptr<const Dataset> dataset,
                                            std::shared_ptr<FileCache> files,
@@ -61,7 +65,7 @@ absl::Status JobFiles::Prepare() {
 
 FilesMark JobFiles::mark() const {
   MutexLock lock(&mu_);
-  return {as_of_ns_, dependencies_.identity};
+  return {as_of_ns_, identity_};
 }
 
 absl::Status JobFiles::KeepSince(const FilesMark& mark) {
@@ -71,12 +75,15 @@ absl::Status JobFiles::KeepSince(const FilesMark& mark) {
         "this machine's clock was set back since this rank began, so that files may have changed");
   }
   const int64_t since_ns = mark.as_of_ns + kFileTimeTickNs;
-  const bool is_known = !mark.identity.empty() && mark.identity == dependencies_.identity;
-  if (!is_known && dependencies_.newest_file_ns > since_ns) {
+  Dependencies dependencies = dataset_->dependencies(mark.as_of_ns);
+  const bool is_known = !identity_.empty() && mark.identity == identity_;
+  if (!is_known && dependencies.newest_file_ns > since_ns) {
     return FileHasChanged(
-        absl::StrCat(dependencies_.newest_file, " has changed since this rank began"));
+        absl::StrCat(dependencies.newest_file, " has changed since this rank began"));
   }
-  if (!is_known && !mark.identity.empty()) {
+  // One of another version says nothing.
+  if (!is_known && !identity_.empty() &&
+      mark.identity.substr(0, kVersionSize) == identity_.substr(0, kVersionSize)) {
     return FileHasChanged(absl::StrCat("a folder or file of the dataset in ",
                                        dataset_->root().path(),
                                        " was exchanged for another one since this rank began"));
@@ -84,7 +91,10 @@ absl::Status JobFiles::KeepSince(const FilesMark& mark) {
   MutexLock lock(&mu_);
   if (newest_ns_ > since_ns)
     return FileHasChanged("a file that the job has read has changed since this rank began");
-  as_of_ns_ = std::min(as_of_ns_, mark.as_of_ns);
+  if (mark.as_of_ns < as_of_ns_) {
+    as_of_ns_ = mark.as_of_ns;
+    if (is_known) later_ns_ = std::move(dependencies.later_ns);
+  }
   return absl::OkStatus();
 }
 
@@ -103,12 +113,11 @@ absl::Status JobFiles::Settle(uint32_t object, const FileCache::Facts& now, Reac
       return changed(absl::StrCat("has ", now.size, " bytes and had ", indexed,
                                   " when the dataset was indexed"));
     }
-    // A time that has not come yet is of another clock, or ours was set back: it tells nothing. The
-    // same where it had not come when the dataset was indexed, with this time.
-    if (now.changed_ns <= ClockNs(CLOCK_REALTIME) &&
-        !absl::c_binary_search(dependencies_.future_ns, now.changed_ns)) {
+    // A time that has not come yet is of another clock, or ours was set back: it tells nothing.
+    if (now.changed_ns <= ClockNs(CLOCK_REALTIME)) {
       MutexLock lock(&mu_);
-      if (now.changed_ns > as_of_ns_ + kFileTimeTickNs)
+      if (now.changed_ns > as_of_ns_ + kFileTimeTickNs &&
+          !absl::c_binary_search(later_ns_, now.changed_ns))
         return changed("has changed since this job was opened");
       newest_ns_ = std::max(newest_ns_, now.changed_ns);
     }

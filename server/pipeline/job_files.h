@@ -79,7 +79,7 @@ class JobFiles : public std::enable_shared_from_this<JobFiles> {
   const std::shared_ptr<const Dataset> dataset_;
   const std::shared_ptr<FileCache> files_;
   const std::shared_ptr<MemoryBudget> budget_;
-  const Dependencies dependencies_;
+  std::string identity_;                 // constant
   const int64_t opened_ns_;              // MonotonicNs
   std::atomic<int64_t> looked_at_{0};    // files, and those that are being settled
   std::atomic<int64_t> look_around_ns_;  // when the next time is due
@@ -87,7 +87,9 @@ class JobFiles : public std::enable_shared_from_this<JobFiles> {
   std::atomic<Stamp*> stamps_{nullptr};  // by object; 0: not looked at yet. Null before Prepare
 
   mutable Mutex mu_;
-  int64_t as_of_ns_ ABSL_GUARDED_BY(mu_);       // CLOCK_REALTIME
+  int64_t as_of_ns_ ABSL_GUARDED_BY(mu_);  // CLOCK_REALTIME
+  // Later times with which files were indexed all the same, by a clock that was ahead.
+  std::vector<int64_t> later_ns_ ABSL_GUARDED_BY(mu_);
   int64_t newest_ns_ ABSL_GUARDED_BY(mu_) = 0;  // the last change of the files that were settled
   // From calloc: pages of files that nobody reads are never made.
   std::unique_ptr<Stamp[], Free> memory_ ABSL_GUARDED_BY(mu_);

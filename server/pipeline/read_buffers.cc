@@ -33,9 +33,7 @@ absl::StatusOr<ReadBuffers::Buffer> ReadBuffers::Get(size_t bytes, MemoryBudget*
     if (largest == idle_.size() || capacity > idle_[largest].capacity_) largest = i;
   }
   if (best == idle_.size() && largest < idle_.size()) {
-    Buffer& old = idle_[largest];
-    if (old.reservation_.bytes() == 0) base_used_ -= static_cast<int64_t>(old.capacity_);
-    std::swap(old, idle_.back());
+    std::swap(idle_[largest], idle_.back());
     idle_.pop_back();
     best = idle_.size();
   }
@@ -47,46 +45,45 @@ absl::StatusOr<ReadBuffers::Buffer> ReadBuffers::Get(size_t bytes, MemoryBudget*
   }
 
   const size_t capacity = RoundUp(bytes);
-  return Make(capacity, share, base_used_ + static_cast<int64_t>(capacity) <= kBaseBytes);
+  return Make(capacity, share, HasPlanned(capacity));
 }
 
-absl::StatusOr<ReadBuffers::Buffer> ReadBuffers::GetReserved(size_t bytes, MemoryBudget* share) {
-  return Make(RoundUp(bytes), share, /*in_base=*/false);
+absl::StatusOr<ReadBuffers::Buffer> ReadBuffers::GetForAway(size_t bytes, MemoryBudget* share) {
+  const size_t capacity = RoundUp(bytes);
+  absl::StatusOr<Buffer> buffer = Make(capacity, share, /*planned=*/false);
+  if (buffer.ok() || *away_ + static_cast<int64_t>(capacity) > kBaseBytes / 2) return buffer;
+  if (!HasPlanned(capacity)) FreeIdle();
+  if (!HasPlanned(capacity)) return buffer;
+  buffer = Make(capacity, share, /*planned=*/true);
+  if (buffer.ok()) buffer->away_ = Count(away_, capacity);
+  return buffer;
 }
 
 absl::StatusOr<ReadBuffers::Buffer> ReadBuffers::Make(size_t capacity, MemoryBudget* share,
-                                                      bool in_base) {
+                                                      bool planned) {
   Buffer buffer;
   if (share == nullptr) share = budget_.get();
-  if (!in_base && share != nullptr) {
+  if (!planned && share != nullptr) {
     FW_ASSIGN_OR_RETURN(buffer.reservation_,
                         share->Reserve("read buffers", static_cast<int64_t>(capacity)));
   }
-  void* data = std::aligned_alloc(kReadAlignment, capacity);
-  if (data == nullptr) {
+  buffer.data_.reset(static_cast<std::byte*>(std::aligned_alloc(kReadAlignment, capacity)));
+  if (buffer.data_ == nullptr) {
     return absl::ResourceExhaustedError(
         absl::StrCat("no memory for a read buffer of ", capacity, " bytes"));
   }
-  buffer.data_.reset(static_cast<std::byte*>(data));
   buffer.capacity_ = capacity;
-  if (buffer.reservation_.bytes() == 0) base_used_ += static_cast<int64_t>(capacity);
+  if (buffer.reservation_.bytes() == 0) buffer.planned_ = Count(planned_, capacity);
   return buffer;
 }
 
 void ReadBuffers::Put(Buffer buffer) {
-  if (buffer.reservation_.bytes() > 0)
-    return;                       // a large one: freed, and its reservation given back
-  if (base_used_ > kBaseBytes) {  // only without a budget
-    base_used_ -= static_cast<int64_t>(buffer.capacity_);
-    return;
-  }
+  if (buffer.reservation_.bytes() > 0) return;  // freed, and its reservation given back
+  if (*planned_ > kBaseBytes) return;           // only without a budget
+  buffer.away_ = Count();
   idle_.push_back(std::move(buffer));
 }
 
-void ReadBuffers::FreeIdle() {
-  for (const Buffer& buffer : idle_) base_used_ -= static_cast<int64_t>(buffer.capacity_);
-  idle_.clear();
-  idle_.shrink_to_fit();
-}
+void ReadBuffers::FreeIdle() { std::vector<Buffer>().swap(idle_); }
 
 }  // namespace feedwater::server

@@ -15,7 +15,8 @@ constexpr int kLeastDepth = 2, kMostDepth = 32;
 constexpr int64_t kWaitNs = 50'000;  // less is not the storage's latency but the work of reading
 constexpr int kShrinkAfter = 256;    // records without a wait
 constexpr int64_t kMaxJoinedBytes = 1 << 20;
-constexpr int64_t kHeldUpNs = 250'000'000;    // a read that takes longer is held up
+constexpr int64_t kLeastRetryNs = 10'000'000'000;  // of what waits for memory
+constexpr int64_t kHeldUpNs = 250'000'000;         // a read that takes longer is held up
 constexpr int64_t kLookEveryNs = 10'000'000;  // whether reads that are held up are still wanted
 
 // What an extent without bytes points to: readable like every other.
@@ -128,7 +129,7 @@ void RecordReader::StartAnew(RecordBytes* bytes) {
 bool RecordReader::TryAnew(RecordBytes* bytes, absl::Status* why) {
   const int64_t now = MonotonicNs();
   Retries retries = bytes->retries_;
-  if (!retries.started()) retries.Start(now, retry_for_ns_);
+  if (!retries.started()) retries.Start(now, std::max(retry_for_ns_, kLeastRetryNs));
   const int64_t due_ns = retries.Next(now);
   if (due_ns < 0) {
     *why = retries.GaveUp(*why, now);
@@ -180,8 +181,9 @@ void RecordReader::StartExtents(const ObjectSource& source, RecordBytes* into) {
     ++into->missing_;
     Read* last = queue_.empty() ? nullptr : queue_.back();
     if (last != nullptr && last->source == &source && last->object == extent.object &&
-        !last->is_look && last->parts[0].bytes->job_ == into->job_ && !last->retries.started() &&
-        SameUser(*last->parts[0].bytes, *into) && extent.offset - last->offset == last->length &&
+        !last->is_look && !last->is_held && last->parts[0].bytes->job_ == into->job_ &&
+        !last->retries.started() && SameUser(*last->parts[0].bytes, *into) &&
+        extent.offset - last->offset == last->length &&
         last->length + extent.length <= kMaxJoinedBytes) {
       last->parts.push_back({into, static_cast<int64_t>(i), last->length, extent.length});
       last->length += extent.length;
@@ -245,7 +247,7 @@ absl::Status RecordReader::Begin(Read* read) {
   const bool direct_io = is_elsewhere ? files_->direct_io() : (*file)->direct_io;
   const size_t capacity = ReadBufferBytes(read->length, direct_io);
   absl::StatusOr<ReadBuffers::Buffer> buffer = goes_away
-                                                   ? buffers_.GetReserved(capacity, ShareOf(bytes))
+                                                   ? buffers_.GetForAway(capacity, ShareOf(bytes))
                                                    : buffers_.Get(capacity, ShareOf(bytes));
   // Others have the memory at the moment: a running job tries again before it ends for that.
   if (!buffer.ok()) return StorageStatus(ENOMEM, buffer.status().message());
@@ -320,7 +322,7 @@ void RecordReader::LookAfterAway() {
   }
 }
 
-// The thread that has it may hang for ever. The buffer goes with the call, reserved until then.
+// The thread that has it may hang for ever. The buffer goes with the call, and counts until then.
 void RecordReader::LeaveBehind(Read* read) {
   const std::shared_ptr<AwayRead> away = std::move(read->away);
   read->away = nullptr;

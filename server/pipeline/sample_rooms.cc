@@ -166,12 +166,13 @@ void SampleRooms::UseRoom() {
   if (extended && options_.changed) options_.changed();
 }
 
-// Of those that wait for the same thing.
-bool SampleRooms::IsNext(uint64_t turn) const {
-  const Waiting& own = waiting_.at(turn);
-  return std::none_of(waiting_.begin(), waiting_.find(turn), [&own](const auto& earlier) {
-    return own.has_share ? earlier.second.has_share : earlier.second.user == own.user;
+const SampleRooms::Waiting* SampleRooms::FirstBefore(uint64_t turn) const {
+  const auto own = waiting_.find(turn);
+  const auto first = std::find_if(waiting_.begin(), own, [&](const auto& earlier) {
+    return own->second.has_share ? earlier.second.has_share
+                                 : earlier.second.user == own->second.user;
   });
+  return first == own ? nullptr : &first->second;
 }
 
 absl::StatusOr<SampleRooms::Room> SampleRooms::Enter(uint32_t user, int64_t bytes,
@@ -181,17 +182,19 @@ absl::StatusOr<SampleRooms::Room> SampleRooms::Enter(uint32_t user, int64_t byte
   MutexLock lock(&mu_);
   const std::shared_ptr<MemoryBudget> share = ShareOf(user);
   const uint64_t turn = ++last_turn_;
-  Waiting& self = waiting_[turn] = {user, share == nullptr};
+  Waiting& self = waiting_[turn] = {user, share == nullptr, false};
   absl::Status refused;
   absl::Time patient_until = absl::Now() + options_.patience;
   for (;;) {
     const bool comes_back = self.has_share ? !large_.empty() : large_.count(user) > 0;
-    if (IsNext(turn)) {
+    const Waiting* const first = FirstBefore(turn);
+    if (first == nullptr) {
       MemoryBudget& from = self.has_share ? *budget_ : *share;
       absl::StatusOr<MemoryReservation> reserved = from.ReserveOfShare(kLargeTerm, bytes);
       if (reserved.ok() && !self.has_share) {
         room.of_user_ = *std::move(reserved);
         self.has_share = true;
+        self.is_stuck = false;
         continue;
       }
       if (reserved.ok()) {
@@ -203,12 +206,13 @@ absl::StatusOr<SampleRooms::Room> SampleRooms::Enter(uint32_t user, int64_t byte
       }
       refused = reserved.status();
       if (bytes > from.limit_bytes()) break;
+      self.is_stuck = !comes_back;
       if (comes_back) patient_until = absl::Now() + options_.patience;
       if (absl::Now() >= patient_until) {
         if (holds) refused = StorageStatus(ENOMEM, refused.message());
         break;
       }
-    } else if (holds && !comes_back) {
+    } else if (holds && first->is_stuck) {
       refused = StorageStatus(ENOMEM, "other large samples wait for memory first");
       break;
     }
@@ -229,6 +233,7 @@ void SampleRooms::Room::Release() {
   {
     MutexLock lock(&rooms_->mu_);
     if (--rooms_->large_[user_] == 0) rooms_->large_.erase(user_);
+    for (auto& [turn, waiting] : rooms_->waiting_) waiting.is_stuck = false;  // until it has looked
     rooms_->changed_.SignalAll();
   }
   rooms_.reset();

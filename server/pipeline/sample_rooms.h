@@ -153,8 +153,10 @@ class SampleRooms : public std::enable_shared_from_this<SampleRooms> {
   struct Waiting {
     uint32_t user = 0;
     bool has_share = false;  // is within the user's share, and waits for memory
+    bool is_stuck = false;   // there was no room, and no large image under way makes some
   };
-  bool IsNext(uint64_t turn) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Whoever waits for the same thing and came before; null: nobody.
+  const Waiting* FirstBefore(uint64_t turn) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Options options_;
   const std::shared_ptr<MemoryBudget> budget_;

@@ -46,7 +46,7 @@ struct Dependencies {
   std::string identity;
   int64_t newest_file_ns = 0;  // of those in the past; 0: there are none
   std::string newest_file;
-  std::vector<int64_t> future_ns;  // sorted: files that were made by another clock
+  std::vector<int64_t> later_ns;  // sorted: of files that have changed since some moment
 };
 
 class Dataset : public ObjectSource {  // its files by number
@@ -81,8 +81,8 @@ class Dataset : public ObjectSource {  // its files by number
   // Looks at its files. OK while those that the index depends on are as they were when it was
   // made; FailedPrecondition that names the first one that is not. Other errors: it cannot be told.
   virtual absl::Status LookAgain(Reach = Reach::kAnywhere) const { return absl::OkStatus(); }
-  // Looks at the index alone.
-  virtual Dependencies dependencies() const { return {}; }
+  // Looks at the index alone. `later_ns` is of those after `as_of_ns`.
+  virtual Dependencies dependencies(int64_t /*as_of_ns*/) const { return {}; }
   // A file is known to be another one than the index says, though LookAgain may not see it: the
   // next opening makes a new index.
   virtual void MarkOutOfDate() const {}

@@ -22,7 +22,8 @@ constexpr IndexTag kStamps = MakeIndexTag("STMP");  // inode, bytes, modified, c
 constexpr IndexTag kStampKinds =
     MakeIndexTag("STKI");  // how many are of empty folders, the last ones
 constexpr size_t kStampNumbers = 4;
-constexpr size_t kStampsPerLook = 256;  // looked at before it is asked whether anybody waits
+constexpr char kIdentityVersion[] = "2:";  // of what identities are made of
+constexpr size_t kStampsPerLook = 256;     // looked at before it is asked whether anybody waits
 
 constexpr int64_t kProgressIntervalNs = 100'000'000;
 constexpr int64_t kLeastReservation = 4096;
@@ -120,7 +121,7 @@ absl::Status IndexedDataset::LookAgain(Reach reach) const {
   return change.empty() ? absl::OkStatus() : absl::FailedPreconditionError(change);
 }
 
-Dependencies IndexedDataset::dependencies() const {
+Dependencies IndexedDataset::dependencies(int64_t as_of_ns) const {
   const absl::StatusOr<NumberColumn> kinds = parts_.index->Numbers(kStampKinds);
   const absl::StatusOr<TextColumn> paths = parts_.index->Texts(kStampPaths);
   if (!kinds.ok() || kinds->size() != 1 || !paths.ok() || (*kinds)[0] > paths->size()) return {};
@@ -138,17 +139,16 @@ Dependencies IndexedDataset::dependencies() const {
         if (saved.bytes == 0) return std::string();  // a folder, or nothing
         identity.Add(saved.changed_ns);
         const auto changed_ns = static_cast<int64_t>(saved.changed_ns);
-        if (changed_ns > now_ns) {
-          all.future_ns.push_back(changed_ns);
-        } else if (changed_ns > all.newest_file_ns) {
+        if (changed_ns > as_of_ns) all.later_ns.push_back(changed_ns);
+        if (changed_ns <= now_ns && changed_ns > all.newest_file_ns) {
           all.newest_file_ns = changed_ns;
           newest_file = saved.path;
         }
         return std::string();
       });
   if (!unread.ok()) return {};
-  absl::c_sort(all.future_ns);
-  all.identity = identity.Hex();
+  absl::c_sort(all.later_ns);
+  all.identity = absl::StrCat(kIdentityVersion, identity.Hex());
   if (!newest_file.empty()) all.newest_file = root().Describe(newest_file);
   return all;
 }
@@ -215,7 +215,9 @@ absl::Status IndexBuilder::Take(int64_t bytes) {
 absl::Status IndexBuilder::TakeOwnAlone() {
   // Stamps are here, in a list of texts, and in a column; so is a column, while it is added.
   size_t bytes = 2 * columns.bytes();
-  for (const Stamp& stamp : stamps) bytes += 3 * (sizeof(Stamp) + stamp.path.size());
+  for (const auto* kind : {&stamps, &empty_folders}) {
+    for (const Stamp& stamp : *kind) bytes += 3 * (sizeof(Stamp) + stamp.path.size());
+  }
   for (const std::string& name : classes) bytes += 3 * (sizeof(name) + name.size());
   const auto own = static_cast<int64_t>(bytes);
   {

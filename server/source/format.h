@@ -127,7 +127,7 @@ class IndexedDataset : public Dataset {
   const std::string& notes() const final { return parts_.notes; }
   const std::vector<int64_t>& shard_starts() const final { return shard_starts_; }
   absl::Status LookAgain(Reach reach = Reach::kAnywhere) const final;
-  Dependencies dependencies() const final;
+  Dependencies dependencies(int64_t as_of_ns) const final;
   void MarkOutOfDate() const final;
 
  protected:

@@ -173,8 +173,11 @@ TEST_F(BadSampleLogTest, ARecordIsBadForThePipelinesThatMetIt) {
 
   log->Add(kDataset, kVal, Bad(17));
   EXPECT_TRUE(log->Get().entries[0].IsBadFor(kVal.digest));
-  for (int edit = 0; edit < 20; ++edit)
+  for (int edit = 0; edit < 20; ++edit) {
     log->Add(kDataset, Spec(absl::StrCat("edited", edit), BadSamplePolicy::kFail), Bad(17));
+    log->Add(kDataset, kTrain, Bad(17));
+  }
+  EXPECT_TRUE(log->Get().entries[0].IsBadFor(kTrain.digest)) << "it still meets it";
   EXPECT_EQ(log->Get().entries[0].pipelines.size(), BadSampleLog::kMaxPipelines);
   EXPECT_TRUE(log->Get().entries[0].IsBadFor("digest of edited19"));
 }

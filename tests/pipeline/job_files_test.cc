@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <filesystem>
@@ -220,7 +221,7 @@ TEST_F(ReturningRank, GoesOnWhereFoldersWithoutRecordsComeAndGo) {
     const auto photos =
         OpenDataset(ParseNode("{format: image_folder, root: root, path: photos}"), options);
     EXPECT_TRUE(photos.ok()) << photos.status();
-    return (*photos)->dependencies().identity;
+    return (*photos)->dependencies(0).identity;
   };
   const std::string before = identity();
   EXPECT_NE(before, "");
@@ -283,7 +284,13 @@ class WatchedFiles final : public Dataset {
   int64_t memory_bytes() const override { return 0; }
   const std::string& notes() const override { return name_; }
   absl::Status LookAgain(Reach reach) const override { return look(reach); }
-  Dependencies dependencies() const override { return depends_on; }
+  Dependencies dependencies(int64_t as_of_ns) const override {
+    Dependencies all = depends_on;
+    const auto is_earlier = [&](int64_t changed_ns) { return changed_ns <= as_of_ns; };
+    all.later_ns.erase(std::remove_if(all.later_ns.begin(), all.later_ns.end(), is_earlier),
+                       all.later_ns.end());
+    return all;
+  }
   int64_t ChangedNs(uint32_t object) const {
     struct stat info {};
     EXPECT_EQ(stat(absl::StrCat(root_->path(), "/", object).c_str(), &info), 0);
@@ -315,14 +322,28 @@ class JobFilesTest : public ::testing::Test {
 TEST_F(JobFilesTest, AFileOfAClockThatWasAheadIsKnownByItsTime) {
   const int64_t begin_ns = dataset_->ChangedNs(0);
   dataset_->Touch(1);
-  dataset_->depends_on.future_ns = {dataset_->ChangedNs(1)};
+  dataset_->depends_on.identity = "2:files";
+  dataset_->depends_on.later_ns = {dataset_->ChangedNs(1)};
   dataset_->Touch(2);
   std::this_thread::sleep_for(kTick);
   const auto job = JobFiles::Create(dataset_, files_, nullptr);
-  ASSERT_TRUE(job->KeepSince({begin_ns + 20'000'000, ""}).ok());
+  ASSERT_TRUE(job->KeepSince({begin_ns + 20'000'000, "2:files"}).ok());
   EXPECT_TRUE(job->Open(0, Reach::kAnywhere, 0).ok());
   EXPECT_TRUE(job->Open(1, Reach::kAnywhere, 0).ok()) << "it was indexed with this time";
   EXPECT_TRUE(absl::IsFailedPrecondition(job->Open(2, Reach::kAnywhere, 0).status()));
+}
+
+TEST_F(JobFilesTest, AMarkOfAnotherVersionIsJudgedByTimeAlone) {
+  dataset_->depends_on.identity = "2:files";
+  dataset_->depends_on.newest_file_ns = dataset_->ChangedNs(0);
+  dataset_->depends_on.newest_file = "0";
+  const auto job = JobFiles::Create(dataset_, files_, nullptr);
+  const int64_t later_ns = dataset_->ChangedNs(0) + 1'000'000, tick_ns = 20'000'000;
+  EXPECT_TRUE(job->KeepSince({later_ns, "0123456789abcdef"}).ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(job->KeepSince({later_ns, "2:others"})));
+  const auto old = later_ns - 1'000'000'000 - tick_ns;
+  EXPECT_TRUE(absl::IsFailedPrecondition(job->KeepSince({old, "0123456789abcdef"})));
+  EXPECT_TRUE(job->KeepSince({old, "2:files"}).ok()) << "its times are part of it";
 }
 
 TEST_F(JobFilesTest, NobodyGoesOnWhileALookIsGoingOn) {

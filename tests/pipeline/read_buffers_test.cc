@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <thread>
+#include <vector>
 
 #include "server/base/user_shares.h"
 
@@ -50,20 +52,44 @@ TEST(ReadBuffers, ThoseThatArePlannedAreNobodys) {
 }
 
 // A read that hangs keeps its buffer: with those that everybody uses it would stop the worker.
-TEST(ReadBuffers, AReservedOneLeavesThePlannedOnesToTheOthers) {
+TEST(ReadBuffers, AReadThatMayHangLeavesThePlannedOnesToTheOthers) {
   const auto whole = MemoryBudget::Create(256 * kMiB);
   UserShares shares(whole);
   shares.Limit(128 * kMiB);
   const auto one = shares.Of(1), other = shares.Of(2);
   ReadBuffers buffers(whole);
-  auto kept = buffers.GetReserved(kMiB, one.get());
+  auto kept = buffers.GetForAway(kMiB, one.get());
   ASSERT_TRUE(kept.ok());
   EXPECT_GE(one->planned_bytes(), kMiB);
   ASSERT_TRUE(buffers.Get(ReadBuffers::kBaseBytes, other.get()).ok());
   EXPECT_EQ(other->planned_bytes(), 0) << "all that is planned is there";
   buffers.Put(*std::move(kept));
   EXPECT_EQ(one->planned_bytes(), 0);
-  EXPECT_TRUE(absl::IsResourceExhausted(buffers.GetReserved(200 * kMiB, one.get()).status()));
+  EXPECT_TRUE(absl::IsResourceExhausted(buffers.GetForAway(200 * kMiB, one.get()).status()));
+}
+
+TEST(ReadBuffers, AFullShareStillHasHalfOfThePlannedOnes) {
+  const auto whole = MemoryBudget::Create(256 * kMiB);
+  UserShares shares(whole);
+  shares.Limit(64 * kMiB);
+  const auto one = shares.Of(1);
+  const auto arena = *one->Reserve("arenas", 64 * kMiB);
+  ReadBuffers buffers(whole);
+  std::vector<ReadBuffers::Buffer> away;
+  for (int i = 0; i < 4; ++i) {
+    auto buffer = buffers.GetForAway(2 * kMiB, one.get());
+    ASSERT_TRUE(buffer.ok()) << buffer.status();
+    away.push_back(*std::move(buffer));
+  }
+  EXPECT_TRUE(absl::IsResourceExhausted(buffers.GetForAway(2 * kMiB, one.get()).status()));
+  auto half = buffers.Get(ReadBuffers::kBaseBytes / 2, one.get());
+  ASSERT_TRUE(half.ok()) << half.status();
+  buffers.Put(*std::move(half));
+  std::thread([&] { away.pop_back(); }).join();  // it was left to a call that has come back
+  EXPECT_TRUE(buffers.GetForAway(2 * kMiB, one.get()).ok());
+  for (auto& buffer : away) buffers.Put(std::move(buffer));
+  buffers.FreeIdle();
+  EXPECT_TRUE(buffers.Get(ReadBuffers::kBaseBytes, one.get()).ok()) << "all is there again";
 }
 
 }  // namespace

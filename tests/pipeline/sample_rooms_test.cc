@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <climits>
 #include <thread>
+#include <vector>
 
 #include "absl/time/clock.h"
 #include "server/storage/fault.h"
@@ -191,6 +194,23 @@ TEST_F(SampleRoomsTest, OfThoseThatHoldMemoryOnlyTheFirstWaits) {
   EXPECT_EQ(rooms->waiting(), 1);
   records.Release();
   first.join();
+}
+
+TEST_F(SampleRoomsTest, NobodyIsSentAwayWhereRoomsAreGivenBack) {
+  const auto rooms = Rooms(8);
+  std::atomic<int> sent_away{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] {
+      for (int turn = 0; turn < 20; ++turn) {
+        const auto room = rooms->Enter(0, 600, nullptr, true);
+        if (!room.ok()) ++sent_away;
+        std::this_thread::sleep_for(std::chrono::microseconds(200));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(sent_away, 0);
 }
 
 TEST_F(SampleRoomsTest, WhoHoldsMemoryAndWaitsInVainComesAgain) {

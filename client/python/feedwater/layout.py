@@ -22,7 +22,6 @@ _FACTS = (
     "batch_size",
     "world_size",
     "records",
-    "last",
     "steps_per_epoch",
     "samples_per_epoch",
 )
