@@ -121,7 +121,7 @@ TEST(Digest, StaysWhatItIs) {
   EXPECT_EQ(*CanonicalPipeline(*spec),
             "feedwater pipeline 2\n"
             "dataset {\"format\":\"mnist\",\"root\":\"r\",}\n"
-            "sampler shuffle=\"none\" last=\"drop\" shard=\"batch\"\n"
+            "sampler shuffle=\"none\" last=\"partial\" shard=\"batch\"\n"
             "outputs image,label\n"
             "on_bad_sample fail\n"
             "limits max_pixels=64000000 max_scans=100 max_decode_ms=1000\n");

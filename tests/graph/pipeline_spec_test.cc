@@ -66,6 +66,22 @@ TEST(PipelineSpec, DefaultsStandWhereTheFileIsSilent) {
   EXPECT_THAT(spec->graph[2].out, ElementsAre("label"));
 }
 
+TEST(PipelineSpec, WhatIsLeftOfAnEpochIsLeftOutOnlyWhereItIsShuffledOrWanted) {
+  const auto last = [](const std::string& more) {
+    const auto spec =
+        ParsePipeline("version: 1\ndataset: {format: mnist, root: r}\n" + more, "p.yaml");
+    return spec.ok() ? spec->sampler.last : spec.status().ToString();
+  };
+  EXPECT_EQ(last(""), "partial");
+  EXPECT_EQ(last("sampler: {shuffle: none}\n"), "partial");
+  EXPECT_EQ(last("outputs: [image, is_real]\n"), "pad");
+  EXPECT_EQ(last("sampler: {last: auto}\noutputs: [image, is_real]\n"), "pad");
+  EXPECT_EQ(last("sampler: {shuffle: full}\n"), "drop");
+  EXPECT_EQ(last("sampler: {shuffle: block}\noutputs: [image, is_real]\n"), "drop");
+  EXPECT_EQ(last("sampler: {shuffle: none, last: drop}\n"), "drop");
+  EXPECT_EQ(last("sampler: {shuffle: full, last: partial}\n"), "partial");
+}
+
 TEST(PipelineSpec, PolicyAndLimitsAreRead) {
   const auto spec = ParsePipeline(absl::StrCat(kDataset,
                                                "on_bad_sample: substitute\nlimits: {max_pixels: "
