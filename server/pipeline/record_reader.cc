@@ -250,7 +250,11 @@ absl::Status RecordReader::Begin(Read* read) {
                                                    ? buffers_.GetForAway(capacity, ShareOf(bytes))
                                                    : buffers_.Get(capacity, ShareOf(bytes));
   // Others have the memory at the moment: a running job tries again before it ends for that.
-  if (!buffer.ok()) return StorageStatus(ENOMEM, buffer.status().message());
+  if (!buffer.ok()) {
+    const MemoryBudget* const share = ShareOf(bytes);
+    const bool fits = share == nullptr || static_cast<int64_t>(capacity) <= share->limit_bytes();
+    return fits ? StorageStatus(ENOMEM, buffer.status().message()) : buffer.status();
+  }
   read->buffer = *std::move(buffer);
   if (file.ok()) op.file = *std::move(file);
   op.offset = read->offset;

@@ -32,7 +32,7 @@
 #include "server/base/fd.h"
 #include "server/base/mutex.h"
 #include "server/service/http2_frames.h"
-#include "server/service/token_bucket.h"
+#include "server/base/token_bucket.h"
 #include "server/transport/data_server.h"
 
 namespace feedwater::server {

@@ -5,9 +5,13 @@
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
+#include <spdlog/spdlog.h>
 
 #include <chrono>
 #include <utility>
+
+#include "server/base/escape.h"
+#include "server/base/log_limiter.h"
 
 namespace feedwater::server {
 namespace {
@@ -27,6 +31,10 @@ absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Create(
     // Protobuf writes a line to stderr for each text of a request that is not UTF-8: any client
     // could fill the log. The client is told.
     google::protobuf::SetLogHandler(nullptr);
+    gpr_set_log_function([](gpr_log_func_args* line) {  // of what clients do, mostly
+      if (ClientLog().Admits("gRPC", LogLimiter::kNoSource))
+        spdlog::warn("gRPC: {} ({}:{})", Escaped(line->message), line->file, line->line);
+    });
     // Held for good: gRPC's own end waits up to ten seconds for the poller of a write that its
     // client never read.
     grpc_init();
@@ -40,6 +48,11 @@ absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Create(
   grpc::ServerBuilder builder;
   builder.SetResourceQuota(quota);
   builder.SetMaxReceiveMessageSize(static_cast<int>(max_request_bytes));
+  // A message of 100 KB may inflate to 100 MB before its size is looked at: compressed ones are not
+  // even read.
+  for (const auto algorithm : {GRPC_COMPRESS_DEFLATE, GRPC_COMPRESS_GZIP})
+    builder.SetCompressionAlgorithmSupportStatus(algorithm, false);
+  builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
   builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
   builder.SetSyncServerOption(grpc::ServerBuilder::MIN_POLLERS, 1);
   builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 4);

@@ -37,6 +37,9 @@ enum Source : uint64_t { kListener = 0, kDoorbell = 1, kSocket = 2, kPidfd = 3, 
 constexpr int kSourceBits = 3;
 uint64_t EventKey(uint64_t session, Source source) { return session << kSourceBits | source; }
 
+// Of two timeouts for epoll_wait; -1 is none.
+int Sooner(int a, int b) { return a < 0 || (b >= 0 && b < a) ? b : a; }
+
 }  // namespace
 
 absl::StatusOr<int64_t> ArenaBytes(const SlotLayout& layout, int slots) {
@@ -81,6 +84,9 @@ struct DataServer::Impl {
   }
   void Leave(uid_t uid);   // one connection of it less
   int ExpireHandshakes();  // milliseconds until the next one may, -1 for none
+  void Read(Session& session);
+  int EndPauses();  // milliseconds until the next one, -1 for none
+  void Rearm(const Session& session, uint32_t events);
   absl::Status Watch(int fd, uint32_t events, uint64_t key);
 
   std::shared_ptr<Session> Find(uint64_t id);
@@ -99,7 +105,8 @@ struct DataServer::Impl {
   const Fd epoll;
   uint64_t next_id = 1;
   std::set<uint64_t> half_open;
-  std::map<uid_t, int> connections;  // by account, those that wait included
+  std::map<uint64_t, int64_t> paused;  // sessions that are not read, until when
+  std::map<uid_t, int> connections;    // by account, those that wait included
   struct Waiting {
     Accepted client;
     uid_t account = 0;
@@ -143,7 +150,8 @@ void DataServer::Impl::Run() {
   RunSoonAfterWaking();
   while (true) {
     epoll_event events[kEventsPerTurn];
-    const int n = epoll_wait(epoll.get(), events, kEventsPerTurn, ExpireHandshakes());
+    const int n =
+        epoll_wait(epoll.get(), events, kEventsPerTurn, Sooner(ExpireHandshakes(), EndPauses()));
     for (int i = 0; i < n; ++i) OnEvent(events[i]);
     BuryClosed();
     ReconsiderWaiting();
@@ -174,8 +182,39 @@ void DataServer::Impl::OnEvent(const epoll_event& event) {
   } else if ((event.events & (EPOLLHUP | EPOLLRDHUP | EPOLLERR)) != 0) {
     session->Close(absl::CancelledError("the client hung up"), "reclaimed_hangup", false);
   } else {
-    session->OnReadable();
+    Read(*session);
   }
+}
+
+void DataServer::Impl::Read(Session& session) {
+  if (session.OnReadable()) return;
+  Rearm(session, EPOLLRDHUP);
+  paused[session.id()] = MonotonicNs() + Session::kPauseNs;
+}
+
+// Those whose pause is over are read again. Returns how long the next one's lasts, or -1.
+int DataServer::Impl::EndPauses() {
+  if (paused.empty()) return -1;
+  const int64_t now = MonotonicNs();
+  std::vector<uint64_t> over;
+  for (const auto& [id, until_ns] : paused) {
+    if (until_ns <= now) over.push_back(id);
+  }
+  for (const uint64_t id : over) {
+    paused.erase(id);
+    const std::shared_ptr<Session> session = Find(id);
+    if (session == nullptr) continue;
+    Rearm(*session, EPOLLIN | EPOLLRDHUP);
+    Read(*session);
+  }
+  return paused.empty() ? -1 : static_cast<int>(Session::kPauseNs / 1'000'000);
+}
+
+void DataServer::Impl::Rearm(const Session& session, uint32_t events) {
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = EventKey(session.id(), kSocket);
+  epoll_ctl(epoll.get(), EPOLL_CTL_MOD, session.socket_fd(), &event);
 }
 
 void DataServer::Impl::AcceptSome() {
@@ -306,6 +345,7 @@ void DataServer::Impl::Bury(const std::shared_ptr<Session>& session) {
     tickets.erase(session->ticket());
   }
   half_open.erase(session->id());
+  paused.erase(session->id());
   const PeerIdentity& peer = session->peer();
   Leave(peer.uid);
   // By hand: a descriptor that somebody else still has a copy of would stay in the set after its

@@ -20,6 +20,9 @@ namespace {
 
 // Messages of one client that are read before the next client has its turn.
 constexpr int kMessagesPerTurn = 64;
+// A seek throws away what was made and disturbs every worker: a program that looks at one batch
+// after the other takes as many.
+constexpr double kSeeksPerSecond = 1000, kSeeksAtOnce = 200;
 
 bool HungUp(int socket) {
   pollfd event{socket, POLLRDHUP, 0};
@@ -43,7 +46,8 @@ Session::Session(Accepted client, const Options& options)
       watch_(options.watch),
       pidfd_(std::move(client.pidfd)),
       socket_(std::move(client.socket)),
-      handshake_deadline_ns_(MonotonicNs() + handshake_ns_) {}
+      handshake_deadline_ns_(MonotonicNs() + handshake_ns_),
+      seeks_(kSeeksPerSecond, kSeeksAtOnce) {}
 
 bool Session::welcomed() const {
   MutexLock lock(&mu_);
@@ -178,25 +182,27 @@ Session::Burial Session::Bury() {
 
 // --- what the client says -----------------------------------------------------------------------
 
-void Session::OnReadable() {
+bool Session::OnReadable() {
   std::optional<wire::Seek> seek;  // of several seeks only the last matters
+  bool pauses = false;
   for (int i = 0; i < kMessagesPerTurn; ++i) {
     Effects effects;
     {
       MutexLock lock(&mu_);
-      if (!ReceiveLocked(&effects)) break;
+      pauses = seeks_.empty(MonotonicNs());
+      if (pauses || !ReceiveLocked(&effects)) break;
     }
     if (effects.slot_free != nullptr) (*effects.slot_free)();
     if (effects.seek) seek = effects.seek;
   }
-  if (!seek) return;
+  if (!seek) return !pauses;
   std::function<void(uint32_t, uint64_t, int64_t)> on_seek;
   {
     MutexLock lock(&mu_);
-    if (phase_ != Phase::kOpen) return;
-    on_seek = events_.seek;
+    if (phase_ == Phase::kOpen) on_seek = events_.seek;
   }
   if (on_seek) on_seek(seek->serial, seek->epoch, seek->position);
+  return !pauses;
 }
 
 bool Session::ReceiveLocked(Effects* effects) {
@@ -270,6 +276,7 @@ std::optional<Violation> Session::ObeyLocked(const wire::Seek& seek, Effects* ef
                                                              seek.serial, " after ", serial_))};
   }
   serial_ = seek.serial;
+  seeks_.Take(1);
   sent_count_ = 0;
   effects->seek = seek;
   return std::nullopt;

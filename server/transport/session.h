@@ -24,6 +24,7 @@
 #include "proto/shm/wire.h"
 #include "server/base/fd.h"
 #include "server/base/mutex.h"
+#include "server/base/token_bucket.h"
 #include "server/batch/slot_pool.h"
 #include "server/transport/arena.h"
 #include "server/transport/arena_watch.h"
@@ -68,7 +69,9 @@ class Session final : public SlotPool {
   int socket_fd() const;
   int pidfd() const { return pidfd_.get(); }
   // Reads and obeys what has arrived, a bounded number of messages.
-  void OnReadable();
+  // False: so many seeks came that nothing is to be read for kPauseNs.
+  bool OnReadable();
+  static constexpr int64_t kPauseNs = 10'000'000;
   // When the handshake has to be over (MonotonicNs); nullopt when it is. Closes the session when
   // that time has passed.
   std::optional<int64_t> CheckHandshake(int64_t now_ns);
@@ -138,6 +141,7 @@ class Session final : public SlotPool {
   int64_t handshake_deadline_ns_ ABSL_GUARDED_BY(mu_);
   SlotTable table_ ABSL_GUARDED_BY(mu_);
   uint32_t serial_ ABSL_GUARDED_BY(mu_) = 0;  // of the last seek
+  TokenBucket seeks_ ABSL_GUARDED_BY(mu_);
   int ready_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // a READY in the kernel's account; 0: not known yet
   // Where the last batches came from that were sent since the last seek, around a ring.
   std::vector<SessionCounts::Place> sent_ ABSL_GUARDED_BY(mu_);

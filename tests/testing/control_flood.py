@@ -8,6 +8,8 @@ Bytes are written by hand: no client of gRPC would send them. It prints the byte
 from __future__ import annotations
 
 import contextlib
+import functools
+import gzip
 import itertools
 import os
 import socket
@@ -21,7 +23,7 @@ DATA, HEADERS, PRIORITY, RESET, SETTINGS, PING, WINDOW, CONTINUATION = 0, 1, 2, 
 END_STREAM, END_HEADERS = 1, 4
 KINDS = (
     "continuation", "ping", "settings", "reset", "unread", "endless_messages", "endless_calls",
-    "texts", "half_closed", "given_up", "large_answers",
+    "texts", "half_closed", "given_up", "large_answers", "gzip",
 )  # fmt: skip
 
 
@@ -61,11 +63,27 @@ def headers(path: str) -> bytes:
 
 def call(stream: int, path: str, body: bytes = b"") -> bytes:
     """Return a whole call, its message in frames of 16 KiB."""
-    message = b"\0" + struct.pack(">I", len(body)) + body
+    return _call(stream, headers(path), b"\0" + struct.pack(">I", len(body)) + body)
+
+
+def _call(stream: int, fields: bytes, message: bytes) -> bytes:
     parts = [message[i : i + 16384] for i in range(0, len(message), 16384)]
     frames = [frame(DATA, 0, stream, part) for part in parts[:-1]]
     end = frame(DATA, END_STREAM, stream, parts[-1])
-    return frame(HEADERS, END_HEADERS, stream, headers(path)) + b"".join(frames) + end
+    return frame(HEADERS, END_HEADERS, stream, fields) + b"".join(frames) + end
+
+
+@functools.lru_cache(maxsize=1)
+def zeroes(size: int) -> bytes:
+    """Return `size` zeroes, compressed."""
+    return gzip.compress(bytes(size), 9)
+
+
+def compressed_call(stream: int, path: str, size: int) -> bytes:
+    """Return a whole call with a compressed message of `size` zeroes."""
+    body = zeroes(size)
+    fields = headers(path) + field("grpc-encoding", "gzip")
+    return _call(stream, fields, b"\1" + struct.pack(">I", len(body)) + body)
 
 
 def large_text(number: int) -> str:
@@ -128,6 +146,8 @@ def blobs(kind: str):
                 yield frame(RESET, 0, stream - 8, struct.pack(">I", 8))
         elif kind == "large_answers":  # of a job `wide`, a megabyte each
             yield call(stream, SERVICE + "GetLedger", b"\x0a\x04wide\x20\x00")
+        elif kind == "gzip":  # 100 MB of zeroes in 97 KB
+            yield compressed_call(stream, SERVICE + "DescribePipeline", 100_000_000)
         elif kind == "half_closed":
             yield call(stream, SERVICE + "GetStatus") + b"shut"
         else:
