@@ -65,7 +65,8 @@ absl::Status OpenError(int error, const std::string& what) {
       return absl::NotFoundError(
           absl::StrCat(what, " does not exist: a part of the path is not a folder"));
     case EXDEV:
-      return absl::PermissionDeniedError(absl::StrCat(what, " leads outside the root"));
+      return absl::PermissionDeniedError(
+          absl::StrCat(what, " leads outside the root, or through an absolute link"));
     case ELOOP:
       return absl::PermissionDeniedError(
           absl::StrCat(what, " has too many symbolic links, or one into /proc"));
