@@ -31,8 +31,8 @@
 #include "absl/status/statusor.h"
 #include "server/base/fd.h"
 #include "server/base/mutex.h"
-#include "server/service/http2_frames.h"
 #include "server/base/token_bucket.h"
+#include "server/service/http2_frames.h"
 #include "server/transport/data_server.h"
 
 namespace feedwater::server {
