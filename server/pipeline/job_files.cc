@@ -116,10 +116,11 @@ absl::Status JobFiles::Settle(uint32_t object, const FileCache::Facts& now, Reac
     // A time that has not come yet is of another clock, or ours was set back: it tells nothing.
     if (now.changed_ns <= ClockNs(CLOCK_REALTIME)) {
       MutexLock lock(&mu_);
-      if (now.changed_ns > as_of_ns_ + kFileTimeTickNs &&
-          !absl::c_binary_search(later_ns_, now.changed_ns))
-        return changed("has changed since this job was opened");
-      newest_ns_ = std::max(newest_ns_, now.changed_ns);
+      if (!absl::c_binary_search(later_ns_, now.changed_ns)) {
+        if (now.changed_ns > as_of_ns_ + kFileTimeTickNs)
+          return changed("has changed since this job was opened");
+        newest_ns_ = std::max(newest_ns_, now.changed_ns);
+      }
     }
     // Counted before the look: of several threads that have the last files, the one that is counted
     // last looks after all of them have seen theirs.

@@ -175,6 +175,14 @@ const SampleRooms::Waiting* SampleRooms::FirstBefore(uint64_t turn) const {
   return first == own ? nullptr : &first->second;
 }
 
+// Whether it waits for memory, or stands in the row of one that does, which nobody gives back.
+bool SampleRooms::IsStuck(const Waiting& first) const {
+  if (first.is_stuck || !first.has_share) return first.is_stuck;
+  return std::find_if(waiting_.begin(), waiting_.end(),
+                      [](const auto& waiting) { return waiting.second.has_share; })
+      ->second.is_stuck;
+}
+
 absl::StatusOr<SampleRooms::Room> SampleRooms::Enter(uint32_t user, int64_t bytes,
                                                      const std::atomic<bool>* gone, bool holds) {
   Room room;
@@ -212,7 +220,7 @@ absl::StatusOr<SampleRooms::Room> SampleRooms::Enter(uint32_t user, int64_t byte
         if (holds) refused = StorageStatus(ENOMEM, refused.message());
         break;
       }
-    } else if (holds && first->is_stuck) {
+    } else if (holds && IsStuck(*first)) {
       refused = StorageStatus(ENOMEM, "other large samples wait for memory first");
       break;
     }

@@ -157,6 +157,7 @@ class SampleRooms : public std::enable_shared_from_this<SampleRooms> {
   };
   // Whoever waits for the same thing and came before; null: nobody.
   const Waiting* FirstBefore(uint64_t turn) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool IsStuck(const Waiting& first) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Options options_;
   const std::shared_ptr<MemoryBudget> budget_;

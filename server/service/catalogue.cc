@@ -77,7 +77,7 @@ void Catalogue::Reload(const std::vector<std::string>& folders,
   files_.Reload(folders, roots);
   std::vector<Lingering> dropped;  // destroyed without the lock
   MutexLock lock(&mu_);
-  ++generation_;
+  ++generation_;  // as PipelineFile::reload
   roots_ = std::move(roots);
   dropped.swap(lingering_);
 }
@@ -85,17 +85,15 @@ void Catalogue::Reload(const std::vector<std::string>& folders,
 Catalogue::Loaded Catalogue::LoadNamed(uid_t user, const std::string& name,
                                        const Cancelled& cancelled) {
   uint64_t generation;
-  std::shared_ptr<const Roots> roots;
   {
     MutexLock lock(&mu_);
     generation = generation_;
-    roots = roots_;
   }
-  auto make = [this, user, name, generation,
-               roots = std::move(roots)](const Cancelled& given_up) -> Loaded {
+  // A reload may come before it begins: what it opens is of one reload, the file's.
+  auto make = [this, user, name](const Cancelled& given_up) -> Loaded {
     FW_ASSIGN_OR_RETURN(const std::shared_ptr<const PipelineFile> file, files_.Look(name));
     if (!file->spec.ok()) return file->spec.status();
-    return Open(user, *file->spec, MemoryReservation(), generation, roots, given_up, file);
+    return Open(user, *file->spec, MemoryReservation(), file->reload, file->roots, given_up, file);
   };
   const auto is_current = [this, name](const LoadedPipeline& pipeline) {
     const auto file = files_.Look(name);

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -11,6 +12,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "server/base/clock.h"
 #include "server/base/log_limiter.h"
 #include "server/graph/plan.h"
@@ -21,18 +24,25 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The first regular file of that name; "" where there is none.
-std::string Find(const std::vector<std::string>& folders, const std::string& name,
-                 struct stat* info) {
+constexpr int kReadAttempts = 3;  // of a file that is being written
+
+// The first regular file of that name; "" where there is none. An error where it cannot be told: a
+// later folder's file would be another pipeline.
+absl::StatusOr<std::string> Find(const std::vector<std::string>& folders, const std::string& name,
+                                 struct stat* info) {
   // As FindPipelineFiles, which lists what has one name below a folder.
   if (name.empty() || name[0] == '.' || absl::StrContains(name, '/') ||
       absl::StrContains(name, '\0'))
-    return "";
+    return std::string();
   for (const std::string& folder : folders) {
     std::string path = (fs::path(folder) / absl::StrCat(name, ".yaml")).string();
-    if (stat(path.c_str(), info) == 0 && S_ISREG(info->st_mode)) return path;
+    if (stat(path.c_str(), info) == 0) {
+      if (S_ISREG(info->st_mode)) return path;
+    } else if (errno != ENOENT && errno != ENOTDIR && errno != ENAMETOOLONG) {
+      return ErrnoStatus(errno, absl::StrCat("pipeline file ", path));
+    }
   }
-  return "";
+  return std::string();
 }
 
 std::string MistakeIn(const PipelineFile& file) {
@@ -40,16 +50,30 @@ std::string MistakeIn(const PipelineFile& file) {
 }
 
 bool IsSame(const PipelineFile& a, const PipelineFile& b) {
-  return a.path == b.path && a.spec.ok() == b.spec.ok() && MistakeIn(a) == MistakeIn(b) &&
-         (!a.spec.ok() || a.spec->text == b.spec->text);
+  return a.reload == b.reload && a.path == b.path && a.spec.ok() == b.spec.ok() &&
+         MistakeIn(a) == MistakeIn(b) && (!a.spec.ok() || a.spec->text == b.spec->text);
 }
 
-// Whether a change that comes now shows in the stamp.
-bool IsSettled(const struct stat& info) {
-  const int64_t changed_ns =
-      int64_t{info.st_ctim.tv_sec} * 1'000'000'000 + int64_t{info.st_ctim.tv_nsec};
-  const int64_t age_ns = ClockNs(CLOCK_REALTIME) - changed_ns;
-  return age_ns < 0 || age_ns >= kFileTimeTickNs;
+int64_t ChangedNs(const struct stat& info) {
+  return int64_t{info.st_ctim.tv_sec} * 1'000'000'000 + int64_t{info.st_ctim.tv_nsec};
+}
+
+// Waits until a change that comes later shows in the stamp: somebody may be writing the file, and
+// the half of a pipeline can be one, too. Returns the stamp; 0: there is no file.
+uint64_t SettledStamp(const std::string& path) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) return 0;
+  const int64_t age_ns = ClockNs(CLOCK_REALTIME) - ChangedNs(info);
+  if (age_ns >= 0 && age_ns < kFileTimeTickNs)
+    absl::SleepFor(absl::Nanoseconds(kFileTimeTickNs - age_ns));
+  return FileStamp(info);
+}
+
+// Errors of storage pass; a mistake stands in the file until somebody mends it.
+bool IsOfTheText(const absl::Status& status) {
+  return status.ok() || absl::IsInvalidArgument(status) || absl::IsNotFound(status) ||
+         absl::IsOutOfRange(status) || absl::IsFailedPrecondition(status) ||
+         absl::IsUnimplemented(status);
 }
 
 }  // namespace
@@ -99,36 +123,46 @@ absl::StatusOr<PipelineSpec> CheckPipelineFile(const std::string& path, const Ro
 
 void PipelineFiles::Reload(const std::vector<std::string>& folders,
                            std::shared_ptr<const Roots> roots) {
-  Files before, files;
+  Files files;
+  Setting setting{folders, std::move(roots), 0};
   {
     MutexLock lock(&mu_);
-    before = files_;
+    files = files_;
+    setting.reload = setting_.reload + 1;
   }
-  for (const auto& [name, path] : FindPipelineFiles(folders)) {
-    const auto known = before.find(name);
-    files[name] = Read(name, path, known == before.end() ? nullptr : known->second.file, *roots);
+  const auto found = FindPipelineFiles(folders);
+  for (auto& [name, known] : files) {
+    if (found.count(name) == 0) known = {0, nullptr, known.last_good};
   }
+  for (const auto& [name, path] : found) files[name] = Read(name, path, files[name], setting);
   MutexLock lock(&mu_);
-  ++reloads_;
-  folders_ = folders;
-  roots_ = std::move(roots);
+  setting_ = std::move(setting);
   files_ = std::move(files);
 }
 
 // The version before is used under these roots, too, which may be other ones than it was read for.
 PipelineFiles::Known PipelineFiles::Read(const std::string& name, const std::string& path,
-                                         const std::shared_ptr<const PipelineFile>& before,
-                                         const Roots& roots) const {
-  struct stat info {};
-  const uint64_t stamp = stat(path.c_str(), &info) == 0 && IsSettled(info) ? FileStamp(info) : 0;
-  PipelineFile file{path, CheckPipelineFile(path, roots, caps_), absl::OkStatus()};
-  const bool was_good =
-      before != nullptr && before->spec.ok() && CheckRoot(*before->spec, roots).ok();
-  if (!file.spec.ok() && was_good && !absl::IsResourceExhausted(file.spec.status())) {
-    file.mistake = file.spec.status();
-    file.spec = before->spec;
+                                         const Known& before, const Setting& setting) const {
+  PipelineFile file{path, absl::UnknownError(""), absl::OkStatus(), setting.roots, setting.reload};
+  uint64_t stamp = 0;
+  for (int attempt = 0; attempt < kReadAttempts; ++attempt) {
+    stamp = SettledStamp(path);
+    file.spec = CheckPipelineFile(path, *setting.roots, caps_);
+    if (SettledStamp(path) == stamp) break;
+    stamp = 0;
   }
-  if (before != nullptr && IsSame(file, *before)) return {stamp, before};
+  if (!IsOfTheText(file.spec.status())) stamp = 0;
+  Known known{stamp, nullptr, before.last_good};
+  const bool has_good =
+      before.last_good != nullptr && CheckRoot(*before.last_good->spec, *setting.roots).ok();
+  if (!file.spec.ok() && has_good && !absl::IsResourceExhausted(file.spec.status())) {
+    file.mistake = file.spec.status();
+    file.spec = before.last_good->spec;
+  }
+  if (before.file != nullptr && IsSame(file, *before.file)) {
+    known.file = before.file;
+    return known;
+  }
   const std::string mistake = MistakeIn(file);
   if (!mistake.empty() &&
       ClientLog().Admits("broken pipeline files", LogLimiter::kNoSource, LogLimiter::kOpenLines)) {
@@ -137,37 +171,38 @@ PipelineFiles::Known PipelineFiles::Read(const std::string& name, const std::str
         file.spec.ok() ? "is used as it was before its file was broken" : "cannot be used",
         mistake);
   }
-  return {stamp, std::make_shared<const PipelineFile>(std::move(file))};
+  known.file = std::make_shared<const PipelineFile>(std::move(file));
+  if (mistake.empty()) known.last_good = known.file;
+  return known;
 }
 
 absl::StatusOr<std::shared_ptr<const PipelineFile>> PipelineFiles::Look(const std::string& name) {
-  std::vector<std::string> folders;
-  std::shared_ptr<const Roots> roots;
+  Setting setting;
   Known known;
-  uint64_t reloads;
   {
     MutexLock lock(&mu_);
-    folders = folders_;
-    roots = roots_;
-    reloads = reloads_;
+    setting = setting_;
     if (const auto found = files_.find(name); found != files_.end()) known = found->second;
   }
   struct stat info {};
-  const std::string path = Find(folders, name, &info);
+  FW_ASSIGN_OR_RETURN(const std::string path, Find(setting.folders, name, &info));
   if (path.empty()) {
     {
       MutexLock lock(&mu_);
-      if (reloads == reloads_) files_.erase(name);
+      const auto found = files_.find(name);
+      if (found != files_.end() && setting.reload == setting_.reload)
+        found->second = {0, nullptr, found->second.last_good};
     }
-    return Unknown(name, folders);
+    return Unknown(name, setting.folders);
   }
   const bool is_same =
       known.file != nullptr && known.file->path == path && known.stamp == FileStamp(info);
-  // The file may be good: there was no memory to read it.
-  if (is_same && !absl::IsResourceExhausted(known.file->spec.status())) return known.file;
-  known = Read(name, path, known.file, *roots);
+  if (is_same) return known.file;
+  known = Read(name, path, known, setting);
+  // There was no memory to read it, and no version before: the file may be good.
+  if (absl::IsResourceExhausted(known.file->spec.status())) return known.file->spec.status();
   MutexLock lock(&mu_);
-  if (reloads == reloads_) files_[name] = known;
+  if (setting.reload == setting_.reload) files_[name] = known;
   return known.file;
 }
 
@@ -176,7 +211,7 @@ void PipelineFiles::LookAtAll() {
   Files known;
   {
     MutexLock lock(&mu_);
-    folders = folders_;
+    folders = setting_.folders;
     known = files_;
   }
   for (const auto& [name, path] : FindPipelineFiles(folders, /*tell=*/false)) {
@@ -199,15 +234,18 @@ absl::Status PipelineFiles::Unknown(const std::string& name,
 std::vector<std::string> PipelineFiles::Names() const {
   MutexLock lock(&mu_);
   std::vector<std::string> names;
-  for (const auto& [name, known] : files_) names.push_back(name);
+  for (const auto& [name, known] : files_) {
+    if (known.file != nullptr) names.push_back(name);
+  }
   return names;
 }
 
 std::string PipelineFiles::Describe() const {
   MutexLock lock(&mu_);
   std::vector<std::string> good, broken;
-  for (const auto& [name, known] : files_)
-    (MistakeIn(*known.file).empty() ? good : broken).push_back(name);
+  for (const auto& [name, known] : files_) {
+    if (known.file != nullptr) (MistakeIn(*known.file).empty() ? good : broken).push_back(name);
+  }
   std::string text = good.empty() ? "none" : absl::StrJoin(good, ", ");
   if (!broken.empty()) absl::StrAppend(&text, "; broken, see above: ", absl::StrJoin(broken, ", "));
   return text;

@@ -38,6 +38,9 @@ struct PipelineFile {
   std::string path;
   absl::StatusOr<PipelineSpec> spec;
   absl::Status mistake;  // of what stands in the file, where `spec` is the version before
+  // It was checked against these, and is to be opened below them: the reload that brought them.
+  std::shared_ptr<const Roots> roots;
+  uint64_t reload = 0;
 };
 
 class PipelineFiles {
@@ -47,7 +50,7 @@ class PipelineFiles {
   // Other folders, or other roots to check against; reads all.
   void Reload(const std::vector<std::string>& folders, std::shared_ptr<const Roots> roots)
       ABSL_LOCKS_EXCLUDED(mu_);
-  // The pipeline's file as it is now. NotFound: there is none.
+  // The pipeline's file as it is now. NotFound: there is none. Other errors: it cannot be told.
   absl::StatusOr<std::shared_ptr<const PipelineFile>> Look(const std::string& name)
       ABSL_LOCKS_EXCLUDED(mu_);
   void LookAtAll() ABSL_LOCKS_EXCLUDED(mu_);
@@ -59,19 +62,23 @@ class PipelineFiles {
 
  private:
   struct Known {
-    uint64_t stamp = 0;  // FileStamp; 0: it may have changed since without another stamp
-    std::shared_ptr<const PipelineFile> file;
+    uint64_t stamp = 0;                             // FileStamp; 0: it is to be read again
+    std::shared_ptr<const PipelineFile> file;       // null: there was none at the last look
+    std::shared_ptr<const PipelineFile> last_good;  // may be null
   };
   using Files = std::map<std::string, Known>;
-  Known Read(const std::string& name, const std::string& path,
-             const std::shared_ptr<const PipelineFile>& before, const Roots& roots) const;
+  struct Setting {
+    std::vector<std::string> folders;
+    std::shared_ptr<const Roots> roots;
+    uint64_t reload = 0;  // counts them
+  };
+  Known Read(const std::string& name, const std::string& path, const Known& before,
+             const Setting& setting) const;
   absl::Status Unknown(const std::string& name, const std::vector<std::string>& folders) const;
 
   const PipelineCaps caps_;
   mutable Mutex mu_;
-  uint64_t reloads_ ABSL_GUARDED_BY(mu_) = 0;
-  std::vector<std::string> folders_ ABSL_GUARDED_BY(mu_);
-  std::shared_ptr<const Roots> roots_ ABSL_GUARDED_BY(mu_);
+  Setting setting_ ABSL_GUARDED_BY(mu_);
   Files files_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -149,6 +150,47 @@ def test_files_come_and_go(daemon):
     daemon.add_pipeline("bad", "version: 1\n")
     with pytest.raises(feedwater.Error, match=r"bad\.yaml:1"):
         open_ids(daemon, "bad")
+
+
+def test_a_file_that_came_back_broken_has_its_version_before(daemon, caplog):
+    file = pipeline_file(daemon)
+    file.unlink()
+    with pytest.raises(feedwater.NotFound, match="unknown pipeline 'ids'"):
+        open_ids(daemon)
+    file.write_text("version: 1\n")
+    with open_ids(daemon) as loader:
+        assert loader.batch_size == 4
+    assert "before its file was broken" in caplog.text
+
+
+def test_a_file_that_is_being_written_is_awaited(daemon):
+    """Its first half is a pipeline, too."""
+    half, rest = PIPELINE.format(size=5).split("batch:")
+    in_time = 0
+    for turn in range(50):
+        with open(pipeline_file(daemon), "w", buffering=1) as file:
+            file.write(half)
+            began = time.monotonic()
+            wrote = []
+
+            def write_the_rest(file=file, wrote=wrote):
+                time.sleep(0.003)
+                file.write("batch:" + rest)
+                wrote.append(time.monotonic())
+
+            writer = threading.Thread(target=write_the_rest)
+            writer.start()
+            size = None
+            with contextlib.suppress(feedwater.Error):  # half of it gives no batch size
+                with open_ids(daemon, job=f"job{turn}") as loader:
+                    size = loader.batch_size
+            writer.join()
+            if wrote[0] - began > 0.015:
+                continue  # by a busy machine
+            assert size == 5
+            in_time += 1
+            if in_time == 5:
+                break
 
 
 @pytest.mark.parametrize("name", ["../pipelines/ids", "a/../ids", ".ids", "", "x" * 300])
