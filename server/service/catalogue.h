@@ -1,10 +1,9 @@
 // The pipelines that the daemon knows: files of the configured folders (pipeline_files.h), and the
 // texts that clients send.
 //
-// Opening a pipeline's dataset is slow (it
-// may build an index), so it happens once however many ranks of a user ask at the same time, and
-// what was opened stays open for a minute after its last user. Pipelines over the same `dataset:`
-// map share the opened dataset.
+// Opening a pipeline's dataset is slow (it may build an index), so it happens once however many
+// ranks of a user ask at the same time, and what was opened stays open for a minute after its last
+// user. Pipelines over the same `dataset:` map share the opened dataset.
 //
 // Thread-safe. Load* block until the dataset is open; a caller who is cancelled leaves at once.
 #pragma once

@@ -12,11 +12,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
-#include "server/base/clock.h"
 #include "server/base/log_limiter.h"
 #include "server/graph/plan.h"
+#include "server/source/format.h"
 #include "server/storage/engine.h"
 
 namespace feedwater::server {
@@ -54,18 +52,12 @@ bool IsSame(const PipelineFile& a, const PipelineFile& b) {
          MistakeIn(a) == MistakeIn(b) && (!a.spec.ok() || a.spec->text == b.spec->text);
 }
 
-int64_t ChangedNs(const struct stat& info) {
-  return int64_t{info.st_ctim.tv_sec} * 1'000'000'000 + int64_t{info.st_ctim.tv_nsec};
-}
-
-// Waits until a change that comes later shows in the stamp: somebody may be writing the file, and
-// the half of a pipeline can be one, too. Returns the stamp; 0: there is no file.
+// Somebody may be writing the file, and the half of a pipeline can be one, too: it is left to rest
+// for a tick. Returns its stamp; 0: there is no file.
 uint64_t SettledStamp(const std::string& path) {
   struct stat info {};
   if (stat(path.c_str(), &info) != 0) return 0;
-  const int64_t age_ns = ClockNs(CLOCK_REALTIME) - ChangedNs(info);
-  if (age_ns >= 0 && age_ns < kFileTimeTickNs)
-    absl::SleepFor(absl::Nanoseconds(kFileTimeTickNs - age_ns));
+  AwaitClockTick(info);
   return FileStamp(info);
 }
 
