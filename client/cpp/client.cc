@@ -13,6 +13,7 @@
 namespace feedwater {
 namespace {
 
+constexpr int64_t kAppearsNs = 3'000'000'000;   // a daemon that is being started, until it listens
 constexpr int64_t kStartingNs = 5'000'000'000;  // a daemon that is starting or stopping
 
 }  // namespace
@@ -78,17 +79,17 @@ Client::~Client() = default;
 const std::string& Client::address() const { return impl_->address; }
 
 absl::StatusOr<Client> Client::Connect(absl::string_view address) {
-  absl::StatusOr<std::string> folder = FindAddress(address);
-  if (!folder.ok()) return folder.status();
   // A session that is dropped at once: it shows whether somebody serves, lets us in and speaks our
-  // protocol.
+  // protocol. A daemon may be starting: not listening yet, or greeting and not serving yet.
+  absl::StatusOr<std::string> folder;
   bool greeted = false;
-  const int64_t deadline = MonotonicNs() + kStartingNs;
-  while (true) {
-    const absl::Status seen = Session::Connect(*folder, &greeted).status();
+  for (const int64_t began = MonotonicNs();;) {
+    folder = FindAddress(address);
+    const absl::Status seen =
+        folder.ok() ? Session::Connect(*folder, &greeted).status() : folder.status();
     if (seen.ok()) break;
-    // Nobody there is an answer; one who says to come again is there.
-    if (!absl::IsUnavailable(seen) || !greeted || MonotonicNs() > deadline) return seen;
+    const int64_t patience = greeted ? kStartingNs : kAppearsNs;
+    if (!absl::IsUnavailable(seen) || MonotonicNs() - began >= patience) return seen;
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   auto impl = std::make_unique<Impl>();

@@ -4,6 +4,7 @@ What differs from that script is marked `Feedwater:`. One process, or one a GPU:
 
     python imagenet_torch.py -a resnet50
     torchrun --nproc-per-node 8 imagenet_torch.py -a resnet50 -b 128
+    python imagenet_torch.py -a resnet50 -b 128 --spawn 8
     python imagenet_torch.py --resume checkpoint.pth.tar --evaluate
 
 The pipelines are those of config/pipelines: `imagenet-train`, which delivers image and label, and
@@ -16,11 +17,13 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import tempfile
 import time
 from enum import Enum
 
 import torch
 import torch.distributed as dist
+import torch.multiprocessing
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -49,21 +52,38 @@ def parse_arguments() -> argparse.Namespace:
     add("-p", "--print-freq", default=10, type=int, metavar="N", help="default: %(default)s")
     add("--resume", default="", metavar="PATH", help="a checkpoint to continue")
     add("-e", "--evaluate", action="store_true", help="only validate")
+    add("--save-steps", default=0, type=int, metavar="N", help="save inside.pth.tar, too")
+    add("--spawn", default=0, type=int, metavar="RANKS", help="processes, without a launcher")
     add("--seed", default=0, type=int, help="of the weights; the pipeline has one for the data")
     return parser.parse_args()
 
 
 def main() -> None:
     args = parse_arguments()
+    if not args.spawn:
+        run(int(os.environ.get("LOCAL_RANK", "0")), args)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        meeting_point = f"file://{folder}/meeting"
+        torch.multiprocessing.spawn(run, (args, meeting_point), nprocs=args.spawn)
+
+
+def run(local_rank, args, meeting_point=None):
     torch.manual_seed(args.seed)
     device = torch.device("cpu")
     if torch.cuda.is_available():
-        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        device = torch.device("cuda", local_rank)
         torch.cuda.set_device(device)
-    if "RANK" in os.environ:  # torchrun
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    if meeting_point is not None:
+        dist.init_process_group(
+            backend, init_method=meeting_point, rank=local_rank, world_size=args.spawn
+        )
+    elif "RANK" in os.environ:  # torchrun
+        dist.init_process_group(backend)
 
-    # Feedwater: no datasets, transforms, workers, samplers; rank and world size are the launcher's.
+    # Feedwater: no datasets, transforms, workers, samplers; rank and world size are the process
+    # group's, whoever made it.
     train_loader = feedwater.Loader(
         args.train_pipeline, batch_size=args.batch_size, output="torch", device=device
     )
@@ -98,27 +118,27 @@ def main() -> None:
         start_epoch = args.epochs  # nothing to train
     trained = DistributedDataParallel(model) if dist.is_initialized() else model
 
+    def state(done):
+        return {
+            "epoch": done,
+            "arch": args.arch,
+            "state_dict": model.state_dict(),
+            "best_acc1": best_acc1,
+            "optimizer": optimizer.state_dict(),
+            "scheduler": scheduler.state_dict(),
+            "loader": train_loader.state_dict(),  # Feedwater
+        }
+
     for epoch in range(start_epoch, args.epochs):
-        train_loader.sampler.set_epoch(epoch)
-        train(train_loader, trained, criterion, optimizer, epoch, args)
+        train_loader.sampler.set_epoch(epoch)  # Feedwater: inside a resumed epoch, its rest
+        train(train_loader, trained, criterion, optimizer, epoch, args, state)
         acc1 = validate(val_loader, model, device, args)
         scheduler.step()
 
         is_best = acc1 > best_acc1
         best_acc1 = max(acc1, best_acc1)
         if train_loader.rank == 0:
-            save_checkpoint(
-                {
-                    "epoch": epoch + 1,
-                    "arch": args.arch,
-                    "state_dict": model.state_dict(),
-                    "best_acc1": best_acc1,
-                    "optimizer": optimizer.state_dict(),
-                    "scheduler": scheduler.state_dict(),
-                    "loader": train_loader.state_dict(),  # Feedwater
-                },
-                is_best,
-            )
+            save_checkpoint(state(epoch + 1), is_best)
 
     train_loader.close()
     val_loader.close()
@@ -126,7 +146,7 @@ def main() -> None:
         dist.destroy_process_group()
 
 
-def train(train_loader, model, criterion, optimizer, epoch, args):
+def train(train_loader, model, criterion, optimizer, epoch, args, state):
     batch_time = AverageMeter("Time", ":6.3f", Summary.NONE)
     data_time = AverageMeter("Data", ":6.3f", Summary.NONE)
     losses = AverageMeter("Loss", ":.4e", Summary.NONE)
@@ -151,6 +171,8 @@ def train(train_loader, model, criterion, optimizer, epoch, args):
         end = time.time()
         if i % args.print_freq == 0:
             progress.display(i + 1)
+        if args.save_steps and (i + 1) % args.save_steps == 0 and train_loader.rank == 0:
+            save_checkpoint(state(epoch), False, "inside.pth.tar")
 
 
 def validate(val_loader, model, device, args):

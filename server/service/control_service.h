@@ -29,6 +29,7 @@
 #include "server/service/answers.h"
 #include "server/service/catalogue.h"
 #include "server/service/config.h"
+#include "server/service/reports.h"
 #include "server/transport/data_server.h"
 
 namespace feedwater::server {
@@ -66,6 +67,8 @@ class ControlService final : public v1::Control::Service {
                            v1::CloseStreamResponse* response) override;
   grpc::Status GetLedger(grpc::ServerContext* context, const v1::GetLedgerRequest* request,
                          v1::GetLedgerResponse* response) override;
+  grpc::Status ListRecords(grpc::ServerContext* context, const v1::ListRecordsRequest* request,
+                           v1::ListRecordsResponse* response) override;
   grpc::Status ListBadSamples(grpc::ServerContext* context,
                               const v1::ListBadSamplesRequest* request,
                               v1::ListBadSamplesResponse* response) override;
@@ -73,6 +76,7 @@ class ControlService final : public v1::Control::Service {
                          v1::GetStatusResponse* response) override;
 
  private:
+  using Asker = Reports::Asker;
   struct OpenedStream;
   class Admission;
 
@@ -94,10 +98,12 @@ class ControlService final : public v1::Control::Service {
   absl::Status ReserveAnswer(grpc::ServerContext* context, const LoadedPipeline& pipeline);
   // For a call that looks through much: one such look of a user at a time, behind the workers, and
   // the user pays for its CPU time.
-  std::vector<JobStats> Jobs() ABSL_LOCKS_EXCLUDED(mu_);  // with where their trainers are
   absl::Status LookThrough(grpc::ServerContext* context,
                            const std::function<absl::Status(uid_t user)>& look)
       ABSL_LOCKS_EXCLUDED(mu_);
+  grpc::Status Report(const char* rpc, grpc::ServerContext* context,
+                      const std::function<absl::Status(const Asker&)>& report);
+  std::vector<Reports::RankSession> Sessions() ABSL_LOCKS_EXCLUDED(mu_);
   bool HolderIsGoing(const OpenedStream& wanted) ABSL_LOCKS_EXCLUDED(mu_);
   void WarnOfTwins(const OpenedStream& stream) ABSL_LOCKS_EXCLUDED(mu_);
   // What limits.arena_bytes_per_uid leaves to a user; null without that limit.
@@ -111,7 +117,7 @@ class ControlService final : public v1::Control::Service {
                       int64_t user = LogLimiter::kNoSource);
 
   const Parts parts_;
-  const int64_t start_ns_;
+  const Reports reports_;
   std::atomic<bool> draining_{false};
   std::atomic<uint64_t> rpc_errors_{0}, streams_opened_{0}, over_quota_{0}, anonymous_jobs_{0};
   std::atomic<uint64_t> over_arena_quota_{0};

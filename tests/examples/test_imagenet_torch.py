@@ -79,13 +79,43 @@ def test_a_resumed_training_is_the_one_that_was_never_stopped(imagenet, tmp_path
     assert all(torch.equal(one["state_dict"][k], other["state_dict"][k]) for k in one["state_dict"])
 
 
+@pytest.mark.parametrize("launch", ["plain", "torchrun", "spawn"])
+def test_a_training_stopped_inside_an_epoch_goes_on_there(imagenet, tmp_path, launch):
+    """It was saved last after step 10 of the second epoch: 11 and 12 are its rest."""
+    ranks = 1 if launch == "plain" else 2
+    batch = ("-b", 16 // ranks)
+    spawn = ("--spawn", 2) if launch == "spawn" else ()
+    launcher = 2 if launch == "torchrun" else 0
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    for folder in (whole, parts):
+        folder.mkdir()
+
+    def train(folder, epochs, *more) -> str:
+        arguments = ("--epochs", epochs, "--save-steps", 10, *batch, *spawn, *more)
+        return run(imagenet, script(*arguments, ranks=launcher), folder)
+
+    train(whole, 3)
+    train(parts, 2)
+    saved = torch.load(parts / "inside.pth.tar", weights_only=True)
+    assert (saved["epoch"], saved["loader"]["epoch"], saved["loader"]["position"]) == (1, 1, 160)
+    output = train(parts, 3, "--resume", "inside.pth.tar")
+    steps = [(int(e), int(i)) for e, i, *_ in LOSS.findall(output)]
+    assert [epoch for epoch, _ in steps] == [1] * 2 + [2] * 12
+    one, other = (
+        torch.load(folder / "checkpoint.pth.tar", weights_only=True) for folder in (whole, parts)
+    )
+    assert one["loader"] == other["loader"]
+    assert all(torch.equal(one["state_dict"][k], other["state_dict"][k]) for k in one["state_dict"])
+
+
 def test_validation_counts_each_image_once_on_any_number_of_ranks(imagenet, tmp_path):
     run(imagenet, script("--epochs", 2, "-b", 16), tmp_path)
     accuracies = set()
-    for ranks in (0, 2, 3):
-        output = run(
-            imagenet, script("--evaluate", "--resume", "checkpoint.pth.tar", ranks=ranks), tmp_path
-        )
+    evaluate = ("--evaluate", "--resume", "checkpoint.pth.tar")
+    ways = [script(*evaluate, ranks=ranks) for ranks in (0, 2, 3)]
+    ways += [script(*evaluate, "--spawn", ranks) for ranks in (1, 2, 3)]
+    for way in ways:
+        output = run(imagenet, way, tmp_path)
         assert f" * {VAL} of {VAL} images counted" in output
         ((top1, top5),) = SUMMARY.findall(output)
         accuracies.add((float(top1), float(top5)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from conftest import PIPELINE, command, run
 
 import feedwater
 
@@ -98,3 +99,39 @@ def test_what_accelerate_would_make_anew_is_refused_with_the_cure(make_loader):
     ):
         with pytest.raises(TypeError, match=r"loader\.skip\(0, n - 1\)"):
             list(itertools.islice(wrap(make_loader()), 1))
+
+
+GATHERS = """
+import sys
+from accelerate import Accelerator
+from conftest import PIPELINE, command, run
+
+import feedwater
+accelerator = Accelerator(cpu=True)
+with accelerator.prepare(feedwater.Loader(sys.argv[1], device=accelerator.device)) as loader:
+    for _ in range(2):
+        seen = []
+        for _, position, is_real in loader:
+            with accelerator.accumulate():
+                seen += accelerator.gather_for_metrics(position).tolist()
+        if accelerator.is_main_process:
+            print(len(seen), sorted(seen) == list(range(int(sys.argv[2]))), flush=True)
+    assert not accelerator.gradient_state.in_dataloader
+"""
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("batch", [16, 50, 64])
+def test_accelerate_gathers_each_sample_once(daemon, tmp_path, ranks, batch):
+    """192 records in batches that do not come out even: what `pad` repeats is cut off."""
+    pytest.importorskip("accelerate")
+    text = PIPELINE.replace("last: drop", "last: pad").replace("batch: {size: 16}", "")
+    pipeline = tmp_path / "padded.yaml"
+    pipeline.write_text(
+        text.replace("[image, label, position]", "[image, position, is_real]")
+        + f"batch: {{size: {batch}}}\n"
+    )
+    script = tmp_path / "gathers.py"
+    script.write_text(GATHERS)
+    output = run(daemon, command(script, pipeline, EPOCH, ranks=ranks), tmp_path)
+    assert output.split("\n")[:2] == [f"{EPOCH} True"] * 2

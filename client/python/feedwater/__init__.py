@@ -8,6 +8,7 @@
 See `Loader`.
 """
 
+from .dataset import Dataset
 from .errors import (
     AlreadyExists,
     BadSample,
@@ -22,7 +23,7 @@ from .errors import (
     Stalled,
 )
 from .fields import Field
-from .habits import Dataset, Sampler
+from .habits import Sampler
 from .loader import BatchInfo, Loader
 from .version import __version__
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import ctypes
 import grp
 import os
+import time
 from typing import Optional
 
 from .errors import DaemonLost, PermissionDenied
 
 DATA_SOCKET = "data.sock"
 CONTROL_SOCKET = "control.sock"
+APPEARS_S = 3.0  # how long a daemon that is being started may take to listen
+_LOOK_S = 0.05
 
 
 def _cpu_list(text: str) -> set[int]:
@@ -89,6 +92,18 @@ def _has_socket(directory: str) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     return True
+
+
+def find(address: Optional[str], patience: float) -> str:
+    """As `resolve`, but a daemon that is just being started may take so many seconds to appear."""
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            return resolve(address)
+        except DaemonLost:
+            if time.monotonic() >= deadline:
+                raise
+        time.sleep(_LOOK_S)
 
 
 def resolve(address: Optional[str] = None) -> str:

@@ -40,22 +40,6 @@ def refuse_arguments(others: Mapping[str, Any]) -> None:
         )
 
 
-class Dataset:
-    """What a loader reads. It has a length, the number of records, and ``classes``."""
-
-    def __init__(self, records: int, classes: list[str], digest: str) -> None:
-        self._records = records
-        self.classes = classes
-        self.class_to_idx = {name: number for number, name in enumerate(classes)}
-        self.digest = digest
-
-    def __len__(self) -> int:
-        return self._records
-
-    def __repr__(self) -> str:
-        return f"Dataset({self._records} records, {len(self.classes)} classes)"
-
-
 class _Settable(Protocol):
     def set_epoch(self, epoch: int) -> None: ...
 

@@ -16,12 +16,13 @@ from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
 
-from . import errors
-from .address import resolve
+from . import errors, trainers
+from .address import APPEARS_S, find
 from .crc32c import crc32c
 from .cursor import Cursor, Skips, add_skip, after_skips, forget_passed
+from .dataset import Dataset, RecordLister
 from .fields import Field, Place
-from .habits import BatchSampler, DataLoaderHabits, Dataset, Sampler, refuse_arguments
+from .habits import BatchSampler, DataLoaderHabits, Sampler, refuse_arguments
 from .layout import outputs
 from .outputs import Converter, choose
 from .placement import Placement, placement, process_group
@@ -107,7 +108,8 @@ class Loader(DataLoaderHabits):
         less (``$FEEDWATER_SPILL_BYTES``); then it is `Stalled`. With 1 or 2 slots nothing is
         copied, and a program that holds them all is `Stalled`. Default: the daemon chooses.
     reconnect_timeout : float
-        Seconds to wait for a daemon that went away; 0 gives up at once.
+        Seconds to wait for a daemon that went away; 0 gives up at once. One that is not there at
+        all when the loader is made may just be starting: it has 3 seconds of these.
     debug_protect : bool, optional
         Debugging: the memory of a batch can be touched only while the batch lives, so that a
         pointer kept for too long (by C code, ``ctypes``, a view without its base) is a SIGSEGV at
@@ -181,7 +183,8 @@ class Loader(DataLoaderHabits):
         place = placement(rank, world_size)
         name, text, file_name = _read_pipeline(pipeline)
         self.output, private = choose(output, device, writable)
-        self.address = resolve(address)
+        reconnect_timeout = check_timeout(reconnect_timeout)
+        self.address = find(address, min(APPEARS_S, reconnect_timeout))
         self._job_suffix = None  # of a default name
         if job is None:
             self._job_suffix = f"/{name}#{next(_opened.setdefault(name, count(1)))}"
@@ -204,7 +207,7 @@ class Loader(DataLoaderHabits):
                 slots=slots,
                 verify=self._verify,
                 writable=private,
-                reconnect_timeout=check_timeout(reconnect_timeout),
+                reconnect_timeout=reconnect_timeout,
                 debug_protect=_protects() if debug_protect is None else bool(debug_protect),
             ),
             place,
@@ -308,7 +311,12 @@ class Loader(DataLoaderHabits):
         self.seed = int(facts.seed)
         self.job = facts.job or self._stream.options.job
         self.pipeline = facts.pipeline
-        self.dataset = Dataset(int(facts.records), self.classes, facts.dataset_digest)
+        self.dataset = Dataset(
+            int(facts.records),
+            self.classes,
+            facts.dataset_digest,
+            RecordLister(self.address, self.job, self.pipeline),
+        )
         self.sampler = Sampler(self, int(facts.samples_per_epoch))
         self.batch_sampler = BatchSampler(
             self.sampler, self.batch_size, int(facts.steps_per_epoch), facts.last == "drop"
@@ -328,6 +336,21 @@ class Loader(DataLoaderHabits):
         return self._steps
 
     @property
+    def end_of_dataloader(self) -> bool:
+        """Whether the epoch's last batch was the last one returned, for Accelerate."""
+        return self._epoch_done
+
+    @property
+    def remainder(self) -> int:
+        """How many samples of the epoch's last global batch are no padding, as Accelerate counts
+        them: 0 where it is full, -1 where padding, if any, is not at the end of all ranks' batches.
+        """
+        facts = self._stream.facts
+        if facts.last != "pad" or facts.shard != "batch":
+            return -1
+        return (int(facts.records) - self._alignment) % self._global_batch
+
+    @property
     def _steps(self) -> int:
         return int(self._stream.facts.steps_per_epoch)
 
@@ -345,6 +368,7 @@ class Loader(DataLoaderHabits):
             self._iteration += 1
             self._failure = None
             self._settle()
+            trainers.begin(self)
             return _Epoch(self, self._iteration)
 
     def _move(self, epoch: int, position: int, substituted: int, skips: Skips) -> None:
@@ -764,6 +788,7 @@ class _Epoch(Iterator):
             return self._loader._next(self._iteration)
         except StopIteration:
             self._over = True
+            trainers.end(self._loader)
             raise
 
 

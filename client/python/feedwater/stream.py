@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Optional, Union
 
 from . import errors, wire
+from .address import APPEARS_S
 from .arena import Lease
 from .control import messages
 from .cursor import Cursor, Skips
@@ -142,15 +143,15 @@ class Stream:
         return request
 
     def _open_first(self) -> None:
-        deadline = time.monotonic() + min(_STARTING_S, self.options.reconnect_timeout)
+        began = time.monotonic()
         while True:
             try:
                 self._session, self.facts = self._connect()
                 break
             except errors.DaemonLost as error:
-                # Nobody there is an answer; a daemon that greets but does not serve yet is
-                # starting.
-                if time.monotonic() > deadline or not error.greeted:
+                # It may be starting: not listening yet, or greeting and not serving yet.
+                patience = _STARTING_S if error.greeted else APPEARS_S
+                if time.monotonic() - began >= min(patience, self.options.reconnect_timeout):
                     raise
                 time.sleep(_BACKOFF_FIRST_S)
         self.next_at = (self.facts.epoch, self.facts.position)

@@ -38,6 +38,7 @@ def test_the_service_has_its_methods_and_types():
         "GetStatus",
         "ListBadSamples",
         "GetLedger",
+        "ListRecords",
     }
     assert METHODS["GetStatus"][1] is messages.GetStatusResponse
     assert {1: "uint8", 9: "bfloat16", 10: "float32"}.items() <= DTYPE_NAMES.items()

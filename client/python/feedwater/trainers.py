@@ -1,0 +1,43 @@
+"""What trainers keep about the loader that is being iterated: Accelerate's ``GradientState``.
+
+A DataLoader that Accelerate has prepared tells it which batch is an epoch's last and how much of
+that is padding. `Accelerator.gather_for_metrics` cuts the padding off by it, and
+`Accelerator.accumulate` steps there. A `feedwater.Loader` is left as it is by ``prepare``, so it
+tells this itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Any
+
+_log = logging.getLogger("feedwater")
+
+
+def _gradient_state() -> Any:
+    """Return Accelerate's state where the program has set up an Accelerator, else None."""
+    module = sys.modules.get("accelerate.state")
+    state = getattr(module, "GradientState", None)
+    if state is None or not getattr(state, "_shared_state", None):
+        return None
+    return state()
+
+
+def begin(loader: Any) -> None:
+    """Tell that an epoch of the loader begins."""
+    state = _gradient_state()
+    if state is None:
+        return
+    try:
+        state._remove_dataloader(loader)
+        state._add_dataloader(loader)
+    except AttributeError:  # of a version that keeps it elsewhere
+        _log.debug("this version of accelerate is not told where an epoch ends")
+
+
+def end(loader: Any) -> None:
+    """Tell that the epoch is over."""
+    state = _gradient_state()
+    if state is not None and hasattr(state, "_remove_dataloader"):
+        state._remove_dataloader(loader)

@@ -1,0 +1,66 @@
+// What the daemon tells about its jobs: status, ledger, records, bad samples. Reads what others
+// hold and changes nothing.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "feedwater/v1/control.pb.h"
+#include "server/base/user_shares.h"
+#include "server/pipeline/runtime.h"
+#include "server/service/config.h"
+#include "server/transport/data_server.h"
+
+namespace feedwater::server {
+
+// Thread-safe.
+class Reports {
+ public:
+  // A rank of a job with its session.
+  struct RankSession {
+    SessionTicket ticket{};
+    uid_t user = 0;
+    std::string job, pipeline;
+    int64_t rank = 0;
+  };
+  struct Parts {
+    DataServer* data = nullptr;
+    Runtime* runtime = nullptr;
+    std::shared_ptr<UserShares> shares;  // of memory
+    const Settings* settings = nullptr;
+    std::shared_ptr<BadSampleLog> bad_samples;
+    std::shared_ptr<const DecoderHost> decoders;  // null: workers make all samples
+    std::function<std::map<std::string, uint64_t>()> more_counters;  // may be null
+    std::function<std::vector<RankSession>()> sessions;
+  };
+  // Who asks for a long report.
+  struct Asker {
+    uid_t user = 0;
+    std::function<bool()> is_gone;
+    std::function<absl::Status(int64_t bytes)> reserve;  // room for the answer
+  };
+  explicit Reports(Parts parts);
+
+  void TellStatus(v1::GetStatusResponse* response) const;
+  absl::Status ReadLedger(const Asker& asker, const v1::GetLedgerRequest& request,
+                          v1::GetLedgerResponse* response) const;
+  // Of a job's dataset, from `first` on: as many as the request wants and one answer holds.
+  absl::Status ListRecords(const Asker& asker, const v1::ListRecordsRequest& request,
+                           v1::ListRecordsResponse* response) const;
+  absl::Status ListBadSamples(const Asker& asker, v1::ListBadSamplesResponse* response) const;
+
+ private:
+  std::vector<JobStats> Jobs() const;  // with where their trainers are
+
+  const Parts parts_;
+  const int64_t start_ns_;
+};
+
+}  // namespace feedwater::server

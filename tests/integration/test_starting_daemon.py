@@ -1,0 +1,54 @@
+"""A loader that is made while its daemon is being started waits for it."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+import feedwater
+from feedwater.address import APPEARS_S
+
+PIPELINE = (
+    "version: 1\ndataset: {format: image_folder, root: data, path: images}\n"
+    "outputs: [sample_id]\nbatch: {size: 2}\ncache: {kind: none}\n"
+)
+
+
+@pytest.fixture
+def daemon(make_daemon):
+    daemon = make_daemon()
+    (daemon.data / "images/a").mkdir(parents=True)
+    for i in range(2):
+        (daemon.data / f"images/a/{i}.jpg").write_bytes(b"not looked into")
+    daemon.add_pipeline("ids", PIPELINE)
+    return daemon
+
+
+@pytest.mark.parametrize("how", ["address", "environment"])
+def test_a_loader_waits_for_a_daemon_that_does_not_listen_yet(daemon, monkeypatch, how):
+    begin = threading.Timer(0.5, daemon.start)
+    begin.start()
+    options = {"address": daemon.address}
+    if how == "environment":
+        monkeypatch.setenv("FEEDWATER_ADDRESS", options.pop("address"))
+    with feedwater.Loader("ids", output="numpy", **options) as loader:
+        assert [ids.tolist() for (ids,) in loader] == [[0, 1]]
+    begin.join()
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_a_daemon_that_never_comes_is_told_after_a_while(tmp_path, monkeypatch, given):
+    for name in ("XDG_RUNTIME_DIR", "FEEDWATER_ADDRESS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("feedwater.address.candidates", lambda _: [str(tmp_path / "nowhere")])
+    options = {"address": str(tmp_path)} if given else {}
+    began = time.monotonic()
+    with pytest.raises(feedwater.DaemonLost):
+        feedwater.Loader("ids", output="numpy", **options)
+    assert time.monotonic() - began >= APPEARS_S
+    began = time.monotonic()
+    with pytest.raises(feedwater.DaemonLost):
+        feedwater.Loader("ids", output="numpy", reconnect_timeout=0, **options)
+    assert time.monotonic() - began < APPEARS_S
