@@ -8,6 +8,7 @@
 #include "client/cli/text.h"
 #include "server/base/escape.h"
 #include "server/base/status.h"
+#include "server/base/units.h"
 
 namespace feedwater::cli {
 namespace {
@@ -43,19 +44,19 @@ void PrintText(const v1::ListBadSamplesResponse& list) {
               << server::Escaped(sample.path())
               << absl::StrFormat(" (offset %d, %d bytes), pipeline %s\n", sample.offset(),
                                  sample.length(), server::Escaped(sample.pipeline()))
-              << absl::StrFormat("  %d %s, %s to %s", sample.count(),
-                                 sample.count() == 1 ? "time" : "times",
+              << absl::StrFormat("  %s, %s to %s",
+                                 server::FormatCount(static_cast<int64_t>(sample.count()), "time"),
                                  TimeText(sample.first_seen_s()), TimeText(sample.last_seen_s()));
     if (!sample.action().empty()) std::cout << "; " << server::Escaped(sample.action());
     if (sample.stood_in() >= 0) std::cout << ", record " << sample.stood_in() << " stood in";
     if (sample.crashes() > 0) {
-      std::cout << absl::StrFormat("; the daemon died of it %d times (signal %d)%s",
-                                   sample.crashes(), sample.signal(),
+      std::cout << absl::StrFormat("; the daemon died of it %s (signal %d)%s",
+                                   server::FormatCount(sample.crashes(), "time"), sample.signal(),
                                    sample.quarantined() ? ", put aside" : "");
     }
     std::cout << "\n" << Wrapped(server::Escaped(sample.reason()), 2);
   }
-  std::cout << list.samples_size() << (list.samples_size() == 1 ? " bad record" : " bad records");
+  std::cout << server::FormatCount(list.samples_size(), "bad record");
   if (list.not_listed() > 0)
     std::cout << ", and " << list.not_listed() << " finds for which the list had no room";
   if (!list.file().empty()) std::cout << "; also in " << server::Escaped(list.file());

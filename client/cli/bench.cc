@@ -203,14 +203,15 @@ absl::StatusOr<Result> Run(const Context& context, BenchOptions& options) {
     result.mode = absl::StrCat("the daemon at ", address);
     return result;
   }
-  FW_ASSIGN_OR_RETURN(const std::string config, FindConfig(options.config));
-  FW_ASSIGN_OR_RETURN(options.pipeline, FindPipelineFile(options.pipeline, config));
-  std::vector<std::string> overrides;
+  const ConfigChoice choice{options.config, context.address};
+  FW_ASSIGN_OR_RETURN(options.pipeline, FindPipelineFile(options.pipeline, choice));
+  FW_ASSIGN_OR_RETURN(const ConfigSource config, FindConfig(choice));
+  std::vector<std::string> overrides = config.overrides;
   if (!options.cpus.empty()) overrides.push_back(absl::StrCat("cpus=\"", options.cpus, "\""));
   FW_ASSIGN_OR_RETURN(const PrivateDaemon daemon,
-                      PrivateDaemon::Start(config, std::move(overrides)));
+                      PrivateDaemon::Start(config.file, std::move(overrides)));
   FW_ASSIGN_OR_RETURN(Result result, Measure(daemon.address(), options));
-  result.mode = absl::StrCat("a daemon in this process with ", config);
+  result.mode = absl::StrCat("a daemon in this process with ", config.file);
   return result;
 }
 
@@ -251,9 +252,10 @@ void Print(const Result& result, const BenchOptions& options) {
                    PerThousand(result), result.workers,
                    server::FormatBytes(static_cast<int64_t>(
                        static_cast<double>(result.taken.bytes) / result.wall_s)))
-            << absl::StrFormat("%d samples in %d batches on %d %s in %s, from %s\n",
-                               result.taken.samples, result.taken.batches, options.ranks,
-                               options.ranks == 1 ? "rank" : "ranks",
+            << absl::StrFormat("%s in %s on %s in %s, from %s\n",
+                               server::FormatCount(result.taken.samples, "sample"),
+                               server::FormatCount(result.taken.batches, "batch"),
+                               server::FormatCount(options.ranks, "rank"),
                                server::FormatSeconds(result.wall_s), result.mode);
   const json shares = StageShares(result.stages);
   std::cout << "stages ";

@@ -413,18 +413,19 @@ std::string FishScript(const Shape& shape) {
 
 // --- the command
 
-// What the scripts ask while somebody types: quick, silent about errors of files it does not need,
-// and without a daemon.
-absl::Status PrintPipelines(const std::string& config) {
-  FW_ASSIGN_OR_RETURN(const std::string file, FindConfig(config));
-  FW_ASSIGN_OR_RETURN(const server::Settings settings, server::LoadSettings(file, {}));
+// What the scripts ask while somebody types: quick, and silent about errors of files it does not
+// need.
+absl::Status PrintPipelines(const ConfigChoice& config) {
+  FW_ASSIGN_OR_RETURN(const ConfigSource source, FindConfig(config));
+  FW_ASSIGN_OR_RETURN(const server::Settings settings,
+                      server::LoadSettings(source.file, source.overrides));
   for (const auto& [name, path] : server::FindPipelineFiles(settings.config.pipelines)) {
     std::cout << name << "\n";
   }
   return absl::OkStatus();
 }
 
-absl::Status Complete(const CLI::App& app, const std::string& shell, const std::string& config) {
+absl::Status Complete(const CLI::App& app, const std::string& shell, const ConfigChoice& config) {
   if (shell == "pipelines") return PrintPipelines(config);
   const Shape shape = ShapeOf(app);
   std::cout << (shell == "bash"  ? BashScript(shape)
@@ -445,7 +446,9 @@ void AddCompletion(CLI::App& app, Context& context) {
       "  feedwater completion fish > ~/.config/fish/completions/feedwater.fish\n"
       "`feedwater completion pipelines` lists the names that the configuration knows; the scripts "
       "ask it.",
-      [&app] { return Complete(app, shell, config); });
+      [&app, &context] {
+        return Complete(app, shell, {config, context.address});
+      });
   command->add_option("shell", shell, "which one")
       ->required()
       ->check(CLI::IsMember({"bash", "zsh", "fish", "pipelines"}));

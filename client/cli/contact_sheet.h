@@ -15,15 +15,17 @@ struct SheetCell {
   std::string problem;                // shown in a red cell in place of the picture, unless empty
   std::vector<std::string> captions;  // the lines below
   std::string footnote;               // smaller, below that
+  std::string path;                   // the same, below that; a long one loses its beginning
 };
 
 struct ContactSheet {
   std::string title;
-  std::vector<std::string> subtitles;        // wrapped to the sheet's width
-  std::vector<std::string> columns;          // heads
-  std::vector<std::vector<SheetCell>> rows;  // as many cells as columns, each
-  int cell_side = 192;                       // pixels of a picture's square
-  int set_apart = 1;                         // so many columns on the left, then a gap
+  std::vector<std::string> subtitles;  // wrapped to the sheet's width
+  std::vector<std::string> columns;    // heads
+  // As many cells as columns, each. Many rows stand in several bands, side by side.
+  std::vector<std::vector<SheetCell>> rows;
+  int cell_side = 192;  // pixels of a picture's square
+  int set_apart = 1;    // so many columns on the left, then a gap
 };
 
 absl::StatusOr<cv::Mat> Draw(const ContactSheet& sheet);

@@ -11,6 +11,7 @@
 #include "client/cli/text.h"
 #include "server/base/escape.h"
 #include "server/base/registry.h"
+#include "server/base/units.h"
 #include "server/graph/op_schema.h"
 #include "server/source/format.h"
 
@@ -173,7 +174,8 @@ json PipelineJson(const v1::DescribePipelineResponse& pipeline) {
 void PrintPipeline(const v1::DescribePipelineResponse& pipeline) {
   std::cout << Bold(server::Escaped(pipeline.name())) << "\n  ";
   if (HasData(pipeline)) {
-    std::cout << pipeline.records() << " records, " << pipeline.classes_size() << " classes, ";
+    std::cout << server::FormatCount(pipeline.records(), "record") << ", "
+              << server::FormatCount(pipeline.classes_size(), "class") << ", ";
   }
   std::cout << "batch size "
             << (pipeline.batch_size() > 0 ? absl::StrCat(pipeline.batch_size())
@@ -202,7 +204,7 @@ void PrintPipeline(const v1::DescribePipelineResponse& pipeline) {
 
 // The answer that a daemon would give, from the file and, with a configuration, its data.
 absl::StatusOr<v1::DescribePipelineResponse> DescribeFile(const std::string& pipeline,
-                                                          const std::string& config) {
+                                                          const ConfigChoice& config) {
   const absl::StatusOr<PlannedPipeline> planned = PlanPipeline(pipeline, config);
   // Whatever is wrong here is wrong with the input.
   if (!planned.ok()) return absl::InvalidArgumentError(planned.status().message());
@@ -247,7 +249,7 @@ absl::Status DescribePipeline(const Context& context, const std::string& name,
                               const std::string& config) {
   const bool is_local = IsPipelineFile(name) || !config.empty();
   const absl::StatusOr<v1::DescribePipelineResponse> pipeline =
-      is_local ? DescribeFile(name, config) : DescribeByDaemon(context, name);
+      is_local ? DescribeFile(name, {config, context.address}) : DescribeByDaemon(context, name);
   if (!pipeline.ok()) return pipeline.status();
   if (!pipeline->warning().empty())
     std::cerr << "feedwater: " << server::Escaped(pipeline->warning()) << "\n";

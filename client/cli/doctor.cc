@@ -297,18 +297,18 @@ Finding CheckFolder(const std::string& what, const std::string& path, bool is_st
   return Good(what, found);
 }
 
-std::vector<Finding> CheckConfig(const std::string& given) {
-  const auto file = FindConfig(given);
-  if (!file.ok())
+std::vector<Finding> CheckConfig(const ConfigChoice& choice) {
+  const auto source = FindConfig(choice);
+  if (!source.ok())
     return {{"configuration", State::kSkipped,
              "none named: its roots and state_dir were not looked at",
              "feedwater doctor --config FILE"}};
-  const auto settings = server::LoadSettings(*file, {});
+  const auto settings = server::LoadSettings(source->file, source->overrides);
   if (!settings.ok()) {
     return {Failure("configuration", std::string(settings.status().message()),
                     "feedwaterd --config FILE --check")};
   }
-  std::vector<Finding> findings = {Good("configuration", *file)};
+  std::vector<Finding> findings = {Good("configuration", source->file)};
   for (const auto& [name, path] : settings->config.roots)
     findings.push_back(CheckFolder(absl::StrCat("root ", name), path, false));
   findings.push_back(CheckFolder("state_dir", settings->config.state_dir, true));
@@ -355,7 +355,8 @@ absl::Status Doctor(Context& context, const std::string& config, const std::stri
                                    CheckCpus(host),   CheckGovernor(host),  CheckNuma(host),
                                    CheckMemory(host), CheckHugePages(host), CheckClock(host),
                                    CheckOpenFiles(),  CheckMemlock(host)};
-  for (Finding& finding : CheckConfig(config)) findings.push_back(std::move(finding));
+  for (Finding& finding : CheckConfig({config, context.address}))
+    findings.push_back(std::move(finding));
   findings.push_back(CheckDaemon(context));
 
   json checks = json::array();

@@ -71,7 +71,8 @@ absl::Status DrawGraph(const Context& context, const std::string& name, const st
     FW_ASSIGN_OR_RETURN(format, FormatOf(output));
     FW_RETURN_IF_ERROR(CheckWritable(output));
   }
-  FW_ASSIGN_OR_RETURN(const PlannedPipeline pipeline, PlanPipeline(name, config));
+  FW_ASSIGN_OR_RETURN(const PlannedPipeline pipeline,
+                      PlanPipeline(name, {config, context.address}));
   const PlanGraph graph = pipeline.plan->Graph();
   if (!output.empty()) {
     std::string drawing = ToDot(pipeline, graph);

@@ -85,7 +85,7 @@ absl::Status IndexSeek(Indexed* indexed) {
   return store.Save();
 }
 
-absl::StatusOr<Indexed> Index(const std::string& pipeline, const std::string& config, bool force,
+absl::StatusOr<Indexed> Index(const std::string& pipeline, const ConfigChoice& config, bool force,
                               bool seek) {
   Indexed result;
   Progress progress("index", "records");
@@ -119,12 +119,13 @@ json Document(const Indexed& indexed) {
 void Print(const Indexed& indexed) {
   const server::Dataset& dataset = indexed.local.dataset();
   std::cout << Bold(server::Escaped(indexed.pipeline)) << ": "
-            << (indexed.built ? "built" : "fresh already") << ", " << dataset.size() << " records, "
-            << dataset.classes().size() << " classes, index of "
-            << server::FormatBytes(dataset.memory_bytes()) << ", digest " << dataset.digest()
-            << ", in " << server::FormatSeconds(indexed.seconds) << "\n";
+            << (indexed.built ? "built" : "fresh already") << ", "
+            << server::FormatCount(dataset.size(), "record") << ", "
+            << server::FormatCount(static_cast<int64_t>(dataset.classes().size()), "class")
+            << ", index of " << server::FormatBytes(dataset.memory_bytes()) << ", digest "
+            << dataset.digest() << ", in " << server::FormatSeconds(indexed.seconds) << "\n";
   if (indexed.seek.images > 0) {
-    std::cout << "  seek indexes of " << indexed.seek.images << " JPEGs, "
+    std::cout << "  seek indexes of " << server::FormatCount(indexed.seek.images, "JPEG") << ", "
               << server::FormatBytes(indexed.seek.bytes) << " of memory\n";
   }
   if (!dataset.notes().empty()) std::cout << "  " << server::Escaped(dataset.notes()) << "\n";
@@ -132,9 +133,11 @@ void Print(const Indexed& indexed) {
 
 absl::Status IndexAll(const Context& context, std::vector<std::string> pipelines, bool all,
                       const std::string& given, bool force, bool seek) {
-  FW_ASSIGN_OR_RETURN(const std::string config, FindConfig(given));
+  const ConfigChoice config{given, context.address};
   if (all) {
-    FW_ASSIGN_OR_RETURN(const server::Settings settings, server::LoadSettings(config, {}));
+    FW_ASSIGN_OR_RETURN(const ConfigSource source, FindConfig(config));
+    FW_ASSIGN_OR_RETURN(const server::Settings settings,
+                        server::LoadSettings(source.file, source.overrides));
     for (const auto& [name, file] : server::FindPipelineFiles(settings.config.pipelines))
       pipelines.push_back(name);
   }

@@ -12,6 +12,7 @@
 #include "client/cli/text.h"
 #include "server/base/escape.h"
 #include "server/base/status.h"
+#include "server/base/units.h"
 
 namespace feedwater::cli {
 namespace {
@@ -54,9 +55,9 @@ absl::StatusOr<v1::GetLedgerResponse> AskDaemon(const Context& context, const Op
 }
 
 // The answer that a daemon would give if such a job ran.
-absl::StatusOr<v1::GetLedgerResponse> Compute(const Options& options) {
+absl::StatusOr<v1::GetLedgerResponse> Compute(const Context& context, const Options& options) {
   LocalOptions local;
-  local.config = options.config;
+  local.config = {options.config, context.address};
   FW_ASSIGN_OR_RETURN(const LocalPipeline pipeline, OpenLocalPipeline(options.job, local));
   const server::Dataset& dataset = pipeline.dataset();
   const server::PipelineSpec& spec = pipeline.loaded->spec;
@@ -154,9 +155,9 @@ void PrintLedger(const v1::GetLedgerResponse& ledger, const Options& options) {
   std::cout << Bold(server::Escaped(ledger.job().empty()
                                         ? ledger.pipeline()
                                         : absl::StrCat(ledger.job(), ", ", ledger.pipeline())))
-            << ": epoch " << ledger.epoch() << " of " << ledger.steps() << " steps, "
-            << ledger.world_size() << (ledger.world_size() == 1 ? " rank" : " ranks")
-            << ", batches of " << ledger.batch_size() << ", seed " << ledger.seed() << "\n";
+            << ": epoch " << ledger.epoch() << " of " << server::FormatCount(ledger.steps(), "step")
+            << ", " << server::FormatCount(ledger.world_size(), "rank") << ", batches of "
+            << ledger.batch_size() << ", seed " << ledger.seed() << "\n";
   if (options.find.empty()) {
     std::cout << "step " << options.batch << ":\n";
   } else if (ledger.entries().empty()) {
@@ -169,11 +170,13 @@ void PrintLedger(const v1::GetLedgerResponse& ledger, const Options& options) {
 absl::Status ShowLedger(const Context& context, const Options& options) {
   if ((options.batch < 0) == options.find.empty()) {
     return absl::InvalidArgumentError(
-        "give --batch STEP for the records of a batch, or --find RECORD for when one is used");
+        "give --batch STEP for the records of a batch (--batch-size is how many those are), or "
+        "--find "
+        "RECORD for when one is used");
   }
   const bool is_local = IsPipelineFile(options.job) || !options.config.empty();
   const absl::StatusOr<v1::GetLedgerResponse> ledger =
-      is_local ? Compute(options) : AskDaemon(context, options);
+      is_local ? Compute(context, options) : AskDaemon(context, options);
   if (!ledger.ok()) return ledger.status();
   if (context.json) {
     std::cout << LedgerJson(*ledger).dump(2, ' ', false, json::error_handler_t::replace) << "\n";

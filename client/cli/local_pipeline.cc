@@ -5,11 +5,14 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "client/cli/status_document.h"
+#include "client/cpp/address.h"
 #include "server/base/no_throw.h"
 #include "server/base/yaml.h"
 #include "server/decoder/in_process_maker.h"
@@ -25,6 +28,7 @@ using server::Annotate;
 constexpr const char* kInstalledConfig = "/etc/feedwater/feedwater.yaml";
 constexpr int64_t kAssumedClasses = 1000;
 constexpr size_t kEngineDepth = 64;
+constexpr std::chrono::seconds kPatience(2);  // with a daemon whose configuration would be taken
 
 absl::StatusOr<std::string> FindByName(const std::string& name, const server::Settings& settings) {
   const auto files = server::FindPipelineFiles(settings.config.pipelines);
@@ -49,10 +53,20 @@ absl::StatusOr<server::PipelineSpec> ReadSpec(const std::string& file) {
   return spec;
 }
 
-absl::StatusOr<server::Settings> ReadConfig(const std::string& file) {
-  absl::StatusOr<server::Settings> settings = server::LoadSettings(file, {});
+absl::StatusOr<server::Settings> ReadConfig(const ConfigSource& source) {
+  absl::StatusOr<server::Settings> settings = server::LoadSettings(source.file, source.overrides);
   if (!settings.ok()) return AsInvalidInput(settings.status());
   return settings;
+}
+
+// What the running daemon was started with, where this user can read it.
+std::optional<ConfigSource> DaemonConfig(const std::string& address) {
+  const absl::StatusOr<std::string> folder = FindAddress(address);
+  if (!folder.ok()) return std::nullopt;
+  const auto status = GetStatus(*ConnectControl(*folder), kPatience);
+  if (!status.ok() || access(status->config_file().c_str(), R_OK) != 0) return std::nullopt;
+  const auto& overrides = status->config_overrides();
+  return ConfigSource{status->config_file(), {overrides.begin(), overrides.end()}};
 }
 
 absl::StatusOr<std::shared_ptr<const server::LoadedPipeline>> Load(
@@ -83,35 +97,37 @@ bool IsPipelineFile(const std::string& pipeline) {
          absl::EndsWith(pipeline, ".yml");
 }
 
-absl::StatusOr<std::string> FindConfig(const std::string& given) {
-  if (!given.empty()) return given;
+absl::StatusOr<ConfigSource> FindConfig(const ConfigChoice& choice) {
+  if (!choice.given.empty()) return ConfigSource{choice.given, {}};
   const char* variable = std::getenv("FEEDWATER_CONFIG");
-  if (variable != nullptr && variable[0] != '\0') return std::string(variable);
-  if (access(kInstalledConfig, F_OK) == 0) return std::string(kInstalledConfig);
+  if (variable != nullptr && variable[0] != '\0') return ConfigSource{variable, {}};
+  if (std::optional<ConfigSource> of_daemon = DaemonConfig(choice.address)) return *of_daemon;
+  if (access(kInstalledConfig, F_OK) == 0) return ConfigSource{kInstalledConfig, {}};
   return absl::InvalidArgumentError(absl::StrCat(
       "no configuration: the dataset is opened below the roots that feedwater.yaml declares. Name "
-      "it with --config FILE or $FEEDWATER_CONFIG; there is no ",
+      "it with --config FILE or $FEEDWATER_CONFIG; no daemon runs whose file could be taken, and "
+      "there is no ",
       kInstalledConfig, " (`feedwaterd --print-config` writes one to start from)"));
 }
 
 absl::StatusOr<std::string> FindPipelineFile(const std::string& pipeline,
-                                             const std::string& config) {
+                                             const ConfigChoice& config) {
   if (IsPipelineFile(pipeline)) return pipeline;
-  absl::StatusOr<std::string> config_file = FindConfig(config);
-  if (!config_file.ok()) {
+  const absl::StatusOr<ConfigSource> source = FindConfig(config);
+  if (!source.ok()) {
     return absl::InvalidArgumentError(
         absl::StrCat("'", server::Printable(pipeline),
                      "' is a pipeline's name and needs a configuration that knows it: give "
                      "--config FILE, or the path of the pipeline's .yaml file"));
   }
-  FW_ASSIGN_OR_RETURN(const server::Settings settings, ReadConfig(*config_file));
+  FW_ASSIGN_OR_RETURN(const server::Settings settings, ReadConfig(*source));
   return FindByName(pipeline, settings);
 }
 
 absl::StatusOr<PlannedPipeline> PlanPipeline(const std::string& pipeline,
-                                             const std::string& config) {
+                                             const ConfigChoice& config) {
   PlannedPipeline result;
-  if (!config.empty()) {
+  if (!config.given.empty()) {
     LocalOptions options;
     options.config = config;
     FW_ASSIGN_OR_RETURN(const LocalPipeline local, OpenLocalPipeline(pipeline, options));
@@ -141,8 +157,8 @@ absl::StatusOr<LocalPipeline> OpenLocalPipeline(const std::string& pipeline,
     local.file = pipeline;
     FW_ASSIGN_OR_RETURN(spec, ReadSpec(local.file));
   }
-  FW_ASSIGN_OR_RETURN(const std::string config_file, FindConfig(options.config));
-  FW_ASSIGN_OR_RETURN(local.settings, ReadConfig(config_file));
+  FW_ASSIGN_OR_RETURN(const ConfigSource source, FindConfig(options.config));
+  FW_ASSIGN_OR_RETURN(local.settings, ReadConfig(source));
   if (!is_file) {
     FW_ASSIGN_OR_RETURN(local.file, FindByName(pipeline, local.settings));
     FW_ASSIGN_OR_RETURN(spec, ReadSpec(local.file));

@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "server/decoder/decoder_setup.h"
@@ -20,23 +21,32 @@ namespace feedwater::cli {
 
 // What --config says in every command's help.
 inline constexpr const char* kConfigHelp =
-    "the daemon's configuration, for its roots and pipelines; default $FEEDWATER_CONFIG, else "
-    "/etc/feedwater/feedwater.yaml";
+    "the daemon's configuration, for its roots and pipelines; default $FEEDWATER_CONFIG, else that "
+    "of the daemon that runs, else /etc/feedwater/feedwater.yaml";
 
-// The configuration file to use: `given` when it is not empty, else $FEEDWATER_CONFIG, else
-// /etc/feedwater/feedwater.yaml. InvalidArgument with the cure when there is none.
-absl::StatusOr<std::string> FindConfig(const std::string& given);
+// How a user chooses a configuration.
+struct ConfigChoice {
+  std::string given, address;  // --config and --address, or ""
+};
+struct ConfigSource {
+  std::string file;
+  std::vector<std::string> overrides;
+};
+// The given file, else $FEEDWATER_CONFIG, else that of the daemon that runs (where this user can
+// read it), else /etc/feedwater/feedwater.yaml. InvalidArgument with the cure when there is none.
+absl::StatusOr<ConfigSource> FindConfig(const ConfigChoice& choice);
 
 // Whether PIPELINE, as a user typed it, is the path of a file and no name.
 bool IsPipelineFile(const std::string& pipeline);
 
 // PIPELINE as users type it: the path of a .yaml file, or a name that the `pipelines` folders of
-// the configuration know. `config` as for FindConfig, and only looked at for a name.
+// the configuration know, which is only looked at for a name.
 absl::StatusOr<std::string> FindPipelineFile(const std::string& pipeline,
-                                             const std::string& config);
+                                             const ConfigChoice& config);
 
-// A pipeline that was read and planned. Without a configuration the data stays untouched: `records`
-// is -1 and the number of classes, which only settles the width of one-hot labels, is assumed.
+// A pipeline that was read and planned. Without a given configuration the data stays untouched:
+// `records` is -1 and the number of classes, which only settles the width of one-hot labels, is
+// assumed.
 struct PlannedPipeline {
   std::string file;
   server::PipelineSpec spec;
@@ -45,14 +55,14 @@ struct PlannedPipeline {
   int64_t records = -1;
 };
 absl::StatusOr<PlannedPipeline> PlanPipeline(const std::string& pipeline,
-                                             const std::string& config);
+                                             const ConfigChoice& config);
 
 // Whether the folder is there and belongs to this user. What root writes into the daemon's state
 // folder, the daemon could neither read nor replace.
 bool IsOwnFolder(const std::string& folder);
 
 struct LocalOptions {
-  std::string config;              // as for FindConfig
+  ConfigChoice config;
   server::IndexProgress progress;  // while an index is built; may be null
   bool rebuild = false;            // ignore the saved index
   bool reads_images = false;       // also where the graph decodes none

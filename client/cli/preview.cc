@@ -17,7 +17,9 @@
 #include "client/cli/picture.h"
 #include "client/cli/progress.h"
 #include "client/cli/sample_batch.h"
+#include "server/base/units.h"
 #include "server/codec/decode_need.h"
+#include "server/codec/file_header.h"
 #include "server/graph/element.h"
 
 namespace feedwater::cli {
@@ -28,7 +30,7 @@ using server::Tensor;
 using server::TensorSpec;
 
 struct Arguments {
-  std::string pipeline, output, config;
+  std::string pipeline, output, config, address;
   int64_t samples = 8, draws = 4;
   uint64_t epoch = 0;
   std::optional<uint64_t> seed;
@@ -101,8 +103,9 @@ class Preview {
       for (const SheetCell& cell : row.draws) is_bad |= !cell.problem.empty();
       bad += is_bad;
     }
-    std::cout << arguments_.output << ": " << rows_.size() << " records, each with "
-              << arguments_.draws << (arguments_.draws == 1 ? " draw" : " draws") << " of "
+    std::cout << arguments_.output << ": "
+              << server::FormatCount(static_cast<int64_t>(rows_.size()), "record") << ", each with "
+              << server::FormatCount(arguments_.draws, "draw") << " of "
               << absl::StrJoin(FieldNames(), " and ") << ", " << width_ << "x" << height_
               << " pixels";
     if (bad > 0) std::cout << "; " << bad << " bad, shown in red";
@@ -113,7 +116,7 @@ class Preview {
   absl::Status Open() {
     Progress progress("index", "records");
     LocalOptions options;
-    options.config = arguments_.config;
+    options.config = {arguments_.config, arguments_.address};
     options.progress = [&](int64_t done, int64_t total) { progress.Update(done, total); };
     FW_ASSIGN_OR_RETURN(local_, OpenLocalPipeline(arguments_.pipeline, options));
     seed_ = arguments_.seed.value_or(local_.loaded->spec.sampler.seed);
@@ -204,6 +207,7 @@ class Preview {
   absl::Status ShowOriginals() {
     for (Row& row : rows_) {
       row.original.footnote = absl::StrCat("record ", row.record);
+      row.original.path = PlaceOf(local_.dataset(), row.record).path;
       const absl::StatusOr<const server::Record*> record = loader_->Load(row.record);
       if (!record.ok()) {
         row.original.problem = std::string(record.status().message());
@@ -218,8 +222,9 @@ class Preview {
       if (original_ < 0) continue;
       const Tensor& field = (*record)->fields[static_cast<size_t>(original_)];
       server::Size size;
+      bool is_turned = false;
       absl::StatusOr<Picture> picture = field.spec.layout == server::Layout::kEncoded
-                                            ? DecodeOriginal(field, &size)
+                                            ? DecodeOriginal(field, &size, &is_turned)
                                             : ToPicture(field, {});
       if (!picture.ok()) {
         row.original.problem = std::string(picture.status().message());
@@ -227,6 +232,8 @@ class Preview {
       }
       if (size.width == 0) size = {picture->image.cols, picture->image.rows};
       absl::StrAppend(&row.original.footnote, ", ", size.width, "x", size.height);
+      if (is_turned) absl::StrAppend(&row.original.footnote, ", turned");
+      some_are_turned_ |= is_turned;
       FW_ASSIGN_OR_RETURN(row.original.picture, FitIntoCell(picture->image, arguments_.cell));
     }
     return absl::OkStatus();
@@ -234,19 +241,24 @@ class Preview {
 
   // A compressed image as a viewer shows it: whole, and turned as its EXIF data says, but no larger
   // than its cell. `size` is what it has itself.
-  absl::StatusOr<Picture> DecodeOriginal(const Tensor& encoded, server::Size* size) const {
+  absl::StatusOr<Picture> DecodeOriginal(const Tensor& encoded, server::Size* size,
+                                         bool* is_turned) const {
     const server::ImageLimits& limits = local_.loaded->spec.limits;
     FW_ASSIGN_OR_RETURN(const server::DecodeNeed need,
                         server::NeedOfDecoding({encoded.data, encoded.bytes()},
                                                /*apply_orientation=*/true, limits));
     *size = need.size;
+    FW_ASSIGN_OR_RETURN(const server::FileHeader header,
+                        server::ReadFileHeader({encoded.data, encoded.bytes()}, limits));
+    *is_turned = header.orientation != 1 && !header.is_turned_always;
     const double scale =
         std::min(1.0, arguments_.cell / static_cast<double>(std::max(size->width, size->height)));
     const auto scaled = [&](int side) { return std::max(1L, std::lround(scale * side)); };
     server::DecoderSetup setup;
     setup.text = absl::StrCat(
-        "version: 1\ndataset: {format: none}\ngraph:\n  - decode: {in: original, out: image}\n"
-        "  - resize: {in: image, size: [",
+        "version: 1\ndataset: {format: none}\ngraph:\n"
+        "  - decode: {in: original, out: image, orientation: exif}\n  - resize: {in: image, size: "
+        "[",
         scaled(size->height), ", ", scaled(size->width), "]}\noutputs: [image]\n");
     setup.file_name = local_.file;
     setup.caps.images = limits;
@@ -350,14 +362,21 @@ class Preview {
     const server::Dataset& dataset = local_.dataset();
     sheet.title = local_.loaded->spec.name;
     sheet.subtitles.push_back(absl::StrCat(
-        dataset.size(), " records",
-        dataset.classes().empty() ? "" : absl::StrCat(", ", dataset.classes().size(), " classes"),
+        server::FormatCount(dataset.size(), "record"),
+        dataset.classes().empty()
+            ? ""
+            : ", " + server::FormatCount(static_cast<int64_t>(dataset.classes().size()), "class"),
         ", seed ", seed_));
     for (const std::string& step : local_.plan().Describe()) {
       if (step.rfind("copy ", 0) != 0) sheet.subtitles.push_back(step);
     }
     if (local_.plan().has_batch_ops()) {
       sheet.subtitles.push_back("Batch ops mix the rows of this sheet, as they would a batch.");
+    }
+    if (some_are_turned_) {
+      sheet.subtitles.push_back(
+          "Originals are turned as their EXIF data says; decode turns them only with 'orientation: "
+          "exif'.");
     }
     sheet.columns.push_back("original");
     for (int64_t draw = 0; draw < arguments_.draws; ++draw) {
@@ -384,6 +403,7 @@ class Preview {
   std::unique_ptr<RecordLoader> loader_;
   std::unique_ptr<SampleBatch> batch_;
   std::vector<Row> rows_;
+  bool some_are_turned_ = false;  // by their EXIF data
   int width_ = 0, height_ = 0;
 };
 
@@ -398,6 +418,7 @@ void AddPreview(CLI::App& app, Context& context) {
       "  feedwater preview ./my-pipeline.yaml --config feedwater.yaml -o sheet.png\n"
       "  feedwater preview simclr -o views.jpg --samples 4 --draws 2 --field view_a view_b",
       [&context]() -> absl::Status {
+        arguments.address = context.address;
         Preview preview(arguments);
         FW_RETURN_IF_ERROR(preview.Make());
         if (context.json) {

@@ -47,8 +47,8 @@ void PrintText(const v1::GetStatusResponse& status) {
             << (status.numa_node() >= 0 ? absl::StrCat(", NUMA node ", status.numa_node()) : "")
             << "\n"
             << (status.isolation() == "process" || status.decoders() > 0
-                    ? absl::StrCat("isolation  ", status.isolation(), ", ", status.decoders(),
-                                   status.decoders() == 1 ? " decoder\n" : " decoders\n")
+                    ? absl::StrCat("isolation  ", status.isolation(), ", ",
+                                   server::FormatCount(status.decoders(), "decoder"), "\n")
                     : "")
             << "memory   " << status.memory_sum() << ", resident "
             << server::FormatBytes(status.memory_resident_bytes()) << "\n";

@@ -69,8 +69,10 @@ json CacheJson(const v1::JobCache& cache) {
           {"seek_index_bytes", cache.seek_index_bytes()}};
 }
 
-absl::StatusOr<v1::GetStatusResponse> GetStatus(v1::Control::Stub& control) {
+absl::StatusOr<v1::GetStatusResponse> GetStatus(v1::Control::Stub& control,
+                                                std::chrono::seconds patience) {
   grpc::ClientContext call;
+  call.set_deadline(std::chrono::system_clock::now() + patience);
   v1::GetStatusResponse status;
   const grpc::Status got = control.GetStatus(&call, {}, &status);
   if (!got.ok()) return FromGrpc(got);

@@ -2,13 +2,16 @@
 // --watch`.
 #pragma once
 
+#include <chrono>
 #include <nlohmann/json.hpp>
 
 #include "client/cli/command.h"
 
 namespace feedwater::cli {
 
-absl::StatusOr<v1::GetStatusResponse> GetStatus(v1::Control::Stub& control);
+// DeadlineExceeded where the daemon does not answer for so long.
+absl::StatusOr<v1::GetStatusResponse> GetStatus(
+    v1::Control::Stub& control, std::chrono::seconds patience = std::chrono::seconds(30));
 nlohmann::json StatusJson(const v1::GetStatusResponse& status);
 nlohmann::json CacheJson(const v1::JobCache& cache);
 

@@ -1,5 +1,8 @@
 #include "client/cli/status_watch.h"
 
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,7 +15,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "client/cli/status_document.h"
+#include "client/cli/text.h"
 #include "client/cpp/address.h"
 #include "server/base/clock.h"
 #include "server/base/escape.h"
@@ -109,8 +114,9 @@ std::string Text(const View& view) {
                              rank.rank(), rank.epoch(), rank.step(), SlotBar(rank),
                              100 * rates.rank_waits[i]);
     }
-    out << "  " << rates.waits_for << "\n";
+    out << Wrapped(rates.waits_for, 2);
   }
+  if (isatty(STDIN_FILENO) != 0) out << "\nq ends\n";
   return out.str();
 }
 
@@ -144,32 +150,71 @@ json Document(const View& view) {
   return document;
 }
 
-// Draws a view over the one before.
+// Draws a view over the one before. A line that is wider than the terminal is cut there, and lines
+// that it is too low for are left out: what has scrolled away cannot be drawn over.
 class Screen {
  public:
   void Show(const std::string& text) {
-    if (isatty(STDOUT_FILENO) == 0) {
+    winsize size{};
+    if (isatty(STDOUT_FILENO) == 0 || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) {
       std::cout << text << std::flush;
       return;
     }
+    std::vector<std::string> lines = absl::StrSplit(text, '\n');
+    lines.pop_back();  // behind the last line's end
+    if (size.ws_row > 1 && lines.size() >= size.ws_row) {
+      lines.resize(size.ws_row - 1u);
+      lines.back() = "... (the terminal is too low)";
+    }
+    constexpr const char* kCutLines = "\033[?7l";
+    constexpr const char* kWrapLines = "\033[?7h";
     std::string out;
     if (lines_ > 0) absl::StrAppend(&out, "\033[", lines_, "A");
-    absl::StrAppend(&out, "\033[J", text);
-    lines_ = std::count(text.begin(), text.end(), '\n');
+    absl::StrAppend(&out, "\033[J", kCutLines);
+    for (const std::string& line : lines) absl::StrAppend(&out, line, "\n");
+    absl::StrAppend(&out, kWrapLines);
+    lines_ = lines.size();
     std::cout << out << std::flush;
   }
 
  private:
-  int64_t lines_ = 0;
+  size_t lines_ = 0;
 };
 
-void Sleep(double seconds) {
-  const int64_t end = server::MonotonicNs() + static_cast<int64_t>(seconds * 1e9);
-  while (g_stop == 0 && server::MonotonicNs() < end) {
-    usleep(static_cast<useconds_t>(
-        std::clamp<int64_t>((end - server::MonotonicNs()) / 1000, 0, 50'000)));
+// While it lives, keys come from the terminal as they are pressed, and unseen.
+class Keys {
+ public:
+  Keys() {
+    // A process in the background must leave the terminal alone.
+    if (isatty(STDIN_FILENO) == 0 || tcgetpgrp(STDIN_FILENO) != getpgrp() ||
+        tcgetattr(STDIN_FILENO, &before_) != 0) {
+      return;
+    }
+    termios raw = before_;
+    raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
+    is_raw_ = tcsetattr(STDIN_FILENO, TCSANOW, &raw) == 0;
   }
-}
+  ~Keys() {
+    if (is_raw_) tcsetattr(STDIN_FILENO, TCSANOW, &before_);
+  }
+  Keys(const Keys&) = delete;
+
+  // Until q is pressed, a signal comes or the time is over.
+  void Wait(double seconds) const {
+    const int64_t end = server::MonotonicNs() + static_cast<int64_t>(seconds * 1e9);
+    for (int64_t left; g_stop == 0 && (left = end - server::MonotonicNs()) > 0;) {
+      pollfd keys{is_raw_ ? STDIN_FILENO : -1, POLLIN, 0};
+      if (poll(&keys, 1, static_cast<int>(std::clamp<int64_t>(left / 1'000'000, 1, 50))) <= 0)
+        continue;
+      char key = 0;
+      if (read(STDIN_FILENO, &key, 1) != 1 || key == 'q' || key == 'Q') g_stop = 1;
+    }
+  }
+
+ private:
+  termios before_{};
+  bool is_raw_ = false;
+};
 
 }  // namespace
 
@@ -181,6 +226,7 @@ absl::Status WatchStatus(const Context& context, double interval_s) {
   std::signal(SIGINT, Stop);
   std::signal(SIGTERM, Stop);
   Screen screen;
+  const Keys keys;
   std::unique_ptr<v1::Control::Stub> control;
   View view;
   int64_t last_ns = 0;
@@ -203,7 +249,7 @@ absl::Status WatchStatus(const Context& context, double interval_s) {
         }
       }
       if (last_ns == 0) break;  // show something at once
-      if (look + 1 < kLooks) Sleep(interval_s / (kLooks - 1));
+      if (look + 1 < kLooks) keys.Wait(interval_s / (kLooks - 1));
     }
     if (g_stop != 0) break;
     const int64_t now_ns = server::MonotonicNs();
@@ -228,7 +274,7 @@ absl::Status WatchStatus(const Context& context, double interval_s) {
       } else {
         screen.Show(waiting + "\n");
       }
-      Sleep(interval_s);
+      keys.Wait(interval_s);
     }
     view.looks.clear();
   }

@@ -8,6 +8,7 @@
 #include "client/cli/command.h"
 #include "client/cli/local_pipeline.h"
 #include "server/base/escape.h"
+#include "server/base/units.h"
 #include "server/graph/advice.h"
 
 namespace feedwater::cli {
@@ -28,18 +29,19 @@ absl::StatusOr<std::vector<std::string>> Warnings(const PlannedPipeline& result,
   const int64_t left_out = result.records - steps * batch_size * world_size;
   if (steps > 0 && left_out > 0 && order.shuffle == server::Shuffle::kNone) {
     warnings.push_back(absl::StrCat(
-        "an epoch leaves out the last ", left_out, " of the ", result.records,
-        " records, always the same ones: with `last: drop` batches of ", batch_size, " x ",
-        world_size, world_size == 1 ? " rank" : " ranks",
+        "an epoch leaves out the last ", left_out, " of the ",
+        server::FormatCount(result.records, "record"),
+        ", always the same ones: with `last: drop` batches of ", batch_size, " x ",
+        server::FormatCount(world_size, "rank"),
         " do not come out even; to see every record take `sampler: {last: pad}`, whose `is_real` "
         "says which samples count, or `partial`"));
   }
   if (steps > 0) return warnings;
-  warnings.push_back(absl::StrCat(
-      "batch.size ", batch_size, " x ", world_size, world_size == 1 ? " rank" : " ranks",
-      " is more than the ", result.records,
-      " records: with `last: drop` there is no full batch and no stream can be opened; take a "
-      "smaller size, or `sampler: {last: pad}` or `partial`"));
+  warnings.push_back(
+      absl::StrCat("batch.size ", batch_size, " x ", server::FormatCount(world_size, "rank"),
+                   " is more than the ", server::FormatCount(result.records, "record"),
+                   ": with `last: drop` there is no full batch and no stream can be opened; take a "
+                   "smaller size, or `sampler: {last: pad}` or `partial`"));
   return warnings;
 }
 
@@ -70,7 +72,7 @@ void PrintText(const std::string& file, const PlannedPipeline& result,
                const std::vector<std::string>& warnings) {
   std::cout << server::Escaped(file) << ": " << Bold("valid");
   if (result.dataset != nullptr) {
-    std::cout << ", " << result.records << " records";
+    std::cout << ", " << server::FormatCount(result.records, "record");
   } else {
     std::cout << "; the dataset was not looked at (--config feedwater.yaml opens it, too)";
   }
@@ -99,7 +101,7 @@ void AddValidate(CLI::App& app, Context& context) {
       "  feedwater validate pipelines/imagenet-train.yaml --config "
       "/etc/feedwater/feedwater.yaml   # and that its data is there",
       [&context]() -> absl::Status {
-        absl::StatusOr<PlannedPipeline> result = PlanPipeline(file, config);
+        absl::StatusOr<PlannedPipeline> result = PlanPipeline(file, {config, context.address});
         // Whatever is wrong here is wrong with the input.
         if (!result.ok()) return absl::InvalidArgumentError(result.status().message());
         FW_ASSIGN_OR_RETURN(const std::vector<std::string> warnings, Warnings(*result, world_size));

@@ -138,7 +138,7 @@ absl::Status Verify(Context& context, const std::string& pipeline, const std::st
   {
     Progress progress("index", "records");
     LocalOptions options;
-    options.config = config;
+    options.config = {config, context.address};
     options.progress = [&](int64_t done, int64_t total) { progress.Update(done, total); };
     FW_ASSIGN_OR_RETURN(local, OpenLocalPipeline(pipeline, options));
   }
@@ -161,10 +161,11 @@ absl::Status Verify(Context& context, const std::string& pipeline, const std::st
                       2)
               << "\n";
   } else {
-    std::cerr << absl::StrFormat(
-        "verify: %s: %d records, %s read and decoded in %s: %s\n", local.loaded->spec.name, records,
-        server::FormatBytes(verifier.bytes()), server::FormatSeconds(verifier.seconds()),
-        bad == 0 ? "all good" : absl::StrCat(bad, " bad"));
+    std::cerr << absl::StrFormat("verify: %s: %s, %s read and decoded in %s: %s\n",
+                                 local.loaded->spec.name, server::FormatCount(records, "record"),
+                                 server::FormatBytes(verifier.bytes()),
+                                 server::FormatSeconds(verifier.seconds()),
+                                 bad == 0 ? "all good" : absl::StrCat(bad, " bad"));
   }
   if (bad > 0) context.exit_status = 1;
   return absl::OkStatus();

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -120,6 +121,13 @@ std::string FormatSeconds(double seconds) {
   if (seconds < 120) return absl::StrFormat("%.3g s", seconds);
   if (seconds < 7200) return absl::StrFormat("%.3g min", seconds / 60);
   return absl::StrFormat("%.1f h", seconds / 3600);
+}
+
+std::string FormatCount(int64_t count, absl::string_view what) {
+  const char* many = count == 1                                                ? ""
+                     : absl::EndsWith(what, "s") || absl::EndsWith(what, "ch") ? "es"
+                                                                               : "s";
+  return absl::StrCat(count, " ", what, many);
 }
 
 }  // namespace feedwater::server

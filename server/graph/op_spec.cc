@@ -4,6 +4,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "server/base/units.h"
 
 namespace feedwater::server {
 namespace {
@@ -30,10 +31,6 @@ absl::StatusOr<std::vector<std::string>> ReadNames(const YamlNode& node, absl::s
   return names;
 }
 
-std::string Count(size_t n, const char* what) {
-  return absl::StrCat(n, " ", what, n == 1 ? "" : "s");
-}
-
 absl::Status ReadPorts(const OpEntry& entry, OpSpec* spec) {
   const std::string what = absl::StrCat("op '", spec->name, "'");
   const YamlNode* in = spec->node.is_map() ? spec->node.entries[0].second.Find("in") : nullptr;
@@ -41,7 +38,7 @@ absl::Status ReadPorts(const OpEntry& entry, OpSpec* spec) {
   if (in != nullptr) {
     FW_ASSIGN_OR_RETURN(spec->in, ReadNames(*in, "in"));
     if (!entry.is_repeated && spec->in.size() != entry.inputs.size()) {
-      return in->Error(absl::StrCat(what, " takes ", Count(entry.inputs.size(), "field"),
+      return in->Error(absl::StrCat(what, " takes ", FormatCount(entry.inputs.size(), "field"),
                                     " in 'in', not ", spec->in.size()));
     }
   } else {
@@ -57,8 +54,8 @@ absl::Status ReadPorts(const OpEntry& entry, OpSpec* spec) {
   }
   FW_ASSIGN_OR_RETURN(spec->out, ReadNames(*out, "out"));
   if (spec->out.size() == outputs) return absl::OkStatus();
-  return out->Error(absl::StrCat(what, " writes ", Count(outputs, "field"), ", but 'out' names ",
-                                 spec->out.size()));
+  return out->Error(absl::StrCat(what, " writes ", FormatCount(outputs, "field"),
+                                 ", but 'out' names ", spec->out.size()));
 }
 
 // Splits an entry into name and parameters: `- op`, `- op:`, `- op: {...}`.

@@ -12,6 +12,7 @@
 #include "server/base/clock.h"
 #include "server/base/escape.h"
 #include "server/base/log_limiter.h"
+#include "server/base/units.h"
 #include "server/pipeline/cache_choice.h"
 #include "server/storage/fault.h"
 
@@ -195,12 +196,12 @@ Catalogue::Loaded Catalogue::OpenOnce(uid_t user, const PipelineSpec& spec, Memo
                                    static_cast<int64_t>(loaded->dataset->classes().size())));
   if (options_.cache != nullptr) FW_RETURN_IF_ERROR(OpenCache(user, loaded.get()));
   if (ClientLog().Admits("pipelines opened", user, LogLimiter::kOpenLines)) {
-    spdlog::info(
-        "pipeline {}: {} records in {} classes, opened in {:.3f} s; index {} bytes, digest {}{}{}",
-        spec.name, loaded->dataset->size(), loaded->dataset->classes().size(),
-        (MonotonicNs() - start_ns) / 1e9, loaded->dataset->memory_bytes(),
-        loaded->dataset->digest(), loaded->dataset->notes().empty() ? "" : "; ",
-        loaded->dataset->notes());
+    spdlog::info("pipeline {}: {} in {}, opened in {:.3f} s; index {} bytes, digest {}{}{}",
+                 spec.name, FormatCount(loaded->dataset->size(), "record"),
+                 FormatCount(static_cast<int64_t>(loaded->dataset->classes().size()), "class"),
+                 (MonotonicNs() - start_ns) / 1e9, loaded->dataset->memory_bytes(),
+                 loaded->dataset->digest(), loaded->dataset->notes().empty() ? "" : "; ",
+                 loaded->dataset->notes());
   }
   if (text->bytes() > 0) loaded->text = std::make_shared<const MemoryReservation>(std::move(*text));
   return loaded;

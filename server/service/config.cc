@@ -7,8 +7,10 @@
 #include <climits>
 #include <cstdlib>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -576,7 +578,29 @@ absl::StatusOr<Settings> ParseSettings(absl::string_view text, const std::string
 absl::StatusOr<Settings> LoadSettings(const std::string& path,
                                       const std::vector<std::string>& overrides) {
   FW_ASSIGN_OR_RETURN(YamlNode root, ReadYamlFile(path));
-  return Resolve(std::move(root), path, overrides);
+  FW_ASSIGN_OR_RETURN(Settings settings, Resolve(std::move(root), path, overrides));
+  settings.file = std::filesystem::absolute(path).lexically_normal();
+  settings.overrides = overrides;
+  return settings;
+}
+
+std::vector<std::string> SettledOverrides(const Settings& settings) {
+  using nlohmann::json;
+  std::vector<std::string> overrides = settings.overrides;
+  const auto has = [&](absl::string_view key) {
+    return std::any_of(
+        settings.overrides.begin(), settings.overrides.end(),
+        [&](const std::string& override) { return absl::StartsWith(override, key); });
+  };
+  const auto set = [&](absl::string_view key, const json& value) {
+    overrides.push_back(
+        absl::StrCat(key, "=", value.dump(-1, ' ', false, json::error_handler_t::replace)));
+  };
+  const DaemonConfig& config = settings.config;
+  set("state_dir", config.state_dir);
+  if (has("roots")) set("roots", config.roots);
+  if (has("pipelines")) set("pipelines", config.pipelines);
+  return overrides;
 }
 
 std::string SampleConfig() {

@@ -38,7 +38,7 @@ struct AccessConfig {
 };
 
 struct LimitsConfig {
-  int64_t sessions_per_uid = 16;
+  int64_t sessions_per_uid = 32;  // 8 ranks, train and validation, twice
   int64_t connections_per_uid = 64;
   int64_t calls_per_uid = 64;
   int64_t max_connections = 1024;
@@ -80,6 +80,8 @@ PipelineCaps CapsOf(const LimitsConfig& limits);
 
 // A configuration ready to run with.
 struct Settings {
+  std::string file;  // what it was read from, absolute
+  std::vector<std::string> overrides;
   DaemonConfig config;  // all paths absolute, runtime_dir and state_dir settled
   std::vector<int> cpus;
   int numa_node = -1;  // -1: not bound
@@ -103,6 +105,10 @@ absl::StatusOr<Settings> LoadSettings(const std::string& path,
 // relative paths.
 absl::StatusOr<Settings> ParseSettings(absl::string_view text, const std::string& file_name,
                                        const std::vector<std::string>& overrides);
+
+// With its file, what gives the same paths in a process of another environment and working
+// directory: the overrides, as `KEY.PATH=VALUE`.
+std::vector<std::string> SettledOverrides(const Settings& settings);
 
 // Whether somebody else than the daemon's own user and root may connect.
 bool AdmitsOthers(const AccessList& access);

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import shutil
 import struct
 
 import numpy as np
 import pytest
 from command_line import find, read_bmp, run
-from pictures import center, pixels, write_folder
+from pictures import center, pixels, png, write_folder
 
 import feedwater
 
@@ -233,11 +235,41 @@ def test_dev_full_is_an_error_and_not_half_a_sheet(project):
     assert "No space left" in result.err
 
 
-def test_a_sheet_too_long_for_a_jpeg_says_what_to_do(project):
-    project.pictures("pictures", 300)
+def test_a_sheet_too_wide_for_a_webp_says_what_to_do(project):
+    project.pictures("pictures", 2)
     project.pipeline("some", CENTER)
-    arguments = ("preview", "some", "--config", project.config, "--samples", 300, "--draws", 1)
-    refused = run(*arguments, "-o", project.folder / "sheet.jpg")
+    arguments = ("preview", "some", "--config", project.config, "--draws", 50, "--cell", 320)
+    refused = run(*arguments, "-o", project.folder / "sheet.webp")
     assert refused.status == 2
     assert "take .png, or fewer samples" in refused.err
     assert run(*arguments, "-o", project.folder / "sheet.png").status == 0
+
+
+def test_many_rows_stand_beside_each_other(project):
+    project.pictures("pictures", 60)
+    project.pipeline("some", CENTER)
+    arguments = ("preview", "some", "--config", project.config, "--samples", 60, "--draws", 1)
+    sheet = project.folder / "sheet.bmp"
+    document = run(*arguments, "-o", sheet, "--json").document
+    assert document["height"] <= 2 * document["width"] + 400
+    shown = read_bmp(sheet)
+    for number in range(60):
+        assert find(grown(center(number), 192), shown), f"record {number} is not on the sheet"
+
+
+def test_names_in_any_script_are_written(project):
+    """What is written differs by name: no two names become the same row of question marks."""
+    sheets = []
+    for name in ("чайка", "вьюга", "θύελλα"):
+        pictures = project.data / "pictures"
+        shutil.rmtree(pictures, ignore_errors=True)
+        (pictures / name).mkdir(parents=True)
+        (pictures / name / "1.png").write_bytes(png(pixels(0)))
+        project.pipeline("some", CENTER)
+        sheet = project.folder / "sheet.bmp"
+        arguments = ("preview", "some", "--config", project.config, "--samples", 1, "--draws", 1)
+        assert run(*arguments, "-o", sheet).status == 0
+        sheets.append(read_bmp(sheet))
+    below = slice(sheets[0].shape[0] - 60, None)  # the picture: there are captions alone
+    for one, other in itertools.combinations(sheets, 2):
+        assert (one[below] != other[below]).any()

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
 import signal
+import struct
 import subprocess
+import termios
 import threading
 import time
 from pathlib import Path
 
 import pytest
-from command_line import PROGRAM, environment, run
+from command_line import PROGRAM, environment, open_terminal, run
 from pictures import write_folder
 
 import feedwater
@@ -306,3 +309,33 @@ def test_health_waits_for_a_daemon_that_is_not_up_yet(make_daemon):
     done = run("--address", daemon.address, "health", "--wait", 60)
     later.join()
     assert done.status == 0 and "serving at" in done.out
+
+
+def test_watching_on_a_narrow_terminal_ends_with_q_and_leaves_the_terminal_as_it_was(busy):
+    keyboard, terminal = open_terminal()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 12, 50, 0, 0))
+    before = termios.tcgetattr(terminal)
+    process = subprocess.Popen(
+        [PROGRAM, "--address", busy.address, "status", "--watch", "--interval", "200ms"],
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        env=environment(TERM="xterm"),
+    )
+    shown = b""
+    while shown.count(b"samples/s") < 3:
+        shown += os.read(keyboard, 65536)
+    assert not termios.tcgetattr(terminal)[3] & (termios.ECHO | termios.ICANON)
+    os.write(keyboard, b"xq")
+    assert process.wait(60) == 0
+    assert termios.tcgetattr(terminal) == before
+    for one in (keyboard, terminal):
+        os.close(one)
+    views = shown.decode().split("\033[J")[1:-1]
+    for view in views:
+        assert view.startswith("\033[?7l") and view.count("\033[?7h") == 1, "lines are cut"
+        assert view.count("\n") < 12, "what has scrolled away cannot be drawn over"
+        # Sentences are wrapped, not cut.
+        assert "q ends" in view or "too low" in view

@@ -1,0 +1,73 @@
+"""Commands without --config take the configuration of the daemon that runs."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+from command_line import environment, run
+from pictures import write_folder
+
+GRAPH = "  - decode: {in: data, out: image}\n  - center_crop: {size: 8}\n"
+PIPELINE = (
+    "version: 1\ndataset: {format: image_folder, root: data, path: pictures}\n"
+    f"graph:\n{GRAPH}batch: {{size: 4}}\n"
+)
+
+
+@pytest.fixture
+def daemon(make_daemon):
+    daemon = make_daemon()
+    write_folder(daemon.data / "pictures", 8)
+    daemon.add_pipeline("some", PIPELINE)
+    daemon.start()
+    return daemon
+
+
+@pytest.mark.parametrize("how", ["--address", "environment"])
+def test_its_pipelines_and_roots_are_found(daemon, tmp_path, how):
+    sheet = tmp_path / "sheet.png"
+    where = ("--address", daemon.address) if how == "--address" else ()
+    env = environment(FEEDWATER_ADDRESS=None if where else daemon.address)
+    for command in (
+        ("preview", "some", "-o", sheet, "--draws", 1),
+        ("verify", "some"),
+        ("index", "some"),
+        ("ledger", daemon.pipelines / "some.yaml", "--batch", 1),
+        ("graph", "some"),
+        ("doctor",),
+    ):
+        done = run(*where, *command, env=env, cwd=tmp_path)
+        assert done.status == 0, (command, done)
+    assert "root data" in run(*where, "doctor", env=env).out
+
+
+def test_the_daemons_own_overrides_hold(make_daemon, tmp_path):
+    """Also relative paths, which start at the daemon's working directory."""
+    daemon = make_daemon()
+    write_folder(daemon.data / "elsewhere", 8)
+    daemon.add_pipeline("some", PIPELINE.replace("path: pictures", "path: elsewhere"))
+    daemon.add_pipeline("other", PIPELINE.replace("root: data", "root: more"))
+    write_folder(tmp_path / "real/pictures", 4)
+    write_folder(tmp_path / "caller/real/pictures", 8)
+    daemon.command = ["env", "-C", tmp_path, *daemon.command, "--set", "roots.more=real"]
+    daemon.start()
+    caller = tmp_path / "caller"
+    done = run("--address", daemon.address, "verify", "other", cwd=caller)
+    assert "4 records" in done.err, done
+
+
+def test_a_daemon_that_does_not_answer_is_not_waited_for(daemon):
+    os.kill(daemon.process.pid, signal.SIGSTOP)
+    try:
+        done = run("--address", daemon.address, "verify", daemon.pipelines / "some.yaml")
+    finally:
+        os.kill(daemon.process.pid, signal.SIGCONT)
+    assert done.status == 2
+    assert "no configuration" in done.err and "--config FILE" in done.err
+
+
+def test_a_given_configuration_comes_first(daemon, tmp_path):
+    done = run("--address", daemon.address, "verify", "some", "--config", tmp_path / "no.yaml")
+    assert done.status == 2 and "no.yaml" in done.err
