@@ -208,16 +208,22 @@ TEST(WholePnm, OtherMaximaAreSpreadOverEightBits) {
 TEST(WholeWebp, TheFirstFrameOfAnAnimation) {
   const std::vector<uint8_t> pixels = {10, 20, 30, 40, 50, 60};
   const std::string still = WritePicture({pixels.data(), {2, 1}, 3}, ".webp").value();
-  const auto animation = [&](int width) {
-    const std::string frame = Number(0, 6) + Number(1, 3) + Number(0, 3) + Number(100, 3) +
-                              Number(0, 1) + still.substr(12);
+  const auto animation = [&](int width, int height = 1, int x = 0, int y = 0) {
+    const std::string frame = Number(x / 2, 3) + Number(y / 2, 3) + Number(1, 3) + Number(0, 3) +
+                              Number(100, 3) + Number(0, 1) + still.substr(12);
     const std::string body = "VP8X" + Number(10, 4) + Number(2, 4) + Number(width - 1, 3) +
-                             Number(0, 3) + "ANIM" + Number(6, 4) + Number(0, 6) + "ANMF" +
+                             Number(height - 1, 3) + "ANIM" + Number(6, 4) + Number(0, 6) + "ANMF" +
                              Number(frame.size(), 4) + frame;
     return "RIFF" + Number(body.size() + 4, 4) + "WEBP" + body;
   };
   EXPECT_THAT(Decoded(animation(2)), ElementsAreArray(pixels));
-  EXPECT_THAT(Refused(animation(3)), HasSubstr("first frame is smaller"));
+  EXPECT_THAT(Decoded(animation(3)), ElementsAre(10, 20, 30, 40, 50, 60, 0, 0, 0));
+  EXPECT_THAT(Decoded(animation(4, 3, /*x=*/2, /*y=*/2)),
+              ElementsAre(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,  //
+                          0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,  //
+                          0, 0, 0, 0, 0, 0, 10, 20, 30, 40, 50, 60));
+  for (const auto& [x, y] : {std::pair(2, 0), std::pair(0, 2), std::pair(1 << 24, 0)})
+    EXPECT_THAT(Refused(animation(3, 2, x, y)), HasSubstr("outside the picture"));
 }
 
 // --- TIFF

@@ -455,7 +455,7 @@ const BadFile kBadFiles[] = {
     {"OrientationWord",
      Graph("  - decode: {orientation: yes}\n"),
      "4:27",
-     {"orientation", "apply"}},
+     {"orientation", "exif"}},
 };
 
 INSTANTIATE_TEST_SUITE_P(Files, BadPipeline, ::testing::ValuesIn(kBadFiles),

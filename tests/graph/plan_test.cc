@@ -182,7 +182,7 @@ TEST(Fusion, ChangesNoByte) {
       "random_crop: {size: 5}\n- cast\n- random_crop: {size: 3}",
       "- decode\n- center_crop: {size: 50}\n- random_crop: {size: 40}\n- resize: {size: [17, "
       "19]}\n- random_horizontal_flip",
-      "- decode: {orientation: apply}\n- resize: {size: [12, 13], interpolation: bicubic}\n- "
+      "- decode: {orientation: exif}\n- resize: {size: [12, 13], interpolation: bicubic}\n- "
       "normalize: {mean: [1], std: [2], dtype: float16, layout: HWC}",
       "- decode\n- center_crop: {size: 33}\n- normalize: {mean: [100], std: [3], dtype: uint8}\n- "
       "random_horizontal_flip",

@@ -122,7 +122,7 @@ TEST(Prefix, IsNotCutBetweenADecodeThatScalesAndItsResize) {
 TEST(Prefix, HasAnotherDigestWhenSomethingElseWouldBeKept) {
   const std::vector<PlanPrefix> prefixes = {
       PrefixOf("- decode\n- random_resized_crop: {size: 8}"),
-      PrefixOf("- decode: {orientation: apply}\n- random_resized_crop: {size: 8}"),
+      PrefixOf("- decode: {orientation: exif}\n- random_resized_crop: {size: 8}"),
       PrefixOf("- decode: {fast_scale: true}\n- resize: {size: 64}\n- random_crop: {size: 8}"),
       PrefixOf("- decode\n- resize: {size: 64}\n- random_crop: {size: 8}"),
       PrefixOf("- decode\n- resize: {size: 65}\n- random_crop: {size: 8}"),
@@ -248,8 +248,8 @@ std::string DrawGraph(std::mt19937& random) {
   };
   const size_t count = random() % 6;
   constexpr const char* kDecodes[] = {"- decode", "- decode: {fast_scale: true}",
-                                      "- decode: {orientation: apply}",
-                                      "- decode: {fast_scale: true, orientation: apply}"};
+                                      "- decode: {orientation: exif}",
+                                      "- decode: {fast_scale: true, orientation: exif}"};
   std::vector<std::string> graph = {kDecodes[random() % 4]};
   for (size_t i = 0; i < count; ++i) graph.push_back(ops[random() % ops.size()]);
   graph.push_back("- center_crop: {size: [11, 13]}");

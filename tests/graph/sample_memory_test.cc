@@ -158,7 +158,7 @@ TEST(SampleMemory, NoSampleTakesMoreThanItsNeed) {
   const std::string crop = "- center_crop: {size: 8}";
   for (const char* extension : {".jpg", ".png", ".bmp", ".webp", ".tiff", ".ppm"}) {
     for (const std::string& graph :
-         {absl::StrCat("- decode\n", crop), absl::StrCat("- decode: {orientation: apply}\n", crop),
+         {absl::StrCat("- decode\n", crop), absl::StrCat("- decode: {orientation: exif}\n", crop),
           absl::StrCat("- decode\n- color_jitter: {brightness: 0.5}\n", crop),
           absl::StrCat("- decode\n- resize: {size: [900, 700], interpolation: opencv_linear}\n",
                        crop),

@@ -58,7 +58,7 @@ TEST_F(Config, EveryOtherKeyHasADefault) {
   EXPECT_FALSE(settings->cpus.empty());
   EXPECT_GT(settings->memory_limit_bytes, 0);
   EXPECT_LT(settings->memory_limit_bytes, MemoryLimitBytes());
-  EXPECT_EQ(settings->config.limits.sessions_per_uid, 16);
+  EXPECT_EQ(settings->config.limits.sessions_per_uid, 32);
   EXPECT_EQ(settings->config.limits.pipeline_bytes.bytes, 256 << 10);
   EXPECT_TRUE(settings->access.empty());
   EXPECT_EQ(settings->config.runtime_dir[0], '/');

@@ -74,7 +74,7 @@ v1::OpenStreamRequest Numbered(v1::OpenStreamRequest request, int number) {
   return request;
 }
 
-TEST_F(DaemonTest, SixteenOfAHundredSessionsAreGrantedAndASecondUserIsServed) {
+TEST_F(DaemonTest, AsManySessionsAsTheLimitSaysAreGrantedAndASecondUserIsServed) {
   // A session is a job here, and each has decoders where a second user is admitted.
   std::vector<std::string> overrides = {"limits.connections_per_uid=200", "memory=4GiB"};
   if (geteuid() == 0) overrides.push_back(absl::StrCat("access.users=[", kSecondUser, "]"));
@@ -87,11 +87,11 @@ TEST_F(DaemonTest, SixteenOfAHundredSessionsAreGrantedAndASecondUserIsServed) {
     granted += status.ok();
     if (status.ok()) continue;
     refused += status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED;
-    EXPECT_THAT(status.error_message(), ::testing::HasSubstr("limits.sessions_per_uid = 16"));
+    EXPECT_THAT(status.error_message(), ::testing::HasSubstr("limits.sessions_per_uid = 32"));
   }
-  EXPECT_EQ(granted, 16);
-  EXPECT_EQ(refused, 84);
-  EXPECT_EQ(Status().counters().at("streams_refused_sessions_per_uid"), 84u);
+  EXPECT_EQ(granted, 32);
+  EXPECT_EQ(refused, 68);
+  EXPECT_EQ(Status().counters().at("streams_refused_sessions_per_uid"), 68u);
 
   if (!::feedwater::testing::CanBe(kSecondUser))
     GTEST_SKIP() << ::feedwater::testing::kNoOtherUsers;

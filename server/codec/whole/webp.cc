@@ -3,6 +3,7 @@
 #include <webp/decode.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "absl/cleanup/cleanup.h"
 #include "server/base/status.h"
@@ -24,7 +25,9 @@ class WebpDecoder final : public WholeDecoder {
     FW_ASSIGN_OR_RETURN(header.size,
                         CheckedSize("WebP", features_.width, features_.height, limits));
     header.orientation = Orientation();
-    if (features_.has_animation) FW_RETURN_IF_ERROR(TakeFirstFrame(header.size));
+    canvas_ = header.size;
+    frame_ = {0, 0, canvas_.width, canvas_.height};
+    if (features_.has_animation) FW_RETURN_IF_ERROR(TakeFirstFrame());
     return header;
   }
 
@@ -33,9 +36,14 @@ class WebpDecoder final : public WholeDecoder {
     if (!WebPInitDecoderConfig(&config)) return absl::InternalError("libwebp of another version");
     config.output.colorspace = MODE_RGB;
     config.output.is_external_memory = 1;
-    config.output.u.RGBA.rgba = rgb;
-    config.output.u.RGBA.stride = features_.width * 3;
-    config.output.u.RGBA.size = static_cast<size_t>(features_.width) * 3 * features_.height;
+    const size_t row_bytes = static_cast<size_t>(canvas_.width) * 3;
+    const size_t frame_at =
+        static_cast<size_t>(frame_.y) * row_bytes + static_cast<size_t>(frame_.x) * 3;
+    if (Size{frame_.width, frame_.height} != canvas_)
+      std::memset(rgb, 0, row_bytes * static_cast<size_t>(canvas_.height));
+    config.output.u.RGBA.rgba = rgb + frame_at;
+    config.output.u.RGBA.stride = static_cast<int>(row_bytes);
+    config.output.u.RGBA.size = row_bytes * static_cast<size_t>(canvas_.height) - frame_at;
     WebPIDecoder* decoder = WebPIDecode(nullptr, 0, &config);
     if (decoder == nullptr) return absl::ResourceExhaustedError("WebP: out of memory");
     const absl::Cleanup ended = [decoder] { WebPIDelete(decoder); };
@@ -86,7 +94,7 @@ class WebpDecoder final : public WholeDecoder {
   }
 
   // From now on bytes_ is the first frame, an image of its own without a header around it.
-  absl::Status TakeFirstFrame(Size canvas) {
+  absl::Status TakeFirstFrame() {
     Bytes frame;
     ForEachChunk([&](uint64_t at, Bytes content) {
       if (!StartsWith(bytes_, "ANMF", at)) return false;
@@ -95,22 +103,28 @@ class WebpDecoder final : public WholeDecoder {
     });
     constexpr size_t kFrameHeader = 16;
     if (frame.size() <= kFrameHeader) return DamagedImage("WebP", "an animation without a frame");
+    // At even places, in units of two pixels.
+    const uint64_t x = 2 * LittleEndian(frame, 0, 3), y = 2 * LittleEndian(frame, 3, 3);
     frame = frame.subspan(kFrameHeader);
     WebPBitstreamFeatures features;
     if (WebPGetFeatures(reinterpret_cast<const uint8_t*>(frame.data()), frame.size(), &features) !=
             VP8_STATUS_OK ||
         features.has_animation)
       return DamagedImage("WebP", "its first frame has no header");
-    if (features.width != canvas.width || features.height != canvas.height) {
-      return absl::InvalidArgumentError(
-          "unsupported WebP: an animation whose first frame is smaller than the picture");
+    if (features.width < 1 || features.height < 1 ||
+        x + static_cast<uint64_t>(features.width) > static_cast<uint64_t>(canvas_.width) ||
+        y + static_cast<uint64_t>(features.height) > static_cast<uint64_t>(canvas_.height)) {
+      return DamagedImage("WebP", "its first frame lies outside the picture");
     }
+    frame_ = {static_cast<int>(x), static_cast<int>(y), features.width, features.height};
     bytes_ = frame;
     return absl::OkStatus();
   }
 
   Bytes bytes_;
   WebPBitstreamFeatures features_;
+  Size canvas_;
+  Rect frame_;  // in it; what is around a first frame is black
   DecodeClock clock_;
 };
 

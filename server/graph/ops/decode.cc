@@ -16,7 +16,7 @@ struct Params {
 class Decode : public DecodeOp {
  public:
   explicit Decode(Params params)
-      : apply_orientation_(params.orientation == "apply"), fast_scale_(params.fast_scale) {}
+      : apply_orientation_(params.orientation == "exif"), fast_scale_(params.fast_scale) {}
 
   bool apply_orientation() const override { return apply_orientation_; }
   bool fast_scale() const override { return fast_scale_; }
@@ -45,7 +45,12 @@ class Decode : public DecodeOp {
 
 const OpRegistrar kRegistrar(
     OpSchema<Params>("decode")
-        .Summary("Decodes a compressed image to uint8 HWC RGB pixels.")
+        .Summary(
+            "Decodes a compressed image to uint8 HWC RGB pixels: JPEG, PNG, WebP, TIFF, BMP or "
+            "PNM, told apart by content. Of 16 bits the high byte is kept, as OpenCV does it "
+            "(Pillow's convert clips 16 bit gray: nearly all of it is white); alpha is dropped; of "
+            "an animated WebP the first frame is taken. GIF is not read, as torchvision's "
+            "ImageFolder does not.")
         .Input({.field = "data",
                 .layouts = {Layout::kEncoded},
                 .dtypes = {},
@@ -57,9 +62,13 @@ const OpRegistrar kRegistrar(
         .Param("mode", &Params::mode, "Colours of the result; images of other kinds are converted.",
                OneOf({"RGB"}))
         .Param("orientation", &Params::orientation,
-               "Whether the EXIF orientation is applied. Loaders built on Pillow's convert, such "
-               "as torchvision's, ignore it.",
-               OneOf({"ignore", "apply"}))
+               "exif turns the image upright, as its EXIF data says and viewers show it. ignore "
+               "leaves the pixels as they are stored, as loaders do that open with Pillow and "
+               "convert: torchvision's ImageFolder, and OpenCV with IMREAD_IGNORE_ORIENTATION. "
+               "(OpenCV turns by default; Pillow does by ImageOps.exif_transpose.) Nothing else "
+               "than the order of pixels differs, but a model that learned from one kind sees "
+               "some phone photos sideways with the other.",
+               OneOf({"ignore", "exif"}))
         .LaterParam(
             "fast_scale", &Params::fast_scale,
             "Decodes JPEGs at 1/2, 1/4 or 1/8 of their size where the crop is at least that many "
