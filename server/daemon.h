@@ -81,7 +81,7 @@ class Daemon {
   CondVar stopping_;
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
   uint64_t last_progress_ ABSL_GUARDED_BY(mu_) = 0;
-  int64_t last_progress_ns_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t last_progress_ns_ ABSL_GUARDED_BY(mu_) = MonotonicNs();
   std::thread housekeeper_;
 };
 

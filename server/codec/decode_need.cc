@@ -23,8 +23,8 @@ constexpr int64_t kColumnBytes = 640;
 constexpr int64_t kOutputColumnBytes = 640, kFilterBytes = 96;
 // The region of an image that is stored lying, upright once more, beside what the decoder has.
 constexpr int64_t kTransposedPixelBytes = 6;
-// TIFF: the pixels, and a strip or tile in several forms.
-constexpr int64_t kMostWholePixelBytes = 15;
+// TIFF: the pixels, a strip or tile in several forms, and its raster in whole tiles.
+constexpr int64_t kMostWholePixelBytes = 19;
 
 // Of images that are decoded whole (whole/whole_decoder.h): the pixels, and what the format's
 // library keeps beside them.
@@ -76,7 +76,7 @@ absl::StatusOr<DecodeNeed> NeedOfDecoding(absl::Span<const std::byte> encoded,
   DecodeNeed need;
   need.size = transposed ? Size{header.size.height, header.size.width} : header.size;
   const int64_t pixels = Pixels(header.size);
-  need.bytes = kStateBytes + header.size.width * kColumnBytes +
+  need.bytes = kStateBytes + header.more_bytes + header.size.width * kColumnBytes +
                pixels * (WholePixelBytes(header) + (transposed ? kTransposedPixelBytes : 0));
   if (header.format == absl::string_view("webp")) need.bytes += HuffmanBytes(encoded, pixels);
   if (header.kind == FileKind::kJpeg) {

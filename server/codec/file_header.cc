@@ -37,6 +37,7 @@ absl::StatusOr<FileHeader> ReadFileHeader(absl::Span<const std::byte> encoded,
     header.size = whole.size;
     header.orientation = whole.orientation;
     header.is_turned_always = whole.is_turned_always;
+    header.more_bytes = whole.more_bytes;
   } else {
     return UnknownFormat(encoded);
   }

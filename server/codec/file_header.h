@@ -21,7 +21,8 @@ struct FileHeader {
   Size size;                            // as stored
   int orientation = 1;                  // EXIF
   bool is_turned_always = false;        // whether the orientation is applied unasked
-  std::unique_ptr<WholeDecoder> whole;  // kWhole: has the file open
+  int64_t more_bytes = 0;               // WholeHeader::more_bytes
+  std::unique_ptr<WholeDecoder> whole;  // kWhole: has read the header, and no library has
 };
 
 // InvalidArgument: empty, unknown format, damaged header, over limits.max_pixels.

@@ -378,8 +378,7 @@ absl::Status DecodeInto(absl::Span<const std::byte> encoded, bool apply_orientat
       }
       ++impl.counts.libjpeg[static_cast<int>(why)];
       FW_RETURN_IF_ERROR(impl.turbo.Open(encoded, limits));
-      if (impl.turbo.size() != header.size)
-        return absl::InvalidArgumentError("damaged JPEG: two sizes");
+      if (impl.turbo.size() != header.size) return TwoSizes("JPEG");
       image.jpeg = &impl.turbo;
     } else if (header.kind == FileKind::kCoefficients) {
       FW_RETURN_IF_ERROR(impl.store.Open(AsUint8(encoded)));

@@ -91,8 +91,10 @@ int DecoderProcess::Reap() {
   int status = 0;
   rusage used{};
   MutexLock lock(&mu_);
-  while (wait4(pid, &status, 0, &used) < 0 && errno == EINTR) {
+  pid_t reaped;
+  while ((reaped = wait4(pid, &status, 0, &used)) < 0 && errno == EINTR) {
   }
+  if (reaped < 0) status = SIGKILL;  // nobody knows how it ended: not the record's fault
   cpu_ns_ = Nanoseconds(used.ru_utime) + Nanoseconds(used.ru_stime);
   pid_ = -1;
   return status;
@@ -123,8 +125,8 @@ DecoderProcess::Outcome DecoderProcess::EndedBySelf(std::string* how) {
   bool is_gone = false;
   for (int waited = 0; waited < kDyingMs && !is_gone; ++waited) {
     siginfo_t info{};
-    is_gone = waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-              info.si_pid == pid;
+    const int looked = waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT);
+    is_gone = looked == 0 ? info.si_pid == pid : errno == ECHILD;
     if (!is_gone) usleep(1000);
   }
   const int status = is_gone ? Reap() : KillAndReap();

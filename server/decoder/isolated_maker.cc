@@ -1,5 +1,6 @@
 #include "server/decoder/isolated_maker.h"
 
+#include <signal.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -22,6 +23,7 @@ constexpr int64_t kGraceNs = 20'000'000, kBusyMachine = 4;
 
 // A process is killed for the machine's sake, not for the record's: another one tries again.
 constexpr int kTries = 5;
+constexpr int kTriesStandingStill = 2;  // each holds a worker up for long
 // Counted into `memory` for each process: code that is not shared, heap, what stays of the region;
 // twice what one has that decodes photos (Private_Dirty in /proc/PID/smaps_rollup).
 constexpr int64_t kCountedBytes = 8 << 20;
@@ -76,6 +78,8 @@ absl::Status TryDecoder(const std::shared_ptr<DecoderHost>& host) {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<DecoderHost>> FindDecoders(std::shared_ptr<MemoryBudget> budget) {
+  // Ignored, which is inherited, nobody could learn how a decoder ended.
+  signal(SIGCHLD, SIG_DFL);
   auto host = std::make_shared<DecoderHost>();
   host->budget = std::move(budget);
   FW_ASSIGN_OR_RETURN(host->program, DecoderProgram::Find());
@@ -344,7 +348,9 @@ absl::Status IsolatedMaker::Ask(DecoderCommand command, const SampleInput& input
     }
     if (outcome == DecoderProcess::Outcome::kStoodStill && host_->admits_line())
       spdlog::warn("a decoder process {} on record {}: it stood still", how, input.sample_id);
-    if (tries == kTries) return NotItsFault(outcome, tries, " on one record", how);
+    const bool holds_up = outcome == DecoderProcess::Outcome::kStoodStill;
+    if (tries == (holds_up ? kTriesStandingStill : kTries))
+      return NotItsFault(outcome, tries, " on one record", how);
   }
   cost_.cpu_ns += process_->TakeCpuNs();
   const Region& region = process_->region();
@@ -427,9 +433,11 @@ absl::Status IsolatedMaker::Pack(absl::Span<const std::byte> encoded, const Imag
   field.data = const_cast<std::byte*>(encoded.data());
   const absl::Status status = Ask(DecoderCommand::kPack, SampleInput(), {&field, 1}, 0);
   if (absl::IsUnavailable(status) || absl::IsResourceExhausted(status)) return status;
-  if (!status.ok() || answer_.fields != 1) return absl::OkStatus();  // it stays as it is
-  const std::byte* const data = process_->region().output() + answered_[0].offset;
-  document->assign(data, data + answered_[0].bytes);
+  if (!status.ok()) return absl::OkStatus();  // it stays as it is
+  if (answer_.fields == 1) {
+    const std::byte* const data = process_->region().output() + answered_[0].offset;
+    document->assign(data, data + answered_[0].bytes);
+  }
   TakeBack(output_used_);
   return absl::OkStatus();
 }

@@ -1,11 +1,13 @@
 #include "server/decoder/sandbox.h"
 
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <seccomp.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -85,6 +87,10 @@ void BecomeAlone(int first_to_close) {
     (void)!write(fd, "500", 3);
     close(fd);
   }
+  // Of a root daemon's.
+  __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {};
+  syscall(SYS_capset, &header, none);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   prctl(PR_SET_NAME, "fw-decoder");
   if (!kSanitized) prctl(PR_SET_DUMPABLE, 0);
@@ -114,7 +120,8 @@ absl::Status EnterSandbox(int socket, uint64_t memory_bytes) {
   filter.Allow("mmap", {Masked(2, PROT_EXEC, 0), Masked(3, MAP_ANONYMOUS | MAP_TYPE | MAP_GROWSDOWN,
                                                         MAP_ANONYMOUS | MAP_PRIVATE)});
   filter.Allow("mprotect", {Masked(2, PROT_EXEC, 0)});
-  filter.Allow("tgkill", {Equals(0, static_cast<scmp_datum_t>(getpid()))});
+  filter.Allow("tgkill",
+               {Equals(0, static_cast<scmp_datum_t>(getpid())), Equals(2, SIGABRT)});  // abort()
   if (const int error = filter.Load(); error != 0) {
     return absl::FailedPreconditionError(
         absl::StrCat("no system-call filter (seccomp) can be set here: ", strerror(error),

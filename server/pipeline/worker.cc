@@ -433,6 +433,7 @@ absl::Status Worker::EnterRoom(const Sample& sample, const SampleInput& input, S
   const Plan& plan = *job.plan();
   const bool isolated = job.config().isolated;
   int64_t more_bytes = 0;  // beside what the plan says
+  // In the decoder's region, and on its way there.
   if (isolated && sample.bytes.size() > kCountedRecordBytes) more_bytes += 2 * sample.bytes.size();
   const SampleMemory& memory = plan.memory(way);
   SampleNeed need{memory.fixed, {}};
@@ -449,17 +450,18 @@ absl::Status Worker::EnterRoom(const Sample& sample, const SampleInput& input, S
         rooms_->Enter(job.config().owner_uid, extra, &batch.dropped_flag(),
                       sample.bytes.size() > kCountedRecordBytes);
     if (!room.ok()) {
+      const bool is_image = need.largest.width > 0;
       return Annotate(
           room.status(),
-          absl::StrCat("a sample",
-                       need.largest.width == 0
-                           ? ""
-                           : absl::StrCat(" of an image of ", need.largest.width, "x",
-                                          need.largest.height, " pixels"),
+          absl::StrCat("a sample of a record of ", FormatBytes(sample.bytes.size()),
+                       is_image ? absl::StrCat(", an image of ", need.largest.width, "x",
+                                               need.largest.height, " pixels,")
+                                : "",
                        " takes ", FormatBytes(need.bytes + more_bytes), " while it is made, and ",
-                       FormatBytes(job.claimed_bytes()),
-                       " are there for it (a smaller max_pixels in the pipeline's `limits` would "
-                       "make it a bad sample)"));
+                       FormatBytes(job.claimed_bytes()), " are there for it",
+                       is_image ? " (a smaller max_pixels in the pipeline's `limits` would make it "
+                                  "a bad sample)"
+                                : ""));
     }
     room_ = *std::move(room);
   }

@@ -33,6 +33,30 @@ TEST(DecodeNeed, AScanOfStuffedZeroesTakesFiveTimesItsBytes) {
   EXPECT_LT(NeedOf(jpeg), 4 * pairs + 8 * pairs + 2 * kMiB);
 }
 
+TEST(DecodeNeed, ATiffsListsAreCounted) {
+  auto entries = TiffOf(1, 1, {8}, 1, 1);
+  const int64_t plain = NeedOf(MakeTiff("a", entries));
+  entries.push_back({40000, 4, std::vector<uint64_t>(1 << 20, 1)});
+  EXPECT_GE(NeedOf(MakeTiff("a", entries)), plain + 4 * 4 * kMiB);
+}
+
+TEST(DecodeNeed, NoLibraryMeetsTheFile) {
+  // Their first bytes are an image's, and nothing behind them is: a library would say so.
+  const std::string rest(64, '\xaa');
+  const std::string png = MakePng(5, 4, 8, 2, "").substr(0, 29) + rest;  // IHDR without its CRC
+  auto webp = std::string("RIFF") + Number(64, 4) + "WEBPVP8X" + Number(10, 4) + Number(0, 4) +
+              Number(4, 3) + Number(3, 3) + rest;
+  auto entries = TiffOf(5, 4, {8}, 1, 20);
+  entries[3].values = {50000};  // no compression that there is
+  for (const std::string& file : {png, webp, MakeTiff("a", entries)}) {
+    const auto need = NeedOfDecoding({reinterpret_cast<const std::byte*>(file.data()), file.size()},
+                                     /*apply_orientation=*/false, ImageLimits());
+    ASSERT_TRUE(need.ok()) << need.status();
+    EXPECT_EQ(need->size, (Size{5, 4}));
+    EXPECT_TRUE(absl::IsInvalidArgument(DecodeWhole(file).status));
+  }
+}
+
 TEST(DecodeNeed, LosslessWebpHasTablesOfCodes) {
   const std::string rows(8 * 8 * 3, '\0');
   std::string webp =

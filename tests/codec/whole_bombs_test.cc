@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "server/base/clock.h"
 #include "server/codec/image_writer.h"
 #include "tests/codec/resources.h"
 #include "tests/codec/whole_images.h"
@@ -43,7 +44,7 @@ class WholeBombs : public ::testing::Test {
 TEST_F(WholeBombs, PixelsOverTheLimitAreRefusedByTheHeader) {
   const std::string rows(1000, '\0');
   EXPECT_THAT(Refused(MakePng(30000, 30000, 8, 2, rows)), HasSubstr("30000x30000"));
-  EXPECT_THAT(Refused(MakePng(0x7FFFFFFF, 1, 8, 2, rows)), HasSubstr("limit"));
+  EXPECT_THAT(Refused(MakePng(0x7FFFFFFF, 1, 8, 2, rows)), HasSubstr("side of more than"));
   EXPECT_THAT(Refused(MakeBmp(30000, 30000, 24, 0, rows)), HasSubstr("30000x30000"));
   EXPECT_THAT(Refused(MakeBmp(30000, INT32_MIN, 24, 0, rows)), HasSubstr("side of more than"));
   EXPECT_THAT(Refused("P6 30000 30000 255\n"), HasSubstr("30000x30000"));
@@ -73,13 +74,55 @@ TEST_F(WholeBombs, ATiffThatGivesItsSizeTwice) {
                                               {277, 3, {3}},
                                               {278, 4, {100}},
                                               {279, 4, counts}});
-    const WholeImage image = Decode(file, {8, 8}, 2 * kMiB);
-    if (image.status.ok()) {
-      EXPECT_EQ(image.size, (Size{8, 8}));
-    } else {
-      EXPECT_TRUE(absl::IsInvalidArgument(image.status)) << image.status;
-    }
+    EXPECT_THAT(Refused(file, 2 * kMiB), HasSubstr("stands there twice"));
   }
+}
+
+// libtiff keeps each list that an entry names, though many name the same bytes.
+TEST_F(WholeBombs, ATiffWhoseEntriesNameTheSameBytesAgainAndAgain) {
+  const std::string data(2 * kMiB, 'a');
+  const auto file = [&](int entries, int64_t count, int type) {
+    std::vector<TiffEntry> all = TiffOf(1, 1, {8}, 1, 1);
+    for (int i = 0; i < entries; ++i) all.push_back({40000 + i, type, {8}, count});
+    return MakeTiff(data, all);
+  };
+  const int64_t most = static_cast<int64_t>(data.size()) / 4;
+  EXPECT_TRUE(Decode(file(1, most - 100, 4), {1, 1}, 8 * kMiB).status.ok()) << "once is all right";
+  EXPECT_THAT(Refused(file(400, most, 4)), HasSubstr("name more bytes than the file has"));
+  EXPECT_THAT(Refused(file(2, most, 4)), HasSubstr("name more bytes than the file has"));
+  EXPECT_THAT(Refused(file(1, 0xFFFFFFFF, 4)), HasSubstr("name more bytes than the file has"));
+  EXPECT_THAT(Refused(file(4000, 1, 4)), HasSubstr("directory of 4009 entries"));
+}
+
+// Decoders know of no way to stop them inside of one.
+TEST_F(WholeBombs, ATileMuchLargerThanItsImage) {
+  const auto tiled = [](uint64_t width, uint64_t height, uint64_t tile_width,
+                        uint64_t tile_height) {
+    return MakeTiff(std::string(64, 'a'), {{256, 4, {width}},
+                                           {257, 4, {height}},
+                                           {258, 3, {8}},
+                                           {259, 3, {1}},
+                                           {262, 3, {1}},
+                                           {277, 3, {1}},
+                                           {322, 4, {tile_width}},
+                                           {323, 4, {tile_height}},
+                                           {324, 4, {8}},
+                                           {325, 4, {64}}});
+  };
+  EXPECT_THAT(Refused(tiled(1, 1 << 20, 1024, 1 << 20)), HasSubstr("tiles much larger"));
+  EXPECT_THAT(Refused(tiled(8, 8, 2048, 16)), HasSubstr("tiles much larger"));
+  Decode(tiled(8, 8, 1024, 1024), {8, 8}, 16 * kMiB);  // is cut, and takes no more than its tile
+}
+
+// The rest of a PNG's data is inflated to nowhere.
+TEST_F(WholeBombs, TimeBehindAPngsLastRowIsBounded) {
+  ImageLimits limits;
+  limits.max_decode_ms = 20;
+  const std::string file = MakePng(1, 1, 8, 2, std::string(512 * kMiB, '\0'));
+  const int64_t start = ThreadCpuNs();
+  const WholeImage image = DecodeWhole(file, limits);
+  EXPECT_LT(ThreadCpuNs() - start, 150'000'000 * (kSanitized ? 10 : 1));
+  EXPECT_THAT(std::string(image.status.message()), HasSubstr("max_decode_ms"));
 }
 
 TEST_F(WholeBombs, APngsChunksCostNothing) {

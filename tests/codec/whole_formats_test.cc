@@ -228,21 +228,6 @@ TEST(WholeWebp, TheFirstFrameOfAnAnimation) {
 
 // --- TIFF
 
-// One strip, or one tile where the entries say so, of `data`.
-std::vector<TiffEntry> TiffOf(int width, int height, std::vector<uint64_t> bits, int photometric,
-                              uint64_t bytes) {
-  const uint64_t samples = bits.size();
-  return {{256, 4, {static_cast<uint64_t>(width)}},
-          {257, 4, {static_cast<uint64_t>(height)}},
-          {258, 3, std::move(bits)},
-          {259, 3, {1}},
-          {262, 3, {static_cast<uint64_t>(photometric)}},
-          {273, 4, {8}},
-          {277, 3, {samples}},
-          {278, 4, {static_cast<uint64_t>(height)}},
-          {279, 4, {bytes}}};
-}
-
 TEST(WholeTiff, SamplesOfManyKinds) {
   EXPECT_THAT(Decoded(MakeTiff(Bytes({1, 2, 3}), TiffOf(1, 1, {8, 8, 8}, 2, 3))),
               ElementsAre(1, 2, 3));
@@ -280,6 +265,52 @@ TEST(WholeTiff, PlanesTilesAndStrips) {
   std::vector<uint8_t> expected;
   for (int x = 0; x < 17; ++x) expected.insert(expected.end(), 3, static_cast<uint8_t>(x));
   EXPECT_THAT(Decoded(MakeTiff(tiles, tiled)), ElementsAreArray(expected));
+  // Tiles of 16x16 for 37x29: the last of each row and column are cut. Of 16 bits both bytes are
+  // the same, so that it does not matter how they become 8.
+  struct Kind {
+    int bits, samples;
+    bool is_big;
+  };
+  for (const auto& [bits, samples, is_big] :
+       {Kind{8, 1, false}, Kind{16, 1, false}, Kind{16, 1, true}, Kind{8, 2, false},
+        Kind{16, 2, true}, Kind{16, 3, false}}) {
+    constexpr int kWidth = 37, kHeight = 29, kSide = 16, kAcross = 3, kDown = 2;
+    const auto gray = [](int x, int y) { return static_cast<uint8_t>(x * 5 + y * 3); };
+    const size_t tile_bytes = static_cast<size_t>(kSide * kSide * samples * bits / 8);
+    std::string data;
+    std::vector<uint64_t> offsets;
+    for (int tile = 0; tile < kAcross * kDown; ++tile) {
+      offsets.push_back(8 + data.size());
+      for (int i = 0; i < kSide * kSide; ++i) {
+        const int x = tile % kAcross * kSide + i % kSide, y = tile / kAcross * kSide + i / kSide;
+        for (int s = 0; s < samples; ++s) {
+          const bool is_alpha = samples == 2 && s == 1;
+          data.append(static_cast<size_t>(bits / 8),
+                      is_alpha ? '\xff' : static_cast<char>(gray(x, y)));
+        }
+      }
+    }
+    std::vector<TiffEntry> entries = {{256, 4, {kWidth}},
+                                      {257, 4, {kHeight}},
+                                      {258, 3, std::vector<uint64_t>(samples, bits)},
+                                      {259, 3, {1}},
+                                      {262, 3, {samples == 3 ? 2u : 1u}},
+                                      {277, 3, {static_cast<uint64_t>(samples)}},
+                                      {322, 4, {kSide}},
+                                      {323, 4, {kSide}},
+                                      {324, 4, offsets},
+                                      {325, 4, std::vector<uint64_t>(offsets.size(), tile_bytes)}};
+    if (samples == 2) entries.push_back({338, 3, {2}});
+    std::vector<uint8_t> wanted;
+    for (int y = 0; y < kHeight; ++y) {
+      for (int x = 0; x < kWidth; ++x) wanted.insert(wanted.end(), 3, gray(x, y));
+    }
+    const std::vector<uint8_t> got = Decoded(MakeTiff(data, entries, is_big));
+    ASSERT_EQ(got.size(), wanted.size());
+    const auto [first, other] = std::mismatch(got.begin(), got.end(), wanted.begin());
+    EXPECT_EQ(first - got.begin(), static_cast<int64_t>(got.size()))
+        << samples << " samples of " << bits << " bits differ there";
+  }
   // Five rows, two in a strip.
   auto strips = TiffOf(1, 5, {8}, 1, 2);
   strips[5].values = {8, 10, 12};

@@ -117,4 +117,19 @@ inline std::string MakeTiff(absl::string_view data, const std::vector<TiffEntry>
   return file + Number(0, 4, big) + lists;
 }
 
+// One strip, or one tile where the entries say so, of MakeTiff's `data`.
+inline std::vector<TiffEntry> TiffOf(int width, int height, std::vector<uint64_t> bits,
+                                     int photometric, uint64_t bytes) {
+  const uint64_t samples = bits.size();
+  return {{256, 4, {static_cast<uint64_t>(width)}},
+          {257, 4, {static_cast<uint64_t>(height)}},
+          {258, 3, std::move(bits)},
+          {259, 3, {1}},
+          {262, 3, {static_cast<uint64_t>(photometric)}},
+          {273, 4, {8}},
+          {277, 3, {samples}},
+          {278, 4, {static_cast<uint64_t>(height)}},
+          {279, 4, {bytes}}};
+}
+
 }  // namespace feedwater::server::testing

@@ -121,6 +121,23 @@ TEST_F(Sandbox, AnAbortIsSeenAsOne) {
   EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT) << status;
 }
 
+TEST_F(Sandbox, SendsNoSignalButAnAborts) {
+  for (const int number : {SIGSTOP, SIGTSTP, SIGKILL, SIGTERM})
+    ExpectKilled("tgkill", [number] { syscall(SYS_tgkill, getpid(), gettid(), number); });
+}
+
+TEST_F(Sandbox, LeavesNoCapabilityOfARootDaemon) {
+  if (geteuid() != 0) GTEST_SKIP() << "there are none to lose";
+  const pid_t child = fork();
+  if (child == 0) {
+    BecomeAlone(kSocket);
+    _exit(chroot("/") != 0 && errno == EPERM ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+}
+
 TEST_F(Sandbox, EndsWhoeverReachesForFilesNetworkProcessesOrCode) {
   ExpectKilled("open", [] { open("/etc/passwd", O_RDONLY); });
   ExpectKilled("openat2", [] { syscall(SYS_openat2, AT_FDCWD, "/", nullptr, 0); });

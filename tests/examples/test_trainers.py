@@ -104,8 +104,6 @@ def test_what_accelerate_would_make_anew_is_refused_with_the_cure(make_loader):
 GATHERS = """
 import sys
 from accelerate import Accelerator
-from conftest import PIPELINE, command, run
-
 import feedwater
 accelerator = Accelerator(cpu=True)
 with accelerator.prepare(feedwater.Loader(sys.argv[1], device=accelerator.device)) as loader:

@@ -84,6 +84,10 @@ absl::Status DamagedImage(absl::string_view format, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("damaged ", format, ": ", what));
 }
 
+absl::Status TwoSizes(absl::string_view format) {
+  return DamagedImage(format, "its header can be read as two sizes");
+}
+
 absl::Status CheckPixels(uint64_t width, uint64_t height, const ImageLimits& limits) {
   if (width * height <= static_cast<uint64_t>(limits.max_pixels)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("image of ", width, "x", height,

@@ -28,16 +28,23 @@ class PngDecoder final : public WholeDecoder {
   absl::StatusOr<WholeHeader> Open(Bytes encoded, const ImageLimits& limits) override {
     clock_.Start(limits);
     bytes_ = encoded;
-    if (!ReadHeader()) return Failed();
+    constexpr size_t kSignature = 8, kHeader = 25;
+    if (bytes_.size() < kSignature + kHeader || BigEndian(bytes_, kSignature, 4) != 13 ||
+        !StartsWith(bytes_, "IHDR", kSignature + 4))
+      return DamagedImage("PNG", "no header");
     WholeHeader header;
-    FW_ASSIGN_OR_RETURN(header.size, CheckedSize("PNG", png_get_image_width(png_, info_),
-                                                 png_get_image_height(png_, info_), limits));
+    FW_ASSIGN_OR_RETURN(header.size, CheckedSize("PNG", BigEndian(bytes_, kSignature + 8, 4),
+                                                 BigEndian(bytes_, kSignature + 12, 4), limits));
     size_ = header.size;
     header.orientation = Orientation();
     return header;
   }
 
   absl::Status Decode(uint8_t* rgb) override {
+    if (!ReadHeader()) return Failed();
+    if (png_get_image_width(png_, info_) != static_cast<uint32_t>(size_.width) ||
+        png_get_image_height(png_, info_) != static_cast<uint32_t>(size_.height))
+      return TwoSizes("PNG");
     return ReadPixels(rgb) ? absl::OkStatus() : Failed();
   }
 
@@ -63,6 +70,11 @@ class PngDecoder final : public WholeDecoder {
   static void OnRead(png_structp png, png_bytep out, size_t length) {
     PngDecoder& self = Of(png_get_io_ptr(png));
     if (length > self.bytes_.size() - self.at_) png_error(png, "the file is cut");
+    // What stands behind the last row is inflated, too, and may be much.
+    if (self.clock_.IsOver()) {
+      self.too_slow_ = true;
+      png_error(png, "too slow");
+    }
     std::memcpy(out, self.bytes_.data() + self.at_, length);
     self.at_ += length;
   }

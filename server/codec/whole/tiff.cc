@@ -18,7 +18,8 @@ namespace {
 
 using Bytes = absl::Span<const std::byte>;
 
-constexpr int kMostBytesAPixel = 8;       // in the file: four samples of 16 bits
+constexpr int kMostBytesAPixel = 8;  // in the file: four samples of 16 bits
+constexpr int kRasterBytes = sizeof(uint32_t);
 constexpr int64_t kBandPixels = 1 << 18;  // decoded at a time, where strips are smaller
 
 // Compressions whose decoders are small and well tried, and allocate little.
@@ -102,30 +103,101 @@ class TiffFile {
   char message_[256] = {};
 };
 
+// The first directory: what our own code knows of it before libtiff sees the file. libtiff keeps
+// every list that an entry names, and as often as it is named, so a file may name each of its bytes
+// once.
+struct Directory {
+  uint64_t width = 0, height = 0, orientation = 1;
+  uint64_t tile_width = 0, tile_height = 0;  // 0: strips
+  uint64_t list_bytes = 0;
+
+  static absl::StatusOr<Directory> Read(Bytes bytes) {
+    const bool is_big = StartsWith(bytes, "MM");
+    const auto number = [&](uint64_t at, int width) {
+      return is_big ? BigEndian(bytes, at, width) : LittleEndian(bytes, at, width);
+    };
+    constexpr uint64_t kHead = 8, kEntry = 12, kMostEntries = 512, kShared = 64 << 10;
+    constexpr uint64_t kBytesOfType[] = {0, 1, 1, 2, 4, 8, 1, 1, 2, 4, 8, 4, 8, 4, 0, 0, 8, 8, 8};
+    if (bytes.size() < kHead) return Cut();
+    const uint64_t at = number(4, 4);
+    if (at > bytes.size() - 2) return Cut();
+    const uint64_t entries = number(at, 2);
+    if (entries > kMostEntries) {
+      return DamagedImage("TIFF", absl::StrCat("a directory of ", entries, " entries; ",
+                                               kMostEntries, " are read at most"));
+    }
+    if (entries * kEntry > bytes.size() - at - 2) return Cut();
+    Directory directory;
+    struct Number {
+      uint64_t tag;
+      uint64_t* value;
+      bool is_there = false;
+    } numbers[] = {{TIFFTAG_IMAGEWIDTH, &directory.width},
+                   {TIFFTAG_IMAGELENGTH, &directory.height},
+                   {TIFFTAG_ORIENTATION, &directory.orientation},
+                   {TIFFTAG_TILEWIDTH, &directory.tile_width},
+                   {TIFFTAG_TILELENGTH, &directory.tile_height}};
+    for (uint64_t entry = at + 2; entry < at + 2 + entries * kEntry; entry += kEntry) {
+      const uint64_t tag = number(entry, 2), type = number(entry + 2, 2);
+      const uint64_t count = number(entry + 4, 4);
+      const uint64_t size = type < std::size(kBytesOfType) ? kBytesOfType[type] : 0;
+      directory.list_bytes += count * size;  // 512 times 2^35 at most
+      for (Number& wanted : numbers) {
+        if (wanted.tag != tag) continue;
+        const bool is_number = type == TIFF_BYTE || type == TIFF_SHORT || type == TIFF_LONG;
+        if (wanted.is_there || !is_number || count != 1) {
+          return DamagedImage(
+              "TIFF", absl::StrCat("its tag ", tag, " is no number, or stands there twice"));
+        }
+        wanted.is_there = true;
+        *wanted.value = number(entry + 8, static_cast<int>(size));
+      }
+    }
+    if (directory.list_bytes > bytes.size() + kShared)
+      return DamagedImage("TIFF", "its entries name more bytes than the file has");
+    return directory;
+  }
+
+ private:
+  static absl::Status Cut() { return DamagedImage("TIFF", "the file is cut"); }
+};
+
 class TiffDecoder final : public WholeDecoder {
  public:
   absl::StatusOr<WholeHeader> Open(Bytes encoded, const ImageLimits& limits) override {
     clock_.Start(limits);
     bytes_ = encoded;
-    // Of the directory and its lists, which are in the file: 2 bytes there are 8 here at most.
-    errno = 0;
-    if (!file_.Open(bytes_, DirectoryBytes())) return Damaged();
-    TIFF* tiff = file_.get();
-    uint32_t width = 0, height = 0;
-    TIFFGetField(tiff, TIFFTAG_IMAGEWIDTH, &width);
-    TIFFGetField(tiff, TIFFTAG_IMAGELENGTH, &height);
+    FW_ASSIGN_OR_RETURN(const Directory directory, Directory::Read(bytes_));
     WholeHeader header;
-    FW_ASSIGN_OR_RETURN(header.size, CheckedSize("TIFF", width, height, limits));
+    FW_ASSIGN_OR_RETURN(header.size,
+                        CheckedSize("TIFF", directory.width, directory.height, limits));
     size_ = header.size;
-    FW_RETURN_IF_ERROR(CheckKind());
-    uint16_t orientation = 1;
-    TIFFGetFieldDefaulted(tiff, TIFFTAG_ORIENTATION, &orientation);
-    if (orientation >= 1 && orientation <= 8) header.orientation = orientation;
+    if (directory.orientation >= 1 && directory.orientation <= 8)
+      header.orientation = static_cast<int>(directory.orientation);
+    orientation_ = header.orientation;
     header.is_turned_always = true;
+    tile_width_ = directory.tile_width;
+    tile_height_ = directory.tile_height;
+    const uint64_t pixels =
+        static_cast<uint64_t>(size_.width) * static_cast<uint64_t>(size_.height);
+    // An image smaller than one tile is usual, one much smaller is not.
+    constexpr uint64_t kTileStep = 1024, kTilePixels = 1 << 20;
+    if (tile_width_ > size_.width + kTileStep || tile_height_ > size_.height + kTileStep ||
+        tile_width_ * tile_height_ > std::max(pixels, kTilePixels))
+      return DamagedImage("TIFF", "tiles much larger than the image");
+    list_bytes_ = kWidened * static_cast<int64_t>(directory.list_bytes);
+    header.more_bytes = list_bytes_;
+    if (tile_width_ * tile_height_ > pixels) {
+      header.more_bytes += (kMostBytesAPixel + kRasterBytes) *
+                           static_cast<int64_t>(tile_width_ * tile_height_ - pixels);
+    }
     return header;
   }
 
   absl::Status Decode(uint8_t* rgb) override {
+    errno = 0;
+    if (!file_.Open(bytes_, DirectoryBytes())) return Damaged();
+    FW_RETURN_IF_ERROR(CheckKind());
     // Again, with room for a strip or tile, which CheckKind has bounded by the image.
     const int64_t strip = static_cast<int64_t>(block_width_) * block_height_ * kMostBytesAPixel;
     errno = 0;
@@ -146,24 +218,32 @@ class TiffDecoder final : public WholeDecoder {
       rows *= static_cast<int>(
           std::max<int64_t>(1, kBandPixels / (static_cast<int64_t>(block_width_) * block_height_)));
     rows = std::min(rows, size_.height);
-    std::vector<uint32_t> raster(static_cast<size_t>(size_.width) * rows);
+    // Whole tiles in each row of them: libtiff mixes up the columns of one that is cut.
+    const int columns = TIFFIsTiled(file_.get())
+                            ? (size_.width + block_width_ - 1) / block_width_ * block_width_
+                            : size_.width;
+    image.width = static_cast<uint32_t>(columns);
+    std::vector<uint32_t> raster(static_cast<size_t>(columns) * rows);
     for (int y = 0; y < size_.height; y += rows) {
       if (clock_.IsOver()) return clock_.Over("TIFF");
       const int count = std::min(rows, size_.height - y);
       image.row_offset = y;
-      if (!TIFFRGBAImageGet(&image, raster.data(), size_.width, count)) return Damaged();
-      const size_t pixels = static_cast<size_t>(size_.width) * count;
-      for (size_t i = 0; i < pixels; ++i, rgb += 3) {
-        rgb[0] = TIFFGetR(raster[i]);
-        rgb[1] = TIFFGetG(raster[i]);
-        rgb[2] = TIFFGetB(raster[i]);
+      if (!TIFFRGBAImageGet(&image, raster.data(), columns, count)) return Damaged();
+      for (int row = 0; row < count; ++row) {
+        const uint32_t* pixels = &raster[static_cast<size_t>(row) * columns];
+        for (int x = 0; x < size_.width; ++x, rgb += 3) {
+          rgb[0] = TIFFGetR(pixels[x]);
+          rgb[1] = TIFFGetG(pixels[x]);
+          rgb[2] = TIFFGetB(pixels[x]);
+        }
       }
     }
     return absl::OkStatus();
   }
 
  private:
-  int64_t DirectoryBytes() const { return 4 * static_cast<int64_t>(bytes_.size()) + (1 << 20); }
+  static constexpr int64_t kWidened = 4;  // 2 bytes of a list in the file are 8 in memory at most
+  int64_t DirectoryBytes() const { return list_bytes_ + (1 << 20); }
   // libtiff says the same of memory that is short and of an image that asks for more than it may;
   // only the first comes from malloc.
   absl::Status Damaged() const {
@@ -173,6 +253,15 @@ class TiffDecoder final : public WholeDecoder {
 
   absl::Status CheckKind() {
     TIFF* tiff = file_.get();
+    uint32_t image_width = 0, image_height = 0;
+    uint16_t orientation = 1;
+    TIFFGetField(tiff, TIFFTAG_IMAGEWIDTH, &image_width);
+    TIFFGetField(tiff, TIFFTAG_IMAGELENGTH, &image_height);
+    TIFFGetFieldDefaulted(tiff, TIFFTAG_ORIENTATION, &orientation);
+    if (orientation < 1 || orientation > 8) orientation = 1;
+    if (image_width != static_cast<uint32_t>(size_.width) ||
+        image_height != static_cast<uint32_t>(size_.height) || orientation != orientation_)
+      return TwoSizes("TIFF");
     uint16_t bits = 1, samples = 1, compression = COMPRESSION_NONE;
     TIFFGetFieldDefaulted(tiff, TIFFTAG_BITSPERSAMPLE, &bits);
     TIFFGetFieldDefaulted(tiff, TIFFTAG_SAMPLESPERPIXEL, &samples);
@@ -188,13 +277,10 @@ class TiffDecoder final : public WholeDecoder {
     }
     uint32_t width = size_.width, height = size_.height;
     if (TIFFIsTiled(tiff)) {
-      // An image smaller than one tile is usual, one much smaller is not.
-      constexpr uint32_t kTileStep = 1024;
       TIFFGetField(tiff, TIFFTAG_TILEWIDTH, &width);
       TIFFGetField(tiff, TIFFTAG_TILELENGTH, &height);
-      if (width == 0 || height == 0 || width > size_.width + kTileStep ||
-          height > size_.height + kTileStep)
-        return DamagedImage("TIFF", "tiles much larger than the image");
+      if (width == 0 || height == 0) return DamagedImage("TIFF", "empty tiles");
+      if (width != tile_width_ || height != tile_height_) return TwoSizes("TIFF");
     } else {
       TIFFGetFieldDefaulted(tiff, TIFFTAG_ROWSPERSTRIP, &height);
       height = std::clamp<uint32_t>(height, 1, size_.height);
@@ -208,6 +294,9 @@ class TiffDecoder final : public WholeDecoder {
   DecodeClock clock_;
   TiffFile file_;
   Size size_;
+  int orientation_ = 1;
+  uint64_t tile_width_ = 0, tile_height_ = 0;
+  int64_t list_bytes_ = 0;
   int block_width_ = 0, block_height_ = 0;  // of a strip or tile
 };
 

@@ -19,19 +19,20 @@ class WebpDecoder final : public WholeDecoder {
   absl::StatusOr<WholeHeader> Open(Bytes encoded, const ImageLimits& limits) override {
     clock_.Start(limits);
     bytes_ = encoded;
-    if (WebPGetFeatures(Data(), bytes_.size(), &features_) != VP8_STATUS_OK)
-      return DamagedImage("WebP", "no header");
     WholeHeader header;
-    FW_ASSIGN_OR_RETURN(header.size,
-                        CheckedSize("WebP", features_.width, features_.height, limits));
+    FW_ASSIGN_OR_RETURN(header.size, ReadSize(limits));
     header.orientation = Orientation();
     canvas_ = header.size;
-    frame_ = {0, 0, canvas_.width, canvas_.height};
-    if (features_.has_animation) FW_RETURN_IF_ERROR(TakeFirstFrame());
     return header;
   }
 
   absl::Status Decode(uint8_t* rgb) override {
+    WebPBitstreamFeatures features;
+    if (WebPGetFeatures(Data(), bytes_.size(), &features) != VP8_STATUS_OK)
+      return DamagedImage("WebP", "its header cannot be read");
+    if (Size{features.width, features.height} != canvas_) return TwoSizes("WebP");
+    frame_ = {0, 0, canvas_.width, canvas_.height};
+    if (features.has_animation) FW_RETURN_IF_ERROR(TakeFirstFrame());
     WebPDecoderConfig config;
     if (!WebPInitDecoderConfig(&config)) return absl::InternalError("libwebp of another version");
     config.output.colorspace = MODE_RGB;
@@ -70,6 +71,28 @@ class WebpDecoder final : public WholeDecoder {
 
  private:
   const uint8_t* Data() const { return reinterpret_cast<const uint8_t*>(bytes_.data()); }
+
+  // Of the picture: in VP8X, or in the one chunk that there is.
+  absl::StatusOr<Size> ReadSize(const ImageLimits& limits) const {
+    constexpr size_t kChunk = 12, kContent = 20, kNeeded = 30;
+    constexpr absl::string_view kKeyFrame("\x9d\x01\x2a", 3);
+    uint64_t width = 0, height = 0;
+    if (bytes_.size() < kNeeded) return DamagedImage("WebP", "the file is cut");
+    if (StartsWith(bytes_, "VP8X", kChunk)) {
+      width = LittleEndian(bytes_, kContent + 4, 3) + 1;
+      height = LittleEndian(bytes_, kContent + 7, 3) + 1;
+    } else if (StartsWith(bytes_, "VP8L", kChunk)) {
+      const uint64_t sizes = LittleEndian(bytes_, kContent + 1, 4);
+      width = (sizes & 0x3fff) + 1;
+      height = (sizes >> 14 & 0x3fff) + 1;
+    } else if (StartsWith(bytes_, "VP8 ", kChunk) && StartsWith(bytes_, kKeyFrame, kContent + 3)) {
+      width = LittleEndian(bytes_, kContent + 6, 2) & 0x3fff;
+      height = LittleEndian(bytes_, kContent + 8, 2) & 0x3fff;
+    } else {
+      return DamagedImage("WebP", "no header");
+    }
+    return CheckedSize("WebP", width, height, limits);
+  }
 
   // Calls use(name's place, content) for each chunk of the file until it returns true.
   template <typename Use>
@@ -122,7 +145,6 @@ class WebpDecoder final : public WholeDecoder {
   }
 
   Bytes bytes_;
-  WebPBitstreamFeatures features_;
   Size canvas_;
   Rect frame_;  // in it; what is around a first frame is black
   DecodeClock clock_;

@@ -1,7 +1,8 @@
-// Formats that are decoded whole, to rows of 8 bit RGB: PNG, BMP, WebP, PNM, TIFF. A decoder reads
-// the header with the same code that reads the pixels, so that the size that is checked against the
-// limits is the size that comes out. Each format is one file of this folder and one line of
-// formats.cc.
+// Formats that are decoded whole, to rows of 8 bit RGB: PNG, BMP, WebP, PNM, TIFF. The header is
+// read by our own code: the daemon asks for the size of an image that only a decoder process may
+// decode, and no library meets such a file there. What a format's library then takes for the size
+// must be the same, so that the size that is checked against the limits is the size that comes out.
+// Each format is one file of this folder and one line of formats.cc.
 //
 // Memory: the caller gives the pixels' room, 3 bytes each. What a decoder takes beside it is
 // bounded by the image's size, never by what else the file says: kMostDecoderBytes for PNG, BMP and
@@ -33,19 +34,21 @@ struct WholeHeader {
   Size size;                      // as stored
   int orientation = 1;            // EXIF
   bool is_turned_always = false;  // the orientation is the format's own: every reader applies it
+  int64_t more_bytes = 0;         // that decoding takes beside what its pixels do
 };
 
 class WholeDecoder {
  public:
   virtual ~WholeDecoder() = default;
 
-  // Reads the header of `encoded`, which must stay until Decode is done. InvalidArgument: damaged,
-  // a kind that is not decoded, over a limit.
+  // Reads the header of `encoded`, which must stay until Decode is done, without any library.
+  // InvalidArgument: damaged, over a limit.
   virtual absl::StatusOr<WholeHeader> Open(absl::Span<const std::byte> encoded,
                                            const ImageLimits& limits) = 0;
 
   // Once, after Open gave a size: writes all rows, width * 3 bytes each, at `rgb`. 16 bit samples
-  // keep their high byte and alpha is dropped. InvalidArgument: damaged, cut, over max_decode_ms.
+  // keep their high byte and alpha is dropped. InvalidArgument: damaged, cut, a kind that is not
+  // decoded, another size than Open's, over max_decode_ms.
   virtual absl::Status Decode(uint8_t* rgb) = 0;
 };
 
@@ -66,6 +69,7 @@ bool StartsWith(absl::Span<const std::byte> bytes, absl::string_view prefix, siz
 uint64_t LittleEndian(absl::Span<const std::byte> bytes, size_t at, int width);
 uint64_t BigEndian(absl::Span<const std::byte> bytes, size_t at, int width);
 absl::Status DamagedImage(absl::string_view format, absl::string_view what);
+absl::Status TwoSizes(absl::string_view format);  // the library's is not Open's
 // Against max_pixels.
 absl::Status CheckPixels(uint64_t width, uint64_t height, const ImageLimits& limits);
 // The size of a header, once it is within the limits. `format` as people write it: "PNG".
