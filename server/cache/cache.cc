@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/base/log_limiter.h"
 #include "server/base/no_throw.h"
 #include "server/base/status.h"
 
@@ -81,14 +82,28 @@ absl::StatusOr<std::shared_ptr<RecordCache>> Cache::Get(const Request& request) 
       const auto is_it = [&](const Entry& known) { return known.name == name; };
       const auto found = std::find_if(entries_.begin(), entries_.end(), is_it);
       if (found != entries_.end() && found->cache != nullptr) {
-        entries_.splice(entries_.begin(), entries_, found);  // most recently used first
-        return found->cache;
+        const bool is_idle = found->cache.use_count() == 1;
+        if (!is_idle || !IsLess(*found->cache, request)) {
+          entries_.splice(entries_.begin(), entries_, found);  // most recently used first
+          found->cache->RaiseLimits(std::min(request.memory_bytes, memory_->limit()),
+                                    request.disk_bytes);
+          return found->cache;
+        }
+        std::list<Entry> less;
+        closing_.insert(name);
+        less.splice(less.end(), entries_, found);
+        mu_.Unlock();
+        Close(std::move(less));
+        mu_.Lock();
+        continue;
       }
       if (found == entries_.end() && !closing_.contains(name)) break;
       changed_.Wait(&mu_);  // somebody else opens or closes it
     }
+    constexpr int64_t kTableEntry = 8;
     const bool is_short =
-        memory_->used() > 0 && request.memory_bytes > memory_->limit() - memory_->used();
+        memory_->used() > 0 &&
+        request.memory_bytes > memory_->limit() - memory_->used() - kTableEntry * request.records;
     idle = TakeIdle(is_short ? 0 : kMostOpen - 1);
     entry = entries_.insert(entries_.begin(), {name, request, nullptr});
     if (KeepsOnDisk(request)) UseFolder(name);
@@ -107,6 +122,20 @@ absl::StatusOr<std::shared_ptr<RecordCache>> Cache::Get(const Request& request) 
   }
   entry->cache = cache;
   return cache;
+}
+
+void Cache::CloseIdle() {
+  std::list<Entry> idle;
+  {
+    MutexLock lock(&mu_);
+    idle = TakeIdle(0);
+  }
+  Close(std::move(idle));
+}
+
+bool Cache::IsLess(const RecordCache& cache, const Request& request) const {
+  return (KeepsOnDisk(request) && cache.disk() == nullptr) ||
+         (std::min(request.memory_bytes, memory_->limit()) > 0 && !cache.has_memory());
 }
 
 bool Cache::KeepsOnDisk(const Request& request) const {
@@ -184,7 +213,8 @@ void Cache::DeleteUnusedSeekFiles(const std::string& folder) {
             [](const File& a, const File& b) { return a.written < b.written; });
   for (const File& file : files) {
     if (bytes <= 2 * seek_indexes_->limit()) return;
-    spdlog::info("seek indexes {}: deleted to make room", file.path.string());
+    if (ClientLog().Admits("seek indexes deleted", LogLimiter::kNoSource))
+      spdlog::info("seek indexes {}: deleted to make room", file.path.string());
     fs::remove(file.path, error);
     bytes -= file.bytes;
   }
@@ -270,7 +300,8 @@ bool Cache::DeleteUnusedSegment() {
     disk_->Give(segment.bytes);
   }
   if (folder.segments.empty()) {
-    spdlog::info("cache {}: deleted to make room", path.string());
+    if (ClientLog().Admits("caches deleted", LogLimiter::kNoSource))
+      spdlog::info("cache {}: deleted to make room", path.string());
     fs::remove_all(path, error);
     unused_.pop_front();
   }

@@ -8,10 +8,10 @@
 //   of their own
 //
 // A cache that nobody uses stays open: the next epoch or job finds it full. It is closed when
-// another one finds no room in memory, and the longest unused when too many are open: each has a
-// table of its records and, on disk, two descriptors. Folders of caches that are not open count
-// against the quota of disk, and are deleted piece by piece, longest unused first, when it has no
-// room for a record.
+// somebody finds no room in memory, and the longest unused when too many are open: each has a table
+// of its records, which counts against the quota of memory, and, on disk, two descriptors. Folders
+// of caches that are not open count against the quota of disk, and are deleted piece by piece,
+// longest unused first, when it has no room for a record.
 //
 // Thread-safe.
 #pragma once
@@ -52,8 +52,10 @@ class Cache {
     int64_t memory_bytes = 0, disk_bytes = 0;  // the most that this cache may take of the quotas
   };
   // The cache of that dataset and form, opened or shared. Never fails for lack of room: it then
-  // keeps less.
+  // keeps less. One that is shared has the largest limits that were asked for.
   absl::StatusOr<std::shared_ptr<RecordCache>> Get(const Request& request) ABSL_LOCKS_EXCLUDED(mu_);
+  // Gives back the memory of those that nobody uses.
+  void CloseIdle() ABSL_LOCKS_EXCLUDED(mu_);
 
   // The seek indexes of that dataset's images, opened or shared. Null: the quota is 0.
   std::shared_ptr<SeekIndexStore> SeekIndexesOf(const std::string& dataset)
@@ -94,6 +96,8 @@ class Cache {
   };
 
   bool KeepsOnDisk(const Request& request) const;
+  // Whether the cache was opened without a tier that the request wants.
+  bool IsLess(const RecordCache& cache, const Request& request) const;
   void TakeFolder() ABSL_LOCKS_EXCLUDED(mu_);
   void DeleteUnusedSeekFiles(const std::string& folder) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Caches are opened and closed without the lock, for which workers wait: a journal is read, and

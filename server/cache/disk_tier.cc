@@ -58,7 +58,7 @@ struct DiskTier::JournalEntry {
   }
 };
 
-DiskTier::DiskTier(Options options) : options_(std::move(options)) {}
+DiskTier::DiskTier(Options options) : options_(std::move(options)), limit_(options_.limit) {}
 
 absl::StatusOr<std::unique_ptr<DiskTier>> DiskTier::Open(Options options) {
   std::unique_ptr<DiskTier> tier(new DiskTier(std::move(options)));
@@ -168,11 +168,18 @@ absl::Status DiskTier::ReplayJournal(uint64_t journal_bytes) {
 // --- writing
 // -----------------------------------------------------------------------------------------------
 
+void DiskTier::RaiseLimit(int64_t limit) {
+  int64_t before = limit_;
+  while (limit > before && !limit_.compare_exchange_weak(before, limit)) {
+  }
+  if (limit > before) full_ = false;
+}
+
 bool DiskTier::Append(int64_t record, uint64_t stamp, absl::Span<const std::byte> block) {
   if (full()) return false;
   const int64_t size = static_cast<int64_t>(block.size());
   // Without the lock: the quota may have to make room first.
-  const bool fits = bytes_.fetch_add(size) <= options_.limit - size && options_.quota->Take(size);
+  const bool fits = bytes_.fetch_add(size) <= limit_ - size && options_.quota->Take(size);
   if (!fits) {
     bytes_ -= size;
     full_ = true;
@@ -245,7 +252,7 @@ void DiskTier::Carry(const Item& item) {
     const int64_t size = static_cast<int64_t>(item.block.size());
     bytes_ -= size;
     options_.quota->Give(size);
-    full_ = true;
+    is_broken_ = true;
     if (!std::exchange(failed_, true)) {
       spdlog::warn("cache {}: no more records are kept on disk: {}", options_.folder,
                    std::string(written.message()));

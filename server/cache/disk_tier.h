@@ -66,7 +66,10 @@ class DiskTier final : public ObjectSource {
   const Root& root() const override { return *root_; }
   std::string ObjectPath(uint32_t segment) const override;
   int64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }  // of blocks on disk
-  bool full() const { return full_.load(std::memory_order_relaxed); }
+  bool full() const {
+    return full_.load(std::memory_order_relaxed) || is_broken_.load(std::memory_order_relaxed);
+  }
+  void RaiseLimit(int64_t limit);  // where it is more than before
 
  private:
   struct Item {
@@ -91,7 +94,9 @@ class DiskTier final : public ObjectSource {
   std::unique_ptr<Root> root_;
   Fd folder_, journal_;
   std::atomic<int64_t> bytes_{0};
-  std::atomic<bool> full_{false};
+  std::atomic<int64_t> limit_;
+  std::atomic<bool> full_{false};       // a block found no room
+  std::atomic<bool> is_broken_{false};  // the disk has failed
 
   // Of the saver alone, once it writes.
   Fd segment_;

@@ -14,6 +14,9 @@ constexpr uint64_t kSmallSegment = 1 << 20, kLargeSegment = 64 << 20, kPage = 40
 constexpr size_t kDoublings = 6;
 
 uint64_t RoundUp(uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+uint64_t WholePages(int64_t bytes) {
+  return static_cast<uint64_t>(std::max<int64_t>(bytes, 0)) / kPage * kPage;
+}
 
 // As many as may ever be: the growing ones, the large ones, and what is left at the end.
 size_t SegmentCount(uint64_t limit) {
@@ -24,10 +27,17 @@ size_t SegmentCount(uint64_t limit) {
 
 MemoryTier::MemoryTier(int64_t limit, std::shared_ptr<ByteQuota> quota,
                        std::shared_ptr<MemoryBudget> budget)
-    : limit_(static_cast<uint64_t>(std::max<int64_t>(limit, 0)) / kPage * kPage),
-      quota_(std::move(quota)),
+    : quota_(std::move(quota)),
       budget_(std::move(budget)),
-      segments_(SegmentCount(limit_)) {
+      segments_(SegmentCount(static_cast<uint64_t>(std::max<int64_t>(quota_->limit(), 0)))),
+      limit_(WholePages(limit)) {
+  full_ = limit_ == 0 || segments_.empty();
+}
+
+void MemoryTier::RaiseLimit(int64_t limit) {
+  MutexLock lock(&mu_);
+  if (WholePages(limit) <= limit_) return;
+  limit_ = WholePages(limit);
   full_ = segments_.empty();
 }
 
@@ -73,12 +83,12 @@ bool MemoryTier::AddSegment(uint64_t block_bytes) {
 }
 
 std::optional<BlockPlace> MemoryTier::Put(absl::Span<const std::byte> block) {
-  // One unit more than the blocks: whoever reads the last one may load past its end.
-  if (block.empty() || block.size() + kBlockUnit > std::min(limit_, kLargeSegment))
-    return std::nullopt;
   BlockPlace place;
   {
     MutexLock lock(&mu_);
+    // One unit more than the blocks: whoever reads the last one may load past its end.
+    if (block.empty() || block.size() + kBlockUnit > std::min(limit_, kLargeSegment))
+      return std::nullopt;
     if (segment_bytes_.empty() || block.size() + kBlockUnit > segment_bytes_.back() - next_) {
       if (!AddSegment(block.size())) {
         full_.store(true, std::memory_order_relaxed);

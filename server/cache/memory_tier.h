@@ -36,12 +36,12 @@ class MemoryTier {
   int64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }  // of blocks
   bool full() const {
     return full_.load(std::memory_order_relaxed);
-  }  // the last segment was refused
+  }                                                         // the last segment was refused
+  void RaiseLimit(int64_t limit) ABSL_LOCKS_EXCLUDED(mu_);  // where it is more than before
 
  private:
   bool AddSegment(uint64_t block_bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  const uint64_t limit_;
   const std::shared_ptr<ByteQuota> quota_;
   const std::shared_ptr<MemoryBudget> budget_;
   std::vector<std::atomic<std::byte*>> segments_;  // as many as may ever be
@@ -50,8 +50,9 @@ class MemoryTier {
 
   Mutex mu_;
   std::vector<uint64_t> segment_bytes_ ABSL_GUARDED_BY(mu_);  // of those that are there
-  uint64_t all_bytes_ ABSL_GUARDED_BY(mu_) = 0;               // their sum
-  uint64_t next_ ABSL_GUARDED_BY(mu_) = 0;                    // offset in the last segment
+  uint64_t limit_ ABSL_GUARDED_BY(mu_);
+  uint64_t all_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // their sum
+  uint64_t next_ ABSL_GUARDED_BY(mu_) = 0;       // offset in the last segment
   std::vector<MemoryReservation> reservations_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -5,31 +5,50 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/base/log_limiter.h"
 #include "server/base/status.h"
 #include "server/cache/block.h"
 
 namespace feedwater::server {
 
 RecordCache::RecordCache(Options options) : options_(std::move(options)) {}
-RecordCache::~RecordCache() = default;
+RecordCache::~RecordCache() {
+  if (memory_table_bytes_ > 0) options_.memory_quota->Give(memory_table_bytes_);
+}
 
 absl::StatusOr<std::unique_ptr<RecordCache>> RecordCache::Open(Options options) {
   std::unique_ptr<RecordCache> cache(new RecordCache(std::move(options)));
   const Options& given = cache->options_;
   if (given.records <= 0) return absl::InvalidArgumentError("a cache of no records");
-  const bool on_disk = !given.folder.empty();
-  const size_t records = static_cast<size_t>(given.records);
-  if (given.budget != nullptr) {
-    const int64_t bytes = given.records * (on_disk ? 24 : 8);
-    FW_ASSIGN_OR_RETURN(cache->table_, given.budget->Reserve("caches", bytes));
-  }
-  cache->in_memory_ = std::vector<std::atomic<uint64_t>>(records);
-  cache->memory_ =
-      std::make_unique<MemoryTier>(given.memory_limit, given.memory_quota, given.budget);
-  if (!on_disk) return cache;
+  if (given.memory_limit > 0) cache->TakeMemoryTable();
+  const int64_t memory_limit = cache->has_memory() ? given.memory_limit : 0;
+  cache->memory_ = std::make_unique<MemoryTier>(memory_limit, given.memory_quota, given.budget);
+  if (!given.folder.empty()) cache->OpenDisk();
+  return cache;
+}
 
-  cache->on_disk_ = std::vector<std::atomic<uint64_t>>(records);
-  cache->disk_stamps_ = std::vector<std::atomic<uint64_t>>(records);
+void RecordCache::TakeMemoryTable() {
+  const auto bytes = options_.records * static_cast<int64_t>(sizeof(in_memory_[0]));
+  if (!options_.memory_quota->Take(bytes)) return;
+  memory_table_bytes_ = bytes;
+  if (options_.budget != nullptr) {
+    auto reserved = options_.budget->Reserve("caches", bytes);
+    if (!reserved.ok()) return;
+    memory_table_ = *std::move(reserved);
+  }
+  in_memory_ = std::vector<std::atomic<uint64_t>>(static_cast<size_t>(options_.records));
+}
+
+void RecordCache::OpenDisk() {
+  const Options& given = options_;
+  if (given.budget != nullptr) {
+    const size_t entry = sizeof(on_disk_[0]) + sizeof(disk_stamps_[0]);
+    auto reserved = given.budget->Reserve("caches", given.records * static_cast<int64_t>(entry));
+    if (!reserved.ok()) return;
+    disk_table_ = *std::move(reserved);
+  }
+  on_disk_ = std::vector<std::atomic<uint64_t>>(static_cast<size_t>(given.records));
+  disk_stamps_ = std::vector<std::atomic<uint64_t>>(static_cast<size_t>(given.records));
   DiskTier::Options disk;
   disk.folder = given.folder;
   disk.identity = given.identity;
@@ -38,19 +57,23 @@ absl::StatusOr<std::unique_ptr<RecordCache>> RecordCache::Open(Options options) 
   disk.quota = given.disk_quota;
   disk.budget = given.budget;
   disk.saver = given.saver;
-  disk.placed = [cache = cache.get()](int64_t record, const BlockPlace* place, uint64_t stamp) {
-    if (place != nullptr) cache->disk_stamps_[record].store(stamp, std::memory_order_release);
-    const uint64_t old = cache->on_disk_[record].exchange(
-        place == nullptr ? kNowhere : place->Pack(), std::memory_order_release);
-    cache->disk_records_ += (place != nullptr) - BlockPlace::IsPlace(old);
+  disk.placed = [this](int64_t record, const BlockPlace* place, uint64_t stamp) {
+    if (place != nullptr) disk_stamps_[record].store(stamp, std::memory_order_release);
+    const uint64_t old = on_disk_[record].exchange(place == nullptr ? kNowhere : place->Pack(),
+                                                   std::memory_order_release);
+    disk_records_ += (place != nullptr) - BlockPlace::IsPlace(old);
   };
   absl::StatusOr<std::unique_ptr<DiskTier>> opened = DiskTier::Open(std::move(disk));
   if (opened.ok()) {
-    cache->disk_ = *std::move(opened);
-  } else {
+    disk_ = *std::move(opened);
+  } else if (ClientLog().Admits("caches without a disk", LogLimiter::kNoSource)) {
     spdlog::warn("the cache keeps nothing on disk: {}", std::string(opened.status().message()));
   }
-  return cache;
+}
+
+void RecordCache::RaiseLimits(int64_t memory_limit, int64_t disk_limit) {
+  if (has_memory()) memory_->RaiseLimit(memory_limit);
+  if (disk_ != nullptr) disk_->RaiseLimit(disk_limit);
 }
 
 BlockView RecordCache::InMemory(uint64_t packed_place) const {
@@ -59,7 +82,8 @@ BlockView RecordCache::InMemory(uint64_t packed_place) const {
 
 RecordCache::Found RecordCache::Find(int64_t record, uint64_t stamp) const {
   Found found;
-  const uint64_t in_memory = in_memory_[record].load(std::memory_order_acquire);
+  const uint64_t in_memory =
+      has_memory() ? in_memory_[record].load(std::memory_order_acquire) : kNowhere;
   if (BlockPlace::IsPlace(in_memory)) {
     found.block = InMemory(in_memory);
     if (found.block.stamp == stamp) {

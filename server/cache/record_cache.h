@@ -40,7 +40,8 @@ class RecordCache {
     std::shared_ptr<ByteQuota> disk_quota;
     std::shared_ptr<Saver> saver;  // null: one of its own, if it is on disk
   };
-  // A folder that cannot be used is logged, and the cache does without it.
+  // Where its table of records finds no room in quota or budget, or its folder cannot be used, the
+  // cache does without that tier.
   static absl::StatusOr<std::unique_ptr<RecordCache>> Open(Options options);
   ~RecordCache();
 
@@ -64,6 +65,9 @@ class RecordCache {
                                          absl::Span<const std::byte> bytes);
 
   const ObjectSource* disk() const { return disk_.get(); }
+  bool has_memory() const { return !in_memory_.empty(); }
+  // Of a cache that is shared: the most that anybody asked for counts.
+  void RaiseLimits(int64_t memory_limit, int64_t disk_limit);
   void Flush();  // waits for the disk
 
   struct Counts {
@@ -76,6 +80,8 @@ class RecordCache {
 
  private:
   explicit RecordCache(Options options);
+  void TakeMemoryTable();
+  void OpenDisk();
   bool PutInMemory(int64_t record, uint64_t stamp, absl::Span<const std::byte> block);
   // Claims the place of a record that is not kept, or kept of another state of its file.
   static bool Claim(std::atomic<uint64_t>* place, bool is_out_of_date, uint64_t there,
@@ -86,7 +92,9 @@ class RecordCache {
   const Options options_;
   std::vector<std::atomic<uint64_t>> in_memory_, on_disk_;  // packed places; empty without the tier
   std::vector<std::atomic<uint64_t>> disk_stamps_;  // of the files that the blocks on disk are of
-  MemoryReservation table_;
+  // Of the tables: memory's is part of what the quota of memory counts.
+  MemoryReservation memory_table_, disk_table_;
+  int64_t memory_table_bytes_ = 0;
   std::unique_ptr<MemoryTier> memory_;
   std::atomic<int64_t> memory_records_{0}, disk_records_{0};
   mutable std::atomic<uint64_t> memory_hits_{0}, disk_hits_{0}, misses_{0};

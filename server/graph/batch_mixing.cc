@@ -57,6 +57,7 @@ absl::StatusOr<Specs> PlanMixing(absl::Span<const TensorSpec> inputs, int64_t nu
     return absl::InvalidArgumentError(
         "needs num_classes, because the dataset does not name its classes");
   }
+  FW_RETURN_IF_ERROR(environment.CheckClasses(classes, 1));
   return Specs{inputs[0], {DType::kFloat32, Layout::kPlain, {classes}}};
 }
 
@@ -131,8 +132,8 @@ absl::Status MixLabels(const OpBatch& batch, float weight) {
   for (int64_t k = 0; k < batch.samples; ++k) {
     const int64_t label = class_of(in.at(k));
     if (label < 0 || label >= classes) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("class ", label, " is outside 0..", classes - 1));
+      return absl::InvalidArgumentError(absl::StrCat("sample ", k, " of the batch: class ", label,
+                                                     " is outside 0..", classes - 1));
     }
   }
   return MixField(batch, 1, [&](std::byte* to, const std::byte* own, const std::byte* partner) {

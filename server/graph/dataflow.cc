@@ -137,6 +137,11 @@ class Settler {
     flow_.values.push_back(std::move(value));
   }
 
+  // Whether the value is the dataset's own label, whose names are its classes.
+  bool IsLabel(int value) const {
+    return value >= 0 && flow_.values[value].source >= 0 && flow_.values[value].name == "label";
+  }
+
   absl::Status AddNode(const OpSpec& spec, uint32_t instance) {
     Node node;
     node.entry = Registry<OpEntry>::Get().Find(spec.name);
@@ -145,6 +150,7 @@ class Settler {
     }
     node.instance = instance;
     FW_ASSIGN_OR_RETURN(node.op, node.entry->create(spec.params));
+    PlanEnvironment environment = environment_;
     Specs inputs;
     bool is_deterministic = node.entry->randomness == Randomness::kNone;
     for (size_t i = 0; i < spec.in.size(); ++i) {
@@ -155,6 +161,7 @@ class Settler {
             UnknownField(spec.in[i], names_, absl::StrCat("op '", spec.name, "' reads the")));
       }
       const TensorSpec& input = flow_.values[found->second].spec;
+      if (IsLabel(found->second)) environment.label = static_cast<int>(i);
       const absl::Status fits = CheckPort(*node.entry, i, spec.in[i], input);
       if (!fits.ok()) return place.Error(absl::StrCat("op '", spec.name, "' ", fits.message()));
       node.in.push_back(found->second);
@@ -162,7 +169,7 @@ class Settler {
       is_deterministic &= flow_.values[found->second].is_deterministic;
     }
     FW_ASSIGN_OR_RETURN(const Specs outputs,
-                        PlanOp(*node.op, *node.entry, spec, inputs, environment_));
+                        PlanOp(*node.op, *node.entry, spec, inputs, environment));
     for (size_t i = 0; i < outputs.size(); ++i) {
       Value value;
       value.name = spec.out[i];
@@ -209,6 +216,7 @@ class Settler {
     }
     node.instance = instance;
     FW_ASSIGN_OR_RETURN(node.op, node.entry->create_batch(spec.params));
+    PlanEnvironment environment = environment_;
     Specs inputs;
     for (size_t i = 0; i < spec.in.size(); ++i) {
       const YamlNode& place = PlaceOf(spec, "in", i);
@@ -216,13 +224,14 @@ class Settler {
           const int value,
           FindBatchValue(spec.in[i], place, absl::StrCat("op '", spec.name, "' reads the")));
       const TensorSpec& input = flow_.batch_values[value].spec;
+      if (IsLabel(flow_.batch_values[value].sample_value)) environment.label = static_cast<int>(i);
       const absl::Status fits = CheckPort(*node.entry, i, spec.in[i], input);
       if (!fits.ok()) return place.Error(absl::StrCat("op '", spec.name, "' ", fits.message()));
       node.in.push_back(value);
       inputs.push_back(input);
     }
     FW_ASSIGN_OR_RETURN(const Specs outputs,
-                        PlanOp(*node.op, *node.entry, spec, inputs, environment_));
+                        PlanOp(*node.op, *node.entry, spec, inputs, environment));
     for (size_t i = 0; i < outputs.size(); ++i) {
       BatchValue value;
       value.name = spec.out[i];

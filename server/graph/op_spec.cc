@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "server/base/units.h"
@@ -21,13 +22,7 @@ absl::StatusOr<std::vector<std::string>> ReadNames(const YamlNode& node, absl::s
     return node.Error(absl::StrCat("'", key, "' must be a field's name or a list of names, not ",
                                    node.is_list() ? "an empty list" : node.Found()));
   }
-  for (const YamlNode& item : node.items) {
-    FW_RETURN_IF_ERROR(CheckFieldName(item));
-    if (std::find(names.begin(), names.end(), item.scalar) != names.end()) {
-      return item.Error(absl::StrCat("'", key, "' names '", item.scalar, "' twice"));
-    }
-    names.push_back(item.scalar);
-  }
+  FW_RETURN_IF_ERROR(ReadFieldNames(node, key, &names));
   return names;
 }
 
@@ -99,6 +94,18 @@ const YamlNode& NameNode(const YamlNode& entry) {
 }
 
 }  // namespace
+
+absl::Status ReadFieldNames(const YamlNode& list, absl::string_view key,
+                            std::vector<std::string>* names) {
+  absl::flat_hash_set<absl::string_view> seen;
+  for (const YamlNode& item : list.items) {
+    FW_RETURN_IF_ERROR(CheckFieldName(item));
+    if (!seen.insert(item.scalar).second)
+      return item.Error(absl::StrCat("'", key, "' names '", item.scalar, "' twice"));
+    names->push_back(item.scalar);
+  }
+  return absl::OkStatus();
+}
 
 absl::Status CheckFieldName(const YamlNode& node) {
   if (!node.is_scalar())

@@ -14,6 +14,9 @@ absl::StatusOr<std::vector<OpSpec>> ReadOps(const YamlNode& list, bool is_batch)
 
 // A field name: letters, digits, '_', not starting with a digit, at most 64 bytes.
 absl::Status CheckFieldName(const YamlNode& node);
+// The names of a list, each of which stands there once. `key`: what the list is called in messages.
+absl::Status ReadFieldNames(const YamlNode& list, absl::string_view key,
+                            std::vector<std::string>* names);
 inline constexpr char kFieldNameJson[] =
     R"({"type":"string","pattern":"^[A-Za-z_][A-Za-z0-9_]{0,63}$"})";
 bool IsOwnField(absl::string_view name);  // sample_id, position, is_real

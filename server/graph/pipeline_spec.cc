@@ -128,14 +128,7 @@ absl::Status ReadOutputs(const YamlNode& node, std::vector<std::string>* outputs
         absl::StrCat("'outputs' must be a list of fields such as [image, label], not ",
                      node.is_list() ? "an empty list" : node.Found()));
   }
-  for (const YamlNode& item : node.items) {
-    FW_RETURN_IF_ERROR(CheckFieldName(item));
-    if (std::find(outputs->begin(), outputs->end(), item.scalar) != outputs->end()) {
-      return item.Error(absl::StrCat("'outputs' names '", item.scalar, "' twice"));
-    }
-    outputs->push_back(item.scalar);
-  }
-  return absl::OkStatus();
+  return ReadFieldNames(node, "outputs", outputs);
 }
 
 absl::Status ReadBadSamplePolicy(const YamlNode& node, BadSamplePolicy* policy) {

@@ -394,8 +394,8 @@ absl::Status Worker::MakeSample(const Sample& sample, SampleMaker& maker, Sample
   const Batch& batch = *sample.work->ticket.batch;
   const Job& job = batch.job();
   const bool is_kept = sample.bytes.origin() != RecordBytes::Origin::kDataset;
-  const bool wanted = !is_kept && job.cache() != nullptr && RecordReader::IsSettled(sample.bytes) &&
-                      job.cache()->Wants(input->sample_id, sample.bytes.stamp());
+  bool wanted = !is_kept && job.cache() != nullptr && RecordReader::IsSettled(sample.bytes) &&
+                job.cache()->Wants(input->sample_id, sample.bytes.stamp());
   const bool decoded = job.config().pipeline->cache_kind == CacheKind::kDecoded;
   if (decoded && is_kept) {
     input->record = &kept_record_;
@@ -409,9 +409,15 @@ absl::Status Worker::MakeSample(const Sample& sample, SampleMaker& maker, Sample
       input->sample_id, is_kept ? absl::MakeConstSpan(kept_) : sample.bytes.extents(), &record_));
   if (parse_ns != nullptr) *parse_ns = MonotonicNs() - start;
 
-  const bool packs = wanted && !decoded;
-  FW_RETURN_IF_ERROR(EnterRoom(
-      sample, *input, wanted && decoded ? SampleWay::kKeeping : SampleWay::kWhole, packs, maker));
+  bool packs = wanted && !decoded;
+  const SampleWay way = wanted && decoded ? SampleWay::kKeeping : SampleWay::kWhole;
+  absl::Status entered = EnterRoom(sample, *input, way, packs, maker);
+  if (wanted &&
+      absl::IsResourceExhausted(entered)) {  // what cannot be kept is a sample all the same
+    wanted = packs = false;
+    entered = EnterRoom(sample, *input, SampleWay::kWhole, packs, maker);
+  }
+  FW_RETURN_IF_ERROR(entered);
   if (packs) {
     FW_ASSIGN_OR_RETURN(*keep, PackRecord(sample, maker));
     if (*keep) FW_RETURN_IF_ERROR(job.dataset().Parse(input->sample_id, kept_, &record_));
@@ -440,8 +446,10 @@ absl::Status Worker::EnterRoom(const Sample& sample, const SampleInput& input, S
   const bool fits = isolated || fitted_plan_ == &plan;
   if (memory.depends_on_images || !fits) need = plan.NeedOf(input, way, in_process_.workspace());
   if (packs) {
+    const bool unpacks = job.config().pipeline->cache_kind == CacheKind::kCoefficients;
     const int64_t pixels = static_cast<int64_t>(need.largest.width) * need.largest.height;
-    more_bytes += kPackedCopies * (sample.bytes.size() + pixels / kPixelsPerPackedByte);
+    more_bytes +=
+        kPackedCopies * (sample.bytes.size() + (unpacks ? pixels / kPixelsPerPackedByte : 0));
   }
   const int64_t extra = need.bytes + more_bytes - job.claimed_bytes();
   if (extra > 0) {

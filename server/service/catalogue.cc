@@ -274,6 +274,7 @@ void Catalogue::MakeRoomFor(uid_t user) {
   const std::shared_ptr<MemoryBudget> share = ShareOf(user);
   const bool own = share != nullptr && share->is_tighter_than_whole();
   Drop(/*idle_seconds=*/0, own ? std::optional<uid_t>(user) : std::nullopt);
+  if (!own && options_.cache != nullptr) options_.cache->CloseIdle();
 }
 
 void Catalogue::Drop(double idle_seconds, std::optional<uid_t> only_user) {

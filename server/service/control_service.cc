@@ -606,8 +606,15 @@ absl::Status ControlService::Open(grpc::ServerContext* context,
   FW_ASSIGN_OR_RETURN(std::shared_ptr<SlotPool> slots, MakeArena(stream, arena));
   admission.HandOver();  // the session's `closed` event gives it back from now on
 
-  auto attached =
-      AttachRank(*stream, terms.job, terms.start.epoch, terms.start.position, terms.layout, slots);
+  const auto attach = [&] {
+    return AttachRank(*stream, terms.job, terms.start.epoch, terms.start.position, terms.layout,
+                      slots);
+  };
+  auto attached = attach();
+  if (absl::IsResourceExhausted(attached.status())) {
+    parts_.catalogue->MakeRoomFor(stream->peer.uid);
+    attached = attach();
+  }
   if (!attached.ok()) {
     parts_.data->CloseSession(stream->ticket, attached.status());
     return attached.status();

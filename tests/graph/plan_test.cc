@@ -270,7 +270,7 @@ TEST(Plan, AStandInTellsWhoseItsPlaceIsAndABlankIsZeros) {
   // The label is mixed by a batch op, and so lies in staging memory.
   const auto plan = MakePlan(
       PipelineText(
-          "  - one_hot: {num_classes: 4}\n  - normalize: {mean: [0], std: [1], dtype: uint8}",
+          "  - one_hot: {num_classes: 10}\n  - normalize: {mean: [0], std: [1], dtype: uint8}",
           "[sample_id, position, is_real, image]",
           "batch: {graph: [{mixup: {in: [image, label], alpha: 0.2}}]}\n"),
       record.fields());

@@ -333,6 +333,16 @@ def test_decoders_ignore_the_signals_that_a_terminal_sends_to_all(make_daemon):
 # --- a daemon that cannot ---
 
 
+def test_a_parent_that_ignores_its_childrens_ends_changes_nothing(make_daemon):
+    """SIGCHLD's disposition is inherited: ignored, nobody could learn how a decoder ended."""
+    daemon = make_daemon(config=CONFIG % "process")
+    daemon.command = ["sh", "-c", "trap '' CHLD; exec \"$@\"", "sh", *daemon.command]
+    daemon.start()
+    status = Path(f"/proc/{daemon.process.pid}/status").read_text()
+    ignored = int(re.search(r"SigIgn:\s*([0-9a-f]+)", status).group(1), 16)
+    assert not ignored >> (signal.SIGCHLD - 1) & 1
+
+
 def test_a_daemon_without_its_decoder_says_so_and_does_not_start(make_daemon, folder):
     alone = folder / "alone"
     alone.mkdir()

@@ -76,9 +76,9 @@ void ShiftHue(uint8_t shift, uint8_t* pixels, int64_t count) {
     const float h = static_cast<float>(turns >= 1.0 ? turns - 1.0 : turns);
     const uint8_t hue = static_cast<uint8_t>(static_cast<int>(h * 255.0) + shift);
 
-    const float turn = static_cast<float>(hue) * 6.0f / 255.0f;
+    const double turn = static_cast<float>(hue) * 6.0 / 255.0;
     const int sector = static_cast<int>(turn);  // 6 is 0 again
-    const float f = turn - static_cast<float>(sector);
+    const float f = static_cast<float>(turn - sector);
     const float s = static_cast<float>(saturation) / 255.0f;
     const uint8_t v = static_cast<uint8_t>(high);
     const uint8_t p = Round(high * (1.0 - s));

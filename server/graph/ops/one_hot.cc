@@ -25,9 +25,12 @@ class OneHot : public Op {
           absl::StrCat("takes one class number, but the field is ", inputs[0].ToString()));
     }
     const int64_t classes = num_classes_.value_or(environment.classes);
-    if (classes > 0) return Specs{{dtype_, Layout::kPlain, {classes}}};
-    return absl::InvalidArgumentError(
-        "the dataset does not name its classes; say how many with num_classes");
+    if (classes <= 0) {
+      return absl::InvalidArgumentError(
+          "the dataset does not name its classes; say how many with num_classes");
+    }
+    FW_RETURN_IF_ERROR(environment.CheckClasses(classes, 0));
+    return Specs{{dtype_, Layout::kPlain, {classes}}};
   }
 
   absl::Status Run(Sample& sample, Draws) const override {

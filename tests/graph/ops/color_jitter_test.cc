@@ -87,8 +87,8 @@ void ReferenceHue(uint8_t shift, uint8_t* rgb) {
     rgb[0] = rgb[1] = rgb[2] = maxc;
     return;
   }
-  const int i = static_cast<int>(std::floor(static_cast<float>(uh) * 6.0f / 255.0f));
-  const float f = static_cast<float>(uh) * 6.0f / 255.0f - static_cast<float>(i),
+  const int i = static_cast<int>(std::floor(static_cast<float>(uh) * 6.0 / 255.0));
+  const float f = static_cast<float>(static_cast<float>(uh) * 6.0 / 255.0 - static_cast<float>(i)),
               fs = static_cast<float>(us) / 255.0f;
   const uint8_t p = clip(static_cast<int>(std::round(maxc * (1.0 - fs))));
   const uint8_t q = clip(static_cast<int>(std::round(maxc * (1.0 - fs * f))));
