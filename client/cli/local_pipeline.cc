@@ -143,7 +143,8 @@ absl::StatusOr<PlannedPipeline> PlanPipeline(const std::string& pipeline,
   FW_ASSIGN_OR_RETURN(result.spec, ReadSpec(result.file));
   FW_ASSIGN_OR_RETURN(const std::vector<server::FieldSpec> fields,
                       server::DescribeDataset(result.spec.dataset));
-  FW_ASSIGN_OR_RETURN(result.plan, server::Plan::Create(result.spec, fields, kAssumedClasses));
+  FW_ASSIGN_OR_RETURN(result.plan, server::Plan::Create(result.spec, fields, kAssumedClasses,
+                                                        {.classes_are_known = false}));
   return result;
 }
 

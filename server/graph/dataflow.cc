@@ -93,8 +93,8 @@ absl::StatusOr<Specs> PlanOp(const AnyOp& op, const OpEntry& entry, const OpSpec
 
 class Settler {
  public:
-  Settler(const PipelineSpec& spec, int64_t classes)
-      : spec_(spec), environment_{classes, spec.limits} {}
+  Settler(const PipelineSpec& spec, int64_t classes, bool classes_are_known)
+      : spec_(spec), environment_{classes, spec.limits, classes_are_known} {}
 
   absl::StatusOr<Dataflow> Run(const std::vector<FieldSpec>& fields) {
     FW_RETURN_IF_ERROR(AddSources(fields));
@@ -303,8 +303,8 @@ class Settler {
 }  // namespace
 
 absl::StatusOr<Dataflow> Settle(const PipelineSpec& spec, const std::vector<FieldSpec>& fields,
-                                int64_t classes) {
-  return Settler(spec, classes).Run(fields);
+                                int64_t classes, bool classes_are_known) {
+  return Settler(spec, classes, classes_are_known).Run(fields);
 }
 
 }  // namespace feedwater::server

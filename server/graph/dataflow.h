@@ -66,6 +66,6 @@ enum OwnField { kSampleId, kPosition, kIsReal, kOwnFields };
 // Resolves names, settles every spec, marks what is live. InvalidArgument with the place of the
 // mistake.
 absl::StatusOr<Dataflow> Settle(const PipelineSpec& spec, const std::vector<FieldSpec>& fields,
-                                int64_t classes);
+                                int64_t classes, bool classes_are_known);
 
 }  // namespace feedwater::server

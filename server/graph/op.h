@@ -35,12 +35,13 @@ using Specs = absl::InlinedVector<TensorSpec, 2>;
 struct PlanEnvironment {
   int64_t classes = 0;  // of the dataset; 0 when it has none
   ImageLimits limits;
-  int label = -1;  // the input that is the dataset's own label; -1: none is
+  bool classes_are_known = true;  // false: the dataset was not opened, and a number is assumed
+  int label = -1;                 // the input that is the dataset's own label; -1: none is
 
   // Of an op's num_classes for an input: with fewer than the dataset has, every sample of the
   // others is bad.
   absl::Status CheckClasses(int64_t num_classes, int input) const {
-    if (input != label || num_classes >= classes) return absl::OkStatus();
+    if (input != label || num_classes >= classes || !classes_are_known) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat("num_classes is ", num_classes,
                                                    ", but the dataset has ", classes, " classes"));
   }

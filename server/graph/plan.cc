@@ -97,7 +97,7 @@ absl::StatusOr<std::shared_ptr<const Plan>> Plan::Create(const PipelineSpec& spe
   impl.limits = spec.limits;
   impl.dataset_fields = fields.size();
   impl.classes = classes;
-  FW_ASSIGN_OR_RETURN(impl.flow, Settle(spec, fields, classes));
+  FW_ASSIGN_OR_RETURN(impl.flow, Settle(spec, fields, classes, options.classes_are_known));
   FW_RETURN_IF_ERROR(PlaceBatchValues(&impl));
   FW_RETURN_IF_ERROR(MakePrograms(spec, classes, options, &impl));
   for (int output : impl.flow.outputs) {
@@ -121,7 +121,7 @@ absl::Status Plan::Validate(const PipelineSpec& spec) {
   FW_ASSIGN_OR_RETURN(const std::vector<FieldSpec> fields, DescribeDataset(spec.dataset));
   // How many classes there are is known only when the dataset is opened, and any number is as good
   // for checking.
-  return Create(spec, fields, /*classes=*/1).status();
+  return Create(spec, fields, /*classes=*/1, {.classes_are_known = false}).status();
 }
 
 const std::vector<FieldSpec>& Plan::outputs() const { return impl_->outputs; }

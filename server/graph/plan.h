@@ -78,6 +78,7 @@ struct PlanOptions {
   // Whether finished pixels may be written past the caches: false where this thread or another one
   // of this machine reads them at once. Changes no byte.
   bool stream = true;
+  bool classes_are_known = true;  // false: the dataset was not opened, and a number is assumed
 };
 
 class Plan {

@@ -18,7 +18,7 @@ absl::Status CheckBatchFits(const PipelineSpec& spec, const Settings& settings) 
   // How many classes there are is known only when the dataset is opened; with one, what depends on
   // them is smallest.
   FW_ASSIGN_OR_RETURN(const std::shared_ptr<const Plan> plan,
-                      Plan::Create(spec, fields, /*classes=*/1));
+                      Plan::Create(spec, fields, /*classes=*/1, {.classes_are_known = false}));
   const auto layout =
       SlotLayout::Create(plan->outputs(), spec.batch_size, settings.config.limits.max_slot.bytes);
   if (!layout.ok()) return Annotate(layout.status(), what);
