@@ -19,16 +19,16 @@ std::string Shortened(std::string text, bool keeps_its_end) {
 absl::StatusOr<Lettering> Lettering::Create() {
   Lettering lettering;
   lettering.fonts_.reset(pango_ft2_font_map_new());
-  // Pango ends the process where it finds no font at all.
-  PangoFontFamily** families = nullptr;
-  int count = 0;
-  pango_font_map_list_families(lettering.fonts_.get(), &families, &count);
-  g_free(families);
-  if (count == 0) {
+  lettering.context_.reset(pango_font_map_create_context(lettering.fonts_.get()));
+  // Pango ends the process where it finds no font at all; families like "Sans" are always listed.
+  const std::unique_ptr<PangoFontDescription, decltype(&pango_font_description_free)> any(
+      pango_font_description_from_string("Sans 12"), &pango_font_description_free);
+  const std::unique_ptr<PangoFont, GUnref> found(
+      pango_font_map_load_font(lettering.fonts_.get(), lettering.context_.get(), any.get()));
+  if (found == nullptr) {
     return absl::FailedPreconditionError(
         "no font is installed to write on the picture with: apt-get install fonts-dejavu-core");
   }
-  lettering.context_.reset(pango_font_map_create_context(lettering.fonts_.get()));
   return lettering;
 }
 

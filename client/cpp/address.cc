@@ -78,8 +78,14 @@ std::vector<std::string> CandidateAddresses() {
 
 absl::StatusOr<std::string> FindAddress(absl::string_view address) {
   const bool is_given = !address.empty() || std::getenv("FEEDWATER_ADDRESS") != nullptr;
-  const std::vector<std::string> tried =
+  std::vector<std::string> tried =
       address.empty() ? CandidateAddresses() : std::vector<std::string>{std::string(address)};
+  if (is_given) {  // a socket stands for its folder
+    const size_t slash = tried[0].rfind('/');
+    const absl::string_view name = absl::string_view(tried[0]).substr(slash + 1);
+    if (slash != std::string::npos && (name == "data.sock" || name == "control.sock"))
+      tried[0].resize(slash);
+  }
   std::string closed;
   for (const std::string& folder : tried) {
     if (!is_given && !IsTrusted(folder)) continue;

@@ -30,12 +30,15 @@ absl::StatusOr<std::unique_ptr<RecordCache>> RecordCache::Open(Options options) 
 void RecordCache::TakeMemoryTable() {
   const auto bytes = options_.records * static_cast<int64_t>(sizeof(in_memory_[0]));
   if (!options_.memory_quota->Take(bytes)) return;
-  memory_table_bytes_ = bytes;
   if (options_.budget != nullptr) {
     auto reserved = options_.budget->Reserve("caches", bytes);
-    if (!reserved.ok()) return;
+    if (!reserved.ok()) {
+      options_.memory_quota->Give(bytes);
+      return;
+    }
     memory_table_ = *std::move(reserved);
   }
+  memory_table_bytes_ = bytes;
   in_memory_ = std::vector<std::atomic<uint64_t>>(static_cast<size_t>(options_.records));
 }
 

@@ -499,10 +499,11 @@ const Schema<DaemonConfig>& ConfigSchema() {
                  "root, $XDG_STATE_HOME/feedwater/NODE (~/.local/state/feedwater/NODE) for other "
                  "users; under systemd the "
                  "unit's StateDirectory.")
-          .Required("pipelines", &DaemonConfig::pipelines,
-                    "Folders of pipeline files; NAME.yaml is the pipeline NAME. Relative paths "
-                    "start at this file's folder. "
-                    "Read again on reload.")
+          .Required(
+              "pipelines", &DaemonConfig::pipelines,
+              "Folders of pipeline files; NAME.yaml is the pipeline NAME, but for feedwater.yaml. "
+              "Relative paths start at this file's folder. A file is looked at whenever its "
+              "pipeline is opened; the list of folders is read again on reload.")
           .Required("roots", &DaemonConfig::roots,
                     "Folders below which datasets are read, and nowhere else: the name that a "
                     "pipeline's dataset.root uses, "
@@ -597,6 +598,7 @@ std::vector<std::string> SettledOverrides(const Settings& settings) {
         absl::StrCat(key, "=", value.dump(-1, ' ', false, json::error_handler_t::replace)));
   };
   const DaemonConfig& config = settings.config;
+  set("runtime_dir", config.runtime_dir);
   set("state_dir", config.state_dir);
   if (has("roots")) set("roots", config.roots);
   if (has("pipelines")) set("pipelines", config.pipelines);

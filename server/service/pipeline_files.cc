@@ -22,6 +22,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// feedwater.yaml, the daemon's own configuration, which may lie beside its pipelines.
+constexpr char kConfigName[] = "feedwater";
+
 constexpr int kReadAttempts = 3;  // of a file that is being written
 
 // The first regular file of that name; "" where there is none. An error where it cannot be told: a
@@ -29,7 +32,7 @@ constexpr int kReadAttempts = 3;  // of a file that is being written
 absl::StatusOr<std::string> Find(const std::vector<std::string>& folders, const std::string& name,
                                  struct stat* info) {
   // As FindPipelineFiles, which lists what has one name below a folder.
-  if (name.empty() || name[0] == '.' || absl::StrContains(name, '/') ||
+  if (name.empty() || name[0] == '.' || name == kConfigName || absl::StrContains(name, '/') ||
       absl::StrContains(name, '\0'))
     return std::string();
   for (const std::string& folder : folders) {
@@ -80,8 +83,10 @@ std::map<std::string, std::string> FindPipelineFiles(const std::vector<std::stri
       const fs::path& path = it->path();
       std::string name = path.filename().string();
       std::error_code ignored;
-      if (path.extension() == ".yaml" && name[0] != '.' && it->is_regular_file(ignored))
+      if (path.extension() == ".yaml" && name[0] != '.' && path.stem() != kConfigName &&
+          it->is_regular_file(ignored)) {
         found.push_back(path);
+      }
     }
     if (error && tell) spdlog::warn("pipelines folder {}: {}", folder, error.message());
     std::sort(found.begin(), found.end());

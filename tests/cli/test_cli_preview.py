@@ -9,7 +9,7 @@ import struct
 
 import numpy as np
 import pytest
-from command_line import find, read_bmp, run
+from command_line import environment, find, read_bmp, run
 from pictures import center, pixels, png, write_folder
 
 import feedwater
@@ -273,3 +273,16 @@ def test_names_in_any_script_are_written(project):
     below = slice(sheets[0].shape[0] - 60, None)  # the picture: there are captions alone
     for one, other in itertools.combinations(sheets, 2):
         assert (one[below] != other[below]).any()
+
+
+def test_without_any_font_it_says_which_to_install(project):
+    project.pictures("pictures", 1)
+    project.pipeline("some", CENTER)
+    fonts = project.folder / "fonts.conf"
+    fonts.write_text('<?xml version="1.0"?><fontconfig></fontconfig>')
+    done = run(
+        "preview", "some", "--config", project.config, "-o", project.folder / "sheet.png",
+        env=environment(FONTCONFIG_FILE=str(fonts)),
+    )  # fmt: skip
+    assert done.status == 1
+    assert "no font is installed" in done.err and "fonts-dejavu-core" in done.err

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 from daemon_process import BUILD
 
-# Debian 12. Of the daemon's, gRPC brings 57 and OpenCV's core and imgproc 20; of the command line's,
+# Debian 12. Of the daemon's, gRPC brings 57 and OpenCV's core and imgproc 20; of the commands',
 # Pango (the writing on contact sheets) brings 21.
 MOST = {"feedwaterd": 90, "feedwater-commands": 111, "feedwater-decoder": 70, "feedwater": 3}
 # libopencv_imgcodecs brings all the others.

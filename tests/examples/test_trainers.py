@@ -18,8 +18,8 @@ EPOCH = 192  # records of `shapes`, in 12 steps of 16
 def make_loader(daemon):
     loaders = []
 
-    def make(**options) -> feedwater.Loader:
-        loaders.append(feedwater.Loader("shapes", address=daemon.address, **options))
+    def make(pipeline="shapes", **options) -> feedwater.Loader:
+        loaders.append(feedwater.Loader(pipeline, address=daemon.address, **options))
         return loaders[-1]
 
     yield make
@@ -99,6 +99,40 @@ def test_what_accelerate_would_make_anew_is_refused_with_the_cure(make_loader):
     ):
         with pytest.raises(TypeError, match=r"loader\.skip\(0, n - 1\)"):
             list(itertools.islice(wrap(make_loader()), 1))
+
+
+def test_accelerate_is_told_of_the_last_batch_behind_skips_and_breaks(make_loader, tmp_path):
+    accelerate = pytest.importorskip("accelerate")
+    text = PIPELINE.replace("last: drop", "last: pad").replace("shuffle: full", "shuffle: none")
+    padded = tmp_path / "padded.yaml"
+    padded.write_text(text.replace("[image, label, position]", "[position]"))
+    accelerator = accelerate.Accelerator(cpu=True)
+
+    def gathered(loader) -> list[int]:
+        return [
+            position
+            for (positions,) in loader
+            for position in accelerator.gather_for_metrics(positions).tolist()
+        ]
+
+    loader = make_loader(pipeline=padded, batch_size=50)
+    assert gathered(loader) == list(range(EPOCH))
+    # What another batch size has left out, with the last batch right behind it.
+    other = make_loader(pipeline=padded, batch_size=16, job="other")
+    other.skip(3, 9)
+    loader.load_state_dict({**other.state_dict()})
+    assert gathered(loader) == list(range(160, EPOCH))
+    # Without the last step, the one before it is the last, and whole.
+    loader.set_epoch(5)
+    loader.skip(3, 3)
+    ends = [loader.end_of_dataloader for _ in loader]
+    assert ends == [False, False, True]
+    assert gathered(make_loader(pipeline=padded, batch_size=50, job="third")) == list(range(EPOCH))
+    # One that is left by `break` is not the one that is being iterated any more.
+    state = accelerator.gradient_state
+    for _ in loader:
+        break
+    assert not state.in_dataloader
 
 
 GATHERS = """

@@ -52,6 +52,15 @@ def command(daemon, *arguments):
     )
 
 
+def test_the_daemons_own_file_beside_them_is_no_pipeline(make_daemon):
+    daemon = make_daemon(config="cpus: 1\nmemory: 512MiB\n")
+    daemon.add_pipeline("feedwater", "version: 1\nroots: {}\n")
+    daemon.start()
+    assert "cannot be used" not in daemon.tail()
+    with pytest.raises(feedwater.NotFound, match="unknown pipeline 'feedwater'"):
+        open_ids(daemon, "feedwater")
+
+
 @pytest.mark.parametrize("by_rename", [False, True])
 def test_the_next_loader_has_the_edit_and_a_running_one_keeps_its_own(daemon, by_rename):
     file = pipeline_file(daemon)

@@ -112,7 +112,8 @@ def resolve(address: Optional[str] = None) -> str:
     Parameters
     ----------
     address : str, optional
-        Default: ``$FEEDWATER_ADDRESS``, else the instance of this process's NUMA node, else node
+        That directory, or a socket in it. Default: ``$FEEDWATER_ADDRESS``, else the instance of
+        this process's NUMA node, else node
         0's.
 
     Raises
@@ -122,10 +123,10 @@ def resolve(address: Optional[str] = None) -> str:
     PermissionDenied
         The same, and one of these places may not be looked into.
     """
-    if address:
-        return os.fspath(address)
-    if os.environ.get("FEEDWATER_ADDRESS"):
-        return os.environ["FEEDWATER_ADDRESS"]
+    given = os.fspath(address) if address else os.environ.get("FEEDWATER_ADDRESS")
+    if given:
+        folder, name = os.path.split(given)
+        return folder if name in (DATA_SOCKET, CONTROL_SOCKET) else given
     tried = candidates(numa_node())
     closed = None
     for directory in tried:

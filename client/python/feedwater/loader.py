@@ -216,6 +216,7 @@ class Loader(DataLoaderHabits):
         # state_dict() tells. One tuple, so that it is whole for any thread.
         facts = self._stream.facts
         self._consumed: tuple[int, int, int, Skips] = (facts.epoch, facts.position, 0, ())
+        self._sought = 0  # a position at which a step of the present epoch begins
         self._alignment = 0  # of the steps of this epoch: positions modulo the global batch
         self._align(facts.position)
         self._fresh = True  # nothing was taken since the cursor was put where it is
@@ -338,17 +339,25 @@ class Loader(DataLoaderHabits):
     @property
     def end_of_dataloader(self) -> bool:
         """Whether the epoch's last batch was the last one returned, for Accelerate."""
-        return self._epoch_done
+        if self._epoch_done or self._fresh:
+            return self._epoch_done
+        facts = self._stream.facts
+        epoch, position, _, skips = self._consumed
+        left = int(facts.records) - after_skips(skips, epoch, position, self._global_batch)
+        return left < (self._global_batch if facts.last == "drop" else 1)
 
     @property
     def remainder(self) -> int:
-        """How many samples of the epoch's last global batch are no padding, as Accelerate counts
-        them: 0 where it is full, -1 where padding, if any, is not at the end of all ranks' batches.
+        """How many samples of the epoch's last global batch, the last one returned, are no
+        padding, as Accelerate counts them: 0 where it is full, -1 where padding, if any, is not at
+        the end of all ranks' batches.
         """
         facts = self._stream.facts
         if facts.last != "pad" or facts.shard != "batch":
             return -1
-        return (int(facts.records) - self._alignment) % self._global_batch
+        if not self._epoch_done:
+            return 0
+        return (int(facts.records) - self._sought) % self._global_batch
 
     @property
     def _steps(self) -> int:
@@ -395,6 +404,7 @@ class Loader(DataLoaderHabits):
             return
         epoch, position, _, skips = self._consumed
         position = after_skips(skips, epoch, position, self._global_batch)
+        self._sought = position
         if self._pending is not None:
             got = self._pending.ready if isinstance(self._pending, Batch) else self._pending.failed
             if (got.epoch, 0) == (epoch, position):
@@ -790,6 +800,10 @@ class _Epoch(Iterator):
             self._over = True
             trainers.end(self._loader)
             raise
+
+    def __del__(self) -> None:
+        if not self._over and self._loader._iteration == self._iteration:
+            trainers.end(self._loader)  # left by `break`
 
 
 class _Statistics:

@@ -8,6 +8,7 @@ tells this itself.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 from typing import Any
@@ -38,6 +39,7 @@ def begin(loader: Any) -> None:
 
 def end(loader: Any) -> None:
     """Tell that the epoch is over."""
-    state = _gradient_state()
-    if state is not None and hasattr(state, "_remove_dataloader"):
-        state._remove_dataloader(loader)
+    with contextlib.suppress(Exception):  # the interpreter may be ending
+        state = _gradient_state()
+        if state is not None:
+            state._remove_dataloader(loader)

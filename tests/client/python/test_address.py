@@ -23,6 +23,13 @@ def test_an_argument_wins_over_the_environment(monkeypatch):
     assert address.resolve() == "/from/environment"
 
 
+def test_a_socket_stands_for_its_folder(monkeypatch):
+    for name in ("data.sock", "control.sock"):
+        assert address.resolve(f"/run/feedwater/0/{name}") == "/run/feedwater/0"
+        monkeypatch.setenv("FEEDWATER_ADDRESS", f"/elsewhere/{name}")
+        assert address.resolve() == "/elsewhere"
+
+
 def test_the_users_own_daemon_is_found(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.setattr(address, "numa_node", lambda: 0)
@@ -84,19 +91,19 @@ def test_a_daemon_that_another_user_has_put_into_tmp_is_not_taken(monkeypatch):
     shutil.rmtree(folder)
 
 
-def test_an_address_without_a_daemon_is_an_error_at_once(tmp_path):
+def test_an_address_without_a_daemon_is_an_error(tmp_path):
     with pytest.raises(feedwater.DaemonLost, match="is the daemon running") as caught:
-        feedwater.Loader("numbers", address=str(tmp_path), output="numpy")
+        feedwater.Loader("numbers", address=str(tmp_path), output="numpy", reconnect_timeout=0)
     assert caught.value.code == "UNAVAILABLE"
 
 
-def test_a_socket_file_that_nobody_listens_on_is_an_error_at_once(tmp_path):
+def test_a_socket_file_that_nobody_listens_on_is_an_error(tmp_path):
     import socket
 
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
         sock.bind(str(tmp_path / "data.sock"))
     with pytest.raises(feedwater.DaemonLost, match="refused"):
-        feedwater.Loader("numbers", address=str(tmp_path), output="numpy")
+        feedwater.Loader("numbers", address=str(tmp_path), output="numpy", reconnect_timeout=0)
 
 
 def test_a_path_that_is_too_long_for_a_socket_is_an_error():
