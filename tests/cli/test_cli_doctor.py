@@ -86,7 +86,8 @@ def test_a_host_that_is_not_right_gets_a_warning_with_the_cure(host, path, text,
 
 
 def test_without_a_configuration_nothing_of_it_is_called_good(project):
-    found = checks()["configuration"]
+    no_daemon = environment(FEEDWATER_ADDRESS=str(project.folder))
+    found = checks(env=no_daemon)["configuration"]
     if "/etc/feedwater" in found["found"]:
         pytest.skip("a configuration is installed here")
     assert found["state"] == "skipped" and "--config" in found["cure"]

@@ -134,7 +134,8 @@ def test_without_a_configuration_the_message_says_how_to_name_one(project):
     project.pictures("pictures", 2)
     if os.path.exists("/etc/feedwater/feedwater.yaml"):
         pytest.skip("this machine has an installed configuration")
-    result = run("verify", path)
+    no_daemon = environment(FEEDWATER_ADDRESS=str(project.folder))
+    result = run("verify", path, env=no_daemon)
     assert result.status == 2
     assert "--config" in result.err and "FEEDWATER_CONFIG" in result.err
 
