@@ -185,17 +185,13 @@ class Screen {
 class Keys {
  public:
   Keys() {
-    // A process in the background must leave the terminal alone.
-    if (isatty(STDIN_FILENO) == 0 || tcgetpgrp(STDIN_FILENO) != getpgrp() ||
-        tcgetattr(STDIN_FILENO, &before_) != 0) {
-      return;
-    }
+    if (!IsInForeground() || tcgetattr(STDIN_FILENO, &before_) != 0) return;
     termios raw = before_;
     raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
     is_raw_ = tcsetattr(STDIN_FILENO, TCSANOW, &raw) == 0;
   }
   ~Keys() {
-    if (is_raw_) tcsetattr(STDIN_FILENO, TCSANOW, &before_);
+    if (is_raw_ && IsInForeground()) tcsetattr(STDIN_FILENO, TCSANOW, &before_);
   }
   Keys(const Keys&) = delete;
 
@@ -203,7 +199,7 @@ class Keys {
   void Wait(double seconds) const {
     const int64_t end = server::MonotonicNs() + static_cast<int64_t>(seconds * 1e9);
     for (int64_t left; g_stop == 0 && (left = end - server::MonotonicNs()) > 0;) {
-      pollfd keys{is_raw_ ? STDIN_FILENO : -1, POLLIN, 0};
+      pollfd keys{is_raw_ && IsInForeground() ? STDIN_FILENO : -1, POLLIN, 0};
       if (poll(&keys, 1, static_cast<int>(std::clamp<int64_t>(left / 1'000'000, 1, 50))) <= 0)
         continue;
       char key = 0;
@@ -212,6 +208,11 @@ class Keys {
   }
 
  private:
+  // A process in the background must leave the terminal alone, or it is stopped.
+  static bool IsInForeground() {
+    return isatty(STDIN_FILENO) != 0 && tcgetpgrp(STDIN_FILENO) == getpgrp();
+  }
+
   termios before_{};
   bool is_raw_ = false;
 };

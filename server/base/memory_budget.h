@@ -58,6 +58,7 @@ class MemoryBudget : public std::enable_shared_from_this<MemoryBudget> {
   int64_t limit_bytes() const { return limit_bytes_; }
   int64_t planned_bytes() const;
   int64_t free_bytes() const;  // of a share: what its sum has left as well
+  int64_t own_free_bytes() const { return limit_bytes_ - planned_bytes(); }  // whatever its sum has
   // A share that has less left than its sum: others' memory would be of no help.
   bool is_tighter_than_whole() const;
   std::string Sum() const;  // "arenas 1.2 GiB + indexes 80 MiB = 1.3 GiB of 8.0 GiB"

@@ -184,7 +184,8 @@ bool SampleRooms::IsStuck(const Waiting& first) const {
 }
 
 absl::StatusOr<SampleRooms::Room> SampleRooms::Enter(uint32_t user, int64_t bytes,
-                                                     const std::atomic<bool>* gone, bool holds) {
+                                                     const std::atomic<bool>* gone, bool holds,
+                                                     bool waits) {
   Room room;
   if (budget_ == nullptr || bytes <= 0) return room;
   MutexLock lock(&mu_);
@@ -213,13 +214,16 @@ absl::StatusOr<SampleRooms::Room> SampleRooms::Enter(uint32_t user, int64_t byte
         break;
       }
       refused = reserved.status();
-      if (bytes > from.limit_bytes()) break;
+      if (bytes > from.limit_bytes() || !waits) break;
       self.is_stuck = !comes_back;
       if (comes_back) patient_until = absl::Now() + options_.patience;
       if (absl::Now() >= patient_until) {
         if (holds) refused = StorageStatus(ENOMEM, refused.message());
         break;
       }
+    } else if (!waits) {
+      refused = absl::ResourceExhaustedError("other large samples wait for memory first");
+      break;
     } else if (holds && IsStuck(*first)) {
       refused = StorageStatus(ENOMEM, "other large samples wait for memory first");
       break;

@@ -109,8 +109,9 @@ class SampleRooms : public std::enable_shared_from_this<SampleRooms> {
   // large image under way. Whoever holds memory meanwhile (`holds`: its record) may hold what
   // another one waits for: then only the first waits, the others come again, with an error that
   // IsTransient and after they have given back what they hold.
+  // Without `waits`: ResourceExhausted where the room is not there at once.
   absl::StatusOr<Room> Enter(uint32_t user, int64_t bytes, const std::atomic<bool>* gone,
-                             bool holds = false) ABSL_LOCKS_EXCLUDED(mu_);
+                             bool holds = false, bool waits = true) ABSL_LOCKS_EXCLUDED(mu_);
   int waiting() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:

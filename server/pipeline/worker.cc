@@ -412,8 +412,8 @@ absl::Status Worker::MakeSample(const Sample& sample, SampleMaker& maker, Sample
   bool packs = wanted && !decoded;
   const SampleWay way = wanted && decoded ? SampleWay::kKeeping : SampleWay::kWhole;
   absl::Status entered = EnterRoom(sample, *input, way, packs, maker);
-  if (wanted &&
-      absl::IsResourceExhausted(entered)) {  // what cannot be kept is a sample all the same
+  // What cannot be kept is a sample all the same.
+  if (wanted && !entered.ok() && !absl::IsCancelled(entered)) {
     wanted = packs = false;
     entered = EnterRoom(sample, *input, SampleWay::kWhole, packs, maker);
   }
@@ -456,7 +456,8 @@ absl::Status Worker::EnterRoom(const Sample& sample, const SampleInput& input, S
     usage_.is_large = true;
     absl::StatusOr<SampleRooms::Room> room =
         rooms_->Enter(job.config().owner_uid, extra, &batch.dropped_flag(),
-                      sample.bytes.size() > kCountedRecordBytes);
+                      sample.bytes.size() > kCountedRecordBytes,
+                      /*waits=*/way != SampleWay::kKeeping && !packs);
     if (!room.ok()) {
       const bool is_image = need.largest.width > 0;
       return Annotate(

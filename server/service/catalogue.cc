@@ -270,9 +270,10 @@ absl::StatusOr<std::shared_ptr<const Dataset>> Catalogue::OpenShared(
 
 void Catalogue::DropIdle(double idle_seconds) { Drop(idle_seconds, std::nullopt); }
 
-void Catalogue::MakeRoomFor(uid_t user) {
+void Catalogue::MakeRoomFor(uid_t user, int64_t bytes) {
   const std::shared_ptr<MemoryBudget> share = ShareOf(user);
-  const bool own = share != nullptr && share->is_tighter_than_whole();
+  const bool own =
+      share != nullptr && (share->is_tighter_than_whole() || bytes > share->own_free_bytes());
   Drop(/*idle_seconds=*/0, own ? std::optional<uid_t>(user) : std::nullopt);
   if (!own && options_.cache != nullptr) options_.cache->CloseIdle();
 }

@@ -61,8 +61,9 @@ class Catalogue {
 
   // Lets go of pipelines that nobody has used for `idle_seconds`. Called now and then.
   void DropIdle(double idle_seconds) ABSL_LOCKS_EXCLUDED(mu_);
-  // All that make room for the user: its own where its share of memory is short.
-  void MakeRoomFor(uid_t user) ABSL_LOCKS_EXCLUDED(mu_);
+  // All that make room for the user, who wants so many bytes: its own alone where its share of
+  // memory is what is short.
+  void MakeRoomFor(uid_t user, int64_t bytes = 0) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   struct Lingering {

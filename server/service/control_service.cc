@@ -505,7 +505,7 @@ absl::StatusOr<std::shared_ptr<SlotPool>> ControlService::MakeArena(
       *bytes > of_user->free_bytes()) {
     ++over_arena_quota_;
   } else if (absl::IsResourceExhausted(slots.status())) {
-    parts_.catalogue->MakeRoomFor(stream->peer.uid);
+    parts_.catalogue->MakeRoomFor(stream->peer.uid, bytes.value_or(0));
     slots = parts_.data->OpenSession(stream->ticket, options, std::move(events));
   }
   return slots;

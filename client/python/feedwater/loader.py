@@ -337,6 +337,16 @@ class Loader(DataLoaderHabits):
         return self._steps
 
     @property
+    def has_uneven_batches(self) -> bool:
+        """Whether an epoch's last batches have other sizes on other ranks."""
+        facts = self._stream.facts
+        return (
+            facts.last == "partial"
+            and self.world_size > 1
+            and int(facts.records) % self._global_batch % self.world_size != 0
+        )
+
+    @property
     def end_of_dataloader(self) -> bool:
         """Whether the epoch's last batch was the last one returned, for Accelerate."""
         if self._epoch_done or self._fresh:

@@ -332,7 +332,8 @@ def _refuse_halves(halves: list[_Said]) -> None:
             continue
         raise InvalidArgument(
             f"half of {half.source}'s environment is there: {half.names}, and no {half.missing}; "
-            f"{_CURE}"
+            f"{_CURE}. (Lightning's own launcher sets no rank: make the loader in "
+            "train_dataloader(), where its process group is there, or start through torchrun)"
         )
 
 

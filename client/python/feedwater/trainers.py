@@ -11,9 +11,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import sys
+import weakref
 from typing import Any
 
 _log = logging.getLogger("feedwater")
+_warned: weakref.WeakSet[Any] = weakref.WeakSet()  # loaders
 
 
 def _gradient_state() -> Any:
@@ -31,10 +33,19 @@ def begin(loader: Any) -> None:
     if state is None:
         return
     try:
-        state._remove_dataloader(loader)
+        with contextlib.suppress(ValueError):  # older versions want it to be there
+            state._remove_dataloader(loader)
         state._add_dataloader(loader)
     except AttributeError:  # of a version that keeps it elsewhere
         _log.debug("this version of accelerate is not told where an epoch ends")
+    if loader.has_uneven_batches and loader not in _warned:
+        _warned.add(loader)
+        _log.warning(
+            "the last batches of %s differ in size between the ranks (`last: partial`), which "
+            "Accelerate cannot gather: it fails or waits for ever. With `sampler: {last: pad}` in "
+            "the pipeline they are equal, and gather_for_metrics cuts off what was repeated.",
+            loader.pipeline,
+        )
 
 
 def end(loader: Any) -> None:

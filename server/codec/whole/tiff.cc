@@ -141,10 +141,13 @@ struct Directory {
       const uint64_t tag = number(entry, 2), type = number(entry + 2, 2);
       const uint64_t count = number(entry + 4, 4);
       const uint64_t size = type < std::size(kBytesOfType) ? kBytesOfType[type] : 0;
-      directory.list_bytes += count * size;  // 512 times 2^35 at most
+      // One that lies outside the file cannot be read: libtiff leaves it out, or the image.
+      const uint64_t list = count * size;  // 2^35 at most
+      if (list <= 4 || number(entry + 8, 4) + list <= bytes.size()) directory.list_bytes += list;
       for (Number& wanted : numbers) {
         if (wanted.tag != tag) continue;
         const bool is_number = type == TIFF_BYTE || type == TIFF_SHORT || type == TIFF_LONG;
+        if (tag == TIFFTAG_ORIENTATION && (!is_number || count != 1)) continue;
         if (wanted.is_there || !is_number || count != 1) {
           return DamagedImage(
               "TIFF", absl::StrCat("its tag ", tag, " is no number, or stands there twice"));
@@ -181,7 +184,7 @@ class TiffDecoder final : public WholeDecoder {
     const uint64_t pixels =
         static_cast<uint64_t>(size_.width) * static_cast<uint64_t>(size_.height);
     // An image smaller than one tile is usual, one much smaller is not.
-    constexpr uint64_t kTileStep = 1024, kTilePixels = 1 << 20;
+    constexpr uint64_t kTileStep = 1024, kTilePixels = 4 << 20;
     if (tile_width_ > size_.width + kTileStep || tile_height_ > size_.height + kTileStep ||
         tile_width_ * tile_height_ > std::max(pixels, kTilePixels))
       return DamagedImage("TIFF", "tiles much larger than the image");

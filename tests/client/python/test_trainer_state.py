@@ -1,0 +1,63 @@
+"""Accelerate's GradientState is told which loader is iterated, in old versions and new ones."""
+
+from __future__ import annotations
+
+import sys
+import types
+
+import pytest
+
+
+class Old:
+    """As up to version 1.2: `remove` wants the loader to be there."""
+
+    _shared_state = {"is": "initialised"}
+    loaders: list = []
+
+    def _add_dataloader(self, loader) -> None:
+        self.loaders.append(loader)
+
+    def _remove_dataloader(self, loader) -> None:
+        self.loaders.remove(loader)
+
+
+class New(Old):
+    """Later ones leave out what is not there."""
+
+    loaders: list = []
+
+    def _remove_dataloader(self, loader) -> None:
+        self.loaders[:] = [one for one in self.loaders if one is not loader]
+
+
+class Bare:
+    """One that keeps it elsewhere."""
+
+    _shared_state = {"is": "initialised"}
+
+
+@pytest.fixture(params=[Old, New, Bare])
+def loaders(request, monkeypatch) -> list:
+    module = types.ModuleType("accelerate.state")
+    module.GradientState = request.param
+    monkeypatch.setitem(sys.modules, "accelerate.state", module)
+    return getattr(request.param, "loaders", [])
+
+
+def test_a_loader_is_there_while_it_is_iterated(daemon, open_loader, loaders):
+    loader = open_loader(daemon)
+    for _ in range(2):
+        seen = 0
+        for _ in loader:
+            assert loaders in ([loader], [])
+            seen += 1
+        assert (seen, loaders) == (10, [])
+    for _ in loader:
+        break
+    assert loaders == []
+
+
+def test_the_last_batch_is_told(daemon, open_loader):
+    loader = open_loader(daemon)
+    assert [loader.end_of_dataloader for _ in loader] == [False] * 9 + [True]
+    assert not loader.end_of_dataloader
