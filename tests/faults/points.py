@@ -565,7 +565,7 @@ SESSIONS = [
         "no descriptor for a client",
         "open",
         "accept errno=EMFILE thread=fw-data",
-        Refused("closed the connection"),
+        Recovers(),
     ),
     Point(
         "no memory for a client",
@@ -584,7 +584,7 @@ SESSIONS = [
         "who connects is not known",
         "open",
         "getsockopt arg=17 errno=ENOBUFS thread=fw-data",
-        Refused("closed the connection"),
+        Recovers(),
     ),
     Point(
         "who calls is not known",

@@ -42,6 +42,7 @@ ROWS = {
     "CloseStream": ("INVALID_ARGUMENT", "NOT_FOUND"),
     "GetLedger": ("NOT_FOUND", None),
     "GetStatus": ("OK", None),
+    "ListRecords": ("NOT_FOUND", None),
     "ListBadSamples": ("OK", None),
 }
 
