@@ -462,10 +462,10 @@ absl::Status Worker::EnterRoom(const Sample& sample, const SampleInput& input, S
       const bool is_image = need.largest.width > 0;
       return Annotate(
           room.status(),
-          absl::StrCat("a sample of a record of ", FormatBytes(sample.bytes.size()),
-                       is_image ? absl::StrCat(", an image of ", need.largest.width, "x",
-                                               need.largest.height, " pixels,")
-                                : "",
+          absl::StrCat("a sample of ",
+                       is_image ? absl::StrCat("an image of ", need.largest.width, "x",
+                                               need.largest.height, " pixels")
+                                : absl::StrCat("a record of ", FormatBytes(sample.bytes.size())),
                        " takes ", FormatBytes(need.bytes + more_bytes), " while it is made, and ",
                        FormatBytes(job.claimed_bytes()), " are there for it",
                        is_image ? " (a smaller max_pixels in the pipeline's `limits` would make it "
