@@ -4,12 +4,14 @@ The message classes are made at import time from the descriptor in `_control_des
 of their own: that works with every protobuf from 3.20 on, whatever its generated code would demand,
 and cannot collide with another package's messages.
 
-A channel lives only as long as a call: gRPC's threads and a training program that forks do not go
-well together.
+A channel lives only as long as its calls: a connection of a program that forks would be its child's,
+too. gRPC itself is kept once it is there. It shuts down with its last channel, in a thread of its
+own, and a fork in between waits for that thread and never returns (seen with grpcio 1.85).
 """
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import random
@@ -66,6 +68,12 @@ def _load() -> tuple[SimpleNamespace, dict[str, tuple[Any, Any]], dict[int, str]
 messages, METHODS, DTYPE_NAMES = _load()
 
 
+@functools.cache
+def _keep_grpc() -> grpc.Channel:
+    """Return a channel that is never used or closed: as long as there is one, gRPC stays."""
+    return grpc.insecure_channel("unix:/", options=_OPTIONS)
+
+
 class Control:
     """The daemon's control service. Use it as a context manager.
 
@@ -81,6 +89,7 @@ class Control:
         self._channel = self._connect()
 
     def _connect(self) -> grpc.Channel:
+        _keep_grpc()
         return grpc.insecure_channel("unix:" + self._path, options=_OPTIONS)
 
     def __enter__(self) -> Control:
