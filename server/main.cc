@@ -13,6 +13,7 @@
 #include "server/base/logging.h"
 #include "server/daemon.h"
 #include "server/decoder/isolated_maker.h"
+#include "server/graph/advice.h"
 #include "server/pipeline/breadcrumbs.h"
 #include "server/process.h"
 #include "server/service/batch_check.h"
@@ -59,6 +60,8 @@ int Check(const Arguments& arguments) {
     const absl::Status good = spec.ok() ? CheckBatchFits(*spec, *settings) : spec.status();
     if (good.ok()) {
       std::cout << "pipeline " << Escaped(name) << ": good" << std::endl;
+      for (const std::string& advice : AdviceOn(*spec))
+        std::cout << "  warning: " << Escaped(advice) << std::endl;
     } else {
       exit_code = Complain(good, kExitBadConfig);
     }
@@ -72,7 +75,6 @@ int Check(const Arguments& arguments) {
 }
 
 void Reload(const Arguments& arguments, Daemon* daemon) {
-  spdlog::info("SIGHUP: reading {} again", arguments.config);
   NotifyReloading();
   auto settings = LoadSettings(arguments.config, arguments.overrides);
   if (settings.ok()) {
@@ -103,9 +105,14 @@ int Run(const Arguments& arguments) {
   {
     Watchdog watchdog([&] { return (*daemon)->Healthy(); });
     NotifyReady((*daemon)->Summary());
-    while (WaitForSignal() == SIGHUP) Reload(arguments, daemon->get());
+    Signal signal = WaitForSignal();
+    for (; signal.number == SIGHUP; signal = WaitForSignal()) {
+      spdlog::info("SIGHUP of {}: reading {} again", signal.sender, arguments.config);
+      Reload(arguments, daemon->get());
+    }
+    spdlog::info("{} of {}: draining", signal.number == SIGINT ? "SIGINT" : "SIGTERM",
+                 signal.sender);
   }
-  spdlog::info("draining");
   NotifyStopping();
   ExitWithin(kDrainSeconds, [decoders = (*daemon)->decoders()] {
     if (decoders != nullptr) decoders->Stop();

@@ -20,7 +20,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "server/base/cgroup.h"
+#include "server/base/escape.h"
 #include "server/base/mutex.h"
 #include "server/base/sanitized.h"
 #include "server/base/status.h"
@@ -35,6 +38,14 @@ namespace {
 // nothing. (M_TRIM_THRESHOLD stays alone: setting it makes glibc map every large block anew, which
 // whole pictures would pay for.)
 constexpr int kLeastHeaps = 4;
+
+std::string DescribeSender(const siginfo_t& info) {
+  if (info.si_code == SI_KERNEL) return "the kernel";  // a terminal's key
+  std::string name;
+  if (!ReadSmallFile(absl::StrCat("/proc/", info.si_pid, "/comm"), &name)) name = "gone";
+  return absl::StrCat("process ", info.si_pid, " (",
+                      Escaped(absl::StripTrailingAsciiWhitespace(name)), ") of user ", info.si_uid);
+}
 
 // What the start takes beside the workers' (a ring and a file each), and what the first clients do:
 // 20 descriptors and 14 threads were measured with one worker, of which gRPC's threads are 9.
@@ -132,12 +143,12 @@ void BlockSignals() {
   for (int number = SIGRTMIN; number <= SIGRTMAX; ++number) signal(number, SIG_IGN);
 }
 
-int WaitForSignal() {
-  sigset_t set = Signals();
-  int signal = 0;
-  while (sigwait(&set, &signal) != 0) {
+Signal WaitForSignal() {
+  const sigset_t set = Signals();
+  siginfo_t info{};
+  while (sigwaitinfo(&set, &info) < 0) {
   }
-  return signal;
+  return {info.si_signo, DescribeSender(info)};
 }
 
 void ExitWithin(double seconds, std::function<void()> last) {

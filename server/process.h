@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string>
 
 #include "absl/status/status.h"
 
@@ -34,7 +35,11 @@ void NameTheReasonOfAnEnd();
 // those that nobody here needs and that would end the process. server/README.md has the list.
 void BlockSignals();
 // The next SIGTERM, SIGINT or SIGHUP.
-int WaitForSignal();
+struct Signal {
+  int number = 0;
+  std::string sender;  // "process 12 (systemd) of user 0", for the log
+};
+Signal WaitForSignal();
 
 // Ends the process with status 0 after `seconds` unless it has ended before: nothing that a drain
 // waits for, such as a dataset being opened on storage that stands still, may hold it up longer.

@@ -222,12 +222,14 @@ absl::StatusOr<std::unique_ptr<Stream::Impl>> Stream::Impl::Open(const std::stri
     cursor_json = stream->CursorAt(stream->cursor.at);
   }
   // Nobody there is an answer; a daemon that greets but does not serve yet is starting.
-  const int64_t deadline =
-      MonotonicNs() + SecondsToNs(std::min(kStartingS, options.reconnect_timeout_s));
+  const int64_t patience_ns = SecondsToNs(std::min(kStartingS, options.reconnect_timeout_s));
+  std::optional<int64_t> deadline;  // from the first failure: this program may pause before that
   while (true) {
     const absl::Status opened = stream->OpenSession(cursor_json, MonotonicNs() + kOpenNs);
     if (opened.ok()) break;
-    if (!absl::IsUnavailable(opened) || !stream->greeted || MonotonicNs() > deadline) return opened;
+    if (!deadline.has_value()) deadline = MonotonicNs() + patience_ns;
+    if (!absl::IsUnavailable(opened) || !stream->greeted || MonotonicNs() >= *deadline)
+      return opened;
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   const v1::OpenStreamResponse& facts = stream->opened;

@@ -13,6 +13,7 @@
 #include "server/base/escape.h"
 #include "server/base/log_limiter.h"
 #include "server/base/units.h"
+#include "server/graph/advice.h"
 #include "server/pipeline/cache_choice.h"
 #include "server/storage/fault.h"
 
@@ -31,6 +32,7 @@ constexpr int kTextsOfUser = 8;  // that stay open
 constexpr int64_t kTreeBytesPerByte = 100;
 constexpr int64_t kProgressEveryNs = 3'000'000'000;
 constexpr int kProgressLines = 20;      // of a user in a minute: one opening has so many
+constexpr size_t kAdvice = 4;           // texts of it for whoever opens a pipeline
 constexpr int64_t kFieldHeadBytes = 4;  // of a text in an answer
 
 // Whether an opened dataset is still what its files are.
@@ -63,6 +65,12 @@ IndexProgress LogProgress(const std::string& name, uid_t user) {
       spdlog::info("pipeline {}: indexing its dataset, {} records so far", name, done);
     }
   };
+}
+
+std::string FirstAdvice(const PipelineSpec& spec) {
+  std::vector<std::string> texts = AdviceOn(spec);
+  if (texts.size() > kAdvice) texts.resize(kAdvice);
+  return absl::StrJoin(texts, "; ");
 }
 
 }  // namespace
@@ -183,10 +191,11 @@ Catalogue::Loaded Catalogue::OpenOnce(uid_t user, const PipelineSpec& spec, Memo
   auto loaded = std::make_shared<LoadedPipeline>();
   loaded->spec = spec;
   loaded->file = file;
+  const std::string advice = FirstAdvice(spec);
+  loaded->warning = advice;
   if (file != nullptr && !file->mistake.ok()) {
-    loaded->warning =
-        absl::StrCat("pipeline '", spec.name,
-                     "' is used as it was before its file was broken: ", file->mistake.message());
+    absl::StrAppend(&loaded->warning, advice.empty() ? "" : "; ", "pipeline '", spec.name,
+                    "' is used as it was before its file was broken: ", file->mistake.message());
   }
   FW_ASSIGN_OR_RETURN(loaded->dataset, OpenShared(user, spec, generation, roots, given_up));
   for (const std::string& name : loaded->dataset->classes())
@@ -202,6 +211,7 @@ Catalogue::Loaded Catalogue::OpenOnce(uid_t user, const PipelineSpec& spec, Memo
                  (MonotonicNs() - start_ns) / 1e9, loaded->dataset->memory_bytes(),
                  loaded->dataset->digest(), loaded->dataset->notes().empty() ? "" : "; ",
                  loaded->dataset->notes());
+    if (!advice.empty()) spdlog::warn("pipeline {}: {}", spec.name, advice);
   }
   if (text->bytes() > 0) loaded->text = std::make_shared<const MemoryReservation>(std::move(*text));
   return loaded;

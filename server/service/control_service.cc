@@ -330,8 +330,8 @@ grpc::Status ControlService::CloseStream(grpc::ServerContext*,
                                          v1::CloseStreamResponse*) {
   auto ticket = ReadTicket(request->ticket());
   if (!ticket.ok()) return Answer("CloseStream", ticket.status());
-  if (auto holder = parts_.data->Identify(*ticket); !holder.ok())
-    return Answer("CloseStream", holder.status());
+  if (!parts_.data->Identify(*ticket).ok())
+    return Answer("CloseStream", absl::NotFoundError("no stream has this ticket: it has ended"));
   parts_.data->CloseSession(*ticket, absl::CancelledError("closed by the client"));
   return grpc::Status::OK;
 }

@@ -300,7 +300,7 @@ absl::Status Reports::ListRecords(const Asker& asker, const v1::ListRecordsReque
   const int64_t most = std::min(asked, kMaxAnswerBytes / kMostRecordBytes) * kMostRecordBytes;
   FW_RETURN_IF_ERROR(asker.reserve(most));
   response->set_dataset_digest(dataset.digest());
-  response->set_root(ToUtf8(dataset.root().path()));
+  response->set_root(dataset.root().path());
   std::vector<Extent> extents;
   std::string path;
   int64_t bytes = 0;
@@ -311,7 +311,7 @@ absl::Status Reports::ListRecords(const Asker& asker, const v1::ListRecordsReque
     if (!extents.empty()) {
       if (extents[0].object != last_object) path = dataset.ObjectPath(extents[0].object);
       last_object = extents[0].object;
-      out->set_path(ToUtf8(path));
+      out->set_path(path);
       out->set_offset(extents[0].offset);
     }
     for (const Extent& extent : extents) out->set_bytes(out->bytes() + extent.length);

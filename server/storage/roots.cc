@@ -225,8 +225,9 @@ absl::StatusOr<std::shared_ptr<const Root>> Roots::Find(absl::string_view name) 
   std::vector<std::string> known;
   for (const auto& [known_name, root] : roots_) known.push_back(known_name);
   return absl::NotFoundError(absl::StrCat(
-      "unknown root '", Printable(name), "'",
-      known.empty() ? "; cure: declare it under roots: in feedwater.yaml" : Suggest(name, known)));
+      "unknown root '", Printable(name), "'", known.empty() ? "" : Suggest(name, known),
+      "; cure: declare it under roots: in feedwater.yaml, which a running daemon reads again at "
+      "SIGHUP (systemctl reload)"));
 }
 
 }  // namespace feedwater::server

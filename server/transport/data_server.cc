@@ -37,6 +37,12 @@ enum Source : uint64_t { kListener = 0, kDoorbell = 1, kSocket = 2, kPidfd = 3, 
 constexpr int kSourceBits = 3;
 uint64_t EventKey(uint64_t session, Source source) { return session << kSourceBits | source; }
 
+// A client that paused for too long, or whose connection broke: it may greet again.
+absl::Status NoConnection() {
+  return absl::UnavailableError(
+      "no live data connection has this ticket; connect to data.sock first");
+}
+
 // Of two timeouts for epoll_wait; -1 is none.
 int Sooner(int a, int b) { return a < 0 || (b >= 0 && b < a) ? b : a; }
 
@@ -450,8 +456,7 @@ DataServer::~DataServer() {
 absl::StatusOr<PeerIdentity> DataServer::Identify(const SessionTicket& ticket) const {
   const std::shared_ptr<Session> session = impl_->Find(ticket);
   if (session == nullptr || !session->welcomed()) {
-    return absl::NotFoundError(
-        "no live data connection has this ticket; connect to data.sock first");
+    return NoConnection();
   }
   session->RenewHandshake();
   return session->peer();
@@ -462,8 +467,7 @@ absl::StatusOr<std::shared_ptr<SlotPool>> DataServer::OpenSession(const SessionT
                                                                   SessionEvents events) {
   const std::shared_ptr<Session> session = impl_->Find(ticket);
   if (session == nullptr) {
-    return absl::NotFoundError(
-        "no live data connection has this ticket; connect to data.sock first");
+    return NoConnection();
   }
   FW_RETURN_IF_ERROR(session->Open(options, std::move(events)));
   impl_->Count("opened");

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pwd
 import signal
 import subprocess
@@ -83,8 +84,12 @@ def test_a_good_file_changes_pipelines_and_roots_at_once(daemon):
         daemon.config.read_text().replace("{data: ", f"{{more: {elsewhere}, data: ")
     )
     daemon.add_pipeline("second", _PIPELINE.format(root="more"))
+    with pytest.raises(feedwater.Error, match=r"unknown root 'more'.*at SIGHUP"):
+        feedwater.Loader("second", address=daemon.address, output="numpy")
     assert _names(daemon) == {"first"}
-    _reload(daemon, "reloaded;")
+    said = _reload(daemon, "reloaded;")
+    assert f"SIGHUP of process {os.getpid()} (" in said
+    assert f") of user {os.getuid()}: reading {daemon.config} again" in said
     with feedwater.Loader("second", address=daemon.address, output="numpy") as loader:
         assert sum(len(ids) for ids, _ in _epoch(loader)) == 12
     (daemon.pipelines / "first.yaml").unlink()

@@ -51,11 +51,18 @@ def test_paths_and_labels_are_those_of_torchvision(daemon):
         ]
         assert all(os.path.isfile(path) for path, _ in dataset)
         assert dataset.targets == [label for _, label in dataset]
-        assert dataset[-1] == dataset.samples[5] == dataset[5]
+        assert dataset[-1] == dataset.samples[5] == dataset.imgs[5] == dataset[5]
         assert dataset[1:3] == [dataset[1], dataset[2]]
         for wrong in (6, -7):
             with pytest.raises(IndexError, match="there are 6"):
                 dataset[wrong]
+
+
+def test_a_name_that_is_no_utf8_leads_to_its_file(daemon):
+    write(daemon, [os.fsdecode(b"ant/\xe9t\xe9.jpg"), "ant/plain.jpg"])
+    daemon.start()
+    with open_images(daemon) as loader:
+        assert all(os.path.isfile(path) for path, _ in loader.dataset.samples)
 
 
 def test_a_dataset_of_several_pages(daemon):

@@ -230,3 +230,30 @@ def test_status_and_ledger_are_where_the_trainer_is(daemon):
         assert rank()["epoch"] in (0, 5)
         next(iter(loader))
         assert (rank()["epoch"], rank()["step"]) == (5, 0)
+
+
+def test_whoever_opens_it_learns_what_is_probably_not_meant(daemon, caplog):
+    daemon.add_pipeline(
+        "unit",
+        """version: 1
+dataset: {format: image_folder, root: data, path: images}
+graph:
+  - decode: {in: data, out: image}
+  - resize: {size: [8, 8]}
+  - normalize: {mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225]}
+batch: {size: 4}
+outputs: [image]
+""",
+    )
+    meant = "unit.yaml:6:5: normalize: mean and std look like those of pixels from 0 to 1"
+    open_ids(daemon, "unit").close()
+    assert meant in caplog.text
+    assert meant in daemon.tail()
+    checked = subprocess.run(
+        [BUILD / "bin/feedwaterd", "--check", "--config", daemon.config],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert f"warning: {daemon.pipelines}/{meant}" in checked.stdout

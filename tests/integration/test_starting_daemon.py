@@ -9,6 +9,7 @@ import pytest
 
 import feedwater
 from feedwater.address import APPEARS_S
+from feedwater.session import Session
 
 PIPELINE = (
     "version: 1\ndataset: {format: image_folder, root: data, path: images}\n"
@@ -52,3 +53,21 @@ def test_a_daemon_that_never_comes_is_told_after_a_while(tmp_path, monkeypatch, 
     with pytest.raises(feedwater.DaemonLost):
         feedwater.Loader("ids", output="numpy", reconnect_timeout=0, **options)
     assert time.monotonic() - began < APPEARS_S
+
+
+def test_a_program_that_pauses_while_it_opens_greets_again(make_daemon, monkeypatch):
+    daemon = make_daemon(config="cpus: 1\nmemory: 512MiB\nlimits: {handshake_timeout: 0.3s}\n")
+    (daemon.data / "images/a").mkdir(parents=True)
+    (daemon.data / "images/a/0.jpg").write_bytes(b"not looked into")
+    daemon.add_pipeline("ids", PIPELINE.replace("size: 2", "size: 1"))
+    daemon.start()
+    greet, pauses = Session._greet, [5.5, 0.0]  # longer than a starting daemon is waited for
+
+    def greet_and_pause(session):
+        greet(session)
+        time.sleep(pauses.pop(0))
+
+    monkeypatch.setattr(Session, "_greet", greet_and_pause)
+    with feedwater.Loader("ids", address=daemon.address, output="numpy") as loader:
+        assert [ids.tolist() for (ids,) in loader] == [[0]]
+    assert not pauses

@@ -307,7 +307,7 @@ TEST_F(DaemonTest, EveryBadRequestHasItsCodeAndSaysWhatIsWrong) {
       {"control character", StatusCode::INVALID_ARGUMENT,
        [](auto* r) { r->set_client("\x1b[31m"); }},
       {"ticket has 3 bytes", StatusCode::INVALID_ARGUMENT, [](auto* r) { r->set_ticket("abc"); }},
-      {"no live data connection", StatusCode::NOT_FOUND,
+      {"no live data connection", StatusCode::UNAVAILABLE,
        [](auto* r) { r->set_ticket(std::string(16, 't')); }},
       {"cursor", StatusCode::INVALID_ARGUMENT, [](auto* r) { r->set_cursor("{}"); }},
       {"more than limits.pipeline_bytes = 4096", StatusCode::INVALID_ARGUMENT,

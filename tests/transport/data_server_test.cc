@@ -71,7 +71,7 @@ TEST_F(DataServerTest, TheTicketNamesTheUserAndTheProcess) {
   EXPECT_EQ(peer->pid, getpid());
   trainer.Close();
   EXPECT_TRUE(Eventually(
-      [&] { return server_->Identify(*ticket).status().code() == absl::StatusCode::kNotFound; }));
+      [&] { return server_->Identify(*ticket).status().code() == absl::StatusCode::kUnavailable; }));
 }
 
 TEST_F(DataServerTest, EveryConnectionHasAnotherTicketAndAWrongOneOpensNothing) {
@@ -82,8 +82,8 @@ TEST_F(DataServerTest, EveryConnectionHasAnotherTicketAndAWrongOneOpensNothing) 
   EXPECT_NE(*first, *second);
   SessionTicket wrong = *first;
   wrong[7] ^= 1;
-  EXPECT_EQ(server_->Identify(wrong).status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(server_->OpenSession(wrong, Arena(), {}).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(server_->Identify(wrong).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(server_->OpenSession(wrong, Arena(), {}).status().code(), absl::StatusCode::kUnavailable);
 }
 
 TEST_F(DataServerTest, AReleasedSlotIsLentAgainWithTheNextGeneration) {

@@ -4,9 +4,9 @@ The message classes are made at import time from the descriptor in `_control_des
 of their own: that works with every protobuf from 3.20 on, whatever its generated code would demand,
 and cannot collide with another package's messages.
 
-A channel lives only as long as its calls: a connection of a program that forks would be its child's,
-too. gRPC itself is kept once it is there. It shuts down with its last channel, in a thread of its
-own, and a fork in between waits for that thread and never returns (seen with grpcio 1.85).
+A channel lives only as long as its calls: a connection of a program that forks would be its
+child's, too. gRPC itself is kept once it is there. It shuts down with its last channel, in a thread
+of its own, and a fork in between waits for that thread and never returns (seen with grpcio 1.85).
 """
 
 from __future__ import annotations

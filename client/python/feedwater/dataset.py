@@ -4,6 +4,7 @@ file and the label of each. Their pixels come in batches alone.
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -56,7 +57,7 @@ class RecordLister:
                     )
                 samples.extend(
                     (
-                        os.path.join(answer.root, record.path),
+                        os.fsdecode(os.path.join(answer.root, record.path)),
                         int(record.label) if record.HasField("label") else None,
                     )
                     for record in answer.records
@@ -108,12 +109,14 @@ class Dataset(Sequence[Sample]):
         ------
         IndexError
             There is no such record.
+        TypeError
+            The index is no number and no slice.
         Error
             As the daemon says.
         """
         if isinstance(index, slice):
             return [self._sample(i) for i in range(*index.indices(self._records))]
-        number = index.__index__()
+        number = operator.index(index)
         if number < 0:
             number += self._records
         if not 0 <= number < self._records:
@@ -132,6 +135,11 @@ class Dataset(Sequence[Sample]):
     @property
     def samples(self) -> Dataset:
         """Path and label of each record: this object, under the name that torchvision has."""
+        return self
+
+    @property
+    def imgs(self) -> Dataset:
+        """`samples`, by torchvision's other name."""
         return self
 
     @property

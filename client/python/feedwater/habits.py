@@ -5,8 +5,9 @@ and arguments that are given elsewhere here.
 from __future__ import annotations
 
 import contextlib
+import difflib
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, Protocol
 
 _ELSEWHERE = {
@@ -29,15 +30,21 @@ _ELSEWHERE = {
 }
 
 
-def refuse_arguments(others: Mapping[str, Any]) -> None:
+def refuse_arguments(unnamed: Sequence[Any], others: Mapping[str, Any], known: Set[str]) -> None:
     """Raise TypeError for an argument of Loader that it does not have, with the place of what a
-    DataLoader's one would say.
+    DataLoader's one would say, and for one without its name.
     """
+    if unnamed:
+        raise TypeError(
+            "feedwater.Loader takes the pipeline alone without a name, so write "
+            f"`batch_size={unnamed[0]!r}`"
+        )
     for name in others:
         where = _ELSEWHERE.get(name)
-        raise TypeError(
-            f"feedwater.Loader has no argument {name!r}" + ("" if where is None else f": {where}")
-        )
+        if where is None:
+            close = difflib.get_close_matches(name, sorted(known), 1)
+            where = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(sorted(known))}"
+        raise TypeError(f"feedwater.Loader has no argument {name!r}: {where}")
 
 
 class _Settable(Protocol):
@@ -56,6 +63,12 @@ class Sampler:
 
     def __len__(self) -> int:
         return self._samples
+
+    def __iter__(self) -> Iterator[int]:
+        raise TypeError(
+            "the order is the daemon's: `outputs: [..., sample_id]` gives each batch's records, "
+            "and `feedwater ledger` those of any step"
+        )
 
     def set_epoch(self, epoch: int) -> None:
         """As `Loader.set_epoch`; nothing where the loader is gone."""
@@ -105,6 +118,11 @@ class DataLoaderHabits:
     multiprocessing_context = None
 
     batch_sampler: BatchSampler
+
+    @property
+    def batch_size(self) -> int:
+        """Samples a batch on this rank. It cannot be set, as a DataLoader's cannot."""
+        return self.batch_sampler.batch_size
 
     @property
     def drop_last(self) -> bool:

@@ -155,7 +155,7 @@ class Loader(DataLoaderHabits):
     def __init__(
         self,
         pipeline: Union[str, os.PathLike],
-        *,
+        *unnamed: Any,
         batch_size: Optional[int] = None,
         rank: Optional[int] = None,
         world_size: Optional[int] = None,
@@ -172,7 +172,7 @@ class Loader(DataLoaderHabits):
         debug_protect: Optional[bool] = None,
         **others: Any,
     ) -> None:
-        refuse_arguments(others)
+        refuse_arguments(unnamed, others, set(type(self).__init__.__kwdefaults__))
         numbers = {"batch_size": batch_size, "rank": rank, "world_size": world_size, "seed": seed}
         batch_size, rank, world_size, seed, slots = (
             _integer(name, value) for name, value in {**numbers, "slots": slots}.items()
@@ -307,7 +307,6 @@ class Loader(DataLoaderHabits):
             places.append(place)
         self._places = tuple(places)
         self._convert = Converter(self.output, places, self._as_dict, self._device)
-        self.batch_size = int(facts.batch_size)
         self.classes = list(facts.classes)
         self.seed = int(facts.seed)
         self.job = facts.job or self._stream.options.job
@@ -320,7 +319,7 @@ class Loader(DataLoaderHabits):
         )
         self.sampler = Sampler(self, int(facts.samples_per_epoch))
         self.batch_sampler = BatchSampler(
-            self.sampler, self.batch_size, int(facts.steps_per_epoch), facts.last == "drop"
+            self.sampler, int(facts.batch_size), int(facts.steps_per_epoch), facts.last == "drop"
         )
 
     # --- iteration --------------------------------------------------------------------------------
@@ -911,7 +910,8 @@ def _read_pipeline(pipeline: Union[str, os.PathLike]) -> tuple[str, Optional[str
         path = os.fspath(pipeline)
     except TypeError:
         raise errors.InvalidArgument(
-            f"pipeline is {pipeline!r}: it is a name or the path of a .yaml file"
+            f"pipeline is of type {type(pipeline).__name__}: it is a name or the path of a .yaml "
+            "file, whose 'dataset:' says what is read"
         ) from None
     if not isinstance(path, str):
         path = os.fsdecode(path)

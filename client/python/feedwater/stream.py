@@ -143,7 +143,7 @@ class Stream:
         return request
 
     def _open_first(self) -> None:
-        began = time.monotonic()
+        began = None  # when it first failed: this program may have paused before that
         while True:
             try:
                 self._session, self.facts = self._connect()
@@ -151,6 +151,7 @@ class Stream:
             except errors.DaemonLost as error:
                 # It may be starting: not listening yet, or greeting and not serving yet.
                 patience = _STARTING_S if error.greeted else APPEARS_S
+                began = began or time.monotonic()
                 if time.monotonic() - began >= min(patience, self.options.reconnect_timeout):
                     raise
                 time.sleep(_BACKOFF_FIRST_S)

@@ -583,7 +583,10 @@ class ImageFolder final : public Format {
 const Registrar kRegistrar(
     "image_folder",
     DeclareFormat<ImageFolder>(
-        "One folder per class with image files at any depth, in torchvision's order.",
+        absl::StrCat(
+            "One folder per class with image files (", absl::StrJoin(kExtensions, " "),
+            ") at any depth, in torchvision's order. Hidden ones, whose name begins with a "
+            "dot, are left out, which torchvision takes."),
         "dataset: {format: image_folder, root: photos, path: train}",
         FormatSchema<ImageFolder::Params>()));
 

@@ -92,7 +92,7 @@ def test_a_pipeline_file_is_sent_as_text(daemon, open_loader, tmp_path):
 def test_an_unknown_pipeline_is_not_found(daemon):
     with pytest.raises(feedwater.NotFound, match="did you mean 'numbers'"):
         feedwater.Loader("nombers", address=str(daemon.directory), output="numpy")
-    with pytest.raises(feedwater.InvalidArgument, match="it is a name or the path"):
+    with pytest.raises(feedwater.InvalidArgument, match="is of type int: it is a name or the path"):
         feedwater.Loader(17, address=str(daemon.directory), output="numpy")
 
 
@@ -507,12 +507,29 @@ def test_a_loader_has_what_trainers_look_for_on_a_dataloader(daemon, open_loader
         ("shuffle", "sampler: {shuffle"),
         ("pin_memory", "device="),
         ("drop_last", "last: drop"),
-        ("batchsize", "no argument 'batchsize'"),
+        ("batchsize", "no argument 'batchsize': did you mean 'batch_size'?"),
+        ("zzz", "no argument 'zzz': it has address, as_dict, batch_size"),
     ],
 )
 def test_an_argument_of_a_dataloader_says_where_it_is_given_here(daemon, open_loader, name, place):
     with pytest.raises(TypeError, match=re.escape(place)):
         open_loader(daemon, **{name: 1})
+
+
+def test_an_argument_without_its_name_says_how_it_is_given(daemon):
+    with pytest.raises(TypeError, match="write `batch_size=64`"):
+        feedwater.Loader("numbers", 64, address=str(daemon.directory))
+
+
+def test_what_a_dataloader_does_not_let_change_or_cannot_list(daemon, open_loader):
+    loader = open_loader(daemon)
+    with pytest.raises(AttributeError, match="batch_size"):
+        loader.batch_size = 8
+    assert loader.batch_size == 4
+    with pytest.raises(TypeError, match="sample_id"):
+        list(loader.sampler)
+    with pytest.raises(TypeError, match="str"):
+        loader.dataset["images"]
 
 
 def test_a_folder_or_a_file_that_is_not_there_is_no_pipeline(tmp_path):
