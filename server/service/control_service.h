@@ -1,13 +1,8 @@
-// The Control service of proto/feedwater/v1/control.proto: it checks what clients ask for, opens
-// their streams, and reports.
+// The Control service of proto/feedwater/v1/control.proto: checks who asks and for what, reserves
+// room for long answers, and hands streams to the StreamOpener and questions to Reports.
 //
-// A stream is a session of the DataServer (slots in shared memory) joined to a rank of the Runtime
-// (production). The join is made here and undone here: whichever way a session ends, its `closed`
-// event detaches the rank and gives the user's quota back. That event may come before OpenStream
-// has attached the rank; then OpenStream detaches it itself.
-//
-// Thread safety: RPCs run on gRPC's threads, session events on the data server's. What it was given
-// must outlive it, and no session may be open any more when it goes.
+// Thread safety: RPCs run on gRPC's threads. What it was given must outlive it, and no session may
+// be open any more when it goes.
 #pragma once
 
 #include <atomic>
@@ -17,12 +12,10 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "feedwater/v1/control.grpc.pb.h"
 #include "server/base/log_limiter.h"
-#include "server/base/memory_budget.h"
 #include "server/base/mutex.h"
 #include "server/base/user_shares.h"
 #include "server/pipeline/runtime.h"
@@ -30,6 +23,7 @@
 #include "server/service/catalogue.h"
 #include "server/service/config.h"
 #include "server/service/reports.h"
+#include "server/service/stream_opener.h"
 #include "server/transport/data_server.h"
 
 namespace feedwater::server {
@@ -52,9 +46,7 @@ class ControlService final : public v1::Control::Service {
   };
   explicit ControlService(Parts parts);
 
-  // From now on streams are refused with UNAVAILABLE, and those that are open are told so and
-  // closed.
-  void Drain();
+  void Drain() { streams_.Drain(); }
 
   grpc::Status ListPipelines(grpc::ServerContext* context, const v1::ListPipelinesRequest* request,
                              v1::ListPipelinesResponse* response) override;
@@ -77,21 +69,12 @@ class ControlService final : public v1::Control::Service {
 
  private:
   using Asker = Reports::Asker;
-  struct OpenedStream;
-  class Admission;
-
   // `ticket`: of the waiting client, whose handshake is renewed meanwhile; null when there is none.
   absl::StatusOr<std::shared_ptr<const LoadedPipeline>> Load(grpc::ServerContext* context,
                                                              const v1::PipelineRef& reference,
                                                              const SessionTicket* ticket);
   absl::Status Open(grpc::ServerContext* context, const v1::OpenStreamRequest& request,
                     v1::OpenStreamResponse* response);
-  absl::StatusOr<std::shared_ptr<SlotPool>> MakeArena(const std::shared_ptr<OpenedStream>& stream,
-                                                      const ArenaOptions& options);
-  absl::StatusOr<std::shared_ptr<Stream>> AttachRank(const OpenedStream& stream,
-                                                     const JobConfig& job, uint64_t epoch,
-                                                     int64_t position, const SlotLayout& layout,
-                                                     std::shared_ptr<SlotPool> slots);
   // For an answer of so many bytes, of at most `most`.
   absl::Status ReserveRoom(grpc::ServerContext* context, uid_t user, int64_t bytes, int64_t most);
   // For the names of its classes.
@@ -103,34 +86,18 @@ class ControlService final : public v1::Control::Service {
       ABSL_LOCKS_EXCLUDED(mu_);
   grpc::Status Report(const char* rpc, grpc::ServerContext* context,
                       const std::function<absl::Status(const Asker&)>& report);
-  std::vector<Reports::RankSession> Sessions() ABSL_LOCKS_EXCLUDED(mu_);
-  bool HolderIsGoing(const OpenedStream& wanted) ABSL_LOCKS_EXCLUDED(mu_);
-  void WarnOfTwins(const OpenedStream& stream) ABSL_LOCKS_EXCLUDED(mu_);
-  // What limits.arena_bytes_per_uid leaves to a user; null without that limit.
-  std::shared_ptr<MemoryBudget> UserBudget(uid_t uid) ABSL_LOCKS_EXCLUDED(mu_);
-  static int DefaultSlots(const SlotLayout& layout, int64_t world_size, int64_t free_bytes);
-  void OnSeek(const std::shared_ptr<OpenedStream>& stream, uint32_t serial, uint64_t epoch,
-              int64_t position);
-  void OnClosed(const std::shared_ptr<OpenedStream>& stream) ABSL_LOCKS_EXCLUDED(mu_);
   // `user`: whose call it is, where that is known.
   grpc::Status Answer(const char* rpc, const absl::Status& status,
                       int64_t user = LogLimiter::kNoSource);
 
   const Parts parts_;
+  StreamOpener streams_;
   const Reports reports_;
-  std::atomic<bool> draining_{false};
-  std::atomic<uint64_t> rpc_errors_{0}, streams_opened_{0}, over_quota_{0}, anonymous_jobs_{0};
-  std::atomic<uint64_t> over_arena_quota_{0};
+  std::atomic<uint64_t> rpc_errors_{0};
 
   Mutex mu_;
-  std::map<SessionTicket, std::shared_ptr<OpenedStream>> streams_ ABSL_GUARDED_BY(mu_);
-  std::map<uid_t, int> streams_of_uid_ ABSL_GUARDED_BY(mu_);  // open or being opened
-  std::set<uid_t> looking_ ABSL_GUARDED_BY(mu_);              // in LookThrough
+  std::set<uid_t> looking_ ABSL_GUARDED_BY(mu_);  // in LookThrough
   CondVar has_looked_;
-  std::map<uid_t, std::shared_ptr<MemoryBudget>> arenas_of_uid_ ABSL_GUARDED_BY(mu_);
 };
-
-// The gRPC status with the same code and message.
-grpc::Status ToGrpc(const absl::Status& status);
 
 }  // namespace feedwater::server

@@ -133,7 +133,7 @@ Reports::Reports(Parts parts) : parts_(std::move(parts)), start_ns_(MonotonicNs(
 std::vector<JobStats> Reports::Jobs() const {
   using RankKey = std::tuple<uid_t, std::string, std::string, int64_t>;
   std::map<RankKey, SessionTicket> tickets;
-  for (const RankSession& session : parts_.sessions()) {
+  for (const RankSession& session : parts_.streams->Sessions()) {
     const auto& [ticket, user, job, pipeline, rank] = session;
     tickets[RankKey(user, job, pipeline, rank)] = ticket;
   }

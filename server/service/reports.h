@@ -16,6 +16,7 @@
 #include "server/base/user_shares.h"
 #include "server/pipeline/runtime.h"
 #include "server/service/config.h"
+#include "server/service/stream_opener.h"
 #include "server/transport/data_server.h"
 
 namespace feedwater::server {
@@ -23,13 +24,6 @@ namespace feedwater::server {
 // Thread-safe.
 class Reports {
  public:
-  // A rank of a job with its session.
-  struct RankSession {
-    SessionTicket ticket{};
-    uid_t user = 0;
-    std::string job, pipeline;
-    int64_t rank = 0;
-  };
   struct Parts {
     DataServer* data = nullptr;
     Runtime* runtime = nullptr;
@@ -38,7 +32,7 @@ class Reports {
     std::shared_ptr<BadSampleLog> bad_samples;
     std::shared_ptr<const DecoderHost> decoders;  // null: workers make all samples
     std::function<std::map<std::string, uint64_t>()> more_counters;  // may be null
-    std::function<std::vector<RankSession>()> sessions;
+    const StreamOpener* streams = nullptr;
   };
   // Who asks for a long report.
   struct Asker {

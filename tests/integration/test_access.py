@@ -38,7 +38,7 @@ outputs: [image, label]
 ROWS = {
     "ListPipelines": ("OK", None),
     "DescribePipeline": ("INVALID_ARGUMENT", None),
-    "OpenStream": ("INVALID_ARGUMENT", "NOT_FOUND"),
+    "OpenStream": ("INVALID_ARGUMENT", "UNAVAILABLE"),
     "CloseStream": ("INVALID_ARGUMENT", "NOT_FOUND"),
     "GetLedger": ("NOT_FOUND", None),
     "GetStatus": ("OK", None),

@@ -153,7 +153,7 @@ TEST_F(DaemonTest, ATicketIsWorthNothingOnceItsConnectionIsGone) {
   ASSERT_TRUE(Eventually([&] { return Status().jobs().empty(); }));
   v1::OpenStreamRequest replayed = Request();
   replayed.set_ticket(ticket);
-  EXPECT_EQ(Open(&client, replayed).error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(Open(&client, replayed).error_code(), grpc::StatusCode::UNAVAILABLE);
   grpc::ClientContext context;
   v1::CloseStreamRequest close;
   close.set_ticket(ticket);
