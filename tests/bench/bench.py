@@ -8,10 +8,22 @@ import json
 import sys
 from pathlib import Path
 
-from suite import ROOT, Context, Figure, machine, show, write_readme
+from suite import (
+    README,
+    RESULTS,
+    ROOT,
+    Context,
+    Figure,
+    has_goals,
+    machine,
+    peers_table,
+    show,
+    table,
+    write_between,
+)
 
 NAMES = ("handover", "overhead", "roofline", "decode", "resize", "read", "peers", "startup")
-RESULTS = ROOT / "build" / "bench"
+SAVED = ROOT / "build" / "bench"
 
 
 def summary(name: str) -> str:
@@ -26,7 +38,7 @@ def main() -> int:
     parser.add_argument("--data", type=Path, help="image folder; default: real photos, else made")
     parser.add_argument("--quick", action="store_true", help="fewer rounds: to see that it runs")
     parser.add_argument("--list", action="store_true", help="list the benchmarks")
-    parser.add_argument("--table", action="store_true", help="write saved results into README.md")
+    parser.add_argument("--table", action="store_true", help="write saved results into RESULTS.md")
     parser.add_argument("--install", action="store_true", help="peers: make their environments")
     options = parser.parse_args()
     names = NAMES if options.names == ["all"] else options.names
@@ -50,7 +62,7 @@ def main() -> int:
         show(figures)
         for what, why in context.absent.items():
             print(f"{what}: {why}")
-        RESULTS.mkdir(parents=True, exist_ok=True)
+        SAVED.mkdir(parents=True, exist_ok=True)
         document = {
             "name": name,
             "machine": machine(),
@@ -58,11 +70,20 @@ def main() -> int:
             "absent": dict(context.absent),
             "figures": [figure.__dict__ for figure in figures],
         }
-        (RESULTS / f"{name}.json").write_text(json.dumps(document, indent=1) + "\n")
+        (SAVED / f"{name}.json").write_text(json.dumps(document, indent=1) + "\n")
     if options.table:
-        saved = [RESULTS / f"{name}.json" for name in NAMES]
-        write_readme(ROOT / "README.md", [json.loads(p.read_text()) for p in saved if p.exists()])
+        write_tables()
     return 0
+
+
+def write_tables() -> None:
+    """Write what is saved into RESULTS.md, and the peers in short into the README."""
+    for path in (SAVED / f"{name}.json" for name in NAMES):
+        if not path.exists() or not has_goals(document := json.loads(path.read_text())):
+            continue
+        write_between(RESULTS, document["name"], table(document))
+        if document["name"] == "peers":
+            write_between(README, "peers", peers_table(document))
 
 
 if __name__ == "__main__":

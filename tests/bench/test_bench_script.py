@@ -1,4 +1,4 @@
-"""The benchmarks' program: names, tables, and the part of the README that it writes."""
+"""The benchmarks' program: names, tables, and the parts of pages that it writes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from suite import END, START, Figure, table, write_readme  # noqa: E402
+from suite import RESULTS, Figure, has_goals, peers_table, table, write_between  # noqa: E402
 
 DOCUMENT = {
     "name": "decode",
@@ -69,7 +69,7 @@ def test_verdicts(got, better, verdict):
 
 
 def test_the_table_says_what_was_missed_and_where_it_was_measured():
-    text = table([DOCUMENT])
+    text = table(DOCUMENT)
     assert "A CPU, 4 cores, AVX2, Linux 6.1, 400 photos, 2026-01-01" in text
     assert "Not measured: Some loader (not installed)." in text
     assert "for the screen" not in text
@@ -84,21 +84,37 @@ def test_figures_that_differ_in_their_column_stand_in_one_line():
         Figure("decoding", 0.5, column="4:2:0"),
         Figure("reading", 7.0, unit="MB/s", column="4:2:0"),
     ]
-    text = table([{**DOCUMENT, "figures": [figure.__dict__ for figure in figures]}])
+    text = table({**DOCUMENT, "figures": [figure.__dict__ for figure in figures]})
     assert "| figure | all | 4:2:0 | must | aim |" in text
     assert "| decoding | 2x | 0.5x | ≥ 1x | ≥ 3x |" in text
     assert "| reading |  | 7 MB/s |  |  |" in text
 
 
-def test_what_has_no_goal_is_not_for_the_readme():
+def test_what_has_no_goal_is_not_for_a_page():
     figures = [Figure("a cost by itself", 2.0, unit="ns").__dict__]
-    assert table([{**DOCUMENT, "name": "roofline", "figures": figures}]) == ""
+    assert has_goals(DOCUMENT) and not has_goals({**DOCUMENT, "figures": figures})
 
 
-def test_the_readme_keeps_everything_but_the_table(tmp_path):
-    page = tmp_path / "README.md"
-    page.write_text(f"before\n{START}\nold\n{END}\nafter\n")
-    write_readme(page, [DOCUMENT])
+def test_a_page_keeps_everything_but_its_table(tmp_path):
+    page = tmp_path / "RESULTS.md"
+    page.write_text("before\n<!-- decode -->\nold\n<!-- /decode -->\nafter\n")
+    write_between(page, "decode", table(DOCUMENT))
     text = page.read_text()
     assert text.startswith("before\n") and text.endswith("after\n")
     assert "old" not in text and "fast" in text
+
+
+def test_the_page_of_results_has_a_place_for_each_benchmark_with_goals():
+    names = {line.split()[0] for line in run("--list").stdout.splitlines()} - {"roofline"}
+    text = RESULTS.read_text()
+    assert all(f"<!-- {name} -->" in text and f"<!-- /{name} -->" in text for name in names)
+
+
+def test_peers_in_short_are_those_on_one_core():
+    figures = [
+        Figure(f"Feedwater from {kind} ÷ Slow", got, column=column).__dict__
+        for column, scale in (("1 core", 1), ("2 cores", 10))
+        for kind, got in (("JPEGs", 6.87 * scale), ("coefficients", 19.7 * scale))
+    ]
+    text = peers_table({**DOCUMENT, "name": "peers", "figures": figures})
+    assert "| Slow | 6.87x | 19.7x |" in text and "197" not in text

@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 BUILD = Path(os.environ.get("FEEDWATER_BUILD_DIR", ROOT / "build" / "release"))
 DATA = Path(os.environ.get("FEEDWATER_TEST_DATA", ROOT.parent / "shared" / "data"))
-START, END = "<!-- bench -->", "<!-- /bench -->"
+RESULTS, README = ROOT / "tests/bench/RESULTS.md", ROOT / "README.md"
 MADE = "made photos"
 
 TRAIN = """\
@@ -161,34 +161,61 @@ def _rows(figures: list[Figure]) -> list[str]:
     return lines
 
 
-def table(documents: list[dict]) -> str:
-    """Return results as Markdown: those of benchmarks that have goals."""
-    lines = []
-    for document in documents:
-        about = document["machine"]
-        figures = [Figure(**entry) for entry in document["figures"]]
-        if not any(figure.verdict for figure in figures):
-            continue
-        lines += [
-            f"**{document['name']}** (`scripts/bench {document['name']}`; {about['cpu']}, "
-            f"{about['cores']} cores, {about['simd']}, Linux {about['kernel']}, "
-            f"{document['data']}, {about['date']})",
+def has_goals(document: dict) -> bool:
+    """Return whether a benchmark's results are for a page."""
+    return any(Figure(**entry).verdict for entry in document["figures"])
+
+
+def _measured_on(document: dict) -> str:
+    about = document["machine"]
+    return (
+        f"{about['cpu']}, {about['cores']} cores, {about['simd']}, Linux {about['kernel']}, "
+        f"{document['data']}, {about['date']}"
+    )
+
+
+def table(document: dict) -> str:
+    """Return a benchmark's results as Markdown."""
+    figures = [Figure(**entry) for entry in document["figures"]]
+    absent = [f"\nNot measured: {name} ({why})." for name, why in document["absent"].items()]
+    return "\n".join(
+        [
+            f"`scripts/bench {document['name']}`; {_measured_on(document)}",
             "",
             *_rows([figure for figure in figures if not figure.detail]),
-            "",
+            *absent,
         ]
-        lines += [
-            f"Not measured: {name} ({why}).\n" for name, why in document.get("absent", {}).items()
-        ]
-    return "\n".join(lines)
+    )
 
 
-def write_readme(path: Path, documents: list[dict]) -> None:
-    """Put the table between the marks of the page."""
-    text = path.read_text()
-    head, rest = text.split(START)
-    _, tail = rest.split(END)
-    path.write_text(f"{head}{START}\n{table(documents)}{END}{tail}")
+def peers_table(document: dict) -> str:
+    """Return the peers' results in short: those on one core, a line for each peer."""
+    rows: dict[str, dict[str, float]] = {}
+    for entry in document["figures"]:
+        match = re.fullmatch(r"Feedwater from (JPEGs|coefficients) ÷ (.+)", entry["what"])
+        if match and entry["column"] == "1 core":
+            rows.setdefault(match[2], {})[match[1]] = entry["got"]
+    lines = [
+        f"| {peer} | {number(got['JPEGs'], 'x')} | {number(got['coefficients'], 'x')} |"
+        for peer, got in rows.items()
+        if len(got) == 2
+    ]
+    return "\n".join(
+        [
+            "| images a second on one core, Feedwater ÷ | from JPEGs | from the cache |",
+            "|---|---|---|",
+            *lines,
+            f"\n{_measured_on(document)}.",
+        ]
+    )
+
+
+def write_between(path: Path, name: str, text: str) -> None:
+    """Put text between a page's marks of that name, and leave all else as it is."""
+    start, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+    head, rest = path.read_text().split(start)
+    _, tail = rest.split(end)
+    path.write_text(f"{head}{start}\n{text}\n{end}{tail}")
 
 
 def cpu_list(cpus: list[int]) -> str:
