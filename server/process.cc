@@ -28,6 +28,7 @@
 #include "server/base/sanitized.h"
 #include "server/base/status.h"
 #include "server/base/thread.h"
+#include "server/pipeline/read_buffers.h"
 
 namespace feedwater::server {
 namespace {
@@ -51,7 +52,7 @@ std::string DescribeSender(const siginfo_t& info) {
 // 20 descriptors and 14 threads were measured with one worker, of which gRPC's threads are 9.
 constexpr int64_t kLeastDescriptors = 44;
 constexpr size_t kOtherThreads = 20;
-constexpr size_t kLeastMemoryBytes = 128 << 20;
+constexpr size_t kLeastMemoryBytes = 128 << 20;  // beside the addresses of read buffers
 
 sigset_t Signals() {
   sigset_t set;
@@ -89,7 +90,9 @@ absl::Status ProbeResources(size_t workers) {
                      " to start; cure: raise LimitNOFILE= (ulimit -n)"));
   }
   // All at a time, as they will be.
-  void* const memory = mmap(nullptr, kLeastMemoryBytes, PROT_READ | PROT_WRITE,
+  const size_t addresses =
+      kLeastMemoryBytes + workers * HugeRegion::kSpread * ReadBuffers::kBaseBytes;
+  void* const memory = mmap(nullptr, addresses, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
     return absl::ResourceExhaustedError(absl::StrCat(
@@ -120,7 +123,7 @@ absl::Status ProbeResources(size_t workers) {
   }
   ended.SignalAll();
   for (std::thread& thread : threads) thread.join();
-  munmap(memory, kLeastMemoryBytes);
+  munmap(memory, addresses);
   return status;
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/base/sanitized.h"
 #include "server/storage/engine.h"
 
 namespace feedwater::server {
@@ -11,18 +12,23 @@ namespace {
 
 constexpr size_t kLeastBytes = 64 << 10;
 
-// Powers of two and the halves between them, so that few sizes exist and a buffer fits many
-// records.
+// What a direct read of so many bytes may take beside them, on both sides.
+constexpr size_t kEdges = 3 * kReadAlignment;
+
+// Powers of two and the halves between them, with and without the edges of a direct read, so that
+// few sizes exist and a buffer fits many records.
 size_t RoundUp(size_t bytes) {
-  size_t size = kLeastBytes;
-  while (size < bytes) {
-    if (size + size / 2 >= bytes) return size + size / 2;
-    size *= 2;
+  for (size_t size = kLeastBytes;; size *= 2) {
+    for (const size_t fits : {size, size + kEdges, size + size / 2, size + size / 2 + kEdges})
+      if (fits >= bytes) return fits;
   }
-  return size;
 }
 
 }  // namespace
+
+// A region would hide from AddressSanitizer what is read beyond a buffer.
+ReadBuffers::ReadBuffers(std::shared_ptr<MemoryBudget> budget)
+    : budget_(std::move(budget)), region_(kSanitized ? nullptr : HugeRegion::Create(kBaseBytes)) {}
 
 absl::StatusOr<ReadBuffers::Buffer> ReadBuffers::Get(size_t bytes, MemoryBudget* share) {
   // The smallest idle one that fits; when none does, the largest makes room for the new one.
@@ -67,7 +73,11 @@ absl::StatusOr<ReadBuffers::Buffer> ReadBuffers::Make(size_t capacity, MemoryBud
     FW_ASSIGN_OR_RETURN(buffer.reservation_,
                         share->Reserve("read buffers", static_cast<int64_t>(capacity)));
   }
-  buffer.data_.reset(static_cast<std::byte*>(std::aligned_alloc(kReadAlignment, capacity)));
+  if (planned && region_ != nullptr) {
+    buffer.data_ = {region_->Take(capacity), Buffer::Free{region_, capacity}};
+  } else {
+    buffer.data_.reset(static_cast<std::byte*>(std::aligned_alloc(kReadAlignment, capacity)));
+  }
   if (buffer.data_ == nullptr) {
     return absl::ResourceExhaustedError(
         absl::StrCat("no memory for a read buffer of ", capacity, " bytes"));
@@ -84,6 +94,9 @@ void ReadBuffers::Put(Buffer buffer) {
   idle_.push_back(std::move(buffer));
 }
 
-void ReadBuffers::FreeIdle() { std::vector<Buffer>().swap(idle_); }
+void ReadBuffers::FreeIdle() {
+  std::vector<Buffer>().swap(idle_);
+  if (region_ != nullptr) region_->ReturnFree();
+}
 
 }  // namespace feedwater::server

@@ -1,6 +1,6 @@
-// The read buffers of one worker: aligned for direct I/O, kept and used again. What stands beyond
-// the base that every worker has reserved at start is reserved in the memory budget before it is
-// allocated, and given back when it is idle.
+// The read buffers of one worker: aligned for direct I/O, on huge pages, kept and used again. What
+// stands beyond the base that every worker has reserved at start is reserved in the memory budget
+// before it is allocated, and given back when it is idle.
 //
 // Thread safety: belongs to one thread; buffers may end on any.
 #pragma once
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/base/huge_region.h"
 #include "server/base/memory_budget.h"
 
 namespace feedwater::server {
@@ -52,8 +53,18 @@ class ReadBuffers {
 
    private:
     friend class ReadBuffers;
-    struct Free {
-      void operator()(std::byte* data) const { std::free(data); }
+    class Free {
+     public:
+      Free() : bytes_(0) {}
+      Free(std::shared_ptr<HugeRegion> region, size_t bytes)
+          : region_(std::move(region)), bytes_(bytes) {}
+      void operator()(std::byte* data) const {
+        region_ != nullptr ? region_->Give(data, bytes_) : std::free(data);
+      }
+
+     private:
+      std::shared_ptr<HugeRegion> region_;  // that it is a piece of; null: it is the heap's
+      size_t bytes_;
     };
     size_t capacity_ = 0;
     MemoryReservation reservation_;
@@ -61,7 +72,7 @@ class ReadBuffers {
     std::unique_ptr<std::byte[], Free> data_;
   };
 
-  explicit ReadBuffers(std::shared_ptr<MemoryBudget> budget) : budget_(std::move(budget)) {}
+  explicit ReadBuffers(std::shared_ptr<MemoryBudget> budget);
 
   // ResourceExhausted when the budget or the machine does not have it. What is not planned is
   // reserved from `share`, of the user for whom it is, or where that is null from the whole.
@@ -79,6 +90,7 @@ class ReadBuffers {
   }
 
   const std::shared_ptr<MemoryBudget> budget_;
+  const std::shared_ptr<HugeRegion> region_;  // of those that are planned; may be null
   // Bytes of all buffers that have no reservation of their own; those of them that are away.
   const std::shared_ptr<std::atomic<int64_t>> planned_ = std::make_shared<std::atomic<int64_t>>(0);
   const std::shared_ptr<std::atomic<int64_t>> away_ = std::make_shared<std::atomic<int64_t>>(0);

@@ -6,12 +6,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "server/base/clock.h"
+#include "server/pipeline/read_buffers.h"
 #include "server/storage/engine.h"
 
 namespace feedwater::server {
@@ -49,10 +49,8 @@ int Read(char** arguments) {
   }
   struct Slot {
     ReadOp op;
-    std::unique_ptr<std::byte, decltype(&std::free)> memory{nullptr, std::free};
+    ReadBuffers::Buffer memory;
   };
-  const size_t bytes = (ReadBufferBytes(block, (*file)->direct_io) + kReadAlignment - 1) /
-                       kReadAlignment * kReadAlignment;
   std::vector<Slot> slots(depth);
   std::mt19937_64 random(1);
   int64_t next = 0;
@@ -63,13 +61,19 @@ int Read(char** arguments) {
                                 : next++ % blocks) *
                      block;
     slot.op.length = block;
-    slot.op.buffer = {slot.memory.get(), bytes};
+    slot.op.buffer = {slot.memory.data(), slot.memory.capacity()};
     slot.op.user = &slot;
     (*engine)->Submit(&slot.op);
   };
+  ReadBuffers buffers(nullptr);
   for (Slot& slot : slots) {
-    slot.memory.reset(static_cast<std::byte*>(std::aligned_alloc(kReadAlignment, bytes)));
-    std::memset(slot.memory.get(), 0, bytes);
+    auto memory = buffers.Get(ReadBufferBytes(block, (*file)->direct_io));
+    if (!memory.ok()) {
+      std::fprintf(stderr, "%s\n", memory.status().ToString().c_str());
+      return 1;
+    }
+    slot.memory = *std::move(memory);
+    std::memset(slot.memory.data(), 0, slot.memory.capacity());
   }
   const Deadline deadline(std::atof(arguments[7]));
   for (Slot& slot : slots) submit(slot);
