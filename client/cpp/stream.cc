@@ -31,6 +31,7 @@ constexpr const char* kChecksumUrl = "feedwater/checksum";
 constexpr const char* kLostUrl = "feedwater/daemon-lost";
 constexpr const char* kRecordUrl = "feedwater/bad-sample-record";
 constexpr const char* kPathUrl = "feedwater/bad-sample-path";
+constexpr const char* kReasonUrl = "feedwater/bad-sample-reason";
 constexpr double kStartingS = 5;  // how long a daemon that accepts connections may take to serve
 constexpr int64_t kOpenNs = 3600'000'000'000;  // the first open of a large dataset lists its files
 constexpr int64_t kQueueNs =
@@ -45,12 +46,17 @@ std::string Text(const char* bytes, size_t capacity) {
 }
 
 absl::Status FailureOf(const wire::Failed& failed) {
-  absl::Status status(static_cast<absl::StatusCode>(failed.code),
-                      Text(failed.message, sizeof(failed.message)));
+  const std::string reason = Text(failed.message, sizeof(failed.message)),
+                    path = Text(failed.path, sizeof(failed.path));
+  const bool is_bad_sample = failed.record >= 0;
+  absl::Status status(
+      static_cast<absl::StatusCode>(failed.code),
+      is_bad_sample ? absl::StrCat("record ", failed.record, " (", path, "): ", reason) : reason);
   if (status.ok()) status = absl::UnknownError("the daemon could not make this batch");
-  if (failed.record >= 0) {
+  if (is_bad_sample) {
     status.SetPayload(kRecordUrl, absl::Cord(absl::StrCat(failed.record)));
-    status.SetPayload(kPathUrl, absl::Cord(Text(failed.path, sizeof(failed.path))));
+    status.SetPayload(kPathUrl, absl::Cord(path));
+    status.SetPayload(kReasonUrl, absl::Cord(reason));
   }
   return status;
 }
@@ -106,6 +112,13 @@ absl::Status CheckSum(const wire::Ready& ready, const std::vector<Tensor>& tenso
   return mismatch;
 }
 
+// A cursor at `place` as the daemon reads it: what is left out is the client's affair.
+std::string ForDaemon(Cursor cursor, Place place) {
+  cursor.at = place;
+  cursor.skips.clear();
+  return cursor.ToJson();
+}
+
 // Whether a daemon that is coming back may answer differently soon.
 bool MayPass(const absl::Status& status) {
   return status.code() == absl::StatusCode::kUnavailable ||
@@ -123,22 +136,15 @@ int64_t MonotonicNs() {
   return now.tv_sec * 1'000'000'000LL + now.tv_nsec;
 }
 
-// Leaves out the "record N (PATH): " that a message begins with; `path` may have been cut.
-std::string WithoutName(absl::string_view message, const BadSample& sample) {
-  const std::string start = absl::StrCat("record ", sample.record, " (", sample.path);
-  const size_t end = absl::StartsWith(message, start) ? message.find("): ", start.size())
-                                                      : absl::string_view::npos;
-  return std::string(end == absl::string_view::npos ? message : message.substr(end + 3));
-}
-
 std::optional<BadSample> BadSampleOf(const absl::Status& status) {
   const absl::optional<absl::Cord> record = status.GetPayload(kRecordUrl);
   const absl::optional<absl::Cord> path = status.GetPayload(kPathUrl);
-  if (!record || !path) return std::nullopt;
+  const absl::optional<absl::Cord> reason = status.GetPayload(kReasonUrl);
+  if (!record || !path || !reason) return std::nullopt;
   BadSample sample;
   if (!absl::SimpleAtoi(std::string(*record), &sample.record)) return std::nullopt;
   sample.path = std::string(*path);
-  sample.reason = WithoutName(status.message(), sample);
+  sample.reason = std::string(*reason);
   return sample;
 }
 bool IsStalled(const absl::Status& status) { return status.GetPayload(kStalledUrl).has_value(); }
@@ -213,13 +219,13 @@ absl::StatusOr<std::unique_ptr<Stream::Impl>> Stream::Impl::Open(const std::stri
   if (options.slots) request.set_slots(*options.slots);
   request.set_epoch(options.epoch);
   request.set_checksum(options.verify);
+  Cursor cursor;
   std::string cursor_json;
   if (!options.state.empty()) {
     absl::StatusOr<Cursor> saved = Cursor::FromJson(options.state);
     if (!saved.ok()) return saved.status();
-    stream->cursor = *std::move(saved);
-    stream->resumed = true;
-    cursor_json = stream->CursorAt(stream->cursor.at);
+    cursor = *std::move(saved);
+    cursor_json = ForDaemon(cursor, cursor.at);
   }
   // Nobody there is an answer; a daemon that greets but does not serve yet is starting.
   const int64_t patience_ns = SecondsToNs(std::min(kStartingS, options.reconnect_timeout_s));
@@ -233,27 +239,21 @@ absl::StatusOr<std::unique_ptr<Stream::Impl>> Stream::Impl::Open(const std::stri
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   const v1::OpenStreamResponse& facts = stream->opened;
-  Cursor& cursor = stream->cursor;
   cursor.dataset = facts.dataset_digest();
   cursor.pipeline = facts.pipeline_digest();
   cursor.seed = facts.seed();
   cursor.at = {facts.epoch(), facts.position()};
   cursor.world_size = facts.world_size();
   cursor.batch_size = facts.batch_size();
-  stream->TakeAlignment(cursor.at.position);
+  stream->position = Position(std::move(cursor),
+                              {facts.records(), facts.steps_per_epoch(), facts.last() == "drop"},
+                              /*resumed=*/!options.state.empty());
   stream->Settle();  // behind what the state leaves out
   // From now on every reopening asks for the same job over the same files, whatever the environment
   // or the file says by then.
   request.set_batch_size(facts.batch_size());
   request.set_seed(facts.seed());
   return stream;
-}
-
-std::string Stream::Impl::CursorAt(Place place) const {
-  Cursor at = cursor;
-  at.at = place;
-  at.skips.clear();
-  return at.ToJson();
 }
 
 absl::Status Stream::Impl::OpenSession(const std::string& cursor_json, int64_t deadline_ns) {
@@ -301,7 +301,7 @@ absl::Status Stream::Impl::OpenSession(const std::string& cursor_json, int64_t d
 absl::Status Stream::Impl::Reconnect(const absl::Status& why) {
   Outage outage(options.notice, address, why.message(), options.reconnect_timeout_s);
   const int64_t deadline = MonotonicNs() + SecondsToNs(options.reconnect_timeout_s);
-  const std::string state = CursorAt(next_at.value_or(Wanted()));
+  const std::string state = ForDaemon(position.cursor(), next_at.value_or(position.Wanted()));
   absl::Status last = why;
   for (double pause_s = 0.05; MonotonicNs() < deadline; pause_s = std::min(1.0, pause_s * 2)) {
     last = OpenSession(state, std::max(deadline, MonotonicNs() + kLeastNs));
@@ -316,10 +316,6 @@ absl::Status Stream::Impl::Reconnect(const absl::Status& why) {
                    " s: ", last.message(), ". Continue with StreamOptions::state = State()"));
   lost.SetPayload(kLostUrl, absl::Cord("1"));
   return lost;
-}
-
-Place Stream::Impl::Wanted() const {
-  return cursor.AfterSkips(at_epoch_end ? Place{cursor.at.epoch + 1, 0} : cursor.at);
 }
 
 void Stream::Impl::SeekTo(Place place) {
@@ -395,7 +391,7 @@ absl::StatusOr<wire::Ready> Stream::Impl::AwaitReady() {
 }
 
 void Stream::Impl::Settle() {
-  const Place wanted = Wanted();
+  const Place wanted = position.Wanted();
   if (kept) {
     if (wanted == Place{kept->epoch, 0}) return;
     GiveBack(*std::exchange(kept, std::nullopt));
@@ -416,25 +412,27 @@ absl::StatusOr<Batch> Stream::Impl::Next() {
   while (true) {
     absl::StatusOr<wire::Ready> ready = Fetch();
     if (!ready.ok()) return ready.status();
-    if (ready->epoch <= Wanted().epoch || cursor.AfterSkips({ready->epoch, 0}).position == 0)
-      return Lend(*ready);
+    const bool begins_skipped =
+        position.cursor().AfterSkips({ready->epoch, 0}) != Place{ready->epoch, 0};
+    if (ready->epoch <= position.Wanted().epoch || !begins_skipped) return Lend(*ready);
     // The epoch had no further batch, and the next one begins with what is left out.
-    BeginEpoch(ready->epoch);
+    position.BeginEpoch(ready->epoch);
     kept = *ready;
   }
 }
 
 absl::StatusOr<std::optional<Batch>> Stream::Impl::NextInEpoch() {
-  if (at_epoch_end) {
-    BeginEpoch(cursor.at.epoch + 1);
+  const uint64_t epoch = position.cursor().at.epoch;
+  if (position.at_epoch_end()) {
+    position.BeginEpoch(epoch + 1);
     return std::optional<Batch>();
   }
   absl::StatusOr<wire::Ready> ready = Fetch();
   if (!ready.ok()) return ready.status();
-  if (ready->epoch > cursor.at.epoch) {
-    const bool is_resumed = resumed;  // then the state was of the epoch's end
+  if (ready->epoch > epoch) {
+    const bool is_resumed = position.resumed();  // then the state was of the epoch's end
     kept = *ready;
-    BeginEpoch(is_resumed ? ready->epoch : cursor.at.epoch + 1);
+    position.BeginEpoch(is_resumed ? ready->epoch : epoch + 1);
     if (!is_resumed) return std::optional<Batch>();
     return NextInEpoch();  // behind what is left out there
   }
@@ -443,23 +441,11 @@ absl::StatusOr<std::optional<Batch>> Stream::Impl::NextInEpoch() {
   return std::optional<Batch>(*std::move(batch));
 }
 
-void Stream::Impl::BeginEpoch(uint64_t epoch) {
-  cursor.at = {epoch, 0};
-  cursor.ForgetPassed();
-  at_epoch_end = taken = resumed = false;
-  TakeAlignment(0);
-}
-
 absl::StatusOr<Batch> Stream::Impl::Lend(const wire::Ready& ready) {
   absl::StatusOr<Batch> batch = View(ready);
   if (!batch.ok()) return batch.status();
-  cursor.at = {ready.epoch, ready.next_position};
-  cursor.substituted += ready.substituted;
-  cursor.ForgetPassed();
-  at_epoch_end = (ready.flags & wire::kReadyLastInEpoch) != 0;
-  if (!at_epoch_end) TakeAlignment(ready.next_position);
-  taken = true;
-  resumed = false;
+  position.Take(ready.epoch, ready.next_position, (ready.flags & wire::kReadyLastInEpoch) != 0,
+                ready.substituted);
   return batch;
 }
 
@@ -496,14 +482,7 @@ absl::StatusOr<Batch> Stream::Impl::View(const wire::Ready& ready) {
 }
 
 absl::Status Stream::Impl::SetEpoch(uint64_t epoch) {
-  resumed = false;
-  if (at_epoch_end && epoch == cursor.at.epoch + 1) {
-    BeginEpoch(epoch);
-    return absl::OkStatus();
-  }
-  const bool untouched = !taken && !at_epoch_end && epoch == cursor.at.epoch;
-  if (untouched) return absl::OkStatus();
-  BeginEpoch(epoch);
+  if (!position.ChooseEpoch(epoch)) return absl::OkStatus();
   failed = absl::OkStatus();
   Settle();
   return absl::OkStatus();
@@ -512,19 +491,8 @@ absl::Status Stream::Impl::SetEpoch(uint64_t epoch) {
 absl::Status Stream::Impl::Load(const std::string& state) {
   absl::StatusOr<Cursor> saved = Cursor::FromJson(state);
   if (!saved.ok()) return saved.status();
-  if (absl::Status same = saved->CheckSameSource(cursor); !same.ok()) return same;
-  if (saved->at.position > opened.records()) {
-    return absl::InvalidArgumentError(absl::StrCat("the state's position ", saved->at.position,
-                                                   " is outside the epoch of ", opened.records(),
-                                                   " records"));
-  }
-  saved->world_size = cursor.world_size;
-  saved->batch_size = cursor.batch_size;
-  cursor = *std::move(saved);
-  at_epoch_end = taken = false;
-  resumed = true;
+  if (absl::Status loaded = position.Load(*saved); !loaded.ok()) return loaded;
   failed = absl::OkStatus();
-  TakeAlignment(cursor.at.position);
   Settle();
   return absl::OkStatus();
 }
@@ -532,27 +500,12 @@ absl::Status Stream::Impl::Load(const std::string& state) {
 // --- Replaying and leaving out
 // -------------------------------------------------------------------------------------------------
 
-int64_t Stream::Impl::GlobalBatch() const { return cursor.batch_size * cursor.world_size; }
-
-void Stream::Impl::TakeAlignment(int64_t position) {
-  if (position < opened.records()) alignment = position % GlobalBatch();
-}
-
-absl::StatusOr<int64_t> Stream::Impl::PositionOf(uint64_t epoch, int64_t step) const {
-  if (step < 0 || step >= opened.steps_per_epoch()) {
-    return absl::InvalidArgumentError(absl::StrCat("step ", step, " is not one of the ",
-                                                   opened.steps_per_epoch(),
-                                                   " steps of an epoch, which count from 0"));
-  }
-  return step * GlobalBatch() + (epoch == cursor.at.epoch ? alignment : 0);
-}
-
 absl::StatusOr<Batch> Stream::Impl::Replay(int64_t step, std::optional<uint64_t> of_epoch) {
-  const uint64_t epoch = of_epoch.value_or(at_epoch_end ? cursor.at.epoch : this->epoch());
-  absl::StatusOr<int64_t> position = PositionOf(epoch, step);
-  if (!position.ok()) return position.status();
+  const uint64_t epoch = of_epoch.value_or(position.epoch());
+  absl::StatusOr<int64_t> begin = position.BeginOf(epoch, step);
+  if (!begin.ok()) return begin.status();
   if (kept) GiveBack(*std::exchange(kept, std::nullopt));
-  SeekTo({epoch, *position});
+  SeekTo({epoch, *begin});
   absl::StatusOr<wire::Ready> ready = AwaitReady();
   if (!ready.ok()) return ready.status();
   if (ready->epoch != epoch) {
@@ -564,31 +517,7 @@ absl::StatusOr<Batch> Stream::Impl::Replay(int64_t step, std::optional<uint64_t>
 }
 
 absl::Status Stream::Impl::Skip(int64_t first, int64_t last, std::optional<uint64_t> of_epoch) {
-  const uint64_t epoch = of_epoch.value_or(this->epoch());
-  absl::StatusOr<int64_t> begin = PositionOf(epoch, first);
-  if (!begin.ok()) return begin.status();
-  absl::StatusOr<int64_t> last_begin = PositionOf(epoch, last);
-  if (!last_begin.ok()) return last_begin.status();
-  if (first > last) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("steps ", first, " to ", last, " are no range: the first comes first"));
-  }
-  const int64_t end = std::min(*last_begin + GlobalBatch(), opened.records());
-  if (absl::Status added = cursor.Skip({epoch, *begin, end}); !added.ok()) return added;
-  cursor.ForgetPassed();
-  return absl::OkStatus();
-}
-
-uint64_t Stream::Impl::epoch() const {
-  const bool is_next = at_epoch_end || (resumed && HasNoRest());
-  return is_next ? cursor.at.epoch + 1 : cursor.at.epoch;
-}
-
-bool Stream::Impl::HasNoRest() const {
-  const Place at = cursor.AfterSkips(cursor.at);
-  const int64_t left = opened.records() - at.position;
-  return at.epoch > cursor.at.epoch || left <= 0 ||
-         (opened.last() == "drop" && left < GlobalBatch());
+  return position.Skip(first, last, of_epoch.value_or(position.next_epoch()));
 }
 
 Stream::Stream(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -606,7 +535,7 @@ absl::StatusOr<Batch> Stream::Replay(int64_t step, std::optional<uint64_t> epoch
 absl::Status Stream::Skip(int64_t first, int64_t last, std::optional<uint64_t> epoch) {
   return impl_->Skip(first, last, epoch);
 }
-std::string Stream::State() const { return impl_->cursor.ToJson(); }
+std::string Stream::State() const { return impl_->position.cursor().ToJson(); }
 const std::vector<Field>& Stream::fields() const { return impl_->fields; }
 const std::vector<std::string>& Stream::classes() const { return impl_->classes; }
 const std::string& Stream::pipeline() const { return impl_->opened.pipeline(); }
@@ -619,7 +548,7 @@ int64_t Stream::records() const { return impl_->opened.records(); }
 int64_t Stream::steps_per_epoch() const { return impl_->opened.steps_per_epoch(); }
 int64_t Stream::samples_per_epoch() const { return impl_->opened.samples_per_epoch(); }
 uint64_t Stream::seed() const { return impl_->opened.seed(); }
-uint64_t Stream::epoch() const { return impl_->epoch(); }
+uint64_t Stream::epoch() const { return impl_->position.next_epoch(); }
 uint32_t Stream::slots() const { return impl_->opened.slots(); }
 
 }  // namespace feedwater

@@ -92,9 +92,9 @@ struct Failed {
   uint64_t epoch;
   int64_t step;
   int64_t next_position;
-  int64_t record;  // -1: not about one record
-  char path[256];  // UTF-8, zero-terminated, cut if longer
-  char message[512];
+  int64_t record;     // -1: not about one record
+  char path[256];     // UTF-8, zero-terminated, cut if longer
+  char message[512];  // of a record: what is wrong with it, without number and path
 };
 
 struct Closing {

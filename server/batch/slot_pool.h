@@ -30,7 +30,7 @@ struct BatchMeta {
 
 // Why a batch could not be made, as the client's BadSample wants it.
 struct BatchFailure {
-  absl::Status status;
+  absl::Status status;  // its message: what is wrong, without the record's name
   int64_t record = -1;  // -1: not about one record
   std::string path;
 };

@@ -41,10 +41,10 @@ std::string NameOf(const BadSample& bad) {
 }
 
 BatchFailure RecordFailure(const BadSample& bad, int64_t tries) {
-  std::string message = absl::StrCat(NameOf(bad), ": ", bad.reason);
+  std::string reason = bad.reason;
   if (tries > 0)
-    absl::StrAppend(&message, "; none of the ", tries, " records after it can stand in");
-  return {absl::Status(bad.code, message), bad.record, bad.path};
+    absl::StrAppend(&reason, "; none of the ", tries, " records after it can stand in");
+  return {absl::Status(bad.code, reason), bad.record, bad.path};
 }
 
 // The machine could not read it: the message names the record, but nothing is wrong with that.

@@ -6,58 +6,41 @@ import logging
 import operator
 import os
 import threading
-import time
 import weakref
-from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import count
-from typing import Any, NamedTuple, Optional, Union
+from typing import Any, Optional, Union
 
 import numpy as np
 
 from . import errors, trainers
 from .address import APPEARS_S, find
 from .crc32c import crc32c
-from .cursor import Cursor, Skips, add_skip, after_skips, forget_passed
+from .cursor import Cursor
 from .dataset import Dataset, RecordLister
 from .fields import Field, Place
 from .habits import BatchSampler, DataLoaderHabits, Sampler, refuse_arguments
 from .layout import outputs
 from .outputs import Converter, choose
+from .pipeline_file import read_pipeline
 from .placement import Placement, placement, process_group
+from .position import Consumed, EpochShape, Position
 from .spill import Spill, lendable
+from .statistics import BatchInfo, Statistics
 from .stream import Batch, Failure, Stream, StreamOptions, check_timeout
 from .version import __version__
 from .wire import HAS_CRC
 
-_MAX_YAML = 256 << 10
 _BAD_SAMPLE_CURE = (
     ". Mend or remove it, or let the pipeline say 'on_bad_sample: substitute' or 'skip_with_count'"
 )
-_LATENCIES = 4096  # the last so many, for the percentiles
 
 _log = logging.getLogger("feedwater")
 
 _opened: dict[
     str, Iterator[int]
 ] = {}  # per pipeline: the number of the next loader in this process
-
-
-class BatchInfo(NamedTuple):
-    """What is known of a batch beside its tensors.
-
-    ``samples`` are the rows of every tensor, ``real_samples`` those that are neither padding nor
-    skipped, ``substituted`` those whose own record was bad, ``skipped`` those of them that are not
-    real (``on_bad_sample: skip_with_count``). The pipeline's output ``is_real`` says which.
-    """
-
-    epoch: int
-    step: int
-    samples: int
-    real_samples: int
-    substituted: int
-    skipped: int
 
 
 class Loader(DataLoaderHabits):
@@ -181,7 +164,7 @@ class Loader(DataLoaderHabits):
         # initialised later has a say: see _check_place.
         self._place_is_settled = rank is not None
         place = placement(rank, world_size)
-        name, text, file_name = _read_pipeline(pipeline)
+        name, text, file_name = read_pipeline(pipeline)
         self.output, private = choose(output, device, writable)
         reconnect_timeout = check_timeout(reconnect_timeout)
         self.address = find(address, min(APPEARS_S, reconnect_timeout))
@@ -212,23 +195,15 @@ class Loader(DataLoaderHabits):
             ),
             place,
         )
-        # (epoch, position, substituted samples so far, what is left out further on): what
-        # state_dict() tells. One tuple, so that it is whole for any thread.
         facts = self._stream.facts
-        self._consumed: tuple[int, int, int, Skips] = (facts.epoch, facts.position, 0, ())
-        self._sought = 0  # a position at which a step of the present epoch begins
-        self._alignment = 0  # of the steps of this epoch: positions modulo the global batch
-        self._align(facts.position)
-        self._fresh = True  # nothing was taken since the cursor was put where it is
+        self._position = Position(self._epoch_shape(), facts.epoch, facts.position)
         self._touched = False  # nothing was ever taken or left out
-        self._resumed = False  # a state was loaded, then nothing taken and no epoch chosen
-        self._epoch_done = False  # the epoch's last batch was taken
         self._pending: Union[Batch, Failure, None] = (
             None  # of a later epoch, found when the end was looked for
         )
         self._failure: Optional[Failure] = None  # what the present iteration ended with
         self._iteration = 0
-        self._statistics = _Statistics()
+        self._statistics = Statistics()
         self._spill = Spill()
 
     def _open(self, options: StreamOptions, place: Placement) -> None:
@@ -257,7 +232,12 @@ class Loader(DataLoaderHabits):
             self.close()
             raise
         self.rank, self.world_size, self.local_rank = place.rank, place.world_size, place.local_rank
-        self._global_batch = place.world_size * self.batch_size
+
+    def _epoch_shape(self) -> EpochShape:
+        facts = self._stream.facts
+        return EpochShape(
+            int(facts.records), self._steps, self.world_size * self.batch_size, self.drop_last
+        )
 
     def _check_place(self, may_move: bool = True) -> None:
         """Compare the rank with what a process group says that was initialised since.
@@ -279,13 +259,14 @@ class Loader(DataLoaderHabits):
                 )
             self._check_usable()
             place = placement()
-            at = self._stream.cursor(*self._consumed)
+            at = self._stream.cursor(*self._position.consumed)
             self._drop_pending()
             self.close()
             self._open(self._stream.options, place)
             facts = self._stream.facts
             at.check_same_source(facts.dataset_digest, facts.pipeline_digest, facts.seed)
-            self._move(*self._consumed)
+            self._position.reshape(self._epoch_shape())
+            self._end_iteration()
             _log.warning(
                 "a loader of %s was %s, before the process group was initialised: it is rank "
                 "%d of %d now, with %d steps an epoch. Make it after the group to be rid of this.",
@@ -342,18 +323,14 @@ class Loader(DataLoaderHabits):
         return (
             facts.last == "partial"
             and self.world_size > 1
-            and int(facts.records) % self._global_batch % self.world_size != 0
+            and int(facts.records) % (self.world_size * self.batch_size) % self.world_size != 0
         )
 
     @property
     def end_of_dataloader(self) -> bool:
         """Whether the epoch's last batch was the last one returned, for Accelerate."""
-        if self._epoch_done or self._fresh:
-            return self._epoch_done
-        facts = self._stream.facts
-        epoch, position, _, skips = self._consumed
-        left = int(facts.records) - after_skips(skips, epoch, position, self._global_batch)
-        return left < (self._global_batch if facts.last == "drop" else 1)
+        at = self._position
+        return at.at_epoch_end or not (at.fresh or at.has_rest)
 
     @property
     def remainder(self) -> int:
@@ -364,9 +341,9 @@ class Loader(DataLoaderHabits):
         facts = self._stream.facts
         if facts.last != "pad" or facts.shard != "batch":
             return -1
-        if not self._epoch_done:
+        if not self._position.at_epoch_end:
             return 0
-        return (int(facts.records) - self._sought) % self._global_batch
+        return self._position.last_samples % (self.world_size * self.batch_size)
 
     @property
     def _steps(self) -> int:
@@ -380,40 +357,22 @@ class Loader(DataLoaderHabits):
         with self._lock:
             self._check_usable()
             self._check_place()
-            epoch, _, substituted, skips = self._consumed
-            if not self._fresh:
-                self._move(epoch + 1, 0, substituted, skips)
-            self._iteration += 1
-            self._failure = None
+            if not self._position.fresh:
+                self._position.begin_epoch(self._position.consumed.epoch + 1)
+            self._end_iteration()
             self._settle()
             trainers.begin(self)
             return _Epoch(self, self._iteration)
 
-    def _move(self, epoch: int, position: int, substituted: int, skips: Skips) -> None:
-        """Put the cursor somewhere else. `_settle` lets production follow."""
-        self._consumed = (epoch, position, substituted, forget_passed(skips, epoch, position))
-        self._align(position)
-        self._fresh = True
-        self._epoch_done = False
+    def _end_iteration(self) -> None:
         self._failure = None
-        self._iteration += 1  # a running iteration is over
-
-    def _turn_to(self, epoch: int) -> None:
-        """Put the cursor at the beginning of an epoch. An iteration of which nothing has been taken
-        goes on there.
-        """
-        begun = self._iteration if self._fresh else None
-        self._move(epoch, 0, *self._consumed[2:])
-        if begun is not None:
-            self._iteration = begun
+        self._iteration += 1
 
     def _settle(self) -> None:
         """Let the stream go on where the program does, behind what is left out."""
         if not self._steps:
             return
-        epoch, position, _, skips = self._consumed
-        position = after_skips(skips, epoch, position, self._global_batch)
-        self._sought = position
+        epoch, position = self._position.wanted
         if self._pending is not None:
             got = self._pending.ready if isinstance(self._pending, Batch) else self._pending.failed
             if (got.epoch, 0) == (epoch, position):
@@ -425,10 +384,6 @@ class Loader(DataLoaderHabits):
         if self._pending is not None:
             self._pending = None
             self._stream.forget_place()
-
-    def _align(self, position: int) -> None:
-        if position < self._stream.facts.records:
-            self._alignment = position % self._global_batch
 
     def _next(self, iteration: int) -> Any:
         self._check_process()
@@ -442,7 +397,7 @@ class Loader(DataLoaderHabits):
             if self._failure is not None:
                 raise _error_of(self._failure)
             self._check_place(may_move=False)
-            if self._epoch_done or not self._steps:
+            if self._position.at_epoch_end or not self._steps:
                 self._end_epoch()
             try:
                 got = self._receive_in_epoch()
@@ -455,7 +410,6 @@ class Loader(DataLoaderHabits):
             except BaseException:
                 # Interrupted: a batch may have been received and dropped. The next call goes back
                 # to the cursor.
-                self._epoch_done = False
                 self._pending = None
                 self._stream.forget_place()
                 raise
@@ -465,14 +419,13 @@ class Loader(DataLoaderHabits):
         while True:
             got = self._receive()
             epoch = (got.ready if isinstance(got, Batch) else got.failed).epoch
-            if epoch <= self._consumed[0]:
+            if epoch <= self._position.consumed.epoch:
                 return got
             self._pending = got
             del got
-            if not self._resumed:
+            if not self._position.resumed:
                 self._end_epoch()
-            self._resumed = False
-            self._turn_to(epoch)  # the state was of the epoch's end
+            self._position.begin_epoch(epoch)  # the state was of the epoch's end
 
     def _receive(self) -> Union[Batch, Failure]:
         self._convert.let_go(wait=self._stream.held() >= lendable(self._stream.slots))
@@ -493,25 +446,18 @@ class Loader(DataLoaderHabits):
         return got
 
     def _end_epoch(self) -> None:
-        epoch, _, substituted, skips = self._consumed
-        self._resumed = False
-        self._move(epoch + 1, 0, substituted, skips)
+        self._position.begin_epoch(self._position.consumed.epoch + 1)
+        self._end_iteration()
         raise StopIteration
 
     def _deliver(self, batch: Batch) -> Any:
         ready = batch.ready
         outputs = self._show(batch)
-        _, _, substituted, skips = self._consumed
-        self._epoch_done = ready.last_in_epoch
-        self._fresh = False
         self._touched = True
-        self._resumed = False
         self._statistics.delivered(ready)
-        epoch, position = ready.epoch, ready.next_position
-        if not self._epoch_done:
-            self._align(position)
-        skips = forget_passed(skips, epoch, position)
-        self._consumed = (epoch, position, substituted + ready.substituted, skips)
+        self._position.take(
+            ready.epoch, ready.next_position, ready.last_in_epoch, ready.substituted
+        )
         return outputs
 
     def _show(self, batch: Batch) -> Any:
@@ -557,14 +503,7 @@ class Loader(DataLoaderHabits):
     @property
     def epoch(self) -> int:
         """The epoch of the next batch, or of the last one when its iteration has not ended."""
-        return self._consumed[0] + (self._resumed and self._has_no_rest())
-
-    def _has_no_rest(self) -> bool:
-        """Tell whether no batch of the epoch is left where the cursor stands."""
-        epoch, position, _, skips = self._consumed
-        position = after_skips(skips, epoch, position, self._global_batch)
-        left = int(self._stream.facts.records) - position
-        return left <= 0 or (self.drop_last and left < self._global_batch)
+        return self._position.epoch
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch of the next ``for``, from its beginning.
@@ -578,10 +517,12 @@ class Loader(DataLoaderHabits):
         self._check_process()
         with self._lock:
             self._check_usable()
-            self._resumed = False
-            if self._fresh and epoch == self._consumed[0]:
+            begun = not self._position.fresh
+            if not self._position.choose_epoch(epoch):
                 return
-            self._turn_to(epoch)
+            if begun:
+                self._end_iteration()
+            self._failure = None
             self._settle()
 
     def state_dict(self) -> dict[str, Any]:
@@ -594,7 +535,7 @@ class Loader(DataLoaderHabits):
             size of the same dataset, pipeline and seed. What `skip` leaves out further on is part
             of it.
         """
-        return self._stream.cursor(*self._consumed).to_state()
+        return self._stream.cursor(*self._position.consumed).to_state()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where `state` was taken: the next ``for`` runs the rest of its epoch, or the
@@ -614,13 +555,10 @@ class Loader(DataLoaderHabits):
             self._check_usable()
             facts = self._stream.facts
             cursor.check_same_source(facts.dataset_digest, facts.pipeline_digest, facts.seed)
-            if cursor.position > facts.records:
-                raise errors.InvalidArgument(
-                    f"the state's position {cursor.position} is outside the epoch of "
-                    f"{facts.records} records"
-                )
-            self._move(cursor.epoch, cursor.position, cursor.substituted, cursor.skip)
-            self._resumed = True
+            self._position.load(
+                Consumed(cursor.epoch, cursor.position, cursor.substituted, cursor.skip)
+            )
+            self._end_iteration()
             self._settle()
 
     def skip(self, first: int, last: int, *, epoch: Optional[int] = None) -> None:
@@ -649,17 +587,8 @@ class Loader(DataLoaderHabits):
             self._check_usable()
             self._check_place()
             self._touched = True  # steps count as world size and batch size make them
-            at_epoch, position, substituted, skips = self._consumed
-            of_epoch = self.epoch + self._epoch_done if epoch is None else _epoch_number(epoch)
-            begin = self._position_of(of_epoch, first)
-            end = self._position_of(of_epoch, last) + self._global_batch
-            if first > last:
-                raise errors.InvalidArgument(
-                    f"steps {first} to {last} are no range: the first comes first"
-                )
-            skips = add_skip(skips, of_epoch, begin, min(end, int(self._stream.facts.records)))
-            skips = forget_passed(skips, at_epoch, position)
-            self._consumed = (at_epoch, position, substituted, skips)
+            at = self._position
+            at.skip(first, last, at.next_epoch if epoch is None else _epoch_number(epoch))
 
     def replay(self, step: int, *, epoch: Optional[int] = None) -> Any:
         """Return a batch once more, or ahead of its time: this rank's part of a step.
@@ -689,7 +618,7 @@ class Loader(DataLoaderHabits):
             self._check_place()
             self._touched = True
             of_epoch = self.epoch if epoch is None else _epoch_number(epoch)
-            position = self._position_of(of_epoch, step)
+            position = self._position.begin_of(of_epoch, step)
             self._drop_pending()
             try:
                 self._convert.let_go(wait=self._stream.held() >= lendable(self._stream.slots))
@@ -707,15 +636,6 @@ class Loader(DataLoaderHabits):
             except BaseException:  # interrupted: what comes next is not known
                 self._stream.forget_place()
                 raise
-
-    def _position_of(self, epoch: int, step: int) -> int:
-        """Return where a step of an epoch begins."""
-        if not 0 <= step < self._steps:
-            raise errors.InvalidArgument(
-                f"step {step} is not one of the {self._steps} steps of an epoch, which count from 0"
-            )
-        alignment = self._alignment if epoch == self._consumed[0] else 0
-        return alignment + step * self._global_batch
 
     # --- the rest ---------------------------------------------------------------------------------
 
@@ -815,52 +735,6 @@ class _Epoch(Iterator):
             trainers.end(self._loader)  # left by `break`
 
 
-class _Statistics:
-    def __init__(self) -> None:
-        names = ("batches", "samples", "real_samples", "substituted", "skipped")
-        self._counts = dict.fromkeys(names, 0)
-        self.last: Optional[BatchInfo] = None
-        self._wait_ns = 0
-        self._waits = 0
-        self._handover_ns: deque[int] = deque(maxlen=_LATENCIES)
-
-    def received(self, got: Union[Batch, Failure], waited_ns: Optional[int]) -> None:
-        if waited_ns is None:
-            return
-        self._waits += 1
-        self._wait_ns += waited_ns
-        if isinstance(got, Batch):
-            self._handover_ns.append(time.monotonic_ns() - got.ready.published_ns)
-
-    def delivered(self, ready: Any) -> None:
-        counts = self._counts
-        counts["batches"] += 1
-        counts["samples"] += ready.samples
-        counts["real_samples"] += ready.real_samples
-        counts["substituted"] += ready.substituted
-        counts["skipped"] += ready.skipped
-        self.last = BatchInfo(
-            ready.epoch,
-            ready.step,
-            ready.samples,
-            ready.real_samples,
-            ready.substituted,
-            ready.skipped,
-        )
-
-    def report(self) -> dict[str, Any]:
-        p50, p99 = None, None
-        if self._handover_ns:
-            p50, p99 = (float(x) / 1e3 for x in np.percentile(list(self._handover_ns), [50, 99]))
-        return {
-            **self._counts,
-            "waits": self._waits,
-            "wait_s": self._wait_ns / 1e9,
-            "handover_us_p50": p50,
-            "handover_us_p99": p99,
-        }
-
-
 def _integer(name: str, value: Any) -> Any:
     if value is None:
         return None
@@ -882,59 +756,15 @@ def _error_of(failure: Failure) -> errors.Error:
     code = errors.code_name(f.code)
     if f.record < 0:
         return errors.from_code(code, f.message)
-    reason = _without_name(f.message, f.record, f.path)
     return errors.BadSample(
-        f"record {f.record} ({f.path}) at epoch {f.epoch}, step {f.step}: {reason}"
-        + ("" if "max_bad_fraction" in reason else _BAD_SAMPLE_CURE),
+        f"record {f.record} ({f.path}) at epoch {f.epoch}, step {f.step}: {f.message}"
+        + ("" if "max_bad_fraction" in f.message else _BAD_SAMPLE_CURE),
         code=code,
         record=f.record,
         path=f.path,
-        reason=reason,
+        reason=f.message,
     )
-
-
-def _without_name(message: str, record: int, path: str) -> str:
-    """Leave out the "record N (PATH): " that a message begins with; `path` may have been cut."""
-    start = f"record {record} ({path}"
-    end = message.find("): ", len(start)) if message.startswith(start) else -1
-    return message if end < 0 else message[end + 3 :]
 
 
 def _protects() -> bool:
     return os.environ.get("FEEDWATER_DEBUG_PROTECT", "0") not in ("", "0")
-
-
-def _read_pipeline(pipeline: Union[str, os.PathLike]) -> tuple[str, Optional[str], str]:
-    """Return name, text (None for a pipeline that the daemon knows) and file name."""
-    try:
-        path = os.fspath(pipeline)
-    except TypeError:
-        raise errors.InvalidArgument(
-            f"pipeline is of type {type(pipeline).__name__}: it is a name or the path of a .yaml "
-            "file, whose 'dataset:' says what is read"
-        ) from None
-    if not isinstance(path, str):
-        path = os.fsdecode(path)
-    is_path = not isinstance(pipeline, str) or os.sep in path or path.endswith((".yaml", ".yml"))
-    if is_path and os.path.isdir(path):
-        raise errors.InvalidArgument(
-            f"{path} is a folder: give the name of a pipeline that the daemon knows, or a .yaml "
-            "file, whose 'dataset: {format: ..., root: ..., path: ...}' says which folder to read"
-        )
-    if not is_path and not os.path.isfile(path):
-        return path, None, ""
-    try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read(_MAX_YAML + 1)
-    except FileNotFoundError:
-        raise errors.NotFound(f"no pipeline file {path}") from None
-    except PermissionError:
-        raise errors.PermissionDenied(f"cannot read the pipeline file {path}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise errors.InvalidArgument(f"cannot read the pipeline file {path}: {error}") from None
-    if len(text.encode()) > _MAX_YAML:
-        raise errors.InvalidArgument(
-            f"the pipeline file {path} is larger than {_MAX_YAML >> 10} KiB"
-        )
-    name = os.path.splitext(os.path.basename(path))[0]
-    return name, text, path

@@ -1,0 +1,101 @@
+#include "client/cpp/position.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace feedwater {
+
+Position::Position(Cursor cursor, EpochShape shape, bool resumed)
+    : cursor_(std::move(cursor)), shape_(shape), resumed_(resumed) {
+  Stand();
+}
+
+void Position::Stand() {
+  cursor_.ForgetPassed();
+  at_epoch_end_ = false;
+  fresh_ = true;
+  Align(cursor_.at.position);
+}
+
+void Position::Align(int64_t position) {
+  if (position < shape_.records) alignment_ = position % GlobalBatch();
+}
+
+Place Position::Wanted() const {
+  return cursor_.AfterSkips(at_epoch_end_ ? Place{cursor_.at.epoch + 1, 0} : cursor_.at);
+}
+
+uint64_t Position::epoch() const {
+  return resumed_ && !HasRest() ? cursor_.at.epoch + 1 : cursor_.at.epoch;
+}
+
+bool Position::HasRest() const {
+  const Place wanted = Wanted();
+  const int64_t left = shape_.records - wanted.position;
+  return wanted.epoch == cursor_.at.epoch && left >= (shape_.drop_last ? GlobalBatch() : 1);
+}
+
+absl::StatusOr<int64_t> Position::BeginOf(uint64_t epoch, int64_t step) const {
+  if (step < 0 || step >= shape_.steps) {
+    return absl::InvalidArgumentError(absl::StrCat("step ", step, " is not one of the ",
+                                                   shape_.steps,
+                                                   " steps of an epoch, which count from 0"));
+  }
+  return step * GlobalBatch() + (epoch == cursor_.at.epoch ? alignment_ : 0);
+}
+
+void Position::Take(uint64_t epoch, int64_t next_position, bool is_last, int64_t substituted) {
+  cursor_.at = {epoch, next_position};
+  cursor_.substituted += substituted;
+  cursor_.ForgetPassed();
+  at_epoch_end_ = is_last;
+  if (!is_last) Align(next_position);
+  fresh_ = resumed_ = false;
+}
+
+void Position::BeginEpoch(uint64_t epoch) {
+  cursor_.at = {epoch, 0};
+  resumed_ = false;
+  Stand();
+}
+
+bool Position::ChooseEpoch(uint64_t epoch) {
+  resumed_ = false;
+  if (fresh_ && epoch == cursor_.at.epoch) return false;
+  BeginEpoch(epoch);
+  return true;
+}
+
+absl::Status Position::Load(const Cursor& saved) {
+  if (absl::Status same = saved.CheckSameSource(cursor_); !same.ok()) return same;
+  if (saved.at.position > shape_.records) {
+    return absl::InvalidArgumentError(absl::StrCat("the state's position ", saved.at.position,
+                                                   " is outside the epoch of ", shape_.records,
+                                                   " records"));
+  }
+  cursor_.at = saved.at;
+  cursor_.substituted = saved.substituted;
+  cursor_.skips = saved.skips;
+  resumed_ = true;
+  Stand();
+  return absl::OkStatus();
+}
+
+absl::Status Position::Skip(int64_t first, int64_t last, uint64_t epoch) {
+  absl::StatusOr<int64_t> begin = BeginOf(epoch, first);
+  if (!begin.ok()) return begin.status();
+  absl::StatusOr<int64_t> last_begin = BeginOf(epoch, last);
+  if (!last_begin.ok()) return last_begin.status();
+  if (first > last) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("steps ", first, " to ", last, " are no range: the first comes first"));
+  }
+  const int64_t end = std::min(*last_begin + GlobalBatch(), shape_.records);
+  if (absl::Status added = cursor_.Skip({epoch, *begin, end}); !added.ok()) return added;
+  cursor_.ForgetPassed();
+  return absl::OkStatus();
+}
+
+}  // namespace feedwater

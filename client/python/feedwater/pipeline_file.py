@@ -1,0 +1,46 @@
+"""The pipeline argument of a loader: a name, or a file whose text is sent."""
+
+from __future__ import annotations
+
+import os
+from typing import Optional, Union
+
+from . import errors
+
+_MAX_YAML = 256 << 10
+
+
+def read_pipeline(pipeline: Union[str, os.PathLike]) -> tuple[str, Optional[str], str]:
+    """Return name, text (None for a pipeline that the daemon knows) and file name."""
+    try:
+        path = os.fspath(pipeline)
+    except TypeError:
+        raise errors.InvalidArgument(
+            f"pipeline is of type {type(pipeline).__name__}: it is a name or the path of a .yaml "
+            "file, whose 'dataset:' says what is read"
+        ) from None
+    if not isinstance(path, str):
+        path = os.fsdecode(path)
+    is_path = not isinstance(pipeline, str) or os.sep in path or path.endswith((".yaml", ".yml"))
+    if is_path and os.path.isdir(path):
+        raise errors.InvalidArgument(
+            f"{path} is a folder: give the name of a pipeline that the daemon knows, or a .yaml "
+            "file, whose 'dataset: {format: ..., root: ..., path: ...}' says which folder to read"
+        )
+    if not is_path and not os.path.isfile(path):
+        return path, None, ""
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read(_MAX_YAML + 1)
+    except FileNotFoundError:
+        raise errors.NotFound(f"no pipeline file {path}") from None
+    except PermissionError:
+        raise errors.PermissionDenied(f"cannot read the pipeline file {path}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise errors.InvalidArgument(f"cannot read the pipeline file {path}: {error}") from None
+    if len(text.encode()) > _MAX_YAML:
+        raise errors.InvalidArgument(
+            f"the pipeline file {path} is larger than {_MAX_YAML >> 10} KiB"
+        )
+    name = os.path.splitext(os.path.basename(path))[0]
+    return name, text, path

@@ -1,0 +1,188 @@
+"""The rules of position: epochs, cursors, skipped steps. No input or output.
+
+`tests/conformance/positions.json` is the table of cases that this class and the C++ client's
+(client/cpp/position.h) both pass.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .cursor import Skips, add_skip, after_skips, forget_passed
+from .errors import InvalidArgument
+
+
+class EpochShape(NamedTuple):
+    """What an epoch is made of: records, steps, and the samples of a step on all ranks."""
+
+    records: int
+    steps: int
+    global_batch: int
+    drop_last: bool
+
+
+class Consumed(NamedTuple):
+    """What has been taken: `position` samples of the world's order of `epoch`, of which, and of all
+    epochs before, `substituted` were; and what is left out further on.
+    """
+
+    epoch: int
+    position: int
+    substituted: int = 0
+    skips: Skips = ()
+
+
+class _At(NamedTuple):
+    """All that a `Position` knows, replaced as a whole: an interrupt leaves the old or the new."""
+
+    consumed: Consumed
+    alignment: int  # of the steps of this epoch: positions modulo the global batch
+    last_begin: int  # the position of the last batch that was taken
+    at_epoch_end: bool = False
+    fresh: bool = True
+    resumed: bool = False
+
+
+class Position:
+    """Where a program stands in the order of its job."""
+
+    def __init__(self, shape: EpochShape, epoch: int, position: int) -> None:
+        self._shape = shape
+        self._at = _At(Consumed(epoch, position), 0, position)
+        self.reshape(shape)
+
+    def reshape(self, shape: EpochShape) -> None:
+        """Stand at the same position of a job of another world size."""
+        self._shape = shape
+        self._move(self.consumed, self.resumed)
+
+    # --- where it is ------------------------------------------------------------------------------
+
+    @property
+    def consumed(self) -> Consumed:
+        """What a saved state tells."""
+        return self._at.consumed
+
+    @property
+    def at_epoch_end(self) -> bool:
+        """Whether the epoch's last batch was taken."""
+        return self._at.at_epoch_end
+
+    @property
+    def fresh(self) -> bool:
+        """Whether nothing was taken since the position was moved."""
+        return self._at.fresh
+
+    @property
+    def resumed(self) -> bool:
+        """Whether a state was loaded, and since then nothing taken and no epoch chosen."""
+        return self._at.resumed
+
+    @property
+    def wanted(self) -> tuple[int, int]:
+        """Epoch and position where the next batch begins: behind what is left out."""
+        epoch, position, _, skips = self.consumed
+        if self.at_epoch_end:
+            epoch, position = epoch + 1, 0
+        return epoch, after_skips(skips, epoch, position, self._shape.global_batch)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the next batch, or of the last one where that ended its epoch."""
+        return self.consumed.epoch + (self.resumed and not self.has_rest)
+
+    @property
+    def next_epoch(self) -> int:
+        """The epoch of the next batch."""
+        return self.epoch + self.at_epoch_end
+
+    @property
+    def has_rest(self) -> bool:
+        """Whether a batch of this epoch is still to come."""
+        epoch, position = self.wanted
+        left = self._shape.records - position
+        least = self._shape.global_batch if self._shape.drop_last else 1
+        return epoch == self.consumed.epoch and left >= least
+
+    @property
+    def last_samples(self) -> int:
+        """The samples of the last batch that was taken, on all ranks; no padding counts."""
+        return min(self._shape.records - self._at.last_begin, self._shape.global_batch)
+
+    def begin_of(self, epoch: int, step: int) -> int:
+        """Return the position where a step of an epoch begins."""
+        if not 0 <= step < self._shape.steps:
+            raise InvalidArgument(
+                f"step {step} is not one of the {self._shape.steps} steps of an epoch, which count "
+                "from 0"
+            )
+        alignment = self._at.alignment if epoch == self.consumed.epoch else 0
+        return alignment + step * self._shape.global_batch
+
+    # --- what moves it ----------------------------------------------------------------------------
+
+    def take(self, epoch: int, next_position: int, is_last: bool, substituted: int = 0) -> None:
+        """Count a batch of an epoch, behind which the next one begins at `next_position`."""
+        wanted_epoch, begin = self.wanted
+        before = self.consumed
+        self._at = _At(
+            Consumed(
+                epoch,
+                next_position,
+                before.substituted + substituted,
+                forget_passed(before.skips, epoch, next_position),
+            ),
+            self._at.alignment if is_last else self._aligned(next_position),
+            last_begin=begin if epoch == wanted_epoch else 0,
+            at_epoch_end=is_last,
+            fresh=False,
+        )
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Stand at the beginning of an epoch."""
+        self._move(self.consumed._replace(epoch=epoch, position=0))
+
+    def choose_epoch(self, epoch: int) -> bool:
+        """Stand at the beginning of an epoch, unless nothing of it has been taken since the
+        position was moved there. Returns whether it has moved.
+        """
+        if self.fresh and epoch == self.consumed.epoch:
+            self._at = self._at._replace(resumed=False)
+            return False
+        self.begin_epoch(epoch)
+        return True
+
+    def load(self, consumed: Consumed) -> None:
+        """Stand where a state was saved."""
+        if consumed.position > self._shape.records:
+            raise InvalidArgument(
+                f"the state's position {consumed.position} is outside the epoch of "
+                f"{self._shape.records} records"
+            )
+        self._move(consumed, resumed=True)
+
+    def skip(self, first: int, last: int, epoch: int) -> None:
+        """Leave out steps of an epoch, both included."""
+        begin = self.begin_of(epoch, first)
+        end = self.begin_of(epoch, last) + self._shape.global_batch
+        if first > last:
+            raise InvalidArgument(f"steps {first} to {last} are no range: the first comes first")
+        at = self.consumed
+        skips = add_skip(at.skips, epoch, begin, min(end, self._shape.records))
+        skips = forget_passed(skips, at.epoch, at.position)
+        self._at = self._at._replace(consumed=at._replace(skips=skips))
+
+    def _move(self, consumed: Consumed, resumed: bool = False) -> None:
+        skips = forget_passed(consumed.skips, consumed.epoch, consumed.position)
+        self._at = _At(
+            consumed._replace(skips=skips),
+            self._aligned(consumed.position),
+            last_begin=consumed.position,
+            resumed=resumed,
+        )
+
+    def _aligned(self, position: int) -> int:
+        """Return the alignment of an epoch that goes on at `position`."""
+        if position >= self._shape.records:
+            return self._at.alignment
+        return position % self._shape.global_batch
