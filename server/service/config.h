@@ -21,6 +21,8 @@
 
 namespace feedwater::server {
 
+inline constexpr int64_t kConfigVersion = 1;
+
 struct StorageConfig {
   std::string engine = "auto";
   bool direct_io = false;
