@@ -14,10 +14,10 @@
 #include "server/codec/jpeg/coefficient_store.h"
 #include "server/codec/jpeg/store_decoder.h"
 #include "server/codec/jpeg/turbo_decoder.h"
-#include "server/codec/kernels.h"
 #include "server/codec/memory_source.h"
 #include "server/codec/opencv_resize.h"
 #include "server/codec/orientation.h"
+#include "server/codec/plane_kernels.h"
 #include "server/codec/resampler.h"
 
 namespace feedwater::server {
@@ -412,6 +412,6 @@ absl::Status ResampleInto(const uint8_t* pixels, Size size, int channels, const 
   });
 }
 
-std::string SimdTarget() { return kernels::Active().target; }
+std::string SimdTarget() { return kernels::Planes().target; }
 
 }  // namespace feedwater::server

@@ -37,7 +37,7 @@ size_t ElementBytes(PixelType type) {
 }
 
 void PixelWriter::Start(const PixelFormat& format, int width, int height, int channels,
-                        bool flip_vertical, std::byte* out, const kernels::Table& kernels) {
+                        bool flip_vertical, std::byte* out, const kernels::PlaneTable& kernels) {
   if (!SameAffine(format, format_)) have_table_ = false;
   format_ = format;
   if (!format_.affine) {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "server/codec/image.h"
-#include "server/codec/kernels.h"
+#include "server/codec/plane_kernels.h"
 
 namespace feedwater::server {
 
@@ -16,7 +16,7 @@ class PixelWriter {
   // Output is width x height pixels of `channels` at `out`. Rows given to Write are mirrored
   // vertically if `flip_vertical`.
   void Start(const PixelFormat& format, int width, int height, int channels, bool flip_vertical,
-             std::byte* out, const kernels::Table& kernels);
+             std::byte* out, const kernels::PlaneTable& kernels);
 
   // Row y of the image before the vertical mirroring; channel c at planes + c * plane.
   void WritePlanes(int y, const uint8_t* planes, size_t plane);
@@ -38,7 +38,7 @@ class PixelWriter {
   int width_ = 0, height_ = 0, channels_ = 0;
   bool flip_vertical_ = false;
   std::byte* out_ = nullptr;
-  const kernels::Table* kernels_ = nullptr;
+  const kernels::PlaneTable* kernels_ = nullptr;
   size_t element_bytes_ = 1;
   std::vector<std::byte> planes_;  // one row converted, before it is interleaved
   // uint8 through an affine: per channel all 256 results, kept while the format stays.

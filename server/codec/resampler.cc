@@ -61,11 +61,12 @@ Rect Resampler::Plan(const Geometry& geometry, Size stored, bool mirror_x, bool 
 
 absl::Status Resampler::Run(RowSource& source, int channels, const PixelFormat& format,
                             std::byte* out) {
-  kernels_ = &kernels::Active();
+  kernels_ = &kernels::Resample();
+  planes_ = &kernels::Planes();
   channels_ = channels;
   plane_ = RoundUp(x_.count, 32);
   next_output_ = 0;
-  writer_.Start(format, x_.count, y_.count, channels, flip_vertical_, out, *kernels_);
+  writer_.Start(format, x_.count, y_.count, channels, flip_vertical_, out, *planes_);
 
   // Sizes: everything is within 2^40, since an axis has at most 2^20 outputs and an image 2^17
   // columns.
@@ -128,7 +129,7 @@ void Resampler::PickRow(const uint8_t* row, int y) {
   if (contiguous_ && !reversed_ && writer_.IsPlainBytes()) return writer_.WriteInterleaved(y, row);
   const size_t width = x_.count;
   if (contiguous_ && channels_ == 3) {
-    kernels_->deinterleave3(row, width, plane_, finished_);
+    planes_->deinterleave3(row, width, plane_, finished_);
   } else {
     for (size_t x = 0; x < width; ++x) {
       const uint8_t* pixel = row + static_cast<size_t>(x_.start[x]) * channels_;

@@ -15,8 +15,9 @@
 #include "absl/status/status.h"
 #include "server/codec/axis_filter.h"
 #include "server/codec/image.h"
-#include "server/codec/kernels.h"
 #include "server/codec/pixel_writer.h"
+#include "server/codec/plane_kernels.h"
+#include "server/codec/resample_kernels.h"
 #include "server/codec/row_source.h"
 
 namespace feedwater::server {
@@ -48,7 +49,8 @@ class Resampler {
 
   static constexpr int kRingRows = 32;  // at least a band and 16 taps
 
-  const kernels::Table* kernels_ = nullptr;
+  const kernels::ResampleTable* kernels_ = nullptr;
+  const kernels::PlaneTable* planes_ = nullptr;
   AxisFilter x_, y_;
   kernels::AxisWeights axis_;           // x_ as the kernels want it
   std::vector<int32_t> start_, pairs_;  // of it

@@ -23,8 +23,9 @@
 #include "server/codec/jpeg/pixel_kernels.h"
 #include "server/codec/jpeg/planes.h"
 #include "server/codec/jpeg/store_decoder.h"
-#include "server/codec/kernels.h"
 #include "server/codec/pixel_writer.h"
+#include "server/codec/plane_kernels.h"
+#include "server/codec/resample_kernels.h"
 #include "tests/bench/photo_set.h"
 #include "tests/bench/simd_target.h"
 
@@ -162,9 +163,8 @@ void BlocksOf(const StoreView& view, Planes& planes) {
         PackedBlocks from;
         int skip;
         Require(view.Seek(c, row, 0, &from, &skip) &&
-                    ActiveStoreKernels().transform_packed(from, skip, shape.blocks_wide(c),
-                                                          view.quant(c), 8, planes.BlockRow(c, row),
-                                                          planes.stride(c)),
+                    TransformPacked(from, skip, shape.blocks_wide(c), view.quant(c), 8,
+                                    planes.BlockRow(c, row), planes.stride(c)),
                 "unpacking");
       }
     }
@@ -383,7 +383,7 @@ void KernelTerms(int rounds, Terms* terms) {
 
   // The antialiased resize of 500x375 to 224x224: bands of 16 rows along x, then rows along y.
   constexpr Size kCrop = {500, 375};
-  const kernels::Table& resize = kernels::Active();
+  const kernels::ResampleTable& resize = kernels::Resample();
   AxisFilter x, y;
   const auto whole = [](int samples) { return AxisBox{samples, 0, static_cast<double>(samples)}; };
   x.Build(whole(kCrop.width), kSide, 0, kSide, Kernel::kTriangle, false);
@@ -433,7 +433,7 @@ void KernelTerms(int rounds, Terms* terms) {
     size_t at = 0;
     add(is_float ? "normalise to float32 CHW, into the slot" : "uint8 CHW, into the slot",
         "ns/pixel written", static_cast<double>(kSide) * kSide, [&] {
-          writer.Start(format, kSide, kSide, 3, false, slot.data() + at, resize);
+          writer.Start(format, kSide, kSide, 3, false, slot.data() + at, kernels::Planes());
           for (int row = 0; row < kSide; ++row) writer.WritePlanes(row, finished.data(), kPlane);
           writer.Finish();
           at = (at + bytes) % slot_bytes;

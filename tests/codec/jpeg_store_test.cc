@@ -24,7 +24,7 @@ using testing::Pixels;
 void ForEachTarget(const std::function<void()>& body) {
   for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
     hwy::SetSupportedTargetsForTest(target);
-    SCOPED_TRACE(ActiveStoreKernels().target);
+    SCOPED_TRACE(hwy::TargetName(target));
     body();
     if (::testing::Test::HasFailure()) break;
   }

@@ -83,8 +83,7 @@ bool StorePacker::AddRow(int c, const int16_t* coefficients) {
   uint8_t* row = document_.data() + bytes_;
   uint8_t* headers = row + CheckpointsOf(blocks) * kCheckpointBytes;
   bytes_ += RowHeadBytes(blocks);
-  bytes_ +=
-      ActiveStoreKernels().pack_row(coefficients, blocks, row, headers, document_.data() + bytes_);
+  bytes_ += PackRow(coefficients, blocks, row, headers, document_.data() + bytes_);
   return true;
 }
 

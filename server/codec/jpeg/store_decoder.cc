@@ -15,7 +15,6 @@ absl::Status StoreDecoder::Start(const Rect& region, int scale) {
 }
 
 absl::Status StoreDecoder::FillMcuRow(int mcu_row) {
-  const StoreKernels& kernels = ActiveStoreKernels();
   for (int c = 0; c < planes_.shape().components; ++c) {
     const BlockSpan columns = planes_.block_columns(c);
     const BlockSpan rows = planes_.block_rows_of_mcu_row(c, mcu_row);
@@ -23,9 +22,8 @@ absl::Status StoreDecoder::FillMcuRow(int mcu_row) {
       PackedBlocks from;
       int skip;
       if (!view_.Seek(c, row, columns.first, &from, &skip) ||
-          !kernels.transform_packed(from, skip, columns.count, view_.quant(c),
-                                    planes_.block_side(c), planes_.BlockRow(c, row),
-                                    planes_.stride(c))) {
+          !TransformPacked(from, skip, columns.count, view_.quant(c), planes_.block_side(c),
+                           planes_.BlockRow(c, row), planes_.stride(c))) {
         return absl::DataLossError("coefficient document: a row's blocks lie outside");
       }
     }

@@ -1,5 +1,6 @@
 // The inner loops of the coefficient store (coefficient_store.h has the layout): packing a row of
-// blocks, and from packed blocks straight to samples. One source for every SIMD target.
+// blocks, and from packed blocks straight to samples. One source for every SIMD target; Highway
+// chooses at run time.
 #pragma once
 
 #include <cstddef>
@@ -22,22 +23,17 @@ struct PackedBlocks {
   int dc = 0;                // of the block before
 };
 
-struct StoreKernels {
-  const char* target;
+// Packs a row of `blocks` blocks (64 coefficients each, natural order) and returns the bytes of its
+// payload. Room: kCheckpointBytes per checkpoint, kBlockHeaderBytes per block, kMaxPayload per
+// block
+// + kPayloadPadding. In pack_kernels.cc.
+size_t PackRow(const int16_t* coefficients, size_t blocks, uint8_t* checkpoints, uint8_t* headers,
+               uint8_t* payload);
 
-  // Packs a row of `blocks` blocks (64 coefficients each, natural order) and returns the bytes of
-  // its payload. Room: kCheckpointBytes per checkpoint, kBlockHeaderBytes per block, kMaxPayload
-  // per block + kPayloadPadding.
-  size_t (*pack_row)(const int16_t* coefficients, size_t blocks, uint8_t* checkpoints,
-                     uint8_t* headers, uint8_t* payload);
-
-  // Samples of blocks `skip` .. `skip + count - 1`: as PixelKernels::transform_row, without its
-  // guards (which held when the blocks were packed). False, with any samples, where the headers
-  // speak of more payload than there is.
-  bool (*transform_packed)(const PackedBlocks& from, int skip, int count, const uint16_t* quant,
-                           int side, uint8_t* out, size_t stride);
-};
-
-const StoreKernels& ActiveStoreKernels();
+// Samples of blocks `skip` .. `skip + count - 1`: as PixelKernels::transform_row, without its
+// guards (which held when the blocks were packed). False, with any samples, where the headers speak
+// of more payload than there is. In unpack_kernels.cc.
+bool TransformPacked(const PackedBlocks& from, int skip, int count, const uint16_t* quant, int side,
+                     uint8_t* out, size_t stride);
 
 }  // namespace feedwater::server::jpeg

@@ -1,6 +1,6 @@
-// The inner loops, once in source and compiled for every SIMD target by Highway; the best one that
-// the CPU has is chosen at run time. Each is integer arithmetic, or float without fused operations,
-// so all targets give equal bytes.
+// The inner loops of the antialiased resize, once in source and compiled for every SIMD target by
+// Highway; the best one that the CPU has is chosen at run time. They are integer arithmetic, so all
+// targets give equal bytes.
 //
 // Sizes: a band is up to 16 rows of decoded pixels. Transposed into columns of 16 samples each, the
 // horizontal filter is the same sequence of contiguous multiply-adds for every pixel, whatever the
@@ -17,7 +17,6 @@
 namespace feedwater::server::kernels {
 
 inline constexpr int kBandRows = 16;
-inline constexpr int kMaxChannels = 4;
 inline constexpr size_t kPad =
     64;  // samples that a kernel may write behind the end of an intermediate buffer
 
@@ -45,7 +44,7 @@ inline constexpr size_t WideScratchSamples(size_t samples, size_t filtered) {
   return ((samples + 31) / 32 * 32 + filtered) * kBandRows;
 }
 
-struct Table {
+struct ResampleTable {
   const char* target;
 
   // Filters up to 16 rows along x: out[r][c * plane + x], samples << 7, x counted from the right
@@ -66,25 +65,10 @@ struct Table {
   // a multiple of 32.
   void (*accumulate_row)(const int16_t* row, int32_t weight, size_t count, int32_t* sums);
   void (*finish_row)(const int32_t* sums, size_t count, uint8_t* out);
-
-  // Interleaved pixels to planes (plane c at out + c * plane) and back.
-  void (*deinterleave3)(const uint8_t* pixels, size_t count, size_t plane, uint8_t* out);
-  void (*interleave3_u8)(const uint8_t* planes, size_t plane, size_t count, uint8_t* out);
-  void (*interleave3_u16)(const uint16_t* planes, size_t plane, size_t count, uint16_t* out);
-  void (*interleave3_f32)(const float* planes, size_t plane, size_t count, float* out);
-
-  // (value - mean) * scale, in float32, then rounded to nearest even for the 16 bit types.
-  // `stream`: past the caches, where `out` begins a cache line; hwy::FlushStream makes it visible
-  // to others.
-  void (*to_f32)(const uint8_t* in, size_t count, float mean, float scale, bool stream, float* out);
-  void (*to_f16)(const uint8_t* in, size_t count, float mean, float scale, bool stream,
-                 uint16_t* out);
-  void (*to_bf16)(const uint8_t* in, size_t count, float mean, float scale, bool stream,
-                  uint16_t* out);
 };
 
 // The table for this CPU. Cheap; a test that restricts Highway's targets sees the change at its
 // next call.
-const Table& Active();
+const ResampleTable& Resample();
 
 }  // namespace feedwater::server::kernels
