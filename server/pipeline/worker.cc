@@ -7,9 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/base/clock.h"
-#include "server/base/no_throw.h"
-#include "server/base/units.h"
-#include "server/pipeline/kept_fields.h"
 
 namespace feedwater::server {
 namespace {
@@ -17,25 +14,13 @@ namespace {
 constexpr int64_t kMaxSamples = 256;           // on the way in one worker, with and without reads
 constexpr int64_t kLookAroundNs = 10'000'000;  // then a worker looks for tickets of other jobs
 
-// Samples that cost little are timed one in so many, or the clock would be a good part of what it
-// measures.
 constexpr int64_t kCheapTicket = 8;  // places; tickets are long when samples are cheap
-constexpr int64_t kCheapTimedOneIn = 16;
 
 // Looking at CPU time is a system call: a sample that took less wall time than this has its
 // ticket's estimate.
 constexpr int64_t kShortNs = 200'000;
 
 constexpr size_t kFilesHeld = 8;  // by a ticket, beyond those of the samples that it works on
-// What is packed of a JPEG stands in memory a few times: the packer's (twice while it grows), the
-// document, the payload. It takes four bytes a block at least, and three blocks stand for 64
-// pixels.
-constexpr int64_t kPackedCopies = 5, kPixelsPerPackedByte = 5;
-// A larger buffer of what was made for a cache is given back: nobody has reserved it for long.
-constexpr size_t kKeptScratchBytes = 4 << 20;
-// Records that go to a decoder process are there, and between, once more; small ones do not count.
-constexpr int64_t kCountedRecordBytes = 4 << 20;
-
 std::string NameOf(const BadSample& bad) {
   return absl::StrCat("record ", bad.record, " (", bad.path, ")");
 }
@@ -60,23 +45,20 @@ Worker::Worker(Parts parts)
       parking_(parts.parking),
       stop_(parts.stop),
       reader_(std::move(parts.reader)),
-      rooms_(std::move(parts.rooms)),
-      bad_samples_(parts.bad_samples),
-      crumb_(parts.crumb),
-      decoders_(std::move(parts.decoders)),
-      clock_(parts.clock),
+      rooms_(parts.rooms),
+      runner_({parts.number, std::move(parts.rooms), parts.clock, parts.bad_samples, parts.crumb,
+               std::move(parts.decoders)}),
       turns_([this](const Turns::Sample& sample) {
         return IsPointless(static_cast<const Sample&>(sample));
       }) {
   reader_->SetOwner(this);
-  in_process_.workspace().UseClock(clock_);
 }
 
 void Worker::Run() {
   for (;;) {
     const uint64_t seen = parking_->generation();
     if (!rooms_->IsSettled(number_)) {
-      GiveBackMemory();
+      runner_.GiveBackMemory();
       reader_->FreeIdleBuffers();
       rooms_->Settle(number_);
     }
@@ -105,36 +87,8 @@ void Worker::Run() {
   }
 }
 
-SampleMaker& Worker::MakerFor(const Batch& batch) {
-  const std::shared_ptr<Job>& job = batch.stream().shared_job();
-  const LoadedPipeline& pipeline = *job->config().pipeline;
-  SeekIndexes* const indexes = pipeline.seek_indexes.get();
-  if (!job->config().isolated) {
-    in_process_.Use(pipeline.plan.get(), indexes, &batch.dropped_flag());
-    return in_process_;
-  }
-  for (const Seat& seat : seats_) {
-    if (seat.job != job) continue;
-    seat.maker->UseClock(clock_, &batch.dropped_flag());
-    return *seat.maker;
-  }
-  seats_.push_back({job, std::make_unique<IsolatedMaker>(decoders_, pipeline.plan,
-                                                         SetupOf(pipeline.spec, *pipeline.dataset),
-                                                         pipeline.spec.limits)});
-  seats_.back().maker->UseSeekIndexes(indexes);
-  seats_.back().maker->UseClock(clock_, &batch.dropped_flag());
-  return *seats_.back().maker;
-}
-
-// Ends the decoder processes of jobs that are over.
-void Worker::LeaveEndedJobs() {
-  seats_.erase(std::remove_if(seats_.begin(), seats_.end(),
-                              [](const Seat& seat) { return seat.job->ended(); }),
-               seats_.end());
-}
-
 void Worker::TakeTickets() {
-  if (!seats_.empty()) LeaveEndedJobs();
+  runner_.LeaveEndedJobs();
   turns_.ForgetEmptyHands();
   while (reader_->wants_more() &&
          static_cast<int64_t>(reader_->in_flight()) + turns_.queued() - held_up_ < kMaxSamples) {
@@ -228,11 +182,11 @@ void Worker::Process(Sample* sample) {
   RecordReader::AddFiles(sample->bytes, &work.files);
   if (sample->bytes.origin() != RecordBytes::Origin::kDataset) {
     // Whatever is wrong with what was kept, the record itself may be good.
-    if (status.ok()) status = OpenKept(*sample);
-    if (!status.ok()) return ReadAnew(sample);
+    if (status.ok()) status = runner_.OpenKept(batch.job(), sample->bytes);
+    if (!status.ok()) return reader_->StartAnew(&sample->bytes);
   }
   if (status.ok()) {
-    status = RunSample(*sample);
+    status = Make(*sample);
     usage_.bytes_read += sample->bytes.size();
     if (IsTransient(status) && !batch.dropped() && reader_->TryAnew(&sample->bytes, &status))
       return;
@@ -324,217 +278,14 @@ SampleInput Worker::InputOf(const Sample& sample) const {
   return input;
 }
 
-// Only cheap samples come so fast that the name of their file would show; the number of their
-// record has to do for them.
-void Worker::EnterCrumb(const Sample& sample) {
-  if (crumb_ == nullptr) return;
+absl::Status Worker::Make(const Sample& sample) {
   const Ticket& ticket = sample.work->ticket;
-  const Dataset& dataset = ticket.batch->job().dataset();
-  if (ticket.count >= kCheapTicket)
-    return crumb_->Enter(dataset.digest(), sample.bytes.record(), 0, sample.bytes.size(), "");
-  extents_.clear();
-  dataset.Extents(sample.bytes.record(), &extents_);
-  if (extents_.empty()) return crumb_->Enter(dataset.digest(), sample.bytes.record(), 0, 0, "");
-  crumb_->Enter(dataset.digest(), sample.bytes.record(), extents_[0].offset, sample.bytes.size(),
-                dataset.ObjectPath(extents_[0].object));
-}
-
-absl::Status Worker::RunSample(const Sample& sample) {
-  const Ticket& ticket = sample.work->ticket;
-  const Batch& batch = *ticket.batch;
-  const int64_t every = ticket.count >= kCheapTicket ? kCheapTimedOneIn : 1;
-  const bool timed = ++stage_clock_ % every == 0;
-  if (bad_samples_ != nullptr && bad_samples_->quarantined() > 0) {
-    const std::string why =
-        bad_samples_->WhyQuarantined(batch.job().dataset().digest(), sample.bytes.record());
-    if (!why.empty()) return absl::DataLossError(why);
-  }
-  EnterCrumb(sample);
-
-  SampleInput input = InputOf(sample);
-  SampleMaker* maker = nullptr;
-  const int64_t start = timed ? MonotonicNs() : 0;
-  int64_t parse_ns = 0;
-  bool keep = false;
-  const absl::Status status = NoThrow([&] {
-    maker = &MakerFor(batch);
-    return MakeSample(sample, *maker, &input, timed ? &parse_ns : nullptr, &keep);
-  });
-  if (maker != nullptr) {
-    const MakingCost cost = maker->TakeCost();
-    usage_.cpu_ns += cost.cpu_ns;
-    usage_.held_ns += cost.held_ns;
-    used_ns_ += cost.cpu_ns + cost.held_ns;
-    usage_.decoded.AddSince({}, cost.decoded);
-  }
-  if (crumb_ != nullptr) crumb_->Leave();
-  if (status.ok() && keep) {
-    NoThrow([&] {
-      // Another job may take it from the cache before this one has noticed that the file changed.
-      OpenedFiles files;
-      RecordReader::AddFiles(sample.bytes, &files);
-      for (const auto& file : files) FW_RETURN_IF_ERROR(ProveUnchanged(*file));
-      batch.job().cache()->Put(sample.bytes.record(), sample.bytes.stamp(), payload_);
-      return absl::OkStatus();
-    }).IgnoreError();
-  }
-  LeaveRoom();
-  if (payload_.capacity() > kKeptScratchBytes) std::vector<std::byte>().swap(payload_);
-  if (timed) {
-    usage_.parse_ns += every * parse_ns;
-    usage_.run_ns += every * (MonotonicNs() - start - parse_ns);
-  }
+  const int64_t before = usage_.used_ns();
+  const absl::Status status =
+      runner_.Run({*ticket.batch, sample.bytes, sample.place, ticket.count >= kCheapTicket},
+                  InputOf(sample), &usage_);
+  used_ns_ += usage_.used_ns() - before;
   return status;
-}
-
-// From a record's bytes, or from what was kept of it, to its place in the batch. `keep` becomes
-// true when payload_ is to be kept of it.
-absl::Status Worker::MakeSample(const Sample& sample, SampleMaker& maker, SampleInput* input,
-                                int64_t* parse_ns, bool* keep) {
-  const Batch& batch = *sample.work->ticket.batch;
-  const Job& job = batch.job();
-  const bool is_kept = sample.bytes.origin() != RecordBytes::Origin::kDataset;
-  bool wanted = !is_kept && job.cache() != nullptr && RecordReader::IsSettled(sample.bytes) &&
-                job.cache()->Wants(input->sample_id, sample.bytes.stamp());
-  const bool decoded = job.config().pipeline->cache_kind == CacheKind::kDecoded;
-  if (decoded && is_kept) {
-    input->record = &kept_record_;
-    FW_RETURN_IF_ERROR(EnterRoom(sample, *input, SampleWay::kFromPrefix, false, maker));
-    return maker.RunFromPrefix(*input, sample.place, batch.memory());
-  }
-
-  const int64_t start = parse_ns != nullptr ? MonotonicNs() : 0;
-  input->record = &record_;
-  FW_RETURN_IF_ERROR(job.dataset().Parse(
-      input->sample_id, is_kept ? absl::MakeConstSpan(kept_) : sample.bytes.extents(), &record_));
-  if (parse_ns != nullptr) *parse_ns = MonotonicNs() - start;
-
-  bool packs = wanted && !decoded;
-  const SampleWay way = wanted && decoded ? SampleWay::kKeeping : SampleWay::kWhole;
-  absl::Status entered = EnterRoom(sample, *input, way, packs, maker);
-  // What cannot be kept is a sample all the same.
-  if (wanted && !entered.ok() && !absl::IsCancelled(entered)) {
-    wanted = packs = false;
-    entered = EnterRoom(sample, *input, SampleWay::kWhole, packs, maker);
-  }
-  FW_RETURN_IF_ERROR(entered);
-  if (packs) {
-    FW_ASSIGN_OR_RETURN(*keep, PackRecord(sample, maker));
-    if (*keep) FW_RETURN_IF_ERROR(job.dataset().Parse(input->sample_id, kept_, &record_));
-  }
-  if (!wanted || !decoded) return maker.Run(*input, sample.place, batch.memory());
-  // What cannot be kept may be a good sample all the same: a prefix decodes all of an image, the
-  // whole graph perhaps a part that is not damaged.
-  return maker.RunKeeping(
-      *input, sample.place, batch.memory(), kMaxKeptFieldBytes,
-      [&](const Record& kept) { *keep = PackFields(job.plan()->prefix(), kept, &payload_); });
-}
-
-// Makes sure that the memory which the sample takes is in the budget: the job's own claim, or more
-// for a large image. `packs`: the record is packed for the cache, too.
-absl::Status Worker::EnterRoom(const Sample& sample, const SampleInput& input, SampleWay way,
-                               bool packs, SampleMaker& maker) {
-  const Batch& batch = *sample.work->ticket.batch;
-  const Job& job = batch.job();
-  const Plan& plan = *job.plan();
-  const bool isolated = job.config().isolated;
-  int64_t more_bytes = 0;  // beside what the plan says
-  // In the decoder's region, and on its way there.
-  if (isolated && sample.bytes.size() > kCountedRecordBytes) more_bytes += 2 * sample.bytes.size();
-  const SampleMemory& memory = plan.memory(way);
-  SampleNeed need{memory.fixed, {}};
-  const bool fits = isolated || fitted_plan_ == &plan;
-  if (memory.depends_on_images || !fits) need = plan.NeedOf(input, way, in_process_.workspace());
-  if (packs) {
-    const bool unpacks = job.config().pipeline->cache_kind == CacheKind::kCoefficients;
-    const int64_t pixels = static_cast<int64_t>(need.largest.width) * need.largest.height;
-    more_bytes +=
-        kPackedCopies * (sample.bytes.size() + (unpacks ? pixels / kPixelsPerPackedByte : 0));
-  }
-  const int64_t extra = need.bytes + more_bytes - job.claimed_bytes();
-  if (extra > 0) {
-    usage_.is_large = true;
-    absl::StatusOr<SampleRooms::Room> room =
-        rooms_->Enter(job.config().owner_uid, extra, &batch.dropped_flag(),
-                      sample.bytes.size() > kCountedRecordBytes,
-                      /*waits=*/way != SampleWay::kKeeping && !packs);
-    if (!room.ok()) {
-      const bool is_image = need.largest.width > 0;
-      return Annotate(
-          room.status(),
-          absl::StrCat("a sample of ",
-                       is_image ? absl::StrCat("an image of ", need.largest.width, "x",
-                                               need.largest.height, " pixels")
-                                : absl::StrCat("a record of ", FormatBytes(sample.bytes.size())),
-                       " takes ", FormatBytes(need.bytes + more_bytes), " while it is made, and ",
-                       FormatBytes(job.claimed_bytes()), " are there for it",
-                       is_image ? " (a smaller max_pixels in the pipeline's `limits` would make it "
-                                  "a bad sample)"
-                                : ""));
-    }
-    room_ = *std::move(room);
-  }
-  if (job.claimed_bytes() < INT64_MAX / 2)
-    maker.Allow(job.claimed_bytes() + std::max<int64_t>(extra, 0));
-  if (isolated || (fits && !memory.depends_on_images)) return absl::OkStatus();
-  in_process_.workspace().Fit(
-      std::max(rooms_->OfWorker(number_), std::min(job.claimed_bytes(), INT64_MAX / 2)) +
-      std::max<int64_t>(extra, 0));
-  fitted_plan_ = &plan;
-  return absl::OkStatus();
-}
-
-// The large sample is made: its memory goes before its room does.
-void Worker::LeaveRoom() {
-  if (room_.bytes() == 0) return;
-  GiveBackMemory();
-  room_.Release();
-}
-
-void Worker::GiveBackMemory() {
-  in_process_.workspace().GiveBack();
-  fitted_plan_ = nullptr;
-  std::vector<std::byte>().swap(payload_);
-  documents_.clear();
-  documents_.shrink_to_fit();
-  kept_.clear();
-  LeaveEndedJobs();
-}
-
-// Fills kept_, or kept_record_, with what the cache has kept.
-absl::Status Worker::OpenKept(const Sample& sample) {
-  const RecordBytes& bytes = sample.bytes;
-  const Job& job = sample.work->ticket.batch->job();
-  absl::Span<const std::byte> payload = bytes.extents()[0];
-  if (bytes.origin() == RecordBytes::Origin::kDisk) {
-    FW_ASSIGN_OR_RETURN(
-        const BlockView block,
-        job.cache()->TakeFromDisk(bytes.record(), bytes.stamp(), bytes.kept_at(), payload));
-    payload = block.payload;
-  }
-  if (job.config().pipeline->cache_kind == CacheKind::kDecoded)
-    return UnpackFields(job.plan()->prefix(), payload, &kept_record_);
-  return UnpackExtents(payload, &kept_);
-}
-
-void Worker::ReadAnew(Sample* sample) { reader_->StartAnew(&sample->bytes); }
-
-// Makes payload_ what is to be kept of a record that was read, and kept_ its extents: the sample is
-// made from them, so that a JPEG is decoded once although all of it is kept and only a part is
-// looked at. False when it cannot be kept.
-absl::StatusOr<bool> Worker::PackRecord(const Sample& sample, SampleMaker& maker) {
-  const Job& job = sample.work->ticket.batch->job();
-  const RecordBytes& bytes = sample.bytes;
-  kept_.assign(bytes.extents().begin(), bytes.extents().end());
-  if (job.config().pipeline->cache_kind == CacheKind::kCoefficients) {
-    const ImageLimits& limits = job.config().pipeline->spec.limits;
-    documents_.resize(kept_.size());
-    for (size_t i = 0; i < kept_.size(); ++i) {
-      FW_RETURN_IF_ERROR(maker.Pack(kept_[i], limits, &documents_[i]));
-      if (!documents_[i].empty()) kept_[i] = documents_[i];
-    }
-  }
-  return PackExtents(kept_, &payload_) && UnpackExtents(payload_, &kept_).ok();
 }
 
 // A bad record's place goes to the next position of the epoch's global order that has a good one: a
@@ -573,25 +324,10 @@ void Worker::Complete(Work* work) {
   CountCpu();
   const Usage usage = std::exchange(usage_, Usage());
   if (scheduler_->Complete(work->ticket, work->result, usage)) {
-    scheduler_->Finish(work->ticket.batch, RunBatchOps(*work->ticket.batch));
+    scheduler_->Finish(work->ticket.batch, runner_.FinishBatch(*work->ticket.batch, &usage_));
   }
   work->ticket.batch = nullptr;  // or an idle worker would keep a closed stream's memory
   works_.Put(work);
-}
-
-absl::Status Worker::RunBatchOps(const Batch& batch) {
-  const Plan* plan = batch.job().plan();
-  if (batch.samples() == 0 || !plan->has_batch_ops() || batch.dropped()) return absl::OkStatus();
-  const int64_t start = MonotonicNs();
-  absl::Status status = NoThrow([&] {
-    in_process_.workspace().clock().Begin(batch.samples() * plan->limits().max_sample_ms,
-                                          &batch.dropped_flag());
-    return plan->FinishBatch(batch.samples(), batch.number(), batch.order().key(), batch.memory(),
-                             in_process_.workspace());
-  });
-  usage_.batch_ns += MonotonicNs() - start;
-  return Annotate(status,
-                  absl::StrCat("batch ", batch.meta().step, " of epoch ", batch.meta().epoch));
 }
 
 void Worker::WorkFor(const std::shared_ptr<Job>& job) {

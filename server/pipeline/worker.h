@@ -1,6 +1,7 @@
-// One worker thread's work: it takes tickets, reads their records, runs each sample to completion
-// into its place in the slot as soon as its bytes are there, and sleeps when there is nothing to
-// do. Everything it needs is its own: engine, buffers, decoder state or decoder processes.
+// One worker thread's work: it takes tickets, has their records read (record_reader.h), has each
+// made into a sample as soon as its bytes are there (sample_runner.h), and sleeps when there is
+// nothing to do. What becomes of a bad record is decided here. Everything it needs is its own:
+// engine, buffers, decoder state or decoder processes.
 #pragma once
 
 #include <atomic>
@@ -8,13 +9,10 @@
 #include <memory>
 #include <vector>
 
-#include "server/decoder/in_process_maker.h"
-#include "server/decoder/isolated_maker.h"
-#include "server/graph/plan.h"
 #include "server/pipeline/free_list.h"
-#include "server/pipeline/kept_record.h"
 #include "server/pipeline/parking.h"
 #include "server/pipeline/record_reader.h"
+#include "server/pipeline/sample_runner.h"
 #include "server/pipeline/scheduler.h"
 #include "server/pipeline/turns.h"
 #include "server/pipeline/usage.h"
@@ -57,35 +55,17 @@ class Worker final : private RecordOwner {
     RecordBytes bytes;  // of that record, or of the substitute that is tried
   };
 
-  // Who makes a job's samples in a process; kept while the job lasts.
-  struct Seat {
-    std::shared_ptr<Job> job;
-    std::unique_ptr<IsolatedMaker> maker;
-  };
-
   bool IsUnwanted(const RecordBytes& bytes) override;
   void HeldUp(const RecordBytes& bytes, int change) override;
   uint32_t UserOf(const RecordBytes& bytes) override;
   bool IsPointless(const Sample& sample) const;
-  SampleMaker& MakerFor(const Batch& batch);
-  void LeaveEndedJobs();
   void TakeTickets();
   void StartTicket(Ticket ticket);
   void ProcessInTurn(Sample* sample);
   void Process(Sample* sample);
   Sample* NextSample();
-  absl::Status RunSample(const Sample& sample);
-  absl::Status MakeSample(const Sample& sample, SampleMaker& maker, SampleInput* input,
-                          int64_t* parse_ns, bool* keep);
-  absl::Status EnterRoom(const Sample& sample, const SampleInput& input, SampleWay way, bool packs,
-                         SampleMaker& maker);
-  void LeaveRoom();
-  void GiveBackMemory();
+  absl::Status Make(const Sample& sample);
   SampleInput InputOf(const Sample& sample) const;
-  void EnterCrumb(const Sample& sample);
-  absl::Status OpenKept(const Sample& sample);
-  void ReadAnew(Sample* sample);
-  absl::StatusOr<bool> PackRecord(const Sample& sample, SampleMaker& maker);
   bool StartSubstitute(Sample* sample);
   void GiveUp(Sample* sample, BatchFailure failure);
   static void Fail(Work* work, int64_t place, BatchFailure failure);
@@ -93,7 +73,6 @@ class Worker final : private RecordOwner {
   BadSample Bad(const Sample& sample, const absl::Status& status) const;
   void Done(Sample* sample);
   void Complete(Work* work);
-  absl::Status RunBatchOps(const Batch& batch);
 
   // The CPU time from here on is this job's.
   void WorkFor(const std::shared_ptr<Job>& job);
@@ -105,20 +84,7 @@ class Worker final : private RecordOwner {
   const std::atomic<bool>* const stop_;
   const std::unique_ptr<RecordReader> reader_;
   const std::shared_ptr<SampleRooms> rooms_;
-  const BadSampleLog* const bad_samples_;
-  Breadcrumb* const crumb_;
-  const std::shared_ptr<DecoderHost> decoders_;
-  WorkClock* const clock_;
-  InProcessMaker in_process_;
-  std::vector<Seat> seats_;
-  SampleRooms::Room room_;             // of the sample under way, if it is a large one
-  const Plan* fitted_plan_ = nullptr;  // for whose samples the buffers were last looked at
-  Record record_;                      // scratch
-  Record kept_record_;                 // fields that come from the cache
-  ByteSpans kept_;               // extents that come from the cache, or go there with payload_
-  std::vector<Extent> extents_;  // scratch
-  std::vector<std::byte> payload_;
-  std::vector<std::vector<std::byte>> documents_;
+  SampleRunner runner_;
   FreeList<Work> works_;
   FreeList<Sample> samples_;
   int64_t held_up_ = 0;      // of them, by storage
@@ -130,7 +96,6 @@ class Worker final : private RecordOwner {
   Usage usage_;               // of job_, not told to the scheduler yet
   int64_t cpu_counted_ns_ = 0;
   int64_t used_ns_ = 0;  // in all: CPU time, and what decoder processes took or kept it waiting
-  uint32_t stage_clock_ = 0;
 };
 
 }  // namespace feedwater::server

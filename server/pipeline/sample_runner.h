@@ -1,0 +1,91 @@
+// Makes samples for one worker, one after another: from a record's bytes, or from what the cache
+// has kept of it, to its place in the batch. Before that it sees to the memory that the sample
+// takes; after it, what the cache wants of the record is put there, once its files are proven
+// unchanged.
+//
+// Thread safety: belongs to one thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/decoder/in_process_maker.h"
+#include "server/decoder/isolated_maker.h"
+#include "server/graph/plan.h"
+#include "server/pipeline/kept_record.h"
+#include "server/pipeline/record_reader.h"
+#include "server/pipeline/scheduler.h"
+#include "server/pipeline/usage.h"
+
+namespace feedwater::server {
+
+class SampleRunner {
+ public:
+  struct Parts {
+    int worker = 0;  // its number, from 0
+    std::shared_ptr<SampleRooms> rooms;
+    WorkClock* clock = nullptr;                 // beats while a sample gets on
+    const BadSampleLog* bad_samples = nullptr;  // what may not be worked on; may be null
+    Breadcrumb* crumb = nullptr;                // may be null
+    std::shared_ptr<DecoderHost> decoders;      // for isolated jobs; may be null
+  };
+  // What is made of which bytes.
+  struct Making {
+    const Batch& batch;
+    const RecordBytes& bytes;
+    int64_t place;
+    bool is_cheap;
+  };
+
+  explicit SampleRunner(Parts parts);
+
+  // Takes what the cache has kept of a record, for the next Run. An error: it is no use, which says
+  // nothing about the record. REQUIRES: the bytes come from the cache.
+  absl::Status OpenKept(const Job& job, const RecordBytes& bytes);
+  // Makes the sample, and counts what that took.
+  absl::Status Run(const Making& sample, SampleInput input, Usage* usage);
+  // Runs the batch ops over a batch whose samples are all made.
+  absl::Status FinishBatch(const Batch& batch, Usage* usage);
+
+  void GiveBackMemory();
+  void LeaveEndedJobs();  // ends the decoder processes of jobs that are over
+
+ private:
+  // Who makes a job's samples in a process; kept while the job lasts.
+  struct Seat {
+    std::shared_ptr<Job> job;
+    std::unique_ptr<IsolatedMaker> maker;
+  };
+
+  SampleMaker& MakerFor(const Batch& batch);
+  absl::Status Make(const Making& sample, SampleMaker& maker, SampleInput* input, Usage* usage,
+                    int64_t* parse_ns, bool* keep);
+  absl::Status EnterRoom(const Making& sample, const SampleInput& input, SampleWay way, bool packs,
+                         SampleMaker& maker, Usage* usage);
+  void LeaveRoom();
+  void EnterCrumb(const Making& sample);
+  absl::StatusOr<bool> PackRecord(const Making& sample, SampleMaker& maker);
+
+  const int worker_;
+  const std::shared_ptr<SampleRooms> rooms_;
+  WorkClock* const clock_;
+  const BadSampleLog* const bad_samples_;
+  Breadcrumb* const crumb_;
+  const std::shared_ptr<DecoderHost> decoders_;
+  InProcessMaker in_process_;
+  std::vector<Seat> seats_;
+  SampleRooms::Room room_;             // of the sample under way, if it is a large one
+  const Plan* fitted_plan_ = nullptr;  // for whose samples the buffers were last looked at
+  Record record_;                      // scratch
+  Record kept_record_;                 // fields that come from the cache
+  ByteSpans kept_;               // extents that come from the cache, or go there with payload_
+  std::vector<Extent> extents_;  // scratch
+  std::vector<std::byte> payload_;
+  std::vector<std::vector<std::byte>> documents_;
+  uint32_t stage_clock_ = 0;
+};
+
+}  // namespace feedwater::server
