@@ -73,10 +73,11 @@ absl::StatusOr<ReadBuffers::Buffer> ReadBuffers::Make(size_t capacity, MemoryBud
     FW_ASSIGN_OR_RETURN(buffer.reservation_,
                         share->Reserve("read buffers", static_cast<int64_t>(capacity)));
   }
-  if (planned && region_ != nullptr) {
+  if (planned && region_ != nullptr)
     buffer.data_ = {region_->Take(capacity), Buffer::Free{region_, capacity}};
-  } else {
-    buffer.data_.reset(static_cast<std::byte*>(std::aligned_alloc(kReadAlignment, capacity)));
+  if (buffer.data_ == nullptr) {
+    buffer.data_ = {static_cast<std::byte*>(std::aligned_alloc(kReadAlignment, capacity)),
+                    Buffer::Free()};
   }
   if (buffer.data_ == nullptr) {
     return absl::ResourceExhaustedError(

@@ -165,7 +165,7 @@ READS = [
     Point(
         "no buffer for a read",
         "start",
-        "aligned_alloc errno=ENOMEM thread=fw-worker",
+        "mmap errno=ENOMEM count=0 thread=fw-worker\naligned_alloc errno=ENOMEM thread=fw-worker",
         Recovers("no memory for a read buffer"),
     ),
 ]
