@@ -109,6 +109,11 @@ void Breadcrumb::Leave() {
   working = 0;
 }
 
+bool Breadcrumbs::AreInUse(const std::string& state_dir) {
+  return absl::IsAlreadyExists(
+      ProcessLock::Take(absl::StrCat(state_dir, "/breadcrumbs.lock"), 0600).status());
+}
+
 absl::StatusOr<std::unique_ptr<Breadcrumbs>> Breadcrumbs::Open(const std::string& state_dir,
                                                                size_t workers,
                                                                std::vector<Crash>* crashes) {

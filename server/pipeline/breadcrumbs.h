@@ -50,6 +50,8 @@ class Breadcrumbs {
     int signal = 0;
   };
 
+  // Whether a daemon that runs has its crumbs in the folder.
+  static bool AreInUse(const std::string& state_dir);
   // Reads and clears what an earlier daemon has left in the folder, and makes `workers` crumbs.
   // FailedPrecondition when another process has the file; a file that is none is made anew.
   static absl::StatusOr<std::unique_ptr<Breadcrumbs>> Open(const std::string& state_dir,

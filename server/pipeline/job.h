@@ -75,7 +75,7 @@ class Job {
   // Guarded by the scheduler's lock; reached only through Scheduler::Moving.
   struct Moving {
     std::vector<std::shared_ptr<Stream>> streams;  // sorted by rank
-    double virtual_ns = 0;       // CPU time used / weight, estimates of running tickets included
+    double used_ns = 0;  // of CPU time, for FairShares; estimates of running tickets included
     double sample_cost_ns = 0;   // moving mean of the CPU time of a sample; 0: not known yet
     bool is_measured = false;    // the first sample is done
     int64_t slow_samples = 0;    // for so many more it counts as slow

@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <climits>
-#include <cmath>
 #include <limits>
 #include <string>
 #include <system_error>
@@ -58,10 +57,6 @@ absl::Status CheckJob(const JobConfig& job, int64_t rank, const SlotLayout& layo
   if (job.pipeline == nullptr || job.pipeline->dataset == nullptr ||
       job.pipeline->plan == nullptr) {
     return absl::InvalidArgumentError("the job has no pipeline");
-  }
-  if (!(job.weight > 0) || !std::isfinite(job.weight)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a job's weight is greater than 0, not ", job.weight));
   }
   if (job.world_size < 1) {
     return absl::InvalidArgumentError(

@@ -59,7 +59,6 @@ struct JobConfig {
   int64_t world_size = 1;
   uint64_t seed = 0;
   uint32_t owner_uid = 0;
-  double weight = 1.0;    // share of the workers, relative to other jobs
   bool isolated = false;  // samples are made in decoder processes, which the runtime then has
   FilesMark files;        // of a rank that lost its daemon
 };

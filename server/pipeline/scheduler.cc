@@ -6,8 +6,8 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "server/base/clock.h"
+#include "server/pipeline/same_job.h"
 
 namespace feedwater::server {
 namespace {
@@ -16,72 +16,6 @@ namespace {
 // workers share a batch evenly.
 constexpr double kTicketNs = 100'000;
 constexpr int64_t kTicketPlaces = 64;
-
-// How far a job that had nothing to do for a while may stand before the others when it comes back.
-constexpr double kIdleCreditNs = 20'000'000;
-
-absl::Status Differs(const Job& job, absl::string_view field, absl::string_view has,
-                     absl::string_view says) {
-  return absl::FailedPreconditionError(absl::StrCat(
-      "job '", job.config().name, "' runs with ", field, " ", has, ", this rank says ", says,
-      ": all ranks of a job must agree; give this rank the same ", field, ", or another job name"));
-}
-
-// Two pipelines can have one digest and yet not be the same: their datasets may have other classes,
-// or the program another version of an op. Batches are written by the plan of the first rank.
-absl::Status SamePlan(const Job& job, const LoadedPipeline& other) {
-  const LoadedPipeline& pipeline = *job.config().pipeline;
-  if (&pipeline == &other) return absl::OkStatus();
-  const auto number = [](auto value) { return absl::StrCat(value); };
-  if (pipeline.dataset->size() != other.dataset->size()) {
-    return Differs(job, "number of records", number(pipeline.dataset->size()),
-                   number(other.dataset->size()));
-  }
-  const std::vector<std::string>&ours = pipeline.dataset->classes(),
-        &its = other.dataset->classes();
-  if (ours.size() != its.size())
-    return Differs(job, "number of classes", number(ours.size()), number(its.size()));
-  const auto [our, it] = std::mismatch(ours.begin(), ours.end(), its.begin());
-  if (our != ours.end()) return Differs(job, "class", Printable(*our), Printable(*it));
-  if (pipeline.plan->staging_bytes_per_sample() != other.plan->staging_bytes_per_sample()) {
-    return Differs(job, "staging bytes a sample", number(pipeline.plan->staging_bytes_per_sample()),
-                   number(other.plan->staging_bytes_per_sample()));
-  }
-  const std::string plan = absl::StrJoin(pipeline.plan->Describe(), "; ");
-  const std::string its_plan = absl::StrJoin(other.plan->Describe(), "; ");
-  if (plan != its_plan) return Differs(job, "plan", plan, its_plan);
-  return absl::OkStatus();
-}
-
-absl::Status SameJob(const Job& job, const JobConfig& other, const SlotLayout& layout) {
-  const JobConfig& config = job.config();
-  if (config.world_size != other.world_size) {
-    return Differs(job, "world_size", absl::StrCat(config.world_size),
-                   absl::StrCat(other.world_size));
-  }
-  if (config.batch_size != other.batch_size) {
-    return Differs(job, "batch_size", absl::StrCat(config.batch_size),
-                   absl::StrCat(other.batch_size));
-  }
-  if (config.seed != other.seed) {
-    return Differs(job, "seed", absl::StrCat(config.seed), absl::StrCat(other.seed));
-  }
-  if (config.pipeline->spec.digest != other.pipeline->spec.digest) {
-    return Differs(job, "pipeline digest", config.pipeline->spec.digest,
-                   other.pipeline->spec.digest);
-  }
-  if (job.dataset().digest() != other.pipeline->dataset->digest()) {
-    return Differs(job, "dataset digest", job.dataset().digest(),
-                   other.pipeline->dataset->digest());
-  }
-  const std::string difference = job.layout().DifferenceFrom(layout);
-  if (!difference.empty()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "job '", config.name, "' runs with other outputs than this rank's: ", difference,
-        "; all ranks of a job must agree; start it with another job name"));
-  }
-  return SamePlan(job, *other.pipeline);
-}
 
 }  // namespace
 
@@ -115,7 +49,7 @@ absl::StatusOr<std::shared_ptr<Stream>> Scheduler::Attach(NewRank rank) {
   while (stream == nullptr) {
     const std::shared_ptr<Job> running = RunningJob(rank.job);
     // Without the lock: they may have a million classes.
-    if (running != nullptr) FW_RETURN_IF_ERROR(SameJob(*running, rank.job, rank.layout));
+    if (running != nullptr) FW_RETURN_IF_ERROR(CheckSameJob(*running, rank.job, rank.layout));
     MutexLock lock(&mu_);
     if (stopping_) return absl::UnavailableError("the daemon is stopping");
     std::shared_ptr<Job> job = FindJob(rank.job);
@@ -130,13 +64,7 @@ absl::StatusOr<std::shared_ptr<Stream>> Scheduler::Attach(NewRank rank) {
     } else {
       job = std::make_shared<Job>(std::move(rank.job), std::move(rank.order_config), rank.layout,
                                   std::move(rank.files), std::move(rank.claim));
-      for (auto it = users_.begin(); it != users_.end();) {
-        const bool is_known = it->second.jobs > 0 || it->second.virtual_ns > users_floor_ns_;
-        it = is_known ? std::next(it) : users_.erase(it);
-      }
-      User& user = users_[job->config().owner_uid];
-      if (user.jobs++ == 0) user.virtual_ns = std::max(user.virtual_ns, users_floor_ns_);
-      Moving(*job).virtual_ns = user.floor_ns;
+      Moving(*job).used_ns = fair_.JobBegins(job->config().owner_uid);
       jobs_.push_back(job);
     }
     stream = std::make_shared<Stream>(job, rank.rank, rank.pid, std::move(rank.layout),
@@ -176,7 +104,7 @@ void Scheduler::Detach(const std::shared_ptr<Stream>& stream) {
   streams.erase(std::find(streams.begin(), streams.end(), stream));
   if (!streams.empty()) return;
   jobs_.erase(std::find(jobs_.begin(), jobs_.end(), stream->shared_job()));
-  --users_[stream->job().config().owner_uid].jobs;
+  fair_.JobEnds(stream->job().config().owner_uid);
   stream->job().ended_.store(true, std::memory_order_release);
   parking_->WakeAll();  // workers end what they keep for a job, also those that sleep
 }
@@ -214,7 +142,7 @@ void Scheduler::Stop() {
       Moving(*job).streams.clear();
     }
     jobs_.clear();
-    users_.clear();
+    fair_ = FairShares();
   }
   parking_->WakeAll();
 }
@@ -265,9 +193,7 @@ bool Scheduler::MayWork(const Job& job, int worker) const {
   const auto& moving = Moving(job);
   if (!moving.is_measured && !moving.slow_on.empty() && moving.slow_on.count(worker) == 0)
     return false;
-  const auto users = std::count_if(users_.begin(), users_.end(),
-                                   [](const auto& user) { return user.second.jobs > 0; });
-  return shares_.MayTake(job.config().owner_uid, worker, 1, static_cast<double>(users));
+  return shares_.MayTake(job.config().owner_uid, worker, fair_.users());
 }
 
 void Scheduler::BeginSlow(Job& job, int worker) {
@@ -316,15 +242,11 @@ Scheduler::Waking Scheduler::WhomToWake() const {
 
 Stream* Scheduler::Pick(int worker, std::optional<uint32_t> only_user) {
   Stream* picked = nullptr;
-  std::pair<double, double> least;  // of the user, of the job
+  FairShares::Place least;
   for (const std::shared_ptr<Job>& job : jobs_) {
     Stream* stream = FirstReady(*job, worker);
     if (stream == nullptr) continue;
-    User& user = users_[job->config().owner_uid];
-    user.virtual_ns = std::max(user.virtual_ns, users_floor_ns_ - kIdleCreditNs);
-    double& virtual_ns = Moving(*job).virtual_ns;
-    virtual_ns = std::max(virtual_ns, user.floor_ns - kIdleCreditNs);
-    const std::pair<double, double> place(user.virtual_ns, virtual_ns);
+    const FairShares::Place place = fair_.PlaceOf(job->config().owner_uid, &Moving(*job).used_ns);
     if (picked == nullptr || place < least) {
       picked = stream;
       least = place;
@@ -333,9 +255,7 @@ Stream* Scheduler::Pick(int worker, std::optional<uint32_t> only_user) {
   if (picked == nullptr) return nullptr;
   // It takes nothing then, or that user's next tickets would stand in the way for ever.
   if (only_user.has_value() && picked->job().config().owner_uid != *only_user) return nullptr;
-  users_floor_ns_ = std::max(users_floor_ns_, least.first);
-  User& user = users_[picked->job().config().owner_uid];
-  user.floor_ns = std::max(user.floor_ns, least.second);
+  fair_.Picked(picked->job().config().owner_uid, least);
   return picked;
 }
 
@@ -648,8 +568,7 @@ void Scheduler::DropAll(Stream& stream, Leaving* leaving) {
 }
 
 void Scheduler::Use(Job& job, double ns) {
-  Moving(job).virtual_ns += ns / job.config().weight;
-  users_[job.config().owner_uid].virtual_ns += ns;
+  fair_.Use(job.config().owner_uid, ns, &Moving(job).used_ns);
 }
 
 void Scheduler::Account(Job& job, const Usage& usage) {
@@ -678,8 +597,7 @@ void Scheduler::HeldUp(Job& job, int change) {
 
 void Scheduler::ChargeUser(uint32_t uid, int64_t cpu_ns) {
   MutexLock lock(&mu_);
-  const auto user = users_.find(uid);
-  if (user != users_.end()) user->second.virtual_ns += static_cast<double>(cpu_ns);
+  fair_.Charge(uid, static_cast<double>(cpu_ns));
 }
 
 void Scheduler::Charge(Job& job, const Usage& usage) {

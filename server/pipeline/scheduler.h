@@ -2,12 +2,10 @@
 // publishes finished batches in order. It knows nothing of reads, bytes or ops, and never waits for
 // any of them.
 //
-// Between users: who has used the least CPU time comes first, however many jobs that took. Between
-// a user's jobs: the one that has used the least for its weight. A ticket is charged with an
-// estimate when it is taken and with the truth when it is done; who had nothing to do in between
-// gets little credit for it, and who leaves keeps the debt. Within a job: the batch with the least
-// (epoch, step, rank) whose rank has a slot for it or has it open already. Within a stream: batches
-// are opened, and published, one after the other.
+// Between users, and between a user's jobs: who has used the least CPU time (fair_shares.h). A
+// ticket is charged with an estimate when it is taken and with the truth when it is done. Within a
+// job: the batch with the least (epoch, step, rank) whose rank has a slot for it or has it open
+// already. Within a stream: batches are opened, and published, one after the other.
 //
 // Thread safety: all calls may come from any thread. The lock is held for moments: batches are
 // published and slots given up outside of it. Order of locks: this one, then a SlotPool's, then
@@ -23,6 +21,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "server/base/mutex.h"
+#include "server/pipeline/fair_shares.h"
 #include "server/pipeline/parking.h"
 #include "server/pipeline/runtime.h"
 #include "server/pipeline/stream.h"
@@ -163,15 +162,7 @@ class Scheduler {
   std::vector<std::shared_ptr<Job>> jobs_ ABSL_GUARDED_BY(mu_);
   std::map<uint32_t, int64_t> reads_of_uid_ ABSL_GUARDED_BY(mu_);  // kept only with a limit
   WorkerShares shares_ ABSL_GUARDED_BY(mu_);
-  // One user's part: users share between them, and then each user's jobs.
-  struct User {
-    int jobs = 0;
-    double virtual_ns = 0;  // CPU time that its jobs have used, as in Job
-    double floor_ns = 0;    // of its job picked last; never falls
-  };
-  // Also those without a job who have had more than others.
-  std::map<uint32_t, User> users_ ABSL_GUARDED_BY(mu_);
-  double users_floor_ns_ ABSL_GUARDED_BY(mu_) = 0;  // of the user picked last; never falls
+  FairShares fair_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace feedwater::server

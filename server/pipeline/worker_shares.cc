@@ -4,11 +4,11 @@
 
 namespace feedwater::server {
 
-bool WorkerShares::MayTake(uint32_t uid, int worker, double weight, double weights) const {
-  if (workers_ == 0 || weight >= weights) return true;
+bool WorkerShares::MayTake(uint32_t uid, int worker, int users) const {
+  if (workers_ == 0 || users <= 1) return true;
   const auto of_user = tickets_.find(uid);
   if (of_user == tickets_.end() || of_user->second.count(worker) > 0) return true;
-  const auto most = std::max<size_t>(1, static_cast<size_t>(workers_ * weight / weights));
+  const auto most = static_cast<size_t>(std::max(1, workers_ / users));
   return of_user->second.size() < most;
 }
 

@@ -93,7 +93,6 @@ struct Settings {
   std::shared_ptr<const Roots> roots;
   EngineChoice engine;
   AccessList access;
-  std::vector<std::string> warnings;  // for the log
 };
 
 // Reads the file, puts each `KEY.PATH=VALUE` of `overrides` in its place (VALUE is YAML), and

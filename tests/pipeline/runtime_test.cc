@@ -629,9 +629,6 @@ TEST(Attach, RefusesWhatCannotBe) {
   EXPECT_THAT(attach(good, 0, 0, -1).ToString(), HasSubstr("position -1"));
   EXPECT_THAT(attach(good, 0, ~uint64_t{0}, 0).ToString(), HasSubstr("INVALID_ARGUMENT: epoch"));
   JobConfig wrong = good;
-  wrong.weight = 0;
-  EXPECT_THAT(attach(wrong, 0, 0, 0).ToString(), HasSubstr("weight"));
-  wrong = good;
   wrong.batch_size = 9;
   EXPECT_THAT(attach(wrong, 0, 0, 0).ToString(), HasSubstr("not laid out as"));
   wrong = good;

@@ -1,0 +1,14 @@
+// Whether a rank that attaches agrees with the job that runs.
+#pragma once
+
+#include "absl/status/status.h"
+#include "server/batch/slot_layout.h"
+#include "server/pipeline/job.h"
+
+namespace feedwater::server {
+
+// FailedPrecondition, naming what differs: world size, batch size, seed, pipeline, dataset,
+// outputs. Takes a while where there are a million classes.
+absl::Status CheckSameJob(const Job& job, const JobConfig& other, const SlotLayout& layout);
+
+}  // namespace feedwater::server
