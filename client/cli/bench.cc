@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <csignal>
 #include <iostream>
 #include <thread>
 
@@ -55,6 +56,16 @@ struct Result {
   std::string pipeline, mode;
 };
 
+volatile std::sig_atomic_t interrupted = 0;
+
+// The first Ctrl-C ends the measurement, the second one the program.
+void EndWithFigures() {
+  struct sigaction action {};
+  action.sa_handler = [](int) { interrupted = 1; };
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  sigaction(SIGINT, &action, nullptr);
+}
+
 int64_t BytesOf(const Batch& batch) {
   int64_t bytes = 0;
   for (size_t i = 0; i < batch.size(); ++i) bytes += static_cast<int64_t>(batch[i].bytes.size());
@@ -80,7 +91,7 @@ class Ranks {
     return ranks;
   }
 
-  // Takes batches until `end_ns`, or `steps` of them on each rank when steps > 0.
+  // Takes batches until `end_ns`, or `steps` of them on each rank when steps > 0, or until Ctrl-C.
   absl::StatusOr<Taken> Take(int64_t end_ns, int64_t steps, const char* what) {
     std::vector<std::thread> threads;
     {
@@ -112,7 +123,10 @@ class Ranks {
  private:
   void TakeOn(Stream& stream, int64_t end_ns, int64_t steps) {
     absl::Status failure;
-    for (int64_t step = 0; steps > 0 ? step < steps : server::MonotonicNs() < end_ns; ++step) {
+    const auto goes_on = [&](int64_t step) {
+      return interrupted == 0 && (steps > 0 ? step < steps : server::MonotonicNs() < end_ns);
+    };
+    for (int64_t step = 0; goes_on(step); ++step) {
       const int64_t asked_ns = server::MonotonicNs();
       absl::StatusOr<Batch> batch = stream.Next();
       if (!batch.ok()) {
@@ -173,6 +187,7 @@ absl::StatusOr<Result> Measure(const std::string& address, const BenchOptions& o
         options.epochs > 0 ? options.warm_up_epochs * ranks->steps_per_epoch() : 0;
     const auto warmed = ranks->Take(after(options.warm_up_s), warm_up, "warm-up");
     if (!warmed.ok()) return ExplainFailure(warmed.status(), options);
+    if (interrupted != 0) return absl::CancelledError("interrupted before anything was measured");
     FW_ASSIGN_OR_RETURN(const v1::GetStatusResponse before, GetStatus(*control));
     FW_ASSIGN_OR_RETURN(job_before, FindJob(before, name));
   }
@@ -194,13 +209,18 @@ absl::StatusOr<Result> Measure(const std::string& address, const BenchOptions& o
 }
 
 absl::StatusOr<Result> Run(const Context& context, BenchOptions& options) {
-  if (options.config.empty() && FindAddress(context.address).ok()) {
+  const absl::StatusOr<std::string> address = FindAddress(context.address);
+  if (options.config.empty() && !address.ok() && !context.address.empty()) {
+    return absl::Status(address.status().code(),
+                        absl::StrCat(address.status().message(),
+                                     "; or measure without one: --config FILE, no --address"));
+  }
+  if (options.config.empty() && address.ok()) {
     if (!options.cpus.empty()) {
       return absl::InvalidArgumentError("--cpus goes with --config: a running daemon has its own");
     }
-    FW_ASSIGN_OR_RETURN(const std::string address, FindAddress(context.address));
-    FW_ASSIGN_OR_RETURN(Result result, Measure(address, options));
-    result.mode = absl::StrCat("the daemon at ", address);
+    FW_ASSIGN_OR_RETURN(Result result, Measure(*address, options));
+    result.mode = absl::StrCat("the daemon at ", *address);
     return result;
   }
   const ConfigChoice choice{options.config, context.address};
@@ -285,8 +305,6 @@ json Document(const Result& result, const BenchOptions& options) {
           {"waits_for", WaitsFor(result, options)}};
 }
 
-}  // namespace
-
 void AddBench(CLI::App& app, Context& context) {
   static BenchOptions options;
   CLI::App* command = AddCommand(
@@ -297,9 +315,14 @@ void AddBench(CLI::App& app, Context& context) {
       "  feedwater bench imagenet-train --config feedwater.yaml --cpus 2   # without a daemon\n"
       "  feedwater bench imagenet-train --json | jq .samples_per_s\n"
       "Batches are taken through shared memory as a trainer takes them, and thrown away. Warm-up "
-      "is not counted.",
+      "is not counted. Ctrl-C ends it with the figures so far, and exit status 130.",
       [&context]() -> absl::Status {
-        FW_ASSIGN_OR_RETURN(const Result result, Run(context, options));
+        EndWithFigures();
+        const absl::StatusOr<Result> measured = Run(context, options);
+        context.exit_status = interrupted != 0 ? 128 + SIGINT : 0;
+        if (!measured.ok()) return measured.status();
+        const Result& result = *measured;
+        if (interrupted != 0) std::cerr << "feedwater: interrupted; the figures are those so far\n";
         if (context.json) {
           std::cout << Document(result, options).dump(2) << "\n";
         } else {
@@ -343,5 +366,9 @@ void AddBench(CLI::App& app, Context& context) {
   command->add_option("--cpus", options.cpus, "with --config: the workers' CPUs, such as 2 or 0-3")
       ->type_name("CPUS");
 }
+
+const server::Registrar<CommandEntry> kRegistrar("bench", {CommandEntry::kPipelines, AddBench});
+
+}  // namespace
 
 }  // namespace feedwater::cli

@@ -31,7 +31,7 @@ void Context::Finish(const absl::Status& ended) {
   if (ended.ok()) return;
   const absl::StatusOr<std::string> folder = FindAddress(address);
   const absl::Status status = folder.ok() ? ExplainNoAnswer(ended, *folder) : ended;
-  exit_status = IsInvalidInput(status) ? 2 : 1;
+  if (exit_status == 0) exit_status = IsInvalidInput(status) ? 2 : 1;
   const std::string message(status.message());
   if (json) {
     const nlohmann::json document = {

@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/cpp/control_channel.h"
+#include "server/base/registry.h"
 
 namespace feedwater::cli {
 
@@ -36,19 +37,15 @@ CLI::App* AddCommand(CLI::App& app, Context& context, const std::string& name,
                      const std::string& summary, const std::string& examples,
                      std::function<absl::Status()> run);
 
-void AddValidate(CLI::App& app, Context& context);
-void AddPreview(CLI::App& app, Context& context);
-void AddGraph(CLI::App& app, Context& context);
-void AddVerify(CLI::App& app, Context& context);
-void AddDescribe(CLI::App& app, Context& context);
-void AddBench(CLI::App& app, Context& context);
-void AddIndex(CLI::App& app, Context& context);
-void AddLedger(CLI::App& app, Context& context);
-void AddDoctor(CLI::App& app, Context& context);
-void AddReference(CLI::App& app, Context& context);
-void AddStatus(CLI::App& app, Context& context);
-void AddHealth(CLI::App& app, Context& context);
-void AddCompletion(CLI::App& app, Context& context);
+// A command as its file registers it; `feedwater --help` lists them by group.
+struct CommandEntry {
+  static constexpr const char* kKind = "command";
+  static constexpr const char* kPipelines = "Pipelines and datasets";
+  static constexpr const char* kDaemons = "Daemons and hosts";
+  static constexpr const char* kThisProgram = "This program";
+  std::string group;
+  void (*add)(CLI::App& app, Context& context);
+};
 
 // Whether stdout is a terminal that takes colours (NO_COLOR unset).
 bool UseColor();

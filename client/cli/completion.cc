@@ -434,8 +434,6 @@ absl::Status Complete(const CLI::App& app, const std::string& shell, const Confi
   return absl::OkStatus();
 }
 
-}  // namespace
-
 void AddCompletion(CLI::App& app, Context& context) {
   static std::string shell, config;
   CLI::App* command = AddCommand(
@@ -454,5 +452,10 @@ void AddCompletion(CLI::App& app, Context& context) {
       ->check(CLI::IsMember({"bash", "zsh", "fish", "pipelines"}));
   command->add_option("--config", config, kConfigHelp)->type_name("FILE");
 }
+
+const server::Registrar<CommandEntry> kRegistrar("completion",
+                                                 {CommandEntry::kThisProgram, AddCompletion});
+
+}  // namespace
 
 }  // namespace feedwater::cli

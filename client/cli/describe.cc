@@ -12,6 +12,7 @@
 #include "server/base/escape.h"
 #include "server/base/registry.h"
 #include "server/base/units.h"
+#include "server/base/yaml.h"
 #include "server/graph/op_schema.h"
 #include "server/source/format.h"
 
@@ -338,6 +339,21 @@ absl::Status DescribeEntry(const Context& context, const std::string& name,
   return absl::OkStatus();
 }
 
+// A name that is no op's and no format's: perhaps a pipeline's, perhaps misspelt.
+absl::Status DescribePipelineOrSuggest(const Context& context, const std::string& name,
+                                       const std::string& config) {
+  const absl::Status status = DescribePipeline(context, name, config);
+  if (status.ok() || IsPipelineFile(name)) return status;
+  std::vector<std::string> known = Registry<OpEntry>::Get().Names();
+  const std::vector<std::string> formats = Registry<FormatEntry>::Get().Names();
+  known.insert(known.end(), formats.begin(), formats.end());
+  const std::string near = server::DidYouMean(name, known);
+  if (near.empty()) return status;
+  return absl::InvalidArgumentError(absl::StrCat("no op and no format is called '",
+                                                 server::Printable(name), "'", near,
+                                                 " As a pipeline's name: ", status.message()));
+}
+
 absl::Status Describe(const Context& context, std::string kind, std::string name,
                       const std::string& config) {
   const std::vector<std::string> kinds = {"op", "format", "pipeline"};
@@ -347,16 +363,15 @@ absl::Status Describe(const Context& context, std::string kind, std::string name
     name = kind;
     kind = Registry<OpEntry>::Get().Find(name) != nullptr       ? "op"
            : Registry<FormatEntry>::Get().Find(name) != nullptr ? "format"
-                                                                : "pipeline";
+                                                                : "";
   }
   if (kind == "op") return DescribeEntry<OpEntry>(context, name, OpJson, PrintOp);
   if (kind == "format") return DescribeEntry<FormatEntry>(context, name, FormatJson, PrintFormat);
   if (kind == "pipeline") return DescribePipeline(context, name, config);
+  if (kind.empty()) return DescribePipelineOrSuggest(context, name, config);
   return absl::InvalidArgumentError(
       absl::StrCat("unknown kind '", kind, "'", server::Suggest(kind, kinds)));
 }
-
-}  // namespace
 
 void AddDescribe(CLI::App& app, Context& context) {
   static std::string kind, name, config;
@@ -381,5 +396,10 @@ void AddDescribe(CLI::App& app, Context& context) {
           "the daemon's configuration: describe the pipeline and its data without a daemon")
       ->type_name("FILE");
 }
+
+const server::Registrar<CommandEntry> kRegistrar("describe",
+                                                 {CommandEntry::kPipelines, AddDescribe});
+
+}  // namespace
 
 }  // namespace feedwater::cli

@@ -269,10 +269,15 @@ constexpr FileSystem kFileSystems[] = {
 
 Finding CheckFolder(const std::string& what, const std::string& path, bool is_state) {
   struct statfs info;
-  if (statfs(path.c_str(), &info) != 0) {
-    // A state folder that is not there yet is made by the daemon.
-    if (is_state && errno == ENOENT)
-      return Good(what, absl::StrCat(path, ": made at the first start"));
+  // A state folder that is not there yet is made by the daemon: what is above it says on which
+  // disk.
+  std::string at = path;
+  int looked = statfs(at.c_str(), &info);
+  while (is_state && looked != 0 && errno == ENOENT && at.size() > 1) {
+    at = std::filesystem::path(at).parent_path();
+    looked = statfs(at.c_str(), &info);
+  }
+  if (looked != 0) {
     return Failure(what, absl::StrCat(path, ": ", std::strerror(errno)),
                    "correct the configuration, or mount it");
   }
@@ -281,8 +286,9 @@ Finding CheckFolder(const std::string& what, const std::string& path, bool is_st
       [&](const FileSystem& fs) { return fs.magic == static_cast<long>(info.f_type); });
   const bool is_known = known != std::end(kFileSystems);
   const int64_t free_bytes = static_cast<int64_t>(info.f_bavail) * info.f_bsize;
-  const std::string found = absl::StrCat(path, ": ", is_known ? known->name : "another file system",
-                                         ", ", FormatBytes(free_bytes), " free");
+  const std::string found = absl::StrCat(
+      path, ": ", at == path ? "" : "made at the first start, on ",
+      is_known ? known->name : "another file system", ", ", FormatBytes(free_bytes), " free");
   if (is_state && is_known && std::string(known->name) == "tmpfs")
     return Warning(what, found,
                    "indexes and caches are lost at every boot: set state_dir to a local disk");
@@ -390,8 +396,6 @@ absl::Status Doctor(Context& context, const std::string& config, const std::stri
   return absl::OkStatus();
 }
 
-}  // namespace
-
 void AddDoctor(CLI::App& app, Context& context) {
   static std::string config, root;
   CLI::App* command = AddCommand(
@@ -407,5 +411,9 @@ void AddDoctor(CLI::App& app, Context& context) {
                    "read /proc and /sys below this folder: a copy of another host's")
       ->type_name("DIR");
 }
+
+const server::Registrar<CommandEntry> kRegistrar("doctor", {CommandEntry::kDaemons, AddDoctor});
+
+}  // namespace
 
 }  // namespace feedwater::cli

@@ -97,8 +97,6 @@ absl::Status DrawGraph(const Context& context, const std::string& name, const st
   return absl::OkStatus();
 }
 
-}  // namespace
-
 void AddGraph(CLI::App& app, Context& context) {
   static std::string pipeline, config, output;
   CLI::App* command = AddCommand(
@@ -123,5 +121,9 @@ void AddGraph(CLI::App& app, Context& context) {
                    "and classes")
       ->type_name("FILE");
 }
+
+const server::Registrar<CommandEntry> kRegistrar("graph", {CommandEntry::kPipelines, AddGraph});
+
+}  // namespace
 
 }  // namespace feedwater::cli

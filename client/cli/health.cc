@@ -54,8 +54,6 @@ absl::Status CheckServing(const Context& context, double timeout_s) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
 void AddHealth(CLI::App& app, Context& context) {
   static double timeout_s = 5, wait_s = 0;
   CLI::App* command = AddCommand(
@@ -76,5 +74,9 @@ void AddHealth(CLI::App& app, Context& context) {
   command->add_option("--wait", wait_s, "seconds to go on asking until the daemon serves")
       ->capture_default_str();
 }
+
+const server::Registrar<CommandEntry> kRegistrar("health", {CommandEntry::kDaemons, AddHealth});
+
+}  // namespace
 
 }  // namespace feedwater::cli

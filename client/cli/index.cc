@@ -155,8 +155,6 @@ absl::Status IndexAll(const Context& context, std::vector<std::string> pipelines
   return absl::OkStatus();
 }
 
-}  // namespace
-
 void AddIndex(CLI::App& app, Context& context) {
   static std::vector<std::string> pipelines;
   static std::string config;
@@ -179,5 +177,9 @@ void AddIndex(CLI::App& app, Context& context) {
                     "also the seek indexes of JPEGs, which make the first epoch as fast as those "
                     "after it; reads every record");
 }
+
+const server::Registrar<CommandEntry> kRegistrar("index", {CommandEntry::kPipelines, AddIndex});
+
+}  // namespace
 
 }  // namespace feedwater::cli

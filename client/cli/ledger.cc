@@ -25,7 +25,8 @@ struct Options {
   int64_t batch = -1, rank = -1, epoch = -1, world_size = -1, batch_size = -1, seed = -1;
 };
 
-absl::StatusOr<v1::GetLedgerResponse> AskDaemon(const Context& context, const Options& options) {
+// InvalidArgument where an option was typed that a running job decides.
+absl::Status CheckOptionsOfJob(const Options& options) {
   for (const auto& [name, value] :
        {std::pair<const char*, int64_t>{"--world-size", options.world_size},
         {"--batch-size", options.batch_size},
@@ -33,8 +34,12 @@ absl::StatusOr<v1::GetLedgerResponse> AskDaemon(const Context& context, const Op
     if (value < 0) continue;
     return absl::InvalidArgumentError(
         absl::StrCat(name, " is the job's own, since '", options.job,
-                     "' is taken for a running job; for a pipeline's name give --config, too"));
+                     "' is a running job; for a pipeline of that name give --config, too"));
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::GetLedgerResponse> AskDaemon(const Context& context, const Options& options) {
   auto control = context.Control();
   if (!control.ok()) return control.status();
   v1::GetLedgerRequest request;
@@ -107,6 +112,22 @@ absl::StatusOr<v1::GetLedgerResponse> Compute(const Context& context, const Opti
   return response;
 }
 
+// A name is a running job's, or else a pipeline's.
+absl::StatusOr<v1::GetLedgerResponse> Read(const Context& context, const Options& options) {
+  if (IsPipelineFile(options.job) || !options.config.empty()) return Compute(context, options);
+  absl::StatusOr<v1::GetLedgerResponse> of_job = AskDaemon(context, options);
+  if (of_job.ok()) {
+    FW_RETURN_IF_ERROR(CheckOptionsOfJob(options));
+    return of_job;
+  }
+  const bool may_be_pipeline =
+      absl::IsNotFound(of_job.status()) || absl::IsUnavailable(of_job.status());
+  if (!may_be_pipeline || !FindPipelineFile(options.job, {"", context.address}).ok()) return of_job;
+  std::cerr << "feedwater: no job '" << server::Printable(options.job)
+            << "' is running; this is the ledger of the pipeline of that name\n";
+  return Compute(context, options);
+}
+
 json EntryJson(const v1::LedgerEntry& entry) {
   json document = {{"step", entry.step()},     {"rank", entry.rank()},
                    {"place", entry.place()},   {"position", entry.position()},
@@ -174,19 +195,14 @@ absl::Status ShowLedger(const Context& context, const Options& options) {
         "--find "
         "RECORD for when one is used");
   }
-  const bool is_local = IsPipelineFile(options.job) || !options.config.empty();
-  const absl::StatusOr<v1::GetLedgerResponse> ledger =
-      is_local ? Compute(context, options) : AskDaemon(context, options);
-  if (!ledger.ok()) return ledger.status();
+  FW_ASSIGN_OR_RETURN(const v1::GetLedgerResponse ledger, Read(context, options));
   if (context.json) {
-    std::cout << LedgerJson(*ledger).dump(2, ' ', false, json::error_handler_t::replace) << "\n";
+    std::cout << LedgerJson(ledger).dump(2, ' ', false, json::error_handler_t::replace) << "\n";
   } else {
-    PrintLedger(*ledger, options);
+    PrintLedger(ledger, options);
   }
   return absl::OkStatus();
 }
-
-}  // namespace
 
 void AddLedger(CLI::App& app, Context& context) {
   static Options options;
@@ -209,8 +225,8 @@ void AddLedger(CLI::App& app, Context& context) {
   command
       ->add_option(
           "job", options.job,
-          "a running job's name (`feedwater status` lists them); a pipeline's .yaml file, or "
-          "with --config its name")
+          "a running job's name (`feedwater status` lists them); else a pipeline's, or its .yaml "
+          "file")
       ->required()
       ->type_name("JOB|PIPELINE");
   const auto whole = CLI::Range(int64_t{0}, std::numeric_limits<int64_t>::max());
@@ -234,5 +250,9 @@ void AddLedger(CLI::App& app, Context& context) {
       ->check(whole);
   command->add_option("--seed", options.seed, "of a pipeline; default: the file's")->check(whole);
 }
+
+const server::Registrar<CommandEntry> kRegistrar("ledger", {CommandEntry::kPipelines, AddLedger});
+
+}  // namespace
 
 }  // namespace feedwater::cli

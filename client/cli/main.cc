@@ -1,12 +1,15 @@
 // feedwater: asks a running feedwaterd, and works on pipelines without one.
 #include <iostream>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/command.h"
+#include "client/cli/help_format.h"
 #include "feedwater/client.h"
 #include "server/base/logging.h"
+#include "server/base/registry.h"
 #include "server/base/yaml.h"
 
 namespace {
@@ -51,6 +54,7 @@ int main(int argc, char** argv) {
       "of this NUMA node.\n"
       "Exit status: 0 done, 1 it failed, 2 wrong usage or invalid input.");
   app.name("feedwater");
+  app.formatter(std::make_shared<feedwater::cli::HelpFormat>());  // of the commands, too
   app.set_version_flag("--version", std::string("feedwater ") + feedwater::kClientVersion);
   app.require_subcommand(1);
   app.footer(
@@ -67,19 +71,17 @@ int main(int argc, char** argv) {
   feedwater::cli::Context context;
   app.add_option("--address", context.address, "runtime_dir of the daemon")->type_name("DIR");
   app.add_flag("--json", context.json, "print one JSON document on stdout and nothing else");
-  feedwater::cli::AddValidate(app, context);
-  feedwater::cli::AddPreview(app, context);
-  feedwater::cli::AddGraph(app, context);
-  feedwater::cli::AddVerify(app, context);
-  feedwater::cli::AddDescribe(app, context);
-  feedwater::cli::AddBench(app, context);
-  feedwater::cli::AddIndex(app, context);
-  feedwater::cli::AddLedger(app, context);
-  feedwater::cli::AddDoctor(app, context);
-  feedwater::cli::AddReference(app, context);
-  feedwater::cli::AddStatus(app, context);
-  feedwater::cli::AddHealth(app, context);
-  feedwater::cli::AddCompletion(app, context);
+  using feedwater::cli::CommandEntry;
+  const auto& commands = feedwater::server::Registry<CommandEntry>::Get();
+  for (const std::string group :
+       {CommandEntry::kPipelines, CommandEntry::kDaemons, CommandEntry::kThisProgram}) {
+    for (const std::string& name : commands.Names()) {
+      const CommandEntry& entry = *commands.Find(name);
+      if (entry.group != group) continue;
+      entry.add(app, context);
+      app.get_subcommand(name)->group(group);
+    }
+  }
 
   try {
     app.parse(argc, argv);

@@ -407,8 +407,6 @@ class Preview {
   int width_ = 0, height_ = 0;
 };
 
-}  // namespace
-
 void AddPreview(CLI::App& app, Context& context) {
   static Arguments arguments;
   CLI::App* command = AddCommand(
@@ -450,5 +448,9 @@ void AddPreview(CLI::App& app, Context& context) {
       ->check(CLI::Range(48, 1024))
       ->capture_default_str();
 }
+
+const server::Registrar<CommandEntry> kRegistrar("preview", {CommandEntry::kPipelines, AddPreview});
+
+}  // namespace
 
 }  // namespace feedwater::cli

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/cli/local_pipeline.h"
 #include "server/base/status.h"
+#include "server/pipeline/breadcrumbs.h"
 #include "server/process.h"
 #include "server/service/config.h"
 
@@ -21,7 +22,10 @@ absl::StatusOr<PrivateDaemon> PrivateDaemon::Start(const std::string& config,
   made.folder_ = folder;
   overrides.push_back(absl::StrCat("runtime_dir=", folder));
   FW_ASSIGN_OR_RETURN(server::Settings settings, server::LoadSettings(config, overrides));
-  if (!IsOwnFolder(settings.config.state_dir)) {  // what is left there the daemon could not replace
+  // What is left in a folder of somebody else the daemon could not replace; and one that a daemon
+  // uses, its notes of crashes above all, is that daemon's.
+  const std::string& state_dir = settings.config.state_dir;
+  if (!IsOwnFolder(state_dir) || server::Breadcrumbs::AreInUse(state_dir)) {
     overrides.push_back(absl::StrCat("state_dir=", folder, "/state"));
     FW_ASSIGN_OR_RETURN(settings, server::LoadSettings(config, overrides));
   }

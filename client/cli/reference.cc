@@ -170,8 +170,6 @@ const std::map<std::string, void (*)()>& Pages() {
   return *pages;
 }
 
-}  // namespace
-
 void AddReference(CLI::App& app, Context& context) {
   static std::string page;
   CLI::App* command =
@@ -190,5 +188,10 @@ void AddReference(CLI::App& app, Context& context) {
   command->group("");  // for scripts/generate-reference
   command->add_option("page", page, "which one")->type_name("PAGE");
 }
+
+const server::Registrar<CommandEntry> kRegistrar("reference",
+                                                 {CommandEntry::kThisProgram, AddReference});
+
+}  // namespace
 
 }  // namespace feedwater::cli

@@ -89,8 +89,6 @@ void PrintText(const v1::GetStatusResponse& status) {
   }
 }
 
-}  // namespace
-
 void AddStatus(CLI::App& app, Context& context) {
   static bool watch = false;
   static bool bad = false;
@@ -126,5 +124,9 @@ void AddStatus(CLI::App& app, Context& context) {
       ->type_name("TIME")
       ->capture_default_str();
 }
+
+const server::Registrar<CommandEntry> kRegistrar("status", {CommandEntry::kDaemons, AddStatus});
+
+}  // namespace
 
 }  // namespace feedwater::cli

@@ -89,8 +89,6 @@ void PrintText(const std::string& file, const PlannedPipeline& result,
     std::cerr << "warning: " << server::EscapedLines(warning) << "\n";
 }
 
-}  // namespace
-
 void AddValidate(CLI::App& app, Context& context) {
   static std::string file, config;
   static int64_t world_size = 1;
@@ -124,5 +122,10 @@ void AddValidate(CLI::App& app, Context& context) {
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
       ->capture_default_str();
 }
+
+const server::Registrar<CommandEntry> kRegistrar("validate",
+                                                 {CommandEntry::kPipelines, AddValidate});
+
+}  // namespace
 
 }  // namespace feedwater::cli

@@ -171,8 +171,6 @@ absl::Status Verify(Context& context, const std::string& pipeline, const std::st
   return absl::OkStatus();
 }
 
-}  // namespace
-
 void AddVerify(CLI::App& app, Context& context) {
   static std::string pipeline, config;
   static size_t jobs = 0;
@@ -192,5 +190,9 @@ void AddVerify(CLI::App& app, Context& context) {
   command->add_option("--jobs", jobs, "threads; default: as many as the configuration's cpus")
       ->check(CLI::Range(1, 1024));
 }
+
+const server::Registrar<CommandEntry> kRegistrar("verify", {CommandEntry::kPipelines, AddVerify});
+
+}  // namespace
 
 }  // namespace feedwater::cli

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "server/base/registry.h"
 #include "server/service/config.h"
 
 namespace feedwater::server {
@@ -19,13 +20,19 @@ constexpr char kCpusJson[] =
 constexpr char kNodeJson[] =
     R"({"const":"none"},{"type":"integer","minimum":0},{"type":"string","pattern":"^[0-9]+$"})";
 
+std::vector<std::string> EngineNames() {
+  std::vector<std::string> names = Registry<EngineEntry>::Get().Names();
+  names.insert(names.begin(), "auto");
+  return names;
+}
+
 Schema<StorageConfig> StorageSchema() {
   return Schema<StorageConfig>()
       .Param("engine", &StorageConfig::engine,
              "How files are read. auto takes io_uring where this kernel and container allow it, "
              "and pread elsewhere; the "
              "bytes are the same.",
-             OneOf({"auto", "io_uring", "pread", "null"}))
+             OneOf(EngineNames()))
       .Param("direct_io", &StorageConfig::direct_io,
              "Read past the page cache (O_DIRECT). Worth it for datasets much larger than memory "
              "on fast local disks; costs "

@@ -9,6 +9,7 @@ import json
 import os
 import pty
 import subprocess
+import termios
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,9 +79,16 @@ def open_terminal() -> tuple[int, int]:
         pytest.skip(f"no terminal can be opened here: {error}")
 
 
-def run_on_terminal(*arguments, cwd: Path | None = None, env: dict[str, str] | None = None) -> str:
+def run_on_terminal(
+    *arguments,
+    cwd: Path | None = None,
+    env: dict[str, str] | None = None,
+    columns: int | None = None,
+) -> str:
     """Run the program with a terminal for its output; return all that came there."""
     master, slave = open_terminal()
+    if columns is not None:
+        termios.tcsetwinsize(slave, (24, columns))
     process = subprocess.Popen(
         [PROGRAM, *map(str, arguments)],
         stdin=slave,

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import signal
+import subprocess
+import time
+
 import pytest
-from command_line import environment, run, run_on_terminal
+from command_line import PROGRAM, environment, run, run_on_terminal
 from daemon_process import DaemonProcess
 
 GRAPH = "  - decode: {in: data, out: image}\n  - resize: {size: [8, 8]}\n"
@@ -140,7 +145,37 @@ def test_a_terminal_sees_progress(measured):
     assert "samples" in seen and "warm-up" in seen
 
 
+def test_beside_a_running_daemon_it_leaves_that_daemons_notes_alone(measured, make_daemon):
+    daemon = make_daemon()
+    daemon.start()
+    measured.pipeline("other", GRAPH, batch="{size: 2}")
+    config = measured.folder / "beside.yaml"
+    text = measured.config.read_text()
+    config.write_text(text.replace("state_dir: state", f"state_dir: {daemon.folder / 'state'}"))
+    result = run("bench", "other", "--config", config, *QUICK)
+    assert (result.status, result.err) == (0, "")
+
+
+def test_ctrl_c_ends_it_with_the_figures_so_far(measured):
+    process = subprocess.Popen(
+        [PROGRAM, "bench", "some", "--config", measured.config]
+        + ["--seconds", "600", "--warm-up", "0.2", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+    time.sleep(3)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "those so far" in err
+    check(json.loads(out))
+
+
 def test_errors_name_the_cure(measured):
+    nobody = run("--address", measured.folder / "no", "bench", "some")
+    assert nobody.status == 1 and "no feedwaterd at" in nobody.err and "--config" in nobody.err
     unknown = run("bench", "sone", "--config", measured.config)
     assert unknown.status == 2 and "some" in unknown.err
     nothing = run("bench", "some", env=environment(FEEDWATER_ADDRESS=str(measured.folder / "no")))

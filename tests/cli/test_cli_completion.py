@@ -47,8 +47,8 @@ def offers(*words: str, cwd: Path | None = None, **changes: str) -> set[str]:
 
 def commands() -> list[str]:
     """Return the commands that the program's help lists."""
-    _, _, listed = run("--help").out.partition("Subcommands:\n")
-    return re.findall(r"^  (\S+)  ", listed.partition("\n\n")[0], re.M)
+    _, _, listed = run("--help").out.partition("Pipelines and datasets:\n")
+    return re.findall(r"^  (\S+)  ", listed.partition("\nExamples:")[0], re.M)
 
 
 needs_bash = pytest.mark.skipif(BASH is None, reason="bash is not installed")

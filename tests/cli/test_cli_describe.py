@@ -72,6 +72,14 @@ def test_no_line_is_wider_than_100_columns_and_nothing_is_coloured_in_a_pipe(pro
             assert len(line) <= 100 or line.startswith("  - "), line
 
 
+def test_help_ends_its_lines_where_the_terminal_does(project):
+    for command in ((), ("bench",), ("ledger",)):
+        seen = run_on_terminal(*command, "--help", columns=64)
+        lines = seen.partition("Examples:")[0].replace("\r", "").splitlines()
+        assert len(lines) > 10
+        assert [line for line in lines if len(line) > 64 and "[default:" not in line] == []
+
+
 def test_a_terminal_gets_colour_unless_told_otherwise(project):
     assert "\x1b[1m" in run_on_terminal("describe", "op", "resize")
     plain = run_on_terminal("describe", "op", "resize", env=environment(TERM="xterm", NO_COLOR="1"))
@@ -114,6 +122,7 @@ def test_unknown_names_are_status_2_with_the_nearest(project):
         (["op", "resise"], "did you mean 'resize'"),
         (["format", "image-folder"], "did you mean 'image_folder'"),
         (["ops", "resize"], "did you mean 'op'"),
+        (["resise"], "did you mean 'resize'"),
         (["nosuch.yaml"], "cannot open nosuch.yaml"),
     ]:
         result = run("describe", *arguments)

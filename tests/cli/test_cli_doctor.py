@@ -112,6 +112,14 @@ def test_few_open_files_are_a_warning(project):
     assert "512 open files" in done.stdout and "LimitNOFILE" in done.stdout
 
 
+def test_a_state_folder_that_is_not_there_is_looked_at_where_it_will_be(project):
+    config = project.folder / "later.yaml"
+    text = project.config.read_text()
+    config.write_text(text.replace("state_dir: state", f"state_dir: {project.folder / 'a/b/c'}"))
+    found = checks("--config", config)["state_dir"]["found"]
+    assert "a/b/c: made at the first start, on " in found and " free" in found
+
+
 def test_a_bad_configuration_and_a_missing_root_fail(project):
     config = project.folder / "bad.yaml"
     config.write_text("version: 1\npipelines: [x]\nroots: {a: /nowhere/at/all}\nnonsense: 1\n")

@@ -191,6 +191,14 @@ def test_an_unknown_job_is_told_with_those_that_run(daemon):
     loader.close()
 
 
+def test_a_name_that_no_job_has_is_a_pipelines(daemon):
+    step = ("--batch", 1, "--world-size", 2)
+    done = run("--address", daemon.address, "ledger", "pad", *step, "--json")
+    assert done.status == 0, done.err
+    assert "no job 'pad' is running" in done.err
+    assert done.document == local(daemon, "pad", *step)
+
+
 @pytest.mark.parametrize("policy", ["substitute", "skip_with_count", "fail"])
 def test_what_stands_in_for_bad_records_is_named_for_every_epoch(make_daemon, policy):
     bad = {3, 4, 17}
