@@ -43,6 +43,7 @@ struct CommandEntry {
   static constexpr const char* kPipelines = "Pipelines and datasets";
   static constexpr const char* kDaemons = "Daemons and hosts";
   static constexpr const char* kThisProgram = "This program";
+  static constexpr const char* kForScripts = "";  // not listed
   std::string group;
   void (*add)(CLI::App& app, Context& context);
 };

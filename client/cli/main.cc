@@ -73,8 +73,8 @@ int main(int argc, char** argv) {
   app.add_flag("--json", context.json, "print one JSON document on stdout and nothing else");
   using feedwater::cli::CommandEntry;
   const auto& commands = feedwater::server::Registry<CommandEntry>::Get();
-  for (const std::string group :
-       {CommandEntry::kPipelines, CommandEntry::kDaemons, CommandEntry::kThisProgram}) {
+  for (const std::string group : {CommandEntry::kPipelines, CommandEntry::kDaemons,
+                                  CommandEntry::kThisProgram, CommandEntry::kForScripts}) {
     for (const std::string& name : commands.Names()) {
       const CommandEntry& entry = *commands.Find(name);
       if (entry.group != group) continue;

@@ -185,12 +185,11 @@ void AddReference(CLI::App& app, Context& context) {
                    found->second();
                    return absl::OkStatus();
                  });
-  command->group("");  // for scripts/generate-reference
   command->add_option("page", page, "which one")->type_name("PAGE");
 }
 
 const server::Registrar<CommandEntry> kRegistrar("reference",
-                                                 {CommandEntry::kThisProgram, AddReference});
+                                                 {CommandEntry::kForScripts, AddReference});
 
 }  // namespace
 
