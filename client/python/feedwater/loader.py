@@ -357,9 +357,9 @@ class Loader(DataLoaderHabits):
         with self._lock:
             self._check_usable()
             self._check_place()
+            self._end_iteration()
             if not self._position.fresh:
                 self._position.begin_epoch(self._position.consumed.epoch + 1)
-            self._end_iteration()
             self._settle()
             trainers.begin(self)
             return _Epoch(self, self._iteration)
@@ -446,8 +446,9 @@ class Loader(DataLoaderHabits):
         return got
 
     def _end_epoch(self) -> None:
-        self._position.begin_epoch(self._position.consumed.epoch + 1)
+        # First: interrupted between the two, the iteration must not run into the next epoch.
         self._end_iteration()
+        self._position.begin_epoch(self._position.consumed.epoch + 1)
         raise StopIteration
 
     def _deliver(self, batch: Batch) -> Any:

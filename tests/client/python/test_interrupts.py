@@ -76,6 +76,20 @@ def test_the_last_batch_of_an_epoch_comes_again(daemon, open_loader):
     assert seen + [p for batch in iterator for p in positions(batch)] == ALL
 
 
+@pytest.mark.parametrize("way", ["next", "iter"])
+def test_an_iteration_that_is_over_does_not_run_into_the_next_epoch(daemon, open_loader, way):
+    loader = open_loader(daemon)
+    iterator = iter(loader)
+    seen = [p for _ in range(10) for p in positions(next(iterator))]
+    with interrupted(loader._position, "begin_epoch", after=True):
+        next(iterator) if way == "next" else iter(loader)
+    with pytest.raises(feedwater.FailedPrecondition, match="this iteration is over"):
+        next(iterator)
+    assert seen == ALL
+    assert [p for batch in loader for p in positions(batch)] == ALL
+    assert loader.state_dict()["epoch"] == 2
+
+
 def test_a_close_that_was_interrupted_leaves_the_rank_to_others(daemon, open_loader):
     loader = open_loader(daemon, job="j")
     with interrupted(loader._stream._session, "_close_stream"):
