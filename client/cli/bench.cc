@@ -1,6 +1,7 @@
 // feedwater bench: how fast a pipeline is, where its time goes, and what it waits for. Takes the
 // batches as a trainer would, through the data socket, and does nothing with them.
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
@@ -61,7 +62,12 @@ volatile std::sig_atomic_t interrupted = 0;
 // The first Ctrl-C ends the measurement, the second one the program.
 void EndWithFigures() {
   struct sigaction action {};
-  action.sa_handler = [](int) { interrupted = 1; };
+  action.sa_handler = [](int) {
+    interrupted = 1;
+    constexpr char kNote[] =
+        "\nfeedwater: ending with the figures so far; Ctrl-C again ends at once\n";
+    (void)!write(STDERR_FILENO, kNote, sizeof(kNote) - 1);
+  };
   action.sa_flags = static_cast<int>(SA_RESETHAND);
   sigaction(SIGINT, &action, nullptr);
 }
@@ -322,7 +328,6 @@ void AddBench(CLI::App& app, Context& context) {
         context.exit_status = interrupted != 0 ? 128 + SIGINT : 0;
         if (!measured.ok()) return measured.status();
         const Result& result = *measured;
-        if (interrupted != 0) std::cerr << "feedwater: interrupted; the figures are those so far\n";
         if (context.json) {
           std::cout << Document(result, options).dump(2) << "\n";
         } else {

@@ -169,7 +169,7 @@ def test_ctrl_c_ends_it_with_the_figures_so_far(measured):
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
-    assert "those so far" in err
+    assert "figures so far" in err
     check(json.loads(out))
 
 
