@@ -222,7 +222,7 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
                                            settings_.memory_limit_bytes / kLeastPartForControl)));
   spdlog::info("memory: {}", budget_->Sum());
   spdlog::info("pipelines: {}", catalogue_->files().Describe());
-  FW_ASSIGN_OR_RETURN(housekeeper_, StartThread("housekeeping", [this] { KeepHouse(); }));
+  FW_ASSIGN_OR_RETURN(housekeeper_, StartThread("housekeeping", [this] { RunHousekeeping(); }));
   FW_RETURN_IF_ERROR(control_->Start());
   spdlog::info("serving at {}", config.runtime_dir);
   return absl::OkStatus();
@@ -325,7 +325,7 @@ std::string Daemon::Summary() const {
                       ", ", settings_.cpus.size(), " workers");
 }
 
-void Daemon::KeepHouse() {
+void Daemon::RunHousekeeping() {
   pthread_setname_np(pthread_self(), "fw-house");
   bool was_healthy = true;
   uint64_t calls_before = 0;

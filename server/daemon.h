@@ -55,7 +55,7 @@ class Daemon {
   absl::Status FindDecoderProgram();
   std::shared_ptr<const Breadcrumbs> FindCrashes();
   void LimitUsers(const AccessList& access);
-  void KeepHouse() ABSL_LOCKS_EXCLUDED(mu_);
+  void RunHousekeeping() ABSL_LOCKS_EXCLUDED(mu_);
 
   const Settings settings_;
   std::atomic<bool> isolates_images_{false};

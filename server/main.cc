@@ -171,6 +171,6 @@ int Main(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   feedwater::server::BoundHeaps();
-  feedwater::server::NameTheReasonOfAnEnd();
+  feedwater::server::InstallTerminateHandler();
   return feedwater::server::Main(argc, argv);
 }

@@ -192,6 +192,6 @@ void ExitWithin(double seconds, std::function<void()> last) {
   abort();
 }
 
-void NameTheReasonOfAnEnd() { std::set_terminate(EndWithReason); }
+void InstallTerminateHandler() { std::set_terminate(EndWithReason); }
 
 }  // namespace feedwater::server

@@ -29,7 +29,7 @@ absl::Status ProbeResources(size_t workers);
 
 // An allocation that fails where no work can be given up for it ends the process with status 1 and
 // a line that says so, instead of a signal and a core.
-void NameTheReasonOfAnEnd();
+void InstallTerminateHandler();
 
 // Blocks the signals that WaitForSignal waits for, in this thread and all that it starts; ignores
 // those that nobody here needs and that would end the process. server/README.md has the list.

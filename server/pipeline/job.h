@@ -1,4 +1,4 @@
-// A job: what its ranks have in common. Its configuration is constant; what moves belongs to the
+// A job: what its ranks have in common. Its configuration is constant; what changes belongs to the
 // scheduler.
 #pragma once
 
@@ -72,8 +72,8 @@ class Job {
   std::atomic<bool> ended_{false};
   std::atomic<int> held_up_{0};
 
-  // Guarded by the scheduler's lock; reached only through Scheduler::Moving.
-  struct Moving {
+  // Guarded by the scheduler's lock; reached only through Scheduler::Guarded.
+  struct Guarded {
     std::vector<std::shared_ptr<Stream>> streams;  // sorted by rank
     double used_ns = 0;  // of CPU time, for FairShares; estimates of running tickets included
     double sample_cost_ns = 0;   // moving mean of the CPU time of a sample; 0: not known yet
@@ -86,7 +86,7 @@ class Job {
     Usage usage;
     uint64_t samples = 0, bad_samples = 0, substituted = 0, skipped = 0,
              batches = 0;  // of published batches
-  } moving_;
+  } guarded_;
 };
 
 }  // namespace feedwater::server

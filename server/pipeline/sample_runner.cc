@@ -44,24 +44,25 @@ SampleMaker& SampleRunner::MakerFor(const Batch& batch) {
     in_process_.Use(pipeline.plan.get(), indexes, &batch.dropped_flag());
     return in_process_;
   }
-  for (const Seat& seat : seats_) {
-    if (seat.job != job) continue;
-    seat.maker->UseClock(clock_, &batch.dropped_flag());
-    return *seat.maker;
+  for (const JobMaker& maker : job_makers_) {
+    if (maker.job != job) continue;
+    maker.maker->UseClock(clock_, &batch.dropped_flag());
+    return *maker.maker;
   }
-  seats_.push_back({job, std::make_unique<IsolatedMaker>(decoders_, pipeline.plan,
-                                                         SetupOf(pipeline.spec, *pipeline.dataset),
-                                                         pipeline.spec.limits)});
-  seats_.back().maker->UseSeekIndexes(indexes);
-  seats_.back().maker->UseClock(clock_, &batch.dropped_flag());
-  return *seats_.back().maker;
+  job_makers_.push_back(
+      {job, std::make_unique<IsolatedMaker>(decoders_, pipeline.plan,
+                                            SetupOf(pipeline.spec, *pipeline.dataset),
+                                            pipeline.spec.limits)});
+  job_makers_.back().maker->UseSeekIndexes(indexes);
+  job_makers_.back().maker->UseClock(clock_, &batch.dropped_flag());
+  return *job_makers_.back().maker;
 }
 
 void SampleRunner::LeaveEndedJobs() {
-  if (seats_.empty()) return;
-  seats_.erase(std::remove_if(seats_.begin(), seats_.end(),
-                              [](const Seat& seat) { return seat.job->ended(); }),
-               seats_.end());
+  if (job_makers_.empty()) return;
+  job_makers_.erase(std::remove_if(job_makers_.begin(), job_makers_.end(),
+                                   [](const JobMaker& maker) { return maker.job->ended(); }),
+                    job_makers_.end());
 }
 
 // Only cheap samples come so fast that the name of their file would show; the number of their

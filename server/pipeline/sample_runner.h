@@ -55,7 +55,7 @@ class SampleRunner {
 
  private:
   // Who makes a job's samples in a process; kept while the job lasts.
-  struct Seat {
+  struct JobMaker {
     std::shared_ptr<Job> job;
     std::unique_ptr<IsolatedMaker> maker;
   };
@@ -76,7 +76,7 @@ class SampleRunner {
   Breadcrumb* const crumb_;
   const std::shared_ptr<DecoderHost> decoders_;
   InProcessMaker in_process_;
-  std::vector<Seat> seats_;
+  std::vector<JobMaker> job_makers_;
   SampleRooms::Room room_;             // of the sample under way, if it is a large one
   const Plan* fitted_plan_ = nullptr;  // for whose samples the buffers were last looked at
   Record record_;                      // scratch

@@ -55,7 +55,7 @@ absl::StatusOr<std::shared_ptr<Stream>> Scheduler::Attach(NewRank rank) {
     std::shared_ptr<Job> job = FindJob(rank.job);
     if (job != running) continue;
     if (job != nullptr) {
-      for (const std::shared_ptr<Stream>& other : Moving(*job).streams) {
+      for (const std::shared_ptr<Stream>& other : Guarded(*job).streams) {
         if (other->rank() != rank.rank) continue;
         return absl::AlreadyExistsError(absl::StrCat(
             "rank ", rank.rank, " of job '", rank.job.name, "' is attached already, by process ",
@@ -64,17 +64,17 @@ absl::StatusOr<std::shared_ptr<Stream>> Scheduler::Attach(NewRank rank) {
     } else {
       job = std::make_shared<Job>(std::move(rank.job), std::move(rank.order_config), rank.layout,
                                   std::move(rank.files), std::move(rank.claim));
-      Moving(*job).used_ns = fair_.JobBegins(job->config().owner_uid);
+      Guarded(*job).used_ns = fair_.JobBegins(job->config().owner_uid);
       jobs_.push_back(job);
     }
     stream = std::make_shared<Stream>(job, rank.rank, rank.pid, std::move(rank.layout),
                                       std::move(rank.slots), std::move(rank.staging));
-    auto& moving = Moving(*stream);
-    moving.began_epoch = moving.published_epoch = rank.start.order->epoch();
-    moving.began_at = rank.start.order->start();
-    moving.began_step = moving.published_step = job->StepNumber(rank.start) - 1;
-    moving.next = std::move(rank.start);
-    auto& streams = Moving(*job).streams;
+    auto& state = Guarded(*stream);
+    state.began_epoch = state.published_epoch = rank.start.order->epoch();
+    state.began_at = rank.start.order->start();
+    state.began_step = state.published_step = job->StepNumber(rank.start) - 1;
+    state.next = std::move(rank.start);
+    auto& streams = Guarded(*job).streams;
     const auto after = std::find_if(streams.begin(), streams.end(), [&](const auto& other) {
       return other->rank() > stream->rank();
     });
@@ -96,11 +96,11 @@ absl::StatusOr<std::shared_ptr<Stream>> Scheduler::Attach(NewRank rank) {
 void Scheduler::Detach(const std::shared_ptr<Stream>& stream) {
   Leaving leaving;
   MutexLock lock(&mu_);
-  auto& moving = Moving(*stream);
-  if (!moving.attached) return;
-  moving.attached = false;
+  auto& state = Guarded(*stream);
+  if (!state.attached) return;
+  state.attached = false;
   DropAll(*stream, &leaving);
-  auto& streams = Moving(stream->job()).streams;
+  auto& streams = Guarded(stream->job()).streams;
   streams.erase(std::find(streams.begin(), streams.end(), stream));
   if (!streams.empty()) return;
   jobs_.erase(std::find(jobs_.begin(), jobs_.end(), stream->shared_job()));
@@ -114,16 +114,16 @@ absl::Status Scheduler::Seek(const std::shared_ptr<Stream>& stream, uint32_t ser
   {
     Leaving leaving;
     MutexLock lock(&mu_);
-    auto& moving = Moving(*stream);
-    if (!moving.attached) return absl::FailedPreconditionError("the stream is closed");
+    auto& state = Guarded(*stream);
+    if (!state.attached) return absl::FailedPreconditionError("the stream is closed");
     DropAll(*stream, &leaving);
-    moving.producing = true;
-    moving.serial = serial;
-    moving.began_epoch = moving.published_epoch = start.order->epoch();
-    moving.began_at = start.order->start();
-    moving.began_step = moving.published_step = stream->job().StepNumber(start) - 1;
-    moving.bad_in_epoch = 0;
-    moving.next = std::move(start);
+    state.producing = true;
+    state.serial = serial;
+    state.began_epoch = state.published_epoch = start.order->epoch();
+    state.began_at = start.order->start();
+    state.began_step = state.published_step = stream->job().StepNumber(start) - 1;
+    state.bad_in_epoch = 0;
+    state.next = std::move(start);
   }
   WakeFor(stream->job());
   return absl::OkStatus();
@@ -135,11 +135,11 @@ void Scheduler::Stop() {
     MutexLock lock(&mu_);
     stopping_ = true;
     for (const std::shared_ptr<Job>& job : jobs_) {
-      for (const std::shared_ptr<Stream>& stream : Moving(*job).streams) {
-        Moving(*stream).attached = false;
+      for (const std::shared_ptr<Stream>& stream : Guarded(*job).streams) {
+        Guarded(*stream).attached = false;
         DropAll(*stream, &leaving);
       }
-      Moving(*job).streams.clear();
+      Guarded(*job).streams.clear();
     }
     jobs_.clear();
     fair_ = FairShares();
@@ -155,7 +155,7 @@ std::optional<Ticket> Scheduler::Take(int worker, std::optional<uint32_t> only_u
     {
       MutexLock lock(&mu_);
       while (Stream* stream = stopping_ ? nullptr : Pick(worker, only_user)) {
-        if (Moving(*stream).filling == nullptr) {
+        if (Guarded(*stream).filling == nullptr) {
           if (!BeginEpoch(*stream)) {
             at_end = stream->shared_from_this();
             break;
@@ -183,26 +183,26 @@ int64_t Scheduler::RoomForReads(const Job& job) const {
 }
 
 bool Scheduler::IsSlow(const Job& job) const {
-  const auto& moving = Moving(job);
-  return !moving.is_measured || moving.slow_samples > 0;
+  const auto& state = Guarded(job);
+  return !state.is_measured || state.slow_samples > 0;
 }
 
 bool Scheduler::MayWork(const Job& job, int worker) const {
   if (worker >= job.workers()) return false;
   if (!IsSlow(job)) return true;
-  const auto& moving = Moving(job);
-  if (!moving.is_measured && !moving.slow_on.empty() && moving.slow_on.count(worker) == 0)
+  const auto& state = Guarded(job);
+  if (!state.is_measured && !state.slow_on.empty() && state.slow_on.count(worker) == 0)
     return false;
   return shares_.MayTake(job.config().owner_uid, worker, fair_.users());
 }
 
 void Scheduler::BeginSlow(Job& job, int worker) {
-  ++Moving(job).slow_on[worker];
+  ++Guarded(job).slow_on[worker];
   shares_.Taken(job.config().owner_uid, worker);
 }
 
 void Scheduler::EndSlow(Job& job, int worker) {
-  auto& slow_on = Moving(job).slow_on;
+  auto& slow_on = Guarded(job).slow_on;
   if (--slow_on[worker] == 0) slow_on.erase(worker);
   shares_.Done(job.config().owner_uid, worker);
 }
@@ -211,14 +211,14 @@ Stream* Scheduler::FirstReady(Job& job, int worker) const {
   if (job.held_up() || !MayWork(job, worker) || RoomForReads(job) <= 0) return nullptr;
   Stream* first = nullptr;
   std::pair<uint64_t, int64_t> least;
-  for (const std::shared_ptr<Stream>& stream : Moving(job).streams) {  // by rank
-    const auto& moving = Moving(*stream);
+  for (const std::shared_ptr<Stream>& stream : Guarded(job).streams) {  // by rank
+    const auto& state = Guarded(*stream);
     std::pair<uint64_t, int64_t> place;
-    if (moving.filling != nullptr) {
-      place = {moving.filling->meta().epoch, moving.filling->meta().step};
-    } else if (moving.producing && stream->may_have_slot.load(std::memory_order_acquire) &&
+    if (state.filling != nullptr) {
+      place = {state.filling->meta().epoch, state.filling->meta().step};
+    } else if (state.producing && stream->may_have_slot.load(std::memory_order_acquire) &&
                !AwaitsOrder(*stream)) {
-      place = {moving.next.order->epoch(), job.StepNumber(moving.next)};
+      place = {state.next.order->epoch(), job.StepNumber(state.next)};
     } else {
       continue;
     }
@@ -246,7 +246,7 @@ Stream* Scheduler::Pick(int worker, std::optional<uint32_t> only_user) {
   for (const std::shared_ptr<Job>& job : jobs_) {
     Stream* stream = FirstReady(*job, worker);
     if (stream == nullptr) continue;
-    const FairShares::Place place = fair_.PlaceOf(job->config().owner_uid, &Moving(*job).used_ns);
+    const FairShares::Place place = fair_.PlaceOf(job->config().owner_uid, &Guarded(*job).used_ns);
     if (picked == nullptr || place < least) {
       picked = stream;
       least = place;
@@ -266,24 +266,24 @@ bool Scheduler::OpenBatch(Stream& stream) {
   if (slot < 0) return false;
   stream.may_have_slot.store(true, std::memory_order_release);
 
-  auto& moving = Moving(stream);
-  const OrderCursor& at = moving.next;
+  auto& state = Guarded(stream);
+  const OrderCursor& at = state.next;
   BatchMeta meta;
-  meta.serial = moving.serial;
+  meta.serial = state.serial;
   meta.epoch = at.order->epoch();
   meta.step = stream.job().StepNumber(at);
   meta.next_position = at.order->NextPosition(at.step);
   meta.samples = static_cast<uint32_t>(at.order->BatchSamples(at.step, stream.rank()));
   meta.last_in_epoch = at.step + 1 == at.order->steps();
-  moving.filling = std::make_shared<Batch>(stream.shared_from_this(), at, meta, slot);
-  moving.open.push_back(moving.filling);
-  ++moving.next.step;
+  state.filling = std::make_shared<Batch>(stream.shared_from_this(), at, meta, slot);
+  state.open.push_back(state.filling);
+  ++state.next.step;
   BeginEpoch(stream);  // or the stream would seem to stand in the old one
   return true;
 }
 
 bool Scheduler::BeginEpoch(Stream& stream) {
-  OrderCursor& next = Moving(stream).next;
+  OrderCursor& next = Guarded(stream).next;
   if (next.step < next.order->steps()) return true;
   const auto order = KnownOrder(stream.job(), next.order->epoch() + 1);
   if (order == nullptr) return false;
@@ -292,9 +292,9 @@ bool Scheduler::BeginEpoch(Stream& stream) {
 }
 
 bool Scheduler::AwaitsOrder(const Stream& stream) const {
-  const OrderCursor& next = Moving(stream).next;
+  const OrderCursor& next = Guarded(stream).next;
   if (next.step < next.order->steps()) return false;
-  const auto& making = Moving(stream.job()).being_made;
+  const auto& making = Guarded(stream.job()).being_made;
   return std::find(making.begin(), making.end(), next.order->epoch() + 1) != making.end();
 }
 
@@ -303,12 +303,12 @@ int64_t Scheduler::MakeNextOrder(Stream& stream) {
   OrderCursor ended;
   {
     MutexLock lock(&mu_);
-    ended = Moving(stream).next;
+    ended = Guarded(stream).next;
   }
   const auto order = PrepareEpoch(stream.job(), ended.order->epoch() + 1);
   const int64_t cpu_ns = ThreadCpuNs() - start_ns;
   MutexLock lock(&mu_);
-  OrderCursor& next = Moving(stream).next;
+  OrderCursor& next = Guarded(stream).next;
   // Unless somebody else makes it, or the stream has been told to go elsewhere.
   if (order != nullptr && next.order == ended.order && next.step == next.order->steps())
     next = {order, 0};
@@ -317,7 +317,7 @@ int64_t Scheduler::MakeNextOrder(Stream& stream) {
 }
 
 std::shared_ptr<const EpochOrder> Scheduler::KnownOrder(const Job& job, uint64_t epoch) const {
-  const auto& orders = Moving(job).next_orders;
+  const auto& orders = Guarded(job).next_orders;
   const auto order = std::find_if(orders.begin(), orders.end(),
                                   [&](const auto& one) { return one->epoch() == epoch; });
   return order == orders.end() ? nullptr : *order;
@@ -328,16 +328,16 @@ std::shared_ptr<const EpochOrder> Scheduler::PrepareEpoch(Job& job, uint64_t epo
   {
     MutexLock lock(&mu_);
     if (auto known = KnownOrder(job, epoch); known != nullptr) return known;
-    auto& making = Moving(job).being_made;
+    auto& making = Guarded(job).being_made;
     if (std::find(making.begin(), making.end(), epoch) != making.end()) return nullptr;
     making.push_back(epoch);
   }
   auto order = std::make_shared<const EpochOrder>(job.order_config(), epoch, 0);
   {
     MutexLock lock(&mu_);
-    auto& making = Moving(job).being_made;
+    auto& making = Guarded(job).being_made;
     making.erase(std::find(making.begin(), making.end(), epoch));
-    auto& orders = Moving(job).next_orders;
+    auto& orders = Guarded(job).next_orders;
     if (orders.size() == kKept) orders.erase(orders.begin());
     orders.push_back(order);
   }
@@ -346,11 +346,11 @@ std::shared_ptr<const EpochOrder> Scheduler::PrepareEpoch(Job& job, uint64_t epo
 }
 
 Ticket Scheduler::Cut(Stream& stream, int worker) {
-  auto& moving = Moving(stream);
-  auto& job = Moving(stream.job());
+  auto& state = Guarded(stream);
+  auto& job = Guarded(stream.job());
   Ticket ticket;
-  ticket.batch = moving.filling;
-  auto& batch = Moving(*ticket.batch);
+  ticket.batch = state.filling;
+  auto& batch = Guarded(*ticket.batch);
 
   // A job's first ticket is one sample, which tells what the others will cost.
   int64_t count = 1;
@@ -372,7 +372,7 @@ Ticket Scheduler::Cut(Stream& stream, int worker) {
 
   batch.next_place += ticket.count;
   ++batch.writers;
-  if (batch.next_place == ticket.batch->samples()) moving.filling = nullptr;
+  if (batch.next_place == ticket.batch->samples()) state.filling = nullptr;
   return ticket;
 }
 
@@ -404,22 +404,22 @@ bool Scheduler::Complete(const Ticket& ticket, const TicketResult& result, const
     if (ticket.is_slow) EndSlow(job, ticket.worker);
     Account(job, usage);
 
-    auto& moving = Moving(*batch);
-    --moving.writers;
+    auto& state = Guarded(*batch);
+    --state.writers;
     if (batch->dropped()) {
-      if (moving.writers == 0) leaving.Add(batch);
+      if (state.writers == 0) leaving.Add(batch);
       return false;
     }
-    moving.real += result.real;
-    moving.bad.Add(result.bad);
+    state.real += result.real;
+    state.bad.Add(result.bad);
     if (result.failed_place >= 0) Fail(batch, result.failed_place, result.failure, &leaving);
-    if (moving.writers > 0 || moving.next_place < batch->samples()) return false;
-    if (!moving.failed) {
-      moving.writers = 1;  // the caller, with the batch ops
-      if (ticket.is_slow) BeginSlow(job, moving.slow_worker = ticket.worker);
+    if (state.writers > 0 || state.next_place < batch->samples()) return false;
+    if (!state.failed) {
+      state.writers = 1;  // the caller, with the batch ops
+      if (ticket.is_slow) BeginSlow(job, state.slow_worker = ticket.worker);
       return true;
     }
-    moving.done = true;
+    state.done = true;
   }
   PublishInOrder(batch->shared_stream());
   return false;
@@ -430,7 +430,7 @@ void Scheduler::Finish(const std::shared_ptr<Batch>& batch, const absl::Status& 
   BadPlaces bad;
   {
     MutexLock lock(&mu_);
-    std::swap(bad, Moving(*batch).bad);
+    std::swap(bad, Guarded(*batch).bad);
   }
   bad.Sort();  // perhaps a million of them
   bool ends_slow = false;
@@ -440,16 +440,16 @@ void Scheduler::Finish(const std::shared_ptr<Batch>& batch, const absl::Status& 
   {
     Leaving leaving;
     MutexLock lock(&mu_);
-    auto& moving = Moving(*batch);
-    moving.writers = 0;
-    std::swap(bad, moving.bad);
-    if (ends_slow = moving.slow_worker >= 0; ends_slow) EndSlow(batch->job(), moving.slow_worker);
+    auto& state = Guarded(*batch);
+    state.writers = 0;
+    std::swap(bad, state.bad);
+    if (ends_slow = state.slow_worker >= 0; ends_slow) EndSlow(batch->job(), state.slow_worker);
     if (batch->dropped()) {
       leaving.Add(batch);
       return;
     }
     if (!status.ok()) Fail(batch, -1, BatchFailure{status, -1, ""}, &leaving);
-    moving.done = true;
+    state.done = true;
   }
   PublishInOrder(batch->shared_stream());
 }
@@ -458,23 +458,23 @@ void Scheduler::Finish(const std::shared_ptr<Batch>& batch, const absl::Status& 
 // function of order and records as its bytes are, whatever the other ranks and the workers do.
 std::optional<BatchFailure> Scheduler::CheckBadSamples(Stream& stream, const BatchMeta& meta,
                                                        BadPlaces* bad) {
-  auto& moving = Moving(stream);
-  if (moving.bad_epoch != meta.epoch) {
-    moving.bad_epoch = meta.epoch;
-    moving.bad_in_epoch = 0;
+  auto& state = Guarded(stream);
+  if (state.bad_epoch != meta.epoch) {
+    state.bad_epoch = meta.epoch;
+    state.bad_in_epoch = 0;
   }
   const Job& job = stream.job();
   const double fraction = job.config().pipeline->spec.max_bad_fraction;
   const int64_t samples = SamplesPerEpoch(*job.order_config(), stream.rank());
-  const int64_t left = AllowedBadSamples(fraction, samples) - moving.bad_in_epoch;
+  const int64_t left = AllowedBadSamples(fraction, samples) - state.bad_in_epoch;
   const auto found = static_cast<int64_t>(bad->places().size());
   if (fraction >= 1 || found <= left) {
-    moving.bad_in_epoch += found;
+    state.bad_in_epoch += found;
     return std::nullopt;
   }
   bad->KeepFirst(static_cast<size_t>(left) + 1);
-  moving.bad_in_epoch += left + 1;
-  return TooManyBadSamples(fraction, moving.bad_in_epoch, samples, meta.epoch,
+  state.bad_in_epoch += left + 1;
+  return TooManyBadSamples(fraction, state.bad_in_epoch, samples, meta.epoch,
                            bad->At(job.dataset(), bad->places().back()));
 }
 
@@ -488,15 +488,15 @@ void Scheduler::PublishInOrder(const std::shared_ptr<Stream>& stream) {
     {
       Leaving leaving;
       MutexLock lock(&mu_);
-      auto& moving = Moving(*stream);
-      if (moving.publishing && !our_turn) return;  // whoever has the turn will see this batch
-      moving.publishing = !moving.open.empty() && Moving(*moving.open.front()).done;
-      if (!moving.publishing) return;
-      batch = std::move(moving.open.front());
-      moving.open.pop_front();
-      auto& result = Moving(*batch);
+      auto& state = Guarded(*stream);
+      if (state.publishing && !our_turn) return;  // whoever has the turn will see this batch
+      state.publishing = !state.open.empty() && Guarded(*state.open.front()).done;
+      if (!state.publishing) return;
+      batch = std::move(state.open.front());
+      state.open.pop_front();
+      auto& result = Guarded(*batch);
       meta = batch->meta();
-      auto& job = Moving(stream->job());
+      auto& job = Guarded(stream->job());
       std::swap(bad, result.bad);
       if (result.failed) {
         failure = result.failure;
@@ -505,7 +505,7 @@ void Scheduler::PublishInOrder(const std::shared_ptr<Stream>& stream) {
         if (failure->record >= 0) ++job.bad_samples;
       } else if (failure = CheckBadSamples(*stream, meta, &bad); failure.has_value()) {
         job.bad_samples += bad.places().size();
-        moving.producing = false;
+        state.producing = false;
         DropAll(*stream, &leaving);
       } else {
         meta.real_samples = static_cast<uint32_t>(result.real);
@@ -516,8 +516,8 @@ void Scheduler::PublishInOrder(const std::shared_ptr<Stream>& stream) {
         job.substituted += meta.substituted;
         if (meta.skipped) job.skipped += meta.substituted;
         ++job.batches;
-        moving.published_epoch = meta.epoch;
-        moving.published_step = meta.step;
+        state.published_epoch = meta.epoch;
+        state.published_step = meta.step;
       }
     }
     if (bad_samples_ != nullptr) {
@@ -537,16 +537,16 @@ void Scheduler::PublishInOrder(const std::shared_ptr<Stream>& stream) {
 
 void Scheduler::Fail(const std::shared_ptr<Batch>& batch, int64_t place,
                      const BatchFailure& failure, Leaving* leaving) {
-  auto& moving = Moving(*batch);
-  if (!moving.failed || place < moving.failed_place) {
-    moving.failed_place = place;
-    moving.failure = failure;
+  auto& state = Guarded(*batch);
+  if (!state.failed || place < state.failed_place) {
+    state.failed_place = place;
+    state.failure = failure;
   }
-  moving.failed = true;
+  state.failed = true;
   // Places are handed out in their order, so all that could fail before `place` are being worked on
   // already.
-  moving.next_place = batch->samples();
-  auto& stream = Moving(*batch->shared_stream());
+  state.next_place = batch->samples();
+  auto& stream = Guarded(*batch->shared_stream());
   stream.producing = false;
   stream.filling = nullptr;
   while (stream.open.back() != batch) {
@@ -557,35 +557,35 @@ void Scheduler::Fail(const std::shared_ptr<Batch>& batch, int64_t place,
 
 void Scheduler::Drop(const std::shared_ptr<Batch>& batch, Leaving* leaving) {
   batch->dropped_.store(true, std::memory_order_relaxed);
-  if (Moving(*batch).writers == 0) leaving->Add(batch);  // else the last writer gives the slot up
+  if (Guarded(*batch).writers == 0) leaving->Add(batch);  // else the last writer gives the slot up
 }
 
 void Scheduler::DropAll(Stream& stream, Leaving* leaving) {
-  auto& moving = Moving(stream);
-  for (const std::shared_ptr<Batch>& batch : moving.open) Drop(batch, leaving);
-  moving.open.clear();
-  moving.filling = nullptr;
+  auto& state = Guarded(stream);
+  for (const std::shared_ptr<Batch>& batch : state.open) Drop(batch, leaving);
+  state.open.clear();
+  state.filling = nullptr;
 }
 
 void Scheduler::Use(Job& job, double ns) {
-  fair_.Use(job.config().owner_uid, ns, &Moving(job).used_ns);
+  fair_.Use(job.config().owner_uid, ns, &Guarded(job).used_ns);
 }
 
 void Scheduler::Account(Job& job, const Usage& usage) {
-  auto& moving = Moving(job);
-  moving.usage.Add(usage);
+  auto& state = Guarded(job);
+  state.usage.Add(usage);
   Use(job, static_cast<double>(usage.used_ns()));
   // Whether or not a sample has come of it: bad ones that others stand in for, and batch ops, keep
   // workers busy, too.
   if (usage.used_ns() > WorkerShares::kSlowNs || usage.is_large) {
-    moving.slow_samples = WorkerShares::kSlowSamples;
+    state.slow_samples = WorkerShares::kSlowSamples;
   } else {
-    moving.slow_samples = std::max<int64_t>(0, moving.slow_samples - usage.samples);
+    state.slow_samples = std::max<int64_t>(0, state.slow_samples - usage.samples);
   }
   if (usage.samples == 0) return;
-  moving.is_measured = true;
+  state.is_measured = true;
   const double cost = static_cast<double>(usage.used_ns()) / static_cast<double>(usage.samples);
-  double& mean = moving.sample_cost_ns;
+  double& mean = state.sample_cost_ns;
   mean = mean == 0 ? cost : mean + (cost - mean) / 8;
 }
 

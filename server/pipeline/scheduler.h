@@ -102,10 +102,10 @@ class Scheduler {
     std::vector<std::shared_ptr<Batch>> batches_;
   };
 
-  // The only way to what moves in a job, stream or batch, so that the analysis sees every access.
+  // The only way to what changes in a job, stream or batch, so that the analysis sees every access.
   template <typename T>
-  auto& Moving(T& object) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    return object.moving_;
+  auto& Guarded(T& object) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return object.guarded_;
   }
 
   std::shared_ptr<Job> FindJob(const JobConfig& config) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -12,26 +12,26 @@ std::vector<JobStats> Scheduler::Snapshot() const {
   std::vector<JobStats> all;
   MutexLock lock(&mu_);
   for (const std::shared_ptr<Job>& job : jobs_) {
-    const auto& moving = Moving(*job);
+    const auto& state = Guarded(*job);
     JobStats stats;
     stats.job = job->config().name;
     stats.pipeline = job->config().pipeline->spec.name;
     stats.owner_uid = job->config().owner_uid;
     stats.world_size = job->config().world_size;
     stats.held_up = job->held_up_.load(std::memory_order_relaxed);
-    stats.samples = moving.samples;
-    stats.bad_samples = moving.bad_samples;
-    stats.substituted = moving.substituted;
-    stats.skipped = moving.skipped;
-    stats.batches = moving.batches;
-    stats.bytes_read = static_cast<uint64_t>(moving.usage.bytes_read);
-    stats.cpu_seconds = 1e-9 * static_cast<double>(moving.usage.cpu_ns);
-    stats.read_wait_seconds = 1e-9 * static_cast<double>(moving.usage.wait_ns);
-    stats.read_seconds = 1e-9 * static_cast<double>(moving.usage.read_ns);
-    stats.parse_seconds = 1e-9 * static_cast<double>(moving.usage.parse_ns);
-    stats.run_seconds = 1e-9 * static_cast<double>(moving.usage.run_ns);
-    stats.batch_seconds = 1e-9 * static_cast<double>(moving.usage.batch_ns);
-    stats.decoded = moving.usage.decoded;
+    stats.samples = state.samples;
+    stats.bad_samples = state.bad_samples;
+    stats.substituted = state.substituted;
+    stats.skipped = state.skipped;
+    stats.batches = state.batches;
+    stats.bytes_read = static_cast<uint64_t>(state.usage.bytes_read);
+    stats.cpu_seconds = 1e-9 * static_cast<double>(state.usage.cpu_ns);
+    stats.read_wait_seconds = 1e-9 * static_cast<double>(state.usage.wait_ns);
+    stats.read_seconds = 1e-9 * static_cast<double>(state.usage.read_ns);
+    stats.parse_seconds = 1e-9 * static_cast<double>(state.usage.parse_ns);
+    stats.run_seconds = 1e-9 * static_cast<double>(state.usage.run_ns);
+    stats.batch_seconds = 1e-9 * static_cast<double>(state.usage.batch_ns);
+    stats.decoded = state.usage.decoded;
     stats.workers = job->workers();
     stats.loaded = job->config().pipeline;
     stats.order = job->order_config();
@@ -41,8 +41,8 @@ std::vector<JobStats> Scheduler::Snapshot() const {
     stats.records = pipeline.dataset->size();
     if (pipeline.cache != nullptr) stats.cache = pipeline.cache->counts();
     if (pipeline.seek_indexes != nullptr) stats.seek_indexes = pipeline.seek_indexes->counts();
-    for (const std::shared_ptr<Stream>& stream : moving.streams) {
-      const auto& at = Moving(*stream);
+    for (const std::shared_ptr<Stream>& stream : state.streams) {
+      const auto& at = Guarded(*stream);
       RankStats rank;
       rank.rank = stream->rank();
       rank.pid = stream->pid();

@@ -1,5 +1,5 @@
 // A stream is one rank's sequence of batches; a batch is open from the moment it has its slot until
-// it is published. What is constant in them may be read by any thread; what moves belongs to the
+// it is published. What is constant in them may be read by any thread; what changes belongs to the
 // scheduler, and its lock guards it.
 #pragma once
 
@@ -61,8 +61,8 @@ class Stream : public std::enable_shared_from_this<Stream> {
   const std::shared_ptr<SlotPool> slots_;
   const Staging staging_;
 
-  // Guarded by the scheduler's lock; reached only through Scheduler::Moving.
-  struct Moving {
+  // Guarded by the scheduler's lock; reached only through Scheduler::Guarded.
+  struct Guarded {
     bool attached = true;
     bool producing = true;    // false after a failure, until Seek
     bool publishing = false;  // some worker is handing over a batch: the turn that keeps the order
@@ -76,7 +76,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
     int64_t published_step = -1;
     uint64_t bad_epoch = 0;  // the epoch that bad_in_epoch counts: from its start or the last seek
     int64_t bad_in_epoch = 0;
-  } moving_;
+  } guarded_;
 };
 
 class Batch {
@@ -110,8 +110,8 @@ class Batch {
   const BatchMemory memory_;
   std::atomic<bool> dropped_{false};
 
-  // Guarded by the scheduler's lock; reached only through Scheduler::Moving.
-  struct Moving {
+  // Guarded by the scheduler's lock; reached only through Scheduler::Guarded.
+  struct Guarded {
     int64_t next_place = 0;  // the first without a ticket
     int writers = 0;         // tickets being worked on; batch ops count as one
     int slow_worker = -1;    // that runs the batch ops of a slow job
@@ -121,7 +121,7 @@ class Batch {
     bool failed = false;
     int64_t failed_place = -1;  // the lowest one, so that the failure told is the same on every run
     BatchFailure failure;
-  } moving_;
+  } guarded_;
 };
 
 // Consecutive places of one batch, for one worker to fill.

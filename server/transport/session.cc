@@ -230,23 +230,23 @@ bool Session::ReceiveLocked(Effects* effects) {
     ClientMessage message =
         ParseClientMessage(absl::MakeSpan(packet, size), (header.msg_flags & MSG_TRUNC) != 0);
     if (auto* bad = std::get_if<Violation>(&message)) violation = std::move(*bad);
-    if (auto* hello = std::get_if<wire::Hello>(&message)) violation = ObeyLocked(*hello);
+    if (auto* hello = std::get_if<wire::Hello>(&message)) violation = HandleLocked(*hello);
     if (auto* release = std::get_if<wire::Release>(&message))
-      violation = ObeyLocked(*release, effects);
-    if (auto* seek = std::get_if<wire::Seek>(&message)) violation = ObeyLocked(*seek, effects);
+      violation = HandleLocked(*release, effects);
+    if (auto* seek = std::get_if<wire::Seek>(&message)) violation = HandleLocked(*seek, effects);
   }
   if (violation) CloseLocked(violation->reason, violation->counter, /*tell_client=*/true);
   return phase_ != Phase::kClosed;
 }
 
-std::optional<Violation> Session::ObeyLocked(const wire::Hello& hello) {
+std::optional<Violation> Session::HandleLocked(const wire::Hello& hello) {
   if (phase_ != Phase::kGreeting) return Unexpected("HELLO", "a second time");
   phase_ = Phase::kWelcomed;
   SendLocked(MakeWelcome(hello, ticket_));
   return std::nullopt;
 }
 
-std::optional<Violation> Session::ObeyLocked(const wire::Release& release, Effects* effects) {
+std::optional<Violation> Session::HandleLocked(const wire::Release& release, Effects* effects) {
   if (phase_ != Phase::kOpen) return Unexpected("RELEASE", "before ARENA");
   const auto bad = [&](const char* counter, const auto&... text) {
     return Violation{counter, absl::InvalidArgumentError(absl::StrCat(
@@ -268,7 +268,7 @@ std::optional<Violation> Session::ObeyLocked(const wire::Release& release, Effec
   return std::nullopt;
 }
 
-std::optional<Violation> Session::ObeyLocked(const wire::Seek& seek, Effects* effects) {
+std::optional<Violation> Session::HandleLocked(const wire::Seek& seek, Effects* effects) {
   if (phase_ != Phase::kOpen) return Unexpected("SEEK", "before ARENA");
   if (seek.serial <= serial_) {
     return Violation{"protocol_bad_serial",

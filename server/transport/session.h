@@ -102,10 +102,11 @@ class Session final : public SlotPool {
   };
 
   bool ReceiveLocked(Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);  // false: nothing left
-  std::optional<Violation> ObeyLocked(const wire::Hello& hello) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  std::optional<Violation> ObeyLocked(const wire::Release& release, Effects* effects)
+  std::optional<Violation> HandleLocked(const wire::Hello& hello)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  std::optional<Violation> ObeyLocked(const wire::Seek& seek, Effects* effects)
+  std::optional<Violation> HandleLocked(const wire::Release& release, Effects* effects)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::optional<Violation> HandleLocked(const wire::Seek& seek, Effects* effects)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Sends one message, with a descriptor unless it is -1. A failure closes the session.
   template <typename M>
