@@ -1,7 +1,10 @@
 #include "client/cli/status_document.h"
 
+#include <google/protobuf/message.h>
+
 #include <algorithm>
-#include <map>
+#include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -11,63 +14,78 @@ namespace {
 
 using nlohmann::json;
 
-json RankJson(const v1::Rank& rank) {
-  return {{"rank", rank.rank()},
-          {"pid", rank.pid()},
-          {"epoch", rank.epoch()},
-          {"step", rank.step()},
-          {"slots", rank.slots()},
-          {"slots_ready", rank.slots_ready()},
-          {"slots_lent", rank.slots_lent()}};
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+
+json FieldsJson(const Message& message);
+
+// A field's value, or one of a repeated field's: at `index`, or -1.
+json ValueJson(const Message& message, const FieldDescriptor& field, int index) {
+  const google::protobuf::Reflection& in = *message.GetReflection();
+  const auto get = [&](auto one, auto of_many) -> json {
+    return index < 0 ? (in.*one)(message, &field) : (in.*of_many)(message, &field, index);
+  };
+  using R = google::protobuf::Reflection;
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT32:
+      return get(&R::GetInt32, &R::GetRepeatedInt32);
+    case FieldDescriptor::CPPTYPE_INT64:
+      return get(&R::GetInt64, &R::GetRepeatedInt64);
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return get(&R::GetUInt32, &R::GetRepeatedUInt32);
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return get(&R::GetUInt64, &R::GetRepeatedUInt64);
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return get(&R::GetDouble, &R::GetRepeatedDouble);
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return get(&R::GetBool, &R::GetRepeatedBool);
+    case FieldDescriptor::CPPTYPE_STRING:
+      return get(&R::GetString, &R::GetRepeatedString);
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      return FieldsJson(index < 0 ? in.GetMessage(message, &field)
+                                  : in.GetRepeatedMessage(message, &field, index));
+    default:
+      return nullptr;  // control.proto has none in what is shown
+  }
 }
 
-json JobJson(const v1::Job& job) {
-  json ranks = json::array();
-  for (const v1::Rank& rank : job.ranks()) ranks.push_back(RankJson(rank));
-  return {{"job", job.job()},
-          {"pipeline", job.pipeline()},
-          {"owner_uid", job.owner_uid()},
-          {"epoch", job.epoch()},
-          {"step", job.step()},
-          {"world_size", job.world_size()},
-          {"samples", job.samples()},
-          {"bad_samples", job.bad_samples()},
-          {"substituted", job.substituted()},
-          {"skipped", job.skipped()},
-          {"batches", job.batches()},
-          {"bytes_read", job.bytes_read()},
-          {"cpu_s", job.cpu_s()},
-          {"read_wait_s", job.read_wait_s()},
-          {"reads_held_up", job.reads_held_up()},
-          {"read_s", job.read_s()},
-          {"parse_s", job.parse_s()},
-          {"graph_s", job.run_s()},
-          {"batch_s", job.batch_s()},
-          {"decoded", std::map<std::string, uint64_t>(job.decoded().begin(), job.decoded().end())},
-          {"cache", CacheJson(job.cache())},
-          {"ranks", ranks}};
+// Every field of a message under its name in control.proto.
+json FieldsJson(const Message& message) {
+  const google::protobuf::Reflection& in = *message.GetReflection();
+  const google::protobuf::Descriptor& type = *message.GetDescriptor();
+  json document = json::object();
+  for (int i = 0; i < type.field_count(); ++i) {
+    const FieldDescriptor& field = *type.field(i);
+    json& value = document[std::string(field.name())];
+    if (!field.is_repeated()) {
+      value = ValueJson(message, field, -1);
+      continue;
+    }
+    value = field.is_map() ? json::object() : json::array();
+    for (int n = 0; n < in.FieldSize(message, &field); ++n) {
+      json one = ValueJson(message, field, n);
+      if (field.is_map()) {
+        value[one["key"].get<std::string>()] = one["value"];
+      } else {
+        value.push_back(std::move(one));
+      }
+    }
+  }
+  return document;
+}
+
+// Takes a member out of an object.
+json Take(json* document, const char* name) {
+  json value = std::move((*document)[name]);
+  document->erase(name);
+  return value;
 }
 
 double Share(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
 }  // namespace
 
-json CacheJson(const v1::JobCache& cache) {
-  return {{"kind", cache.kind()},
-          {"reason", cache.reason()},
-          {"records", cache.records()},
-          {"memory_records", cache.memory_records()},
-          {"disk_records", cache.disk_records()},
-          {"memory_bytes", cache.memory_bytes()},
-          {"disk_bytes", cache.disk_bytes()},
-          {"memory_hits", cache.memory_hits()},
-          {"disk_hits", cache.disk_hits()},
-          {"misses", cache.misses()},
-          {"damaged", cache.damaged()},
-          {"out_of_date", cache.out_of_date()},
-          {"seek_indexes", cache.seek_indexes()},
-          {"seek_index_bytes", cache.seek_index_bytes()}};
-}
+json CacheJson(const v1::JobCache& cache) { return FieldsJson(cache); }
 
 absl::StatusOr<v1::GetStatusResponse> GetStatus(v1::Control::Stub& control,
                                                 std::chrono::seconds patience) {
@@ -80,27 +98,17 @@ absl::StatusOr<v1::GetStatusResponse> GetStatus(v1::Control::Stub& control,
 }
 
 json StatusJson(const v1::GetStatusResponse& status) {
-  json jobs = json::array();
-  for (const v1::Job& job : status.jobs()) jobs.push_back(JobJson(job));
-  json counters = json::object();
-  for (const auto& [name, count] : status.counters()) counters[name] = count;
-  return {{"version", status.version()},
-          {"pid", status.pid()},
-          {"uptime_s", status.uptime_s()},
-          {"runtime_dir", status.runtime_dir()},
-          {"engine", {{"name", status.engine_name()}, {"reason", status.engine_reason()}}},
-          {"cpus", std::vector<int>(status.cpus().begin(), status.cpus().end())},
-          {"workers_active", status.workers_active()},
-          {"numa_node", status.numa_node()},
-          {"simd", status.simd()},
-          {"isolation", {{"mode", status.isolation()}, {"decoders", status.decoders()}}},
-          {"memory",
-           {{"limit_bytes", status.memory_limit_bytes()},
-            {"planned_bytes", status.memory_planned_bytes()},
-            {"resident_bytes", status.memory_resident_bytes()},
-            {"sum", status.memory_sum()}}},
-          {"counters", counters},
-          {"jobs", jobs}};
+  json document = FieldsJson(status);
+  for (json& job : document["jobs"]) job["graph_s"] = Take(&job, "run_s");
+  document["engine"] = {{"name", Take(&document, "engine_name")},
+                        {"reason", Take(&document, "engine_reason")}};
+  document["isolation"] = {{"mode", Take(&document, "isolation")},
+                           {"decoders", Take(&document, "decoders")}};
+  document["memory"] = {{"limit_bytes", Take(&document, "memory_limit_bytes")},
+                        {"planned_bytes", Take(&document, "memory_planned_bytes")},
+                        {"resident_bytes", Take(&document, "memory_resident_bytes")},
+                        {"sum", Take(&document, "memory_sum")}};
+  return document;
 }
 
 StageTimes StagesBetween(const v1::Job& before, const v1::Job& after) {
