@@ -16,7 +16,7 @@ _ELSEWHERE = {
     "sampler": "the pipeline's `sampler:` gives the order",
     "batch_sampler": "the pipeline's `sampler:` and `batch:` give the batches",
     "num_workers": "the daemon's workers serve all loaders; `cpus` in feedwater.yaml says how many",
-    "collate_fn": "the pipeline's `outputs:`, and its `batch: {ops: [...]}`, make the batch",
+    "collate_fn": "the pipeline's `outputs:`, and its `batch: {graph: [...]}`, make the batch",
     "pin_memory": "batches come in shared memory; `device=` copies each one to a device",
     "pin_memory_device": "`device=` copies each batch to a device",
     "drop_last": "the pipeline's `sampler: {last: drop | pad | partial}` says it",
