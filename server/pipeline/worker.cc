@@ -34,7 +34,12 @@ BatchFailure RecordFailure(const BadSample& bad, int64_t tries) {
 
 // The machine could not read it: the message names the record, but nothing is wrong with that.
 BatchFailure MachineFailure(const BadSample& unread, const absl::Status& status) {
-  return {Annotate(status, NameOf(unread)), -1, ""};
+  const absl::Status named = Annotate(status, NameOf(unread));
+  if (!absl::IsNotFound(status)) return {named, -1, ""};
+  return {absl::NotFoundError(absl::StrCat(named.message(),
+                                           "; it was there when the dataset was indexed. Open a "
+                                           "new loader: it takes the files as they are now")),
+          -1, ""};
 }
 
 }  // namespace

@@ -530,6 +530,22 @@ def test_a_file_that_changed_while_there_was_no_daemon_is_refused(make_daemon):
                 pass
 
 
+def test_a_file_that_is_removed_ends_the_job_with_its_name_and_the_cure(make_daemon):
+    daemon = make_daemon(config="cpus: 1\nmemory: 1GiB\n")
+    many = ManyPictures(daemon)
+    daemon.start()
+    with feedwater.Loader("many", address=daemon.address, output="numpy", slots=2) as loader:
+        batches = iter(loader)
+        next(batches)
+        (many.folder / many.name(2500)).unlink()
+        with pytest.raises(feedwater.Error, match=r"2500\.ppm.*\. Open a new loader") as caught:
+            for _ in batches:
+                pass
+    assert caught.value.code in ("NOT_FOUND", "FAILED_PRECONDITION")  # its folder changed, too
+    with opened(daemon, "many") as loader:
+        assert len(loader.dataset) == many.count - 1
+
+
 def test_an_empty_file_that_is_filled_is_no_bad_sample_for_ever(make_daemon):
     daemon = make_daemon(config="cpus: 1\nmemory: 1GiB\n")
     many = ManyPictures(daemon)
