@@ -89,4 +89,22 @@ BatchFailure TooManyBadSamples(double max_bad_fraction, int64_t count, int64_t s
   return failure;
 }
 
+std::optional<BatchFailure> BadSampleCount::Add(const Dataset& dataset, double max_bad_fraction,
+                                                int64_t samples, uint64_t epoch, BadPlaces* bad) {
+  if (epoch_ != epoch) {
+    epoch_ = epoch;
+    found_ = 0;
+  }
+  const int64_t left = AllowedBadSamples(max_bad_fraction, samples) - found_;
+  const auto found = static_cast<int64_t>(bad->places().size());
+  if (max_bad_fraction >= 1 || found <= left) {
+    found_ += found;
+    return std::nullopt;
+  }
+  bad->KeepFirst(static_cast<size_t>(left) + 1);
+  found_ += left + 1;
+  return TooManyBadSamples(max_bad_fraction, found_, samples, epoch,
+                           bad->At(dataset, bad->places().back()));
+}
+
 }  // namespace feedwater::server

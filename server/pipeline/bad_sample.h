@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -61,8 +62,25 @@ class BadPlaces {
 // could be bad throughout. A fraction of 0 means none, a fraction of 1 any number.
 int64_t AllowedBadSamples(double max_bad_fraction, int64_t samples);
 
-// What the client is told when `last`, the `count`-th bad sample of the epoch, is over the limit.
+// The error for the client when `last`, the `count`-th bad sample of the epoch, is over the limit.
 BatchFailure TooManyBadSamples(double max_bad_fraction, int64_t count, int64_t samples,
                                uint64_t epoch, const BadSample& last);
+
+// Counts one rank's bad samples of an epoch, from its start or the last seek, and holds them
+// against the limit. The count goes by places, in the order of the rank's batches: which batch
+// fails is as much a function of order and records as its bytes are, whatever the other ranks and
+// the workers do.
+class BadSampleCount {
+ public:
+  void Reset() { found_ = 0; }  // after a seek
+  // Counts those of a finished batch of `epoch`, in which the rank has `samples`. Over the limit
+  // `bad` is left with those that count, and the failure is returned.
+  std::optional<BatchFailure> Add(const Dataset& dataset, double max_bad_fraction, int64_t samples,
+                                  uint64_t epoch, BadPlaces* bad);
+
+ private:
+  uint64_t epoch_ = 0;
+  int64_t found_ = 0;
+};
 
 }  // namespace feedwater::server

@@ -5,13 +5,16 @@
 #include <atomic>
 #include <climits>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "server/batch/slot_layout.h"
+#include "server/pipeline/epoch_orders.h"
+#include "server/pipeline/job_config.h"
 #include "server/pipeline/job_files.h"
-#include "server/pipeline/runtime.h"
+#include "server/pipeline/job_pace.h"
+#include "server/pipeline/job_stats.h"
 #include "server/pipeline/sample_rooms.h"
 #include "server/pipeline/usage.h"
 #include "server/sampler/order.h"
@@ -24,6 +27,12 @@ struct OrderCursor {
   std::shared_ptr<const EpochOrder> order;
   int64_t step = 0;
 };
+
+// The first step at or after (epoch, position). REQUIRES: a whole epoch has at least one step.
+OrderCursor MakeCursor(const std::shared_ptr<const OrderConfig>& config, uint64_t epoch,
+                       int64_t position);
+
+class Stream;  // one rank of a job (stream.h)
 
 class Job {
  public:
@@ -76,16 +85,10 @@ class Job {
   struct Guarded {
     std::vector<std::shared_ptr<Stream>> streams;  // sorted by rank
     double used_ns = 0;  // of CPU time, for FairShares; estimates of running tickets included
-    double sample_cost_ns = 0;   // moving mean of the CPU time of a sample; 0: not known yet
-    bool is_measured = false;    // the first sample is done
-    int64_t slow_samples = 0;    // for so many more it counts as slow
-    std::map<int, int> slow_on;  // tickets under way, taken while it was new or slow, by worker
-    std::vector<std::shared_ptr<const EpochOrder>>
-        next_orders;                   // of whole epochs, made ahead of time
-    std::vector<uint64_t> being_made;  // the epochs whose orders a worker is making
+    JobPace pace;
+    EpochOrders next_orders;
     Usage usage;
-    uint64_t samples = 0, bad_samples = 0, substituted = 0, skipped = 0,
-             batches = 0;  // of published batches
+    PublishedCounts published;
   } guarded_;
 };
 

@@ -83,7 +83,7 @@ absl::Status CheckJob(const JobConfig& job, int64_t rank, const SlotLayout& layo
 absl::StatusOr<std::shared_ptr<const SampleRooms::Claim>> ClaimMemory(const JobConfig& job,
                                                                       SampleRooms* rooms) {
   const LoadedPipeline& pipeline = *job.pipeline;
-  const SampleMemory& memory = MemoryOfSamples(pipeline);
+  const SampleMemory& memory = pipeline.sample_memory();
   const std::string name = absl::StrCat(job.name.size(), " ", job.name, pipeline.spec.name);
   auto claim = rooms->Admit(job.owner_uid, name, memory.Claim(),
                             job.isolated ? IsolatedMaker::ProcessBytes(*pipeline.plan) : 0);
@@ -310,11 +310,6 @@ absl::Status Runtime::Seek(const std::shared_ptr<Stream>& stream, uint32_t seria
   const std::shared_ptr<const OrderConfig>& config = stream->job().order_config();
   FW_RETURN_IF_ERROR(CheckStart(*config, epoch, position));
   return impl_->scheduler.Seek(stream, serial, MakeCursor(config, epoch, position));
-}
-
-const SampleMemory& MemoryOfSamples(const LoadedPipeline& pipeline) {
-  return pipeline.plan->memory(pipeline.cache_kind == CacheKind::kDecoded ? SampleWay::kKeeping
-                                                                          : SampleWay::kWhole);
 }
 
 FilesMark MarkOfFiles(const Stream& stream) { return stream.job().files()->mark(); }

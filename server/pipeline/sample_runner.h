@@ -15,6 +15,8 @@
 #include "server/decoder/in_process_maker.h"
 #include "server/decoder/isolated_maker.h"
 #include "server/graph/plan.h"
+#include "server/pipeline/bad_sample_log.h"
+#include "server/pipeline/breadcrumbs.h"
 #include "server/pipeline/kept_record.h"
 #include "server/pipeline/record_reader.h"
 #include "server/pipeline/scheduler.h"

@@ -4,7 +4,6 @@
 #include <string>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "server/base/clock.h"
 #include "server/pipeline/same_job.h"
@@ -18,15 +17,6 @@ constexpr double kTicketNs = 100'000;
 constexpr int64_t kTicketPlaces = 64;
 
 }  // namespace
-
-OrderCursor MakeCursor(const std::shared_ptr<const OrderConfig>& config, uint64_t epoch,
-                       int64_t position) {
-  OrderCursor cursor{std::make_shared<EpochOrder>(config, epoch, position), 0};
-  if (cursor.order->steps() == 0) {
-    cursor.order = std::make_shared<EpochOrder>(config, epoch + 1, 0);
-  }
-  return cursor;
-}
 
 std::shared_ptr<Job> Scheduler::FindJob(const JobConfig& config) const {
   for (const std::shared_ptr<Job>& job : jobs_) {
@@ -122,7 +112,7 @@ absl::Status Scheduler::Seek(const std::shared_ptr<Stream>& stream, uint32_t ser
     state.began_epoch = state.published_epoch = start.order->epoch();
     state.began_at = start.order->start();
     state.began_step = state.published_step = stream->job().StepNumber(start) - 1;
-    state.bad_in_epoch = 0;
+    state.bad.Reset();
     state.next = std::move(start);
   }
   WakeFor(stream->job());
@@ -176,39 +166,26 @@ std::optional<Ticket> Scheduler::Take(int worker, std::optional<uint32_t> only_u
   return ticket;
 }
 
-int64_t Scheduler::RoomForReads(const Job& job) const {
-  if (reads_per_uid_ == 0) return INT64_MAX;
-  const auto of_uid = reads_of_uid_.find(job.config().owner_uid);
-  return of_uid == reads_of_uid_.end() ? reads_per_uid_ : reads_per_uid_ - of_uid->second;
-}
-
-bool Scheduler::IsSlow(const Job& job) const {
-  const auto& state = Guarded(job);
-  return !state.is_measured || state.slow_samples > 0;
-}
-
 bool Scheduler::MayWork(const Job& job, int worker) const {
   if (worker >= job.workers()) return false;
-  if (!IsSlow(job)) return true;
-  const auto& state = Guarded(job);
-  if (!state.is_measured && !state.slow_on.empty() && state.slow_on.count(worker) == 0)
-    return false;
-  return shares_.MayTake(job.config().owner_uid, worker, fair_.users());
+  const JobPace& pace = Guarded(job).pace;
+  return !pace.is_slow() ||
+         (pace.MayTake(worker) && shares_.MayTake(job.config().owner_uid, worker, fair_.users()));
 }
 
 void Scheduler::BeginSlow(Job& job, int worker) {
-  ++Guarded(job).slow_on[worker];
+  Guarded(job).pace.BeginSlow(worker);
   shares_.Taken(job.config().owner_uid, worker);
 }
 
 void Scheduler::EndSlow(Job& job, int worker) {
-  auto& slow_on = Guarded(job).slow_on;
-  if (--slow_on[worker] == 0) slow_on.erase(worker);
+  Guarded(job).pace.EndSlow(worker);
   shares_.Done(job.config().owner_uid, worker);
 }
 
 Stream* Scheduler::FirstReady(Job& job, int worker) const {
-  if (job.held_up() || !MayWork(job, worker) || RoomForReads(job) <= 0) return nullptr;
+  if (job.held_up() || !MayWork(job, worker) || reads_.Room(job.config().owner_uid) <= 0)
+    return nullptr;
   Stream* first = nullptr;
   std::pair<uint64_t, int64_t> least;
   for (const std::shared_ptr<Stream>& stream : Guarded(job).streams) {  // by rank
@@ -285,7 +262,7 @@ bool Scheduler::OpenBatch(Stream& stream) {
 bool Scheduler::BeginEpoch(Stream& stream) {
   OrderCursor& next = Guarded(stream).next;
   if (next.step < next.order->steps()) return true;
-  const auto order = KnownOrder(stream.job(), next.order->epoch() + 1);
+  const auto order = Guarded(stream.job()).next_orders.Find(next.order->epoch() + 1);
   if (order == nullptr) return false;
   next = {order, 0};
   return true;
@@ -294,8 +271,7 @@ bool Scheduler::BeginEpoch(Stream& stream) {
 bool Scheduler::AwaitsOrder(const Stream& stream) const {
   const OrderCursor& next = Guarded(stream).next;
   if (next.step < next.order->steps()) return false;
-  const auto& making = Guarded(stream.job()).being_made;
-  return std::find(making.begin(), making.end(), next.order->epoch() + 1) != making.end();
+  return Guarded(stream.job()).next_orders.IsBeingMade(next.order->epoch() + 1);
 }
 
 int64_t Scheduler::MakeNextOrder(Stream& stream) {
@@ -316,30 +292,18 @@ int64_t Scheduler::MakeNextOrder(Stream& stream) {
   return cpu_ns;
 }
 
-std::shared_ptr<const EpochOrder> Scheduler::KnownOrder(const Job& job, uint64_t epoch) const {
-  const auto& orders = Guarded(job).next_orders;
-  const auto order = std::find_if(orders.begin(), orders.end(),
-                                  [&](const auto& one) { return one->epoch() == epoch; });
-  return order == orders.end() ? nullptr : *order;
-}
-
 std::shared_ptr<const EpochOrder> Scheduler::PrepareEpoch(Job& job, uint64_t epoch) {
-  constexpr size_t kKept = 4;  // ranks may stand in different epochs
   {
     MutexLock lock(&mu_);
-    if (auto known = KnownOrder(job, epoch); known != nullptr) return known;
-    auto& making = Guarded(job).being_made;
-    if (std::find(making.begin(), making.end(), epoch) != making.end()) return nullptr;
-    making.push_back(epoch);
+    EpochOrders& orders = Guarded(job).next_orders;
+    if (auto known = orders.Find(epoch); known != nullptr) return known;
+    if (orders.IsBeingMade(epoch)) return nullptr;
+    orders.BeginMaking(epoch);
   }
   auto order = std::make_shared<const EpochOrder>(job.order_config(), epoch, 0);
   {
     MutexLock lock(&mu_);
-    auto& making = Guarded(job).being_made;
-    making.erase(std::find(making.begin(), making.end(), epoch));
-    auto& orders = Guarded(job).next_orders;
-    if (orders.size() == kKept) orders.erase(orders.begin());
-    orders.push_back(order);
+    Guarded(job).next_orders.Add(order);
   }
   WakeFor(job);  // workers that found its streams waiting for it
   return order;
@@ -353,19 +317,18 @@ Ticket Scheduler::Cut(Stream& stream, int worker) {
   auto& batch = Guarded(*ticket.batch);
 
   // A job's first ticket is one sample, which tells what the others will cost.
+  const double cost_ns = job.pace.sample_cost_ns();
   int64_t count = 1;
-  if (job.sample_cost_ns > 0) {
-    count =
-        static_cast<int64_t>(std::clamp(kTicketNs / job.sample_cost_ns, 1.0, 1.0 * kTicketPlaces));
-  }
+  if (cost_ns > 0)
+    count = static_cast<int64_t>(std::clamp(kTicketNs / cost_ns, 1.0, 1.0 * kTicketPlaces));
+  const uint32_t user = stream.job().config().owner_uid;
   ticket.first = batch.next_place;
-  count = std::min(count, RoomForReads(stream.job()));
+  count = std::min(count, reads_.Room(user));
   ticket.count = std::min(count, ticket.batch->samples() - ticket.first);
-  if (reads_per_uid_ > 0 && ticket.count > 0)
-    reads_of_uid_[stream.job().config().owner_uid] += ticket.count;
-  ticket.estimate_ns = job.sample_cost_ns * static_cast<double>(ticket.count);
+  reads_.Begin(user, ticket.count);
+  ticket.estimate_ns = cost_ns * static_cast<double>(ticket.count);
   ticket.worker = worker;
-  ticket.is_slow = IsSlow(stream.job());
+  ticket.is_slow = job.pace.is_slow();
   if (ticket.is_slow) BeginSlow(stream.job(), worker);
   ticket.first_of_epoch = ticket.first == 0 && ticket.batch->step() == 0;
   Use(stream.job(), ticket.estimate_ns);
@@ -376,197 +339,6 @@ Ticket Scheduler::Cut(Stream& stream, int worker) {
   return ticket;
 }
 
-void Scheduler::GiveReadsBack(const Ticket& ticket) {
-  bool was_full = false;
-  {
-    MutexLock lock(&mu_);
-    const auto of_uid = reads_of_uid_.find(ticket.batch->job().config().owner_uid);
-    if (of_uid == reads_of_uid_.end()) return;
-    was_full = of_uid->second >= reads_per_uid_;
-    if ((of_uid->second -= ticket.count) == 0) reads_of_uid_.erase(of_uid);
-  }
-  if (was_full) parking_->WakeAll();  // any of the user's jobs may have waited for it
-}
-
-bool Scheduler::Complete(const Ticket& ticket, const TicketResult& result, const Usage& usage) {
-  progress_.fetch_add(1, std::memory_order_relaxed);
-  const std::shared_ptr<Batch>& batch = ticket.batch;
-  if (reads_per_uid_ > 0 && ticket.count > 0) GiveReadsBack(ticket);
-  // Others may go on where this worker stood in their way; they look once the lock is gone.
-  const auto wake = absl::MakeCleanup([&] {
-    if (ticket.is_slow) parking_->WakeAll();
-  });
-  {
-    Leaving leaving;
-    MutexLock lock(&mu_);
-    Job& job = batch->job();
-    Use(job, -ticket.estimate_ns);
-    if (ticket.is_slow) EndSlow(job, ticket.worker);
-    Account(job, usage);
-
-    auto& state = Guarded(*batch);
-    --state.writers;
-    if (batch->dropped()) {
-      if (state.writers == 0) leaving.Add(batch);
-      return false;
-    }
-    state.real += result.real;
-    state.bad.Add(result.bad);
-    if (result.failed_place >= 0) Fail(batch, result.failed_place, result.failure, &leaving);
-    if (state.writers > 0 || state.next_place < batch->samples()) return false;
-    if (!state.failed) {
-      state.writers = 1;  // the caller, with the batch ops
-      if (ticket.is_slow) BeginSlow(job, state.slow_worker = ticket.worker);
-      return true;
-    }
-    state.done = true;
-  }
-  PublishInOrder(batch->shared_stream());
-  return false;
-}
-
-void Scheduler::Finish(const std::shared_ptr<Batch>& batch, const absl::Status& status) {
-  progress_.fetch_add(1, std::memory_order_relaxed);
-  BadPlaces bad;
-  {
-    MutexLock lock(&mu_);
-    std::swap(bad, Guarded(*batch).bad);
-  }
-  bad.Sort();  // perhaps a million of them
-  bool ends_slow = false;
-  const auto wake = absl::MakeCleanup([&] {
-    if (ends_slow) parking_->WakeAll();
-  });
-  {
-    Leaving leaving;
-    MutexLock lock(&mu_);
-    auto& state = Guarded(*batch);
-    state.writers = 0;
-    std::swap(bad, state.bad);
-    if (ends_slow = state.slow_worker >= 0; ends_slow) EndSlow(batch->job(), state.slow_worker);
-    if (batch->dropped()) {
-      leaving.Add(batch);
-      return;
-    }
-    if (!status.ok()) Fail(batch, -1, BatchFailure{status, -1, ""}, &leaving);
-    state.done = true;
-  }
-  PublishInOrder(batch->shared_stream());
-}
-
-// The count is of one rank's places, in the order of its batches: which batch fails is as much a
-// function of order and records as its bytes are, whatever the other ranks and the workers do.
-std::optional<BatchFailure> Scheduler::CheckBadSamples(Stream& stream, const BatchMeta& meta,
-                                                       BadPlaces* bad) {
-  auto& state = Guarded(stream);
-  if (state.bad_epoch != meta.epoch) {
-    state.bad_epoch = meta.epoch;
-    state.bad_in_epoch = 0;
-  }
-  const Job& job = stream.job();
-  const double fraction = job.config().pipeline->spec.max_bad_fraction;
-  const int64_t samples = SamplesPerEpoch(*job.order_config(), stream.rank());
-  const int64_t left = AllowedBadSamples(fraction, samples) - state.bad_in_epoch;
-  const auto found = static_cast<int64_t>(bad->places().size());
-  if (fraction >= 1 || found <= left) {
-    state.bad_in_epoch += found;
-    return std::nullopt;
-  }
-  bad->KeepFirst(static_cast<size_t>(left) + 1);
-  state.bad_in_epoch += left + 1;
-  return TooManyBadSamples(fraction, state.bad_in_epoch, samples, meta.epoch,
-                           bad->At(job.dataset(), bad->places().back()));
-}
-
-void Scheduler::PublishInOrder(const std::shared_ptr<Stream>& stream) {
-  const PipelineSpec& spec = stream->job().config().pipeline->spec;
-  for (bool our_turn = false;; our_turn = true) {
-    std::shared_ptr<Batch> batch;
-    BatchMeta meta;
-    std::optional<BatchFailure> failure;
-    BadPlaces bad;
-    {
-      Leaving leaving;
-      MutexLock lock(&mu_);
-      auto& state = Guarded(*stream);
-      if (state.publishing && !our_turn) return;  // whoever has the turn will see this batch
-      state.publishing = !state.open.empty() && Guarded(*state.open.front()).done;
-      if (!state.publishing) return;
-      batch = std::move(state.open.front());
-      state.open.pop_front();
-      auto& result = Guarded(*batch);
-      meta = batch->meta();
-      auto& job = Guarded(stream->job());
-      std::swap(bad, result.bad);
-      if (result.failed) {
-        failure = result.failure;
-        // What else was found in this batch depends on who was faster.
-        bad.KeepOnly(failure->record < 0 ? -1 : result.failed_place);
-        if (failure->record >= 0) ++job.bad_samples;
-      } else if (failure = CheckBadSamples(*stream, meta, &bad); failure.has_value()) {
-        job.bad_samples += bad.places().size();
-        state.producing = false;
-        DropAll(*stream, &leaving);
-      } else {
-        meta.real_samples = static_cast<uint32_t>(result.real);
-        meta.substituted = static_cast<uint32_t>(bad.places().size());
-        meta.skipped = spec.on_bad_sample == BadSamplePolicy::kSkipWithCount;
-        job.samples += meta.samples;
-        job.bad_samples += meta.substituted;
-        job.substituted += meta.substituted;
-        if (meta.skipped) job.skipped += meta.substituted;
-        ++job.batches;
-        state.published_epoch = meta.epoch;
-        state.published_step = meta.step;
-      }
-    }
-    if (bad_samples_ != nullptr) {
-      const Dataset& dataset = stream->job().dataset();
-      for (const BadPlaces::Place& place : bad.places())
-        bad_samples_->Add(dataset.digest(), spec, bad.At(dataset, place),
-                          stream->job().config().owner_uid);
-    }
-    if (failure.has_value()) {
-      stream->slots().Abandon(batch->slot());
-      stream->slots().Fail(meta, *failure);
-    } else {
-      stream->slots().Publish(batch->slot(), meta);
-    }
-  }
-}
-
-void Scheduler::Fail(const std::shared_ptr<Batch>& batch, int64_t place,
-                     const BatchFailure& failure, Leaving* leaving) {
-  auto& state = Guarded(*batch);
-  if (!state.failed || place < state.failed_place) {
-    state.failed_place = place;
-    state.failure = failure;
-  }
-  state.failed = true;
-  // Places are handed out in their order, so all that could fail before `place` are being worked on
-  // already.
-  state.next_place = batch->samples();
-  auto& stream = Guarded(*batch->shared_stream());
-  stream.producing = false;
-  stream.filling = nullptr;
-  while (stream.open.back() != batch) {
-    Drop(stream.open.back(), leaving);
-    stream.open.pop_back();
-  }
-}
-
-void Scheduler::Drop(const std::shared_ptr<Batch>& batch, Leaving* leaving) {
-  batch->dropped_.store(true, std::memory_order_relaxed);
-  if (Guarded(*batch).writers == 0) leaving->Add(batch);  // else the last writer gives the slot up
-}
-
-void Scheduler::DropAll(Stream& stream, Leaving* leaving) {
-  auto& state = Guarded(stream);
-  for (const std::shared_ptr<Batch>& batch : state.open) Drop(batch, leaving);
-  state.open.clear();
-  state.filling = nullptr;
-}
-
 void Scheduler::Use(Job& job, double ns) {
   fair_.Use(job.config().owner_uid, ns, &Guarded(job).used_ns);
 }
@@ -575,18 +347,7 @@ void Scheduler::Account(Job& job, const Usage& usage) {
   auto& state = Guarded(job);
   state.usage.Add(usage);
   Use(job, static_cast<double>(usage.used_ns()));
-  // Whether or not a sample has come of it: bad ones that others stand in for, and batch ops, keep
-  // workers busy, too.
-  if (usage.used_ns() > WorkerShares::kSlowNs || usage.is_large) {
-    state.slow_samples = WorkerShares::kSlowSamples;
-  } else {
-    state.slow_samples = std::max<int64_t>(0, state.slow_samples - usage.samples);
-  }
-  if (usage.samples == 0) return;
-  state.is_measured = true;
-  const double cost = static_cast<double>(usage.used_ns()) / static_cast<double>(usage.samples);
-  double& mean = state.sample_cost_ns;
-  mean = mean == 0 ? cost : mean + (cost - mean) / 8;
+  state.pace.Account(usage);
 }
 
 void Scheduler::HeldUp(Job& job, int change) {

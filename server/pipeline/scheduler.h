@@ -14,24 +14,21 @@
 
 #include <atomic>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "server/base/mutex.h"
+#include "server/pipeline/bad_sample_log.h"
 #include "server/pipeline/fair_shares.h"
+#include "server/pipeline/job_stats.h"
 #include "server/pipeline/parking.h"
-#include "server/pipeline/runtime.h"
 #include "server/pipeline/stream.h"
+#include "server/pipeline/user_reads.h"
 #include "server/pipeline/worker_shares.h"
 
 namespace feedwater::server {
-
-// The first step at or after (epoch, position). REQUIRES: a whole epoch has at least one step.
-OrderCursor MakeCursor(const std::shared_ptr<const OrderConfig>& config, uint64_t epoch,
-                       int64_t position);
 
 class Scheduler {
  public:
@@ -49,14 +46,13 @@ class Scheduler {
     std::shared_ptr<const SampleRooms::Claim> claim;  // the job's; may be null
   };
 
-  // `reads_per_uid` bounds the samples of one user's jobs that are on their way, so that storage
-  // that stands still for one user does not take all of the workers' places; 0: no limit.
-  // `bad_samples` may be null. `workers`: how many there are; 0: no user's share is bounded.
+  // `reads_per_uid`: see UserReads. `bad_samples` may be null. `workers`: how many there are; 0: no
+  // user's share is bounded.
   explicit Scheduler(std::shared_ptr<Parking> parking, int64_t reads_per_uid = 0,
                      std::shared_ptr<BadSampleLog> bad_samples = nullptr, int workers = 0)
       : parking_(std::move(parking)),
-        reads_per_uid_(reads_per_uid),
         bad_samples_(std::move(bad_samples)),
+        reads_(reads_per_uid),
         shares_(workers) {}
   ~Scheduler() { Stop(); }
 
@@ -102,6 +98,14 @@ class Scheduler {
     std::vector<std::shared_ptr<Batch>> batches_;
   };
 
+  // A batch that leaves its stream: in its slot, or as a failure.
+  struct Publication {
+    std::shared_ptr<Batch> batch;
+    BatchMeta meta;
+    std::optional<BatchFailure> failure;
+    BadPlaces bad;
+  };
+
   // The only way to what changes in a job, stream or batch, so that the analysis sees every access.
   template <typename T>
   auto& Guarded(T& object) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
@@ -112,12 +116,8 @@ class Scheduler {
   std::shared_ptr<Job> RunningJob(const JobConfig& config) const ABSL_LOCKS_EXCLUDED(mu_);
   // Whether this worker, or WorkerShares::kAnyWorker, may work for the job now.
   bool MayWork(const Job& job, int worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  bool IsSlow(const Job& job) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void BeginSlow(Job& job, int worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void EndSlow(Job& job, int worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // How many more samples of the job's user may be started now.
-  int64_t RoomForReads(const Job& job) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void GiveReadsBack(const Ticket& ticket) ABSL_LOCKS_EXCLUDED(mu_);
   // The stream of the job whose batch is next, or null when none can go on.
   Stream* FirstReady(Job& job, int worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Stream* Pick(int worker, std::optional<uint32_t> only_user) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -136,8 +136,6 @@ class Scheduler {
   bool AwaitsOrder(const Stream& stream) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Makes it, for the job's account; returns the CPU time that it took.
   int64_t MakeNextOrder(Stream& stream) ABSL_LOCKS_EXCLUDED(mu_);
-  std::shared_ptr<const EpochOrder> KnownOrder(const Job& job, uint64_t epoch) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Account(Job& job, const Usage& usage) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Use(Job& job, double ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Drop(const std::shared_ptr<Batch>& batch, Leaving* leaving)
@@ -147,20 +145,21 @@ class Scheduler {
   // working on.
   void Fail(const std::shared_ptr<Batch>& batch, int64_t place, const BatchFailure& failure,
             Leaving* leaving) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Holds a finished batch against the limit of bad samples, and leaves in `bad` those that count.
-  std::optional<BatchFailure> CheckBadSamples(Stream& stream, const BatchMeta& meta, BadPlaces* bad)
+  // Takes the next batch to publish from its stream. Nothing: it is not done, or somebody else has
+  // the turn.
+  std::optional<Publication> TakeDone(Stream& stream, bool our_turn, Leaving* leaving)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void LogBadSamples(const Stream& stream, const BadPlaces& bad) const;
   void PublishInOrder(const std::shared_ptr<Stream>& stream) ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::shared_ptr<Parking> parking_;
-  const int64_t reads_per_uid_;
   const std::shared_ptr<BadSampleLog> bad_samples_;
   std::atomic<uint64_t> progress_{0};
 
   mutable Mutex mu_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<std::shared_ptr<Job>> jobs_ ABSL_GUARDED_BY(mu_);
-  std::map<uint32_t, int64_t> reads_of_uid_ ABSL_GUARDED_BY(mu_);  // kept only with a limit
+  UserReads reads_ ABSL_GUARDED_BY(mu_);
   WorkerShares shares_ ABSL_GUARDED_BY(mu_);
   FairShares fair_ ABSL_GUARDED_BY(mu_);
 };

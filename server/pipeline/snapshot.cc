@@ -19,11 +19,7 @@ std::vector<JobStats> Scheduler::Snapshot() const {
     stats.owner_uid = job->config().owner_uid;
     stats.world_size = job->config().world_size;
     stats.held_up = job->held_up_.load(std::memory_order_relaxed);
-    stats.samples = state.samples;
-    stats.bad_samples = state.bad_samples;
-    stats.substituted = state.substituted;
-    stats.skipped = state.skipped;
-    stats.batches = state.batches;
+    static_cast<PublishedCounts&>(stats) = state.published;
     stats.bytes_read = static_cast<uint64_t>(state.usage.bytes_read);
     stats.cpu_seconds = 1e-9 * static_cast<double>(state.usage.cpu_ns);
     stats.read_wait_seconds = 1e-9 * static_cast<double>(state.usage.wait_ns);

@@ -74,8 +74,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
     std::deque<std::shared_ptr<Batch>> open;  // in the order of publishing
     uint64_t published_epoch = 0;
     int64_t published_step = -1;
-    uint64_t bad_epoch = 0;  // the epoch that bad_in_epoch counts: from its start or the last seek
-    int64_t bad_in_epoch = 0;
+    BadSampleCount bad;
   } guarded_;
 };
 

@@ -20,7 +20,7 @@
 #include "server/base/mutex.h"
 #include "server/base/user_shares.h"
 #include "server/cache/cache.h"
-#include "server/pipeline/runtime.h"
+#include "server/pipeline/loaded_pipeline.h"
 #include "server/service/pipeline_files.h"
 #include "server/service/shared_loads.h"
 #include "server/storage/roots.h"

@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "feedwater/v1/control.pb.h"
 #include "server/batch/slot_layout.h"
-#include "server/pipeline/runtime.h"
+#include "server/pipeline/job_config.h"
 #include "server/sampler/order.h"
 
 namespace feedwater::server {

@@ -1,0 +1,41 @@
+// What a job runs: a pipeline file's spec with its dataset, its plan and its caches. The catalogue
+// makes it (service/catalogue.h); it does not change any more, and jobs share it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "server/base/memory_budget.h"
+#include "server/cache/record_cache.h"
+#include "server/cache/seek_index_store.h"
+#include "server/graph/pipeline_spec.h"
+#include "server/graph/plan.h"
+#include "server/source/dataset.h"
+
+namespace feedwater::server {
+
+// A pipeline with its dataset opened and its graph planned. Shared by all jobs that run it.
+struct LoadedPipeline {
+  PipelineSpec spec;
+  std::shared_ptr<const MemoryReservation> text;  // for one that a client sent; else null
+  std::shared_ptr<const void> file;  // what it was read from, another one after a change, or null
+  std::string warning;               // for those who open it; "" is none
+  std::shared_ptr<const Dataset> dataset;
+  int64_t class_names_bytes = 0;  // in an answer
+  std::shared_ptr<const Plan> plan;
+  // What is kept of the records, and why so (cache_choice.h). Null: nothing.
+  std::shared_ptr<RecordCache> cache;
+  CacheKind cache_kind = CacheKind::kNone;
+  std::string cache_reason;
+  // Of the JPEGs that are decoded from their files. Null: none are kept.
+  std::shared_ptr<SeekIndexStore> seek_indexes;
+
+  // What a sample takes while it is made, the cache's part included.
+  const SampleMemory& sample_memory() const {
+    return plan->memory(cache_kind == CacheKind::kDecoded ? SampleWay::kKeeping
+                                                          : SampleWay::kWhole);
+  }
+};
+
+}  // namespace feedwater::server
