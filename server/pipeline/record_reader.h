@@ -1,4 +1,5 @@
-// Reads whole records for one worker. It turns a record's extents into reads, joins extents that
+// Fetches whole records for one worker: what the cache has kept of a record, or else its bytes from
+// the dataset's files. It turns a record's extents into reads (storage_reads.h), joins extents that
 // lie next to each other in one file (records of a shard in stored order), keeps as many reads
 // going as the storage needs, and hands a record back when all its bytes are there. What a record's
 // bytes are, or its error, never depends on joining.
@@ -9,6 +10,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -16,10 +18,9 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "server/cache/record_cache.h"
-#include "server/pipeline/away_read.h"
 #include "server/pipeline/free_list.h"
 #include "server/pipeline/job_files.h"
-#include "server/pipeline/read_buffers.h"
+#include "server/pipeline/storage_reads.h"
 #include "server/source/dataset.h"
 #include "server/storage/engine.h"
 #include "server/storage/fault.h"
@@ -87,7 +88,7 @@ class RecordOwner {
   virtual uint32_t UserOf(const RecordBytes& bytes) = 0;
 };
 
-class RecordReader {
+class RecordReader final : private StorageReads::Client {
  public:
   static constexpr int64_t kMaxRecordBytes = 256 << 20;
 
@@ -98,18 +99,16 @@ class RecordReader {
   RecordReader(std::unique_ptr<ReadEngine> engine, size_t engine_depth,
                std::shared_ptr<FileCache> files, std::shared_ptr<MemoryBudget> budget,
                int64_t retry_for_ns = 0, std::shared_ptr<StorageCalls> calls = nullptr);
-  ~RecordReader();  // REQUIRES: nothing in flight
+  ~RecordReader() override;  // REQUIRES: nothing in flight
 
   // Whether another ticket's records should be started now: enough to keep the storage busy, and no
   // more memory than planned. Grows when this worker had to wait for a read, shrinks when it did
-  // not for long.
-  // Reads that are held up do not count: there is other work.
+  // not for long. Reads that are held up do not count: there is other work.
   bool wants_more() const {
-    return open_reads_ - held_reads_ < depth_ &&
-           open_bytes_ - held_bytes_ < ReadBuffers::kBaseBytes / 2;
+    return storage_.moving() < depth_ && storage_.moving_bytes() < ReadBuffers::kBaseBytes / 2;
   }
   void SetOwner(RecordOwner* owner) { owner_ = owner; }  // null: none
-  void FreeIdleBuffers() { buffers_.FreeIdle(); }
+  void FreeIdleBuffers() { storage_.FreeIdleBuffers(); }
 
   // Takes what `cache` (may be null) has kept of the record, or else reads it, from files as `job`
   // knows them (may be null where there is no cache). All four stay alive until Collect gave `into`
@@ -142,65 +141,37 @@ class RecordReader {
  private:
   using Read = RecordBytes::Read;
 
-  void Submit();  // gives the engine what Start has gathered, as far as it has room
-  void Refuse(RecordBytes* bytes, int64_t extent, const absl::Status& status);
-  void Arrived(RecordBytes* bytes);
-  void StartExtents(const ObjectSource& source, RecordBytes* into);
-  // Looks at files that are not read, and takes what is kept of them.
+  bool IsUnwanted(const StorageRead& read) override;
+  void HeldUp(const StorageRead& read, int change) override;
+  void Finished(StorageRead* read) override;
+
+  void StartAt(int64_t due_ns, const Dataset& dataset, int64_t record, RecordBytes* into,
+               JobFiles* job, const RecordCache* cache);
+  void StartAnewAt(int64_t due_ns, RecordBytes* bytes);
   void StartLooked(RecordBytes* into);
-  void NotStarted(const absl::Status& status, RecordBytes* into);
-  static MemoryBudget* ShareOf(const RecordBytes& bytes);  // of its job's user; may be null
   // Has the files looked at by a thread that can be left behind, then goes on with StartLooked.
   void LookFirst(RecordBytes* into);
+  void NotStarted(const absl::Status& status, RecordBytes* into);
+  void StartExtents(const ObjectSource& source, RecordBytes* into);
+  bool Joins(const ObjectSource& source, const Extent& extent, const RecordBytes& into) const;
   Read* NewRead(const ObjectSource& source, const Extent& extent, RecordBytes* bytes,
                 int64_t index);
-  // Gives the read to the engine, or sends it away.
-  absl::Status Begin(Read* read);
-  using OpenFile = std::function<absl::StatusOr<std::shared_ptr<const OpenedFile>>()>;
-  void SendAway(Read* read, OpenFile open);
-  // The root, when reads below it may be sent away; it must live as long as a call that hangs.
-  std::shared_ptr<const Root> MayGo(const RecordBytes& bytes) const;
-  void LookAfterAway();  // what is held up, and what nobody wants any more
-  void TakeReturned();
-  void LeaveBehind(Read* read);
-  void Completed(Read* read);
-  // Whether the failed read is tried again.
-  bool TryLater(Read* read);
-  void Postpone(Read* read, int64_t due_ns);
-  void SetHeld(Read* read, bool held);
-  bool IsUnwanted(const Read& read) const;
-  bool SameUser(const RecordBytes& a, const RecordBytes& b) const;
-  void TakeDue();  // reads whose time has come again
-  int64_t AwaitStorage(int64_t at_most_ns);
+  std::optional<uint32_t> UserOf(const RecordBytes& bytes) const;
+  void Refuse(RecordBytes* bytes, int64_t extent, const absl::Status& status);
+  void Arrived(RecordBytes* bytes);
   void FreeRead(Read* read);
-  bool CollectOne(bool wait);  // one read of the engine
   void WaitForRead(int64_t held_up_ns);
   void CountRead(int64_t elapsed_ns, bool wanted_more);
   RecordBytes* PopReady();
 
-  const std::unique_ptr<ReadEngine> engine_;
-  const size_t engine_depth_;
-  const std::shared_ptr<FileCache> files_;
-  const std::shared_ptr<StorageCalls> calls_;
-  const std::shared_ptr<Mailbox> mailbox_ = std::make_shared<Mailbox>();
-  ReadBuffers buffers_;
+  StorageReads storage_;
   FreeList<Read> reads_;
-  const int64_t retry_for_ns_;
   RecordOwner* owner_ = nullptr;
-  std::deque<Read*> queue_;                          // not submitted yet
-  std::vector<Read*> later_;                         // failed, and to be tried again
-  std::vector<Read*> away_;                          // with `calls`
-  std::vector<std::shared_ptr<AwayRead>> returned_;  // scratch
-  std::deque<RecordBytes*> ready_;                   // to be collected
-  std::vector<Extent> extents_;                      // scratch
+  std::deque<RecordBytes*> ready_;  // to be collected
+  std::vector<Extent> extents_;     // scratch
   size_t started_ = 0;
-  int open_reads_ = 0;      // made and not freed
-  int64_t open_bytes_ = 0;  // of them
-  int held_reads_ = 0;      // of the open ones: held up by storage
-  int64_t held_bytes_ = 0;
   int depth_;
   int records_since_wait_ = 0;
-  bool unstarted_ = false;  // submitted since the engine was last asked for completions
   int64_t wait_ns_ = 0, read_ns_ = 0;
 };
 
