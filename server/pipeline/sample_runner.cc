@@ -19,8 +19,6 @@ constexpr int64_t kCheapTimedOneIn = 16;
 // document, the payload. It takes four bytes a block at least, and three blocks stand for 64
 // pixels.
 constexpr int64_t kPackedCopies = 5, kPixelsPerPackedByte = 5;
-// A larger buffer of what was made for a cache is given back: nobody has reserved it for long.
-constexpr size_t kKeptScratchBytes = 4 << 20;
 // Records that go to a decoder process are there, and between, once more; small ones do not count.
 constexpr int64_t kCountedRecordBytes = 4 << 20;
 
@@ -93,10 +91,10 @@ absl::Status SampleRunner::Run(const Making& sample, SampleInput input, Usage* u
   SampleMaker* maker = nullptr;
   const int64_t start = timed ? MonotonicNs() : 0;
   int64_t parse_ns = 0;
-  bool keep = false;
+  cached_.Begin();
   const absl::Status status = NoThrow([&] {
     maker = &MakerFor(batch);
-    return Make(sample, *maker, &input, usage, timed ? &parse_ns : nullptr, &keep);
+    return Make(sample, *maker, &input, usage, timed ? &parse_ns : nullptr);
   });
   if (maker != nullptr) {
     const MakingCost cost = maker->TakeCost();
@@ -105,18 +103,9 @@ absl::Status SampleRunner::Run(const Making& sample, SampleInput input, Usage* u
     usage->decoded.AddSince({}, cost.decoded);
   }
   if (crumb_ != nullptr) crumb_->Leave();
-  if (status.ok() && keep) {
-    NoThrow([&] {
-      // Another job may take it from the cache before this one has noticed that the file changed.
-      OpenedFiles files;
-      RecordReader::AddFiles(sample.bytes, &files);
-      for (const auto& file : files) FW_RETURN_IF_ERROR(ProveUnchanged(*file));
-      batch.job().cache()->Put(sample.bytes.record(), sample.bytes.stamp(), payload_);
-      return absl::OkStatus();
-    }).IgnoreError();
-  }
+  if (status.ok()) cached_.Put(batch.job(), sample.bytes);
   LeaveRoom();
-  if (payload_.capacity() > kKeptScratchBytes) std::vector<std::byte>().swap(payload_);
+  cached_.GiveBackLargeMemory();
   if (timed) {
     usage->parse_ns += every * parse_ns;
     usage->run_ns += every * (MonotonicNs() - start - parse_ns);
@@ -124,18 +113,16 @@ absl::Status SampleRunner::Run(const Making& sample, SampleInput input, Usage* u
   return status;
 }
 
-// From a record's bytes, or from what was kept of it, to its place in the batch. `keep` becomes
-// true when payload_ is to be kept of it.
+// From a record's bytes, or from what was kept of it, to its place in the batch.
 absl::Status SampleRunner::Make(const Making& sample, SampleMaker& maker, SampleInput* input,
-                                Usage* usage, int64_t* parse_ns, bool* keep) {
+                                Usage* usage, int64_t* parse_ns) {
   const Batch& batch = sample.batch;
   const Job& job = batch.job();
   const bool is_kept = sample.bytes.origin() != RecordBytes::Origin::kDataset;
-  bool wanted = !is_kept && job.cache() != nullptr && RecordReader::IsSettled(sample.bytes) &&
-                job.cache()->Wants(input->sample_id, sample.bytes.stamp());
+  bool wanted = CachedRecord::IsWanted(job, sample.bytes);
   const bool decoded = job.config().pipeline->cache_kind == CacheKind::kDecoded;
   if (decoded && is_kept) {
-    input->record = &kept_record_;
+    input->record = &cached_.fields();
     FW_RETURN_IF_ERROR(EnterRoom(sample, *input, SampleWay::kFromPrefix, false, maker, usage));
     return maker.RunFromPrefix(*input, sample.place, batch.memory());
   }
@@ -143,7 +130,8 @@ absl::Status SampleRunner::Make(const Making& sample, SampleMaker& maker, Sample
   const int64_t start = parse_ns != nullptr ? MonotonicNs() : 0;
   input->record = &record_;
   FW_RETURN_IF_ERROR(job.dataset().Parse(
-      input->sample_id, is_kept ? absl::MakeConstSpan(kept_) : sample.bytes.extents(), &record_));
+      input->sample_id, is_kept ? absl::MakeConstSpan(cached_.extents()) : sample.bytes.extents(),
+      &record_));
   if (parse_ns != nullptr) *parse_ns = MonotonicNs() - start;
 
   bool packs = wanted && !decoded;
@@ -156,15 +144,15 @@ absl::Status SampleRunner::Make(const Making& sample, SampleMaker& maker, Sample
   }
   FW_RETURN_IF_ERROR(entered);
   if (packs) {
-    FW_ASSIGN_OR_RETURN(*keep, PackRecord(sample, maker));
-    if (*keep) FW_RETURN_IF_ERROR(job.dataset().Parse(input->sample_id, kept_, &record_));
+    FW_RETURN_IF_ERROR(cached_.Pack(job, sample.bytes, maker));
+    if (cached_.is_packed())
+      FW_RETURN_IF_ERROR(job.dataset().Parse(input->sample_id, cached_.extents(), &record_));
   }
   if (!wanted || !decoded) return maker.Run(*input, sample.place, batch.memory());
   // What cannot be kept may be a good sample all the same: a prefix decodes all of an image, the
   // whole graph perhaps a part that is not damaged.
-  return maker.RunKeeping(
-      *input, sample.place, batch.memory(), kMaxKeptFieldBytes,
-      [&](const Record& kept) { *keep = PackFields(job.plan()->prefix(), kept, &payload_); });
+  return maker.RunKeeping(*input, sample.place, batch.memory(), kMaxKeptFieldBytes,
+                          [&](const Record& fields) { cached_.PackFields(job, fields); });
 }
 
 // Makes sure that the memory which the sample takes is in the budget: the job's own claim, or more
@@ -231,43 +219,8 @@ void SampleRunner::LeaveRoom() {
 void SampleRunner::GiveBackMemory() {
   in_process_.workspace().GiveBack();
   fitted_plan_ = nullptr;
-  std::vector<std::byte>().swap(payload_);
-  documents_.clear();
-  documents_.shrink_to_fit();
-  kept_.clear();
+  cached_.GiveBackMemory();
   LeaveEndedJobs();
-}
-
-// Fills kept_, or kept_record_, with what the cache has kept.
-absl::Status SampleRunner::OpenKept(const Job& job, const RecordBytes& bytes) {
-  absl::Span<const std::byte> payload = bytes.extents()[0];
-  if (bytes.origin() == RecordBytes::Origin::kDisk) {
-    FW_ASSIGN_OR_RETURN(
-        const BlockView block,
-        job.cache()->TakeFromDisk(bytes.record(), bytes.stamp(), bytes.kept_at(), payload));
-    payload = block.payload;
-  }
-  if (job.config().pipeline->cache_kind == CacheKind::kDecoded)
-    return UnpackFields(job.plan()->prefix(), payload, &kept_record_);
-  return UnpackExtents(payload, &kept_);
-}
-
-// Makes payload_ what is to be kept of a record that was read, and kept_ its extents: the sample is
-// made from them, so that a JPEG is decoded once although all of it is kept and only a part is
-// looked at. False when it cannot be kept.
-absl::StatusOr<bool> SampleRunner::PackRecord(const Making& sample, SampleMaker& maker) {
-  const Job& job = sample.batch.job();
-  const RecordBytes& bytes = sample.bytes;
-  kept_.assign(bytes.extents().begin(), bytes.extents().end());
-  if (job.config().pipeline->cache_kind == CacheKind::kCoefficients) {
-    const ImageLimits& limits = job.config().pipeline->spec.limits;
-    documents_.resize(kept_.size());
-    for (size_t i = 0; i < kept_.size(); ++i) {
-      FW_RETURN_IF_ERROR(maker.Pack(kept_[i], limits, &documents_[i]));
-      if (!documents_[i].empty()) kept_[i] = documents_[i];
-    }
-  }
-  return PackExtents(kept_, &payload_) && UnpackExtents(payload_, &kept_).ok();
 }
 
 absl::Status SampleRunner::FinishBatch(const Batch& batch, Usage* usage) {

@@ -1,7 +1,6 @@
 // Makes samples for one worker, one after another: from a record's bytes, or from what the cache
 // has kept of it, to its place in the batch. Before that it sees to the memory that the sample
-// takes; after it, what the cache wants of the record is put there, once its files are proven
-// unchanged.
+// takes; after it, what the cache wants of the record is put there (cached_record.h).
 //
 // Thread safety: belongs to one thread.
 #pragma once
@@ -17,7 +16,7 @@
 #include "server/graph/plan.h"
 #include "server/pipeline/bad_sample_log.h"
 #include "server/pipeline/breadcrumbs.h"
-#include "server/pipeline/kept_record.h"
+#include "server/pipeline/cached_record.h"
 #include "server/pipeline/record_reader.h"
 #include "server/pipeline/scheduler.h"
 #include "server/pipeline/usage.h"
@@ -46,7 +45,9 @@ class SampleRunner {
 
   // Takes what the cache has kept of a record, for the next Run. An error: it is no use, which says
   // nothing about the record. REQUIRES: the bytes come from the cache.
-  absl::Status OpenKept(const Job& job, const RecordBytes& bytes);
+  absl::Status OpenCached(const Job& job, const RecordBytes& bytes) {
+    return cached_.Open(job, bytes);
+  }
   // Makes the sample, and counts what that took.
   absl::Status Run(const Making& sample, SampleInput input, Usage* usage);
   // Runs the batch ops over a batch whose samples are all made.
@@ -64,12 +65,11 @@ class SampleRunner {
 
   SampleMaker& MakerFor(const Batch& batch);
   absl::Status Make(const Making& sample, SampleMaker& maker, SampleInput* input, Usage* usage,
-                    int64_t* parse_ns, bool* keep);
+                    int64_t* parse_ns);
   absl::Status EnterRoom(const Making& sample, const SampleInput& input, SampleWay way, bool packs,
                          SampleMaker& maker, Usage* usage);
   void LeaveRoom();
   void EnterCrumb(const Making& sample);
-  absl::StatusOr<bool> PackRecord(const Making& sample, SampleMaker& maker);
 
   const int worker_;
   const std::shared_ptr<SampleRooms> rooms_;
@@ -82,11 +82,8 @@ class SampleRunner {
   SampleRooms::Room room_;             // of the sample under way, if it is a large one
   const Plan* fitted_plan_ = nullptr;  // for whose samples the buffers were last looked at
   Record record_;                      // scratch
-  Record kept_record_;                 // fields that come from the cache
-  ByteSpans kept_;               // extents that come from the cache, or go there with payload_
+  CachedRecord cached_;
   std::vector<Extent> extents_;  // scratch
-  std::vector<std::byte> payload_;
-  std::vector<std::vector<std::byte>> documents_;
   uint32_t stage_clock_ = 0;
 };
 

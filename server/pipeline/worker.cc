@@ -187,7 +187,7 @@ void Worker::Process(Sample* sample) {
   RecordReader::AddFiles(sample->bytes, &work.files);
   if (sample->bytes.origin() != RecordBytes::Origin::kDataset) {
     // Whatever is wrong with what was kept, the record itself may be good.
-    if (status.ok()) status = runner_.OpenKept(batch.job(), sample->bytes);
+    if (status.ok()) status = runner_.OpenCached(batch.job(), sample->bytes);
     if (!status.ok()) return reader_->StartAnew(&sample->bytes);
   }
   if (status.ok()) {
