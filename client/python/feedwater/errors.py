@@ -6,7 +6,14 @@ what to do next; the text names the thing, the place and the likely cure.
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
+
+if TYPE_CHECKING:
+    from .wire import Failed
+
+_BAD_SAMPLE_CURE = (
+    ". Mend or remove it, or let the pipeline say 'on_bad_sample: substitute' or 'skip_with_count'"
+)
 
 _CODE_NAMES = [
     "OK",
@@ -179,3 +186,19 @@ def from_code(code: str, message: str) -> Error:
     """Make the error that stands for a status which the daemon gave."""
     cls = _BY_CODE.get(code)
     return Error(message, code=code) if cls is None else cls(message)
+
+
+def of_failed(failed: Failed) -> Error:
+    """Make the error of a batch that could not be made."""
+    code = code_name(failed.code)
+    if failed.record < 0:
+        return from_code(code, failed.message)
+    return BadSample(
+        f"record {failed.record} ({failed.path}) at epoch {failed.epoch}, step {failed.step}: "
+        + failed.message
+        + ("" if "max_bad_fraction" in failed.message else _BAD_SAMPLE_CURE),
+        code=code,
+        record=failed.record,
+        path=failed.path,
+        reason=failed.message,
+    )

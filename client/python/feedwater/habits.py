@@ -1,50 +1,16 @@
-"""What programs expect of a torch DataLoader beside its batches: attributes that trainers look at,
-and arguments that are given elsewhere here.
+"""What programs expect of a torch DataLoader beside its batches: attributes that trainers look
+at.
 """
 
 from __future__ import annotations
 
 import contextlib
-import difflib
 import weakref
-from collections.abc import Iterator, Mapping, Sequence, Set
-from typing import Any, Protocol
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Protocol
 
-_ELSEWHERE = {
-    "dataset": "the pipeline's `dataset:` says what is read",
-    "shuffle": "the pipeline's `sampler: {shuffle: none | block | full}` says it",
-    "sampler": "the pipeline's `sampler:` gives the order",
-    "batch_sampler": "the pipeline's `sampler:` and `batch:` give the batches",
-    "num_workers": "the daemon's workers serve all loaders; `cpus` in feedwater.yaml says how many",
-    "collate_fn": "the pipeline's `outputs:`, and its `batch: {graph: [...]}`, make the batch",
-    "pin_memory": "batches come in shared memory; `device=` copies each one to a device",
-    "pin_memory_device": "`device=` copies each batch to a device",
-    "drop_last": "the pipeline's `sampler: {last: drop | pad | partial}` says it",
-    "timeout": "`reconnect_timeout=` is how long a daemon may be away",
-    "worker_init_fn": "there are no worker processes; `seed=` decides what is random",
-    "multiprocessing_context": "there are no worker processes",
-    "generator": "`seed=` decides what is random",
-    "prefetch_factor": "`slots=` is the number of batches in shared memory",
-    "persistent_workers": "the daemon goes on from one epoch to the next",
-    "in_order": "batches always come in order",
-}
-
-
-def refuse_arguments(unnamed: Sequence[Any], others: Mapping[str, Any], known: Set[str]) -> None:
-    """Raise TypeError for an argument of Loader that it does not have, with the place of what a
-    DataLoader's one would say, and for one without its name.
-    """
-    if unnamed:
-        raise TypeError(
-            "feedwater.Loader takes the pipeline alone without a name, so write "
-            f"`batch_size={unnamed[0]!r}`"
-        )
-    for name in others:
-        where = _ELSEWHERE.get(name)
-        if where is None:
-            close = difflib.get_close_matches(name, sorted(known), 1)
-            where = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(sorted(known))}"
-        raise TypeError(f"feedwater.Loader has no argument {name!r}: {where}")
+if TYPE_CHECKING:
+    from .feed import Feed
 
 
 class _Settable(Protocol):
@@ -118,6 +84,7 @@ class DataLoaderHabits:
     multiprocessing_context = None
 
     batch_sampler: BatchSampler
+    _feed: Feed
 
     @property
     def batch_size(self) -> int:
@@ -128,3 +95,32 @@ class DataLoaderHabits:
     def drop_last(self) -> bool:
         """Whether an epoch leaves out what does not fill a batch on every rank."""
         return self.batch_sampler.drop_last
+
+    @property
+    def has_uneven_batches(self) -> bool:
+        """Whether an epoch's last batches have other sizes on other ranks."""
+        facts = self._feed.stream.facts
+        return (
+            facts.last == "partial"
+            and self._feed.place.world_size > 1
+            and int(facts.records) % self._feed.global_batch % self._feed.place.world_size != 0
+        )
+
+    @property
+    def end_of_dataloader(self) -> bool:
+        """Whether the epoch's last batch was the last one returned, for Accelerate."""
+        at = self._feed.position
+        return at.at_epoch_end or not (at.fresh or at.has_rest)
+
+    @property
+    def remainder(self) -> int:
+        """How many samples of the epoch's last global batch, the last one returned, are no
+        padding, as Accelerate counts them: 0 where it is full, -1 where padding, if any, is not at
+        the end of all ranks' batches.
+        """
+        facts = self._feed.stream.facts
+        if facts.last != "pad" or facts.shard != "batch":
+            return -1
+        if not self._feed.position.at_epoch_end:
+            return 0
+        return self._feed.position.last_samples % self._feed.global_batch

@@ -3,38 +3,27 @@
 from __future__ import annotations
 
 import logging
-import operator
 import os
 import threading
-import weakref
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from itertools import count
-from typing import Any, Optional, Union
-
-import numpy as np
+from typing import Any, NoReturn, Optional, Union
 
 from . import errors, trainers
 from .address import APPEARS_S, find
-from .crc32c import crc32c
+from .arguments import epoch_number, integer, protects_memory, refuse_arguments
 from .cursor import Cursor
 from .dataset import Dataset, RecordLister
-from .fields import Field, Place
-from .habits import BatchSampler, DataLoaderHabits, Sampler, refuse_arguments
-from .layout import outputs
+from .epoch import Epoch
+from .feed import Feed
+from .habits import BatchSampler, DataLoaderHabits, Sampler
 from .outputs import Converter, choose
 from .pipeline_file import read_pipeline
-from .placement import Placement, placement, process_group
-from .position import Consumed, EpochShape, Position
-from .spill import Spill, lendable
-from .statistics import BatchInfo, Statistics
-from .stream import Batch, Failure, Stream, StreamOptions, check_timeout
+from .placement import placement
+from .position import Consumed
+from .statistics import BatchInfo
+from .stream import Batch, Failure, StreamOptions, check_timeout
 from .version import __version__
-from .wire import HAS_CRC
-
-_BAD_SAMPLE_CURE = (
-    ". Mend or remove it, or let the pipeline say 'on_bad_sample: substitute' or 'skip_with_count'"
-)
 
 _log = logging.getLogger("feedwater")
 
@@ -158,24 +147,20 @@ class Loader(DataLoaderHabits):
         refuse_arguments(unnamed, others, set(type(self).__init__.__kwdefaults__))
         numbers = {"batch_size": batch_size, "rank": rank, "world_size": world_size, "seed": seed}
         batch_size, rank, world_size, seed, slots = (
-            _integer(name, value) for name, value in {**numbers, "slots": slots}.items()
+            integer(name, value) for name, value in {**numbers, "slots": slots}.items()
         )
-        # Where rank and world size are not the program's own, each process group that is
-        # initialised later has a say: see _check_place.
-        self._place_is_settled = rank is not None
         place = placement(rank, world_size)
         name, text, file_name = read_pipeline(pipeline)
         self.output, private = choose(output, device, writable)
         reconnect_timeout = check_timeout(reconnect_timeout)
         self.address = find(address, min(APPEARS_S, reconnect_timeout))
-        self._job_suffix = None  # of a default name
+        job_suffix = None  # of a default name
         if job is None:
-            self._job_suffix = f"/{name}#{next(_opened.setdefault(name, count(1)))}"
-        self._as_dict, self._device = as_dict, device
-        self._verify = bool(verify)
+            job_suffix = f"/{name}#{next(_opened.setdefault(name, count(1)))}"
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._open(
+        form = self.output
+        self._feed = Feed(
             StreamOptions(
                 address=self.address,
                 client=f"python {__version__}",
@@ -188,109 +173,34 @@ class Loader(DataLoaderHabits):
                 batch_size=batch_size,
                 seed=seed,
                 slots=slots,
-                verify=self._verify,
+                verify=bool(verify),
                 writable=private,
                 reconnect_timeout=reconnect_timeout,
-                debug_protect=_protects() if debug_protect is None else bool(debug_protect),
+                debug_protect=protects_memory() if debug_protect is None else bool(debug_protect),
             ),
             place,
+            job_suffix=job_suffix,
+            place_is_settled=rank is not None,
+            converter=lambda places: Converter(form, places, as_dict, device),
         )
-        facts = self._stream.facts
-        self._position = Position(self._epoch_shape(), facts.epoch, facts.position)
-        self._touched = False  # nothing was ever taken or left out
-        self._pending: Union[Batch, Failure, None] = (
-            None  # of a later epoch, found when the end was looked for
-        )
-        self._failure: Optional[Failure] = None  # what the present iteration ended with
-        self._iteration = 0
-        self._statistics = Statistics()
-        self._spill = Spill()
-
-    def _open(self, options: StreamOptions, place: Placement) -> None:
-        """Open the stream of a rank."""
-        job = options.job
-        if self._job_suffix is not None:
-            job = (place.job or f"pid-{os.getpid()}") + self._job_suffix
-        try:
-            self._stream = Stream(
-                replace(options, job=job, rank=place.rank, world_size=place.world_size)
-            )
-        except errors.AlreadyExists as error:
-            nobody_said = place.source is None and not self._place_is_settled
-            if self._job_suffix is None or not nobody_said or place.job is None:
-                raise
-            raise errors.AlreadyExists(
-                f"{error}. It is another child of this process's parent, and nobody has told the "
-                "two of one another: initialise the process group before the loader is made, or "
-                "give both rank and world_size; or a job of its own to each, where they do not "
-                "belong together"
-            ) from None
-        self._finalizer = weakref.finalize(self, Stream.close, self._stream, False)
         try:
             self._take_over()
         except BaseException:
             self.close()
             raise
-        self.rank, self.world_size, self.local_rank = place.rank, place.world_size, place.local_rank
-
-    def _epoch_shape(self) -> EpochShape:
-        facts = self._stream.facts
-        return EpochShape(
-            int(facts.records), self._steps, self.world_size * self.batch_size, self.drop_last
-        )
-
-    def _check_place(self, may_move: bool = True) -> None:
-        """Compare the rank with what a process group says that was initialised since.
-
-        A loader of which nothing has been taken moves to the place that it has there.
-        """
-        if self._place_is_settled:
-            return
-        group = process_group()
-        if group is None:
-            return
-        if (group.rank, group.world_size) != (self.rank, self.world_size):
-            made = f"made as rank {self.rank} of {self.world_size}"
-            if not may_move or self._touched:
-                raise errors.FailedPrecondition(
-                    f"this loader was {made}, before the process group was initialised; now "
-                    f"{group}. It has been used, so it stays what it is: make the loader after the "
-                    "group, or give both rank and world_size"
-                )
-            self._check_usable()
-            place = placement()
-            at = self._stream.cursor(*self._position.consumed)
-            self._drop_pending()
-            self.close()
-            self._open(self._stream.options, place)
-            facts = self._stream.facts
-            at.check_same_source(facts.dataset_digest, facts.pipeline_digest, facts.seed)
-            self._position.reshape(self._epoch_shape())
-            self._end_iteration()
-            _log.warning(
-                "a loader of %s was %s, before the process group was initialised: it is rank "
-                "%d of %d now, with %d steps an epoch. Make it after the group to be rid of this.",
-                self.pipeline,
-                made,
-                self.rank,
-                self.world_size,
-                self._steps,
-            )
+        self._failure: Optional[Failure] = None  # what the present iteration ended with
+        self._iteration = 0
 
     def _take_over(self) -> None:
-        facts = self._stream.facts
+        """Take what the stream's daemon says, and the place."""
+        facts, place = self._feed.stream.facts, self._feed.place
         if facts.warning:
             _log.warning("%s", facts.warning)
-        self.fields: dict[str, Field] = {}
-        places: list[Place] = []
-        for field, place in outputs(facts):
-            self.fields[place.name] = field
-            places.append(place)
-        self._places = tuple(places)
-        self._convert = Converter(self.output, places, self._as_dict, self._device)
+        self.rank, self.world_size, self.local_rank = place.rank, place.world_size, place.local_rank
+        self.fields = self._feed.fields
         self.classes = list(facts.classes)
         self.seed = int(facts.seed)
-        self.job = facts.job or self._stream.options.job
+        self.job = facts.job or self._feed.stream.options.job
         self.pipeline = facts.pipeline
         self.dataset = Dataset(
             int(facts.records),
@@ -300,54 +210,30 @@ class Loader(DataLoaderHabits):
         )
         self.sampler = Sampler(self, int(facts.samples_per_epoch))
         self.batch_sampler = BatchSampler(
-            self.sampler, int(facts.batch_size), int(facts.steps_per_epoch), facts.last == "drop"
+            self.sampler, int(facts.batch_size), self._feed.steps, facts.last == "drop"
         )
+
+    def _check_place(self, may_move: bool = True) -> None:
+        stream = self._feed.stream
+        try:
+            self._feed.check_place(may_move)
+        finally:
+            if self._feed.stream is not stream:  # it has moved
+                self._take_over()
+                self._end_iteration()
 
     # --- iteration --------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         """Return the steps of a whole epoch on this rank."""
         # Asked in another thread while a batch is waited for, it must not wait, too.
-        if not self._place_is_settled and self._lock.acquire(blocking=False):
+        if not self._feed.place_is_settled and self._lock.acquire(blocking=False):
             try:
                 if self.is_open and os.getpid() == self._pid:
                     self._check_place()
             finally:
                 self._lock.release()
-        return self._steps
-
-    @property
-    def has_uneven_batches(self) -> bool:
-        """Whether an epoch's last batches have other sizes on other ranks."""
-        facts = self._stream.facts
-        return (
-            facts.last == "partial"
-            and self.world_size > 1
-            and int(facts.records) % (self.world_size * self.batch_size) % self.world_size != 0
-        )
-
-    @property
-    def end_of_dataloader(self) -> bool:
-        """Whether the epoch's last batch was the last one returned, for Accelerate."""
-        at = self._position
-        return at.at_epoch_end or not (at.fresh or at.has_rest)
-
-    @property
-    def remainder(self) -> int:
-        """How many samples of the epoch's last global batch, the last one returned, are no
-        padding, as Accelerate counts them: 0 where it is full, -1 where padding, if any, is not at
-        the end of all ranks' batches.
-        """
-        facts = self._stream.facts
-        if facts.last != "pad" or facts.shard != "batch":
-            return -1
-        if not self._position.at_epoch_end:
-            return 0
-        return self._position.last_samples % (self.world_size * self.batch_size)
-
-    @property
-    def _steps(self) -> int:
-        return int(self._stream.facts.steps_per_epoch)
+        return self._feed.steps
 
     def __iter__(self) -> Iterator[Any]:
         """Begin an epoch: the one where the loader stands, or the next one if some of its batches
@@ -355,156 +241,66 @@ class Loader(DataLoaderHabits):
         """
         self._check_process()
         with self._lock:
-            self._check_usable()
+            self._feed.check_open()
             self._check_place()
             self._end_iteration()
-            if not self._position.fresh:
-                self._position.begin_epoch(self._position.consumed.epoch + 1)
-            self._settle()
+            if not self._feed.position.fresh:
+                self._feed.position.begin_epoch(self._feed.position.consumed.epoch + 1)
+            self._feed.settle()
             trainers.begin(self)
-            return _Epoch(self, self._iteration)
+            return Epoch(self, self._iteration)
 
     def _end_iteration(self) -> None:
         self._failure = None
         self._iteration += 1
 
-    def _settle(self) -> None:
-        """Let the stream go on where the program does, behind what is left out."""
-        if not self._steps:
-            return
-        epoch, position = self._position.wanted
-        if self._pending is not None:
-            got = self._pending.ready if isinstance(self._pending, Batch) else self._pending.failed
-            if (got.epoch, 0) == (epoch, position):
-                return
-            self._drop_pending()
-        self._stream.seek(epoch, position)
-
-    def _drop_pending(self) -> None:
-        if self._pending is not None:
-            self._pending = None
-            self._stream.forget_place()
-
     def _next(self, iteration: int) -> Any:
         self._check_process()
         with self._lock:
-            self._check_usable()
+            self._feed.check_open()
             if iteration != self._iteration:
                 raise errors.FailedPrecondition(
                     "this iteration is over: another one was begun, or set_epoch() or "
                     "load_state_dict() was called"
                 )
             if self._failure is not None:
-                raise _error_of(self._failure)
+                raise errors.of_failed(self._failure.failed)
             self._check_place(may_move=False)
-            if self._position.at_epoch_end or not self._steps:
+            if self._feed.position.at_epoch_end or not self._feed.steps:
                 self._end_epoch()
             try:
-                got = self._receive_in_epoch()
+                got = self._feed.receive()
+                if got is None:
+                    self._end_epoch()
                 if isinstance(got, Failure):
                     self._failure = got
-                    raise _error_of(got)
-                return self._deliver(got)
+                    raise errors.of_failed(got.failed)
+                outputs = self._show(got)
+                self._feed.took(got)
+                return outputs
             except (errors.Error, StopIteration):
                 raise
             except BaseException:
                 # Interrupted: a batch may have been received and dropped. The next call goes back
                 # to the cursor.
-                self._pending = None
-                self._stream.forget_place()
+                self._feed.forget()
                 raise
 
-    def _receive_in_epoch(self) -> Union[Batch, Failure]:
-        """Receive what is next, or end the epoch where it has nothing left."""
-        while True:
-            got = self._receive()
-            epoch = (got.ready if isinstance(got, Batch) else got.failed).epoch
-            if epoch <= self._position.consumed.epoch:
-                return got
-            self._pending = got
-            del got
-            if not self._position.resumed:
-                self._end_epoch()
-            self._position.begin_epoch(epoch)  # the state was of the epoch's end
-
-    def _receive(self) -> Union[Batch, Failure]:
-        self._convert.let_go(wait=self._stream.held() >= lendable(self._stream.slots))
-        self._settle()
-        if self._pending is not None:
-            got, self._pending = self._pending, None
-            return got
-        return self._await()
-
-    def _await(self) -> Union[Batch, Failure]:
-        """Wait for what the stream has next."""
-        try:
-            got = self._stream.receive()
-        except errors.DaemonLost as error:
-            error.state = self.state_dict()
-            raise
-        self._statistics.received(got, self._stream.waited_ns)
-        return got
-
-    def _end_epoch(self) -> None:
+    def _end_epoch(self) -> NoReturn:
         # First: interrupted between the two, the iteration must not run into the next epoch.
         self._end_iteration()
-        self._position.begin_epoch(self._position.consumed.epoch + 1)
+        self._feed.position.begin_epoch(self._feed.position.consumed.epoch + 1)
         raise StopIteration
 
-    def _deliver(self, batch: Batch) -> Any:
-        ready = batch.ready
-        outputs = self._show(batch)
-        self._touched = True
-        self._statistics.delivered(ready)
-        self._position.take(
-            ready.epoch, ready.next_position, ready.last_in_epoch, ready.substituted
-        )
-        return outputs
-
     def _show(self, batch: Batch) -> Any:
-        """Return the outputs of a batch, without counting it."""
-        ready = batch.ready
-        if ready.samples > self.batch_size:
-            raise errors.Error(
-                f"the daemon lent {ready.samples} samples in a slot for {self.batch_size}"
-            )
-        if self._verify:
-            self._check_sum(batch)
-        if self._must_spill(ready.samples):
-            copy = self._spill.copy(batch.lease, self._places, ready.samples)
-            return self._convert(copy, ready.samples)
-        return self._convert(batch.lease, ready.samples)
-
-    def _must_spill(self, samples: int) -> bool:
-        """Tell whether the batch that was just received is to be copied: it has the last slot."""
-        lent = lendable(self._stream.slots)
-        if self._stream.held() <= lent:
-            return False
-        self._spill.look_for_cycles()
-        size = samples * sum(place.sample_bytes for place in self._places)
-        return self._stream.held() > lent and self._spill.has_room(size)
-
-    def _check_sum(self, batch: Batch) -> None:
-        ready = batch.ready
-        if not ready.flags & HAS_CRC:
-            raise errors.Error("verify=True, but the daemon sent no checksum")
-        value = 0
-        for place in self._places:
-            array = batch.lease.array(place, ready.samples)
-            value = crc32c(memoryview(array.reshape(-1).view(np.uint8)), value)
-        if value != ready.crc32c:
-            self._stream.forget_place()
-            raise errors.ChecksumMismatch(
-                f"the batch of epoch {ready.epoch}, step {ready.step} does not fit its checksum: "
-                f"{value:#010x} instead of {ready.crc32c:#010x}"
-            )
+        return self._feed.show(batch)
 
     # --- position ---------------------------------------------------------------------------------
 
     @property
     def epoch(self) -> int:
         """The epoch of the next batch, or of the last one when its iteration has not ended."""
-        return self._position.epoch
+        return self._feed.position.epoch
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch of the next ``for``, from its beginning.
@@ -514,17 +310,17 @@ class Loader(DataLoaderHabits):
         every epoch, after resuming inside one too. An iteration of which nothing has been taken
         goes on in that epoch, as with a DataLoader's sampler; any other one ends.
         """
-        epoch = _epoch_number(epoch)
+        epoch = epoch_number(epoch)
         self._check_process()
         with self._lock:
-            self._check_usable()
-            begun = not self._position.fresh
-            if not self._position.choose_epoch(epoch):
+            self._feed.check_open()
+            begun = not self._feed.position.fresh
+            if not self._feed.position.choose_epoch(epoch):
                 return
             if begun:
                 self._end_iteration()
             self._failure = None
-            self._settle()
+            self._feed.settle()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position: it counts the batches that were returned, no more, no less.
@@ -536,7 +332,7 @@ class Loader(DataLoaderHabits):
             size of the same dataset, pipeline and seed. What `skip` leaves out further on is part
             of it.
         """
-        return self._stream.cursor(*self._position.consumed).to_state()
+        return self._feed.state()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where `state` was taken: the next ``for`` runs the rest of its epoch, or the
@@ -553,14 +349,14 @@ class Loader(DataLoaderHabits):
         cursor = Cursor.from_state(state)
         self._check_process()
         with self._lock:
-            self._check_usable()
-            facts = self._stream.facts
+            self._feed.check_open()
+            facts = self._feed.stream.facts
             cursor.check_same_source(facts.dataset_digest, facts.pipeline_digest, facts.seed)
-            self._position.load(
+            self._feed.position.load(
                 Consumed(cursor.epoch, cursor.position, cursor.substituted, cursor.skip)
             )
             self._end_iteration()
-            self._settle()
+            self._feed.settle()
 
     def skip(self, first: int, last: int, *, epoch: Optional[int] = None) -> None:
         """Leave out steps `first` to `last`, both included: those of a loss spike, say.
@@ -582,14 +378,14 @@ class Loader(DataLoaderHabits):
         InvalidArgument
             No such steps, or more than 8 ranges at a time.
         """
-        first, last = _integer("first", first), _integer("last", last)
+        first, last = integer("first", first), integer("last", last)
         self._check_process()
         with self._lock:
-            self._check_usable()
+            self._feed.check_open()
             self._check_place()
-            self._touched = True  # steps count as world size and batch size make them
-            at = self._position
-            at.skip(first, last, at.next_epoch if epoch is None else _epoch_number(epoch))
+            self._feed.touched = True  # steps count as world size and batch size make them
+            at = self._feed.position
+            at.skip(first, last, at.next_epoch if epoch is None else epoch_number(epoch))
 
     def replay(self, step: int, *, epoch: Optional[int] = None) -> Any:
         """Return a batch once more, or ahead of its time: this rank's part of a step.
@@ -612,30 +408,22 @@ class Loader(DataLoaderHabits):
         BadSample
             As when the batch came in its turn.
         """
-        step = _integer("step", step)
+        step = integer("step", step)
         self._check_process()
         with self._lock:
-            self._check_usable()
+            self._feed.check_open()
             self._check_place()
-            self._touched = True
-            of_epoch = self.epoch if epoch is None else _epoch_number(epoch)
-            position = self._position.begin_of(of_epoch, step)
-            self._drop_pending()
+            self._feed.touched = True
+            of_epoch = self.epoch if epoch is None else epoch_number(epoch)
             try:
-                self._convert.let_go(wait=self._stream.held() >= lendable(self._stream.slots))
-                self._stream.seek(of_epoch, position)
-                got = self._await()
+                got = self._feed.receive_step(of_epoch, step)
                 if isinstance(got, Failure):
-                    raise _error_of(got)
-                if got.ready.epoch != of_epoch:
-                    raise errors.InvalidArgument(
-                        f"epoch {of_epoch} has no step {step} behind the place where it was resumed"
-                    )
+                    raise errors.of_failed(got.failed)
                 return self._show(got)
             except errors.Error:
                 raise
             except BaseException:  # interrupted: what comes next is not known
-                self._stream.forget_place()
+                self._feed.forget()
                 raise
 
     # --- the rest ---------------------------------------------------------------------------------
@@ -655,28 +443,21 @@ class Loader(DataLoaderHabits):
             batches not given back, ``slots``, ``spilled``, batches that were copied because the
             program held nearly all slots, and ``reconnects``.
         """
-        return {
-            **self._statistics.report(),
-            "held": self._stream.held(),
-            "slots": self._stream.slots,
-            "spilled": self._spill.batches,
-            "reconnects": self._stream.reconnects,
-        }
+        return self._feed.report()
 
     @property
     def batch_info(self) -> Optional[BatchInfo]:
         """What is known of the batch that was returned last; None before the first."""
-        return self._statistics.last
+        return self._feed.statistics.last
 
     @property
     def is_open(self) -> bool:
         """False after `close`."""
-        return self._finalizer.alive
+        return self._feed.is_open
 
     def close(self) -> None:
         """End the stream. Batches that the program still has stay valid. May be called again."""
-        if self._finalizer.detach() is not None:
-            self._stream.close()
+        self._feed.close()
 
     def __enter__(self) -> Loader:
         return self
@@ -705,67 +486,3 @@ class Loader(DataLoaderHabits):
                 f"this loader belongs to process {self._pid}: a forked child makes its own "
                 "feedwater.Loader"
             )
-
-    def _check_usable(self) -> None:
-        if not self.is_open:
-            raise errors.FailedPrecondition("the loader is closed")
-
-
-class _Epoch(Iterator):
-    """One run through an epoch."""
-
-    __slots__ = ("_iteration", "_loader", "_over")
-
-    def __init__(self, loader: Loader, iteration: int) -> None:
-        self._loader = loader
-        self._iteration = iteration
-        self._over = False
-
-    def __next__(self) -> Any:
-        if self._over:
-            raise StopIteration
-        try:
-            return self._loader._next(self._iteration)
-        except StopIteration:
-            self._over = True
-            trainers.end(self._loader)
-            raise
-
-    def __del__(self) -> None:
-        if not self._over and self._loader._iteration == self._iteration:
-            trainers.end(self._loader)  # left by `break`
-
-
-def _integer(name: str, value: Any) -> Any:
-    if value is None:
-        return None
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise errors.InvalidArgument(f"{name} is {value!r}: it is an integer") from None
-
-
-def _epoch_number(value: Any) -> int:
-    epoch = _integer("epoch", value)
-    if not 0 <= epoch < 1 << 63:
-        raise errors.InvalidArgument(f"epoch is {epoch}: it is 0 or more")
-    return epoch
-
-
-def _error_of(failure: Failure) -> errors.Error:
-    f = failure.failed
-    code = errors.code_name(f.code)
-    if f.record < 0:
-        return errors.from_code(code, f.message)
-    return errors.BadSample(
-        f"record {f.record} ({f.path}) at epoch {f.epoch}, step {f.step}: {f.message}"
-        + ("" if "max_bad_fraction" in f.message else _BAD_SAMPLE_CURE),
-        code=code,
-        record=f.record,
-        path=f.path,
-        reason=f.message,
-    )
-
-
-def _protects() -> bool:
-    return os.environ.get("FEEDWATER_DEBUG_PROTECT", "0") not in ("", "0")

@@ -43,7 +43,7 @@ def test_a_seek_that_was_interrupted_is_done_again(daemon, open_loader, way, aft
     for _ in range(4):
         next(iterator)
     epoch, expected = 0, ALL[8:]
-    with interrupted(loader._stream._session, "seek", after=after):
+    with interrupted(loader._feed.stream._session, "seek", after=after):
         if way == "load":
             loader.load_state_dict(state)
         elif way == "set_epoch":
@@ -51,7 +51,7 @@ def test_a_seek_that_was_interrupted_is_done_again(daemon, open_loader, way, aft
         elif way == "iter":
             iter(loader)
         else:
-            loader._stream.forget_place()
+            loader._feed.stream.forget_place()
             next(iterator)
     if way == "next":
         expected = ALL[24:]
@@ -70,7 +70,7 @@ def test_the_last_batch_of_an_epoch_comes_again(daemon, open_loader):
     loader = open_loader(daemon)
     iterator = iter(loader)
     seen = [p for _ in range(9) for p in positions(next(iterator))]
-    with interrupted(loader._statistics, "delivered"):
+    with interrupted(loader._feed.statistics, "delivered"):
         next(iterator)
     assert loader.state_dict()["position"] == 36
     assert seen + [p for batch in iterator for p in positions(batch)] == ALL
@@ -81,7 +81,7 @@ def test_an_iteration_that_is_over_does_not_run_into_the_next_epoch(daemon, open
     loader = open_loader(daemon)
     iterator = iter(loader)
     seen = [p for _ in range(10) for p in positions(next(iterator))]
-    with interrupted(loader._position, "begin_epoch", after=True):
+    with interrupted(loader._feed.position, "begin_epoch", after=True):
         next(iterator) if way == "next" else iter(loader)
     with pytest.raises(feedwater.FailedPrecondition, match="this iteration is over"):
         next(iterator)
@@ -92,7 +92,7 @@ def test_an_iteration_that_is_over_does_not_run_into_the_next_epoch(daemon, open
 
 def test_a_close_that_was_interrupted_leaves_the_rank_to_others(daemon, open_loader):
     loader = open_loader(daemon, job="j")
-    with interrupted(loader._stream._session, "_close_stream"):
+    with interrupted(loader._feed.stream._session, "_close_stream"):
         loader.close()
     assert not loader.is_open
     assert positions(next(iter(open_loader(daemon, job="j", reconnect_timeout=10)))) == ALL[:4]

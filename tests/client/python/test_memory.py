@@ -453,7 +453,7 @@ def test_an_interrupt_ends_the_wait_at_once_and_loses_nothing(daemon, open_loade
     seen = positions(next(iterator))
     daemon.paused.set()
     for _ in range(4):  # what was on its way
-        if loader._stream._session._poll.poll(50):
+        if loader._feed.stream._session._poll.poll(50):
             seen += positions(next(iterator))
     began = time.monotonic()
     threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()

@@ -43,7 +43,7 @@ def test_every_type_arrives_with_its_bytes(daemon, open_loader):
 
 def test_tensors_are_views_over_the_slots(daemon, open_loader):
     loader = open_loader(daemon, output="torch")
-    arena = loader._stream._session.arena
+    arena = loader._feed.stream._session.arena
     for batch in loader:
         offset = batch["image"].data_ptr() - arena.address
         assert 0 <= offset < arena.slots * arena.slot_bytes

@@ -1,0 +1,36 @@
+"""`Epoch`: the iterator that ``iter(loader)`` gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from . import trainers
+
+if TYPE_CHECKING:
+    from .loader import Loader
+
+
+class Epoch(Iterator):
+    """One run through an epoch."""
+
+    __slots__ = ("_iteration", "_loader", "_over")
+
+    def __init__(self, loader: Loader, iteration: int) -> None:
+        self._loader = loader
+        self._iteration = iteration
+        self._over = False
+
+    def __next__(self) -> Any:
+        if self._over:
+            raise StopIteration
+        try:
+            return self._loader._next(self._iteration)
+        except StopIteration:
+            self._over = True
+            trainers.end(self._loader)
+            raise
+
+    def __del__(self) -> None:
+        if not self._over and self._loader._iteration == self._iteration:
+            trainers.end(self._loader)  # left by `break`

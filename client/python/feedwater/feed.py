@@ -1,0 +1,305 @@
+"""`Feed`: a loader's stream, kept where the program is, and its batches in the program's form."""
+
+from __future__ import annotations
+
+import logging
+import os
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Optional, Union
+
+import numpy as np
+
+from . import errors
+from .crc32c import crc32c
+from .fields import Field, Place
+from .layout import outputs
+from .outputs import Converter
+from .placement import Placement, placement, process_group
+from .position import EpochShape, Position
+from .spill import Spill, lendable
+from .statistics import Statistics
+from .stream import Batch, Failure, Stream, StreamOptions
+from .wire import HAS_CRC
+
+_log = logging.getLogger("feedwater")
+
+
+class Feed:
+    """The stream of one rank, behind the rules of position.
+
+    It stands below `Loader`, which has the lock, the process that it belongs to, and the iteration.
+    An interrupt (Ctrl-C) may come between any two steps: the position counts what the program was
+    given, and what was received beyond that is forgotten and comes again.
+
+    Parameters
+    ----------
+    options : StreamOptions
+        Without what follows from the place.
+    place : Placement
+    job_suffix : str, optional
+        Of a default job name, which depends on the place.
+    place_is_settled : bool
+        The program gave rank and world size. Else each process group that is initialised later has
+        a say.
+    converter : callable
+        Makes the `Converter` of the stream's outputs.
+    """
+
+    def __init__(
+        self,
+        options: StreamOptions,
+        place: Placement,
+        *,
+        job_suffix: Optional[str],
+        place_is_settled: bool,
+        converter: Callable[[Sequence[Place]], Converter],
+    ) -> None:
+        self.place_is_settled = place_is_settled
+        self.statistics = Statistics()
+        self.touched = False  # something was taken or left out
+        self._job_suffix = job_suffix
+        self._converter = converter
+        self._spill = Spill()
+        self._pending: Union[Batch, Failure, None] = (
+            None  # of a later epoch, found when the end was looked for
+        )
+        self._open(options, place)
+        facts = self.stream.facts
+        self.position = Position(self._epoch_shape(), facts.epoch, facts.position)
+
+    # --- its place --------------------------------------------------------------------------------
+
+    def _open(self, options: StreamOptions, place: Placement) -> None:
+        """Open the stream of a rank."""
+        job = options.job
+        if self._job_suffix is not None:
+            job = (place.job or f"pid-{os.getpid()}") + self._job_suffix
+        try:
+            self.stream = Stream(
+                replace(options, job=job, rank=place.rank, world_size=place.world_size)
+            )
+        except errors.AlreadyExists as error:
+            nobody_said = place.source is None and not self.place_is_settled
+            if self._job_suffix is None or not nobody_said or place.job is None:
+                raise
+            raise errors.AlreadyExists(
+                f"{error}. It is another child of this process's parent, and nobody has told the "
+                "two of one another: initialise the process group before the loader is made, or "
+                "give both rank and world_size; or a job of its own to each, where they do not "
+                "belong together"
+            ) from None
+        self._finalizer = weakref.finalize(self, Stream.close, self.stream, False)
+        try:
+            described = list(outputs(self.stream.facts))
+            self.fields: dict[str, Field] = {place.name: field for field, place in described}
+            self._places = tuple(place for _, place in described)
+            self._convert = self._converter(self._places)
+        except BaseException:
+            self.close()
+            raise
+        self.place = place
+
+    @property
+    def is_open(self) -> bool:
+        """False after `close`."""
+        return self._finalizer.alive
+
+    def check_open(self) -> None:
+        """Raise FailedPrecondition after `close`."""
+        if not self.is_open:
+            raise errors.FailedPrecondition("the loader is closed")
+
+    def close(self) -> None:
+        """End the stream. May be called again."""
+        if self._finalizer.detach() is not None:
+            self.stream.close()
+
+    @property
+    def batch_size(self) -> int:
+        """Samples a batch on this rank."""
+        return int(self.stream.facts.batch_size)
+
+    @property
+    def steps(self) -> int:
+        """Steps of a whole epoch on this rank."""
+        return int(self.stream.facts.steps_per_epoch)
+
+    @property
+    def global_batch(self) -> int:
+        """Samples of a step on all ranks."""
+        return self.place.world_size * self.batch_size
+
+    def _epoch_shape(self) -> EpochShape:
+        facts = self.stream.facts
+        return EpochShape(int(facts.records), self.steps, self.global_batch, facts.last == "drop")
+
+    def check_place(self, may_move: bool = True) -> None:
+        """Compare the rank with what a process group says that was initialised since.
+
+        A stream of which nothing has been taken moves to the place that it has there: it is
+        another one then.
+        """
+        if self.place_is_settled:
+            return
+        group = process_group()
+        old = self.place
+        if group is None or (group.rank, group.world_size) == (old.rank, old.world_size):
+            return
+        made = f"made as rank {old.rank} of {old.world_size}"
+        if not may_move or self.touched:
+            raise errors.FailedPrecondition(
+                f"this loader was {made}, before the process group was initialised; now "
+                f"{group}. It has been used, so it stays what it is: make the loader after the "
+                "group, or give both rank and world_size"
+            )
+        self.check_open()
+        place = placement()
+        at = self.stream.cursor(*self.position.consumed)
+        self._drop_pending()
+        self.close()
+        self._open(self.stream.options, place)
+        facts = self.stream.facts
+        at.check_same_source(facts.dataset_digest, facts.pipeline_digest, facts.seed)
+        self.position.reshape(self._epoch_shape())
+        _log.warning(
+            "a loader of %s was %s, before the process group was initialised: it is rank "
+            "%d of %d now, with %d steps an epoch. Make it after the group to be rid of this.",
+            facts.pipeline,
+            made,
+            place.rank,
+            place.world_size,
+            self.steps,
+        )
+
+    # --- what comes next --------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Let the stream go on where the program does, behind what is left out."""
+        if not self.steps:
+            return
+        epoch, position = self.position.wanted
+        if self._pending is not None:
+            got = self._pending.ready if isinstance(self._pending, Batch) else self._pending.failed
+            if (got.epoch, 0) == (epoch, position):
+                return
+            self._drop_pending()
+        self.stream.seek(epoch, position)
+
+    def receive(self) -> Union[Batch, Failure, None]:
+        """Receive what is next in the epoch; None where it has nothing left."""
+        while True:
+            got = self._receive()
+            epoch = (got.ready if isinstance(got, Batch) else got.failed).epoch
+            if epoch <= self.position.consumed.epoch:
+                return got
+            self._pending = got
+            del got
+            if not self.position.resumed:
+                return None
+            self.position.begin_epoch(epoch)  # the state was of the epoch's end
+
+    def receive_step(self, epoch: int, step: int) -> Union[Batch, Failure]:
+        """Receive a step of any epoch. The position does not change."""
+        position = self.position.begin_of(epoch, step)
+        self._drop_pending()
+        self._let_go()
+        self.stream.seek(epoch, position)
+        got = self._await()
+        if isinstance(got, Batch) and got.ready.epoch != epoch:
+            raise errors.InvalidArgument(
+                f"epoch {epoch} has no step {step} behind the place where it was resumed"
+            )
+        return got
+
+    def took(self, batch: Batch) -> None:
+        """Count a batch that the program gets."""
+        ready = batch.ready
+        self.touched = True
+        self.statistics.delivered(ready)
+        self.position.take(ready.epoch, ready.next_position, ready.last_in_epoch, ready.substituted)
+
+    def forget(self) -> None:
+        """Forget what was received and not taken: it comes again."""
+        self._pending = None
+        self.stream.forget_place()
+
+    def _drop_pending(self) -> None:
+        if self._pending is not None:
+            self.forget()
+
+    def _let_go(self) -> None:
+        self._convert.let_go(wait=self.stream.held() >= lendable(self.stream.slots))
+
+    def _receive(self) -> Union[Batch, Failure]:
+        self._let_go()
+        self.settle()
+        if self._pending is not None:
+            got, self._pending = self._pending, None
+            return got
+        return self._await()
+
+    def _await(self) -> Union[Batch, Failure]:
+        """Wait for what the stream has next."""
+        try:
+            got = self.stream.receive()
+        except errors.DaemonLost as error:
+            error.state = self.state()
+            raise
+        self.statistics.received(got, self.stream.waited_ns)
+        return got
+
+    def state(self) -> dict[str, Any]:
+        """Return the position, as `Loader.state_dict` gives it."""
+        return self.stream.cursor(*self.position.consumed).to_state()
+
+    # --- what the program gets --------------------------------------------------------------------
+
+    def show(self, batch: Batch) -> Any:
+        """Return the outputs of a batch, without counting it."""
+        ready = batch.ready
+        if ready.samples > self.batch_size:
+            raise errors.Error(
+                f"the daemon lent {ready.samples} samples in a slot for {self.batch_size}"
+            )
+        if self.stream.options.verify:
+            self._check_sum(batch)
+        if self._must_spill(ready.samples):
+            copy = self._spill.copy(batch.lease, self._places, ready.samples)
+            return self._convert(copy, ready.samples)
+        return self._convert(batch.lease, ready.samples)
+
+    def _must_spill(self, samples: int) -> bool:
+        """Tell whether the batch that was just received is to be copied: it has the last slot."""
+        lent = lendable(self.stream.slots)
+        if self.stream.held() <= lent:
+            return False
+        self._spill.look_for_cycles()
+        size = samples * sum(place.sample_bytes for place in self._places)
+        return self.stream.held() > lent and self._spill.has_room(size)
+
+    def _check_sum(self, batch: Batch) -> None:
+        ready = batch.ready
+        if not ready.flags & HAS_CRC:
+            raise errors.Error("verify=True, but the daemon sent no checksum")
+        value = 0
+        for place in self._places:
+            array = batch.lease.array(place, ready.samples)
+            value = crc32c(memoryview(array.reshape(-1).view(np.uint8)), value)
+        if value != ready.crc32c:
+            self.stream.forget_place()
+            raise errors.ChecksumMismatch(
+                f"the batch of epoch {ready.epoch}, step {ready.step} does not fit its checksum: "
+                f"{value:#010x} instead of {ready.crc32c:#010x}"
+            )
+
+    def report(self) -> dict[str, Any]:
+        """Return what `Loader.stats` does."""
+        return {
+            **self.statistics.report(),
+            "held": self.stream.held(),
+            "slots": self.stream.slots,
+            "spilled": self._spill.batches,
+            "reconnects": self.stream.reconnects,
+        }
