@@ -59,40 +59,6 @@ int DescriptorsForClients() {
   return static_cast<int>(std::min<int64_t>(kNoDescriptorLimit, limit - reserved));
 }
 
-// The keys that a reload cannot change, by name and value.
-std::map<std::string, std::string> FixedKeys(const DaemonConfig& config) {
-  const LimitsConfig& limits = config.limits;
-  return {{"runtime_dir", config.runtime_dir},
-          {"state_dir", config.state_dir},
-          {"cpus", config.cpus},
-          {"pin_cpus", absl::StrCat(config.pin_cpus)},
-          {"memory", config.memory},
-          {"numa_node", config.numa_node},
-          {"isolation", config.isolation},
-          {"storage.engine", config.storage.engine},
-          {"storage.direct_io", absl::StrCat(config.storage.direct_io)},
-          {"storage.retry_for", absl::StrCat(config.storage.retry_for.seconds)},
-          {"cache.ram", config.cache.ram},
-          {"cache.seek_indexes", config.cache.seek_indexes},
-          {"cache.disk", absl::StrCat(config.cache.disk.bytes)},
-          {"limits.sessions_per_uid", absl::StrCat(limits.sessions_per_uid)},
-          {"limits.connections_per_uid", absl::StrCat(limits.connections_per_uid)},
-          {"limits.calls_per_uid", absl::StrCat(limits.calls_per_uid)},
-          {"limits.max_connections", absl::StrCat(limits.max_connections)},
-          {"limits.handshake_timeout", absl::StrCat(limits.handshake_timeout.seconds)},
-          {"limits.max_open_files", absl::StrCat(limits.max_open_files)},
-          {"limits.max_slot", absl::StrCat(limits.max_slot.bytes)},
-          {"limits.pipeline_bytes", absl::StrCat(limits.pipeline_bytes.bytes)},
-          {"limits.max_pixels", absl::StrCat(limits.max_pixels)},
-          {"limits.max_scans", absl::StrCat(limits.max_scans)},
-          {"limits.max_decode_ms", absl::StrCat(limits.max_decode_ms)},
-          {"limits.max_sample_ms", absl::StrCat(limits.max_sample_ms)},
-          {"limits.max_ops", absl::StrCat(limits.max_ops)},
-          {"limits.max_outputs", absl::StrCat(limits.max_outputs)},
-          {"limits.arena_bytes_per_uid", absl::StrCat(limits.arena_bytes_per_uid.bytes)},
-          {"limits.reads_per_uid", absl::StrCat(limits.reads_per_uid)}};
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(Settings settings, ActivatedSockets sockets) {
@@ -282,11 +248,8 @@ void Daemon::Stop() {
 }
 
 void Daemon::Reload(const Settings& settings) {
-  std::vector<std::string> fixed;
-  const auto old_keys = FixedKeys(settings_.config), new_keys = FixedKeys(settings.config);
-  for (const auto& [key, value] : new_keys) {
-    if (old_keys.at(key) != value) fixed.push_back(key);
-  }
+  const std::vector<std::string> fixed =
+      ConfigSchema().FixedDifferences(settings_.config, settings.config);
   if (!fixed.empty()) {
     spdlog::warn("these keys changed and take effect after a restart only: {}",
                  absl::StrJoin(fixed, ", "));

@@ -32,6 +32,7 @@ namespace feedwater::server {
 struct ParamInfo {
   std::string name, type, default_text, doc;
   bool required = false;
+  bool reloadable = false;           // a running program takes a new value
   std::optional<double> low, high;   // inclusive range of a number, or of every number of a list
   std::string low_text, high_text;   // the same as people write them: 16777216, 4KiB, 1h
   std::vector<std::string> choices;  // allowed words, when the type is a word
@@ -162,12 +163,32 @@ class Schema {
     info.doc = std::move(doc);
     info.nested = schema.params();
     params_.push_back(std::move(info));
+    differences_.push_back([name, field, schema](const P& a, const P& b, Names* names) {
+      for (const std::string& member : schema.FixedDifferences(a.*field, b.*field))
+        names->push_back(absl::StrCat(name, ".", member));
+    });
     readers_.push_back(
         [name, field, schema = std::move(schema)](const YamlNode& node, P* params) -> absl::Status {
           FW_ASSIGN_OR_RETURN(params->*field, schema.Read(node, absl::StrCat("'", name, "'")));
           return absl::OkStatus();
         });
     return std::move(*this);
+  }
+
+  // The parameter declared last may change while the program runs: it is read again on reload.
+  Schema&& Reloadable() && {
+    params_.back().reloadable = true;
+    params_.back().doc += " Read again on reload.";
+    return std::move(*this);
+  }
+
+  // The parameters that differ and are not reloadable, such as "limits.max_slot".
+  std::vector<std::string> FixedDifferences(const P& a, const P& b) const {
+    Names names;
+    for (size_t i = 0; i < params_.size(); ++i) {
+      if (!params_[i].reloadable) differences_[i](a, b, &names);
+    }
+    return names;
   }
 
   // Reads a map (or nothing, when every parameter has a default) into P.
@@ -196,6 +217,8 @@ class Schema {
   const std::vector<ParamInfo>& params() const { return params_; }
 
  private:
+  using Names = std::vector<std::string>;
+
   template <typename T>
   void Add(std::string name, T P::*field, std::string doc, Constraint rule, bool required) {
     ParamInfo info;
@@ -211,6 +234,9 @@ class Schema {
     if (rule.high) info.high_text = BoundText<T>(*rule.high);
     info.choices = rule.choices;
     params_.push_back(std::move(info));
+    differences_.push_back([name, field](const P& a, const P& b, Names* names) {
+      if (ParamType<T>::Text(a.*field) != ParamType<T>::Text(b.*field)) names->push_back(name);
+    });
     readers_.push_back([name, field, rule = std::move(rule)](const YamlNode& node,
                                                              P* params) -> absl::Status {
       FW_RETURN_IF_ERROR(NameParam(ParamType<T>::Read(node, &(params->*field)), name));
@@ -221,6 +247,7 @@ class Schema {
 
   std::vector<ParamInfo> params_;
   std::vector<std::function<absl::Status(const YamlNode&, P*)>> readers_;
+  std::vector<std::function<void(const P&, const P&, Names*)>> differences_;
 };
 
 }  // namespace feedwater::server

@@ -188,11 +188,13 @@ const Schema<DaemonConfig>& ConfigSchema() {
               "pipelines", &DaemonConfig::pipelines,
               "Folders of pipeline files; NAME.yaml is the pipeline NAME, but for feedwater.yaml. "
               "Relative paths start at this file's folder. A file is looked at whenever its "
-              "pipeline is opened; the list of folders is read again on reload.")
+              "pipeline is opened.")
+          .Reloadable()
           .Required("roots", &DaemonConfig::roots,
                     "Folders below which datasets are read, and nowhere else: the name that a "
                     "pipeline's dataset.root uses, "
-                    "and the path. Read again on reload.")
+                    "and the path.")
+          .Reloadable()
           .Param("cpus", &DaemonConfig::cpus,
                  "Worker threads, one for each CPU: auto (the node's CPUs within the cgroup's "
                  "quota; of every eight, one is left to the trainers, of fewer than eight none), "
@@ -226,7 +228,8 @@ const Schema<DaemonConfig>& ConfigSchema() {
                   "What is kept of datasets for the next epoch and the next job. A pipeline's own "
                   "`cache:` chooses what; admitted records stay.")
           .Nested("access", &DaemonConfig::access, AccessSchema(),
-                  "Who may connect, besides the daemon's own user and root. Read again on reload.")
+                  "Who may connect, besides the daemon's own user and root.")
+          .Reloadable()
           .Nested("limits", &DaemonConfig::limits, LimitsSchema(),
                   "What one user, or a mistake, can take. A request over a limit is refused with "
                   "the limit's name."));

@@ -222,6 +222,27 @@ TEST(Schema, TellsDocumentationEverything) {
   }
 }
 
+TEST(Schema, FixedDifferencesNamesWhatAReloadDoesNotChange) {
+  const Schema<Params> schema =
+      Schema<Params>()
+          .Param("count", &Params::count, "How many.")
+          .Param("size", &Params::size, "How large.")
+          .Param("roots", &Params::roots, "Folders.")
+          .Reloadable()
+          .Nested("inner", &Params::inner, Schema<Inner>().Param("depth", &Inner::depth, "Deep."),
+                  "Inside.");
+  Params changed;
+  EXPECT_THAT(schema.FixedDifferences(Params(), changed), ElementsAre());
+  changed.count = 6;
+  changed.size.bytes += 1;
+  changed.roots["a"] = "/a";
+  changed.inner.depth = 4;
+  EXPECT_THAT(schema.FixedDifferences(Params(), changed),
+              ElementsAre("count", "size", "inner.depth"));
+  EXPECT_THAT(schema.FixedDifferences(changed, changed), ElementsAre());
+  EXPECT_EQ(schema.params()[2].doc, "Folders. Read again on reload.");
+}
+
 TEST(Schema, BoundsAreWrittenInTheUnitOfTheParameter) {
   struct Bounds {
     int64_t count = 1;
