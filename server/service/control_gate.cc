@@ -24,27 +24,12 @@
 namespace feedwater::server {
 namespace {
 
-// What waits in the gate, a connection: a client's requests, and answers that it does not read.
-constexpr size_t kRequestBytes = 16 << 10, kAnswerBytes = 64 << 10;
-// What waits in the kernel, a socket: its own default would be 208 KiB.
-constexpr int kSocketBytes = 32 << 10;
-
-// Of one user. A job of 64 ranks that all open at once takes 64 connections and some 200 calls.
-constexpr double kCallsPerSecond = 50, kCallsAtOnce = 600;
-constexpr double kFramesPerSecond = 1000, kFramesAtOnce = 3000;
-constexpr double kBytesPerSecond = 8 << 20, kBytesAtOnce = 32 << 20;
-
 // CPU time of the gate and gRPC for a new connection or a call, about: a session that is opened and
 // refused, which is one connection and a few calls, was measured with 1.7 ms.
 constexpr int64_t kCallCpuNs = 400'000;
 
 constexpr int64_t kFarewellNs = 1'000'000'000;  // for a client to read why it is closed
 constexpr int kWaitMs = 5;                      // between two looks at who waits for a moment
-
-void LimitSocketBuffers(int fd) {
-  for (const int option : {SO_SNDBUF, SO_RCVBUF})
-    (void)setsockopt(fd, SOL_SOCKET, option, &kSocketBytes, sizeof(kSocketBytes));
-}
 
 absl::Status BindToName(int fd, absl::string_view name) {
   sockaddr_un address{};
@@ -68,66 +53,6 @@ absl::StatusOr<std::string> MakeNamePrefix() {
 }
 
 }  // namespace
-
-struct ControlGate::User {
-  int connections = 0, calls = 0;
-  TokenBucket new_calls{kCallsPerSecond, kCallsAtOnce};
-  TokenBucket frames{kFramesPerSecond, kFramesAtOnce};
-  TokenBucket bytes{kBytesPerSecond, kBytesAtOnce};
-
-  bool over_rates(int64_t now_ns) {
-    return new_calls.empty(now_ns) || frames.empty(now_ns) || bytes.empty(now_ns);
-  }
-  bool idle(int64_t now_ns) {
-    return connections == 0 && new_calls.full(now_ns) && frames.full(now_ns) && bytes.full(now_ns);
-  }
-};
-
-// Bytes on their way: read, then passed as frames, then written.
-struct ControlGate::Direction {
-  std::string bytes;
-  size_t passed = 0;  // of these, the first may be written
-  FrameCutter cutter;
-
-  // False: the other side is gone. EAGAIN is neither.
-  bool Read(int fd, size_t most, std::vector<char>* buffer) {
-    if (bytes.size() >= most) return true;
-    buffer->resize(std::max(buffer->size(), most));
-    const ssize_t got = read(fd, buffer->data(), most - bytes.size());
-    if (got < 0) return errno == EAGAIN || errno == EINTR;
-    bytes.append(buffer->data(), static_cast<size_t>(got));
-    return got > 0;
-  }
-  bool Write(int fd) {
-    if (passed == 0) return true;
-    const ssize_t put = send(fd, bytes.data(), passed, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (put < 0) return errno == EAGAIN || errno == EINTR;
-    bytes.erase(0, static_cast<size_t>(put));
-    passed -= static_cast<size_t>(put);
-    if (bytes.empty()) bytes.shrink_to_fit();  // idle connections hold nothing
-    return true;
-  }
-};
-
-struct ControlGate::Connection {
-  uint64_t id = 0;
-  Fd client, grpc;
-  PeerIdentity peer;
-  uid_t account = 0;
-  User* user = nullptr;
-  std::string name;  // of the gate's end of the pair; "" before there is one
-  Direction requests, answers;
-  ClientFrameRules rules;
-  size_t preface_left = kHttp2Preface.size();
-  std::set<uint32_t> calls;
-  bool waits = false;       // for its user's rates
-  bool grpc_ended = false;  // with answers that are still to be read
-  bool closing = false;     // takes what is left of the answers, until
-  int64_t close_by_ns = 0;  // this moment; before the preface has come: the handshake's
-  uint32_t client_events = 0, grpc_events = 0;
-
-  bool gone() const { return !client; }
-};
 
 ControlGate::ControlGate(Options options, std::string name_prefix, Fd epoll, Fd wake)
     : options_(std::move(options)),
@@ -262,7 +187,7 @@ void ControlGate::TakeNew() {
     taken.swap(new_);
   }
   for (auto& [client, peer, account] : taken) {
-    auto connection = std::make_unique<Connection>();
+    auto connection = std::make_unique<GateConnection>();
     connection->id = next_id_++;
     connection->client = std::move(client);
     connection->peer = peer;
@@ -273,7 +198,7 @@ void ControlGate::TakeNew() {
         MonotonicNs() + static_cast<int64_t>(options_.handshake_seconds * 1e9);
     LimitSocketBuffers(connection->client.get());
     timed_.insert(connection->id);
-    Connection* raw = connection.get();
+    GateConnection* raw = connection.get();
     connections_.emplace(raw->id, std::move(connection));
     Pump(raw);
     if (raw->gone()) connections_.erase(raw->id);
@@ -281,14 +206,15 @@ void ControlGate::TakeNew() {
 }
 
 // Moves what can be moved without waiting: one read a direction, so that nobody keeps the thread.
-void ControlGate::Pump(Connection* connection) {
+void ControlGate::Pump(GateConnection* connection) {
   const int64_t now_ns = MonotonicNs();
   if (!connection->closing) {
     if (!ReadClient(connection, now_ns)) return Close(connection);
     if (!connection->closing && !AdmitFrames(connection, now_ns)) return Close(connection);
   }
   if (connection->grpc) {
-    if (!connection->requests.Write(connection->grpc.get()) || !ReadGrpc(connection)) {
+    if (!connection->requests.Write(connection->grpc.get()) ||
+        !connection->ReadAnswers(&read_buffer_)) {
       connection->closing = true;  // gRPC has ended it; its last words go out
       connection->close_by_ns = now_ns + kFarewellNs;
       connection->grpc = Fd();
@@ -303,8 +229,8 @@ void ControlGate::Pump(Connection* connection) {
 
 // gRPC has ended a connection whose answers have no room here: the hang-up is told without end. The
 // client has a while to make room.
-void ControlGate::Unwatch(Connection* connection) {
-  if (!connection->grpc || connection->answers.bytes.size() < kAnswerBytes) return;
+void ControlGate::Unwatch(GateConnection* connection) {
+  if (!connection->grpc || connection->answers.bytes.size() < GateConnection::kAnswerBytes) return;
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, connection->grpc.get(), nullptr);
   connection->grpc_events = 0;
   connection->grpc_ended = true;
@@ -315,27 +241,29 @@ void ControlGate::Unwatch(Connection* connection) {
 }
 
 // For its user's rates.
-bool ControlGate::MustWait(Connection* connection, int64_t now_ns) {
+bool ControlGate::MustWait(GateConnection* connection, int64_t now_ns) {
   const bool waited = std::exchange(connection->waits, connection->user->over_rates(now_ns));
   if (connection->waits) timed_.insert(connection->id);
   if (connection->waits && !waited) Count("control_waits");
   return connection->waits;
 }
 
-bool ControlGate::ReadClient(Connection* connection, int64_t now_ns) {
+bool ControlGate::ReadClient(GateConnection* connection, int64_t now_ns) {
   if (MustWait(connection, now_ns)) return true;
-  if (connection->answers.bytes.size() >= kAnswerBytes / 2) return true;  // it should read first
+  if (connection->answers.bytes.size() >= GateConnection::kAnswerBytes / 2)
+    return true;  // it should read first
   const size_t before = connection->requests.bytes.size();
-  if (!connection->requests.Read(connection->client.get(), kRequestBytes, &read_buffer_))
+  if (!connection->requests.Read(connection->client.get(), GateConnection::kRequestBytes,
+                                 &read_buffer_))
     return false;
   connection->user->bytes.Take(static_cast<double>(connection->requests.bytes.size() - before));
   return true;
 }
 
 // Passes the frames that may go on to gRPC. False: the client is to be closed at once.
-bool ControlGate::AdmitFrames(Connection* connection, int64_t now_ns) {
-  Direction& requests = connection->requests;
-  User& user = *connection->user;
+bool ControlGate::AdmitFrames(GateConnection* connection, int64_t now_ns) {
+  GateFlow& requests = connection->requests;
+  GateUser& user = *connection->user;
   for (;;) {
     const absl::string_view waiting = absl::string_view(requests.bytes).substr(requests.passed);
     if (waiting.empty()) return true;
@@ -377,19 +305,19 @@ bool ControlGate::AdmitFrames(Connection* connection, int64_t now_ns) {
     user.frames.Take(1);
     if (opens || frame.type == Http2Frame::kReset) TakeCalls(connection, opens ? 1 : 0.5);
     if (opens && connection->calls.insert(frame.stream).second) ++user.calls;
-    if (frame.type == Http2Frame::kReset) EndCall(connection, frame.stream);
+    if (frame.type == Http2Frame::kReset) connection->EndCall(frame.stream);
     requests.cutter.Begin(frame);
   }
 }
 
-void ControlGate::TakeCalls(Connection* connection, double calls) {
+void ControlGate::TakeCalls(GateConnection* connection, double calls) {
   connection->user->new_calls.Take(calls);
   calls_.fetch_add(1, std::memory_order_relaxed);
   if (options_.charge != nullptr)
     options_.charge(connection->account, static_cast<int64_t>(calls * kCallCpuNs));
 }
 
-bool ControlGate::ConnectGrpc(Connection* connection) {
+bool ControlGate::ConnectGrpc(GateConnection* connection) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) {
     Count("control_accept_out_of_descriptors");
@@ -417,36 +345,13 @@ bool ControlGate::ConnectGrpc(Connection* connection) {
   return true;
 }
 
-// False: gRPC has closed its end.
-bool ControlGate::ReadGrpc(Connection* connection) {
-  Direction& answers = connection->answers;
-  const bool open = answers.Read(connection->grpc.get(), kAnswerBytes, &read_buffer_);
-  while (answers.passed < answers.bytes.size()) {
-    const absl::string_view waiting = absl::string_view(answers.bytes).substr(answers.passed);
-    if (answers.cutter.between_frames()) {
-      if (waiting.size() < kFrameHeadBytes) break;
-      const Http2Frame frame = ReadFrameHead(waiting);
-      if (frame.ends_stream()) EndCall(connection, frame.stream);
-      answers.cutter.Begin(frame);
-    }
-    const size_t size = answers.cutter.Rest(waiting.size());
-    answers.cutter.Pass(size);
-    answers.passed += size;
-  }
-  return open;
-}
-
-void ControlGate::EndCall(Connection* connection, uint32_t stream) {
-  if (connection->calls.erase(stream) > 0) --connection->user->calls;
-}
-
 // Ends a connection that its client may read about.
-void ControlGate::Refuse(Connection* connection, absl::string_view why) {
+void ControlGate::Refuse(GateConnection* connection, absl::string_view why) {
   if (ClientLog().Admits("control_gate", connection->account)) {
     spdlog::warn("control.sock: closed a connection of user {} (pid {}): {}", connection->peer.uid,
                  connection->peer.pid, std::string(why));
   }
-  Direction& answers = connection->answers;
+  GateFlow& answers = connection->answers;
   if (answers.passed == answers.bytes.size() && answers.cutter.between_frames()) {
     answers.bytes += GoAwayFrame(why);
     answers.passed = answers.bytes.size();
@@ -457,7 +362,7 @@ void ControlGate::Refuse(Connection* connection, absl::string_view why) {
   timed_.insert(connection->id);
 }
 
-void ControlGate::Close(Connection* connection) {
+void ControlGate::Close(GateConnection* connection) {
   if (connection->gone()) return;
   connection->client = Fd();
   connection->grpc = Fd();
@@ -472,15 +377,15 @@ void ControlGate::Close(Connection* connection) {
 }
 
 // Asks for the events that can move something.
-void ControlGate::Watch(Connection* connection) {
+void ControlGate::Watch(GateConnection* connection) {
   uint32_t of_client = EPOLLRDHUP, of_grpc = 0;
-  const bool full = connection->requests.bytes.size() >= kRequestBytes;
+  const bool full = connection->requests.bytes.size() >= GateConnection::kRequestBytes;
   if (!connection->closing && !connection->waits && !full &&
-      connection->answers.bytes.size() < kAnswerBytes / 2) {
+      connection->answers.bytes.size() < GateConnection::kAnswerBytes / 2) {
     of_client |= EPOLLIN;
   }
   if (connection->answers.passed > 0) of_client |= EPOLLOUT;
-  if (connection->answers.bytes.size() < kAnswerBytes) of_grpc |= EPOLLIN;
+  if (connection->answers.bytes.size() < GateConnection::kAnswerBytes) of_grpc |= EPOLLIN;
   if (connection->requests.passed > 0) of_grpc |= EPOLLOUT;
   bool watched = true;
   const auto set = [&](const Fd& fd, uint64_t side, uint32_t wanted, uint32_t* now) {
@@ -508,7 +413,7 @@ void ControlGate::LookAtTimes() {
       timed_.erase(id);
       continue;
     }
-    Connection* connection = found->second.get();
+    GateConnection* connection = found->second.get();
     const bool has_deadline = connection->closing || connection->preface_left > 0;
     if (has_deadline && now_ns >= connection->close_by_ns) {
       if (!connection->closing) Count("control_refused_handshake_timeout");

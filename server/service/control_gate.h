@@ -31,8 +31,7 @@
 #include "absl/status/statusor.h"
 #include "server/base/fd.h"
 #include "server/base/mutex.h"
-#include "server/base/token_bucket.h"
-#include "server/service/http2_frames.h"
+#include "server/service/gate_connection.h"
 #include "server/transport/data_server.h"
 
 namespace feedwater::server {
@@ -68,9 +67,6 @@ class ControlGate {
   uint64_t calls() const { return calls_.load(std::memory_order_relaxed); }
 
  private:
-  struct User;
-  struct Direction;
-  struct Connection;
   struct New {
     Fd client;
     PeerIdentity peer;
@@ -80,18 +76,16 @@ class ControlGate {
   ControlGate(Options options, std::string name_prefix, Fd epoll, Fd wake);
   void Run();
   void TakeNew() ABSL_LOCKS_EXCLUDED(mu_);
-  void Pump(Connection* connection);
-  bool MustWait(Connection* connection, int64_t now_ns);
-  bool ReadClient(Connection* connection, int64_t now_ns);
-  bool AdmitFrames(Connection* connection, int64_t now_ns);
-  void TakeCalls(Connection* connection, double calls);
-  bool ConnectGrpc(Connection* connection);
-  bool ReadGrpc(Connection* connection);
-  void EndCall(Connection* connection, uint32_t stream);
-  void Refuse(Connection* connection, absl::string_view why);
-  void Close(Connection* connection) ABSL_LOCKS_EXCLUDED(mu_);
-  void Watch(Connection* connection);
-  void Unwatch(Connection* connection);
+  void Pump(GateConnection* connection);
+  bool MustWait(GateConnection* connection, int64_t now_ns);
+  bool ReadClient(GateConnection* connection, int64_t now_ns);
+  bool AdmitFrames(GateConnection* connection, int64_t now_ns);
+  void TakeCalls(GateConnection* connection, double calls);
+  bool ConnectGrpc(GateConnection* connection);
+  void Refuse(GateConnection* connection, absl::string_view why);
+  void Close(GateConnection* connection) ABSL_LOCKS_EXCLUDED(mu_);
+  void Watch(GateConnection* connection);
+  void Unwatch(GateConnection* connection);
   void LookAtTimes();
   int TimeoutMs() const;
   void Count(const char* name) ABSL_LOCKS_EXCLUDED(mu_);
@@ -103,8 +97,8 @@ class ControlGate {
   std::thread thread_;
 
   // Of the thread alone.
-  std::map<uint64_t, std::unique_ptr<Connection>> connections_;
-  std::map<uid_t, User> users_;
+  std::map<uint64_t, std::unique_ptr<GateConnection>> connections_;
+  std::map<uid_t, GateUser> users_;
   std::set<uint64_t> timed_;  // connections that wait for a moment, not for bytes
   uint64_t next_id_ = 1;      // 0 is the wake-up
   std::vector<char> read_buffer_;

@@ -18,6 +18,7 @@
 #include "server/base/log_limiter.h"
 #include "server/base/mutex.h"
 #include "server/base/thread.h"
+#include "server/transport/admission.h"
 #include "server/transport/arena_watch.h"
 #include "server/transport/daemon_message.h"
 #include "server/transport/doorbell.h"
@@ -67,7 +68,7 @@ absl::StatusOr<int64_t> ArenaBytes(const SlotLayout& layout, int slots) {
   return bytes;
 }
 
-struct DataServer::Impl {
+struct DataServer::Impl final : Admission::Host {
   Impl(Options o, std::unique_ptr<ArenaWatch> w, Listener l, Fd e, std::shared_ptr<Doorbell> d)
       : options(std::move(o)),
         watch(std::move(w)),
@@ -78,17 +79,13 @@ struct DataServer::Impl {
   absl::Status Start();
   void Run();
   void AcceptSome();
-  void Admit(Accepted client);
-  void Refuse(Accepted client, const char* counter, const absl::Status& reason);
-  void Enter(Accepted client);
+  size_t sessions() override;
+  void Enter(Accepted client) override;
+  void Refuse(Accepted client, const char* counter, const absl::Status& reason) override;
   void ReconsiderWaiting();
   void OnEvent(const epoll_event& event);
   void BuryClosed();
   void Bury(const std::shared_ptr<Session>& session);
-  uid_t AccountOfPeer(const PeerIdentity& peer) const {
-    return options.account_of ? options.account_of(peer.uid) : peer.uid;
-  }
-  void Leave(uid_t uid);   // one connection of it less
   int ExpireHandshakes();  // milliseconds until the next one may, -1 for none
   void Read(Session& session);
   int EndPauses();  // milliseconds until the next one, -1 for none
@@ -112,18 +109,12 @@ struct DataServer::Impl {
   uint64_t next_id = 1;
   std::set<uint64_t> half_open;
   std::map<uint64_t, int64_t> paused;  // sessions that are not read, until when
-  std::map<uid_t, int> connections;    // by account, those that wait included
-  struct Waiting {
-    Accepted client;
-    uid_t account = 0;
-    int64_t deadline_ns = 0;
-  };
-  std::vector<Waiting> waiting;  // for the answer to whether they may connect
+  Admission admission{&options, this};
 
   const std::shared_ptr<Doorbell> doorbell;
 
   Mutex mu;  // held for look-ups only; never while a session's lock is taken
-  std::map<uint64_t, std::shared_ptr<Session>> sessions ABSL_GUARDED_BY(mu);
+  std::map<uint64_t, std::shared_ptr<Session>> by_id ABSL_GUARDED_BY(mu);
   std::map<SessionTicket, std::shared_ptr<Session>> tickets ABSL_GUARDED_BY(mu);
   std::map<std::string, uint64_t> counters ABSL_GUARDED_BY(mu);
   bool stop ABSL_GUARDED_BY(mu) = false;
@@ -165,7 +156,7 @@ void DataServer::Impl::Run() {
     {
       MutexLock lock(&mu);
       if (!stop) continue;
-      for (const auto& [id, session] : sessions) rest.push_back(session);
+      for (const auto& [id, session] : by_id) rest.push_back(session);
     }
     for (const auto& session : rest) {
       session->Close(absl::UnavailableError("the daemon is stopping"), "closed_by_daemon", true);
@@ -233,7 +224,11 @@ void DataServer::Impl::AcceptSome() {
       return;
     }
     if (!client->has_value()) return;
-    Admit(std::move(**client));
+    if ((*client)->peer_is_dead) {
+      Count("reclaimed_pidfd");
+    } else {
+      admission.Admit(std::move(**client));
+    }
   }
 }
 
@@ -245,69 +240,19 @@ void DataServer::Impl::Refuse(Accepted client, const char* counter, const absl::
   CloseAfterLastWord(std::move(client.socket));
 }
 
-void DataServer::Impl::Admit(Accepted client) {
-  if (client.peer_is_dead) return Count("reclaimed_pidfd");
-  if (client.socket.get() >= options.max_descriptor ||
-      client.pidfd.get() >= options.max_descriptor) {
-    return Refuse(std::move(client), "refused_descriptors",
-                  absl::ResourceExhaustedError(
-                      "the daemon has no file descriptor left for further clients; cure: raise "
-                      "LimitNOFILE="));
-  }
-  size_t all;
-  {
-    MutexLock lock(&mu);
-    all = sessions.size();
-  }
-  if (all + waiting.size() >= static_cast<size_t>(options.max_connections)) {
-    return Refuse(
-        std::move(client), "refused_connections",
-        absl::ResourceExhaustedError(absl::StrCat("max_connections: ", options.max_connections,
-                                                  " clients are connected already")));
-  }
-  const uid_t account = AccountOfPeer(client.peer);
-  const auto counted = connections.find(account);
-  const int of_account = counted == connections.end() ? 0 : counted->second;
-  if (of_account >= options.max_connections_per_uid) {
-    return Refuse(
-        std::move(client), "refused_connections_per_uid",
-        absl::ResourceExhaustedError(absl::StrCat("max_connections_per_uid: user ", account,
-                                                  " has ", of_account, " connections already")));
-  }
-  // After the limits: asking may start a look-up.
-  const std::optional<absl::Status> allowed =
-      options.access ? options.access(client.peer) : absl::OkStatus();
-  if (allowed && !allowed->ok()) return Refuse(std::move(client), "refused_access", *allowed);
-  ++connections[account];
-  if (!allowed) {
-    const auto patience_ns = static_cast<int64_t>(options.handshake_seconds * 1e9);
-    waiting.push_back({std::move(client), account, MonotonicNs() + patience_ns});
-    return;
-  }
-  client.peer.uid = account;  // the user that everything from here on belongs to
-  Enter(std::move(client));
-}
-
 void DataServer::Impl::ReconsiderWaiting() {
   {
     MutexLock lock(&mu);
     if (!std::exchange(reconsider, false)) return;
   }
-  for (Waiting& one : std::exchange(waiting, {})) {
-    Leave(one.account);
-    const int64_t deadline_ns = one.deadline_ns;
-    const size_t before = waiting.size();
-    Admit(std::move(one.client));
-    if (waiting.size() > before) waiting.back().deadline_ns = deadline_ns;  // waits on
-  }
+  admission.ReconsiderWaiting();
 }
 
-void DataServer::Impl::Leave(uid_t uid) {
-  if (auto it = connections.find(uid); it != connections.end() && --it->second == 0)
-    connections.erase(it);
+size_t DataServer::Impl::sessions() {
+  MutexLock lock(&mu);
+  return by_id.size();
 }
 
-// A client that may connect, and is counted.
 void DataServer::Impl::Enter(Accepted client) {
   const PeerIdentity peer = client.peer;
   Session::Options session_options;
@@ -318,7 +263,7 @@ void DataServer::Impl::Enter(Accepted client) {
   session_options.watch = watch.get();
   if (getrandom(session_options.ticket.data(), session_options.ticket.size(), 0) !=
       static_cast<ssize_t>(session_options.ticket.size())) {
-    Leave(peer.uid);
+    admission.Leave(peer.uid);
     return Refuse(std::move(client), "accept_failed",
                   absl::InternalError("no random bytes for a ticket"));
   }
@@ -331,7 +276,7 @@ void DataServer::Impl::Enter(Accepted client) {
   half_open.insert(id);
   {
     MutexLock lock(&mu);
-    sessions.emplace(id, session);
+    by_id.emplace(id, session);
     tickets.emplace(session->ticket(), session);
   }
   Count("accepted");
@@ -347,13 +292,13 @@ void DataServer::Impl::BuryClosed() {
 void DataServer::Impl::Bury(const std::shared_ptr<Session>& session) {
   {
     MutexLock lock(&mu);
-    sessions.erase(session->id());
+    by_id.erase(session->id());
     tickets.erase(session->ticket());
   }
   half_open.erase(session->id());
   paused.erase(session->id());
   const PeerIdentity& peer = session->peer();
-  Leave(peer.uid);
+  admission.Leave(peer.uid);
   // By hand: a descriptor that somebody else still has a copy of would stay in the set after its
   // close.
   epoll_ctl(epoll.get(), EPOLL_CTL_DEL, session->socket_fd(), nullptr);
@@ -366,29 +311,15 @@ void DataServer::Impl::Bury(const std::shared_ptr<Session>& session) {
 }
 
 int DataServer::Impl::ExpireHandshakes() {
-  if (half_open.empty() && waiting.empty()) return -1;
   const int64_t now = MonotonicNs();
-  int64_t next = INT64_MAX;
-  for (size_t i = 0; i < waiting.size();) {
-    if (waiting[i].deadline_ns > now) {
-      next = std::min(next, waiting[i++].deadline_ns);
-      continue;
-    }
-    Waiting late = std::move(waiting[i]);
-    waiting.erase(waiting.begin() + static_cast<ptrdiff_t>(i));
-    Leave(late.account);
-    Refuse(std::move(late.client), "refused_unknown",
-           absl::UnavailableError(
-               absl::StrCat("the machine's user database has not told the groups of user ",
-                            late.account, " in time; try again")));
-  }
+  int64_t next = admission.ExpireWaiting(now);
   for (auto it = half_open.begin(); it != half_open.end();) {
     const std::shared_ptr<Session> session = Find(*it);
     const std::optional<int64_t> deadline = session ? session->CheckHandshake(now) : std::nullopt;
     it = deadline ? std::next(it) : half_open.erase(it);
     if (deadline) next = std::min(next, *deadline);
   }
-  if (next == INT64_MAX) return -1;  // one that has just expired has rung
+  if (next == INT64_MAX) return -1;  // nobody, or one that has just expired and has rung
   return static_cast<int>(std::min<int64_t>((next - now) / 1'000'000 + 1, 60'000));
 }
 
@@ -396,8 +327,8 @@ int DataServer::Impl::ExpireHandshakes() {
 
 std::shared_ptr<Session> DataServer::Impl::Find(uint64_t id) {
   MutexLock lock(&mu);
-  auto it = sessions.find(id);
-  return it == sessions.end() ? nullptr : it->second;
+  auto it = by_id.find(id);
+  return it == by_id.end() ? nullptr : it->second;
 }
 
 std::shared_ptr<Session> DataServer::Impl::Find(const SessionTicket& ticket) {
@@ -416,7 +347,7 @@ void DataServer::Impl::Count(const std::string& counter, const PeerIdentity& pee
                              const absl::Status& reason) {
   Count(counter);
   if (counter == "closed_by_daemon" || counter == "reclaimed_hangup") return;  // routine
-  if (!ClientLog().Admits(counter, AccountOfPeer(peer))) return;
+  if (!ClientLog().Admits(counter, admission.AccountOfPeer(peer))) return;
   spdlog::info("data socket: {}: process {} of user {}: {}", counter, peer.pid, peer.uid,
                std::string(reason.message()));
 }
@@ -493,7 +424,7 @@ int DataServer::sessions(uid_t uid) const {
   std::vector<std::shared_ptr<Session>> of_uid;
   {
     MutexLock lock(&impl_->mu);
-    for (const auto& [id, session] : impl_->sessions) {
+    for (const auto& [id, session] : impl_->by_id) {
       if (session->peer().uid == uid) of_uid.push_back(session);
     }
   }
