@@ -1,6 +1,7 @@
 #include "feedwater/client.h"
 
 #include <chrono>
+#include <ctime>
 #include <thread>
 #include <utility>
 
@@ -111,6 +112,12 @@ absl::StatusOr<std::vector<std::string>> Client::Pipelines() {
   const grpc::Status status = impl_->control->ListPipelines(&context, {}, &response);
   if (!status.ok()) return ExplainNoAnswer(FromGrpc(status), impl_->address);
   return std::vector<std::string>(response.names().begin(), response.names().end());
+}
+
+int64_t MonotonicNs() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * 1'000'000'000LL + now.tv_nsec;
 }
 
 }  // namespace feedwater
