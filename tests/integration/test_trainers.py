@@ -1,4 +1,4 @@
-"""Whole jobs against a real daemon: several processes, kills at random moments, long runs.
+"""Whole jobs against a real daemon: several processes, kills, long runs.
 
 The promise under test: whatever is killed, what the ranks saw is the promised order, each sample
 once, and nothing is left behind: no descriptor, no memory, no file in /dev/shm.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -35,32 +34,6 @@ batch: {size: 4}
 outputs: [image, label, position]
 """
 
-# A trainer that saves its state with what it has seen, as a checkpoint does, and can be killed at
-# any time.
-TRAINER = """
-import hashlib, json, os, sys, time
-import feedwater
-address, path, rank, world, epochs = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:6])
-saved = {"state": None, "seen": []}
-if os.path.exists(path):
-    saved = json.load(open(path))
-loader = feedwater.Loader("pictures", address=address, job="train", rank=rank, world_size=world,
-                          output="numpy")
-print("open", flush=True)
-if saved["state"]:
-    loader.load_state_dict(saved["state"])
-while loader.epoch < epochs:
-    for image, label, position in loader:
-        digest = hashlib.sha256(image.tobytes() + label.tobytes()).hexdigest()[:16]
-        saved["seen"].append([loader.epoch, position.tolist(), digest])
-        saved["state"] = loader.state_dict()
-        with open(path + ".new", "w") as file:
-            json.dump(saved, file)
-        os.replace(path + ".new", path)
-        time.sleep(0.01)
-print("done", flush=True)
-"""
-
 
 @pytest.fixture
 def daemon(make_daemon):
@@ -72,88 +45,11 @@ def daemon(make_daemon):
     return daemon
 
 
-def start_trainer(daemon, path, rank, world, epochs):
-    command = [sys.executable, "-c", TRAINER, daemon.address, str(path), str(rank), str(world)]
-    return subprocess.Popen([*command, str(epochs)], stdout=subprocess.PIPE, text=True)
-
-
-def seen(path):
-    import json
-
-    return json.loads(Path(path).read_text())["seen"]
-
-
-def undisturbed(daemon, folder, world, epochs):
-    """Return what each rank sees when nothing happens."""
-    trainers = [
-        start_trainer(daemon, folder / f"plain{world}-{rank}", rank, world, epochs)
-        for rank in range(world)
-    ]
-    for trainer in trainers:
-        assert trainer.communicate(timeout=120)[0] == "open\ndone\n"
-    return [seen(folder / f"plain{world}-{rank}") for rank in range(world)]
-
-
 def wait_until(condition, what, seconds=30):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"did not happen: {what}"
         time.sleep(0.01)
-
-
-def test_trainers_killed_at_random_moments_lose_and_repeat_nothing(daemon, folder):
-    seed = random.randrange(1 << 32)
-    print("seed", seed)
-    rng = random.Random(seed)
-    world, epochs = 2, 3
-    expected = undisturbed(daemon, folder, world, epochs)
-    kills = 0
-    running = {
-        rank: start_trainer(daemon, folder / f"r{rank}", rank, world, epochs)
-        for rank in range(world)
-    }
-    while running:
-        time.sleep(rng.uniform(0, 0.4))
-        for rank, trainer in list(running.items()):
-            if trainer.poll() is None and rng.random() < 0.5 and kills < 20:
-                trainer.send_signal(signal.SIGKILL)
-                kills += 1
-            if trainer.poll() is None:
-                continue
-            trainer.wait()
-            if trainer.returncode == 0:
-                del running[rank]
-            else:
-                assert trainer.returncode == -signal.SIGKILL
-                running[rank] = start_trainer(daemon, folder / f"r{rank}", rank, world, epochs)
-            trainer.stdout.close()
-    assert [seen(folder / f"r{rank}") for rank in range(world)] == expected
-    assert kills > 0
-
-
-def test_a_daemon_killed_at_random_moments_is_a_pause_for_all_ranks(daemon, folder):
-    seed = random.randrange(1 << 32)
-    print("seed", seed)
-    rng = random.Random(seed)
-    world, epochs = 4, 20
-    expected = undisturbed(daemon, folder, world, epochs)
-    trainers = [
-        start_trainer(daemon, folder / f"r{rank}", rank, world, epochs) for rank in range(world)
-    ]
-    for trainer in trainers:
-        assert trainer.stdout.readline() == "open\n"
-    kills = 0
-    while any(trainer.poll() is None for trainer in trainers):
-        time.sleep(rng.uniform(0.1, 0.6))
-        if kills < 8:
-            daemon.kill()
-            kills += 1
-            time.sleep(rng.uniform(0, 0.2))
-            daemon.start()
-    for trainer in trainers:
-        assert trainer.communicate(timeout=120)[0] == "done\n"
-    assert [seen(folder / f"r{rank}") for rank in range(world)] == expected
-    assert kills > 0
 
 
 def test_a_trainer_is_told_that_its_daemon_is_stopped(daemon, monkeypatch, caplog):

@@ -1,19 +1,27 @@
-"""server/THREATS.md names tests that exist."""
+"""Tests that server/THREATS.md and tests/README.md name exist."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
+import pytest
 from daemon_process import ROOT
 
 PAGE = ROOT / "server/THREATS.md"
 _NAMED = re.compile(r"`([\w/]+\.(?:py|cc))(?:::([\w.]+))?`")
 
 
-def attacks() -> list[tuple[str, str]]:
-    """Return the files and names of tests in the table of guarantees."""
-    table = PAGE.read_text().partition("\n## Guarantees\n")[2].partition("\n## ")[0]
-    return _NAMED.findall(table)
+TABLES = (
+    (PAGE, "Guarantees"),
+    (ROOT / "tests/README.md", "Who is killed, and where that is proven"),
+)
+
+
+def named(page: Path, heading: str) -> list[tuple[str, str]]:
+    """Return the files and names of tests in a table."""
+    table = page.read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    return _NAMED.findall(table.partition("\n| ")[2])
 
 
 def exists(file: str, name: str) -> bool:
@@ -30,9 +38,12 @@ def exists(file: str, name: str) -> bool:
     return re.search(rf"^TEST(?:_F|_P)?\(\s*{suite},\s*{case}\)", text, re.M) is not None
 
 
-def test_every_test_that_is_named_exists():
-    missing = [f"{file}::{name}" for file, name in attacks() if not exists(file, name)]
-    assert not missing, f"server/THREATS.md names tests that are not there: {missing}"
+@pytest.mark.parametrize(("page", "heading"), TABLES, ids=[page.name for page, _ in TABLES])
+def test_every_test_that_is_named_exists(page, heading):
+    tests = named(page, heading)
+    assert len(tests) > 15
+    missing = [f"{file}::{name}" for file, name in tests if not exists(file, name)]
+    assert not missing, f"{page.name} names tests that are not there: {missing}"
 
 
 def test_every_guarantee_is_attacked():

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from fake_daemon import FakeDaemon, Packets
-from reading import check, epoch_positions, positions
+from reading import epoch_positions, positions
 
 import feedwater
 from feedwater import wire
@@ -141,29 +141,6 @@ def test_a_daemon_killed_during_a_wait_is_noticed_within_50_ms(folder, kill_at_e
         assert caught.value.state == loader.state_dict()
         loader.close()
     assert min(delays) < 0.05
-
-
-def test_a_killed_daemon_that_comes_back_is_a_pause(folder, kill_at_end):
-    process = start_process(folder / "d", "--records", "400")
-    kill_at_end(process)
-    loader = feedwater.Loader("numbers", address=str(folder / "d"), output="numpy", as_dict=True)
-    seen, kills = [], 0
-    with loader:
-        for step, batch in enumerate(loader):
-            check(batch, 0, 400)
-            seen += positions(batch)
-            kept = batch
-            if step in (3, 50, 99):
-                process.send_signal(signal.SIGKILL)
-                process.wait()
-                check(kept, 0, 400)
-                process = start_process(folder / "d", "--records", "400")
-                kill_at_end(process)
-                kills += 1
-                check(kept, 0, 400)
-        assert seen == list(range(400))
-        assert loader.stats()["reconnects"] >= 2
-        assert kills == 3
 
 
 def test_a_daemon_that_stays_away_is_daemon_lost_with_the_state(start, open_loader):
