@@ -1,6 +1,6 @@
 // feedwater health: the standard gRPC health service, for probes of containers and service
 // managers.
-#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
 
 #include <chrono>
 #include <iostream>
@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/cli/command.h"
 #include "client/cpp/address.h"
+#include "grpc/health/v1/health.grpc.pb.h"
 #include "server/base/status.h"
 
 namespace feedwater::cli {
@@ -17,29 +18,17 @@ namespace {
 
 constexpr auto kPause = std::chrono::milliseconds(50);
 
-// grpc.health.v1.Health/Check with an empty request; the answer is one enum, field 1: SERVING is 1.
-// Debian ships no generated code for that service, and two bytes need none.
 absl::StatusOr<bool> IsServing(const std::string& folder, double timeout_s) {
-  auto channel = grpc::CreateChannel(absl::StrCat("unix:", folder, "/control.sock"),
-                                     grpc::InsecureChannelCredentials());
-  grpc::TemplatedGenericStub<grpc::ByteBuffer, grpc::ByteBuffer> stub(channel);
+  using grpc::health::v1::HealthCheckResponse;
+  const auto stub = grpc::health::v1::Health::NewStub(grpc::CreateChannel(
+      absl::StrCat("unix:", folder, "/control.sock"), grpc::InsecureChannelCredentials()));
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() +
                        std::chrono::milliseconds(static_cast<int64_t>(timeout_s * 1e3)));
-  grpc::CompletionQueue queue;
-  grpc::ByteBuffer request(nullptr, 0), response;
-  grpc::Status status;
-  auto call = stub.PrepareUnaryCall(&context, "/grpc.health.v1.Health/Check", request, &queue);
-  call->StartCall();
-  call->Finish(&response, &status, nullptr);
-  void* tag = nullptr;
-  bool ok = false;
-  queue.Next(&tag, &ok);
+  HealthCheckResponse response;
+  const grpc::Status status = stub->Check(&context, {}, &response);
   if (!status.ok()) return FromGrpc(status);
-  grpc::Slice slice;
-  if (!response.DumpToSingleSlice(&slice).ok())
-    return absl::InternalError("unreadable answer of the health service");
-  return slice.size() == 2 && slice.begin()[0] == 0x08 && slice.begin()[1] == 0x01;
+  return response.status() == HealthCheckResponse::SERVING;
 }
 
 absl::Status CheckServing(const Context& context, double timeout_s) {

@@ -12,7 +12,6 @@
 #include "absl/strings/str_format.h"
 #include "client/cli/bad_samples.h"
 #include "client/cli/command.h"
-#include "client/cli/counters.h"
 #include "client/cli/status_document.h"
 #include "client/cli/status_watch.h"
 #include "server/base/cpus.h"
@@ -30,7 +29,12 @@ void PrintCounters(const v1::GetStatusResponse& status) {
   for (const auto& [name, count] :
        std::map<std::string, uint64_t>(status.counters().begin(), status.counters().end())) {
     if (count == 0) continue;
-    std::cout << (first ? "counts   " : "         ") << CounterText(name, count) << "\n";
+    const auto text = status.counter_texts().find(name);
+    std::cout << (first ? "counts   " : "         ")
+              << (text == status.counter_texts().end()
+                      ? absl::StrCat(name, ": ", count)
+                      : absl::StrCat(text->second, ": ", count, " (", name, ")"))
+              << "\n";
     first = false;
   }
 }

@@ -17,12 +17,22 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "server/base/clock.h"
+#include "server/base/counters.h"
 #include "server/base/log_limiter.h"
 #include "server/base/status.h"
 #include "server/base/thread.h"
 
 namespace feedwater::server {
 namespace {
+
+const Registrar<CounterEntry> kCounters[] = {
+    {"control_accepted", {"connections for calls"}},
+    {"control_refused_max_connections", {"calls refused over limits.max_connections"}},
+    {"control_refused_calls_per_uid", {"connections closed over limits.calls_per_uid"}},
+    {"control_waits", {"times that a user's calls had to wait because there were too many"}},
+    {"control_refused_protocol", {"connections for calls closed because of what they sent"}},
+    {"control_refused_handshake_timeout", {"connections for calls that sent nothing in time"}},
+};
 
 // CPU time of the gate and gRPC for a new connection or a call, about: a session that is opened and
 // refused, which is one connection and a few calls, was measured with 1.7 ms.

@@ -17,11 +17,23 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/base/clock.h"
+#include "server/base/counters.h"
 #include "server/base/log_limiter.h"
 #include "server/base/thread.h"
 
 namespace feedwater::server {
 namespace {
+
+const Registrar<CounterEntry> kCounters[] = {
+    {"control_refused_access", {"calls refused to a user who is not in `access`"}},
+    {"control_refused_connections_per_uid", {"calls refused over limits.connections_per_uid"}},
+    {"control_refused_descriptors",
+     {"calls refused to keep descriptors for the daemon's own work"}},
+    {"control_refused_unknown", {"calls refused because the user database did not answer in time"}},
+    {"control_refused_unknown_peer", {"calls refused because the kernel did not name the user"}},
+    {"control_accept_out_of_descriptors", {"calls that waited for a free descriptor"}},
+    {"control_refused", {"connections for calls refused by the gate"}},
+};
 
 constexpr int kAcceptsPerTurn = 256;  // so that a flood does not hold up who waits
 

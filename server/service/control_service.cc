@@ -8,6 +8,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "server/base/clock.h"
+#include "server/base/counters.h"
 #include "server/base/escape.h"
 #include "server/base/no_throw.h"
 #include "server/base/thread.h"
@@ -16,6 +17,10 @@
 
 namespace feedwater::server {
 namespace {
+
+const Registrar<CounterEntry> kCounters[] = {
+    {"rpc_errors", {"calls answered with an error"}},
+};
 
 constexpr auto kLookAgain = absl::Milliseconds(50);  // whether a caller that waits is still there
 
@@ -218,6 +223,10 @@ grpc::Status ControlService::GetStatus(grpc::ServerContext*, const v1::GetStatus
   auto& counters = *response->mutable_counters();
   counters["rpc_errors"] = rpc_errors_;
   for (const auto& [name, count] : streams_.Counters()) counters[name] = count;
+  for (const auto& [name, count] : counters) {
+    if (const CounterEntry* entry = Registry<CounterEntry>::Get().Find(name); entry != nullptr)
+      (*response->mutable_counter_texts())[name] = entry->text;
+  }
   return grpc::Status::OK;
 }
 

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "feedwater/version.h"
 #include "server/base/clock.h"
+#include "server/base/counters.h"
 #include "server/base/escape.h"
 #include "server/base/heap.h"
 #include "server/base/status.h"
@@ -20,6 +21,13 @@
 
 namespace feedwater::server {
 namespace {
+
+const Registrar<CounterEntry> kCounters[] = {
+    {"bad_records", {"bad records known (feedwater status --bad)"}},
+    {"bad_records_quarantined", {"records put aside, because the daemon died of them"}},
+    {"decoders_started", {"decoder processes started"}},
+    {"decoder_deaths", {"decoder processes that died"}},
+};
 
 constexpr int64_t kMostRecordBytes = 16 << 10;  // of one: a path has 4 KiB, its UTF-8 may be longer
 constexpr int64_t kRecordFrameBytes = 8;        // its tag and length

@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "feedwater/version.h"
+#include "server/base/counters.h"
 #include "server/base/escape.h"
 #include "server/base/log_limiter.h"
 #include "server/base/status.h"
@@ -23,6 +24,12 @@
 
 namespace feedwater::server {
 namespace {
+
+const Registrar<CounterEntry> kCounters[] = {
+    {"streams_opened", {"streams opened"}},
+    {"streams_refused_sessions_per_uid", {"streams refused over limits.sessions_per_uid"}},
+    {"streams_refused_arena_bytes_per_uid", {"streams refused over limits.arena_bytes_per_uid"}},
+};
 
 // A rank that comes back at once may meet its own old session: that one's hang-up is on its way.
 constexpr int kAttachTries = 25;

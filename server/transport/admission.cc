@@ -6,8 +6,20 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/base/clock.h"
+#include "server/base/counters.h"
 
 namespace feedwater::server {
+namespace {
+
+const Registrar<CounterEntry> kCounters[] = {
+    {"refused_access", {"clients turned away for not being in `access`"}},
+    {"refused_connections", {"clients turned away over limits.max_connections"}},
+    {"refused_connections_per_uid", {"clients turned away over limits.connections_per_uid"}},
+    {"refused_descriptors", {"clients turned away to keep descriptors for the daemon's own work"}},
+    {"refused_unknown", {"clients turned away because the user database did not answer in time"}},
+};
+
+}  // namespace
 
 void Admission::Admit(Accepted client) {
   if (client.socket.get() >= options_.max_descriptor ||

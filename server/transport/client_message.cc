@@ -3,9 +3,19 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "server/base/counters.h"
 
 namespace feedwater::server {
 namespace {
+
+const Registrar<CounterEntry> kCounters[] = {
+    {"protocol_version", {"clients of another protocol version"}},
+    {"protocol_bad_magic", {"connections of something that is no feedwater client"}},
+    {"protocol_bad_size", {"sessions ended for a message of a wrong size"}},
+    {"protocol_bad_type", {"sessions ended for a message of an unknown type"}},
+    {"protocol_bad_reserved", {"sessions ended for a message with bits that must be zero"}},
+    {"protocol_bad_seek", {"sessions ended for a seek to nowhere"}},
+};
 
 template <typename... Args>
 Violation Bad(const char* counter, const Args&... args) {

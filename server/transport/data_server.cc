@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/base/clock.h"
+#include "server/base/counters.h"
 #include "server/base/log_limiter.h"
 #include "server/base/mutex.h"
 #include "server/base/thread.h"
@@ -29,6 +30,17 @@
 
 namespace feedwater::server {
 namespace {
+
+const Registrar<CounterEntry> kCounters[] = {
+    {"accepted", {"clients let in"}},
+    {"opened", {"sessions opened"}},
+    {"accept_failed", {"clients turned away for want of descriptors or memory"}},
+    {"reclaimed_hangup",
+     {"connections hung up by their client, with a session or before one was opened"}},
+    {"reclaimed_pidfd",
+     {"sessions that ended with the client's process while another process had the socket"}},
+    {"closed_by_daemon", {"sessions that the daemon ended: closed by request, or for a restart"}},
+};
 
 constexpr int kEventsPerTurn = 64;
 constexpr int kAcceptsPerTurn = 64;

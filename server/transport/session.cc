@@ -12,11 +12,24 @@
 #include "absl/strings/str_cat.h"
 #include "proto/shm/crc32c.h"
 #include "server/base/clock.h"
+#include "server/base/counters.h"
 #include "server/transport/daemon_message.h"
 #include "spdlog/spdlog.h"
 
 namespace feedwater::server {
 namespace {
+
+const Registrar<CounterEntry> kCounters[] = {
+    {"handshake_timeout", {"connections that opened no stream in time"}},
+    {"protocol_unexpected", {"sessions ended for a message at the wrong time"}},
+    {"protocol_bad_slot", {"sessions ended for giving back a slot that does not exist"}},
+    {"protocol_bad_generation", {"sessions ended for giving back a batch of another time"}},
+    {"protocol_not_lent", {"sessions ended for giving back what was not lent"}},
+    {"protocol_bad_serial", {"sessions ended for a seek out of order"}},
+    {"protocol_descriptors", {"sessions ended for sending file descriptors"}},
+    {"send_queue_full", {"sessions ended because the trainer read none of its messages"}},
+    {"send_failed", {"sessions ended because the kernel would not take a message"}},
+};
 
 // Messages of one client that are read before the next client has its turn.
 constexpr int kMessagesPerTurn = 64;

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from command_line import PROGRAM, environment, open_terminal, run
+from daemon_process import ROOT
 from pictures import write_folder
 
 import feedwater
@@ -210,18 +211,24 @@ def test_status_speaks_to_people(make_daemon):
         assert (rank["slots_lent"], rank["slots_ready"]) == (3, 2)  # one is in the loop's hands
         text = run("--address", daemon.address, "status").out
         assert re.search(r"rank +pid +epoch +step +ready +held +empty\n.* 2 +1 +0\n", text), text
-        assert "1 client let in (accepted)" in text and "1 session opened (opened)" in text
+        assert "clients let in: 1 (accepted)" in text and "sessions opened: 1 (opened)" in text
         assert "step -1" not in text
         del held
 
 
-def test_every_counter_of_the_data_socket_has_words():
-    root = Path(__file__).resolve().parents[2]
-    table = (root / "server/transport/README.md").read_text().partition("### Counters")[2]
-    names = re.findall(r"`([a-z_]+)`", "".join(re.findall(r"^\|(.*?)\|", table, re.M)))
-    texts = (root / "client/cli/counters.cc").read_text()
-    assert len(names) > 20
-    assert [name for name in names if f'{{"{name}",' not in texts] == []
+def test_every_counter_is_declared_with_its_text():
+    sources = [
+        path
+        for folder in ("server/transport", "server/service")
+        for path in sorted((ROOT / folder).glob("*.cc"))
+    ]
+    text = "".join(path.read_text() for path in sources)
+    declared = set(re.findall(r'\{"([a-z_]+)",\s*\{"', text))
+    counted = set(re.findall(r'(?:Count\(|counters_?\[)"([a-z_]+)"', text))
+    table = (ROOT / "server/transport/README.md").read_text().partition("### Counters")[2]
+    explained = set(re.findall(r"`([a-z_]+)`", "".join(re.findall(r"^\|(.*?)\|", table, re.M))))
+    assert len(counted) > 15 and len(explained) > 20 and len(declared) > 40
+    assert not (counted | explained) - declared
 
 
 def test_a_daemon_that_was_killed_is_told_without_a_librarys_words(make_daemon):
