@@ -125,7 +125,7 @@ absl::StatusOr<std::string> FindPipelineFile(const std::string& pipeline,
 }
 
 absl::StatusOr<PlannedPipeline> PlanPipeline(const std::string& pipeline,
-                                             const ConfigChoice& config) {
+                                             const ConfigChoice& config, bool needs_plan) {
   PlannedPipeline result;
   if (!config.given.empty()) {
     LocalOptions options;
@@ -141,9 +141,15 @@ absl::StatusOr<PlannedPipeline> PlanPipeline(const std::string& pipeline,
   }
   FW_ASSIGN_OR_RETURN(result.file, FindPipelineFile(pipeline, config));
   FW_ASSIGN_OR_RETURN(result.spec, ReadSpec(result.file));
-  FW_ASSIGN_OR_RETURN(const std::vector<server::FieldSpec> fields,
-                      server::DescribeDataset(result.spec.dataset));
-  FW_ASSIGN_OR_RETURN(result.plan, server::Plan::Create(result.spec, fields, kAssumedClasses,
+  FW_ASSIGN_OR_RETURN(const auto fields, server::DescribeDataset(result.spec.dataset));
+  if (!fields && !needs_plan) return result;
+  if (!fields) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(result.file,
+                     ": its files tell which fields this dataset has; name the configuration that "
+                     "declares its root with --config FILE"));
+  }
+  FW_ASSIGN_OR_RETURN(result.plan, server::Plan::Create(result.spec, *fields, kAssumedClasses,
                                                         {.classes_are_known = false}));
   return result;
 }

@@ -46,16 +46,17 @@ absl::StatusOr<std::string> FindPipelineFile(const std::string& pipeline,
 
 // A pipeline that was read and planned. Without a given configuration the data stays untouched:
 // `records` is -1 and the number of classes, which only settles the width of one-hot labels, is
-// assumed.
+// assumed. Where only the data tells which fields there are, there is no plan without it: an error,
+// unless the caller can do without.
 struct PlannedPipeline {
   std::string file;
   server::PipelineSpec spec;
-  std::shared_ptr<const server::Plan> plan;
+  std::shared_ptr<const server::Plan> plan;        // null: see above
   std::shared_ptr<const server::Dataset> dataset;  // null without a configuration
   int64_t records = -1;
 };
 absl::StatusOr<PlannedPipeline> PlanPipeline(const std::string& pipeline,
-                                             const ConfigChoice& config);
+                                             const ConfigChoice& config, bool needs_plan = true);
 
 // Whether the folder is there and belongs to this user. What root writes into the daemon's state
 // folder, the daemon could neither read nor replace.

@@ -48,19 +48,22 @@ absl::StatusOr<std::vector<std::string>> Warnings(const PlannedPipeline& result,
 json ToJson(const std::string& file, const PlannedPipeline& result,
             const std::vector<std::string>& warnings) {
   json fields = json::array();
-  for (const server::FieldSpec& field : result.plan->outputs()) {
-    fields.push_back(
-        {{"name", field.name},
-         {"dtype", std::string(server::DTypeName(field.spec.dtype))},
-         {"shape", std::vector<int64_t>(field.spec.shape.begin(), field.spec.shape.end())}});
+  if (result.plan != nullptr) {
+    for (const server::FieldSpec& field : result.plan->outputs()) {
+      fields.push_back(
+          {{"name", field.name},
+           {"dtype", std::string(server::DTypeName(field.spec.dtype))},
+           {"shape", std::vector<int64_t>(field.spec.shape.begin(), field.spec.shape.end())}});
+    }
   }
-  json document = {{"file", file},
-                   {"valid", true},
-                   {"pipeline", result.spec.name},
-                   {"digest", result.spec.digest},
-                   {"fields", fields},
-                   {"warnings", warnings},
-                   {"plan", result.plan->Describe()}};
+  json document = {
+      {"file", file},
+      {"valid", true},
+      {"pipeline", result.spec.name},
+      {"digest", result.spec.digest},
+      {"fields", fields},
+      {"warnings", warnings},
+      {"plan", result.plan != nullptr ? result.plan->Describe() : std::vector<std::string>()}};
   if (result.dataset != nullptr) {
     document["records"] = result.records;
     document["notes"] = result.dataset->notes();
@@ -79,11 +82,16 @@ void PrintText(const std::string& file, const PlannedPipeline& result,
   std::cout << "\n";
   if (result.dataset != nullptr && !result.dataset->notes().empty())
     std::cout << "  " << server::Escaped(result.dataset->notes()) << "\n";
-  for (const std::string& step : result.plan->Describe())
-    std::cout << "  " << server::Escaped(step) << "\n";
-  std::cout << "outputs, one sample:\n";
-  for (const server::FieldSpec& field : result.plan->outputs()) {
-    std::cout << "  " << field.name << "  " << field.spec.ToString() << "\n";
+  if (result.plan == nullptr) {
+    std::cout
+        << "  keys, ops and parameters were checked; types and shapes only the dataset's files "
+           "tell\n";
+  } else {
+    for (const std::string& step : result.plan->Describe())
+      std::cout << "  " << server::Escaped(step) << "\n";
+    std::cout << "outputs, one sample:\n";
+    for (const server::FieldSpec& field : result.plan->outputs())
+      std::cout << "  " << field.name << "  " << field.spec.ToString() << "\n";
   }
   for (const std::string& warning : warnings)
     std::cerr << "warning: " << server::EscapedLines(warning) << "\n";
@@ -99,7 +107,8 @@ void AddValidate(CLI::App& app, Context& context) {
       "  feedwater validate pipelines/imagenet-train.yaml --config "
       "/etc/feedwater/feedwater.yaml   # and that its data is there",
       [&context]() -> absl::Status {
-        absl::StatusOr<PlannedPipeline> result = PlanPipeline(file, {config, context.address});
+        absl::StatusOr<PlannedPipeline> result =
+            PlanPipeline(file, {config, context.address}, /*needs_plan=*/false);
         // Whatever is wrong here is wrong with the input.
         if (!result.ok()) return absl::InvalidArgumentError(result.status().message());
         FW_ASSIGN_OR_RETURN(const std::vector<std::string> warnings, Warnings(*result, world_size));

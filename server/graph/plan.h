@@ -89,8 +89,8 @@ class Plan {
                                                             const std::vector<FieldSpec>& fields,
                                                             int64_t classes,
                                                             const PlanOptions& options = {});
-  // All that can be checked of a pipeline without touching its data. InvalidArgument with the
-  // place.
+  // All that can be checked of a pipeline without touching its data: little where only the data
+  // tells which fields there are. InvalidArgument with the place.
   static absl::Status Validate(const PipelineSpec& spec);
   ~Plan();
 

@@ -113,13 +113,6 @@ absl::string_view CacheKindName(CacheKind kind) {
   return "unknown";
 }
 
-std::string CacheForm(CacheKind kind, const Plan& plan) {
-  const uint32_t version = kind == CacheKind::kCoefficients ? CoefficientsVersion() : 1;
-  std::string form = absl::StrCat(CacheKindName(kind), "-", version);
-  if (kind == CacheKind::kDecoded) absl::StrAppend(&form, "-", plan.prefix().digest);
-  return form;
-}
-
 bool HasImages(const Dataset& dataset) {
   return std::any_of(dataset.fields().begin(), dataset.fields().end(),
                      [](const FieldSpec& field) { return field.spec.layout == Layout::kEncoded; });

@@ -23,10 +23,6 @@ CacheChoice ChooseCache(const PipelineSpec& spec, const Dataset& dataset, const 
 // Whether a field of the dataset is image files.
 bool HasImages(const Dataset& dataset);
 
-// The name of what a kind keeps under this plan, its version included, as caches are keyed by it:
-// caches of one form hold the same for a record, whichever pipeline has filled them. REQUIRES: not
-// kAuto or kNone.
-std::string CacheForm(CacheKind kind, const Plan& plan);
 absl::string_view CacheKindName(CacheKind kind);  // as in a pipeline file
 
 }  // namespace feedwater::server

@@ -1,7 +1,6 @@
 #include "server/pipeline/cached_record.h"
 
 #include "server/base/no_throw.h"
-#include "server/pipeline/kept_fields.h"
 
 namespace feedwater::server {
 namespace {
@@ -18,9 +17,7 @@ absl::Status CachedRecord::Open(const Job& job, const RecordBytes& bytes) {
         job.cache()->TakeFromDisk(bytes.record(), bytes.stamp(), bytes.kept_at(), payload));
     payload = block.payload;
   }
-  if (job.config().pipeline->cache_kind == CacheKind::kDecoded)
-    return UnpackFields(job.plan()->prefix(), payload, &fields_);
-  return UnpackExtents(payload, &extents_);
+  return UnpackFields(job.config().pipeline->kept, payload, &fields_);
 }
 
 bool CachedRecord::IsWanted(const Job& job, const RecordBytes& bytes) {
@@ -28,22 +25,28 @@ bool CachedRecord::IsWanted(const Job& job, const RecordBytes& bytes) {
          RecordReader::IsSettled(bytes) && job.cache()->Wants(bytes.record(), bytes.stamp());
 }
 
-absl::Status CachedRecord::Pack(const Job& job, const RecordBytes& bytes, SampleMaker& maker) {
-  extents_.assign(bytes.extents().begin(), bytes.extents().end());
-  if (job.config().pipeline->cache_kind == CacheKind::kCoefficients) {
-    const ImageLimits& limits = job.config().pipeline->spec.limits;
-    documents_.resize(extents_.size());
-    for (size_t i = 0; i < extents_.size(); ++i) {
-      FW_RETURN_IF_ERROR(maker.Pack(extents_[i], limits, &documents_[i]));
-      if (!documents_[i].empty()) extents_[i] = documents_[i];
-    }
+absl::Status CachedRecord::Pack(const Job& job, const Record& record, SampleMaker& maker) {
+  const LoadedPipeline& pipeline = *job.config().pipeline;
+  const KeptForm& form = pipeline.kept;
+  Record packed;
+  packed.fields = record.fields;
+  documents_.resize(form.as_coefficients.size());
+  for (size_t i = 0; i < form.as_coefficients.size() && i < packed.fields.size(); ++i) {
+    if (!form.as_coefficients[i]) continue;
+    Tensor& field = packed.fields[i];
+    FW_RETURN_IF_ERROR(
+        maker.Pack({field.data, field.bytes()}, pipeline.spec.limits, &documents_[i]));
+    if (documents_[i].empty()) continue;
+    field.spec.shape = {static_cast<int64_t>(documents_[i].size())};
+    field.data = documents_[i].data();
   }
-  is_packed_ = PackExtents(extents_, &payload_) && UnpackExtents(payload_, &extents_).ok();
+  is_packed_ =
+      server::PackFields(form, packed, &payload_) && UnpackFields(form, payload_, &fields_).ok();
   return absl::OkStatus();
 }
 
 void CachedRecord::PackFields(const Job& job, const Record& fields) {
-  is_packed_ = server::PackFields(job.plan()->prefix(), fields, &payload_);
+  is_packed_ = server::PackFields(job.config().pipeline->kept, fields, &payload_);
 }
 
 void CachedRecord::Put(const Job& job, const RecordBytes& bytes) {
@@ -61,7 +64,6 @@ void CachedRecord::GiveBackMemory() {
   std::vector<std::byte>().swap(payload_);
   documents_.clear();
   documents_.shrink_to_fit();
-  extents_.clear();
 }
 
 void CachedRecord::GiveBackLargeMemory() {

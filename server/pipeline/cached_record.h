@@ -1,4 +1,4 @@
-// One record in the form that its job's cache keeps (kept_record.h, kept_fields.h): opened after
+// One record in the form that its job's cache keeps (kept_fields.h): opened after
 // the cache had it, or packed and put into the cache after it was read. Reused for the next record.
 //
 // Thread safety: belongs to one thread.
@@ -10,26 +10,25 @@
 #include "absl/status/status.h"
 #include "server/decoder/sample_maker.h"
 #include "server/pipeline/job.h"
-#include "server/pipeline/kept_record.h"
+#include "server/pipeline/kept_fields.h"
 #include "server/pipeline/record_reader.h"
 
 namespace feedwater::server {
 
 class CachedRecord {
  public:
-  // Opens what the cache gave of a record: fields() for a cache of kind `decoded`, else extents().
-  // An error says nothing about the record, which is then read from its dataset.
-  // REQUIRES: the bytes come from the cache.
+  // Opens what the cache gave of a record as fields(). An error says nothing about the record,
+  // which is then read from its dataset. REQUIRES: the bytes come from the cache.
   absl::Status Open(const Job& job, const RecordBytes& bytes);
 
   // Forgets what was opened or packed before; the memory stays.
   void Begin() { is_packed_ = false; }
   // Whether the cache wants the record that was read.
   static bool IsWanted(const Job& job, const RecordBytes& bytes);
-  // Packs the record's extents, JPEGs as coefficients where that is the cache's kind. Afterwards
-  // the sample is made from extents(), so that a JPEG is decoded once although all of it is kept
-  // and only a part is looked at. A record that cannot be kept is not packed; that is no error.
-  absl::Status Pack(const Job& job, const RecordBytes& bytes, SampleMaker& maker);
+  // Packs the record's fields, JPEGs as coefficients where that is the cache's kind. Afterwards the
+  // sample is made from fields(), so that a JPEG is decoded once although all of it is kept and
+  // only a part is looked at. A record that cannot be kept is not packed; that is no error.
+  absl::Status Pack(const Job& job, const Record& record, SampleMaker& maker);
   // Packs the fields that the plan's prefix has made of the record.
   void PackFields(const Job& job, const Record& fields);
   bool is_packed() const { return is_packed_; }
@@ -38,15 +37,13 @@ class CachedRecord {
   void Put(const Job& job, const RecordBytes& bytes);
 
   const Record& fields() const { return fields_; }
-  const ByteSpans& extents() const { return extents_; }
 
   void GiveBackMemory();
   // Gives back what no budget has for long.
   void GiveBackLargeMemory();
 
  private:
-  Record fields_;
-  ByteSpans extents_;               // views into payload_, or into what the cache gave
+  Record fields_;                   // views into payload_, or into what the cache gave
   std::vector<std::byte> payload_;  // what is put into the cache
   std::vector<std::vector<std::byte>> documents_;
   bool is_packed_ = false;

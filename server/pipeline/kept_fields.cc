@@ -2,6 +2,11 @@
 
 #include <cstring>
 
+#include "absl/strings/str_cat.h"
+#include "server/codec/image.h"
+#include "server/pipeline/cache_choice.h"
+#include "server/source/digest.h"
+
 namespace feedwater::server {
 namespace {
 
@@ -56,12 +61,44 @@ bool ReadShape(const TensorSpec& planned, HeadReader& head, Shape* shape) {
   return true;
 }
 
+// Of names, types and shapes.
+void AddSpecs(const std::vector<FieldSpec>& fields, Digest* digest) {
+  digest->Add(static_cast<uint64_t>(fields.size()));
+  for (const FieldSpec& field : fields) {
+    digest->Add(field.name);
+    digest->Add(field.spec.ToString());
+  }
+}
+
 }  // namespace
 
-bool PackFields(const PlanPrefix& prefix, const Record& record, std::vector<std::byte>* payload) {
-  if (record.fields.size() != prefix.fields.size() || record.fields.size() > kMaxFields)
-    return false;
-  size_t head = prefix.digest.size() + sizeof(uint32_t), bytes = 0;
+KeptForm KeptFormOf(CacheKind kind, const Dataset& dataset, const Plan& plan) {
+  constexpr int kVersion = 2;  // of this file's layout
+  KeptForm form;
+  if (kind == CacheKind::kDecoded) {
+    form.digest = plan.prefix().digest;
+    form.fields = plan.prefix().fields;
+  } else {
+    form.fields = dataset.fields();
+    Digest digest;
+    AddSpecs(form.fields, &digest);
+    if (kind == CacheKind::kCoefficients) {
+      digest.Add(uint64_t{CoefficientsVersion()});
+      for (size_t i = 0; i < form.fields.size(); ++i) {
+        const bool is_image = form.fields[i].spec.layout == Layout::kEncoded;
+        form.as_coefficients.push_back(is_image && plan.OnlyDecoded(i));
+        digest.Add(uint64_t{form.as_coefficients.back()});
+      }
+    }
+    form.digest = digest.Hex();
+  }
+  form.name = absl::StrCat(CacheKindName(kind), "-", kVersion, "-", form.digest);
+  return form;
+}
+
+bool PackFields(const KeptForm& form, const Record& record, std::vector<std::byte>* payload) {
+  if (record.fields.size() != form.fields.size() || record.fields.size() > kMaxFields) return false;
+  size_t head = form.digest.size() + sizeof(uint32_t), bytes = 0;
   for (const Tensor& field : record.fields) {
     const absl::StatusOr<int64_t> size = field.spec.ByteSize();
     if (!size.ok() || *size > kMaxKeptFieldBytes || field.spec.shape.size() > kMaxAxes)
@@ -75,8 +112,8 @@ bool PackFields(const PlanPrefix& prefix, const Record& record, std::vector<std:
 
   std::byte* at = payload->data();
   std::memset(at, 0, head);
-  std::memcpy(at, prefix.digest.data(), prefix.digest.size());
-  at = Write(static_cast<uint32_t>(record.fields.size()), at + prefix.digest.size());
+  std::memcpy(at, form.digest.data(), form.digest.size());
+  at = Write(static_cast<uint32_t>(record.fields.size()), at + form.digest.size());
   for (const Tensor& field : record.fields) {
     at = Write(static_cast<uint32_t>(field.spec.shape.size()), at);
     for (int64_t size : field.spec.shape) at = Write(size, at);
@@ -91,21 +128,21 @@ bool PackFields(const PlanPrefix& prefix, const Record& record, std::vector<std:
   return true;
 }
 
-absl::Status UnpackFields(const PlanPrefix& prefix, absl::Span<const std::byte> payload,
+absl::Status UnpackFields(const KeptForm& form, absl::Span<const std::byte> payload,
                           Record* record) {
   const auto wrong = [] {
-    return absl::DataLossError("what was kept of the record is not what this graph begins with");
+    return absl::DataLossError("what was kept of the record is not of this form");
   };
   HeadReader head(payload);
   uint32_t count = 0;
-  if (!head.Matches(prefix.digest) || !head.Read(&count) || count != prefix.fields.size())
+  if (!head.Matches(form.digest) || !head.Read(&count) || count != form.fields.size())
     return wrong();
   record->fields.resize(count);
   for (uint32_t i = 0; i < count; ++i) {
     Tensor& field = record->fields[i];
-    field.spec.dtype = prefix.fields[i].spec.dtype;
-    field.spec.layout = prefix.fields[i].spec.layout;
-    if (!ReadShape(prefix.fields[i].spec, head, &field.spec.shape)) return wrong();
+    field.spec.dtype = form.fields[i].spec.dtype;
+    field.spec.layout = form.fields[i].spec.layout;
+    if (!ReadShape(form.fields[i].spec, head, &field.spec.shape)) return wrong();
   }
   size_t at = RoundUp(head.at());
   for (Tensor& field : record->fields) {

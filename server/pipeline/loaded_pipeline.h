@@ -11,6 +11,7 @@
 #include "server/cache/seek_index_store.h"
 #include "server/graph/pipeline_spec.h"
 #include "server/graph/plan.h"
+#include "server/pipeline/kept_fields.h"
 #include "server/source/dataset.h"
 
 namespace feedwater::server {
@@ -28,8 +29,15 @@ struct LoadedPipeline {
   std::shared_ptr<RecordCache> cache;
   CacheKind cache_kind = CacheKind::kNone;
   std::string cache_reason;
+  KeptForm kept;
   // Of the JPEGs that are decoded from their files. Null: none are kept.
   std::shared_ptr<SeekIndexStore> seek_indexes;
+
+  // Settles in which form records are kept. REQUIRES: dataset and plan.
+  void Keep(CacheKind kind) {
+    cache_kind = kind;
+    if (kind != CacheKind::kNone) kept = KeptFormOf(kind, *dataset, *plan);
+  }
 
   // What a sample takes while it is made, the cache's part included.
   const SampleMemory& sample_memory() const {

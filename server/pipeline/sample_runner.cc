@@ -121,17 +121,17 @@ absl::Status SampleRunner::Make(const Making& sample, SampleMaker& maker, Sample
   const bool is_kept = sample.bytes.origin() != RecordBytes::Origin::kDataset;
   bool wanted = CachedRecord::IsWanted(job, sample.bytes);
   const bool decoded = job.config().pipeline->cache_kind == CacheKind::kDecoded;
-  if (decoded && is_kept) {
+  if (is_kept) {
     input->record = &cached_.fields();
-    FW_RETURN_IF_ERROR(EnterRoom(sample, *input, SampleWay::kFromPrefix, false, maker, usage));
-    return maker.RunFromPrefix(*input, sample.place, batch.memory());
+    const SampleWay way = decoded ? SampleWay::kFromPrefix : SampleWay::kWhole;
+    FW_RETURN_IF_ERROR(EnterRoom(sample, *input, way, false, maker, usage));
+    return decoded ? maker.RunFromPrefix(*input, sample.place, batch.memory())
+                   : maker.Run(*input, sample.place, batch.memory());
   }
 
   const int64_t start = parse_ns != nullptr ? MonotonicNs() : 0;
   input->record = &record_;
-  FW_RETURN_IF_ERROR(job.dataset().Parse(
-      input->sample_id, is_kept ? absl::MakeConstSpan(cached_.extents()) : sample.bytes.extents(),
-      &record_));
+  FW_RETURN_IF_ERROR(job.dataset().Parse(input->sample_id, sample.bytes.extents(), &record_));
   if (parse_ns != nullptr) *parse_ns = MonotonicNs() - start;
 
   bool packs = wanted && !decoded;
@@ -144,9 +144,8 @@ absl::Status SampleRunner::Make(const Making& sample, SampleMaker& maker, Sample
   }
   FW_RETURN_IF_ERROR(entered);
   if (packs) {
-    FW_RETURN_IF_ERROR(cached_.Pack(job, sample.bytes, maker));
-    if (cached_.is_packed())
-      FW_RETURN_IF_ERROR(job.dataset().Parse(input->sample_id, cached_.extents(), &record_));
+    FW_RETURN_IF_ERROR(cached_.Pack(job, record_, maker));
+    if (cached_.is_packed()) input->record = &cached_.fields();
   }
   if (!wanted || !decoded) return maker.Run(*input, sample.place, batch.memory());
   // What cannot be kept may be a good sample all the same: a prefix decodes all of an image, the

@@ -233,7 +233,7 @@ absl::Status Catalogue::OpenCache(uid_t user, LoadedPipeline* pipeline) const {
   const CacheChoice choice =
       ChooseCache(pipeline->spec, *pipeline->dataset, *pipeline->plan, cache.memory().limit(),
                   cache.no_disk().empty() ? cache.disk().limit() : 0);
-  pipeline->cache_kind = choice.kind;
+  pipeline->Keep(choice.kind);
   pipeline->cache_reason = choice.reason;
   if (ClientLog().Admits("pipelines' caches", user, LogLimiter::kOpenLines)) {
     spdlog::info("pipeline {}: cache {}: {}", pipeline->spec.name,
@@ -244,7 +244,7 @@ absl::Status Catalogue::OpenCache(uid_t user, LoadedPipeline* pipeline) const {
   if (choice.kind == CacheKind::kNone) return absl::OkStatus();
   Cache::Request request;
   request.dataset = name;
-  request.form = CacheForm(choice.kind, *pipeline->plan);
+  request.form = pipeline->kept.name;
   request.records = pipeline->dataset->size();
   request.memory_bytes = pipeline->spec.cache.memory_bytes;
   request.disk_bytes = pipeline->spec.cache.disk_bytes;

@@ -189,9 +189,10 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenSaved(const DatasetSpec& spec
 
 const std::vector<ParamInfo>& DatasetParams() { return CommonSchema().params(); }
 
-absl::StatusOr<std::vector<FieldSpec>> DescribeDataset(const YamlNode& node) {
+absl::StatusOr<std::optional<std::vector<FieldSpec>>> DescribeDataset(const YamlNode& node) {
   FW_ASSIGN_OR_RETURN(DatasetSpec spec, ReadSpec(node));
-  return spec.made.format->fields();
+  if (!spec.made.format->knows_fields()) return std::nullopt;
+  return std::make_optional(spec.made.format->fields());
 }
 
 absl::StatusOr<std::string> DatasetKey(const YamlNode& node) {

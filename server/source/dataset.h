@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -115,8 +116,8 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenDataset(const YamlNode& node,
 absl::StatusOr<std::string> DatasetKey(const YamlNode& node);
 
 // Checks the map (format known, parameters right) without touching any file, and gives the fields
-// that a record will have.
-absl::StatusOr<std::vector<FieldSpec>> DescribeDataset(const YamlNode& node);
+// that a record will have; nothing where only the files tell them.
+absl::StatusOr<std::optional<std::vector<FieldSpec>>> DescribeDataset(const YamlNode& node);
 
 // The keys of `dataset:` that every format has: format, root, path. For the reference pages; a
 // format's own are in its entry.

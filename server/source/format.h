@@ -28,6 +28,7 @@
 #include "server/base/registry.h"
 #include "server/base/schema.h"
 #include "server/source/dataset.h"
+#include "server/source/field_requests.h"
 #include "server/source/index_file.h"
 
 namespace feedwater::server {
@@ -147,6 +148,8 @@ class Format {
  public:
   virtual ~Format() = default;
   virtual std::vector<FieldSpec> fields() const = 0;
+  // False: the files say which fields there are, and Open sets them.
+  virtual bool knows_fields() const { return true; }
   // The version of the format's sections of an index. Another one makes saved indexes be made anew.
   virtual int64_t sections_version() const = 0;
   // Finds the records. NotFound or InvalidArgument naming path and root.
@@ -188,6 +191,13 @@ class FormatSchema {
       return absl::OkStatus();
     });
     return std::move(*this).Param(name, field, std::move(doc));
+  }
+  // `fields`, of every format with columns (column_format.h).
+  FormatSchema&& Fields(FieldRequests P::*field) && {
+    return std::move(*this).Param(
+        "fields", field,
+        "Which columns become fields, under which names and as what. Left out: every column under "
+        "its own name.");
   }
 
   const std::vector<ParamInfo>& params() const { return schema_.params(); }

@@ -10,8 +10,8 @@ namespace {
 
 using namespace server;  // NOLINT: the pipeline floor
 
-PlanPrefix TestPrefix() {
-  PlanPrefix prefix;
+KeptForm TestPrefix() {
+  KeptForm prefix;
   prefix.digest = "0123456789abcdef0123456789abcdef";
   prefix.fields = {{"label", {DType::kInt64, Layout::kPlain, {}}, ""},
                    {"image", {DType::kUInt8, Layout::kHWC, {-1, -1, 3}}, ""},
@@ -28,7 +28,7 @@ bool Fits(const TensorSpec& spec, const TensorSpec& planned) {
 }
 
 void Run(Input input) {
-  static const PlanPrefix prefix = TestPrefix();
+  static const KeptForm prefix = TestPrefix();
   std::vector<std::byte> payload(prefix.digest.size() + input.size());
   std::memcpy(payload.data(), prefix.digest.data(), prefix.digest.size());
   if (!input.empty())
@@ -48,7 +48,7 @@ void Run(Input input) {
 }
 
 std::vector<std::string> Seeds() {
-  const PlanPrefix prefix = TestPrefix();
+  const KeptForm prefix = TestPrefix();
   std::vector<std::byte> memory(1 << 12);
   std::vector<std::string> seeds;
   for (const int64_t side : {0, 1, 7, 20}) {

@@ -19,7 +19,7 @@ using Kind = PlanGraph::Kind;
 PlanGraph GraphOf(const PipelineSpec& spec, const PlanOptions& options = {}) {
   const auto fields = DescribeDataset(spec.dataset);
   EXPECT_TRUE(fields.ok()) << fields.status();
-  const auto plan = Plan::Create(spec, *fields, /*classes=*/10, options);
+  const auto plan = Plan::Create(spec, **fields, /*classes=*/10, options);
   EXPECT_TRUE(plan.ok()) << plan.status();
   return plan.ok() ? (*plan)->Graph() : PlanGraph();
 }

@@ -52,11 +52,11 @@ class CachedRecords : public ::testing::Test {
       dataset_->AwaitClockTick();
       Cache::Request request;
       request.dataset = "fake";
-      request.form = CacheForm(CacheKind::kBytes, *pipeline->plan);
+      pipeline->Keep(CacheKind::kBytes);
+      request.form = pipeline->kept.name;
       request.records = kRecords;
       request.memory_bytes = request.disk_bytes = 1 << 30;
       pipeline->cache = *cache->Get(request);
-      pipeline->cache_kind = CacheKind::kBytes;
     }
     Seen seen = RunSteps(TestRuntimeOptions(workers, engine), TestJob(pipeline, kBatch), kSteps);
     if (pipeline->cache != nullptr) {
@@ -143,13 +143,13 @@ TEST_F(CachedRecords, AreNotKeptWhileAChangeOfTheirFileWouldNotShow) {
     return ClockNs(CLOCK_REALTIME) - info.st_ctim.tv_sec * 1'000'000'000LL - info.st_ctim.tv_nsec;
   };
   auto pipeline = std::make_shared<LoadedPipeline>(*LoadPipeline(kYaml, dataset_));
-  pipeline->cache_kind = CacheKind::kBytes;
+  pipeline->Keep(CacheKind::kBytes);
   JobConfig job = TestJob(pipeline, kBatch);
   auto runtime = *Runtime::Create(TestRuntimeOptions(1, "pread"));
   bool was_quick = false;  // else the tick was over
   for (int attempt = 0; attempt < 100 && !was_quick; ++attempt) {
     Cache cache(Options(4 << 20, 0));
-    pipeline->cache = *cache.Get({"fake", "bytes-1", kRecords, 1 << 30, 0});
+    pipeline->cache = *cache.Get({"fake", pipeline->kept.name, kRecords, 1 << 30, 0});
     job.name = absl::StrCat("job", attempt);
     fs::permissions(path, fs::perms::owner_read);  // a change
     auto rank = ::feedwater::testing::AttachRank(*runtime, job, 0, 1);
@@ -203,9 +203,9 @@ TEST(CachedCoefficients, GiveTheBytesOfTheFilesInEveryEpochAndAfterARestart) {
       const CacheChoice choice =
           ChooseCache(pipeline->spec, **dataset, *pipeline->plan, 64 << 20, 64 << 20);
       EXPECT_EQ(choice.kind, CacheKind::kCoefficients) << choice.reason;
-      pipeline->cache_kind = choice.kind;
-      pipeline->cache = *cache->Get({"photos", CacheForm(choice.kind, *pipeline->plan),
-                                     (*dataset)->size(), 64 << 20, 64 << 20});
+      pipeline->Keep(choice.kind);
+      pipeline->cache =
+          *cache->Get({"photos", pipeline->kept.name, (*dataset)->size(), 64 << 20, 64 << 20});
     }
     Seen seen = RunSteps(TestRuntimeOptions(2, "pread"), TestJob(pipeline, 7), 9);  // three epochs
     if (cache != nullptr) {
@@ -231,11 +231,17 @@ TEST(CachedCoefficients, GiveTheBytesOfTheFilesInEveryEpochAndAfterARestart) {
   EXPECT_EQ(counts.misses, 0u);
 }
 
-TEST(CachedCoefficients, AreKeyedByTheVersionOfTheirDocuments) {
+// What is kept under one name is the same whoever has kept it.
+TEST(CachedCoefficients, AreKeyedByWhatIsKeptAsCoefficients) {
   const auto dataset = std::make_shared<FakeDataset>(FakeDataset::Options{});
   const auto pipeline = LoadPipeline(kYaml, dataset);
-  EXPECT_EQ(CacheForm(CacheKind::kCoefficients, *pipeline->plan),
-            absl::StrCat("coefficients-", CoefficientsVersion()));
+  const KeptForm bytes = KeptFormOf(CacheKind::kBytes, *dataset, *pipeline->plan);
+  const KeptForm coefficients = KeptFormOf(CacheKind::kCoefficients, *dataset, *pipeline->plan);
+  EXPECT_THAT(bytes.name, ::testing::StartsWith("bytes-2-"));
+  EXPECT_THAT(coefficients.name, ::testing::StartsWith("coefficients-2-"));
+  EXPECT_NE(bytes.digest, coefficients.digest);
+  EXPECT_EQ(bytes.digest.size(), 32u);
+  EXPECT_EQ(bytes.fields.size(), dataset->fields().size());
 }
 
 // --- the choice

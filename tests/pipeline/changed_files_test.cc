@@ -41,10 +41,9 @@ class ChangedFiles : public ::testing::TestWithParam<std::tuple<std::string, Cac
     dataset_->AwaitClockTick();
     runtime_ = *Runtime::Create(TestRuntimeOptions(2, engine));
     auto pipeline = std::make_shared<LoadedPipeline>(*LoadPipeline(kYaml, dataset_));
-    pipeline->cache_kind = kind;
+    pipeline->Keep(kind);
     if (kind != CacheKind::kNone) {
-      pipeline->cache =
-          *cache_.Get({"fake", CacheForm(kind, *pipeline->plan), kRecords, 4 << 20, 0});
+      pipeline->cache = *cache_.Get({"fake", pipeline->kept.name, kRecords, 4 << 20, 0});
     }
     pipeline_ = pipeline;
   }

@@ -69,8 +69,8 @@ class DecodedCache : public ::testing::Test {
     EXPECT_TRUE(dataset.ok()) << dataset.status();
     auto pipeline = std::make_shared<LoadedPipeline>(*LoadPipeline(yaml, *dataset));
     if (cache != nullptr) {
-      const std::string form = CacheForm(CacheKind::kDecoded, *pipeline->plan);
-      pipeline->cache_kind = CacheKind::kDecoded;
+      pipeline->Keep(CacheKind::kDecoded);
+      const std::string form = pipeline->kept.name;
       pipeline->cache = *cache->Get({"photos", form, (*dataset)->size(), 64 << 20, 64 << 20});
     }
     Seen seen = RunSteps(TestRuntimeOptions(2, engine), TestJob(pipeline, kBatch), steps);

@@ -16,8 +16,8 @@ const TensorSpec kLabel{DType::kInt64, Layout::kPlain, {}};
 const TensorSpec kAnyImage{DType::kUInt8, Layout::kHWC, {-1, -1, 3}};
 const TensorSpec kFloats{DType::kFloat32, Layout::kPlain, {5}};
 
-PlanPrefix TestPrefix() {
-  PlanPrefix prefix;
+KeptForm TestPrefix() {
+  KeptForm prefix;
   prefix.digest = "0123456789abcdef0123456789abcdef";
   prefix.fields = {{"label", kLabel, ""}, {"image", kAnyImage, ""}, {"weights", kFloats, ""}};
   return prefix;
@@ -32,7 +32,7 @@ class KeptFields : public ::testing::Test {
                       {kFloats, memory_.data() + 200}};
   }
 
-  const PlanPrefix prefix_ = TestPrefix();
+  const KeptForm prefix_ = TestPrefix();
   std::vector<std::byte> memory_ = std::vector<std::byte>(1024);
   Record record_;
 };
@@ -73,7 +73,7 @@ TEST_F(KeptFields, OfAnotherGraphAreRefused) {
   std::vector<std::byte> payload;
   ASSERT_TRUE(PackFields(prefix_, record_, &payload));
   Record back;
-  PlanPrefix other = TestPrefix();
+  KeptForm other = TestPrefix();
   other.digest.back() = '0';
   EXPECT_FALSE(UnpackFields(other, payload, &back).ok());
   other = TestPrefix();

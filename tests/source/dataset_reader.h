@@ -62,11 +62,12 @@ inline std::vector<std::string> ReadFields(const Dataset& dataset, int64_t recor
 
 inline int64_t LabelOf(const Dataset& dataset, int64_t record) {
   Record scratch;
-  std::vector<std::string> fields = ReadFields(dataset, record, &scratch);
+  const std::vector<std::string> fields = ReadFields(dataset, record, &scratch);
   int64_t label = -1;
-  EXPECT_EQ(fields.back().size(), sizeof(label)) << fields.back();
-  if (fields.back().size() == sizeof(label))
-    std::memcpy(&label, fields.back().data(), sizeof(label));
+  for (size_t i = 0; i < fields.size(); ++i) {
+    if (dataset.fields()[i].name == "label" && fields[i].size() == sizeof(label))
+      std::memcpy(&label, fields[i].data(), sizeof(label));
+  }
   return label;
 }
 

@@ -1,0 +1,397 @@
+#include "server/source/column_format.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <set>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "server/base/fd.h"
+#include "server/base/units.h"
+#include "server/storage/fault.h"
+
+namespace feedwater::server {
+namespace {
+
+constexpr IndexTag kColumns = MakeIndexTag("COLS");  // name, kind, dtype, shape, doc of each
+constexpr size_t kColumnTexts = 5;
+constexpr IndexTag kFilePaths = MakeIndexTag("FIPA");  // below the root, record by record
+constexpr IndexTag kFileSizes = MakeIndexTag("FISI");
+constexpr IndexTag kFieldClasses = MakeIndexTag("FICL");  // names of all class fields in turn
+constexpr IndexTag kFieldClassStarts = MakeIndexTag("FICS");
+
+constexpr int64_t kMaxRecordBytes = 256 << 20;  // as the pipeline's reader
+constexpr size_t kMaxColumns = 10'000;
+constexpr int64_t kBytesPerName = 96;  // of a set of strings, beside the name
+
+std::string ShapeText(const Shape& shape) { return absl::StrJoin(shape, ","); }
+
+void AddColumns(const std::vector<ColumnSpec>& columns, IndexWriter* writer) {
+  TextList texts;
+  for (const ColumnSpec& column : columns) {
+    texts.Add(column.name);
+    texts.Add(absl::StrCat(static_cast<int>(column.kind)));
+    texts.Add(DTypeName(column.dtype));
+    texts.Add(ShapeText(column.shape));
+    texts.Add(column.doc);
+  }
+  writer->Add(kColumns, texts);
+}
+
+absl::StatusOr<std::vector<ColumnSpec>> ReadColumns(const Index& index) {
+  const absl::Status wrong = absl::DataLossError("an index whose columns are not described");
+  FW_ASSIGN_OR_RETURN(const TextColumn texts, index.Texts(kColumns));
+  if (texts.size() % kColumnTexts != 0 || texts.size() / kColumnTexts > kMaxColumns) return wrong;
+  std::vector<ColumnSpec> columns(texts.size() / kColumnTexts);
+  for (size_t i = 0; i < columns.size(); ++i) {
+    ColumnSpec& column = columns[i];
+    column.name = std::string(texts[i * kColumnTexts]);
+    int kind = 0;
+    const absl::StatusOr<DType> dtype = DTypeFromName(texts[i * kColumnTexts + 2]);
+    if (!absl::SimpleAtoi(texts[i * kColumnTexts + 1], &kind) || kind < 0 ||
+        kind > static_cast<int>(ColumnSpec::Kind::kBytes) || !dtype.ok()) {
+      return wrong;
+    }
+    column.kind = static_cast<ColumnSpec::Kind>(kind);
+    column.dtype = *dtype;
+    for (const absl::string_view axis :
+         absl::StrSplit(texts[i * kColumnTexts + 3], ',', absl::SkipEmpty())) {
+      int64_t length = 0;
+      if (!absl::SimpleAtoi(axis, &length) || length < -1 || column.shape.size() == 16)
+        return wrong;
+      column.shape.push_back(length);
+    }
+    if (!column.is_numeric() && (column.dtype != DType::kUInt8 || column.shape != Shape{-1}))
+      return wrong;
+    column.doc = std::string(texts[i * kColumnTexts + 4]);
+  }
+  return columns;
+}
+
+// Reads records one after the other, with the files of the last one kept open.
+class RecordScan {
+ public:
+  RecordScan(const Root& root, const RecordColumns& records) : root_(root), records_(records) {}
+
+  absl::StatusOr<RecordSpans> Read(int64_t record) {
+    extents_.clear();
+    records_.AddExtents(record, &extents_);
+    bytes_.resize(extents_.size());
+    spans_.clear();
+    for (size_t i = 0; i < extents_.size(); ++i) {
+      const Extent& extent = extents_[i];
+      if (extent.length > kMaxRecordBytes)
+        return absl::InvalidArgumentError(
+            absl::StrCat("record ", record, " has ", extent.length, " bytes"));
+      FW_ASSIGN_OR_RETURN(const int fd, FileOf(extent.object, i));
+      bytes_[i].resize(static_cast<size_t>(extent.length));
+      size_t done = 0;
+      while (done < bytes_[i].size()) {
+        const ssize_t got = pread(fd, bytes_[i].data() + done, bytes_[i].size() - done,
+                                  static_cast<off_t>(extent.offset) + static_cast<off_t>(done));
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return StorageError(errno, root_.Describe(records_.ObjectPath(extent.object)));
+        if (got == 0) {
+          return FileChangedError(absl::StrCat(root_.Describe(records_.ObjectPath(extent.object)),
+                                               " became shorter while it was indexed"));
+        }
+        done += static_cast<size_t>(got);
+      }
+      spans_.emplace_back(bytes_[i].data(), bytes_[i].size());
+    }
+    return RecordSpans(spans_);
+  }
+
+ private:
+  struct Open {
+    int64_t object = -1;
+    Fd fd;
+  };
+  absl::StatusOr<int> FileOf(uint32_t object, size_t place) {
+    if (open_.size() <= place) open_.resize(place + 1);
+    Open& open = open_[place];
+    if (open.object != object) {
+      FW_ASSIGN_OR_RETURN(open.fd,
+                          root_.OpenFile(records_.ObjectPath(object), /*direct_io=*/false));
+      open.object = object;
+    }
+    return open.fd.get();
+  }
+
+  const Root& root_;
+  const RecordColumns& records_;
+  std::vector<Extent> extents_;
+  std::vector<std::vector<std::byte>> bytes_;
+  std::vector<absl::Span<const std::byte>> spans_;
+  std::vector<Open> open_;
+};
+
+// A path that a record names, below the root.
+absl::StatusOr<std::string> PathOfText(const DatasetLocation& location, absl::string_view text) {
+  if (text.empty()) return absl::InvalidArgumentError("names no file");
+  if (text[0] == '/' || text.find('\0') != absl::string_view::npos) {
+    return absl::InvalidArgumentError(absl::StrCat("names '", Printable(text),
+                                                   "': a path is relative to the dataset's path, ",
+                                                   location.Describe()));
+  }
+  std::string normal;
+  for (const absl::string_view part : absl::StrSplit(text, '/', absl::SkipEmpty())) {
+    if (part == ".") continue;
+    if (part == "..")
+      return absl::InvalidArgumentError(
+          absl::StrCat("names '", Printable(text), "', which leads out of the dataset"));
+    normal = DatasetLocation::JoinPath(normal, part);
+  }
+  // A dataset that is one file names others beside it.
+  return normal;
+}
+
+// A dataset's records with the fields that were asked for.
+class ColumnDataset final : public IndexedDataset {
+ public:
+  static absl::StatusOr<std::shared_ptr<const Dataset>> Open(
+      IndexedParts parts, FieldReader reader, std::unique_ptr<const RecordColumns> records) {
+    const Index& index = *parts.index;
+    const auto size = static_cast<uint64_t>(parts.records);
+    const size_t file_fields = reader.file_fields().size();
+    std::shared_ptr<ColumnDataset> dataset(
+        new ColumnDataset(std::move(parts), std::move(reader), std::move(records)));
+    dataset->SetShardStarts(dataset->records_->shard_starts());
+    if (file_fields == 0) return dataset;
+    FW_ASSIGN_OR_RETURN(dataset->paths_, index.Texts(kFilePaths));
+    FW_ASSIGN_OR_RETURN(dataset->sizes_, index.Numbers(kFileSizes));
+    if (size > UINT32_MAX / file_fields || dataset->paths_.size() != size * file_fields ||
+        dataset->sizes_.size() != size * file_fields ||
+        static_cast<uint64_t>(dataset->records_->objects()) + size * file_fields > UINT32_MAX) {
+      return absl::DataLossError("an index whose files do not fit its records");
+    }
+    return dataset;
+  }
+
+  int64_t objects() const override { return records_->objects() + FileObjects(); }
+  std::string ObjectPath(uint32_t object) const override {
+    const int64_t own = records_->objects();
+    return object < own ? records_->ObjectPath(object)
+                        : std::string(paths_[static_cast<size_t>(object - own)]);
+  }
+  int64_t ObjectBytes(uint32_t object) const override {
+    const int64_t own = records_->objects();
+    return object < own ? records_->ObjectBytes(object)
+                        : FileBytes(static_cast<size_t>(object - own));
+  }
+  void Extents(int64_t record, std::vector<Extent>* extents) const override {
+    extents->clear();
+    records_->AddExtents(record, extents);
+    const size_t files = reader_.file_fields().size();
+    for (size_t i = 0; i < files; ++i) {
+      const size_t file = static_cast<size_t>(record) * files + i;
+      extents->push_back({static_cast<uint32_t>(static_cast<size_t>(records_->objects()) + file), 0,
+                          FileBytes(file)});
+    }
+  }
+  absl::Status Parse(int64_t record, RecordSpans bytes, Record* out) const override {
+    const size_t own = records_->extents_per_record(), files = reader_.file_fields().size();
+    if (bytes.size() != own + files) {
+      return absl::DataLossError(
+          absl::StrCat("the record has ", bytes.size(), " parts, not ", own + files));
+    }
+    ColumnValues values(columns_, &out->scratch);
+    FW_RETURN_IF_ERROR(records_->Read(record, bytes.first(own), &values));
+    return reader_.Read(values, bytes.subspan(own), out);
+  }
+
+ private:
+  ColumnDataset(IndexedParts parts, FieldReader reader,
+                std::unique_ptr<const RecordColumns> records)
+      : IndexedDataset(std::move(parts)),
+        reader_(std::move(reader)),
+        records_(std::move(records)),
+        columns_(reader_.wanted().size()) {}
+
+  int64_t FileObjects() const {
+    return size() * static_cast<int64_t>(reader_.file_fields().size());
+  }
+  int64_t FileBytes(size_t file) const {
+    return static_cast<int64_t>(std::min<uint64_t>(sizes_[file], uint64_t{1} << 61));
+  }
+
+  const FieldReader reader_;
+  const std::unique_ptr<const RecordColumns> records_;
+  const size_t columns_;
+  TextColumn paths_;
+  NumberColumn sizes_;
+};
+
+}  // namespace
+
+std::vector<FieldRequest> ColumnFormat::DefaultFields(
+    const std::vector<ColumnSpec>& columns) const {
+  std::vector<FieldRequest> all;
+  for (const ColumnSpec& column : columns) {
+    FieldRequest request;
+    request.name = request.from = column.name;
+    all.push_back(std::move(request));
+  }
+  return all;
+}
+
+absl::StatusOr<FieldReader> ColumnFormat::MakeReader(const DatasetLocation& location,
+                                                     const std::vector<ColumnSpec>& columns) const {
+  std::set<absl::string_view> names;
+  for (const ColumnSpec& column : columns) {
+    if (!names.insert(column.name).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(location.Describe(), " has two columns '", Printable(column.name), "'"));
+    }
+  }
+  return FieldReader::Create(requests_.list.empty() ? DefaultFields(columns) : requests_.list,
+                             columns, location.Describe());
+}
+
+absl::Status ColumnFormat::BuildIndex(const DatasetLocation& location,
+                                      IndexBuilder* builder) const {
+  std::vector<ColumnSpec> columns;
+  FW_RETURN_IF_ERROR(FindRecords(location, builder, &columns));
+  if (columns.size() > kMaxColumns) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(location.Describe(), " has more than ", kMaxColumns, " columns"));
+  }
+  FW_ASSIGN_OR_RETURN(const FieldReader reader, MakeReader(location, columns));
+  AddColumns(columns, &builder->columns);
+  builder->classes = ClassNames();
+  if (builder->records <= 0) return absl::OkStatus();  // told by the caller
+  if (reader.file_fields().empty() && reader.class_fields().empty()) return absl::OkStatus();
+  return Survey(location, columns, reader, builder);
+}
+
+absl::Status ColumnFormat::Survey(const DatasetLocation& location,
+                                  const std::vector<ColumnSpec>& columns, const FieldReader& reader,
+                                  IndexBuilder* builder) const {
+  IndexedParts parts;
+  parts.location = location;
+  parts.records = builder->records;
+  FW_ASSIGN_OR_RETURN(parts.index, builder->columns.Finish(nullptr));
+  FW_RETURN_IF_ERROR(builder->Take(parts.index->bytes()));
+  FW_ASSIGN_OR_RETURN(const std::unique_ptr<const RecordColumns> records,
+                      OpenRecords(parts, columns, reader.wanted()));
+  RecordScan scan(*location.root, *records);
+  std::vector<std::byte> scratch;
+  std::vector<std::set<std::string>> classes(reader.class_fields().size());
+  TextList paths;
+  std::vector<uint64_t> sizes;
+  int64_t missing = 0;
+  std::string first_missing;
+  Digest digest;
+  digest.Add(builder->digest);
+  DatasetLocation files = location;
+  FW_ASSIGN_OR_RETURN(const struct stat info, location.root->Stat(location.path));
+  if (!S_ISDIR(info.st_mode)) {  // its files lie beside it
+    const size_t slash = files.path.rfind('/');
+    files.path = slash == std::string::npos ? "" : files.path.substr(0, slash);
+  }
+  for (int64_t record = 0; record < builder->records; ++record) {
+    FW_RETURN_IF_ERROR(builder->Progress(record, builder->records));
+    FW_ASSIGN_OR_RETURN(const RecordSpans bytes, scan.Read(record));
+    ColumnValues values(columns.size(), &scratch);
+    const auto name_record = [&](const absl::Status& status) {
+      std::vector<Extent> extents;
+      records->AddExtents(record, &extents);
+      return absl::Status(
+          status.code(),
+          absl::StrCat("record ", record, " of ", location.Describe(),
+                       extents.empty() ? ""
+                                       : absl::StrCat(" (byte ", extents[0].offset, " of ",
+                                                      location.root->Describe(
+                                                          records->ObjectPath(extents[0].object)),
+                                                      ")"),
+                       ": ", status.message()));
+    };
+    if (const absl::Status read = records->Read(record, bytes, &values); !read.ok())
+      return name_record(read);
+    for (size_t i = 0; i < classes.size(); ++i) {
+      const auto text = reader.TextOf(reader.class_fields()[i], values);
+      if (!text.ok()) return name_record(text.status());
+      if (classes[i].insert(std::string(*text)).second) {
+        FW_RETURN_IF_ERROR(builder->Take(kBytesPerName + static_cast<int64_t>(text->size())));
+        if (classes[i].size() > kMaxClasses) {
+          return absl::InvalidArgumentError(absl::StrCat(
+              "field '", reader.fields()[reader.class_fields()[i]].name, "' has more than ",
+              kMaxClasses, " different texts: 'classes: auto' is not for it"));
+        }
+      }
+    }
+    for (const size_t field : reader.file_fields()) {
+      const auto text = reader.TextOf(field, values);
+      if (!text.ok()) return name_record(text.status());
+      const absl::StatusOr<std::string> relative = PathOfText(files, *text);
+      if (!relative.ok()) {
+        return name_record(absl::InvalidArgumentError(absl::StrCat(
+            "field '", reader.fields()[field].name, "' ", relative.status().message())));
+      }
+      std::string path = files.Below(*relative);
+      const absl::StatusOr<struct stat> file = location.root->Stat(path);
+      if (!file.ok() && !absl::IsNotFound(file.status())) return name_record(file.status());
+      const bool is_there = file.ok() && S_ISREG(file->st_mode);
+      if (!is_there && ++missing == 1) first_missing = path;
+      sizes.push_back(is_there ? static_cast<uint64_t>(file->st_size) : 0);
+      digest.Add(*relative);
+      digest.Add(sizes.back());
+      FW_RETURN_IF_ERROR(builder->Take(static_cast<int64_t>(path.size() + 2 * sizeof(uint64_t))));
+      paths.Add(path);
+    }
+  }
+  if (missing > 0) {
+    absl::StrAppend(&builder->notes, builder->notes.empty() ? "" : ", ",
+                    FormatCount(missing, "file"),
+                    " that records name and that is not there: ", Printable(first_missing),
+                    missing > 1 ? ", ..." : "");
+  }
+  if (!reader.file_fields().empty()) {
+    builder->columns.Add(kFilePaths, paths);
+    builder->columns.Add(kFileSizes, sizes);
+    builder->digest = digest.Hex();
+  }
+  if (classes.empty()) return absl::OkStatus();
+  TextList names;
+  std::vector<uint64_t> starts = {0};
+  for (const std::set<std::string>& field : classes) {
+    for (const std::string& name : field) names.Add(name);
+    starts.push_back(names.size());
+  }
+  builder->classes.assign(classes[0].begin(), classes[0].end());
+  builder->columns.Add(kFieldClasses, names);
+  builder->columns.Add(kFieldClassStarts, starts);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<const Dataset>> ColumnFormat::Open(IndexedParts parts) const {
+  FW_ASSIGN_OR_RETURN(const std::vector<ColumnSpec> columns, ReadColumns(*parts.index));
+  absl::StatusOr<FieldReader> made = MakeReader(parts.location, columns);
+  if (!made.ok()) return absl::DataLossError(made.status().message());
+  FieldReader reader = *std::move(made);
+  const size_t class_fields = reader.class_fields().size();
+  if (class_fields > 0) {
+    FW_ASSIGN_OR_RETURN(const TextColumn names, parts.index->Texts(kFieldClasses));
+    FW_ASSIGN_OR_RETURN(const NumberColumn starts, parts.index->Numbers(kFieldClassStarts));
+    if (starts.size() != class_fields + 1 || !starts.Divides(names.size()) ||
+        names.size() > class_fields * kMaxClasses) {
+      return absl::DataLossError("an index whose classes do not fit together");
+    }
+    for (size_t i = 0; i < class_fields; ++i) {
+      std::vector<std::string> list;
+      for (size_t n = starts[i]; n < starts[i + 1]; ++n) list.emplace_back(names[n]);
+      reader.SetClasses(i, list);
+    }
+  }
+  FW_ASSIGN_OR_RETURN(std::unique_ptr<const RecordColumns> records,
+                      OpenRecords(parts, columns, reader.wanted()));
+  parts.fields = reader.fields();
+  return ColumnDataset::Open(std::move(parts), std::move(reader), std::move(records));
+}
+
+}  // namespace feedwater::server

@@ -1,0 +1,76 @@
+// From a record's columns to its fields, as `fields:` asks for them (field_requests.h). What can be
+// settled before the first record is settled by Create: which columns, which types. Read converts
+// the values of one record. Immutable after SetClasses; thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/inlined_vector.h"
+#include "absl/types/span.h"
+#include "server/base/status.h"
+#include "server/source/columns.h"
+#include "server/source/dataset.h"
+#include "server/source/field_requests.h"
+
+namespace feedwater::server {
+
+class FieldReader {
+ public:
+  // `what` names the dataset. InvalidArgument with the field's place where a request does not fit
+  // the columns.
+  static absl::StatusOr<FieldReader> Create(const std::vector<FieldRequest>& requests,
+                                            const std::vector<ColumnSpec>& columns,
+                                            const std::string& what);
+
+  const std::vector<FieldSpec>& fields() const { return specs_; }
+  const std::vector<bool>& wanted() const { return wanted_; }  // by column
+  // Fields whose values are paths of files, and those whose texts are classes, by number.
+  const std::vector<size_t>& file_fields() const { return file_fields_; }
+  const std::vector<size_t>& class_fields() const { return class_fields_; }
+
+  // The text of a file's or a class's field in a record. InvalidArgument that names the column.
+  absl::StatusOr<absl::string_view> TextOf(size_t field, const ColumnValues& values) const;
+  // The sorted names of class field i of class_fields().
+  void SetClasses(size_t i, const std::vector<std::string>& names);
+
+  // `files`: the bytes of the files, in the order of file_fields(). Any values are safe. The
+  // fields live as long as the record's bytes and `out`, whose scratch `values` was made with.
+  absl::Status Read(ColumnValues& values, absl::Span<const absl::Span<const std::byte>> files,
+                    Record* out) const;
+
+ private:
+  enum class Way { kAsStored, kConverted, kParsed, kReinterpreted, kClass, kFile };
+  struct Field {
+    std::string from;  // for messages
+    absl::InlinedVector<size_t, 2> columns;
+    Way way = Way::kAsStored;
+    DType stored = DType::kUInt8;
+    bool is_optional = false;
+    size_t number = 0;  // among file_fields or class_fields
+  };
+  // Where a field's data is: at an address, or in scratch, which may move until all are there.
+  struct Place {
+    const std::byte* data = nullptr;
+    size_t at = 0;
+    bool is_in_scratch = false;
+  };
+
+  static absl::Status Settle(const FieldRequest& request, const std::vector<ColumnSpec>& columns,
+                             const std::string& what, Field* field, FieldSpec* spec);
+  absl::Status ReadField(size_t number, ColumnValues& values,
+                         absl::Span<const absl::Span<const std::byte>> files, Place* place,
+                         Tensor* out) const;
+  static absl::Status Missing(const Field& field, const FieldSpec& spec, ColumnValues& values,
+                              Place* place, Tensor* out);
+
+  std::vector<Field> fields_;
+  std::vector<FieldSpec> specs_;
+  std::vector<bool> wanted_;
+  std::vector<size_t> file_fields_, class_fields_;
+  std::vector<absl::flat_hash_map<std::string, int64_t>> classes_;
+};
+
+}  // namespace feedwater::server

@@ -1,0 +1,38 @@
+// `fields:` of a dataset, one rule for every format with columns: which columns become fields of
+// its records, under which names, and as what.
+//
+//   fields:
+//     image: path                                        # a column under another name
+//     label: {from: species, classes: auto}              # strings numbered in sorted order
+//     boxes: {from: bbox, dtype: float32, shape: [-1, 4]}
+//     photo: {from: path, file: true}                    # the bytes of the file that it names
+//
+// Left out: every column under its own name.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/base/schema.h"
+#include "server/base/tensor.h"
+
+namespace feedwater::server {
+
+struct FieldRequest {
+  std::string name;
+  std::string from;            // a column; several with ';' between them: the first that is there
+  std::optional<DType> dtype;  // as stored, integers as int64, when it is not given
+  std::optional<Shape> shape;  // -1 stands for a length that differs from record to record
+  bool is_file = false;        // the column's text is a path below the dataset's
+  bool has_classes = false;    // the column's texts are numbered, and are the dataset's classes
+  bool is_optional = false;    // a record without it has no elements there, or a zero
+  std::string where;           // "file:line:column"
+};
+
+struct FieldRequests {
+  std::vector<FieldRequest> list;  // empty: every column
+};
+FW_DECLARE_PARAM_TYPE(FieldRequests);
+
+}  // namespace feedwater::server

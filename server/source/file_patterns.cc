@@ -1,0 +1,201 @@
+#include "server/source/file_patterns.h"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+
+namespace feedwater::server {
+namespace {
+
+constexpr size_t kMaxFiles = 1'000'000;
+
+bool IsGlob(absl::string_view name) { return name.find_first_of("*?[") != absl::string_view::npos; }
+
+absl::Status TooMany(absl::string_view pattern) {
+  return absl::InvalidArgumentError(absl::StrCat("'files': '", Printable(pattern),
+                                                 "' stands for more than ", kMaxFiles, " names"));
+}
+
+// What one pair of braces stands for; empty when it is neither a range nor a list.
+absl::StatusOr<std::vector<std::string>> Alternatives(absl::string_view inside,
+                                                      absl::string_view pattern) {
+  std::vector<std::string> words;
+  const std::vector<absl::string_view> ends = absl::StrSplit(inside, "..");
+  uint64_t first = 0, last = 0;
+  if (ends.size() == 2 && absl::SimpleAtoi(ends[0], &first) && absl::SimpleAtoi(ends[1], &last)) {
+    if (last < first || last - first >= kMaxFiles) {
+      if (last >= first) return TooMany(pattern);
+      return absl::InvalidArgumentError(
+          absl::StrCat("'files': the range in '", Printable(pattern), "' ends before it begins"));
+    }
+    const bool padded = ends[0].size() > 1 && ends[0][0] == '0';
+    for (uint64_t number = first; number <= last; ++number) {
+      words.push_back(padded ? absl::StrFormat("%0*d", static_cast<int>(ends[0].size()), number)
+                             : absl::StrCat(number));
+    }
+    return words;
+  }
+  if (!absl::StrContains(inside, ',')) return words;
+  for (absl::string_view word : absl::StrSplit(inside, ',')) words.emplace_back(word);
+  return words;
+}
+
+// Adds the paths below `folder` (below the root) that match the rest of a pattern.
+absl::Status Match(const DatasetLocation& location, const std::string& folder,
+                   absl::Span<const absl::string_view> rest, IndexBuilder* builder,
+                   absl::flat_hash_set<std::string>* listed, std::vector<std::string>* found) {
+  if (rest.empty()) {
+    found->push_back(folder);
+    if (found->size() > kMaxFiles) return TooMany("*");
+    return absl::OkStatus();
+  }
+  const std::string part(rest[0]);
+  if (!IsGlob(part))
+    return Match(location, DatasetLocation::JoinPath(folder, part), rest.subspan(1), builder,
+                 listed, found);
+  if (listed->insert(folder).second) {
+    const absl::StatusOr<struct stat> info = builder->DependOn(*location.root, folder);
+    if (absl::IsNotFound(info.status()) && folder != location.path) return absl::OkStatus();
+    if (!info.ok()) return info.status();
+    if (!S_ISDIR(info->st_mode)) return absl::OkStatus();
+  }
+  FW_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFolder(*location.root, folder));
+  for (const std::string& name : names) {
+    if (fnmatch(part.c_str(), name.c_str(), FNM_PERIOD | FNM_NOESCAPE) != 0) continue;
+    FW_RETURN_IF_ERROR(Match(location, DatasetLocation::JoinPath(folder, name), rest.subspan(1),
+                             builder, listed, found));
+    FW_RETURN_IF_ERROR(builder->Progress(static_cast<int64_t>(found->size()), 0));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<std::string>> MatchPattern(const DatasetLocation& location,
+                                                      const std::string& pattern,
+                                                      IndexBuilder* builder,
+                                                      absl::flat_hash_set<std::string>* listed) {
+  std::vector<std::string> all;
+  FW_ASSIGN_OR_RETURN(const std::vector<std::string> names, ExpandBraces(pattern));
+  for (const std::string& name : names) {
+    const std::vector<absl::string_view> parts = absl::StrSplit(name, '/', absl::SkipEmpty());
+    std::vector<std::string> found;
+    FW_RETURN_IF_ERROR(Match(location, location.path, parts, builder, listed, &found));
+    std::sort(found.begin(), found.end());
+    all.insert(all.end(), found.begin(), found.end());
+  }
+  if (all.empty()) {
+    return absl::NotFoundError(absl::StrCat("'files': no file of ", location.Describe(),
+                                            " matches '", Printable(pattern), "'"));
+  }
+  return all;
+}
+
+// Adds a file, unless it is a folder that a glob happened to match.
+absl::Status AddFile(const DatasetLocation& location, std::string path, bool by_glob,
+                     IndexBuilder* builder, std::vector<FoundFile>* files) {
+  FW_ASSIGN_OR_RETURN(const struct stat info, builder->DependOn(*location.root, path));
+  if (!S_ISREG(info.st_mode)) {
+    builder->stamps.pop_back();
+    if (by_glob) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat(location.root->Describe(path), " is no regular file"));
+  }
+  FW_RETURN_IF_ERROR(builder->Take(static_cast<int64_t>(2 * (sizeof(Stamp) + path.size()))));
+  files->push_back({std::move(path), static_cast<int64_t>(info.st_size)});
+  return builder->Progress(0, 0);
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::string>> ExpandBraces(absl::string_view pattern) {
+  std::vector<std::string> names = {""};
+  absl::string_view rest = pattern;
+  while (!rest.empty()) {
+    const size_t open = rest.find('{');
+    const size_t close = open == absl::string_view::npos ? open : rest.find('}', open);
+    std::vector<std::string> words;
+    absl::string_view before = rest;
+    if (close == absl::string_view::npos) {
+      rest = "";
+    } else {
+      before = rest.substr(0, open);
+      FW_ASSIGN_OR_RETURN(words, Alternatives(rest.substr(open + 1, close - open - 1), pattern));
+      if (words.empty()) {  // braces that are part of the name
+        words.emplace_back(rest.substr(open, close - open + 1));
+      }
+      rest = rest.substr(close + 1);
+    }
+    if (words.empty()) words.emplace_back();
+    if (names.size() > kMaxFiles / words.size()) return TooMany(pattern);
+    std::vector<std::string> longer;
+    for (const std::string& name : names) {
+      for (const std::string& word : words) longer.push_back(absl::StrCat(name, before, word));
+    }
+    names = std::move(longer);
+  }
+  return names;
+}
+
+absl::StatusOr<std::vector<FoundFile>> FindFiles(const DatasetLocation& location,
+                                                 const std::vector<std::string>& patterns,
+                                                 absl::Span<const absl::string_view> suffixes,
+                                                 IndexBuilder* builder) {
+  std::vector<FoundFile> files;
+  FW_ASSIGN_OR_RETURN(const struct stat info, location.root->Stat(location.path));
+  if (!S_ISDIR(info.st_mode)) {
+    if (!patterns.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(location.Describe(), " is a file, and 'files' are below a folder"));
+    }
+    FW_RETURN_IF_ERROR(AddFile(location, location.path, /*by_glob=*/false, builder, &files));
+    return files;
+  }
+  if (patterns.empty()) {
+    FW_RETURN_IF_ERROR(builder->DependOn(*location.root, location.path).status());
+    FW_ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                        ListFolder(*location.root, location.path));
+    for (const std::string& name : names) {
+      const auto fits = [&](absl::string_view suffix) { return absl::EndsWith(name, suffix); };
+      if (name[0] == '.' || std::none_of(suffixes.begin(), suffixes.end(), fits)) continue;
+      FW_RETURN_IF_ERROR(
+          AddFile(location, location.Below(name), /*by_glob=*/true, builder, &files));
+    }
+    if (files.empty()) {
+      return absl::NotFoundError(absl::StrCat(location.Describe(), " holds no file *",
+                                              absl::StrJoin(suffixes, " or *"),
+                                              "; cure: name them with 'files'"));
+    }
+    return files;
+  }
+  absl::flat_hash_set<std::string> listed, seen;
+  for (const std::string& pattern : patterns) {
+    FW_ASSIGN_OR_RETURN(std::vector<std::string> paths,
+                        MatchPattern(location, pattern, builder, &listed));
+    for (std::string& path : paths) {
+      if (!seen.insert(path).second) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("'files' names ", location.root->Describe(path),
+                         " twice, the second time by '", Printable(pattern), "'"));
+      }
+      FW_RETURN_IF_ERROR(AddFile(location, std::move(path), IsGlob(pattern), builder, &files));
+    }
+  }
+  if (files.empty())
+    return absl::NotFoundError(absl::StrCat("'files' of ", location.Describe(), " are folders"));
+  return files;
+}
+
+std::string NameInDataset(const DatasetLocation& location, const std::string& path) {
+  if (path == location.path) return path.substr(path.rfind('/') + 1);
+  if (location.path.empty()) return path;
+  return path.substr(location.path.size() + 1);
+}
+
+}  // namespace feedwater::server

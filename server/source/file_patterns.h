@@ -1,0 +1,37 @@
+// `files:` of a dataset: names, globs (*.tar) and brace ranges (train-{000000..000146}.tar) below
+// its path.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "server/base/status.h"
+#include "server/source/format.h"
+
+namespace feedwater::server {
+
+struct FoundFile {
+  std::string path;  // below the root
+  int64_t bytes = 0;
+};
+
+// The names that a pattern's braces stand for: {a,b} and {000..146}, which keeps its zeros.
+absl::StatusOr<std::vector<std::string>> ExpandBraces(absl::string_view pattern);
+
+// The files in order: the patterns' in theirs, each pattern's matches sorted by bytes. Without
+// patterns: the dataset's path where that is a file, else all files of its folder that end with one
+// of `suffixes` and are not hidden. The index depends on the folders that were listed and on every
+// file. NotFound that names the pattern without a match; InvalidArgument for a file that is named
+// twice.
+absl::StatusOr<std::vector<FoundFile>> FindFiles(const DatasetLocation& location,
+                                                 const std::vector<std::string>& patterns,
+                                                 absl::Span<const absl::string_view> suffixes,
+                                                 IndexBuilder* builder);
+
+// "train-0.tar" of "data/train-0.tar": a file's name as digests know it, below the dataset's path.
+std::string NameInDataset(const DatasetLocation& location, const std::string& path);
+
+}  // namespace feedwater::server

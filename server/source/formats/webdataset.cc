@@ -1,0 +1,301 @@
+// Format `webdataset`: tar shards in which the files of a record stand one behind the other and
+// share a name up to its first dot, as the webdataset library writes and reads them. A record is
+// one read, from the header of its first file to the end of its last one; its files are found in
+// those bytes.
+//
+// The index keeps 4 bytes a record: where its first header is, in blocks of 512 bytes.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <set>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "server/base/units.h"
+#include "server/source/column_format.h"
+#include "server/source/tar.h"
+#include "server/storage/fault.h"
+
+namespace feedwater::server {
+namespace {
+
+constexpr IndexTag kBegins = MakeIndexTag("tbeg");  // block of each record's first header
+constexpr IndexTag kEnds = MakeIndexTag("tend");    // block behind the last record of each shard
+
+constexpr absl::string_view kSuffixes[] = {".tar"};
+constexpr absl::string_view kPacked[] = {".tgz", ".tar.gz", ".tar.zst"};
+constexpr absl::string_view kImages[] = {"jpg", "jpeg", "png", "webp", "ppm"};
+constexpr absl::string_view kTexts[] = {"txt", "text", "transcript", "json", "jsonl", "id"};
+constexpr absl::string_view kNumbers[] = {"cls", "cls2", "class", "count", "index", "inx"};
+constexpr const char* kKey = "__key__";
+constexpr int64_t kTail = 64 << 10;  // behind the end of an archive, which is looked at
+
+template <size_t n>
+bool IsOneOf(const absl::string_view (&words)[n], absl::string_view word) {
+  return std::find(std::begin(words), std::end(words), word) != std::end(words);
+}
+
+struct WebdatasetParams {
+  std::vector<std::string> files;
+  FieldRequests fields;
+};
+
+// What is found in the archives.
+struct Scan {
+  std::vector<uint64_t> begins, ends;
+  std::set<std::string> extensions;
+  int64_t others = 0;  // members that belong to no record
+  std::string first_other;
+};
+
+class WebdatasetColumns final : public ShardedColumns {
+ public:
+  static absl::StatusOr<std::unique_ptr<const RecordColumns>> Open(
+      const IndexedParts& parts, const std::vector<ColumnSpec>& columns,
+      const std::vector<bool>& wanted) {
+    FW_ASSIGN_OR_RETURN(Shards shards, Shards::Open(*parts.index, parts.records));
+    std::unique_ptr<WebdatasetColumns> records(new WebdatasetColumns(std::move(shards)));
+    FW_ASSIGN_OR_RETURN(records->begins_, parts.index->Numbers(kBegins));
+    FW_ASSIGN_OR_RETURN(records->ends_, parts.index->Numbers(kEnds));
+    if (records->begins_.size() != static_cast<size_t>(parts.records) ||
+        records->ends_.size() != records->shards().size()) {
+      return absl::DataLossError("a webdataset index whose columns do not fit together");
+    }
+    for (size_t i = 0; i < columns.size(); ++i) {
+      if (columns[i].name == kKey) {
+        if (wanted[i]) records->key_column_ = static_cast<int64_t>(i);
+      } else if (wanted[i]) {
+        records->columns_.emplace(columns[i].name, i);
+      }
+    }
+    return records;
+  }
+
+  void AddExtents(int64_t record, std::vector<Extent>* extents) const override {
+    const uint32_t shard = shards().Of(record);
+    const auto i = static_cast<size_t>(record);
+    const bool is_last = record + 1 == shards().first(shard + 1);
+    // Numbers of a damaged index may be any.
+    const uint64_t most = static_cast<uint64_t>(shards().bytes(shard));
+    const uint64_t begin = std::min(begins_[i], most / kTarBlock) * kTarBlock;
+    const uint64_t end =
+        std::min<uint64_t>(is_last ? ends_[shard] : begins_[i + 1], most / kTarBlock + 1) *
+        kTarBlock;
+    extents->push_back({shard, static_cast<int64_t>(begin),
+                        static_cast<int64_t>(std::min(std::max(begin, end), most) - begin)});
+  }
+
+  absl::Status Read(int64_t, RecordSpans bytes, ColumnValues* values) const override {
+    const absl::Span<const std::byte> all = bytes[0];
+    TarReader reader(
+        [&](int64_t offset, char* to, size_t length) {
+          std::memcpy(to, all.data() + offset, length);
+          return absl::OkStatus();
+        },
+        static_cast<int64_t>(all.size()));
+    bool any = false;
+    while (true) {
+      FW_ASSIGN_OR_RETURN(const std::optional<TarMember> member, reader.Next());
+      if (!member) break;
+      absl::string_view key;
+      std::string extension;
+      if (member->kind != TarMember::Kind::kFile ||
+          !SplitMemberName(member->name, &key, &extension)) {
+        continue;
+      }
+      if (!any && key_column_ >= 0) {
+        const auto column = static_cast<size_t>(key_column_);
+        std::byte* at = values->Make(column, {static_cast<int64_t>(key.size())}, key.size());
+        if (at != nullptr) std::memcpy(at, key.data(), key.size());
+      }
+      any = true;
+      const auto column = columns_.find(extension);
+      if (column == columns_.end()) continue;
+      if (values->has(column->second))
+        return absl::InvalidArgumentError(absl::StrCat("two files '", Printable(extension), "'"));
+      values->SetBytes(column->second, all.data() + member->data,
+                       static_cast<size_t>(member->bytes));
+    }
+    return any ? absl::OkStatus() : absl::DataLossError("no file where the record was indexed");
+  }
+
+ private:
+  using ShardedColumns::ShardedColumns;
+  NumberColumn begins_, ends_;
+  absl::flat_hash_map<std::string, size_t> columns_;  // by extension
+  int64_t key_column_ = -1;
+};
+
+class Webdataset final : public ColumnFormat {
+ public:
+  explicit Webdataset(WebdatasetParams params)
+      : ColumnFormat(params.fields), params_(std::move(params)) {}
+  int64_t sections_version() const override { return 1; }
+
+ protected:
+  absl::Status FindRecords(const DatasetLocation& location, IndexBuilder* builder,
+                           std::vector<ColumnSpec>* columns) const override {
+    FW_ASSIGN_OR_RETURN(const std::vector<FoundFile> files,
+                        FindFiles(location, params_.files, kSuffixes, builder));
+    Scan scan;
+    ShardList shards;
+    for (const FoundFile& file : files) {
+      const size_t before = scan.begins.size();
+      FW_RETURN_IF_ERROR(ScanShard(location, file, builder, &scan));
+      shards.Add(file, static_cast<int64_t>(scan.begins.size() - before));
+    }
+    Digest digest;
+    digest.Add("webdataset");
+    shards.AddTo(location, builder, &digest);
+    builder->digest = digest.Hex();
+    builder->columns.Add(kBegins, scan.begins);
+    builder->columns.Add(kEnds, scan.ends);
+    if (scan.others > 0) {
+      builder->notes = absl::StrCat(FormatCount(scan.others, "member"), " of no record, such as ",
+                                    Printable(scan.first_other));
+    }
+    for (const std::string& extension : scan.extensions) {
+      const bool is_text = IsOneOf(kTexts, extension) || IsOneOf(kNumbers, extension);
+      columns->push_back(is_text ? ColumnSpec::Text(extension) : ColumnSpec::Bytes(extension));
+      columns->back().doc = absl::StrCat("File '.", extension, "' of the record.");
+    }
+    columns->push_back(ColumnSpec::Text(kKey));
+    columns->back().doc = "The name that the record's files share.";
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::unique_ptr<const RecordColumns>> OpenRecords(
+      const IndexedParts& parts, const std::vector<ColumnSpec>& columns,
+      const std::vector<bool>& wanted) const override {
+    return WebdatasetColumns::Open(parts, columns, wanted);
+  }
+
+  // `data` is the image, `label` is cls, and the rest goes by its extension.
+  std::vector<FieldRequest> DefaultFields(const std::vector<ColumnSpec>& columns) const override {
+    std::vector<FieldRequest> fields;
+    std::vector<absl::string_view> images;
+    for (const absl::string_view image : kImages) {
+      const auto is_it = [&](const ColumnSpec& column) { return column.name == image; };
+      if (std::any_of(columns.begin(), columns.end(), is_it)) images.push_back(image);
+    }
+    if (!images.empty()) {
+      FieldRequest data;
+      data.name = "data";
+      data.from = absl::StrJoin(images, ";");
+      fields.push_back(std::move(data));
+    }
+    for (const ColumnSpec& column : columns) {
+      if (column.name == kKey || IsOneOf(kImages, column.name)) continue;
+      FieldRequest field;
+      field.name = column.name == "cls" ? "label" : column.name;
+      field.from = column.name;
+      if (IsOneOf(kNumbers, column.name)) field.dtype = DType::kInt64;
+      fields.push_back(std::move(field));
+    }
+    return fields;
+  }
+
+ private:
+  static absl::Status ScanShard(const DatasetLocation& location, const FoundFile& file,
+                                IndexBuilder* builder, Scan* scan) {
+    const std::string what = location.root->Describe(file.path);
+    for (const absl::string_view packed : kPacked) {
+      if (absl::EndsWith(file.path, packed)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(what, " is compressed as a whole and cannot be read in any order; cure: ",
+                         absl::EndsWith(packed, "zst") ? "zstd -d" : "gunzip", " it"));
+      }
+    }
+    FW_ASSIGN_OR_RETURN(const Fd fd, location.root->OpenFile(file.path, /*direct_io=*/false));
+    const auto read = [&](int64_t offset, char* to, size_t bytes) -> absl::Status {
+      for (size_t done = 0; done < bytes;) {
+        const ssize_t got = pread(fd.get(), to + done, bytes - done,
+                                  static_cast<off_t>(offset) + static_cast<off_t>(done));
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return StorageError(errno, what);
+        if (got == 0) return FileChangedError(absl::StrCat(what, " became shorter meanwhile"));
+        done += static_cast<size_t>(got);
+      }
+      return absl::OkStatus();
+    };
+    TarReader reader(read, file.bytes);
+    std::string last_key;
+    std::set<std::string> extensions;  // of the record
+    bool in_record = false;
+    while (true) {
+      absl::StatusOr<std::optional<TarMember>> member = reader.Next();
+      if (absl::IsDataLoss(member.status())) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(what, " ", member.status().message(),
+                         "; cure: copy it again, or leave it out of 'files'"));
+      }
+      if (!member.ok()) return member.status();
+      if (!*member) break;
+      absl::string_view key;
+      std::string extension;
+      if ((*member)->kind != TarMember::Kind::kFile ||
+          !SplitMemberName((*member)->name, &key, &extension)) {
+        if ((*member)->kind == TarMember::Kind::kFile && ++scan->others == 1)
+          scan->first_other = (*member)->name;
+        continue;
+      }
+      if (!in_record || key != last_key) {
+        in_record = true;
+        last_key = std::string(key);
+        extensions.clear();
+        scan->begins.push_back(static_cast<uint64_t>((*member)->begin / kTarBlock));
+        FW_RETURN_IF_ERROR(builder->Take(2 * sizeof(uint64_t)));
+        FW_RETURN_IF_ERROR(builder->Progress(static_cast<int64_t>(scan->begins.size()), 0));
+      }
+      if (!extensions.insert(extension).second) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(what, " has two files '", Printable((*member)->name),
+                         "' in one record, the second at byte ", (*member)->begin));
+      }
+      if (scan->extensions.insert(extension).second && scan->extensions.size() > kMaxExtensions) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(what, " has more than ", kMaxExtensions, " different extensions"));
+      }
+    }
+    scan->ends.push_back(static_cast<uint64_t>((reader.position() + kTarBlock - 1) / kTarBlock));
+    return CheckTail(file, reader.position(), what, read);
+  }
+
+  // Archives that were put one behind the other would lose all but the first.
+  static absl::Status CheckTail(const FoundFile& file, int64_t end, const std::string& what,
+                                const TarReader::ReadAt& read) {
+    std::string tail(static_cast<size_t>(std::min(kTail, file.bytes - end)), '\0');
+    FW_RETURN_IF_ERROR(read(end, tail.data(), tail.size()));
+    const size_t other = tail.find_first_not_of('\0');
+    if (other == std::string::npos) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        what, " goes on behind the end of its archive, at byte ", end + static_cast<int64_t>(other),
+        ": archives that were joined; cure: tar --concatenate, or "
+        "keep them apart"));
+  }
+
+  static constexpr size_t kMaxExtensions = 1000;
+  const WebdatasetParams params_;
+};
+
+const Registrar kRegistrar(
+    "webdataset",
+    DeclareFormat<Webdataset>(
+        "Tar shards as webdataset writes them: the files of a record share their name up to its "
+        "first dot, and each extension is a column. Left out, `fields` gives `data`, the first of "
+        "jpg, jpeg, png, webp and ppm, `label` from cls as a number, and the rest by extension.",
+        "dataset: {format: webdataset, root: data, files: [\"train-{000000..000146}.tar\"], "
+        "fields: {data: jpg;png, label: cls}}",
+        FormatSchema<WebdatasetParams>()
+            .Files("files", &WebdatasetParams::files,
+                   "Shards below `path`: names, globs (*.tar) and ranges "
+                   "(train-{000000..000146}.tar). Left out: every *.tar of the folder.")
+            .Fields(&WebdatasetParams::fields)));
+
+}  // namespace
+}  // namespace feedwater::server

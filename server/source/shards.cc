@@ -1,0 +1,61 @@
+#include "server/source/shards.h"
+
+namespace feedwater::server {
+namespace {
+
+constexpr IndexTag kPaths = MakeIndexTag("SHPA");  // below the root, in record order
+constexpr IndexTag kBytes = MakeIndexTag("SHBY");
+constexpr IndexTag kStarts = MakeIndexTag("SHST");  // first record of each, and the end
+
+constexpr uint64_t kMaxBytes = uint64_t{1} << 62;
+
+}  // namespace
+
+void ShardList::Add(const FoundFile& file, int64_t records) {
+  files_.push_back(file);
+  starts_.push_back(starts_.back() + static_cast<uint64_t>(records));
+}
+
+void ShardList::AddTo(const DatasetLocation& location, IndexBuilder* builder,
+                      Digest* digest) const {
+  TextList paths;
+  std::vector<uint64_t> bytes;
+  for (size_t i = 0; i < files_.size(); ++i) {
+    paths.Add(files_[i].path);
+    bytes.push_back(static_cast<uint64_t>(files_[i].bytes));
+    digest->Add(NameInDataset(location, files_[i].path));
+    digest->Add(bytes.back());
+    digest->Add(starts_[i + 1]);
+  }
+  builder->columns.Add(kPaths, paths);
+  builder->columns.Add(kBytes, bytes);
+  builder->columns.Add(kStarts, starts_);
+  builder->records = records();
+}
+
+absl::StatusOr<Shards> Shards::Open(const Index& index, int64_t records) {
+  Shards shards;
+  FW_ASSIGN_OR_RETURN(shards.paths_, index.Texts(kPaths));
+  FW_ASSIGN_OR_RETURN(shards.bytes_, index.Numbers(kBytes));
+  FW_ASSIGN_OR_RETURN(shards.starts_, index.Numbers(kStarts));
+  const size_t files = shards.paths_.size();
+  if (files == 0 || files > UINT32_MAX || shards.bytes_.size() != files ||
+      shards.starts_.size() != files + 1 ||
+      !shards.starts_.Divides(static_cast<uint64_t>(records))) {
+    return absl::DataLossError("an index whose files do not fit together");
+  }
+  for (size_t i = 0; i < files; ++i) {
+    if (shards.bytes_[i] > kMaxBytes) return absl::DataLossError("an index of impossible files");
+  }
+  return shards;
+}
+
+std::vector<int64_t> Shards::FirstRecords() const {
+  std::vector<int64_t> starts;
+  for (uint32_t shard = 0; shard < size(); ++shard) {
+    if (records(shard) > 0) starts.push_back(first(shard));
+  }
+  return starts;
+}
+
+}  // namespace feedwater::server
