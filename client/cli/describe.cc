@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/command.h"
+#include "client/cli/describe_dataset.h"
 #include "client/cli/local_pipeline.h"
 #include "client/cli/text.h"
 #include "server/base/escape.h"
@@ -355,8 +356,10 @@ absl::Status DescribePipelineOrSuggest(const Context& context, const std::string
 }
 
 absl::Status Describe(const Context& context, std::string kind, std::string name,
-                      const std::string& config) {
-  const std::vector<std::string> kinds = {"op", "format", "pipeline"};
+                      const std::string& config, bool guess) {
+  const std::vector<std::string> kinds = {"op", "format", "pipeline", "dataset"};
+  if (kind == "dataset") return DescribeDatasetOf(context, {name, config, guess});
+  if (guess) return absl::InvalidArgumentError("--guess goes with `describe dataset FOLDER`");
   const bool is_kind = std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
   if (kind.empty() || (is_kind && name.empty())) return List(context, kind);
   if (name.empty()) {  // `describe resize`: the kind is found by the name
@@ -375,21 +378,29 @@ absl::Status Describe(const Context& context, std::string kind, std::string name
 
 void AddDescribe(CLI::App& app, Context& context) {
   static std::string kind, name, config;
+  static bool guess = false;
   CLI::App* command = AddCommand(
       app, context, "describe",
-      "explain an op, a format or a pipeline; without a name list what there is",
+      "explain an op, a format, a pipeline or a dataset; without a name list what there is",
       "  feedwater describe\n"
       "  feedwater describe op\n"
       "  feedwater describe op random_resized_crop\n"
       "  feedwater describe format image_folder\n"
       "  feedwater describe pipeline imagenet-train --json   # as the daemon has it\n"
-      "  feedwater describe pipelines/mnist.yaml --config feedwater.yaml   # without one",
-      [&context] { return Describe(context, kind, name, config); });
+      "  feedwater describe pipelines/mnist.yaml --config feedwater.yaml   # without one\n"
+      "  feedwater describe dataset imagenet-train --config feedwater.yaml   # its fields, its "
+      "first "
+      "records\n"
+      "  feedwater describe dataset /data/shards --guess   # what it is, and how to read it",
+      [&context] { return Describe(context, kind, name, config, guess); });
   command
-      ->add_option("kind", kind, "op, format or pipeline; may be left out where the name says it")
+      ->add_option("kind", kind,
+                   "op, format, pipeline or dataset; may be left out where the name says it")
       ->type_name("KIND");
   command->add_option("name", name, "which one; a pipeline by its name or by its .yaml file")
       ->type_name("NAME");
+  command->add_flag("--guess", guess,
+                    "with dataset: NAME is a folder or file of data; find out its format");
   command
       ->add_option(
           "--config", config,

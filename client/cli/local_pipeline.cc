@@ -53,12 +53,6 @@ absl::StatusOr<server::PipelineSpec> ReadSpec(const std::string& file) {
   return spec;
 }
 
-absl::StatusOr<server::Settings> ReadConfig(const ConfigSource& source) {
-  absl::StatusOr<server::Settings> settings = server::LoadSettings(source.file, source.overrides);
-  if (!settings.ok()) return AsInvalidInput(settings.status());
-  return settings;
-}
-
 // What the running daemon was started with, where this user can read it.
 std::optional<ConfigSource> DaemonConfig(const std::string& address) {
   const absl::StatusOr<std::string> folder = FindAddress(address);
@@ -108,6 +102,12 @@ absl::StatusOr<ConfigSource> FindConfig(const ConfigChoice& choice) {
       "it with --config FILE or $FEEDWATER_CONFIG; no daemon runs whose file could be taken, and "
       "there is no ",
       kInstalledConfig, " (`feedwaterd --print-config` writes one to start from)"));
+}
+
+absl::StatusOr<server::Settings> ReadConfig(const ConfigSource& source) {
+  absl::StatusOr<server::Settings> settings = server::LoadSettings(source.file, source.overrides);
+  if (!settings.ok()) return AsInvalidInput(settings.status());
+  return settings;
 }
 
 absl::StatusOr<std::string> FindPipelineFile(const std::string& pipeline,

@@ -35,6 +35,7 @@ struct ConfigSource {
 // The given file, else $FEEDWATER_CONFIG, else that of the daemon that runs (where this user can
 // read it), else /etc/feedwater/feedwater.yaml. InvalidArgument with the cure when there is none.
 absl::StatusOr<ConfigSource> FindConfig(const ConfigChoice& choice);
+absl::StatusOr<server::Settings> ReadConfig(const ConfigSource& source);
 
 // Whether PIPELINE, as a user typed it, is the path of a file and no name.
 bool IsPipelineFile(const std::string& pipeline);

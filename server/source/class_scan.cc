@@ -125,11 +125,12 @@ struct Task {
   std::shared_ptr<const Ancestor> parent;
 };
 
-// Lists folders with several threads. The first level gives the classes; its files are left out.
+// Lists folders with several threads. With classes, the first level gives them, and its files are
+// left out.
 class Scan {
  public:
-  Scan(const DatasetLocation& location, IndexBuilder* builder)
-      : location_(location), builder_(builder) {}
+  Scan(const DatasetLocation& location, bool has_classes, IndexBuilder* builder)
+      : location_(location), has_classes_(has_classes), builder_(builder) {}
 
   absl::Status Run();
 
@@ -154,6 +155,7 @@ class Scan {
   void Stop(absl::Status error, std::string path) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const DatasetLocation& location_;
+  const bool has_classes_;
   IndexBuilder* const builder_;
   std::atomic<int64_t> found_{0};
   std::atomic<bool> stopped_{false};  // by an error, which is in error_
@@ -186,7 +188,7 @@ absl::Status Scan::Classify(const Task& task, int folder, const dirent& entry, L
     type = IFTODT(info.st_mode);
   }
   const bool is_link = type == DT_LNK;
-  const bool is_top = task.depth == 0;
+  const bool is_top = has_classes_ && task.depth == 0;
   if (is_link) {
     absl::StatusOr<struct stat> target = location_.root->Stat(location_.Below(path));
     if (absl::IsNotFound(
@@ -260,7 +262,7 @@ absl::StatusOr<Scan::Listing> Scan::List(const Task& task) {
     const dirent* entry = readdir(folder.get());
     if (entry == nullptr) break;
     // The first level is listed by the thread that tells how far the work is.
-    if (task.depth == 0) FW_RETURN_IF_ERROR(builder_->Progress(0, 0));
+    if (has_classes_ && task.depth == 0) FW_RETURN_IF_ERROR(builder_->Progress(0, 0));
     const size_t files = listing.folder.files.size(), folders = listing.subfolders.size();
     FW_RETURN_IF_ERROR(Classify(task, handle, *entry, &listing));
     const size_t name = strlen(entry->d_name) + kHeapBytes;
@@ -358,7 +360,13 @@ void Scan::Stop(absl::Status error, std::string path) {
 }
 
 absl::Status Scan::Run() {
-  FW_RETURN_IF_ERROR(RunClasses());
+  if (has_classes_) {
+    FW_RETURN_IF_ERROR(RunClasses());
+  } else {
+    MutexLock lock(&mu_);
+    tasks_.emplace_back();
+    unfinished_ = started_ = 1;
+  }
   std::vector<std::thread> threads;
   try {
     while (threads.size() < kScanThreads) {
@@ -391,9 +399,15 @@ absl::Status Scan::Run() {
 }  // namespace
 
 absl::StatusOr<ScannedClasses> ScanClasses(const DatasetLocation& location, IndexBuilder* builder) {
-  Scan scan(location, builder);
+  Scan scan(location, /*has_classes=*/true, builder);
   FW_RETURN_IF_ERROR(scan.Run());
   return ScannedClasses{std::move(scan.classes), std::move(scan.folders), scan.notes.Describe()};
+}
+
+absl::StatusOr<ScannedClasses> ScanImages(const DatasetLocation& location, IndexBuilder* builder) {
+  Scan scan(location, /*has_classes=*/false, builder);
+  FW_RETURN_IF_ERROR(scan.Run());
+  return ScannedClasses{{}, std::move(scan.folders), scan.notes.Describe()};
 }
 
 }  // namespace feedwater::server

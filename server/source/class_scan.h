@@ -1,4 +1,4 @@
-// Lists the folders of a dataset that has one folder per class: classes, folders, image files.
+// Lists the folders of a dataset of image files: one folder per class, or any folders.
 //
 // Scanning is waiting: for a folder's list and for each file's size, so a few threads share the
 // folders.
@@ -39,5 +39,7 @@ struct ScannedClasses {
 // Takes memory from `builder` before it is used, and tells it of the progress. The first error in
 // path order, as far as threads allow; InvalidArgument where there is no class.
 absl::StatusOr<ScannedClasses> ScanClasses(const DatasetLocation& location, IndexBuilder* builder);
+// The same without classes: the images of the folder and of all folders below it, of class 0.
+absl::StatusOr<ScannedClasses> ScanImages(const DatasetLocation& location, IndexBuilder* builder);
 
 }  // namespace feedwater::server

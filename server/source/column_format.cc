@@ -242,6 +242,13 @@ std::vector<FieldRequest> ColumnFormat::DefaultFields(
 
 absl::StatusOr<FieldReader> ColumnFormat::MakeReader(const DatasetLocation& location,
                                                      const std::vector<ColumnSpec>& columns) const {
+  for (const FieldRequest& request : requests_.list) {
+    if (request.offset && !takes_offsets()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(request.where, ": field '", Printable(request.name),
+                       "': 'offset' is for the format raw; here 'from' names a column"));
+    }
+  }
   std::set<absl::string_view> names;
   for (const ColumnSpec& column : columns) {
     if (!names.insert(column.name).second) {

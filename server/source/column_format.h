@@ -80,6 +80,8 @@ class ColumnFormat : public Format {
       const std::vector<bool>& wanted) const = 0;
   // What `fields:` is when it is left out: every column under its own name.
   virtual std::vector<FieldRequest> DefaultFields(const std::vector<ColumnSpec>& columns) const;
+  // Whether its fields say where in a record they lie.
+  virtual bool takes_offsets() const { return false; }
   // Class names by label that the format itself knows.
   virtual std::vector<std::string> ClassNames() const { return {}; }
 

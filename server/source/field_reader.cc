@@ -12,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "server/base/escape.h"
 #include "server/source/npy_header.h"
+#include "server/storage/engine.h"  // kReadPadding
 
 namespace feedwater::server {
 
@@ -482,6 +483,8 @@ absl::Status FieldReader::Read(ColumnValues& values,
                           absl::StrCat("field '", Printable(specs_[i].name), "' ", read.message()));
     }
   }
+  // Decoders may load a little past an image's end.
+  if (!out->scratch.empty()) out->scratch.resize(out->scratch.size() + kReadPadding);
   for (size_t i = 0; i < fields_.size(); ++i) {
     const std::byte* data =
         places[i].is_in_scratch ? out->scratch.data() + places[i].at : places[i].data;

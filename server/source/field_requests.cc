@@ -12,6 +12,7 @@ constexpr int64_t kMaxAxis = int64_t{1} << 40;
 struct FieldParams {
   std::string from, dtype, classes;
   std::vector<int64_t> shape;
+  int64_t offset = 0;
   bool file = false, optional = false;
 };
 
@@ -27,6 +28,8 @@ const Schema<FieldParams>& FieldSchema() {
           .Param("classes", &FieldParams::classes,
                  "`auto`: strings become numbers in sorted order, and are the dataset's classes.",
                  OneOf({"", "auto"}))
+          .Param("offset", &FieldParams::offset, "Where in a record of format raw its bytes begin.",
+                 AtLeast(0))
           .Param("optional", &FieldParams::optional, "Records without it are no bad samples.");
   return schema;
 }
@@ -63,6 +66,7 @@ absl::StatusOr<FieldRequest> ReadField(const YamlNode& key, const YamlNode& node
     }
     if (unknown > 1) return shape->Error("'shape' takes one -1 at most");
   }
+  if (node.Find("offset") != nullptr) field.offset = params.offset;
   field.is_file = params.file;
   field.has_classes = params.classes == "auto";
   field.is_optional = params.optional;
@@ -81,7 +85,7 @@ absl::StatusOr<FieldRequest> ReadField(const YamlNode& key, const YamlNode& node
 
 const char* const ParamType<FieldRequests>::kName = "map of fields";
 const char* const ParamType<FieldRequests>::kJson =
-    R"({"type":"object","additionalProperties":{"anyOf":[{"type":["string","number","null"]},{"type":"object","additionalProperties":false,"properties":{"from":{"type":["string","number"]},"dtype":{"type":"string"},"shape":{"type":"array","items":{"type":"integer","minimum":-1}},"file":{"type":"boolean"},"classes":{"enum":["auto"]},"optional":{"type":"boolean"}}}]}})";
+    R"({"type":"object","additionalProperties":{"anyOf":[{"type":["string","number","null"]},{"type":"object","additionalProperties":false,"properties":{"from":{"type":["string","number"]},"dtype":{"type":"string"},"shape":{"type":"array","items":{"type":"integer","minimum":-1}},"file":{"type":"boolean"},"classes":{"enum":["auto"]},"offset":{"type":"integer","minimum":0},"optional":{"type":"boolean"}}}]}})";
 
 absl::Status ParamType<FieldRequests>::Read(const YamlNode& node, FieldRequests* value) {
   if (!node.is_map())
@@ -105,6 +109,7 @@ std::string ParamType<FieldRequests>::Text(const FieldRequests& value) {
                                     ": {from: ", ParamType<std::string>::Text(field.from));
     if (field.dtype) absl::StrAppend(&text, ", dtype: ", DTypeName(*field.dtype));
     if (field.shape) absl::StrAppend(&text, ", shape: [", absl::StrJoin(*field.shape, ", "), "]");
+    if (field.offset) absl::StrAppend(&text, ", offset: ", *field.offset);
     if (field.is_file) absl::StrAppend(&text, ", file: true");
     if (field.has_classes) absl::StrAppend(&text, ", classes: auto");
     if (field.is_optional) absl::StrAppend(&text, ", optional: true");

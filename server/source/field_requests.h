@@ -26,8 +26,9 @@ struct FieldRequest {
   std::optional<Shape> shape;  // -1 stands for a length that differs from record to record
   bool is_file = false;        // the column's text is a path below the dataset's
   bool has_classes = false;    // the column's texts are numbered, and are the dataset's classes
-  bool is_optional = false;    // a record without it has no elements there, or a zero
-  std::string where;           // "file:line:column"
+  std::optional<int64_t> offset;  // bytes from the record's begin: format raw alone
+  bool is_optional = false;       // a record without it has no elements there, or a zero
+  std::string where;              // "file:line:column"
 };
 
 struct FieldRequests {

@@ -271,12 +271,14 @@ absl::StatusOr<std::vector<std::string>> ListFolder(const Root& root, const std:
   return names;
 }
 
-absl::StatusOr<std::string> ReadHead(const Root& root, const std::string& path, size_t length) {
+absl::StatusOr<std::string> ReadRange(const Root& root, const std::string& path, int64_t begin,
+                                      size_t length) {
   FW_ASSIGN_OR_RETURN(Fd fd, root.OpenFile(path, /*direct_io=*/false));
   std::string head(length, '\0');
   size_t done = 0;
   while (done < length) {
-    ssize_t got = pread(fd.get(), head.data() + done, length - done, static_cast<off_t>(done));
+    ssize_t got = pread(fd.get(), head.data() + done, length - done,
+                        static_cast<off_t>(begin) + static_cast<off_t>(done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return StorageError(errno, root.Describe(path));
     if (got == 0) break;

@@ -171,10 +171,14 @@ class FormatSchema {
  public:
   template <typename T>
   FormatSchema&& Param(std::string name, T P::*field, std::string doc, Constraint rule = {}) && {
-    values_.push_back([name, field](const P& params, Key* key) {
-      key->Add(name, ParamType<T>::Text(params.*field));
-    });
+    AddToKey(name, field);
     std::move(schema_).Param(std::move(name), field, std::move(doc), std::move(rule));
+    return std::move(*this);
+  }
+  template <typename T>
+  FormatSchema&& Required(std::string name, T P::*field, std::string doc, Constraint rule = {}) && {
+    AddToKey(name, field);
+    std::move(schema_).Required(std::move(name), field, std::move(doc), std::move(rule));
     return std::move(*this);
   }
   // The name of a file below the dataset's path, or of several.
@@ -213,6 +217,12 @@ class FormatSchema {
   }
 
  private:
+  template <typename T>
+  void AddToKey(const std::string& name, T P::*field) {
+    values_.push_back([name, field](const P& params, Key* key) {
+      key->Add(name, ParamType<T>::Text(params.*field));
+    });
+  }
   static absl::Status Spell(const std::string& name, const YamlNode& node, std::string* file) {
     const YamlNode* written = node.Find(name);
     if (written == nullptr || file->empty()) return absl::OkStatus();
@@ -255,7 +265,13 @@ FormatEntry DeclareFormat(std::string summary, std::string example, FormatSchema
 
 // The names in a folder, sorted by bytes, without "." and "..".
 absl::StatusOr<std::vector<std::string>> ListFolder(const Root& root, const std::string& path);
-// The bytes [0, length) of a small file, fewer where it is shorter. For headers and lists of names.
-absl::StatusOr<std::string> ReadHead(const Root& root, const std::string& path, size_t length);
+// The bytes [begin, begin + length) of a file, fewer where it ends before. For headers and lists of
+// names.
+absl::StatusOr<std::string> ReadRange(const Root& root, const std::string& path, int64_t begin,
+                                      size_t length);
+inline absl::StatusOr<std::string> ReadHead(const Root& root, const std::string& path,
+                                            size_t length) {
+  return ReadRange(root, path, 0, length);
+}
 
 }  // namespace feedwater::server

@@ -1,0 +1,207 @@
+// Goal: `fields:` means the same in every format with columns. Method: tar shards, whose columns
+// are easily written, and fields that ask for everything that can be asked.
+#include "tests/source/column_testing.h"
+#include "tests/source/npy_text.h"
+#include "tests/source/tar_text.h"
+
+namespace feedwater::server {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class FieldsTest : public ColumnTest {
+ protected:
+  FieldsTest() {
+    const auto floats = [](std::vector<float> values) {
+      return std::string(reinterpret_cast<const char*>(values.data()), values.size() * 4);
+    };
+    folder_.Write(
+        "shard.tar",
+        TarMemberText("a.jpg", "JPEG") + TarMemberText("a.cls", "7\n") +
+            TarMemberText("a.kind", "cat") + TarMemberText("a.box", floats({1, 2, 3, 4})) +
+            TarMemberText("a.emb.npy", NpyText("<f4", "(2, 3)", floats({1, 2, 3, 4, 5, 6}))) +
+            TarMemberText("a.path", "pictures/one.png") +  //
+            TarMemberText("b.png", "PNG!!") + TarMemberText("b.cls", "3") +
+            TarMemberText("b.kind", "ant") + TarMemberText("b.box", floats({})) +
+            TarMemberText("b.emb.npy", NpyText("<f4", "(2, 3)", floats({6, 5, 4, 3, 2, 1}))) +
+            TarMemberText("b.path", "./pictures//two.png") + TarMemberText("b.extra", "more") +
+            TarEnd());
+    folder_.Write("pictures/one.png", "first picture");
+    folder_.Write("pictures/two.png", "second");
+  }
+  static std::string Yaml(const std::string& fields) {
+    return absl::StrCat("{format: webdataset, root: root, fields: ", fields, "}");
+  }
+};
+
+TEST_F(FieldsTest, AreColumnsUnderOtherNames) {
+  const auto dataset =
+      opener_.MustOpen(Yaml("{image: jpg;png, what: kind, label: {from: cls, dtype: int64}}"));
+  EXPECT_EQ(Fields(*dataset), "image uint8[?] encoded, what uint8[?] encoded, label int64[]");
+  EXPECT_EQ(FieldOf(*dataset, 0, "image"), "JPEG");
+  EXPECT_EQ(FieldOf(*dataset, 1, "image"), "PNG!!");
+  EXPECT_EQ(FieldOf(*dataset, 1, "what"), "ant");
+  EXPECT_THAT(Numbers<int64_t>(*dataset, 0, "label"), ElementsAre(7));
+}
+
+TEST_F(FieldsTest, BytesBecomeNumbersOfAShape) {
+  const auto dataset = opener_.MustOpen(
+      Yaml("{boxes: {from: box, dtype: float32, shape: [-1, 4]}, emb: {from: emb.npy, dtype: "
+           "float32, shape: [2, 3]}}"));
+  EXPECT_EQ(Fields(*dataset), "boxes float32[?,4], emb float32[2,3]");
+  EXPECT_THAT(Numbers<float>(*dataset, 0, "boxes"), ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(Numbers<float>(*dataset, 1, "boxes"), ElementsAre());
+  EXPECT_THAT(Numbers<float>(*dataset, 1, "emb"), ElementsAre(6, 5, 4, 3, 2, 1));
+}
+
+TEST_F(FieldsTest, TextsBecomeClassesInSortedOrder) {
+  const auto dataset = opener_.MustOpen(Yaml("{label: {from: kind, classes: auto}}"));
+  EXPECT_THAT(dataset->classes(), ElementsAre("ant", "cat"));
+  EXPECT_THAT(Numbers<int64_t>(*dataset, 0, "label"), ElementsAre(1));
+  EXPECT_THAT(Numbers<int64_t>(*dataset, 1, "label"), ElementsAre(0));
+}
+
+TEST_F(FieldsTest, AFileFieldIsTheBytesOfTheFileThatTheColumnNames) {
+  const auto dataset =
+      opener_.MustOpen(Yaml("{photo: {from: path, file: true}, label: {from: cls, dtype: int32}}"));
+  EXPECT_EQ(Fields(*dataset), "photo uint8[?] encoded, label int32[]");
+  EXPECT_EQ(FieldOf(*dataset, 0, "photo"), "first picture");
+  EXPECT_EQ(FieldOf(*dataset, 1, "photo"), "second");
+  EXPECT_THAT(Numbers<int32_t>(*dataset, 1, "label"), ElementsAre(3));
+  EXPECT_EQ(dataset->objects(), 3);
+}
+
+TEST_F(FieldsTest, AFileThatIsMissingIsABadSampleAndOneOutsideIsRefused) {
+  std::filesystem::remove(folder_ / "pictures/two.png");
+  const auto dataset = opener_.MustOpen(Yaml("{photo: {from: path, file: true}}"));
+  EXPECT_EQ(FieldOf(*dataset, 0, "photo"), "first picture");
+  Record scratch;
+  const absl::Status bad = ParseBytes(*dataset, 1, {ReadExtents(*dataset, 0)[0], ""}, &scratch);
+  EXPECT_THAT(std::string(bad.message()), HasSubstr("field 'photo'"));
+  EXPECT_THAT(dataset->notes(), HasSubstr("pictures/two.png"));
+  for (const char* path : {"/etc/passwd", "../x", "pictures/../../x"}) {
+    folder_.Write("shard.tar", TarMemberText("a.path", path));
+    ExpectRefused(Yaml("{photo: {from: path, file: true}}"), {"record 0", "field 'photo'", path});
+  }
+}
+
+TEST_F(FieldsTest, AnOptionalColumnMayBeMissing) {
+  const auto dataset =
+      opener_.MustOpen(Yaml("{extra: {from: extra, optional: true}, n: {from: extra, dtype: "
+                            "uint16, shape: [2], optional: true}}"));
+  EXPECT_EQ(FieldOf(*dataset, 0, "extra"), "");
+  EXPECT_THAT(Numbers<uint16_t>(*dataset, 0, "n"), ElementsAre(0, 0));
+  EXPECT_EQ(FieldOf(*dataset, 1, "extra"), "more");
+  const auto needed = opener_.MustOpen(Yaml("{extra: extra}"));
+  EXPECT_EQ(FieldOf(*needed, 0, "extra"), "error: field 'extra' column 'extra' is missing");
+}
+
+TEST_F(FieldsTest, WhatCannotBeIsRefusedWithItsPlace) {
+  const struct {
+    const char *fields, *message;
+  } cases[] = {
+      {"{x: nothing}", "has no column 'nothing'"},
+      {"{x: knd}", "did you mean 'kind'?"},
+      {"{x: {from: kind, dtyp: int64}}", "has no parameter 'dtyp'"},
+      {"{x: {from: kind, dtype: int65}}", "unknown dtype 'int65'"},
+      {"{x: {from: kind, shape: [2]}}", "a 'shape' needs a 'dtype'"},
+      {"{x: {from: cls, dtype: int64, shape: [2]}}", "one number alone"},
+      {"{x: {from: box, dtype: float32, shape: [-1, -1]}}", "one -1 at most"},
+      {"{x: {from: box, dtype: float32, shape: [-2]}}", "'shape' takes lengths"},
+      {"{x: {from: box, dtype: float64, shape: [1099511627776, 1099511627776]}}", "overflows"},
+      {"{x: {from: path, file: true, dtype: uint8}}", "do not go with 'file'"},
+      {"{x: {from: kind, classes: auto, dtype: int64}}", "do not go with 'classes'"},
+      {"{x: {from: kind, classes: some}}", "'classes'"},
+      {"{x: {from: kind, offset: 3}}", "'offset' is for the format raw"},
+      {"[kind]", "must be a map"},
+      {"kind", "must be a map"},
+  };
+  for (const auto& c : cases) {
+    const absl::Status status = opener_.Open(Yaml(c.fields)).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << c.fields << status;
+    EXPECT_THAT(std::string(status.message()),
+                ::testing::AllOf(HasSubstr(c.message), StartsWith("test.yaml:1:")))
+        << c.fields;
+  }
+}
+
+TEST_F(FieldsTest, ValuesThatDoNotFitAreBadSamples) {
+  const struct {
+    const char *field, *message;
+  } cases[] = {
+      {"{from: kind, dtype: int64}", "is no number: 'cat'"},
+      {"{from: box, dtype: float32, shape: [3]}", "has 4 elements where [3] is announced"},
+      {"{from: kind, dtype: int16}", "is no number"},
+      {"{from: emb.npy, dtype: int32, shape: [2, 3]}", "is an array of float32, not of int32"},
+  };
+  for (const auto& c : cases) {
+    const auto dataset = opener_.MustOpen(Yaml(absl::StrCat("{x: ", c.field, "}")));
+    EXPECT_THAT(FieldOf(*dataset, 0, "x"),
+                ::testing::AllOf(StartsWith("error: field 'x'"), HasSubstr(c.message)));
+  }
+  folder_.Write("shard.tar", TarMemberText("a.cls", "300") + TarMemberText("a.f", "1.5") +
+                                 TarMemberText("a.big", "1e30"));
+  for (const char* field :
+       {"{from: cls, dtype: uint8}", "{from: f, dtype: int32}", "{from: big, dtype: int64}"}) {
+    const auto dataset = opener_.MustOpen(Yaml(absl::StrCat("{x: ", field, "}")));
+    EXPECT_THAT(FieldOf(*dataset, 0, "x"), HasSubstr("cannot hold")) << field;
+  }
+}
+
+// --- which files
+
+class FilesTest : public ColumnTest {
+ protected:
+  static std::string Yaml(const std::string& files) {
+    return absl::StrCat("{format: webdataset, root: root, path: d, files: ", files, "}");
+  }
+  void Shard(const std::string& name) {
+    folder_.Write("d/" + name, TarMemberText(name + "x.txt", name));
+  }
+  std::vector<std::string> Paths(const std::string& files) {
+    std::vector<std::string> paths;
+    const auto dataset = opener_.MustOpen(Yaml(files));
+    for (uint32_t i = 0; dataset != nullptr && i < dataset->objects(); ++i)
+      paths.push_back(dataset->ObjectPath(i));
+    return paths;
+  }
+};
+
+TEST_F(FilesTest, AreNamesGlobsAndRangesInOrder) {
+  for (const char* name : {"t-8.tar", "t-9.tar", "t-10.tar", "p-08.tar", "p-09.tar", "p-10.tar",
+                           "sub/s.tar", ".hidden.tar", "x.txt"})
+    Shard(name);
+  EXPECT_THAT(Paths("[]"), ElementsAre("d/p-08.tar", "d/p-09.tar", "d/p-10.tar", "d/t-10.tar",
+                                       "d/t-8.tar", "d/t-9.tar"));
+  EXPECT_THAT(Paths("['t-*.tar']"), ElementsAre("d/t-10.tar", "d/t-8.tar", "d/t-9.tar"));
+  EXPECT_THAT(Paths("['t-{8..10}.tar']"), ElementsAre("d/t-8.tar", "d/t-9.tar", "d/t-10.tar"));
+  EXPECT_THAT(Paths("['p-{08..10}.tar']"), ElementsAre("d/p-08.tar", "d/p-09.tar", "d/p-10.tar"));
+  EXPECT_THAT(Paths("['{t-9,p-08}.tar', sub/s.tar]"),
+              ElementsAre("d/t-9.tar", "d/p-08.tar", "d/sub/s.tar"));
+  EXPECT_THAT(Paths("['s*/?.tar']"), ElementsAre("d/sub/s.tar"));
+}
+
+TEST_F(FilesTest, ThatAreNotThereOrNamedTwiceAreRefused) {
+  Shard("a.tar");
+  ExpectRefused(Yaml("['*.tgz']"), {"'*.tgz'"}, absl::StatusCode::kNotFound);
+  ExpectRefused(Yaml("['a-{0..3}.tar']"), {"a-0.tar"}, absl::StatusCode::kNotFound);
+  ExpectRefused(Yaml("['*.tar', a.tar]"), {"twice", "a.tar"});
+  ExpectRefused(Yaml("['a-{3..0}.tar']"), {"ends before it begins"});
+  ExpectRefused(Yaml("['a-{0..99999999}.tar']"), {"more than 1000000 names"});
+  ExpectRefused(Yaml("['{0..9999}{0..9999}.tar']"), {"more than 1000000 names"});
+  ExpectRefused(Yaml("['../a.tar']"), {"'files'", "'..'"});
+  ExpectRefused("{format: webdataset, root: root, path: d/a.tar, files: [a.tar]}", {"is a file"});
+}
+
+TEST_F(FilesTest, ThatComeLaterAreSeen) {
+  opener_.state_dir = folder_ / "state";
+  Shard("t-1.tar");
+  EXPECT_EQ(opener_.MustOpen(Yaml("['t-*.tar']"))->size(), 1);
+  Shard("t-2.tar");
+  EXPECT_EQ(opener_.MustOpen(Yaml("['t-*.tar']"))->size(), 2);
+}
+
+}  // namespace
+}  // namespace feedwater::server

@@ -1,0 +1,146 @@
+// Goal: tar shards are split into records as the webdataset library splits them, whatever header a
+// name needs, and archives that are cut, damaged, joined or odd are refused by name and place.
+#include "server/source/tar.h"
+#include "tests/source/column_testing.h"
+#include "tests/source/tar_text.h"
+
+namespace feedwater::server {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr char kYaml[] = "{format: webdataset, root: root}";
+
+std::string PaxText(const std::string& key, const std::string& value) {
+  std::string record;
+  for (size_t length = key.size() + value.size() + 3;; ++length) {
+    record = absl::StrCat(length, " ", key, "=", value, "\n");
+    if (record.size() == length) break;
+  }
+  return TarMemberText("pax", record, 'x');
+}
+
+class WebdatasetTest : public ColumnTest {
+ protected:
+  std::shared_ptr<const Dataset> Open(const std::string& archive) {
+    folder_.Write("a.tar", archive);
+    return opener_.MustOpen(kYaml);
+  }
+  void ExpectBad(const std::string& archive, const std::vector<std::string>& words) {
+    folder_.Write("a.tar", archive);
+    std::vector<std::string> all = words;
+    all.push_back("'a.tar' of root 'root'");
+    ExpectRefused(kYaml, all);
+  }
+};
+
+TEST_F(WebdatasetTest, FilesThatShareANameAreARecord) {
+  const auto dataset =
+      Open(TarMemberText("dir/", "", '5') + TarMemberText("dir/a.JPG", "A") +
+           TarMemberText("dir/a.cls", " 4 ") + TarMemberText("dir/a.seg.png", "S") +
+           TarMemberText("dir/b.jpg", "BB") + TarMemberText("dir/b.cls", "5") +
+           TarMemberText("dir/b.seg.png", "T") + TarEnd());
+  EXPECT_EQ(Fields(*dataset), "data uint8[?] encoded, label int64[], seg.png uint8[?] encoded");
+  ASSERT_EQ(dataset->size(), 2);
+  EXPECT_EQ(FieldOf(*dataset, 0, "data"), "A");
+  EXPECT_EQ(FieldOf(*dataset, 1, "data"), "BB");
+  EXPECT_THAT(Numbers<int64_t>(*dataset, 0, "label"), ElementsAre(4));
+  EXPECT_EQ(FieldOf(*dataset, 1, "seg.png"), "T");
+}
+
+TEST_F(WebdatasetTest, LongNamesOfPaxAndGnuAreRead) {
+  const std::string deep(150, 'd'), gnu(180, 'g');
+  folder_.Write("a.tar", PaxText("path", deep + "/one.jpg") + TarMemberText("cut", "1") +
+                             TarMemberText("././@LongLink", gnu + "/two.jpg" + '\0', 'L') +
+                             TarMemberText("cut", "22") + PaxText("mtime", "1.5") +
+                             TarMemberText("three.jpg", "333") + TarEnd());
+  const auto dataset =
+      opener_.MustOpen("{format: webdataset, root: root, fields: {data: jpg, key: __key__}}");
+  ASSERT_EQ(dataset->size(), 3);
+  EXPECT_EQ(FieldOf(*dataset, 0, "key"), deep + "/one");
+  EXPECT_EQ(FieldOf(*dataset, 1, "key"), gnu + "/two");
+  EXPECT_EQ(FieldOf(*dataset, 2, "key"), "three");
+  EXPECT_EQ(FieldOf(*dataset, 1, "data"), "22");
+}
+
+TEST_F(WebdatasetTest, WhatBelongsToNoRecordIsLeftOutAndCounted) {
+  const auto dataset = Open(TarMemberText("README", "x") + TarMemberText("._a.jpg", "junk") +
+                            TarMemberText("a.jpg", "A") + TarMemberText("link.jpg", "", '2') +
+                            TarMemberText("__meta__.json", "{}") + TarMemberText("b.jpg", "B"));
+  EXPECT_EQ(dataset->size(), 2);
+  EXPECT_EQ(FieldOf(*dataset, 1, "data"), "B");
+  EXPECT_EQ(dataset->notes(), "2 members of no record, such as README");
+}
+
+TEST_F(WebdatasetTest, ArchivesThatAreCutDamagedOrJoinedAreRefused) {
+  const std::string good = TarMemberText("a.jpg", std::string(700, 'x'));
+  for (const size_t keep : {good.size() - 600, size_t{512}, size_t{600}, size_t{100}})
+    ExpectBad(good.substr(0, keep), {"cut off"});
+  std::string sum = good;
+  sum[100] ^= 1;
+  ExpectBad(sum, {"wrong checksum", "at byte 0"});
+  ExpectBad(good + TarEnd() + good, {"goes on behind the end", "at byte 2560"});
+  ExpectBad(good + TarMemberText("a.jpg", "again"), {"two files 'a.jpg'", "at byte 1536"});
+  ExpectBad(TarMemberText("a.jpg", "x", 'S'), {"sparse"});
+  ExpectBad(PaxText("GNU.sparse.major", "1") + good, {"sparse"});
+  ExpectBad(TarMemberText("a.jpg", "x", 'M'), {"several volumes"});
+  ExpectBad(PaxText("size", "9999999") + good, {"9999999 bytes", "cut off"});
+  ExpectBad(PaxText("size", "-1") + good, {"no number"});
+  ExpectBad(TarMemberText("p", "99 path=x\n", 'x') + good, {"pax header that is damaged"});
+  ExpectBad(TarMemberText("p", "8 pat=x\n", 'g') + PaxText("path", "b.jpg"), {"cut off"});
+  ExpectBad("", {"no records"});
+  ExpectBad(std::string(700, 'x'), {"no tar header"});
+}
+
+TEST_F(WebdatasetTest, CompressedShardsAreToldHowToBeUnpacked) {
+  folder_.Write("a.tgz", "\x1f\x8b");
+  ExpectRefused("{format: webdataset, root: root, files: [a.tgz]}", {"a.tgz", "gunzip"});
+}
+
+TEST_F(WebdatasetTest, EveryHeaderOfAHostileArchiveEndsTheReading) {
+  const std::string data = OutsideData();
+  if (data.empty()) GTEST_SKIP() << "no outside data";
+  int archives = 0;
+  for (const char* kind : {"tar", "tar_go"}) {
+    for (const auto& entry :
+         std::filesystem::recursive_directory_iterator(data + "/hostile/" + kind)) {
+      if (!entry.is_regular_file()) continue;
+      std::ifstream file(entry.path(), std::ios::binary);
+      const std::string bytes((std::istreambuf_iterator<char>(file)), {});
+      folder_.Write("a.tar", bytes);
+      ++archives;
+      const auto dataset = opener_.Open(kYaml);
+      if (!dataset.ok()) {
+        EXPECT_FALSE(dataset.status().message().empty());
+        continue;
+      }
+      Record scratch;
+      for (int64_t i = 0; i < (*dataset)->size(); ++i)
+        (void)ParseBytes(**dataset, i, ReadExtents(**dataset, i), &scratch);
+    }
+  }
+  EXPECT_GT(archives, 20);
+}
+
+TEST_F(WebdatasetTest, RealShardsGiveTheirRecords) {
+  const std::string data = OutsideData();
+  if (data.empty()) GTEST_SKIP() << "no outside data";
+  Opener opener(data + "/webdataset");
+  const auto dataset = opener.MustOpen("{format: webdataset, root: root, files: [tendata.tar]}");
+  ASSERT_NE(dataset, nullptr);
+  EXPECT_EQ(dataset->size(), 10);
+}
+
+TEST(SplitMemberName, FollowsWebdataset) {
+  absl::string_view key;
+  std::string extension;
+  ASSERT_TRUE(SplitMemberName("a.b/c.Seg.PNG", &key, &extension));
+  EXPECT_EQ(key, "a.b/c");
+  EXPECT_EQ(extension, "seg.png");
+  for (const char* name : {"a/b", ".hidden.jpg", "a/._x.jpg", "__key__.txt__", ""})
+    EXPECT_FALSE(SplitMemberName(name, &key, &extension)) << name;
+}
+
+}  // namespace
+}  // namespace feedwater::server
