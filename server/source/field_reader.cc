@@ -263,9 +263,12 @@ absl::Status FieldReader::Settle(const FieldRequest& request,
   DType dtype = column.dtype;
   if (column.kind == ColumnSpec::Kind::kNumbers && IsInteger(dtype)) dtype = DType::kInt64;
   if (request.dtype) dtype = *request.dtype;
-  Shape shape = column.kind == ColumnSpec::Kind::kText ? Shape{} : column.shape;
+  // Bytes without a shape are a number in text; with one they are its elements.
+  const bool is_text = column.kind == ColumnSpec::Kind::kText ||
+                       (column.kind == ColumnSpec::Kind::kBytes && !request.shape);
+  Shape shape = is_text ? Shape{} : column.shape;
   if (request.shape) shape = *request.shape;
-  if (column.kind == ColumnSpec::Kind::kText) {
+  if (is_text) {
     if (!shape.empty()) return fail(absl::StrCat(has, "; it can be one number alone"));
     if (IsHalf(dtype)) return fail("text becomes float32 at the least; `cast` makes it smaller");
     field->way = Way::kParsed;
@@ -286,8 +289,9 @@ absl::Status FieldReader::Settle(const FieldRequest& request,
     }
   }
   spec->spec = {dtype, LayoutOf(dtype, shape), shape};
-  if (!IsOpen(shape)) FW_RETURN_IF_ERROR(spec->spec.ByteSize().status());
-  return absl::OkStatus();
+  if (IsOpen(shape)) return absl::OkStatus();
+  const absl::StatusOr<int64_t> bytes = spec->spec.ByteSize();
+  return bytes.ok() ? absl::OkStatus() : fail(bytes.status().message());
 }
 
 absl::StatusOr<FieldReader> FieldReader::Create(const std::vector<FieldRequest>& requests,

@@ -7,6 +7,9 @@
 //     boxes: {from: bbox, dtype: float32, shape: [-1, 4]}
 //     photo: {from: path, file: true}                    # the bytes of the file that it names
 //
+// Bytes with a dtype and a shape are elements, little-endian, or a .npy file; with a dtype alone,
+// like texts, a number that is written out.
+//
 // Left out: every column under its own name.
 #pragma once
 

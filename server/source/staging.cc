@@ -1,0 +1,295 @@
+#include "server/source/staging.h"
+
+#include <fcntl.h>
+#include <spdlog/spdlog.h>
+#include <sys/file.h>
+#include <unistd.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "server/base/atomic_file.h"
+#include "server/base/key.h"
+#include "server/base/units.h"
+#include "server/storage/fault.h"
+
+namespace feedwater::server {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kBuffer = 1 << 20;
+constexpr int kTries = 20;  // of a folder that somebody else is just removing
+constexpr char kVersion[] = "1";
+
+// Takes compressed bytes, gives what they unpack to.
+class Unpacker {
+ public:
+  virtual ~Unpacker() = default;
+  // Unpacks from `in`, which it moves on, into `out`; how many bytes it wrote. DataLoss: damaged.
+  virtual absl::StatusOr<size_t> Run(absl::string_view* in, char* out, size_t room) = 0;
+  // Whether the bytes so far end where they may end.
+  virtual bool is_whole() const = 0;
+};
+
+// Of one member behind the other, as gzip and pigz write them.
+class Gunzip final : public Unpacker {
+ public:
+  Gunzip() {
+    constexpr int kGzipOnly = 16;
+    is_ready_ = inflateInit2(&stream_, kGzipOnly + MAX_WBITS) == Z_OK;
+  }
+  ~Gunzip() override { inflateEnd(&stream_); }
+  absl::StatusOr<size_t> Run(absl::string_view* in, char* out, size_t room) override {
+    if (!is_ready_) return absl::ResourceExhaustedError("no memory for zlib");
+    if (is_whole_) {
+      // Zeros behind the last member fill a block, as tapes had them.
+      in->remove_prefix(std::min(in->find_first_not_of('\0'), in->size()));
+      if (in->empty()) return 0;
+      inflateReset(&stream_);
+      is_whole_ = false;
+    }
+    stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(in->data()));
+    stream_.avail_in = static_cast<uInt>(in->size());
+    stream_.next_out = reinterpret_cast<Bytef*>(out);
+    stream_.avail_out = static_cast<uInt>(room);
+    const int result = inflate(&stream_, Z_NO_FLUSH);
+    in->remove_prefix(in->size() - stream_.avail_in);
+    if (result == Z_STREAM_END) {
+      is_whole_ = true;
+    } else if (result != Z_OK && result != Z_BUF_ERROR) {
+      return absl::DataLossError(stream_.msg != nullptr ? stream_.msg : "no gzip data");
+    }
+    return room - stream_.avail_out;
+  }
+  bool is_whole() const override { return is_whole_; }
+
+ private:
+  z_stream stream_ = {};
+  bool is_ready_ = false, is_whole_ = false;
+};
+
+class Unzstd final : public Unpacker {
+ public:
+  Unzstd() : stream_(ZSTD_createDCtx()) {
+    constexpr int kMaxWindow = 27;  // 128 MiB, as zstd's own tool
+    if (stream_ != nullptr) ZSTD_DCtx_setParameter(stream_, ZSTD_d_windowLogMax, kMaxWindow);
+  }
+  ~Unzstd() override { ZSTD_freeDCtx(stream_); }
+  absl::StatusOr<size_t> Run(absl::string_view* in, char* out, size_t room) override {
+    if (stream_ == nullptr) return absl::ResourceExhaustedError("no memory for zstd");
+    ZSTD_inBuffer from{in->data(), in->size(), 0};
+    ZSTD_outBuffer to{out, room, 0};
+    const size_t result = ZSTD_decompressStream(stream_, &to, &from);
+    if (ZSTD_isError(result) != 0) return absl::DataLossError(ZSTD_getErrorName(result));
+    in->remove_prefix(from.pos);
+    is_whole_ = result == 0;
+    return to.pos;
+  }
+  bool is_whole() const override { return is_whole_; }
+
+ private:
+  ZSTD_DCtx* const stream_;
+  bool is_whole_ = false;
+};
+
+int64_t BytesBelow(const fs::path& folder) {
+  std::error_code error;
+  int64_t bytes = 0;
+  for (auto entry = fs::recursive_directory_iterator(folder, error);
+       !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
+    struct stat info;
+    if (lstat(entry->path().c_str(), &info) == 0 && S_ISREG(info.st_mode)) bytes += info.st_size;
+  }
+  return bytes;
+}
+
+int64_t Nanoseconds(const timespec& time) {
+  return static_cast<int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
+}
+
+}  // namespace
+
+bool IsPackedName(absl::string_view name, std::string* unpacked) {
+  for (const absl::string_view end : {".gz", ".zst"}) {
+    if (!absl::EndsWith(name, end) || name.size() == end.size()) continue;
+    *unpacked = std::string(absl::StripSuffix(name, end));
+    return true;
+  }
+  if (!absl::EndsWith(name, ".tgz")) return false;
+  *unpacked = absl::StrCat(absl::StripSuffix(name, ".tgz"), ".tar");
+  return true;
+}
+
+StagedFolder::StagedFolder(Staging* staging, std::string path, std::shared_ptr<const Root> root,
+                           Fd lock)
+    : staging_(staging), path_(std::move(path)), root_(std::move(root)), lock_(std::move(lock)) {}
+
+absl::StatusOr<StagedFolder::File> StagedFolder::Unpack(
+    const Root& from, const std::string& path, const struct stat& info,
+    const std::function<absl::Status()>& goes_on) const {
+  std::string unpacked;
+  if (!IsPackedName(path, &unpacked))
+    return absl::InternalError(absl::StrCat(path, " is not compressed"));
+  const std::string made_from = Key("staged")
+                                    .Add("version", kVersion)
+                                    .Add("root", from.path())
+                                    .Add("path", path)
+                                    .Add("inode", static_cast<int64_t>(info.st_ino))
+                                    .Add("bytes", static_cast<int64_t>(info.st_size))
+                                    .Add("modified", Nanoseconds(info.st_mtim))
+                                    .Add("changed", Nanoseconds(info.st_ctim))
+                                    .Name();
+  // The file's own name behind it is for people, in messages.
+  File file;
+  file.name = absl::StrCat(made_from, "-", unpacked.substr(unpacked.rfind('/') + 1));
+  const std::string target = absl::StrCat(path_, "/", file.name);
+  struct stat there;
+  if (stat(target.c_str(), &there) != 0) {
+    absl::Status written;
+    const absl::Status saved = WriteFileAtomically(target, [&](int fd) {
+      written = Write(from, path, fd, goes_on);
+      return written;
+    });
+    FW_RETURN_IF_ERROR(written);
+    if (absl::IsAborted(saved)) {
+      return absl::UnavailableError(
+          absl::StrCat(from.Describe(path), " is being unpacked by another process"));
+    }
+    FW_RETURN_IF_ERROR(saved);
+    if (stat(target.c_str(), &there) != 0) return StorageError(errno, target);
+  }
+  file.bytes = there.st_size;
+  return file;
+}
+
+absl::Status StagedFolder::Write(const Root& from, const std::string& path, int fd,
+                                 const std::function<absl::Status()>& goes_on) const {
+  const std::string what = from.Describe(path);
+  FW_ASSIGN_OR_RETURN(const Fd file, from.OpenFile(path, /*direct_io=*/false));
+  std::unique_ptr<Unpacker> unpacker;
+  if (absl::EndsWith(path, ".zst")) {
+    unpacker = std::make_unique<Unzstd>();
+  } else {
+    unpacker = std::make_unique<Gunzip>();
+  }
+  const auto damaged = [&](absl::string_view why) {
+    return absl::InvalidArgumentError(absl::StrCat(what, " cannot be unpacked: ", why));
+  };
+  std::vector<char> in(kBuffer), out(kBuffer);
+  bool has_any = false;
+  while (true) {
+    FW_RETURN_IF_ERROR(goes_on());
+    const ssize_t got = read(file.get(), in.data(), in.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return StorageError(errno, what);
+    if (got == 0) break;
+    has_any = true;
+    absl::string_view packed(in.data(), static_cast<size_t>(got));
+    bool is_full = true;  // what is left in the unpacker comes, too
+    while (!packed.empty() || is_full) {
+      if (packed.empty() && unpacker->is_whole()) break;
+      absl::StatusOr<size_t> bytes = unpacker->Run(&packed, out.data(), out.size());
+      if (absl::IsDataLoss(bytes.status())) return damaged(bytes.status().message());
+      FW_RETURN_IF_ERROR(bytes.status());
+      is_full = *bytes == out.size();
+      if (*bytes == 0) {
+        if (packed.empty()) break;
+        continue;
+      }
+      FW_RETURN_IF_ERROR(staging_->Take(static_cast<int64_t>(*bytes)));
+      const absl::Status written = WriteAll(fd, {out.data(), *bytes});
+      if (!written.ok()) {
+        return absl::Status(written.code(), absl::StrCat("unpacking ", what, " to ", path_, ": ",
+                                                         written.message()));
+      }
+      FW_RETURN_IF_ERROR(goes_on());
+    }
+  }
+  if (!has_any || !unpacker->is_whole()) return damaged("it is cut off");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<const StagedFolder>> Staging::Open(const std::string& dataset) {
+  std::error_code error;
+  fs::create_directories(folder_, error);
+  if (error) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("creating ", folder_, " for unpacked files: ", error.message()));
+  }
+  const std::string path = absl::StrCat(folder_, "/", dataset);
+  for (int i = 0; i < kTries; ++i) {
+    if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return StorageError(errno, path);
+    Fd lock(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!lock) {
+      if (errno == ENOENT) continue;
+      return StorageError(errno, path);
+    }
+    if (flock(lock.get(), LOCK_SH) != 0) return StorageError(errno, path);
+    struct stat held, there;
+    if (fstat(lock.get(), &held) != 0) return StorageError(errno, path);
+    if (stat(path.c_str(), &there) != 0 || held.st_ino != there.st_ino)
+      continue;  // it was removed between the two
+    const timespec now[2] = {{0, UTIME_NOW}, {0, UTIME_NOW}};
+    futimens(lock.get(), now);  // the time of its last use
+    Fd directory(open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    if (!directory) return StorageError(errno, path);
+    auto root = std::make_shared<const Root>("staged", path, std::move(directory));
+    return std::shared_ptr<const StagedFolder>(
+        new StagedFolder(this, path, std::move(root), std::move(lock)));
+  }
+  return absl::UnavailableError(absl::StrCat(path, " is being removed"));
+}
+
+absl::Status Staging::Take(int64_t more) {
+  MutexLock lock(&mu_);
+  if (used_bytes_ < 0 || used_bytes_ + more > limit_bytes_)
+    used_bytes_ = DropOldest(limit_bytes_ - more);
+  used_bytes_ += more;
+  if (used_bytes_ <= limit_bytes_) return absl::OkStatus();
+  used_bytes_ = -1;
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "unpacked files would take more than stage.disk = ", FormatBytes(limit_bytes_), " in ",
+      folder_,
+      ", and all that is there is in use; cure: a larger stage.disk, or unpack the files "
+      "yourself"));
+}
+
+int64_t Staging::DropOldest(int64_t at_most) const {
+  struct Folder {
+    fs::path path;
+    int64_t used_ns;
+    int64_t bytes;
+  };
+  std::vector<Folder> folders;
+  std::error_code error;
+  int64_t bytes = 0;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder_, error)) {
+    struct stat info;
+    if (lstat(entry.path().c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) continue;
+    folders.push_back({entry.path(), Nanoseconds(info.st_mtim), BytesBelow(entry.path())});
+    bytes += folders.back().bytes;
+  }
+  std::sort(folders.begin(), folders.end(),
+            [](const Folder& a, const Folder& b) { return a.used_ns < b.used_ns; });
+  for (const Folder& oldest : folders) {
+    if (bytes <= at_most) break;
+    const Fd lock(open(oldest.path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!lock || flock(lock.get(), LOCK_EX | LOCK_NB) != 0) continue;  // somebody reads from it
+    fs::remove_all(oldest.path, error);
+    bytes -= oldest.bytes;
+    spdlog::info("unpacked files of a dataset removed for want of room: {}",
+                 FormatBytes(oldest.bytes));
+  }
+  return bytes;
+}
+
+}  // namespace feedwater::server

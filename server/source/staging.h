@@ -1,0 +1,85 @@
+// Files that are compressed as a whole and so cannot be read in any order, unpacked once below
+// state_dir/staged. Each dataset has a folder there; whoever reads from it holds it, with a lock
+// that the kernel drops when the process ends. Where room is short, the folders that were unused
+// for longest go first, and never one that is held.
+//
+// An unpacked file is named after what it was made from: path, inode, size and times. It appears
+// whole or not at all, so that after a crash those that were finished are used again.
+//
+// Thread-safe; several processes may share the folder.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "server/base/fd.h"
+#include "server/base/mutex.h"
+#include "server/base/status.h"
+#include "server/storage/roots.h"
+
+namespace feedwater::server {
+
+// Whether a file's name says that it is compressed as a whole, and its name when it is unpacked:
+// "a.tar" of "a.tar.gz", "a.tgz" and "a.tar.zst".
+bool IsPackedName(absl::string_view name, std::string* unpacked);
+
+class Staging;
+
+// One dataset's folder, held. The Staging outlives it.
+class StagedFolder {
+ public:
+  const std::shared_ptr<const Root>& root() const { return root_; }
+
+  struct File {
+    std::string name;  // below root()
+    int64_t bytes = 0;
+  };
+  // Unpacks the file at `path` of `from`, which `info` describes, unless it is there already.
+  // `goes_on` is asked now and then. InvalidArgument: damaged, or not compressed;
+  // ResourceExhausted: stage.disk or the disk has no room.
+  absl::StatusOr<File> Unpack(const Root& from, const std::string& path, const struct stat& info,
+                              const std::function<absl::Status()>& goes_on) const;
+
+ private:
+  friend class Staging;
+  StagedFolder(Staging* staging, std::string path, std::shared_ptr<const Root> root, Fd lock);
+  absl::Status Write(const Root& from, const std::string& path, int fd,
+                     const std::function<absl::Status()>& goes_on) const;
+
+  Staging* const staging_;
+  const std::string path_;
+  const std::shared_ptr<const Root> root_;
+  const Fd lock_;
+};
+
+class Staging {
+ public:
+  // `folder` need not be there. `limit_bytes`: of all unpacked files together.
+  Staging(std::string folder, int64_t limit_bytes)
+      : folder_(std::move(folder)), limit_bytes_(limit_bytes) {}
+
+  // `dataset`: a name that no other dataset has, fit for a file.
+  absl::StatusOr<std::shared_ptr<const StagedFolder>> Open(const std::string& dataset);
+  int64_t limit_bytes() const { return limit_bytes_; }
+  const std::string& folder() const { return folder_; }
+
+ private:
+  friend class StagedFolder;
+  // Counts `more` bytes that are about to be written, and makes room for them.
+  absl::Status Take(int64_t more) ABSL_LOCKS_EXCLUDED(mu_);
+  // The bytes of all unpacked files; drops the oldest folders that nobody holds until there are
+  // `at_most`.
+  int64_t DropOldest(int64_t at_most) const;
+
+  const std::string folder_;
+  const int64_t limit_bytes_;
+  Mutex mu_;
+  int64_t used_bytes_ ABSL_GUARDED_BY(mu_) = -1;  // -1: not looked yet
+};
+
+}  // namespace feedwater::server
