@@ -120,7 +120,8 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   };
   catalogue_ = std::make_unique<Catalogue>(Catalogue::Options{
       config.state_dir, shares_, static_cast<size_t>(limits.pipeline_bytes.bytes), CapsOf(limits),
-      cache_, runtime.retry_for_ns, charge});
+      cache_, Staging::Below(config.state_dir, config.stage.disk.bytes), runtime.retry_for_ns,
+      charge});
   catalogue_->Reload(config.pipelines, settings_.roots);
 
   auto access = [this](const PeerIdentity& peer) { return access_.Check(peer); };

@@ -181,6 +181,10 @@ absl::StatusOr<LocalPipeline> OpenLocalPipeline(const std::string& pipeline,
   dataset.state_dir = config.state_dir;
   dataset.save = local.saves_index;
   dataset.budget = local.budget;
+  // What this user unpacks, the daemon could not remove.
+  if (local.saves_index)
+    dataset.staging = server::Staging::Below(config.state_dir, config.stage.disk.bytes);
+  local.staging = dataset.staging;
   dataset.progress = options.progress;
   dataset.rebuild = options.rebuild;
   FW_ASSIGN_OR_RETURN(local.loaded, Load(std::move(spec), dataset));

@@ -103,8 +103,8 @@ absl::Status JobFiles::Settle(uint32_t object, const FileCache::Facts& now, Reac
   uint64_t known = stamp.load(std::memory_order_acquire);
   if (known == now.stamp) return absl::OkStatus();
   const auto changed = [&](absl::string_view what) {
-    return FileHasChanged(
-        absl::StrCat(dataset_->root().path(), "/", dataset_->ObjectPath(object), " ", what));
+    return FileHasChanged(absl::StrCat(dataset_->RootOf(object).path(), "/",
+                                       dataset_->ObjectPath(object), " ", what));
   };
   if (known == 0) {
     const int64_t indexed = dataset_->ObjectBytes(object);
@@ -155,9 +155,9 @@ absl::Status JobFiles::LookAround(bool is_last, Reach reach) {
 absl::StatusOr<std::shared_ptr<const OpenedFile>> JobFiles::Open(uint32_t object, Reach reach,
                                                                  uint32_t user) {
   FW_RETURN_IF_ERROR(Prepare());
-  FW_ASSIGN_OR_RETURN(
-      std::shared_ptr<const OpenedFile> file,
-      files_->Open(dataset_->root(), dataset_->ObjectPath(object), reach, user, opened_ns_));
+  FW_ASSIGN_OR_RETURN(std::shared_ptr<const OpenedFile> file,
+                      files_->Open(dataset_->RootOf(object), dataset_->ObjectPath(object), reach,
+                                   user, opened_ns_));
   FW_RETURN_IF_ERROR(Settle(object, {file->size, file->stamp, file->changed_ns}, reach));
   return file;
 }
@@ -168,8 +168,8 @@ absl::StatusOr<uint64_t> JobFiles::StampOf(const std::vector<Extent>& extents, R
   for (const Extent& extent : extents) {
     uint64_t stamp = StampAt(extent.object).load(std::memory_order_acquire);
     if (stamp == 0) {
-      absl::StatusOr<FileCache::Facts> now =
-          files_->Look(dataset_->root(), dataset_->ObjectPath(extent.object), reach, opened_ns_);
+      absl::StatusOr<FileCache::Facts> now = files_->Look(
+          dataset_->RootOf(extent.object), dataset_->ObjectPath(extent.object), reach, opened_ns_);
       // Empty when it was indexed: a link to nothing, as before, or it has gone meanwhile.
       if (absl::IsNotFound(now.status()) && dataset_->ObjectBytes(extent.object) == 0)
         now = FileCache::Facts{.size = 0, .stamp = kNothingThere, .changed_ns = 0};

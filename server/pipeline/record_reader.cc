@@ -81,7 +81,9 @@ void RecordReader::StartLooked(RecordBytes* into) {
                                      [](const Extent& extent) { return extent.length == 0; });
   if (into->job_ == nullptr || (cache == nullptr && !has_empty))
     return StartExtents(*into->dataset_, into);
-  const bool may_be_left = owner_ != nullptr && storage_.MayBeLeft(*into->dataset_) != nullptr;
+  const bool may_be_left =
+      owner_ != nullptr &&
+      storage_.MayBeLeft(*into->dataset_, extents_.empty() ? 0 : extents_[0].object) != nullptr;
   const Reach reach = may_be_left ? Reach::kLocal : Reach::kAnywhere;
   const absl::StatusOr<uint64_t> stamp = into->job_->StampOf(extents_, reach);
   // Also what can pass: a read that failed is tried again, and so is this.

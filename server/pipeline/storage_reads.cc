@@ -55,8 +55,9 @@ void StorageReads::Free(StorageRead* read) {
   if (read->buffer.capacity() > 0) buffers_.Put(std::exchange(read->buffer, ReadBuffers::Buffer()));
 }
 
-std::shared_ptr<const Root> StorageReads::MayBeLeft(const ObjectSource& source) const {
-  return calls_ == nullptr ? nullptr : source.root().weak_from_this().lock();
+std::shared_ptr<const Root> StorageReads::MayBeLeft(const ObjectSource& source,
+                                                    uint32_t object) const {
+  return calls_ == nullptr ? nullptr : source.RootOf(object).weak_from_this().lock();
 }
 
 void StorageReads::Submit() {
@@ -90,14 +91,14 @@ absl::Status StorageReads::Begin(StorageRead* read) {
     return absl::OkStatus();
   }
   const bool may_be_left = read->is_of_dataset && read->user.has_value();
-  std::shared_ptr<const Root> root = may_be_left ? MayBeLeft(*read->source) : nullptr;
+  std::shared_ptr<const Root> root = may_be_left ? MayBeLeft(*read->source, read->object) : nullptr;
   const Reach reach = root != nullptr ? Reach::kLocal : Reach::kAnywhere;
   const uint32_t user = root != nullptr ? *read->user : 0;
   const bool is_of_job = job != nullptr && read->is_of_dataset;
   absl::StatusOr<std::shared_ptr<const OpenedFile>> file =
-      is_of_job
-          ? job->Open(read->object, reach, user)
-          : files_->Open(read->source->root(), read->source->ObjectPath(read->object), reach, user);
+      is_of_job ? job->Open(read->object, reach, user)
+                : files_->Open(read->source->RootOf(read->object),
+                               read->source->ObjectPath(read->object), reach, user);
   const bool is_elsewhere = IsElsewhere(file.status());
   if (!file.ok() && !is_elsewhere) return file.status();
   const bool goes_away = root != nullptr && (is_elsewhere || !(*file)->is_local);
@@ -254,7 +255,7 @@ void StorageReads::Completed(StorageRead* read) {
 bool StorageReads::TryLater(StorageRead* read) {
   absl::Status& status = read->op.status;
   if (!IsTransient(status) || !read->is_of_dataset) return false;
-  files_->Forget(read->source->root(), read->source->ObjectPath(read->object));
+  files_->Forget(read->source->RootOf(read->object), read->source->ObjectPath(read->object));
   const int64_t now = MonotonicNs();
   if (!read->retries.started()) read->retries.Start(now, retry_for_ns_);
   const int64_t due_ns = client_->IsUnwanted(*read) ? -1 : read->retries.Next(now);

@@ -90,7 +90,7 @@ class StorageReads {
 
   // The root, when files of `source` may be read by threads that are left behind; it must live as
   // long as a call that hangs. Else null.
-  std::shared_ptr<const Root> MayBeLeft(const ObjectSource& source) const;
+  std::shared_ptr<const Root> MayBeLeft(const ObjectSource& source, uint32_t object) const;
   int64_t retry_for_ns() const { return retry_for_ns_; }
   void FreeIdleBuffers() { buffers_.FreeIdle(); }
 

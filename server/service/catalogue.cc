@@ -264,6 +264,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> Catalogue::OpenShared(
     options.roots = roots;
     options.state_dir = options_.state_dir;
     options.budget = ShareOf(user);
+    options.staging = options_.staging;
     options.user = user;
     options.progress = LogProgress(spec.name, user);
     options.given_up = nobody_waits;

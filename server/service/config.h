@@ -35,6 +35,10 @@ struct CacheConfig {
   std::string seek_indexes = "auto";
 };
 
+struct StageConfig {
+  ByteCount disk{int64_t{64} << 30};
+};
+
 struct AccessConfig {
   std::vector<std::string> users, groups;
 };
@@ -72,6 +76,7 @@ struct DaemonConfig {
   std::string isolation = "auto";
   StorageConfig storage;
   CacheConfig cache;
+  StageConfig stage;
   AccessConfig access;
   LimitsConfig limits;
 };

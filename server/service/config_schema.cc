@@ -64,6 +64,13 @@ Schema<CacheConfig> CacheSchema() {
           AutoOr(ParamType<ByteCount>::kJson, "auto or a size such as 2GiB"));
 }
 
+Schema<StageConfig> StageSchema() {
+  return Schema<StageConfig>().Param(
+      "disk", &StageConfig::disk,
+      "Most disk for them, of all datasets together; those that were unused for longest go first, "
+      "never one in use. A twentieth of the file system stays free. 0 unpacks nothing.");
+}
+
 Schema<AccessConfig> AccessSchema() {
   return Schema<AccessConfig>()
       .Param("users", &AccessConfig::users,
@@ -227,6 +234,9 @@ const Schema<DaemonConfig>& ConfigSchema() {
           .Nested("cache", &DaemonConfig::cache, CacheSchema(),
                   "What is kept of datasets for the next epoch and the next job. A pipeline's own "
                   "`cache:` chooses what; admitted records stay.")
+          .Nested("stage", &DaemonConfig::stage, StageSchema(),
+                  "Files that are compressed as a whole (.gz, .tgz, .zst) are unpacked once, below "
+                  "state_dir/staged, and read there by all jobs.")
           .Nested("access", &DaemonConfig::access, AccessSchema(),
                   "Who may connect, besides the daemon's own user and root.")
           .Reloadable()

@@ -76,7 +76,8 @@ absl::StatusOr<std::vector<ColumnSpec>> ReadColumns(const Index& index) {
 // Reads records one after the other, with the files of the last one kept open.
 class RecordScan {
  public:
-  RecordScan(const Root& root, const RecordColumns& records) : root_(root), records_(records) {}
+  RecordScan(const Root& root, const Root* unpacked, const RecordColumns& records)
+      : root_(root), unpacked_(unpacked), records_(records) {}
 
   absl::StatusOr<RecordSpans> Read(int64_t record) {
     extents_.clear();
@@ -116,14 +117,15 @@ class RecordScan {
     if (open_.size() <= place) open_.resize(place + 1);
     Open& open = open_[place];
     if (open.object != object) {
-      FW_ASSIGN_OR_RETURN(open.fd,
-                          root_.OpenFile(records_.ObjectPath(object), /*direct_io=*/false));
+      const Root& root = records_.IsUnpacked(object) && unpacked_ != nullptr ? *unpacked_ : root_;
+      FW_ASSIGN_OR_RETURN(open.fd, root.OpenFile(records_.ObjectPath(object), /*direct_io=*/false));
       open.object = object;
     }
     return open.fd.get();
   }
 
   const Root& root_;
+  const Root* const unpacked_;
   const RecordColumns& records_;
   std::vector<Extent> extents_;
   std::vector<std::vector<std::byte>> bytes_;
@@ -174,6 +176,10 @@ class ColumnDataset final : public IndexedDataset {
   }
 
   int64_t objects() const override { return records_->objects() + FileObjects(); }
+  const Root& RootOf(uint32_t object) const override {
+    const bool is_unpacked = object < records_->objects() && records_->IsUnpacked(object);
+    return is_unpacked && parts().staged != nullptr ? *parts().staged->root() : root();
+  }
   std::string ObjectPath(uint32_t object) const override {
     const int64_t own = records_->objects();
     return object < own ? records_->ObjectPath(object)
@@ -282,11 +288,13 @@ absl::Status ColumnFormat::Survey(const DatasetLocation& location,
   IndexedParts parts;
   parts.location = location;
   parts.records = builder->records;
+  parts.staged = builder->staged();
   FW_ASSIGN_OR_RETURN(parts.index, builder->columns.Finish(nullptr));
   FW_RETURN_IF_ERROR(builder->Take(parts.index->bytes()));
   FW_ASSIGN_OR_RETURN(const std::unique_ptr<const RecordColumns> records,
                       OpenRecords(parts, columns, reader.wanted()));
-  RecordScan scan(*location.root, *records);
+  const StagedFolder* staged = builder->staged().get();
+  RecordScan scan(*location.root, staged != nullptr ? staged->root().get() : nullptr, *records);
   std::vector<std::byte> scratch;
   std::vector<std::set<std::string>> classes(reader.class_fields().size());
   TextList paths;

@@ -35,6 +35,7 @@ class RecordColumns {
   virtual ~RecordColumns() = default;
   virtual int64_t objects() const = 0;
   virtual std::string ObjectPath(uint32_t object) const = 0;  // below the root
+  virtual bool IsUnpacked(uint32_t) const { return false; }   // below that of the unpacked files
   virtual int64_t ObjectBytes(uint32_t object) const = 0;
   virtual std::vector<int64_t> shard_starts() const = 0;  // as Dataset::shard_starts
   // Adds the record's extents, always as many. REQUIRES: record in [0, size).
@@ -50,6 +51,7 @@ class ShardedColumns : public RecordColumns {
  public:
   int64_t objects() const final { return shards_.size(); }
   std::string ObjectPath(uint32_t object) const final { return shards_.path(object); }
+  bool IsUnpacked(uint32_t object) const final { return shards_.is_unpacked(object); }
   int64_t ObjectBytes(uint32_t object) const final { return shards_.bytes(object); }
   std::vector<int64_t> shard_starts() const final { return shards_.FirstRecords(); }
 

@@ -83,9 +83,12 @@ absl::StatusOr<Contents> ReadContents(const Dataset& dataset) {
     if (piece.object != open_object) {
       open_object = piece.object;
       path = dataset.ObjectPath(piece.object);
-      FW_ASSIGN_OR_RETURN(Stamp stamp, StampNow(dataset.root(), path));
-      contents.stamps.push_back(std::move(stamp));
-      absl::StatusOr<Fd> opened = dataset.root().OpenFile(path, /*direct_io=*/false);
+      // What lies elsewhere was made of the dataset's own files, which the format has stamped.
+      if (&dataset.RootOf(piece.object) == &dataset.root()) {
+        FW_ASSIGN_OR_RETURN(Stamp stamp, StampNow(dataset.root(), path));
+        contents.stamps.push_back(std::move(stamp));
+      }
+      absl::StatusOr<Fd> opened = dataset.RootOf(piece.object).OpenFile(path, /*direct_io=*/false);
       if (!opened.ok() && !IsOfTheFile(opened.status())) return opened.status();
       fd = opened.ok() ? *std::move(opened) : Fd();
     }
@@ -93,7 +96,8 @@ absl::StatusOr<Contents> ReadContents(const Dataset& dataset) {
       digest.Add("cannot be read");
       continue;
     }
-    FW_RETURN_IF_ERROR(AddBytes(fd.get(), piece, dataset.root().Describe(path), &buffer, &digest));
+    FW_RETURN_IF_ERROR(
+        AddBytes(fd.get(), piece, dataset.RootOf(piece.object).Describe(path), &buffer, &digest));
   }
   contents.digest = digest.Hex();
   return contents;

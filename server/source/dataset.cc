@@ -15,6 +15,7 @@
 #include "server/source/digest.h"
 #include "server/source/format.h"
 #include "server/source/saved_indexes.h"
+#include "server/source/staging.h"
 #include "spdlog/spdlog.h"
 
 namespace feedwater::server {
@@ -23,6 +24,7 @@ namespace {
 // The floor's own sections of every index.
 constexpr IndexTag kAbout = MakeIndexTag("ABOU");  // texts in the order below
 constexpr IndexTag kClasses = MakeIndexTag("CLAS");
+constexpr IndexTag kUnpacked = MakeIndexTag("UNPK");  // 1: some of its files were unpacked
 enum About : size_t { kAboutKey, kAboutRecords, kAboutDigest, kAboutNotes, kAboutCount };
 
 // What every format's map has.
@@ -76,7 +78,7 @@ absl::StatusOr<DatasetSpec> ReadSpec(const YamlNode& node) {
 }
 
 // To be raised when the floor's own sections change, or what a digest is made of.
-constexpr int64_t kIndexVersion = 3;
+constexpr int64_t kIndexVersion = 4;
 
 // Everything that decides which index this is.
 Key IndexKey(const DatasetSpec& spec, const DatasetLocation& location) {
@@ -106,10 +108,16 @@ std::shared_ptr<Mutex> LockOf(const std::string& key) {
   return mutex;
 }
 
-absl::StatusOr<std::shared_ptr<const Index>> BuildIndex(const DatasetSpec& spec,
-                                                        const DatasetLocation& location,
-                                                        const DatasetOptions& options) {
-  IndexBuilder builder(options);
+// The name of a dataset's folder of unpacked files: the same for every format that reads them.
+std::string StagedAs(const DatasetLocation& location) {
+  return Key("unpacked").Add("root", location.root->path()).Add("path", location.path).Name();
+}
+
+// `staged` receives what holds the unpacked files.
+absl::StatusOr<std::shared_ptr<const Index>> BuildIndex(
+    const DatasetSpec& spec, const DatasetLocation& location, const DatasetOptions& options,
+    std::shared_ptr<const StagedFolder>* staged) {
+  IndexBuilder builder(options, StagedAs(location));
   FW_RETURN_IF_ERROR(spec.made.format->BuildIndex(location, &builder));
   FW_RETURN_IF_ERROR(builder.TakeOwnAlone());
   if (builder.records <= 0) {
@@ -128,6 +136,7 @@ absl::StatusOr<std::shared_ptr<const Index>> BuildIndex(const DatasetSpec& spec,
     parts.records = builder.records;
     parts.fields = spec.made.format->fields();
     parts.classes = builder.classes;
+    parts.staged = builder.staged();
     FW_ASSIGN_OR_RETURN(const std::shared_ptr<const Dataset> dataset,
                         spec.made.format->Open(std::move(parts)));
     FW_ASSIGN_OR_RETURN(contents, ReadContents(*dataset));
@@ -143,16 +152,17 @@ absl::StatusOr<std::shared_ptr<const Index>> BuildIndex(const DatasetSpec& spec,
   about.Add(digest.Hex());
   about.Add(builder.notes);
   for (const std::string& name : builder.classes) classes.Add(name);
+  *staged = builder.staged();
+  builder.columns.Add(kUnpacked, std::vector<uint64_t>{builder.staged() != nullptr});
   builder.columns.Add(kAbout, about);
   builder.columns.Add(kClasses, classes);
   AddStamps(builder.stamps, builder.empty_folders, &builder.columns);
   return builder.columns.Finish(options.budget.get());
 }
 
-absl::StatusOr<std::shared_ptr<const Dataset>> OpenIndex(const DatasetSpec& spec,
-                                                         const DatasetLocation& location,
-                                                         const std::string& file,
-                                                         std::shared_ptr<const Index> index) {
+absl::StatusOr<std::shared_ptr<const Dataset>> OpenIndex(
+    const DatasetSpec& spec, const DatasetLocation& location, const std::string& file,
+    std::shared_ptr<const Index> index, std::shared_ptr<const StagedFolder> staged) {
   IndexedParts parts;
   FW_ASSIGN_OR_RETURN(TextColumn about, index->Texts(kAbout));
   FW_ASSIGN_OR_RETURN(TextColumn classes, index->Texts(kClasses));
@@ -169,6 +179,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenIndex(const DatasetSpec& spec
   parts.location = location;
   parts.index = std::move(index);
   parts.saved_as = file;
+  parts.staged = std::move(staged);
   return spec.made.format->Open(std::move(parts));
 }
 
@@ -182,7 +193,23 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenSaved(const DatasetSpec& spec
   FW_ASSIGN_OR_RETURN(std::string change,
                       FindChange(*index, *location.root, Reach::kAnywhere, options.given_up));
   if (!change.empty()) return absl::NotFoundError(change);
-  return OpenIndex(spec, location, file, std::move(index));
+  FW_ASSIGN_OR_RETURN(const NumberColumn unpacked, index->Numbers(kUnpacked));
+  std::shared_ptr<const StagedFolder> staged;
+  if (unpacked.size() == 1 && unpacked[0] != 0) {
+    if (options.staging == nullptr)
+      return absl::NotFoundError("its files were unpacked, and here they cannot be");
+    FW_ASSIGN_OR_RETURN(staged, options.staging->Open(StagedAs(location)));
+  }
+  FW_ASSIGN_OR_RETURN(std::shared_ptr<const Dataset> dataset,
+                      OpenIndex(spec, location, file, std::move(index), staged));
+  if (staged == nullptr) return dataset;
+  for (uint32_t object = 0; object < dataset->objects(); ++object) {
+    if (&dataset->RootOf(object) != staged->root().get()) continue;
+    const auto info = staged->root()->Stat(dataset->ObjectPath(object));
+    if (!info.ok() || info->st_size != dataset->ObjectBytes(object))
+      return absl::NotFoundError("what was unpacked of its files has gone");
+  }
+  return dataset;
 }
 
 }  // namespace
@@ -248,10 +275,12 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenDataset(const YamlNode& node,
       spdlog::info("dataset {}: building the index: {}", what, why);
     }
   }
-  FW_ASSIGN_OR_RETURN(std::shared_ptr<const Index> index, BuildIndex(spec, location, options));
+  std::shared_ptr<const StagedFolder> staged;
+  FW_ASSIGN_OR_RETURN(std::shared_ptr<const Index> index,
+                      BuildIndex(spec, location, options, &staged));
   if (!file.empty() && options.save) SaveIndexInFolder(*index, file);
   FW_ASSIGN_OR_RETURN(std::shared_ptr<const Dataset> dataset,
-                      OpenIndex(spec, location, file, std::move(index)));
+                      OpenIndex(spec, location, file, std::move(index), std::move(staged)));
   if (!admits("indexes built")) return dataset;
   spdlog::info("dataset {}: {} records, {} classes, index of {} built in {}{}{}", what,
                dataset->size(), dataset->classes().size(), FormatBytes(dataset->memory_bytes()),

@@ -108,7 +108,16 @@ absl::Status AddFile(const DatasetLocation& location, std::string path, bool by_
         absl::StrCat(location.root->Describe(path), " is no regular file"));
   }
   FW_RETURN_IF_ERROR(builder->Take(static_cast<int64_t>(2 * (sizeof(Stamp) + path.size()))));
-  files->push_back({std::move(path), static_cast<int64_t>(info.st_size)});
+  FoundFile file;
+  file.bytes = static_cast<int64_t>(info.st_size);
+  if (std::string unpacked; IsPackedName(path, &unpacked)) {
+    FW_ASSIGN_OR_RETURN(StagedFolder::File staged, builder->Unpack(*location.root, path));
+    file.bytes = staged.bytes;
+    file.staged = builder->staged()->root();
+    file.staged_name = std::move(staged.name);
+  }
+  file.path = std::move(path);
+  files->push_back(std::move(file));
   return builder->Progress(0, 0);
 }
 
@@ -162,7 +171,9 @@ absl::StatusOr<std::vector<FoundFile>> FindFiles(const DatasetLocation& location
     FW_ASSIGN_OR_RETURN(const std::vector<std::string> names,
                         ListFolder(*location.root, location.path));
     for (const std::string& name : names) {
-      const auto fits = [&](absl::string_view suffix) { return absl::EndsWith(name, suffix); };
+      std::string unpacked = name;
+      IsPackedName(name, &unpacked);
+      const auto fits = [&](absl::string_view suffix) { return absl::EndsWith(unpacked, suffix); };
       if (name[0] == '.' || std::none_of(suffixes.begin(), suffixes.end(), fits)) continue;
       FW_RETURN_IF_ERROR(
           AddFile(location, location.Below(name), /*by_glob=*/true, builder, &files));

@@ -16,6 +16,15 @@ namespace feedwater::server {
 struct FoundFile {
   std::string path;  // below the root
   int64_t bytes = 0;
+  // Where it lies unpacked, and has `bytes`: below this root, by this name. Null: it lies below the
+  // dataset's own root.
+  std::shared_ptr<const Root> staged;
+  std::string staged_name;
+
+  const Root& RootIn(const DatasetLocation& location) const {
+    return staged != nullptr ? *staged : *location.root;
+  }
+  const std::string& path_to_read() const { return staged != nullptr ? staged_name : path; }
 };
 
 // The names that a pattern's braces stand for: {a,b} and {000..146}, which keeps its zeros.
@@ -23,9 +32,10 @@ absl::StatusOr<std::vector<std::string>> ExpandBraces(absl::string_view pattern)
 
 // The files in order: the patterns' in theirs, each pattern's matches sorted by bytes. Without
 // patterns: the dataset's path where that is a file, else all files of its folder that end with one
-// of `suffixes` and are not hidden. The index depends on the folders that were listed and on every
-// file. NotFound that names the pattern without a match; InvalidArgument for a file that is named
-// twice.
+// of `suffixes` and are not hidden. Those that are compressed as a whole (.gz, .zst, .tgz) are
+// found by what they unpack to, and are unpacked. The index depends on the folders that were listed
+// and on every file. NotFound that names the pattern without a match; InvalidArgument for a file
+// that is named twice.
 absl::StatusOr<std::vector<FoundFile>> FindFiles(const DatasetLocation& location,
                                                  const std::vector<std::string>& patterns,
                                                  absl::Span<const absl::string_view> suffixes,

@@ -185,6 +185,20 @@ absl::StatusOr<struct stat> IndexBuilder::DependOn(const Root& root, const std::
   return info;
 }
 
+absl::StatusOr<StagedFolder::File> IndexBuilder::Unpack(const Root& root, const std::string& path) {
+  if (staging_ == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        root.Describe(path),
+        " is compressed as a whole and cannot be read in any order; cure: unpack it, or let the "
+        "daemon do so, below its state_dir (stage: {disk: SIZE} in feedwater.yaml)"));
+  }
+  if (staged_ == nullptr) {
+    FW_ASSIGN_OR_RETURN(staged_, staging_->Open(staged_as_));
+  }
+  FW_ASSIGN_OR_RETURN(const struct stat info, DependOn(root, path));
+  return staged_->Unpack(root, path, info, [this] { return Progress(0, 0); });
+}
+
 absl::Status IndexBuilder::Progress(int64_t done, int64_t total) {
   const int64_t now = MonotonicNs();
   const bool last = total > 0 && done == total;

@@ -30,6 +30,7 @@
 #include "server/source/dataset.h"
 #include "server/source/field_requests.h"
 #include "server/source/index_file.h"
+#include "server/source/staging.h"
 
 namespace feedwater::server {
 
@@ -64,8 +65,13 @@ void AwaitClockTick(const struct stat& info);
 // What BuildIndex finds.
 class IndexBuilder {
  public:
-  explicit IndexBuilder(const DatasetOptions& options)
-      : progress_(options.progress), given_up_(options.given_up), budget_(options.budget) {}
+  // `staged_as`: the name of the dataset's folder of unpacked files.
+  IndexBuilder(const DatasetOptions& options, std::string staged_as)
+      : progress_(options.progress),
+        given_up_(options.given_up),
+        budget_(options.budget),
+        staging_(options.staging),
+        staged_as_(std::move(staged_as)) {}
 
   int64_t records = 0;
   std::vector<std::string> classes;
@@ -78,6 +84,10 @@ class IndexBuilder {
 
   // Stamps a file or folder below the root and waits for the clock, then gives what it is.
   absl::StatusOr<struct stat> DependOn(const Root& root, const std::string& path);
+  // Unpacks a file that is compressed as a whole, which the index then depends on.
+  absl::StatusOr<StagedFolder::File> Unpack(const Root& root, const std::string& path);
+  // The dataset's folder of unpacked files; null: there are none.
+  const std::shared_ptr<const StagedFolder>& staged() const { return staged_; }
   // Tells how far the work is, at most every 100 ms. Cancelled when nobody wants the index any
   // more.
   absl::Status Progress(int64_t done, int64_t total);
@@ -92,6 +102,9 @@ class IndexBuilder {
   const IndexProgress progress_;
   const std::function<bool()> given_up_;
   const std::shared_ptr<MemoryBudget> budget_;
+  const std::shared_ptr<Staging> staging_;
+  const std::string staged_as_;
+  std::shared_ptr<const StagedFolder> staged_;
   int64_t last_progress_ns_ = 0;
   std::atomic<int64_t> taken_{0}, reserved_{0};
   Mutex mu_;
@@ -106,7 +119,8 @@ struct IndexedParts {
   std::vector<FieldSpec> fields;
   std::vector<std::string> classes;
   std::string digest, notes;
-  std::string saved_as;  // the index's file; "" has none
+  std::string saved_as;                        // the index's file; "" has none
+  std::shared_ptr<const StagedFolder> staged;  // held for its unpacked files; null: there are none
 };
 
 // The stamps as sections of an index, and whether they still hold: "" or what has changed.

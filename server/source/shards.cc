@@ -5,7 +5,8 @@ namespace {
 
 constexpr IndexTag kPaths = MakeIndexTag("SHPA");  // below the root, in record order
 constexpr IndexTag kBytes = MakeIndexTag("SHBY");
-constexpr IndexTag kStarts = MakeIndexTag("SHST");  // first record of each, and the end
+constexpr IndexTag kUnpacked = MakeIndexTag("SHUN");  // 1: it lies among the unpacked files
+constexpr IndexTag kStarts = MakeIndexTag("SHST");    // first record of each, and the end
 
 constexpr uint64_t kMaxBytes = uint64_t{1} << 62;
 
@@ -19,9 +20,10 @@ void ShardList::Add(const FoundFile& file, int64_t records) {
 void ShardList::AddTo(const DatasetLocation& location, IndexBuilder* builder,
                       Digest* digest) const {
   TextList paths;
-  std::vector<uint64_t> bytes;
+  std::vector<uint64_t> bytes, unpacked;
   for (size_t i = 0; i < files_.size(); ++i) {
-    paths.Add(files_[i].path);
+    paths.Add(files_[i].path_to_read());
+    unpacked.push_back(files_[i].staged != nullptr);
     bytes.push_back(static_cast<uint64_t>(files_[i].bytes));
     digest->Add(NameInDataset(location, files_[i].path));
     digest->Add(bytes.back());
@@ -30,6 +32,7 @@ void ShardList::AddTo(const DatasetLocation& location, IndexBuilder* builder,
   builder->columns.Add(kPaths, paths);
   builder->columns.Add(kBytes, bytes);
   builder->columns.Add(kStarts, starts_);
+  builder->columns.Add(kUnpacked, unpacked);
   builder->records = records();
 }
 
@@ -38,9 +41,10 @@ absl::StatusOr<Shards> Shards::Open(const Index& index, int64_t records) {
   FW_ASSIGN_OR_RETURN(shards.paths_, index.Texts(kPaths));
   FW_ASSIGN_OR_RETURN(shards.bytes_, index.Numbers(kBytes));
   FW_ASSIGN_OR_RETURN(shards.starts_, index.Numbers(kStarts));
+  FW_ASSIGN_OR_RETURN(shards.unpacked_, index.Numbers(kUnpacked));
   const size_t files = shards.paths_.size();
   if (files == 0 || files > UINT32_MAX || shards.bytes_.size() != files ||
-      shards.starts_.size() != files + 1 ||
+      shards.unpacked_.size() != files || shards.starts_.size() != files + 1 ||
       !shards.starts_.Divides(static_cast<uint64_t>(records))) {
     return absl::DataLossError("an index whose files do not fit together");
   }

@@ -36,7 +36,9 @@ class Shards {
   static absl::StatusOr<Shards> Open(const Index& index, int64_t records);
 
   uint32_t size() const { return static_cast<uint32_t>(paths_.size()); }
+  // Below the dataset's root, or that of its unpacked files.
   std::string path(uint32_t shard) const { return std::string(paths_[shard]); }
+  bool is_unpacked(uint32_t shard) const { return unpacked_[shard] != 0; }
   int64_t bytes(uint32_t shard) const { return static_cast<int64_t>(bytes_[shard]); }
   int64_t first(uint32_t shard) const { return static_cast<int64_t>(starts_[shard]); }
   int64_t records(uint32_t shard) const { return first(shard + 1) - first(shard); }
@@ -47,7 +49,7 @@ class Shards {
 
  private:
   TextColumn paths_;
-  NumberColumn bytes_, starts_;
+  NumberColumn bytes_, starts_, unpacked_;
 };
 
 }  // namespace feedwater::server

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <spdlog/spdlog.h>
 #include <sys/file.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
@@ -253,14 +254,32 @@ absl::Status Staging::Take(int64_t more) {
   MutexLock lock(&mu_);
   if (used_bytes_ < 0 || used_bytes_ + more > limit_bytes_)
     used_bytes_ = DropOldest(limit_bytes_ - more);
+  if (used_bytes_ + more > limit_bytes_) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "unpacked files would take more than stage.disk = ", FormatBytes(limit_bytes_), " in ",
+        folder_,
+        ", and all that is there is in use; cure: a larger stage.disk, or unpack the files "
+        "yourself"));
+  }
+  if (FreeBytes() < more) used_bytes_ = DropOldest(used_bytes_ - more);
+  if (FreeBytes() < more) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the file system of ", folder_,
+                     " has no room for unpacked files: a twentieth of it stays "
+                     "free; cure: a state_dir on a larger one, or unpack the files yourself"));
+  }
   used_bytes_ += more;
-  if (used_bytes_ <= limit_bytes_) return absl::OkStatus();
-  used_bytes_ = -1;
-  return absl::ResourceExhaustedError(absl::StrCat(
-      "unpacked files would take more than stage.disk = ", FormatBytes(limit_bytes_), " in ",
-      folder_,
-      ", and all that is there is in use; cure: a larger stage.disk, or unpack the files "
-      "yourself"));
+  return absl::OkStatus();
+}
+
+// Of the file system, but for what stays free.
+int64_t Staging::FreeBytes() const {
+  constexpr uint64_t kStaysFree = 20;  // one part in so many
+  struct statvfs info;
+  if (statvfs(folder_.c_str(), &info) != 0) return INT64_MAX;
+  const uint64_t kept = info.f_blocks / kStaysFree;
+  const uint64_t free = info.f_bavail > kept ? info.f_bavail - kept : 0;
+  return static_cast<int64_t>(std::min<uint64_t>(free * info.f_frsize, INT64_MAX));
 }
 
 int64_t Staging::DropOldest(int64_t at_most) const {

@@ -63,6 +63,11 @@ class Staging {
   Staging(std::string folder, int64_t limit_bytes)
       : folder_(std::move(folder)), limit_bytes_(limit_bytes) {}
 
+  // Null where `state_dir` is "" or `limit_bytes` is 0.
+  static std::shared_ptr<Staging> Below(const std::string& state_dir, int64_t limit_bytes) {
+    if (state_dir.empty() || limit_bytes <= 0) return nullptr;
+    return std::make_shared<Staging>(state_dir + "/staged", limit_bytes);
+  }
   // `dataset`: a name that no other dataset has, fit for a file.
   absl::StatusOr<std::shared_ptr<const StagedFolder>> Open(const std::string& dataset);
   int64_t limit_bytes() const { return limit_bytes_; }
@@ -72,6 +77,7 @@ class Staging {
   friend class StagedFolder;
   // Counts `more` bytes that are about to be written, and makes room for them.
   absl::Status Take(int64_t more) ABSL_LOCKS_EXCLUDED(mu_);
+  int64_t FreeBytes() const;
   // The bytes of all unpacked files; drops the oldest folders that nobody holds until there are
   // `at_most`.
   int64_t DropOldest(int64_t at_most) const;

@@ -19,7 +19,9 @@ class ObjectSource {
  public:
   virtual ~ObjectSource() = default;
   virtual const Root& root() const = 0;
-  virtual std::string ObjectPath(uint32_t object) const = 0;  // below the root
+  // The root that a file lies below, where some lie elsewhere (source/staging.h).
+  virtual const Root& RootOf(uint32_t /*object*/) const { return root(); }
+  virtual std::string ObjectPath(uint32_t object) const = 0;  // below RootOf(object)
 };
 
 }  // namespace feedwater::server

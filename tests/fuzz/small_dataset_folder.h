@@ -96,7 +96,7 @@ inline void Exercise(const server::Dataset& dataset, bool sound) {
                   extent.offset <= std::numeric_limits<int64_t>::max() - extent.length,
               "an extent is a range");
       const std::string path = dataset.ObjectPath(extent.object);
-      auto file = dataset.root().OpenFile(path, /*direct_io=*/false);
+      auto file = dataset.RootOf(extent.object).OpenFile(path, /*direct_io=*/false);
       if (!file.ok() || extent.length > 1 << 20) continue;
       std::string text(static_cast<size_t>(extent.length), '\0');
       const ssize_t got = pread(file->get(), text.data(), text.size(), extent.offset);

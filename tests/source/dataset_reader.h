@@ -27,7 +27,7 @@ inline std::vector<std::string> ReadExtents(const Dataset& dataset, int64_t reco
   dataset.Extents(record, &extents);
   std::vector<std::string> bytes;
   for (const Extent& extent : extents) {
-    auto fd = dataset.root().OpenFile(dataset.ObjectPath(extent.object), false);
+    auto fd = dataset.RootOf(extent.object).OpenFile(dataset.ObjectPath(extent.object), false);
     EXPECT_TRUE(fd.ok()) << fd.status();
     std::string text(static_cast<size_t>(extent.length), '\0');
     if (fd.ok()) {

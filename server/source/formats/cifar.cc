@@ -239,8 +239,9 @@ class Cifar : public Format {
     }
     if (found.empty()) {
       return absl::NotFoundError(absl::StrCat(
-          location.Describe(), " has no ", prefix, "*.bin; cure: unpack the binary version (", variant_.archive,
-          ") there, point `path` at its folder ", variant_.folder, ", or name the `files`"));
+          location.Describe(), " has no ", prefix, "*.bin; cure: unpack the binary version (",
+          variant_.archive, ") there, point `path` at its folder ", variant_.folder,
+          ", or name the `files`"));
     }
     return found;
   }

@@ -7,12 +7,14 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
 #include "server/source/digest.h"
+#include "server/source/file_patterns.h"
 #include "server/source/format.h"
 
 namespace feedwater::server {
 namespace {
 
-constexpr IndexTag kFiles = MakeIndexTag("file");  // paths of images and labels below the root
+constexpr IndexTag kFiles = MakeIndexTag("file");     // paths of images and labels
+constexpr IndexTag kUnpacked = MakeIndexTag("unpk");  // of both: 1: among the unpacked files
 
 constexpr uint32_t kImagesMagic = 0x00000803,
                    kLabelsMagic = 0x00000801;  // unsigned bytes; 3 axes, 1 axis
@@ -31,17 +33,24 @@ class MnistDataset final : public IndexedDataset {
   static absl::StatusOr<std::shared_ptr<const Dataset>> Open(IndexedParts parts,
                                                              int64_t image_bytes) {
     FW_ASSIGN_OR_RETURN(TextColumn files, parts.index->Texts(kFiles));
-    if (files.size() != 2 || parts.records > (INT64_MAX - kImagesHeader) / image_bytes) {
+    FW_ASSIGN_OR_RETURN(NumberColumn unpacked, parts.index->Numbers(kUnpacked));
+    if (files.size() != 2 || unpacked.size() != 2 ||
+        parts.records > (INT64_MAX - kImagesHeader) / image_bytes) {
       return absl::DataLossError("an mnist index whose columns do not fit together");
     }
     std::shared_ptr<MnistDataset> dataset(new MnistDataset(std::move(parts)));
     dataset->files_ = files;
+    dataset->unpacked_ = unpacked;
     dataset->image_bytes_ = image_bytes;
     dataset->SetShardStarts({0});
     return dataset;
   }
 
   std::string ObjectPath(uint32_t object) const override { return std::string(files_[object]); }
+  const Root& RootOf(uint32_t object) const override {
+    const bool is_unpacked = unpacked_[object] != 0 && parts().staged != nullptr;
+    return is_unpacked ? *parts().staged->root() : root();
+  }
   int64_t objects() const override { return 2; }
   int64_t ObjectBytes(uint32_t object) const override {
     return object == kImages ? kImagesHeader + size() * image_bytes_ : kLabelsHeader + size();
@@ -76,6 +85,7 @@ class MnistDataset final : public IndexedDataset {
  private:
   using IndexedDataset::IndexedDataset;
   TextColumn files_;
+  NumberColumn unpacked_;
   int64_t image_bytes_ = 0;
 };
 
@@ -89,7 +99,7 @@ class Mnist final : public Format {
              "The image, gray."},
             {"label", {DType::kInt64, Layout::kPlain, {}}, "Number of the class."}};
   }
-  int64_t sections_version() const override { return 1; }
+  int64_t sections_version() const override { return 2; }
 
   absl::Status BuildIndex(const DatasetLocation& location, IndexBuilder* builder) const override {
     FW_ASSIGN_OR_RETURN(struct stat info, builder->DependOn(*location.root, location.path));
@@ -98,37 +108,41 @@ class Mnist final : public Format {
           absl::StrCat(location.Describe(), " is a file; mnist reads a folder with two"));
     }
     const std::string prefix = params_.split == "train" ? "train" : "t10k";
-    FW_ASSIGN_OR_RETURN(const std::string images, FindFile(location, "images", params_.images,
-                                                           prefix + "-images", "idx3-ubyte"));
-    FW_ASSIGN_OR_RETURN(const std::string labels, FindFile(location, "labels", params_.labels,
-                                                           prefix + "-labels", "idx1-ubyte"));
+    FW_ASSIGN_OR_RETURN(
+        const FoundFile images,
+        FindFile(location, "images", params_.images, prefix + "-images", "idx3-ubyte", builder));
+    FW_ASSIGN_OR_RETURN(
+        const FoundFile labels,
+        FindFile(location, "labels", params_.labels, prefix + "-labels", "idx1-ubyte", builder));
     FW_ASSIGN_OR_RETURN(std::vector<int64_t> image_axes,
-                        ReadAxes(*location.root, images, kImagesMagic, kImagesHeader, builder));
+                        ReadAxes(location, images, kImagesMagic, kImagesHeader));
     FW_ASSIGN_OR_RETURN(std::vector<int64_t> label_axes,
-                        ReadAxes(*location.root, labels, kLabelsMagic, kLabelsHeader, builder));
+                        ReadAxes(location, labels, kLabelsMagic, kLabelsHeader));
     if (image_axes[1] != params_.height || image_axes[2] != params_.width) {
       return absl::InvalidArgumentError(
-          absl::StrCat(location.root->Describe(images), " has images of ", image_axes[1], "x",
+          absl::StrCat(location.root->Describe(images.path), " has images of ", image_axes[1], "x",
                        image_axes[2], ", not ", params_.height, "x", params_.width,
                        "; cure: height: ", image_axes[1], ", width: ", image_axes[2]));
     }
     if (image_axes[0] != label_axes[0]) {
       return absl::InvalidArgumentError(
-          absl::StrCat(location.root->Describe(images), " has ", image_axes[0], " images and ",
-                       location.root->Describe(labels), " has ", label_axes[0], " labels"));
+          absl::StrCat(location.root->Describe(images.path), " has ", image_axes[0], " images and ",
+                       location.root->Describe(labels.path), " has ", label_axes[0], " labels"));
     }
     Digest digest;
     digest.Add("mnist");
-    for (const std::string& path : {images, labels})
-      digest.Add(path.substr(location.path.empty() ? 0 : location.path.size() + 1));
+    for (const FoundFile* file : {&images, &labels})
+      digest.Add(NameInDataset(location, file->path));
     for (int64_t axis : image_axes) digest.Add(static_cast<uint64_t>(axis));
     TextList files;
-    files.Add(images);
-    files.Add(labels);
+    files.Add(images.path_to_read());
+    files.Add(labels.path_to_read());
     builder->records = image_axes[0];
     builder->classes = params_.classes;
     builder->digest = digest.Hex();
     builder->columns.Add(kFiles, files);
+    builder->columns.Add(kUnpacked,
+                         std::vector<uint64_t>{images.staged != nullptr, labels.staged != nullptr});
     return absl::OkStatus();
   }
 
@@ -137,39 +151,37 @@ class Mnist final : public Format {
   }
 
  private:
-  // The file that was named, or the one of the split under either of its usual names.
-  static absl::StatusOr<std::string> FindFile(const DatasetLocation& location,
-                                              absl::string_view what, const std::string& named,
-                                              const std::string& stem, const std::string& suffix) {
+  // The file that was named, or the one of the split under either of its usual names, compressed or
+  // not.
+  static absl::StatusOr<FoundFile> FindFile(const DatasetLocation& location, absl::string_view what,
+                                            const std::string& named, const std::string& stem,
+                                            const std::string& suffix, IndexBuilder* builder) {
     std::vector<std::string> names = {named};
-    if (named.empty()) names = {absl::StrCat(stem, "-", suffix), absl::StrCat(stem, ".", suffix)};
-    for (const std::string& name : names) {
-      absl::StatusOr<struct stat> info = location.root->Stat(location.Below(name));
-      if (info.ok() && !absl::EndsWith(name, ".gz")) return location.Below(name);
-      if (!info.ok() && !absl::IsNotFound(info.status())) return info.status();
+    if (named.empty()) {
+      names = {absl::StrCat(stem, "-", suffix), absl::StrCat(stem, ".", suffix)};
+      for (size_t i = 0; i < 2; ++i) names.push_back(names[i] + ".gz");
     }
     for (const std::string& name : names) {
-      const std::string packed = location.Below(absl::EndsWith(name, ".gz") ? name : name + ".gz");
-      if (location.root->Stat(packed).ok()) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            location.root->Describe(packed),
-            " is compressed and cannot be read in any order; cure: gunzip -k ", packed));
-      }
+      const absl::StatusOr<struct stat> info = location.root->Stat(location.Below(name));
+      if (absl::IsNotFound(info.status())) continue;
+      if (!info.ok()) return info.status();
+      FW_ASSIGN_OR_RETURN(std::vector<FoundFile> found, FindFiles(location, {name}, {}, builder));
+      return std::move(found[0]);
     }
     return absl::NotFoundError(
         absl::StrCat(location.Describe(), " has no ", absl::StrJoin(names, " and no "),
                      "; cure: `path` of the folder that holds it, or `", what, ": FILE`"));
   }
 
-  static absl::StatusOr<std::vector<int64_t>> ReadAxes(const Root& root, const std::string& path,
-                                                       uint32_t magic, int64_t header_bytes,
-                                                       IndexBuilder* builder) {
-    FW_ASSIGN_OR_RETURN(struct stat info, builder->DependOn(root, path));
-    FW_ASSIGN_OR_RETURN(std::string head, ReadHead(root, path, static_cast<size_t>(header_bytes)));
-    const std::string what = root.Describe(path);
+  static absl::StatusOr<std::vector<int64_t>> ReadAxes(const DatasetLocation& location,
+                                                       const FoundFile& file, uint32_t magic,
+                                                       int64_t header_bytes) {
+    FW_ASSIGN_OR_RETURN(const std::string head, ReadHead(file.RootIn(location), file.path_to_read(),
+                                                         static_cast<size_t>(header_bytes)));
+    const std::string what = location.root->Describe(file.path);
     if (absl::StartsWith(head, "\x1f\x8b")) {
       return absl::InvalidArgumentError(
-          absl::StrCat(what, " is compressed with gzip; cure: gunzip it"));
+          absl::StrCat(what, " is compressed with gzip; cure: name it .gz"));
     }
     if (head.size() < static_cast<size_t>(header_bytes)) {
       return absl::InvalidArgumentError(
@@ -196,9 +208,9 @@ class Mnist final : public Format {
       }
     }
     int64_t file_bytes;
-    if (__builtin_add_overflow(bytes, header_bytes, &file_bytes) || file_bytes != info.st_size) {
+    if (__builtin_add_overflow(bytes, header_bytes, &file_bytes) || file_bytes != file.bytes) {
       return absl::InvalidArgumentError(absl::StrCat(
-          what, " has ", info.st_size, " bytes where its header of ", absl::StrJoin(axes, "x"),
+          what, " has ", file.bytes, " bytes where its header of ", absl::StrJoin(axes, "x"),
           " asks for ", bytes, " + ", header_bytes, ": truncated or damaged"));
     }
     return axes;
@@ -208,21 +220,22 @@ class Mnist final : public Format {
 };
 
 const Registrar kRegistrar(
-    "mnist", DeclareFormat<Mnist>(
-                 "A pair of idx files: MNIST, Fashion-MNIST, KMNIST, EMNIST.",
-                 "dataset: {format: mnist, root: data, path: MNIST/raw}",
-                 FormatSchema<MnistParams>()
-                     .Param("split", &MnistParams::split, "train reads train-*, test reads t10k-*.",
-                            OneOf({"train", "test"}))
-                     .File("images", &MnistParams::images,
-                           "Image file below `path`, when it has not the split's usual name.")
-                     .File("labels", &MnistParams::labels,
-                           "Label file below `path`, when it has not the split's usual name.")
-                     .Param("height", &MnistParams::height,
-                            "Rows of an image; the file must agree.", Range(1, 65536))
-                     .Param("width", &MnistParams::width,
-                            "Columns of an image; the file must agree.", Range(1, 65536))
-                     .Param("classes", &MnistParams::classes, "Class names by label.")));
+    "mnist",
+    DeclareFormat<Mnist>(
+        "A pair of idx files, also compressed (.gz): MNIST, Fashion-MNIST, KMNIST, EMNIST.",
+        "dataset: {format: mnist, root: data, path: MNIST/raw}",
+        FormatSchema<MnistParams>()
+            .Param("split", &MnistParams::split, "train reads train-*, test reads t10k-*.",
+                   OneOf({"train", "test"}))
+            .File("images", &MnistParams::images,
+                  "Image file below `path`, when it has not the split's usual name.")
+            .File("labels", &MnistParams::labels,
+                  "Label file below `path`, when it has not the split's usual name.")
+            .Param("height", &MnistParams::height, "Rows of an image; the file must agree.",
+                   Range(1, 65536))
+            .Param("width", &MnistParams::width, "Columns of an image; the file must agree.",
+                   Range(1, 65536))
+            .Param("classes", &MnistParams::classes, "Class names by label.")));
 
 }  // namespace
 }  // namespace feedwater::server

@@ -208,6 +208,10 @@ class Npy final : public ColumnFormat {
   static absl::Status AddArrays(const DatasetLocation& location, const FoundFile& file,
                                 bool is_one_file, std::vector<Array>* arrays) {
     const std::string name = NameInDataset(location, file.path);
+    if (file.staged != nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat(location.root->Describe(file.path),
+                                                     " is compressed as a whole; cure: gunzip it"));
+    }
     if (!absl::EndsWith(file.path, ".npz")) {
       arrays->push_back({name, file.path, file.bytes, 0, file.bytes, {}});
       return ReadArray(*location.root, &arrays->back());

@@ -28,7 +28,6 @@ constexpr IndexTag kBegins = MakeIndexTag("tbeg");  // block of each record's fi
 constexpr IndexTag kEnds = MakeIndexTag("tend");    // block behind the last record of each shard
 
 constexpr absl::string_view kSuffixes[] = {".tar"};
-constexpr absl::string_view kPacked[] = {".tgz", ".tar.gz", ".tar.zst"};
 constexpr absl::string_view kImages[] = {"jpg", "jpeg", "png", "webp", "ppm"};
 constexpr absl::string_view kTexts[] = {"txt", "text", "transcript", "json", "jsonl", "id"};
 constexpr absl::string_view kNumbers[] = {"cls", "cls2", "class", "count", "index", "inx"};
@@ -204,14 +203,8 @@ class Webdataset final : public ColumnFormat {
   static absl::Status ScanShard(const DatasetLocation& location, const FoundFile& file,
                                 IndexBuilder* builder, Scan* scan) {
     const std::string what = location.root->Describe(file.path);
-    for (const absl::string_view packed : kPacked) {
-      if (absl::EndsWith(file.path, packed)) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(what, " is compressed as a whole and cannot be read in any order; cure: ",
-                         absl::EndsWith(packed, "zst") ? "zstd -d" : "gunzip", " it"));
-      }
-    }
-    FW_ASSIGN_OR_RETURN(const Fd fd, location.root->OpenFile(file.path, /*direct_io=*/false));
+    FW_ASSIGN_OR_RETURN(const Fd fd,
+                        file.RootIn(location).OpenFile(file.path_to_read(), /*direct_io=*/false));
     const auto read = [&](int64_t offset, char* to, size_t bytes) -> absl::Status {
       for (size_t done = 0; done < bytes;) {
         const ssize_t got = pread(fd.get(), to + done, bytes - done,
@@ -294,7 +287,8 @@ const Registrar kRegistrar(
         FormatSchema<WebdatasetParams>()
             .Files("files", &WebdatasetParams::files,
                    "Shards below `path`: names, globs (*.tar) and ranges "
-                   "(train-{000000..000146}.tar). Left out: every *.tar of the folder.")
+                   "(train-{000000..000146}.tar). Left out: every *.tar of the folder. .tgz, "
+                   ".tar.gz and .tar.zst are unpacked once, below state_dir.")
             .Fields(&WebdatasetParams::fields)));
 
 }  // namespace
