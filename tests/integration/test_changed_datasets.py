@@ -228,7 +228,10 @@ class Cifar100(Kind):
 
 class Webdataset(Kind):
     format = "webdataset"
-    extra = ", fields: {image: {from: bin, dtype: uint8, shape: [20]}, label: {from: cls, dtype: int64}}"
+    extra = (
+        ", fields: {image: {from: bin, dtype: uint8, shape: [20]}, "
+        "label: {from: cls, dtype: int64}}"
+    )
     pair = ("a-0.tar", "a-1.tar")
 
     @staticmethod
@@ -551,7 +554,8 @@ def test_a_loader_gets_what_the_files_held_after_it_was_opened(make_daemon, way)
 def pipeline(kind: str, name: str, root: str = "data", rest: str = "") -> str:
     made = DATASETS[kind]
     return (
-        f"version: 1\ndataset: {{format: {made.format}, root: {root}, path: {name}{made.extra}}}\n"
+        f"version: 1\n"
+        f"dataset: {{format: {made.format}, root: {root}, path: {name}{made.extra}}}\n"
         f"{made.graph}outputs: [{made.outputs}, sample_id]\n{rest}"
     )
 

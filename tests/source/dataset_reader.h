@@ -11,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "server/base/yaml.h"
 #include "server/source/dataset.h"
+#include "server/source/staging.h"
 #include "tests/storage/temp_folder.h"
 
 namespace feedwater::server {
@@ -89,6 +90,7 @@ struct Opener {
     options.roots = *roots;
     options.state_dir = state_dir;
     options.budget = budget;
+    options.staging = staging;
     options.rebuild = rebuild;
     options.given_up = given_up;
     options.progress = [this](int64_t done, int64_t total) {
@@ -104,6 +106,7 @@ struct Opener {
 
   std::string folder, state_dir;
   std::shared_ptr<MemoryBudget> budget;
+  std::shared_ptr<Staging> staging;
   bool rebuild = false;
   std::function<bool()> given_up;
   std::atomic<int> builds{0};

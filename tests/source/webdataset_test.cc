@@ -92,11 +92,6 @@ TEST_F(WebdatasetTest, ArchivesThatAreCutDamagedOrJoinedAreRefused) {
   ExpectBad(std::string(700, 'x'), {"no tar header"});
 }
 
-TEST_F(WebdatasetTest, CompressedShardsAreToldHowToBeUnpacked) {
-  folder_.Write("a.tgz", "\x1f\x8b");
-  ExpectRefused("{format: webdataset, root: root, files: [a.tgz]}", {"a.tgz", "gunzip"});
-}
-
 TEST_F(WebdatasetTest, EveryHeaderOfAHostileArchiveEndsTheReading) {
   const std::string data = OutsideData();
   if (data.empty()) GTEST_SKIP() << "no outside data";

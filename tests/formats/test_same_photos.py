@@ -1,0 +1,95 @@
+"""The same photos give the same batches in whatever format they lie, from the files and from the
+cache, whose coefficients later epochs decode."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import subprocess
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from daemon_process import BUILD
+
+import feedwater
+
+GRAPH = (
+    "graph:\n  - decode: {in: data, out: image}\n"
+    "  - random_resized_crop: {in: image, size: [32, 32]}\n"
+    "  - random_horizontal_flip: {in: image}\n"
+)
+REST = "batch: {size: 8}\noutputs: [image, label, sample_id]\n"
+
+
+@pytest.fixture
+def photos(make_daemon):
+    """Make a daemon whose data holds an image folder; list its files in order, with labels."""
+    daemon = make_daemon(config="cpus: 2\nmemory: 1GiB\ncache: {ram: 128MiB}\n")
+    command = [BUILD / "tools/make_photos", daemon.data / "photos", "--count", "24"]
+    subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+    classes = sorted(path for path in (daemon.data / "photos").iterdir())
+    files = [
+        (path, label) for label, folder in enumerate(classes) for path in sorted(folder.iterdir())
+    ]
+    return daemon, files
+
+
+def webdataset(files: list[tuple[Path, int]], folder: Path, compress: bool = False) -> None:
+    """Write two tar shards, as webdataset.TarWriter does: key.jpg, key.cls."""
+    folder.mkdir()
+    for shard, part in enumerate(np.array_split(np.arange(len(files)), 2)):
+        archive = io.BytesIO()
+        with tarfile.open(fileobj=archive, mode="w", format=tarfile.PAX_FORMAT) as tar:
+            for i in part:
+                path, label = files[i]
+                for name, data in (
+                    (f"{i:06}{path.suffix}", path.read_bytes()),
+                    (f"{i:06}.cls", b"%d" % label),
+                ):
+                    member = tarfile.TarInfo(name)
+                    member.size = len(data)
+                    tar.addfile(member, io.BytesIO(data))
+        data = archive.getvalue()
+        name = f"photos-{shard:06}.tar" + ".gz" * compress
+        (folder / name).write_bytes(gzip.compress(data) if compress else data)
+
+
+FORMATS = {
+    "webdataset": ("{format: webdataset, root: data, path: DIR}", webdataset),
+    "webdataset, compressed": (
+        "{format: webdataset, root: data, path: DIR}",
+        lambda files, folder: webdataset(files, folder, compress=True),
+    ),
+}
+
+
+def epochs(daemon, name: str, count: int = 2) -> list[list[np.ndarray]]:
+    with feedwater.Loader(name, address=daemon.address, output="numpy") as loader:
+        return [[np.array(field) for batch in loader for field in batch] for _ in range(count)]
+
+
+def decoded(daemon) -> dict:
+    command = [BUILD / "bin/feedwater", "--address", daemon.address, "status", "--json"]
+    jobs = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)["jobs"]
+    return jobs[0]["decoded"]
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_photos_are_the_same_in_every_format_in_both_epochs(photos, kind):
+    daemon, files = photos
+    dataset, write = FORMATS[kind]
+    write(files, daemon.data / "packed")
+    text = "version: 1\ndataset: {}\nsampler: {{shuffle: full, seed: 9}}\n" + GRAPH + REST
+    plain = "{format: image_folder, root: data, path: photos}"
+    daemon.add_pipeline("plain", text.format(plain))
+    daemon.add_pipeline("packed", text.format(dataset.replace("DIR", "packed")))
+    daemon.start()
+    expected = epochs(daemon, "plain")
+    with feedwater.Loader("packed", address=daemon.address, output="numpy") as loader:
+        for epoch in expected:
+            seen = [np.array(field) for batch in loader for field in batch]
+            assert all(np.array_equal(a, b) for a, b in zip(seen, epoch, strict=True))
+        assert decoded(daemon).get("coefficients", 0) > 0, "the second epoch is the cache's"

@@ -1,0 +1,166 @@
+// Goal: files that are compressed as a whole give the records of what they hold, are unpacked once
+// and within bounds, and are never read half unpacked, too old, or when they were removed.
+#include "server/source/staging.h"
+
+#include <sys/file.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include "server/base/fd.h"
+#include "tests/source/column_testing.h"
+#include "tests/source/small_datasets.h"
+#include "tests/source/tar_text.h"
+
+namespace feedwater::server {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string Gzip(const std::string& bytes) {
+  z_stream stream = {};
+  EXPECT_EQ(deflateInit2(&stream, 6, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY), Z_OK);
+  std::string packed(deflateBound(&stream, bytes.size()) + 64, '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
+  stream.avail_in = static_cast<uInt>(bytes.size());
+  stream.next_out = reinterpret_cast<Bytef*>(packed.data());
+  stream.avail_out = static_cast<uInt>(packed.size());
+  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
+  packed.resize(stream.total_out);
+  deflateEnd(&stream);
+  return packed;
+}
+
+std::string Zstd(const std::string& bytes) {
+  std::string packed(ZSTD_compressBound(bytes.size()), '\0');
+  packed.resize(ZSTD_compress(packed.data(), packed.size(), bytes.data(), bytes.size(), 3));
+  return packed;
+}
+
+class StagingTest : public ColumnTest {
+ protected:
+  StagingTest() {
+    opener_.state_dir = state_.path();
+    UseLimit(64 << 20);
+  }
+  void UseLimit(int64_t bytes) { opener_.staging = Staging::Below(state_.path(), bytes); }
+  int StagedFiles() const {
+    int files = 0;
+    std::error_code error;
+    for (const auto& entry :
+         std::filesystem::recursive_directory_iterator(state_.path() + "/staged", error))
+      files += entry.is_regular_file();
+    return files;
+  }
+  static std::string Shard(int first) {
+    std::string archive;
+    for (int i = first; i < first + 3; ++i)
+      archive += TarMemberText(absl::StrCat(i, ".bin"), absl::StrCat("record ", i));
+    return archive + TarEnd();
+  }
+  static constexpr char kYaml[] = "{format: webdataset, root: root, path: d}";
+
+  TempFolder state_;
+};
+
+TEST_F(StagingTest, EveryWayOfPackingGivesTheSameRecords) {
+  folder_.Write("d/a.tar", Shard(0));
+  folder_.Write("d/b.tgz", Gzip(Shard(3)));
+  folder_.Write("d/c.tar.gz", Gzip(Shard(6)) + std::string(512, '\0'));
+  folder_.Write("d/d.tar.zst", Zstd(Shard(9)));
+  // As pigz and bgzip write: one member behind the other.
+  const std::string parts = Shard(12);
+  folder_.Write("d/e.tar.gz", Gzip(parts.substr(0, 700)) + Gzip(parts.substr(700)));
+  const auto dataset = opener_.MustOpen(kYaml);
+  ASSERT_EQ(dataset->size(), 15);
+  for (int i = 0; i < 15; ++i) EXPECT_EQ(FieldOf(*dataset, i, "bin"), absl::StrCat("record ", i));
+  EXPECT_EQ(StagedFiles(), 4);
+  EXPECT_NE(&dataset->RootOf(1), &dataset->root());
+  EXPECT_EQ(&dataset->RootOf(0), &dataset->root());
+}
+
+TEST_F(StagingTest, AnMnistIsReadAsItIsDistributed) {
+  folder_.Write(
+      "raw/t10k-images-idx3-ubyte.gz",
+      Gzip(BigEndian(0x803) + BigEndian(2) + BigEndian(2) + BigEndian(3) + "abcdefghijkl"));
+  folder_.Write("raw/t10k-labels-idx1-ubyte.gz",
+                Gzip(BigEndian(0x801) + BigEndian(2) + std::string("\7\2", 2)));
+  const auto dataset =
+      opener_.MustOpen("{format: mnist, root: root, path: raw, split: test, height: 2, width: 3}");
+  EXPECT_EQ(FieldOf(*dataset, 1, "image"), "ghijkl");
+  EXPECT_EQ(LabelOf(*dataset, 0), 7);
+}
+
+TEST_F(StagingTest, WhatIsThereIsUsedAgainUntilTheFileChanges) {
+  folder_.Write("d/a.tgz", Gzip(Shard(0)));
+  EXPECT_EQ(FieldOf(*opener_.MustOpen(kYaml), 0, "bin"), "record 0");
+  EXPECT_EQ(opener_.builds, 1);
+  opener_.MustOpen(kYaml);
+  EXPECT_EQ(opener_.builds, 1) << "the saved index knows where the records lie";
+  opener_.rebuild = true;
+  opener_.MustOpen(kYaml);
+  EXPECT_EQ(StagedFiles(), 1) << "and a new one finds them unpacked";
+  opener_.rebuild = false;
+  folder_.Write("d/a.tgz", Gzip(Shard(5)));
+  EXPECT_EQ(FieldOf(*opener_.MustOpen(kYaml), 0, "bin"), "record 5");
+  std::filesystem::remove_all(state_.path() + "/staged");
+  EXPECT_EQ(FieldOf(*opener_.MustOpen(kYaml), 0, "bin"), "record 5") << "removed meanwhile";
+}
+
+TEST_F(StagingTest, AFileThatIsDamagedCutOrNoneIsRefusedAndLeavesNothing) {
+  const std::string good = Gzip(Shard(0)), zstd = Zstd(Shard(0));
+  for (const std::string& bad :
+       {good.substr(0, good.size() / 2), good.substr(0, 12), std::string("no gzip at all"),
+        std::string(), good + "rubbish behind it", good.substr(0, 40) + "x" + good.substr(41)}) {
+    folder_.Write("d/a.tgz", bad);
+    ExpectRefused(kYaml, {"'d/a.tgz'", "cannot be unpacked"});
+  }
+  folder_.Write("d/a.tgz", good);
+  folder_.Write("d/b.tar.zst", zstd.substr(0, zstd.size() - 3));
+  ExpectRefused(kYaml, {"'d/b.tar.zst'", "cannot be unpacked"});
+  EXPECT_EQ(StagedFiles(), 1) << "the whole one";
+}
+
+TEST_F(StagingTest, WithoutRoomAFileIsRefusedWithTheCure) {
+  folder_.Write("d/a.tgz", Gzip(std::string(8 << 20, '\0')));  // a small file that becomes large
+  UseLimit(1 << 20);
+  ExpectRefused(kYaml, {"stage.disk = 1MiB"}, absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(StagedFiles(), 0);
+  opener_.staging = nullptr;
+  ExpectRefused(kYaml, {"'d/a.tgz'", "stage: {disk: SIZE}"}, absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(StagingTest, TheOldestFolderThatNobodyHoldsMakesRoom) {
+  const auto write = [&](const std::string& name) {
+    folder_.Write(name + "/a.tgz",
+                  Gzip(TarMemberText("x.bin", RandomBytes(400 << 10, name[0])) + TarEnd()));
+  };
+  const auto yaml = [](const std::string& name) {
+    return absl::StrCat("{format: webdataset, root: root, path: ", name, "}");
+  };
+  for (const char* name : {"a", "b", "c"}) write(name);
+  UseLimit(1 << 20);
+  auto held = opener_.MustOpen(yaml("a"));
+  opener_.MustOpen(yaml("b"));
+  EXPECT_EQ(StagedFiles(), 2);
+  opener_.MustOpen(yaml("c"));
+  EXPECT_EQ(StagedFiles(), 2) << "b has gone, since a is held";
+  EXPECT_EQ(FieldOf(*held, 0, "bin"), RandomBytes(400 << 10, 'a'));
+  auto also_held = opener_.MustOpen(yaml("c"));
+  ExpectRefused(yaml("b"), {"in use"}, absl::StatusCode::kResourceExhausted);
+  held.reset();
+  EXPECT_EQ(FieldOf(*opener_.MustOpen(yaml("b")), 0, "bin"), RandomBytes(400 << 10, 'b'));
+}
+
+TEST_F(StagingTest, FilesAndClassesOfUnpackedRecordsAreFound) {
+  folder_.Write("d/a.tgz",
+                Gzip(TarMemberText("0.path", "p.png") + TarMemberText("0.kind", "cat") + TarEnd()));
+  folder_.Write("d/p.png", "picture");
+  const auto dataset = opener_.MustOpen(
+      "{format: webdataset, root: root, path: d, fields: {photo: {from: path, file: true}, label: "
+      "{from: kind, classes: auto}}}");
+  EXPECT_EQ(FieldOf(*dataset, 0, "photo"), "picture");
+  EXPECT_THAT(dataset->classes(), ::testing::ElementsAre("cat"));
+}
+
+}  // namespace
+}  // namespace feedwater::server
