@@ -25,8 +25,8 @@ def test_shards_of_the_library_are_read_as_it_reads_them(make_daemon):
     daemon.add_pipeline(
         "shards",
         "version: 1\ndataset: {format: webdataset, root: data, files: ['s-{000000..000002}.tar'], "
-        "fields: {vector: {from: npy, dtype: float32, shape: [5]}, label: {from: cls, dtype: int64}}"
-        "}\n"
+        "fields: {vector: {from: npy, dtype: float32, shape: [5]}, "
+        "label: {from: cls, dtype: int64}}}\n"
         "sampler: {shuffle: none}\nbatch: {size: 10}\noutputs: [vector, label]\n",
     )
     daemon.start()

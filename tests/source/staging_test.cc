@@ -123,7 +123,7 @@ TEST_F(StagingTest, AFileThatIsDamagedCutOrNoneIsRefusedAndLeavesNothing) {
 TEST_F(StagingTest, WithoutRoomAFileIsRefusedWithTheCure) {
   folder_.Write("d/a.tgz", Gzip(std::string(8 << 20, '\0')));  // a small file that becomes large
   UseLimit(1 << 20);
-  ExpectRefused(kYaml, {"stage.disk = 1MiB"}, absl::StatusCode::kResourceExhausted);
+  ExpectRefused(kYaml, {"stage.disk = 1.0 MiB"}, absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(StagedFiles(), 0);
   opener_.staging = nullptr;
   ExpectRefused(kYaml, {"'d/a.tgz'", "stage: {disk: SIZE}"}, absl::StatusCode::kFailedPrecondition);

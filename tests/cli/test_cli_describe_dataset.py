@@ -1,0 +1,96 @@
+"""feedwater describe dataset: a pipeline's data, and folders of which nothing else is known."""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+
+import numpy as np
+import pytest
+from command_line import environment, run
+from pictures import write_folder
+
+NO_DAEMON = {"FEEDWATER_ADDRESS": "/nonexistent"}
+
+
+def tar(path, members: dict[str, bytes]) -> None:
+    with tarfile.open(path, "w") as archive:
+        for name, data in members.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+
+
+def shards(folder) -> None:
+    folder.mkdir()
+    tar(
+        folder / "s.tar", {"a.txt": b"a dog", "a.cls": b"3", "b.txt": b"\x1b[31mcat", "b.cls": b"1"}
+    )
+
+
+def arrays(folder) -> None:
+    folder.mkdir()
+    np.save(folder / "image.npy", np.arange(48, dtype=np.uint8).reshape(4, 2, 2, 3))
+    np.save(folder / "label.npy", np.arange(4, dtype=np.int16))
+
+
+GUESSES = {
+    "shards": (shards, "webdataset", 2, {"txt": "uint8", "label": "int64"}),
+    "arrays": (arrays, "npy", 4, {"image": "uint8", "label": "int64"}),
+    "photos": (
+        lambda folder: write_folder(folder, 4),
+        "image_folder",
+        4,
+        {"data": "uint8", "label": "int64"},
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", GUESSES)
+def test_a_folder_is_told_what_it_is_and_what_is_printed_reads_it(folder, kind):
+    make, format_name, records, fields = GUESSES[kind]
+    make(folder / "in")
+    done = run(
+        "describe", "dataset", folder / "in", "--guess", "--json", env=environment(**NO_DAEMON)
+    )
+    assert done.status == 0, done.err
+    assert {field["name"]: field["dtype"] for field in done.document["fields"]} == fields
+    assert done.document["records"] == records
+    assert done.document["dataset"].startswith(f"dataset: {{format: {format_name}, root: data")
+    # What it says is a pipeline's section.
+    config = folder / "feedwater.yaml"
+    config.write_text(
+        f"version: 1\nruntime_dir: {folder}/run\nstate_dir: {folder}/state\npipelines: []\n"
+        f"roots: {{data: {folder}}}\n"
+    )
+    pipeline = folder / "p.yaml"
+    pipeline.write_text(
+        f"version: 1\n{done.document['dataset']}outputs: [label]\nbatch: {{size: 1}}\n"
+    )
+    again = run("describe", "dataset", pipeline, "--config", config, "--json")
+    assert again.status == 0, again.err
+    assert again.document["fields"] == done.document["fields"]
+    assert again.document["first"] == done.document["first"]
+
+
+def test_the_first_records_are_shown_and_cannot_move_the_cursor(folder):
+    shards(folder / "in")
+    done = run("describe", "dataset", folder / "in", env=environment(**NO_DAEMON))
+    assert done.status == 0, done.err
+    assert "2 records" in done.out
+    assert "'a dog'" in done.out and "\x1b[31m" not in done.out
+    assert f"roots: {{data: {os.path.realpath(folder)}}}" in done.out
+
+
+def test_what_no_format_reads_is_told_with_the_reasons(folder):
+    (folder / "in").mkdir()
+    (folder / "in/broken.npy").write_bytes(b"no array")
+    done = run("describe", "dataset", folder / "in", "--guess", env=environment(**NO_DAEMON))
+    assert done.status == 2
+    assert (
+        "no format reads" in done.err and "broken.npy" in done.err and "tokens (length)" in done.err
+    )
+    missing = run("describe", "dataset", folder / "nothing", "--guess")
+    assert missing.status == 2 and "nothing" in missing.err
+    assert run("describe", "op", "--guess").status == 2
