@@ -38,6 +38,7 @@ ControlService::ControlService(Parts parts)
                 .runtime = parts_.runtime,
                 .shares = parts_.shares,
                 .settings = parts_.settings,
+                .catalogue = parts_.catalogue,
                 .bad_samples = parts_.bad_samples,
                 .decoders = parts_.decoders,
                 .more_counters = parts_.more_counters,
