@@ -284,9 +284,12 @@ bool Daemon::Healthy() {
 }
 
 std::string Daemon::Summary() const {
-  return absl::StrCat("serving ", catalogue_->files().Names().size(), " pipelines at ",
-                      settings_.config.runtime_dir, ", storage engine ", settings_.engine.name,
-                      ", ", settings_.cpus.size(), " workers");
+  const std::vector<std::string> silent = catalogue_->SilentRoots();
+  return absl::StrCat(
+      "serving ", catalogue_->files().Names().size(), " pipelines at ",
+      settings_.config.runtime_dir, ", storage engine ", settings_.engine.name, ", ",
+      settings_.cpus.size(), " workers",
+      silent.empty() ? "" : absl::StrCat("; no answer from ", absl::StrJoin(silent, ", ")));
 }
 
 void Daemon::RunHousekeeping() {

@@ -2,15 +2,20 @@
 // managers.
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <iostream>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/command.h"
+#include "client/cli/status_document.h"
 #include "client/cpp/address.h"
 #include "grpc/health/v1/health.grpc.pb.h"
+#include "server/base/escape.h"
 #include "server/base/status.h"
 
 namespace feedwater::cli {
@@ -31,14 +36,33 @@ absl::StatusOr<bool> IsServing(const std::string& folder, double timeout_s) {
   return response.status() == HealthCheckResponse::SERVING;
 }
 
+// Roots that nothing can be read from, for people: a daemon serves the others, so that is no
+// failure.
+std::vector<std::string> SilentRoots(const Context& context, double timeout_s) {
+  const auto control = context.Control();
+  if (!control.ok()) return {};
+  const auto status =
+      GetStatus(**control, std::chrono::seconds(std::max<int64_t>(1, std::llround(timeout_s))));
+  if (!status.ok()) return {};
+  return {status->silent_roots().begin(), status->silent_roots().end()};
+}
+
 absl::Status CheckServing(const Context& context, double timeout_s) {
   FW_ASSIGN_OR_RETURN(const std::string folder, FindAddress(context.address));
   FW_ASSIGN_OR_RETURN(const bool serving, IsServing(folder, timeout_s));
   if (!serving) return absl::UnavailableError("the daemon is not serving (starting or draining)");
+  const std::vector<std::string> silent = SilentRoots(context, timeout_s);
   if (context.json) {
-    std::cout << nlohmann::json({{"status", "SERVING"}, {"address", folder}}).dump(2) << "\n";
+    std::cout << nlohmann::json(
+                     {{"status", "SERVING"}, {"address", folder}, {"silent_roots", silent}})
+                     .dump(2)
+              << "\n";
   } else {
     std::cout << "serving at " << folder << "\n";
+    for (const std::string& root : silent) {
+      std::cout << "but for " << server::Escaped(root)
+                << ": its storage has not answered since the daemon read its configuration\n";
+    }
   }
   return absl::OkStatus();
 }

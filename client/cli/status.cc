@@ -56,6 +56,8 @@ void PrintText(const v1::GetStatusResponse& status) {
                     : "")
             << "memory   " << status.memory_sum() << ", resident "
             << server::FormatBytes(status.memory_resident_bytes()) << "\n";
+  for (const std::string& root : status.silent_roots())
+    std::cout << "storage  no answer from " << server::Escaped(root) << "\n";
   PrintCounters(status);
   if (status.jobs().empty()) std::cout << "jobs     none\n";
   for (const v1::Job& job : status.jobs()) {

@@ -7,6 +7,7 @@
 #include <initializer_list>
 #include <map>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -149,6 +150,22 @@ bool Contradicts(std::optional<int64_t> says, std::optional<int64_t> known) {
   return says && says != known;
 }
 
+// How many TensorFlow knows; 0 where there is no TF_CONFIG that says so.
+size_t TensorFlowWorkers() {
+  const char* text = std::getenv("TF_CONFIG");
+  if (text == nullptr) return 0;
+  const auto config = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!config.is_object() || !config.contains("cluster")) return 0;
+  const auto& cluster = config["cluster"];
+  if (!cluster.is_object()) return 0;
+  size_t workers = 0;
+  for (const char* task : {"chief", "master", "worker"}) {
+    const auto found = cluster.find(task);
+    if (found != cluster.end() && found->is_structured()) workers += found->size();
+  }
+  return workers;
+}
+
 // What the innermost launcher says that says everything; nothing when there is none.
 absl::StatusOr<std::optional<Said>> ReadLaunch() {
   std::vector<Said> complete, halves;
@@ -179,7 +196,15 @@ absl::StatusOr<std::optional<Said>> ReadLaunch() {
                        "world_size"));
     }
   }
-  if (complete.empty()) return std::optional<Said>();
+  if (complete.empty()) {
+    if (const size_t workers = TensorFlowWorkers(); workers > 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("TF_CONFIG names ", workers,
+                       " workers, and nothing says which rank this process is: give both rank and "
+                       "world_size"));
+    }
+    return std::optional<Said>();
+  }
   const Said& found = complete.front();
   for (const Said& outer : complete) {
     // Each process of an outer launcher starts one or more of torchrun's. A world of one inside a

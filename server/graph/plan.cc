@@ -1,5 +1,6 @@
 #include "server/graph/plan.h"
 
+#include <atomic>
 #include <cstring>
 #include <numeric>
 
@@ -84,7 +85,11 @@ absl::Status CheckSource(const Value& value, const Tensor& tensor) {
 
 }  // namespace
 
-Plan::Plan() = default;
+Plan::Plan()
+    : id_([] {
+        static std::atomic<uint64_t> last{0};
+        return ++last;
+      }()) {}
 Plan::~Plan() = default;
 
 absl::StatusOr<std::shared_ptr<const Plan>> Plan::Create(const PipelineSpec& spec,

@@ -94,6 +94,10 @@ class Plan {
   static absl::Status Validate(const PipelineSpec& spec);
   ~Plan();
 
+  // Differs for every plan ever made in this process; the address of one that is gone may be
+  // another one's.
+  uint64_t id() const { return id_; }
+
   // What the client receives for each sample: name and static spec without the batch axis, in the
   // order of `outputs`.
   const std::vector<FieldSpec>& outputs() const;
@@ -152,6 +156,7 @@ class Plan {
 
  private:
   Plan();
+  const uint64_t id_;
   std::unique_ptr<Impl> impl_;
 };
 

@@ -167,7 +167,7 @@ absl::Status SampleRunner::EnterRoom(const Making& sample, const SampleInput& in
   if (isolated && sample.bytes.size() > kCountedRecordBytes) more_bytes += 2 * sample.bytes.size();
   const SampleMemory& memory = plan.memory(way);
   SampleNeed need{memory.fixed, {}};
-  const bool fits = isolated || fitted_plan_ == &plan;
+  const bool fits = isolated || fitted_plan_ == plan.id();
   if (memory.depends_on_images || !fits) need = plan.NeedOf(input, way, in_process_.workspace());
   if (packs) {
     const bool unpacks = job.config().pipeline->cache_kind == CacheKind::kCoefficients;
@@ -204,7 +204,7 @@ absl::Status SampleRunner::EnterRoom(const Making& sample, const SampleInput& in
   in_process_.workspace().Fit(
       std::max(rooms_->OfWorker(worker_), std::min(job.claimed_bytes(), INT64_MAX / 2)) +
       std::max<int64_t>(extra, 0));
-  fitted_plan_ = &plan;
+  fitted_plan_ = plan.id();
   return absl::OkStatus();
 }
 
@@ -217,7 +217,7 @@ void SampleRunner::LeaveRoom() {
 
 void SampleRunner::GiveBackMemory() {
   in_process_.workspace().GiveBack();
-  fitted_plan_ = nullptr;
+  fitted_plan_ = 0;
   cached_.GiveBackMemory();
   LeaveEndedJobs();
 }

@@ -79,9 +79,10 @@ class SampleRunner {
   const std::shared_ptr<DecoderHost> decoders_;
   InProcessMaker in_process_;
   std::vector<JobMaker> job_makers_;
-  SampleRooms::Room room_;             // of the sample under way, if it is a large one
-  const Plan* fitted_plan_ = nullptr;  // for whose samples the buffers were last looked at
-  Record record_;                      // scratch
+  SampleRooms::Room room_;    // of the sample under way, if it is a large one
+  uint64_t fitted_plan_ = 0;  // the id of that for whose samples the buffers were last
+                              // looked at; 0: of none
+  Record record_;             // scratch
   CachedRecord cached_;
   std::vector<Extent> extents_;  // scratch
   uint32_t stage_clock_ = 0;

@@ -30,6 +30,7 @@ class Answers::Call final : public grpc::experimental::Interceptor {
     answers_->calls_.erase(context_);
     if (room.bytes() > 0 && (answers_->of_user_[user] -= room.bytes()) == 0)
       answers_->of_user_.erase(user);
+    room.Release();  // before those that wait for it look: to the last one a refusal is final
     answers_->ended_.SignalAll();
   }
   void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {

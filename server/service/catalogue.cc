@@ -91,6 +91,15 @@ void Catalogue::Reload(const std::vector<std::string>& folders,
   dropped.swap(lingering_);
 }
 
+std::vector<std::string> Catalogue::SilentRoots() const {
+  std::shared_ptr<const Roots> roots;
+  {
+    MutexLock lock(&mu_);
+    roots = roots_;
+  }
+  return roots->Silent();
+}
+
 Catalogue::Loaded Catalogue::LoadNamed(uid_t user, const std::string& name,
                                        const Cancelled& cancelled) {
   uint64_t generation;

@@ -52,6 +52,8 @@ class Catalogue {
   void Reload(const std::vector<std::string>& folders, std::shared_ptr<const Roots> roots)
       ABSL_LOCKS_EXCLUDED(mu_);
   PipelineFiles& files() { return files_; }
+  // As Roots::Silent.
+  std::vector<std::string> SilentRoots() const ABSL_LOCKS_EXCLUDED(mu_);
 
   using Loaded = absl::StatusOr<std::shared_ptr<const LoadedPipeline>>;
   // `user` pays: for each user a few pipelines are opened at a time, and a few of those that it

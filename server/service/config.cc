@@ -224,8 +224,6 @@ absl::Status ResolvePaths(const YamlNode& root, const std::string& file_name, in
     const YamlNode& place = *FindPath(root, {"roots", name});
     if (name.empty()) return place.Error("roots: a root needs a name");
     FW_ASSIGN_OR_RETURN(path, resolver.Path(place, path));
-    auto opened = Roots::Create({{name, path}});  // alone, for its place
-    FW_RETURN_IF_ERROR(At(root, {"roots", name}, opened.status()));
   }
   return absl::OkStatus();
 }
@@ -320,8 +318,9 @@ absl::StatusOr<Settings> Resolve(YamlNode root, const std::string& file_name,
   auto engine = ChooseEngine(config.storage.engine);
   FW_RETURN_IF_ERROR(At(root, {"storage", "engine"}, engine.status()));
   settings.engine = *std::move(engine);
-  auto roots = Roots::Create(config.roots);
-  FW_RETURN_IF_ERROR(At(root, {"roots"}, roots.status()));
+  std::string wrong;
+  auto roots = Roots::Create(config.roots, &wrong);
+  FW_RETURN_IF_ERROR(At(root, {"roots", wrong}, roots.status()));
   settings.roots = *std::move(roots);
   FW_ASSIGN_OR_RETURN(settings.access, ResolveAccess(root, config.access));
   return settings;

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <utility>
 
+#include "server/base/counters.h"
 #include "server/base/escape.h"
 #include "server/base/log_limiter.h"
 
@@ -112,8 +113,8 @@ void ControlServer::Stop() {
 }
 
 std::map<std::string, uint64_t> ControlServer::counters() const {
-  std::map<std::string, uint64_t> counters = gate_->counters();
-  counters.merge(listener_->counters());
+  Counters counters = gate_->counters();
+  AddCounters(listener_->counters(), &counters);
   return counters;
 }
 

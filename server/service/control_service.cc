@@ -38,6 +38,7 @@ ControlService::ControlService(Parts parts)
                 .runtime = parts_.runtime,
                 .shares = parts_.shares,
                 .settings = parts_.settings,
+                .catalogue = parts_.catalogue,
                 .bad_samples = parts_.bad_samples,
                 .decoders = parts_.decoders,
                 .more_counters = parts_.more_counters,
@@ -217,17 +218,19 @@ grpc::Status ControlService::ListBadSamples(grpc::ServerContext* context,
                 [&](const Asker& asker) { return reports_.ListBadSamples(asker, response); });
 }
 
-grpc::Status ControlService::GetStatus(grpc::ServerContext*, const v1::GetStatusRequest*,
+grpc::Status ControlService::GetStatus(grpc::ServerContext* context, const v1::GetStatusRequest*,
                                        v1::GetStatusResponse* response) {
-  reports_.TellStatus(response);
-  auto& counters = *response->mutable_counters();
-  counters["rpc_errors"] = rpc_errors_;
-  for (const auto& [name, count] : streams_.Counters()) counters[name] = count;
-  for (const auto& [name, count] : counters) {
-    if (const CounterEntry* entry = Registry<CounterEntry>::Get().Find(name); entry != nullptr)
-      (*response->mutable_counter_texts())[name] = entry->text;
-  }
-  return grpc::Status::OK;
+  return Report("GetStatus", context, [&](const Asker& asker) {
+    reports_.TellStatus(response);
+    auto& counters = *response->mutable_counters();
+    counters["rpc_errors"] = rpc_errors_;
+    for (const auto& [name, count] : streams_.Counters()) counters[name] = count;
+    for (const auto& [name, count] : counters) {
+      if (const CounterEntry* entry = Registry<CounterEntry>::Get().Find(name); entry != nullptr)
+        (*response->mutable_counter_texts())[name] = entry->text;
+    }
+    return asker.reserve(static_cast<int64_t>(response->ByteSizeLong()));
+  });
 }
 
 grpc::Status ControlService::Report(const char* rpc, grpc::ServerContext* context,

@@ -104,7 +104,7 @@ absl::Status CheckRoot(const PipelineSpec& spec, const Roots& roots) {
   const YamlNode* root = spec.dataset.is_map() ? spec.dataset.Find("root") : nullptr;
   if (root == nullptr || !root->is_scalar())
     return absl::OkStatus();  // the dataset's own schema says what is wrong
-  absl::Status found = roots.Find(root->scalar).status();
+  const absl::Status found = roots.CheckDeclared(root->scalar);
   return found.ok()
              ? found
              : absl::Status(found.code(), absl::StrCat(root->Where(), ": ", found.message()));

@@ -188,6 +188,8 @@ void Reports::TellStatus(v1::GetStatusResponse* response) const {
   response->set_config_file(ToUtf8(settings.file));
   for (const std::string& override : SettledOverrides(settings))
     response->add_config_overrides(ToUtf8(override));
+  for (const std::string& root : parts_.catalogue->SilentRoots())
+    response->add_silent_roots(ToUtf8(root));
 
   auto& counters = *response->mutable_counters();
   for (const auto& [name, count] : parts_.data->counters()) counters[name] += count;

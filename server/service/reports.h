@@ -15,6 +15,7 @@
 #include "feedwater/v1/control.pb.h"
 #include "server/base/user_shares.h"
 #include "server/pipeline/runtime.h"
+#include "server/service/catalogue.h"
 #include "server/service/config.h"
 #include "server/service/stream_opener.h"
 #include "server/transport/data_server.h"
@@ -29,6 +30,7 @@ class Reports {
     Runtime* runtime = nullptr;
     std::shared_ptr<UserShares> shares;  // of memory
     const Settings* settings = nullptr;
+    const Catalogue* catalogue = nullptr;
     std::shared_ptr<BadSampleLog> bad_samples;
     std::shared_ptr<const DecoderHost> decoders;  // null: workers make all samples
     std::function<std::map<std::string, uint64_t>()> more_counters;  // may be null

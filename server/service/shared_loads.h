@@ -19,11 +19,13 @@
 
 #include <sys/types.h>
 
+#include <algorithm>
 #include <exception>
 #include <functional>
 #include <list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -63,7 +65,7 @@ class SharedLoads {
       stopping_ = true;
       threads.swap(threads_);
     }
-    for (std::thread& thread : threads) thread.join();
+    Join(&threads);
   }
 
   // Both are called on a thread of its own. `given_up` may be asked at any time: nobody waits for
@@ -75,6 +77,7 @@ class SharedLoads {
   // it must be made. `still_good`: null where things cannot be out of date.
   Result Get(uid_t user, const std::string& key, const Make& make, const Cancelled& cancelled,
              const StillGood& still_good = nullptr) ABSL_LOCKS_EXCLUDED(mu_) {
+    JoinFinished(user);
     MutexLock lock(&mu_);
     const uint64_t asked = ++moments_;
     const auto left = [&] { return cancelled != nullptr && cancelled(); };
@@ -86,7 +89,6 @@ class SharedLoads {
         std::shared_ptr<const T> value;
         if (auto live = live_.find(key); live != live_.end()) value = live->second.lock();
         if (value != nullptr && still_good == nullptr) return value;
-        JoinFinished();
         if (of_user_[user] < max_of_user_) {
           FW_ASSIGN_OR_RETURN(flight, TakeOff(user, key, make, std::move(value), still_good));
         }
@@ -111,9 +113,11 @@ class SharedLoads {
 
   // Forgets what nobody holds any more, and threads that are done. Called now and then.
   void Tidy() ABSL_LOCKS_EXCLUDED(mu_) {
-    MutexLock lock(&mu_);
-    ForgetTheDead();
-    JoinFinished();
+    {
+      MutexLock lock(&mu_);
+      ForgetTheDead();
+    }
+    JoinFinished(std::nullopt);
   }
 
  private:
@@ -170,7 +174,7 @@ class SharedLoads {
     flight->done = true;
     flights_.erase({flight->user, key});
     if (--of_user_[flight->user] == 0) of_user_.erase(flight->user);
-    finished_.push_back(flight->thread);
+    finished_.emplace_back(flight->user, flight->thread);
     landed_.SignalAll();
   }
 
@@ -180,16 +184,28 @@ class SharedLoads {
     return flight.given_up |= nobody || stopping_;
   }
 
-  void JoinFinished() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    for (std::thread::id id : finished_) {
-      for (auto it = threads_.begin(); it != threads_.end(); ++it) {
-        if (it->get_id() != id) continue;
-        it->join();  // it has given up the lock for the last time, or is about to
-        threads_.erase(it);
-        break;
+  // Threads that are done with their flights; all, or a user's. What they let go of at last may
+  // take a while to free: the lock is not held meanwhile, and no user waits for another one's.
+  void JoinFinished(std::optional<uid_t> user) ABSL_LOCKS_EXCLUDED(mu_) {
+    std::list<std::thread> finished;
+    {
+      MutexLock lock(&mu_);
+      for (auto it = finished_.begin(); it != finished_.end();) {
+        if (user.has_value() && it->first != *user) {
+          ++it;
+          continue;
+        }
+        const auto thread = std::find_if(threads_.begin(), threads_.end(), [&](const auto& one) {
+          return one.get_id() == it->second;
+        });
+        if (thread != threads_.end()) finished.splice(finished.end(), threads_, thread);
+        it = finished_.erase(it);
       }
     }
-    finished_.clear();
+    Join(&finished);
+  }
+  static void Join(std::list<std::thread>* threads) {
+    for (std::thread& thread : *threads) thread.join();
   }
 
   void ForgetTheDead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
@@ -210,7 +226,7 @@ class SharedLoads {
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::map<uid_t, int> of_user_ ABSL_GUARDED_BY(mu_);  // being made
   std::list<std::thread> threads_ ABSL_GUARDED_BY(mu_);
-  std::list<std::thread::id> finished_ ABSL_GUARDED_BY(mu_);
+  std::list<std::pair<uid_t, std::thread::id>> finished_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace feedwater::server

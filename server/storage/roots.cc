@@ -2,17 +2,21 @@
 
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
 #include <climits>
+#include <optional>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "server/base/escape.h"
+#include "server/base/thread.h"
 #include "server/base/yaml.h"
 #include "server/storage/fault.h"
 #include "server/storage/mounts.h"
@@ -191,39 +195,149 @@ absl::StatusOr<std::shared_ptr<const Root>> OpenRoot(const std::string& name,
 
 }  // namespace
 
+// One opening of a root, on a thread that nobody need wait for. While one does not end, whoever
+// opens the same root again shares it: a daemon that is reloaded many times has one such thread.
+class Roots::Opening {
+ public:
+  using Result = absl::StatusOr<std::shared_ptr<const Root>>;
+
+  static absl::StatusOr<std::shared_ptr<Opening>> Start(const std::string& name,
+                                                        const std::string& path) {
+    static Mutex mu;
+    static auto* under_way = new std::map<std::pair<std::string, std::string>,
+                                          std::shared_ptr<Opening>>;  // for threads left behind
+    MutexLock lock(&mu);
+    std::shared_ptr<Opening>& opening = (*under_way)[{name, path}];
+    if (opening != nullptr) return opening;
+    auto started = std::make_shared<Opening>();
+    absl::StatusOr<std::thread> thread = StartThread("opening a root", [started, name, path] {
+      pthread_setname_np(pthread_self(), "fw-root");
+      Result result = OpenRoot(name, path);
+      {
+        MutexLock lock(&mu);
+        under_way->erase({name, path});
+      }
+      MutexLock lock(&started->mu_);
+      started->result_ = std::move(result);
+      started->ended_.SignalAll();
+    });
+    if (!thread.ok()) {
+      under_way->erase({name, path});
+      return thread.status();
+    }
+    thread->detach();
+    return opening = std::move(started);
+  }
+
+  // None: it has not ended by then.
+  std::optional<Result> WaitUntil(absl::Time until) ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    while (!result_.has_value() && absl::Now() < until)
+      ended_.WaitWithTimeout(&mu_, until - absl::Now());
+    return result_;
+  }
+
+ private:
+  Mutex mu_;
+  CondVar ended_;
+  std::optional<Result> result_ ABSL_GUARDED_BY(mu_);
+};
+
 absl::StatusOr<std::shared_ptr<const Roots>> Roots::Create(
-    const std::map<std::string, std::string>& roots) {
+    const std::map<std::string, std::string>& roots, std::string* wrong, absl::Duration patience) {
   auto result = std::make_shared<Roots>();
+  MutexLock lock(&result->mu_);
+  std::string ignored;
+  std::string& at = wrong != nullptr ? *wrong : ignored;
   for (const auto& [name, path] : roots) {
+    at = name;
     const std::string what = DescribeRoot(name, path);
     if (name.empty()) return absl::InvalidArgumentError(absl::StrCat(what, " has no name"));
     if (path.empty() || path[0] != '/' || path.find('\0') != std::string::npos) {
       return absl::InvalidArgumentError(absl::StrCat(what, " must be an absolute path"));
     }
-    FW_ASSIGN_OR_RETURN(std::shared_ptr<const Root> root, OpenRoot(name, path));
-    MutexLock lock(&result->mu_);
-    result->roots_.emplace(name, std::move(root));
+    FW_ASSIGN_OR_RETURN(std::shared_ptr<Opening> opening, Opening::Start(name, path));
+    result->roots_.emplace(name, Declared{path, nullptr, std::move(opening)});
+  }
+  const absl::Time until = absl::Now() + patience;  // of all of them
+  for (auto& [name, declared] : result->roots_) {
+    at = name;
+    std::optional<Opening::Result> opened = declared.opening->WaitUntil(until);
+    if (!opened.has_value()) {
+      spdlog::warn(
+          "{}: its storage has not answered for {}; who reads there waits for it, and nobody else",
+          DescribeRoot(name, declared.path), absl::FormatDuration(patience));
+      continue;
+    }
+    FW_ASSIGN_OR_RETURN(declared.root, *std::move(opened));
+    declared.opening.reset();
   }
   return result;
 }
 
+Roots::Declared* Roots::Look(absl::string_view name) const {
+  const auto found = roots_.find(name);
+  if (found == roots_.end()) return nullptr;
+  Declared& declared = found->second;
+  if (declared.root != nullptr || declared.opening == nullptr) return &declared;
+  const std::optional<Opening::Result> opened = declared.opening->WaitUntil(absl::InfinitePast());
+  if (!opened.has_value() || !opened->ok()) return &declared;
+  declared.root = **opened;
+  declared.opening.reset();
+  spdlog::info("{}: its storage answers now", DescribeRoot(name, declared.path));
+  return &declared;
+}
+
 absl::StatusOr<std::shared_ptr<const Root>> Roots::FindNow(absl::string_view name) const {
-  FW_ASSIGN_OR_RETURN(std::shared_ptr<const Root> known, Find(name));
-  FW_ASSIGN_OR_RETURN(const bool is_in_place, known->IsInPlace());
-  if (is_in_place) return known;
-  FW_ASSIGN_OR_RETURN(std::shared_ptr<const Root> now, OpenRoot(known->name(), known->path()));
-  spdlog::info("{} leads to another folder now", DescribeRoot(now->name(), now->path()));
+  std::shared_ptr<const Root> known;
+  std::string path;
+  {
+    MutexLock lock(&mu_);
+    const Declared* declared = Look(name);
+    if (declared == nullptr) return Unknown(name);
+    known = declared->root;
+    path = declared->path;
+  }
+  if (known != nullptr) {
+    FW_ASSIGN_OR_RETURN(const bool is_in_place, known->IsInPlace());
+    if (is_in_place) return known;
+  }
+  FW_ASSIGN_OR_RETURN(std::shared_ptr<const Root> now, OpenRoot(std::string(name), path));
+  spdlog::info("{} {}", DescribeRoot(name, path),
+               known != nullptr ? "leads to another folder now" : "is open now");
   MutexLock lock(&mu_);
-  roots_[now->name()] = now;
+  Declared* declared = Look(name);
+  declared->opening.reset();
+  declared->root = now;
   return now;
 }
 
 absl::StatusOr<std::shared_ptr<const Root>> Roots::Find(absl::string_view name) const {
   MutexLock lock(&mu_);
-  auto it = roots_.find(std::string(name));
-  if (it != roots_.end()) return it->second;
+  const Declared* declared = Look(name);
+  if (declared == nullptr) return Unknown(name);
+  if (declared->root != nullptr) return declared->root;
+  return absl::UnavailableError(
+      absl::StrCat(DescribeRoot(name, declared->path), ": its storage has not answered yet"));
+}
+
+absl::Status Roots::CheckDeclared(absl::string_view name) const {
+  MutexLock lock(&mu_);
+  return roots_.find(name) != roots_.end() ? absl::OkStatus() : Unknown(name);
+}
+
+std::vector<std::string> Roots::Silent() const {
+  MutexLock lock(&mu_);
+  std::vector<std::string> silent;
+  for (const auto& [name, declared] : roots_) {
+    if (Look(name)->root == nullptr) silent.push_back(DescribeRoot(name, declared.path));
+  }
+  return silent;
+}
+
+absl::Status Roots::Unknown(absl::string_view name) const {
   std::vector<std::string> known;
-  for (const auto& [known_name, root] : roots_) known.push_back(known_name);
+  for (const auto& [known_name, declared] : roots_) known.push_back(known_name);
   return absl::NotFoundError(absl::StrCat(
       "unknown root '", Printable(name), "'", known.empty() ? "" : Suggest(name, known),
       "; cure: declare it under roots: in feedwater.yaml, which a running daemon reads again at "

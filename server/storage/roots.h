@@ -1,13 +1,18 @@
 // The folders below which datasets may be read, and nowhere else. A root is opened once as a
 // directory handle; every path is resolved from that handle with openat2(RESOLVE_BENEATH |
 // RESOLVE_NO_MAGICLINKS), so "..", absolute paths and symbolic links that lead out are refused by
-// the kernel. Symbolic links that stay inside are followed. Where a root's own path leads to another
-// folder later (a link that is turned, another mount), that is another Root. Thread-safe.
+// the kernel. Symbolic links that stay inside are followed. Where a root's own path leads to
+// another folder later (a link that is turned, another mount), that is another Root. Thread-safe.
+//
+// Storage behind a root may not answer at all (NFS, FUSE). So those who start a daemon or reload
+// its configuration wait for it a few seconds only; who wants to read there waits as long as they
+// want.
 #pragma once
 
 #include <sys/stat.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -16,6 +21,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "server/base/fd.h"
 #include "server/base/mutex.h"
 #include "server/base/status.h"
@@ -62,20 +68,38 @@ class Root : public std::enable_shared_from_this<Root> {
 
 class Roots {
  public:
-  // name -> absolute path. Every path must be a folder that can be opened.
+  // name -> absolute path. Every path must be a folder that can be opened; one whose storage has
+  // not answered within `patience` is taken as good, and told of in the log. An error is of the
+  // root with the name `wrong`, where that is given.
   static absl::StatusOr<std::shared_ptr<const Roots>> Create(
-      const std::map<std::string, std::string>& roots);
+      const std::map<std::string, std::string>& roots, std::string* wrong = nullptr,
+      absl::Duration patience = absl::Seconds(3));
   // NotFound "unknown root 'x', did you mean ..." when it is not declared.
+  absl::Status CheckDeclared(absl::string_view name) const ABSL_LOCKS_EXCLUDED(mu_);
+  // Unavailable where its storage has not answered yet.
   absl::StatusOr<std::shared_ptr<const Root>> Find(absl::string_view name) const
       ABSL_LOCKS_EXCLUDED(mu_);
   // The root as its path leads now: made anew when that is another folder by now. May wait for
   // storage.
   absl::StatusOr<std::shared_ptr<const Root>> FindNow(absl::string_view name) const
       ABSL_LOCKS_EXCLUDED(mu_);
+  // "root 'photos' (/mnt/photos)" of each whose storage has not answered yet.
+  std::vector<std::string> Silent() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
+  class Opening;
+  struct Declared {
+    std::string path;
+    std::shared_ptr<const Root> root;  // null: it has not been opened yet
+    std::shared_ptr<Opening> opening;  // the first one; null when it is over
+  };
+
+  // Takes what the first opening has come to, when it has ended. Null: there is no such root.
+  Declared* Look(absl::string_view name) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status Unknown(absl::string_view name) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   mutable Mutex mu_;
-  mutable std::map<std::string, std::shared_ptr<const Root>> roots_ ABSL_GUARDED_BY(mu_);
+  mutable std::map<std::string, Declared, std::less<>> roots_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace feedwater::server

@@ -26,6 +26,8 @@ OPEN_MPI = {
 HOROVOD = {"HOROVOD_RANK": "1", "HOROVOD_SIZE": "2", "HOROVOD_LOCAL_RANK": "0"}
 MVAPICH = {"MV2_COMM_WORLD_RANK": "1", "MV2_COMM_WORLD_SIZE": "2", "MV2_COMM_WORLD_LOCAL_RANK": "0"}
 PMI = {"PMI_RANK": "1", "PMI_SIZE": "2"}
+CLUSTER = '{"cluster": {"chief": ["a:1"], "worker": ["b:1", "c:1"], "ps": ["d:1"]}, "task": {}}'
+TENSORFLOW = {"TF_CONFIG": CLUSTER}
 OWN = "pid-"  # a job of the process's own
 
 
@@ -60,6 +62,11 @@ OWN = "pid-"  # a job of the process's own
         ({**STEP, **PMI, "PMI_JOBID": "j"}, (1, 2, 1), "mpi-j/"),
         # Half of what another launcher would set, and it fits.
         ({**STEP, "WORLD_SIZE": "4"}, (3, 4, 1), "slurm-77.2/"),
+        # TensorFlow's workers are launched by somebody who says their ranks; or there is but one.
+        ({**STEP, **TENSORFLOW}, (3, 4, 1), "slurm-77.2/"),
+        ({"TF_CONFIG": '{"cluster": {"worker": ["a:1"], "ps": ["b:1"]}}'}, (0, 1, 0), OWN),
+        ({"TF_CONFIG": '{"cluster": [1, 2]}'}, (0, 1, 0), OWN),
+        ({"TF_CONFIG": "no JSON"}, (0, 1, 0), OWN),
         # Nothing is said by a world of one, or by variables that are empty.
         ({"WORLD_SIZE": "1"}, (0, 1, 0), OWN),
         ({"RANK": "", "WORLD_SIZE": " "}, (0, 1, 0), OWN),
@@ -82,6 +89,7 @@ def test_the_environment_says_who_this_process_is(fake, start, environment, expe
         (SALLOC, "INVALID_ARGUMENT", ["half of Slurm's", "SLURM_NTASKS=4", "SLURM_PROCID"]),
         (SLURM, "INVALID_ARGUMENT", ["half of Slurm's", "SLURM_PROCID=3", "SLURM_STEP_ID"]),
         ({"RANK": "0", "WORLD_SIZE": "many"}, "INVALID_ARGUMENT", ["WORLD_SIZE is 'many'"]),
+        (TENSORFLOW, "INVALID_ARGUMENT", ["TF_CONFIG names 3 workers"]),
         # A leftover that would make every task of srun, or process of mpirun, a world of its own.
         (
             {**STEP, "RANK": "0", "WORLD_SIZE": "1"},

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
 #include <thread>
 
 #include "server/graph/element.h"
@@ -423,6 +424,26 @@ TEST(Plan, ValidateNeedsNoData) {
   const auto wrong = ParsePipeline(PipelineText("- decode: {in: dta}", "[label]"), "p.yaml");
   ASSERT_TRUE(wrong.ok());
   EXPECT_THAT(std::string(Plan::Validate(*wrong).message()), HasSubstr("p.yaml:4:"));
+}
+
+// Workers know by it for which plan's samples their buffers were looked at.
+TEST(Plan, TheIdOfOneThatIsGoneIsNeverAnothers) {
+  const auto make = [] {
+    const auto plan = MakePlan(PipelineText("- decode\n- resize: {size: [8, 8]}", "[image]"),
+                               {{"data", kEncodedSpec, ""}});
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    return *plan;
+  };
+  std::set<uint64_t> ids;
+  std::set<const Plan*> addresses;
+  constexpr size_t kPlans = 1000;
+  for (size_t i = 0; i < kPlans; ++i) {
+    const auto plan = make();
+    EXPECT_TRUE(ids.insert(plan->id()).second);
+    addresses.insert(plan.get());
+    if (addresses.size() <= i) return;  // it lies where another one lay
+  }
+  GTEST_SKIP() << "no address was used twice";
 }
 
 TEST(Plan, OneWorkspaceServesManyPlansAndSizes) {

@@ -6,6 +6,7 @@ the other stays good. Needs root and /dev/fuse.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import signal
@@ -13,9 +14,10 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
-from daemon_process import ROOT, DaemonProcess
+from daemon_process import BUILD, ROOT, DaemonProcess
 from pictures import write_folder
 
 sys.path.insert(0, str(ROOT / "tests/testing"))
@@ -257,6 +259,73 @@ def test_a_new_daemon_starts_while_the_old_one_hangs_in_the_kernel(daemon, mount
             assert "was killed and hangs in the kernel: taken over" in daemon.tail()
     finally:
         victim.kill()
+        bad.heal()
+    old.wait(60)
+
+
+def openings_of(pid: int) -> int:
+    """Count the threads that open roots and have not come back."""
+    names = [Path(task, "comm") for task in Path(f"/proc/{pid}/task").iterdir()]
+    count = 0
+    for name in names:
+        with contextlib.suppress(OSError):  # it has ended
+            count += name.read_text() == "fw-root\n"
+    return count
+
+
+def test_a_root_below_a_silent_mount_holds_up_neither_start_nor_reload_nor_end(
+    daemon, mounts, folder
+):
+    bad, _ = mounts
+    text = daemon.config.read_text()
+    daemon.config.write_text(text.replace("roots: {", f"roots: {{below: {bad.mount}/pictures, "))
+    daemon.add_pipeline("below", PIPELINE.format(root="below", policy="fail").replace(
+        "path: pictures", "path: ''"))  # fmt: skip
+    bad.hang("lookup")
+    daemon.start()
+    old = daemon.process
+    opening = None
+    try:
+        assert f"root 'below' ({bad.mount}/pictures): its storage has not answered" in daemon.tail()
+        health = subprocess.run(
+            [BUILD / "bin/feedwater", "--address", daemon.address, "health"],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert f"but for root 'below' ({bad.mount}/pictures)" in health.stdout
+        with load(daemon, "good") as loader:
+            assert sum(len(ids) for _, ids in loader) == RECORDS
+        for reloads in (1, 2):
+            old.send_signal(signal.SIGHUP)
+            wait_for(lambda n=reloads: daemon.tail(20000).count("reloaded;") == n, "the reload")
+        assert openings_of(old.pid) == 1, "reloads share one opening"
+
+        # Who wants to read there waits, and goes on when the storage answers.
+        opening = Trainer(daemon, "below")
+        with load(daemon, "good") as loader:
+            assert sum(len(ids) for _, ids in loader) == RECORDS
+        assert opening.batches == 0
+        bad.heal()
+        opening.get_on(1)
+        with Control(daemon.address) as control:
+            status = control.call("GetStatus", messages.GetStatusRequest(), 60)
+        assert not status.silent_roots
+        opening.kill()
+
+        bad.hang("lookup")
+        old.send_signal(signal.SIGHUP)
+        wait_for(lambda: daemon.tail(20000).count("reloaded;") == 3, "the reload")
+        opening = Trainer(daemon, "below")  # hangs in an opening of its own user's
+        with load(daemon, "good") as loader:
+            assert sum(len(ids) for _, ids in loader) == RECORDS
+        old.send_signal(signal.SIGTERM)
+        wait_for(lambda: old.poll() is not None or state_of(old.pid) == "Z", "its end")
+        opening.kill()
+        daemon.start()  # a new one, though the kernel has not let go of the old one
+        with load(daemon, "good") as loader:
+            assert sum(len(ids) for _, ids in loader) == RECORDS
+    finally:
+        if opening is not None:
+            opening.kill()
         bad.heal()
     old.wait(60)
 

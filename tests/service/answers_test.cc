@@ -90,7 +90,7 @@ class AnswersTest : public ::testing::Test, public v1::Control::Service {
   std::shared_ptr<Answers> answers_ = std::make_shared<Answers>(shares_);
   std::unique_ptr<grpc::Server> server_;
   std::shared_ptr<grpc::Channel> channel_;
-  Call calls_[4];
+  Call calls_[400];
   int begun_ = 0;
   std::vector<std::thread> threads_;
 };
@@ -120,6 +120,22 @@ TEST_F(AnswersTest, AUserWithManyWaitsAndOthersDoNot) {
   EXPECT_FALSE(second.reserved);
   End(0);
   EXPECT_TRUE(IsReserved(second));
+}
+
+// The share has room for the one or the other; who waits is let in, not refused, when the other has
+// ended.
+TEST_F(AnswersTest, WhoWaitsForTheLastOneFindsItsRoomFree) {
+  shares_->Limit(30 * kMiB);
+  for (int round = 0; round < 200; ++round) {
+    Call& first = Begin(1, 5 * kMiB);
+    ASSERT_TRUE(IsReserved(first)) << first.status;
+    Call& second = Begin(1, 5 * kMiB);
+    ASSERT_TRUE(Eventually([&] { return second.asked.load(); }));
+    End(begun_ - 2);
+    ASSERT_TRUE(IsReserved(second)) << "round " << round << ": " << second.status;
+    End(begun_ - 1);
+    ASSERT_TRUE(Eventually([&] { return budget_->planned_bytes() == 0; }));
+  }
 }
 
 TEST_F(AnswersTest, NobodyWaitsWhoHasLeft) {

@@ -139,6 +139,28 @@ TEST_F(DaemonTest, ReportsItselfAndItsJobs) {
   EXPECT_EQ(job.ranks(0).slots(), client.opened.slots());
 }
 
+// It is made behind the workers and within the same limits as every other report.
+TEST_F(DaemonTest, AStatusThatIsLargerThanAnAnswerMayBeIsRefused) {
+  const auto start = [&](size_t overrides) {
+    daemon_.reset();
+    absl::StatusOr<Settings> settings = Configure();
+    ASSERT_TRUE(settings.ok()) << settings.status();
+    settings->overrides = std::vector<std::string>(overrides, std::string(1 << 20, 'x'));
+    absl::StatusOr<std::unique_ptr<Daemon>> daemon = Daemon::Start(*std::move(settings));
+    ASSERT_TRUE(daemon.ok()) << daemon.status();
+    daemon_ = *std::move(daemon);
+    stub_ = Stub();
+  };
+  start(2);
+  EXPECT_EQ(Status().config_overrides_size(), 2 + 2);  // and two that are settled
+  start(3);
+  grpc::ClientContext context;
+  v1::GetStatusResponse response;
+  const grpc::Status refused = stub_->GetStatus(&context, {}, &response);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << refused.error_message();
+  EXPECT_THAT(refused.error_message(), HasSubstr("one answer holds 3.0 MiB"));
+}
+
 // The standard services, called with messages written out by hand: this project has no copy of
 // their protos.
 std::string CallRaw(const std::string& address, const std::string& method,

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/synchronization/notification.h"
+#include "tests/testing/eventually.h"
 
 namespace feedwater::server {
 namespace {
@@ -71,6 +72,41 @@ TEST(SharedLoads, WhatIsOutOfDateIsMadeAnew) {
   is_good = true;
   EXPECT_EQ(*loads.Get(kUser, "key", make, nullptr, still_good), second);
   EXPECT_EQ(made, 2);
+}
+
+// What is out of date is let go of by the thread that has made the new thing, and may take long to
+// free.
+TEST(SharedLoads, AThreadThatTakesLongToEndHoldsUpNoOtherUser) {
+  Loads loads("numbers", 16);
+  absl::Notification may_be_freed, is_being_freed;
+  auto first = *loads.Get(
+      kUser, "key",
+      [&](const Cancelled&) -> Loads::Result {
+        return std::shared_ptr<const int>(new int(1), [&](const int* number) {
+          is_being_freed.Notify();
+          may_be_freed.WaitForNotification();
+          delete number;
+        });
+      },
+      nullptr);
+  const auto make = [](const Cancelled&) -> Loads::Result {
+    return std::make_shared<const int>(2);
+  };
+  const auto second = *loads.Get(kUser, "key", make, nullptr, [&](const int&) {
+    first.reset();  // the thread has the last one
+    return false;
+  });
+  EXPECT_EQ(*second, 2);
+  is_being_freed.WaitForNotification();
+  std::atomic<bool> done{false};
+  std::thread other([&] {
+    EXPECT_EQ(**loads.Get(kOther, "other", make, nullptr), 2);
+    done = true;
+  });
+  EXPECT_TRUE(testing::Eventually([&] { return done.load(); }));
+  may_be_freed.Notify();
+  other.join();
+  loads.Tidy();
 }
 
 // A caller who asks while a thing is being made may have changed what it is made of just before.

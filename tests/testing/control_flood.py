@@ -144,7 +144,7 @@ def blobs(kind: str):
             yield call(stream, SERVICE + "DescribePipeline", text)
             if k >= 4:
                 yield frame(RESET, 0, stream - 8, struct.pack(">I", 8))
-        elif kind == "large_answers":  # of a job `wide`, a megabyte each
+        elif kind == "large_answers":  # of a job `wide`, 584 KB each
             yield call(stream, SERVICE + "GetLedger", b"\x0a\x04wide\x20\x00")
         elif kind == "gzip":  # 100 MB of zeroes in 97 KB
             yield compressed_call(stream, SERVICE + "DescribePipeline", 100_000_000)

@@ -11,14 +11,15 @@ The first of these that says anything decides:
    Slurm's srun;
 4. nobody: rank 0 of 1.
 
-Half of what a launcher says (``WORLD_SIZE`` of 2 and no ``RANK``), and two sources that contradict
-one another, are refused rather than guessed. The C++ client has the same rules and job names, as
-far as the environment goes (client/cpp/launcher.h), so that ranks in both languages meet in one
-job.
+Half of what a launcher says (``WORLD_SIZE`` of 2 and no ``RANK``; TensorFlow's ``TF_CONFIG`` of
+several workers), and two sources that contradict one another, are refused rather than guessed. The
+C++ client has the same rules and job names, as far as the environment goes (client/cpp/launcher.h),
+so that ranks in both languages meet in one job.
 """
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import sys
@@ -148,6 +149,7 @@ def placement(
             _check_group(group, launched)
     if group is None and launched is None:
         _refuse_halves(halves)
+        _refuse_tensorflow(env)
         if workers > 0:  # a group of its parent's is not known in a process that was spawned
             raise FailedPrecondition(
                 "this is a worker of a torch DataLoader, and nobody told it the rank of the "
@@ -334,6 +336,20 @@ def _refuse_halves(halves: list[_Said]) -> None:
             f"half of {half.source}'s environment is there: {half.names}, and no {half.missing}; "
             f"{_CURE}. (Lightning's own launcher sets no rank: make the loader in "
             "train_dataloader(), where its process group is there, or start through torchrun)"
+        )
+
+
+def _refuse_tensorflow(env: Mapping[str, str]) -> None:
+    """Refuse one of several workers of TensorFlow's: their ranks are the program's to say."""
+    try:
+        cluster = json.loads(env.get("TF_CONFIG", ""))["cluster"]
+        workers = sum(len(cluster.get(task, ())) for task in ("chief", "master", "worker"))
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return
+    if workers > 1:
+        raise InvalidArgument(
+            f"TF_CONFIG names {workers} workers, and nothing says which rank this process is: "
+            "give both rank and world_size"
         )
 
 

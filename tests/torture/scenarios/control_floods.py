@@ -8,11 +8,29 @@ import sys
 import control_flood
 from bombs import write_links
 from daemon_process import OTHER_USER
+from driver import Driver
 
-from . import Stage
+from feedwater.control import Control, messages
+
+from . import TINY, Stage
 from .siege import Siege, can_be_laid
 
 COUNTS = {"ci": 4, "release": 60}  # seconds of each
+LEAST_ANSWER_BYTES = 500_000  # of what `large_answers` asks for
+
+
+def open_wide_job(siege: Siege) -> None:
+    """Open the job whose ledger `large_answers` asks for, and check that the ledger is large."""
+    stage, address = siege.stage, siege.daemon.address
+    siege.daemon.add_pipeline("wide", TINY.replace("seed: 7", "seed: 7, last: pad"))
+    trainer = Driver("cpp", address)
+    stage.leave(trainer.kill)
+    trainer.open("wide", job="wide", rank=0, world_size=8192, batch_size=2)
+    with Control(address) as control:
+        ledger = control.call("GetLedger", messages.GetLedgerRequest(job="wide", step=0), 60)
+    size = ledger.ByteSize()
+    stage.check("bytes of a large answer", size >= LEAST_ANSWER_BYTES, size,
+                f">= {LEAST_ANSWER_BYTES}")  # fmt: skip
 
 
 def run(stage: Stage) -> None:
@@ -21,6 +39,7 @@ def run(stage: Stage) -> None:
         return
     siege = Siege(stage)
     write_links(siege.daemon.data / "links")
+    open_wide_job(siege)
     for kind in control_flood.KINDS:
         if stage.time_is_up():
             break
