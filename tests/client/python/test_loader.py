@@ -539,7 +539,14 @@ def test_a_folder_or_a_file_that_is_not_there_is_no_pipeline(tmp_path):
         feedwater.Loader(str(tmp_path / "train"))
 
 
-def test_a_pipelines_name_may_be_that_of_a_folder_here(daemon, open_loader, tmp_path, monkeypatch):
-    (tmp_path / "numbers").mkdir()
+@pytest.mark.parametrize("kind", ["folder", "file"])
+def test_a_pipelines_name_may_stand_for_something_else_here(
+    daemon, open_loader, tmp_path, monkeypatch, kind
+):
+    if kind == "folder":
+        (tmp_path / "numbers").mkdir()
+    else:
+        (tmp_path / "numbers").write_text("1 2 3\n")
     monkeypatch.chdir(tmp_path)
     assert open_loader(daemon).pipeline == "numbers"
+    assert daemon.requests[-1].pipeline.name == "numbers"
