@@ -494,6 +494,7 @@ def test_a_loader_has_what_trainers_look_for_on_a_dataloader(daemon, open_loader
     assert loader.batch_sampler.sampler is loader.sampler
     assert (len(loader.batch_sampler), loader.batch_sampler.batch_size) == (10, 4)
     assert loader.num_workers == 0 and loader.collate_fn is None and not loader.pin_memory
+    assert loader.in_order, "as a DataLoader of torch 2.6 and later has it"
     assert loader.drop_last, "the pipeline says so, though 40 records are ten batches of 4"
     assert loader.dataset.class_to_idx == {name: i for i, name in enumerate(loader.classes)}
     with pytest.raises(TypeError, match="gives this rank's batches itself"):
