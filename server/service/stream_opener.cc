@@ -18,6 +18,7 @@
 #include "server/base/log_limiter.h"
 #include "server/base/status.h"
 #include "server/base/units.h"
+#include "server/graph/advice.h"
 #include "server/pipeline/charged_time.h"
 #include "server/service/messages.h"
 #include "server/service/stream_terms.h"
@@ -344,7 +345,9 @@ void StreamOpener::Describe(const OpenedStream& stream, const StreamTerms& terms
   response->set_slots(static_cast<uint32_t>(slots));
   response->set_slot_bytes(static_cast<uint64_t>(terms.layout.slot_bytes));
   response->set_daemon_version(kFeedwaterVersion);
-  response->set_warning(ToUtf8(pipeline.warning));
+  const std::string of_order = AdviceOn(*terms.order);
+  response->set_warning(ToUtf8(absl::StrCat(
+      pipeline.warning, pipeline.warning.empty() || of_order.empty() ? "" : "; ", of_order)));
   const FilesMark files = MarkOfFiles(attached);
   response->mutable_files()->set_as_of_ns(files.as_of_ns);
   response->mutable_files()->set_identity(files.identity);
