@@ -164,7 +164,7 @@ absl::Status ExplainFailure(const absl::Status& status, const BenchOptions& opti
   if (!BadSampleOf(status).has_value()) return status;
   return absl::DataLossError(absl::StrCat(
       status.message(), ". The stream ended there, and nothing was measured. `feedwater verify ",
-      options.pipeline, " --config ", options.config.empty() ? "feedwater.yaml" : options.config,
+      options.pipeline, options.config.empty() ? "" : absl::StrCat(" --config ", options.config),
       "` lists all bad records: mend or remove them, or let the pipeline say 'on_bad_sample: "
       "substitute'"));
 }

@@ -142,6 +142,25 @@ def test_a_pipeline_that_fails_is_a_failure_with_its_cure(measured):
     assert document["error"]["code"] == "DATA_LOSS"
 
 
+def test_a_daemons_broken_pipeline_is_told_without_a_configuration_of_ours(make_daemon):
+    """The daemon has it: there is none to be named, and none is."""
+    daemon = make_daemon()
+    write_folder(daemon.data / "spoilt", 8, bad=(5,))
+    head = "version: 1\ndataset: {format: image_folder, root: data, path: spoilt}\ngraph:\n"
+    tail = "batch: {size: 2}\noutputs: [image]\n"
+    daemon.add_pipeline("never", head + "  - decode: {in: dota, out: image}\n" + tail)
+    daemon.add_pipeline("spoilt", head + GRAPH + tail)
+    daemon.start()
+    ask = ("--address", daemon.address, "bench")
+    never = run(*ask, "never", *QUICK)
+    assert (never.status, never.out) == (2, "")
+    assert "never.yaml:4:18:" in never.err and "did you mean 'data'" in never.err
+    assert "config" not in never.err.replace(str(daemon.folder), "")
+    spoilt = run(*ask, "spoilt", *QUICK)
+    assert (spoilt.status, spoilt.out) == (1, "")
+    assert "`feedwater verify spoilt` lists all bad records" in spoilt.err
+
+
 def test_a_terminal_sees_progress(measured):
     seen = run_on_terminal("bench", "some", "--config", measured.config, *QUICK)
     assert "samples" in seen and "warm-up" in seen
