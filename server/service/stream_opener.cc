@@ -311,11 +311,11 @@ absl::Status StreamOpener::Open(const SessionTicket& ticket, const PeerIdentity&
   ++opened_;
   if (ClientLog().Admits("streams opened", peer.uid, LogLimiter::kOpenLines)) {
     spdlog::info(
-        "job {}: rank {} of {} of pipeline {} for user {} (pid {}, {}): batches of {}, {} slots of "
+        "job {}: rank {} of {} of pipeline {} for user {} (pid {}, {}): batches of {}, {} of "
         "{}, epoch {} from {}",
         stream->job, stream->rank, terms.job.world_size, stream->pipeline, peer.uid, peer.pid,
-        request.client(), terms.job.batch_size, arena.slots, FormatBytes(terms.layout.slot_bytes),
-        terms.epoch, terms.position);
+        request.client(), terms.job.batch_size, FormatCount(arena.slots, "slot"),
+        FormatBytes(terms.layout.slot_bytes), terms.epoch, terms.position);
   }
   WarnOfTwins(*stream);
   Describe(*stream, terms, arena.slots, **attached, response);
