@@ -55,7 +55,7 @@ int Check(const Arguments& arguments) {
   auto settings = LoadSettings(arguments.config, arguments.overrides);
   if (!settings.ok()) return Complain(settings.status(), kExitBadConfig);
   int exit_code = 0;
-  for (const auto& [name, path] : FindPipelineFiles(settings->config.pipelines)) {
+  for (const auto& [name, path] : FindPipelineFiles({settings->config.pipelines, settings->file})) {
     const auto spec = CheckPipelineFile(path, *settings->roots, CapsOf(settings->config.limits));
     const absl::Status good = spec.ok() ? CheckBatchFits(*spec, *settings) : spec.status();
     if (good.ok()) {
