@@ -34,7 +34,8 @@ constexpr char kExamples[] =
     "  feedwaterd --config feedwater.yaml --check          check it and its pipelines\n"
     "  feedwaterd --config feedwater.yaml                  run\n"
     "  feedwaterd --config feedwater.yaml --set storage.engine=pread --set cpus=2\n"
-    "SIGHUP reads pipelines, roots and the access list again; SIGTERM drains and ends.";
+    "Pipeline files are looked at whenever a loader is opened. SIGHUP reads the list of pipeline "
+    "folders, roots and the access list again; SIGTERM drains and ends.";
 
 struct Arguments {
   std::string config;
