@@ -122,7 +122,7 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
       config.state_dir, shares_, static_cast<size_t>(limits.pipeline_bytes.bytes), CapsOf(limits),
       cache_, Staging::Below(config.state_dir, config.stage.disk.bytes), runtime.retry_for_ns,
       charge});
-  catalogue_->Reload(config.pipelines, settings_.roots);
+  catalogue_->Reload({config.pipelines, settings_.file}, settings_.roots);
 
   auto access = [this](const PeerIdentity& peer) { return access_.Check(peer); };
   DataServer::Options data;
@@ -268,7 +268,7 @@ void Daemon::Reload(const Settings& settings) {
     control_->Reconsider();
     if (!sockets_are_systemds_) runtime_dir_->Admit(settings.access);
   }
-  catalogue_->Reload(settings.config.pipelines, settings.roots);
+  catalogue_->Reload({settings.config.pipelines, settings.file}, settings.roots);
   spdlog::info("reloaded; pipelines: {}", catalogue_->files().Describe());
 }
 

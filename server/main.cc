@@ -34,7 +34,8 @@ constexpr char kExamples[] =
     "  feedwaterd --config feedwater.yaml --check          check it and its pipelines\n"
     "  feedwaterd --config feedwater.yaml                  run\n"
     "  feedwaterd --config feedwater.yaml --set storage.engine=pread --set cpus=2\n"
-    "SIGHUP reads pipelines, roots and the access list again; SIGTERM drains and ends.";
+    "Pipeline files are looked at whenever a loader is opened. SIGHUP reads the list of pipeline "
+    "folders, roots and the access list again; SIGTERM drains and ends.";
 
 struct Arguments {
   std::string config;
@@ -55,7 +56,7 @@ int Check(const Arguments& arguments) {
   auto settings = LoadSettings(arguments.config, arguments.overrides);
   if (!settings.ok()) return Complain(settings.status(), kExitBadConfig);
   int exit_code = 0;
-  for (const auto& [name, path] : FindPipelineFiles(settings->config.pipelines)) {
+  for (const auto& [name, path] : FindPipelineFiles({settings->config.pipelines, settings->file})) {
     const auto spec = CheckPipelineFile(path, *settings->roots, CapsOf(settings->config.limits));
     const absl::Status good = spec.ok() ? CheckBatchFits(*spec, *settings) : spec.status();
     if (good.ok()) {

@@ -164,7 +164,7 @@ absl::Status ExplainFailure(const absl::Status& status, const BenchOptions& opti
   if (!BadSampleOf(status).has_value()) return status;
   return absl::DataLossError(absl::StrCat(
       status.message(), ". The stream ended there, and nothing was measured. `feedwater verify ",
-      options.pipeline, " --config ", options.config.empty() ? "feedwater.yaml" : options.config,
+      options.pipeline, options.config.empty() ? "" : absl::StrCat(" --config ", options.config),
       "` lists all bad records: mend or remove them, or let the pipeline say 'on_bad_sample: "
       "substitute'"));
 }
@@ -247,18 +247,21 @@ double PerThousand(const Result& result) {
              : 1000 * result.cpu_s / static_cast<double>(result.taken.samples);
 }
 
-// Each epoch begins with nothing under way, and the first batches of a measurement come from what
-// was under way before it: with few of them, both weigh more than what is to be found out.
+// The first batches of a measurement come from what was under way before it: with few of them, that
+// weighs more than what is to be found out.
 std::string TooFewToJudge(const Result& result, const BenchOptions& options) {
-  constexpr int64_t kLeastSteps = 16, kLeastBatches = 32;  // of each rank
+  constexpr int64_t kLeastBatches = 32;  // of each rank
   const int64_t batches = result.taken.batches / options.ranks;
-  if (result.steps_per_epoch >= kLeastSteps && batches >= kLeastBatches) return "";
-  return absl::StrFormat(
-      "Too few batches to judge what it waits for: %d on each rank, in epochs of %d. From %d "
-      "batches "
-      "an epoch and %d in all on one can tell: take more data, a smaller --batch-size, or more "
-      "--seconds.",
-      batches, result.steps_per_epoch, kLeastSteps, kLeastBatches);
+  if (batches >= kLeastBatches) return "";
+  // An epoch of few batches ends before a longer measurement would show more of it.
+  const bool is_short = result.steps_per_epoch < kLeastBatches;
+  return absl::StrCat("Too few batches to judge what it waits for: ", batches,
+                      " on each rank, in epochs of ", result.steps_per_epoch, ". From ",
+                      kLeastBatches, " on one can tell: take a smaller --batch-size, or more ",
+                      options.epochs > 0 ? "--epochs"
+                      : is_short         ? "data"
+                                         : "--seconds",
+                      ".");
 }
 
 std::string WaitsFor(const Result& result, const BenchOptions& options) {

@@ -419,7 +419,8 @@ absl::Status PrintPipelines(const ConfigChoice& config) {
   FW_ASSIGN_OR_RETURN(const ConfigSource source, FindConfig(config));
   FW_ASSIGN_OR_RETURN(const server::Settings settings,
                       server::LoadSettings(source.file, source.overrides));
-  for (const auto& [name, path] : server::FindPipelineFiles(settings.config.pipelines)) {
+  for (const auto& [name, path] :
+       server::FindPipelineFiles({settings.config.pipelines, settings.file})) {
     std::cout << name << "\n";
   }
   return absl::OkStatus();

@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "server/base/fd.h"
+#include "server/base/units.h"
 
 extern char** environ;
 
@@ -104,11 +105,13 @@ class DotWriter {
 
  private:
   std::string Title() const {
-    return absl::StrCat("<FONT POINT-SIZE=\"18\"><B>", Escape(pipeline_.spec.name), "</B></FONT>",
-                        pipeline_.records >= 0 ? absl::StrCat("<BR/><FONT COLOR=\"#5f5a54\">",
-                                                              pipeline_.records, " records</FONT>")
-                                               : "",
-                        "<BR/> ");
+    return absl::StrCat(
+        "<FONT POINT-SIZE=\"18\"><B>", Escape(pipeline_.spec.name), "</B></FONT>",
+        pipeline_.records >= 0
+            ? absl::StrCat("<BR/><FONT COLOR=\"#5f5a54\">",
+                           server::FormatCount(pipeline_.records, "record"), "</FONT>")
+            : "",
+        "<BR/> ");
   }
 
   std::string DatasetLabel() const {

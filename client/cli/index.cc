@@ -138,7 +138,8 @@ absl::Status IndexAll(const Context& context, std::vector<std::string> pipelines
     FW_ASSIGN_OR_RETURN(const ConfigSource source, FindConfig(config));
     FW_ASSIGN_OR_RETURN(const server::Settings settings,
                         server::LoadSettings(source.file, source.overrides));
-    for (const auto& [name, file] : server::FindPipelineFiles(settings.config.pipelines))
+    for (const auto& [name, file] :
+         server::FindPipelineFiles({settings.config.pipelines, settings.file}))
       pipelines.push_back(name);
   }
   if (pipelines.empty()) return absl::InvalidArgumentError("name one or more pipelines, or --all");

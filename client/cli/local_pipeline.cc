@@ -31,7 +31,7 @@ constexpr size_t kEngineDepth = 64;
 constexpr std::chrono::seconds kPatience(2);  // with a daemon whose configuration would be taken
 
 absl::StatusOr<std::string> FindByName(const std::string& name, const server::Settings& settings) {
-  const auto files = server::FindPipelineFiles(settings.config.pipelines);
+  const auto files = server::FindPipelineFiles({settings.config.pipelines, settings.file});
   const auto found = files.find(name);
   if (found != files.end()) return found->second;
   std::vector<std::string> names;

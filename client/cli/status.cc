@@ -62,25 +62,26 @@ void PrintText(const v1::GetStatusResponse& status) {
   if (status.jobs().empty()) std::cout << "jobs     none\n";
   for (const v1::Job& job : status.jobs()) {
     std::cout << absl::StrFormat(
-        "\n%s  pipeline %s, world size %d, epoch %d, step %s, %d samples, %d bad%s, %.1f CPU s\n",
+        "\n%s  pipeline %s, world size %d, epoch %d, step %s, %s, %d bad%s, %.1f CPU s\n",
         Bold(server::Escaped(job.job())), server::Escaped(job.pipeline()), job.world_size(),
-        job.epoch(), StepText(job.step()), job.samples(), job.bad_samples(),
-        job.bad_samples() > 0 ? " (feedwater status --bad)" : "", job.cpu_s());
+        job.epoch(), StepText(job.step()), server::FormatCount(job.samples(), "sample"),
+        job.bad_samples(), job.bad_samples() > 0 ? " (feedwater status --bad)" : "", job.cpu_s());
     if (job.reads_held_up() > 0) {
-      std::cout << absl::StrFormat("  waits for storage: %d reads are not answered\n",
-                                   job.reads_held_up());
+      std::cout << "  waits for storage, which has not answered "
+                << server::FormatCount(job.reads_held_up(), "read") << "\n";
     }
     const v1::JobCache& cache = job.cache();
     std::cout << "  cache " << cache.kind();
     if (cache.kind() != "none") {
-      std::cout << absl::StrFormat(": %d of %d records in memory (%s), %d on disk (%s)",
-                                   cache.memory_records(), cache.records(),
-                                   server::FormatBytes(cache.memory_bytes()), cache.disk_records(),
-                                   server::FormatBytes(cache.disk_bytes()));
+      std::cout << absl::StrFormat(
+          ": %d of %s in memory (%s), %d on disk (%s)", cache.memory_records(),
+          server::FormatCount(cache.records(), "record"), server::FormatBytes(cache.memory_bytes()),
+          cache.disk_records(), server::FormatBytes(cache.disk_bytes()));
     }
     std::cout << "; " << server::Escaped(cache.reason()) << "\n";
     if (cache.seek_indexes() > 0) {
-      std::cout << absl::StrFormat("  seek indexes of %d JPEGs (%s)\n", cache.seek_indexes(),
+      std::cout << absl::StrFormat("  seek indexes of %s (%s)\n",
+                                   server::FormatCount(cache.seek_indexes(), "JPEG"),
                                    server::FormatBytes(cache.seek_index_bytes()));
     }
     // Every slot is in one of these columns: ready for the trainer, in its hands, or to be filled.

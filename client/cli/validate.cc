@@ -1,7 +1,9 @@
 // feedwater validate: checks a pipeline file without a daemon, and with --config also the data that
 // it names.
 #include <iostream>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -16,37 +18,49 @@ namespace {
 
 using nlohmann::json;
 
-// What is valid and will not work all the same, or is probably not meant.
-absl::StatusOr<std::vector<std::string>> Warnings(const PlannedPipeline& result,
-                                                  int64_t world_size) {
-  std::vector<std::string> warnings = server::AdviceOn(result.spec);
-  const int64_t batch_size = result.spec.batch_size;
-  if (result.dataset == nullptr || batch_size == 0) return warnings;
-  FW_ASSIGN_OR_RETURN(const server::OrderConfig order,
-                      server::MakeOrderConfig(result.spec.sampler, result.records, batch_size,
-                                              world_size, result.dataset->shard_starts()));
-  const int64_t steps = server::StepsPerEpoch(order);
-  const int64_t left_out = result.records - steps * batch_size * world_size;
+// What is said of a valid file.
+struct Findings {
+  std::optional<server::OrderConfig> order;  // where dataset and batch size are known
+  std::vector<std::string> warnings;
+};
+
+// What will not work all the same, or is probably not meant.
+std::vector<std::string> WarningsOf(const server::OrderConfig& order) {
+  std::vector<std::string> warnings;
+  const int64_t steps = server::StepsPerEpoch(order), left_out = server::LeftOut(order);
   if (steps > 0 && left_out > 0 && order.shuffle == server::Shuffle::kNone) {
     warnings.push_back(absl::StrCat(
         "an epoch leaves out the last ", left_out, " of the ",
-        server::FormatCount(result.records, "record"),
-        ", always the same ones: with `last: drop` batches of ", batch_size, " x ",
-        server::FormatCount(world_size, "rank"),
+        server::FormatCount(order.records, "record"),
+        ", always the same ones: with `last: drop` batches of ", order.batch_size, " x ",
+        server::FormatCount(order.world_size, "rank"),
         " do not come out even; to see every record take `sampler: {last: pad}`, whose `is_real` "
         "says which samples count, or `partial`"));
   }
-  if (steps > 0) return warnings;
-  warnings.push_back(
-      absl::StrCat("batch.size ", batch_size, " x ", server::FormatCount(world_size, "rank"),
-                   " is more than the ", server::FormatCount(result.records, "record"),
-                   ": with `last: drop` there is no full batch and no stream can be opened; take a "
-                   "smaller size, or `sampler: {last: pad}` or `partial`"));
+  if (steps == 0) {
+    warnings.push_back(absl::StrCat(
+        "batch.size ", order.batch_size, " x ", server::FormatCount(order.world_size, "rank"),
+        " is more than the ", server::FormatCount(order.records, "record"),
+        ": with `last: drop` there is no full batch and no stream can be opened; take a "
+        "smaller size, or `sampler: {last: pad}` or `partial`"));
+  }
+  if (std::string advice = server::AdviceOn(order); !advice.empty())
+    warnings.push_back(std::move(advice));
   return warnings;
 }
 
-json ToJson(const std::string& file, const PlannedPipeline& result,
-            const std::vector<std::string>& warnings) {
+absl::StatusOr<Findings> LookAt(const PlannedPipeline& result, int64_t world_size) {
+  Findings findings{std::nullopt, server::AdviceOn(result.spec)};
+  if (result.dataset == nullptr || result.spec.batch_size == 0) return findings;
+  FW_ASSIGN_OR_RETURN(findings.order, server::MakeOrderConfig(result.spec.sampler, result.records,
+                                                              result.spec.batch_size, world_size,
+                                                              result.dataset->shard_starts()));
+  for (std::string& warning : WarningsOf(*findings.order))
+    findings.warnings.push_back(std::move(warning));
+  return findings;
+}
+
+json ToJson(const std::string& file, const PlannedPipeline& result, const Findings& findings) {
   json fields = json::array();
   if (result.plan != nullptr) {
     for (const server::FieldSpec& field : result.plan->outputs()) {
@@ -62,17 +76,20 @@ json ToJson(const std::string& file, const PlannedPipeline& result,
       {"pipeline", result.spec.name},
       {"digest", result.spec.digest},
       {"fields", fields},
-      {"warnings", warnings},
+      {"warnings", findings.warnings},
       {"plan", result.plan != nullptr ? result.plan->Describe() : std::vector<std::string>()}};
   if (result.dataset != nullptr) {
     document["records"] = result.records;
     document["notes"] = result.dataset->notes();
   }
+  if (findings.order.has_value()) {
+    document["steps_per_epoch"] = server::StepsPerEpoch(*findings.order);
+    document["left_out"] = server::LeftOut(*findings.order);
+  }
   return document;
 }
 
-void PrintText(const std::string& file, const PlannedPipeline& result,
-               const std::vector<std::string>& warnings) {
+void PrintText(const std::string& file, const PlannedPipeline& result, const Findings& findings) {
   std::cout << server::Escaped(file) << ": " << Bold("valid");
   if (result.dataset != nullptr) {
     std::cout << ", " << server::FormatCount(result.records, "record");
@@ -82,6 +99,12 @@ void PrintText(const std::string& file, const PlannedPipeline& result,
   std::cout << "\n";
   if (result.dataset != nullptr && !result.dataset->notes().empty())
     std::cout << "  " << server::Escaped(result.dataset->notes()) << "\n";
+  if (findings.order.has_value()) {
+    std::cout << "  an epoch: "
+              << server::FormatCount(server::StepsPerEpoch(*findings.order), "step") << ", "
+              << server::LeftOut(*findings.order) << " of "
+              << server::FormatCount(result.records, "sample") << " left out\n";
+  }
   if (result.plan == nullptr) {
     std::cout
         << "  keys, ops and parameters were checked; types and shapes only the dataset's files "
@@ -93,7 +116,7 @@ void PrintText(const std::string& file, const PlannedPipeline& result,
     for (const server::FieldSpec& field : result.plan->outputs())
       std::cout << "  " << field.name << "  " << field.spec.ToString() << "\n";
   }
-  for (const std::string& warning : warnings)
+  for (const std::string& warning : findings.warnings)
     std::cerr << "warning: " << server::EscapedLines(warning) << "\n";
 }
 
@@ -111,11 +134,11 @@ void AddValidate(CLI::App& app, Context& context) {
             PlanPipeline(file, {config, context.address}, /*needs_plan=*/false);
         // Whatever is wrong here is wrong with the input.
         if (!result.ok()) return absl::InvalidArgumentError(result.status().message());
-        FW_ASSIGN_OR_RETURN(const std::vector<std::string> warnings, Warnings(*result, world_size));
+        FW_ASSIGN_OR_RETURN(const Findings findings, LookAt(*result, world_size));
         if (context.json) {
-          std::cout << ToJson(file, *result, warnings).dump(2) << "\n";
+          std::cout << ToJson(file, *result, findings).dump(2) << "\n";
         } else {
-          PrintText(file, *result, warnings);
+          PrintText(file, *result, findings);
         }
         return absl::OkStatus();
       });
@@ -126,8 +149,8 @@ void AddValidate(CLI::App& app, Context& context) {
       ->type_name("FILE");
   command
       ->add_option("--world-size", world_size,
-                   "with --config: ranks that will share an epoch, to see whether it has a full "
-                   "batch for all")
+                   "with --config: ranks that will share an epoch, to see whether each has full "
+                   "batches, and how many samples are left out")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
       ->capture_default_str();
 }

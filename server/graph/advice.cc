@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "server/base/units.h"
 
 namespace feedwater::server {
 namespace {
@@ -56,6 +57,19 @@ std::vector<std::string> AdviceOn(const PipelineSpec& spec) {
     }
   }
   return advice;
+}
+
+std::string AdviceOn(const OrderConfig& order) {
+  const int64_t first = FirstEmptyRank(order), last = order.world_size - 1;
+  if (first > last) return "";
+  return absl::StrCat(
+      first == last ? absl::StrCat("rank ", first, " of ", order.world_size, " gets")
+                    : absl::StrCat("ranks ", first, " to ", last, " of ", order.world_size, " get"),
+      " an empty last batch in each epoch: `last: partial` shares what ",
+      FormatCount(order.records, "record"), " leave after full batches, ",
+      FormatCount(first, "sample"),
+      ". To have equal batches on all ranks take `sampler: {last: pad}`, with `is_real` among the "
+      "outputs, which says which samples count");
 }
 
 }  // namespace feedwater::server

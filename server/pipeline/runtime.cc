@@ -104,7 +104,7 @@ absl::Status CheckStart(const OrderConfig& config, uint64_t epoch, int64_t posit
   if (position < 0 || position > config.records) {
     return absl::InvalidArgumentError(absl::StrCat("position ", position, " is not in [0, ",
                                                    config.records, "]: the dataset has ",
-                                                   config.records, " records"));
+                                                   FormatCount(config.records, "record")));
   }
   if (epoch > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
     return absl::InvalidArgumentError(absl::StrCat("epoch ", epoch, " is larger than 2^63 - 1"));
@@ -121,9 +121,9 @@ absl::StatusOr<std::shared_ptr<const OrderConfig>> MakeConfig(const JobConfig& j
   auto config = std::make_shared<const OrderConfig>(std::move(made));
   if (StepsPerEpoch(*config) == 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat("an epoch of ", config->records, " records has no whole step of batch_size ",
-                     config->batch_size, " * world_size ", config->world_size, " = ",
-                     config->batch_size * config->world_size,
+        absl::StrCat("an epoch of ", FormatCount(config->records, "record"),
+                     " has no whole step of batch_size ", config->batch_size, " * world_size ",
+                     config->world_size, " = ", config->batch_size * config->world_size,
                      " samples, and `last: drop` leaves the remainder out: take a smaller batch, "
                      "or `last: pad` or `last: partial` "
                      "in the pipeline's sampler"));

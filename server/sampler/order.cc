@@ -376,6 +376,17 @@ std::vector<Use> EpochOrder::UsesOf(int64_t record) const {
 
 int64_t StepsPerEpoch(const OrderConfig& config) { return StepsFor(config, config.records); }
 
+int64_t LeftOut(const OrderConfig& config) {
+  return std::max<int64_t>(0, config.records - StepsPerEpoch(config) * GlobalBatch(config));
+}
+
+int64_t FirstEmptyRank(const OrderConfig& config) {
+  const int64_t rest = config.records % GlobalBatch(config);
+  const bool some_are_empty =
+      config.last == LastBatch::kPartial && rest > 0 && rest < config.world_size;
+  return some_are_empty ? rest : config.world_size;
+}
+
 int64_t SamplesPerEpoch(const OrderConfig& config, int64_t rank) {
   if (config.last != LastBatch::kPartial) return StepsPerEpoch(config) * config.batch_size;
   const int64_t global_batch = GlobalBatch(config);

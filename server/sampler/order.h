@@ -98,6 +98,9 @@ class EpochOrder {
 };
 
 int64_t StepsPerEpoch(const OrderConfig& config);  // of a whole epoch
+int64_t LeftOut(const OrderConfig& config);        // records of which an epoch gives no sample
+// The first rank whose last batch of an epoch is empty, as are those after it; W: there is none.
+int64_t FirstEmptyRank(const OrderConfig& config);
 int64_t SamplesPerEpoch(const OrderConfig& config,
                         int64_t rank);  // this rank's share of a whole epoch, padding counted
 

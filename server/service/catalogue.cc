@@ -81,9 +81,8 @@ Catalogue::Catalogue(Options options)
       datasets_("datasets", kOpeningOfUser, absl::ZeroDuration(), options_.charge),
       pipelines_("pipelines", kOpeningOfUser, kPatience, options_.charge) {}
 
-void Catalogue::Reload(const std::vector<std::string>& folders,
-                       std::shared_ptr<const Roots> roots) {
-  files_.Reload(folders, roots);
+void Catalogue::Reload(const PipelineFolders& where, std::shared_ptr<const Roots> roots) {
+  files_.Reload(where, roots);
   std::vector<Lingering> dropped;  // destroyed without the lock
   MutexLock lock(&mu_);
   ++generation_;  // as PipelineFile::reload

@@ -49,7 +49,7 @@ class Catalogue {
 
   // Reads the folders. Running jobs keep what they have; the next open sees the new files, roots
   // and datasets.
-  void Reload(const std::vector<std::string>& folders, std::shared_ptr<const Roots> roots)
+  void Reload(const PipelineFolders& where, std::shared_ptr<const Roots> roots)
       ABSL_LOCKS_EXCLUDED(mu_);
   PipelineFiles& files() { return files_; }
   // As Roots::Silent.

@@ -193,7 +193,7 @@ const Schema<DaemonConfig>& ConfigSchema() {
                  "unit's StateDirectory.")
           .Required(
               "pipelines", &DaemonConfig::pipelines,
-              "Folders of pipeline files; NAME.yaml is the pipeline NAME, but for feedwater.yaml. "
+              "Folders of pipeline files; NAME.yaml is the pipeline NAME, but for this very file. "
               "Relative paths start at this file's folder. A file is looked at whenever its "
               "pipeline is opened.")
           .Reloadable()

@@ -7,6 +7,7 @@
 #include "feedwater/version.h"
 #include "proto/shm/crc32c.h"
 #include "server/base/status.h"
+#include "server/base/units.h"
 
 namespace feedwater::server {
 namespace {
@@ -124,8 +125,8 @@ absl::Status CheckCursor(const Cursor& cursor, const CursorTarget& target) {
   }
   if (cursor.position > target.records) {
     return absl::InvalidArgumentError(absl::StrCat("the cursor's position ", cursor.position,
-                                                   " is outside the epoch of ", target.records,
-                                                   " records"));
+                                                   " is outside the epoch of ",
+                                                   FormatCount(target.records, "record")));
   }
   return absl::OkStatus();
 }

@@ -22,23 +22,35 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// feedwater.yaml, the daemon's own configuration, which may lie beside its pipelines.
-constexpr char kConfigName[] = "feedwater";
-
 constexpr int kReadAttempts = 3;  // of a file that is being written
+
+// The configuration's file, as it is now: editors put another one in its place.
+class ConfigFile {
+ public:
+  explicit ConfigFile(const std::string& path)
+      : is_there_(!path.empty() && stat(path.c_str(), &info_) == 0) {}
+  bool Is(const struct stat& file) const {
+    return is_there_ && file.st_dev == info_.st_dev && file.st_ino == info_.st_ino;
+  }
+
+ private:
+  struct stat info_ {};
+  bool is_there_;
+};
 
 // The first regular file of that name; "" where there is none. An error where it cannot be told: a
 // later folder's file would be another pipeline.
-absl::StatusOr<std::string> Find(const std::vector<std::string>& folders, const std::string& name,
+absl::StatusOr<std::string> Find(const PipelineFolders& where, const std::string& name,
                                  struct stat* info) {
   // As FindPipelineFiles, which lists what has one name below a folder.
-  if (name.empty() || name[0] == '.' || name == kConfigName || absl::StrContains(name, '/') ||
+  if (name.empty() || name[0] == '.' || absl::StrContains(name, '/') ||
       absl::StrContains(name, '\0'))
     return std::string();
-  for (const std::string& folder : folders) {
+  const ConfigFile config(where.config_file);
+  for (const std::string& folder : where.folders) {
     std::string path = (fs::path(folder) / absl::StrCat(name, ".yaml")).string();
     if (stat(path.c_str(), info) == 0) {
-      if (S_ISREG(info->st_mode)) return path;
+      if (S_ISREG(info->st_mode) && !config.Is(*info)) return path;
     } else if (errno != ENOENT && errno != ENOTDIR && errno != ENAMETOOLONG) {
       return ErrnoStatus(errno, absl::StrCat("pipeline file ", path));
     }
@@ -73,18 +85,17 @@ bool IsOfTheText(const absl::Status& status) {
 
 }  // namespace
 
-std::map<std::string, std::string> FindPipelineFiles(const std::vector<std::string>& folders,
-                                                     bool tell) {
+std::map<std::string, std::string> FindPipelineFiles(const PipelineFolders& where, bool tell) {
   std::map<std::string, std::string> files;
-  for (const std::string& folder : folders) {
+  const ConfigFile config(where.config_file);
+  for (const std::string& folder : where.folders) {
     std::error_code error;
     std::vector<fs::path> found;
     for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
       const fs::path& path = it->path();
-      std::string name = path.filename().string();
-      std::error_code ignored;
-      if (path.extension() == ".yaml" && name[0] != '.' && path.stem() != kConfigName &&
-          it->is_regular_file(ignored)) {
+      struct stat info {};
+      if (path.extension() == ".yaml" && path.filename().string()[0] != '.' &&
+          stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && !config.Is(info)) {
         found.push_back(path);
       }
     }
@@ -118,16 +129,15 @@ absl::StatusOr<PipelineSpec> CheckPipelineFile(const std::string& path, const Ro
   return spec;
 }
 
-void PipelineFiles::Reload(const std::vector<std::string>& folders,
-                           std::shared_ptr<const Roots> roots) {
+void PipelineFiles::Reload(const PipelineFolders& where, std::shared_ptr<const Roots> roots) {
   Files files;
-  Setting setting{folders, std::move(roots), 0};
+  Setting setting{where, std::move(roots), 0};
   {
     MutexLock lock(&mu_);
     files = files_;
     setting.reload = setting_.reload + 1;
   }
-  const auto found = FindPipelineFiles(folders);
+  const auto found = FindPipelineFiles(where);
   for (auto& [name, known] : files) {
     if (found.count(name) == 0) known = {0, nullptr, known.last_good};
   }
@@ -182,7 +192,7 @@ absl::StatusOr<std::shared_ptr<const PipelineFile>> PipelineFiles::Look(const st
     if (const auto found = files_.find(name); found != files_.end()) known = found->second;
   }
   struct stat info {};
-  FW_ASSIGN_OR_RETURN(const std::string path, Find(setting.folders, name, &info));
+  FW_ASSIGN_OR_RETURN(const std::string path, Find(setting.where, name, &info));
   if (path.empty()) {
     {
       MutexLock lock(&mu_);
@@ -190,7 +200,7 @@ absl::StatusOr<std::shared_ptr<const PipelineFile>> PipelineFiles::Look(const st
       if (found != files_.end() && setting.reload == setting_.reload)
         found->second = {0, nullptr, found->second.last_good};
     }
-    return Unknown(name, setting.folders);
+    return Unknown(name, setting.where);
   }
   const bool is_same =
       known.file != nullptr && known.file->path == path && known.stamp == FileStamp(info);
@@ -204,28 +214,26 @@ absl::StatusOr<std::shared_ptr<const PipelineFile>> PipelineFiles::Look(const st
 }
 
 void PipelineFiles::LookAtAll() {
-  std::vector<std::string> folders;
+  PipelineFolders where;
   Files known;
   {
     MutexLock lock(&mu_);
-    folders = setting_.folders;
+    where = setting_.where;
     known = files_;
   }
-  for (const auto& [name, path] : FindPipelineFiles(folders, /*tell=*/false)) {
+  for (const auto& [name, path] : FindPipelineFiles(where, /*tell=*/false)) {
     Look(name).IgnoreError();
     known.erase(name);
   }
   for (const auto& [name, gone] : known) Look(name).IgnoreError();
 }
 
-absl::Status PipelineFiles::Unknown(const std::string& name,
-                                    const std::vector<std::string>& folders) const {
+absl::Status PipelineFiles::Unknown(const std::string& name, const PipelineFolders& where) const {
   std::vector<std::string> names;
-  for (const auto& [found, path] : FindPipelineFiles(folders, /*tell=*/false))
-    names.push_back(found);
-  return absl::NotFoundError(absl::StrCat("unknown pipeline '", Printable(name), "'",
-                                          Suggest(name, names), "; a file ", Printable(name),
-                                          ".yaml is looked for in ", absl::StrJoin(folders, ", ")));
+  for (const auto& [found, path] : FindPipelineFiles(where, /*tell=*/false)) names.push_back(found);
+  return absl::NotFoundError(
+      absl::StrCat("unknown pipeline '", Printable(name), "'", Suggest(name, names), "; a file ",
+                   Printable(name), ".yaml is looked for in ", absl::StrJoin(where.folders, ", ")));
 }
 
 std::vector<std::string> PipelineFiles::Names() const {

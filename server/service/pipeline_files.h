@@ -1,5 +1,6 @@
 // The pipeline files of the configured folders: NAME.yaml is the pipeline NAME, and where two
-// folders have one, it is the first folder's.
+// folders have one, it is the first folder's. The daemon's configuration, which may lie among them,
+// is none.
 //
 // A file is looked at each time its pipeline is asked for: what a loader gets is what stands in the
 // file. While an edit has broken it, the version before is used, with the mistake beside it; a file
@@ -22,8 +23,15 @@
 
 namespace feedwater::server {
 
+// Where pipelines are looked for, and the configuration's file ("": there is none), which is told
+// by its device and inode: a pipeline may have its name.
+struct PipelineFolders {
+  std::vector<std::string> folders;
+  std::string config_file;
+};
+
 // The files by pipeline name. What is hidden or cannot be listed is a line in the log, if `tell`.
-std::map<std::string, std::string> FindPipelineFiles(const std::vector<std::string>& folders,
+std::map<std::string, std::string> FindPipelineFiles(const PipelineFolders& where,
                                                      bool tell = true);
 
 // InvalidArgument, with the place, when the dataset's root is none of these.
@@ -48,7 +56,7 @@ class PipelineFiles {
   explicit PipelineFiles(const PipelineCaps& caps) : caps_(caps) {}
 
   // Other folders, or other roots to check against; reads all.
-  void Reload(const std::vector<std::string>& folders, std::shared_ptr<const Roots> roots)
+  void Reload(const PipelineFolders& where, std::shared_ptr<const Roots> roots)
       ABSL_LOCKS_EXCLUDED(mu_);
   // The pipeline's file as it is now. NotFound: there is none. Other errors: it cannot be told.
   absl::StatusOr<std::shared_ptr<const PipelineFile>> Look(const std::string& name)
@@ -68,13 +76,13 @@ class PipelineFiles {
   };
   using Files = std::map<std::string, Known>;
   struct Setting {
-    std::vector<std::string> folders;
+    PipelineFolders where;
     std::shared_ptr<const Roots> roots;
     uint64_t reload = 0;  // counts them
   };
   Known Read(const std::string& name, const std::string& path, const Known& before,
              const Setting& setting) const;
-  absl::Status Unknown(const std::string& name, const std::vector<std::string>& folders) const;
+  absl::Status Unknown(const std::string& name, const PipelineFolders& where) const;
 
   const PipelineCaps caps_;
   mutable Mutex mu_;

@@ -18,6 +18,7 @@
 #include "server/base/log_limiter.h"
 #include "server/base/status.h"
 #include "server/base/units.h"
+#include "server/graph/advice.h"
 #include "server/pipeline/charged_time.h"
 #include "server/service/messages.h"
 #include "server/service/stream_terms.h"
@@ -310,11 +311,11 @@ absl::Status StreamOpener::Open(const SessionTicket& ticket, const PeerIdentity&
   ++opened_;
   if (ClientLog().Admits("streams opened", peer.uid, LogLimiter::kOpenLines)) {
     spdlog::info(
-        "job {}: rank {} of {} of pipeline {} for user {} (pid {}, {}): batches of {}, {} slots of "
+        "job {}: rank {} of {} of pipeline {} for user {} (pid {}, {}): batches of {}, {} of "
         "{}, epoch {} from {}",
         stream->job, stream->rank, terms.job.world_size, stream->pipeline, peer.uid, peer.pid,
-        request.client(), terms.job.batch_size, arena.slots, FormatBytes(terms.layout.slot_bytes),
-        terms.epoch, terms.position);
+        request.client(), terms.job.batch_size, FormatCount(arena.slots, "slot"),
+        FormatBytes(terms.layout.slot_bytes), terms.epoch, terms.position);
   }
   WarnOfTwins(*stream);
   Describe(*stream, terms, arena.slots, **attached, response);
@@ -344,7 +345,9 @@ void StreamOpener::Describe(const OpenedStream& stream, const StreamTerms& terms
   response->set_slots(static_cast<uint32_t>(slots));
   response->set_slot_bytes(static_cast<uint64_t>(terms.layout.slot_bytes));
   response->set_daemon_version(kFeedwaterVersion);
-  response->set_warning(ToUtf8(pipeline.warning));
+  const std::string of_order = AdviceOn(*terms.order);
+  response->set_warning(ToUtf8(absl::StrCat(
+      pipeline.warning, pipeline.warning.empty() || of_order.empty() ? "" : "; ", of_order)));
   const FilesMark files = MarkOfFiles(attached);
   response->mutable_files()->set_as_of_ns(files.as_of_ns);
   response->mutable_files()->set_identity(files.identity);

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/shm/wire.h"
+#include "server/base/units.h"
 #include "server/service/cursor.h"
 
 namespace feedwater::server {
@@ -82,8 +83,9 @@ absl::StatusOr<StreamTerms> Negotiate(const v1::OpenStreamRequest& request,
                                       terms.job.world_size, pipeline->dataset->shard_starts()));
   if (StepsPerEpoch(order) == 0) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "batch_size ", terms.job.batch_size, " on ", terms.job.world_size,
-        " ranks needs more than the ", pipeline->dataset->size(), " records of '", spec.name,
+        "batch_size ", terms.job.batch_size, " on ", FormatCount(terms.job.world_size, "rank"),
+        " needs more than the ", FormatCount(pipeline->dataset->size(), "record"), " of '",
+        spec.name,
         "', and 'last: drop' leaves no step; use a smaller batch_size, or 'last: pad' or 'partial' "
         "in the pipeline's sampler"));
   }

@@ -260,7 +260,8 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenDataset(const YamlNode& node,
     if (saved.ok()) {
       TouchSavedIndex(file);
       if (admits("datasets opened")) {
-        spdlog::info("dataset {}: {} records from the saved index in {}", what, (*saved)->size(),
+        spdlog::info("dataset {}: {} from the saved index in {}", what,
+                     FormatCount((*saved)->size(), "record"),
                      FormatSeconds(static_cast<double>(MonotonicNs() - start_ns) * 1e-9));
       }
       return saved;
@@ -282,8 +283,10 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenDataset(const YamlNode& node,
   FW_ASSIGN_OR_RETURN(std::shared_ptr<const Dataset> dataset,
                       OpenIndex(spec, location, file, std::move(index), std::move(staged)));
   if (!admits("indexes built")) return dataset;
-  spdlog::info("dataset {}: {} records, {} classes, index of {} built in {}{}{}", what,
-               dataset->size(), dataset->classes().size(), FormatBytes(dataset->memory_bytes()),
+  spdlog::info("dataset {}: {}, {}, index of {} built in {}{}{}", what,
+               FormatCount(dataset->size(), "record"),
+               FormatCount(static_cast<int64_t>(dataset->classes().size()), "class"),
+               FormatBytes(dataset->memory_bytes()),
                FormatSeconds(static_cast<double>(MonotonicNs() - start_ns) * 1e-9),
                dataset->notes().empty() ? "" : "; ", dataset->notes());
   return dataset;

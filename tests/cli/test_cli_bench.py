@@ -10,6 +10,7 @@ import time
 import pytest
 from command_line import PROGRAM, environment, run, run_on_terminal
 from daemon_process import DaemonProcess
+from pictures import write_folder
 
 GRAPH = "  - decode: {in: data, out: image}\n  - resize: {size: [8, 8]}\n"
 QUICK = ("--seconds", "0.3", "--warm-up", "0.1")
@@ -83,8 +84,6 @@ def test_the_first_epoch_may_be_measured_and_shows_the_cache_filling(measured):
 
 def test_through_a_running_daemon(folder):
     with DaemonProcess(folder / "d") as daemon:
-        from pictures import write_folder
-
         write_folder(daemon.data / "pictures", 48)
         daemon.add_pipeline(
             "some",
@@ -111,16 +110,19 @@ def test_text_says_rate_stages_cache_and_bottleneck(measured):
 
 
 def test_few_batches_are_no_reason_to_blame_anybody(measured):
-    """What it waits for is told of whole epochs of many batches, and of nothing less."""
+    """What it waits for is told of 32 batches and more, however short the epochs are."""
     command = ("bench", "some", "--config", measured.config, "--json")
-    for more, judged in [
-        (("--epochs", "3"), True),
-        (("--epochs", "1"), False),  # 24 batches
-        (("--epochs", "20", "--batch-size", "8"), False),  # epochs of 6
+    for more, cure in [
+        (("--epochs", "3"), None),
+        (("--epochs", "20", "--batch-size", "8"), None),  # epochs of 6
+        (("--epochs", "40", "--batch-size", "48"), None),  # epochs of 1
+        (("--epochs", "1"), "or more --epochs."),  # 24 batches
+        (("--epochs", "2", "--batch-size", "48"), "or more --epochs."),
     ]:
         said = run(*command, *more).document["waits_for"]
-        assert said.startswith("It waits for" if judged else "Too few batches"), (more, said)
-        assert judged or "--batch-size" in said
+        assert said.startswith("Too few batches" if cure else "It waits for"), (more, said)
+        assert "--seconds" not in said
+        assert cure is None or ("--batch-size" in said and said.endswith(cure))
 
 
 def test_a_pipeline_that_fails_is_a_failure_with_its_cure(measured):
@@ -138,6 +140,25 @@ def test_a_pipeline_that_fails_is_a_failure_with_its_cure(measured):
             assert words in result.err, words
     document = run("bench", "spoilt", "--config", measured.config, *QUICK, "--json").document
     assert document["error"]["code"] == "DATA_LOSS"
+
+
+def test_a_daemons_broken_pipeline_is_told_without_a_configuration_of_ours(make_daemon):
+    """The daemon has it: there is none to be named, and none is."""
+    daemon = make_daemon()
+    write_folder(daemon.data / "spoilt", 8, bad=(5,))
+    head = "version: 1\ndataset: {format: image_folder, root: data, path: spoilt}\ngraph:\n"
+    tail = "batch: {size: 2}\noutputs: [image]\n"
+    daemon.add_pipeline("never", head + "  - decode: {in: dota, out: image}\n" + tail)
+    daemon.add_pipeline("spoilt", head + GRAPH + tail)
+    daemon.start()
+    ask = ("--address", daemon.address, "bench")
+    never = run(*ask, "never", *QUICK)
+    assert (never.status, never.out) == (2, "")
+    assert "never.yaml:4:18:" in never.err and "did you mean 'data'" in never.err
+    assert "config" not in never.err.replace(str(daemon.folder), "")
+    spoilt = run(*ask, "spoilt", *QUICK)
+    assert (spoilt.status, spoilt.out) == (1, "")
+    assert "`feedwater verify spoilt` lists all bad records" in spoilt.err
 
 
 def test_a_terminal_sees_progress(measured):

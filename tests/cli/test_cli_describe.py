@@ -177,16 +177,49 @@ def test_validate_warns_of_units_that_are_not_those_of_pixels(project):
             assert run("validate", path, "--json").document["warnings"]
 
 
-def test_validate_says_what_an_epoch_always_leaves_out(project):
+def test_validate_says_what_an_epoch_leaves_out(project):
+    """Of every sampler in one line; what it always leaves out is worth a warning."""
     project.pictures("pictures", 9)
-    for sampler, told in [
-        ("{shuffle: none, last: drop}", "leaves out the last 1 of the 9 records"),
-        ("{shuffle: none, last: pad}", ""),
-        ("{shuffle: full, last: drop}", ""),
+    for sampler, ranks, line, left_out, told in [
+        (
+            "{shuffle: none, last: drop}",
+            1,
+            "2 steps, 1 of 9 samples",
+            1,
+            "leaves out the last 1 of",
+        ),
+        ("{shuffle: none, last: pad}", 1, "3 steps, 0 of 9 samples", 0, ""),
+        ("{shuffle: full, last: drop}", 1, "2 steps, 1 of 9 samples", 1, ""),
+        ("{shuffle: full}", 2, "1 step, 1 of 9 samples", 1, ""),
+        ("{shuffle: none, last: partial}", 1, "3 steps, 0 of 9 samples", 0, ""),
+        ("{shuffle: block, last: drop}", 3, "0 steps, 9 of 9 samples", 9, "no full batch"),
     ]:
         path = project.pipeline("even", GRAPH, batch="{size: 4}", sampler=sampler)
-        result = run("validate", path, "--config", project.config)
+        command = ("validate", path, "--config", project.config, "--world-size", ranks)
+        result = run(*command)
         assert result.status == 0 and told in result.err and bool(told) == bool(result.err)
+        assert f"an epoch: {line} left out\n" in result.out
+        document = run(*command, "--json").document
+        assert document["left_out"] == left_out
+        assert document["steps_per_epoch"] == int(line.split()[0])
+    assert "an epoch:" not in run("validate", path).out, "without its data nobody knows"
+    assert "left_out" not in run("validate", path, "--json").document
+
+
+def test_validate_warns_of_ranks_whose_last_batch_is_empty(project):
+    project.pictures("pictures", 9)
+    for last, ranks, told in [
+        ("partial", 2, "rank 1 of 2 gets an empty last batch"),  # one sample for two ranks
+        ("partial", 3, ""),  # three for each
+        ("partial", 8, ""),  # fewer than one batch, one for each at least
+        ("partial", 16, "ranks 9 to 15 of 16 get an empty last batch"),
+        ("pad", 2, ""),
+    ]:
+        sampler = f"{{shuffle: none, last: {last}}}"
+        path = project.pipeline("even", GRAPH, batch="{size: 4}", sampler=sampler)
+        result = run("validate", path, "--config", project.config, "--world-size", ranks)
+        assert result.status == 0 and told in result.err and bool(told) == bool(result.err)
+        assert not told or ("last: pad" in result.err and "is_real" in result.err)
 
 
 def test_validate_refuses_a_batch_that_no_slot_can_hold(project):

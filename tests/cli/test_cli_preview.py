@@ -6,6 +6,7 @@ import itertools
 import os
 import shutil
 import struct
+import zlib
 
 import numpy as np
 import pytest
@@ -273,6 +274,55 @@ def test_names_in_any_script_are_written(project):
     below = slice(sheets[0].shape[0] - 60, None)  # the picture: there are captions alone
     for one, other in itertools.combinations(sheets, 2):
         assert (one[below] != other[below]).any()
+
+
+def test_file_names_in_any_script_are_written(project):
+    """As class names are: each original has the name of its file."""
+    sheets = []
+    for name in ("чайка.png", "вьюга.png", "θύρσα.png"):
+        pictures = project.data / "pictures"
+        shutil.rmtree(pictures, ignore_errors=True)
+        (pictures / "cat").mkdir(parents=True)
+        (pictures / "cat" / name).write_bytes(png(pixels(0)))
+        project.pipeline("some", CENTER)
+        sheet = project.folder / "sheet.bmp"
+        arguments = ("preview", "some", "--config", project.config, "--samples", 1, "--draws", 1)
+        done = run(*arguments, "-o", sheet, "--json")
+        assert done.document["samples"][0]["path"] == f"pictures/cat/{name}"
+        sheets.append(read_bmp(sheet))
+    for one, other in itertools.combinations(sheets, 2):
+        assert one.shape == other.shape and (one != other).any()
+
+
+def turned_png(image: np.ndarray) -> bytes:
+    """Return a picture that lies on its side, and says so in its EXIF data (orientation 6)."""
+    exif = b"MM\0*\0\0\0\x08" + struct.pack(">HHHIHHI", 1, 0x112, 3, 1, 6, 0, 0)
+    chunk = struct.pack(">I", len(exif)) + b"eXIf" + exif
+    chunk += struct.pack(">I", zlib.crc32(b"eXIf" + exif))
+    whole = png(np.ascontiguousarray(np.rot90(image)))
+    ihdr_end = 8 + 25
+    return whole[:ihdr_end] + chunk + whole[ihdr_end:]
+
+
+def test_an_original_that_exif_data_turns_is_shown_upright_with_a_footnote(project):
+    upright = np.random.Generator(np.random.PCG64(7)).integers(0, 256, (16, 16, 3), np.uint8)
+    (project.data / "pictures/cat").mkdir(parents=True)
+    project.pipeline("some", CENTER.replace("out: image", "out: image, orientation: exif"))
+    sheet = project.folder / "sheet.bmp"
+
+    def shown(file: bytes) -> tuple[np.ndarray, np.ndarray]:
+        (project.data / "pictures/cat/1.png").write_bytes(file)
+        arguments = ("preview", "some", "--config", project.config, "--samples", 1, "--draws", 1)
+        assert run(*arguments, "-o", sheet).status == 0
+        whole = read_bmp(sheet)
+        ((row, column),) = find(grown(upright, 192), whole)
+        return whole, whole[row + 192 : row + 260, column : column + 192]
+
+    plain, plain_text = shown(png(upright))
+    turned, turned_text = shown(turned_png(upright))
+    assert turned.shape[0] > plain.shape[0], "a note tells what decode does about it"
+    height = min(len(plain_text), len(turned_text))
+    assert (plain_text[:height] != turned_text[:height]).any(), "the footnote says `turned`"
 
 
 def test_without_any_font_it_says_which_to_install(project):

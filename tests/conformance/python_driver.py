@@ -6,6 +6,7 @@ import ctypes
 import gc
 import hashlib
 import json
+import logging
 import sys
 from typing import Any
 
@@ -25,11 +26,23 @@ class Recorder(feedwater.Loader):
         return batch.ready, super()._show(batch)
 
 
+class Told(logging.Handler):
+    """What the client warns of."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(record.getMessage())
+
+
 class Driven:
     """A loader and its running iteration."""
 
-    def __init__(self, loader: Recorder) -> None:
+    def __init__(self, loader: Recorder, warning: str) -> None:
         self.loader = loader
+        self.warning = warning
         self.iterator = None
 
 
@@ -63,8 +76,13 @@ class Driver:
             driven.loader.close()
 
     def do_open(self, loader: str, pipeline: str, state: Any = None, **options: Any) -> dict:
-        opened = Recorder(pipeline, output="numpy", as_dict=True, **options)
-        self._driven[loader] = Driven(opened)
+        told = Told()
+        logging.getLogger("feedwater").addHandler(told)
+        try:
+            opened = Recorder(pipeline, output="numpy", as_dict=True, **options)
+        finally:
+            logging.getLogger("feedwater").removeHandler(told)
+        self._driven[loader] = Driven(opened, "; ".join(told.texts))
         if state is not None:
             opened.load_state_dict(state)
         return self.do_info(loader)
@@ -84,6 +102,7 @@ class Driver:
             "classes": x.classes,
             "slots": x.stats()["slots"],
             "epoch": x.epoch,
+            "warning": self._get(loader).warning,
             "position": x.state_dict()["position"],
             "fields": [
                 {"name": name, "dtype": field.dtype_name, "shape": list(field.shape)}

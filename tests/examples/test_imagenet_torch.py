@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 import pytest
@@ -42,10 +43,18 @@ def script(*arguments: object, ranks: int = 0) -> list[str]:
     return command("imagenet_torch.py", *options, ranks=ranks)
 
 
-@pytest.mark.parametrize("ranks", [0, 2])
-def test_it_trains_validates_and_resumes(imagenet, tmp_path, ranks):
-    batch = 16 // max(ranks, 1)  # of a rank: the same steps on one rank and on two
-    output = run(imagenet, script("--epochs", 3, "-b", batch, ranks=ranks), tmp_path)
+@pytest.mark.parametrize("launch", ["plain", "torchrun 1", "torchrun 2", "spawn 2"])
+def test_it_trains_validates_and_resumes(imagenet, tmp_path, launch):
+    launcher, _, number = launch.partition(" ")
+    batch = 16 // int(number or 1)  # of a rank: the same steps on one rank and on two
+
+    def train(*arguments) -> str:
+        if launcher == "spawn":
+            return run(imagenet, script(*arguments, "-b", batch, "--spawn", number), tmp_path)
+        ranks = int(number or 0)
+        return run(imagenet, script(*arguments, "-b", batch, ranks=ranks), tmp_path)
+
+    output = train("--epochs", 3)
     assert f"=> {TRAIN} images to train, {VAL} to validate" in output
     assert output.count(f" * {VAL} of {VAL} images counted") == 3
     steps = [(int(e), int(i), int(n)) for e, i, n, _ in LOSS.findall(output)]
@@ -58,8 +67,7 @@ def test_it_trains_validates_and_resumes(imagenet, tmp_path, ranks):
     saved = torch.load(tmp_path / "checkpoint.pth.tar", weights_only=True)
     assert saved["epoch"] == 3 and saved["loader"]["epoch"] == 3
     assert saved["loader"]["position"] == 0
-    again = ("--epochs", 4, "-b", batch, "--resume", "checkpoint.pth.tar")
-    output = run(imagenet, script(*again, ranks=ranks), tmp_path)
+    output = train("--epochs", 4, "--resume", "checkpoint.pth.tar")
     assert "=> loaded checkpoint 'checkpoint.pth.tar' (epoch 3)" in output
     assert {int(epoch) for epoch, *_ in LOSS.findall(output)} == {3}
 
@@ -112,7 +120,7 @@ def test_validation_counts_each_image_once_on_any_number_of_ranks(imagenet, tmp_
     run(imagenet, script("--epochs", 2, "-b", 16), tmp_path)
     accuracies = set()
     evaluate = ("--evaluate", "--resume", "checkpoint.pth.tar")
-    ways = [script(*evaluate, ranks=ranks) for ranks in (0, 2, 3)]
+    ways = [script(*evaluate, ranks=ranks) for ranks in (0, 1, 2, 3)]
     ways += [script(*evaluate, "--spawn", ranks) for ranks in (1, 2, 3)]
     for way in ways:
         output = run(imagenet, way, tmp_path)
@@ -122,6 +130,44 @@ def test_validation_counts_each_image_once_on_any_number_of_ranks(imagenet, tmp_
     ((top1, top5),) = accuracies
     assert top5 == 100, "there are three classes"
     assert round(top1 * VAL / 100, 3) % 1 == 0, "right answers are whole"
+
+
+# Python reads it at its start, in processes of torchrun and of mp.spawn, too.
+NOTE_WHAT_IS_SEEN = """import feedwater
+
+class Noting(feedwater.Loader):
+    def __iter__(self):
+        for batch in super().__iter__():
+            if len(batch) == 4:
+                *batch, sample_id = batch
+                with open(f"seen.{self.world_size}.{self.rank}", "a") as file:
+                    file.writelines(f"{i}\\n" for i in sample_id[batch[2]].tolist())
+            yield batch
+
+feedwater.Loader = Noting
+"""
+
+
+def test_validation_sees_each_image_once_by_its_identity(imagenet, tmp_path, monkeypatch):
+    """The loader delivers sample_id, too, which is noted and not shown to the script."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site/sitecustomize.py").write_text(NOTE_WHAT_IS_SEEN)
+    path = [str(tmp_path / "site"), os.environ.get("PYTHONPATH")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, path)))
+    text = (imagenet.pipelines / "imagenet-val.yaml").read_text()
+    noted = tmp_path / "noted.yaml"
+    noted.write_text(text.replace("label, is_real]", "label, is_real, sample_id]"))
+    evaluate = ("--evaluate", "--val-pipeline", noted)
+    for way, ranks in [
+        (script(*evaluate, ranks=1), 1),
+        (script(*evaluate, ranks=3), 3),
+        (script(*evaluate, "--spawn", 2), 2),
+    ]:
+        run(imagenet, way, tmp_path)
+        files = sorted(tmp_path.glob(f"seen.{ranks}.*"))
+        seen = [int(line) for file in files for line in file.read_text().split()]
+        assert len(files) == ranks
+        assert sorted(seen) == list(range(VAL)), way
 
 
 def test_padding_does_not_count_either(imagenet, tmp_path):

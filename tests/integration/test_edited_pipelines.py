@@ -52,15 +52,6 @@ def command(daemon, *arguments):
     )
 
 
-def test_the_daemons_own_file_beside_them_is_no_pipeline(make_daemon):
-    daemon = make_daemon(config="cpus: 1\nmemory: 512MiB\n")
-    daemon.add_pipeline("feedwater", "version: 1\nroots: {}\n")
-    daemon.start()
-    assert "cannot be used" not in daemon.tail()
-    with pytest.raises(feedwater.NotFound, match="unknown pipeline 'feedwater'"):
-        open_ids(daemon, "feedwater")
-
-
 @pytest.mark.parametrize("by_rename", [False, True])
 def test_the_next_loader_has_the_edit_and_a_running_one_keeps_its_own(daemon, by_rename):
     file = pipeline_file(daemon)
@@ -257,3 +248,44 @@ outputs: [image]
         timeout=60,
     )
     assert f"warning: {daemon.pipelines}/{meant}" in checked.stdout
+
+
+@pytest.mark.parametrize("config_name", ["feedwater.yaml", "my.yaml"])
+def test_the_configuration_among_the_pipelines_is_none_of_them(make_daemon, config_name):
+    """It is told by what it is and not by its name: a pipeline elsewhere may have that name."""
+    daemon = make_daemon()
+    name = config_name.removesuffix(".yaml")
+    text = daemon.config.read_text()
+    old = f"pipelines: [{daemon.pipelines}]"
+    assert old in text
+    daemon.config.unlink()
+    daemon.config = daemon.folder / config_name
+    daemon.config.write_text(text.replace(old, "pipelines: [., pipelines]"))
+    (daemon.data / "images/a").mkdir(parents=True)
+    (daemon.data / "images/a/1.jpg").write_bytes(b"not looked into")
+    daemon.add_pipeline(name, PIPELINE.format(size=1))  # below pipelines/
+    (daemon.folder / "beside.yaml").write_text(PIPELINE.format(size=1))
+    daemon.start()
+    with open_ids(daemon, name) as loader, open_ids(daemon, "beside") as beside:
+        assert len(loader.dataset) == len(beside.dataset) == 1
+    # Editors put a new file in its place, which is another one by its number.
+    replacement = daemon.folder / "new"
+    replacement.write_text(daemon.config.read_text())
+    replacement.replace(daemon.config)
+    (daemon.pipelines / config_name).unlink()
+    with pytest.raises(feedwater.NotFound, match=f"unknown pipeline '{name}'"):
+        open_ids(daemon, name)
+    log = daemon.log.read_text()
+    assert f"pipelines: beside, {name}" in log
+    assert "[error]" not in log and "hidden" not in log, log
+    for command in (("feedwaterd", "--check"), ("feedwater", "describe", "pipeline")):
+        program, *arguments = command
+        if program == "feedwaterd":
+            arguments += ["--config", daemon.config]
+        else:
+            arguments = ["--address", daemon.address, *arguments]
+        done = subprocess.run(
+            [BUILD / "bin" / program, *arguments], capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 0, done.stderr
+        assert "beside" in done.stdout and "pipeline my" not in done.stdout

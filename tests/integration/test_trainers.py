@@ -6,6 +6,7 @@ once, and nothing is left behind: no descriptor, no memory, no file in /dev/shm.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import signal
@@ -191,3 +192,26 @@ def test_a_torch_training_loop_runs_as_the_readme_shows(daemon):
                 if len(losses) == 15:
                     break
     assert len(losses) == 30
+
+
+def test_eight_ranks_train_and_validate_and_somebody_looks_on(daemon):
+    """Two loaders for each rank of one user, and one of a notebook, within the default limits."""
+    import feedwater
+
+    daemon.add_pipeline("validate", PIPELINE.replace("{shuffle: full, seed: 9}", "{last: partial}"))
+
+    def opened(name, rank, world_size, job):
+        return feedwater.Loader(
+            name, address=daemon.address, output="numpy", rank=rank, world_size=world_size, job=job
+        )
+
+    with contextlib.ExitStack() as stack:
+        ranks = [
+            [stack.enter_context(opened(name, rank, 8, "training")) for rank in range(8)]
+            for name in ("pictures", "validate")
+        ]
+        for loaders in ranks:
+            seen = [place for loader in loaders for place in next(iter(loader))[2].tolist()]
+            assert sorted(seen) == list(range(32))
+        notebook = stack.enter_context(opened("pictures", 0, 1, "notebook"))
+        assert len(next(iter(notebook))[2]) == 4

@@ -109,6 +109,15 @@ TEST_P(EveryMode, EveryRecordStandsExactlyOnceInAnEpoch) {
       const int64_t dropped = spec().last == "drop" ? sizes.records % global_batch : 0;
       EXPECT_EQ(std::count(seen.begin(), seen.end(), 1), sizes.records - dropped);
       EXPECT_EQ(std::count(seen.begin(), seen.end(), 0), dropped);
+      const auto config = Config(spec(), sizes.records, sizes.batch_size, sizes.world_size);
+      EXPECT_EQ(LeftOut(*config), dropped);
+      int64_t first_empty = 0;
+      while (first_empty < sizes.world_size && order.steps() > 0 &&
+             order.BatchSamples(order.steps() - 1, first_empty) > 0)
+        ++first_empty;
+      if (order.steps() > 0) {
+        EXPECT_EQ(FirstEmptyRank(*config), first_empty);
+      }
       EXPECT_EQ(order.steps(),
                 StepsPerEpoch(*Config(spec(), sizes.records, sizes.batch_size, sizes.world_size)));
       for (int64_t rank = 0; rank < sizes.world_size; ++rank) {

@@ -3,9 +3,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "tests/source/dataset_reader.h"
 
@@ -216,6 +218,28 @@ TEST_F(ImageFolderTest, LinksOutOfTheRootAreRefusedByName) {
     unlink((folder_ / link).c_str());
   }
   EXPECT_TRUE(OpenError().ok());
+}
+
+TEST_F(ImageFolderTest, TheCureOfAnAbsoluteLinkCanBeRunAsItIsPrinted) {
+  folder_.Write("store/1.jpg", "x");
+  folder_.Write("data/cat/1.jpg", "x");
+  const std::string target = folder_ / "store";
+  for (const auto& [link, path] :
+       std::map<std::string, std::string>{{"data/cat/2.jpg", target + "/1.jpg"},
+                                          {"data/cat/more", target},
+                                          {"data/dog", target}}) {
+    ASSERT_EQ(symlink(path.c_str(), (folder_ / link).c_str()), 0);
+    const std::string message(OpenError().message());
+    const size_t begin = message.find("(ln "), end = message.find(')', begin);
+    ASSERT_NE(end, std::string::npos) << message;
+    const std::string command = absl::StrReplaceAll(message.substr(begin + 1, end - begin - 1),
+                                                    {{"TARGET", path}, {"LINK", folder_ / link}});
+    ASSERT_EQ(std::system(command.c_str()), 0) << command;  // NOLINT(cert-env33-c)
+    EXPECT_TRUE(OpenError().ok()) << OpenError();
+  }
+  auto dataset = opener_.MustOpen(kYaml);
+  EXPECT_THAT(Paths(*dataset), ElementsAre("data/cat/1.jpg", "data/cat/2.jpg",
+                                           "data/cat/more/1.jpg", "data/dog/1.jpg"));
 }
 
 TEST_F(ImageFolderTest, LinksInLoopsEndAndAreCounted) {

@@ -46,10 +46,12 @@ class PageMap:
     """
 
     def __init__(self) -> None:
+        self._fd = -1
         self._fd = os.open("/proc/self/pagemap", os.O_RDONLY | os.O_CLOEXEC)
 
     def __del__(self) -> None:
-        os.close(self._fd)
+        if self._fd >= 0:
+            os.close(self._fd)
 
     def has_copies(self, address: int, size: int) -> bool:
         """Tell whether a page in ``[address, address + size)`` was written. Both are multiples of

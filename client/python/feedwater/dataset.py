@@ -12,6 +12,7 @@ from typing import Optional, Union, overload
 
 from . import errors
 from .control import Control, messages
+from .units import count_of
 
 _PAGE = 8192  # records that are asked for at a time
 _ANSWER_S = 60.0
@@ -96,7 +97,8 @@ class Dataset(Sequence[Sample]):
         return self._records
 
     def __repr__(self) -> str:
-        return f"Dataset({self._records} records, {len(self.classes)} classes)"
+        classes = count_of(len(self.classes), "class")
+        return f"Dataset({count_of(self._records, 'record')}, {classes})"
 
     @overload
     def __getitem__(self, index: int) -> Sample: ...

@@ -82,6 +82,7 @@ class DataLoaderHabits:
     prefetch_factor = None
     persistent_workers = False
     multiprocessing_context = None
+    in_order = True
 
     batch_sampler: BatchSampler
     _feed: Feed
@@ -107,6 +108,19 @@ class DataLoaderHabits:
         )
 
     @property
+    def has_scattered_padding(self) -> bool:
+        """Whether an epoch's last batches have padding that is not at the end of all ranks' batches
+        one after the other.
+        """
+        facts = self._feed.stream.facts
+        return (
+            facts.last == "pad"
+            and facts.shard == "interleave"
+            and self._feed.place.world_size > 1
+            and int(facts.records) % self._feed.global_batch != 0
+        )
+
+    @property
     def end_of_dataloader(self) -> bool:
         """Whether the epoch's last batch was the last one returned, for Accelerate."""
         at = self._feed.position
@@ -118,8 +132,7 @@ class DataLoaderHabits:
         padding, as Accelerate counts them: 0 where it is full, -1 where padding, if any, is not at
         the end of all ranks' batches.
         """
-        facts = self._feed.stream.facts
-        if facts.last != "pad" or facts.shard != "batch":
+        if self._feed.stream.facts.last != "pad" or self.has_scattered_padding:
             return -1
         if not self._feed.position.at_epoch_end:
             return 0

@@ -27,7 +27,7 @@ def read_pipeline(pipeline: Union[str, os.PathLike]) -> tuple[str, Optional[str]
             f"{path} is a folder: give the name of a pipeline that the daemon knows, or a .yaml "
             "file, whose 'dataset: {format: ..., root: ..., path: ...}' says which folder to read"
         )
-    if not is_path and not os.path.isfile(path):
+    if not is_path:
         return path, None, ""
     try:
         with open(path, encoding="utf-8") as file:

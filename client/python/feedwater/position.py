@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from .cursor import Skips, add_skip, after_skips, forget_passed
 from .errors import InvalidArgument
+from .units import count_of
 
 
 class EpochShape(NamedTuple):
@@ -157,7 +158,7 @@ class Position:
         if consumed.position > self._shape.records:
             raise InvalidArgument(
                 f"the state's position {consumed.position} is outside the epoch of "
-                f"{self._shape.records} records"
+                f"{count_of(self._shape.records, 'record')}"
             )
         self._move(consumed, resumed=True)
 

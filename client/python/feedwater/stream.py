@@ -21,6 +21,7 @@ from .cursor import Cursor, Skips
 from .layout import check_same
 from .outage import Outage, Silence
 from .session import Session, SessionLost
+from .units import count_of
 
 _BACKOFF_FIRST_S, _BACKOFF_LAST_S = 0.05, 1.0
 _STARTING_S = 5.0  # how long a daemon that accepts connections may take to serve
@@ -357,12 +358,11 @@ class Stream:
 
 def _stall_text(session: Session, limit: float) -> str:
     return (
-        f"waited {limit:g} s for a batch while the program holds {session.held} batches, which "
-        "is all "
-        f"{session.arena.slots} slots of shared memory: nothing is left to fill. A batch is "
-        "given back when its last tensor or "
-        "view is gone. Copy what you keep (tensor.clone(), numpy.array(x)), or ask for more with "
-        "slots=N"
+        f"waited {limit:g} s for a batch while the program holds "
+        f"{count_of(session.held, 'batch')}, which is all "
+        f"{count_of(session.arena.slots, 'slot')} of shared memory: nothing is left to fill. A "
+        "batch is given back when its last tensor or view is gone. Copy what you keep "
+        "(tensor.clone(), numpy.array(x)), or ask for more with slots=N"
     )
 
 

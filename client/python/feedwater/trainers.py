@@ -38,14 +38,27 @@ def begin(loader: Any) -> None:
         state._add_dataloader(loader)
     except AttributeError:  # of a version that keeps it elsewhere
         _log.debug("this version of accelerate is not told where an epoch ends")
-    if loader.has_uneven_batches and loader not in _warned:
+    if loader not in _warned and (text := _trouble(loader)):
         _warned.add(loader)
-        _log.warning(
+        _log.warning(text, loader.pipeline)
+
+
+def _trouble(loader: Any) -> str:
+    """Return what of the epoch's last batches Accelerate would get wrong; empty: nothing."""
+    if loader.has_uneven_batches:
+        return (
             "the last batches of %s differ in size between the ranks (`last: partial`), which "
             "Accelerate cannot gather: it fails or waits for ever. With `sampler: {last: pad}` in "
-            "the pipeline they are equal, and gather_for_metrics cuts off what was repeated.",
-            loader.pipeline,
+            "the pipeline they are equal, and gather_for_metrics cuts off what was repeated."
         )
+    if loader.has_scattered_padding:
+        return (
+            "the padding of %s lies at the end of each rank's last batch (`shard: interleave`), "
+            "where Accelerate does not look for it: gather_for_metrics keeps what was repeated. "
+            "With `sampler: {shard: batch}` in the pipeline it cuts that off; or gather `is_real`, "
+            "too, and leave out what is not."
+        )
+    return ""
 
 
 def end(loader: Any) -> None:

@@ -324,11 +324,12 @@ class FakeDaemon:
         last: str = "drop",
         delay: float = 0.0,
         outputs=OUTPUTS,
+        shard: str = "batch",
     ) -> None:
         self.directory = Path(directory)
         self.directory.mkdir(parents=True, exist_ok=True)
         self.records, self.batch_size, self.last = records, batch_size, last
-        self.delay, self.outputs = delay, outputs
+        self.delay, self.outputs, self.shard = delay, outputs, shard
         self.faults = Faults()
         self.counts: Counter = Counter()
         self.problems: list[str] = []
@@ -441,6 +442,7 @@ class FakeDaemon:
             world_size=request.world_size,
             steps_per_epoch=steps,
             last=self.last,
+            shard=self.shard,
             samples_per_epoch=steps * batch,
             dataset_digest=DATASET_DIGEST,
             pipeline_digest=PIPELINE_DIGEST,

@@ -4,8 +4,10 @@ shows stale bytes.
 
 import ctypes
 import fcntl
+import gc
 import mmap
 import os
+import sys
 
 import numpy as np
 import pytest
@@ -88,6 +90,19 @@ def test_pages_are_dropped_only_when_they_were_written(memory):
     assert written() == [False, True, False]
     arena.drop_writes(1)
     assert written() == [False] * 3
+
+
+def test_a_page_map_that_cannot_be_opened_is_none_and_says_nothing(monkeypatch):
+    def refuse(*_):
+        raise PermissionError("hidepid")
+
+    said = []
+    monkeypatch.setattr(sys, "unraisablehook", said.append)
+    with monkeypatch.context() as during:
+        during.setattr(module.os, "open", refuse)
+        assert page_map.__wrapped__() is None
+    gc.collect()
+    assert said == []
 
 
 def test_writes_in_locked_memory_are_dropped_too(memory):

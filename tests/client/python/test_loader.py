@@ -494,6 +494,7 @@ def test_a_loader_has_what_trainers_look_for_on_a_dataloader(daemon, open_loader
     assert loader.batch_sampler.sampler is loader.sampler
     assert (len(loader.batch_sampler), loader.batch_sampler.batch_size) == (10, 4)
     assert loader.num_workers == 0 and loader.collate_fn is None and not loader.pin_memory
+    assert loader.in_order, "as a DataLoader of torch 2.6 and later has it"
     assert loader.drop_last, "the pipeline says so, though 40 records are ten batches of 4"
     assert loader.dataset.class_to_idx == {name: i for i, name in enumerate(loader.classes)}
     with pytest.raises(TypeError, match="gives this rank's batches itself"):
@@ -539,7 +540,14 @@ def test_a_folder_or_a_file_that_is_not_there_is_no_pipeline(tmp_path):
         feedwater.Loader(str(tmp_path / "train"))
 
 
-def test_a_pipelines_name_may_be_that_of_a_folder_here(daemon, open_loader, tmp_path, monkeypatch):
-    (tmp_path / "numbers").mkdir()
+@pytest.mark.parametrize("kind", ["folder", "file"])
+def test_a_pipelines_name_may_stand_for_something_else_here(
+    daemon, open_loader, tmp_path, monkeypatch, kind
+):
+    if kind == "folder":
+        (tmp_path / "numbers").mkdir()
+    else:
+        (tmp_path / "numbers").write_text("1 2 3\n")
     monkeypatch.chdir(tmp_path)
     assert open_loader(daemon).pipeline == "numbers"
+    assert daemon.requests[-1].pipeline.name == "numbers"

@@ -1,12 +1,16 @@
 """torch output: views without a copy, over a copy-on-write mapping."""
 
 import gc
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 from reading import check, positions
 
 import feedwater
+from feedwater import outputs, wire
 
 torch = pytest.importorskip("torch")
 ALL = list(range(40))
@@ -163,3 +167,67 @@ def test_protected_memory_may_be_written_and_shows_the_next_batch(daemon, open_l
             check(as_numpy(batch), epoch)
             batch["image"].mul_(0).sub_(1)
             del batch
+
+
+def test_labels_and_losses_may_be_kept_as_in_any_loop(daemon, open_loader, monkeypatch, caplog):
+    """`targets.append(label)` keeps no slot: small outputs are copies. `total = total + loss` keeps
+    the images of all steps in its graph: they are copied when the slots are gone.
+    """
+    monkeypatch.setenv("FEEDWATER_STALL_TIMEOUT", "2")
+    monkeypatch.setattr(outputs, "SMALL_BYTES", 128)  # a batch's labels; an image is larger
+    loader = open_loader(daemon, output="torch", slots=4)
+    targets = []
+    for batch in loader:
+        targets.append(batch["label"])
+    del batch
+    assert (loader.stats()["held"], loader.stats()["spilled"]) == (0, 0)
+    assert [int(x) for target in targets for x in target] == [
+        int(x) for batch in open_loader(daemon, job="again") for x in batch["label"]
+    ]
+
+    def expected(epoch):
+        whole = open_loader(daemon, job=f"epoch{epoch}")
+        whole.set_epoch(epoch)
+        return sum(batch["image"].reshape(4, 60).sum(axis=0, dtype=np.float64) for batch in whole)
+
+    weight = torch.ones(60, dtype=torch.float64, requires_grad=True)
+    total = 0.0
+    for batch in loader:
+        total = total + (batch["image"].flatten(1) * weight).sum()
+    del batch
+    assert loader.stats()["spilled"] == 7, "of ten steps, three keep their slots"
+    assert sum("slots=N" in record.getMessage() for record in caplog.records) == 1
+    total.backward()
+    np.testing.assert_allclose(weight.grad.numpy(), expected(1), rtol=1e-6)
+    del total
+    assert loader.stats()["held"] == 0
+
+
+@pytest.mark.parametrize("ending", ["mine", "bad sample", "exit"])
+def test_an_error_in_the_first_batches_is_the_last_thing_that_is_said(daemon, ending):
+    """The interpreter ends while batches are held: nothing else may be printed then."""
+    if ending == "bad sample":
+        daemon.faults.fail_at[0, 2] = wire.Failed(0, 15, 0, 2, 0, 17, "a/b.jpg", "cut off")
+    program = (
+        "import sys, feedwater\n"
+        f"loader = feedwater.Loader('numbers', address={str(daemon.directory)!r}, slots=4)\n"
+        "batches = iter(loader)\n"
+        "first, second = next(batches), [next(batches)]\n"
+        "loss = first[0].sum() + second[0][0].sum()\n"
+        f"{ {'mine': 'raise ValueError(1)', 'exit': 'sys.exit(0)'}.get(ending, 'next(batches)') }\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        timeout=120,
+    )
+    lines = done.stderr.splitlines()
+    if ending == "exit":
+        assert (done.returncode, lines) == (0, [])
+        return
+    assert done.returncode == 1
+    assert lines[0].startswith("Traceback"), done.stderr
+    last = {"mine": "ValueError: 1", "bad sample": "feedwater.errors.BadSample: "}[ending]
+    assert lines[-1].startswith(last) and "Exception ignored" not in done.stderr, done.stderr

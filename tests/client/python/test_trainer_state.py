@@ -61,3 +61,49 @@ def test_the_last_batch_is_told(daemon, open_loader):
     loader = open_loader(daemon)
     assert [loader.end_of_dataloader for _ in loader] == [False] * 9 + [True]
     assert not loader.end_of_dataloader
+
+
+@pytest.mark.parametrize(
+    ("last", "shard", "records", "world_size", "said"),
+    [
+        ("partial", "batch", 41, 2, "With `sampler: {last: pad}`"),
+        ("pad", "interleave", 41, 2, "With `sampler: {shard: batch}`"),
+        ("partial", "batch", 42, 2, ""),  # shared evenly
+        ("pad", "interleave", 40, 2, ""),  # no padding
+        ("pad", "interleave", 41, 1, ""),  # at the end
+        ("pad", "batch", 41, 2, ""),
+    ],
+)
+def test_what_cannot_be_gathered_is_said_once_with_the_line_to_change(
+    start, open_loader, monkeypatch, caplog, last, shard, records, world_size, said
+):
+    module = types.ModuleType("accelerate.state")
+    module.GradientState = New
+    monkeypatch.setitem(sys.modules, "accelerate.state", module)
+    daemon = start(records=records, last=last, shard=shard)
+    loader = open_loader(daemon, world_size=world_size, rank=0)
+    for _ in range(2):
+        for _batch in loader:
+            pass
+    texts = [record.getMessage() for record in caplog.records if "gather" in record.getMessage()]
+    assert len(texts) == bool(said)
+    assert all(said in text and "numbers" in text for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("shard", "records", "world_size", "remainder"),
+    [
+        ("batch", 41, 2, 1),
+        ("batch", 40, 2, 0),
+        ("interleave", 41, 1, 1),
+        ("interleave", 40, 2, 0),
+        ("interleave", 41, 2, -1),
+    ],
+)
+def test_the_remainder_counts_what_is_no_padding(
+    start, open_loader, shard, records, world_size, remainder
+):
+    daemon = start(records=records, last="pad", shard=shard)
+    loader = open_loader(daemon, world_size=world_size, rank=0)
+    *_, last = [loader.remainder for _ in loader]
+    assert last == remainder

@@ -140,6 +140,7 @@ json Info(const Loader& loader) {
           {"classes", stream.classes()},
           {"slots", stream.slots()},
           {"epoch", stream.epoch()},
+          {"warning", stream.warning()},
           {"fields", fields}};
 }
 
