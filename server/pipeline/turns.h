@@ -48,7 +48,7 @@ class Turns {
   // A ticket was asked for.
   void Asked() { slow_made_ = false; }
 
-  // Of users who have not been here for long.
+  // Drops the hands of users who have had no sample here for long.
   void ForgetEmptyHands();
 
  private:

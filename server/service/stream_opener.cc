@@ -151,7 +151,7 @@ std::shared_ptr<MemoryBudget> StreamOpener::UserBudget(uid_t uid) {
   const int64_t limit = parts_.settings->config.limits.arena_bytes_per_uid.bytes;
   if (limit == 0) return nullptr;
   MutexLock lock(&mu_);
-  // Of users who hold nothing nothing need be known.
+  // Drop the budgets of users without arenas.
   for (auto it = arenas_of_uid_.begin(); it != arenas_of_uid_.end();)
     it = it->second.use_count() == 1 ? arenas_of_uid_.erase(it) : std::next(it);
   auto& budget = arenas_of_uid_[uid];
