@@ -269,7 +269,7 @@ std::string ZshValues(const Argument& argument) {
       return " ";
   }
   return " ";
-}  // namespace
+}
 
 std::string ZshEscape(absl::string_view text) {
   return absl::StrReplaceAll(text, {{"\\", "\\\\"}, {"[", "\\["}, {"]", "\\]"}, {":", "\\:"}});
@@ -376,7 +376,7 @@ std::string FishValues(const Argument& argument) {
       return "";
   }
   return "";
-}  // namespace feedwater::cli
+}
 
 std::string FishOption(const std::string& condition, const Argument& option) {
   std::string line = absl::StrCat("complete -c feedwater", condition);

@@ -185,7 +185,6 @@ absl::Status Stream::Impl::Load(const std::string& state) {
 }
 
 // --- Replaying and leaving out
-// -------------------------------------------------------------------------------------------------
 
 absl::StatusOr<Batch> Stream::Impl::Replay(int64_t step, std::optional<uint64_t> of_epoch) {
   const uint64_t epoch = of_epoch.value_or(position.epoch());

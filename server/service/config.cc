@@ -30,7 +30,6 @@ constexpr int64_t kAutoSeekIndexPercent = 4;
 constexpr size_t kMaxSocketPath = 107;  // sockaddr_un::sun_path less its zero
 
 // --- the tree of the file, with overrides put in
-// -------------------------------------------------------------------------
 
 const YamlNode* FindPath(const YamlNode& root, std::initializer_list<absl::string_view> keys) {
   const YamlNode* node = &root;
@@ -100,7 +99,6 @@ absl::Status Override(const std::string& text, YamlNode* root) {
 }
 
 // --- folders
-// -----------------------------------------------------------------------------------------------------------------
 
 std::string Absolute(const fs::path& path) {
   std::error_code error;

@@ -135,7 +135,7 @@ struct DataServer::Impl final : Admission::Host {
   std::thread thread;
 };
 
-// --- the server's thread ------------------------------------------------------------------------
+// --- the server's thread
 
 absl::Status DataServer::Impl::Watch(int fd, uint32_t events, uint64_t key) {
   epoll_event event{};
@@ -335,7 +335,7 @@ int DataServer::Impl::ExpireHandshakes() {
   return static_cast<int>(std::min<int64_t>((next - now) / 1'000'000 + 1, 60'000));
 }
 
-// --- look-ups -----------------------------------------------------------------------------------
+// --- look-ups
 
 std::shared_ptr<Session> DataServer::Impl::Find(uint64_t id) {
   MutexLock lock(&mu);
@@ -364,7 +364,7 @@ void DataServer::Impl::Count(const std::string& counter, const PeerIdentity& pee
                std::string(reason.message()));
 }
 
-// --- the public face ----------------------------------------------------------------------------
+// --- the public face
 
 DataServer::DataServer() = default;
 

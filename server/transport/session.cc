@@ -94,7 +94,7 @@ int Session::socket_fd() const {
   return socket_.get();
 }
 
-// --- opening and closing ------------------------------------------------------------------------
+// --- opening and closing
 
 void Session::RenewHandshake() {
   MutexLock lock(&mu_);
@@ -193,7 +193,7 @@ Session::Burial Session::Bury() {
   return burial;
 }
 
-// --- what the client says -----------------------------------------------------------------------
+// --- what the client says
 
 bool Session::OnReadable() {
   std::optional<wire::Seek> seek;  // of several seeks only the last matters
@@ -315,7 +315,7 @@ bool Session::SendLocked(const M& message, int descriptor) {
   return false;
 }
 
-// --- slots --------------------------------------------------------------------------------------
+// --- slots
 
 int Session::Acquire() {
   MutexLock lock(&mu_);

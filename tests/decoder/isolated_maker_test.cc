@@ -417,7 +417,7 @@ TEST_F(IsolatedMakerTest, TheMemoryOfDecodersIsPartOfTheSum) {
   EXPECT_EQ(host_->budget->planned_bytes(), 0);
 }
 
-// --- a process that is somebody else's by now ---
+// --- a process that is somebody else's by now
 
 const std::string kSmall = PipelineText("  - decode\n  - resize: {size: [4, 4]}\n", "[image]");
 

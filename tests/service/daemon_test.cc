@@ -24,7 +24,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// --- what an honest client sees ------------------------------------------------------------------
+// --- what an honest client sees
 
 TEST_F(DaemonTest, OneEpochComesThroughSharedMemoryWithEachRecordOnce) {
   Start();
@@ -270,7 +270,7 @@ TEST_F(DaemonTest, ManySmallBatchesHaveMoreSlotsAndTightMemoryFewer) {
   EXPECT_EQ(large.opened.slots(), 2u);
 }
 
-// --- bad input -----------------------------------------------------------------------------------
+// --- bad input
 
 TEST_F(DaemonTest, EveryBadRequestHasItsCodeAndSaysWhatIsWrong) {
   using grpc::StatusCode;
@@ -495,7 +495,6 @@ TEST_F(DaemonTest, StreamsAboveTheQuotaAreRefusedWithItsName) {
 }
 
 // --- ends
-// ------------------------------------------------------------------------------------------
 
 TEST_F(DaemonTest, AStreamEndsByCloseStreamOrByHangingUp) {
   Start();
@@ -614,7 +613,6 @@ TEST_F(DaemonTest, ADaemonTakesTheFolderOfOneThatWasKilled) {
 }
 
 // --- opening once, reloading
-// -----------------------------------------------------------------------
 
 TEST_F(DaemonTest, EightRanksThatComeAtOnceOpenTheDatasetOnce) {
   auto log = std::make_shared<spdlog::sinks::ringbuffer_sink_mt>(1000);

@@ -107,7 +107,7 @@ void SimulatedDaemon::OnClosed(Connection* connection) {
   connection->stream = nullptr;
 }
 
-// --- the data socket's thread -------------------------------------------------------------------
+// --- the data socket's thread
 
 bool SimulatedDaemon::LookAt(const ConnectionPtr& connection) {
   Session& session = *connection->session;
@@ -160,7 +160,7 @@ void SimulatedDaemon::ExpireHandshakes() {
   }
 }
 
-// --- what must hold -----------------------------------------------------------------------------
+// --- what must hold
 
 void SimulatedDaemon::Check() {
   for (const ConnectionPtr& connection : connections_) {
