@@ -483,11 +483,14 @@ TEST_P(HostileDecoder, CostsItsRecordAndNothingElse) {
                                                        EXPECT_LE(field.bytes(), 1u << 20);
                                                    });
     EXPECT_TRUE(batch.GuardsHold());
-    if (std::string(GetParam().how) == "scribble") continue;  // any answer may be read, and no harm
-    EXPECT_EQ(status.code(), GetParam().code) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr(GetParam().message));
+    if (std::string(GetParam().how) != "scribble") {  // of which any answer may be read
+      EXPECT_EQ(status.code(), GetParam().code) << status;
+      EXPECT_THAT(std::string(status.message()), HasSubstr(GetParam().message));
+      if (status.ok()) {
+        EXPECT_EQ(kept, 0) << "it is not what the plan keeps";
+      }
+    }
     if (!status.ok()) continue;
-    EXPECT_EQ(kept, 0) << "it is not what the plan keeps";
     int64_t told[2];
     std::memcpy(&told[0], batch.Output(1, 0).data(), sizeof(told[0]));
     std::memcpy(&told[1], batch.Output(2, 0).data(), sizeof(told[1]));
@@ -505,11 +508,14 @@ TEST_P(HostileDecoder, GivesNoSeekIndexThatIsNotItsImages) {
   testing::SeekIndexMap indexes;
   maker_->UseSeekIndexes(&indexes);
   const absl::Status status = maker_->MakeSeekIndexes(*record.record());
-  if (how == "scribble") return;  // any answer may be read, and no harm
-  const bool machine = GetParam().code == absl::StatusCode::kResourceExhausted ||
-                       GetParam().code == absl::StatusCode::kUnavailable;
-  EXPECT_EQ(status.code(), machine ? GetParam().code : absl::StatusCode::kOk) << status;
-  EXPECT_EQ(indexes.puts, how == "indexes_of_one" ? 1 : 0);
+  if (how == "scribble") {  // any answer may be read
+    EXPECT_LE(indexes.puts, 1);
+  } else {
+    const bool machine = GetParam().code == absl::StatusCode::kResourceExhausted ||
+                         GetParam().code == absl::StatusCode::kUnavailable;
+    EXPECT_EQ(status.code(), machine ? GetParam().code : absl::StatusCode::kOk) << status;
+    EXPECT_EQ(indexes.puts, how == "indexes_of_one" ? 1 : 0);
+  }
   // What was kept is no index at all, and does no harm either.
   here_.Use(plan_.get(), nullptr);
   TestBatch plain(*plan_, 1), with(*plan_, 1);
