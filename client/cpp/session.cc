@@ -157,6 +157,7 @@ absl::StatusOr<std::shared_ptr<Session>> Session::Connect(const std::string& add
         "the daemon speaks data protocol ", welcome->major, ".", welcome->minor, ", this client ",
         wire::kMajor, ".", wire::kMinor, ": install the same major version of both"));
   }
+  session->minor_ = std::min(welcome->minor, wire::kMinor);
   std::memcpy(session->ticket_.data(), welcome->ticket, session->ticket_.size());
   return session;
 }
@@ -233,7 +234,13 @@ absl::StatusOr<Session::Message> Session::Receive(int timeout_ms) {
       return Message(*ready);
     }
     case wire::Type::kFailed: {
-      absl::StatusOr<wire::Failed> failed = As<wire::Failed>(buffer, *size, type);
+      if (minor_ == 0) {
+        absl::StatusOr<wire::Failed> failed = As<wire::Failed>(buffer, *size, type);
+        if (!failed.ok()) return failed.status();
+        return Message(wire::FailedWithReason{*failed, 0, 0});
+      }
+      absl::StatusOr<wire::FailedWithReason> failed =
+          As<wire::FailedWithReason>(buffer, *size, type);
       if (!failed.ok()) return failed.status();
       return Message(*failed);
     }

@@ -58,8 +58,8 @@ absl::StatusOr<wire::Ready> Stream::Impl::AwaitReady() {
       if (absl::Status again = Reconnect(reason); !again.ok()) return again;
       continue;
     }
-    if (const auto* failure = std::get_if<wire::Failed>(&*message)) {
-      if (failure->serial != serial) continue;
+    if (const auto* failure = std::get_if<wire::FailedWithReason>(&*message)) {
+      if (failure->failed.serial != serial) continue;
       next_at.reset();  // the daemon stands still until a seek
       return FailureOf(*failure);
     }

@@ -79,6 +79,7 @@ BatchFailure TooManyBadSamples(double max_bad_fraction, int64_t count, int64_t s
   BatchFailure failure;
   failure.record = last.record;
   failure.path = last.path;
+  failure.reason = wire::FailReason::kTooManyBad;
   failure.status = absl::DataLossError(absl::StrCat(
       count, " of this rank's ", samples, " samples of epoch ", epoch,
       " are bad, more than max_bad_fraction = ", max_bad_fraction, " allows (",

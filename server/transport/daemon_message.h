@@ -17,7 +17,8 @@ wire::Welcome MakeWelcome(const wire::Hello& hello, const SessionTicket& ticket)
 wire::Arena MakeArena(int64_t slot_bytes, int slots);  // REQUIRES: ArenaBytes() accepts them
 // Without generation, checksum and time, which Session::Publish adds.
 wire::Ready MakeReady(int slot, const BatchMeta& meta);
-wire::Failed MakeFailed(const BatchMeta& meta, const BatchFailure& failure);  // long texts are cut
+wire::FailedWithReason MakeFailed(const BatchMeta& meta,
+                                  const BatchFailure& failure);  // long texts are cut
 wire::Closing MakeClosing(const absl::Status& reason);
 
 // One packet, with a copy of `descriptor` unless that is -1. Never waits and never raises SIGPIPE.

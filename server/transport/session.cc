@@ -255,7 +255,9 @@ bool Session::ReceiveLocked(Effects* effects) {
 std::optional<Violation> Session::HandleLocked(const wire::Hello& hello) {
   if (phase_ != Phase::kGreeting) return Unexpected("HELLO", "a second time");
   phase_ = Phase::kWelcomed;
-  SendLocked(MakeWelcome(hello, ticket_));
+  const wire::Welcome welcome = MakeWelcome(hello, ticket_);
+  minor_ = welcome.minor;
+  SendLocked(welcome);
   return std::nullopt;
 }
 
@@ -357,9 +359,15 @@ void Session::Abandon(int slot) {
 }
 
 void Session::Fail(const BatchMeta& meta, const BatchFailure& failure) {
-  const wire::Failed failed = MakeFailed(meta, failure);
+  wire::FailedWithReason message = MakeFailed(meta, failure);
   MutexLock lock(&mu_);
-  if (phase_ == Phase::kOpen) SendLocked(failed);
+  if (phase_ != Phase::kOpen) return;
+  if (minor_ >= 1) {
+    SendLocked(message);
+  } else {
+    message.failed.header = wire::MakeHeader<wire::Failed>(wire::Type::kFailed);
+    SendLocked(message.failed);
+  }
 }
 
 void Session::OnSlotFree(std::function<void()> wake) {

@@ -142,6 +142,7 @@ class Session final : public SlotPool {
   int64_t handshake_deadline_ns_ ABSL_GUARDED_BY(mu_);
   SlotTable table_ ABSL_GUARDED_BY(mu_);
   uint32_t serial_ ABSL_GUARDED_BY(mu_) = 0;  // of the last seek
+  uint16_t minor_ ABSL_GUARDED_BY(mu_) = 0;   // the minor version that both sides speak
   TokenBucket seeks_ ABSL_GUARDED_BY(mu_);
   int ready_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // a READY in the kernel's account; 0: not known yet
   // Where the last batches came from that were sent since the last seek, around a ring.

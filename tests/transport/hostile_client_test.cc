@@ -177,7 +177,7 @@ TEST_F(HostileClient, AnotherVersionIsToldBoth) {
   const auto closing = trainer.Closing();
   ASSERT_TRUE(closing);
   EXPECT_EQ(closing->code, static_cast<uint32_t>(absl::StatusCode::kFailedPrecondition));
-  EXPECT_NE(std::string(closing->message).find("client speaks data protocol 2.0, this daemon 1.0"),
+  EXPECT_NE(std::string(closing->message).find("client speaks data protocol 2.0, this daemon 1.1"),
             std::string::npos)
       << closing->message;
   EXPECT_TRUE(CountBecomes("protocol_version", 1));
