@@ -138,6 +138,25 @@ def test_stages_and_cache_stand_in_the_status(busy):
     assert job["cache"]["reason"]
 
 
+def test_the_reference_has_every_field_of_the_status(busy):
+    def paths(value: object, path: str) -> set[str]:
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            return {path} | paths(value[0], path + "[]") - {path + "[]"}
+        # What stands in a map goes by names of its own.
+        if not isinstance(value, dict) or path.endswith(("counters", "counter_texts", "decoded")):
+            return {path}
+        return {path} | {
+            at for key, one in value.items() for at in paths(one, f"{path}.{key}" if path else key)
+        }
+
+    document = run("--address", busy.address, "status", "--json").document
+    assert document["jobs"][0]["ranks"]
+    page = (ROOT / "config/reference/status.md").read_text()
+    listed = set(re.findall(r"^\| `(\S+)` \|", page, re.M))
+    groups = {"", "engine", "isolation", "memory"}
+    assert paths(document, "") - groups == listed
+
+
 def test_a_wrong_interval_is_refused(busy):
     result = run("--address", busy.address, "status", "--watch", "--interval", "1ms")
     assert result.status == 2 and "50ms" in result.err
