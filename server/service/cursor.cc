@@ -122,11 +122,6 @@ absl::Status CheckCursor(const Cursor& cursor, const CursorTarget& target) {
                                                       " and this stream's seed is ", target.seed,
                                                       "; give the same seed, or start anew"));
   }
-  if (cursor.position > target.records) {
-    return absl::InvalidArgumentError(absl::StrCat("the cursor's position ", cursor.position,
-                                                   " is outside the epoch of ", target.records,
-                                                   " records"));
-  }
   return absl::OkStatus();
 }
 

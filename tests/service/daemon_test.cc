@@ -297,7 +297,7 @@ TEST_F(DaemonTest, EveryBadRequestHasItsCodeAndSaysWhatIsWrong) {
       {"batch_size is -5", StatusCode::INVALID_ARGUMENT, [](auto* r) { r->set_batch_size(-5); }},
       {"sets no batch size", StatusCode::INVALID_ARGUMENT,
        [](auto* r) { r->mutable_pipeline()->set_name("sizeless"); }},
-      {"leaves no step", StatusCode::INVALID_ARGUMENT, [](auto* r) { r->set_batch_size(25); }},
+      {"has no whole step", StatusCode::INVALID_ARGUMENT, [](auto* r) { r->set_batch_size(25); }},
       {"", StatusCode::INVALID_ARGUMENT, [](auto* r) { r->set_batch_size(INT64_MAX); }},
       {"slots is 0", StatusCode::INVALID_ARGUMENT, [](auto* r) { r->set_slots(0); }},
       {"slots is 65", StatusCode::INVALID_ARGUMENT, [](auto* r) { r->set_slots(65); }},
