@@ -1,4 +1,4 @@
-// The program feedwaterd: its command line, and one daemon in the foreground until a signal ends it.
+// The program feedwaterd: its command line, and one daemon in the foreground until a signal.
 #pragma once
 
 namespace feedwater::server {

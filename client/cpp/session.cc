@@ -111,16 +111,16 @@ absl::StatusOr<std::shared_ptr<Session>> Session::Connect(const std::string& add
   (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
   const int connected = connect(fd, reinterpret_cast<sockaddr*>(&name), sizeof(name));
   if (connected != 0 && errno == EAGAIN)
-    return absl::UnavailableError(absl::StrCat("nobody accepts connections to ", path));
+    return absl::UnavailableError(absl::StrCat("no daemon accepts connections to ", path));
   if (connected != 0 && errno == EACCES) return NoPermission(path);
   // A daemon that stops leaves its socket file behind, or has removed it already: both mean that
   // nobody serves.
   if (connected != 0 && errno == ECONNREFUSED) {
-    return absl::UnavailableError(
-        absl::StrCat("no feedwaterd at ", address, ": ", path,
-                     " is there, but nobody listens: the daemon was killed, or is being restarted. "
-                     "Its log says why (journalctl -u 'feedwaterd@*'); start it with "
-                     "'feedwaterd --config FILE' or systemctl"));
+    return absl::UnavailableError(absl::StrCat(
+        "no feedwaterd at ", address, ": ", path,
+        " is there, but no process listens: the daemon was killed, or is being restarted. "
+        "Its log says why (journalctl -u 'feedwaterd@*'); start it with "
+        "'feedwaterd --config FILE' or systemctl"));
   }
   if (connected != 0) {
     const absl::Status error = Errno(absl::StrCat("connecting to ", path));

@@ -48,7 +48,7 @@ void HandOver(const Publication& publication, BadSampleLog* log) {
   const JobConfig& job = stream.job().config();
   const Dataset& dataset = stream.job().dataset();
   if (log != nullptr) {
-    for (const BadPlaces::Place& place : publication.bad.places())
+    for (const BadPlaces::Entry& place : publication.bad.places())
       log->Add(dataset.digest(), job.pipeline->spec, publication.bad.At(dataset, place),
                job.owner_uid);
   }

@@ -221,14 +221,14 @@ Scheduler::Waking Scheduler::WhomToWake() const {
 
 Stream* Scheduler::Pick(int worker, std::optional<uint32_t> only_user) {
   Stream* picked = nullptr;
-  FairShares::Place least;
+  FairShares::Used least;
   for (const std::shared_ptr<Job>& job : jobs_) {
     Stream* stream = FirstReady(*job, worker);
     if (stream == nullptr) continue;
-    const FairShares::Place place = fair_.PlaceOf(job->config().owner_uid, &Guarded(*job).used_ns);
-    if (picked == nullptr || place < least) {
+    const FairShares::Used used = fair_.UsedBy(job->config().owner_uid, &Guarded(*job).used_ns);
+    if (picked == nullptr || used < least) {
       picked = stream;
-      least = place;
+      least = used;
     }
   }
   if (picked == nullptr) return nullptr;

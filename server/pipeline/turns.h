@@ -49,7 +49,7 @@ class Turns {
   void Asked() { slow_made_ = false; }
 
   // Drops the hands of users who have had no sample here for long.
-  void ForgetEmptyHands();
+  void DropIdleUsers();
 
  private:
   // What is in hand of one user: taken and not done. What a user has used is remembered when

@@ -94,7 +94,7 @@ void Worker::Run() {
 
 void Worker::TakeTickets() {
   runner_.LeaveEndedJobs();
-  turns_.ForgetEmptyHands();
+  turns_.DropIdleUsers();
   while (reader_->wants_more() &&
          static_cast<int64_t>(reader_->in_flight()) + turns_.queued() - held_up_ < kMaxSamples) {
     const Turns::Whose whose = turns_.MayTake();

@@ -75,9 +75,9 @@ absl::Status Override(const std::string& text, YamlNode* root) {
   for (size_t i = 0; i < keys.size(); ++i) {
     if (map->kind == YamlNode::Kind::kNull) map->kind = YamlNode::Kind::kMap;
     if (!map->is_map() || keys[i].empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          *place, ": '", keys[i],
-          "' cannot be set: ", keys[i].empty() ? "the key is empty" : "it stands in no map"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(*place, ": '", keys[i], "' cannot be set: ",
+                       keys[i].empty() ? "the key is empty" : "what it stands in is no map"));
     }
     YamlNode* found = nullptr;
     for (auto& [key, entry] : map->entries) {

@@ -159,8 +159,8 @@ void ControlGate::Run() {
     epoll_event events[64];
     const int count = epoll_wait(epoll_.get(), events, 64, TimeoutMs());
     if (count < 0 && errno != EINTR) {
-      spdlog::critical("control.sock: epoll_wait failed (errno {}): nobody is served any more",
-                       errno);
+      spdlog::critical(
+          "control.sock: epoll_wait failed (errno {}): control calls are no longer served", errno);
       return;
     }
     for (int i = 0; i < count; ++i) {

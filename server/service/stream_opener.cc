@@ -181,7 +181,7 @@ absl::StatusOr<std::shared_ptr<SlotPool>> StreamOpener::MakeArena(
 
 // Whether the stream that has this rank now belongs to the same process, which has left it, or to
 // one that is dead.
-bool StreamOpener::HolderIsGoing(const OpenedStream& wanted) {
+bool StreamOpener::HolderHasLeft(const OpenedStream& wanted) {
   MutexLock lock(&mu_);
   for (const auto& [ticket, other] : streams_) {
     if (ticket == wanted.ticket || other->peer.uid != wanted.peer.uid || other->job != wanted.job ||
@@ -199,7 +199,7 @@ absl::StatusOr<std::shared_ptr<Stream>> StreamOpener::AttachRank(
     auto attached = parts_.runtime->Attach(terms.job, stream.rank, stream.peer.pid, terms.epoch,
                                            terms.position, terms.layout, slots);
     if (!absl::IsAlreadyExists(attached.status()) || attempt == kAttachTries || draining_ ||
-        !HolderIsGoing(stream)) {
+        !HolderHasLeft(stream)) {
       return attached;
     }
     std::this_thread::sleep_for(kAttachPause);

@@ -107,7 +107,7 @@ int SendPacket(int socket, const void* message, size_t size, int descriptor) {
   return 0;
 }
 
-void CloseAfterLastWord(Fd socket) {
+void CloseWithoutReset(Fd socket) {
   // The shutdown keeps more from arriving, and ends the connection even where a forked process has
   // a copy of the descriptor.
   shutdown(socket.get(), SHUT_RDWR);

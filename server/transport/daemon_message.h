@@ -27,6 +27,6 @@ int SendPacket(int socket, const void* message, size_t size, int descriptor = -1
 
 // Closes the socket. A socket that is closed with messages unread gives its peer ECONNRESET before
 // what was sent to it, so the unread ones are thrown away first.
-void CloseAfterLastWord(Fd socket);
+void CloseWithoutReset(Fd socket);
 
 }  // namespace feedwater::server

@@ -69,13 +69,13 @@ struct SessionCounts {
   int slots = 0;
   int ready = 0;  // of those lent: messages that the client has not read yet
   int lent = 0;   // published, and not released by the client yet
-  struct Place {
+  struct BatchAt {
     uint64_t epoch = 0;
     int64_t step = 0;
   };
   // The last batch whose message the client has read. Nothing: none since it came, or since its
   // last seek.
-  std::optional<Place> taken;
+  std::optional<BatchAt> taken;
 };
 
 class DataServer {

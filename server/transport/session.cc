@@ -171,8 +171,8 @@ std::optional<int64_t> Session::CheckHandshake(int64_t now_ns) {
   return std::nullopt;
 }
 
-Session::Burial Session::Bury() {
-  Burial burial;
+Session::Ended Session::TearDown() {
+  Ended ended;
   SessionEvents events;  // destroyed after the lock is released: they may own anything
   std::shared_ptr<const std::function<void()>> slot_free;
   std::shared_ptr<Arena> arena;
@@ -180,17 +180,17 @@ Session::Burial Session::Bury() {
   {
     MutexLock lock(&mu_);
     arena = arena_;
-    burial.counter = counter_;
-    burial.reason = reason_;
+    ended.counter = counter_;
+    ended.reason = reason_;
     events = std::exchange(events_, {});
     slot_free = std::exchange(slot_free_, nullptr);
     socket = std::move(socket_);
   }
-  burial.closed = std::move(events.closed);
-  CloseAfterLastWord(std::move(socket));
+  ended.closed = std::move(events.closed);
+  CloseWithoutReset(std::move(socket));
   pidfd_ = Fd();
   if (arena != nullptr) reclaimer_->Discard([arena = std::move(arena)] { arena->LetGo(); });
-  return burial;
+  return ended;
 }
 
 // --- what the client says

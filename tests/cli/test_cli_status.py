@@ -258,7 +258,7 @@ def test_a_daemon_that_was_killed_is_told_without_a_librarys_words(make_daemon):
         done = run("--address", daemon.address, *command)
         assert done.status == 1, command
         assert f"no feedwaterd at {daemon.address}" in done.err
-        assert "nobody listens" in done.err and "start it with" in done.err
+        assert "no process listens" in done.err and "start it with" in done.err
         assert "failed to connect" not in done.err and "UNAVAILABLE" not in done.err
     document = run("--address", daemon.address, "status", "--json").document
     assert document["error"]["code"] == "UNAVAILABLE"

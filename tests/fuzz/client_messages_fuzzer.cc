@@ -45,8 +45,8 @@ class Conversation {
   }
   ~Conversation() {
     session_->Close(absl::CancelledError("the end"), "end", /*tell_client=*/true);
-    auto burial = session_->Bury();
-    if (burial.closed) burial.closed();
+    auto ended = session_->TearDown();
+    if (ended.closed) ended.closed();
     Require(closed_ == (opened_ ? 1 : 0), "an open session's end is told once");
   }
 
