@@ -3,6 +3,7 @@
 // may be said; the session must end exactly when the model says that it must, and count alike.
 //
 //   input: steps, each one byte and its arguments
+// LIBS: feedwater_transport
 #include <sys/socket.h>
 #include <unistd.h>
 

@@ -1,5 +1,6 @@
 // Any text as a saved cursor, also with a right CRC: what the daemon takes says the same when it is
 // written again.
+// LIBS: feedwater_service
 #include <nlohmann/json.hpp>
 
 #include "proto/shm/crc32c.h"
