@@ -269,7 +269,7 @@ void DataServer::Impl::Enter(Accepted client) {
   const PeerIdentity peer = client.peer;
   Session::Options session_options;
   session_options.id = next_id++;
-  session_options.handshake_seconds = options.handshake_seconds;
+  session_options.handshake_seconds = options.limits.handshake_seconds;
   session_options.doorbell = doorbell;
   session_options.reclaimer = reclaimer;
   session_options.watch = watch.get();
@@ -377,7 +377,7 @@ absl::StatusOr<std::unique_ptr<DataServer>> DataServer::Create(Options options) 
   FW_ASSIGN_OR_RETURN(std::shared_ptr<Doorbell> doorbell, Doorbell::Create());
   // As many kept ones as a user may have open.
   FW_ASSIGN_OR_RETURN(std::unique_ptr<ArenaWatch> watch,
-                      ArenaWatch::Create(2 * options.max_connections_per_uid));
+                      ArenaWatch::Create(2 * options.limits.connections_per_uid));
   std::unique_ptr<DataServer> server(new DataServer);
   server->impl_ = std::make_unique<Impl>(std::move(options), std::move(watch), *std::move(listener),
                                          std::move(epoll), std::move(doorbell));

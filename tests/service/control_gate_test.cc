@@ -231,7 +231,7 @@ TEST_F(ControlGateTest, AnswersThatNobodyReadsCostNothingWhenGrpcHasEnded) {
 
 TEST_F(ControlGateTest, AClientThatShutsOneDirectionDownIsGone) {
   ControlGate::Options options;
-  options.connections_per_uid = 1;
+  options.limits.connections_per_uid = 1;
   Start(options);
   Pair pair = Join(kMallory);
   EXPECT_TRUE(absl::IsResourceExhausted(Connect(kMallory).status()));
@@ -243,7 +243,7 @@ TEST_F(ControlGateTest, AClientThatShutsOneDirectionDownIsGone) {
 
 TEST_F(ControlGateTest, CallsInProgressAreCountedForEachUserUntilTheyEnd) {
   ControlGate::Options options;
-  options.calls_per_uid = 3;
+  options.limits.calls_per_uid = 3;
   Start(options);
   Pair first = Join(kMallory), second = Join(kMallory), alice = Join(kAlice);
   first.client.Send(Call(1) + Call(3));
@@ -317,7 +317,7 @@ TEST_F(ControlGateTest, GrpcsEndIsNamedAfterItsClient) {
 
 TEST_F(ControlGateTest, WhoDoesNotSpeakHttp2InTimeIsClosed) {
   ControlGate::Options options;
-  options.handshake_seconds = 0.3;
+  options.limits.handshake_seconds = 0.3;
   Start(options);
   auto wrong = Connect(kMallory), silent = Connect(kMallory), half = Connect(kMallory);
   ASSERT_TRUE(wrong.ok() && silent.ok() && half.ok());

@@ -42,7 +42,7 @@ class ControlListenerTest : public ::testing::Test {
       served_.push_back(std::move(connection));
       return absl::OkStatus();
     };
-    options.max_connections_per_uid = 2;
+    options.limits.connections_per_uid = 2;
     if (change) change(&options);
     auto listener = ControlListener::Create(options);
     ASSERT_TRUE(listener.ok()) << listener.status();
@@ -112,7 +112,7 @@ TEST_F(ControlListenerTest, WhoseAccessIsBeingLookedUpWaits) {
 TEST_F(ControlListenerTest, AUserDatabaseThatNeverAnswersEndsTheConnectionInTime) {
   Start([](ControlListener::Options* options) {
     options->access = [](const PeerIdentity&) { return std::nullopt; };
-    options->access_seconds = 0.05;
+    options->limits.handshake_seconds = 0.05;
   });
   const Fd client = Connect();
   EXPECT_TRUE(IsHungUp(client));
