@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "server/base/clock.h"
+#include "tests/testing/declared_count.h"
 #include "tests/testing/eventually.h"
 
 namespace feedwater::server {
@@ -133,9 +134,7 @@ class ControlGateTest : public ::testing::Test {
     return served_.size();
   }
   uint64_t Counted(const char* name) {
-    const auto counters = gate_->counters();
-    const auto found = counters.find(name);
-    return found == counters.end() ? 0 : found->second;
+    return feedwater::testing::DeclaredCount(gate_->counters(), name);
   }
 
   std::mutex mu_;

@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/testing/declared_count.h"
 #include "tests/testing/eventually.h"
 
 namespace feedwater::server {
@@ -65,7 +66,9 @@ class ControlListenerTest : public ::testing::Test {
     pollfd event{fd.get(), POLLIN, 0};
     return poll(&event, 1, timeout_ms) == 1 && (event.revents & POLLHUP) != 0;
   }
-  uint64_t Count(const char* name) const { return listener_->counters()[name]; }
+  uint64_t Count(const char* name) const {
+    return feedwater::testing::DeclaredCount(listener_->counters(), name);
+  }
 
   std::string folder_;
   Mutex mu_;
