@@ -66,7 +66,8 @@ std::vector<const CLI::Option*> OptionsOf(const CLI::App& app, const CLI::App* c
   const auto add = [&found](const CLI::App& of, bool all) {
     for (const CLI::Option* option : of.get_options()) {
       const bool is_own = option->check_lname("help") || option->check_lname("version");
-      if (IsOption(*option) && (all || !is_own)) found.push_back(option);
+      if (IsOption(*option) && !option->get_group().empty() && (all || !is_own))
+        found.push_back(option);
     }
   };
   if (command != nullptr) add(*command, /*all=*/true);
