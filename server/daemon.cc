@@ -59,6 +59,16 @@ int DescriptorsForClients() {
   return static_cast<int>(std::min<int64_t>(kNoDescriptorLimit, limit - reserved));
 }
 
+ConnectionLimits ConnectionsOf(const LimitsConfig& limits) {
+  ConnectionLimits connections;
+  connections.max_connections = static_cast<int>(limits.max_connections);
+  connections.connections_per_uid = static_cast<int>(limits.connections_per_uid);
+  connections.calls_per_uid = static_cast<int>(limits.calls_per_uid);
+  connections.handshake_seconds = limits.handshake_timeout.seconds;
+  connections.max_descriptor = DescriptorsForClients();
+  return connections;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(Settings settings, ActivatedSockets sockets) {
@@ -130,10 +140,7 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   data.listen_fd = data_fd.release();
   data.access = access;
   data.account_of = account_of_;
-  data.max_descriptor = DescriptorsForClients();
-  data.max_connections = static_cast<int>(limits.max_connections);
-  data.max_connections_per_uid = static_cast<int>(limits.connections_per_uid);
-  data.handshake_seconds = limits.handshake_timeout.seconds;
+  data.limits = ConnectionsOf(limits);
   FW_ASSIGN_OR_RETURN(data_, DataServer::Create(data));
 
   ControlService::Parts parts;
@@ -158,15 +165,9 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   control.listen_fd = control_fd.release();
   control.access = access;
   control.account_of = account_of_;
-  control.access_seconds = limits.handshake_timeout.seconds;
-  control.max_descriptor = DescriptorsForClients();
-  control.max_connections_per_uid = static_cast<int>(limits.connections_per_uid);
+  control.limits = data.limits;
   ControlGate::Options gate;
-  gate.max_connections = static_cast<int>(limits.max_connections);
-  gate.connections_per_uid = static_cast<int>(limits.connections_per_uid);
-  gate.calls_per_uid = static_cast<int>(limits.calls_per_uid);
-  gate.max_descriptor = DescriptorsForClients();
-  gate.handshake_seconds = limits.handshake_timeout.seconds;
+  gate.limits = data.limits;
   gate.charge = charge;
   FW_ASSIGN_OR_RETURN(
       control_, ControlServer::Create(

@@ -3,7 +3,7 @@
 //   budget -> pipelines -> runtime (workers) -> data socket -> control service -> control socket
 //
 // What belongs to the process rather than to the daemon (signals, descriptor limit, umask, systemd)
-// is main.cc's, so that tests can run a daemon in their own process.
+// is program.cc's, so that tests can run a daemon in their own process.
 #pragma once
 
 #include <atomic>

@@ -182,7 +182,7 @@ void ExitWithin(double seconds, std::function<void()> last) {
       (void)!write(STDERR_FILENO, kText, sizeof(kText) - 1);
       _exit(1);
     } catch (const std::exception& error) {
-      constexpr char kText[] = "feedwaterd: a bug, an exception that nobody expects: ";
+      constexpr char kText[] = "feedwaterd: a bug, an unexpected exception: ";
       (void)!write(STDERR_FILENO, kText, sizeof(kText) - 1);
       (void)!write(STDERR_FILENO, error.what(), strlen(error.what()));
       (void)!write(STDERR_FILENO, "\n", 1);

@@ -115,8 +115,9 @@ absl::StatusOr<std::vector<std::vector<std::string>>> FirstRecords(const server:
     std::vector<absl::Span<const std::byte>> spans;
     absl::Status status;
     for (const server::Extent& extent : extents) {
-      const auto part = server::ReadRange(dataset.RootOf(extent.object), dataset.ObjectPath(extent.object),
-                                          extent.offset, static_cast<size_t>(extent.length));
+      const auto part =
+          server::ReadRange(dataset.RootOf(extent.object), dataset.ObjectPath(extent.object),
+                            extent.offset, static_cast<size_t>(extent.length));
       if (!part.ok()) return part.status();
       parts.push_back(absl::StrCat(*part, std::string(64, '\0')));
       parts.back().resize(part->size());

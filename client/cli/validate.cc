@@ -123,25 +123,25 @@ void PrintText(const std::string& file, const PlannedPipeline& result, const Fin
 void AddValidate(CLI::App& app, Context& context) {
   static std::string file, config;
   static int64_t world_size = 1;
-  CLI::App* command = AddCommand(
-      app, context, "validate",
-      "check a pipeline file: keys, ops, parameters, types and shapes; needs no daemon",
-      "  feedwater validate pipelines/imagenet-train.yaml\n"
-      "  feedwater validate pipelines/imagenet-train.yaml --config "
-      "/etc/feedwater/feedwater.yaml   # and that its data is there",
-      [&context]() -> absl::Status {
-        absl::StatusOr<PlannedPipeline> result =
-            PlanPipeline(file, {config, context.address}, /*needs_plan=*/false);
-        // Whatever is wrong here is wrong with the input.
-        if (!result.ok()) return absl::InvalidArgumentError(result.status().message());
-        FW_ASSIGN_OR_RETURN(const Findings findings, LookAt(*result, world_size));
-        if (context.json) {
-          std::cout << ToJson(file, *result, findings).dump(2) << "\n";
-        } else {
-          PrintText(file, *result, findings);
-        }
-        return absl::OkStatus();
-      });
+  CLI::App* command =
+      AddCommand(app, context, "validate",
+                 "check a pipeline file: keys, ops, parameters, types and shapes; needs no daemon",
+                 "  feedwater validate pipelines/imagenet-train.yaml\n"
+                 "  feedwater validate pipelines/imagenet-train.yaml --config "
+                 "/etc/feedwater/feedwater.yaml   # and that its data is there",
+                 [&context]() -> absl::Status {
+                   absl::StatusOr<PlannedPipeline> result =
+                       PlanPipeline(file, {config, context.address}, /*needs_plan=*/false);
+                   // Whatever is wrong here is wrong with the input.
+                   if (!result.ok()) return absl::InvalidArgumentError(result.status().message());
+                   FW_ASSIGN_OR_RETURN(const Findings findings, LookAt(*result, world_size));
+                   if (context.json) {
+                     std::cout << ToJson(file, *result, findings).dump(2) << "\n";
+                   } else {
+                     PrintText(file, *result, findings);
+                   }
+                   return absl::OkStatus();
+                 });
   command->add_option("file", file, "the pipeline file")->required()->type_name("FILE");
   command
       ->add_option("--config", config,

@@ -194,7 +194,7 @@ void Cursor::ForgetPassed() {
   skips.erase(std::remove_if(skips.begin(), skips.end(), passed), skips.end());
 }
 
-Place Cursor::AfterSkips(Place place) const {
+EpochPosition Cursor::AfterSkips(EpochPosition place) const {
   const int64_t global_batch = batch_size * world_size;
   for (const SkippedRange& range : skips) {  // sorted: leaving one can only lead into a later one
     if (range.epoch == place.epoch && place.position < range.end &&

@@ -15,10 +15,10 @@
 namespace feedwater {
 
 // The next sample: global position `position` of epoch `epoch`.
-struct Place {
+struct EpochPosition {
   uint64_t epoch = 0;
   int64_t position = 0;
-  friend bool operator==(const Place& a, const Place& b) {
+  friend bool operator==(const EpochPosition& a, const EpochPosition& b) {
     return a.epoch == b.epoch && a.position == b.position;
   }
 };
@@ -32,7 +32,7 @@ struct SkippedRange {
 struct Cursor {
   std::string dataset, pipeline;  // digests
   uint64_t seed = 0;
-  Place at;
+  EpochPosition at;
   int64_t world_size = 1, batch_size = 0;
   int64_t substituted = 0;          // samples substituted so far
   std::vector<SkippedRange> skips;  // sorted, apart from each other, at most kMaxSkips
@@ -56,7 +56,7 @@ struct Cursor {
   // Forgets what lies behind `at`.
   void ForgetPassed();
   // From where to go on at `place`: behind every range that a batch beginning there would touch.
-  Place AfterSkips(Place place) const;
+  EpochPosition AfterSkips(EpochPosition place) const;
 };
 
 }  // namespace feedwater

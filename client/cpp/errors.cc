@@ -18,6 +18,11 @@ constexpr const char* kRecordUrl = "feedwater/bad-sample-record";
 constexpr const char* kPathUrl = "feedwater/bad-sample-path";
 constexpr const char* kReasonUrl = "feedwater/bad-sample-reason";
 
+// As in client/python/feedwater/errors.py.
+constexpr const char* kBadSampleCure =
+    ". Mend or remove it, or let the pipeline say 'on_bad_sample: substitute' or "
+    "'skip_with_count'";
+
 std::string Text(const char* bytes, size_t capacity) {
   return std::string(bytes, strnlen(bytes, capacity));
 }
@@ -39,13 +44,20 @@ absl::Status DaemonLostError(absl::string_view message) {
   return Marked(absl::UnavailableError(message), kLostUrl);
 }
 
-absl::Status FailureOf(const wire::Failed& failed) {
+absl::Status FailureOf(const wire::FailedWithReason& message) {
+  const wire::Failed& failed = message.failed;
   const std::string reason = Text(failed.message, sizeof(failed.message)),
                     path = Text(failed.path, sizeof(failed.path));
   const bool is_bad_sample = failed.record >= 0;
   absl::Status status(
       static_cast<absl::StatusCode>(failed.code),
-      is_bad_sample ? absl::StrCat("record ", failed.record, " (", path, "): ", reason) : reason);
+      is_bad_sample
+          ? absl::StrCat("record ", failed.record, " (", path, ") at epoch ", failed.epoch,
+                         ", step ", failed.step, ": ", reason,
+                         message.reason == static_cast<uint32_t>(wire::FailReason::kBadRecord)
+                             ? kBadSampleCure
+                             : "")
+          : reason);
   if (status.ok()) status = absl::UnknownError("the daemon could not make this batch");
   if (is_bad_sample) {
     status.SetPayload(kRecordUrl, absl::Cord(absl::StrCat(failed.record)));

@@ -15,7 +15,7 @@ absl::Status ChecksumError(absl::string_view message);
 absl::Status DaemonLostError(absl::string_view message);
 
 // Of a batch that could not be made; with the bad sample, if that is why.
-absl::Status FailureOf(const wire::Failed& failed);
+absl::Status FailureOf(const wire::FailedWithReason& message);
 // Why the daemon ends the session.
 absl::Status ReasonOf(const wire::Closing& closing);
 

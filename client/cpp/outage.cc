@@ -57,9 +57,9 @@ void Outage::Run(double timeout_s) {
   }
   told_ = true;
   Tell(notice_,
-       absl::StrCat("the daemon at ", address_, " is away (", reason_, "): waiting ",
+       absl::StrCat("the daemon at ", address_, " cannot be reached (", reason_, "): waiting ",
                     timeout_s < kEndlessS ? absl::StrCat("up to ", timeout_s, " s") : "without end",
-                    " (reconnect_timeout_s) until it serves again; nothing is lost"));
+                    " (reconnect_timeout_s) until it serves again; no batch is lost"));
 }
 
 void Outage::Stop() {

@@ -23,8 +23,8 @@ void Position::Align(int64_t position) {
   if (position < shape_.records) alignment_ = position % GlobalBatch();
 }
 
-Place Position::Wanted() const {
-  return cursor_.AfterSkips(at_epoch_end_ ? Place{cursor_.at.epoch + 1, 0} : cursor_.at);
+EpochPosition Position::Wanted() const {
+  return cursor_.AfterSkips(at_epoch_end_ ? EpochPosition{cursor_.at.epoch + 1, 0} : cursor_.at);
 }
 
 uint64_t Position::epoch() const {
@@ -32,7 +32,7 @@ uint64_t Position::epoch() const {
 }
 
 bool Position::HasRest() const {
-  const Place wanted = Wanted();
+  const EpochPosition wanted = Wanted();
   const int64_t left = shape_.records - wanted.position;
   return wanted.epoch == cursor_.at.epoch && left >= (shape_.drop_last ? GlobalBatch() : 1);
 }

@@ -28,7 +28,7 @@ class Position {
   bool resumed() const { return resumed_; }  // loaded; since then nothing taken, no epoch chosen
 
   // Where the next batch begins: behind what is left out.
-  Place Wanted() const;
+  EpochPosition Wanted() const;
   // The epoch of the next batch, or of the last one where that ended its epoch.
   uint64_t epoch() const;
   uint64_t next_epoch() const { return epoch() + (at_epoch_end_ ? 1 : 0); }

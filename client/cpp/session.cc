@@ -111,16 +111,16 @@ absl::StatusOr<std::shared_ptr<Session>> Session::Connect(const std::string& add
   (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
   const int connected = connect(fd, reinterpret_cast<sockaddr*>(&name), sizeof(name));
   if (connected != 0 && errno == EAGAIN)
-    return absl::UnavailableError(absl::StrCat("nobody accepts connections to ", path));
+    return absl::UnavailableError(absl::StrCat("no daemon accepts connections to ", path));
   if (connected != 0 && errno == EACCES) return NoPermission(path);
   // A daemon that stops leaves its socket file behind, or has removed it already: both mean that
   // nobody serves.
   if (connected != 0 && errno == ECONNREFUSED) {
-    return absl::UnavailableError(
-        absl::StrCat("no feedwaterd at ", address, ": ", path,
-                     " is there, but nobody listens: the daemon was killed, or is being restarted. "
-                     "Its log says why (journalctl -u 'feedwaterd@*'); start it with "
-                     "'feedwaterd --config FILE' or systemctl"));
+    return absl::UnavailableError(absl::StrCat(
+        "no feedwaterd at ", address, ": ", path,
+        " is there, but no process listens: the daemon was killed, or is being restarted. "
+        "Its log says why (journalctl -u 'feedwaterd@*'); start it with "
+        "'feedwaterd --config FILE' or systemctl"));
   }
   if (connected != 0) {
     const absl::Status error = Errno(absl::StrCat("connecting to ", path));
@@ -157,6 +157,7 @@ absl::StatusOr<std::shared_ptr<Session>> Session::Connect(const std::string& add
         "the daemon speaks data protocol ", welcome->major, ".", welcome->minor, ", this client ",
         wire::kMajor, ".", wire::kMinor, ": install the same major version of both"));
   }
+  session->minor_ = std::min(welcome->minor, wire::kMinor);
   std::memcpy(session->ticket_.data(), welcome->ticket, session->ticket_.size());
   return session;
 }
@@ -233,7 +234,13 @@ absl::StatusOr<Session::Message> Session::Receive(int timeout_ms) {
       return Message(*ready);
     }
     case wire::Type::kFailed: {
-      absl::StatusOr<wire::Failed> failed = As<wire::Failed>(buffer, *size, type);
+      if (minor_ == 0) {
+        absl::StatusOr<wire::Failed> failed = As<wire::Failed>(buffer, *size, type);
+        if (!failed.ok()) return failed.status();
+        return Message(wire::FailedWithReason{*failed, 0, 0});
+      }
+      absl::StatusOr<wire::FailedWithReason> failed =
+          As<wire::FailedWithReason>(buffer, *size, type);
       if (!failed.ok()) return failed.status();
       return Message(*failed);
     }

@@ -22,7 +22,7 @@ namespace feedwater {
 
 class Session {
  public:
-  using Message = std::variant<wire::Ready, wire::Failed, wire::Closing>;
+  using Message = std::variant<wire::Ready, wire::FailedWithReason, wire::Closing>;
 
   // Connects and exchanges HELLO and WELCOME. Unavailable when nobody listens, PermissionDenied
   // when this user may not connect, FailedPrecondition naming both versions when the protocols
@@ -61,6 +61,7 @@ class Session {
 
   const int fd_;
   std::array<uint8_t, 16> ticket_{};
+  uint16_t minor_ = 0;  // the minor version that both sides speak
   std::byte* arena_ = nullptr;
   uint64_t slot_bytes_ = 0;
   uint32_t slots_ = 0;

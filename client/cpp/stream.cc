@@ -9,7 +9,7 @@
 
 namespace feedwater {
 
-void Stream::Impl::SeekTo(Place place) {
+void Stream::Impl::SeekTo(EpochPosition place) {
   if (next_at == place) return;
   next_at = place;
   session->SendSeek(++serial, place.epoch, place.position);
@@ -58,8 +58,8 @@ absl::StatusOr<wire::Ready> Stream::Impl::AwaitReady() {
       if (absl::Status again = Reconnect(reason); !again.ok()) return again;
       continue;
     }
-    if (const auto* failure = std::get_if<wire::Failed>(&*message)) {
-      if (failure->serial != serial) continue;
+    if (const auto* failure = std::get_if<wire::FailedWithReason>(&*message)) {
+      if (failure->failed.serial != serial) continue;
       next_at.reset();  // the daemon stands still until a seek
       return FailureOf(*failure);
     }
@@ -71,16 +71,16 @@ absl::StatusOr<wire::Ready> Stream::Impl::AwaitReady() {
       continue;
     }
     next_at = (ready.flags & wire::kReadyLastInEpoch) != 0
-                  ? Place{ready.epoch + 1, 0}
-                  : Place{ready.epoch, ready.next_position};
+                  ? EpochPosition{ready.epoch + 1, 0}
+                  : EpochPosition{ready.epoch, ready.next_position};
     return ready;
   }
 }
 
 void Stream::Impl::Settle() {
-  const Place wanted = position.Wanted();
+  const EpochPosition wanted = position.Wanted();
   if (kept) {
-    if (wanted == Place{kept->epoch, 0}) return;
+    if (wanted == EpochPosition{kept->epoch, 0}) return;
     GiveBack(*std::exchange(kept, std::nullopt));
   }
   SeekTo(wanted);
@@ -100,7 +100,7 @@ absl::StatusOr<Batch> Stream::Impl::Next() {
     absl::StatusOr<wire::Ready> ready = Fetch();
     if (!ready.ok()) return ready.status();
     const bool begins_skipped =
-        position.cursor().AfterSkips({ready->epoch, 0}) != Place{ready->epoch, 0};
+        position.cursor().AfterSkips({ready->epoch, 0}) != EpochPosition{ready->epoch, 0};
     if (ready->epoch <= position.Wanted().epoch || !begins_skipped) return Lend(*ready);
     // The epoch had no further batch, and the next one begins with what is left out.
     position.BeginEpoch(ready->epoch);
@@ -185,7 +185,6 @@ absl::Status Stream::Impl::Load(const std::string& state) {
 }
 
 // --- Replaying and leaving out
-// -------------------------------------------------------------------------------------------------
 
 absl::StatusOr<Batch> Stream::Impl::Replay(int64_t step, std::optional<uint64_t> of_epoch) {
   const uint64_t epoch = of_epoch.value_or(position.epoch());

@@ -36,7 +36,7 @@ struct Stream::Impl {
   absl::Status Reconnect(const absl::Status& why);
 
   // Lets the session's next batch come from there, unless it does already.
-  void SeekTo(Place place);
+  void SeekTo(EpochPosition place);
   // Lets it come from where the program's next one begins, unless that is kept already.
   void Settle();
   // Waits for the session's next batch. Nothing of the program's position changes.
@@ -55,8 +55,9 @@ struct Stream::Impl {
   std::vector<std::string> classes;
   int64_t rank = 0;
   std::shared_ptr<Session> session;
-  uint32_t serial = 0;              // of the last seek; older batches are given back unseen
-  std::optional<Place> next_at;     // of the session's next batch; nothing: a seek must come first
+  uint32_t serial = 0;  // of the last seek; older batches are given back unseen
+  std::optional<EpochPosition>
+      next_at;                      // of the session's next batch; nothing: a seek must come first
   Position position;                // after the batches that the program has
   std::optional<wire::Ready> kept;  // received, the first of its epoch, but not yet handed out
   absl::Status failed;              // a bad sample: the stream stands still until it is moved

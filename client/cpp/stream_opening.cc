@@ -68,7 +68,7 @@ bool EnvironmentSaysProtect() {
 }
 
 // A cursor at `place` as the daemon reads it: what is left out is the client's affair.
-std::string ForDaemon(Cursor cursor, Place place) {
+std::string ForDaemon(Cursor cursor, EpochPosition place) {
   cursor.at = place;
   cursor.skips.clear();
   return cursor.ToJson();
@@ -180,7 +180,7 @@ absl::Status Stream::Impl::OpenSession(const std::string& cursor_json, int64_t d
   if (request.files().as_of_ns() == 0) *request.mutable_files() = opened.files();
   session = *std::move(connected);
   serial = 0;
-  next_at = Place{opened.epoch(), opened.position()};
+  next_at = EpochPosition{opened.epoch(), opened.position()};
   kept.reset();  // its slot went with the old session
   fields = *std::move(described);
   classes.assign(opened.classes().begin(), opened.classes().end());

@@ -19,7 +19,7 @@ static_assert(std::endian::native == std::endian::little, "the wire structs are 
 
 inline constexpr uint32_t kMagic = 0x52545746;  // "FWTR"
 inline constexpr uint16_t kMajor = 1;
-inline constexpr uint16_t kMinor = 0;
+inline constexpr uint16_t kMinor = 1;
 inline constexpr uint32_t kMaxSlots = 64;
 
 enum class Type : uint16_t {
@@ -97,6 +97,19 @@ struct Failed {
   char message[512];  // of a record: what is wrong with it, without number and path
 };
 
+enum class FailReason : uint32_t {
+  kOther = 0,       // not about a record, as a rule; what 1.0 does not say
+  kBadRecord = 1,   // `record` cannot be made into a sample, and the pipeline says `fail`
+  kTooManyBad = 2,  // more records than max_bad_fraction allows; `record` is the last of them
+};
+
+// kFailed since 1.1. What speaks 1.0 gets Failed alone.
+struct FailedWithReason {
+  Failed failed;
+  uint32_t reason;  // FailReason
+  uint32_t reserved;
+};
+
 struct Closing {
   Header header;
   uint32_t code;
@@ -119,7 +132,7 @@ struct Seek {
   int64_t position;  // global position within the epoch
 };
 
-inline constexpr size_t kMaxMessage = sizeof(Failed);
+inline constexpr size_t kMaxMessage = sizeof(FailedWithReason);
 
 template <typename M>
 constexpr Header MakeHeader(Type type) {
@@ -138,9 +151,11 @@ static_assert(sizeof(Ready) == 80 && offsetof(Ready, generation) == 16 &&
               offsetof(Ready, crc32c) == 64 && offsetof(Ready, published_ns) == 72);
 static_assert(sizeof(Failed) == 816 && offsetof(Failed, record) == 40 &&
               offsetof(Failed, path) == 48 && offsetof(Failed, message) == 304);
+static_assert(sizeof(FailedWithReason) == 824 && offsetof(FailedWithReason, reason) == 816);
 static_assert(sizeof(Closing) == 528 && offsetof(Closing, message) == 16);
 static_assert(sizeof(Release) == 24 && offsetof(Release, generation) == 16);
 static_assert(sizeof(Seek) == 32 && offsetof(Seek, epoch) == 16 && offsetof(Seek, position) == 24);
-static_assert(std::is_trivially_copyable_v<Failed> && std::is_standard_layout_v<Failed>);
+static_assert(std::is_trivially_copyable_v<FailedWithReason> &&
+              std::is_standard_layout_v<FailedWithReason>);
 
 }  // namespace feedwater::wire

@@ -40,8 +40,7 @@ absl::StatusOr<Fd> OpenUnfinished(const std::string& path, unsigned mode) {
 }
 
 absl::Status Finish(int fd, const std::string& unfinished, const std::string& folder,
-                    const std::string& path,
-                    absl::FunctionRef<absl::Status(int fd)> write_bytes) {
+                    const std::string& path, absl::FunctionRef<absl::Status(int fd)> write_bytes) {
   FW_RETURN_IF_ERROR(write_bytes(fd));
   if (fsync(fd) != 0) return ErrnoStatus(errno, "fsync");
   if (rename(unfinished.c_str(), path.c_str()) != 0) return ErrnoStatus(errno, "rename");

@@ -7,7 +7,7 @@ namespace feedwater::server {
 absl::Status WorkClock::Look(int64_t now) {
   look_at_ns_ = now + kNextLookNs;
   if (gone_ != nullptr && gone_->load(std::memory_order_relaxed))
-    return absl::CancelledError("nobody wants the sample any more");
+    return absl::CancelledError("the sample is no longer needed");
   if (limit_ns_ == 0) return absl::OkStatus();
   const int64_t cpu = ThreadCpuNs();
   if (cpu_start_ns_ < 0) cpu_start_ns_ = cpu;

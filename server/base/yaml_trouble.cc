@@ -1,7 +1,5 @@
 #include "server/base/yaml_trouble.h"
 
-#include <yaml-cpp/exceptions.h>
-
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -15,8 +13,8 @@
 namespace feedwater::server {
 namespace {
 
-namespace ErrorMsg = YAML::ErrorMsg;
-
+size_t Column(YamlPlace place) { return static_cast<size_t>(place.column); }
+char ClosingOf(char bracket) { return bracket == '[' ? ']' : '}'; }
 std::string Quoted(char c) { return absl::StrCat("'", absl::string_view(&c, 1), "'"); }
 
 // The lines of a file, numbered from 1.
@@ -91,11 +89,37 @@ std::optional<YamlDiagnosis> FindOpenQuote(const YamlTrouble& trouble) {
                                     trouble.quote_end_line, "): add it where the text ends")};
 }
 
+// A text that begins, here or one before, with a character that YAML keeps for itself.
+std::optional<YamlDiagnosis> FindSign(const Lines& lines, YamlPlace at) {
+  constexpr absl::string_view kOfAWord = "&*!";
+  const char before = lines.CharAt({at.line, at.column - 1});
+  const bool is_before = before != '\0' && absl::StrContains(kOfAWord, before) &&
+                         lines.CharAt({at.line, at.column - 2}) == ' ';
+  const char sign = is_before ? before : lines.CharAt(at);
+  const auto here = [at](absl::string_view message) {
+    return YamlDiagnosis{at, std::string(message)};
+  };
+  switch (sign) {
+    case '&':
+      return here(kNoAnchors);
+    case '*':
+      return here(kNoAliases);
+    case '!':
+      return here(kNoTags);
+    case '%':
+      if (at.column == 1) return here("directives ('%...') are not needed: remove this line");
+      [[fallthrough]];
+    case '@':
+    case '`':
+      return here(absl::StrCat("a text cannot begin with ", Quoted(sign), ": put it in quotes"));
+    default:
+      return std::nullopt;
+  }
+}
+
 YamlDiagnosis ExplainBracket(const Lines& lines, const YamlTrouble& trouble) {
   const char open = trouble.bracket_mark;
-  const char close = open == '[' ? ']' : '}';
-  if (trouble.bracket.line == 0)
-    return {trouble.at, "a ',' or a closing bracket is missing before here: add it"};
+  const char close = ClosingOf(open);
   if (trouble.bracket.line == trouble.at.line) {
     return {trouble.at,
             absl::StrCat("a ',' is missing before here, or the ", Quoted(close), " of the ",
@@ -141,60 +165,33 @@ YamlDiagnosis ExplainColon(const Lines& lines, const YamlTrouble& trouble) {
 
 }  // namespace
 
+// Told by the text where it tells; else in the parser's words.
 YamlDiagnosis Explain(const YamlTrouble& trouble) {
   const Lines lines(trouble.text);
-  const absl::string_view reason = trouble.reason;
   if (auto tab = FindTab(lines, trouble)) return *tab;
   if (auto quote = FindOpenQuote(trouble)) return *quote;
-  if (reason == ErrorMsg::END_OF_MAP_FLOW || reason == ErrorMsg::END_OF_SEQ_FLOW)
-    return ExplainBracket(lines, trouble);
-  if (reason == ErrorMsg::MAP_VALUE) return ExplainColon(lines, trouble);
+  if (auto sign = FindSign(lines, trouble.at)) return *sign;
 
   const char found = lines.CharAt(trouble.at);
-  const auto here = [&](std::string message) {
-    return YamlDiagnosis{trouble.at, std::move(message)};
-  };
-  if (reason == ErrorMsg::TAB_IN_INDENTATION)
-    return here("a tab stands where YAML wants blanks: replace it");
-  if (reason == ErrorMsg::END_OF_MAP || reason == ErrorMsg::END_OF_SEQ) {
-    if (auto indent = FindDeepIndent(lines, trouble)) return *indent;
-    return here(
-        "this does not continue what stands above: indent it exactly as the keys, or the '- ' "
-        "entries, that it belongs to");
+  if (found == ']' || found == '}') {
+    return {trouble.at, absl::StrCat("this ", Quoted(found),
+                                     " closes nothing: remove it, or add the bracket that is "
+                                     "missing before it")};
   }
-  if (reason == ErrorMsg::FLOW_END) {
-    return here(absl::StrCat("this ", Quoted(found),
-                             " closes nothing: remove it, or add the bracket that is missing "
-                             "before it"));
+  if (trouble.bracket.line != 0) return ExplainBracket(lines, trouble);
+  if (found == ':') return ExplainColon(lines, trouble);
+  if (auto indent = FindDeepIndent(lines, trouble)) return *indent;
+  if (lines.Above(trouble.at.line) > 0 && lines.Indent(trouble.at.line) + 1 == Column(trouble.at)) {
+    return {trouble.at,
+            "this does not continue what stands above: indent it exactly as the keys, or the '- ' "
+            "entries, that it belongs to"};
   }
-  if (reason == ErrorMsg::BLOCK_ENTRY) {
-    return here(
-        "a '- ' entry cannot stand here: begin it on a line of its own, or write the list as [a, "
-        "b]");
+  if (found == '-') {
+    return {trouble.at,
+            "a '- ' entry cannot stand here: begin it on a line of its own, or write the list as "
+            "[a, b]"};
   }
-  if (reason == ErrorMsg::UNKNOWN_TOKEN || reason == ErrorMsg::MAP_KEY)
-    return here(absl::StrCat("a text cannot begin with ", Quoted(found), ": put it in quotes"));
-  if (reason == ErrorMsg::UNKNOWN_ANCHOR || reason == ErrorMsg::ALIAS_NOT_FOUND ||
-      reason == ErrorMsg::CHAR_IN_ALIAS) {
-    return here(std::string(kNoAliases));
-  }
-  if (reason == ErrorMsg::ANCHOR_NOT_FOUND || reason == ErrorMsg::CHAR_IN_ANCHOR ||
-      reason == ErrorMsg::MULTIPLE_ANCHORS) {
-    return here(std::string(kNoAnchors));
-  }
-  if (reason == ErrorMsg::MULTIPLE_TAGS || reason == ErrorMsg::CHAR_IN_TAG_HANDLE ||
-      reason == ErrorMsg::TAG_WITH_NO_SUFFIX || reason == ErrorMsg::END_OF_VERBATIM_TAG) {
-    return here(std::string(kNoTags));
-  }
-  if (absl::StartsWith(reason, ErrorMsg::INVALID_ESCAPE)) {
-    const absl::string_view letter = absl::StripPrefix(reason, ErrorMsg::INVALID_ESCAPE);
-    return here(absl::StrCat("'\\", letter, "' is no escape in a text with \": write '\\\\", letter,
-                             "', or put the text in single quotes"));
-  }
-  if (reason == ErrorMsg::EOF_IN_SCALAR || reason == ErrorMsg::DOC_IN_SCALAR)
-    return here("a quoted text runs up to here: add its closing quote");
-  if (found == '%') return here("directives ('%...') are not needed: remove this line");
-  return here(absl::StrCat("this is no YAML: ", reason));
+  return {trouble.at, absl::StrCat("this is no YAML: ", trouble.reason)};
 }
 
 }  // namespace feedwater::server

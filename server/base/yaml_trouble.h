@@ -1,6 +1,6 @@
 // Text that is no YAML, explained to the person who wrote it. yaml-cpp's own words are about its
-// parser ("end of map not found") and name the place where it noticed; here they become the place
-// where something is to be changed, and what.
+// parser ("end of map not found") and name the place where it noticed; the text around that place
+// tells, as a rule, where something is to be changed, and what.
 #pragma once
 
 #include <string>
@@ -26,7 +26,7 @@ struct YamlPlace {
 // What is known where the parser gave up.
 struct YamlTrouble {
   absl::string_view text;    // the whole file
-  absl::string_view reason;  // yaml-cpp's words, as in YAML::ErrorMsg
+  absl::string_view reason;  // yaml-cpp's words
   YamlPlace at;
   YamlPlace bracket;       // of the innermost '{' or '[' that is still open
   YamlPlace quote;         // of the last quoted text that runs over several lines

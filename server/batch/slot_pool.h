@@ -12,6 +12,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "proto/shm/wire.h"
 
 namespace feedwater::server {
 
@@ -33,6 +34,7 @@ struct BatchFailure {
   absl::Status status;  // its message: what is wrong, without the record's name
   int64_t record = -1;  // -1: not about one record
   std::string path;
+  wire::FailReason reason = wire::FailReason::kOther;
 };
 
 class SlotPool {

@@ -89,7 +89,6 @@ DiskTier::~DiskTier() {
 std::string DiskTier::ObjectPath(uint32_t segment) const { return SegmentName(segment); }
 
 // --- what an earlier daemon left
-// ----------------------------------------------------------------------
 
 absl::Status DiskTier::Recover() {
   journal_ =
@@ -166,7 +165,6 @@ absl::Status DiskTier::ReplayJournal(uint64_t journal_bytes) {
 }
 
 // --- writing
-// -----------------------------------------------------------------------------------------------
 
 void DiskTier::RaiseLimit(int64_t limit) {
   int64_t before = limit_;

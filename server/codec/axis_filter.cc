@@ -138,8 +138,9 @@ void AxisFilter::BuildWeighted(const AxisBox& box, int out, int window) {
     return fill(std::integral_constant<int, n>());
     FW_TAPS(1)
     FW_TAPS(2)
-    FW_TAPS(3) FW_TAPS(4) FW_TAPS(5) FW_TAPS(6) FW_TAPS(7) FW_TAPS(8) FW_TAPS(9) FW_TAPS(10)
-        FW_TAPS(11) FW_TAPS(12) FW_TAPS(13) FW_TAPS(14) FW_TAPS(15) FW_TAPS(16)
+    FW_TAPS(3)
+    FW_TAPS(4) FW_TAPS(5) FW_TAPS(6) FW_TAPS(7) FW_TAPS(8) FW_TAPS(9) FW_TAPS(10) FW_TAPS(11)
+        FW_TAPS(12) FW_TAPS(13) FW_TAPS(14) FW_TAPS(15) FW_TAPS(16)
 #undef FW_TAPS
   }
 }

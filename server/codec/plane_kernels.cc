@@ -157,7 +157,14 @@ void ToBF16(const uint8_t* in, size_t count, float mean, float scale, bool strea
 }
 
 const PlaneTable* PlaneTargetTable() {
-  static const PlaneTable kTable = {hwy::TargetName(HWY_TARGET), Deinterleave3, Interleave3U8, Interleave3U16, Interleave3F32, ToF32, ToF16, ToBF16};
+  static const PlaneTable kTable = {hwy::TargetName(HWY_TARGET),
+                                    Deinterleave3,
+                                    Interleave3U8,
+                                    Interleave3U16,
+                                    Interleave3F32,
+                                    ToF32,
+                                    ToF16,
+                                    ToBF16};
   return &kTable;
 }
 

@@ -293,8 +293,9 @@ void FilterBandNarrowC(const uint8_t* const* rows, const AxisWeights& axis, int1
   case n:          \
     return FilterBandNarrowT<n, kChannels>(rows, axis, scratch, out);
     FW_TAPS(1)
-    FW_TAPS(2) FW_TAPS(3) FW_TAPS(4) FW_TAPS(5) FW_TAPS(6) FW_TAPS(7) FW_TAPS(8) FW_TAPS(9)
-        FW_TAPS(10) FW_TAPS(11) FW_TAPS(12) FW_TAPS(13) FW_TAPS(14) FW_TAPS(15) FW_TAPS(16)
+    FW_TAPS(2)
+    FW_TAPS(3) FW_TAPS(4) FW_TAPS(5) FW_TAPS(6) FW_TAPS(7) FW_TAPS(8) FW_TAPS(9) FW_TAPS(10)
+        FW_TAPS(11) FW_TAPS(12) FW_TAPS(13) FW_TAPS(14) FW_TAPS(15) FW_TAPS(16)
 #undef FW_TAPS
   }
 }
@@ -379,8 +380,9 @@ void FilterRows(const int16_t* const* rows, const int16_t* weights, int taps, si
   case n:          \
     return FilterRowsT<n>(rows, weights, count, out);
     FW_TAPS(1)
-    FW_TAPS(2) FW_TAPS(3) FW_TAPS(4) FW_TAPS(5) FW_TAPS(6) FW_TAPS(7) FW_TAPS(8) FW_TAPS(9)
-        FW_TAPS(10) FW_TAPS(11) FW_TAPS(12) FW_TAPS(13) FW_TAPS(14) FW_TAPS(15) FW_TAPS(16)
+    FW_TAPS(2)
+    FW_TAPS(3) FW_TAPS(4) FW_TAPS(5) FW_TAPS(6) FW_TAPS(7) FW_TAPS(8) FW_TAPS(9) FW_TAPS(10)
+        FW_TAPS(11) FW_TAPS(12) FW_TAPS(13) FW_TAPS(14) FW_TAPS(15) FW_TAPS(16)
 #undef FW_TAPS
   }
 }
@@ -409,7 +411,12 @@ void FinishRow(const int32_t* HWY_RESTRICT sums, size_t count, uint8_t* HWY_REST
 }
 
 const ResampleTable* ResampleTargetTable() {
-  static const ResampleTable kTable = {hwy::TargetName(HWY_TARGET), FilterBandNarrow, FilterBandWide, FilterRows, AccumulateRow, FinishRow};
+  static const ResampleTable kTable = {hwy::TargetName(HWY_TARGET),
+                                       FilterBandNarrow,
+                                       FilterBandWide,
+                                       FilterRows,
+                                       AccumulateRow,
+                                       FinishRow};
   return &kTable;
 }
 

@@ -326,7 +326,7 @@ absl::Status IsolatedMaker::Ask(DecoderCommand command, const SampleInput& input
     if (outcome == DecoderProcess::Outcome::kAnswered) break;
     End(/*is_death=*/true);
     if (outcome == DecoderProcess::Outcome::kUnwanted)
-      return absl::CancelledError("nobody wants the sample any more");
+      return absl::CancelledError("the sample is no longer needed");
     const bool for_memory =
         outcome == DecoderProcess::Outcome::kKilled && host_->oom_kills() > oom_kills_;
     if (for_memory && ++kills_for_memory == kKillsForMemory) {

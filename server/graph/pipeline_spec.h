@@ -47,8 +47,6 @@ struct PipelineCaps {
   int64_t max_outputs = std::numeric_limits<int64_t>::max();
 };
 
-inline constexpr int64_t kMaxBatchSize = 1 << 20;  // samples of one rank
-
 struct PipelineSpec {
   std::string name;  // the file's stem
   YamlNode dataset;  // for OpenDataset

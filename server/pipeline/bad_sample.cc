@@ -39,8 +39,8 @@ BadSample BadRecord(const Dataset& dataset, int64_t record) {
 
 int64_t BadPlaces::MostBytes(int64_t samples) {
   // A vector doubles as it grows; a node of a map has some words of its own.
-  constexpr int64_t kPlaceBytes = 2 * sizeof(Place), kReasonBytes = kMaxReasonBytes + 128;
-  return samples * kPlaceBytes + std::min<int64_t>(samples, kReasons) * kReasonBytes;
+  constexpr int64_t kEntryBytes = 2 * sizeof(Entry), kReasonBytes = kMaxReasonBytes + 128;
+  return samples * kEntryBytes + std::min<int64_t>(samples, kReasons) * kReasonBytes;
 }
 
 void BadPlaces::Add(const std::vector<BadSample>& bad) {
@@ -54,18 +54,18 @@ void BadPlaces::Add(const std::vector<BadSample>& bad) {
 
 void BadPlaces::Sort() {
   std::sort(places_.begin(), places_.end(),
-            [](const Place& a, const Place& b) { return a.place < b.place; });
+            [](const Entry& a, const Entry& b) { return a.place < b.place; });
 }
 
 void BadPlaces::KeepFirst(size_t size) { places_.resize(size); }
 
 void BadPlaces::KeepOnly(int64_t place) {
   places_.erase(std::remove_if(places_.begin(), places_.end(),
-                               [place](const Place& one) { return one.place != place; }),
+                               [place](const Entry& one) { return one.place != place; }),
                 places_.end());
 }
 
-BadSample BadPlaces::At(const Dataset& dataset, const Place& place) const {
+BadSample BadPlaces::At(const Dataset& dataset, const Entry& place) const {
   BadSample bad = BadRecord(dataset, place.record);
   bad.place = place.place;
   bad.stood_in = place.stood_in;
@@ -79,6 +79,7 @@ BatchFailure TooManyBadSamples(double max_bad_fraction, int64_t count, int64_t s
   BatchFailure failure;
   failure.record = last.record;
   failure.path = last.path;
+  failure.reason = wire::FailReason::kTooManyBad;
   failure.status = absl::DataLossError(absl::StrCat(
       count, " of this rank's ", samples, " samples of epoch ", epoch,
       " are bad, more than max_bad_fraction = ", max_bad_fraction, " allows (",

@@ -35,7 +35,7 @@ BadSample BadRecord(const Dataset& dataset, int64_t record);
 // bytes; reasons are kept of the first places only.
 class BadPlaces {
  public:
-  struct Place {
+  struct Entry {
     int64_t place = 0, record = 0, stood_in = -1;  // as in BadSample
   };
   static constexpr size_t kReasons = 64;
@@ -47,12 +47,12 @@ class BadPlaces {
   void Sort();                  // by place, whoever was faster
   void KeepFirst(size_t size);  // REQUIRES: sorted
   void KeepOnly(int64_t place);
-  const std::vector<Place>& places() const { return places_; }
+  const std::vector<Entry>& places() const { return places_; }
   // The whole of one of them; the reason is empty where it was not kept.
-  BadSample At(const Dataset& dataset, const Place& place) const;
+  BadSample At(const Dataset& dataset, const Entry& place) const;
 
  private:
-  std::vector<Place> places_;
+  std::vector<Entry> places_;
   std::map<int64_t, std::string> reasons_;  // by place
 };
 

@@ -262,7 +262,8 @@ void BadSampleLog::Add(const std::string& dataset, const PipelineSpec& pipeline,
     spdlog::warn("pipeline {}: record {} ({}) is bad: {}", pipeline.name, bad.record, bad.path,
                  bad.reason);
   } else if (met == kLogged + 1) {
-    spdlog::warn("more bad samples of user {} are told by `feedwater status --bad` only", user);
+    spdlog::warn(
+        "further bad samples of user {} are not logged; `feedwater status --bad` lists them", user);
   }
 }
 

@@ -27,17 +27,17 @@ void FairShares::JobEnds(uint32_t uid) {
   if (--users_[uid].jobs == 0) --users_with_jobs_;
 }
 
-FairShares::Place FairShares::PlaceOf(uint32_t uid, double* job_ns) {
+FairShares::Used FairShares::UsedBy(uint32_t uid, double* job_ns) {
   User& user = users_[uid];
   user.used_ns = std::max(user.used_ns, floor_ns_ - kIdleCreditNs);
   *job_ns = std::max(*job_ns, user.floor_ns - kIdleCreditNs);
   return {user.used_ns, *job_ns};
 }
 
-void FairShares::Picked(uint32_t uid, Place place) {
-  floor_ns_ = std::max(floor_ns_, place.first);
+void FairShares::Picked(uint32_t uid, Used used) {
+  floor_ns_ = std::max(floor_ns_, used.first);
   User& user = users_[uid];
-  user.floor_ns = std::max(user.floor_ns, place.second);
+  user.floor_ns = std::max(user.floor_ns, used.second);
 }
 
 void FairShares::Use(uint32_t uid, double ns, double* job_ns) {

@@ -15,7 +15,7 @@ namespace feedwater::server {
 class FairShares {
  public:
   // The least one comes first: what the user has used, what the job has used.
-  using Place = std::pair<double, double>;
+  using Used = std::pair<double, double>;
 
   // Returns what the new job counts as having used.
   double JobBegins(uint32_t uid);
@@ -23,8 +23,8 @@ class FairShares {
   int users() const { return users_with_jobs_; }
 
   // REQUIRES: the user has a job. `job_ns`: what that job has used; raised where it was idle.
-  Place PlaceOf(uint32_t uid, double* job_ns);
-  void Picked(uint32_t uid, Place place);
+  Used UsedBy(uint32_t uid, double* job_ns);
+  void Picked(uint32_t uid, Used used);
   // CPU time for a job, estimates included; less than 0 takes them back.
   void Use(uint32_t uid, double ns, double* job_ns);
   // CPU time for a user, if he has jobs or debts.

@@ -6,6 +6,7 @@
 #include <climits>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -33,6 +34,7 @@ OrderCursor MakeCursor(const std::shared_ptr<const OrderConfig>& config, uint64_
                        int64_t position);
 
 class Stream;  // one rank of a job (stream.h)
+struct Publication;
 
 class Job {
  public:
@@ -72,6 +74,8 @@ class Job {
 
  private:
   friend class Scheduler;
+  friend JobStats Describe(const Job& job);
+  friend std::optional<Publication> TakeDone(Stream& stream, bool our_turn);
 
   const JobConfig config_;
   const std::shared_ptr<const OrderConfig> order_config_;
@@ -81,7 +85,7 @@ class Job {
   std::atomic<bool> ended_{false};
   std::atomic<int> held_up_{0};
 
-  // Guarded by the scheduler's lock; reached only through Scheduler::Guarded.
+  // Guarded by the scheduler's lock: reached through Scheduler::Guarded, and by these two friends.
   struct Guarded {
     std::vector<std::shared_ptr<Stream>> streams;  // sorted by rank
     double used_ns = 0;  // of CPU time, for FairShares; estimates of running tickets included

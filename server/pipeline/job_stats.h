@@ -70,4 +70,7 @@ struct JobStats : PublishedCounts {
   int64_t start = 0;
 };
 
+class Job;
+JobStats Describe(const Job& job);  // REQUIRES: the scheduler's lock
+
 }  // namespace feedwater::server

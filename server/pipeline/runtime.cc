@@ -53,23 +53,7 @@ absl::StatusOr<Staging> MakeStaging(const Plan& plan, int64_t batch_size, int sl
   return staging;
 }
 
-absl::Status CheckJob(const JobConfig& job, int64_t rank, const SlotLayout& layout) {
-  if (job.pipeline == nullptr || job.pipeline->dataset == nullptr ||
-      job.pipeline->plan == nullptr) {
-    return absl::InvalidArgumentError("the job has no pipeline");
-  }
-  if (job.world_size < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("world_size is at least 1, not ", job.world_size));
-  }
-  if (rank < 0 || rank >= job.world_size) {
-    return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " is not in [0, ", job.world_size,
-                                                   "): ranks count from 0 to world_size - 1"));
-  }
-  if (job.batch_size < 1 || job.batch_size > std::numeric_limits<int32_t>::max()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("batch_size ", job.batch_size, " is not in [1, 2^31)"));
-  }
+absl::Status CheckLayout(const JobConfig& job, const SlotLayout& layout) {
   // Samples are written where the plan's outputs stand, whatever the slots are.
   FW_ASSIGN_OR_RETURN(const SlotLayout planned,
                       SlotLayout::Create(job.pipeline->plan->outputs(), job.batch_size,
@@ -100,35 +84,15 @@ absl::StatusOr<std::shared_ptr<const SampleRooms::Claim>> ClaimMemory(const JobC
                                "take less)"));
 }
 
-absl::Status CheckStart(const OrderConfig& config, uint64_t epoch, int64_t position) {
-  if (position < 0 || position > config.records) {
-    return absl::InvalidArgumentError(absl::StrCat("position ", position, " is not in [0, ",
-                                                   config.records, "]: the dataset has ",
-                                                   FormatCount(config.records, "record")));
-  }
-  if (epoch > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-    return absl::InvalidArgumentError(absl::StrCat("epoch ", epoch, " is larger than 2^63 - 1"));
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::shared_ptr<const OrderConfig>> MakeConfig(const JobConfig& job) {
+absl::StatusOr<std::shared_ptr<const OrderConfig>> MakeConfig(const JobConfig& job, int64_t rank) {
   const Dataset& dataset = *job.pipeline->dataset;
   FW_ASSIGN_OR_RETURN(OrderConfig made,
                       MakeOrderConfig(job.pipeline->spec.sampler, dataset.size(), job.batch_size,
                                       job.world_size, dataset.shard_starts()));
   made.seed = job.seed;  // the job's, not the file's
-  auto config = std::make_shared<const OrderConfig>(std::move(made));
-  if (StepsPerEpoch(*config) == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("an epoch of ", FormatCount(config->records, "record"),
-                     " has no whole step of batch_size ", config->batch_size, " * world_size ",
-                     config->world_size, " = ", config->batch_size * config->world_size,
-                     " samples, and `last: drop` leaves the remainder out: take a smaller batch, "
-                     "or `last: pad` or `last: partial` "
-                     "in the pipeline's sampler"));
-  }
-  return config;
+  FW_RETURN_IF_ERROR(CheckRank(made, rank));
+  FW_RETURN_IF_ERROR(CheckSteps(made));
+  return std::make_shared<const OrderConfig>(std::move(made));
 }
 
 }  // namespace
@@ -276,9 +240,13 @@ absl::StatusOr<std::shared_ptr<Stream>> Runtime::Attach(const JobConfig& job, in
                                                         uint64_t epoch, int64_t position,
                                                         const SlotLayout& layout,
                                                         std::shared_ptr<SlotPool> slots) {
-  FW_RETURN_IF_ERROR(CheckJob(job, rank, layout));
+  if (job.pipeline == nullptr || job.pipeline->dataset == nullptr ||
+      job.pipeline->plan == nullptr) {
+    return absl::InvalidArgumentError("the job has no pipeline");
+  }
   Scheduler::NewRank added;
-  FW_ASSIGN_OR_RETURN(added.order_config, MakeConfig(job));
+  FW_ASSIGN_OR_RETURN(added.order_config, MakeConfig(job, rank));
+  FW_RETURN_IF_ERROR(CheckLayout(job, layout));
   FW_RETURN_IF_ERROR(CheckStart(*added.order_config, epoch, position));
   const std::shared_ptr<MemoryBudget> share = impl_->ShareOf(job.owner_uid);
   FW_ASSIGN_OR_RETURN(

@@ -228,7 +228,7 @@ absl::StatusOr<SampleRooms::Room> SampleRooms::Enter(uint32_t user, int64_t byte
       refused = StorageStatus(ENOMEM, "other large samples wait for memory first");
       break;
     }
-    refused = absl::CancelledError("nobody wants the sample any more");
+    refused = absl::CancelledError("the sample is no longer needed");
     if (gone != nullptr && gone->load(std::memory_order_relaxed)) break;
     changed_.WaitWithTimeout(&mu_, kLookEvery);
   }

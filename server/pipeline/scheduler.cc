@@ -4,8 +4,10 @@
 #include <string>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "server/base/clock.h"
+#include "server/pipeline/publication.h"
 #include "server/pipeline/same_job.h"
 
 namespace feedwater::server {
@@ -219,14 +221,14 @@ Scheduler::Waking Scheduler::WhomToWake() const {
 
 Stream* Scheduler::Pick(int worker, std::optional<uint32_t> only_user) {
   Stream* picked = nullptr;
-  FairShares::Place least;
+  FairShares::Used least;
   for (const std::shared_ptr<Job>& job : jobs_) {
     Stream* stream = FirstReady(*job, worker);
     if (stream == nullptr) continue;
-    const FairShares::Place place = fair_.PlaceOf(job->config().owner_uid, &Guarded(*job).used_ns);
-    if (picked == nullptr || place < least) {
+    const FairShares::Used used = fair_.UsedBy(job->config().owner_uid, &Guarded(*job).used_ns);
+    if (picked == nullptr || used < least) {
       picked = stream;
-      least = place;
+      least = used;
     }
   }
   if (picked == nullptr) return nullptr;
@@ -337,6 +339,127 @@ Ticket Scheduler::Cut(Stream& stream, int worker) {
   ++batch.writers;
   if (batch.next_place == ticket.batch->samples()) state.filling = nullptr;
   return ticket;
+}
+
+bool Scheduler::Complete(const Ticket& ticket, const TicketResult& result, const Usage& usage) {
+  progress_.fetch_add(1, std::memory_order_relaxed);
+  const std::shared_ptr<Batch>& batch = ticket.batch;
+  // Others may go on where this worker stood in their way, or the reads of their user; they look
+  // once the lock is gone.
+  bool wakes = ticket.is_slow;
+  const auto wake = absl::MakeCleanup([&] {
+    if (wakes) parking_->WakeAll();
+  });
+  {
+    Leaving leaving;
+    MutexLock lock(&mu_);
+    Job& job = batch->job();
+    wakes |= reads_.End(job.config().owner_uid, ticket.count);
+    Use(job, -ticket.estimate_ns);
+    if (ticket.is_slow) EndSlow(job, ticket.worker);
+    Account(job, usage);
+
+    auto& state = Guarded(*batch);
+    --state.writers;
+    if (batch->dropped()) {
+      if (state.writers == 0) leaving.Add(batch);
+      return false;
+    }
+    state.real += result.real;
+    state.bad.Add(result.bad);
+    if (result.failed_place >= 0) Fail(batch, result.failed_place, result.failure, &leaving);
+    if (state.writers > 0 || state.next_place < batch->samples()) return false;
+    if (!state.failed) {
+      state.writers = 1;  // the caller, with the batch ops
+      if (ticket.is_slow) BeginSlow(job, state.slow_worker = ticket.worker);
+      return true;
+    }
+    state.done = true;
+  }
+  PublishInOrder(batch->shared_stream());
+  return false;
+}
+
+void Scheduler::Finish(const std::shared_ptr<Batch>& batch, const absl::Status& status) {
+  progress_.fetch_add(1, std::memory_order_relaxed);
+  BadPlaces bad;
+  {
+    MutexLock lock(&mu_);
+    std::swap(bad, Guarded(*batch).bad);
+  }
+  bad.Sort();  // perhaps a million of them
+  bool ends_slow = false;
+  const auto wake = absl::MakeCleanup([&] {
+    if (ends_slow) parking_->WakeAll();
+  });
+  {
+    Leaving leaving;
+    MutexLock lock(&mu_);
+    auto& state = Guarded(*batch);
+    state.writers = 0;
+    std::swap(bad, state.bad);
+    if (ends_slow = state.slow_worker >= 0; ends_slow) EndSlow(batch->job(), state.slow_worker);
+    if (batch->dropped()) {
+      leaving.Add(batch);
+      return;
+    }
+    if (!status.ok()) Fail(batch, -1, BatchFailure{status, -1, ""}, &leaving);
+    state.done = true;
+  }
+  PublishInOrder(batch->shared_stream());
+}
+
+void Scheduler::PublishInOrder(const std::shared_ptr<Stream>& stream) {
+  for (bool our_turn = false;; our_turn = true) {
+    std::optional<Publication> next;
+    {
+      Leaving leaving;
+      MutexLock lock(&mu_);
+      next = TakeDone(*stream, our_turn);
+      if (next.has_value() && next->ends_stream) DropAll(*stream, &leaving);
+    }
+    if (!next.has_value()) return;
+    HandOver(*next, bad_samples_.get());
+  }
+}
+
+void Scheduler::Fail(const std::shared_ptr<Batch>& batch, int64_t place,
+                     const BatchFailure& failure, Leaving* leaving) {
+  auto& state = Guarded(*batch);
+  if (!state.failed || place < state.failed_place) {
+    state.failed_place = place;
+    state.failure = failure;
+  }
+  state.failed = true;
+  // Places are handed out in their order, so all that could fail before `place` are being worked on
+  // already.
+  state.next_place = batch->samples();
+  auto& stream = Guarded(*batch->shared_stream());
+  stream.producing = false;
+  stream.filling = nullptr;
+  while (stream.open.back() != batch) {
+    Drop(stream.open.back(), leaving);
+    stream.open.pop_back();
+  }
+}
+
+void Scheduler::Drop(const std::shared_ptr<Batch>& batch, Leaving* leaving) {
+  batch->dropped_.store(true, std::memory_order_relaxed);
+  if (Guarded(*batch).writers == 0) leaving->Add(batch);  // else the last writer gives the slot up
+}
+
+void Scheduler::DropAll(Stream& stream, Leaving* leaving) {
+  auto& state = Guarded(stream);
+  for (const std::shared_ptr<Batch>& batch : state.open) Drop(batch, leaving);
+  state.open.clear();
+  state.filling = nullptr;
+}
+
+std::vector<JobStats> Scheduler::Snapshot() const {
+  std::vector<JobStats> all;
+  MutexLock lock(&mu_);
+  for (const std::shared_ptr<Job>& job : jobs_) all.push_back(Describe(*job));
+  return all;
 }
 
 void Scheduler::Use(Job& job, double ns) {

@@ -98,14 +98,6 @@ class Scheduler {
     std::vector<std::shared_ptr<Batch>> batches_;
   };
 
-  // A batch that leaves its stream: in its slot, or as a failure.
-  struct Publication {
-    std::shared_ptr<Batch> batch;
-    BatchMeta meta;
-    std::optional<BatchFailure> failure;
-    BadPlaces bad;
-  };
-
   // The only way to what changes in a job, stream or batch, so that the analysis sees every access.
   template <typename T>
   auto& Guarded(T& object) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
@@ -145,11 +137,6 @@ class Scheduler {
   // working on.
   void Fail(const std::shared_ptr<Batch>& batch, int64_t place, const BatchFailure& failure,
             Leaving* leaving) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Takes the next batch to publish from its stream. Nothing: it is not done, or somebody else has
-  // the turn.
-  std::optional<Publication> TakeDone(Stream& stream, bool our_turn, Leaving* leaving)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void LogBadSamples(const Stream& stream, const BadPlaces& bad) const;
   void PublishInOrder(const std::shared_ptr<Stream>& stream) ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::shared_ptr<Parking> parking_;

@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t kHeldUpNs = 250'000'000;    // a read that takes longer is held up
 constexpr int64_t kLookEveryNs = 10'000'000;  // whether reads that are held up are still wanted
 
-absl::Status Unwanted() { return absl::CancelledError("nobody waits for this read"); }
+absl::Status Unwanted() { return absl::CancelledError("this read is no longer needed"); }
 
 MemoryBudget* ShareOf(const StorageRead& read) {  // of its job's user; may be null
   return read.job == nullptr ? nullptr : read.job->share();

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -53,6 +54,8 @@ class Stream : public std::enable_shared_from_this<Stream> {
 
  private:
   friend class Scheduler;
+  friend JobStats Describe(const Job& job);
+  friend std::optional<Publication> TakeDone(Stream& stream, bool our_turn);
 
   const std::shared_ptr<Job> job_;
   const int64_t rank_;
@@ -61,7 +64,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   const std::shared_ptr<SlotPool> slots_;
   const Staging staging_;
 
-  // Guarded by the scheduler's lock; reached only through Scheduler::Guarded.
+  // Guarded by the scheduler's lock, as in Job.
   struct Guarded {
     bool attached = true;
     bool producing = true;    // false after a failure, until Seek
@@ -101,6 +104,7 @@ class Batch {
 
  private:
   friend class Scheduler;
+  friend std::optional<Publication> TakeDone(Stream& stream, bool our_turn);
 
   const std::shared_ptr<Stream> stream_;
   const OrderCursor at_;
@@ -109,7 +113,7 @@ class Batch {
   const BatchMemory memory_;
   std::atomic<bool> dropped_{false};
 
-  // Guarded by the scheduler's lock; reached only through Scheduler::Guarded.
+  // Guarded by the scheduler's lock, as in Job.
   struct Guarded {
     int64_t next_place = 0;  // the first without a ticket
     int writers = 0;         // tickets being worked on; batch ops count as one

@@ -96,7 +96,7 @@ Turns::Whose Turns::MayTake() const {
   return whose;
 }
 
-void Turns::ForgetEmptyHands() {
+void Turns::DropIdleUsers() {
   if (hands_.size() <= kHandsKept) return;
   for (auto it = hands_.begin(); it != hands_.end();)
     it = it->second.samples == 0 ? hands_.erase(it) : std::next(it);

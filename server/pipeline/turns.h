@@ -48,8 +48,8 @@ class Turns {
   // A ticket was asked for.
   void Asked() { slow_made_ = false; }
 
-  // Of users who have not been here for long.
-  void ForgetEmptyHands();
+  // Drops the hands of users who have had no sample here for long.
+  void DropIdleUsers();
 
  private:
   // What is in hand of one user: taken and not done. What a user has used is remembered when

@@ -29,7 +29,7 @@ BatchFailure RecordFailure(const BadSample& bad, int64_t tries) {
   std::string reason = bad.reason;
   if (tries > 0)
     absl::StrAppend(&reason, "; none of the ", tries, " records after it can stand in");
-  return {absl::Status(bad.code, reason), bad.record, bad.path};
+  return {absl::Status(bad.code, reason), bad.record, bad.path, wire::FailReason::kBadRecord};
 }
 
 // The machine could not read it: the message names the record, but nothing is wrong with that.
@@ -94,7 +94,7 @@ void Worker::Run() {
 
 void Worker::TakeTickets() {
   runner_.LeaveEndedJobs();
-  turns_.ForgetEmptyHands();
+  turns_.DropIdleUsers();
   while (reader_->wants_more() &&
          static_cast<int64_t>(reader_->in_flight()) + turns_.queued() - held_up_ < kMaxSamples) {
     const Turns::Whose whose = turns_.MayTake();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -143,19 +144,13 @@ absl::StatusOr<OrderConfig> MakeOrderConfig(const SamplerSpec& spec, int64_t rec
   if (records < 1) return absl::InvalidArgumentError("the dataset has no records");
   if (records > kMaxPosition)
     return absl::InvalidArgumentError(absl::StrCat("too many records: ", records));
-  if (batch_size < 1) {
+  if (batch_size < 1 || batch_size > kMaxBatchSize) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the batch size must be at least 1, not ", batch_size));
+        absl::StrCat("batch_size is ", batch_size, "; it must be 1 to ", kMaxBatchSize));
   }
-  if (world_size < 1) {
+  if (world_size < 1 || world_size > kMaxWorldSize) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the world size must be at least 1, not ", world_size));
-  }
-  int64_t global_batch;
-  if (__builtin_mul_overflow(batch_size, world_size, &global_batch) ||
-      global_batch > kMaxPosition) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("batch size ", batch_size, " times world size ", world_size, " is too large"));
+        absl::StrCat("world_size is ", world_size, "; it must be 1 to ", kMaxWorldSize));
   }
   if (spec.block_records < 1) {
     return absl::InvalidArgumentError(
@@ -169,6 +164,34 @@ absl::StatusOr<OrderConfig> MakeOrderConfig(const SamplerSpec& spec, int64_t rec
   config.block_records = spec.block_records;
   config.shard_starts = std::move(shard_starts);
   return config;
+}
+
+absl::Status CheckRank(const OrderConfig& config, int64_t rank) {
+  if (rank >= 0 && rank < config.world_size) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " is not in [0, ",
+                                                 config.world_size, "): ranks of a world of ",
+                                                 config.world_size, " count from 0"));
+}
+
+absl::Status CheckSteps(const OrderConfig& config) {
+  if (StepsPerEpoch(config) > 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "an epoch of ", config.records, " records has no whole step of batch_size ",
+      config.batch_size, " * world_size ", config.world_size, " = ", GlobalBatch(config),
+      " samples, and `last: drop` leaves the remainder out: take a smaller batch, "
+      "or `last: pad` or `last: partial` in the pipeline's sampler"));
+}
+
+absl::Status CheckStart(const OrderConfig& config, uint64_t epoch, int64_t position) {
+  if (position < 0 || position > config.records) {
+    return absl::InvalidArgumentError(absl::StrCat("position ", position, " is not in [0, ",
+                                                   config.records, "]: the dataset has ",
+                                                   config.records, " records"));
+  }
+  if (epoch > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+    return absl::InvalidArgumentError(absl::StrCat("epoch ", epoch, " is larger than 2^63 - 1"));
+  }
+  return absl::OkStatus();
 }
 
 // The concatenation of the permuted shards, and the windows on it.

@@ -30,10 +30,12 @@ const Schema<SamplerSpec>& SamplerSchema();
 // What `last: auto` is for this sampler, where the samples say whether they are real or do not.
 LastBatch ResolveLast(const SamplerSpec& spec, bool says_is_real);
 
+inline constexpr int64_t kMaxBatchSize = 1 << 20, kMaxWorldSize = 1 << 20;
+
 struct OrderConfig {
   int64_t records = 0;     // N >= 1
-  int64_t batch_size = 0;  // B >= 1, per rank
-  int64_t world_size = 1;  // W >= 1
+  int64_t batch_size = 0;  // B, 1 to kMaxBatchSize, per rank
+  int64_t world_size = 1;  // W, 1 to kMaxWorldSize
   uint64_t seed = 0;
   Shuffle shuffle = Shuffle::kNone;
   LastBatch last = LastBatch::kDrop;
@@ -41,10 +43,16 @@ struct OrderConfig {
   int64_t block_records = 4096;
   std::vector<int64_t> shard_starts;  // as Dataset::shard_starts()
 };
-// Enum values from the spec's words. InvalidArgument for B, W or N out of range or B*W overflowing.
+// Enum values from the spec's words. InvalidArgument for B, W or N out of range.
 absl::StatusOr<OrderConfig> MakeOrderConfig(const SamplerSpec& spec, int64_t records,
                                             int64_t batch_size, int64_t world_size,
                                             std::vector<int64_t> shard_starts);
+
+// InvalidArgument where the rank is none of the order's; where a whole epoch has no step (`last:
+// drop`); where an epoch cannot begin at a position.
+absl::Status CheckRank(const OrderConfig& config, int64_t rank);
+absl::Status CheckSteps(const OrderConfig& config);
+absl::Status CheckStart(const OrderConfig& config, uint64_t epoch, int64_t position);
 
 absl::string_view LastBatchName(LastBatch last);  // the spec's word
 

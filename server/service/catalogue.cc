@@ -278,7 +278,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> Catalogue::OpenShared(
     options.given_up = nobody_waits;
     absl::StatusOr<std::shared_ptr<const Dataset>> opened = nullptr;
     FW_RETURN_IF_ERROR(RetryTransient(options_.retry_for_ns, [&] {
-      if (nobody_waits()) return absl::CancelledError("nobody waits for the dataset any more");
+      if (nobody_waits()) return absl::CancelledError("the dataset is no longer asked for");
       opened = OpenDataset(spec.dataset, options);
       return opened.status();
     }));

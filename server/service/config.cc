@@ -30,7 +30,6 @@ constexpr int64_t kAutoSeekIndexPercent = 4;
 constexpr size_t kMaxSocketPath = 107;  // sockaddr_un::sun_path less its zero
 
 // --- the tree of the file, with overrides put in
-// -------------------------------------------------------------------------
 
 const YamlNode* FindPath(const YamlNode& root, std::initializer_list<absl::string_view> keys) {
   const YamlNode* node = &root;
@@ -76,9 +75,9 @@ absl::Status Override(const std::string& text, YamlNode* root) {
   for (size_t i = 0; i < keys.size(); ++i) {
     if (map->kind == YamlNode::Kind::kNull) map->kind = YamlNode::Kind::kMap;
     if (!map->is_map() || keys[i].empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          *place, ": '", keys[i],
-          "' cannot be set: ", keys[i].empty() ? "the key is empty" : "it stands in no map"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(*place, ": '", keys[i], "' cannot be set: ",
+                       keys[i].empty() ? "the key is empty" : "what it stands in is no map"));
     }
     YamlNode* found = nullptr;
     for (auto& [key, entry] : map->entries) {
@@ -100,7 +99,6 @@ absl::Status Override(const std::string& text, YamlNode* root) {
 }
 
 // --- folders
-// -----------------------------------------------------------------------------------------------------------------
 
 std::string Absolute(const fs::path& path) {
   std::error_code error;

@@ -113,16 +113,16 @@ absl::Status ControlGate::Admit(Fd client, const PeerIdentity& peer, uid_t accou
   {
     MutexLock lock(&mu_);
     if (stopping_) return absl::UnavailableError("the daemon is stopping");
-    if (open_ >= options_.max_connections) {
+    if (open_ >= options_.limits.max_connections) {
       ++counters_["control_refused_max_connections"];
       return absl::ResourceExhaustedError(
-          absl::StrCat("limits.max_connections = ", options_.max_connections));
+          absl::StrCat("limits.max_connections = ", options_.limits.max_connections));
     }
     int& of_user = open_of_[account];
-    if (of_user >= options_.connections_per_uid) {
+    if (of_user >= options_.limits.connections_per_uid) {
       ++counters_["control_refused_connections_per_uid"];
       return absl::ResourceExhaustedError(
-          absl::StrCat("limits.connections_per_uid = ", options_.connections_per_uid));
+          absl::StrCat("limits.connections_per_uid = ", options_.limits.connections_per_uid));
     }
     ++of_user;
     ++open_;
@@ -159,8 +159,8 @@ void ControlGate::Run() {
     epoll_event events[64];
     const int count = epoll_wait(epoll_.get(), events, 64, TimeoutMs());
     if (count < 0 && errno != EINTR) {
-      spdlog::critical("control.sock: epoll_wait failed (errno {}): nobody is served any more",
-                       errno);
+      spdlog::critical(
+          "control.sock: epoll_wait failed (errno {}): control calls are no longer served", errno);
       return;
     }
     for (int i = 0; i < count; ++i) {
@@ -205,7 +205,7 @@ void ControlGate::TakeNew() {
     connection->user = &users_[account];
     ++connection->user->connections;
     connection->close_by_ns =
-        MonotonicNs() + static_cast<int64_t>(options_.handshake_seconds * 1e9);
+        MonotonicNs() + static_cast<int64_t>(options_.limits.handshake_seconds * 1e9);
     LimitSocketBuffers(connection->client.get());
     timed_.insert(connection->id);
     GateConnection* raw = connection.get();
@@ -306,9 +306,9 @@ bool ControlGate::AdmitFrames(GateConnection* connection, int64_t now_ns) {
       Refuse(connection, status.message());
       return true;
     }
-    if (opens && user.calls >= options_.calls_per_uid) {
+    if (opens && user.calls >= options_.limits.calls_per_uid) {
       Count("control_refused_calls_per_uid");
-      Refuse(connection, absl::StrCat("limits.calls_per_uid = ", options_.calls_per_uid,
+      Refuse(connection, absl::StrCat("limits.calls_per_uid = ", options_.limits.calls_per_uid,
                                       ": this user has so many calls in progress"));
       return true;
     }
@@ -335,7 +335,7 @@ bool ControlGate::ConnectGrpc(GateConnection* connection) {
   }
   connection->grpc = Fd(ends[0]);
   Fd theirs(ends[1]);
-  if (std::max(ends[0], ends[1]) >= options_.max_descriptor) {
+  if (std::max(ends[0], ends[1]) >= options_.limits.max_descriptor) {
     Count("control_refused_descriptors");
     return false;
   }

@@ -32,6 +32,7 @@
 #include "server/base/fd.h"
 #include "server/base/mutex.h"
 #include "server/service/gate_connection.h"
+#include "server/transport/connection_limits.h"
 #include "server/transport/data_server.h"
 
 namespace feedwater::server {
@@ -39,11 +40,7 @@ namespace feedwater::server {
 class ControlGate {
  public:
   struct Options {
-    int max_connections = 1024;
-    int connections_per_uid = 64;
-    int calls_per_uid = 64;
-    double handshake_seconds = 5;  // to say that it speaks HTTP/2
-    int max_descriptor = kNoDescriptorLimit;
+    ConnectionLimits limits;            // the handshake: to say that it speaks HTTP/2
     std::function<void(int fd)> serve;  // takes gRPC's end of the pair over
     // Told about CPU time that a user's connections and calls take, by an estimate; may be null.
     std::function<void(uid_t account, int64_t cpu_ns)> charge;

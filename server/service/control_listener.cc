@@ -197,18 +197,19 @@ void ControlListener::Admit(Fd connection) {
   // Before access is asked: that may look the number up, and an account can have many of them.
   const auto waiting = std::count_if(waiting_.begin(), waiting_.end(),
                                      [&](const Waiting& one) { return one.account == account; });
-  if (waiting >= options_.max_connections_per_uid) {
-    return Refuse(peer, account, "control_refused_connections_per_uid",
-                  absl::StrCat("limits.connections_per_uid = ", options_.max_connections_per_uid));
+  if (waiting >= options_.limits.connections_per_uid) {
+    return Refuse(
+        peer, account, "control_refused_connections_per_uid",
+        absl::StrCat("limits.connections_per_uid = ", options_.limits.connections_per_uid));
   }
   const std::optional<absl::Status> allowed = options_.access(peer);
   if (allowed && !allowed->ok())
     return Refuse(peer, account, "control_refused_access", std::string(allowed->message()));
-  if (connection.get() >= options_.max_descriptor)
+  if (connection.get() >= options_.limits.max_descriptor)
     return Refuse(peer, account, "control_refused_descriptors",
                   "no descriptor is left for clients");
   if (!allowed) {
-    const auto patience_ns = static_cast<int64_t>(options_.access_seconds * 1e9);
+    const auto patience_ns = static_cast<int64_t>(options_.limits.handshake_seconds * 1e9);
     waiting_.push_back({std::move(connection), account, MonotonicNs() + patience_ns});
     return;
   }

@@ -20,6 +20,7 @@
 #include "absl/status/statusor.h"
 #include "server/base/mutex.h"
 #include "server/storage/roots.h"
+#include "server/transport/connection_limits.h"
 #include "server/transport/data_server.h"
 
 namespace feedwater::server {
@@ -30,10 +31,8 @@ class ControlListener {
     std::string socket_path;
     int listen_fd = -1;  // given by systemd; -1: bind socket_path
     AccessCheck access;
-    AccountOf account_of;              // null: everybody's is their own
-    int max_connections_per_uid = 64;  // that wait
-    double access_seconds = 5;  // how long a connection may wait for its access to be looked up
-    int max_descriptor = kNoDescriptorLimit;
+    AccountOf account_of;     // null: everybody's is their own
+    ConnectionLimits limits;  // of connections that wait for their access to be looked up
     // Takes the connection over, or says which limit it is over.
     std::function<absl::Status(Fd connection, const PeerIdentity& peer, uid_t account)> admit;
   };

@@ -60,7 +60,7 @@ absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Create(
   builder.SetSyncServerOption(grpc::ServerBuilder::CQ_TIMEOUT_MSEC, 10000);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxStreamsPerConnection);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
-                             static_cast<int>(gate.handshake_seconds * 1000));
+                             static_cast<int>(gate.limits.handshake_seconds * 1000));
   // Windows and frames stay as small as they start: requests are small, and what is on its way
   // belongs to nobody's account.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);

@@ -225,10 +225,8 @@ grpc::Status ControlService::GetStatus(grpc::ServerContext* context, const v1::G
     auto& counters = *response->mutable_counters();
     counters["rpc_errors"] = rpc_errors_;
     for (const auto& [name, count] : streams_.Counters()) counters[name] = count;
-    for (const auto& [name, count] : counters) {
-      if (const CounterEntry* entry = Registry<CounterEntry>::Get().Find(name); entry != nullptr)
-        (*response->mutable_counter_texts())[name] = entry->text;
-    }
+    for (const std::string& name : Registry<CounterEntry>::Get().Names())
+      (*response->mutable_counter_texts())[name] = Registry<CounterEntry>::Get().Find(name)->text;
     return asker.reserve(static_cast<int64_t>(response->ByteSizeLong()));
   });
 }

@@ -123,11 +123,6 @@ absl::Status CheckCursor(const Cursor& cursor, const CursorTarget& target) {
                                                       " and this stream's seed is ", target.seed,
                                                       "; give the same seed, or start anew"));
   }
-  if (cursor.position > target.records) {
-    return absl::InvalidArgumentError(absl::StrCat("the cursor's position ", cursor.position,
-                                                   " is outside the epoch of ",
-                                                   FormatCount(target.records, "record")));
-  }
   return absl::OkStatus();
 }
 

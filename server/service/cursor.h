@@ -41,10 +41,9 @@ struct CursorTarget {
   std::string pipeline_name;
   std::string dataset_digest, pipeline_digest;
   uint64_t seed = 0;
-  int64_t records = 0;
 };
-// FailedPrecondition naming the field that differs, with both values; InvalidArgument for a
-// position outside [0, records]. Another world size or batch size is fine: the order is global.
+// FailedPrecondition naming the field that differs, with both values. Another world size or batch
+// size is fine: the order is global. Whether the position is one of its epoch: CheckStart.
 absl::Status CheckCursor(const Cursor& cursor, const CursorTarget& target);
 
 }  // namespace feedwater::server

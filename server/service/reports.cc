@@ -56,9 +56,9 @@ absl::StatusOr<JobStats> FindJob(std::vector<JobStats> jobs, const std::string& 
   if (found != nullptr) return *found;
   return absl::NotFoundError(absl::StrCat("no job '", Printable(name), "' is running",
                                           Suggest(name, names),
-                                          "; `feedwater status` lists what is, and a "
-                                          "pipeline's order without a job is told by `feedwater "
-                                          "ledger NAME --config FILE`"));
+                                          "; `feedwater status` lists the running "
+                                          "jobs, `feedwater ledger NAME --config FILE` shows a "
+                                          "pipeline's order without a job"));
 }
 
 void SetDecoded(const DecodeCounts& counts, v1::Job* job) {

@@ -152,7 +152,7 @@ std::shared_ptr<MemoryBudget> StreamOpener::UserBudget(uid_t uid) {
   const int64_t limit = parts_.settings->config.limits.arena_bytes_per_uid.bytes;
   if (limit == 0) return nullptr;
   MutexLock lock(&mu_);
-  // Of users who hold nothing nothing need be known.
+  // Drop the budgets of users without arenas.
   for (auto it = arenas_of_uid_.begin(); it != arenas_of_uid_.end();)
     it = it->second.use_count() == 1 ? arenas_of_uid_.erase(it) : std::next(it);
   auto& budget = arenas_of_uid_[uid];
@@ -182,7 +182,7 @@ absl::StatusOr<std::shared_ptr<SlotPool>> StreamOpener::MakeArena(
 
 // Whether the stream that has this rank now belongs to the same process, which has left it, or to
 // one that is dead.
-bool StreamOpener::HolderIsGoing(const OpenedStream& wanted) {
+bool StreamOpener::HolderHasLeft(const OpenedStream& wanted) {
   MutexLock lock(&mu_);
   for (const auto& [ticket, other] : streams_) {
     if (ticket == wanted.ticket || other->peer.uid != wanted.peer.uid || other->job != wanted.job ||
@@ -200,7 +200,7 @@ absl::StatusOr<std::shared_ptr<Stream>> StreamOpener::AttachRank(
     auto attached = parts_.runtime->Attach(terms.job, stream.rank, stream.peer.pid, terms.epoch,
                                            terms.position, terms.layout, slots);
     if (!absl::IsAlreadyExists(attached.status()) || attempt == kAttachTries || draining_ ||
-        !HolderIsGoing(stream)) {
+        !HolderHasLeft(stream)) {
       return attached;
     }
     std::this_thread::sleep_for(kAttachPause);

@@ -81,7 +81,7 @@ class StreamOpener {
   // fails, the stream has ended.
   absl::Status Begin(const std::shared_ptr<OpenedStream>& stream,
                      const std::shared_ptr<Stream>& attached);
-  bool HolderIsGoing(const OpenedStream& wanted) ABSL_LOCKS_EXCLUDED(mu_);
+  bool HolderHasLeft(const OpenedStream& wanted) ABSL_LOCKS_EXCLUDED(mu_);
   void WarnOfTwins(const OpenedStream& stream) ABSL_LOCKS_EXCLUDED(mu_);
   // What limits.arena_bytes_per_uid leaves to a user; null without that limit.
   std::shared_ptr<MemoryBudget> UserBudget(uid_t uid) ABSL_LOCKS_EXCLUDED(mu_);

@@ -10,8 +10,6 @@
 namespace feedwater::server {
 namespace {
 
-constexpr int64_t kMaxWorldSize = 1 << 20;
-
 struct Start {
   uint64_t epoch = 0;
   int64_t position = 0;
@@ -21,20 +19,14 @@ absl::StatusOr<Start> ReadStart(const v1::OpenStreamRequest& request,
                                 const LoadedPipeline& pipeline, uint64_t seed) {
   if (request.cursor().empty()) return Start{request.epoch(), 0};
   FW_ASSIGN_OR_RETURN(Cursor cursor, ParseCursor(request.cursor()));
-  CursorTarget target{pipeline.spec.name, pipeline.dataset->digest(), pipeline.spec.digest, seed,
-                      pipeline.dataset->size()};
+  CursorTarget target{pipeline.spec.name, pipeline.dataset->digest(), pipeline.spec.digest, seed};
   FW_RETURN_IF_ERROR(CheckCursor(cursor, target));
   return Start{cursor.epoch, cursor.position};
 }
 
 absl::StatusOr<int64_t> ReadBatchSize(const v1::OpenStreamRequest& request,
                                       const PipelineSpec& spec) {
-  if (request.has_batch_size()) {
-    if (request.batch_size() > 0 && request.batch_size() <= kMaxBatchSize)
-      return request.batch_size();
-    return absl::InvalidArgumentError(
-        absl::StrCat("batch_size is ", request.batch_size(), "; it must be 1 to ", kMaxBatchSize));
-  }
+  if (request.has_batch_size()) return request.batch_size();
   if (spec.batch_size > 0) return spec.batch_size;
   return absl::InvalidArgumentError(
       absl::StrCat("pipeline '", spec.name,
@@ -57,15 +49,6 @@ absl::StatusOr<StreamTerms> Negotiate(const v1::OpenStreamRequest& request,
                                       int64_t max_slot_bytes) {
   const PipelineSpec& spec = pipeline->spec;
   StreamTerms terms;
-  if (request.world_size() < 1 || request.world_size() > kMaxWorldSize) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("world_size is ", request.world_size(), "; it must be 1 to ", kMaxWorldSize));
-  }
-  if (request.rank() < 0 || request.rank() >= request.world_size()) {
-    return absl::InvalidArgumentError(absl::StrCat("rank ", request.rank(), " is not in [0, ",
-                                                   request.world_size(), "): ranks of a world of ",
-                                                   request.world_size(), " count from 0"));
-  }
   // One slot is for programs that give a batch back before they ask for the next one.
   if (request.has_slots() && (request.slots() < 1 || request.slots() > wire::kMaxSlots)) {
     return absl::InvalidArgumentError(
@@ -81,16 +64,11 @@ absl::StatusOr<StreamTerms> Negotiate(const v1::OpenStreamRequest& request,
   FW_ASSIGN_OR_RETURN(OrderConfig order,
                       MakeOrderConfig(sampler, pipeline->dataset->size(), terms.job.batch_size,
                                       terms.job.world_size, pipeline->dataset->shard_starts()));
-  if (StepsPerEpoch(order) == 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "batch_size ", terms.job.batch_size, " on ", FormatCount(terms.job.world_size, "rank"),
-        " needs more than the ", FormatCount(pipeline->dataset->size(), "record"), " of '",
-        spec.name,
-        "', and 'last: drop' leaves no step; use a smaller batch_size, or 'last: pad' or 'partial' "
-        "in the pipeline's sampler"));
-  }
-  terms.order = std::make_shared<const OrderConfig>(std::move(order));
+  FW_RETURN_IF_ERROR(CheckRank(order, request.rank()));
+  FW_RETURN_IF_ERROR(CheckSteps(order));
   FW_ASSIGN_OR_RETURN(const Start start, ReadStart(request, *pipeline, terms.job.seed));
+  FW_RETURN_IF_ERROR(CheckStart(order, start.epoch, start.position));
+  terms.order = std::make_shared<const OrderConfig>(std::move(order));
   terms.epoch = start.epoch;
   terms.position = start.position;
   FW_ASSIGN_OR_RETURN(terms.job.files, ReadMark(request.files()));

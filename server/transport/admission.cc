@@ -22,23 +22,23 @@ const Registrar<CounterEntry> kCounters[] = {
 }  // namespace
 
 void Admission::Admit(Accepted client) {
-  if (client.socket.get() >= options_.max_descriptor ||
-      client.pidfd.get() >= options_.max_descriptor) {
+  if (client.socket.get() >= options_.limits.max_descriptor ||
+      client.pidfd.get() >= options_.limits.max_descriptor) {
     return host_.Refuse(std::move(client), "refused_descriptors",
                         absl::ResourceExhaustedError(
                             "the daemon has no file descriptor left for further clients; cure: "
                             "raise LimitNOFILE="));
   }
-  if (host_.sessions() + waiting_.size() >= static_cast<size_t>(options_.max_connections)) {
-    return host_.Refuse(
-        std::move(client), "refused_connections",
-        absl::ResourceExhaustedError(absl::StrCat("max_connections: ", options_.max_connections,
-                                                  " clients are connected already")));
+  if (host_.sessions() + waiting_.size() >= static_cast<size_t>(options_.limits.max_connections)) {
+    return host_.Refuse(std::move(client), "refused_connections",
+                        absl::ResourceExhaustedError(
+                            absl::StrCat("max_connections: ", options_.limits.max_connections,
+                                         " clients are connected already")));
   }
   const uid_t account = AccountOfPeer(client.peer);
   const auto counted = connections_.find(account);
   const int of_account = counted == connections_.end() ? 0 : counted->second;
-  if (of_account >= options_.max_connections_per_uid) {
+  if (of_account >= options_.limits.connections_per_uid) {
     return host_.Refuse(
         std::move(client), "refused_connections_per_uid",
         absl::ResourceExhaustedError(absl::StrCat("max_connections_per_uid: user ", account,
@@ -50,7 +50,7 @@ void Admission::Admit(Accepted client) {
   if (allowed && !allowed->ok()) return host_.Refuse(std::move(client), "refused_access", *allowed);
   ++connections_[account];
   if (!allowed) {
-    const auto patience_ns = static_cast<int64_t>(options_.handshake_seconds * 1e9);
+    const auto patience_ns = static_cast<int64_t>(options_.limits.handshake_seconds * 1e9);
     waiting_.push_back({std::move(client), account, MonotonicNs() + patience_ns});
     return;
   }

@@ -57,14 +57,15 @@ wire::Ready MakeReady(int slot, const BatchMeta& meta) {
   ready.samples = meta.samples;
   ready.real_samples = meta.real_samples;
   ready.substituted = meta.substituted;
-  ready.flags = (meta.last_in_epoch ? wire::kReadyLastInEpoch : 0) |
-                (meta.skipped ? wire::kReadySkipped : 0);
+  ready.flags =
+      (meta.last_in_epoch ? wire::kReadyLastInEpoch : 0) | (meta.skipped ? wire::kReadySkipped : 0);
   return ready;
 }
 
-wire::Failed MakeFailed(const BatchMeta& meta, const BatchFailure& failure) {
-  wire::Failed failed{};
-  failed.header = wire::MakeHeader<wire::Failed>(wire::Type::kFailed);
+wire::FailedWithReason MakeFailed(const BatchMeta& meta, const BatchFailure& failure) {
+  wire::FailedWithReason message{};
+  wire::Failed& failed = message.failed;
+  failed.header = wire::MakeHeader<wire::FailedWithReason>(wire::Type::kFailed);
   failed.serial = meta.serial;
   failed.code = static_cast<uint32_t>(failure.status.code());
   failed.epoch = meta.epoch;
@@ -73,7 +74,8 @@ wire::Failed MakeFailed(const BatchMeta& meta, const BatchFailure& failure) {
   failed.record = failure.record;
   CopyText(failure.path, failed.path);
   CopyText(failure.status.message(), failed.message);
-  return failed;
+  message.reason = static_cast<uint32_t>(failure.reason);
+  return message;
 }
 
 wire::Closing MakeClosing(const absl::Status& reason) {
@@ -105,7 +107,7 @@ int SendPacket(int socket, const void* message, size_t size, int descriptor) {
   return 0;
 }
 
-void CloseAfterLastWord(Fd socket) {
+void CloseWithoutReset(Fd socket) {
   // The shutdown keeps more from arriving, and ends the connection even where a forked process has
   // a copy of the descriptor.
   shutdown(socket.get(), SHUT_RDWR);

@@ -17,7 +17,8 @@ wire::Welcome MakeWelcome(const wire::Hello& hello, const SessionTicket& ticket)
 wire::Arena MakeArena(int64_t slot_bytes, int slots);  // REQUIRES: ArenaBytes() accepts them
 // Without generation, checksum and time, which Session::Publish adds.
 wire::Ready MakeReady(int slot, const BatchMeta& meta);
-wire::Failed MakeFailed(const BatchMeta& meta, const BatchFailure& failure);  // long texts are cut
+wire::FailedWithReason MakeFailed(const BatchMeta& meta,
+                                  const BatchFailure& failure);  // long texts are cut
 wire::Closing MakeClosing(const absl::Status& reason);
 
 // One packet, with a copy of `descriptor` unless that is -1. Never waits and never raises SIGPIPE.
@@ -26,6 +27,6 @@ int SendPacket(int socket, const void* message, size_t size, int descriptor = -1
 
 // Closes the socket. A socket that is closed with messages unread gives its peer ECONNRESET before
 // what was sent to it, so the unread ones are thrown away first.
-void CloseAfterLastWord(Fd socket);
+void CloseWithoutReset(Fd socket);
 
 }  // namespace feedwater::server

@@ -96,8 +96,8 @@ struct DataServer::Impl final : Admission::Host {
   void Refuse(Accepted client, const char* counter, const absl::Status& reason) override;
   void ReconsiderWaiting();
   void OnEvent(const epoll_event& event);
-  void BuryClosed();
-  void Bury(const std::shared_ptr<Session>& session);
+  void TearDownClosed();
+  void TearDown(const std::shared_ptr<Session>& session);
   int ExpireHandshakes();  // milliseconds until the next one may, -1 for none
   void Read(Session& session);
   int EndPauses();  // milliseconds until the next one, -1 for none
@@ -135,7 +135,7 @@ struct DataServer::Impl final : Admission::Host {
   std::thread thread;
 };
 
-// --- the server's thread ------------------------------------------------------------------------
+// --- the server's thread
 
 absl::Status DataServer::Impl::Watch(int fd, uint32_t events, uint64_t key) {
   epoll_event event{};
@@ -162,7 +162,7 @@ void DataServer::Impl::Run() {
     const int n =
         epoll_wait(epoll.get(), events, kEventsPerTurn, Sooner(ExpireHandshakes(), EndPauses()));
     for (int i = 0; i < n; ++i) OnEvent(events[i]);
-    BuryClosed();
+    TearDownClosed();
     ReconsiderWaiting();
     std::vector<std::shared_ptr<Session>> rest;
     {
@@ -173,7 +173,7 @@ void DataServer::Impl::Run() {
     for (const auto& session : rest) {
       session->Close(absl::UnavailableError("the daemon is stopping"), "closed_by_daemon", true);
     }
-    BuryClosed();
+    TearDownClosed();
     return;
   }
 }
@@ -182,9 +182,9 @@ void DataServer::Impl::OnEvent(const epoll_event& event) {
   const auto source = static_cast<Source>(event.data.u64 & ((1 << kSourceBits) - 1));
   if (source == kListener) return AcceptSome();
   if (source == kArenas) return watch->Settle();
-  if (source == kDoorbell) return;  // BuryClosed answers it at the end of every turn
+  if (source == kDoorbell) return;  // TearDownClosed answers it at the end of every turn
   const std::shared_ptr<Session> session = Find(event.data.u64 >> kSourceBits);
-  if (session == nullptr) return;  // buried since
+  if (session == nullptr) return;  // torn down since
   if (source == kPidfd) {
     session->Close(absl::CancelledError("the client's process has ended"), "reclaimed_pidfd",
                    false);
@@ -249,7 +249,7 @@ void DataServer::Impl::Refuse(Accepted client, const char* counter, const absl::
   Count(counter, client.peer, reason);
   const wire::Closing closing = MakeClosing(reason);
   SendPacket(client.socket.get(), &closing, sizeof(closing));
-  CloseAfterLastWord(std::move(client.socket));
+  CloseWithoutReset(std::move(client.socket));
 }
 
 void DataServer::Impl::ReconsiderWaiting() {
@@ -269,7 +269,7 @@ void DataServer::Impl::Enter(Accepted client) {
   const PeerIdentity peer = client.peer;
   Session::Options session_options;
   session_options.id = next_id++;
-  session_options.handshake_seconds = options.handshake_seconds;
+  session_options.handshake_seconds = options.limits.handshake_seconds;
   session_options.doorbell = doorbell;
   session_options.reclaimer = reclaimer;
   session_options.watch = watch.get();
@@ -295,13 +295,13 @@ void DataServer::Impl::Enter(Accepted client) {
   if (!watched.ok()) session->Close(watched, "accept_failed", /*tell_client=*/true);
 }
 
-void DataServer::Impl::BuryClosed() {
+void DataServer::Impl::TearDownClosed() {
   for (uint64_t id : doorbell->Answer()) {
-    if (std::shared_ptr<Session> session = Find(id)) Bury(session);
+    if (std::shared_ptr<Session> session = Find(id)) TearDown(session);
   }
 }
 
-void DataServer::Impl::Bury(const std::shared_ptr<Session>& session) {
+void DataServer::Impl::TearDown(const std::shared_ptr<Session>& session) {
   {
     MutexLock lock(&mu);
     by_id.erase(session->id());
@@ -315,11 +315,11 @@ void DataServer::Impl::Bury(const std::shared_ptr<Session>& session) {
   // close.
   epoll_ctl(epoll.get(), EPOLL_CTL_DEL, session->socket_fd(), nullptr);
   if (session->pidfd() >= 0) epoll_ctl(epoll.get(), EPOLL_CTL_DEL, session->pidfd(), nullptr);
-  Session::Burial burial = session->Bury();
-  Count(burial.counter, peer, burial.reason);
+  Session::Ended ended = session->TearDown();
+  Count(ended.counter, peer, ended.reason);
   spdlog::debug("data connection of process {} (user {}) ended: {}: {}", peer.pid, peer.uid,
-                burial.counter, burial.reason.ToString());
-  if (burial.closed) burial.closed();
+                ended.counter, ended.reason.ToString());
+  if (ended.closed) ended.closed();
 }
 
 int DataServer::Impl::ExpireHandshakes() {
@@ -335,7 +335,7 @@ int DataServer::Impl::ExpireHandshakes() {
   return static_cast<int>(std::min<int64_t>((next - now) / 1'000'000 + 1, 60'000));
 }
 
-// --- look-ups -----------------------------------------------------------------------------------
+// --- look-ups
 
 std::shared_ptr<Session> DataServer::Impl::Find(uint64_t id) {
   MutexLock lock(&mu);
@@ -364,7 +364,7 @@ void DataServer::Impl::Count(const std::string& counter, const PeerIdentity& pee
                std::string(reason.message()));
 }
 
-// --- the public face ----------------------------------------------------------------------------
+// --- the public face
 
 DataServer::DataServer() = default;
 
@@ -377,7 +377,7 @@ absl::StatusOr<std::unique_ptr<DataServer>> DataServer::Create(Options options) 
   FW_ASSIGN_OR_RETURN(std::shared_ptr<Doorbell> doorbell, Doorbell::Create());
   // As many kept ones as a user may have open.
   FW_ASSIGN_OR_RETURN(std::unique_ptr<ArenaWatch> watch,
-                      ArenaWatch::Create(2 * options.max_connections_per_uid));
+                      ArenaWatch::Create(2 * options.limits.connections_per_uid));
   std::unique_ptr<DataServer> server(new DataServer);
   server->impl_ = std::make_unique<Impl>(std::move(options), std::move(watch), *std::move(listener),
                                          std::move(epoll), std::move(doorbell));

@@ -27,6 +27,7 @@
 #include "server/base/status.h"
 #include "server/batch/slot_layout.h"
 #include "server/batch/slot_pool.h"
+#include "server/transport/connection_limits.h"
 
 namespace feedwater::server {
 
@@ -44,10 +45,6 @@ using AccessCheck = std::function<std::optional<absl::Status>(const PeerIdentity
 
 // Whose limits a user's connections count against: its own, as a rule.
 using AccountOf = std::function<uid_t(uid_t)>;
-
-// How many descriptors of the process clients may use: connections are refused when theirs would
-// have a higher number, so that those above are left for work.
-constexpr int kNoDescriptorLimit = INT32_MAX;
 
 struct ArenaOptions {
   SlotLayout layout;
@@ -69,26 +66,23 @@ struct SessionCounts {
   int slots = 0;
   int ready = 0;  // of those lent: messages that the client has not read yet
   int lent = 0;   // published, and not released by the client yet
-  struct Place {
+  struct BatchAt {
     uint64_t epoch = 0;
     int64_t step = 0;
   };
   // The last batch whose message the client has read. Nothing: none since it came, or since its
   // last seek.
-  std::optional<Place> taken;
+  std::optional<BatchAt> taken;
 };
 
 class DataServer {
  public:
   struct Options {
     std::string socket_path;
-    int listen_fd = -1;    // given by systemd, then closed by this class; -1: bind socket_path
-    AccessCheck access;    // null: everybody
-    AccountOf account_of;  // null: everybody's is their own
-    int max_connections = 1024;
-    int max_connections_per_uid = 64;
-    double handshake_seconds = 5;  // from accept, or the last Identify, to OpenSession
-    int max_descriptor = kNoDescriptorLimit;
+    int listen_fd = -1;       // given by systemd, then closed by this class; -1: bind socket_path
+    AccessCheck access;       // null: everybody
+    AccountOf account_of;     // null: everybody's is their own
+    ConnectionLimits limits;  // the handshake: from accept, or the last Identify, to OpenSession
   };
   static absl::StatusOr<std::unique_ptr<DataServer>> Create(Options options);
   ~DataServer();  // closes every session with UNAVAILABLE

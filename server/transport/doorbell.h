@@ -1,6 +1,6 @@
-// How other threads tell the data server's thread that a session is to be buried: an eventfd in its
-// epoll set and the numbers of the sessions. Shared, since a worker may hold a session's slots for
-// longer than the server lives. Thread-safe.
+// How other threads tell the data server's thread that a session is to be torn down: an eventfd in
+// its epoll set and the numbers of the sessions. Shared, since a worker may hold a session's slots
+// for longer than the server lives. Thread-safe.
 #pragma once
 
 #include <sys/eventfd.h>

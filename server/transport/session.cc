@@ -94,7 +94,7 @@ int Session::socket_fd() const {
   return socket_.get();
 }
 
-// --- opening and closing ------------------------------------------------------------------------
+// --- opening and closing
 
 void Session::RenewHandshake() {
   MutexLock lock(&mu_);
@@ -171,8 +171,8 @@ std::optional<int64_t> Session::CheckHandshake(int64_t now_ns) {
   return std::nullopt;
 }
 
-Session::Burial Session::Bury() {
-  Burial burial;
+Session::Ended Session::TearDown() {
+  Ended ended;
   SessionEvents events;  // destroyed after the lock is released: they may own anything
   std::shared_ptr<const std::function<void()>> slot_free;
   std::shared_ptr<Arena> arena;
@@ -180,20 +180,20 @@ Session::Burial Session::Bury() {
   {
     MutexLock lock(&mu_);
     arena = arena_;
-    burial.counter = counter_;
-    burial.reason = reason_;
+    ended.counter = counter_;
+    ended.reason = reason_;
     events = std::exchange(events_, {});
     slot_free = std::exchange(slot_free_, nullptr);
     socket = std::move(socket_);
   }
-  burial.closed = std::move(events.closed);
-  CloseAfterLastWord(std::move(socket));
+  ended.closed = std::move(events.closed);
+  CloseWithoutReset(std::move(socket));
   pidfd_ = Fd();
   if (arena != nullptr) reclaimer_->Discard([arena = std::move(arena)] { arena->LetGo(); });
-  return burial;
+  return ended;
 }
 
-// --- what the client says -----------------------------------------------------------------------
+// --- what the client says
 
 bool Session::OnReadable() {
   std::optional<wire::Seek> seek;  // of several seeks only the last matters
@@ -255,7 +255,9 @@ bool Session::ReceiveLocked(Effects* effects) {
 std::optional<Violation> Session::HandleLocked(const wire::Hello& hello) {
   if (phase_ != Phase::kGreeting) return Unexpected("HELLO", "a second time");
   phase_ = Phase::kWelcomed;
-  SendLocked(MakeWelcome(hello, ticket_));
+  const wire::Welcome welcome = MakeWelcome(hello, ticket_);
+  minor_ = welcome.minor;
+  SendLocked(welcome);
   return std::nullopt;
 }
 
@@ -315,7 +317,7 @@ bool Session::SendLocked(const M& message, int descriptor) {
   return false;
 }
 
-// --- slots --------------------------------------------------------------------------------------
+// --- slots
 
 int Session::Acquire() {
   MutexLock lock(&mu_);
@@ -357,9 +359,15 @@ void Session::Abandon(int slot) {
 }
 
 void Session::Fail(const BatchMeta& meta, const BatchFailure& failure) {
-  const wire::Failed failed = MakeFailed(meta, failure);
+  wire::FailedWithReason message = MakeFailed(meta, failure);
   MutexLock lock(&mu_);
-  if (phase_ == Phase::kOpen) SendLocked(failed);
+  if (phase_ != Phase::kOpen) return;
+  if (minor_ >= 1) {
+    SendLocked(message);
+  } else {
+    message.failed.header = wire::MakeHeader<wire::Failed>(wire::Type::kFailed);
+    SendLocked(message.failed);
+  }
 }
 
 void Session::OnSlotFree(std::function<void()> wake) {

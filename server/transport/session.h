@@ -1,13 +1,13 @@
-// One client on the data socket, from accept to burial; once it is open, also the SlotPool that the
-// pipeline fills.
+// One client on the data socket, from accept to the end of its descriptors; once it is open, also
+// the SlotPool that the pipeline fills.
 //
 //   GREETING -HELLO-> WELCOMED -Open()-> OPENING -arena sent-> OPEN
-//   any of them -hang-up, death, violation, Close()-> CLOSED -Bury()-> gone
+//   any of them -hang-up, death, violation, Close()-> CLOSED -TearDown()-> gone
 //
 // Any thread may close a session: that stops all traffic at once and rings for the server's thread,
-// which alone buries: closes the descriptors and tells the service. The shared memory goes then,
-// too; its addresses stay until the last owner of this object (a worker that still writes, for
-// instance) lets go.
+// which alone tears down: closes the descriptors and tells the service. The shared memory goes
+// then, too; its addresses stay until the last owner of this object (a worker that still writes,
+// for instance) lets go.
 //
 // Thread safety: every method, except those marked "server's thread". No callback is made with the
 // lock held. Under the lock there are only system calls that do not wait (send and recv with
@@ -75,14 +75,14 @@ class Session final : public SlotPool {
   // When the handshake has to be over (MonotonicNs); nullopt when it is. Closes the session when
   // that time has passed.
   std::optional<int64_t> CheckHandshake(int64_t now_ns);
-  struct Burial {
+  struct Ended {
     const char* counter = "";
     absl::Status reason;
     std::function<void()> closed;  // null when the session was never open
   };
   // Closes the descriptors and gives the arena up. REQUIRES: closed, and out of the epoll set.
   // Once.
-  Burial Bury();
+  Ended TearDown();
 
   // --- SlotPool ---
   int slots() const override { return slots_; }
@@ -142,10 +142,11 @@ class Session final : public SlotPool {
   int64_t handshake_deadline_ns_ ABSL_GUARDED_BY(mu_);
   SlotTable table_ ABSL_GUARDED_BY(mu_);
   uint32_t serial_ ABSL_GUARDED_BY(mu_) = 0;  // of the last seek
+  uint16_t minor_ ABSL_GUARDED_BY(mu_) = 0;   // the minor version that both sides speak
   TokenBucket seeks_ ABSL_GUARDED_BY(mu_);
   int ready_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // a READY in the kernel's account; 0: not known yet
   // Where the last batches came from that were sent since the last seek, around a ring.
-  std::vector<SessionCounts::Place> sent_ ABSL_GUARDED_BY(mu_);
+  std::vector<SessionCounts::BatchAt> sent_ ABSL_GUARDED_BY(mu_);
   size_t sent_count_ ABSL_GUARDED_BY(mu_) = 0;
   SessionEvents events_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<const std::function<void()>> slot_free_ ABSL_GUARDED_BY(mu_);

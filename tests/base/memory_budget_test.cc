@@ -70,11 +70,17 @@ TEST(MemoryBudget, MovingAReservationMovesItsBytes) {
 
 TEST(MemoryBudget, AReservationMayOutliveItsOwnersBudget) {
   MemoryReservation kept;
+  std::weak_ptr<MemoryBudget> seen;
   {
     auto budget = MemoryBudget::Create(100);
+    seen = budget;
     kept = *budget->Reserve("a", 40);
   }
+  ASSERT_FALSE(seen.expired()) << "the reservation keeps it";
+  EXPECT_EQ(seen.lock()->planned_bytes(), 40);
   kept.Release();
+  EXPECT_EQ(kept.bytes(), 0);
+  EXPECT_TRUE(seen.expired());
 }
 
 TEST(MemoryBudget, AShareIsBoundedByItselfAndByTheWhole) {

@@ -22,7 +22,12 @@ from suite import (
     write_between,
 )
 
-NAMES = ("handover", "overhead", "roofline", "decode", "resize", "read", "peers", "startup")
+# The modules of suite/ that measure: those with a run(context).
+NAMES = tuple(
+    path.stem
+    for path in sorted((Path(__file__).parent / "suite").glob("*.py"))
+    if path.stem != "__init__" and "\ndef run(" in path.read_text()
+)
 SAVED = ROOT / "build" / "bench"
 
 

@@ -42,7 +42,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess:
 def test_the_list_has_a_line_for_each_benchmark():
     lines = run("--list").stdout.splitlines()
     names = [line.split()[0] for line in lines]
-    known = ["handover", "overhead", "roofline", "decode", "resize", "read", "peers", "startup"]
+    known = ["decode", "handover", "overhead", "peers", "read", "resize", "roofline", "startup"]
     assert names == known
     assert all(len(line.split()) > 3 for line in lines)
     assert run().stdout.splitlines() == lines

@@ -335,7 +335,6 @@ TEST_F(RecordCacheTest, TakesPutsAndFindsFromManyThreads) {
 }
 
 // --- the daemon's caches
-// ------------------------------------------------------------------------------------
 
 TEST(Cache, SharesOneCacheBetweenJobsAndKeepsItWhenTheyEnd) {
   TempFolder temp;

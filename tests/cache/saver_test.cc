@@ -15,9 +15,15 @@
 namespace feedwater::server {
 namespace {
 
+// Whether it came true; false after a minute.
 template <typename Condition>
-void Await(const Condition& condition) {
-  while (!condition()) absl::SleepFor(absl::Milliseconds(1));
+bool Await(const Condition& condition) {
+  const absl::Time end = absl::Now() + absl::Minutes(1);
+  while (!condition()) {
+    if (absl::Now() > end) return false;
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  return true;
 }
 
 TEST(Saver, TasksWithMoreToDoTakeTurns) {
@@ -26,7 +32,7 @@ TEST(Saver, TasksWithMoreToDoTakeTurns) {
   std::atomic<bool> go{false};
   const auto step = [&](char name, int count) {
     return [&, name, left = count]() mutable {
-      Await([&] { return go.load(); });
+      if (!Await([&] { return go.load(); })) return false;
       steps += name;
       return --left > 0;
     };
@@ -42,19 +48,30 @@ TEST(Saver, TasksWithMoreToDoTakeTurns) {
   b->Wake();
   last->Wake();
   go = true;
-  Await([&] { return done.load(); });
+  ASSERT_TRUE(Await([&] { return done.load(); }));
   EXPECT_EQ(steps, "ababab");
 }
 
 TEST(Saver, ATaskThatEndsIsNotInTheMiddleOfAStep) {
   const auto saver = Saver::Create();
   for (int i = 0; i < 200; ++i) {
-    auto value = std::make_unique<std::atomic<int>>(0);
-    auto task = *saver->Add([&] { return ++*value < 1000; });
+    std::atomic<int> steps{0};
+    std::atomic<bool> in_step{false};
+    auto task = *saver->Add([&] {
+      in_step = true;
+      absl::SleepFor(absl::Microseconds(100));
+      in_step = false;
+      return ++steps < 1000;
+    });
     task->Wake();
-    if (i % 2 == 0) Await([&] { return value->load() > 0; });
+    if (i % 2 == 0) {
+      ASSERT_TRUE(Await([&] { return steps.load() > 0; }));
+    }
     task.reset();
-    value.reset();  // a step now would be a use after free
+    ASSERT_FALSE(in_step);
+    const int until_then = steps;
+    if (i % 20 == 0) absl::SleepFor(absl::Milliseconds(1));  // in which none may come
+    ASSERT_EQ(steps, until_then);
   }
 }
 
@@ -67,7 +84,7 @@ TEST(Saver, StepsComeByThemselvesEverySoOften) {
         return false;
       },
       absl::Milliseconds(5));
-  Await([&] { return steps.load() >= 3; });
+  EXPECT_TRUE(Await([&] { return steps.load() >= 3; }));
 }
 
 int Threads() {

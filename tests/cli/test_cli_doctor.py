@@ -58,6 +58,11 @@ def test_every_check_says_what_it_found(project):
         assert found[name]["found"], name
 
 
+def test_what_is_for_tests_alone_is_not_listed(project):
+    assert "--root" not in run("doctor", "--help").out
+    assert "--root" not in run("complete", "--", "doctor", "--").out
+
+
 @pytest.mark.parametrize(
     "path, text, check, words",
     [

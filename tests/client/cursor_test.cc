@@ -43,7 +43,7 @@ TEST(Cursor, WhatIsWrittenIsRead) {
   const absl::StatusOr<Cursor> again = Cursor::FromJson(json);
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(again->ToJson(), json);
-  EXPECT_EQ(again->at, (Place{3, 24}));
+  EXPECT_EQ(again->at, (EpochPosition{3, 24}));
   ASSERT_EQ(again->skips.size(), 2u);
   EXPECT_EQ(again->skips[0].end, 40);
 }

@@ -97,6 +97,11 @@ def test_a_bad_sample_is_told_with_record_path_and_reason(daemon, start):
         assert "record" not in caught.value.more["reason"]
         assert caught.value.message.count("record 17") == 1
         assert caught.value.message.count("000017.png") == 1
+        assert "at epoch 0, step 4: " in caught.value.message
+        assert caught.value.message.endswith(
+            ". Mend or remove it, or let the pipeline say "
+            "'on_bad_sample: substitute' or 'skip_with_count'"
+        )
     state = driver.state()
     assert (state["epoch"], state["position"]) == (0, 16)
 

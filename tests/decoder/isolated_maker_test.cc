@@ -287,26 +287,16 @@ TEST_F(IsolatedMakerTest, MakesTheWholeSeekIndexesThatAreMadeHere) {
   EXPECT_EQ(host_->deaths, 0u);
 }
 
-TEST_F(IsolatedMakerTest, AKilledProcessIsReplacedAndTheSampleIsMade) {
-  const std::vector<std::string> files = Files();
-  TestRecord record = RecordOf(files[0], 5);
+TEST_F(IsolatedMakerTest, ATerminalsAndAServiceManagersSignalsAreNotForIt) {
+  TestRecord record = RecordOf(Files()[0], 5);
   ASSERT_NO_FATAL_FAILURE(Make(kRealDecoder, kTraining, record));
-  TestBatch expected(*plan_, 1);
-  ASSERT_TRUE(here_.Run(InputOf(record, 1), 0, expected.memory).ok());
-  for (uint64_t round = 0; round < 3; ++round) {
-    TestBatch got(*plan_, 1);
-    ASSERT_TRUE(maker_->Run(InputOf(record, 1), 0, got.memory).ok());
-    EXPECT_EQ(got.Sample(0), expected.Sample(0));
-    ASSERT_EQ(Children().size(), 1u);
-    EXPECT_EQ(host_->deaths, round);
-    kill(Children()[0], SIGKILL);
-  }
-  // A terminal's and a service manager's signals are not for it.
   TestBatch got(*plan_, 1);
   ASSERT_TRUE(maker_->Run(InputOf(record, 1), 0, got.memory).ok());
+  ASSERT_EQ(Children().size(), 1u);
   for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1}) kill(Children()[0], signal);
   ASSERT_TRUE(maker_->Run(InputOf(record, 1), 0, got.memory).ok());
-  EXPECT_EQ(host_->started, 4u);
+  EXPECT_EQ(host_->started, 1u);
+  EXPECT_EQ(host_->deaths, 0u);
 }
 
 // SIGCHLD may be ignored by whoever starts the program, and that is inherited: then the kernel
@@ -417,7 +407,7 @@ TEST_F(IsolatedMakerTest, TheMemoryOfDecodersIsPartOfTheSum) {
   EXPECT_EQ(host_->budget->planned_bytes(), 0);
 }
 
-// --- a process that is somebody else's by now ---
+// --- a process that is somebody else's by now
 
 const std::string kSmall = PipelineText("  - decode\n  - resize: {size: [4, 4]}\n", "[image]");
 
@@ -483,11 +473,14 @@ TEST_P(HostileDecoder, CostsItsRecordAndNothingElse) {
                                                        EXPECT_LE(field.bytes(), 1u << 20);
                                                    });
     EXPECT_TRUE(batch.GuardsHold());
-    if (std::string(GetParam().how) == "scribble") continue;  // any answer may be read, and no harm
-    EXPECT_EQ(status.code(), GetParam().code) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr(GetParam().message));
+    if (std::string(GetParam().how) != "scribble") {  // of which any answer may be read
+      EXPECT_EQ(status.code(), GetParam().code) << status;
+      EXPECT_THAT(std::string(status.message()), HasSubstr(GetParam().message));
+      if (status.ok()) {
+        EXPECT_EQ(kept, 0) << "it is not what the plan keeps";
+      }
+    }
     if (!status.ok()) continue;
-    EXPECT_EQ(kept, 0) << "it is not what the plan keeps";
     int64_t told[2];
     std::memcpy(&told[0], batch.Output(1, 0).data(), sizeof(told[0]));
     std::memcpy(&told[1], batch.Output(2, 0).data(), sizeof(told[1]));
@@ -505,11 +498,14 @@ TEST_P(HostileDecoder, GivesNoSeekIndexThatIsNotItsImages) {
   testing::SeekIndexMap indexes;
   maker_->UseSeekIndexes(&indexes);
   const absl::Status status = maker_->MakeSeekIndexes(*record.record());
-  if (how == "scribble") return;  // any answer may be read, and no harm
-  const bool machine = GetParam().code == absl::StatusCode::kResourceExhausted ||
-                       GetParam().code == absl::StatusCode::kUnavailable;
-  EXPECT_EQ(status.code(), machine ? GetParam().code : absl::StatusCode::kOk) << status;
-  EXPECT_EQ(indexes.puts, how == "indexes_of_one" ? 1 : 0);
+  if (how == "scribble") {  // any answer may be read
+    EXPECT_LE(indexes.puts, 1);
+  } else {
+    const bool machine = GetParam().code == absl::StatusCode::kResourceExhausted ||
+                         GetParam().code == absl::StatusCode::kUnavailable;
+    EXPECT_EQ(status.code(), machine ? GetParam().code : absl::StatusCode::kOk) << status;
+    EXPECT_EQ(indexes.puts, how == "indexes_of_one" ? 1 : 0);
+  }
   // What was kept is no index at all, and does no harm either.
   here_.Use(plan_.get(), nullptr);
   TestBatch plain(*plan_, 1), with(*plan_, 1);

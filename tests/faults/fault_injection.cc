@@ -242,7 +242,7 @@ F* Next(const char* name) {
 
 extern "C" {
 
-// --- files --------------------------------------------------------------------------------------
+// --- files
 
 int open(const char* path, int flags, ...) {
   va_list list;
@@ -326,7 +326,7 @@ int posix_fadvise(int fd, off_t offset, off_t bytes, int advice) {
   return Fails(rule) ? static_cast<int>(rule->error) : next(fd, offset, bytes, advice);
 }
 
-// --- memory -------------------------------------------------------------------------------------
+// --- memory
 
 int memfd_create(const char* name, unsigned flags) noexcept {
   NEXT(memfd_create);
@@ -375,7 +375,7 @@ void* aligned_alloc(size_t alignment, size_t bytes) noexcept {
   return Fails({"aligned_alloc", CALLER}) ? nullptr : next(alignment, bytes);
 }
 
-// --- descriptors and sockets --------------------------------------------------------------------
+// --- descriptors and sockets
 
 int fcntl(int fd, int command, ...) {
   va_list list;
@@ -475,7 +475,7 @@ long syscall(long number, ...) noexcept {
   return next(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 
-// --- threads and time ---------------------------------------------------------------------------
+// --- threads and time
 
 int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*),
                    void* argument) noexcept {
@@ -498,7 +498,7 @@ int clock_gettime(clockid_t clock, struct timespec* time) noexcept {
   return result;
 }
 
-// --- io_uring -----------------------------------------------------------------------------------
+// --- io_uring
 // liburing's functions give -errno.
 
 int io_uring_queue_init_params(unsigned entries, struct io_uring* ring,
@@ -565,7 +565,7 @@ int __io_uring_get_cqe(struct io_uring* ring, struct io_uring_cqe** cqe, unsigne
 
 }  // extern "C"
 
-// --- C++ allocations ----------------------------------------------------------------------------
+// --- C++ allocations
 
 static void* Allocate(size_t bytes, const void* caller) {
   if (!Fails({"new", caller})) {

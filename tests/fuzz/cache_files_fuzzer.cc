@@ -2,6 +2,7 @@
 // made right: it opens, and every block that it then names is either refused or proves itself.
 //
 //   input: changes of a good folder, each {kind, 2 bytes where, 8 bytes what}
+// LIBS: feedwater_cache GTest::gtest
 #include <xxhash.h>
 
 #include <cstring>

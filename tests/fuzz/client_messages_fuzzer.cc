@@ -3,6 +3,7 @@
 // may be said; the session must end exactly when the model says that it must, and count alike.
 //
 //   input: steps, each one byte and its arguments
+// LIBS: feedwater_transport
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -45,8 +46,8 @@ class Conversation {
   }
   ~Conversation() {
     session_->Close(absl::CancelledError("the end"), "end", /*tell_client=*/true);
-    auto burial = session_->Bury();
-    if (burial.closed) burial.closed();
+    auto ended = session_->TearDown();
+    if (ended.closed) ended.closed();
     Require(closed_ == (opened_ ? 1 : 0), "an open session's end is told once");
   }
 

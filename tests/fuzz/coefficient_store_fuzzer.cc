@@ -1,6 +1,7 @@
 // Any bytes as a coefficient document: nothing is read outside it, and every SIMD target gives the
 // same verdict. Documents whose checksum is right are among them, since a decoder does not look at
 // it; VerifyStore must find every other one wrong.
+// LIBS: feedwater_codec
 #include <xxhash.h>
 
 #include "server/codec/jpeg/coefficient_store.h"

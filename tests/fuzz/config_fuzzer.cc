@@ -1,5 +1,6 @@
 // Any text as feedwater.yaml, and its first line as a --set: settings that the daemon can start
 // with, or an error that names its place.
+// LIBS: ENGINES feedwater_service GTest::gtest
 #include <filesystem>
 
 #include "server/service/config.h"

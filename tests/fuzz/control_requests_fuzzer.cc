@@ -3,6 +3,7 @@
 // answered, and the daemon goes on serving.
 //
 //   input: {method, 2 bytes of length, the request's bytes} ...
+// LIBS: feedwater_testing
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 

@@ -1,5 +1,6 @@
 // Any bytes as a JPEG's markers and as the TIFF structure of its EXIF data: an orientation of 1..8
 // comes out, the same whichever way it is read.
+// LIBS: feedwater_codec
 #include "absl/strings/string_view.h"
 #include "server/codec/jpeg/markers.h"
 #include "tests/fuzz/fuzzer.h"

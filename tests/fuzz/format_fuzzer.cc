@@ -3,6 +3,7 @@
 // record's bytes are anything.
 //
 //   input: the format's name, '\n', a byte that says what is changed, the bytes
+// LIBS: SMALL_DATASETS FORMATS feedwater_source GTest::gtest
 #include "tests/fuzz/no_naps.h"
 #include "tests/fuzz/small_dataset_folder.h"
 

@@ -1,5 +1,6 @@
 // Any bytes as an image of any kind: header, then a geometry and a pixel format that follow from
 // the bytes. A worker's workspace that has seen thousands of images gives what a fresh one gives.
+// LIBS: feedwater_codec ZLIB::ZLIB
 #include "server/codec/image.h"
 #include "server/codec/image_writer.h"
 #include "tests/codec/jpeg_levels.h"

@@ -3,6 +3,7 @@
 //
 //   input: a format's name, '\n', then changes of the index of its small dataset, each
 //          {kind, section, 2 bytes where, 8 bytes what}; or "file\n" and a whole index file
+// LIBS: SMALL_DATASETS FORMATS feedwater_source GTest::gtest
 #include <xxhash.h>
 
 #include <cstring>

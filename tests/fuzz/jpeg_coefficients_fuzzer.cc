@@ -1,6 +1,7 @@
 // Differential, from the other side: the input describes coefficients, from which a well-formed
 // JPEG is written; so every input reaches the transforms, with values that no encoder makes. All
 // levels must give the same pixels, and what is packed must come back.
+// LIBS: feedwater_codec
 #include "server/codec/jpeg/coefficient_store.h"
 #include "tests/codec/coefficient_images.h"
 #include "tests/codec/jpeg_levels.h"

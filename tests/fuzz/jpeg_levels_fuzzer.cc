@@ -1,6 +1,7 @@
 // Differential: any bytes that begin as a JPEG, decoded by libjpeg-turbo, the own decoder and from
 // coefficients, whole and cropped, with the best SIMD target and another one: the same verdict and
 // the same pixels.
+// LIBS: feedwater_codec
 #include "tests/codec/jpeg_levels.h"
 #include "tests/fuzz/fuzzer.h"
 

@@ -1,6 +1,7 @@
 // Any bytes as what a cache of kind `decoded` has kept of a record: refused, or fields that lie
 // within them and have the shapes that the graph takes. Without a right digest nothing is looked
 // at, so inputs begin behind it.
+// LIBS: feedwater_pipeline
 #include "server/pipeline/kept_fields.h"
 #include "tests/fuzz/fuzzer.h"
 #include "tests/fuzz/start_inputs.h"

@@ -1,6 +1,7 @@
 // Any text as a pipeline file: parsed, checked and planned. Where it can run on the small record
 // here, it does, fused, unfused and cut where a cache may keep something, and all must give the
 // same bytes (but unfused where decode's fast_scale asks for what only the fused ops give).
+// LIBS: OPS feedwater_graph GTest::gtest
 #include <filesystem>
 
 #include "absl/strings/match.h"

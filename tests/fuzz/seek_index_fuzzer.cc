@@ -3,6 +3,7 @@
 // the true one gives the true pixels.
 //
 //   input: number of the image, then the document
+// LIBS: feedwater_codec
 #include "server/codec/jpeg/seek_index.h"
 #include "tests/codec/jpeg_levels.h"
 #include "tests/fuzz/fuzzer.h"

@@ -452,10 +452,7 @@ const BadFile kBadFiles[] = {
      {"brightness", "-0.5"}},
     {"HueOver", Graph("  - color_jitter: {hue: 0.7}\n"), "4:25", {"hue", "0.5"}},
     {"ClassesZero", Graph("  - one_hot: {num_classes: 0}\n"), "4:28", {"num_classes", "0"}},
-    {"OrientationWord",
-     Graph("  - decode: {orientation: yes}\n"),
-     "4:27",
-     {"orientation", "exif"}},
+    {"OrientationWord", Graph("  - decode: {orientation: yes}\n"), "4:27", {"orientation", "exif"}},
 };
 
 INSTANTIATE_TEST_SUITE_P(Files, BadPipeline, ::testing::ValuesIn(kBadFiles),

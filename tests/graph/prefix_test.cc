@@ -156,7 +156,6 @@ TEST(Prefix, HasTheSameDigestWhateverStandsBehindItAndHoweverItIsWritten) {
 }
 
 // --- bytes
-// -----------------------------------------------------------------------------------------
 
 // What RunPrefix leaves, copied as a cache would keep it.
 struct KeptCopy {

@@ -34,7 +34,7 @@ std::shared_ptr<const Plan> PlanOf(const std::string& graph, const std::string& 
   return plan.ok() ? *plan : nullptr;
 }
 
-// --- three pipelines by hand ---
+// --- three pipelines by hand
 
 TEST(SampleMemory, PixelsOfAKnownSizeThatGoStraightToTheirPlaceTakeNothing) {
   const auto plan = PlanOf("- random_crop: {in: rgb, out: image, size: 32}\n- cast", "[image]");
@@ -111,7 +111,7 @@ TEST(SampleMemory, WhatACacheKeepsIsThereTwice) {
   EXPECT_LT(plan->memory(SampleWay::kFromPrefix).fixed, 2 * kMegabyte);
 }
 
-// --- what is really taken ---
+// --- what is really taken
 
 int64_t ResidentBytes(const std::string& key) {  // VmRSS, VmHWM
   std::ifstream status("/proc/self/status");

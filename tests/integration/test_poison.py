@@ -102,14 +102,3 @@ def test_a_sample_that_crashes_the_daemon_twice_is_fenced_off_and_the_job_finish
     [entry] = [json.loads(line) for line in lines if json.loads(line)["record"] == 7][-1:]
     assert entry["crashes"] == 2 and entry["quarantined"] and entry["signal"] == 11
     assert entry["path"].endswith("07/picture.png") and entry["length"] > 0
-
-
-def test_a_kill_fences_nothing_off(daemon):
-    for number in range(1, 4):
-        with feedwater.Loader(
-            "substitute", address=daemon.address, output="numpy", batch_size=1, slots=2
-        ) as loader:
-            next(iter(loader))
-            daemon.process.kill()
-        await_death(daemon, number)
-    assert '"quarantined":true' not in (daemon.folder / "state/bad_samples.jsonl").read_text()

@@ -135,7 +135,7 @@ TEST_F(TurnsTest, BesideASlowSampleOthersGetOneTicketBetweenTwo) {
 TEST_F(TurnsTest, DebtsOutliveWhatWasInHandUntilManyUsersWereHere) {
   TakeAndQueue(1, kQuick, {10});
   EXPECT_EQ(Make(5 * kMs), 10);
-  turns_.ForgetEmptyHands();
+  turns_.DropIdleUsers();
   TakeAndQueue(1, kQuick, {11});
   TakeAndQueue(2, kQuick, {20});
   EXPECT_EQ(Make(kMs), 20);
@@ -144,7 +144,7 @@ TEST_F(TurnsTest, DebtsOutliveWhatWasInHandUntilManyUsersWereHere) {
     TakeAndQueue(user, kQuick, {static_cast<int>(user)});
     EXPECT_EQ(Make(kMs), static_cast<int>(user));
   }
-  turns_.ForgetEmptyHands();
+  turns_.DropIdleUsers();
   TakeAndQueue(3, kQuick, {30});
   TakeAndQueue(1, kQuick, {12});
   EXPECT_EQ(Make(kMs), 12);  // of the lowest number, since nobody has used anything

@@ -70,7 +70,7 @@ def test_every_public_name_of_the_python_client_has_a_section():
 
 def test_the_check_notices_an_old_page_and_names_the_cure(tmp_path):
     # A copy of the tree's part that the script looks at, with one word changed.
-    for part in ("config", "client/python/feedwater", "scripts"):
+    for part in ("config", "client/python/feedwater", "proto", "scripts"):
         (tmp_path / part).parent.mkdir(parents=True, exist_ok=True)
         subprocess.run(["cp", "-r", ROOT / part, tmp_path / part], check=True)
     page = tmp_path / "config/reference/ops.md"

@@ -192,7 +192,7 @@ TEST(Handshake, ItsTimeStartsOverWheneverTheTicketIsShown) {
   char folder[] = "/tmp/feedwater-handshake-XXXXXX";
   DataServer::Options options;
   options.socket_path = absl::StrCat(mkdtemp(folder), "/data.sock");
-  options.handshake_seconds = 0.5;
+  options.limits.handshake_seconds = 0.5;
   auto server = DataServer::Create(options);
   ASSERT_TRUE(server.ok()) << server.status();
   FakeTrainer waiting(options.socket_path), forgotten(options.socket_path);

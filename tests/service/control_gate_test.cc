@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "server/base/clock.h"
+#include "tests/testing/declared_count.h"
 #include "tests/testing/eventually.h"
 
 namespace feedwater::server {
@@ -133,9 +134,7 @@ class ControlGateTest : public ::testing::Test {
     return served_.size();
   }
   uint64_t Counted(const char* name) {
-    const auto counters = gate_->counters();
-    const auto found = counters.find(name);
-    return found == counters.end() ? 0 : found->second;
+    return feedwater::testing::DeclaredCount(gate_->counters(), name);
   }
 
   std::mutex mu_;
@@ -231,7 +230,7 @@ TEST_F(ControlGateTest, AnswersThatNobodyReadsCostNothingWhenGrpcHasEnded) {
 
 TEST_F(ControlGateTest, AClientThatShutsOneDirectionDownIsGone) {
   ControlGate::Options options;
-  options.connections_per_uid = 1;
+  options.limits.connections_per_uid = 1;
   Start(options);
   Pair pair = Join(kMallory);
   EXPECT_TRUE(absl::IsResourceExhausted(Connect(kMallory).status()));
@@ -243,7 +242,7 @@ TEST_F(ControlGateTest, AClientThatShutsOneDirectionDownIsGone) {
 
 TEST_F(ControlGateTest, CallsInProgressAreCountedForEachUserUntilTheyEnd) {
   ControlGate::Options options;
-  options.calls_per_uid = 3;
+  options.limits.calls_per_uid = 3;
   Start(options);
   Pair first = Join(kMallory), second = Join(kMallory), alice = Join(kAlice);
   first.client.Send(Call(1) + Call(3));
@@ -317,7 +316,7 @@ TEST_F(ControlGateTest, GrpcsEndIsNamedAfterItsClient) {
 
 TEST_F(ControlGateTest, WhoDoesNotSpeakHttp2InTimeIsClosed) {
   ControlGate::Options options;
-  options.handshake_seconds = 0.3;
+  options.limits.handshake_seconds = 0.3;
   Start(options);
   auto wrong = Connect(kMallory), silent = Connect(kMallory), half = Connect(kMallory);
   ASSERT_TRUE(wrong.ok() && silent.ok() && half.ok());

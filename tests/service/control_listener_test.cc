@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/testing/declared_count.h"
 #include "tests/testing/eventually.h"
 
 namespace feedwater::server {
@@ -42,7 +43,7 @@ class ControlListenerTest : public ::testing::Test {
       served_.push_back(std::move(connection));
       return absl::OkStatus();
     };
-    options.max_connections_per_uid = 2;
+    options.limits.connections_per_uid = 2;
     if (change) change(&options);
     auto listener = ControlListener::Create(options);
     ASSERT_TRUE(listener.ok()) << listener.status();
@@ -65,7 +66,9 @@ class ControlListenerTest : public ::testing::Test {
     pollfd event{fd.get(), POLLIN, 0};
     return poll(&event, 1, timeout_ms) == 1 && (event.revents & POLLHUP) != 0;
   }
-  uint64_t Count(const char* name) const { return listener_->counters()[name]; }
+  uint64_t Count(const char* name) const {
+    return feedwater::testing::DeclaredCount(listener_->counters(), name);
+  }
 
   std::string folder_;
   Mutex mu_;
@@ -112,7 +115,7 @@ TEST_F(ControlListenerTest, WhoseAccessIsBeingLookedUpWaits) {
 TEST_F(ControlListenerTest, AUserDatabaseThatNeverAnswersEndsTheConnectionInTime) {
   Start([](ControlListener::Options* options) {
     options->access = [](const PeerIdentity&) { return std::nullopt; };
-    options->access_seconds = 0.05;
+    options->limits.handshake_seconds = 0.05;
   });
   const Fd client = Connect();
   EXPECT_TRUE(IsHungUp(client));

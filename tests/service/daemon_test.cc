@@ -24,7 +24,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// --- what an honest client sees ------------------------------------------------------------------
+// --- what an honest client sees
 
 TEST_F(DaemonTest, OneEpochComesThroughSharedMemoryWithEachRecordOnce) {
   Start();
@@ -292,7 +292,7 @@ TEST_F(DaemonTest, ManySmallBatchesHaveMoreSlotsAndTightMemoryFewer) {
   EXPECT_EQ(large.opened.slots(), 2u);
 }
 
-// --- bad input -----------------------------------------------------------------------------------
+// --- bad input
 
 TEST_F(DaemonTest, EveryBadRequestHasItsCodeAndSaysWhatIsWrong) {
   using grpc::StatusCode;
@@ -319,7 +319,7 @@ TEST_F(DaemonTest, EveryBadRequestHasItsCodeAndSaysWhatIsWrong) {
       {"batch_size is -5", StatusCode::INVALID_ARGUMENT, [](auto* r) { r->set_batch_size(-5); }},
       {"sets no batch size", StatusCode::INVALID_ARGUMENT,
        [](auto* r) { r->mutable_pipeline()->set_name("sizeless"); }},
-      {"leaves no step", StatusCode::INVALID_ARGUMENT, [](auto* r) { r->set_batch_size(25); }},
+      {"has no whole step", StatusCode::INVALID_ARGUMENT, [](auto* r) { r->set_batch_size(25); }},
       {"", StatusCode::INVALID_ARGUMENT, [](auto* r) { r->set_batch_size(INT64_MAX); }},
       {"slots is 0", StatusCode::INVALID_ARGUMENT, [](auto* r) { r->set_slots(0); }},
       {"slots is 65", StatusCode::INVALID_ARGUMENT, [](auto* r) { r->set_slots(65); }},
@@ -517,7 +517,6 @@ TEST_F(DaemonTest, StreamsAboveTheQuotaAreRefusedWithItsName) {
 }
 
 // --- ends
-// ------------------------------------------------------------------------------------------
 
 TEST_F(DaemonTest, AStreamEndsByCloseStreamOrByHangingUp) {
   Start();
@@ -636,7 +635,6 @@ TEST_F(DaemonTest, ADaemonTakesTheFolderOfOneThatWasKilled) {
 }
 
 // --- opening once, reloading
-// -----------------------------------------------------------------------
 
 TEST_F(DaemonTest, EightRanksThatComeAtOnceOpenTheDatasetOnce) {
   auto log = std::make_shared<spdlog::sinks::ringbuffer_sink_mt>(1000);

@@ -29,8 +29,8 @@ SimulatedDaemon::SimulatedDaemon(std::mt19937_64* random,
 
 // A crash: nothing is told to anybody, sockets close as the kernel closes them.
 SimulatedDaemon::~SimulatedDaemon() {
-  buried_.insert(buried_.end(), connections_.begin(), connections_.end());
-  for (const ConnectionPtr& connection : buried_) {  // clients know them still
+  torn_down_.insert(torn_down_.end(), connections_.begin(), connections_.end());
+  for (const ConnectionPtr& connection : torn_down_) {  // clients know them still
     connection->gone = true;
     connection->wish.reset();
     connection->stream = nullptr;
@@ -107,7 +107,7 @@ void SimulatedDaemon::OnClosed(Connection* connection) {
   connection->stream = nullptr;
 }
 
-// --- the data socket's thread -------------------------------------------------------------------
+// --- the data socket's thread
 
 bool SimulatedDaemon::LookAt(const ConnectionPtr& connection) {
   Session& session = *connection->session;
@@ -133,7 +133,7 @@ bool SimulatedDaemon::LookAt(const ConnectionPtr& connection) {
   return true;
 }
 
-bool SimulatedDaemon::Bury() {
+bool SimulatedDaemon::TearDown() {
   bool any = false;
   for (const uint64_t id : doorbell_->Answer()) {
     const auto found =
@@ -145,9 +145,9 @@ bool SimulatedDaemon::Bury() {
     }
     const ConnectionPtr connection = *found;
     connections_.erase(found);
-    buried_.push_back(connection);
-    Session::Burial burial = connection->session->Bury();
-    if (burial.closed) burial.closed();
+    torn_down_.push_back(connection);
+    Session::Ended ended = connection->session->TearDown();
+    if (ended.closed) ended.closed();
     connection->gone = true;
     any = true;
   }
@@ -160,7 +160,7 @@ void SimulatedDaemon::ExpireHandshakes() {
   }
 }
 
-// --- what must hold -----------------------------------------------------------------------------
+// --- what must hold
 
 void SimulatedDaemon::Check() {
   for (const ConnectionPtr& connection : connections_) {
@@ -181,16 +181,16 @@ void SimulatedDaemon::Drain() {
     connection->session->Close(absl::UnavailableError("the daemon is stopping"), "closed_by_daemon",
                                true);
   }
-  Bury();
+  TearDown();
   if (!connections_.empty()) violation_("a closed session was not buried");
-  for (const ConnectionPtr& connection : buried_) {
+  for (const ConnectionPtr& connection : torn_down_) {
     if (connection->pool != nullptr && connection->pool->Count(State::kFilling) > 0)
       violation_("a slot is being filled, but nobody fills it");
     connection->pool = nullptr;  // clients know the connection still
     connection->session = nullptr;
   }
   connections_.clear();
-  buried_.clear();
+  torn_down_.clear();
   if (budget_->planned_bytes() != 0) violation_("memory of sessions is left: " + budget_->Sum());
 }
 

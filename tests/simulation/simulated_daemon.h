@@ -57,7 +57,7 @@ class SimulatedDaemon {
 
   // One step of the data socket's thread each.
   bool LookAt(const ConnectionPtr& connection);
-  bool Bury();
+  bool TearDown();
   void ExpireHandshakes();
 
   // What must hold between any two steps.
@@ -76,7 +76,7 @@ class SimulatedDaemon {
   const std::shared_ptr<server::Reclaimer> reclaimer_;
   const std::shared_ptr<server::MemoryBudget> budget_;
   SimulatedWorkers workers_;
-  std::vector<ConnectionPtr> connections_, buried_;
+  std::vector<ConnectionPtr> connections_, torn_down_;
   uint64_t next_id_ = 1;
 };
 

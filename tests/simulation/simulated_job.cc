@@ -99,7 +99,7 @@ void SimulatedJob::Violation(const Rank& rank, const std::string& what) const {
   violation_(absl::StrCat(name_, ", rank ", rank.number, " of ", ranks_.size(), ": ", what));
 }
 
-// --- the conversation ---------------------------------------------------------------------------
+// --- the conversation
 
 bool SimulatedJob::Connect(SimulatedDaemon* daemon) {
   Rank* rank = Any([](const Rank& r) { return r.phase == Phase::kOffline; });
@@ -231,7 +231,7 @@ void SimulatedJob::GiveBack(Rank* rank, const wire::Ready& ready) {
     rank->connection->unread.push_back(static_cast<int>(ready.slot));
 }
 
-// --- training -----------------------------------------------------------------------------------
+// --- training
 
 bool SimulatedJob::Intact(const HeldBatch& batch) const {
   const auto* samples = reinterpret_cast<const SampleBytes*>(batch.trainer->slot(batch.ready.slot));
@@ -332,7 +332,7 @@ bool SimulatedJob::SeekAfterFailure() {
   return rank != nullptr;
 }
 
-// --- what goes wrong ----------------------------------------------------------------------------
+// --- what goes wrong
 
 bool SimulatedJob::HangUp() {
   Rank* rank = Any([](const Rank& r) { return r.phase != Phase::kOffline; });

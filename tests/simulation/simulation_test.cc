@@ -90,7 +90,7 @@ class Simulation {
         {"end a ticket", often(16), [this](Job*) { return daemon_->workers().EndTicket(false); }},
         {"finish a batch", often(8), [this](Job*) { return daemon_->workers().FinishBatch(); }},
         {"look at a client", often(16), [this](Job*) { return LookAtOne(); }},
-        {"bury", often(4), [this](Job*) { return daemon_->Bury(); }},
+        {"tear down", often(4), [this](Job*) { return daemon_->TearDown(); }},
     };
     if (!with_faults) return events;
     // Rare ones, and in two of three seeds not at all.

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "server/transport/data_server.h"
+#include "tests/testing/declared_count.h"
 #include "tests/testing/eventually.h"
 #include "tests/testing/fake_trainer.h"
 
@@ -97,7 +98,9 @@ class DataServerTest : public ::testing::Test {
     return opened;
   }
 
-  uint64_t Count(const std::string& counter) const { return server_->counters()[counter]; }
+  uint64_t Count(const std::string& counter) const {
+    return testing::DeclaredCount(server_->counters(), counter);
+  }
   bool CountBecomes(const std::string& counter, uint64_t n) const {
     return Eventually([&] { return Count(counter) >= n; }) && Count(counter) == n;
   }

@@ -70,8 +70,9 @@ TEST_F(DataServerTest, TheTicketNamesTheUserAndTheProcess) {
   EXPECT_EQ(peer->gid, getgid());
   EXPECT_EQ(peer->pid, getpid());
   trainer.Close();
-  EXPECT_TRUE(Eventually(
-      [&] { return server_->Identify(*ticket).status().code() == absl::StatusCode::kUnavailable; }));
+  EXPECT_TRUE(Eventually([&] {
+    return server_->Identify(*ticket).status().code() == absl::StatusCode::kUnavailable;
+  }));
 }
 
 TEST_F(DataServerTest, EveryConnectionHasAnotherTicketAndAWrongOneOpensNothing) {
@@ -83,7 +84,8 @@ TEST_F(DataServerTest, EveryConnectionHasAnotherTicketAndAWrongOneOpensNothing) 
   SessionTicket wrong = *first;
   wrong[7] ^= 1;
   EXPECT_EQ(server_->Identify(wrong).status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(server_->OpenSession(wrong, Arena(), {}).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(server_->OpenSession(wrong, Arena(), {}).status().code(),
+            absl::StatusCode::kUnavailable);
 }
 
 TEST_F(DataServerTest, AReleasedSlotIsLentAgainWithTheNextGeneration) {
@@ -176,10 +178,14 @@ TEST_F(DataServerTest, AFailureStandsInTheBatchsPlaceWithItsTextsCut) {
   failure.status = absl::DataLossError(long_text);
   failure.record = 41;
   failure.path = "x" + long_text;
+  failure.reason = wire::FailReason::kTooManyBad;
   session->pool->Fail(Meta(9), failure);
   const auto packet = session->trainer.Receive();
   ASSERT_TRUE(packet && packet->Is(wire::Type::kFailed));
-  const auto failed = packet->As<wire::Failed>();
+  EXPECT_EQ(packet->bytes.size(), sizeof(wire::FailedWithReason));
+  const auto message = packet->As<wire::FailedWithReason>();
+  EXPECT_EQ(message.reason, static_cast<uint32_t>(wire::FailReason::kTooManyBad));
+  const wire::Failed& failed = message.failed;
   EXPECT_EQ(failed.code, static_cast<uint32_t>(absl::StatusCode::kDataLoss));
   EXPECT_EQ(failed.record, 41);
   EXPECT_EQ(failed.epoch, 3u);
@@ -188,6 +194,33 @@ TEST_F(DataServerTest, AFailureStandsInTheBatchsPlaceWithItsTextsCut) {
   // Cut between letters: 255 and 511 bytes have room for 127 and 255 whole ones.
   EXPECT_EQ(std::string(failed.path), "x" + long_text.substr(0, 254));
   EXPECT_EQ(std::string(failed.message), long_text.substr(0, 510));
+}
+
+TEST_F(DataServerTest, AClientOfVersion10GetsTheFailureThatItKnows) {
+  Start();
+  FakeTrainer trainer(path_);
+  wire::Hello hello{};
+  hello.header = wire::MakeHeader<wire::Hello>(wire::Type::kHello);
+  hello.magic = wire::kMagic;
+  hello.major = 1;
+  hello.minor = 0;
+  ASSERT_TRUE(trainer.Send(hello));
+  const auto answer = trainer.Receive();
+  ASSERT_TRUE(answer && answer->Is(wire::Type::kWelcome));
+  const auto welcome = answer->As<wire::Welcome>();
+  EXPECT_EQ(welcome.minor, 0);
+  SessionTicket ticket;
+  std::copy(std::begin(welcome.ticket), std::end(welcome.ticket), ticket.begin());
+  const auto pool = server_->OpenSession(ticket, Arena(), {});
+  ASSERT_TRUE(pool.ok()) << pool.status();
+  ASSERT_TRUE(trainer.ReceiveArena());
+  BatchFailure failure{absl::DataLossError("why"), 41, "x", wire::FailReason::kBadRecord};
+  (*pool)->Fail(Meta(9), failure);
+  const auto packet = trainer.Receive();
+  ASSERT_TRUE(packet && packet->Is(wire::Type::kFailed));
+  EXPECT_EQ(packet->bytes.size(), sizeof(wire::Failed));
+  EXPECT_EQ(packet->As<wire::Header>().size, sizeof(wire::Failed));
+  EXPECT_STREQ(packet->As<wire::Failed>().message, "why");
 }
 
 TEST_F(DataServerTest, ASeekReachesTheServiceWithItsSerial) {

@@ -177,7 +177,7 @@ TEST_F(HostileClient, AnotherVersionIsToldBoth) {
   const auto closing = trainer.Closing();
   ASSERT_TRUE(closing);
   EXPECT_EQ(closing->code, static_cast<uint32_t>(absl::StatusCode::kFailedPrecondition));
-  EXPECT_NE(std::string(closing->message).find("client speaks data protocol 2.0, this daemon 1.0"),
+  EXPECT_NE(std::string(closing->message).find("client speaks data protocol 2.0, this daemon 1.1"),
             std::string::npos)
       << closing->message;
   EXPECT_TRUE(CountBecomes("protocol_version", 1));
@@ -247,8 +247,8 @@ TEST_F(HostileClient, AThousandHalfOpenConnectionsEndAfterTheHandshakesTime) {
   limit.rlim_cur = limit.rlim_max;  // both ends and the pidfds are this process's
   setrlimit(RLIMIT_NOFILE, &limit);
   Start([](DataServer::Options* options) {
-    options->handshake_seconds = 2;
-    options->max_connections = options->max_connections_per_uid = kConnections + 1;
+    options->limits.handshake_seconds = 2;
+    options->limits.max_connections = options->limits.connections_per_uid = kConnections + 1;
   });
   auto session = Open();
   ASSERT_TRUE(session);
@@ -269,7 +269,7 @@ TEST_F(HostileClient, AThousandHalfOpenConnectionsEndAfterTheHandshakesTime) {
 }
 
 TEST_F(HostileClient, AnOpenSessionHasNoTimeLimit) {
-  Start([](DataServer::Options* options) { options->handshake_seconds = 0.05; });
+  Start([](DataServer::Options* options) { options->limits.handshake_seconds = 0.05; });
   auto session = Open();
   ASSERT_TRUE(session);
   FakeTrainer half_open(path_);
@@ -279,7 +279,7 @@ TEST_F(HostileClient, AnOpenSessionHasNoTimeLimit) {
 }
 
 TEST_F(HostileClient, ConnectionsOverTheLimitsAreTurnedAwayWithTheLimitsName) {
-  Start([](DataServer::Options* options) { options->max_connections = 3; });
+  Start([](DataServer::Options* options) { options->limits.max_connections = 3; });
   {
     auto a = Open(), b = Open(), c = Open();
     ASSERT_TRUE(a && b && c);
@@ -297,7 +297,7 @@ TEST_F(HostileClient, ConnectionsOverTheLimitsAreTurnedAwayWithTheLimitsName) {
 }
 
 TEST_F(HostileClient, OneUserCannotTakeAllConnections) {
-  Start([](DataServer::Options* options) { options->max_connections_per_uid = 2; });
+  Start([](DataServer::Options* options) { options->limits.connections_per_uid = 2; });
   {
     auto a = Open(), b = Open();
     ASSERT_TRUE(a && b);
@@ -337,7 +337,7 @@ TEST_F(HostileClient, WhoseAccessIsBeingLookedUpWaitsAndNobodyElseDoes) {
   std::atomic<bool> known = false;
   std::atomic<bool> look_up = false;
   Start([&](DataServer::Options* options) {
-    options->max_connections_per_uid = 4;
+    options->limits.connections_per_uid = 4;
     options->access = [&](const PeerIdentity&) -> std::optional<absl::Status> {
       if (!look_up) return absl::OkStatus();
       ++asked;
@@ -364,7 +364,7 @@ TEST_F(HostileClient, WhoseAccessIsBeingLookedUpWaitsAndNobodyElseDoes) {
 
 TEST_F(HostileClient, AUserDatabaseThatNeverAnswersEndsTheConnectionInTime) {
   Start([](DataServer::Options* options) {
-    options->handshake_seconds = 0.05;
+    options->limits.handshake_seconds = 0.05;
     options->access = [](const PeerIdentity&) { return std::nullopt; };
   });
   FakeTrainer trainer(path_);
@@ -379,7 +379,7 @@ TEST_F(HostileClient, NumbersOfAUserNamespaceCountAsTheirOwners) {
   std::atomic<int> asked = 0;
   Start([&](DataServer::Options* options) {
     options->access = [&](const PeerIdentity&) { return ++asked, absl::OkStatus(); };
-    options->max_connections_per_uid = 2;
+    options->limits.connections_per_uid = 2;
     options->account_of = [](uid_t) { return uid_t{4711}; };
   });
   auto a = Open(), b = Open();
@@ -397,7 +397,7 @@ TEST_F(HostileClient, NumbersOfAUserNamespaceCountAsTheirOwners) {
 TEST_F(HostileClient, DescriptorsAboveTheClientsShareAreNotGiven) {
   const int next = dup(0);
   close(next);
-  Start([&](DataServer::Options* options) { options->max_descriptor = next + 40; });
+  Start([&](DataServer::Options* options) { options->limits.max_descriptor = next + 40; });
   std::vector<FakeTrainer> trainers;
   bool refused = false;
   for (int i = 0; i < 40 && !refused; ++i) {

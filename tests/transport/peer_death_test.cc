@@ -182,7 +182,7 @@ TEST_F(PeerDeath, AForkedChildThatDiesTakesNothingFromItsParent) {
 }
 
 TEST_F(PeerDeath, AStoppedTrainerIsNotReaped) {
-  Start([](DataServer::Options* options) { options->handshake_seconds = 0.05; });
+  Start([](DataServer::Options* options) { options->limits.handshake_seconds = 0.05; });
   const Child child = Fork([](FakeTrainer* trainer) {
     if (!trainer->ReceiveArena()) return 92;
     const auto ready = trainer->Next();
@@ -281,7 +281,7 @@ TEST_F(PeerDeath, ATrainerThatOpensItsArenaAgainAndAgainCausesNoSignal) {
 }
 
 TEST_F(PeerDeath, MemoryThatATrainerKeepsCostsNoDescriptorAndIsBounded) {
-  Start([](DataServer::Options* options) { options->max_connections_per_uid = 16; });
+  Start([](DataServer::Options* options) { options->limits.connections_per_uid = 16; });
   const int descriptors = OpenDescriptors();
   std::vector<FakeTrainer> kept;  // each with its mapping; their own descriptors are closed
   absl::Status refused;

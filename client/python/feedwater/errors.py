@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Optional
 
+from .wire import BAD_RECORD
+
 if TYPE_CHECKING:
     from .wire import Failed
 
+# As in client/cpp/errors.cc.
 _BAD_SAMPLE_CURE = (
     ". Mend or remove it, or let the pipeline say 'on_bad_sample: substitute' or 'skip_with_count'"
 )
@@ -196,7 +199,7 @@ def of_failed(failed: Failed) -> Error:
     return BadSample(
         f"record {failed.record} ({failed.path}) at epoch {failed.epoch}, step {failed.step}: "
         + failed.message
-        + ("" if "max_bad_fraction" in failed.message else _BAD_SAMPLE_CURE),
+        + (_BAD_SAMPLE_CURE if failed.reason == BAD_RECORD else ""),
         code=code,
         record=failed.record,
         path=failed.path,

@@ -16,7 +16,7 @@ from .crc32c import crc32c
 from .fields import Field, Place
 from .layout import outputs
 from .outputs import Converter
-from .placement import Placement, placement, process_group
+from .placement import RankPlacement, placement, process_group
 from .position import EpochShape, Position
 from .spill import Spill, lendable
 from .statistics import Statistics
@@ -37,7 +37,7 @@ class Feed:
     ----------
     options : StreamOptions
         Without what follows from the place.
-    place : Placement
+    place : RankPlacement
     job_suffix : str, optional
         Of a default job name, which depends on the place.
     place_is_settled : bool
@@ -50,7 +50,7 @@ class Feed:
     def __init__(
         self,
         options: StreamOptions,
-        place: Placement,
+        place: RankPlacement,
         *,
         job_suffix: Optional[str],
         place_is_settled: bool,
@@ -71,7 +71,7 @@ class Feed:
 
     # --- its place --------------------------------------------------------------------------------
 
-    def _open(self, options: StreamOptions, place: Placement) -> None:
+    def _open(self, options: StreamOptions, place: RankPlacement) -> None:
         """Open the stream of a rank."""
         job = options.job
         if self._job_suffix is not None:
@@ -85,9 +85,9 @@ class Feed:
             if self._job_suffix is None or not nobody_said or place.job is None:
                 raise
             raise errors.AlreadyExists(
-                f"{error}. It is another child of this process's parent, and nobody has told the "
-                "two of one another: initialise the process group before the loader is made, or "
-                "give both rank and world_size; or a job of its own to each, where they do not "
+                f"{error}. It is another child of this process's parent, and the two do "
+                "not know of one another: initialise the process group before the loader is made, "
+                "or give both rank and world_size; or a job of its own to each, where they do not "
                 "belong together"
             ) from None
         self._finalizer = weakref.finalize(self, Stream.close, self.stream, False)

@@ -79,7 +79,8 @@ class Outage:
             else f"up to {self._timeout:g} s (reconnect_timeout)"
         )
         _log.warning(
-            "the daemon at %s is away (%s): waiting %s until it serves again; nothing is lost",
+            "the daemon at %s cannot be reached (%s): waiting %s until it serves again; no batch "
+            "is lost",
             self._address,
             self._reason,
             wait,

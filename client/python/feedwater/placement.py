@@ -80,7 +80,7 @@ _LAUNCHERS = (
 
 
 @dataclass(frozen=True)
-class Placement:
+class RankPlacement:
     """A process among those of its job."""
 
     rank: int
@@ -110,7 +110,7 @@ def placement(
     rank: Optional[int] = None,
     world_size: Optional[int] = None,
     env: Optional[Mapping[str, str]] = None,
-) -> Placement:
+) -> RankPlacement:
     """Find rank, world size and local rank.
 
     Parameters
@@ -152,14 +152,16 @@ def placement(
         _refuse_tensorflow(env)
         if workers > 0:  # a group of its parent's is not known in a process that was spawned
             raise FailedPrecondition(
-                "this is a worker of a torch DataLoader, and nobody told it the rank of the "
+                "this is a worker of a torch DataLoader, which does not know the rank of the "
                 f"process that it works for: {_NO_DATA_LOADER}, or give both rank and world_size"
             )
-        return Placement(0, 1, 0, None, _siblings())
+        return RankPlacement(0, 1, 0, None, _siblings())
     return _place(group, launched, env)
 
 
-def _place(group: Optional[_Said], launched: Optional[_Said], env: Mapping[str, str]) -> Placement:
+def _place(
+    group: Optional[_Said], launched: Optional[_Said], env: Mapping[str, str]
+) -> RankPlacement:
     """Settle who decides, and the job's name."""
     said = group or launched
     assert said is not None and said.rank is not None and said.world_size is not None
@@ -172,12 +174,12 @@ def _place(group: Optional[_Said], launched: Optional[_Said], env: Mapping[str, 
             local = int(text)
         job = said.job or _rendezvous(env) or (launched.job if launched else None)
         job = job or _of_parent("group")
-    return Placement(
+    return RankPlacement(
         said.rank, said.world_size, said.rank if local is None else local, said.source, job
     )
 
 
-def _of_arguments(rank: int, world_size: int, env: Mapping[str, str]) -> Placement:
+def _of_arguments(rank: int, world_size: int, env: Mapping[str, str]) -> RankPlacement:
     launched = group = None
     try:
         group = process_group()
@@ -187,13 +189,13 @@ def _of_arguments(rank: int, world_size: int, env: Mapping[str, str]) -> Placeme
     # Of workers of a DataLoader that say the same rank the daemon refuses the second one.
     job = _of_parent("children") if _data_loader_workers() > 1 else None
     if group is None and launched is None:
-        return Placement(rank, world_size, rank, None, job)
+        return RankPlacement(rank, world_size, rank, None, job)
     found = _place(group, launched, env)
     if (found.rank, found.world_size) == (rank, world_size):
         return found
     # The program divides its processes in its own way (every rank validates alone, or data-parallel
     # groups). Which of them belong together is not known here: each gets a job of its own.
-    return Placement(rank, world_size, found.local_rank, None, job)
+    return RankPlacement(rank, world_size, found.local_rank, None, job)
 
 
 # --- process groups -------------------------------------------------------------------------------
@@ -285,8 +287,8 @@ def _check_group(group: _Said, launched: _Said) -> None:
     if larger or _agree(group, launched):
         return
     raise FailedPrecondition(
-        f"{group}, but {launched}: of processes that are not in one group nobody knows who reads "
-        "what; let the group have all of them, or give both rank and world_size"
+        f"{group}, but {launched}: some processes are outside of the group, so their ranks are not "
+        "known; put all of them into one group, or give both rank and world_size"
     )
 
 

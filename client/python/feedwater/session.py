@@ -118,7 +118,7 @@ class Session:
         packet, _ = self._packet(_HANDSHAKE_S)
         message = wire.parse(packet)
         if isinstance(message, wire.Closing):
-            raise _last_word(message)
+            raise _closing_reason(message)
         if not isinstance(message, wire.Welcome) or message.magic != wire.MAGIC:
             raise wire.ProtocolError("no WELCOME")
         if message.major != wire.MAJOR:
@@ -134,7 +134,7 @@ class Session:
         try:
             message = wire.parse(packet)
             if isinstance(message, wire.Closing):
-                raise _last_word(message)
+                raise _closing_reason(message)
             if not isinstance(message, wire.Arena) or len(fds) != 1:
                 raise wire.ProtocolError(
                     f"{message!r} with {len(fds)} descriptors in the arena's place"
@@ -216,7 +216,7 @@ class Session:
             except wire.ProtocolError as error:
                 raise SessionLost(f"the daemon broke the protocol: {error}", "INTERNAL") from None
             if isinstance(message, wire.Closing):
-                raise _last_word(message)
+                raise _closing_reason(message)
             if isinstance(message, wire.Ready):
                 return message
             self._packets.popleft()
@@ -324,7 +324,7 @@ def _milliseconds(left: Optional[float]) -> Optional[float]:
     return None if left is None else min(left, _LONGEST_WAIT_S) * 1000
 
 
-def _last_word(closing: wire.Closing) -> SessionLost:
+def _closing_reason(closing: wire.Closing) -> SessionLost:
     return SessionLost(closing.message, errors.code_name(closing.code), said=True)
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple, Union
 
 MAGIC = 0x52545746
 MAJOR = 1
-MINOR = 0
+MINOR = 1
 MAX_SLOTS = 64
 MAX_MESSAGE = 4096  # more than any message of ours: later versions may be longer
 
@@ -22,12 +22,15 @@ LAST_IN_EPOCH = 1
 HAS_CRC = 2
 SKIPPED = 4
 
+BAD_RECORD, TOO_MANY_BAD = 1, 2  # of Failed.reason
+
 _HEADER = struct.Struct("<HHI")
 _HELLO = struct.Struct("<HHIIHHII")
 _WELCOME = struct.Struct("<HHIIHHII16s")
 _ARENA = struct.Struct("<HHIQQII")
 _READY = struct.Struct("<HHIIIQQqqIIIIIIq")
 _FAILED = struct.Struct("<HHIIIQqqq256s512s")
+_FAILED_WITH_REASON = struct.Struct(_FAILED.format + "II")  # since 1.1
 _CLOSING = struct.Struct("<HHIII512s")
 _RELEASE = struct.Struct("<HHIIIQ")
 _SEEK = struct.Struct("<HHIIIQq")
@@ -94,6 +97,7 @@ class Failed(NamedTuple):
     record: int
     path: str
     message: str
+    reason: int = 0  # 0: any other, or a daemon of version 1.0
 
 
 class Closing(NamedTuple):
@@ -142,8 +146,9 @@ def parse(packet: bytes) -> Message:
         f = _fields(_READY, packet, "READY")
         return Ready(*f[:11], f[12])
     if kind == FAILED:
-        f = _fields(_FAILED, packet, "FAILED")
-        return Failed(*f[:6], _text(f[6]), _text(f[7]))
+        has_reason = len(packet) >= _FAILED_WITH_REASON.size
+        f = _fields(_FAILED_WITH_REASON if has_reason else _FAILED, packet, "FAILED")
+        return Failed(*f[:6], _text(f[6]), _text(f[7]), f[8] if has_reason else 0)
     if kind == CLOSING:
         code, _, message = _fields(_CLOSING, packet, "CLOSING")
         return Closing(code, _text(message))

@@ -1,6 +1,7 @@
 // From coefficients to RGB: the inner loops of the own JPEG decoder, once in source and compiled
-// for every SIMD target by Highway (server/codec/resample_kernels.h says how one is chosen). All targets
-// give the bytes of libjpeg-turbo 2.1 with the accurate integer transform and fancy upsampling.
+// for every SIMD target by Highway (server/codec/resample_kernels.h says how one is chosen). All
+// targets give the bytes of libjpeg-turbo 2.1 with the accurate integer transform and fancy
+// upsampling.
 #pragma once
 
 #include <cstddef>

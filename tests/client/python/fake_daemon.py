@@ -86,7 +86,8 @@ class Packets:
     welcome = struct.Struct("<HHIIHHII16s")
     arena = struct.Struct("<HHIQQII")
     ready = struct.Struct("<HHIIIQQqqIIIIIIq")
-    failed = struct.Struct("<HHIIIQqqq256s512s")
+    failed = struct.Struct("<HHIIIQqqq256s512sII")
+    failed_of_1_0 = struct.Struct("<HHIIIQqqq256s512s")
     closing = struct.Struct("<HHIII512s")
     hello = struct.Struct("<HHIIHHII")
     release = struct.Struct("<HHIIIQ")
@@ -268,6 +269,8 @@ class Session(threading.Thread):
                     f.record,
                     f.path.encode(),
                     f.message.encode(),
+                    f.reason,
+                    0,
                 )
             )
             return

@@ -47,7 +47,7 @@ def test_a_bad_sample_says_record_and_path_once(daemon, open_loader, path):
     """The daemon's message names neither; a path that is too long for its field arrives cut."""
     cut = path[:255]
     daemon.faults.fail_at[0, 0] = wire.Failed(
-        0, 15, 0, 0, 0, 17, cut, "cut off (at byte 5): no end"
+        0, 15, 0, 0, 0, 17, cut, "cut off (at byte 5): no end", wire.BAD_RECORD
     )
     with pytest.raises(feedwater.BadSample) as caught:
         next(iter(open_loader(daemon)))
@@ -55,6 +55,18 @@ def test_a_bad_sample_says_record_and_path_once(daemon, open_loader, path):
     assert text.startswith(f"record 17 ({cut}) at epoch 0, step 0: cut off (at byte 5): no end.")
     assert text.count("record 17") == 1 and text.count(cut) == 1
     assert (caught.value.path, caught.value.reason) == (cut, "cut off (at byte 5): no end")
+
+
+@pytest.mark.parametrize("reason", [0, wire.TOO_MANY_BAD, 99])
+def test_the_reason_and_not_the_text_decides_on_the_cure(daemon, open_loader, reason):
+    daemon.faults.fail_at[0, 0] = wire.Failed(0, 15, 0, 0, 0, 17, "a", "max_bad_fraction", reason)
+    with pytest.raises(feedwater.BadSample) as caught:
+        next(iter(open_loader(daemon)))
+    assert str(caught.value) == "record 17 (a) at epoch 0, step 0: max_bad_fraction"
+    bad = wire.Failed(0, 15, 0, 0, 0, 17, "a", "max_bad_fraction", wire.BAD_RECORD)
+    daemon.faults.fail_at[0, 0] = bad
+    with pytest.raises(feedwater.BadSample, match="'on_bad_sample: substitute'"):
+        next(iter(open_loader(daemon)))
 
 
 def test_after_a_bad_sample_the_program_may_go_on_elsewhere(daemon, open_loader):
@@ -259,7 +271,7 @@ def test_a_daemon_that_says_to_come_again_is_asked_again(daemon, open_loader):
 
 def test_another_major_version_is_refused_with_both_versions(daemon, open_loader):
     daemon.faults.version = (2, 3)
-    with pytest.raises(feedwater.FailedPrecondition, match=r"2\.3.*1\.0"):
+    with pytest.raises(feedwater.FailedPrecondition, match=r"2\.3.*1\.1"):
         open_loader(daemon)
 
 

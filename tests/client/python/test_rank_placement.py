@@ -15,7 +15,7 @@ import pytest
 from reading import epoch_positions, positions
 
 import feedwater
-from feedwater.placement import Placement, placement
+from feedwater.placement import RankPlacement, placement
 
 TORCHRUN = {
     "RANK": "5",
@@ -79,7 +79,7 @@ def test_a_process_group_that_is_initialised_says_the_rank(group, kind):
 @pytest.mark.parametrize("kind", ["torch", "jax", "horovod", "mpi4py"])
 def test_a_group_that_is_imported_and_not_initialised_says_nothing(group, kind):
     getattr(group, kind)(None, None)
-    assert placement(env={}) == Placement(0, 1, 0, None, None)
+    assert placement(env={}) == RankPlacement(0, 1, 0, None, None)
     assert placement(env=TORCHRUN).source == "torchrun"
 
 
@@ -99,7 +99,7 @@ def test_nothing_is_imported_to_look_for_a_group():
 def test_ranks_of_a_group_and_of_its_launcher_meet_in_one_job(group):
     group.torch(5, 8)
     found = placement(env=TORCHRUN)
-    assert found == Placement(5, 8, 1, "torch.distributed", "n0:29500")
+    assert found == RankPlacement(5, 8, 1, "torch.distributed", "n0:29500")
 
 
 @pytest.mark.parametrize(
@@ -335,7 +335,7 @@ def test_two_workers_that_give_the_same_rank_meet_in_one_job(
     monkeypatch.setattr("feedwater.loader._opened", {})  # as in another worker
     with pytest.raises(feedwater.AlreadyExists, match="is attached") as caught:
         open_loader(daemon, rank=0, world_size=4)
-    assert "nobody has told" not in str(caught.value)
+    assert "know of one another" not in str(caught.value)
     monkeypatch.setattr("feedwater.loader._opened", {})
     open_loader(daemon, rank=1, world_size=4)  # the worker's own
 

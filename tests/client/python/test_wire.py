@@ -16,6 +16,7 @@ LAYOUTS = {
     "Arena": wire._ARENA,
     "Ready": wire._READY,
     "Failed": wire._FAILED,
+    "FailedWithReason": wire._FAILED_WITH_REASON,
     "Closing": wire._CLOSING,
     "Release": wire._RELEASE,
     "Seek": wire._SEEK,
@@ -36,6 +37,8 @@ def test_the_format_of_a_message_is_that_of_the_c_struct(name):
             count = re.search(r"\[(\d+)\]", one)
             if kind == "Header":
                 expected += "HHI"
+            elif kind in LAYOUTS:
+                expected += LAYOUTS[kind].format[1:]
             else:
                 expected += f"{count.group(1)}s" if count else C_FORMATS[kind]
     assert LAYOUTS[name].format == expected
@@ -57,6 +60,8 @@ def test_constants_are_those_of_the_header():
         ("kArena", wire.ARENA),
         ("kReady", wire.READY),
         ("kFailed", wire.FAILED),
+        ("kBadRecord", wire.BAD_RECORD),
+        ("kTooManyBad", wire.TOO_MANY_BAD),
         ("kClosing", wire.CLOSING),
         ("kRelease", wire.RELEASE),
         ("kSeek", wire.SEEK),
@@ -73,9 +78,12 @@ def test_ready_and_failed_and_closing_are_read_as_they_were_written():
     ready, packet = ready_packet()
     assert wire.parse(packet) == ready
     assert ready.last_in_epoch
-    failed = wire.Failed(1, 15, 2, 5, 24, 17, "a/ü.jpg", "truncated")
+    failed = wire.Failed(1, 15, 2, 5, 24, 17, "a/ü.jpg", "truncated", wire.TOO_MANY_BAD)
     raw = (*failed[:6], failed.path.encode(), failed.message.encode())
-    assert wire.parse(Packets.pack(wire.FAILED, Packets.failed, *raw)) == failed
+    packet = Packets.pack(wire.FAILED, Packets.failed, *raw, failed.reason, 0)
+    assert wire.parse(packet) == failed
+    of_1_0 = Packets.pack(wire.FAILED, Packets.failed_of_1_0, *raw)
+    assert wire.parse(of_1_0) == failed._replace(reason=0)
     closing = Packets.pack(wire.CLOSING, Packets.closing, 3, 0, b"why")
     assert wire.parse(closing) == wire.Closing(3, "why")
 
