@@ -314,6 +314,69 @@ class Tokens(Kind):
         return [(window.tobytes(), 0) for window in np.concatenate(files)]
 
 
+def crc32c(data: bytes) -> int:
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ 0x82F63B78 * (crc & 1)
+    return crc ^ 0xFFFFFFFF
+
+
+class Tfrecord(Kind):
+    """Examples of a PPM picture and a label, which is the last byte of the message."""
+
+    format = "tfrecord"
+    graph = ImageFolder.graph
+    pair = ("0.tfrecord", "2.tfrecord")
+
+    @staticmethod
+    def field(number: int, data: bytes) -> bytes:
+        length = len(data)  # below 2^14, in two bytes
+        return bytes([number << 3 | 2, length & 0x7F | 0x80, length >> 7]) + data
+
+    @classmethod
+    def feature(cls, name: bytes, kind: int, value: bytes) -> bytes:
+        data = cls.field(2, cls.field(kind, cls.field(1, value)))
+        return cls.field(1, cls.field(1, name) + data)
+
+    @staticmethod
+    def record(data: bytes) -> bytes:
+        def masked(data: bytes) -> bytes:
+            crc = crc32c(data)
+            return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
+        length = struct.pack("<Q", len(data))
+        return length + masked(length) + data + masked(data)
+
+    @classmethod
+    def files(cls, version: int, longer: int) -> dict[str, bytes]:
+        files = {}
+        for part in range(3):
+            records = []
+            for i in range(3 + longer):
+                seed = version * 100 + part * 10 + i
+                picture = b"P6\n8 8\n255\n" + numbers(seed, 8, 8, 3).tobytes()
+                image = cls.feature(b"data", 1, picture)
+                label = cls.feature(b"label", 3, bytes([seed % 10]))
+                records.append(cls.record(cls.field(1, image + label)))
+            files[f"{part}.tfrecord"] = b"".join(records)
+        return files
+
+    @staticmethod
+    def held(folder: Path) -> list[tuple[bytes, int]]:
+        held = []
+        for path in sorted(folder.glob("*.tfrecord")):
+            data, at = path.read_bytes(), 0
+            while at < len(data):
+                (length,) = struct.unpack_from("<Q", data, at)
+                record = data[at + 12 : at + 12 + length]
+                pixels = record.index(b"255\n", record.index(b"P6\n")) + 4
+                held.append((record[pixels : pixels + 8 * 8 * 3], record[-1]))
+                at += length + 16
+        return held
+
+
 DATASETS = {
     "pictures": ImageFolder,
     "photos": Photos,
@@ -325,6 +388,7 @@ DATASETS = {
     "npy": Npy,
     "raw": Raw,
     "tokens": Tokens,
+    "tfrecord": Tfrecord,
 }
 
 
