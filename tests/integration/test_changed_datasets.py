@@ -377,6 +377,51 @@ class Tfrecord(Kind):
         return held
 
 
+class Mds(Kind):
+    """Shards of MosaicML Streaming with a picture and a label; index.json is written last."""
+
+    format = "mds"
+    graph = ImageFolder.graph
+    pair = ("shard.0.mds", "shard.2.mds")
+    columns = {
+        "column_names": ["data", "label"],
+        "column_encodings": ["png", "int"],
+        "column_sizes": [None, 8],
+    }
+
+    @classmethod
+    def files(cls, version: int, longer: int) -> dict[str, bytes]:
+        files, shards = {}, []
+        for part in range(3):
+            samples = []
+            for i in range(3 + longer):
+                seed = version * 100 + part * 10 + i
+                picture = b"P6\n8 8\n255\n" + numbers(seed, 8, 8, 3).tobytes()
+                samples.append(struct.pack("<I", len(picture)) + picture + struct.pack("<q", seed))
+            at = 4 * (len(samples) + 2)
+            offsets = [at + sum(map(len, samples[:i])) for i in range(len(samples) + 1)]
+            data = struct.pack(f"<{len(offsets) + 1}I", len(samples), *offsets) + b"".join(samples)
+            name = f"shard.{part}.mds"
+            files[name] = data
+            raw = {"basename": name, "bytes": len(data), "hashes": {}}
+            shard = {"format": "mds", "version": 2, "samples": len(samples), "raw_data": raw}
+            shards.append({**cls.columns, **shard, "compression": None, "zip_data": None})
+        files["index.json"] = json.dumps({"version": 2, "shards": shards}).encode()
+        return files
+
+    @staticmethod
+    def held(folder: Path) -> list[tuple[bytes, int]]:
+        held = []
+        for path in sorted(folder.glob("*.mds")):
+            data = path.read_bytes()
+            (count,) = struct.unpack_from("<I", data)
+            for begin, end in itertools.pairwise(struct.unpack_from(f"<{count + 1}I", data, 4)):
+                pixels = data.index(b"255\n", begin) + 4
+                (label,) = struct.unpack_from("<q", data, end - 8)
+                held.append((data[pixels : pixels + 8 * 8 * 3], label))
+        return held
+
+
 DATASETS = {
     "pictures": ImageFolder,
     "photos": Photos,
@@ -389,6 +434,7 @@ DATASETS = {
     "raw": Raw,
     "tokens": Tokens,
     "tfrecord": Tfrecord,
+    "mds": Mds,
 }
 
 
