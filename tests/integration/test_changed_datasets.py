@@ -29,6 +29,7 @@ from daemon_process import BUILD, ROOT, DaemonProcess
 sys.path.insert(0, str(ROOT / "tests/testing"))
 
 import fuse_storage
+import riegeli_files
 
 import feedwater
 
@@ -422,6 +423,38 @@ class Mds(Kind):
         return held
 
 
+class ArrayRecord(Kind):
+    """Records of eight bytes, which are the picture and, as a number, the label."""
+
+    format = "array_record"
+    extra = (
+        ", fields: {image: {from: data, dtype: uint8, shape: [8]}, "
+        "label: {from: data, dtype: int64, shape: []}}"
+    )
+    pair = ("0.array_record", "2.array_record")
+
+    @staticmethod
+    def files(version: int, longer: int) -> dict[str, bytes]:
+        return {
+            f"{part}.array_record": riegeli_files.array_record(
+                [numbers(version * 100 + part * 10 + i, 8).tobytes() for i in range(3 + longer)]
+            )
+            for part in range(3)
+        }
+
+    @staticmethod
+    def held(folder: Path) -> list[tuple[bytes, int]]:
+        held = []
+        for path in sorted(folder.glob("*.array_record")):
+            data = path.read_bytes()
+            at = 64  # of the first group: a chunk header, 3 bytes, and the record
+            while data[at + 24] == ord("r") and data[at + 25] == 1:
+                record = data[at + 43 : at + 51]
+                held.append((record, struct.unpack("<q", record)[0]))
+                at += 51
+        return held
+
+
 DATASETS = {
     "pictures": ImageFolder,
     "photos": Photos,
@@ -435,6 +468,7 @@ DATASETS = {
     "tokens": Tokens,
     "tfrecord": Tfrecord,
     "mds": Mds,
+    "array_record": ArrayRecord,
 }
 
 
