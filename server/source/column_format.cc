@@ -270,6 +270,7 @@ absl::Status ColumnFormat::BuildIndex(const DatasetLocation& location,
                                       IndexBuilder* builder) const {
   std::vector<ColumnSpec> columns;
   FW_RETURN_IF_ERROR(FindRecords(location, builder, &columns));
+  if (builder->records <= 0) return absl::OkStatus();  // told by the caller; no columns are known
   if (columns.size() > kMaxColumns) {
     return absl::InvalidArgumentError(
         absl::StrCat(location.Describe(), " has more than ", kMaxColumns, " columns"));
@@ -277,7 +278,6 @@ absl::Status ColumnFormat::BuildIndex(const DatasetLocation& location,
   FW_ASSIGN_OR_RETURN(const FieldReader reader, MakeReader(location, columns));
   AddColumns(columns, &builder->columns);
   builder->classes = ClassNames();
-  if (builder->records <= 0) return absl::OkStatus();  // told by the caller
   if (reader.file_fields().empty() && reader.class_fields().empty()) return absl::OkStatus();
   return Survey(location, columns, reader, builder);
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
@@ -72,6 +73,11 @@ class ColumnValues {
     scratch_->resize(at + bytes);
     values_[column] = {nullptr, at, std::move(shape), true};
     return scratch_->data() + at;
+  }
+  // The value is a part of what Make made for the column, from byte `offset` on.
+  void Narrow(size_t column, size_t offset, Shape shape) {
+    values_[column].at += offset;
+    values_[column].shape = std::move(shape);
   }
   template <typename T>
   void SetNumber(size_t column, T number) {

@@ -120,7 +120,7 @@ int64_t Nanoseconds(const timespec& time) {
 }  // namespace
 
 bool IsPackedName(absl::string_view name, std::string* unpacked) {
-  for (const absl::string_view end : {".gz", ".zst"}) {
+  for (const absl::string_view end : {".gz", ".zst", ".zstd"}) {
     if (!absl::EndsWith(name, end) || name.size() == end.size()) continue;
     *unpacked = std::string(absl::StripSuffix(name, end));
     return true;
@@ -177,7 +177,7 @@ absl::Status StagedFolder::Write(const Root& from, const std::string& path, int 
   const std::string what = from.Describe(path);
   FW_ASSIGN_OR_RETURN(const Fd file, from.OpenFile(path, /*direct_io=*/false));
   std::unique_ptr<Unpacker> unpacker;
-  if (absl::EndsWith(path, ".zst")) {
+  if ((absl::EndsWith(path, ".zst") || absl::EndsWith(path, ".zstd"))) {
     unpacker = std::make_unique<Unzstd>();
   } else {
     unpacker = std::make_unique<Gunzip>();

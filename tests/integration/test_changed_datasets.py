@@ -29,6 +29,7 @@ from daemon_process import BUILD, ROOT, DaemonProcess
 sys.path.insert(0, str(ROOT / "tests/testing"))
 
 import fuse_storage
+import riegeli_files
 
 import feedwater
 
@@ -317,6 +318,146 @@ class Tokens(Kind):
         return [(window.tobytes(), 0) for window in np.concatenate(files)]
 
 
+def crc32c(data: bytes) -> int:
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ 0x82F63B78 * (crc & 1)
+    return crc ^ 0xFFFFFFFF
+
+
+class Tfrecord(Kind):
+    """Examples of a PPM picture and a label, which is the last byte of the message."""
+
+    format = "tfrecord"
+    graph = ImageFolder.graph
+    pair = ("0.tfrecord", "2.tfrecord")
+
+    @staticmethod
+    def field(number: int, data: bytes) -> bytes:
+        length = len(data)  # below 2^14, in two bytes
+        return bytes([number << 3 | 2, length & 0x7F | 0x80, length >> 7]) + data
+
+    @classmethod
+    def feature(cls, name: bytes, kind: int, value: bytes) -> bytes:
+        data = cls.field(2, cls.field(kind, cls.field(1, value)))
+        return cls.field(1, cls.field(1, name) + data)
+
+    @staticmethod
+    def record(data: bytes) -> bytes:
+        def masked(data: bytes) -> bytes:
+            crc = crc32c(data)
+            return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
+        length = struct.pack("<Q", len(data))
+        return length + masked(length) + data + masked(data)
+
+    @classmethod
+    def files(cls, version: int, longer: int) -> dict[str, bytes]:
+        files = {}
+        for part in range(3):
+            records = []
+            for i in range(3 + longer):
+                seed = version * 100 + part * 10 + i
+                picture = b"P6\n8 8\n255\n" + numbers(seed, 8, 8, 3).tobytes()
+                image = cls.feature(b"data", 1, picture)
+                label = cls.feature(b"label", 3, bytes([seed % 10]))
+                records.append(cls.record(cls.field(1, image + label)))
+            files[f"{part}.tfrecord"] = b"".join(records)
+        return files
+
+    @staticmethod
+    def held(folder: Path) -> list[tuple[bytes, int]]:
+        held = []
+        for path in sorted(folder.glob("*.tfrecord")):
+            data, at = path.read_bytes(), 0
+            while at < len(data):
+                (length,) = struct.unpack_from("<Q", data, at)
+                record = data[at + 12 : at + 12 + length]
+                pixels = record.index(b"255\n", record.index(b"P6\n")) + 4
+                held.append((record[pixels : pixels + 8 * 8 * 3], record[-1]))
+                at += length + 16
+        return held
+
+
+class Mds(Kind):
+    """Shards of MosaicML Streaming with a picture and a label; index.json is written last."""
+
+    format = "mds"
+    graph = ImageFolder.graph
+    pair = ("shard.0.mds", "shard.2.mds")
+    columns = {
+        "column_names": ["data", "label"],
+        "column_encodings": ["png", "int"],
+        "column_sizes": [None, 8],
+    }
+
+    @classmethod
+    def files(cls, version: int, longer: int) -> dict[str, bytes]:
+        files, shards = {}, []
+        for part in range(3):
+            samples = []
+            for i in range(3 + longer):
+                seed = version * 100 + part * 10 + i
+                picture = b"P6\n8 8\n255\n" + numbers(seed, 8, 8, 3).tobytes()
+                samples.append(struct.pack("<I", len(picture)) + picture + struct.pack("<q", seed))
+            at = 4 * (len(samples) + 2)
+            offsets = [at + sum(map(len, samples[:i])) for i in range(len(samples) + 1)]
+            data = struct.pack(f"<{len(offsets) + 1}I", len(samples), *offsets) + b"".join(samples)
+            name = f"shard.{part}.mds"
+            files[name] = data
+            raw = {"basename": name, "bytes": len(data), "hashes": {}}
+            shard = {"format": "mds", "version": 2, "samples": len(samples), "raw_data": raw}
+            shards.append({**cls.columns, **shard, "compression": None, "zip_data": None})
+        files["index.json"] = json.dumps({"version": 2, "shards": shards}).encode()
+        return files
+
+    @staticmethod
+    def held(folder: Path) -> list[tuple[bytes, int]]:
+        held = []
+        for path in sorted(folder.glob("*.mds")):
+            data = path.read_bytes()
+            (count,) = struct.unpack_from("<I", data)
+            for begin, end in itertools.pairwise(struct.unpack_from(f"<{count + 1}I", data, 4)):
+                pixels = data.index(b"255\n", begin) + 4
+                (label,) = struct.unpack_from("<q", data, end - 8)
+                held.append((data[pixels : pixels + 8 * 8 * 3], label))
+        return held
+
+
+class ArrayRecord(Kind):
+    """Records of eight bytes, which are the picture and, as a number, the label."""
+
+    format = "array_record"
+    extra = (
+        ", fields: {image: {from: data, dtype: uint8, shape: [8]}, "
+        "label: {from: data, dtype: int64, shape: []}}"
+    )
+    pair = ("0.array_record", "2.array_record")
+
+    @staticmethod
+    def files(version: int, longer: int) -> dict[str, bytes]:
+        return {
+            f"{part}.array_record": riegeli_files.array_record(
+                [numbers(version * 100 + part * 10 + i, 8).tobytes() for i in range(3 + longer)]
+            )
+            for part in range(3)
+        }
+
+    @staticmethod
+    def held(folder: Path) -> list[tuple[bytes, int]]:
+        held = []
+        for path in sorted(folder.glob("*.array_record")):
+            data = path.read_bytes()
+            at = 64  # of the first group: a chunk header, 3 bytes, and the record
+            while data[at + 24] == ord("r") and data[at + 25] == 1:
+                record = data[at + 43 : at + 51]
+                held.append((record, struct.unpack("<q", record)[0]))
+                at += 51
+        return held
+
+
 DATASETS = {
     "pictures": ImageFolder,
     "photos": Photos,
@@ -328,6 +469,9 @@ DATASETS = {
     "npy": Npy,
     "raw": Raw,
     "tokens": Tokens,
+    "tfrecord": Tfrecord,
+    "mds": Mds,
+    "array_record": ArrayRecord,
 }
 
 

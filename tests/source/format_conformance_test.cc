@@ -75,7 +75,8 @@ TEST_P(FormatConformance, EverythingIsDocumentedAndTheExampleIsValid) {
   ASSERT_NE(map, nullptr) << entry->example;
   auto fields = DescribeDataset(*map);
   ASSERT_TRUE(fields.ok()) << fields.status();
-  for (const FieldSpec& field : fields->has_value() ? **fields : MustOpen()->fields())
+  const auto dataset = MustOpen();
+  for (const FieldSpec& field : fields->value_or(dataset->fields()))
     EXPECT_FALSE(field.doc.empty()) << field.name;
 }
 
