@@ -317,6 +317,29 @@ class Tokens(Kind):
         return [(window.tobytes(), 0) for window in np.concatenate(files)]
 
 
+class Csv(Kind):
+    format = "csv"
+    pair = ("a.csv", "b.csv")
+
+    @staticmethod
+    def files(version: int, longer: int) -> dict[str, bytes]:
+        files = {}
+        for part, name in enumerate(("a.csv", "b.csv")):
+            rows = numbers(version * 100 + part, 4 + longer, 2).astype(int)
+            text = "".join(f"{1000 + image},{100 + label}\r\n" for image, label in rows)
+            files[name] = b"image,label\r\n" + text.encode()
+        return files
+
+    @staticmethod
+    def held(folder: Path) -> list[tuple[bytes, int]]:
+        held = []
+        for path in sorted(folder.glob("*.csv")):
+            for row in path.read_text().split()[1:]:
+                image, label = row.split(",")
+                held.append((struct.pack("<q", int(image)), int(label)))
+        return held
+
+
 DATASETS = {
     "pictures": ImageFolder,
     "photos": Photos,
@@ -328,6 +351,7 @@ DATASETS = {
     "npy": Npy,
     "raw": Raw,
     "tokens": Tokens,
+    "csv": Csv,
 }
 
 
