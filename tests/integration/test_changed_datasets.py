@@ -340,6 +340,30 @@ class Csv(Kind):
         return held
 
 
+class Jsonl(Kind):
+    format = "jsonl"
+    pair = ("a.jsonl", "b.jsonl")
+
+    @staticmethod
+    def files(version: int, longer: int) -> dict[str, bytes]:
+        files = {}
+        for part, name in enumerate(("a.jsonl", "b.jsonl")):
+            lines = [
+                f'{{"image": [{x:3}, {y:3}], "label": {label:3}}}'
+                for x, y, label in numbers(version * 100 + part, 4 + longer, 3)
+            ]
+            files[name] = "\n".join(lines).encode()
+        return files
+
+    @staticmethod
+    def held(folder: Path) -> list[tuple[bytes, int]]:
+        held = []
+        for path in sorted(folder.glob("*.jsonl")):
+            for row in map(json.loads, path.read_text().splitlines()):
+                held.append((np.array(row["image"], np.int64).tobytes(), row["label"]))
+        return held
+
+
 DATASETS = {
     "pictures": ImageFolder,
     "photos": Photos,
@@ -352,6 +376,7 @@ DATASETS = {
     "raw": Raw,
     "tokens": Tokens,
     "csv": Csv,
+    "jsonl": Jsonl,
 }
 
 
