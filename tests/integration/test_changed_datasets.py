@@ -458,6 +458,96 @@ class ArrayRecord(Kind):
         return held
 
 
+class Csv(Kind):
+    format = "csv"
+    pair = ("a.csv", "b.csv")
+
+    @staticmethod
+    def files(version: int, longer: int) -> dict[str, bytes]:
+        files = {}
+        for part, name in enumerate(("a.csv", "b.csv")):
+            rows = numbers(version * 100 + part, 4 + longer, 2).astype(int)
+            text = "".join(f"{1000 + image},{100 + label}\r\n" for image, label in rows)
+            files[name] = b"image,label\r\n" + text.encode()
+        return files
+
+    @staticmethod
+    def held(folder: Path) -> list[tuple[bytes, int]]:
+        held = []
+        for path in sorted(folder.glob("*.csv")):
+            for row in path.read_text().split()[1:]:
+                image, label = row.split(",")
+                held.append((struct.pack("<q", int(image)), int(label)))
+        return held
+
+
+class Jsonl(Kind):
+    format = "jsonl"
+    pair = ("a.jsonl", "b.jsonl")
+
+    @staticmethod
+    def files(version: int, longer: int) -> dict[str, bytes]:
+        files = {}
+        for part, name in enumerate(("a.jsonl", "b.jsonl")):
+            lines = [
+                f'{{"image": [{x:3}, {y:3}], "label": {label:3}}}'
+                for x, y, label in numbers(version * 100 + part, 4 + longer, 3)
+            ]
+            files[name] = "\n".join(lines).encode()
+        return files
+
+    @staticmethod
+    def held(folder: Path) -> list[tuple[bytes, int]]:
+        held = []
+        for path in sorted(folder.glob("*.jsonl")):
+            for row in map(json.loads, path.read_text().splitlines()):
+                held.append((np.array(row["image"], np.int64).tobytes(), row["label"]))
+        return held
+
+
+class Lmdb(Kind):
+    format = "lmdb"
+    extra = (
+        ", fields: {image: {from: data, dtype: uint8, shape: [20]}, "
+        "label: {from: key, dtype: int64}}"
+    )
+    pair = ("data.mdb", "others")
+
+    @staticmethod
+    def page(records: list[tuple[bytes, bytes]]) -> bytes:
+        """Return a leaf page as LMDB 0.9 writes it, the third of its file."""
+        places, nodes = b"", b""
+        for key, value in records:
+            nodes = struct.pack("<HHHH", len(value), 0, 0, len(key)) + key + value + nodes
+            places += struct.pack("<H", 4096 - len(nodes))
+        header = struct.pack("<QHHHH", 2, 0, 2, 16 + len(places), 4096 - len(nodes))
+        return (header + places).ljust(4096 - len(nodes), b"\0") + nodes
+
+    @classmethod
+    def files(cls, version: int, longer: int) -> dict[str, bytes]:
+        files = {}
+        for seed, name in enumerate(cls.pair):
+            images = numbers(version * 100 + seed, 7 + longer, 20)
+            records = [(b"%08d" % i, image.tobytes()) for i, image in enumerate(images)]
+            free = struct.pack("<IHHQQQQQ", 4096, 0, 0, 0, 0, 0, 0, 2**64 - 1)
+            main = struct.pack("<IHHQQQQQ", 0, 0, 1, 0, 1, 0, len(records), 2)
+            for page in (0, 1):
+                start = struct.pack("<QHHIIIQQ", page, 0, 8, 0, 0xBEEFC0DE, 1, 0, 1 << 20)
+                meta = start + free + main + struct.pack("<QQ", 2, page)
+                files[name] = files.get(name, b"") + meta.ljust(4096, b"\0")
+            files[name] += cls.page(records)
+        return files
+
+    @staticmethod
+    def held(folder: Path) -> list[tuple[bytes, int]]:
+        page = (folder / "data.mdb").read_bytes()[8192:]
+        count = (struct.unpack_from("<H", page, 12)[0] - 16) // 2
+        held = []
+        for at in struct.unpack_from(f"<{count}H", page, 16):
+            held.append((page[at + 16 : at + 36], int(page[at + 8 : at + 16])))
+        return held
+
+
 DATASETS = {
     "pictures": ImageFolder,
     "photos": Photos,
@@ -472,6 +562,9 @@ DATASETS = {
     "tfrecord": Tfrecord,
     "mds": Mds,
     "array_record": ArrayRecord,
+    "csv": Csv,
+    "jsonl": Jsonl,
+    "lmdb": Lmdb,
 }
 
 

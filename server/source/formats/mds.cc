@@ -412,8 +412,7 @@ class Mds final : public ColumnFormat {
                                                 ", which index.json names, is not there; "
                                                 "cure: copy the dataset again"));
       if (std::string unpacked;
-          IsPackedName(compressed, &unpacked) &&
-          compressed.find_first_of(absl::string_view("/\0", 2)) == std::string::npos) {
+          IsPackedName(compressed, &unpacked) && compressed.find('/') == std::string::npos) {
         const size_t slash = path.rfind('/');
         const std::string packed =
             slash == std::string::npos ? compressed : path.substr(0, slash + 1) + compressed;

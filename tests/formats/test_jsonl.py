@@ -1,0 +1,62 @@
+"""A real daemon reads what Python's json module wrote."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import feedwater
+
+REST = "sampler: {shuffle: none, last: partial}\nbatch: {size: 7}\n"
+TEXTS = ["plain", 'in "quotes"', "two\nlines", "", "é", "\U0001f600", "\\", "\x01"]
+
+
+def samples(count: int) -> list[dict]:
+    random = np.random.Generator(np.random.PCG64(6))
+    return [
+        {
+            "id": int(random.integers(-(2**63), 2**63 - 1)),
+            "real": float(random.standard_normal() * 10.0 ** random.integers(-300, 300)),
+            "mixed": i if i % 3 else i / 2,
+            "flag": i % 3 == 0,
+            "meta": {"text": TEXTS[i % len(TEXTS)], "deep": {"n": i}},
+            "ids": random.integers(0, 1000, 5).tolist(),
+            "boxes": random.standard_normal((2, 4)).tolist(),
+        }
+        for i in range(count)
+    ]
+
+
+@pytest.mark.parametrize("options", [{}, {"ensure_ascii": False, "separators": (",", ":")}])
+def test_lines_are_what_the_json_module_was_given(make_daemon, options):
+    daemon = make_daemon()
+    given = samples(60)
+    (daemon.data / "d").mkdir()
+    for part in range(2):
+        lines = [json.dumps(sample, **options) for sample in given[part * 30 : part * 30 + 30]]
+        (daemon.data / f"d/{part}.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    daemon.add_pipeline(
+        "d",
+        "version: 1\ndataset: {format: jsonl, root: data, path: d, fields: {id: id, real: real, "
+        "mixed: mixed, flag: flag, text: {from: meta.text, classes: auto}, n: meta.deep.n, "
+        "ids: ids, boxes: boxes}}\noutputs: [id, real, mixed, flag, text, n, ids, boxes]\n" + REST,
+    )
+    daemon.start()
+    with feedwater.Loader("d", address=daemon.address, output="numpy", as_dict=True) as loader:
+        batches = [{key: np.array(value) for key, value in batch.items()} for batch in loader]
+    held = {key: np.concatenate([batch[key] for batch in batches]) for key in batches[0]}
+    names = sorted(TEXTS, key=str.encode)
+    for key, dtype in (
+        ("id", np.int64),
+        ("real", np.float64),
+        ("mixed", np.float64),
+        ("flag", np.bool_),
+        ("ids", np.int64),
+        ("boxes", np.float64),
+    ):
+        assert held[key].dtype == dtype, key
+        assert held[key].tolist() == [sample[key] for sample in given], key
+    assert held["n"].tolist() == list(range(60))
+    assert [names[i] for i in held["text"]] == [sample["meta"]["text"] for sample in given]

@@ -1,0 +1,221 @@
+// JSON Lines: what is special about it. The conformance suite has the rest.
+#include "server/source/json_line.h"
+#include "tests/source/dataset_reader.h"
+
+namespace feedwater::server {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Strings = std::vector<std::string>;
+
+class JsonlTest : public ::testing::Test {
+ protected:
+  JsonlTest() : opener_(folder_.path()) {}
+
+  std::shared_ptr<const Dataset> Open(const std::string& text, const std::string& more = "") {
+    folder_.Write("t/a.jsonl", text);
+    return opener_.MustOpen("{format: jsonl, root: root, path: t" + more + "}");
+  }
+  std::string ErrorOf(const std::string& text, const std::string& more = "") {
+    folder_.Write("t/a.jsonl", text);
+    const auto dataset = opener_.Open("{format: jsonl, root: root, path: t" + more + "}");
+    return dataset.ok() ? "no error" : dataset.status().ToString();
+  }
+  static Strings Types(const Dataset& dataset) {
+    Strings types;
+    for (const FieldSpec& field : dataset.fields())
+      types.push_back(field.name + ": " + field.spec.ToString());
+    return types;
+  }
+  static Strings Row(const Dataset& dataset, int64_t record) {
+    Record scratch;
+    return ReadFields(dataset, record, &scratch);
+  }
+
+  TempFolder folder_;
+  Opener opener_;
+};
+
+template <typename T>
+std::string Bytes(std::initializer_list<T> values) {
+  std::string bytes;
+  for (const T value : values) bytes.append(reinterpret_cast<const char*>(&value), sizeof(T));
+  return bytes;
+}
+
+TEST_F(JsonlTest, KeysAreColumnsByPathAndTypesComeFromAllLines) {
+  const auto dataset = Open(
+      "\xef\xbb\xbf{\"a\": 1, \"b\": {\"c\": \"x\\n\\u00e9\", \"d\": {\"e\": true}}, \"f\": 1}\r\n"
+      "  {\"f\": 0.5, \"b\": {\"d\": {\"e\": false}, \"c\": \"\"}, \"a\": -9223372036854775808}");
+  ASSERT_NE(dataset, nullptr);
+  EXPECT_THAT(Types(*dataset),
+              ElementsAre("a: int64[]", "b.c: uint8[?]", "b.d.e: bool[]", "f: float64[]"));
+  EXPECT_THAT(Row(*dataset, 0),
+              ElementsAre(Bytes<int64_t>({1}), "x\n\xc3\xa9", Bytes({true}), Bytes({1.0})));
+  EXPECT_THAT(Row(*dataset, 1),
+              ElementsAre(Bytes<int64_t>({INT64_MIN}), "", Bytes({false}), Bytes({0.5})));
+}
+
+TEST_F(JsonlTest, ListsOfNumbersHaveTheShapesThatAllLinesShare) {
+  const auto dataset = Open(
+      R"({"fixed": [1, 2], "open": [1], "rows": [[1, 2.5], [3, 4]], "cube": [[[1], [2]]], "mask": [true]})"
+      "\n"
+      R"({"fixed": [3, 4], "open": [], "rows": [], "cube": [[[3], [4]]], "mask": [false]})"
+      "\n"
+      R"({"fixed": [5, 6], "open": [1, 2, 3], "rows": [[5, 6]], "cube": [[[5], [6]]], "mask": [true]})"
+      "\n");
+  ASSERT_NE(dataset, nullptr);
+  EXPECT_THAT(Types(*dataset),
+              ElementsAre("fixed: int64[2]", "open: int64[?]", "rows: float64[?,2]",
+                          "cube: int64[1,2,1]", "mask: bool[1]"));
+  EXPECT_THAT(Row(*dataset, 0),
+              ElementsAre(Bytes<int64_t>({1, 2}), Bytes<int64_t>({1}),
+                          Bytes<double>({1, 2.5, 3, 4}), Bytes<int64_t>({1, 2}), Bytes({true})));
+  EXPECT_THAT(Row(*dataset, 1),
+              ElementsAre(Bytes<int64_t>({3, 4}), "", "", Bytes<int64_t>({3, 4}), Bytes({false})));
+  Record record;
+  ASSERT_TRUE(ParseBytes(*dataset, 1, ReadExtents(*dataset, 1), &record).ok());
+  EXPECT_EQ(record.fields[2].spec.shape, (Shape{0, 2}));
+}
+
+TEST_F(JsonlTest, ListsInListsOfAnotherLengthInEachLineHaveTwoOpenAxes) {
+  const auto dataset = Open("{\"x\": [[1, 2]]}\n{\"x\": [[3], [4]]}\n{\"x\": []}\n");
+  ASSERT_NE(dataset, nullptr);
+  EXPECT_THAT(Types(*dataset), ElementsAre("x: int64[?,?]"));
+  Record record;
+  ASSERT_TRUE(ParseBytes(*dataset, 1, ReadExtents(*dataset, 1), &record).ok());
+  EXPECT_EQ(record.fields[0].spec.shape, (Shape{2, 1}));
+  ASSERT_TRUE(ParseBytes(*dataset, 2, ReadExtents(*dataset, 2), &record).ok());
+  EXPECT_EQ(record.fields[0].spec.shape, (Shape{0, 0}));
+}
+
+TEST_F(JsonlTest, NullIsMissing) {
+  const std::string text = "{\"n\": 1}\n{\"n\": null}\n{}\n";
+  auto dataset = Open(text);
+  ASSERT_NE(dataset, nullptr);
+  EXPECT_THAT(Row(*dataset, 1)[0], HasSubstr("column 'n' is missing"));
+  EXPECT_THAT(Row(*dataset, 2)[0], HasSubstr("column 'n' is missing"));
+  dataset = Open(text, ", fields: {n: {optional: true}}");
+  ASSERT_NE(dataset, nullptr);
+  EXPECT_THAT(Row(*dataset, 1), ElementsAre(Bytes<int64_t>({0})));
+}
+
+TEST_F(JsonlTest, KeysThatCannotBeColumnsAreLeftOutAndAnErrorWhereAFieldAsksForThem) {
+  for (const auto& [values, why] : std::vector<std::pair<Strings, std::string>>{
+           {{"1", "\"x\""}, "text in .*line 2 and a number before"},
+           {{"[1]", "1"}, "a number in .*line 2 and a list of numbers before"},
+           {{"true", "1"}, "a number in .*line 2 and true or false before"},
+           {{"[[1]]", "[1]"}, "lists in 1 level in .*line 2 and in 2 before"},
+           {{"[\"x\"]", "[1]"}, "a list of text in .*line 1"},
+           {{"[1]", "[{\"b\": [1, {\"c\": 2}]}]"}, "a list of objects in .*line 2"},
+           {{"[[1, 2], [3]]", "[]"}, "lists of different lengths in a list in .*line 1"},
+           {{"[1, [2]]", "[]"}, "a list of numbers and lists in .*line 1"},
+           {{"[[1], 2]", "[]"}, "a list of numbers and lists in .*line 1"},
+           {{"[[], 2]", "[]"}, "a list of numbers and lists in .*line 1"},
+           {{"[1, null]", "[]"}, "null in a list in .*line 1"},
+           {{"[1, true]", "[]"}, "a list of numbers and of true or false in .*line 1"},
+           {{"[[[[[1]]]]]", "[]"}, "lists in more than 4 levels in .*line 1"},
+           {{"1", "9223372036854775808"}, "an integer beyond int64 in .*line 2"}}) {
+    const std::string text =
+        "{\"a\": " + values[0] + ", \"ok\": 1}\n{\"a\": " + values[1] + ", \"ok\": 2}\n";
+    const auto dataset = Open(text);
+    ASSERT_NE(dataset, nullptr);
+    EXPECT_THAT(Types(*dataset), ElementsAre("ok: int64[]")) << text;
+    EXPECT_THAT(dataset->notes(), ::testing::ContainsRegex("1 key .*'a' \\(" + why)) << text;
+    EXPECT_THAT(Row(*dataset, 1), ElementsAre(Bytes<int64_t>({2}))) << text;
+    const std::string error = ErrorOf(text, ", fields: {x: a}");
+    EXPECT_THAT(error, ::testing::ContainsRegex("column 'a' of .* holds " + why)) << text;
+    EXPECT_THAT(error, AllOf(HasSubstr("test.yaml:1:"), HasSubstr("cure:")));
+  }
+}
+
+TEST_F(JsonlTest, BadFilesAreRefusedWithFileLineAndCure) {
+  const auto nested = [](size_t levels, const std::string& open, const std::string& close) {
+    std::string text = "{\"a\": ";
+    for (size_t i = 0; i < levels; ++i) text += open;
+    text += "1";
+    for (size_t i = 0; i < levels; ++i) text += close;
+    return text + "}\n";
+  };
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"{\"a\": 1}\n{\"a\": }\n", "line 2: no JSON at byte 7"},
+      {"{\"a\": 1} {\"a\": 2}\n", "line 1: no JSON at byte"},
+      {"[\n  {\"a\": 1}\n]\n", "line 1: a list, not an object"},
+      {"{\n\"a\": 1}\n", "line 1: no JSON"},
+      {"1\n", "line 1: a value, not an object"},
+      {"{\"a\": \"\xff\"}\n", "line 1: no JSON"},
+      {"{\"a\": \"\\ud800\"}\n", "line 1: no JSON"},
+      {"{\"a\": 1e999}\n", "line 1: no JSON"},
+      {"{\"a\": NaN}\n", "line 1: no JSON"},
+      {"{\"a\": 1", "line 1: no JSON"},
+      {"{\"a\": 1}\n{\"a\": 1, \"a\": 2}\n", "line 2 has two values 'a'"},
+      {"{\"a.b\": 1, \"a\": {\"b\": 2}}\n", "line 1 has two values 'a.b'"},
+      {"{\"\": 1}\n", "a key without a name"},
+      {nested(100, "[", "]"), "more than 64 levels"},
+      {nested(100, "{\"b\": ", "}"), "more than 64 levels"},
+      {nested(1'000'000, "[", "]"), "more than 64 levels"},
+      {"{\"" + std::string(2000, 'k') + "\": 1}\n", "longer than 1024 bytes"},
+      {"\x1f\x8b\x08", "gzip"},
+      {"\n\n", "no records"},
+      {"{}\n", "no key that can be a column"},
+  };
+  for (const auto& [text, message] : cases) {
+    EXPECT_THAT(ErrorOf(text), AllOf(HasSubstr(message), HasSubstr("root 'root'")))
+        << text.substr(0, 60);
+  }
+  std::string many = "{\"a\": 1";
+  for (int i = 0; i < 10'000; ++i) many += ", \"k" + std::to_string(i) + "\": 1";
+  EXPECT_THAT(ErrorOf(many + "}\n"), HasSubstr("one key more than 10000"));
+}
+
+TEST_F(JsonlTest, ALineThatChangedIsABadRecord) {
+  const auto dataset = Open("{\"n\": 1, \"t\": \"x\", \"l\": [1, 2]}\n");
+  ASSERT_NE(dataset, nullptr);
+  Record record;
+  const auto error = [&](const std::string& bytes) {
+    return ParseBytes(*dataset, 0, {bytes}, &record).ToString();
+  };
+  EXPECT_THAT(error("{\"n\": 0.5}"), HasSubstr("column 'n' holds a number, not int64"));
+  EXPECT_THAT(error("{\"n\": [1]}"), HasSubstr("column 'n' holds a list of numbers"));
+  EXPECT_THAT(error("{\"t\": 1}"), HasSubstr("column 't' holds no text"));
+  EXPECT_THAT(error("{\"l\": [[1], [2]]}"), HasSubstr("another shape than int64[2]"));
+  EXPECT_THAT(error("{\"l\": [1]}"), HasSubstr("another shape than int64[2]"));
+  EXPECT_THAT(error("{\"n\": 1, \"n\": 2}"), HasSubstr("two values"));
+  EXPECT_THAT(error("{\"n\": 1"), HasSubstr("no JSON"));
+  EXPECT_THAT(error(""), HasSubstr("no JSON"));
+}
+
+TEST_F(JsonlTest, LinesAcrossTheEndsOfTheBufferAreRead) {
+  const std::string large(3 << 20, 'l');
+  const auto dataset = Open("{\"t\": \"" + large + "\"}\n{\"t\": \"s\"}\n\n \n{\"t\": \"e\"}");
+  ASSERT_NE(dataset, nullptr);
+  ASSERT_EQ(dataset->size(), 3);
+  EXPECT_EQ(Row(*dataset, 0)[0], large);
+  EXPECT_EQ(Row(*dataset, 1)[0], "s");
+  EXPECT_EQ(Row(*dataset, 2)[0], "e");
+  EXPECT_EQ(dataset->notes(), "2 empty lines");
+  EXPECT_THAT(ErrorOf("{\"t\": \"" + std::string(65 << 20, 'l') + "\"}\n"),
+              HasSubstr("longer than 64"));
+}
+
+TEST_F(JsonlTest, FilesShareOneBuffer) {
+  const std::string line = "{\"t\": \"" + std::string(100'000, 'x') + "\"}\n";
+  for (int i = 0; i < 40; ++i) folder_.Write("t/" + std::to_string(i) + ".jsonl", line);
+  opener_.budget = MemoryBudget::Create(1 << 20);
+  const auto dataset = opener_.MustOpen("{format: jsonl, root: root, path: t}");
+  ASSERT_NE(dataset, nullptr);
+  EXPECT_EQ(dataset->size(), 40);
+}
+
+TEST_F(JsonlTest, TheIndexKeepsFourBytesARecord) {
+  std::string text;
+  for (int i = 0; i < 100'000; ++i) text += "{\"a\": 1}\n";
+  const auto dataset = Open(text);
+  ASSERT_NE(dataset, nullptr);
+  EXPECT_LT(dataset->memory_bytes(), 100'000 * 4 + 4096);
+}
+
+}  // namespace
+}  // namespace feedwater::server
