@@ -19,6 +19,7 @@
 #include "server/base/registry.h"
 #include "server/base/units.h"
 #include "server/codec/image.h"
+#include "server/pipeline/record_reader.h"
 #include "server/source/format.h"
 
 namespace feedwater::cli {
@@ -115,6 +116,9 @@ absl::StatusOr<std::vector<std::vector<std::string>>> FirstRecords(const server:
     std::vector<absl::Span<const std::byte>> spans;
     absl::Status status;
     for (const server::Extent& extent : extents) {
+      if (extent.length > server::RecordReader::kMaxRecordBytes)
+        return absl::InvalidArgumentError(
+            absl::StrCat("record ", i, " has ", extent.length, " bytes"));
       const auto part =
           server::ReadRange(dataset.RootOf(extent.object), dataset.ObjectPath(extent.object),
                             extent.offset, static_cast<size_t>(extent.length));

@@ -114,7 +114,9 @@ absl::Status JobFiles::Settle(uint32_t object, const FileCache::Facts& now, Reac
                                   " when the dataset was indexed"));
     }
     // A time that has not come yet is of another clock, or ours was set back: it tells nothing.
-    if (now.changed_ns <= ClockNs(CLOCK_REALTIME)) {
+    // One that was unpacked is as old as what it was made from, which LookAround looks at.
+    const bool is_own = &dataset_->RootOf(object) == &dataset_->root();
+    if (is_own && now.changed_ns <= ClockNs(CLOCK_REALTIME)) {
       MutexLock lock(&mu_);
       if (!absl::c_binary_search(later_ns_, now.changed_ns)) {
         if (now.changed_ns > as_of_ns_ + kFileTimeTickNs)

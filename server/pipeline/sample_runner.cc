@@ -162,7 +162,9 @@ absl::Status SampleRunner::EnterRoom(const Making& sample, const SampleInput& in
   const Job& job = batch.job();
   const Plan& plan = *job.plan();
   const bool isolated = job.config().isolated;
-  int64_t more_bytes = 0;  // beside what the plan says
+  // Beside what the plan says: what the record's fields were made of beside its bytes.
+  const auto made_bytes = static_cast<int64_t>(record_.scratch.capacity());
+  int64_t more_bytes = made_bytes > kCountedRecordBytes ? made_bytes : 0;
   // In the decoder's region, and on its way there.
   if (isolated && sample.bytes.size() > kCountedRecordBytes) more_bytes += 2 * sample.bytes.size();
   const SampleMemory& memory = plan.memory(way);
@@ -172,8 +174,8 @@ absl::Status SampleRunner::EnterRoom(const Making& sample, const SampleInput& in
   if (packs) {
     const bool unpacks = job.config().pipeline->cache_kind == CacheKind::kCoefficients;
     const int64_t pixels = static_cast<int64_t>(need.largest.width) * need.largest.height;
-    more_bytes +=
-        kPackedCopies * (sample.bytes.size() + (unpacks ? pixels / kPixelsPerPackedByte : 0));
+    more_bytes += kPackedCopies * (std::max(sample.bytes.size(), made_bytes) +
+                                   (unpacks ? pixels / kPixelsPerPackedByte : 0));
   }
   const int64_t extra = need.bytes + more_bytes - job.claimed_bytes();
   if (extra > 0) {
@@ -217,6 +219,8 @@ void SampleRunner::LeaveRoom() {
 
 void SampleRunner::GiveBackMemory() {
   in_process_.workspace().GiveBack();
+  if (record_.scratch.capacity() > kCountedRecordBytes)
+    std::vector<std::byte>().swap(record_.scratch);
   fitted_plan_ = 0;
   cached_.GiveBackMemory();
   LeaveEndedJobs();

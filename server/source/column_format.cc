@@ -27,7 +27,8 @@ constexpr IndexTag kFieldClassStarts = MakeIndexTag("FICS");
 
 constexpr int64_t kMaxRecordBytes = 256 << 20;  // as the pipeline's reader
 constexpr size_t kMaxColumns = 10'000;
-constexpr int64_t kBytesPerName = 96;  // of a set of strings, beside the name
+constexpr size_t kMaxFields = 256, kMaxAxes = 8;  // what a decoder process takes
+constexpr int64_t kBytesPerName = 96;             // of a set of strings, beside the name
 
 std::string ShapeText(const Shape& shape) { return absl::StrJoin(shape, ","); }
 
@@ -76,8 +77,9 @@ absl::StatusOr<std::vector<ColumnSpec>> ReadColumns(const Index& index) {
 // Reads records one after the other, with the files of the last one kept open.
 class RecordScan {
  public:
-  RecordScan(const Root& root, const Root* unpacked, const RecordColumns& records)
-      : root_(root), unpacked_(unpacked), records_(records) {}
+  RecordScan(const Root& root, const Root* unpacked, const RecordColumns& records,
+             IndexBuilder* builder)
+      : root_(root), unpacked_(unpacked), records_(records), builder_(builder) {}
 
   absl::StatusOr<RecordSpans> Read(int64_t record) {
     extents_.clear();
@@ -90,7 +92,11 @@ class RecordScan {
         return absl::InvalidArgumentError(
             absl::StrCat("record ", record, " has ", extent.length, " bytes"));
       FW_ASSIGN_OR_RETURN(const int fd, FileOf(extent.object, i));
-      bytes_[i].resize(static_cast<size_t>(extent.length));
+      const auto length = static_cast<size_t>(extent.length);
+      if (length > bytes_[i].capacity())
+        FW_RETURN_IF_ERROR(builder_->Take(static_cast<int64_t>(length - bytes_[i].capacity())));
+      bytes_[i].reserve(length);
+      bytes_[i].resize(length);
       size_t done = 0;
       while (done < bytes_[i].size()) {
         const ssize_t got = pread(fd, bytes_[i].data() + done, bytes_[i].size() - done,
@@ -127,6 +133,7 @@ class RecordScan {
   const Root& root_;
   const Root* const unpacked_;
   const RecordColumns& records_;
+  IndexBuilder* const builder_;
   std::vector<Extent> extents_;
   std::vector<std::vector<std::byte>> bytes_;
   std::vector<absl::Span<const std::byte>> spans_;
@@ -262,8 +269,23 @@ absl::StatusOr<FieldReader> ColumnFormat::MakeReader(const DatasetLocation& loca
           absl::StrCat(location.Describe(), " has two columns '", Printable(column.name), "'"));
     }
   }
-  return FieldReader::Create(requests_.list.empty() ? DefaultFields(columns) : requests_.list,
-                             columns, location.Describe());
+  FW_ASSIGN_OR_RETURN(
+      FieldReader reader,
+      FieldReader::Create(requests_.list.empty() ? DefaultFields(columns) : requests_.list, columns,
+                          location.Describe()));
+  if (reader.fields().size() > kMaxFields) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        location.Describe(), " has ", reader.fields().size(), " fields, more than the ", kMaxFields,
+        " of a record; cure: name those that are needed with 'fields'"));
+  }
+  for (const FieldSpec& field : reader.fields()) {
+    if (field.spec.shape.size() > kMaxAxes) {
+      return absl::InvalidArgumentError(absl::StrCat("field '", Printable(field.name), "' has ",
+                                                     field.spec.shape.size(), " axes, not ",
+                                                     kMaxAxes, " at most"));
+    }
+  }
+  return reader;
 }
 
 absl::Status ColumnFormat::BuildIndex(const DatasetLocation& location,
@@ -294,7 +316,8 @@ absl::Status ColumnFormat::Survey(const DatasetLocation& location,
   FW_ASSIGN_OR_RETURN(const std::unique_ptr<const RecordColumns> records,
                       OpenRecords(parts, columns, reader.wanted()));
   const StagedFolder* staged = builder->staged().get();
-  RecordScan scan(*location.root, staged != nullptr ? staged->root().get() : nullptr, *records);
+  RecordScan scan(*location.root, staged != nullptr ? staged->root().get() : nullptr, *records,
+                  builder);
   std::vector<std::byte> scratch;
   std::vector<std::set<std::string>> classes(reader.class_fields().size());
   TextList paths;
@@ -331,8 +354,9 @@ absl::Status ColumnFormat::Survey(const DatasetLocation& location,
     for (size_t i = 0; i < classes.size(); ++i) {
       const auto text = reader.TextOf(reader.class_fields()[i], values);
       if (!text.ok()) return name_record(text.status());
-      if (classes[i].insert(std::string(*text)).second) {
-        FW_RETURN_IF_ERROR(builder->Take(kBytesPerName + static_cast<int64_t>(text->size())));
+      if (!text->has_value()) continue;  // an optional one
+      if (classes[i].insert(std::string(**text)).second) {
+        FW_RETURN_IF_ERROR(builder->Take(kBytesPerName + static_cast<int64_t>((*text)->size())));
         if (classes[i].size() > kMaxClasses) {
           return absl::InvalidArgumentError(absl::StrCat(
               "field '", reader.fields()[reader.class_fields()[i]].name, "' has more than ",
@@ -343,7 +367,12 @@ absl::Status ColumnFormat::Survey(const DatasetLocation& location,
     for (const size_t field : reader.file_fields()) {
       const auto text = reader.TextOf(field, values);
       if (!text.ok()) return name_record(text.status());
-      const absl::StatusOr<std::string> relative = PathOfText(files, *text);
+      if (!text->has_value()) {  // an optional one: no file
+        sizes.push_back(0);
+        paths.Add("");
+        continue;
+      }
+      const absl::StatusOr<std::string> relative = PathOfText(files, **text);
       if (!relative.ok()) {
         return name_record(absl::InvalidArgumentError(absl::StrCat(
             "field '", reader.fields()[field].name, "' ", relative.status().message())));
@@ -369,18 +398,25 @@ absl::Status ColumnFormat::Survey(const DatasetLocation& location,
   if (!reader.file_fields().empty()) {
     builder->columns.Add(kFilePaths, paths);
     builder->columns.Add(kFileSizes, sizes);
-    builder->digest = digest.Hex();
   }
-  if (classes.empty()) return absl::OkStatus();
-  TextList names;
-  std::vector<uint64_t> starts = {0};
-  for (const std::set<std::string>& field : classes) {
-    for (const std::string& name : field) names.Add(name);
-    starts.push_back(names.size());
+  if (!classes.empty()) {
+    TextList names;
+    std::vector<uint64_t> starts = {0};
+    for (size_t i = 0; i < classes.size(); ++i) {
+      // A record's number follows from them, so they are part of what the dataset is.
+      digest.Add(static_cast<uint64_t>(classes[i].size()));
+      for (const std::string& name : classes[i]) {
+        names.Add(name);
+        digest.Add(name);
+      }
+      starts.push_back(names.size());
+      const bool is_label = reader.fields()[reader.class_fields()[i]].name == "label";
+      if (i == 0 || is_label) builder->classes.assign(classes[i].begin(), classes[i].end());
+    }
+    builder->columns.Add(kFieldClasses, names);
+    builder->columns.Add(kFieldClassStarts, starts);
   }
-  builder->classes.assign(classes[0].begin(), classes[0].end());
-  builder->columns.Add(kFieldClasses, names);
-  builder->columns.Add(kFieldClassStarts, starts);
+  builder->digest = digest.Hex();
   return absl::OkStatus();
 }
 

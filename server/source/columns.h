@@ -31,6 +31,11 @@ struct ColumnSpec {
   bool is_numeric() const { return kind == Kind::kNumbers || kind == Kind::kArray; }
   std::string TypeText() const;  // for people: "int64[?]", "text", "bytes"
 
+  // Whether both hold the same; what is said about them may differ.
+  friend bool operator==(const ColumnSpec& a, const ColumnSpec& b) {
+    return a.name == b.name && a.kind == b.kind && a.dtype == b.dtype && a.shape == b.shape;
+  }
+
   static ColumnSpec Number(std::string name, DType dtype, Shape shape = {}) {
     return {std::move(name), Kind::kNumbers, dtype, std::move(shape), ""};
   }

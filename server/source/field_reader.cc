@@ -188,6 +188,19 @@ absl::Status FillShape(const Shape& planned, int64_t count, Shape* shape) {
   return absl::OkStatus();
 }
 
+// Whether an array has the planned axes.
+absl::Status CheckAxes(const Shape& planned, const Shape& shape) {
+  bool fits = planned.size() == shape.size();
+  for (size_t axis = 0; fits && axis < shape.size(); ++axis)
+    fits = planned[axis] < 0 || planned[axis] == shape[axis];
+  if (fits) return absl::OkStatus();
+  const auto text = [](const Shape& axes) {
+    return TensorSpec{DType::kUInt8, Layout::kPlain, axes}.ToString().substr(5);
+  };
+  return absl::InvalidArgumentError(
+      absl::StrCat("has the shape ", text(shape), ", not ", text(planned)));
+}
+
 bool IsOpen(const Shape& shape) {
   return std::any_of(shape.begin(), shape.end(), [](int64_t axis) { return axis < 0; });
 }
@@ -324,15 +337,16 @@ void FieldReader::SetClasses(size_t i, const std::vector<std::string>& names) {
     classes_[i].emplace(names[number], static_cast<int64_t>(number));
 }
 
-absl::StatusOr<absl::string_view> FieldReader::TextOf(size_t number,
-                                                      const ColumnValues& values) const {
+absl::StatusOr<std::optional<absl::string_view>> FieldReader::TextOf(
+    size_t number, const ColumnValues& values) const {
   const Field& field = fields_[number];
   for (const size_t column : field.columns) {
     if (!values.has(column)) continue;
     FW_ASSIGN_OR_RETURN(const int64_t bytes, CountOf(values.shape(column)));
-    return absl::string_view(reinterpret_cast<const char*>(values.data(column)),
-                             static_cast<size_t>(bytes));
+    return absl::StripAsciiWhitespace(
+        {reinterpret_cast<const char*>(values.data(column)), static_cast<size_t>(bytes)});
   }
+  if (field.is_optional) return std::nullopt;
   return absl::InvalidArgumentError(
       absl::StrCat("column '", Printable(field.from), "' is missing"));
 }
@@ -378,8 +392,8 @@ absl::Status FieldReader::ReadField(size_t number, ColumnValues& values,
   const size_t column = *found;
   FW_ASSIGN_OR_RETURN(int64_t count, CountOf(values.shape(column)));
   if (field.way == Way::kClass) {
-    const absl::string_view text(reinterpret_cast<const char*>(values.data(column)),
-                                 static_cast<size_t>(count));
+    const absl::string_view text = absl::StripAsciiWhitespace(
+        {reinterpret_cast<const char*>(values.data(column)), static_cast<size_t>(count)});
     const auto& names = classes_[field.number];
     const auto name = names.find(text);
     if (name == names.end()) {
@@ -413,6 +427,8 @@ absl::Status FieldReader::ReadField(size_t number, ColumnValues& values,
         data.data += header.bytes;
       }
       FW_ASSIGN_OR_RETURN(count, CountOf(header.shape));
+      shape = header.shape;
+      FW_RETURN_IF_ERROR(CheckAxes(specs_[number].spec.shape, shape));
     } else {
       const auto size = static_cast<int64_t>(DTypeSize(out->spec.dtype));
       if (count % size != 0) {
@@ -420,8 +436,8 @@ absl::Status FieldReader::ReadField(size_t number, ColumnValues& values,
             absl::StrCat("has ", count, " bytes, no whole number of ", DTypeName(out->spec.dtype)));
       }
       count /= size;
+      shape = {count};
     }
-    shape = {count};
   }
   if (field.way == Way::kParsed) {
     const size_t size = DTypeSize(out->spec.dtype);
@@ -437,14 +453,7 @@ absl::Status FieldReader::ReadField(size_t number, ColumnValues& values,
     return absl::OkStatus();
   }
   if (HasOwnShape(out->spec.shape)) {
-    if (shape.size() != out->spec.shape.size())
-      return absl::InvalidArgumentError(
-          absl::StrCat("has ", shape.size(), " axes, not ", out->spec.shape.size()));
-    for (size_t axis = 0; axis < shape.size(); ++axis) {
-      if (out->spec.shape[axis] >= 0 && out->spec.shape[axis] != shape[axis])
-        return absl::InvalidArgumentError(
-            absl::StrCat("has ", shape[axis], " on axis ", axis, ", not ", out->spec.shape[axis]));
-    }
+    FW_RETURN_IF_ERROR(CheckAxes(out->spec.shape, shape));
     out->spec.shape = shape;
   } else {
     FW_RETURN_IF_ERROR(FillShape(specs_[number].spec.shape, count, &out->spec.shape));

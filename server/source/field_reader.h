@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,8 +32,10 @@ class FieldReader {
   const std::vector<size_t>& file_fields() const { return file_fields_; }
   const std::vector<size_t>& class_fields() const { return class_fields_; }
 
-  // The text of a file's or a class's field in a record. InvalidArgument that names the column.
-  absl::StatusOr<absl::string_view> TextOf(size_t field, const ColumnValues& values) const;
+  // The text of a file's or a class's field in a record, without white space around it; nothing
+  // where an optional column is missing. InvalidArgument that names the column.
+  absl::StatusOr<std::optional<absl::string_view>> TextOf(size_t field,
+                                                          const ColumnValues& values) const;
   // The sorted names of class field i of class_fields().
   void SetClasses(size_t i, const std::vector<std::string>& names);
 

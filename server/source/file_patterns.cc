@@ -1,6 +1,7 @@
 #include "server/source/file_patterns.h"
 
 #include <fnmatch.h>
+#include <linux/limits.h>
 
 #include <algorithm>
 
@@ -16,8 +17,16 @@ namespace feedwater::server {
 namespace {
 
 constexpr size_t kMaxFiles = 1'000'000;
+constexpr size_t kMaxParts = 100;           // folders one below the other
+constexpr size_t kMaxNameBytes = 64 << 20;  // of all names that a pattern stands for
+constexpr int64_t kBytesOfAName = 64;       // beside the name itself
 
 bool IsGlob(absl::string_view name) { return name.find_first_of("*?[") != absl::string_view::npos; }
+
+absl::Status TooLong(absl::string_view name) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("'files': '", Printable(name), "' is longer than a path can be"));
+}
 
 absl::Status TooMany(absl::string_view pattern) {
   return absl::InvalidArgumentError(absl::StrCat("'files': '", Printable(pattern),
@@ -37,9 +46,9 @@ absl::StatusOr<std::vector<std::string>> Alternatives(absl::string_view inside,
           absl::StrCat("'files': the range in '", Printable(pattern), "' ends before it begins"));
     }
     const bool padded = ends[0].size() > 1 && ends[0][0] == '0';
-    for (uint64_t number = first; number <= last; ++number) {
-      words.push_back(padded ? absl::StrFormat("%0*d", static_cast<int>(ends[0].size()), number)
-                             : absl::StrCat(number));
+    for (uint64_t i = 0; i <= last - first; ++i) {
+      words.push_back(padded ? absl::StrFormat("%0*d", static_cast<int>(ends[0].size()), first + i)
+                             : absl::StrCat(first + i));
     }
     return words;
   }
@@ -48,30 +57,52 @@ absl::StatusOr<std::vector<std::string>> Alternatives(absl::string_view inside,
   return words;
 }
 
-// Adds the paths below `folder` (below the root) that match the rest of a pattern.
-absl::Status Match(const DatasetLocation& location, const std::string& folder,
-                   absl::Span<const absl::string_view> rest, IndexBuilder* builder,
+// Counts what a folder's list takes, while files are found.
+absl::Status TakeNames(const std::vector<std::string>& names, IndexBuilder* builder) {
+  int64_t bytes = 0;
+  for (const std::string& name : names) bytes += kBytesOfAName + static_cast<int64_t>(name.size());
+  FW_RETURN_IF_ERROR(builder->Take(bytes));
+  return builder->Progress(0, 0);
+}
+
+// Adds the paths below `folder` (below the root) that match the rest of a pattern. `by_glob`: they
+// need not all be there.
+absl::Status Match(const DatasetLocation& location, std::string folder,
+                   absl::Span<const absl::string_view> rest, bool by_glob, IndexBuilder* builder,
                    absl::flat_hash_set<std::string>* listed, std::vector<std::string>* found) {
+  while (!rest.empty() && !IsGlob(rest[0])) {
+    folder = DatasetLocation::JoinPath(folder, rest[0]);
+    rest.remove_prefix(1);
+  }
   if (rest.empty()) {
-    found->push_back(folder);
-    if (found->size() > kMaxFiles) return TooMany("*");
-    return absl::OkStatus();
+    if (by_glob) {
+      const absl::StatusOr<struct stat> info = location.root->Stat(folder);
+      if (absl::IsNotFound(info.status())) {
+        builder->stamps.push_back(Stamp{folder});  // shows when it comes
+        return absl::OkStatus();
+      }
+      if (!info.ok()) return info.status();
+    }
+    FW_RETURN_IF_ERROR(builder->Take(kBytesOfAName + static_cast<int64_t>(folder.size())));
+    found->push_back(std::move(folder));
+    return found->size() > kMaxFiles ? TooMany("*") : absl::OkStatus();
   }
   const std::string part(rest[0]);
-  if (!IsGlob(part))
-    return Match(location, DatasetLocation::JoinPath(folder, part), rest.subspan(1), builder,
-                 listed, found);
   if (listed->insert(folder).second) {
     const absl::StatusOr<struct stat> info = builder->DependOn(*location.root, folder);
-    if (absl::IsNotFound(info.status()) && folder != location.path) return absl::OkStatus();
+    if (absl::IsNotFound(info.status()) && folder != location.path) {
+      builder->stamps.push_back(Stamp{folder});
+      return absl::OkStatus();
+    }
     if (!info.ok()) return info.status();
     if (!S_ISDIR(info->st_mode)) return absl::OkStatus();
   }
   FW_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFolder(*location.root, folder));
+  FW_RETURN_IF_ERROR(TakeNames(names, builder));
   for (const std::string& name : names) {
     if (fnmatch(part.c_str(), name.c_str(), FNM_PERIOD | FNM_NOESCAPE) != 0) continue;
     FW_RETURN_IF_ERROR(Match(location, DatasetLocation::JoinPath(folder, name), rest.subspan(1),
-                             builder, listed, found));
+                             /*by_glob=*/true, builder, listed, found));
     FW_RETURN_IF_ERROR(builder->Progress(static_cast<int64_t>(found->size()), 0));
   }
   return absl::OkStatus();
@@ -85,14 +116,22 @@ absl::StatusOr<std::vector<std::string>> MatchPattern(const DatasetLocation& loc
   FW_ASSIGN_OR_RETURN(const std::vector<std::string> names, ExpandBraces(pattern));
   for (const std::string& name : names) {
     const std::vector<absl::string_view> parts = absl::StrSplit(name, '/', absl::SkipEmpty());
+    if (parts.size() > kMaxParts) return TooLong(name);
+    if (std::find(parts.begin(), parts.end(), "**") != parts.end()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "'files': '", Printable(pattern), "': '**' is not known; name each level: */*.tar"));
+    }
     std::vector<std::string> found;
-    FW_RETURN_IF_ERROR(Match(location, location.path, parts, builder, listed, &found));
+    FW_RETURN_IF_ERROR(
+        Match(location, location.path, parts, /*by_glob=*/false, builder, listed, &found));
+    // Of several names each has to be there, or a share would be left out unseen.
+    if (found.empty()) {
+      return absl::NotFoundError(absl::StrCat("'files': no file of ", location.Describe(),
+                                              " matches '", Printable(name), "'"));
+    }
     std::sort(found.begin(), found.end());
     all.insert(all.end(), found.begin(), found.end());
-  }
-  if (all.empty()) {
-    return absl::NotFoundError(absl::StrCat("'files': no file of ", location.Describe(),
-                                            " matches '", Printable(pattern), "'"));
+    if (all.size() > kMaxFiles) return TooMany(pattern);
   }
   return all;
 }
@@ -121,9 +160,24 @@ absl::Status AddFile(const DatasetLocation& location, std::string path, bool by_
   return builder->Progress(0, 0);
 }
 
+// A file and the same one unpacked would give every record twice.
+absl::Status RefuseTwins(const DatasetLocation& location, const std::vector<FoundFile>& files) {
+  absl::flat_hash_set<absl::string_view> paths;
+  for (const FoundFile& file : files) paths.insert(file.path);
+  for (const FoundFile& file : files) {
+    std::string unpacked;
+    if (!IsPackedName(file.path, &unpacked) || !paths.contains(unpacked)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(location.root->Describe(file.path), " stands beside ", Printable(unpacked),
+                     ", which it unpacks to; cure: name one of them with 'files'"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<std::string>> ExpandBraces(absl::string_view pattern) {
+  if (pattern.size() > PATH_MAX) return TooLong(pattern);
   std::vector<std::string> names = {""};
   absl::string_view rest = pattern;
   while (!rest.empty()) {
@@ -142,10 +196,17 @@ absl::StatusOr<std::vector<std::string>> ExpandBraces(absl::string_view pattern)
       rest = rest.substr(close + 1);
     }
     if (words.empty()) words.emplace_back();
-    if (names.size() > kMaxFiles / words.size()) return TooMany(pattern);
+    size_t most = 0;
+    for (const std::string& word : words) most = std::max(most, word.size());
+    if (names.size() > kMaxFiles / words.size() ||
+        names.size() * words.size() > kMaxNameBytes / (names[0].size() + before.size() + most + 1))
+      return TooMany(pattern);
     std::vector<std::string> longer;
     for (const std::string& name : names) {
-      for (const std::string& word : words) longer.push_back(absl::StrCat(name, before, word));
+      for (const std::string& word : words) {
+        longer.push_back(absl::StrCat(name, before, word));
+        if (longer.back().size() > PATH_MAX) return TooLong(longer.back());
+      }
     }
     names = std::move(longer);
   }
@@ -170,6 +231,7 @@ absl::StatusOr<std::vector<FoundFile>> FindFiles(const DatasetLocation& location
     FW_RETURN_IF_ERROR(builder->DependOn(*location.root, location.path).status());
     FW_ASSIGN_OR_RETURN(const std::vector<std::string> names,
                         ListFolder(*location.root, location.path));
+    FW_RETURN_IF_ERROR(TakeNames(names, builder));
     for (const std::string& name : names) {
       std::string unpacked = name;
       IsPackedName(name, &unpacked);
@@ -178,6 +240,7 @@ absl::StatusOr<std::vector<FoundFile>> FindFiles(const DatasetLocation& location
       FW_RETURN_IF_ERROR(
           AddFile(location, location.Below(name), /*by_glob=*/true, builder, &files));
     }
+    FW_RETURN_IF_ERROR(RefuseTwins(location, files));
     if (files.empty()) {
       return absl::NotFoundError(absl::StrCat(location.Describe(), " holds no file *",
                                               absl::StrJoin(suffixes, " or *"),
@@ -198,6 +261,7 @@ absl::StatusOr<std::vector<FoundFile>> FindFiles(const DatasetLocation& location
       FW_RETURN_IF_ERROR(AddFile(location, std::move(path), IsGlob(pattern), builder, &files));
     }
   }
+  FW_RETURN_IF_ERROR(RefuseTwins(location, files));
   if (files.empty())
     return absl::NotFoundError(absl::StrCat("'files' of ", location.Describe(), " are folders"));
   return files;

@@ -10,8 +10,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
 #include <system_error>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -30,6 +32,8 @@ namespace fs = std::filesystem;
 constexpr size_t kBuffer = 1 << 20;
 constexpr int kTries = 20;  // of a folder that somebody else is just removing
 constexpr char kVersion[] = "1";
+constexpr std::chrono::milliseconds kPause(50);  // while another process unpacks a file
+constexpr size_t kShownName = 100;               // of a file's own name
 
 // Takes compressed bytes, gives what they unpack to.
 class Unpacker {
@@ -113,6 +117,17 @@ int64_t BytesBelow(const fs::path& folder) {
   return bytes;
 }
 
+// Gives the disk back at once, also of files that somebody has open still: descriptors are kept for
+// a while after a job. REQUIRES: its lock is held, so nobody reads from it.
+void RemoveFolder(const fs::path& folder) {
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    if (truncate(entry.path().c_str(), 0) != 0)
+      spdlog::warn("{}: {}", entry.path().string(), std::generic_category().message(errno));
+  }
+  fs::remove_all(folder, error);
+}
+
 int64_t Nanoseconds(const timespec& time) {
   return static_cast<int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
 }
@@ -151,22 +166,28 @@ absl::StatusOr<StagedFolder::File> StagedFolder::Unpack(
                                     .Name();
   // The file's own name behind it is for people, in messages.
   File file;
-  file.name = absl::StrCat(made_from, "-", unpacked.substr(unpacked.rfind('/') + 1));
+  unpacked = unpacked.substr(unpacked.rfind('/') + 1);
+  if (unpacked.size() > kShownName) unpacked.erase(0, unpacked.size() - kShownName);
+  file.name = absl::StrCat(made_from, "-", unpacked);
   const std::string target = absl::StrCat(path_, "/", file.name);
   struct stat there;
-  if (stat(target.c_str(), &there) != 0) {
+  while (stat(target.c_str(), &there) != 0) {
     absl::Status written;
     const absl::Status saved = WriteFileAtomically(target, [&](int fd) {
-      written = Write(from, path, fd, goes_on);
+      // Another one may have finished it before this one had the lock: what is read there already
+      // is never replaced.
+      written = access(target.c_str(), F_OK) == 0 ? absl::AlreadyExistsError("it is there")
+                                                  : Write(from, path, fd, goes_on);
       return written;
     });
+    if (absl::IsAlreadyExists(written)) continue;
     FW_RETURN_IF_ERROR(written);
-    if (absl::IsAborted(saved)) {
-      return absl::UnavailableError(
-          absl::StrCat(from.Describe(path), " is being unpacked by another process"));
+    if (absl::IsAborted(saved)) {  // somebody else is unpacking it
+      FW_RETURN_IF_ERROR(goes_on());
+      std::this_thread::sleep_for(kPause);
+      continue;
     }
     FW_RETURN_IF_ERROR(saved);
-    if (stat(target.c_str(), &there) != 0) return StorageError(errno, target);
   }
   file.bytes = there.st_size;
   return file;
@@ -303,7 +324,7 @@ int64_t Staging::DropOldest(int64_t at_most) const {
     if (bytes <= at_most) break;
     const Fd lock(open(oldest.path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!lock || flock(lock.get(), LOCK_EX | LOCK_NB) != 0) continue;  // somebody reads from it
-    fs::remove_all(oldest.path, error);
+    RemoveFolder(oldest.path);
     bytes -= oldest.bytes;
     spdlog::info("unpacked files of a dataset removed for want of room: {}",
                  FormatBytes(oldest.bytes));

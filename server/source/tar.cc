@@ -179,9 +179,12 @@ absl::StatusOr<std::optional<TarMember>> TarReader::Next() {
       member.name = prefix.empty() ? std::string(TextOf(block, kName))
                                    : absl::StrCat(prefix, "/", TextOf(block, kName));
     }
-    const bool is_file =
-        (type == '0' || type == '\0' || type == '7') && !absl::EndsWith(member.name, "/");
-    member.kind = is_file ? TarMember::Kind::kFile : TarMember::Kind::kOther;
+    const bool is_plain = type == '0' || type == '\0' || type == '7';
+    member.kind = type == '5' || (is_plain && absl::EndsWith(member.name, "/"))
+                      ? TarMember::Kind::kFolder
+                  : is_plain                   ? TarMember::Kind::kFile
+                  : type == '1' || type == '2' ? TarMember::Kind::kLink
+                                               : TarMember::Kind::kOther;
     return member;
   }
 }

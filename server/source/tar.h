@@ -16,7 +16,7 @@ namespace feedwater::server {
 inline constexpr int64_t kTarBlock = 512;
 
 struct TarMember {
-  enum class Kind { kFile, kOther };  // kOther: folders, links, devices
+  enum class Kind { kFile, kFolder, kLink, kOther };  // kOther: devices and the like
   std::string name;
   Kind kind = Kind::kFile;
   int64_t begin = 0;  // of its first header, a multiple of kTarBlock

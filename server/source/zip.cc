@@ -13,7 +13,7 @@ constexpr uint32_t kEnd = 0x06054b50, kEnd64 = 0x06064b50, kLocator64 = 0x07064b
                    kEntry = 0x02014b50, kLocal = 0x04034b50;
 constexpr int64_t kEndBytes = 22, kLocatorBytes = 20, kEnd64Bytes = 56, kEntryBytes = 46,
                   kLocalBytes = 30, kMaxComment = 65535;
-constexpr uint64_t kMaxMembers = 1'000'000, kMaxDirectory = 256 << 20;
+constexpr uint64_t kMaxMembers = 10'000, kMaxDirectory = 4 << 20;
 
 template <typename T>
 T At(const std::string& bytes, size_t at) {  // REQUIRES: it lies within

@@ -17,8 +17,8 @@ struct ZipMember {
   int64_t begin = 0, bytes = 0;  // of what is stored in the archive
 };
 
-// InvalidArgument that names the file: no archive, damaged, encrypted, or of more than a million
-// members.
+// InvalidArgument that names the file: no archive, damaged, encrypted, or of more than ten
+// thousand members.
 absl::StatusOr<std::vector<ZipMember>> ListZip(const Root& root, const std::string& path,
                                                int64_t file_bytes);
 

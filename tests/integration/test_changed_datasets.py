@@ -185,7 +185,7 @@ class Photos(Kind):
 
 class Images(Kind):
     format = "images"
-    graph = "graph: [{decode: {}}]\n"
+    graph = "graph: [{decode: {}}, {center_crop: {size: 4}}]\n"
     outputs = "image"
     pair = ("0.ppm", "b/3.ppm")
 

@@ -58,6 +58,8 @@ TEST_F(NpyTest, WhatCannotBeReadIsRefusedWithItsCure) {
       {NpyText("<U4", "(1,)", one + one), "no counterpart"},
       {NpyText("<f8", "()", one), "no axis of records"},
       {NpyText("<f8", "(2,)", one), "more than the file has"},
+      {NpyText("<f8", "(1,)", one) + NpyText("<f8", "(1,)", one), "several arrays in one file"},
+      {NpyText("<f8", "(1152921504606846976, 0)", ""), "records without elements"},
       {NpyText("<f8", "(4611686018427387904, 4)", one), "more than the file has"},
       {NpyText("<f8", "(-1,)", one), "its shape is"},
       {NpyText("<f8", "x", one), "no shape"},

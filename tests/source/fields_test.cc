@@ -98,6 +98,25 @@ TEST_F(FieldsTest, AnOptionalColumnMayBeMissing) {
   EXPECT_EQ(FieldOf(*needed, 0, "extra"), "error: field 'extra' column 'extra' is missing");
 }
 
+TEST_F(FieldsTest, TheClassesAreThoseOfTheLabelAndMayBeMissing) {
+  folder_.Write("shard.tar", TarMemberText("a.big", "pet\n") + TarMemberText("a.kind", "dog") +
+                                 TarMemberText("b.big", "pet") + TarMemberText("b.kind", "cat\n") +
+                                 TarMemberText("c.big", "wild"));
+  const auto dataset = opener_.MustOpen(Yaml(
+      "{coarse: {from: big, classes: auto}, label: {from: kind, classes: auto, optional: true}}"));
+  EXPECT_THAT(dataset->classes(), ElementsAre("cat", "dog"));
+  EXPECT_THAT(Numbers<int64_t>(*dataset, 1, "label"), ElementsAre(0));
+  EXPECT_THAT(Numbers<int64_t>(*dataset, 0, "coarse"), ElementsAre(0));
+  EXPECT_THAT(Numbers<int64_t>(*dataset, 2, "coarse"), ElementsAre(1));
+}
+
+TEST_F(FieldsTest, AnArrayKeepsItsOwnAxes) {
+  const auto turned = opener_.MustOpen(Yaml("{x: {from: emb.npy, dtype: float32, shape: [3, 2]}}"));
+  EXPECT_EQ(FieldOf(*turned, 0, "x"), "error: field 'x' has the shape [2,3], not [3,2]");
+  const auto flat = opener_.MustOpen(Yaml("{x: {from: emb.npy, dtype: float32, shape: [-1]}}"));
+  EXPECT_THAT(FieldOf(*flat, 0, "x"), HasSubstr("has the shape [2,3], not [?]"));
+}
+
 TEST_F(FieldsTest, WhatCannotBeIsRefusedWithItsPlace) {
   const struct {
     const char *fields, *message;
@@ -191,8 +210,44 @@ TEST_F(FilesTest, ThatAreNotThereOrNamedTwiceAreRefused) {
   ExpectRefused(Yaml("['a-{3..0}.tar']"), {"ends before it begins"});
   ExpectRefused(Yaml("['a-{0..99999999}.tar']"), {"more than 1000000 names"});
   ExpectRefused(Yaml("['{0..9999}{0..9999}.tar']"), {"more than 1000000 names"});
+  ExpectRefused(Yaml("['{a,b}.tar']"), {"b.tar"}, absl::StatusCode::kNotFound);
+  ExpectRefused(Yaml("['{a,x*}.tar']"), {"'x*.tar'"}, absl::StatusCode::kNotFound);
+  ExpectRefused(Yaml("['**/*.tar']"), {"'**' is not known"});
+  // What a pipeline's text can ask for is bounded before it is made.
+  ExpectRefused(Yaml("['{18446744073709551610..18446744073709551615}.tar']"),
+                {"18446744073709551610.tar"}, absl::StatusCode::kNotFound);
+  ExpectRefused(Yaml("['" + std::string(5000, 'a') + "{1..1000000}']"), {"longer than a path"});
+  ExpectRefused(Yaml("['" + std::string(4000, 'a') + "{1..1000000}']"),
+                {"more than 1000000 names"});
+  std::string deep;
+  for (int i = 0; i < 1000; ++i) deep += "a/";
+  ExpectRefused(Yaml("['" + deep + "b']"), {"longer than a path"});
   ExpectRefused(Yaml("['../a.tar']"), {"'files'", "'..'"});
   ExpectRefused("{format: webdataset, root: root, path: d/a.tar, files: [a.tar]}", {"is a file"});
+}
+
+TEST_F(FilesTest, AFileAndTheSameOneUnpackedAreNotBothRead) {
+  Shard("a.tar");
+  folder_.Write("d/a.tar.gz", "");
+  opener_.staging = Staging::Below(folder_ / "state", 1 << 20);
+  folder_.Write("d/a.tar.gz",
+                std::string("\x1f\x8b\x08\0\0\0\0\0\0\x03\x03\0\0\0\0\0\0\0\0\0", 20));
+  ExpectRefused(Yaml("[]"), {"a.tar.gz", "stands beside"});
+}
+
+// A folder behind a glob that is not there yet, and a file in one that is.
+TEST_F(FilesTest, BehindAGlobThatComeLaterAreSeen) {
+  opener_.state_dir = folder_ / "state";
+  Shard("a/images/1.tar");
+  std::filesystem::create_directories(folder_ / "d/b");
+  const std::string yaml = Yaml("['*/images/*.tar']"), one = Yaml("['*/1.tar']");
+  Shard("a/1.tar");
+  EXPECT_EQ(opener_.MustOpen(yaml)->size(), 1);
+  EXPECT_EQ(opener_.MustOpen(one)->size(), 1);
+  Shard("b/images/2.tar");
+  Shard("b/1.tar");
+  EXPECT_EQ(opener_.MustOpen(yaml)->size(), 2);
+  EXPECT_EQ(opener_.MustOpen(one)->size(), 2);
 }
 
 TEST_F(FilesTest, ThatComeLaterAreSeen) {

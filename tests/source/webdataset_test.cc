@@ -66,11 +66,11 @@ TEST_F(WebdatasetTest, LongNamesOfPaxAndGnuAreRead) {
 
 TEST_F(WebdatasetTest, WhatBelongsToNoRecordIsLeftOutAndCounted) {
   const auto dataset = Open(TarMemberText("README", "x") + TarMemberText("._a.jpg", "junk") +
-                            TarMemberText("a.jpg", "A") + TarMemberText("link.jpg", "", '2') +
+                            TarMemberText("a.jpg", "A") + TarMemberText("dev.jpg", "", '3') +
                             TarMemberText("__meta__", "{}") + TarMemberText("b.jpg", "B"));
   EXPECT_EQ(dataset->size(), 2);
   EXPECT_EQ(FieldOf(*dataset, 1, "data"), "B");
-  EXPECT_EQ(dataset->notes(), "3 members of no record, such as README");
+  EXPECT_EQ(dataset->notes(), "4 members of no record, such as README");
 }
 
 TEST_F(WebdatasetTest, ArchivesThatAreCutDamagedOrJoinedAreRefused) {
@@ -82,6 +82,9 @@ TEST_F(WebdatasetTest, ArchivesThatAreCutDamagedOrJoinedAreRefused) {
   ExpectBad(sum, {"wrong checksum", "at byte 0"});
   ExpectBad(good + TarEnd() + good, {"goes on behind the end", "at byte 2560"});
   ExpectBad(good + TarMemberText("a.jpg", "again"), {"two files 'a.jpg'", "at byte 1536"});
+  for (const char type : {'1', '2'})
+    ExpectBad(good + TarMemberText("b.jpg", "", type), {"'b.jpg' at byte 1536", "link"});
+  ExpectBad(good + TarEnd() + std::string(200'000, '\0') + good, {"goes on behind the end"});
   ExpectBad(TarMemberText("a.jpg", "x", 'S'), {"sparse"});
   ExpectBad(PaxText("GNU.sparse.major", "1") + good, {"sparse"});
   ExpectBad(TarMemberText("a.jpg", "x", 'M'), {"several volumes"});

@@ -19,6 +19,7 @@ constexpr IndexTag kPaths = MakeIndexTag("npfi");    // of each column's file, b
 constexpr IndexTag kNumbers = MakeIndexTag("npnu");  // of each column: file bytes, begin, stride
 constexpr size_t kNumbersOfColumn = 3;
 constexpr uint64_t kMaxBytes = uint64_t{1} << 61;
+constexpr int64_t kBytesPerArray = 1024;  // while it is indexed
 
 constexpr absl::string_view kSuffixes[] = {".npy", ".npz"};
 
@@ -139,6 +140,16 @@ class Npy final : public ColumnFormat {
             what, " announces ", TensorSpec{column.dtype, Layout::kPlain, shape}.ToString(),
             ", which is more than the file has: truncated or damaged"));
       }
+      if (bytes < array.end - array.begin) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            what, " has ", array.end - array.begin - bytes,
+            " bytes behind its elements: several arrays in one file; cure: a file for each"));
+      }
+      if (*stride == 0) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(what, " has records without elements: ",
+                         TensorSpec{column.dtype, Layout::kPlain, shape}.ToString()));
+      }
       paths.Add(array.path);
       numbers.insert(numbers.end(),
                      {static_cast<uint64_t>(array.file_bytes), static_cast<uint64_t>(array.begin),
@@ -192,7 +203,7 @@ class Npy final : public ColumnFormat {
     const bool is_one_file = files.size() == 1 && files[0].path == location.path;
     std::vector<Array> arrays;
     for (const FoundFile& file : files)
-      FW_RETURN_IF_ERROR(AddArrays(location, file, is_one_file, &arrays));
+      FW_RETURN_IF_ERROR(AddArrays(location, file, is_one_file, builder, &arrays));
     const auto is_wanted = [&](const Array& array) {
       return std::any_of(requests().list.begin(), requests().list.end(),
                          [&](const FieldRequest& field) { return field.from == array.column; });
@@ -206,7 +217,10 @@ class Npy final : public ColumnFormat {
   }
 
   static absl::Status AddArrays(const DatasetLocation& location, const FoundFile& file,
-                                bool is_one_file, std::vector<Array>* arrays) {
+                                bool is_one_file, IndexBuilder* builder,
+                                std::vector<Array>* arrays) {
+    FW_RETURN_IF_ERROR(builder->Progress(0, 0));
+    FW_RETURN_IF_ERROR(builder->Take(kBytesPerArray));
     const std::string name = NameInDataset(location, file.path);
     if (file.staged != nullptr) {
       return absl::InvalidArgumentError(absl::StrCat(location.root->Describe(file.path),
@@ -220,6 +234,8 @@ class Npy final : public ColumnFormat {
                         ListZip(*location.root, file.path, file.bytes));
     for (const ZipMember& member : members) {
       if (!absl::EndsWith(member.name, ".npy")) continue;
+      FW_RETURN_IF_ERROR(builder->Progress(0, 0));
+      FW_RETURN_IF_ERROR(builder->Take(kBytesPerArray + static_cast<int64_t>(member.name.size())));
       if (member.is_compressed) {
         return absl::InvalidArgumentError(absl::StrCat(
             location.root->Describe(file.path),

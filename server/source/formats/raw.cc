@@ -99,12 +99,13 @@ class Raw final : public ColumnFormat {
     }
     std::vector<int64_t> offsets;
     std::vector<Shape> shapes;
+    std::vector<ColumnSpec> own;
     FW_RETURN_IF_ERROR(ForEachColumn([&](const ColumnSpec& column, int64_t offset) {
       offsets.push_back(offset);
       shapes.push_back(column.shape);
+      own.push_back(column);
     }));
-    if (offsets.size() != columns.size())
-      return absl::DataLossError("a raw index with other columns");
+    if (own != columns) return absl::DataLossError("a raw index with other columns");
     return std::make_unique<RawColumns>(std::move(shards), params_, std::move(offsets),
                                         std::move(shapes));
   }

@@ -109,12 +109,7 @@ class Tokens final : public ColumnFormat {
       builder->notes = absl::StrCat(FormatCount(left_out, "token"),
                                     " at the ends of files fill no window and are left out");
     }
-    const DType dtype = params_.token_bytes() == 2 ? DType::kUInt16 : DType::kInt32;
-    columns->push_back(ColumnSpec::Array("tokens", dtype, {params_.length}));
-    columns->back().doc = "A window of tokens.";
-    if (!params_.targets) return absl::OkStatus();
-    columns->push_back(ColumnSpec::Array("targets", dtype, {params_.length}));
-    columns->back().doc = "The same window, one token later.";
+    *columns = Columns();
     return absl::OkStatus();
   }
 
@@ -122,7 +117,7 @@ class Tokens final : public ColumnFormat {
       const IndexedParts& parts, const std::vector<ColumnSpec>& columns,
       const std::vector<bool>&) const override {
     FW_ASSIGN_OR_RETURN(Shards shards, Shards::Open(*parts.index, parts.records));
-    bool fits = columns.size() == (params_.targets ? 2u : 1u);
+    bool fits = columns == Columns();
     for (uint32_t shard = 0; shard < shards.size(); ++shard) {
       fits &=
           shards.records(shard) == params_.WindowsOf(shards.bytes(shard) / params_.token_bytes());
@@ -132,6 +127,16 @@ class Tokens final : public ColumnFormat {
   }
 
  private:
+  std::vector<ColumnSpec> Columns() const {
+    const DType dtype = params_.token_bytes() == 2 ? DType::kUInt16 : DType::kInt32;
+    std::vector<ColumnSpec> columns = {ColumnSpec::Array("tokens", dtype, {params_.length})};
+    columns.back().doc = "A window of tokens.";
+    if (!params_.targets) return columns;
+    columns.push_back(ColumnSpec::Array("targets", dtype, {params_.length}));
+    columns.back().doc = "The same window, one token later.";
+    return columns;
+  }
+
   const TokensParams params_;
 };
 

@@ -32,7 +32,7 @@ constexpr absl::string_view kImages[] = {"jpg", "jpeg", "png", "webp", "ppm"};
 constexpr absl::string_view kTexts[] = {"txt", "text", "transcript", "json", "jsonl", "id"};
 constexpr absl::string_view kNumbers[] = {"cls", "cls2", "class", "count", "index", "inx"};
 constexpr const char* kKey = "__key__";
-constexpr int64_t kTail = 64 << 10;  // behind the end of an archive, which is looked at
+constexpr int64_t kTail = 1 << 20;  // of what is behind an archive's end, looked at at a time
 
 template <size_t n>
 bool IsOneOf(const absl::string_view (&words)[n], absl::string_view word) {
@@ -66,6 +66,8 @@ class WebdatasetColumns final : public ShardedColumns {
       return absl::DataLossError("a webdataset index whose columns do not fit together");
     }
     for (size_t i = 0; i < columns.size(); ++i) {
+      if (columns[i].is_numeric())
+        return absl::DataLossError("a webdataset index whose columns are no files");
       if (columns[i].name == kKey) {
         if (wanted[i]) records->key_column_ = static_cast<int64_t>(i);
       } else if (wanted[i]) {
@@ -229,12 +231,20 @@ class Webdataset final : public ColumnFormat {
       }
       if (!member.ok()) return member.status();
       if (!*member) break;
+      FW_RETURN_IF_ERROR(builder->Progress(static_cast<int64_t>(scan->begins.size()), 0));
       absl::string_view key;
       std::string extension;
+      if ((*member)->kind == TarMember::Kind::kFolder) continue;
+      if ((*member)->kind == TarMember::Kind::kLink &&
+          SplitMemberName((*member)->name, &key, &extension)) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            what, " has '", Printable((*member)->name), "' at byte ", (*member)->begin,
+            " as a link to another member, without bytes of its own; cure: tar --hard-dereference "
+            "--dereference"));
+      }
       if ((*member)->kind != TarMember::Kind::kFile ||
           !SplitMemberName((*member)->name, &key, &extension)) {
-        if ((*member)->kind == TarMember::Kind::kFile && ++scan->others == 1)
-          scan->first_other = (*member)->name;
+        if (++scan->others == 1) scan->first_other = (*member)->name;
         continue;
       }
       if (!in_record || key != last_key) {
@@ -243,7 +253,6 @@ class Webdataset final : public ColumnFormat {
         extensions.clear();
         scan->begins.push_back(static_cast<uint64_t>((*member)->begin / kTarBlock));
         FW_RETURN_IF_ERROR(builder->Take(2 * sizeof(uint64_t)));
-        FW_RETURN_IF_ERROR(builder->Progress(static_cast<int64_t>(scan->begins.size()), 0));
       }
       if (!extensions.insert(extension).second) {
         return absl::InvalidArgumentError(
@@ -256,20 +265,26 @@ class Webdataset final : public ColumnFormat {
       }
     }
     scan->ends.push_back(static_cast<uint64_t>((reader.position() + kTarBlock - 1) / kTarBlock));
-    return CheckTail(file, reader.position(), what, read);
+    return CheckTail(file, reader.position(), what, read, builder);
   }
 
   // Archives that were put one behind the other would lose all but the first.
   static absl::Status CheckTail(const FoundFile& file, int64_t end, const std::string& what,
-                                const TarReader::ReadAt& read) {
-    std::string tail(static_cast<size_t>(std::min(kTail, file.bytes - end)), '\0');
-    FW_RETURN_IF_ERROR(read(end, tail.data(), tail.size()));
-    const size_t other = tail.find_first_not_of('\0');
-    if (other == std::string::npos) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat(
-        what, " goes on behind the end of its archive, at byte ", end + static_cast<int64_t>(other),
-        ": archives that were joined; cure: tar --concatenate, or "
-        "keep them apart"));
+                                const TarReader::ReadAt& read, IndexBuilder* builder) {
+    std::string tail;
+    for (int64_t at = end; at < file.bytes; at += static_cast<int64_t>(tail.size())) {
+      tail.resize(static_cast<size_t>(std::min(kTail, file.bytes - at)));
+      FW_RETURN_IF_ERROR(read(at, tail.data(), tail.size()));
+      const size_t other = tail.find_first_not_of('\0');
+      if (other != std::string::npos) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            what, " goes on behind the end of its archive, at byte ",
+            at + static_cast<int64_t>(other),
+            ": archives that were joined; cure: tar --concatenate, or keep them apart"));
+      }
+      FW_RETURN_IF_ERROR(builder->Progress(0, 0));
+    }
+    return absl::OkStatus();
   }
 
   static constexpr size_t kMaxExtensions = 1000;
