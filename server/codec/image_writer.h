@@ -1,5 +1,5 @@
-// Pictures as files: what `feedwater preview` writes, and what tests decode. Nothing of the daemon
-// calls it. Pure functions.
+// Pictures as files: what `feedwater preview` and `convert` write, and what tests decode. Nothing
+// of the daemon calls it. Pure functions.
 #pragma once
 
 #include <cstdint>

@@ -291,6 +291,7 @@ absl::StatusOr<FieldReader> ColumnFormat::MakeReader(const DatasetLocation& loca
 absl::Status ColumnFormat::BuildIndex(const DatasetLocation& location,
                                       IndexBuilder* builder) const {
   std::vector<ColumnSpec> columns;
+  builder->classes = ClassNames();
   FW_RETURN_IF_ERROR(FindRecords(location, builder, &columns));
   if (builder->records <= 0) return absl::OkStatus();  // told by the caller; no columns are known
   if (columns.size() > kMaxColumns) {
@@ -299,7 +300,6 @@ absl::Status ColumnFormat::BuildIndex(const DatasetLocation& location,
   }
   FW_ASSIGN_OR_RETURN(const FieldReader reader, MakeReader(location, columns));
   AddColumns(columns, &builder->columns);
-  builder->classes = ClassNames();
   if (reader.file_fields().empty() && reader.class_fields().empty()) return absl::OkStatus();
   return Survey(location, columns, reader, builder);
 }

@@ -281,6 +281,10 @@ absl::Status FieldReader::Settle(const FieldRequest& request,
                        (column.kind == ColumnSpec::Kind::kBytes && !request.shape);
   Shape shape = is_text ? Shape{} : column.shape;
   if (request.shape) shape = *request.shape;
+  if (HasOwnShape(shape) && column.kind != ColumnSpec::Kind::kBytes &&
+      shape.size() != column.shape.size()) {
+    return fail("'shape' takes one -1 at most");
+  }
   if (is_text) {
     if (!shape.empty()) return fail(absl::StrCat(has, "; it can be one number alone"));
     if (IsHalf(dtype)) return fail("text becomes float32 at the least; `cast` makes it smaller");
@@ -404,7 +408,7 @@ absl::Status FieldReader::ReadField(size_t number, ColumnValues& values,
     return absl::OkStatus();
   }
 
-  Shape shape = values.shape(column);
+  Shape shape = values.shape(column), array_shape;
   Place data{values.is_in_scratch(column) ? nullptr : values.data(column),
              values.is_in_scratch(column) ? values.scratch_at(column) : 0,
              values.is_in_scratch(column)};
@@ -429,6 +433,9 @@ absl::Status FieldReader::ReadField(size_t number, ColumnValues& values,
       FW_ASSIGN_OR_RETURN(count, CountOf(header.shape));
       shape = header.shape;
       FW_RETURN_IF_ERROR(CheckAxes(specs_[number].spec.shape, shape));
+    } else if (HasOwnShape(out->spec.shape)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("is no .npy array, which alone says all lengths of ", out->spec.ToString()));
     } else {
       const auto size = static_cast<int64_t>(DTypeSize(out->spec.dtype));
       if (count % size != 0) {

@@ -22,7 +22,8 @@ const Schema<FieldParams>& FieldSchema() {
           .Param("from", &FieldParams::from, "The column; the field's own name when left out.")
           .Param("dtype", &FieldParams::dtype, "As what its numbers are delivered.")
           .Param("shape", &FieldParams::shape,
-                 "Of one value, without the batch; -1 for a length that differs.")
+                 "Of one value, without the batch; -1 for a length that differs. One -1 at most, "
+                 "except for .npy values, which say all their lengths.")
           .Param("file", &FieldParams::file,
                  "The value is a path below the dataset's; the field is that file's bytes.")
           .Param("classes", &FieldParams::classes,
@@ -57,14 +58,11 @@ absl::StatusOr<FieldRequest> ReadField(const YamlNode& key, const YamlNode& node
     if (params.shape.size() > kMaxAxes)
       return shape->Error(absl::StrCat("'shape' has more than ", kMaxAxes, " axes"));
     field.shape.emplace();
-    int unknown = 0;
     for (const int64_t axis : params.shape) {
       if (axis < -1 || axis > kMaxAxis)
         return shape->Error(absl::StrCat("'shape' takes lengths, or -1, not ", axis));
-      unknown += axis < 0;
       field.shape->push_back(axis);
     }
-    if (unknown > 1) return shape->Error("'shape' takes one -1 at most");
   }
   if (node.Find("offset") != nullptr) field.offset = params.offset;
   field.is_file = params.file;

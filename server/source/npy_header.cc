@@ -4,6 +4,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "server/base/yaml.h"
 
@@ -31,6 +32,14 @@ absl::string_view ValueOf(absl::string_view head, absl::string_view key, char en
   return {};
 }
 
+constexpr struct {
+  absl::string_view name;
+  DType dtype;
+} kKnown[] = {{"u1", DType::kUInt8},  {"i1", DType::kInt8},    {"b1", DType::kBool},
+              {"i2", DType::kInt16},  {"u2", DType::kUInt16},  {"i4", DType::kInt32},
+              {"i8", DType::kInt64},  {"f2", DType::kFloat16}, {"f4", DType::kFloat32},
+              {"f8", DType::kFloat64}};
+
 absl::StatusOr<DType> DTypeOf(absl::string_view descr) {
   const std::string shown = Printable(descr);
   if (!absl::StartsWith(descr, "'") && !absl::StartsWith(descr, "\"")) {
@@ -49,13 +58,6 @@ absl::StatusOr<DType> DTypeOf(absl::string_view descr) {
   }
   const absl::string_view kind =
       absl::StripPrefix(absl::StripPrefix(absl::StripPrefix(descr, "<"), "|"), "=");
-  constexpr struct {
-    absl::string_view name;
-    DType dtype;
-  } kKnown[] = {{"u1", DType::kUInt8},  {"i1", DType::kInt8},    {"b1", DType::kBool},
-                {"i2", DType::kInt16},  {"u2", DType::kUInt16},  {"i4", DType::kInt32},
-                {"i8", DType::kInt64},  {"f2", DType::kFloat16}, {"f4", DType::kFloat32},
-                {"f8", DType::kFloat64}};
   for (const auto& known : kKnown) {
     if (kind == known.name) return known.dtype;
   }
@@ -113,6 +115,24 @@ absl::StatusOr<NpyHeader> ParseNpyHeader(absl::string_view head) {
         "numpy.save(path, numpy.ascontiguousarray(arr))");
   }
   return header;
+}
+
+std::string WriteNpyHeader(DType dtype, const Shape& shape) {
+  constexpr size_t kBegin = 10, kUnit = 64;
+  std::string descr;
+  for (const auto& known : kKnown) {
+    if (known.dtype == dtype) descr = absl::StrCat(DTypeSize(dtype) == 1 ? "|" : "<", known.name);
+  }
+  if (descr.empty()) return "";
+  // One axis has a comma behind it, as every tuple of one in Python.
+  std::string text = absl::StrCat("{'descr': '", descr, "', 'fortran_order': False, 'shape': (",
+                                  absl::StrJoin(shape, ", "), shape.size() == 1 ? "," : "", "), }");
+  text.append(kUnit - 1 - (kBegin + text.size()) % kUnit, ' ');
+  text.push_back('\n');
+  std::string head(kNpyMagic);
+  for (const size_t byte : {size_t{1}, size_t{0}, text.size() & 0xFF, text.size() >> 8})
+    head.push_back(static_cast<char>(byte));
+  return head + text;
 }
 
 }  // namespace feedwater::server

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 
 #include "absl/strings/string_view.h"
 #include "server/base/status.h"
@@ -23,5 +24,9 @@ struct NpyHeader {
 // cure, for what cannot be read in any order or not at all: object and structured dtypes, Fortran
 // order, big-endian numbers, dtypes without a counterpart.
 absl::StatusOr<NpyHeader> ParseNpyHeader(absl::string_view head);
+
+// The head of a version 1.0 file of one array, its length a multiple of 64. Empty for bfloat16,
+// which the format does not have.
+std::string WriteNpyHeader(DType dtype, const Shape& shape);
 
 }  // namespace feedwater::server

@@ -132,8 +132,9 @@ absl::StatusOr<std::optional<TarMember>> TarReader::Next() {
     if (!HasItsChecksum(block)) return Error(at, "no tar header, or one with a wrong checksum");
     int64_t bytes = 0;
     if (!NumberOf(block, kSize, &bytes)) return Error(at, "a size that is no number");
-    if (!begin) begin = at;
     const char type = block[kType];
+    // What a global header says belongs to no member: archives hold them as padding.
+    if (!begin && type != 'g') begin = at;
     const int64_t data = at + kTarBlock;
     const bool is_extended = type == 'x' || type == 'g' || type == 'L' || type == 'K';
     if (!is_extended && bytes_) bytes = *bytes_;

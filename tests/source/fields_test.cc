@@ -127,7 +127,6 @@ TEST_F(FieldsTest, WhatCannotBeIsRefusedWithItsPlace) {
       {"{x: {from: kind, dtype: int65}}", "unknown dtype 'int65'"},
       {"{x: {from: kind, shape: [2]}}", "a 'shape' needs a 'dtype'"},
       {"{x: {from: cls, dtype: int64, shape: [2]}}", "one number alone"},
-      {"{x: {from: box, dtype: float32, shape: [-1, -1]}}", "one -1 at most"},
       {"{x: {from: box, dtype: float32, shape: [-2]}}", "'shape' takes lengths"},
       {"{x: {from: box, dtype: float64, shape: [1099511627776, 1099511627776]}}", "overflows"},
       {"{x: {from: path, file: true, dtype: uint8}}", "do not go with 'file'"},

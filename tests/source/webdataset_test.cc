@@ -2,6 +2,7 @@
 // name needs, and archives that are cut, damaged, joined or odd are refused by name and place.
 #include "server/source/tar.h"
 #include "tests/source/column_testing.h"
+#include "tests/source/npy_text.h"
 #include "tests/source/tar_text.h"
 
 namespace feedwater::server {
@@ -93,6 +94,70 @@ TEST_F(WebdatasetTest, ArchivesThatAreCutDamagedOrJoinedAreRefused) {
   ExpectBad(TarMemberText("p", "99 path=x\n", 'x') + good, {"pax header that is damaged"});
   ExpectBad(TarMemberText("p", "8 pat=x\n", 'g') + PaxText("path", "b.jpg"), {"cut off"});
   ExpectBad(std::string(700, 'x'), {"no tar header"});
+}
+
+TEST_F(WebdatasetTest, TheLastPartOfAnExtensionSaysWhatItHolds) {
+  const auto dataset = Open(TarMemberText("a.jpg", "A") + TarMemberText("a.caption.txt", "a dog") +
+                            TarMemberText("a.fine.cls", " 7") + TarMemberText("a.mask.png", "M"));
+  EXPECT_EQ(Fields(*dataset),
+            "data uint8[?] encoded, caption.txt uint8[?], fine.cls int64[], mask.png uint8[?] "
+            "encoded");
+  EXPECT_THAT(Numbers<int64_t>(*dataset, 0, "fine.cls"), ElementsAre(7));
+}
+
+TEST_F(WebdatasetTest, ClassesAreNamedByAListOrAFile) {
+  folder_.Write("a.tar", TarMemberText("a.jpg", "A") + TarMemberText("a.cls", "1"));
+  folder_.Write("names", "a cat\n\xff\xfe\n\n");
+  const auto plain = opener_.MustOpen(kYaml);
+  EXPECT_THAT(plain->classes(), ElementsAre());
+  const auto listed = opener_.MustOpen("{format: webdataset, root: root, classes: [cat, dog]}");
+  EXPECT_THAT(listed->classes(), ElementsAre("cat", "dog"));
+  EXPECT_NE(listed->digest(), plain->digest());
+  const std::string by_file = "{format: webdataset, root: root, class_file: names}";
+  EXPECT_THAT(opener_.MustOpen(by_file)->classes(), ElementsAre("a cat", "\xff\xfe", ""));
+  folder_.Write("names", "owl\n");
+  EXPECT_THAT(opener_.MustOpen(by_file)->classes(), ElementsAre("owl"));
+  ExpectRefused("{format: webdataset, root: root, class_file: nowhere}", {"nowhere"},
+                absl::StatusCode::kNotFound);
+  ExpectRefused("{format: webdataset, root: root, class_file: names, classes: [a]}",
+                {"'classes' and 'class_file' say the same"});
+}
+
+TEST_F(WebdatasetTest, ArraysSayLengthsThatDifferOnSeveralAxes) {
+  folder_.Write("a.tar", TarMemberText("a.x.npy", NpyText("|u1", "(2, 3, 1)", "abcdef")) +
+                             TarMemberText("b.x.npy", NpyText("|u1", "(1, 2, 1)", "gh")) +
+                             TarMemberText("c.x.npy", NpyText("|u1", "(6,)", "ijklmn")) +
+                             TarMemberText("d.x.npy", "ijklmn"));
+  const auto dataset = opener_.MustOpen(
+      "{format: webdataset, root: root, fields: {x: {from: x.npy, dtype: uint8, shape: [-1, -1, "
+      "1]}}}");
+  const auto shape_of = [&](int64_t record) {
+    Record scratch;
+    const auto bytes = ReadExtents(*dataset, record);
+    EXPECT_TRUE(ParseBytes(*dataset, record, bytes, &scratch).ok());
+    return scratch.fields[0].spec.shape;
+  };
+  EXPECT_EQ(shape_of(0), (Shape{2, 3, 1}));
+  EXPECT_EQ(shape_of(1), (Shape{1, 2, 1}));
+  EXPECT_EQ(FieldOf(*dataset, 1, "x"), "gh");
+  EXPECT_EQ(FieldOf(*dataset, 2, "x"), "error: field 'x' has 1 axes, not 3");
+  EXPECT_THAT(FieldOf(*dataset, 3, "x"), HasSubstr("is no .npy array"));
+  ExpectRefused(
+      "{format: webdataset, root: root, fields: {x: {from: __key__, dtype: uint8, shape: [-1, "
+      "-1]}}}",
+      {"one -1 at most"});
+}
+
+TEST_F(WebdatasetTest, GlobalHeadersBelongToNoRecord) {
+  const auto dataset =
+      Open(TarMemberText("g", "14 comment=xy\n", 'g') + TarMemberText("a.jpg", "A") +
+           TarMemberText("g", "14 comment=xy\n", 'g') + TarMemberText("b.jpg", "B"));
+  ASSERT_EQ(dataset->size(), 2);
+  std::vector<Extent> extents;
+  dataset->Extents(1, &extents);
+  EXPECT_EQ(extents[0].offset, 3072);
+  EXPECT_EQ(FieldOf(*dataset, 0, "data"), "A");
+  EXPECT_EQ(FieldOf(*dataset, 1, "data"), "B");
 }
 
 TEST_F(WebdatasetTest, EveryHeaderOfAHostileArchiveEndsTheReading) {

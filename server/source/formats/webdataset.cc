@@ -16,6 +16,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "server/base/units.h"
 #include "server/source/column_format.h"
 #include "server/source/tar.h"
@@ -39,8 +41,20 @@ bool IsOneOf(const absl::string_view (&words)[n], absl::string_view word) {
   return std::find(std::begin(words), std::end(words), word) != std::end(words);
 }
 
+constexpr size_t kMaxClassFileBytes = 64 << 20;
+
+// By the last part of an extension, as the webdataset library decodes: "seg.txt" is a text.
+absl::string_view LastPart(absl::string_view extension) {
+  return extension.substr(extension.rfind('.') + 1);  // all of it where there is no dot
+}
+bool IsNumber(absl::string_view extension) { return IsOneOf(kNumbers, LastPart(extension)); }
+bool IsText(absl::string_view extension) {
+  return IsOneOf(kTexts, LastPart(extension)) || IsNumber(extension);
+}
+
 struct WebdatasetParams {
-  std::vector<std::string> files;
+  std::vector<std::string> files, classes;
+  std::string class_file;
   FieldRequests fields;
 };
 
@@ -136,7 +150,7 @@ class Webdataset final : public ColumnFormat {
  public:
   explicit Webdataset(WebdatasetParams params)
       : ColumnFormat(params.fields), params_(std::move(params)) {}
-  int64_t sections_version() const override { return 1; }
+  int64_t sections_version() const override { return 2; }
 
  protected:
   absl::Status FindRecords(const DatasetLocation& location, IndexBuilder* builder,
@@ -153,6 +167,8 @@ class Webdataset final : public ColumnFormat {
     Digest digest;
     digest.Add("webdataset");
     shards.AddTo(location, builder, &digest);
+    FW_RETURN_IF_ERROR(FindClasses(location, builder));
+    for (const std::string& name : builder->classes) digest.Add(name);
     builder->digest = digest.Hex();
     builder->columns.Add(kBegins, scan.begins);
     builder->columns.Add(kEnds, scan.ends);
@@ -161,8 +177,8 @@ class Webdataset final : public ColumnFormat {
                                     Printable(scan.first_other));
     }
     for (const std::string& extension : scan.extensions) {
-      const bool is_text = IsOneOf(kTexts, extension) || IsOneOf(kNumbers, extension);
-      columns->push_back(is_text ? ColumnSpec::Text(extension) : ColumnSpec::Bytes(extension));
+      columns->push_back(IsText(extension) ? ColumnSpec::Text(extension)
+                                           : ColumnSpec::Bytes(extension));
       columns->back().doc = absl::StrCat("File '.", extension, "' of the record.");
     }
     columns->push_back(ColumnSpec::Text(kKey));
@@ -195,13 +211,41 @@ class Webdataset final : public ColumnFormat {
       FieldRequest field;
       field.name = column.name == "cls" ? "label" : column.name;
       field.from = column.name;
-      if (IsOneOf(kNumbers, column.name)) field.dtype = DType::kInt64;
+      if (IsNumber(column.name)) field.dtype = DType::kInt64;
       fields.push_back(std::move(field));
     }
     return fields;
   }
 
  private:
+  absl::Status FindClasses(const DatasetLocation& location, IndexBuilder* builder) const {
+    if (params_.class_file.empty()) {
+      builder->classes = params_.classes;
+      return absl::OkStatus();
+    }
+    if (!params_.classes.empty())
+      return absl::InvalidArgumentError("'classes' and 'class_file' say the same; give one");
+    const std::string path = location.Below(params_.class_file);
+    FW_RETURN_IF_ERROR(builder->DependOn(*location.root, path).status());
+    FW_ASSIGN_OR_RETURN(const std::string text,
+                        ReadHead(*location.root, path, kMaxClassFileBytes + 1));
+    const std::string what = location.root->Describe(path);
+    if (text.size() > kMaxClassFileBytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(what, " has more than ", FormatBytes(kMaxClassFileBytes)));
+    }
+    FW_RETURN_IF_ERROR(builder->Take(static_cast<int64_t>(text.size())));
+    for (const absl::string_view line : absl::StrSplit(absl::StripSuffix(text, "\n"), '\n')) {
+      if (builder->classes.size() == kMaxClasses) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(what, " names more than ", kMaxClasses, " classes"));
+      }
+      FW_RETURN_IF_ERROR(builder->Take(sizeof(std::string)));
+      builder->classes.emplace_back(line);
+    }
+    return absl::OkStatus();
+  }
+
   static absl::Status ScanShard(const DatasetLocation& location, const FoundFile& file,
                                 IndexBuilder* builder, Scan* scan) {
     const std::string what = location.root->Describe(file.path);
@@ -304,6 +348,10 @@ const Registrar kRegistrar(
                    "Shards below `path`: names, globs (*.tar) and ranges "
                    "(train-{000000..000146}.tar). Left out: every *.tar of the folder. .tgz, "
                    ".tar.gz and .tar.zst are unpacked once, below state_dir.")
+            .Param("classes", &WebdatasetParams::classes,
+                   "Names of the classes, in the order of their labels.")
+            .File("class_file", &WebdatasetParams::class_file,
+                  "The same, one name a line, in a file below `path`: for thousands of classes.")
             .Fields(&WebdatasetParams::fields)));
 
 }  // namespace

@@ -1,0 +1,95 @@
+#include "client/cli/image_converter.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "absl/strings/match.h"
+#include "server/base/status.h"
+#include "server/codec/image_writer.h"
+#include "server/codec/jpeg/baseline_transcoder.h"
+#include "server/codec/orientation.h"
+#include "server/codec/whole/whole_decoder.h"
+
+namespace feedwater::cli {
+namespace {
+
+using server::Size;
+
+absl::Span<const std::byte> BytesOf(const std::string& text) {
+  return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
+}
+
+bool IsJpeg(absl::Span<const std::byte> encoded) {
+  return encoded.size() > 2 && encoded[0] == std::byte{0xFF} && encoded[1] == std::byte{0xD8} &&
+         encoded[2] == std::byte{0xFF};
+}
+
+Size Shrunk(Size size, int longer) {
+  const int64_t most = std::max(size.width, size.height);
+  const auto shrink = [&](int side) {
+    return std::max<int>(1, static_cast<int>((side * int64_t{longer} + most / 2) / most));
+  };
+  return {shrink(size.width), shrink(size.height)};
+}
+
+// An EXIF segment that says how the image is turned and nothing else, behind the JPEG's first
+// segment (JFIF's).
+void AddOrientation(int orientation, std::string* jpeg) {
+  constexpr size_t kSizeAt = 4;  // of the first segment, behind SOI and its marker
+  const auto byte = [&](size_t at) { return static_cast<unsigned char>((*jpeg)[at]); };
+  std::string exif(
+      "\xFF\xE1\0\x22"             // APP1 of 34 bytes
+      "Exif\0\0MM\0*\0\0\0\x08"    // big-endian TIFF, its directory at byte 8
+      "\0\1\1\x12\0\3\0\0\0\1\0",  // one entry: orientation, one short
+      29);
+  exif.push_back(static_cast<char>(orientation));
+  exif.append("\0\0\0\0\0\0", 6);  // the rest of its value; no further directory
+  jpeg->insert(kSizeAt + (byte(kSizeAt) << 8 | byte(kSizeAt + 1)), exif);
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ImageConverter::Resized(absl::Span<const std::byte> encoded,
+                                                    const server::FileHeader& header) {
+  server::Geometry geometry;
+  // A header says the size as it is stored.
+  const server::Orientation turn = server::OrientationOf(header.orientation);
+  const Size size =
+      header.is_turned_always && turn.transpose ? server::Transposed(header.size) : header.size;
+  geometry.crop = {0, 0, size.width, size.height};
+  geometry.scaled = Shrunk(size, options_.resize_max);
+  geometry.window = {0, 0, geometry.scaled.width, geometry.scaled.height};
+  pixels_.resize(size_t{3} * static_cast<size_t>(geometry.scaled.width) *
+                 static_cast<size_t>(geometry.scaled.height));
+  FW_RETURN_IF_ERROR(server::DecodeInto(encoded, /*apply_orientation=*/false, limits_, geometry,
+                                        server::PixelFormat(),
+                                        reinterpret_cast<std::byte*>(pixels_.data()), workspace_));
+  FW_ASSIGN_OR_RETURN(std::string jpeg, server::WritePicture({pixels_.data(), geometry.scaled, 3},
+                                                             ".jpg", options_.quality));
+  // The image stays as it was turned, and what says so stays with it.
+  if (header.orientation != 1 && !header.is_turned_always)
+    AddOrientation(header.orientation, &jpeg);
+  return jpeg;
+}
+
+absl::StatusOr<absl::Span<const std::byte>> ImageConverter::Convert(
+    absl::Span<const std::byte> encoded, std::string* made) {
+  if (!options_.decodes()) return encoded;
+  const bool is_jpeg = IsJpeg(encoded);
+  if (!is_jpeg && server::FindWholeFormat(encoded) == nullptr) return encoded;
+  if (options_.resize_max > 0) {
+    FW_ASSIGN_OR_RETURN(const server::FileHeader header, server::ReadFileHeader(encoded, limits_));
+    if (std::max(header.size.width, header.size.height) > options_.resize_max) {
+      FW_ASSIGN_OR_RETURN(*made, Resized(encoded, header));
+      return BytesOf(*made);
+    }
+  }
+  if (!options_.makes_baseline || !is_jpeg) return encoded;
+  FW_ASSIGN_OR_RETURN(std::optional<std::string> baseline,
+                      server::ToBaselineJpeg(encoded, limits_));
+  if (!baseline) return encoded;
+  *made = *std::move(baseline);
+  return BytesOf(*made);
+}
+
+}  // namespace feedwater::cli

@@ -1,0 +1,200 @@
+#include "client/cli/shard_journal.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "server/base/atomic_file.h"
+#include "server/base/fd.h"
+#include "server/base/status.h"
+
+namespace feedwater::cli {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+constexpr const char* kJournal = ".convert.json";
+constexpr int64_t kVersion = 1;
+constexpr size_t kMaxJournalBytes = 256 << 20;
+
+std::string Dump(const json& document) {
+  return document.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+int64_t NumberOf(const json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_number_integer() ? found->get<int64_t>() : -1;
+}
+
+// The first thing that differs.
+absl::Status CompareMakings(const std::string& folder, const json& before, const json& now) {
+  for (const auto& [key, value] : now.items()) {
+    const auto found = before.find(key);
+    const std::string was = found == before.end() ? "nothing" : Dump(*found);
+    if (was == Dump(value)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        folder, " holds shards that were made with ", key, " = ", was, ", and this run has ",
+        Dump(value), ". Cure: the same dataset and options, another folder, or rm -r ", folder));
+  }
+  return absl::OkStatus();
+}
+
+int64_t BytesOfFile(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) ? info.st_size : -1;
+}
+
+}  // namespace
+
+json ToJson(const BadRecord& bad) {
+  return {
+      {"record", bad.record}, {"path", bad.path}, {"offset", bad.offset}, {"reason", bad.reason}};
+}
+
+std::string ShardJournal::FileOf(size_t shard) const {
+  return absl::StrFormat("%s-%06d.tar", name_, shard);
+}
+
+std::string ShardJournal::bad_file() const { return folder_ + "/bad_records.jsonl"; }
+
+int64_t ShardJournal::records() const {
+  int64_t records = 0;
+  for (const Shard& shard : shards_) records += shard.records;
+  return records;
+}
+
+int64_t ShardJournal::bytes() const {
+  int64_t bytes = 0;
+  for (const Shard& shard : shards_) bytes += shard.bytes;
+  return bytes;
+}
+
+std::vector<ImageKinds> ShardJournal::kinds() const {
+  std::vector<ImageKinds> kinds(fields_, 0);
+  for (const Shard& shard : shards_) {
+    for (size_t i = 0; i < fields_; ++i)
+      kinds[i] = static_cast<ImageKinds>(kinds[i] | shard.kinds[i]);
+  }
+  return kinds;
+}
+
+absl::StatusOr<ShardJournal> ShardJournal::Open(const std::string& folder, const std::string& name,
+                                                json made_from, size_t fields, std::string* note) {
+  ShardJournal journal;
+  journal.folder_ = folder;
+  journal.name_ = name;
+  journal.made_from_ = std::move(made_from);
+  journal.fields_ = fields;
+  if (BytesOfFile(absl::StrCat(folder, "/", kJournal)) >= 0) {
+    FW_RETURN_IF_ERROR(journal.Read(note));
+  } else if (BytesOfFile(absl::StrCat(folder, "/", journal.FileOf(0))) >= 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(folder, " holds ", journal.FileOf(0), ", and no ", kJournal,
+                     " that says what it was made from. Cure: another folder, or rm -r ", folder));
+  }
+  // The list of bad records as the journal knows it; what came later is found again.
+  if (journal.bad_bytes_ == 0) {
+    if (unlink(journal.bad_file().c_str()) != 0 && errno != ENOENT)
+      return server::ErrnoStatus(errno, absl::StrCat("removing ", journal.bad_file()));
+  } else if (truncate(journal.bad_file().c_str(), journal.bad_bytes_) != 0) {
+    return server::ErrnoStatus(errno, absl::StrCat("truncating ", journal.bad_file()));
+  }
+  FW_RETURN_IF_ERROR(journal.Save());
+  return journal;
+}
+
+absl::Status ShardJournal::Read(std::string* note) {
+  const std::string path = absl::StrCat(folder_, "/", kJournal);
+  const absl::Status damaged = absl::InvalidArgumentError(
+      absl::StrCat(path, " is damaged. Cure: another folder, or rm -r ", folder_));
+  if (BytesOfFile(path) > static_cast<int64_t>(kMaxJournalBytes)) return damaged;
+  std::ifstream file(path);
+  const json document = json::parse(file, nullptr, /*allow_exceptions=*/false);
+  if (!document.is_object() || NumberOf(document, "version") != kVersion ||
+      !document.contains("made_from") || !document["made_from"].is_object() ||
+      !document.contains("shards") || !document["shards"].is_array()) {
+    return damaged;
+  }
+  FW_RETURN_IF_ERROR(CompareMakings(folder_, document["made_from"], made_from_));
+  for (const json& entry : document["shards"]) {
+    Shard shard;
+    if (!entry.is_object()) return damaged;
+    shard.first = NumberOf(entry, "first");
+    shard.positions = NumberOf(entry, "positions");
+    shard.records = NumberOf(entry, "records");
+    shard.bytes = NumberOf(entry, "bytes");
+    const int64_t bad_count = NumberOf(entry, "bad"), bad_end = NumberOf(entry, "bad_bytes");
+    if (shard.first != next_position() || shard.records < 1 || shard.positions < shard.records ||
+        shard.bytes < 0 || bad_count < bad_ || bad_end < bad_bytes_ || !entry.contains("kinds") ||
+        !entry["kinds"].is_array() || entry["kinds"].size() != fields_) {
+      return damaged;
+    }
+    for (const json& kinds : entry["kinds"]) {
+      if (!kinds.is_number_unsigned()) return damaged;
+      shard.kinds.push_back(kinds.get<ImageKinds>());
+    }
+    const std::string name = FileOf(shards_.size());
+    if (BytesOfFile(absl::StrCat(folder_, "/", name)) != shard.bytes ||
+        (bad_end > 0 && BytesOfFile(bad_file()) < bad_end)) {
+      *note = absl::StrCat(name, " is not as it was written: it and all behind it are made again");
+      break;
+    }
+    bad_ = bad_count;
+    bad_bytes_ = bad_end;
+    shards_.push_back(std::move(shard));
+    bad_counts_.push_back(bad_);
+    bad_ends_.push_back(bad_bytes_);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ShardJournal::Save() const {
+  json shards = json::array();
+  for (size_t i = 0; i < shards_.size(); ++i) {
+    const Shard& shard = shards_[i];
+    shards.push_back({{"first", shard.first},
+                      {"positions", shard.positions},
+                      {"records", shard.records},
+                      {"bytes", shard.bytes},
+                      {"bad", bad_counts_[i]},
+                      {"bad_bytes", bad_ends_[i]},
+                      {"kinds", shard.kinds}});
+  }
+  const json document = {{"version", kVersion}, {"made_from", made_from_}, {"shards", shards}};
+  return server::WriteFileAtomically(absl::StrCat(folder_, "/", kJournal), {Dump(document), "\n"},
+                                     0666);
+}
+
+absl::Status ShardJournal::AppendBad(const std::vector<BadRecord>& bad) {
+  if (bad.empty()) return absl::OkStatus();
+  std::string lines;
+  for (const BadRecord& record : bad) absl::StrAppend(&lines, Dump(ToJson(record)), "\n");
+  const server::Fd fd(open(bad_file().c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+  if (!fd) return server::ErrnoStatus(errno, absl::StrCat("opening ", bad_file()));
+  FW_RETURN_IF_ERROR(server::Annotate(server::WriteAll(fd.get(), lines), bad_file()));
+  if (fsync(fd.get()) != 0)
+    return server::ErrnoStatus(errno, absl::StrCat("fsync of ", bad_file()));
+  bad_ += static_cast<int64_t>(bad.size());
+  bad_bytes_ += static_cast<int64_t>(lines.size());
+  return absl::OkStatus();
+}
+
+absl::Status ShardJournal::Add(Shard shard, const std::vector<BadRecord>& bad) {
+  FW_RETURN_IF_ERROR(AppendBad(bad));
+  shards_.push_back(std::move(shard));
+  bad_counts_.push_back(bad_);
+  bad_ends_.push_back(bad_bytes_);
+  return Save();
+}
+
+absl::Status ShardJournal::AddBad(const std::vector<BadRecord>& bad) { return AppendBad(bad); }
+
+}  // namespace feedwater::cli

@@ -1,0 +1,377 @@
+#include "client/cli/shard_maker.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "client/cli/image_converter.h"
+#include "client/cli/progress.h"
+#include "server/base/atomic_file.h"
+#include "server/base/mutex.h"
+#include "server/base/no_throw.h"
+#include "server/base/status.h"
+#include "server/base/units.h"
+#include "server/sampler/permutation.h"
+#include "server/source/tar_writer.h"
+
+namespace feedwater::cli {
+namespace {
+
+// A thread takes so many records at a time, neighbours where they are not shuffled.
+constexpr size_t kChunkRecords = 32;
+constexpr int64_t kChunkBytes = 4 << 20;
+constexpr int64_t kMostWaitingBytes = 64 << 20;
+constexpr size_t kMostChunksPerThread = 64;
+constexpr size_t kBufferBytes = 1 << 20;        // collected for one write
+constexpr int64_t kFlushEveryBytes = 16 << 20;  // sent to the disk while the shard grows
+constexpr int kFewestKeyDigits = 8;
+
+// A record on its way into a shard.
+struct Item {
+  int64_t record = 0;
+  std::string members;            // its part of an archive
+  std::vector<ImageKinds> kinds;  // by field
+  std::optional<BadRecord> bad;   // then there is no more
+};
+
+struct Chunk {
+  std::vector<Item> items;
+  int64_t bytes = 0;  // of all members
+  bool is_done = false;
+};
+
+int KeyDigits(int64_t records) {
+  return std::max(kFewestKeyDigits, static_cast<int>(absl::StrCat(records - 1).size()));
+}
+
+// The threads, and the chunks in the order of their positions.
+class Chunks {
+ public:
+  Chunks(const ShardMaker& maker, int64_t first_position)
+      : maker_(maker),
+        dataset_(maker.local->dataset()),
+        key_digits_(KeyDigits(dataset_.size())),
+        next_position_(first_position) {
+    if (maker.options.shuffle) {
+      order_.emplace(dataset_.size(), server::EpochKey(*maker.options.shuffle, /*epoch=*/0),
+                     server::ShuffleUse::kRecords);
+    }
+    for (size_t i = 0; i < maker.jobs; ++i) threads_.emplace_back([this] { Work(); });
+  }
+  ~Chunks() {
+    {
+      server::MutexLock lock(&mu_);
+      stop_ = true;
+      changed_.SignalAll();
+    }
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  // The next records in order; null after the last one. Waits, and calls `tick` meanwhile, whose
+  // error ends the waiting, as a thread's own does.
+  absl::StatusOr<std::unique_ptr<Chunk>> Next(const std::function<absl::Status()>& tick) {
+    server::MutexLock lock(&mu_);
+    while (failure_.ok()) {
+      if (chunks_.empty() && next_position_ >= dataset_.size()) return nullptr;
+      if (!chunks_.empty() && chunks_.front()->is_done) {
+        std::unique_ptr<Chunk> chunk = std::move(chunks_.front());
+        chunks_.pop_front();
+        waiting_bytes_ -= chunk->bytes;
+        changed_.SignalAll();
+        return chunk;
+      }
+      changed_.WaitWithTimeout(&mu_, absl::Milliseconds(100));
+      FW_RETURN_IF_ERROR(tick());
+    }
+    return failure_;
+  }
+
+ private:
+  // A thread's own.
+  struct Room {
+    explicit Room(const ShardMaker& maker)
+        : images(maker.options, maker.local->loaded->spec.limits),
+          made(maker.members->fields()),
+          encoded(maker.members->fields()) {}
+    ImageConverter images;
+    server::Record parsed;
+    std::vector<std::string> made;                     // by field
+    std::vector<absl::Span<const std::byte>> encoded;  // by field
+  };
+
+  void Work() {
+    const absl::Status status = server::NoThrow([this] { return WorkUntilDone(); });
+    server::MutexLock lock(&mu_);
+    if (!status.ok() && failure_.ok()) failure_ = status;
+    if (!status.ok()) stop_ = true;
+    changed_.SignalAll();
+  }
+
+  absl::Status WorkUntilDone() {
+    FW_ASSIGN_OR_RETURN(const std::unique_ptr<server::RecordReader> reader,
+                        maker_.local->NewReader());
+    Room room(maker_);
+    std::array<server::RecordBytes, kChunkRecords> bytes;
+    while (Chunk* chunk = Take()) {
+      size_t started = 0;
+      absl::Status failure;
+      while (true) {
+        while (failure.ok() && started < chunk->items.size() && reader->wants_more()) {
+          bytes[started].user = &chunk->items[started];
+          reader->Start(dataset_, chunk->items[started].record, &bytes[started]);
+          ++started;
+        }
+        server::RecordBytes* read = reader->Collect();
+        if (read == nullptr) break;
+        if (failure.ok()) failure = Make(*read, room, static_cast<Item*>(read->user));
+        reader->Release(read);
+      }
+      FW_RETURN_IF_ERROR(failure);
+      Done(chunk);
+    }
+    return absl::OkStatus();
+  }
+
+  // An error is one of the machine; of a bad record the reason is noted.
+  absl::Status Make(const server::RecordBytes& bytes, Room& room, Item* item) {
+    absl::Status status = bytes.status();
+    if (status.ok()) {
+      status = server::NoThrow([&]() -> absl::Status {
+        FW_RETURN_IF_ERROR(dataset_.Parse(bytes.record(), bytes.extents(), &room.parsed));
+        return MakeMembers(room, item);
+      });
+    }
+    if (status.ok()) return status;
+    if (server::TellsOfTheMachine(status, bytes))
+      return server::Annotate(status, absl::StrCat("record ", bytes.record()));
+    const RecordPlace place = PlaceOf(dataset_, bytes.record());
+    item->members.clear();
+    item->bad = BadRecord{bytes.record(), place.path, place.offset, std::string(status.message())};
+    return absl::OkStatus();
+  }
+
+  absl::Status MakeMembers(Room& room, Item* item) const {
+    const RecordMembers& members = *maker_.members;
+    for (size_t i = 0; i < members.fields(); ++i) {
+      if (!members.is_encoded(i)) continue;
+      const server::Tensor& value = room.parsed.fields[i];
+      const auto image = room.images.Convert({value.data, value.bytes()}, &room.made[i]);
+      if (!image.ok()) {
+        return server::Annotate(image.status(),
+                                absl::StrCat("field '", dataset_.fields()[i].name, "'"));
+      }
+      room.encoded[i] = *image;
+    }
+    item->kinds.assign(members.fields(), 0);
+    members.Append(item->record, key_digits_, room.parsed, room.encoded, &item->members,
+                   &item->kinds);
+    return absl::OkStatus();
+  }
+
+  // The records of the next chunk; null when there are none. The lowest chunk was always taken
+  // before, and whoever took it does not wait here before it is done.
+  Chunk* Take() {
+    server::MutexLock lock(&mu_);
+    while (!stop_ && next_position_ < dataset_.size() && !chunks_.empty() &&
+           (waiting_bytes_ >= kMostWaitingBytes ||
+            chunks_.size() >= kMostChunksPerThread * maker_.jobs)) {
+      changed_.Wait(&mu_);
+    }
+    if (stop_ || next_position_ >= dataset_.size()) return nullptr;
+    auto chunk = std::make_unique<Chunk>();
+    int64_t bytes = 0;
+    while (next_position_ < dataset_.size() && chunk->items.size() < kChunkRecords &&
+           bytes < kChunkBytes) {
+      Item item;
+      item.record = order_ ? order_->At(next_position_) : next_position_;
+      ++next_position_;
+      extents_.clear();
+      dataset_.Extents(item.record, &extents_);
+      for (const server::Extent& extent : extents_) bytes += extent.length;
+      chunk->items.push_back(std::move(item));
+    }
+    chunks_.push_back(std::move(chunk));
+    return chunks_.back().get();
+  }
+
+  void Done(Chunk* chunk) {
+    for (const Item& item : chunk->items) chunk->bytes += static_cast<int64_t>(item.members.size());
+    server::MutexLock lock(&mu_);
+    waiting_bytes_ += chunk->bytes;
+    chunk->is_done = true;
+    changed_.SignalAll();
+  }
+
+  const ShardMaker& maker_;
+  const server::Dataset& dataset_;
+  const int key_digits_;
+  std::optional<server::Permutation> order_;
+  std::vector<std::thread> threads_;
+
+  server::Mutex mu_;
+  server::CondVar changed_;
+  std::deque<std::unique_ptr<Chunk>> chunks_ ABSL_GUARDED_BY(mu_);
+  std::vector<server::Extent> extents_ ABSL_GUARDED_BY(mu_);  // scratch
+  int64_t next_position_ ABSL_GUARDED_BY(mu_);
+  int64_t waiting_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  bool stop_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Status failure_ ABSL_GUARDED_BY(mu_);
+};
+
+// The bytes of one shard on their way to its file.
+class ShardFile {
+ public:
+  explicit ShardFile(int fd) : fd_(fd) {}
+  int64_t bytes() const { return bytes_; }
+  std::string* buffer() { return &buffer_; }
+
+  // What stands in the buffer, once it is much.
+  absl::Status Wrote(size_t bytes) {
+    bytes_ += static_cast<int64_t>(bytes);
+    return buffer_.size() >= kBufferBytes ? Flush() : absl::OkStatus();
+  }
+  absl::Status Append(absl::string_view bytes) {
+    if (bytes.size() < kBufferBytes / 4) {
+      buffer_.append(bytes.data(), bytes.size());
+      return Wrote(bytes.size());
+    }
+    FW_RETURN_IF_ERROR(Flush());
+    bytes_ += static_cast<int64_t>(bytes.size());
+    return server::WriteAll(fd_, bytes);
+  }
+  absl::Status Flush() {
+    FW_RETURN_IF_ERROR(server::WriteAll(fd_, buffer_));
+    buffer_.clear();
+    // So that the disk works while the shard grows, and fsync finds little left.
+    if (bytes_ - sent_ >= kFlushEveryBytes) {
+      sync_file_range(fd_, sent_, bytes_ - sent_, SYNC_FILE_RANGE_WRITE);
+      sent_ = bytes_;
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const int fd_;
+  std::string buffer_;
+  int64_t bytes_ = 0, sent_ = 0;
+};
+
+class Writer {
+ public:
+  Writer(const ShardMaker& maker, ShardJournal* journal)
+      : maker_(maker),
+        journal_(journal),
+        records_(maker.local->dataset().size()),
+        before_(journal->next_position()),
+        position_(before_),
+        chunks_(maker, position_),
+        progress_("convert", "records", Progress::Elsewhere::kLines) {}
+
+  absl::Status Run() {
+    while (true) {
+      FW_RETURN_IF_ERROR(SkipBad());
+      if (item_ == nullptr) break;
+      FW_RETURN_IF_ERROR(WriteShard());
+    }
+    return journal_->AddBad(bad_);  // of a dataset that has no good record
+  }
+
+ private:
+  absl::Status Tick() {
+    std::string note = absl::StrCat(server::FormatBytes(written_), " written");
+    const int64_t bad = journal_->bad() + static_cast<int64_t>(bad_.size());
+    if (bad > 0) absl::StrAppend(&note, ", ", bad, " bad");
+    progress_.Update(position_, records_, note, before_);
+    if (maker_.is_interrupted()) return absl::CancelledError("interrupted");
+    return absl::OkStatus();
+  }
+
+  // Sets item_ to the next good record, or to null behind the last one.
+  absl::Status SkipBad() {
+    while (true) {
+      if (chunk_ == nullptr || next_item_ == chunk_->items.size()) {
+        FW_RETURN_IF_ERROR(Tick());
+        item_ = nullptr;
+        FW_ASSIGN_OR_RETURN(chunk_, chunks_.Next([this] { return Tick(); }));
+        next_item_ = 0;
+        if (chunk_ == nullptr) return absl::OkStatus();
+      }
+      item_ = &chunk_->items[next_item_];
+      if (!item_->bad) return absl::OkStatus();
+      bad_.push_back(*std::move(item_->bad));
+      ++next_item_;
+      ++position_;
+    }
+  }
+
+  absl::Status WriteShard() {
+    Shard shard;
+    shard.first = journal_->next_position();
+    shard.kinds.assign(maker_.members->fields(), 0);
+    const std::string path =
+        absl::StrCat(journal_->folder(), "/", journal_->FileOf(journal_->shards().size()));
+    FW_RETURN_IF_ERROR(server::WriteFileAtomically(
+        path, [&](int fd) { return Fill(fd, &shard); }, 0666));
+    shard.positions = position_ - shard.first;
+    return journal_->Add(std::move(shard), std::exchange(bad_, {}));
+  }
+
+  // Until the shard is full, or nothing is left. Bad records behind its last one belong to it.
+  absl::Status Fill(int fd, Shard* shard) {
+    ShardFile file(fd);
+    while (item_ != nullptr) {
+      const auto bytes = static_cast<int64_t>(item_->members.size());
+      const int64_t padding = server::TarPadding(file.bytes(), bytes);
+      if (shard->records > 0 &&
+          file.bytes() + padding + bytes + server::kTarEndBytes > maker_.options.shard_bytes) {
+        break;
+      }
+      if (padding > 0) {
+        server::AppendTarPadding(padding, file.buffer());
+        FW_RETURN_IF_ERROR(file.Wrote(static_cast<size_t>(padding)));
+      }
+      FW_RETURN_IF_ERROR(file.Append(item_->members));
+      for (size_t i = 0; i < shard->kinds.size(); ++i)
+        shard->kinds[i] = static_cast<ImageKinds>(shard->kinds[i] | item_->kinds[i]);
+      written_ += padding + bytes;
+      ++shard->records;
+      ++next_item_;
+      ++position_;
+      FW_RETURN_IF_ERROR(SkipBad());
+    }
+    server::AppendTarEnd(file.buffer());
+    FW_RETURN_IF_ERROR(file.Wrote(server::kTarEndBytes));
+    FW_RETURN_IF_ERROR(file.Flush());
+    shard->bytes = file.bytes();
+    return absl::OkStatus();
+  }
+
+  const ShardMaker& maker_;
+  ShardJournal* const journal_;
+  const int64_t records_, before_;
+  int64_t position_, written_ = 0;
+  std::vector<BadRecord> bad_;  // since the last whole shard
+  std::unique_ptr<Chunk> chunk_;
+  size_t next_item_ = 0;
+  Item* item_ = nullptr;  // of chunk_
+  Chunks chunks_;
+  Progress progress_;
+};
+
+}  // namespace
+
+absl::Status ShardMaker::Run(ShardJournal* journal) const {
+  if (journal->next_position() >= local->dataset().size()) return absl::OkStatus();
+  return Writer(*this, journal).Run();
+}
+
+}  // namespace feedwater::cli
