@@ -10,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "server/base/escape.h"
 #include "server/source/npy_header.h"
 #include "server/storage/engine.h"  // kReadPadding
@@ -186,6 +187,13 @@ absl::Status FillShape(const Shape& planned, int64_t count, Shape* shape) {
     if (axis < 0) axis = count / known;
   }
   return absl::OkStatus();
+}
+
+// A text file in an archive may end with one.
+absl::string_view WithoutLineEnd(absl::string_view text) {
+  absl::ConsumeSuffix(&text, "\n");
+  absl::ConsumeSuffix(&text, "\r");
+  return text;
 }
 
 // Whether an array has the planned axes.
@@ -396,7 +404,7 @@ absl::Status FieldReader::ReadField(size_t number, ColumnValues& values,
   const size_t column = *found;
   FW_ASSIGN_OR_RETURN(int64_t count, CountOf(values.shape(column)));
   if (field.way == Way::kClass) {
-    const absl::string_view text = absl::StripAsciiWhitespace(
+    const absl::string_view text = WithoutLineEnd(
         {reinterpret_cast<const char*>(values.data(column)), static_cast<size_t>(count)});
     const auto& names = classes_[field.number];
     const auto name = names.find(text);

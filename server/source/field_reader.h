@@ -32,7 +32,7 @@ class FieldReader {
   const std::vector<size_t>& file_fields() const { return file_fields_; }
   const std::vector<size_t>& class_fields() const { return class_fields_; }
 
-  // The text of a file's or a class's field in a record, without white space around it; nothing
+  // The text of a file's or a class's field in a record, without a line end behind it; nothing
   // where an optional column is missing. InvalidArgument that names the column.
   absl::StatusOr<std::optional<absl::string_view>> TextOf(size_t field,
                                                           const ColumnValues& values) const;

@@ -21,6 +21,7 @@ GRAPH = (
     "  - random_resized_crop: {in: image, size: [32, 32]}\n"
     "  - random_horizontal_flip: {in: image}\n"
 )
+SAMPLER = "sampler: {shuffle: full, seed: 9}\n"
 REST = "batch: {size: 8}\noutputs: [image, label, sample_id]\n"
 
 
@@ -30,7 +31,7 @@ def photos(make_daemon):
     daemon = make_daemon(config="cpus: 2\nmemory: 1GiB\ncache: {ram: 128MiB}\n")
     command = [BUILD / "tools/make_photos", daemon.data / "photos", "--count", "24"]
     subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
-    classes = sorted(path for path in (daemon.data / "photos").iterdir())
+    classes = sorted(path for path in (daemon.data / "photos").iterdir() if path.is_dir())
     files = [
         (path, label) for label, folder in enumerate(classes) for path in sorted(folder.iterdir())
     ]
@@ -82,10 +83,9 @@ def test_photos_are_the_same_in_every_format_in_both_epochs(photos, kind):
     daemon, files = photos
     dataset, write = FORMATS[kind]
     write(files, daemon.data / "packed")
-    text = "version: 1\ndataset: {}\nsampler: {{shuffle: full, seed: 9}}\n" + GRAPH + REST
     plain = "{format: image_folder, root: data, path: photos}"
-    daemon.add_pipeline("plain", text.format(plain))
-    daemon.add_pipeline("packed", text.format(dataset.replace("DIR", "packed")))
+    for name, section in (("plain", plain), ("packed", dataset.replace("DIR", "packed"))):
+        daemon.add_pipeline(name, f"version: 1\ndataset: {section}\n{SAMPLER}{GRAPH}{REST}")
     daemon.start()
     expected = epochs(daemon, "plain")
     with feedwater.Loader("packed", address=daemon.address, output="numpy") as loader:

@@ -1,5 +1,7 @@
 // What is special to MDS shards: what each encoding becomes, and that nothing which index.json or a
 // shard says is believed.
+#include <zstd.h>
+
 #include <map>
 
 #include "absl/strings/str_cat.h"
@@ -77,6 +79,26 @@ class MdsTest : public ::testing::Test {
   Record record_;
   absl::Status status_;
 };
+
+TEST_F(MdsTest, CompressedShardsAreUnpackedOnce) {
+  TempFolder state;
+  WriteColumns({{"s", "str"}}, {{"one"}, {"two"}});
+  std::ifstream file(folder_ / "d/a.mds", std::ios::binary);
+  const std::string raw((std::istreambuf_iterator<char>(file)), {});
+  std::string packed(ZSTD_compressBound(raw.size()), '\0');
+  packed.resize(ZSTD_compress(packed.data(), packed.size(), raw.data(), raw.size(), 3));
+  folder_.Write("d/a.mds.zstd", packed);
+  std::filesystem::remove(folder_ / "d/a.mds");
+  ChangeIndex([&](json& index) {
+    index["shards"][0]["zip_data"] = {{"basename", "a.mds.zstd"}, {"bytes", packed.size()}};
+    index["shards"][0]["compression"] = "zstd:3";
+  });
+  EXPECT_THAT(OpenError(), AllOf(HasSubstr("a.mds.zstd"), HasSubstr("stage: {disk: SIZE}")));
+  opener_.staging = Staging::Below(state.path(), 1 << 20);
+  const auto dataset = opener_.MustOpen(Yaml());
+  EXPECT_EQ(Bytes(Read(*dataset, 1)["s"]), "two");
+  EXPECT_NE(&dataset->RootOf(0), &dataset->root());
+}
 
 TEST_F(MdsTest, NumbersAreNumbersAndTextsAreTexts) {
   WriteColumns(
@@ -246,12 +268,12 @@ TEST_F(MdsTest, NothingThatIndexJsonSaysIsBelieved) {
        [](json& index) { index["shards"][0]["raw_data"]["basename"] = "/etc/passwd"; }},
       {"is not there", [](json& index) { index["shards"][0]["raw_data"]["basename"] = "b"; }},
       {"twice", [](json& index) { index["shards"].push_back(index["shards"][0]); }},
-      {"zstd:3",
+      {"br:3",
        [](json& index) {
          json& shard = index["shards"][0];
          shard["raw_data"]["basename"] = "b.mds";
-         shard["zip_data"] = {{"basename", "b.mds.zstd"}, {"bytes", 9}};
-         shard["compression"] = "zstd:3";
+         shard["zip_data"] = {{"basename", "b.mds.br"}, {"bytes", 9}};
+         shard["compression"] = "br:3";
        }},
   };
   for (const auto& [message, lie] : lies) {

@@ -203,7 +203,7 @@ TEST_F(TfrecordTest, DamagedFilesAreRefusedWithTheByteAndACure) {
       {record + huge + record, "bytes at " + at},
       {"this is just a text file, not a valid tfrecord file.", "no TFRecord file"},
       {"short", "no TFRecord file"},
-      {std::string("\x1f\x8b\x08\0\0\0\0\0\0\0\0\0\0\0\0\0", 16), "gunzip"},
+      {std::string("\x1f\x8b\x08\0\0\0\0\0\0\0\0\0\0\0\0\0", 16), "name it .gz"},
       {TfRecordText("\xff no message"), "tf.train.Example"},
   };
   for (const auto& [text, message] : files) {
