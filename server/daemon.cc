@@ -130,7 +130,7 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   };
   catalogue_ = std::make_unique<Catalogue>(Catalogue::Options{
       config.state_dir, shares_, static_cast<size_t>(limits.pipeline_bytes.bytes), CapsOf(limits),
-      cache_, Staging::Below(config.state_dir, config.stage.disk.bytes), runtime.retry_for_ns,
+      cache_, StagingArea::Below(config.state_dir, config.stage.disk.bytes), runtime.retry_for_ns,
       charge});
   catalogue_->Reload({config.pipelines, settings_.file}, settings_.roots);
 

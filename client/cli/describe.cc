@@ -49,7 +49,7 @@ json ParamsJson(const std::vector<ParamInfo>& params) {
 }
 
 std::string RangeText(const ParamInfo& param) {
-  if (!param.choices.empty()) return absl::StrJoin(param.choices, "|");
+  if (!param.choices.empty()) return absl::StrJoin(param.choices, " | ");
   if (param.low && param.high) return absl::StrCat(param.low_text, "..", param.high_text);
   if (param.low) return absl::StrCat(">= ", param.low_text);
   if (param.high) return absl::StrCat("<= ", param.high_text);
@@ -70,8 +70,10 @@ void PrintParams(const std::vector<ParamInfo>& params) {
   if (params.empty()) return;
   std::cout << "\n" << Bold("parameters") << "\n";
   for (const ParamInfo& param : params) {
-    std::cout << "  " << Bold(param.name) << ": " << ParamLine(param) << "\n"
-              << Wrapped(param.doc, 6);
+    // The line hangs beside the name.
+    const size_t indent = param.name.size() + 4;
+    std::cout << "  " << Bold(param.name) << ": "
+              << Wrapped(ParamLine(param), indent).substr(indent) << Wrapped(param.doc, 6);
   }
 }
 

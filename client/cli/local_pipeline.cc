@@ -183,7 +183,7 @@ absl::StatusOr<LocalPipeline> OpenLocalPipeline(const std::string& pipeline,
   dataset.budget = local.budget;
   // What this user unpacks, the daemon could not remove.
   if (local.saves_index)
-    dataset.staging = server::Staging::Below(config.state_dir, config.stage.disk.bytes);
+    dataset.staging = server::StagingArea::Below(config.state_dir, config.stage.disk.bytes);
   local.staging = dataset.staging;
   dataset.progress = options.progress;
   dataset.rebuild = options.rebuild;

@@ -75,7 +75,7 @@ struct LocalPipeline {
   server::Settings settings;
   std::shared_ptr<server::MemoryBudget> budget;
   std::shared_ptr<server::FileCache> files;
-  std::shared_ptr<server::Staging> staging;  // of its unpacked files; may be null
+  std::shared_ptr<server::StagingArea> staging;  // of its unpacked files; may be null
   std::shared_ptr<const server::LoadedPipeline> loaded;
   std::shared_ptr<server::DecoderHost> decoders;  // null: its images are not isolated
   // Whether an index that had to be built was saved for the daemon, too: only where the state_dir

@@ -7,6 +7,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "server/base/units.h"
 #include "server/sampler/permutation.h"
 
 namespace feedwater::server {
@@ -176,7 +177,7 @@ absl::Status CheckRank(const OrderConfig& config, int64_t rank) {
 absl::Status CheckSteps(const OrderConfig& config) {
   if (StepsPerEpoch(config) > 0) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
-      "an epoch of ", config.records, " records has no whole step of batch_size ",
+      "an epoch of ", FormatCount(config.records, "record"), " has no whole step of batch_size ",
       config.batch_size, " * world_size ", config.world_size, " = ", GlobalBatch(config),
       " samples, and `last: drop` leaves the remainder out: take a smaller batch, "
       "or `last: pad` or `last: partial` in the pipeline's sampler"));

@@ -38,9 +38,9 @@ class Catalogue {
     std::shared_ptr<UserShares> shares;  // of memory; may be null
     size_t max_text_bytes = 256 * 1024;
     PipelineCaps caps = {};
-    std::shared_ptr<Cache> cache;                // may be null
-    std::shared_ptr<Staging> staging = nullptr;  // null: what is compressed is refused
-    int64_t retry_for_ns = 0;                    // opening a dataset, after an error that can pass
+    std::shared_ptr<Cache> cache;                    // may be null
+    std::shared_ptr<StagingArea> staging = nullptr;  // null: what is compressed is refused
+    int64_t retry_for_ns = 0;  // opening a dataset, after an error that can pass
     // Told the CPU time of threads that open something for a user, but for those that list folders:
     // they step back. May be null.
     std::function<void(uid_t user, int64_t cpu_ns)> charge = nullptr;

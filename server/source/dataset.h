@@ -23,7 +23,7 @@
 
 namespace feedwater::server {
 
-class Staging;
+class StagingArea;
 
 struct FieldSpec {
   std::string name;
@@ -100,7 +100,7 @@ struct DatasetOptions {
   std::string state_dir;                 // saved indexes; "" has none
   bool save = true;                      // an index that had to be built, for the next time
   std::shared_ptr<MemoryBudget> budget;  // may be null
-  std::shared_ptr<Staging> staging;      // for files that have to be unpacked; may be null
+  std::shared_ptr<StagingArea> staging;  // for files that have to be unpacked; may be null
   int64_t user = LogLimiter::kNoSource;  // whose lines in the log they are
   IndexProgress progress;                // may be null
   std::function<bool()> given_up;  // asked now and then, may be null: nobody wants it any more

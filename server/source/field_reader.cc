@@ -355,7 +355,7 @@ absl::StatusOr<std::optional<absl::string_view>> FieldReader::TextOf(
   for (const size_t column : field.columns) {
     if (!values.has(column)) continue;
     FW_ASSIGN_OR_RETURN(const int64_t bytes, CountOf(values.shape(column)));
-    return absl::StripAsciiWhitespace(
+    return WithoutLineEnd(
         {reinterpret_cast<const char*>(values.data(column)), static_cast<size_t>(bytes)});
   }
   if (field.is_optional) return std::nullopt;

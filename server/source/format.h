@@ -102,7 +102,7 @@ class IndexBuilder {
   const IndexProgress progress_;
   const std::function<bool()> given_up_;
   const std::shared_ptr<MemoryBudget> budget_;
-  const std::shared_ptr<Staging> staging_;
+  const std::shared_ptr<StagingArea> staging_;
   const std::string staged_as_;
   std::shared_ptr<const StagedFolder> staged_;
   int64_t last_progress_ns_ = 0;

@@ -145,7 +145,7 @@ bool IsPackedName(absl::string_view name, std::string* unpacked) {
   return true;
 }
 
-StagedFolder::StagedFolder(Staging* staging, std::string path, std::shared_ptr<const Root> root,
+StagedFolder::StagedFolder(StagingArea* staging, std::string path, std::shared_ptr<const Root> root,
                            Fd lock)
     : staging_(staging), path_(std::move(path)), root_(std::move(root)), lock_(std::move(lock)) {}
 
@@ -240,7 +240,7 @@ absl::Status StagedFolder::Write(const Root& from, const std::string& path, int 
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::shared_ptr<const StagedFolder>> Staging::Open(const std::string& dataset) {
+absl::StatusOr<std::shared_ptr<const StagedFolder>> StagingArea::Open(const std::string& dataset) {
   std::error_code error;
   fs::create_directories(folder_, error);
   if (error) {
@@ -271,7 +271,7 @@ absl::StatusOr<std::shared_ptr<const StagedFolder>> Staging::Open(const std::str
   return absl::UnavailableError(absl::StrCat(path, " is being removed"));
 }
 
-absl::Status Staging::Take(int64_t more) {
+absl::Status StagingArea::Take(int64_t more) {
   MutexLock lock(&mu_);
   if (used_bytes_ < 0 || used_bytes_ + more > limit_bytes_)
     used_bytes_ = DropOldest(limit_bytes_ - more);
@@ -294,7 +294,7 @@ absl::Status Staging::Take(int64_t more) {
 }
 
 // Of the file system, but for what stays free.
-int64_t Staging::FreeBytes() const {
+int64_t StagingArea::FreeBytes() const {
   constexpr uint64_t kStaysFree = 20;  // one part in so many
   struct statvfs info;
   if (statvfs(folder_.c_str(), &info) != 0) return INT64_MAX;
@@ -303,7 +303,7 @@ int64_t Staging::FreeBytes() const {
   return static_cast<int64_t>(std::min<uint64_t>(free * info.f_frsize, INT64_MAX));
 }
 
-int64_t Staging::DropOldest(int64_t at_most) const {
+int64_t StagingArea::DropOldest(int64_t at_most) const {
   struct Folder {
     fs::path path;
     int64_t used_ns;

@@ -28,9 +28,9 @@ namespace feedwater::server {
 // "a.tar" of "a.tar.gz", "a.tgz" and "a.tar.zst".
 bool IsPackedName(absl::string_view name, std::string* unpacked);
 
-class Staging;
+class StagingArea;
 
-// One dataset's folder, held. The Staging outlives it.
+// One dataset's folder, held. The StagingArea outlives it.
 class StagedFolder {
  public:
   const std::shared_ptr<const Root>& root() const { return root_; }
@@ -46,27 +46,27 @@ class StagedFolder {
                               const std::function<absl::Status()>& goes_on) const;
 
  private:
-  friend class Staging;
-  StagedFolder(Staging* staging, std::string path, std::shared_ptr<const Root> root, Fd lock);
+  friend class StagingArea;
+  StagedFolder(StagingArea* staging, std::string path, std::shared_ptr<const Root> root, Fd lock);
   absl::Status Write(const Root& from, const std::string& path, int fd,
                      const std::function<absl::Status()>& goes_on) const;
 
-  Staging* const staging_;
+  StagingArea* const staging_;
   const std::string path_;
   const std::shared_ptr<const Root> root_;
   const Fd lock_;
 };
 
-class Staging {
+class StagingArea {
  public:
   // `folder` need not be there. `limit_bytes`: of all unpacked files together.
-  Staging(std::string folder, int64_t limit_bytes)
+  StagingArea(std::string folder, int64_t limit_bytes)
       : folder_(std::move(folder)), limit_bytes_(limit_bytes) {}
 
   // Null where `state_dir` is "" or `limit_bytes` is 0.
-  static std::shared_ptr<Staging> Below(const std::string& state_dir, int64_t limit_bytes) {
+  static std::shared_ptr<StagingArea> Below(const std::string& state_dir, int64_t limit_bytes) {
     if (state_dir.empty() || limit_bytes <= 0) return nullptr;
-    return std::make_shared<Staging>(state_dir + "/staged", limit_bytes);
+    return std::make_shared<StagingArea>(state_dir + "/staged", limit_bytes);
   }
   // `dataset`: a name that no other dataset has, fit for a file.
   absl::StatusOr<std::shared_ptr<const StagedFolder>> Open(const std::string& dataset);

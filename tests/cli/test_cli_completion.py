@@ -71,7 +71,7 @@ def test_all_commands_and_all_their_options_are_offered(project):
 @needs_bash
 def test_names_of_ops_and_formats_are_offered(project):
     assert offers("describe", "op", "random_r") == {"random_resized_crop"}
-    assert offers("describe", "format", "cif") == {"cifar10"}
+    assert offers("describe", "format", "cifar1") == {"cifar10", "cifar100"}
     assert {"op", "format", "pipeline", "resize"} <= offers("describe", "")
     assert offers("completion", "") >= {"bash", "zsh", "fish"}
 

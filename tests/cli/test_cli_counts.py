@@ -30,7 +30,7 @@ def test_one_is_never_plural(make_daemon):
     assert ", 1 sample, 0 bad" in status
     with pytest.raises(feedwater.InvalidArgument) as refused:
         feedwater.Loader("one", address=daemon.address, output="numpy", batch_size=2)
-    assert "batch_size 2 on 1 rank needs more than the 1 record of 'one'" in str(refused.value)
+    assert "an epoch of 1 record has no whole step" in str(refused.value)
 
     file = daemon.pipelines / "one.yaml"
     config = ("--config", daemon.config)

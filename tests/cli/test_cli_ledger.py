@@ -171,8 +171,13 @@ def test_a_step_for_people(daemon):
         (["drop", "--find", 42], 2, "no record 42"),
         (["drop", "--find", "nothing.png"], 2, "no record lies in 'nothing.png'"),
         (["dropp", "--batch", 1], 2, "drop"),
-        (["drop", "--batch", 0, "--world-size", 0], 2, "world size"),
-        (["partial", "--batch", 0, "--batch-size", 1 << 40], 2, "ask for one rank"),
+        (["drop", "--batch", 0, "--world-size", 0], 2, "world_size is 0"),
+        (["partial", "--batch", 0, "--batch-size", 1 << 40], 2, "it must be 1 to 1048576"),
+        (
+            ["partial", "--batch", 0, "--batch-size", 1 << 20, "--world-size", 8],
+            2,
+            "ask for one rank",
+        ),
     ],
 )
 def test_what_does_not_exist_is_invalid_input(daemon, arguments, status, text):

@@ -204,10 +204,17 @@ def test_every_parameter_of_every_op(tmp_path, generator):
 def test_every_parameter_of_every_format(tmp_path, generator):
     document, texts = schema("pipeline"), []
     common = document["properties"]["dataset"]["properties"]
+    formats = {entry["format"]: entry for entry in described()["formats"]}
     for case in document["properties"]["dataset"]["allOf"]:
         name = case["if"]["properties"]["format"]["const"]
-        base = {"version": 1, "dataset": {"format": name, "root": "r"}, "outputs": ["label"]}
+        example = yaml.safe_load(formats[name]["example"])["dataset"]
+        needed = {p["name"]: example[p["name"]] for p in formats[name]["params"] if p["required"]}
+        dataset = {"format": name, "root": "r", **needed}
+        base = {"version": 1, "dataset": dataset, "outputs": ["sample_id"]}
         texts.append(("", yaml.safe_dump(base)))
+        for key in needed:
+            without = {k: v for k, v in dataset.items() if k != key}
+            texts.append(("", yaml.safe_dump({**base, "dataset": without})))
         texts.append(("", put(base, ("dataset", "nosuchkey"), 1)))
         for key, leaf in {**case["then"]["properties"], **common}.items():
             texts += [

@@ -33,7 +33,7 @@ class ColumnTest : public ::testing::Test {
     EXPECT_EQ(bytes.size() % sizeof(T), 0u) << bytes;
     EXPECT_NE(bytes.rfind("error", 0), 0u) << bytes;
     std::vector<T> numbers(bytes.size() / sizeof(T));
-    std::memcpy(numbers.data(), bytes.data(), numbers.size() * sizeof(T));
+    if (!numbers.empty()) std::memcpy(numbers.data(), bytes.data(), numbers.size() * sizeof(T));
     return numbers;
   }
   // "image uint8[?] encoded, label int64[]"

@@ -106,7 +106,7 @@ struct Opener {
 
   std::string folder, state_dir;
   std::shared_ptr<MemoryBudget> budget;
-  std::shared_ptr<Staging> staging;
+  std::shared_ptr<StagingArea> staging;
   bool rebuild = false;
   std::function<bool()> given_up;
   std::atomic<int> builds{0};

@@ -228,7 +228,7 @@ TEST_F(FilesTest, ThatAreNotThereOrNamedTwiceAreRefused) {
 TEST_F(FilesTest, AFileAndTheSameOneUnpackedAreNotBothRead) {
   Shard("a.tar");
   folder_.Write("d/a.tar.gz", "");
-  opener_.staging = Staging::Below(folder_ / "state", 1 << 20);
+  opener_.staging = StagingArea::Below(folder_ / "state", 1 << 20);
   folder_.Write("d/a.tar.gz",
                 std::string("\x1f\x8b\x08\0\0\0\0\0\0\x03\x03\0\0\0\0\0\0\0\0\0", 20));
   ExpectRefused(Yaml("[]"), {"a.tar.gz", "stands beside"});

@@ -94,7 +94,7 @@ TEST_F(MdsTest, CompressedShardsAreUnpackedOnce) {
     index["shards"][0]["compression"] = "zstd:3";
   });
   EXPECT_THAT(OpenError(), AllOf(HasSubstr("a.mds.zstd"), HasSubstr("stage: {disk: SIZE}")));
-  opener_.staging = Staging::Below(state.path(), 1 << 20);
+  opener_.staging = StagingArea::Below(state.path(), 1 << 20);
   const auto dataset = opener_.MustOpen(Yaml());
   EXPECT_EQ(Bytes(Read(*dataset, 1)["s"]), "two");
   EXPECT_NE(&dataset->RootOf(0), &dataset->root());

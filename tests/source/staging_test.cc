@@ -42,7 +42,7 @@ class StagingTest : public ColumnTest {
     opener_.state_dir = state_.path();
     UseLimit(64 << 20);
   }
-  void UseLimit(int64_t bytes) { opener_.staging = Staging::Below(state_.path(), bytes); }
+  void UseLimit(int64_t bytes) { opener_.staging = StagingArea::Below(state_.path(), bytes); }
   int StagedFiles() const {
     int files = 0;
     std::error_code error;

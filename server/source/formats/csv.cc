@@ -30,14 +30,16 @@ struct CsvDelimiter {
 FW_DECLARE_PARAM_TYPE(CsvDelimiter);
 
 const char* const ParamType<CsvDelimiter>::kName = "one character";
-const char* const ParamType<CsvDelimiter>::kJson = R"({"type":"string","pattern":"^[^\"\r\n]$"})";
+const char* const ParamType<CsvDelimiter>::kJson =
+    R"({"type":"string","pattern":"^[^\"\r\nA-Za-z0-9]$"})";
 absl::Status ParamType<CsvDelimiter>::Read(const YamlNode& node, CsvDelimiter* value) {
   const std::string text = node.is_scalar() ? node.scalar : "";
   if (text.size() != 1 || static_cast<unsigned char>(text[0]) >= 0x80 ||
-      absl::StrContains("\"\r\n", text)) {
-    return node.Error(absl::StrCat(
-        "must be one ASCII character, no quote and no line end, such as \";\" or \"\\t\", not ",
-        node.Found()));
+      absl::StrContains("\"\r\n", text) || absl::ascii_isalnum(text[0])) {
+    return node.Error(
+        absl::StrCat("must be one ASCII character, no letter, digit, quote or line end, such as "
+                     "\";\" or \"\\t\", not ",
+                     node.Found()));
   }
   value->character = text[0];
   return absl::OkStatus();

@@ -4,10 +4,7 @@
 // those bytes.
 //
 // The index keeps 4 bytes a record: where its first header is, in blocks of 512 bytes.
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <set>
 #include <utility>
@@ -20,8 +17,8 @@
 #include "absl/strings/strip.h"
 #include "server/base/units.h"
 #include "server/source/column_format.h"
+#include "server/source/file_window.h"
 #include "server/source/tar.h"
-#include "server/storage/fault.h"
 
 namespace feedwater::server {
 namespace {
@@ -249,18 +246,9 @@ class Webdataset final : public ColumnFormat {
   static absl::Status ScanShard(const DatasetLocation& location, const FoundFile& file,
                                 IndexBuilder* builder, Scan* scan) {
     const std::string what = location.root->Describe(file.path);
-    FW_ASSIGN_OR_RETURN(const Fd fd,
-                        file.RootIn(location).OpenFile(file.path_to_read(), /*direct_io=*/false));
-    const auto read = [&](int64_t offset, char* to, size_t bytes) -> absl::Status {
-      for (size_t done = 0; done < bytes;) {
-        const ssize_t got = pread(fd.get(), to + done, bytes - done,
-                                  static_cast<off_t>(offset) + static_cast<off_t>(done));
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return StorageError(errno, what);
-        if (got == 0) return FileChangedError(absl::StrCat(what, " became shorter meanwhile"));
-        done += static_cast<size_t>(got);
-      }
-      return absl::OkStatus();
+    FW_ASSIGN_OR_RETURN(FileWindow window, FileWindow::Open(location, file));
+    const TarReader::ReadAt read = [&](int64_t offset, char* to, size_t bytes) {
+      return window.Read(offset, bytes, to);
     };
     TarReader reader(read, file.bytes);
     std::string last_key;
