@@ -181,6 +181,8 @@ absl::Status IsolatedMaker::Start() {
     const DecoderProcess::Outcome outcome = Exchange(&how);
     if (outcome != DecoderProcess::Outcome::kAnswered) {
       End(/*is_death=*/true);
+      if (outcome == DecoderProcess::Outcome::kUnwanted)
+        return absl::CancelledError("the sample is no longer needed");
       if (outcome == DecoderProcess::Outcome::kKilled && tries + 1 < kTries) continue;
       if (outcome != DecoderProcess::Outcome::kDied) {
         return NotItsFault(outcome, tries + 1, " at their start", how);
