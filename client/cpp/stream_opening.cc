@@ -142,6 +142,11 @@ absl::StatusOr<std::unique_ptr<Stream::Impl>> Stream::Impl::Open(const std::stri
   // or the file says by then.
   request.set_batch_size(facts.batch_size());
   request.set_seed(facts.seed());
+  if (facts.has_pipeline_text()) {
+    *request.mutable_pipeline()->mutable_text() =
+        std::move(*stream->opened.mutable_pipeline_text());
+    stream->opened.clear_pipeline_text();
+  }
   return stream;
 }
 

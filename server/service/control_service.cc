@@ -69,7 +69,7 @@ grpc::Status ControlService::DescribePipeline(grpc::ServerContext* context,
   auto loaded = Load(context, request->pipeline(), nullptr);
   if (!loaded.ok()) return Answer("DescribePipeline", loaded.status());
   const LoadedPipeline& pipeline = **loaded;
-  if (absl::Status room = ReserveAnswer(context, pipeline); !room.ok())
+  if (absl::Status room = ReserveAnswer(context, pipeline, pipeline.class_names_bytes); !room.ok())
     return Answer("DescribePipeline", room);
   const ChargedTime charged(parts_.runtime, parts_.caller(context->peer()));
   response->set_name(ToUtf8(pipeline.spec.name));
@@ -124,7 +124,9 @@ absl::Status ControlService::Open(grpc::ServerContext* context,
   FW_ASSIGN_OR_RETURN(const PeerIdentity peer, parts_.data->Identify(ticket));
   FW_ASSIGN_OR_RETURN(const std::shared_ptr<const LoadedPipeline> pipeline,
                       Load(context, request.pipeline(), &ticket));
-  FW_RETURN_IF_ERROR(ReserveAnswer(context, *pipeline));
+  FW_RETURN_IF_ERROR(ReserveAnswer(
+      context, *pipeline,
+      pipeline->class_names_bytes + static_cast<int64_t>(pipeline->spec.text.size())));
   return streams_.Open(ticket, peer, request, pipeline, response);
 }
 
@@ -158,11 +160,11 @@ absl::Status ControlService::ReserveRoom(grpc::ServerContext* context, uid_t use
 }
 
 absl::Status ControlService::ReserveAnswer(grpc::ServerContext* context,
-                                           const LoadedPipeline& pipeline) {
+                                           const LoadedPipeline& pipeline, int64_t bytes) {
   const std::optional<uid_t> user = parts_.caller(context->peer());
   if (!user.has_value())
     return absl::CancelledError("the caller left while its call was being answered");
-  return Annotate(ReserveRoom(context, *user, pipeline.class_names_bytes, kMaxClassNameBytes),
+  return Annotate(ReserveRoom(context, *user, bytes, kMaxClassNameBytes),
                   absl::StrCat("pipeline '", pipeline.spec.name, "': the names of ",
                                pipeline.dataset->classes().size(), " classes"));
 }

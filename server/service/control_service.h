@@ -77,8 +77,9 @@ class ControlService final : public v1::Control::Service {
                     v1::OpenStreamResponse* response);
   // For an answer of so many bytes, of at most `most`.
   absl::Status ReserveRoom(grpc::ServerContext* context, uid_t user, int64_t bytes, int64_t most);
-  // For the names of its classes.
-  absl::Status ReserveAnswer(grpc::ServerContext* context, const LoadedPipeline& pipeline);
+  // For the names of its classes and what else goes with them: so many bytes.
+  absl::Status ReserveAnswer(grpc::ServerContext* context, const LoadedPipeline& pipeline,
+                             int64_t bytes);
   // For a call that looks through much: one such look of a user at a time, behind the workers, and
   // the user pays for its CPU time.
   absl::Status LookThrough(grpc::ServerContext* context,

@@ -319,7 +319,20 @@ absl::Status StreamOpener::Open(const SessionTicket& ticket, const PeerIdentity&
   }
   WarnOfTwins(*stream);
   Describe(*stream, terms, arena.slots, **attached, response);
+  if (request.pipeline().has_name()) SetText(pipeline->spec, response);
   return absl::OkStatus();
+}
+
+void StreamOpener::SetText(const PipelineSpec& spec, v1::OpenStreamResponse* response) const {
+  const std::string file_name = absl::StrCat(spec.name, ".yaml");
+  // What could not be sent back is left to its name.
+  if (static_cast<int64_t>(spec.text.size()) >
+          parts_.settings->config.limits.pipeline_bytes.bytes ||
+      ToUtf8(spec.text) != spec.text || ToUtf8(file_name) != file_name) {
+    return;
+  }
+  response->mutable_pipeline_text()->set_file_name(file_name);
+  response->mutable_pipeline_text()->set_yaml(spec.text);
 }
 
 void StreamOpener::Describe(const OpenedStream& stream, const StreamTerms& terms, int slots,

@@ -87,6 +87,7 @@ class StreamOpener {
   std::shared_ptr<MemoryBudget> UserBudget(uid_t uid) ABSL_LOCKS_EXCLUDED(mu_);
   ArenaOptions ArenaFor(const OpenedStream& stream, const StreamTerms& terms,
                         const v1::OpenStreamRequest& request);
+  void SetText(const PipelineSpec& spec, v1::OpenStreamResponse* response) const;
   static void Describe(const OpenedStream& stream, const StreamTerms& terms, int slots,
                        const Stream& attached, v1::OpenStreamResponse* response);
   void OnSeek(const std::shared_ptr<OpenedStream>& stream, uint32_t serial, uint64_t epoch,

@@ -252,6 +252,29 @@ def test_a_daemon_that_comes_back_with_another_layout_is_refused(fake, start, ed
     assert take(driver)[:4] == seen
 
 
+def test_a_stream_is_opened_again_with_the_text_that_it_was_opened_with(fake, start):
+    """An edit of the pipeline's file, while the daemon is away, reaches new streams alone."""
+    text = "version: 1\n# as it was\n"
+
+    def add_text(answer):
+        answer.pipeline_text.file_name = "numbers.yaml"
+        answer.pipeline_text.yaml = text
+
+    fake.faults.edit_answer = add_text
+    driver = start(fake)
+    driver.open("numbers")
+    take(driver, 1)
+    assert fake.requests[-1].pipeline.name == "numbers"
+    fake.faults.edit_answer = bool  # by its text, nothing has to come back
+    for _ in range(2):
+        hang_up(fake)
+        take(driver)
+        assert fake.requests[-1].pipeline.text.file_name == "numbers.yaml"
+        assert fake.requests[-1].pipeline.text.yaml == text
+    driver.open("numbers")
+    assert fake.requests[-1].pipeline.name == "numbers"
+
+
 def test_a_daemon_that_does_not_answer_is_lost_in_time_and_with_the_state(fake, start):
     driver = start(fake)
     driver.open("numbers", reconnect_timeout=0.5, slots=2)

@@ -72,6 +72,27 @@ def test_the_next_loader_has_the_edit_and_a_running_one_keeps_its_own(daemon, by
     running.close()
 
 
+def test_a_running_loader_keeps_its_pipeline_across_an_edit_and_a_restart(daemon):
+    running = open_ids(daemon, slots=2)
+    batches = iter(running)
+    next(batches)
+    daemon.kill()
+    pipeline_file(daemon).write_text(PIPELINE.format(size=3) + "sampler: {shuffle: full}\n")
+    daemon.start()
+    assert [list(batch[0]) for batch in batches] == [[4, 5, 6, 7], [8, 9, 10, 11]]
+    assert [len(batch[0]) for batch in running] == [4, 4, 4]
+    assert running.stats()["reconnects"] == 1
+    daemon.kill()
+    pipeline_file(daemon).unlink()
+    daemon.start()
+    for _ in range(2):  # the first was ready before the restart
+        assert [len(batch[0]) for batch in running] == [4, 4, 4]
+    assert running.stats()["reconnects"] == 2
+    running.close()
+    with pytest.raises(feedwater.NotFound):
+        open_ids(daemon)
+
+
 def test_edits_without_a_pause_are_all_seen(daemon):
     file = pipeline_file(daemon)
     for turn in range(60):

@@ -122,7 +122,13 @@ class Stream:
             request = messages.OpenStreamRequest(
                 client=o.client, job=o.job, rank=o.rank, world_size=o.world_size, checksum=o.verify
             )
-            if o.pipeline_text is None:
+            if (
+                o.pipeline_text is None
+                and self.facts is not None
+                and self.facts.HasField("pipeline_text")
+            ):
+                request.pipeline.text.CopyFrom(self.facts.pipeline_text)
+            elif o.pipeline_text is None:
                 request.pipeline.name = o.pipeline_name
             else:
                 request.pipeline.text.file_name = o.file_name
