@@ -9,6 +9,7 @@
 #include "server/base/status.h"
 #include "server/base/yaml.h"
 #include "server/pipeline/bad_sample.h"
+#include "server/pipeline/substitution.h"
 
 namespace feedwater::server {
 namespace {
@@ -73,9 +74,10 @@ void MarkBad(const EpochOrder& order, int64_t records, const LedgerQuery& query,
     entry.is_bad = true;
     entry.bad_reason = found->second;
     if (query.on_bad_sample == BadSamplePolicy::kFail) continue;
-    for (int64_t i = 1; i <= std::min(kMaxSubstitutes, records - 1) && entry.stood_in < 0; ++i) {
-      const int64_t record = order.RecordAt((entry.position + i) % records);
-      if (query.bad.count(record) == 0) entry.stood_in = record;
+    for (int64_t tries = 1; entry.stood_in < 0; ++tries) {
+      const auto record = SubstituteFor(entry.position, tries, order, records);
+      if (!record.has_value()) break;
+      if (query.bad.count(*record) == 0) entry.stood_in = *record;
     }
   }
 }

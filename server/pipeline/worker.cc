@@ -1,11 +1,8 @@
 #include "server/pipeline/worker.h"
 
-#include <algorithm>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "server/base/clock.h"
 
 namespace feedwater::server {
@@ -21,26 +18,6 @@ constexpr int64_t kCheapTicket = 8;  // places; tickets are long when samples ar
 constexpr int64_t kShortNs = 200'000;
 
 constexpr size_t kFilesHeld = 8;  // by a ticket, beyond those of the samples that it works on
-std::string NameOf(const BadSample& bad) {
-  return absl::StrCat("record ", bad.record, " (", bad.path, ")");
-}
-
-BatchFailure RecordFailure(const BadSample& bad, int64_t tries) {
-  std::string reason = bad.reason;
-  if (tries > 0)
-    absl::StrAppend(&reason, "; none of the ", tries, " records after it can stand in");
-  return {absl::Status(bad.code, reason), bad.record, bad.path, wire::FailReason::kBadRecord};
-}
-
-// The machine could not read it: the message names the record, but nothing is wrong with that.
-BatchFailure MachineFailure(const BadSample& unread, const absl::Status& status) {
-  const absl::Status named = Annotate(status, NameOf(unread));
-  if (!absl::IsNotFound(status)) return {named, -1, ""};
-  return {absl::NotFoundError(absl::StrCat(named.message(),
-                                           "; it was there when the dataset was indexed. Open a "
-                                           "new loader: it takes the files as they are now")),
-          -1, ""};
-}
 
 }  // namespace
 
@@ -53,6 +30,7 @@ Worker::Worker(Parts parts)
       rooms_(parts.rooms),
       runner_({parts.number, std::move(parts.rooms), parts.clock, parts.bad_samples, parts.crumb,
                std::move(parts.decoders)}),
+      account_(parts.scheduler),
       turns_([this](const Turns::Sample& sample) {
         return IsPointless(static_cast<const Sample&>(sample));
       }) {
@@ -74,13 +52,13 @@ void Worker::Run() {
     }
     if (Sample* sample = NextSample(); sample != nullptr) {
       const std::shared_ptr<Job>& job = sample->work->ticket.batch->stream().shared_job();
-      WorkFor(job);
-      usage_.wait_ns += reader_->TakeWaitNs();
-      usage_.read_ns += reader_->TakeReadNs();
+      account_.WorkFor(job);
+      account_.usage().wait_ns += reader_->TakeWaitNs();
+      account_.usage().read_ns += reader_->TakeReadNs();
       turns_.several() ? ProcessInTurn(sample) : Process(sample);
       continue;
     }
-    WorkFor(nullptr);
+    account_.WorkFor(nullptr);
     if (reader_->in_flight() > 0) {  // storage holds up everything; there may be other tickets
       reader_->TakeWaitNs();         // nobody's else than the job's that waits
       scheduler_->Beat();
@@ -100,7 +78,8 @@ void Worker::TakeTickets() {
     const Turns::Whose whose = turns_.MayTake();
     if (whose.nobody) return;
     turns_.Asked();
-    std::optional<Ticket> ticket = scheduler_->Take(number_, whose.only_user, &cpu_counted_ns_);
+    std::optional<Ticket> ticket =
+        scheduler_->Take(number_, whose.only_user, account_.counted_ns());
     if (!ticket.has_value()) {
       no_tickets_ = !whose.only_user.has_value();
       return;
@@ -112,7 +91,7 @@ void Worker::TakeTickets() {
 void Worker::StartTicket(Ticket ticket) {
   const Batch& batch = *ticket.batch;
   Job& job = batch.job();
-  WorkFor(batch.stream().shared_job());
+  account_.WorkFor(batch.stream().shared_job());
   if (ticket.first_of_epoch) scheduler_->PrepareEpoch(job, batch.order().epoch() + 1);
 
   Work* work = works_.Get();
@@ -130,15 +109,13 @@ void Worker::StartTicket(Ticket ticket) {
     sample->work = work;
     sample->place = work->ticket.first + i;
     sample->placement = batch.order().At(batch.step(), batch.stream().rank(), sample->place);
-    sample->tries = 0;
-    sample->bad = BadSample();
-    sample->bad.record = -1;
+    sample->substitution.Begin();
     sample->bytes.user = sample;
     if (sample->placement.is_real) ++work->result.real;
     reader_->Start(job.dataset(), sample->placement.record, &sample->bytes, job.files(),
                    job.cache());
   }
-  usage_.read_ns += MonotonicNs() - start;
+  account_.usage().read_ns += MonotonicNs() - start;
 }
 
 // As they are read, where one user has all of them.
@@ -164,11 +141,11 @@ void Worker::ProcessInTurn(Sample* sample) {
   const Turns::Sample turn = *sample;  // which is somebody else's afterwards
   const Ticket& ticket = sample->work->ticket;
   if (ticket.count < kCheapTicket) {
-    CountCpu();
-    const int64_t before = used_ns_;
+    account_.Count();
+    const int64_t before = account_.used_ns();
     Process(sample);
-    CountCpu();
-    return turns_.Made(turn, used_ns_ - before);
+    account_.Count();
+    return turns_.Made(turn, account_.used_ns() - before);
   }
   const auto estimate = static_cast<int64_t>(ticket.estimate_ns) / ticket.count;
   const int64_t start = MonotonicNs();
@@ -192,28 +169,26 @@ void Worker::Process(Sample* sample) {
   }
   if (status.ok()) {
     status = Make(*sample);
-    usage_.bytes_read += sample->bytes.size();
+    account_.usage().bytes_read += sample->bytes.size();
     if (IsTransient(status) && !batch.dropped() && reader_->TryAnew(&sample->bytes, &status))
       return;
   }
   if (!status.ok() && batch.dropped()) return Done(sample);  // perhaps for that reason
-  const bool machine = TellsOfTheMachine(status, sample->bytes);
   const BadSamplePolicy policy = batch.job().config().pipeline->spec.on_bad_sample;
-  const bool is_own = sample->tries == 0;
+  Substitution& substitution = sample->substitution;
   if (status.ok()) {
-    if (!is_own) sample->bad.stood_in = sample->bytes.record();
-  } else if (machine) {
+    substitution.FoundGood(sample->bytes.record());
+  } else if (TellsOfTheMachine(status, sample->bytes)) {
     return GiveUp(sample, MachineFailure(Bad(*sample, status), status));
   } else {
-    if (is_own) sample->bad = Bad(*sample, status);
+    substitution.FoundBad(Bad(*sample, status));
     if (policy != BadSamplePolicy::kFail && StartSubstitute(sample)) return;
-    if (policy != BadSamplePolicy::kSkipWithCount)
-      return GiveUp(sample, RecordFailure(sample->bad, sample->tries));
+    if (policy != BadSamplePolicy::kSkipWithCount) return GiveUp(sample, substitution.Failure());
     batch.job().plan()->RunBlank(InputOf(*sample), sample->place, batch.memory());
   }
-  if (sample->bad.record >= 0) {
+  if (substitution.has_bad()) {
     if (policy == BadSamplePolicy::kSkipWithCount && sample->placement.is_real) --work.result.real;
-    work.result.bad.push_back(std::move(sample->bad));
+    work.result.bad.push_back(substitution.TakeBad());
   }
   Done(sample);
 }
@@ -221,7 +196,7 @@ void Worker::Process(Sample* sample) {
 // The place, and with it the batch, cannot be filled.
 void Worker::GiveUp(Sample* sample, BatchFailure failure) {
   TicketResult& result = sample->work->result;
-  if (sample->bad.record >= 0) result.bad.push_back(std::move(sample->bad));
+  if (sample->substitution.has_bad()) result.bad.push_back(sample->substitution.TakeBad());
   Fail(sample->work, sample->place, std::move(failure));
   Done(sample);
 }
@@ -272,7 +247,7 @@ void Worker::ProveFiles(Work* work) {
 SampleInput Worker::InputOf(const Sample& sample) const {
   const Batch& batch = *sample.work->ticket.batch;
   const bool is_skipped =
-      sample.bad.record >= 0 &&
+      sample.substitution.has_bad() &&
       batch.job().config().pipeline->spec.on_bad_sample == BadSamplePolicy::kSkipWithCount;
   SampleInput input;
   input.sample_id = sample.bytes.record();
@@ -285,25 +260,22 @@ SampleInput Worker::InputOf(const Sample& sample) const {
 
 absl::Status Worker::Make(const Sample& sample) {
   const Ticket& ticket = sample.work->ticket;
-  const int64_t before = usage_.used_ns();
+  const int64_t before = account_.usage().used_ns();
   const absl::Status status =
       runner_.Run({*ticket.batch, sample.bytes, sample.place, ticket.count >= kCheapTicket},
-                  InputOf(sample), &usage_);
-  used_ns_ += usage_.used_ns() - before;
+                  InputOf(sample), &account_.usage());
+  account_.AddUsed(account_.usage().used_ns() - before);
   return status;
 }
 
-// A bad record's place goes to the next position of the epoch's global order that has a good one: a
-// rule that looks at nothing but the order and the records.
 bool Worker::StartSubstitute(Sample* sample) {
-  Job& job = sample->work->ticket.batch->job();
-  const int64_t records = job.dataset().size();
-  if (sample->tries >= std::min(kMaxSubstitutes, records - 1)) return false;
-  ++sample->tries;
-  const int64_t position = (sample->placement.position + sample->tries) % records;
-  const int64_t record = sample->work->ticket.batch->order().RecordAt(position);
+  const Batch& batch = *sample->work->ticket.batch;
+  Job& job = batch.job();
+  const std::optional<int64_t> record =
+      sample->substitution.Next(sample->placement.position, batch.order(), job.dataset().size());
+  if (!record.has_value()) return false;
   reader_->Release(&sample->bytes);
-  reader_->Start(job.dataset(), record, &sample->bytes, job.files(), job.cache());
+  reader_->Start(job.dataset(), *record, &sample->bytes, job.files(), job.cache());
   return true;
 }
 
@@ -320,34 +292,18 @@ void Worker::Done(Sample* sample) {
   reader_->Release(&sample->bytes);
   turns_.Done(*sample);
   samples_.Put(sample);
-  ++usage_.samples;
+  ++account_.usage().samples;
   if (--work->left == 0) Complete(work);
 }
 
 void Worker::Complete(Work* work) {
   ProveFiles(work);
-  CountCpu();
-  const Usage usage = std::exchange(usage_, Usage());
-  if (scheduler_->Complete(work->ticket, work->result, usage)) {
-    scheduler_->Finish(work->ticket.batch, runner_.FinishBatch(*work->ticket.batch, &usage_));
+  if (scheduler_->Complete(work->ticket, work->result, account_.Take())) {
+    scheduler_->Finish(work->ticket.batch,
+                       runner_.FinishBatch(*work->ticket.batch, &account_.usage()));
   }
   work->ticket.batch = nullptr;  // or an idle worker would keep a closed stream's memory
   works_.Put(work);
-}
-
-void Worker::WorkFor(const std::shared_ptr<Job>& job) {
-  if (job == job_) return;
-  CountCpu();
-  const Usage usage = std::exchange(usage_, Usage());
-  if (job_ != nullptr) scheduler_->Charge(*job_, usage);
-  job_ = job;
-}
-
-void Worker::CountCpu() {
-  const int64_t now = ThreadCpuNs();
-  usage_.cpu_ns += now - cpu_counted_ns_;
-  used_ns_ += now - cpu_counted_ns_;
-  cpu_counted_ns_ = now;
 }
 
 }  // namespace feedwater::server

@@ -1,6 +1,6 @@
 // One worker thread's work: it takes tickets, has their records read (record_reader.h), has each
 // made into a sample as soon as its bytes are there (sample_runner.h), and sleeps when there is
-// nothing to do. What becomes of a bad record is decided here. Everything it needs is its own:
+// nothing to do. What becomes of a bad record is in substitution.h. Everything it needs is its own:
 // engine, buffers, decoder state or decoder processes.
 #pragma once
 
@@ -9,13 +9,14 @@
 #include <memory>
 #include <vector>
 
+#include "server/pipeline/cpu_account.h"
 #include "server/pipeline/free_list.h"
 #include "server/pipeline/parking.h"
 #include "server/pipeline/record_reader.h"
 #include "server/pipeline/sample_runner.h"
 #include "server/pipeline/scheduler.h"
+#include "server/pipeline/substitution.h"
 #include "server/pipeline/turns.h"
-#include "server/pipeline/usage.h"
 
 namespace feedwater::server {
 
@@ -50,9 +51,8 @@ class Worker final : private RecordOwner {
     Work* work = nullptr;
     int64_t place = 0;
     Placement placement;
-    int64_t tries = 0;  // substitutes tried
-    BadSample bad;      // the place's own record, once that is known to be bad
-    RecordBytes bytes;  // of that record, or of the substitute that is tried
+    Substitution substitution;
+    RecordBytes bytes;  // of the place's own record, or of the substitute that is tried
   };
 
   bool IsUnwanted(const RecordBytes& bytes) override;
@@ -74,10 +74,6 @@ class Worker final : private RecordOwner {
   void Done(Sample* sample);
   void Complete(Work* work);
 
-  // The CPU time from here on is this job's.
-  void WorkFor(const std::shared_ptr<Job>& job);
-  void CountCpu();
-
   const int number_;
   Scheduler* const scheduler_;
   Parking* const parking_;
@@ -87,15 +83,11 @@ class Worker final : private RecordOwner {
   SampleRunner runner_;
   FreeList<Work> works_;
   FreeList<Sample> samples_;
-  int64_t held_up_ = 0;      // of them, by storage
+  int64_t held_up_ = 0;  // of them, by storage
+  CpuAccount account_;
   Turns turns_;              // in which samples of several users are made
   bool no_tickets_ = false;  // Take found none at no_tickets_since_
   uint64_t no_tickets_since_ = 0;
-
-  std::shared_ptr<Job> job_;  // whose time is running; null: nobody's
-  Usage usage_;               // of job_, not told to the scheduler yet
-  int64_t cpu_counted_ns_ = 0;
-  int64_t used_ns_ = 0;  // in all: CPU time, and what decoder processes took or kept it waiting
 };
 
 }  // namespace feedwater::server

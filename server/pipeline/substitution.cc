@@ -1,0 +1,41 @@
+#include "server/pipeline/substitution.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "server/base/status.h"
+
+namespace feedwater::server {
+
+std::optional<int64_t> SubstituteFor(int64_t position, int64_t tries, const EpochOrder& order,
+                                     int64_t records) {
+  if (tries > std::min(kMaxSubstitutes, records - 1)) return std::nullopt;
+  return order.RecordAt((position + tries) % records);
+}
+
+std::optional<int64_t> Substitution::Next(int64_t position, const EpochOrder& order,
+                                          int64_t records) {
+  const std::optional<int64_t> next = SubstituteFor(position, tries_ + 1, order, records);
+  if (next.has_value()) ++tries_;
+  return next;
+}
+
+BatchFailure Substitution::Failure() const {
+  std::string reason = bad_.reason;
+  if (tries_ > 0)
+    absl::StrAppend(&reason, "; none of the ", tries_, " records after it can stand in");
+  return {absl::Status(bad_.code, reason), bad_.record, bad_.path, wire::FailReason::kBadRecord};
+}
+
+BatchFailure MachineFailure(const BadSample& unread, const absl::Status& status) {
+  const absl::Status named =
+      Annotate(status, absl::StrCat("record ", unread.record, " (", unread.path, ")"));
+  if (!absl::IsNotFound(status)) return {named, -1, ""};
+  return {absl::NotFoundError(absl::StrCat(named.message(),
+                                           "; it was there when the dataset was indexed. Open a "
+                                           "new loader: it takes the files as they are now")),
+          -1, ""};
+}
+
+}  // namespace feedwater::server
