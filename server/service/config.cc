@@ -337,6 +337,11 @@ bool IsolatesImages(const DaemonConfig& config, const AccessList& access) {
   return AdmitsOthers(access);
 }
 
+const Schema<DaemonConfig>& ConfigSchema() {
+  static const auto* schema = new Schema<DaemonConfig>(DaemonConfig::Keys());
+  return *schema;
+}
+
 PipelineCaps CapsOf(const LimitsConfig& limits) {
   PipelineCaps caps;
   caps.images.max_pixels = limits.max_pixels;
