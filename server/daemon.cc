@@ -263,6 +263,8 @@ void Daemon::Reload(const Settings& settings) {
                   std::string(found.message()));
   } else {
     LimitUsers(settings.access);
+    // Whoever is admitted now must not meet a job that is not isolated yet.
+    if (isolates) isolates_images_ = true;
     access_.Replace(settings.access);
     isolates_images_ = isolates;
     data_->Reconsider();

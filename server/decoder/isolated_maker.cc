@@ -21,6 +21,7 @@ namespace {
 // How long a decoder that works may keep a worker, by its CPU time: others have the CPU, too.
 constexpr int64_t kGraceNs = 20'000'000, kBusyMachine = 4;
 
+constexpr absl::string_view kNoLongerNeeded = "the sample is no longer needed";
 // A process is killed for the machine's sake, not for the record's: another one tries again.
 constexpr int kTries = 5;
 constexpr int kTriesStandingStill = 2;  // each holds a worker up for long
@@ -45,6 +46,11 @@ bool IsJpeg(const Tensor& field) {
   const auto* bytes = reinterpret_cast<const uint8_t*>(field.data);
   return field.spec.layout == Layout::kEncoded && field.bytes() > 2 && bytes[0] == 0xff &&
          bytes[1] == 0xd8;
+}
+
+bool IsNotOfTheRecord(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsResourceExhausted(status) ||
+         absl::IsCancelled(status);
 }
 
 // What the process says: by now it may be anybody.
@@ -180,9 +186,9 @@ absl::Status IsolatedMaker::Start() {
     }
     const DecoderProcess::Outcome outcome = Exchange(&how);
     if (outcome != DecoderProcess::Outcome::kAnswered) {
-      End(/*is_death=*/true);
+      End(/*is_death=*/outcome != DecoderProcess::Outcome::kUnwanted);
       if (outcome == DecoderProcess::Outcome::kUnwanted)
-        return absl::CancelledError("the sample is no longer needed");
+        return absl::CancelledError(kNoLongerNeeded);
       if (outcome == DecoderProcess::Outcome::kKilled && tries + 1 < kTries) continue;
       if (outcome != DecoderProcess::Outcome::kDied) {
         return NotItsFault(outcome, tries + 1, " at their start", how);
@@ -321,14 +327,16 @@ absl::Status IsolatedMaker::Ask(DecoderCommand command, const SampleInput& input
   std::string how;
   int kills_for_memory = 0;
   for (int tries = 1;; ++tries) {
+    if (gone_ != nullptr && gone_->load(std::memory_order_relaxed))
+      return absl::CancelledError(kNoLongerNeeded);
     FW_RETURN_IF_ERROR(Start());
     if (limited_to_ != allowed_bytes_) process_->LimitMemory(limited_to_ = allowed_bytes_);
     FW_RETURN_IF_ERROR(Fill(command, input, fields, max_field_bytes));
     const DecoderProcess::Outcome outcome = Exchange(&how);
     if (outcome == DecoderProcess::Outcome::kAnswered) break;
-    End(/*is_death=*/true);
+    End(/*is_death=*/outcome != DecoderProcess::Outcome::kUnwanted);
     if (outcome == DecoderProcess::Outcome::kUnwanted)
-      return absl::CancelledError("the sample is no longer needed");
+      return absl::CancelledError(kNoLongerNeeded);
     const bool for_memory =
         outcome == DecoderProcess::Outcome::kKilled && host_->oom_kills() > oom_kills_;
     if (for_memory && ++kills_for_memory == kKillsForMemory) {
@@ -434,7 +442,7 @@ absl::Status IsolatedMaker::Pack(absl::Span<const std::byte> encoded, const Imag
   field.spec.shape = {static_cast<int64_t>(encoded.size())};
   field.data = const_cast<std::byte*>(encoded.data());
   const absl::Status status = Ask(DecoderCommand::kPack, SampleInput(), {&field, 1}, 0);
-  if (absl::IsUnavailable(status) || absl::IsResourceExhausted(status)) return status;
+  if (IsNotOfTheRecord(status)) return status;
   if (!status.ok()) return absl::OkStatus();  // it stays as it is
   if (answer_.fields == 1) {
     const std::byte* const data = process_->region().output() + answered_[0].offset;
@@ -452,7 +460,7 @@ absl::Status IsolatedMaker::MakeSeekIndexes(const Record& record) {
   }
   if (seek_indexes_ == nullptr || jpegs_.empty()) return absl::OkStatus();
   const absl::Status status = Ask(DecoderCommand::kIndex, SampleInput(), jpegs_, 0);
-  if (absl::IsUnavailable(status) || absl::IsResourceExhausted(status)) return status;
+  if (IsNotOfTheRecord(status)) return status;
   if (!status.ok()) return absl::OkStatus();  // whoever decodes the image says what is wrong
   TakeBack(output_used_);
   return absl::OkStatus();

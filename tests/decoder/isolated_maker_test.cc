@@ -341,6 +341,22 @@ TEST_F(IsolatedMakerTest, NobodyWaitsForASampleThatIsNotWantedAnyMore) {
   const absl::Status status = maker_->Run(InputOf(record, 1), 0, batch.memory);
   leaver.join();
   EXPECT_TRUE(absl::IsCancelled(status)) << status;
+  EXPECT_EQ(host_->deaths, 0u);  // it was not at fault
+}
+
+TEST_F(IsolatedMakerTest, NothingIsStartedForASampleThatIsNotWantedAnyMore) {
+  const std::string yaml = PipelineText("  - decode\n  - resize: {size: [4, 4]}\n", "[image]");
+  TestRecord record = RecordOf(Files()[0], 5);
+  ASSERT_NO_FATAL_FAILURE(Make(kRealDecoder, yaml, record));
+  const std::atomic<bool> gone{true};
+  maker_->UseClock(nullptr, &gone);
+  std::vector<std::byte> document;
+  EXPECT_TRUE(absl::IsCancelled(
+      maker_->Pack(testing::AsBytes(Files()[0]), plan_->limits(), &document)));
+  TestBatch batch(*plan_, 1);
+  EXPECT_TRUE(absl::IsCancelled(maker_->Run(InputOf(record, 1), 0, batch.memory)));
+  EXPECT_EQ(host_->started, 0u);
+  EXPECT_EQ(host_->deaths, 0u);
 }
 
 TEST_F(IsolatedMakerTest, ADecoderGetsTheMemoryOfItsSampleAndNoMore) {
