@@ -172,8 +172,10 @@ absl::StatusOr<uint64_t> JobFiles::StampOf(const std::vector<Extent>& extents, R
     if (stamp == 0) {
       absl::StatusOr<FileCache::Facts> now = files_->Look(
           dataset_->RootOf(extent.object), dataset_->ObjectPath(extent.object), reach, opened_ns_);
-      // Empty when it was indexed: a link to nothing, as before, or it has gone meanwhile.
-      if (absl::IsNotFound(now.status()) && dataset_->ObjectBytes(extent.object) == 0)
+      // Empty when it was indexed: no file, as before (a link to nothing, a folder, no name at
+      // all), or it has gone meanwhile.
+      const bool is_no_file = now.ok() ? !now->is_file : absl::IsNotFound(now.status());
+      if (is_no_file && dataset_->ObjectBytes(extent.object) == 0)
         now = FileCache::Facts{.size = 0, .stamp = kNothingThere, .changed_ns = 0};
       FW_RETURN_IF_ERROR(now.status());
       FW_RETURN_IF_ERROR(Settle(extent.object, *now, reach));

@@ -182,7 +182,7 @@ absl::Status SampleRunner::EnterRoom(const Making& sample, const SampleInput& in
     usage->is_large = true;
     absl::StatusOr<SampleRooms::Room> room =
         rooms_->Enter(job.config().owner_uid, extra, &batch.dropped_flag(),
-                      sample.bytes.size() > kCountedRecordBytes,
+                      std::max(sample.bytes.size(), made_bytes) > kCountedRecordBytes,
                       /*waits=*/way != SampleWay::kKeeping && !packs);
     if (!room.ok()) {
       const bool is_image = need.largest.width > 0;
@@ -212,7 +212,10 @@ absl::Status SampleRunner::EnterRoom(const Making& sample, const SampleInput& in
 
 // The large sample is made: its memory goes before its room does.
 void SampleRunner::LeaveRoom() {
-  if (room_.bytes() == 0) return;
+  if (room_.bytes() == 0 &&
+      record_.scratch.capacity() <= static_cast<size_t>(kCountedRecordBytes)) {
+    return;
+  }
   GiveBackMemory();
   room_.Release();
 }

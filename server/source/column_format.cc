@@ -28,7 +28,8 @@ constexpr IndexTag kFieldClassStarts = MakeIndexTag("FICS");
 constexpr int64_t kMaxRecordBytes = 256 << 20;  // as the pipeline's reader
 constexpr size_t kMaxColumns = 10'000;
 constexpr size_t kMaxFields = 256, kMaxAxes = 8;  // what a decoder process takes
-constexpr int64_t kBytesPerName = 96;             // of a set of strings, beside the name
+// A class's name while an index is made: in a set, a list, a column and the dataset's classes.
+constexpr int64_t kBytesPerName = 160, kNameCopies = 4;
 
 std::string ShapeText(const Shape& shape) { return absl::StrJoin(shape, ","); }
 
@@ -142,8 +143,7 @@ class RecordScan {
 
 // A path that a record names, below the root.
 absl::StatusOr<std::string> PathOfText(const DatasetLocation& location, absl::string_view text) {
-  if (text.empty()) return absl::InvalidArgumentError("names no file");
-  if (text[0] == '/' || text.find('\0') != absl::string_view::npos) {
+  if (absl::StartsWith(text, "/") || text.find('\0') != absl::string_view::npos) {
     return absl::InvalidArgumentError(absl::StrCat("names '", Printable(text),
                                                    "': a path is relative to the dataset's path, ",
                                                    location.Describe()));
@@ -156,6 +156,7 @@ absl::StatusOr<std::string> PathOfText(const DatasetLocation& location, absl::st
           absl::StrCat("names '", Printable(text), "', which leads out of the dataset"));
     normal = DatasetLocation::JoinPath(normal, part);
   }
+  if (normal.empty()) return absl::InvalidArgumentError("names no file");
   // A dataset that is one file names others beside it.
   return normal;
 }
@@ -356,7 +357,8 @@ absl::Status ColumnFormat::Survey(const DatasetLocation& location,
       if (!text.ok()) return name_record(text.status());
       if (!text->has_value()) continue;  // an optional one
       if (classes[i].insert(std::string(**text)).second) {
-        FW_RETURN_IF_ERROR(builder->Take(kBytesPerName + static_cast<int64_t>((*text)->size())));
+        FW_RETURN_IF_ERROR(builder->Take(
+            kBytesPerName + kNameCopies * static_cast<int64_t>((*text)->size())));
         if (classes[i].size() > kMaxClasses) {
           return absl::InvalidArgumentError(absl::StrCat(
               "field '", reader.fields()[reader.class_fields()[i]].name, "' has more than ",
@@ -368,6 +370,7 @@ absl::Status ColumnFormat::Survey(const DatasetLocation& location,
       const auto text = reader.TextOf(field, values);
       if (!text.ok()) return name_record(text.status());
       if (!text->has_value()) {  // an optional one: no file
+        FW_RETURN_IF_ERROR(builder->Take(2 * sizeof(uint64_t)));
         sizes.push_back(0);
         paths.Add("");
         continue;
@@ -433,11 +436,8 @@ absl::StatusOr<std::shared_ptr<const Dataset>> ColumnFormat::Open(IndexedParts p
         names.size() > class_fields * kMaxClasses) {
       return absl::DataLossError("an index whose classes do not fit together");
     }
-    for (size_t i = 0; i < class_fields; ++i) {
-      std::vector<std::string> list;
-      for (size_t n = starts[i]; n < starts[i + 1]; ++n) list.emplace_back(names[n]);
-      reader.SetClasses(i, list);
-    }
+    for (size_t i = 0; i < class_fields; ++i)
+      FW_RETURN_IF_ERROR(reader.SetClasses(i, names, starts[i], starts[i + 1]));
   }
   FW_ASSIGN_OR_RETURN(std::unique_ptr<const RecordColumns> records,
                       OpenRecords(parts, columns, reader.wanted()));

@@ -2,15 +2,18 @@
 // one record on their way from its bytes to the fields of a sample (column_format.h).
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
 #include "server/base/tensor.h"
+#include "server/storage/engine.h"
 
 namespace feedwater::server {
 
@@ -73,11 +76,23 @@ class ColumnValues {
   // Makes room for a value of `bytes` in scratch, to be filled before the next call of anything
   // here; null when the record would take more than kMaxScratchBytes.
   std::byte* Make(size_t column, Shape shape, size_t bytes) {
+    const std::optional<size_t> at = Grow(bytes);
+    if (!at.has_value()) return nullptr;
+    values_[column] = {nullptr, *at, std::move(shape), true};
+    return scratch_->data() + *at;
+  }
+  // Makes room for `bytes` at the end of scratch, zeros, and for kReadPadding behind them. Their
+  // offset; nothing when the record would take more than kMaxScratchBytes.
+  std::optional<size_t> Grow(size_t bytes) {
     const size_t at = (scratch_->size() + kAlign - 1) / kAlign * kAlign;
-    if (bytes > kMaxScratchBytes || at > kMaxScratchBytes - bytes) return nullptr;
+    if (bytes > kMaxScratchBytes || at > kMaxScratchBytes - bytes) return std::nullopt;
+    const size_t needed = at + bytes + kReadPadding;
+    if (needed > scratch_->capacity()) {
+      scratch_->reserve(std::min(std::max(needed, 2 * scratch_->capacity()),
+                                 kMaxScratchBytes + kReadPadding));
+    }
     scratch_->resize(at + bytes);
-    values_[column] = {nullptr, at, std::move(shape), true};
-    return scratch_->data() + at;
+    return at;
   }
   // The value is a part of what Make made for the column, from byte `offset` on.
   void Narrow(size_t column, size_t offset, Shape shape) {

@@ -83,6 +83,11 @@ absl::StatusOr<Contents> ReadContents(const Dataset& dataset) {
     if (piece.object != open_object) {
       open_object = piece.object;
       path = dataset.ObjectPath(piece.object);
+      if (path.empty()) {  // of a record that names no file
+        fd = Fd();
+        digest.Add("no file");
+        continue;
+      }
       // What lies elsewhere was made of the dataset's own files, which the format has stamped.
       if (&dataset.RootOf(piece.object) == &dataset.root()) {
         FW_ASSIGN_OR_RETURN(Stamp stamp, StampNow(dataset.root(), path));

@@ -162,7 +162,8 @@ absl::StatusOr<std::shared_ptr<const Index>> BuildIndex(
 
 absl::StatusOr<std::shared_ptr<const Dataset>> OpenIndex(
     const DatasetSpec& spec, const DatasetLocation& location, const std::string& file,
-    std::shared_ptr<const Index> index, std::shared_ptr<const StagedFolder> staged) {
+    std::shared_ptr<const Index> index, std::shared_ptr<const StagedFolder> staged,
+    MemoryBudget* budget) {
   IndexedParts parts;
   FW_ASSIGN_OR_RETURN(TextColumn about, index->Texts(kAbout));
   FW_ASSIGN_OR_RETURN(TextColumn classes, index->Texts(kClasses));
@@ -174,6 +175,12 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenIndex(
     return absl::DataLossError("the index of another dataset");
   parts.digest = std::string(about[kAboutDigest]);
   parts.notes = std::string(about[kAboutNotes]);
+  if (budget != nullptr) {
+    int64_t names_bytes = 0;
+    for (size_t i = 0; i < classes.size(); ++i)
+      names_bytes += static_cast<int64_t>(sizeof(std::string) + classes[i].size() + 1);
+    FW_ASSIGN_OR_RETURN(parts.classes_memory, budget->Reserve("indexes", names_bytes));
+  }
   parts.classes = classes.ToVector();
   parts.fields = spec.made.format->fields();
   parts.location = location;
@@ -201,7 +208,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenSaved(const DatasetSpec& spec
     FW_ASSIGN_OR_RETURN(staged, options.staging->Open(StagedAs(location)));
   }
   FW_ASSIGN_OR_RETURN(std::shared_ptr<const Dataset> dataset,
-                      OpenIndex(spec, location, file, std::move(index), staged));
+                      OpenIndex(spec, location, file, std::move(index), staged, options.budget.get()));
   if (staged == nullptr) return dataset;
   for (uint32_t object = 0; object < dataset->objects(); ++object) {
     if (&dataset->RootOf(object) != staged->root().get()) continue;
@@ -281,7 +288,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenDataset(const YamlNode& node,
                       BuildIndex(spec, location, options, &staged));
   if (!file.empty() && options.save) SaveIndexInFolder(*index, file);
   FW_ASSIGN_OR_RETURN(std::shared_ptr<const Dataset> dataset,
-                      OpenIndex(spec, location, file, std::move(index), std::move(staged)));
+                      OpenIndex(spec, location, file, std::move(index), std::move(staged), options.budget.get()));
   if (!admits("indexes built")) return dataset;
   spdlog::info("dataset {}: {}, {}, index of {} built in {}{}{}", what,
                FormatCount(dataset->size(), "record"),

@@ -344,9 +344,14 @@ absl::StatusOr<FieldReader> FieldReader::Create(const std::vector<FieldRequest>&
   return reader;
 }
 
-void FieldReader::SetClasses(size_t i, const std::vector<std::string>& names) {
-  for (size_t number = 0; number < names.size(); ++number)
-    classes_[i].emplace(names[number], static_cast<int64_t>(number));
+absl::Status FieldReader::SetClasses(size_t i, const TextColumn& names, size_t first,
+                                     size_t last) {
+  for (size_t n = first; n + 1 < last; ++n) {
+    if (names[n] >= names[n + 1])
+      return absl::DataLossError("an index whose classes are not in order");
+  }
+  classes_[i] = {names, first, last};
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::optional<absl::string_view>> FieldReader::TextOf(
@@ -372,13 +377,10 @@ absl::Status FieldReader::Missing(const Field& field, const FieldSpec& spec, Col
   }
   for (int64_t& axis : out->spec.shape) axis = std::max<int64_t>(axis, 0);
   FW_ASSIGN_OR_RETURN(const int64_t bytes, out->spec.ByteSize());
-  std::vector<std::byte>& scratch = values.scratch();
-  const size_t at = (scratch.size() + 7) / 8 * 8;
-  if (at + static_cast<size_t>(bytes) > ColumnValues::kMaxScratchBytes)
+  const std::optional<size_t> at = values.Grow(static_cast<size_t>(bytes));
+  if (!at.has_value())
     return absl::InvalidArgumentError(absl::StrCat("field '", spec.name, "' is too large"));
-  scratch.resize(at);
-  scratch.resize(at + static_cast<size_t>(bytes), std::byte{0});
-  *place = {nullptr, at, true};
+  *place = {nullptr, *at, true};
   return absl::OkStatus();
 }
 
@@ -406,13 +408,26 @@ absl::Status FieldReader::ReadField(size_t number, ColumnValues& values,
   if (field.way == Way::kClass) {
     const absl::string_view text = WithoutLineEnd(
         {reinterpret_cast<const char*>(values.data(column)), static_cast<size_t>(count)});
-    const auto& names = classes_[field.number];
-    const auto name = names.find(text);
-    if (name == names.end()) {
+    const Classes& classes = classes_[field.number];
+    size_t first = classes.first, last = classes.last;
+    while (first < last) {
+      const size_t middle = first + (last - first) / 2;
+      if (classes.names[middle] < text) {
+        first = middle + 1;
+      } else {
+        last = middle;
+      }
+    }
+    if (first == classes.last || classes.names[first] != text) {
       return absl::InvalidArgumentError(
           absl::StrCat("'", Printable(text), "' was no class when the dataset was indexed"));
     }
-    *place = {reinterpret_cast<const std::byte*>(&name->second), 0, false};
+    const auto number = static_cast<int64_t>(first - classes.first);
+    const std::optional<size_t> at = values.Grow(sizeof(number));
+    if (!at.has_value())
+      return absl::InvalidArgumentError("has more elements than a record may have");
+    std::memcpy(values.scratch().data() + *at, &number, sizeof(number));
+    *place = {nullptr, *at, true};
     return absl::OkStatus();
   }
 
@@ -484,18 +499,17 @@ absl::Status FieldReader::ReadField(size_t number, ColumnValues& values,
   }
   // Converted, or moved to where it can be read as what it is.
   const size_t bytes = static_cast<size_t>(count) * element;
-  std::vector<std::byte>& scratch = values.scratch();
-  const size_t at = (scratch.size() + 7) / 8 * 8;
-  if (static_cast<uint64_t>(count) > ColumnValues::kMaxScratchBytes / element ||
-      at > ColumnValues::kMaxScratchBytes - bytes) {
+  std::optional<size_t> at;
+  if (static_cast<uint64_t>(count) <= ColumnValues::kMaxScratchBytes / element)
+    at = values.Grow(bytes);
+  if (!at.has_value())
     return absl::InvalidArgumentError("has more elements than a record may have");
-  }
-  scratch.resize(at + bytes);
-  const std::byte* from = data.is_in_scratch ? scratch.data() + data.at : data.data;
-  *place = {nullptr, at, true};
+  *place = {nullptr, *at, true};
+  std::byte* const scratch = values.scratch().data();
+  const std::byte* from = data.is_in_scratch ? scratch + data.at : data.data;
   if (field.way == Way::kConverted)
-    return Convert(from, field.stored, scratch.data() + at, out->spec.dtype, count);
-  if (bytes > 0) std::memcpy(scratch.data() + at, from, bytes);
+    return Convert(from, field.stored, scratch + *at, out->spec.dtype, count);
+  if (bytes > 0) std::memcpy(scratch + *at, from, bytes);
   return absl::OkStatus();
 }
 

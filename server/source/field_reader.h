@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
 #include "server/base/status.h"
 #include "server/source/columns.h"
 #include "server/source/dataset.h"
 #include "server/source/field_requests.h"
+#include "server/source/index_file.h"
 
 namespace feedwater::server {
 
@@ -36,8 +36,9 @@ class FieldReader {
   // where an optional column is missing. InvalidArgument that names the column.
   absl::StatusOr<std::optional<absl::string_view>> TextOf(size_t field,
                                                           const ColumnValues& values) const;
-  // The sorted names of class field i of class_fields().
-  void SetClasses(size_t i, const std::vector<std::string>& names);
+  // The names of class field i of class_fields(): entries `first` to `last` - 1 of a column whose
+  // index outlives the reader. DataLoss when they are not in order.
+  absl::Status SetClasses(size_t i, const TextColumn& names, size_t first, size_t last);
 
   // `files`: the bytes of the files, in the order of file_fields(). Any values are safe. The
   // fields live as long as the record's bytes and `out`, whose scratch `values` was made with.
@@ -73,7 +74,11 @@ class FieldReader {
   std::vector<FieldSpec> specs_;
   std::vector<bool> wanted_;
   std::vector<size_t> file_fields_, class_fields_;
-  std::vector<absl::flat_hash_map<std::string, int64_t>> classes_;
+  struct Classes {
+    TextColumn names;
+    size_t first = 0, last = 0;
+  };
+  std::vector<Classes> classes_;
 };
 
 }  // namespace feedwater::server

@@ -24,6 +24,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/base/key.h"
+#include "server/base/memory_budget.h"
 #include "server/base/mutex.h"
 #include "server/base/registry.h"
 #include "server/base/schema.h"
@@ -118,6 +119,7 @@ struct IndexedParts {
   int64_t records = 0;
   std::vector<FieldSpec> fields;
   std::vector<std::string> classes;
+  MemoryReservation classes_memory;
   std::string digest, notes;
   std::string saved_as;                        // the index's file; "" has none
   std::shared_ptr<const StagedFolder> staged;  // held for its unpacked files; null: there are none

@@ -73,6 +73,7 @@ class FileCache {
     int64_t size = 0;
     uint64_t stamp = 0;
     int64_t changed_ns = 0;
+    bool is_file = false;  // a regular one, or a link to one
   };
   absl::StatusOr<Facts> Look(const Root& root, absl::string_view relative_path, Reach reach,
                              int64_t not_before);

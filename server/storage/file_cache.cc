@@ -198,14 +198,14 @@ absl::StatusOr<FileCache::Facts> FileCache::Look(const Root& root, absl::string_
                                                  Reach reach, int64_t not_before) {
   const Key key(root.id(), std::string(relative_path));
   const auto [known, is_fresh] = state_->Find(key, not_before);
-  if (is_fresh) return Facts{known->size, known->stamp, known->changed_ns};
+  if (is_fresh) return Facts{known->size, known->stamp, known->changed_ns, true};
   const int64_t now_ns = MonotonicNs();
   const absl::StatusOr<struct stat> info = root.Stat(relative_path, reach);
   if (IsElsewhere(info.status())) return info.status();
   const bool is_same = info.ok() && known != nullptr && FileStamp(*info) == known->stamp;
   if (known != nullptr) state_->Looked(key, known, is_same, now_ns);
   if (!info.ok()) return info.status();
-  return Facts{info->st_size, FileStamp(*info), ChangedNs(*info)};
+  return Facts{info->st_size, FileStamp(*info), ChangedNs(*info), S_ISREG(info->st_mode) != 0};
 }
 
 absl::StatusOr<FilePtr> FileCache::Open(const Root& root, absl::string_view relative_path,

@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+from pictures import pixels, png
 
 import feedwater
 
@@ -60,3 +61,31 @@ def test_lines_are_what_the_json_module_was_given(make_daemon, options):
         assert held[key].tolist() == [sample[key] for sample in given], key
     assert held["n"].tolist() == list(range(60))
     assert [names[i] for i in held["text"]] == [sample["meta"]["text"] for sample in given]
+
+
+@pytest.mark.parametrize("kind", ["bytes", "none"])
+def test_a_record_without_a_file_does_not_end_its_job(make_daemon, kind):
+    """It names none, or a folder."""
+    daemon = make_daemon()
+    names = [{"path": "a.png"}, {}, {"path": "sub"}, {"path": "b.png"}] * 5
+    (daemon.data / "sub").mkdir()
+    for name in ("a.png", "b.png"):
+        (daemon.data / name).write_bytes(png(pixels(1)))
+    (daemon.data / "rows.jsonl").write_text(
+        "".join(json.dumps({"id": i, **name}) + "\n" for i, name in enumerate(names))
+    )
+    for optional in ("true", "false"):
+        daemon.add_pipeline(
+            f"optional_{optional}",
+            "version: 1\ndataset: {format: jsonl, root: data, files: [rows.jsonl], fields: "
+            f"{{id: id, photo: {{from: path, file: true, optional: {optional}}}}}}}\n"
+            "on_bad_sample: substitute\nmax_bad_fraction: 0.9\noutputs: [id, sample_id]\n"
+            f"cache: {{kind: {kind}}}\n{REST}",
+        )
+    daemon.start()
+    for _ in range(2):  # the second time perhaps from the cache
+        with feedwater.Loader("optional_true", address=daemon.address, output="numpy") as loader:
+            ids = np.concatenate([np.array(batch[0]) for batch in loader])
+        assert ids.tolist() == list(range(20))
+    with pytest.raises(feedwater.InvalidArgument, match="record 1 .*column 'path' is missing"):
+        feedwater.Loader("optional_false", address=daemon.address)

@@ -1,5 +1,6 @@
 // Goal: `fields:` means the same in every format with columns. Method: tar shards, whose columns
 // are easily written, and fields that ask for everything that can be asked.
+#include "server/source/columns.h"
 #include "tests/source/column_testing.h"
 #include "tests/source/npy_text.h"
 #include "tests/source/tar_text.h"
@@ -96,6 +97,54 @@ TEST_F(FieldsTest, AnOptionalColumnMayBeMissing) {
   EXPECT_EQ(FieldOf(*dataset, 1, "extra"), "more");
   const auto needed = opener_.MustOpen(Yaml("{extra: extra}"));
   EXPECT_EQ(FieldOf(*needed, 0, "extra"), "error: field 'extra' column 'extra' is missing");
+}
+
+TEST_F(FieldsTest, NamesOfClassesAreInTheBudgetWhileTheDatasetIsOpen) {
+  static constexpr int kNames = 2000;
+  std::string tar;
+  for (int i = 0; i < kNames; ++i) {
+    const std::string name = absl::StrCat(10000 + i, std::string(60, 'x'));
+    absl::StrAppend(&tar, TarMemberText(absl::StrCat(i, ".a"), name));
+  }
+  folder_.Write("shard.tar", tar + TarEnd());
+  opener_.budget = MemoryBudget::Create(int64_t{64} << 20);
+  const auto planned = [this](const std::string& fields) {
+    const auto dataset = opener_.MustOpen(Yaml(fields));
+    EXPECT_EQ(dataset->size(), kNames);
+    EXPECT_THAT(Numbers<int64_t>(*dataset, 1, "label"), ElementsAre(1));
+    return opener_.budget->planned_bytes();
+  };
+  const int64_t one = planned("{label: {from: a, classes: auto}}");
+  EXPECT_GT(one, kNames * (2 * 64 + 32));  // as texts in the index, and as the dataset's classes
+  // Another field has its names in the index alone: a column, and where each ends.
+  EXPECT_LT(planned("{label: {from: a, classes: auto}, b: {from: a, classes: auto}}") - one,
+            kNames * (64 + 32));
+  EXPECT_EQ(opener_.budget->planned_bytes(), 0);
+}
+
+TEST_F(FieldsTest, FilesThatRecordsMayLackAreInTheBudgetToo) {
+  std::string tar = TarMemberText("0.path", "shard.tar");
+  for (int i = 1; i < 2000; ++i) absl::StrAppend(&tar, TarMemberText(absl::StrCat(i, ".n"), "1"));
+  folder_.Write("shard.tar", tar + TarEnd());
+  std::string fields;
+  for (int i = 0; i < 100; ++i) {
+    absl::StrAppend(&fields, i == 0 ? "{" : ", ", "f", i,
+                    ": {from: path, file: true, optional: true}");
+  }
+  opener_.budget = MemoryBudget::Create(int64_t{2} << 20);  // 16 bytes for each would be 3 MiB
+  ExpectRefused(Yaml(fields + "}"), {"indexes"}, absl::StatusCode::kResourceExhausted);
+}
+
+TEST(ColumnValuesTest, ScratchIsNeverLargerThanARecordMayBe) {
+  std::vector<std::byte> scratch;
+  ColumnValues values(1, &scratch);
+  EXPECT_NE(values.Make(0, {}, 8), nullptr);
+  EXPECT_NE(values.Make(0, {}, ColumnValues::kMaxScratchBytes - 8), nullptr);
+  EXPECT_EQ(values.Make(0, {}, 1), nullptr);
+  EXPECT_LE(scratch.capacity(), ColumnValues::kMaxScratchBytes + kReadPadding);
+  const std::byte* const before = scratch.data();
+  scratch.resize(scratch.size() + kReadPadding);
+  EXPECT_EQ(scratch.data(), before);
 }
 
 TEST_F(FieldsTest, TheClassesAreThoseOfTheLabelAndMayBeMissing) {
