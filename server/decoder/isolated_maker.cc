@@ -335,8 +335,7 @@ absl::Status IsolatedMaker::Ask(DecoderCommand command, const SampleInput& input
     const DecoderProcess::Outcome outcome = Exchange(&how);
     if (outcome == DecoderProcess::Outcome::kAnswered) break;
     End(/*is_death=*/outcome != DecoderProcess::Outcome::kUnwanted);
-    if (outcome == DecoderProcess::Outcome::kUnwanted)
-      return absl::CancelledError(kNoLongerNeeded);
+    if (outcome == DecoderProcess::Outcome::kUnwanted) return absl::CancelledError(kNoLongerNeeded);
     const bool for_memory =
         outcome == DecoderProcess::Outcome::kKilled && host_->oom_kills() > oom_kills_;
     if (for_memory && ++kills_for_memory == kKillsForMemory) {

@@ -1,8 +1,9 @@
 // The daemon's configuration: what feedwater.yaml says (DaemonConfig, config_keys.h), and what this
 // machine makes of it (Settings).
 //
-// Reading, messages and the sample file config/feedwater.yaml come from the keys. Every error is InvalidArgument "file:line:column: ...", or "--set KEY: ..." for a
-// value that came from the command line.
+// Reading, messages and the sample file config/feedwater.yaml come from the keys. Every error is
+// InvalidArgument "file:line:column: ...", or "--set KEY: ..." for a value that came from the
+// command line.
 #pragma once
 
 #include <cstdint>

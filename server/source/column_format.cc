@@ -357,8 +357,8 @@ absl::Status ColumnFormat::Survey(const DatasetLocation& location,
       if (!text.ok()) return name_record(text.status());
       if (!text->has_value()) continue;  // an optional one
       if (classes[i].insert(std::string(**text)).second) {
-        FW_RETURN_IF_ERROR(builder->Take(
-            kBytesPerName + kNameCopies * static_cast<int64_t>((*text)->size())));
+        FW_RETURN_IF_ERROR(
+            builder->Take(kBytesPerName + kNameCopies * static_cast<int64_t>((*text)->size())));
         if (classes[i].size() > kMaxClasses) {
           return absl::InvalidArgumentError(absl::StrCat(
               "field '", reader.fields()[reader.class_fields()[i]].name, "' has more than ",

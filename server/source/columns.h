@@ -88,8 +88,8 @@ class ColumnValues {
     if (bytes > kMaxScratchBytes || at > kMaxScratchBytes - bytes) return std::nullopt;
     const size_t needed = at + bytes + kReadPadding;
     if (needed > scratch_->capacity()) {
-      scratch_->reserve(std::min(std::max(needed, 2 * scratch_->capacity()),
-                                 kMaxScratchBytes + kReadPadding));
+      scratch_->reserve(
+          std::min(std::max(needed, 2 * scratch_->capacity()), kMaxScratchBytes + kReadPadding));
     }
     scratch_->resize(at + bytes);
     return at;

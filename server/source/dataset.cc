@@ -160,10 +160,12 @@ absl::StatusOr<std::shared_ptr<const Index>> BuildIndex(
   return builder.columns.Finish(options.budget.get());
 }
 
-absl::StatusOr<std::shared_ptr<const Dataset>> OpenIndex(
-    const DatasetSpec& spec, const DatasetLocation& location, const std::string& file,
-    std::shared_ptr<const Index> index, std::shared_ptr<const StagedFolder> staged,
-    MemoryBudget* budget) {
+absl::StatusOr<std::shared_ptr<const Dataset>> OpenIndex(const DatasetSpec& spec,
+                                                         const DatasetLocation& location,
+                                                         const std::string& file,
+                                                         std::shared_ptr<const Index> index,
+                                                         std::shared_ptr<const StagedFolder> staged,
+                                                         MemoryBudget* budget) {
   IndexedParts parts;
   FW_ASSIGN_OR_RETURN(TextColumn about, index->Texts(kAbout));
   FW_ASSIGN_OR_RETURN(TextColumn classes, index->Texts(kClasses));
@@ -207,8 +209,9 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenSaved(const DatasetSpec& spec
       return absl::NotFoundError("its files were unpacked, and here they cannot be");
     FW_ASSIGN_OR_RETURN(staged, options.staging->Open(StagedAs(location)));
   }
-  FW_ASSIGN_OR_RETURN(std::shared_ptr<const Dataset> dataset,
-                      OpenIndex(spec, location, file, std::move(index), staged, options.budget.get()));
+  FW_ASSIGN_OR_RETURN(
+      std::shared_ptr<const Dataset> dataset,
+      OpenIndex(spec, location, file, std::move(index), staged, options.budget.get()));
   if (staged == nullptr) return dataset;
   for (uint32_t object = 0; object < dataset->objects(); ++object) {
     if (&dataset->RootOf(object) != staged->root().get()) continue;
@@ -287,8 +290,9 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenDataset(const YamlNode& node,
   FW_ASSIGN_OR_RETURN(std::shared_ptr<const Index> index,
                       BuildIndex(spec, location, options, &staged));
   if (!file.empty() && options.save) SaveIndexInFolder(*index, file);
-  FW_ASSIGN_OR_RETURN(std::shared_ptr<const Dataset> dataset,
-                      OpenIndex(spec, location, file, std::move(index), std::move(staged), options.budget.get()));
+  FW_ASSIGN_OR_RETURN(
+      std::shared_ptr<const Dataset> dataset,
+      OpenIndex(spec, location, file, std::move(index), std::move(staged), options.budget.get()));
   if (!admits("indexes built")) return dataset;
   spdlog::info("dataset {}: {}, {}, index of {} built in {}{}{}", what,
                FormatCount(dataset->size(), "record"),

@@ -344,8 +344,7 @@ absl::StatusOr<FieldReader> FieldReader::Create(const std::vector<FieldRequest>&
   return reader;
 }
 
-absl::Status FieldReader::SetClasses(size_t i, const TextColumn& names, size_t first,
-                                     size_t last) {
+absl::Status FieldReader::SetClasses(size_t i, const TextColumn& names, size_t first, size_t last) {
   for (size_t n = first; n + 1 < last; ++n) {
     if (names[n] >= names[n + 1])
       return absl::DataLossError("an index whose classes are not in order");

@@ -351,8 +351,8 @@ TEST_F(IsolatedMakerTest, NothingIsStartedForASampleThatIsNotWantedAnyMore) {
   const std::atomic<bool> gone{true};
   maker_->UseClock(nullptr, &gone);
   std::vector<std::byte> document;
-  EXPECT_TRUE(absl::IsCancelled(
-      maker_->Pack(testing::AsBytes(Files()[0]), plan_->limits(), &document)));
+  EXPECT_TRUE(
+      absl::IsCancelled(maker_->Pack(testing::AsBytes(Files()[0]), plan_->limits(), &document)));
   TestBatch batch(*plan_, 1);
   EXPECT_TRUE(absl::IsCancelled(maker_->Run(InputOf(record, 1), 0, batch.memory)));
   EXPECT_EQ(host_->started, 0u);
