@@ -74,6 +74,9 @@ bool MemoryTier::AddSegment(uint64_t block_bytes) {
     quota_->Give(static_cast<int64_t>(bytes));
     return false;
   }
+  // All of it is reserved, and looked at in random order: with small pages each look would walk the
+  // page table. Where the kernel has no huge pages, it is as before.
+  (void)madvise(memory, bytes, MADV_HUGEPAGE);
   reservations_.push_back(std::move(reservation));
   segments_[index].store(static_cast<std::byte*>(memory), std::memory_order_release);
   segment_bytes_.push_back(bytes);

@@ -83,6 +83,12 @@ BlockView RecordCache::InMemory(uint64_t packed_place) const {
   return TrustedBlock(memory_->Get(BlockPlace::Unpack(packed_place)));
 }
 
+void RecordCache::PrefetchBlock(int64_t record) const {
+  if (!has_memory()) return;
+  const uint64_t place = in_memory_[record].load(std::memory_order_acquire);
+  if (BlockPlace::IsPlace(place)) __builtin_prefetch(memory_->Get(BlockPlace::Unpack(place)));
+}
+
 RecordCache::Found RecordCache::Find(int64_t record, uint64_t stamp) const {
   Found found;
   const uint64_t in_memory =

@@ -163,6 +163,7 @@ class RecordReader final : private StorageReads::Client {
   void WaitForRead(int64_t held_up_ns);
   void CountRead(int64_t elapsed_ns, bool wanted_more);
   RecordBytes* PopReady();
+  void PrefetchReady() const;
 
   StorageReads storage_;
   FreeList<Read> reads_;

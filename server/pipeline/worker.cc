@@ -17,6 +17,8 @@ constexpr int64_t kCheapTicket = 8;  // places; tickets are long when samples ar
 // ticket's estimate.
 constexpr int64_t kShortNs = 200'000;
 
+constexpr size_t kPrefetchAhead = 8;  // records, of what is loaded from memory before it is used
+
 constexpr size_t kFilesHeld = 8;  // by a ticket, beyond those of the samples that it works on
 
 }  // namespace
@@ -102,8 +104,10 @@ void Worker::StartTicket(Ticket ticket) {
   const int64_t start = MonotonicNs();
   const uint32_t user = job.config().owner_uid;
   turns_.Take(user, work->ticket.is_slow, work->ticket.count);
+  const RecordCache* const cache = job.cache();
+  starting_.clear();
   for (int64_t i = 0; i < work->ticket.count; ++i) {
-    Sample* sample = samples_.Get();
+    Sample* sample = starting_.emplace_back(samples_.Get());
     sample->user = user;
     sample->slow = work->ticket.is_slow;
     sample->work = work;
@@ -112,8 +116,14 @@ void Worker::StartTicket(Ticket ticket) {
     sample->substitution.Begin();
     sample->bytes.user = sample;
     if (sample->placement.is_real) ++work->result.real;
-    reader_->Start(job.dataset(), sample->placement.record, &sample->bytes, job.files(),
-                   job.cache());
+    if (cache != nullptr) cache->PrefetchPlace(sample->placement.record);
+  }
+  for (size_t i = 0; i < starting_.size() + kPrefetchAhead; ++i) {
+    if (cache != nullptr && i < starting_.size())
+      cache->PrefetchBlock(starting_[i]->placement.record);
+    if (i < kPrefetchAhead) continue;
+    Sample* const sample = starting_[i - kPrefetchAhead];
+    reader_->Start(job.dataset(), sample->placement.record, &sample->bytes, job.files(), cache);
   }
   account_.usage().read_ns += MonotonicNs() - start;
 }

@@ -83,7 +83,8 @@ class Worker final : private RecordOwner {
   SampleRunner runner_;
   FreeList<Work> works_;
   FreeList<Sample> samples_;
-  int64_t held_up_ = 0;  // of them, by storage
+  std::vector<Sample*> starting_;  // scratch
+  int64_t held_up_ = 0;            // of them, by storage
   CpuAccount account_;
   Turns turns_;              // in which samples of several users are made
   bool no_tickets_ = false;  // Take found none at no_tickets_since_
