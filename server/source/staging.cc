@@ -34,6 +34,7 @@ constexpr int kTries = 20;  // of a folder that somebody else is just removing
 constexpr char kVersion[] = "1";
 constexpr std::chrono::milliseconds kPause(50);  // while another process unpacks a file
 constexpr size_t kShownName = 100;               // of a file's own name
+constexpr char kGone[] = ".gone-";               // folders that are being removed begin so
 
 // Takes compressed bytes, gives what they unpack to.
 class Unpacker {
@@ -117,15 +118,26 @@ int64_t BytesBelow(const fs::path& folder) {
   return bytes;
 }
 
-// Gives the disk back at once, also of files that somebody has open still: descriptors are kept for
-// a while after a job. REQUIRES: its lock is held, so nobody reads from it.
-void RemoveFolder(const fs::path& folder) {
+std::vector<fs::path> EntriesOf(const fs::path& folder) {
+  std::vector<fs::path> entries;
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-    if (truncate(entry.path().c_str(), 0) != 0)
-      spdlog::warn("{}: {}", entry.path().string(), std::generic_category().message(errno));
+  for (auto entry = fs::directory_iterator(folder, error);
+       !error && entry != fs::directory_iterator(); entry.increment(error))
+    entries.push_back(entry->path());
+  return entries;
+}
+
+// Gives the disk back at once, also of files that somebody has open still: descriptors are kept for
+// a while after a job. Another process may be at it too. REQUIRES: the folder's name says that it
+// is gone, so nobody takes what is left of a file for the whole.
+void RemoveGone(const fs::path& folder) {
+  for (const fs::path& file : EntriesOf(folder)) {
+    if (truncate(file.c_str(), 0) != 0 && errno != ENOENT)
+      spdlog::warn("{}: {}", file.string(), std::generic_category().message(errno));
   }
+  std::error_code error;
   fs::remove_all(folder, error);
+  if (error) spdlog::warn("{}: {}", folder.string(), error.message());
 }
 
 int64_t Nanoseconds(const timespec& time) {
@@ -247,6 +259,7 @@ absl::StatusOr<std::shared_ptr<const StagedFolder>> StagingArea::Open(const std:
     return absl::FailedPreconditionError(
         absl::StrCat("creating ", folder_, " for unpacked files: ", error.message()));
   }
+  FinishRemovals();
   const std::string path = absl::StrCat(folder_, "/", dataset);
   for (int i = 0; i < kTries; ++i) {
     if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return StorageError(errno, path);
@@ -309,27 +322,49 @@ int64_t StagingArea::DropOldest(int64_t at_most) const {
     int64_t used_ns;
     int64_t bytes;
   };
+  FinishRemovals();
   std::vector<Folder> folders;
-  std::error_code error;
   int64_t bytes = 0;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder_, error)) {
+  for (const fs::path& path : EntriesOf(folder_)) {
     struct stat info;
-    if (lstat(entry.path().c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) continue;
-    folders.push_back({entry.path(), Nanoseconds(info.st_mtim), BytesBelow(entry.path())});
+    if (lstat(path.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) continue;
+    folders.push_back({path, Nanoseconds(info.st_mtim), BytesBelow(path)});
     bytes += folders.back().bytes;
   }
   std::sort(folders.begin(), folders.end(),
             [](const Folder& a, const Folder& b) { return a.used_ns < b.used_ns; });
   for (const Folder& oldest : folders) {
     if (bytes <= at_most) break;
-    const Fd lock(open(oldest.path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (!lock || flock(lock.get(), LOCK_EX | LOCK_NB) != 0) continue;  // somebody reads from it
-    RemoveFolder(oldest.path);
+    if (!Drop(oldest.path)) continue;
     bytes -= oldest.bytes;
     spdlog::info("unpacked files of a dataset removed for want of room: {}",
                  FormatBytes(oldest.bytes));
   }
   return bytes;
+}
+
+bool StagingArea::Drop(const std::string& path) const {
+  const Fd lock(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!lock || flock(lock.get(), LOCK_EX | LOCK_NB) != 0) return false;  // somebody reads from it
+  struct stat held;
+  if (fstat(lock.get(), &held) != 0) return false;
+  // Under its own name, a file that is cut short would be taken for a whole one after a kill. The
+  // inode is nobody else's as long as the folder is there.
+  const std::string gone = absl::StrCat(folder_, "/", kGone, held.st_ino);
+  if (rename(path.c_str(), gone.c_str()) != 0) {
+    spdlog::warn("{}: {}", path, std::generic_category().message(errno));
+    return false;
+  }
+  const Fd parent(open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (parent) fsync(parent.get());  // after a power cut, too
+  RemoveGone(gone);
+  return true;
+}
+
+void StagingArea::FinishRemovals() const {
+  for (const fs::path& path : EntriesOf(folder_)) {
+    if (absl::StartsWith(path.filename().string(), kGone)) RemoveGone(path);
+  }
 }
 
 }  // namespace feedwater::server

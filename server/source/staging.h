@@ -4,7 +4,8 @@
 // for longest go first, and never one that is held.
 //
 // An unpacked file is named after what it was made from: path, inode, size and times. It appears
-// whole or not at all, so that after a crash those that were finished are used again.
+// whole or not at all, so that after a crash those that were finished are used again. A folder that
+// is dropped is renamed first, and so is never found half removed.
 //
 // Thread-safe; several processes may share the folder.
 #pragma once
@@ -81,6 +82,10 @@ class StagingArea {
   // The bytes of all unpacked files; drops the oldest folders that nobody holds until there are
   // `at_most`.
   int64_t DropOldest(int64_t at_most) const;
+  // Removes a folder; false: somebody holds it.
+  bool Drop(const std::string& path) const;
+  // Of folders whose removal a killed process has left off.
+  void FinishRemovals() const;
 
   const std::string folder_;
   const int64_t limit_bytes_;

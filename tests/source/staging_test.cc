@@ -3,6 +3,8 @@
 #include "server/source/staging.h"
 
 #include <sys/file.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <zlib.h>
 #include <zstd.h>
 
@@ -10,6 +12,21 @@
 #include "tests/source/column_testing.h"
 #include "tests/source/small_datasets.h"
 #include "tests/source/tar_text.h"
+
+namespace feedwater::server {
+namespace {
+
+bool is_killed_when_it_truncates = false;
+
+}  // namespace
+}  // namespace feedwater::server
+
+// Stands between the program and libc, as the library of tests/faults does.
+extern "C" int truncate(const char* path, off_t length) noexcept {
+  const auto result = static_cast<int>(syscall(SYS_truncate, path, length));
+  if (feedwater::server::is_killed_when_it_truncates) kill(getpid(), SIGKILL);
+  return result;
+}
 
 namespace feedwater::server {
 namespace {
@@ -149,6 +166,30 @@ TEST_F(StagingTest, TheOldestFolderThatNobodyHoldsMakesRoom) {
   ExpectRefused(yaml("b"), {"in use"}, absl::StatusCode::kResourceExhausted);
   held.reset();
   EXPECT_EQ(FieldOf(*opener_.MustOpen(yaml("b")), 0, "bin"), RandomBytes(400 << 10, 'b'));
+}
+
+// A child process is killed when it has cut short the first file of a folder that makes room.
+TEST_F(StagingTest, AKillWhileAFolderIsRemovedLeavesNoFileThatSeemsWhole) {
+  folder_.Write("d/a.tgz", Gzip(Shard(0)));
+  folder_.Write("d/b.tgz", Gzip(Shard(3)));
+  folder_.Write("large/a.tgz", Gzip(TarMemberText("x.bin", RandomBytes(100 << 10, 1)) + TarEnd()));
+  ASSERT_EQ(opener_.MustOpen(kYaml)->size(), 6);
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    is_killed_when_it_truncates = true;
+    UseLimit(104 << 10);  // room for one of them
+    (void)opener_.Open("{format: webdataset, root: root, path: large}");
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status)) << status;
+  const auto dataset = opener_.MustOpen(kYaml);
+  ASSERT_EQ(dataset->size(), 6);
+  for (int i = 0; i < 6; ++i) EXPECT_EQ(FieldOf(*dataset, i, "bin"), absl::StrCat("record ", i));
+  for (const auto& entry : std::filesystem::directory_iterator(state_.path() + "/staged"))
+    EXPECT_THAT(entry.path().filename().string(), Not(::testing::StartsWith(".gone")));
 }
 
 TEST_F(StagingTest, FilesAndClassesOfUnpackedRecordsAreFound) {
