@@ -127,6 +127,13 @@ std::vector<fs::path> EntriesOf(const fs::path& folder) {
   return entries;
 }
 
+// Whether what is open still stands at the path.
+bool IsAt(int fd, const std::string& path) {
+  struct stat held, there;
+  return fstat(fd, &held) == 0 && stat(path.c_str(), &there) == 0 && held.st_dev == there.st_dev &&
+         held.st_ino == there.st_ino;
+}
+
 // Gives the disk back at once, also of files that somebody has open still: descriptors are kept for
 // a while after a job. Another process may be at it too. REQUIRES: the folder's name says that it
 // is gone, so nobody takes what is left of a file for the whole.
@@ -269,10 +276,7 @@ absl::StatusOr<std::shared_ptr<const StagedFolder>> StagingArea::Open(const std:
       return StorageError(errno, path);
     }
     if (flock(lock.get(), LOCK_SH) != 0) return StorageError(errno, path);
-    struct stat held, there;
-    if (fstat(lock.get(), &held) != 0) return StorageError(errno, path);
-    if (stat(path.c_str(), &there) != 0 || held.st_ino != there.st_ino)
-      continue;  // it was removed between the two
+    if (!IsAt(lock.get(), path)) continue;  // it was removed between the two
     const timespec now[2] = {{0, UTIME_NOW}, {0, UTIME_NOW}};
     futimens(lock.get(), now);  // the time of its last use
     Fd directory(open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
@@ -346,8 +350,9 @@ int64_t StagingArea::DropOldest(int64_t at_most) const {
 bool StagingArea::Drop(const std::string& path) const {
   const Fd lock(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!lock || flock(lock.get(), LOCK_EX | LOCK_NB) != 0) return false;  // somebody reads from it
+  // What stands there may have been removed and made again meanwhile: that one is not locked.
   struct stat held;
-  if (fstat(lock.get(), &held) != 0) return false;
+  if (!IsAt(lock.get(), path) || fstat(lock.get(), &held) != 0) return false;
   // Under its own name, a file that is cut short would be taken for a whole one after a kill. The
   // inode is nobody else's as long as the folder is there.
   const std::string gone = absl::StrCat(folder_, "/", kGone, held.st_ino);

@@ -17,15 +17,25 @@ namespace feedwater::server {
 namespace {
 
 bool is_killed_when_it_truncates = false;
+std::function<void(int fd)> before_a_folder_is_locked;  // exclusively; called once
 
 }  // namespace
 }  // namespace feedwater::server
 
-// Stands between the program and libc, as the library of tests/faults does.
+// These stand between the program and libc, as the library of tests/faults does.
 extern "C" int truncate(const char* path, off_t length) noexcept {
   const auto result = static_cast<int>(syscall(SYS_truncate, path, length));
   if (feedwater::server::is_killed_when_it_truncates) kill(getpid(), SIGKILL);
   return result;
+}
+
+extern "C" int flock(int fd, int operation) noexcept {
+  struct stat info;
+  auto& hook = feedwater::server::before_a_folder_is_locked;
+  if (hook != nullptr && operation == (LOCK_EX | LOCK_NB) && fstat(fd, &info) == 0 &&
+      S_ISDIR(info.st_mode))
+    std::exchange(hook, nullptr)(fd);
+  return static_cast<int>(syscall(SYS_flock, fd, operation));
 }
 
 namespace feedwater::server {
@@ -190,6 +200,31 @@ TEST_F(StagingTest, AKillWhileAFolderIsRemovedLeavesNoFileThatSeemsWhole) {
   for (int i = 0; i < 6; ++i) EXPECT_EQ(FieldOf(*dataset, i, "bin"), absl::StrCat("record ", i));
   for (const auto& entry : std::filesystem::directory_iterator(state_.path() + "/staged"))
     EXPECT_THAT(entry.path().filename().string(), Not(::testing::StartsWith(".gone")));
+}
+
+// Between opening and locking a folder, another process removes it, makes it again and holds it.
+TEST_F(StagingTest, AFolderThatWasMadeAgainMeanwhileIsNotRemoved) {
+  const std::string bytes = RandomBytes(100 << 10, 1);
+  folder_.Write("d/a.tgz", Gzip(TarMemberText("x.bin", bytes) + TarEnd()));
+  folder_.Write("e/a.tgz", Gzip(TarMemberText("x.bin", bytes) + TarEnd()));
+  opener_.MustOpen(kYaml);
+  Fd held;
+  before_a_folder_is_locked = [&](int fd) {
+    const auto folder = std::filesystem::read_symlink(absl::StrCat("/proc/self/fd/", fd));
+    const auto copy = std::filesystem::path(state_.path()) / "copy";
+    std::filesystem::copy(folder, copy);
+    std::filesystem::remove_all(folder);
+    std::filesystem::rename(copy, folder);
+    held = Fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    ASSERT_EQ(syscall(SYS_flock, held.get(), LOCK_SH), 0);
+  };
+  UseLimit(150 << 10);  // room for one of them
+  const absl::Status refused = opener_.Open("{format: webdataset, root: root, path: e}").status();
+  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+  ASSERT_TRUE(held);
+  const auto dataset = opener_.MustOpen(kYaml);
+  EXPECT_EQ(FieldOf(*dataset, 0, "bin"), bytes);
+  EXPECT_EQ(opener_.builds, 1) << "of d: its file was there still";
 }
 
 TEST_F(StagingTest, FilesAndClassesOfUnpackedRecordsAreFound) {
