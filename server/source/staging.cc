@@ -23,6 +23,7 @@
 #include "server/base/key.h"
 #include "server/base/units.h"
 #include "server/storage/fault.h"
+#include "server/storage/stat_now.h"
 
 namespace feedwater::server {
 namespace {
@@ -31,7 +32,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kBuffer = 1 << 20;
 constexpr int kTries = 20;  // of a folder that somebody else is just removing
-constexpr char kVersion[] = "1";
+constexpr char kVersion[] = "2";
 constexpr std::chrono::milliseconds kPause(50);  // while another process unpacks a file
 constexpr size_t kShownName = 100;               // of a file's own name
 constexpr char kGone[] = ".gone-";               // folders that are being removed begin so
@@ -151,6 +152,20 @@ int64_t Nanoseconds(const timespec& time) {
   return static_cast<int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
 }
 
+// What an unpacked file is named after: the file that it is made from.
+std::string MadeFrom(const Root& root, const std::string& path, const struct stat& info) {
+  return Key("staged")
+      .Add("version", kVersion)
+      .Add("root", root.path())
+      .Add("path", path)
+      .Add("device", static_cast<int64_t>(info.st_dev))
+      .Add("inode", static_cast<int64_t>(info.st_ino))
+      .Add("bytes", static_cast<int64_t>(info.st_size))
+      .Add("modified", Nanoseconds(info.st_mtim))
+      .Add("changed", Nanoseconds(info.st_ctim))
+      .Name();
+}
+
 }  // namespace
 
 bool IsPackedName(absl::string_view name, std::string* unpacked) {
@@ -174,15 +189,7 @@ absl::StatusOr<StagedFolder::File> StagedFolder::Unpack(
   std::string unpacked;
   if (!IsPackedName(path, &unpacked))
     return absl::InternalError(absl::StrCat(path, " is not compressed"));
-  const std::string made_from = Key("staged")
-                                    .Add("version", kVersion)
-                                    .Add("root", from.path())
-                                    .Add("path", path)
-                                    .Add("inode", static_cast<int64_t>(info.st_ino))
-                                    .Add("bytes", static_cast<int64_t>(info.st_size))
-                                    .Add("modified", Nanoseconds(info.st_mtim))
-                                    .Add("changed", Nanoseconds(info.st_ctim))
-                                    .Name();
+  const std::string made_from = MadeFrom(from, path, info);
   // The file's own name behind it is for people, in messages.
   File file;
   unpacked = unpacked.substr(unpacked.rfind('/') + 1);
@@ -196,7 +203,7 @@ absl::StatusOr<StagedFolder::File> StagedFolder::Unpack(
       // Another one may have finished it before this one had the lock: what is read there already
       // is never replaced.
       written = access(target.c_str(), F_OK) == 0 ? absl::AlreadyExistsError("it is there")
-                                                  : Write(from, path, fd, goes_on);
+                                                  : Write(from, path, made_from, fd, goes_on);
       return written;
     });
     if (absl::IsAlreadyExists(written)) continue;
@@ -212,7 +219,8 @@ absl::StatusOr<StagedFolder::File> StagedFolder::Unpack(
   return file;
 }
 
-absl::Status StagedFolder::Write(const Root& from, const std::string& path, int fd,
+absl::Status StagedFolder::Write(const Root& from, const std::string& path,
+                                 const std::string& made_from, int fd,
                                  const std::function<absl::Status()>& goes_on) const {
   const std::string what = from.Describe(path);
   FW_ASSIGN_OR_RETURN(const Fd file, from.OpenFile(path, /*direct_io=*/false));
@@ -222,9 +230,21 @@ absl::Status StagedFolder::Write(const Root& from, const std::string& path, int 
   } else {
     unpacker = std::make_unique<Gunzip>();
   }
-  const auto damaged = [&](absl::string_view why) {
+  // The path may lead to another file by now, and that one may be written to.
+  const auto prove = [&]() -> absl::Status {
+    struct stat info;
+    if (StatNow(file.get(), &info) != 0) return StorageError(errno, what);
+    if (MadeFrom(from, path, info) == made_from) return absl::OkStatus();
+    return FileChangedError(
+        absl::StrCat(what,
+                     " has changed while it was unpacked; cure: open a new loader, which "
+                     "takes it as it is then"));
+  };
+  const auto damaged = [&](absl::string_view why) -> absl::Status {
+    FW_RETURN_IF_ERROR(prove());
     return absl::InvalidArgumentError(absl::StrCat(what, " cannot be unpacked: ", why));
   };
+  FW_RETURN_IF_ERROR(prove());
   std::vector<char> in(kBuffer), out(kBuffer);
   bool has_any = false;
   while (true) {
@@ -256,7 +276,7 @@ absl::Status StagedFolder::Write(const Root& from, const std::string& path, int 
     }
   }
   if (!has_any || !unpacker->is_whole()) return damaged("it is cut off");
-  return absl::OkStatus();
+  return prove();
 }
 
 absl::StatusOr<std::shared_ptr<const StagedFolder>> StagingArea::Open(const std::string& dataset) {

@@ -3,9 +3,10 @@
 // that the kernel drops when the process ends. Where room is short, the folders that were unused
 // for longest go first, and never one that is held.
 //
-// An unpacked file is named after what it was made from: path, inode, size and times. It appears
-// whole or not at all, so that after a crash those that were finished are used again. A folder that
-// is dropped is renamed first, and so is never found half removed.
+// An unpacked file is named after what it was made from: path, device, inode, size and times; what
+// is read for it is proven to be that file. It appears whole or not at all, so that after a crash
+// those that were finished are used again. A folder that is dropped is renamed first, and so is
+// never found half removed.
 //
 // Thread-safe; several processes may share the folder.
 #pragma once
@@ -42,15 +43,16 @@ class StagedFolder {
   };
   // Unpacks the file at `path` of `from`, which `info` describes, unless it is there already.
   // `goes_on` is asked now and then. InvalidArgument: damaged, or not compressed;
-  // ResourceExhausted: stage.disk or the disk has no room.
+  // FailedPrecondition: the path leads to another file, or it has changed; ResourceExhausted:
+  // stage.disk or the disk has no room.
   absl::StatusOr<File> Unpack(const Root& from, const std::string& path, const struct stat& info,
                               const std::function<absl::Status()>& goes_on) const;
 
  private:
   friend class StagingArea;
   StagedFolder(StagingArea* staging, std::string path, std::shared_ptr<const Root> root, Fd lock);
-  absl::Status Write(const Root& from, const std::string& path, int fd,
-                     const std::function<absl::Status()>& goes_on) const;
+  absl::Status Write(const Root& from, const std::string& path, const std::string& made_from,
+                     int fd, const std::function<absl::Status()>& goes_on) const;
 
   StagingArea* const staging_;
   const std::string path_;

@@ -227,6 +227,37 @@ TEST_F(StagingTest, AFolderThatWasMadeAgainMeanwhileIsNotRemoved) {
   EXPECT_EQ(opener_.builds, 1) << "of d: its file was there still";
 }
 
+// The path leads to another file than the one that it was looked up as, as when a link is turned
+// between the two; what is unpacked of it would be taken for the other one's when it is turned
+// back.
+TEST_F(StagingTest, AFileIsOnlyUnpackedUnderTheNameOfItself) {
+  folder_.Write("old.tgz", Gzip(Shard(0)));
+  folder_.Write("new.tgz", Gzip(Shard(3)));
+  std::filesystem::create_symlink("new.tgz", folder_ / "link.tgz");
+  const auto root = *folder_.AsRoot()->Find("root");
+  const auto area = StagingArea::Below(state_.path(), 64 << 20);
+  const auto folder = area->Open("dataset");
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  const auto go_on = [] { return absl::OkStatus(); };
+  const auto expect_refused = [&](const struct stat& info,
+                                  const std::function<absl::Status()>& go) {
+    const absl::Status status = (*folder)->Unpack(*root, "link.tgz", info, go).status();
+    EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("'link.tgz' of root 'root'"));
+    EXPECT_EQ(StagedFiles(), 0);
+  };
+  const struct stat now = *root->Stat("link.tgz");
+  expect_refused(*root->Stat("old.tgz"), go_on);
+  struct stat elsewhere = now;
+  ++elsewhere.st_dev;
+  expect_refused(elsewhere, go_on);
+  expect_refused(now, [&] {  // written to while it is read
+    folder_.Write("new.tgz", Gzip(Shard(5)));
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE((*folder)->Unpack(*root, "link.tgz", *root->Stat("link.tgz"), go_on).ok());
+}
+
 TEST_F(StagingTest, FilesAndClassesOfUnpackedRecordsAreFound) {
   folder_.Write("d/a.tgz",
                 Gzip(TarMemberText("0.path", "p.png") + TarMemberText("0.kind", "cat") + TarEnd()));
