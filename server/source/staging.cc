@@ -33,9 +33,11 @@ namespace fs = std::filesystem;
 constexpr size_t kBuffer = 1 << 20;
 constexpr int kTries = 20;  // of a folder that somebody else is just removing
 constexpr char kVersion[] = "2";
-constexpr std::chrono::milliseconds kPause(50);  // while another process unpacks a file
-constexpr size_t kShownName = 100;               // of a file's own name
-constexpr char kGone[] = ".gone-";               // folders that are being removed begin so
+constexpr std::chrono::milliseconds kPause(50);      // while another process unpacks a file
+constexpr std::chrono::milliseconds kShortPause(1);  // while another one counts
+constexpr size_t kShownName = 100;                   // of a file's own name
+constexpr char kCount[] = ".used";                   // bytes of all unpacked files, as an int64_t
+constexpr char kGone[] = ".gone-";                   // folders that are being removed begin so
 
 // Takes compressed bytes, gives what they unpack to.
 class Unpacker {
@@ -145,7 +147,8 @@ void RemoveGone(const fs::path& folder) {
   }
   std::error_code error;
   fs::remove_all(folder, error);
-  if (error) spdlog::warn("{}: {}", folder.string(), error.message());
+  if (error && error != std::errc::no_such_file_or_directory)
+    spdlog::warn("{}: {}", folder.string(), error.message());
 }
 
 int64_t Nanoseconds(const timespec& time) {
@@ -266,7 +269,7 @@ absl::Status StagedFolder::Write(const Root& from, const std::string& path,
         if (packed.empty()) break;
         continue;
       }
-      FW_RETURN_IF_ERROR(staging_->Take(static_cast<int64_t>(*bytes)));
+      FW_RETURN_IF_ERROR(staging_->Take(static_cast<int64_t>(*bytes), fd, goes_on));
       const absl::Status written = WriteAll(fd, {out.data(), *bytes});
       if (!written.ok()) {
         return absl::Status(written.code(), absl::StrCat("unpacking ", what, " to ", path_, ": ",
@@ -308,25 +311,41 @@ absl::StatusOr<std::shared_ptr<const StagedFolder>> StagingArea::Open(const std:
   return absl::UnavailableError(absl::StrCat(path, " is being removed"));
 }
 
-absl::Status StagingArea::Take(int64_t more) {
-  MutexLock lock(&mu_);
-  if (used_bytes_ < 0 || used_bytes_ + more > limit_bytes_)
-    used_bytes_ = DropOldest(limit_bytes_ - more);
-  if (used_bytes_ + more > limit_bytes_) {
+absl::Status StagingArea::Take(int64_t more, int fd, const std::function<absl::Status()>& goes_on) {
+  // Opened for each: the lock is between threads, too.
+  const std::string path = absl::StrCat(folder_, "/", kCount);
+  const Fd count(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!count) return StorageError(errno, path);
+  while (flock(count.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) return StorageError(errno, path);
+    FW_RETURN_IF_ERROR(goes_on());  // whoever holds it may be stopped
+    std::this_thread::sleep_for(kShortPause);
+  }
+  int64_t used = 0;
+  const bool is_known = has_counted_ && pread(count.get(), &used, sizeof(used), 0) == sizeof(used);
+  if (!is_known || used < 0 || used > limit_bytes_ - more) used = DropOldest(limit_bytes_ - more);
+  has_counted_ = true;
+  if (used > limit_bytes_ - more) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "unpacked files would take more than stage.disk = ", FormatBytes(limit_bytes_), " in ",
         folder_,
         ", and all that is there is in use; cure: a larger stage.disk, or unpack the files "
         "yourself"));
   }
-  if (FreeBytes() < more) used_bytes_ = DropOldest(used_bytes_ - more);
+  if (FreeBytes() < more) used = DropOldest(used - more);
   if (FreeBytes() < more) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the file system of ", folder_,
                      " has no room for unpacked files: a twentieth of it stays "
                      "free; cure: a state_dir on a larger one, or unpack the files yourself"));
   }
-  used_bytes_ += more;
+  // The count first: one that is too high is put right when it passes the limit. The file is as
+  // long as what was taken for it, so that whoever counts the files counts that.
+  used += more;
+  struct stat info;
+  if (pwrite(count.get(), &used, sizeof(used), 0) != sizeof(used) || fstat(fd, &info) != 0 ||
+      ftruncate(fd, info.st_size + more) != 0)
+    return StorageError(errno, path);
   return absl::OkStatus();
 }
 

@@ -8,19 +8,19 @@
 // those that were finished are used again. A folder that is dropped is renamed first, and so is
 // never found half removed.
 //
-// Thread-safe; several processes may share the folder.
+// Thread-safe; several processes may share the folder, and count what is in it together: in a file
+// that is locked while it is changed.
 #pragma once
 
 #include <sys/stat.h>
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 
-#include "absl/base/thread_annotations.h"
 #include "server/base/fd.h"
-#include "server/base/mutex.h"
 #include "server/base/status.h"
 #include "server/storage/roots.h"
 
@@ -78,8 +78,9 @@ class StagingArea {
 
  private:
   friend class StagedFolder;
-  // Counts `more` bytes that are about to be written, and makes room for them.
-  absl::Status Take(int64_t more) ABSL_LOCKS_EXCLUDED(mu_);
+  // Counts `more` bytes that are about to be written to the end of the file, and makes room for
+  // them.
+  absl::Status Take(int64_t more, int fd, const std::function<absl::Status()>& goes_on);
   int64_t FreeBytes() const;
   // The bytes of all unpacked files; drops the oldest folders that nobody holds until there are
   // `at_most`.
@@ -91,8 +92,7 @@ class StagingArea {
 
   const std::string folder_;
   const int64_t limit_bytes_;
-  Mutex mu_;
-  int64_t used_bytes_ ABSL_GUARDED_BY(mu_) = -1;  // -1: not looked yet
+  std::atomic<bool> has_counted_{false};  // else the count may be from before a crash
 };
 
 }  // namespace feedwater::server

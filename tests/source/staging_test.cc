@@ -70,13 +70,21 @@ class StagingTest : public ColumnTest {
     UseLimit(64 << 20);
   }
   void UseLimit(int64_t bytes) { opener_.staging = StagingArea::Below(state_.path(), bytes); }
-  int StagedFiles() const {
-    int files = 0;
+  // Of each dataset's folder.
+  std::vector<std::filesystem::directory_entry> Staged() const {
+    std::vector<std::filesystem::directory_entry> files;
     std::error_code error;
     for (const auto& entry :
-         std::filesystem::recursive_directory_iterator(state_.path() + "/staged", error))
-      files += entry.is_regular_file();
+         std::filesystem::recursive_directory_iterator(state_.path() + "/staged", error)) {
+      if (entry.is_regular_file() && entry.path().filename() != ".used") files.push_back(entry);
+    }
     return files;
+  }
+  size_t StagedFiles() const { return Staged().size(); }
+  int64_t StagedBytes() const {
+    int64_t bytes = 0;
+    for (const auto& file : Staged()) bytes += static_cast<int64_t>(file.file_size());
+    return bytes;
   }
   static std::string Shard(int first) {
     std::string archive;
@@ -100,7 +108,7 @@ TEST_F(StagingTest, EveryWayOfPackingGivesTheSameRecords) {
   const auto dataset = opener_.MustOpen(kYaml);
   ASSERT_EQ(dataset->size(), 15);
   for (int i = 0; i < 15; ++i) EXPECT_EQ(FieldOf(*dataset, i, "bin"), absl::StrCat("record ", i));
-  EXPECT_EQ(StagedFiles(), 4);
+  EXPECT_EQ(StagedFiles(), 4u);
   EXPECT_NE(&dataset->RootOf(1), &dataset->root());
   EXPECT_EQ(&dataset->RootOf(0), &dataset->root());
 }
@@ -125,7 +133,7 @@ TEST_F(StagingTest, WhatIsThereIsUsedAgainUntilTheFileChanges) {
   EXPECT_EQ(opener_.builds, 1) << "the saved index knows where the records lie";
   opener_.rebuild = true;
   opener_.MustOpen(kYaml);
-  EXPECT_EQ(StagedFiles(), 1) << "and a new one finds them unpacked";
+  EXPECT_EQ(StagedFiles(), 1u) << "and a new one finds them unpacked";
   opener_.rebuild = false;
   folder_.Write("d/a.tgz", Gzip(Shard(5)));
   EXPECT_EQ(FieldOf(*opener_.MustOpen(kYaml), 0, "bin"), "record 5");
@@ -144,14 +152,14 @@ TEST_F(StagingTest, AFileThatIsDamagedCutOrNoneIsRefusedAndLeavesNothing) {
   folder_.Write("d/a.tgz", good);
   folder_.Write("d/b.tar.zst", zstd.substr(0, zstd.size() - 3));
   ExpectRefused(kYaml, {"'d/b.tar.zst'", "cannot be unpacked"});
-  EXPECT_EQ(StagedFiles(), 1) << "the whole one";
+  EXPECT_EQ(StagedFiles(), 1u) << "the whole one";
 }
 
 TEST_F(StagingTest, WithoutRoomAFileIsRefusedWithTheCure) {
   folder_.Write("d/a.tgz", Gzip(std::string(8 << 20, '\0')));  // a small file that becomes large
   UseLimit(1 << 20);
   ExpectRefused(kYaml, {"stage.disk = 1.0 MiB"}, absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(StagedFiles(), 0);
+  EXPECT_EQ(StagedFiles(), 0u);
   opener_.staging = nullptr;
   ExpectRefused(kYaml, {"'d/a.tgz'", "stage: {disk: SIZE}"}, absl::StatusCode::kFailedPrecondition);
 }
@@ -168,9 +176,9 @@ TEST_F(StagingTest, TheOldestFolderThatNobodyHoldsMakesRoom) {
   UseLimit(1 << 20);
   auto held = opener_.MustOpen(yaml("a"));
   opener_.MustOpen(yaml("b"));
-  EXPECT_EQ(StagedFiles(), 2);
+  EXPECT_EQ(StagedFiles(), 2u);
   opener_.MustOpen(yaml("c"));
-  EXPECT_EQ(StagedFiles(), 2) << "b has gone, since a is held";
+  EXPECT_EQ(StagedFiles(), 2u) << "b has gone, since a is held";
   EXPECT_EQ(FieldOf(*held, 0, "bin"), RandomBytes(400 << 10, 'a'));
   auto also_held = opener_.MustOpen(yaml("c"));
   ExpectRefused(yaml("b"), {"in use"}, absl::StatusCode::kResourceExhausted);
@@ -244,7 +252,7 @@ TEST_F(StagingTest, AFileIsOnlyUnpackedUnderTheNameOfItself) {
     const absl::Status status = (*folder)->Unpack(*root, "link.tgz", info, go).status();
     EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("'link.tgz' of root 'root'"));
-    EXPECT_EQ(StagedFiles(), 0);
+    EXPECT_EQ(StagedFiles(), 0u);
   };
   const struct stat now = *root->Stat("link.tgz");
   expect_refused(*root->Stat("old.tgz"), go_on);
@@ -256,6 +264,53 @@ TEST_F(StagingTest, AFileIsOnlyUnpackedUnderTheNameOfItself) {
     return absl::OkStatus();
   });
   EXPECT_TRUE((*folder)->Unpack(*root, "link.tgz", *root->Stat("link.tgz"), go_on).ok());
+}
+
+// As a daemon and a command line that use the same folder, each of which has counted what was
+// there.
+TEST_F(StagingTest, ProcessesThatShareTheFolderStayWithinTheLimitTogether) {
+  const auto yaml = [](const std::string& name) {
+    return absl::StrCat("{format: webdataset, root: root, path: ", name, "}");
+  };
+  for (const std::string name : {"a", "b", "c", "d"}) {
+    folder_.Write(name + "/a.tgz",
+                  Gzip(TarMemberText("x.bin", RandomBytes(300 << 10, name[0])) + TarEnd()));
+  }
+  UseLimit(1 << 20);
+  const auto mine = opener_.staging, others = StagingArea::Below(state_.path(), 1 << 20);
+  std::vector<std::shared_ptr<const Dataset>> held;
+  held.push_back(opener_.MustOpen(yaml("a")));
+  opener_.staging = others;
+  held.push_back(opener_.MustOpen(yaml("b")));
+  opener_.staging = mine;
+  held.push_back(opener_.MustOpen(yaml("c")));
+  opener_.staging = others;
+  ExpectRefused(yaml("d"), {"stage.disk = 1.0 MiB", "in use"},
+                absl::StatusCode::kResourceExhausted);
+  held.pop_back();
+  opener_.MustOpen(yaml("d"));
+  EXPECT_LE(StagedBytes(), 1 << 20);
+}
+
+TEST_F(StagingTest, TwoThatUnpackAtOnceStayWithinTheLimitTogether) {
+  folder_.Write("a.tgz", Gzip(RandomBytes(3 << 20, 1)));
+  folder_.Write("b.tgz", Gzip(RandomBytes(3 << 20, 2)));
+  const auto root = *folder_.AsRoot()->Find("root");
+  const auto one = StagingArea::Below(state_.path(), 4 << 20);
+  const auto other = StagingArea::Below(state_.path(), 4 << 20);
+  const auto one_folder = *one->Open("a"), other_folder = *other->Open("b");
+  const auto go_on = [] { return absl::OkStatus(); };
+  int asked = 0;
+  const auto one_file = one_folder->Unpack(*root, "a.tgz", *root->Stat("a.tgz"), [&] {
+    if (++asked == 3) {  // it has written some of it
+      EXPECT_GT(StagedBytes(), 0);
+      const auto file = other_folder->Unpack(*root, "b.tgz", *root->Stat("b.tgz"), go_on);
+      EXPECT_TRUE(file.ok()) << file.status();
+    }
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(absl::IsResourceExhausted(one_file.status())) << one_file.status();
+  EXPECT_EQ(StagedBytes(), 3 << 20) << "of the other one";
 }
 
 TEST_F(StagingTest, FilesAndClassesOfUnpackedRecordsAreFound) {
