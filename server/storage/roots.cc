@@ -257,7 +257,7 @@ absl::StatusOr<std::shared_ptr<const Roots>> Roots::Create(
       return absl::InvalidArgumentError(absl::StrCat(what, " must be an absolute path"));
     }
     FW_ASSIGN_OR_RETURN(std::shared_ptr<Opening> opening, Opening::Start(name, path));
-    result->roots_.emplace(name, Declared{path, nullptr, std::move(opening)});
+    result->roots_.emplace(name, Declared{path, nullptr, std::move(opening), absl::OkStatus()});
   }
   const absl::Time until = absl::Now() + patience;  // of all of them
   for (auto& [name, declared] : result->roots_) {
@@ -281,9 +281,15 @@ Roots::Declared* Roots::Look(absl::string_view name) const {
   Declared& declared = found->second;
   if (declared.root != nullptr || declared.opening == nullptr) return &declared;
   const std::optional<Opening::Result> opened = declared.opening->WaitUntil(absl::InfinitePast());
-  if (!opened.has_value() || !opened->ok()) return &declared;
-  declared.root = **opened;
+  if (!opened.has_value()) return &declared;
   declared.opening.reset();
+  if (!opened->ok()) {
+    declared.error = opened->status();
+    spdlog::warn("its storage answers now: {}; each loader that reads there tries again",
+                 std::string(declared.error.message()));
+    return &declared;
+  }
+  declared.root = **opened;
   spdlog::info("{}: its storage answers now", DescribeRoot(name, declared.path));
   return &declared;
 }
@@ -308,6 +314,7 @@ absl::StatusOr<std::shared_ptr<const Root>> Roots::FindNow(absl::string_view nam
   MutexLock lock(&mu_);
   Declared* declared = Look(name);
   declared->opening.reset();
+  declared->error = absl::OkStatus();
   declared->root = now;
   return now;
 }
@@ -317,6 +324,7 @@ absl::StatusOr<std::shared_ptr<const Root>> Roots::Find(absl::string_view name) 
   const Declared* declared = Look(name);
   if (declared == nullptr) return Unknown(name);
   if (declared->root != nullptr) return declared->root;
+  FW_RETURN_IF_ERROR(declared->error);
   return absl::UnavailableError(
       absl::StrCat(DescribeRoot(name, declared->path), ": its storage has not answered yet"));
 }
@@ -330,7 +338,7 @@ std::vector<std::string> Roots::Silent() const {
   MutexLock lock(&mu_);
   std::vector<std::string> silent;
   for (const auto& [name, declared] : roots_) {
-    if (Look(name)->root == nullptr) silent.push_back(DescribeRoot(name, declared.path));
+    if (Look(name)->opening != nullptr) silent.push_back(DescribeRoot(name, declared.path));
   }
   return silent;
 }

@@ -76,11 +76,11 @@ class Roots {
       absl::Duration patience = absl::Seconds(3));
   // NotFound "unknown root 'x', did you mean ..." when it is not declared.
   absl::Status CheckDeclared(absl::string_view name) const ABSL_LOCKS_EXCLUDED(mu_);
-  // Unavailable where its storage has not answered yet.
+  // Unavailable where its storage has not answered yet; where that answered with an error, this.
   absl::StatusOr<std::shared_ptr<const Root>> Find(absl::string_view name) const
       ABSL_LOCKS_EXCLUDED(mu_);
-  // The root as its path leads now: made anew when that is another folder by now. May wait for
-  // storage.
+  // The root as its path leads now: made anew when that is another folder by now, or when it could
+  // not be opened before. May wait for storage.
   absl::StatusOr<std::shared_ptr<const Root>> FindNow(absl::string_view name) const
       ABSL_LOCKS_EXCLUDED(mu_);
   // "root 'photos' (/mnt/photos)" of each whose storage has not answered yet.
@@ -92,6 +92,7 @@ class Roots {
     std::string path;
     std::shared_ptr<const Root> root;  // null: it has not been opened yet
     std::shared_ptr<Opening> opening;  // the first one; null when it is over
+    absl::Status error;                // what that came to, while the root is null
   };
 
   // Takes what the first opening has come to, when it has ended. Null: there is no such root.

@@ -278,7 +278,8 @@ def test_a_root_below_a_silent_mount_holds_up_neither_start_nor_reload_nor_end(
 ):
     bad, _ = mounts
     text = daemon.config.read_text()
-    daemon.config.write_text(text.replace("roots: {", f"roots: {{below: {bad.mount}/pictures, "))
+    daemon.config.write_text(text.replace("roots: {",
+        f"roots: {{below: {bad.mount}/pictures, gone: {bad.mount}/nothing, "))  # fmt: skip
     daemon.add_pipeline("below", PIPELINE.format(root="below", policy="fail").replace(
         "path: pictures", "path: ''"))  # fmt: skip
     bad.hang("lookup")
@@ -292,12 +293,13 @@ def test_a_root_below_a_silent_mount_holds_up_neither_start_nor_reload_nor_end(
             capture_output=True, text=True, check=True,
         )  # fmt: skip
         assert f"but for root 'below' ({bad.mount}/pictures)" in health.stdout
+        assert f"root 'gone' ({bad.mount}/nothing)" in health.stdout
         with load(daemon, "good") as loader:
             assert sum(len(ids) for _, ids in loader) == RECORDS
         for reloads in (1, 2):
             old.send_signal(signal.SIGHUP)
             wait_for(lambda n=reloads: daemon.tail(20000).count("reloaded;") == n, "the reload")
-        assert openings_of(old.pid) == 1, "reloads share one opening"
+        assert openings_of(old.pid) == 2, "reloads share one opening of each"
 
         # Who wants to read there waits, and goes on when the storage answers.
         opening = Trainer(daemon, "below")
@@ -306,9 +308,12 @@ def test_a_root_below_a_silent_mount_holds_up_neither_start_nor_reload_nor_end(
         assert opening.batches == 0
         bad.heal()
         opening.get_on(1)
-        with Control(daemon.address) as control:
-            status = control.call("GetStatus", messages.GetStatusRequest(), 60)
-        assert not status.silent_roots
+        with Control(daemon.address) as control:  # also of the one whose answer is an error
+            wait_for(
+                lambda: not control.call("GetStatus", messages.GetStatusRequest(), 60).silent_roots,
+                "the storage's answers",
+            )
+        assert f"root 'gone' ({bad.mount}/nothing) does not exist" in daemon.tail(20000)
         opening.kill()
 
         bad.hang("lookup")

@@ -4,11 +4,37 @@
 
 #include <fcntl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <cstdarg>
+
+#include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "tests/storage/temp_folder.h"
+#include "tests/testing/eventually.h"
+
+namespace feedwater::server {
+namespace {
+
+// A path whose storage does not answer until it is told to.
+std::string silent_path;
+absl::Notification* answers = nullptr;
+
+}  // namespace
+}  // namespace feedwater::server
+
+// Stands between the program and libc, as the library of tests/faults does.
+extern "C" int open(const char* path, int flags, ...) {
+  va_list arguments;
+  va_start(arguments, flags);
+  const mode_t mode = va_arg(arguments, mode_t);
+  va_end(arguments);
+  using namespace feedwater::server;
+  if (answers != nullptr && silent_path == path) answers->WaitForNotification();
+  return static_cast<int>(syscall(SYS_openat, AT_FDCWD, path, flags, mode));
+}
 
 namespace feedwater::server {
 namespace {
@@ -162,6 +188,29 @@ TEST_F(RootsTest, WhatMayHangIsNotOpenedWhereThatMustNotBe) {
   EXPECT_TRUE(IsElsewhere(proc->OpenFile("version", false, Reach::kLocal).status()));
   EXPECT_TRUE(all->OpenFile("proc/version", false).ok());
   EXPECT_TRUE(IsElsewhere(all->OpenFile("proc/version", false, Reach::kLocal).status()));
+}
+
+// Its storage is silent first, then says that the folder is not there; later it is.
+TEST(Roots, OneThatHasAnsweredWithAnErrorIsSilentNoMoreAndCanRecover) {
+  const TempFolder folder;
+  absl::Notification answer;
+  silent_path = folder / "late";
+  answers = &answer;
+  const auto created = Roots::Create({{"late", silent_path}}, nullptr, absl::ZeroDuration());
+  ASSERT_TRUE(created.ok()) << created.status();
+  const Roots& roots = **created;
+  EXPECT_THAT(roots.Silent(), ::testing::ElementsAre("root 'late' (" + silent_path + ")"));
+  EXPECT_THAT(std::string(roots.Find("late").status().message()), HasSubstr("not answered yet"));
+  answer.Notify();
+  ASSERT_TRUE(feedwater::testing::Eventually([&] { return roots.Silent().empty(); }));
+  const absl::Status found = roots.Find("late").status(), now = roots.FindNow("late").status();
+  EXPECT_EQ(found.code(), absl::StatusCode::kNotFound) << found;
+  EXPECT_THAT(std::string(found.message()), HasSubstr("does not exist"));
+  EXPECT_EQ(now, found);
+  std::filesystem::create_directory(silent_path);
+  ASSERT_TRUE(roots.FindNow("late").ok());
+  EXPECT_TRUE(roots.Find("late").ok());
+  answers = nullptr;
 }
 
 }  // namespace
