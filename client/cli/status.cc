@@ -94,6 +94,7 @@ void PrintText(const v1::GetStatusResponse& status) {
                                    rank.slots() - lent);
     }
   }
+  std::cout << NotListedText(status);
 }
 
 void AddStatus(CLI::App& app, Context& context) {

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "server/base/units.h"
 
 namespace feedwater::cli {
 namespace {
@@ -109,6 +110,12 @@ json StatusJson(const v1::GetStatusResponse& status) {
                         {"resident_bytes", Take(&document, "memory_resident_bytes")},
                         {"sum", Take(&document, "memory_sum")}};
   return document;
+}
+
+std::string NotListedText(const v1::GetStatusResponse& status) {
+  if (status.jobs_not_listed() == 0) return "";
+  return absl::StrCat(server::FormatCount(static_cast<int64_t>(status.jobs_not_listed()), "job"),
+                      " not listed: one answer has no room for more\n");
 }
 
 StageTimes StagesBetween(const v1::Job& before, const v1::Job& after) {

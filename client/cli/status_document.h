@@ -14,6 +14,8 @@ absl::StatusOr<v1::GetStatusResponse> GetStatus(
     v1::Control::Stub& control, std::chrono::seconds patience = std::chrono::seconds(30));
 nlohmann::json StatusJson(const v1::GetStatusResponse& status);
 nlohmann::json CacheJson(const v1::JobCache& cache);
+// A line on the jobs that the answer has no room for; "" where it has them all.
+std::string NotListedText(const v1::GetStatusResponse& status);
 
 // What the workers of a job did between two looks at it, in seconds of their elapsed time.
 struct StageTimes {

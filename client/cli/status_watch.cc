@@ -116,13 +116,14 @@ std::string Text(const View& view) {
     }
     out << Wrapped(rates.waits_for, 2);
   }
+  out << NotListedText(status);
   if (isatty(STDIN_FILENO) != 0) out << "\nq ends\n";
   return out.str();
 }
 
 // For pipes and logs: nothing is taken back, so every line says all.
 std::string Lines(const View& view) {
-  if (view.status.jobs().empty()) return "no jobs\n";
+  if (view.status.jobs().empty()) return "no jobs\n" + NotListedText(view.status);
   std::string out;
   for (const v1::Job& job : view.status.jobs()) {
     const JobRates rates = RatesOf(view, job);
@@ -133,6 +134,7 @@ std::string Lines(const View& view) {
         server::FormatBytes(static_cast<int64_t>(rates.bytes_per_s)), job.bad_samples(),
         rates.waits_for);
   }
+  out += NotListedText(view.status);
   return out;
 }
 

@@ -48,9 +48,15 @@ int64_t PrefixBytes(const Plan& plan) {
   return sum;
 }
 
-// "decode + resize", what the prefix does.
+// "decode + resize", what the prefix does. Of a long one, the beginning: the reason goes into every
+// answer about the job.
 std::string PrefixText(const Plan& plan) {
-  return plan.prefix().ops.empty() ? "the dataset" : absl::StrJoin(plan.prefix().ops, " + ");
+  constexpr size_t kShown = 8;
+  const auto& ops = plan.prefix().ops;
+  if (ops.empty()) return "the dataset";
+  if (ops.size() <= kShown) return absl::StrJoin(ops, " + ");
+  return absl::StrCat(absl::StrJoin(ops.begin(), ops.begin() + kShown, " + "), " + ",
+                      ops.size() - kShown, " more ops");
 }
 
 // Whether the records are files that are named as images other than JPEG.

@@ -229,6 +229,7 @@ grpc::Status ControlService::GetStatus(grpc::ServerContext* context, const v1::G
     for (const auto& [name, count] : streams_.Counters()) counters[name] = count;
     for (const std::string& name : Registry<CounterEntry>::Get().Names())
       (*response->mutable_counter_texts())[name] = Registry<CounterEntry>::Get().Find(name)->text;
+    reports_.TellJobs(asker, response);
     return asker.reserve(static_cast<int64_t>(response->ByteSizeLong()));
   });
 }

@@ -91,6 +91,40 @@ void SetCache(const JobStats& stats, v1::JobCache* cache) {
   cache->set_seek_index_bytes(stats.seek_indexes.bytes);
 }
 
+void SetJob(const JobStats& stats, v1::Job* job) {
+  job->set_job(ToUtf8(stats.job));
+  job->set_pipeline(ToUtf8(stats.pipeline));
+  job->set_owner_uid(stats.owner_uid);
+  job->set_epoch(stats.epoch);
+  job->set_step(stats.step);
+  job->set_world_size(stats.world_size);
+  job->set_samples(stats.samples);
+  job->set_bad_samples(stats.bad_samples);
+  job->set_substituted(stats.substituted);
+  job->set_skipped(stats.skipped);
+  job->set_batches(stats.batches);
+  job->set_bytes_read(stats.bytes_read);
+  job->set_cpu_s(stats.cpu_seconds);
+  job->set_read_wait_s(stats.read_wait_seconds);
+  job->set_reads_held_up(stats.held_up);
+  job->set_read_s(stats.read_seconds);
+  job->set_parse_s(stats.parse_seconds);
+  job->set_run_s(stats.run_seconds);
+  job->set_batch_s(stats.batch_seconds);
+  SetCache(stats, job->mutable_cache());
+  SetDecoded(stats.decoded, job);
+  for (const RankStats& of_rank : stats.ranks) {
+    v1::Rank* rank = job->add_ranks();
+    rank->set_rank(of_rank.rank);
+    rank->set_pid(of_rank.pid);
+    rank->set_epoch(of_rank.epoch);
+    rank->set_step(of_rank.step);
+    rank->set_slots(static_cast<uint32_t>(of_rank.slots));
+    rank->set_slots_ready(static_cast<uint32_t>(of_rank.slots_ready));
+    rank->set_slots_lent(static_cast<uint32_t>(of_rank.slots_lent));
+  }
+}
+
 // What an answer with it takes, about.
 int64_t BytesOf(const Ledger& ledger) {
   constexpr int64_t kNumbersBytes = 64;
@@ -134,6 +168,28 @@ int64_t ListBad(const BadSampleLog::Report& report, v1::ListBadSamplesResponse* 
 }
 
 }  // namespace
+
+void AddJobs(std::vector<JobStats> jobs, uid_t first, int64_t most_bytes,
+             v1::GetStatusResponse* response) {
+  constexpr int64_t kFrameBytes = 8;  // of one: its tag and length
+  std::stable_partition(jobs.begin(), jobs.end(),
+                        [&](const JobStats& job) { return job.owner_uid == first; });
+  response->set_jobs_not_listed(jobs.size());  // so that its bytes are counted
+  int64_t bytes = static_cast<int64_t>(response->ByteSizeLong());
+  uint64_t left_out = 0;
+  for (const JobStats& stats : jobs) {
+    v1::Job* job = response->add_jobs();
+    SetJob(stats, job);
+    const int64_t more = static_cast<int64_t>(job->ByteSizeLong()) + kFrameBytes;
+    if (bytes + more > most_bytes) {
+      response->mutable_jobs()->RemoveLast();
+      ++left_out;
+    } else {
+      bytes += more;
+    }
+  }
+  response->set_jobs_not_listed(left_out);
+}
 
 Reports::Reports(Parts parts) : parts_(std::move(parts)), start_ns_(MonotonicNs()) {}
 
@@ -204,41 +260,10 @@ void Reports::TellStatus(v1::GetStatusResponse* response) const {
     counters["decoders_started"] = parts_.decoders->started;
     counters["decoder_deaths"] = parts_.decoders->deaths;
   }
+}
 
-  for (const JobStats& stats : Jobs()) {
-    v1::Job* job = response->add_jobs();
-    job->set_job(ToUtf8(stats.job));
-    job->set_pipeline(ToUtf8(stats.pipeline));
-    job->set_owner_uid(stats.owner_uid);
-    job->set_epoch(stats.epoch);
-    job->set_step(stats.step);
-    job->set_world_size(stats.world_size);
-    job->set_samples(stats.samples);
-    job->set_bad_samples(stats.bad_samples);
-    job->set_substituted(stats.substituted);
-    job->set_skipped(stats.skipped);
-    job->set_batches(stats.batches);
-    job->set_bytes_read(stats.bytes_read);
-    job->set_cpu_s(stats.cpu_seconds);
-    job->set_read_wait_s(stats.read_wait_seconds);
-    job->set_reads_held_up(stats.held_up);
-    job->set_read_s(stats.read_seconds);
-    job->set_parse_s(stats.parse_seconds);
-    job->set_run_s(stats.run_seconds);
-    job->set_batch_s(stats.batch_seconds);
-    SetCache(stats, job->mutable_cache());
-    SetDecoded(stats.decoded, job);
-    for (const RankStats& of_rank : stats.ranks) {
-      v1::Rank* rank = job->add_ranks();
-      rank->set_rank(of_rank.rank);
-      rank->set_pid(of_rank.pid);
-      rank->set_epoch(of_rank.epoch);
-      rank->set_step(of_rank.step);
-      rank->set_slots(static_cast<uint32_t>(of_rank.slots));
-      rank->set_slots_ready(static_cast<uint32_t>(of_rank.slots_ready));
-      rank->set_slots_lent(static_cast<uint32_t>(of_rank.slots_lent));
-    }
-  }
+void Reports::TellJobs(const Asker& asker, v1::GetStatusResponse* response) const {
+  AddJobs(Jobs(), asker.user, kMaxAnswerBytes, response);
 }
 
 absl::Status Reports::ReadLedger(const Asker& asker, const v1::GetLedgerRequest& request,

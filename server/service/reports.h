@@ -22,6 +22,11 @@
 
 namespace feedwater::server {
 
+// Adds jobs, those of `first` before others, until the answer takes `most_bytes`; the rest is
+// counted.
+void AddJobs(std::vector<JobStats> jobs, uid_t first, int64_t most_bytes,
+             v1::GetStatusResponse* response);
+
 // Thread-safe.
 class Reports {
  public:
@@ -44,7 +49,10 @@ class Reports {
   };
   explicit Reports(Parts parts);
 
+  // All but the jobs.
   void TellStatus(v1::GetStatusResponse* response) const;
+  // Behind what the answer holds already: as many as one answer has room for.
+  void TellJobs(const Asker& asker, v1::GetStatusResponse* response) const;
   absl::Status ReadLedger(const Asker& asker, const v1::GetLedgerRequest& request,
                           v1::GetLedgerResponse* response) const;
   // Of a job's dataset, from `first` on: as many as the request wants and one answer holds.

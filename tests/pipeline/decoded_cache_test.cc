@@ -274,5 +274,16 @@ TEST_F(TheChoice, IsPixelsWhenThePipelineAsksForThem) {
             CacheKind::kNone);
 }
 
+// The reason goes into every answer about the job.
+TEST_F(TheChoice, IsExplainedInFewWordsAlsoForALongGraph) {
+  std::string graph;
+  for (int i = 0; i < 100; ++i)
+    absl::StrAppend(&graph, "  - resize: {size: [", 16 + i % 2, ", 16]}\n");
+  const CacheChoice choice = Choose(".png", graph, 1 << 30, "cache: {kind: decoded}\n");
+  EXPECT_THAT(choice.reason, HasSubstr("decode + resize + "));
+  EXPECT_THAT(choice.reason, HasSubstr(" + 93 more ops makes of a record"));
+  EXPECT_LT(choice.reason.size(), 512u);
+}
+
 }  // namespace
 }  // namespace feedwater::server
