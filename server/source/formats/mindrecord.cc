@@ -648,15 +648,15 @@ class MindRecord final : public ColumnFormat {
     } else if (stored.type == "bytes") {
       *column = ColumnSpec::Bytes(stored.name);
     } else if (number != kNumbers->end() && !is_in_map) {
-      *column = ColumnSpec::Array(stored.name, number->second,
-                                  stored.has_shape ? stored.shape : Shape{-1});
+      *column = ColumnSpec::Array(stored.name, number->second, stored.shape);
+      if (!stored.has_shape) column->shape.push_back(-1);
     } else if (number != kNumbers->end() && !stored.has_shape) {
       *column = ColumnSpec::Number(stored.name, number->second);
     } else if (IsOpen(stored) && is_in_map) {
       if (!probed.conflict.empty()) return probed.conflict;
       if (!probed.is_known) return "has no value by which its type could be known";
-      *column = ColumnSpec::Number(stored.name, probed.is_float ? DType::kFloat64 : DType::kInt64,
-                                   stored.type == "array" ? Shape{probed.length} : Shape{});
+      *column = ColumnSpec::Number(stored.name, probed.is_float ? DType::kFloat64 : DType::kInt64);
+      if (stored.type == "array") column->shape.push_back(probed.length);
     } else {
       return absl::StrCat("has the type '", Printable(stored.type),
                           stored.has_shape ? "' with a shape outside of the blob" : "'",
