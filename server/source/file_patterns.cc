@@ -217,6 +217,18 @@ absl::StatusOr<std::vector<FoundFile>> FindFiles(const DatasetLocation& location
                                                  const std::vector<std::string>& patterns,
                                                  absl::Span<const absl::string_view> suffixes,
                                                  IndexBuilder* builder) {
+  const NameRule fits = [&](const std::string& name, const std::vector<std::string>&) {
+    return std::any_of(suffixes.begin(), suffixes.end(),
+                       [&](absl::string_view suffix) { return absl::EndsWith(name, suffix); });
+  };
+  return FindFiles(location, patterns, fits, absl::StrCat("*", absl::StrJoin(suffixes, " or *")),
+                   builder);
+}
+
+absl::StatusOr<std::vector<FoundFile>> FindFiles(const DatasetLocation& location,
+                                                 const std::vector<std::string>& patterns,
+                                                 const NameRule& fits, absl::string_view what,
+                                                 IndexBuilder* builder) {
   std::vector<FoundFile> files;
   FW_ASSIGN_OR_RETURN(const struct stat info, location.root->Stat(location.path));
   if (!S_ISDIR(info.st_mode)) {
@@ -235,15 +247,13 @@ absl::StatusOr<std::vector<FoundFile>> FindFiles(const DatasetLocation& location
     for (const std::string& name : names) {
       std::string unpacked = name;
       IsPackedName(name, &unpacked);
-      const auto fits = [&](absl::string_view suffix) { return absl::EndsWith(unpacked, suffix); };
-      if (name[0] == '.' || std::none_of(suffixes.begin(), suffixes.end(), fits)) continue;
+      if (name[0] == '.' || !fits(unpacked, names)) continue;
       FW_RETURN_IF_ERROR(
           AddFile(location, location.Below(name), /*by_glob=*/true, builder, &files));
     }
     FW_RETURN_IF_ERROR(RefuseTwins(location, files));
     if (files.empty()) {
-      return absl::NotFoundError(absl::StrCat(location.Describe(), " holds no file *",
-                                              absl::StrJoin(suffixes, " or *"),
+      return absl::NotFoundError(absl::StrCat(location.Describe(), " holds no file ", what,
                                               "; cure: name them with 'files'"));
     }
     return files;

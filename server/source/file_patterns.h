@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,16 @@ absl::StatusOr<std::vector<std::string>> ExpandBraces(absl::string_view pattern)
 absl::StatusOr<std::vector<FoundFile>> FindFiles(const DatasetLocation& location,
                                                  const std::vector<std::string>& patterns,
                                                  absl::Span<const absl::string_view> suffixes,
+                                                 IndexBuilder* builder);
+
+// The same for files whose names share no suffix: `fits` says of a name, unpacked, whether it is
+// one of the dataset's files, and gets all names of the folder, sorted. `what` names them in
+// messages.
+using NameRule =
+    std::function<bool(const std::string& name, const std::vector<std::string>& names)>;
+absl::StatusOr<std::vector<FoundFile>> FindFiles(const DatasetLocation& location,
+                                                 const std::vector<std::string>& patterns,
+                                                 const NameRule& fits, absl::string_view what,
                                                  IndexBuilder* builder);
 
 // "train-0.tar" of "data/train-0.tar": a file's name as digests know it, below the dataset's path.

@@ -7,12 +7,17 @@ import gzip
 import io
 import json
 import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
 import numpy as np
 import pytest
-from daemon_process import BUILD
+from daemon_process import BUILD, ROOT
+
+sys.path.insert(0, str(ROOT / "tests/testing"))
+
+import mindrecord_files
 
 import feedwater
 
@@ -58,12 +63,26 @@ def webdataset(files: list[tuple[Path, int]], folder: Path, compress: bool = Fal
         (folder / name).write_bytes(gzip.compress(data) if compress else data)
 
 
+def mindrecord(files: list[tuple[Path, int]], folder: Path) -> None:
+    """Write a set of three MindRecord files."""
+    folder.mkdir()
+    schema = {"data": {"type": "bytes"}, "label": {"type": "int64"}, "name": {"type": "string"}}
+    names = [f"photos.mindrecord{shard}" for shard in range(3)]
+    for shard, part in enumerate(np.array_split(np.arange(len(files)), 3)):
+        rows = [
+            ({"label": files[i][1], "name": files[i][0].name}, [files[i][0].read_bytes()])
+            for i in part
+        ]
+        (folder / names[shard]).write_bytes(mindrecord_files.mindrecord(schema, rows, names, shard))
+
+
 FORMATS = {
     "webdataset": ("{format: webdataset, root: data, path: DIR}", webdataset),
     "webdataset, compressed": (
         "{format: webdataset, root: data, path: DIR}",
         lambda files, folder: webdataset(files, folder, compress=True),
     ),
+    "mindrecord": ("{format: mindrecord, root: data, path: DIR}", mindrecord),
 }
 
 

@@ -29,6 +29,7 @@ from daemon_process import BUILD, ROOT, DaemonProcess
 sys.path.insert(0, str(ROOT / "tests/testing"))
 
 import fuse_storage
+import mindrecord_files
 import riegeli_files
 
 import feedwater
@@ -548,6 +549,38 @@ class Lmdb(Kind):
         return held
 
 
+class MindRecord(Kind):
+    """Two files of one set, whose headers say where rows and blobs lie."""
+
+    format = "mindrecord"
+    extra = ", fields: {image: {from: data, dtype: uint8, shape: [20]}, label: label}"
+    pair = ("a.mindrecord0", "a.mindrecord1")
+    schema = {"data": {"type": "bytes"}, "label": {"type": "int64"}}
+
+    @classmethod
+    def files(cls, version: int, longer: int) -> dict[str, bytes]:
+        files = {}
+        for shard, name in enumerate(cls.pair):
+            images = numbers(version * 100 + shard, 5 + longer, 20)
+            rows = [({"label": version * 10 + i}, [x.tobytes()]) for i, x in enumerate(images)]
+            files[name] = mindrecord_files.mindrecord(cls.schema, rows, list(cls.pair), shard)
+        return files
+
+    @classmethod
+    def held(cls, folder: Path) -> list[tuple[bytes, int]]:
+        held = []
+        for name in cls.pair:
+            data = (folder / name).read_bytes()
+            header = json.loads(data[8 : 8 + struct.unpack_from("<Q", data)[0]])
+            blobs, rows = (header["header_size"] + i * header["page_size"] for i in (0, 1))
+            for i in range(header["page"][0]["end_row_id"]):
+                (size,) = struct.unpack_from("<Q", data, rows)
+                rows += 8 + size
+                (label,) = struct.unpack_from(">q", data, rows - 8)
+                held.append((data[blobs + 28 * i + 8 : blobs + 28 * i + 28], label))
+        return held
+
+
 DATASETS = {
     "pictures": ImageFolder,
     "photos": Photos,
@@ -565,6 +598,7 @@ DATASETS = {
     "csv": Csv,
     "jsonl": Jsonl,
     "lmdb": Lmdb,
+    "mindrecord": MindRecord,
 }
 
 

@@ -14,11 +14,11 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "nlohmann/json.hpp"
 #include "server/base/units.h"
 #include "server/base/yaml.h"
 #include "server/source/column_format.h"
 #include "server/source/file_window.h"
+#include "server/source/json_document.h"
 #include "server/source/mds_encoding.h"
 
 namespace feedwater::server {
@@ -31,8 +31,6 @@ constexpr IndexTag kEnds = MakeIndexTag("mden");    // behind the last sample of
 constexpr IndexTag kStored = MakeIndexTag("mdst");  // name and encoding of every stored column
 constexpr const char* kIndexFile = "index.json";
 constexpr int64_t kMaxIndexFile = 256 << 20;
-constexpr int64_t kJsonGrowth = 20;  // bytes of memory for a byte of JSON, at the most
-constexpr int kMaxJsonDepth = 16;
 constexpr size_t kMaxShards = 1'000'000, kMaxColumns = 10'000;
 constexpr size_t kMaxShardHead = 1 << 20;  // of the columns that a shard repeats
 constexpr int64_t kProbes = 100;
@@ -42,19 +40,6 @@ constexpr size_t kOffsetsAtOnce = 16 << 10;
 struct MdsParams {
   FieldRequests fields;
 };
-
-// A discarded value where the text is no JSON, or nested too deep.
-json ParseJson(const std::string& text) {
-  bool is_deep = false;
-  json parsed = json::parse(
-      text,
-      [&](int depth, json::parse_event_t, json&) {
-        is_deep = is_deep || depth > kMaxJsonDepth;
-        return !is_deep;
-      },
-      /*allow_exceptions=*/false);
-  return is_deep ? json(json::value_t::discarded) : parsed;
-}
 
 // A column as the samples have it.
 struct StoredColumn {
@@ -301,10 +286,10 @@ class Mds final : public ColumnFormat {
       return absl::InvalidArgumentError(
           absl::StrCat(what, " is no regular file of at most ", FormatBytes(kMaxIndexFile)));
     }
-    FW_RETURN_IF_ERROR(builder->Take(static_cast<int64_t>(info->st_size) * kJsonGrowth));
+    FW_RETURN_IF_ERROR(builder->Take(static_cast<int64_t>(info->st_size) * kJsonDocumentGrowth));
     FW_ASSIGN_OR_RETURN(const std::string text,
                         ReadHead(*location.root, path, static_cast<size_t>(info->st_size)));
-    *index = ParseJson(text);
+    *index = ParseJsonDocument(text);
     if (!index->is_object() || !index->contains("shards") || !(*index)["shards"].is_array()) {
       return absl::InvalidArgumentError(
           absl::StrCat(what, " is no index of MosaicML Streaming: ",
@@ -495,7 +480,7 @@ class Mds final : public ColumnFormat {
     if (own == 0 || own > kMaxShardHead) return absl::OkStatus();
     std::string text;
     FW_RETURN_IF_ERROR(window.Read(static_cast<int64_t>(head), static_cast<size_t>(own), &text));
-    const json columns = ParseJson(text);
+    const json columns = ParseJsonDocument(text);
     if (!columns.is_object()) return absl::OkStatus();
     const absl::StatusOr<std::vector<StoredColumn>> told = ReadColumns(columns);
     if (!told.ok()) return fail(absl::StrCat("says of itself: ", told.status().message()));
