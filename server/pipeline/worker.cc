@@ -130,6 +130,7 @@ void Worker::StartTicket(Ticket ticket) {
     sample->work = work;
     sample->place = work->ticket.first + i;
     sample->placement = batch.order().At(batch.step(), batch.stream().rank(), sample->place);
+    sample->key = sample->placement.key;
     sample->tries = 0;
     sample->bad = BadSample();
     sample->bad.record = -1;
@@ -279,7 +280,7 @@ SampleInput Worker::InputOf(const Sample& sample) const {
   input.position = sample.placement.position;
   input.is_real = sample.placement.is_real && !is_skipped;
   if (is_skipped) input.stands_for = sample.placement.record;
-  input.key = batch.order().key();
+  input.key = sample.key;
   return input;
 }
 
@@ -297,13 +298,14 @@ absl::Status Worker::Make(const Sample& sample) {
 // rule that looks at nothing but the order and the records.
 bool Worker::StartSubstitute(Sample* sample) {
   Job& job = sample->work->ticket.batch->job();
-  const int64_t records = job.dataset().size();
-  if (sample->tries >= std::min(kMaxSubstitutes, records - 1)) return false;
+  const int64_t positions = job.order_config()->positions();
+  if (sample->tries >= std::min(kMaxSubstitutes, positions - 1)) return false;
   ++sample->tries;
-  const int64_t position = (sample->placement.position + sample->tries) % records;
-  const int64_t record = sample->work->ticket.batch->order().RecordAt(position);
+  const int64_t position = (sample->placement.position + sample->tries) % positions;
+  const Pick pick = sample->work->ticket.batch->order().PickAt(position);
+  sample->key = pick.key;
   reader_->Release(&sample->bytes);
-  reader_->Start(job.dataset(), record, &sample->bytes, job.files(), job.cache());
+  reader_->Start(job.dataset(), pick.record, &sample->bytes, job.files(), job.cache());
   return true;
 }
 

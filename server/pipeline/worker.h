@@ -50,6 +50,7 @@ class Worker final : private RecordOwner {
     Work* work = nullptr;
     int64_t place = 0;
     Placement placement;
+    PhiloxKey key{};    // of that record's draws, or of the substitute's that is tried
     int64_t tries = 0;  // substitutes tried
     BadSample bad;      // the place's own record, once that is known to be bad
     RecordBytes bytes;  // of that record, or of the substitute that is tried

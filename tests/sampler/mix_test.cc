@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <random>
 #include <set>
+#include <thread>
 
 #include "absl/strings/str_join.h"
 #include "server/sampler/order.h"
@@ -280,6 +282,29 @@ TEST(MixEpoch, TakesConstantTimeForLargeNumbers) {
   }
   EXPECT_EQ(order.UsesOf(mix->records() - 1).size(), EpochOrder::kMaxUses);
   EXPECT_LE(order.UsesOf(12345).size(), 4u);
+}
+
+// Goal: orders of own epochs are made once they are needed, and dropped, whoever asks. Method: the
+// positions of an epoch in which a small source has many own epochs, by several threads.
+TEST(MixEpoch, ManyThreadsSeeTheSameOrder) {
+  const auto mix = MustMix({{9, 5, {0, 2, 7}}, {500, 2, {0, 100}}}, MixStop::kAll);
+  const auto config = Config(Spec("block"), mix);
+  std::vector<int64_t> wanted;
+  const EpochOrder alone(config, 4, 0);
+  for (int64_t i = 0; i < mix->positions(); ++i) wanted.push_back(alone.RecordAt(i));
+  const EpochOrder shared(config, 4, 0);
+  std::vector<std::thread> threads;
+  std::atomic<int> differ{0};
+  for (int64_t thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([&, thread] {
+      for (int64_t i = 0; i < mix->positions(); ++i) {
+        const int64_t position = (i + thread * 117) % mix->positions();
+        differ += shared.RecordAt(position) != wanted[static_cast<size_t>(position)];
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(differ, 0);
 }
 
 TEST(MixOrderConfig, SaysWhatAnEpochIs) {

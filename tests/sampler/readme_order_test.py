@@ -93,8 +93,7 @@ def large_mix_cases(rng):
         sizes = [2**61 + 3, 10**6, 3] if stop != "all" else [2**57 + 3, 10**6, 3]
         yield {
             "mix": [
-                {"records": records, "weight": weight}
-                for records, weight in zip(sizes, (7, 2, 1))
+                {"records": records, "weight": weight} for records, weight in zip(sizes, (7, 2, 1))
             ],
             "stop": stop,
             "seed": rng.getrandbits(64),
