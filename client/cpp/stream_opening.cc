@@ -134,9 +134,12 @@ absl::StatusOr<std::unique_ptr<Stream::Impl>> Stream::Impl::Open(const std::stri
   cursor.at = {facts.epoch(), facts.position()};
   cursor.world_size = facts.world_size();
   cursor.batch_size = facts.batch_size();
-  stream->position = Position(std::move(cursor),
-                              {facts.records(), facts.steps_per_epoch(), facts.last() == "drop"},
-                              /*resumed=*/!options.state.empty());
+  // An earlier daemon does not tell them, and has no mixes.
+  const int64_t positions =
+      facts.positions_per_epoch() > 0 ? facts.positions_per_epoch() : facts.records();
+  stream->position =
+      Position(std::move(cursor), {positions, facts.steps_per_epoch(), facts.last() == "drop"},
+               /*resumed=*/!options.state.empty());
   stream->Settle();  // behind what the state leaves out
   // From now on every reopening asks for the same job over the same files, whatever the environment
   // or the file says by then.

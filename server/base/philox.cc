@@ -31,9 +31,9 @@ PhiloxCounter Philox4x32(PhiloxCounter counter, PhiloxKey key) {
   return counter;
 }
 
-PhiloxKey EpochKey(uint64_t seed, uint64_t epoch) {
+PhiloxKey EpochKey(uint64_t seed, uint64_t epoch, uint32_t source) {
   const PhiloxCounter counter = {static_cast<uint32_t>(epoch), static_cast<uint32_t>(epoch >> 32),
-                                 0x66656564u, 0};
+                                 0x66656564u, source};
   const PhiloxKey key = {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
   const PhiloxCounter out = Philox4x32(counter, key);
   return {out[0], out[1]};

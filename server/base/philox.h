@@ -14,9 +14,9 @@ using PhiloxKey = std::array<uint32_t, 2>;
 
 PhiloxCounter Philox4x32(PhiloxCounter counter, PhiloxKey key);  // 10 rounds
 
-// The key of one epoch: words 0 and 1 of Philox(counter = {epoch low, epoch high, 0x66656564, 0},
-// key = {seed low, seed high}).
-PhiloxKey EpochKey(uint64_t seed, uint64_t epoch);
+// The key of one epoch: words 0 and 1 of Philox(counter = {epoch low, epoch high, 0x66656564,
+// source}, key = {seed low, seed high}). The sources of a mix count from 1; 0 is no mix's.
+PhiloxKey EpochKey(uint64_t seed, uint64_t epoch, uint32_t source = 0);
 
 // Op instances as they stand in the counter. Sample ops are numbered by their place in `graph`,
 // batch ops by their place in `batch.graph` plus kBatchInstance; the sampler's own uses come last.

@@ -1,6 +1,7 @@
 #include "server/graph/advice.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -59,17 +60,40 @@ std::vector<std::string> AdviceOn(const PipelineSpec& spec) {
   return advice;
 }
 
-std::string AdviceOn(const OrderConfig& order) {
+namespace {
+
+// The sources of a mix stand at places of a period, and `interleave` gives a rank every W-th
+// position: where the two have a common divisor, a rank sees but a part of the places.
+std::string AdviceOnInterleaving(const OrderConfig& order) {
+  if (order.mix == nullptr || order.shard != ShardMode::kInterleave) return "";
+  const int64_t period = order.mix->schedule().period();
+  const int64_t common = std::gcd(period, order.world_size);
+  if (common == 1 || order.mix->sources().size() == 1) return "";
+  return absl::StrCat("with `shard: interleave` the ranks do not get the same shares of the mix: ",
+                      "its sources follow one another with a period of ", period,
+                      " samples, of which a rank of ", order.world_size, " sees one in ", common,
+                      ". To have each source on every rank take `sampler: {shard: batch}`");
+}
+
+std::string AdviceOnEmptyBatches(const OrderConfig& order) {
   const int64_t first = FirstEmptyRank(order), last = order.world_size - 1;
   if (first > last) return "";
   return absl::StrCat(
       first == last ? absl::StrCat("rank ", first, " of ", order.world_size, " gets")
                     : absl::StrCat("ranks ", first, " to ", last, " of ", order.world_size, " get"),
       " an empty last batch in each epoch: `last: partial` shares what ",
-      FormatCount(order.records, "record"), " leave after full batches, ",
-      FormatCount(first, "sample"),
+      FormatCount(order.positions(), order.mix == nullptr ? "record" : "sample"),
+      " leave after full batches, ", FormatCount(first, "sample"),
       ". To have equal batches on all ranks take `sampler: {last: pad}`, with `is_real` among the "
       "outputs, which says which samples count");
+}
+
+}  // namespace
+
+std::string AdviceOn(const OrderConfig& order) {
+  std::string advice = AdviceOnEmptyBatches(order);
+  const std::string more = AdviceOnInterleaving(order);
+  return absl::StrCat(advice, advice.empty() || more.empty() ? "" : "; ", more);
 }
 
 }  // namespace feedwater::server

@@ -9,6 +9,7 @@
 #include "server/graph/digest.h"
 #include "server/graph/op_spec.h"
 #include "server/source/dataset.h"
+#include "server/source/mix.h"
 
 namespace feedwater::server {
 namespace {
@@ -94,8 +95,11 @@ absl::Status ReadDataset(const YamlNode& node) {
         "'dataset' must be a map such as {format: image_folder, root: NAME, path: train}, not ",
         node.Found()));
   }
+  if (IsMix(node)) return ReadMix(node).status();
   const YamlNode* format = node.Find("format");
-  if (format == nullptr) return node.Error("'dataset' needs 'format', such as image_folder");
+  if (format == nullptr) {
+    return node.Error("'dataset' needs 'format', such as image_folder, or 'mix', several datasets");
+  }
   if (!format->is_scalar())
     return format->Error(absl::StrCat("'format' must be a word, not ", format->KindName()));
   return absl::OkStatus();
@@ -318,7 +322,9 @@ const std::vector<ParamInfo>& PipelineParams() {
     };
     constexpr char kMap[] = R"({"type":"object"})", kList[] = R"({"type":["array","null"]})";
     add("version", "1", R"({"const":1})", "Format of this file.", true);
-    add("dataset", "map", kMap, "What is read: format, root, path and the format's own parameters.",
+    add("dataset", "map", kMap,
+        "What is read: format, root, path and the format's own parameters; or `mix`, several "
+        "datasets in exact shares (formats.md).",
         true, DatasetParams());
     add("sampler", "map", kMap, "Order of the records.", false, SamplerSchema().params());
     add("graph", "list of ops", kList, "What happens to each sample, read top to bottom.");

@@ -30,7 +30,7 @@ BadSample BadRecord(const Dataset& dataset, int64_t record) {
   std::vector<Extent> extents;
   dataset.Extents(record, &extents);
   if (!extents.empty()) {
-    bad.path = dataset.ObjectPath(extents[0].object);
+    bad.path = dataset.PathText(extents[0].object);
     bad.offset = extents[0].offset;
   }
   for (const Extent& extent : extents) bad.length += extent.length;

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "server/base/clock.h"
 #include "server/storage/fault.h"
 
@@ -84,8 +86,10 @@ absl::Status JobFiles::KeepSince(const FilesMark& mark) {
   // One of another version says nothing.
   if (!is_known && !identity_.empty() &&
       mark.identity.substr(0, kVersionSize) == identity_.substr(0, kVersionSize)) {
+    std::vector<std::string> roots;
+    for (const Root* root : dataset_->roots()) roots.push_back(root->path());
     return FileHasChanged(absl::StrCat("a folder or file of the dataset in ",
-                                       dataset_->root().path(),
+                                       absl::StrJoin(roots, ", "),
                                        " was exchanged for another one since this rank began"));
   }
   MutexLock lock(&mu_);
@@ -109,13 +113,13 @@ absl::Status JobFiles::Settle(uint32_t object, const FileCache::Facts& now, Reac
   if (known == 0) {
     const int64_t indexed = dataset_->ObjectBytes(object);
     if (now.size != indexed) {
-      dataset_->MarkOutOfDate();
+      dataset_->MarkOutOfDate(object);
       return changed(absl::StrCat("has ", now.size, " bytes and had ", indexed,
                                   " when the dataset was indexed"));
     }
     // A time that has not come yet is of another clock, or ours was set back: it tells nothing.
     // One that was unpacked is as old as what it was made from, which LookAround looks at.
-    const bool is_own = &dataset_->RootOf(object) == &dataset_->root();
+    const bool is_own = absl::c_linear_search(dataset_->roots(), &dataset_->RootOf(object));
     if (is_own && now.changed_ns <= ClockNs(CLOCK_REALTIME)) {
       MutexLock lock(&mu_);
       if (!absl::c_binary_search(later_ns_, now.changed_ns)) {

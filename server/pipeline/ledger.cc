@@ -21,19 +21,21 @@ std::string EndOf(std::string path) {
   return absl::StrCat("...", absl::string_view(path).substr(path.size() - kMaxLedgerPathBytes + 3));
 }
 
-LedgerEntry EntryOf(const Dataset& dataset, const Use& use, int64_t position, int64_t record,
+LedgerEntry EntryOf(const Dataset& dataset, const Use& use, int64_t record,
                     std::vector<Extent>* extents) {
   LedgerEntry entry;
   entry.use = use;
-  entry.position = position;
+  entry.position = use.position;
   entry.record = record;
   dataset.Extents(record, extents);
   if (!extents->empty()) {
-    entry.path = EndOf(dataset.ObjectPath(extents->front().object));
+    entry.path = EndOf(dataset.PathText(extents->front().object));
     entry.offset = extents->front().offset;
   }
   for (const Extent& extent : *extents) entry.bytes += extent.length;
   entry.label = dataset.LabelOf(record);
+  if (const DatasetMix* mix = dataset.mix(); mix != nullptr)
+    entry.dataset_id = static_cast<int64_t>(mix->SourceOf(record));
   return entry;
 }
 
@@ -60,14 +62,14 @@ absl::Status ReadStep(const Dataset& dataset, const EpochOrder& order, const Ord
     for (int64_t k = 0; k < samples; ++k) {
       const Placement at = order.At(*query.step, rank, k);
       ledger->entries.push_back(
-          EntryOf(dataset, {*query.step, rank, k, at.is_real}, at.position, at.record, &extents));
+          EntryOf(dataset, {*query.step, rank, k, at.is_real, at.position}, at.record, &extents));
     }
   }
   return absl::OkStatus();
 }
 
 // As the workers choose: the next position with a good record.
-void MarkBad(const EpochOrder& order, int64_t records, const LedgerQuery& query, Ledger* ledger) {
+void MarkBad(const EpochOrder& order, int64_t positions, const LedgerQuery& query, Ledger* ledger) {
   for (LedgerEntry& entry : ledger->entries) {
     const auto found = query.bad.find(entry.record);
     if (found == query.bad.end()) continue;
@@ -75,9 +77,9 @@ void MarkBad(const EpochOrder& order, int64_t records, const LedgerQuery& query,
     entry.bad_reason = found->second;
     if (query.on_bad_sample == BadSamplePolicy::kFail) continue;
     for (int64_t tries = 1; entry.stood_in < 0; ++tries) {
-      const auto record = SubstituteFor(entry.position, tries, order, records);
-      if (!record.has_value()) break;
-      if (query.bad.count(*record) == 0) entry.stood_in = *record;
+      const auto next = SubstituteFor(entry.position, tries, order, positions);
+      if (!next.has_value()) break;
+      if (query.bad.count(next->record) == 0) entry.stood_in = next->record;
     }
   }
 }
@@ -94,16 +96,15 @@ absl::StatusOr<Ledger> ReadLedger(const Dataset& dataset,
   ledger.steps = order.steps();
   if (query.step) {
     FW_RETURN_IF_ERROR(ReadStep(dataset, order, *config, query, &ledger));
-    MarkBad(order, config->records, query, &ledger);
+    MarkBad(order, config->positions(), query, &ledger);
     return ledger;
   }
   if (!query.record) return absl::InvalidArgumentError("give a step, or a record");
   FW_RETURN_IF_ERROR(CheckRange("record", *query.record, config->records));
   std::vector<Extent> extents;
-  const int64_t position = order.PositionOf(*query.record);
   for (const Use& use : order.UsesOf(*query.record))
-    ledger.entries.push_back(EntryOf(dataset, use, position, *query.record, &extents));
-  MarkBad(order, config->records, query, &ledger);
+    ledger.entries.push_back(EntryOf(dataset, use, *query.record, &extents));
+  MarkBad(order, config->positions(), query, &ledger);
   return ledger;
 }
 
@@ -126,7 +127,7 @@ absl::StatusOr<int64_t> FindRecord(const Dataset& dataset, absl::string_view tex
       return absl::CancelledError("the caller left while records were being looked through");
     dataset.Extents(record, &extents);
     if (extents.empty()) continue;
-    if (extents[0].object != last_object) path = dataset.ObjectPath(extents[0].object);
+    if (extents[0].object != last_object) path = dataset.PathText(extents[0].object);
     last_object = extents[0].object;
     Fit* fit = path == text ? &whole : absl::EndsWith(path, end) ? &part : nullptr;
     if (fit == nullptr) continue;

@@ -35,9 +35,10 @@ struct LedgerQuery {
 struct LedgerEntry {
   Use use;
   int64_t position = 0, record = 0;
-  std::string path;  // of the first extent, below the root
+  std::string path;  // of the first extent, as Dataset::PathText
   int64_t offset = 0, bytes = 0;
-  int64_t label = -1;  // -1: the index does not know it
+  int64_t label = -1;       // -1: the index does not know it
+  int64_t dataset_id = -1;  // of a mix: its source
   bool is_bad = false;
   std::string bad_reason;
   int64_t stood_in = -1;  // the record at its place; -1: none

@@ -16,6 +16,7 @@
 #include "server/base/cpus.h"
 #include "server/base/log_limiter.h"
 #include "server/base/units.h"
+#include "server/pipeline/dataset_order.h"
 #include "server/pipeline/parking.h"
 #include "server/pipeline/scheduler.h"
 #include "server/pipeline/worker.h"
@@ -85,10 +86,9 @@ absl::StatusOr<std::shared_ptr<const SampleRooms::Claim>> ClaimMemory(const JobC
 }
 
 absl::StatusOr<std::shared_ptr<const OrderConfig>> MakeConfig(const JobConfig& job, int64_t rank) {
-  const Dataset& dataset = *job.pipeline->dataset;
   FW_ASSIGN_OR_RETURN(OrderConfig made,
-                      MakeOrderConfig(job.pipeline->spec.sampler, dataset.size(), job.batch_size,
-                                      job.world_size, dataset.shard_starts()));
+                      MakeOrderConfig(job.pipeline->spec.sampler, *job.pipeline->dataset,
+                                      job.batch_size, job.world_size));
   made.seed = job.seed;  // the job's, not the file's
   FW_RETURN_IF_ERROR(CheckRank(made, rank));
   FW_RETURN_IF_ERROR(CheckSteps(made));

@@ -74,7 +74,7 @@ void SampleRunner::EnterCrumb(const Making& sample) {
   dataset.Extents(sample.bytes.record(), &extents_);
   if (extents_.empty()) return crumb_->Enter(dataset.digest(), sample.bytes.record(), 0, 0, "");
   crumb_->Enter(dataset.digest(), sample.bytes.record(), extents_[0].offset, sample.bytes.size(),
-                dataset.ObjectPath(extents_[0].object));
+                dataset.PathText(extents_[0].object));
 }
 
 absl::Status SampleRunner::Run(const Making& sample, SampleInput input, Usage* usage) {

@@ -8,15 +8,15 @@
 
 namespace feedwater::server {
 
-std::optional<int64_t> SubstituteFor(int64_t position, int64_t tries, const EpochOrder& order,
-                                     int64_t records) {
-  if (tries > std::min(kMaxSubstitutes, records - 1)) return std::nullopt;
-  return order.RecordAt((position + tries) % records);
+std::optional<Pick> SubstituteFor(int64_t position, int64_t tries, const EpochOrder& order,
+                                  int64_t positions) {
+  if (tries > std::min(kMaxSubstitutes, positions - 1)) return std::nullopt;
+  return order.PickAt((position + tries) % positions);
 }
 
-std::optional<int64_t> Substitution::Next(int64_t position, const EpochOrder& order,
-                                          int64_t records) {
-  const std::optional<int64_t> next = SubstituteFor(position, tries_ + 1, order, records);
+std::optional<Pick> Substitution::Next(int64_t position, const EpochOrder& order,
+                                       int64_t positions) {
+  const std::optional<Pick> next = SubstituteFor(position, tries_ + 1, order, positions);
   if (next.has_value()) ++tries_;
   return next;
 }

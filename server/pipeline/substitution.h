@@ -16,8 +16,8 @@ namespace feedwater::server {
 // The record that is tried `tries`-th (from 1 on) at the place that stands at `position` of the
 // epoch's global order: the one that stands so many positions behind it. Nothing: no more are
 // tried.
-std::optional<int64_t> SubstituteFor(int64_t position, int64_t tries, const EpochOrder& order,
-                                     int64_t records);
+std::optional<Pick> SubstituteFor(int64_t position, int64_t tries, const EpochOrder& order,
+                                  int64_t positions);
 
 // One place of a batch.
 class Substitution {
@@ -36,7 +36,7 @@ class Substitution {
     if (is_own()) bad_ = std::move(bad);
   }
   // The record to try next; nothing where none is left.
-  std::optional<int64_t> Next(int64_t position, const EpochOrder& order, int64_t records);
+  std::optional<Pick> Next(int64_t position, const EpochOrder& order, int64_t positions);
   // That record is a good one.
   void FoundGood(int64_t record) {
     if (!is_own()) bad_.stood_in = record;

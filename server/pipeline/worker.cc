@@ -113,6 +113,7 @@ void Worker::StartTicket(Ticket ticket) {
     sample->work = work;
     sample->place = work->ticket.first + i;
     sample->placement = batch.order().At(batch.step(), batch.stream().rank(), sample->place);
+    sample->key = sample->placement.key;
     sample->substitution.Begin();
     sample->bytes.user = sample;
     if (sample->placement.is_real) ++work->result.real;
@@ -264,7 +265,7 @@ SampleInput Worker::InputOf(const Sample& sample) const {
   input.position = sample.placement.position;
   input.is_real = sample.placement.is_real && !is_skipped;
   if (is_skipped) input.stands_for = sample.placement.record;
-  input.key = batch.order().key();
+  input.key = sample.key;
   return input;
 }
 
@@ -279,13 +280,14 @@ absl::Status Worker::Make(const Sample& sample) {
 }
 
 bool Worker::StartSubstitute(Sample* sample) {
-  const Batch& batch = *sample->work->ticket.batch;
-  Job& job = batch.job();
-  const std::optional<int64_t> record =
-      sample->substitution.Next(sample->placement.position, batch.order(), job.dataset().size());
-  if (!record.has_value()) return false;
+  Job& job = sample->work->ticket.batch->job();
+  const std::optional<Pick> next =
+      sample->substitution.Next(sample->placement.position, sample->work->ticket.batch->order(),
+                                job.order_config()->positions());
+  if (!next.has_value()) return false;
+  sample->key = next->key;
   reader_->Release(&sample->bytes);
-  reader_->Start(job.dataset(), *record, &sample->bytes, job.files(), job.cache());
+  reader_->Start(job.dataset(), next->record, &sample->bytes, job.files(), job.cache());
   return true;
 }
 

@@ -1,14 +1,12 @@
 #include "server/sampler/order.h"
 
 #include <algorithm>
-#include <iterator>
 #include <limits>
 #include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "server/base/units.h"
-#include "server/sampler/permutation.h"
 
 namespace feedwater::server {
 namespace {
@@ -167,6 +165,16 @@ absl::StatusOr<OrderConfig> MakeOrderConfig(const SamplerSpec& spec, int64_t rec
   return config;
 }
 
+absl::StatusOr<OrderConfig> MakeOrderConfig(const SamplerSpec& spec, std::shared_ptr<const Mix> mix,
+                                            int64_t batch_size, int64_t world_size) {
+  FW_ASSIGN_OR_RETURN(OrderConfig config,
+                      MakeOrderConfig(spec, mix->records(), batch_size, world_size, {}));
+  for (const Mix::Source& source : mix->sources())
+    FW_RETURN_IF_ERROR(CheckShardStarts(source.shard_starts, source.records));
+  config.mix = std::move(mix);
+  return config;
+}
+
 absl::Status CheckRank(const OrderConfig& config, int64_t rank) {
   if (rank >= 0 && rank < config.world_size) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " is not in [0, ",
@@ -177,17 +185,20 @@ absl::Status CheckRank(const OrderConfig& config, int64_t rank) {
 absl::Status CheckSteps(const OrderConfig& config) {
   if (StepsPerEpoch(config) > 0) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
-      "an epoch of ", FormatCount(config.records, "record"), " has no whole step of batch_size ",
-      config.batch_size, " * world_size ", config.world_size, " = ", GlobalBatch(config),
+      "an epoch of ", FormatCount(config.positions(), config.mix == nullptr ? "record" : "sample"),
+      " has no whole step of batch_size ", config.batch_size, " * world_size ", config.world_size,
+      " = ", GlobalBatch(config),
       " samples, and `last: drop` leaves the remainder out: take a smaller batch, "
       "or `last: pad` or `last: partial` in the pipeline's sampler"));
 }
 
 absl::Status CheckStart(const OrderConfig& config, uint64_t epoch, int64_t position) {
-  if (position < 0 || position > config.records) {
-    return absl::InvalidArgumentError(absl::StrCat("position ", position, " is not in [0, ",
-                                                   config.records, "]: the dataset has ",
-                                                   config.records, " records"));
+  const int64_t positions = config.positions();
+  if (position < 0 || position > positions) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("position ", position, " is not in [0, ", positions,
+                     "]: ", config.mix == nullptr ? "the dataset has " : "an epoch of the mix has ",
+                     positions, config.mix == nullptr ? " records" : " samples"));
   }
   if (epoch > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
     return absl::InvalidArgumentError(absl::StrCat("epoch ", epoch, " is larger than 2^63 - 1"));
@@ -195,118 +206,24 @@ absl::Status CheckStart(const OrderConfig& config, uint64_t epoch, int64_t posit
   return absl::OkStatus();
 }
 
-// The concatenation of the permuted shards, and the windows on it.
-struct EpochOrder::Blocks {
-  struct Shard {
-    int64_t end;    // the first place after it, in the concatenation
-    int64_t first;  // its first record
-  };
-
-  Blocks(const OrderConfig& config, PhiloxKey key)
-      : records(config.records),
-        window_records(config.block_records),
-        shard_starts(config.shard_starts),
-        shard_order(config.shard_starts.empty() ? (records - 1) / window_records + 1
-                                                : static_cast<int64_t>(config.shard_starts.size()),
-                    key, ShuffleUse::kShards) {
-    const std::vector<int64_t>& starts = config.shard_starts;
-    if (starts.empty()) {
-      if (shard_order.size() <= kMaxRunTable) {
-        for (int64_t i = 0; i < shard_order.size(); ++i) run_table.push_back(shard_order.At(i));
-      }
-      short_shard_at = shard_order.IndexOf(shard_order.size() - 1);
-      return;
-    }
-    shards.reserve(starts.size());
-    int64_t end = 0;
-    for (int64_t i = 0; i < shard_order.size(); ++i) {
-      const auto shard = static_cast<size_t>(shard_order.At(i));
-      end += (shard + 1 < starts.size() ? starts[shard + 1] : records) - starts[shard];
-      shards.push_back({end, starts[shard]});
-    }
-  }
-
-  // The record at a place of the concatenation.
-  int64_t RecordAtPlace(int64_t place) const {
-    if (shards.empty()) {
-      // Shards are runs of window_records; only the last run may be shorter, and stands at
-      // short_shard_at.
-      const int64_t short_records = records - (shard_order.size() - 1) * window_records;
-      const int64_t short_end = short_shard_at * window_records + short_records;
-      const int64_t shifted = place < short_end ? place : place + (window_records - short_records);
-      const int64_t at = shifted / window_records;
-      const int64_t run =
-          run_table.empty() ? shard_order.At(at) : run_table[static_cast<size_t>(at)];
-      return run * window_records + shifted % window_records;
-    }
-    const auto shard =
-        std::upper_bound(shards.begin(), shards.end(), place,
-                         [](int64_t wanted, const Shard& entry) { return wanted < entry.end; });
-    const int64_t begin = shard == shards.begin() ? 0 : std::prev(shard)->end;
-    return shard->first + (place - begin);
-  }
-
-  // Its inverse.
-  int64_t PlaceOf(int64_t record) const {
-    if (shards.empty()) {
-      const int64_t at = shard_order.IndexOf(record / window_records);
-      const int64_t shifted = at * window_records + record % window_records;
-      const int64_t short_records = records - (shard_order.size() - 1) * window_records;
-      return at <= short_shard_at ? shifted : shifted - (window_records - short_records);
-    }
-    // The last shard that begins at or before the record; empty ones begin where the next one does.
-    const auto after = std::upper_bound(shard_starts.begin(), shard_starts.end(), record);
-    const auto at = static_cast<size_t>(shard_order.IndexOf(after - shard_starts.begin() - 1));
-    const int64_t begin = at == 0 ? 0 : shards[at - 1].end;
-    return begin + (record - shards[at].first);
-  }
-
-  int64_t PositionOf(int64_t record, PhiloxKey key) const {
-    const int64_t place = PlaceOf(record);
-    const int64_t window = place / window_records;
-    const int64_t start = window * window_records;
-    return start + Window(window, key).IndexOf(place - start);
-  }
-
-  int64_t RecordAt(int64_t position, PhiloxKey key) const {
-    const int64_t window = position / window_records;
-    const int64_t start = window * window_records;
-    return RecordAtPlace(start + Window(window, key).At(position - start));
-  }
-
-  // The order within a window.
-  Permutation Window(int64_t window, PhiloxKey key) const {
-    const PhiloxCounter words =
-        Philox4x32({static_cast<uint32_t>(window), static_cast<uint32_t>(window >> 32),
-                    kShuffleInstance + static_cast<uint32_t>(ShuffleUse::kWindowKey), 0},
-                   key);
-    return Permutation(std::min(window_records, records - window * window_records),
-                       {words[0], words[1]}, ShuffleUse::kWindow);
-  }
-
-  // Permutations of few values walk long cycles, so those of few runs are kept; of many, computed.
-  static constexpr int64_t kMaxRunTable = 4096;
-
-  const int64_t records, window_records;
-  const std::vector<int64_t>& shard_starts;  // the configuration's, which the order keeps
-  const Permutation shard_order;
-  std::vector<int64_t> run_table;  // only without shard starts
-  int64_t short_shard_at = 0;      // only without shard starts
-  std::vector<Shard> shards;       // in permuted order; empty without shard starts
-};
-
 EpochOrder::EpochOrder(std::shared_ptr<const OrderConfig> config, uint64_t epoch, int64_t start)
     : config_(std::move(config)),
       epoch_(epoch),
-      start_(std::clamp<int64_t>(start, 0, config_->records)),
-      steps_(StepsFor(*config_, config_->records - start_)),
+      start_(std::clamp<int64_t>(start, 0, config_->positions())),
+      steps_(StepsFor(*config_, config_->positions() - start_)),
       key_(EpochKey(config_->seed, epoch)) {
-  if (config_->shuffle == Shuffle::kBlock) blocks_ = std::make_shared<const Blocks>(*config_, key_);
+  if (config_->mix != nullptr) {
+    mix_ = std::make_shared<const MixEpoch>(config_->mix, config_->shuffle, config_->block_records,
+                                            config_->seed, epoch);
+  } else {
+    records_.emplace(config_->records, config_->shuffle, config_->block_records,
+                     config_->shard_starts, key_);
+  }
 }
 
 int64_t EpochOrder::BatchSamples(int64_t step, int64_t rank) const {
   const int64_t global_batch = GlobalBatch(*config_);
-  const int64_t left = config_->records - start_ - step * global_batch;
+  const int64_t left = config_->positions() - start_ - step * global_batch;
   if (config_->last != LastBatch::kPartial || left >= global_batch) return config_->batch_size;
   return Share(left, config_->world_size, rank);
 }
@@ -314,7 +231,7 @@ int64_t EpochOrder::BatchSamples(int64_t step, int64_t rank) const {
 Placement EpochOrder::At(int64_t step, int64_t rank, int64_t k) const {
   const int64_t global_batch = GlobalBatch(*config_);
   const int64_t step_start = start_ + step * global_batch;
-  const int64_t left = config_->records - step_start;
+  const int64_t left = config_->positions() - step_start;
   int64_t place;
   if (config_->shard == ShardMode::kInterleave) {
     place = k * config_->world_size + rank;
@@ -326,45 +243,40 @@ Placement EpochOrder::At(int64_t step, int64_t rank, int64_t k) const {
   Placement placement;
   placement.is_real = place < left;
   placement.position =
-      placement.is_real ? step_start + place : (step_start + place) % config_->records;
-  placement.record = RecordAt(placement.position);
+      placement.is_real ? step_start + place : (step_start + place) % config_->positions();
+  const Pick pick = PickAt(placement.position);
+  placement.record = pick.record;
+  placement.key = pick.key;
   return placement;
 }
 
 int64_t EpochOrder::NextPosition(int64_t step) const {
-  // The next step's start, which `pad` and a partial step would put beyond the last record.
-  return std::min(start_ + (step + 1) * GlobalBatch(*config_), config_->records);
+  // The next step's start, which `pad` and a partial step would put beyond the last position.
+  return std::min(start_ + (step + 1) * GlobalBatch(*config_), config_->positions());
 }
 
-int64_t EpochOrder::RecordAt(int64_t position) const {
-  switch (config_->shuffle) {
-    case Shuffle::kNone:
-      return position;
-    case Shuffle::kFull:
-      return Permutation(config_->records, key_, ShuffleUse::kRecords).At(position);
-    case Shuffle::kBlock:
-      return blocks_->RecordAt(position, key_);
-  }
-  return position;
+Pick EpochOrder::PickAt(int64_t position) const {
+  return mix_ != nullptr ? mix_->PickAt(position) : Pick{records_->RecordAt(position), key_};
+}
+
+int64_t EpochOrder::RecordAt(int64_t position) const { return PickAt(position).record; }
+
+std::vector<int64_t> EpochOrder::PositionsOf(int64_t record, int64_t from, size_t most) const {
+  if (mix_ != nullptr) return mix_->PositionsOf(record, from, most);
+  const int64_t position = records_->PositionOf(record);
+  return position < from ? std::vector<int64_t>() : std::vector<int64_t>{position};
 }
 
 int64_t EpochOrder::PositionOf(int64_t record) const {
-  switch (config_->shuffle) {
-    case Shuffle::kNone:
-      return record;
-    case Shuffle::kFull:
-      return Permutation(config_->records, key_, ShuffleUse::kRecords).IndexOf(record);
-    case Shuffle::kBlock:
-      return blocks_->PositionOf(record, key_);
-  }
-  return record;
+  const std::vector<int64_t> first = PositionsOf(record, 0, 1);
+  return first.empty() ? -1 : first.front();
 }
 
 Use EpochOrder::UseAt(int64_t step, int64_t offset) const {
   const int64_t world_size = config_->world_size;
   Use use;
   use.step = step;
-  const int64_t left = config_->records - start_ - step * GlobalBatch(*config_);
+  const int64_t left = config_->positions() - start_ - step * GlobalBatch(*config_);
   use.is_real = offset < left;
   if (config_->shard == ShardMode::kInterleave) {
     use.rank = offset % world_size;
@@ -384,28 +296,38 @@ Use EpochOrder::UseAt(int64_t step, int64_t offset) const {
 
 std::vector<Use> EpochOrder::UsesOf(int64_t record) const {
   std::vector<Use> uses;
+  if (steps_ == 0) return uses;
   const int64_t global_batch = GlobalBatch(*config_);
-  const int64_t position = PositionOf(record);
-  if (position >= start_ && (position - start_) / global_batch < steps_)
-    uses.push_back(UseAt((position - start_) / global_batch, (position - start_) % global_batch));
-  if (config_->last != LastBatch::kPad || steps_ == 0) return uses;
+  for (const int64_t position : PositionsOf(record, start_, kMaxUses)) {
+    const int64_t step = (position - start_) / global_batch;
+    if (step >= steps_) break;
+    uses.push_back(UseAt(step, (position - start_) % global_batch));
+    uses.back().position = position;
+  }
+  if (config_->last != LastBatch::kPad) return uses;
   // The last step goes on from the epoch's own beginning, over and over.
   const int64_t step_start = start_ + (steps_ - 1) * global_batch;
-  const int64_t end = step_start + global_batch;
-  for (int64_t at = position + config_->records; at < end && uses.size() < kMaxUses;
-       at += config_->records)
-    uses.push_back(UseAt(steps_ - 1, at - step_start));
+  const int64_t end = step_start + global_batch, positions = config_->positions();
+  if (end <= positions) return uses;
+  const std::vector<int64_t> all = PositionsOf(record, 0, kMaxUses);
+  for (int64_t wrapped = positions; !all.empty() && wrapped < end; wrapped += positions) {
+    for (const int64_t position : all) {
+      if (position + wrapped >= end || uses.size() >= kMaxUses) return uses;
+      uses.push_back(UseAt(steps_ - 1, position + wrapped - step_start));
+      uses.back().position = position;
+    }
+  }
   return uses;
 }
 
-int64_t StepsPerEpoch(const OrderConfig& config) { return StepsFor(config, config.records); }
+int64_t StepsPerEpoch(const OrderConfig& config) { return StepsFor(config, config.positions()); }
 
 int64_t LeftOut(const OrderConfig& config) {
-  return std::max<int64_t>(0, config.records - StepsPerEpoch(config) * GlobalBatch(config));
+  return std::max<int64_t>(0, config.positions() - StepsPerEpoch(config) * GlobalBatch(config));
 }
 
 int64_t FirstEmptyRank(const OrderConfig& config) {
-  const int64_t rest = config.records % GlobalBatch(config);
+  const int64_t rest = config.positions() % GlobalBatch(config);
   const bool some_are_empty =
       config.last == LastBatch::kPartial && rest > 0 && rest < config.world_size;
   return some_are_empty ? rest : config.world_size;
@@ -414,8 +336,8 @@ int64_t FirstEmptyRank(const OrderConfig& config) {
 int64_t SamplesPerEpoch(const OrderConfig& config, int64_t rank) {
   if (config.last != LastBatch::kPartial) return StepsPerEpoch(config) * config.batch_size;
   const int64_t global_batch = GlobalBatch(config);
-  return config.records / global_batch * config.batch_size +
-         Share(config.records % global_batch, config.world_size, rank);
+  return config.positions() / global_batch * config.batch_size +
+         Share(config.positions() % global_batch, config.world_size, rank);
 }
 
 }  // namespace feedwater::server

@@ -15,6 +15,7 @@
 #include "server/base/units.h"
 #include "server/graph/advice.h"
 #include "server/pipeline/cache_choice.h"
+#include "server/pipeline/dataset_order.h"
 #include "server/storage/fault.h"
 
 namespace feedwater::server {
@@ -37,12 +38,15 @@ constexpr int64_t kFieldHeadBytes = 4;  // of a text in an answer
 
 // Whether an opened dataset is still what its files are.
 bool IsCurrent(const Dataset& dataset) {
-  const absl::StatusOr<bool> is_in_place = dataset.root().IsInPlace();
-  absl::Status same = is_in_place.status();
-  if (same.ok()) {
-    same = *is_in_place ? dataset.LookAgain()
-                        : absl::FailedPreconditionError("its root leads to another folder now");
+  absl::Status same;
+  for (const Root* root : dataset.roots()) {
+    const absl::StatusOr<bool> is_in_place = root->IsInPlace();
+    same = is_in_place.status();
+    if (same.ok() && !*is_in_place)
+      same = absl::FailedPreconditionError("its root leads to another folder now");
+    if (!same.ok()) break;
   }
+  if (same.ok()) same = dataset.LookAgain();
   if (!same.ok() &&
       ClientLog().Admits("datasets that changed", LogLimiter::kNoSource, LogLimiter::kOpenLines)) {
     spdlog::info("an opened dataset is not given out again: {}", std::string(same.message()));
@@ -206,6 +210,7 @@ Catalogue::Loaded Catalogue::OpenOnce(uid_t user, const PipelineSpec& spec, Memo
                     "' is used as it was before its file was broken: ", file->mistake.message());
   }
   FW_ASSIGN_OR_RETURN(loaded->dataset, OpenShared(user, spec, generation, roots, given_up));
+  FW_RETURN_IF_ERROR(MixOrderOf(*loaded->dataset).status());  // a mix whose epochs make no sense
   for (const std::string& name : loaded->dataset->classes())
     loaded->class_names_bytes += kFieldHeadBytes + static_cast<int64_t>(ToUtf8(name).size());
   FW_ASSIGN_OR_RETURN(loaded->plan,
@@ -228,12 +233,10 @@ Catalogue::Loaded Catalogue::OpenOnce(uid_t user, const PipelineSpec& spec, Memo
 absl::StatusOr<std::string> CacheName(const PipelineSpec& spec, const Dataset& dataset) {
   // Where the dataset lies belongs to it: digests do not look at every byte of large ones.
   FW_ASSIGN_OR_RETURN(const std::string map, DatasetKey(spec.dataset));
-  return Key("cache")
-      .Add("digest", dataset.digest())
-      .Add("root", dataset.root().path())
-      .Add("dataset", map)
-      .Add("records", dataset.size())
-      .Name();
+  Key key("cache");
+  key.Add("digest", dataset.digest());
+  for (const Root* root : dataset.roots()) key.Add("root", root->path());
+  return key.Add("dataset", map).Add("records", dataset.size()).Name();
 }
 
 absl::Status Catalogue::OpenCache(uid_t user, LoadedPipeline* pipeline) const {

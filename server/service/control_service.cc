@@ -77,6 +77,8 @@ grpc::Status ControlService::DescribePipeline(grpc::ServerContext* context,
     SetField(field, 0, response->add_fields());
   for (const std::string& name : pipeline.dataset->classes()) response->add_classes(ToUtf8(name));
   response->set_records(pipeline.dataset->size());
+  if (const absl::Status told = TellMix(*pipeline.dataset, response); !told.ok())
+    return Answer("DescribePipeline", told);
   response->set_batch_size(pipeline.spec.batch_size);
   response->set_dataset_digest(pipeline.dataset->digest());
   response->set_pipeline_digest(pipeline.spec.digest);

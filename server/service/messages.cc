@@ -1,10 +1,12 @@
 #include "server/service/messages.h"
 
 #include <cstring>
+#include <memory>
 
 #include "absl/strings/str_cat.h"
 #include "server/base/escape.h"
 #include "server/base/yaml.h"
+#include "server/pipeline/dataset_order.h"
 
 namespace feedwater::server {
 namespace {
@@ -45,6 +47,21 @@ void SetField(const FieldSpec& field, uint64_t offset, v1::Field* out) {
   out->set_layout(std::string(LayoutName(field.spec.layout)));
   out->set_offset(offset);
   out->set_doc(ToUtf8(field.doc));
+}
+
+absl::Status TellMix(const Dataset& dataset, v1::DescribePipelineResponse* response) {
+  response->set_positions_per_epoch(dataset.size());
+  if (dataset.mix() == nullptr) return absl::OkStatus();
+  FW_ASSIGN_OR_RETURN(const std::shared_ptr<const Mix> order, MixOrderOf(dataset));
+  response->set_positions_per_epoch(order->positions());
+  for (size_t i = 0; i < order->sources().size(); ++i) {
+    v1::MixSource* source = response->add_mix();
+    source->set_name(ToUtf8(dataset.mix()->sources[i].name));
+    source->set_weight(order->schedule().weights()[i]);
+    source->set_records(order->sources()[i].records);
+    source->set_samples_per_epoch(order->sources()[i].per_epoch);
+  }
+  return absl::OkStatus();
 }
 
 grpc::Status ToGrpc(const absl::Status& status) {

@@ -9,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "feedwater/v1/control.grpc.pb.h"
 #include "server/graph/plan.h"
+#include "server/source/dataset.h"
 #include "server/transport/data_server.h"
 
 namespace feedwater::server {
@@ -19,6 +20,8 @@ absl::StatusOr<SessionTicket> ReadTicket(const std::string& bytes);
 absl::Status CheckName(absl::string_view what, const std::string& name);
 // `offset` in bytes: where the field begins in a slot.
 void SetField(const FieldSpec& field, uint64_t offset, v1::Field* out);
+// How long an epoch is, and of a mix its sources.
+absl::Status TellMix(const Dataset& dataset, v1::DescribePipelineResponse* response);
 // The gRPC status with the same code and message.
 grpc::Status ToGrpc(const absl::Status& status);
 

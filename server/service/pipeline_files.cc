@@ -15,6 +15,7 @@
 #include "server/base/log_limiter.h"
 #include "server/graph/plan.h"
 #include "server/source/format.h"
+#include "server/source/mix.h"
 #include "server/storage/engine.h"
 
 namespace feedwater::server {
@@ -111,14 +112,26 @@ std::map<std::string, std::string> FindPipelineFiles(const PipelineFolders& wher
   return files;
 }
 
-absl::Status CheckRoot(const PipelineSpec& spec, const Roots& roots) {
-  const YamlNode* root = spec.dataset.is_map() ? spec.dataset.Find("root") : nullptr;
+namespace {
+
+absl::Status CheckRootOf(const YamlNode& dataset, const Roots& roots) {
+  const YamlNode* root = dataset.is_map() ? dataset.Find("root") : nullptr;
   if (root == nullptr || !root->is_scalar())
     return absl::OkStatus();  // the dataset's own schema says what is wrong
   const absl::Status found = roots.CheckDeclared(root->scalar);
   return found.ok()
              ? found
              : absl::Status(found.code(), absl::StrCat(root->Where(), ": ", found.message()));
+}
+
+}  // namespace
+
+absl::Status CheckRoot(const PipelineSpec& spec, const Roots& roots) {
+  if (!IsMix(spec.dataset)) return CheckRootOf(spec.dataset, roots);
+  FW_ASSIGN_OR_RETURN(const MixSpec mix, ReadMix(spec.dataset));
+  for (const MixSpec::Source& source : mix.sources)
+    FW_RETURN_IF_ERROR(CheckRootOf(source.dataset, roots));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<PipelineSpec> CheckPipelineFile(const std::string& path, const Roots& roots,

@@ -314,6 +314,7 @@ absl::Status Reports::ReadLedger(const Asker& asker, const v1::GetLedgerRequest&
     out->set_offset(entry.offset);
     out->set_bytes(entry.bytes);
     if (entry.label >= 0) out->set_label(entry.label);
+    if (entry.dataset_id >= 0) out->set_dataset_id(entry.dataset_id);
     out->set_is_bad(entry.is_bad);
     out->set_bad_reason(ToUtf8(entry.bad_reason));
     if (entry.stood_in >= 0) out->set_stood_in(entry.stood_in);
@@ -335,7 +336,9 @@ absl::Status Reports::ListRecords(const Asker& asker, const v1::ListRecordsReque
   const int64_t most = std::min(asked, kMaxAnswerBytes / kMostRecordBytes) * kMostRecordBytes;
   FW_RETURN_IF_ERROR(asker.reserve(most));
   response->set_dataset_digest(dataset.digest());
-  response->set_root(dataset.root().path());
+  // Those of a mix may lie below several roots: they are told from the whole machine's.
+  const bool is_mix = dataset.mix() != nullptr;
+  response->set_root(is_mix ? "/" : dataset.root().path());
   std::vector<Extent> extents;
   std::string path;
   int64_t bytes = 0;
@@ -344,7 +347,11 @@ absl::Status Reports::ListRecords(const Asker& asker, const v1::ListRecordsReque
     v1::Record* out = response->add_records();
     dataset.Extents(record, &extents);
     if (!extents.empty()) {
-      if (extents[0].object != last_object) path = dataset.ObjectPath(extents[0].object);
+      const uint32_t object = extents[0].object;
+      if (object != last_object) {
+        path = dataset.ObjectPath(object);
+        if (is_mix) path = absl::StrCat(dataset.RootOf(object).path(), "/", path).substr(1);
+      }
       last_object = extents[0].object;
       out->set_path(path);
       out->set_offset(extents[0].offset);

@@ -344,6 +344,7 @@ void StreamOpener::Describe(const OpenedStream& stream, const StreamTerms& terms
     SetField(output.field, static_cast<uint64_t>(output.offset), response->add_fields());
   for (const std::string& name : pipeline.dataset->classes()) response->add_classes(ToUtf8(name));
   response->set_records(pipeline.dataset->size());
+  response->set_positions_per_epoch(terms.order->positions());
   response->set_batch_size(terms.job.batch_size);
   response->set_world_size(terms.job.world_size);
   response->set_seed(terms.job.seed);

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/shm/wire.h"
 #include "server/base/units.h"
+#include "server/pipeline/dataset_order.h"
 #include "server/service/cursor.h"
 
 namespace feedwater::server {
@@ -61,9 +62,9 @@ absl::StatusOr<StreamTerms> Negotiate(const v1::OpenStreamRequest& request,
 
   SamplerSpec sampler = spec.sampler;
   sampler.seed = terms.job.seed;
-  FW_ASSIGN_OR_RETURN(OrderConfig order,
-                      MakeOrderConfig(sampler, pipeline->dataset->size(), terms.job.batch_size,
-                                      terms.job.world_size, pipeline->dataset->shard_starts()));
+  FW_ASSIGN_OR_RETURN(
+      OrderConfig order,
+      MakeOrderConfig(sampler, *pipeline->dataset, terms.job.batch_size, terms.job.world_size));
   FW_RETURN_IF_ERROR(CheckRank(order, request.rank()));
   FW_RETURN_IF_ERROR(CheckSteps(order));
   FW_ASSIGN_OR_RETURN(const Start start, ReadStart(request, *pipeline, terms.job.seed));

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "server/base/clock.h"
 #include "server/base/log_limiter.h"
@@ -14,6 +15,7 @@
 #include "server/source/contents.h"
 #include "server/source/digest.h"
 #include "server/source/format.h"
+#include "server/source/mix.h"
 #include "server/source/saved_indexes.h"
 #include "server/source/staging.h"
 #include "spdlog/spdlog.h"
@@ -222,17 +224,69 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenSaved(const DatasetSpec& spec
   return dataset;
 }
 
+// The sources one after the other: each has its own index, which others may use, too.
+absl::StatusOr<std::shared_ptr<const Dataset>> OpenMix(const YamlNode& node,
+                                                       const DatasetOptions& options) {
+  FW_ASSIGN_OR_RETURN(const MixSpec spec, ReadMix(node));
+  FW_RETURN_IF_ERROR(DescribeDataset(node).status());  // before anything is indexed
+  std::vector<std::shared_ptr<const Dataset>> sources;
+  int64_t records = 0;
+  for (const MixSpec::Source& source : spec.sources) {
+    DatasetOptions of_source = options;
+    const bool is_last = sources.size() + 1 == spec.sources.size();
+    if (options.progress != nullptr) {
+      of_source.progress = [&](int64_t done, int64_t total) {
+        options.progress(records + done, is_last && total > 0 ? records + total : 0);
+      };
+    }
+    absl::StatusOr<std::shared_ptr<const Dataset>> opened = OpenDataset(source.dataset, of_source);
+    if (!opened.ok()) {
+      // What begins with its place in the file says enough.
+      const bool is_placed =
+          source.dataset.file != nullptr &&
+          absl::StartsWith(opened.status().message(), absl::StrCat(*source.dataset.file, ":"));
+      return is_placed ? opened.status() : Annotate(opened.status(), source.name);
+    }
+    records += (*opened)->size();
+    sources.push_back(*std::move(opened));
+  }
+  return MixOf(spec, std::move(sources));
+}
+
+absl::StatusOr<std::optional<std::vector<FieldSpec>>> DescribeMix(const YamlNode& node) {
+  FW_ASSIGN_OR_RETURN(const MixSpec spec, ReadMix(node));
+  std::vector<std::optional<std::vector<FieldSpec>>> fields;
+  for (const MixSpec::Source& source : spec.sources) {
+    FW_ASSIGN_OR_RETURN(std::optional<std::vector<FieldSpec>> of_source,
+                        DescribeDataset(source.dataset));
+    fields.push_back(std::move(of_source));
+  }
+  return FieldsOfMix(spec, fields);
+}
+
+absl::StatusOr<std::string> MixKey(const YamlNode& node) {
+  FW_ASSIGN_OR_RETURN(const MixSpec spec, ReadMix(node));
+  Key key("mix");
+  for (const MixSpec::Source& source : spec.sources) {
+    FW_ASSIGN_OR_RETURN(const std::string of_source, DatasetKey(source.dataset));
+    key.Add("source", of_source).Add("weight", source.weight);
+  }
+  return key.Add("stop", static_cast<int64_t>(spec.stop)).Add("samples", spec.samples).text();
+}
+
 }  // namespace
 
 const std::vector<ParamInfo>& DatasetParams() { return CommonSchema().params(); }
 
 absl::StatusOr<std::optional<std::vector<FieldSpec>>> DescribeDataset(const YamlNode& node) {
+  if (IsMix(node)) return DescribeMix(node);
   FW_ASSIGN_OR_RETURN(DatasetSpec spec, ReadSpec(node));
   if (!spec.made.format->knows_fields()) return std::nullopt;
   return std::make_optional(spec.made.format->fields());
 }
 
 absl::StatusOr<std::string> DatasetKey(const YamlNode& node) {
+  if (IsMix(node)) return MixKey(node);
   FW_ASSIGN_OR_RETURN(const DatasetSpec spec, ReadSpec(node));
   return Key("dataset")
       .Add("format", spec.common.format)
@@ -244,6 +298,7 @@ absl::StatusOr<std::string> DatasetKey(const YamlNode& node) {
 
 absl::StatusOr<std::shared_ptr<const Dataset>> OpenDataset(const YamlNode& node,
                                                            const DatasetOptions& options) {
+  if (IsMix(node)) return OpenMix(node, options);
   FW_ASSIGN_OR_RETURN(DatasetSpec spec, ReadSpec(node));
   if (options.roots == nullptr) return absl::FailedPreconditionError("no roots are declared");
   DatasetLocation location;

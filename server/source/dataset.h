@@ -52,6 +52,26 @@ struct Dependencies {
   std::vector<int64_t> later_ns;  // sorted: of files that have changed since some moment
 };
 
+// The datasets that a mix consists of (mix.h).
+struct DatasetMix {
+  struct Source {
+    std::string name;           // for messages: "source 1 (parquet in web/shards)"
+    std::string format, place;  // "web/shards": root and path
+    int64_t first = 0;          // its first record
+    int64_t records = 0;
+    int64_t weight = 1;  // no number but 1 divides those of all sources
+    const std::vector<int64_t>* shard_starts = nullptr;  // Dataset::shard_starts() of the source
+  };
+  // An epoch ends when every source was seen once, or when one was, or after so many samples.
+  enum class Stop { kAll, kFirst, kSamples };
+
+  std::vector<Source> sources;
+  Stop stop = Stop::kAll;
+  int64_t samples = 0;
+
+  size_t SourceOf(int64_t record) const;  // REQUIRES: a record of the mix
+};
+
 class Dataset : public ObjectSource {  // its files by number
  public:
   virtual int64_t size() const = 0;
@@ -68,6 +88,12 @@ class Dataset : public ObjectSource {  // its files by number
   // Its files have the numbers [0, objects()), and had so many bytes when they were indexed.
   virtual int64_t objects() const = 0;
   virtual int64_t ObjectBytes(uint32_t object) const = 0;
+  // As people are told where a file lies: below the root; in a mix with the root's name before it.
+  virtual std::string PathText(uint32_t object) const { return ObjectPath(object); }
+  // Those that its own files lie below, without what was unpacked.
+  virtual std::vector<const Root*> roots() const { return {&root()}; }
+  // Null: it is no mix.
+  virtual const DatasetMix* mix() const { return nullptr; }
   // First record of each shard (always starts with 0), for `shuffle: block`; empty when every
   // record is its own file.
   virtual const std::vector<int64_t>& shard_starts() const = 0;
@@ -86,9 +112,9 @@ class Dataset : public ObjectSource {  // its files by number
   virtual absl::Status LookAgain(Reach = Reach::kAnywhere) const { return absl::OkStatus(); }
   // Looks at the index alone. `later_ns` is of those after `as_of_ns`.
   virtual Dependencies dependencies(int64_t /*as_of_ns*/) const { return {}; }
-  // A file is known to be another one than the index says, though LookAgain may not see it: the
+  // This file is known to be another one than the index says, though LookAgain may not see it: the
   // next opening makes a new index.
-  virtual void MarkOutOfDate() const {}
+  virtual void MarkOutOfDate(uint32_t /*object*/) const {}
 };
 
 // Records done so far; total 0 while unknown. Called from the building thread, at most every 100
@@ -107,7 +133,8 @@ struct DatasetOptions {
   bool rebuild = false;            // ignore a saved index
 };
 
-// `node` is the pipeline's `dataset:` map: format, root, path and the format's own parameters.
+// `node` is the pipeline's `dataset:` map: format, root, path and the format's own parameters; or
+// a mix (mix.h), whose fields are those of its sources and `dataset_id`.
 // Uses the saved index when the files have not changed since (see source/README.md), else builds
 // and saves it. Cancelled when it was given up while its index was built.
 absl::StatusOr<std::shared_ptr<const Dataset>> OpenDataset(const YamlNode& node,
@@ -123,7 +150,7 @@ absl::StatusOr<std::string> DatasetKey(const YamlNode& node);
 absl::StatusOr<std::optional<std::vector<FieldSpec>>> DescribeDataset(const YamlNode& node);
 
 // The keys of `dataset:` that every format has: format, root, path. For the reference pages; a
-// format's own are in its entry.
+// format's own are in its entry, those of a mix in mix.h.
 const std::vector<ParamInfo>& DatasetParams();
 
 }  // namespace feedwater::server

@@ -153,7 +153,7 @@ Dependencies IndexedDataset::dependencies(int64_t as_of_ns) const {
   return all;
 }
 
-void IndexedDataset::MarkOutOfDate() const {
+void IndexedDataset::MarkOutOfDate(uint32_t /*object*/) const {
   if (out_of_date_.exchange(true) || parts_.saved_as.empty()) return;
   unlink(parts_.saved_as.c_str());
 }

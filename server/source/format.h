@@ -145,7 +145,7 @@ class IndexedDataset : public Dataset {
   const std::vector<int64_t>& shard_starts() const final { return shard_starts_; }
   absl::Status LookAgain(Reach reach = Reach::kAnywhere) const final;
   Dependencies dependencies(int64_t as_of_ns) const final;
-  void MarkOutOfDate() const final;
+  void MarkOutOfDate(uint32_t object) const final;
 
  protected:
   explicit IndexedDataset(IndexedParts parts) : parts_(std::move(parts)) {}

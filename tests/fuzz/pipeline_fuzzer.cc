@@ -105,6 +105,9 @@ std::vector<std::string> Seeds() {
                         : PipelineText(graph + op.example, "[image, label]"));
     seeds.push_back(PipelineText(op.example + "\n- center_crop: {size: 20}", "[image]"));
   }
+  seeds.push_back(
+      "version: 1\ndataset:\n  mix:\n    - {format: image_folder, root: r, path: a, weight: 0.25}\n"
+      "    - {format: image_folder, root: s, weight: 3}\n  stop: first\noutputs: [dataset_id]\n");
   for (const std::string& name : Registry<FormatEntry>::Get().Names()) {
     seeds.push_back("version: 1\n" + Registry<FormatEntry>::Get().Find(name)->example +
                     "\noutputs: [image, label]\n");

@@ -224,7 +224,7 @@ TEST_P(FormatConformance, AFileThatChangesIsNoticedAndChangesTheDigest) {
 
 TEST_P(FormatConformance, AnIndexThatIsFoundToBeWrongIsBuiltAnew) {
   const auto built = MustOpen();
-  built->MarkOutOfDate();
+  built->MarkOutOfDate(/*object=*/0);
   EXPECT_TRUE(absl::IsFailedPrecondition(built->LookAgain()));
   EXPECT_TRUE(MustOpen()->LookAgain().ok());
   EXPECT_EQ(opener_.builds, 2);

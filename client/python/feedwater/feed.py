@@ -14,7 +14,7 @@ import numpy as np
 from . import errors
 from .crc32c import crc32c
 from .fields import Field, Place
-from .layout import outputs
+from .layout import epoch_positions, outputs
 from .outputs import Converter
 from .placement import RankPlacement, placement, process_group
 from .position import EpochShape, Position
@@ -133,7 +133,8 @@ class Feed:
 
     def _epoch_shape(self) -> EpochShape:
         facts = self.stream.facts
-        return EpochShape(int(facts.records), self.steps, self.global_batch, facts.last == "drop")
+        positions = epoch_positions(facts)
+        return EpochShape(positions, self.steps, self.global_batch, facts.last == "drop")
 
     def check_place(self, may_move: bool = True) -> None:
         """Compare the rank with what a process group says that was initialised since.

@@ -9,6 +9,8 @@ import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
+from .layout import epoch_positions
+
 if TYPE_CHECKING:
     from .feed import Feed
 
@@ -104,7 +106,7 @@ class DataLoaderHabits:
         return (
             facts.last == "partial"
             and self._feed.place.world_size > 1
-            and int(facts.records) % self._feed.global_batch % self._feed.place.world_size != 0
+            and epoch_positions(facts) % self._feed.global_batch % self._feed.place.world_size != 0
         )
 
     @property
@@ -117,7 +119,7 @@ class DataLoaderHabits:
             facts.last == "pad"
             and facts.shard == "interleave"
             and self._feed.place.world_size > 1
-            and int(facts.records) % self._feed.global_batch != 0
+            and epoch_positions(facts) % self._feed.global_batch != 0
         )
 
     @property

@@ -27,6 +27,13 @@ _FACTS = (
 )
 
 
+def epoch_positions(facts: Any) -> int:
+    """Return how many positions the order of an epoch has, by an OpenStreamResponse: the records
+    of the dataset, or of a mix what its `stop` says.
+    """
+    return int(facts.positions_per_epoch or facts.records)  # an earlier daemon has no mixes
+
+
 def outputs(facts: Any) -> Iterator[tuple[Field, Place]]:
     """Yield each output of an OpenStreamResponse and its place.
 

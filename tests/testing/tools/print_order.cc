@@ -3,13 +3,16 @@
 // last, shard, block_records, shard_starts and start (a position); every line of output is its
 // order: {"steps", "next": [cursor after each step], "batches": [[step, rank, [[position, record,
 // is_real], ...]], ...]} in the order of handing out. With the key "at", a list of positions, only
-// {"records": [the record at each]} is printed. A refused case prints {"error": message}.
+// {"records": [the record at each]} is printed. With the key "mix", the list of its sources, each
+// {"records", "weight", "shard_starts"}, and "stop" ("all", "first" or a number), "positions", the
+// length of an epoch, comes to both. A refused case prints {"error": message}.
 #include <cstdint>
 #include <exception>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "server/sampler/order.h"
@@ -19,6 +22,28 @@ namespace {
 
 using nlohmann::json;
 
+absl::StatusOr<std::shared_ptr<const Mix>> MixOf(const json& test_case) {
+  std::vector<MixSource> sources;
+  for (const json& source : test_case["mix"]) {
+    sources.push_back({source["records"], source["weight"],
+                       source.value("shard_starts", std::vector<int64_t>())});
+  }
+  const json& stop = test_case["stop"];
+  if (stop.is_number()) return Mix::Create(sources, MixStop::kSamples, stop);
+  return Mix::Create(sources, stop == "all" ? MixStop::kAll : MixStop::kFirst);
+}
+
+absl::StatusOr<OrderConfig> ConfigOf(const SamplerSpec& spec, const json& test_case) {
+  const auto batch_size = test_case.value("batch_size", int64_t{1});
+  const auto world_size = test_case.value("world_size", int64_t{1});
+  if (!test_case.contains("mix")) {
+    return MakeOrderConfig(spec, test_case.value("records", int64_t{0}), batch_size, world_size,
+                           test_case.value("shard_starts", std::vector<int64_t>()));
+  }
+  FW_ASSIGN_OR_RETURN(std::shared_ptr<const Mix> mix, MixOf(test_case));
+  return MakeOrderConfig(spec, std::move(mix), batch_size, world_size);
+}
+
 json Order(const json& test_case) {
   SamplerSpec spec;
   spec.shuffle = test_case.value("shuffle", spec.shuffle);
@@ -26,10 +51,7 @@ json Order(const json& test_case) {
   spec.last = test_case.value("last", spec.last);
   spec.shard = test_case.value("shard", spec.shard);
   spec.block_records = test_case.value("block_records", spec.block_records);
-  auto config = MakeOrderConfig(spec, test_case.value("records", int64_t{0}),
-                                test_case.value("batch_size", int64_t{1}),
-                                test_case.value("world_size", int64_t{1}),
-                                test_case.value("shard_starts", std::vector<int64_t>()));
+  const absl::StatusOr<OrderConfig> config = ConfigOf(spec, test_case);
   if (!config.ok()) return {{"error", std::string(config.status().message())}};
   const EpochOrder order(std::make_shared<const OrderConfig>(*config),
                          test_case.value("epoch", uint64_t{0}),
@@ -38,7 +60,9 @@ json Order(const json& test_case) {
     json records = json::array();
     for (int64_t position : test_case["at"].get<std::vector<int64_t>>())
       records.push_back(order.RecordAt(position));
-    return {{"records", records}};
+    json answer = {{"records", records}};
+    if (config->mix != nullptr) answer["positions"] = config->positions();
+    return answer;
   }
   json next = json::array(), batches = json::array();
   for (int64_t step = 0; step < order.steps(); ++step) {
@@ -52,7 +76,9 @@ json Order(const json& test_case) {
       batches.push_back({step, rank, places});
     }
   }
-  return {{"steps", order.steps()}, {"next", next}, {"batches", batches}};
+  json answer = {{"steps", order.steps()}, {"next", next}, {"batches", batches}};
+  if (config->mix != nullptr) answer["positions"] = config->positions();
+  return answer;
 }
 
 }  // namespace

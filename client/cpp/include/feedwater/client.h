@@ -180,7 +180,7 @@ class Stream {
   int64_t rank() const;
   int64_t world_size() const;
   int64_t batch_size() const;
-  int64_t records() const;            // of the dataset
+  int64_t records() const;            // of the dataset; of a mix of all its sources
   int64_t steps_per_epoch() const;    // of a whole epoch, the same on every rank
   int64_t samples_per_epoch() const;  // this rank's share of a whole epoch
   uint64_t seed() const;

@@ -1,0 +1,141 @@
+#include "server/sampler/record_order.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "server/sampler/permutation.h"
+
+namespace feedwater::server {
+
+// The concatenation of the permuted shards, and the windows on it.
+struct RecordOrder::Blocks {
+  struct Shard {
+    int64_t end;    // the first place after it, in the concatenation
+    int64_t first;  // its first record
+  };
+
+  Blocks(int64_t records_of_all, int64_t block_records, const std::vector<int64_t>& starts,
+         PhiloxKey key)
+      : records(records_of_all),
+        window_records(block_records),
+        shard_starts(starts),
+        shard_order(starts.empty() ? (records - 1) / window_records + 1
+                                   : static_cast<int64_t>(starts.size()),
+                    key, ShuffleUse::kShards) {
+    if (starts.empty()) {
+      if (shard_order.size() <= kMaxRunTable) {
+        for (int64_t i = 0; i < shard_order.size(); ++i) run_table.push_back(shard_order.At(i));
+      }
+      short_shard_at = shard_order.IndexOf(shard_order.size() - 1);
+      return;
+    }
+    shards.reserve(starts.size());
+    int64_t end = 0;
+    for (int64_t i = 0; i < shard_order.size(); ++i) {
+      const auto shard = static_cast<size_t>(shard_order.At(i));
+      end += (shard + 1 < starts.size() ? starts[shard + 1] : records) - starts[shard];
+      shards.push_back({end, starts[shard]});
+    }
+  }
+
+  // The record at a place of the concatenation.
+  int64_t RecordAtPlace(int64_t place) const {
+    if (shards.empty()) {
+      // Shards are runs of window_records; only the last run may be shorter, and stands at
+      // short_shard_at.
+      const int64_t short_records = records - (shard_order.size() - 1) * window_records;
+      const int64_t short_end = short_shard_at * window_records + short_records;
+      const int64_t shifted = place < short_end ? place : place + (window_records - short_records);
+      const int64_t at = shifted / window_records;
+      const int64_t run =
+          run_table.empty() ? shard_order.At(at) : run_table[static_cast<size_t>(at)];
+      return run * window_records + shifted % window_records;
+    }
+    const auto shard =
+        std::upper_bound(shards.begin(), shards.end(), place,
+                         [](int64_t wanted, const Shard& entry) { return wanted < entry.end; });
+    const int64_t begin = shard == shards.begin() ? 0 : std::prev(shard)->end;
+    return shard->first + (place - begin);
+  }
+
+  // Its inverse.
+  int64_t PlaceOf(int64_t record) const {
+    if (shards.empty()) {
+      const int64_t at = shard_order.IndexOf(record / window_records);
+      const int64_t shifted = at * window_records + record % window_records;
+      const int64_t short_records = records - (shard_order.size() - 1) * window_records;
+      return at <= short_shard_at ? shifted : shifted - (window_records - short_records);
+    }
+    // The last shard that begins at or before the record; empty ones begin where the next one does.
+    const auto after = std::upper_bound(shard_starts.begin(), shard_starts.end(), record);
+    const auto at = static_cast<size_t>(shard_order.IndexOf(after - shard_starts.begin() - 1));
+    const int64_t begin = at == 0 ? 0 : shards[at - 1].end;
+    return begin + (record - shards[at].first);
+  }
+
+  int64_t PositionOf(int64_t record, PhiloxKey key) const {
+    const int64_t place = PlaceOf(record);
+    const int64_t window = place / window_records;
+    const int64_t start = window * window_records;
+    return start + Window(window, key).IndexOf(place - start);
+  }
+
+  int64_t RecordAt(int64_t position, PhiloxKey key) const {
+    const int64_t window = position / window_records;
+    const int64_t start = window * window_records;
+    return RecordAtPlace(start + Window(window, key).At(position - start));
+  }
+
+  // The order within a window.
+  Permutation Window(int64_t window, PhiloxKey key) const {
+    const PhiloxCounter words =
+        Philox4x32({static_cast<uint32_t>(window), static_cast<uint32_t>(window >> 32),
+                    kShuffleInstance + static_cast<uint32_t>(ShuffleUse::kWindowKey), 0},
+                   key);
+    return Permutation(std::min(window_records, records - window * window_records),
+                       {words[0], words[1]}, ShuffleUse::kWindow);
+  }
+
+  // Permutations of few values walk long cycles, so those of few runs are kept; of many, computed.
+  static constexpr int64_t kMaxRunTable = 4096;
+
+  const int64_t records, window_records;
+  const std::vector<int64_t>& shard_starts;  // the configuration's, which the order keeps
+  const Permutation shard_order;
+  std::vector<int64_t> run_table;  // only without shard starts
+  int64_t short_shard_at = 0;      // only without shard starts
+  std::vector<Shard> shards;       // in permuted order; empty without shard starts
+};
+
+RecordOrder::RecordOrder(int64_t records, Shuffle shuffle, int64_t block_records,
+                         const std::vector<int64_t>& shard_starts, PhiloxKey key)
+    : records_(records), shuffle_(shuffle), key_(key) {
+  if (shuffle == Shuffle::kBlock)
+    blocks_ = std::make_shared<const Blocks>(records, block_records, shard_starts, key);
+}
+
+int64_t RecordOrder::RecordAt(int64_t position) const {
+  switch (shuffle_) {
+    case Shuffle::kNone:
+      return position;
+    case Shuffle::kFull:
+      return Permutation(records_, key_, ShuffleUse::kRecords).At(position);
+    case Shuffle::kBlock:
+      return blocks_->RecordAt(position, key_);
+  }
+  return position;
+}
+
+int64_t RecordOrder::PositionOf(int64_t record) const {
+  switch (shuffle_) {
+    case Shuffle::kNone:
+      return record;
+    case Shuffle::kFull:
+      return Permutation(records_, key_, ShuffleUse::kRecords).IndexOf(record);
+    case Shuffle::kBlock:
+      return blocks_->PositionOf(record, key_);
+  }
+  return record;
+}
+
+}  // namespace feedwater::server
