@@ -75,6 +75,7 @@ class ColumnValues {
   std::byte* Make(size_t column, Shape shape, size_t bytes) {
     const size_t at = (scratch_->size() + kAlign - 1) / kAlign * kAlign;
     if (bytes > kMaxScratchBytes || at > kMaxScratchBytes - bytes) return nullptr;
+    if (scratch_->capacity() == 0) scratch_->reserve(kAlign);  // no value stands at null
     scratch_->resize(at + bytes);
     values_[column] = {nullptr, at, std::move(shape), true};
     return scratch_->data() + at;
