@@ -142,8 +142,14 @@ std::string FieldText(const v1::Field& field) {
   std::string name = v1::DType_Name(field.dtype());
   name = name.substr(name.find('_') + 1);
   for (char& c : name) c = static_cast<char>(std::tolower(c));
-  return absl::StrCat(name, "[", absl::StrJoin(field.shape(), ","), "]",
-                      field.layout() == "plain" ? "" : " " + field.layout());
+  const auto add = [](std::string* out, int64_t size) {
+    size < 0 ? absl::StrAppend(out, "?") : absl::StrAppend(out, size);
+  };
+  return absl::StrCat(name, "[", absl::StrJoin(field.shape(), ",", add), "]",
+                      field.layout() == "plain" ? "" : " " + field.layout(),
+                      field.max_rows() > 0
+                          ? absl::StrCat(", at most ", server::FormatCount(field.max_rows(), "row"))
+                          : "");
 }
 
 // Of a file that was planned without its data, what only the data can tell is left out.
@@ -157,6 +163,7 @@ json PipelineJson(const v1::DescribePipelineResponse& pipeline) {
                       {"shape", std::vector<int64_t>(field.shape().begin(), field.shape().end())},
                       {"layout", field.layout()},
                       {"doc", field.doc()}});
+    if (field.max_rows() > 0) fields.back()["max_rows"] = field.max_rows();
   }
   json document = {
       {"pipeline", pipeline.name()},
@@ -221,6 +228,7 @@ absl::StatusOr<v1::DescribePipelineResponse> DescribeFile(const std::string& pip
     for (int64_t size : field.spec.shape) out->add_shape(size);
     out->set_layout(std::string(server::LayoutName(field.spec.layout)));
     out->set_doc(field.doc);
+    out->set_max_rows(field.max_rows);
   }
   for (const std::string& step : planned->plan->Describe()) response.add_plan(step);
   response.set_batch_size(planned->spec.batch_size);

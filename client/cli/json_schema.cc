@@ -101,8 +101,21 @@ void AddDefault(const ParamInfo& param, json* schema) {
 
 json MapSchema(const std::vector<ParamInfo>& params);
 
+// Of a list of names: each may be `NAME: {...}` too, a map of one key.
+void AllowEntriesWithParams(const std::vector<ParamInfo>& params, json* list) {
+  const json name = (*list)["items"];
+  const json entry = {
+      {"type", "object"},
+      {"minProperties", 1},
+      {"maxProperties", 1},
+      {"additionalProperties", false},
+      {"patternProperties", {{name["pattern"].get<std::string>(), MapSchema(params)}}}};
+  (*list)["items"] = {{"anyOf", {name, entry}}};
+}
+
 json ParamSchema(const ParamInfo& param) {
   json schema = param.nested.empty() ? Parsed(param.json_type) : MapSchema(param.nested);
+  if (!param.item.empty()) AllowEntriesWithParams(param.item, &schema);
   AddBounds(param, &schema);
   if (!param.choices.empty()) {
     json* words = schema.contains("items") ? &schema["items"] : &schema;

@@ -294,7 +294,7 @@ class Preview {
       results.push_back(batch_->Run(input, good));
       good += results.back().ok();
     }
-    if (good > 0 && local_.plan().has_batch_ops()) {
+    if (good > 0 && local_.plan().finishes_batches()) {
       FW_RETURN_IF_ERROR(batch_->Finish(good, /*global_batch=*/0, key));
     }
     int64_t k = 0;

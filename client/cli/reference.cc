@@ -59,6 +59,7 @@ void PrintParams(const std::vector<ParamInfo>& params, const std::string& prefix
     }
     std::cout << "| `" << name << "` | " << Cell(param.type) << " | " << Default(param) << " | "
               << Cell(Range(param)) << " | " << Cell(param.doc) << " |\n";
+    PrintParams(param.item, absl::StrCat(name, ".NAME."));
   }
 }
 

@@ -37,11 +37,8 @@ absl::StatusOr<SampleBatch> SampleBatch::Create(const server::Plan& plan, int64_
   }
   FW_ASSIGN_OR_RETURN(batch.slot_, Allocate(batch.layout_.slot_bytes));
   FW_ASSIGN_OR_RETURN(batch.staging_, Allocate(staging));
-  for (const server::SlotLayout::Output& output : batch.layout_.outputs) {
-    batch.memory_.outputs.push_back(batch.slot_.get() + output.offset);
-  }
+  batch.memory_ = batch.layout_.MemoryOf(batch.slot_.get());
   batch.memory_.staging = batch.staging_.get();
-  batch.memory_.batch_size = samples;
   batch.maker_ = std::move(maker);
   batch.workspace_ = std::make_unique<server::SampleWorkspace>();
   return batch;
@@ -58,6 +55,13 @@ absl::Status SampleBatch::Finish(int64_t samples, uint64_t global_batch, server:
 
 server::Tensor SampleBatch::Output(size_t i, int64_t k) const {
   const server::SlotLayout::Output& output = layout_.outputs[i];
+  if (output.field.is_ragged()) {
+    const int64_t* const offsets = memory_.offsets[i];
+    server::Tensor rows{output.field.spec.WithRows(offsets[k])};
+    rows.data = memory_.outputs[i] + rows.bytes();
+    rows.spec = output.field.spec.WithRows(offsets[k + 1] - offsets[k]);
+    return rows;
+  }
   return {output.field.spec, memory_.outputs[i] + k * output.sample_bytes};
 }
 

@@ -26,7 +26,7 @@ class SampleBatch {
   absl::Status Run(const server::SampleInput& input, int64_t k);
   absl::Status Finish(int64_t samples, uint64_t global_batch, server::PhiloxKey key);
 
-  // Output i of the sample at place k.
+  // Output i of the sample at place k. REQUIRES of a ragged one: Finish.
   server::Tensor Output(size_t i, int64_t k) const;
 
  private:

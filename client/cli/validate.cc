@@ -68,6 +68,7 @@ json ToJson(const std::string& file, const PlannedPipeline& result, const Findin
           {{"name", field.name},
            {"dtype", std::string(server::DTypeName(field.spec.dtype))},
            {"shape", std::vector<int64_t>(field.spec.shape.begin(), field.spec.shape.end())}});
+      if (field.is_ragged()) fields.back()["max_rows"] = field.max_rows;
     }
   }
   json document = {
@@ -114,7 +115,7 @@ void PrintText(const std::string& file, const PlannedPipeline& result, const Fin
       std::cout << "  " << server::Escaped(step) << "\n";
     std::cout << "outputs, one sample:\n";
     for (const server::FieldSpec& field : result.plan->outputs())
-      std::cout << "  " << field.name << "  " << field.spec.ToString() << "\n";
+      std::cout << "  " << field.name << "  " << field.ShapeText() << "\n";
   }
   for (const std::string& warning : findings.warnings)
     std::cerr << "warning: " << server::EscapedLines(warning) << "\n";

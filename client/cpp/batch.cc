@@ -10,12 +10,24 @@ absl::Status Batch::Impl::CheckSum() const {
   if ((ready.flags & wire::kReadyHasCrc) == 0)
     return absl::InternalError("StreamOptions::verify, but the daemon sent no checksum");
   uint32_t crc = 0;
-  for (const Tensor& tensor : tensors)
+  for (const Tensor& tensor : tensors) {
     crc = wire::Crc32c(crc, tensor.bytes.data(), tensor.bytes.size());
+    crc = wire::Crc32c(crc, tensor.offsets.data(), tensor.offsets.size() * sizeof(int64_t));
+  }
   if (crc == ready.crc32c) return absl::OkStatus();
   return ChecksumError(absl::StrCat("the batch of epoch ", ready.epoch, ", step ", ready.step,
                                     " does not fit its checksum: CRC32C is ", crc,
                                     ", the daemon computed ", ready.crc32c));
+}
+
+Tensor Tensor::Rows(size_t i) const {
+  Tensor rows{dtype, shape, {}, {}};
+  rows.shape[0] = offsets[i + 1] - offsets[i];
+  if (shape[0] == 0) return rows;
+  const size_t row_bytes = bytes.size() / static_cast<size_t>(shape[0]);
+  rows.bytes = bytes.subspan(static_cast<size_t>(offsets[i]) * row_bytes,
+                             static_cast<size_t>(rows.shape[0]) * row_bytes);
+  return rows;
 }
 
 Batch::Batch(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
@@ -34,6 +35,11 @@ std::string ClassAt(const v1::OpenStreamResponse& answer, int number) {
   return number < answer.classes_size() ? absl::StrCat("'", answer.classes(number), "'") : "None";
 }
 
+bool IsInSlot(uint64_t offset, int64_t bytes, const v1::OpenStreamResponse& opened) {
+  return bytes >= 0 && offset <= opened.slot_bytes() &&
+         static_cast<uint64_t>(bytes) <= opened.slot_bytes() - offset;
+}
+
 absl::Status CheckSameField(const v1::Field& now, const v1::Field& before) {
   auto differs = [&](absl::string_view part, absl::string_view new_value,
                      absl::string_view old_value) {
@@ -44,6 +50,12 @@ absl::Status CheckSameField(const v1::Field& now, const v1::Field& before) {
   if (now.layout() != before.layout()) return differs("layout", now.layout(), before.layout());
   if (now.offset() != before.offset())
     return differs("offset", absl::StrCat(now.offset()), absl::StrCat(before.offset()));
+  if (now.max_rows() != before.max_rows())
+    return differs("max_rows", absl::StrCat(now.max_rows()), absl::StrCat(before.max_rows()));
+  if (now.offsets_offset() != before.offsets_offset()) {
+    return differs("offsets_offset", absl::StrCat(now.offsets_offset()),
+                   absl::StrCat(before.offsets_offset()));
+  }
   return absl::OkStatus();
 }
 
@@ -59,19 +71,51 @@ absl::StatusOr<std::vector<Field>> FieldsOf(const v1::OpenStreamResponse& opened
     fields.push_back({field.name(),
                       static_cast<DType>(field.dtype()),
                       {field.shape().begin(), field.shape().end()},
-                      field.layout()});
+                      field.layout(),
+                      field.max_rows()});
     int64_t bytes = 0;
     bool fits = !__builtin_mul_overflow(
         opened.batch_size(), static_cast<int64_t>(DTypeSize(fields.back().dtype)), &bytes);
-    for (int64_t side : fields.back().shape)
+    std::vector<int64_t> sides = fields.back().shape;
+    const bool is_ragged = field.max_rows() != 0;
+    if (is_ragged) {
+      fits = fits && field.max_rows() > 0 && !sides.empty() && sides[0] == -1 &&
+             opened.batch_size() < INT64_MAX / static_cast<int64_t>(sizeof(int64_t)) - 1 &&
+             field.offsets_offset() % alignof(int64_t) == 0 &&
+             IsInSlot(field.offsets_offset(),
+                      (opened.batch_size() + 1) * static_cast<int64_t>(sizeof(int64_t)), opened);
+      if (!sides.empty()) sides[0] = field.max_rows();
+    }
+    for (int64_t side : sides)
       fits = fits && side >= 0 && !__builtin_mul_overflow(bytes, side, &bytes);
-    if (!fits || bytes < 0 || field.offset() > opened.slot_bytes() ||
-        static_cast<uint64_t>(bytes) > opened.slot_bytes() - field.offset()) {
+    if (!fits || !IsInSlot(field.offset(), bytes, opened)) {
       return absl::InternalError(
           absl::StrCat("field '", field.name(), "' does not fit into a slot"));
     }
   }
   return fields;
+}
+
+absl::StatusOr<Tensor> TensorOf(const Field& field, const v1::Field& place, uint32_t samples,
+                                const std::byte* slot) {
+  Tensor tensor;
+  tensor.dtype = field.dtype;
+  tensor.shape = field.shape;
+  if (field.max_rows > 0) {
+    tensor.offsets = {reinterpret_cast<const int64_t*>(slot + place.offsets_offset()), samples + 1};
+    const bool is_sorted = tensor.offsets[0] == 0 && absl::c_is_sorted(tensor.offsets);
+    if (!is_sorted || tensor.offsets[samples] > samples * field.max_rows) {
+      return absl::InternalError(
+          absl::StrCat("the daemon lent a batch with impossible offsets of '", field.name, "'"));
+    }
+    tensor.shape[0] = tensor.offsets[samples];
+  } else {
+    tensor.shape.insert(tensor.shape.begin(), samples);
+  }
+  size_t bytes = DTypeSize(tensor.dtype);
+  for (int64_t side : tensor.shape) bytes *= static_cast<size_t>(side);
+  tensor.bytes = {slot + place.offset(), bytes};
+  return tensor;
 }
 
 absl::Status CheckSameLayout(const v1::OpenStreamResponse& now,

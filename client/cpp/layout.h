@@ -2,6 +2,8 @@
 // came back says the same as before (client/python/feedwater/layout.py compares the same things).
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -13,6 +15,11 @@ namespace feedwater {
 
 // What a batch consists of. InternalError when that does not lie inside a slot.
 absl::StatusOr<std::vector<Field>> FieldsOf(const v1::OpenStreamResponse& opened);
+
+// A field of `samples` samples in the slot that begins at `slot`. InternalError when what the slot
+// says of its rows makes no sense.
+absl::StatusOr<Tensor> TensorOf(const Field& field, const v1::Field& place, uint32_t samples,
+                                const std::byte* slot);
 
 // FailedPrecondition naming the first difference between two answers for one stream: everything
 // that a program may have read from the first, and that decides which bytes of a slot are whose.

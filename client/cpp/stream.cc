@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/cpp/batch.h"
 #include "client/cpp/errors.h"
+#include "client/cpp/layout.h"
 #include "client/cpp/outage.h"
 #include "client/cpp/stream_impl.h"
 
@@ -147,16 +148,10 @@ absl::StatusOr<Batch> Stream::Impl::View(const wire::Ready& ready) {
         absl::StrCat("a batch of ", ready.samples, " samples in slots for ", opened.batch_size()));
   }
   for (size_t i = 0; i < fields.size(); ++i) {
-    Tensor tensor;
-    tensor.dtype = fields[i].dtype;
-    tensor.shape.push_back(ready.samples);
-    size_t bytes = ready.samples * DTypeSize(tensor.dtype);
-    for (int64_t side : fields[i].shape) {
-      tensor.shape.push_back(side);
-      bytes *= static_cast<size_t>(side);
-    }
-    tensor.bytes = {session->slot(ready.slot) + opened.fields(static_cast<int>(i)).offset(), bytes};
-    impl->tensors.push_back(std::move(tensor));
+    absl::StatusOr<Tensor> tensor = TensorOf(fields[i], opened.fields(static_cast<int>(i)),
+                                             ready.samples, session->slot(ready.slot));
+    if (!tensor.ok()) return tensor.status();
+    impl->tensors.push_back(*std::move(tensor));
     impl->names.push_back(fields[i].name);
   }
   if (options.verify) {

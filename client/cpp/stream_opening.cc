@@ -108,6 +108,7 @@ absl::StatusOr<std::unique_ptr<Stream::Impl>> Stream::Impl::Open(const std::stri
   if (options.slots) request.set_slots(*options.slots);
   request.set_epoch(options.epoch);
   request.set_checksum(options.verify);
+  request.set_takes_ragged(true);
   Cursor cursor;
   std::string cursor_json;
   if (!options.state.empty()) {

@@ -38,6 +38,7 @@ struct ParamInfo {
   std::vector<std::string> choices;  // allowed words, when the type is a word
   std::string json_type;             // a JSON Schema fragment such as {"type":"integer"}
   std::vector<ParamInfo> nested;     // members, for a nested map
+  std::vector<ParamInfo> item;       // of a list whose entries may be NAME: {...}: what {...} has
 };
 
 struct Constraint {

@@ -1,5 +1,6 @@
 #include "server/base/tensor.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -70,6 +71,17 @@ bool TensorSpec::IsStatic() const {
     if (size < 0) return false;
   }
   return true;
+}
+
+bool TensorSpec::HasVaryingRows() const {
+  return !shape.empty() && shape[0] < 0 &&
+         std::all_of(shape.begin() + 1, shape.end(), [](int64_t size) { return size >= 0; });
+}
+
+TensorSpec TensorSpec::WithRows(int64_t rows) const {
+  TensorSpec spec = *this;
+  spec.shape[0] = rows;
+  return spec;
 }
 
 absl::StatusOr<int64_t> TensorSpec::ByteSize() const {

@@ -43,6 +43,9 @@ struct TensorSpec {
   Shape shape;
 
   bool IsStatic() const;  // no -1 in the shape
+  // Whether the number of rows, and nothing else, differs from sample to sample: [?], [?,4].
+  bool HasVaryingRows() const;
+  TensorSpec WithRows(int64_t rows) const;  // REQUIRES: at least one axis
   // Bytes of a static spec; error when the product overflows int64 or the spec is not static.
   absl::StatusOr<int64_t> ByteSize() const;
   std::string ToString() const;  // "uint8[224,224,3] HWC", unknown sizes as '?'

@@ -124,9 +124,10 @@ std::string FormatSeconds(double seconds) {
 }
 
 std::string FormatCount(int64_t count, absl::string_view what) {
-  const char* many = count == 1                                                ? ""
-                     : absl::EndsWith(what, "s") || absl::EndsWith(what, "ch") ? "es"
-                                                                               : "s";
+  const char* many =
+      count == 1                                                                             ? ""
+      : absl::EndsWith(what, "s") || absl::EndsWith(what, "ch") || absl::EndsWith(what, "x") ? "es"
+                                                                                             : "s";
   return absl::StrCat(count, " ", what, many);
 }
 

@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "server/base/units.h"
@@ -17,8 +19,10 @@ bool RoundUp(int64_t* value, int64_t multiple) {
 }
 
 std::string Describe(const SlotLayout::Output& output) {
-  return absl::StrCat("'", output.field.name, "' ", output.field.spec.ToString(), ", ",
-                      output.sample_bytes, " bytes a sample from byte ", output.offset);
+  return absl::StrCat(
+      "'", output.field.name, "' ", output.field.spec.ToString(), ", ", output.sample_bytes,
+      " bytes a sample from byte ", output.offset,
+      output.field.is_ragged() ? absl::StrCat(", offsets from byte ", output.offsets_offset) : "");
 }
 
 }  // namespace
@@ -36,34 +40,55 @@ absl::StatusOr<SlotLayout> SlotLayout::Create(const std::vector<FieldSpec>& outp
   layout.batch_size = batch_size;
   int64_t end = 0;
   std::string sum;  // "602112 (image) + 8 (label)", for the message
+  bool has_ragged = false;
+  const auto add = [&end](int64_t bytes, int64_t count, int64_t* offset) {
+    if (!RoundUp(&end, kOutputAlignment)) return false;
+    *offset = end;
+    return !__builtin_mul_overflow(bytes, count, &bytes) &&
+           !__builtin_add_overflow(end, bytes, &end);
+  };
   for (const FieldSpec& field : outputs) {
-    absl::StatusOr<int64_t> sample_bytes = field.spec.ByteSize();
+    absl::StatusOr<int64_t> sample_bytes = field.SampleBytes();
     if (!sample_bytes.ok()) {
       return Annotate(sample_bytes.status(), absl::StrCat("output '", field.name, "'"));
     }
     absl::StrAppend(&sum, sum.empty() ? "" : " + ", *sample_bytes, " (", field.name, ")");
-    int64_t bytes;
-    if (!RoundUp(&end, kOutputAlignment) ||
-        __builtin_mul_overflow(*sample_bytes, batch_size, &bytes)) {
+    Output output{field, 0, *sample_bytes};
+    const bool fits =
+        add(*sample_bytes, batch_size, &output.offset) &&
+        (!field.is_ragged() ||
+         (batch_size < INT64_MAX && add(sizeof(int64_t), batch_size + 1, &output.offsets_offset)));
+    if (!fits) {
       return absl::InvalidArgumentError(
           absl::StrCat("a batch of ", batch_size, " samples of ", sum,
                        " bytes is more than 8 EiB; make the batch smaller"));
     }
-    layout.outputs.push_back({field, end, *sample_bytes});
-    if (__builtin_add_overflow(end, bytes, &end)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("a batch of ", batch_size, " samples of ", sum,
-                       " bytes is more than 8 EiB; make the batch smaller"));
-    }
+    has_ragged |= field.is_ragged();
+    layout.outputs.push_back(std::move(output));
   }
   end = std::max<int64_t>(end, 1);  // a slot without bytes would be no memory at all
   if (!RoundUp(&end, sysconf(_SC_PAGESIZE)) || end > max_slot_bytes) {
     return absl::InvalidArgumentError(absl::StrCat(
         "a batch of ", batch_size, " samples of ", sum, " bytes takes ", FormatBytes(end),
-        ", over the limit of ", FormatBytes(max_slot_bytes), "; make the batch smaller"));
+        ", over the limit of ", FormatBytes(max_slot_bytes), "; make the batch smaller",
+        has_ragged ? ", or max_rows of its ragged outputs" : ""));
   }
   layout.slot_bytes = end;
   return layout;
+}
+
+BatchMemory SlotLayout::MemoryOf(std::byte* slot) const {
+  BatchMemory memory;
+  memory.batch_size = batch_size;
+  memory.outputs.reserve(outputs.size());
+  memory.offsets.reserve(outputs.size());
+  for (const Output& output : outputs) {
+    memory.outputs.push_back(slot + output.offset);
+    memory.offsets.push_back(output.field.is_ragged()
+                                 ? reinterpret_cast<int64_t*>(slot + output.offsets_offset)
+                                 : nullptr);
+  }
+  return memory;
 }
 
 std::string SlotLayout::DifferenceFrom(const SlotLayout& other) const {

@@ -137,7 +137,7 @@ absl::StatusOr<std::shared_ptr<const Plan>> PlanOf(const DecoderSetup& setup) {
 std::string PlanIdentity(const Plan& plan) {
   std::string text = absl::StrCat(plan.prefix().digest, "\n", plan.staging_bytes_per_sample());
   for (const FieldSpec& output : plan.outputs())
-    absl::StrAppend(&text, "\n", output.name, " ", output.spec.ToString());
+    absl::StrAppend(&text, "\n", output.name, " ", output.ShapeText());
   for (const FieldSpec& kept : plan.prefix().fields)
     absl::StrAppend(&text, "\nkept ", kept.name, " ", kept.spec.ToString());
   for (const std::string& step : plan.Describe()) absl::StrAppend(&text, "\n", step);

@@ -393,9 +393,9 @@ void IsolatedMaker::TakeIndexes() {
 
 // Takes the finished sample over.
 absl::Status IsolatedMaker::Finish(const SampleInput& input, int64_t k, const BatchMemory& memory) {
-  plan_->CopySample(input, made_, 0, memory, k);
+  const absl::Status copied = plan_->CopySample(input, made_, 0, memory, k);
   TakeBack(std::max(output_used_, area_->bytes));
-  return absl::OkStatus();
+  return Annotate(copied, "the decoder process broke its protocol on this record");
 }
 
 absl::Status IsolatedMaker::Run(const SampleInput& input, int64_t k, const BatchMemory& memory) {

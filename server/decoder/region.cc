@@ -109,6 +109,7 @@ int64_t Region::held_bytes() const {
 }
 
 absl::StatusOr<SampleArea> SampleArea::Of(const Plan& plan) {
+  constexpr int64_t kOffsetsOfOne = 2 * sizeof(int64_t);  // of a batch of one sample
   SampleArea area;
   const auto add = [&area](int64_t bytes) {
     return bytes >= 0 && bytes < INT64_MAX / 2 &&
@@ -118,9 +119,11 @@ absl::StatusOr<SampleArea> SampleArea::Of(const Plan& plan) {
   };
   const absl::Status overflow = absl::InvalidArgumentError("the size of a sample overflows");
   for (const FieldSpec& output : plan.outputs()) {
-    FW_ASSIGN_OR_RETURN(const int64_t bytes, output.spec.ByteSize());
+    FW_ASSIGN_OR_RETURN(const int64_t bytes, output.SampleBytes());
     area.outputs.push_back(area.bytes);
     if (!add(bytes)) return overflow;
+    area.rows.push_back(output.is_ragged() ? area.bytes : kNotRagged);
+    if (output.is_ragged() && !add(kOffsetsOfOne)) return overflow;
   }
   area.staging = area.bytes;
   if (!add(plan.staging_bytes_per_sample())) return overflow;
@@ -129,7 +132,11 @@ absl::StatusOr<SampleArea> SampleArea::Of(const Plan& plan) {
 
 BatchMemory SampleArea::At(std::byte* area) const {
   BatchMemory memory;
-  for (uint64_t offset : outputs) memory.outputs.push_back(area + offset);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    memory.outputs.push_back(area + outputs[i]);
+    memory.offsets.push_back(rows[i] == kNotRagged ? nullptr
+                                                   : reinterpret_cast<int64_t*>(area + rows[i]));
+  }
   memory.staging = area + staging;
   memory.batch_size = 1;
   return memory;

@@ -123,7 +123,9 @@ class Region {
 
 // Where a finished sample lies at the start of the output area: a batch of one.
 struct SampleArea {
-  std::vector<uint64_t> outputs;  // offsets
+  static constexpr uint64_t kNotRagged = UINT64_MAX;
+  std::vector<uint64_t> outputs;  // where each begins
+  std::vector<uint64_t> rows;     // where the offsets of each ragged one begin; else kNotRagged
   uint64_t staging = 0;
   uint64_t bytes = 0;  // a multiple of kRegionUnit
 

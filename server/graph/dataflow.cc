@@ -1,9 +1,13 @@
 #include "server/graph/dataflow.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <map>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "server/graph/element.h"
 #include "server/graph/op_spec.h"
 
 namespace feedwater::server {
@@ -66,6 +70,23 @@ std::string NoFixedSize(const std::string& name, const TensorSpec& spec) {
   }
   return absl::StrCat("'", name, "' has no fixed shape (", spec.ToString(),
                       "), so it cannot stand in a batch");
+}
+
+// What an output of varying rows takes by default, of each sample: some hundred boxes or a text.
+constexpr int64_t kDefaultSampleBytes = 16 << 10;
+
+// Of NAME_length, NAME; else "".
+absl::string_view LengthOf(absl::string_view name) {
+  return absl::ConsumeSuffix(&name, "_length") ? name : "";
+}
+
+// The bytes of one element that pads; an error when the dtype has no such number.
+absl::StatusOr<std::string> Padding(DType dtype, double value) {
+  std::string bytes(DTypeSize(dtype), '\0');
+  StoreDouble(dtype, value, reinterpret_cast<std::byte*>(bytes.data()));
+  const double stored = LoadDouble(dtype, reinterpret_cast<const std::byte*>(bytes.data()));
+  if (IsFloating(dtype) ? std::isfinite(stored) : stored == value) return bytes;
+  return absl::InvalidArgumentError(absl::StrCat("pad_value ", value, " is no ", DTypeName(dtype)));
 }
 
 // Calls Plan and checks that the op keeps its own contract.
@@ -244,6 +265,81 @@ class Settler {
     return absl::OkStatus();
   }
 
+  // The batch value of a sample's value that only an output can be; once for each.
+  int AddOwnBatchValue(const std::string& name, int sample_value, BatchValue value) {
+    value.name = name;
+    value.sample_value = sample_value;
+    const auto number = static_cast<int>(flow_.batch_values.size());
+    batch_names_[name] = number;
+    flow_.batch_values.push_back(std::move(value));
+    return number;
+  }
+
+  // A value whose number of rows differs, as the file wants it.
+  absl::StatusOr<int> AddVaryingOutput(const OutputSpec& output, int sample_value,
+                                       const YamlNode& place) {
+    Value& value = flow_.values[sample_value];
+    BatchValue made;
+    made.spec = value.spec;
+    if (output.pad_to.has_value()) {
+      made.spec = value.spec.WithRows(*output.pad_to);
+      if (made.spec.layout == Layout::kEncoded) made.spec.layout = Layout::kPlain;
+      absl::StatusOr<std::string> padding = Padding(value.spec.dtype, output.pad_value);
+      if (!padding.ok())
+        return place.Error(
+            absl::StrCat("output '", output.name, "': ", padding.status().message()));
+      made.padding = *std::move(padding);
+    } else if (output.max_rows.has_value()) {
+      made.max_rows = *output.max_rows;
+    } else if (value.spec.layout == Layout::kEncoded) {
+      return place.Error(absl::StrCat(
+          "'", output.name,
+          "' is a compressed image of varying length: decode it, or, where its bytes are wanted, "
+          "say how many there are at most: {",
+          output.name, ": {max_rows: 200000}}"));
+    } else {
+      const int64_t row_bytes = value.spec.WithRows(1).ByteSize().value_or(INT64_MAX);
+      made.max_rows = std::max<int64_t>(1, kDefaultSampleBytes / std::max<int64_t>(1, row_bytes));
+    }
+    value.batch_value = AddOwnBatchValue(output.name, sample_value, std::move(made));
+    return value.batch_value;
+  }
+
+  absl::StatusOr<int> AddOutput(const OutputSpec& output, const YamlNode& place,
+                                absl::string_view reader) {
+    const auto found = names_.find(output.name);
+    const bool by_batch_op = batch_names_.count(output.name) > 0;
+    if (!by_batch_op && found != names_.end() && IsOfVaryingRows(found->second))
+      return AddVaryingOutput(output, found->second, place);
+    if (!output.is_plain() && (by_batch_op || found != names_.end())) {
+      const TensorSpec& spec = by_batch_op ? flow_.batch_values[batch_names_[output.name]].spec
+                                           : flow_.values[found->second].spec;
+      return place.Error(
+          absl::StrCat("output '", output.name, "' is ", spec.ToString(), ": ",
+                       output.max_rows.has_value() ? "max_rows" : "pad_to",
+                       " is for fields whose number of rows differs from sample to sample, such as "
+                       "float32[?,4]"));
+    }
+    const auto of = names_.find(std::string(LengthOf(output.name)));
+    if (!by_batch_op && found == names_.end() && of != names_.end() &&
+        IsOfVaryingRows(of->second)) {
+      if (!output.is_plain())
+        return place.Error(absl::StrCat("output '", output.name, "' is one number a sample"));
+      BatchValue length;
+      length.spec.dtype = DType::kInt64;
+      length.is_length = true;
+      const int value = AddOwnBatchValue(output.name, of->second, std::move(length));
+      flow_.values[of->second].length_value = value;
+      return value;
+    }
+    return FindBatchValue(output.name, place, reader);
+  }
+
+  bool IsOfVaryingRows(int value) const {
+    const TensorSpec& spec = flow_.values[value].spec;
+    return !IsImage(spec) && spec.HasVaryingRows();
+  }
+
   absl::Status AddOutputs() {
     const bool is_given = spec_.outputs_node.is_list();
     for (size_t i = 0; i < spec_.outputs.size(); ++i) {
@@ -252,9 +348,8 @@ class Settler {
                                   : spec_.outputs_node;
       FW_ASSIGN_OR_RETURN(
           const int value,
-          FindBatchValue(spec_.outputs[i], place,
-                         is_given
-                             ? "'outputs' names the"
+          AddOutput(spec_.outputs[i], place,
+                    is_given ? "'outputs' names the"
                              : "'outputs' is not given, so it is [image, label]; this names the"));
       flow_.outputs.push_back(value);
     }
@@ -280,7 +375,7 @@ class Settler {
       if (batch_needed[i]) {
         needed[value] = true;
       } else {
-        flow_.values[value].batch_value = -1;
+        flow_.values[value].batch_value = -1;  // lengths are outputs, and so needed
       }
     }
     for (int i = static_cast<int>(flow_.nodes.size()) - 1; i >= 0; --i) {

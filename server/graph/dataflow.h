@@ -24,6 +24,7 @@ struct Value {
   int source =
       -1;  // place among the dataset's fields followed by Feedwater's own; -1: an op writes it
   int batch_value = -1;           // what it becomes when the batch needs it
+  int length_value = -1;          // the batch value that is the number of its rows
   bool is_deterministic = false;  // the same for a record in every epoch
   std::vector<int> readers;       // live nodes
 };
@@ -38,9 +39,15 @@ struct Node {
 
 struct BatchValue {
   std::string name;
-  TensorSpec spec;           // of one sample; static
-  int sample_value = -1;     // -1: a batch op writes it
+  TensorSpec spec;        // of one sample; static, but for the rows of a ragged output
+  int sample_value = -1;  // -1: a batch op writes it
+  // Of a sample's value whose number of rows varies, which only an output can be:
+  int64_t max_rows = 0;      // of a ragged output: rows of a sample at most; 0: it is none
+  std::string padding;       // else the bytes of the element that is put behind a sample's rows
+  bool is_length = false;    // this is the number of its rows
   std::vector<int> readers;  // live batch nodes
+
+  int64_t RowsAtMost() const { return max_rows > 0 ? max_rows : spec.shape[0]; }
 };
 
 struct BatchNode {

@@ -54,6 +54,17 @@ void AppendNode(const YamlNode& node, std::string* out) {
   }
 }
 
+// An output with nothing said of it is its name alone, as it was before anything could be.
+std::string OutputText(const OutputSpec& output) {
+  std::string text = output.name;
+  if (output.max_rows.has_value()) absl::StrAppend(&text, "(max_rows=", *output.max_rows, ")");
+  if (output.pad_to.has_value()) {
+    absl::StrAppend(&text, "(pad_to=", *output.pad_to,
+                    " pad_value=", ParamType<double>::Text(output.pad_value), ")");
+  }
+  return text;
+}
+
 absl::Status AppendOps(absl::string_view key, const std::vector<OpSpec>& ops, std::string* out) {
   for (const OpSpec& op : ops) {
     const OpEntry* entry = Registry<OpEntry>::Get().Find(op.name);
@@ -79,9 +90,12 @@ absl::StatusOr<std::string> CanonicalPipeline(const PipelineSpec& spec) {
   FW_RETURN_IF_ERROR(AppendOps("op", spec.graph, &text));
   FW_RETURN_IF_ERROR(AppendOps("batch op", spec.batch_graph, &text));
   absl::StrAppend(
-      &text, "outputs ", absl::StrJoin(spec.outputs, ","), "\non_bad_sample ",
-      BadSamplePolicyName(spec.on_bad_sample), "\nlimits max_pixels=", spec.limits.max_pixels,
-      " max_scans=", spec.limits.max_scans, " max_decode_ms=", spec.limits.max_decode_ms);
+      &text, "outputs ",
+      absl::StrJoin(spec.outputs, ",",
+                    [](std::string* out, const OutputSpec& output) { *out += OutputText(output); }),
+      "\non_bad_sample ", BadSamplePolicyName(spec.on_bad_sample),
+      "\nlimits max_pixels=", spec.limits.max_pixels, " max_scans=", spec.limits.max_scans,
+      " max_decode_ms=", spec.limits.max_decode_ms);
   // A key that came later: files that do not give it mean what they meant before.
   if (spec.limits.max_sample_ms != ImageLimits{}.max_sample_ms)
     absl::StrAppend(&text, " max_sample_ms=", spec.limits.max_sample_ms);

@@ -19,8 +19,10 @@ class BatchPlacer {
 
   absl::Status Run() {
     for (size_t i = 0; i < flow_.batch_values.size(); ++i) {
-      FW_ASSIGN_OR_RETURN(plan_.batch_places[i].sample_bytes,
-                          flow_.batch_values[i].spec.ByteSize());
+      const BatchValue& value = flow_.batch_values[i];
+      FW_ASSIGN_OR_RETURN(
+          plan_.batch_places[i].sample_bytes,
+          (value.max_rows > 0 ? value.spec.WithRows(value.max_rows) : value.spec).ByteSize());
     }
     for (size_t i = 0; i < flow_.outputs.size(); ++i) {
       plan_.batch_places[flow_.outputs[i]].output = static_cast<int>(i);
@@ -93,7 +95,10 @@ void PlaceValues(const Dataflow& flow, const std::vector<int>* kept, Program* pr
       for (int value : step.out) is_written[value] = true;
     }
     for (size_t v = 0; v < flow.values.size(); ++v) {
-      if (flow.values[v].batch_value < 0) continue;
+      const Value& value = flow.values[v];
+      if (value.length_value >= 0 || (value.batch_value >= 0 && value.spec.HasVaryingRows()))
+        program->varying.push_back(static_cast<int>(v));
+      if (value.batch_value < 0) continue;
       if (is_written[v]) {
         places[v].batch_value = flow.values[v].batch_value;
       } else {

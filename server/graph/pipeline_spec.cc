@@ -4,6 +4,7 @@
 #include <climits>
 
 #include "absl/algorithm/container.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "server/base/schema.h"
 #include "server/graph/digest.h"
@@ -30,6 +31,12 @@ struct LimitParams {
 
 // Ten times what a large photo needs.
 constexpr int64_t kLeastReplacingMs = 100;
+
+// Of an entry of `outputs`.
+struct OutputParams {
+  std::optional<int64_t> max_rows, pad_to;
+  std::optional<double> pad_value;
+};
 
 struct CacheParams {
   std::string kind = "auto";
@@ -82,6 +89,29 @@ const Schema<CacheParams>& CacheSchema() {
   return *schema;
 }
 
+// More rows than this do not fit into any memory; what fits is for the slot's limit to say.
+constexpr int64_t kMostRows = int64_t{1} << 40;
+// Every integer below it is exact as a double.
+constexpr double kLargestPadding = 9007199254740992.0;
+
+const Schema<OutputParams>& OutputSchema() {
+  static const auto* schema = new Schema<OutputParams>(
+      Schema<OutputParams>()
+          .Param("max_rows", &OutputParams::max_rows,
+                 "Rows of a sample at most, of a field whose number of rows differs: a batch has "
+                 "room for as many of each sample. A sample with more is bad. Default: as many as "
+                 "fit into 16 KiB, and at least one.",
+                 Range(1, kMostRows))
+          .Param("pad_to", &OutputParams::pad_to,
+                 "Rows that each sample gets, of such a field: the output has a fixed shape, and "
+                 "pad_value stands behind the sample's own rows. A sample with more is bad. How "
+                 "many are its own says the output NAME_length.",
+                 Range(1, kMostRows))
+          .Param("pad_value", &OutputParams::pad_value, "What pad_to fills up with. Default: 0.",
+                 Range(-kLargestPadding, kLargestPadding)));
+  return *schema;
+}
+
 absl::Status ReadVersion(const YamlNode& node) {
   if (node.is_scalar() && node.scalar == kVersion) return absl::OkStatus();
   return node.Error(absl::StrCat("'version' must be ", kVersion, ", not ", node.Found(),
@@ -126,13 +156,55 @@ absl::Status ReadBatch(const YamlNode& node, PipelineSpec* spec) {
   return absl::OkStatus();
 }
 
-absl::Status ReadOutputs(const YamlNode& node, std::vector<std::string>* outputs) {
+// `boxes`, or `boxes: {max_rows: 128}`.
+absl::Status ReadOutput(const YamlNode& node, OutputSpec* output) {
+  if (!node.is_map()) {
+    FW_RETURN_IF_ERROR(CheckFieldName(node));
+    output->name = node.scalar;
+    return absl::OkStatus();
+  }
+  if (node.entries.size() != 1) {
+    return node.Error(absl::StrCat(
+        "an entry of 'outputs' is a field, or one field with what is said of it such as {boxes: "
+        "{max_rows: 128}}, not a map of ",
+        node.entries.size(), " keys"));
+  }
+  const auto& [key, value] = node.entries[0];
+  FW_RETURN_IF_ERROR(CheckFieldName(key));
+  output->name = key.scalar;
+  FW_ASSIGN_OR_RETURN(const OutputParams params,
+                      OutputSchema().Read(value, absl::StrCat("output '", output->name, "'")));
+  output->max_rows = params.max_rows;
+  output->pad_to = params.pad_to;
+  output->pad_value = params.pad_value.value_or(0);
+  if (params.max_rows.has_value() && params.pad_to.has_value()) {
+    return value.Error(absl::StrCat("output '", output->name,
+                                    "' has max_rows and pad_to: the first one is for rows as they "
+                                    "are, the second one for a fixed number of them"));
+  }
+  if (params.pad_value.has_value() && !params.pad_to.has_value()) {
+    return value.Error(absl::StrCat("output '", output->name,
+                                    "' has pad_value without pad_to, which says how many rows "
+                                    "there are to be"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadOutputs(const YamlNode& node, std::vector<OutputSpec>* outputs) {
   if (!node.is_list() || node.items.empty()) {
     return node.Error(
         absl::StrCat("'outputs' must be a list of fields such as [image, label], not ",
                      node.is_list() ? "an empty list" : node.Found()));
   }
-  return ReadFieldNames(node, "outputs", outputs);
+  absl::flat_hash_set<std::string> seen;
+  for (const YamlNode& item : node.items) {
+    OutputSpec output;
+    FW_RETURN_IF_ERROR(ReadOutput(item, &output));
+    if (!seen.insert(output.name).second)
+      return item.Error(absl::StrCat("'outputs' names '", output.name, "' twice"));
+    outputs->push_back(std::move(output));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ReadBadSamplePolicy(const YamlNode& node, BadSamplePolicy* policy) {
@@ -270,10 +342,11 @@ absl::StatusOr<PipelineSpec> ReadPipeline(const YamlNode& root, absl::string_vie
     spec.outputs_node = root;
     spec.outputs_node.kind = YamlNode::Kind::kNull;
     spec.outputs_node.entries.clear();
-    spec.outputs = {"image", "label"};
+    spec.outputs = {{.name = "image"}, {.name = "label"}};
   }
   if (spec.sampler.last == "auto") {
-    const bool says_is_real = absl::c_linear_search(spec.outputs, "is_real");
+    const bool says_is_real = absl::c_any_of(
+        spec.outputs, [](const OutputSpec& output) { return output.name == "is_real"; });
     spec.sampler.last = std::string(LastBatchName(ResolveLast(spec.sampler, says_is_real)));
   }
   if (const YamlNode* node = root.Find("on_bad_sample"))
@@ -341,8 +414,13 @@ const std::vector<ParamInfo>& PipelineParams() {
     add("outputs", "list of fields", outputs.c_str(),
         "Fields that the client receives, in its order. Beside the dataset's and the graph's own: "
         "sample_id (int64, the record's number), position (int64, place in the epoch's order), "
-        "is_real (bool, false for padding and for skipped samples).");
+        "is_real (bool, false for padding and for skipped samples). A field whose first axis "
+        "differs from sample to sample, such as boxes float32[?,4], is delivered as it is "
+        "(ragged): the rows of all samples together, and where those of each begin; `{boxes: "
+        "{max_rows: 128}}` bounds them, `{boxes: {pad_to: 100}}` makes a fixed shape of it. "
+        "NAME_length (int64) is the number of a sample's rows of such a field.");
     list->back().default_text = "[image, label]";
+    list->back().item = OutputSchema().params();
     add("on_bad_sample", "word", R"({"type":"string"})",
         "What happens when a sample cannot be made. fail: the stream ends with its record and "
         "reason. substitute: the next good "

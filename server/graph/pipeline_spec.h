@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,18 @@ struct OpSpec {
   std::vector<std::string> in, out;
   YamlNode params;  // the op's map without `in` and `out`
   YamlNode node;    // the whole entry, for its place
+};
+
+// A field that the client receives, and how it does where the number of its rows differs from
+// sample to sample ([?,4]): as they are (ragged), or as many as `pad_to` says.
+struct OutputSpec {
+  std::string name;
+  // Of a sample, at most; not given: a default by their size.
+  std::optional<int64_t> max_rows = std::nullopt;
+  std::optional<int64_t> pad_to = std::nullopt;
+  double pad_value = 0;
+
+  bool is_plain() const { return !max_rows.has_value() && !pad_to.has_value(); }
 };
 
 // What happens to the place of a sample that cannot be made. kSkipWithCount: another stands in as
@@ -54,7 +67,7 @@ struct PipelineSpec {
   std::vector<OpSpec> graph;
   int64_t batch_size = 0;  // 0: the client must give one
   std::vector<OpSpec> batch_graph;
-  std::vector<std::string> outputs;  // field names in order
+  std::vector<OutputSpec> outputs;  // in order; each name once
   BadSamplePolicy on_bad_sample = BadSamplePolicy::kFail;
   double max_bad_fraction = 0.001;  // of a rank's samples of an epoch; changes no byte
   ImageLimits limits;

@@ -9,6 +9,7 @@
 #include "server/graph/fusion.h"
 #include "server/graph/plan_impl.h"
 #include "server/graph/prefix.h"
+#include "server/graph/varying_rows.h"
 
 namespace feedwater::server {
 namespace {
@@ -110,6 +111,9 @@ absl::StatusOr<std::shared_ptr<const Plan>> Plan::Create(const PipelineSpec& spe
     FieldSpec field;
     field.name = value.name;
     field.spec = value.spec;
+    field.max_rows = value.max_rows;
+    if (value.is_length)
+      field.doc = absl::StrCat("Rows of '", impl.flow.values[value.sample_value].name, "'.");
     for (const FieldSpec& source : fields) {
       const bool is_source =
           value.sample_value >= 0 && impl.flow.values[value.sample_value].source >= 0;
@@ -172,9 +176,13 @@ absl::Status RunProgram(const Program& program, const SampleRun& run) {
   }
   for (int value : program.copied) {
     const BatchPlace& place = run.plan.batch_places[run.plan.flow.values[value].batch_value];
-    std::memcpy(place.At(run.memory, run.k), run.workspace.values[value].data,
-                static_cast<size_t>(place.sample_bytes));
+    const Tensor& tensor = run.workspace.values[value];
+    FW_RETURN_IF_ERROR(CheckRows(run.plan, value, tensor.spec));
+    if (const size_t bytes = tensor.bytes(); bytes > 0)
+      std::memcpy(place.At(run.memory, run.k), tensor.data, bytes);
   }
+  for (int value : program.varying)
+    FinishRows(run.plan, value, run.workspace.values[value].spec.shape[0], run.k, run.memory);
   return absl::OkStatus();
 }
 
@@ -232,27 +240,32 @@ void Plan::RunBlank(const SampleInput& input, int64_t k, const BatchMemory& memo
   const Impl& plan = *impl_;
   for (const Value& value : plan.flow.values) {
     if (value.batch_value < 0) continue;
+    if (value.spec.HasVaryingRows()) continue;
     const BatchPlace& place = plan.batch_places[value.batch_value];
     std::memset(place.At(memory, k), 0, static_cast<size_t>(place.sample_bytes));
   }
+  for (int value : plan.whole.varying) FinishRows(plan, value, 0, k, memory);
   WriteOwnFields(plan, input, k, memory);
 }
 
-void Plan::CopySample(const SampleInput& input, const BatchMemory& from, int64_t from_k,
-                      const BatchMemory& memory, int64_t k) const {
+absl::Status Plan::CopySample(const SampleInput& input, const BatchMemory& from, int64_t from_k,
+                              const BatchMemory& memory, int64_t k) const {
   const Impl& plan = *impl_;
   for (const Value& value : plan.flow.values) {
-    if (value.batch_value < 0) continue;
+    if (value.batch_value < 0 || value.spec.HasVaryingRows()) continue;
     const BatchPlace& place = plan.batch_places[value.batch_value];
     std::memcpy(place.At(memory, k), place.At(from, from_k),
                 static_cast<size_t>(place.sample_bytes));
   }
+  for (int value : plan.whole.varying)
+    FW_RETURN_IF_ERROR(CopyRows(plan, value, from, from_k, memory, k));
   WriteOwnFields(plan, input, k, memory);
+  return absl::OkStatus();
 }
 
 bool Plan::OnlyDecoded(size_t field) const {
   const Value& value = impl_->flow.values[field];
-  if (value.batch_value >= 0 || value.readers.empty()) return false;
+  if (value.batch_value >= 0 || value.length_value >= 0 || value.readers.empty()) return false;
   for (int reader : value.readers) {
     if (impl_->flow.nodes[reader].op->AsDecode() == nullptr) return false;
   }
@@ -269,12 +282,15 @@ bool Plan::has_batch_ops() const {
   }
   return false;
 }
+bool Plan::finishes_batches() const {
+  return has_batch_ops() || std::any_of(impl_->outputs.begin(), impl_->outputs.end(),
+                                        [](const FieldSpec& output) { return output.is_ragged(); });
+}
 
 absl::Status Plan::FinishBatch(int64_t samples, uint64_t global_batch, PhiloxKey key,
                                const BatchMemory& memory, SampleWorkspace& workspace) const {
   const Impl& plan = *impl_;
   SampleWorkspace::Impl& work = *workspace.impl();
-  if (samples <= 0) return absl::OkStatus();
   const auto fields = [&](const std::vector<int>& values, std::vector<BatchField>* out) {
     out->clear();
     for (int value : values) {
@@ -283,7 +299,7 @@ absl::Status Plan::FinishBatch(int64_t samples, uint64_t global_batch, PhiloxKey
     }
   };
   for (const BatchNode& node : plan.flow.batch_nodes) {
-    if (!node.is_live) continue;
+    if (!node.is_live || samples <= 0) continue;
     fields(node.in, &work.batch_inputs);
     fields(node.out, &work.batch_outputs);
     if (work.permutation.size() < static_cast<size_t>(samples))
@@ -299,6 +315,7 @@ absl::Status Plan::FinishBatch(int64_t samples, uint64_t global_batch, PhiloxKey
     FW_RETURN_IF_ERROR(
         Annotate(node.op->Run(batch, Draws(key, global_batch, node.instance)), node.entry->name));
   }
+  PackRaggedOutputs(plan, samples, memory);
   return absl::OkStatus();
 }
 

@@ -54,11 +54,15 @@ struct SampleInput {
   PhiloxKey key{};  // EpochKey(seed, epoch)
 };
 
-// Where one batch is put: output i of sample k goes to outputs[i] + k * bytes per sample. `staging`
+// Where one batch is put: output i of sample k goes to outputs[i] + k * bytes per sample, and the
+// number of its rows, where the output is ragged, to offsets[i][k + 1]. FinishBatch moves the rows
+// together and makes offsets of their numbers: those of sample k are then the rows offsets[i][k] to
+// offsets[i][k + 1]. `staging`
 // is daemon-private memory of staging_bytes_per_sample() * B bytes for fields that only batch ops
 // read; null when that is 0.
 struct BatchMemory {
   std::vector<std::byte*> outputs;
+  std::vector<int64_t*> offsets;  // by output, of B + 1 numbers; null where it is not ragged
   std::byte* staging = nullptr;
   int64_t batch_size = 0;  // B, the room
 };
@@ -98,8 +102,8 @@ class Plan {
   // another one's.
   uint64_t id() const { return id_; }
 
-  // What the client receives for each sample: name and static spec without the batch axis, in the
-  // order of `outputs`.
+  // What the client receives for each sample: name and spec without the batch axis, in the order of
+  // `outputs`. Specs are static, but for the rows of ragged outputs.
   const std::vector<FieldSpec>& outputs() const;
   int64_t staging_bytes_per_sample() const;
   const ImageLimits& limits() const;
@@ -127,16 +131,18 @@ class Plan {
 
   // For samples that were made elsewhere (decoder/): copies all that Run writes for a sample from
   // place `from_k` of one batch's memory to place `k` of another one's, but for the fields that the
-  // sampler gives, which are written anew.
-  void CopySample(const SampleInput& input, const BatchMemory& from, int64_t from_k,
-                  const BatchMemory& memory, int64_t k) const;
+  // sampler gives, which are written anew. DataLoss: what stands there is no sample.
+  absl::Status CopySample(const SampleInput& input, const BatchMemory& from, int64_t from_k,
+                          const BatchMemory& memory, int64_t k) const;
 
-  // Zeros at place k, but for the fields that the sampler gives: what stands where no sample can.
+  // Zeros at place k, and no rows in ragged outputs and padded ones, but for the fields that the
+  // sampler gives: what stands where no sample can.
   void RunBlank(const SampleInput& input, int64_t k, const BatchMemory& memory) const;
 
-  // Batch ops, once all `samples` places are written. `global_batch` numbers the batches of all
-  // ranks.
+  // What is done once all `samples` places are written: batch ops, and ragged outputs are packed.
+  // `global_batch` numbers the batches of all ranks.
   bool has_batch_ops() const;
+  bool finishes_batches() const;  // whether there is anything to do
   absl::Status FinishBatch(int64_t samples, uint64_t global_batch, PhiloxKey key,
                            const BatchMemory& memory, SampleWorkspace& workspace) const;
 

@@ -54,6 +54,7 @@ struct Program {
   std::vector<Step> steps;
   std::vector<ValuePlace> places;  // by value
   std::vector<int> copied;         // values that the batch needs and no step writes
+  std::vector<int> varying;        // values of whose rows the batch needs the number
   size_t buffers = 0;              // of the workspace, those before first_buffer included
   size_t first_buffer = 0;         // the ones before hold what another program has left
 };

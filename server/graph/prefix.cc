@@ -85,7 +85,7 @@ class PrefixFinder {
     const Value& value = flow_.values[v];
     if (value.source >= static_cast<int>(dataset_fields_)) return false;  // known without a record
     if (value.source < 0 && !IsMadeByPrefix(v)) return false;
-    if (value.batch_value >= 0) return true;
+    if (value.batch_value >= 0 || value.length_value >= 0) return true;
     if (value.source >= 0) {
       const absl::StatusOr<int64_t> bytes = value.spec.ByteSize();
       if (bytes.ok() && *bytes <= kSmallFieldBytes) return true;

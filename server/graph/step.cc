@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/graph/plan_impl.h"
 #include "server/graph/render.h"
+#include "server/graph/varying_rows.h"
 
 namespace feedwater::server {
 namespace {
@@ -39,6 +40,7 @@ class StepSample : public Sample {
     }
     const int value = step_.out[i];
     const ValuePlace& place = run_.program.places[value];
+    if (place.batch_value >= 0) FW_RETURN_IF_ERROR(CheckRows(run_.plan, value, spec));
     Tensor& tensor = run_.workspace.values[value];
     tensor.spec = spec;
     if (place.batch_value >= 0) {

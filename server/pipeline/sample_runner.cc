@@ -231,7 +231,7 @@ void SampleRunner::GiveBackMemory() {
 
 absl::Status SampleRunner::FinishBatch(const Batch& batch, Usage* usage) {
   const Plan* plan = batch.job().plan();
-  if (batch.samples() == 0 || !plan->has_batch_ops() || batch.dropped()) return absl::OkStatus();
+  if (!plan->finishes_batches() || batch.dropped()) return absl::OkStatus();
   const int64_t start = MonotonicNs();
   absl::Status status = NoThrow([&] {
     in_process_.workspace().clock().Begin(batch.samples() * plan->limits().max_sample_ms,

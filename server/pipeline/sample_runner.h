@@ -50,7 +50,7 @@ class SampleRunner {
   }
   // Makes the sample, and counts what that took.
   absl::Status Run(const Making& sample, SampleInput input, Usage* usage);
-  // Runs the batch ops over a batch whose samples are all made.
+  // Runs the batch ops over a batch whose samples are all made, and packs its ragged outputs.
   absl::Status FinishBatch(const Batch& batch, Usage* usage);
 
   void GiveBackMemory();

@@ -3,13 +3,7 @@
 namespace feedwater::server {
 
 BatchMemory Stream::MemoryOf(int slot) const {
-  BatchMemory memory;
-  memory.batch_size = layout_.batch_size;
-  std::byte* data = slots_->data(slot);
-  memory.outputs.reserve(layout_.outputs.size());
-  for (const SlotLayout::Output& output : layout_.outputs) {
-    memory.outputs.push_back(data + output.offset);
-  }
+  BatchMemory memory = layout_.MemoryOf(slots_->data(slot));
   if (staging_.data != nullptr)
     memory.staging = staging_.data.get() + slot * staging_.bytes_per_slot;
   return memory;

@@ -46,6 +46,7 @@ void SetField(const FieldSpec& field, uint64_t offset, v1::Field* out) {
   for (int64_t side : field.spec.shape) out->add_shape(side);
   out->set_layout(std::string(LayoutName(field.spec.layout)));
   out->set_offset(offset);
+  out->set_max_rows(field.max_rows);
   out->set_doc(ToUtf8(field.doc));
 }
 

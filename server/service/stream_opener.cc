@@ -340,8 +340,12 @@ void StreamOpener::Describe(const OpenedStream& stream, const StreamTerms& terms
   const LoadedPipeline& pipeline = *terms.job.pipeline;
   response->set_job(stream.job);
   response->set_pipeline(ToUtf8(stream.pipeline));
-  for (const SlotLayout::Output& output : terms.layout.outputs)
-    SetField(output.field, static_cast<uint64_t>(output.offset), response->add_fields());
+  for (const SlotLayout::Output& output : terms.layout.outputs) {
+    v1::Field* field = response->add_fields();
+    SetField(output.field, static_cast<uint64_t>(output.offset), field);
+    if (output.field.is_ragged())
+      field->set_offsets_offset(static_cast<uint64_t>(output.offsets_offset));
+  }
   for (const std::string& name : pipeline.dataset->classes()) response->add_classes(ToUtf8(name));
   response->set_records(pipeline.dataset->size());
   response->set_positions_per_epoch(terms.order->positions());

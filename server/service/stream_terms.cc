@@ -34,6 +34,20 @@ absl::StatusOr<int64_t> ReadBatchSize(const v1::OpenStreamRequest& request,
                    "' sets no batch size; give batch_size, or set batch.size in its file"));
 }
 
+// A client of before would take the rows for something else.
+absl::Status CheckTakesRagged(const v1::OpenStreamRequest& request, const SlotLayout& layout) {
+  if (request.takes_ragged()) return absl::OkStatus();
+  for (const SlotLayout::Output& output : layout.outputs) {
+    if (!output.field.is_ragged()) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        "output '", output.field.name, "' is ragged (", output.field.ShapeText(),
+        "), which this client (", Printable(request.client()),
+        ") does not know: install a client of the daemon's version, or let the pipeline say "
+        "pad_to of it"));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<FilesMark> ReadMark(const v1::FilesMark& mark) {
   constexpr size_t kMaxIdentity = 64;
   if (mark.identity().size() > kMaxIdentity) {
@@ -75,6 +89,7 @@ absl::StatusOr<StreamTerms> Negotiate(const v1::OpenStreamRequest& request,
   FW_ASSIGN_OR_RETURN(terms.job.files, ReadMark(request.files()));
   FW_ASSIGN_OR_RETURN(terms.layout, SlotLayout::Create(pipeline->plan->outputs(),
                                                        terms.job.batch_size, max_slot_bytes));
+  FW_RETURN_IF_ERROR(CheckTakesRagged(request, terms.layout));
   return terms;
 }
 

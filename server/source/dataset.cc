@@ -21,6 +21,12 @@
 #include "spdlog/spdlog.h"
 
 namespace feedwater::server {
+
+std::string FieldSpec::ShapeText() const {
+  if (!is_ragged()) return spec.ToString();
+  return absl::StrCat(spec.ToString(), ", at most ", FormatCount(max_rows, "row"));
+}
+
 namespace {
 
 // The floor's own sections of every index.

@@ -29,6 +29,18 @@ struct FieldSpec {
   std::string name;
   TensorSpec spec;
   std::string doc;
+  // Of an output of a pipeline that is ragged (spec.HasVaryingRows): rows of a sample at most. 0:
+  // an output of fixed shape, or a field that is no output.
+  int64_t max_rows = 0;
+
+  bool is_ragged() const { return max_rows > 0; }
+  // What one sample of an output takes in a batch at most. Error when that overflows, or is not
+  // known.
+  absl::StatusOr<int64_t> SampleBytes() const {
+    return (is_ragged() ? spec.WithRows(max_rows) : spec).ByteSize();
+  }
+  // "float32[?,4], at most 128 rows"
+  std::string ShapeText() const;
 };
 
 // The fields of one record, in the order of Dataset::fields(). Views into the bytes given to Parse

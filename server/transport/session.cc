@@ -380,7 +380,15 @@ uint32_t Session::Checksum(int slot, int64_t samples) {
   uint32_t crc = 0;
   const int64_t filled = std::min(samples, layout_.batch_size);
   for (const SlotLayout::Output& output : layout_.outputs) {
-    crc = wire::Crc32c(crc, data(slot) + output.offset, filled * output.sample_bytes);
+    const std::byte* const begin = data(slot) + output.offset;
+    if (!output.field.is_ragged()) {
+      crc = wire::Crc32c(crc, begin, filled * output.sample_bytes);
+      continue;
+    }
+    const auto* offsets = reinterpret_cast<const int64_t*>(data(slot) + output.offsets_offset);
+    const int64_t row_bytes = output.sample_bytes / output.field.max_rows;
+    crc = wire::Crc32c(crc, begin, offsets[filled] * row_bytes);
+    crc = wire::Crc32c(crc, offsets, (filled + 1) * sizeof(int64_t));
   }
   return crc;
 }

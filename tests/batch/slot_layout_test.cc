@@ -37,6 +37,32 @@ TEST(SlotLayout, OutputsFollowEachOtherAligned) {
   EXPECT_EQ(layout->outputs[2].field.name, "mask");
 }
 
+TEST(SlotLayout, ARaggedOutputHasRoomForAllItsRowsAndThenItsOffsets) {
+  FieldSpec boxes = Field("boxes", DType::kFloat32, {-1, 4});
+  boxes.max_rows = 5;
+  const auto layout = SlotLayout::Create({boxes, Field("label", DType::kInt64, {})}, 3, kNoLimit);
+  ASSERT_TRUE(layout.ok()) << layout.status();
+  EXPECT_EQ(layout->outputs[0].sample_bytes, 80);
+  EXPECT_EQ(layout->outputs[0].offsets_offset, 256);  // 240 rounded up to 64
+  EXPECT_EQ(layout->outputs[1].offset, 320);          // 256 and four numbers, rounded up
+  EXPECT_EQ(layout->outputs[1].offsets_offset, -1);
+  std::byte slot[1];
+  const BatchMemory memory = layout->MemoryOf(slot);
+  EXPECT_EQ(reinterpret_cast<std::byte*>(memory.offsets[0]), slot + 256);
+  EXPECT_EQ(memory.offsets[1], nullptr);
+
+  boxes.max_rows = 6;
+  EXPECT_NE(layout->DifferenceFrom(
+                *SlotLayout::Create({boxes, Field("label", DType::kInt64, {})}, 3, kNoLimit)),
+            "");
+  boxes.max_rows = kNoLimit / 64;
+  const auto large = SlotLayout::Create({boxes}, 8, kNoLimit);
+  EXPECT_EQ(large.status().code(), absl::StatusCode::kInvalidArgument) << large.status();
+  boxes.max_rows = 1 << 20;
+  const auto over = SlotLayout::Create({boxes}, 8, 1 << 20);
+  EXPECT_NE(over.status().message().find("max_rows"), absl::string_view::npos) << over.status();
+}
+
 TEST(SlotLayout, ASlotIsAWholeNumberOfPagesAndAtLeastOne) {
   const int64_t page = sysconf(_SC_PAGESIZE);
   EXPECT_EQ(SlotLayout::Create({Field("a", DType::kUInt8, {page})}, 2, kNoLimit)->slot_bytes,

@@ -162,7 +162,11 @@ class Driver:
 
     def do_stale(self, loader: str, hold: str) -> dict:
         batches = self._held.pop((loader, hold))
-        addresses = [out.ctypes.data for _, outputs in batches for out in outputs.values()]
+        addresses = [
+            (out.values if isinstance(out, feedwater.Ragged) else out).ctypes.data
+            for _, outputs in batches
+            for out in outputs.values()
+        ]
         del batches
         gc.collect()
         return {"bytes": [ctypes.string_at(address, 1)[0] for address in addresses]}
@@ -178,12 +182,15 @@ class Driver:
 def describe(ready: Any, outputs: dict[str, np.ndarray], values) -> dict:
     """Return what the suite compares of a batch."""
     described = []
-    for name, array in outputs.items():
+    for name, output in outputs.items():
+        array = output.values if isinstance(output, feedwater.Ragged) else output
         one = {
             "name": name,
             "shape": list(array.shape),
             "sha256": hashlib.sha256(array.tobytes()).hexdigest(),
         }
+        if isinstance(output, feedwater.Ragged):
+            one["offsets"] = output.offsets.tolist()
         if name in values:
             one["values"] = array.reshape(-1).tolist()
         described.append(one)

@@ -41,7 +41,7 @@ bool IsSmall(const PipelineSpec& spec, const Plan& plan) {
     if (!IsSmall(op.node)) return false;
   }
   int64_t bytes = plan.staging_bytes_per_sample();
-  for (const FieldSpec& field : plan.outputs()) bytes += field.spec.ByteSize().value_or(1 << 30);
+  for (const FieldSpec& field : plan.outputs()) bytes += field.SampleBytes().value_or(1 << 30);
   return spec.graph.size() <= 16 && bytes <= kMaxSampleBytes;
 }
 

@@ -89,13 +89,16 @@ class TestBatch {
   TestBatch(const Plan& plan, int64_t size) {
     memory.batch_size = size;
     for (const FieldSpec& field : plan.outputs()) {
-      bytes_.push_back(*field.spec.ByteSize());
+      bytes_.push_back(*field.SampleBytes());
+      offsets_.emplace_back(field.is_ragged() ? static_cast<size_t>(size) + 1 : 0, -1);
       buffers_.emplace_back(static_cast<size_t>(bytes_.back() * size) + kGuardBytes, kGuard);
     }
     staging_.assign(static_cast<size_t>(plan.staging_bytes_per_sample() * size) + kGuardBytes,
                     kGuard);
     for (Bytes& buffer : buffers_)
       memory.outputs.push_back(reinterpret_cast<std::byte*>(buffer.data()));
+    for (std::vector<int64_t>& offsets : offsets_)
+      memory.offsets.push_back(offsets.empty() ? nullptr : offsets.data());
     memory.staging = plan.staging_bytes_per_sample() == 0
                          ? nullptr
                          : reinterpret_cast<std::byte*>(staging_.data());
@@ -127,6 +130,7 @@ class TestBatch {
  private:
   std::vector<int64_t> bytes_;
   std::vector<Bytes> buffers_;
+  std::vector<std::vector<int64_t>> offsets_;
   Bytes staging_;
 };
 

@@ -18,6 +18,12 @@ using ::testing::StartsWith;
 
 constexpr const char* kDataset = "version: 1\ndataset: {format: image_folder, root: r}\n";
 
+std::vector<std::string> NamesOf(const PipelineSpec& spec) {
+  std::vector<std::string> names;
+  for (const OutputSpec& output : spec.outputs) names.push_back(output.name);
+  return names;
+}
+
 TEST(PipelineSpec, TheDesignsExampleComesOutAsWritten) {
   const auto spec = ParsePipeline(R"(version: 1
 dataset: {format: image_folder, root: imagenet, path: train}     # a comment
@@ -45,7 +51,7 @@ outputs: [image, label]
   EXPECT_EQ(spec->batch_size, 256);
   ASSERT_EQ(spec->batch_graph.size(), 1u);
   EXPECT_THAT(spec->batch_graph[0].out, ElementsAre("image", "label"));
-  EXPECT_THAT(spec->outputs, ElementsAre("image", "label"));
+  EXPECT_THAT(NamesOf(*spec), ElementsAre("image", "label"));
   EXPECT_EQ(spec->on_bad_sample, BadSamplePolicy::kFail);
   EXPECT_EQ(spec->digest.size(), 32u);
 }
@@ -57,7 +63,7 @@ TEST(PipelineSpec, DefaultsStandWhereTheFileIsSilent) {
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->batch_size, 0);
   EXPECT_EQ(spec->limits.max_pixels, ImageLimits{}.max_pixels);
-  EXPECT_THAT(spec->outputs, ElementsAre("image", "label"));
+  EXPECT_THAT(NamesOf(*spec), ElementsAre("image", "label"));
   EXPECT_EQ(spec->outputs_node.kind, YamlNode::Kind::kNull);
   EXPECT_THAT(spec->graph[0].in, ElementsAre("data"));
   EXPECT_THAT(spec->graph[0].out, ElementsAre("image"));
@@ -171,6 +177,21 @@ TEST(PipelineSpec, SeveralFieldsMayMoveTogether) {
       "p.yaml");
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_THAT(spec->graph[0].out, ElementsAre("image", "mask"));
+}
+
+TEST(PipelineSpec, AnOutputMaySayHowManyRowsASampleHas) {
+  const auto spec = ParsePipeline(
+      absl::StrCat(kDataset,
+                   "outputs:\n  - label\n  - boxes: {max_rows: 128}\n  - tokens: {pad_to: 512, "
+                   "pad_value: -100}\n  - plain:\n"),
+      "p.yaml");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_THAT(NamesOf(*spec), ElementsAre("label", "boxes", "tokens", "plain"));
+  EXPECT_EQ(spec->outputs[1].max_rows, 128);
+  EXPECT_FALSE(spec->outputs[1].pad_to.has_value());
+  EXPECT_EQ(spec->outputs[2].pad_to, 512);
+  EXPECT_EQ(spec->outputs[2].pad_value, -100);
+  EXPECT_TRUE(spec->outputs[3].is_plain());
 }
 
 TEST(PipelineSpec, AMissingFileIsNamed) {
@@ -355,7 +376,24 @@ const BadFile kBadFiles[] = {
     {"OutputsWord", Top("outputs: image\n"), "3:10", {"outputs", "list"}},
     {"OutputsEmpty", Top("outputs: []\n"), "3:10", {"outputs", "empty"}},
     {"OutputsTwice", Top("outputs: [image, label, image]\n"), "3:25", {"image", "twice"}},
-    {"OutputsMap", Top("outputs: [{a: b}]\n"), "3:11", {"word"}},
+    {"OutputsMap", Top("outputs: [{a: b}]\n"), "3:15", {"output 'a'", "max_rows"}},
+    {"OutputsTwoKeys", Top("outputs: [{a: {max_rows: 3}, b: }]\n"), "3:11", {"2 keys"}},
+    {"OutputsBadKey", Top("outputs: [{im-age: {max_rows: 3}}]\n"), "3:12", {"im-age"}},
+    {"OutputsUnknownKey", Top("outputs: [{a: {max_row: 3}}]\n"), "3:16", {"'max_rows'"}},
+    {"OutputsNoRows", Top("outputs: [{a: {max_rows: 0}}]\n"), "3:26", {"max_rows", "0"}},
+    {"OutputsTwiceAsMap", Top("outputs: [a, {a: {max_rows: 3}}]\n"), "3:14", {"twice"}},
+    {"OutputsBothBounds",
+     Top("outputs: [{a: {max_rows: 3, pad_to: 3}}]\n"),
+     "3:15",
+     {"max_rows and pad_to"}},
+    {"OutputsPadValueTooLarge",
+     Top("outputs: [{boxes: {pad_to: 3, pad_value: 1e300}}]\n"),
+     "3:42",
+     {"pad_value"}},
+    {"OutputsPadValueAlone",
+     Top("outputs: [{a: {pad_value: 3}}]\n"),
+     "3:15",
+     {"pad_value without pad_to"}},
     {"OutputsBadName", Top("outputs: [im-age]\n"), "3:11", {"im-age"}},
     {"PolicyWord", Top("on_bad_sample: skip\n"), "3:16", {"on_bad_sample", "skip", "substitute"}},
     {"PolicyNear", Top("on_bad_sample: substitue\n"), "3:16", {"did you mean 'substitute'"}},
@@ -479,7 +517,10 @@ TEST_P(BadGraph, IsRefusedByThePlanWithThePlaceAndTheWords) {
   const std::vector<FieldSpec> fields = {{"data", graph_testing::kEncodedSpec, ""},
                                          {"label", graph_testing::kLabelSpec, ""},
                                          {"wide", graph_testing::PixelSpec(8, 8, 4), ""},
-                                         {"small", graph_testing::PixelSpec(8, 8, 1), ""}};
+                                         {"small", graph_testing::PixelSpec(8, 8, 1), ""},
+                                         {"boxes", {DType::kFloat32, Layout::kPlain, {-1, 4}}, ""},
+                                         {"tokens", {DType::kUInt16, Layout::kPlain, {-1}}, ""},
+                                         {"grid", {DType::kUInt16, Layout::kPlain, {-1, -1}}, ""}};
   const auto plan = Plan::Create(*spec, fields, /*classes=*/0);
   ASSERT_FALSE(plan.ok()) << "was accepted:\n" << file.text;
   EXPECT_EQ(plan.status().code(), absl::StatusCode::kInvalidArgument) << plan.status();
@@ -527,7 +568,26 @@ const BadFile kBadGraphs[] = {
      "3:18",
      {"'image' has no fixed size", "resize with size [h, w]", "center_crop",
       "random_resized_crop"}},
-    {"EncodedOutput", Top("outputs: [data]\n"), "3:11", {"'data'", "decode"}},
+    {"EncodedOutput", Top("outputs: [data]\n"), "3:11", {"'data'", "decode", "max_rows"}},
+    {"BoundOfFixedRows",
+     Top("outputs: [{label: {max_rows: 3}}]\n"),
+     "3:11",
+     {"'label' is int64[]", "max_rows"}},
+    {"PaddingOfFixedRows",
+     Top("outputs: [{small: {pad_to: 3}}]\n"),
+     "3:11",
+     {"'small'", "pad_to", "differs"}},
+    {"PaddingThatDoesNotFit",
+     Top("outputs: [{tokens: {pad_to: 3, pad_value: -1}}]\n"),
+     "3:11",
+     {"'tokens'", "pad_value -1 is no uint16"}},
+    {"LengthOfFixedRows", Top("outputs: [label_length]\n"), "3:11", {"label_length"}},
+    {"LengthWithABound", Top("outputs: [{boxes_length: {max_rows: 3}}]\n"), "3:11", {"one number"}},
+    {"RaggedIntoABatchOp",
+     Top("outputs: [label]\nbatch: {graph: [{mixup: {in: [boxes, label], num_classes: 4}}]}\n"),
+     "4:31",
+     {"'boxes' has no fixed shape"}},
+    {"TwoVaryingAxes", Top("outputs: [grid]\n"), "3:11", {"'grid' has no fixed shape"}},
     {"DeadOpsAreCheckedToo",
      Top("outputs: [label]\ngraph: [resize: {in: nothing, size: 4}]\n"),
      "4:22",

@@ -45,7 +45,7 @@ def numbers(seed: int, *shape: int) -> np.ndarray:
 class Kind:
     """A format's dataset of small files, with fields `image` and perhaps `label`."""
 
-    extra = ""  # of `dataset:`, beside format, root and path
+    extra = ""  # of `dataset:`, beside format, root and path; PATH stands for the latter
     graph = ""
     outputs = "image, label"
     # Whether every cache and decoder processes have a part in it. What lies between a file and a
@@ -581,6 +581,34 @@ class MindRecord(Kind):
         return held
 
 
+class Coco(Kind):
+    format = "coco"
+    extra = ", annotations: PATH/boxes.json, fields: {data: data, label: image_id}"
+    graph = "graph: [{decode: {}}, {center_crop: {size: 4}}]\n"
+    pair = ("0.ppm", "1.ppm")
+
+    @staticmethod
+    def files(version: int, longer: int) -> dict[str, bytes]:
+        ids = [1000 + 10 * version + i for i in range(4)]
+        listed = {
+            "images": [{"id": number, "file_name": f"{i}.ppm"} for i, number in enumerate(ids)],
+            "categories": [{"id": 1, "name": "x"}],
+            "annotations": [{"image_id": ids[0], "category_id": 1, "bbox": [0, 0, 1, 1]}],
+        }
+        text = json.dumps(listed) + " " * longer
+        return {
+            f"{i}.ppm": b"P6\n4 4\n255\n" + numbers(version * 100 + i, 4, 4, 3).tobytes()
+            for i in range(4)
+        } | {"boxes.json": text.encode()}
+
+    @staticmethod
+    def held(folder: Path) -> list[tuple[bytes, int]]:
+        return [
+            ((folder / image["file_name"]).read_bytes().split(b"\n", 3)[3], image["id"])
+            for image in json.loads((folder / "boxes.json").read_text())["images"]
+        ]
+
+
 DATASETS = {
     "pictures": ImageFolder,
     "photos": Photos,
@@ -599,6 +627,7 @@ DATASETS = {
     "jsonl": Jsonl,
     "lmdb": Lmdb,
     "mindrecord": MindRecord,
+    "coco": Coco,
 }
 
 
@@ -824,9 +853,10 @@ def test_a_loader_gets_what_the_files_held_after_it_was_opened(make_daemon, way)
 
 def pipeline(kind: str, name: str, root: str = "data", rest: str = "") -> str:
     made = DATASETS[kind]
+    extra = made.extra.replace("PATH", name)
     return (
         f"version: 1\n"
-        f"dataset: {{format: {made.format}, root: {root}, path: {name}{made.extra}}}\n"
+        f"dataset: {{format: {made.format}, root: {root}, path: {name}{extra}}}\n"
         f"{made.graph}outputs: [{made.outputs}, sample_id]\n{rest}"
     )
 

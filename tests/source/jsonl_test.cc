@@ -58,6 +58,12 @@ TEST_F(JsonlTest, KeysAreColumnsByPathAndTypesComeFromAllLines) {
               ElementsAre(Bytes<int64_t>({INT64_MIN}), "", Bytes({false}), Bytes({0.5})));
 }
 
+TEST_F(JsonlTest, AnEmptyListMayBeTheFirstValueThatIsEverRead) {
+  const auto dataset = Open("{\"a\": []}\n{\"a\": [1, 2]}\n");
+  ASSERT_NE(dataset, nullptr);
+  EXPECT_THAT(Row(*dataset, 0), ElementsAre(""));
+}
+
 TEST_F(JsonlTest, ListsOfNumbersHaveTheShapesThatAllLinesShare) {
   const auto dataset = Open(
       R"({"fixed": [1, 2], "open": [1], "rows": [[1, 2.5], [3, 4]], "cube": [[[1], [2]]], "mask": [true]})"

@@ -25,6 +25,7 @@ from .errors import (
 from .fields import Field
 from .habits import Sampler
 from .loader import BatchInfo, Loader
+from .ragged import Ragged
 from .version import __version__
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "Loader",
     "NotFound",
     "PermissionDenied",
+    "Ragged",
     "ResourceExhausted",
     "Sampler",
     "Stalled",

@@ -281,7 +281,9 @@ class Lease:
         returns.lend(self, taken)
 
     def array(self, place: Place, samples: int) -> np.ndarray:
-        """Return an output of the batch, shape ``(samples, *place.shape)``, over the slot."""
+        """Return an output of the batch, shape ``(samples, *place.shape)``, over the slot; of a
+        ragged one, whose samples are rows, or its offsets.
+        """
         return np.asarray(_Memory(self, place, samples))
 
 

@@ -18,6 +18,7 @@ from .layout import epoch_positions, outputs
 from .outputs import Converter
 from .placement import RankPlacement, placement, process_group
 from .position import EpochShape, Position
+from .ragged import arrays
 from .spill import Spill, lendable
 from .statistics import Statistics
 from .stream import Batch, Failure, Stream, StreamOptions
@@ -266,18 +267,22 @@ class Feed:
             )
         if self.stream.options.verify:
             self._check_sum(batch)
-        if self._must_spill(ready.samples):
+        if self._must_spill(batch):
             copy = self._spill.copy(batch.lease, self._places, ready.samples)
             return self._convert(copy, ready.samples)
         return self._convert(batch.lease, ready.samples)
 
-    def _must_spill(self, samples: int) -> bool:
+    def _must_spill(self, batch: Batch) -> bool:
         """Tell whether the batch that was just received is to be copied: it has the last slot."""
         lent = lendable(self.stream.slots)
         if self.stream.held() <= lent:
             return False
         self._spill.look_for_cycles()
-        size = samples * sum(place.sample_bytes for place in self._places)
+        size = sum(
+            array.nbytes
+            for place in self._places
+            for array in arrays(batch.lease, place, batch.ready.samples)
+        )
         return self.stream.held() > lent and self._spill.has_room(size)
 
     def _check_sum(self, batch: Batch) -> None:
@@ -286,8 +291,8 @@ class Feed:
             raise errors.Error("verify=True, but the daemon sent no checksum")
         value = 0
         for place in self._places:
-            array = batch.lease.array(place, ready.samples)
-            value = crc32c(memoryview(array.reshape(-1).view(np.uint8)), value)
+            for array in arrays(batch.lease, place, ready.samples):
+                value = crc32c(memoryview(array.reshape(-1).view(np.uint8)), value)
         if value != ready.crc32c:
             self.stream.forget_place()
             raise errors.ChecksumMismatch(

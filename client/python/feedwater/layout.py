@@ -48,10 +48,18 @@ def outputs(facts: Any) -> Iterator[tuple[Field, Place]]:
             raise errors.Error(
                 f"output {f.name!r} has type {f.dtype}, which this client does not know"
             )
-        field = Field(dtype, tuple(f.shape), f.layout, f.doc)
-        place = Place(f.name, field, f.offset)
-        if min(field.shape, default=1) < 0 or (
-            place.offset + facts.batch_size * place.sample_bytes > facts.slot_bytes
+        shape: tuple[Optional[int], ...] = tuple(f.shape)
+        if f.max_rows > 0 and shape[:1] == (-1,):
+            shape = (None, *shape[1:])
+        field = Field(dtype, shape, f.layout, f.doc, f.max_rows)
+        place = Place(f.name, field, f.offset, f.offsets_offset)
+        end = place.offset + facts.batch_size * place.sample_bytes
+        if place.offsets is not None:
+            offsets_end = place.offsets.offset + (facts.batch_size + 1) * place.offsets.sample_bytes
+            end = max(end, offsets_end)
+        ragged = field.max_rows > 0 and field.shape[:1] == (None,)
+        if (field.max_rows != 0 and not ragged) or (
+            min(place.shape, default=1) < 0 or end > facts.slot_bytes
         ):
             raise errors.Error(f"output {f.name!r} {field!r} does not fit into a slot")
         yield field, place
@@ -89,7 +97,7 @@ def _difference(now: Any, before: Any) -> Optional[tuple[str, Any, Any]]:
         if new is None or old is None or new.name != old.name:
             names = [None if f is None else repr(f.name) for f in (new, old)]
             return f"output {number}", *names
-        for part in ("dtype", "shape", "layout", "offset"):
+        for part in ("dtype", "shape", "layout", "offset", "max_rows", "offsets_offset"):
             a, b = getattr(new, part), getattr(old, part)
             if a != b:
                 a, b = (_shown(part, value) for value in (a, b))

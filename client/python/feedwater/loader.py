@@ -38,7 +38,8 @@ class Loader(DataLoaderHabits):
     ``for image, label in loader`` runs one epoch, the next ``for`` the next epoch. A ``break`` ends
     the epoch: the next ``for`` begins the next one, as a new iteration of a DataLoader would. Each
     batch is a tuple of tensors in the order of the pipeline's ``outputs``, each with the batch as
-    its first axis; it stays valid as long as any tensor or view of it lives. Small outputs (up to
+    its first axis, or a `Ragged` where the number of rows differs from sample to sample; it stays
+    valid as long as any tensor or view of it lives. Small outputs (up to
     16 KiB a batch: labels, ids) are copies, so that keeping them keeps no shared memory.
 
     Parameters
@@ -91,7 +92,8 @@ class Loader(DataLoaderHabits):
     Attributes
     ----------
     fields : dict of str to Field
-        For each output its ``dtype`` and ``shape``, the latter without the batch axis.
+        For each output its ``dtype`` and ``shape``, the latter without the batch axis;
+        ``(None, 4)`` where the number of rows differs from sample to sample.
     classes : list of str
     dataset : Dataset
         With a length.

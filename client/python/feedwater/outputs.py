@@ -21,6 +21,7 @@ import numpy as np
 from .arena import Lease
 from .errors import InvalidArgument
 from .fields import Place
+from .ragged import Ragged, arrays
 from .spill import CopiedBatch
 
 KINDS = ("auto", "torch", "numpy", "jax")
@@ -77,7 +78,7 @@ class Converter:
         self._names = tuple(place.name for place in places) if as_dict else None
         self._in_flight: deque[tuple[Any, Any]] = deque()  # events, and what is read until then
         self._device: Any = None
-        self._one: Callable[[_Memory, Place, int], Any] = _numpy
+        self._one: Callable[[np.ndarray, Place], Any] = _numpy
         if kind == "jax":
             self._one = _jax
         elif kind == "torch":
@@ -94,13 +95,23 @@ class Converter:
                     self._device = None
 
     def __call__(self, memory: _Memory, samples: int) -> Any:
-        """Return the batch's outputs, each with `samples` as its first axis."""
-        outputs = [self._one(memory, place, samples) for place in self._places]
+        """Return the batch's outputs, each with `samples` as its first axis, or `Ragged`."""
+        outputs = [self._output(memory, place, samples) for place in self._places]
         if self._device is not None:
             outputs = self._to_device(outputs, memory)
         if self._names is None:
             return tuple(outputs)
         return dict(zip(self._names, outputs))
+
+    def _output(self, memory: _Memory, place: Place, samples: int) -> Any:
+        if place.offsets is None:
+            return self._one(memory.array(place, samples), place)
+        values, offsets = arrays(memory, place, samples)
+        copy = offsets.copy()  # 8 bytes a sample
+        copy.setflags(write=offsets.flags.writeable)
+        return Ragged(
+            self._one(values, place), self._one(copy, place.offsets), bounds=copy.tolist()
+        )
 
     def _to_device(self, outputs: list[Any], memory: _Memory) -> list[Any]:
         if self._device.type != "cuda":
@@ -136,9 +147,8 @@ class Converter:
             self._in_flight.popleft()
 
 
-def _array(memory: _Memory, place: Place, samples: int) -> np.ndarray:
-    """Return an output over the memory, or a copy of a small one."""
-    array = memory.array(place, samples)
+def _kept(array: np.ndarray) -> np.ndarray:
+    """Return the array over the slot, or a copy of a small one."""
     if array.base is None or array.nbytes > SMALL_BYTES:
         return array
     copy = array.copy()
@@ -146,15 +156,15 @@ def _array(memory: _Memory, place: Place, samples: int) -> np.ndarray:
     return copy
 
 
-def _numpy(memory: _Memory, place: Place, samples: int) -> np.ndarray:
-    array = _array(memory, place, samples)
+def _numpy(array: np.ndarray, place: Place) -> np.ndarray:
+    array = _kept(array)
     return array if place.storage is place.dtype else array.view(place.dtype)
 
 
-def _torch(memory: _Memory, place: Place, samples: int) -> Any:
+def _torch(array: np.ndarray, place: Place) -> Any:
     import torch
 
-    array = _array(memory, place, samples)
+    array = _kept(array)
     if place.dtype_name == "bfloat16":
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     try:
@@ -163,10 +173,9 @@ def _torch(memory: _Memory, place: Place, samples: int) -> Any:
         return torch.from_numpy(array.astype(np.int32))
 
 
-def _jax(memory: _Memory, place: Place, samples: int) -> Any:
+def _jax(array: np.ndarray, place: Place) -> Any:
     import jax.numpy as jnp
 
-    array = memory.array(place, samples)
     if place.dtype_name == "bfloat16":
         array = array.view(np.dtype(jnp.bfloat16))
     return jnp.array(array, copy=True)

@@ -18,6 +18,7 @@ import numpy as np
 
 from .arena import Lease
 from .fields import Place
+from .ragged import arrays
 
 _LIMIT_DEFAULT = 2 << 30  # of each loader; an eighth of the memory where that is less
 _SHARE_DEFAULT = 8
@@ -35,7 +36,9 @@ class CopiedBatch:
         self._arrays = arrays
 
     def array(self, place: Place, samples: int) -> np.ndarray:
-        """Return an output of the batch, shape ``(samples, *place.shape)``."""
+        """Return an output of the batch, shape ``(samples, *place.shape)``; of a ragged one, whose
+        samples are rows, or its offsets.
+        """
         return self._arrays[place.name]
 
 
@@ -72,13 +75,18 @@ class Spill:
                 self._limit >> 20,
             )
         self.batches += 1
-        return CopiedBatch({place.name: self._copy(lease, place, samples) for place in places})
+        copies: dict[str, np.ndarray] = {}
+        for place in places:
+            names = [place.name] if place.offsets is None else [place.name, place.offsets.name]
+            copies.update(zip(names, map(self._copy, arrays(lease, place, samples))))
+            for name in names:
+                copies[name].setflags(write=lease.arena.writable)
+        return CopiedBatch(copies)
 
-    def _copy(self, lease: Lease, place: Place, samples: int) -> np.ndarray:
-        array = np.array(lease.array(place, samples))
-        array.setflags(write=lease.arena.writable)
-        self._alive.append((weakref.ref(array), array.nbytes))
-        return array
+    def _copy(self, array: np.ndarray) -> np.ndarray:
+        copy = np.array(array)
+        self._alive.append((weakref.ref(copy), copy.nbytes))
+        return copy
 
     def has_room(self, size: int) -> bool:
         """Tell whether a batch of `size` bytes may be copied."""

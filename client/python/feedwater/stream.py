@@ -120,7 +120,12 @@ class Stream:
         o = self.options
         try:
             request = messages.OpenStreamRequest(
-                client=o.client, job=o.job, rank=o.rank, world_size=o.world_size, checksum=o.verify
+                client=o.client,
+                job=o.job,
+                rank=o.rank,
+                world_size=o.world_size,
+                checksum=o.verify,
+                takes_ragged=True,
             )
             if (
                 o.pipeline_text is None

@@ -107,6 +107,8 @@ json Describe(const Batch& batch, const json& request) {
   for (size_t i = 0; i < batch.size(); ++i) {
     const std::string& name = batch.name(i);
     json output = {{"name", name}, {"shape", batch[i].shape}, {"sha256", Sha256(batch[i].bytes)}};
+    if (batch[i].is_ragged())
+      output["offsets"] = std::vector<int64_t>(batch[i].offsets.begin(), batch[i].offsets.end());
     if (std::find(wanted.begin(), wanted.end(), name) != wanted.end())
       output["values"] = ValuesOf(batch[i]);
     outputs.push_back(std::move(output));
@@ -127,6 +129,7 @@ json Info(const Loader& loader) {
     fields.push_back({{"name", field.name},
                       {"dtype", std::string(feedwater::DTypeName(field.dtype))},
                       {"shape", field.shape}});
+    if (field.max_rows > 0) fields.back()["shape"][0] = nullptr;
   }
   return {{"job", stream.job()},
           {"rank", stream.rank()},

@@ -59,15 +59,23 @@ size_t DTypeSize(DType dtype);             // bytes of one element
 struct Field {
   std::string name;
   DType dtype = DType::kUInt8;
-  std::vector<int64_t> shape;
-  std::string layout;  // "plain", "HWC" or "CHW"
+  std::vector<int64_t> shape;  // of a ragged output it begins with -1: its rows differ in number
+  std::string layout;          // "plain", "HWC" or "CHW"; "encoded": the bytes of an image file
+  int64_t max_rows = 0;        // of a ragged output: rows of a sample at most; 0: it is none
 };
 
-// A field of one batch: shape[0] is the number of samples.
+// A field of one batch: shape[0] is the number of samples; of a ragged one, the rows of all samples
+// together.
 struct Tensor {
   DType dtype = DType::kUInt8;
   std::vector<int64_t> shape;
   absl::Span<const std::byte> bytes;
+  // Of a ragged field: sample i has the rows offsets[i] to offsets[i + 1]. Else empty.
+  absl::Span<const int64_t> offsets;
+
+  bool is_ragged() const { return !offsets.empty(); }
+  // The rows of sample i, as a tensor of their own. REQUIRES: is_ragged(), and such a sample.
+  Tensor Rows(size_t i) const;
 
   // The elements as T. REQUIRES: sizeof(T) == DTypeSize(dtype).
   template <typename T>
@@ -83,8 +91,7 @@ class Batch {
   Batch& operator=(Batch&&) noexcept;
   ~Batch();
 
-  int64_t samples()
-      const;  // rows of every tensor; fewer than the batch size only with `last: partial`
+  int64_t samples() const;  // in every tensor; fewer than the batch size only with `last: partial`
   int64_t real_samples() const;  // of them neither padding nor skipped
   int64_t substituted() const;   // of them standing in for a bad sample
   int64_t skipped() const;       // of those not real (`on_bad_sample: skip_with_count`)

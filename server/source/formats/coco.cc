@@ -1,0 +1,178 @@
+// Format `coco`: images with boxes as COCO's files of instances have them, and as most tools for
+// annotating images export them. The file of annotations is read once, when the index is made; a
+// record is then one read, of the image file. Records have the order of torchvision's
+// CocoDetection: by image id; the boxes of an image have that of the file.
+//
+// The index keeps the boxes: 32 bytes each, and some 30 bytes and the file's name for each image.
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "server/source/annotated_images.h"
+#include "server/source/coco_annotations.h"
+
+namespace feedwater::server {
+namespace {
+
+struct CocoParams {
+  std::string annotations;
+  std::string invalid_boxes = "drop";
+  FieldRequests fields;
+};
+
+// What else a box has, in the order of its numbers.
+enum Number : size_t { kArea, kIsCrowd, kCategoryId, kNumbers };
+std::vector<BoxNumber> Numbers() {
+  std::vector<BoxNumber> numbers(kNumbers);
+  numbers[kArea] = {"area", DType::kFloat32,
+                    "Pixels of each instance, or of its box where the file does not say."};
+  numbers[kIsCrowd] = {"iscrowd", DType::kInt64, "1: the box holds a crowd of the class, else 0."};
+  numbers[kCategoryId] = {"category_id", DType::kInt64,
+                          "The class of each box by the id that the file gives it."};
+  return numbers;
+}
+
+class Coco final : public ColumnFormat {
+ public:
+  explicit Coco(CocoParams params)
+      : ColumnFormat(WithImageFile(params.fields)), params_(std::move(params)) {}
+  int64_t sections_version() const override { return 1; }
+
+ protected:
+  absl::Status FindRecords(const DatasetLocation& location, IndexBuilder* builder,
+                           std::vector<ColumnSpec>* columns) const override {
+    FW_RETURN_IF_ERROR(CheckHasImageFile(requests()));
+    FW_ASSIGN_OR_RETURN(const struct stat info,
+                        builder->DependOn(*location.root, params_.annotations));
+    FoundFile file;
+    file.path = params_.annotations;
+    file.bytes = info.st_size;
+    std::vector<char> buffer;
+    FW_ASSIGN_OR_RETURN(FileStream stream, FileStream::Open(location, file, &buffer, builder));
+    FW_ASSIGN_OR_RETURN(CocoAnnotations found, ReadCocoAnnotations(&stream, builder));
+    const absl::Status added = Add(location, &found, builder, columns);
+    if (!absl::IsInvalidArgument(added)) return added;
+    return absl::InvalidArgumentError(absl::StrCat(stream.what(), " ", added.message()));
+  }
+
+  absl::StatusOr<std::unique_ptr<const RecordColumns>> OpenRecords(
+      const IndexedParts& parts, const std::vector<ColumnSpec>& columns,
+      const std::vector<bool>& wanted) const override {
+    return OpenAnnotatedImages(parts, columns, wanted);
+  }
+
+  std::vector<FieldRequest> DefaultFields(const std::vector<ColumnSpec>&) const override {
+    return ImageFileAnd({"boxes", "labels", "image_id", "area", "iscrowd"});
+  }
+
+ private:
+  using Ids = absl::flat_hash_map<int64_t, size_t>;
+
+  // Sorts by id, and refuses one that is there twice.
+  template <typename T>
+  static absl::Status SortById(absl::string_view what, std::vector<T>* entries) {
+    std::sort(entries->begin(), entries->end(), [](const T& a, const T& b) { return a.id < b.id; });
+    const auto twice = std::adjacent_find(entries->begin(), entries->end(),
+                                          [](const T& a, const T& b) { return a.id == b.id; });
+    if (twice == entries->end()) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("has two ", what, " with the id ", twice->id));
+  }
+
+  absl::Status Add(const DatasetLocation& location, CocoAnnotations* found, IndexBuilder* builder,
+                   std::vector<ColumnSpec>* columns) const {
+    FW_RETURN_IF_ERROR(SortById("images", &found->images));
+    FW_RETURN_IF_ERROR(SortById("categories", &found->categories));
+    if (found->categories.size() > kMaxClasses)
+      return absl::InvalidArgumentError(absl::StrCat("has more than ", kMaxClasses, " categories"));
+    constexpr int64_t kBytesPerId = 64;
+    FW_RETURN_IF_ERROR(builder->Take(
+        kBytesPerId * static_cast<int64_t>(found->images.size() + found->categories.size())));
+    Ids images, categories;
+    Digest digest;
+    for (size_t i = 0; i < found->images.size(); ++i) images.emplace(found->images[i].id, i);
+    for (const CocoAnnotations::Category& category : found->categories) {
+      categories.emplace(category.id, categories.size());
+      builder->classes.push_back(category.name);
+      digest.Add(category.name);
+    }
+    // By image, and in the file's order within one.
+    std::vector<size_t> image_of(found->instances.size());
+    for (size_t i = 0; i < found->instances.size(); ++i) {
+      const auto image = images.find(found->instances[i].image_id);
+      if (image == images.end())
+        return absl::InvalidArgumentError(
+            absl::StrCat("has ", NameOf(found->instances, i), " of the image ",
+                         found->instances[i].image_id, ", which is not among its images"));
+      image_of[i] = image->second;
+    }
+    std::vector<size_t> order(found->instances.size());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return image_of[a] < image_of[b]; });
+
+    AnnotatedImages list(Numbers(), InvalidBoxesOf(params_.invalid_boxes));
+    std::vector<uint64_t> values(kNumbers);
+    size_t next = 0;
+    for (size_t i = 0; i < found->images.size(); ++i) {
+      const CocoAnnotations::Image& image = found->images[i];
+      FW_RETURN_IF_ERROR(list.AddImage(image.file_name, static_cast<uint64_t>(image.id),
+                                       static_cast<uint64_t>(image.width),
+                                       static_cast<uint64_t>(image.height), builder));
+      for (; next < order.size() && image_of[order[next]] == i; ++next) {
+        const CocoAnnotations::Instance& instance = found->instances[order[next]];
+        const auto category = categories.find(instance.category_id);
+        if (category == categories.end()) {
+          return absl::InvalidArgumentError(
+              absl::StrCat("has ", NameOf(found->instances, order[next]), " of the category ",
+                           instance.category_id, ", which is not among its categories"));
+        }
+        const auto& [left, top, width, height] = instance.box;
+        values[kArea] = std::bit_cast<uint32_t>(static_cast<float>(instance.area));
+        values[kIsCrowd] = instance.is_crowd;
+        values[kCategoryId] = static_cast<uint64_t>(instance.category_id);
+        FW_RETURN_IF_ERROR(
+            list.AddBox({static_cast<float>(left), static_cast<float>(top),
+                         static_cast<float>(left + width), static_cast<float>(top + height)},
+                        category->second, values,
+                        absl::StrCat("has ", NameOf(found->instances, order[next]),
+                                     " of the image ", image.id, ", which"),
+                        builder));
+      }
+      FW_RETURN_IF_ERROR(builder->Progress(static_cast<int64_t>(i), 0));
+    }
+    list.AddTo(location, digest, builder);
+    *columns = list.Columns();
+    return absl::OkStatus();
+  }
+
+  static std::string NameOf(const std::vector<CocoAnnotations::Instance>& instances, size_t i) {
+    return instances[i].id >= 0 ? absl::StrCat("the annotation ", instances[i].id)
+                                : absl::StrCat("annotations[", i, "]");
+  }
+
+  const CocoParams params_;
+};
+
+const Registrar kRegistrar(
+    "coco",
+    DeclareFormat<Coco>(
+        "Images with boxes, as COCO's files of instances have them; torchvision's order: by image "
+        "id. `path` is the folder of the images. Fields: `data`, the image file; `boxes` "
+        "float32[?,4], left, top, right and bottom edge; `labels` int64[?], 0 to the number of "
+        "categories less one, in the order of their ids, whose names are the classes; `image_id`; "
+        "`area` and `iscrowd`. `fields` can also name `category_id`, `width`, `height` and "
+        "`file_name`. An image without annotations has no boxes. Segmentations and keypoints are "
+        "not read.",
+        "dataset: {format: coco, root: coco, path: train2017, annotations: "
+        "annotations/instances_train2017.json}",
+        FormatSchema<CocoParams>()
+            .Required("annotations", &CocoParams::annotations,
+                      "The JSON file of annotations, below the root (not below `path`).")
+            .Param("invalid_boxes", &CocoParams::invalid_boxes, kInvalidBoxesDoc,
+                   OneOf({"drop", "fail", "keep"}))
+            .Fields(&CocoParams::fields)));
+
+}  // namespace
+}  // namespace feedwater::server
