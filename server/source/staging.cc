@@ -31,7 +31,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kBuffer = 1 << 20;
 constexpr int kTries = 20;  // of a folder that somebody else is just removing
-constexpr char kVersion[] = "1";
+constexpr char kVersion[] = "2";
 constexpr std::chrono::milliseconds kPause(50);  // while another process unpacks a file
 constexpr size_t kShownName = 100;               // of a file's own name
 
@@ -155,8 +155,20 @@ absl::StatusOr<StagedFolder::File> StagedFolder::Unpack(
   std::string unpacked;
   if (!IsPackedName(path, &unpacked))
     return absl::InternalError(absl::StrCat(path, " is not compressed"));
+  return Make(
+      from, path, info, "unpacked",
+      [&](const Append& append) { return UnpackWhole(from, path, append, goes_on); }, goes_on);
+}
+
+absl::StatusOr<StagedFolder::File> StagedFolder::Make(
+    const Root& from, const std::string& path, const struct stat& info, absl::string_view form,
+    const std::function<absl::Status(const Append& append)>& write,
+    const std::function<absl::Status()>& goes_on) const {
+  std::string unpacked = path;
+  IsPackedName(path, &unpacked);
   const std::string made_from = Key("staged")
                                     .Add("version", kVersion)
+                                    .Add("form", form)
                                     .Add("root", from.path())
                                     .Add("path", path)
                                     .Add("inode", static_cast<int64_t>(info.st_ino))
@@ -176,9 +188,17 @@ absl::StatusOr<StagedFolder::File> StagedFolder::Unpack(
     const absl::Status saved = WriteFileAtomically(target, [&](int fd) {
       // Another one may have finished it before this one had the lock: what is read there already
       // is never replaced.
-      written = access(target.c_str(), F_OK) == 0 ? absl::AlreadyExistsError("it is there")
-                                                  : Write(from, path, fd, goes_on);
-      return written;
+      if (access(target.c_str(), F_OK) == 0)
+        return written = absl::AlreadyExistsError("it is there");
+      return written = write([&](absl::string_view bytes) -> absl::Status {
+               FW_RETURN_IF_ERROR(goes_on());
+               FW_RETURN_IF_ERROR(staging_->Take(static_cast<int64_t>(bytes.size())));
+               const absl::Status appended = WriteAll(fd, bytes);
+               if (appended.ok()) return appended;
+               return absl::Status(appended.code(),
+                                   absl::StrCat("unpacking ", from.Describe(path), " to ", path_,
+                                                ": ", appended.message()));
+             });
     });
     if (absl::IsAlreadyExists(written)) continue;
     FW_RETURN_IF_ERROR(written);
@@ -193,8 +213,9 @@ absl::StatusOr<StagedFolder::File> StagedFolder::Unpack(
   return file;
 }
 
-absl::Status StagedFolder::Write(const Root& from, const std::string& path, int fd,
-                                 const std::function<absl::Status()>& goes_on) const {
+absl::Status StagedFolder::UnpackWhole(const Root& from, const std::string& path,
+                                       const Append& append,
+                                       const std::function<absl::Status()>& goes_on) {
   const std::string what = from.Describe(path);
   FW_ASSIGN_OR_RETURN(const Fd file, from.OpenFile(path, /*direct_io=*/false));
   std::unique_ptr<Unpacker> unpacker;
@@ -227,13 +248,7 @@ absl::Status StagedFolder::Write(const Root& from, const std::string& path, int 
         if (packed.empty()) break;
         continue;
       }
-      FW_RETURN_IF_ERROR(staging_->Take(static_cast<int64_t>(*bytes)));
-      const absl::Status written = WriteAll(fd, {out.data(), *bytes});
-      if (!written.ok()) {
-        return absl::Status(written.code(), absl::StrCat("unpacking ", what, " to ", path_, ": ",
-                                                         written.message()));
-      }
-      FW_RETURN_IF_ERROR(goes_on());
+      FW_RETURN_IF_ERROR(append({out.data(), *bytes}));
     }
   }
   if (!has_any || !unpacker->is_whole()) return damaged("it is cut off");

@@ -1,10 +1,11 @@
-// Files that are compressed as a whole and so cannot be read in any order, unpacked once below
-// state_dir/staged. Each dataset has a folder there; whoever reads from it holds it, with a lock
-// that the kernel drops when the process ends. Where room is short, the folders that were unused
-// for longest go first, and never one that is held.
+// Files that cannot be read in any order, because they are compressed as a whole or in large parts,
+// unpacked once below state_dir/staged. Each dataset has a folder there; whoever reads from it
+// holds it, with a lock that the kernel drops when the process ends. Where room is short, the
+// folders that were unused for longest go first, and never one that is held.
 //
-// An unpacked file is named after what it was made from: path, inode, size and times. It appears
-// whole or not at all, so that after a crash those that were finished are used again.
+// An unpacked file is named after what it was made from: path, inode, size and times, and what was
+// made of it. It appears whole or not at all, so that after a crash those that were finished are
+// used again.
 //
 // Thread-safe; several processes may share the folder.
 #pragma once
@@ -45,11 +46,19 @@ class StagedFolder {
   absl::StatusOr<File> Unpack(const Root& from, const std::string& path, const struct stat& info,
                               const std::function<absl::Status()>& goes_on) const;
 
+  // The same for a file that a format unpacks by itself. `form` says what it becomes, with a
+  // version; `write` appends that, and is not called where it is there already.
+  using Append = std::function<absl::Status(absl::string_view bytes)>;
+  absl::StatusOr<File> Make(const Root& from, const std::string& path, const struct stat& info,
+                            absl::string_view form,
+                            const std::function<absl::Status(const Append& append)>& write,
+                            const std::function<absl::Status()>& goes_on) const;
+
  private:
   friend class StagingArea;
   StagedFolder(StagingArea* staging, std::string path, std::shared_ptr<const Root> root, Fd lock);
-  absl::Status Write(const Root& from, const std::string& path, int fd,
-                     const std::function<absl::Status()>& goes_on) const;
+  static absl::Status UnpackWhole(const Root& from, const std::string& path, const Append& append,
+                                  const std::function<absl::Status()>& goes_on);
 
   StagingArea* const staging_;
   const std::string path_;
