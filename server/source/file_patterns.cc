@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -174,6 +175,36 @@ absl::Status RefuseTwins(const DatasetLocation& location, const std::vector<Foun
   return absl::OkStatus();
 }
 
+// "train.tfrecord-00003-of-00010" is part 3 of 10 of "train.tfrecord".
+struct PartName {
+  absl::string_view set;  // the whole name, where it is no part
+  uint64_t number = 0, count = 0;
+};
+PartName ParsePartName(absl::string_view name) {
+  const auto is_number = [](absl::string_view text, uint64_t* number) {
+    return std::all_of(text.begin(), text.end(), absl::ascii_isdigit) &&
+           absl::SimpleAtoi(text, number);
+  };
+  PartName part;
+  const size_t of = name.rfind("-of-");
+  const size_t dash = of == absl::string_view::npos || of == 0 ? of : name.rfind('-', of - 1);
+  if (dash != absl::string_view::npos &&
+      is_number(name.substr(dash + 1, of - dash - 1), &part.number) &&
+      is_number(name.substr(of + 4), &part.count)) {
+    part.set = name.substr(0, dash);
+    return part;
+  }
+  return {name};
+}
+
+bool HasSuffix(absl::string_view name, absl::Span<const absl::string_view> suffixes) {
+  return std::any_of(suffixes.begin(), suffixes.end(),
+                     [&](absl::string_view suffix) { return absl::EndsWith(name, suffix); });
+}
+std::string SuffixText(absl::Span<const absl::string_view> suffixes) {
+  return absl::StrCat("*", absl::StrJoin(suffixes, " or *"));
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<std::string>> ExpandBraces(absl::string_view pattern) {
@@ -218,11 +249,51 @@ absl::StatusOr<std::vector<FoundFile>> FindFiles(const DatasetLocation& location
                                                  absl::Span<const absl::string_view> suffixes,
                                                  IndexBuilder* builder) {
   const NameRule fits = [&](const std::string& name, const std::vector<std::string>&) {
-    return std::any_of(suffixes.begin(), suffixes.end(),
-                       [&](absl::string_view suffix) { return absl::EndsWith(name, suffix); });
+    return HasSuffix(name, suffixes);
   };
-  return FindFiles(location, patterns, fits, absl::StrCat("*", absl::StrJoin(suffixes, " or *")),
-                   builder);
+  return FindFiles(location, patterns, fits, SuffixText(suffixes), builder);
+}
+
+absl::StatusOr<std::vector<FoundFile>> FindParts(const DatasetLocation& location,
+                                                 const std::vector<std::string>& patterns,
+                                                 absl::Span<const absl::string_view> suffixes,
+                                                 IndexBuilder* builder) {
+  const NameRule fits = [&](const std::string& name, const std::vector<std::string>&) {
+    return HasSuffix(ParsePartName(name).set, suffixes);
+  };
+  FW_ASSIGN_OR_RETURN(std::vector<FoundFile> files,
+                      FindFiles(location, patterns, fits, SuffixText(suffixes), builder));
+  if (!patterns.empty() || files[0].path == location.path) return files;
+  const auto name_of = [](const FoundFile& file) {
+    std::string name = file.path.substr(file.path.rfind('/') + 1);
+    IsPackedName(file.path.substr(file.path.rfind('/') + 1), &name);
+    return name;
+  };
+  std::string set;
+  uint64_t count = 0;
+  absl::flat_hash_set<uint64_t> numbers;
+  for (const FoundFile& file : files) {
+    const std::string name = name_of(file);
+    const PartName part = ParsePartName(name);
+    if (part.count == 0) continue;
+    if (numbers.empty()) {
+      set = std::string(part.set);
+      count = part.count;
+    } else if (part.set != set || part.count != count) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          location.Describe(), " holds several sets of files, such as '", Printable(set), "-*-of-",
+          count, "' and '", Printable(part.set), "-*-of-", part.count,
+          "'; cure: name those that are to be read with 'files', as [\"", Printable(set), "-*\"]"));
+    }
+    numbers.insert(part.number);
+  }
+  for (uint64_t number = 0; number < count; ++number) {
+    if (numbers.contains(number)) continue;
+    return absl::NotFoundError(absl::StrCat(
+        location.Describe(), " lacks part ", number, " of ", count, " of '", Printable(set),
+        "-*'; cure: copy it, or name the files that are to be read with 'files'"));
+  }
+  return files;
 }
 
 absl::StatusOr<std::vector<FoundFile>> FindFiles(const DatasetLocation& location,

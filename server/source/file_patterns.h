@@ -52,6 +52,14 @@ absl::StatusOr<std::vector<FoundFile>> FindFiles(const DatasetLocation& location
                                                  const NameRule& fits, absl::string_view what,
                                                  IndexBuilder* builder);
 
+// The same for files that writers number: "train.tfrecord-00003-of-00010" ends with ".tfrecord" and
+// is a part of a set. Without patterns the folder may hold one such set, as "train" and "test" in
+// one order are nobody's wish, and all of it: InvalidArgument and NotFound otherwise.
+absl::StatusOr<std::vector<FoundFile>> FindParts(const DatasetLocation& location,
+                                                 const std::vector<std::string>& patterns,
+                                                 absl::Span<const absl::string_view> suffixes,
+                                                 IndexBuilder* builder);
+
 // "train-0.tar" of "data/train-0.tar": a file's name as digests know it, below the dataset's path.
 std::string NameInDataset(const DatasetLocation& location, const std::string& path);
 

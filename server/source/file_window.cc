@@ -1,5 +1,6 @@
 #include "server/source/file_window.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +17,16 @@ absl::StatusOr<FileWindow> FileWindow::Open(const DatasetLocation& location,
   FileWindow window;
   FW_ASSIGN_OR_RETURN(window.fd_,
                       file.RootIn(location).OpenFile(file.path_to_read(), /*direct_io=*/false));
+  window.what_ = location.root->Describe(file.path);
+  window.bytes_ = file.bytes;
+  return window;
+}
+
+absl::StatusOr<FileWindow> FileWindow::Over(int fd, const DatasetLocation& location,
+                                            const FoundFile& file) {
+  FileWindow window;
+  window.fd_ = Fd(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  if (!window.fd_) return StorageError(errno, location.root->Describe(file.path));
   window.what_ = location.root->Describe(file.path);
   window.bytes_ = file.bytes;
   return window;

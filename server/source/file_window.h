@@ -18,6 +18,9 @@ class FileWindow {
  public:
   // Unpacked, where the file is compressed as a whole.
   static absl::StatusOr<FileWindow> Open(const DatasetLocation& location, const FoundFile& file);
+  // The same over a descriptor of that file, which stays the caller's.
+  static absl::StatusOr<FileWindow> Over(int fd, const DatasetLocation& location,
+                                         const FoundFile& file);
 
   int64_t bytes() const { return bytes_; }           // as it was found
   const std::string& what() const { return what_; }  // the file, for messages

@@ -185,18 +185,35 @@ absl::StatusOr<struct stat> IndexBuilder::DependOn(const Root& root, const std::
   return info;
 }
 
-absl::StatusOr<StagedFolder::File> IndexBuilder::Unpack(const Root& root, const std::string& path) {
+absl::Status IndexBuilder::OpenStaged(const std::string& file, absl::string_view why,
+                                      absl::string_view cure) {
+  if (staged_ != nullptr) return absl::OkStatus();
   if (staging_ == nullptr) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        root.Describe(path),
-        " is compressed as a whole and cannot be read in any order; cure: unpack it, or let the "
-        "daemon do so, below its state_dir (stage: {disk: SIZE} in feedwater.yaml)"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(file, " ", why, "; cure: ", cure,
+                     ", or let the daemon unpack it, below its state_dir (stage: {disk: SIZE} in "
+                     "feedwater.yaml)"));
   }
-  if (staged_ == nullptr) {
-    FW_ASSIGN_OR_RETURN(staged_, staging_->Open(staged_as_));
-  }
+  FW_ASSIGN_OR_RETURN(staged_, staging_->Open(staged_as_));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StagedFolder::File> IndexBuilder::Unpack(const Root& root, const std::string& path) {
+  FW_RETURN_IF_ERROR(OpenStaged(root.Describe(path),
+                                "is compressed as a whole and cannot be read in any order",
+                                "unpack it"));
   FW_ASSIGN_OR_RETURN(const struct stat info, DependOn(root, path));
   return staged_->Unpack(root, path, info, [this] { return Progress(0, 0); });
+}
+
+absl::StatusOr<StagedFolder::File> IndexBuilder::Stage(const Root& root, const std::string& path,
+                                                       absl::string_view form,
+                                                       absl::string_view why,
+                                                       absl::string_view cure,
+                                                       const StagedFolder::WriteRecords& write) {
+  FW_RETURN_IF_ERROR(OpenStaged(root.Describe(path), why, cure));
+  FW_ASSIGN_OR_RETURN(const struct stat info, root.Stat(path));
+  return staged_->Make(root, path, info, form, write, [this] { return Progress(0, 0); });
 }
 
 absl::Status IndexBuilder::Progress(int64_t done, int64_t total) {

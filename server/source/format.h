@@ -87,6 +87,13 @@ class IndexBuilder {
   absl::StatusOr<struct stat> DependOn(const Root& root, const std::string& path);
   // Unpacks a file that is compressed as a whole, which the index then depends on.
   absl::StatusOr<StagedFolder::File> Unpack(const Root& root, const std::string& path);
+  // The same for a file that the format unpacks by itself (StagedFolder::Make). `why` says why it
+  // cannot be read as it is: "has groups of ..."; `cure`, what else helps. The file is below
+  // `root`; the index depends on it already.
+  absl::StatusOr<StagedFolder::File> Stage(const Root& root, const std::string& path,
+                                           absl::string_view form, absl::string_view why,
+                                           absl::string_view cure,
+                                           const StagedFolder::WriteRecords& write);
   // The dataset's folder of unpacked files; null: there are none.
   const std::shared_ptr<const StagedFolder>& staged() const { return staged_; }
   // Tells how far the work is, at most every 100 ms. Cancelled when nobody wants the index any
@@ -103,6 +110,9 @@ class IndexBuilder {
   const IndexProgress progress_;
   const std::function<bool()> given_up_;
   const std::shared_ptr<MemoryBudget> budget_;
+  // Opens the folder. FailedPrecondition where nothing can be unpacked.
+  absl::Status OpenStaged(const std::string& file, absl::string_view why, absl::string_view cure);
+
   const std::shared_ptr<StagingArea> staging_;
   const std::string staged_as_;
   std::shared_ptr<const StagedFolder> staged_;

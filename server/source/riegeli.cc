@@ -1,6 +1,7 @@
 #include "server/source/riegeli.h"
 
 #include <highwayhash/c_bindings.h>
+#include <highwayhash/highwayhash.h>
 #include <zstd.h>
 
 #include <algorithm>
@@ -16,12 +17,16 @@ namespace {
 constexpr uint64_t kUsable = kRiegeliBlock - kRiegeliBlockHeader;
 constexpr char kNone = 0, kZstd = 'z', kBrotli = 'b', kSnappy = 's';
 constexpr uint64_t kMaxVarint = 10;
+constexpr uint64_t kMaxSizes = ColumnValues::kMaxScratchBytes;  // of a group's records
+
+constexpr size_t kPiece = 1 << 20;  // of a chunk that is unpacked as a stream
+
+// "Riegeli/", "records\n", twice.
+alignas(32) constexpr HHKey kHashKey = {0x2f696c6567656952, 0x0a7364726f636572, 0x2f696c6567656952,
+                                        0x0a7364726f636572};
 
 uint64_t HashOf(absl::string_view bytes) {
-  // "Riegeli/", "records\n", twice.
-  alignas(32) static const HHKey kKey = {0x2f696c6567656952, 0x0a7364726f636572, 0x2f696c6567656952,
-                                         0x0a7364726f636572};
-  return HighwayHash64(kKey, bytes.data(), bytes.size());
+  return HighwayHash64(kHashKey, bytes.data(), bytes.size());
 }
 
 template <typename T>
@@ -89,8 +94,7 @@ absl::StatusOr<Parts> Split(const RiegeliChunk& chunk, absl::string_view data) {
     parts.values_bytes = parts.values.size();
   }
   if (parts.values_bytes != chunk.decoded_bytes || chunk.records > UINT32_MAX ||
-      parts.sizes_bytes > chunk.records * kMaxVarint ||
-      parts.sizes_bytes > ColumnValues::kMaxScratchBytes) {
+      parts.sizes_bytes > chunk.records * kMaxVarint || parts.sizes_bytes > kMaxSizes) {
     return wrong;
   }
   return parts;
@@ -113,6 +117,133 @@ absl::Status Locate(absl::string_view sizes, const RiegeliChunk& chunk, uint64_t
   if (at != chunk.decoded_bytes || !sizes.empty())
     return absl::DataLossError("has a group whose records' sizes do not add up");
   return absl::OkStatus();
+}
+
+// The data of a chunk from its beginning to its end, hashed on the way.
+class ChunkData {
+ public:
+  ChunkData(FileWindow* window, uint64_t at, const RiegeliChunk& chunk)
+      : window_(window), at_(RiegeliEnd(at, kRiegeliChunkHeader)), left_(chunk.data_bytes) {}
+
+  uint64_t left() const { return left_; }
+  // The next `bytes` bytes, valid until the next call. REQUIRES: bytes <= left().
+  absl::StatusOr<absl::string_view> Take(uint64_t bytes) {
+    const uint64_t end = RiegeliEnd(at_, bytes);
+    if (!window_->Holds(static_cast<int64_t>(at_), static_cast<int64_t>(end - at_)))
+      return absl::DataLossError("has a group that is cut off");
+    FW_RETURN_IF_ERROR(
+        window_->Read(static_cast<int64_t>(at_), static_cast<size_t>(end - at_), &raw_));
+    bytes_.resize(static_cast<size_t>(bytes));
+    if (!CopyRiegeli(raw_, at_, bytes, bytes_.data()))
+      return absl::DataLossError("has a group that is cut off");
+    hash_.Append(bytes_.data(), bytes_.size());
+    at_ = end;
+    left_ -= bytes;
+    return absl::string_view(bytes_);
+  }
+  absl::StatusOr<uint64_t> TakeNumber(const absl::Status& wrong) {
+    std::string varint;
+    uint64_t number = 0;
+    do {
+      if (left_ == 0 || varint.size() == kMaxVarint) return wrong;
+      FW_ASSIGN_OR_RETURN(const absl::string_view byte, Take(1));
+      varint += byte[0];
+    } while ((varint.back() & 0x80) != 0);
+    absl::string_view rest = varint;
+    if (!TakeVarint(&rest, &number)) return wrong;
+    return number;
+  }
+  // REQUIRES: left() == 0.
+  uint64_t Hash() {
+    highwayhash::HHResult64 hash = 0;
+    hash_.Finalize(&hash);
+    return hash;
+  }
+
+ private:
+  FileWindow* const window_;
+  uint64_t at_, left_;
+  std::string raw_, bytes_;
+  highwayhash::HighwayHashCatT<HH_TARGET> hash_{kHashKey};
+};
+
+// Cuts values that come in pieces into records.
+class RecordCutter {
+ public:
+  RecordCutter(absl::string_view sizes, const RiegeliChunk& chunk,
+               const std::function<absl::Status(uint64_t)>& begin,
+               const std::function<absl::Status(absl::string_view)>& append)
+      : sizes_(sizes),
+        records_(chunk.records),
+        left_(chunk.decoded_bytes),
+        begin_(begin),
+        append_(append) {}
+
+  absl::Status Add(absl::string_view bytes) {
+    while (!bytes.empty()) {
+      while (record_left_ == 0) FW_RETURN_IF_ERROR(Next());
+      const absl::string_view part =
+          bytes.substr(0, static_cast<size_t>(std::min<uint64_t>(record_left_, bytes.size())));
+      FW_RETURN_IF_ERROR(append_(part));
+      record_left_ -= part.size();
+      bytes.remove_prefix(part.size());
+    }
+    return absl::OkStatus();
+  }
+  // Records without bytes may stand at the end.
+  absl::Status Finish() {
+    while (record_left_ == 0 && records_ > 0) FW_RETURN_IF_ERROR(Next());
+    return record_left_ == 0 && left_ == 0 && sizes_.empty() ? absl::OkStatus() : wrong_;
+  }
+
+ private:
+  absl::Status Next() {
+    if (records_ == 0 || !TakeVarint(&sizes_, &record_left_) || record_left_ > left_) return wrong_;
+    --records_;
+    left_ -= record_left_;
+    return begin_(record_left_);
+  }
+
+  const absl::Status wrong_ = absl::DataLossError("has a group whose records' sizes do not add up");
+  absl::string_view sizes_;
+  uint64_t records_, left_, record_left_ = 0;
+  const std::function<absl::Status(uint64_t)>& begin_;
+  const std::function<absl::Status(absl::string_view)>& append_;
+};
+
+// Gives what packed values unpack to, in pieces, and all of it.
+absl::Status UnpackInPieces(ChunkData* data, uint64_t bytes, RecordCutter* cutter) {
+  struct Free {
+    void operator()(ZSTD_DCtx* context) const { ZSTD_freeDCtx(context); }
+  };
+  const std::unique_ptr<ZSTD_DCtx, Free> context(ZSTD_createDCtx());
+  if (context == nullptr) return absl::ResourceExhaustedError("no memory for zstd");
+  constexpr int kMaxWindow = 27;  // 128 MiB, as zstd's own tool
+  ZSTD_DCtx_setParameter(context.get(), ZSTD_d_windowLogMax, kMaxWindow);
+  std::string piece(kPiece, '\0');
+  size_t wants = 1;  // 0: where a frame ends
+  while (data->left() > 0) {
+    FW_ASSIGN_OR_RETURN(const absl::string_view packed,
+                        data->Take(std::min<uint64_t>(kPiece, data->left())));
+    ZSTD_inBuffer in{packed.data(), packed.size(), 0};
+    bool is_full = true;
+    while (in.pos < in.size || is_full) {
+      ZSTD_outBuffer out{piece.data(), piece.size(), 0};
+      if (wants == 0 && in.pos == in.size) break;
+      wants = ZSTD_decompressStream(context.get(), &out, &in);
+      if (ZSTD_isError(wants)) {
+        return absl::DataLossError(absl::StrCat("has a group with records that zstd does not ",
+                                                "unpack: ", ZSTD_getErrorName(wants)));
+      }
+      if (out.pos > bytes)
+        return absl::DataLossError("has a group whose parts do not fit together");
+      bytes -= out.pos;
+      FW_RETURN_IF_ERROR(cutter->Add({piece.data(), out.pos}));
+      is_full = out.pos == out.size;
+    }
+  }
+  if (wants == 0 && bytes == 0) return absl::OkStatus();
+  return absl::DataLossError("has a group with records that zstd does not unpack: it is cut off");
 }
 
 }  // namespace
@@ -239,6 +370,49 @@ absl::Status ReadRiegeliRecord(absl::string_view file, uint64_t at, uint64_t rec
         parts.is_packed ? copied : static_cast<uint64_t>(parts.values.data() - scratch);
     values->Narrow(column, static_cast<size_t>(first + offset), std::move(shape));
   }
+  return absl::OkStatus();
+}
+
+absl::Status UnpackRiegeliChunk(FileWindow* window, uint64_t at, const RiegeliChunk& chunk,
+                                const std::function<absl::Status(uint64_t bytes)>& begin,
+                                const std::function<absl::Status(absl::string_view)>& append) {
+  const absl::Status wrong = absl::DataLossError("has a group whose parts do not fit together");
+  ChunkData data(window, at, chunk);
+  if (data.left() == 0) return wrong;
+  FW_ASSIGN_OR_RETURN(const absl::string_view compression, data.Take(1));
+  const bool is_packed = compression[0] == kZstd;
+  const std::string why = WhyUnreadableRiegeli(chunk.type, compression[0]);
+  if (!why.empty()) return absl::InvalidArgumentError(why);
+  FW_ASSIGN_OR_RETURN(const uint64_t sizes_length, data.TakeNumber(wrong));
+  if (sizes_length > data.left() || sizes_length > kMaxSizes) return wrong;
+  std::string sizes;
+  {
+    FW_ASSIGN_OR_RETURN(absl::string_view stored, data.Take(sizes_length));
+    if (is_packed) {
+      uint64_t sizes_bytes = 0;
+      if (!TakeVarint(&stored, &sizes_bytes) || sizes_bytes > kMaxSizes) return wrong;
+      sizes.resize(static_cast<size_t>(sizes_bytes));
+      FW_RETURN_IF_ERROR(Unpack(stored, "sizes", sizes.size(), sizes.data()));
+    } else {
+      sizes = std::string(stored);
+    }
+  }
+  RecordCutter cutter(sizes, chunk, begin, append);
+  if (is_packed) {
+    FW_ASSIGN_OR_RETURN(const uint64_t bytes, data.TakeNumber(wrong));
+    if (bytes != chunk.decoded_bytes) return wrong;
+    FW_RETURN_IF_ERROR(UnpackInPieces(&data, bytes, &cutter));
+  } else {
+    if (data.left() != chunk.decoded_bytes) return wrong;
+    while (data.left() > 0) {
+      FW_ASSIGN_OR_RETURN(const absl::string_view piece,
+                          data.Take(std::min<uint64_t>(kPiece, data.left())));
+      FW_RETURN_IF_ERROR(cutter.Add(piece));
+    }
+  }
+  FW_RETURN_IF_ERROR(cutter.Finish());
+  if (data.Hash() != chunk.data_hash)
+    return absl::DataLossError("has a group whose bytes do not have the hash that is stored");
   return absl::OkStatus();
 }
 

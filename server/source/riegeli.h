@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -52,5 +53,13 @@ std::string WhyUnreadableRiegeli(RiegeliChunk::Type type, char compression);
 // hashes. `records`: how many the chunk should have.
 absl::Status ReadRiegeliRecord(absl::string_view file, uint64_t at, uint64_t records,
                                uint64_t record, size_t column, ColumnValues* values);
+
+// Gives all records of the simple chunk at `at`, which ReadRiegeliChunk has read, one behind the
+// other: `begin` is told a record's length, and `append` its bytes, in pieces. Holds the records'
+// sizes and a few MiB, however large the chunk is. Whether the chunk has its hash is known when all
+// is told: DataLoss, "has a group ...", where it has not, or its parts do not fit together.
+absl::Status UnpackRiegeliChunk(FileWindow* window, uint64_t at, const RiegeliChunk& chunk,
+                                const std::function<absl::Status(uint64_t bytes)>& begin,
+                                const std::function<absl::Status(absl::string_view)>& append);
 
 }  // namespace feedwater::server

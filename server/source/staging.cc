@@ -156,9 +156,11 @@ int64_t Nanoseconds(const timespec& time) {
 }
 
 // What an unpacked file is named after: the file that it is made from.
-std::string MadeFrom(const Root& root, const std::string& path, const struct stat& info) {
+std::string MadeFrom(const Root& root, const std::string& path, const struct stat& info,
+                     absl::string_view form) {
   return Key("staged")
       .Add("version", kVersion)
+      .Add("form", form)
       .Add("root", root.path())
       .Add("path", path)
       .Add("device", static_cast<int64_t>(info.st_dev))
@@ -167,6 +169,47 @@ std::string MadeFrom(const Root& root, const std::string& path, const struct sta
       .Add("modified", Nanoseconds(info.st_mtim))
       .Add("changed", Nanoseconds(info.st_ctim))
       .Name();
+}
+
+std::unique_ptr<Unpacker> UnpackerOf(absl::string_view path) {
+  if (absl::EndsWith(path, ".zst") || absl::EndsWith(path, ".zstd"))
+    return std::make_unique<Unzstd>();
+  return std::make_unique<Gunzip>();
+}
+
+// Appends what the open file is when it is unpacked; `what` is its name.
+absl::Status UnpackWhole(int file, const std::string& what, std::unique_ptr<Unpacker> unpacker,
+                         const StagedFolder::Append& append,
+                         const std::function<absl::Status()>& goes_on) {
+  const auto damaged = [&](absl::string_view why) {
+    return absl::InvalidArgumentError(absl::StrCat(what, " cannot be unpacked: ", why));
+  };
+  std::vector<char> in(kBuffer), out(kBuffer);
+  bool has_any = false;
+  while (true) {
+    FW_RETURN_IF_ERROR(goes_on());
+    const ssize_t got = read(file, in.data(), in.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return StorageError(errno, what);
+    if (got == 0) break;
+    has_any = true;
+    absl::string_view packed(in.data(), static_cast<size_t>(got));
+    bool is_full = true;  // what is left in the unpacker comes, too
+    while (!packed.empty() || is_full) {
+      if (packed.empty() && unpacker->is_whole()) break;
+      absl::StatusOr<size_t> bytes = unpacker->Run(&packed, out.data(), out.size());
+      if (absl::IsDataLoss(bytes.status())) return damaged(bytes.status().message());
+      FW_RETURN_IF_ERROR(bytes.status());
+      is_full = *bytes == out.size();
+      if (*bytes == 0) {
+        if (packed.empty()) break;
+        continue;
+      }
+      FW_RETURN_IF_ERROR(append({out.data(), *bytes}));
+    }
+  }
+  if (!has_any || !unpacker->is_whole()) return damaged("it is cut off");
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -192,7 +235,20 @@ absl::StatusOr<StagedFolder::File> StagedFolder::Unpack(
   std::string unpacked;
   if (!IsPackedName(path, &unpacked))
     return absl::InternalError(absl::StrCat(path, " is not compressed"));
-  const std::string made_from = MadeFrom(from, path, info);
+  return Make(
+      from, path, info, "unpacked",
+      [&](int packed, const Append& append) {
+        return UnpackWhole(packed, from.Describe(path), UnpackerOf(path), append, goes_on);
+      },
+      goes_on);
+}
+
+absl::StatusOr<StagedFolder::File> StagedFolder::Make(
+    const Root& from, const std::string& path, const struct stat& info, absl::string_view form,
+    const WriteRecords& write, const std::function<absl::Status()>& goes_on) const {
+  std::string unpacked = path;
+  IsPackedName(path, &unpacked);
+  const std::string made_from = MadeFrom(from, path, info, form);
   // The file's own name behind it is for people, in messages.
   File file;
   unpacked = unpacked.substr(unpacked.rfind('/') + 1);
@@ -205,8 +261,9 @@ absl::StatusOr<StagedFolder::File> StagedFolder::Unpack(
     const absl::Status saved = WriteFileAtomically(target, [&](int fd) {
       // Another one may have finished it before this one had the lock: what is read there already
       // is never replaced.
-      written = access(target.c_str(), F_OK) == 0 ? absl::AlreadyExistsError("it is there")
-                                                  : Write(from, path, made_from, fd, goes_on);
+      written = access(target.c_str(), F_OK) == 0
+                    ? absl::AlreadyExistsError("it is there")
+                    : Write(from, path, made_from, form, fd, write, goes_on);
       return written;
     });
     if (absl::IsAlreadyExists(written)) continue;
@@ -223,63 +280,35 @@ absl::StatusOr<StagedFolder::File> StagedFolder::Unpack(
 }
 
 absl::Status StagedFolder::Write(const Root& from, const std::string& path,
-                                 const std::string& made_from, int fd,
+                                 const std::string& made_from, absl::string_view form, int to,
+                                 const WriteRecords& write,
                                  const std::function<absl::Status()>& goes_on) const {
   const std::string what = from.Describe(path);
   FW_ASSIGN_OR_RETURN(const Fd file, from.OpenFile(path, /*direct_io=*/false));
-  std::unique_ptr<Unpacker> unpacker;
-  if ((absl::EndsWith(path, ".zst") || absl::EndsWith(path, ".zstd"))) {
-    unpacker = std::make_unique<Unzstd>();
-  } else {
-    unpacker = std::make_unique<Gunzip>();
-  }
   // The path may lead to another file by now, and that one may be written to.
   const auto prove = [&]() -> absl::Status {
     struct stat info;
     if (StatNow(file.get(), &info) != 0) return StorageError(errno, what);
-    if (MadeFrom(from, path, info) == made_from) return absl::OkStatus();
+    if (MadeFrom(from, path, info, form) == made_from) return absl::OkStatus();
     return FileChangedError(
         absl::StrCat(what,
                      " has changed while it was unpacked; cure: open a new loader, which "
                      "takes it as it is then"));
   };
-  const auto damaged = [&](absl::string_view why) -> absl::Status {
-    FW_RETURN_IF_ERROR(prove());
-    return absl::InvalidArgumentError(absl::StrCat(what, " cannot be unpacked: ", why));
-  };
   FW_RETURN_IF_ERROR(prove());
-  std::vector<char> in(kBuffer), out(kBuffer);
-  bool has_any = false;
-  while (true) {
-    FW_RETURN_IF_ERROR(goes_on());
-    const ssize_t got = read(file.get(), in.data(), in.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return StorageError(errno, what);
-    if (got == 0) break;
-    has_any = true;
-    absl::string_view packed(in.data(), static_cast<size_t>(got));
-    bool is_full = true;  // what is left in the unpacker comes, too
-    while (!packed.empty() || is_full) {
-      if (packed.empty() && unpacker->is_whole()) break;
-      absl::StatusOr<size_t> bytes = unpacker->Run(&packed, out.data(), out.size());
-      if (absl::IsDataLoss(bytes.status())) return damaged(bytes.status().message());
-      FW_RETURN_IF_ERROR(bytes.status());
-      is_full = *bytes == out.size();
-      if (*bytes == 0) {
-        if (packed.empty()) break;
-        continue;
-      }
-      FW_RETURN_IF_ERROR(staging_->Take(static_cast<int64_t>(*bytes), fd, goes_on));
-      const absl::Status written = WriteAll(fd, {out.data(), *bytes});
-      if (!written.ok()) {
-        return absl::Status(written.code(), absl::StrCat("unpacking ", what, " to ", path_, ": ",
-                                                         written.message()));
-      }
-      FW_RETURN_IF_ERROR(goes_on());
+  const absl::Status written = write(file.get(), [&](absl::string_view bytes) -> absl::Status {
+    FW_RETURN_IF_ERROR(staging_->Take(static_cast<int64_t>(bytes.size()), to, goes_on));
+    const absl::Status appended = WriteAll(to, bytes);
+    if (!appended.ok()) {
+      return absl::Status(appended.code(), absl::StrCat("unpacking ", what, " to ", path_, ": ",
+                                                        appended.message()));
     }
-  }
-  if (!has_any || !unpacker->is_whole()) return damaged("it is cut off");
-  return prove();
+    return goes_on();
+  });
+  // What looks damaged may be another file.
+  if (written.ok() || absl::IsInvalidArgument(written) || absl::IsDataLoss(written))
+    FW_RETURN_IF_ERROR(prove());
+  return written;
 }
 
 absl::StatusOr<std::shared_ptr<const StagedFolder>> StagingArea::Open(const std::string& dataset) {

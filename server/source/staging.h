@@ -1,12 +1,12 @@
-// Files that are compressed as a whole and so cannot be read in any order, unpacked once below
-// state_dir/staged. Each dataset has a folder there; whoever reads from it holds it, with a lock
-// that the kernel drops when the process ends. Where room is short, the folders that were unused
-// for longest go first, and never one that is held.
+// Files that cannot be read in any order, because they are compressed as a whole or in large parts,
+// unpacked once below state_dir/staged. Each dataset has a folder there; whoever reads from it
+// holds it, with a lock that the kernel drops when the process ends. Where room is short, the
+// folders that were unused for longest go first, and never one that is held.
 //
-// An unpacked file is named after what it was made from: path, device, inode, size and times; what
-// is read for it is proven to be that file. It appears whole or not at all, so that after a crash
-// those that were finished are used again. A folder that is dropped is renamed first, and so is
-// never found half removed.
+// An unpacked file is named after what it was made from: path, device, inode, size and times, and
+// what was made of it; what is read for it is proven to be that file. It appears whole or not at
+// all, so that after a crash those that were finished are used again. A folder that is dropped is
+// renamed first, and so is never found half removed.
 //
 // Thread-safe; several processes may share the folder, and count what is in it together: in a file
 // that is locked while it is changed.
@@ -48,11 +48,21 @@ class StagedFolder {
   absl::StatusOr<File> Unpack(const Root& from, const std::string& path, const struct stat& info,
                               const std::function<absl::Status()>& goes_on) const;
 
+  // The same for a file that a format unpacks by itself. `form` says what it becomes, with a
+  // version; `write` appends that, from the open file `from`, and is not called where it is there
+  // already.
+  using Append = std::function<absl::Status(absl::string_view bytes)>;
+  using WriteRecords = std::function<absl::Status(int from, const Append& append)>;
+  absl::StatusOr<File> Make(const Root& from, const std::string& path, const struct stat& info,
+                            absl::string_view form, const WriteRecords& write,
+                            const std::function<absl::Status()>& goes_on) const;
+
  private:
   friend class StagingArea;
   StagedFolder(StagingArea* staging, std::string path, std::shared_ptr<const Root> root, Fd lock);
   absl::Status Write(const Root& from, const std::string& path, const std::string& made_from,
-                     int fd, const std::function<absl::Status()>& goes_on) const;
+                     absl::string_view form, int to, const WriteRecords& write,
+                     const std::function<absl::Status()>& goes_on) const;
 
   StagingArea* const staging_;
   const std::string path_;

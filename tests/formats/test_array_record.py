@@ -56,6 +56,24 @@ def test_records_are_what_the_reference_writer_was_given(make_daemon, options):
     assert held == given
 
 
+@pytest.mark.parametrize("options", ["group_size:65536,zstd", "group_size:600,uncompressed"])
+def test_large_groups_are_unpacked_once(make_daemon, options):
+    daemon = make_daemon(config="cpus: 2\nmemory: 1GiB\nstage: {disk: 100MiB}\n")
+    given = records(700)
+    (daemon.data / "d").mkdir()
+    write(daemon.data / "d/x-train.array_record-00000-of-00001", given, options)
+    daemon.add_pipeline(
+        "d",
+        "version: 1\ndataset: {format: array_record, root: data, path: d, "
+        f"fields: {{data: {{dtype: uint8, shape: [{SIZE}]}}}}}}\noutputs: [data]\n"
+        "sampler: {shuffle: none, last: partial}\nbatch: {size: 7}\n",
+    )
+    daemon.start()
+    with feedwater.Loader("d", address=daemon.address, output="numpy", as_dict=True) as loader:
+        held = [row.tobytes() for batch in loader for row in np.array(batch["data"])]
+    assert held == given
+
+
 @pytest.mark.parametrize(
     ("options", "what"),
     [

@@ -87,5 +87,5 @@ def test_a_record_without_a_file_does_not_end_its_job(make_daemon, kind):
         with feedwater.Loader("optional_true", address=daemon.address, output="numpy") as loader:
             ids = np.concatenate([np.array(batch[0]) for batch in loader])
         assert ids.tolist() == list(range(20))
-    with pytest.raises(feedwater.InvalidArgument, match="record 1 .*column 'path' is missing"):
+    with pytest.raises(feedwater.InvalidArgument, match=r"record 1 .*column 'path' is missing"):
         feedwater.Loader("optional_false", address=daemon.address)

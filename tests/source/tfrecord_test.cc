@@ -161,6 +161,24 @@ TEST_F(TfrecordTest, WhatCannotBeAFieldIsRefusedByNameUnlessNobodyWantsIt) {
   EXPECT_THAT(OpenError(), AllOf(HasSubstr("'ragged'"), HasSubstr("differ in length")));
 }
 
+// As TFDS and others name them: "train.tfrecord-00000-of-00002".
+TEST_F(TfrecordTest, AFolderIsOneSetOfPartsAndAllOfThem) {
+  const std::string example = TfExample(TfEntry("x", TfPacked(Ints{1})));
+  Write({example}, "d-train.tfrecord-00001-of-00002");
+  EXPECT_THAT(OpenError(), AllOf(HasSubstr("lacks part 0 of 2"), HasSubstr("cure: ")));
+  Write({example, example}, "d-train.tfrecord-00000-of-00002");
+  folder_.Write("d/features.json", "{}");
+  EXPECT_EQ(opener_.MustOpen(Yaml())->size(), 3);
+  Write({example}, "d-test.tfrecord-00000-of-00001");
+  EXPECT_THAT(OpenError(), AllOf(HasSubstr("several sets"), HasSubstr("d-test.tfrecord-*-of-1"),
+                                 HasSubstr("d-train.tfrecord-*-of-2"), HasSubstr("cure: ")));
+  EXPECT_EQ(opener_.MustOpen(Yaml(", files: [\"d-test.tfrecord-*\"]"))->size(), 1);
+  // Names that only look like it.
+  for (const char* name : {"e/a-of-b.tfrecord", "e/a-1-of-x.tfrecord", "e/-of-2.tfrecord"})
+    folder_.Write(name, TfRecordText(example));
+  EXPECT_EQ(opener_.MustOpen("{format: tfrecord, root: root, path: e}")->size(), 3);
+}
+
 TEST_F(TfrecordTest, EveryRecordHasItsExactExtentAndItsCrc) {
   const std::string example = TfExample(TfEntry("x", TfPacked(Ints{1})));
   Write({example, example});

@@ -242,7 +242,7 @@ class Tfrecord final : public ColumnFormat {
   absl::Status FindRecords(const DatasetLocation& location, IndexBuilder* builder,
                            std::vector<ColumnSpec>* columns) const override {
     FW_ASSIGN_OR_RETURN(const std::vector<FoundFile> files,
-                        FindFiles(location, params_.files, kSuffixes, builder));
+                        FindParts(location, params_.files, kSuffixes, builder));
     const auto count = static_cast<int64_t>(files.size());
     Probes probes;
     absl::Status first_bad = absl::OkStatus();
@@ -379,7 +379,8 @@ const Registrar kRegistrar(
             .Files("files", &TfrecordParams::files,
                    "Record files below `path`: names, globs (train-*) and ranges "
                    "(train-{00000..01023}-of-01024). Left out: every *.tfrecord, *.tfrecords and "
-                   "*.record of the folder.")
+                   "*.record of the folder, and the parts of one set (*.tfrecord-00000-of-01024), "
+                   "all of them.")
             .Fields(&TfrecordParams::fields)));
 
 }  // namespace
