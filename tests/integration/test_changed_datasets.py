@@ -609,6 +609,33 @@ class Coco(Kind):
         ]
 
 
+class Voc(Kind):
+    format = "voc"
+    extra = ", fields: {data: data, label: width}"
+    graph = "graph: [{decode: {}}, {center_crop: {size: 4}}]\n"
+    pair = ("JPEGImages/0.jpg", "JPEGImages/1.jpg")
+
+    @staticmethod
+    def files(version: int, longer: int) -> dict[str, bytes]:
+        files = {"ImageSets/Main/train.txt": b"0\n1\n2\n3\n"}
+        for i in range(4):
+            pixels = numbers(version * 100 + i, 4, 4, 3).tobytes()
+            files[f"JPEGImages/{i}.jpg"] = b"P6\n4 4\n255\n" + pixels
+            width = 1000 + 10 * version + i
+            text = f"<annotation><size><width>{width}</width></size></annotation>" + " " * longer
+            files[f"Annotations/{i}.xml"] = text.encode()
+        return files
+
+    @staticmethod
+    def held(folder: Path) -> list[tuple[bytes, int]]:
+        held = []
+        for i in range(4):
+            image = (folder / f"JPEGImages/{i}.jpg").read_bytes().split(b"\n", 3)[3]
+            text = (folder / f"Annotations/{i}.xml").read_text()
+            held.append((image, int(re.search(r"<width>(\d+)<", text).group(1))))
+        return held
+
+
 DATASETS = {
     "pictures": ImageFolder,
     "photos": Photos,
@@ -628,6 +655,7 @@ DATASETS = {
     "lmdb": Lmdb,
     "mindrecord": MindRecord,
     "coco": Coco,
+    "voc": Voc,
 }
 
 

@@ -44,6 +44,7 @@ class Coco final : public ColumnFormat {
   absl::Status FindRecords(const DatasetLocation& location, IndexBuilder* builder,
                            std::vector<ColumnSpec>* columns) const override {
     FW_RETURN_IF_ERROR(CheckHasImageFile(requests()));
+    FW_RETURN_IF_ERROR(location.root->Stat(location.path).status());  // the images' folder
     FW_ASSIGN_OR_RETURN(const struct stat info,
                         builder->DependOn(*location.root, params_.annotations));
     FoundFile file;
