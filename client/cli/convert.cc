@@ -190,6 +190,13 @@ class Convert {
     FW_ASSIGN_OR_RETURN(local_, OpenLocalPipeline(arguments_.pipeline, options));
     progress.Finish();
     const server::Dataset& dataset = local_.dataset();
+    if (dataset.mix() != nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          arguments_.pipeline,
+          ": convert writes the records of one dataset, and this is a mix, whose shares no shards "
+          "hold. Cure: convert each source, with a pipeline that has it as its `dataset:`, and mix "
+          "the results"));
+    }
     for (const std::string& name : dataset.classes()) {
       if (absl::StrContains(name, '\n')) {
         return absl::InvalidArgumentError(

@@ -9,12 +9,14 @@
 #include "client/cli/command.h"
 #include "client/cli/describe_dataset.h"
 #include "client/cli/local_pipeline.h"
+#include "client/cli/mix_text.h"
 #include "client/cli/text.h"
 #include "server/base/escape.h"
 #include "server/base/registry.h"
 #include "server/base/units.h"
 #include "server/base/yaml.h"
 #include "server/graph/op_schema.h"
+#include "server/service/messages.h"
 #include "server/source/format.h"
 
 namespace feedwater::cli {
@@ -174,6 +176,10 @@ json PipelineJson(const v1::DescribePipelineResponse& pipeline) {
       {"pipeline_digest", pipeline.pipeline_digest()}};
   if (HasData(pipeline)) {
     document["records"] = pipeline.records();
+    if (const json mix = MixJson(pipeline); !mix.is_null()) {
+      document["mix"] = mix;
+      document["positions_per_epoch"] = pipeline.positions_per_epoch();
+    }
     document["classes"] =
         std::vector<std::string>(pipeline.classes().begin(), pipeline.classes().end());
     document["dataset_digest"] = pipeline.dataset_digest();
@@ -192,6 +198,12 @@ void PrintPipeline(const v1::DescribePipelineResponse& pipeline) {
             << (pipeline.batch_size() > 0 ? absl::StrCat(pipeline.batch_size())
                                           : "left to the trainer")
             << ", seed " << pipeline.seed() << "\n";
+  if (pipeline.mix_size() > 0) {
+    std::cout << "\n"
+              << Bold("mix") << ", "
+              << server::FormatCount(pipeline.positions_per_epoch(), "sample") << " an epoch\n";
+    for (const std::string& line : MixLines(pipeline)) std::cout << "  " << line << "\n";
+  }
   if (!pipeline.dataset_notes().empty())
     std::cout << Wrapped(server::Escaped(pipeline.dataset_notes()), 2);
   size_t name_width = 0, type_width = 0;
@@ -237,6 +249,7 @@ absl::StatusOr<v1::DescribePipelineResponse> DescribeFile(const std::string& pip
   response.set_records(planned->records);
   if (planned->dataset != nullptr) {
     for (const std::string& name : planned->dataset->classes()) response.add_classes(name);
+    FW_RETURN_IF_ERROR(server::TellMix(*planned->dataset, &response));
     response.set_dataset_digest(planned->dataset->digest());
     response.set_dataset_notes(planned->dataset->notes());
   }

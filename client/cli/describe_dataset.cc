@@ -14,12 +14,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/local_pipeline.h"
+#include "client/cli/mix_text.h"
 #include "client/cli/text.h"
 #include "server/base/escape.h"
 #include "server/base/registry.h"
 #include "server/base/units.h"
 #include "server/codec/image.h"
 #include "server/pipeline/record_reader.h"
+#include "server/service/messages.h"
 #include "server/source/format.h"
 
 namespace feedwater::cli {
@@ -105,12 +107,24 @@ struct Described {
   std::vector<std::string> others;  // formats that read it, too
 };
 
+// The first ones; of a mix those of its first sources.
+std::vector<int64_t> ShownRecords(const server::Dataset& dataset) {
+  std::vector<int64_t> records;
+  if (const server::DatasetMix* mix = dataset.mix(); mix != nullptr) {
+    for (const server::DatasetMix::Source& source : mix->sources) records.push_back(source.first);
+  } else {
+    for (int64_t i = 0; i < dataset.size() && i < kShownRecords; ++i) records.push_back(i);
+  }
+  if (records.size() > kShownRecords) records.resize(kShownRecords);
+  return records;
+}
+
 absl::StatusOr<std::vector<std::vector<std::string>>> FirstRecords(const server::Dataset& dataset) {
   std::vector<std::vector<std::string>> rows;
   server::ImageWorkspace images;
   server::Record record;
   std::vector<server::Extent> extents;
-  for (int64_t i = 0; i < std::min(dataset.size(), kShownRecords); ++i) {
+  for (const int64_t i : ShownRecords(dataset)) {
     dataset.Extents(i, &extents);
     std::vector<std::string> parts;
     std::vector<absl::Span<const std::byte>> spans;
@@ -146,6 +160,8 @@ std::string TypeText(const server::FieldSpec& field) {
 absl::Status Print(const Context& context, const Described& described) {
   const server::Dataset& dataset = *described.dataset;
   FW_ASSIGN_OR_RETURN(const std::vector<std::vector<std::string>> rows, FirstRecords(dataset));
+  v1::DescribePipelineResponse epoch;
+  FW_RETURN_IF_ERROR(server::TellMix(dataset, &epoch));
   if (context.json) {
     json fields = json::array();
     for (const server::FieldSpec& field : dataset.fields()) {
@@ -156,14 +172,18 @@ absl::Status Print(const Context& context, const Described& described) {
            {"layout", std::string(server::LayoutName(field.spec.layout))},
            {"doc", field.doc}});
     }
-    const json document = {{"records", dataset.size()},
-                           {"classes", dataset.classes()},
-                           {"fields", fields},
-                           {"first", rows},
-                           {"dataset", described.section},
-                           {"other_formats", described.others},
-                           {"notes", dataset.notes()},
-                           {"digest", dataset.digest()}};
+    json document = {{"records", dataset.size()},
+                     {"classes", dataset.classes()},
+                     {"fields", fields},
+                     {"first", rows},
+                     {"dataset", described.section},
+                     {"other_formats", described.others},
+                     {"notes", dataset.notes()},
+                     {"digest", dataset.digest()}};
+    if (const json mix = MixJson(epoch); !mix.is_null()) {
+      document["mix"] = mix;
+      document["positions_per_epoch"] = epoch.positions_per_epoch();
+    }
     std::cout << document.dump(2, ' ', false, json::error_handler_t::replace) << "\n";
     return absl::OkStatus();
   }
@@ -174,12 +194,21 @@ absl::Status Print(const Context& context, const Described& described) {
   }
   std::cout << "\n";
   if (!dataset.notes().empty()) std::cout << Wrapped(server::Escaped(dataset.notes()), 2);
+  if (epoch.mix_size() > 0) {
+    std::cout << "\n"
+              << Bold("mix") << ", " << server::FormatCount(epoch.positions_per_epoch(), "sample")
+              << " an epoch\n";
+    for (const std::string& line : MixLines(epoch)) std::cout << "  " << line << "\n";
+  }
   size_t name_width = 0, type_width = 0;
   for (const server::FieldSpec& field : dataset.fields()) {
     name_width = std::max(name_width, server::Escaped(field.name).size());
     type_width = std::max(type_width, TypeText(field).size());
   }
-  std::cout << "\n" << Bold("fields, and the first records") << "\n";
+  std::cout << "\n"
+            << Bold(epoch.mix_size() > 0 ? "fields, and the first record of each source"
+                                         : "fields, and the first records")
+            << "\n";
   for (size_t f = 0; f < dataset.fields().size(); ++f) {
     const server::FieldSpec& field = dataset.fields()[f];
     std::vector<std::string> values;

@@ -15,6 +15,7 @@
 #include "absl/strings/str_replace.h"
 #include "server/base/fd.h"
 #include "server/base/units.h"
+#include "server/source/mix.h"
 
 extern char** environ;
 
@@ -116,12 +117,18 @@ class DotWriter {
 
   std::string DatasetLabel() const {
     const YamlNode& dataset = pipeline_.spec.dataset;
+    if (server::IsMix(dataset)) return Escape(MixLabel(dataset));
     const auto text = [&](const char* key) {
       const YamlNode* node = dataset.is_map() ? dataset.Find(key) : nullptr;
       return node != nullptr && node->is_scalar() ? node->scalar : std::string();
     };
     const std::string path = text("path");
     return Escape(absl::StrCat(text("format"), ": ", text("root"), path.empty() ? "" : "/", path));
+  }
+
+  static std::string MixLabel(const YamlNode& dataset) {
+    const auto mix = server::ReadMix(dataset);
+    return mix.ok() ? absl::StrCat("a mix of ", mix->sources.size(), " datasets") : "a mix";
   }
 
   std::string BatchLabel() const {

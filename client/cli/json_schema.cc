@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +15,7 @@
 #include "server/service/config.h"
 #include "server/source/dataset.h"
 #include "server/source/format.h"
+#include "server/source/mix.h"
 
 namespace feedwater::cli {
 namespace {
@@ -199,21 +201,37 @@ json OpList(bool batch_ops) {
 
 // --- documents
 
-// The parameters that a dataset has depend on its format.
-json DatasetSchema() {
-  json schema = MapSchema(server::DatasetParams());
+// The parameters that a dataset has depend on its format. `more`: of one in a mix.
+json FormatSchema(const std::vector<ParamInfo>& more) {
+  std::vector<ParamInfo> common = server::DatasetParams();
+  common.insert(common.end(), more.begin(), more.end());
+  json schema = MapSchema(common);
   schema.erase("additionalProperties");  // each format says which there are
   json cases = json::array();
   for (const std::string& name : Registry<FormatEntry>::Get().Names()) {
     const FormatEntry& format = *Registry<FormatEntry>::Get().Find(name);
     json own = MapSchema(format.params);
     own.erase("type");  // `dataset` itself has one
-    for (const ParamInfo& param : server::DatasetParams())
-      own["properties"][param.name] = json::object();
+    for (const ParamInfo& param : common) own["properties"][param.name] = json::object();
     const json is_it = {{"properties", {{"format", {{"const", name}}}}}, {"required", {"format"}}};
     cases.push_back({{"if", is_it}, {"then", own}});
   }
   schema["allOf"] = cases;
+  return schema;
+}
+
+// A dataset with a format, or a mix of several.
+json DatasetSchema() {
+  json mix = MapSchema(server::MixParams());
+  json& list = mix["properties"]["mix"];
+  list["items"] = FormatSchema(server::MixSourceParams());
+  list["minItems"] = 1;
+  list["maxItems"] = server::kMaxMixSources;
+  json schema = FormatSchema({});
+  schema["if"] = {{"required", {"mix"}}};
+  schema["then"] = std::move(mix);
+  schema["else"] = {{"required", schema["required"]}};
+  schema.erase("required");
   return schema;
 }
 

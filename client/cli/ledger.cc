@@ -13,6 +13,7 @@
 #include "server/base/escape.h"
 #include "server/base/status.h"
 #include "server/base/units.h"
+#include "server/pipeline/dataset_order.h"
 
 namespace feedwater::cli {
 namespace {
@@ -72,9 +73,8 @@ absl::StatusOr<v1::GetLedgerResponse> Compute(const Context& context, const Opti
   if (batch_size == 0)
     return absl::InvalidArgumentError("the pipeline sets no batch size: give --batch-size");
   FW_ASSIGN_OR_RETURN(server::OrderConfig order,
-                      server::MakeOrderConfig(sampler, dataset.size(), batch_size,
-                                              options.world_size >= 0 ? options.world_size : 1,
-                                              dataset.shard_starts()));
+                      server::MakeOrderConfig(sampler, dataset, batch_size,
+                                              options.world_size >= 0 ? options.world_size : 1));
   server::LedgerQuery query;
   query.epoch = options.epoch >= 0 ? static_cast<uint64_t>(options.epoch) : 0;
   if (options.rank >= 0) query.rank = options.rank;
@@ -108,6 +108,7 @@ absl::StatusOr<v1::GetLedgerResponse> Compute(const Context& context, const Opti
     out->set_offset(entry.offset);
     out->set_bytes(entry.bytes);
     if (entry.label >= 0) out->set_label(entry.label);
+    if (entry.dataset_id >= 0) out->set_dataset_id(entry.dataset_id);
   }
   return response;
 }
@@ -135,6 +136,7 @@ json EntryJson(const v1::LedgerEntry& entry) {
                    {"path", entry.path()},     {"offset", entry.offset()},
                    {"bytes", entry.bytes()},   {"label", nullptr}};
   if (entry.has_label()) document["label"] = entry.label();
+  if (entry.has_dataset_id()) document["dataset_id"] = entry.dataset_id();
   document["bad"] = nullptr;
   if (entry.is_bad()) {
     document["bad"] = {{"reason", entry.bad_reason()}, {"stood_in", nullptr}};
@@ -163,6 +165,8 @@ void PrintEntry(const v1::LedgerEntry& entry, bool with_step) {
   std::cout << Padded(absl::StrCat("rank ", entry.rank()), 10)
             << Padded(absl::StrCat("place ", entry.place()), 12)
             << Padded(absl::StrCat("record ", entry.record()), 18)
+            << Padded(entry.has_dataset_id() ? absl::StrCat("dataset ", entry.dataset_id()) : "",
+                      entry.has_dataset_id() ? 12 : 0)
             << Padded(entry.has_label() ? absl::StrCat("label ", entry.label()) : "", 12)
             << server::Escaped(entry.path());
   if (entry.offset() > 0) std::cout << " at byte " << entry.offset();

@@ -17,6 +17,7 @@
 #include "server/base/yaml.h"
 #include "server/decoder/in_process_maker.h"
 #include "server/pipeline/cache_choice.h"
+#include "server/pipeline/dataset_order.h"
 #include "server/service/batch_check.h"
 #include "server/service/catalogue.h"
 
@@ -73,6 +74,7 @@ absl::StatusOr<std::shared_ptr<const server::LoadedPipeline>> Load(
       server::OpenDataset(loaded->spec.dataset, options);
   if (!dataset.ok()) return AsInvalidInput(dataset.status());
   loaded->dataset = *std::move(dataset);
+  FW_RETURN_IF_ERROR(server::MixOrderOf(*loaded->dataset).status());
   FW_ASSIGN_OR_RETURN(
       loaded->plan, server::Plan::Create(loaded->spec, loaded->dataset->fields(),
                                          static_cast<int64_t>(loaded->dataset->classes().size())));
@@ -272,7 +274,7 @@ RecordPlace PlaceOf(const server::Dataset& dataset, int64_t record) {
   std::vector<server::Extent> extents;
   dataset.Extents(record, &extents);
   if (extents.empty()) return {};
-  return {dataset.ObjectPath(extents[0].object), extents[0].offset};
+  return {dataset.PathText(extents[0].object), extents[0].offset};
 }
 
 }  // namespace feedwater::cli

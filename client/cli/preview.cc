@@ -21,6 +21,7 @@
 #include "server/codec/decode_need.h"
 #include "server/codec/file_header.h"
 #include "server/graph/element.h"
+#include "server/pipeline/dataset_order.h"
 
 namespace feedwater::cli {
 namespace {
@@ -170,19 +171,17 @@ class Preview {
   absl::Status ChooseRecords() {
     server::SamplerSpec sampler = local_.loaded->spec.sampler;
     sampler.seed = seed_;
-    const int64_t records = local_.dataset().size();
     FW_ASSIGN_OR_RETURN(server::OrderConfig config,
-                        server::MakeOrderConfig(sampler, records, /*batch_size=*/1,
-                                                /*world_size=*/1, local_.dataset().shard_starts()));
+                        server::MakeOrderConfig(sampler, local_.dataset(), /*batch_size=*/1,
+                                                /*world_size=*/1));
     config.seed = seed_;
-    const server::EpochOrder order(std::make_shared<const server::OrderConfig>(std::move(config)),
-                                   arguments_.epoch, /*start=*/0);
-    const int64_t count = std::min(arguments_.samples, records);
+    order_ = std::make_shared<const server::OrderConfig>(std::move(config));
+    const server::EpochOrder order(order_, arguments_.epoch, /*start=*/0);
+    const int64_t positions = order_->positions();
+    const int64_t count = std::min(arguments_.samples, positions);
     for (int64_t i = 0; i < count; ++i) {
       Row row;
-      // count is at most 1000, so the product stays far below 2^63 for any dataset that has an
-      // index.
-      row.position = i * records / count;
+      row.position = static_cast<int64_t>(static_cast<__int128>(i) * positions / count);
       row.record = order.RecordAt(row.position);
       rows_.push_back(std::move(row));
     }
@@ -275,9 +274,17 @@ class Preview {
     return ToPicture(batch.Output(0, 0), {});
   }
 
+  // Of the record's draws. In a mix it may have no place in this epoch, and shows others then.
+  server::PhiloxKey KeyOf(const server::EpochOrder& order, const Row& row) const {
+    if (order.epoch() == arguments_.epoch) return order.PickAt(row.position).key;
+    const int64_t position = order.PositionOf(row.record);
+    return position < 0 ? order.key() : order.PickAt(position).key;
+  }
+
   // Runs all rows as one batch of this epoch; those that fail are left out of it.
   absl::Status ShowEpoch(uint64_t epoch) {
     const server::PhiloxKey key = server::EpochKey(seed_, epoch);
+    const server::EpochOrder order(order_, epoch, /*start=*/0);
     std::vector<absl::Status> results;
     int64_t good = 0;
     for (const Row& row : rows_) {
@@ -290,7 +297,7 @@ class Preview {
       input.record = *record;
       input.sample_id = row.record;
       input.position = row.position;
-      input.key = key;
+      input.key = KeyOf(order, row);
       results.push_back(batch_->Run(input, good));
       good += results.back().ok();
     }
@@ -394,6 +401,7 @@ class Preview {
 
   const Arguments& arguments_;
   LocalPipeline local_;
+  std::shared_ptr<const server::OrderConfig> order_;
   server::PlanGraph graph_;
   uint64_t seed_ = 0;
   std::vector<size_t> views_;  // outputs to show

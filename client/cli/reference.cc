@@ -15,6 +15,7 @@
 #include "server/service/config.h"
 #include "server/source/dataset.h"
 #include "server/source/format.h"
+#include "server/source/mix.h"
 
 namespace feedwater::cli {
 namespace {
@@ -112,11 +113,40 @@ void PrintOps() {
   }
 }
 
+void PrintMix() {
+  std::cout << "\n## Several datasets: mix\n\n```yaml\ndataset:\n  mix:\n    - {format: "
+               "webdataset, root: "
+               "a, path: clean, weight: 3}\n    - {format: webdataset, root: b, path: web, weight: "
+               "1}\n  stop: "
+               "all\n```\n\n";
+  PrintTable(server::MixParams());
+  std::cout << "\nEach source of `mix` is a dataset with its format's keys, and has a weight:\n\n";
+  PrintTable(server::MixSourceParams());
+  std::cout
+      << "\nAt no position of an epoch has a source given a whole sample more or less than its "
+         "share. Every source is shuffled by itself, as `sampler` says, and goes on in each epoch "
+         "where it ended in the one before: it gives each of its records once before any of them "
+         "again, and then in another order. So a large source with a small share is seen whole "
+         "over "
+         "several epochs, and a small one with a large share several times in one, augmented "
+         "anew each time. [How](../../server/sampler/README.md#from-position-to-record-in-a-mix). "
+         "`feedwater validate PIPELINE --config FILE` says the shares and how long an epoch is.\n\n"
+         "The sources must have the same fields (names, dtypes, shapes, in any order) and the same "
+         "classes: `fields:` and `classes:` make them so. The mix has the field `"
+      << server::kDatasetIdField
+      << "` (int64) beside them, the number of the source, from 0; `sample_id` counts through all "
+         "sources, one after the other. Paths in messages begin with the root's name. Other "
+         "weights, "
+         "another `stop` or another order of the sources make another dataset: states (cursors) of "
+         "the old one are refused. `feedwater convert` takes the sources one by one.\n";
+}
+
 void PrintFormats() {
   std::cout << kGenerated
             << "# Dataset formats\n\nA pipeline's `dataset:` has these keys, and those of its "
-               "format.\n\n";
+               "format; or it is a [mix](#several-datasets-mix) of several.\n\n";
   PrintTable(server::DatasetParams());
+  PrintMix();
   std::cout
       << "\n## When files change\n\nA loader gives what the files held at some moment after it was "
          "opened, whatever is cached. A job that runs while they change gives what it has read "

@@ -9,9 +9,12 @@
 #include "absl/strings/str_cat.h"
 #include "client/cli/command.h"
 #include "client/cli/local_pipeline.h"
+#include "client/cli/mix_text.h"
 #include "server/base/escape.h"
 #include "server/base/units.h"
 #include "server/graph/advice.h"
+#include "server/pipeline/dataset_order.h"
+#include "server/service/messages.h"
 
 namespace feedwater::cli {
 namespace {
@@ -22,6 +25,8 @@ using nlohmann::json;
 struct Findings {
   std::optional<server::OrderConfig> order;  // where dataset and batch size are known
   std::vector<std::string> warnings;
+  v1::DescribePipelineResponse
+      epoch;  // its length, and a mix's sources, where the dataset is known
 };
 
 // What will not work all the same, or is probably not meant.
@@ -31,7 +36,7 @@ std::vector<std::string> WarningsOf(const server::OrderConfig& order) {
   if (steps > 0 && left_out > 0 && order.shuffle == server::Shuffle::kNone) {
     warnings.push_back(absl::StrCat(
         "an epoch leaves out the last ", left_out, " of the ",
-        server::FormatCount(order.records, "record"),
+        server::FormatCount(order.positions(), order.mix == nullptr ? "record" : "sample"),
         ", always the same ones: with `last: drop` batches of ", order.batch_size, " x ",
         server::FormatCount(order.world_size, "rank"),
         " do not come out even; to see every record take `sampler: {last: pad}`, whose `is_real` "
@@ -40,7 +45,9 @@ std::vector<std::string> WarningsOf(const server::OrderConfig& order) {
   if (steps == 0) {
     warnings.push_back(absl::StrCat(
         "batch.size ", order.batch_size, " x ", server::FormatCount(order.world_size, "rank"),
-        " is more than the ", server::FormatCount(order.records, "record"),
+        " is more than the ",
+        server::FormatCount(order.positions(), order.mix == nullptr ? "record" : "sample"),
+        order.mix == nullptr ? "" : " of an epoch",
         ": with `last: drop` there is no full batch and no stream can be opened; take a "
         "smaller size, or `sampler: {last: pad}` or `partial`"));
   }
@@ -50,11 +57,12 @@ std::vector<std::string> WarningsOf(const server::OrderConfig& order) {
 }
 
 absl::StatusOr<Findings> LookAt(const PlannedPipeline& result, int64_t world_size) {
-  Findings findings{std::nullopt, server::AdviceOn(result.spec)};
-  if (result.dataset == nullptr || result.spec.batch_size == 0) return findings;
-  FW_ASSIGN_OR_RETURN(findings.order, server::MakeOrderConfig(result.spec.sampler, result.records,
-                                                              result.spec.batch_size, world_size,
-                                                              result.dataset->shard_starts()));
+  Findings findings{std::nullopt, server::AdviceOn(result.spec), {}};
+  if (result.dataset == nullptr) return findings;
+  FW_RETURN_IF_ERROR(server::TellMix(*result.dataset, &findings.epoch));
+  if (result.spec.batch_size == 0) return findings;
+  FW_ASSIGN_OR_RETURN(findings.order, server::MakeOrderConfig(result.spec.sampler, *result.dataset,
+                                                              result.spec.batch_size, world_size));
   for (std::string& warning : WarningsOf(*findings.order))
     findings.warnings.push_back(std::move(warning));
   return findings;
@@ -81,6 +89,10 @@ json ToJson(const std::string& file, const PlannedPipeline& result, const Findin
       {"plan", result.plan != nullptr ? result.plan->Describe() : std::vector<std::string>()}};
   if (result.dataset != nullptr) {
     document["records"] = result.records;
+    if (const json mix = MixJson(findings.epoch); !mix.is_null()) {
+      document["mix"] = mix;
+      document["positions_per_epoch"] = findings.epoch.positions_per_epoch();
+    }
     document["notes"] = result.dataset->notes();
   }
   if (findings.order.has_value()) {
@@ -100,11 +112,16 @@ void PrintText(const std::string& file, const PlannedPipeline& result, const Fin
   std::cout << "\n";
   if (result.dataset != nullptr && !result.dataset->notes().empty())
     std::cout << "  " << server::Escaped(result.dataset->notes()) << "\n";
+  if (findings.epoch.mix_size() > 0) {
+    std::cout << "  a mix, " << server::FormatCount(findings.epoch.positions_per_epoch(), "sample")
+              << " an epoch:\n";
+    for (const std::string& line : MixLines(findings.epoch)) std::cout << "    " << line << "\n";
+  }
   if (findings.order.has_value()) {
     std::cout << "  an epoch: "
               << server::FormatCount(server::StepsPerEpoch(*findings.order), "step") << ", "
               << server::LeftOut(*findings.order) << " of "
-              << server::FormatCount(result.records, "sample") << " left out\n";
+              << server::FormatCount(findings.order->positions(), "sample") << " left out\n";
   }
   if (result.plan == nullptr) {
     std::cout

@@ -223,6 +223,32 @@ def test_every_parameter_of_every_format(tmp_path, generator):
     assert compare(tmp_path, "pipeline", texts) > 50
 
 
+def test_every_key_of_a_mix(tmp_path, generator):
+    mix = schema("pipeline")["properties"]["dataset"]["then"]["properties"]
+    source = {"format": "cifar10", "root": "r", "weight": 2}
+    dataset = {"mix": [source, {"format": "cifar10", "root": "r"}], "stop": "all"}
+    base = {"version": 1, "dataset": dataset, "outputs": ["dataset_id"]}
+    texts = [("", yaml.safe_dump(base))]
+    found = [*values(mix["stop"], generator), 1000, -3]
+    texts += [("stop", put(base, ("dataset", "stop"), value)) for value in found]
+    many = [dict(source) for _ in range(65)]
+    for value in (None, [], {}, "x", 3, [3], [[]], many[:64], many, [dataset]):
+        texts.append(("mix", put(base, ("dataset", "mix"), value)))
+    weight = mix["mix"]["items"]["properties"]["weight"]
+    for key, leaf in mix["mix"]["items"]["properties"].items():
+        found = [*values(leaf, generator), *([0, -1, 2.75] if leaf == weight else [])]
+        # Those of other formats have other fields, which a schema does not see.
+        found = [v for v in found if key != "format" or v not in leaf["enum"] or v == "cifar10"]
+        texts += [(key, put(base, ("dataset", "mix", 1, key), value)) for value in found]
+    for key in ("format", "root"):
+        without = {k: v for k, v in source.items() if k != key}
+        texts.append(("", put(base, ("dataset", "mix"), [without])))
+    for path in (("dataset", "nosuchkey"), ("dataset", "format"), ("dataset", "root"),
+                 ("dataset", "mix", 0, "nosuchkey"), ("dataset", "mix", 0, "mix")):  # fmt: skip
+        texts.append(("", put(base, path, "cifar10")))
+    assert compare(tmp_path, "pipeline", texts) > 10
+
+
 def test_every_other_key_of_a_pipeline(tmp_path, generator):
     document, texts = schema("pipeline"), [("", yaml.safe_dump(CIFAR))]
     for key in document["required"]:
