@@ -271,7 +271,7 @@ absl::Status IndexBuilder::TakeOwnAlone() {
 int64_t IndexedDataset::memory_bytes() const {
   int64_t bytes = parts_.index->bytes();
   for (const std::string& name : parts_.classes)
-    bytes += static_cast<int64_t>(sizeof(name) + name.size());
+    bytes += static_cast<int64_t>(sizeof(name) + name.size() + 1);  // as reserved
   return bytes + static_cast<int64_t>(shard_starts_.size() * sizeof(int64_t));
 }
 
