@@ -51,7 +51,7 @@ class Worker final : private RecordOwner {
     Work* work = nullptr;
     int64_t place = 0;
     Placement placement;
-    PhiloxKey key{};    // of the draws of the record that is tried
+    PhiloxKey key{};  // of the draws of the record that is tried
     Substitution substitution;
     RecordBytes bytes;  // of the place's own record, or of the substitute that is tried
   };

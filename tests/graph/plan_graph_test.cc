@@ -47,7 +47,9 @@ TEST(PlanGraph, OfEverySamplePipelineRunsForwardFromFieldsToAllOutputs) {
     const auto spec = ReadPipelineFile(file.path().string());
     ASSERT_TRUE(spec.ok()) << spec.status();
     const PlanGraph graph = GraphOf(*spec);
-    EXPECT_EQ(Names(graph, Kind::kOutput), spec->outputs);
+    std::vector<std::string> outputs;
+    for (const OutputSpec& output : spec->outputs) outputs.push_back(output.name);
+    EXPECT_EQ(Names(graph, Kind::kOutput), outputs);
     EXPECT_EQ(Names(graph, Kind::kOp).size(), spec->graph.size());
     std::map<int, int> incoming;
     for (const PlanGraph::Edge& edge : graph.edges) {

@@ -64,6 +64,7 @@ TEST_F(DatasetOrderTest, ErrorsNameTheSource) {
 TEST_F(DatasetOrderTest, InterleavedRanksAreAdvised) {
   SamplerSpec spec;
   spec.shard = "interleave";
+  spec.last = "drop";
   const auto dataset = MustOpen("all", 3);
   EXPECT_THAT(AdviceOn(*MakeOrderConfig(spec, *dataset, 1, 2)),
               HasSubstr("do not get the same shares of the mix"));

@@ -39,7 +39,9 @@ class ArrayRecordTest : public ::testing::Test {
     std::error_code error;
     for (const auto& entry :
          std::filesystem::recursive_directory_iterator(state_.path() + "/staged", error)) {
-      if (entry.is_regular_file()) files.push_back(entry.path());
+      // Hidden: what the staging area keeps for itself.
+      if (entry.is_regular_file() && entry.path().filename().string()[0] != '.')
+        files.push_back(entry.path());
     }
     return files;
   }
