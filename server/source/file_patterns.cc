@@ -271,21 +271,38 @@ absl::StatusOr<std::vector<FoundFile>> FindParts(const DatasetLocation& location
   };
   std::string set;
   uint64_t count = 0;
+  std::string other;  // a file that is no part
   absl::flat_hash_set<uint64_t> numbers;
+  const auto refuse = [&](absl::string_view why) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        location.Describe(), " holds ", why,
+        "; cure: name those that are to be read with 'files', as [\"", Printable(set), "-*\"]"));
+  };
   for (const FoundFile& file : files) {
     const std::string name = name_of(file);
     const PartName part = ParsePartName(name);
-    if (part.count == 0) continue;
+    if (part.count == 0) {
+      other = name;
+      continue;
+    }
     if (numbers.empty()) {
       set = std::string(part.set);
       count = part.count;
     } else if (part.set != set || part.count != count) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          location.Describe(), " holds several sets of files, such as '", Printable(set), "-*-of-",
-          count, "' and '", Printable(part.set), "-*-of-", part.count,
-          "'; cure: name those that are to be read with 'files', as [\"", Printable(set), "-*\"]"));
+      return refuse(absl::StrCat("several sets of files, such as '", Printable(set), "-*-of-",
+                                 count, "' and '", Printable(part.set), "-*-of-", part.count, "'"));
     }
-    numbers.insert(part.number);
+    if (part.number >= part.count) {
+      return refuse(absl::StrCat("'", Printable(name), "', whose number is none of ", part.count));
+    }
+    if (!numbers.insert(part.number).second) {
+      return refuse(absl::StrCat("part ", part.number, " of '", Printable(set), "' twice, as '",
+                                 Printable(name), "' and under another name"));
+    }
+  }
+  if (count > 0 && !other.empty()) {
+    return refuse(absl::StrCat("'", Printable(other), "' beside the parts of '", Printable(set),
+                               "', which may be the same records or others"));
   }
   for (uint64_t number = 0; number < count; ++number) {
     if (numbers.contains(number)) continue;

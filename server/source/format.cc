@@ -213,6 +213,13 @@ absl::StatusOr<StagedFolder::File> IndexBuilder::Stage(const Root& root, const s
                                                        const StagedFolder::WriteRecords& write) {
   FW_RETURN_IF_ERROR(OpenStaged(root.Describe(path), why, cure));
   FW_ASSIGN_OR_RETURN(const struct stat info, root.Stat(path));
+  // What was learned of the file so far is of the one that the index depends on. What is unpacked
+  // already is nobody else's.
+  const bool is_unpacked = &root == staged_->root().get();
+  if (!is_unpacked && !absl::c_linear_search(stamps, MakeStamp(path, info))) {
+    return FileChangedError(absl::StrCat(
+        root.Describe(path), " has changed while it was indexed; cure: open a new loader"));
+  }
   return staged_->Make(root, path, info, form, write, [this] { return Progress(0, 0); });
 }
 

@@ -384,13 +384,17 @@ absl::Status UnpackRiegeliChunk(FileWindow* window, uint64_t at, const RiegeliCh
   const std::string why = WhyUnreadableRiegeli(chunk.type, compression[0]);
   if (!why.empty()) return absl::InvalidArgumentError(why);
   FW_ASSIGN_OR_RETURN(const uint64_t sizes_length, data.TakeNumber(wrong));
-  if (sizes_length > data.left() || sizes_length > kMaxSizes) return wrong;
+  // Each size takes ten bytes at the most, and zstd makes little more of what it cannot pack.
+  const uint64_t most = std::min(kMaxSizes, chunk.records * kMaxVarint);
+  if (sizes_length > data.left() ||
+      sizes_length > (is_packed ? ZSTD_compressBound(most) + kMaxVarint : most))
+    return wrong;
   std::string sizes;
   {
     FW_ASSIGN_OR_RETURN(absl::string_view stored, data.Take(sizes_length));
     if (is_packed) {
       uint64_t sizes_bytes = 0;
-      if (!TakeVarint(&stored, &sizes_bytes) || sizes_bytes > kMaxSizes) return wrong;
+      if (!TakeVarint(&stored, &sizes_bytes) || sizes_bytes > most) return wrong;
       sizes.resize(static_cast<size_t>(sizes_bytes));
       FW_RETURN_IF_ERROR(Unpack(stored, "sizes", sizes.size(), sizes.data()));
     } else {

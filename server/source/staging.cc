@@ -361,8 +361,14 @@ absl::Status StagingArea::Take(int64_t more, int fd, const std::function<absl::S
         ", and all that is there is in use; cure: a larger stage.disk, or unpack the files "
         "yourself"));
   }
-  if (FreeBytes() < more) used = DropOldest(used - more);
   if (FreeBytes() < more) {
+    // What was taken for files that were given up is still in the count.
+    used = DropOldest(INT64_MAX);
+    used = DropOldest(std::max<int64_t>(used - more, 0));
+  }
+  if (FreeBytes() < more) {
+    if (pwrite(count.get(), &used, sizeof(used), 0) != sizeof(used))
+      return StorageError(errno, path);
     return absl::ResourceExhaustedError(
         absl::StrCat("the file system of ", folder_,
                      " has no room for unpacked files: a twentieth of it stays "

@@ -379,6 +379,22 @@ TEST_F(ArrayRecordTest, AFolderIsOneSetOfPartsAndAllOfThem) {
             (std::vector<std::string>{"t"}));
 }
 
+TEST_F(ArrayRecordTest, AFolderHoldsNoRecordTwice) {
+  ArrayRecordText text;
+  text.AddGroup({"r"});
+  const std::string file = text.Finish();
+  folder_.Write("d/x.array_record-00000-of-00001", file);
+  EXPECT_EQ(ReadAll(), (std::vector<std::string>{"r"}));
+  for (const auto& [name, words] : std::vector<std::pair<std::string, std::string>>{
+           {"x.array_record", "'x.array_record' beside the parts of 'x.array_record'"},
+           {"x.array_record-0-of-1", "part 0 of 'x.array_record' twice"},
+           {"x.array_record-00001-of-00001", "whose number is none of 1"}}) {
+    folder_.Write("d/" + name, file);
+    EXPECT_THAT(OpenError(), AllOf(HasSubstr(words), HasSubstr("cure: "))) << name;
+    std::filesystem::remove(folder_.path() + "/d/" + name);
+  }
+}
+
 TEST_F(ArrayRecordTest, DamagedFilesAreRefusedWithTheByteAndACure) {
   ArrayRecordText text;
   text.AddGroup({"one"});

@@ -2,6 +2,7 @@
 // of files, and that nothing which a header, a row or a blob says is believed.
 #include <algorithm>
 
+#include "server/source/json_document.h"
 #include "server/source/mindrecord_file.h"
 #include "tests/source/column_testing.h"
 #include "tests/source/mindrecord_text.h"
@@ -50,6 +51,23 @@ class MindRecordTest : public ColumnTest {
     return labels;
   }
 };
+
+TEST(JsonDocument, IsBoundedBeforeItIsParsed) {
+  std::string objects = "[";
+  for (int i = 0; i < 500'000; ++i) absl::StrAppend(&objects, i == 0 ? "{}" : ",{}");
+  objects += "]";  // a parser that looks through the list at each of them takes minutes
+  EXPECT_EQ(ParseJsonDocument(objects).size(), 500'000u);
+  EXPECT_GE(ShapeOfJson(objects).memory_bytes(objects), 500'000 * 112);
+  const auto nested = [](int depth) {
+    return std::string(static_cast<size_t>(depth), '[') +
+           std::string(static_cast<size_t>(depth), ']');
+  };
+  EXPECT_TRUE(ParseJsonDocument(nested(16)).is_array());
+  EXPECT_TRUE(ParseJsonDocument(nested(17)).is_discarded());
+  EXPECT_EQ(ParseJsonDocument(R"({"[[[[\"[[[[[[[[[[[[[[[[[[": "]{{{"})").size(), 1u);
+  for (const char* bad : {"", "[", "]]]]", "\"", "\"\\", "{\"a\":"})
+    EXPECT_TRUE(ParseJsonDocument(bad).is_discarded()) << bad;
+}
 
 TEST_F(MindRecordTest, TypesOfTheSchemaAreTypesOfFields) {
   MindRecordText file;
@@ -328,6 +346,8 @@ TEST_F(MindRecordTest, NothingThatAHeaderSaysIsBelieved) {
       {"behind the page's end",
        [&](json& header) { page(header, 2)["row_group_ids"][1]["offset"] = 4000; }},
       {"before another", [&](json& header) { page(header, 2)["row_group_ids"][1]["offset"] = 0; }},
+      {"has 0 rows in a row group",
+       [&](json& header) { page(header, 3)["end_row_id"] = page(header, 3)["start_row_id"]; }},
       {"has a row group that begins with row 1, where row 2 is the next",
        [&](json& header) { page(header, 1)["start_row_id"] = 1; }},  // rows that overlap
       {"begins with row 3, where row 2",

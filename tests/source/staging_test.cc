@@ -313,6 +313,22 @@ TEST_F(StagingTest, TwoThatUnpackAtOnceStayWithinTheLimitTogether) {
   EXPECT_EQ(StagedBytes(), 3 << 20) << "of the other one";
 }
 
+TEST_F(StagingTest, WhatWasTakenForAFileThatWasGivenUpIsCountedAgain) {
+  folder_.Write("a.tgz", Gzip(RandomBytes(3 << 20, 1)));
+  folder_.Write("b.tgz", Gzip(RandomBytes(3 << 20, 2)));
+  const auto root = *folder_.AsRoot()->Find("root");
+  const auto area = StagingArea::Below(state_.path(), 4 << 20);
+  int asked = 0;
+  const auto given_up = (*area->Open("a"))->Unpack(*root, "a.tgz", *root->Stat("a.tgz"), [&] {
+    return ++asked < 3 ? absl::OkStatus() : absl::CancelledError("nobody waits");
+  });
+  EXPECT_TRUE(absl::IsCancelled(given_up.status())) << given_up.status();
+  EXPECT_EQ(StagedBytes(), 0);
+  const auto go_on = [] { return absl::OkStatus(); };
+  const auto file = (*area->Open("b"))->Unpack(*root, "b.tgz", *root->Stat("b.tgz"), go_on);
+  EXPECT_TRUE(file.ok()) << file.status();
+}
+
 TEST_F(StagingTest, FilesAndClassesOfUnpackedRecordsAreFound) {
   folder_.Write("d/a.tgz",
                 Gzip(TarMemberText("0.path", "p.png") + TarMemberText("0.kind", "cat") + TarEnd()));

@@ -77,6 +77,7 @@ TEST_F(VocTest, OtherClassesAreSortedOrGiven) {
   ASSERT_NE(given, nullptr);
   EXPECT_THAT(given->classes(), ElementsAre("robot", "ship", "cat"));
   EXPECT_EQ(Row(*given, 0)[2], Bytes<int64_t>({0, 2}));
+  EXPECT_THAT(ErrorOf(xml, ", classes: [robot, cat, robot]"), HasSubstr("names 'robot' twice"));
   EXPECT_THAT(ErrorOf(xml, ", classes: [cat]"),
               AllOf(HasSubstr("'robot'"), HasSubstr("a.xml"), HasSubstr("'classes'")));
 }

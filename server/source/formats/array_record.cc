@@ -23,6 +23,7 @@
 namespace feedwater::server {
 namespace {
 
+constexpr int64_t kZstdWindow = 128 << 20;          // the largest that is unpacked
 constexpr IndexTag kBegins = MakeIndexTag("argb");  // of each group in its file
 constexpr IndexTag kBytes = MakeIndexTag("argl");   // of each group, with block headers
 constexpr IndexTag kFirsts = MakeIndexTag("argr");  // first record of each group, and the end
@@ -117,11 +118,18 @@ class ArrayRecord final : public ColumnFormat {
       const size_t before = groups.begins.size();
       const uint64_t first = groups.firsts.back();
       FW_ASSIGN_OR_RETURN(const Scanned scanned, ScanFile(location, file, builder, &groups));
+      const uint64_t counted = groups.firsts.back();
       FoundFile read = file;
       if (!scanned.large.empty()) {
         groups.ReturnTo(before);
         FW_ASSIGN_OR_RETURN(read, UnpackFile(location, file, scanned, builder));
         FW_RETURN_IF_ERROR(ScanRecords(location, read, builder, &groups));
+        if (groups.firsts.back() != counted) {
+          return absl::DataLossError(absl::StrCat(
+              "what was unpacked of ", location.root->Describe(file.path), " has ",
+              groups.firsts.back() - first, " records, and its groups have ", counted - first,
+              "; cure: remove the daemon's state_dir/staged, and it is unpacked again"));
+        }
       }
       groups.forms.push_back(scanned.large.empty() ? kGroups : kRecords);
       shards.Add(read, static_cast<int64_t>(groups.firsts.back() - first));
@@ -225,8 +233,8 @@ class ArrayRecord final : public ColumnFormat {
                                               const FoundFile& file, const Scanned& scanned,
                                               IndexBuilder* builder) {
     // What UnpackRiegeliChunk holds, and pieces on their way to the disk.
-    const uint64_t sizes = std::min<uint64_t>(scanned.most_records, 8 << 20) * 20;
-    FW_RETURN_IF_ERROR(builder->Take(static_cast<int64_t>(sizes) + 8 * kPiece));
+    const uint64_t sizes = std::min<uint64_t>(scanned.most_records, 8 << 20) * 40;
+    FW_RETURN_IF_ERROR(builder->Take(static_cast<int64_t>(sizes) + 8 * kPiece + kZstdWindow));
     const auto write = [&](int fd, const StagedFolder::Append& append) -> absl::Status {
       FW_ASSIGN_OR_RETURN(FileWindow window, FileWindow::Over(fd, location, file));
       std::string piece;

@@ -286,9 +286,10 @@ class Mds final : public ColumnFormat {
       return absl::InvalidArgumentError(
           absl::StrCat(what, " is no regular file of at most ", FormatBytes(kMaxIndexFile)));
     }
-    FW_RETURN_IF_ERROR(builder->Take(static_cast<int64_t>(info->st_size) * kJsonDocumentGrowth));
+    FW_RETURN_IF_ERROR(builder->Take(info->st_size));
     FW_ASSIGN_OR_RETURN(const std::string text,
                         ReadHead(*location.root, path, static_cast<size_t>(info->st_size)));
+    FW_RETURN_IF_ERROR(builder->Take(ShapeOfJson(text).memory_bytes(text)));
     *index = ParseJsonDocument(text);
     if (!index->is_object() || !index->contains("shards") || !(*index)["shards"].is_array()) {
       return absl::InvalidArgumentError(

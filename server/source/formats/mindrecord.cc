@@ -482,12 +482,16 @@ class MindRecord final : public ColumnFormat {
       return Wrong(what,
                    "is no MindRecord file, is cut off or is encrypted: it begins with no header");
     }
-    const int64_t memory = static_cast<int64_t>(length) * kJsonDocumentGrowth;
-    if (memory > found->taken)
-      FW_RETURN_IF_ERROR(builder->Take(memory - std::exchange(found->taken, memory)));
+    // Of the largest header: one is read behind the other.
+    const auto take = [&](int64_t memory) {
+      return memory <= found->taken ? absl::OkStatus()
+                                    : builder->Take(memory - std::exchange(found->taken, memory));
+    };
+    FW_RETURN_IF_ERROR(take(static_cast<int64_t>(length)));
     std::string text;
     FW_RETURN_IF_ERROR(
         window.Read(static_cast<int64_t>(kMindRecordLength), static_cast<size_t>(length), &text));
+    FW_RETURN_IF_ERROR(take(static_cast<int64_t>(length) + ShapeOfJson(text).memory_bytes(text)));
     absl::StatusOr<MindRecordHeader> header = ParseMindRecordHeader(text, window.bytes());
     if (!header.ok()) return Wrong(what, header.status().message());
     FW_RETURN_IF_ERROR(AddToSet(file, what, *header, builder, found));
@@ -524,7 +528,6 @@ class MindRecord final : public ColumnFormat {
   // Finds where the rows of a group and their blobs begin.
   static absl::Status ReadGroup(const MindRecordGroup& group, FileWindow* rows, FileWindow* blobs,
                                 IndexBuilder* builder, Found* found) {
-    if (group.rows == 0) return absl::OkStatus();
     FW_RETURN_IF_ERROR(builder->Take(3 * sizeof(uint64_t)));
     found->groups.push_back(found->rows.size());
     uint64_t row = group.raw_begin, blob = group.blob_begin;

@@ -61,7 +61,10 @@ class Voc final : public ColumnFormat {
     absl::flat_hash_map<std::string, uint64_t> labels;
     Digest digest;
     for (const std::string& name : builder->classes) {
-      labels.emplace(name, labels.size());
+      if (!labels.emplace(name, labels.size()).second) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("'classes' names '", Printable(name), "' twice"));
+      }
       digest.Add(name);
     }
     AnnotatedImages list({{"difficult", DType::kInt64,
