@@ -17,6 +17,7 @@ struct Batch::Impl {
   wire::Ready ready;
   int64_t received_ns = 0;
   std::vector<Tensor> tensors;
+  std::vector<std::vector<int64_t>> offsets;  // of each; empty where it is not ragged
   std::vector<std::string> names;
 
   ~Impl() { session->Release(ready.slot, ready.generation); }

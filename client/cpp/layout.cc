@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <string>
 
 #include "absl/algorithm/container.h"
@@ -97,12 +98,15 @@ absl::StatusOr<std::vector<Field>> FieldsOf(const v1::OpenStreamResponse& opened
 }
 
 absl::StatusOr<Tensor> TensorOf(const Field& field, const v1::Field& place, uint32_t samples,
-                                const std::byte* slot) {
+                                const std::byte* slot, std::vector<int64_t>* offsets) {
   Tensor tensor;
   tensor.dtype = field.dtype;
   tensor.shape = field.shape;
   if (field.max_rows > 0) {
-    tensor.offsets = {reinterpret_cast<const int64_t*>(slot + place.offsets_offset()), samples + 1};
+    // A copy, since the daemon can still write to what is checked here.
+    offsets->resize(samples + size_t{1});
+    std::memcpy(offsets->data(), slot + place.offsets_offset(), offsets->size() * sizeof(int64_t));
+    tensor.offsets = *offsets;
     const bool is_sorted = tensor.offsets[0] == 0 && absl::c_is_sorted(tensor.offsets);
     if (!is_sorted || tensor.offsets[samples] > samples * field.max_rows) {
       return absl::InternalError(

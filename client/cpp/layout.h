@@ -17,9 +17,10 @@ namespace feedwater {
 absl::StatusOr<std::vector<Field>> FieldsOf(const v1::OpenStreamResponse& opened);
 
 // A field of `samples` samples in the slot that begins at `slot`. InternalError when what the slot
-// says of its rows makes no sense.
+// says of its rows makes no sense. `offsets`: what those of a ragged field are kept in; it outlives
+// the tensor.
 absl::StatusOr<Tensor> TensorOf(const Field& field, const v1::Field& place, uint32_t samples,
-                                const std::byte* slot);
+                                const std::byte* slot, std::vector<int64_t>* offsets);
 
 // FailedPrecondition naming the first difference between two answers for one stream: everything
 // that a program may have read from the first, and that decides which bytes of a slot are whose.

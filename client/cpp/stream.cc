@@ -147,9 +147,11 @@ absl::StatusOr<Batch> Stream::Impl::View(const wire::Ready& ready) {
     return absl::InternalError(
         absl::StrCat("a batch of ", ready.samples, " samples in slots for ", opened.batch_size()));
   }
+  impl->offsets.resize(fields.size());
   for (size_t i = 0; i < fields.size(); ++i) {
-    absl::StatusOr<Tensor> tensor = TensorOf(fields[i], opened.fields(static_cast<int>(i)),
-                                             ready.samples, session->slot(ready.slot));
+    absl::StatusOr<Tensor> tensor =
+        TensorOf(fields[i], opened.fields(static_cast<int>(i)), ready.samples,
+                 session->slot(ready.slot), &impl->offsets[i]);
     if (!tensor.ok()) return tensor.status();
     impl->tensors.push_back(*std::move(tensor));
     impl->names.push_back(fields[i].name);

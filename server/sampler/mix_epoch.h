@@ -32,7 +32,7 @@ class MixEpoch {
   std::vector<int64_t> PositionsOf(int64_t record, int64_t from, size_t most) const;
 
  private:
-  static constexpr size_t kKept = 4;  // orders of a source
+  static constexpr size_t kKept = 2;  // orders of a source: the present own epoch, and the next one
 
   struct Kept {
     uint64_t own_epoch = 0;

@@ -102,16 +102,25 @@ absl::StatusOr<std::string> FirstOf(const Index& index, const Look& look) {
 
 absl::StatusOr<std::string> FindChange(const Index& index, const Root& root, Reach reach,
                                        const std::function<bool()>& given_up) {
-  return FirstOf(index, [&](size_t i, const Stamp& saved) -> absl::StatusOr<std::string> {
-    if (i % kStampsPerLook == 0 && given_up != nullptr && given_up())
-      return absl::CancelledError("nobody waits for the dataset any more");
-    const absl::StatusOr<struct stat> info = root.Stat(saved.path, reach);
-    if (!info.ok() && !absl::IsNotFound(info.status())) return info.status();
-    const Stamp now = info.ok() ? MakeStamp(saved.path, *info) : Stamp{saved.path};
-    if (now == saved) return std::string();
-    return info.ok() ? absl::StrCat(root.Describe(saved.path), " has changed")
-                     : std::string(info.status().message());
-  });
+  // One that cannot be looked at does not hide that another one has changed.
+  absl::Status not_told;
+  absl::StatusOr<std::string> change =
+      FirstOf(index, [&](size_t i, const Stamp& saved) -> absl::StatusOr<std::string> {
+        if (i % kStampsPerLook == 0 && given_up != nullptr && given_up())
+          return absl::CancelledError("nobody waits for the dataset any more");
+        const absl::StatusOr<struct stat> info = root.Stat(saved.path, reach);
+        if (IsElsewhere(info.status()) || IsTransient(info.status())) return info.status();
+        if (!info.ok() && !absl::IsNotFound(info.status())) {
+          not_told.Update(info.status());
+          return std::string();
+        }
+        const Stamp now = info.ok() ? MakeStamp(saved.path, *info) : Stamp{saved.path};
+        if (now == saved) return std::string();
+        return info.ok() ? absl::StrCat(root.Describe(saved.path), " has changed")
+                         : std::string(info.status().message());
+      });
+  if (change.ok() && change->empty() && !not_told.ok()) return not_told;
+  return change;
 }
 
 absl::Status IndexedDataset::LookAgain(Reach reach) const {

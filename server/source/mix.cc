@@ -14,6 +14,7 @@
 #include "server/base/units.h"
 #include "server/source/digest.h"
 #include "server/source/format.h"
+#include "server/storage/fault.h"
 
 namespace feedwater::server {
 namespace {
@@ -323,9 +324,16 @@ class MixDataset final : public Dataset {
   }
 
   absl::Status LookAgain(Reach reach) const override {
-    for (size_t i = 0; i < sources_.size(); ++i)
-      FW_RETURN_IF_ERROR(Annotate(sources_[i]->LookAgain(reach), mix_.sources[i].name));
-    return absl::OkStatus();
+    // At all of them: one that cannot be looked at must not hide that another one has changed.
+    absl::Status not_told;
+    for (size_t i = 0; i < sources_.size(); ++i) {
+      const absl::Status same = Annotate(sources_[i]->LookAgain(reach), mix_.sources[i].name);
+      if (absl::IsFailedPrecondition(same)) return same;
+      // What can be looked at later, or elsewhere, goes before what is refused for good.
+      if (not_told.ok() || (!same.ok() && (IsElsewhere(same) || IsTransient(same))))
+        not_told = same;
+    }
+    return not_told;
   }
 
   Dependencies dependencies(int64_t as_of_ns) const override {

@@ -156,6 +156,22 @@ TEST_F(MixTest, NoticesChangesInEachSource) {
   EXPECT_EQ(MustOpenBoth()->size(), 7);
 }
 
+TEST_F(MixTest, ASourceThatCannotBeLookedAtDoesNotHideThatAnotherOneHasChanged) {
+  const auto dataset = MustOpenBoth();
+  ASSERT_NE(dataset, nullptr);
+  const std::string a = folder_.path() + "/a";
+  std::filesystem::rename(a, folder_.path() + "/elsewhere");
+  std::filesystem::create_symlink("a", a);  // a link to itself
+  const absl::Status not_told = dataset->LookAgain(Reach::kAnywhere);
+  EXPECT_FALSE(not_told.ok());
+  EXPECT_FALSE(absl::IsFailedPrecondition(not_told)) << not_told;
+  EXPECT_THAT(std::string(not_told.message()), HasSubstr("source 0 (csv in root/a)"));
+  folder_.Write("b/0.jsonl", "{}");
+  const absl::Status changed = dataset->LookAgain(Reach::kAnywhere);
+  EXPECT_TRUE(absl::IsFailedPrecondition(changed)) << changed;
+  EXPECT_THAT(std::string(changed.message()), HasSubstr("source 1 (jsonl in root/b)"));
+}
+
 TEST_F(MixTest, RefusesSourcesWithOtherFields) {
   folder_.Write("more/0.csv", "id,word,more\n1,one,x\n");
   folder_.Write("real/0.csv", "id,word\n0.5,one\n");
