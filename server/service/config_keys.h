@@ -155,9 +155,9 @@ struct LimitsConfig {
                "worker's places, of which each has 32 to 256. 0: no limit.",
                Range(0, 1 << 20))
         .Param("max_pixels", &LimitsConfig::max_pixels,
-               "The most that a pipeline file may set its own limits.max_pixels to; so with the "
-               "five below. A file that asks for more is refused, one that says nothing gets its "
-               "default or this, whichever is less.",
+               "The most that a pipeline file may set its own limits.max_pixels to; so with "
+               "max_scans, max_decode_ms and max_sample_ms. A file that asks for more is refused, "
+               "one that says nothing gets its default or this, whichever is less.",
                Range(1, 1LL << 30))
         .Param("max_scans", &LimitsConfig::max_scans, "Of a pipeline file's limits.max_scans.",
                Range(1, INT_MAX))

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "server/source/column_format.h"
@@ -79,5 +80,17 @@ FieldRequests WithImageFile(FieldRequests requests);
 std::vector<FieldRequest> ImageFileAnd(const std::vector<std::string>& columns);
 // InvalidArgument where no field is a file: a record would have no bytes of its own.
 absl::Status CheckHasImageFile(const FieldRequests& requests);
+
+// What formats of such images share.
+class AnnotatedImagesFormat : public ColumnFormat {
+ protected:
+  explicit AnnotatedImagesFormat(FieldRequests requests)
+      : ColumnFormat(WithImageFile(std::move(requests))) {}
+  absl::StatusOr<std::unique_ptr<const RecordColumns>> OpenRecords(
+      const IndexedParts& parts, const std::vector<ColumnSpec>& columns,
+      const std::vector<bool>& wanted) const override {
+    return OpenAnnotatedImages(parts, columns, wanted);
+  }
+};
 
 }  // namespace feedwater::server

@@ -10,13 +10,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Strings = std::vector<std::string>;
 
-template <typename T>
-std::string Bytes(std::initializer_list<T> values) {
-  std::string bytes;
-  for (const T value : values) bytes.append(reinterpret_cast<const char*>(&value), sizeof(T));
-  return bytes;
-}
-
 constexpr char kImages[] = R"("images": [{"id": 1, "file_name": "a.jpg", "width": 20, "height": 10},
   {"id": 2, "file_name": "b.jpg", "width": 20, "height": 10}])";
 constexpr char kCategories[] =
@@ -54,10 +47,6 @@ class CocoTest : public ::testing::Test {
     EXPECT_EQ(dataset.status().code(), absl::StatusCode::kInvalidArgument) << dataset.status();
     return std::string(dataset.status().message());
   }
-  static Strings Row(const Dataset& dataset, int64_t record) {
-    Record scratch;
-    return ReadFields(dataset, record, &scratch);
-  }
 
   TempFolder folder_;
   Opener opener_;
@@ -77,10 +66,11 @@ TEST_F(CocoTest, RecordsAreImagesById) {
   EXPECT_THAT(types,
               ElementsAre("data: uint8[?] encoded", "boxes: float32[?,4]", "labels: int64[?]",
                           "image_id: int64[]", "area: float32[?]", "iscrowd: int64[?]"));
-  EXPECT_THAT(Row(*dataset, 0), ElementsAre("first", "", "", Bytes<int64_t>({1}), "", ""));
-  EXPECT_THAT(Row(*dataset, 1), ElementsAre("second", Bytes<float>({1, 2, 4, 6.5, 0, 0, 1, 1}),
-                                            Bytes<int64_t>({1, 0}), Bytes<int64_t>({2}),
-                                            Bytes<float>({7.25, 1}), Bytes<int64_t>({1, 0})));
+  EXPECT_THAT(ReadFields(*dataset, 0), ElementsAre("first", "", "", BytesOf<int64_t>({1}), "", ""));
+  EXPECT_THAT(
+      ReadFields(*dataset, 1),
+      ElementsAre("second", BytesOf<float>({1, 2, 4, 6.5, 0, 0, 1, 1}), BytesOf<int64_t>({1, 0}),
+                  BytesOf<int64_t>({2}), BytesOf<float>({7.25, 1}), BytesOf<int64_t>({1, 0})));
   Record record;
   ASSERT_TRUE(ParseBytes(*dataset, 0, ReadExtents(*dataset, 0), &record).ok());
   EXPECT_EQ(record.fields[1].spec.shape, (Shape{0, 4}));
@@ -92,8 +82,9 @@ TEST_F(CocoTest, FieldsMayNameWhatElseIsThere) {
                ", fields: {picture: data, ids: category_id, w: width, name: file_name, "
                "boxes: {from: boxes, dtype: float64}}");
   ASSERT_NE(dataset, nullptr);
-  EXPECT_THAT(Row(*dataset, 0), ElementsAre("first", Bytes<int64_t>({5}), Bytes<int64_t>({20}),
-                                            "a.jpg", Bytes<double>({1, 2, 4, 6})));
+  EXPECT_THAT(ReadFields(*dataset, 0),
+              ElementsAre("first", BytesOf<int64_t>({5}), BytesOf<int64_t>({20}), "a.jpg",
+                          BytesOf<double>({1, 2, 4, 6})));
   EXPECT_THAT(ErrorOf(One(R"("bbox": [1, 2, 3, 4])"), ", fields: {labels: labels}"),
               HasSubstr("no image: add one such as 'data: data'"));
 }
@@ -107,14 +98,14 @@ TEST_F(CocoTest, BoxesBeyondTheImageAreCutAndThoseWithoutAreaLeftOut) {
       {"image_id": 1, "category_id": 2, "bbox": [1, 1, 2, 2]}])");
   const auto dropped = MustOpen(text);
   ASSERT_NE(dropped, nullptr);
-  EXPECT_EQ(Row(*dropped, 0)[1], Bytes<float>({0, 8, 3, 10, 1, 1, 3, 3}));
-  EXPECT_EQ(Row(*dropped, 0)[2], Bytes<int64_t>({1, 0}));
+  EXPECT_EQ(ReadFields(*dropped, 0)[1], BytesOf<float>({0, 8, 3, 10, 1, 1, 3, 3}));
+  EXPECT_EQ(ReadFields(*dropped, 0)[2], BytesOf<int64_t>({1, 0}));
   EXPECT_THAT(dropped->notes(),
               AllOf(HasSubstr("1 box cut off"), HasSubstr("3 boxes without area left out")));
   const auto kept = MustOpen(text, ", invalid_boxes: keep");
   ASSERT_NE(kept, nullptr);
-  EXPECT_EQ(Row(*kept, 0)[1].size(), 5u * 16);
-  EXPECT_EQ(Row(*kept, 0)[1].substr(0, 32), Bytes<float>({-2, 8, 3, 13, 3, 3, 3, 8}));
+  EXPECT_EQ(ReadFields(*kept, 0)[1].size(), 5u * 16);
+  EXPECT_EQ(ReadFields(*kept, 0)[1].substr(0, 32), BytesOf<float>({-2, 8, 3, 13, 3, 3, 3, 8}));
   EXPECT_NE(kept->digest(), dropped->digest());
   EXPECT_THAT(ErrorOf(text, ", invalid_boxes: fail"),
               AllOf(HasSubstr("annotations[0] of the image 1"), HasSubstr("[-2, 8, 3, 13]"),

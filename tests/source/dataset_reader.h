@@ -61,6 +61,19 @@ inline std::vector<std::string> ReadFields(const Dataset& dataset, int64_t recor
   return fields;
 }
 
+inline std::vector<std::string> ReadFields(const Dataset& dataset, int64_t record) {
+  Record scratch;
+  return ReadFields(dataset, record, &scratch);
+}
+
+// Numbers as a field holds them.
+template <typename T>
+std::string BytesOf(std::initializer_list<T> values) {
+  std::string bytes;
+  for (const T value : values) bytes.append(reinterpret_cast<const char*>(&value), sizeof(T));
+  return bytes;
+}
+
 inline int64_t LabelOf(const Dataset& dataset, int64_t record) {
   Record scratch;
   const std::vector<std::string> fields = ReadFields(dataset, record, &scratch);

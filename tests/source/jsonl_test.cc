@@ -29,21 +29,10 @@ class JsonlTest : public ::testing::Test {
       types.push_back(field.name + ": " + field.spec.ToString());
     return types;
   }
-  static Strings Row(const Dataset& dataset, int64_t record) {
-    Record scratch;
-    return ReadFields(dataset, record, &scratch);
-  }
 
   TempFolder folder_;
   Opener opener_;
 };
-
-template <typename T>
-std::string Bytes(std::initializer_list<T> values) {
-  std::string bytes;
-  for (const T value : values) bytes.append(reinterpret_cast<const char*>(&value), sizeof(T));
-  return bytes;
-}
 
 TEST_F(JsonlTest, KeysAreColumnsByPathAndTypesComeFromAllLines) {
   const auto dataset = Open(
@@ -52,16 +41,16 @@ TEST_F(JsonlTest, KeysAreColumnsByPathAndTypesComeFromAllLines) {
   ASSERT_NE(dataset, nullptr);
   EXPECT_THAT(Types(*dataset),
               ElementsAre("a: int64[]", "b.c: uint8[?]", "b.d.e: bool[]", "f: float64[]"));
-  EXPECT_THAT(Row(*dataset, 0),
-              ElementsAre(Bytes<int64_t>({1}), "x\n\xc3\xa9", Bytes({true}), Bytes({1.0})));
-  EXPECT_THAT(Row(*dataset, 1),
-              ElementsAre(Bytes<int64_t>({INT64_MIN}), "", Bytes({false}), Bytes({0.5})));
+  EXPECT_THAT(ReadFields(*dataset, 0),
+              ElementsAre(BytesOf<int64_t>({1}), "x\n\xc3\xa9", BytesOf({true}), BytesOf({1.0})));
+  EXPECT_THAT(ReadFields(*dataset, 1),
+              ElementsAre(BytesOf<int64_t>({INT64_MIN}), "", BytesOf({false}), BytesOf({0.5})));
 }
 
 TEST_F(JsonlTest, AnEmptyListMayBeTheFirstValueThatIsEverRead) {
   const auto dataset = Open("{\"a\": []}\n{\"a\": [1, 2]}\n");
   ASSERT_NE(dataset, nullptr);
-  EXPECT_THAT(Row(*dataset, 0), ElementsAre(""));
+  EXPECT_THAT(ReadFields(*dataset, 0), ElementsAre(""));
 }
 
 TEST_F(JsonlTest, ListsOfNumbersHaveTheShapesThatAllLinesShare) {
@@ -76,11 +65,11 @@ TEST_F(JsonlTest, ListsOfNumbersHaveTheShapesThatAllLinesShare) {
   EXPECT_THAT(Types(*dataset),
               ElementsAre("fixed: int64[2]", "open: int64[?]", "rows: float64[?,2]",
                           "cube: int64[1,2,1]", "mask: bool[1]"));
-  EXPECT_THAT(Row(*dataset, 0),
-              ElementsAre(Bytes<int64_t>({1, 2}), Bytes<int64_t>({1}),
-                          Bytes<double>({1, 2.5, 3, 4}), Bytes<int64_t>({1, 2}), Bytes({true})));
-  EXPECT_THAT(Row(*dataset, 1),
-              ElementsAre(Bytes<int64_t>({3, 4}), "", "", Bytes<int64_t>({3, 4}), Bytes({false})));
+  EXPECT_THAT(ReadFields(*dataset, 0), ElementsAre(BytesOf<int64_t>({1, 2}), BytesOf<int64_t>({1}),
+                                                   BytesOf<double>({1, 2.5, 3, 4}),
+                                                   BytesOf<int64_t>({1, 2}), BytesOf({true})));
+  EXPECT_THAT(ReadFields(*dataset, 1), ElementsAre(BytesOf<int64_t>({3, 4}), "", "",
+                                                   BytesOf<int64_t>({3, 4}), BytesOf({false})));
   Record record;
   ASSERT_TRUE(ParseBytes(*dataset, 1, ReadExtents(*dataset, 1), &record).ok());
   EXPECT_EQ(record.fields[2].spec.shape, (Shape{0, 2}));
@@ -101,11 +90,11 @@ TEST_F(JsonlTest, NullIsMissing) {
   const std::string text = "{\"n\": 1}\n{\"n\": null}\n{}\n";
   auto dataset = Open(text);
   ASSERT_NE(dataset, nullptr);
-  EXPECT_THAT(Row(*dataset, 1)[0], HasSubstr("column 'n' is missing"));
-  EXPECT_THAT(Row(*dataset, 2)[0], HasSubstr("column 'n' is missing"));
+  EXPECT_THAT(ReadFields(*dataset, 1)[0], HasSubstr("column 'n' is missing"));
+  EXPECT_THAT(ReadFields(*dataset, 2)[0], HasSubstr("column 'n' is missing"));
   dataset = Open(text, ", fields: {n: {optional: true}}");
   ASSERT_NE(dataset, nullptr);
-  EXPECT_THAT(Row(*dataset, 1), ElementsAre(Bytes<int64_t>({0})));
+  EXPECT_THAT(ReadFields(*dataset, 1), ElementsAre(BytesOf<int64_t>({0})));
 }
 
 TEST_F(JsonlTest, KeysThatCannotBeColumnsAreLeftOutAndAnErrorWhereAFieldAsksForThem) {
@@ -130,7 +119,7 @@ TEST_F(JsonlTest, KeysThatCannotBeColumnsAreLeftOutAndAnErrorWhereAFieldAsksForT
     ASSERT_NE(dataset, nullptr);
     EXPECT_THAT(Types(*dataset), ElementsAre("ok: int64[]")) << text;
     EXPECT_THAT(dataset->notes(), ::testing::ContainsRegex("1 key .*'a' \\(" + why)) << text;
-    EXPECT_THAT(Row(*dataset, 1), ElementsAre(Bytes<int64_t>({2}))) << text;
+    EXPECT_THAT(ReadFields(*dataset, 1), ElementsAre(BytesOf<int64_t>({2}))) << text;
     const std::string error = ErrorOf(text, ", fields: {x: a}");
     EXPECT_THAT(error, ::testing::ContainsRegex("column 'a' of .* holds " + why)) << text;
     EXPECT_THAT(error, AllOf(HasSubstr("test.yaml:1:"), HasSubstr("cure:")));
@@ -198,9 +187,9 @@ TEST_F(JsonlTest, LinesAcrossTheEndsOfTheBufferAreRead) {
   const auto dataset = Open("{\"t\": \"" + large + "\"}\n{\"t\": \"s\"}\n\n \n{\"t\": \"e\"}");
   ASSERT_NE(dataset, nullptr);
   ASSERT_EQ(dataset->size(), 3);
-  EXPECT_EQ(Row(*dataset, 0)[0], large);
-  EXPECT_EQ(Row(*dataset, 1)[0], "s");
-  EXPECT_EQ(Row(*dataset, 2)[0], "e");
+  EXPECT_EQ(ReadFields(*dataset, 0)[0], large);
+  EXPECT_EQ(ReadFields(*dataset, 1)[0], "s");
+  EXPECT_EQ(ReadFields(*dataset, 2)[0], "e");
   EXPECT_EQ(dataset->notes(), "2 empty lines");
   EXPECT_THAT(ErrorOf("{\"t\": \"" + std::string(65 << 20, 'l') + "\"}\n"),
               HasSubstr("longer than 64"));

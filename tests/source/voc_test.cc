@@ -12,13 +12,6 @@ using ::testing::HasSubstr;
 using ::testing::SizeIs;
 using Strings = std::vector<std::string>;
 
-template <typename T>
-std::string Bytes(std::initializer_list<T> values) {
-  std::string bytes;
-  for (const T value : values) bytes.append(reinterpret_cast<const char*>(&value), sizeof(T));
-  return bytes;
-}
-
 std::string Object(const std::string& name, const std::string& more = "") {
   return "<object><name>" + name + "</name>" + more +
          "<bndbox><xmin>3</xmin><ymin>2</ymin><xmax>5</xmax><ymax>4</ymax></bndbox></object>";
@@ -50,10 +43,6 @@ class VocTest : public ::testing::Test {
     const auto dataset = Open(xml, more, names);
     return dataset.ok() ? "no error" : dataset.status().ToString();
   }
-  static Strings Row(const Dataset& dataset, int64_t record) {
-    Record scratch;
-    return ReadFields(dataset, record, &scratch);
-  }
 
   TempFolder folder_;
   Opener opener_;
@@ -64,8 +53,9 @@ TEST_F(VocTest, BoxesBeginAtZeroAndClassesAreVocs) {
       MustOpen(Annotation(Object("dog", "<difficult>1</difficult>") + Object("cat")));
   ASSERT_NE(dataset, nullptr);
   EXPECT_THAT(dataset->classes(), SizeIs(20));
-  EXPECT_THAT(Row(*dataset, 0), ElementsAre("picture", Bytes<float>({2, 1, 5, 4, 2, 1, 5, 4}),
-                                            Bytes<int64_t>({11, 7}), Bytes<int64_t>({1, 0})));
+  EXPECT_THAT(ReadFields(*dataset, 0),
+              ElementsAre("picture", BytesOf<float>({2, 1, 5, 4, 2, 1, 5, 4}),
+                          BytesOf<int64_t>({11, 7}), BytesOf<int64_t>({1, 0})));
 }
 
 TEST_F(VocTest, OtherClassesAreSortedOrGiven) {
@@ -76,7 +66,7 @@ TEST_F(VocTest, OtherClassesAreSortedOrGiven) {
   const auto given = MustOpen(xml, ", classes: [robot, ship, cat]");
   ASSERT_NE(given, nullptr);
   EXPECT_THAT(given->classes(), ElementsAre("robot", "ship", "cat"));
-  EXPECT_EQ(Row(*given, 0)[2], Bytes<int64_t>({0, 2}));
+  EXPECT_EQ(ReadFields(*given, 0)[2], BytesOf<int64_t>({0, 2}));
   EXPECT_THAT(ErrorOf(xml, ", classes: [robot, cat, robot]"), HasSubstr("names 'robot' twice"));
   EXPECT_THAT(ErrorOf(xml, ", classes: [cat]"),
               AllOf(HasSubstr("'robot'"), HasSubstr("a.xml"), HasSubstr("'classes'")));

@@ -39,8 +39,8 @@ class Loader(DataLoaderHabits):
     the epoch: the next ``for`` begins the next one, as a new iteration of a DataLoader would. Each
     batch is a tuple of tensors in the order of the pipeline's ``outputs``, each with the batch as
     its first axis, or a `Ragged` where the number of rows differs from sample to sample; it stays
-    valid as long as any tensor or view of it lives. Small outputs (up to
-    16 KiB a batch: labels, ids) are copies, so that keeping them keeps no shared memory.
+    valid as long as any tensor or view of it lives. Small outputs (up to 16 KiB a batch: labels,
+    ids) are copies, so that keeping them keeps no shared memory.
 
     Parameters
     ----------

@@ -127,17 +127,13 @@ class Stream:
                 checksum=o.verify,
                 takes_ragged=True,
             )
-            if (
-                o.pipeline_text is None
-                and self.facts is not None
-                and self.facts.HasField("pipeline_text")
-            ):
-                request.pipeline.text.CopyFrom(self.facts.pipeline_text)
-            elif o.pipeline_text is None:
-                request.pipeline.name = o.pipeline_name
-            else:
+            if o.pipeline_text is not None:
                 request.pipeline.text.file_name = o.file_name
                 request.pipeline.text.yaml = o.pipeline_text
+            elif self.facts is not None and self.facts.HasField("pipeline_text"):
+                request.pipeline.text.CopyFrom(self.facts.pipeline_text)  # whatever the file is now
+            else:
+                request.pipeline.name = o.pipeline_name
             batch_size, seed = o.batch_size, o.seed
             if self.facts is not None:
                 batch_size, seed = self.facts.batch_size, self.facts.seed

@@ -34,10 +34,10 @@ std::vector<BoxNumber> Numbers() {
   return numbers;
 }
 
-class Coco final : public ColumnFormat {
+class Coco final : public AnnotatedImagesFormat {
  public:
   explicit Coco(CocoParams params)
-      : ColumnFormat(WithImageFile(params.fields)), params_(std::move(params)) {}
+      : AnnotatedImagesFormat(params.fields), params_(std::move(params)) {}
   int64_t sections_version() const override { return 1; }
 
  protected:
@@ -56,12 +56,6 @@ class Coco final : public ColumnFormat {
     const absl::Status added = Add(location, &found, builder, columns);
     if (!absl::IsInvalidArgument(added)) return added;
     return absl::InvalidArgumentError(absl::StrCat(stream.what(), " ", added.message()));
-  }
-
-  absl::StatusOr<std::unique_ptr<const RecordColumns>> OpenRecords(
-      const IndexedParts& parts, const std::vector<ColumnSpec>& columns,
-      const std::vector<bool>& wanted) const override {
-    return OpenAnnotatedImages(parts, columns, wanted);
   }
 
   std::vector<FieldRequest> DefaultFields(const std::vector<ColumnSpec>&) const override {

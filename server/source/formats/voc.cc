@@ -35,10 +35,10 @@ constexpr int64_t kMaxListBytes = 256 << 20;
 constexpr int64_t kBytesPerObject = 2 * sizeof(VocAnnotation::Object);
 constexpr int64_t kBytesPerStamp = 2 * sizeof(Stamp);
 
-class Voc final : public ColumnFormat {
+class Voc final : public AnnotatedImagesFormat {
  public:
   explicit Voc(VocParams params)
-      : ColumnFormat(WithImageFile(params.fields)), params_(std::move(params)) {}
+      : AnnotatedImagesFormat(params.fields), params_(std::move(params)) {}
   int64_t sections_version() const override { return 1; }
 
  protected:
@@ -93,12 +93,6 @@ class Voc final : public ColumnFormat {
     list.AddTo(location, digest, builder);
     *columns = list.Columns();
     return absl::OkStatus();
-  }
-
-  absl::StatusOr<std::unique_ptr<const RecordColumns>> OpenRecords(
-      const IndexedParts& parts, const std::vector<ColumnSpec>& columns,
-      const std::vector<bool>& wanted) const override {
-    return OpenAnnotatedImages(parts, columns, wanted);
   }
 
   std::vector<FieldRequest> DefaultFields(const std::vector<ColumnSpec>&) const override {
