@@ -20,18 +20,16 @@
 #include "server/source/file_window.h"
 #include "server/source/json_document.h"
 #include "server/source/mds_encoding.h"
+#include "server/source/mds_samples.h"
 
 namespace feedwater::server {
 namespace {
 
 using nlohmann::json;
 
-constexpr IndexTag kBegins = MakeIndexTag("mdbe");  // first byte of each sample in its shard
-constexpr IndexTag kEnds = MakeIndexTag("mden");    // behind the last sample of each shard
-constexpr IndexTag kStored = MakeIndexTag("mdst");  // name and encoding of every stored column
 constexpr const char* kIndexFile = "index.json";
 constexpr int64_t kMaxIndexFile = 256 << 20;
-constexpr size_t kMaxShards = 1'000'000, kMaxColumns = 10'000;
+constexpr size_t kMaxShards = 1'000'000;
 constexpr size_t kMaxShardHead = 1 << 20;  // of the columns that a shard repeats
 constexpr int64_t kProbes = 100;
 constexpr int64_t kMaxProbeBytes = 64 << 20;
@@ -39,150 +37,6 @@ constexpr size_t kOffsetsAtOnce = 16 << 10;
 
 struct MdsParams {
   FieldRequests fields;
-};
-
-// A column as the samples have it.
-struct StoredColumn {
-  std::string name, encoding_name;
-  MdsEncoding encoding;
-};
-
-absl::string_view AsText(absl::Span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
-// Gives the value of each column of a sample, in order. DataLoss where sizes and bytes do not fit.
-template <typename Use>
-absl::Status ForEachValue(const std::vector<StoredColumn>& columns, absl::string_view sample,
-                          const Use& use) {
-  const absl::Status wrong =
-      absl::DataLossError("its columns' sizes do not add up to the sample's");
-  size_t sizes = 0;
-  for (const StoredColumn& column : columns) sizes += column.encoding.bytes == 0 ? 4 : 0;
-  if (sample.size() < sizes) return wrong;
-  absl::string_view size_at = sample.substr(0, sizes), rest = sample.substr(sizes);
-  for (size_t i = 0; i < columns.size(); ++i) {
-    uint64_t bytes = columns[i].encoding.bytes;
-    if (bytes == 0) {
-      uint32_t size = 0;
-      std::memcpy(&size, size_at.data(), sizeof(size));
-      size_at.remove_prefix(sizeof(size));
-      bytes = size;
-    }
-    if (bytes > rest.size()) return wrong;
-    FW_RETURN_IF_ERROR(use(i, rest.substr(0, static_cast<size_t>(bytes))));
-    rest.remove_prefix(static_cast<size_t>(bytes));
-  }
-  return rest.empty() ? absl::OkStatus() : wrong;
-}
-
-class MdsColumns final : public ShardedColumns {
- public:
-  static absl::StatusOr<std::unique_ptr<const RecordColumns>> Open(
-      const IndexedParts& parts, const std::vector<ColumnSpec>& columns,
-      const std::vector<bool>& wanted) {
-    const absl::Status wrong = absl::DataLossError("an mds index whose columns do not fit");
-    FW_ASSIGN_OR_RETURN(Shards shards, Shards::Open(*parts.index, parts.records));
-    std::unique_ptr<MdsColumns> samples(new MdsColumns(std::move(shards)));
-    FW_ASSIGN_OR_RETURN(samples->begins_, parts.index->Numbers(kBegins));
-    FW_ASSIGN_OR_RETURN(samples->ends_, parts.index->Numbers(kEnds));
-    FW_ASSIGN_OR_RETURN(const TextColumn stored, parts.index->Texts(kStored));
-    if (samples->begins_.size() != static_cast<size_t>(parts.records) ||
-        samples->ends_.size() != samples->shards().size() || stored.size() % 2 != 0 ||
-        stored.size() / 2 > kMaxColumns) {
-      return wrong;
-    }
-    for (size_t i = 0; i < stored.size(); i += 2) {
-      samples->stored_.push_back(
-          {std::string(stored[i]), std::string(stored[i + 1]), ParseMdsEncoding(stored[i + 1])});
-      const auto column = std::find_if(columns.begin(), columns.end(), [&](const ColumnSpec& spec) {
-        return spec.name == stored[i];
-      });
-      const auto number = static_cast<size_t>(column - columns.begin());
-      Wanted place;
-      if (column != columns.end() && wanted[number]) {
-        const MdsEncoding& encoding = samples->stored_.back().encoding;
-        using Kind = MdsEncoding::Kind;
-        const bool is_text = encoding.kind == Kind::kBytes || encoding.kind == Kind::kText;
-        if (encoding.kind == Kind::kRefused || is_text == column->is_numeric() ||
-            (encoding.number != nullptr && encoding.number->dtype != column->dtype)) {
-          return wrong;
-        }
-        place = {true, number, column->dtype, column->shape};
-      }
-      samples->wanted_.push_back(std::move(place));
-    }
-    return samples;
-  }
-
-  void AddExtents(int64_t record, std::vector<Extent>* extents) const override {
-    const uint32_t shard = shards().Of(record);
-    const auto i = static_cast<size_t>(record);
-    const bool is_last = record + 1 == shards().first(shard + 1);
-    // Numbers of a damaged index may be any.
-    const auto most = static_cast<uint64_t>(shards().bytes(shard));
-    const uint64_t begin = std::min(begins_[i], most);
-    const uint64_t end = std::clamp(is_last ? ends_[shard] : begins_[i + 1], begin, most);
-    extents->push_back({shard, static_cast<int64_t>(begin), static_cast<int64_t>(end - begin)});
-  }
-
-  absl::Status Read(int64_t, RecordSpans bytes, ColumnValues* values) const override {
-    return ForEachValue(stored_, AsText(bytes[0]), [&](size_t i, absl::string_view value) {
-      if (!wanted_[i].is_wanted) return absl::OkStatus();
-      const absl::Status read = ReadColumn(stored_[i].encoding, wanted_[i], value, values);
-      if (read.ok()) return read;
-      return absl::Status(
-          read.code(), absl::StrCat("column '", Printable(stored_[i].name), "' ", read.message()));
-    });
-  }
-
- private:
-  struct Wanted {
-    bool is_wanted = false;
-    size_t number = 0;
-    DType dtype = DType::kUInt8;
-    Shape shape;
-  };
-  using ShardedColumns::ShardedColumns;
-
-  static absl::Status ReadColumn(const MdsEncoding& encoding, const Wanted& wanted,
-                                 absl::string_view value, ColumnValues* values) {
-    using Kind = MdsEncoding::Kind;
-    if (encoding.kind == Kind::kBytes || encoding.kind == Kind::kText) {
-      values->SetBytes(wanted.number, value.data(), value.size());
-      return absl::OkStatus();
-    }
-    MdsArray array{encoding.number, {}, value};
-    if (encoding.kind != Kind::kNumber) {
-      FW_ASSIGN_OR_RETURN(array, ReadMdsArray(encoding, value));
-    }
-    if (array.number->dtype != wanted.dtype) {
-      return absl::InvalidArgumentError(absl::StrCat("is an array of ", array.number->name,
-                                                     " here, and of ", DTypeName(wanted.dtype),
-                                                     " in others"));
-    }
-    if (array.shape.size() != wanted.shape.size()) {
-      return absl::InvalidArgumentError(absl::StrCat("is an array of ", array.shape.size(),
-                                                     " axes here, and of ", wanted.shape.size(),
-                                                     " in others"));
-    }
-    if (!array.number->is_unsigned_wide()) {
-      values->Set(wanted.number, array.elements.data(), std::move(array.shape));
-      return absl::OkStatus();
-    }
-    const size_t count = array.elements.size() / array.number->bytes;
-    std::byte* to = nullptr;
-    if (count <= ColumnValues::kMaxScratchBytes / sizeof(int64_t))
-      to = values->Make(wanted.number, std::move(array.shape), count * sizeof(int64_t));
-    if (to == nullptr)
-      return absl::InvalidArgumentError(
-          absl::StrCat("has ", count, " elements, more than a record may have"));
-    return CopyMdsUnsigned(*array.number, array.elements, to);
-  }
-
-  NumberColumn begins_, ends_;
-  std::vector<StoredColumn> stored_;
-  std::vector<Wanted> wanted_;  // by stored column
 };
 
 // What the values of one array column have in common.
@@ -235,7 +89,7 @@ class Mds final : public ColumnFormat {
     Digest digest;
     digest.Add("mds");
     TextList stored;
-    for (const StoredColumn& column : found.columns) {
+    for (const MdsColumn& column : found.columns) {
       for (const std::string& text : {column.name, column.encoding_name}) {
         stored.Add(text);
         digest.Add(text);
@@ -243,16 +97,16 @@ class Mds final : public ColumnFormat {
     }
     list.AddTo(location, builder, &digest);
     builder->digest = digest.Hex();
-    builder->columns.Add(kBegins, found.begins);
-    builder->columns.Add(kEnds, found.ends);
-    builder->columns.Add(kStored, stored);
+    builder->columns.Add(kMdsBegins, found.begins);
+    builder->columns.Add(kMdsEnds, found.ends);
+    builder->columns.Add(kMdsStored, stored);
     return AddColumns(location, found, builder, columns);
   }
 
   absl::StatusOr<std::unique_ptr<const RecordColumns>> OpenRecords(
       const IndexedParts& parts, const std::vector<ColumnSpec>& columns,
       const std::vector<bool>& wanted) const override {
-    return MdsColumns::Open(parts, columns, wanted);
+    return OpenMdsSamples(parts, columns, wanted);
   }
 
  private:
@@ -261,7 +115,7 @@ class Mds final : public ColumnFormat {
     std::vector<FoundFile> files;
     std::vector<int64_t> samples;  // by file
     std::vector<uint64_t> begins, ends;
-    std::vector<StoredColumn> columns;
+    std::vector<MdsColumn> columns;
   };
 
   static absl::Status Wrong(const Found& found, absl::string_view why) {
@@ -311,13 +165,13 @@ class Mds final : public ColumnFormat {
   }
 
   // The columns of a shard's description, "" where it has none.
-  static absl::StatusOr<std::vector<StoredColumn>> ReadColumns(const json& shard) {
+  static absl::StatusOr<std::vector<MdsColumn>> ReadColumns(const json& shard) {
     const absl::Status wrong = absl::InvalidArgumentError(
         "column_names, column_encodings and column_sizes are no lists of one length");
-    std::vector<StoredColumn> columns;
+    std::vector<MdsColumn> columns;
     for (const char* key : {"column_names", "column_encodings", "column_sizes"}) {
       const auto list = shard.find(key);
-      if (list == shard.end() || !list->is_array() || list->size() > kMaxColumns ||
+      if (list == shard.end() || !list->is_array() || list->size() > kMaxMdsColumns ||
           list->size() != shard["column_names"].size()) {
         return wrong;
       }
@@ -326,7 +180,7 @@ class Mds final : public ColumnFormat {
                &sizes = shard["column_sizes"];
     for (size_t i = 0; i < names.size(); ++i) {
       if (!names[i].is_string() || !encodings[i].is_string()) return wrong;
-      StoredColumn column{names[i].get<std::string>(), encodings[i].get<std::string>(), {}};
+      MdsColumn column{names[i].get<std::string>(), encodings[i].get<std::string>(), {}};
       column.encoding = ParseMdsEncoding(column.encoding_name);
       const uint64_t bytes = sizes[i].is_number_unsigned() ? sizes[i].get<uint64_t>() : 0;
       if (column.encoding.kind == MdsEncoding::Kind::kRefused) {
@@ -341,10 +195,10 @@ class Mds final : public ColumnFormat {
     return columns;
   }
 
-  static absl::Status Compare(const std::vector<StoredColumn>& columns,
-                              const std::vector<StoredColumn>& others) {
+  static absl::Status Compare(const std::vector<MdsColumn>& columns,
+                              const std::vector<MdsColumn>& others) {
     const bool same = std::equal(columns.begin(), columns.end(), others.begin(), others.end(),
-                                 [](const StoredColumn& a, const StoredColumn& b) {
+                                 [](const MdsColumn& a, const MdsColumn& b) {
                                    return a.name == b.name && a.encoding_name == b.encoding_name &&
                                           a.encoding.bytes == b.encoding.bytes;
                                  });
@@ -367,7 +221,7 @@ class Mds final : public ColumnFormat {
     if (NumberOf(shard, "version") != uint64_t{2}) return wrong("is not of version 2");
     const std::optional<uint64_t> samples = NumberOf(shard, "samples");
     if (!samples || *samples > UINT32_MAX) return wrong("has no number of samples");
-    const absl::StatusOr<std::vector<StoredColumn>> columns = ReadColumns(shard);
+    const absl::StatusOr<std::vector<MdsColumn>> columns = ReadColumns(shard);
     if (!columns.ok()) return wrong(columns.status().message());
     if (number == 0) {
       found->columns = *columns;
@@ -483,7 +337,7 @@ class Mds final : public ColumnFormat {
     FW_RETURN_IF_ERROR(window.Read(static_cast<int64_t>(head), static_cast<size_t>(own), &text));
     const json columns = ParseJsonDocument(text);
     if (!columns.is_object()) return absl::OkStatus();
-    const absl::StatusOr<std::vector<StoredColumn>> told = ReadColumns(columns);
+    const absl::StatusOr<std::vector<MdsColumn>> told = ReadColumns(columns);
     if (!told.ok()) return fail(absl::StrCat("says of itself: ", told.status().message()));
     const absl::Status same = Compare(found->columns, *told);
     return same.ok() ? same : fail(same.message());
@@ -492,7 +346,7 @@ class Mds final : public ColumnFormat {
   // Reads samples all over the dataset for what index.json does not say of arrays and pictures.
   static absl::Status Probe(const DatasetLocation& location, const Found& found,
                             IndexBuilder* builder, std::vector<ProbedArray>* probed) {
-    const auto is_open = [](const StoredColumn& column) {
+    const auto is_open = [](const MdsColumn& column) {
       return (column.encoding.kind == MdsEncoding::Kind::kArray &&
               (column.encoding.number == nullptr || !column.encoding.shape)) ||
              column.encoding.kind == MdsEncoding::Kind::kPicture;
@@ -522,7 +376,7 @@ class Mds final : public ColumnFormat {
       FW_RETURN_IF_ERROR(
           window->Read(static_cast<int64_t>(begin), static_cast<size_t>(end - begin), &sample));
       // A damaged sample tells nothing, and is a bad one when it is read.
-      (void)ForEachValue(found.columns, sample, [&](size_t i, absl::string_view value) {
+      (void)ForEachMdsValue(found.columns, sample, [&](size_t i, absl::string_view value) {
         if (!is_open(found.columns[i])) return absl::OkStatus();
         const absl::StatusOr<MdsArray> array = ReadMdsArray(found.columns[i].encoding, value);
         if (array.ok()) (*probed)[i].Add(*array);
@@ -535,7 +389,7 @@ class Mds final : public ColumnFormat {
   }
 
   // Why a column cannot be read; "" when it can, and then what it is.
-  static std::string Settle(const StoredColumn& stored, const ProbedArray& probed,
+  static std::string Settle(const MdsColumn& stored, const ProbedArray& probed,
                             ColumnSpec* column) {
     using Kind = MdsEncoding::Kind;
     const MdsEncoding& encoding = stored.encoding;
@@ -582,7 +436,7 @@ class Mds final : public ColumnFormat {
     std::vector<ProbedArray> probed(found.columns.size());
     FW_RETURN_IF_ERROR(Probe(location, found, builder, &probed));
     for (size_t i = 0; i < found.columns.size(); ++i) {
-      const StoredColumn& stored = found.columns[i];
+      const MdsColumn& stored = found.columns[i];
       ColumnSpec column;
       const std::string why = Settle(stored, probed[i], &column);
       const bool is_asked_for =
