@@ -106,6 +106,10 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   runtime.retry_for_ns = static_cast<int64_t>(1e9 * config.storage.retry_for.seconds);
   runtime.reads_per_uid = limits.reads_per_uid;
   runtime.numa_node = settings_.numa_node;
+  cache_ = std::make_shared<Cache>(Cache::Options{settings_.cache_memory_bytes,
+                                                  config.cache.disk.bytes, config.state_dir,
+                                                  budget_, settings_.seek_index_bytes});
+  staging_ = StagingArea::Below(config.state_dir, config.stage.disk.bytes);
   LimitUsers(settings_.access);
   runtime.shares = shares_;
   bad_samples_ = BadSampleLog::Open(config.state_dir);
@@ -122,16 +126,12 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   runtime.decoders = decoders_;
   FW_ASSIGN_OR_RETURN(runtime_, Runtime::Create(runtime));
 
-  cache_ = std::make_shared<Cache>(Cache::Options{settings_.cache_memory_bytes,
-                                                  config.cache.disk.bytes, config.state_dir,
-                                                  budget_, settings_.seek_index_bytes});
   const auto charge = [runtime = runtime_.get()](uid_t user, int64_t cpu_ns) {
     runtime->ChargeUser(user, cpu_ns);
   };
   catalogue_ = std::make_unique<Catalogue>(Catalogue::Options{
       config.state_dir, shares_, static_cast<size_t>(limits.pipeline_bytes.bytes), CapsOf(limits),
-      cache_, StagingArea::Below(config.state_dir, config.stage.disk.bytes), runtime.retry_for_ns,
-      charge});
+      cache_, staging_, runtime.retry_for_ns, charge});
   catalogue_->Reload({config.pipelines, settings_.file}, settings_.roots);
 
   auto access = [this](const PeerIdentity& peer) { return access_.Check(peer); };
@@ -196,9 +196,14 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   return absl::OkStatus();
 }
 
-// Where somebody else than the daemon's own user may come, nobody takes all of `memory`.
+// Where somebody else than the daemon's own user may come, nobody takes all of `memory`, of the
+// caches, or of the room for unpacked files.
 void Daemon::LimitUsers(const AccessList& access) {
-  shares_->Limit(AdmitsOthers(access) ? settings_.memory_limit_bytes / kLeastUsers : 0);
+  const bool admits_others = AdmitsOthers(access);
+  shares_->Limit(admits_others ? settings_.memory_limit_bytes / kLeastUsers : 0);
+  const int64_t parts = admits_others ? kLeastUsers : 1;
+  cache_->LimitUsers(parts);
+  if (staging_ != nullptr) staging_->LimitUsers(parts);
 }
 
 absl::Status Daemon::FindDecoderProgram() {

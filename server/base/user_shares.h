@@ -1,7 +1,7 @@
 // What one user may take of a budget, however much of it is free: so the next user finds room.
 // Arenas, samples, staging, large read buffers, texts and indexes are reserved from the share of
-// the user who causes them; planned read buffers and caches serve all users and are no part of one.
-// Thread-safe.
+// the user who causes them; planned read buffers serve all users and are no part of one; caches
+// have quotas of their own (server/cache/cache.h). Thread-safe.
 #pragma once
 
 #include <sys/types.h>

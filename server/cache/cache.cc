@@ -18,8 +18,15 @@ namespace fs = std::filesystem;
 
 constexpr char kSegmentPrefix[] = "segment-";
 constexpr size_t kMostOpen = 16;  // caches at a time, unless more are used
+constexpr int64_t kTableEntry = 8;
 
 }  // namespace
+
+int64_t Cache::UnusedFolder::bytes() const {
+  int64_t sum = 0;
+  for (const File& segment : segments) sum += segment.bytes;
+  return sum;
+}
 
 Cache::Cache(Options options)
     : options_(std::move(options)),
@@ -66,7 +73,7 @@ void Cache::TakeFolder() {
                          entry.path().filename().string());
     }
     std::sort(found.begin(), found.end());
-    for (const auto& [touched, name] : found) AddUnused(name);
+    for (const auto& [touched, name] : found) AddUnused(name, std::nullopt);
     return;
   }
   spdlog::warn("nothing is cached on disk: {}", no_disk_);
@@ -76,6 +83,7 @@ absl::StatusOr<std::shared_ptr<RecordCache>> Cache::Get(const Request& request) 
   const std::string name = absl::StrCat(request.dataset, "-", request.form);
   std::list<Entry> idle;
   std::list<Entry>::iterator entry;
+  Quotas quotas;
   {
     MutexLock lock(&mu_);
     for (;;) {
@@ -100,18 +108,16 @@ absl::StatusOr<std::shared_ptr<RecordCache>> Cache::Get(const Request& request) 
       if (found == entries_.end() && !closing_.contains(name)) break;
       changed_.Wait(&mu_);  // somebody else opens or closes it
     }
-    constexpr int64_t kTableEntry = 8;
-    const bool is_short =
-        memory_->used() > 0 &&
-        request.memory_bytes > memory_->limit() - memory_->used() - kTableEntry * request.records;
-    idle = TakeIdle(is_short ? 0 : kMostOpen - 1);
+    idle = TakeIdle(kMostOpen - 1);
+    quotas = QuotasOf(request.user);
     entry = entries_.insert(entries_.begin(), {name, request, nullptr});
     if (KeepsOnDisk(request)) UseFolder(name);
   }
   std::shared_ptr<RecordCache> cache;
   const absl::Status opened = NoThrow([&] {
-    Close(std::move(idle));  // first, for its memory
-    FW_ASSIGN_OR_RETURN(cache, Open(name, request));
+    Close(std::move(idle));
+    MakeRoom(request, *quotas.memory);
+    FW_ASSIGN_OR_RETURN(cache, Open(name, request, quotas));
     return absl::OkStatus();
   });
   MutexLock lock(&mu_);
@@ -122,6 +128,42 @@ absl::StatusOr<std::shared_ptr<RecordCache>> Cache::Get(const Request& request) 
   }
   entry->cache = cache;
   return cache;
+}
+
+void Cache::MakeRoom(const Request& request, const ByteQuota& share) {
+  const int64_t wanted =
+      std::min(request.memory_bytes, memory_->limit()) + kTableEntry * request.records;
+  const auto left = [&] { return share.limit() - share.used(); };
+  std::list<Entry> idle;
+  if (wanted > left()) {
+    MutexLock lock(&mu_);
+    idle = TakeIdle(0, request.user);
+  }
+  Close(std::move(idle));
+  if (std::min(wanted, left()) > memory_->free()) CloseIdle();
+}
+
+void Cache::LimitUsers(int64_t parts) {
+  MutexLock lock(&mu_);
+  parts_ = parts;
+  for (const auto& [user, quotas] : quotas_) {
+    quotas.memory->SetLimit(memory_->limit() / parts);
+    quotas.disk->SetLimit(disk_->limit() / parts);
+    quotas.seek_indexes->SetLimit(seek_indexes_->limit() / parts);
+  }
+}
+
+Cache::Quotas Cache::QuotasOf(uid_t user) {
+  if (const auto known = quotas_.find(user); known != quotas_.end()) return known->second;
+  std::erase_if(quotas_, [](const auto& other) {
+    const Quotas& of = other.second;
+    return of.memory.use_count() == 1 && of.disk.use_count() == 1 &&
+           of.seek_indexes.use_count() == 1;
+  });
+  const auto part = [&](const std::shared_ptr<ByteQuota>& whole) {
+    return std::make_shared<ByteQuota>(whole->limit() / parts_, whole);
+  };
+  return quotas_[user] = {part(memory_), part(disk_), part(seek_indexes_)};
 }
 
 void Cache::CloseIdle() {
@@ -143,26 +185,27 @@ bool Cache::KeepsOnDisk(const Request& request) const {
 }
 
 absl::StatusOr<std::shared_ptr<RecordCache>> Cache::Open(const std::string& name,
-                                                         const Request& request) {
+                                                         const Request& request,
+                                                         const Quotas& quotas) {
   RecordCache::Options options;
   options.records = request.records;
   options.memory_limit = std::min(request.memory_bytes, memory_->limit());
-  options.memory_quota = memory_;
+  options.memory_quota = quotas.memory;
   options.budget = options_.budget;
   if (KeepsOnDisk(request)) {
     options.folder = absl::StrCat(folder_, "/", name);
     options.identity = name;
     options.disk_limit = request.disk_bytes;
-    options.disk_quota = disk_;
+    options.disk_quota = quotas.disk;
     options.saver = saver_;
   }
   absl::StatusOr<std::shared_ptr<RecordCache>> cache = RecordCache::Open(std::move(options));
   const bool uses_folder = cache.ok() && (*cache)->disk() != nullptr;
-  if (KeepsOnDisk(request) && !uses_folder) AddUnused(name);  // its bytes still count
+  if (KeepsOnDisk(request) && !uses_folder) AddUnused(name, request.user);  // its bytes still count
   return cache;
 }
 
-std::shared_ptr<SeekIndexStore> Cache::SeekIndexesOf(const std::string& dataset) {
+std::shared_ptr<SeekIndexStore> Cache::SeekIndexesOf(const std::string& dataset, uid_t user) {
   if (options_.seek_index_bytes <= 0) return nullptr;
   const std::string file = SeekIndexFile(options_.state_dir, dataset);
   std::error_code error;
@@ -172,17 +215,18 @@ std::shared_ptr<SeekIndexStore> Cache::SeekIndexesOf(const std::string& dataset)
   for (auto it = seek_entries_.begin(); it != seek_entries_.end();) {
     if (it->file == file && !file.empty()) return it->store;
     const auto next = std::next(it);
-    const bool is_short = seek_indexes_->used() > seek_indexes_->limit() / 2;
+    const bool is_short = it->quota->used() > it->quota->limit() / 2;
     if ((is_short || seek_entries_.size() >= kMostOpen) && it->store.use_count() == 1)
       idle.splice(idle.end(), seek_entries_, it);
     it = next;
   }
   SeekIndexStore::Options options;
   options.file = file;
-  options.quota = seek_indexes_;
+  options.quota = QuotasOf(user).seek_indexes;
   options.saver = saver_;
   options.budget = options_.budget;
-  seek_entries_.push_back({file, std::make_shared<SeekIndexStore>(std::move(options))});
+  const std::shared_ptr<ByteQuota> quota = options.quota;
+  seek_entries_.push_back({file, std::make_shared<SeekIndexStore>(std::move(options)), quota});
   if (!file.empty()) DeleteUnusedSeekFiles(fs::path(file).parent_path());
   return seek_entries_.back().store;
 }
@@ -220,15 +264,22 @@ void Cache::DeleteUnusedSeekFiles(const std::string& folder) {
   }
 }
 
-std::list<Cache::Entry> Cache::TakeIdle(size_t keep) {
+std::list<Cache::Entry> Cache::TakeIdle(size_t keep, std::optional<uid_t> only) {
   std::list<Entry> idle;
-  for (auto it = entries_.end(); it != entries_.begin() && entries_.size() > keep;) {
-    --it;
-    if (it->cache.use_count() != 1) continue;  // used, or being opened
-    closing_.insert(it->name);
-    const auto next = std::next(it);
-    idle.splice(idle.end(), entries_, it);
-    it = next;
+  while (entries_.size() > keep) {
+    std::map<uid_t, int> unused;  // by user
+    auto taken = entries_.end();
+    for (auto it = entries_.begin(); it != entries_.end(); ++it) {
+      const uid_t user = it->request.user;
+      if (it->cache.use_count() != 1) continue;  // used, or being opened
+      if (only && user != *only) continue;
+      ++unused[user];
+      // Most recently used first: the last one of the user stays.
+      if (taken == entries_.end() || unused[user] >= unused[taken->request.user]) taken = it;
+    }
+    if (taken == entries_.end()) break;
+    closing_.insert(taken->name);
+    idle.splice(idle.end(), entries_, taken);
   }
   return idle;
 }
@@ -238,7 +289,7 @@ void Cache::Close(std::list<Entry> idle) {
     const bool on_disk = entry.cache->disk() != nullptr;
     entry.cache = nullptr;
     NoThrow([&] {
-      if (on_disk) AddUnused(entry.name);
+      if (on_disk) AddUnused(entry.name, entry.request.user);
       return absl::OkStatus();
     }).IgnoreError();
     MutexLock lock(&mu_);
@@ -249,9 +300,10 @@ void Cache::Close(std::list<Entry> idle) {
 
 // Counts the folder of a cache that is not open against the quota. One without blocks goes at once:
 // pipelines can name ever new datasets.
-void Cache::AddUnused(const std::string& name) {
+void Cache::AddUnused(const std::string& name, std::optional<uid_t> user) {
   UnusedFolder folder;
   folder.name = name;
+  folder.user = user;
   bool has_blocks = false;
   std::error_code error;
   for (const fs::directory_entry& entry :
@@ -284,13 +336,21 @@ void Cache::UseFolder(const std::string& name) {
   });
 }
 
-// Makes room on disk: the last segment of the folder that is longest unused, and the folder itself
-// with its last one. What is left of a folder can still be used: its journal then names blocks that
-// are not there (disk_tier.h). One segment at a time, because a worker waits for it.
+// Makes room on disk: the last segment of the folder that is longest unused, of the user who has
+// most in such folders, and the folder itself with its last one. What is left of a folder can still
+// be used: its journal then names blocks that are not there (disk_tier.h). One segment at a time,
+// because a worker waits for it.
 bool Cache::DeleteUnusedSegment() {
   MutexLock lock(&mu_);
   if (unused_.empty()) return false;
-  UnusedFolder& folder = unused_.front();
+  std::map<std::optional<uid_t>, int64_t> bytes;
+  for (const UnusedFolder& folder : unused_) bytes[folder.user] += folder.bytes();
+  const auto most = std::max_element(
+      bytes.begin(), bytes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto oldest = std::find_if(unused_.begin(), unused_.end(), [&](const UnusedFolder& folder) {
+    return folder.user == most->first;
+  });
+  UnusedFolder& folder = *oldest;
   const fs::path path = absl::StrCat(folder_, "/", folder.name);
   std::error_code error;
   if (!folder.segments.empty()) {
@@ -303,7 +363,7 @@ bool Cache::DeleteUnusedSegment() {
     if (ClientLog().Admits("caches deleted", LogLimiter::kNoSource))
       spdlog::info("cache {}: deleted to make room", path.string());
     fs::remove_all(path, error);
-    unused_.pop_front();
+    unused_.erase(oldest);
   }
   return true;
 }

@@ -13,12 +13,20 @@
 // of caches that are not open count against the quota of disk, and are deleted piece by piece,
 // longest unused first, when it has no room for a record.
 //
+// A cache counts for the user who opened it first. Where users are limited (LimitUsers), each has a
+// part of every quota, and room is made at the cost of the user who has most.
+//
 // Thread-safe.
 #pragma once
 
+#include <sys/types.h>
+
+#include <atomic>
 #include <cstdint>
 #include <list>
+#include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -50,6 +58,7 @@ class Cache {
     std::string form;     // what is kept, its version included: "coefficients-2"
     int64_t records = 0;
     int64_t memory_bytes = 0, disk_bytes = 0;  // the most that this cache may take of the quotas
+    uid_t user = 0;
   };
   // The cache of that dataset and form, opened or shared. Never fails for lack of room: it then
   // keeps less. One that is shared has the largest limits that were asked for.
@@ -58,8 +67,11 @@ class Cache {
   void CloseIdle() ABSL_LOCKS_EXCLUDED(mu_);
 
   // The seek indexes of that dataset's images, opened or shared. Null: the quota is 0.
-  std::shared_ptr<SeekIndexStore> SeekIndexesOf(const std::string& dataset)
+  std::shared_ptr<SeekIndexStore> SeekIndexesOf(const std::string& dataset, uid_t user = 0)
       ABSL_LOCKS_EXCLUDED(mu_);
+
+  // A user has at most one part of so many of each quota; 1: no limit.
+  void LimitUsers(int64_t parts) ABSL_LOCKS_EXCLUDED(mu_);
 
   const ByteQuota& memory() const { return *memory_; }
   const ByteQuota& disk() const { return *disk_; }
@@ -76,7 +88,7 @@ class Cache {
  private:
   struct Entry {
     std::string name;
-    Request request;
+    Request request;                     // of who opened it first
     std::shared_ptr<RecordCache> cache;  // null: it is being opened
   };
 
@@ -87,12 +99,20 @@ class Cache {
       int64_t bytes;
     };
     std::string name;
+    std::optional<uid_t> user;   // of this run of the daemon
     std::vector<File> segments;  // by number
+    int64_t bytes() const;
   };
 
   struct SeekEntry {
     std::string file;
     std::shared_ptr<SeekIndexStore> store;
+    std::shared_ptr<ByteQuota> quota;
+  };
+
+  // One user's part.
+  struct Quotas {
+    std::shared_ptr<ByteQuota> memory, disk, seek_indexes;
   };
 
   bool KeepsOnDisk(const Request& request) const;
@@ -102,12 +122,17 @@ class Cache {
   void DeleteUnusedSeekFiles(const std::string& folder) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Caches are opened and closed without the lock, for which workers wait: a journal is read, and
   // what is queued is written. Until that is done nobody else opens the folder or deletes of it.
-  absl::StatusOr<std::shared_ptr<RecordCache>> Open(const std::string& name, const Request& request)
-      ABSL_LOCKS_EXCLUDED(mu_);
+  absl::StatusOr<std::shared_ptr<RecordCache>> Open(const std::string& name, const Request& request,
+                                                    const Quotas& quotas) ABSL_LOCKS_EXCLUDED(mu_);
   void Close(std::list<Entry> idle) ABSL_LOCKS_EXCLUDED(mu_);
-  // Those that nobody uses, longest unused first, until no more than `keep` are open: to be closed.
-  std::list<Entry> TakeIdle(size_t keep) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void AddUnused(const std::string& name) ABSL_LOCKS_EXCLUDED(mu_);
+  // Those that nobody uses, until no more than `keep` are open: to be closed. Of the user who has
+  // most of them, the longest unused; with `only`, of that user alone.
+  std::list<Entry> TakeIdle(size_t keep, std::optional<uid_t> only = std::nullopt)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Quotas QuotasOf(uid_t user) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Closes what nobody uses where the request could need its room.
+  void MakeRoom(const Request& request, const ByteQuota& share) ABSL_LOCKS_EXCLUDED(mu_);
+  void AddUnused(const std::string& name, std::optional<uid_t> user) ABSL_LOCKS_EXCLUDED(mu_);
   void UseFolder(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool DeleteUnusedSegment() ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -121,6 +146,8 @@ class Cache {
   std::list<Entry> entries_ ABSL_GUARDED_BY(mu_);
   std::set<std::string> closing_ ABSL_GUARDED_BY(mu_);
   std::list<UnusedFolder> unused_ ABSL_GUARDED_BY(mu_);  // longest unused first
+  int64_t parts_ ABSL_GUARDED_BY(mu_) = 1;
+  std::map<uid_t, Quotas> quotas_ ABSL_GUARDED_BY(mu_);
   std::list<SeekEntry> seek_entries_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -29,7 +29,7 @@ MemoryTier::MemoryTier(int64_t limit, std::shared_ptr<ByteQuota> quota,
                        std::shared_ptr<MemoryBudget> budget)
     : quota_(std::move(quota)),
       budget_(std::move(budget)),
-      segments_(SegmentCount(static_cast<uint64_t>(std::max<int64_t>(quota_->limit(), 0)))),
+      segments_(SegmentCount(static_cast<uint64_t>(std::max<int64_t>(quota_->whole_limit(), 0)))),
       limit_(WholePages(limit)) {
   full_ = limit_ == 0 || segments_.empty();
 }
@@ -54,8 +54,7 @@ bool MemoryTier::AddSegment(uint64_t block_bytes) {
   const uint64_t left = limit_ - all_bytes_, needed = RoundUp(block_bytes + kBlockUnit);
   const uint64_t usual = kSmallSegment << std::min(index, kDoublings);
   // The quota's last bytes are taken, too, where less than usual is left.
-  const uint64_t unused =
-      static_cast<uint64_t>(std::max<int64_t>(quota_->limit() - quota_->used(), 0)) / kPage * kPage;
+  const uint64_t unused = WholePages(quota_->free());
   const uint64_t bytes = std::min({std::max(usual, needed), left, unused});
   if (bytes < needed || bytes > kMaxSegmentBytes) return false;
   if (!quota_->Take(static_cast<int64_t>(bytes))) return false;

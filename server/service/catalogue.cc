@@ -251,7 +251,8 @@ absl::Status Catalogue::OpenCache(uid_t user, LoadedPipeline* pipeline) const {
                  std::string(CacheKindName(choice.kind)), choice.reason);
   }
   FW_ASSIGN_OR_RETURN(const std::string name, CacheName(pipeline->spec, *pipeline->dataset));
-  if (HasImages(*pipeline->dataset)) pipeline->seek_indexes = options_.cache->SeekIndexesOf(name);
+  if (HasImages(*pipeline->dataset))
+    pipeline->seek_indexes = options_.cache->SeekIndexesOf(name, user);
   if (choice.kind == CacheKind::kNone) return absl::OkStatus();
   Cache::Request request;
   request.dataset = name;
@@ -259,6 +260,7 @@ absl::Status Catalogue::OpenCache(uid_t user, LoadedPipeline* pipeline) const {
   request.records = pipeline->dataset->size();
   request.memory_bytes = pipeline->spec.cache.memory_bytes;
   request.disk_bytes = pipeline->spec.cache.disk_bytes;
+  request.user = user;
   FW_ASSIGN_OR_RETURN(pipeline->cache, options_.cache->Get(request));
   return absl::OkStatus();
 }

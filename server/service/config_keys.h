@@ -63,7 +63,10 @@ struct CacheConfig {
     return Schema<CacheConfig>()
         .Param("ram", &CacheConfig::ram,
                "Memory for records that are kept for the next epoch: auto (a quarter of `memory`) "
-               "or a size such as 16GiB; part of `memory`. 0 keeps nothing. Taken as records come.",
+               "or a size such as 16GiB; part of `memory`. 0 keeps nothing. Taken as records come. "
+               "Where "
+               "other users may connect, one user's caches take half of it at most, and so it is "
+               "with `disk` and `seek_indexes`.",
                AutoOr(ParamType<ByteCount>::kJson, "auto or a size such as 8GiB"))
         .Param("disk", &CacheConfig::disk,
                "Disk below state_dir for the same, such as 200GiB; lasts over restarts. Worth it "
@@ -84,7 +87,8 @@ struct StageConfig {
     return Schema<StageConfig>().Param(
         "disk", &StageConfig::disk,
         "Most disk for them, of all datasets together; those that were unused for longest go "
-        "first, never one in use. A twentieth of the file system stays free. 0 unpacks nothing.");
+        "first, never one in use. A twentieth of the file system stays free. Where other users may "
+        "connect, what is in use for one user takes half of it at most. 0 unpacks nothing.");
   }
 };
 

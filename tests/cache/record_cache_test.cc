@@ -401,6 +401,64 @@ TEST(Cache, ClosesTheLongestUnusedWhenManyAreOpen) {
   EXPECT_EQ(used->Find(1, kStamp).where, RecordCache::Where::kMemory);
 }
 
+// One user fills what it may have; the next one finds room, and what it left idle stays as long as
+// the first one has something to give.
+TEST(Cache, LeavesTheNextUserItsPart) {
+  Cache cache({.memory_bytes = 4 << 20, .disk_bytes = 0, .state_dir = "", .budget = nullptr});
+  cache.LimitUsers(2);
+  const auto request = [](const char* digest, uid_t user) {
+    return Cache::Request{digest, "bytes-1", 100, 4 << 20, 0, user};
+  };
+  const auto fill = [](RecordCache* records) {
+    for (int64_t r = 0; r < 100; ++r) records->Put(r, kStamp, PayloadOf(r, 100'000));
+  };
+  const auto has = [](const RecordCache& records) {
+    return records.Find(0, kStamp).where == RecordCache::Where::kMemory;
+  };
+  auto greedy = *cache.Get(request("large", 7));
+  fill(greedy.get());
+  EXPECT_LE(cache.memory().used(), 2 << 20);
+  fill(cache.Get(request("mine", 8))->get());
+  for (const char* digest : {"another", "third"}) {
+    greedy = nullptr;
+    greedy = *cache.Get(request(digest, 7));
+    fill(greedy.get());
+    EXPECT_TRUE(has(*greedy)) << "instead of its own idle one";
+    EXPECT_TRUE(has(**cache.Get(request("mine", 8))));
+  }
+  cache.LimitUsers(1);
+  greedy = nullptr;
+  greedy = *cache.Get(request("fourth", 7));
+  fill(greedy.get());
+  EXPECT_GT(greedy->counts().memory_bytes, 2 << 20);
+  EXPECT_FALSE(has(**cache.Get(request("mine", 8)))) << "it was idle, and its room was wanted";
+}
+
+TEST(Cache, ClosesIdleOnesOfTheUserWhoHasMost) {
+  Cache cache({.memory_bytes = 64 << 20, .disk_bytes = 0, .state_dir = "", .budget = nullptr});
+  const auto open = [&](const std::string& digest, uid_t user) {
+    return *cache.Get({digest, "bytes-1", 10, 1 << 20, 0, user});
+  };
+  open("first", 7)->Put(1, kStamp, PayloadOf(1, 10));
+  for (int i = 0; i < 50; ++i) open(absl::StrCat("other", i), 8);
+  EXPECT_EQ(open("first", 7)->Find(1, kStamp).where, RecordCache::Where::kMemory);
+}
+
+TEST(Cache, DeletesUnusedFoldersOfTheUserWhoHasMost) {
+  TempFolder temp;
+  Cache cache(
+      {.memory_bytes = 0, .disk_bytes = 250'000, .state_dir = temp.path(), .budget = nullptr});
+  const auto fill = [&](const std::string& digest, uid_t user) {
+    auto records = *cache.Get({digest, "bytes-1", 20, 0, 250'000, user});
+    for (int64_t r = 0; r < 20; ++r) records->Put(r, kStamp, PayloadOf(r, 2500));
+    records->Flush();
+    return records->counts().disk_records;
+  };
+  fill("first", 7);  // the longest unused of all
+  for (int i = 0; i < 20; ++i) fill(absl::StrCat("other", i), 8);
+  EXPECT_EQ((*cache.Get({"first", "bytes-1", 20, 0, 250'000, 7}))->counts().disk_records, 20);
+}
+
 TEST(Cache, OfASmallDatasetLeavesTheMemoryToOthers) {
   Cache cache({.memory_bytes = 4 << 20, .disk_bytes = 0, .state_dir = "", .budget = nullptr});
   std::vector<std::shared_ptr<RecordCache>> caches;

@@ -106,6 +106,7 @@ struct Opener {
     options.staging = staging;
     options.rebuild = rebuild;
     options.given_up = given_up;
+    options.user = user;
     options.progress = [this](int64_t done, int64_t total) {
       builds += total > 0 && done == total ? 1 : 0;
     };
@@ -121,6 +122,7 @@ struct Opener {
   std::shared_ptr<MemoryBudget> budget;
   std::shared_ptr<StagingArea> staging;
   bool rebuild = false;
+  int64_t user = 0;
   std::function<bool()> given_up;
   std::atomic<int> builds{0};
 };
