@@ -306,17 +306,16 @@ absl::StatusOr<DataPlace> PlaceOfData(const Context& context, const DatasetQuest
   return place;
 }
 
-// Any folder of images is read as `images`, and one of folders as `image_folder`: whatever is more
-// special comes first.
-int Rank(const std::string& format) {
-  return format == "images" ? 2 : format == "image_folder" ? 1 : 0;
+int GeneralityOf(const std::string& format) {
+  return Registry<FormatEntry>::Get().Find(format)->generality;
 }
 
 absl::StatusOr<Described> Guess(const Context& context, const DatasetQuestion& question) {
   FW_ASSIGN_OR_RETURN(const DataPlace place, PlaceOfData(context, question));
   std::vector<std::string> formats = Registry<FormatEntry>::Get().Names();
-  std::stable_sort(formats.begin(), formats.end(),
-                   [](const std::string& a, const std::string& b) { return Rank(a) < Rank(b); });
+  std::stable_sort(formats.begin(), formats.end(), [](const std::string& a, const std::string& b) {
+    return GeneralityOf(a) < GeneralityOf(b);
+  });
   Described described;
   std::vector<std::string> reasons;
   for (const std::string& format : formats) {
@@ -343,7 +342,7 @@ absl::StatusOr<Described> Guess(const Context& context, const DatasetQuestion& q
       described.dataset = *std::move(dataset);
       described.section = absl::StrCat("dataset: ", map, "\n");
       described.root_hint = place.hint;
-    } else if (Rank(format) == 0 || described.others.empty()) {
+    } else if (GeneralityOf(format) == 0 || described.others.empty()) {
       described.others.push_back(format);
     }
   }

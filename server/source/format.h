@@ -271,13 +271,18 @@ struct FormatEntry {
     std::string values;  // of all its parameters, for keys
   };
   std::string summary, example;
+  // Of several formats that read the same folder, the one with the least is what it is: 0 unless it
+  // also reads what is there for another one.
+  int generality = 0;
   std::vector<ParamInfo> params;
   std::function<absl::StatusOr<Made>(const YamlNode& params, absl::string_view what)> create;
 };
 
 template <typename F, typename P>
-FormatEntry DeclareFormat(std::string summary, std::string example, FormatSchema<P> schema) {
+FormatEntry DeclareFormat(std::string summary, std::string example, FormatSchema<P> schema,
+                          int generality = 0) {
   FormatEntry entry;
+  entry.generality = generality;
   entry.summary = std::move(summary);
   entry.example = std::move(example);
   entry.params = schema.params();

@@ -88,7 +88,7 @@ const Registrar kRegistrar(
             ") at any depth, in torchvision's order. Hidden ones, whose name begins with a "
             "dot, are left out, which torchvision takes."),
         "dataset: {format: image_folder, root: photos, path: train}",
-        FormatSchema<ImageFolder::Params>()));
+        FormatSchema<ImageFolder::Params>(), /*generality=*/1));
 
 }  // namespace
 }  // namespace feedwater::server

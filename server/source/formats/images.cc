@@ -45,7 +45,7 @@ const Registrar kRegistrar(
                                ") without labels, at any depth below `path`. Hidden ones, whose "
                                "name begins with a dot, are left out."),
                   "dataset: {format: images, root: photos, path: unlabelled}",
-                  FormatSchema<Images::Params>()));
+                  FormatSchema<Images::Params>(), /*generality=*/2));
 
 }  // namespace
 }  // namespace feedwater::server
