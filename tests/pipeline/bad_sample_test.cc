@@ -41,8 +41,7 @@ TEST(BadPlaces, KeepReasonsOfTheFirstPlacesWhoeverWasFaster) {
       EXPECT_EQ(one.record, i + 1000);
       EXPECT_EQ(one.path, BadRecord(dataset, i + 1000).path);
       EXPECT_FALSE(one.path.empty());
-      if (i < kReasons) EXPECT_EQ(one.reason, absl::StrCat("reason ", i));
-      if (i >= kReasons) EXPECT_EQ(one.reason, "");
+      EXPECT_EQ(one.reason, i < kReasons ? absl::StrCat("reason ", i) : "");
     }
   }
 }

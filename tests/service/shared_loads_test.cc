@@ -192,8 +192,8 @@ TEST(SharedLoads, WhatNobodyWaitsForIsGivenUpAndMadeAnewForTheNext) {
   };
   std::thread next([&] {
     const auto got = loads.Get(kUser, "key", quick, nullptr);
-    EXPECT_TRUE(got.ok()) << got.status();
-    if (got.ok()) EXPECT_EQ(**got, 7);
+    ASSERT_TRUE(got.ok()) << got.status();
+    EXPECT_EQ(**got, 7);
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(20));  // or it comes after: no matter
   go.Notify();

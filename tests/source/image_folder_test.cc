@@ -49,8 +49,9 @@ TEST_F(ImageFolderTest, AListingThatIsGivenUpEndsSoon) {
     folder_.Write(of_level + "/1.jpg", "x");
     for (const char* name : {"x", "y"}) {
       const std::string link = absl::StrCat(folder_.path(), "/", of_level, "/", name);
-      if (level + 1 < 30)
+      if (level + 1 < 30) {
         ASSERT_EQ(symlink(absl::StrCat("../c", level + 11).c_str(), link.c_str()), 0);
+      }
     }
   }
   std::atomic<int> asked{0};
