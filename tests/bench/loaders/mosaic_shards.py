@@ -1,11 +1,12 @@
 """MosaicML Streaming over MDS shards, with torchvision's transforms in a DataLoader."""
 
+from torchvision_cpu import TRAIN  # isort: skip; before streaming, which imports torchvision
+
 import streaming
 from common import BATCH
 from labelled import photos_of
 from PIL import Image
 from torch_loader import epochs_of
-from torchvision_cpu import TRAIN
 
 
 def write(photos, folder):

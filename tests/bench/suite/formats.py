@@ -24,6 +24,7 @@ from .peers import FOLDER, TORCH, feedwater, make_environment, measured
 
 LOADERS = ROOT / "tests" / "bench" / "loaders"
 IMAGES = 800  # an epoch
+ROUNDS = 5
 JPEG_GOALS, CACHE_GOALS = (5, 8), (12, 20)
 MEMMAP_GOALS, DATALOADER_GOALS = (1, None), (3, 5)
 ENVIRONMENTS = {
@@ -240,7 +241,7 @@ def run(context: Context) -> list[Figure]:
     names = list(dict.fromkeys(loader.data for loader in chosen))
     own: dict[tuple[str, str], list[Rate]] = {}
     other: dict[Loader, list[Rate]] = {}
-    for number in range(1 if context.quick else 5):
+    for number in range(1 if context.quick else ROUNDS):
         step = 1 if number % 2 == 0 else -1  # each round in the other order
         for name in names[::step]:
             for loader in [None, *(one for one in chosen if one.data == name)][::step]:
