@@ -55,20 +55,6 @@ size_t KindOf(absl::Span<const std::byte> encoded) {
   return kNoImage;
 }
 
-bool IsInteger(DType dtype) {
-  switch (dtype) {
-    case DType::kUInt8:
-    case DType::kInt8:
-    case DType::kInt16:
-    case DType::kUInt16:
-    case DType::kInt32:
-    case DType::kInt64:
-      return true;
-    default:
-      return false;
-  }
-}
-
 template <typename T>
 std::string NumberText(const std::byte* at) {
   T number;
@@ -178,7 +164,7 @@ absl::StatusOr<RecordMembers> RecordMembers::Plan(const std::vector<server::Fiel
       member.extension = "txt";
       if (i != main_text) member.stem = stem;
     } else if (member.name == "label" && member.spec.shape.empty() &&
-               IsInteger(member.spec.dtype)) {
+               server::IsInteger(member.spec.dtype)) {
       member.kind = Kind::kNumber;
       member.extension = "cls";
     } else {

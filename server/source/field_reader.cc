@@ -23,8 +23,6 @@ std::string ColumnSpec::TypeText() const {
   return TensorSpec{dtype, Layout::kPlain, shape}.ToString();
 }
 
-namespace {
-
 bool IsInteger(DType dtype) {
   switch (dtype) {
     case DType::kUInt8:
@@ -38,6 +36,9 @@ bool IsInteger(DType dtype) {
       return false;
   }
 }
+
+namespace {
+
 bool IsHalf(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
 
 // Arrays that look like images may go where images go.

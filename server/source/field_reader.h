@@ -18,6 +18,8 @@
 
 namespace feedwater::server {
 
+bool IsInteger(DType dtype);  // bool is none
+
 class FieldReader {
  public:
   // `what` names the dataset. InvalidArgument with the field's place where a request does not fit

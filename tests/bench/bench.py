@@ -44,7 +44,17 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="fewer rounds: to see that it runs")
     parser.add_argument("--list", action="store_true", help="list the benchmarks")
     parser.add_argument("--table", action="store_true", help="write saved results into RESULTS.md")
-    parser.add_argument("--install", action="store_true", help="peers: make their environments")
+    parser.add_argument(
+        "--install", action="store_true", help="peers, formats: make their environments"
+    )
+    parser.add_argument(
+        "--python",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="PATH",
+        help="formats: a Python that has other loaders; may be repeated",
+    )
     options = parser.parse_args()
     names = NAMES if options.names == ["all"] else options.names
     unknown = set(names) - set(NAMES)
@@ -55,11 +65,12 @@ def main() -> int:
             print(f"{name:10} {summary(name)}")
         return 0
     try:
-        context = Context(options.data, options.quick)
+        context = Context(options.data, options.quick, options.python)
     except FileNotFoundError as error:
         parser.error(str(error))
-    if options.install:
-        importlib.import_module("suite.peers").install()
+    for name in ("peers", "formats") if options.install else ():
+        if name in names:
+            importlib.import_module(f"suite.{name}").install()
     for name in names:
         print(f"== {name}: {summary(name)}", flush=True)
         context.absent.clear()

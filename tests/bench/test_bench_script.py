@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +13,16 @@ import pytest
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from suite import RESULTS, Figure, has_goals, peers_table, table, write_between  # noqa: E402
+from suite import (  # noqa: E402
+    RESULTS,
+    Figure,
+    cpu_list,
+    formats,
+    has_goals,
+    peers_table,
+    table,
+    write_between,
+)  # fmt: skip
 
 DOCUMENT = {
     "name": "decode",
@@ -42,8 +53,8 @@ def run(*arguments: str) -> subprocess.CompletedProcess:
 def test_the_list_has_a_line_for_each_benchmark():
     lines = run("--list").stdout.splitlines()
     names = [line.split()[0] for line in lines]
-    known = ["decode", "handover", "overhead", "peers", "read", "resize", "roofline", "startup"]
-    assert names == known
+    known = "decode formats handover overhead peers read resize roofline startup"
+    assert names == known.split()
     assert all(len(line.split()) > 3 for line in lines)
     assert run().stdout.splitlines() == lines
 
@@ -118,3 +129,42 @@ def test_peers_in_short_are_those_on_one_core():
     ]
     text = peers_table({**DOCUMENT, "name": "peers", "figures": figures})
     assert "| Slow | 6.87x | 19.7x |" in text and "197" not in text
+
+
+def test_a_script_of_a_loader_runs_on_the_cpus_that_it_is_given():
+    """They are given as taskset and the daemon take them."""
+    one = min(os.sched_getaffinity(0))
+    code = "import os, common; print(*common.arguments(), *os.sched_getaffinity(0))"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "photos", "1", cpu_list([one])],
+        capture_output=True, text=True, cwd=HERE / "peers",
+    )  # fmt: skip
+    assert done.stdout.split() == ["photos", "1", str(one)], done.stderr
+
+
+def test_a_script_tells_its_first_epoch_apart():
+    code = "import common; common.measure(lambda: [3, 4])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=HERE / "peers",
+        env={**os.environ, "FEEDWATER_BENCH_SECONDS": "0"},
+    )  # fmt: skip
+    told = json.loads(done.stdout)
+    assert told["first"]["images"] == 7 and told["images"] == 14, done.stderr
+
+
+def test_each_format_of_the_bench_has_a_loader_that_writes_it():
+    scripts = {path.stem for path in (HERE / "loaders").glob("*.py")}
+    for loader in formats.OTHERS:
+        assert loader.script.partition(":")[0] in scripts and loader.data in formats.DATA
+    for data in formats.DATA.values():
+        assert not data.writer or data.writer in scripts
+
+
+def test_ratios_of_a_format_are_those_of_each_round():
+    loader = formats.Loader("Slow", "npy", "memmap_arrays", "numpy", (1, 3))
+    rates = [formats.Rate(10.0, 4.0), formats.Rate(20.0, 2.0)]
+    own = {("npy", ""): [formats.Rate(20.0, 1.0), formats.Rate(30.0, 1.0)]}
+    faster, cheaper = formats.ratios(own, {loader: rates})
+    assert faster.what == cheaper.what == "npy ÷ Slow"
+    assert faster.rounds == [2.0, 1.5] and cheaper.rounds == [4.0, 2.0]
+    assert faster.verdict == "must" and cheaper.verdict == "aim"

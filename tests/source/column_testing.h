@@ -18,8 +18,7 @@ class ColumnTest : public ::testing::Test {
   // A field's bytes in a record, or "error: ...".
   static std::string FieldOf(const Dataset& dataset, int64_t record, const std::string& name) {
     Record scratch;
-    const absl::Status status =
-        ParseBytes(dataset, record, bytes_ = ReadExtents(dataset, record), &scratch);
+    const absl::Status status = StatusOf(dataset, record, &scratch);
     if (!status.ok()) return absl::StrCat("error: ", status.message());
     for (size_t i = 0; i < dataset.fields().size(); ++i) {
       if (dataset.fields()[i].name != name) continue;
@@ -35,6 +34,28 @@ class ColumnTest : public ::testing::Test {
     std::vector<T> numbers(bytes.size() / sizeof(T));
     if (!numbers.empty()) std::memcpy(numbers.data(), bytes.data(), numbers.size() * sizeof(T));
     return numbers;
+  }
+  static Shape ShapeOf(const Dataset& dataset, int64_t record, const std::string& name) {
+    Record scratch;
+    const absl::Status status = StatusOf(dataset, record, &scratch);
+    EXPECT_TRUE(status.ok()) << status;
+    for (size_t i = 0; i < scratch.fields.size(); ++i) {
+      if (dataset.fields()[i].name == name) return scratch.fields[i].spec.shape;
+    }
+    ADD_FAILURE() << "no field " << name;
+    return {};
+  }
+  // Whether a record can be read, and why not.
+  static absl::Status StatusOf(const Dataset& dataset, int64_t record) {
+    Record scratch;
+    return StatusOf(dataset, record, &scratch);
+  }
+  // "int64[]", or "none" where there is no such field.
+  static std::string TypeOf(const Dataset& dataset, const std::string& name) {
+    for (const FieldSpec& field : dataset.fields()) {
+      if (field.name == name) return field.spec.ToString();
+    }
+    return "none";
   }
   // "image uint8[?] encoded, label int64[]"
   static std::string Fields(const Dataset& dataset) {
@@ -55,6 +76,10 @@ class ColumnTest : public ::testing::Test {
   Opener opener_;
 
  private:
+  static absl::Status StatusOf(const Dataset& dataset, int64_t record, Record* out) {
+    return ParseBytes(dataset, record, bytes_ = ReadExtents(dataset, record), out);
+  }
+
   static inline std::vector<std::string> bytes_;  // what the last record's fields lie in
 };
 

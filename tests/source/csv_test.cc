@@ -1,6 +1,6 @@
 // CSV: what is special about it. The conformance suite has the rest.
 #include "server/source/csv_row.h"
-#include "tests/source/dataset_reader.h"
+#include "tests/source/column_testing.h"
 
 namespace feedwater::server {
 namespace {
@@ -10,10 +10,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Strings = std::vector<std::string>;
 
-class CsvTest : public ::testing::Test {
+class CsvTest : public ColumnTest {
  protected:
-  CsvTest() : opener_(folder_.path()) {}
-
   std::shared_ptr<const Dataset> Open(const std::string& text, const std::string& more = "") {
     folder_.Write("t/a.csv", text);
     return opener_.MustOpen("{format: csv, root: root, path: t" + more + "}");
@@ -23,20 +21,10 @@ class CsvTest : public ::testing::Test {
     const auto dataset = opener_.Open("{format: csv, root: root, path: t" + more + "}");
     return dataset.ok() ? "no error" : dataset.status().ToString();
   }
-  // "name: type" of every field.
-  static Strings Types(const Dataset& dataset) {
-    Strings types;
-    for (const FieldSpec& field : dataset.fields())
-      types.push_back(field.name + ": " + field.spec.ToString());
-    return types;
-  }
   static Strings Row(const Dataset& dataset, int64_t record) {
     Record scratch;
     return ReadFields(dataset, record, &scratch);
   }
-
-  TempFolder folder_;
-  Opener opener_;
 };
 
 std::string Int(int64_t value) { return {reinterpret_cast<const char*>(&value), sizeof(value)}; }
@@ -65,8 +53,8 @@ TEST_F(CsvTest, TypesComeFromAllRows) {
       "1,2,3,4,5\n"
       "-2,2.5,x,99999999999999999999,\n");
   ASSERT_NE(dataset, nullptr);
-  EXPECT_THAT(Types(*dataset), ElementsAre("int: int64[]", "real: float64[]", "text: uint8[?]",
-                                           "large: uint8[?]", "gap: uint8[?]"));
+  EXPECT_EQ(Fields(*dataset),
+            "int int64[], real float64[], text uint8[?], large uint8[?], gap uint8[?]");
   EXPECT_THAT(Row(*dataset, 0), ElementsAre(Int(1), Real(2), "3", "4", "5"));
   EXPECT_THAT(Row(*dataset, 1), ElementsAre(Int(-2), Real(2.5), "x", "99999999999999999999", ""));
 }
@@ -86,14 +74,14 @@ TEST_F(CsvTest, AnEmptyValueIsAMissingNumberWhereAFieldSaysDtype) {
 TEST_F(CsvTest, DelimiterHeaderAndNamelessColumns) {
   auto dataset = Open("1;x\n2;y\n", ", header: false, delimiter: \";\"");
   ASSERT_NE(dataset, nullptr);
-  EXPECT_THAT(Types(*dataset), ElementsAre("c0: int64[]", "c1: uint8[?]"));
+  EXPECT_EQ(Fields(*dataset), "c0 int64[], c1 uint8[?]");
   EXPECT_EQ(dataset->size(), 2);
   folder_.Write("t/b.tsv", ",\"na\tme\"\n0\tx\n");
   EXPECT_THAT(ErrorOf("a\tb\n", ", delimiter: \"\\t\""),
               AllOf(HasSubstr("b.tsv' of"), HasSubstr("has another header")));
   dataset = Open(",name\n0,x\n");  // as pandas writes its index
   ASSERT_NE(dataset, nullptr);
-  EXPECT_THAT(Types(*dataset), ElementsAre("c0: int64[]", "name: uint8[?]"));
+  EXPECT_EQ(Fields(*dataset), "c0 int64[], name uint8[?]");
   for (const char* bad : {"\"\\\"\"", "\"\"", "ab", "\"\\n\"", "\xc3\xa9", "[1]"}) {
     const auto fields = DescribeDataset(
         ParseNode("{format: csv, root: root, delimiter: " + std::string(bad) + "}"));

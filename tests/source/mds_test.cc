@@ -2,10 +2,8 @@
 // shard says is believed.
 #include <zstd.h>
 
-#include <map>
-
 #include "absl/strings/str_cat.h"
-#include "tests/source/dataset_reader.h"
+#include "tests/source/column_testing.h"
 #include "tests/source/mds_text.h"
 
 namespace feedwater::server {
@@ -16,20 +14,8 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-template <typename T>
-std::vector<T> As(const Tensor& field) {
-  std::vector<T> values(static_cast<size_t>(field.elements()));
-  if (!values.empty()) std::memcpy(values.data(), field.data, field.bytes());
-  return values;
-}
-std::string Bytes(const Tensor& field) {
-  return {reinterpret_cast<const char*>(field.data), field.bytes()};
-}
-
-class MdsTest : public ::testing::Test {
+class MdsTest : public ColumnTest {
  protected:
-  MdsTest() : opener_(folder_.path()) {}
-
   void WriteColumns(const std::vector<MdsColumnText>& columns,
                     const std::vector<std::vector<std::string>>& samples) {
     std::vector<std::string> texts;
@@ -56,28 +42,6 @@ class MdsTest : public ::testing::Test {
     EXPECT_FALSE(dataset.ok());
     return std::string(dataset.status().message());
   }
-  std::map<std::string, Tensor> Read(const Dataset& dataset, int64_t record) {
-    bytes_ = ReadExtents(dataset, record);
-    status_ = ParseBytes(dataset, record, bytes_, &record_);
-    std::map<std::string, Tensor> fields;
-    if (!status_.ok()) return fields;
-    for (size_t i = 0; i < record_.fields.size(); ++i)
-      fields[dataset.fields()[i].name] = record_.fields[i];
-    return fields;
-  }
-  std::string why() const { return std::string(status_.message()); }
-  static std::string TypeOf(const Dataset& dataset, const std::string& name) {
-    for (const FieldSpec& field : dataset.fields()) {
-      if (field.name == name) return field.spec.ToString();
-    }
-    return "none";
-  }
-
-  TempFolder folder_;
-  Opener opener_;
-  std::vector<std::string> bytes_;
-  Record record_;
-  absl::Status status_;
 };
 
 TEST_F(MdsTest, CompressedShardsAreUnpackedOnce) {
@@ -96,7 +60,7 @@ TEST_F(MdsTest, CompressedShardsAreUnpackedOnce) {
   EXPECT_THAT(OpenError(), AllOf(HasSubstr("a.mds.zstd"), HasSubstr("stage: {disk: SIZE}")));
   opener_.staging = StagingArea::Below(state.path(), 1 << 20);
   const auto dataset = opener_.MustOpen(Yaml());
-  EXPECT_EQ(Bytes(Read(*dataset, 1)["s"]), "two");
+  EXPECT_EQ(FieldOf(*dataset, 1, "s"), "two");
   EXPECT_NE(&dataset->RootOf(0), &dataset->root());
 }
 
@@ -123,21 +87,21 @@ TEST_F(MdsTest, NumbersAreNumbersAndTextsAreTexts) {
   const auto dataset =
       opener_.MustOpen(Yaml(", fields: {b: b, n: {dtype: int64}, u64: u64, " + rest + "}"));
   ASSERT_EQ(dataset->size(), 2);
-  auto fields = Read(*dataset, 0);
-  ASSERT_TRUE(status_.ok()) << status_;
-  EXPECT_EQ(Bytes(fields["b"]), "raw");
+  ASSERT_EQ(StatusOf(*dataset, 0), absl::OkStatus());
+  EXPECT_EQ(FieldOf(*dataset, 0, "b"), "raw");
   EXPECT_EQ(TypeOf(*dataset, "f16"), "float16[]");
-  EXPECT_THAT(As<double>(fields["f64"]), ElementsAre(-2.5));
-  EXPECT_THAT(As<int64_t>(fields["i"]), ElementsAre(-7));
-  EXPECT_THAT(As<int64_t>(fields["i8"]), ElementsAre(-1));
-  EXPECT_EQ(Bytes(fields["j"]), "{\"a\": 1}");
-  EXPECT_THAT(As<int64_t>(fields["n"]), ElementsAre(-12));
-  EXPECT_EQ(Bytes(fields["s"]), "h\xc3\xa9");
-  EXPECT_THAT(As<int64_t>(fields["u16"]), ElementsAre(65535));
-  EXPECT_THAT(As<int64_t>(fields["u32"]), ElementsAre(UINT32_MAX));
-  EXPECT_THAT(As<int64_t>(fields["u64"]), ElementsAre(int64_t{1} << 62));
-  Read(*dataset, 1);
-  EXPECT_THAT(why(), AllOf(HasSubstr("column 'u64'"), HasSubstr("18446744073709551615")));
+  EXPECT_THAT(Numbers<double>(*dataset, 0, "f64"), ElementsAre(-2.5));
+  EXPECT_THAT(Numbers<int64_t>(*dataset, 0, "i"), ElementsAre(-7));
+  EXPECT_THAT(Numbers<int64_t>(*dataset, 0, "i8"), ElementsAre(-1));
+  EXPECT_EQ(FieldOf(*dataset, 0, "j"), "{\"a\": 1}");
+  EXPECT_THAT(Numbers<int64_t>(*dataset, 0, "n"), ElementsAre(-12));
+  EXPECT_EQ(FieldOf(*dataset, 0, "s"), "h\xc3\xa9");
+  EXPECT_THAT(Numbers<int64_t>(*dataset, 0, "u16"), ElementsAre(65535));
+  EXPECT_THAT(Numbers<int64_t>(*dataset, 0, "u32"), ElementsAre(UINT32_MAX));
+  EXPECT_THAT(Numbers<int64_t>(*dataset, 0, "u64"), ElementsAre(int64_t{1} << 62));
+  const absl::Status status = StatusOf(*dataset, 1);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("column 'u64'"), HasSubstr("18446744073709551615")));
 }
 
 TEST_F(MdsTest, ArraysCarryTheirTypeOrNotAndTheirShapeOrNot) {
@@ -158,12 +122,11 @@ TEST_F(MdsTest, ArraysCarryTheirTypeOrNotAndTheirShapeOrNot) {
   EXPECT_EQ(TypeOf(*dataset, "fixed"), "float32[2]");
   EXPECT_EQ(TypeOf(*dataset, "typed"), "float32[2]");
   EXPECT_EQ(TypeOf(*dataset, "wide"), "int64[1,2]");
-  auto fields = Read(*dataset, 2);
-  ASSERT_TRUE(status_.ok()) << status_;
-  EXPECT_THAT(fields["open"].spec.shape, ElementsAre(3, 2));
-  EXPECT_THAT(As<float>(fields["open"]), ElementsAre(1, 2, 1, 2, 1, 2));
-  EXPECT_THAT(As<float>(fields["typed"]), ElementsAre(1, 2));
-  EXPECT_THAT(As<int64_t>(fields["wide"]), ElementsAre(5, UINT32_MAX));
+  ASSERT_EQ(StatusOf(*dataset, 2), absl::OkStatus());
+  EXPECT_THAT(ShapeOf(*dataset, 2, "open"), ElementsAre(3, 2));
+  EXPECT_THAT(Numbers<float>(*dataset, 2, "open"), ElementsAre(1, 2, 1, 2, 1, 2));
+  EXPECT_THAT(Numbers<float>(*dataset, 2, "typed"), ElementsAre(1, 2));
+  EXPECT_THAT(Numbers<int64_t>(*dataset, 2, "wide"), ElementsAre(5, UINT32_MAX));
 }
 
 TEST_F(MdsTest, ArraysThatLieAreBadSamples) {
@@ -187,8 +150,10 @@ TEST_F(MdsTest, ArraysThatLieAreBadSamples) {
   const auto dataset = opener_.MustOpen(Yaml());
   EXPECT_EQ(TypeOf(*dataset, "a"), "uint8[2]");
   for (size_t i = 0; i < bad.size(); ++i) {
-    Read(*dataset, static_cast<int64_t>(3 * i + 1));
-    EXPECT_THAT(why(), AllOf(HasSubstr("column 'a'"), HasSubstr(bad[i].second))) << i;
+    const absl::Status status = StatusOf(*dataset, static_cast<int64_t>(3 * i + 1));
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("column 'a'"), HasSubstr(bad[i].second)))
+        << i;
   }
   // Where they disagree among those, there is no type.
   samples[3] = {"\x09\4\2ab"};
@@ -207,7 +172,7 @@ TEST_F(MdsTest, PicturesOfPilArePixels) {
   WriteColumns({{"p", "pil"}}, {{picture(2, 3, "RGB")}, {picture(4, 1, "RGB")}});
   const auto dataset = opener_.MustOpen(Yaml());
   EXPECT_EQ(TypeOf(*dataset, "p"), "uint8[?,?,3] HWC");
-  EXPECT_THAT(Read(*dataset, 0)["p"].spec.shape, ElementsAre(3, 2, 3));
+  EXPECT_THAT(ShapeOf(*dataset, 0, "p"), ElementsAre(3, 2, 3));
   WriteColumns({{"p", "pil"}}, {{picture(2, 2, "L")}});
   EXPECT_EQ(TypeOf(*opener_.MustOpen(Yaml()), "p"), "uint8[2,2,1] HWC");
   WriteColumns({{"p", "pil"}}, {{picture(2, 2, "CMYK")}});
@@ -220,7 +185,7 @@ TEST_F(MdsTest, PicklesAndUnknownEncodingsAreRefusedUnlessNobodyWantsThem) {
   EXPECT_THAT(OpenError(),
               AllOf(HasSubstr("column 'p'"), HasSubstr("pickle"), HasSubstr("cure: ")));
   EXPECT_THAT(OpenError(", fields: {q: q}"), AllOf(HasSubstr("list[jpeg]"), HasSubstr("cure: ")));
-  EXPECT_THAT(As<int64_t>(Read(*opener_.MustOpen(Yaml(", fields: {x: x}")), 0)["x"]),
+  EXPECT_THAT(Numbers<int64_t>(*opener_.MustOpen(Yaml(", fields: {x: x}")), 0, "x"),
               ElementsAre(4));
 }
 
@@ -234,11 +199,11 @@ TEST_F(MdsTest, ASampleWhoseSizesLieIsBad) {
                                     sample(UINT32_MAX, 2, "xyz"), "", "abcdefg"}),
              6);
   const auto dataset = opener_.MustOpen(Yaml());
-  EXPECT_EQ(Bytes(Read(*dataset, 0)["b"]), "yz");
+  EXPECT_EQ(FieldOf(*dataset, 0, "b"), "yz");
   for (int64_t i = 1; i < 6; ++i) {
-    Read(*dataset, i);
-    EXPECT_TRUE(absl::IsDataLoss(status_)) << i;
-    EXPECT_THAT(why(), HasSubstr("do not add up"));
+    const absl::Status status = StatusOf(*dataset, i);
+    EXPECT_TRUE(absl::IsDataLoss(status)) << i;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("do not add up"));
   }
 }
 
@@ -296,7 +261,7 @@ TEST_F(MdsTest, ARawFileBesideTheCompressedOneIsEnough) {
     index["shards"][0]["zip_data"] = {{"basename", "a.mds.zstd"}, {"bytes", 9}};
     index["shards"][0]["compression"] = "zstd";
   });
-  EXPECT_THAT(As<int64_t>(Read(*opener_.MustOpen(Yaml()), 0)["x"]), ElementsAre(6));
+  EXPECT_THAT(Numbers<int64_t>(*opener_.MustOpen(Yaml()), 0, "x"), ElementsAre(6));
 }
 
 TEST_F(MdsTest, OffsetsThatLieAreRefusedWithTheSample) {

@@ -1,9 +1,7 @@
 // What is special to TFRecord files: what their features become, whatever their encoding, and how
 // damaged ones are refused.
-#include <map>
-
 #include "absl/strings/str_cat.h"
-#include "tests/source/dataset_reader.h"
+#include "tests/source/column_testing.h"
 #include "tests/source/tf_text.h"
 
 namespace feedwater::server {
@@ -15,17 +13,8 @@ using ::testing::HasSubstr;
 using Ints = std::vector<int64_t>;
 using Floats = std::vector<float>;
 
-template <typename T>
-std::vector<T> As(const Tensor& field) {
-  std::vector<T> values(static_cast<size_t>(field.elements()));
-  if (!values.empty()) std::memcpy(values.data(), field.data, field.bytes());
-  return values;
-}
-
-class TfrecordTest : public ::testing::Test {
+class TfrecordTest : public ColumnTest {
  protected:
-  TfrecordTest() : opener_(folder_.path()) {}
-
   void Write(const std::vector<std::string>& examples, const std::string& name = "a.tfrecord") {
     std::string text;
     for (const std::string& example : examples) text += TfRecordText(example);
@@ -39,29 +28,6 @@ class TfrecordTest : public ::testing::Test {
     EXPECT_FALSE(dataset.ok());
     return std::string(dataset.status().message());
   }
-  // The record's fields by name; why it is bad in `why`.
-  std::map<std::string, Tensor> Read(const Dataset& dataset, int64_t record) {
-    bytes_ = ReadExtents(dataset, record);
-    status_ = ParseBytes(dataset, record, bytes_, &record_);
-    std::map<std::string, Tensor> fields;
-    if (!status_.ok()) return fields;
-    for (size_t i = 0; i < record_.fields.size(); ++i)
-      fields[dataset.fields()[i].name] = record_.fields[i];
-    return fields;
-  }
-  std::string why() const { return std::string(status_.message()); }
-  static std::string TypeOf(const Dataset& dataset, const std::string& name) {
-    for (const FieldSpec& field : dataset.fields()) {
-      if (field.name == name) return field.spec.ToString();
-    }
-    return "none";
-  }
-
-  TempFolder folder_;
-  Opener opener_;
-  std::vector<std::string> bytes_;
-  Record record_;
-  absl::Status status_;
 };
 
 TEST_F(TfrecordTest, TheFirstRecordsSayWhatTheFeaturesAre) {
@@ -75,13 +41,12 @@ TEST_F(TfrecordTest, TheFirstRecordsSayWhatTheFeaturesAre) {
   EXPECT_EQ(TypeOf(*dataset, "pair"), "float32[2]");
   EXPECT_EQ(TypeOf(*dataset, "many"), "int64[?]");
   EXPECT_THAT(TypeOf(*dataset, "text"), HasSubstr("uint8[?]"));
-  auto fields = Read(*dataset, 0);
-  EXPECT_THAT(As<int64_t>(fields["one"]), ElementsAre(-5));
-  EXPECT_THAT(As<float>(fields["pair"]), ElementsAre(1, 2));
-  EXPECT_THAT(As<char>(fields["text"]), ElementsAre('a', 'b', 'c'));
-  EXPECT_EQ(Read(*dataset, 1)["many"].elements(), 0);
-  EXPECT_EQ(Read(*dataset, 1)["text"].elements(), 0);
-  EXPECT_THAT(As<int64_t>(Read(*dataset, 2)["many"]), ElementsAre(1, 2, INT64_MIN));
+  EXPECT_THAT(Numbers<int64_t>(*dataset, 0, "one"), ElementsAre(-5));
+  EXPECT_THAT(Numbers<float>(*dataset, 0, "pair"), ElementsAre(1, 2));
+  EXPECT_THAT(Numbers<char>(*dataset, 0, "text"), ElementsAre('a', 'b', 'c'));
+  EXPECT_EQ(FieldOf(*dataset, 1, "many"), "");
+  EXPECT_EQ(FieldOf(*dataset, 1, "text"), "");
+  EXPECT_THAT(Numbers<int64_t>(*dataset, 2, "many"), ElementsAre(1, 2, INT64_MIN));
 }
 
 TEST_F(TfrecordTest, NumbersMayBePackedOrNotOrBoth) {
@@ -91,9 +56,9 @@ TEST_F(TfrecordTest, NumbersMayBePackedOrNotOrBoth) {
   const std::string floats = WireBytes(2, std::string("\x0d\0\0\x80\x3f\x0d\0\0\0\x40", 10));
   for (const std::string& numbers : {one_by_one, mixed, TfPacked(Ints{300, 1})}) {
     Write({TfExample(TfEntry("n", numbers) + TfEntry("f", floats))});
-    auto fields = Read(*opener_.MustOpen(Yaml()), 0);
-    EXPECT_THAT(As<int64_t>(fields["n"]), ElementsAre(300, 1)) << why();
-    EXPECT_THAT(As<float>(fields["f"]), ElementsAre(1, 2)) << why();
+    const auto dataset = opener_.MustOpen(Yaml());
+    EXPECT_THAT(Numbers<int64_t>(*dataset, 0, "n"), ElementsAre(300, 1));
+    EXPECT_THAT(Numbers<float>(*dataset, 0, "f"), ElementsAre(1, 2));
   }
 }
 
@@ -113,12 +78,11 @@ TEST_F(TfrecordTest, ASequenceHasItsContextAndItsLists) {
   EXPECT_EQ(TypeOf(*dataset, "rows"), "int64[?,3]");
   EXPECT_EQ(TypeOf(*dataset, "times"), "float32[?]");
   for (const int64_t i : {0, 1, 2}) {
-    auto fields = Read(*dataset, i);
-    const int64_t count = As<int64_t>(fields["id"]).at(0);
-    EXPECT_THAT(fields["rows"].spec.shape, ElementsAre(count, 3)) << why();
-    EXPECT_THAT(As<float>(fields["times"]), ElementsAre(0.5, 1.5));
+    const int64_t count = Numbers<int64_t>(*dataset, i, "id").at(0);
+    EXPECT_THAT(ShapeOf(*dataset, i, "rows"), ElementsAre(count, 3));
+    EXPECT_THAT(Numbers<float>(*dataset, i, "times"), ElementsAre(0.5, 1.5));
   }
-  EXPECT_THAT(As<int64_t>(Read(*dataset, 0)["rows"]), ElementsAre(7, 8, 9, 7, 8, 9));
+  EXPECT_THAT(Numbers<int64_t>(*dataset, 0, "rows"), ElementsAre(7, 8, 9, 7, 8, 9));
 }
 
 TEST_F(TfrecordTest, AnotherTypeOrNoneIsABadSampleThatNamesTheFeature) {
@@ -140,12 +104,12 @@ TEST_F(TfrecordTest, AnotherTypeOrNoneIsABadSampleThatNamesTheFeature) {
       {104, "feature 'b' has 2 values"},
       {105, "feature 'x' is a list of int64_list here"}};
   for (const auto& [record, message] : expected) {
-    Read(*dataset, record);
-    EXPECT_THAT(why(), HasSubstr(message));
+    const absl::Status status = StatusOf(*dataset, record);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(message));
   }
   const auto lenient = opener_.MustOpen(Yaml(", fields: {x: {optional: true, shape: [-1]}, b: b}"));
-  EXPECT_EQ(Read(*lenient, 102)["x"].elements(), 0);
-  EXPECT_THAT(As<int64_t>(Read(*lenient, 103)["x"]), ElementsAre(1, 2)) << why();
+  EXPECT_EQ(FieldOf(*lenient, 102, "x"), "");
+  EXPECT_THAT(Numbers<int64_t>(*lenient, 103, "x"), ElementsAre(1, 2));
 }
 
 TEST_F(TfrecordTest, WhatCannotBeAFieldIsRefusedByNameUnlessNobodyWantsIt) {
@@ -154,7 +118,7 @@ TEST_F(TfrecordTest, WhatCannotBeAFieldIsRefusedByNameUnlessNobodyWantsIt) {
               AllOf(HasSubstr("feature 'words'"), HasSubstr("2 values"), HasSubstr("cure: ")));
   EXPECT_THAT(OpenError(", fields: {w: words}"), HasSubstr("feature 'words'"));
   const auto dataset = opener_.MustOpen(Yaml(", fields: {x: x}"));
-  EXPECT_THAT(As<int64_t>(Read(*dataset, 0)["x"]), ElementsAre(1));
+  EXPECT_THAT(Numbers<int64_t>(*dataset, 0, "x"), ElementsAre(1));
   EXPECT_THAT(dataset->notes(), HasSubstr("'words'"));
 
   Write({TfSequence("", TfEntry("ragged", TfFeatureList({TfPacked(Ints{1}), TfPacked(Ints{})})))});
@@ -196,10 +160,11 @@ TEST_F(TfrecordTest, EveryRecordHasItsExactExtentAndItsCrc) {
 
   std::vector<std::string> bytes = ReadExtents(*dataset, 1);
   const std::string good = bytes[0];
+  Record scratch;
   for (size_t i = 12; i < good.size(); ++i) {
     bytes[0] = good;
     bytes[0][i] = static_cast<char>(bytes[0][i] ^ 1);
-    const absl::Status status = ParseBytes(*dataset, 1, bytes, &record_);
+    const absl::Status status = ParseBytes(*dataset, 1, bytes, &scratch);
     EXPECT_TRUE(absl::IsDataLoss(status)) << i;
     EXPECT_THAT(std::string(status.message()), HasSubstr("CRC"));
   }
@@ -239,9 +204,9 @@ TEST_F(TfrecordTest, DamageInTheFirstRecordIsNoDamageToTheRest) {
   folder_.Write("d/a.tfrecord", damaged + record);
   const auto dataset = opener_.MustOpen(Yaml());
   EXPECT_EQ(dataset->size(), 2);
-  Read(*dataset, 0);
-  EXPECT_TRUE(absl::IsDataLoss(status_));
-  EXPECT_THAT(As<int64_t>(Read(*dataset, 1)["x"]), ElementsAre(1));
+  const absl::Status status = StatusOf(*dataset, 0);
+  EXPECT_TRUE(absl::IsDataLoss(status));
+  EXPECT_THAT(Numbers<int64_t>(*dataset, 1, "x"), ElementsAre(1));
 }
 
 // Messages whose lengths, types and numbers lie, each with a right CRC: bad samples.
@@ -263,8 +228,8 @@ TEST_F(TfrecordTest, DamagedMessagesAreBadSamples) {
   const auto dataset = opener_.MustOpen(Yaml());
   ASSERT_EQ(dataset->size(), static_cast<int64_t>(all.size()));
   for (size_t i = 1; i < all.size(); ++i) {
-    Read(*dataset, static_cast<int64_t>(i));
-    EXPECT_THAT(why(), HasSubstr("damaged")) << i;
+    const absl::Status status = StatusOf(*dataset, static_cast<int64_t>(i));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("damaged")) << i;
   }
 }
 
@@ -275,8 +240,8 @@ TEST_F(TfrecordTest, ReadsRealFiles) {
       "{format: tfrecord, root: root, path: tfrecord/testTFTestAllTypes, files: [\"*.data\"]}");
   EXPECT_EQ(all->size(), 24);
   EXPECT_EQ(TypeOf(*all, "col_3d"), "int64[8]");
-  EXPECT_THAT(As<int64_t>(Read(*all, 13)["col_2d"]), ElementsAre(4, 5, 6, 7));
-  EXPECT_FLOAT_EQ(As<float>(Read(*all, 1)["col_float"]).at(0), 1.33f);
+  EXPECT_THAT(Numbers<int64_t>(*all, 13, "col_2d"), ElementsAre(4, 5, 6, 7));
+  EXPECT_FLOAT_EQ(Numbers<float>(*all, 1, "col_float").at(0), 1.33f);
   const auto images = real.MustOpen(
       "{format: tfrecord, root: root, path: tfrecord/test_tf_file_3_images, files: [\"*.data\"]}");
   EXPECT_EQ(images->size(), 3);
@@ -285,7 +250,7 @@ TEST_F(TfrecordTest, ReadsRealFiles) {
       "{format: tfrecord, root: root, path: tfrecord/torchdata/sequence_example.tfrecord, fields: "
       "{x_int_seq: x_int_seq, x_byte: x_byte}}");
   EXPECT_EQ(sequence->size(), 4);
-  EXPECT_THAT(Read(*sequence, 0)["x_int_seq"].spec.shape, ElementsAre(3, 10));
+  EXPECT_THAT(ShapeOf(*sequence, 0, "x_int_seq"), ElementsAre(3, 10));
   const auto text = real.Open(
       "{format: tfrecord, root: root, path: tfrecord/testTFTestAllTypes, "
       "files: [invalidFile.txt]}");

@@ -9,5 +9,5 @@ import feedwater
 arguments()
 address, daemon, pipeline = sys.argv[4:]
 loader = feedwater.Loader(pipeline, address=address, output="numpy")
-measure(lambda: (len(label) for _, label in loader), also=int(daemon))
+measure(lambda: (len(batch[-1]) for batch in loader), also=int(daemon))
 loader.close()

@@ -25,16 +25,19 @@ MADE = "made photos"
 
 TRAIN = """\
 version: 1
-dataset: {{format: image_folder, root: photos}}
+dataset: {dataset}
 sampler: {{shuffle: full, seed: 42, last: drop}}
-graph:
-  - decode: {{in: data, out: image}}
-  - random_resized_crop: {{in: image, size: [224, 224], scale: [0.08, 1.0]}}
-  - random_horizontal_flip: {{in: image, p: 0.5}}
-  - normalize: {{mean: [123.675, 116.28, 103.53], std: [58.395, 57.12, 57.375], layout: CHW}}
-batch: {{size: {batch}}}
-outputs: [image, label]
+{graph}batch: {{size: {batch}}}
+outputs: [{outputs}]
 cache: {cache}
+"""
+PHOTOS = "{format: image_folder, root: photos}"
+AUGMENTED = """\
+graph:
+  - decode: {in: data, out: image}
+  - random_resized_crop: {in: image, size: [224, 224], scale: [0.08, 1.0]}
+  - random_horizontal_flip: {in: image, p: 0.5}
+  - normalize: {mean: [123.675, 116.28, 103.53], std: [58.395, 57.12, 57.375], layout: CHW}
 """
 NO_CACHE, COEFFICIENTS = "{kind: none}", "{kind: coefficients}"
 _INSTRUCTIONS = ("avx2", "bmi2", "avx512f", "avx512bw", "avx512_vbmi", "avx512_vnni", "asimd")
@@ -235,10 +238,11 @@ class Daemon:
 class Context:
     """Data and patience of one run."""
 
-    def __init__(self, data: Path | None, quick: bool) -> None:
+    def __init__(self, data: Path | None, quick: bool, pythons: list[Path] = ()) -> None:
         if data is not None and not data.is_dir():
             raise FileNotFoundError(f"--data {data}: no such folder")
         self.quick = quick
+        self.pythons = list(pythons)  # that have other loaders
         self.rounds = 2 if quick else 7
         self.seconds = 1.0 if quick else 4.0
         self.absent: dict[str, str] = {}  # what could not be measured, and why
@@ -293,10 +297,21 @@ class Context:
                 into.write_bytes(data)
         return folder
 
-    def train_pipeline(self, name: str, cache: str = NO_CACHE, batch: int = 64) -> Path:
-        """Write the classic ImageNet training pipeline over the photos."""
+    def train_pipeline(
+        self,
+        name: str,
+        cache: str = NO_CACHE,
+        batch: int = 64,
+        dataset: str = PHOTOS,
+        outputs: str = "image, label",
+        is_augmented: bool = True,
+    ) -> Path:
+        """Write the classic ImageNet training pipeline, by default over the photos."""
         path = self.folder / f"{name}.yaml"
-        path.write_text(TRAIN.format(cache=cache, batch=batch))
+        graph = AUGMENTED if is_augmented else ""
+        path.write_text(
+            TRAIN.format(dataset=dataset, graph=graph, batch=batch, outputs=outputs, cache=cache)
+        )
         return path
 
     def config(self, cpus: list[int], photos: Path | None = None, more: str = "") -> Path:

@@ -20,16 +20,17 @@ from . import COEFFICIENTS, NO_CACHE, ROOT, Context, Figure, cpu_list
 
 FOLDER = Path(os.environ.get("FEEDWATER_PEERS", ROOT / "build" / "peers"))
 SCRIPTS = ROOT / "tests" / "bench" / "peers"
-CORES = {1: [1], 2: [1, 2]}
+CPUS = sorted(os.sched_getaffinity(0))  # the first one has the most interrupts
+CORES = {count: CPUS[-count:] for count in (1, 2) if count <= len(CPUS)}
 IMAGES = 1600  # an epoch
+TORCH = [["torch==2.13.0", "numpy", "pillow"], ["--no-deps", "torchvision==0.28.0"]]
 SIDES = {"JPEGs": NO_CACHE, "coefficients": COEFFICIENTS}
 
 # Name: (script, (must, aim) on JPEGs, (must, aim) from the cache, arguments of pip's runs). Epochs
 # after the first are measured, for which seek indexes are known.
 PEERS = {
     "PyTorch DataLoader + torchvision": (
-        "torch_", (6, 8), (14, 20),
-        [["torch==2.13.0", "numpy", "pillow"], ["--no-deps", "torchvision==0.28.0"]],
+        "torch_", (6, 8), (14, 20), TORCH,
     ),
     "MindSpore": ("mindspore_", (1.9, 2.4), (9, 13), [["mindspore==2.10.0", "numpy", "pillow"]]),
     "DALI (CPU)": ("dali_", (1.9, 2.4), (9, 13), [["nvidia-dali-cuda120==2.4.0", "numpy"]]),
@@ -49,18 +50,22 @@ def environment(script: str) -> Path:
     return FOLDER / {"tfdata": "tensorflow"}.get(script, script.rstrip("_"))
 
 
+def make_environment(name: str, folder: Path, commands: list[list[str]]) -> None:
+    """Make a virtual environment, unless it is there, with what some runs of pip install."""
+    if (folder / "bin/python").exists():
+        return
+    print(f"installing {name} into {folder}", flush=True)
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    for arguments in commands:
+        done = subprocess.run([folder / "bin/pip", "install", "-q", *arguments])
+        if done.returncode != 0:
+            print(f"{name} could not be installed; it will be reported as absent")
+
+
 def install() -> None:
     """Make the virtual environments that are not there."""
     for name, (script, _, _, commands) in PEERS.items():
-        folder = environment(script)
-        if (folder / "bin/python").exists():
-            continue
-        print(f"installing {name} into {folder}", flush=True)
-        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-        for arguments in commands:
-            done = subprocess.run([folder / "bin/pip", "install", "-q", *arguments])
-            if done.returncode != 0:
-                print(f"{name} could not be installed; it will be reported as absent")
+        make_environment(name, environment(script), commands)
 
 
 def measured(command: list, folder: Path) -> dict:
@@ -75,13 +80,12 @@ def measured(command: list, folder: Path) -> dict:
     return json.loads(lines[-1])
 
 
-def feedwater(context: Context, photos: Path, cache: str, cpus: list[int]) -> dict:
+def feedwater(context: Context, root: Path, pipeline: Path, cpus: list[int]) -> dict:
     """Measure Feedwater with daemon and trainer on these cores alone."""
-    pipeline = context.train_pipeline("peers", cache)
-    config = context.config(cpus, photos)
+    config = context.config(cpus, root)
     with context.daemon(config, run_on=cpus) as daemon:
         return measured(
-            [sys.executable, SCRIPTS / "feedwater_.py", photos, str(len(cpus)), cpu_list(cpus),
+            [sys.executable, SCRIPTS / "feedwater_.py", root, str(len(cpus)), cpu_list(cpus),
              daemon.address, str(daemon.pid), pipeline],
             context.folder,
         )  # fmt: skip
@@ -113,8 +117,11 @@ def run(context: Context) -> list[Figure]:
                 if name in context.absent:
                     continue
                 try:
-                    work = peer if name in PEERS else feedwater
-                    got = work(context, photos, loaders[name], cpus)
+                    if name in PEERS:
+                        got = peer(context, photos, loaders[name], cpus)
+                    else:
+                        pipeline = context.train_pipeline("peers", loaders[name])
+                        got = feedwater(context, photos, pipeline, cpus)
                 except (RuntimeError, subprocess.TimeoutExpired) as error:
                     if name not in PEERS:
                         raise
