@@ -68,10 +68,20 @@ def test_large_groups_are_unpacked_once(make_daemon, options):
         f"fields: {{data: {{dtype: uint8, shape: [{SIZE}]}}}}}}\noutputs: [data]\n"
         "sampler: {shuffle: none, last: partial}\nbatch: {size: 7}\n",
     )
-    daemon.start()
-    with feedwater.Loader("d", address=daemon.address, output="numpy", as_dict=True) as loader:
-        held = [row.tobytes() for batch in loader for row in np.array(batch["data"])]
-    assert held == given
+    unpacked = []
+    for _ in range(2):
+        daemon.start()
+        with feedwater.Loader("d", address=daemon.address, output="numpy", as_dict=True) as loader:
+            held = [row.tobytes() for batch in loader for row in np.array(batch["data"])]
+        assert held == given
+        assert daemon.stop() == 0
+        staged = (daemon.folder / "state/staged").rglob("*")
+        files = {path: path.stat() for path in staged if path.is_file()}
+        unpacked.append(
+            {path: about.st_ino for path, about in files.items() if about.st_size >= 700 * SIZE}
+        )
+    assert len(unpacked[0]) == 1, "one file holds all records, one after the other"
+    assert unpacked[0] == unpacked[1], "the next daemon finds it"
 
 
 @pytest.mark.parametrize(

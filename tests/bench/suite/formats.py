@@ -29,7 +29,10 @@ JPEG_GOALS, CACHE_GOALS = (5, 8), (12, 20)
 MEMMAP_GOALS, DATALOADER_GOALS = (1, None), (3, 5)
 ENVIRONMENTS = {
     "formats": [
-        *TORCH, ["webdataset", "mosaicml-streaming", "datasets", "grain", "array_record"],
+        *TORCH, ["webdataset==1.0.2", "datasets==5.2.0", "grain==0.2.18", "array_record==0.8.6"],
+    ],
+    "mosaic": [
+        ["torch==2.13.0", "numpy<2.2", "pillow"], *TORCH[1:], ["mosaicml-streaming==0.13.0"],
     ],
     "tensorflow": [["tensorflow-cpu==2.21.0"]],
     "mindspore": [["mindspore==2.10.0", "numpy", "pillow"]],
