@@ -1,10 +1,16 @@
-// What a user asked `feedwater convert` for, as far as it decides which bytes come out.
+// What `feedwater convert` makes of the records it copies.
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <optional>
 
+#include "absl/status/statusor.h"
+
 namespace feedwater::cli {
+
+class Conversion;
+struct ConversionWork;
 
 struct ConvertOptions {
   int64_t shard_bytes = 256 << 20;
@@ -15,5 +21,12 @@ struct ConvertOptions {
 
   bool decodes() const { return resize_max > 0 || makes_baseline; }
 };
+
+// What a folder was made with, from its journal. InvalidArgument: these are no such options.
+absl::StatusOr<ConvertOptions> ConvertOptionsOf(const nlohmann::ordered_json& made_from);
+
+// REQUIRES: Conversion::Open.
+absl::StatusOr<ConversionWork> ConvertWork(const Conversion& conversion,
+                                           const ConvertOptions& options);
 
 }  // namespace feedwater::cli

@@ -186,6 +186,12 @@ json OpList(bool batch_ops) {
     json schema = MapSchema(op.params);
     schema["properties"]["in"] = InSchema(op);
     schema["properties"]["out"] = OutSchema(op);
+    if (op.randomness == server::Randomness::kPerSample) {
+      schema["properties"][server::kDrawsAs] = {{"type", "integer"},
+                                                {"minimum", 0},
+                                                {"maximum", server::kMaxOps - 1},
+                                                {"description", server::kDrawsAsDoc}};
+    }
     schema["description"] = op.summary;
     if (!schema.contains("required")) bare.push_back(name);
     properties[name] = schema;

@@ -28,6 +28,8 @@ using server::TensorSpec;
 constexpr const char* kExtensions[] = {"jpg", "png", "webp", "ppm", "tif", "bmp", "bin"};
 constexpr size_t kNoImage = 6;
 constexpr size_t kMaxStem = 60;
+constexpr int kFewestKeyDigits = 8;
+constexpr size_t kMaxReason = 4096;
 
 absl::string_view ViewOf(absl::Span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -104,6 +106,16 @@ void AppendMember(const std::string& name, std::initializer_list<absl::string_vi
 }
 
 }  // namespace
+
+int KeyDigits(int64_t records) {
+  return std::max(kFewestKeyDigits, static_cast<int>(absl::StrCat(records - 1).size()));
+}
+
+void AppendBadPlace(int64_t record, int key_digits, absl::string_view reason,
+                    std::string* archive) {
+  AppendMember(absl::StrFormat("%0*d.bad.txt", key_digits, record),
+               {reason.substr(0, kMaxReason), "\n"}, archive);
+}
 
 bool IsPlainText(absl::Span<const std::byte> bytes) {
   absl::string_view text = ViewOf(bytes);
@@ -218,13 +230,11 @@ std::vector<std::string> RecordMembers::Describe() const {
 }
 
 void RecordMembers::Append(int64_t record, int key_digits, const server::Record& values,
-                           absl::Span<const absl::Span<const std::byte>> encoded,
                            std::string* archive, std::vector<ImageKinds>* kinds) const {
   const std::string key = absl::StrFormat("%0*d.", key_digits, record);
   size_t room = archive->size();
   for (size_t i = 0; i < members_.size(); ++i) {
-    room += 4 * server::kTarBlock +
-            (members_[i].kind == Kind::kEncoded ? encoded[i].size() : values.fields[i].bytes());
+    room += 4 * server::kTarBlock + values.fields[i].bytes();
   }
   archive->reserve(room);
   for (size_t i = 0; i < members_.size(); ++i) {
@@ -234,9 +244,9 @@ void RecordMembers::Append(int64_t record, int key_digits, const server::Record&
     const std::string begin = absl::StrCat(key, member.stem);
     switch (member.kind) {
       case Kind::kEncoded: {
-        const size_t kind = KindOf(encoded[i]);
+        const size_t kind = KindOf({value.data, value.bytes()});
         (*kinds)[i] = static_cast<ImageKinds>((*kinds)[i] | 1u << kind);
-        AppendMember(begin + kExtensions[kind], {ViewOf(encoded[i])}, archive);
+        AppendMember(begin + kExtensions[kind], {bytes}, archive);
         break;
       }
       case Kind::kNumber:

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "server/source/dataset.h"
 
@@ -36,10 +37,9 @@ class RecordMembers {
   // "data: jpg|png|...", "boxes: boxes.npy": what is written of each field.
   std::vector<std::string> Describe() const;
 
-  // Appends the record's members to an archive. `values`: a field's bytes by field, where it is
-  // encoded those that are to be written. `kinds`: by field, what was written is added.
-  void Append(int64_t record, int key_digits, const server::Record& values,
-              absl::Span<const absl::Span<const std::byte>> encoded, std::string* archive,
+  // Appends the record's members to an archive. `key_digits`: KeyDigits of the dataset. `kinds`: by
+  // field, what was written is added.
+  void Append(int64_t record, int key_digits, const server::Record& values, std::string* archive,
               std::vector<ImageKinds>* kinds) const;
 
   // The lines of `fields:` in a dataset's section, each with `indent`.
@@ -59,6 +59,13 @@ class RecordMembers {
 
   std::vector<Member> members_;
 };
+
+// How many digits name the records of a dataset of so many.
+int KeyDigits(int64_t records);
+
+// Appends the one member of a record that could not be made and whose place stays: KEY.bad.txt,
+// which says why. Who reads it finds that the record's fields are missing, so it is bad there, too.
+void AppendBadPlace(int64_t record, int key_digits, absl::string_view reason, std::string* archive);
 
 // Whether bytes are a text in UTF-8 without control characters.
 bool IsPlainText(absl::Span<const std::byte> bytes);

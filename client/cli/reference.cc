@@ -11,6 +11,7 @@
 #include "client/cli/json_schema.h"
 #include "server/base/registry.h"
 #include "server/graph/op_schema.h"
+#include "server/graph/op_spec.h"
 #include "server/graph/pipeline_spec.h"
 #include "server/service/config.h"
 #include "server/source/dataset.h"
@@ -95,8 +96,10 @@ void PrintOps() {
   std::cout << kGenerated
             << "# Ops\n\nThe steps of a pipeline's `graph:` and `batch: graph:`. Every op takes "
                "`in`, the field or fields that it reads, and `out`, what it writes; both may be "
-               "left out where the names below fit. `feedwater describe op NAME` prints the "
-               "same.\n";
+               "left out where the names below fit. An op that draws for each sample also takes "
+               "`"
+            << server::kDrawsAs << "`: " << server::kDrawsAsDoc
+            << " `feedwater describe op NAME` prints the same.\n";
   for (const bool batch_ops : {false, true}) {
     std::cout << "\n## " << (batch_ops ? "On whole batches" : "On samples") << "\n";
     for (const std::string& name : Registry<OpEntry>::Get().Names()) {

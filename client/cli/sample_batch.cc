@@ -48,6 +48,12 @@ absl::Status SampleBatch::Run(const server::SampleInput& input, int64_t k) {
   return server::NoThrow([&] { return maker_->Run(input, k, memory_); });
 }
 
+absl::Status SampleBatch::RunKeeping(const server::SampleInput& input, int64_t max_field_bytes,
+                                     absl::FunctionRef<void(const server::Record&)> keep) {
+  return server::NoThrow(
+      [&] { return maker_->RunKeeping(input, 0, memory_, max_field_bytes, keep); });
+}
+
 absl::Status SampleBatch::Finish(int64_t samples, uint64_t global_batch, server::PhiloxKey key) {
   return server::NoThrow(
       [&] { return plan_->FinishBatch(samples, global_batch, key, memory_, *workspace_); });

@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "server/batch/slot_layout.h"
 #include "server/decoder/sample_maker.h"
@@ -24,6 +25,9 @@ class SampleBatch {
 
   // As SampleMaker::Run and Plan::FinishBatch; what a library throws becomes an error, too.
   absl::Status Run(const server::SampleInput& input, int64_t k);
+  // As SampleMaker::RunKeeping, at place 0.
+  absl::Status RunKeeping(const server::SampleInput& input, int64_t max_field_bytes,
+                          absl::FunctionRef<void(const server::Record&)> keep);
   absl::Status Finish(int64_t samples, uint64_t global_batch, server::PhiloxKey key);
 
   // Output i of the sample at place k. REQUIRES of a ragged one: Finish.

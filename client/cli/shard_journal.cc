@@ -36,20 +36,49 @@ int64_t NumberOf(const json& object, const char* key) {
 
 // The first thing that differs.
 absl::Status CompareMakings(const std::string& folder, const json& before, const json& now) {
-  for (const auto& [key, value] : now.items()) {
-    const auto found = before.find(key);
-    const std::string was = found == before.end() ? "nothing" : Dump(*found);
-    if (was == Dump(value)) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        folder, " holds shards that were made with ", key, " = ", was, ", and this run has ",
-        Dump(value), ". Cure: the same dataset and options, another folder, or rm -r ", folder));
+  const auto text = [](const json& from, const std::string& key) {
+    const auto found = from.find(key);
+    return found == from.end() ? "nothing" : Dump(*found);
+  };
+  for (const json* keys : {&now, &before}) {
+    for (const auto& [key, value] : keys->items()) {
+      const std::string was = text(before, key), is = text(now, key);
+      if (was == is) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          folder, " holds shards that were made with ", key, " = ", was, ", and this run has ", is,
+          ". Cure: the same dataset and options, another folder, or rm -r ", folder));
+    }
   }
   return absl::OkStatus();
+}
+
+absl::Status Damaged(const std::string& folder) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(folder, "/", kJournal, " is damaged. Cure: another folder, or rm -r ", folder));
 }
 
 int64_t BytesOfFile(const std::string& path) {
   struct stat info;
   return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) ? info.st_size : -1;
+}
+
+absl::StatusOr<json> ReadDocument(const std::string& folder) {
+  const std::string path = absl::StrCat(folder, "/", kJournal);
+  const int64_t bytes = BytesOfFile(path);
+  if (bytes < 0) {
+    return absl::NotFoundError(
+        absl::StrCat(folder, " has no ", kJournal,
+                     ", so it holds no shards of `feedwater convert` or `feedwater materialize`"));
+  }
+  if (bytes > static_cast<int64_t>(kMaxJournalBytes)) return Damaged(folder);
+  std::ifstream file(path);
+  json document = json::parse(file, nullptr, /*allow_exceptions=*/false);
+  if (!document.is_object() || NumberOf(document, "version") != kVersion ||
+      !document.contains("made_from") || !document["made_from"].is_object() ||
+      !document.contains("shards") || !document["shards"].is_array()) {
+    return Damaged(folder);
+  }
+  return document;
 }
 
 }  // namespace
@@ -111,18 +140,28 @@ absl::StatusOr<ShardJournal> ShardJournal::Open(const std::string& folder, const
   return journal;
 }
 
+absl::StatusOr<ShardJournal> ShardJournal::OpenWritten(const std::string& folder,
+                                                       const std::string& name, json made_from,
+                                                       size_t fields) {
+  ShardJournal journal;
+  journal.folder_ = folder;
+  journal.name_ = name;
+  journal.made_from_ = std::move(made_from);
+  journal.fields_ = fields;
+  std::string note;
+  FW_RETURN_IF_ERROR(journal.Read(&note));
+  if (!note.empty()) return absl::DataLossError(absl::StrCat(folder, ": ", note));
+  return journal;
+}
+
+absl::StatusOr<json> ShardJournal::MadeFromOf(const std::string& folder) {
+  FW_ASSIGN_OR_RETURN(const json document, ReadDocument(folder));
+  return document["made_from"];
+}
+
 absl::Status ShardJournal::Read(std::string* note) {
-  const std::string path = absl::StrCat(folder_, "/", kJournal);
-  const absl::Status damaged = absl::InvalidArgumentError(
-      absl::StrCat(path, " is damaged. Cure: another folder, or rm -r ", folder_));
-  if (BytesOfFile(path) > static_cast<int64_t>(kMaxJournalBytes)) return damaged;
-  std::ifstream file(path);
-  const json document = json::parse(file, nullptr, /*allow_exceptions=*/false);
-  if (!document.is_object() || NumberOf(document, "version") != kVersion ||
-      !document.contains("made_from") || !document["made_from"].is_object() ||
-      !document.contains("shards") || !document["shards"].is_array()) {
-    return damaged;
-  }
+  const absl::Status damaged = Damaged(folder_);
+  FW_ASSIGN_OR_RETURN(const json document, ReadDocument(folder_));
   FW_RETURN_IF_ERROR(CompareMakings(folder_, document["made_from"], made_from_));
   for (const json& entry : document["shards"]) {
     Shard shard;

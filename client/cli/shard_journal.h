@@ -43,6 +43,14 @@ class ShardJournal {
                                            nlohmann::ordered_json made_from, size_t fields,
                                            std::string* note);
 
+  // The same of a folder that is to be read alone, and into which nothing is written. NotFound: it
+  // has no journal.
+  static absl::StatusOr<ShardJournal> OpenWritten(const std::string& folder,
+                                                  const std::string& name,
+                                                  nlohmann::ordered_json made_from, size_t fields);
+  // What the shards of a folder were made from. NotFound: it has no journal.
+  static absl::StatusOr<nlohmann::ordered_json> MadeFromOf(const std::string& folder);
+
   const std::vector<Shard>& shards() const { return shards_; }
   int64_t next_position() const {
     return shards_.empty() ? 0 : shards_.back().first + shards_.back().positions;

@@ -13,7 +13,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "client/cli/image_converter.h"
 #include "client/cli/progress.h"
 #include "server/base/atomic_file.h"
 #include "server/base/mutex.h"
@@ -27,13 +26,11 @@ namespace feedwater::cli {
 namespace {
 
 // A thread takes so many records at a time, neighbours where they are not shuffled.
-constexpr size_t kChunkRecords = 32;
 constexpr int64_t kChunkBytes = 4 << 20;
 constexpr int64_t kMostWaitingBytes = 64 << 20;
 constexpr size_t kMostChunksPerThread = 64;
 constexpr size_t kBufferBytes = 1 << 20;        // collected for one write
 constexpr int64_t kFlushEveryBytes = 16 << 20;  // sent to the disk while the shard grows
-constexpr int kFewestKeyDigits = 8;
 
 // A record on its way into a shard.
 struct Item {
@@ -49,10 +46,6 @@ struct Chunk {
   bool is_done = false;
 };
 
-int KeyDigits(int64_t records) {
-  return std::max(kFewestKeyDigits, static_cast<int>(absl::StrCat(records - 1).size()));
-}
-
 // The threads, and the chunks in the order of their positions.
 class Chunks {
  public:
@@ -61,8 +54,8 @@ class Chunks {
         dataset_(maker.local->dataset()),
         key_digits_(KeyDigits(dataset_.size())),
         next_position_(first_position) {
-    if (maker.options.shuffle) {
-      order_.emplace(dataset_.size(), server::EpochKey(*maker.options.shuffle, /*epoch=*/0),
+    if (maker.shuffle) {
+      order_.emplace(dataset_.size(), server::EpochKey(*maker.shuffle, /*epoch=*/0),
                      server::ShuffleUse::kRecords);
     }
     for (size_t i = 0; i < maker.jobs; ++i) threads_.emplace_back([this] { Work(); });
@@ -98,14 +91,8 @@ class Chunks {
  private:
   // A thread's own.
   struct Room {
-    explicit Room(const ShardMaker& maker)
-        : images(maker.options, maker.local->loaded->spec.limits),
-          made(maker.members->fields()),
-          encoded(maker.members->fields()) {}
-    ImageConverter images;
+    std::unique_ptr<ValueMaker> values;
     server::Record parsed;
-    std::vector<std::string> made;                     // by field
-    std::vector<absl::Span<const std::byte>> encoded;  // by field
   };
 
   void Work() {
@@ -119,8 +106,9 @@ class Chunks {
   absl::Status WorkUntilDone() {
     FW_ASSIGN_OR_RETURN(const std::unique_ptr<server::RecordReader> reader,
                         maker_.local->NewReader());
-    Room room(maker_);
-    std::array<server::RecordBytes, kChunkRecords> bytes;
+    Room room;
+    FW_ASSIGN_OR_RETURN(room.values, maker_.new_values());
+    std::array<server::RecordBytes, ShardMaker::kMostChunkRecords> bytes;
     while (Chunk* chunk = Take()) {
       size_t started = 0;
       absl::Status failure;
@@ -132,8 +120,11 @@ class Chunks {
         }
         server::RecordBytes* read = reader->Collect();
         if (read == nullptr) break;
-        if (failure.ok()) failure = Make(*read, room, static_cast<Item*>(read->user));
+        WaitForRoom(chunk);
+        auto* const item = static_cast<Item*>(read->user);
+        if (failure.ok()) failure = Make(*read, room, item);
         reader->Release(read);
+        TakeRoom(static_cast<int64_t>(item->members.size()), chunk);
       }
       FW_RETURN_IF_ERROR(failure);
       Done(chunk);
@@ -147,7 +138,11 @@ class Chunks {
     if (status.ok()) {
       status = server::NoThrow([&]() -> absl::Status {
         FW_RETURN_IF_ERROR(dataset_.Parse(bytes.record(), bytes.extents(), &room.parsed));
-        return MakeMembers(room, item);
+        FW_ASSIGN_OR_RETURN(const server::Record* values,
+                            room.values->Make(bytes.record(), room.parsed));
+        item->kinds.assign(maker_.members->fields(), 0);
+        maker_.members->Append(item->record, key_digits_, *values, &item->members, &item->kinds);
+        return absl::OkStatus();
       });
     }
     if (status.ok()) return status;
@@ -155,25 +150,10 @@ class Chunks {
       return server::Annotate(status, absl::StrCat("record ", bytes.record()));
     const RecordPlace place = PlaceOf(dataset_, bytes.record());
     item->members.clear();
+    item->kinds.assign(maker_.members->fields(), 0);
     item->bad = BadRecord{bytes.record(), place.path, place.offset, std::string(status.message())};
-    return absl::OkStatus();
-  }
-
-  absl::Status MakeMembers(Room& room, Item* item) const {
-    const RecordMembers& members = *maker_.members;
-    for (size_t i = 0; i < members.fields(); ++i) {
-      if (!members.is_encoded(i)) continue;
-      const server::Tensor& value = room.parsed.fields[i];
-      const auto image = room.images.Convert({value.data, value.bytes()}, &room.made[i]);
-      if (!image.ok()) {
-        return server::Annotate(image.status(),
-                                absl::StrCat("field '", dataset_.fields()[i].name, "'"));
-      }
-      room.encoded[i] = *image;
-    }
-    item->kinds.assign(members.fields(), 0);
-    members.Append(item->record, key_digits_, room.parsed, room.encoded, &item->members,
-                   &item->kinds);
+    if (maker_.keeps_bad_places)
+      AppendBadPlace(item->record, key_digits_, item->bad->reason, &item->members);
     return absl::OkStatus();
   }
 
@@ -189,7 +169,7 @@ class Chunks {
     if (stop_ || next_position_ >= dataset_.size()) return nullptr;
     auto chunk = std::make_unique<Chunk>();
     int64_t bytes = 0;
-    while (next_position_ < dataset_.size() && chunk->items.size() < kChunkRecords &&
+    while (next_position_ < dataset_.size() && chunk->items.size() < maker_.chunk_records &&
            bytes < kChunkBytes) {
       Item item;
       item.record = order_ ? order_->At(next_position_) : next_position_;
@@ -203,10 +183,20 @@ class Chunks {
     return chunks_.back().get();
   }
 
-  void Done(Chunk* chunk) {
-    for (const Item& item : chunk->items) chunk->bytes += static_cast<int64_t>(item.members.size());
+  // Until less waits for its turn. The lowest chunk, which all others wait for, does not wait.
+  void WaitForRoom(const Chunk* chunk) {
     server::MutexLock lock(&mu_);
-    waiting_bytes_ += chunk->bytes;
+    while (!stop_ && waiting_bytes_ >= kMostWaitingBytes && chunks_.front().get() != chunk)
+      changed_.Wait(&mu_);
+  }
+  void TakeRoom(int64_t bytes, Chunk* chunk) {
+    server::MutexLock lock(&mu_);
+    chunk->bytes += bytes;
+    waiting_bytes_ += bytes;
+  }
+
+  void Done(Chunk* chunk) {
+    server::MutexLock lock(&mu_);
     chunk->is_done = true;
     changed_.SignalAll();
   }
@@ -273,8 +263,8 @@ class Writer {
         records_(maker.local->dataset().size()),
         before_(journal->next_position()),
         position_(before_),
-        chunks_(maker, position_),
-        progress_("convert", "records", Progress::Elsewhere::kLines) {}
+        progress_(maker.what, "records", Progress::Elsewhere::kLines),
+        chunks_(maker, position_) {}
 
   absl::Status Run() {
     while (true) {
@@ -295,7 +285,7 @@ class Writer {
     return absl::OkStatus();
   }
 
-  // Sets item_ to the next good record, or to null behind the last one.
+  // Sets item_ to the next record that is written, or to null behind the last one.
   absl::Status SkipBad() {
     while (true) {
       if (chunk_ == nullptr || next_item_ == chunk_->items.size()) {
@@ -306,7 +296,7 @@ class Writer {
         if (chunk_ == nullptr) return absl::OkStatus();
       }
       item_ = &chunk_->items[next_item_];
-      if (!item_->bad) return absl::OkStatus();
+      if (!item_->bad || !item_->members.empty()) return absl::OkStatus();
       bad_.push_back(*std::move(item_->bad));
       ++next_item_;
       ++position_;
@@ -331,10 +321,7 @@ class Writer {
     while (item_ != nullptr) {
       const auto bytes = static_cast<int64_t>(item_->members.size());
       const int64_t padding = server::TarPadding(file.bytes(), bytes);
-      if (shard->records > 0 &&
-          file.bytes() + padding + bytes + server::kTarEndBytes > maker_.options.shard_bytes) {
-        break;
-      }
+      if (shard->records > 0 && IsFull(file.bytes() + padding + bytes)) break;
       if (padding > 0) {
         server::AppendTarPadding(padding, file.buffer());
         FW_RETURN_IF_ERROR(file.Wrote(static_cast<size_t>(padding)));
@@ -344,6 +331,7 @@ class Writer {
         shard->kinds[i] = static_cast<ImageKinds>(shard->kinds[i] | item_->kinds[i]);
       written_ += padding + bytes;
       ++shard->records;
+      if (item_->bad) bad_.push_back(*std::move(item_->bad));
       ++next_item_;
       ++position_;
       FW_RETURN_IF_ERROR(SkipBad());
@@ -355,6 +343,13 @@ class Writer {
     return absl::OkStatus();
   }
 
+  // Whether the record at hand, with which the shard would have so many bytes, begins another one.
+  bool IsFull(int64_t bytes) const {
+    const std::vector<int64_t>& starts = maker_.shard_starts;
+    if (!starts.empty()) return std::binary_search(starts.begin(), starts.end(), position_);
+    return bytes + server::kTarEndBytes > maker_.shard_bytes;
+  }
+
   const ShardMaker& maker_;
   ShardJournal* const journal_;
   const int64_t records_, before_;
@@ -363,8 +358,8 @@ class Writer {
   std::unique_ptr<Chunk> chunk_;
   size_t next_item_ = 0;
   Item* item_ = nullptr;  // of chunk_
-  Chunks chunks_;
   Progress progress_;
+  Chunks chunks_;
 };
 
 }  // namespace

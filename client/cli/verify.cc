@@ -20,6 +20,7 @@
 #include "client/cli/local_pipeline.h"
 #include "client/cli/progress.h"
 #include "client/cli/sample_batch.h"
+#include "client/cli/verify_against.h"
 #include "server/base/clock.h"
 #include "server/base/escape.h"
 #include "server/base/mutex.h"
@@ -172,7 +173,7 @@ absl::Status Verify(Context& context, const std::string& pipeline, const std::st
 }
 
 void AddVerify(CLI::App& app, Context& context) {
-  static std::string pipeline, config;
+  static std::string pipeline, config, against;
   static size_t jobs = 0;
   CLI::App* command = AddCommand(
       app, context, "verify",
@@ -181,12 +182,25 @@ void AddVerify(CLI::App& app, Context& context) {
       "  feedwater verify ./my-pipeline.yaml --jobs 2 | jq -r .path   # the files to look at\n"
       "Every record runs through the graph of epoch 0, with images decoded whole. The lines come "
       "as "
-      "they are found; with --json they are sorted by record. Exit status 1 when any is bad.",
-      [&context] { return Verify(context, pipeline, config, jobs); });
+      "they are found; with --json they are sorted by record. Exit status 1 when any is bad.\n"
+      "  feedwater verify ./photos.yaml --against photos-shards   # what convert or materialize "
+      "made\n"
+      "Every record of the shards is then read and compared, field by field, with what is made "
+      "anew "
+      "of its source; a line for each difference. Exit status 1 when there is any.",
+      [&context] {
+        return against.empty() ? Verify(context, pipeline, config, jobs)
+                               : VerifyAgainst(context, {pipeline, config, against, jobs});
+      });
   command->add_option("pipeline", pipeline, "a .yaml file, or a name of the configuration")
       ->required()
       ->type_name("PIPELINE");
   command->add_option("--config", config, kConfigHelp)->type_name("FILE");
+  command
+      ->add_option("--against", against,
+                   "compare the shards in this folder, which `feedwater convert` or `feedwater "
+                   "materialize` made from the pipeline, with their source")
+      ->type_name("DIR");
   command->add_option("--jobs", jobs, "threads; default: as many as the configuration's cpus")
       ->check(CLI::Range(1, 1024));
 }

@@ -170,6 +170,7 @@ class Settler {
       return spec.node.Error(Registry<OpEntry>::Get().Unknown(Printable(spec.name)));
     }
     node.instance = instance;
+    node.draws_as = spec.draws_as;
     FW_ASSIGN_OR_RETURN(node.op, node.entry->create(spec.params));
     PlanEnvironment environment = environment_;
     Specs inputs;

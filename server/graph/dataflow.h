@@ -32,7 +32,8 @@ struct Value {
 struct Node {
   const OpEntry* entry = nullptr;
   std::unique_ptr<Op> op;
-  uint32_t instance = 0;     // for draws: the place in `graph`, dead ops counted
+  uint32_t instance = 0;     // the place in `graph`, dead ops counted
+  uint32_t draws_as = 0;     // for draws
   std::vector<int> in, out;  // values
   bool is_live = false;      // something that the client receives depends on it
 };

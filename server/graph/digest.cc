@@ -66,12 +66,15 @@ std::string OutputText(const OutputSpec& output) {
 }
 
 absl::Status AppendOps(absl::string_view key, const std::vector<OpSpec>& ops, std::string* out) {
-  for (const OpSpec& op : ops) {
+  for (size_t i = 0; i < ops.size(); ++i) {
+    const OpSpec& op = ops[i];
     const OpEntry* entry = Registry<OpEntry>::Get().Find(op.name);
     if (entry == nullptr) return op.node.Error(Registry<OpEntry>::Get().Unknown(op.name));
     FW_ASSIGN_OR_RETURN(const std::string params, entry->canonical(op.params));
     absl::StrAppend(out, key, " ", op.name, "(", absl::StrJoin(op.in, ","), ")->(",
-                    absl::StrJoin(op.out, ","), ") ", params, "\n");
+                    absl::StrJoin(op.out, ","), ") ", params);
+    if (op.draws_as != i) absl::StrAppend(out, " draws_as=", op.draws_as);
+    absl::StrAppend(out, "\n");
   }
   return absl::OkStatus();
 }

@@ -81,12 +81,50 @@ absl::StatusOr<OpSpec> SplitEntry(const YamlNode& entry) {
     spec.params = value;
     spec.params.entries.clear();
     for (const auto& [key, item] : value.entries) {
-      if (key.scalar != "in" && key.scalar != "out") spec.params.entries.emplace_back(key, item);
+      if (key.scalar == "in" || key.scalar == "out" || key.scalar == kDrawsAs) continue;
+      spec.params.entries.emplace_back(key, item);
     }
   } else if (value.kind != YamlNode::Kind::kNull) {
     spec.params = value;  // which the op's schema refuses, with the map that was meant
   }
   return spec;
+}
+
+// `draws_as`, or the op's place.
+absl::Status ReadDrawsAs(const OpEntry& entry, size_t place, OpSpec* spec) {
+  spec->draws_as = static_cast<uint32_t>(place);
+  const YamlNode* node =
+      spec->node.is_map() ? spec->node.entries[0].second.Find(kDrawsAs) : nullptr;
+  if (node == nullptr) return absl::OkStatus();
+  if (entry.randomness != Randomness::kPerSample) {
+    return node->Error(
+        absl::StrCat("op '", spec->name, "' has '", kDrawsAs, "', ",
+                     entry.is_batch_op ? "which is for the ops of 'graph'" : "and draws nothing"));
+  }
+  int64_t number = 0;
+  FW_RETURN_IF_ERROR(NameParam(ParamType<int64_t>::Read(*node, &number), kDrawsAs));
+  const absl::Status checked =
+      ParamType<int64_t>::Check(number, Range(0, static_cast<double>(kMaxOps - 1)));
+  if (!checked.ok()) return NameParam(node->Error(checked.message()), kDrawsAs);
+  spec->draws_as = static_cast<uint32_t>(number);
+  return absl::OkStatus();
+}
+
+// Two ops with one number would draw the same.
+absl::Status CheckDrawsDiffer(const std::vector<OpSpec>& specs) {
+  std::vector<const OpSpec*> by_number(kMaxOps, nullptr);
+  for (const OpSpec& spec : specs) {
+    if (Registry<OpEntry>::Get().Find(spec.name)->randomness != Randomness::kPerSample) continue;
+    const OpSpec*& other = by_number[spec.draws_as];
+    if (other != nullptr) {
+      return PlaceOf(spec, kDrawsAs, 0)
+          .Error(absl::StrCat("op '", spec.name, "' draws as number ", spec.draws_as, ", as op '",
+                              other->name, "' does (", other->node.Where(),
+                              "); give each random op a '", kDrawsAs, "' of its own"));
+    }
+    other = &spec;
+  }
+  return absl::OkStatus();
 }
 
 const YamlNode& NameNode(const YamlNode& entry) {
@@ -158,6 +196,7 @@ absl::StatusOr<std::vector<OpSpec>> ReadOps(const YamlNode& list, bool is_batch)
                              "' works on whole batches and belongs in 'batch: {graph: [...]}'"));
     }
     FW_RETURN_IF_ERROR(ReadPorts(*entry, &spec));
+    FW_RETURN_IF_ERROR(ReadDrawsAs(*entry, specs.size(), &spec));
     for (size_t i = 0; i < spec.out.size(); ++i) {
       if (IsOwnField(spec.out[i])) {
         return PlaceOf(spec, "out", i)
@@ -169,6 +208,7 @@ absl::StatusOr<std::vector<OpSpec>> ReadOps(const YamlNode& list, bool is_batch)
     FW_RETURN_IF_ERROR(entry->canonical(spec.params).status());
     specs.push_back(std::move(spec));
   }
+  FW_RETURN_IF_ERROR(CheckDrawsDiffer(specs));
   return specs;
 }
 

@@ -27,4 +27,10 @@ const YamlNode& PlaceOf(const OpSpec& spec, absl::string_view key, size_t i);
 
 inline constexpr size_t kMaxOps = 256;
 
+// Of an entry whose op draws: by which number its draws are keyed.
+inline constexpr char kDrawsAs[] = "draws_as";
+inline constexpr char kDrawsAsDoc[] =
+    "The number that the op's draws are keyed by; default: its place in `graph`, from 0. Ops that "
+    "come or go before it then change nothing of what it draws.";
+
 }  // namespace feedwater::server

@@ -20,7 +20,9 @@ namespace feedwater::server {
 struct OpSpec {
   std::string name;
   std::vector<std::string> in, out;
-  YamlNode params;  // the op's map without `in` and `out`
+  // The number that its draws are keyed by: its place in `graph`, unless `draws_as` gives another.
+  uint32_t draws_as = 0;
+  YamlNode params;  // the op's map without the keys that every op has
   YamlNode node;    // the whole entry, for its place
 };
 

@@ -18,7 +18,7 @@ Step MakeStep(const Dataflow& flow, const FusedRun& run) {
   Step step;
   for (int index : run.nodes) {
     const Node& node = flow.nodes[index];
-    step.parts.push_back({node.entry, node.op.get(), node.instance});
+    step.parts.push_back({node.entry, node.op.get(), node.instance, node.draws_as});
   }
   step.in = flow.nodes[run.nodes.front()].in;
   step.out = flow.nodes[run.nodes.back()].out;

@@ -40,7 +40,7 @@ struct Step {
   struct Part {
     const OpEntry* entry = nullptr;
     const Op* op = nullptr;
-    uint32_t instance = 0;
+    uint32_t instance = 0, draws_as = 0;  // as Node's
   };
   std::vector<Part> parts;
   std::vector<int> in, out;  // values

@@ -61,7 +61,7 @@ class StepSample : public Sample {
 };
 
 Draws DrawsOf(const Step::Part& part, const SampleRun& run) {
-  return Draws(run.input.key, static_cast<uint64_t>(run.input.sample_id), part.instance);
+  return Draws(run.input.key, static_cast<uint64_t>(run.input.sample_id), part.draws_as);
 }
 
 // Several ops at once: find the source's size, let every geometry op compose with its own draws,

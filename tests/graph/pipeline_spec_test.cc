@@ -609,5 +609,33 @@ const BadFile kBadGraphs[] = {
 INSTANTIATE_TEST_SUITE_P(Graphs, BadGraph, ::testing::ValuesIn(kBadGraphs),
                          [](const auto& info) { return std::string(info.param.name); });
 
+TEST(PipelineSpec, AnOpsDrawsMayBeKeyedByAnotherNumberThanItsPlace) {
+  const auto parse = [](const std::string& graph) {
+    return ParsePipeline(absl::StrCat(kDataset, "graph:\n", graph, "outputs: [image]\n"), "p.yaml");
+  };
+  const auto plain = parse("- decode\n- random_crop: {size: 8}\n- random_horizontal_flip\n");
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  EXPECT_EQ(plain->graph[1].draws_as, 1u);
+  const auto given =
+      parse("- decode\n- random_crop: {size: 8, draws_as: 4}\n- random_horizontal_flip\n");
+  ASSERT_TRUE(given.ok()) << given.status();
+  EXPECT_EQ(given->graph[1].draws_as, 4u);
+  EXPECT_EQ(given->graph[1].params.Find("draws_as"), nullptr);
+  EXPECT_NE(given->digest, plain->digest);
+  const auto spelled_out =
+      parse("- decode\n- random_crop: {size: 8, draws_as: 1}\n- random_horizontal_flip\n");
+  EXPECT_EQ(spelled_out->digest, plain->digest);
+
+  for (const auto& [graph, message] : std::vector<std::pair<const char*, const char*>>{
+           {"- decode: {draws_as: 3}\n",
+            "p.yaml:4:22: op 'decode' has 'draws_as', and draws nothing"},
+           {"- decode\n- random_crop: {size: 8, draws_as: 256}\n", "between 0 and 255, not 256"},
+           {"- decode\n- random_crop: {size: 8, draws_as: x}\n", "draws_as"},
+           {"- decode\n- random_crop: {size: 8, draws_as: 2}\n- random_horizontal_flip\n",
+            "op 'random_horizontal_flip' draws as number 2, as op 'random_crop' does"}}) {
+    EXPECT_THAT(std::string(parse(graph).status().message()), HasSubstr(message));
+  }
+}
+
 }  // namespace
 }  // namespace feedwater::server

@@ -1,0 +1,159 @@
+#include "client/cli/shard_section.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "server/base/atomic_file.h"
+#include "server/base/escape.h"
+#include "server/base/schema.h"
+
+namespace feedwater::cli {
+namespace {
+
+// More class names than these go into a file of their own.
+constexpr size_t kListedClasses = 1000, kListedClassBytes = 32 << 10;
+constexpr const char* kClassFile = "classes.txt";
+
+std::string Word(const std::string& word) { return server::ParamType<std::string>::Text(word); }
+
+}  // namespace
+
+std::string SafeFileName(absl::string_view name) {
+  std::string safe;
+  for (const char c : name) {
+    const bool is_safe = absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' ||
+                         c == '_' || (c == '.' && !safe.empty());
+    safe.push_back(is_safe ? c : '_');
+  }
+  return safe.empty() ? "dataset" : safe;
+}
+
+ShardSection::ShardSection(const LocalPipeline& local, const RecordMembers& members,
+                           const std::vector<server::FieldSpec>& fields,
+                           const ShardJournal& journal)
+    : local_(local), members_(members), fields_(fields), journal_(journal) {
+  FindRoot();
+}
+
+// Sets root and path to where the shards lie below a declared root, or below one that has to be
+// declared.
+void ShardSection::FindRoot() {
+  const std::string folder = journal_.folder();
+  size_t longest = 0;
+  root_ = SafeFileName(local_.loaded->spec.name);
+  hint_ = absl::StrCat("no declared root holds ", folder, "; feedwater.yaml needs  roots: {", root_,
+                       ": ", folder, "}");
+  for (const auto& [name, declared] : local_.settings.config.roots) {
+    std::error_code error;
+    const std::filesystem::path root = std::filesystem::canonical(std::string(declared), error);
+    if (error) continue;
+    const std::filesystem::path relative = std::filesystem::path(folder).lexically_relative(root);
+    if (relative.empty() || *relative.begin() == "..") continue;
+    if (root.string().size() <= longest) continue;
+    longest = root.string().size();
+    root_ = name;
+    path_ = relative == "." ? "" : relative.string();
+    hint_.clear();
+  }
+}
+
+// A list where it is short, else a file.
+absl::StatusOr<std::string> ShardSection::ClassLines() const {
+  const std::vector<std::string>& classes = local_.dataset().classes();
+  const std::string file = absl::StrCat(journal_.folder(), "/", kClassFile);
+  size_t bytes = 0;
+  bool is_listed = classes.size() <= kListedClasses;
+  std::vector<std::string> words;
+  for (const std::string& name : classes) {
+    bytes += name.size();
+    is_listed = is_listed && bytes <= kListedClassBytes &&
+                IsPlainText({reinterpret_cast<const std::byte*>(name.data()), name.size()});
+    if (is_listed) words.push_back(Word(name));
+  }
+  if (is_listed) {
+    unlink(file.c_str());  // of another time
+    return classes.empty() ? "" : absl::StrCat("  classes: [", absl::StrJoin(words, ", "), "]\n");
+  }
+  FW_RETURN_IF_ERROR(server::WriteFileAtomically(file, {absl::StrJoin(classes, "\n"), "\n"}, 0666));
+  return absl::StrCat("  class_file: ", kClassFile, "\n");
+}
+
+// NAME-{000000..000012}.tar
+std::string ShardSection::FilesText() const {
+  constexpr size_t kDigits = 6, kTail = kDigits + 4;  // of the first: 000000.tar
+  const size_t shards = journal_.shards().size();
+  const std::string first = journal_.FileOf(0), last = journal_.FileOf(shards - 1);
+  if (shards == 1) return first;
+  const std::string stem = first.substr(0, first.size() - kTail);
+  return absl::StrCat(stem, "{", first.substr(stem.size(), kDigits), "..",
+                      last.substr(stem.size(), last.size() - stem.size() - 4), "}.tar");
+}
+
+absl::Status ShardSection::Write(const std::string& origin) {
+  FW_ASSIGN_OR_RETURN(const std::string classes, ClassLines());
+  text_ = absl::StrCat("dataset:\n  format: webdataset\n  root: ", Word(root_), "\n",
+                       path_.empty() ? "" : absl::StrCat("  path: ", Word(path_), "\n"),
+                       "  files: [", Word(FilesText()), "]\n", classes, "  fields:\n",
+                       members_.Section(journal_.kinds(), "    "));
+  const std::string head =
+      absl::StrCat("# ", server::Escaped(origin), "\n",
+                   hint_.empty() ? "" : absl::StrCat("# ", server::Escaped(hint_), "\n"));
+  return server::WriteFileAtomically(file(), {head, text_}, 0666);
+}
+
+absl::Status ShardSection::Load() {
+  FW_RETURN_IF_ERROR(server::ReadYamlFile(file(), server::YamlLimits(), &text_).status());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<const server::Dataset>> ShardSection::Open(
+    const std::string& key_field) const {
+  FW_ASSIGN_OR_RETURN(const server::YamlNode node, server::ParseYaml(text_, file()));
+  const server::YamlNode* found = node.Find("dataset");
+  if (found == nullptr || !found->is_map()) return node.Error("no section `dataset:` is here");
+  server::YamlNode dataset = *found;
+  std::string root = root_, path;
+  for (auto& [key, value] : dataset.entries) {
+    if (key.scalar == "root") root = value.scalar;
+    if (key.scalar == "path") path = value.scalar;
+    if (key.scalar != "fields" || key_field.empty()) continue;
+    server::YamlNode name = key, from = key;
+    name.scalar = key_field;
+    from.scalar = "__key__";
+    value.entries.emplace_back(std::move(name), std::move(from));
+  }
+  // The shards lie where their section does.
+  std::string folder = journal_.folder();
+  if (!path.empty()) {
+    if (!absl::EndsWith(folder, "/" + path)) {
+      return node.Error(absl::StrCat("the shards lie in ", folder, ", which does not end with the ",
+                                     "section's path, ", server::Printable(path)));
+    }
+    folder.resize(folder.size() - path.size() - 1);
+  }
+  server::DatasetOptions options;
+  FW_ASSIGN_OR_RETURN(options.roots, server::Roots::Create({{root, folder}}));
+  options.save = false;
+  options.budget = local_.budget;
+  FW_ASSIGN_OR_RETURN(std::shared_ptr<const server::Dataset> written,
+                      server::OpenDataset(dataset, options));
+  bool is_same = written->size() == journal_.records() &&
+                 written->fields().size() == fields_.size() + (key_field.empty() ? 0 : 1) &&
+                 written->classes() == local_.dataset().classes();
+  for (size_t i = 0; is_same && i < fields_.size(); ++i) {
+    const server::FieldSpec &now = written->fields()[i], &was = fields_[i];
+    is_same = now.name == was.name && now.spec.dtype == was.spec.dtype &&
+              now.spec.shape == was.spec.shape;
+  }
+  if (is_same) return written;
+  return absl::DataLossError(absl::StrCat(
+      "the shards in ", journal_.folder(), " do not hold the ", journal_.records(),
+      " records that were written; cure: rm -r ", journal_.folder(), ", and write them again"));
+}
+
+}  // namespace feedwater::cli
