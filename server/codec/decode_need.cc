@@ -8,6 +8,8 @@
 #include "server/base/status.h"
 #include "server/codec/file_header.h"
 #include "server/codec/image.h"
+#include "server/codec/jpeg/frame.h"
+#include "server/codec/jpeg/libjpeg_packer.h"
 #include "server/codec/jpeg/markers.h"
 #include "server/codec/orientation.h"
 
@@ -84,6 +86,20 @@ absl::StatusOr<DecodeNeed> NeedOfDecoding(absl::Span<const std::byte> encoded,
     need.bytes += ScanBytes(encoded);
     if (jpeg.has_several_scans) need.bytes += jpeg.coefficient_bytes;
   }
+  return need;
+}
+
+PackingNeed NeedOfPacking(absl::Span<const std::byte> encoded) {
+  PackingNeed need;
+  const auto header = ReadJpegHeader(encoded);
+  if (!header.ok()) return need;
+  need.document_bytes = jpeg::MostStoreBytes(static_cast<int64_t>(encoded.size()), header->size);
+  jpeg::JpegFrame frame;
+  const jpeg::Uncovered why =
+      jpeg::ReadFrame({reinterpret_cast<const uint8_t*>(encoded.data()), encoded.size()}, &frame);
+  if (!jpeg::LibjpegMayPack(why)) return need;
+  need.coefficient_bytes = header->coefficient_bytes;
+  need.uncounted_bytes = header->has_several_scans ? 0 : header->coefficient_bytes;
   return need;
 }
 

@@ -22,6 +22,16 @@ struct DecodeNeed {
 absl::StatusOr<DecodeNeed> NeedOfDecoding(absl::Span<const std::byte> encoded,
                                           bool apply_orientation, const ImageLimits& limits);
 
+// Of PackCoefficients. What is no JPEG takes nothing.
+struct PackingNeed {
+  int64_t coefficient_bytes = 0;  // all coefficients at once, where libjpeg-turbo reads them
+  // Of these, what NeedOfDecoding of the same image does not count: to decode a file of one scan
+  // takes some rows of them. The others are freed before the image is decoded.
+  int64_t uncounted_bytes = 0;
+  int64_t document_bytes = 0;  // at most
+};
+PackingNeed NeedOfPacking(absl::Span<const std::byte> encoded);
+
 // The most that any image of so many pixels takes, rows aside.
 int64_t MostDecodeBytes(int64_t pixels);
 

@@ -12,6 +12,7 @@
 #include "server/codec/file_header.h"
 #include "server/codec/jpeg/baseline_decoder.h"
 #include "server/codec/jpeg/coefficient_store.h"
+#include "server/codec/jpeg/libjpeg_packer.h"
 #include "server/codec/jpeg/store_decoder.h"
 #include "server/codec/jpeg/turbo_decoder.h"
 #include "server/codec/memory_source.h"
@@ -323,9 +324,12 @@ absl::Span<const std::byte> PackCoefficients(absl::Span<const std::byte> encoded
   absl::Span<const uint8_t> document;
   Guarded(impl, [&]() -> absl::Status {
     FW_ASSIGN_OR_RETURN(const FileHeader header, ReadFileHeader(encoded, limits));
-    if (header.kind == FileKind::kJpeg &&
-        OpenOwn(encoded, header, limits, impl) == jpeg::Uncovered::kNone) {
+    if (header.kind != FileKind::kJpeg) return absl::OkStatus();
+    const jpeg::Uncovered why = OpenOwn(encoded, header, limits, impl);
+    if (why == jpeg::Uncovered::kNone) {
       document = impl.baseline.Pack(impl.packer, header.orientation);
+    } else if (jpeg::LibjpegMayPack(why)) {
+      document = jpeg::PackByLibjpeg(encoded, limits, impl.packer);
     }
     return absl::OkStatus();
   }).IgnoreError();  // what cannot be packed is decoded from its file, which says what is wrong

@@ -110,8 +110,9 @@ absl::StatusOr<ImageInfo> ReadImageInfo(absl::Span<const std::byte> encoded, boo
                                         const ImageLimits& limits, ImageWorkspace& workspace);
 
 // The JPEG as a coefficient document (jpeg/coefficient_store.h): an image file like any other, of
-// the same pixels, that DecodeInto decodes several times faster. Empty for images that are none, or
-// that only libjpeg-turbo decodes; valid until the next call with this workspace.
+// the same pixels, that DecodeInto decodes several times faster. Empty for images that are none,
+// that are damaged, or that documents do not cover (jpeg/libjpeg_packer.h); valid until the next
+// call with this workspace. NeedOfPacking (decode_need.h) says what it takes.
 absl::Span<const std::byte> PackCoefficients(absl::Span<const std::byte> encoded,
                                              const ImageLimits& limits, ImageWorkspace& workspace);
 // Of the documents that PackCoefficients makes and DecodeInto reads, and of no others.

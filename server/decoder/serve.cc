@@ -12,13 +12,14 @@
 #include "absl/strings/str_cat.h"
 #include "server/base/no_throw.h"
 #include "server/base/work_clock.h"
+#include "server/codec/decode_need.h"
 #include "server/decoder/decoder_setup.h"
 
 namespace feedwater::server {
 namespace {
 
 // The packer's buffers are a few times as large.
-constexpr size_t kLargeFileBytes = 4 << 20;
+constexpr int64_t kLargeFileBytes = 4 << 20;
 
 // The seek indexes of one request's images: those that came with it, and what is learned of them.
 class RequestIndexes final : public SeekIndexes {
@@ -176,10 +177,11 @@ class Decoder {
   absl::Status Pack() {
     if (record_.fields.size() != 1) return absl::InvalidArgumentError("nothing to pack");
     const Tensor& file = record_.fields[0];
-    is_large_ = file.bytes() > kLargeFileBytes;
+    is_large_ = static_cast<int64_t>(file.bytes()) > kLargeFileBytes ||
+                NeedOfPacking({file.data, file.bytes()}).coefficient_bytes > kLargeFileBytes;
     const auto document =
         PackCoefficients({file.data, file.bytes()}, limits(), workspace_.images());
-    is_large_ |= document.size() > kLargeFileBytes;
+    is_large_ |= static_cast<int64_t>(document.size()) > kLargeFileBytes;
     TensorSpec spec;
     spec.shape = {static_cast<int64_t>(document.size())};
     answer_.fields = !document.empty() && Put(spec, document) ? 1 : 0;
@@ -189,7 +191,7 @@ class Decoder {
   // PutIndexes does the rest.
   absl::Status Index() {
     for (const Tensor& file : record_.fields) {
-      is_large_ |= file.bytes() > kLargeFileBytes;
+      is_large_ |= static_cast<int64_t>(file.bytes()) > kLargeFileBytes;
       MakeSeekIndex({file.data, file.bytes()}, limits(), workspace_.images());
     }
     return absl::OkStatus();

@@ -77,8 +77,9 @@ const Schema<CacheParams>& CacheSchema() {
   static const auto* schema = new Schema<CacheParams>(
       Schema<CacheParams>()
           .Param("kind", &CacheParams::kind,
-                 "What is kept of each record: bytes (as stored), coefficients (a JPEG without its "
-                 "Huffman coding, which decodes several times faster), decoded (what the graph's "
+                 "What is kept of each record: bytes (as stored), coefficients (a JPEG, also a "
+                 "progressive one, without its Huffman coding, which decodes several times "
+                 "faster), decoded (what the graph's "
                  "ops before the first random one make of it, such as decoded and resized pixels), "
                  "none; auto chooses and `feedwater status` says why.",
                  OneOf({"auto", "none", "bytes", "coefficients", "decoded"}))

@@ -1,6 +1,9 @@
 #include "server/pipeline/cached_record.h"
 
+#include <algorithm>
+
 #include "server/base/no_throw.h"
+#include "server/codec/decode_need.h"
 
 namespace feedwater::server {
 namespace {
@@ -23,6 +26,20 @@ absl::Status CachedRecord::Open(const Job& job, const RecordBytes& bytes) {
 bool CachedRecord::IsWanted(const Job& job, const RecordBytes& bytes) {
   return bytes.origin() == RecordBytes::Origin::kDataset && job.cache() != nullptr &&
          RecordReader::IsSettled(bytes) && job.cache()->Wants(bytes.record(), bytes.stamp());
+}
+
+CachedRecord::Need CachedRecord::NeedOf(const Job& job, const Record& record) {
+  const std::vector<bool>& as_coefficients = job.config().pipeline->kept.as_coefficients;
+  Need need;
+  for (size_t i = 0; i < record.fields.size(); ++i) {
+    const Tensor& field = record.fields[i];
+    PackingNeed packing;
+    if (i < as_coefficients.size() && as_coefficients[i])
+      packing = NeedOfPacking({field.data, field.bytes()});
+    need.packed_bytes += std::max(packing.document_bytes, static_cast<int64_t>(field.bytes()));
+    need.coefficient_bytes = std::max(need.coefficient_bytes, packing.uncounted_bytes);
+  }
+  return need;
 }
 
 absl::Status CachedRecord::Pack(const Job& job, const Record& record, SampleMaker& maker) {

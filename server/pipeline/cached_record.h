@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -25,6 +26,12 @@ class CachedRecord {
   void Begin() { is_packed_ = false; }
   // Whether the cache wants the record that was read.
   static bool IsWanted(const Job& job, const RecordBytes& bytes);
+  // What Pack takes of memory.
+  struct Need {
+    int64_t packed_bytes = 0;       // of what is packed, at most
+    int64_t coefficient_bytes = 0;  // beside that and what the graph takes (PackingNeed)
+  };
+  static Need NeedOf(const Job& job, const Record& record);
   // Packs the record's fields, JPEGs as coefficients where that is the cache's kind. Afterwards the
   // sample is made from fields(), so that a JPEG is decoded once although all of it is kept and
   // only a part is looked at. A record that cannot be kept is not packed; that is no error.

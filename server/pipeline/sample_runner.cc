@@ -15,10 +15,9 @@ namespace {
 
 // Cheap samples are timed one in so many, or the clock would be a good part of what it measures.
 constexpr int64_t kCheapTimedOneIn = 16;
-// What is packed of a JPEG stands in memory a few times: the packer's (twice while it grows), the
-// document, the payload. It takes four bytes a block at least, and three blocks stand for 64
-// pixels.
-constexpr int64_t kPackedCopies = 5, kPixelsPerPackedByte = 5;
+// What is packed of a record stands in memory a few times: the packer's (twice while it grows), the
+// document, the payload.
+constexpr int64_t kPackedCopies = 5;
 // Records that go to a decoder process are there, and between, once more; small ones do not count.
 constexpr int64_t kCountedRecordBytes = 4 << 20;
 
@@ -172,10 +171,10 @@ absl::Status SampleRunner::EnterRoom(const Making& sample, const SampleInput& in
   const bool fits = isolated || fitted_plan_ == plan.id();
   if (memory.depends_on_images || !fits) need = plan.NeedOf(input, way, in_process_.workspace());
   if (packs) {
-    const bool unpacks = job.config().pipeline->cache_kind == CacheKind::kCoefficients;
-    const int64_t pixels = static_cast<int64_t>(need.largest.width) * need.largest.height;
-    more_bytes += kPackedCopies * (std::max(sample.bytes.size(), made_bytes) +
-                                   (unpacks ? pixels / kPixelsPerPackedByte : 0));
+    const CachedRecord::Need packing = CachedRecord::NeedOf(job, record_);
+    more_bytes +=
+        kPackedCopies * std::max({sample.bytes.size(), made_bytes, packing.packed_bytes}) +
+        packing.coefficient_bytes;
   }
   const int64_t extra = need.bytes + more_bytes - job.claimed_bytes();
   if (extra > 0) {

@@ -4,9 +4,10 @@
 // taken.
 //
 //   decode_kernels [FOLDER] [--rounds N] [--cpu N] [--target NAME] [--only NAME...] [--whole-set]
-//                  [--json]
+//                  [--progressive] [--json]
 //
 // FOLDER defaults to $FEEDWATER_TEST_DATA/photos. `--target AVX2` holds Highway to AVX2 and less.
+// `--progressive` makes all photos progressive first, without loss, as jpegtran does it.
 // `--json` prints {target, photos, index_share, sets: {SET: {VARIANT: {wall_us, cpu_us}}}}, an
 // image.
 #include <CLI/CLI.hpp>
@@ -15,6 +16,7 @@
 #include "server/codec/jpeg/turbo_decoder.h"
 #include "tests/bench/photo_set.h"
 #include "tests/bench/simd_target.h"
+#include "tests/codec/coefficient_images.h"
 #include "tests/codec/seek_index_map.h"
 
 namespace feedwater::bench {
@@ -29,7 +31,7 @@ struct Options {
   int rounds = 9, cpu = 0;
   std::string target;
   std::vector<std::string> only;
-  bool whole_set = false, json = false;
+  bool whole_set = false, progressive = false, json = false;
 };
 
 const std::map<std::string, std::string> kMeanings = {
@@ -39,6 +41,7 @@ const std::map<std::string, std::string> kMeanings = {
     {"train", "crop, resize, flip, normalise"},
     {"seek", "the same with seek indexes"},
     {"store", "the same from a coefficient document"},
+    {"first", "pack, then the same from the document"},
     {"pack", "JPEG to coefficient document"},
     {"resize", "resize, flip, normalise alone"},
 };
@@ -50,10 +53,26 @@ struct Prepared {
   std::vector<uint8_t> crop;
 };
 
+// Leaves out what is neither gray nor YCbCr of the samplings that documents have.
+void MakeProgressive(std::vector<Photo>* photos) {
+  const auto cannot = [](Photo& photo) {
+    server::testing::CoefficientReader reader;
+    server::testing::CoefficientImage image;
+    if (!reader.Read(photo.bytes.substr(0, photo.encoded_bytes), &image)) return true;
+    photo.bytes = EncodeCoefficients(
+        image, [](jpeg_compress_struct& jpeg) { jpeg_simple_progression(&jpeg); });
+    photo.encoded_bytes = photo.bytes.size();
+    photo.bytes.append(kReadPadding, '\0');
+    return false;
+  };
+  photos->erase(std::remove_if(photos->begin(), photos->end(), cannot), photos->end());
+}
+
 int Main(const Options& options) {
   PinTo(options.cpu);
   if (!options.target.empty()) feedwater::testing::HoldToTarget(options.target.c_str());
   std::vector<Photo> photos = LoadPhotos(options.folder);
+  if (options.progressive) MakeProgressive(&photos);
   const auto wanted = [&](const char* name) {
     return options.only.empty() ||
            std::find(options.only.begin(), options.only.end(), name) != options.only.end();
@@ -127,6 +146,15 @@ int Main(const Options& options) {
     Check(DecodeInto({document.data(), document.size() - kReadPadding}, false, limits,
                      photo.geometry, normalised, out.data(), workspace));
   });
+  std::vector<std::byte> packed;
+  add("first", [&](Photo& photo) {
+    const auto made = PackCoefficients(photo.encoded(), limits, workspace);
+    const auto& from = made.empty() ? photo.encoded() : made;
+    packed.assign(from.begin(), from.end());
+    packed.resize(from.size() + kReadPadding);
+    Check(DecodeInto({packed.data(), packed.size() - kReadPadding}, false, limits, photo.geometry,
+                     normalised, out.data(), workspace));
+  });
   add("pack", [&](Photo& photo) { PackCoefficients(photo.encoded(), limits, workspace); });
   add("resize", [&](Photo& photo) {
     Geometry geometry = photo.geometry;
@@ -181,6 +209,7 @@ int main(int argc, char** argv) {
   app.add_option("--target", options.target, "Highest SIMD target, such as AVX2");
   app.add_option("--only", options.only, "Variants to measure")->check(CLI::IsMember(kMeanings));
   app.add_flag("--whole-set", options.whole_set, "Not by sampling");
+  app.add_flag("--progressive", options.progressive, "Make the photos progressive first");
   app.add_flag("--json", options.json, "One JSON document");
   CLI11_PARSE(app, argc, argv);
   return feedwater::bench::Main(options);

@@ -453,7 +453,7 @@ def test_jpeg_baseline_keeps_every_pixel(make_daemon):
     folder = daemon.data / "pictures/cat"
     folder.mkdir(parents=True)
     for number in range(4):
-        (folder / f"{number}.jpg").write_bytes(progressive(64))
+        (folder / f"{number}.jpg").write_bytes(progressive(64, is_complete=True))
     photos = Path(os.environ.get("FEEDWATER_TEST_DATA", ROOT.parent / "shared/data"))
     real = [
         path

@@ -87,6 +87,19 @@ TEST(BaselineTranscoderTest, SequentialJpegsStay) {
   EXPECT_FALSE(baseline->has_value());
 }
 
+// As baseline it would lose the library's smoothing, and so its pixels.
+TEST(BaselineTranscoderTest, AProgressiveJpegThatLeavesSomethingOutStays) {
+  std::mt19937 random(5);
+  JpegOptions options;
+  options.scans = testing::RandomScript(3, random);
+  const Pixels image = NoisyImage({64, 48}, 3, random);
+  EXPECT_TRUE(ToBaselineJpeg(AsBytes(EncodeJpeg(image, options)), ImageLimits())->has_value());
+  options.scans.pop_back();
+  const auto baseline = ToBaselineJpeg(AsBytes(EncodeJpeg(image, options)), ImageLimits());
+  ASSERT_TRUE(baseline.ok()) << baseline.status();
+  EXPECT_FALSE(baseline->has_value());
+}
+
 TEST(BaselineTranscoderTest, LimitsHold) {
   std::mt19937 random(5);
   JpegOptions options;

@@ -6,6 +6,7 @@
 
 #include <csetjmp>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -24,8 +25,11 @@ struct CoefficientImage {
   }
 };
 
-// A baseline file. REQUIRES: the magnitudes are those of 8-bit JPEG (DC and AC below 1,024).
-inline std::string EncodeCoefficients(const CoefficientImage& image) {
+// A baseline file, unless `arrange` makes another one. REQUIRES: the magnitudes are those of 8-bit
+// JPEG (DC and AC below 1,024).
+inline std::string EncodeCoefficients(
+    const CoefficientImage& image,
+    const std::function<void(jpeg_compress_struct&)>& arrange = [](jpeg_compress_struct&) {}) {
   jpeg_compress_struct jpeg;
   jpeg_error_mgr errors;
   jpeg.err = jpeg_std_error(&errors);
@@ -56,6 +60,7 @@ inline std::string EncodeCoefficients(const CoefficientImage& image) {
                                                  TRUE, up(shape.blocks_wide(c), shape.h[c]),
                                                  up(shape.blocks_high(c), shape.v[c]), shape.v[c]);
   }
+  arrange(jpeg);
   jpeg_write_coefficients(&jpeg, arrays);
   for (int c = 0; c < shape.components; ++c) {
     for (int row = 0; row < shape.blocks_high(c); ++row) {

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "server/codec/image_writer.h"
+#include "server/codec/jpeg/coefficient_store.h"
+#include "tests/codec/resources.h"
 #include "tests/codec/test_images.h"
 #include "tests/codec/whole_images.h"
 
@@ -31,6 +33,50 @@ TEST(DecodeNeed, AScanOfStuffedZeroesTakesFiveTimesItsBytes) {
   EXPECT_GE(NeedOf(jpeg), 2 * pairs + 8 * pairs);
   jpeg.append(2 * pairs, 'x');  // what is not stuffed is copied once
   EXPECT_LT(NeedOf(jpeg), 4 * pairs + 8 * pairs + 2 * kMiB);
+}
+
+// Coefficients that the decode takes, too, are counted there.
+TEST(DecodeNeed, PackingTakesTheCoefficientsOfWhatTheOwnDecoderDoesNotRead) {
+  std::mt19937 random(1);
+  const Size size{400, 300};
+  const Pixels image = NoisyImage(size, 3, random);
+  const int64_t coefficients = 3 * 50 * 38 * 128;
+  JpegOptions options;
+  const std::string baseline = EncodeJpeg(image, options);
+  EXPECT_EQ(NeedOfPacking(AsBytes(baseline)).coefficient_bytes, 0);
+  EXPECT_EQ(NeedOfPacking(AsBytes(baseline)).document_bytes,
+            jpeg::MostStoreBytes(static_cast<int64_t>(baseline.size()), size));
+  options.restart_mcus = 5;
+  const PackingNeed restarts = NeedOfPacking(AsBytes(EncodeJpeg(image, options)));
+  EXPECT_EQ(restarts.coefficient_bytes, coefficients);
+  EXPECT_EQ(restarts.uncounted_bytes, coefficients);
+  options.progressive = true;
+  const std::string progressive = EncodeJpeg(image, options);
+  EXPECT_EQ(NeedOfPacking(AsBytes(progressive)).coefficient_bytes, coefficients);
+  EXPECT_EQ(NeedOfPacking(AsBytes(progressive)).uncounted_bytes, 0);
+  EXPECT_GE(NeedOf(progressive), coefficients);
+  const PackingNeed nothing = NeedOfPacking(AsBytes(std::string("no JPEG")));
+  EXPECT_EQ(nothing.coefficient_bytes + nothing.document_bytes, 0);
+}
+
+// What libjpeg-turbo reads of a large file, and the document's growth, stay within that.
+TEST(DecodeNeed, PackingTakesNoMore) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer has memory of its own";
+  std::mt19937 random(2);
+  const Pixels image = NoisyImage({2000, 1500}, 3, random);
+  ImageWorkspace workspace;
+  for (const bool progressive : {false, true}) {
+    JpegOptions options;
+    options.progressive = progressive;
+    options.restart_rows = 1;
+    const std::string file = EncodeJpeg(image, options);
+    const PackingNeed need = NeedOfPacking(AsBytes(file));
+    const int64_t before = MemoryOf("VmRSS:");
+    StartPeak();
+    EXPECT_FALSE(PackCoefficients(AsBytes(file), ImageLimits(), workspace).empty());
+    EXPECT_LE(MemoryOf("VmHWM:") - before,
+              need.coefficient_bytes + 3 * need.document_bytes + 2 * kMiB);
+  }
 }
 
 TEST(DecodeNeed, ATiffsListsAreCounted) {

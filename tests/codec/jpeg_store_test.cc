@@ -228,6 +228,38 @@ TEST(JpegStore, ImagesBeyondTheGuardsAreNotPacked) {
   EXPECT_FALSE(packer.Start(image.shape, image.quant));
 }
 
+// A file of few bytes may stand for a document of many: a coefficient of ten bits takes the eight
+// bytes of its whole group here.
+TEST(JpegStore, DocumentsThatOutgrowTheirFileAreRefused) {
+  CoefficientImage image;
+  image.shape.components = 1;
+  image.shape.size = {800, 800};
+  std::fill_n(image.quant[0], 64, uint16_t{1});
+  image.coefficients[0].resize(64 * 100 * 100);
+  for (size_t at = 0; at < image.coefficients[0].size(); at += 16)
+    image.coefficients[0][at + 9] = image.coefficients[0][at + 13] = 100;
+  StorePacker packer;
+  const auto document_bytes = static_cast<int64_t>(Pack(image, packer).size());
+  EXPECT_GT(document_bytes, 100 * 100 * 64);
+  const auto pack = [&](int64_t most_bytes) {
+    if (!packer.Start(image.shape, image.quant, 1, most_bytes)) return false;
+    for (int row = 0; row < 100; ++row) {
+      if (!packer.AddRow(0, image.Row(0, row))) return false;
+    }
+    return !packer.Finish().empty();
+  };
+  EXPECT_TRUE(pack(document_bytes));
+  EXPECT_FALSE(pack(document_bytes - 100));
+  ImageWorkspace workspace;
+  for (const bool progressive : {false, true}) {
+    const std::string encoded = EncodeCoefficients(image, [&](jpeg_compress_struct& jpeg) {
+      if (progressive) jpeg_simple_progression(&jpeg);
+    });
+    EXPECT_GT(document_bytes, MostStoreBytes(static_cast<int64_t>(encoded.size()), {800, 800}));
+    EXPECT_TRUE(PackCoefficients(testing::AsBytes(encoded), ImageLimits(), workspace).empty());
+  }
+}
+
 TEST(JpegStore, AnImageWithRowsMissingIsNoDocument) {
   CoefficientImage image;
   image.shape.components = 1;

@@ -35,7 +35,9 @@ struct JpegOptions {
   bool gray = false, progressive = false, arithmetic = false, interleaved = true;
   bool cmyk = false, ycck = false;
   int restart_rows = 0;
-  bool optimised = false;  // Huffman tables made for the image
+  unsigned restart_mcus = 0;
+  bool optimised = false;             // Huffman tables made for the image
+  std::vector<jpeg_scan_info> scans;  // where not empty: these, whatever the others say
 };
 
 // Noise over slow gradients: edges for the upsampler, and no two samples alike.
@@ -80,6 +82,7 @@ inline std::string EncodeJpeg(const Pixels& image, const JpegOptions& options) {
     jpeg.comp_info[3].v_samp_factor = options.luma_v;
   }
   jpeg.restart_in_rows = options.restart_rows;
+  jpeg.restart_interval = options.restart_mcus;
   jpeg.arith_code = options.arithmetic ? TRUE : FALSE;
   jpeg.optimize_coding = options.optimised ? TRUE : FALSE;
   if (options.progressive) jpeg_simple_progression(&jpeg);
@@ -93,6 +96,10 @@ inline std::string EncodeJpeg(const Pixels& image, const JpegOptions& options) {
     jpeg.scan_info = scans;
     jpeg.num_scans = jpeg.num_components;
   }
+  if (!options.scans.empty()) {
+    jpeg.scan_info = options.scans.data();
+    jpeg.num_scans = static_cast<int>(options.scans.size());
+  }
   jpeg_start_compress(&jpeg, TRUE);
   for (int y = 0; y < image.size.height; ++y) {
     JSAMPROW row = const_cast<JSAMPROW>(image.at(0, y));
@@ -103,6 +110,52 @@ inline std::string EncodeJpeg(const Pixels& image, const JpegOptions& options) {
   jpeg_destroy_compress(&jpeg);
   std::free(out);
   return encoded;
+}
+
+// A progressive script of scans drawn at random: bands, bits and components in many orders. All of
+// it sends all bits of all coefficients.
+inline std::vector<jpeg_scan_info> RandomScript(int components, std::mt19937& random) {
+  std::vector<std::vector<jpeg_scan_info>> chains;  // of each the order is fixed
+  const auto add = [&](jpeg_scan_info scan) {
+    chains.emplace_back();
+    const int low = static_cast<int>(random() % 3);
+    for (int bit = low; bit >= 0; --bit) {
+      scan.Ah = bit == low ? 0 : bit + 1;
+      scan.Al = bit;
+      chains.back().push_back(scan);
+    }
+  };
+  const bool together = random() % 2 == 0;
+  for (int c = 0; c < (together ? 1 : components); ++c) {  // DC
+    jpeg_scan_info scan = {};
+    scan.comps_in_scan = together ? components : 1;
+    for (int i = 0; i < scan.comps_in_scan; ++i) scan.component_index[i] = together ? i : c;
+    add(scan);
+  }
+  std::vector<jpeg_scan_info> script;  // a component's DC comes before its AC
+  for (auto& chain : chains) {
+    script.push_back(chain.front());
+    chain.erase(chain.begin());
+  }
+  for (int c = 0; c < components; ++c) {
+    jpeg_scan_info scan = {};
+    scan.comps_in_scan = 1;
+    scan.component_index[0] = c;
+    for (scan.Ss = 1; scan.Ss <= 63; scan.Ss = scan.Se + 1) {
+      scan.Se = std::min<int>(63, scan.Ss + static_cast<int>(random() % 63));
+      add(scan);
+    }
+  }
+  for (;;) {
+    std::vector<size_t> open;
+    for (size_t i = 0; i < chains.size(); ++i) {
+      if (!chains[i].empty()) open.push_back(i);
+    }
+    if (open.empty()) return script;
+    auto& chain = chains[open[random() % open.size()]];
+    script.push_back(chain.front());
+    chain.erase(chain.begin());
+  }
 }
 
 // The whole image as any program gets it from libjpeg-turbo with its defaults. `warnings`: as

@@ -45,6 +45,9 @@ std::vector<std::string> Seeds() {
     options.optimised = i % 2 == 0;
     options.restart_rows = i % 11 == 0;
     options.progressive = i % 13 == 0;
+    if (i % 4 == 1) options.scans = RandomScript(options.gray ? 1 : 3, random);
+    if (i % 6 == 2) options.restart_mcus = 1 + i % 5;
+    if (i % 17 == 3) options.interleaved = false;
     const server::Size size{1 + static_cast<int>(random() % 40),
                             1 + static_cast<int>(random() % 40)};
     seeds.push_back(EncodeJpeg(NoisyImage(size, options.gray ? 1 : 3, random), options));

@@ -6,11 +6,13 @@
 
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "server/base/clock.h"
 #include "server/cache/cache.h"
 #include "server/pipeline/cache_choice.h"
+#include "tests/codec/test_images.h"
 #include "tests/storage/temp_folder.h"
 #include "tests/testing/fake_dataset.h"
 #include "tests/testing/test_images.h"
@@ -229,6 +231,67 @@ TEST(CachedCoefficients, GiveTheBytesOfTheFilesInEveryEpochAndAfterARestart) {
   Cache cache(cached);
   EXPECT_EQ(run(&cache), plain);
   EXPECT_EQ(counts.misses, 0u);
+}
+
+// Progressive files, restart intervals and scans of one component, and a progressive file that
+// leaves something out, which stays a file: the bytes are those of a run without a cache, and from
+// the second epoch on only that file goes to libjpeg-turbo.
+TEST(CachedCoefficients, AreThoseOfProgressiveFilesToo) {
+  constexpr int kFiles = 24;
+  TempFolder temp;
+  std::mt19937 random(4);
+  fs::create_directories(temp / "photos/a");
+  for (int i = 0; i < kFiles; ++i) {
+    testing::JpegOptions options;
+    options.luma_h = 1 + i % 2;
+    options.luma_v = 1 + i / 2 % 2;
+    if (i % 3 == 0) options.scans = testing::RandomScript(3, random);
+    if (i == 0) options.scans.pop_back();
+    if (i % 3 == 1) options.restart_mcus = 3;
+    if (i % 3 == 2) options.interleaved = false;
+    std::ofstream(temp / absl::StrCat("photos/a/", i, ".jpg"), std::ios::binary)
+        << testing::EncodeJpeg(testing::NoisyImage({70 + i, 60 + 2 * i}, 3, random), options);
+  }
+  DatasetOptions options;
+  options.roots = temp.AsRoot();
+  const auto dataset = OpenDataset(ParsePipeline(kPhotos, "photos.yaml")->dataset, options);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  Cache cache(
+      {.memory_bytes = 64 << 20, .disk_bytes = 0, .state_dir = temp.path(), .budget = nullptr});
+  constexpr int kEpochs = 3, kSlots = 3;
+  int64_t kept = 0;
+  const auto run = [&](bool is_cached, DecodeCounts* counts) {
+    auto pipeline = std::make_shared<LoadedPipeline>(*LoadPipeline(kPhotos, *dataset));
+    if (is_cached) {
+      pipeline->Keep(CacheKind::kCoefficients);
+      pipeline->cache =
+          *cache.Get({"photos", pipeline->kept.name, (*dataset)->size(), 64 << 20, 0});
+    }
+    auto runtime = *Runtime::Create(TestRuntimeOptions(2, "pread"));
+    const JobConfig job = TestJob(pipeline, kFiles);
+    auto rank = ::feedwater::testing::AttachRank(*runtime, job, 0, kSlots);
+    std::vector<SeenBatch> seen;
+    for (int epoch = 0; epoch < kEpochs; ++epoch) seen.push_back(rank.Next());
+    *counts = runtime->Snapshot().at(0).decoded;
+    runtime->Detach(rank.stream);
+    if (is_cached) kept = pipeline->cache->counts().memory_records;
+    return seen;
+  };
+  const auto by_libjpeg = [](const DecodeCounts& counts) {
+    return std::accumulate(std::begin(counts.libjpeg), std::end(counts.libjpeg), uint64_t{0});
+  };
+  DecodeCounts plain, cached;
+  const auto expected = run(false, &plain);
+  EXPECT_EQ(plain.from_coefficients + plain.own_decoder, 0u);
+  // Files that have just been written are not kept yet.
+  for (int attempt = 0; attempt < 100 && kept < kFiles; ++attempt)
+    ASSERT_EQ(run(true, &cached), expected);
+  ASSERT_EQ(kept, kFiles);
+  EXPECT_EQ(run(true, &cached), expected);
+  EXPECT_GE(cached.from_coefficients, uint64_t{kEpochs * (kFiles - 1)});
+  EXPECT_EQ(cached.own_decoder, 0u);
+  EXPECT_GE(by_libjpeg(cached), uint64_t{kEpochs});
+  EXPECT_LE(by_libjpeg(cached), uint64_t{kEpochs + kSlots}) << "one file of each batch under way";
 }
 
 // What is kept under one name is the same whoever has kept it.

@@ -7,12 +7,16 @@ import zlib
 from pathlib import Path
 
 
-def progressive(side: int) -> bytes:
-    """Return a grey-blue progressive JPEG, 4:2:0, of a first scan without any detail."""
+def segment(marker: int, body: bytes) -> bytes:
+    """Return one segment of a JPEG."""
+    return struct.pack(">BBH", 0xFF, marker, len(body) + 2) + body
 
-    def segment(marker: int, body: bytes) -> bytes:
-        return struct.pack(">BBH", 0xFF, marker, len(body) + 2) + body
 
+def progressive(side: int, is_complete: bool = False) -> bytes:
+    """Return a grey-blue progressive JPEG, 4:2:0, of a first scan without any detail.
+
+    With `is_complete`, scans follow that say that there is none; `side` is a power of two then.
+    """
     quant = segment(0xDB, b"\0" + b"\x10" * 64)
     parts = b"\x01\x22\0\x02\x11\0\x03\x11\0"
     frame = segment(0xC2, struct.pack(">BHHB", 8, side, side, 3) + parts)
@@ -20,7 +24,14 @@ def progressive(side: int) -> bytes:
     scan = segment(0xDA, b"\x03\x01\0\x02\0\x03\0" + b"\0\0\0")
     bits = 6 * (-(-side // 16)) ** 2
     assert bits % 8 == 0
-    return b"\xff\xd8" + quant + frame + table + scan + b"\0" * (bits // 8) + b"\xff\xd9"
+    file = b"\xff\xd8" + quant + frame + table + scan + b"\0" * (bits // 8)
+    for component, step in ((1, 8), (2, 16), (3, 16)) if is_complete else ():
+        run = 2 * (side // step).bit_length() - 2  # one code: 2^run blocks without a coefficient
+        file += segment(0xC4, b"\x10\x01" + b"\0" * 15 + bytes([run << 4]))
+        file += segment(0xDA, bytes([1, component, 0, 1, 63, 0]))
+        filling = (1 << 7 - run % 8) - 1  # ones, behind the zeros of the code
+        file += filling.to_bytes(1 + run // 8, "big")
+    return file + b"\xff\xd9"
 
 
 def write_progressive(folder: Path, count: int, side: int = 8000) -> None:

@@ -224,7 +224,8 @@ absl::Span<const uint8_t> BaselineDecoder::Pack(StorePacker& packer, int orienta
   uncovered_ = entropy_.Start(frame_);
   if (uncovered_ != Uncovered::kNone) return {};
   uncovered_ = Uncovered::kGuards;
-  if (!packer.Start(shape, frame_.quant, orientation)) return {};
+  const int64_t most_bytes = MostStoreBytes(static_cast<int64_t>(scan_.size()), shape.size);
+  if (!packer.Start(shape, frame_.quant, orientation, most_bytes)) return {};
   uncovered_ = Uncovered::kDamaged;
   ScanCursor& cursor = cursors_[0];
   if (!cursor.Begin(scan_, SeekPoint(), scan_.size())) return {};

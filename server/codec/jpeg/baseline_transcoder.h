@@ -14,7 +14,8 @@
 
 namespace feedwater::server {
 
-// Nothing for a JPEG that is sequential and Huffman-coded already. InvalidArgument: damaged, or
+// Nothing for a JPEG that is sequential and Huffman-coded already, and for one whose pixels are not
+// those of its coefficients (LibjpegReader::DecodesTheseCoefficients). InvalidArgument: damaged, or
 // over a limit; what TurboDecoder takes for damage is damage here. Pure; any bytes are safe. All
 // coefficients are in memory at once, 2 bytes each: up to 6 bytes a pixel.
 absl::StatusOr<std::optional<std::string>> ToBaselineJpeg(absl::Span<const std::byte> encoded,

@@ -43,8 +43,16 @@ uint16_t ReadU16(const uint8_t* from) {
 
 }  // namespace
 
-bool StorePacker::Start(const FrameShape& shape, const uint16_t (*quant)[64], int orientation) {
+int64_t MostStoreBytes(int64_t encoded_bytes, Size size) {
+  constexpr int64_t kFixedBytes = 4 << 10, kPixelsPerHeaderByte = 4;
+  return kFixedBytes + 2 * encoded_bytes +
+         static_cast<int64_t>(size.width) * size.height / kPixelsPerHeaderByte;
+}
+
+bool StorePacker::Start(const FrameShape& shape, const uint16_t (*quant)[64], int orientation,
+                        int64_t most_bytes) {
   shape_ = {};
+  most_bytes_ = static_cast<size_t>(most_bytes);
   orientation_ = orientation;
   bytes_ = 0;
   if (!PlanesSupport(shape)) return false;
@@ -75,6 +83,7 @@ bool StorePacker::AddRow(int c, const int16_t* coefficients) {
   const int blocks = shape_.blocks_wide(c);
   if (!ActivePixelKernels().check_row(coefficients, blocks, quant_[c])) return false;
   const size_t room = RowHeadBytes(blocks) + blocks * kMaxPayload + kPayloadPadding;
+  if (bytes_ > most_bytes_) return false;
   if (bytes_ > std::numeric_limits<uint32_t>::max() - room) return false;
   if (document_.size() < bytes_ + room) document_.resize(2 * bytes_ + room);
   const auto offset = static_cast<uint32_t>(bytes_);
@@ -88,7 +97,7 @@ bool StorePacker::AddRow(int c, const int16_t* coefficients) {
 }
 
 absl::Span<const uint8_t> StorePacker::Finish() {
-  if (shape_.components == 0) return {};
+  if (shape_.components == 0 || bytes_ > most_bytes_) return {};
   for (int c = 0; c < shape_.components; ++c) {
     if (rows_[c] != shape_.blocks_high(c)) return {};
   }

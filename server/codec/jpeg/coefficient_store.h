@@ -22,6 +22,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -34,17 +35,23 @@ namespace feedwater::server::jpeg {
 
 inline constexpr uint32_t kStoreVersion = 2;
 
+// The most that a document of a JPEG of so many bytes may take: its blocks' headers, and twice the
+// file. A larger one is not worth its place. What encoders write stays below; a file made for it
+// could take seven times its bytes.
+int64_t MostStoreBytes(int64_t encoded_bytes, Size size);
+
 // Packs one image after the other; keeps its buffers. Not thread-safe.
 class StorePacker {
  public:
   // `quant`: per component 64 steps in natural order. False where the store does not cover such an
   // image: PlanesSupport fails, or a step is not within 1..255.
-  bool Start(const FrameShape& shape, const uint16_t (*quant)[64], int orientation = 1);
+  bool Start(const FrameShape& shape, const uint16_t (*quant)[64], int orientation = 1,
+             int64_t most_bytes = std::numeric_limits<uint32_t>::max());
 
   // The next row of blocks of component c, from top to bottom; components in any order, best as in
   // the file, so that what a crop needs lies together. shape.blocks_wide(c) blocks of 64
-  // coefficients in natural order. False where the image is beyond the guards: it goes to
-  // libjpeg-turbo.
+  // coefficients in natural order. False where the image is beyond the guards, or its document
+  // beyond `most_bytes`: it goes to libjpeg-turbo.
   bool AddRow(int c, const int16_t* coefficients);
 
   // The document, once all rows are there; valid until the next Start. Empty where rows are missing
@@ -54,6 +61,7 @@ class StorePacker {
  private:
   FrameShape shape_;
   int orientation_ = 1;
+  size_t most_bytes_ = 0;
   uint16_t quant_[kMaxComponents][64];
   size_t offsets_at_[kMaxComponents] = {0, 0, 0};
   int rows_[kMaxComponents] = {0, 0, 0};

@@ -1,26 +1,13 @@
 #include "server/codec/jpeg/turbo_decoder.h"
 
+#include <algorithm>
 #include <csetjmp>
-#include <cstdio>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "server/codec/decode_clock.h"
-
-// libjpeg's headers need stdio first and are C.
-#include <jerror.h>
-#include <jpeglib.h>
+#include "server/codec/jpeg/libjpeg_reader.h"
 
 namespace feedwater::server {
 namespace {
-
-enum class Failure { kDamaged, kNoMemory, kTooManyScans, kTooSlow };
-
-// Warnings after which the pixels are still what the encoder meant.
-bool IsHarmless(int warning) {
-  return warning == JWRN_EXTRANEOUS_DATA || warning == JWRN_ADOBE_XFORM ||
-         warning == JWRN_JFIF_MAJOR || warning == JWRN_BOGUS_ICC;
-}
 
 // Pillow's CMYK -> RGB of the inverted samples that Adobe writes: `ink` is 255 minus the ink.
 inline uint8_t InkToColour(int ink, int black) {
@@ -36,21 +23,7 @@ void Grow(std::vector<uint8_t>& buffer, size_t bytes) {
 
 }  // namespace
 
-struct TurboDecoder::State {
-  jpeg_decompress_struct jpeg;
-  jpeg_error_mgr errors;
-  jpeg_source_mgr source;
-  jpeg_progress_mgr progress;
-  std::jmp_buf jump;
-  char message[JMSG_LENGTH_MAX];
-  Failure failure = Failure::kDamaged;
-
-  ImageLimits limits;
-  DecodeClock clock;
-  unsigned progress_calls = 0;
-  bool open = false;
-  bool multiple_scans = false;
-
+struct TurboDecoder::State : LibjpegReader {
   size_t offset_bytes = 0;  // from a row's start in `band` to the region's first pixel
   size_t row_bytes = 0;     // in `band`
   int channels = 3;         // of libjpeg's rows: 4 for CMYK
@@ -58,106 +31,19 @@ struct TurboDecoder::State {
   std::vector<uint8_t> rgb;  // CMYK only: the converted rows
   int region_width = 0;
 
-  absl::Status ToStatus() const {
-    switch (failure) {
-      case Failure::kTooManyScans:
-        return absl::InvalidArgumentError(absl::StrCat("JPEG has more than ", limits.max_scans,
-                                                       " scans, which is over max_scans"));
-      case Failure::kTooSlow:
-        return clock.Over("JPEG");
-      case Failure::kNoMemory:
-        return absl::ResourceExhaustedError("JPEG: out of memory");
-      case Failure::kDamaged:
-        break;
-    }
-    return absl::InvalidArgumentError(absl::StrCat("damaged JPEG: ", message));
-  }
-
-  [[noreturn]] void Fail(Failure reason) {
-    failure = reason;
-    std::longjmp(jump, 1);
-  }
-
-  void CheckTime() {
-    if (clock.IsOver()) Fail(Failure::kTooSlow);
-  }
-
-  static State& Of(j_common_ptr common) { return *static_cast<State*>(common->client_data); }
-  static State& Of(j_decompress_ptr jpeg) { return *static_cast<State*>(jpeg->client_data); }
-
-  static void OnError(j_common_ptr common) {
-    common->err->format_message(common, Of(common).message);
-    // The cases of malloc (jmemmgr.c). The others are blocks of a size that no file needs.
-    const int which = common->err->msg_parm.i[0];
-    const bool is_shortage =
-        common->err->msg_code == JERR_OUT_OF_MEMORY && (which == 0 || which == 2 || which == 4);
-    Of(common).Fail(is_shortage ? Failure::kNoMemory : Failure::kDamaged);
-  }
-  static void OnMessage(j_common_ptr common, int level) {
-    if (level < 0 && !IsHarmless(common->err->msg_code)) OnError(common);
-  }
-  static void OnOutput(j_common_ptr) {}
-
-  static void OnProgress(j_common_ptr common) {
-    State& state = Of(common);
-    if (state.jpeg.input_scan_number > state.limits.max_scans) state.Fail(Failure::kTooManyScans);
-    if (++state.progress_calls % 16 == 0) state.CheckTime();
-  }
-
-  static void InitSource(j_decompress_ptr) {}
-  static void TermSource(j_decompress_ptr) {}
-  // The bytes are used up. An end marker is put in their place: the bit reader looks ahead and may
-  // ask for bytes that no pixel needs. If one does need them, libjpeg meets the marker and warns,
-  // and that is an error here.
-  static boolean FillSource(j_decompress_ptr jpeg) {
-    static const JOCTET kEnd[2] = {0xFF, JPEG_EOI};
-    if (Of(jpeg).multiple_scans) {  // else a progressive image without its last scans would pass
-      std::snprintf(Of(jpeg).message, sizeof(Of(jpeg).message), "premature end of file");
-      Of(jpeg).Fail(Failure::kDamaged);
-    }
-    jpeg->src->next_input_byte = kEnd;
-    jpeg->src->bytes_in_buffer = 2;
-    return TRUE;
-  }
-  static void SkipSource(j_decompress_ptr jpeg, long bytes) {
-    if (bytes <= 0) return;
-    if (static_cast<size_t>(bytes) > jpeg->src->bytes_in_buffer) {
-      FillSource(jpeg);
-      return;
-    }
-    jpeg->src->next_input_byte += bytes;
-    jpeg->src->bytes_in_buffer -= bytes;
-  }
-
-  // The functions below are the only ones that libjpeg jumps out of. None has an object with a
-  // destructor, and none reads a local variable after the jump.
-  static bool Open(State* state, const JOCTET* data, size_t bytes);
+  // The functions below are the only ones that libjpeg jumps out of (libjpeg_reader.h).
+  static bool Open(State* state, absl::Span<const std::byte> encoded);
   static bool Start(State* state, Rect region, int scale);
   static bool ReadRows(State* state, JSAMPROW* rows, int count);
 };
 
-bool TurboDecoder::State::Open(State* state, const JOCTET* data, size_t bytes) {
-  state->jpeg.err = jpeg_std_error(&state->errors);
-  state->errors.error_exit = OnError;
-  state->errors.emit_message = OnMessage;
-  state->errors.output_message = OnOutput;
-  state->jpeg.client_data = state;
+bool TurboDecoder::State::Open(State* state, absl::Span<const std::byte> encoded) {
   if (setjmp(state->jump)) return false;
-  jpeg_create_decompress(&state->jpeg);
-  state->open = true;
-  state->source.init_source = InitSource;
-  state->source.fill_input_buffer = FillSource;
-  state->source.skip_input_data = SkipSource;
-  state->source.resync_to_restart = jpeg_resync_to_restart;
-  state->source.term_source = TermSource;
-  state->source.next_input_byte = data;
-  state->source.bytes_in_buffer = bytes;
-  state->jpeg.src = &state->source;
-  state->progress.progress_monitor = OnProgress;
-  state->jpeg.progress = &state->progress;
-  state->multiple_scans = false;
-  jpeg_read_header(&state->jpeg, TRUE);
-  state->multiple_scans = jpeg_has_multiple_scans(&state->jpeg);
+  state->needs_end = false;
+  state->ReadHeader(encoded);
+  state->CheckPixels();
+  // Else a progressive image without its last scans would pass.
+  state->needs_end = jpeg_has_multiple_scans(&state->jpeg);
   return true;
 }
 
@@ -222,26 +108,11 @@ bool TurboDecoder::State::ReadRows(State* state, JSAMPROW* rows, int count) {
 TurboDecoder::TurboDecoder() : state_(std::make_unique<State>()) {}
 TurboDecoder::~TurboDecoder() { Close(); }
 
-void TurboDecoder::Close() {
-  if (!state_->open) return;
-  state_->open = false;
-  jpeg_destroy_decompress(&state_->jpeg);
-}
+void TurboDecoder::Close() { state_->Close(); }
 
 absl::Status TurboDecoder::Open(absl::Span<const std::byte> encoded, const ImageLimits& limits) {
-  Close();
-  state_->limits = limits;
-  state_->clock.Start(limits);
-  state_->progress_calls = 0;
-  if (!State::Open(state_.get(), reinterpret_cast<const JOCTET*>(encoded.data()), encoded.size())) {
-    return state_->ToStatus();
-  }
-  const int64_t pixels = static_cast<int64_t>(state_->jpeg.image_width) * state_->jpeg.image_height;
-  if (pixels > limits.max_pixels) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("JPEG of ", pixels, " pixels is over max_pixels ", limits.max_pixels));
-  }
-  return absl::OkStatus();
+  state_->Begin(limits);
+  return State::Open(state_.get(), encoded) ? absl::OkStatus() : state_->ToStatus();
 }
 
 Size TurboDecoder::size() const {
