@@ -217,8 +217,9 @@ TEST_P(FormatConformance, AFileThatChangesIsNoticedAndChangesTheDigest) {
     if (is_unpacked && object > 0) continue;  // which file it was made of only the format knows
     const std::string path = is_unpacked ? small_.one_file : built->ObjectPath(object);
     const std::string good = ReadFile(folder_ / path);
-    if (!is_unpacked)
+    if (!is_unpacked) {
       ASSERT_EQ(static_cast<int64_t>(good.size()), built->ObjectBytes(object)) << path;
+    }
     std::string other = good;
     char& flipped = small_.flip.empty() ? other.back() : other.at(other.find(small_.flip));
     flipped = static_cast<char>(flipped ^ 1);
