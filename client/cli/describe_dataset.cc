@@ -100,9 +100,35 @@ std::string ValueText(const server::FieldSpec& field, const Tensor& tensor,
 
 // --- what is described
 
+// What formats unpack of data that is only looked at, removed with the last look.
+class UnpackedForALook {
+ public:
+  static constexpr int64_t kLimitBytes = int64_t{1} << 30;
+
+  UnpackedForALook() {
+    std::error_code error;
+    std::string folder =
+        (std::filesystem::temp_directory_path(error) / "feedwater-describe-XXXXXX").string();
+    if (error || mkdtemp(folder.data()) == nullptr) return;
+    folder_ = folder;
+    staging_ = server::StagingArea::Below(folder_, kLimitBytes);
+  }
+  ~UnpackedForALook() {
+    std::error_code ignored;
+    if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
+  }
+  UnpackedForALook(const UnpackedForALook&) = delete;
+  const std::shared_ptr<server::StagingArea>& staging() const { return staging_; }
+
+ private:
+  std::string folder_;
+  std::shared_ptr<server::StagingArea> staging_;
+};
+
 struct Described {
-  std::string section;    // to be copied, with a line's end
-  std::string root_hint;  // where the root still has to be declared
+  std::unique_ptr<UnpackedForALook> unpacked;  // outlives the dataset
+  std::string section;                         // to be copied, with a line's end
+  std::string root_hint;                       // where the root still has to be declared
   std::shared_ptr<const server::Dataset> dataset;
   std::vector<std::string> others;  // formats that read it, too
 };
@@ -317,6 +343,7 @@ absl::StatusOr<Described> Guess(const Context& context, const DatasetQuestion& q
     return GeneralityOf(a) < GeneralityOf(b);
   });
   Described described;
+  described.unpacked = std::make_unique<UnpackedForALook>();
   std::vector<std::string> reasons;
   for (const std::string& format : formats) {
     const auto& params = Registry<FormatEntry>::Get().Find(format)->params;
@@ -332,9 +359,13 @@ absl::StatusOr<Described> Guess(const Context& context, const DatasetQuestion& q
     server::DatasetOptions options;
     options.roots = place.roots;
     options.save = false;
+    options.staging = described.unpacked->staging();
     auto dataset = server::OpenDataset(node, options);
     if (!dataset.ok()) {
-      if (absl::IsInvalidArgument(dataset.status()))
+      // Its files are there, and something is missing to read them.
+      if (absl::IsInvalidArgument(dataset.status()) ||
+          absl::IsFailedPrecondition(dataset.status()) ||
+          absl::IsResourceExhausted(dataset.status()))
         reasons.push_back(absl::StrCat("  ", format, ": ", dataset.status().message()));
       continue;
     }

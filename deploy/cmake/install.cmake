@@ -5,6 +5,10 @@ set(FEEDWATER_SHARE ${CMAKE_INSTALL_DATADIR}/feedwater)
 set(FEEDWATER_CMAKE ${CMAKE_INSTALL_LIBDIR}/cmake/Feedwater)
 
 install(TARGETS feedwaterd feedwater_decoder_program feedwater_front feedwater_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT daemon)
+# What is built with .venv's pyarrow is for the build folder; one that was named is to be there where it is installed.
+if(TARGET feedwater_columnar_program AND FEEDWATER_PYARROW)
+  install(TARGETS feedwater_columnar_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT daemon)
+endif()
 install(DIRECTORY config/pipelines config/schema DESTINATION ${FEEDWATER_SHARE} COMPONENT daemon)
 install(FILES config/feedwater.yaml DESTINATION ${FEEDWATER_SHARE} COMPONENT daemon)
 install(DIRECTORY deploy/systemd DESTINATION ${FEEDWATER_SHARE} COMPONENT daemon)

@@ -1,5 +1,4 @@
-// The program feedwater-decoder, opened once: a new version that is installed meanwhile is not
-// started by a daemon of the old one.
+// The program feedwater-decoder, opened once and started for each worker and job.
 #pragma once
 
 #include <sys/types.h>
@@ -7,13 +6,15 @@
 #include <memory>
 #include <string>
 
+#include "server/base/child_program.h"
 #include "server/base/fd.h"
 #include "server/base/status.h"
 
 namespace feedwater::server {
 
 // The descriptors with which a decoder starts, besides 0, 1 and 2, which are /dev/null.
-inline constexpr int kDecoderSocket = 3, kDecoderRegion = 4;
+inline constexpr int kDecoderSocket = ChildProgram::kFirstDescriptor,
+                     kDecoderRegion = kDecoderSocket + 1;
 
 class DecoderProgram {
  public:
@@ -29,13 +30,13 @@ class DecoderProgram {
   // machine has no process or no descriptor for it. Whoever gets the child must wait for it.
   absl::StatusOr<Child> Start(int region_fd) const;
 
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return program_->path(); }
 
  private:
-  DecoderProgram(std::string path, Fd fd) : path_(std::move(path)), fd_(std::move(fd)) {}
+  explicit DecoderProgram(std::shared_ptr<const ChildProgram> program)
+      : program_(std::move(program)) {}
 
-  const std::string path_;
-  const Fd fd_;
+  const std::shared_ptr<const ChildProgram> program_;
 };
 
 }  // namespace feedwater::server

@@ -97,7 +97,7 @@ void BecomeAlone(int first_to_close) {
   close_range(static_cast<unsigned>(first_to_close), ~0U, 0);
 }
 
-absl::Status EnterSandbox(int socket, uint64_t memory_bytes) {
+absl::Status EnterSandbox(int socket, uint64_t memory_bytes, int file) {
   Limit(RLIMIT_CORE, 0);
   Limit(RLIMIT_FSIZE, 0);
   Limit(RLIMIT_NPROC, 0);
@@ -113,6 +113,7 @@ absl::Status EnterSandbox(int socket, uint64_t memory_bytes) {
   for (const char* name : kAllowed) filter.Allow(name);
   filter.Allow("read", {Equals(0, descriptor)});
   filter.Allow("write", {Equals(0, descriptor)});
+  if (file >= 0) filter.Allow("pread64", {Equals(0, static_cast<scmp_datum_t>(file))});
   // To /dev/null: what libraries and abort() have to say.
   filter.Allow("write", {Equals(0, STDERR_FILENO)});
   filter.Allow("writev", {Equals(0, STDERR_FILENO)});

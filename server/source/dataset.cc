@@ -62,15 +62,7 @@ absl::StatusOr<DatasetSpec> ReadSpec(const YamlNode& node) {
   if (!name->is_scalar())
     return name->Error(absl::StrCat("'format' must be a name, not ", name->KindName()));
   const FormatEntry* entry = Registry<FormatEntry>::Get().Find(name->scalar);
-  if (entry == nullptr) {
-    const bool is_columnar = name->scalar == "parquet" || name->scalar == "arrow";
-    return name->Error(absl::StrCat(
-        Registry<FormatEntry>::Get().Unknown(name->scalar),
-        is_columnar ? ". Columnar files are not read record by record: write their rows once as "
-                      "tfrecord, mds, lmdb or jsonl, with the library that reads them (pyarrow, "
-                      "datasets)"
-                    : ""));
-  }
+  if (entry == nullptr) return name->Error(Registry<FormatEntry>::Get().Unknown(name->scalar));
 
   const std::string what = absl::StrCat("format '", name->scalar, "'");
   std::vector<ParamInfo> known = CommonSchema().params();

@@ -13,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 
 namespace feedwater::server {
 namespace {
@@ -175,12 +176,16 @@ absl::Status RefuseTwins(const DatasetLocation& location, const std::vector<Foun
   return absl::OkStatus();
 }
 
-// "train.tfrecord-00003-of-00010" is part 3 of 10 of "train.tfrecord".
+// "train.tfrecord-00003-of-00010" is part 3 of 10 of "train.tfrecord", and so is
+// "train-00003-of-00010.parquet" of "train" where `suffixes` has its end.
 struct PartName {
   absl::string_view set;  // the whole name, where it is no part
   uint64_t number = 0, count = 0;
 };
-PartName ParsePartName(absl::string_view name) {
+PartName ParsePartName(absl::string_view name, absl::Span<const absl::string_view> suffixes = {}) {
+  for (const absl::string_view suffix : suffixes) {
+    if (absl::ConsumeSuffix(&name, suffix)) break;
+  }
   const auto is_number = [](absl::string_view text, uint64_t* number) {
     return std::all_of(text.begin(), text.end(), absl::ascii_isdigit) &&
            absl::SimpleAtoi(text, number);
@@ -257,10 +262,13 @@ absl::StatusOr<std::vector<FoundFile>> FindFiles(const DatasetLocation& location
 absl::StatusOr<std::vector<FoundFile>> FindParts(const DatasetLocation& location,
                                                  const std::vector<std::string>& patterns,
                                                  absl::Span<const absl::string_view> suffixes,
-                                                 IndexBuilder* builder) {
+                                                 IndexBuilder* builder,
+                                                 bool numbers_before_suffix) {
   const NameRule fits = [&](const std::string& name, const std::vector<std::string>&) {
-    return HasSuffix(ParsePartName(name).set, suffixes);
+    return HasSuffix(numbers_before_suffix ? name : ParsePartName(name).set, suffixes);
   };
+  const absl::Span<const absl::string_view> ends =
+      numbers_before_suffix ? suffixes : absl::Span<const absl::string_view>();
   FW_ASSIGN_OR_RETURN(std::vector<FoundFile> files,
                       FindFiles(location, patterns, fits, SuffixText(suffixes), builder));
   if (!patterns.empty() || files[0].path == location.path) return files;
@@ -280,7 +288,7 @@ absl::StatusOr<std::vector<FoundFile>> FindParts(const DatasetLocation& location
   };
   for (const FoundFile& file : files) {
     const std::string name = name_of(file);
-    const PartName part = ParsePartName(name);
+    const PartName part = ParsePartName(name, ends);
     if (part.count == 0) {
       other = name;
       continue;

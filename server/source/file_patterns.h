@@ -55,10 +55,12 @@ absl::StatusOr<std::vector<FoundFile>> FindFiles(const DatasetLocation& location
 // The same for files that writers number: "train.tfrecord-00003-of-00010" ends with ".tfrecord" and
 // is a part of a set. Without patterns the folder may hold one such set, as "train" and "test" in
 // one order are nobody's wish, and all of it: InvalidArgument and NotFound otherwise.
+// `numbers_before_suffix`: they are named "train-00003-of-00010.parquet".
 absl::StatusOr<std::vector<FoundFile>> FindParts(const DatasetLocation& location,
                                                  const std::vector<std::string>& patterns,
                                                  absl::Span<const absl::string_view> suffixes,
-                                                 IndexBuilder* builder);
+                                                 IndexBuilder* builder,
+                                                 bool numbers_before_suffix = false);
 
 // "train-0.tar" of "data/train-0.tar": a file's name as digests know it, below the dataset's path.
 std::string NameInDataset(const DatasetLocation& location, const std::string& path);

@@ -76,6 +76,23 @@ def mindrecord(files: list[tuple[Path, int]], folder: Path) -> None:
         (folder / names[shard]).write_bytes(mindrecord_files.mindrecord(schema, rows, names, shard))
 
 
+def parquet(files: list[tuple[Path, int]], folder: Path) -> None:
+    """Write two files of three row groups each, as Hugging Face writes images."""
+    pa = pytest.importorskip("pyarrow", reason="the writer of Parquet files")
+    from pyarrow import parquet as pq
+
+    if not (BUILD / "bin/feedwater-columnar").exists():
+        pytest.skip("built without feedwater-columnar (scripts/setup --parquet)")
+    folder.mkdir()
+    kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    for shard, part in enumerate(np.array_split(np.arange(len(files)), 2)):
+        images = [{"bytes": files[i][0].read_bytes(), "path": files[i][0].name} for i in part]
+        labels = [files[i][1] for i in part]
+        table = pa.table({"image": pa.array(images, kind), "label": pa.array(labels, pa.int64())})
+        path = folder / f"train-{shard:05}-of-00002.parquet"
+        pq.write_table(table, path, row_group_size=4)
+
+
 FORMATS = {
     "webdataset": ("{format: webdataset, root: data, path: DIR}", webdataset),
     "webdataset, compressed": (
@@ -83,6 +100,10 @@ FORMATS = {
         lambda files, folder: webdataset(files, folder, compress=True),
     ),
     "mindrecord": ("{format: mindrecord, root: data, path: DIR}", mindrecord),
+    "parquet": (
+        "{format: parquet, root: data, path: DIR, fields: {data: image.bytes, label: label}}",
+        parquet,
+    ),
 }
 
 

@@ -51,6 +51,9 @@ class Kind:
     # Whether every cache and decoder processes have a part in it. What lies between a file and a
     # record is the same for all formats with columns: two ways tell whether a format plays along.
     all_ways = False
+    # Its files are unpacked, and records read from what was unpacked: a change is seen when a job
+    # looks at its files, not when it reads.
+    is_unpacked = False
 
 
 class ImageFolder(Kind):
@@ -636,7 +639,57 @@ class Voc(Kind):
         return held
 
 
-DATASETS = {
+class Columnar(Kind):
+    """Files that pyarrow has written (tests/source/columnar/make.py) with other bytes in them."""
+
+    extra = ", fields: {image: {from: image, dtype: uint8, shape: [20]}, label: label}"
+    is_unpacked = True
+
+    @classmethod
+    def template(cls, rows: int) -> tuple[bytes, bytes, bytes]:
+        path = ROOT / f"tests/source/columnar/template-{rows}.{cls.format}"
+        return path.read_bytes(), b"\xa5" * 20 * rows, struct.pack("<q", 0x1122334455667788) * rows
+
+    @classmethod
+    def files(cls, version: int, longer: int) -> dict[str, bytes]:
+        files = {}
+        for part, name in enumerate(cls.pair):
+            rows = 5 + longer
+            data, image_bytes, label_bytes = cls.template(rows)
+            images = numbers(version * 100 + part, rows, 20).tobytes()
+            labels = struct.pack(f"<{rows}q", *(100 * version + 10 * part + i for i in range(rows)))
+            files[name] = data.replace(image_bytes, images).replace(label_bytes, labels)
+        return files
+
+    @classmethod
+    def held(cls, folder: Path) -> list[tuple[bytes, int]]:
+        held = []
+        for path in sorted(folder.glob(f"*.{cls.format}")):
+            data = path.read_bytes()
+            rows = next(rows for rows in (5, 6) if len(cls.template(rows)[0]) == len(data))
+            template, image_bytes, label_bytes = cls.template(rows)
+            images, labels = template.index(image_bytes), template.index(label_bytes)
+            held += [
+                (
+                    data[images + 20 * i : images + 20 * i + 20],
+                    struct.unpack_from("<q", data, labels + 8 * i)[0],
+                )
+                for i in range(rows)
+            ]
+        return held
+
+
+class Parquet(Columnar):
+    format = "parquet"
+    pair = ("a.parquet", "b.parquet")
+
+
+class Arrow(Columnar):
+    format = "arrow"
+    pair = ("a.arrow", "b.arrow")
+
+
+ALL_DATASETS = {
     "pictures": ImageFolder,
     "photos": Photos,
     "cifar10": Cifar10,
@@ -656,6 +709,12 @@ DATASETS = {
     "mindrecord": MindRecord,
     "coco": Coco,
     "voc": Voc,
+    "parquet": Parquet,
+    "arrow": Arrow,
+}
+HAS_COLUMNAR = (BUILD / "bin/feedwater-columnar").exists()
+DATASETS = {
+    name: kind for name, kind in ALL_DATASETS.items() if HAS_COLUMNAR or not kind.is_unpacked
 }
 
 
@@ -666,8 +725,10 @@ def photos_drawn(tmp_path_factory):
 
 def test_every_format_is_covered():
     reference = (ROOT / "config/reference/formats.md").read_text()
-    formats = {kind.format for kind in DATASETS.values()}
+    formats = {kind.format for kind in ALL_DATASETS.values()}
     assert set(re.findall(r"^## (\w+)$", reference, re.M)) == formats
+    if not HAS_COLUMNAR:
+        pytest.skip("parquet and arrow: without feedwater-columnar (scripts/setup --parquet)")
 
 
 # --- how files change. Each takes the folder and the new files, of the same size if not `longer`.
@@ -868,7 +929,8 @@ def test_a_loader_gets_what_the_files_held_after_it_was_opened(make_daemon, way)
                 dataset.change()
                 ended = expect_old_or_error(batches, held, name)
                 # The files of a folder that was moved away are open, and as they were.
-                assert ended or way.kind != "none" or dataset.how is by_folder, name
+                is_held = dataset.how is by_folder or dataset.kind.is_unpacked
+                assert ended or way.kind != "none" or is_held, name
                 expect_now(daemon, name, dataset)
     # Changed while no daemon runs.
     assert daemon.stop() == 0

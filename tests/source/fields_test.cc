@@ -166,11 +166,6 @@ TEST_F(FieldsTest, AnArrayKeepsItsOwnAxes) {
   EXPECT_THAT(FieldOf(*flat, 0, "x"), HasSubstr("has the shape [2,3], not [?]"));
 }
 
-TEST_F(FieldsTest, AFormatThatIsNotReadNamesAWayToReadIt) {
-  ExpectRefused("{format: parquet, root: root}", {"unknown format 'parquet'", "pyarrow"});
-  ExpectRefused("{format: arrow, root: root}", {"unknown format 'arrow'", "tfrecord"});
-}
-
 TEST_F(FieldsTest, WhatCannotBeIsRefusedWithItsPlace) {
   const struct {
     const char *fields, *message;

@@ -18,7 +18,14 @@ struct SmallDataset {
   std::function<void(const TempFolder&)> make;
   int64_t records;
   std::string one_file;  // one that holds records; "": its size cannot change alone
-  size_t record_bytes;   // a size change that keeps the format valid: so many bytes, once more
+  size_t
+      record_bytes;  // a size change that keeps the format valid: so many bytes, once more; 0: none
+  // Of a format whose files are unpacked by a program that need not be there: a text in `one_file`
+  // whose first byte may be another one, the memory that unpacking takes, and why it cannot be done
+  // here, "" where it can.
+  std::string flip = "";
+  int64_t build_bytes = 0;
+  std::function<std::string()> why_absent = nullptr;
 };
 
 inline std::string BigEndian(uint32_t value) {
