@@ -102,6 +102,7 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   runtime.pin = config.pin_cpus;
   runtime.engine = settings_.engine;
   runtime.direct_io = config.storage.direct_io;
+  runtime.storage_kind = StorageKindOf(config.storage.kind);
   runtime.max_open_files = DatasetFilesToKeep(limits.max_open_files);
   runtime.retry_for_ns = static_cast<int64_t>(1e9 * config.storage.retry_for.seconds);
   runtime.reads_per_uid = limits.reads_per_uid;

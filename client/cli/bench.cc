@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <csignal>
 #include <iostream>
+#include <map>
 #include <thread>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/cli/command.h"
@@ -21,6 +23,7 @@
 #include "server/base/escape.h"
 #include "server/base/mutex.h"
 #include "server/base/units.h"
+#include "server/storage/storage_kind.h"
 
 namespace feedwater::cli {
 namespace {
@@ -54,6 +57,22 @@ struct Result {
   int workers = 0;
   int64_t steps_per_epoch = 0;
   v1::JobCache cache;
+  std::map<std::string, uint64_t> storage;  // the daemon's counters of reads
+
+  // What was asked of storage for 1,000 samples, ahead of time or not.
+  double PerThousand(const std::string& what) const {
+    const auto of = [&](const std::string& name) {
+      const auto found = storage.find(name);
+      return found == storage.end() ? 0.0 : static_cast<double>(found->second);
+    };
+    const double samples = static_cast<double>(std::max<int64_t>(taken.samples, 1));
+    const std::string plain = what == "bytes" ? "read_bytes" : what;
+    return 1000 * (of("storage_" + plain) + of("storage_ahead_" + what)) / samples;
+  }
+  double StorageSeconds(server::StorageKind kind) const {
+    return server::CostsOf(kind).Seconds(PerThousand("reads"), PerThousand("bytes"),
+                                         PerThousand("seeks"));
+  }
   std::string pipeline, mode;
 };
 
@@ -176,6 +195,18 @@ absl::StatusOr<v1::Job> FindJob(const v1::GetStatusResponse& status, const std::
   return absl::InternalError("the daemon does not know the job that it runs");
 }
 
+// What was read between two answers, of the whole daemon.
+std::map<std::string, uint64_t> ReadBetween(const v1::GetStatusResponse& before,
+                                            const v1::GetStatusResponse& after) {
+  std::map<std::string, uint64_t> read;
+  for (const auto& [name, count] : after.counters()) {
+    if (!absl::StartsWith(name, "storage_")) continue;
+    const auto then = before.counters().find(name);
+    read[name] = count - (then == before.counters().end() ? 0 : std::min(then->second, count));
+  }
+  return read;
+}
+
 absl::StatusOr<Result> Measure(const std::string& address, const BenchOptions& options) {
   const std::unique_ptr<v1::Control::Stub> control = ConnectControl(address);
   FW_ASSIGN_OR_RETURN(Client client, Client::Connect(address));
@@ -188,13 +219,14 @@ absl::StatusOr<Result> Measure(const std::string& address, const BenchOptions& o
   // Opening files, filling caches and buffers is not what is measured: a second of it, or whole
   // epochs. Without any, the job is measured from its first sample on.
   v1::Job job_before;
+  v1::GetStatusResponse before;
   if (options.epochs == 0 || options.warm_up_epochs > 0) {
     const int64_t warm_up =
         options.epochs > 0 ? options.warm_up_epochs * ranks->steps_per_epoch() : 0;
     const auto warmed = ranks->Take(after(options.warm_up_s), warm_up, "warm-up");
     if (!warmed.ok()) return ExplainFailure(warmed.status(), options);
     if (interrupted != 0) return absl::CancelledError("interrupted before anything was measured");
-    FW_ASSIGN_OR_RETURN(const v1::GetStatusResponse before, GetStatus(*control));
+    FW_ASSIGN_OR_RETURN(before, GetStatus(*control));
     FW_ASSIGN_OR_RETURN(job_before, FindJob(before, name));
   }
   const int64_t start_ns = server::MonotonicNs();
@@ -210,6 +242,7 @@ absl::StatusOr<Result> Measure(const std::string& address, const BenchOptions& o
   result.workers = done.cpus_size();
   result.steps_per_epoch = ranks->steps_per_epoch();
   result.cache = job_done.cache();
+  result.storage = ReadBetween(before, done);
   result.pipeline = job_done.pipeline();
   return result;
 }
@@ -291,6 +324,15 @@ void Print(const Result& result, const BenchOptions& options) {
   for (const char* stage : {"read_wait", "read", "parse", "graph", "batch"}) {
     std::cout << absl::StrFormat("  %s %.1f %%", stage, 100 * shares[stage].get<double>());
   }
+  if (const double reads = result.PerThousand("reads"); reads > 0) {
+    std::cout << absl::StrFormat(
+        "\nreads    %.0f of %s and %.0f seeks for 1,000 samples: about %s on a disk, %s over a "
+        "network",
+        reads, server::FormatBytes(static_cast<int64_t>(result.PerThousand("bytes") / reads)),
+        result.PerThousand("seeks"),
+        server::FormatSeconds(result.StorageSeconds(server::StorageKind::kRotational)),
+        server::FormatSeconds(result.StorageSeconds(server::StorageKind::kNetwork)));
+  }
   std::cout << "\ncache    " << result.cache.kind() << ": "
             << server::Escaped(result.cache.reason()) << "\n"
             << WaitsFor(result, options) << "\n";
@@ -311,6 +353,13 @@ json Document(const Result& result, const BenchOptions& options) {
           {"workers", result.workers},
           {"cache", result.cache.kind()},
           {"kept", CacheJson(result.cache)},
+          {"storage",
+           {{"reads_per_1000", result.PerThousand("reads")},
+            {"bytes_per_1000", result.PerThousand("bytes")},
+            {"seeks_per_1000", result.PerThousand("seeks")},
+            {"rotational_s_per_1000", result.StorageSeconds(server::StorageKind::kRotational)},
+            {"network_s_per_1000", result.StorageSeconds(server::StorageKind::kNetwork)},
+            {"counters", result.storage}}},
           {"waits_for", WaitsFor(result, options)}};
 }
 

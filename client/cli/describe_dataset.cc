@@ -1,37 +1,25 @@
 #include "client/cli/describe_dataset.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
-#include <cstdlib>
-#include <filesystem>
+#include <cstring>
 #include <iostream>
-#include <memory>
-#include <optional>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "client/cli/local_pipeline.h"
 #include "client/cli/mix_text.h"
 #include "client/cli/text.h"
 #include "server/base/escape.h"
-#include "server/base/registry.h"
 #include "server/base/units.h"
 #include "server/codec/image.h"
-#include "server/pipeline/record_reader.h"
 #include "server/service/messages.h"
-#include "server/source/format.h"
 
 namespace feedwater::cli {
 namespace {
 
 using nlohmann::json;
 using server::DType;
-using server::FormatEntry;
 using server::Layout;
-using server::Registry;
 using server::Tensor;
 
 constexpr int64_t kShownRecords = 3;
@@ -100,39 +88,6 @@ std::string ValueText(const server::FieldSpec& field, const Tensor& tensor,
 
 // --- what is described
 
-// What formats unpack of data that is only looked at, removed with the last look.
-class UnpackedForALook {
- public:
-  static constexpr int64_t kLimitBytes = int64_t{1} << 30;
-
-  UnpackedForALook() {
-    std::error_code error;
-    std::string folder =
-        (std::filesystem::temp_directory_path(error) / "feedwater-describe-XXXXXX").string();
-    if (error || mkdtemp(folder.data()) == nullptr) return;
-    folder_ = folder;
-    staging_ = server::StagingArea::Below(folder_, kLimitBytes);
-  }
-  ~UnpackedForALook() {
-    std::error_code ignored;
-    if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
-  }
-  UnpackedForALook(const UnpackedForALook&) = delete;
-  const std::shared_ptr<server::StagingArea>& staging() const { return staging_; }
-
- private:
-  std::string folder_;
-  std::shared_ptr<server::StagingArea> staging_;
-};
-
-struct Described {
-  std::unique_ptr<UnpackedForALook> unpacked;  // outlives the dataset
-  std::string section;                         // to be copied, with a line's end
-  std::string root_hint;                       // where the root still has to be declared
-  std::shared_ptr<const server::Dataset> dataset;
-  std::vector<std::string> others;  // formats that read it, too
-};
-
 // The first ones; of a mix those of its first sources.
 std::vector<int64_t> ShownRecords(const server::Dataset& dataset) {
   std::vector<int64_t> records;
@@ -148,31 +103,14 @@ std::vector<int64_t> ShownRecords(const server::Dataset& dataset) {
 absl::StatusOr<std::vector<std::vector<std::string>>> FirstRecords(const server::Dataset& dataset) {
   std::vector<std::vector<std::string>> rows;
   server::ImageWorkspace images;
-  server::Record record;
-  std::vector<server::Extent> extents;
+  StoredRecord stored;
   for (const int64_t i : ShownRecords(dataset)) {
-    dataset.Extents(i, &extents);
-    std::vector<std::string> parts;
-    std::vector<absl::Span<const std::byte>> spans;
-    absl::Status status;
-    for (const server::Extent& extent : extents) {
-      if (extent.length > server::RecordReader::kMaxRecordBytes)
-        return absl::InvalidArgumentError(
-            absl::StrCat("record ", i, " has ", extent.length, " bytes"));
-      const auto part =
-          server::ReadRange(dataset.RootOf(extent.object), dataset.ObjectPath(extent.object),
-                            extent.offset, static_cast<size_t>(extent.length));
-      if (!part.ok()) return part.status();
-      parts.push_back(absl::StrCat(*part, std::string(64, '\0')));
-      parts.back().resize(part->size());
-    }
-    for (const std::string& part : parts)
-      spans.emplace_back(reinterpret_cast<const std::byte*>(part.data()), part.size());
-    status = dataset.Parse(i, spans, &record);
+    FW_RETURN_IF_ERROR(ReadStored(dataset, i, &stored));
     std::vector<std::string> row;
-    for (size_t f = 0; status.ok() && f < dataset.fields().size(); ++f)
-      row.push_back(ValueText(dataset.fields()[f], record.fields[f], images));
-    if (!status.ok()) row.push_back(absl::StrCat("bad: ", server::Escaped(status.message())));
+    for (size_t f = 0; stored.parsed.ok() && f < dataset.fields().size(); ++f)
+      row.push_back(ValueText(dataset.fields()[f], stored.record.fields[f], images));
+    if (!stored.parsed.ok())
+      row.push_back(absl::StrCat("bad: ", server::Escaped(stored.parsed.message())));
     rows.push_back(std::move(row));
   }
   return rows;
@@ -183,7 +121,7 @@ std::string TypeText(const server::FieldSpec& field) {
   return field.spec.ToString();
 }
 
-absl::Status Print(const Context& context, const Described& described) {
+absl::Status Print(const Context& context, const FoundDataset& described) {
   const server::Dataset& dataset = *described.dataset;
   FW_ASSIGN_OR_RETURN(const std::vector<std::vector<std::string>> rows, FirstRecords(dataset));
   v1::DescribePipelineResponse epoch;
@@ -251,140 +189,6 @@ absl::Status Print(const Context& context, const Described& described) {
   return absl::OkStatus();
 }
 
-// --- a pipeline's dataset
-
-std::string SectionOf(const server::YamlNode& node);
-
-std::string FlowText(const server::YamlNode& node) {
-  switch (node.kind) {
-    case server::YamlNode::Kind::kNull:
-      return "null";
-    case server::YamlNode::Kind::kScalar:
-      return server::ParamType<std::string>::Text(node.scalar);
-    case server::YamlNode::Kind::kList: {
-      std::vector<std::string> items;
-      for (const server::YamlNode& item : node.items) items.push_back(FlowText(item));
-      return absl::StrCat("[", absl::StrJoin(items, ", "), "]");
-    }
-    case server::YamlNode::Kind::kMap:
-      return SectionOf(node);
-  }
-  return "";
-}
-
-// Words that need no quotes stay as people write them.
-std::string SectionOf(const server::YamlNode& node) {
-  std::vector<std::string> entries;
-  for (const auto& [key, value] : node.entries)
-    entries.push_back(absl::StrCat(FlowText(key), ": ", FlowText(value)));
-  return absl::StrCat("{", absl::StrJoin(entries, ", "), "}");
-}
-
-absl::StatusOr<Described> OfPipeline(const Context& context, const DatasetQuestion& question) {
-  LocalOptions options;
-  options.config = {question.config, context.address};
-  FW_ASSIGN_OR_RETURN(const LocalPipeline local, OpenLocalPipeline(question.name, options));
-  Described described;
-  described.dataset = local.loaded->dataset;
-  described.section = absl::StrCat("dataset: ", SectionOf(local.loaded->spec.dataset), "\n");
-  return described;
-}
-
-// --- data of which nothing is known
-
-// Where the data lies: below a declared root, or below one that has to be declared.
-struct DataPlace {
-  std::shared_ptr<const server::Roots> roots;
-  std::string root, path, hint;
-};
-
-absl::StatusOr<DataPlace> PlaceOfData(const Context& context, const DatasetQuestion& question) {
-  std::error_code error;
-  const std::filesystem::path data = std::filesystem::canonical(question.name, error);
-  if (error) {
-    return absl::NotFoundError(
-        absl::StrCat("'", server::Printable(question.name), "': ", error.message()));
-  }
-  DataPlace place;
-  const auto source = FindConfig({question.config, context.address});
-  if (!question.config.empty() && !source.ok()) return source.status();
-  if (source.ok()) {
-    const auto settings = ReadConfig(*source);
-    if (!question.config.empty() && !settings.ok()) return settings.status();
-    if (settings.ok()) {
-      for (const auto& [name, folder] : settings->config.roots) {
-        const std::filesystem::path root = std::filesystem::weakly_canonical(folder, error);
-        const std::filesystem::path relative = data.lexically_relative(root);
-        if (error || relative.empty() || *relative.begin() == "..") continue;
-        place.roots = settings->roots;
-        place.root = name;
-        if (relative != ".") place.path = relative.string();
-        return place;
-      }
-    }
-  }
-  const std::filesystem::path folder = data.parent_path();
-  place.root = "data";
-  place.path = data.filename().string();
-  FW_ASSIGN_OR_RETURN(place.roots, server::Roots::Create({{place.root, folder.string()}}));
-  place.hint = absl::StrCat("No declared root holds it; feedwater.yaml needs  roots: {", place.root,
-                            ": ", folder.string(), "}");
-  return place;
-}
-
-int GeneralityOf(const std::string& format) {
-  return Registry<FormatEntry>::Get().Find(format)->generality;
-}
-
-absl::StatusOr<Described> Guess(const Context& context, const DatasetQuestion& question) {
-  FW_ASSIGN_OR_RETURN(const DataPlace place, PlaceOfData(context, question));
-  std::vector<std::string> formats = Registry<FormatEntry>::Get().Names();
-  std::stable_sort(formats.begin(), formats.end(), [](const std::string& a, const std::string& b) {
-    return GeneralityOf(a) < GeneralityOf(b);
-  });
-  Described described;
-  described.unpacked = std::make_unique<UnpackedForALook>();
-  std::vector<std::string> reasons;
-  for (const std::string& format : formats) {
-    const auto& params = Registry<FormatEntry>::Get().Find(format)->params;
-    if (std::any_of(params.begin(), params.end(), [](const auto& param) { return param.required; }))
-      continue;  // nothing in the data says it
-    const std::string map = absl::StrCat(
-        "{format: ", format, ", root: ", server::ParamType<std::string>::Text(place.root),
-        place.path.empty()
-            ? ""
-            : absl::StrCat(", path: ", server::ParamType<std::string>::Text(place.path)),
-        "}");
-    FW_ASSIGN_OR_RETURN(const server::YamlNode node, server::ParseYaml(map, "guess"));
-    server::DatasetOptions options;
-    options.roots = place.roots;
-    options.save = false;
-    options.staging = described.unpacked->staging();
-    auto dataset = server::OpenDataset(node, options);
-    if (!dataset.ok()) {
-      // Its files are there, and something is missing to read them.
-      if (absl::IsInvalidArgument(dataset.status()) ||
-          absl::IsFailedPrecondition(dataset.status()) ||
-          absl::IsResourceExhausted(dataset.status()))
-        reasons.push_back(absl::StrCat("  ", format, ": ", dataset.status().message()));
-      continue;
-    }
-    if (described.dataset == nullptr) {
-      described.dataset = *std::move(dataset);
-      described.section = absl::StrCat("dataset: ", map, "\n");
-      described.root_hint = place.hint;
-    } else if (GeneralityOf(format) == 0 || described.others.empty()) {
-      described.others.push_back(format);
-    }
-  }
-  if (described.dataset != nullptr) return described;
-  return absl::InvalidArgumentError(absl::StrCat(
-      "no format reads '", server::Printable(question.name), "' as it is",
-      reasons.empty() ? "" : absl::StrCat(":\n", absl::StrJoin(reasons, "\n")),
-      "\nFormats that need to be told more: raw (record_bytes), tokens (length); `feedwater "
-      "describe format` lists all"));
-}
-
 }  // namespace
 
 absl::Status DescribeDatasetOf(const Context& context, const DatasetQuestion& question) {
@@ -392,10 +196,7 @@ absl::Status DescribeDatasetOf(const Context& context, const DatasetQuestion& qu
     return absl::InvalidArgumentError(
         "describe dataset needs a pipeline, or a folder of data with --guess");
   }
-  struct stat info;
-  const bool is_folder = stat(question.name.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
-  auto described =
-      question.guess || is_folder ? Guess(context, question) : OfPipeline(context, question);
+  const absl::StatusOr<FoundDataset> described = FindDataset(context, question);
   // Whatever is wrong here is wrong with the input.
   if (!described.ok()) return absl::InvalidArgumentError(described.status().message());
   return Print(context, *described);

@@ -1,4 +1,5 @@
 // feedwater doctor: what of this host slows a daemon down or stands in its way, each with its cure.
+// Of a dataset: doctor_dataset.h.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -20,6 +21,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "client/cli/command.h"
+#include "client/cli/doctor_dataset.h"
+#include "client/cli/finding.h"
 #include "client/cli/local_pipeline.h"
 #include "client/cli/status_document.h"
 #include "client/cpp/address.h"
@@ -29,20 +32,14 @@
 #include "server/base/fd.h"
 #include "server/base/units.h"
 #include "server/codec/image.h"
+#include "server/storage/mounts.h"
 
 namespace feedwater::cli {
 namespace {
 
 using nlohmann::json;
 using server::FormatBytes;
-
-enum class State { kGood, kSkipped, kWarning, kFailure };
-
-struct Finding {
-  std::string check;
-  State state = State::kGood;
-  std::string found, cure;  // the cure is empty when the state is good
-};
+using State = Finding::State;
 
 // The machine as the checks see it. Files come from below `root`, so that a copy of another host's
 // /proc and /sys can be looked at.
@@ -73,16 +70,6 @@ class Host {
  private:
   const std::string root_;
 };
-
-Finding Good(std::string check, std::string found) {
-  return {std::move(check), State::kGood, std::move(found), ""};
-}
-Finding Warning(std::string check, std::string found, std::string cure) {
-  return {std::move(check), State::kWarning, std::move(found), std::move(cure)};
-}
-Finding Failure(std::string check, std::string found, std::string cure) {
-  return {std::move(check), State::kFailure, std::move(found), std::move(cure)};
-}
 
 // --- kernel
 
@@ -250,19 +237,6 @@ Finding CheckMemlock(const Host& host) {
 
 // --- folders
 
-struct FileSystem {
-  long magic;
-  const char* name;
-  bool is_remote;
-};
-constexpr FileSystem kFileSystems[] = {
-    {0xEF53, "ext4", false},      {0x58465342, "xfs", false},       {0x9123683E, "btrfs", false},
-    {0x01021994, "tmpfs", false}, {0x794c7630, "overlayfs", false}, {0x6969, "nfs", true},
-    {0xFF534D42, "cifs", true},   {0xFE534D42, "smb2", true},       {0x0BD00BD0, "lustre", true},
-    {0x65735546, "fuse", true},   {0x00C36400, "ceph", true},       {0x47504653, "gpfs", true},
-    {0x01021997, "9p", true},     {0x2FC12FC1, "zfs", false},       {0xF2F52010, "f2fs", false},
-};
-
 Finding CheckFolder(const std::string& what, const std::string& path, bool is_state) {
   struct statfs info;
   // A state folder that is not there yet is made by the daemon: what is above it says on which
@@ -277,22 +251,25 @@ Finding CheckFolder(const std::string& what, const std::string& path, bool is_st
     return Failure(what, absl::StrCat(path, ": ", std::strerror(errno)),
                    "correct the configuration, or mount it");
   }
-  const auto* known = std::find_if(
-      std::begin(kFileSystems), std::end(kFileSystems),
-      [&](const FileSystem& fs) { return fs.magic == static_cast<long>(info.f_type); });
-  const bool is_known = known != std::end(kFileSystems);
+  const server::Fd folder(open(at.c_str(), O_PATH | O_CLOEXEC));
+  const std::shared_ptr<const server::MountFacts> mount = server::FactsOfMount(folder.get());
+  const server::Storage& storage = mount->storage;
   const int64_t free_bytes = static_cast<int64_t>(info.f_bavail) * info.f_bsize;
-  const std::string found = absl::StrCat(
-      path, ": ", at == path ? "" : "made at the first start, on ",
-      is_known ? known->name : "another file system", ", ", FormatBytes(free_bytes), " free");
-  if (is_state && is_known && std::string(known->name) == "tmpfs")
+  const std::string found =
+      absl::StrCat(path, ": ", at == path ? "" : "made at the first start, on ",
+                   mount->mount.type.empty() ? "a file system of no known type" : mount->mount.type,
+                   storage.kind == server::StorageKind::kUnknown
+                       ? ""
+                       : absl::StrCat(" (", server::StorageKindName(storage.kind), ")"),
+                   ", ", FormatBytes(free_bytes), " free");
+  if (is_state && storage.kind == server::StorageKind::kMemory)
     return Warning(what, found,
                    "indexes and caches are lost at every boot: set state_dir to a local disk");
-  if (is_state && is_known && known->is_remote)
+  if (is_state && storage.kind == server::StorageKind::kNetwork)
     return Warning(what, found, "saved indexes and caches belong on a local disk: set state_dir");
   if (is_state && free_bytes < (1LL << 30))
     return Warning(what, found, "free some space: indexes and caches are saved here");
-  if (!is_state && is_known && known->is_remote)
+  if (!is_state && storage.kind == server::StorageKind::kNetwork)
     return Warning(what, found,
                    "reads over the network: let cache.disk keep records on a local NVMe drive, or "
                    "use `shuffle: block` with shards");
@@ -350,16 +327,22 @@ std::string Mark(State state) {
   return absl::StrCat("\033[", color, "m", word, "\033[0m");
 }
 
-absl::Status Doctor(Context& context, const std::string& config, const std::string& root) {
+std::vector<Finding> CheckHost(const Context& context, const DatasetQuestion& question,
+                               const std::string& root) {
   const Host host(root);
   std::vector<Finding> findings = {CheckKernel(host), CheckIoUring(host),   CheckMemfd(),
                                    CheckCpus(host),   CheckGovernor(host),  CheckNuma(host),
                                    CheckMemory(host), CheckHugePages(host), CheckClock(host),
                                    CheckOpenFiles(),  CheckMemlock(host)};
-  for (Finding& finding : CheckConfig({config, context.address}))
+  for (Finding& finding : CheckConfig({question.config, context.address}))
     findings.push_back(std::move(finding));
   findings.push_back(CheckDaemon(context));
+  return findings;
+}
 
+absl::Status Doctor(Context& context, const DatasetQuestion& question, const std::string& root) {
+  const std::vector<Finding> findings =
+      question.name.empty() ? CheckHost(context, question, root) : CheckDataset(context, question);
   json checks = json::array();
   int warnings = 0, failures = 0;
   for (const Finding& finding : findings) {
@@ -392,15 +375,25 @@ absl::Status Doctor(Context& context, const std::string& config, const std::stri
 }
 
 void AddDoctor(CLI::App& app, Context& context) {
-  static std::string config, root;
+  static DatasetQuestion question;
+  static std::string root;
   CLI::App* command = AddCommand(
-      app, context, "doctor", "look for what slows a daemon down on this host, each with its cure",
+      app, context, "doctor",
+      "look for what slows a daemon down on this host, or a dataset's reads; each with its cure",
       "  feedwater doctor\n"
       "  feedwater doctor --config /etc/feedwater/feedwater.yaml   # its roots and folders, too\n"
+      "  feedwater doctor ./train.yaml      # its dataset: records, storage, reads under its "
+      "shuffle\n"
+      "  feedwater doctor /data/photos      # data of which nothing else is known\n"
       "  feedwater doctor --json | jq '.checks[] | select(.state != \"good\")'\n"
       "Exit status 1 when something fails; a warning is no failure.",
-      [&context] { return Doctor(context, config, root); });
-  command->add_option("--config", config, kConfigHelp)->type_name("FILE");
+      [&context] { return Doctor(context, question, root); });
+  command
+      ->add_option("dataset", question.name,
+                   "a pipeline's name or .yaml file, or a folder or file of data: look at it "
+                   "instead of the host")
+      ->type_name("DATASET");
+  command->add_option("--config", question.config, kConfigHelp)->type_name("FILE");
   // For tests, which show it made-up hosts: not listed.
   command->add_option("--root", root, "read /proc and /sys below this folder")->group("");
 }

@@ -215,8 +215,9 @@ absl::StatusOr<std::unique_ptr<server::RecordReader>> LocalPipeline::NewReader()
   FW_ASSIGN_OR_RETURN(std::unique_ptr<server::ReadEngine> engine,
                       server::CreateEngine(settings.engine.name, {kEngineDepth}));
   const double retry_s = settings.config.storage.retry_for.seconds;
-  return std::make_unique<server::RecordReader>(std::move(engine), kEngineDepth, files, budget,
-                                                static_cast<int64_t>(1e9 * retry_s));
+  return std::make_unique<server::RecordReader>(
+      std::move(engine), kEngineDepth, files, budget, static_cast<int64_t>(1e9 * retry_s),
+      /*calls=*/nullptr, server::StorageKindOf(settings.config.storage.kind));
 }
 
 server::RuntimeOptions LocalPipeline::ForRuntime(size_t workers) const {
@@ -226,6 +227,7 @@ server::RuntimeOptions LocalPipeline::ForRuntime(size_t workers) const {
   runtime.pin = settings.config.pin_cpus;
   runtime.engine = settings.engine;
   runtime.direct_io = settings.config.storage.direct_io;
+  runtime.storage_kind = server::StorageKindOf(settings.config.storage.kind);
   runtime.max_open_files = static_cast<size_t>(settings.config.limits.max_open_files);
   runtime.numa_node = settings.numa_node;
   runtime.shares = std::make_shared<server::UserShares>(budget);

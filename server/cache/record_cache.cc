@@ -116,6 +116,13 @@ RecordCache::Found RecordCache::Find(int64_t record, uint64_t stamp) const {
   return found;
 }
 
+bool RecordCache::Has(int64_t record) const {
+  return (has_memory() &&
+          BlockPlace::IsPlace(in_memory_[record].load(std::memory_order_relaxed))) ||
+         (disk_ != nullptr &&
+          BlockPlace::IsPlace(on_disk_[record].load(std::memory_order_relaxed)));
+}
+
 bool RecordCache::Wants(int64_t record, uint64_t stamp) const {
   if (!memory_->full()) {
     const uint64_t there = in_memory_[record].load(std::memory_order_acquire);

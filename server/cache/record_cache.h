@@ -60,6 +60,9 @@ class RecordCache {
   }
   void PrefetchBlock(int64_t record) const;
 
+  // Whether it has the record, perhaps of another state of its file. Counts nothing.
+  bool Has(int64_t record) const;
+
   // Whether Put would keep the record now. Cheap; says no once all room is used.
   bool Wants(int64_t record, uint64_t stamp) const;
   // Keeps a copy of the payload where there is room.

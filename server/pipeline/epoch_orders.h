@@ -33,9 +33,9 @@ class EpochOrders {
     made_.push_back(std::move(order));
   }
 
- private:
   static constexpr size_t kMost = 4;  // ranks may stand in different epochs
 
+ private:
   std::vector<std::shared_ptr<const EpochOrder>> made_;  // the oldest first
   std::vector<uint64_t> being_made_;
 };

@@ -16,6 +16,7 @@
 #include "server/pipeline/job_files.h"
 #include "server/pipeline/job_pace.h"
 #include "server/pipeline/job_stats.h"
+#include "server/pipeline/read_ahead.h"
 #include "server/pipeline/sample_rooms.h"
 #include "server/pipeline/usage.h"
 #include "server/sampler/order.h"
@@ -38,14 +39,21 @@ struct Publication;
 
 class Job {
  public:
-  // `claim`: on memory for its samples; null: there is enough.
+  // `claim`: on memory for its samples; null: there is enough. `orders`: for those that its ranks
+  // share. `ahead`: null: nothing is read ahead.
   Job(JobConfig config, std::shared_ptr<const OrderConfig> order_config, SlotLayout layout,
-      std::shared_ptr<JobFiles> files, std::shared_ptr<const SampleRooms::Claim> claim)
+      std::shared_ptr<JobFiles> files, std::shared_ptr<const SampleRooms::Claim> claim,
+      MemoryReservation orders = {}, std::shared_ptr<ReadAhead> ahead = nullptr)
       : config_(std::move(config)),
         order_config_(std::move(order_config)),
         layout_(std::move(layout)),
         files_(std::move(files)),
-        claim_(std::move(claim)) {}
+        claim_(std::move(claim)),
+        orders_(std::move(orders)),
+        ahead_(std::move(ahead)) {}
+  ~Job() {
+    if (ahead_ != nullptr) ahead_->Stop();
+  }
 
   const JobConfig& config() const { return config_; }
   const Dataset& dataset() const { return *config_.pipeline->dataset; }
@@ -54,6 +62,8 @@ class Job {
   const std::shared_ptr<const OrderConfig>& order_config() const { return order_config_; }
   const SlotLayout& layout() const { return layout_; }  // of every rank's slots
   JobFiles* files() const { return files_.get(); }      // null only where nothing is read
+  ReadAhead* ahead() const { return ahead_.get(); }     // may be null
+  int attached() const { return attached_.load(std::memory_order_relaxed); }  // ranks, here
   // The workers that have memory for its samples: those with lower numbers; and how much each has.
   int workers() const { return claim_ == nullptr ? INT_MAX : claim_->workers(); }
   int64_t claimed_bytes() const { return claim_ == nullptr ? INT64_MAX : claim_->bytes(); }
@@ -82,6 +92,9 @@ class Job {
   const SlotLayout layout_;
   const std::shared_ptr<JobFiles> files_;
   const std::shared_ptr<const SampleRooms::Claim> claim_;
+  const MemoryReservation orders_;
+  const std::shared_ptr<ReadAhead> ahead_;
+  std::atomic<int> attached_{0};
   std::atomic<bool> ended_{false};
   std::atomic<int> held_up_{0};
 

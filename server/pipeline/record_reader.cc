@@ -13,6 +13,7 @@ constexpr int kLeastDepth = 2, kMostDepth = 32;
 constexpr int64_t kWaitNs = 50'000;  // less is not the storage's latency but the work of reading
 constexpr int kShrinkAfter = 256;    // records without a wait
 constexpr int64_t kMaxJoinedBytes = 1 << 20;
+constexpr int64_t kMostGaps = 4;  // times the bytes that are wanted: gaps are copied, too
 constexpr size_t kPrefetchAhead = 4, kPrefetchBytes = 4096;  // of records that are ready
 constexpr size_t kCacheLine = 64;
 constexpr int64_t kLeastRetryNs = 10'000'000'000;  // of what waits for memory
@@ -26,7 +27,7 @@ bool TellsOfTheMachine(const absl::Status& status, const RecordBytes& bytes) {
   return !status.ok() && (bytes.not_read() || TellsOfTheMachine(status));
 }
 
-// One read, for one extent or for several that follow each other in a file.
+// One read, for one extent or for several that follow each other in a file, perhaps with gaps.
 struct RecordBytes::Read final : StorageRead {
   struct Part {
     RecordBytes* bytes;
@@ -35,14 +36,18 @@ struct RecordBytes::Read final : StorageRead {
     int64_t length;
   };
   absl::InlinedVector<Part, 1> parts;
-  int users = 0;  // parts whose owner has not released them
+  int users = 0;       // parts whose owner has not released them
+  int64_t wanted = 0;  // bytes of all parts
 };
 
 RecordReader::RecordReader(std::unique_ptr<ReadEngine> engine, size_t engine_depth,
                            std::shared_ptr<FileCache> files, std::shared_ptr<MemoryBudget> budget,
-                           int64_t retry_for_ns, std::shared_ptr<StorageCalls> calls)
-    : storage_(std::move(engine), engine_depth, std::move(files), std::move(budget), retry_for_ns,
-               std::move(calls), this),
+                           int64_t retry_for_ns, std::shared_ptr<StorageCalls> calls,
+                           std::optional<StorageKind> kind, std::shared_ptr<ReadCounts> counts)
+    : counts_(std::move(counts)),
+      kind_(kind),
+      storage_(std::move(engine), engine_depth, std::move(files), std::move(budget), retry_for_ns,
+               std::move(calls), counts_, this),
       depth_(kLeastDepth) {}
 
 RecordReader::~RecordReader() = default;
@@ -167,12 +172,14 @@ void RecordReader::StartExtents(const ObjectSource& source, RecordBytes* into) {
     if (extent.length == 0) continue;
     ++into->missing_;
     const auto index = static_cast<int64_t>(i);
-    if (Joins(source, extent, *into)) {
-      Read* const last = static_cast<Read*>(storage_.last_added());
-      last->parts.push_back({into, index, last->length, extent.length});
-      storage_.Lengthen(last, extent.length);
+    if (Read* const last = Neighbour(source, extent, *into); last != nullptr) {
+      const int64_t offset = extent.offset - last->offset;
+      last->parts.push_back({into, index, offset, extent.length});
+      storage_.Lengthen(last, offset + extent.length - last->length);
       ++last->users;
+      last->wanted += extent.length;
       into->reads_.push_back(last);
+      if (counts_ != nullptr && last->is_of_dataset) Add(&counts_->joined);
     } else {
       storage_.Add(NewRead(source, extent, into, index));
     }
@@ -181,14 +188,29 @@ void RecordReader::StartExtents(const ObjectSource& source, RecordBytes* into) {
 }
 
 // Each user pays for its own reads.
-bool RecordReader::Joins(const ObjectSource& source, const Extent& extent,
-                         const RecordBytes& into) const {
-  const StorageRead* const last = storage_.last_added();
-  return last != nullptr && last->source == &source && last->object == extent.object &&
-         last->looks_at.empty() && !last->is_held && last->job == into.job_ &&
-         last->due_ns == into.due_ns_ && !last->retries.started() && last->user == UserOf(into) &&
-         extent.offset - last->offset == last->length &&
-         last->length + extent.length <= kMaxJoinedBytes;
+RecordBytes::Read* RecordReader::Neighbour(const ObjectSource& source, const Extent& extent,
+                                           const RecordBytes& into) const {
+  auto* const last = static_cast<Read*>(storage_.last_added());
+  if (last == nullptr || last->source != &source || last->object != extent.object ||
+      !last->looks_at.empty() || last->is_held || last->job != into.job_ ||
+      last->due_ns != into.due_ns_ || last->retries.started() || last->user != UserOf(into) ||
+      last->is_ahead != into.is_ahead) {
+    return nullptr;
+  }
+  const int64_t gap = extent.offset - last->offset - last->length;
+  if (gap < 0 || gap > kMaxJoinedBytes) return nullptr;
+  const int64_t length = last->length + gap + extent.length;
+  if (length > kMaxJoinedBytes) return nullptr;
+  if (gap == 0) return last;
+  // What was read ahead is in memory.
+  const StorageKind kind = into.is_ahead
+                               ? StorageKind::kMemory
+                               : kind_.value_or(source.RootOf(extent.object).storage().kind);
+  const int64_t wanted = last->wanted + extent.length;
+  const int64_t least = HabitsOf(StorageKind::kMemory).join_gap_bytes;
+  const bool is_near = gap <= HabitsOf(kind).join_gap_bytes &&
+                       length - wanted <= std::max(least, kMostGaps * wanted);
+  return is_near ? last : nullptr;
 }
 
 RecordReader::Read* RecordReader::NewRead(const ObjectSource& source, const Extent& extent,
@@ -200,6 +222,8 @@ RecordReader::Read* RecordReader::NewRead(const ObjectSource& source, const Exte
   read->length = extent.length;
   read->job = bytes->job_;
   read->is_of_dataset = bytes->origin_ == RecordBytes::Origin::kDataset;
+  read->is_ahead = bytes->is_ahead;
+  read->wanted = extent.length;
   read->user = UserOf(*bytes);
   read->due_ns = bytes->due_ns_;
   read->looks_at.clear();

@@ -1,8 +1,9 @@
 // Fetches whole records for one worker: what the cache has kept of a record, or else its bytes from
 // the dataset's files. It turns a record's extents into reads (storage_reads.h), joins extents that
-// lie next to each other in one file (records of a shard in stored order), keeps as many reads
-// going as the storage needs, and hands a record back when all its bytes are there. What a record's
-// bytes are, or its error, never depends on joining.
+// lie near each other in one file (the parts of a record, records of a shard in stored order) over
+// gaps that cost less than another read there (storage/storage_kind.h), keeps as many reads going
+// as the storage needs, and hands a record back when all its bytes are there. What a record's bytes
+// are, or its error, never depends on joining.
 //
 // Thread safety: belongs to one thread, that of its engine.
 #pragma once
@@ -49,6 +50,7 @@ class RecordBytes {
   uint64_t stamp() const { return stamp_; }
   int64_t size() const { return size_; }  // of all extents
   void* user = nullptr;                   // the owner's
+  bool is_ahead = false;                  // the owner's, set before Start: its bytes are read ahead
 
  private:
   friend class RecordReader;
@@ -95,10 +97,12 @@ class RecordReader final : private StorageReads::Client {
   // A read of a dataset's file that fails for a reason that can pass is tried again for
   // `retry_for_ns`, each time with the file opened anew. With `calls` and an owner, files on
   // storage that may hang are opened and read by its threads, and what hangs is left to them when
-  // nobody wants it any more.
+  // nobody wants it any more. `kind` is what all roots are taken to lie on; nothing: what they do.
   RecordReader(std::unique_ptr<ReadEngine> engine, size_t engine_depth,
                std::shared_ptr<FileCache> files, std::shared_ptr<MemoryBudget> budget,
-               int64_t retry_for_ns = 0, std::shared_ptr<StorageCalls> calls = nullptr);
+               int64_t retry_for_ns = 0, std::shared_ptr<StorageCalls> calls = nullptr,
+               std::optional<StorageKind> kind = std::nullopt,
+               std::shared_ptr<ReadCounts> counts = nullptr);
   ~RecordReader() override;  // REQUIRES: nothing in flight
 
   // Whether another ticket's records should be started now: enough to keep the storage busy, and no
@@ -153,7 +157,8 @@ class RecordReader final : private StorageReads::Client {
   void LookFirst(RecordBytes* into);
   void NotStarted(const absl::Status& status, RecordBytes* into);
   void StartExtents(const ObjectSource& source, RecordBytes* into);
-  bool Joins(const ObjectSource& source, const Extent& extent, const RecordBytes& into) const;
+  // The read that the extent can go with; may be null.
+  Read* Neighbour(const ObjectSource& source, const Extent& extent, const RecordBytes& into) const;
   Read* NewRead(const ObjectSource& source, const Extent& extent, RecordBytes* bytes,
                 int64_t index);
   std::optional<uint32_t> UserOf(const RecordBytes& bytes) const;
@@ -165,6 +170,8 @@ class RecordReader final : private StorageReads::Client {
   RecordBytes* PopReady();
   void PrefetchReady() const;
 
+  const std::shared_ptr<ReadCounts> counts_;  // may be null
+  const std::optional<StorageKind> kind_;
   StorageReads storage_;
   FreeList<Read> reads_;
   RecordOwner* owner_ = nullptr;

@@ -54,6 +54,20 @@ absl::StatusOr<Staging> MakeStaging(const Plan& plan, int64_t batch_size, int sl
   return staging;
 }
 
+// Orders of `shuffle: block` have an entry for each shard. A rank has the one that it began with,
+// and another one after a seek; its job those that its ranks come to next.
+constexpr int64_t kOrdersOfRank = 2;
+constexpr int64_t kOrdersOfJob = static_cast<int64_t>(EpochOrders::kMost) + 1;
+
+absl::StatusOr<MemoryReservation> ReserveOrders(int64_t bytes, MemoryBudget* budget) {
+  if (budget == nullptr || bytes <= kSmallBytes) return MemoryReservation();
+  absl::StatusOr<MemoryReservation> reserved = budget->Reserve("orders", bytes);
+  if (reserved.ok()) return reserved;
+  return Annotate(reserved.status(),
+                  "the order of `shuffle: block` has an entry for each of the dataset's shards: "
+                  "larger shards take less");
+}
+
 absl::Status CheckLayout(const JobConfig& job, const SlotLayout& layout) {
   // Samples are written where the plan's outputs stand, whatever the slots are.
   FW_ASSIGN_OR_RETURN(const SlotLayout planned,
@@ -174,7 +188,8 @@ struct Runtime::Impl {
     }
     if (!engine.ok()) return engine.status();
     return std::make_unique<RecordReader>(*std::move(engine), engine_options.depth, files, budget,
-                                          options.retry_for_ns, calls);
+                                          options.retry_for_ns, calls, options.storage_kind,
+                                          counts);
   }
 
   // What a job of this user takes is reserved there; null: nowhere.
@@ -187,6 +202,7 @@ struct Runtime::Impl {
   MemoryReservation base_buffers;
   const std::shared_ptr<StorageCalls> calls;
   const std::shared_ptr<FileCache> files;
+  const std::shared_ptr<ReadCounts> counts = std::make_shared<ReadCounts>();
   std::atomic<bool> stop{false};
   const std::shared_ptr<Parking> parking;
   const std::shared_ptr<SampleRooms> rooms;
@@ -249,9 +265,25 @@ absl::StatusOr<std::shared_ptr<Stream>> Runtime::Attach(const JobConfig& job, in
   FW_RETURN_IF_ERROR(CheckLayout(job, layout));
   FW_RETURN_IF_ERROR(CheckStart(*added.order_config, epoch, position));
   const std::shared_ptr<MemoryBudget> share = impl_->ShareOf(job.owner_uid);
+  const int64_t order_bytes = OrderBytes(*added.order_config);
+  FW_ASSIGN_OR_RETURN(
+      MemoryReservation orders,
+      ReserveOrders(kOrdersOfRank * order_bytes + ConfigBytes(*added.order_config), share.get()));
+  FW_ASSIGN_OR_RETURN(added.orders, ReserveOrders(kOrdersOfJob * order_bytes, share.get()));
   FW_ASSIGN_OR_RETURN(
       added.staging, MakeStaging(*job.pipeline->plan, job.batch_size, slots->slots(), share.get()));
+  added.staging.orders = std::move(orders);
   added.files = JobFiles::Create(job.pipeline->dataset, impl_->files, share);
+  if (!impl_->options.direct_io) {
+    added.ahead = ReadAhead::Create({.pipeline = job.pipeline,
+                                     .files = added.files,
+                                     .calls = impl_->calls,
+                                     .counts = impl_->counts,
+                                     .user = job.owner_uid,
+                                     .kind = impl_->options.storage_kind,
+                                     .advise = nullptr},
+                                    *added.order_config);
+  }
   const bool is_back = job.files.as_of_ns > 0;
   if (is_back) FW_RETURN_IF_ERROR(added.files->KeepSince(job.files));  // before anything is read
   FW_ASSIGN_OR_RETURN(added.claim, ClaimMemory(job, impl_->rooms.get()));
@@ -285,6 +317,8 @@ FilesMark MarkOfFiles(const Stream& stream) { return stream.job().files()->mark(
 void Runtime::ChargeUser(uint32_t uid, int64_t cpu_ns) { impl_->scheduler.ChargeUser(uid, cpu_ns); }
 
 void Runtime::UseRoom() { impl_->rooms->UseRoom(); }
+
+Counters Runtime::counters() const { return impl_->counts->counters(); }
 
 std::vector<JobStats> Runtime::Snapshot() const { return impl_->scheduler.Snapshot(); }
 int Runtime::workers() const { return static_cast<int>(impl_->threads.size()); }

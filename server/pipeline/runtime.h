@@ -11,9 +11,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "server/base/counters.h"
 #include "server/base/user_shares.h"
 #include "server/batch/slot_layout.h"
 #include "server/batch/slot_pool.h"
@@ -32,6 +34,7 @@ struct RuntimeOptions {
   bool pin = true;
   EngineChoice engine;
   bool direct_io = false;
+  std::optional<StorageKind> storage_kind;  // that roots are taken to lie on; nothing: what they do
   size_t max_open_files = 1024;
   int64_t retry_for_ns = 10'000'000'000;           // reads that failed for a reason that can pass
   int64_t reads_per_uid = 0;                       // samples of one user on their way; 0: no limit
@@ -70,6 +73,7 @@ class Runtime {
   void ChargeUser(uint32_t uid, int64_t cpu_ns);
 
   std::vector<JobStats> Snapshot() const;
+  Counters counters() const;  // of reads
   void UseRoom();  // jobs that memory kept to some workers get others; called now and then
   int workers() const;
   int active_workers() const;  // not parked

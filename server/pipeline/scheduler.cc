@@ -55,7 +55,8 @@ absl::StatusOr<std::shared_ptr<Stream>> Scheduler::Attach(NewRank rank) {
       }
     } else {
       job = std::make_shared<Job>(std::move(rank.job), std::move(rank.order_config), rank.layout,
-                                  std::move(rank.files), std::move(rank.claim));
+                                  std::move(rank.files), std::move(rank.claim),
+                                  std::move(rank.orders), std::move(rank.ahead));
       Guarded(*job).used_ns = fair_.JobBegins(job->config().owner_uid);
       jobs_.push_back(job);
     }
@@ -71,6 +72,7 @@ absl::StatusOr<std::shared_ptr<Stream>> Scheduler::Attach(NewRank rank) {
       return other->rank() > stream->rank();
     });
     streams.insert(after, stream);
+    job->attached_.store(static_cast<int>(streams.size()), std::memory_order_relaxed);
   }
   // From here on the stream has slots. The pool may outlive stream and scheduler, and the callback
   // with it.
@@ -94,6 +96,7 @@ void Scheduler::Detach(const std::shared_ptr<Stream>& stream) {
   DropAll(*stream, &leaving);
   auto& streams = Guarded(stream->job()).streams;
   streams.erase(std::find(streams.begin(), streams.end(), stream));
+  stream->job().attached_.store(static_cast<int>(streams.size()), std::memory_order_relaxed);
   if (!streams.empty()) return;
   jobs_.erase(std::find(jobs_.begin(), jobs_.end(), stream->shared_job()));
   fair_.JobEnds(stream->job().config().owner_uid);

@@ -44,6 +44,8 @@ class Scheduler {
     Staging staging;
     std::shared_ptr<JobFiles> files;                  // for the job, when this rank is its first
     std::shared_ptr<const SampleRooms::Claim> claim;  // the job's; may be null
+    MemoryReservation orders;                         // for those that a job's ranks share
+    std::shared_ptr<ReadAhead> ahead;                 // the job's; null: nothing is read ahead
   };
 
   // `reads_per_uid`: see UserReads. `bad_samples` may be null. `workers`: how many there are; 0: no

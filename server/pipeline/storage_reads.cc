@@ -24,11 +24,12 @@ MemoryBudget* ShareOf(const StorageRead& read) {  // of its job's user; may be n
 StorageReads::StorageReads(std::unique_ptr<ReadEngine> engine, size_t engine_depth,
                            std::shared_ptr<FileCache> files, std::shared_ptr<MemoryBudget> budget,
                            int64_t retry_for_ns, std::shared_ptr<StorageCalls> calls,
-                           Client* client)
+                           std::shared_ptr<ReadCounts> counts, Client* client)
     : engine_(std::move(engine)),
       engine_depth_(engine_depth),
       files_(std::move(files)),
       calls_(std::move(calls)),
+      counts_(std::move(counts)),
       retry_for_ns_(retry_for_ns),
       client_(client),
       buffers_(std::move(budget)) {}
@@ -77,6 +78,18 @@ void StorageReads::Submit() {
   }
 }
 
+void StorageReads::Count(const StorageRead& read) {
+  if (counts_ == nullptr || !read.is_of_dataset) return;
+  if (read.is_ahead) return server::Add(&counts_->found_ahead);
+  server::Add(&counts_->reads);
+  server::Add(&counts_->bytes, read.length);
+  if (read.source != last_source_ || read.object != last_object_ || read.offset != last_end_)
+    server::Add(&counts_->seeks);
+  last_source_ = read.source;
+  last_object_ = read.object;
+  last_end_ = read.offset + read.length;
+}
+
 absl::Status StorageReads::Begin(StorageRead* read) {
   ReadOp& op = read->op;
   op = ReadOp();
@@ -109,6 +122,7 @@ absl::Status StorageReads::Begin(StorageRead* read) {
   op.length = read->length;
   op.buffer = absl::Span<std::byte>(read->buffer.data(), read->buffer.capacity());
   op.user = read;
+  Count(*read);
   if (!goes_away) {
     if (is_of_job) read->is_settled = WouldShowChanges(*op.file);
     engine_->Submit(&op);

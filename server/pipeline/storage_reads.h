@@ -18,6 +18,7 @@
 #include "server/pipeline/away_read.h"
 #include "server/pipeline/job_files.h"
 #include "server/pipeline/read_buffers.h"
+#include "server/pipeline/read_counts.h"
 #include "server/source/dataset.h"
 #include "server/storage/engine.h"
 #include "server/storage/fault.h"
@@ -32,6 +33,7 @@ struct StorageRead {
   int64_t offset = 0, length = 0;
   JobFiles* job = nullptr;       // opens a dataset's files as the job knows them; may be null
   bool is_of_dataset = true;     // else of a cache: not tried again, never left behind
+  bool is_ahead = false;         // its bytes were read ahead
   std::optional<uint32_t> user;  // whose threads it may take; nobody's: it is never left behind
   int64_t due_ns = 0;            // not to be read before
   std::vector<Extent> looks_at;  // not empty: nothing is read, the files of these are looked at
@@ -59,10 +61,12 @@ class StorageReads {
   };
 
   // `retry_for_ns`: how long a read is tried again, each time with its file opened anew. `calls`
-  // may be null: then no read is left behind. `client` outlives this object.
+  // may be null: then no read is left behind. So may `counts`: nothing is counted. `client`
+  // outlives this object.
   StorageReads(std::unique_ptr<ReadEngine> engine, size_t engine_depth,
                std::shared_ptr<FileCache> files, std::shared_ptr<MemoryBudget> budget,
-               int64_t retry_for_ns, std::shared_ptr<StorageCalls> calls, Client* client);
+               int64_t retry_for_ns, std::shared_ptr<StorageCalls> calls,
+               std::shared_ptr<ReadCounts> counts, Client* client);
   ~StorageReads();  // REQUIRES: no read is open
 
   void Add(StorageRead* read);  // opens it; the engine gets it with the next Submit
@@ -97,6 +101,7 @@ class StorageReads {
  private:
   using OpenFile = std::function<absl::StatusOr<std::shared_ptr<const OpenedFile>>()>;
 
+  void Count(const StorageRead& read);
   absl::Status Begin(StorageRead* read);  // gives it to the engine, or sends it away
   absl::Status GetBuffer(StorageRead* read, size_t capacity, bool goes_away);
   void SendAway(StorageRead* read, OpenFile open);
@@ -114,8 +119,13 @@ class StorageReads {
   const size_t engine_depth_;
   const std::shared_ptr<FileCache> files_;
   const std::shared_ptr<StorageCalls> calls_;
+  const std::shared_ptr<ReadCounts> counts_;
   const int64_t retry_for_ns_;
   Client* const client_;
+  // Where the last read of a dataset ended.
+  const ObjectSource* last_source_ = nullptr;
+  uint32_t last_object_ = 0;
+  int64_t last_end_ = 0;
   const std::shared_ptr<Mailbox> mailbox_ = std::make_shared<Mailbox>();
   ReadBuffers buffers_;
   std::deque<StorageRead*> queue_;                   // not submitted yet

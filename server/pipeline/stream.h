@@ -26,6 +26,7 @@ struct Staging {
   int64_t bytes_per_slot = 0;
   MemoryReservation reservation;
   MemoryReservation bad_places;  // for all slots
+  MemoryReservation orders;      // the rank's own: where it began, and where a seek sends it
 };
 
 class Batch;
@@ -89,6 +90,7 @@ class Batch {
   const std::shared_ptr<Stream>& shared_stream() const { return stream_; }
   Job& job() const { return stream_->job(); }
   const EpochOrder& order() const { return *at_.order; }
+  const std::shared_ptr<const EpochOrder>& shared_order() const { return at_.order; }
   int64_t step() const { return at_.step; }  // of order()
   const BatchMeta& meta() const {
     return meta_;

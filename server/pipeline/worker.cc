@@ -105,6 +105,7 @@ void Worker::StartTicket(Ticket ticket) {
   const uint32_t user = job.config().owner_uid;
   turns_.Take(user, work->ticket.is_slow, work->ticket.count);
   const RecordCache* const cache = job.cache();
+  const bool is_ahead = IsReadAhead(work->ticket);
   starting_.clear();
   for (int64_t i = 0; i < work->ticket.count; ++i) {
     Sample* sample = starting_.emplace_back(samples_.Get());
@@ -116,6 +117,7 @@ void Worker::StartTicket(Ticket ticket) {
     sample->key = sample->placement.key;
     sample->substitution.Begin();
     sample->bytes.user = sample;
+    sample->bytes.is_ahead = is_ahead;
     if (sample->placement.is_real) ++work->result.real;
     if (cache != nullptr) cache->PrefetchPlace(sample->placement.record);
   }
@@ -127,6 +129,19 @@ void Worker::StartTicket(Ticket ticket) {
     reader_->Start(job.dataset(), sample->placement.record, &sample->bytes, job.files(), cache);
   }
   account_.usage().read_ns += MonotonicNs() - start;
+}
+
+bool Worker::IsReadAhead(const Ticket& ticket) {
+  const Batch& batch = *ticket.batch;
+  Job& job = batch.job();
+  if (job.ahead() == nullptr || job.ahead()->is_off()) return false;
+  const auto at = [&](int64_t place) {
+    return batch.order().At(batch.step(), batch.stream().rank(), place);
+  };
+  const Placement last = at(ticket.first + ticket.count - 1);
+  if (!last.is_real) return false;  // padding is of the epoch's beginning
+  return job.ahead()->Reach(batch.shared_order(), at(ticket.first).position, last.position,
+                            job.attached(), job.config().world_size);
 }
 
 // As they are read, where one user has all of them.
@@ -287,6 +302,7 @@ bool Worker::StartSubstitute(Sample* sample) {
   if (!next.has_value()) return false;
   sample->key = next->key;
   reader_->Release(&sample->bytes);
+  sample->bytes.is_ahead = false;
   reader_->Start(job.dataset(), next->record, &sample->bytes, job.files(), job.cache());
   return true;
 }

@@ -62,6 +62,8 @@ class Worker final : private RecordOwner {
   bool IsPointless(const Sample& sample) const;
   void TakeTickets();
   void StartTicket(Ticket ticket);
+  // Whether its records have been read ahead; has those read that come later.
+  static bool IsReadAhead(const Ticket& ticket);
   void ProcessInTurn(Sample* sample);
   void Process(Sample* sample);
   Sample* NextSample();

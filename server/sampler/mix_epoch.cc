@@ -44,7 +44,7 @@ std::shared_ptr<const RecordOrder> MixEpoch::OrderOf(size_t source, int64_t own_
     if (kept.order != nullptr && kept.own_epoch == own_epoch) return kept.order;
   }
   Kept& place = state.kept[state.oldest];
-  state.oldest = (state.oldest + 1) % kKept;
+  state.oldest = (state.oldest + 1) % state.kept.size();
   place = {own_epoch, make()};
   return place.order;
 }

@@ -23,6 +23,9 @@ struct Pick {
 
 class MixEpoch {
  public:
+  static constexpr int64_t kKept =
+      2;  // orders of a source: the present own epoch, and the next one
+
   MixEpoch(std::shared_ptr<const Mix> mix, Shuffle shuffle, int64_t block_records, uint64_t seed,
            uint64_t epoch);
 
@@ -32,8 +35,6 @@ class MixEpoch {
   std::vector<int64_t> PositionsOf(int64_t record, int64_t from, size_t most) const;
 
  private:
-  static constexpr size_t kKept = 2;  // orders of a source: the present own epoch, and the next one
-
   struct Kept {
     uint64_t own_epoch = 0;
     std::shared_ptr<const RecordOrder> order;  // null: none
@@ -42,7 +43,7 @@ class MixEpoch {
     uint64_t own_epoch = 0;  // at the epoch's beginning
     int64_t own_position = 0;
     mutable Mutex mu;
-    mutable std::array<Kept, kKept> kept ABSL_GUARDED_BY(mu);
+    mutable std::array<Kept, static_cast<size_t>(kKept)> kept ABSL_GUARDED_BY(mu);
     mutable size_t oldest ABSL_GUARDED_BY(mu) = 0;
   };
 

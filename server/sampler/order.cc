@@ -206,6 +206,27 @@ absl::Status CheckStart(const OrderConfig& config, uint64_t epoch, int64_t posit
   return absl::OkStatus();
 }
 
+int64_t OrderBytes(const OrderConfig& config) {
+  if (config.mix == nullptr) {
+    return RecordOrder::Bytes(config.records, config.shuffle, config.block_records,
+                              config.shard_starts.size());
+  }
+  int64_t bytes = 0;
+  for (const Mix::Source& source : config.mix->sources()) {
+    bytes += MixEpoch::kKept * RecordOrder::Bytes(source.records, config.shuffle,
+                                                  config.block_records, source.shard_starts.size());
+  }
+  return bytes;
+}
+
+int64_t ConfigBytes(const OrderConfig& config) {
+  size_t starts = config.shard_starts.size();
+  if (config.mix != nullptr) {
+    for (const Mix::Source& source : config.mix->sources()) starts += source.shard_starts.size();
+  }
+  return static_cast<int64_t>(starts * sizeof(int64_t));
+}
+
 EpochOrder::EpochOrder(std::shared_ptr<const OrderConfig> config, uint64_t epoch, int64_t start)
     : config_(std::move(config)),
       epoch_(epoch),

@@ -50,6 +50,9 @@ struct OrderConfig {
 
   int64_t positions() const { return mix == nullptr ? records : mix->positions(); }  // of an epoch
 };
+// What one epoch's order takes in memory; what the configuration itself does.
+int64_t OrderBytes(const OrderConfig& config);
+int64_t ConfigBytes(const OrderConfig& config);
 // Enum values from the spec's words. InvalidArgument for B, W or N out of range.
 absl::StatusOr<OrderConfig> MakeOrderConfig(const SamplerSpec& spec, int64_t records,
                                             int64_t batch_size, int64_t world_size,
@@ -106,6 +109,7 @@ class EpochOrder {
   static constexpr size_t kMaxUses = 16;
   std::vector<Use> UsesOf(int64_t record) const;
   PhiloxKey key() const { return key_; }  // of the draws of batch ops
+  const RecordOrder* records() const { return records_ ? &*records_ : nullptr; }  // null: a mix's
 
  private:
   std::vector<int64_t> PositionsOf(int64_t record, int64_t from, size_t most) const;

@@ -114,6 +114,19 @@ RecordOrder::RecordOrder(int64_t records, Shuffle shuffle, int64_t block_records
     blocks_ = std::make_shared<const Blocks>(records, block_records, shard_starts, key);
 }
 
+int64_t RecordOrder::window_records() const {
+  return blocks_ == nullptr ? 0 : blocks_->window_records;
+}
+
+int64_t RecordOrder::RecordAtPlace(int64_t place) const { return blocks_->RecordAtPlace(place); }
+
+int64_t RecordOrder::Bytes(int64_t records, Shuffle shuffle, int64_t block_records, size_t shards) {
+  if (shuffle != Shuffle::kBlock) return 0;
+  if (shards > 0) return static_cast<int64_t>(shards * sizeof(Blocks::Shard));
+  const int64_t runs = (records - 1) / block_records + 1;
+  return runs > Blocks::kMaxRunTable ? 0 : runs * static_cast<int64_t>(sizeof(int64_t));
+}
+
 int64_t RecordOrder::RecordAt(int64_t position) const {
   switch (shuffle_) {
     case Shuffle::kNone:

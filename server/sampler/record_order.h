@@ -20,6 +20,13 @@ class RecordOrder {
               const std::vector<int64_t>& shard_starts, PhiloxKey key);
 
   PhiloxKey key() const { return key_; }
+  // Of `block`: the places of a window, and the record at a place of C, in whose order shards are
+  // read; a window's records are those at its places. 0 for other shuffles, which have neither.
+  int64_t window_records() const;
+  int64_t RecordAtPlace(int64_t place) const;  // REQUIRES: `block`; place in [0, records)
+  int64_t records() const { return records_; }
+  // What an order with these shards takes in memory.
+  static int64_t Bytes(int64_t records, Shuffle shuffle, int64_t block_records, size_t shards);
   int64_t RecordAt(int64_t position) const;  // REQUIRES: position in [0, records)
   int64_t PositionOf(int64_t record) const;  // its inverse; REQUIRES: record in [0, records)
 

@@ -12,6 +12,7 @@
 #include "server/base/registry.h"
 #include "server/base/schema.h"
 #include "server/storage/engine.h"
+#include "server/storage/storage_kind.h"
 
 namespace feedwater::server {
 
@@ -35,6 +36,7 @@ inline std::vector<std::string> EngineNames() {
 struct StorageConfig {
   std::string engine = "auto";
   bool direct_io = false;
+  std::string kind = "auto";
   Seconds retry_for{10};
 
   static Schema<StorageConfig> Keys() {
@@ -46,6 +48,12 @@ struct StorageConfig {
         .Param("direct_io", &StorageConfig::direct_io,
                "Read past the page cache (O_DIRECT). Worth it for datasets much larger than memory "
                "on fast local disks; costs the second epoch's free reads everywhere else.")
+        .Param("kind", &StorageConfig::kind,
+               "What datasets lie on, which decides over which gaps neighbouring records are read "
+               "at once, and whether the windows of shuffle: block are read ahead in large pieces "
+               "(rotational, network). auto asks the kernel for each file's device and file "
+               "system; virtual disks say that they are rotational whatever lies below them.",
+               OneOf(StorageKindChoices()))
         .Param("retry_for", &StorageConfig::retry_for,
                "How long opening or reading a file is tried again after an error of the machine "
                "that can pass, such as EIO, ESTALE or ETIMEDOUT, before the job ends with that "

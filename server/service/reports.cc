@@ -252,6 +252,7 @@ void Reports::TellStatus(v1::GetStatusResponse* response) const {
   if (parts_.more_counters != nullptr) {
     for (const auto& [name, count] : parts_.more_counters()) counters[name] += count;
   }
+  for (const auto& [name, count] : parts_.runtime->counters()) counters[name] += count;
   counters["bad_records"] = parts_.bad_samples->records();
   counters["bad_records_quarantined"] = parts_.bad_samples->quarantined();
   response->set_isolation(settings.config.isolation);

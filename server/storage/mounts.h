@@ -1,11 +1,26 @@
-// Which file systems can hang: those of a network or of a program. Told by the mount's type,
-// without asking the file system itself, which may be the one that does not answer. Thread-safe.
+// What a file lies on: its mount, whether that can hang, and the kind of storage below it. Told by
+// the kernel's tables, without asking the file system itself, which may be the one that does not
+// answer. Thread-safe.
 #pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "server/storage/storage_kind.h"
 
 namespace feedwater::server {
 
-// Whether calls into the file system of this open file end for certain as soon as a device of this
-// machine answers. False where that is not known.
-bool IsLocalMount(int fd);
+struct MountFacts {
+  Mount mount;
+  // Whether calls into it end for certain as soon as a device of this machine answers. False where
+  // that is not known.
+  bool is_local = false;
+  Storage storage;
+};
+// Of an open file or folder; looked up once for each mount. Never null.
+std::shared_ptr<const MountFacts> FactsOfMount(int fd);
+
+inline bool IsLocalMount(int fd) { return FactsOfMount(fd)->is_local; }
 
 }  // namespace feedwater::server

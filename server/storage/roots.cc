@@ -102,7 +102,9 @@ absl::Status OpenError(int error, const std::string& what) {
 
 Root::Root(std::string name, std::string path, Fd directory)
     : name_(std::move(name)), path_(std::move(path)), directory_(std::move(directory)) {
-  is_local_ = IsLocalMount(directory_.get());
+  const std::shared_ptr<const MountFacts> mount = FactsOfMount(directory_.get());
+  is_local_ = mount->is_local;
+  storage_ = mount->storage;
   static std::atomic<uint64_t> next_id{1};
   id_ = next_id.fetch_add(1, std::memory_order_relaxed);
 }

@@ -25,6 +25,7 @@
 #include "server/base/fd.h"
 #include "server/base/mutex.h"
 #include "server/base/status.h"
+#include "server/storage/storage_kind.h"
 
 namespace feedwater::server {
 
@@ -40,6 +41,8 @@ class Root : public std::enable_shared_from_this<Root> {
   const std::string& name() const { return name_; }
   const std::string& path() const { return path_; }  // for messages
   uint64_t id() const { return id_; }  // differs for every Root ever made in this process
+  // What its own file system lies on; others may be mounted below it.
+  const Storage& storage() const { return storage_; }
 
   // Opens a regular file for reading (never blocks on a FIFO, refuses anything that is not a
   // regular file). NotFound, PermissionDenied (leads outside the root, or not readable),
@@ -63,6 +66,7 @@ class Root : public std::enable_shared_from_this<Root> {
   std::string name_, path_;
   Fd directory_;
   bool is_local_;  // its own file system; others may be mounted below it
+  Storage storage_;
   uint64_t id_;
 };
 

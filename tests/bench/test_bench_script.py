@@ -53,7 +53,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess:
 def test_the_list_has_a_line_for_each_benchmark():
     lines = run("--list").stdout.splitlines()
     names = [line.split()[0] for line in lines]
-    known = "decode formats handover overhead peers read resize roofline startup"
+    known = "decode formats handover open overhead peers read resize roofline startup"
     assert names == known.split()
     assert all(len(line.split()) > 3 for line in lines)
     assert run().stdout.splitlines() == lines

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import resource
 import subprocess
+import tarfile
+from pathlib import Path
 
 import pytest
 from command_line import PROGRAM, environment, run
@@ -131,3 +134,126 @@ def test_a_bad_configuration_and_a_missing_root_fail(project):
     result = run("doctor", "--config", config)
     assert result.status == 1
     assert "FAIL" in result.out and "nonsense" in result.out and "cure" in result.out
+
+
+# --- a dataset
+
+TINY = b"P6 2 2 255\n" + bytes(12)
+
+
+def write_shards(folder, shards: int = 4, records: int = 50, size: int = 20_000) -> None:
+    """Write tar shards of records of one size."""
+    folder.mkdir()
+    for shard in range(shards):
+        with tarfile.open(folder / f"part-{shard}.tar", "w") as archive:
+            for number in range(records):
+                member = tarfile.TarInfo(f"{shard}-{number:04}.bin")
+                member.size = size
+                archive.addfile(member, io.BytesIO(b"\7" * size))
+
+
+def shard_pipeline(project, sampler: str) -> Path:
+    path = project.pipelines / "shards.yaml"
+    path.write_text(
+        "version: 1\ndataset: {format: webdataset, root: data, path: shards, fields: {data: bin}}\n"
+        f"sampler: {sampler}\nbatch: {{size: 10}}\noutputs: [sample_id]\n"
+    )
+    return path
+
+
+def kind_of_storage(project, kind: str) -> Path:
+    config = project.folder / f"{kind}.yaml"
+    config.write_text(project.config.read_text() + f"storage: {{kind: {kind}}}\n")
+    return config
+
+
+def test_a_dataset_is_described_where_it_lies(project):
+    write_shards(project.data / "shards")
+    pipeline = shard_pipeline(project, "{shuffle: full}")
+    found = checks(pipeline, "--config", project.config)
+    assert list(found) == ["records", "index", "storage", "page cache", "reads", "samples"]
+    assert "200 records in 4 files" in found["records"]["found"]
+    assert "20.5 KiB in the middle and at most 20.5 KiB" in found["records"]["found"]
+    assert "bytes a record" in found["index"]["found"]
+    assert "since" in found["storage"]["found"]
+    assert "%" in found["page cache"]["found"] or "nothing is known" in found["page cache"]["found"]
+    assert "1,000 samples" in found["reads"]["found"]
+    assert "none is bad" in found["samples"]["found"]
+
+
+@pytest.mark.parametrize("kind", ["rotational", "network"])
+def test_a_full_shuffle_where_reads_are_dear_should_be_one_of_blocks(project, kind):
+    write_shards(project.data / "shards", records=300)
+    config = kind_of_storage(project, kind)
+    full = checks(shard_pipeline(project, "{shuffle: full}"), "--config", config)["reads"]
+    assert full["state"] == "warning" and "1000 seeks" in full["found"]
+    assert "shuffle: block, block_records: " in full["cure"] and "large pieces" in full["cure"]
+    sampler = full["cure"].partition("sampler: ")[2].partition("}")[0] + "}"
+    block = checks(shard_pipeline(project, sampler), "--config", config)["reads"]
+    assert block["state"] == "good", block
+    assert "reads of 1.0 MiB" in block["found"] or "KiB" in block["found"]
+
+
+def test_a_full_shuffle_on_a_drive_is_good(project):
+    write_shards(project.data / "shards")
+    pipeline = shard_pipeline(project, "{shuffle: full}")
+    config = kind_of_storage(project, "flash")
+    assert checks(pipeline, "--config", config)["reads"]["state"] == "good"
+
+
+def test_small_windows_on_a_disk_should_be_larger(project):
+    write_shards(project.data / "shards", records=300)
+    pipeline = shard_pipeline(project, "{shuffle: block, block_records: 16}")
+    found = checks(pipeline, "--config", kind_of_storage(project, "rotational"))["reads"]
+    assert found["state"] == "warning" and "block_records: 1200" in found["cure"]
+
+
+def test_blocks_of_a_single_shard_mix_nothing(project):
+    write_shards(project.data / "shards", shards=1)
+    pipeline = shard_pipeline(project, "{shuffle: block, block_records: 20}")
+    found = checks(pipeline, "--config", project.config)["reads"]
+    assert found["state"] == "warning"
+    assert "one shard" in found["cure"] and "convert" in found["cure"]
+
+
+def test_many_small_files_on_a_disk_should_become_shards(project):
+    for number in range(1000):
+        file = project.data / "pictures" / f"class-{number % 2}" / f"{number}.ppm"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(TINY)
+    pipeline = project.pipeline("train", "  - decode: {in: data, out: image}\n", outputs="[label]")
+    found = checks(pipeline, "--config", kind_of_storage(project, "rotational"))
+    assert found["records"]["state"] == "warning"
+    assert "feedwater convert" in found["records"]["cure"] and "seek" in found["records"]["cure"]
+    found = checks(pipeline, "--config", kind_of_storage(project, "flash"))
+    assert found["records"]["state"] == "good"
+
+
+def test_progressive_images_should_become_baseline_ones(project):
+    image = pytest.importorskip("PIL.Image").new("RGB", (64, 64), (9, 99, 199))
+    (project.data / "pictures" / "a").mkdir(parents=True)
+    for number in range(4):
+        image.save(project.data / f"pictures/a/{number}.jpg", progressive=number < 3)
+    pipeline = project.pipeline("train", "  - decode: {in: data, out: image}\n", outputs="[label]")
+    found = checks(pipeline, "--config", project.config)["images"]
+    assert found["state"] == "warning" and found["found"].startswith("3 of 4")
+    assert "--jpeg baseline" in found["cure"]
+
+
+def test_data_of_which_nothing_is_known_is_looked_at_too(project):
+    write_shards(project.data / "shards")
+    found = checks(project.data / "shards", env=environment(FEEDWATER_ADDRESS="/nonexistent"))
+    assert "webdataset" in found["records"]["found"]
+    assert found["reads"]["found"].startswith("a full shuffle: ")
+
+
+def test_what_cannot_be_opened_or_read_fails(project):
+    result = run("doctor", project.folder / "nowhere", "--config", project.config)
+    assert result.status == 1 and "FAIL  dataset" in result.out and "cure: " in result.out
+    rows = project.data / "rows.jsonl"
+    rows.write_text('{"a": 1}\n' * 20)
+    pipeline = project.pipelines / "rows.yaml"
+    pipeline.write_text(
+        "version: 1\ndataset: {format: jsonl, root: data, path: rows.jsonl}\noutputs: [a]\n"
+    )
+    assert checks(pipeline, "--config", project.config)["samples"]["state"] == "good"

@@ -451,6 +451,34 @@ TEST(Memory, IsNotTakenForTheFilesOfARankThatJoins) {
   EXPECT_EQ(planned(bytes), bytes);
 }
 
+// An entry for each shard, in several orders: a hostile list of files would take them unseen.
+TEST(Memory, OfOrdersOfManyShardsIsPartOfTheSum) {
+  FakeDataset::Options dataset{.records = 500'000, .record_bytes = 1};
+  for (int64_t i = 0; i < dataset.records; ++i) dataset.shard_starts.push_back(i);
+  const JobConfig job = FakeJob(std::move(dataset), Yaml("{shuffle: block}"), 8);
+  const SlotLayout layout = *SlotLayout::Create(job.pipeline->plan->outputs(), 8, 1 << 20);
+  const auto attach = [&](int64_t limit, std::shared_ptr<UserShares>* shares) {
+    RuntimeOptions options = TestRuntimeOptions(1);
+    *shares = options.shares = std::make_shared<UserShares>(MemoryBudget::Create(limit));
+    auto runtime = *Runtime::Create(options);
+    const int64_t idle = options.shares->whole()->planned_bytes();
+    auto stream = runtime->Attach(job, 0, 1, 0, 0, layout,
+                                  std::make_shared<PlainSlotPool>(1, layout.slot_bytes));
+    const int64_t taken = options.shares->whole()->planned_bytes() - idle;
+    if (stream.ok()) runtime->Detach(*stream);
+    return std::pair(stream.status(), taken);
+  };
+  std::shared_ptr<UserShares> shares;
+  const auto [good, taken] = attach(1 << 30, &shares);
+  EXPECT_TRUE(good.ok()) << good;
+  EXPECT_GE(taken, 500'000 * (7 * 16 + 8)) << "two orders of the rank, five of its job";
+  const auto [refused, nothing] = attach(64 << 20, &shares);
+  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("orders"));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("larger shards"));
+  EXPECT_EQ(nothing, 0) << "what was taken until then has been given back";
+}
+
 TEST(Memory, ThatIsThereForOneWorkerIsUsedByOne) {
   RuntimeOptions options = TestRuntimeOptions(2);
   options.shares =

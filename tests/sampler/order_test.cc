@@ -446,5 +446,53 @@ TEST(SamplerSchema, ReadsThePipelinesWords) {
               HasSubstr("p.yaml:1:11: 'shuffle' must be none, full or block"));
 }
 
+// What is read ahead of a window is what the window gives.
+TEST(Windows, HoldTheRecordsOfTheirPlaces) {
+  for (const std::vector<int64_t>& starts :
+       {std::vector<int64_t>{}, std::vector<int64_t>{0, 10, 11, 70}}) {
+    SamplerSpec spec = Spec("block", "drop", "batch", /*block=*/16);
+    const EpochOrder order(Config(spec, 100, 4, 1, starts), 3, 0);
+    ASSERT_NE(order.records(), nullptr);
+    ASSERT_EQ(order.records()->window_records(), 16);
+    for (int64_t window = 0; window < 100; window += 16) {
+      std::multiset<int64_t> given, stored;
+      for (int64_t i = window; i < std::min<int64_t>(window + 16, 100); ++i) {
+        given.insert(order.RecordAt(i));
+        stored.insert(order.records()->RecordAtPlace(i));
+      }
+      EXPECT_EQ(given, stored) << window;
+    }
+  }
+  EXPECT_EQ(
+      EpochOrder(Config(Spec("full", "drop", "batch"), 9, 1, 1), 0, 0).records()->window_records(),
+      0);
+}
+
+TEST(OrderBytes, GrowWithShardsAndNotWithRecords) {
+  std::vector<int64_t> starts(1000);
+  for (size_t i = 0; i < starts.size(); ++i) starts[i] = static_cast<int64_t>(i);
+  const auto block = Config(Spec("block", "drop", "batch"), 1'000'000, 1, 1, starts);
+  EXPECT_EQ(OrderBytes(*block), 16'000);
+  EXPECT_EQ(ConfigBytes(*block), 8'000);
+  EXPECT_EQ(OrderBytes(*Config(Spec("full", "drop", "batch"), 1'000'000'000, 1, 1, starts)), 0);
+  EXPECT_LE(OrderBytes(*Config(Spec("block", "drop", "batch"), 1'000'000'000, 1, 1)), 32 << 10);
+}
+
+// A full shuffle of a thousand million: every place leads to a record and back.
+TEST(ManyRecords, HaveAPlaceEach) {
+  constexpr int64_t kMany = 1'000'000'000;
+  const EpochOrder order(Config(Spec("full", "drop", "batch"), kMany, 256, 8), 7, 0);
+  std::set<int64_t> records;
+  for (int64_t i = 0; i < 1000; ++i) {
+    const int64_t position = i * 999'999 + 1;
+    const int64_t record = order.RecordAt(position);
+    ASSERT_TRUE(record >= 0 && record < kMany);
+    ASSERT_EQ(order.PositionOf(record), position);
+    records.insert(record);
+  }
+  EXPECT_EQ(records.size(), 1000u);
+  EXPECT_EQ(StepsPerEpoch(*Config(Spec("full", "drop", "batch"), kMany, 256, 8)), kMany / 2048);
+}
+
 }  // namespace
 }  // namespace feedwater::server

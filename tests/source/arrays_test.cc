@@ -94,6 +94,27 @@ TEST_F(RawTest, FieldsAreRangesOfTheRecord) {
   EXPECT_EQ(Fields(*whole), "data uint8[3]");
 }
 
+// A thousand million records are found as a few are: nothing is kept for each of them.
+TEST_F(RawTest, AThousandMillionRawRecordsTakeAnIndexOfAFewBytes) {
+  constexpr int64_t kMany = 1'000'000'000, kBytes = 16;
+  folder_.Write("many/a.bin", "");
+  folder_.Write("many/b.bin", "");
+  for (const char* name : {"many/a.bin", "many/b.bin"}) {
+    if (truncate((folder_ / name).c_str(), kMany / 2 * kBytes) != 0)
+      GTEST_SKIP() << "this file system has no files of 8 GB with holes";
+  }
+  const int file = open((folder_ / "many/b.bin").c_str(), O_WRONLY | O_CLOEXEC);
+  ASSERT_EQ(pwrite(file, "the last record!", kBytes, (kMany / 2 - 1) * kBytes), kBytes);
+  close(file);
+  const auto dataset = opener_.MustOpen("{format: raw, root: root, path: many, record_bytes: 16}");
+  ASSERT_EQ(dataset->size(), kMany);
+  EXPECT_LE(dataset->memory_bytes(), kMany / 10) << "0.1 byte a record";
+  EXPECT_LE(dataset->memory_bytes(), 64 << 10);
+  EXPECT_THAT(dataset->shard_starts(), ElementsAre(0, kMany / 2));
+  EXPECT_THAT(ReadExtents(*dataset, kMany - 1), ElementsAre("the last record!"));
+  EXPECT_THAT(ReadExtents(*dataset, kMany / 2), ElementsAre(std::string(kBytes, '\0')));
+}
+
 TEST_F(RawTest, FieldsAndFilesThatDoNotFitAreRefused) {
   folder_.Write("a.dat", "0123456789");
   const std::string start = "{format: raw, root: root, record_bytes: 5, fields: ";

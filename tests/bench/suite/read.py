@@ -1,10 +1,15 @@
-"""Reads through the engine ÷ fio, and raw records into slots ÷ memcpy.
+"""Reads through the engine ÷ fio, raw records into slots ÷ memcpy, and reads of each shuffle.
 
 fio (apt-get install fio) reads the same file with io_uring, the same block size, depth and
 directness, by turns, on the same CPU. Each rate of ours is held against the mean of fio's before
 and after it: a disk that others share changes from second to second, as fio ÷ fio shows. Raw
 records are those of CIFAR-10 files in the page cache, which are turned from planes into pixels on
 their way into the slot.
+
+What each format's records cost to read under a full and a block shuffle is counted by the daemon:
+bytes a read, reads and seeks for a thousand samples; and what that means for a disk and for a
+parallel file system by the cost models of server/storage/README.md. `storage.kind` is set, so that
+the machine's own storage does not matter.
 """
 
 from __future__ import annotations
@@ -15,8 +20,10 @@ import shutil
 
 from . import BUILD, Context, Figure
 from .disk import big_file, fio, pinned
+from .small_sets import KINDS
 
 CPU = 1
+RECORDS, RECORD_BYTES, SHARDS, WINDOW = 8000, 16384, 8, 2000  # of the datasets that are shuffled
 CASES = {
     "sequential, 1 MiB, direct": (1 << 20, 16, "sequential", 1),
     "random, 64 KiB, direct": (64 << 10, 32, "random", 1),
@@ -50,6 +57,42 @@ def raw_records(context: Context) -> Figure:
     return Figure.of("raw records into slots ÷ memcpy", ratios, must=0.7, aim=0.9)
 
 
+def shuffles(context: Context) -> list[Figure]:
+    """Return what each format's records cost to read, by shuffle."""
+    figures = []
+    for name, make in KINDS.items():
+        folder = context.folder / f"shuffled-{name}"
+        folder.mkdir()
+        section = make(folder, RECORDS, RECORD_BYTES, SHARDS).replace("root: data", "root: photos")
+        for shuffle in ("full", "block"):
+            pipeline = context.folder / "shuffled.yaml"
+            pipeline.write_text(
+                f"version: 1\ndataset: {section}\nsampler: {{shuffle: {shuffle}, block_records: "
+                f"{WINDOW}}}\nbatch: {{size: 100}}\noutputs: [sample_id]\ncache: {{kind: none}}\n"
+            )
+            of_kind = {}
+            for kind in ("rotational", "network"):
+                config = context.config([CPU], folder, f"storage: {{kind: {kind}}}\n")
+                of_kind[kind] = context.bench(
+                    pipeline, config, "--epochs", "4", "--warm-up-epochs", "0"
+                )["storage"]
+            disk, network = of_kind["rotational"], of_kind["network"]
+            cells = {
+                "KiB a read": (disk["bytes_per_1000"] / disk["reads_per_1000"] / 1024, "KiB"),
+                "reads": (disk["reads_per_1000"], "/1000"),
+                "seeks": (disk["seeks_per_1000"], "/1000"),
+                "disk": (disk["rotational_s_per_1000"], "s"),
+                "parallel file system": (network["network_s_per_1000"], "s"),
+            }
+            what = f"{name}, shuffle: {shuffle}"
+            figures += [
+                Figure(what, got, unit=unit, better="less", column=column)
+                for column, (got, unit) in cells.items()
+            ]
+        shutil.rmtree(folder)
+    return figures
+
+
 def run(context: Context) -> list[Figure]:
     """Measure."""
     figures = []
@@ -72,4 +115,4 @@ def run(context: Context) -> list[Figure]:
                 Figure.of(f"fio ÷ fio, {name}: the disk's noise", of_fio, detail=True),
             ]
         path.unlink()
-    return [*figures, raw_records(context)]
+    return [*figures, raw_records(context), *shuffles(context)]
