@@ -110,7 +110,6 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   cache_ = std::make_shared<Cache>(Cache::Options{settings_.cache_memory_bytes,
                                                   config.cache.disk.bytes, config.state_dir,
                                                   budget_, settings_.seek_index_bytes});
-  staging_ = StagingArea::Below(config.state_dir, config.stage.disk.bytes);
   LimitUsers(settings_.access);
   runtime.shares = shares_;
   bad_samples_ = BadSampleLog::Open(config.state_dir);
@@ -132,7 +131,8 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   };
   catalogue_ = std::make_unique<Catalogue>(Catalogue::Options{
       config.state_dir, shares_, static_cast<size_t>(limits.pipeline_bytes.bytes), CapsOf(limits),
-      cache_, staging_, runtime.retry_for_ns, charge});
+      cache_, StagingArea::Below(config.state_dir, config.stage.disk.bytes), runtime.retry_for_ns,
+      charge});
   catalogue_->Reload({config.pipelines, settings_.file}, settings_.roots);
 
   auto access = [this](const PeerIdentity& peer) { return access_.Check(peer); };
@@ -197,14 +197,12 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   return absl::OkStatus();
 }
 
-// Where somebody else than the daemon's own user may come, nobody takes all of `memory`, of the
-// caches, or of the room for unpacked files.
+// Where somebody else than the daemon's own user may come, nobody takes all of `memory`, or of
+// the caches.
 void Daemon::LimitUsers(const AccessList& access) {
   const bool admits_others = AdmitsOthers(access);
   shares_->Limit(admits_others ? settings_.memory_limit_bytes / kLeastUsers : 0);
-  const int64_t parts = admits_others ? kLeastUsers : 1;
-  cache_->LimitUsers(parts);
-  if (staging_ != nullptr) staging_->LimitUsers(parts);
+  cache_->LimitUsers(admits_others ? kLeastUsers : 1);
 }
 
 absl::Status Daemon::FindDecoderProgram() {

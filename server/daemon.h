@@ -69,7 +69,6 @@ class Daemon {
   MemoryReservation program_memory_;    // code, libraries and their heaps
   MemoryReservation control_memory_;    // what gRPC has of all clients
   std::shared_ptr<Cache> cache_;
-  std::shared_ptr<StagingArea> staging_;  // null: what is compressed is refused
   std::shared_ptr<BadSampleLog> bad_samples_;
   std::shared_ptr<DecoderHost> decoders_;  // null: workers make all samples
   std::unique_ptr<Catalogue> catalogue_;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,7 +18,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kSegmentPrefix[] = "segment-";
-constexpr size_t kMostOpen = 16;  // caches at a time, unless more are used
+constexpr size_t kMostIdle = 14;  // caches that stay open although nobody uses them
+constexpr size_t kMostSeekStores = 16;
 constexpr int64_t kTableEntry = 8;
 
 }  // namespace
@@ -108,7 +110,11 @@ absl::StatusOr<std::shared_ptr<RecordCache>> Cache::Get(const Request& request) 
       if (found == entries_.end() && !closing_.contains(name)) break;
       changed_.Wait(&mu_);  // somebody else opens or closes it
     }
-    idle = TakeIdle(kMostOpen - 1);
+    const auto unused =
+        static_cast<size_t>(std::count_if(entries_.begin(), entries_.end(), [](const Entry& known) {
+          return known.cache.use_count() == 1;
+        }));
+    idle = TakeIdle(unused - std::min(unused, kMostIdle));
     quotas = QuotasOf(request.user);
     entry = entries_.insert(entries_.begin(), {name, request, nullptr});
     if (KeepsOnDisk(request)) UseFolder(name);
@@ -131,16 +137,33 @@ absl::StatusOr<std::shared_ptr<RecordCache>> Cache::Get(const Request& request) 
 }
 
 void Cache::MakeRoom(const Request& request, const ByteQuota& share) {
-  const int64_t wanted =
-      std::min(request.memory_bytes, memory_->limit()) + kTableEntry * request.records;
+  const int64_t most = std::min(request.memory_bytes, memory_->limit());
+  if (most <= 0) return;
+  const int64_t wanted = most + kTableEntry * request.records;
   const auto left = [&] { return share.limit() - share.used(); };
-  std::list<Entry> idle;
-  if (wanted > left()) {
-    MutexLock lock(&mu_);
-    idle = TakeIdle(0, request.user);
+  if (share.used() > 0 && wanted > left()) {
+    std::list<Entry> idle;
+    {
+      MutexLock lock(&mu_);
+      idle = TakeIdle(std::numeric_limits<size_t>::max(), request.user);
+    }
+    Close(std::move(idle));
   }
-  Close(std::move(idle));
-  if (std::min(wanted, left()) > memory_->free()) CloseIdle();
+  // Of all users, one at a time.
+  while (memory_->used() > 0 && std::min(wanted, left()) > memory_->free()) {
+    std::list<Entry> idle;
+    {
+      MutexLock lock(&mu_);
+      idle = TakeIdle(1);
+    }
+    if (idle.empty()) break;
+    Close(std::move(idle));
+  }
+}
+
+int64_t Cache::memory_of_a_user() const {
+  MutexLock lock(&mu_);
+  return memory_->limit() / parts_;
 }
 
 void Cache::LimitUsers(int64_t parts) {
@@ -170,7 +193,7 @@ void Cache::CloseIdle() {
   std::list<Entry> idle;
   {
     MutexLock lock(&mu_);
-    idle = TakeIdle(0);
+    idle = TakeIdle(std::numeric_limits<size_t>::max());
   }
   Close(std::move(idle));
 }
@@ -212,21 +235,22 @@ std::shared_ptr<SeekIndexStore> Cache::SeekIndexesOf(const std::string& dataset,
   if (!file.empty()) fs::create_directories(fs::path(file).parent_path(), error);
   std::list<SeekEntry> idle;  // ends, and is saved, without the lock
   MutexLock lock(&mu_);
+  const std::shared_ptr<ByteQuota> mine = QuotasOf(user).seek_indexes;
   for (auto it = seek_entries_.begin(); it != seek_entries_.end();) {
     if (it->file == file && !file.empty()) return it->store;
     const auto next = std::next(it);
-    const bool is_short = it->quota->used() > it->quota->limit() / 2;
-    if ((is_short || seek_entries_.size() >= kMostOpen) && it->store.use_count() == 1)
+    const bool is_short = seek_indexes_->used() > seek_indexes_->limit() / 2 ||
+                          (it->quota == mine && mine->used() > mine->limit() / 2);
+    if ((is_short || seek_entries_.size() >= kMostSeekStores) && it->store.use_count() == 1)
       idle.splice(idle.end(), seek_entries_, it);
     it = next;
   }
   SeekIndexStore::Options options;
   options.file = file;
-  options.quota = QuotasOf(user).seek_indexes;
+  options.quota = mine;
   options.saver = saver_;
   options.budget = options_.budget;
-  const std::shared_ptr<ByteQuota> quota = options.quota;
-  seek_entries_.push_back({file, std::make_shared<SeekIndexStore>(std::move(options)), quota});
+  seek_entries_.push_back({file, std::make_shared<SeekIndexStore>(std::move(options)), mine});
   if (!file.empty()) DeleteUnusedSeekFiles(fs::path(file).parent_path());
   return seek_entries_.back().store;
 }
@@ -264,9 +288,9 @@ void Cache::DeleteUnusedSeekFiles(const std::string& folder) {
   }
 }
 
-std::list<Cache::Entry> Cache::TakeIdle(size_t keep, std::optional<uid_t> only) {
+std::list<Cache::Entry> Cache::TakeIdle(size_t most, std::optional<uid_t> only) {
   std::list<Entry> idle;
-  while (entries_.size() > keep) {
+  while (idle.size() < most) {
     std::map<uid_t, int> unused;  // by user
     auto taken = entries_.end();
     for (auto it = entries_.begin(); it != entries_.end(); ++it) {
@@ -345,6 +369,10 @@ bool Cache::DeleteUnusedSegment() {
   if (unused_.empty()) return false;
   std::map<std::optional<uid_t>, int64_t> bytes;
   for (const UnusedFolder& folder : unused_) bytes[folder.user] += folder.bytes();
+  for (auto& [user, sum] : bytes) {  // and what the user has in use
+    const auto quotas = user ? quotas_.find(*user) : quotas_.end();
+    if (quotas != quotas_.end()) sum += quotas->second.disk->used();
+  }
   const auto most = std::max_element(
       bytes.begin(), bytes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   const auto oldest = std::find_if(unused_.begin(), unused_.end(), [&](const UnusedFolder& folder) {

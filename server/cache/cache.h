@@ -74,6 +74,7 @@ class Cache {
   void LimitUsers(int64_t parts) ABSL_LOCKS_EXCLUDED(mu_);
 
   const ByteQuota& memory() const { return *memory_; }
+  int64_t memory_of_a_user() const ABSL_LOCKS_EXCLUDED(mu_);  // the most that one may have
   const ByteQuota& disk() const { return *disk_; }
   // Why nothing is kept on disk; "" when it is.
   const std::string& no_disk() const { return no_disk_; }
@@ -125,9 +126,9 @@ class Cache {
   absl::StatusOr<std::shared_ptr<RecordCache>> Open(const std::string& name, const Request& request,
                                                     const Quotas& quotas) ABSL_LOCKS_EXCLUDED(mu_);
   void Close(std::list<Entry> idle) ABSL_LOCKS_EXCLUDED(mu_);
-  // Those that nobody uses, until no more than `keep` are open: to be closed. Of the user who has
-  // most of them, the longest unused; with `only`, of that user alone.
-  std::list<Entry> TakeIdle(size_t keep, std::optional<uid_t> only = std::nullopt)
+  // At most so many that nobody uses, to be closed: of the user who has most of them, the longest
+  // unused; with `only`, of that user alone.
+  std::list<Entry> TakeIdle(size_t most, std::optional<uid_t> only = std::nullopt)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Quotas QuotasOf(uid_t user) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Closes what nobody uses where the request could need its room.

@@ -242,7 +242,7 @@ absl::StatusOr<std::string> CacheName(const PipelineSpec& spec, const Dataset& d
 absl::Status Catalogue::OpenCache(uid_t user, LoadedPipeline* pipeline) const {
   const Cache& cache = *options_.cache;
   const CacheChoice choice =
-      ChooseCache(pipeline->spec, *pipeline->dataset, *pipeline->plan, cache.memory().limit(),
+      ChooseCache(pipeline->spec, *pipeline->dataset, *pipeline->plan, cache.memory_of_a_user(),
                   cache.no_disk().empty() ? cache.disk().limit() : 0);
   pipeline->Keep(choice.kind);
   pipeline->cache_reason = choice.reason;

@@ -95,8 +95,8 @@ struct StageConfig {
     return Schema<StageConfig>().Param(
         "disk", &StageConfig::disk,
         "Most disk for them, of all datasets together; those that were unused for longest go "
-        "first, never one in use. A twentieth of the file system stays free. Where other users may "
-        "connect, what is in use for one user takes half of it at most. 0 unpacks nothing.");
+        "first, never one in use. A twentieth of the file system stays free. 0 unpacks "
+        "nothing.");
   }
 };
 

@@ -215,7 +215,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenSaved(const DatasetSpec& spec
   if (unpacked.size() == 1 && unpacked[0] != 0) {
     if (options.staging == nullptr)
       return absl::NotFoundError("its files were unpacked, and here they cannot be");
-    FW_ASSIGN_OR_RETURN(staged, options.staging->Open(StagedAs(location), options.user));
+    FW_ASSIGN_OR_RETURN(staged, options.staging->Open(StagedAs(location)));
   }
   FW_ASSIGN_OR_RETURN(
       std::shared_ptr<const Dataset> dataset,

@@ -139,7 +139,7 @@ struct DatasetOptions {
   bool save = true;                      // an index that had to be built, for the next time
   std::shared_ptr<MemoryBudget> budget;  // may be null
   std::shared_ptr<StagingArea> staging;  // for files that have to be unpacked; may be null
-  int64_t user = LogLimiter::kNoSource;  // whose lines in the log and unpacked files they are
+  int64_t user = LogLimiter::kNoSource;  // whose lines in the log they are
   IndexProgress progress;                // may be null
   std::function<bool()> given_up;  // asked now and then, may be null: nobody wants it any more
   bool rebuild = false;            // ignore a saved index

@@ -203,7 +203,7 @@ absl::Status IndexBuilder::OpenStaged(const std::string& file, absl::string_view
                      ", or let the daemon unpack it, below its state_dir (stage: {disk: SIZE} in "
                      "feedwater.yaml)"));
   }
-  FW_ASSIGN_OR_RETURN(staged_, staging_->Open(staged_as_, user_));
+  FW_ASSIGN_OR_RETURN(staged_, staging_->Open(staged_as_));
   return absl::OkStatus();
 }
 

@@ -72,7 +72,6 @@ class IndexBuilder {
         given_up_(options.given_up),
         budget_(options.budget),
         staging_(options.staging),
-        user_(options.user),
         staged_as_(std::move(staged_as)) {}
 
   int64_t records = 0;
@@ -115,7 +114,6 @@ class IndexBuilder {
   absl::Status OpenStaged(const std::string& file, absl::string_view why, absl::string_view cure);
 
   const std::shared_ptr<StagingArea> staging_;
-  const int64_t user_;  // whom unpacked files count for
   const std::string staged_as_;
   std::shared_ptr<const StagedFolder> staged_;
   int64_t last_progress_ns_ = 0;

@@ -12,13 +12,11 @@
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
-#include <optional>
 #include <system_error>
 #include <thread>
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "server/base/atomic_file.h"
@@ -40,7 +38,6 @@ constexpr std::chrono::milliseconds kShortPause(1);  // while another one counts
 constexpr size_t kShownName = 100;                   // of a file's own name
 constexpr char kCount[] = ".used";                   // bytes of all unpacked files, as an int64_t
 constexpr char kGone[] = ".gone-";                   // folders that are being removed begin so
-constexpr char kUser[] = ".user";                    // in a folder: whom it counts for
 
 // Takes compressed bytes, gives what they unpack to.
 class Unpacker {
@@ -215,31 +212,6 @@ absl::Status UnpackWhole(int file, const std::string& what, std::unique_ptr<Unpa
   return absl::OkStatus();
 }
 
-// Whom a folder counts for; null: it does not say.
-std::optional<int64_t> ReadUser(const std::string& folder) {
-  const Fd file(open(absl::StrCat(folder, "/", kUser).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-  char text[24];
-  const ssize_t got = file ? pread(file.get(), text, sizeof(text), 0) : -1;
-  int64_t user = 0;
-  if (got <= 0 || !absl::SimpleAtoi({text, static_cast<size_t>(got)}, &user)) return std::nullopt;
-  return user;
-}
-
-// The user who was first; `user`, if nobody was.
-int64_t UserOf(const std::string& folder, int64_t user) {
-  if (const std::optional<int64_t> first = ReadUser(folder)) return *first;
-  // A disk without room for it keeps nobody from what is unpacked already.
-  const std::string text = absl::StrCat(user);
-  WriteFileAtomically(absl::StrCat(folder, "/", kUser), {text}).IgnoreError();
-  return user;
-}
-
-// For the time of a folder's last use.
-void Touch(int folder) {
-  const timespec now[2] = {{0, UTIME_NOW}, {0, UTIME_NOW}};
-  futimens(folder, now);
-}
-
 }  // namespace
 
 bool IsPackedName(absl::string_view name, std::string* unpacked) {
@@ -253,15 +225,9 @@ bool IsPackedName(absl::string_view name, std::string* unpacked) {
   return true;
 }
 
-StagedFolder::StagedFolder(std::shared_ptr<StagingArea> staging, std::string path,
-                           std::shared_ptr<const Root> root, Fd lock, int64_t user)
-    : staging_(std::move(staging)),
-      path_(std::move(path)),
-      root_(std::move(root)),
-      lock_(std::move(lock)),
-      user_(user) {}
-
-StagedFolder::~StagedFolder() { staging_->GiveBack(*this); }
+StagedFolder::StagedFolder(StagingArea* staging, std::string path, std::shared_ptr<const Root> root,
+                           Fd lock)
+    : staging_(staging), path_(std::move(path)), root_(std::move(root)), lock_(std::move(lock)) {}
 
 absl::StatusOr<StagedFolder::File> StagedFolder::Unpack(
     const Root& from, const std::string& path, const struct stat& info,
@@ -331,9 +297,7 @@ absl::Status StagedFolder::Write(const Root& from, const std::string& path,
   };
   FW_RETURN_IF_ERROR(prove());
   const absl::Status written = write(file.get(), [&](absl::string_view bytes) -> absl::Status {
-    const auto more = static_cast<int64_t>(bytes.size());
-    FW_RETURN_IF_ERROR(staging_->Charge(*this, more));
-    FW_RETURN_IF_ERROR(staging_->Take(more, to, goes_on));
+    FW_RETURN_IF_ERROR(staging_->Take(static_cast<int64_t>(bytes.size()), to, goes_on));
     const absl::Status appended = WriteAll(to, bytes);
     if (!appended.ok()) {
       return absl::Status(appended.code(), absl::StrCat("unpacking ", what, " to ", path_, ": ",
@@ -347,49 +311,7 @@ absl::Status StagedFolder::Write(const Root& from, const std::string& path,
   return written;
 }
 
-absl::StatusOr<std::shared_ptr<const StagedFolder>> StagingArea::Open(const std::string& dataset,
-                                                                      int64_t user) {
-  const std::string path = absl::StrCat(folder_, "/", dataset);
-  std::shared_ptr<StagedFolder> folder;  // ends without the lock
-  MutexLock lock(&mu_);
-  std::erase_if(held_, [](const auto& held) { return held.second.expired(); });
-  if (const auto held = held_.find(path); held != held_.end()) folder = held->second.lock();
-  if (folder == nullptr) {
-    FW_ASSIGN_OR_RETURN(folder, Lock(path, user));
-    folder->bytes_ = BytesBelow(path);
-    held_bytes_[folder->user_] += folder->bytes_;
-    held_[path] = folder;
-  }
-  Touch(folder->lock_.get());
-  return folder;
-}
-
-absl::Status StagingArea::Charge(const StagedFolder& folder, int64_t bytes) {
-  MutexLock lock(&mu_);
-  int64_t& held = held_bytes_[folder.user_];
-  if (const int64_t parts = parts_; parts > 1 && held > limit_bytes_ / parts - bytes) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "unpacked files that are in use for user ", folder.user_, " would take more than ",
-        FormatBytes(limit_bytes_ / parts), ", its part of stage.disk = ", FormatBytes(limit_bytes_),
-        "; cure: a larger stage.disk, fewer such datasets at a time, or unpack the files "
-        "yourself"));
-  }
-  held += bytes;
-  folder.bytes_ += bytes;
-  return absl::OkStatus();
-}
-
-void StagingArea::GiveBack(const StagedFolder& folder) {
-  MutexLock lock(&mu_);
-  const auto held = held_bytes_.find(folder.user_);
-  if (held == held_bytes_.end()) return;
-  held->second -= folder.bytes_;
-  if (held->second <= 0) held_bytes_.erase(held);
-}
-
-// The folder, made where it is missing, with a lock that others share.
-absl::StatusOr<std::shared_ptr<StagedFolder>> StagingArea::Lock(const std::string& path,
-                                                                int64_t user) {
+absl::StatusOr<std::shared_ptr<const StagedFolder>> StagingArea::Open(const std::string& dataset) {
   std::error_code error;
   fs::create_directories(folder_, error);
   if (error) {
@@ -397,6 +319,7 @@ absl::StatusOr<std::shared_ptr<StagedFolder>> StagingArea::Lock(const std::strin
         absl::StrCat("creating ", folder_, " for unpacked files: ", error.message()));
   }
   FinishRemovals();
+  const std::string path = absl::StrCat(folder_, "/", dataset);
   for (int i = 0; i < kTries; ++i) {
     if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return StorageError(errno, path);
     Fd lock(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -406,11 +329,13 @@ absl::StatusOr<std::shared_ptr<StagedFolder>> StagingArea::Lock(const std::strin
     }
     if (flock(lock.get(), LOCK_SH) != 0) return StorageError(errno, path);
     if (!IsAt(lock.get(), path)) continue;  // it was removed between the two
+    const timespec now[2] = {{0, UTIME_NOW}, {0, UTIME_NOW}};
+    futimens(lock.get(), now);  // the time of its last use
     Fd directory(open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
     if (!directory) return StorageError(errno, path);
     auto root = std::make_shared<const Root>("staged", path, std::move(directory));
-    return std::shared_ptr<StagedFolder>(new StagedFolder(shared_from_this(), path, std::move(root),
-                                                          std::move(lock), UserOf(path, user)));
+    return std::shared_ptr<const StagedFolder>(
+        new StagedFolder(this, path, std::move(root), std::move(lock)));
   }
   return absl::UnavailableError(absl::StrCat(path, " is being removed"));
 }
@@ -472,36 +397,26 @@ int64_t StagingArea::FreeBytes() const {
 int64_t StagingArea::DropOldest(int64_t at_most) const {
   struct Folder {
     fs::path path;
-    int64_t user;
     int64_t used_ns;
     int64_t bytes;
   };
   FinishRemovals();
   std::vector<Folder> folders;
-  std::map<int64_t, int64_t> bytes_of;  // by user, of those folders that may be unused
   int64_t bytes = 0;
   for (const fs::path& path : EntriesOf(folder_)) {
     struct stat info;
     if (lstat(path.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) continue;
-    folders.push_back(
-        {path, ReadUser(path).value_or(-1), Nanoseconds(info.st_mtim), BytesBelow(path)});
+    folders.push_back({path, Nanoseconds(info.st_mtim), BytesBelow(path)});
     bytes += folders.back().bytes;
-    bytes_of[folders.back().user] += folders.back().bytes;
   }
-  while (bytes > at_most && !folders.empty()) {
-    // Of the user who has most, the oldest.
-    const auto next =
-        std::min_element(folders.begin(), folders.end(), [&](const Folder& a, const Folder& b) {
-          return std::make_pair(-bytes_of[a.user], a.used_ns) <
-                 std::make_pair(-bytes_of[b.user], b.used_ns);
-        });
-    const Folder folder = *next;
-    folders.erase(next);
-    bytes_of[folder.user] -= folder.bytes;
-    if (!Drop(folder.path)) continue;
-    bytes -= folder.bytes;
+  std::sort(folders.begin(), folders.end(),
+            [](const Folder& a, const Folder& b) { return a.used_ns < b.used_ns; });
+  for (const Folder& oldest : folders) {
+    if (bytes <= at_most) break;
+    if (!Drop(oldest.path)) continue;
+    bytes -= oldest.bytes;
     spdlog::info("unpacked files of a dataset removed for want of room: {}",
-                 FormatBytes(folder.bytes));
+                 FormatBytes(oldest.bytes));
   }
   return bytes;
 }

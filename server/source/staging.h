@@ -3,10 +3,6 @@
 // holds it, with a lock that the kernel drops when the process ends. Where room is short, the
 // folders that were unused for longest go first, and never one that is held.
 //
-// A folder counts for the user who staged its dataset first. Where users are limited (LimitUsers),
-// what is held for one of them is at most a part of the room, and what nobody holds goes first of
-// the user who has most.
-//
 // An unpacked file is named after what it was made from: path, device, inode, size and times, and
 // what was made of it; what is read for it is proven to be that file. It appears whole or not at
 // all, so that after a crash those that were finished are used again. A folder that is dropped is
@@ -21,13 +17,10 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 
-#include "absl/base/thread_annotations.h"
 #include "server/base/fd.h"
-#include "server/base/mutex.h"
 #include "server/base/status.h"
 #include "server/storage/roots.h"
 
@@ -39,10 +32,9 @@ bool IsPackedName(absl::string_view name, std::string* unpacked);
 
 class StagingArea;
 
-// One dataset's folder, held.
+// One dataset's folder, held. The StagingArea outlives it.
 class StagedFolder {
  public:
-  ~StagedFolder();
   const std::shared_ptr<const Root>& root() const { return root_; }
 
   struct File {
@@ -67,45 +59,35 @@ class StagedFolder {
 
  private:
   friend class StagingArea;
-  StagedFolder(std::shared_ptr<StagingArea> staging, std::string path,
-               std::shared_ptr<const Root> root, Fd lock, int64_t user);
+  StagedFolder(StagingArea* staging, std::string path, std::shared_ptr<const Root> root, Fd lock);
   absl::Status Write(const Root& from, const std::string& path, const std::string& made_from,
                      absl::string_view form, int to, const WriteRecords& write,
                      const std::function<absl::Status()>& goes_on) const;
 
-  const std::shared_ptr<StagingArea> staging_;
+  StagingArea* const staging_;
   const std::string path_;
   const std::shared_ptr<const Root> root_;
   const Fd lock_;
-  const int64_t user_;  // whom it counts for
-  mutable std::atomic<int64_t> bytes_{0};
 };
 
-class StagingArea : public std::enable_shared_from_this<StagingArea> {
+class StagingArea {
  public:
-  // The folder need not be there. `limit_bytes`: of all unpacked files together. Null where
-  // `state_dir` is "" or `limit_bytes` is 0.
+  // `folder` need not be there. `limit_bytes`: of all unpacked files together.
+  StagingArea(std::string folder, int64_t limit_bytes)
+      : folder_(std::move(folder)), limit_bytes_(limit_bytes) {}
+
+  // Null where `state_dir` is "" or `limit_bytes` is 0.
   static std::shared_ptr<StagingArea> Below(const std::string& state_dir, int64_t limit_bytes) {
     if (state_dir.empty() || limit_bytes <= 0) return nullptr;
-    return std::shared_ptr<StagingArea>(new StagingArea(state_dir + "/staged", limit_bytes));
+    return std::make_shared<StagingArea>(state_dir + "/staged", limit_bytes);
   }
-  // `dataset`: a name that no other dataset has, fit for a file. A folder that is held already, of
-  // this process, is shared.
-  absl::StatusOr<std::shared_ptr<const StagedFolder>> Open(const std::string& dataset, int64_t user)
-      ABSL_LOCKS_EXCLUDED(mu_);
-  // What this process holds for a user is at most one part of so many; 1: no limit.
-  void LimitUsers(int64_t parts) { parts_ = parts; }
+  // `dataset`: a name that no other dataset has, fit for a file.
+  absl::StatusOr<std::shared_ptr<const StagedFolder>> Open(const std::string& dataset);
   int64_t limit_bytes() const { return limit_bytes_; }
   const std::string& folder() const { return folder_; }
 
  private:
   friend class StagedFolder;
-  StagingArea(std::string folder, int64_t limit_bytes)
-      : folder_(std::move(folder)), limit_bytes_(limit_bytes) {}
-  absl::StatusOr<std::shared_ptr<StagedFolder>> Lock(const std::string& path, int64_t user);
-  // Bytes of `folder` that count for its user from now on. ResourceExhausted: its part is used up.
-  absl::Status Charge(const StagedFolder& folder, int64_t bytes) ABSL_LOCKS_EXCLUDED(mu_);
-  void GiveBack(const StagedFolder& folder) ABSL_LOCKS_EXCLUDED(mu_);
   // Counts `more` bytes that are about to be written to the end of the file, and makes room for
   // them.
   absl::Status Take(int64_t more, int fd, const std::function<absl::Status()>& goes_on);
@@ -121,10 +103,6 @@ class StagingArea : public std::enable_shared_from_this<StagingArea> {
   const std::string folder_;
   const int64_t limit_bytes_;
   std::atomic<bool> has_counted_{false};  // else the count may be from before a crash
-  std::atomic<int64_t> parts_{1};
-  Mutex mu_;
-  std::map<std::string, std::weak_ptr<StagedFolder>> held_ ABSL_GUARDED_BY(mu_);  // by path
-  std::map<int64_t, int64_t> held_bytes_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace feedwater::server

@@ -8,9 +8,6 @@
 #include <zlib.h>
 #include <zstd.h>
 
-#include <fstream>
-#include <sstream>
-
 #include "server/base/fd.h"
 #include "tests/source/column_testing.h"
 #include "tests/source/small_datasets.h"
@@ -79,8 +76,7 @@ class StagingTest : public ColumnTest {
     std::error_code error;
     for (const auto& entry :
          std::filesystem::recursive_directory_iterator(state_.path() + "/staged", error)) {
-      const std::string name = entry.path().filename();
-      if (entry.is_regular_file() && name != ".used" && name != ".user") files.push_back(entry);
+      if (entry.is_regular_file() && entry.path().filename() != ".used") files.push_back(entry);
     }
     return files;
   }
@@ -190,41 +186,6 @@ TEST_F(StagingTest, TheOldestFolderThatNobodyHoldsMakesRoom) {
   EXPECT_EQ(FieldOf(*opener_.MustOpen(yaml("b")), 0, "bin"), RandomBytes(400 << 10, 'b'));
 }
 
-// Of the user who has most the oldest goes, and what is held for one user is at most a part.
-TEST_F(StagingTest, OneUserPushesNobodyElseOutAndHoldsNoMoreThanItsPart) {
-  for (const char* name : {"a", "b", "c", "d", "e", "f", "g", "h"}) {
-    folder_.Write(absl::StrCat(name, "/a.tgz"),
-                  Gzip(TarMemberText("x.bin", RandomBytes(200 << 10, name[0])) + TarEnd()));
-  }
-  const auto yaml = [](const std::string& name) {
-    return absl::StrCat("{format: webdataset, root: root, path: ", name, "}");
-  };
-  const auto staged = [&](const std::string& name) {
-    for (const auto& entry : Staged()) {
-      std::stringstream bytes;
-      bytes << std::ifstream(entry.path()).rdbuf();
-      if (bytes.str().find(RandomBytes(200 << 10, name[0])) != std::string::npos) return true;
-    }
-    return false;
-  };
-  UseLimit(1 << 20);
-  opener_.staging->LimitUsers(2);
-  opener_.user = 7;
-  opener_.MustOpen(yaml("a"));  // the oldest of all
-  opener_.user = 8;
-  for (const char* name : {"b", "c", "d", "e", "f"}) opener_.MustOpen(yaml(name));
-  EXPECT_TRUE(staged("a"));
-  EXPECT_FALSE(staged("b")) << "the oldest of who has most made room";
-  auto first = opener_.MustOpen(yaml("e")), second = opener_.MustOpen(yaml("f"));
-  ExpectRefused(yaml("g"), {"user 8", "512.0 KiB, its part of stage.disk = 1.0 MiB"},
-                absl::StatusCode::kResourceExhausted);
-  opener_.user = 7;
-  opener_.MustOpen(yaml("h"));
-  opener_.user = 8;
-  first.reset();
-  opener_.MustOpen(yaml("g"));
-}
-
 // A child process is killed when it has cut short the first file of a folder that makes room.
 TEST_F(StagingTest, AKillWhileAFolderIsRemovedLeavesNoFileThatSeemsWhole) {
   folder_.Write("d/a.tgz", Gzip(Shard(0)));
@@ -283,7 +244,7 @@ TEST_F(StagingTest, AFileIsOnlyUnpackedUnderTheNameOfItself) {
   std::filesystem::create_symlink("new.tgz", folder_ / "link.tgz");
   const auto root = *folder_.AsRoot()->Find("root");
   const auto area = StagingArea::Below(state_.path(), 64 << 20);
-  const auto folder = area->Open("dataset", 0);
+  const auto folder = area->Open("dataset");
   ASSERT_TRUE(folder.ok()) << folder.status();
   const auto go_on = [] { return absl::OkStatus(); };
   const auto expect_refused = [&](const struct stat& info,
@@ -337,7 +298,7 @@ TEST_F(StagingTest, TwoThatUnpackAtOnceStayWithinTheLimitTogether) {
   const auto root = *folder_.AsRoot()->Find("root");
   const auto one = StagingArea::Below(state_.path(), 4 << 20);
   const auto other = StagingArea::Below(state_.path(), 4 << 20);
-  const auto one_folder = *one->Open("a", 0), other_folder = *other->Open("b", 0);
+  const auto one_folder = *one->Open("a"), other_folder = *other->Open("b");
   const auto go_on = [] { return absl::OkStatus(); };
   int asked = 0;
   const auto one_file = one_folder->Unpack(*root, "a.tgz", *root->Stat("a.tgz"), [&] {
@@ -358,13 +319,13 @@ TEST_F(StagingTest, WhatWasTakenForAFileThatWasGivenUpIsCountedAgain) {
   const auto root = *folder_.AsRoot()->Find("root");
   const auto area = StagingArea::Below(state_.path(), 4 << 20);
   int asked = 0;
-  const auto given_up = (*area->Open("a", 0))->Unpack(*root, "a.tgz", *root->Stat("a.tgz"), [&] {
+  const auto given_up = (*area->Open("a"))->Unpack(*root, "a.tgz", *root->Stat("a.tgz"), [&] {
     return ++asked < 3 ? absl::OkStatus() : absl::CancelledError("nobody waits");
   });
   EXPECT_TRUE(absl::IsCancelled(given_up.status())) << given_up.status();
   EXPECT_EQ(StagedBytes(), 0);
   const auto go_on = [] { return absl::OkStatus(); };
-  const auto file = (*area->Open("b", 0))->Unpack(*root, "b.tgz", *root->Stat("b.tgz"), go_on);
+  const auto file = (*area->Open("b"))->Unpack(*root, "b.tgz", *root->Stat("b.tgz"), go_on);
   EXPECT_TRUE(file.ok()) << file.status();
 }
 
