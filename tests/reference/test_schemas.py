@@ -187,7 +187,10 @@ def test_every_parameter_of_every_op(tmp_path, generator):
         else:
             base["graph"], path = [entry], ("graph", 0, name)
         own = op_schemas(document, batch_op)[name]
-        assert set(own["properties"]) == {param["name"] for param in op["params"]} | {"in", "out"}
+        of_all = {"in", "out"}
+        if not batch_op and op["randomness"] != "none":
+            of_all.add("draws_as")
+        assert set(own["properties"]) == {param["name"] for param in op["params"]} | of_all
         texts.append(("", yaml.safe_dump(base)))
         texts.append(("", put(base, (*path, "nosuchkey"), 1)))
         for key, leaf in own["properties"].items():
