@@ -263,6 +263,23 @@ absl::Status Plan::CopySample(const SampleInput& input, const BatchMemory& from,
   return absl::OkStatus();
 }
 
+std::optional<std::vector<Plan::Copy>> Plan::OnlyCopies() const {
+  const Impl& plan = *impl_;
+  if (!plan.whole.steps.empty() || !plan.whole.varying.empty() || finishes_batches() ||
+      plan.staging_bytes > 0) {
+    return std::nullopt;
+  }
+  std::vector<Copy> copies;
+  for (const int value : plan.whole.copied) {
+    const BatchPlace& place = plan.batch_places[plan.flow.values[value].batch_value];
+    if (place.output < 0) return std::nullopt;
+    copies.push_back(
+        {static_cast<size_t>(place.output), place.sample_bytes, static_cast<size_t>(value)});
+  }
+  if (copies.size() != plan.outputs.size()) return std::nullopt;
+  return copies;
+}
+
 bool Plan::OnlyDecoded(size_t field) const {
   const Value& value = impl_->flow.values[field];
   if (value.batch_value >= 0 || value.length_value >= 0 || value.readers.empty()) return false;

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -134,6 +135,15 @@ class Plan {
   // sampler gives, which are written anew. DataLoss: what stands there is no sample.
   absl::Status CopySample(const SampleInput& input, const BatchMemory& from, int64_t from_k,
                           const BatchMemory& memory, int64_t k) const;
+
+  // An output that is a field of the record as it is, or one that the sampler gives.
+  struct Copy {
+    size_t output = 0;
+    int64_t sample_bytes = 0;
+    size_t field = 0;  // of the dataset's, and then of OwnField (dataflow.h)
+  };
+  // All outputs, where each one is such a copy and nothing else is to do for a batch; else nothing.
+  std::optional<std::vector<Copy>> OnlyCopies() const;
 
   // Zeros at place k, and no rows in ragged outputs and padded ones, but for the fields that the
   // sampler gives: what stands where no sample can.

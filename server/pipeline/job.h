@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "server/batch/slot_layout.h"
+#include "server/pipeline/direct_copies.h"
 #include "server/pipeline/epoch_orders.h"
 #include "server/pipeline/job_config.h"
 #include "server/pipeline/job_files.h"
@@ -50,7 +51,8 @@ class Job {
         files_(std::move(files)),
         claim_(std::move(claim)),
         orders_(std::move(orders)),
-        ahead_(std::move(ahead)) {}
+        ahead_(std::move(ahead)),
+        direct_(IsDirect() ? DirectCopies::For(dataset(), *plan()) : nullptr) {}
   ~Job() {
     if (ahead_ != nullptr) ahead_->Stop();
   }
@@ -60,9 +62,10 @@ class Job {
   const Plan* plan() const { return config_.pipeline->plan.get(); }
   RecordCache* cache() const { return config_.pipeline->cache.get(); }  // may be null
   const std::shared_ptr<const OrderConfig>& order_config() const { return order_config_; }
-  const SlotLayout& layout() const { return layout_; }  // of every rank's slots
-  JobFiles* files() const { return files_.get(); }      // null only where nothing is read
-  ReadAhead* ahead() const { return ahead_.get(); }     // may be null
+  const SlotLayout& layout() const { return layout_; }    // of every rank's slots
+  JobFiles* files() const { return files_.get(); }        // null only where nothing is read
+  ReadAhead* ahead() const { return ahead_.get(); }       // may be null
+  DirectCopies* direct() const { return direct_.get(); }  // may be null
   int attached() const { return attached_.load(std::memory_order_relaxed); }  // ranks, here
   // The workers that have memory for its samples: those with lower numbers; and how much each has.
   int workers() const { return claim_ == nullptr ? INT_MAX : claim_->workers(); }
@@ -87,6 +90,11 @@ class Job {
   friend JobStats Describe(const Job& job);
   friend std::optional<Publication> TakeDone(Stream& stream, bool our_turn);
 
+  bool IsDirect() const {
+    return config_.pipeline != nullptr && plan() != nullptr && cache() == nullptr &&
+           files_ != nullptr && !config_.isolated;
+  }
+
   const JobConfig config_;
   const std::shared_ptr<const OrderConfig> order_config_;
   const SlotLayout layout_;
@@ -94,6 +102,7 @@ class Job {
   const std::shared_ptr<const SampleRooms::Claim> claim_;
   const MemoryReservation orders_;
   const std::shared_ptr<ReadAhead> ahead_;
+  const std::unique_ptr<DirectCopies> direct_;
   std::atomic<int> attached_{0};
   std::atomic<bool> ended_{false};
   std::atomic<int> held_up_{0};

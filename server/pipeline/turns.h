@@ -31,6 +31,11 @@ class Turns {
 
   // Samples of more than one user are in hand, so that they go through the queues.
   bool several() const { return users_in_hand_ > 1; }
+  // Nobody else's are.
+  bool MayHaveAll(uint32_t user) const {
+    const auto hand = hands_.find(user);
+    return users_in_hand_ == (hand != hands_.end() && hand->second.samples > 0 ? 1 : 0);
+  }
   void Queue(Sample* sample);  // can be made now
   int64_t queued() const { return queued_; }
   // The next one, no longer queued; null when none of those queued may be made yet.

@@ -30,6 +30,7 @@ Worker::Worker(Parts parts)
       stop_(parts.stop),
       reader_(std::move(parts.reader)),
       rooms_(parts.rooms),
+      bad_samples_(parts.bad_samples),
       runner_({parts.number, std::move(parts.rooms), parts.clock, parts.bad_samples, parts.crumb,
                std::move(parts.decoders)}),
       account_(parts.scheduler),
@@ -86,11 +87,11 @@ void Worker::TakeTickets() {
       no_tickets_ = !whose.only_user.has_value();
       return;
     }
-    StartTicket(*std::move(ticket));
+    if (StartTicket(*std::move(ticket))) return;  // to look around, and come back
   }
 }
 
-void Worker::StartTicket(Ticket ticket) {
+bool Worker::StartTicket(Ticket ticket) {
   const Batch& batch = *ticket.batch;
   Job& job = batch.job();
   account_.WorkFor(batch.stream().shared_job());
@@ -100,8 +101,18 @@ void Worker::StartTicket(Ticket ticket) {
   work->ticket = std::move(ticket);
   work->result = TicketResult();
   work->left = work->ticket.count;
-  if (work->left == 0) return Complete(work);
+  if (work->left == 0) {
+    Complete(work);
+    return false;
+  }
   const int64_t start = MonotonicNs();
+  placements_.resize(static_cast<size_t>(work->ticket.count));
+  batch.order().Fill(batch.step(), batch.stream().rank(), work->ticket.first, &placements_);
+  if (MakeDirectly(work)) {
+    account_.usage().run_ns += MonotonicNs() - start;
+    Complete(work);
+    return true;
+  }
   const uint32_t user = job.config().owner_uid;
   turns_.Take(user, work->ticket.is_slow, work->ticket.count);
   const RecordCache* const cache = job.cache();
@@ -113,7 +124,7 @@ void Worker::StartTicket(Ticket ticket) {
     sample->slow = work->ticket.is_slow;
     sample->work = work;
     sample->place = work->ticket.first + i;
-    sample->placement = batch.order().At(batch.step(), batch.stream().rank(), sample->place);
+    sample->placement = placements_[static_cast<size_t>(i)];
     sample->key = sample->placement.key;
     sample->substitution.Begin();
     sample->bytes.user = sample;
@@ -129,6 +140,28 @@ void Worker::StartTicket(Ticket ticket) {
     reader_->Start(job.dataset(), sample->placement.record, &sample->bytes, job.files(), cache);
   }
   account_.usage().read_ns += MonotonicNs() - start;
+  return false;
+}
+
+// Where it is one copy of bytes, and nobody else's samples wait for it.
+bool Worker::MakeDirectly(Work* work) {
+  const Batch& batch = *work->ticket.batch;
+  Job& job = batch.job();
+  const uint32_t user = job.config().owner_uid;
+  if (job.direct() == nullptr || !turns_.MayHaveAll(user)) return false;
+  if (job.ahead() != nullptr && !job.ahead()->is_off()) return false;
+  if (bad_samples_ != nullptr && bad_samples_->quarantined() > 0) return false;
+  const int64_t bytes =
+      job.direct()->Make(job.dataset(), job.files(), user, placements_, work->ticket.first,
+                         batch.memory(), &work->files, &direct_);
+  if (bytes < 0) {
+    work->files.clear();
+    return false;
+  }
+  for (const Placement& placement : placements_) work->result.real += placement.is_real ? 1 : 0;
+  account_.usage().bytes_read += bytes;
+  account_.usage().samples += work->ticket.count;
+  return true;
 }
 
 bool Worker::IsReadAhead(const Ticket& ticket) {

@@ -61,7 +61,9 @@ class Worker final : private RecordOwner {
   uint32_t UserOf(const RecordBytes& bytes) override;
   bool IsPointless(const Sample& sample) const;
   void TakeTickets();
-  void StartTicket(Ticket ticket);
+  // True: it is made already.
+  bool StartTicket(Ticket ticket);
+  bool MakeDirectly(Work* work);
   // Whether its records have been read ahead; has those read that come later.
   static bool IsReadAhead(const Ticket& ticket);
   void ProcessInTurn(Sample* sample);
@@ -83,11 +85,15 @@ class Worker final : private RecordOwner {
   const std::atomic<bool>* const stop_;
   const std::unique_ptr<RecordReader> reader_;
   const std::shared_ptr<SampleRooms> rooms_;
+  const BadSampleLog* const bad_samples_;  // may be null
   SampleRunner runner_;
   FreeList<Work> works_;
   FreeList<Sample> samples_;
-  std::vector<Sample*> starting_;  // scratch
-  int64_t held_up_ = 0;            // of them, by storage
+  // Scratch.
+  std::vector<Placement> placements_;
+  std::vector<Sample*> starting_;
+  DirectCopies::Scratch direct_;
+  int64_t held_up_ = 0;  // of them, by storage
   CpuAccount account_;
   Turns turns_;              // in which samples of several users are made
   bool no_tickets_ = false;  // Take found none at no_tickets_since_

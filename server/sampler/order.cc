@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "server/base/units.h"
 
@@ -250,6 +251,31 @@ int64_t EpochOrder::BatchSamples(int64_t step, int64_t rank) const {
 }
 
 Placement EpochOrder::At(int64_t step, int64_t rank, int64_t k) const {
+  Placement placement = PlaceAt(step, rank, k);
+  const Pick pick = PickAt(placement.position);
+  placement.record = pick.record;
+  placement.key = pick.key;
+  return placement;
+}
+
+void EpochOrder::Fill(int64_t step, int64_t rank, int64_t first,
+                      std::vector<Placement>* places) const {
+  const auto count = static_cast<int64_t>(places->size());
+  if (mix_ != nullptr) {
+    for (int64_t i = 0; i < count; ++i) (*places)[i] = At(step, rank, first + i);
+    return;
+  }
+  absl::InlinedVector<int64_t, 256> records(places->size());
+  for (int64_t i = 0; i < count; ++i) {
+    (*places)[i] = PlaceAt(step, rank, first + i);
+    (*places)[i].key = key_;
+    records[i] = (*places)[i].position;
+  }
+  records_->RecordsAt(absl::MakeSpan(records));
+  for (int64_t i = 0; i < count; ++i) (*places)[i].record = records[i];
+}
+
+Placement EpochOrder::PlaceAt(int64_t step, int64_t rank, int64_t k) const {
   const int64_t global_batch = GlobalBatch(*config_);
   const int64_t step_start = start_ + step * global_batch;
   const int64_t left = config_->positions() - step_start;
@@ -265,9 +291,6 @@ Placement EpochOrder::At(int64_t step, int64_t rank, int64_t k) const {
   placement.is_real = place < left;
   placement.position =
       placement.is_real ? step_start + place : (step_start + place) % config_->positions();
-  const Pick pick = PickAt(placement.position);
-  placement.record = pick.record;
-  placement.key = pick.key;
   return placement;
 }
 

@@ -97,6 +97,8 @@ class EpochOrder {
       int64_t step, int64_t rank) const;  // places in this rank's batch: B, or fewer with `partial`
   Placement At(int64_t step, int64_t rank,
                int64_t k) const;  // REQUIRES: 0 <= k < BatchSamples(step, rank)
+  // What At gives for k = first, first + 1, ..., in a fraction of its time.
+  void Fill(int64_t step, int64_t rank, int64_t first, std::vector<Placement>* places) const;
   int64_t NextPosition(
       int64_t step) const;              // the cursor after this step: min(start + (step+1)G, end)
   Pick PickAt(int64_t position) const;  // REQUIRES: position in [0, positions())
@@ -113,6 +115,8 @@ class EpochOrder {
 
  private:
   std::vector<int64_t> PositionsOf(int64_t record, int64_t from, size_t most) const;
+  // At, but for record and key.
+  Placement PlaceAt(int64_t step, int64_t rank, int64_t k) const;
   // Who has the place `offset` of a step that begins at `step_start`.
   Use UseAt(int64_t step, int64_t offset) const;
 

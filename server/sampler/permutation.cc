@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "server/sampler/permutation_kernels.h"
+
 namespace feedwater::server {
 namespace {
 
@@ -10,7 +12,7 @@ namespace {
 // collide in every second round, which is less than 1 in 10,000 for the smallest network and
 // vanishes for larger ones.
 constexpr int kMinBits = 8;
-constexpr int kRounds = 8;
+constexpr int kRounds = kernels::kFeistelRounds;
 
 }  // namespace
 
@@ -40,6 +42,34 @@ int64_t Permutation::At(int64_t index) const {
     value = uint64_t{high} << low_bits_ | low;
   } while (value >= static_cast<uint64_t>(size_));
   return static_cast<int64_t>(value);
+}
+
+void Permutation::AtAll(absl::Span<int64_t> indices) const {
+  if (size_ == 1) return std::fill(indices.begin(), indices.end(), 0);
+  const kernels::FeistelNetwork network{key_, instance_, low_bits_, low_mask_, high_mask_};
+  constexpr size_t kBlock = 64;
+  uint64_t values[kBlock];
+  uint8_t places[kBlock];  // of the values that are still walked along their cycles
+  for (; !indices.empty(); indices.remove_prefix(std::min(kBlock, indices.size()))) {
+    size_t count = std::min(kBlock, indices.size());
+    for (size_t i = 0; i < count; ++i) {
+      values[i] = static_cast<uint64_t>(indices[i]);
+      places[i] = static_cast<uint8_t>(i);
+    }
+    while (count > 0) {
+      kernels::RunFeistel(network, values, count);
+      size_t left = 0;
+      for (size_t i = 0; i < count; ++i) {
+        if (values[i] < static_cast<uint64_t>(size_)) {
+          indices[places[i]] = static_cast<int64_t>(values[i]);
+        } else {
+          values[left] = values[i];
+          places[left++] = places[i];
+        }
+      }
+      count = left;
+    }
+  }
 }
 
 int64_t Permutation::IndexOf(int64_t target) const {

@@ -139,6 +139,12 @@ int64_t RecordOrder::RecordAt(int64_t position) const {
   return position;
 }
 
+void RecordOrder::RecordsAt(absl::Span<int64_t> positions) const {
+  if (shuffle_ == Shuffle::kFull)
+    return Permutation(records_, key_, ShuffleUse::kRecords).AtAll(positions);
+  for (int64_t& position : positions) position = RecordAt(position);
+}
+
 int64_t RecordOrder::PositionOf(int64_t record) const {
   switch (shuffle_) {
     case Shuffle::kNone:

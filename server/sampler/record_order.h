@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "server/base/philox.h"
 
 namespace feedwater::server {
@@ -27,8 +28,9 @@ class RecordOrder {
   int64_t records() const { return records_; }
   // What an order with these shards takes in memory.
   static int64_t Bytes(int64_t records, Shuffle shuffle, int64_t block_records, size_t shards);
-  int64_t RecordAt(int64_t position) const;  // REQUIRES: position in [0, records)
-  int64_t PositionOf(int64_t record) const;  // its inverse; REQUIRES: record in [0, records)
+  int64_t RecordAt(int64_t position) const;             // REQUIRES: position in [0, records)
+  void RecordsAt(absl::Span<int64_t> positions) const;  // each becomes what RecordAt gives for it
+  int64_t PositionOf(int64_t record) const;  // RecordAt's inverse; REQUIRES: record in [0, records)
 
  private:
   struct Blocks;  // only for `block`

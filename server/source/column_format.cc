@@ -208,6 +208,10 @@ class ColumnDataset final : public IndexedDataset {
                           FileBytes(file)});
     }
   }
+  std::optional<StoredField> StoredAt(size_t field) const override {
+    const std::optional<size_t> column = reader_.ColumnAsStored(field);
+    return column.has_value() ? records_->StoredAt(*column) : std::nullopt;
+  }
   absl::Status Parse(int64_t record, RecordSpans bytes, Record* out) const override {
     const size_t own = records_->extents_per_record(), files = reader_.file_fields().size();
     if (bytes.size() != own + files) {

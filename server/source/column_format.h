@@ -15,6 +15,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,8 @@ class RecordColumns {
   // Adds the record's extents, always as many. REQUIRES: record in [0, size).
   virtual void AddExtents(int64_t record, std::vector<Extent>* extents) const = 0;
   virtual size_t extents_per_record() const { return 1; }
+  // Where Read would do no more than to point at the column's value; nothing where it does more.
+  virtual std::optional<StoredField> StoredAt(size_t /*column*/) const { return std::nullopt; }
   // The columns that are there, of the bytes of the record's extents. Pure; any bytes are safe.
   // `bytes` has extents_per_record() spans. InvalidArgument or DataLoss: the record is bad.
   virtual absl::Status Read(int64_t record, RecordSpans bytes, ColumnValues* values) const = 0;

@@ -64,6 +64,15 @@ struct Dependencies {
   std::vector<int64_t> later_ns;  // sorted: of files that have changed since some moment
 };
 
+// Where a field lies in every record, as it is in memory.
+struct StoredField {
+  size_t extent = 0;   // which of the record's
+  int64_t offset = 0;  // in it
+  // Of an int64 that is stored as one byte, which is good below this. 0: the field is stored as it
+  // is.
+  int64_t labels = 0;
+};
+
 // The datasets that a mix consists of (mix.h).
 struct DatasetMix {
   struct Source {
@@ -113,6 +122,10 @@ class Dataset : public ObjectSource {  // its files by number
   // live as long as `bytes`.
   virtual absl::Status Parse(int64_t record, absl::Span<const absl::Span<const std::byte>> bytes,
                              Record* out) const = 0;
+  // Where Parse would do no more than to point at the field in the record's bytes, or to read a
+  // label; nothing where it does more. Then every record has as many extents, and all of it is
+  // within them, or the record is bad.
+  virtual std::optional<StoredField> StoredAt(size_t /*field*/) const { return std::nullopt; }
   // The record's class where the index knows it; -1 where only the record's bytes do.
   virtual int64_t LabelOf(int64_t) const { return -1; }
   virtual int64_t memory_bytes() const = 0;  // of the index in memory

@@ -513,6 +513,13 @@ absl::Status FieldReader::ReadField(size_t number, ColumnValues& values,
   return absl::OkStatus();
 }
 
+std::optional<size_t> FieldReader::ColumnAsStored(size_t field) const {
+  const Field& as = fields_[field];
+  if (as.way != Way::kAsStored || as.is_optional || as.columns.size() != 1) return std::nullopt;
+  if (as.stored != specs_[field].spec.dtype || !specs_[field].spec.IsStatic()) return std::nullopt;
+  return as.columns[0];
+}
+
 absl::Status FieldReader::Read(ColumnValues& values,
                                absl::Span<const absl::Span<const std::byte>> files,
                                Record* out) const {

@@ -34,6 +34,10 @@ class FieldReader {
   const std::vector<size_t>& file_fields() const { return file_fields_; }
   const std::vector<size_t>& class_fields() const { return class_fields_; }
 
+  // The column whose value is the field as it is, in a shape that is known; nothing: it is made of
+  // one, or of several.
+  std::optional<size_t> ColumnAsStored(size_t field) const;
+
   // The text of a file's or a class's field in a record, without a line end behind it; nothing
   // where an optional column is missing. InvalidArgument that names the column.
   absl::StatusOr<std::optional<absl::string_view>> TextOf(size_t field,

@@ -91,11 +91,18 @@ TEST_P(EveryMode, EveryRecordStandsExactlyOnceInAnEpoch) {
           least = std::min(least, samples);
           most = std::max(most, samples);
           rank_samples[static_cast<size_t>(rank)] += samples;
+          std::vector<Placement> places(static_cast<size_t>(samples));
+          order.Fill(step, rank, 0, &places);
           for (int64_t k = 0; k < samples; ++k) {
             const Placement place = order.At(step, rank, k);
             ASSERT_GE(place.position, 0);
             ASSERT_LT(place.position, sizes.records);
             ASSERT_EQ(place.record, order.RecordAt(place.position));
+            const Placement& filled = places[static_cast<size_t>(k)];
+            ASSERT_EQ(filled.position, place.position);
+            ASSERT_EQ(filled.record, place.record);
+            ASSERT_EQ(filled.key, place.key);
+            ASSERT_EQ(filled.is_real, place.is_real);
             if (place.is_real) ++seen[static_cast<size_t>(place.record)];
           }
         }

@@ -35,6 +35,24 @@ TEST(Permutation, HitsEveryValueOnceAndInvertsForEverySmallSize) {
   }
 }
 
+TEST(Permutation, GivesTheSameForManyAtATime) {
+  std::mt19937_64 random(11);
+  for (int64_t size :
+       {int64_t{1}, int64_t{2}, int64_t{255}, int64_t{257}, int64_t{1000}, int64_t{60'000},
+        int64_t{1} << 33, (int64_t{1} << 40) + 1, int64_t{1} << 62}) {
+    const Permutation permutation(size, EpochKey(5, 6), ShuffleUse::kWindow);
+    for (size_t count : {0, 1, 3, 15, 16, 17, 63, 64, 65, 1000}) {
+      std::vector<int64_t> indices(count), expected(count);
+      for (size_t i = 0; i < count; ++i) {
+        indices[i] = static_cast<int64_t>(random() % static_cast<uint64_t>(size));
+        expected[i] = permutation.At(indices[i]);
+      }
+      permutation.AtAll(absl::MakeSpan(indices));
+      ASSERT_EQ(indices, expected) << "size " << size << " count " << count;
+    }
+  }
+}
+
 TEST(Permutation, IsOneToOneOnSamplesOfHugeSizes) {
   constexpr uint32_t kSeed = 7;
   std::mt19937_64 random(kSeed);

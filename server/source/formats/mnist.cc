@@ -61,6 +61,11 @@ class MnistDataset final : public IndexedDataset {
                      {kLabels, kLabelsHeader + record, 1}});
   }
 
+  std::optional<StoredField> StoredAt(size_t field) const override {
+    if (field == 0) return StoredField{kImages, 0};
+    return StoredField{kLabels, 0, static_cast<int64_t>(classes().size())};
+  }
+
   absl::Status Parse(int64_t record, absl::Span<const absl::Span<const std::byte>> bytes,
                      Record* out) const override {
     if (bytes.size() != 2 || bytes[0].size() != static_cast<size_t>(image_bytes_) ||

@@ -82,6 +82,11 @@ class NpyColumns final : public RecordColumns {
   }
   size_t extents_per_record() const override { return wanted_.size(); }
 
+  std::optional<StoredField> StoredAt(size_t column) const override {
+    const auto extent = std::find(wanted_.begin(), wanted_.end(), column);
+    if (extent == wanted_.end()) return std::nullopt;
+    return StoredField{static_cast<size_t>(extent - wanted_.begin()), 0};
+  }
   absl::Status Read(int64_t, RecordSpans bytes, ColumnValues* values) const override {
     for (size_t i = 0; i < wanted_.size(); ++i) {
       if (bytes[i].size() != Number(wanted_[i], 2))

@@ -35,6 +35,9 @@ class RawColumns final : public ShardedColumns {
     extents->push_back(
         {shard, header_bytes_ + (record - shards().first(shard)) * record_bytes_, record_bytes_});
   }
+  std::optional<StoredField> StoredAt(size_t column) const override {
+    return StoredField{0, offsets_[column]};
+  }
   absl::Status Read(int64_t, RecordSpans bytes, ColumnValues* values) const override {
     if (bytes[0].size() != static_cast<size_t>(record_bytes_))
       return absl::DataLossError(absl::StrCat("a record has ", record_bytes_, " bytes"));

@@ -42,6 +42,10 @@ class TokensColumns final : public ShardedColumns {
                         params_.tokens_read() * params_.token_bytes()});
   }
 
+  std::optional<StoredField> StoredAt(size_t column) const override {
+    if (params_.token_bytes() != 2) return std::nullopt;  // uint32 is looked at
+    return StoredField{0, static_cast<int64_t>(column) * params_.token_bytes()};
+  }
   absl::Status Read(int64_t, RecordSpans bytes, ColumnValues* values) const override {
     const int64_t token_bytes = params_.token_bytes();
     if (static_cast<int64_t>(bytes[0].size()) != params_.tokens_read() * token_bytes) {
