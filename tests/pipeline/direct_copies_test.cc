@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/base/clock.h"
+#include "server/base/sanitized.h"
 #include "server/pipeline/cache_choice.h"
 #include "server/pipeline/stream.h"
 #include "tests/storage/temp_folder.h"
@@ -182,6 +183,7 @@ TEST_F(DirectCopiesTest, LeaveALabelBeyondTheClassesToTheOrdinaryWay) {
 }
 
 TEST_F(DirectCopiesTest, LeaveAFileThatLostItsPagesToTheOrdinaryWay) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer takes the signal";
   WriteRaw();
   const auto pipeline = Load(kRawDataset, "outputs: [head, tail]\n");
   const auto direct = DirectFor(*pipeline);
