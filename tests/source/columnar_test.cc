@@ -178,6 +178,17 @@ TEST_F(UnpackedTest, FilesOfOtherColumnsAreRefusedWithBothNames) {
                 {"'d/b.parquet'", "column 'bool'", "'image.bytes'", "'d/a.parquet'", "one schema"});
 }
 
+TEST_F(UnpackedTest, FilesWhoseTimesHaveOtherUnitsAreRefused) {
+  folder_.Write("d/a.arrow", FileOf("time-seconds.arrow"));
+  folder_.Write("d/b.arrow", FileOf("time-micros.arrow"));
+  ExpectRefused(Yaml("arrow"),
+                {"'d/b.arrow'", "'time' (timestamp[us])", "'time' (timestamp[s])", "one schema"});
+  folder_.Write("d/a.arrow", FileOf("time-utc.arrow"));
+  ExpectRefused(Yaml("arrow"), {"'time' (timestamp[us])", "'time' (timestamp[us, tz=UTC])"});
+  folder_.Write("d/b.arrow", FileOf("time-berlin.arrow"));
+  EXPECT_EQ(opener_.MustOpen(Yaml("arrow"))->size(), 2) << "moments in any zones are the same";
+}
+
 TEST_F(UnpackedTest, ASavedHuggingFaceDatasetIsTheFilesThatItNames) {
   folder_.Write("d/data-00001-of-00002.arrow", FileOf("b.arrow"));
   folder_.Write("d/data-00000-of-00002.arrow", FileOf("a.arrow"));

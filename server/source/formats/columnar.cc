@@ -45,6 +45,20 @@ absl::string_view AsText(absl::Span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+// The units of a column's numbers, such as timestamp[us, and whether its moments have a time zone.
+std::string UnitsOf(absl::string_view type) {
+  std::string units;
+  for (const absl::string_view word :
+       {"timestamp[", "duration[", "time32[", "time64[", "date32[", "date64["}) {
+    for (size_t at = type.find(word); at != type.npos; at = type.find(word, at + 1)) {
+      const absl::string_view unit = type.substr(at, type.find(']', at) - at);
+      const size_t zone = unit.find(", tz=");
+      absl::StrAppend(&units, unit.substr(0, zone), zone == unit.npos ? "" : " in a zone", ";");
+    }
+  }
+  return units;
+}
+
 class ColumnarRows final : public ShardedColumns {
  public:
   static absl::StatusOr<std::unique_ptr<const RecordColumns>> Open(
@@ -354,7 +368,10 @@ class Columnar : public ColumnFormat {
           "; cure: name files of one kind with 'files', or write them again with one schema"));
     };
     for (size_t i = 0; i < std::min(first.size(), columns.size()); ++i) {
-      if (first[i].spec == columns[i].spec && first[i].trouble == columns[i].trouble) continue;
+      if (first[i].spec == columns[i].spec && first[i].trouble == columns[i].trouble &&
+          UnitsOf(first[i].type) == UnitsOf(columns[i].type)) {
+        continue;
+      }
       return refuse(absl::StrCat(
           "has a column '", Printable(columns[i].spec.name), "' (", Printable(columns[i].type),
           ") where '", Printable(first[i].spec.name), "' (", Printable(first[i].type), ") is in"));
@@ -406,9 +423,9 @@ class Arrow final : public Columnar {
 
 constexpr const char* kRules =
     "Columns inside structs are named by dotted path (image.bytes). Numbers, text, bytes and lists "
-    "of numbers are read; timestamps and dates are integers as stored, dictionaries what they "
-    "stand "
-    "for. Lists of lists, maps and decimals are refused. A null makes the record bad, unless the "
+    "of numbers are read; timestamps and dates are integers as stored, of one unit in all "
+    "files, dictionaries what they stand for. Lists of lists, maps and decimals are refused. A "
+    "null makes the record bad, unless the "
     "field is optional. Each file is unpacked once, below state_dir, the columns that `fields` "
     "names alone. Needs the program feedwater-columnar, which is built with pyarrow: "
     "`scripts/setup "

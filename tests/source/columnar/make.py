@@ -91,6 +91,14 @@ def template(rows: int) -> pa.Table:
     )
 
 
+def moments(unit: str, zone: str | None, moment: int) -> pa.Table:
+    """One moment in a unit of its own, alone and in a list."""
+    kind = pa.timestamp(unit, zone)
+    return pa.table(
+        {"time": pa.array([moment], kind), "times": pa.array([[moment]], pa.list_(kind))}
+    )
+
+
 def main() -> None:
     plain = {
         "compression": "none",
@@ -124,6 +132,13 @@ def main() -> None:
         }
     )
     stream(refused, HERE / "refused.arrow", 2)
+    for name, unit, zone, moment in (
+        ("seconds", "s", None, 1_700_000_000),
+        ("micros", "us", None, 1_700_000_000_000_000),
+        ("berlin", "us", "Europe/Berlin", 1_700_000_000_000_000),
+        ("utc", "us", "UTC", 1_700_000_000_000_000),
+    ):
+        stream(moments(unit, zone, moment), HERE / f"time-{name}.arrow", 1)
 
 
 if __name__ == "__main__":
