@@ -153,6 +153,7 @@ class Server {
     parquet::ReaderProperties properties(pool_);
     properties.enable_buffered_stream();
     properties.set_buffer_size(kPageBuffer);
+    properties.set_page_checksum_verification(true);  // of pages that have one
     parquet::ArrowReaderProperties arrow_properties(/*use_threads=*/false);
     arrow_properties.set_pre_buffer(false);
     arrow_properties.set_batch_size(kMaxBatchRows);

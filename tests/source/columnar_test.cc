@@ -189,6 +189,17 @@ TEST_F(UnpackedTest, FilesWhoseTimesHaveOtherUnitsAreRefused) {
   EXPECT_EQ(opener_.MustOpen(Yaml("arrow"))->size(), 2) << "moments in any zones are the same";
 }
 
+TEST_F(UnpackedTest, APageThatDoesNotFitItsChecksumIsRefused) {
+  std::string bytes = FileOf("checksums.parquet");
+  folder_.Write("d/x.parquet", bytes);
+  EXPECT_EQ(opener_.MustOpen(Yaml("parquet"))->size(), 2);
+  const size_t at = bytes.find("\x88\x77\x66\x55\x44\x33\x22\x11");
+  ASSERT_NE(at, std::string::npos);
+  bytes[at + 3] ^= 1;
+  folder_.Write("d/x.parquet", bytes);
+  ExpectRefused(Yaml("parquet"), {"'d/x.parquet'", "CRC checksum verification failed"});
+}
+
 TEST_F(UnpackedTest, ASavedHuggingFaceDatasetIsTheFilesThatItNames) {
   folder_.Write("d/data-00001-of-00002.arrow", FileOf("b.arrow"));
   folder_.Write("d/data-00000-of-00002.arrow", FileOf("a.arrow"));

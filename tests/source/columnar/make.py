@@ -139,6 +139,12 @@ def main() -> None:
         ("utc", "us", "UTC", 1_700_000_000_000_000),
     ):
         stream(moments(unit, zone, moment), HERE / f"time-{name}.arrow", 1)
+    pq.write_table(
+        pa.table({"x": pa.array([0x1122334455667788, 2], pa.int64())}),
+        HERE / "checksums.parquet",
+        write_page_checksum=True,
+        **plain,
+    )
 
 
 if __name__ == "__main__":
