@@ -23,6 +23,7 @@ Status HeldFile::Close() {
 Status HeldFile::Seek(int64_t position) {
   if (position < 0) return Status::Invalid("is damaged: a place before its first byte");
   position_ = position;
+  met_end_ = false;
   return Status::OK();
 }
 
@@ -60,12 +61,14 @@ Result<std::shared_ptr<Buffer>> HeldFile::ReadAt(int64_t position, int64_t lengt
 Result<int64_t> HeldFile::Read(int64_t length, void* to) {
   ARROW_ASSIGN_OR_RAISE(const int64_t got, ReadAt(position_, length, to));
   position_ += got;
+  met_end_ = met_end_ || got < length;
   return got;
 }
 
 Result<std::shared_ptr<Buffer>> HeldFile::Read(int64_t length) {
   ARROW_ASSIGN_OR_RAISE(std::shared_ptr<Buffer> buffer, ReadAt(position_, length));
   position_ += buffer->size();
+  met_end_ = met_end_ || buffer->size() < length;
   return buffer;
 }
 

@@ -134,6 +134,9 @@ class Server {
     ARROW_ASSIGN_OR_RAISE(const auto reader,
                           arrow::ipc::RecordBatchStreamReader::Open(file_.get(), options));
     ARROW_RETURN_NOT_OK(AddAll(reader.get()));
+    // Arrow takes the end of the file for the end of the stream.
+    if (file_->met_end())
+      return Status::Invalid("has no mark at its end: it is cut off, or is still being written");
     return writer_->Flush();
   }
 

@@ -200,6 +200,21 @@ TEST_F(UnpackedTest, APageThatDoesNotFitItsChecksumIsRefused) {
   ExpectRefused(Yaml("parquet"), {"'d/x.parquet'", "CRC checksum verification failed"});
 }
 
+TEST_F(UnpackedTest, AStreamWithoutItsEndIsRefused) {
+  const std::string whole = FileOf("a.arrow");
+  const std::string mark("\xff\xff\xff\xff\0\0\0\0", 8);
+  ASSERT_EQ(whole.substr(whole.size() - mark.size()), mark);
+  for (size_t length = 0; length < mark.size(); ++length) {
+    folder_.Write("d/x.arrow", whole.substr(0, whole.size() - mark.size() + length));
+    ExpectRefused(Yaml("arrow"), {"'d/x.arrow'", "cannot be read as Arrow"});
+  }
+  folder_.Write("d/x.arrow", whole.substr(0, whole.size() - mark.size()));
+  ExpectRefused(Yaml("arrow"), {"no mark at its end", "cut off"});
+  // The mark of Arrow before 0.15.
+  folder_.Write("d/x.arrow", whole.substr(0, whole.size() - mark.size()) + std::string(4, '\0'));
+  EXPECT_EQ(opener_.MustOpen(Yaml("arrow"))->size(), 3);
+}
+
 TEST_F(UnpackedTest, ASavedHuggingFaceDatasetIsTheFilesThatItNames) {
   folder_.Write("d/data-00001-of-00002.arrow", FileOf("b.arrow"));
   folder_.Write("d/data-00000-of-00002.arrow", FileOf("a.arrow"));
