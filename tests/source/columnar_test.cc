@@ -232,6 +232,21 @@ TEST_F(UnpackedTest, ASavedHuggingFaceDatasetIsTheFilesThatItNames) {
   ExpectRefused(Yaml("arrow"), {"flatten_indices"});
 }
 
+// What its methods keep for themselves would be its rows, too.
+TEST_F(UnpackedTest, ASavedDatasetWhoseStateCannotBeReadIsRefused) {
+  folder_.Write("d/data.arrow", FileOf("b.arrow"));
+  folder_.Write("d/cache-0123456789abcdef.arrow", FileOf("a.arrow"));
+  for (const std::string& text :
+       {std::string(R"({"_data_files": [{"filen)"), std::string(), std::string(20, '['),
+        std::string(R"({"_data_files": []})"), std::string(R"({"_data_files": {}})"),
+        std::string((16 << 20) + 1, ' ')}) {
+    folder_.Write("d/state.json", text);
+    ExpectRefused(Yaml("arrow"), {"'d/state.json'", "cannot be read", "save the dataset again"});
+  }
+  folder_.Write("d/state.json", R"({"of": "another program"})");
+  EXPECT_EQ(opener_.MustOpen(Yaml("arrow"))->size(), 5);
+}
+
 TEST_F(UnpackedTest, SetsOfNumberedFilesAreReadWhole) {
   folder_.Write("d/train-00000-of-00002.parquet", FileOf("a.parquet"));
   EXPECT_EQ(opener_.Open(Yaml("parquet")).status().code(), absl::StatusCode::kNotFound);

@@ -236,17 +236,21 @@ class Columnar : public ColumnFormat {
     const absl::StatusOr<struct stat> state = location.root->Stat(path);
     if (absl::IsNotFound(state.status())) return files;  // the folder is stamped
     if (!state.ok()) return state.status();
-    if (!S_ISREG(state->st_mode) || state->st_size > kMaxStateFile) return files;
+    if (!S_ISREG(state->st_mode)) return files;
+    const absl::Status unreadable = absl::InvalidArgumentError(absl::StrCat(
+        location.root->Describe(path),
+        " cannot be read as JSON that names the dataset's files; cure: save the dataset again, or "
+        "name the files with 'files'"));
+    if (state->st_size > kMaxStateFile) return unreadable;
     FW_RETURN_IF_ERROR(builder->DependOn(*location.root, path).status());
     FW_RETURN_IF_ERROR(builder->Take(state->st_size));
     FW_ASSIGN_OR_RETURN(const std::string text,
                         ReadHead(*location.root, path, static_cast<size_t>(state->st_size)));
     FW_RETURN_IF_ERROR(builder->Take(ShapeOfJson(text).memory_bytes(text)));
     const nlohmann::json document = ParseJsonDocument(text);
-    if (!document.is_object() || !document.contains("_data_files") ||
-        !document["_data_files"].is_array()) {
-      return files;
-    }
+    if (document.is_discarded()) return unreadable;
+    if (!document.is_object() || !document.contains("_data_files")) return files;
+    if (!document["_data_files"].is_array()) return unreadable;
     const auto indices = document.find("_indices_data_files");
     if (indices != document.end() && indices->is_array() && !indices->empty()) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -268,6 +272,7 @@ class Columnar : public ColumnFormat {
       }
       files.push_back(std::move(name));
     }
+    if (files.empty()) return unreadable;
     return files;
   }
 
