@@ -3,8 +3,12 @@
 #include "server/pipeline/read_ahead.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <functional>
+#include <new>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -49,7 +53,8 @@ class Windows : public ::testing::Test {
   ~Windows() override { calls_->Stop(); }
 
   std::shared_ptr<ReadAhead> Make(StorageKind kind = StorageKind::kRotational,
-                                  int64_t most_bytes = ReadAhead::kMostBytes) {
+                                  int64_t most_bytes = ReadAhead::kMostBytes,
+                                  const std::function<void(int64_t, int64_t)>& also = nullptr) {
     ReadAhead::Parts parts;
     parts.pipeline = pipeline_;
     parts.files =
@@ -58,7 +63,8 @@ class Windows : public ::testing::Test {
     parts.counts = counts_;
     parts.kind = kind;
     parts.most_bytes = most_bytes;
-    parts.advise = [this](const OpenedFile&, int64_t offset, int64_t length) {
+    parts.advise = [this, also](const OpenedFile&, int64_t offset, int64_t length) {
+      if (also != nullptr) also(offset, length);
       MutexLock lock(&mu_);
       pieces_.push_back({offset, length});
     };
@@ -162,6 +168,26 @@ TEST_F(Windows, ThatAreTooLargeForThePageCacheAreNotReadAhead) {
   }));
   EXPECT_FALSE(ahead->Reach(order_, 0, 63, 1, 1));
   EXPECT_EQ(bytes(), 0);
+}
+
+TEST_F(Windows, AreReadByTheCallerWhereNoThreadCanBeStarted) {
+  const auto read = [&] {
+    alarm(20);
+    const rlimit none = {0, 0};
+    if (setrlimit(RLIMIT_NPROC, &none) != 0) _exit(2);
+    if (getuid() == 0 && setuid(65534) != 0) _exit(2);  // root may start any number
+    const auto ahead = Make();
+    ahead->Reach(order_, 0, 63, 1, 1);
+    _exit(ahead->Reach(order_, 0, 63, 1, 1) ? 0 : 1);
+  };
+  EXPECT_EXIT(read(), ::testing::ExitedWithCode(0), "");
+}
+
+TEST_F(Windows, ForWhichThereIsNoMemoryAreLeftAlone) {
+  const auto ahead = Make(StorageKind::kRotational, ReadAhead::kMostBytes,
+                          [](int64_t, int64_t) { throw std::bad_alloc(); });
+  EXPECT_FALSE(ahead->Reach(order_, 0, 63, 1, 1));
+  EXPECT_TRUE(testing::Eventually([&] { return ahead->is_off(); }));
 }
 
 TEST(ReadAheadInAJob, ChangesNoByteAndIsCounted) {
