@@ -171,6 +171,14 @@ TEST_F(UnpackedTest, AColumnThatIsNotReadIsNamedWithItsTypeAndTheCure) {
   EXPECT_THAT(dataset->notes(), HasSubstr("column 'money' (decimal128(10, 2)) is not read"));
 }
 
+TEST_F(UnpackedTest, ManyColumnsThatAreNotReadAreCounted) {
+  folder_.Write("d/r.arrow", FileOf("many-refused.arrow"));
+  const auto dataset = opener_.MustOpen(Yaml("arrow", "{label: label}"));
+  EXPECT_THAT(dataset->notes(), HasSubstr("column '0"));
+  EXPECT_THAT(dataset->notes(), HasSubstr("is not read, and 3 more columns are not read"));
+  EXPECT_LT(dataset->notes().size(), 4000u);
+}
+
 TEST_F(UnpackedTest, FilesOfOtherColumnsAreRefusedWithBothNames) {
   folder_.Write("d/a.parquet", FileOf("a.parquet"));
   folder_.Write("d/b.parquet", FileOf("types.parquet"));

@@ -34,6 +34,8 @@ constexpr IndexTag kBegins = MakeIndexTag("cobe");  // first byte of each row in
 constexpr IndexTag kStaged = MakeIndexTag("cost");  // the columns in a row, in order
 constexpr uint64_t kHead = sizeof(uint32_t);        // before a row: its length
 constexpr int64_t kMaxStateFile = 16 << 20;
+constexpr int64_t kMostNamed = 5;  // columns in a note, and of a name so many bytes
+constexpr size_t kMostNameBytes = 100;
 constexpr const char* kStateFile = "state.json";
 
 struct ColumnarParams {
@@ -391,6 +393,7 @@ class Columnar : public ColumnFormat {
                           const Found& found, IndexBuilder* builder,
                           std::vector<ColumnSpec>* columns) const {
     const std::vector<std::string> asked = Request().wanted;
+    int64_t left_out = 0;
     for (const ColumnarColumn& column : found.columns) {
       if (column.trouble.empty()) {
         columns->push_back(column.spec);
@@ -406,9 +409,14 @@ class Columnar : public ColumnFormat {
             " (", Printable(column.type), ") ", Printable(column.trouble),
             "; or name the columns that you need in 'fields'"));
       }
+      if (++left_out > kMostNamed) continue;
       absl::StrAppend(&builder->notes, builder->notes.empty() ? "" : ", ", "column '",
-                      Printable(column.spec.name), "' (", Printable(column.type), ") is not read");
+                      Printable(column.spec.name.substr(0, kMostNameBytes)), "' (",
+                      Printable(column.type), ") is not read");
     }
+    if (left_out > kMostNamed)
+      absl::StrAppend(&builder->notes, ", and ", FormatCount(left_out - kMostNamed, "more column"),
+                      left_out - kMostNamed == 1 ? " is" : " are", " not read");
     return absl::OkStatus();
   }
 

@@ -139,6 +139,10 @@ def main() -> None:
         ("utc", "us", "UTC", 1_700_000_000_000_000),
     ):
         stream(moments(unit, zone, moment), HERE / f"time-{name}.arrow", 1)
+    # Names of 3,000 bytes that are escaped, and more columns than a note names.
+    names = ["label", *(f"{i}" + "\1" * 3000 for i in range(8))]
+    lists = pa.array([[[1]]], pa.list_(pa.list_(pa.int64())))
+    stream(pa.table([pa.array([1]), *[lists] * 8], names=names), HERE / "many-refused.arrow", 1)
     pq.write_table(
         pa.table({"x": pa.array([0x1122334455667788, 2], pa.int64())}),
         HERE / "checksums.parquet",
