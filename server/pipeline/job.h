@@ -52,7 +52,7 @@ class Job {
         orders_(std::move(orders)),
         ahead_(std::move(ahead)) {}
   ~Job() {
-    if (ahead_ != nullptr) ahead_->Stop();
+    if (ahead_ != nullptr) ahead_->End();
   }
 
   const JobConfig& config() const { return config_; }

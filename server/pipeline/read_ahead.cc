@@ -55,6 +55,16 @@ std::shared_ptr<ReadAhead> ReadAhead::Create(Parts parts, const OrderConfig& ord
 
 void ReadAhead::Stop() { off_.store(true, std::memory_order_relaxed); }
 
+void ReadAhead::End() {
+  Stop();
+  std::shared_ptr<Pump> pump;
+  {
+    MutexLock lock(&mu_);
+    pump = pump_.lock();
+  }
+  if (pump != nullptr) parts_.calls->Cancel(parts_.user, pump.get());
+}
+
 bool ReadAhead::Reach(const std::shared_ptr<const EpochOrder>& order, int64_t first, int64_t last,
                       int64_t attached, int64_t world) {
   const RecordOrder* const records = order->records();
@@ -62,7 +72,8 @@ bool ReadAhead::Reach(const std::shared_ptr<const EpochOrder>& order, int64_t fi
   const int64_t window = records->window_records();
   const int64_t from = first / window * window;
   const int64_t end = std::min(records->records(), (last / window + 1) * window);
-  bool is_read = false, starts = false;
+  bool is_read = false;
+  std::shared_ptr<Pump> pump;
   {
     MutexLock lock(&mu_);
     const bool is_earlier = order_ != nullptr && order->epoch() < order_->epoch();
@@ -77,11 +88,13 @@ bool ReadAhead::Reach(const std::shared_ptr<const EpochOrder>& order, int64_t fi
     is_read = began_ <= from && end <= next_;
     // Not for every few places.
     const bool is_worth_it = !is_read || target_ - next_ >= std::max<int64_t>(window / 16, 1);
-    starts = next_ < target_ && !working_ && is_worth_it;
-    working_ = working_ || starts;
+    if (next_ < target_ && !working_ && is_worth_it) {
+      working_ = true;
+      pump_ = pump = std::make_shared<Pump>(shared_from_this());
+    }
   }
   // Without the lock: where no thread can be started, it works here.
-  if (starts) parts_.calls->Start(parts_.user, std::make_shared<Pump>(shared_from_this()));
+  if (pump != nullptr) parts_.calls->Start(parts_.user, std::move(pump));
   return is_read;
 }
 

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <future>
 #include <new>
 #include <vector>
 
@@ -95,7 +96,7 @@ class Windows : public ::testing::Test {
   }
 
   const std::shared_ptr<const LoadedPipeline> pipeline_ = Pipeline();
-  const std::shared_ptr<StorageCalls> calls_ = std::make_shared<StorageCalls>();
+  std::shared_ptr<StorageCalls> calls_ = std::make_shared<StorageCalls>();
   const std::shared_ptr<ReadCounts> counts_ = std::make_shared<ReadCounts>();
   std::shared_ptr<const OrderConfig> config_;
   std::shared_ptr<const EpochOrder> order_;
@@ -188,6 +189,32 @@ TEST_F(Windows, ForWhichThereIsNoMemoryAreLeftAlone) {
                           [](int64_t, int64_t) { throw std::bad_alloc(); });
   EXPECT_FALSE(ahead->Reach(order_, 0, 63, 1, 1));
   EXPECT_TRUE(testing::Eventually([&] { return ahead->is_off(); }));
+}
+
+// A call into storage that hangs until the test lets it go.
+class Hangs final : public StorageCall {
+ public:
+  explicit Hangs(std::shared_future<void> until) : until_(std::move(until)) {}
+  void Run() override { until_.wait(); }
+
+ private:
+  const std::shared_future<void> until_;
+};
+
+TEST_F(Windows, OfAnEndedJobAreLetGoWhileStorageHangs) {
+  calls_ = std::make_shared<StorageCalls>(StorageCalls::Options{.threads_per_user = 1});
+  std::promise<void> answers;
+  calls_->Start(0, std::make_shared<Hangs>(answers.get_future().share()));
+  ASSERT_TRUE(testing::Eventually([&] { return calls_->counts().running == 1; }));
+  auto ahead = Make();
+  const std::weak_ptr<ReadAhead> left = ahead;
+  EXPECT_FALSE(ahead->Reach(order_, 0, 63, 1, 1));
+  EXPECT_EQ(calls_->counts().queued, 1u);
+  ahead->End();
+  ahead = nullptr;
+  EXPECT_EQ(calls_->counts().queued, 0u);
+  EXPECT_TRUE(left.expired());
+  answers.set_value();
 }
 
 TEST(ReadAheadInAJob, ChangesNoByteAndIsCounted) {
