@@ -39,7 +39,10 @@ Result<int64_t> HeldFile::ReadAt(int64_t position, int64_t length, bool may_be_s
     const ssize_t got = pread(fd_, static_cast<char*>(to) + done, static_cast<size_t>(there - done),
                               static_cast<off_t>(position + done));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return Status::IOError("reading it: ", std::strerror(errno));
+    if (got < 0) {
+      error_ = errno;
+      return Status::IOError("reading it: ", std::strerror(error_));
+    }
     if (got == 0) return Status::IOError("became shorter while it was read");
     done += got;
   }

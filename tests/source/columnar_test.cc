@@ -8,6 +8,7 @@
 
 #include "server/source/columnar_program.h"
 #include "server/source/columnar_rows.h"
+#include "server/storage/fault.h"
 #include "tests/source/column_testing.h"
 
 namespace feedwater::server {
@@ -424,6 +425,20 @@ TEST_F(HostileProgramTest, WhatMakesNoSenseIsAnErrorOfTheFile) {
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("'x.parquet' cannot be read as Arrow"));
   }
+}
+
+TEST_F(HostileProgramTest, AnErrorOfStorageIsNoErrorOfTheFile) {
+  const auto told = [&](uint32_t error) {
+    return Unpack(Write(LittleEndianText(kErrorMark) +
+                        LittleEndianText(static_cast<uint32_t>(ColumnarError::kStorage)) +
+                        LittleEndianText(4) + LittleEndianText(error)));
+  };
+  EXPECT_TRUE(IsTransient(told(ESTALE))) << told(ESTALE);
+  EXPECT_EQ(told(EIO), StorageError(EIO, "read 'x.parquet'"));
+  for (const uint32_t error : {0U, 1U << 20, 0xffffffffU})
+    EXPECT_TRUE(absl::IsInvalidArgument(told(error))) << told(error);
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      Unpack(Write(LittleEndianText(kErrorMark) + LittleEndianText(4) + LittleEndianText(0)))));
 }
 
 TEST_F(HostileProgramTest, EveryPartOfAStreamMayComeAlone) {
