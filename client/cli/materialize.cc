@@ -101,10 +101,13 @@ class Materialize {
     conversion_.Report(&context_, {{"pipeline_file", pipeline_file()}, {"ops", continuation_.ops}},
                        absl::StrCat("go on with ", pipeline_file()));
     const LocalPipeline& local = conversion_.local();
-    if (!context_.json && local.loaded->spec.sampler.shuffle == "block" &&
-        local.dataset().shard_starts().empty() && conversion_.journal().shards().size() > 1) {
+    if (local.loaded->spec.sampler.shuffle == "block" && local.dataset().shard_starts().empty()) {
       std::cerr << "materialize: `shuffle: block` goes by shards, and the dataset has none: epochs "
                    "of the new pipeline have another order; each record's samples are the same\n";
+      if (conversion_.journal().shards().size() == 1) {
+        std::cerr << "materialize: one shard alone is shuffled within windows only; cure: a "
+                     "smaller --shard-bytes, which makes several\n";
+      }
     }
   }
 

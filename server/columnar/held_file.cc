@@ -23,6 +23,7 @@ Status HeldFile::Close() {
 Status HeldFile::Seek(int64_t position) {
   if (position < 0) return Status::Invalid("is damaged: a place before its first byte");
   position_ = position;
+  met_end_ = false;
   return Status::OK();
 }
 
@@ -38,7 +39,10 @@ Result<int64_t> HeldFile::ReadAt(int64_t position, int64_t length, bool may_be_s
     const ssize_t got = pread(fd_, static_cast<char*>(to) + done, static_cast<size_t>(there - done),
                               static_cast<off_t>(position + done));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return Status::IOError("reading it: ", std::strerror(errno));
+    if (got < 0) {
+      error_ = errno;
+      return Status::IOError("reading it: ", std::strerror(error_));
+    }
     if (got == 0) return Status::IOError("became shorter while it was read");
     done += got;
   }
@@ -60,12 +64,14 @@ Result<std::shared_ptr<Buffer>> HeldFile::ReadAt(int64_t position, int64_t lengt
 Result<int64_t> HeldFile::Read(int64_t length, void* to) {
   ARROW_ASSIGN_OR_RAISE(const int64_t got, ReadAt(position_, length, to));
   position_ += got;
+  met_end_ = met_end_ || got < length;
   return got;
 }
 
 Result<std::shared_ptr<Buffer>> HeldFile::Read(int64_t length) {
   ARROW_ASSIGN_OR_RAISE(std::shared_ptr<Buffer> buffer, ReadAt(position_, length));
   position_ += buffer->size();
+  met_end_ = met_end_ || buffer->size() < length;
   return buffer;
 }
 

@@ -17,6 +17,10 @@ class HeldFile final : public arrow::io::RandomAccessFile {
   // The descriptor stays the caller's. `bytes`: as long as it was when it was opened.
   HeldFile(int fd, int64_t bytes, arrow::MemoryPool* pool) : fd_(fd), bytes_(bytes), pool_(pool) {}
 
+  int error() const { return error_; }  // of a read that has failed; 0: none has
+  // Read has come to the end of the file, and found fewer bytes than it was asked for.
+  bool met_end() const { return met_end_; }
+
   arrow::Status Close() override;
   bool closed() const override { return is_closed_; }
   arrow::Result<int64_t> Tell() const override { return position_; }
@@ -56,6 +60,8 @@ class HeldFile final : public arrow::io::RandomAccessFile {
   const int64_t bytes_;
   arrow::MemoryPool* const pool_;
   int64_t position_ = 0;
+  bool met_end_ = false;
+  int error_ = 0;
   bool is_closed_ = false;
 };
 

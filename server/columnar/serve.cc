@@ -56,11 +56,8 @@ Status WriteFully(int fd, const std::string& bytes) {
 
 class Server {
  public:
-  Server(int socket, int file, const ColumnarRequest& request)
-      : socket_(socket),
-        request_(request),
-        wanted_(request_),
-        file_(std::make_shared<HeldFile>(file, static_cast<int64_t>(request.file_bytes), pool_)) {}
+  Server(int socket, std::shared_ptr<HeldFile> file, const ColumnarRequest& request)
+      : socket_(socket), request_(request), wanted_(request_), file_(std::move(file)) {}
 
   Status Run() { return request_.is_parquet ? Parquet() : Ipc(); }
   uint64_t rows() const { return writer_ == nullptr ? 0 : writer_->rows(); }
@@ -134,6 +131,9 @@ class Server {
     ARROW_ASSIGN_OR_RAISE(const auto reader,
                           arrow::ipc::RecordBatchStreamReader::Open(file_.get(), options));
     ARROW_RETURN_NOT_OK(AddAll(reader.get()));
+    // Arrow takes the end of the file for the end of the stream.
+    if (file_->met_end())
+      return Status::Invalid("has no mark at its end: it is cut off, or is still being written");
     return writer_->Flush();
   }
 
@@ -153,6 +153,7 @@ class Server {
     parquet::ReaderProperties properties(pool_);
     properties.enable_buffered_stream();
     properties.set_buffer_size(kPageBuffer);
+    properties.set_page_checksum_verification(true);  // of pages that have one
     parquet::ArrowReaderProperties arrow_properties(/*use_threads=*/false);
     arrow_properties.set_pre_buffer(false);
     arrow_properties.set_batch_size(kMaxBatchRows);
@@ -239,26 +240,37 @@ int ServeColumnar(int socket, int file, const ColumnarRequest& request, bool is_
               "unpacked without one");
     return 1;
   }
+  std::shared_ptr<HeldFile> held;
+  const auto fail = [&](ColumnarError error, const std::string& text) {
+    if (held == nullptr || held->error() == 0) {
+      TellError(socket, error, text);
+    } else {  // whatever came of it
+      std::string number;
+      PutNumber(static_cast<uint32_t>(held->error()), &number);
+      TellError(socket, ColumnarError::kStorage, number);
+    }
+    return 1;
+  };
   try {
-    Server server(socket, file, request);
+    held = std::make_shared<HeldFile>(file, static_cast<int64_t>(request.file_bytes),
+                                      arrow::system_memory_pool());
+    Server server(socket, held, request);
     const Status status = server.Run();
     if (!status.ok()) {
-      TellError(socket, status.IsOutOfMemory() ? ColumnarError::kMemory : ColumnarError::kDamaged,
-                status.message());
-      return 1;
+      return fail(status.IsOutOfMemory() ? ColumnarError::kMemory : ColumnarError::kDamaged,
+                  status.message());
     }
     std::string end;
     PutNumber(kEndMark, &end);
     PutNumber(server.rows(), &end);
     return WriteFully(socket, end).ok() ? 0 : 1;
   } catch (const std::bad_alloc&) {
-    TellError(socket, ColumnarError::kMemory, "out of memory");
+    return fail(ColumnarError::kMemory, "out of memory");
   } catch (const parquet::ParquetException& error) {
-    TellError(socket, ColumnarError::kDamaged, error.what());
+    return fail(ColumnarError::kDamaged, error.what());
   } catch (const std::exception& error) {
-    TellError(socket, ColumnarError::kDamaged, error.what());
+    return fail(ColumnarError::kDamaged, error.what());
   }
-  return 1;
 }
 
 }  // namespace feedwater::server

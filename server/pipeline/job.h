@@ -54,7 +54,7 @@ class Job {
         ahead_(std::move(ahead)),
         direct_(IsDirect() ? DirectCopies::For(dataset(), *plan()) : nullptr) {}
   ~Job() {
-    if (ahead_ != nullptr) ahead_->Stop();
+    if (ahead_ != nullptr) ahead_->End();
   }
 
   const JobConfig& config() const { return config_; }

@@ -8,6 +8,7 @@
 
 #include "server/base/cpus.h"
 #include "server/base/log_limiter.h"
+#include "server/base/no_throw.h"
 #include "server/base/units.h"
 #include "server/storage/mounts.h"
 #include "spdlog/spdlog.h"
@@ -34,7 +35,13 @@ void AdviseKernel(const OpenedFile& file, int64_t offset, int64_t length) {
 class ReadAhead::Pump final : public StorageCall {
  public:
   explicit Pump(std::shared_ptr<ReadAhead> of) : of_(std::move(of)) {}
-  void Run() override { of_->Work(); }
+  void Run() override {
+    const absl::Status done = NoThrow([this] {
+      of_->Work();
+      return absl::OkStatus();
+    });
+    if (!done.ok()) of_->Stop();
+  }
 
  private:
   const std::shared_ptr<ReadAhead> of_;
@@ -48,6 +55,16 @@ std::shared_ptr<ReadAhead> ReadAhead::Create(Parts parts, const OrderConfig& ord
 
 void ReadAhead::Stop() { off_.store(true, std::memory_order_relaxed); }
 
+void ReadAhead::End() {
+  Stop();
+  std::shared_ptr<Pump> pump;
+  {
+    MutexLock lock(&mu_);
+    pump = pump_.lock();
+  }
+  if (pump != nullptr) parts_.calls->Cancel(parts_.user, pump.get());
+}
+
 bool ReadAhead::Reach(const std::shared_ptr<const EpochOrder>& order, int64_t first, int64_t last,
                       int64_t attached, int64_t world) {
   const RecordOrder* const records = order->records();
@@ -55,23 +72,29 @@ bool ReadAhead::Reach(const std::shared_ptr<const EpochOrder>& order, int64_t fi
   const int64_t window = records->window_records();
   const int64_t from = first / window * window;
   const int64_t end = std::min(records->records(), (last / window + 1) * window);
-  MutexLock lock(&mu_);
-  const bool is_earlier = order_ != nullptr && order->epoch() < order_->epoch();
-  of_earlier_ = is_earlier ? of_earlier_ + 1 : 0;
-  if (order_ == nullptr || order->epoch() > order_->epoch() || of_earlier_ > kEarlierToFollow) {
-    order_ = order;
-    began_ = next_ = target_ = from;
+  bool is_read = false;
+  std::shared_ptr<Pump> pump;
+  {
+    MutexLock lock(&mu_);
+    const bool is_earlier = order_ != nullptr && order->epoch() < order_->epoch();
+    of_earlier_ = is_earlier ? of_earlier_ + 1 : 0;
+    if (order_ == nullptr || order->epoch() > order_->epoch() || of_earlier_ > kEarlierToFollow) {
+      order_ = order;
+      began_ = next_ = target_ = from;
+    }
+    if (order->epoch() != order_->epoch()) return false;  // a rank that is behind the others
+    if (from > next_) began_ = next_ = from;              // the cursor was moved
+    target_ = std::max(target_, std::min(records->records(), last + window));
+    is_read = began_ <= from && end <= next_;
+    // Not for every few places.
+    const bool is_worth_it = !is_read || target_ - next_ >= std::max<int64_t>(window / 16, 1);
+    if (next_ < target_ && !working_ && is_worth_it) {
+      working_ = true;
+      pump_ = pump = std::make_shared<Pump>(shared_from_this());
+    }
   }
-  if (order->epoch() != order_->epoch()) return false;  // a rank that is behind the others
-  if (from > next_) began_ = next_ = from;              // the cursor was moved
-  target_ = std::max(target_, std::min(records->records(), last + window));
-  const bool is_read = began_ <= from && end <= next_;
-  // Not for every few places.
-  const bool is_worth_it = !is_read || target_ - next_ >= std::max<int64_t>(window / 16, 1);
-  if (next_ < target_ && !working_ && is_worth_it) {
-    working_ = true;
-    parts_.calls->Start(parts_.user, std::make_shared<Pump>(shared_from_this()));
-  }
+  // Without the lock: where no thread can be started, it works here.
+  if (pump != nullptr) parts_.calls->Start(parts_.user, std::move(pump));
   return is_read;
 }
 

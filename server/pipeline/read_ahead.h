@@ -54,6 +54,8 @@ class ReadAhead : public std::enable_shared_from_this<ReadAhead> {
   bool Reach(const std::shared_ptr<const EpochOrder>& order, int64_t first, int64_t last,
              int64_t attached, int64_t world) ABSL_LOCKS_EXCLUDED(mu_);
   void Stop();  // what is under way ends soon
+  // Of the job: what has not begun lets go of all that it holds, too.
+  void End() ABSL_LOCKS_EXCLUDED(mu_);
   // Stopped, or there is no use in it.
   bool is_off() const { return off_.load(std::memory_order_relaxed); }
 
@@ -87,6 +89,7 @@ class ReadAhead : public std::enable_shared_from_this<ReadAhead> {
   int64_t began_ ABSL_GUARDED_BY(mu_) = 0, next_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t target_ ABSL_GUARDED_BY(mu_) = 0;
   bool working_ ABSL_GUARDED_BY(mu_) = false;
+  std::weak_ptr<Pump> pump_ ABSL_GUARDED_BY(mu_);  // the last one
 };
 
 }  // namespace feedwater::server

@@ -17,6 +17,7 @@
 #include "server/base/escape.h"
 #include "server/base/fd.h"
 #include "server/base/units.h"
+#include "server/storage/fault.h"
 
 namespace feedwater::server {
 namespace {
@@ -26,6 +27,7 @@ constexpr char kName[] = "feedwater-columnar";
 constexpr char kNoThread[] = "JE_ARROW_MALLOC_CONF=background_thread:false";
 constexpr size_t kBuffer = 1 << 20;
 constexpr int kLookMs = 100;
+constexpr uint32_t kMostErrno = 4095;
 constexpr int64_t kLeastMemory = 160 << 20, kMostMemory = int64_t{1} << 30;
 constexpr int64_t kMemoryPerByte = 4;  // of the file
 
@@ -121,6 +123,7 @@ class RowsCheck {
   bool has_error() const { return is_done_ && error_ != 0; }
   ColumnarError error() const { return static_cast<ColumnarError>(error_); }
   const std::string& error_text() const { return error_text_; }
+  int storage_error() const { return static_cast<int>(storage_error_); }  // of kStorage
 
  private:
   static absl::Status Wrong() {
@@ -154,7 +157,7 @@ class RowsCheck {
       } else {
         const auto error = reader.Number<uint32_t>();
         const auto length = reader.Number<uint32_t>();
-        if (error == 0 || error > static_cast<uint32_t>(ColumnarError::kMachine) ||
+        if (error == 0 || error > static_cast<uint32_t>(ColumnarError::kStorage) ||
             length > kMaxErrorBytes) {
           return Wrong();
         }
@@ -162,8 +165,15 @@ class RowsCheck {
           need_ = head + length;
           return absl::OkStatus();
         }
+        if (error == static_cast<uint32_t>(ColumnarError::kStorage)) {
+          storage_error_ = reader.Number<uint32_t>();
+          if (length != sizeof(storage_error_) || storage_error_ == 0 ||
+              storage_error_ > kMostErrno) {
+            return Wrong();
+          }
+        }
         error_ = error;
-        error_text_ = std::string(reader.Bytes(length));
+        error_text_ = std::string(absl::string_view(word_).substr(head));
         is_done_ = true;
       }
     } else if (mark == kHeaderMark) {
@@ -202,7 +212,7 @@ class RowsCheck {
   size_t need_ = sizeof(uint32_t);  // bytes of word_
   uint64_t skip_ = 0, rows_ = 0;
   bool is_header_ = false, has_columns_ = false, is_done_ = false;
-  uint32_t error_ = 0;
+  uint32_t error_ = 0, storage_error_ = 0;
   std::string error_text_;
 };
 
@@ -309,6 +319,8 @@ absl::Status ColumnarProgram::Unpack(const ColumnarRequest& request, int file,
       case ColumnarError::kMachine:
         return absl::FailedPreconditionError(
             absl::StrCat(what, ": ", Printable(rows.error_text())));
+      case ColumnarError::kStorage:
+        return StorageError(rows.storage_error(), absl::StrCat("read ", what));
       case ColumnarError::kDamaged:
         return refuse(rows.error_text());
     }

@@ -31,8 +31,9 @@ class ColumnarProgram {
 
   // Unpacks the open `file`, which `what` names, and gives `append` columns and rows as they are
   // staged. `goes_on` is asked several times a second. InvalidArgument: the file is damaged, is no
-  // such file, or has brought the process to its end; ResourceExhausted: it needs more memory than
-  // the request says, or the machine has no process. It has ended when this returns.
+  // such file, or has brought the process to its end; StorageError: it could not be read;
+  // ResourceExhausted: it needs more memory than the request says, or the machine has no process.
+  // It has ended when this returns.
   absl::Status Unpack(const ColumnarRequest& request, int file, const std::string& what,
                       const StagedFolder::Append& append,
                       const std::function<absl::Status()>& goes_on) const;

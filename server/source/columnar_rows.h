@@ -41,6 +41,7 @@ enum class ColumnarError : uint32_t {
   kDamaged = 1,  // the file, or it is of another kind
   kMemory = 2,
   kMachine = 3,
+  kStorage = 4,  // the text is an errno, 4 bytes
 };
 
 struct ColumnarColumn {

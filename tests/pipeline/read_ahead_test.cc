@@ -3,8 +3,13 @@
 #include "server/pipeline/read_ahead.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <functional>
+#include <future>
+#include <new>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -49,7 +54,8 @@ class Windows : public ::testing::Test {
   ~Windows() override { calls_->Stop(); }
 
   std::shared_ptr<ReadAhead> Make(StorageKind kind = StorageKind::kRotational,
-                                  int64_t most_bytes = ReadAhead::kMostBytes) {
+                                  int64_t most_bytes = ReadAhead::kMostBytes,
+                                  const std::function<void(int64_t, int64_t)>& also = nullptr) {
     ReadAhead::Parts parts;
     parts.pipeline = pipeline_;
     parts.files =
@@ -58,7 +64,8 @@ class Windows : public ::testing::Test {
     parts.counts = counts_;
     parts.kind = kind;
     parts.most_bytes = most_bytes;
-    parts.advise = [this](const OpenedFile&, int64_t offset, int64_t length) {
+    parts.advise = [this, also](const OpenedFile&, int64_t offset, int64_t length) {
+      if (also != nullptr) also(offset, length);
       MutexLock lock(&mu_);
       pieces_.push_back({offset, length});
     };
@@ -89,7 +96,7 @@ class Windows : public ::testing::Test {
   }
 
   const std::shared_ptr<const LoadedPipeline> pipeline_ = Pipeline();
-  const std::shared_ptr<StorageCalls> calls_ = std::make_shared<StorageCalls>();
+  std::shared_ptr<StorageCalls> calls_ = std::make_shared<StorageCalls>();
   const std::shared_ptr<ReadCounts> counts_ = std::make_shared<ReadCounts>();
   std::shared_ptr<const OrderConfig> config_;
   std::shared_ptr<const EpochOrder> order_;
@@ -162,6 +169,52 @@ TEST_F(Windows, ThatAreTooLargeForThePageCacheAreNotReadAhead) {
   }));
   EXPECT_FALSE(ahead->Reach(order_, 0, 63, 1, 1));
   EXPECT_EQ(bytes(), 0);
+}
+
+TEST_F(Windows, AreReadByTheCallerWhereNoThreadCanBeStarted) {
+  const auto read = [&] {
+    alarm(20);
+    const rlimit none = {0, 0};
+    if (setrlimit(RLIMIT_NPROC, &none) != 0) _exit(2);
+    if (getuid() == 0 && setuid(65534) != 0) _exit(2);  // root may start any number
+    const auto ahead = Make();
+    ahead->Reach(order_, 0, 63, 1, 1);
+    _exit(ahead->Reach(order_, 0, 63, 1, 1) ? 0 : 1);
+  };
+  EXPECT_EXIT(read(), ::testing::ExitedWithCode(0), "");
+}
+
+TEST_F(Windows, ForWhichThereIsNoMemoryAreLeftAlone) {
+  const auto ahead = Make(StorageKind::kRotational, ReadAhead::kMostBytes,
+                          [](int64_t, int64_t) { throw std::bad_alloc(); });
+  EXPECT_FALSE(ahead->Reach(order_, 0, 63, 1, 1));
+  EXPECT_TRUE(testing::Eventually([&] { return ahead->is_off(); }));
+}
+
+// A call into storage that hangs until the test lets it go.
+class Hangs final : public StorageCall {
+ public:
+  explicit Hangs(std::shared_future<void> until) : until_(std::move(until)) {}
+  void Run() override { until_.wait(); }
+
+ private:
+  const std::shared_future<void> until_;
+};
+
+TEST_F(Windows, OfAnEndedJobAreLetGoWhileStorageHangs) {
+  calls_ = std::make_shared<StorageCalls>(StorageCalls::Options{.threads_per_user = 1});
+  std::promise<void> answers;
+  calls_->Start(0, std::make_shared<Hangs>(answers.get_future().share()));
+  ASSERT_TRUE(testing::Eventually([&] { return calls_->counts().running == 1; }));
+  auto ahead = Make();
+  const std::weak_ptr<ReadAhead> left = ahead;
+  EXPECT_FALSE(ahead->Reach(order_, 0, 63, 1, 1));
+  EXPECT_EQ(calls_->counts().queued, 1u);
+  ahead->End();
+  ahead = nullptr;
+  EXPECT_EQ(calls_->counts().queued, 0u);
+  EXPECT_TRUE(left.expired());
+  answers.set_value();
 }
 
 TEST(ReadAheadInAJob, ChangesNoByteAndIsCounted) {

@@ -8,6 +8,7 @@
 
 #include "server/source/columnar_program.h"
 #include "server/source/columnar_rows.h"
+#include "server/storage/fault.h"
 #include "tests/source/column_testing.h"
 
 namespace feedwater::server {
@@ -171,11 +172,56 @@ TEST_F(UnpackedTest, AColumnThatIsNotReadIsNamedWithItsTypeAndTheCure) {
   EXPECT_THAT(dataset->notes(), HasSubstr("column 'money' (decimal128(10, 2)) is not read"));
 }
 
+TEST_F(UnpackedTest, ManyColumnsThatAreNotReadAreCounted) {
+  folder_.Write("d/r.arrow", FileOf("many-refused.arrow"));
+  const auto dataset = opener_.MustOpen(Yaml("arrow", "{label: label}"));
+  EXPECT_THAT(dataset->notes(), HasSubstr("column '0"));
+  EXPECT_THAT(dataset->notes(), HasSubstr("is not read, and 3 more columns are not read"));
+  EXPECT_LT(dataset->notes().size(), 4000u);
+}
+
 TEST_F(UnpackedTest, FilesOfOtherColumnsAreRefusedWithBothNames) {
   folder_.Write("d/a.parquet", FileOf("a.parquet"));
   folder_.Write("d/b.parquet", FileOf("types.parquet"));
   ExpectRefused(Yaml("parquet"),
                 {"'d/b.parquet'", "column 'bool'", "'image.bytes'", "'d/a.parquet'", "one schema"});
+}
+
+TEST_F(UnpackedTest, FilesWhoseTimesHaveOtherUnitsAreRefused) {
+  folder_.Write("d/a.arrow", FileOf("time-seconds.arrow"));
+  folder_.Write("d/b.arrow", FileOf("time-micros.arrow"));
+  ExpectRefused(Yaml("arrow"),
+                {"'d/b.arrow'", "'time' (timestamp[us])", "'time' (timestamp[s])", "one schema"});
+  folder_.Write("d/a.arrow", FileOf("time-utc.arrow"));
+  ExpectRefused(Yaml("arrow"), {"'time' (timestamp[us])", "'time' (timestamp[us, tz=UTC])"});
+  folder_.Write("d/b.arrow", FileOf("time-berlin.arrow"));
+  EXPECT_EQ(opener_.MustOpen(Yaml("arrow"))->size(), 2) << "moments in any zones are the same";
+}
+
+TEST_F(UnpackedTest, APageThatDoesNotFitItsChecksumIsRefused) {
+  std::string bytes = FileOf("checksums.parquet");
+  folder_.Write("d/x.parquet", bytes);
+  EXPECT_EQ(opener_.MustOpen(Yaml("parquet"))->size(), 2);
+  const size_t at = bytes.find("\x88\x77\x66\x55\x44\x33\x22\x11");
+  ASSERT_NE(at, std::string::npos);
+  bytes[at + 3] ^= 1;
+  folder_.Write("d/x.parquet", bytes);
+  ExpectRefused(Yaml("parquet"), {"'d/x.parquet'", "CRC checksum verification failed"});
+}
+
+TEST_F(UnpackedTest, AStreamWithoutItsEndIsRefused) {
+  const std::string whole = FileOf("a.arrow");
+  const std::string mark("\xff\xff\xff\xff\0\0\0\0", 8);
+  ASSERT_EQ(whole.substr(whole.size() - mark.size()), mark);
+  for (size_t length = 0; length < mark.size(); ++length) {
+    folder_.Write("d/x.arrow", whole.substr(0, whole.size() - mark.size() + length));
+    ExpectRefused(Yaml("arrow"), {"'d/x.arrow'", "cannot be read as Arrow"});
+  }
+  folder_.Write("d/x.arrow", whole.substr(0, whole.size() - mark.size()));
+  ExpectRefused(Yaml("arrow"), {"no mark at its end", "cut off"});
+  // The mark of Arrow before 0.15.
+  folder_.Write("d/x.arrow", whole.substr(0, whole.size() - mark.size()) + std::string(4, '\0'));
+  EXPECT_EQ(opener_.MustOpen(Yaml("arrow"))->size(), 3);
 }
 
 TEST_F(UnpackedTest, ASavedHuggingFaceDatasetIsTheFilesThatItNames) {
@@ -193,6 +239,21 @@ TEST_F(UnpackedTest, ASavedHuggingFaceDatasetIsTheFilesThatItNames) {
   ExpectRefused(Yaml("arrow"), {"state.json", "'../x.arrow'"});
   folder_.Write("d/state.json", R"({"_data_files": [], "_indices_data_files": [{}]})");
   ExpectRefused(Yaml("arrow"), {"flatten_indices"});
+}
+
+// What its methods keep for themselves would be its rows, too.
+TEST_F(UnpackedTest, ASavedDatasetWhoseStateCannotBeReadIsRefused) {
+  folder_.Write("d/data.arrow", FileOf("b.arrow"));
+  folder_.Write("d/cache-0123456789abcdef.arrow", FileOf("a.arrow"));
+  for (const std::string& text :
+       {std::string(R"({"_data_files": [{"filen)"), std::string(), std::string(20, '['),
+        std::string(R"({"_data_files": []})"), std::string(R"({"_data_files": {}})"),
+        std::string((16 << 20) + 1, ' ')}) {
+    folder_.Write("d/state.json", text);
+    ExpectRefused(Yaml("arrow"), {"'d/state.json'", "cannot be read", "save the dataset again"});
+  }
+  folder_.Write("d/state.json", R"({"of": "another program"})");
+  EXPECT_EQ(opener_.MustOpen(Yaml("arrow"))->size(), 5);
 }
 
 TEST_F(UnpackedTest, SetsOfNumberedFilesAreReadWhole) {
@@ -364,6 +425,20 @@ TEST_F(HostileProgramTest, WhatMakesNoSenseIsAnErrorOfTheFile) {
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("'x.parquet' cannot be read as Arrow"));
   }
+}
+
+TEST_F(HostileProgramTest, AnErrorOfStorageIsNoErrorOfTheFile) {
+  const auto told = [&](uint32_t error) {
+    return Unpack(Write(LittleEndianText(kErrorMark) +
+                        LittleEndianText(static_cast<uint32_t>(ColumnarError::kStorage)) +
+                        LittleEndianText(4) + LittleEndianText(error)));
+  };
+  EXPECT_TRUE(IsTransient(told(ESTALE))) << told(ESTALE);
+  EXPECT_EQ(told(EIO), StorageError(EIO, "read 'x.parquet'"));
+  for (const uint32_t error : {0U, 1U << 20, 0xffffffffU})
+    EXPECT_TRUE(absl::IsInvalidArgument(told(error))) << told(error);
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      Unpack(Write(LittleEndianText(kErrorMark) + LittleEndianText(4) + LittleEndianText(0)))));
 }
 
 TEST_F(HostileProgramTest, EveryPartOfAStreamMayComeAlone) {

@@ -34,6 +34,8 @@ constexpr IndexTag kBegins = MakeIndexTag("cobe");  // first byte of each row in
 constexpr IndexTag kStaged = MakeIndexTag("cost");  // the columns in a row, in order
 constexpr uint64_t kHead = sizeof(uint32_t);        // before a row: its length
 constexpr int64_t kMaxStateFile = 16 << 20;
+constexpr int64_t kMostNamed = 5;  // columns in a note, and of a name so many bytes
+constexpr size_t kMostNameBytes = 100;
 constexpr const char* kStateFile = "state.json";
 
 struct ColumnarParams {
@@ -43,6 +45,20 @@ struct ColumnarParams {
 
 absl::string_view AsText(absl::Span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// The units of a column's numbers, such as timestamp[us, and whether its moments have a time zone.
+std::string UnitsOf(absl::string_view type) {
+  std::string units;
+  for (const absl::string_view word :
+       {"timestamp[", "duration[", "time32[", "time64[", "date32[", "date64["}) {
+    for (size_t at = type.find(word); at != type.npos; at = type.find(word, at + 1)) {
+      const absl::string_view unit = type.substr(at, type.find(']', at) - at);
+      const size_t zone = unit.find(", tz=");
+      absl::StrAppend(&units, unit.substr(0, zone), zone == unit.npos ? "" : " in a zone", ";");
+    }
+  }
+  return units;
 }
 
 class ColumnarRows final : public ShardedColumns {
@@ -222,17 +238,21 @@ class Columnar : public ColumnFormat {
     const absl::StatusOr<struct stat> state = location.root->Stat(path);
     if (absl::IsNotFound(state.status())) return files;  // the folder is stamped
     if (!state.ok()) return state.status();
-    if (!S_ISREG(state->st_mode) || state->st_size > kMaxStateFile) return files;
+    if (!S_ISREG(state->st_mode)) return files;
+    const absl::Status unreadable = absl::InvalidArgumentError(absl::StrCat(
+        location.root->Describe(path),
+        " cannot be read as JSON that names the dataset's files; cure: save the dataset again, or "
+        "name the files with 'files'"));
+    if (state->st_size > kMaxStateFile) return unreadable;
     FW_RETURN_IF_ERROR(builder->DependOn(*location.root, path).status());
     FW_RETURN_IF_ERROR(builder->Take(state->st_size));
     FW_ASSIGN_OR_RETURN(const std::string text,
                         ReadHead(*location.root, path, static_cast<size_t>(state->st_size)));
     FW_RETURN_IF_ERROR(builder->Take(ShapeOfJson(text).memory_bytes(text)));
     const nlohmann::json document = ParseJsonDocument(text);
-    if (!document.is_object() || !document.contains("_data_files") ||
-        !document["_data_files"].is_array()) {
-      return files;
-    }
+    if (document.is_discarded()) return unreadable;
+    if (!document.is_object() || !document.contains("_data_files")) return files;
+    if (!document["_data_files"].is_array()) return unreadable;
     const auto indices = document.find("_indices_data_files");
     if (indices != document.end() && indices->is_array() && !indices->empty()) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -254,6 +274,7 @@ class Columnar : public ColumnFormat {
       }
       files.push_back(std::move(name));
     }
+    if (files.empty()) return unreadable;
     return files;
   }
 
@@ -354,7 +375,10 @@ class Columnar : public ColumnFormat {
           "; cure: name files of one kind with 'files', or write them again with one schema"));
     };
     for (size_t i = 0; i < std::min(first.size(), columns.size()); ++i) {
-      if (first[i].spec == columns[i].spec && first[i].trouble == columns[i].trouble) continue;
+      if (first[i].spec == columns[i].spec && first[i].trouble == columns[i].trouble &&
+          UnitsOf(first[i].type) == UnitsOf(columns[i].type)) {
+        continue;
+      }
       return refuse(absl::StrCat(
           "has a column '", Printable(columns[i].spec.name), "' (", Printable(columns[i].type),
           ") where '", Printable(first[i].spec.name), "' (", Printable(first[i].type), ") is in"));
@@ -369,6 +393,7 @@ class Columnar : public ColumnFormat {
                           const Found& found, IndexBuilder* builder,
                           std::vector<ColumnSpec>* columns) const {
     const std::vector<std::string> asked = Request().wanted;
+    int64_t left_out = 0;
     for (const ColumnarColumn& column : found.columns) {
       if (column.trouble.empty()) {
         columns->push_back(column.spec);
@@ -384,9 +409,14 @@ class Columnar : public ColumnFormat {
             " (", Printable(column.type), ") ", Printable(column.trouble),
             "; or name the columns that you need in 'fields'"));
       }
+      if (++left_out > kMostNamed) continue;
       absl::StrAppend(&builder->notes, builder->notes.empty() ? "" : ", ", "column '",
-                      Printable(column.spec.name), "' (", Printable(column.type), ") is not read");
+                      Printable(column.spec.name.substr(0, kMostNameBytes)), "' (",
+                      Printable(column.type), ") is not read");
     }
+    if (left_out > kMostNamed)
+      absl::StrAppend(&builder->notes, ", and ", FormatCount(left_out - kMostNamed, "more column"),
+                      left_out - kMostNamed == 1 ? " is" : " are", " not read");
     return absl::OkStatus();
   }
 
@@ -406,9 +436,9 @@ class Arrow final : public Columnar {
 
 constexpr const char* kRules =
     "Columns inside structs are named by dotted path (image.bytes). Numbers, text, bytes and lists "
-    "of numbers are read; timestamps and dates are integers as stored, dictionaries what they "
-    "stand "
-    "for. Lists of lists, maps and decimals are refused. A null makes the record bad, unless the "
+    "of numbers are read; timestamps and dates are integers as stored, of one unit in all "
+    "files, dictionaries what they stand for. Lists of lists, maps and decimals are refused. A "
+    "null makes the record bad, unless the "
     "field is optional. Each file is unpacked once, below state_dir, the columns that `fields` "
     "names alone. Needs the program feedwater-columnar, which is built with pyarrow: "
     "`scripts/setup "

@@ -91,6 +91,14 @@ def template(rows: int) -> pa.Table:
     )
 
 
+def moments(unit: str, zone: str | None, moment: int) -> pa.Table:
+    """One moment in a unit of its own, alone and in a list."""
+    kind = pa.timestamp(unit, zone)
+    return pa.table(
+        {"time": pa.array([moment], kind), "times": pa.array([[moment]], pa.list_(kind))}
+    )
+
+
 def main() -> None:
     plain = {
         "compression": "none",
@@ -124,6 +132,23 @@ def main() -> None:
         }
     )
     stream(refused, HERE / "refused.arrow", 2)
+    for name, unit, zone, moment in (
+        ("seconds", "s", None, 1_700_000_000),
+        ("micros", "us", None, 1_700_000_000_000_000),
+        ("berlin", "us", "Europe/Berlin", 1_700_000_000_000_000),
+        ("utc", "us", "UTC", 1_700_000_000_000_000),
+    ):
+        stream(moments(unit, zone, moment), HERE / f"time-{name}.arrow", 1)
+    # Names of 3,000 bytes that are escaped, and more columns than a note names.
+    names = ["label", *(f"{i}" + "\1" * 3000 for i in range(8))]
+    lists = pa.array([[[1]]], pa.list_(pa.list_(pa.int64())))
+    stream(pa.table([pa.array([1]), *[lists] * 8], names=names), HERE / "many-refused.arrow", 1)
+    pq.write_table(
+        pa.table({"x": pa.array([0x1122334455667788, 2], pa.int64())}),
+        HERE / "checksums.parquet",
+        write_page_checksum=True,
+        **plain,
+    )
 
 
 if __name__ == "__main__":
