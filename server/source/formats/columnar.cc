@@ -163,7 +163,7 @@ class Columnar : public ColumnFormat {
  public:
   Columnar(bool is_parquet, ColumnarParams params)
       : ColumnFormat(params.fields), is_parquet_(is_parquet), params_(std::move(params)) {}
-  int64_t sections_version() const override { return 1; }
+  int64_t sections_version() const override { return 2; }
 
  protected:
   absl::Status FindRecords(const DatasetLocation& location, IndexBuilder* builder,
@@ -298,7 +298,7 @@ class Columnar : public ColumnFormat {
                                   IndexBuilder* builder, Found* found) const {
     const std::string what = location.root->Describe(file.path);
     const std::string form = Key("columnar rows")
-                                 .Add("version", 1)
+                                 .Add("version", 2)
                                  .Add("format", name())
                                  .Add("all", request.wants_all)
                                  .Add("columns", request.wanted)
