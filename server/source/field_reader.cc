@@ -1,18 +1,16 @@
 #include "server/source/field_reader.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
-#include <type_traits>
+#include <cstring>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "server/base/escape.h"
 #include "server/source/npy_header.h"
+#include "server/source/value_conversion.h"
 #include "server/storage/engine.h"  // kReadPadding
 
 namespace feedwater::server {
@@ -23,23 +21,7 @@ std::string ColumnSpec::TypeText() const {
   return TensorSpec{dtype, Layout::kPlain, shape}.ToString();
 }
 
-bool IsInteger(DType dtype) {
-  switch (dtype) {
-    case DType::kUInt8:
-    case DType::kInt8:
-    case DType::kInt16:
-    case DType::kUInt16:
-    case DType::kInt32:
-    case DType::kInt64:
-      return true;
-    default:
-      return false;
-  }
-}
-
 namespace {
-
-bool IsHalf(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
 
 // Arrays that look like images may go where images go.
 Layout LayoutOf(DType dtype, const Shape& shape) {
@@ -50,110 +32,6 @@ Layout LayoutOf(DType dtype, const Shape& shape) {
   return is_channels(shape[2])   ? Layout::kHWC
          : is_channels(shape[0]) ? Layout::kCHW
                                  : Layout::kPlain;
-}
-
-template <typename T>
-T Load(const std::byte* at) {
-  T value;
-  std::memcpy(&value, at, sizeof(T));
-  return value;
-}
-
-// Calls `use` with a value of the C++ type of a dtype; false for those that have none here.
-template <typename Use>
-bool WithType(DType dtype, const Use& use) {
-  switch (dtype) {
-    case DType::kUInt8:
-      use(uint8_t{});
-      return true;
-    case DType::kInt8:
-      use(int8_t{});
-      return true;
-    case DType::kBool:
-      use(bool{});
-      return true;
-    case DType::kInt16:
-      use(int16_t{});
-      return true;
-    case DType::kUInt16:
-      use(uint16_t{});
-      return true;
-    case DType::kInt32:
-      use(int32_t{});
-      return true;
-    case DType::kInt64:
-      use(int64_t{});
-      return true;
-    case DType::kFloat32:
-      use(float{});
-      return true;
-    case DType::kFloat64:
-      use(double{});
-      return true;
-    default:
-      return false;
-  }
-}
-
-// Whether `from` has an exact counterpart in the whole numbers of To.
-template <typename To, typename From>
-bool Fits(From from) {
-  if constexpr (std::is_floating_point_v<To>) {
-    return true;
-  } else if constexpr (std::is_floating_point_v<From>) {
-    // 2^63 as a double is one more than the largest int64.
-    const double value = from;
-    return value == std::trunc(value) &&
-           value >= static_cast<double>(std::numeric_limits<To>::min()) &&
-           value < static_cast<double>(std::numeric_limits<To>::max()) + 1.0;
-  } else {
-    const auto value = static_cast<int64_t>(from);
-    return value >= static_cast<int64_t>(std::numeric_limits<To>::min()) &&
-           value <= static_cast<int64_t>(std::numeric_limits<To>::max());
-  }
-}
-
-template <typename From, typename To>
-absl::Status ConvertAll(const std::byte* from, std::byte* to, int64_t count, DType to_dtype) {
-  for (int64_t i = 0; i < count; ++i) {
-    // A bool may be any byte in a file.
-    From value;
-    if constexpr (std::is_same_v<From, bool>) {
-      value = Load<uint8_t>(from + i) != 0;
-    } else {
-      value = Load<From>(from + i * static_cast<int64_t>(sizeof(From)));
-    }
-    if (!Fits<To>(value)) {
-      return absl::InvalidArgumentError(absl::StrCat("has ", static_cast<double>(value), ", which ",
-                                                     DTypeName(to_dtype), " cannot hold"));
-    }
-    const auto converted = static_cast<To>(value);
-    std::memcpy(to + i * static_cast<int64_t>(sizeof(To)), &converted, sizeof(To));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Convert(const std::byte* from, DType stored, std::byte* to, DType wanted,
-                     int64_t count) {
-  absl::Status status = absl::InternalError("no such conversion");
-  WithType(stored, [&](auto from_type) {
-    WithType(wanted, [&](auto to_type) {
-      status = ConvertAll<decltype(from_type), decltype(to_type)>(from, to, count, wanted);
-    });
-  });
-  return status;
-}
-
-// One number written as text, put at `to` in `wanted`'s form.
-absl::Status ParseNumber(absl::string_view text, std::byte* to, DType wanted) {
-  text = absl::StripAsciiWhitespace(text);
-  int64_t integer = 0;
-  if (absl::SimpleAtoi(text, &integer))
-    return Convert(reinterpret_cast<const std::byte*>(&integer), DType::kInt64, to, wanted, 1);
-  double number = 0;
-  if (!absl::SimpleAtod(text, &number))
-    return absl::InvalidArgumentError(absl::StrCat("is no number: '", Printable(text), "'"));
-  return Convert(reinterpret_cast<const std::byte*>(&number), DType::kFloat64, to, wanted, 1);
 }
 
 absl::StatusOr<int64_t> CountOf(const Shape& shape) {
@@ -384,123 +262,136 @@ absl::Status FieldReader::Missing(const Field& field, const FieldSpec& spec, Col
   return absl::OkStatus();
 }
 
+absl::Status FieldReader::FileBytes(const Field& field,
+                                    absl::Span<const absl::Span<const std::byte>> files,
+                                    Place* place, Tensor* out) {
+  if (field.number >= files.size()) return absl::InternalError("a file's bytes are missing");
+  const absl::Span<const std::byte> bytes = files[field.number];
+  if (bytes.empty() && !field.is_optional) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the file that column '", Printable(field.from), "' names is empty"));
+  }
+  out->spec.shape[0] = static_cast<int64_t>(bytes.size());
+  place->data = bytes.data();
+  return absl::OkStatus();
+}
+
+absl::Status FieldReader::PutNumber(const void* number, size_t bytes, ColumnValues& values,
+                                    Place* place) {
+  const std::optional<size_t> at = values.Grow(bytes);
+  if (!at.has_value())
+    return absl::InvalidArgumentError("has more elements than a record may have");
+  std::memcpy(values.scratch().data() + *at, number, bytes);
+  *place = {nullptr, *at, true};
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> FieldReader::ClassOf(const Field& field, absl::string_view text) const {
+  const Classes& classes = classes_[field.number];
+  size_t first = classes.first, last = classes.last;
+  while (first < last) {
+    const size_t middle = first + (last - first) / 2;
+    if (classes.names[middle] < text) {
+      first = middle + 1;
+    } else {
+      last = middle;
+    }
+  }
+  if (first == classes.last || classes.names[first] != text) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", Printable(text), "' was no class when the dataset was indexed"));
+  }
+  return static_cast<int64_t>(first - classes.first);
+}
+
+// Bytes become the elements that they are, or those of the .npy file that they are.
+absl::Status FieldReader::Reinterpret(const TensorSpec& planned, absl::string_view bytes,
+                                      Elements* elements) {
+  if (absl::StartsWith(bytes, kNpyMagic)) {
+    FW_ASSIGN_OR_RETURN(const NpyHeader header, ParseNpyHeader(bytes));
+    if (header.dtype != planned.dtype) {
+      return absl::InvalidArgumentError(absl::StrCat("is an array of ", DTypeName(header.dtype),
+                                                     ", not of ", DTypeName(planned.dtype)));
+    }
+    FW_ASSIGN_OR_RETURN(const int64_t needs,
+                        TensorSpec({header.dtype, Layout::kPlain, header.shape}).ByteSize());
+    if (bytes.size() < header.bytes || static_cast<uint64_t>(needs) > bytes.size() - header.bytes)
+      return absl::InvalidArgumentError("is an array that is cut off");
+    if (elements->place.is_in_scratch) {
+      elements->place.at += header.bytes;
+    } else {
+      elements->place.data += header.bytes;
+    }
+    FW_ASSIGN_OR_RETURN(elements->count, CountOf(header.shape));
+    elements->shape = header.shape;
+    return CheckAxes(planned.shape, header.shape);
+  }
+  if (HasOwnShape(planned.shape)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("is no .npy array, which alone says all lengths of ", planned.ToString()));
+  }
+  const auto size = static_cast<int64_t>(DTypeSize(planned.dtype));
+  if (elements->count % size != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "has ", elements->count, " bytes, no whole number of ", DTypeName(planned.dtype)));
+  }
+  elements->count /= size;
+  elements->shape = {elements->count};
+  return absl::OkStatus();
+}
+
 absl::Status FieldReader::ReadField(size_t number, ColumnValues& values,
                                     absl::Span<const absl::Span<const std::byte>> files,
                                     Place* place, Tensor* out) const {
   const Field& field = fields_[number];
   out->spec = specs_[number].spec;
-  if (field.way == Way::kFile) {
-    if (field.number >= files.size()) return absl::InternalError("a file's bytes are missing");
-    const absl::Span<const std::byte> bytes = files[field.number];
-    if (bytes.empty() && !field.is_optional) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the file that column '", Printable(field.from), "' names is empty"));
-    }
-    out->spec.shape[0] = static_cast<int64_t>(bytes.size());
-    place->data = bytes.data();
-    return absl::OkStatus();
-  }
+  if (field.way == Way::kFile) return FileBytes(field, files, place, out);
   const auto found = std::find_if(field.columns.begin(), field.columns.end(),
                                   [&](size_t column) { return values.has(column); });
   if (found == field.columns.end()) return Missing(field, specs_[number], values, place, out);
   const size_t column = *found;
-  FW_ASSIGN_OR_RETURN(int64_t count, CountOf(values.shape(column)));
+  const bool is_in_scratch = values.is_in_scratch(column);
+  Elements elements{{is_in_scratch ? nullptr : values.data(column),
+                     is_in_scratch ? values.scratch_at(column) : 0, is_in_scratch},
+                    values.shape(column)};
+  FW_ASSIGN_OR_RETURN(elements.count, CountOf(elements.shape));
+  const absl::string_view bytes(reinterpret_cast<const char*>(values.data(column)),
+                                static_cast<size_t>(elements.count));  // of text and bytes
   if (field.way == Way::kClass) {
-    const absl::string_view text = WithoutLineEnd(
-        {reinterpret_cast<const char*>(values.data(column)), static_cast<size_t>(count)});
-    const Classes& classes = classes_[field.number];
-    size_t first = classes.first, last = classes.last;
-    while (first < last) {
-      const size_t middle = first + (last - first) / 2;
-      if (classes.names[middle] < text) {
-        first = middle + 1;
-      } else {
-        last = middle;
-      }
-    }
-    if (first == classes.last || classes.names[first] != text) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("'", Printable(text), "' was no class when the dataset was indexed"));
-    }
-    const auto number = static_cast<int64_t>(first - classes.first);
-    const std::optional<size_t> at = values.Grow(sizeof(number));
-    if (!at.has_value())
-      return absl::InvalidArgumentError("has more elements than a record may have");
-    std::memcpy(values.scratch().data() + *at, &number, sizeof(number));
-    *place = {nullptr, *at, true};
-    return absl::OkStatus();
-  }
-
-  Shape shape = values.shape(column), array_shape;
-  Place data{values.is_in_scratch(column) ? nullptr : values.data(column),
-             values.is_in_scratch(column) ? values.scratch_at(column) : 0,
-             values.is_in_scratch(column)};
-  if (field.way == Way::kReinterpreted) {
-    const absl::string_view bytes(reinterpret_cast<const char*>(values.data(column)),
-                                  static_cast<size_t>(count));
-    if (absl::StartsWith(bytes, kNpyMagic)) {
-      FW_ASSIGN_OR_RETURN(const NpyHeader header, ParseNpyHeader(bytes));
-      if (header.dtype != out->spec.dtype) {
-        return absl::InvalidArgumentError(absl::StrCat("is an array of ", DTypeName(header.dtype),
-                                                       ", not of ", DTypeName(out->spec.dtype)));
-      }
-      FW_ASSIGN_OR_RETURN(const int64_t needs,
-                          TensorSpec({header.dtype, Layout::kPlain, header.shape}).ByteSize());
-      if (bytes.size() < header.bytes || static_cast<uint64_t>(needs) > bytes.size() - header.bytes)
-        return absl::InvalidArgumentError("is an array that is cut off");
-      if (data.is_in_scratch) {
-        data.at += header.bytes;
-      } else {
-        data.data += header.bytes;
-      }
-      FW_ASSIGN_OR_RETURN(count, CountOf(header.shape));
-      shape = header.shape;
-      FW_RETURN_IF_ERROR(CheckAxes(specs_[number].spec.shape, shape));
-    } else if (HasOwnShape(out->spec.shape)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("is no .npy array, which alone says all lengths of ", out->spec.ToString()));
-    } else {
-      const auto size = static_cast<int64_t>(DTypeSize(out->spec.dtype));
-      if (count % size != 0) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("has ", count, " bytes, no whole number of ", DTypeName(out->spec.dtype)));
-      }
-      count /= size;
-      shape = {count};
-    }
+    FW_ASSIGN_OR_RETURN(const int64_t label, ClassOf(field, WithoutLineEnd(bytes)));
+    return PutNumber(&label, sizeof(label), values, place);
   }
   if (field.way == Way::kParsed) {
-    const size_t size = DTypeSize(out->spec.dtype);
-    std::byte number_bytes[8];
-    FW_RETURN_IF_ERROR(ParseNumber(
-        {reinterpret_cast<const char*>(values.data(column)), static_cast<size_t>(count)},
-        number_bytes, out->spec.dtype));
-    std::vector<std::byte>& scratch = values.scratch();
-    const size_t at = (scratch.size() + 7) / 8 * 8;
-    scratch.resize(at + 8);
-    std::memcpy(scratch.data() + at, number_bytes, size);
-    *place = {nullptr, at, true};
-    return absl::OkStatus();
+    std::byte parsed[8];
+    FW_RETURN_IF_ERROR(ParseNumber(bytes, parsed, out->spec.dtype));
+    return PutNumber(parsed, DTypeSize(out->spec.dtype), values, place);
   }
+  if (field.way == Way::kReinterpreted)
+    FW_RETURN_IF_ERROR(Reinterpret(specs_[number].spec, bytes, &elements));
   if (HasOwnShape(out->spec.shape)) {
-    FW_RETURN_IF_ERROR(CheckAxes(out->spec.shape, shape));
-    out->spec.shape = shape;
+    FW_RETURN_IF_ERROR(CheckAxes(out->spec.shape, elements.shape));
+    out->spec.shape = elements.shape;
   } else {
-    FW_RETURN_IF_ERROR(FillShape(specs_[number].spec.shape, count, &out->spec.shape));
+    FW_RETURN_IF_ERROR(FillShape(specs_[number].spec.shape, elements.count, &out->spec.shape));
   }
+  return PutElements(field, elements, values, place, out);
+}
 
+// They stay where they are, or are converted, or moved to where they can be read as what they are.
+absl::Status FieldReader::PutElements(const Field& field, const Elements& elements,
+                                      ColumnValues& values, Place* place, Tensor* out) {
+  const Place& data = elements.place;
   const size_t element = DTypeSize(out->spec.dtype);
-  const bool aligned =
+  const bool is_aligned =
       element == 1 || (data.is_in_scratch ? data.at % element == 0
                                           : reinterpret_cast<uintptr_t>(data.data) % element == 0);
-  if (field.way != Way::kConverted && aligned) {
+  if (field.way != Way::kConverted && is_aligned) {
     *place = data;
     return absl::OkStatus();
   }
-  // Converted, or moved to where it can be read as what it is.
-  const size_t bytes = static_cast<size_t>(count) * element;
+  const size_t bytes = static_cast<size_t>(elements.count) * element;
   std::optional<size_t> at;
-  if (static_cast<uint64_t>(count) <= ColumnValues::kMaxScratchBytes / element)
+  if (static_cast<uint64_t>(elements.count) <= ColumnValues::kMaxScratchBytes / element)
     at = values.Grow(bytes);
   if (!at.has_value())
     return absl::InvalidArgumentError("has more elements than a record may have");
@@ -508,7 +399,7 @@ absl::Status FieldReader::ReadField(size_t number, ColumnValues& values,
   std::byte* const scratch = values.scratch().data();
   const std::byte* from = data.is_in_scratch ? scratch + data.at : data.data;
   if (field.way == Way::kConverted)
-    return Convert(from, field.stored, scratch + *at, out->spec.dtype, count);
+    return Convert(from, field.stored, scratch + *at, out->spec.dtype, elements.count);
   if (bytes > 0) std::memcpy(scratch + *at, from, bytes);
   return absl::OkStatus();
 }

@@ -18,8 +18,6 @@
 
 namespace feedwater::server {
 
-bool IsInteger(DType dtype);  // bool is none
-
 class FieldReader {
  public:
   // `what` names the dataset. InvalidArgument with the field's place where a request does not fit
@@ -67,6 +65,11 @@ class FieldReader {
     size_t at = 0;
     bool is_in_scratch = false;
   };
+  struct Elements {
+    Place place;
+    Shape shape;
+    int64_t count = 0;
+  };
 
   static absl::Status Settle(const FieldRequest& request, const std::vector<ColumnSpec>& columns,
                              const std::string& what, Field* field, FieldSpec* spec);
@@ -75,6 +78,16 @@ class FieldReader {
                          Tensor* out) const;
   static absl::Status Missing(const Field& field, const FieldSpec& spec, ColumnValues& values,
                               Place* place, Tensor* out);
+  static absl::Status FileBytes(const Field& field,
+                                absl::Span<const absl::Span<const std::byte>> files, Place* place,
+                                Tensor* out);
+  absl::StatusOr<int64_t> ClassOf(const Field& field, absl::string_view text) const;
+  static absl::Status PutNumber(const void* number, size_t bytes, ColumnValues& values,
+                                Place* place);
+  static absl::Status Reinterpret(const TensorSpec& planned, absl::string_view bytes,
+                                  Elements* elements);
+  static absl::Status PutElements(const Field& field, const Elements& elements,
+                                  ColumnValues& values, Place* place, Tensor* out);
 
   std::vector<Field> fields_;
   std::vector<FieldSpec> specs_;
