@@ -269,7 +269,9 @@ absl::StatusOr<std::shared_ptr<Stream>> Runtime::Attach(const JobConfig& job, in
   FW_ASSIGN_OR_RETURN(
       MemoryReservation orders,
       ReserveOrders(kOrdersOfRank * order_bytes + ConfigBytes(*added.order_config), share.get()));
-  FW_ASSIGN_OR_RETURN(added.orders, ReserveOrders(kOrdersOfJob * order_bytes, share.get()));
+  added.reserve_orders = [share, bytes = kOrdersOfJob * order_bytes] {
+    return ReserveOrders(bytes, share.get());
+  };
   FW_ASSIGN_OR_RETURN(
       added.staging, MakeStaging(*job.pipeline->plan, job.batch_size, slots->slots(), share.get()));
   added.staging.orders = std::move(orders);

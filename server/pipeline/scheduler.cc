@@ -38,10 +38,15 @@ std::shared_ptr<Job> Scheduler::RunningJob(const JobConfig& config) const {
 absl::StatusOr<std::shared_ptr<Stream>> Scheduler::Attach(NewRank rank) {
   const std::shared_ptr<SlotPool> slots = rank.slots;
   std::shared_ptr<Stream> stream;
+  std::optional<MemoryReservation> orders;
   while (stream == nullptr) {
     const std::shared_ptr<Job> running = RunningJob(rank.job);
-    // Without the lock: they may have a million classes.
-    if (running != nullptr) FW_RETURN_IF_ERROR(CheckSameJob(*running, rank.job, rank.layout));
+    // Without the lock: they may have a million classes, and caches may have to make room.
+    if (running != nullptr) {
+      FW_RETURN_IF_ERROR(CheckSameJob(*running, rank.job, rank.layout));
+    } else if (rank.reserve_orders != nullptr && !orders.has_value()) {
+      FW_ASSIGN_OR_RETURN(orders, rank.reserve_orders());
+    }
     MutexLock lock(&mu_);
     if (stopping_) return absl::UnavailableError("the daemon is stopping");
     std::shared_ptr<Job> job = FindJob(rank.job);
@@ -56,7 +61,8 @@ absl::StatusOr<std::shared_ptr<Stream>> Scheduler::Attach(NewRank rank) {
     } else {
       job = std::make_shared<Job>(std::move(rank.job), std::move(rank.order_config), rank.layout,
                                   std::move(rank.files), std::move(rank.claim),
-                                  std::move(rank.orders), std::move(rank.ahead));
+                                  std::move(orders).value_or(MemoryReservation()),
+                                  std::move(rank.ahead));
       Guarded(*job).used_ns = fair_.JobBegins(job->config().owner_uid);
       jobs_.push_back(job);
     }

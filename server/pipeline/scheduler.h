@@ -14,6 +14,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -44,8 +45,9 @@ class Scheduler {
     Staging staging;
     std::shared_ptr<JobFiles> files;                  // for the job, when this rank is its first
     std::shared_ptr<const SampleRooms::Claim> claim;  // the job's; may be null
-    MemoryReservation orders;                         // for those that a job's ranks share
-    std::shared_ptr<ReadAhead> ahead;                 // the job's; null: nothing is read ahead
+    // Memory for the orders that a job's ranks share: asked for when this rank is its first.
+    std::function<absl::StatusOr<MemoryReservation>()> reserve_orders;
+    std::shared_ptr<ReadAhead> ahead;  // the job's; null: nothing is read ahead
   };
 
   // `reads_per_uid`: see UserReads. `bad_samples` may be null. `workers`: how many there are; 0: no

@@ -457,22 +457,38 @@ TEST(Memory, OfOrdersOfManyShardsIsPartOfTheSum) {
   for (int64_t i = 0; i < dataset.records; ++i) dataset.shard_starts.push_back(i);
   const JobConfig job = FakeJob(std::move(dataset), Yaml("{shuffle: block}"), 8);
   const SlotLayout layout = *SlotLayout::Create(job.pipeline->plan->outputs(), 8, 1 << 20);
-  const auto attach = [&](int64_t limit, std::shared_ptr<UserShares>* shares) {
+  int64_t idle = 0;
+  const auto attach = [&](int64_t limit) {
     RuntimeOptions options = TestRuntimeOptions(1);
-    *shares = options.shares = std::make_shared<UserShares>(MemoryBudget::Create(limit));
+    options.shares = std::make_shared<UserShares>(MemoryBudget::Create(limit));
     auto runtime = *Runtime::Create(options);
-    const int64_t idle = options.shares->whole()->planned_bytes();
+    idle = options.shares->whole()->planned_bytes();
     auto stream = runtime->Attach(job, 0, 1, 0, 0, layout,
                                   std::make_shared<PlainSlotPool>(1, layout.slot_bytes));
     const int64_t taken = options.shares->whole()->planned_bytes() - idle;
     if (stream.ok()) runtime->Detach(*stream);
     return std::pair(stream.status(), taken);
   };
-  std::shared_ptr<UserShares> shares;
-  const auto [good, taken] = attach(1 << 30, &shares);
+  const auto [good, taken] = attach(1 << 30);
   EXPECT_TRUE(good.ok()) << good;
   EXPECT_GE(taken, 500'000 * (7 * 16 + 8)) << "two orders of the rank, five of its job";
-  const auto [refused, nothing] = attach(64 << 20, &shares);
+
+  // A rank that joins takes its own two, and not even for a moment another five.
+  JobConfig of_two = job;
+  of_two.world_size = 2;
+  RuntimeOptions options = TestRuntimeOptions(1);
+  options.shares = std::make_shared<UserShares>(MemoryBudget::Create(idle + taken + taken / 2));
+  auto runtime = *Runtime::Create(options);
+  std::vector<std::shared_ptr<Stream>> streams;
+  for (int64_t rank = 0; rank < 2; ++rank) {
+    auto stream = runtime->Attach(of_two, rank, 1, 0, 0, layout,
+                                  std::make_shared<PlainSlotPool>(1, layout.slot_bytes));
+    ASSERT_TRUE(stream.ok()) << rank << ": " << stream.status();
+    streams.push_back(*std::move(stream));
+  }
+  for (const auto& stream : streams) runtime->Detach(stream);
+
+  const auto [refused, nothing] = attach(64 << 20);
   EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
   EXPECT_THAT(std::string(refused.message()), HasSubstr("orders"));
   EXPECT_THAT(std::string(refused.message()), HasSubstr("larger shards"));
