@@ -170,7 +170,7 @@ void DiskTier::RaiseLimit(int64_t limit) {
   int64_t before = limit_;
   while (limit > before && !limit_.compare_exchange_weak(before, limit)) {
   }
-  if (limit > before) full_ = false;
+  full_ = false;
 }
 
 bool DiskTier::Append(int64_t record, uint64_t stamp, absl::Span<const std::byte> block) {

@@ -69,7 +69,9 @@ class DiskTier final : public ObjectSource {
   bool full() const {
     return full_.load(std::memory_order_relaxed) || is_broken_.load(std::memory_order_relaxed);
   }
-  void RaiseLimit(int64_t limit);  // where it is more than before
+  // A limit that is less than before changes nothing. What was refused is tried once more: the
+  // quota may have room again.
+  void RaiseLimit(int64_t limit);
 
  private:
   struct Item {

@@ -36,9 +36,8 @@ MemoryTier::MemoryTier(int64_t limit, std::shared_ptr<ByteQuota> quota,
 
 void MemoryTier::RaiseLimit(int64_t limit) {
   MutexLock lock(&mu_);
-  if (WholePages(limit) <= limit_) return;
-  limit_ = WholePages(limit);
-  full_ = segments_.empty();
+  limit_ = std::max(limit_, WholePages(limit));
+  full_ = limit_ == 0 || segments_.empty();
 }
 
 MemoryTier::~MemoryTier() {

@@ -34,10 +34,11 @@ class MemoryTier {
     return segments_[place.segment].load(std::memory_order_acquire) + place.offset;
   }
   int64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }  // of blocks
-  bool full() const {
-    return full_.load(std::memory_order_relaxed);
-  }                                                         // the last segment was refused
-  void RaiseLimit(int64_t limit) ABSL_LOCKS_EXCLUDED(mu_);  // where it is more than before
+  // The last segment was refused.
+  bool full() const { return full_.load(std::memory_order_relaxed); }
+  // A limit that is less than before changes nothing. What was refused is tried once more: the
+  // quota may have room again.
+  void RaiseLimit(int64_t limit) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   bool AddSegment(uint64_t block_bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -141,6 +141,25 @@ TEST_F(RecordCacheTest, ALimitThatIsRaisedLetsMoreIn) {
   EXPECT_EQ(put(), 1000);
 }
 
+// The users' parts change with a reload, and others give back what they have.
+TEST_F(RecordCacheTest, TheNextJobTriesAFullCacheAgain) {
+  auto cache = Open(1000, 8 << 20, 0);
+  memory_quota_->SetLimit(64 << 10);
+  const auto put = [&] {
+    int64_t kept = 0;
+    for (int64_t r = 0; r < 1000; ++r) {
+      cache->Put(r, kStamp, PayloadOf(r, 1000));
+      kept += Get(*cache, r).has_value();
+    }
+    return kept;
+  };
+  EXPECT_LT(put(), 100);
+  memory_quota_->SetLimit(8 << 20);
+  EXPECT_LT(put(), 100) << "a job that runs does not ask again and again";
+  cache->RaiseLimits(4 << 20, 0);
+  EXPECT_EQ(put(), 1000);
+}
+
 TEST_F(RecordCacheTest, KeepsNoMoreThanItMayAndLeavesWhatItHas) {
   auto cache = Open(10'000, 1 << 20, 0);
   int64_t kept = 0;
