@@ -89,6 +89,14 @@ void RecordCache::PrefetchBlock(int64_t record) const {
   if (BlockPlace::IsPlace(place)) __builtin_prefetch(memory_->Get(BlockPlace::Unpack(place)));
 }
 
+absl::Span<const std::byte> RecordCache::FindInMemory(int64_t record, uint64_t stamp) const {
+  if (!has_memory()) return {};
+  const uint64_t place = in_memory_[record].load(std::memory_order_acquire);
+  if (!BlockPlace::IsPlace(place)) return {};
+  const BlockView block = InMemory(place);
+  return block.stamp == stamp ? block.payload : absl::Span<const std::byte>();
+}
+
 RecordCache::Found RecordCache::Find(int64_t record, uint64_t stamp) const {
   Found found;
   const uint64_t in_memory =

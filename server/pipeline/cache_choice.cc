@@ -10,7 +10,6 @@
 #include "absl/strings/str_join.h"
 #include "server/base/units.h"
 #include "server/codec/image.h"
-#include "server/pipeline/direct_copies.h"
 
 namespace feedwater::server {
 namespace {
@@ -97,15 +96,6 @@ std::string WhyDecoded(const Dataset& dataset, const Plan& plan, int64_t file_by
   return "";
 }
 
-// Whether samples are copied from files that lie here (direct_copies.h).
-bool AreCopies(const Dataset& dataset, const Plan& plan) {
-  const std::vector<const Root*> roots = dataset.roots();
-  const bool lie_here = std::all_of(roots.begin(), roots.end(), [](const Root* root) {
-    return root->storage().kind != StorageKind::kNetwork;
-  });
-  return lie_here && DirectCopies::For(dataset, plan) != nullptr;
-}
-
 std::string Room(int64_t memory_bytes, int64_t disk_bytes) {
   return absl::StrCat(FormatBytes(memory_bytes), " of memory and ", FormatBytes(disk_bytes),
                       " of disk");
@@ -169,10 +159,6 @@ CacheChoice ChooseCache(const PipelineSpec& spec, const Dataset& dataset, const 
         CacheKind::kCoefficients,
         absl::StrCat("decoding JPEGs is most of the work and coefficients spare most of it; about ",
                      FormatBytes(bytes / 3 * 4), " for all records, within ", room)};
-  }
-  if (AreCopies(dataset, plan)) {
-    return {CacheKind::kNone,
-            "samples are bytes of their files, and come straight from the system's page cache"};
   }
   if (bytes <= memory_bytes) {
     return {CacheKind::kBytes, absl::StrCat("all ", FormatBytes(bytes),

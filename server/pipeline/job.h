@@ -52,7 +52,7 @@ class Job {
         claim_(std::move(claim)),
         orders_(std::move(orders)),
         ahead_(std::move(ahead)),
-        direct_(IsDirect() ? DirectCopies::For(dataset(), *plan()) : nullptr) {}
+        direct_(FindDirect()) {}
   ~Job() {
     if (ahead_ != nullptr) ahead_->End();
   }
@@ -90,9 +90,13 @@ class Job {
   friend JobStats Describe(const Job& job);
   friend std::optional<Publication> TakeDone(Stream& stream, bool our_turn);
 
-  bool IsDirect() const {
-    return config_.pipeline != nullptr && plan() != nullptr && cache() == nullptr &&
-           files_ != nullptr && !config_.isolated;
+  std::unique_ptr<DirectCopies> FindDirect() const {
+    if (config_.pipeline == nullptr || plan() == nullptr || files_ == nullptr || config_.isolated)
+      return nullptr;
+    const bool keeps_bytes = config_.pipeline->cache_kind == CacheKind::kBytes;
+    if (cache() != nullptr && !keeps_bytes) return nullptr;
+    return DirectCopies::For(dataset(), *plan(),
+                             cache() == nullptr ? nullptr : &config_.pipeline->kept);
   }
 
   const JobConfig config_;

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "server/codec/image.h"
 #include "server/pipeline/cache_choice.h"
@@ -61,6 +62,38 @@ bool ReadShape(const TensorSpec& planned, HeadReader& head, Shape* shape) {
   return true;
 }
 
+// What a payload's fields are, in their order.
+using Specs = absl::InlinedVector<const TensorSpec*, 8>;
+
+// Bytes of the head of a payload, and of all of it. Nothing: it is too large to be kept.
+struct PayloadSize {
+  size_t head = 0, all = 0;
+};
+std::optional<PayloadSize> SizeOf(const KeptForm& form, const Specs& specs) {
+  if (specs.size() != form.fields.size() || specs.size() > kMaxFields) return std::nullopt;
+  size_t head = form.digest.size() + sizeof(uint32_t), fields = 0;
+  for (const TensorSpec* spec : specs) {
+    const absl::StatusOr<int64_t> size = spec->ByteSize();
+    if (!size.ok() || *size > kMaxKeptFieldBytes || spec->shape.size() > kMaxAxes)
+      return std::nullopt;
+    head += sizeof(uint32_t) + spec->shape.size() * sizeof(int64_t);
+    fields += RoundUp(static_cast<size_t>(*size));
+  }
+  head = RoundUp(head);
+  if (BlockBytes(head + fields) > kMaxBlockBytes) return std::nullopt;
+  return PayloadSize{head, head + fields};
+}
+
+void WriteHead(const KeptForm& form, const Specs& specs, absl::Span<std::byte> head) {
+  std::memset(head.data(), 0, head.size());
+  std::memcpy(head.data(), form.digest.data(), form.digest.size());
+  std::byte* at = Write(static_cast<uint32_t>(specs.size()), head.data() + form.digest.size());
+  for (const TensorSpec* spec : specs) {
+    at = Write(static_cast<uint32_t>(spec->shape.size()), at);
+    for (const int64_t size : spec->shape) at = Write(size, at);
+  }
+}
+
 // Of names, types and shapes.
 void AddSpecs(const std::vector<FieldSpec>& fields, Digest* digest) {
   digest->Add(static_cast<uint64_t>(fields.size()));
@@ -96,29 +129,33 @@ KeptForm KeptFormOf(CacheKind kind, const Dataset& dataset, const Plan& plan) {
   return form;
 }
 
-bool PackFields(const KeptForm& form, const Record& record, std::vector<std::byte>* payload) {
-  if (record.fields.size() != form.fields.size() || record.fields.size() > kMaxFields) return false;
-  size_t head = form.digest.size() + sizeof(uint32_t), bytes = 0;
-  for (const Tensor& field : record.fields) {
-    const absl::StatusOr<int64_t> size = field.spec.ByteSize();
-    if (!size.ok() || *size > kMaxKeptFieldBytes || field.spec.shape.size() > kMaxAxes)
-      return false;
-    head += sizeof(uint32_t) + field.spec.shape.size() * sizeof(int64_t);
-    bytes += RoundUp(static_cast<size_t>(*size));
+std::optional<FixedPayload> FixedPayloadOf(const KeptForm& form) {
+  Specs specs;
+  for (const FieldSpec& field : form.fields) {
+    if (!field.spec.IsStatic()) return std::nullopt;
+    specs.push_back(&field.spec);
   }
-  head = RoundUp(head);
-  if (BlockBytes(head + bytes) > kMaxBlockBytes) return false;
-  payload->resize(head + bytes);
+  const std::optional<PayloadSize> size = SizeOf(form, specs);
+  if (!size.has_value()) return std::nullopt;
+  FixedPayload fixed;
+  fixed.head.resize(size->head);
+  WriteHead(form, specs, absl::MakeSpan(fixed.head));
+  fixed.bytes = size->head;
+  for (const TensorSpec* spec : specs) {
+    fixed.at.push_back(fixed.bytes);
+    fixed.bytes += RoundUp(static_cast<size_t>(*spec->ByteSize()));
+  }
+  return fixed;
+}
 
-  std::byte* at = payload->data();
-  std::memset(at, 0, head);
-  std::memcpy(at, form.digest.data(), form.digest.size());
-  at = Write(static_cast<uint32_t>(record.fields.size()), at + form.digest.size());
-  for (const Tensor& field : record.fields) {
-    at = Write(static_cast<uint32_t>(field.spec.shape.size()), at);
-    for (int64_t size : field.spec.shape) at = Write(size, at);
-  }
-  at = payload->data() + head;
+bool PackFields(const KeptForm& form, const Record& record, std::vector<std::byte>* payload) {
+  Specs specs;
+  for (const Tensor& field : record.fields) specs.push_back(&field.spec);
+  const std::optional<PayloadSize> size = SizeOf(form, specs);
+  if (!size.has_value()) return false;
+  payload->resize(size->all);
+  WriteHead(form, specs, absl::MakeSpan(*payload).first(size->head));
+  std::byte* at = payload->data() + size->head;
   for (const Tensor& field : record.fields) {
     const size_t size = field.bytes();
     if (size > 0) std::memcpy(at, field.data, size);

@@ -9,6 +9,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +38,18 @@ KeptForm KeptFormOf(CacheKind kind, const Dataset& dataset, const Plan& plan);
 
 // Makes `payload` what is kept of these fields. False when they are too large to be kept.
 bool PackFields(const KeptForm& form, const Record& record, std::vector<std::byte>* payload);
+// Where the fields are in every payload of a form all of whose shapes are fixed.
+struct FixedPayload {
+  std::vector<std::byte> head;  // with which it begins
+  std::vector<size_t> at;       // by field
+  size_t bytes = 0;
+
+  bool Is(absl::Span<const std::byte> payload) const {
+    return payload.size() == bytes && std::memcmp(payload.data(), head.data(), head.size()) == 0;
+  }
+};
+// Nothing where shapes differ from record to record, or fields are too large to be kept.
+std::optional<FixedPayload> FixedPayloadOf(const KeptForm& form);
 // The fields of a payload, as views into it. DataLoss when it is not one of this form.
 absl::Status UnpackFields(const KeptForm& form, absl::Span<const std::byte> payload,
                           Record* record);

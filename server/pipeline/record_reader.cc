@@ -115,6 +115,12 @@ void RecordReader::StartLooked(RecordBytes* into) {
   StartExtents(*into->dataset_, into);
 }
 
+void RecordReader::CountDirect(uint64_t reads, int64_t bytes) {
+  if (counts_ == nullptr || reads == 0) return;
+  Add(&counts_->reads, reads);
+  Add(&counts_->bytes, static_cast<uint64_t>(bytes));
+}
+
 void RecordReader::StartAnew(RecordBytes* bytes) { StartAnewAt(0, bytes); }
 
 void RecordReader::StartAnewAt(int64_t due_ns, RecordBytes* bytes) {

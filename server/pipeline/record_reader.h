@@ -140,6 +140,8 @@ class RecordReader final : private StorageReads::Client {
   size_t in_flight() const { return started_; }  // started and not collected
   // Time spent since the last call: waiting for the storage, and on everything else.
   int64_t TakeWaitNs() { return std::exchange(wait_ns_, 0); }
+  // Reads that were made elsewhere (direct_copies.h).
+  void CountDirect(uint64_t reads, int64_t bytes);
   int64_t TakeReadNs() { return std::exchange(read_ns_, 0); }
 
  private:

@@ -8,6 +8,7 @@
 #include "server/base/clock.h"
 #include "server/base/no_throw.h"
 #include "server/base/units.h"
+#include "server/graph/verified_record.h"
 #include "server/pipeline/kept_fields.h"
 
 namespace feedwater::server {
@@ -130,7 +131,8 @@ absl::Status SampleRunner::Make(const Making& sample, SampleMaker& maker, Sample
 
   const int64_t start = parse_ns != nullptr ? MonotonicNs() : 0;
   input->record = &record_;
-  FW_RETURN_IF_ERROR(job.dataset().Parse(input->sample_id, sample.bytes.extents(), &record_));
+  FW_RETURN_IF_ERROR(
+      ParseVerified(job.dataset(), input->sample_id, sample.bytes.extents(), &record_));
   if (parse_ns != nullptr) *parse_ns = MonotonicNs() - start;
 
   bool packs = wanted && !decoded;

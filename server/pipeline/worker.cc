@@ -48,6 +48,7 @@ void Worker::Run() {
       reader_->FreeIdleBuffers();
       rooms_->Settle(number_);
     }
+    made_directly_ = false;
     if (!no_tickets_ || no_tickets_since_ != seen) {
       no_tickets_ = false;
       no_tickets_since_ = seen;
@@ -62,6 +63,7 @@ void Worker::Run() {
       continue;
     }
     account_.WorkFor(nullptr);
+    if (made_directly_) continue;    // there may be more of that
     if (reader_->in_flight() > 0) {  // storage holds up everything; there may be other tickets
       reader_->TakeWaitNs();         // nobody's else than the job's that waits
       scheduler_->Beat();
@@ -87,7 +89,9 @@ void Worker::TakeTickets() {
       no_tickets_ = !whose.only_user.has_value();
       return;
     }
-    if (StartTicket(*std::move(ticket))) return;  // to look around, and come back
+    // To look around, and come back.
+    made_directly_ = StartTicket(*std::move(ticket));
+    if (made_directly_) return;
   }
 }
 
@@ -151,15 +155,16 @@ bool Worker::MakeDirectly(Work* work) {
   if (job.direct() == nullptr || !turns_.MayHaveAll(user)) return false;
   if (job.ahead() != nullptr && !job.ahead()->is_off()) return false;
   if (bad_samples_ != nullptr && bad_samples_->quarantined() > 0) return false;
-  const int64_t bytes =
-      job.direct()->Make(job.dataset(), job.files(), user, placements_, work->ticket.first,
-                         batch.memory(), &work->files, &direct_);
-  if (bytes < 0) {
+  const DirectCopies::Source source{&job.dataset(), job.files(), job.cache(), user};
+  const std::optional<DirectCopies::Made> made = job.direct()->Make(
+      source, placements_, work->ticket.first, batch.memory(), &work->files, &direct_);
+  reader_->CountDirect(direct_.reader.TakeCalls(), made.has_value() ? made->bytes : 0);
+  if (!made.has_value()) {
     work->files.clear();
     return false;
   }
   for (const Placement& placement : placements_) work->result.real += placement.is_real ? 1 : 0;
-  account_.usage().bytes_read += bytes;
+  account_.usage().bytes_read += made->bytes;
   account_.usage().samples += work->ticket.count;
   return true;
 }
@@ -187,7 +192,8 @@ Worker::Sample* Worker::NextSample() {
       turns_.Queue(static_cast<Sample*>(bytes->user));
     }
     if (Turns::Sample* next = turns_.Next(); next != nullptr) return static_cast<Sample*>(next);
-    RecordBytes* const bytes = reader_->Collect(kLookAroundNs);
+    RecordBytes* const bytes =
+        made_directly_ ? reader_->CollectReady() : reader_->Collect(kLookAroundNs);
     if (bytes == nullptr) return nullptr;
     auto* const sample = static_cast<Sample*>(bytes->user);
     if (!several) return sample;

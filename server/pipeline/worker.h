@@ -95,7 +95,9 @@ class Worker final : private RecordOwner {
   DirectCopies::Scratch direct_;
   int64_t held_up_ = 0;  // of them, by storage
   CpuAccount account_;
-  Turns turns_;              // in which samples of several users are made
+  Turns turns_;  // in which samples of several users are made
+  bool made_directly_ =
+      false;                 // the last ticket: others may be ready by now, and are not waited for
   bool no_tickets_ = false;  // Take found none at no_tickets_since_
   uint64_t no_tickets_since_ = 0;
 };

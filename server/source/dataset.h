@@ -68,9 +68,10 @@ struct Dependencies {
 struct StoredField {
   size_t extent = 0;   // which of the record's
   int64_t offset = 0;  // in it
-  // Of an int64 that is stored as one byte, which is good below this. 0: the field is stored as it
-  // is.
+  // Of an int64 that is stored as one byte, which is good below this. 0: it is none.
   int64_t labels = 0;
+  // Makes the field, in as many bytes, of what is stored. Null: it is stored as it is.
+  void (*unpack)(const std::byte* stored, size_t bytes, std::byte* field) = nullptr;
 };
 
 // The datasets that a mix consists of (mix.h).
@@ -122,9 +123,9 @@ class Dataset : public ObjectSource {  // its files by number
   // live as long as `bytes`.
   virtual absl::Status Parse(int64_t record, absl::Span<const absl::Span<const std::byte>> bytes,
                              Record* out) const = 0;
-  // Where Parse would do no more than to point at the field in the record's bytes, or to read a
-  // label; nothing where it does more. Then every record has as many extents, and all of it is
-  // within them, or the record is bad.
+  // Where Parse would do no more than to point at the field in the record's bytes, to unpack it, or
+  // to read a label; nothing where it does more. Then every record has as many extents, and all of
+  // it is within them, or the record is bad.
   virtual std::optional<StoredField> StoredAt(size_t /*field*/) const { return std::nullopt; }
   // The record's class where the index knows it; -1 where only the record's bytes do.
   virtual int64_t LabelOf(int64_t) const { return -1; }

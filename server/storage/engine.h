@@ -22,7 +22,6 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "server/base/registry.h"
-#include "server/storage/mapped_file.h"
 #include "server/storage/roots.h"
 #include "server/storage/storage_calls.h"
 
@@ -38,8 +37,6 @@ struct OpenedFile {
   bool is_local = true;  // reading and closing it end as soon as a local device answers
   uint32_t user = 0;     // for whom it was opened
   std::string path;      // for messages
-  // Null where pages of the file are not to be waited for, or not in memory.
-  std::unique_ptr<const MappedFile> mapped;
 };
 
 // Another number when the file is another one, or has been written, linked or given other rights

@@ -110,7 +110,6 @@ absl::StatusOr<FilePtr> FileCache::State::OpenUncached(const Root& root, absl::s
   file->is_local = is_local;
   file->user = user;
   file->path = absl::StrCat(root.path(), "/", path);
-  if (is_local && !is_direct) file->mapped = std::make_unique<const MappedFile>();
   open->fetch_add(1);
   return FilePtr(file, [open = open, calls = is_local ? nullptr : calls](OpenedFile* closed) {
     std::unique_ptr<OpenedFile> owned(closed);

@@ -113,6 +113,13 @@ class CifarDataset final : public IndexedDataset {
     extents->assign(1, {static_cast<uint32_t>(file), place * bytes, bytes});
   }
 
+  std::optional<StoredField> StoredAt(size_t field) const override {
+    const int64_t fine = variant_.label_bytes - 1;
+    if (field == 0) return StoredField{0, variant_.label_bytes, 0, Unpack};
+    if (field == 1) return StoredField{0, fine, static_cast<int64_t>(variant_.classes.size())};
+    return StoredField{0, 0, static_cast<int64_t>(variant_.coarse_classes)};
+  }
+
   absl::Status Parse(int64_t record, absl::Span<const absl::Span<const std::byte>> bytes,
                      Record* out) const override {
     if (bytes.size() != 1 || bytes[0].size() != static_cast<size_t>(variant_.record_bytes())) {
@@ -134,8 +141,7 @@ class CifarDataset final : public IndexedDataset {
     Prepare(out, static_cast<size_t>(variant_.label_bytes));
     out->scratch.resize(kImageBytes);
     std::byte* to = out->scratch.data();
-    Interleave3(reinterpret_cast<const uint8_t*>(from + variant_.label_bytes), kPixels, kPixels,
-                reinterpret_cast<uint8_t*>(to));
+    Unpack(from + variant_.label_bytes, kImageBytes, to);
     out->fields[0].data = to;
     out->inline_values[0] = static_cast<int64_t>(label);
     if (variant_.coarse_classes > 0) out->inline_values[1] = static_cast<int64_t>(coarse);
@@ -147,6 +153,11 @@ class CifarDataset final : public IndexedDataset {
  private:
   CifarDataset(IndexedParts parts, const Variant& variant)
       : IndexedDataset(std::move(parts)), variant_(variant) {}
+  static void Unpack(const std::byte* planes, size_t /*bytes*/, std::byte* pixels) {
+    Interleave3(reinterpret_cast<const uint8_t*>(planes), kPixels, kPixels,
+                reinterpret_cast<uint8_t*>(pixels));
+  }
+
   const Variant& variant_;
   TextColumn files_;
   NumberColumn starts_;
