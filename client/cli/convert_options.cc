@@ -12,17 +12,33 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
+constexpr std::pair<ConvertOptions::Jpeg, const char*> kJpegs[] = {
+    {ConvertOptions::Jpeg::kKeep, "keep"},
+    {ConvertOptions::Jpeg::kBaseline, "baseline"},
+    {ConvertOptions::Jpeg::kCoefficients, "coefficients"}};
+
 // What decides a byte, beside the dataset and --shard-bytes.
 json MadeFromOptions(const ConvertOptions& options, const server::ImageLimits& limits) {
   json made_from = {{"shuffle", options.shuffle ? json(*options.shuffle) : json("none")},
                     {"resize-max", options.resize_max},
                     {"quality", options.resize_max > 0 ? options.quality : 0},
-                    {"jpeg", options.makes_baseline ? "baseline" : "keep"}};
-  if (options.decodes()) made_from["max_pixels"] = limits.max_pixels;
+                    {"jpeg", NameOf(options.jpeg)}};
+  if (options.reads_images()) made_from["max_pixels"] = limits.max_pixels;
   return made_from;
 }
 
 }  // namespace
+
+std::optional<ConvertOptions::Jpeg> JpegOf(absl::string_view name) {
+  for (const auto& [jpeg, known] : kJpegs) {
+    if (known == name) return jpeg;
+  }
+  return std::nullopt;
+}
+
+absl::string_view NameOf(ConvertOptions::Jpeg jpeg) {
+  return kJpegs[static_cast<size_t>(jpeg)].second;
+}
 
 absl::StatusOr<ConvertOptions> ConvertOptionsOf(const json& made_from) {
   ConvertOptions options;
@@ -36,13 +52,15 @@ absl::StatusOr<ConvertOptions> ConvertOptionsOf(const json& made_from) {
   options.resize_max = static_cast<int>(number("resize-max", INT32_MAX));
   options.quality = static_cast<int>(number("quality", 100));
   const auto shuffle = made_from.find("shuffle"), jpeg = made_from.find("jpeg");
+  const auto form = jpeg != made_from.end() && jpeg->is_string() ? JpegOf(jpeg->get<std::string>())
+                                                                 : std::nullopt;
   if (options.shard_bytes < 0 || options.resize_max < 0 || options.quality < 0 ||
-      shuffle == made_from.end() || jpeg == made_from.end() || !jpeg->is_string()) {
+      shuffle == made_from.end() || !form) {
     return absl::InvalidArgumentError(
         "no folder of `feedwater convert`, or one of another version");
   }
   if (shuffle->is_number_unsigned()) options.shuffle = shuffle->get<uint64_t>();
-  options.makes_baseline = *jpeg == "baseline";
+  options.jpeg = *form;
   return options;
 }
 

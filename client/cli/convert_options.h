@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 namespace feedwater::cli {
 
@@ -17,10 +18,14 @@ struct ConvertOptions {
   std::optional<uint64_t> shuffle;  // the seed
   int resize_max = 0;               // longer sides become this at most; 0: images stay
   int quality = 90;                 // of what is written anew
-  bool makes_baseline = false;
+  enum class Jpeg { kKeep, kBaseline, kCoefficients } jpeg = Jpeg::kKeep;
 
-  bool decodes() const { return resize_max > 0 || makes_baseline; }
+  bool reads_images() const { return resize_max > 0 || jpeg != Jpeg::kKeep; }
 };
+
+// "keep", "baseline" and "coefficients"; nothing for other words.
+std::optional<ConvertOptions::Jpeg> JpegOf(absl::string_view name);
+absl::string_view NameOf(ConvertOptions::Jpeg jpeg);
 
 // What a folder was made with, from its journal. InvalidArgument: these are no such options.
 absl::StatusOr<ConvertOptions> ConvertOptionsOf(const nlohmann::ordered_json& made_from);

@@ -7,7 +7,7 @@ namespace feedwater::cli {
 
 absl::StatusOr<const server::Record*> ConvertedValues::Make(int64_t, const server::Record& parsed) {
   parsed_ = &parsed;
-  if (!options_.decodes()) return &parsed;
+  if (!options_.reads_images()) return &parsed;
   values_.fields = parsed.fields;
   for (size_t i = 0; i < values_.fields.size(); ++i) {
     if (!members_.is_encoded(i)) continue;
@@ -38,8 +38,8 @@ absl::Status ConvertedValues::Decode(const server::Tensor& image, std::vector<st
 }
 
 absl::Status ConvertedValues::CheckSame(size_t field, const server::Tensor& written) {
-  if (!options_.makes_baseline || options_.resize_max > 0 || !members_.is_encoded(field) ||
-      values_.fields[field].data == parsed_->fields[field].data) {
+  if (options_.jpeg == ConvertOptions::Jpeg::kKeep || options_.resize_max > 0 ||
+      !members_.is_encoded(field) || values_.fields[field].data == parsed_->fields[field].data) {
     return absl::OkStatus();
   }
   FW_RETURN_IF_ERROR(Decode(parsed_->fields[field], &before_));

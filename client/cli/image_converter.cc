@@ -9,6 +9,7 @@
 #include "server/codec/jpeg/baseline_transcoder.h"
 #include "server/codec/orientation.h"
 #include "server/codec/whole/whole_decoder.h"
+#include "server/storage/engine.h"  // kReadPadding
 
 namespace feedwater::cli {
 namespace {
@@ -74,17 +75,28 @@ absl::StatusOr<std::string> ImageConverter::Resized(absl::Span<const std::byte> 
 
 absl::StatusOr<absl::Span<const std::byte>> ImageConverter::Convert(
     absl::Span<const std::byte> encoded, std::string* made) {
-  if (!options_.decodes()) return encoded;
+  if (!options_.reads_images()) return encoded;
   const bool is_jpeg = IsJpeg(encoded);
   if (!is_jpeg && server::FindWholeFormat(encoded) == nullptr) return encoded;
   if (options_.resize_max > 0) {
     FW_ASSIGN_OR_RETURN(const server::FileHeader header, server::ReadFileHeader(encoded, limits_));
     if (std::max(header.size.width, header.size.height) > options_.resize_max) {
       FW_ASSIGN_OR_RETURN(*made, Resized(encoded, header));
+      if (options_.jpeg == ConvertOptions::Jpeg::kCoefficients) {
+        made->append(server::kReadPadding, '\0');
+        const auto packed = server::PackCoefficients(
+            BytesOf(*made).first(made->size() - server::kReadPadding), limits_, workspace_);
+        if (!packed.empty()) return packed;
+        made->resize(made->size() - server::kReadPadding);
+      }
       return BytesOf(*made);
     }
   }
-  if (!options_.makes_baseline || !is_jpeg) return encoded;
+  if (options_.jpeg == ConvertOptions::Jpeg::kCoefficients) {
+    const auto packed = server::PackCoefficients(encoded, limits_, workspace_);
+    return packed.empty() ? encoded : packed;
+  }
+  if (options_.jpeg != ConvertOptions::Jpeg::kBaseline || !is_jpeg) return encoded;
   FW_ASSIGN_OR_RETURN(std::optional<std::string> baseline,
                       server::ToBaselineJpeg(encoded, limits_));
   if (!baseline) return encoded;

@@ -1,5 +1,5 @@
-// One encoded image for `feedwater convert`: kept as it is, resized, or made baseline. Belongs to
-// one thread.
+// One encoded image for `feedwater convert`: kept as it is, resized, made baseline, or packed as a
+// coefficient document. Belongs to one thread.
 #pragma once
 
 #include <cstddef>
@@ -20,9 +20,10 @@ class ImageConverter {
   ImageConverter(const ConvertOptions& options, const server::ImageLimits& limits)
       : options_(options), limits_(limits) {}
 
-  // The bytes to write: `encoded`, or what was made into `made`. Bytes that are no image of a known
-  // format stay. InvalidArgument: an image that is damaged or over a limit, where it has to be
-  // looked at. `encoded` is followed by kReadPadding readable bytes.
+  // The bytes to write: `encoded`, or what was made, into `made` or valid until the next call.
+  // Bytes that are no image of a known format stay, and so do those that documents do not cover.
+  // InvalidArgument: an image that is damaged or over a limit, where it has to be looked at.
+  // `encoded` is followed by kReadPadding readable bytes.
   absl::StatusOr<absl::Span<const std::byte>> Convert(absl::Span<const std::byte> encoded,
                                                       std::string* made);
 

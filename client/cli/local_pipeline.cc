@@ -16,6 +16,7 @@
 #include "server/base/no_throw.h"
 #include "server/base/yaml.h"
 #include "server/decoder/in_process_maker.h"
+#include "server/graph/verified_record.h"
 #include "server/pipeline/cache_choice.h"
 #include "server/pipeline/dataset_order.h"
 #include "server/service/batch_check.h"
@@ -267,8 +268,9 @@ absl::StatusOr<const server::Record*> RecordLoader::Load(int64_t record) {
   impl.reader->Collect();
   impl.holds_bytes = true;
   FW_RETURN_IF_ERROR(impl.bytes.status());
-  FW_RETURN_IF_ERROR(server::NoThrow(
-      [&] { return impl.dataset->Parse(record, impl.bytes.extents(), &impl.record); }));
+  FW_RETURN_IF_ERROR(server::NoThrow([&] {
+    return server::ParseVerified(*impl.dataset, record, impl.bytes.extents(), &impl.record);
+  }));
   return &impl.record;
 }
 

@@ -15,6 +15,7 @@
 #include "server/source/field_reader.h"
 #include "server/source/npy_header.h"
 #include "server/source/tar_writer.h"
+#include "server/source/value_conversion.h"
 
 namespace feedwater::cli {
 namespace {
@@ -25,8 +26,8 @@ using server::Layout;
 using server::TensorSpec;
 
 // In the order in which a field's `from` names them.
-constexpr const char* kExtensions[] = {"jpg", "png", "webp", "ppm", "tif", "bmp", "bin"};
-constexpr size_t kNoImage = 6;
+constexpr const char* kExtensions[] = {"jpg", "png", "webp", "ppm", "tif", "bmp", "bin", "fwcs"};
+constexpr size_t kNoImage = 6, kCoefficients = 7;
 constexpr size_t kMaxStem = 60;
 constexpr int kFewestKeyDigits = 8;
 constexpr size_t kMaxReason = 4096;
@@ -54,6 +55,7 @@ size_t KindOf(absl::Span<const std::byte> encoded) {
       bytes.substr(6, 4) == absl::string_view("\0\0\0\0", 4)) {
     return 5;
   }
+  if (absl::StartsWith(bytes, "FWCS")) return kCoefficients;
   return kNoImage;
 }
 

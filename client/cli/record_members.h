@@ -2,7 +2,8 @@
 // library names and decodes them, and the `fields:` with which the format webdataset reads the same
 // fields, types and shapes back.
 //
-//   encoded bytes          jpg, png, webp, ppm, tif, bmp by content; bin for what is no image
+//   encoded bytes          jpg, png, webp, ppm, tif, bmp by content; fwcs for coefficient
+//                          documents, bin for what is no image
 //   uint8[?] that is text  txt
 //   the integer `label`    cls
 //   everything else        FIELD.npy; bfloat16, which NumPy does not have, FIELD.bf16

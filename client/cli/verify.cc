@@ -26,6 +26,7 @@
 #include "server/base/mutex.h"
 #include "server/base/no_throw.h"
 #include "server/base/units.h"
+#include "server/graph/verified_record.h"
 
 namespace feedwater::cli {
 namespace {
@@ -98,8 +99,10 @@ class Verifier {
     absl::Status status = bytes.status();
     if (status.ok()) {
       bytes_ += bytes.size();
-      status = server::NoThrow(
-          [&] { return local_.dataset().Parse(bytes.record(), bytes.extents(), &room.parsed); });
+      status = server::NoThrow([&] {
+        return server::ParseVerified(local_.dataset(), bytes.record(), bytes.extents(),
+                                     &room.parsed);
+      });
     }
     if (status.ok()) {
       server::SampleInput input;

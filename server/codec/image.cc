@@ -339,6 +339,11 @@ absl::Span<const std::byte> PackCoefficients(absl::Span<const std::byte> encoded
 
 uint32_t CoefficientsVersion() { return jpeg::kStoreVersion; }
 
+absl::Status VerifyImage(absl::Span<const std::byte> encoded) {
+  const absl::Span<const uint8_t> bytes = AsUint8(encoded);
+  return jpeg::IsStore(bytes) ? jpeg::VerifyStore(bytes) : absl::OkStatus();
+}
+
 bool MakeSeekIndex(absl::Span<const std::byte> encoded, const ImageLimits& limits,
                    ImageWorkspace& workspace) {
   Impl& impl = *workspace.impl();

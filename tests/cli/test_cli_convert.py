@@ -482,11 +482,58 @@ def test_jpeg_baseline_keeps_every_pixel(make_daemon):
         np.testing.assert_array_equal(batch["image"], by_record[key])
 
 
-def test_coefficients_are_refused_and_not_offered(photos):
-    result = convert(photos, "--jpeg", "coefficients")
-    assert result.status == 2
-    assert "cannot be written yet" in result.err
-    assert "coefficients}" not in run("convert", "--help").out
+@pytest.mark.parametrize("isolation", ["none", "process"])
+def test_jpeg_coefficients_keep_every_pixel_and_need_no_cache(make_daemon, isolation):
+    daemon = make_daemon(config=f"cpus: 2\nmemory: 1GiB\nisolation: {isolation}\n")
+    folder = daemon.data / "pictures/cat"
+    folder.mkdir(parents=True)
+    for number in range(4):
+        (folder / f"{number}.jpg").write_bytes(progressive(64, is_complete=True))
+    (folder / "picture.png").write_bytes(png(pixels(0)))
+    photos = Path(os.environ.get("FEEDWATER_TEST_DATA", ROOT.parent / "shared/data"))
+    for path in sorted((photos / "images").rglob("*.jp*g"))[:20]:
+        shutil.copy(path, folder / f"real-{path.name}")
+    rest = (
+        "on_bad_sample: substitute\ncache: {kind: none}\n"
+        "graph:\n  - decode: {in: data, out: image}\n"
+        "  - resize: {size: [64, 64]}\nbatch: {size: 1}\noutputs: [image, sample_id]\n"
+    )
+    dataset = "dataset: {format: image_folder, root: data, path: pictures}\n"
+    daemon.add_pipeline("original", f"version: 1\n{dataset}{rest}")
+    out = daemon.data / "shards"
+    done = run("convert", "original", out, "--config", daemon.config, "--jpeg", "coefficients",
+               "--verify", "--allow-bad", 100, "--json")  # fmt: skip
+    assert done.status == 0, done
+    found = records(out)
+    assert len(found) == done.document["converted"] >= 5
+    packed = [record for record in found.values() if "fwcs" in record]
+    assert len(packed) >= 4 and all(record["fwcs"][:4] == b"FWCS" for record in packed)
+    assert sum("png" in record for record in found.values()) == 1
+    daemon.add_pipeline("shards", f"version: 1\n{section(out)}{rest}")
+    daemon.start()
+    by_record = {int(b["sample_id"][0]): b["image"] for b in batches(daemon, "original")}
+    for key, batch in zip(sorted(found), batches(daemon, "shards")):
+        np.testing.assert_array_equal(batch["image"], by_record[key])
+
+
+def test_a_flipped_bit_in_a_coefficient_document_is_a_bad_record(project):
+    folder = project.data / "pictures/cat"
+    folder.mkdir(parents=True)
+    for number in range(3):
+        (folder / f"{number}.jpg").write_bytes(progressive(64, is_complete=True))
+    project.pipeline("photos", GRAPH)
+    converted(project, "--jpeg", "coefficients")
+    out = project.data / "shards"
+    shard = next(out.glob("*.tar"))
+    content = bytearray(shard.read_bytes())
+    content[content.index(b"FWCS") + 700] ^= 1
+    shard.write_bytes(content)
+    path = project.pipelines / "again.yaml"
+    path.write_text(f"version: 1\n{section(out)}graph:\n{GRAPH}outputs: [image]\n")
+    result = run("verify", path, "--config", project.config, "--json")
+    assert result.status == 1, result
+    assert len(result.document["bad"]) == 1
+    assert "checksum" in result.document["bad"][0]["reason"]
 
 
 def test_many_or_odd_class_names_survive_in_a_file(project):
