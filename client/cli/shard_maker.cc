@@ -19,7 +19,9 @@
 #include "server/base/no_throw.h"
 #include "server/base/status.h"
 #include "server/base/units.h"
+#include "server/graph/verified_record.h"
 #include "server/sampler/permutation.h"
+#include "server/source/tar_index.h"
 #include "server/source/tar_writer.h"
 
 namespace feedwater::cli {
@@ -137,7 +139,8 @@ class Chunks {
     absl::Status status = bytes.status();
     if (status.ok()) {
       status = server::NoThrow([&]() -> absl::Status {
-        FW_RETURN_IF_ERROR(dataset_.Parse(bytes.record(), bytes.extents(), &room.parsed));
+        FW_RETURN_IF_ERROR(
+            server::ParseVerified(dataset_, bytes.record(), bytes.extents(), &room.parsed));
         FW_ASSIGN_OR_RETURN(const server::Record* values,
                             room.values->Make(bytes.record(), room.parsed));
         item->kinds.assign(maker_.members->fields(), 0);
@@ -309,8 +312,12 @@ class Writer {
     shard.kinds.assign(maker_.members->fields(), 0);
     const std::string path =
         absl::StrCat(journal_->folder(), "/", journal_->FileOf(journal_->shards().size()));
+    index_ = server::TarIndex();
     FW_RETURN_IF_ERROR(server::WriteFileAtomically(
         path, [&](int fd) { return Fill(fd, &shard); }, 0666));
+    index_.tar_bytes = shard.bytes;
+    FW_RETURN_IF_ERROR(server::WriteFileAtomically(absl::StrCat(path, server::TarIndex::kSuffix),
+                                                   {index_.Text()}, 0666));
     shard.positions = position_ - shard.first;
     return journal_->Add(std::move(shard), std::exchange(bad_, {}));
   }
@@ -326,6 +333,7 @@ class Writer {
         server::AppendTarPadding(padding, file.buffer());
         FW_RETURN_IF_ERROR(file.Wrote(static_cast<size_t>(padding)));
       }
+      FW_RETURN_IF_ERROR(index_.Add(file.bytes(), item_->members));
       FW_RETURN_IF_ERROR(file.Append(item_->members));
       for (size_t i = 0; i < shard->kinds.size(); ++i)
         shard->kinds[i] = static_cast<ImageKinds>(shard->kinds[i] | item_->kinds[i]);
@@ -355,6 +363,7 @@ class Writer {
   const int64_t records_, before_;
   int64_t position_, written_ = 0;
   std::vector<BadRecord> bad_;  // since the last whole shard
+  server::TarIndex index_;      // of the shard that is being written
   std::unique_ptr<Chunk> chunk_;
   size_t next_item_ = 0;
   Item* item_ = nullptr;  // of chunk_

@@ -1,6 +1,7 @@
 // Goal: tar shards are split into records as the webdataset library splits them, whatever header a
 // name needs, and archives that are cut, damaged, joined or odd are refused by name and place.
 #include "server/source/tar.h"
+#include "server/source/tar_index.h"
 #include "tests/source/column_testing.h"
 #include "tests/source/npy_text.h"
 #include "tests/source/tar_text.h"
@@ -202,6 +203,123 @@ TEST(SplitMemberName, FollowsWebdataset) {
   EXPECT_EQ(extension, "seg.png");
   for (const char* name : {"a/b", ".hidden.jpg", "a/._x.jpg", "__key__.txt__", ""})
     EXPECT_FALSE(SplitMemberName(name, &key, &extension)) << name;
+}
+
+// --- an index beside the shard (tar_index.h)
+
+class IndexBesideTest : public WebdatasetTest {
+ protected:
+  static std::string RecordText(int number) {
+    return TarMemberText(absl::StrCat("k", number, ".jpg"), std::string(700 + number, 'j')) +
+           TarMemberText(absl::StrCat("k", number, ".cls"), absl::StrCat(number));
+  }
+  // A shard of so many records, and what `feedwater convert` writes beside it.
+  static std::string Shard(int records, TarIndex* index) {
+    std::string archive;
+    for (int i = 0; i < records; ++i) {
+      const std::string record = RecordText(i);
+      EXPECT_TRUE(index->Add(static_cast<int64_t>(archive.size()), record).ok());
+      archive += record;
+    }
+    archive += TarEnd();
+    index->tar_bytes = static_cast<int64_t>(archive.size());
+    return archive;
+  }
+  static std::vector<std::string> Contents(const Dataset& dataset) {
+    std::vector<std::string> all = {dataset.digest(), Fields(dataset)};
+    for (int64_t r = 0; r < dataset.size(); ++r) {
+      all.push_back(FieldOf(dataset, r, "data"));
+      std::vector<Extent> extents;
+      dataset.Extents(r, &extents);
+      for (const Extent& extent : extents)
+        all.push_back(absl::StrCat(extent.object, " ", extent.offset, " ", extent.length));
+    }
+    return all;
+  }
+};
+
+TEST_F(IndexBesideTest, GivesWhatAScanGives) {
+  TarIndex index;
+  const std::string archive = Shard(30, &index);
+  const std::vector<std::string> scanned = Contents(*Open(archive));
+  folder_.Write("a.tar.fwidx", index.Text());
+  const auto dataset = Open(archive);
+  EXPECT_EQ(Contents(*dataset), scanned);
+  EXPECT_EQ(dataset->notes(), "");
+}
+
+// A shard in which the scan would fail shows that there was none.
+TEST_F(IndexBesideTest, SparesTheScan) {
+  TarIndex index;
+  std::string archive = Shard(30, &index);
+  archive[index.begins[5] * kTarBlock + 150] ^= 1;  // a header's checksum, where nobody looks
+  ExpectBad(archive, {"checksum"});
+  folder_.Write("a.tar.fwidx", index.Text());
+  const auto dataset = Open(archive);
+  ASSERT_EQ(dataset->size(), 30);
+  EXPECT_EQ(FieldOf(*dataset, 4, "data"), std::string(704, 'j'));
+}
+
+TEST_F(IndexBesideTest, OfAnotherShardIsNotUsed) {
+  TarIndex index, other;
+  const std::string archive = Shard(30, &index);
+  const std::vector<std::string> scanned = Contents(*Open(archive));
+  const auto expect_unused = [&](const TarIndex& beside, const std::string& why) {
+    folder_.Write("a.tar.fwidx", beside.Text());
+    const auto dataset = Open(archive);
+    EXPECT_EQ(Contents(*dataset), scanned) << why;
+    EXPECT_THAT(dataset->notes(), HasSubstr(why));
+    EXPECT_THAT(dataset->notes(), HasSubstr("a.tar.fwidx"));
+  };
+  Shard(29, &other);
+  expect_unused(other, "another size");
+  other.tar_bytes = index.tar_bytes;
+  expect_unused(other, "goes on behind");
+  other = index;
+  for (uint64_t& begin : other.begins) ++begin;
+  expect_unused(other, "");
+  other = index;
+  other.extensions = {"jpg"};
+  expect_unused(other, "other files");
+  other = index;
+  other.begins.erase(other.begins.begin());
+  expect_unused(other, "several records");
+  other = index;
+  other.end -= 1;
+  expect_unused(other, "");
+}
+
+// No look at a few records finds it: then the record itself does.
+TEST_F(IndexBesideTest, ThatTakesTwoRecordsForOneIsFoundByTheRecord) {
+  TarIndex index;
+  const std::string archive = Shard(30, &index);
+  index.begins.erase(index.begins.begin() + 17);
+  folder_.Write("a.tar.fwidx", index.Text());
+  const auto dataset = Open(archive);
+  ASSERT_EQ(dataset->size(), 29);
+  Record record;
+  std::vector<Extent> extents;
+  dataset->Extents(16, &extents);
+  const std::string bytes = archive.substr(extents[0].offset, extents[0].length);
+  const absl::Span<const std::byte> span(reinterpret_cast<const std::byte*>(bytes.data()),
+                                         bytes.size());
+  const absl::Status status = dataset->Parse(16, {span}, &record);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("several records"));
+}
+
+TEST_F(IndexBesideTest, ThatIsCutOrFlippedIsNone) {
+  TarIndex index;
+  Shard(3, &index);
+  const std::string text = index.Text();
+  ASSERT_TRUE(TarIndex::Parse(text).ok());
+  for (size_t bytes = 0; bytes < text.size(); ++bytes)
+    EXPECT_FALSE(TarIndex::Parse(text.substr(0, bytes)).ok()) << bytes;
+  for (size_t at = 0; at < text.size(); ++at) {
+    std::string flipped = text;
+    flipped[at] ^= 4;
+    EXPECT_FALSE(TarIndex::Parse(flipped).ok()) << at;
+  }
+  EXPECT_FALSE(TarIndex::Parse(text + "x").ok());
 }
 
 }  // namespace

@@ -19,6 +19,7 @@
 #include "server/source/column_format.h"
 #include "server/source/file_window.h"
 #include "server/source/tar.h"
+#include "server/source/tar_index.h"
 
 namespace feedwater::server {
 namespace {
@@ -27,7 +28,7 @@ constexpr IndexTag kBegins = MakeIndexTag("tbeg");  // block of each record's fi
 constexpr IndexTag kEnds = MakeIndexTag("tend");    // block behind the last record of each shard
 
 constexpr absl::string_view kSuffixes[] = {".tar"};
-constexpr absl::string_view kImages[] = {"jpg", "jpeg", "png", "webp", "ppm"};
+constexpr absl::string_view kImages[] = {"jpg", "jpeg", "png", "webp", "ppm", "fwcs"};
 constexpr absl::string_view kTexts[] = {"txt", "text", "transcript", "json", "jsonl", "id"};
 constexpr absl::string_view kNumbers[] = {"cls", "cls2", "class", "count", "index", "inx"};
 constexpr const char* kKey = "__key__";
@@ -61,6 +62,8 @@ struct Scan {
   std::set<std::string> extensions;
   int64_t others = 0;  // members that belong to no record
   std::string first_other;
+  int64_t unfit = 0;  // indexes beside shards that do not fit them
+  std::string first_unfit;
 };
 
 class WebdatasetColumns final : public ShardedColumns {
@@ -111,6 +114,7 @@ class WebdatasetColumns final : public ShardedColumns {
         },
         static_cast<int64_t>(all.size()));
     bool any = false;
+    std::string record_key;
     while (true) {
       FW_ASSIGN_OR_RETURN(const std::optional<TarMember> member, reader.Next());
       if (!member) break;
@@ -125,6 +129,9 @@ class WebdatasetColumns final : public ShardedColumns {
         std::byte* at = values->Make(column, {static_cast<int64_t>(key.size())}, key.size());
         if (at != nullptr) std::memcpy(at, key.data(), key.size());
       }
+      if (any && key != record_key)
+        return absl::DataLossError("several records where one was indexed");
+      if (!any) record_key = std::string(key);
       any = true;
       const auto column = columns_.find(extension);
       if (column == columns_.end()) continue;
@@ -169,10 +176,17 @@ class Webdataset final : public ColumnFormat {
     builder->digest = digest.Hex();
     builder->columns.Add(kBegins, scan.begins);
     builder->columns.Add(kEnds, scan.ends);
+    std::vector<std::string> notes;
     if (scan.others > 0) {
-      builder->notes = absl::StrCat(FormatCount(scan.others, "member"), " of no record, such as ",
-                                    Printable(scan.first_other));
+      notes.push_back(absl::StrCat(FormatCount(scan.others, "member"), " of no record, such as ",
+                                   Printable(scan.first_other)));
     }
+    if (scan.unfit > 0) {
+      notes.push_back(absl::StrCat(scan.unfit, scan.unfit == 1 ? " index" : " indexes",
+                                   " beside shards not used, such as ",
+                                   Printable(scan.first_unfit)));
+    }
+    builder->notes = absl::StrJoin(notes, "; ");
     for (const std::string& extension : scan.extensions) {
       columns->push_back(IsText(extension) ? ColumnSpec::Text(extension)
                                            : ColumnSpec::Bytes(extension));
@@ -250,6 +264,7 @@ class Webdataset final : public ColumnFormat {
     const TarReader::ReadAt read = [&](int64_t offset, char* to, size_t bytes) {
       return window.Read(offset, bytes, to);
     };
+    if (UseIndexBeside(location, file, what, read, builder, scan)) return absl::OkStatus();
     TarReader reader(read, file.bytes);
     std::string last_key;
     std::set<std::string> extensions;  // of the record
@@ -300,6 +315,41 @@ class Webdataset final : public ColumnFormat {
     return CheckTail(file, reader.position(), what, read, builder);
   }
 
+  // What `feedwater convert` left beside the shard (tar_index.h), where it fits. The index that is
+  // made is the same with and without it.
+  static bool UseIndexBeside(const DatasetLocation& location, const FoundFile& file,
+                             const std::string& what, const TarReader::ReadAt& read,
+                             IndexBuilder* builder, Scan* scan) {
+    if (file.staged != nullptr) return false;
+    const std::string path = absl::StrCat(file.path, TarIndex::kSuffix);
+    const absl::StatusOr<struct stat> info = location.root->Stat(path);
+    if (!info.ok() || !S_ISREG(info->st_mode)) return false;  // as a rule there is none
+    std::set<std::string> extensions = scan->extensions;
+    TarIndex index;
+    const absl::Status fits = [&]() -> absl::Status {
+      if (info->st_size > TarIndex::MostBytes(file.bytes))
+        return absl::DataLossError("it is too large for this shard");
+      FW_RETURN_IF_ERROR(builder->Take(info->st_size));
+      FW_ASSIGN_OR_RETURN(const std::string text,
+                          ReadHead(*location.root, path, static_cast<size_t>(info->st_size)));
+      FW_ASSIGN_OR_RETURN(index, TarIndex::Parse(text));
+      FW_RETURN_IF_ERROR(index.FitsTar(read, file.bytes));
+      FW_RETURN_IF_ERROR(
+          CheckTail(file, static_cast<int64_t>(index.end) * kTarBlock, what, read, builder));
+      extensions.insert(index.extensions.begin(), index.extensions.end());
+      if (extensions.size() > kMaxExtensions) return absl::DataLossError("too many extensions");
+      return builder->Take(static_cast<int64_t>(2 * sizeof(uint64_t) * index.begins.size()));
+    }();
+    if (!fits.ok()) {
+      if (++scan->unfit == 1) scan->first_unfit = absl::StrCat(path, " (", fits.message(), ")");
+      return false;
+    }
+    scan->extensions = std::move(extensions);
+    scan->begins.insert(scan->begins.end(), index.begins.begin(), index.begins.end());
+    scan->ends.push_back(index.end);
+    return true;
+  }
+
   // Archives that were put one behind the other would lose all but the first.
   static absl::Status CheckTail(const FoundFile& file, int64_t end, const std::string& what,
                                 const TarReader::ReadAt& read, IndexBuilder* builder) {
@@ -328,7 +378,8 @@ const Registrar kRegistrar(
     DeclareFormat<Webdataset>(
         "Tar shards as webdataset writes them: the files of a record share their name up to its "
         "first dot, and each extension is a column. Left out, `fields` gives `data`, the first of "
-        "jpg, jpeg, png, webp and ppm, `label` from cls as a number, and the rest by extension.",
+        "jpg, jpeg, png, webp, ppm and fwcs (`feedwater convert --jpeg coefficients`), `label` "
+        "from cls as a number, and the rest by extension.",
         "dataset: {format: webdataset, root: data, files: [\"train-{000000..000146}.tar\"], "
         "fields: {data: jpg;png, label: cls}}",
         FormatSchema<WebdatasetParams>()
