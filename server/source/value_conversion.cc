@@ -8,8 +8,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "server/base/yaml.h"  // Printable
 #include "server/base/escape.h"
+#include "server/base/yaml.h"  // Printable
 
 namespace feedwater::server {
 namespace {
