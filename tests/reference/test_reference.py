@@ -83,4 +83,4 @@ def test_the_check_notices_an_old_page_and_names_the_cure(tmp_path):
     )
     assert done.returncode == 1
     assert "-# Oops" in done.stdout and "+# Ops" in done.stdout
-    assert "1 page of config/ is out of date; cure: scripts/generate-reference" in done.stdout
+    assert "1 page is out of date; cure: scripts/generate-reference" in done.stdout

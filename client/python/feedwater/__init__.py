@@ -5,9 +5,10 @@
 >>> for image, label in loader:
 ...     ...
 
-See `Loader`.
+See `Loader`; `Pipeline` and `ops` write a pipeline in Python.
 """
 
+from . import ops
 from .dataset import Dataset
 from .errors import (
     AlreadyExists,
@@ -25,6 +26,7 @@ from .errors import (
 from .fields import Field
 from .habits import Sampler
 from .loader import BatchInfo, Loader
+from .pipeline import Op, Pipeline
 from .ragged import Ragged
 from .version import __version__
 
@@ -41,10 +43,13 @@ __all__ = [
     "InvalidArgument",
     "Loader",
     "NotFound",
+    "Op",
     "PermissionDenied",
+    "Pipeline",
     "Ragged",
     "ResourceExhausted",
     "Sampler",
     "Stalled",
     "__version__",
+    "ops",
 ]

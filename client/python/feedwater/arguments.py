@@ -12,7 +12,8 @@ from typing import Any
 
 from . import errors
 
-_ELSEWHERE = {
+# Where what an argument of a DataLoader says is said here.
+ELSEWHERE = {
     "dataset": "the pipeline's `dataset:` says what is read",
     "shuffle": "the pipeline's `sampler: {shuffle: none | block | full}` says it",
     "sampler": "the pipeline's `sampler:` gives the order",
@@ -42,7 +43,7 @@ def refuse_arguments(unnamed: Sequence[Any], others: Mapping[str, Any], known: S
             f"`batch_size={unnamed[0]!r}`"
         )
     for name in others:
-        where = _ELSEWHERE.get(name)
+        where = ELSEWHERE.get(name)
         if where is None:
             close = difflib.get_close_matches(name, sorted(known), 1)
             where = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(sorted(known))}"

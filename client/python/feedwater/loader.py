@@ -18,6 +18,7 @@ from .epoch import Epoch
 from .feed import Feed
 from .habits import BatchSampler, DataLoaderHabits, Sampler
 from .outputs import Converter, choose
+from .pipeline import Pipeline
 from .pipeline_file import read_pipeline
 from .placement import placement
 from .position import Consumed
@@ -44,9 +45,9 @@ class Loader(DataLoaderHabits):
 
     Parameters
     ----------
-    pipeline : str or path
+    pipeline : str, path or Pipeline
         A name known to the daemon, or the path of a .yaml file, whose text is sent to it (its roots
-        still hold).
+        still hold), or a `Pipeline`, likewise.
     batch_size : int, optional
         Samples per rank and batch; overrides the file's.
     rank, world_size : int, optional
@@ -128,7 +129,7 @@ class Loader(DataLoaderHabits):
 
     def __init__(
         self,
-        pipeline: Union[str, os.PathLike],
+        pipeline: Union[str, os.PathLike[str], Pipeline],
         *unnamed: Any,
         batch_size: Optional[int] = None,
         rank: Optional[int] = None,
@@ -146,7 +147,7 @@ class Loader(DataLoaderHabits):
         debug_protect: Optional[bool] = None,
         **others: Any,
     ) -> None:
-        refuse_arguments(unnamed, others, set(type(self).__init__.__kwdefaults__))
+        refuse_arguments(unnamed, others, set(type(self).__init__.__kwdefaults__ or ()))
         numbers = {"batch_size": batch_size, "rank": rank, "world_size": world_size, "seed": seed}
         batch_size, rank, world_size, seed, slots = (
             integer(name, value) for name, value in {**numbers, "slots": slots}.items()

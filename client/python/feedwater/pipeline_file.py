@@ -1,23 +1,42 @@
-"""The pipeline argument of a loader: a name, or a file whose text is sent."""
+"""The pipeline argument of a loader: a name, a file whose text is sent, or a `Pipeline`."""
 
 from __future__ import annotations
 
 import os
+import re
 from typing import Optional, Union
 
 from . import errors
+from .pipeline import MAX_YAML, Pipeline
 
-_MAX_YAML = 256 << 10
+
+def show_line(error: errors.Error, file_name: str, text: str) -> None:
+    """Add the line that an error is about, where the text is of no file that could be opened."""
+    if not file_name.startswith("<"):
+        return
+    found = re.search(re.escape(file_name) + r":(\d+):(\d+)", str(error))
+    if found is None:
+        return
+    number, column = (int(group) for group in found.groups())
+    lines = text.split("\n")
+    if 1 <= number <= len(lines):
+        margin = f"  {number} | "
+        mark = " " * (len(margin) + column - 1)
+        error.args = (f"{error}\n{margin}{lines[number - 1]}\n{mark}^",)
 
 
-def read_pipeline(pipeline: Union[str, os.PathLike]) -> tuple[str, Optional[str], str]:
+def read_pipeline(
+    pipeline: Union[str, os.PathLike[str], Pipeline],
+) -> tuple[str, Optional[str], str]:
     """Return name, text (None for a pipeline that the daemon knows) and file name."""
+    if isinstance(pipeline, Pipeline):
+        return pipeline.name, pipeline.to_yaml(), f"<{pipeline.name}>"
     try:
         path = os.fspath(pipeline)
     except TypeError:
         raise errors.InvalidArgument(
             f"pipeline is of type {type(pipeline).__name__}: it is a name or the path of a .yaml "
-            "file, whose 'dataset:' says what is read"
+            "file, whose 'dataset:' says what is read, or a feedwater.Pipeline"
         ) from None
     if not isinstance(path, str):
         path = os.fsdecode(path)
@@ -31,16 +50,16 @@ def read_pipeline(pipeline: Union[str, os.PathLike]) -> tuple[str, Optional[str]
         return path, None, ""
     try:
         with open(path, encoding="utf-8") as file:
-            text = file.read(_MAX_YAML + 1)
+            text = file.read(MAX_YAML + 1)
     except FileNotFoundError:
         raise errors.NotFound(f"no pipeline file {path}") from None
     except PermissionError:
         raise errors.PermissionDenied(f"cannot read the pipeline file {path}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise errors.InvalidArgument(f"cannot read the pipeline file {path}: {error}") from None
-    if len(text.encode()) > _MAX_YAML:
+    if len(text.encode()) > MAX_YAML:
         raise errors.InvalidArgument(
-            f"the pipeline file {path} is larger than {_MAX_YAML >> 10} KiB"
+            f"the pipeline file {path} is larger than {MAX_YAML >> 10} KiB"
         )
     name = os.path.splitext(os.path.basename(path))[0]
     return name, text, path

@@ -20,6 +20,7 @@ from .control import messages
 from .cursor import Cursor, Skips
 from .layout import check_same
 from .outage import Outage, Silence
+from .pipeline_file import show_line
 from .session import Session, SessionLost
 from .units import count_of
 
@@ -163,6 +164,10 @@ class Stream:
                 if time.monotonic() - began >= min(patience, self.options.reconnect_timeout):
                     raise
                 time.sleep(_BACKOFF_FIRST_S)
+            except errors.Error as error:
+                if self.options.pipeline_text is not None:
+                    show_line(error, self.options.file_name, self.options.pipeline_text)
+                raise
         self.next_at = (self.facts.epoch, self.facts.position)
 
     def _connect(self, timeout: float = math.inf) -> tuple[Session, Any]:

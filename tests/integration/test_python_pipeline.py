@@ -1,0 +1,108 @@
+"""Pipelines written in Python, with a real daemon: the same batches as of a file, and errors that
+show the line.
+"""
+
+from __future__ import annotations
+
+import subprocess
+
+import numpy as np
+import pytest
+from daemon_process import BUILD
+from pictures import write_folder
+
+import feedwater
+from feedwater import Pipeline, ops
+from feedwater._pipeline_schema import BATCH_OPS, OPS
+
+COUNT = 24
+DATASET = {"format": "image_folder", "root": "data", "path": "pictures"}
+
+
+@pytest.fixture
+def daemon(make_daemon):
+    """A daemon with 24 pictures of three classes."""
+    daemon = make_daemon()
+    write_folder(daemon.data / "pictures", COUNT)
+    daemon.start()
+    return daemon
+
+
+def pipeline(**changes) -> Pipeline:
+    sections = {
+        "dataset": DATASET,
+        "sampler": {"shuffle": "full", "seed": 3},
+        "graph": [
+            ops.decode(),
+            ops.random_resized_crop(8, scale=[0.5, 1.0]),
+            ops.random_horizontal_flip(),
+            ops.normalize([120.0], [60.0]),
+        ],
+        "batch": {"size": 6, "graph": [ops.mixup(alpha=0.4)]},
+        "outputs": ["image", "label", "sample_id"],
+    }
+    return Pipeline(**{**sections, **changes})
+
+
+def batches(daemon, source, **options):
+    with feedwater.Loader(
+        source, address=daemon.address, output="numpy", job=f"job-{id(source)}", **options
+    ) as loader:
+        return [[np.array(part) for part in batch] for batch in loader]
+
+
+def test_a_pipeline_in_python_gives_the_batches_of_its_file(daemon, tmp_path):
+    path = tmp_path / "train.yaml"
+    pipeline().save(path)
+    of_file, of_python = batches(daemon, path), batches(daemon, pipeline(name="mine"))
+    assert len(of_file) == COUNT // 6
+    for one, other in zip(of_file, of_python):
+        for left, right in zip(one, other):
+            np.testing.assert_array_equal(left, right)
+
+
+def test_the_command_line_takes_the_file(daemon, tmp_path):
+    path = tmp_path / "train.yaml"
+    pipeline().save(path)
+    done = subprocess.run(
+        [BUILD / "bin/feedwater", "validate", path, "--config", daemon.config],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_op_with_its_needed_parameters_is_taken(daemon, tmp_path):
+    needed = {"size": 8, "mean": [1.0], "std": [1.0]}
+    for name, schema in {**OPS, **BATCH_OPS}.items():
+        op = getattr(ops, name)(**{key: needed[key] for key in schema["required"]})
+        graph, of_batch = [ops.decode(), ops.center_crop(16)], []
+        if name in BATCH_OPS:
+            of_batch = [op]
+        elif name != "decode":
+            graph.append(op)
+        made = pipeline(graph=graph, batch={"size": 2, "graph": of_batch})
+        made.save(tmp_path / f"{name}.yaml")
+        done = subprocess.run(
+            [BUILD / "bin/feedwater", "validate", tmp_path / f"{name}.yaml", "--config",
+             daemon.config], capture_output=True, text=True,
+        )  # fmt: skip
+        assert done.returncode == 0, f"{made.to_yaml()}{done.stderr}"
+
+
+def test_an_error_of_the_daemon_shows_the_line(daemon):
+    with pytest.raises(feedwater.InvalidArgument) as found:
+        batches(daemon, pipeline(graph=[ops.decode(), ops.resize(8), {"no_such_op": {}}]))
+    text = str(found.value)
+    assert text.startswith("<Pipeline>:7:5: ") and "no_such_op" in text
+    assert text.endswith("\n  7 |   - no_such_op: {}\n          ^"), text
+
+
+def test_an_error_without_a_place_is_as_it_was(daemon):
+    with pytest.raises(feedwater.Error) as found:
+        batches(daemon, pipeline(dataset={**DATASET, "path": "nowhere"}))
+    assert "nowhere" in str(found.value)
+
+
+def test_options_of_the_loader_hold(daemon):
+    shapes = [batch[0].shape for batch in batches(daemon, pipeline(), batch_size=4, seed=9)]
+    assert shapes == [(4, 3, 8, 8)] * 6
