@@ -5,7 +5,8 @@
 >>> for image, label in loader:
 ...     ...
 
-See `Loader`; `Pipeline` and `ops` write a pipeline in Python.
+See `Loader`; `Pipeline` and `ops` write a pipeline in Python, `from_torchvision` makes one of
+transforms.
 """
 
 from . import ops
@@ -28,6 +29,7 @@ from .habits import Sampler
 from .loader import BatchInfo, Loader
 from .pipeline import Op, Pipeline
 from .ragged import Ragged
+from .torchvision_transforms import from_torchvision
 from .version import __version__
 
 __all__ = [
@@ -51,5 +53,6 @@ __all__ = [
     "Sampler",
     "Stalled",
     "__version__",
+    "from_torchvision",
     "ops",
 ]
