@@ -1,0 +1,405 @@
+"""A Python script that is read, never run: its names, their values and its text.
+
+Only what can be seen without running is followed: imports, assignments to plain names, literals and
+arithmetic of them, and the defaults of argparse options.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import operator
+import os
+import re
+import tokenize
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any, Callable, Optional
+
+from . import errors
+
+_MAX_BYTES = 1 << 20
+_DEEPEST = 40
+
+_ARITHMETIC: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+}
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+
+class NotLiteral(Exception):
+    """A value that only running the script would tell; the text says which."""
+
+
+class Script:
+    """The tree and text of a script. Places are lines, from 1.
+
+    Attributes
+    ----------
+    path, text : str
+    newline : str
+        What ends the lines of the file; in `text` it is always a line feed.
+    tree : ast.Module
+    notes : list of (int, str)
+        What was assumed while values were read: defaults of options.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.text, self.newline = _read(path)
+        self.tree = _parse(path, self.text)
+        self.notes: list[tuple[int, str]] = []
+        self._lines = lines(self.text)
+        self._starts = [0]
+        for line in self._lines:
+            self._starts.append(self._starts[-1] + len(line))
+        self.parents: dict[ast.AST, ast.AST] = {}
+        self._scopes: dict[ast.AST, ast.AST] = {}
+        self.nodes: list[ast.AST] = []
+        self._walk()
+        self._imports: dict[str, str] = {}
+        self._stars: list[str] = []
+        self._assigned: dict[tuple[ast.AST, str], list[tuple[Optional[ast.expr], ast.AST]]] = {}
+        self._options: dict[str, tuple[int, Optional[ast.expr]]] = {}
+        self._option_names: set[str] = set()
+        self._set: dict[str, list[tuple[Optional[ast.expr], ast.Attribute]]] = {}  # of `NAME.x = `
+        for node in self.nodes:
+            self._take(node)
+
+    # --- reading the tree
+
+    def _walk(self) -> None:
+        """List all nodes in the order of the text, without recursion."""
+        stack: list[tuple[ast.AST, ast.AST]] = [(self.tree, self.tree)]
+        while stack:
+            node, scope = stack.pop()
+            self.nodes.append(node)
+            self._scopes[node] = scope
+            inner = node if isinstance(node, _FUNCTIONS) else scope
+            for child in reversed(list(ast.iter_child_nodes(node))):
+                self.parents[child] = node
+                stack.append((child, inner))
+
+    def _take(self, node: ast.AST) -> None:
+        scope = self._scopes[node]
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                first = alias.name.partition(".")[0]
+                self._imports[alias.asname or first] = alias.name if alias.asname else first
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for alias in node.names:
+                if alias.name == "*" and node.module.startswith("torch"):
+                    self._stars.append(node.module)
+                else:
+                    self._imports[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            value, place = self._stored(node)
+            self._assigned.setdefault((scope, node.id), []).append((value, place))
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            if isinstance(node.value, ast.Name):
+                value, _ = self._stored(node)
+                self._set.setdefault(f"{node.value.id}.{node.attr}", []).append((value, node))
+        elif isinstance(node, ast.arg):
+            function = self.parents[self.parents[node]]
+            self._assigned.setdefault((function, node.arg), []).append((None, node))
+        elif isinstance(node, ast.Call):
+            self._take_option(node)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            self._assigned.setdefault((scope, node.name), []).append((None, node))
+
+    def _stored(self, target: ast.expr) -> tuple[Optional[ast.expr], ast.AST]:
+        """Return what is stored in a target, where that is known, and the statement."""
+        parent = self.parents[target]
+        if isinstance(parent, ast.Assign):
+            return parent.value, parent
+        if isinstance(parent, ast.AnnAssign):
+            return parent.value, parent
+        outer = self.parents.get(parent)
+        if isinstance(parent, (ast.Tuple, ast.List)) and isinstance(outer, ast.Assign):
+            values = outer.value  # A, B = 1, 2
+            if isinstance(values, (ast.Tuple, ast.List)) and len(values.elts) == len(parent.elts):
+                items = [*parent.elts, *values.elts]
+                if not any(isinstance(item, ast.Starred) for item in items):
+                    return values.elts[parent.elts.index(target)], parent
+        return None, parent
+
+    def _take_option(self, call: ast.Call) -> None:
+        """Note an option of argparse and its default, and what parse_args() is assigned to."""
+        method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+        parent = self.parents.get(call)
+        if method == "parse_args" and isinstance(parent, ast.Assign):
+            self._option_names |= {t.id for t in parent.targets if isinstance(t, ast.Name)}
+        if method != "add_argument":
+            return
+        given = [a.value for a in call.args if isinstance(a, ast.Constant)]
+        words = [word for word in given if isinstance(word, str)]
+        keywords = {keyword.arg: keyword.value for keyword in call.keywords}
+        long = [word for word in words if word.startswith("--")] or words
+        if not long:
+            return
+        name = long[0].lstrip("-").replace("-", "_")
+        dest = keywords.get("dest")
+        if isinstance(dest, ast.Constant) and isinstance(dest.value, str):
+            name = dest.value
+        default = keywords.get("default")
+        action = keywords.get("action")
+        action_name = action.value if isinstance(action, ast.Constant) else None
+        if default is None and action_name in ("store_true", "store_false"):
+            default = ast.Constant(action_name == "store_false")
+        self._options[name] = (call.lineno, default)
+
+    def calls(self) -> Iterator[tuple[ast.Call, str]]:
+        """Yield every call of a name that imports explain, with that name in full."""
+        for node in self.nodes:
+            if isinstance(node, ast.Call):
+                name = self.dotted(node.func)
+                if name:
+                    yield node, name
+
+    def dotted(self, node: ast.AST) -> str:
+        """Return the full name of what `a.b.c` stands for by the imports, else ""."""
+        parts: list[str] = []
+        while isinstance(node, ast.Attribute):
+            parts.append(node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name):
+            return ""
+        if node.id in self._imports:
+            return ".".join([self._imports[node.id], *reversed(parts)])
+        if len(self._stars) == 1 and not parts and not self.assignments(node):
+            return f"{self._stars[0]}.{node.id}"  # from torchvision.transforms import *
+        return ""
+
+    def assignments(self, name: ast.Name) -> list[tuple[Optional[ast.expr], ast.AST]]:
+        """Return what a name is assigned in the nearest scope that assigns it: values and places.
+
+        The value is None where only running tells it: arguments of functions, loops.
+        """
+        scope = self._scopes[name]
+        while True:
+            found = self._assigned.get((scope, name.id))
+            if found:
+                return found
+            if scope is self.tree:
+                return []
+            scope = self._scopes[scope]
+
+    def scope(self, node: ast.AST) -> ast.AST:
+        """Return the function, or the module, in which a node stands."""
+        return self._scopes[node]
+
+    def follow(self, node: ast.expr) -> ast.expr:
+        """Return what stands behind names that are assigned once."""
+        for _ in range(_DEEPEST):
+            found: Sequence[tuple[Optional[ast.expr], ast.AST]] = ()
+            if isinstance(node, ast.Name):
+                found = self.assignments(node)
+            elif isinstance(node, ast.Attribute):
+                found = self._of_self(node)
+            if len(found) != 1 or found[0][0] is None:
+                break
+            node = found[0][0]
+        return node
+
+    def _of_self(self, node: ast.Attribute) -> list[tuple[Optional[ast.expr], ast.AST]]:
+        """Return what `self.NAME` is assigned in its class."""
+        if not isinstance(node.value, ast.Name) or node.value.id != "self":
+            return []
+        owner = self._class_of(node)
+        found = self._set.get(f"self.{node.attr}", [])
+        return [(value, place) for value, place in found if self._class_of(place) is owner]
+
+    def _class_of(self, node: ast.AST) -> Optional[ast.AST]:
+        parent: Optional[ast.AST] = node
+        while parent is not None and not isinstance(parent, ast.ClassDef):
+            parent = self.parents.get(parent)
+        return parent
+
+    def changes_of(self, name: ast.Name) -> list[ast.Attribute]:
+        """Return where attributes of a name's object are set, or looked at to be changed."""
+        scope = self.scope(name)
+        return [
+            node
+            for node in self.nodes
+            if isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.value.id == name.id
+            and (self.scope(node) is scope or scope is self.tree)
+            and (isinstance(node.ctx, ast.Store) or node.attr == "transforms")
+        ]
+
+    # --- values
+
+    def value(self, node: ast.expr, depth: int = 0) -> Any:
+        """Return the value of an expression, or raise NotLiteral."""
+        if depth > _DEEPEST:
+            raise NotLiteral("an expression that is nested too deeply")
+        follow = self.follow(node)
+        if follow is not node:
+            return self.value(follow, depth + 1)
+        if isinstance(node, ast.Constant):
+            return node.value
+        if isinstance(node, (ast.Tuple, ast.List)):
+            return [self.value(item, depth + 1) for item in node.elts]
+        try:
+            if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+                return -self.value(node.operand, depth + 1)
+            if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
+                sides = [self.value(side, depth + 1) for side in (node.left, node.right)]
+                if all(isinstance(side, (int, float)) for side in sides):
+                    return _ARITHMETIC[type(node.op)](*sides)
+            function = node.func if isinstance(node, ast.Call) else None
+            if isinstance(function, ast.Name) and function.id in ("int", "float"):
+                (argument,) = node.args  # type: ignore[attr-defined]
+                inner = self.value(argument, depth + 1)
+                return int(inner) if function.id == "int" else float(inner)
+        except (ArithmeticError, TypeError, ValueError):
+            raise NotLiteral(self.source(node)) from None
+        if isinstance(node, ast.Attribute):
+            return self._attribute(node, depth)
+        raise NotLiteral(self.source(node))
+
+    def _attribute(self, node: ast.Attribute, depth: int) -> Any:
+        """Return the value of a name of another module, or the default of an option."""
+        dotted = self.dotted(node)
+        owner = dotted.rpartition(".")[0].rpartition(".")[2]
+        if owner in ("InterpolationMode", "Resampling") or dotted.startswith("PIL.Image."):
+            return node.attr.lower().replace("_", "-")
+        if dotted.startswith("torch."):
+            return dotted
+        default = self.option_default(node)
+        if default is None:
+            raise NotLiteral(self.source(node))
+        line, value = default
+        got = self.value(value, depth + 1)
+        self.notes.append(
+            (node.lineno, f"{self.source(node)} is {got!r}, the default of line {line}")
+        )
+        return got
+
+    def option_default(self, node: ast.expr) -> Optional[tuple[int, ast.expr]]:
+        """Return line and default of the option that `args.NAME` reads; None without."""
+        if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
+            return None
+        if node.value.id not in self._option_names:
+            return None
+        if f"{node.value.id}.{node.attr}" in self._set:
+            return None  # the script changes it
+        line, default = self._options.get(node.attr, (0, None))
+        return None if default is None else (line, default)
+
+    def arguments(
+        self, call: ast.Call, names: list[str]
+    ) -> tuple[dict[str, ast.expr], list[ast.expr]]:
+        """Return the arguments of a call by name, and what `*` and `**` hand over."""
+        given: dict[str, ast.expr] = {}
+        unpacked: list[ast.expr] = []
+        for number, argument in enumerate(call.args):
+            if isinstance(argument, ast.Starred) or number >= len(names):
+                unpacked.append(argument)
+            else:
+                given[names[number]] = argument
+        for keyword in call.keywords:
+            if keyword.arg is None:
+                unpacked.append(keyword.value)
+            else:
+                given[keyword.arg] = keyword.value
+        return given, unpacked
+
+    # --- the text
+
+    def source(self, node: ast.AST) -> str:
+        """Return a node's text in one line, shortened where it is long."""
+        try:
+            text = " ".join((ast.get_source_segment(self.text, node) or "").split())
+        except (RecursionError, ValueError):
+            text = ""
+        return text if len(text) <= 60 else text[:57] + "..."
+
+    def whole_source(self, node: ast.AST) -> str:
+        """Return a node's text as it stands."""
+        start, end = self.span(node)
+        return self.text[start:end]
+
+    def span(self, node: ast.AST) -> tuple[int, int]:
+        """Return where a node begins and ends in the text."""
+        return (
+            self._offset(node.lineno, node.col_offset),  # type: ignore[attr-defined]
+            self._offset(node.end_lineno, node.end_col_offset),  # type: ignore[attr-defined]
+        )
+
+    def _offset(self, line: int, column_bytes: int) -> int:
+        text = self._lines[line - 1]
+        return self._starts[line - 1] + len(text.encode()[:column_bytes].decode(errors="ignore"))
+
+    def line_span(self, node: ast.stmt) -> Optional[tuple[int, int]]:
+        """Return the whole lines of a statement; None where it shares them."""
+        start, end = self.span(node)
+        first = self._starts[node.lineno - 1]
+        last = self._starts[node.end_lineno or node.lineno]
+        behind = self.text[end:last].strip()
+        if self.text[first:start].strip() or (behind and not behind.startswith("#")):
+            return None
+        return first, last
+
+    def indent(self, node: ast.stmt) -> str:
+        """Return the blanks before a statement."""
+        start, _ = self.span(node)
+        return self.text[self._starts[node.lineno - 1] : start]
+
+
+def is_none(node: ast.expr) -> bool:
+    """Tell whether a node is None."""
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def printable(text: str) -> str:
+    """Return a text without characters that do something to a terminal."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def lines(text: str) -> list[str]:
+    """Return the lines of a text, as Python counts them: form feeds and the like end none."""
+    return re.findall(r"[^\n]*\n|[^\n]+", text)
+
+
+def _read(path: str) -> tuple[str, str]:
+    """Return a script's text with line feeds, and what ends its lines."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(_MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise errors.InvalidArgument(f"no script {path}") from None
+    except OSError as error:
+        raise errors.InvalidArgument(f"cannot read {path}: {error.strerror}") from None
+    if len(data) > _MAX_BYTES:
+        raise errors.InvalidArgument(f"{path} is larger than {_MAX_BYTES >> 20} MiB")
+    if b"\0" in data:
+        raise errors.InvalidArgument(f"{path} is not a Python script: it has zero bytes")
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+        text = data.decode(encoding)
+    except (SyntaxError, UnicodeDecodeError, LookupError) as error:
+        raise errors.InvalidArgument(f"{path} is not a Python script: {error}") from None
+    newline = "\r\n" if "\r\n" in text else "\n"
+    return text.replace("\r\n", "\n").replace("\r", "\n"), newline
+
+
+def _parse(path: str, text: str) -> ast.Module:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what Python thinks of the script's escapes
+            return ast.parse(text, os.path.basename(path))
+    except SyntaxError as error:
+        raise errors.InvalidArgument(
+            f"{path}:{error.lineno or 1}:{error.offset or 1}: {error.msg}: the script must be one "
+            "that Python takes"
+        ) from None
+    except (RecursionError, MemoryError):
+        raise errors.InvalidArgument(f"{path} is nested too deeply") from None
+    except ValueError as error:
+        raise errors.InvalidArgument(f"{path} is not a Python script: {error}") from None

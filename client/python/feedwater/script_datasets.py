@@ -1,0 +1,290 @@
+"""The datasets of a script as a pipeline reads them: the files, and the ops of the transforms."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Optional, Union
+
+from .script import NotLiteral, Script, is_none
+from .torchvision_transforms import (
+    CONTAINERS,
+    REQUIRED,
+    TRANSFORMS,
+    NoCounterpart,
+    Translator,
+    image_field,
+    told,
+    without_counterpart,
+)
+from .yaml_text import Comment
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeGuard
+
+
+@dataclass
+class Report:
+    """Lines and texts: what could not be translated, and what the user should know."""
+
+    untranslated: list[tuple[int, str]] = field(default_factory=list)
+    notes: list[tuple[int, str]] = field(default_factory=list)
+
+    def cannot(self, node: ast.AST, reason: str) -> None:
+        """Add what could not be translated."""
+        self.untranslated.append((getattr(node, "lineno", 1), reason))
+
+    def note(self, node: ast.AST, text: str) -> None:
+        """Add a note."""
+        self.notes.append((getattr(node, "lineno", 1), text))
+
+
+@dataclass(frozen=True)
+class DatasetFormat:
+    """A class of torchvision.datasets: the format that reads its files."""
+
+    name: str
+    below: tuple[str, ...] = ()  # where its files are below `root`
+    note: str = ""
+
+    @property
+    def parameters(self) -> list[str]:
+        """The constructor's parameters in their order."""
+        if self.name == "image_folder":
+            return ["root", "transform", "target_transform", "loader", "is_valid_file"]
+        return ["root", "train", "transform", "target_transform", "download"]
+
+
+_BINARY = "the format reads the binary version ({0}-binary.tar.gz), torchvision the one for Python"
+DATASETS = {
+    "ImageFolder": DatasetFormat("image_folder"),
+    "MNIST": DatasetFormat("mnist", ("MNIST", "raw")),
+    "FashionMNIST": DatasetFormat("mnist", ("FashionMNIST", "raw")),
+    "KMNIST": DatasetFormat("mnist", ("KMNIST", "raw")),
+    "CIFAR10": DatasetFormat("cifar10", ("cifar-10-batches-bin",), _BINARY.format("cifar-10")),
+    "CIFAR100": DatasetFormat("cifar100", ("cifar-100-binary",), _BINARY.format("cifar-100")),
+}
+
+
+def flag(script: Script, given: Mapping[str, ast.expr], name: str, default: bool) -> bool:
+    """Return an argument that is true or false, or raise NotLiteral."""
+    if name not in given or is_none(given[name]):
+        return default
+    return bool(script.value(given[name]))
+
+
+def root_name(word: str) -> str:
+    """Return a word as the name of a root."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", word).strip("-") or "data"
+
+
+def _is_bare(part: ast.expr) -> TypeGuard[ast.FormattedValue]:
+    """Tell whether a part of an f-string is `{VALUE}`, as it is."""
+    return isinstance(part, ast.FormattedValue) and part.conversion < 0 and part.format_spec is None
+
+
+class Datasets:
+    """Translates calls of torchvision.datasets and what they are given."""
+
+    def __init__(self, script: Script, report: Report) -> None:
+        self._script = script
+        self._report = report
+
+    def dataset(
+        self, node: ast.expr, call: ast.Call
+    ) -> Optional[tuple[dict[str, Any], str, list[Any], list[str]]]:
+        """Return sections dataset, what roots declare, graph and outputs."""
+        script = self._script
+        node = script.follow(node)
+        name = script.dotted(node.func) if isinstance(node, ast.Call) else ""
+        kind = name.rpartition(".")[2]
+        if not isinstance(node, ast.Call) or not name.startswith("torchvision.datasets."):
+            self._report.cannot(node, self._own_dataset(node, call))
+            return None
+        if kind not in DATASETS:
+            self._report.cannot(node, f"torchvision.datasets.{kind}: no format reads it")
+            return None
+        form = DATASETS[kind]
+        given, unpacked = script.arguments(node, form.parameters)
+        if unpacked or "root" not in given:
+            self._report.cannot(node, f"{kind}: its arguments are not known before it runs")
+            return None
+        for argument in ("target_transform", "loader", "is_valid_file", "allow_empty"):
+            if argument in given and not is_none(given[argument]):
+                self._report.cannot(given[argument], f"{kind}({argument}=...): no op runs Python")
+        source, roots = self._root(given["root"], form)
+        if form.name != "image_folder":
+            try:
+                is_train = flag(script, given, "train", True)
+            except NotLiteral as unknown:
+                self._report.cannot(node, f"{kind}(train={unknown}) is not known before it runs")
+                return None
+            source["split"] = "train" if is_train else "test"
+        if form.note:
+            self._report.note(node, f"{kind}: {form.note}")
+        graph = self._graph(given.get("transform"), source)
+        return source, roots, graph, ["image", "label"]
+
+    def _own_dataset(self, node: ast.expr, call: ast.Call) -> str:
+        script = self._script
+        shown = script.source(node)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            for _, place in script.assignments(node.func):
+                if isinstance(place, ast.ClassDef):
+                    return (
+                        f"{shown}: a Dataset of the script's own (line {place.lineno}); a pipeline "
+                        "reads files by a format and changes them by ops, it runs no Python"
+                    )
+        return f"DataLoader of line {call.lineno} over {shown}: not a dataset of torchvision's"
+
+    def _root(self, node: ast.expr, form: DatasetFormat) -> tuple[dict[str, Any], str]:
+        """Return the section `dataset`, and the line of `roots` in feedwater.yaml."""
+        base, parts = self._path(node, 0)
+        if isinstance(base, str):
+            value = base
+            steps = [part for part in base.split("/") if part not in ("", ".", "..")]
+            if form.name == "image_folder" and not parts and len(steps) > 1:
+                value, _, last = base.rstrip("/").rpartition("/")
+                parts, steps = [last], steps[:-1]
+            name = steps[-1] if steps else "data"
+        else:
+            default = self._script.option_default(base)
+            shown = self._script.source(base)
+            name = base.attr if isinstance(base, ast.Attribute) else base.id if isinstance(
+                base, ast.Name) else "data"  # fmt: skip
+            value = f"<{shown}>"
+            if default is not None:
+                with contextlib.suppress(NotLiteral):
+                    value = str(self._script.value(default[1]))
+            self._report.note(
+                node,
+                f"the root {root_name(name)!r} is {shown} of the script: feedwater.yaml names its "
+                "folder",
+            )
+        name = root_name(name)
+        source: dict[str, Any] = {"format": form.name, "root": name}
+        path = "/".join([*parts, *form.below])
+        if path:
+            source["path"] = path
+        return source, f"roots: {{{name}: {json.dumps(value)}}}"
+
+    def _path(self, node: ast.expr, depth: int) -> tuple[Union[str, ast.expr], list[str]]:
+        """Split a path into where it begins, a text or an expression, and literal parts below."""
+        script = self._script
+        node = script.follow(node)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            return node.value, []
+        inner: list[ast.expr] = []
+        if (
+            isinstance(node, ast.JoinedStr)
+            and node.values
+            and (isinstance(node.values[0], ast.Constant) or _is_bare(node.values[0]))
+        ):
+            inner = [part.value if _is_bare(part) else part for part in node.values]
+        elif isinstance(node, ast.Call) and script.dotted(node.func) == "os.path.join":
+            inner = node.args
+        elif isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords:
+            name = script.dotted(node.func)
+            if name in ("pathlib.Path", "os.path.expanduser", "os.path.abspath"):
+                inner = node.args
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.Add)):
+            inner = [node.left, node.right]
+        if not inner or depth > 20:
+            return node, []
+        below = []
+        for part in inner[1:]:
+            try:
+                value = script.value(part)
+            except NotLiteral:
+                return node, []
+            if not isinstance(value, str):
+                return node, []
+            if not isinstance(node, ast.Call):
+                value = value.removeprefix("/")  # of two texts that are put together
+            words = value.split("/")
+            if value.startswith("/") or ".." in words:
+                return node, []
+            below += [word for word in words if word not in ("", ".")]
+        base, parts = self._path(inner[0], depth + 1)
+        return base, [*parts, *below]
+
+    # --- its transforms
+
+    def _graph(self, transform: Optional[ast.expr], source: dict[str, Any]) -> list[Any]:
+        """Return the entries of `graph`, with a comment for each that cannot be translated."""
+        translator = Translator(*image_field(source, None, None))
+        graph: list[Union[int, Comment]] = []  # places in `translator.ops`
+        if isinstance(transform, ast.Name):
+            for change in self._script.changes_of(transform):
+                self._report.cannot(change, f"{self._script.source(change)}: not followed")
+        if transform is not None and not is_none(transform):
+            for step in self._steps(transform, 0):
+                reason = self._step(step, translator)
+                graph += range(sum(isinstance(e, int) for e in graph), len(translator.ops))
+                if reason is not None:
+                    shown = self._script.source(step)
+                    self._report.cannot(step, told(shown, reason))
+                    graph.append(Comment(f"line {step.lineno}: {shown} was not translated"))
+        ops = translator.finish()
+        graph += range(sum(isinstance(entry, int) for entry in graph), len(ops))
+        return [ops[entry].to_plain() if isinstance(entry, int) else entry for entry in graph]
+
+    def _steps(self, node: ast.expr, depth: int) -> list[ast.expr]:
+        """Return the transforms of a Compose, of Composes in it, too."""
+        script = self._script
+        followed = script.follow(node)
+        if isinstance(followed, ast.Call) and depth < 20:
+            name = script.dotted(followed.func)
+            if name.rpartition(".")[2] in CONTAINERS:
+                inner = [*followed.args, *(keyword.value for keyword in followed.keywords)]
+                items = inner
+                if len(inner) == 1:
+                    held = script.follow(inner[0])
+                    items = held.elts if isinstance(held, (ast.List, ast.Tuple)) else [held]
+                return [step for item in items for step in self._steps(item, depth + 1)]
+        return [node]
+
+    def _step(self, node: ast.expr, translator: Translator) -> Optional[NoCounterpart]:
+        """Translate one transform, or say why not."""
+        script = self._script
+        followed = script.follow(node)
+        name = script.dotted(followed.func) if isinstance(followed, ast.Call) else ""
+        if not name:
+            is_known = isinstance(followed, (ast.Call, ast.Lambda))
+            if isinstance(followed, ast.Name):  # a function or class, and not a choice of branches
+                places = [place for _, place in script.assignments(followed)]
+                is_known = len(places) == 1 and isinstance(places[0], ast.FunctionDef)
+            if not is_known:
+                return NoCounterpart("it is not known before the script runs")
+        if not isinstance(followed, ast.Call) or not name:
+            return without_counterpart("", is_own=True)
+        kind = name.rpartition(".")[2]
+        if not name.startswith(("torchvision.transforms.", "torch.nn.")):
+            return without_counterpart(kind, is_own=True)
+        if kind not in TRANSFORMS:
+            return without_counterpart(kind)
+        parameters = TRANSFORMS[kind].parameters
+        given, unpacked = script.arguments(followed, list(parameters))
+        values: dict[str, Any] = dict(parameters)
+        try:
+            if unpacked:
+                return NoCounterpart("its arguments are not known before the script runs")
+            for argument, value in given.items():
+                values[argument] = script.value(value)
+            if REQUIRED in values.values():
+                return NoCounterpart("an argument is missing")
+            translator.add(kind, values)
+        except NotLiteral as unknown:
+            return NoCounterpart(
+                f"{unknown} is not a literal, and a pipeline file has values: write the op",
+                None,
+            )
+        except NoCounterpart as reason:
+            return reason
+        except (TypeError, ValueError):
+            return NoCounterpart("its arguments are not what the transform takes")
+        return None

@@ -1,0 +1,433 @@
+"""The DataLoaders of a script, and the pipelines that stand in their place."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+from dataclasses import dataclass, field
+from typing import Any, Optional, Union
+
+from .arguments import ELSEWHERE
+from .pipeline import Pipeline
+from .script import NotLiteral, Script, is_none, printable
+from .script_changes import Changes
+from .script_datasets import Datasets, Report, flag, root_name
+from .yaml_text import Comment, file_text
+
+_LOADER_ARGUMENTS = [
+    "dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers", "collate_fn",
+    "pin_memory", "drop_last", "timeout", "worker_init_fn", "multiprocessing_context", "generator",
+]  # fmt: skip
+_DISTRIBUTED_ARGUMENTS = ["dataset", "num_replicas", "rank", "shuffle", "seed", "drop_last"]
+# Those of a DataLoader that feedwater does in its own way: nothing is lost with them.
+_NOT_NEEDED = {
+    "num_workers", "pin_memory", "prefetch_factor", "persistent_workers", "timeout",
+    "multiprocessing_context", "pin_memory_device", "in_order", "worker_init_fn", "generator",
+}  # fmt: skip
+# Methods of a dict that change nothing.
+_READS = {"copy", "get", "items", "keys", "values"}
+
+
+@dataclass
+class _Translation:
+    """A pipeline file that comes of one dataset of a loader."""
+
+    file: str
+    line: int
+    sections: dict[str, Any]
+    roots: str  # what feedwater.yaml declares
+
+
+@dataclass
+class _Choice:
+    """What a loader's dataset may be: the expression, and where it is assigned."""
+
+    node: ast.expr
+    place: Optional[ast.AST]
+    translation: Optional[_Translation] = None
+
+
+@dataclass
+class Migration:
+    """What was found in a script.
+
+    Attributes
+    ----------
+    files : dict of str to str
+        Pipeline files by name.
+    text : str
+        The script as it would be.
+    untranslated, notes : list of (int, str)
+        Lines and texts.
+    """
+
+    files: dict[str, str] = field(default_factory=dict)
+    text: str = ""
+    untranslated: list[tuple[int, str]] = field(default_factory=list)
+    notes: list[tuple[int, str]] = field(default_factory=list)
+
+
+class Migrator:
+    """Finds the loaders of a script and puts pipelines, which are in `folder`, in their place."""
+
+    def __init__(self, script: Script, folder: str) -> None:
+        self._script = script
+        self._folder = folder
+        self._report = Report()
+        self._datasets = Datasets(script, self._report)
+        self._changes = Changes(script)
+        self._found = Migration()
+
+    def run(self) -> Migration:
+        """Return what was found."""
+        script = self._script
+        calls = list(script.calls())
+        loaders = [
+            call
+            for call, name in calls
+            if name.startswith("torch.utils.data.") and name.endswith(".DataLoader")
+        ]
+        if not loaders:
+            self._report.cannot(script.tree, "no torch.utils.data.DataLoader is in it")
+        for call in loaders:
+            self._loader(call)
+        if self._found.files:
+            self._changes.rename_samplers()
+            self._changes.remove_unused()
+            self._changes.add_import()
+        self._found.text = self._changes.edited()
+        first = {
+            text: line for line, text in sorted(self._report.notes + script.notes, reverse=True)
+        }
+        self._found.notes = sorted((line, text) for text, line in first.items())
+        self._found.untranslated = sorted(set(self._report.untranslated))
+        return self._found
+
+    # --- a loader
+
+    def _loader(self, call: ast.Call) -> None:
+        given, unpacked = self._script.arguments(call, _LOADER_ARGUMENTS)
+        kept: dict[str, str] = {}  # arguments that come out of `**name`: how they are written
+        for argument in unpacked:
+            if not self._unpack(call, argument, given, kept):
+                return
+        for name in ("batch_sampler", "collate_fn"):
+            if name in given and not is_none(given[name]):
+                where = ELSEWHERE[name]
+                self._report.cannot(
+                    call, f"DataLoader({name}={self._script.source(given[name])}): {where}"
+                )
+                return
+        if "dataset" not in given:
+            self._report.cannot(call, "a DataLoader without a dataset")
+            return
+        order = self._order(call, given)
+        if order is None:
+            return
+        name = self._name_of(call)
+        choices = self._choices(given["dataset"])
+        if isinstance(given["dataset"], ast.Name):
+            for change in self._script.changes_of(given["dataset"]):
+                self._report.cannot(change, f"{self._script.source(change)}: not followed")
+        datasets = [(choice, self._datasets.dataset(choice.node, call)) for choice in choices]
+        several = sum(dataset is not None for _, dataset in datasets) > 1
+        for choice, dataset in datasets:
+            if dataset is None:
+                continue
+            source, roots, graph, outputs = dataset
+            base = _base_name(self._word_for(call), self._script.path)
+            base += f"-{source['format']}" if several else ""
+            file = self._free(base)
+            sections: dict[str, Any] = {"version": 1, "dataset": source, "sampler": order}
+            sections["graph"] = graph
+            batch = self._batch_size(given)
+            if isinstance(batch, int):
+                sections["batch"] = {"size": batch}
+            sections["outputs"] = outputs
+            choice.translation = _Translation(file, call.lineno, sections, roots)
+            self._found.files[file] = self._file(choice.translation)
+        if any(choice.translation for choice in choices):
+            self._replace(call, given, kept, choices, name)
+
+    def _unpack(
+        self, call: ast.Call, argument: ast.expr, given: dict[str, ast.expr], kept: dict[str, str]
+    ) -> bool:
+        """Add the entries of a dict that `**NAME` hands over; tell whether they are known."""
+        script = self._script
+        value = script.follow(argument)
+        if not isinstance(value, ast.Dict) or not isinstance(argument, ast.Name):
+            self._report.cannot(
+                call, f"DataLoader(**{script.source(argument)}): not known before it runs"
+            )
+            return False
+        dicts = [(argument.id, value, False)]
+        for node, other in self._updates(argument.id, call):
+            if not isinstance(other, ast.Dict):
+                self._report.cannot(node, f"{script.source(node)}: not known before it runs")
+                return False
+            dicts.append((argument.id, other, self._is_conditional(node, call)))
+        for name, entries, is_conditional in dicts:
+            for key, item in zip(entries.keys, entries.values):
+                if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
+                    self._report.cannot(entries, f"a key of {name} that is not a plain text")
+                    return False
+                if is_conditional and key.value not in _NOT_NEEDED:
+                    self._report.note(
+                        entries,
+                        f"{name}[{key.value!r}] is set only under a condition; the pipeline takes "
+                        f"it as {script.source(item)} always",
+                    )
+                given[key.value] = item
+                kept[key.value] = f"{name}[{key.value!r}]".replace("'", '"')
+        return True
+
+    def _updates(self, name: str, call: ast.Call) -> list[tuple[ast.AST, Optional[ast.expr]]]:
+        """Return where a dict is changed before a call, and with which entries."""
+        script = self._script
+        found: list[tuple[ast.AST, Optional[ast.expr]]] = []
+        for node in script.nodes:
+            owner: Optional[ast.expr] = None
+            entries: Optional[ast.expr] = None
+            if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
+                parent = script.parents[node]  # NAME["KEY"] = VALUE
+                owner = node.value
+                if isinstance(parent, ast.Assign):
+                    entries = ast.Dict([node.slice], [parent.value], lineno=node.lineno)
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                owner = node.func.value if node.func.attr not in _READS else None
+                if node.func.attr == "update" and len(node.args) == 1 and not node.keywords:
+                    entries = script.follow(node.args[0])  # NAME.update(OTHER)
+            is_name = isinstance(owner, ast.Name) and owner.id == name
+            if is_name and script.scope(node) is script.scope(call) and _before(node, call):
+                found.append((node, entries))
+        return found
+
+    def _is_conditional(self, node: ast.AST, call: ast.Call) -> bool:
+        around = set()
+        parent: Optional[ast.AST] = call
+        while parent is not None:
+            around.add(parent)
+            parent = self._script.parents.get(parent)
+        parent = node
+        while parent is not None and parent not in around:
+            if isinstance(parent, (ast.If, ast.For, ast.While, ast.Try)):
+                return True
+            parent = self._script.parents.get(parent)
+        return False
+
+    def _batch_size(self, given: dict[str, ast.expr]) -> Union[int, ast.expr, None]:
+        node = given.get("batch_size")
+        if node is None:
+            return 1
+        if isinstance(node, ast.Constant) and isinstance(node.value, int):
+            return node.value
+        return node
+
+    def _order(self, call: ast.Call, given: dict[str, ast.expr]) -> Optional[dict[str, Any]]:
+        """Return the section `sampler`."""
+        try:
+            shuffles, drops = self._shuffles(given), flag(self._script, given, "drop_last", False)
+        except NotLiteral as unknown:
+            self._report.cannot(
+                call, f"the order depends on {unknown}, which only running it tells"
+            )
+            return None
+        order: dict[str, Any] = {"shuffle": "full" if shuffles else "none"}
+        order["last"] = "drop" if drops else "partial"
+        return order
+
+    def _flag(self, given: dict[str, ast.expr], name: str, default: bool) -> bool:
+        if name not in given or is_none(given[name]):
+            return default
+        return bool(self._script.value(given[name]))
+
+    def _shuffles(self, given: dict[str, ast.expr]) -> bool:
+        """Tell whether records are shuffled, with each sampler that the loader may get."""
+        script = self._script
+        sampler = given.get("sampler")
+        if sampler is None or is_none(sampler):
+            return flag(script, given, "shuffle", False)
+        values: list[Optional[ast.expr]] = [sampler]
+        if isinstance(sampler, ast.Name):
+            values = [value for value, _ in script.assignments(sampler)]
+        answers = set()
+        for value in values:
+            if value is None:
+                raise NotLiteral(script.source(sampler))
+            if is_none(value):
+                shuffle = given.get("shuffle")
+                if shuffle is not None and _asks_whether_none(shuffle, sampler):
+                    answers.add(isinstance(shuffle.ops[0], ast.Is))  # type: ignore[attr-defined]
+                else:
+                    answers.add(flag(script, given, "shuffle", False))
+                continue
+            name = script.dotted(value.func) if isinstance(value, ast.Call) else ""
+            if not name.startswith("torch.utils.data."):
+                raise NotLiteral(script.source(value))
+            kind = name.rpartition(".")[2]
+            if kind == "DistributedSampler" and isinstance(value, ast.Call):
+                own, _ = script.arguments(value, _DISTRIBUTED_ARGUMENTS)
+                answers.add(flag(script, own, "shuffle", True))
+            elif kind in ("RandomSampler", "SequentialSampler"):
+                answers.add(kind == "RandomSampler")
+            else:
+                raise NotLiteral(script.source(value))
+        if len(answers) != 1:
+            raise NotLiteral(script.source(sampler))
+        return answers.pop()
+
+    # --- its dataset
+
+    def _choices(self, node: ast.expr) -> list[_Choice]:
+        """Return what a dataset's name may be: several where branches assign it."""
+        if isinstance(node, ast.Name):
+            found = self._script.assignments(node)
+            if found and all(value is not None for value, _ in found):
+                return [_Choice(value, place) for value, place in found if value is not None]
+        return [_Choice(node, None)]
+
+    # --- the files
+
+    def _free(self, base: str) -> str:
+        name, number = f"{base}.yaml", 2
+        while name in self._found.files:
+            name, number = f"{base}-{number}.yaml", number + 1
+        return name
+
+    def _file(self, translation: _Translation) -> str:
+        sections = translation.sections
+        graph = [entry for entry in sections["graph"] if not isinstance(entry, Comment)]
+        Pipeline(
+            dataset=sections["dataset"],
+            sampler=sections["sampler"],
+            graph=graph,
+            batch=sections.get("batch"),
+            outputs=sections["outputs"],
+        )
+        shown = {key: value for key, value in sections.items() if key != "graph" or value}
+        script = os.path.basename(self._script.path)
+        return (
+            f"# By `feedwater migrate` from line {translation.line} of {printable(script)}.\n"
+            f"# In feedwater.yaml: {printable(translation.roots)}\n" + file_text(shown)
+        )
+
+    # --- the script
+
+    def _name_of(self, call: ast.Call) -> str:
+        """Return the name that a loader is assigned to, or ""."""
+        parent = self._script.parents.get(call)
+        targets = parent.targets if isinstance(parent, ast.Assign) else []
+        for target in targets:
+            if isinstance(target, ast.Name):
+                return target.id
+            if isinstance(target, ast.Attribute):
+                return target.attr
+        return ""
+
+    def _word_for(self, call: ast.Call) -> str:
+        """Return what a loader's pipeline is named after: its name, or its function's."""
+        scope = self._script.scope(call)
+        around = scope.name if isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)) else ""
+        return self._name_of(call) or (around if around.lower().endswith("loader") else "")
+
+    def _replace(
+        self,
+        call: ast.Call,
+        given: dict[str, ast.expr],
+        kept: dict[str, str],
+        choices: list[_Choice],
+        name: str,
+    ) -> None:
+        """Let a Loader stand where the DataLoader did."""
+        script = self._script
+        batch = self._batch_size(given)
+        more = ""
+        if isinstance(batch, ast.expr):
+            text = kept.get("batch_size") or script.whole_source(batch)
+            more = f", batch_size={text}"
+            if "batch_size" not in kept:
+                self._changes.kept.add(batch)
+        dropped = [word for word in given if word in _NOT_NEEDED]
+        for word in dropped:
+            if word in ("worker_init_fn", "generator") and not is_none(given[word]):
+                self._report.note(call, f"{word} is left out: {ELSEWHERE[word]}")
+        dataset = given["dataset"]
+        self._changes.dead.add(call)
+        for argument in given.values():
+            if isinstance(argument, ast.Name):
+                self._changes.removable[argument.id, script.scope(argument)] = None
+        self._changes.may_be_unused(dataset, script.scope(call))
+        if len(choices) == 1 and choices[0].translation is not None:
+            pipeline = json.dumps(os.path.join(self._folder, choices[0].translation.file))
+        else:
+            pipeline = self._choose(dataset, choices, call)
+        sampler = given.get("sampler")
+        if isinstance(sampler, ast.Name) and name:
+            loader = script.whole_source(_target(script, call))
+            self._changes.sampled.append((sampler.id, call, loader))
+        self._changes.edits.append((*script.span(call), f"feedwater.Loader({pipeline}{more})"))
+
+    def _choose(self, dataset: ast.expr, choices: list[_Choice], call: ast.Call) -> str:
+        """Assign file names where branches assign datasets; return the name to be opened."""
+        script = self._script
+        assert isinstance(dataset, ast.Name)
+        name = dataset.id
+        live = [
+            use for use in self._changes.uses(name, call) if not self._changes.serves(use, call)
+        ]
+        chosen = f"{name}_pipeline" if live else name
+        for choice in choices:
+            if not isinstance(choice.place, ast.Assign):
+                continue
+            file = choice.translation and os.path.join(self._folder, choice.translation.file)
+            if not live:
+                if file:
+                    self._changes.edits.append((*script.span(choice.node), json.dumps(file)))
+                    self._changes.dead.add(choice.node)
+                    self._changes.may_be_unused(choice.node, script.scope(choice.place))
+                continue
+            span = script.line_span(choice.place)
+            if span is None:
+                continue
+            value = json.dumps(file) if file else name
+            line = f"{script.indent(choice.place)}{chosen} = {value}\n"
+            self._changes.edits.append((span[1], span[1], line))
+        if any(choice.translation is None for choice in choices):
+            self._report.note(
+                call, f"where {chosen} is still a dataset, feedwater.Loader refuses it"
+            )
+        return chosen
+
+
+def _target(script: Script, call: ast.Call) -> ast.AST:
+    parent = script.parents[call]
+    assert isinstance(parent, ast.Assign)
+    return parent.targets[0]
+
+
+def _before(node: ast.AST, call: ast.Call) -> bool:
+    return getattr(node, "lineno", 0) < call.lineno
+
+
+def _asks_whether_none(node: ast.expr, name: ast.expr) -> bool:
+    """Tell whether a node is `NAME is None` or `NAME is not None`."""
+    return (
+        isinstance(node, ast.Compare)
+        and isinstance(node.left, ast.Name)
+        and isinstance(name, ast.Name)
+        and node.left.id == name.id
+        and len(node.ops) == 1
+        and isinstance(node.ops[0], (ast.Is, ast.IsNot))
+        and is_none(node.comparators[0])
+    )
+
+
+def _base_name(loader: str, path: str) -> str:
+    """Return the name of a loader's pipeline: `train` of `train_loader`, else the script's."""
+    word = re.sub(r"_?(data)?_?loaders?$", "", loader, flags=re.IGNORECASE)
+    word = re.sub(r"^(get|make|build|create|setup)(_|$)", "", word)
+    if not word:
+        word = os.path.splitext(os.path.basename(path))[0]
+    return root_name(word)
