@@ -292,7 +292,7 @@ class Feed:
         value = 0
         for place in self._places:
             for array in arrays(batch.lease, place, ready.samples):
-                value = crc32c(memoryview(array.reshape(-1).view(np.uint8)), value)
+                value = crc32c(array.reshape(-1).view(np.uint8).data, value)
         if value != ready.crc32c:
             self.stream.forget_place()
             raise errors.ChecksumMismatch(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Optional
+from typing import Any, Optional, cast
 
 import numpy as np
 
@@ -99,7 +99,7 @@ class Place:
         self.dtype = field.dtype
         self.dtype_name = field.dtype_name
         self.max_rows = field.max_rows
-        self.shape: tuple[int, ...] = field.shape[1:] if field.max_rows else field.shape
+        self.shape = cast(tuple[int, ...], field.shape[1:] if field.max_rows else field.shape)
         self.offset = offset
         # The name of no output, which has no space.
         self.offsets: Optional[Place] = (

@@ -96,7 +96,7 @@ def _difference(now: Any, before: Any) -> Optional[tuple[str, Any, Any]]:
     for number, (new, old) in enumerate(zip_longest(now.fields, before.fields)):
         if new is None or old is None or new.name != old.name:
             names = [None if f is None else repr(f.name) for f in (new, old)]
-            return f"output {number}", *names
+            return f"output {number}", names[0], names[1]
         for part in ("dtype", "shape", "layout", "offset", "max_rows", "offsets_offset"):
             a, b = getattr(new, part), getattr(old, part)
             if a != b:

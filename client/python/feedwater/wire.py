@@ -144,11 +144,11 @@ def parse(packet: bytes) -> Message:
         raise ProtocolError(f"a message of type {kind} says {size} bytes and has {len(packet)}")
     if kind == READY:
         f = _fields(_READY, packet, "READY")
-        return Ready(*f[:11], f[12])
+        return Ready(*(*f[:11], f[12]))
     if kind == FAILED:
         has_reason = len(packet) >= _FAILED_WITH_REASON.size
         f = _fields(_FAILED_WITH_REASON if has_reason else _FAILED, packet, "FAILED")
-        return Failed(*f[:6], _text(f[6]), _text(f[7]), f[8] if has_reason else 0)
+        return Failed(*(*f[:6], _text(f[6]), _text(f[7]), f[8] if has_reason else 0))
     if kind == CLOSING:
         code, _, message = _fields(_CLOSING, packet, "CLOSING")
         return Closing(code, _text(message))
