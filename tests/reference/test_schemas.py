@@ -8,6 +8,7 @@ but for rules that JSON Schema cannot say, which are listed here.
 from __future__ import annotations
 
 import copy
+import inspect
 import json
 import random
 import re
@@ -18,6 +19,8 @@ from pathlib import Path
 import pytest
 import yaml
 from daemon_process import BUILD, DAEMON, ROOT
+
+import feedwater
 
 jsonschema = pytest.importorskip("jsonschema")
 PROGRAM = BUILD / "bin/feedwater"
@@ -167,6 +170,11 @@ def compare(folder: Path, name: str, texts: list[tuple[str, str]]) -> int:
 
 CIFAR = {"version": 1, "dataset": {"format": "cifar10", "root": "r"}, "outputs": ["label"]}
 FOLDER = {"version": 1, "dataset": {"format": "image_folder", "root": "r"}, "outputs": ["label"]}
+
+
+def test_a_pipeline_in_python_has_every_section_of_the_file():
+    parameters = set(inspect.signature(feedwater.Pipeline).parameters) - {"name"}
+    assert parameters | {"version"} == set(schema("pipeline")["properties"])
 
 
 def op_schemas(document: dict, batch_ops: bool) -> dict:
