@@ -77,7 +77,8 @@ absl::StatusOr<absl::Span<const std::byte>> ImageConverter::Convert(
     absl::Span<const std::byte> encoded, std::string* made) {
   if (!options_.reads_images()) return encoded;
   const bool is_jpeg = IsJpeg(encoded);
-  if (!is_jpeg && server::FindWholeFormat(encoded) == nullptr) return encoded;
+  if (!is_jpeg && server::FindWholeFormat(encoded) == nullptr && !server::IsCoefficients(encoded))
+    return encoded;
   if (options_.resize_max > 0) {
     FW_ASSIGN_OR_RETURN(const server::FileHeader header, server::ReadFileHeader(encoded, limits_));
     if (std::max(header.size.width, header.size.height) > options_.resize_max) {
@@ -86,15 +87,21 @@ absl::StatusOr<absl::Span<const std::byte>> ImageConverter::Convert(
         made->append(server::kReadPadding, '\0');
         const auto packed = server::PackCoefficients(
             BytesOf(*made).first(made->size() - server::kReadPadding), limits_, workspace_);
-        if (!packed.empty()) return packed;
-        made->resize(made->size() - server::kReadPadding);
+        if (packed.empty()) {
+          made->resize(made->size() - server::kReadPadding);
+        } else {
+          made->assign(reinterpret_cast<const char*>(packed.data()), packed.size());
+        }
       }
       return BytesOf(*made);
     }
   }
   if (options_.jpeg == ConvertOptions::Jpeg::kCoefficients) {
     const auto packed = server::PackCoefficients(encoded, limits_, workspace_);
-    return packed.empty() ? encoded : packed;
+    if (packed.empty()) return encoded;
+    // The next field's document comes in its place.
+    made->assign(reinterpret_cast<const char*>(packed.data()), packed.size());
+    return BytesOf(*made);
   }
   if (options_.jpeg != ConvertOptions::Jpeg::kBaseline || !is_jpeg) return encoded;
   FW_ASSIGN_OR_RETURN(std::optional<std::string> baseline,

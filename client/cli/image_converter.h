@@ -20,10 +20,10 @@ class ImageConverter {
   ImageConverter(const ConvertOptions& options, const server::ImageLimits& limits)
       : options_(options), limits_(limits) {}
 
-  // The bytes to write: `encoded`, or what was made, into `made` or valid until the next call.
-  // Bytes that are no image of a known format stay, and so do those that documents do not cover.
-  // InvalidArgument: an image that is damaged or over a limit, where it has to be looked at.
-  // `encoded` is followed by kReadPadding readable bytes.
+  // The bytes to write: `encoded`, or what was made into `made`. Bytes that are no image of a known
+  // format stay, and so do those that documents do not cover. InvalidArgument: an image that is
+  // damaged or over a limit, where it has to be looked at. `encoded` is followed by kReadPadding
+  // readable bytes.
   absl::StatusOr<absl::Span<const std::byte>> Convert(absl::Span<const std::byte> encoded,
                                                       std::string* made);
 

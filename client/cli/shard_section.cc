@@ -137,6 +137,7 @@ absl::StatusOr<std::shared_ptr<const server::Dataset>> ShardSection::Open(
     folder.resize(folder.size() - path.size() - 1);
   }
   server::DatasetOptions options;
+  options.rebuild = true;  // what was written is looked at, and not what is said of it
   FW_ASSIGN_OR_RETURN(options.roots, server::Roots::Create({{root, folder}}));
   options.save = false;
   options.budget = local_.budget;

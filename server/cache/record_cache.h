@@ -53,9 +53,12 @@ class RecordCache {
   };
   Found Find(int64_t record, uint64_t stamp) const;  // counts a hit or a miss
   // The payload in memory, which lives as long as the cache; empty: it is not there. Counts
-  // nothing: CountHits does, once it was used.
+  // nothing: CountDirect does, once it was used.
   absl::Span<const std::byte> FindInMemory(int64_t record, uint64_t stamp) const;
-  void CountHits(uint64_t hits) const { memory_hits_.fetch_add(hits, std::memory_order_relaxed); }
+  void CountDirect(uint64_t hits, uint64_t misses) const {
+    memory_hits_.fetch_add(hits, std::memory_order_relaxed);
+    misses_.fetch_add(misses, std::memory_order_relaxed);
+  }
   // Records come in random order, so that each look of Find would wait for the machine's memory. A
   // caller that knows which records are next has it loaded meanwhile: first where the record lies,
   // and somewhat later its block.

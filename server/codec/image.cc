@@ -339,9 +339,10 @@ absl::Span<const std::byte> PackCoefficients(absl::Span<const std::byte> encoded
 
 uint32_t CoefficientsVersion() { return jpeg::kStoreVersion; }
 
+bool IsCoefficients(absl::Span<const std::byte> encoded) { return jpeg::IsStore(AsUint8(encoded)); }
+
 absl::Status VerifyImage(absl::Span<const std::byte> encoded) {
-  const absl::Span<const uint8_t> bytes = AsUint8(encoded);
-  return jpeg::IsStore(bytes) ? jpeg::VerifyStore(bytes) : absl::OkStatus();
+  return IsCoefficients(encoded) ? jpeg::VerifyStore(AsUint8(encoded)) : absl::OkStatus();
 }
 
 bool MakeSeekIndex(absl::Span<const std::byte> encoded, const ImageLimits& limits,

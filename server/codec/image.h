@@ -117,6 +117,7 @@ absl::Span<const std::byte> PackCoefficients(absl::Span<const std::byte> encoded
                                              const ImageLimits& limits, ImageWorkspace& workspace);
 // Of the documents that PackCoefficients makes and DecodeInto reads, and of no others.
 uint32_t CoefficientsVersion();
+bool IsCoefficients(absl::Span<const std::byte> encoded);  // by the first bytes
 // Whether an image that comes from outside the process is as it was written, where it says so: a
 // coefficient document has a checksum, which decoding does not look at. DataLoss: it is not.
 absl::Status VerifyImage(absl::Span<const std::byte> encoded);

@@ -310,8 +310,10 @@ std::optional<DirectCopies::Made> DirectCopies::Make(const Source& source,
   }
   CopyAll(scratch->copies);
   ticket.WriteOwn();
-  if (ticket.made().from_cache > 0)
-    source.cache->CountHits(static_cast<uint64_t>(ticket.made().from_cache));
+  if (has_cache) {
+    const auto hits = static_cast<uint64_t>(ticket.made().from_cache);
+    source.cache->CountDirect(hits, places.size() - hits);
+  }
   return ticket.made();
 }
 

@@ -118,6 +118,7 @@ void RecordReader::StartLooked(RecordBytes* into) {
 void RecordReader::CountDirect(uint64_t reads, int64_t bytes) {
   if (counts_ == nullptr || reads == 0) return;
   Add(&counts_->reads, reads);
+  Add(&counts_->seeks, reads);  // neighbours came with one read
   Add(&counts_->bytes, static_cast<uint64_t>(bytes));
 }
 
@@ -311,7 +312,7 @@ RecordBytes* RecordReader::CollectReady() {
   const bool wanted_more = wants_more();
   storage_.LookAround();
   storage_.Submit();
-  storage_.TakeUnstarted();
+  if (storage_.TakeUnstarted()) storage_.CollectOne(/*wait=*/false);  // which starts them
   while (ready_.empty() && storage_.CollectOne(/*wait=*/false)) {
   }
   CountRead(MonotonicNs() - start, wanted_more);

@@ -156,7 +156,7 @@ struct DatasetOptions {
   int64_t user = LogLimiter::kNoSource;  // whose lines in the log they are
   IndexProgress progress;                // may be null
   std::function<bool()> given_up;  // asked now and then, may be null: nobody wants it any more
-  bool rebuild = false;            // ignore a saved index
+  bool rebuild = false;            // ignore a saved index, and indexes beside files
 };
 
 // `node` is the pipeline's `dataset:` map: format, root, path and the format's own parameters; or

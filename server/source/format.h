@@ -72,7 +72,11 @@ class IndexBuilder {
         given_up_(options.given_up),
         budget_(options.budget),
         staging_(options.staging),
-        staged_as_(std::move(staged_as)) {}
+        staged_as_(std::move(staged_as)),
+        rebuilds_(options.rebuild) {}
+
+  // Whether everything is to be found anew, without what others have left about it.
+  bool rebuilds() const { return rebuilds_; }
 
   int64_t records = 0;
   std::vector<std::string> classes;
@@ -115,6 +119,7 @@ class IndexBuilder {
 
   const std::shared_ptr<StagingArea> staging_;
   const std::string staged_as_;
+  const bool rebuilds_;
   std::shared_ptr<const StagedFolder> staged_;
   int64_t last_progress_ns_ = 0;
   std::atomic<int64_t> taken_{0}, reserved_{0};

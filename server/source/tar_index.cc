@@ -2,7 +2,6 @@
 
 #include <xxhash.h>
 
-#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <optional>
@@ -45,38 +44,22 @@ class Numbers {
 
 }  // namespace
 
-absl::Status ReadRecordNames(const TarReader::ReadAt& read, int64_t begin, int64_t end,
-                             std::string* key, std::set<std::string>* extensions) {
-  TarReader reader(
-      [&](int64_t offset, char* to, size_t bytes) { return read(begin + offset, to, bytes); },
-      end - begin);
-  bool any = false;
-  while (true) {
-    FW_ASSIGN_OR_RETURN(const std::optional<TarMember> member, reader.Next());
-    if (!member) break;
-    absl::string_view own;
-    std::string extension;
-    if (member->kind != TarMember::Kind::kFile ||
-        !SplitMemberName(member->name, &own, &extension)) {
-      continue;
-    }
-    if (any && own != *key) return absl::DataLossError("several records where one was indexed");
-    if (!any) *key = std::string(own);
-    any = true;
-    extensions->insert(std::move(extension));
-  }
-  return any ? absl::OkStatus() : absl::DataLossError("no file where a record was indexed");
-}
-
 absl::Status TarIndex::Add(int64_t offset, absl::string_view members) {
-  const TarReader::ReadAt read = [&](int64_t at, char* to, size_t bytes) {
-    std::memcpy(to, members.data() + at, bytes);
-    return absl::OkStatus();
-  };
-  std::string key;
   begins.push_back(static_cast<uint64_t>(offset / kTarBlock));
   end = static_cast<uint64_t>((offset + static_cast<int64_t>(members.size())) / kTarBlock);
-  return ReadRecordNames(read, 0, static_cast<int64_t>(members.size()), &key, &extensions);
+  TarReader reader(
+      [&](int64_t at, char* to, size_t bytes) {
+        std::memcpy(to, members.data() + at, bytes);
+        return absl::OkStatus();
+      },
+      static_cast<int64_t>(members.size()));
+  while (true) {
+    FW_ASSIGN_OR_RETURN(const std::optional<TarMember> member, reader.Next());
+    if (!member) return absl::OkStatus();
+    absl::string_view key;
+    std::string extension;
+    if (SplitMemberName(member->name, &key, &extension)) extensions.insert(std::move(extension));
+  }
 }
 
 std::string TarIndex::Text() const {
@@ -142,23 +125,44 @@ absl::StatusOr<TarIndex> TarIndex::Parse(absl::string_view text) {
   return index;
 }
 
+// One record and nothing else: of one key, no extension twice, none that is not known. So a few
+// members are read, however many there are.
+absl::Status TarIndex::FitsRecord(const TarReader::ReadAt& read, int64_t begin,
+                                  int64_t behind) const {
+  TarReader reader(
+      [&](int64_t offset, char* to, size_t bytes) { return read(begin + offset, to, bytes); },
+      behind - begin);
+  std::string key;
+  std::set<std::string> found;
+  while (true) {
+    FW_ASSIGN_OR_RETURN(const std::optional<TarMember> member, reader.Next());
+    if (!member) break;
+    absl::string_view own;
+    std::string extension;
+    if (member->kind != TarMember::Kind::kFile || !SplitMemberName(member->name, &own, &extension))
+      return absl::DataLossError("a member that belongs to no record");
+    if (!found.empty() && own != key)
+      return absl::DataLossError("several records where one was indexed");
+    key = std::string(own);
+    if (extensions.count(extension) == 0 || !found.insert(std::move(extension)).second)
+      return absl::DataLossError("a record has other files");
+  }
+  return found.empty() ? absl::DataLossError("no file where a record was indexed")
+                       : absl::OkStatus();
+}
+
 absl::Status TarIndex::FitsTar(const TarReader::ReadAt& read, int64_t bytes) const {
   if (bytes != tar_bytes) return absl::DataLossError("the shard has another size");
   if (begins.empty()) return absl::DataLossError("it has no records");
-  // Nothing but padding may stand before the first one.
   size_t last = begins.size();
   for (size_t look = 0; look <= kLooks; ++look) {
     const size_t i = (begins.size() - 1) * look / kLooks;
     if (i == last) continue;
     last = i;
+    // Nothing but padding may stand before the first one.
     const auto begin = static_cast<int64_t>(i == 0 ? 0 : begins[i]) * kTarBlock;
-    const bool is_last = i + 1 == begins.size();
-    const auto behind = static_cast<int64_t>(is_last ? end : begins[i + 1]) * kTarBlock;
-    std::string key;
-    std::set<std::string> found;
-    FW_RETURN_IF_ERROR(ReadRecordNames(read, begin, behind, &key, &found));
-    if (!std::includes(extensions.begin(), extensions.end(), found.begin(), found.end()))
-      return absl::DataLossError("a record has other files");
+    const uint64_t behind = i + 1 == begins.size() ? end : begins[i + 1];
+    FW_RETURN_IF_ERROR(FitsRecord(read, begin, static_cast<int64_t>(behind) * kTarBlock));
   }
   return absl::OkStatus();
 }

@@ -25,7 +25,9 @@ struct TarIndex {
   static constexpr const char* kSuffix = ".fwidx";
   static constexpr size_t kMostExtensions = 1000;
   // Of the text, for a shard of so many bytes.
-  static int64_t MostBytes(int64_t tar_bytes) { return tar_bytes / kTarBlock * 4 + (1 << 20); }
+  static int64_t MostBytes(int64_t tar_bytes) { return tar_bytes / kTarBlock * 4 + (64 << 10); }
+  // Of memory that Parse takes for so many bytes of text.
+  static int64_t ParsedBytes(int64_t text_bytes) { return 3 * text_bytes; }
 
   int64_t tar_bytes = 0;
   std::vector<uint64_t> begins;  // block of each record's first header
@@ -40,11 +42,9 @@ struct TarIndex {
 
   // DataLoss where the archive is another one, as far as a look at a few of its records can tell.
   absl::Status FitsTar(const TarReader::ReadAt& read, int64_t tar_bytes) const;
-};
 
-// The names of one record's members, in a part of an archive that has nothing else. DataLoss where
-// it has several records, or none.
-absl::Status ReadRecordNames(const TarReader::ReadAt& read, int64_t begin, int64_t end,
-                             std::string* key, std::set<std::string>* extensions);
+ private:
+  absl::Status FitsRecord(const TarReader::ReadAt& read, int64_t begin, int64_t behind) const;
+};
 
 }  // namespace feedwater::server

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tarfile
@@ -517,6 +518,40 @@ def test_jpeg_coefficients_keep_every_pixel_and_need_no_cache(make_daemon, isola
     assert {keys[record] for record in again} == set(by_record) and len(again) >= 5
     for record, image in again.items():
         np.testing.assert_array_equal(image, by_record[keys[record]])
+
+
+@pytest.mark.parametrize("options", [[], ["--resize-max", 32]])
+def test_two_images_of_a_record_become_two_documents(project, options):
+    folder = project.data / "pairs"
+    folder.mkdir()
+    with tarfile.open(folder / "a.tar", "w") as archive:
+        for record in range(3):
+            for name, side in (("left", 64), ("right", 128)):
+                data = progressive(side, is_complete=True)
+                member = tarfile.TarInfo(f"{record}.{name}.jpg")
+                member.size = len(data)
+                archive.addfile(member, io.BytesIO(data))
+    dataset = (
+        "dataset: {format: webdataset, root: data, path: pairs, fields: {left: left.jpg, right: "
+        "right.jpg}}\n"
+    )
+    rest = (
+        "graph:\n  - decode: {in: left, out: a}\n  - resize: {in: a, size: [16, 16]}\n"
+        "  - decode: {in: right, out: b}\n  - resize: {in: b, size: [16, 16]}\n"
+        "batch: {size: 1}\noutputs: [a, b]\n"
+    )
+    (project.pipelines / "photos.yaml").write_text(f"version: 1\n{dataset}{rest}")
+    converted(project, "--jpeg", "coefficients", "--verify", *options)
+    for record in records(project.data / "shards").values():
+        documents = [record[f"{name}.fwcs"] for name in ("left", "right")]
+        sizes = [struct.unpack_from("<Q", document, 16)[0] for document in documents]
+        assert sizes == [len(document) for document in documents]
+        widths = [struct.unpack_from("<I", document, 24)[0] for document in documents]
+        assert widths == ([32, 32] if options else [64, 128])
+    path = project.pipelines / "again.yaml"
+    path.write_text(f"version: 1\n{section(project.data / 'shards')}{rest}")
+    result = run("verify", path, "--config", project.config)
+    assert result.status == 0, result
 
 
 def test_a_flipped_bit_in_a_coefficient_document_is_a_bad_record(project):

@@ -135,7 +135,9 @@ absl::StatusOr<Header> ReadHeader(absl::Span<const uint8_t> document) {
   std::memcpy(&header, document.data(), sizeof(header));
   if (header.magic != kMagic) return Damaged("another kind of file");
   if (header.version != kStoreVersion) {
-    return Damaged(absl::StrCat("version ", header.version, ", expected ", kStoreVersion));
+    return Damaged(absl::StrCat("version ", header.version, ", expected ", kStoreVersion,
+                                ": another version of Feedwater wrote it; cure: convert the JPEGs "
+                                "again"));
   }
   if (header.bytes != document.size()) {
     return Damaged(absl::StrCat(document.size(), " bytes of ", header.bytes));

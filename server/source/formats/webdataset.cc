@@ -129,8 +129,7 @@ class WebdatasetColumns final : public ShardedColumns {
         std::byte* at = values->Make(column, {static_cast<int64_t>(key.size())}, key.size());
         if (at != nullptr) std::memcpy(at, key.data(), key.size());
       }
-      if (any && key != record_key)
-        return absl::DataLossError("several records where one was indexed");
+      if (any && key != record_key) return NotAsIndexed("several records");
       if (!any) record_key = std::string(key);
       any = true;
       const auto column = columns_.find(extension);
@@ -140,11 +139,16 @@ class WebdatasetColumns final : public ShardedColumns {
       values->SetBytes(column->second, all.data() + member->data,
                        static_cast<size_t>(member->bytes));
     }
-    return any ? absl::OkStatus() : absl::DataLossError("no file where the record was indexed");
+    return any ? absl::OkStatus() : NotAsIndexed("no file");
   }
 
  private:
   using ShardedColumns::ShardedColumns;
+  static absl::Status NotAsIndexed(absl::string_view what) {
+    return absl::DataLossError(absl::StrCat(
+        what, " where one record was indexed: the shard is damaged, or the ", TarIndex::kSuffix,
+        " beside it is of another one; cure: copy the shard again, or `feedwater index --force`"));
+  }
   NumberColumn begins_, ends_;
   absl::flat_hash_map<std::string, size_t> columns_;  // by extension
   int64_t key_column_ = -1;
@@ -320,7 +324,7 @@ class Webdataset final : public ColumnFormat {
   static bool UseIndexBeside(const DatasetLocation& location, const FoundFile& file,
                              const std::string& what, const TarReader::ReadAt& read,
                              IndexBuilder* builder, Scan* scan) {
-    if (file.staged != nullptr) return false;
+    if (file.staged != nullptr || builder->rebuilds()) return false;
     const std::string path = absl::StrCat(file.path, TarIndex::kSuffix);
     const absl::StatusOr<struct stat> info = location.root->Stat(path);
     if (!info.ok() || !S_ISREG(info->st_mode)) return false;  // as a rule there is none
@@ -329,7 +333,7 @@ class Webdataset final : public ColumnFormat {
     const absl::Status fits = [&]() -> absl::Status {
       if (info->st_size > TarIndex::MostBytes(file.bytes))
         return absl::DataLossError("it is too large for this shard");
-      FW_RETURN_IF_ERROR(builder->Take(info->st_size));
+      FW_RETURN_IF_ERROR(builder->Take(TarIndex::ParsedBytes(info->st_size)));
       FW_ASSIGN_OR_RETURN(const std::string text,
                           ReadHead(*location.root, path, static_cast<size_t>(info->st_size)));
       FW_ASSIGN_OR_RETURN(index, TarIndex::Parse(text));
