@@ -38,6 +38,12 @@ class Daemon {
   // given up.
   void Stop();
 
+  // Removes its runtime_dir, and `files`, when it ends: of a daemon that somebody started for
+  // himself alone.
+  void RemoveFolderAtEnd(std::vector<std::string> files) {
+    runtime_dir_->RemoveAtEnd(std::move(files));
+  }
+
   // Takes over the pipelines, roots and access list of new settings; running jobs go on. Names, in
   // the log, the keys that changed and need a restart.
   void Reload(const Settings& settings);

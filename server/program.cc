@@ -6,19 +6,27 @@
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "feedwater/version.h"
+#include "server/background.h"
 #include "server/base/escape.h"
 #include "server/base/logging.h"
 #include "server/daemon.h"
 #include "server/decoder/isolated_maker.h"
 #include "server/graph/advice.h"
+#include "server/lifeline.h"
 #include "server/pipeline/breadcrumbs.h"
 #include "server/process.h"
 #include "server/service/batch_check.h"
 #include "server/service/config.h"
+#include "server/service/runtime_dir.h"
 #include "server/service/systemd.h"
 
 namespace feedwater::server {
@@ -27,6 +35,7 @@ namespace {
 constexpr int kExitFailed = 1;
 constexpr int kExitBadConfig = 2;
 constexpr double kDrainSeconds = 8;
+constexpr double kDrainAloneSeconds = 1.2;  // of a daemon whose last client is gone
 
 constexpr char kExamples[] =
     "Examples:\n"
@@ -44,6 +53,8 @@ struct Arguments {
   bool check = false;
   bool print_config = false;
   bool attachable = false;
+  std::string lifeline;
+  bool background = false;
   std::string log_format = "text";
   std::string log_level = "info";
 };
@@ -88,7 +99,13 @@ void Reload(const Arguments& arguments, Daemon* daemon) {
   NotifyReady(daemon->Summary());
 }
 
-int Run(const Arguments& arguments) {
+// What a daemon with a lifeline leaves of its folder when it ends: nothing.
+std::vector<std::string> FilesOf(const Arguments& arguments) {
+  return {std::filesystem::absolute(arguments.lifeline).string(),
+          std::filesystem::absolute(arguments.config).string()};
+}
+
+int Run(const Arguments& arguments, Background* background) {
   BlockSignals();  // before any thread
   umask(0027);
   RaiseFileLimit();
@@ -98,15 +115,23 @@ int Run(const Arguments& arguments) {
   if (!settings.ok()) return Complain(settings.status(), kExitBadConfig);
   spdlog::info("feedwaterd {}, pid {}, configuration {}", kFeedwaterVersion, getpid(),
                arguments.config);
+  std::unique_ptr<Lifeline> lifeline;
+  if (!arguments.lifeline.empty()) {
+    auto watched = Lifeline::Watch(arguments.lifeline, [] { kill(getpid(), SIGTERM); });
+    if (!watched.ok()) return Complain(watched.status(), kExitFailed);
+    lifeline = *std::move(watched);
+  }
   if (absl::Status room = ProbeResources(settings->cpus.size()); !room.ok())
     return Complain(room, kExitFailed);
   auto sockets = TakeActivatedSockets();
   if (!sockets.ok()) return Complain(sockets.status(), kExitFailed);
   auto daemon = Daemon::Start(*std::move(settings), *sockets);
   if (!daemon.ok()) return Complain(daemon.status(), kExitFailed);
+  if (lifeline != nullptr) (*daemon)->RemoveFolderAtEnd(FilesOf(arguments));
   {
     Watchdog watchdog([&] { return (*daemon)->Healthy(); });
     NotifyReady((*daemon)->Summary());
+    background->Serving();
     Signal signal = WaitForSignal();
     for (; signal.number == SIGHUP; signal = WaitForSignal()) {
       spdlog::info("SIGHUP of {}: reading {} again", signal.sender, arguments.config);
@@ -116,9 +141,14 @@ int Run(const Arguments& arguments) {
                  signal.sender);
   }
   NotifyStopping();
-  ExitWithin(kDrainSeconds, [decoders = (*daemon)->decoders()] {
-    if (decoders != nullptr) decoders->Stop();
-  });
+  const bool is_alone = lifeline != nullptr && lifeline->is_over();
+  lifeline.reset();  // nobody joins a daemon that ends
+  ExitWithin(is_alone ? kDrainAloneSeconds : kDrainSeconds,
+             [decoders = (*daemon)->decoders(),
+              runtime_dir = (*daemon)->settings().config.runtime_dir, arguments] {
+               if (decoders != nullptr) decoders->Stop();
+               if (!arguments.lifeline.empty()) RemoveRuntimeDir(runtime_dir, FilesOf(arguments));
+             });
   (*daemon)->Stop();
   spdlog::info("ended");
   return 0;
@@ -149,6 +179,14 @@ int RunProgram(int argc, char** argv) {
   app.add_option("--log-level", arguments.log_level, "trace, debug, info, warning or error");
   app.add_flag("--attachable", arguments.attachable,
                "Let debuggers and profilers of this user attach");
+  app.add_option(
+         "--lifeline", arguments.lifeline,
+         "A FIFO that every client holds open for writing: the daemon ends when the last of "
+         "them is gone, and removes the FIFO, the configuration and its runtime_dir")
+      ->type_name("FIFO");
+  app.add_flag("--background", arguments.background,
+               "Go on in the background, in a session of its own; this command ends when the "
+               "daemon serves, or with the status of one that cannot");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -164,10 +202,16 @@ int RunProgram(int argc, char** argv) {
     return kExitBadConfig;
   }
   if (!numa_node.empty()) arguments.overrides.push_back(absl::StrCat("numa_node=", numa_node));
+  Background background;
+  if (arguments.background) {
+    // Before any thread, and before anything is written.
+    if (absl::Status status = background.Enter(); !status.ok())
+      return Complain(status, kExitFailed);
+  }
   LogFormat format = arguments.log_format == "json" ? LogFormat::kJson : LogFormat::kText;
   if (absl::Status status = SetUpLogging(format, arguments.log_level); !status.ok())
     return Complain(status, kExitBadConfig);
-  return arguments.check ? Check(arguments) : Run(arguments);
+  return arguments.check ? Check(arguments) : Run(arguments, &background);
 }
 
 }  // namespace feedwater::server

@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "client/cli/bad_samples.h"
 #include "client/cli/command.h"
+#include "client/cli/status_all.h"
 #include "client/cli/status_document.h"
 #include "client/cli/status_watch.h"
 #include "server/base/cpus.h"
@@ -100,17 +101,20 @@ void PrintText(const v1::GetStatusResponse& status) {
 void AddStatus(CLI::App& app, Context& context) {
   static bool watch = false;
   static bool bad = false;
+  static bool all = false;
   static std::string interval = "1s";
   CLI::App* command = AddCommand(
       app, context, "status", "show the daemon, its memory and its jobs with their ranks",
       "  feedwater status\n"
       "  feedwater status --watch               # rates, slots and what each rank waits for, until "
       "Ctrl-C\n"
+      "  feedwater status --all                 # every daemon that this user can see\n"
       "  feedwater status --bad                 # the records that could not be made into samples\n"
       "  feedwater status --watch --json        # a line of JSON every second\n"
       "  feedwater status --json | jq '.jobs[].ranks[] | select(.slots_ready == 0)'   # "
       "ranks that wait for data",
       [&context]() -> absl::Status {
+        if (all) return ShowAllDaemons(context);
         if (bad) return ShowBadSamples(context);
         if (watch) {
           FW_ASSIGN_OR_RETURN(const double seconds, server::ParseSeconds(interval));
@@ -126,8 +130,16 @@ void AddStatus(CLI::App& app, Context& context) {
         return absl::OkStatus();
       });
   CLI::Option* watched = command->add_flag("--watch", watch, "show rates, again and again");
-  command->add_flag("--bad", bad, "list the bad records: where they lie, why, and what stood in")
-      ->excludes(watched);
+  CLI::Option* listed =
+      command
+          ->add_flag("--bad", bad, "list the bad records: where they lie, why, and what stood in")
+          ->excludes(watched);
+  command
+      ->add_flag("--all", all,
+                 "list every daemon that this user can see: of the host, of the user, and those "
+                 "that loaders started for themselves")
+      ->excludes(watched)
+      ->excludes(listed);
   command->add_option("--interval", interval, "time between two looks of --watch")
       ->type_name("TIME")
       ->capture_default_str();

@@ -221,6 +221,11 @@ absl::Status ResolvePaths(const YamlNode& root, const std::string& file_name, in
   for (auto& [name, path] : config->roots) {
     const YamlNode& place = *FindPath(root, {"roots", name});
     if (name.empty()) return place.Error("roots: a root needs a name");
+    if (name[0] == '/') {
+      return place.Error(absl::StrCat("roots: '", name,
+                                      "' is no name of a root: it begins with '/'; absolute_roots: "
+                                      "true lets pipelines name folders by their paths"));
+    }
     FW_ASSIGN_OR_RETURN(path, resolver.Path(place, path));
   }
   return absl::OkStatus();
@@ -316,11 +321,21 @@ absl::StatusOr<Settings> Resolve(YamlNode root, const std::string& file_name,
   auto engine = ChooseEngine(config.storage.engine);
   FW_RETURN_IF_ERROR(At(root, {"storage", "engine"}, engine.status()));
   settings.engine = *std::move(engine);
+  FW_ASSIGN_OR_RETURN(settings.access, ResolveAccess(root, config.access));
+  StringMap folders = config.roots;
+  if (config.absolute_roots) {
+    if (AdmitsOthers(settings.access)) {
+      return At(root, {"absolute_roots"},
+                absl::InvalidArgumentError(
+                    "would let the users whom `access` admits read all that the daemon's user may "
+                    "read; cure: declare roots, or admit nobody"));
+    }
+    folders.emplace("/", "/");  // as Roots::Create takes it
+  }
   std::string wrong;
-  auto roots = Roots::Create(config.roots, &wrong);
+  auto roots = Roots::Create(folders, &wrong);
   FW_RETURN_IF_ERROR(At(root, {"roots", wrong}, roots.status()));
   settings.roots = *std::move(roots);
-  FW_ASSIGN_OR_RETURN(settings.access, ResolveAccess(root, config.access));
   return settings;
 }
 

@@ -191,6 +191,7 @@ struct DaemonConfig {
   std::string state_dir;
   std::vector<std::string> pipelines;
   StringMap roots;
+  bool absolute_roots = false;
   std::string cpus = "auto";
   bool pin_cpus = true;
   std::string memory = "auto";
@@ -224,6 +225,11 @@ struct DaemonConfig {
         .Required("roots", &DaemonConfig::roots,
                   "Folders below which datasets are read, and nowhere else: the name that a "
                   "pipeline's dataset.root uses, and the path.")
+        .Reloadable()
+        .Param("absolute_roots", &DaemonConfig::absolute_roots,
+               "Let dataset.root also be an absolute path: every folder that the daemon's user may "
+               "read is a root. For a daemon that serves its own user alone, such as the private "
+               "one of a loader; refused where `access` admits others.")
         .Reloadable()
         .Param("cpus", &DaemonConfig::cpus,
                "Worker threads, one for each CPU: auto (the node's CPUs within the cgroup's quota; "

@@ -59,6 +59,16 @@ absl::Status MakeFolder(const std::string& path) {
   }
 }
 
+// The lock goes last: whoever finds none takes what is left for that of a daemon that was killed,
+// and may remove it, too.
+void RemoveRuntimeDir(const std::string& path, const std::vector<std::string>& files) {
+  for (const std::string& file : files) (void)unlink(file.c_str());
+  for (const char* name : {"control.sock", "data.sock", kLockName})
+    (void)unlink(absl::StrCat(path, "/", name).c_str());
+  (void)rmdir(path.c_str());
+  (void)rmdir(path.substr(0, path.rfind('/')).c_str());
+}
+
 absl::StatusOr<std::unique_ptr<RuntimeDir>> RuntimeDir::Claim(const std::string& path) {
   struct stat info;
   bool was_there = stat(path.c_str(), &info) == 0;
@@ -78,6 +88,12 @@ absl::StatusOr<std::unique_ptr<RuntimeDir>> RuntimeDir::Claim(const std::string&
   }
   return std::unique_ptr<RuntimeDir>(
       new RuntimeDir(path, *std::move(lock), !was_there || had_lock));
+}
+
+void RuntimeDir::RemoveAtEnd(std::vector<std::string> files) { files_ = std::move(files); }
+
+RuntimeDir::~RuntimeDir() {
+  if (files_.has_value()) RemoveRuntimeDir(path_, *files_);
 }
 
 void RuntimeDir::Admit(const AccessList& access) const {

@@ -9,7 +9,9 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "server/base/process_lock.h"
@@ -22,6 +24,10 @@ namespace feedwater::server {
 // stands in a folder that everybody may write to, such as /tmp, and belongs to somebody else.
 absl::Status MakeFolder(const std::string& path);
 
+// Removes the sockets, `files`, the lock, the folder if nothing else is in it, and the one above it
+// if that is empty then. For who holds the lock: another daemon may come as soon as that is gone.
+void RemoveRuntimeDir(const std::string& path, const std::vector<std::string>& files);
+
 class RuntimeDir {
  public:
   // Makes the folder and takes its lock. AlreadyExists, with the pid of the daemon that holds it.
@@ -29,6 +35,9 @@ class RuntimeDir {
 
   std::string control_socket() const { return path_ + "/control.sock"; }
   std::string data_socket() const { return path_ + "/data.sock"; }
+  // RemoveRuntimeDir when this goes: of a daemon whose folder was made for it alone.
+  void RemoveAtEnd(std::vector<std::string> files);
+  ~RuntimeDir();
   // Gives the folder and the sockets that are in it their modes.
   void Admit(const AccessList& access) const;
 
@@ -38,7 +47,8 @@ class RuntimeDir {
 
   const std::string path_;
   const ProcessLock lock_;
-  const bool ours_;  // made by this daemon or by one before it
+  const bool ours_;                                // made by this daemon or by one before it
+  std::optional<std::vector<std::string>> files_;  // to be removed at the end, with all else
 };
 
 }  // namespace feedwater::server

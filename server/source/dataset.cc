@@ -44,7 +44,9 @@ const Schema<CommonParams>& CommonSchema() {
       Schema<CommonParams>()
           .Required("format", &CommonParams::format, "How the records are stored.",
                     OneOf(Registry<FormatEntry>::Get().Names()))
-          .Required("root", &CommonParams::root, "Name of a root that feedwater.yaml declares.")
+          .Required("root", &CommonParams::root,
+                    "Name of a root that feedwater.yaml declares; for a private daemon an absolute "
+                    "path.")
           .Param("path", &CommonParams::path,
                  "Folder or file of the dataset below the root; the root itself when left out.");
   return schema;

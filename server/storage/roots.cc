@@ -29,6 +29,8 @@ namespace {
 constexpr size_t kMessagePathLength = 300;  // longer paths are shortened in messages
 constexpr int kResolveAttempts = 32;        // a rename during ".." makes the kernel say EAGAIN
 
+constexpr char kEveryFolder[] = "/";  // its name and its path
+
 constexpr char kElsewhereUrl[] = "feedwater/elsewhere";
 
 absl::Status ElsewhereError() {
@@ -56,7 +58,15 @@ std::string PrintablePath(absl::string_view path) {
   return absl::StrCat(Escaped(path.substr(0, kMessagePathLength)), "...");
 }
 
+bool IsPath(absl::string_view name) { return !name.empty() && name[0] == '/'; }
+
+// What declares a root of this name.
+absl::string_view DeclaredName(absl::string_view name) {
+  return IsPath(name) ? absl::string_view(kEveryFolder) : name;
+}
+
 std::string DescribeRoot(absl::string_view name, absl::string_view path) {
+  if (name == path) return absl::StrCat("root '", PrintablePath(path), "'");
   return absl::StrCat("root '", Printable(name), "' (", PrintablePath(path), ")");
 }
 
@@ -255,6 +265,10 @@ absl::StatusOr<std::shared_ptr<const Roots>> Roots::Create(
     at = name;
     const std::string what = DescribeRoot(name, path);
     if (name.empty()) return absl::InvalidArgumentError(absl::StrCat(what, " has no name"));
+    if (IsPath(name) && (name != kEveryFolder || path != kEveryFolder)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(what, " has a name that begins with '/'; cure: choose a word"));
+    }
     if (path.empty() || path[0] != '/' || path.find('\0') != std::string::npos) {
       return absl::InvalidArgumentError(absl::StrCat(what, " must be an absolute path"));
     }
@@ -301,11 +315,13 @@ absl::StatusOr<std::shared_ptr<const Root>> Roots::FindNow(absl::string_view nam
   std::string path;
   {
     MutexLock lock(&mu_);
-    const Declared* declared = Look(name);
+    const Declared* declared = Look(DeclaredName(name));
     if (declared == nullptr) return Unknown(name);
     known = declared->root;
     path = declared->path;
   }
+  // Not kept, however many there are: whoever reads there has it.
+  if (IsPath(name)) return OpenRoot(std::string(name), std::string(name));
   if (known != nullptr) {
     FW_ASSIGN_OR_RETURN(const bool is_in_place, known->IsInPlace());
     if (is_in_place) return known;
@@ -322,6 +338,7 @@ absl::StatusOr<std::shared_ptr<const Root>> Roots::FindNow(absl::string_view nam
 }
 
 absl::StatusOr<std::shared_ptr<const Root>> Roots::Find(absl::string_view name) const {
+  if (IsPath(name)) return FindNow(name);
   MutexLock lock(&mu_);
   const Declared* declared = Look(name);
   if (declared == nullptr) return Unknown(name);
@@ -333,7 +350,7 @@ absl::StatusOr<std::shared_ptr<const Root>> Roots::Find(absl::string_view name) 
 
 absl::Status Roots::CheckDeclared(absl::string_view name) const {
   MutexLock lock(&mu_);
-  return roots_.find(name) != roots_.end() ? absl::OkStatus() : Unknown(name);
+  return roots_.find(DeclaredName(name)) != roots_.end() ? absl::OkStatus() : Unknown(name);
 }
 
 std::vector<std::string> Roots::Silent() const {
@@ -346,8 +363,23 @@ std::vector<std::string> Roots::Silent() const {
 }
 
 absl::Status Roots::Unknown(absl::string_view name) const {
+  if (IsPath(name)) {
+    return absl::PermissionDeniedError(absl::StrCat(
+        "root '", PrintablePath(name),
+        "' is an absolute path, and this daemon reads below its declared roots only; cure: declare "
+        "the folder under roots: in feedwater.yaml and give the root's name, or let the loader "
+        "start a daemon of its own: Loader(..., daemon=\"private\")"));
+  }
   std::vector<std::string> known;
-  for (const auto& [known_name, declared] : roots_) known.push_back(known_name);
+  for (const auto& [known_name, declared] : roots_) {
+    if (!IsPath(known_name)) known.push_back(known_name);
+  }
+  if (known.empty() && roots_.count(kEveryFolder) > 0) {
+    return absl::NotFoundError(absl::StrCat(
+        "unknown root '", Printable(name),
+        "': this daemon has no named roots; cure: give the folder's absolute path, such as root: "
+        "/data"));
+  }
   return absl::NotFoundError(absl::StrCat(
       "unknown root '", Printable(name), "'", known.empty() ? "" : Suggest(name, known),
       "; cure: declare it under roots: in feedwater.yaml, which a running daemon reads again at "

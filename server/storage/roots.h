@@ -72,9 +72,9 @@ class Root : public std::enable_shared_from_this<Root> {
 
 class Roots {
  public:
-  // name -> absolute path. Every path must be a folder that can be opened; one whose storage has
-  // not answered within `patience` is taken as good, and told of in the log. An error is of the
-  // root with the name `wrong`, where that is given.
+  // name -> absolute path of a folder that can be opened; one whose storage has not answered within
+  // `patience` is taken as good, and logged. An error is of the root with the name `wrong`, if that
+  // is given. {"/", "/"} declares all folders: an absolute path is the name of that folder, then.
   static absl::StatusOr<std::shared_ptr<const Roots>> Create(
       const std::map<std::string, std::string>& roots, std::string* wrong = nullptr,
       absl::Duration patience = absl::Seconds(3));

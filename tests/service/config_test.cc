@@ -105,6 +105,20 @@ TEST_F(Config, AMistakeInAnOverrideIsShownWithItsArgument) {
   }
 }
 
+TEST_F(Config, AbsoluteRootsAreForADaemonOfOneUser) {
+  auto settings = Parse(Text());
+  ASSERT_TRUE(settings.ok()) << settings.status();
+  EXPECT_FALSE(settings->roots->CheckDeclared(folder_).ok());
+  settings = Parse(Text("absolute_roots: true\n"));
+  ASSERT_TRUE(settings.ok()) << settings.status();
+  EXPECT_TRUE(settings->roots->CheckDeclared(folder_).ok());
+  EXPECT_TRUE(settings->roots->Find("photos").ok());
+  const absl::Status open =
+      Parse(Text("absolute_roots: true\naccess: {users: [12345]}\n")).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(open)) << open;
+  EXPECT_TRUE(absl::StrContains(open.message(), ":4:17: absolute_roots: ")) << open;
+}
+
 TEST_F(Config, EveryMistakeHasAPlaceAndNamesItsKey) {
   struct Mistake {
     std::string text, place, word;
@@ -149,6 +163,7 @@ TEST_F(Config, EveryMistakeHasAPlaceAndNamesItsKey) {
       {"version: 1\npipelines: [feedwater.yaml]\nroots: {}\n", "2:13", "not a folder"},
       {"version: 1\npipelines: []\nroots: {a: photos, b: nowhere}\n", "3:23", "nowhere"},
       {"version: 1\npipelines: []\nroots: [photos]\n", "3:8", "roots"},
+      {"version: 1\npipelines: []\nroots: {/: photos}\n", "3:12", "absolute_roots"},
   };
   std::ofstream(file_) << "version: 1\n";
   for (const Mistake& mistake : mistakes) {

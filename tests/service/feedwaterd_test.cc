@@ -179,6 +179,52 @@ TEST_F(Feedwaterd, TellsItsVersionAndItsConfiguration) {
   EXPECT_THAT(Text("out"), HasSubstr("version: 1"));
 }
 
+TEST_F(Feedwaterd, EndsWithTheLastThatHoldsItsLifelineAndLeavesNothing) {
+  const std::string lifeline = folder_ + "/lifeline";
+  ASSERT_EQ(mkfifo(lifeline.c_str(), 0600), 0);
+  EXPECT_EQ(open(lifeline.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC), -1) << "no daemon";
+  const int first = open(lifeline.c_str(), O_RDWR | O_CLOEXEC);
+  Launch({"--config", config(), "--lifeline", lifeline});
+  ASSERT_TRUE(Notified("READY=1")) << Text("log");
+  const int second = open(lifeline.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+  ASSERT_GE(second, 0);
+  EXPECT_EQ(write(second, "noise", 5), 5) << "means nothing";
+  close(first);
+  EXPECT_EQ(Wait(0.3), -1) << "one holds it still";
+  pollfd other_end{second, 0, 0};
+  EXPECT_EQ(poll(&other_end, 1, 0), 0);
+  close(second);
+  EXPECT_EQ(Wait(), 0) << Text("log");
+  EXPECT_FALSE(fs::exists(lifeline));
+  EXPECT_FALSE(fs::exists(config()));
+  EXPECT_FALSE(fs::exists(folder_ + "/run"));
+  EXPECT_TRUE(fs::exists(folder_ + "/state"));
+}
+
+TEST_F(Feedwaterd, EndsAtOnceWhereNobodyHoldsItsLifeline) {
+  const std::string lifeline = folder_ + "/lifeline";
+  EXPECT_EQ(Run({"--config", config(), "--lifeline", lifeline}), 1) << "there is none";
+  Write("lifeline", "");
+  EXPECT_EQ(Run({"--config", config(), "--lifeline", lifeline}), 1) << "it is a file";
+  fs::remove(lifeline);
+  ASSERT_EQ(mkfifo(lifeline.c_str(), 0600), 0);
+  EXPECT_EQ(Run({"--config", config(), "--lifeline", lifeline}), 0) << Text("log");
+  EXPECT_FALSE(fs::exists(folder_ + "/run"));
+}
+
+TEST_F(Feedwaterd, InTheBackgroundItsCommandEndsWhenItServesOrWithItsStatus) {
+  EXPECT_EQ(Run({"--config", config(), "--background", "--set", "colour=red"}), 2);
+  const std::string lifeline = folder_ + "/lifeline";
+  ASSERT_EQ(mkfifo(lifeline.c_str(), 0600), 0);
+  const int held = open(lifeline.c_str(), O_RDWR | O_CLOEXEC);
+  EXPECT_EQ(Run({"--config", config(), "--background", "--lifeline", lifeline}), 0) << Text("log");
+  EXPECT_TRUE(fs::exists(folder_ + "/run/control.sock")) << "it serves";
+  close(held);
+  for (int i = 0; i < 2'000 && fs::exists(folder_ + "/run"); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_FALSE(fs::exists(folder_ + "/run")) << Text("log");
+}
+
 TEST_F(Feedwaterd, CheckLooksAtThePipelinesToo) {
   EXPECT_EQ(Run({"--config", config(), "--check"}), 0) << Text("log");
   Write("pipelines/broken.yaml", "version: 1\noutputs: [image]\n");

@@ -45,6 +45,23 @@ TEST_F(RuntimeFolder, ASecondDaemonIsRefusedWithThePidOfTheFirst) {
   EXPECT_TRUE(RuntimeDir::Claim(folder_ + "/a/run").ok());
 }
 
+TEST_F(RuntimeFolder, IsRemovedAtTheEndWhereItWasMadeForOneDaemon) {
+  for (const bool has_more : {false, true}) {
+    const std::string path = folder_ + "/above/run";
+    auto dir = RuntimeDir::Claim(path);
+    ASSERT_TRUE(dir.ok()) << dir.status();
+    std::ofstream((*dir)->control_socket()) << "";
+    std::ofstream(path + "/config") << "";
+    if (has_more) std::ofstream(path + "/somebody's") << "";
+    (*dir)->RemoveAtEnd({path + "/config", path + "/not there"});
+    EXPECT_TRUE(absl::IsAlreadyExists(RuntimeDir::Claim(path).status()));
+    dir->reset();
+    EXPECT_FALSE(fs::exists(path + "/config"));
+    EXPECT_FALSE(fs::exists(path + "/control.sock"));
+    EXPECT_EQ(fs::exists(folder_ + "/above"), has_more);
+  }
+}
+
 TEST_F(RuntimeFolder, ItsModesFollowTheAccessList) {
   const std::string path = folder_ + "/run";
   auto dir = RuntimeDir::Claim(path);

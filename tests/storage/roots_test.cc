@@ -213,5 +213,31 @@ TEST(Roots, OneThatHasAnsweredWithAnErrorIsSilentNoMoreAndCanRecover) {
   answers = nullptr;
 }
 
+TEST_F(RootsTest, AnAbsolutePathIsARootOnlyWhereEveryFolderIsDeclared) {
+  const auto declared = folder_.AsRoot("photos");
+  for (const absl::Status& refused :
+       {declared->CheckDeclared(folder_.path()), declared->FindNow(folder_.path()).status(),
+        declared->Find("/").status()}) {
+    EXPECT_TRUE(absl::IsPermissionDenied(refused)) << refused;
+    EXPECT_THAT(std::string(refused.message()), AllOf(HasSubstr("roots:"), HasSubstr("private")));
+  }
+  EXPECT_FALSE(Roots::Create({{"/", folder_.path()}}).ok());
+  EXPECT_FALSE(Roots::Create({{"/photos", folder_.path()}}).ok());
+
+  const auto every = *Roots::Create({{"/", "/"}});
+  EXPECT_TRUE(every->CheckDeclared(folder_.path()).ok());
+  const auto root = every->FindNow(folder_.path());
+  ASSERT_TRUE(root.ok()) << root.status();
+  EXPECT_TRUE((*root)->OpenFile("a/b.jpg", false).ok());
+  // Below it, it is a root like any other.
+  EXPECT_TRUE(absl::IsPermissionDenied((*root)->OpenFile("../x", false).status()));
+  EXPECT_TRUE(absl::IsPermissionDenied((*root)->OpenFile(outside_ / "secret", false).status()));
+  EXPECT_TRUE(absl::IsNotFound(every->FindNow(folder_ / "nowhere").status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(every->FindNow(folder_ / "a/b.jpg").status()));
+  const absl::Status name = every->FindNow("photos").status();
+  EXPECT_TRUE(absl::IsNotFound(name)) << name;
+  EXPECT_THAT(std::string(name.message()), HasSubstr("absolute path"));
+}
+
 }  // namespace
 }  // namespace feedwater::server

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import grp
 import os
+import socket
 import time
+from collections.abc import Iterable
 from typing import Optional
 
 from .errors import DaemonLost, PermissionDenied
@@ -92,6 +95,53 @@ def _has_socket(directory: str) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     return True
+
+
+def answering(directories: Iterable[str]) -> Optional[str]:
+    """Return the first of these directories in which a daemon listens.
+
+    Raises
+    ------
+    PermissionDenied
+        There is a daemon, and it does not let this user in.
+    """
+    for directory in directories:
+        if not _is_trusted(directory):
+            continue
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+            sock.setblocking(False)
+            path = os.path.join(directory, DATA_SOCKET)
+            try:
+                sock.connect(path)
+            except BlockingIOError:  # its queue is full
+                return directory
+            except PermissionError:
+                if os.path.isdir(directory):  # else it cannot be seen whether there is one
+                    raise no_permission(path) from None
+                continue
+            except OSError:
+                continue
+            return directory
+    return None
+
+
+def is_starting(directory: str) -> bool:
+    """Tell whether a daemon has the directory and does not listen yet."""
+    if not _is_trusted(directory):
+        return False
+    try:
+        fd = os.open(
+            os.path.join(directory, "feedwaterd.lock"), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+        )
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
+    return False
 
 
 def find(address: Optional[str], patience: float) -> str:

@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any, NoReturn, Optional, Union
 
 from . import errors, trainers
-from .address import APPEARS_S, find
+from .address import APPEARS_S
 from .arguments import epoch_number, integer, protects_memory, refuse_arguments
 from .cursor import Cursor
 from .dataset import Dataset, RecordLister
@@ -25,6 +25,7 @@ from .position import Consumed
 from .statistics import BatchInfo
 from .stream import Batch, Failure, StreamOptions, check_timeout
 from .version import __version__
+from .which_daemon import choose_daemon
 
 _log = logging.getLogger("feedwater")
 
@@ -63,6 +64,16 @@ class Loader(DataLoaderHabits):
     address : str, optional
         The daemon's runtime directory. Default: ``$FEEDWATER_ADDRESS``, else the instance of this
         process's NUMA node.
+    daemon : {"auto", "shared", "private"}
+        ``shared``: the daemon that ``address``, ``$FEEDWATER_ADDRESS`` or the host has.
+        ``private``: one for this job, which is started where it is not there yet: the job's ranks
+        on this host share it, it reads with this user's rights, so that the ``root`` of a dataset
+        may be an absolute path, and it ends with its last loader, however that ends. ``auto``:
+        shared where one was named or answers, else private.
+    cpus, memory : int or str, optional
+        Of a private daemon: as those of feedwater.yaml (``6``, ``"0-3,8"``; ``"16GiB"``). Default:
+        the CPUs that this process may use less one for each local rank, but at least half of them;
+        four fifths of the memory.
     output : {"auto", "torch", "numpy", "jax"}
         ``auto`` is torch where it is installed, else NumPy. JAX arrays are copies.
     as_dict : bool
@@ -119,7 +130,7 @@ class Loader(DataLoaderHabits):
     PermissionDenied
         This user may not use the daemon.
     DaemonLost
-        There is no daemon.
+        There is no daemon, and none can be started.
 
     Notes
     -----
@@ -137,6 +148,9 @@ class Loader(DataLoaderHabits):
         seed: Optional[int] = None,
         job: Optional[str] = None,
         address: Optional[str] = None,
+        daemon: str = "auto",
+        cpus: Union[int, str, None] = None,
+        memory: Union[int, str, None] = None,
         output: str = "auto",
         as_dict: bool = False,
         device: Any = None,
@@ -156,36 +170,52 @@ class Loader(DataLoaderHabits):
         name, text, file_name = read_pipeline(pipeline)
         self.output, private = choose(output, device, writable)
         reconnect_timeout = check_timeout(reconnect_timeout)
-        self.address = find(address, min(APPEARS_S, reconnect_timeout))
+        self.address, self._daemon = choose_daemon(
+            address,
+            daemon,
+            cpus,
+            memory,
+            place,
+            job,
+            is_name=text is None,
+            patience=min(APPEARS_S, reconnect_timeout),
+        )
         job_suffix = None  # of a default name
         if job is None:
             job_suffix = f"/{name}#{next(_opened.setdefault(name, count(1)))}"
         self._pid = os.getpid()
         self._lock = threading.Lock()
         form = self.output
-        self._feed = Feed(
-            StreamOptions(
-                address=self.address,
-                client=f"python {__version__}",
-                pipeline_name=name,
-                pipeline_text=text,
-                file_name=file_name,
-                job=job or "",
-                rank=place.rank,
-                world_size=place.world_size,
-                batch_size=batch_size,
-                seed=seed,
-                slots=slots,
-                verify=bool(verify),
-                writable=private,
-                reconnect_timeout=reconnect_timeout,
-                debug_protect=protects_memory() if debug_protect is None else bool(debug_protect),
-            ),
-            place,
-            job_suffix=job_suffix,
-            place_is_settled=rank is not None,
-            converter=lambda places: Converter(form, places, as_dict, device),
-        )
+        try:
+            self._feed = Feed(
+                StreamOptions(
+                    address=self.address,
+                    client=f"python {__version__}",
+                    pipeline_name=name,
+                    pipeline_text=text,
+                    file_name=file_name,
+                    job=job or "",
+                    rank=place.rank,
+                    world_size=place.world_size,
+                    batch_size=batch_size,
+                    seed=seed,
+                    slots=slots,
+                    verify=bool(verify),
+                    writable=private,
+                    reconnect_timeout=reconnect_timeout,
+                    debug_protect=protects_memory()
+                    if debug_protect is None
+                    else bool(debug_protect),
+                    ensure=None if self._daemon is None else self._daemon.ensure,
+                ),
+                place,
+                job_suffix=job_suffix,
+                place_is_settled=rank is not None,
+                converter=lambda places: Converter(form, places, as_dict, device),
+            )
+        except BaseException:
+            self._let_daemon_go()
+            raise
         try:
             self._take_over()
         except BaseException:
@@ -247,6 +277,8 @@ class Loader(DataLoaderHabits):
             self._feed.check_open()
             self._check_place()
             self._end_iteration()
+            if self._daemon is not None:
+                self._daemon.look_around()
             if not self._feed.position.fresh:
                 self._feed.position.begin_epoch(self._feed.position.consumed.epoch + 1)
             self._feed.settle()
@@ -461,6 +493,11 @@ class Loader(DataLoaderHabits):
     def close(self) -> None:
         """End the stream. Batches that the program still has stay valid. May be called again."""
         self._feed.close()
+        self._let_daemon_go()
+
+    def _let_daemon_go(self) -> None:
+        if self._daemon is not None:
+            self._daemon.release()
 
     def __enter__(self) -> Loader:
         return self

@@ -22,6 +22,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -49,32 +50,50 @@ class _Launcher:
     rank: tuple[str, ...]
     world_size: tuple[str, ...]
     local_rank: tuple[str, ...]
+    local_size: tuple[str, ...]  # ranks on this host
 
 
-_TORCHRUN = _Launcher("torchrun", ("RANK",), ("WORLD_SIZE",), ("LOCAL_RANK",))
+_TORCHRUN = _Launcher(
+    "torchrun", ("RANK",), ("WORLD_SIZE",), ("LOCAL_RANK",), ("LOCAL_WORLD_SIZE",)
+)
 _SLURM = _Launcher(
     "Slurm",
     ("SLURM_PROCID",),
     ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"),
     ("SLURM_LOCALID",),
+    ("SLURM_NTASKS_PER_NODE", "SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"),
 )
 # The innermost first: torchrun is started by srun or mpirun, mpirun in a job of Slurm's.
 _LAUNCHERS = (
     _TORCHRUN,
-    _Launcher(_HOROVOD, ("HOROVOD_RANK",), ("HOROVOD_SIZE",), ("HOROVOD_LOCAL_RANK",)),
+    _Launcher(
+        _HOROVOD,
+        ("HOROVOD_RANK",),
+        ("HOROVOD_SIZE",),
+        ("HOROVOD_LOCAL_RANK",),
+        ("HOROVOD_LOCAL_SIZE",),
+    ),
     _Launcher(
         "Open MPI",
         ("OMPI_COMM_WORLD_RANK",),
         ("OMPI_COMM_WORLD_SIZE",),
         ("OMPI_COMM_WORLD_LOCAL_RANK",),
+        ("OMPI_COMM_WORLD_LOCAL_SIZE",),
     ),
     _Launcher(
         "MVAPICH",
         ("MV2_COMM_WORLD_RANK",),
         ("MV2_COMM_WORLD_SIZE",),
         ("MV2_COMM_WORLD_LOCAL_RANK",),
+        ("MV2_COMM_WORLD_LOCAL_SIZE",),
     ),
-    _Launcher("PMI", ("PMI_RANK",), ("PMI_SIZE",), ("MPI_LOCALRANKID", "PMI_LOCAL_RANK")),
+    _Launcher(
+        "PMI",
+        ("PMI_RANK",),
+        ("PMI_SIZE",),
+        ("MPI_LOCALRANKID", "PMI_LOCAL_RANK"),
+        ("MPI_LOCALNRANKS", "PMI_LOCAL_SIZE"),
+    ),
     _SLURM,
 )
 
@@ -157,6 +176,20 @@ def placement(
             )
         return RankPlacement(0, 1, 0, None, _siblings())
     return _place(group, launched, env)
+
+
+def local_ranks(place: RankPlacement, env: Optional[Mapping[str, str]] = None) -> int:
+    """Return how many ranks of the job this host has: as the launcher says, else all of them (a
+    group that no launcher made is on one host as a rule), and never more than there are.
+    """
+    env = os.environ if env is None else env
+    for launcher in _LAUNCHERS:
+        if any(env.get(name, "").strip() for name in launcher.rank):
+            for name in launcher.local_size:
+                counts = re.match(r"\d+", env.get(name, "").strip())  # Slurm: "4(x2),3"
+                if counts is not None:
+                    return max(1, min(int(counts.group()), place.world_size))
+    return place.world_size
 
 
 def _place(

@@ -10,6 +10,7 @@ import gc
 import math
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Optional, Union
 
@@ -51,6 +52,7 @@ class StreamOptions:
     writable: bool
     reconnect_timeout: float
     debug_protect: bool = False
+    ensure: Optional[Callable[[], None]] = None  # starts a private daemon that is gone
 
 
 class Batch(NamedTuple):
@@ -172,6 +174,8 @@ class Stream:
 
     def _connect(self, timeout: float = math.inf) -> tuple[Session, Any]:
         o = self.options
+        if o.ensure is not None:
+            o.ensure()
         return Session.open(
             o.address, self._request(), o.writable, timeout, o.debug_protect, self._check
         )

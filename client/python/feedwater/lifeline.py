@@ -1,0 +1,208 @@
+"""`Lifeline`: how this process holds on to a private daemon, which ends with its last client.
+
+A private daemon has a FIFO of which it holds the end for reading (server/lifeline.h). Each process
+that uses it holds the end for writing, once, while a loader of it is open and for `GRACE_S` longer:
+loaders that follow one another (training, validation) find the same daemon. However the process
+ends, the kernel closes its end. Programs that it starts do not get the descriptor, and a forked
+child closes it at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import queue
+import select
+import threading
+import time
+from typing import Optional
+
+FIFO = "lifeline"
+GRACE_S = 1.0  # that a daemon outlives the last loader of a process that goes on
+
+_descriptors: set[int] = set()  # what a forked child must not keep
+_lifelines: dict[str, Lifeline] = {}
+_lock = threading.RLock()
+# Of users that are gone: a finalizer may run at any time, in any thread and below any lock, so it
+# does nothing but this.
+_releases: queue.SimpleQueue[tuple[Lifeline, int]] = queue.SimpleQueue()
+_numbers = itertools.count()
+_thread: Optional[threading.Thread] = None  # that lets go of daemons, once there is one
+
+
+def open_kept(path: str, flags: int, mode: int = 0o600) -> int:
+    """Open a file that no child gets: neither a program nor a forked process. `close` it."""
+    with _lock:  # no fork in between
+        fd = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
+        _descriptors.add(fd)
+        return fd
+
+
+def close(fd: int) -> None:
+    """Close what `open_kept` opened."""
+    with _lock:
+        if fd in _descriptors:
+            _descriptors.discard(fd)
+            os.close(fd)
+
+
+def _before_fork() -> None:
+    _lock.acquire()
+
+
+def _after_fork_in_parent() -> None:
+    _lock.release()
+
+
+def _after_fork_in_child() -> None:
+    global _lock, _releases, _thread
+    _lock, _releases, _thread = threading.RLock(), queue.SimpleQueue(), None
+    for fd in _descriptors:
+        with contextlib.suppress(OSError):
+            os.close(fd)
+    _descriptors.clear()
+    for lifeline in _lifelines.values():
+        lifeline.forget()
+    _lifelines.clear()
+
+
+os.register_at_fork(
+    before=_before_fork,
+    after_in_parent=_after_fork_in_parent,
+    after_in_child=_after_fork_in_child,
+)
+
+
+def lifeline_of(folder: str) -> Lifeline:
+    """Return this process's lifeline to the daemon in a folder."""
+    with _lock:
+        return _lifelines.setdefault(folder, Lifeline(folder))
+
+
+def own_lifeline() -> Optional[Lifeline]:
+    """Return the lifeline to a daemon of this process's job, if it holds one."""
+    with _lock:
+        return next(
+            (line for line in _lifelines.values() if line.is_own and line.is_joined()), None
+        )
+
+
+class Lifeline:
+    """See the module. `lifeline_of` makes one.
+
+    Attributes
+    ----------
+    folder : str
+        The daemon's runtime directory.
+    is_own : bool
+        The daemon was started for this process's job; else the program named it.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.is_own = False
+        self._fd: Optional[int] = None
+        self._users: set[int] = set()
+        self._unused_since: Optional[float] = None
+
+    def is_joined(self) -> bool:
+        """Tell whether this process holds on to a daemon that is there."""
+        with _lock:
+            return self._fd is not None and not _has_no_reader(self._fd)
+
+    def is_lost(self) -> bool:
+        """Tell whether this process held on to a daemon that is gone."""
+        with _lock:
+            return self._fd is not None and _has_no_reader(self._fd)
+
+    def take(self, fd: int) -> None:
+        """Hold what `open_end` opened from now on, instead of the one before it."""
+        global _thread
+        with _lock:
+            old, self._fd = self._fd, fd
+            if old is not None:
+                close(old)
+            if _thread is None:
+                _thread = threading.Thread(target=_let_go_in_time, name="feedwater-lifeline")
+                _thread.daemon = True
+                try:
+                    _thread.start()
+                except RuntimeError:  # no thread to be had: the daemon stays as long as the process
+                    _thread = None
+
+    def hold(self) -> Hold:
+        """Return what stands for a user."""
+        with _lock:
+            number = next(_numbers)
+            self._users.add(number)
+            self._unused_since = None
+            return Hold(self, number)
+
+    def drop(self) -> None:
+        """Let go of the daemon at once."""
+        with _lock:
+            fd, self._fd = self._fd, None
+            if fd is not None:
+                close(fd)
+
+    def forget(self) -> None:
+        """Forget all of it: in a forked child, whose parent it belongs to."""
+        self._fd = None
+        self._users.clear()
+
+    def remove(self, user: int) -> None:
+        """Forget a user. The thread's."""
+        self._users.discard(user)
+        if not self._users and self._unused_since is None:
+            self._unused_since = time.monotonic()
+
+    def seconds_left(self) -> Optional[float]:
+        """Return when to let go of the daemon, from now on; None: not yet known. The thread's."""
+        if self._users or self._fd is None or self._unused_since is None:
+            return None
+        return self._unused_since + GRACE_S - time.monotonic()
+
+
+def _let_go_in_time() -> None:
+    """Let go of daemons that nothing in this process has used for `GRACE_S`."""
+    wait: Optional[float] = None
+    while True:
+        with contextlib.suppress(queue.Empty):
+            lifeline, user = _releases.get(timeout=wait)
+            with _lock:
+                lifeline.remove(user)
+        with _lock:
+            left = {line: line.seconds_left() for line in _lifelines.values()}
+            for line, seconds in left.items():
+                if seconds is not None and seconds <= 0:
+                    line.drop()
+            wait = min((s for s in left.values() if s is not None and s > 0), default=None)
+
+
+class Hold:
+    """A user of a daemon: a loader. Whoever forgets to `release` it does so by dropping it."""
+
+    def __init__(self, lifeline: Lifeline, number: int) -> None:
+        self._lifeline, self._number = lifeline, number
+        self._releases = _releases  # those of this process
+
+    def release(self) -> None:
+        """Count the user no longer. May be called again."""
+        self._releases.put((self._lifeline, self._number))
+
+    __del__ = release
+
+
+def open_end(folder: str) -> Optional[int]:
+    """Open the end that clients hold; None where nobody holds the other one."""
+    try:
+        return open_kept(os.path.join(folder, FIFO), os.O_WRONLY | os.O_NONBLOCK)
+    except OSError:
+        return None
+
+
+def _has_no_reader(fd: int) -> bool:
+    poll = select.poll()
+    poll.register(fd, 0)
+    return any(events & (select.POLLERR | select.POLLNVAL) for _, events in poll.poll(0))

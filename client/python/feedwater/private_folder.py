@@ -1,0 +1,361 @@
+"""Where private daemons of this user live: a folder for each, below one that only the user may
+enter.
+
+``$XDG_RUNTIME_DIR/feedwater/private/NAME``, or ``/tmp/feedwater-UID/private/NAME``, is the runtime
+directory of a private daemon: its sockets, its configuration and its lifeline. It goes with the
+daemon; what a killed one left is removed by whoever starts the next one. Who starts, joins or
+removes one has the lock of the folder above (`StartLock`), so that there is one daemon a job.
+
+State (caches, saved indexes, the log) stays: ``~/.local/state/feedwater/private/N``, of which each
+daemon holds the first one that is free.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import re
+import stat
+import time
+from typing import Any, Optional
+
+from . import errors
+from .address import CONTROL_SOCKET, DATA_SOCKET
+from .lifeline import FIFO, close, open_end, open_kept
+
+CONFIG = "feedwater.yaml"
+LOG = "feedwaterd.log"
+_LOCK = "feedwaterd.lock"  # the daemon's own
+_FILES = (DATA_SOCKET, CONTROL_SOCKET, CONFIG, FIFO, _LOCK)  # this one last
+_SLOT_LOCK = "in-use.lock"
+_LONGEST_PATH = 107  # of a Unix socket
+_LOCK_S = 120.0
+_LOOK_S = 0.02
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_CLOSED = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+def explain(error: OSError, folder: str) -> errors.Error:
+    """Return the error of a folder that a private daemon needs, with the cure."""
+    where = error.filename or folder
+    if error.errno in _FULL:
+        return errors.ResourceExhausted(
+            f"a private daemon could not be started: {where}: {error.strerror}. Cure: make room "
+            "there, or set XDG_RUNTIME_DIR (sockets) or XDG_STATE_HOME (caches) to a folder with "
+            'room, or use a shared daemon (daemon="shared")'
+        )
+    if error.errno in _CLOSED:
+        return errors.PermissionDenied(
+            f"a private daemon could not be started: {where}: {error.strerror}. Cure: set "
+            "XDG_RUNTIME_DIR to a folder of this user's that may be written, or use a shared "
+            'daemon (daemon="shared")'
+        )
+    return errors.Error(f"a private daemon could not be started: {where}: {error.strerror}")
+
+
+def _own_folder(path: str) -> None:
+    """Make a folder that is this user's alone, or check that it is."""
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, 0o700)
+    found = os.lstat(path)
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        raise errors.PermissionDenied(
+            f"{path} is not a folder of user {os.geteuid()}: a private daemon could not be "
+            "started there. Cure: have it removed, or set XDG_RUNTIME_DIR to a folder of this user"
+        )
+    if found.st_mode & 0o022:
+        raise errors.PermissionDenied(
+            f"{path} may be changed by other users. Cure: chmod 700 {path}"
+        )
+
+
+def _own_path(base: str, *names: str) -> str:
+    """Make folders below `base`, which is there or is made."""
+    path = base
+    for name in names:
+        _own_folder(path)
+        path = os.path.join(path, name)
+    _own_folder(path)
+    return path
+
+
+def _tmp() -> str:
+    return f"/tmp/feedwater-{os.geteuid()}"
+
+
+def _runtime_bases() -> list[str]:
+    """Return the folders that may hold ``private``, best first."""
+    bases = []
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    if os.path.isabs(runtime) and len(runtime) < _LONGEST_PATH - 64:
+        with contextlib.suppress(OSError):
+            if os.stat(runtime).st_uid == os.geteuid() and os.access(runtime, os.W_OK | os.X_OK):
+                bases.append(os.path.join(runtime, "feedwater"))
+    return [*bases, _tmp()]
+
+
+def all_private() -> list[str]:
+    """Return the folders of private daemons of this user, whether they run or not."""
+    found = []
+    for base in _runtime_bases():
+        private = os.path.join(base, "private")
+        with contextlib.suppress(OSError):
+            if os.lstat(private).st_uid == os.geteuid():
+                found += [os.path.join(private, name) for name in sorted(os.listdir(private))]
+    return found
+
+
+def name_of(key: str) -> str:
+    """Return the name of a job's folder: short, whatever the job is called."""
+    readable = re.sub(r"[^A-Za-z0-9.-]+", "-", key).strip("-.")[:24]
+    return f"{readable}-{hashlib.sha256(key.encode()).hexdigest()[:10]}"
+
+
+def _is_locked(path: str) -> bool:
+    """Tell whether a process holds a lock file."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def has_daemon(folder: str) -> bool:
+    """Tell whether a daemon has the folder, also one that starts or ends at this moment."""
+    return any(_is_locked(os.path.join(folder, name)) for name in (CONFIG, _LOCK))
+
+
+def is_private(folder: str) -> bool:
+    """Tell whether the folder is that of a private daemon."""
+    try:
+        found = os.lstat(os.path.join(folder, FIFO))
+    except OSError:
+        return False
+    return stat.S_ISFIFO(found.st_mode)
+
+
+def remove(folder: str) -> None:
+    """Remove the folder of a daemon that is gone."""
+    for name in _FILES:
+        with contextlib.suppress(OSError):
+            os.unlink(os.path.join(folder, name))
+    with contextlib.suppress(OSError):
+        os.rmdir(folder)
+
+
+def write_config(folder: str, about: dict[str, Any], config: dict[str, Any]) -> tuple[str, int]:
+    """Write the configuration, with what others are told of this daemon in its first line.
+
+    Returns
+    -------
+    tuple
+        Its path, and a descriptor with its lock. The daemon inherits that, so that it is known to
+        be there from its first moment on, also when whoever started it is not any more.
+    """
+    path = os.path.join(folder, CONFIG)
+    text = f"# {json.dumps(about)}\n{json.dumps(config, indent=1)}\n".encode()
+    fd = open_kept(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.write(fd, text) != len(text):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+    except BaseException:
+        close(fd)
+        raise
+    return path, fd
+
+
+def read_config(folder: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what `write_config` wrote; empty where it cannot be read."""
+    try:
+        with open(os.path.join(folder, CONFIG)) as file:
+            first, rest = file.readline(), file.read()
+        return json.loads(first[1:]), json.loads(rest)
+    except (OSError, ValueError):
+        return {}, {}
+
+
+def pid_of(folder: str) -> Optional[int]:
+    """Return the process of the daemon that has the folder."""
+    try:
+        with open(os.path.join(folder, _LOCK)) as file:
+            return int(file.read().split()[0])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+class StartLock:
+    """The right to start, join and remove private daemons; use it as a context manager.
+
+    It is a lock of the folder ``private`` itself, so nothing is left of it.
+
+    Attributes
+    ----------
+    private : str
+        That folder.
+    """
+
+    def __init__(self) -> None:
+        self.private = ""
+        self._fd = -1
+
+    def __enter__(self) -> StartLock:
+        deadline = time.monotonic() + _LOCK_S
+        while not self._try():
+            if time.monotonic() > deadline:
+                raise errors.DaemonLost(
+                    f"another process has been starting a private daemon in {self.private} for "
+                    f"{_LOCK_S:g} s"
+                )
+            time.sleep(_LOOK_S)
+        return self
+
+    def _try(self) -> bool:
+        self.private = _make_private()
+        try:
+            fd = open_kept(self.private, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:  # removed by a daemon that has just ended
+            return False
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if self._is_of(fd):
+                self._fd, fd = fd, -1
+                return True
+        except BlockingIOError:
+            pass
+        finally:
+            if fd >= 0:
+                close(fd)
+        return False
+
+    def _is_of(self, fd: int) -> bool:
+        with contextlib.suppress(FileNotFoundError):
+            return os.path.samestat(os.fstat(fd), os.stat(self.private))
+        return False
+
+    def make(self, folder: str) -> bool:
+        """Make a daemon's folder. False: a daemon that ended has removed the folder above, and with
+        it this lock; take another one.
+        """
+        try:
+            os.mkdir(folder, 0o700)
+        except FileNotFoundError:
+            return False
+        if self._is_of(self._fd):  # and stays, as it is not empty any more
+            return True
+        with contextlib.suppress(OSError):
+            os.rmdir(folder)
+        return False
+
+    def __exit__(self, *unused: object) -> None:
+        with contextlib.suppress(OSError):
+            os.rmdir(self.private)  # where nothing came of it
+        self._unlock()
+
+    def _unlock(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            with contextlib.suppress(OSError):
+                fcntl.flock(fd, fcntl.LOCK_UN)  # also where a child has it
+            close(fd)
+
+    __del__ = _unlock  # of one that was interrupted
+
+    def others(self, folder: str) -> list[str]:
+        """Return the folders of this user's other private daemons that run, and remove those of
+        daemons that are gone.
+        """
+        alive = []
+        for other in all_private():
+            if other == folder:
+                continue
+            if not has_daemon(other):
+                if os.path.dirname(other) == self.private:  # that another lock guards another one
+                    remove(other)
+                continue
+            end = open_end(other)
+            if end is not None:
+                close(end)
+                alive.append(other)
+        return alive
+
+
+def _make_private() -> str:
+    """Return the folder for private daemons; it is made where it is not there."""
+    closed: Optional[BaseException] = None
+    for base in _runtime_bases():
+        try:
+            return _own_path(base, "private")
+        except FileNotFoundError:
+            time.sleep(0)  # made and removed at the same time
+            with contextlib.suppress(FileNotFoundError):
+                return _own_path(base, "private")
+        except OSError as error:
+            closed = closed or explain(error, base)
+        except errors.Error as error:
+            closed = closed or error
+    raise closed or errors.Error("a private daemon could not be started: its folder goes away")
+
+
+class StateSlot:
+    """A state folder that is this daemon's alone while it runs.
+
+    The lock is the kernel's and goes with the descriptor, which the daemon inherits.
+
+    Attributes
+    ----------
+    path : str
+    fd : int
+        To be passed to the daemon, and closed here then.
+    """
+
+    def __init__(self, preferred: Optional[str] = None) -> None:
+        self.fd = -1
+        state = _state_folder()
+        numbers = [os.path.join(state, str(n)) for n in range(1024)]
+        for self.path in [preferred, *numbers] if preferred else numbers:
+            _own_folder(self.path)
+            self.fd = open_kept(os.path.join(self.path, _SLOT_LOCK), os.O_RDWR | os.O_CREAT)
+            try:
+                fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                self.close()
+        raise errors.ResourceExhausted(f"all of {len(numbers)} folders in {state} are in use")
+
+    @property
+    def log(self) -> str:
+        """The daemon's log."""
+        return os.path.join(self.path, LOG)
+
+    def close(self) -> None:
+        """Leave it to the daemon, if that has it. May be called again."""
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            close(fd)
+
+    __del__ = close
+
+
+def _state_folder() -> str:
+    """Return the folder for the state of private daemons; it is made where it is not there."""
+    given = os.environ.get("XDG_STATE_HOME", "")
+    home = given if os.path.isabs(given) else os.path.expanduser("~/.local/state")
+    if os.path.isabs(home):
+        path = os.path.join(home, "feedwater", "private")
+        with contextlib.suppress(OSError, errors.PermissionDenied):
+            os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+            _own_folder(path)
+            if os.access(path, os.W_OK | os.X_OK):
+                return path
+    return _own_path(_tmp(), "state", "private")
