@@ -543,7 +543,7 @@ def test_two_images_of_a_record_become_two_documents(project, options):
     (project.pipelines / "photos.yaml").write_text(f"version: 1\n{dataset}{rest}")
     converted(project, "--jpeg", "coefficients", "--verify", *options)
     for record in records(project.data / "shards").values():
-        documents = [record[f"{name}.fwcs"] for name in ("left", "right")]
+        documents = [record["fwcs"], record["right.fwcs"]]
         sizes = [struct.unpack_from("<Q", document, 16)[0] for document in documents]
         assert sizes == [len(document) for document in documents]
         widths = [struct.unpack_from("<I", document, 24)[0] for document in documents]
