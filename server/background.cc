@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 
 #include "server/base/status.h"
 
@@ -26,6 +27,7 @@ namespace {
 }  // namespace
 
 absl::Status Background::Enter() {
+  (void)signal(SIGCHLD, SIG_DFL);  // where it is ignored, nobody learns how a child ended
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return ErrnoStatus(errno, "--background: pipe");
   const pid_t second = fork();

@@ -100,7 +100,11 @@ void ControlListener::Stop() {
   stop_ = true;
   (void)!eventfd_write(wake_.get(), 1);
   if (thread_.joinable()) thread_.join();
-  if (options_.listen_fd < 0) unlink(options_.socket_path.c_str());
+  struct stat there;  // where a cleaner took the folder, another daemon may have come
+  if (made_ && lstat(options_.socket_path.c_str(), &there) == 0 && there.st_dev == socket_.st_dev &&
+      there.st_ino == socket_.st_ino) {
+    unlink(options_.socket_path.c_str());
+  }
   listener_ = Fd();
   waiting_.clear();
 }

@@ -7,6 +7,8 @@
 // waits here.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -53,7 +55,9 @@ class ControlListener {
       : options_(std::move(options)),
         listener_(std::move(listener)),
         epoll_(std::move(epoll)),
-        wake_(std::move(wake)) {}
+        wake_(std::move(wake)) {
+    made_ = options_.listen_fd < 0 && lstat(options_.socket_path.c_str(), &socket_) == 0;
+  }
   void Run();
   void AcceptSome();
   void Admit(Fd connection);
@@ -66,6 +70,8 @@ class ControlListener {
 
   const Options options_;
   Fd listener_;
+  struct stat socket_ {};  // as it was made
+  bool made_ = false;
   const Fd epoll_, wake_;
   std::thread thread_;
   bool stopped_ = false;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <fstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -22,6 +23,14 @@ bool GiveToGroup(const std::string& path, gid_t group) {
   struct stat info;
   if (lstat(path.c_str(), &info) != 0) return errno == ENOENT;
   return info.st_gid == group || lchown(path.c_str(), static_cast<uid_t>(-1), group) == 0;
+}
+
+// Whether the lock at the path is this process's. Where a cleaner of /tmp took it, another daemon
+// may have come.
+bool IsOwnLock(const std::string& path) {
+  std::ifstream file(path);
+  long long pid = 0, start = -1;
+  return (file >> pid >> start) && pid == getpid() && start == ProcessStart();
 }
 
 }  // namespace
@@ -62,6 +71,7 @@ absl::Status MakeFolder(const std::string& path) {
 // The lock goes last: whoever finds none takes what is left for that of a daemon that was killed,
 // and may remove it, too.
 void RemoveRuntimeDir(const std::string& path, const std::vector<std::string>& files) {
+  if (!IsOwnLock(absl::StrCat(path, "/", kLockName))) return;
   for (const std::string& file : files) (void)unlink(file.c_str());
   for (const char* name : {"control.sock", "data.sock", kLockName})
     (void)unlink(absl::StrCat(path, "/", name).c_str());

@@ -26,6 +26,7 @@ absl::Status MakeFolder(const std::string& path);
 
 // Removes the sockets, `files`, the lock, the folder if nothing else is in it, and the one above it
 // if that is empty then. For who holds the lock: another daemon may come as soon as that is gone.
+// Nothing where the lock at the path is not this process's: another daemon has come.
 void RemoveRuntimeDir(const std::string& path, const std::vector<std::string>& files);
 
 class RuntimeDir {

@@ -178,6 +178,89 @@ say([batches, loader.stats()["reconnects"]])
     assert reconnects == [1] * ranks
 
 
+def test_a_daemon_whose_folder_is_gone_is_replaced_for_the_next_loader(home):
+    program = home.start("""
+first = open_loader()
+batches = [digest(batch) for batch in first]
+say(first.address)
+for line in sys.stdin:
+    with open_loader() as second:
+        say([digest(batch) for batch in second] == batches)
+""")
+    address = Path(program.line())
+    address = Path(json.loads(str(address)))
+    for turn in range(2):
+        (old,) = home.daemons()
+        for path in list(address.iterdir()):
+            # As systemd-tmpfiles does, which leaves sockets in use; and all of it.
+            if turn == 1 or not path.is_socket():
+                path.unlink()
+        if turn == 1:
+            address.rmdir()
+        program.go_on()
+        assert program.line() == "true"
+        home.wait_for(lambda old=old: old not in home.daemons(), "the old one ends")
+        assert len(home.daemons()) == 1 and jobs_at(str(address)) is not None
+        assert (address / "data.sock").exists() and (address / "lifeline").exists()
+    program.kill()
+    home.wait_for(lambda: not home.daemons(), "it ends")
+    home.run(OPEN)  # removes what was put aside
+    home.wait_until_nothing_is_left()
+
+
+def test_why_a_daemon_does_not_start_is_told_where_children_are_not_waited_for(home):
+    out, told = home.run(
+        "signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
+        "try:\n    open_loader(memory='1 byte')\n"
+        "except feedwater.Error as error:\n    say(str(error))\n"
+    )
+    assert "did not start" in out and "memory" in out and STARTED not in told
+    assert not home.files()
+    out, told = home.run("signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n" + TRAIN)
+    assert len(json.loads(out)[1]) == 10 and told.count(STARTED) == 1
+    home.wait_until_nothing_is_left()
+
+
+def test_threads_that_open_the_first_loaders_at_the_same_time_share_a_daemon(home):
+    out, told = home.run(
+        """
+import threading
+addresses = []
+threads = [
+    threading.Thread(target=lambda n=n: addresses.append(open_loader(job=f"job-{n}").address))
+    for n in range(4)
+]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+say([len(addresses), len(set(addresses))])
+""",
+        **rank(0, 1),
+    )
+    assert json.loads(out) == [4, 1]
+    assert told.count(STARTED) == 1
+    home.wait_until_nothing_is_left()
+
+
+def test_ranks_that_validate_alone_first_share_a_daemon_too(home):
+    text = """
+with open_loader(rank=0, world_size=1) as alone:
+    ids = [digest(batch)[1] for batch in alone]
+    with open_loader() as train:
+        say([alone.address, train.address, sum(map(len, ids))])
+        sys.stdin.readline()
+"""
+    programs = [home.start(text, **rank(number)) for number in range(2)]
+    said = [json.loads(program.line()) for program in programs]
+    assert len({address for *addresses, _ in said for address in addresses}) == 1
+    assert [count for *_, count in said] == [40, 40]
+    assert len(home.daemons()) == 1
+    for program in programs:
+        program.kill()
+    home.wait_until_nothing_is_left()
+
+
 def test_a_crash_is_told_once_and_its_log_is_kept_but_not_without_end(home):
     program = home.start("""
 train = open_loader(reconnect_timeout=2, batch_size=1)
@@ -210,7 +293,7 @@ for turn in range(6):
     assert "5 times" in text and str(home.state) in text and has_state
     assert program.told().count(STARTED) == 1 and program.told().count(AGAIN) == 5
     assert home.log().count("serving at") == 6
-    assert len(list((home.state / "feedwater/private").iterdir())) == 1
+    assert len(list((home.state / "feedwater/private").glob("*/*"))) == 1
     program.end()
     home.run(TRAIN)
     home.wait_until_nothing_is_left()
@@ -500,7 +583,7 @@ def test_many_daemons_are_started_and_ended_in_every_way_and_none_is_left(home):
         assert program.told().count(STARTED) == 1, program.told()
     home.wait_until_nothing_is_left()
     assert set(os.listdir("/dev/shm")) <= shared_memory
-    assert len(list((home.state / "feedwater/private").iterdir())) <= len(endings)
+    assert len(list((home.state / "feedwater/private").glob("*/*"))) <= len(endings)
 
 
 def test_status_all_lists_shared_and_private_daemons(home, make_daemon):

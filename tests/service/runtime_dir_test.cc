@@ -62,6 +62,21 @@ TEST_F(RuntimeFolder, IsRemovedAtTheEndWhereItWasMadeForOneDaemon) {
   }
 }
 
+TEST_F(RuntimeFolder, IsLeftAloneAtTheEndWhereAnotherDaemonHasItMeanwhile) {
+  const std::string path = folder_ + "/above/run";
+  auto dir = RuntimeDir::Claim(path);
+  ASSERT_TRUE(dir.ok()) << dir.status();
+  (*dir)->RemoveAtEnd({path + "/config"});
+  fs::remove_all(path);  // a cleaner of /tmp, and then somebody who starts a daemon
+  fs::create_directory(path);
+  for (const char* name : {"config", "control.sock", "data.sock"})
+    std::ofstream(path + "/" + name) << "";
+  std::ofstream(path + "/feedwaterd.lock") << getppid() << " 1 1\n";
+  dir->reset();
+  for (const char* name : {"config", "control.sock", "data.sock", "feedwaterd.lock"})
+    EXPECT_TRUE(fs::exists(path + "/" + name)) << name;
+}
+
 TEST_F(RuntimeFolder, ItsModesFollowTheAccessList) {
   const std::string path = folder_ + "/run";
   auto dir = RuntimeDir::Claim(path);

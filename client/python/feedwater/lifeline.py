@@ -5,6 +5,8 @@ that uses it holds the end for writing, once, while a loader of it is open and f
 loaders that follow one another (training, validation) find the same daemon. However the process
 ends, the kernel closes its end. Programs that it starts do not get the descriptor, and a forked
 child closes it at once.
+
+Who holds it also renews the times of the daemon's files, so that no cleaner of ``/tmp`` takes them.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from typing import Optional
 
 FIFO = "lifeline"
 GRACE_S = 1.0  # that a daemon outlives the last loader of a process that goes on
+_RENEW_S = 900.0
 
 _descriptors: set[int] = set()  # what a forked child must not keep
 _lifelines: dict[str, Lifeline] = {}
@@ -109,12 +112,16 @@ class Lifeline:
     def is_joined(self) -> bool:
         """Tell whether this process holds on to a daemon that is there."""
         with _lock:
-            return self._fd is not None and not _has_no_reader(self._fd)
+            return self._fd is not None and self._is_there(self._fd)
 
     def is_lost(self) -> bool:
         """Tell whether this process held on to a daemon that is gone."""
         with _lock:
-            return self._fd is not None and _has_no_reader(self._fd)
+            return self._fd is not None and not self._is_there(self._fd)
+
+    def _is_there(self, fd: int) -> bool:
+        # A daemon whose folder was removed, or has another one's files, cannot be connected to.
+        return not _has_no_reader(fd) and _is_at(fd, os.path.join(self.folder, FIFO))
 
     def take(self, fd: int) -> None:
         """Hold what `open_end` opened from now on, instead of the one before it."""
@@ -146,6 +153,13 @@ class Lifeline:
             if fd is not None:
                 close(fd)
 
+    def renew(self) -> None:
+        """Renew the times of the daemon's files."""
+        if self.is_joined():
+            with contextlib.suppress(OSError):
+                for name in (".", *os.listdir(self.folder)):
+                    os.utime(os.path.join(self.folder, name), follow_symlinks=False)
+
     def forget(self) -> None:
         """Forget all of it: in a forked child, whose parent it belongs to."""
         self._fd = None
@@ -166,7 +180,8 @@ class Lifeline:
 
 def _let_go_in_time() -> None:
     """Let go of daemons that nothing in this process has used for `GRACE_S`."""
-    wait: Optional[float] = None
+    wait = _RENEW_S
+    renewed = time.monotonic()
     while True:
         with contextlib.suppress(queue.Empty):
             lifeline, user = _releases.get(timeout=wait)
@@ -177,7 +192,12 @@ def _let_go_in_time() -> None:
             for line, seconds in left.items():
                 if seconds is not None and seconds <= 0:
                     line.drop()
-            wait = min((s for s in left.values() if s is not None and s > 0), default=None)
+            lines = list(left)
+            wait = min([_RENEW_S, *(s for s in left.values() if s is not None and s > 0)])
+        if time.monotonic() - renewed >= _RENEW_S:
+            renewed = time.monotonic()
+            for line in lines:
+                line.renew()
 
 
 class Hold:
@@ -200,6 +220,13 @@ def open_end(folder: str) -> Optional[int]:
         return open_kept(os.path.join(folder, FIFO), os.O_WRONLY | os.O_NONBLOCK)
     except OSError:
         return None
+
+
+def _is_at(fd: int, path: str) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), os.lstat(path))
+    except OSError:
+        return False
 
 
 def _has_no_reader(fd: int) -> bool:

@@ -107,6 +107,7 @@ class RankPlacement:
     local_rank: int
     source: Optional[str]  # who said so; None: the arguments, or nobody
     job: Optional[str]  # what all ranks of this launch have in common; None where nothing is known
+    launch: Optional[RankPlacement] = None  # what a launcher says, where the arguments differ
 
 
 @dataclass(frozen=True)
@@ -183,6 +184,7 @@ def local_ranks(place: RankPlacement, env: Optional[Mapping[str, str]] = None) -
     group that no launcher made is on one host as a rule), and never more than there are.
     """
     env = os.environ if env is None else env
+    place = place.launch or place
     for launcher in _LAUNCHERS:
         if any(env.get(name, "").strip() for name in launcher.rank):
             for name in launcher.local_size:
@@ -228,7 +230,7 @@ def _of_arguments(rank: int, world_size: int, env: Mapping[str, str]) -> RankPla
         return found
     # The program divides its processes in its own way (every rank validates alone, or data-parallel
     # groups). Which of them belong together is not known here: each gets a job of its own.
-    return RankPlacement(rank, world_size, found.local_rank, None, job)
+    return RankPlacement(rank, world_size, found.local_rank, None, job, found)
 
 
 # --- process groups -------------------------------------------------------------------------------

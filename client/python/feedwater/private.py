@@ -31,8 +31,10 @@ from .private_folder import (
     all_private,
     explain,
     has_daemon,
+    listens,
     name_of,
     pid_of,
+    put_aside,
     read_config,
     remove,
     write_config,
@@ -47,7 +49,13 @@ _END_S = 15.0  # in which a daemon that ends is gone
 _LOOK_S = 0.01
 _ANSWER_S = 5.0
 _BAD_CONFIG = 2  # exit status of feedwaterd
-_MEMORY_SHARE = 0.8  # as `memory: auto` of feedwaterd
+_GONE_S = 2.0  # in which the process of a daemon that has left its folder ends
+_MEMORY_SHARE = 0.8  # of all private daemons together
+_LEAST_SHARE = 1 / 32  # of that, for one beside neighbours that have it all
+_UNITS = {
+    **{"": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12},
+    **{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40},
+}
 _SHOWN_LOG = 4000
 _RESTARTS, _RESTARTS_S = 5, 600.0  # of a daemon that dies again and again
 # What a service manager told this program is not meant for its daemon.
@@ -108,12 +116,15 @@ def check_wanted(cpus: Union[int, str, None], memory: Union[int, str, None]) -> 
 
 
 def key_of(place: RankPlacement, job: Optional[str]) -> str:
-    """Name what processes have in common that share a private daemon: the launch, the job that the
-    program names, or the process.
+    """Name what processes have in common that share a private daemon: the launch (also where the
+    loader was given another rank), the job that the program names, or the process.
     """
-    if place.job is not None:
+    launched = (place.launch or place).job
+    if launched is not None:
+        # torchrun's name of a group that it started again ends so; that of a first one does not.
         restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-        return place.job[: -len(restarts) - 1] if place.job.endswith(f".{restarts}") else place.job
+        is_restarted = restarts != "0" and bool(os.environ.get("TORCHELASTIC_RUN_ID"))
+        return launched.removesuffix(f".{restarts}") if is_restarted else launched
     if job:
         return job
     try:  # numbers of processes come again, and mean others in other containers
@@ -125,12 +136,35 @@ def key_of(place: RankPlacement, job: Optional[str]) -> str:
     return f"pid-{os.getpid()}.{began}.{space}"
 
 
-def split_cpus(usable: int, ranks: int, has_neighbour: bool) -> int:
+def split_cpus(usable: int, ranks: int, neighbours: int) -> int:
     """Return how many workers a daemon gets: one CPU is left to each local rank, but never more
-    than half of them; beside another private daemon it takes half of that.
+    than half of them; beside other private daemons it takes an equal share of that.
     """
     count = max(1, usable - ranks, (usable + 1) // 2)
-    return max(1, count // 2) if has_neighbour else count
+    return max(1, count // (neighbours + 1))
+
+
+def split_memory(usable: int, neighbours: list[str]) -> int:
+    """Return how many bytes a daemon gets: half of what its neighbours leave of what private
+    daemons may have together, so that their sum stays below the machine.
+
+    Parameters
+    ----------
+    usable : int
+        What the machine has.
+    neighbours : list of str
+        `memory` of the others, as their configurations say.
+    """
+    together = usable * _MEMORY_SHARE
+    left = together - sum(_bytes_of(text, together) for text in neighbours)
+    return int(max(left / 2, together * _LEAST_SHARE))
+
+
+def _bytes_of(text: str, auto: float) -> float:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", text.strip())
+    if found is None or found[2] not in _UNITS:
+        return auto
+    return float(found[1]) * _UNITS[found[2]]
 
 
 class _History:
@@ -193,7 +227,7 @@ class PrivateDaemon:
         try:
             there = False
             while not there:
-                with StartLock() as lock:
+                with StartLock(os.path.dirname(self.address)) as lock:
                     there = self._join_or_start(lock, self._wanted, history.is_lost)
         except errors.Error:  # some of which are OSErrors, too
             raise
@@ -205,20 +239,23 @@ class PrivateDaemon:
 
     def _join_or_start(self, lock: StartLock, wanted: Wanted, again: bool) -> bool:
         deadline = time.monotonic() + _END_S
+        ending: Optional[int] = None
         while True:
             end = open_end(self.address)
             if end is not None:
                 self._lifeline.take(end)
                 self._check_same(wanted)
                 return True
-            if not has_daemon(self.address):
+            if not has_daemon(self.address) or put_aside(self.address):
                 break
+            ending = pid_of(self.address) or ending
             if time.monotonic() > deadline:
                 raise errors.DaemonLost(
                     f"the private daemon in {self.address} (pid {pid_of(self.address)}) has been "
                     f"ending for {_END_S:g} s"
                 )
             time.sleep(_LOOK_S)  # it ends
+        _wait_for_end(ending)  # so that its state folder is free
         if again:
             self._count_restart()
         remove(self.address)
@@ -253,18 +290,17 @@ class PrivateDaemon:
         self, program: str, slot: StateSlot, wanted: Wanted, others: list[str], again: bool
     ) -> None:
         fifo = os.path.join(self.address, FIFO)
-        os.mkfifo(fifo, 0o600)
         config, config_fd = write_config(
             self.address,
             {"job": self._about, "program": sys.argv[0], "pid": os.getpid()},
             self._config(slot, wanted, others),
         )
         reader = -1
+        end: Optional[int] = None
         try:
             reader = open_kept(fifo, os.O_RDONLY | os.O_NONBLOCK)
             end = open_end(self.address)
             assert end is not None
-            self._lifeline.take(end)
             environment = {k: v for k, v in os.environ.items() if k not in _NOT_PASSED_ON}
             with open(slot.log, "ab" if again else "wb") as log:
                 process = subprocess.Popen(
@@ -278,9 +314,14 @@ class PrivateDaemon:
                     start_new_session=True,
                 )
             self._wait(process, slot.log)
+            # Not before: other threads of this process wait for the start, too.
+            self._lifeline.take(end)
+            end = None
         finally:
             close(reader)
             close(config_fd)
+            if end is not None:
+                close(end)
 
     def _wait(self, process: subprocess.Popen, log: str) -> None:
         """Wait until it serves."""
@@ -294,7 +335,8 @@ class PrivateDaemon:
             if process.poll() is None:
                 process.kill()
                 process.wait()
-        if status != 0:
+        # Where the program ignores SIGCHLD, the status says nothing.
+        if status != 0 or not listens(self.address):
             last = _last_lines(log)
             kind = errors.InvalidArgument if status == _BAD_CONFIG else errors.DaemonLost
             raise kind(f"a private daemon did not start: {last or 'it said nothing'} (log: {log})")
@@ -309,10 +351,11 @@ class PrivateDaemon:
             remove(self.address)
 
     def _config(self, slot: StateSlot, wanted: Wanted, others: list[str]) -> dict[str, Any]:
-        cpus = wanted.cpus or str(split_cpus(usable_cpus(), wanted.local_ranks, bool(others)))
-        memory = wanted.memory or "auto"
-        if others and wanted.memory is None:
-            memory = str(int(usable_memory() * _MEMORY_SHARE / 2))
+        cpus = wanted.cpus or str(split_cpus(usable_cpus(), wanted.local_ranks, len(others)))
+        memory = wanted.memory
+        if memory is None:
+            taken = [str(read_config(other)[1].get("memory", "auto")) for other in others]
+            memory = str(split_memory(usable_memory(), taken))
         return {
             "version": 1,
             "runtime_dir": self.address,
@@ -386,9 +429,21 @@ def _describe(folder: str) -> str:
     about, config = read_config(folder)
     return (
         f"another one of this user's, of job {about.get('job', '?')} (pid {pid_of(folder)}, cpus "
-        f"{config.get('cpus', '?')}): the one that came second takes half of the CPUs and of the "
-        f"memory. To share that one, start this program with FEEDWATER_ADDRESS={folder}"
+        f"{config.get('cpus', '?')}): whichever comes later takes a smaller share of the CPUs and "
+        f"of the memory. To share that one, start this program with FEEDWATER_ADDRESS={folder}"
     )
+
+
+def _wait_for_end(pid: Optional[int]) -> None:
+    deadline = time.monotonic() + _GONE_S
+    while pid is not None and time.monotonic() < deadline:
+        try:
+            with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+                if file.read().rpartition(")")[2].split()[0] in "ZX":
+                    return
+        except (OSError, IndexError):
+            return
+        time.sleep(_LOOK_S)
 
 
 def _last_lines(log: str) -> str:

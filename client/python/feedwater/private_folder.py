@@ -6,8 +6,9 @@ directory of a private daemon: its sockets, its configuration and its lifeline. 
 daemon; what a killed one left is removed by whoever starts the next one. Who starts, joins or
 removes one has the lock of the folder above (`StartLock`), so that there is one daemon a job.
 
-State (caches, saved indexes, the log) stays: ``~/.local/state/feedwater/private/N``, of which each
-daemon holds the first one that is free.
+State (caches, saved indexes, the log) stays: ``~/.local/state/feedwater/private/HOST/N``, of which
+each daemon holds the first one that is free. The host is part of it, since hosts may share a home
+and not know of each other's locks.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ import errno
 import fcntl
 import hashlib
 import json
+import logging
 import os
 import re
+import socket
 import stat
 import time
 from typing import Any, Optional
@@ -27,16 +30,20 @@ from . import errors
 from .address import CONTROL_SOCKET, DATA_SOCKET
 from .lifeline import FIFO, close, open_end, open_kept
 
+_log = logging.getLogger("feedwater")
+
 CONFIG = "feedwater.yaml"
 LOG = "feedwaterd.log"
 _LOCK = "feedwaterd.lock"  # the daemon's own
 _FILES = (DATA_SOCKET, CONTROL_SOCKET, CONFIG, FIFO, _LOCK)  # this one last
 _SLOT_LOCK = "in-use.lock"
+_SLOTS = 1024
 _LONGEST_PATH = 107  # of a Unix socket
 _LOCK_S = 120.0
 _LOOK_S = 0.02
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _CLOSED = (errno.EACCES, errno.EPERM, errno.EROFS)
+_NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP)  # of a file system
 
 
 def explain(error: OSError, folder: str) -> errors.Error:
@@ -98,10 +105,18 @@ def _runtime_bases() -> list[str]:
     return [*bases, _tmp()]
 
 
+def _searched_bases() -> list[str]:
+    """Return the folders in which another process may have put ``private``: of the ranks of one job
+    some may have been started without XDG_RUNTIME_DIR.
+    """
+    login = f"/run/user/{os.geteuid()}/feedwater"
+    return list(dict.fromkeys([*_runtime_bases(), login]))
+
+
 def all_private() -> list[str]:
     """Return the folders of private daemons of this user, whether they run or not."""
     found = []
-    for base in _runtime_bases():
+    for base in _searched_bases():
         private = os.path.join(base, "private")
         with contextlib.suppress(OSError):
             if os.lstat(private).st_uid == os.geteuid():
@@ -130,9 +145,42 @@ def _is_locked(path: str) -> bool:
     return False
 
 
-def has_daemon(folder: str) -> bool:
-    """Tell whether a daemon has the folder, also one that starts or ends at this moment."""
+def listens(folder: str) -> bool:
+    """Tell whether a daemon listens in the folder."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+        sock.setblocking(False)
+        try:
+            sock.connect(os.path.join(folder, DATA_SOCKET))
+        except BlockingIOError:  # its queue is full
+            return True
+        except OSError:
+            return False
+    return True
+
+
+def _has_locks(folder: str) -> bool:
     return any(_is_locked(os.path.join(folder, name)) for name in (CONFIG, _LOCK))
+
+
+def has_daemon(folder: str) -> bool:
+    """Tell whether a daemon has the folder, also one that starts or ends at this moment, or one of
+    whose files only the sockets are left, as a cleaner of ``/tmp`` leaves them.
+    """
+    return _has_locks(folder) or listens(folder)
+
+
+def put_aside(folder: str) -> bool:
+    """Move a folder away whose daemon serves, but has lost its lifeline and locks: nobody can join
+    it, and its clients go on. False: it is another daemon's. For who has the `StartLock`.
+    """
+    if _has_locks(folder) or not listens(folder):
+        return False
+    for number in range(1024):
+        aside = f"{folder}.{number}"
+        if not os.path.lexists(aside):
+            os.rename(folder, aside)
+            return True
+    return False
 
 
 def is_private(folder: str) -> bool:
@@ -205,8 +253,9 @@ class StartLock:
         That folder.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, private: Optional[str] = None) -> None:
         self.private = ""
+        self._given = private  # None: the best one
         self._fd = -1
 
     def __enter__(self) -> StartLock:
@@ -221,8 +270,8 @@ class StartLock:
         return self
 
     def _try(self) -> bool:
-        self.private = _make_private()
         try:
+            self.private = _make_private() if self._given is None else _remake(self._given)
             fd = open_kept(self.private, os.O_RDONLY | os.O_DIRECTORY)
         except FileNotFoundError:  # removed by a daemon that has just ended
             return False
@@ -244,16 +293,19 @@ class StartLock:
         return False
 
     def make(self, folder: str) -> bool:
-        """Make a daemon's folder. False: a daemon that ended has removed the folder above, and with
-        it this lock; take another one.
+        """Make a daemon's folder, with its lifeline. False: a daemon that ended has removed the
+        folder, or the one above and with it this lock; take another one.
         """
+        fifo = os.path.join(folder, FIFO)
         try:
             os.mkdir(folder, 0o700)
+            os.mkfifo(fifo, 0o600)
         except FileNotFoundError:
             return False
-        if self._is_of(self._fd):  # and stays, as it is not empty any more
+        if self._is_of(self._fd):  # and stays, as neither is empty any more
             return True
         with contextlib.suppress(OSError):
+            os.unlink(fifo)
             os.rmdir(folder)
         return False
 
@@ -307,6 +359,19 @@ def _make_private() -> str:
     raise closed or errors.Error("a private daemon could not be started: its folder goes away")
 
 
+def _remake(private: str) -> str:
+    """Make this folder for private daemons where it is not there."""
+    base = os.path.dirname(private)
+    if not os.path.isdir(os.path.dirname(base)):
+        raise errors.DaemonLost(
+            f"the folder of this job's private daemon is gone: there is no {os.path.dirname(base)} "
+            "any more (of a user who has logged out?). A loader that is opened now has a daemon in "
+            "another one. Cure: loginctl enable-linger, or set XDG_RUNTIME_DIR to a folder that "
+            "stays"
+        )
+    return _own_path(base, os.path.basename(private))
+
+
 class StateSlot:
     """A state folder that is this daemon's alone while it runs.
 
@@ -322,16 +387,38 @@ class StateSlot:
     def __init__(self, preferred: Optional[str] = None) -> None:
         self.fd = -1
         state = _state_folder()
-        numbers = [os.path.join(state, str(n)) for n in range(1024)]
+        try:
+            taken = self._take(state, preferred)
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+            elsewhere = _own_path(_tmp(), "state", "private", _host())
+            _log.warning(
+                "the file system of %s has no locks (%s): a private daemon keeps its caches and "
+                "its log in %s. To choose: XDG_STATE_HOME",
+                state,
+                error.strerror,
+                elsewhere,
+            )
+            state = elsewhere
+            taken = self._take(state, None)
+        if not taken:
+            raise errors.ResourceExhausted(f"all of {_SLOTS} folders in {state} are in use")
+
+    def _take(self, state: str, preferred: Optional[str]) -> bool:
+        numbers = [os.path.join(state, str(n)) for n in range(_SLOTS)]
         for self.path in [preferred, *numbers] if preferred else numbers:
             _own_folder(self.path)
             self.fd = open_kept(os.path.join(self.path, _SLOT_LOCK), os.O_RDWR | os.O_CREAT)
             try:
                 fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
+                return True
             except BlockingIOError:
                 self.close()
-        raise errors.ResourceExhausted(f"all of {len(numbers)} folders in {state} are in use")
+            except OSError:
+                self.close()
+                raise
+        return False
 
     @property
     def log(self) -> str:
@@ -352,10 +439,17 @@ def _state_folder() -> str:
     given = os.environ.get("XDG_STATE_HOME", "")
     home = given if os.path.isabs(given) else os.path.expanduser("~/.local/state")
     if os.path.isabs(home):
-        path = os.path.join(home, "feedwater", "private")
+        base = os.path.join(home, "feedwater")
         with contextlib.suppress(OSError, errors.PermissionDenied):
-            os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+            os.makedirs(base, 0o700, exist_ok=True)
+            private = os.path.join(base, "private")
+            _own_folder(private)
+            path = os.path.join(private, _host())
             _own_folder(path)
             if os.access(path, os.W_OK | os.X_OK):
                 return path
-    return _own_path(_tmp(), "state", "private")
+    return _own_path(_tmp(), "state", "private", _host())
+
+
+def _host() -> str:
+    return re.sub(r"[^A-Za-z0-9.-]+", "-", socket.gethostname()).strip("-.")[:64] or "host"

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
+import socket
+import threading
+import time
 
 import pytest
 
@@ -10,6 +15,7 @@ import feedwater
 from feedwater import lifeline, machine, private, private_folder
 from feedwater.placement import local_ranks, placement
 
+WAIT_S = 60.0
 TORCHRUN = {"RANK": "1", "WORLD_SIZE": "16", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "8"}
 
 
@@ -55,22 +61,39 @@ def test_local_ranks_are_those_that_the_launcher_says(environment, expected):
 
 
 @pytest.mark.parametrize(
-    ("usable", "ranks", "alone", "beside_another"),
+    ("usable", "ranks", "alone", "beside_another", "beside_three"),
     [
-        (1, 1, 1, 1),
-        (2, 1, 1, 1),
-        (4, 1, 3, 1),
-        (8, 1, 7, 3),
-        (8, 8, 4, 2),
-        (64, 8, 56, 28),
-        (3, 9, 2, 1),
+        (1, 1, 1, 1, 1),
+        (2, 1, 1, 1, 1),
+        (4, 1, 3, 1, 1),
+        (8, 1, 7, 3, 1),
+        (8, 8, 4, 2, 1),
+        (64, 8, 56, 28, 14),
+        (3, 9, 2, 1, 1),
     ],
 )
 def test_trainers_keep_a_cpu_each_and_the_daemon_at_least_half(
-    usable, ranks, alone, beside_another
+    usable, ranks, alone, beside_another, beside_three
 ):
-    assert private.split_cpus(usable, ranks, False) == alone
-    assert private.split_cpus(usable, ranks, True) == beside_another
+    assert private.split_cpus(usable, ranks, 0) == alone
+    assert private.split_cpus(usable, ranks, 1) == beside_another
+    assert private.split_cpus(usable, ranks, 3) == beside_three
+
+
+def test_the_memory_of_all_private_daemons_is_less_than_the_machine_has():
+    machine_has = 64 << 30
+    taken: list[str] = []
+    for _ in range(8):
+        taken.append(str(private.split_memory(machine_has, taken)))
+    assert int(taken[0]) == int(machine_has * 0.4) and int(taken[1]) == int(machine_has * 0.2)
+    assert sum(map(int, taken)) < machine_has
+    # What somebody chose counts, in any unit.
+    for text in ("32GiB", "32 GiB", str(32 << 30)):
+        assert private.split_memory(machine_has, [text]) == int(
+            (machine_has * 0.8 - (32 << 30)) / 2
+        )
+    for text in ("auto", "1PiB", "1TiB"):
+        assert 0 < private.split_memory(machine_has, [text]) < machine_has * 0.05
 
 
 def test_ranks_of_a_launch_have_one_daemon_and_other_processes_their_own(monkeypatch):
@@ -79,14 +102,211 @@ def test_ranks_of_a_launch_have_one_daemon_and_other_processes_their_own(monkeyp
     assert one == private.key_of(placement(env={**launch, "RANK": "2", "LOCAL_RANK": "2"}), "x")
     assert one != private.key_of(placement(env={**launch, "MASTER_PORT": "2"}), None)
     # A group that torchrun starts again is the same launch.
-    run = {**launch, "TORCHELASTIC_RUN_ID": "run"}
-    again = {**run, "TORCHELASTIC_RESTART_COUNT": "3"}
-    before = private.key_of(placement(env=run), None)
-    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "3")
-    assert before == private.key_of(placement(env=again), None)
+    run = {"TORCHELASTIC_RUN_ID": "run"}
+    again = {"TORCHELASTIC_RUN_ID": "run", "TORCHELASTIC_RESTART_COUNT": "3"}
+
+    def key(**environment: str) -> str:
+        with monkeypatch.context() as patch:
+            for name, value in {**launch, **environment}.items():
+                patch.setenv(name, value)
+            return private.key_of(placement(), None)
+
+    assert key(**run) == key(**again)
+    # Jobs whose names look like a restart of one another.
+    names = ("run", "run.0", "run.3")
+    assert len({key(TORCHELASTIC_RUN_ID=name) for name in names}) == len(names)
+    for name in names:
+        restarted = {"TORCHELASTIC_RUN_ID": name, "TORCHELASTIC_RESTART_COUNT": "1"}
+        assert key(**restarted) == key(TORCHELASTIC_RUN_ID=name)
+    # A loader of a rank's own (every rank validates alone) is the launch's, too.
+    own = placement(0, 1, launch)
+    assert own.job is None and private.key_of(own, None) == one
+    assert local_ranks(own, launch) == 8
     alone = private.key_of(placement(env={}), None)
     assert alone.startswith(f"pid-{os.getpid()}.")
     assert private.key_of(placement(0, 2), "sweep") == "sweep"
+
+
+@pytest.fixture
+def runtime(folder, monkeypatch):
+    """Folders for private daemons in which no other test's are."""
+    monkeypatch.setattr(private_folder, "_runtime_bases", lambda: [str(folder / "feedwater")])
+    monkeypatch.setattr(private_folder, "_tmp", lambda: str(folder / "tmp"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
+    return folder
+
+
+class Daemon:
+    """What a daemon has of its folder while it serves."""
+
+    def __init__(self, folder: str) -> None:
+        _, self.config = private_folder.write_config(folder, {}, {})
+        self.fifo = os.open(os.path.join(folder, lifeline.FIFO), os.O_RDONLY | os.O_NONBLOCK)
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.bind(os.path.join(folder, "data.sock"))
+        self.socket.listen()
+
+    def end(self) -> None:
+        lifeline.close(self.config)
+        os.close(self.fifo)
+        self.socket.close()
+
+
+def test_the_sockets_of_a_daemon_whose_files_a_cleaner_took_are_left(runtime):
+    with private_folder.StartLock() as lock:
+        folder = os.path.join(lock.private, "job")
+        assert lock.make(folder)
+        daemon = Daemon(folder)
+        line = lifeline.lifeline_of(folder)
+        line.take(lifeline.open_end(folder))
+        assert line.is_joined() and not private_folder.put_aside(folder)
+        for name in (lifeline.FIFO, private_folder.CONFIG):
+            os.unlink(os.path.join(folder, name))
+        assert private_folder.has_daemon(folder)
+        assert line.is_lost() and not line.is_joined()  # nobody else can join it
+        assert lock.others("") == []
+        assert private_folder.listens(folder)
+        assert private_folder.put_aside(folder)  # makes room for another one
+        assert not os.path.exists(folder) and private_folder.listens(f"{folder}.0")
+        assert lock.make(folder)
+        daemon.end()
+        assert lock.others(folder) == [] and os.listdir(lock.private) == ["job"]
+        line.drop()
+
+
+def test_the_times_of_a_daemons_files_are_renewed(runtime):
+    with private_folder.StartLock() as lock:
+        folder = os.path.join(lock.private, "job")
+        assert lock.make(folder)
+    daemon = Daemon(folder)
+    line = lifeline.lifeline_of(folder)
+    line.take(lifeline.open_end(folder))
+    paths = [folder, *(os.path.join(folder, name) for name in os.listdir(folder))]
+    for path in paths:
+        os.utime(path, (1.0, 1.0))
+    line.renew()
+    assert len(paths) == 4 and all(os.stat(path).st_mtime > 1.0 for path in paths)
+    assert all(os.stat(path).st_atime > 1.0 for path in paths)
+    line.drop()
+    daemon.end()
+
+
+def test_a_folder_that_an_ending_daemon_takes_away_is_made_anew(runtime, monkeypatch):
+    mkfifo, turns = os.mkfifo, iter((True, False))
+
+    def race(path: str, mode: int) -> None:
+        if next(turns, False):  # the ending daemon: its folder, and the one above
+            os.rmdir(os.path.dirname(path))
+            os.rmdir(os.path.dirname(os.path.dirname(path)))
+        mkfifo(path, mode)
+
+    monkeypatch.setattr(os, "mkfifo", race)
+    made = []
+    while not any(made):
+        with private_folder.StartLock(str(runtime / "feedwater/private")) as lock:
+            made.append(lock.make(os.path.join(lock.private, "job")))
+    assert made == [False, True]
+
+
+def test_a_folder_whose_user_has_logged_out_is_named_with_the_cure(runtime):
+    with pytest.raises(feedwater.DaemonLost, match="enable-linger"):
+        private_folder.StartLock(str(runtime / "run/0/feedwater/private")).__enter__()
+
+
+def test_state_is_a_hosts_own_and_elsewhere_where_it_cannot_be_locked(runtime, monkeypatch, caplog):
+    monkeypatch.setattr(socket, "gethostname", lambda: "one")
+    first = private_folder.StateSlot()
+    monkeypatch.setattr(socket, "gethostname", lambda: "other/..")
+    other = private_folder.StateSlot()
+    state = runtime / "state/feedwater/private"
+    assert [first.path, other.path] == [f"{state}/one/0", f"{state}/other/0"]
+    flock = fcntl.flock
+
+    def without_locks(fd: int, how: int) -> None:
+        if os.readlink(f"/proc/self/fd/{fd}").startswith(str(state)):
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+        flock(fd, how)
+
+    monkeypatch.setattr(fcntl, "flock", without_locks)
+    slot = private_folder.StateSlot()
+    assert slot.path == str(runtime / "tmp/state/private/other/0")
+    assert "XDG_STATE_HOME" in caplog.text and slot.path[:-2] in caplog.text
+    for taken in (first, other, slot):
+        taken.close()
+
+
+@pytest.mark.parametrize("is_reaped", [True, False])
+def test_a_daemon_that_does_not_serve_did_not_start_whatever_its_status(
+    runtime, monkeypatch, is_reaped
+):
+    program = runtime / "feedwaterd"
+    program.write_text(
+        "#!/bin/sh\necho the reason\nexit 0\n" if is_reaped else "#!/bin/sh\nexit 0\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("FEEDWATERD", str(program))
+    words = "did not start: " + ("the reason" if is_reaped else "it said nothing")
+    with pytest.raises(feedwater.DaemonLost, match=words):
+        private.start_or_join(placement(env={}), None, private.Wanted(None, None))
+    assert not os.path.exists(runtime / "feedwater/private")
+
+
+def test_a_thread_waits_for_the_start_that_another_one_has_begun(runtime, monkeypatch):
+    began, go_on = threading.Event(), threading.Event()
+    monkeypatch.setattr(private, "find_program", lambda: "/bin/true")
+    monkeypatch.setattr(private.PrivateDaemon, "_tell", lambda *unused: None)
+    monkeypatch.setattr(private.PrivateDaemon, "_check_same", lambda *unused: None)
+    readers: list[int] = []
+
+    def serves(self: private.PrivateDaemon, process, log: str) -> None:
+        process.wait()
+        readers.append(
+            os.open(os.path.join(self.address, lifeline.FIFO), os.O_RDONLY | os.O_NONBLOCK)
+        )
+        began.set()
+        assert go_on.wait(WAIT_S)
+
+    monkeypatch.setattr(private.PrivateDaemon, "_wait", serves)
+    made: list[private.PrivateDaemon] = []
+
+    def make() -> None:
+        made.append(private.start_or_join(placement(env={}), "job", private.Wanted(None, None)))
+
+    threads = [threading.Thread(target=make) for _ in range(2)]
+    threads[0].start()
+    assert began.wait(WAIT_S)
+    threads[1].start()
+    time.sleep(0.3)
+    assert not made  # not before it serves
+    go_on.set()
+    for thread in threads:
+        thread.join(WAIT_S)
+    assert len(made) == 2 and len(readers) == 1
+    assert made[0].address == made[1].address
+    lifeline.lifeline_of(made[0].address).drop()
+    os.close(readers[0])
+    for daemon in made:
+        daemon.release()
+
+
+def test_a_daemon_is_looked_for_in_the_places_of_other_ranks_too(monkeypatch, folder):
+    user = os.geteuid()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
+    mine = str(folder / "feedwater")
+    elsewhere = {f"/run/user/{user}/feedwater", f"/tmp/feedwater-{user}"}
+    assert {mine} | elsewhere == set(private_folder._searched_bases())
+    monkeypatch.delenv("XDG_RUNTIME_DIR")
+    assert elsewhere == set(private_folder._searched_bases())
+    # One that another rank has in its place is found, and started again in that one.
+    monkeypatch.setattr(private_folder, "_searched_bases", lambda: [mine])
+    with private_folder.StartLock(f"{mine}/private") as lock:
+        place = placement(env=TORCHRUN)
+        job = os.path.join(lock.private, private_folder.name_of(private.key_of(place, "job")))
+        assert lock.make(job)
+        daemon = Daemon(job)
+    assert private.running(place, "job") == job
+    daemon.end()
+    assert private.running(place, "job") is None
 
 
 def test_a_folders_name_is_short_whatever_the_job_is_called():
