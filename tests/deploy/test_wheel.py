@@ -36,19 +36,23 @@ pytestmark = [
 
 TRAIN = """
 import feedwater, json
-from feedwater import ops
+from feedwater import ops, private
 
 pipeline = feedwater.Pipeline(
-    dataset={"format": "image_folder", "root": "photos"},
+    dataset={"format": "image_folder", "root": ROOT},
     sampler={"shuffle": "full", "seed": 3, "last": "partial"},
     graph=[ops.decode(), ops.resize([8, 8])],
     batch=4,
     outputs=["image", "label", "sample_id"],
 )
-with feedwater.Loader(pipeline, output="numpy") as loader:
+with feedwater.Loader(pipeline, output="numpy", **OPTIONS) as loader:
     ids = [int(i) for image, label, sample_id in loader for i in sample_id]
-print(json.dumps({"ids": ids, "package": feedwater.__file__}))
+print(json.dumps({"ids": ids, "package": feedwater.__file__, "program": private.find_program()}))
 """
+
+
+def train(root: str, **options) -> str:
+    return TRAIN.replace("ROOT", repr(root)).replace("OPTIONS", repr(options))
 
 
 def make_wheel(programs: Path, out: Path) -> subprocess.CompletedProcess:
@@ -145,7 +149,7 @@ def test_an_epoch_with_nothing_but_the_wheel(installed, package, environment, fo
         assert health.returncode == 0, health.stderr + (folder / "log").read_text()
         # The command has become the daemon: one process, which gets the signals.
         assert os.readlink(f"/proc/{daemon.pid}/exe") == str(package / "feedwater/bin/feedwaterd")
-        done = run(environment, "python", "-c", TRAIN, cwd=folder)
+        done = run(environment, "python", "-c", train("photos"), cwd=folder)
         assert done.returncode == 0, done.stderr + (folder / "log").read_text()
         said = json.loads(done.stdout)
         assert sorted(said["ids"]) == list(range(10))
@@ -156,6 +160,19 @@ def test_an_epoch_with_nothing_but_the_wheel(installed, package, environment, fo
         if daemon.poll() is None:
             daemon.kill()
             daemon.wait()
+
+
+def test_a_loader_starts_the_daemon_of_the_wheel(installed, package, environment, folder):
+    photos(folder, 10)
+    alone = environment | {"PATH": "/usr/bin:/bin", "XDG_RUNTIME_DIR": str(folder)}
+    del alone["FEEDWATER_ADDRESS"]
+    program = train(str(folder / "photos"), daemon="private", cpus=1)
+    done = run(alone, installed / "bin/python", "-c", program, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert sorted(said["ids"]) == list(range(10))
+    assert said["program"] == str(package / "feedwater/bin/feedwaterd")
+    assert "started a private feedwaterd" in done.stderr
 
 
 def test_commands_pass_arguments_and_exit_statuses(environment, folder):
