@@ -99,8 +99,8 @@ def find_program() -> str:
     raise errors.DaemonLost(
         f"no daemon runs, and there is no program {_PROGRAM} to start one: looked for "
         f"{'$FEEDWATERD = ' if given else ''}{', '.join(tried)}. Cure: install the daemon (the "
-        "package feedwaterd, or scripts/build in the sources), say where it is with $FEEDWATERD, "
-        "or name a daemon that runs with address=... or $FEEDWATER_ADDRESS"
+        "wheel of scripts/package --wheel has it; or scripts/build in the sources), say where it "
+        "is with $FEEDWATERD, or name a daemon that runs with address=... or $FEEDWATER_ADDRESS"
     )
 
 
