@@ -125,14 +125,10 @@ def answering(directories: Iterable[str]) -> Optional[str]:
     return None
 
 
-def is_starting(directory: str) -> bool:
-    """Tell whether a daemon has the directory and does not listen yet."""
-    if not _is_trusted(directory):
-        return False
+def is_locked(path: str) -> bool:
+    """Tell whether a process holds a lock file."""
     try:
-        fd = os.open(
-            os.path.join(directory, "feedwaterd.lock"), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
-        )
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return False
     try:
@@ -142,6 +138,11 @@ def is_starting(directory: str) -> bool:
     finally:
         os.close(fd)
     return False
+
+
+def is_starting(directory: str) -> bool:
+    """Tell whether a daemon has the directory and does not listen yet."""
+    return _is_trusted(directory) and is_locked(os.path.join(directory, "feedwaterd.lock"))
 
 
 def find(address: Optional[str], patience: float) -> str:

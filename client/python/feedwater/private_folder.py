@@ -27,7 +27,7 @@ import time
 from typing import Any, Optional
 
 from . import errors
-from .address import CONTROL_SOCKET, DATA_SOCKET
+from .address import CONTROL_SOCKET, DATA_SOCKET, is_locked
 from .lifeline import FIFO, close, open_end, open_kept
 
 _log = logging.getLogger("feedwater")
@@ -130,21 +130,6 @@ def name_of(key: str) -> str:
     return f"{readable}-{hashlib.sha256(key.encode()).hexdigest()[:10]}"
 
 
-def _is_locked(path: str) -> bool:
-    """Tell whether a process holds a lock file."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(fd)
-    return False
-
-
 def listens(folder: str) -> bool:
     """Tell whether a daemon listens in the folder."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
@@ -159,7 +144,7 @@ def listens(folder: str) -> bool:
 
 
 def _has_locks(folder: str) -> bool:
-    return any(_is_locked(os.path.join(folder, name)) for name in (CONFIG, _LOCK))
+    return any(is_locked(os.path.join(folder, name)) for name in (CONFIG, _LOCK))
 
 
 def has_daemon(folder: str) -> bool:
