@@ -244,10 +244,10 @@ UNTRANSLATED = {
     ),
     "a Compose that is changed": (
         "t = transforms.Compose([transforms.ToTensor()])\nt.transforms.insert(0, Mine())\n"
-        "loader = DataLoader(datasets.ImageFolder('/d', t))", "t.transforms: not followed"
+        "loader = DataLoader(datasets.ImageFolder('/d', t))", "Mine()): t may be changed here"
     ),
     "a dataset that is changed": (
-        "data.samples = data.samples[:9]\nloader = DataLoader(data)", "data.samples: not followed"
+        "data.samples = data.samples[:9]\nloader = DataLoader(data)", "]: data may be changed here"
     ),
     "an option that the script sets": (
         "import argparse\np = argparse.ArgumentParser()\np.add_argument('--size', default=8)\n"
@@ -270,6 +270,271 @@ def test_what_cannot_be_translated_is_told_with_its_line(project, lines, message
     assert (done.status, done.err) == (1, "")
     _, _, told = done.out.partition("=== not translated\n")
     assert message in told and re.match(r"train\.py:\d+: ", told)
+
+
+# Scripts, by their lines, whose loader is over what may be changed after it was written.
+USE = "loader = DataLoader(datasets.ImageFolder('/d/x', transforms.Compose(steps)))"
+STEPS = "steps = [transforms.CenterCrop(8), transforms.ToTensor()]"
+DATA = "data = datasets.ImageFolder('/d/x', transforms.Compose([transforms.ToTensor()]))"
+LOAD = "loader = DataLoader(data)"
+CHANGED = {
+    "a list grows": (STEPS, "steps.append(Mine())", USE),
+    "a list grows by many": (STEPS, "steps.extend([Mine()])", USE),
+    "a list grows in place": (STEPS, "steps += [Mine()]", USE),
+    "a list gets a first entry": (STEPS, "steps.insert(0, Mine())", USE),
+    "a list is turned round": (STEPS, "steps.reverse()", USE),
+    "an entry is set": (STEPS, "steps[0] = Mine()", USE),
+    "an entry is taken out": (STEPS, "del steps[0]", USE),
+    "a list is handed to a function": (STEPS, "improve(steps)", USE),
+    "a list has another name": (STEPS, "others = steps", "others.append(Mine())", USE),
+    "a list has two names": (f"others = {STEPS}", "others.append(Mine())", USE),
+    "an entry has another name": (STEPS, "first = steps[0]", "first.size = 9", USE),
+    "entries are gone through": (STEPS, "for step in steps:", "    step.size = 9", USE),
+    "a list is in a dict": (STEPS, "known = {'train': steps}", "known['train'].pop()", USE),
+    "a list of numbers": (
+        "mean = [0.5, 0.4, 0.3]", "mean.reverse()",
+        "steps = [transforms.ToTensor(), transforms.Normalize(mean, [1.0, 1.0, 1.0])]", USE,
+    ),
+    "a list is in a Compose": (
+        STEPS, "made = transforms.Compose(steps)", "made.transforms.insert(0, Mine())", USE
+    ),
+    "a number is global": (
+        "size = 8", "def setup():\n    global size\n    size = 9", "setup()",
+        "steps = [transforms.CenterCrop(size)]", USE,
+    ),
+    "a number is nonlocal": (
+        "def main():\n    size = 8\n    def setup():\n        nonlocal size\n        size = 9",
+        "    setup()", "    steps = [transforms.CenterCrop(size)]", f"    {USE}",
+    ),
+    "globals() is looked at": (STEPS, "globals()['steps'] = []", USE),
+    "records are taken out": (DATA, "del data.samples[500:]", LOAD),
+    "records are set": (DATA, "data.samples[:] = data.samples[:9]", LOAD),
+    "labels are changed": (DATA, "data.targets[0] = 3", LOAD),
+    "a transform of a dataset": (DATA, "data.transform.transforms.insert(0, Mine())", LOAD),
+    "a transform in the module, the loader in a function": (
+        DATA, "data.transform = None", f"def main():\n    {LOAD}"
+    ),
+    "a transform in a function, the loader in the module": (
+        DATA, "def main():\n    data.transform = None", LOAD
+    ),
+    "a dataset is handed to a function": (DATA, "corrupt(data)", LOAD),
+    "a dataset is handed out": (
+        f"def main():\n    {DATA}", f"    {LOAD}", "    return data, loader"
+    ),
+    "a dataset has another name": (DATA, "other = data", "other.samples.clear()", LOAD),
+    "a dataset of a loader": (DATA, LOAD, "loader.dataset.transform = None"),
+    "a dataset of a loader with another name": (
+        DATA, LOAD, "inner = loader.dataset", "inner.transform = None"
+    ),
+    "setattr": (DATA, "setattr(data, 'transform', None)", LOAD),
+    "a class of torchvision's": (DATA, "datasets.ImageFolder.__len__ = lambda self: 3", LOAD),
+    "a sampler": (
+        DATA, "s = torch.utils.data.DistributedSampler(data)", "s.shuffle = False",
+        "loader = DataLoader(data, sampler=s)",
+    ),
+    "a dict in the module, the loader in a function": (
+        DATA, "k = {'batch_size': 2}", "k['shuffle'] = True",
+        "def main():\n    return DataLoader(data, **k)",
+    ),
+    "a dict is handed to a function": (
+        DATA, "k = {'batch_size': 2}", "improve(k)", "loader = DataLoader(data, **k)"
+    ),
+    "a dict in a loop": (
+        DATA, "k = {'batch_size': 2}",
+        "for _ in range(2):\n    loader = DataLoader(data, **k)\n    k['shuffle'] = True",
+    ),
+}  # fmt: skip
+OF_SELF = {
+    "the transform": "self.tf.transforms.insert(0, Mine())",
+    "the dataset's records": "self.data.samples = self.data.samples[:9]",
+    "the dataset's transform": "self.data.transform = None",
+    "handed over": "corrupt(self.data)",
+    "from elsewhere": "other.tf = None",
+    "setattr": "setattr(self, 'tf', None)",
+}
+
+
+@pytest.mark.parametrize("parts", CHANGED.values(), ids=CHANGED)
+def test_what_may_be_changed_is_not_taken_as_it_was_written(project, parts):
+    done = migrate(write(project.folder, head("\n".join(parts) + "\n")), "--json")
+    assert done.status == 1 and done.document["files"] == {} and done.document["diff"] == ""
+    texts = [told["text"] for told in done.document["untranslated"]]
+    assert any("may be changed here" in text and " stays" in text for text in texts), texts
+
+
+@pytest.mark.parametrize("line", OF_SELF.values(), ids=OF_SELF)
+def test_what_may_be_changed_of_self_is_not_taken_as_it_was_written(project, line):
+    body = (
+        "class Data:\n"
+        "    def setup(self, other):\n"
+        "        self.tf = transforms.Compose([transforms.ToTensor()])\n"
+        "        self.data = datasets.ImageFolder('/d/x', self.tf)\n"
+        "        {}\n"
+        "    def train_dataloader(self):\n"
+        "        return DataLoader(self.data, batch_size=8, shuffle=True)\n"
+    )
+    done = migrate(write(project.folder, head(body.format(line))), "--json")
+    assert done.status == 1 and done.document["diff"] == ""
+    assert any("may be changed here" in t["text"] for t in done.document["untranslated"])
+    (project.folder / "train.py").unlink()
+    done = migrate(write(project.folder, head(body.format("print(len(self.data))"))), "--json")
+    assert done.status == 0 and len(done.document["files"]) == 1
+
+
+READ = {
+    "lengths and names": (DATA, "print(len(data), data.classes, data.class_to_idx)", LOAD),
+    "labels": (DATA, "from collections import Counter", "Counter(data.targets)", LOAD),
+    "samples": (DATA, "show(data[0])", "for image, label in data:\n    show(image)", LOAD),
+    "records": (DATA, "names = [name for name, _ in data.samples]", LOAD),
+    "a loader is handed on": (DATA, LOAD, "train(model, loader)", "print(loader.dataset.classes)"),
+    "an option of that name": (DATA, LOAD, "model(args.dataset)"),
+    "a transform is called": (
+        "tf = transforms.Compose([transforms.ToTensor()])", "show(tf(picture))",
+        "data = datasets.ImageFolder('/d/x', tf)", LOAD,
+    ),
+    "the records of another dataset": (
+        "tf = transforms.Compose([transforms.ToTensor()])",
+        "other = datasets.ImageFolder('/d/y', tf)", "other.samples = other.samples[:9]",
+        "data = datasets.ImageFolder('/d/x', tf)", LOAD,
+    ),
+    "a name of another scope": (
+        STEPS, "def other(steps):\n    steps.append(1)", USE.replace("loader", "data_loader")
+    ),
+    "numbers are handed on": (
+        "size = 8", "model(size)", "steps = [transforms.CenterCrop(size)]", USE
+    ),
+    "a dict that is set later on": (
+        DATA, "k = {'batch_size': 2}", "loader = DataLoader(data, **k)", "k['shuffle'] = True"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("parts", READ.values(), ids=READ)
+def test_what_is_only_read_is_taken(project, parts):
+    done = migrate(write(project.folder, head("\n".join(parts) + "\n")), "--json")
+    assert done.status == 0, done.document["untranslated"]
+    assert len(done.document["files"]) == 1
+
+
+SAMPLERS = {
+    "drawn again": ("RandomSampler(data, replacement=True)", None, "no replacement and no num_"),
+    "a number of samples": ("RandomSampler(data, False, 100)", None, "no replacement and no num_"),
+    "as is": ("RandomSampler(data, replacement=False, num_samples=None)", "", {"shuffle": "full"}),
+    "a place": (
+        "DistributedSampler(data, num_replicas=world, rank=place, seed=7)",
+        ", rank=place, world_size=world", {"shuffle": "full", "seed": 7},
+    ),
+    "torch's own place": (
+        "DistributedSampler(data, torch.distributed.get_world_size(), "
+        "torch.distributed.get_rank())", "", {"shuffle": "full"},
+    ),
+    "a rank alone": ("DistributedSampler(data, rank=place)", None, "takes both"),
+    "a place that a function gives": (
+        "DistributedSampler(data, world(), place())", None, "the order depends on world()"
+    ),
+    "a seed that a function gives": (
+        "DistributedSampler(data, seed=now())", None, "the order depends on now()"
+    ),
+    "arguments of a dict": ("DistributedSampler(data, **options)", None, "the order depends on"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("sampler", "added", "expected"), SAMPLERS.values(), ids=SAMPLERS)
+def test_arguments_of_samplers_are_kept_or_refused(project, sampler, added, expected):
+    body = f"{DATA}\ns = torch.utils.data.{sampler}\nloader = DataLoader(data, sampler=s)\n"
+    done = migrate(write(project.folder, head(body)), "--json").document
+    if added is None:
+        assert done["diff"] == "" and expected in done["untranslated"][0]["text"]
+        return
+    assert f'+loader = feedwater.Loader("train.yaml"{added})\n' in done["diff"]
+    (text,) = done["files"].values()
+    assert yaml.safe_load(text)["sampler"] == {**expected, "last": "partial"}
+
+
+def test_a_place_that_only_a_branch_gives_is_refused(project):
+    body = (
+        f"{DATA}\ns = None\nif many:\n"
+        "    s = torch.utils.data.DistributedSampler(data, num_replicas=world, rank=place)\n"
+        "loader = DataLoader(data, sampler=s, shuffle=s is None)\n"
+    )
+    done = migrate(write(project.folder, head(body)), "--json").document
+    assert "s has a rank of its own only in some branches" in done["untranslated"][0]["text"]
+
+
+def test_samples_that_a_sampler_leaves_out_are_told(project):
+    body = (
+        f"{DATA}\ns = torch.utils.data.DistributedSampler(data, drop_last=True)\n"
+        "loader = DataLoader(data, sampler=s{})\n"
+    )
+    for more, count in (("", 1), (", drop_last=True", 0)):
+        done = migrate(write(project.folder, head(body.format(more))), "--json").document
+        assert len(done["notes"]) == count
+
+
+def test_two_folders_of_one_name_are_two_roots(project):
+    body = "".join(
+        f"{name}_loader = DataLoader(datasets.ImageFolder({folder}, transforms.ToTensor()))\n"
+        for name, folder in {
+            "a": "'/old/photos/train'", "b": "'/new/photos/train'", "c": "'/old/photos/val'",
+            "d": "photos",
+        }.items()
+    )  # fmt: skip
+    files = migrate(write(project.folder, head(body)), "--json").document["files"]
+    found = {name: yaml.safe_load(text)["dataset"]["root"] for name, text in files.items()}
+    assert found == {
+        "a.yaml": "photos", "b.yaml": "photos-2", "c.yaml": "photos", "d.yaml": "photos-3"
+    }  # fmt: skip
+    assert '# In feedwater.yaml: roots: {photos-2: "/new/photos"}' in files["b.yaml"]
+
+
+def test_texts_that_are_put_together_are_one_path(project):
+    cases = {
+        "f'/d/x/{stage}_clean'": ({"root": "x", "path": "train_clean"}, "/d/x/"),
+        "'/d/x/' + stage + '_clean'": ({"root": "x", "path": "train_clean"}, "/d/x/"),
+        "f'/d/x{2}/{stage}'": ({"root": "x2", "path": "train"}, "/d/x2"),
+        "f'/d/{unknown}_clean/x'": ({"root": "data"}, "<f'/d/{unknown}_clean/x'>"),
+        "f'{unknown}_clean'": ({"root": "data"}, "<f'{unknown}_clean'>"),
+        "f'{unknown}/{stage}_clean'": ({"root": "unknown", "path": "train_clean"}, "<unknown>"),
+        "os.path.join('/d', f'{stage}_clean')": ({"root": "d", "path": "train_clean"}, "/d"),
+    }
+    for expression, (section, declared) in cases.items():
+        body = (
+            "import os\nstage = 'train'\n"
+            f"loader = DataLoader(datasets.ImageFolder({expression}, transforms.ToTensor()))\n"
+        )
+        found = translated(project, body)
+        assert found["dataset"] == {"format": "image_folder", **section}, expression
+        (text,) = found["notes"]["files"].values()
+        assert json.dumps(declared) in text.splitlines()[1], expression
+
+
+@pytest.mark.parametrize("size", ["None", "size"])
+def test_a_loader_without_batches_is_refused(project, size):
+    body = f"size = None\n{DATA}\nloader = DataLoader(data, batch_size={size})\n"
+    done = migrate(write(project.folder, head(body)), "--json").document
+    assert done["diff"] == "" and "one by one" in done["untranslated"][0]["text"]
+
+
+def test_what_older_versions_do_not_antialias_is_told(project):
+    body = "loader = DataLoader(datasets.ImageFolder('/d/x', transforms.Compose([{}])))\n"
+    tensor = "transforms.PILToTensor(), "
+    for steps, count in (
+        (f"{tensor}transforms.Resize(9)", 1),
+        (f"{tensor}transforms.RandomResizedCrop(9)", 1),
+        (f"{tensor}transforms.Resize(9, antialias=True)", 0),
+        ("transforms.Resize(9), transforms.PILToTensor()", 0),
+    ):
+        notes = translated(project, body.format(steps))["notes"]["notes"]
+        assert len(notes) == count and all("0.17" in note["text"] for note in notes), steps
+
+
+def test_a_name_that_hides_an_import_is_not_torchvisions(project):
+    body = (
+        "def make(transforms):\n"
+        "    return DataLoader(datasets.ImageFolder('/d/x', transforms.ToTensor()))\n"
+    )
+    done = migrate(write(project.folder, head(body)))
+    assert done.status == 1 and "=== not translated" in done.out
 
 
 def test_a_script_where_nothing_is_translated_stays_as_it_is(project):

@@ -1,7 +1,8 @@
 """A Python script that is read, never run: its names, their values and its text.
 
 Only what can be seen without running is followed: imports, assignments to plain names, literals and
-arithmetic of them, and the defaults of argparse options.
+arithmetic of them, and the defaults of argparse options; and that only where nothing in the script
+can have changed it since, which script_uses.py tells.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Callable, Optional
 
 from . import errors
+from .script_uses import Uses
 
 _MAX_BYTES = 1 << 20
 _DEEPEST = 40
@@ -28,6 +30,7 @@ _ARITHMETIC: dict[type, Callable[[Any, Any], Any]] = {
     ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv,
 }
+_ADDRESSES = ("mirrors", "resources", "url", "urls")  # where a dataset is downloaded from
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
@@ -46,6 +49,8 @@ class Script:
     tree : ast.Module
     notes : list of (int, str)
         What was assumed while values were read: defaults of options.
+    met : dict of node to str
+        Where names that were followed may be changed, and how those are written; `follow` fills it.
     """
 
     def __init__(self, path: str) -> None:
@@ -67,8 +72,10 @@ class Script:
         self._options: dict[str, tuple[int, Optional[ast.expr]]] = {}
         self._option_names: set[str] = set()
         self._set: dict[str, list[tuple[Optional[ast.expr], ast.Attribute]]] = {}  # of `NAME.x = `
+        self.met: dict[ast.AST, str] = {}
         for node in self.nodes:
             self._take(node)
+        self._uses = Uses(self)
 
     # --- reading the tree
 
@@ -80,12 +87,18 @@ class Script:
             self.nodes.append(node)
             self._scopes[node] = scope
             inner = node if isinstance(node, _FUNCTIONS) else scope
+            outside: set[ast.AST] = set()  # parts that are computed where a function is made
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                outside = set(node.decorator_list)
+            elif isinstance(node, ast.arguments):
+                outside = {d for d in [*node.defaults, *node.kw_defaults] if d is not None}
+                scope = self._scopes[self.parents[node]]
             for child in reversed(list(ast.iter_child_nodes(node))):
                 self.parents[child] = node
-                stack.append((child, inner))
+                stack.append((child, scope if child in outside else inner))
 
     def _take(self, node: ast.AST) -> None:
-        scope = self._scopes[node]
+        scope = self._body_of(node) or self._scopes[node]
         if isinstance(node, ast.Import):
             for alias in node.names:
                 first = alias.name.partition(".")[0]
@@ -133,6 +146,10 @@ class Script:
         parent = self.parents.get(call)
         if method == "parse_args" and isinstance(parent, ast.Assign):
             self._option_names |= {t.id for t in parent.targets if isinstance(t, ast.Name)}
+        if method == "set_defaults":
+            for keyword in call.keywords:
+                if keyword.arg is not None:
+                    self._options[keyword.arg] = (call.lineno, None)
         if method != "add_argument":
             return
         given = [a.value for a in call.args if isinstance(a, ast.Constant)]
@@ -150,6 +167,8 @@ class Script:
         action_name = action.value if isinstance(action, ast.Constant) else None
         if default is None and action_name in ("store_true", "store_false"):
             default = ast.Constant(action_name == "store_false")
+        if name in self._options:
+            default = None  # of two parsers, or set elsewhere
         self._options[name] = (call.lineno, default)
 
     def calls(self) -> Iterator[tuple[ast.Call, str]]:
@@ -168,69 +187,122 @@ class Script:
             node = node.value
         if not isinstance(node, ast.Name):
             return ""
-        if node.id in self._imports:
+        if node.id in self._imports and not self.assignments(node):
             return ".".join([self._imports[node.id], *reversed(parts)])
         if len(self._stars) == 1 and not parts and not self.assignments(node):
             return f"{self._stars[0]}.{node.id}"  # from torchvision.transforms import *
         return ""
+
+    def patches(self) -> list[ast.AST]:
+        """Return where the script sets attributes of torch's and torchvision's own classes."""
+        return [
+            node
+            for node in self.nodes
+            if isinstance(node, ast.Attribute)
+            and not isinstance(node.ctx, ast.Load)
+            and node.attr not in _ADDRESSES
+            and self.dotted(node).startswith(("torchvision.", "torch.utils.data."))
+        ]
 
     def assignments(self, name: ast.Name) -> list[tuple[Optional[ast.expr], ast.AST]]:
         """Return what a name is assigned in the nearest scope that assigns it: values and places.
 
         The value is None where only running tells it: arguments of functions, loops.
         """
+        return self._assigned.get((self.binding(name), name.id), [])
+
+    def binding(self, name: ast.Name) -> ast.AST:
+        """Return the nearest scope that assigns a name; the module where none does."""
+        body = self._body_of(name)  # of a class: no scope of its methods
+        if body is not None and (body, name.id) in self._assigned:
+            return body
         scope = self._scopes[name]
-        while True:
-            found = self._assigned.get((scope, name.id))
-            if found:
-                return found
-            if scope is self.tree:
-                return []
+        while scope is not self.tree and (scope, name.id) not in self._assigned:
             scope = self._scopes[scope]
+        return scope
+
+    def assigned(
+        self, scope: Optional[ast.AST], name: str
+    ) -> list[tuple[Optional[ast.expr], ast.AST]]:
+        """Return what a name is assigned in a scope: values and places."""
+        return self._assigned.get((scope or self.tree, name), [])
 
     def scope(self, node: ast.AST) -> ast.AST:
         """Return the function, or the module, in which a node stands."""
         return self._scopes[node]
 
     def follow(self, node: ast.expr) -> ast.expr:
-        """Return what stands behind names that are assigned once."""
+        """Return what stands behind names that are assigned once, and that nothing changes."""
         for _ in range(_DEEPEST):
-            found: Sequence[tuple[Optional[ast.expr], ast.AST]] = ()
-            if isinstance(node, ast.Name):
-                found = self.assignments(node)
-            elif isinstance(node, ast.Attribute):
-                found = self._of_self(node)
-            if len(found) != 1 or found[0][0] is None:
+            found = self._found(node)
+            if self.meet(node) or len(found) != 1 or found[0][0] is None:
                 break
             node = found[0][0]
         return node
 
-    def _of_self(self, node: ast.Attribute) -> list[tuple[Optional[ast.expr], ast.AST]]:
-        """Return what `self.NAME` is assigned in its class."""
-        if not isinstance(node.value, ast.Name) or node.value.id != "self":
-            return []
-        owner = self._class_of(node)
-        found = self._set.get(f"self.{node.attr}", [])
-        return [(value, place) for value, place in found if self._class_of(place) is owner]
+    def meet(self, node: ast.expr, is_loaders: bool = False) -> bool:
+        """Tell whether a name's value may be changed anywhere, and note where in `met`."""
+        changes: list[ast.AST] = []
+        if isinstance(node, ast.Name) or self._found(node):
+            changes = self.changes(node, is_loaders)
+            shown = self.source(node) if changes else ""
+            for change in changes:
+                self.met.setdefault(change, shown)
+        return bool(changes)
 
-    def _class_of(self, node: ast.AST) -> Optional[ast.AST]:
+    def changes(self, node: ast.expr, is_loaders: bool = False) -> list[ast.AST]:
+        """Return where the value of a name may be changed, as `Uses` has it."""
+        changes = self._uses.changes(node, is_loaders)
+        if isinstance(node, ast.Name):
+            places = [place for _, place in self.assignments(node)]
+            if places and node.id in self._imports:
+                changes = changes + places  # an import or an assignment: which one is not known
+        return changes
+
+    def is_set_once(self, node: ast.Attribute) -> bool:
+        """Tell whether `OBJECT.NAME` is set at most once in the script, and that by `self`."""
+        return len(self._found(node)) <= 1 and not self._uses.attribute_changes(node.attr)
+
+    def is_outer(self, name: str) -> bool:
+        """Tell whether `global` or `nonlocal` names it anywhere."""
+        return self._uses.is_outer(name)
+
+    def _body_of(self, node: ast.AST) -> Optional[ast.ClassDef]:
+        """Return the class in whose body, outside its methods, a node stands."""
+        parent = self.parents.get(node)
+        while parent is not None and not isinstance(parent, _FUNCTIONS):
+            if isinstance(parent, ast.ClassDef):
+                return parent
+            parent = self.parents.get(parent)
+        return None
+
+    def _found(self, node: ast.expr) -> Sequence[tuple[Optional[ast.expr], ast.AST]]:
+        if isinstance(node, ast.Name):
+            return self.assignments(node)
+        if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
+            return ()
+        return self.set_in_class(self.class_of(node), node.attr) if node.value.id == "self" else ()
+
+    def set_in_class(
+        self, owner: Optional[ast.AST], name: str
+    ) -> list[tuple[Optional[ast.expr], ast.AST]]:
+        """Return what `self.NAME` is assigned in a class."""
+        found = self._set.get(f"self.{name}", [])
+        return [(value, place) for value, place in found if self.class_of(place) is owner]
+
+    def class_of(self, node: ast.AST) -> Optional[ast.AST]:
+        """Return the class in which a node stands."""
         parent: Optional[ast.AST] = node
         while parent is not None and not isinstance(parent, ast.ClassDef):
             parent = self.parents.get(parent)
         return parent
 
-    def changes_of(self, name: ast.Name) -> list[ast.Attribute]:
-        """Return where attributes of a name's object are set, or looked at to be changed."""
-        scope = self.scope(name)
-        return [
-            node
-            for node in self.nodes
-            if isinstance(node, ast.Attribute)
-            and isinstance(node.value, ast.Name)
-            and node.value.id == name.id
-            and (self.scope(node) is scope or scope is self.tree)
-            and (isinstance(node.ctx, ast.Store) or node.attr == "transforms")
-        ]
+    def statement(self, node: ast.AST) -> ast.AST:
+        """Return the simple statement in which a node stands, or the node."""
+        parent: Optional[ast.AST] = node
+        while parent is not None and not isinstance(parent, ast.stmt):
+            parent = self.parents.get(parent)
+        return parent if parent is not None and not hasattr(parent, "body") else node
 
     # --- values
 
@@ -285,12 +357,16 @@ class Script:
         """Return line and default of the option that `args.NAME` reads; None without."""
         if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
             return None
-        if node.value.id not in self._option_names:
-            return None
-        if f"{node.value.id}.{node.attr}" in self._set:
-            return None  # the script changes it
-        line, default = self._options.get(node.attr, (0, None))
+        if self.default_of(node) is None or self._uses.attribute_changes(node.attr):
+            return None  # without a default, or the script changes it
+        line, default = self._options[node.attr]
         return None if default is None else (line, default)
+
+    def default_of(self, node: ast.Attribute) -> Optional[ast.expr]:
+        """Return the default of an option as it was declared."""
+        if not isinstance(node.value, ast.Name) or node.value.id not in self._option_names:
+            return None
+        return self._options.get(node.attr, (0, None))[1]
 
     def arguments(
         self, call: ast.Call, names: list[str]

@@ -109,7 +109,7 @@ class Changes:
                     if assigned == name and of is scope
                     for _, place in found
                 ]
-                if not places or any(place in statements for place in places):
+                if script.is_outer(name) or not places or any(p in statements for p in places):
                     continue
                 if not all(self._may_go(place) for place in places):
                     continue

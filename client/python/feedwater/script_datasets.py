@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -59,6 +60,7 @@ class DatasetFormat:
         return ["root", "train", "transform", "target_transform", "download"]
 
 
+_MOST_PARTS = 200
 _BINARY = "the format reads the binary version ({0}-binary.tar.gz), torchvision the one for Python"
 DATASETS = {
     "ImageFolder": DatasetFormat("image_folder"),
@@ -93,6 +95,8 @@ class Datasets:
     def __init__(self, script: Script, report: Report) -> None:
         self._script = script
         self._report = report
+        self._roots: dict[str, tuple[str, ...]] = {}  # names, and what they stand for
+        self._parts_left = 0  # of a path: names that lead in circles have too many
 
     def dataset(
         self, node: ast.expr, call: ast.Call
@@ -143,6 +147,8 @@ class Datasets:
 
     def _root(self, node: ast.expr, form: DatasetFormat) -> tuple[dict[str, Any], str]:
         """Return the section `dataset`, and the line of `roots` in feedwater.yaml."""
+        script = self._script
+        self._parts_left = _MOST_PARTS
         base, parts = self._path(node, 0)
         if isinstance(base, str):
             value = base
@@ -150,27 +156,33 @@ class Datasets:
             if form.name == "image_folder" and not parts and len(steps) > 1:
                 value, _, last = base.rstrip("/").rpartition("/")
                 parts, steps = [last], steps[:-1]
-            name = steps[-1] if steps else "data"
+            name = self._root_name(steps[-1] if steps else "data", (os.path.normpath(value),))
         else:
-            default = self._script.option_default(base)
-            shown = self._script.source(base)
-            name = base.attr if isinstance(base, ast.Attribute) else base.id if isinstance(
+            default = script.option_default(base)
+            shown = script.source(base)
+            word = base.attr if isinstance(base, ast.Attribute) else base.id if isinstance(
                 base, ast.Name) else "data"  # fmt: skip
             value = f"<{shown}>"
             if default is not None:
                 with contextlib.suppress(NotLiteral):
-                    value = str(self._script.value(default[1]))
+                    value = str(script.value(default[1]))
+            whose = id(script.binding(base)) if isinstance(base, ast.Name) else 0
+            name = self._root_name(word, (value, script.whole_source(base), str(whose)))
             self._report.note(
-                node,
-                f"the root {root_name(name)!r} is {shown} of the script: feedwater.yaml names its "
-                "folder",
+                node, f"the root {name!r} is {shown} of the script: feedwater.yaml names its folder"
             )
-        name = root_name(name)
         source: dict[str, Any] = {"format": form.name, "root": name}
         path = "/".join([*parts, *form.below])
         if path:
             source["path"] = path
         return source, f"roots: {{{name}: {json.dumps(value)}}}"
+
+    def _root_name(self, word: str, meaning: tuple[str, ...]) -> str:
+        """Return a root's name: that of another folder gets a number."""
+        name, number = root_name(word), 2
+        while self._roots.setdefault(name, meaning) != meaning:
+            name, number = f"{root_name(word)}-{number}", number + 1
+        return name
 
     def _path(self, node: ast.expr, depth: int) -> tuple[Union[str, ast.expr], list[str]]:
         """Split a path into where it begins, a text or an expression, and literal parts below."""
@@ -178,39 +190,74 @@ class Datasets:
         node = script.follow(node)
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             return node.value, []
+        self._parts_left -= 1
+        if depth > 20 or self._parts_left < 0:
+            return node, []
+        if isinstance(node, ast.JoinedStr):
+            if not all(isinstance(p, ast.Constant) or _is_bare(p) for p in node.values):
+                return node, []
+            parts = [part.value if _is_bare(part) else part for part in node.values]
+            return self._joined(node, parts, depth)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            parts = [node.right]
+            left = node.left
+            while isinstance(left, ast.BinOp) and isinstance(left.op, ast.Add):
+                parts.append(left.right)
+                left = left.left
+            return self._joined(node, [left, *reversed(parts)], depth)
         inner: list[ast.expr] = []
-        if (
-            isinstance(node, ast.JoinedStr)
-            and node.values
-            and (isinstance(node.values[0], ast.Constant) or _is_bare(node.values[0]))
-        ):
-            inner = [part.value if _is_bare(part) else part for part in node.values]
-        elif isinstance(node, ast.Call) and script.dotted(node.func) == "os.path.join":
+        if isinstance(node, ast.Call) and script.dotted(node.func) == "os.path.join":
             inner = node.args
         elif isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords:
             name = script.dotted(node.func)
             if name in ("pathlib.Path", "os.path.expanduser", "os.path.abspath"):
                 inner = node.args
-        elif isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.Add)):
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
             inner = [node.left, node.right]
-        if not inner or depth > 20:
+        if not inner:
             return node, []
         below = []
         for part in inner[1:]:
-            try:
-                value = script.value(part)
-            except NotLiteral:
-                return node, []
-            if not isinstance(value, str):
-                return node, []
-            if not isinstance(node, ast.Call):
-                value = value.removeprefix("/")  # of two texts that are put together
-            words = value.split("/")
-            if value.startswith("/") or ".." in words:
+            value = self._text(part, False, depth)
+            words = value.split("/") if value is not None else [".."]
+            if ".." in words or value.startswith("/"):  # type: ignore[union-attr]
                 return node, []
             below += [word for word in words if word not in ("", ".")]
-        base, parts = self._path(inner[0], depth + 1)
-        return base, [*parts, *below]
+        base, parts_below = self._path(inner[0], depth + 1)
+        return base, [*parts_below, *below]
+
+    def _text(self, node: ast.expr, is_formatted: bool, depth: int) -> Optional[str]:
+        """Return an expression as a part of a path; None where only running tells it."""
+        if not is_formatted:
+            base, parts = self._path(node, depth + 1)
+            if isinstance(base, str):
+                return "/".join([base, *parts]) if parts else base
+        with contextlib.suppress(NotLiteral):
+            value = self._script.value(node)
+            if isinstance(value, str) or (is_formatted and type(value) is int):
+                return str(value)
+        return None
+
+    def _joined(
+        self, node: ast.expr, parts: list[ast.expr], depth: int
+    ) -> tuple[Union[str, ast.expr], list[str]]:
+        """Split texts that are put together: what is known must begin with a folder's end."""
+        if not parts:
+            return "", []
+        base, below = self._path(parts[0], depth + 1)
+        texts = [self._text(part, isinstance(node, ast.JoinedStr), depth) for part in parts[1:]]
+        if any(text is None for text in texts):
+            return node, []
+        rest = "".join(text for text in texts if text is not None)
+        if base == "":
+            return rest, []
+        if isinstance(base, str) and not base.endswith("/") and not rest.startswith("/"):
+            return "/".join([base, *below]) + rest, []
+        words = rest.split("/")
+        is_whole = rest.startswith("/") or not rest or (isinstance(base, str) and not below)
+        if ".." in words or not is_whole:
+            return node, []
+        return base, [*below, *(word for word in words if word not in ("", "."))]
 
     # --- its transforms
 
@@ -218,9 +265,6 @@ class Datasets:
         """Return the entries of `graph`, with a comment for each that cannot be translated."""
         translator = Translator(*image_field(source, None, None))
         graph: list[Union[int, Comment]] = []  # places in `translator.ops`
-        if isinstance(transform, ast.Name):
-            for change in self._script.changes_of(transform):
-                self._report.cannot(change, f"{self._script.source(change)}: not followed")
         if transform is not None and not is_none(transform):
             for step in self._steps(transform, 0):
                 reason = self._step(step, translator)
@@ -277,7 +321,14 @@ class Datasets:
                 values[argument] = script.value(value)
             if REQUIRED in values.values():
                 return NoCounterpart("an argument is missing")
+            was_tensor = translator.is_tensor
             translator.add(kind, values)
+            if was_tensor and "antialias" in parameters and "antialias" not in given:
+                self._report.note(
+                    node,
+                    f"{script.source(node)}: taken as antialiased, as torchvision from 0.17 on "
+                    "does; older versions do not antialias tensors",
+                )
         except NotLiteral as unknown:
             return NoCounterpart(
                 f"{unknown} is not a literal, and a pipeline file has values: write the op",

@@ -20,12 +20,16 @@ _LOADER_ARGUMENTS = [
     "dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers", "collate_fn",
     "pin_memory", "drop_last", "timeout", "worker_init_fn", "multiprocessing_context", "generator",
 ]  # fmt: skip
+_SAMPLER_ARGUMENTS = ["data_source", "replacement", "num_samples", "generator"]
 _DISTRIBUTED_ARGUMENTS = ["dataset", "num_replicas", "rank", "shuffle", "seed", "drop_last"]
 # Those of a DataLoader that feedwater does in its own way: nothing is lost with them.
 _NOT_NEEDED = {
     "num_workers", "pin_memory", "prefetch_factor", "persistent_workers", "timeout",
     "multiprocessing_context", "pin_memory_device", "in_order", "worker_init_fn", "generator",
 }  # fmt: skip
+# What gives the rank and the number of ranks that a Loader finds out itself.
+_RANKS = ("torch.distributed.get_rank", "horovod.torch.rank")
+_WORLDS = ("torch.distributed.get_world_size", "horovod.torch.size")
 # Methods of a dict that change nothing.
 _READS = {"copy", "get", "items", "keys", "values"}
 
@@ -69,6 +73,10 @@ class Migration:
     notes: list[tuple[int, str]] = field(default_factory=list)
 
 
+class _NoOrder(Exception):
+    """An order that no `sampler:` gives; the text says why."""
+
+
 class Migrator:
     """Finds the loaders of a script and puts pipelines, which are in `folder`, in their place."""
 
@@ -79,6 +87,8 @@ class Migrator:
         self._datasets = Datasets(script, self._report)
         self._changes = Changes(script)
         self._found = Migration()
+        # Where values may be changed: whose, and the lines of the loaders that stay for that.
+        self._changed: dict[ast.AST, tuple[str, list[int]]] = {}
 
     def run(self) -> Migration:
         """Return what was found."""
@@ -91,8 +101,17 @@ class Migrator:
         ]
         if not loaders:
             self._report.cannot(script.tree, "no torch.utils.data.DataLoader is in it")
+        patches = script.patches()
         for call in loaders:
+            script.met = dict.fromkeys(patches, "a class")
             self._loader(call)
+        for change, (name, places) in self._changed.items():
+            shown = ", ".join(map(str, places[:5])) + (" and others" if len(places) > 5 else "")
+            self._report.cannot(
+                change,
+                f"{script.source(script.statement(change))}: {name} may be changed here, and only "
+                f"running it tells to what; DataLoader of line {shown} stays",
+            )
         if self._found.files:
             self._changes.rename_samplers()
             self._changes.remove_unused()
@@ -108,29 +127,52 @@ class Migrator:
     # --- a loader
 
     def _loader(self, call: ast.Call) -> None:
+        """Translate a loader; where something that it takes may be changed, it stays."""
+        report = self._report
+        told, noted = len(report.untranslated), len(report.notes)
+        made = self._made(call)
+        if self._script.met:  # what else was found is of values that may be others
+            del report.untranslated[told:], report.notes[noted:]
+            for change, name in self._script.met.items():
+                self._changed.setdefault(change, (name, []))[1].append(call.lineno)
+            return
+        if made is not None:
+            given, kept, choices, ranks = made
+            for choice in choices:
+                if choice.translation is not None:
+                    self._found.files[choice.translation.file] = self._file(choice.translation)
+            if any(choice.translation for choice in choices):
+                self._replace(call, given, kept, choices, ranks)
+
+    def _made(
+        self, call: ast.Call
+    ) -> Optional[tuple[dict[str, ast.expr], dict[str, str], list[_Choice], str]]:
+        """Return a loader's arguments, how those of dicts are written, its datasets, its place."""
         given, unpacked = self._script.arguments(call, _LOADER_ARGUMENTS)
         kept: dict[str, str] = {}  # arguments that come out of `**name`: how they are written
         for argument in unpacked:
             if not self._unpack(call, argument, given, kept):
-                return
+                return None
         for name in ("batch_sampler", "collate_fn"):
             if name in given and not is_none(given[name]):
                 where = ELSEWHERE[name]
                 self._report.cannot(
                     call, f"DataLoader({name}={self._script.source(given[name])}): {where}"
                 )
-                return
+                return None
         if "dataset" not in given:
             self._report.cannot(call, "a DataLoader without a dataset")
-            return
-        order = self._order(call, given)
-        if order is None:
-            return
-        name = self._name_of(call)
+            return None
+        if "batch_size" in given and is_none(self._script.follow(given["batch_size"])):
+            self._report.cannot(
+                call, "DataLoader(batch_size=None) gives samples one by one, a Loader batches"
+            )
+            return None
+        sampled = self._order(call, given)
+        if sampled is None:
+            return None
+        order, ranks = sampled
         choices = self._choices(given["dataset"])
-        if isinstance(given["dataset"], ast.Name):
-            for change in self._script.changes_of(given["dataset"]):
-                self._report.cannot(change, f"{self._script.source(change)}: not followed")
         datasets = [(choice, self._datasets.dataset(choice.node, call)) for choice in choices]
         several = sum(dataset is not None for _, dataset in datasets) > 1
         for choice, dataset in datasets:
@@ -139,7 +181,7 @@ class Migrator:
             source, roots, graph, outputs = dataset
             base = _base_name(self._word_for(call), self._script.path)
             base += f"-{source['format']}" if several else ""
-            file = self._free(base)
+            file = self._free(base, [c.translation.file for c in choices if c.translation])
             sections: dict[str, Any] = {"version": 1, "dataset": source, "sampler": order}
             sections["graph"] = graph
             batch = self._batch_size(given)
@@ -147,23 +189,28 @@ class Migrator:
                 sections["batch"] = {"size": batch}
             sections["outputs"] = outputs
             choice.translation = _Translation(file, call.lineno, sections, roots)
-            self._found.files[file] = self._file(choice.translation)
-        if any(choice.translation for choice in choices):
-            self._replace(call, given, kept, choices, name)
+        return given, kept, choices, ranks
 
     def _unpack(
         self, call: ast.Call, argument: ast.expr, given: dict[str, ast.expr], kept: dict[str, str]
     ) -> bool:
         """Add the entries of a dict that `**NAME` hands over; tell whether they are known."""
         script = self._script
-        value = script.follow(argument)
+        found = script.assignments(argument) if isinstance(argument, ast.Name) else []
+        value = found[0][0] if len(found) == 1 else None
         if not isinstance(value, ast.Dict) or not isinstance(argument, ast.Name):
             self._report.cannot(
                 call, f"DataLoader(**{script.source(argument)}): not known before it runs"
             )
             return False
         dicts = [(argument.id, value, False)]
-        for node, other in self._updates(argument.id, call):
+        updates = self._updates(argument.id, call)
+        known = {node for node, _ in updates}
+        is_here = script.binding(argument) is script.scope(call)
+        for change in script.changes(argument):
+            if not (is_here and (change in known or self._is_later(change, call))):
+                script.met[change] = argument.id
+        for node, other in updates:
             if not isinstance(other, ast.Dict):
                 self._report.cannot(node, f"{script.source(node)}: not known before it runs")
                 return False
@@ -204,6 +251,17 @@ class Migrator:
                 found.append((node, entries))
         return found
 
+    def _is_later(self, node: ast.AST, call: ast.Call) -> bool:
+        """Tell whether a change comes after a call, in the same scope and without a loop."""
+        script = self._script
+        parent: Optional[ast.AST] = call
+        while parent is not None and parent is not script.scope(call):
+            if isinstance(parent, (ast.For, ast.AsyncFor, ast.While)):
+                return False
+            parent = script.parents.get(parent)
+        is_after = getattr(node, "lineno", 0) > (call.end_lineno or call.lineno)
+        return is_after and script.scope(node) is script.scope(call)
+
     def _is_conditional(self, node: ast.AST, call: ast.Call) -> bool:
         around = set()
         parent: Optional[ast.AST] = call
@@ -225,34 +283,42 @@ class Migrator:
             return node.value
         return node
 
-    def _order(self, call: ast.Call, given: dict[str, ast.expr]) -> Optional[dict[str, Any]]:
-        """Return the section `sampler`."""
+    def _order(
+        self, call: ast.Call, given: dict[str, ast.expr]
+    ) -> Optional[tuple[dict[str, Any], str]]:
+        """Return the section `sampler`, and the Loader's arguments that say its place."""
         try:
-            shuffles, drops = self._shuffles(given), flag(self._script, given, "drop_last", False)
+            shuffles, seed, ranks = self._sampled(call, given)
+            drops = flag(self._script, given, "drop_last", False)
         except NotLiteral as unknown:
             self._report.cannot(
                 call, f"the order depends on {unknown}, which only running it tells"
             )
             return None
+        except _NoOrder as reason:
+            self._report.cannot(call, str(reason))
+            return None
         order: dict[str, Any] = {"shuffle": "full" if shuffles else "none"}
+        if seed:
+            order["seed"] = seed
         order["last"] = "drop" if drops else "partial"
-        return order
+        return order, ranks
 
-    def _flag(self, given: dict[str, ast.expr], name: str, default: bool) -> bool:
-        if name not in given or is_none(given[name]):
-            return default
-        return bool(self._script.value(given[name]))
-
-    def _shuffles(self, given: dict[str, ast.expr]) -> bool:
-        """Tell whether records are shuffled, with each sampler that the loader may get."""
+    def _sampled(self, call: ast.Call, given: dict[str, ast.expr]) -> tuple[bool, int, str]:
+        """Return whether records are shuffled, the seed and the place, which are the same with
+        each sampler that the loader may get.
+        """
         script = self._script
         sampler = given.get("sampler")
         if sampler is None or is_none(sampler):
-            return flag(script, given, "shuffle", False)
+            return flag(script, given, "shuffle", False), 0, ""
         values: list[Optional[ast.expr]] = [sampler]
         if isinstance(sampler, ast.Name):
             values = [value for value, _ in script.assignments(sampler)]
-        answers = set()
+            script.meet(sampler, is_loaders=True)
+        answers: set[bool] = set()
+        seeds: set[int] = set()
+        places: set[str] = set()
         for value in values:
             if value is None:
                 raise NotLiteral(script.source(sampler))
@@ -264,25 +330,107 @@ class Migrator:
                     answers.add(flag(script, given, "shuffle", False))
                 continue
             name = script.dotted(value.func) if isinstance(value, ast.Call) else ""
-            if not name.startswith("torch.utils.data."):
+            if not name.startswith("torch.utils.data.") or not isinstance(value, ast.Call):
                 raise NotLiteral(script.source(value))
             kind = name.rpartition(".")[2]
-            if kind == "DistributedSampler" and isinstance(value, ast.Call):
-                own, _ = script.arguments(value, _DISTRIBUTED_ARGUMENTS)
+            if kind == "DistributedSampler":
+                own, unpacked = script.arguments(value, _DISTRIBUTED_ARGUMENTS)
                 answers.add(flag(script, own, "shuffle", True))
+                seeds.add(self._seed(own))
+                places.add(self._place(call, own))
+                self._note_dropped(value, given, own)
             elif kind in ("RandomSampler", "SequentialSampler"):
+                own, unpacked = script.arguments(value, _SAMPLER_ARGUMENTS)
                 answers.add(kind == "RandomSampler")
+                if flag(script, own, "replacement", False) or not is_none(
+                    script.follow(own.get("num_samples", ast.Constant(None)))
+                ):
+                    raise _NoOrder(
+                        f"{script.source(value)}: an epoch has every sample once; there is no "
+                        "replacement and no num_samples"
+                    )
             else:
                 raise NotLiteral(script.source(value))
-        if len(answers) != 1:
+            if unpacked:
+                raise NotLiteral(script.source(value))
+        if len(answers) != 1 or len(seeds) > 1 or len(places) > 1:
             raise NotLiteral(script.source(sampler))
-        return answers.pop()
+        place = places.pop() if places else ""
+        if place and len(values) > 1:
+            raise _NoOrder(
+                f"{script.source(sampler)} has a rank of its own only in some branches: give "
+                "Loader(rank=, world_size=) there"
+            )
+        return answers.pop(), seeds.pop() if seeds else 0, place
+
+    def _seed(self, own: dict[str, ast.expr]) -> int:
+        if "seed" not in own:
+            return 0
+        seed = self._script.value(own["seed"])
+        if type(seed) is not int or seed < 0:
+            raise NotLiteral(self._script.source(own["seed"]))
+        return seed
+
+    def _place(self, call: ast.Call, own: dict[str, ast.expr]) -> str:
+        """Return the arguments that give a Loader the rank of a sampler; "" for its own."""
+        script = self._script
+        given = {name: own[name] for name in ("num_replicas", "rank") if name in own}
+        texts = []
+        for name, value in given.items():
+            followed = script.follow(value)
+            function = script.dotted(followed.func) if isinstance(followed, ast.Call) else ""
+            is_own = function in (_RANKS if name == "rank" else _WORLDS)
+            if is_none(followed) or (
+                is_own and isinstance(followed, ast.Call)
+                and not followed.args and not followed.keywords
+            ):  # fmt: skip
+                continue
+            if not self._means_the_same(value, call):
+                raise NotLiteral(script.source(value))
+            word = "rank" if name == "rank" else "world_size"
+            texts.append(f"{word}={script.whole_source(value)}")
+            self._changes.kept.add(value)
+        if len(texts) == 1:
+            raise _NoOrder(
+                f"DistributedSampler({', '.join(given)}) of line {value.lineno} gives one of rank "
+                "and num_replicas: Loader(rank=, world_size=) takes both"
+            )
+        return "".join(f", {text}" for text in sorted(texts))
+
+    def _means_the_same(self, node: ast.expr, call: ast.Call) -> bool:
+        """Tell whether an expression has the value of its place where a call stands, too."""
+        script = self._script
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Attribute):
+                if not script.is_set_once(inner):
+                    return False
+            elif isinstance(inner, ast.Name):
+                scope = script.binding(inner)
+                is_known = scope is script.tree or scope is script.scope(call)
+                if not is_known or len(script.assignments(inner)) > 1 or script.meet(inner):
+                    return False
+            elif not isinstance(inner, (ast.Constant, ast.expr_context)):
+                return False
+        return True
+
+    def _note_dropped(
+        self, sampler: ast.Call, given: dict[str, ast.expr], own: dict[str, ast.expr]
+    ) -> None:
+        if flag(self._script, own, "drop_last", False) and not flag(
+            self._script, given, "drop_last", False
+        ):
+            self._report.note(
+                sampler,
+                "DistributedSampler(drop_last=True) leaves out what does not fill all ranks; "
+                "`last: partial` gives it, and ranks may get batches of other sizes",
+            )
 
     # --- its dataset
 
     def _choices(self, node: ast.expr) -> list[_Choice]:
         """Return what a dataset's name may be: several where branches assign it."""
         if isinstance(node, ast.Name):
+            self._script.meet(node)
             found = self._script.assignments(node)
             if found and all(value is not None for value, _ in found):
                 return [_Choice(value, place) for value, place in found if value is not None]
@@ -290,9 +438,9 @@ class Migrator:
 
     # --- the files
 
-    def _free(self, base: str) -> str:
+    def _free(self, base: str, taken: list[str]) -> str:
         name, number = f"{base}.yaml", 2
-        while name in self._found.files:
+        while name in self._found.files or name in taken:
             name, number = f"{base}-{number}.yaml", number + 1
         return name
 
@@ -338,15 +486,15 @@ class Migrator:
         given: dict[str, ast.expr],
         kept: dict[str, str],
         choices: list[_Choice],
-        name: str,
+        ranks: str,
     ) -> None:
         """Let a Loader stand where the DataLoader did."""
         script = self._script
         batch = self._batch_size(given)
-        more = ""
+        more = ranks
         if isinstance(batch, ast.expr):
             text = kept.get("batch_size") or script.whole_source(batch)
-            more = f", batch_size={text}"
+            more = f", batch_size={text}{ranks}"
             if "batch_size" not in kept:
                 self._changes.kept.add(batch)
         dropped = [word for word in given if word in _NOT_NEEDED]
@@ -364,6 +512,7 @@ class Migrator:
         else:
             pipeline = self._choose(dataset, choices, call)
         sampler = given.get("sampler")
+        name = self._name_of(call)
         if isinstance(sampler, ast.Name) and name:
             loader = script.whole_source(_target(script, call))
             self._changes.sampled.append((sampler.id, call, loader))

@@ -69,6 +69,7 @@ _IMAGES = {
     "voc": ("data", True),
     "webdataset": ("data", True),
 }
+_CHANNELS = {"cifar10": 3, "cifar100": 3, "mnist": 1}
 _UNLABELLED = ("array_record", "images")
 
 
@@ -122,6 +123,11 @@ class Translator:
             TRANSFORMS[name].translate(self, dict(values))
         except errors.InvalidArgument as error:
             raise NoCounterpart(str(error)) from None
+
+    @property
+    def is_tensor(self) -> bool:
+        """Whether the image is a tensor behind the transforms so far."""
+        return self._is_tensor
 
     def finish(self) -> list[Op]:
         """Add what makes a batch of the image: as a tensor is CHW, of floats where it was."""
@@ -251,7 +257,7 @@ class Translator:
             return
         if wanted != 3 or self._channels != 3:
             raise NoCounterpart(
-                f"no op makes {wanted} of {self._channels} channels; "
+                f"no op makes {wanted} of {self._channels or 'pixels with unknown'} channels; "
                 "color_jitter: {saturation: [0, 0]} makes a grey image of 3 from 3",
                 "color_jitter",
             )
@@ -259,6 +265,8 @@ class Translator:
 
     def rgb(self, values: dict[str, Any]) -> None:
         """RGB: what decode gives, and CIFAR's images are."""
+        if not self._channels:
+            raise NoCounterpart("how many channels the pixels have is not known: leave it out")
         if self._channels != 3:
             raise NoCounterpart("no op makes RGB of a grey image")
 
@@ -449,7 +457,10 @@ def told(which: str, reason: NoCounterpart) -> str:
 def image_field(
     dataset: Mapping[str, Any], image: Optional[str], decode: Optional[bool]
 ) -> tuple[str, bool, int]:
-    """Return the dataset's field with the image, whether decode stands first, and its channels."""
+    """Return the dataset's field with the image, whether decode stands first, and its channels.
+
+    Those are 0 where the pixels of a record may have any number of them.
+    """
     sources = dataset.get("mix")
     sources = sources if isinstance(sources, Sequence) and sources else [dataset]
     formats = {source.get("format") for source in sources if isinstance(source, Mapping)}
@@ -464,7 +475,8 @@ def image_field(
     field, encoded = known if known is not None else ("", False)
     if decode is None:
         decode = encoded
-    return image or field, decode, 1 if form == "mnist" else 3
+    channels = 3 if decode else _CHANNELS.get(form, 0) if isinstance(form, str) else 0
+    return image or field, decode, channels
 
 
 def _steps(transform: Any, position: str) -> Iterable[tuple[str, Any]]:
@@ -490,6 +502,8 @@ def _values(transform: Any, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return a transform's values by the names of its constructor's parameters."""
     values = {}
     for name, default in parameters.items():
+        if name == "antialias":
+            default = None  # what versions do on tensors that do not have it
         values[name] = getattr(transform, name, default)
         if values[name] is REQUIRED:
             raise NoCounterpart(f"it has no attribute {name!r}: is it torchvision's?")

@@ -311,6 +311,25 @@ def test_grey_images_stay_grey():
     assert "makes RGB of a grey image" in refusal(fake("RGB", V2), dataset=MNIST)
 
 
+@pytest.mark.parametrize("step", [fake("Grayscale", num_output_channels=3), fake("RGB", V2)])
+def test_pixels_of_unknown_channels_are_not_taken_as_rgb(step):
+    npy = {"format": "npy", "root": "data"}
+    with pytest.raises(feedwater.InvalidArgument, match=r"unknown|not known"):
+        from_torchvision(step, dataset=npy, image="x", decode=False)
+    for known in ({"dataset": {"format": "cifar10", "root": "data"}},
+                  {"dataset": npy, "image": "x", "decode": True}):  # fmt: skip
+        assert from_torchvision(step, **known)
+
+
+def test_classes_of_versions_without_antialias_do_not_antialias_tensors():
+    values = {"interpolation": InterpolationMode.BILINEAR}
+    crop = fake("RandomResizedCrop", size=(8, 8), scale=(0.2, 1.0), ratio=(0.5, 2.0), **values)
+    old = fake("Resize", size=8, max_size=None, **values)
+    for step in (crop, old):
+        assert "not antialiased" in refusal(fake("PILToTensor"), step)
+        assert graph(step)  # on Pillow's images it is
+
+
 def test_the_other_sections_are_those_of_pipeline():
     made = from_torchvision(
         FLIP, dataset=FOLDER, batch_size=8, sampler={"shuffle": "full"}, on_bad_sample="substitute",
