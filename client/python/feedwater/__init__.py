@@ -29,7 +29,7 @@ from .habits import Sampler
 from .loader import BatchInfo, Loader
 from .pipeline import Op, Pipeline
 from .ragged import Ragged
-from .torchvision_transforms import from_torchvision
+from .torchvision_pipeline import from_torchvision
 from .version import __version__
 
 __all__ = [

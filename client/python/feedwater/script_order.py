@@ -1,0 +1,187 @@
+"""The order of a script's DataLoaders: what their samplers mean, as a section `sampler`."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any, Optional
+
+from .script import NotLiteral, Script, is_none
+from .script_changes import Changes
+from .script_datasets import Report, flag
+
+_SAMPLER_ARGUMENTS = ["data_source", "replacement", "num_samples", "generator"]
+_DISTRIBUTED_ARGUMENTS = ["dataset", "num_replicas", "rank", "shuffle", "seed", "drop_last"]
+# What gives the rank and the number of ranks that a Loader finds out itself.
+_RANKS = ("torch.distributed.get_rank", "horovod.torch.rank")
+_WORLDS = ("torch.distributed.get_world_size", "horovod.torch.size")
+
+
+class _NoOrder(Exception):
+    """An order that no `sampler:` gives; the text says why."""
+
+
+class Orders:
+    """Finds the order and the rank that a loader has by its arguments and its sampler."""
+
+    def __init__(self, script: Script, report: Report, changes: Changes) -> None:
+        self._script = script
+        self._report = report
+        self._changes = changes
+
+    def of(
+        self, call: ast.Call, given: dict[str, ast.expr]
+    ) -> Optional[tuple[dict[str, Any], str]]:
+        """Return the section `sampler`, and the Loader's arguments that say its place.
+
+        None where no order of ours is the loader's, which is reported then.
+        """
+        try:
+            shuffles, seed, ranks = self._sampled(call, given)
+            drops = flag(self._script, given, "drop_last", False)
+        except NotLiteral as unknown:
+            self._report.cannot(
+                call, f"the order depends on {unknown}, which only running it tells"
+            )
+            return None
+        except _NoOrder as reason:
+            self._report.cannot(call, str(reason))
+            return None
+        order: dict[str, Any] = {"shuffle": "full" if shuffles else "none"}
+        if seed:
+            order["seed"] = seed
+        order["last"] = "drop" if drops else "partial"
+        return order, ranks
+
+    def _sampled(self, call: ast.Call, given: dict[str, ast.expr]) -> tuple[bool, int, str]:
+        """Return whether records are shuffled, the seed and the place, which are the same with
+        each sampler that the loader may get.
+        """
+        script = self._script
+        sampler = given.get("sampler")
+        if sampler is None or is_none(sampler):
+            return flag(script, given, "shuffle", False), 0, ""
+        values: list[Optional[ast.expr]] = [sampler]
+        if isinstance(sampler, ast.Name):
+            values = [value for value, _ in script.assignments(sampler)]
+            script.meet(sampler, is_loaders=True)
+        answers: set[bool] = set()
+        seeds: set[int] = set()
+        places: set[str] = set()
+        for value in values:
+            if value is None:
+                raise NotLiteral(script.source(sampler))
+            if is_none(value):
+                shuffle = given.get("shuffle")
+                if shuffle is not None and _asks_whether_none(shuffle, sampler):
+                    answers.add(isinstance(shuffle.ops[0], ast.Is))  # type: ignore[attr-defined]
+                else:
+                    answers.add(flag(script, given, "shuffle", False))
+                continue
+            name = script.dotted(value.func) if isinstance(value, ast.Call) else ""
+            if not name.startswith("torch.utils.data.") or not isinstance(value, ast.Call):
+                raise NotLiteral(script.source(value))
+            kind = name.rpartition(".")[2]
+            if kind == "DistributedSampler":
+                own, unpacked = script.arguments(value, _DISTRIBUTED_ARGUMENTS)
+                answers.add(flag(script, own, "shuffle", True))
+                seeds.add(self._seed(own))
+                places.add(self._place(call, own))
+                self._note_dropped(value, given, own)
+            elif kind in ("RandomSampler", "SequentialSampler"):
+                own, unpacked = script.arguments(value, _SAMPLER_ARGUMENTS)
+                answers.add(kind == "RandomSampler")
+                if flag(script, own, "replacement", False) or not is_none(
+                    script.follow(own.get("num_samples", ast.Constant(None)))
+                ):
+                    raise _NoOrder(
+                        f"{script.source(value)}: an epoch has every sample once; there is no "
+                        "replacement and no num_samples"
+                    )
+            else:
+                raise NotLiteral(script.source(value))
+            if unpacked:
+                raise NotLiteral(script.source(value))
+        if len(answers) != 1 or len(seeds) > 1 or len(places) > 1:
+            raise NotLiteral(script.source(sampler))
+        place = places.pop() if places else ""
+        if place and len(values) > 1:
+            raise _NoOrder(
+                f"{script.source(sampler)} has a rank of its own only in some branches: give "
+                "Loader(rank=, world_size=) there"
+            )
+        return answers.pop(), seeds.pop() if seeds else 0, place
+
+    def _seed(self, own: dict[str, ast.expr]) -> int:
+        if "seed" not in own:
+            return 0
+        seed = self._script.value(own["seed"])
+        if type(seed) is not int or seed < 0:
+            raise NotLiteral(self._script.source(own["seed"]))
+        return seed
+
+    def _place(self, call: ast.Call, own: dict[str, ast.expr]) -> str:
+        """Return the arguments that give a Loader the rank of a sampler; "" for its own."""
+        script = self._script
+        given = {name: own[name] for name in ("num_replicas", "rank") if name in own}
+        texts = []
+        for name, value in given.items():
+            followed = script.follow(value)
+            function = script.dotted(followed.func) if isinstance(followed, ast.Call) else ""
+            is_own = function in (_RANKS if name == "rank" else _WORLDS)
+            if is_none(followed) or (
+                is_own and isinstance(followed, ast.Call)
+                and not followed.args and not followed.keywords
+            ):  # fmt: skip
+                continue
+            if not self._means_the_same(value, call):
+                raise NotLiteral(script.source(value))
+            word = "rank" if name == "rank" else "world_size"
+            texts.append(f"{word}={script.whole_source(value)}")
+            self._changes.kept.add(value)
+        if len(texts) == 1:
+            raise _NoOrder(
+                f"DistributedSampler({', '.join(given)}) of line {value.lineno} gives one of rank "
+                "and num_replicas: Loader(rank=, world_size=) takes both"
+            )
+        return "".join(f", {text}" for text in sorted(texts))
+
+    def _means_the_same(self, node: ast.expr, call: ast.Call) -> bool:
+        """Tell whether an expression has the value of its place where a call stands, too."""
+        script = self._script
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Attribute):
+                if not script.is_set_once(inner):
+                    return False
+            elif isinstance(inner, ast.Name):
+                scope = script.binding(inner)
+                is_known = scope is script.tree or scope is script.scope(call)
+                if not is_known or len(script.assignments(inner)) > 1 or script.meet(inner):
+                    return False
+            elif not isinstance(inner, (ast.Constant, ast.expr_context)):
+                return False
+        return True
+
+    def _note_dropped(
+        self, sampler: ast.Call, given: dict[str, ast.expr], own: dict[str, ast.expr]
+    ) -> None:
+        if flag(self._script, own, "drop_last", False) and not flag(
+            self._script, given, "drop_last", False
+        ):
+            self._report.note(
+                sampler,
+                "DistributedSampler(drop_last=True) leaves out what does not fill all ranks; "
+                "`last: partial` gives it, and ranks may get batches of other sizes",
+            )
+
+
+def _asks_whether_none(node: ast.expr, name: ast.expr) -> bool:
+    """Tell whether a node is `NAME is None` or `NAME is not None`."""
+    return (
+        isinstance(node, ast.Compare)
+        and isinstance(node.left, ast.Name)
+        and isinstance(name, ast.Name)
+        and node.left.id == name.id
+        and len(node.ops) == 1
+        and isinstance(node.ops[0], (ast.Is, ast.IsNot))
+        and is_none(node.comparators[0])
+    )
