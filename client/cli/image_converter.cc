@@ -73,36 +73,31 @@ absl::StatusOr<std::string> ImageConverter::Resized(absl::Span<const std::byte> 
   return jpeg;
 }
 
+bool ImageConverter::Pack(absl::Span<const std::byte> encoded, std::string* made) {
+  const auto packed = server::PackCoefficients(encoded, limits_, workspace_);
+  // The next field's document comes in its place.
+  made->assign(reinterpret_cast<const char*>(packed.data()), packed.size());
+  return !packed.empty();
+}
+
 absl::StatusOr<absl::Span<const std::byte>> ImageConverter::Convert(
     absl::Span<const std::byte> encoded, std::string* made) {
   if (!options_.reads_images()) return encoded;
   const bool is_jpeg = IsJpeg(encoded);
+  const bool packs = options_.jpeg == ConvertOptions::Jpeg::kCoefficients;
   if (!is_jpeg && server::FindWholeFormat(encoded) == nullptr && !server::IsCoefficients(encoded))
     return encoded;
   if (options_.resize_max > 0) {
     FW_ASSIGN_OR_RETURN(const server::FileHeader header, server::ReadFileHeader(encoded, limits_));
     if (std::max(header.size.width, header.size.height) > options_.resize_max) {
-      FW_ASSIGN_OR_RETURN(*made, Resized(encoded, header));
-      if (options_.jpeg == ConvertOptions::Jpeg::kCoefficients) {
-        made->append(server::kReadPadding, '\0');
-        const auto packed = server::PackCoefficients(
-            BytesOf(*made).first(made->size() - server::kReadPadding), limits_, workspace_);
-        if (packed.empty()) {
-          made->resize(made->size() - server::kReadPadding);
-        } else {
-          made->assign(reinterpret_cast<const char*>(packed.data()), packed.size());
-        }
-      }
+      FW_ASSIGN_OR_RETURN(std::string jpeg, Resized(encoded, header));
+      const size_t bytes = jpeg.size();
+      jpeg.append(server::kReadPadding, '\0');
+      if (!packs || !Pack(BytesOf(jpeg).first(bytes), made)) *made = jpeg.substr(0, bytes);
       return BytesOf(*made);
     }
   }
-  if (options_.jpeg == ConvertOptions::Jpeg::kCoefficients) {
-    const auto packed = server::PackCoefficients(encoded, limits_, workspace_);
-    if (packed.empty()) return encoded;
-    // The next field's document comes in its place.
-    made->assign(reinterpret_cast<const char*>(packed.data()), packed.size());
-    return BytesOf(*made);
-  }
+  if (packs) return Pack(encoded, made) ? BytesOf(*made) : encoded;
   if (options_.jpeg != ConvertOptions::Jpeg::kBaseline || !is_jpeg) return encoded;
   FW_ASSIGN_OR_RETURN(std::optional<std::string> baseline,
                       server::ToBaselineJpeg(encoded, limits_));

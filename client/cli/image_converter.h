@@ -28,6 +28,8 @@ class ImageConverter {
                                                       std::string* made);
 
  private:
+  // False, and nothing in `made`: documents do not cover the image.
+  bool Pack(absl::Span<const std::byte> encoded, std::string* made);
   absl::StatusOr<std::string> Resized(absl::Span<const std::byte> encoded,
                                       const server::FileHeader& header);
 

@@ -12,6 +12,7 @@
 #include "absl/strings/strip.h"
 #include "server/base/escape.h"
 #include "server/base/schema.h"
+#include "server/codec/image.h"
 #include "server/source/field_reader.h"
 #include "server/source/npy_header.h"
 #include "server/source/tar_writer.h"
@@ -55,7 +56,7 @@ size_t KindOf(absl::Span<const std::byte> encoded) {
       bytes.substr(6, 4) == absl::string_view("\0\0\0\0", 4)) {
     return 5;
   }
-  if (absl::StartsWith(bytes, "FWCS")) return kCoefficients;
+  if (server::IsCoefficients(encoded)) return kCoefficients;
   return kNoImage;
 }
 

@@ -39,7 +39,7 @@ from .private_folder import (
     remove,
     write_config,
 )
-from .units import count_of
+from .units import bytes_of, count_of
 
 _log = logging.getLogger("feedwater")
 
@@ -52,10 +52,6 @@ _BAD_CONFIG = 2  # exit status of feedwaterd
 _GONE_S = 2.0  # in which the process of a daemon that has left its folder ends
 _MEMORY_SHARE = 0.8  # of all private daemons together
 _LEAST_SHARE = 1 / 32  # of that, for one beside neighbours that have it all
-_UNITS = {
-    **{"": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12},
-    **{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40},
-}
 _SHOWN_LOG = 4000
 _RESTARTS, _RESTARTS_S = 5, 600.0  # of a daemon that dies again and again
 # What a service manager told this program is not meant for its daemon.
@@ -156,15 +152,8 @@ def split_memory(usable: int, neighbours: list[str]) -> int:
         `memory` of the others, as their configurations say.
     """
     together = usable * _MEMORY_SHARE
-    left = together - sum(_bytes_of(text, together) for text in neighbours)
+    left = together - sum(bytes_of(text, together) for text in neighbours)
     return int(max(left / 2, together * _LEAST_SHARE))
-
-
-def _bytes_of(text: str, auto: float) -> float:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", text.strip())
-    if found is None or found[2] not in _UNITS:
-        return auto
-    return float(found[1]) * _UNITS[found[2]]
 
 
 class _History:

@@ -6,18 +6,17 @@ once, so that the daemon can fill it again. ``list(loader)`` and a notebook's hi
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import logging
 import os
 import weakref
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
 from .arena import Lease
 from .fields import Place
+from .machine import usable_memory
 from .ragged import arrays
 
 _LIMIT_DEFAULT = 2 << 30  # of each loader; an eighth of the memory where that is less
@@ -106,12 +105,4 @@ def _limit() -> int:
     try:
         return max(0, int(os.environ.get("FEEDWATER_SPILL_BYTES", "")))
     except ValueError:
-        return min(_LIMIT_DEFAULT, _memory() // _SHARE_DEFAULT)
-
-
-def _memory() -> int:
-    """Return how many bytes the machine has, or the container."""
-    size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    with contextlib.suppress(OSError, ValueError):  # "max" is no number
-        size = min(size, int(Path("/sys/fs/cgroup/memory.max").read_text()))
-    return size
+        return min(_LIMIT_DEFAULT, usable_memory() // _SHARE_DEFAULT)

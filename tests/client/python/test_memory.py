@@ -172,10 +172,10 @@ def test_cycles_are_collected_ever_more_rarely_where_nothing_may_be_copied(
 
 def test_the_limit_of_copies_is_a_share_of_the_memory(monkeypatch):
     monkeypatch.delenv("FEEDWATER_SPILL_BYTES", raising=False)
-    monkeypatch.setattr(spill, "_memory", lambda: 1 << 30)
+    monkeypatch.setattr(spill, "usable_memory", lambda: 1 << 30)
     assert Spill().has_room(128 << 20)
     assert not Spill().has_room((128 << 20) + 1)
-    monkeypatch.setattr(spill, "_memory", lambda: 1 << 40)
+    monkeypatch.setattr(spill, "usable_memory", lambda: 1 << 40)
     assert Spill().has_room(2 << 30)
     assert not Spill().has_room((2 << 30) + 1)
 
