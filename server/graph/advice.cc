@@ -1,13 +1,21 @@
 #include "server/graph/advice.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <optional>
+#include <string>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "server/base/units.h"
+#include "server/graph/element.h"
+#include "server/graph/inner_ops.h"
+#include "server/graph/mel_params.h"
+#include "server/graph/op_schema.h"
 
 namespace feedwater::server {
 namespace {
@@ -47,14 +55,153 @@ std::string AdviceOnNormalize(const OpSpec& op) {
                       InPixelUnits(mean), ", std: ", InPixelUnits(std), "`");
 }
 
+std::optional<double> NumberOf(const OpSpec& op, const char* name) {
+  const YamlNode* node = op.params.Find(name);
+  double number = 0;
+  if (node == nullptr || !absl::SimpleAtod(node->scalar, &number)) return std::nullopt;
+  return number;
+}
+
+// A mel spectrogram of which bands are empty, or which takes the audio for one of another rate than
+// it has by then: in neither case are the numbers wrong in themselves.
+void AdviceOnMels(const std::vector<OpSpec>& graph, std::vector<std::string>* advice) {
+  std::map<std::string, double> rates;  // of values by their names, where they are known
+  for (const OpSpec& op : graph) {
+    const auto at = op.in.empty() ? rates.end() : rates.find(op.in[0]);
+    const std::optional<double> before =
+        at == rates.end() ? std::nullopt : std::optional<double>(at->second);
+    const bool is_resample = op.name == "resample";
+    const auto rate = NumberOf(op, is_resample ? "new_freq" : "sample_rate");
+    const char* const expected_key = is_resample ? "orig_freq" : "sample_rate";
+    const bool is_mel = op.name == "mel_spectrogram" || op.name == "mfcc";
+    if (const auto expected = NumberOf(op, expected_key);
+        (is_resample || is_mel) && before && expected && *expected != *before) {
+      advice->push_back(absl::StrCat(op.node.Where(), ": ", op.name, ": ", expected_key, " is ",
+                                     *expected, ", but the audio before it has ", *before, " Hz"));
+    }
+    // An op that chooses among others, or repeats them, may change the rate or not.
+    std::optional<double> after = op.inner.empty() ? before : std::nullopt;
+    if (is_resample || op.name == "decode_audio") after = rate;
+    for (const std::string& name : op.out) {
+      rates.erase(name);
+      if (after) rates[name] = *after;
+    }
+    if (!is_mel || !rate) continue;
+    MelParams params;
+    params.sample_rate = static_cast<int64_t>(*rate);
+    params.n_fft = static_cast<int64_t>(NumberOf(op, "n_fft").value_or(400));
+    params.n_mels = static_cast<int64_t>(NumberOf(op, "n_mels").value_or(128));
+    params.f_min = NumberOf(op, "f_min").value_or(0);
+    params.f_max = NumberOf(op, "f_max");
+    const YamlNode* const scale = op.params.Find("mel_scale");
+    if (scale != nullptr) params.mel_scale = scale->scalar;
+    const auto settings = SettingsOf(params);
+    if (!settings.ok() || params.n_mels < 1 || params.n_mels > kMostMels || params.n_fft < 1 ||
+        params.n_fft > kMostFourierSize)
+      continue;
+    MelSettings mel = settings->mel;
+    mel.bins = settings->n_fft / 2 + 1;
+    const int empty = MelFilters(mel).first_empty();
+    if (empty < 0) continue;
+    advice->push_back(absl::StrCat(op.node.Where(), ": ", op.name, ": no frequency lies in band ",
+                                   empty, " of ", params.n_mels,
+                                   ", which is all zeros; use fewer n_mels or a larger n_fft than ",
+                                   params.n_fft));
+  }
+}
+
+// torchvision's threshold of float images is of pixels 0..1, and inverts nearly all of one of
+// bytes. Of both the value at the threshold is inverted: the byte is rounded up.
+std::string AdviceOnSolarize(const OpSpec& op) {
+  const YamlNode* const given = op.params.Find("threshold");
+  double threshold = 0;
+  if (given == nullptr || !absl::SimpleAtod(given->scalar, &threshold)) return "";
+  if (threshold <= 0 || threshold > 1) return "";
+  return absl::StrCat(given->Where(), ": random_solarize: threshold ", given->scalar,
+                      " looks like that of pixels from 0 to 1; here they are from 0 to 255: "
+                      "`threshold: ",
+                      threshold * kPixelRange, "`");
+}
+
+}  // namespace
+
+namespace {
+
+void AdviseOnOps(const std::vector<OpSpec>& ops, std::vector<std::string>* advice) {
+  for (const OpSpec& op : ops) {
+    std::string text = op.name == "normalize"         ? AdviceOnNormalize(op)
+                       : op.name == "random_solarize" ? AdviceOnSolarize(op)
+                                                      : "";
+    if (!text.empty()) advice->push_back(std::move(text));
+    AdviseOnOps(op.inner, advice);
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> AdviceOn(const PipelineSpec& spec) {
   std::vector<std::string> advice;
-  for (const auto* graph : {&spec.graph, &spec.batch_graph}) {
-    for (const OpSpec& op : *graph) {
-      std::string text = op.name == "normalize" ? AdviceOnNormalize(op) : "";
-      if (!text.empty()) advice.push_back(std::move(text));
+  AdviseOnOps(spec.graph, &advice);
+  AdviseOnOps(spec.batch_graph, &advice);
+  AdviceOnMels(spec.graph, &advice);
+  return advice;
+}
+
+namespace {
+
+// Whether an op that reads `fields`, or one in it, moves things, `with` among them where it is
+// given.
+bool Moves(const OpSpec& op, absl::Span<const std::string> fields, const std::string* with) {
+  const OpEntry* entry = Registry<OpEntry>::Get().Find(op.name);
+  if (entry != nullptr && entry->is_joint &&
+      (with == nullptr || absl::c_linear_search(fields, *with)))
+    return true;
+  return absl::c_any_of(op.inner, [&](const OpSpec& inner) {
+    return Moves(inner, InnerFields(inner, fields), with);
+  });
+}
+
+bool IsBoxes(const TensorSpec& spec) {
+  return spec.HasVaryingRows() && IsFloating(spec.dtype) && spec.shape.size() == 2 &&
+         spec.shape[1] == 4;
+}
+
+}  // namespace
+
+std::vector<std::string> AdviceOnMoves(const PipelineSpec& spec,
+                                       absl::Span<const FieldSpec> fields) {
+  const auto is_output = [&](const std::string& name) {
+    return std::any_of(spec.outputs.begin(), spec.outputs.end(),
+                       [&](const OutputSpec& output) { return output.name == name; });
+  };
+  // The first op that moves things, `with` among them where it is given.
+  const auto mover = [&](const std::string* with) {
+    return std::find_if(spec.graph.begin(), spec.graph.end(),
+                        [&](const OpSpec& op) { return Moves(op, op.in, with); });
+  };
+  std::vector<std::string> advice;
+  const auto any = mover(nullptr);
+  if (any == spec.graph.end()) return advice;
+  for (const FieldSpec& boxes : fields) {
+    if (!IsBoxes(boxes.spec) || !is_output(boxes.name)) continue;
+    const auto op = mover(&boxes.name);
+    if (op == spec.graph.end()) {
+      advice.push_back(absl::StrCat(any->node.Where(), ": ", any->name, ": moves '", any->in[0],
+                                    "' alone, while '", boxes.name,
+                                    "' reach the batch as the record has them. To move them too: "
+                                    "`in: [",
+                                    any->in[0], ", ", boxes.name,
+                                    "]`, with their labels behind them"));
+      continue;
+    }
+    for (const FieldSpec& rows : fields) {
+      if (!rows.spec.HasVaryingRows() || rows.spec.shape.size() != 1 || !is_output(rows.name) ||
+          mover(&rows.name) != spec.graph.end())
+        continue;
+      advice.push_back(absl::StrCat(
+          op->node.Where(), ": ", op->name, ": drops boxes that leave the picture, while '",
+          rows.name, "' keep all rows. If there is one for each of '", boxes.name,
+          "', name them behind: `in: [", absl::StrJoin(op->in, ", "), ", ", rows.name, "]`"));
     }
   }
   return advice;

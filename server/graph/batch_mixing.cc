@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/base/work_clock.h"
 #include "server/graph/element.h"
+#include "server/graph/joint_fields.h"
 
 namespace feedwater::server {
 namespace {
@@ -14,28 +15,25 @@ namespace {
 // Uniform in (0, 1), both ends excluded, for logarithms.
 double OpenUniform(Draws& draws) { return (draws.Next() + 0.5) * 0x1p-32; }
 
-// The logarithm of Gamma(alpha, 1), which for a small alpha would underflow itself.
-double DrawLogGamma(double alpha, Draws& draws) {
-  const double boosted = alpha < 1 ? alpha + 1 : alpha;
-  const double d = boosted - 1.0 / 3.0, c = 1.0 / std::sqrt(9.0 * d);
-  for (;;) {
-    const double x = draws.Normal();
-    const double base = 1.0 + c * x;
-    if (base <= 0) continue;
-    const double v = base * base * base;
-    if (std::log(OpenUniform(draws)) >= 0.5 * x * x + d - d * v + d * std::log(v)) continue;
-    const double log_gamma = std::log(d * v);
-    return alpha < 1 ? log_gamma + std::log(OpenUniform(draws)) / alpha : log_gamma;
-  }
-}
-
-bool IsClassNumber(const TensorSpec& spec) { return spec.shape.empty(); }
-
 template <typename T>
 T Load(const std::byte* from) {
   T value;
   std::memcpy(&value, from, sizeof(T));
   return value;
+}
+
+int64_t ClassOf(const BatchField& labels, int64_t k) {
+  int64_t label = 0;
+  ConvertElements(labels.spec.dtype, labels.at(k), DType::kInt64,
+                  reinterpret_cast<std::byte*>(&label), 1);
+  return label;
+}
+
+// To what the k-th sample has of class `label`.
+void AddWeight(const BatchField& labels, int64_t k, int64_t label, float weight) {
+  std::byte* const at = labels.at(k) + label * static_cast<int64_t>(sizeof(float));
+  const float sum = Load<float>(at) + weight;
+  std::memcpy(at, &sum, sizeof(sum));
 }
 
 }  // namespace
@@ -59,6 +57,20 @@ absl::StatusOr<Specs> PlanMixing(absl::Span<const TensorSpec> inputs, int64_t nu
   }
   FW_RETURN_IF_ERROR(environment.CheckClasses(classes, 1));
   return Specs{inputs[0], {DType::kFloat32, Layout::kPlain, {classes}}};
+}
+
+double DrawLogGamma(double alpha, Draws& draws) {
+  const double boosted = alpha < 1 ? alpha + 1 : alpha;
+  const double d = boosted - 1.0 / 3.0, c = 1.0 / std::sqrt(9.0 * d);
+  for (;;) {
+    const double x = draws.Normal();
+    const double base = 1.0 + c * x;
+    if (base <= 0) continue;
+    const double v = base * base * base;
+    if (std::log(OpenUniform(draws)) >= 0.5 * x * x + d - d * v + d * std::log(v)) continue;
+    const double log_gamma = std::log(d * v);
+    return alpha < 1 ? log_gamma + std::log(OpenUniform(draws)) / alpha : log_gamma;
+  }
 }
 
 double DrawBeta(double alpha, Draws& draws) {
@@ -116,36 +128,52 @@ void MixElements(DType dtype, float weight, const std::byte* own, const std::byt
 
 absl::Status MixLabels(const OpBatch& batch, float weight) {
   const BatchField& in = batch.inputs[1];
-  const BatchField& out = batch.outputs[1];
   if (!IsClassNumber(in.spec)) {
     const int64_t classes = in.spec.shape[0];
     return MixField(batch, 1, [&](std::byte* to, const std::byte* own, const std::byte* partner) {
       MixElements(in.spec.dtype, weight, own, partner, classes, to);
     });
   }
+  FW_RETURN_IF_ERROR(StartLabels(batch, weight));
+  AddLabels(batch, 1.0f - weight);
+  return absl::OkStatus();
+}
+
+absl::Status StartLabels(const OpBatch& batch, float weight) {
+  const BatchField& out = batch.outputs[1];
   const int64_t classes = out.spec.shape[0];
-  const auto class_of = [&](const std::byte* at) {
-    int64_t label = 0;
-    ConvertElements(in.spec.dtype, at, DType::kInt64, reinterpret_cast<std::byte*>(&label), 1);
-    return label;
-  };
   for (int64_t k = 0; k < batch.samples; ++k) {
-    const int64_t label = class_of(in.at(k));
+    const int64_t label = ClassOf(batch.inputs[1], k);
     if (label < 0 || label >= classes) {
       return absl::InvalidArgumentError(absl::StrCat("sample ", k, " of the batch: class ", label,
                                                      " is outside 0..", classes - 1));
     }
   }
-  return MixField(batch, 1, [&](std::byte* to, const std::byte* own, const std::byte* partner) {
-    std::memset(to, 0, static_cast<size_t>(out.sample_bytes));
-    const auto add = [&](int64_t label, float share) {
-      const float sum = Load<float>(to + 4 * label) + share;
-      std::memcpy(to + 4 * label, &sum, sizeof(sum));
-    };
-    const int64_t own_class = class_of(own), partner_class = class_of(partner);
-    add(own_class, weight);
-    add(partner_class, 1.0f - weight);
-  });
+  for (int64_t k = 0; k < batch.samples; ++k) {
+    FW_RETURN_IF_ERROR(batch.clock->Check());
+    std::memset(out.at(k), 0, static_cast<size_t>(out.sample_bytes));
+    AddWeight(out, k, ClassOf(batch.inputs[1], k), weight);
+  }
+  return absl::OkStatus();
+}
+
+void AddLabels(const OpBatch& batch, float weight) {
+  for (int64_t k = 0; k < batch.samples; ++k) {
+    AddWeight(batch.outputs[1], k, ClassOf(batch.inputs[1], batch.permutation[k]), weight);
+  }
+}
+
+void CopyBox(const TensorSpec& spec, Rect box, const std::byte* from, std::byte* to) {
+  const Size size = ImageSizeOf(spec);
+  const int64_t channels = ChannelsOf(spec), element = static_cast<int64_t>(DTypeSize(spec.dtype));
+  const bool planar = spec.layout == Layout::kCHW;
+  const int64_t planes = planar ? channels : 1, pixel = planar ? element : element * channels;
+  for (int64_t plane = 0; plane < planes; ++plane) {
+    for (int64_t y = box.y; y < box.y + box.height; ++y) {
+      const int64_t at = ((plane * size.height + y) * size.width + box.x) * pixel;
+      std::memcpy(to + at, from + at, static_cast<size_t>(box.width * pixel));
+    }
+  }
 }
 
 }  // namespace feedwater::server

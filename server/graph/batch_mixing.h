@@ -1,9 +1,10 @@
-// What mixup and cutmix share: each sample of a batch is mixed with a partner, image and label by
-// the same weight. A class number becomes a vector of weights, since a mixed sample belongs to two
-// classes.
+// What mixup, cutmix, resize_mix and mosaic share: each sample of a batch is mixed with a partner,
+// image and label by the same weight. A class number becomes a vector of weights, since a mixed
+// sample belongs to two classes.
 #pragma once
 
 #include "absl/functional/function_ref.h"
+#include "server/codec/row_source.h"  // Rect
 #include "server/graph/op.h"
 
 namespace feedwater::server {
@@ -12,6 +13,8 @@ namespace feedwater::server {
 absl::StatusOr<Specs> PlanMixing(absl::Span<const TensorSpec> inputs, int64_t num_classes,
                                  const PlanEnvironment& environment);
 
+// The logarithm of Gamma(alpha, 1), which for a small alpha would underflow itself.
+double DrawLogGamma(double alpha, Draws& draws);
 // Beta(alpha, alpha), alpha > 0; by two gamma draws after Marsaglia and Tsang (2000).
 double DrawBeta(double alpha, Draws& draws);
 // A permutation of 0..n-1, every one alike likely.
@@ -33,5 +36,13 @@ void MixElements(DType dtype, float weight, const std::byte* own, const std::byt
 // The label of every sample, mixed by weight: field 1 of the batch. InvalidArgument for a class
 // number out of range.
 absl::Status MixLabels(const OpBatch& batch, float weight);
+
+// The same in steps, for more than two images. REQUIRES: labels are class numbers.
+inline bool IsClassNumber(const TensorSpec& spec) { return spec.shape.empty(); }
+absl::Status StartLabels(const OpBatch& batch, float weight);  // of a sample's own class
+void AddLabels(const OpBatch& batch, float weight);  // of the classes of batch.permutation
+
+// Copies the box from image to image, both of the same spec.
+void CopyBox(const TensorSpec& spec, Rect box, const std::byte* from, std::byte* to);
 
 }  // namespace feedwater::server

@@ -8,6 +8,7 @@
 #include "server/base/schema.h"
 #include "server/base/yaml.h"
 #include "server/graph/dataflow.h"
+#include "server/graph/inner_ops.h"
 #include "server/graph/op_spec.h"
 #include "server/graph/prefix.h"
 
@@ -80,7 +81,8 @@ class Continuing {
                       ", out: ", list(node.out));
       if (node.entry->randomness == Randomness::kPerSample && node.draws_as != place)
         absl::StrAppend(&text, ", ", kDrawsAs, ": ", node.draws_as);
-      const YamlNode& params = spec_.graph[node.instance].params;
+      YamlNode params = spec_.graph[node.instance].params;
+      if (node.entry->is_combinator()) RenameInnerFields(NewNames(node), &params);
       for (const auto& [key, value] : params.entries)
         absl::StrAppend(&text, ", ", FlowText(key), ": ", FlowText(value));
       absl::StrAppend(&text, "}\n");
@@ -89,6 +91,14 @@ class Continuing {
   }
 
  private:
+  // Of what an op reads, the names in the file and those that they get.
+  std::vector<std::pair<std::string, std::string>> NewNames(const Node& node) const {
+    std::vector<std::pair<std::string, std::string>> names;
+    for (size_t i = 0; i < node.in.size(); ++i)
+      names.emplace_back(spec_.graph[node.instance].in[i], names_[node.in[i]]);
+    return names;
+  }
+
   // Whether reading the rest from top to bottom finds under every name the value that is meant, and
   // at its end under the name of every value that the batch needs.
   bool NamesHold() const {

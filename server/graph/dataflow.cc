@@ -8,45 +8,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "server/graph/element.h"
+#include "server/graph/op_ports.h"
 #include "server/graph/op_spec.h"
 
 namespace feedwater::server {
 namespace {
-
-bool IsImage(const TensorSpec& spec) {
-  return spec.layout == Layout::kHWC || spec.layout == Layout::kCHW;
-}
-
-// Whether `spec` may enter at input i, and what to do if not.
-absl::Status CheckPort(const OpEntry& entry, size_t i, const std::string& name,
-                       const TensorSpec& spec) {
-  const Port& port = entry.inputs[entry.is_repeated ? 0 : i];
-  const bool layout_fits =
-      port.layouts.empty() ||
-      std::find(port.layouts.begin(), port.layouts.end(), spec.layout) != port.layouts.end();
-  const bool dtype_fits = port.dtypes.empty() || std::find(port.dtypes.begin(), port.dtypes.end(),
-                                                           spec.dtype) != port.dtypes.end();
-  if (layout_fits && dtype_fits) {
-    if (!IsImage(spec)) return absl::OkStatus();
-    const int64_t channels =
-        spec.shape.size() == 3 ? spec.shape[spec.layout == Layout::kCHW ? 0 : 2] : -1;
-    const bool is_empty = std::find(spec.shape.begin(), spec.shape.end(), 0) != spec.shape.end();
-    if ((channels == 1 || channels == 3) && !is_empty) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        absl::StrCat("takes images with 1 or 3 channels and at least one pixel, but '", name,
-                     "' is ", spec.ToString()));
-  }
-  std::string cure;
-  if (spec.layout == Layout::kEncoded) {
-    cure = absl::StrCat("; decode it first: '- decode: {in: ", name, ", out: image}'");
-  } else if (IsImage(spec) && layout_fits) {
-    cure = "; put this op before the one that changes its dtype (normalize or cast)";
-  } else if (IsImage(spec)) {
-    cure = "; put this op before the one that changes its layout (normalize or layout)";
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("takes ", entry.InputText(i), ", but '", name, "' is ", spec.ToString(), cure));
-}
 
 // Names in force at one point of the file.
 using Names = std::map<std::string, int>;
@@ -67,6 +33,14 @@ std::string NoFixedSize(const std::string& name, const TensorSpec& spec) {
   if (IsImage(spec)) {
     return absl::StrCat("'", name, "' has no fixed size (", spec.ToString(),
                         "): add resize with size [h, w], center_crop or random_resized_crop");
+  }
+  const bool is_audio = spec.dtype == DType::kFloat32 && spec.shape.size() == 2 &&
+                        spec.shape[0] > 0 && spec.shape[1] < 0;
+  if (is_audio) {
+    return absl::StrCat("'", name, "' has no fixed length (", spec.ToString(),
+                        "): add crop_audio or random_crop_audio with frames; as an output of "
+                        "varying length it needs one axis, as decode_audio gives it with mono: "
+                        "true");
   }
   return absl::StrCat("'", name, "' has no fixed shape (", spec.ToString(),
                       "), so it cannot stand in a batch");
@@ -102,13 +76,8 @@ absl::StatusOr<Specs> PlanOp(const AnyOp& op, const OpEntry& entry, const OpSpec
     return absl::InternalError(absl::StrCat("op '", entry.name, "' planned ", planned->size(),
                                             " outputs, not ", spec.out.size()));
   }
-  for (const TensorSpec& output : *planned) {
-    // Sizes only: a shape that overflows is refused here, long before memory is asked for.
-    if (output.IsStatic() && !output.ByteSize().ok()) {
-      return place.Error(
-          absl::StrCat("op '", entry.name, "': ", output.ByteSize().status().message()));
-    }
-  }
+  const absl::Status fits = CheckSizes(*planned);
+  if (!fits.ok()) return place.Error(absl::StrCat("op '", entry.name, "': ", fits.message()));
   return planned;
 }
 
@@ -122,8 +91,9 @@ class Settler {
     for (size_t i = 0; i < spec_.graph.size(); ++i)
       FW_RETURN_IF_ERROR(AddNode(spec_.graph[i], static_cast<uint32_t>(i)));
     for (size_t i = 0; i < spec_.batch_graph.size(); ++i) {
+      const OpSpec& op = spec_.batch_graph[i];
       FW_RETURN_IF_ERROR(
-          AddBatchNode(spec_.batch_graph[i], kBatchInstance + static_cast<uint32_t>(i)));
+          AddBatchNode(op, kBatchInstance + op.batch_place.value_or(static_cast<uint32_t>(i))));
     }
     FW_RETURN_IF_ERROR(AddOutputs());
     MarkLive();
@@ -167,12 +137,13 @@ class Settler {
     Node node;
     node.entry = Registry<OpEntry>::Get().Find(spec.name);
     if (node.entry == nullptr || !node.entry->create) {
-      return spec.node.Error(Registry<OpEntry>::Get().Unknown(Printable(spec.name)));
+      return spec.node.Error(UnknownOp(spec.name));
     }
     node.instance = instance;
     node.draws_as = spec.draws_as;
-    FW_ASSIGN_OR_RETURN(node.op, node.entry->create(spec.params));
+    FW_ASSIGN_OR_RETURN(node.op, MakeOp(*node.entry, spec.params, spec.files, spec.in));
     PlanEnvironment environment = environment_;
+    environment.fields = spec.in;
     Specs inputs;
     bool is_deterministic = node.entry->randomness == Randomness::kNone;
     for (size_t i = 0; i < spec.in.size(); ++i) {
@@ -234,10 +205,10 @@ class Settler {
     BatchNode node;
     node.entry = Registry<OpEntry>::Get().Find(spec.name);
     if (node.entry == nullptr || !node.entry->create_batch) {
-      return spec.node.Error(Registry<OpEntry>::Get().Unknown(Printable(spec.name)));
+      return spec.node.Error(UnknownOp(spec.name));
     }
     node.instance = instance;
-    FW_ASSIGN_OR_RETURN(node.op, node.entry->create_batch(spec.params));
+    FW_ASSIGN_OR_RETURN(node.op, node.entry->create_batch(spec.params, spec.files));
     PlanEnvironment environment = environment_;
     Specs inputs;
     for (size_t i = 0; i < spec.in.size(); ++i) {

@@ -8,7 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "server/graph/op_schema.h"
+#include "server/graph/inner_ops.h"
+#include "server/source/dataset.h"
 
 namespace feedwater::server {
 namespace {
@@ -65,15 +66,25 @@ std::string OutputText(const OutputSpec& output) {
   return text;
 }
 
+}  // namespace
+
+std::string JointText(const OpEntry& op, size_t inputs) {
+  return op.is_joint && inputs > 1 ? " joint" : "";
+}
+
+namespace {
+
 absl::Status AppendOps(absl::string_view key, const std::vector<OpSpec>& ops, std::string* out) {
   for (size_t i = 0; i < ops.size(); ++i) {
     const OpSpec& op = ops[i];
     const OpEntry* entry = Registry<OpEntry>::Get().Find(op.name);
     if (entry == nullptr) return op.node.Error(Registry<OpEntry>::Get().Unknown(op.name));
-    FW_ASSIGN_OR_RETURN(const std::string params, entry->canonical(op.params));
+    FW_ASSIGN_OR_RETURN(const std::string params, entry->canonical(op.params, op.files));
     absl::StrAppend(out, key, " ", op.name, "(", absl::StrJoin(op.in, ","), ")->(",
                     absl::StrJoin(op.out, ","), ") ", params);
     if (op.draws_as != i) absl::StrAppend(out, " draws_as=", op.draws_as);
+    absl::StrAppend(out, JointText(*entry, op.in.size()));
+    if (!op.inner.empty()) absl::StrAppend(out, " inner ", InnerFieldsText(op, op.in));
     absl::StrAppend(out, "\n");
   }
   return absl::OkStatus();
@@ -83,13 +94,13 @@ absl::Status AppendOps(absl::string_view key, const std::vector<OpSpec>& ops, st
 
 absl::StatusOr<std::string> CanonicalPipeline(const PipelineSpec& spec) {
   std::string text = absl::StrCat("feedwater pipeline ", kMeaning, "\ndataset ");
-  AppendNode(spec.dataset, &text);
-  absl::StrAppend(&text, "\nsampler shuffle=", Quoted(spec.sampler.shuffle),
-                  " last=", Quoted(spec.sampler.last), " shard=", Quoted(spec.sampler.shard));
-  // Block size means something for `block` alone.
-  if (spec.sampler.shuffle == "block")
-    absl::StrAppend(&text, " block_records=", spec.sampler.block_records);
-  absl::StrAppend(&text, "\n");
+  // Who gives the records is not what they are: that is in the dataset's digest.
+  if (IsOfUser(spec.dataset)) {
+    absl::StrAppend(&text, "given");
+  } else {
+    AppendNode(spec.dataset, &text);
+  }
+  absl::StrAppend(&text, "\nsampler ", SamplerText(spec.sampler), "\n");
   FW_RETURN_IF_ERROR(AppendOps("op", spec.graph, &text));
   FW_RETURN_IF_ERROR(AppendOps("batch op", spec.batch_graph, &text));
   absl::StrAppend(
@@ -103,6 +114,14 @@ absl::StatusOr<std::string> CanonicalPipeline(const PipelineSpec& spec) {
   if (spec.limits.max_sample_ms != ImageLimits{}.max_sample_ms)
     absl::StrAppend(&text, " max_sample_ms=", spec.limits.max_sample_ms);
   absl::StrAppend(&text, "\n");
+  return text;
+}
+
+std::string SamplerText(const SamplerSpec& sampler) {
+  std::string text = absl::StrCat("shuffle=", Quoted(sampler.shuffle),
+                                  " last=", Quoted(sampler.last), " shard=", Quoted(sampler.shard));
+  // Block size means something for `block` alone.
+  if (sampler.shuffle == "block") absl::StrAppend(&text, " block_records=", sampler.block_records);
   return text;
 }
 

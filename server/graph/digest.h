@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "server/graph/op_schema.h"
 #include "server/graph/pipeline_spec.h"
 
 namespace feedwater::server {
@@ -12,6 +13,11 @@ namespace feedwater::server {
 // The text that is hashed; for tests and for finding out why two digests differ. REQUIRES: ops
 // known and checked.
 absl::StatusOr<std::string> CanonicalPipeline(const PipelineSpec& spec);
+// Stands behind an op's parameters where several fields move together: masks among them, which once
+// were resampled like images, are nearest.
+std::string JointText(const OpEntry& op, size_t inputs);
+// What decides the order, but the seed; part of that text.
+std::string SamplerText(const SamplerSpec& sampler);
 std::string Digest128(absl::string_view text);  // XXH3-128, 32 hex digits
 
 }  // namespace feedwater::server

@@ -17,7 +17,7 @@ float BFloat16ToFloat(uint16_t value);
 bool IsFloating(DType dtype);  // float16, bfloat16, float32, float64
 double LoadDouble(DType dtype, const std::byte* from);
 void StoreDouble(DType dtype, double value, std::byte* to);
-// Without a detour over double where both are integers.
+// Integers become integers directly, not by way of double.
 void ConvertElements(DType from_type, const std::byte* from, DType to_type, std::byte* to,
                      int64_t count);
 

@@ -1,6 +1,7 @@
 #include "server/graph/fusion.h"
 
 #include "server/graph/geometry_op.h"
+#include "server/graph/point_op.h"
 
 namespace feedwater::server {
 namespace {
@@ -17,11 +18,11 @@ class RunBuilder {
     if (node.in.size() != 1 || node.out.size() != 1) return false;
     const TensorSpec& input = flow_.values[node.in[0]].spec;
     if (node.op->AsDecode() != nullptr) {
-      channels_ = 3;
+      run_.channels = channels_ = 3;
       return true;
     }
     if (input.dtype != DType::kUInt8 || input.layout != Layout::kHWC) return false;
-    channels_ = static_cast<int>(ChannelsOf(input));
+    run_.channels = channels_ = static_cast<int>(ChannelsOf(input));
     return Add(node);
   }
 
@@ -38,12 +39,24 @@ class RunBuilder {
   bool Add(const Node& node) {
     if (const GeometryOp* op = node.op->AsGeometry()) {
       // Resampling commutes with crops before it alone; padding needs pixels that are still
-      // unconverted. Crops and flips may come anywhere.
-      if (op->resamples() && (resamples_ || flips_ || pads_ || converts_)) return false;
-      if (op->pads() && (pads_ || converts_)) return false;
+      // unconverted. Crops and flips may come anywhere but behind what looks at the whole image.
+      const bool changes = converts_ || run_.has_points;
+      if (op->resamples() && (resamples_ || flips_ || pads_ || changes)) return false;
+      if (op->pads() && (pads_ || changes)) return false;
+      if (run_.needs_image) return false;
       resamples_ |= op->resamples();
       flips_ |= op->flips();
       pads_ |= op->pads();
+      return true;
+    }
+    if (const PointOp* op = node.op->AsPoint()) {
+      // What has to know the whole image must see its padding too, which is drawn last.
+      if (converts_ || (op->needs_image() && pads_)) return false;
+      const int channels = op->OutputChannels(channels_);
+      if (channels > channels_) return false;  // rows have no room for it
+      channels_ = channels;
+      run_.has_points = true;
+      run_.needs_image |= op->needs_image();
       return true;
     }
     if (const PixelOp* op = node.op->AsPixel()) {

@@ -2,47 +2,58 @@
 // an op only says what it does to an ImageTransform; running it, alone or fused with its
 // neighbours, is done here and in the planner.
 //
-// With several fields in `in` (an image and its mask) all of them get the same draws, so they move
-// together.
+// With several fields in `in` (an image, its mask, its boxes) all of them get the same draws, so
+// they move together: joint_fields.h.
 #pragma once
 
 #include "server/graph/image_transform.h"
+#include "server/graph/joint_fields.h"
 #include "server/graph/op.h"
 
 namespace feedwater::server {
 
+// Where points come to lie by an ImageTransform, which outlives it.
+class TransformMap : public PointMap {
+ public:
+  explicit TransformMap(const ImageTransform& transform) : transform_(transform) {}
+  Point Move(Point point) const override {
+    return {transform_.MoveX(point.x), transform_.MoveY(point.y)};
+  }
+
+ private:
+  const ImageTransform& transform_;
+};
+
 class GeometryOp : public Op {
  public:
-  // Height and width as Plan knows them; -1 where only the sample will tell.
-  struct PlannedSize {
-    int64_t height = -1, width = -1;
-  };
+  explicit GeometryOp(const BoxRules& rules) : rules_(rules) {}
 
   virtual bool resamples() const { return false; }  // may call ImageTransform::Resize
   virtual bool flips() const { return false; }      // may mirror
   virtual bool pads() const { return false; }       // may show pixels that are not of the image
   // Whether it resamples by OpenCV, which takes the part of the image and its result in memory.
   virtual bool ResamplesByCopy(size_t) const { return false; }
-  virtual size_t choices() const { return 1; }  // values given per field of `in`; 1 serves all
+  // What masks show where the op pads; null: what images show.
+  virtual const PixelFill* mask_fill() const { return nullptr; }
+  // Words of `interpolation`, one for each image and mask; 1 serves all images, and masks are
+  // nearest.
+  virtual size_t choices() const { return 1; }
   virtual absl::StatusOr<PlannedSize> PlanSize(PlannedSize input) const = 0;
-  // Adds this op to `transform`. `input`: the place in `in`, for parameters that differ between
-  // fields. The same draws give the same change whatever `input` is. InvalidArgument when the image
-  // is not fit for it.
+  // Adds this op to `transform`. `input`: which image or mask, for parameters that differ. The same
+  // draws give the same change whatever `input` is. InvalidArgument when the image is not fit for
+  // it.
   virtual absl::Status Compose(size_t input, Draws draws, const ImageLimits& limits,
                                ImageTransform* transform) const = 0;
 
   absl::StatusOr<Specs> Plan(absl::Span<const TensorSpec> inputs,
                              const PlanEnvironment& environment) const final;
   absl::Status Run(Sample& sample, Draws draws) const final;
+  OpMemory Memory(absl::Span<const TensorSpec> inputs,
+                  const PlanEnvironment& environment) const final;
   const GeometryOp* AsGeometry() const final { return this; }
+
+ private:
+  const BoxRules rules_;
 };
-
-// How an image's spec is to be read. REQUIRES: layout HWC or CHW.
-Size ImageSizeOf(const TensorSpec& spec);
-int64_t ChannelsOf(const TensorSpec& spec);
-TensorSpec ImageSpec(DType dtype, Layout layout, int64_t height, int64_t width, int64_t channels);
-
-// InvalidArgument when an image of this size would pass max_pixels.
-absl::Status CheckPixels(int64_t height, int64_t width, const ImageLimits& limits);
 
 }  // namespace feedwater::server

@@ -11,6 +11,8 @@ ImageTransform::ImageTransform(Size source)
 }
 
 void ImageTransform::Crop(Rect rect) {
+  offset_x_ -= rect.x;
+  offset_y_ -= rect.y;
   Rect seen;
   seen.x = std::max(rect.x, placed_.x);
   seen.y = std::max(rect.y, placed_.y);
@@ -39,6 +41,10 @@ void ImageTransform::CropImage(Rect rect) {
 }
 
 void ImageTransform::Resize(Size size, Interpolation interpolation) {
+  const double x = static_cast<double>(size.width) / canvas_.width,
+               y = static_cast<double>(size.height) / canvas_.height;
+  scale_x_ *= x, offset_x_ *= x;
+  scale_y_ *= y, offset_y_ *= y;
   geometry_.scaled = size;
   geometry_.window = placed_ = {0, 0, size.width, size.height};
   geometry_.interpolation = interpolation;
@@ -48,15 +54,19 @@ void ImageTransform::Resize(Size size, Interpolation interpolation) {
 
 void ImageTransform::FlipHorizontal() {
   geometry_.flip_horizontal = !geometry_.flip_horizontal;
+  scale_x_ = -scale_x_, offset_x_ = canvas_.width - offset_x_;
   placed_.x = placed_.width == 0 ? 0 : canvas_.width - placed_.x - placed_.width;
 }
 
 void ImageTransform::FlipVertical() {
   geometry_.flip_vertical = !geometry_.flip_vertical;
+  scale_y_ = -scale_y_, offset_y_ = canvas_.height - offset_y_;
   placed_.y = placed_.height == 0 ? 0 : canvas_.height - placed_.y - placed_.height;
 }
 
 void ImageTransform::Pad(int left, int top, int right, int bottom, const PixelFill& fill) {
+  offset_x_ += left;
+  offset_y_ += top;
   placed_.x += left;
   placed_.y += top;
   canvas_.width += left + right;

@@ -24,6 +24,8 @@ class ImageTransform {
 
   void Crop(Rect rect);                                 // REQUIRES: not empty, within size()
   void Resize(Size size, Interpolation interpolation);  // REQUIRES: only crops so far
+  void UseNearest() { geometry_.interpolation = Interpolation::kNearest; }  // of a mask
+  void UseFill(const PixelFill& fill) { fill_ = fill; }
   void FlipHorizontal();
   void FlipVertical();
   void Pad(int left, int top, int right, int bottom,
@@ -37,6 +39,10 @@ class ImageTransform {
   bool padded() const { return placed_ != Rect{0, 0, canvas_.width, canvas_.height}; }
   Rect placed() const { return placed_; }  // of the image on the canvas; may be empty
   const PixelFill& fill() const { return fill_; }
+  // Where a point of the source comes to lie, also beside the canvas. A pixel reaches from its
+  // number to the next one.
+  double MoveX(double x) const { return x * scale_x_ + offset_x_; }
+  double MoveY(double y) const { return y * scale_y_ + offset_y_; }
 
  private:
   void CropImage(Rect rect);
@@ -46,6 +52,7 @@ class ImageTransform {
   Size canvas_;
   Rect placed_;
   PixelFill fill_{};
+  double scale_x_ = 1, scale_y_ = 1, offset_x_ = 0, offset_y_ = 0;
 };
 
 }  // namespace feedwater::server

@@ -6,16 +6,21 @@
 // draws alone, so the same sample gives the same bytes on every thread. An op never allocates for
 // itself; memory comes from the Sample.
 //
-// An op that can be fused says so through one of three capabilities, which the planner finds by
+// An op that can be fused says so through one of four capabilities, which the planner finds by
 // asking and never by name: DecodeOp (compressed bytes to pixels), GeometryOp (moves pixels:
-// geometry_op.h) and PixelOp (changes how a pixel is stored). What an op is called, which
-// parameters it has and what its fields are is declared once, in its file: op_schema.h.
+// geometry_op.h), PointOp (changes colours: point_op.h) and PixelOp (changes how a pixel is
+// stored). What an op is called, which parameters it has and what its fields are is declared once,
+// in its file: op_schema.h.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "absl/container/inlined_vector.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "server/base/philox.h"
 #include "server/base/status.h"
@@ -27,16 +32,24 @@ namespace feedwater::server {
 
 class DecodeOp;
 class GeometryOp;
+class OpCaller;
 class PixelOp;
+class PointOp;
+class PointProgram;
 
 using Specs = absl::InlinedVector<TensorSpec, 2>;
 
-// What Plan may know beside the inputs.
+// What Plan may know beside the inputs. An op keeps none of it: what Run needs is in the specs that
+// Plan returns (Sample::planned).
 struct PlanEnvironment {
   int64_t classes = 0;  // of the dataset; 0 when it has none
   ImageLimits limits;
   bool classes_are_known = true;  // false: the dataset was not opened, and a number is assumed
   int label = -1;                 // the input that is the dataset's own label; -1: none is
+  absl::Span<const std::string> fields = {};  // names of the inputs, for messages; or nothing
+  // The inputs are one sample's, and what it will draw is not known: an op in a combinator that
+  // they do not fit may not be chosen.
+  bool is_for_sample = false;
 
   // Of an op's num_classes for an input: with fewer than the dataset has, every sample of the
   // others is bad.
@@ -45,6 +58,23 @@ struct PlanEnvironment {
     return absl::InvalidArgumentError(absl::StrCat("num_classes is ", num_classes,
                                                    ", but the dataset has ", classes, " classes"));
   }
+};
+
+inline constexpr size_t kMaxSpares = 256;
+
+// What an op's Run takes beside its inputs and those outputs whose sizes are known from them.
+struct OpMemory {
+  int64_t scratch = 0;
+  // By output, or nothing: the most bytes of one that is no image. Used where Plan leaves its size
+  // open.
+  std::vector<int64_t> outputs;
+  std::vector<int64_t> spares = {};  // by number
+  int64_t codec_copies = 0;          // of images that the codec resamples by copying them
+  int64_t codec_rows = 0;            // that the codec has under way
+  // Spares and copies are of images whose size is open, and so of max_pixels.
+  bool is_bound = false;
+  // `scratch` is for an input whose size is open, and so the most that any sample takes.
+  bool scratch_is_bound = false;
 };
 
 // One sample as an op sees it. Valid during Run only.
@@ -59,8 +89,21 @@ class Sample {
   virtual absl::StatusOr<Tensor> Output(size_t i, const TensorSpec& spec) = 0;
   // Memory of this op until it returns, or until it asks for scratch again.
   virtual absl::StatusOr<std::byte*> Scratch(size_t bytes) = 0;
+  // More memory of this op until it returns, or until it asks for the same number again. Numbers
+  // are below kMaxSpares.
+  virtual absl::StatusOr<std::byte*> Spare(size_t number, size_t bytes) = 0;
   virtual ImageWorkspace& images() = 0;
+  virtual PointProgram& points() = 0;  // to be used until Run returns
   virtual const ImageLimits& limits() const = 0;
+  virtual int64_t classes() const { return 0; }  // as PlanEnvironment's
+  virtual WorkClock& clock() = 0;                // to be looked at by what takes long
+  virtual absl::string_view field(size_t /*input*/) const { return ""; }  // its name, for messages
+  // Number of the record, or of the one whose place is filled.
+  virtual int64_t record() const { return 0; }
+  // Runs what a program of the user's serves; null: there is none to run it.
+  virtual OpCaller* caller() { return nullptr; }
+  // Nobody waits for the sample any more; may be null.
+  virtual const std::atomic<bool>* gone() const { return nullptr; }
 };
 
 class Op {
@@ -73,9 +116,15 @@ class Op {
                                      const PlanEnvironment& environment) const = 0;
   // Writes every output. An error is this sample's alone.
   virtual absl::Status Run(Sample& sample, Draws draws) const = 0;
+  // Of ops that no capability below tells of. The inputs as for Plan.
+  virtual OpMemory Memory(absl::Span<const TensorSpec> /*inputs*/,
+                          const PlanEnvironment& /*environment*/) const {
+    return {};
+  }
 
   virtual const DecodeOp* AsDecode() const { return nullptr; }
   virtual const GeometryOp* AsGeometry() const { return nullptr; }
+  virtual const PointOp* AsPoint() const { return nullptr; }
   virtual const PixelOp* AsPixel() const { return nullptr; }
 };
 
@@ -116,6 +165,9 @@ struct OpBatch {
   std::byte* scratch = nullptr;     // room for one sample of the largest input, aligned to 64
   absl::Span<int64_t> permutation;  // room for `samples` numbers
   WorkClock* clock = nullptr;       // to be looked at for each sample
+  int64_t number = 0;               // of the global batch
+  OpCaller* caller = nullptr;       // as Sample's, and so is `gone`
+  const std::atomic<bool>* gone = nullptr;
 };
 
 class BatchOp {

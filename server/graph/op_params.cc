@@ -32,25 +32,27 @@ absl::Status ReadSize(const YamlNode& node, const char* form, int64_t* height, i
   return absl::OkStatus();
 }
 
+std::string PairText(double low, double high) {
+  return absl::StrCat("[", ParamType<double>::Text(low), ", ", ParamType<double>::Text(high), "]");
+}
+
 absl::Status ReadPair(const YamlNode& node, const char* form, double* low, double* high) {
   if (!node.is_list() || node.items.size() != 2)
     return node.Error(absl::StrCat("must be ", form, ", not ", Given(node)));
   std::vector<double> pair;
   FW_RETURN_IF_ERROR(ParamType<std::vector<double>>::Read(node, &pair));
   if (pair[0] > pair[1])
-    return node.Error(absl::StrCat("must be ", form, " with low <= high, not ", Given(node)));
+    return node.Error(absl::StrCat("must be ", form, " with low <= high, not ",
+                                   PairText(pair[0], pair[1]),
+                                   "; cure: ", PairText(pair[1], pair[0])));
   *low = pair[0];
   *high = pair[1];
   return absl::OkStatus();
 }
 
-std::string PairText(double low, double high) {
-  return absl::StrCat("[", ParamType<double>::Text(low), ", ", ParamType<double>::Text(high), "]");
-}
-
-absl::Status CheckPair(double low, double high, const Constraint& rule) {
-  FW_RETURN_IF_ERROR(ParamType<double>::Check(low, rule));
-  return ParamType<double>::Check(high, rule);
+absl::Status CheckPair(double first, double second, const Constraint& rule) {
+  FW_RETURN_IF_ERROR(ParamType<double>::Check(first, rule));
+  return ParamType<double>::Check(second, rule);
 }
 
 struct InterpolationName {
@@ -168,7 +170,68 @@ std::string ParamType<HueShift>::Text(const HueShift& value) {
   return PairText(value.low, value.high);
 }
 absl::Status ParamType<HueShift>::Check(const HueShift& value, const Constraint& rule) {
-  return CheckPair(value.low, value.high, rule);
+  return CheckPair(value.high, value.low, rule);  // the number that was given, if it was one
+}
+
+const char* const ParamType<Degrees>::kName = "number or [low, high]";
+const char* const ParamType<Degrees>::kJson = kNumberOrPairJson;
+absl::Status ParamType<Degrees>::Read(const YamlNode& node, Degrees* value) {
+  HueShift both;
+  FW_RETURN_IF_ERROR(ParamType<HueShift>::Read(node, &both));
+  *value = {both.low, both.high};
+  return absl::OkStatus();
+}
+std::string ParamType<Degrees>::Text(const Degrees& value) {
+  return PairText(value.low, value.high);
+}
+absl::Status ParamType<Degrees>::Check(const Degrees& value, const Constraint& rule) {
+  return CheckPair(value.high, value.low, rule);
+}
+
+const char* const ParamType<Shear>::kName = "number, [low, high] or [x low, x high, y low, y high]";
+const char* const ParamType<Shear>::kJson =
+    R"({"oneOf":[{"type":"number","minimum":0},{"type":"array","items":{"type":"number"},"minItems":2,"maxItems":2},)"
+    R"({"type":"array","items":{"type":"number"},"minItems":4,"maxItems":4}]})";
+absl::Status ParamType<Shear>::Read(const YamlNode& node, Shear* value) {
+  if (node.is_scalar() || !node.is_list() || node.items.size() != 4)
+    return ParamType<Degrees>::Read(node, &value->x);
+  std::vector<double> four;
+  FW_RETURN_IF_ERROR(ParamType<std::vector<double>>::Read(node, &four));
+  *value = {{four[0], four[1]}, {four[2], four[3]}};
+  if (four[0] <= four[1] && four[2] <= four[3]) return absl::OkStatus();
+  return node.Error(absl::StrCat("must be [x low, x high, y low, y high] with low <= high, not ",
+                                 ParamType<std::vector<double>>::Text(four)));
+}
+std::string ParamType<Shear>::Text(const Shear& value) {
+  return ParamType<std::vector<double>>::Text(
+      {value.x.low, value.x.high, value.y.low, value.y.high});
+}
+absl::Status ParamType<Shear>::Check(const Shear& value, const Constraint& rule) {
+  FW_RETURN_IF_ERROR(CheckPair(value.x.high, value.x.low, rule));
+  return CheckPair(value.y.high, value.y.low, rule);
+}
+
+const char* const ParamType<OneOrTwo>::kName = "number or a list of 2";
+const char* const ParamType<OneOrTwo>::kJson =
+    R"({"oneOf":[{"type":"number"},{"type":"array","items":{"type":"number"},"minItems":2,"maxItems":2}]})";
+absl::Status ParamType<OneOrTwo>::Read(const YamlNode& node, OneOrTwo* value) {
+  if (node.is_scalar()) {
+    FW_RETURN_IF_ERROR(ParamType<double>::Read(node, &value->first));
+    value->second = value->first;
+    return absl::OkStatus();
+  }
+  if (!node.is_list() || node.items.size() != 2)
+    return node.Error(absl::StrCat("must be a number or a list of 2, not ", Given(node)));
+  std::vector<double> pair;
+  FW_RETURN_IF_ERROR(ParamType<std::vector<double>>::Read(node, &pair));
+  *value = {pair[0], pair[1]};
+  return absl::OkStatus();
+}
+std::string ParamType<OneOrTwo>::Text(const OneOrTwo& value) {
+  return PairText(value.first, value.second);
+}
+absl::Status ParamType<OneOrTwo>::Check(const OneOrTwo& value, const Constraint& rule) {
+  return CheckPair(value.first, value.second, rule);
 }
 
 const char* const ParamType<Padding>::kName = "integer, [x, y] or [left, top, right, bottom]";
@@ -220,7 +283,7 @@ absl::Status ParamType<FillColor>::Check(const FillColor& value, const Constrain
   return ParamType<std::vector<double>>::Check(value.values, rule);
 }
 
-const char* const ParamType<Interpolations>::kName = "interpolation, or a list of one per field";
+const char* const ParamType<Interpolations>::kName = "interpolation, or a list of them";
 const char* const ParamType<Interpolations>::kJson =
     R"({"oneOf":[{"enum":["nearest","bilinear","bicubic","opencv_linear"]},)"
     R"({"type":"array","items":{"enum":["nearest","bilinear","bicubic","opencv_linear"]},"minItems":1}]})";
@@ -228,7 +291,8 @@ absl::Status ParamType<Interpolations>::Read(const YamlNode& node, Interpolation
   value->values.assign(1, Interpolation::kBilinear);
   if (!node.is_list()) return ReadInterpolation(node, &value->values[0]);
   if (node.items.empty())
-    return node.Error("must be an interpolation for each field, not an empty list");
+    return node.Error(
+        "must be an interpolation, or one for each image and mask, not an empty list");
   value->values.resize(node.items.size());
   for (size_t i = 0; i < node.items.size(); ++i)
     FW_RETURN_IF_ERROR(ReadInterpolation(node.items[i], &value->values[i]));
@@ -244,6 +308,45 @@ std::string ParamType<Interpolations>::Text(const Interpolations& value) {
                       "]");
 }
 absl::Status ParamType<Interpolations>::Check(const Interpolations&, const Constraint&) {
+  return absl::OkStatus();
+}
+
+const char* const ParamType<SquareMatrix>::kName = "list of rows, each a list of numbers";
+const char* const ParamType<SquareMatrix>::kJson =
+    R"({"type":"array","items":{"type":"array","items":{"type":"number"},"minItems":1,"maxItems":64},)"
+    R"("minItems":1,"maxItems":64})";
+absl::Status ParamType<SquareMatrix>::Read(const YamlNode& node, SquareMatrix* value) {
+  value->rows.clear();
+  if (!node.is_list() || node.items.empty() || !node.items[0].is_list())
+    return node.Error(absl::StrCat("must be a list of rows such as [[1, 0], [0, 1]], not ",
+                                   node.is_list() ? "a flat list" : Given(node)));
+  if (node.items.size() > kMaxMatrixRows) {
+    return node.Error(absl::StrCat("must have at most ", kMaxMatrixRows, " rows, not ",
+                                   node.items.size(),
+                                   "; a larger matrix is for an op of one's "
+                                   "own (op python, or a plug-in)"));
+  }
+  for (const YamlNode& row : node.items) {
+    if (!row.is_list() || row.items.size() != node.items.size()) {
+      return row.Error(absl::StrCat("must have rows of ", node.items.size(),
+                                    " numbers, as many as there are rows, not ", Given(row)));
+    }
+    FW_RETURN_IF_ERROR(ParamType<std::vector<double>>::Read(row, &value->rows.emplace_back()));
+  }
+  return absl::OkStatus();
+}
+std::string ParamType<SquareMatrix>::Text(const SquareMatrix& value) {
+  return absl::StrCat("[",
+                      absl::StrJoin(value.rows, ", ",
+                                    [](std::string* out, const std::vector<double>& row) {
+                                      absl::StrAppend(out,
+                                                      ParamType<std::vector<double>>::Text(row));
+                                    }),
+                      "]");
+}
+absl::Status ParamType<SquareMatrix>::Check(const SquareMatrix& value, const Constraint& rule) {
+  for (const std::vector<double>& row : value.rows)
+    FW_RETURN_IF_ERROR(ParamType<std::vector<double>>::Check(row, rule));
   return absl::OkStatus();
 }
 

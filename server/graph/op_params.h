@@ -1,6 +1,7 @@
 // Kinds of parameters that several ops share, each as torchvision writes it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -39,13 +40,42 @@ struct FillColor {  // 0 (all channels) or one number per channel
   std::vector<double> values = {0};
 };
 
-struct Interpolations {  // bilinear (all fields) or one word per field of `in`
+// The value of each channel.
+inline std::array<double, 4> FillOf(const FillColor& fill) {
+  std::array<double, 4> values;
+  for (size_t c = 0; c < values.size(); ++c)
+    values[c] = fill.values[c < fill.values.size() ? c : 0];
+  return values;
+}
+
+// bilinear (of images; masks are nearest) or one word for each image and mask of `in`
+struct Interpolations {
   std::vector<Interpolation> values = {Interpolation::kBilinear};
   Interpolation For(size_t input) const {
     return values[input < values.size() ? input : values.size() - 1];
   }
 };
 
+struct Degrees {  // 30 (from -30 to 30) or [low, high]
+  double low = 0, high = 0;
+};
+
+struct Shear {  // of x: 10 (from -10 to 10) or [low, high]; of x and y: four numbers; in degrees
+  Degrees x, y;
+};
+
+struct OneOrTwo {  // 5 (both) or [5, 3]
+  double first = 0, second = 0;
+};
+
+struct SquareMatrix {  // [[a, b], [c, d]]: rows, as many as they have numbers
+  std::vector<std::vector<double>> rows;
+};
+
+FW_DECLARE_PARAM_TYPE(SquareMatrix);
+FW_DECLARE_PARAM_TYPE(Degrees);
+FW_DECLARE_PARAM_TYPE(Shear);
+FW_DECLARE_PARAM_TYPE(OneOrTwo);
 FW_DECLARE_PARAM_TYPE(CropSize);
 FW_DECLARE_PARAM_TYPE(ResizeSize);
 FW_DECLARE_PARAM_TYPE(Interval);
@@ -56,5 +86,6 @@ FW_DECLARE_PARAM_TYPE(FillColor);
 FW_DECLARE_PARAM_TYPE(Interpolations);
 
 inline constexpr int64_t kMaxSide = 32768;  // of an image that an op makes
+inline constexpr size_t kMaxMatrixRows = 64;
 
 }  // namespace feedwater::server

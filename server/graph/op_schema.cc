@@ -1,5 +1,7 @@
 #include "server/graph/op_schema.h"
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
 
 namespace feedwater::server {
@@ -21,12 +23,19 @@ const char* FusionText(Fusion fusion) {
     case Fusion::kNone:
       return "no";
     case Fusion::kDecode:
-      return "yes, with the crops, resizes, flips and pixel ops that follow it directly";
+      return "yes, with the crops, resizes, flips, colour ops and pixel ops that follow it "
+             "directly";
     case Fusion::kGeometry:
-      return "yes, with decode before it and with crops, resizes, flips and pixel ops on both "
-             "sides";
+      return "yes, with decode before it and with crops, resizes, flips, colour ops and pixel ops "
+             "on "
+             "both sides";
+    case Fusion::kPoint:
+      return "yes, with decode, crops, resizes and flips before it, and with colour ops and pixel "
+             "ops on both sides";
+    case Fusion::kCombinator:
+      return "where all of its ops are colour ops on one image: as these";
     case Fusion::kPixel:
-      return "yes, with decode, crops, resizes, flips and pixel ops before it";
+      return "yes, with decode, crops, resizes, flips, colour ops and pixel ops before it";
   }
   return "no";
 }
@@ -34,7 +43,7 @@ const char* FusionText(Fusion fusion) {
 namespace {
 
 std::string PortText(const Port& port) {
-  if (port.layouts.size() == 1 && port.layouts[0] == Layout::kEncoded) return "a compressed image";
+  if (port.layouts.size() == 1 && port.layouts[0] == Layout::kEncoded) return "an encoded file";
   std::vector<std::string> dtypes, layouts;
   for (DType dtype : port.dtypes) dtypes.emplace_back(DTypeName(dtype));
   for (Layout layout : port.layouts) layouts.emplace_back(LayoutName(layout));
@@ -45,11 +54,95 @@ std::string PortText(const Port& port) {
 
 }  // namespace
 
-std::string OpEntry::InputText(size_t i) const { return PortText(inputs[is_repeated ? 0 : i]); }
+std::string OpEntry::InputText(size_t i) const {
+  return PortText(inputs[is_repeated || is_free ? 0 : i]);
+}
 
 std::string OpEntry::OutputText(size_t i) const {
-  const Port& port = outputs[is_repeated ? 0 : i];
+  const Port& port = outputs[is_repeated || is_free ? 0 : i];
   return port.layouts.empty() && port.dtypes.empty() ? "" : PortText(port);
+}
+
+namespace {
+
+// Letters and digits in lower case: RandomColorAdjust and random_color_adjust are one name.
+std::string Bare(absl::string_view name) {
+  std::string bare;
+  for (const char c : name) {
+    if (absl::ascii_isalnum(static_cast<unsigned char>(c)))
+      bare.push_back(absl::ascii_tolower(static_cast<unsigned char>(c)));
+  }
+  return bare;
+}
+
+std::string Possessive(const std::string& name) {
+  return absl::StrCat(name, absl::EndsWith(name, "s") ? "'" : "'s");
+}
+
+}  // namespace
+
+std::string OtherNamesText(const OpEntry& op) {
+  std::string text;
+  for (const bool is_nearest : {false, true}) {
+    const char* before = text.empty() ? "" : "; ";
+    bool is_first = true;
+    for (const OtherName& other : op.other_names) {
+      if (other.is_nearest != is_nearest) continue;
+      absl::StrAppend(&text, is_first ? before : ", ", is_first && is_nearest ? "nearest to " : "",
+                      "`", other.name, "` (", other.library, ")");
+      is_first = false;
+    }
+  }
+  return text;
+}
+
+std::string OpOfOtherName::Text() const {
+  if (other->is_nearest) {
+    return absl::StrCat(Possessive(other->library), " '", other->name, "' has no counterpart; '",
+                        op->name, "' is nearest");
+  }
+  return absl::StrCat("'", other->name, "' is ", Possessive(other->library), " name of '", op->name,
+                      "'");
+}
+
+std::vector<OpOfOtherName> FindByOtherName(absl::string_view name) {
+  std::vector<OpOfOtherName> same, nearest;
+  const std::string bare = Bare(name);
+  for (const std::string& known : Registry<OpEntry>::Get().Names()) {
+    const OpEntry* const op = Registry<OpEntry>::Get().Find(known);
+    for (const OtherName& other : op->other_names) {
+      if (Bare(other.name) == bare) (other.is_nearest ? nearest : same).push_back({op, &other});
+    }
+  }
+  return same.empty() ? nearest : same;
+}
+
+std::string UnknownOp(absl::string_view name) {
+  const std::vector<OpOfOtherName> found = FindByOtherName(name);
+  if (!found.empty()) {
+    return absl::StrCat("unknown op '", Printable(name), "': ", found[0].Text(),
+                        "; `feedwater describe op ", found[0].op->name, "` explains it");
+  }
+  std::vector<std::string> names = Registry<OpEntry>::Get().Names();
+  if (!DidYouMean(name, names).empty()) return Registry<OpEntry>::Get().Unknown(name);
+  std::vector<std::string> others;
+  for (const std::string& known : names) {
+    for (const OtherName& other : Registry<OpEntry>::Get().Find(known)->other_names)
+      others.push_back(other.name);
+  }
+  const std::string near = DidYouMean(name, others);
+  if (near.empty()) return Registry<OpEntry>::Get().Unknown(name);
+  for (const std::string& other : others) {
+    if (!absl::StrContains(near, absl::StrCat("'", other, "'"))) continue;
+    return absl::StrCat("unknown op '", Printable(name), "'", near, " ",
+                        FindByOtherName(other)[0].Text());
+  }
+  return Registry<OpEntry>::Get().Unknown(name);
+}
+
+absl::StatusOr<std::unique_ptr<Op>> MakeOp(const OpEntry& entry, const YamlNode& params,
+                                           const OpFiles& files, absl::Span<const std::string> in) {
+  return entry.is_combinator() ? entry.create_over(params, in) : entry.create(params, files);
 }
 
 }  // namespace feedwater::server

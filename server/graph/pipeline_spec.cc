@@ -2,13 +2,18 @@
 
 #include <algorithm>
 #include <climits>
+#include <iterator>
+#include <optional>
 
 #include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "server/base/schema.h"
 #include "server/graph/digest.h"
+#include "server/graph/field_ranges.h"
+#include "server/graph/op_caller.h"
 #include "server/graph/op_spec.h"
+#include "server/graph/output_spec.h"
 #include "server/source/dataset.h"
 #include "server/source/mix.h"
 
@@ -31,12 +36,6 @@ struct LimitParams {
 
 // Ten times what a large photo needs.
 constexpr int64_t kLeastReplacingMs = 100;
-
-// Of an entry of `outputs`.
-struct OutputParams {
-  std::optional<int64_t> max_rows, pad_to;
-  std::optional<double> pad_value;
-};
 
 struct CacheParams {
   std::string kind = "auto";
@@ -90,29 +89,6 @@ const Schema<CacheParams>& CacheSchema() {
   return *schema;
 }
 
-// More rows than this do not fit into any memory; what fits is for the slot's limit to say.
-constexpr int64_t kMostRows = int64_t{1} << 40;
-// Every integer below it is exact as a double.
-constexpr double kLargestPadding = 9007199254740992.0;
-
-const Schema<OutputParams>& OutputSchema() {
-  static const auto* schema = new Schema<OutputParams>(
-      Schema<OutputParams>()
-          .Param("max_rows", &OutputParams::max_rows,
-                 "Rows of a sample at most, of a field whose number of rows differs: a batch has "
-                 "room for as many of each sample. A sample with more is bad. Default: as many as "
-                 "fit into 16 KiB, and at least one.",
-                 Range(1, kMostRows))
-          .Param("pad_to", &OutputParams::pad_to,
-                 "Rows that each sample gets, of such a field: the output has a fixed shape, and "
-                 "pad_value stands behind the sample's own rows. A sample with more is bad. How "
-                 "many are its own says the output NAME_length.",
-                 Range(1, kMostRows))
-          .Param("pad_value", &OutputParams::pad_value, "What pad_to fills up with. Default: 0.",
-                 Range(-kLargestPadding, kLargestPadding)));
-  return *schema;
-}
-
 absl::Status ReadVersion(const YamlNode& node) {
   if (node.is_scalar() && node.scalar == kVersion) return absl::OkStatus();
   return node.Error(absl::StrCat("'version' must be ", kVersion, ", not ", node.Found(),
@@ -136,7 +112,7 @@ absl::Status ReadDataset(const YamlNode& node) {
   return absl::OkStatus();
 }
 
-absl::Status ReadBatch(const YamlNode& node, PipelineSpec* spec) {
+absl::Status ReadBatch(const YamlNode& node, const OpFileSource& source, PipelineSpec* spec) {
   if (node.kind == YamlNode::Kind::kNull) return absl::OkStatus();  // its lines commented out
   if (!node.is_map()) return BatchSchema().Read(node, "'batch'").status();  // says what is wrong
   std::vector<ParamInfo> keys = BatchSchema().params();
@@ -152,59 +128,29 @@ absl::Status ReadBatch(const YamlNode& node, PipelineSpec* spec) {
   FW_ASSIGN_OR_RETURN(const BatchParams batch, BatchSchema().Read(rest, "'batch'"));
   spec->batch_size = batch.size.value_or(0);
   if (const YamlNode* list = node.Find("graph")) {
-    FW_ASSIGN_OR_RETURN(spec->batch_graph, ReadOps(*list, /*is_batch=*/true));
+    FW_ASSIGN_OR_RETURN(spec->batch_graph, ReadOps(*list, /*is_batch=*/true, source));
   }
   return absl::OkStatus();
 }
 
-// `boxes`, or `boxes: {max_rows: 128}`.
-absl::Status ReadOutput(const YamlNode& node, OutputSpec* output) {
-  if (!node.is_map()) {
-    FW_RETURN_IF_ERROR(CheckFieldName(node));
-    output->name = node.scalar;
-    return absl::OkStatus();
+// Ops of `graph` that say themselves that they work on whole batches come before those of `batch:
+// graph`.
+absl::Status MoveBatchOps(PipelineSpec* spec) {
+  const auto first = std::find_if(spec->graph.begin(), spec->graph.end(), RunsOnBatches);
+  for (auto op = first; op != spec->graph.end(); ++op) {
+    if (RunsOnBatches(*op)) {
+      if (&PlaceOf(*op, kDrawsAs, 0) == &op->node.entries[0].first) continue;
+      return PlaceOf(*op, kDrawsAs, 0)
+          .Error(absl::StrCat("op '", op->name, "' has '", kDrawsAs,
+                              "', which is for ops that work on single samples"));
+    }
+    return op->node.Error(absl::StrCat(
+        "op '", op->name,
+        "' works on single samples and comes after an op with batch: true: move it before that"));
   }
-  if (node.entries.size() != 1) {
-    return node.Error(absl::StrCat(
-        "an entry of 'outputs' is a field, or one field with what is said of it such as {boxes: "
-        "{max_rows: 128}}, not a map of ",
-        node.entries.size(), " keys"));
-  }
-  const auto& [key, value] = node.entries[0];
-  FW_RETURN_IF_ERROR(CheckFieldName(key));
-  output->name = key.scalar;
-  FW_ASSIGN_OR_RETURN(const OutputParams params,
-                      OutputSchema().Read(value, absl::StrCat("output '", output->name, "'")));
-  output->max_rows = params.max_rows;
-  output->pad_to = params.pad_to;
-  output->pad_value = params.pad_value.value_or(0);
-  if (params.max_rows.has_value() && params.pad_to.has_value()) {
-    return value.Error(absl::StrCat("output '", output->name,
-                                    "' has max_rows and pad_to: the first one is for rows as they "
-                                    "are, the second one for a fixed number of them"));
-  }
-  if (params.pad_value.has_value() && !params.pad_to.has_value()) {
-    return value.Error(absl::StrCat("output '", output->name,
-                                    "' has pad_value without pad_to, which says how many rows "
-                                    "there are to be"));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ReadOutputs(const YamlNode& node, std::vector<OutputSpec>* outputs) {
-  if (!node.is_list() || node.items.empty()) {
-    return node.Error(
-        absl::StrCat("'outputs' must be a list of fields such as [image, label], not ",
-                     node.is_list() ? "an empty list" : node.Found()));
-  }
-  absl::flat_hash_set<std::string> seen;
-  for (const YamlNode& item : node.items) {
-    OutputSpec output;
-    FW_RETURN_IF_ERROR(ReadOutput(item, &output));
-    if (!seen.insert(output.name).second)
-      return item.Error(absl::StrCat("'outputs' names '", output.name, "' twice"));
-    outputs->push_back(std::move(output));
-  }
+  spec->batch_graph.insert(spec->batch_graph.begin(), std::make_move_iterator(first),
+                           std::make_move_iterator(spec->graph.end()));
+  spec->graph.erase(first, spec->graph.end());
   return absl::OkStatus();
 }
 
@@ -280,13 +226,15 @@ absl::Status ReadLimits(const YamlNode* node, const ImageLimits& caps, ImageLimi
 }
 
 absl::Status CheckCounts(const PipelineSpec& spec) {
-  const auto ops = static_cast<int64_t>(spec.graph.size() + spec.batch_graph.size());
-  if (ops > spec.caps.max_ops) {
-    const auto first = static_cast<size_t>(spec.caps.max_ops);
-    const OpSpec& over =
-        first < spec.graph.size() ? spec.graph[first] : spec.batch_graph[first - spec.graph.size()];
-    return over.node.Error(
-        OverCap(absl::StrCat("a graph of ", ops, " ops"), spec.caps.max_ops, "max_ops"));
+  const int64_t ops = CountOps(spec.graph) + CountOps(spec.batch_graph);
+  int64_t so_far = 0;
+  for (const std::vector<OpSpec>* graph : {&spec.graph, &spec.batch_graph}) {
+    for (const OpSpec& op : *graph) {
+      so_far += op.count;
+      if (so_far <= spec.caps.max_ops) continue;
+      return op.node.Error(
+          OverCap(absl::StrCat("a graph of ", ops, " ops"), spec.caps.max_ops, "max_ops"));
+    }
   }
   const auto outputs = static_cast<int64_t>(spec.outputs.size());
   if (outputs <= spec.caps.max_outputs) return absl::OkStatus();
@@ -314,8 +262,14 @@ std::string Stem(absl::string_view path) {
   return std::string(path);
 }
 
+// The root that files of ops lie below where they name none.
+std::string RootOf(const YamlNode& dataset) {
+  const YamlNode* const root = dataset.Find("root");
+  return root != nullptr && root->is_scalar() ? root->scalar : "";
+}
+
 absl::StatusOr<PipelineSpec> ReadPipeline(const YamlNode& root, absl::string_view file_name,
-                                          const PipelineCaps& caps) {
+                                          const PipelineCaps& caps, OpFileReader* files) {
   if (!root.is_map()) {
     return root.Error(absl::StrCat(
         "a pipeline is a map with the keys version, dataset, graph, ..., not ", root.Found()));
@@ -329,16 +283,21 @@ absl::StatusOr<PipelineSpec> ReadPipeline(const YamlNode& root, absl::string_vie
   spec.name = Stem(file_name);
   spec.dataset = *root.Find("dataset");
   FW_RETURN_IF_ERROR(ReadDataset(spec.dataset));
+  std::optional<FilesOnce> once;
+  if (files != nullptr) once.emplace(*files);
+  const OpFileSource source{once.has_value() ? &*once : nullptr, RootOf(spec.dataset)};
   if (const YamlNode* node = root.Find("sampler")) {
     FW_ASSIGN_OR_RETURN(spec.sampler, SamplerSchema().Read(*node, "'sampler'"));
   }
   if (const YamlNode* node = root.Find("graph")) {
-    FW_ASSIGN_OR_RETURN(spec.graph, ReadOps(*node, /*is_batch=*/false));
+    FW_ASSIGN_OR_RETURN(spec.graph, ReadOps(*node, /*is_batch=*/false, source));
   }
-  if (const YamlNode* node = root.Find("batch")) FW_RETURN_IF_ERROR(ReadBatch(*node, &spec));
+  if (const YamlNode* node = root.Find("batch"))
+    FW_RETURN_IF_ERROR(ReadBatch(*node, source, &spec));
+  FW_RETURN_IF_ERROR(MoveBatchOps(&spec));
   if (const YamlNode* node = root.Find("outputs")) {
-    spec.outputs_node = *node;
-    FW_RETURN_IF_ERROR(ReadOutputs(*node, &spec.outputs));
+    FW_ASSIGN_OR_RETURN(spec.outputs_node, ExpandOutputs(*node));
+    FW_ASSIGN_OR_RETURN(spec.outputs, ReadOutputs(spec.outputs_node));
   } else {
     spec.outputs_node = root;
     spec.outputs_node.kind = YamlNode::Kind::kNull;
@@ -346,9 +305,13 @@ absl::StatusOr<PipelineSpec> ReadPipeline(const YamlNode& root, absl::string_vie
     spec.outputs = {{.name = "image"}, {.name = "label"}};
   }
   if (spec.sampler.last == "auto") {
-    const bool says_is_real = absl::c_any_of(
-        spec.outputs, [](const OutputSpec& output) { return output.name == "is_real"; });
-    spec.sampler.last = std::string(LastBatchName(ResolveLast(spec.sampler, says_is_real)));
+    constexpr absl::string_view kIsReal = "is_real";
+    const bool looks_at_it =
+        absl::c_any_of(spec.outputs,
+                       [&](const OutputSpec& output) { return output.name == kIsReal; }) ||
+        absl::c_any_of(spec.batch_graph,
+                       [&](const OpSpec& op) { return absl::c_linear_search(op.in, kIsReal); });
+    spec.sampler.last = std::string(LastBatchName(ResolveLast(spec.sampler, looks_at_it)));
   }
   if (const YamlNode* node = root.Find("on_bad_sample"))
     FW_RETURN_IF_ERROR(ReadBadSamplePolicy(*node, &spec.on_bad_sample));
@@ -361,7 +324,9 @@ absl::StatusOr<PipelineSpec> ReadPipeline(const YamlNode& root, absl::string_vie
   if (const YamlNode* node = root.Find("cache")) FW_RETURN_IF_ERROR(ReadCache(*node, &spec.cache));
 
   FW_ASSIGN_OR_RETURN(const std::string canonical, CanonicalPipeline(spec));
-  spec.digest = Digest128(canonical);
+  const std::vector<OpFile> read = spec.files();
+  if (absl::c_all_of(read, [](const OpFile& file) { return file.content != nullptr; }))
+    spec.digest = Digest128(canonical);
   return spec;
 }
 
@@ -401,7 +366,10 @@ const std::vector<ParamInfo>& PipelineParams() {
         "datasets in exact shares (formats.md).",
         true, DatasetParams());
     add("sampler", "map", kMap, "Order of the records.", false, SamplerSchema().params());
-    add("graph", "list of ops", kList, "What happens to each sample, read top to bottom.");
+    add("graph", "list of ops", kList,
+        "What happens to each sample, read top to bottom. A field's name in `in` and `out` may "
+        "have a range: `out: \"view_{0..9}\"` is ten ops, one for each of view_0 to view_9, with "
+        "draws of their own.");
     std::vector<ParamInfo> batch = BatchSchema().params();
     ParamInfo batch_graph;
     batch_graph.name = "graph";
@@ -413,7 +381,8 @@ const std::vector<ParamInfo>& PipelineParams() {
     const std::string outputs = absl::StrCat(R"({"type":"array","items":)", kFieldNameJson,
                                              R"(,"minItems":1,"uniqueItems":true})");
     add("outputs", "list of fields", outputs.c_str(),
-        "Fields that the client receives, in its order. Beside the dataset's and the graph's own: "
+        "Fields that the client receives, in its order; \"view_{0..9}\" are ten. Beside the "
+        "dataset's and the graph's own: "
         "sample_id (int64, the record's number), position (int64, place in the epoch's order), "
         "is_real (bool, false for padding and for skipped samples). A field whose first axis "
         "differs from sample to sample, such as boxes float32[?,4], is delivered as it is "
@@ -421,7 +390,7 @@ const std::vector<ParamInfo>& PipelineParams() {
         "{max_rows: 128}}` bounds them, `{boxes: {pad_to: 100}}` makes a fixed shape of it. "
         "NAME_length (int64) is the number of a sample's rows of such a field.");
     list->back().default_text = "[image, label]";
-    list->back().item = OutputSchema().params();
+    list->back().item = OutputParameters();
     add("on_bad_sample", "word", R"({"type":"string"})",
         "What happens when a sample cannot be made. fail: the stream ends with its record and "
         "reason. substitute: the next good "
@@ -452,19 +421,35 @@ const std::vector<ParamInfo>& PipelineParams() {
   return *keys;
 }
 
+std::vector<OpFile> PipelineSpec::files() const {
+  std::vector<OpFile> all;
+  for (const std::vector<OpSpec>* ops : {&graph, &batch_graph}) {
+    for (const OpSpec& op : *ops) {
+      for (const auto& [name, file] : op.files) {
+        const bool is_there = absl::c_any_of(all, [&own = file](const OpFile& other) {
+          return other.root == own.root && other.path == own.path;
+        });
+        if (!is_there) all.push_back(file);
+      }
+    }
+  }
+  return all;
+}
+
 absl::StatusOr<PipelineSpec> ParsePipeline(absl::string_view text, absl::string_view file_name,
-                                           const PipelineCaps& caps) {
+                                           const PipelineCaps& caps, OpFileReader* files) {
   FW_ASSIGN_OR_RETURN(const YamlNode root, ParseYaml(text, file_name));
-  FW_ASSIGN_OR_RETURN(PipelineSpec spec, ReadPipeline(root, file_name, caps));
+  FW_ASSIGN_OR_RETURN(PipelineSpec spec, ReadPipeline(root, file_name, caps, files));
   spec.text = std::string(text);
   spec.file_name = std::string(file_name);
   return spec;
 }
 
-absl::StatusOr<PipelineSpec> ReadPipelineFile(const std::string& path, const PipelineCaps& caps) {
+absl::StatusOr<PipelineSpec> ReadPipelineFile(const std::string& path, const PipelineCaps& caps,
+                                              OpFileReader* files) {
   std::string text;
   FW_ASSIGN_OR_RETURN(const YamlNode root, ReadYamlFile(path, YamlLimits(), &text));
-  FW_ASSIGN_OR_RETURN(PipelineSpec spec, ReadPipeline(root, path, caps));
+  FW_ASSIGN_OR_RETURN(PipelineSpec spec, ReadPipeline(root, path, caps, files));
   spec.text = std::move(text);
   spec.file_name = path;
   return spec;

@@ -13,6 +13,7 @@
 #include "server/base/status.h"
 #include "server/base/yaml.h"
 #include "server/codec/image.h"
+#include "server/graph/op_file.h"
 #include "server/sampler/order.h"
 
 namespace feedwater::server {
@@ -22,8 +23,13 @@ struct OpSpec {
   std::vector<std::string> in, out;
   // The number that its draws are keyed by: its place in `graph`, unless `draws_as` gives another.
   uint32_t draws_as = 0;
-  YamlNode params;  // the op's map without the keys that every op has
-  YamlNode node;    // the whole entry, for its place
+  YamlNode params;            // the op's map without the keys that every op has
+  std::vector<OpSpec> inner;  // of a combinator: its ops
+  int64_t count = 1;          // how many ops it stands for: with those of a combinator, repeated
+  YamlNode node;              // the whole entry, for its place
+  OpFiles files;              // by parameter
+  // Of a batch op: the place that its draws are keyed by, where ops before it were left out.
+  std::optional<uint32_t> batch_place = std::nullopt;
 };
 
 // A field that the client receives, and how it does where the number of its rows differs from
@@ -80,15 +86,21 @@ struct PipelineSpec {
   // What all this was read from: ParsePipeline gives the same again.
   std::string text, file_name;
   PipelineCaps caps;
+
+  std::vector<OpFile> files() const;  // of all ops, each once
 };
 
 // The keys of a pipeline file, for reference pages and schemas. The ops of a graph are in their
 // registry.
 const std::vector<ParamInfo>& PipelineParams();
 
+// `files`: who reads the files that ops name. Null: nobody; a pipeline that names some has no
+// digest then.
 absl::StatusOr<PipelineSpec> ParsePipeline(absl::string_view text, absl::string_view file_name,
-                                           const PipelineCaps& caps = {});
+                                           const PipelineCaps& caps = {},
+                                           OpFileReader* files = nullptr);
 absl::StatusOr<PipelineSpec> ReadPipelineFile(const std::string& path,
-                                              const PipelineCaps& caps = {});
+                                              const PipelineCaps& caps = {},
+                                              OpFileReader* files = nullptr);
 
 }  // namespace feedwater::server

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "server/base/clock.h"
 #include "server/graph/fusion.h"
 #include "server/graph/plan_impl.h"
 #include "server/graph/prefix.h"
@@ -23,6 +24,12 @@ Step MakeStep(const Dataflow& flow, const FusedRun& run) {
   step.in = flow.nodes[run.nodes.front()].in;
   step.out = flow.nodes[run.nodes.back()].out;
   step.format = run.format;
+  step.has_points = run.has_points;
+  step.needs_image = run.needs_image;
+  const TensorSpec& output = flow.values[step.out[0]].spec;
+  step.image_is_output = run.needs_image && run.nodes.size() > 1 && !run.format.affine &&
+                         output.dtype == DType::kUInt8 && output.layout == Layout::kHWC &&
+                         ChannelsOf(output) == run.channels;
   return step;
 }
 
@@ -170,9 +177,16 @@ absl::Status TakeSources(const Plan::Impl& plan, const Program& program, const S
 absl::Status RunProgram(const Program& program, const SampleRun& run) {
   FW_RETURN_IF_ERROR(TakeSources(run.plan, program, run.input, run.workspace));
   FW_RETURN_IF_ERROR(run.workspace.clock->Check());
-  for (const Step& step : program.steps) {
-    FW_RETURN_IF_ERROR(RunStep(step, run));
+  const bool is_timed = !run.pass_ns.empty();
+  int64_t since = is_timed ? ThreadCpuNs() : 0;
+  const auto count = [&](size_t pass) {
+    const int64_t now = ThreadCpuNs();
+    run.pass_ns[pass] += now - std::exchange(since, now);
+  };
+  for (size_t i = 0; i < program.steps.size(); ++i) {
+    FW_RETURN_IF_ERROR(RunStep(program.steps[i], run));
     FW_RETURN_IF_ERROR(run.workspace.clock->Check());
+    if (is_timed) count(i);
   }
   for (int value : program.copied) {
     const BatchPlace& place = run.plan.batch_places[run.plan.flow.values[value].batch_value];
@@ -183,6 +197,7 @@ absl::Status RunProgram(const Program& program, const SampleRun& run) {
   }
   for (int value : program.varying)
     FinishRows(run.plan, value, run.workspace.values[value].spec.shape[0], run.k, run.memory);
+  if (is_timed) count(program.steps.size());
   return absl::OkStatus();
 }
 
@@ -208,6 +223,14 @@ absl::Status Plan::Run(const SampleInput& input, int64_t k, const BatchMemory& m
                        SampleWorkspace& workspace) const {
   return RunProgram(impl_->whole,
                     {*impl_, impl_->whole, input, k, memory, *workspace.impl(), kNothingKept});
+}
+
+size_t Plan::passes() const { return impl_->whole.steps.size(); }
+
+absl::Status Plan::RunTimed(const SampleInput& input, int64_t k, const BatchMemory& memory,
+                            SampleWorkspace& workspace, absl::Span<int64_t> pass_ns) const {
+  return RunProgram(impl_->whole, {*impl_, impl_->whole, input, k, memory, *workspace.impl(),
+                                   kNothingKept, pass_ns});
 }
 
 absl::Status Plan::RunPrefix(const SampleInput& input, int64_t max_field_bytes,
@@ -290,9 +313,12 @@ bool Plan::OnlyDecoded(size_t field) const {
 }
 
 bool Plan::decodes() const {
-  return std::any_of(impl_->flow.nodes.begin(), impl_->flow.nodes.end(),
-                     [](const Node& node) { return node.op->AsDecode() != nullptr; });
+  // Images and audio alike: the op takes nothing else than the bytes of files.
+  return std::any_of(impl_->flow.nodes.begin(), impl_->flow.nodes.end(), [](const Node& node) {
+    return node.entry->inputs[0].layouts == std::vector<Layout>{Layout::kEncoded};
+  });
 }
+
 bool Plan::has_batch_ops() const {
   for (const BatchNode& node : impl_->flow.batch_nodes) {
     if (node.is_live) return true;
@@ -329,6 +355,9 @@ absl::Status Plan::FinishBatch(int64_t samples, uint64_t global_batch, PhiloxKey
                         work.scratch.Get(static_cast<size_t>(plan.batch_scratch_bytes)));
     batch.permutation = absl::MakeSpan(work.permutation).first(static_cast<size_t>(samples));
     batch.clock = work.clock;
+    batch.number = static_cast<int64_t>(global_batch);
+    batch.caller = work.caller;
+    batch.gone = work.gone;
     FW_RETURN_IF_ERROR(
         Annotate(node.op->Run(batch, Draws(key, global_batch, node.instance)), node.entry->name));
   }
@@ -339,7 +368,7 @@ absl::Status Plan::FinishBatch(int64_t samples, uint64_t global_batch, PhiloxKey
 namespace {
 
 // "decode(fast_scale)", since it changes pixels. It does so only together with a resize: where none
-// is in the step, what reads the image, and so stands between, is named.
+// is in the step, what stands between is named: colour ops, or what reads the image.
 std::string PartText(const Step& step, const Step::Part& part, const Dataflow& flow) {
   const DecodeOp* decode = part.op->AsDecode();
   if (decode == nullptr || !decode->fast_scale()) return part.entry->name;
@@ -348,7 +377,10 @@ std::string PartText(const Step& step, const Step::Part& part, const Dataflow& f
     if (op != nullptr && op->resamples()) return absl::StrCat(part.entry->name, "(fast_scale)");
   }
   std::vector<std::string> readers;
-  for (int value : step.out) {
+  for (const Step::Part& other : step.parts) {
+    if (other.op->AsPoint() != nullptr) readers.push_back(other.entry->name);
+  }
+  for (int value : readers.empty() ? step.out : std::vector<int>{}) {
     for (int node : flow.values[value].readers) {
       if (flow.nodes[node].is_live) readers.push_back(flow.nodes[node].entry->name);
     }

@@ -4,6 +4,7 @@
 // per worker thread.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -22,6 +23,7 @@
 namespace feedwater::server {
 
 struct PlanGraph;
+class OpCaller;
 class WorkClock;
 
 class SampleWorkspace {  // buffers and decoder state of one worker thread, reused for every sample
@@ -39,6 +41,8 @@ class SampleWorkspace {  // buffers and decoder state of one worker thread, reus
   // What is looked at while a sample is made: the workspace's own, unless it is given another one.
   WorkClock& clock();
   void UseClock(WorkClock* clock);
+  // Who runs ops that a user's program serves, until `gone`; both may be null.
+  void UseCaller(OpCaller* caller, const std::atomic<bool>* gone);
 
  private:
   std::unique_ptr<Impl> impl_;
@@ -113,6 +117,13 @@ class Plan {
   // alone: InvalidArgument or DataLoss with the op's name and the reason.
   absl::Status Run(const SampleInput& input, int64_t k, const BatchMemory& memory,
                    SampleWorkspace& workspace) const;
+
+  // The same, for tools that ask where the time goes: adds to `pass_ns` what each pass of Graph()
+  // took of the calling thread's CPU time, and behind the last one what was done after it (fields
+  // that no op writes are copied). REQUIRES: passes() + 1 places.
+  absl::Status RunTimed(const SampleInput& input, int64_t k, const BatchMemory& memory,
+                        SampleWorkspace& workspace, absl::Span<int64_t> pass_ns) const;
+  size_t passes() const;
 
   // The same in two halves. RunPrefix leaves what prefix().fields says in `kept`, as views that
   // live until the workspace runs another record's prefix and as long as the input's; a field

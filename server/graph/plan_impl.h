@@ -44,7 +44,11 @@ struct Step {
   };
   std::vector<Part> parts;
   std::vector<int> in, out;  // values
-  PixelFormat format;        // of a run of several parts
+  // Of a run of several parts, as FusedRun's.
+  PixelFormat format;
+  bool has_points = false;
+  bool needs_image = false;
+  bool image_is_output = false;  // the image that point ops look at is changed where it comes out
 };
 
 // A way through the graph, or through a part of it: from the values that a record's fields give to
@@ -83,7 +87,8 @@ struct SampleRun {
   int64_t k;
   const BatchMemory& memory;
   SampleWorkspace::Impl& workspace;
-  int64_t max_kept_bytes;  // of one value that is kept
+  int64_t max_kept_bytes;            // of one value that is kept
+  absl::Span<int64_t> pass_ns = {};  // as Plan::RunTimed's, or nothing
 };
 
 absl::Status RunStep(const Step& step, const SampleRun& run);

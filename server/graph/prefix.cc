@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "server/base/key.h"
+#include "server/graph/digest.h"
 #include "server/graph/fusion.h"
 #include "server/graph/geometry_op.h"
 
@@ -65,7 +66,9 @@ class PrefixFinder {
   }
 
   bool IsCheapGrowth(const Node& node) const {
-    if (node.op->AsDecode() != nullptr || node.op->AsGeometry() != nullptr) return false;
+    if (node.op->AsDecode() != nullptr || node.op->AsGeometry() != nullptr ||
+        node.op->AsPoint() != nullptr)
+      return false;
     int64_t in = 0, out = 0;
     if (Bytes(node.in, &in) && Bytes(node.out, &out)) return out >= in;
     // As many numbers go out as come in.
@@ -126,12 +129,12 @@ absl::StatusOr<std::string> CanonicalPrefix(const Prefix& prefix, const Dataflow
   for (size_t i = 0; i < flow.nodes.size(); ++i) {
     if (!prefix.nodes[i]) continue;
     const Node& node = flow.nodes[i];
-    FW_ASSIGN_OR_RETURN(const std::string params,
-                        node.entry->canonical(spec.graph[node.instance].params));
+    const OpSpec& op = spec.graph[node.instance];
+    FW_ASSIGN_OR_RETURN(const std::string params, node.entry->canonical(op.params, op.files));
     absl::StrAppend(
         &text, "op ", number, " ", node.entry->name, "(",
         absl::StrJoin(node.in, ",", [&](std::string* out, int value) { *out += names[value]; }),
-        ") ", params, "\n");
+        ") ", params, JointText(*node.entry, node.in.size()), "\n");
     for (size_t port = 0; port < node.out.size(); ++port)
       names[node.out[port]] = absl::StrCat("#", number, ".", port);
     ++number;

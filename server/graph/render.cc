@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "server/codec/row_edit.h"
 #include "server/graph/element.h"
 #include "server/graph/geometry_op.h"
 
@@ -45,6 +46,96 @@ void CopyToCanvas(const std::byte* image, Rect placed, Size canvas, int64_t plan
   }
 }
 
+// Pillow's nearest along one axis, as the codec has it (axis_filter.cc): from which of `in` places
+// each of `out` ones comes, from `first` on. The centres are added up, not multiplied.
+class NearestAxis {
+ public:
+  NearestAxis(int in, int out, int first) : in_(in), scale_(static_cast<double>(in) / out) {
+    centre_ = scale_ * 0.5;
+    for (int i = 0; i < first; ++i) centre_ += scale_;
+  }
+  int Next() {
+    const int at = std::min(static_cast<int>(centre_), in_ - 1);
+    centre_ += scale_;
+    return at;
+  }
+
+ private:
+  const int in_;
+  const double scale_;
+  double centre_;
+};
+
+// One plane of pixels of `pixel` bytes, resampled to `placed` on the canvas.
+absl::Status CopyNearest(const std::byte* from, Size size, const Geometry& geometry, int64_t pixel,
+                         Rect placed, Size canvas, WorkClock& clock, std::byte* to) {
+  constexpr int kColumns = 256;
+  const Rect& crop = geometry.crop;
+  for (int x0 = 0; x0 < placed.width; x0 += kColumns) {
+    const int columns = std::min(kColumns, placed.width - x0);
+    int64_t offsets[kColumns];
+    NearestAxis across(crop.width, geometry.scaled.width, geometry.window.x + x0);
+    for (int x = 0; x < columns; ++x) offsets[x] = (crop.x + across.Next()) * pixel;
+    NearestAxis down(crop.height, geometry.scaled.height, geometry.window.y);
+    for (int y = 0; y < placed.height; ++y) {
+      FW_RETURN_IF_ERROR(clock.Check());
+      const std::byte* row = from + static_cast<int64_t>(crop.y + down.Next()) * size.width * pixel;
+      const int to_y = placed.y + (geometry.flip_vertical ? placed.height - 1 - y : y);
+      std::byte* to_row = to + (static_cast<int64_t>(to_y) * canvas.width + placed.x) * pixel;
+      for (int x = 0; x < columns; ++x) {
+        const int to_x = geometry.flip_horizontal ? placed.width - 1 - x0 - x : x0 + x;
+        std::memcpy(to_row + to_x * pixel, row + offsets[x], static_cast<size_t>(pixel));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+// A tensor of any dtype, HWC or CHW, kept as it is; resampled by nearest.
+absl::Status RenderCopy(const Tensor& source, const ImageTransform& transform, WorkClock& clock,
+                        std::byte* out) {
+  const Size size = ImageSizeOf(source.spec);
+  const int64_t channels = ChannelsOf(source.spec);
+  const int64_t element = static_cast<int64_t>(DTypeSize(source.spec.dtype));
+  const bool planar = source.spec.layout == Layout::kCHW;
+  const int64_t planes = planar ? channels : 1, pixel = planar ? element : element * channels;
+  const Size canvas = transform.size();
+  const Rect placed = transform.placed();
+  const Geometry& geometry = transform.geometry();
+  const int64_t area = static_cast<int64_t>(canvas.width) * canvas.height;
+  if (transform.padded()) {
+    std::byte pattern[4 * sizeof(double)];
+    for (int64_t c = 0; c < channels; ++c)
+      StoreDouble(source.spec.dtype, transform.fill()[c], pattern + c * element);
+    for (int64_t plane = 0; plane < planes; ++plane) {
+      FillPixels(pattern + plane * element, pixel, area, out + plane * area * pixel);
+    }
+  }
+  for (int64_t plane = 0; plane < planes; ++plane) {
+    const std::byte* const from = source.data + plane * size.height * size.width * pixel;
+    std::byte* const to = out + plane * area * pixel;
+    if (transform.resampled()) {
+      FW_RETURN_IF_ERROR(CopyNearest(from, size, geometry, pixel, placed, canvas, clock, to));
+      continue;
+    }
+    for (int64_t y = 0; y < placed.height; ++y) {
+      FW_RETURN_IF_ERROR(clock.Check());
+      const int64_t from_y = geometry.crop.y + (geometry.flip_vertical ? placed.height - 1 - y : y);
+      const std::byte* from_row = from + (from_y * size.width + geometry.crop.x) * pixel;
+      std::byte* to_row = to + ((placed.y + y) * canvas.width + placed.x) * pixel;
+      if (!geometry.flip_horizontal) {
+        std::memcpy(to_row, from_row, static_cast<size_t>(placed.width * pixel));
+        continue;
+      }
+      for (int64_t x = 0; x < placed.width; ++x) {
+        std::memcpy(to_row + x * pixel, from_row + (placed.width - 1 - x) * pixel,
+                    static_cast<size_t>(pixel));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 PixelFormat PlainPixels() { return PixelFormat{}; }
@@ -82,13 +173,15 @@ absl::Status Render(const RenderSource& source, const ImageTransform& transform,
   for (int c = 0; c < source.channels; ++c) {
     StoreDouble(DType::kUInt8, transform.fill()[c], reinterpret_cast<std::byte*>(&fill[c]));
   }
+  const int channels =
+      format.edit == nullptr ? source.channels : format.edit->OutputChannels(source.channels);
   alignas(16) std::byte pattern[4 * sizeof(float)];
   FW_RETURN_IF_ERROR(ResampleInto(fill, {1, 1}, source.channels, ImageTransform({1, 1}).geometry(),
                                   format, pattern, sample.images()));
   const Size canvas = transform.size();
   const int64_t element = PixelBytes(format.type);
-  const int64_t planes = format.planar ? source.channels : 1;
-  const int64_t pixel = format.planar ? element : element * source.channels;
+  const int64_t planes = format.planar ? channels : 1;
+  const int64_t pixel = format.planar ? element : element * channels;
   const int64_t area = static_cast<int64_t>(canvas.width) * canvas.height;
   for (int64_t plane = 0; plane < planes; ++plane) {
     FillPixels(pattern + plane * element, pixel, area, out + plane * area * pixel);
@@ -96,7 +189,7 @@ absl::Status Render(const RenderSource& source, const ImageTransform& transform,
   const Rect placed = transform.placed();
   if (placed.width == 0 || placed.height == 0) return absl::OkStatus();
   const int64_t image_bytes =
-      static_cast<int64_t>(placed.width) * placed.height * source.channels * element;
+      static_cast<int64_t>(placed.width) * placed.height * channels * element;
   FW_ASSIGN_OR_RETURN(std::byte * image, sample.Scratch(static_cast<size_t>(image_bytes)));
   PixelFormat read_again = format;
   read_again.stream = false;
@@ -105,39 +198,31 @@ absl::Status Render(const RenderSource& source, const ImageTransform& transform,
   return absl::OkStatus();
 }
 
-void RenderCopy(const Tensor& source, const ImageTransform& transform, std::byte* out) {
-  const Size size = ImageSizeOf(source.spec);
-  const int64_t channels = ChannelsOf(source.spec);
-  const int64_t element = static_cast<int64_t>(DTypeSize(source.spec.dtype));
-  const bool planar = source.spec.layout == Layout::kCHW;
+absl::Status RenderTensor(const Tensor& source, const ImageTransform& transform, const Tensor& out,
+                          Sample& sample) {
+  if (source.spec.dtype != DType::kUInt8 || source.spec.layout != Layout::kHWC)
+    return RenderCopy(source, transform, sample.clock(), out.data);
+  RenderSource pixels;
+  pixels.pixels = source.as<const uint8_t>();
+  pixels.size = ImageSizeOf(source.spec);
+  pixels.channels = static_cast<int>(ChannelsOf(source.spec));
+  return Render(pixels, transform, PlainPixels(), out.data, sample);
+}
+
+void FillRect(const Tensor& image, Rect part, const PixelFill& value) {
+  if (part.width == 0) return;
+  const Size size = ImageSizeOf(image.spec);
+  const int64_t channels = ChannelsOf(image.spec),
+                element = static_cast<int64_t>(DTypeSize(image.spec.dtype));
+  const bool planar = image.spec.layout == Layout::kCHW;
   const int64_t planes = planar ? channels : 1, pixel = planar ? element : element * channels;
-  const Size canvas = transform.size();
-  const Rect placed = transform.placed();
-  const Geometry& geometry = transform.geometry();
-  const int64_t area = static_cast<int64_t>(canvas.width) * canvas.height;
-  if (transform.padded()) {
-    std::byte pattern[4 * sizeof(double)];
-    for (int64_t c = 0; c < channels; ++c)
-      StoreDouble(source.spec.dtype, transform.fill()[c], pattern + c * element);
-    for (int64_t plane = 0; plane < planes; ++plane) {
-      FillPixels(pattern + plane * element, pixel, area, out + plane * area * pixel);
-    }
-  }
+  std::byte pattern[4 * sizeof(double)];
+  for (int64_t c = 0; c < channels; ++c)
+    StoreDouble(image.spec.dtype, value[static_cast<size_t>(c)], pattern + c * element);
   for (int64_t plane = 0; plane < planes; ++plane) {
-    for (int64_t y = 0; y < placed.height; ++y) {
-      const int64_t from_y = geometry.crop.y + (geometry.flip_vertical ? placed.height - 1 - y : y);
-      const std::byte* from =
-          source.data + ((plane * size.height + from_y) * size.width + geometry.crop.x) * pixel;
-      std::byte* to =
-          out + ((plane * canvas.height + placed.y + y) * canvas.width + placed.x) * pixel;
-      if (!geometry.flip_horizontal) {
-        std::memcpy(to, from, static_cast<size_t>(placed.width * pixel));
-        continue;
-      }
-      for (int64_t x = 0; x < placed.width; ++x) {
-        std::memcpy(to + x * pixel, from + (placed.width - 1 - x) * pixel,
-                    static_cast<size_t>(pixel));
-      }
+    for (int64_t y = part.y; y < part.y + part.height; ++y) {
+      FillPixels(pattern + plane * element, pixel, part.width,
+                 image.data + ((plane * size.height + y) * size.width + part.x) * pixel);
     }
   }
 }

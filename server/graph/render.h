@@ -21,8 +21,13 @@ struct RenderSource {
 absl::Status Render(const RenderSource& source, const ImageTransform& transform,
                     const PixelFormat& format, std::byte* out, Sample& sample);
 
-// The same for a tensor of any dtype, HWC or CHW, kept as it is. REQUIRES: !transform.resampled().
-void RenderCopy(const Tensor& source, const ImageTransform& transform, std::byte* out);
+// The same for a tensor: as above for uint8 HWC; one of another dtype or layout stays what it is
+// and is resampled by nearest.
+absl::Status RenderTensor(const Tensor& source, const ImageTransform& transform, const Tensor& out,
+                          Sample& sample);
+
+// Covers a part of an image (HWC or CHW, any dtype) with one value. REQUIRES: within the image.
+void FillRect(const Tensor& image, Rect part, const PixelFill& value);
 
 PixelFormat PlainPixels();                       // uint8 HWC as they are
 bool PixelTypeOf(DType dtype, PixelType* type);  // false when the codec does not write it

@@ -5,29 +5,18 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "server/base/units.h"
 #include "server/codec/decode_need.h"
+#include "server/graph/op_ports.h"
 #include "server/graph/plan_impl.h"
 
 namespace feedwater::server {
 namespace {
 
 constexpr size_t kShownTerms = 5;
-
-// Sums of what hostile files and parameters promise stay far from overflowing: every term is below
-// 2^50 (max_pixels <= 2^30), and there are some thousands.
-int64_t BytesOf(const TensorSpec& spec, const ImageLimits& limits, bool* is_bound) {
-  if (spec.IsStatic()) return spec.ByteSize().value_or(0);
-  if (spec.layout != Layout::kHWC && spec.layout != Layout::kCHW) return 0;  // the record's bytes
-  *is_bound = true;
-  return limits.max_pixels * ChannelsOf(spec) * static_cast<int64_t>(DTypeSize(spec.dtype));
-}
-
-bool HasSize(const TensorSpec& spec) {
-  return spec.IsStatic() && (spec.layout == Layout::kHWC || spec.layout == Layout::kCHW);
-}
 
 std::string NameOf(const Step& step) {
   return absl::StrJoin(step.parts, "+", [](std::string* out, const Step::Part& part) {
@@ -52,7 +41,9 @@ class Walk {
  public:
   // `named` gathers terms for people.
   Walk(const Plan::Impl& plan, bool named, BufferNeeds* needs)
-      : plan_(plan), named_(named), needs_(*needs), environment_{plan.classes, plan.limits} {}
+      : plan_(plan), named_(named), needs_(*needs), environment_{plan.classes, plan.limits} {
+    environment_.is_for_sample = !named;
+  }
 
   // The record's fields, for the program's sources; without them they are what the plan knows.
   void Begin(const Program& program, const Record* record, std::vector<TensorSpec>* specs) {
@@ -79,7 +70,9 @@ class Walk {
   void AddCopies(const std::vector<int>& values, const std::vector<TensorSpec>& specs) {
     for (int value : values) {
       bool is_bound = false;
-      const int64_t bytes = BytesOf(specs[value], plan_.limits, &is_bound);
+      const auto own = most_.find(value);
+      const int64_t bytes =
+          own != most_.end() ? own->second : MostBytes(specs[value], plan_.limits, &is_bound);
       needs_.copies += bytes;
       copies_.bytes += bytes;
       if (!is_bound) copies_.fixed += bytes;
@@ -96,6 +89,7 @@ class Walk {
       if (one.bytes > 0) terms.push_back({one.what, one.bytes, one.fixed});
     };
     for (const Largest& buffer : largest_) add(buffer);
+    for (const Largest& spare : spares_) add(spare);
     for (const Largest* one : {&scratch_, &codec_, &copies_}) add(*one);
     return terms;
   }
@@ -120,6 +114,10 @@ class Walk {
     for (int value : step.in) current.push_back(specs[value]);
     int64_t codec = 0, rows = 0;
     bool is_bound = false, pads = false;
+    int64_t image = 0;  // that point ops look at
+    bool image_is_bound = false;
+    OpMemory own;
+    absl::InlinedVector<bool, 4> is_open;  // by output: no image, and of open size
     for (const Step::Part& part : step.parts) {
       Specs made;
       if (part.op->AsDecode() != nullptr) {
@@ -144,31 +142,47 @@ class Walk {
         absl::StatusOr<Specs> planned = part.op->Plan(current, environment_);
         if (!planned.ok()) return false;
         made = *std::move(planned);
+        own = part.op->Memory(current, environment_);
+        is_open.clear();
+        for (const TensorSpec& spec : made) is_open.push_back(!spec.IsStatic() && !IsImage(spec));
+        SettleRows(*part.entry, own, current, &made);
       }
-      if (const GeometryOp* op = part.op->AsGeometry()) {
-        pads |= op->pads();
-        for (size_t i = 0; i < made.size(); ++i) {
-          bool bound = false;
-          const int64_t from = BytesOf(current[i], plan_.limits, &bound),
-                        to = BytesOf(made[i], plan_.limits, &bound);
-          if (HasSize(current[i]) && HasSize(made[i]))
-            rows = std::max(rows, RowBytes(ImageSizeOf(current[i]), ImageSizeOf(made[i])));
-          if (!op->ResamplesByCopy(i)) continue;
-          codec += from + to;
-          is_bound |= bound;
-        }
-      }
+      if (const GeometryOp* op = part.op->AsGeometry()) pads |= op->pads();
+      codec += own.codec_copies;
+      rows = std::max(rows, own.codec_rows);
+      is_bound |= own.is_bound;
+      if (step.needs_image && part.op->AsPoint() != nullptr && image == 0)
+        image = MostBytes(current[0], plan_.limits, &image_is_bound);
       current = std::move(made);
     }
     codec += rows;
     needs_.codec = std::max(needs_.codec, codec);
     if (named_) codec_.Take(codec, is_bound, &step, "decoders and rows of ");
+    const bool has_open_image = std::any_of(step.in.begin(), step.in.end(), [&](int value) {
+      return IsImage(specs[value]) && !specs[value].IsStatic();
+    });
+    if (image > 0 && step.parts.size() > 1 && !step.image_is_output) {
+      depends_on_images_ |= image_is_bound;
+      TakeScratch(GrowingBuffer::Capacity(image), image_is_bound, &step);
+    }
+    if (own.scratch > 0) {
+      depends_on_images_ |= has_open_image || own.scratch_is_bound;
+      TakeScratch(GrowingBuffer::Capacity(own.scratch),
+                  has_open_image || own.is_bound || own.scratch_is_bound, &step);
+    }
+    TakeSpares(own.spares, own.is_bound, step);
     for (size_t i = 0; i < step.out.size(); ++i) {
       bool bound = false;
-      const int64_t bytes = BytesOf(current[i], plan_.limits, &bound);
+      int64_t bytes = MostBytes(current[i], plan_.limits, &bound);
+      const bool is_combinators = step.parts.size() == 1 && step.parts[0].entry->is_combinator();
+      if (i < own.outputs.size() && (is_combinators || is_open[i])) {
+        bytes = own.outputs[i];
+        bound = has_open_image || own.is_bound;
+        if (!bound && !is_combinators) most_[step.out[i]] = bytes;
+      }
       depends_on_images_ |= bound;
       specs[step.out[i]] = current[i];
-      if (pads) TakeScratch(bytes, bound, &step);
+      if (pads) TakeScratch(GrowingBuffer::Capacity(bytes), bound, &step);
       const int buffer = program.places[step.out[i]].buffer;
       if (buffer < 0) continue;
       const auto number = static_cast<size_t>(buffer);
@@ -179,13 +193,27 @@ class Walk {
     return true;
   }
 
+  void TakeSpares(const std::vector<int64_t>& spares, bool is_bound, const Step& step) {
+    if (needs_.spares.size() < spares.size()) needs_.spares.resize(spares.size());
+    if (named_ && spares_.size() < spares.size()) spares_.resize(spares.size());
+    for (size_t i = 0; i < spares.size(); ++i) {
+      if (spares[i] == 0) continue;
+      depends_on_images_ |= is_bound;
+      const int64_t wanted = GrowingBuffer::Capacity(spares[i]);
+      needs_.spares[i] = std::max(needs_.spares[i], wanted);
+      if (named_) spares_[i].Take(wanted, is_bound, &step, "between the ops of ");
+    }
+  }
+
   const Plan::Impl& plan_;
   const bool named_;
   BufferNeeds& needs_;
-  const PlanEnvironment environment_;
+  PlanEnvironment environment_;
   bool depends_on_images_ = false;
   Size largest_image_;
-  std::vector<Largest> largest_;  // by buffer
+  absl::flat_hash_map<int, int64_t> most_;  // bytes of values whose size ops leave open
+  std::vector<Largest> largest_;            // by buffer
+  std::vector<Largest> spares_;             // by number
   Largest scratch_, codec_, copies_;
   absl::InlinedVector<std::pair<int, absl::Span<const std::byte>>, 2> encoded_;  // by value
 };
@@ -207,6 +235,7 @@ void AddWay(const Plan::Impl& plan, SampleWay way, const Record* fields,
 int64_t BufferNeeds::Total() const {
   int64_t total = scratch + codec + copies;
   for (int64_t bytes : buffers) total += bytes;
+  for (int64_t bytes : spares) total += bytes;
   return total;
 }
 
@@ -250,6 +279,7 @@ SampleNeed NeedsOfSample(const Plan::Impl& plan, const Record& fields, SampleWay
   needs->scratch = plan.batch_scratch_bytes;
   needs->codec = needs->copies = 0;
   std::fill(needs->buffers.begin(), needs->buffers.end(), 0);
+  std::fill(needs->spares.begin(), needs->spares.end(), 0);
   Walk walk(plan, /*named=*/false, needs);
   AddWay(plan, way, &fields, specs, &walk);
   return {needs->Total(), walk.largest_image()};

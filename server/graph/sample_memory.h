@@ -1,7 +1,8 @@
 // How much memory one sample takes while it is made, beside the record's bytes and its places in
 // the batch: fields between ops, the scratch of ops, decoders' buffers. What the plan knows is the
 // same for every sample and known when the plan is made; images of unknown size are counted when
-// their headers are there (Plan::NeedOf), and with max_pixels before.
+// their headers are there (Plan::NeedOf), and with max_pixels before. So are texts, of their own
+// size and of max_bytes.
 #pragma once
 
 #include <cstdint>
@@ -21,12 +22,12 @@ struct SampleMemory {
   struct Term {
     std::string what;  // "resize#3", "decode#1+resize#2", "decoders of decode#1"
     int64_t bytes = 0;
-    int64_t fixed = 0;  // of them, what every sample takes; the rest is for images of max_pixels
+    int64_t fixed = 0;  // of them, what every sample takes; the rest is for the largest images
   };
   std::vector<Term> terms;  // the largest first
   int64_t fixed = 0;        // of all
   int64_t most = 0;
-  bool depends_on_images = false;
+  bool depends_on_images = false;  // or on texts: what a sample takes is known with its record
 
   // What is set aside for every sample: what is fixed, and room for small images and the rows that
   // are under way.
@@ -47,8 +48,9 @@ struct SampleNeed {
 struct BufferNeeds {
   std::vector<int64_t> buffers;  // by number
   int64_t scratch = 0;
-  int64_t codec = 0;   // decoders and resampler
-  int64_t copies = 0;  // of what a cache keeps
+  std::vector<int64_t> spares;  // by number
+  int64_t codec = 0;            // decoders and resampler
+  int64_t copies = 0;           // of what a cache keeps
   int64_t Total() const;
 };
 

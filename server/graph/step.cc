@@ -1,7 +1,9 @@
 // Carries out one step for one sample: gives the op its inputs and the memory of its outputs, or
 // composes a run of ops into one call of the codec.
 #include "absl/strings/str_cat.h"
+#include "server/graph/op_ports.h"
 #include "server/graph/plan_impl.h"
+#include "server/graph/point_op.h"
 #include "server/graph/render.h"
 #include "server/graph/varying_rows.h"
 
@@ -22,22 +24,30 @@ class StepSample : public Sample {
     return run_.plan.flow.values[step_.out[i]].spec;
   }
   ImageWorkspace& images() override { return run_.workspace.images; }
+  PointProgram& points() override { return run_.workspace.points; }
   const ImageLimits& limits() const override { return run_.plan.limits; }
+  int64_t classes() const override { return run_.plan.classes; }
+  WorkClock& clock() override { return *run_.workspace.clock; }
   absl::StatusOr<std::byte*> Scratch(size_t bytes) override {
     return run_.workspace.scratch.Get(bytes);
   }
 
+  absl::StatusOr<std::byte*> Spare(size_t number, size_t bytes) override {
+    if (number >= kMaxSpares) return absl::InternalError("asks for more memory than there may be");
+    std::vector<GrowingBuffer>& spares = run_.workspace.spares;
+    if (spares.size() <= number) spares.resize(number + 1);
+    return spares[number].Get(bytes);
+  }
+
+  absl::string_view field(size_t i) const override {
+    return run_.plan.flow.values[step_.in[i]].name;
+  }
+  int64_t record() const override { return run_.input.sample_id; }
+  OpCaller* caller() override { return run_.workspace.caller; }
+  const std::atomic<bool>* gone() const override { return run_.workspace.gone; }
+
   absl::StatusOr<Tensor> Output(size_t i, const TensorSpec& spec) override {
-    const TensorSpec& expected = planned(i);
-    bool agrees = spec.dtype == expected.dtype && spec.layout == expected.layout &&
-                  spec.shape.size() == expected.shape.size() && spec.IsStatic();
-    for (size_t d = 0; agrees && d < spec.shape.size(); ++d) {
-      agrees = expected.shape[d] < 0 || expected.shape[d] == spec.shape[d];
-    }
-    if (!agrees) {
-      return absl::InternalError(
-          absl::StrCat("writes ", spec.ToString(), ", but had planned ", expected.ToString()));
-    }
+    FW_RETURN_IF_ERROR(CheckPlanned(spec, planned(i)));
     const int value = step_.out[i];
     const ValuePlace& place = run_.program.places[value];
     if (place.batch_value >= 0) FW_RETURN_IF_ERROR(CheckRows(run_.plan, value, spec));
@@ -64,8 +74,30 @@ Draws DrawsOf(const Step::Part& part, const SampleRun& run) {
   return Draws(run.input.key, static_cast<uint64_t>(run.input.sample_id), part.draws_as);
 }
 
-// Several ops at once: find the source's size, let every geometry op compose with its own draws,
-// and render.
+// Renders the image as it is, changes it in as many passes as it takes, and writes it in its format
+// with the last one.
+absl::Status RenderInPasses(const RenderSource& source, const ImageTransform& transform,
+                            const Step& step, Tensor& output, StepSample& sample) {
+  PointProgram& program = sample.points();
+  const Size size = transform.size();
+  const int64_t pixels = static_cast<int64_t>(size.width) * size.height;
+  std::byte* image = output.data;
+  if (!step.image_is_output) {
+    FW_ASSIGN_OR_RETURN(image, sample.Scratch(static_cast<size_t>(pixels * source.channels)));
+  }
+  uint8_t* const bytes = reinterpret_cast<uint8_t*>(image);
+  FW_RETURN_IF_ERROR(Render(source, transform, PlainPixels(), image, sample));
+  if (step.image_is_output) return program.Run(bytes, pixels, bytes, sample.clock());
+  for (program.Start(); !program.IsLast(); program.NextPass())
+    FW_RETURN_IF_ERROR(program.EditPixels(bytes, pixels, bytes, sample.clock()));
+  PixelFormat format = step.format;
+  format.edit = &program;
+  return ResampleInto(bytes, size, program.InputChannels(), ImageTransform(size).geometry(), format,
+                      output.data, sample.images());
+}
+
+// Several ops at once: find the source's size, let every geometry op compose and every point op
+// append with its own draws, and render.
 absl::Status RunFused(const Step& step, const SampleRun& run, StepSample& sample) {
   const Tensor& input = sample.inputs()[0];
   const Step::Part& first = step.parts[0];
@@ -90,12 +122,23 @@ absl::Status RunFused(const Step& step, const SampleRun& run, StepSample& sample
     const absl::Status composed = op->Compose(0, DrawsOf(part, run), sample.limits(), &transform);
     if (!composed.ok()) return Annotate(composed, part.entry->name);
   }
+  PointProgram& program = sample.points();
+  program.Begin(source.channels);
+  for (const Step::Part& part : step.parts) {
+    if (const PointOp* op = part.op->AsPoint()) op->Append(DrawsOf(part, run), &program);
+  }
   const TensorSpec& planned = sample.planned(0);
   FW_ASSIGN_OR_RETURN(
       Tensor output,
       sample.Output(0, ImageSpec(planned.dtype, planned.layout, transform.size().height,
-                                 transform.size().width, source.channels)));
-  return Annotate(Render(source, transform, step.format, output.data, sample), first.entry->name);
+                                 transform.size().width, program.channels())));
+  if (!program.is_one_pass()) {
+    return Annotate(RenderInPasses(source, transform, step, output, sample), first.entry->name);
+  }
+  PixelFormat format = step.format;
+  program.Start();
+  if (!program.is_empty()) format.edit = &program;
+  return Annotate(Render(source, transform, format, output.data, sample), first.entry->name);
 }
 
 }  // namespace

@@ -43,24 +43,39 @@ void SampleWorkspace::UseClock(WorkClock* clock) {
   impl_->clock = clock;
   impl_->images.UseClock(clock);
 }
+void SampleWorkspace::UseCaller(OpCaller* caller, const std::atomic<bool>* gone) {
+  impl_->caller = caller;
+  impl_->gone = gone;
+}
 SampleWorkspace::~SampleWorkspace() = default;
 ImageWorkspace& SampleWorkspace::images() { return impl_->images; }
 
-void SampleWorkspace::Fit(int64_t bytes) {
-  Impl& impl = *impl_;
-  int64_t total =
-      impl.needs.codec + impl.needs.copies + std::max(impl.needs.scratch, impl.scratch.capacity());
-  for (size_t i = 0; i < std::max(impl.buffers.size(), impl.needs.buffers.size()); ++i) {
-    const int64_t has = i < impl.buffers.size() ? impl.buffers[i].capacity() : 0;
-    const int64_t needs = i < impl.needs.buffers.size() ? impl.needs.buffers[i] : 0;
-    total += std::max(has, needs);
+namespace {
+
+// What buffers hold after they have grown to what is needed of each.
+int64_t GrownBytes(const std::vector<GrowingBuffer>& buffers, const std::vector<int64_t>& needs) {
+  int64_t total = 0;
+  for (size_t i = 0; i < std::max(buffers.size(), needs.size()); ++i) {
+    total +=
+        std::max(i < buffers.size() ? buffers[i].capacity() : 0, i < needs.size() ? needs[i] : 0);
   }
+  return total;
+}
+
+}  // namespace
+
+void SampleWorkspace::Fit(int64_t bytes) {
+  const Impl& impl = *impl_;
+  const int64_t total =
+      impl.needs.codec + impl.needs.copies + std::max(impl.needs.scratch, impl.scratch.capacity()) +
+      GrownBytes(impl.buffers, impl.needs.buffers) + GrownBytes(impl.spares, impl.needs.spares);
   if (total > bytes) GiveBack();
 }
 
 void SampleWorkspace::GiveBack() {
   impl_->buffers.clear();
   impl_->scratch = GrowingBuffer();
+  impl_->spares.clear();
   impl_->images.GiveBack();
   ReturnFreeMemory();
 }

@@ -13,6 +13,7 @@
 #include "server/codec/image.h"
 #include "server/graph/op.h"
 #include "server/graph/plan.h"
+#include "server/imaging/point_program.h"
 
 namespace feedwater::server {
 
@@ -36,9 +37,13 @@ class GrowingBuffer {
 struct SampleWorkspace::Impl {
   WorkClock own_clock;
   WorkClock* clock = &own_clock;
+  OpCaller* caller = nullptr;
+  const std::atomic<bool>* gone = nullptr;
   ImageWorkspace images;
+  PointProgram points;
   std::vector<GrowingBuffer> buffers;  // fields between ops, by the plan's buffer numbers
-  GrowingBuffer scratch;               // of the op that runs
+  GrowingBuffer scratch;               // of the op that runs,
+  std::vector<GrowingBuffer> spares;   // and what it asks for by number
   std::vector<Tensor> values;          // of the sample under way, by the plan's value numbers
   std::vector<Tensor> inputs;          // of the op that runs
   int64_t sample_id = 0, position = 0;

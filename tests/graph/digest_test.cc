@@ -2,6 +2,7 @@
 // everything that may change one.
 #include "server/graph/digest.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -117,6 +118,21 @@ TEST(Digest, WordsCannotPretendToBeStructure) {
 
 TEST(Digest, IsXxh3Of128Bits) {
   EXPECT_EQ(Digest128(""), "99aa06d3014798d86001c324468d497f");  // the published value for no input
+}
+
+// Masks beside an image were resampled as it was, until they moved as masks: saved cursors of such
+// pipelines are refused, and no others.
+TEST(Digest, SaysWhereFieldsMoveTogether) {
+  const auto text = [](const std::string& in) {
+    const auto spec = ParsePipeline(
+        absl::StrCat("version: 1\ndataset: {format: mnist, root: r}\ngraph: [{resize: {in: ", in,
+                     ", size: [8, 8]}}]\n"),
+        "p.yaml");
+    EXPECT_TRUE(spec.ok()) << spec.status();
+    return *CanonicalPipeline(*spec);
+  };
+  EXPECT_THAT(text("image"), ::testing::Not(::testing::HasSubstr(" joint")));
+  EXPECT_THAT(text("[image, label]"), ::testing::HasSubstr(" joint\n"));
 }
 
 TEST(Digest, StaysWhatItIs) {

@@ -5,11 +5,14 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "server/codec/image_writer.h"
+#include "server/graph/op_caller.h"
 #include "server/graph/pipeline_spec.h"
 #include "server/graph/plan.h"
 #include "server/storage/engine.h"
@@ -72,11 +75,26 @@ inline std::string PipelineText(const std::string& graph, const std::string& out
                       graph, "\noutputs: ", outputs, "\n", more);
 }
 
+// Files of ops: those of tests/text/tokenizers, by their last part, below whatever root.
+class TestFiles : public OpFileReader {
+ public:
+  absl::StatusOr<std::shared_ptr<const FileContent>> Read(const std::string& /*root*/,
+                                                          const std::string& path) override {
+    std::ifstream file(absl::StrCat(FEEDWATER_SOURCE_DIR, "/tests/text/tokenizers/",
+                                    path.substr(path.rfind('/') + 1)),
+                       std::ios::binary);
+    if (!file.good()) return absl::NotFoundError(absl::StrCat("no file '", path, "'"));
+    std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    return std::make_shared<const FileContent>(std::move(bytes), 0, MemoryReservation());
+  }
+};
+
 inline absl::StatusOr<std::shared_ptr<const Plan>> MakePlan(const std::string& text,
                                                             const std::vector<FieldSpec>& fields,
                                                             bool fuse = true,
                                                             int64_t classes = 10) {
-  FW_ASSIGN_OR_RETURN(const PipelineSpec spec, ParsePipeline(text, "test.yaml"));
+  TestFiles files;
+  FW_ASSIGN_OR_RETURN(const PipelineSpec spec, ParsePipeline(text, "test.yaml", {}, &files));
   return Plan::Create(spec, fields, classes, PlanOptions{fuse});
 }
 
@@ -134,10 +152,34 @@ class TestBatch {
   Bytes staging_;
 };
 
+// Plays a user's program for op `python`: every byte of the input, changed by the seed.
+class TestCaller : public OpCaller {
+ public:
+  absl::Status Call(const OpCall& call,
+                    absl::FunctionRef<absl::Status(absl::Span<const Tensor>)> take) override {
+    std::vector<Bytes> made;
+    std::vector<Tensor> outputs;
+    for (size_t i = 0; i < call.outputs.size(); ++i) {
+      const auto bytes = static_cast<size_t>(*call.outputs[i].ByteSize());
+      Bytes& output = made.emplace_back(bytes, 0);
+      const Tensor& input = call.inputs[i];
+      for (size_t at = 0; at < bytes; ++at) {
+        output[at] = at < input.bytes() ? input.as<uint8_t>()[at] : 0;
+        output[at] ^= static_cast<uint8_t>(call.seed[0]);
+      }
+    }
+    for (size_t i = 0; i < made.size(); ++i)
+      outputs.push_back({call.outputs[i], reinterpret_cast<std::byte*>(made[i].data())});
+    return take(outputs);
+  }
+};
+
 // One sample in a batch of one.
 inline absl::StatusOr<std::vector<Bytes>> RunPlan(const Plan& plan, TestRecord& record,
                                                   int64_t sample_id = 7, uint64_t seed = 1) {
   SampleWorkspace workspace;
+  TestCaller caller;
+  workspace.UseCaller(&caller, nullptr);
   TestBatch batch(plan, 1);
   SampleInput input;
   input.record = record.record();
@@ -154,6 +196,8 @@ inline absl::StatusOr<std::vector<Bytes>> RunPlanInHalves(const Plan& plan, Test
                                                           int64_t sample_id = 7,
                                                           uint64_t seed = 1) {
   SampleWorkspace workspace;
+  TestCaller caller;
+  workspace.UseCaller(&caller, nullptr);
   TestBatch batch(plan, 1);
   SampleInput input;
   input.record = record.record();

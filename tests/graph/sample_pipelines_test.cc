@@ -69,6 +69,18 @@ TEST(SamplePipelines, TheOnesForStoredPixelsAreOneStepAndTheLabel) {
               ElementsAre("normalize -> image float32[1,28,28] CHW", "copy -> label int64[]"));
 }
 
+TEST(SamplePipelines, TenViewsDecodeOnce) {
+  TestRecord record = Photo();
+  const auto plan = Plan::Create(Read("dino"), record.fields(), 10);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const std::vector<std::string> steps = (*plan)->Describe();
+  EXPECT_EQ(steps[0], "decode -> image uint8[?,?,3] HWC");
+  EXPECT_EQ(std::count_if(steps.begin(), steps.end(),
+                          [](const std::string& step) { return step.starts_with("decode"); }),
+            1);
+  EXPECT_EQ((*plan)->outputs().size(), 11u);
+}
+
 TEST(SamplePipelines, TwoViewsDecodeOnceAndDiffer) {
   TestRecord record = Photo();
   const auto plan = Plan::Create(Read("simclr"), record.fields(), 10);

@@ -61,6 +61,10 @@ const OpRegistrar kRegistrar(
                       "bfloat16", "float32", "float64"}))
         .Cost("One pass when it runs alone, nothing when it is fused.")
         .Example("- cast: {in: image, dtype: float32}")
+        .AlsoKnownAs("MindSpore", {"TypeCast"})
+        .AlsoKnownAs("DALI", {"cast"})
+        .NearestTo("torchvision", {"ToDtype", "ConvertImageDtype"})
+        .NearestTo("Albumentations", {"ToFloat"})
         .Create<Cast>());
 
 }  // namespace

@@ -9,14 +9,15 @@
 namespace feedwater::server {
 namespace {
 
-struct Params {
+struct Params : BoxRules {
   CropSize size;
 };
 
 class CenterCrop : public GeometryOp {
  public:
-  explicit CenterCrop(Params params)
-      : height_(static_cast<int>(params.size.height)),
+  explicit CenterCrop(const Params& params)
+      : GeometryOp(params),
+        height_(static_cast<int>(params.size.height)),
         width_(static_cast<int>(params.size.width)) {}
 
   bool pads() const override { return true; }
@@ -50,13 +51,18 @@ const OpRegistrar kRegistrar(
         .Input({.field = "image",
                 .layouts = kImageLayouts,
                 .dtypes = {},
-                .doc = "The image, or several alike."})
+                .doc = "The image, and what moves with it."})
         .OutputLikeInput()
-        .Repeated()
+        .Joint()
         .Required("size", &Params::size, "Height and width of the window; one number is a square.",
                   Range(1, kMaxSide))
         .Cost("A copy when it runs alone, nothing when it is fused.")
         .Example("- center_crop: {size: 224}")
+        .AlsoKnownAs("torchvision", {"CenterCrop"})
+        .AlsoKnownAs("Albumentations", {"CenterCrop"})
+        .AlsoKnownAs("MindSpore", {"CenterCrop"})
+        .NearestTo("DALI", {"crop"})
+        .NearestTo("Albumentations", {"Crop"})
         .Create<CenterCrop>());
 
 }  // namespace

@@ -19,20 +19,6 @@ struct Params {
   std::optional<int64_t> num_classes;
 };
 
-// Copies the box from image to image, both of the same spec.
-void CopyBox(const TensorSpec& spec, Rect box, const std::byte* from, std::byte* to) {
-  const Size size = ImageSizeOf(spec);
-  const int64_t channels = ChannelsOf(spec), element = static_cast<int64_t>(DTypeSize(spec.dtype));
-  const bool planar = spec.layout == Layout::kCHW;
-  const int64_t planes = planar ? channels : 1, pixel = planar ? element : element * channels;
-  for (int64_t plane = 0; plane < planes; ++plane) {
-    for (int64_t y = box.y; y < box.y + box.height; ++y) {
-      const int64_t at = ((plane * size.height + y) * size.width + box.x) * pixel;
-      std::memcpy(to + at, from + at, static_cast<size_t>(box.width * pixel));
-    }
-  }
-}
-
 class Cutmix : public BatchOp {
  public:
   explicit Cutmix(const Params& params) : params_(params) {}
@@ -94,6 +80,8 @@ const OpRegistrar kRegistrar(
                Range(1, 1 << 24))
         .Cost("A copy of the box.")
         .Example("- cutmix: {in: [image, label], alpha: 1.0, num_classes: 10}")
+        .AlsoKnownAs("torchvision", {"CutMix"})
+        .AlsoKnownAs("MindSpore", {"CutMixBatch"})
         .Create<Cutmix>());
 
 }  // namespace

@@ -15,7 +15,7 @@ struct Params {
 
 class Decode : public DecodeOp {
  public:
-  explicit Decode(Params params)
+  explicit Decode(const Params& params)
       : apply_orientation_(params.orientation == "exif"), fast_scale_(params.fast_scale) {}
 
   bool apply_orientation() const override { return apply_orientation_; }
@@ -80,6 +80,9 @@ const OpRegistrar kRegistrar(
         .Cost("Most of a training pipeline's CPU time. Where it is fused, only the part is decoded "
               "that the crops leave.")
         .Example("- decode: {in: data, out: image}")
+        .AlsoKnownAs("torchvision", {"decode_image"})
+        .AlsoKnownAs("MindSpore", {"Decode"})
+        .NearestTo("DALI", {"decoders.image", "image_decoder"})
         .Create<Decode>());
 
 }  // namespace

@@ -83,6 +83,11 @@ const OpRegistrar kRegistrar(
         .Param("layout", &Params::layout, "Order of the result's axes.", OneOf({"CHW", "HWC"}))
         .Cost("One pass when it runs alone, nothing when it is fused.")
         .Example("- layout: {layout: CHW}")
+        .AlsoKnownAs("MindSpore", {"HWC2CHW"})
+        .AlsoKnownAs("Albumentations", {"ToTensorV2"})
+        .AlsoKnownAs("torchvision", {"PILToTensor"})
+        .NearestTo("DALI", {"transpose"})
+        .NearestTo("torchvision", {"ToImage"})
         .Create<ChangeLayout>());
 
 }  // namespace

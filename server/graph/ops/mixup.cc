@@ -65,6 +65,9 @@ const OpRegistrar kRegistrar(
                Range(1, 1 << 24))
         .Cost("One pass over the batch.")
         .Example("- mixup: {in: [image, label], alpha: 0.2, num_classes: 10}")
+        .AlsoKnownAs("torchvision", {"MixUp"})
+        .AlsoKnownAs("MindSpore", {"MixUpBatch"})
+        .NearestTo("MindSpore", {"MixUp"})
         .Create<Mixup>());
 
 }  // namespace

@@ -129,6 +129,12 @@ const OpRegistrar kRegistrar(
         .Param("layout", &Params::layout, "Order of the result's axes.", OneOf({"CHW", "HWC"}))
         .Cost("One pass over the result.")
         .Example("- normalize: {mean: [123.675, 116.28, 103.53], std: [58.395, 57.12, 57.375]}")
+        .AlsoKnownAs("torchvision", {"Normalize"})
+        .AlsoKnownAs("Albumentations", {"Normalize"})
+        .AlsoKnownAs("MindSpore", {"Normalize"})
+        .NearestTo("torchvision", {"ToTensor"})
+        .NearestTo("MindSpore", {"ToTensor", "Rescale", "NormalizePad"})
+        .NearestTo("DALI", {"crop_mirror_normalize", "normalize"})
         .Create<Normalize>());
 
 }  // namespace

@@ -70,6 +70,8 @@ const OpRegistrar kRegistrar(
                       "uint16", "int32", "int64", "bool"}))
         .Cost("Next to nothing.")
         .Example("- one_hot: {in: label, num_classes: 10}")
+        .AlsoKnownAs("MindSpore", {"OneHot"})
+        .AlsoKnownAs("DALI", {"one_hot"})
         .Create<OneHot>());
 
 }  // namespace

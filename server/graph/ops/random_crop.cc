@@ -10,7 +10,7 @@
 namespace feedwater::server {
 namespace {
 
-struct Params {
+struct Params : BoxRules {
   CropSize size;
   Padding padding;
   bool pad_if_needed = false;
@@ -20,16 +20,12 @@ struct Params {
 class RandomCrop : public GeometryOp {
  public:
   explicit RandomCrop(const Params& params)
-      : height_(static_cast<int>(params.size.height)),
+      : GeometryOp(params),
+        height_(static_cast<int>(params.size.height)),
         width_(static_cast<int>(params.size.width)),
         padding_(params.padding),
-        pad_if_needed_(params.pad_if_needed) {
-    for (size_t c = 0; c < fill_.size(); ++c) {
-      fill_[c] =
-          params.fill
-              .values[params.fill.values.size() == 1 || c >= params.fill.values.size() ? 0 : c];
-    }
-  }
+        pad_if_needed_(params.pad_if_needed),
+        fill_(FillOf(params.fill)) {}
 
   bool pads() const override { return pad_if_needed_ || HasPadding(); }
 
@@ -79,7 +75,7 @@ class RandomCrop : public GeometryOp {
   const int height_, width_;
   const Padding padding_;
   const bool pad_if_needed_;
-  PixelFill fill_{};
+  const PixelFill fill_;
 };
 
 const OpRegistrar kRegistrar(
@@ -88,9 +84,9 @@ const OpRegistrar kRegistrar(
         .Input({.field = "image",
                 .layouts = kImageLayouts,
                 .dtypes = {},
-                .doc = "The image, or several alike."})
+                .doc = "The image, and what moves with it."})
         .OutputLikeInput()
-        .Repeated()
+        .Joint()
         .Randomness(Randomness::kPerSample)
         .Required("size", &Params::size, "Height and width of the window; one number is a square.",
                   Range(1, kMaxSide))
@@ -105,6 +101,9 @@ const OpRegistrar kRegistrar(
                Range(-1e6, 1e6))
         .Cost("A copy when it runs alone, next to nothing when it is fused.")
         .Example("- random_crop: {size: 32, padding: 4}")
+        .AlsoKnownAs("torchvision", {"RandomCrop"})
+        .AlsoKnownAs("Albumentations", {"RandomCrop"})
+        .AlsoKnownAs("MindSpore", {"RandomCrop"})
         .Create<RandomCrop>());
 
 }  // namespace

@@ -6,13 +6,13 @@
 namespace feedwater::server {
 namespace {
 
-struct Params {
+struct Params : BoxRules {
   double p = 0.5;
 };
 
 class RandomHorizontalFlip : public GeometryOp {
  public:
-  explicit RandomHorizontalFlip(Params params) : p_(params.p) {}
+  explicit RandomHorizontalFlip(const Params& params) : GeometryOp(params), p_(params.p) {}
 
   bool flips() const override { return true; }
 
@@ -34,13 +34,19 @@ const OpRegistrar kRegistrar(
         .Input({.field = "image",
                 .layouts = kImageLayouts,
                 .dtypes = {},
-                .doc = "The image, or several alike."})
+                .doc = "The image, and what moves with it."})
         .OutputLikeInput()
-        .Repeated()
+        .Joint()
         .Randomness(Randomness::kPerSample)
         .Param("p", &Params::p, "Probability of mirroring.", Range(0, 1))
         .Cost("A copy when it runs alone, nothing when it is fused.")
         .Example("- random_horizontal_flip: {p: 0.5}")
+        .AlsoKnownAs("torchvision", {"RandomHorizontalFlip"})
+        .AlsoKnownAs("Albumentations", {"HorizontalFlip"})
+        .AlsoKnownAs("MindSpore", {"RandomHorizontalFlip"})
+        .NearestTo("MindSpore", {"HorizontalFlip"})
+        .NearestTo("DALI", {"flip"})
+        .NearestTo("Albumentations", {"D4", "Transpose", "RandomRotate90"})
         .Create<RandomHorizontalFlip>());
 
 }  // namespace

@@ -5,18 +5,16 @@
 #include <algorithm>
 #include <cmath>
 
-#include "server/graph/geometry_op.h"
-#include "server/graph/op_params.h"
 #include "server/graph/op_schema.h"
+#include "server/graph/resampling_op.h"
 
 namespace feedwater::server {
 namespace {
 
-struct Params {
+struct Params : ResamplingParams {
   CropSize size;
   Interval scale = {0.08, 1.0};
   Interval ratio = {3.0 / 4.0, 4.0 / 3.0};
-  Interpolations interpolation;
 };
 
 constexpr int kTries = 10;
@@ -25,28 +23,21 @@ int Round(double value) {
   return static_cast<int>(std::nearbyint(value));
 }  // half to even, as Python's round()
 
-class RandomResizedCrop : public GeometryOp {
+class RandomResizedCrop : public ResamplingOp {
  public:
   explicit RandomResizedCrop(Params params)
-      : params_(std::move(params)),
+      : ResamplingOp(params),
+        params_(std::move(params)),
         log_ratio_{std::log(params_.ratio.low), std::log(params_.ratio.high)} {}
-
-  bool resamples() const override { return true; }
-  bool ResamplesByCopy(size_t input) const override {
-    return params_.interpolation.For(input) == Interpolation::kOpenCvLinear;
-  }
-  size_t choices() const override { return params_.interpolation.values.size(); }
 
   absl::StatusOr<PlannedSize> PlanSize(PlannedSize) const override {
     return PlannedSize{params_.size.height, params_.size.width};
   }
 
-  absl::Status Compose(size_t input, Draws draws, const ImageLimits&,
+  absl::Status Compose(size_t input, Draws draws, const ImageLimits& limits,
                        ImageTransform* transform) const override {
     transform->Crop(Choose(transform->size(), draws));
-    transform->Resize({static_cast<int>(params_.size.width), static_cast<int>(params_.size.height)},
-                      params_.interpolation.For(input));
-    return absl::OkStatus();
+    return ResizeTo(params_.size.height, params_.size.width, input, limits, transform);
   }
 
  private:
@@ -82,21 +73,29 @@ const OpRegistrar kRegistrar(
         .Input({.field = "image",
                 .layouts = {Layout::kHWC},
                 .dtypes = {DType::kUInt8},
-                .doc = "The image, or several alike."})
+                .doc = "The image, and what moves with it."})
         .OutputLikeInput()
-        .Repeated()
+        .Joint()
         .Randomness(Randomness::kPerSample)
         .Required("size", &Params::size, "Height and width of the result; one number is a square.",
                   Range(1, kMaxSide))
         .Param("scale", &Params::scale, "Area of the part, as a share of the image's.",
                Range(1e-6, 1))
         .Param("ratio", &Params::ratio, "Width divided by height of the part.", Range(1e-3, 1e3))
-        .Param("interpolation", &Params::interpolation,
-               "nearest, bilinear, bicubic (both antialiased, as Pillow's) or opencv_linear; a "
-               "list gives one per field of 'in'.")
+        .Param<Interpolations>(
+            "interpolation", &Params::interpolation,
+            "nearest, bilinear, bicubic (both antialiased, as Pillow's) or opencv_linear; a "
+            "list gives one per image and mask of 'in'.")
         .Cost("Grows with the pixels of the part. Where it is fused with decode, only that part of "
               "the image is decoded.")
         .Example("- random_resized_crop: {size: 224, scale: [0.08, 1.0]}")
+        .AlsoKnownAs("torchvision", {"RandomResizedCrop", "RandomSizedCrop"})
+        .AlsoKnownAs("Albumentations", {"RandomResizedCrop"})
+        .AlsoKnownAs("MindSpore", {"RandomResizedCrop"})
+        .AlsoKnownAs("DALI", {"random_resized_crop"})
+        .NearestTo("MindSpore", {"RandomCropDecodeResize", "RandomResizedCropWithBBox"})
+        .NearestTo("DALI", {"decoders.image_random_crop"})
+        .NearestTo("Albumentations", {"RandomSizedCrop"})
         .Create<RandomResizedCrop>());
 
 }  // namespace

@@ -6,13 +6,13 @@
 namespace feedwater::server {
 namespace {
 
-struct Params {
+struct Params : BoxRules {
   double p = 0.5;
 };
 
 class RandomVerticalFlip : public GeometryOp {
  public:
-  explicit RandomVerticalFlip(Params params) : p_(params.p) {}
+  explicit RandomVerticalFlip(const Params& params) : GeometryOp(params), p_(params.p) {}
 
   bool flips() const override { return true; }
 
@@ -34,13 +34,17 @@ const OpRegistrar kRegistrar(
         .Input({.field = "image",
                 .layouts = kImageLayouts,
                 .dtypes = {},
-                .doc = "The image, or several alike."})
+                .doc = "The image, and what moves with it."})
         .OutputLikeInput()
-        .Repeated()
+        .Joint()
         .Randomness(Randomness::kPerSample)
         .Param("p", &Params::p, "Probability of mirroring.", Range(0, 1))
         .Cost("A copy when it runs alone, nothing when it is fused.")
         .Example("- random_vertical_flip: {p: 0.5}")
+        .AlsoKnownAs("torchvision", {"RandomVerticalFlip"})
+        .AlsoKnownAs("Albumentations", {"VerticalFlip"})
+        .AlsoKnownAs("MindSpore", {"RandomVerticalFlip"})
+        .NearestTo("MindSpore", {"VerticalFlip"})
         .Create<RandomVerticalFlip>());
 
 }  // namespace

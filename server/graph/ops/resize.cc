@@ -2,22 +2,20 @@
 // scales the shorter side to it and keeps the aspect ratio, two numbers give height and width.
 // bilinear and bicubic are antialiased.
 #include "absl/strings/str_cat.h"
-#include "server/graph/geometry_op.h"
-#include "server/graph/op_params.h"
 #include "server/graph/op_schema.h"
+#include "server/graph/resampling_op.h"
 
 namespace feedwater::server {
 namespace {
 
-struct Params {
+struct Params : ResamplingParams {
   ResizeSize size;
-  Interpolations interpolation;
   std::optional<int64_t> max_size;
 };
 
-class Resize : public GeometryOp {
+class Resize : public ResamplingOp {
  public:
-  explicit Resize(Params params) : params_(std::move(params)) {}
+  explicit Resize(Params params) : ResamplingOp(params), params_(std::move(params)) {}
 
   static absl::Status Check(const Params& params) {
     if (!params.max_size) return absl::OkStatus();
@@ -30,12 +28,6 @@ class Resize : public GeometryOp {
                                                    params.size.height, "), not ",
                                                    *params.max_size));
   }
-
-  bool resamples() const override { return true; }
-  bool ResamplesByCopy(size_t input) const override {
-    return params_.interpolation.For(input) == Interpolation::kOpenCvLinear;
-  }
-  size_t choices() const override { return params_.interpolation.values.size(); }
 
   absl::StatusOr<PlannedSize> PlanSize(PlannedSize input) const override {
     if (!params_.size.is_shorter_side())
@@ -54,10 +46,7 @@ class Resize : public GeometryOp {
           absl::StrCat("an image of ", transform->size().width, "x", transform->size().height,
                        " is too narrow: a side would shrink to nothing"));
     }
-    FW_RETURN_IF_ERROR(CheckPixels(size.height, size.width, limits));
-    transform->Resize({static_cast<int>(size.width), static_cast<int>(size.height)},
-                      params_.interpolation.For(input));
-    return absl::OkStatus();
+    return ResizeTo(size.height, size.width, input, limits, transform);
   }
 
  private:
@@ -85,16 +74,17 @@ const OpRegistrar kRegistrar(
         .Input({.field = "image",
                 .layouts = {Layout::kHWC},
                 .dtypes = {DType::kUInt8},
-                .doc = "The image, or several alike."})
+                .doc = "The image, and what moves with it."})
         .OutputLikeInput()
-        .Repeated()
+        .Joint()
         .Required(
             "size", &Params::size,
             "One number: the shorter side, the other keeps the aspect ratio. Two: [height, width].",
             Range(1, kMaxSide))
-        .Param("interpolation", &Params::interpolation,
-               "nearest, bilinear, bicubic (both antialiased, as Pillow's) or opencv_linear; a "
-               "list gives one per field of 'in'.")
+        .Param<Interpolations>(
+            "interpolation", &Params::interpolation,
+            "nearest, bilinear, bicubic (both antialiased, as Pillow's) or opencv_linear; a "
+            "list gives one per image and mask of 'in'.")
         .Param("max_size", &Params::max_size,
                "With one number as 'size': the most that the longer side may get; the shorter then "
                "gets less than 'size'.",
@@ -102,6 +92,13 @@ const OpRegistrar kRegistrar(
         .Cost("Grows with the input's pixels. Where it is fused with crops, only the pixels that "
               "are needed are resampled.")
         .Example("- resize: {size: 256}")
+        .AlsoKnownAs("torchvision", {"Resize", "Scale"})
+        .AlsoKnownAs("Albumentations", {"Resize", "SmallestMaxSize"})
+        .AlsoKnownAs("MindSpore", {"Resize"})
+        .AlsoKnownAs("DALI", {"resize"})
+        .NearestTo("MindSpore", {"ResizeWithBBox", "ResizedCrop"})
+        .NearestTo("DALI", {"resize_crop_mirror"})
+        .NearestTo("Albumentations", {"LongestMaxSize"})
         .Create<Resize>());
 
 }  // namespace

@@ -29,6 +29,19 @@ TEST(ColorJitter, BrightnessScales) {
       ElementsAre(0, 0, 0, 255, 255, 255, 255, 170, 85, 17, 255, 51, 28, 57, 255, 217, 217, 215));
 }
 
+TEST(ColorJitter, HappensWithProbabilityPAndDrawsTheSame) {
+  const Bytes pixels = PatternPixels(20, 30, 3);
+  int changed = 0;
+  for (int64_t id = 0; id < 300; ++id) {
+    const Bytes always = RunOnPixels("- color_jitter: {brightness: 0.5}", 20, 30, 3, pixels, id);
+    const Bytes made =
+        RunOnPixels("- color_jitter: {brightness: 0.5, p: 0.8}", 20, 30, 3, pixels, id);
+    changed += made != pixels;
+    EXPECT_TRUE(made == pixels || made == always) << "sample " << id;
+  }
+  EXPECT_NEAR(changed, 240, 30);
+}
+
 TEST(ColorJitter, ContrastScalesAroundTheMeanBrightness) {
   EXPECT_THAT(Jittered("contrast: [0.5, 0.5]"),
               ElementsAre(58, 58, 58, 186, 186, 186, 158, 108, 83, 63, 178, 73, 67, 75, 159, 122,

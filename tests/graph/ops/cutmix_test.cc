@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "tests/graph/graph_testing.h"
+#include "tests/graph/mixed_batch.h"
 
 namespace feedwater::server {
 namespace {
@@ -13,32 +13,8 @@ using namespace graph_testing;  // NOLINT: the tests' own words
 
 constexpr int64_t kSamples = 6, kHeight = 8, kWidth = 10;
 
-// Sample k is an image whose every value is k + 1, with label k.
 std::vector<std::vector<Bytes>> Cut(const std::string& graph, uint64_t global_batch) {
-  std::vector<TestRecord> records(kSamples);
-  for (int64_t k = 0; k < kSamples; ++k) {
-    records[k]
-        .AddPixels(kHeight, kWidth, 3, Bytes(kHeight * kWidth * 3, static_cast<uint8_t>(k + 1)))
-        .AddLabel(k);
-  }
-  const auto plan = MakePlan(PipelineText(graph, "[image, label]", "batch: {graph: [cutmix]}\n"),
-                             records[0].fields(), true, kSamples);
-  EXPECT_TRUE(plan.ok()) << plan.status();
-  if (!plan.ok()) return {};
-  SampleWorkspace workspace;
-  TestBatch batch(**plan, kSamples);
-  for (int64_t k = 0; k < kSamples; ++k) {
-    SampleInput input;
-    input.record = records[k].record();
-    EXPECT_TRUE((*plan)->Run(input, k, batch.memory, workspace).ok());
-  }
-  const absl::Status finished =
-      (*plan)->FinishBatch(kSamples, global_batch, EpochKey(2, 0), batch.memory, workspace);
-  EXPECT_TRUE(finished.ok()) << finished;
-  EXPECT_TRUE(batch.GuardsHold());
-  std::vector<std::vector<Bytes>> samples;
-  for (int64_t k = 0; k < kSamples; ++k) samples.push_back(batch.Sample(k));
-  return samples;
+  return MixedBatch(graph, "cutmix", kSamples, {kWidth, kHeight}, global_batch);
 }
 
 TEST(Cutmix, ABoxOfThePartnerStandsInEverySampleAndTheLabelKnowsItsArea) {

@@ -17,7 +17,7 @@ using ::testing::ElementsAre;
 
 std::unique_ptr<Op> MakeOp(const std::string& params) {
   const auto node = ParseYaml(params, "params");
-  auto op = Registry<OpEntry>::Get().Find("random_resized_crop")->create(*node);
+  auto op = Registry<OpEntry>::Get().Find("random_resized_crop")->create(*node, {});
   EXPECT_TRUE(op.ok()) << op.status();
   return *std::move(op);
 }

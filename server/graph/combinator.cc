@@ -1,0 +1,301 @@
+#include "server/graph/combinator.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "server/graph/element.h"
+#include "server/graph/op_ports.h"
+
+namespace feedwater::server {
+namespace {
+
+// A field has two numbers of its own among the spares: what one op writes the next one reads.
+constexpr size_t kSparesOfField = 2;
+
+PhiloxKey KeyOf(Draws* draws) {
+  const uint32_t first = draws->Next();
+  return {first, draws->Next()};
+}
+
+Draws DrawsOf(PhiloxKey key, size_t op, size_t round) {
+  return Draws(key, round, static_cast<uint32_t>(op));
+}
+
+// A mask that moves with an image, whose height and width are open together.
+bool IsMask(const TensorSpec& spec) {
+  return spec.layout == Layout::kPlain && spec.shape.size() == 2 && !IsFloating(spec.dtype);
+}
+
+}  // namespace
+
+// All ops in one point program.
+class Combinator::Points : public PointOp {
+ public:
+  explicit Points(const Combinator& combinator) : combinator_(combinator) {}
+
+  bool needs_image() const override {
+    return std::any_of(combinator_.ops_.begin(), combinator_.ops_.end(),
+                       [](const InnerOp& inner) { return inner.op->AsPoint()->needs_image(); });
+  }
+  absl::Status CheckChannels(int channels) const override {
+    for (const InnerOp& inner : combinator_.ops_)
+      FW_RETURN_IF_ERROR(inner.op->AsPoint()->CheckChannels(channels));
+    return absl::OkStatus();
+  }
+  void Append(Draws draws, PointProgram* program) const override {
+    Choice choice;
+    combinator_.Choose(&draws, &choice);
+    const PhiloxKey key = KeyOf(&draws);
+    for (const Chosen& chosen : choice) {
+      combinator_.ops_[chosen.op].op->AsPoint()->Append(DrawsOf(key, chosen.op, chosen.round),
+                                                        program);
+    }
+  }
+
+ private:
+  const Combinator& combinator_;
+};
+
+// A sample as one of the ops sees it: some of the fields, as the ops before have left them.
+class Combinator::InnerSample : public Sample {
+ public:
+  InnerSample(Sample& outer, size_t fields) : outer_(outer), fields_(fields), spare_(fields) {
+    for (size_t f = 0; f < fields; ++f) current_.push_back(outer.inputs()[f]);
+  }
+
+  // Begins with the next op. `is_last`: by field of the op, whether nothing writes it after.
+  absl::Status Begin(const InnerOp& inner, absl::Span<const bool> is_last) {
+    inner_ = &inner;
+    is_last_ = is_last;
+    inputs_.clear();
+    made_.clear();
+    Specs specs;
+    for (size_t field : inner.fields) {
+      inputs_.push_back(current_[field]);
+      specs.push_back(current_[field].spec);
+    }
+    made_.resize(inner.fields.size());
+    planned_.clear();
+    // Which of its ops a combinator will choose is not known here; they check what they write.
+    if (inner.entry->is_combinator()) return absl::OkStatus();
+    PlanEnvironment environment;
+    environment.fields = inner.names;
+    environment.classes = outer_.classes();
+    environment.limits = outer_.limits();
+    FW_ASSIGN_OR_RETURN(planned_, inner.op->Plan(specs, environment));
+    return absl::OkStatus();
+  }
+  // Ends with it: what it wrote is what the next ones read.
+  void End() {
+    for (size_t i = 0; i < made_.size(); ++i) current_[inner_->fields[i]] = made_[i];
+  }
+
+  absl::Span<const Tensor> inputs() const override { return inputs_; }
+  const TensorSpec& planned(size_t i) const override { return planned_[i]; }
+  absl::StatusOr<Tensor> Output(size_t i, const TensorSpec& spec) override {
+    if (!planned_.empty()) FW_RETURN_IF_ERROR(CheckPlanned(spec, planned_[i]));
+    const size_t field = inner_->fields[i];
+    Tensor& tensor = made_[i];
+    if (is_last_[field]) {
+      FW_ASSIGN_OR_RETURN(tensor, outer_.Output(field, spec));
+      return tensor;
+    }
+    FW_ASSIGN_OR_RETURN(const int64_t bytes, spec.ByteSize());
+    tensor.spec = spec;
+    FW_ASSIGN_OR_RETURN(tensor.data, outer_.Spare(kSparesOfField * field + spare_[field],
+                                                  static_cast<size_t>(bytes)));
+    spare_[field] = 1 - spare_[field];
+    return tensor;
+  }
+  absl::StatusOr<std::byte*> Scratch(size_t bytes) override { return outer_.Scratch(bytes); }
+  absl::StatusOr<std::byte*> Spare(size_t number, size_t bytes) override {
+    return outer_.Spare(kSparesOfField * fields_ + number, bytes);
+  }
+  ImageWorkspace& images() override { return outer_.images(); }
+  PointProgram& points() override { return outer_.points(); }
+  const ImageLimits& limits() const override { return outer_.limits(); }
+  int64_t classes() const override { return outer_.classes(); }
+  WorkClock& clock() override { return outer_.clock(); }
+  absl::string_view field(size_t i) const override { return inner_->names[i]; }
+  int64_t record() const override { return outer_.record(); }
+  OpCaller* caller() override { return outer_.caller(); }
+  const std::atomic<bool>* gone() const override { return outer_.gone(); }
+
+ private:
+  Sample& outer_;
+  const size_t fields_;
+  const InnerOp* inner_ = nullptr;
+  absl::Span<const bool> is_last_;
+  absl::InlinedVector<uint8_t, 4> spare_;   // by field: which of its two is free
+  absl::InlinedVector<Tensor, 4> current_;  // by field
+  absl::InlinedVector<Tensor, 4> inputs_, made_;
+  Specs planned_;
+};
+
+Combinator::Combinator(std::vector<InnerOp> ops) : ops_(std::move(ops)) {
+  const auto changes_colours = [](const InnerOp& inner) {
+    const PointOp* point = inner.op->AsPoint();
+    if (point == nullptr || inner.fields.size() != 1 || inner.fields[0] != 0) return false;
+    return point->OutputChannels(1) == 1 && point->OutputChannels(3) == 3;
+  };
+  if (std::all_of(ops_.begin(), ops_.end(), changes_colours))
+    points_ = std::make_unique<Points>(*this);
+}
+
+absl::StatusOr<Specs> Combinator::Either(const Specs& one, const Specs& other) const {
+  Specs either = one;
+  for (size_t i = 0; i < either.size(); ++i) {
+    TensorSpec& spec = either[i];
+    const bool fits = spec.dtype == other[i].dtype && spec.layout == other[i].layout &&
+                      spec.shape.size() == other[i].shape.size();
+    bool differs = false;
+    for (size_t d = 0; fits && d < spec.shape.size(); ++d) {
+      if (spec.shape[d] == other[i].shape[d]) continue;
+      spec.shape[d] = -1;
+      differs = true;
+    }
+    if (differs && IsMask(spec)) spec.shape = {-1, -1};
+    if (fits && (!IsImage(spec) || ChannelsOf(spec) >= 0)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("makes ", one[i].ToString(), " or ", other[i].ToString(),
+                     " of one field, by chance: only heights, widths and numbers of rows may "
+                     "differ; put the op that changes more behind it in 'graph'"));
+  }
+  return either;
+}
+
+absl::StatusOr<Specs> Combinator::One(const Specs& fields, PlanOne plan) const {
+  FW_ASSIGN_OR_RETURN(Specs either, plan(0, fields));
+  for (size_t i = 1; i < ops_.size(); ++i) {
+    FW_ASSIGN_OR_RETURN(const Specs made, plan(i, fields));
+    FW_ASSIGN_OR_RETURN(either, Either(either, made));
+  }
+  return either;
+}
+
+absl::StatusOr<Specs> Combinator::Chain(Specs fields, PlanOne plan) const {
+  for (size_t i = 0; i < ops_.size(); ++i) {
+    FW_ASSIGN_OR_RETURN(fields, plan(i, fields));
+  }
+  return fields;
+}
+
+absl::StatusOr<Specs> Combinator::PlanInner(size_t op, const Specs& fields,
+                                            const PlanEnvironment& environment) const {
+  const InnerOp& inner = ops_[op];
+  const auto annotate = [&](const absl::Status& status) {
+    return absl::InvalidArgumentError(absl::StrCat("cannot do '", inner.entry->name, "' (",
+                                                   inner.where, "): it ", status.message()));
+  };
+  Specs inputs;
+  PlanEnvironment own = environment;
+  own.fields = inner.names;
+  own.label = -1;
+  for (size_t i = 0; i < inner.fields.size(); ++i) {
+    const size_t field = inner.fields[i];
+    const absl::Status fits = CheckPort(*inner.entry, i, inner.names[i], fields[field]);
+    if (!fits.ok() && environment.is_for_sample) return fields;
+    if (!fits.ok()) return annotate(fits);
+    if (environment.label == static_cast<int>(field)) own.label = static_cast<int>(i);
+    inputs.push_back(fields[field]);
+  }
+  absl::StatusOr<Specs> made = inner.op->Plan(inputs, own);
+  if (!made.ok() && environment.is_for_sample) return fields;
+  if (!made.ok()) return annotate(made.status());
+  FW_RETURN_IF_ERROR(CheckSizes(*made));
+  Specs result = fields;
+  for (size_t i = 0; i < inner.fields.size(); ++i) result[inner.fields[i]] = (*made)[i];
+  return result;
+}
+
+absl::StatusOr<Specs> Combinator::Plan(absl::Span<const TensorSpec> inputs,
+                                       const PlanEnvironment& environment) const {
+  if (inputs.size() > kMaxCombinatorFields) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("takes at most ", kMaxCombinatorFields, " fields, not ", inputs.size()));
+  }
+  return Flow(Specs(inputs.begin(), inputs.end()),
+              [&](size_t op, const Specs& fields) { return PlanInner(op, fields, environment); });
+}
+
+OpMemory Combinator::Memory(absl::Span<const TensorSpec> inputs,
+                            const PlanEnvironment& environment) const {
+  OpMemory memory;
+  for (const TensorSpec& input : inputs)
+    memory.outputs.push_back(MostBytes(input, environment.limits, &memory.is_bound));
+  const size_t base = kSparesOfField * inputs.size();
+  memory.spares.resize(base);
+  const auto plan = [&](size_t op, const Specs& fields) -> absl::StatusOr<Specs> {
+    FW_ASSIGN_OR_RETURN(Specs result, PlanInner(op, fields, environment));
+    const InnerOp& inner = ops_[op];
+    Specs in, out;
+    for (size_t field : inner.fields) {
+      in.push_back(fields[field]);
+      out.push_back(result[field]);
+    }
+    const OpMemory own = inner.op->Memory(in, environment);
+    SettleRows(*inner.entry, own, in, &out);
+    memory.is_bound |= own.is_bound;
+    memory.scratch_is_bound |= own.scratch_is_bound;
+    memory.scratch = std::max(memory.scratch, own.scratch);
+    memory.codec_copies = std::max(memory.codec_copies, own.codec_copies);
+    memory.codec_rows = std::max(memory.codec_rows, own.codec_rows);
+    if (memory.spares.size() < base + own.spares.size())
+      memory.spares.resize(base + own.spares.size());
+    for (size_t i = 0; i < own.spares.size(); ++i)
+      memory.spares[base + i] = std::max(memory.spares[base + i], own.spares[i]);
+    for (size_t i = 0; i < inner.fields.size(); ++i) {
+      const size_t field = inner.fields[i];
+      int64_t bytes = MostBytes(out[i], environment.limits, &memory.is_bound);
+      if (i < own.outputs.size()) bytes = std::max(bytes, own.outputs[i]);
+      memory.outputs[field] = std::max(memory.outputs[field], bytes);
+      for (size_t s = 0; s < kSparesOfField && !chooses_one(); ++s) {
+        int64_t& spare = memory.spares[kSparesOfField * field + s];
+        spare = std::max(spare, bytes);
+      }
+      result[field] = out[i];
+    }
+    return result;
+  };
+  // What cannot be planned is refused elsewhere, or is this sample's error.
+  Flow(Specs(inputs.begin(), inputs.end()), plan).IgnoreError();
+  return memory;
+}
+
+absl::Status Combinator::Run(Sample& sample, Draws draws) const {
+  Choice choice;
+  Choose(&draws, &choice);
+  return RunInner(sample, choice, KeyOf(&draws));
+}
+
+absl::Status Combinator::RunInner(Sample& sample, const Choice& choice, PhiloxKey key) const {
+  const size_t fields = sample.inputs().size();
+  std::array<size_t, kMaxCombinatorFields> last;  // by field: the op after which nothing writes it
+  last.fill(std::numeric_limits<size_t>::max());
+  for (size_t k = 0; k < choice.size(); ++k) {
+    for (size_t field : ops_[choice[k].op].fields) last[field] = k;
+  }
+  for (size_t f = 0; f < fields; ++f) {
+    if (last[f] < choice.size()) continue;
+    const Tensor& input = sample.inputs()[f];
+    FW_ASSIGN_OR_RETURN(Tensor output, sample.Output(f, input.spec));
+    if (input.bytes() > 0) std::memcpy(output.data, input.data, input.bytes());
+  }
+  InnerSample inner(sample, fields);
+  for (size_t k = 0; k < choice.size(); ++k) {
+    const InnerOp& op = ops_[choice[k].op];
+    std::array<bool, kMaxCombinatorFields> is_last{};
+    for (size_t f = 0; f < fields; ++f) is_last[f] = last[f] == k;
+    FW_RETURN_IF_ERROR(sample.clock().Check());
+    FW_RETURN_IF_ERROR(Annotate(inner.Begin(op, is_last), op.entry->name));
+    FW_RETURN_IF_ERROR(
+        Annotate(op.op->Run(inner, DrawsOf(key, choice[k].op, choice[k].round)), op.entry->name));
+    inner.End();
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace feedwater::server

@@ -1,0 +1,45 @@
+// Runs ops that a user's own program provides (ops/python.cc). Who talks with that program is
+// server/provider.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "absl/types/span.h"
+#include "server/base/philox.h"
+#include "server/base/status.h"
+#include "server/base/tensor.h"
+#include "server/base/work_clock.h"
+
+namespace feedwater::server {
+
+// The op of `graph:` that such programs run.
+inline constexpr char kOwnOp[] = "python";
+
+struct OpCall {
+  const std::string* name = nullptr;  // that the program serves it under
+  int64_t record = 0;                 // the sample's, or the global batch's
+  std::array<uint64_t, 2> seed{};
+  absl::Span<const Tensor> inputs;
+  absl::Span<const TensorSpec> outputs;  // as planned; -1: any size
+  // Nobody waits for it any more; may be null.
+  const std::atomic<bool>* gone = nullptr;
+  WorkClock* clock = nullptr;  // beats while the program is waited for; may be null
+};
+
+// The ops of one user. Thread-safe.
+class OpCaller {
+ public:
+  virtual ~OpCaller() = default;
+  // Waits for the program, and shows `take` what it has made: views that the program can still
+  // write to, until `take` returns. InvalidArgument with the program's words when it raised an
+  // error or gave something else than was planned; DataLoss when its process ended twice on it;
+  // Unavailable when no process serves the op; Cancelled once `gone`.
+  virtual absl::Status Call(const OpCall& call,
+                            absl::FunctionRef<absl::Status(absl::Span<const Tensor>)> take) = 0;
+};
+
+}  // namespace feedwater::server

@@ -1,0 +1,86 @@
+#include "server/graph/op_ports.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "server/graph/element.h"
+
+namespace feedwater::server {
+namespace {
+
+// Whether a joint op can have it behind the image; what it is there is for the op to judge.
+bool MovesWithImage(const TensorSpec& spec) {
+  if (spec.layout == Layout::kHWC)
+    return spec.shape.size() == 3 && spec.shape[2] == 1 && !IsFloating(spec.dtype);
+  return spec.layout == Layout::kPlain;
+}
+
+}  // namespace
+
+absl::Status CheckPort(const OpEntry& entry, size_t i, absl::string_view name,
+                       const TensorSpec& spec) {
+  if (entry.is_joint && i > 0 && MovesWithImage(spec)) return absl::OkStatus();
+  const Port& port = entry.inputs[entry.is_repeated || entry.is_free ? 0 : i];
+  const bool layout_fits =
+      port.layouts.empty() ||
+      std::find(port.layouts.begin(), port.layouts.end(), spec.layout) != port.layouts.end();
+  const bool dtype_fits = port.dtypes.empty() || std::find(port.dtypes.begin(), port.dtypes.end(),
+                                                           spec.dtype) != port.dtypes.end();
+  if (layout_fits && dtype_fits) {
+    if (!IsImage(spec)) return absl::OkStatus();
+    const int64_t channels =
+        spec.shape.size() == 3 ? spec.shape[spec.layout == Layout::kCHW ? 0 : 2] : -1;
+    const bool is_empty = std::find(spec.shape.begin(), spec.shape.end(), 0) != spec.shape.end();
+    if ((channels == 1 || channels == 3) && !is_empty) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("takes images with 1 or 3 channels and at least one pixel, but '", name,
+                     "' is ", spec.ToString()));
+  }
+  std::string cure;
+  if (spec.layout == Layout::kEncoded && port.field == "audio") {
+    cure = absl::StrCat("; decode it first: '- decode_audio: {in: ", name,
+                        ", out: audio, sample_rate: 16000}'");
+  } else if (spec.layout == Layout::kEncoded) {
+    cure = absl::StrCat("; decode it first: '- decode: {in: ", name, ", out: image}'");
+  } else if (IsImage(spec) && layout_fits) {
+    cure = "; put this op before the one that changes its dtype (normalize or cast)";
+  } else if (IsImage(spec)) {
+    cure = "; put this op before the one that changes its layout (normalize or layout)";
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("takes ", entry.InputText(i), ", but '", name, "' is ", spec.ToString(), cure));
+}
+
+absl::Status CheckSizes(const Specs& planned) {
+  for (const TensorSpec& output : planned) {
+    if (output.IsStatic()) FW_RETURN_IF_ERROR(output.ByteSize().status());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckPlanned(const TensorSpec& spec, const TensorSpec& planned) {
+  bool agrees = spec.dtype == planned.dtype && spec.layout == planned.layout &&
+                spec.shape.size() == planned.shape.size() && spec.IsStatic();
+  for (size_t d = 0; agrees && d < spec.shape.size(); ++d) {
+    agrees = planned.shape[d] < 0 || planned.shape[d] == spec.shape[d];
+  }
+  if (agrees) return absl::OkStatus();
+  return absl::InternalError(
+      absl::StrCat("writes ", spec.ToString(), ", but had planned ", planned.ToString()));
+}
+
+void SettleRows(const OpEntry& entry, const OpMemory& memory, absl::Span<const TensorSpec> inputs,
+                Specs* made) {
+  for (size_t i = 0; i < made->size(); ++i) {
+    TensorSpec& spec = (*made)[i];
+    if (!spec.HasVaryingRows() || IsImage(spec)) continue;
+    if (entry.is_joint) {
+      spec = inputs[i];
+    } else if (i < memory.outputs.size()) {
+      const int64_t row = spec.WithRows(1).ByteSize().value_or(0);
+      if (row > 0) spec = spec.WithRows(memory.outputs[i] / row);
+    }
+  }
+}
+
+}  // namespace feedwater::server

@@ -1,0 +1,137 @@
+// Mixes an image with several random chains of operations on it, as torchvision's AugMix does. The
+// operations have the arithmetic of PIL images; torchvision takes that of tensors here.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "server/graph/augmentations.h"
+#include "server/graph/batch_mixing.h"
+
+namespace feedwater::server {
+namespace {
+
+constexpr int64_t kMaxWidth = 16;
+constexpr int64_t kBins = 10;
+constexpr Magnitudes kMost = {.shear = 0.3,
+                              .translate_share = 1.0 / 3,
+                              .rotate = 30,
+                              .enhance = 0.9,
+                              .bits_off = 4,
+                              .bits = 4};
+// In torchvision's order; the last four with all_ops alone.
+constexpr std::array<Augmentation, 13> kKinds = {
+    Augmentation::kShearX,     Augmentation::kShearY,       Augmentation::kTranslateX,
+    Augmentation::kTranslateY, Augmentation::kRotate,       Augmentation::kPosterize,
+    Augmentation::kSolarize,   Augmentation::kAutoContrast, Augmentation::kEqualize,
+    Augmentation::kBrightness, Augmentation::kColor,        Augmentation::kContrast,
+    Augmentation::kSharpness};
+constexpr int64_t kPartialKinds = 9;
+
+struct Params : AugmentParams {
+  Params() { interpolation = "bilinear"; }
+  int64_t severity = 3;
+  int64_t mixture_width = 3;
+  int64_t chain_depth = -1;
+  double alpha = 1;
+  bool all_ops = true;
+};
+
+class AugMix : public Op {
+ public:
+  explicit AugMix(const Params& params) : params_(params) {}
+
+  absl::StatusOr<Specs> Plan(absl::Span<const TensorSpec> inputs,
+                             const PlanEnvironment&) const override {
+    return Specs{inputs[0]};
+  }
+
+  OpMemory Memory(absl::Span<const TensorSpec> inputs,
+                  const PlanEnvironment& environment) const override {
+    const Size size = ImageSizeOf(inputs[0]);
+    const int64_t pixels =
+        inputs[0].IsStatic() ? int64_t{size.width} * size.height : environment.limits.max_pixels;
+    return {ScratchFor(pixels * ChannelsOf(inputs[0])), {}};
+  }
+
+  absl::Status Run(Sample& sample, Draws draws) const override {
+    const Tensor& input = sample.inputs()[0];
+    const auto values = static_cast<int64_t>(input.bytes());
+    FW_ASSIGN_OR_RETURN(Tensor output, sample.Output(0, input.spec));
+    FW_ASSIGN_OR_RETURN(std::byte * scratch,
+                        sample.Scratch(static_cast<size_t>(ScratchFor(values))));
+    auto* const mix = reinterpret_cast<float*>(scratch);
+    auto* const spare = reinterpret_cast<uint8_t*>(mix + values);
+    auto* const out = output.as<uint8_t>();
+
+    const double own = DrawBeta(params_.alpha, draws);
+    const std::array<double, kMaxWidth> shares = DrawShares(&draws);
+    std::fill_n(mix, values, 0.0f);
+    Add(input.as<const uint8_t>(), static_cast<float>(own), values, mix);
+    for (int64_t i = 0; i < params_.mixture_width; ++i) {
+      DrawnAugmentations chain;
+      DrawChain(ImageSizeOf(input.spec), &draws, &chain);
+      FW_RETURN_IF_ERROR(Augment(sample, params_, chain, spare, out));
+      Add(out, static_cast<float>(shares[static_cast<size_t>(i)] * (1 - own)), values, mix);
+      FW_RETURN_IF_ERROR(sample.clock().Check());
+    }
+    for (int64_t k = 0; k < values; ++k) out[k] = static_cast<uint8_t>(std::min(mix[k], 255.0f));
+    return absl::OkStatus();
+  }
+
+ private:
+  static int64_t ScratchFor(int64_t values) {
+    return values * static_cast<int64_t>(sizeof(float) + 1);
+  }
+
+  static void Add(const uint8_t* image, float weight, int64_t values, float* mix) {
+    for (int64_t k = 0; k < values; ++k) mix[k] += weight * static_cast<float>(image[k]);
+  }
+
+  // Dirichlet(alpha, ..., alpha).
+  std::array<double, kMaxWidth> DrawShares(Draws* draws) const {
+    std::array<double, kMaxWidth> shares{};
+    const auto width = static_cast<size_t>(params_.mixture_width);
+    for (size_t i = 0; i < width; ++i) shares[i] = DrawLogGamma(params_.alpha, *draws);
+    const double most = *std::max_element(shares.begin(), shares.begin() + params_.mixture_width);
+    double sum = 0;
+    for (size_t i = 0; i < width; ++i) sum += shares[i] = std::exp(shares[i] - most);
+    for (double& share : shares) share /= sum;
+    return shares;
+  }
+
+  void DrawChain(Size image, Draws* draws, DrawnAugmentations* chain) const {
+    const int64_t random = 1 + draws->Below(3);
+    const int64_t depth = params_.chain_depth > 0 ? params_.chain_depth : random;
+    const int64_t kinds = params_.all_ops ? static_cast<int64_t>(kKinds.size()) : kPartialKinds;
+    for (int64_t i = 0; i < depth; ++i) {
+      const Augmentation kind = kKinds[static_cast<size_t>(draws->Below(kinds))];
+      const double magnitude =
+          MagnitudeOf(kMost, kind, image, kBins, draws->Below(params_.severity));
+      chain->push_back(WithSign(kind, magnitude, draws));
+    }
+  }
+
+  const Params params_;
+};
+
+const OpRegistrar kRegistrar(
+    AugmentSchema(OpSchema<Params>("aug_mix").Summary(
+                      "Mixes an image with random chains of operations on it (AugMix)."))
+        .Param("severity", &Params::severity, "How many of ten strengths are drawn from.",
+               Range(1, kBins))
+        .Param("mixture_width", &Params::mixture_width, "How many chains.", Range(1, kMaxWidth))
+        .Param("chain_depth", &Params::chain_depth,
+               "Operations of a chain; 1 to 3 at random where it is not positive.",
+               Range(-1, static_cast<double>(kMaxAugmentations)))
+        .Param("alpha", &Params::alpha,
+               "Of the distributions of weights: small, and one chain or the image itself has "
+               "nearly all.",
+               Range(0.01, 1000))
+        .Param("all_ops", &Params::all_ops, "Also brightness, colour, contrast and sharpness.")
+        .Cost("That of mixture_width chains, and a pass over the image for each.")
+        .Example("- aug_mix: {severity: 3}")
+        .AlsoKnownAs("torchvision", {"AugMix"})
+        .Create<AugMix>());
+
+}  // namespace
+}  // namespace feedwater::server

@@ -1,0 +1,76 @@
+// Scales the shorter side of an image to a size drawn from a list, as
+// torchvision.transforms.v2.RandomShortestSize does on PIL images.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "server/graph/op_schema.h"
+#include "server/graph/resampling_op.h"
+
+namespace feedwater::server {
+namespace {
+
+struct Params : ResamplingParams {
+  std::vector<int64_t> min_size;
+  std::optional<int64_t> max_size;
+};
+
+class RandomShortSide : public ResamplingOp {
+ public:
+  explicit RandomShortSide(Params params) : ResamplingOp(params), params_(std::move(params)) {}
+
+  static absl::Status Check(const Params& params) {
+    if (!params.min_size.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError("'min_size' must be a list of at least one size");
+  }
+
+  absl::StatusOr<PlannedSize> PlanSize(PlannedSize) const override { return PlannedSize{}; }
+
+  absl::Status Compose(size_t input, Draws draws, const ImageLimits& limits,
+                       ImageTransform* transform) const override {
+    const double height = transform->size().height, width = transform->size().width;
+    const auto drawn =
+        static_cast<size_t>(draws.Below(static_cast<int64_t>(params_.min_size.size())));
+    double factor = static_cast<double>(params_.min_size[drawn]) / std::min(height, width);
+    if (params_.max_size)
+      factor = std::min(factor, static_cast<double>(*params_.max_size) / std::max(height, width));
+    const auto new_height = static_cast<int64_t>(height * factor),
+               new_width = static_cast<int64_t>(width * factor);
+    if (new_height == 0 || new_width == 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "an image of ", width, "x", height, " is too narrow: a side would shrink to nothing"));
+    }
+    return ResizeTo(new_height, new_width, input, limits, transform);
+  }
+
+ private:
+  const Params params_;
+};
+
+const OpRegistrar kRegistrar(
+    OpSchema<Params>("random_short_side")
+        .Summary("Scales the shorter side of an image to a size drawn from a list.")
+        .Input({.field = "image",
+                .layouts = {Layout::kHWC},
+                .dtypes = {DType::kUInt8},
+                .doc = "The image, and what moves with it."})
+        .OutputLikeInput()
+        .Joint()
+        .Randomness(Randomness::kPerSample)
+        .Required("min_size", &Params::min_size, "Sizes of the shorter side, all alike likely.",
+                  Range(1, kMaxSide))
+        .Param("max_size", &Params::max_size,
+               "The most that the longer side may get; the shorter then gets less.",
+               Range(1, kMaxSide))
+        .Param<Interpolations>(
+            "interpolation", &Params::interpolation,
+            "nearest, bilinear, bicubic (both antialiased, as Pillow's) or opencv_linear; a "
+            "list gives one per image and mask of 'in'.")
+        .Cost("As resize.")
+        .Example("- random_short_side: {min_size: [24, 32, 36], max_size: 60}")
+        .AlsoKnownAs("torchvision", {"RandomShortestSize"})
+        .NearestTo("torchvision", {"RandomResize"})
+        .NearestTo("MindSpore", {"RandomResize"})
+        .Create<RandomShortSide>());
+
+}  // namespace
+}  // namespace feedwater::server

@@ -1,0 +1,35 @@
+// random_invert: what Pillow's ImageOps.invert gives.
+#include <gmock/gmock.h>
+
+#include "tests/graph/graph_testing.h"
+
+namespace feedwater::server {
+namespace {
+
+using namespace graph_testing;  // NOLINT: the tests' own words
+using ::testing::ElementsAre;
+
+const Bytes kPixels = {0,  0,   0,  255, 255, 255, 200, 100, 50,
+                       10, 240, 30, 17,  34,  201, 128, 128, 127};
+
+TEST(RandomInvert, GivesPillowsNumbers) {
+  EXPECT_THAT(
+      RunOnPixels("- random_invert: {p: 1}", 2, 3, 3, kPixels),
+      ElementsAre(255, 255, 255, 0, 0, 0, 55, 155, 205, 245, 15, 225, 238, 221, 54, 127, 127, 128));
+}
+
+TEST(RandomInvert, GreyImagesToo) {
+  EXPECT_THAT(RunOnPixels("- random_invert: {p: 1}", 2, 3, 1, {0, 100, 200, 50, 50, 7}),
+              ElementsAre(255, 155, 55, 205, 205, 248));
+}
+
+TEST(RandomInvert, ChangesAsOftenAsItsProbabilitySays) {
+  constexpr int kSamples = 4000;
+  int changed = 0;
+  for (int64_t id = 0; id < kSamples; ++id)
+    changed += RunOnPixels("- random_invert: {p: 0.3}", 1, 2, 1, {1, 2}, id) != Bytes{1, 2};
+  EXPECT_NEAR(changed, 0.3 * kSamples, 145);  // five standard deviations
+}
+
+}  // namespace
+}  // namespace feedwater::server
