@@ -15,6 +15,7 @@
 #include "server/base/thread.h"
 #include "server/base/units.h"
 #include "server/decoder/isolated_maker.h"
+#include "server/graph/plugin_file.h"
 #include "server/process.h"
 
 namespace feedwater::server {
@@ -129,10 +130,11 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   const auto charge = [runtime = runtime_.get()](uid_t user, int64_t cpu_ns) {
     runtime->ChargeUser(user, cpu_ns);
   };
+  FW_ASSIGN_OR_RETURN(providers_, Providers::Create({shares_, limits.providers_per_uid}));
   catalogue_ = std::make_unique<Catalogue>(Catalogue::Options{
       config.state_dir, shares_, static_cast<size_t>(limits.pipeline_bytes.bytes), CapsOf(limits),
-      cache_, StagingArea::Below(config.state_dir, config.stage.disk.bytes), runtime.retry_for_ns,
-      charge});
+      cache_, StagingArea::Below(config.state_dir, config.stage.disk.bytes), providers_,
+      runtime.retry_for_ns, charge});
   catalogue_->Reload({config.pipelines, settings_.file}, settings_.roots);
 
   auto access = [this](const PeerIdentity& peer) { return access_.Check(peer); };
@@ -148,6 +150,7 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   parts.data = data_.get();
   parts.runtime = runtime_.get();
   parts.catalogue = catalogue_.get();
+  parts.providers = providers_.get();
   parts.shares = shares_;
   parts.settings = &settings_;
   parts.bad_samples = bad_samples_;
@@ -247,6 +250,7 @@ void Daemon::Stop() {
   service_.reset();
   catalogue_.reset();  // what it opens is charged to users of runtime_
   runtime_.reset();
+  providers_.reset();
   decoders_.reset();
   bad_samples_.reset();
   cache_.reset();
@@ -259,6 +263,12 @@ void Daemon::Reload(const Settings& settings) {
   if (!fixed.empty()) {
     spdlog::warn("these keys changed and take effect after a restart only: {}",
                  absl::StrJoin(fixed, ", "));
+  }
+  if (const std::vector<std::string> changed = ChangedPlugins(); !changed.empty()) {
+    spdlog::warn(
+        "these plug-ins changed and need a restart: {}; until then samples are made with "
+        "what was loaded, and no decoder process can be started",
+        absl::StrJoin(changed, ", "));
   }
   const bool isolates = IsolatesImages(settings_.config, settings.access);
   const absl::Status found = isolates ? FindDecoderProgram() : absl::OkStatus();

@@ -77,6 +77,7 @@ class Daemon {
   std::shared_ptr<Cache> cache_;
   std::shared_ptr<BadSampleLog> bad_samples_;
   std::shared_ptr<DecoderHost> decoders_;  // null: workers make all samples
+  std::shared_ptr<Providers> providers_;   // outlives the pipelines whose ops it runs
   std::unique_ptr<Catalogue> catalogue_;
   std::unique_ptr<Runtime> runtime_;
   std::unique_ptr<ControlService> service_;  // before data_: the sessions' events call it

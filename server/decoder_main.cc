@@ -9,6 +9,7 @@
 #include "server/decoder/sandbox.h"
 #include "server/decoder/serve.h"
 #include "server/graph/plan.h"
+#include "server/graph/plugin_file.h"
 
 namespace feedwater::server {
 namespace {
@@ -40,8 +41,9 @@ int Main() {
   if (!region.ok()) return 1;
   region->CloseFile();
   WarmUp();
-  return ServeDecoder(kDecoderSocket, *region,
-                      EnterSandbox(kDecoderSocket, region->header().memory_bytes));
+  const absl::Status loaded = LoadPluginsOfEnvironment();
+  const absl::Status entered = EnterSandbox(kDecoderSocket, region->header().memory_bytes);
+  return ServeDecoder(kDecoderSocket, *region, entered.ok() ? loaded : entered);
 }
 
 }  // namespace

@@ -176,9 +176,9 @@ void ExitWithin(double seconds, std::function<void()> last) {
       std::rethrow_exception(thrown);
     } catch (const std::bad_alloc&) {
       constexpr char kText[] =
-          "feedwaterd: out of memory, where nothing can be given up: ending. Clients wait for the "
-          "next daemon and go on where they are; cure: more memory for it (MemoryMax=, the "
-          "container's limit), or a smaller `memory` in feedwater.yaml\n";
+          "feedwaterd: out of memory, and nothing can be given up: ending. Clients wait for the "
+          "next daemon and continue; cure: more memory for it (MemoryMax=, the container's limit), "
+          "or a smaller `memory` in feedwater.yaml\n";
       (void)!write(STDERR_FILENO, kText, sizeof(kText) - 1);
       _exit(1);
     } catch (const std::exception& error) {

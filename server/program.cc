@@ -44,7 +44,8 @@ constexpr char kExamples[] =
     "  feedwaterd --config feedwater.yaml --check          check it and its pipelines\n"
     "  feedwaterd --config feedwater.yaml                  run\n"
     "  feedwaterd --config feedwater.yaml --set storage.engine=pread --set cpus=2\n"
-    "Pipeline files are looked at whenever a loader is opened. SIGHUP reads the list of pipeline "
+    "Pipeline files are checked for changes whenever a loader is opened. SIGHUP reads the list of "
+    "pipeline "
     "folders, roots and the access list again; SIGTERM drains and ends.";
 
 struct Arguments {
@@ -67,6 +68,8 @@ int Complain(const absl::Status& status, int exit_code) {
 int Check(const Arguments& arguments) {
   auto settings = LoadSettings(arguments.config, arguments.overrides);
   if (!settings.ok()) return Complain(settings.status(), kExitBadConfig);
+  if (absl::Status loaded = LoadPlugins(*settings); !loaded.ok())
+    return Complain(loaded, kExitBadConfig);
   int exit_code = 0;
   for (const auto& [name, path] : FindPipelineFiles({settings->config.pipelines, settings->file})) {
     const auto spec = CheckPipelineFile(path, *settings->roots, CapsOf(settings->config.limits));
@@ -115,6 +118,8 @@ int Run(const Arguments& arguments, Background* background) {
   if (!settings.ok()) return Complain(settings.status(), kExitBadConfig);
   spdlog::info("feedwaterd {}, pid {}, configuration {}", kFeedwaterVersion, getpid(),
                arguments.config);
+  if (absl::Status loaded = LoadPlugins(*settings); !loaded.ok())
+    return Complain(loaded, kExitBadConfig);
   std::unique_ptr<Lifeline> lifeline;
   if (!arguments.lifeline.empty()) {
     auto watched = Lifeline::Watch(arguments.lifeline, [] { kill(getpid(), SIGTERM); });
@@ -185,8 +190,8 @@ int RunProgram(int argc, char** argv) {
          "them is gone, and removes the FIFO, the configuration and its runtime_dir")
       ->type_name("FIFO");
   app.add_flag("--background", arguments.background,
-               "Go on in the background, in a session of its own; this command ends when the "
-               "daemon serves, or with the status of one that cannot");
+               "Run in the background, in a session of its own; this command ends when the daemon "
+               "serves, or with its exit status if it cannot");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

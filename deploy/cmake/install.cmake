@@ -1,5 +1,6 @@
 # What `cmake --install` puts where, and the Debian packages that `cpack -G DEB` makes of it. Component `daemon`: programs, pipelines,
-# schemas, service files. Component `dev`: the C++ client, so that find_package(Feedwater) gives Feedwater::client.
+# schemas, service files. Component `dev`: the C++ client and the header for plug-ins, so that find_package(Feedwater) gives
+# Feedwater::client and Feedwater::plugin.
 include(CMakePackageConfigHelpers)
 set(FEEDWATER_SHARE ${CMAKE_INSTALL_DATADIR}/feedwater)
 set(FEEDWATER_CMAKE ${CMAKE_INSTALL_LIBDIR}/cmake/Feedwater)
@@ -14,11 +15,12 @@ install(FILES config/feedwater.yaml DESTINATION ${FEEDWATER_SHARE} COMPONENT dae
 install(DIRECTORY deploy/systemd DESTINATION ${FEEDWATER_SHARE} COMPONENT daemon)
 install(FILES deploy/container/seccomp.json DESTINATION ${FEEDWATER_SHARE} COMPONENT daemon)
 
-install(TARGETS feedwater_client feedwater_proto EXPORT FeedwaterTargets
+install(TARGETS feedwater_client feedwater_proto feedwater_plugin EXPORT FeedwaterTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev)
 set_target_properties(feedwater_client PROPERTIES EXPORT_NAME client)
 set_target_properties(feedwater_proto PROPERTIES EXPORT_NAME proto)
-install(DIRECTORY client/cpp/include/feedwater DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev)
+set_target_properties(feedwater_plugin PROPERTIES EXPORT_NAME plugin)
+install(DIRECTORY client/cpp/include/feedwater proto/plugin/feedwater DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev)
 install(EXPORT FeedwaterTargets NAMESPACE Feedwater:: DESTINATION ${FEEDWATER_CMAKE} COMPONENT dev)
 configure_package_config_file(deploy/cmake/FeedwaterConfig.cmake.in ${CMAKE_BINARY_DIR}/FeedwaterConfig.cmake
                               INSTALL_DESTINATION ${FEEDWATER_CMAKE})

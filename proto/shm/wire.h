@@ -19,7 +19,7 @@ static_assert(std::endian::native == std::endian::little, "the wire structs are 
 
 inline constexpr uint32_t kMagic = 0x52545746;  // "FWTR"
 inline constexpr uint16_t kMajor = 1;
-inline constexpr uint16_t kMinor = 1;
+inline constexpr uint16_t kMinor = 2;
 inline constexpr uint32_t kMaxSlots = 64;
 
 enum class Type : uint16_t {
@@ -31,6 +31,10 @@ enum class Type : uint16_t {
   kClosing = 6,  // daemon -> client, last: why the daemon ends the session
   kRelease = 7,  // client -> daemon: a lent slot goes back
   kSeek = 8,     // client -> daemon: start over elsewhere
+  // On a connection that provides a source or an op, since 1.2.
+  kRegion = 9,   // daemon -> provider, with the region's file descriptor
+  kAsk = 10,     // daemon -> provider: the entries of a window are to be made
+  kAnswer = 11,  // provider -> daemon: they are made
 };
 
 struct Header {
@@ -132,6 +136,70 @@ struct Seek {
   int64_t position;  // global position within the epoch
 };
 
+// Memory that daemon and provider share: windows, then kWordsBytes for the provider's last words.
+struct Region {
+  Header header;
+  uint64_t region_bytes;  // windows * window_bytes + kWordsBytes
+  uint64_t window_bytes;  // a multiple of kWindowUnit
+  uint32_t windows;       // 1 to kMaxWindows
+  uint32_t entries;       // of a window, at its beginning; 1 to kMaxEntries
+};
+
+inline constexpr size_t kWordsBytes = 8192;  // text, zero-terminated where it is shorter
+inline constexpr size_t kWindowUnit = 4096;
+inline constexpr size_t kPayloadUnit = 64;  // payloads, and tensors in them, begin at multiples
+inline constexpr uint32_t kMaxWindows = 8;
+inline constexpr uint32_t kMaxEntries = 64;
+inline constexpr uint32_t kMaxTensors = 64;  // of a payload
+inline constexpr uint32_t kMaxAxes = 6;
+
+// One thing to be made: a record of a source, or what an op makes of one sample or batch. Offsets
+// are from the window's beginning.
+struct Entry {
+  // The daemon's, written before ASK.
+  int64_t record;         // of a source; of an op the sample's sample_id, or the global batch
+  uint64_t seed[2];       // of all randomness: of (seed, epoch, record, op) alone
+  uint64_t input_offset;  // of an op: a payload
+  uint64_t input_bytes;   // 0: a source's
+  // The provider's, written before ANSWER.
+  uint64_t offset;  // kMade: of a payload; kFailed: of a text
+  uint64_t bytes;   // of it; kTooLarge: what the payload would take
+  uint32_t code;
+  uint32_t reserved;
+};
+
+enum class EntryCode : uint32_t {
+  kMade = 0,
+  kFailed = 1,    // the text says why, UTF-8
+  kTooLarge = 2,  // for the window: the same entry comes again with more room, alone
+};
+
+// A payload begins with one of these for each of its tensors; then come the tensors in their
+// order, in C order each, the first one at the next multiple of kPayloadUnit and so on.
+struct TensorHead {
+  uint8_t dtype;  // as DType of feedwater/v1/control.proto
+  uint8_t axes;   // at most kMaxAxes
+  uint16_t reserved;
+  uint32_t reserved2;
+  uint64_t offset;          // from the payload's beginning
+  int64_t shape[kMaxAxes];  // 0 behind the last axis
+};
+
+// A window is the daemon's until ASK, then the provider's until ANSWER.
+struct Ask {
+  Header header;
+  uint32_t window;
+  uint32_t entries;  // the first so many of the window
+  uint64_t serial;   // grows by one
+};
+
+struct Answer {
+  Header header;
+  uint32_t window;
+  uint32_t entries;
+  uint64_t serial;  // of the ASK
+};
+
 inline constexpr size_t kMaxMessage = sizeof(FailedWithReason);
 
 template <typename M>
@@ -151,6 +219,14 @@ static_assert(sizeof(Ready) == 80 && offsetof(Ready, generation) == 16 &&
               offsetof(Ready, crc32c) == 64 && offsetof(Ready, published_ns) == 72);
 static_assert(sizeof(Failed) == 816 && offsetof(Failed, record) == 40 &&
               offsetof(Failed, path) == 48 && offsetof(Failed, message) == 304);
+static_assert(sizeof(Region) == 32 && offsetof(Region, window_bytes) == 16 &&
+              offsetof(Region, entries) == 28);
+static_assert(sizeof(Entry) == 64 && offsetof(Entry, input_offset) == 24 &&
+              offsetof(Entry, offset) == 40 && offsetof(Entry, code) == 56);
+static_assert(sizeof(TensorHead) == 64 && offsetof(TensorHead, offset) == 8 &&
+              offsetof(TensorHead, shape) == 16);
+static_assert(sizeof(Ask) == 24 && offsetof(Ask, serial) == 16);
+static_assert(sizeof(Answer) == 24 && offsetof(Answer, serial) == 16);
 static_assert(sizeof(FailedWithReason) == 824 && offsetof(FailedWithReason, reason) == 816);
 static_assert(sizeof(Closing) == 528 && offsetof(Closing, message) == 16);
 static_assert(sizeof(Release) == 24 && offsetof(Release, generation) == 16);

@@ -65,4 +65,13 @@ double Draws::Normal() {
   return std::sqrt(-2.0 * std::log(radius_draw)) * std::cos(angle);
 }
 
+std::array<uint64_t, 2> SeedOf(Draws draws) {
+  std::array<uint64_t, 2> seed;
+  for (uint64_t& half : seed) {
+    half = draws.Next();
+    half |= static_cast<uint64_t>(draws.Next()) << 32;
+  }
+  return seed;
+}
+
 }  // namespace feedwater::server

@@ -21,6 +21,7 @@ PhiloxKey EpochKey(uint64_t seed, uint64_t epoch, uint32_t source = 0);
 // Op instances as they stand in the counter. Sample ops are numbered by their place in `graph`,
 // batch ops by their place in `batch.graph` plus kBatchInstance; the sampler's own uses come last.
 inline constexpr uint32_t kBatchInstance = 0x80000000u;
+inline constexpr uint32_t kGivenInstance = 0xfffffe00u;  // records that users' programs give
 inline constexpr uint32_t kShuffleInstance = 0xffffff00u;
 
 // The draws of one op instance for one record: block n is Philox({record low, record high,
@@ -45,5 +46,8 @@ class Draws {
   uint32_t used_ = 0;  // words handed out
   PhiloxCounter block_{};
 };
+
+// For generators of users' own code: four words, the first one lowest.
+std::array<uint64_t, 2> SeedOf(Draws draws);
 
 }  // namespace feedwater::server

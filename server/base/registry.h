@@ -1,6 +1,6 @@
 // Named implementations of an interface. A plugin file registers itself with one namespace-scope
 // Registrar; nobody includes it. Entries are added before main() and never removed, so reading
-// needs no lock.
+// needs no lock. (Ops of plug-ins come a little later: before the first thread that reads.)
 #pragma once
 
 #include <map>

@@ -168,11 +168,11 @@ class Schema {
       for (const std::string& member : schema.FixedDifferences(a.*field, b.*field))
         names->push_back(absl::StrCat(name, ".", member));
     });
-    readers_.push_back(
-        [name, field, schema = std::move(schema)](const YamlNode& node, P* params) -> absl::Status {
-          FW_ASSIGN_OR_RETURN(params->*field, schema.Read(node, absl::StrCat("'", name, "'")));
-          return absl::OkStatus();
-        });
+    readers_.push_back([name = std::move(name), field, schema = std::move(schema)](
+                           const YamlNode& node, P* params) -> absl::Status {
+      FW_ASSIGN_OR_RETURN(params->*field, schema.Read(node, absl::StrCat("'", name, "'")));
+      return absl::OkStatus();
+    });
     return std::move(*this);
   }
 

@@ -212,11 +212,11 @@ class TreeBuilder : public YAML::EventHandler {
     } else {
       if (!node.is_scalar())
         throw Refusal{node.Error(
-            "a key must be a plain word, not nothing: write it, or remove what stands here")};
+            "a key must be a plain word, not nothing: write it, or remove what is here")};
       const auto [first, is_new] = parent.lines.emplace(node.scalar, node.line);
       if (!is_new) {
         throw Refusal{node.Error(absl::StrCat("the key '", Printable(node.scalar),
-                                              "' stands here twice, first in line ", first->second,
+                                              "' appears twice, first in line ", first->second,
                                               ": remove one of the two"))};
       }
       parent.key = std::make_unique<YamlNode>(std::move(node));

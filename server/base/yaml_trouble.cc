@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -82,11 +83,10 @@ std::optional<YamlDiagnosis> FindTab(const Lines& lines, const YamlTrouble& trou
 
 std::optional<YamlDiagnosis> FindOpenQuote(const YamlTrouble& trouble) {
   if (trouble.quote.line == 0 || trouble.quote_end_line != trouble.at.line) return std::nullopt;
-  return YamlDiagnosis{trouble.quote,
-                       absl::StrCat("the closing ", absl::string_view(&trouble.quote_mark, 1),
-                                    " of this text is missing in its line (the next one stands in "
-                                    "line ",
-                                    trouble.quote_end_line, "): add it where the text ends")};
+  return YamlDiagnosis{
+      trouble.quote, absl::StrCat("the closing ", absl::string_view(&trouble.quote_mark, 1),
+                                  " of this text is missing in its line (the next one is in line ",
+                                  trouble.quote_end_line, "): add it where the text ends")};
 }
 
 // A text that begins, here or one before, with a character that YAML keeps for itself.
@@ -120,6 +120,13 @@ std::optional<YamlDiagnosis> FindSign(const Lines& lines, YamlPlace at) {
 YamlDiagnosis ExplainBracket(const Lines& lines, const YamlTrouble& trouble) {
   const char open = trouble.bracket_mark;
   const char close = ClosingOf(open);
+  const char sign = lines.CharAt(trouble.at);
+  const char before = lines.CharAt({trouble.at.line, trouble.at.column - 1});
+  if ((sign == '{' || sign == '[') && (absl::ascii_isalnum(before) || before == '_')) {
+    return {trouble.at,
+            absl::StrCat("a text with ", Quoted(sign), " in it stands in quotes within ",
+                         Quoted(open), " and ", Quoted(close), ", such as \"view_{0..9}\"")};
+  }
   if (trouble.bracket.line == trouble.at.line) {
     return {trouble.at,
             absl::StrCat("a ',' is missing before here, or the ", Quoted(close), " of the ",
@@ -134,15 +141,26 @@ YamlDiagnosis ExplainBracket(const Lines& lines, const YamlTrouble& trouble) {
                                         ", column ", trouble.at.column)};
 }
 
+// Behind a '\' in double quotes that begins no escape.
+std::optional<YamlDiagnosis> FindEscape(const Lines& lines, YamlPlace at) {
+  const YamlPlace backslash = {at.line, at.column - 2};
+  if (lines.CharAt(backslash) != '\\') return std::nullopt;
+  if (!absl::StrContains(lines.At(at.line).substr(0, Column(backslash)), '"')) return std::nullopt;
+  return YamlDiagnosis{backslash,
+                       "within double quotes a '\\' begins an escape, and this is none: write "
+                       "'\\\\', or put the text in single quotes"};
+}
+
 // A line below a key that has its value beside it.
 std::optional<YamlDiagnosis> FindDeepIndent(const Lines& lines, const YamlTrouble& trouble) {
   const int above = lines.Above(trouble.at.line);
   const size_t indent = lines.Indent(trouble.at.line);
   if (above == 0 || indent <= lines.Indent(above) || !HasKey(lines.At(above))) return std::nullopt;
-  return YamlDiagnosis{{trouble.at.line, static_cast<int>(indent) + 1},
-                       absl::StrCat("the key of line ", above,
-                                    " has a value already, so that no further one can stand below "
-                                    "it: indent this line as that one")};
+  return YamlDiagnosis{
+      {trouble.at.line, static_cast<int>(indent) + 1},
+      absl::StrCat(
+          "the key of line ", above,
+          " already has a value, so no other can follow below it: indent this line as that one")};
 }
 
 // A ':' where no key can stand.
@@ -157,19 +175,19 @@ YamlDiagnosis ExplainColon(const Lines& lines, const YamlTrouble& trouble) {
   if (above > 0 && !HasKey(lines.At(above))) {
     return {{above, static_cast<int>(lines.Indent(above)) + 1},
             "this line has no ':' after its key: write 'key: value' with a blank after the colon, "
-            "or 'key:' where the value stands below"};
+            "or 'key:' with the value below"};
   }
   if (auto indent = FindDeepIndent(lines, trouble)) return *indent;
-  return {trouble.at, "a ':' cannot stand here: put a text that holds one in quotes"};
+  return {trouble.at, "a ':' is not allowed here: put a text that holds one in quotes"};
 }
 
 }  // namespace
 
-// Told by the text where it tells; else in the parser's words.
 YamlDiagnosis Explain(const YamlTrouble& trouble) {
   const Lines lines(trouble.text);
   if (auto tab = FindTab(lines, trouble)) return *tab;
   if (auto quote = FindOpenQuote(trouble)) return *quote;
+  if (auto escape = FindEscape(lines, trouble.at)) return *escape;
   if (auto sign = FindSign(lines, trouble.at)) return *sign;
 
   const char found = lines.CharAt(trouble.at);
@@ -183,12 +201,12 @@ YamlDiagnosis Explain(const YamlTrouble& trouble) {
   if (auto indent = FindDeepIndent(lines, trouble)) return *indent;
   if (lines.Above(trouble.at.line) > 0 && lines.Indent(trouble.at.line) + 1 == Column(trouble.at)) {
     return {trouble.at,
-            "this does not continue what stands above: indent it exactly as the keys, or the '- ' "
+            "this does not continue what is above: indent it exactly as the keys, or the '- ' "
             "entries, that it belongs to"};
   }
   if (found == '-') {
     return {trouble.at,
-            "a '- ' entry cannot stand here: begin it on a line of its own, or write the list as "
+            "a '- ' entry is not allowed here: begin it on a line of its own, or write the list as "
             "[a, b]"};
   }
   return {trouble.at, absl::StrCat("this is no YAML: ", trouble.reason)};

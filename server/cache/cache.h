@@ -121,8 +121,9 @@ class Cache {
   bool IsLess(const RecordCache& cache, const Request& request) const;
   void TakeFolder() ABSL_LOCKS_EXCLUDED(mu_);
   void DeleteUnusedSeekFiles(const std::string& folder) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Caches are opened and closed without the lock, for which workers wait: a journal is read, and
-  // what is queued is written. Until that is done nobody else opens the folder or deletes of it.
+  // Caches are opened and closed without the lock, since workers wait for it and a journal is read,
+  // or what is queued is written. Until that is done nobody else opens the folder or deletes from
+  // it.
   absl::StatusOr<std::shared_ptr<RecordCache>> Open(const std::string& name, const Request& request,
                                                     const Quotas& quotas) ABSL_LOCKS_EXCLUDED(mu_);
   void Close(std::list<Entry> idle) ABSL_LOCKS_EXCLUDED(mu_);

@@ -240,7 +240,7 @@ absl::Status SeekIndexStore::ReadIfNew() {
   const absl::Status read = NoThrow([this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return Read(); });
   saved_changes_ = changes_.load() - unsaved;
   if (!read.ok()) {
-    spdlog::warn("seek indexes: {}; what is missing is made anew", std::string(read.message()));
+    spdlog::warn("seek indexes: {}; missing ones are rebuilt", std::string(read.message()));
     damaged_ = 1;
     --saved_changes_;
   }

@@ -136,11 +136,10 @@ void AxisFilter::BuildWeighted(const AxisBox& box, int out, int window) {
 #define FW_TAPS(n) \
   case n:          \
     return fill(std::integral_constant<int, n>());
-    FW_TAPS(1)
-    FW_TAPS(2)
-    FW_TAPS(3)
-    FW_TAPS(4) FW_TAPS(5) FW_TAPS(6) FW_TAPS(7) FW_TAPS(8) FW_TAPS(9) FW_TAPS(10) FW_TAPS(11)
-        FW_TAPS(12) FW_TAPS(13) FW_TAPS(14) FW_TAPS(15) FW_TAPS(16)
+    // clang-format off
+    FW_TAPS(1) FW_TAPS(2) FW_TAPS(3) FW_TAPS(4) FW_TAPS(5) FW_TAPS(6) FW_TAPS(7) FW_TAPS(8)
+    FW_TAPS(9) FW_TAPS(10) FW_TAPS(11) FW_TAPS(12) FW_TAPS(13) FW_TAPS(14) FW_TAPS(15) FW_TAPS(16)
+    // clang-format on
 #undef FW_TAPS
   }
 }

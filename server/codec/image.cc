@@ -13,8 +13,10 @@
 #include "server/codec/jpeg/baseline_decoder.h"
 #include "server/codec/jpeg/coefficient_store.h"
 #include "server/codec/jpeg/libjpeg_packer.h"
+#include "server/codec/jpeg/round_trip.h"
 #include "server/codec/jpeg/store_decoder.h"
 #include "server/codec/jpeg/turbo_decoder.h"
+#include "server/codec/jpeg_artefacts.h"
 #include "server/codec/memory_source.h"
 #include "server/codec/opencv_resize.h"
 #include "server/codec/orientation.h"
@@ -34,6 +36,7 @@ struct ImageWorkspace::Impl {
   std::vector<std::byte> seek_index;  // a document
   bool knew_seek_index = false;       // of the last image
   DecodeCounts counts;
+  jpeg::RoundTrip round_trip;
   OpenCvResize resized;
   Resampler resampler;
   std::vector<uint8_t> whole;       // an image that is decoded whole
@@ -420,6 +423,20 @@ absl::Status ResampleInto(const uint8_t* pixels, Size size, int channels, const 
     image.stride = static_cast<size_t>(size.width) * channels;
     return Produce(image, Orientation(), geometry, format, out, impl);
   });
+}
+
+static_assert(kMaxJpegSide == jpeg::RoundTrip::kMaxSide);
+
+absl::Status AddJpegArtefacts(const uint8_t* pixels, Size size, int channels, int quality,
+                              uint8_t* out, ImageWorkspace& workspace) {
+  Impl& impl = *workspace.impl();
+  WorkClock never;
+  return impl.round_trip.Run(pixels, size, channels, quality,
+                             impl.clock == nullptr ? never : *impl.clock, out);
+}
+
+int64_t NeedOfJpegArtefacts(Size size, int channels) {
+  return jpeg::RoundTrip::Bytes(size, channels);
 }
 
 std::string SimdTarget() { return kernels::Planes().target; }

@@ -19,6 +19,7 @@
 
 namespace feedwater::server {
 
+class RowEdit;
 class WorkClock;
 
 enum class Interpolation {
@@ -62,6 +63,7 @@ struct PixelFormat {
   float inverse_std[4] = {1, 1, 1, 1};
   bool stream = false;  // past the caches, where that is possible: for memory that nothing of this
                         // process reads. Does not change a byte.
+  RowEdit* edit = nullptr;  // what is done to the uint8 pixels first (row_edit.h)
 };
 
 // JPEGs by the way they were decoded (README.md, "Levels"), and why libjpeg-turbo had to.

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "hwy/cache_control.h"
+#include "server/codec/row_edit.h"
 
 namespace feedwater::server {
 namespace {
@@ -46,12 +47,12 @@ void PixelWriter::Start(const PixelFormat& format, int width, int height, int ch
   }
   width_ = width;
   height_ = height;
-  channels_ = channels;
+  channels_ = format.edit == nullptr ? channels : format.edit->OutputChannels(channels);
   flip_vertical_ = flip_vertical;
   out_ = out;
   kernels_ = &kernels;
   element_bytes_ = ElementBytes(format.type);
-  if (!format_.planar && channels > 1) planes_.resize(element_bytes_ * width * channels);
+  if (!format_.planar && channels_ > 1) planes_.resize(element_bytes_ * width * channels_);
   if (format_.affine && format_.type == PixelType::kUInt8 && !have_table_) {
     have_table_ = true;
     for (int c = 0; c < kernels::kMaxChannels; ++c) {
@@ -87,7 +88,8 @@ void PixelWriter::Convert(const uint8_t* in, int channel, bool stream, std::byte
   }
 }
 
-void PixelWriter::WritePlanes(int y, const uint8_t* planes, size_t plane) {
+void PixelWriter::WritePlanes(int y, uint8_t* planes, size_t plane) {
+  if (format_.edit != nullptr) format_.edit->Edit(planes, plane, static_cast<size_t>(width_));
   const size_t row = flip_vertical_ ? height_ - 1 - y : y;
   if (format_.planar || channels_ == 1) {
     for (int c = 0; c < channels_; ++c) {
@@ -99,7 +101,7 @@ void PixelWriter::WritePlanes(int y, const uint8_t* planes, size_t plane) {
   std::byte* out = out_ + row * width_ * channels_ * element_bytes_;
   const std::byte* converted = planes_.data();
   size_t converted_plane = width_;
-  if (IsPlainBytes()) {
+  if (!format_.affine && format_.type == PixelType::kUInt8) {
     converted = reinterpret_cast<const std::byte*>(planes);
     converted_plane = plane;
   } else {

@@ -13,13 +13,14 @@ namespace feedwater::server {
 
 class PixelWriter {
  public:
-  // Output is width x height pixels of `channels` at `out`. Rows given to Write are mirrored
-  // vertically if `flip_vertical`.
+  // Output is width x height pixels at `out`, of `channels` or what an edit makes of them. Rows
+  // given to Write are mirrored vertically if `flip_vertical`.
   void Start(const PixelFormat& format, int width, int height, int channels, bool flip_vertical,
              std::byte* out, const kernels::PlaneTable& kernels);
 
-  // Row y of the image before the vertical mirroring; channel c at planes + c * plane.
-  void WritePlanes(int y, const uint8_t* planes, size_t plane);
+  // Row y of the image before the vertical mirroring; channel c at planes + c * plane. An edit
+  // changes it there.
+  void WritePlanes(int y, uint8_t* planes, size_t plane);
 
   // After the last row.
   void Finish() const;
@@ -27,7 +28,8 @@ class PixelWriter {
   // The same for interleaved pixels when IsPlainBytes().
   void WriteInterleaved(int y, const uint8_t* pixels);
   bool IsPlainBytes() const {
-    return !format_.planar && !format_.affine && format_.type == PixelType::kUInt8;
+    return !format_.planar && !format_.affine && format_.type == PixelType::kUInt8 &&
+           format_.edit == nullptr;
   }
 
  private:

@@ -269,7 +269,7 @@ template <int kTaps, int kChannels>
 void FilterBandNarrowT(const uint8_t* const* rows, const AxisWeights& axis, int16_t* scratch,
                        int16_t* const* out) {
   const auto end_byte = [&](int x) {
-    return static_cast<size_t>(axis.start[std::min(x, axis.count) - 1] + kTaps * kChannels);
+    return static_cast<size_t>(axis.start[std::min(x, axis.count) - 1]) + kTaps * kChannels;
   };
   const int last = axis.count - 8;  // the last group of 8 overlaps the one before
   for (int x = 0; x < axis.count;) {
@@ -292,10 +292,10 @@ void FilterBandNarrowC(const uint8_t* const* rows, const AxisWeights& axis, int1
 #define FW_TAPS(n) \
   case n:          \
     return FilterBandNarrowT<n, kChannels>(rows, axis, scratch, out);
-    FW_TAPS(1)
-    FW_TAPS(2)
-    FW_TAPS(3) FW_TAPS(4) FW_TAPS(5) FW_TAPS(6) FW_TAPS(7) FW_TAPS(8) FW_TAPS(9) FW_TAPS(10)
-        FW_TAPS(11) FW_TAPS(12) FW_TAPS(13) FW_TAPS(14) FW_TAPS(15) FW_TAPS(16)
+    // clang-format off
+    FW_TAPS(1) FW_TAPS(2) FW_TAPS(3) FW_TAPS(4) FW_TAPS(5) FW_TAPS(6) FW_TAPS(7) FW_TAPS(8)
+    FW_TAPS(9) FW_TAPS(10) FW_TAPS(11) FW_TAPS(12) FW_TAPS(13) FW_TAPS(14) FW_TAPS(15) FW_TAPS(16)
+    // clang-format on
 #undef FW_TAPS
   }
 }
@@ -379,10 +379,10 @@ void FilterRows(const int16_t* const* rows, const int16_t* weights, int taps, si
 #define FW_TAPS(n) \
   case n:          \
     return FilterRowsT<n>(rows, weights, count, out);
-    FW_TAPS(1)
-    FW_TAPS(2)
-    FW_TAPS(3) FW_TAPS(4) FW_TAPS(5) FW_TAPS(6) FW_TAPS(7) FW_TAPS(8) FW_TAPS(9) FW_TAPS(10)
-        FW_TAPS(11) FW_TAPS(12) FW_TAPS(13) FW_TAPS(14) FW_TAPS(15) FW_TAPS(16)
+    // clang-format off
+    FW_TAPS(1) FW_TAPS(2) FW_TAPS(3) FW_TAPS(4) FW_TAPS(5) FW_TAPS(6) FW_TAPS(7) FW_TAPS(8)
+    FW_TAPS(9) FW_TAPS(10) FW_TAPS(11) FW_TAPS(12) FW_TAPS(13) FW_TAPS(14) FW_TAPS(15) FW_TAPS(16)
+    // clang-format on
 #undef FW_TAPS
   }
 }

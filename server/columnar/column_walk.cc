@@ -34,7 +34,8 @@ void SettleItems(const DataType& given, ColumnSpec* spec, std::string* trouble) 
     case Type::DICTIONARY: {
       const auto& dictionary = static_cast<const arrow::DictionaryType&>(type);
       if (!NumberOf(StorageOf(*dictionary.value_type()), &spec->dtype))
-        *trouble = "is a list of what are no numbers; cure: write it as one text, such as JSON";
+        *trouble =
+            "is a list of values other than numbers; cure: write it as one text, such as JSON";
       return;
     }
     case Type::LIST:
@@ -46,7 +47,7 @@ void SettleItems(const DataType& given, ColumnSpec* spec, std::string* trouble) 
           "fixed_size_list, or all numbers in one list and their shape in another column";
       return;
     default:
-      *trouble = "is a list of what are no numbers; cure: write it as one text, such as JSON";
+      *trouble = "is a list of values other than numbers; cure: write it as one text, such as JSON";
   }
 }
 

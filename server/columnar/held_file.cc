@@ -83,6 +83,7 @@ Future<std::shared_ptr<Buffer>> HeldFile::ReadAsync(const arrow::io::IOContext&,
 std::vector<Future<std::shared_ptr<Buffer>>> HeldFile::ReadManyAsync(
     const arrow::io::IOContext& context, const std::vector<arrow::io::ReadRange>& ranges) {
   std::vector<Future<std::shared_ptr<Buffer>>> futures;
+  futures.reserve(ranges.size());
   for (const arrow::io::ReadRange& range : ranges)
     futures.push_back(ReadAsync(context, range.offset, range.length, /*may_be_short=*/true));
   return futures;

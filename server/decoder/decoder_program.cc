@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/graph/plugin_file.h"
 
 namespace feedwater::server {
 namespace {
@@ -40,7 +41,7 @@ absl::StatusOr<DecoderProgram::Child> DecoderProgram::Start(int region_fd) const
   child.socket = Fd(pair[0]);
   const Fd given(pair[1]);
   const int descriptors[] = {given.get(), region_fd};
-  FW_ASSIGN_OR_RETURN(child.pid, program_->Start(descriptors));
+  FW_ASSIGN_OR_RETURN(child.pid, program_->Start(descriptors, PluginVariables()));
   return child;
 }
 

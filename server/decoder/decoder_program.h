@@ -26,7 +26,8 @@ class DecoderProgram {
     pid_t pid = -1;
     Fd socket;  // SOCK_SEQPACKET; hangs up when the process ends
   };
-  // Starts one, on the calling thread's CPUs and with its memory policy. ResourceExhausted: the
+  // Starts one, on the calling thread's CPUs and with its memory policy; it loads the plug-ins that
+  // this process has. ResourceExhausted: the
   // machine has no process or no descriptor for it. Whoever gets the child must wait for it.
   absl::StatusOr<Child> Start(int region_fd) const;
 

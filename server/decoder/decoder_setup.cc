@@ -9,7 +9,7 @@
 namespace feedwater::server {
 namespace {
 
-constexpr uint32_t kMaxFields = 4096, kMaxAxes = 16;
+constexpr uint32_t kMaxFields = 4096, kMaxAxes = 16, kMaxFiles = 4096;
 
 class Reader {
  public:
@@ -61,11 +61,15 @@ DecoderSetup SetupOf(const PipelineSpec& spec, const Dataset& dataset, bool fuse
   setup.text = spec.text;
   setup.file_name = spec.file_name;
   setup.caps = spec.caps;
+  setup.files = spec.files();
   setup.fields = dataset.fields();
   setup.classes = static_cast<int64_t>(dataset.classes().size());
   setup.fuse = fuse;
   return setup;
 }
+
+static_assert(sizeof(PipelineCaps) == 6 * sizeof(int64_t),
+              "a new cap goes to the decoder too: EncodeSetup and DecodeSetup");
 
 std::string EncodeSetup(const DecoderSetup& setup) {
   std::string out;
@@ -85,6 +89,12 @@ std::string EncodeSetup(const DecoderSetup& setup) {
     PutNumber(static_cast<uint8_t>(field.spec.layout), &out);
     PutNumber(static_cast<uint32_t>(field.spec.shape.size()), &out);
     for (int64_t size : field.spec.shape) PutNumber(size, &out);
+  }
+  PutNumber(static_cast<uint32_t>(setup.files.size()), &out);
+  for (const OpFile& file : setup.files) {
+    PutText(file.root, &out);
+    PutText(file.path, &out);
+    PutText(file.content == nullptr ? "" : file.content->bytes(), &out);
   }
   return out;
 }
@@ -121,13 +131,25 @@ absl::StatusOr<DecoderSetup> DecodeSetup(absl::Span<const std::byte> bytes) {
     if (!reader.good()) return wrong();
     setup.fields.push_back(std::move(field));
   }
+  const auto files = reader.Number<uint32_t>();
+  if (!reader.good() || files > kMaxFiles) return wrong();
+  for (uint32_t i = 0; i < files; ++i) {
+    OpFile file;
+    file.root = reader.Text();
+    file.path = reader.Text();
+    file.content =
+        std::make_shared<const FileContent>(reader.Text(), /*stamp=*/0, MemoryReservation());
+    if (!reader.good()) return wrong();
+    setup.files.push_back(std::move(file));
+  }
   if (!reader.at_end()) return wrong();
   return setup;
 }
 
 absl::StatusOr<std::shared_ptr<const Plan>> PlanOf(const DecoderSetup& setup) {
+  GivenFiles files(setup.files);
   FW_ASSIGN_OR_RETURN(const PipelineSpec spec,
-                      ParsePipeline(setup.text, setup.file_name, setup.caps));
+                      ParsePipeline(setup.text, setup.file_name, setup.caps, &files));
   PlanOptions options;
   options.stream = false;
   options.fuse = setup.fuse;

@@ -17,7 +17,8 @@ struct DecoderSetup {
   std::vector<FieldSpec> fields;  // the dataset's
   int64_t classes = 0;
   PipelineCaps caps = {};
-  bool fuse = true;  // PlanOptions
+  std::vector<OpFile> files = {};  // of the pipeline's ops, with what they held
+  bool fuse = true;                // PlanOptions
 };
 
 // For samples of the pipeline's own plan, made as PlanOptions with this `fuse` say.

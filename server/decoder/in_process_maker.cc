@@ -2,10 +2,12 @@
 
 namespace feedwater::server {
 
-void InProcessMaker::Use(const Plan* plan, SeekIndexes* indexes, const std::atomic<bool>* gone) {
+void InProcessMaker::Use(const Plan* plan, SeekIndexes* indexes, const std::atomic<bool>* gone,
+                         OpCaller* caller) {
   plan_ = plan;
   gone_ = gone;
   workspace_.images().UseSeekIndexes(indexes);
+  UseCaller(caller, gone);
 }
 
 absl::Status InProcessMaker::Run(const SampleInput& input, int64_t k, const BatchMemory& memory) {
@@ -48,6 +50,7 @@ absl::Status InProcessMaker::MakeSeekIndexes(const Record& record) {
 
 MakingCost InProcessMaker::TakeCost() {
   MakingCost cost;
+  cost.held_ns = caller_.TakeHeldNs();
   const DecodeCounts& now = workspace_.images().counts();
   cost.decoded.AddSince(counted_, now);
   counted_ = now;

@@ -5,6 +5,7 @@
 
 #include "server/base/work_clock.h"
 #include "server/decoder/sample_maker.h"
+#include "server/decoder/timed_caller.h"
 
 namespace feedwater::server {
 
@@ -12,7 +13,9 @@ class InProcessMaker final : public SampleMaker {
  public:
   // `plan`, `indexes` and `gone` (both may be null) are what the next calls use, and must live as
   // long. Once `gone` is true, samples may end early with Cancelled.
-  void Use(const Plan* plan, SeekIndexes* indexes, const std::atomic<bool>* gone = nullptr);
+  // `caller`: of the user whose plan it is; may be null.
+  void Use(const Plan* plan, SeekIndexes* indexes, const std::atomic<bool>* gone = nullptr,
+           OpCaller* caller = nullptr);
 
   absl::Status Run(const SampleInput& input, int64_t k, const BatchMemory& memory) override;
   absl::Status RunFromPrefix(const SampleInput& input, int64_t k,
@@ -26,12 +29,18 @@ class InProcessMaker final : public SampleMaker {
   MakingCost TakeCost() override;
 
   SampleWorkspace& workspace() { return workspace_; }
+  // For work in the workspace outside this object: as Use.
+  void UseCaller(OpCaller* caller, const std::atomic<bool>* gone) {
+    caller_.Use(caller);
+    workspace_.UseCaller(caller_.get(), gone);
+  }
 
  private:
   void Begin() { workspace_.clock().Begin(plan_->limits().max_sample_ms, gone_); }
 
   const Plan* plan_ = nullptr;
   const std::atomic<bool>* gone_ = nullptr;
+  TimedCaller caller_;
   SampleWorkspace workspace_;
   Record kept_;  // scratch
   DecodeCounts counted_;

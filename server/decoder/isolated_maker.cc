@@ -12,6 +12,7 @@
 #include "server/base/clock.h"
 #include "server/base/escape.h"
 #include "server/base/units.h"
+#include "server/graph/op_spec.h"
 #include "server/storage/engine.h"  // kReadPadding
 #include "spdlog/spdlog.h"
 
@@ -36,10 +37,11 @@ constexpr int kKillsForMemory = 2;
 // enough away for no honest one to get there: an op that is not looked into takes some seconds.
 constexpr double kPatiencePerLimit = 3, kWorkPerLimit = 3;
 
-uint64_t MemoryBytes(const Plan& plan) {
+// Each process has the files of ops for itself.
+uint64_t MemoryBytes(const Plan& plan, const std::vector<OpFile>& files) {
   const int64_t most =
       std::max(plan.memory(SampleWay::kWhole).most, plan.memory(SampleWay::kKeeping).most);
-  return static_cast<uint64_t>(kOwnMemoryBytes + most);
+  return static_cast<uint64_t>(kOwnMemoryBytes + OpFileMemory(files) + most);
 }
 
 bool IsJpeg(const Tensor& field) {
@@ -53,9 +55,9 @@ bool IsNotOfTheRecord(const absl::Status& status) {
          absl::IsCancelled(status);
 }
 
-// What the process says: by now it may be anybody.
-std::string Said(const Answer& answer) {
-  return Escaped(absl::string_view(answer.message, answer.message_bytes));
+bool RunsGraph(DecoderCommand command) {
+  return command == DecoderCommand::kRun || command == DecoderCommand::kRunKeeping ||
+         command == DecoderCommand::kRunFromPrefix;
 }
 
 // The error when it is not a record's fault, again and again; `when`: " on one record".
@@ -63,8 +65,8 @@ absl::Status NotItsFault(DecoderProcess::Outcome outcome, int tries, absl::strin
                          absl::string_view how) {
   if (outcome == DecoderProcess::Outcome::kStoodStill) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("decoder processes stand still (", tries, " times", when, "; the last one ",
-                     how, "): are they stopped or frozen, or do they wait for the machine?"));
+        absl::StrCat("decoder processes hang (", tries, " times", when, "; the last one ", how,
+                     "): are they stopped or frozen, or do they wait for the machine?"));
   }
   return absl::ResourceExhaustedError(absl::StrCat(
       "decoder processes are killed again and again (SIGKILL, ", tries, " times", when,
@@ -82,6 +84,11 @@ absl::Status TryDecoder(const std::shared_ptr<DecoderHost>& host) {
 }
 
 }  // namespace
+
+// What the process says: by now it may be anybody.
+std::string Said(const Answer& answer) {
+  return Escaped(absl::string_view(answer.message, answer.message_bytes));
+}
 
 absl::StatusOr<std::shared_ptr<DecoderHost>> FindDecoders(std::shared_ptr<MemoryBudget> budget) {
   // Ignored, which is inherited, nobody could learn how a decoder ended.
@@ -124,13 +131,13 @@ IsolatedMaker::IsolatedMaker(std::shared_ptr<DecoderHost> host, std::shared_ptr<
                        static_cast<double>(std::max(limits.max_decode_ms, limits.max_sample_ms)) /
                        1000),
       area_(SampleArea::Of(*plan_)) {
-  options_.memory_bytes = MemoryBytes(*plan_);
+  options_.memory_bytes = MemoryBytes(*plan_, setup_.files);
   if (area_.ok()) options_.output_bytes = area_->bytes + kExtraOutputBytes;
 }
 
-int64_t IsolatedMaker::ProcessBytes(const Plan& plan) {
+int64_t IsolatedMaker::ProcessBytes(const Plan& plan, const std::vector<OpFile>& files) {
   const absl::StatusOr<SampleArea> area = SampleArea::Of(plan);
-  return kCountedBytes + (area.ok() ? static_cast<int64_t>(area->bytes) : 0);
+  return kCountedBytes + OpFileMemory(files) + (area.ok() ? static_cast<int64_t>(area->bytes) : 0);
 }
 
 IsolatedMaker::~IsolatedMaker() { End(/*is_death=*/false); }
@@ -147,7 +154,8 @@ void IsolatedMaker::End(bool is_death) {
 absl::Status IsolatedMaker::Launch() {
   FW_RETURN_IF_ERROR(area_.status());
   if (host_->budget != nullptr) {
-    FW_ASSIGN_OR_RETURN(reservation_, host_->budget->Reserve("decoders", ProcessBytes(*plan_)));
+    FW_ASSIGN_OR_RETURN(reservation_,
+                        host_->budget->Reserve("decoders", ProcessBytes(*plan_, setup_.files)));
   }
   FW_ASSIGN_OR_RETURN(process_, DecoderProcess::Start(*host_->program, options_));
   FW_RETURN_IF_ERROR(host_->Enter(process_.get()));
@@ -232,21 +240,13 @@ absl::Status IsolatedMaker::Fill(DecoderCommand command, const SampleInput& inpu
   std::memcpy(region.at(kRequestAt), &request, sizeof(request));
 
   hashes_.assign(fields.size(), ContentHash());
-  uint64_t used = 0;
-  const auto put = [&](const std::byte* data, size_t bytes, uint64_t* offset) {
-    const uint64_t end = used + RoundUpToUnit(bytes) + kReadPadding;
-    if (bytes > kInputBytes || end > kInputBytes) return false;
-    *offset = used;
-    if (bytes > 0) std::memcpy(region.input() + used, data, bytes);
-    std::memset(region.input() + used + bytes, 0, end - used - bytes);
-    used = end;
-    return true;
-  };
+  input_used_ = 0;
   for (size_t i = 0; i < fields.size(); ++i) {
     const Tensor& field = fields[i];
     RegionField at;
     uint64_t offset = 0;
-    if (!Describe(field.spec, 0, field.bytes(), &at) || !put(field.data, field.bytes(), &offset)) {
+    if (!Describe(field.spec, 0, field.bytes(), &at) ||
+        !PutInput(field.data, field.bytes(), &offset)) {
       return absl::InvalidArgumentError(absl::StrCat(
           "a field of ", field.spec.ToString(), ": a decoder process takes records of ",
           FormatBytes(static_cast<int64_t>(kInputBytes)), " at most (isolation)"));
@@ -258,14 +258,25 @@ absl::Status IsolatedMaker::Fill(DecoderCommand command, const SampleInput& inpu
       at.hash_low = hash.low64;
       at.hash_high = hash.high64;
       if (seek_indexes_->Find(hashes_[i], &index_) &&
-          put(index_.data(), index_.size(), &at.index_offset)) {
+          PutInput(index_.data(), index_.size(), &at.index_offset)) {
         at.index_bytes = index_.size();
       }
     }
     std::memcpy(region.at(kRequestAt + sizeof(request) + i * sizeof(at)), &at, sizeof(at));
   }
-  input_used_ = used;
   return absl::OkStatus();
+}
+
+// Behind what is there. False: there is no room.
+bool IsolatedMaker::PutInput(const std::byte* data, size_t bytes, uint64_t* offset) {
+  std::byte* const input = process_->region().input();
+  const uint64_t end = input_used_ + RoundUpToUnit(bytes) + kReadPadding;
+  if (bytes > kInputBytes || end > kInputBytes) return false;
+  *offset = input_used_;
+  if (bytes > 0) std::memcpy(input + input_used_, data, bytes);
+  std::memset(input + input_used_ + bytes, 0, end - input_used_ - bytes);
+  input_used_ = end;
+  return true;
 }
 
 // Copies the answer out and checks it: nothing below looks at the region's control page again.
@@ -332,8 +343,28 @@ absl::Status IsolatedMaker::Ask(DecoderCommand command, const SampleInput& input
     FW_RETURN_IF_ERROR(Start());
     if (limited_to_ != allowed_bytes_) process_->LimitMemory(limited_to_ = allowed_bytes_);
     FW_RETURN_IF_ERROR(Fill(command, input, fields, max_field_bytes));
-    const DecoderProcess::Outcome outcome = Exchange(&how);
-    if (outcome == DecoderProcess::Outcome::kAnswered) break;
+    DecoderProcess::Outcome outcome;
+    absl::Status answered;
+    for (size_t calls = 0; (outcome = Exchange(&how)) == DecoderProcess::Outcome::kAnswered;
+         ++calls) {
+      answered = ReadAnswer();
+      if (!answered.ok() || answer_.call_inputs == 0) break;
+      if (calls == kMaxOps || !RunsGraph(command)) {
+        End(/*is_death=*/true);
+        return absl::DataLossError("the decoder process broke its protocol on this record: calls");
+      }
+      if (const absl::Status called = RunCall(input); !called.ok()) {
+        End(/*is_death=*/false);
+        return called;
+      }
+    }
+    if (outcome == DecoderProcess::Outcome::kAnswered) {
+      cost_.cpu_ns += process_->TakeCpuNs();
+      const Region& region = process_->region();
+      region.GiveBack(region.input(), input_used_);
+      answered.ok() ? TakeIndexes() : TakeBack(options_.output_bytes);
+      return answered;
+    }
     End(/*is_death=*/outcome != DecoderProcess::Outcome::kUnwanted);
     if (outcome == DecoderProcess::Outcome::kUnwanted) return absl::CancelledError(kNoLongerNeeded);
     const bool for_memory =
@@ -356,24 +387,18 @@ absl::Status IsolatedMaker::Ask(DecoderCommand command, const SampleInput& input
       return absl::DataLossError(absl::StrCat("the decoder process ", how, " on this record"));
     }
     if (outcome == DecoderProcess::Outcome::kStoodStill && host_->admits_line())
-      spdlog::warn("a decoder process {} on record {}: it stood still", how, input.sample_id);
+      spdlog::warn("a decoder process {} on record {}: it hung", how, input.sample_id);
     const bool holds_up = outcome == DecoderProcess::Outcome::kStoodStill;
     if (tries == (holds_up ? kTriesStandingStill : kTries))
       return NotItsFault(outcome, tries, " on one record", how);
   }
-  cost_.cpu_ns += process_->TakeCpuNs();
-  const Region& region = process_->region();
-  region.GiveBack(region.input(), input_used_);
-  const absl::Status status = ReadAnswer();
-  status.ok() ? TakeIndexes() : TakeBack(options_.output_bytes);
-  return status;
 }
 
 void IsolatedMaker::TakeBack(uint64_t used) {
   const Region& region = process_->region();
   region.GiveBack(region.output(), used);
   const auto control = static_cast<int64_t>(kControlBytes);
-  if (region.held_bytes() <= ProcessBytes(*plan_) + control) return;
+  if (region.held_bytes() <= ProcessBytes(*plan_, setup_.files) + control) return;
   if (host_->admits_line())
     spdlog::warn("a decoder process wrote more into its memory than any sample takes: ended");
   End(/*is_death=*/true);
@@ -467,7 +492,8 @@ absl::Status IsolatedMaker::MakeSeekIndexes(const Record& record) {
 
 MakingCost IsolatedMaker::TakeCost() {
   const int64_t honest_ns = kGraceNs + kBusyMachine * cost_.cpu_ns;
-  cost_.held_ns = std::max<int64_t>(0, std::exchange(waited_ns_, 0) - honest_ns);
+  cost_.held_ns =
+      std::max<int64_t>(0, std::exchange(waited_ns_, 0) - honest_ns) + caller_.TakeHeldNs();
   return std::exchange(cost_, MakingCost());
 }
 

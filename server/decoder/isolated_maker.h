@@ -22,6 +22,7 @@
 #include "server/decoder/decoder_process.h"
 #include "server/decoder/decoder_setup.h"
 #include "server/decoder/sample_maker.h"
+#include "server/decoder/timed_caller.h"
 
 namespace feedwater::server {
 
@@ -58,6 +59,8 @@ class DecoderHost {
 // that has nothing to do. The error says why none can be had. `budget` may be null.
 absl::StatusOr<std::shared_ptr<DecoderHost>> FindDecoders(std::shared_ptr<MemoryBudget> budget);
 
+std::string Said(const Answer& answer);  // its message, fit for others
+
 class IsolatedMaker final : public SampleMaker {
  public:
   // `plan` is what Plan::Create has made of `setup`.
@@ -66,7 +69,7 @@ class IsolatedMaker final : public SampleMaker {
   ~IsolatedMaker() override;
 
   // What a process of this plan takes beside its samples.
-  static int64_t ProcessBytes(const Plan& plan);
+  static int64_t ProcessBytes(const Plan& plan, const std::vector<OpFile>& files);
 
   // Starts the process, unless it runs. Unavailable or ResourceExhausted with the reason.
   absl::Status Start();
@@ -78,6 +81,8 @@ class IsolatedMaker final : public SampleMaker {
     clock_ = clock;
     gone_ = gone;
   }
+  // Who runs ops of the user's own; null: nobody.
+  void UseCaller(OpCaller* caller) { caller_.Use(caller); }
   void Allow(int64_t bytes) override { allowed_bytes_ = bytes; }
 
   absl::Status Run(const SampleInput& input, int64_t k, const BatchMemory& memory) override;
@@ -105,6 +110,10 @@ class IsolatedMaker final : public SampleMaker {
   absl::Status Fill(DecoderCommand command, const SampleInput& input,
                     absl::Span<const Tensor> fields, int64_t max_field_bytes);
   absl::Status ReadAnswer();
+  // Has the op run that the process asks for, and puts what comes of it into the region. An error
+  // tells of the machine.
+  absl::Status RunCall(const SampleInput& input);
+  bool PutInput(const std::byte* data, size_t bytes, uint64_t* offset);
   void TakeIndexes();
   absl::Status Finish(const SampleInput& input, int64_t k, const BatchMemory& memory);
 
@@ -118,6 +127,7 @@ class IsolatedMaker final : public SampleMaker {
   SeekIndexes* seek_indexes_ = nullptr;
   WorkClock* clock_ = nullptr;
   const std::atomic<bool>* gone_ = nullptr;
+  TimedCaller caller_;
   int64_t allowed_bytes_ = -1, limited_to_ = -1;  // -1: no limit but the process's first one
   uint64_t oom_kills_ = 0;                        // when the process was started
 

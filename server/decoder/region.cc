@@ -9,12 +9,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-
-// Newer than Debian 12's headers.
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 0x0008U
-#endif
+#include "server/base/sealed_file.h"
 
 namespace feedwater::server {
 namespace {
@@ -60,15 +55,8 @@ absl::StatusOr<Region> Region::Make(uint64_t output_bytes, uint64_t memory_bytes
   }
   bytes = bytes / kPage * kPage;
   Region region;
-  region.fd_ =
-      Fd(memfd_create("feedwater-decoder", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL));
-  if (!region.fd_ && errno == EINVAL)
-    region.fd_ = Fd(memfd_create("feedwater-decoder", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!region.fd_) return MachineError(errno, "making a decoder's memory");
-  if (ftruncate(region.fd(), static_cast<off_t>(bytes)) != 0 ||
-      fcntl(region.fd(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-    return MachineError(errno, "sizing a decoder's memory");
-  }
+  FW_ASSIGN_OR_RETURN(region.fd_, MakeSealedFile("feedwater-decoder", static_cast<int64_t>(bytes),
+                                                 /*allocate=*/false));
   FW_RETURN_IF_ERROR(region.Map(bytes));
   region.header_ = {kRegionMagic, kRegionVersion, kInputBytes, output_bytes, memory_bytes};
   std::memcpy(region.data_, &region.header_, sizeof(region.header_));

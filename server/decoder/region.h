@@ -25,7 +25,7 @@
 namespace feedwater::server {
 
 inline constexpr uint32_t kRegionMagic = 0x43445746;  // "FWDC"
-inline constexpr uint32_t kRegionVersion = 2;
+inline constexpr uint32_t kRegionVersion = 3;
 inline constexpr size_t kRegionUnit = 64;
 inline constexpr size_t kRequestAt = 4096, kAnswerAt = 64 << 10, kControlBytes = 128 << 10;
 inline constexpr size_t kMaxRegionFields = 256, kMaxRegionAxes = 8;
@@ -47,6 +47,7 @@ enum class DecoderCommand : uint32_t {
   kRunFromPrefix = 4,  // fields that a cache has kept
   kPack = 5,           // one field: an image file
   kIndex = 6,          // JPEG files, whose whole seek indexes are wanted and nothing else
+  kReturn = 7,  // what an op of the user's own has made; or `code` and one field, why it has not
 };
 
 // A tensor in the input or the output area.
@@ -63,7 +64,8 @@ struct RegionField {
 struct Request {
   uint32_t command, fields;
   int64_t sample_id, position, stands_for;
-  uint32_t is_real, key[2], reserved;
+  uint32_t is_real, key[2];
+  uint32_t code;  // kReturn: absl::StatusCode
   int64_t max_field_bytes;
 };
 
@@ -73,7 +75,10 @@ struct Answer {
   uint32_t fields;   // kRunKeeping: what is to be kept, if `is_kept`; kPack: the document, or none
   uint32_t indexes;  // behind the fields: seek indexes that are new
   uint32_t is_kept;
-  uint32_t reserved;
+  // Not 0: nothing is done yet. An op of the user's own is to be run on the first so many fields;
+  // `message` is its name, and the other fields are as what it makes. kReturn answers.
+  uint32_t call_inputs;
+  uint64_t seed[2];     // of the call
   uint8_t decoded[16];  // images by the way they were decoded, as in DecodeCounts
   char message[1024];
 };

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "server/base/work_clock.h"
 #include "server/codec/decode_need.h"
 #include "server/decoder/decoder_setup.h"
+#include "server/graph/op_caller.h"
 
 namespace feedwater::server {
 namespace {
@@ -48,10 +50,55 @@ class RequestIndexes final : public SeekIndexes {
   }
 };
 
-class Decoder {
+class Decoder final : public OpCaller {
  public:
-  explicit Decoder(const Region& region) : region_(region) {
+  // `take_turn` tells the worker that the answer stands in the region, and waits until something
+  // stands there for this process.
+  Decoder(const Region& region, std::function<void()> take_turn)
+      : region_(region), take_turn_(std::move(take_turn)) {
     workspace_.images().UseSeekIndexes(&indexes_);
+    workspace_.UseCaller(this, /*gone=*/nullptr);
+  }
+
+  // The worker has the user's own ops run.
+  absl::Status Call(const OpCall& call,
+                    absl::FunctionRef<absl::Status(absl::Span<const Tensor>)> take) override {
+    struct Answer asked = {};
+    asked.call_inputs = static_cast<uint32_t>(call.inputs.size());
+    asked.seed[0] = call.seed[0];
+    asked.seed[1] = call.seed[1];
+    asked.message_bytes = static_cast<uint32_t>(std::min(call.name->size(), sizeof(asked.message)));
+    std::memcpy(asked.message, call.name->data(), asked.message_bytes);
+    const uint64_t used_before = used_;
+    const size_t fields_before = fields_.size();
+    used_ = std::max(used_, sample_bytes_);
+    bool fits = true;
+    for (const Tensor& input : call.inputs)
+      fits = fits && Put(input.spec, {input.data, input.bytes()});
+    std::vector<RegionField> fields(fields_.begin() + static_cast<ptrdiff_t>(fields_before),
+                                    fields_.end());
+    fields_.resize(fields_before);
+    used_ = used_before;
+    for (const TensorSpec& output : call.outputs) {
+      FW_ASSIGN_OR_RETURN(const int64_t bytes, output.ByteSize());
+      fits = fits && Describe(output, 0, static_cast<uint64_t>(bytes), &fields.emplace_back());
+    }
+    if (!fits || fields.size() > kMaxRegionFields)
+      return absl::InvalidArgumentError("more than a decoder process can give away (isolation)");
+    asked.fields = static_cast<uint32_t>(fields.size());
+    PutAnswer(asked, fields);
+    take_turn_();
+
+    const auto reply = CopyIn<Request>(region_.at(kRequestAt));
+    std::vector<Tensor> made;
+    FW_RETURN_IF_ERROR(ReadFields(reply, &made, nullptr));
+    if (static_cast<DecoderCommand>(reply.command) != DecoderCommand::kReturn || made.empty())
+      return absl::InternalError("no answer to a call");
+    if (reply.code != 0) {
+      return absl::Status(static_cast<absl::StatusCode>(reply.code),
+                          {made[0].as<char>(), made[0].bytes()});
+    }
+    return take(made);
   }
 
   void Answer(const absl::Status& ready) {
@@ -71,17 +118,20 @@ class Decoder {
       SetMessage(status.message());
     }
     if (is_large_) workspace_.GiveBack();
-    std::byte* const at = region_.at(kAnswerAt);
-    std::memcpy(at, &answer_, sizeof(answer_));
-    if (!fields_.empty()) {
-      std::memcpy(at + sizeof(answer_), fields_.data(), fields_.size() * sizeof(RegionField));
-    }
+    PutAnswer(answer_, fields_);
   }
 
  private:
+  void PutAnswer(const struct Answer& answer, const std::vector<RegionField>& fields) {
+    std::byte* const at = region_.at(kAnswerAt);
+    std::memcpy(at, &answer, sizeof(answer));
+    if (!fields.empty())
+      std::memcpy(at + sizeof(answer), fields.data(), fields.size() * sizeof(RegionField));
+  }
+
   absl::Status Carry() {
     request_ = CopyIn<Request>(region_.at(kRequestAt));
-    FW_RETURN_IF_ERROR(TakeFields());
+    FW_RETURN_IF_ERROR(ReadFields(request_, &record_.fields, &indexes_));
     const auto command = static_cast<DecoderCommand>(request_.command);
     if (command == DecoderCommand::kSetUp) return SetUp();
     if (command == DecoderCommand::kPack) return Pack();
@@ -110,19 +160,22 @@ class Decoder {
     }
   }
 
-  // The request's fields, as views into the input area, and what is known of their images.
-  absl::Status TakeFields() {
-    if (request_.fields > kMaxRegionFields)
+  // The request's fields, as views into the input area, and what is known of their images (null:
+  // nothing).
+  absl::Status ReadFields(const Request& request, std::vector<Tensor>* fields,
+                          RequestIndexes* indexes) const {
+    if (request.fields > kMaxRegionFields)
       return absl::InvalidArgumentError("a request of too many fields");
     const uint64_t room = region_.header().input_bytes;
-    record_.fields.clear();
-    for (uint32_t i = 0; i < request_.fields; ++i) {
+    fields->clear();
+    for (uint32_t i = 0; i < request.fields; ++i) {
       const auto at =
           CopyIn<RegionField>(region_.at(kRequestAt + sizeof(Request) + i * sizeof(RegionField)));
       Tensor field;
       FW_ASSIGN_OR_RETURN(field.spec, CheckField(at, room));
       field.data = region_.input() + at.offset;
-      record_.fields.push_back(std::move(field));
+      fields->push_back(std::move(field));
+      if (indexes == nullptr) continue;
       if (at.hash_low == 0 && at.hash_high == 0) continue;
       RequestIndexes::Image image;
       image.field = i;
@@ -130,7 +183,7 @@ class Decoder {
       if (at.index_offset > room || at.index_bytes > room - at.index_offset)
         return absl::InvalidArgumentError("a seek index that lies outside");
       image.known = {region_.input() + at.index_offset, static_cast<size_t>(at.index_bytes)};
-      indexes_.images.push_back(std::move(image));
+      indexes->images.push_back(std::move(image));
     }
     return absl::OkStatus();
   }
@@ -246,6 +299,7 @@ class Decoder {
   }
 
   const Region& region_;
+  const std::function<void()> take_turn_;
   std::shared_ptr<const Plan> plan_;
   SampleWorkspace workspace_;
   RequestIndexes indexes_;
@@ -265,15 +319,25 @@ class Decoder {
 }  // namespace
 
 int ServeDecoder(int socket, const Region& region, const absl::Status& ready) {
-  Decoder decoder(region);
+  uint32_t sequence = 0;
+  const auto await = [&] {
+    ssize_t got;
+    do {
+      got = read(socket, &sequence, sizeof(sequence));
+    } while (got < 0 && errno == EINTR);
+    if (got != sizeof(sequence)) _exit(got == 0 ? 0 : 1);
+  };
+  const auto tell = [&] {
+    if (write(socket, &sequence, sizeof(sequence)) != sizeof(sequence)) _exit(0);
+  };
+  Decoder decoder(region, [&] {
+    tell();
+    await();
+  });
   for (;;) {
-    uint32_t sequence = 0;
-    const ssize_t got = read(socket, &sequence, sizeof(sequence));
-    if (got < 0 && errno == EINTR) continue;
-    if (got == 0) return 0;
-    if (got != sizeof(sequence)) return 1;
+    await();
     decoder.Answer(ready);
-    if (write(socket, &sequence, sizeof(sequence)) != sizeof(sequence)) return 0;
+    tell();
   }
 }
 

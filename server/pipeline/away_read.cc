@@ -49,4 +49,12 @@ void AwayRead::Run() {
   home->Put(shared_from_this());
 }
 
+void AwayRead::Given(const absl::Status& status, absl::Span<const std::byte> bytes,
+                     std::shared_ptr<const void> memory) {
+  op.status = status;
+  given = bytes;
+  holds = std::move(memory);
+  home->Put(shared_from_this());
+}
+
 }  // namespace feedwater::server

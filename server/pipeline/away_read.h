@@ -1,6 +1,6 @@
-// One read of a file on storage that may hang: opening and reading are done by a thread of
-// StorageCalls. It owns, or keeps alive, all that it uses, so that whoever asked for it can leave
-// without it.
+// One read that others do: of a file on storage that may hang, by a thread of StorageCalls, or of a
+// record that a program gives. It owns, or keeps alive, all that it uses, so that whoever asked for
+// it can leave without it.
 #pragma once
 
 #include <atomic>
@@ -11,6 +11,7 @@
 
 #include "server/base/mutex.h"
 #include "server/pipeline/read_buffers.h"
+#include "server/source/given_records.h"
 #include "server/storage/engine.h"
 #include "server/storage/storage_calls.h"
 
@@ -37,9 +38,13 @@ class Mailbox {
   std::vector<std::shared_ptr<AwayRead>> back_ ABSL_GUARDED_BY(mu_);
 };
 
-class AwayRead final : public StorageCall, public std::enable_shared_from_this<AwayRead> {
+class AwayRead final : public StorageCall,
+                       public RecordTaker,
+                       public std::enable_shared_from_this<AwayRead> {
  public:
   void Run() override;
+  void Given(const absl::Status& status, absl::Span<const std::byte> bytes,
+             std::shared_ptr<const void> holds) override;
 
   // Set before it is started, and not touched by anybody else until it is back.
   ReadOp op;                   // its file may be missing
@@ -48,6 +53,9 @@ class AwayRead final : public StorageCall, public std::enable_shared_from_this<A
   // Gives the file; null: there was only something to look at.
   std::function<absl::StatusOr<std::shared_ptr<const OpenedFile>>()> open;
   std::shared_ptr<Mailbox> home;
+  // Of a record that a program gives: set when it is back.
+  absl::Span<const std::byte> given;
+  std::shared_ptr<const void> holds;
 
   // The reader's own.
   uint32_t user = 0;

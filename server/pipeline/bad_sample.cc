@@ -24,6 +24,11 @@ int64_t AllowedBadSamples(double max_bad_fraction, int64_t samples) {
   return std::max(by_fraction, always);
 }
 
+std::string NameOf(const BadSample& bad) {
+  return absl::StrCat("record ", bad.record,
+                      bad.path.empty() ? "" : absl::StrCat(" (", bad.path, ")"));
+}
+
 BadSample BadRecord(const Dataset& dataset, int64_t record) {
   BadSample bad;
   bad.record = record;

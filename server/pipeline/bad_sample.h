@@ -28,6 +28,9 @@ struct BadSample {
   absl::StatusCode code = absl::StatusCode::kDataLoss;
 };
 
+// "record 3 (cats/7.jpg)", for people.
+std::string NameOf(const BadSample& bad);
+
 // A record of the dataset as a bad sample: where it lies, and nothing of a place or reason.
 BadSample BadRecord(const Dataset& dataset, int64_t record);
 

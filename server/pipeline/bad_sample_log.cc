@@ -17,6 +17,7 @@
 #include "absl/time/time.h"
 #include "server/base/atomic_file.h"
 #include "server/base/no_throw.h"
+#include "server/source/given_records.h"
 
 namespace feedwater::server {
 namespace {
@@ -185,7 +186,7 @@ BadSampleLog::Entry* BadSampleLog::FindOrMake(const std::string& dataset, int64_
   const Key key(dataset, record);
   const auto found = entries_.find(key);
   if (found != entries_.end()) return &found->second;
-  if (entries_.size() >= kMaxRecords && !MakeRoom(user)) return nullptr;
+  if (entries_.size() >= kMaxRecords && !MakeRoom(dataset, user)) return nullptr;
   Entry& made = entries_[key];
   made.dataset = dataset;
   made.record = record;
@@ -194,9 +195,18 @@ BadSampleLog::Entry* BadSampleLog::FindOrMake(const std::string& dataset, int64_
   return &made;
 }
 
-// The first of the user with most, if that is more than this user would have. A sample that ended
-// the daemon stays: it matters more than any other.
-bool BadSampleLog::MakeRoom(int64_t user) {
+// One of an earlier epoch of the same dataset, which does not come again; else the first of the
+// user with most, if that is more than this user would have. A sample that ended the daemon stays:
+// it matters more than any other.
+bool BadSampleLog::MakeRoom(const std::string& dataset, int64_t user) {
+  const std::string earliest(OfAnyEpoch(dataset));
+  for (auto it = entries_.lower_bound(Key(earliest, 0));
+       it != entries_.end() && it->first.first < dataset; ++it) {
+    if (it->second.crashes > 0 || it->second.user != user) continue;
+    not_listed_ += it->second.count;
+    Drop(it);
+    return true;
+  }
   const auto most =
       std::max_element(of_user_.begin(), of_user_.end(),
                        [](const auto& a, const auto& b) { return a.second < b.second; });
@@ -259,8 +269,7 @@ void BadSampleLog::Add(const std::string& dataset, const PipelineSpec& pipeline,
                        const BadSample& bad, int64_t user) {
   const int met = Note(dataset, pipeline, bad, user);
   if (met > 0 && met <= kLogged) {
-    spdlog::warn("pipeline {}: record {} ({}) is bad: {}", pipeline.name, bad.record, bad.path,
-                 bad.reason);
+    spdlog::warn("pipeline {}: {} is bad: {}", pipeline.name, NameOf(bad), bad.reason);
   } else if (met == kLogged + 1) {
     spdlog::warn(
         "further bad samples of user {} are not logged; `feedwater status --bad` lists them", user);

@@ -9,8 +9,9 @@
 // sample is put aside: workers take it for bad without touching it. That set is settled before the
 // first sample and then constant. Deleting the file while the daemon is down forgets everything.
 //
-// Bounded: so many records, and so many bytes of text of each. Where they are full, a user who has
-// fewer of them gets the place of one of the user who has most; what is left out is counted.
+// Bounded: so many records, and so many bytes of text of each. Where they are full, records of an
+// iterable dataset take the place of those of its earliest epoch; else a user who has fewer of them
+// gets the place of one of the user who has most; what is left out is counted.
 //
 // Thread safety: all calls may come from any thread, except AddCrash.
 #pragma once
@@ -92,7 +93,7 @@ class BadSampleLog {
            int64_t user) ABSL_LOCKS_EXCLUDED(mu_);
   Entry* FindOrMake(const std::string& dataset, int64_t record, int64_t user)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  bool MakeRoom(int64_t user) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool MakeRoom(const std::string& dataset, int64_t user) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Drop(std::map<Key, Entry>::iterator entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Append(const Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Complain(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

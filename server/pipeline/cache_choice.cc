@@ -130,6 +130,9 @@ CacheChoice ChooseCache(const PipelineSpec& spec, const Dataset& dataset, const 
   disk_bytes = std::min(disk_bytes, spec.cache.disk_bytes);
   const bool is_image = DecodedField(dataset, plan) >= 0;
   if (spec.cache.kind == CacheKind::kNone) return {CacheKind::kNone, "the pipeline asks for none"};
+  if (dataset.giver() != nullptr) {
+    return {CacheKind::kNone, "a program gives the records, and may give others in the next epoch"};
+  }
   if (memory_bytes <= 0 && disk_bytes <= 0) {
     return {CacheKind::kNone,
             "there is no room: cache.ram and cache.disk of the daemon, or of the pipeline, are 0"};

@@ -46,7 +46,7 @@ class CachedRecord {
   const Record& fields() const { return fields_; }
 
   void GiveBackMemory();
-  // Gives back what no budget has for long.
+  // Frees the payload where it is large: the budget has no room for it between samples.
   void GiveBackLargeMemory();
 
  private:

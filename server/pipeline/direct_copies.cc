@@ -1,9 +1,5 @@
 #include "server/pipeline/direct_copies.h"
 
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
-
 #include <algorithm>
 #include <cstring>
 #include <tuple>
@@ -25,28 +21,6 @@ constexpr size_t kMostStoredBytes = 4 << 20;  // scratch, which no budget knows 
 constexpr size_t kBlocksAhead = 8;  // records, of which the cache's blocks are loaded
 constexpr size_t kCopiesAhead = 2, kPrefetchBytes = 4096, kCacheLine = 64;
 
-// Of copies this large, what is written is not read soon: past the caches, which it would flush,
-// and without loading first what it replaces.
-constexpr size_t kStreamedBytes = 1024;
-
-#ifdef __SSE2__
-// Whole cache lines are streamed: a part of one would be written to memory by itself.
-void Stream(const std::byte* from, size_t bytes, std::byte* to) {
-  constexpr size_t kVector = sizeof(__m128i), kVectors = kCacheLine / kVector;
-  const size_t head = -reinterpret_cast<uintptr_t>(to) % kCacheLine;
-  std::memcpy(to, from, head);
-  size_t at = head;
-  for (; at + kCacheLine <= bytes; at += kCacheLine) {
-    const auto* const line = reinterpret_cast<const __m128i*>(from + at);
-    __m128i vectors[kVectors];
-    for (size_t i = 0; i < kVectors; ++i) vectors[i] = _mm_loadu_si128(line + i);
-    for (size_t i = 0; i < kVectors; ++i)
-      _mm_stream_si128(reinterpret_cast<__m128i*>(to + at) + i, vectors[i]);
-  }
-  std::memcpy(to + at, from + at, bytes - at);
-}
-#endif
-
 void CopyAll(const std::vector<Copy>& copies) {
   for (size_t i = 0; i < copies.size(); ++i) {
     if (i + kCopiesAhead < copies.size()) {
@@ -55,21 +29,11 @@ void CopyAll(const std::vector<Copy>& copies) {
         __builtin_prefetch(next.from + at);
     }
     const Copy& copy = copies[i];
-    if (copy.unpack != nullptr) {
+    if (copy.unpack != nullptr)
       copy.unpack(copy.from, copy.bytes, copy.to);
-      continue;
-    }
-#ifdef __SSE2__
-    if (copy.bytes >= kStreamedBytes) {
-      Stream(copy.from, copy.bytes, copy.to);
-      continue;
-    }
-#endif
-    std::memcpy(copy.to, copy.from, copy.bytes);
+    else
+      std::memcpy(copy.to, copy.from, copy.bytes);
   }
-#ifdef __SSE2__
-  _mm_sfence();  // before the batch is published
-#endif
 }
 
 }  // namespace

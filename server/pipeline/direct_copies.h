@@ -59,8 +59,8 @@ class DirectCopies {
     int64_t from_cache = 0;  // samples
   };
   // Makes the samples of places first, first + 1, ... of a batch. Adds to `files` each one that was
-  // read, which is to be proven afterwards. Nothing: none is made, though something may stand in
-  // the places.
+  // read, which is to be proven afterwards. Nothing: no sample is made, but the places may have
+  // been written to.
   std::optional<Made> Make(const Source& source, absl::Span<const Placement> places, int64_t first,
                            const BatchMemory& memory, OpenedFiles* files, Scratch* scratch);
 
@@ -94,7 +94,8 @@ class DirectCopies {
   std::vector<FromFile> from_files_;  // how they come from files; empty: they do not
   size_t extents_ = 0;                // of a record, that are read from
   size_t stored_bytes_ = 0;  // of a record, that are not in their places when they were read
-  // Tickets that go the ordinary way, because bytes were not in memory, and how many the next time.
+  // Tickets that go the ordinary way before direct copies are tried again, because bytes were not
+  // in memory; and how many it will be the next time.
   std::atomic<int> rest_{0}, next_rest_{0};
 };
 

@@ -1,7 +1,7 @@
-// Whose turn it is, by CPU time. Between users: who has used the least comes first, with however
-// many jobs. Between a user's jobs: the one that has used the least. Who had nothing to do for a
-// while gets little credit for it, and who leaves keeps the debt. (Start-time fair queueing, Goyal,
-// Vin and Cheng 1996, in two levels.)
+// Whose turn it is, by CPU time. Between users: the one who has used the least comes first, however
+// many jobs it has. Between a user's jobs: the one that has used the least. A user or job that was
+// idle gets little credit for it, and one that leaves keeps its debt. (Start-time fair queueing,
+// Goyal, Vin and Cheng 1996, in two levels.)
 //
 // Not thread-safe: guarded by the scheduler's lock.
 #pragma once
@@ -27,7 +27,7 @@ class FairShares {
   void Picked(uint32_t uid, Used used);
   // CPU time for a job, estimates included; less than 0 takes them back.
   void Use(uint32_t uid, double ns, double* job_ns);
-  // CPU time for a user, if he has jobs or debts.
+  // CPU time for a user, if it has jobs or debts.
   void Charge(uint32_t uid, double ns);
 
  private:

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "server/batch/slot_layout.h"
+#include "server/pipeline/cache_choice.h"
 #include "server/pipeline/direct_copies.h"
 #include "server/pipeline/epoch_orders.h"
 #include "server/pipeline/job_config.h"
@@ -52,7 +53,10 @@ class Job {
         claim_(std::move(claim)),
         orders_(std::move(orders)),
         ahead_(std::move(ahead)),
-        direct_(FindDirect()) {}
+        direct_(FindDirect()),
+        reads_in_place_(config_.pipeline != nullptr && plan() != nullptr &&
+                        dataset().giver() != nullptr && !config_.isolated &&
+                        plan()->OnlyCopies().has_value() && !HasImages(dataset())) {}
   ~Job() {
     if (ahead_ != nullptr) ahead_->End();
   }
@@ -66,6 +70,13 @@ class Job {
   JobFiles* files() const { return files_.get(); }        // null only where nothing is read
   ReadAhead* ahead() const { return ahead_.get(); }       // may be null
   DirectCopies* direct() const { return direct_.get(); }  // may be null
+  // Whether records of a user's program may be read where the program can still write to them: they
+  // are copied once, and nothing looks into them.
+  bool reads_in_place() const { return reads_in_place_; }
+  // Its samples wait for a user's program. How long that takes is not known: the job is slow.
+  bool calls_out() const {
+    return config_.pipeline != nullptr && config_.pipeline->op_caller != nullptr;
+  }
   int attached() const { return attached_.load(std::memory_order_relaxed); }  // ranks, here
   // The workers that have memory for its samples: those with lower numbers; and how much each has.
   int workers() const { return claim_ == nullptr ? INT_MAX : claim_->workers(); }
@@ -107,6 +118,7 @@ class Job {
   const MemoryReservation orders_;
   const std::shared_ptr<ReadAhead> ahead_;
   const std::unique_ptr<DirectCopies> direct_;
+  const bool reads_in_place_;
   std::atomic<int> attached_{0};
   std::atomic<bool> ended_{false};
   std::atomic<int> held_up_{0};

@@ -5,11 +5,12 @@
 // some samples of the one state and some of the other.
 //
 // A file that the job has not looked at yet is refused, too, when it was changed after the job was
-// opened: others may have been read as they were before. That is seen by the file's change time, so
-// within 20 ms it is not, nor where a file system's clock is behind ours, or as far ahead of it as
-// the change is old. As long as there are such files, the folders and files that the index depends
-// on are looked at, too, once a second and with the last file. A rank that has lost its daemon goes
-// on with files as they were when its stream was first opened: the new job is as old as that.
+// opened: others may have been read as they were before. Its change time shows that. It does not
+// show a change within 20 ms, or where the file system's clock is behind ours or as far ahead of it
+// as the change is old. As long as there are such files, the folders and files that the index
+// depends on are looked at, too: once a second, and with the last file. A rank that has lost its
+// daemon goes on with files as they were when its stream was first opened: the new job counts as
+// opened then.
 //
 // A file is known by its stamp (storage/engine.h): device, inode, size, times. A look costs one
 // system call or so, once for each file in a job's life.
@@ -32,7 +33,7 @@
 
 namespace feedwater::server {
 
-// What a rank brings along that lost its daemon.
+// What a rank that has lost its daemon brings along.
 struct FilesMark {
   int64_t as_of_ns = 0;  // CLOCK_REALTIME, in nanoseconds; 0: the rank is new
   std::string identity;  // Dependencies::identity

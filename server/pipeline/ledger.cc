@@ -10,6 +10,7 @@
 #include "server/base/yaml.h"
 #include "server/pipeline/bad_sample.h"
 #include "server/pipeline/substitution.h"
+#include "server/source/given_records.h"
 
 namespace feedwater::server {
 namespace {
@@ -69,7 +70,8 @@ absl::Status ReadStep(const Dataset& dataset, const EpochOrder& order, const Ord
 }
 
 // As the workers choose: the next position with a good record.
-void MarkBad(const EpochOrder& order, int64_t positions, const LedgerQuery& query, Ledger* ledger) {
+void MarkBad(const Dataset& dataset, const EpochOrder& order, int64_t positions,
+             const LedgerQuery& query, Ledger* ledger) {
   for (LedgerEntry& entry : ledger->entries) {
     const auto found = query.bad.find(entry.record);
     if (found == query.bad.end()) continue;
@@ -77,7 +79,7 @@ void MarkBad(const EpochOrder& order, int64_t positions, const LedgerQuery& quer
     entry.bad_reason = found->second;
     if (query.on_bad_sample == BadSamplePolicy::kFail) continue;
     for (int64_t tries = 1; entry.stood_in < 0; ++tries) {
-      const auto next = SubstituteFor(entry.position, tries, order, positions);
+      const auto next = SubstituteFor(entry.position, tries, order, positions, WorkersOf(dataset));
       if (!next.has_value()) break;
       if (query.bad.count(next->record) == 0) entry.stood_in = next->record;
     }
@@ -96,7 +98,7 @@ absl::StatusOr<Ledger> ReadLedger(const Dataset& dataset,
   ledger.steps = order.steps();
   if (query.step) {
     FW_RETURN_IF_ERROR(ReadStep(dataset, order, *config, query, &ledger));
-    MarkBad(order, config->positions(), query, &ledger);
+    MarkBad(dataset, order, config->positions(), query, &ledger);
     return ledger;
   }
   if (!query.record) return absl::InvalidArgumentError("give a step, or a record");
@@ -104,7 +106,7 @@ absl::StatusOr<Ledger> ReadLedger(const Dataset& dataset,
   std::vector<Extent> extents;
   for (const Use& use : order.UsesOf(*query.record))
     ledger.entries.push_back(EntryOf(dataset, use, *query.record, &extents));
-  MarkBad(order, config->positions(), query, &ledger);
+  MarkBad(dataset, order, config->positions(), query, &ledger);
   return ledger;
 }
 

@@ -3,12 +3,15 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "server/base/memory_budget.h"
 #include "server/cache/record_cache.h"
 #include "server/cache/seek_index_store.h"
+#include "server/graph/op_caller.h"
 #include "server/graph/pipeline_spec.h"
 #include "server/graph/plan.h"
 #include "server/pipeline/kept_fields.h"
@@ -22,6 +25,12 @@ struct LoadedPipeline {
   std::shared_ptr<const MemoryReservation> text;  // for one that a client sent; else null
   std::shared_ptr<const void> file;  // what it was read from, another one after a change, or null
   std::string warning;               // for those who open it; "" is none
+  // Of a pipeline with a source or ops of a user's own: that user's alone. `is_current`: whether
+  // the same ops are served; may be null, as `op_caller` is without such ops.
+  std::optional<uint32_t> only_user;
+  std::vector<std::string> own_code;  // names of the sources and ops of users' own
+  std::function<bool()> is_current;
+  std::shared_ptr<OpCaller> op_caller;
   std::shared_ptr<const Dataset> dataset;
   int64_t class_names_bytes = 0;  // in an answer
   std::shared_ptr<const Plan> plan;

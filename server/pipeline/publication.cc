@@ -2,6 +2,9 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "server/source/given_records.h"
+
 namespace feedwater::server {
 
 std::optional<Publication> TakeDone(Stream& stream, bool our_turn) {
@@ -48,9 +51,12 @@ void HandOver(const Publication& publication, BadSampleLog* log) {
   const JobConfig& job = stream.job().config();
   const Dataset& dataset = stream.job().dataset();
   if (log != nullptr) {
-    for (const BadPlaces::Entry& place : publication.bad.places())
-      log->Add(dataset.digest(), job.pipeline->spec, publication.bad.At(dataset, place),
-               job.owner_uid);
+    const std::string contents = ContentsIn(dataset, publication.meta.epoch);
+    for (const BadPlaces::Entry& place : publication.bad.places()) {
+      BadSample bad = publication.bad.At(dataset, place);
+      if (WorkersOf(dataset) > 0) bad.path = absl::StrCat("epoch ", publication.meta.epoch);
+      log->Add(contents, job.pipeline->spec, bad, job.owner_uid);
+    }
   }
   const int slot = publication.batch->slot();
   if (publication.failure.has_value()) {

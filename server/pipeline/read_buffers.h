@@ -1,4 +1,4 @@
-// The read buffers of one worker: aligned for direct I/O, on huge pages, kept and used again. What
+// The read buffers of one worker: aligned for direct I/O, on huge pages, and reused. What
 // stands beyond the base that every worker has reserved at start is reserved in the memory budget
 // before it is allocated, and given back when it is idle.
 //

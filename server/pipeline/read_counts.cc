@@ -7,12 +7,12 @@ const Registrar<CounterEntry> kCounters[] = {
     {"storage_reads", {"reads of datasets' files, without those that were read ahead"}},
     {"storage_read_bytes", {"bytes of these reads"}},
     {"storage_seeks",
-     {"of these reads, those that did not go on where the worker's last one ended"}},
+     {"of these reads, those that did not begin where the worker's last one ended"}},
     {"storage_reads_joined", {"ranges of files that came with the read of a neighbour"}},
     {"storage_reads_found_ahead", {"reads of what had been read ahead"}},
     {"storage_ahead_reads", {"pieces of `shuffle: block` that were read ahead"}},
     {"storage_ahead_bytes", {"bytes of these pieces"}},
-    {"storage_ahead_seeks", {"of these pieces, those that did not go on where the last one ended"}},
+    {"storage_ahead_seeks", {"of these pieces, those that did not begin where the last one ended"}},
 };
 
 }  // namespace

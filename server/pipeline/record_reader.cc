@@ -81,6 +81,8 @@ void RecordReader::StartAt(int64_t due_ns, const Dataset& dataset, int64_t recor
 // What is not read is looked at: the files of a record that may be kept, and of an extent without
 // bytes, which may have some by now.
 void RecordReader::StartLooked(RecordBytes* into) {
+  if (RecordGiver* const giver = into->dataset_->giver(); giver != nullptr)
+    return StartGiven(giver, into);
   extents_.clear();
   into->dataset_->Extents(into->record_, &extents_);
   const RecordCache* const cache = into->cache_;
@@ -143,6 +145,17 @@ bool RecordReader::TryAnew(RecordBytes* bytes, absl::Status* why) {
   StartAnewAt(due_ns, bytes);
   bytes->retries_ = retries;
   return true;
+}
+
+void RecordReader::StartGiven(RecordGiver* giver, RecordBytes* into) {
+  into->extents_.assign(1, absl::Span<const std::byte>(kNothing, 0));
+  into->missing_ = 1;
+  Read* const read = NewRead(*into->dataset_, {0, 0, 0}, into, 0);
+  read->giver = giver;
+  read->record = into->record_;
+  read->seed = into->seed;
+  read->in_place = into->in_place;
+  storage_.Add(read);
 }
 
 void RecordReader::NotStarted(const absl::Status& status, RecordBytes* into) {
@@ -234,6 +247,7 @@ RecordReader::Read* RecordReader::NewRead(const ObjectSource& source, const Exte
   read->user = UserOf(*bytes);
   read->due_ns = bytes->due_ns_;
   read->looks_at.clear();
+  read->giver = nullptr;
   read->retries = Retries();
   read->parts.clear();
   read->parts.push_back({bytes, index, 0, extent.length});
@@ -267,6 +281,7 @@ void RecordReader::Finished(StorageRead* finished) {
     FreeRead(read);
     return status.ok() ? StartLooked(bytes) : NotStarted(status, bytes);
   }
+  if (read->giver != nullptr) return FinishedGiven(read, status);
   // A joined read that failed says nothing about its parts: those before the damage are whole. So
   // each is read alone, unless it is the file that was refused.
   const bool is_refused = read->op.file == nullptr && absl::IsFailedPrecondition(status);
@@ -288,6 +303,19 @@ void RecordReader::Finished(StorageRead* finished) {
     }
   }
   if (read->users == 0) FreeRead(read);
+}
+
+// What the program says of a record is said of the record.
+void RecordReader::FinishedGiven(Read* read, const absl::Status& status) {
+  RecordBytes* const bytes = read->parts[0].bytes;
+  if (status.ok()) {
+    bytes->size_ = read->length;
+    bytes->extents_[0] = absl::MakeConstSpan(read->op.data, static_cast<size_t>(read->length));
+  } else {
+    Refuse(bytes, 0, status);
+    bytes->not_read_ = false;
+  }
+  Arrived(bytes);
 }
 
 void RecordReader::Refuse(RecordBytes* bytes, int64_t extent, const absl::Status& status) {

@@ -50,7 +50,11 @@ class RecordBytes {
   uint64_t stamp() const { return stamp_; }
   int64_t size() const { return size_; }  // of all extents
   void* user = nullptr;                   // the owner's
-  bool is_ahead = false;                  // the owner's, set before Start: its bytes are read ahead
+  // The owner's, set before Start: its bytes are read ahead; of a record that a program gives, its
+  // seed, and whether its bytes may be those that the program can still write to.
+  bool is_ahead = false;
+  ProvidedSeed seed{};
+  bool in_place = false;
 
  private:
   friend class RecordReader;
@@ -157,6 +161,7 @@ class RecordReader final : private StorageReads::Client {
   void StartLooked(RecordBytes* into);
   // Has the files looked at by a thread that can be left behind, then goes on with StartLooked.
   void LookFirst(RecordBytes* into);
+  void StartGiven(RecordGiver* giver, RecordBytes* into);
   void NotStarted(const absl::Status& status, RecordBytes* into);
   void StartExtents(const ObjectSource& source, RecordBytes* into);
   // The read that the extent can go with; may be null.
@@ -164,6 +169,7 @@ class RecordReader final : private StorageReads::Client {
   Read* NewRead(const ObjectSource& source, const Extent& extent, RecordBytes* bytes,
                 int64_t index);
   std::optional<uint32_t> UserOf(const RecordBytes& bytes) const;
+  void FinishedGiven(Read* read, const absl::Status& status);
   void Refuse(RecordBytes* bytes, int64_t extent, const absl::Status& status);
   void Arrived(RecordBytes* bytes);
   void FreeRead(Read* read);

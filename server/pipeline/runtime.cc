@@ -84,8 +84,9 @@ absl::StatusOr<std::shared_ptr<const SampleRooms::Claim>> ClaimMemory(const JobC
   const LoadedPipeline& pipeline = *job.pipeline;
   const SampleMemory& memory = pipeline.sample_memory();
   const std::string name = absl::StrCat(job.name.size(), " ", job.name, pipeline.spec.name);
-  auto claim = rooms->Admit(job.owner_uid, name, memory.Claim(),
-                            job.isolated ? IsolatedMaker::ProcessBytes(*pipeline.plan) : 0);
+  auto claim = rooms->Admit(
+      job.owner_uid, name, memory.Claim(),
+      job.isolated ? IsolatedMaker::ProcessBytes(*pipeline.plan, pipeline.spec.files()) : 0);
   if (claim.ok() && (*claim)->workers() < INT_MAX &&
       ClientLog().Admits("jobs on few workers", job.owner_uid)) {
     spdlog::info("job {}: memory is there for its samples on {} workers only; one sample takes {}",

@@ -5,9 +5,9 @@
 //
 // A job is admitted where one worker has room for it; it then runs on as many as have, and on more
 // once there is room. A room for a large image waits for other large images to end, in the order of
-// asking, and two seconds for what else there is in memory; what cannot fit is refused. Claims and
-// rooms of one user stay within that user's share, and who waits for a share keeps no other user
-// waiting.
+// asking, and two seconds for memory that is taken by anything else; what cannot fit is refused.
+// Claims and rooms of one user stay within that user's share, and a user who waits for its share
+// delays no other one.
 //
 // Thread-safe. Order of locks: this one, then the budget's.
 #pragma once
@@ -106,9 +106,9 @@ class SampleRooms : public std::enable_shared_from_this<SampleRooms> {
   };
   // Waits until there is one, or until `gone` (may be null) becomes true: Cancelled.
   // ResourceExhausted when it can never fit, or there is none after some seconds without another
-  // large image under way. Whoever holds memory meanwhile (`holds`: its record) may hold what
-  // another one waits for: then only the first waits, the others come again, with an error that
-  // IsTransient and after they have given back what they hold.
+  // large image under way. A caller that holds memory meanwhile (`holds`: its record's) may hold
+  // what another one waits for. So only the first such caller waits; the others get an error that
+  // IsTransient, give back what they hold, and ask again.
   // Without `waits`: ResourceExhausted where the room is not there at once.
   absl::StatusOr<Room> Enter(uint32_t user, int64_t bytes, const std::atomic<bool>* gone,
                              bool holds = false, bool waits = true) ABSL_LOCKS_EXCLUDED(mu_);

@@ -10,6 +10,7 @@
 #include "server/base/units.h"
 #include "server/graph/verified_record.h"
 #include "server/pipeline/kept_fields.h"
+#include "server/source/given_records.h"
 
 namespace feedwater::server {
 namespace {
@@ -39,7 +40,7 @@ SampleMaker& SampleRunner::MakerFor(const Batch& batch) {
   const LoadedPipeline& pipeline = *job->config().pipeline;
   SeekIndexes* const indexes = pipeline.seek_indexes.get();
   if (!job->config().isolated) {
-    in_process_.Use(pipeline.plan.get(), indexes, &batch.dropped_flag());
+    in_process_.Use(pipeline.plan.get(), indexes, &batch.dropped_flag(), pipeline.op_caller.get());
     return in_process_;
   }
   for (const JobMaker& maker : job_makers_) {
@@ -52,6 +53,7 @@ SampleMaker& SampleRunner::MakerFor(const Batch& batch) {
                                             SetupOf(pipeline.spec, *pipeline.dataset),
                                             pipeline.spec.limits)});
   job_makers_.back().maker->UseSeekIndexes(indexes);
+  job_makers_.back().maker->UseCaller(pipeline.op_caller.get());
   job_makers_.back().maker->UseClock(clock_, &batch.dropped_flag());
   return *job_makers_.back().maker;
 }
@@ -68,13 +70,22 @@ void SampleRunner::LeaveEndedJobs() {
 void SampleRunner::EnterCrumb(const Making& sample) {
   if (crumb_ == nullptr) return;
   const Dataset& dataset = sample.batch.job().dataset();
+  const std::string& contents = ContentsOf(sample.batch);
   if (sample.is_cheap)
-    return crumb_->Enter(dataset.digest(), sample.bytes.record(), 0, sample.bytes.size(), "");
+    return crumb_->Enter(contents, sample.bytes.record(), 0, sample.bytes.size(), "");
   extents_.clear();
   dataset.Extents(sample.bytes.record(), &extents_);
-  if (extents_.empty()) return crumb_->Enter(dataset.digest(), sample.bytes.record(), 0, 0, "");
-  crumb_->Enter(dataset.digest(), sample.bytes.record(), extents_[0].offset, sample.bytes.size(),
+  if (extents_.empty()) return crumb_->Enter(contents, sample.bytes.record(), 0, 0, "");
+  crumb_->Enter(contents, sample.bytes.record(), extents_[0].offset, sample.bytes.size(),
                 dataset.PathText(extents_[0].object));
+}
+
+// As ContentsIn, without a copy where records are the same in each epoch.
+const std::string& SampleRunner::ContentsOf(const Batch& batch) {
+  const Dataset& dataset = batch.job().dataset();
+  if (WorkersOf(dataset) == 0) return dataset.contents();
+  contents_ = ContentsIn(dataset, batch.meta().epoch);
+  return contents_;
 }
 
 absl::Status SampleRunner::Run(const Making& sample, SampleInput input, Usage* usage) {
@@ -82,8 +93,7 @@ absl::Status SampleRunner::Run(const Making& sample, SampleInput input, Usage* u
   const int64_t every = sample.is_cheap ? kCheapTimedOneIn : 1;
   const bool timed = ++stage_clock_ % every == 0;
   if (bad_samples_ != nullptr && bad_samples_->quarantined() > 0) {
-    const std::string why =
-        bad_samples_->WhyQuarantined(batch.job().dataset().digest(), sample.bytes.record());
+    const std::string why = bad_samples_->WhyQuarantined(ContentsOf(batch), sample.bytes.record());
     if (!why.empty()) return absl::DataLossError(why);
   }
   EnterCrumb(sample);
@@ -234,13 +244,16 @@ absl::Status SampleRunner::FinishBatch(const Batch& batch, Usage* usage) {
   const Plan* plan = batch.job().plan();
   if (!plan->finishes_batches() || batch.dropped()) return absl::OkStatus();
   const int64_t start = MonotonicNs();
+  const LoadedPipeline& pipeline = *batch.job().config().pipeline;
   absl::Status status = NoThrow([&] {
+    in_process_.UseCaller(pipeline.op_caller.get(), &batch.dropped_flag());
     in_process_.workspace().clock().Begin(batch.samples() * plan->limits().max_sample_ms,
                                           &batch.dropped_flag());
     return plan->FinishBatch(batch.samples(), batch.number(), batch.order().key(), batch.memory(),
                              in_process_.workspace());
   });
   usage->batch_ns += MonotonicNs() - start;
+  usage->held_ns += in_process_.TakeCost().held_ns;
   return Annotate(status,
                   absl::StrCat("batch ", batch.meta().step, " of epoch ", batch.meta().epoch));
 }

@@ -70,6 +70,7 @@ class SampleRunner {
                          SampleMaker& maker, Usage* usage);
   void LeaveRoom();
   void EnterCrumb(const Making& sample);
+  const std::string& ContentsOf(const Batch& batch);
 
   const int worker_;
   const std::shared_ptr<SampleRooms> rooms_;
@@ -85,6 +86,7 @@ class SampleRunner {
   Record record_;             // scratch
   CachedRecord cached_;
   std::vector<Extent> extents_;  // scratch
+  std::string contents_;         // scratch
   uint32_t stage_clock_ = 0;
 };
 

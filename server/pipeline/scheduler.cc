@@ -61,7 +61,7 @@ absl::StatusOr<std::shared_ptr<Stream>> Scheduler::Attach(NewRank rank) {
     } else {
       job = std::make_shared<Job>(std::move(rank.job), std::move(rank.order_config), rank.layout,
                                   std::move(rank.files), std::move(rank.claim),
-                                  std::move(orders).value_or(MemoryReservation()),
+                                  std::exchange(orders, std::nullopt).value_or(MemoryReservation()),
                                   std::move(rank.ahead));
       Guarded(*job).used_ns = fair_.JobBegins(job->config().owner_uid);
       jobs_.push_back(job);
@@ -94,12 +94,12 @@ absl::StatusOr<std::shared_ptr<Stream>> Scheduler::Attach(NewRank rank) {
 }
 
 void Scheduler::Detach(const std::shared_ptr<Stream>& stream) {
-  Leaving leaving;
+  DroppedBatches dropped;
   MutexLock lock(&mu_);
   auto& state = Guarded(*stream);
   if (!state.attached) return;
   state.attached = false;
-  DropAll(*stream, &leaving);
+  dropped.DropAll(*stream);
   auto& streams = Guarded(stream->job()).streams;
   streams.erase(std::find(streams.begin(), streams.end(), stream));
   stream->job().attached_.store(static_cast<int>(streams.size()), std::memory_order_relaxed);
@@ -113,11 +113,11 @@ void Scheduler::Detach(const std::shared_ptr<Stream>& stream) {
 absl::Status Scheduler::Seek(const std::shared_ptr<Stream>& stream, uint32_t serial,
                              OrderCursor start) {
   {
-    Leaving leaving;
+    DroppedBatches dropped;
     MutexLock lock(&mu_);
     auto& state = Guarded(*stream);
     if (!state.attached) return absl::FailedPreconditionError("the stream is closed");
-    DropAll(*stream, &leaving);
+    dropped.DropAll(*stream);
     state.producing = true;
     state.serial = serial;
     state.began_epoch = state.published_epoch = start.order->epoch();
@@ -132,13 +132,13 @@ absl::Status Scheduler::Seek(const std::shared_ptr<Stream>& stream, uint32_t ser
 
 void Scheduler::Stop() {
   {
-    Leaving leaving;
+    DroppedBatches dropped;
     MutexLock lock(&mu_);
     stopping_ = true;
     for (const std::shared_ptr<Job>& job : jobs_) {
       for (const std::shared_ptr<Stream>& stream : Guarded(*job).streams) {
         Guarded(*stream).attached = false;
-        DropAll(*stream, &leaving);
+        dropped.DropAll(*stream);
       }
       Guarded(*job).streams.clear();
     }
@@ -180,7 +180,7 @@ std::optional<Ticket> Scheduler::Take(int worker, std::optional<uint32_t> only_u
 bool Scheduler::MayWork(const Job& job, int worker) const {
   if (worker >= job.workers()) return false;
   const JobPace& pace = Guarded(job).pace;
-  return !pace.is_slow() ||
+  return !(pace.is_slow() || job.calls_out()) ||
          (pace.MayTake(worker) && shares_.MayTake(job.config().owner_uid, worker, fair_.users()));
 }
 
@@ -339,7 +339,7 @@ Ticket Scheduler::Cut(Stream& stream, int worker) {
   reads_.Begin(user, ticket.count);
   ticket.estimate_ns = cost_ns * static_cast<double>(ticket.count);
   ticket.worker = worker;
-  ticket.is_slow = job.pace.is_slow();
+  ticket.is_slow = job.pace.is_slow() || stream.job().calls_out();
   if (ticket.is_slow) BeginSlow(stream.job(), worker);
   ticket.first_of_epoch = ticket.first == 0 && ticket.batch->step() == 0;
   Use(stream.job(), ticket.estimate_ns);
@@ -360,7 +360,7 @@ bool Scheduler::Complete(const Ticket& ticket, const TicketResult& result, const
     if (wakes) parking_->WakeAll();
   });
   {
-    Leaving leaving;
+    DroppedBatches dropped;
     MutexLock lock(&mu_);
     Job& job = batch->job();
     wakes |= reads_.End(job.config().owner_uid, ticket.count);
@@ -371,12 +371,12 @@ bool Scheduler::Complete(const Ticket& ticket, const TicketResult& result, const
     auto& state = Guarded(*batch);
     --state.writers;
     if (batch->dropped()) {
-      if (state.writers == 0) leaving.Add(batch);
+      if (state.writers == 0) dropped.LastWriterLeft(batch);
       return false;
     }
     state.real += result.real;
     state.bad.Add(result.bad);
-    if (result.failed_place >= 0) Fail(batch, result.failed_place, result.failure, &leaving);
+    if (result.failed_place >= 0) Fail(batch, result.failed_place, result.failure, &dropped);
     if (state.writers > 0 || state.next_place < batch->samples()) return false;
     if (!state.failed) {
       state.writers = 1;  // the caller, with the batch ops
@@ -402,17 +402,17 @@ void Scheduler::Finish(const std::shared_ptr<Batch>& batch, const absl::Status& 
     if (ends_slow) parking_->WakeAll();
   });
   {
-    Leaving leaving;
+    DroppedBatches dropped;
     MutexLock lock(&mu_);
     auto& state = Guarded(*batch);
     state.writers = 0;
     std::swap(bad, state.bad);
     if (ends_slow = state.slow_worker >= 0; ends_slow) EndSlow(batch->job(), state.slow_worker);
     if (batch->dropped()) {
-      leaving.Add(batch);
+      dropped.LastWriterLeft(batch);
       return;
     }
-    if (!status.ok()) Fail(batch, -1, BatchFailure{status, -1, ""}, &leaving);
+    if (!status.ok()) Fail(batch, -1, BatchFailure{status, -1, ""}, &dropped);
     state.done = true;
   }
   PublishInOrder(batch->shared_stream());
@@ -422,10 +422,10 @@ void Scheduler::PublishInOrder(const std::shared_ptr<Stream>& stream) {
   for (bool our_turn = false;; our_turn = true) {
     std::optional<Publication> next;
     {
-      Leaving leaving;
+      DroppedBatches dropped;
       MutexLock lock(&mu_);
       next = TakeDone(*stream, our_turn);
-      if (next.has_value() && next->ends_stream) DropAll(*stream, &leaving);
+      if (next.has_value() && next->ends_stream) dropped.DropAll(*stream);
     }
     if (!next.has_value()) return;
     HandOver(*next, bad_samples_.get());
@@ -433,7 +433,7 @@ void Scheduler::PublishInOrder(const std::shared_ptr<Stream>& stream) {
 }
 
 void Scheduler::Fail(const std::shared_ptr<Batch>& batch, int64_t place,
-                     const BatchFailure& failure, Leaving* leaving) {
+                     const BatchFailure& failure, DroppedBatches* dropped) {
   auto& state = Guarded(*batch);
   if (!state.failed || place < state.failed_place) {
     state.failed_place = place;
@@ -443,25 +443,8 @@ void Scheduler::Fail(const std::shared_ptr<Batch>& batch, int64_t place,
   // Places are handed out in their order, so all that could fail before `place` are being worked on
   // already.
   state.next_place = batch->samples();
-  auto& stream = Guarded(*batch->shared_stream());
-  stream.producing = false;
-  stream.filling = nullptr;
-  while (stream.open.back() != batch) {
-    Drop(stream.open.back(), leaving);
-    stream.open.pop_back();
-  }
-}
-
-void Scheduler::Drop(const std::shared_ptr<Batch>& batch, Leaving* leaving) {
-  batch->dropped_.store(true, std::memory_order_relaxed);
-  if (Guarded(*batch).writers == 0) leaving->Add(batch);  // else the last writer gives the slot up
-}
-
-void Scheduler::DropAll(Stream& stream, Leaving* leaving) {
-  auto& state = Guarded(stream);
-  for (const std::shared_ptr<Batch>& batch : state.open) Drop(batch, leaving);
-  state.open.clear();
-  state.filling = nullptr;
+  Guarded(*batch->shared_stream()).producing = false;
+  dropped->DropBehind(batch);
 }
 
 std::vector<JobStats> Scheduler::Snapshot() const {

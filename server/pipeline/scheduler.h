@@ -22,6 +22,7 @@
 #include "absl/base/thread_annotations.h"
 #include "server/base/mutex.h"
 #include "server/pipeline/bad_sample_log.h"
+#include "server/pipeline/dropped_batches.h"
 #include "server/pipeline/fair_shares.h"
 #include "server/pipeline/job_stats.h"
 #include "server/pipeline/parking.h"
@@ -89,19 +90,6 @@ class Scheduler {
   uint64_t progress() const { return progress_.load(std::memory_order_relaxed); }
 
  private:
-  // Slots to give up once the lock is gone. Declare it before the lock.
-  class Leaving {
-   public:
-    void Add(const std::shared_ptr<Batch>& batch) { batches_.push_back(batch); }
-    ~Leaving() {
-      for (const std::shared_ptr<Batch>& batch : batches_)
-        batch->stream().slots().Abandon(batch->slot());
-    }
-
-   private:
-    std::vector<std::shared_ptr<Batch>> batches_;
-  };
-
   // The only way to what changes in a job, stream or batch, so that the analysis sees every access.
   template <typename T>
   auto& Guarded(T& object) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
@@ -134,13 +122,10 @@ class Scheduler {
   int64_t MakeNextOrder(Stream& stream) ABSL_LOCKS_EXCLUDED(mu_);
   void Account(Job& job, const Usage& usage) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Use(Job& job, double ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Drop(const std::shared_ptr<Batch>& batch, Leaving* leaving)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void DropAll(Stream& stream, Leaving* leaving) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Marks the batch as failed, in place `place` (-1: as a whole). Nothing behind it is worth
   // working on.
   void Fail(const std::shared_ptr<Batch>& batch, int64_t place, const BatchFailure& failure,
-            Leaving* leaving) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+            DroppedBatches* dropped) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void PublishInOrder(const std::shared_ptr<Stream>& stream) ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::shared_ptr<Parking> parking_;

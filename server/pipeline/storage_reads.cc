@@ -1,6 +1,7 @@
 #include "server/pipeline/storage_reads.h"
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 
 #include "server/base/clock.h"
@@ -51,6 +52,7 @@ void StorageReads::Lengthen(StorageRead* read, int64_t by) {
 
 void StorageReads::Free(StorageRead* read) {
   read->op.file = nullptr;
+  read->holds = nullptr;
   --open_reads_;
   open_bytes_ -= read->length;
   if (read->buffer.capacity() > 0) buffers_.Put(std::exchange(read->buffer, ReadBuffers::Buffer()));
@@ -76,6 +78,7 @@ void StorageReads::Submit() {
     read->op.status = std::move(begun);
     Completed(read);
   }
+  FlushAsked();
 }
 
 void StorageReads::Count(const StorageRead& read) {
@@ -94,6 +97,10 @@ absl::Status StorageReads::Begin(StorageRead* read) {
   ReadOp& op = read->op;
   op = ReadOp();
   JobFiles* const job = read->job;
+  if (read->giver != nullptr) {
+    AskForRecord(read);
+    return absl::OkStatus();
+  }
   if (!read->looks_at.empty()) {
     SendAway(read,
              [job = job->shared_from_this(),
@@ -153,17 +160,51 @@ absl::Status StorageReads::GetBuffer(StorageRead* read, size_t capacity, bool go
 }
 
 void StorageReads::SendAway(StorageRead* read, OpenFile open) {
-  auto away = std::make_shared<AwayRead>();
+  const std::shared_ptr<AwayRead> away = GoAway(read);
   away->op = std::exchange(read->op, ReadOp());
   away->buffer = std::exchange(read->buffer, ReadBuffers::Buffer());
   away->user = *read->user;
   away->open = std::move(open);
+  calls_->Start(*read->user, away);
+}
+
+std::shared_ptr<AwayRead> StorageReads::GoAway(StorageRead* read) {
+  auto away = std::make_shared<AwayRead>();
   away->home = mailbox_;
   away->read = read;
   away->sent_ns = MonotonicNs();
   read->away = away;
   away_.push_back(read);
-  calls_->Start(*read->user, std::move(away));
+  return away;
+}
+
+void StorageReads::AskForRecord(StorageRead* read) {
+  read->giver->Ask(read->record, read->seed, GoAway(read));
+  if (std::find(asked_.begin(), asked_.end(), read->giver) == asked_.end())
+    asked_.push_back(read->giver);
+}
+
+void StorageReads::FlushAsked() {
+  for (RecordGiver* giver : asked_) giver->Flush();
+  asked_.clear();
+}
+
+// What may still be written to is copied before anybody looks at it.
+absl::Status StorageReads::TakeGiven(AwayRead* away, StorageRead* read) {
+  FW_RETURN_IF_ERROR(away->op.status);
+  const absl::Span<const std::byte> given = away->given;
+  SetHeld(read, false);  // which counts its length
+  Lengthen(read, static_cast<int64_t>(given.size()) - read->length);
+  if (read->in_place) {
+    read->op.data = given.data();
+    read->holds = std::move(away->holds);
+    return absl::OkStatus();
+  }
+  FW_RETURN_IF_ERROR(GetBuffer(read, ReadBufferBytes(read->length, /*direct_io=*/false),
+                               /*goes_away=*/false));
+  std::memcpy(read->buffer.data(), given.data(), given.size());
+  read->op.data = read->buffer.data();
+  return absl::OkStatus();
 }
 
 void StorageReads::LookAround() {
@@ -177,9 +218,13 @@ void StorageReads::TakeReturned() {
   for (std::shared_ptr<AwayRead>& away : returned_) {
     auto* const read = static_cast<StorageRead*>(away->read);
     if (read == nullptr) continue;
-    read->op = std::move(away->op);
-    read->buffer = std::move(away->buffer);
-    read->is_settled = away->is_settled;
+    if (read->giver != nullptr) {
+      read->op.status = TakeGiven(away.get(), read);
+    } else {
+      read->op = std::move(away->op);
+      read->buffer = std::move(away->buffer);
+      read->is_settled = away->is_settled;
+    }
     read->away = nullptr;
     away_.erase(std::find(away_.begin(), away_.end(), read));
     Completed(read);
@@ -208,7 +253,7 @@ void StorageReads::LeaveBehind(StorageRead* read) {
   const std::shared_ptr<AwayRead> away = std::move(read->away);
   read->away = nullptr;
   away->read = nullptr;
-  calls_->Cancel(away->user, away.get());
+  if (read->giver == nullptr) calls_->Cancel(away->user, away.get());
   read->op.status = Unwanted();
   Completed(read);
 }
@@ -269,7 +314,8 @@ void StorageReads::Completed(StorageRead* read) {
 bool StorageReads::TryLater(StorageRead* read) {
   absl::Status& status = read->op.status;
   if (!IsTransient(status) || !read->is_of_dataset) return false;
-  files_->Forget(read->source->RootOf(read->object), read->source->ObjectPath(read->object));
+  if (read->giver == nullptr)
+    files_->Forget(read->source->RootOf(read->object), read->source->ObjectPath(read->object));
   const int64_t now = MonotonicNs();
   if (!read->retries.started()) read->retries.Start(now, retry_for_ns_);
   const int64_t due_ns = client_->IsUnwanted(*read) ? -1 : read->retries.Next(now);

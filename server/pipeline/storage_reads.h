@@ -1,6 +1,6 @@
 // The reads of one worker: from files, by the engine or, where storage may hang, by threads that
-// can be left behind. A read that fails for a reason that can pass is tried again. What is read,
-// and for whom, is its client's business (record_reader.h).
+// can be left behind; and of records that programs give. A read that fails for a reason that can
+// pass is tried again. What is read, and for whom, is its client's business (record_reader.h).
 //
 // Thread safety: belongs to one thread, that of its engine.
 #pragma once
@@ -37,11 +37,18 @@ struct StorageRead {
   std::optional<uint32_t> user;  // whose threads it may take; nobody's: it is never left behind
   int64_t due_ns = 0;            // not to be read before
   std::vector<Extent> looks_at;  // not empty: nothing is read, the files of these are looked at
+  // Not null: this program gives the record, and `length` is set when it has come. It is copied,
+  // unless it may be read `in_place`: then the program may still write to it.
+  RecordGiver* giver = nullptr;
+  int64_t record = 0;
+  ProvidedSeed seed{};
+  bool in_place = false;
 
   // Filled here.
   ReadOp op;
   ReadBuffers::Buffer buffer;
-  bool is_settled = true;  // what it gives is what its file's stamp stands for
+  std::shared_ptr<const void> holds;  // the program's memory
+  bool is_settled = true;             // what it gives is what its file's stamp stands for
   Retries retries;
   bool is_held = false;  // storage holds it up
   std::shared_ptr<AwayRead> away;
@@ -105,6 +112,10 @@ class StorageReads {
   absl::Status Begin(StorageRead* read);  // gives it to the engine, or sends it away
   absl::Status GetBuffer(StorageRead* read, size_t capacity, bool goes_away);
   void SendAway(StorageRead* read, OpenFile open);
+  std::shared_ptr<AwayRead> GoAway(StorageRead* read);
+  void AskForRecord(StorageRead* read);
+  absl::Status TakeGiven(AwayRead* away, StorageRead* read);
+  void FlushAsked();
   void TakeReturned();
   void LookAfterAway();  // what is held up, and what nobody wants any more
   void LeaveBehind(StorageRead* read);
@@ -130,7 +141,8 @@ class StorageReads {
   ReadBuffers buffers_;
   std::deque<StorageRead*> queue_;                   // not submitted yet
   std::vector<StorageRead*> later_;                  // to be tried again, or not due yet
-  std::vector<StorageRead*> away_;                   // with `calls`
+  std::vector<StorageRead*> away_;                   // with `calls`, or with programs
+  std::vector<RecordGiver*> asked_;                  // for records since the last Flush
   std::vector<std::shared_ptr<AwayRead>> returned_;  // scratch
   bool unstarted_ = false;
   int open_reads_ = 0;

@@ -55,6 +55,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
 
  private:
   friend class Scheduler;
+  friend class DroppedBatches;
   friend JobStats Describe(const Job& job);
   friend std::optional<Publication> TakeDone(Stream& stream, bool our_turn);
 
@@ -106,6 +107,7 @@ class Batch {
 
  private:
   friend class Scheduler;
+  friend class DroppedBatches;
   friend std::optional<Publication> TakeDone(Stream& stream, bool our_turn);
 
   const std::shared_ptr<Stream> stream_;

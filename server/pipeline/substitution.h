@@ -14,10 +14,11 @@
 namespace feedwater::server {
 
 // The record that is tried `tries`-th (from 1 on) at the place that stands at `position` of the
-// epoch's global order: the one that stands so many positions behind it. Nothing: no more are
-// tried.
+// epoch's global order: the one that stands so many positions behind it, or, where records are made
+// in their order by so many `workers` (0: they are not), so many of the same worker's behind it, up
+// to the end of the epoch. Nothing: no more are tried.
 std::optional<Pick> SubstituteFor(int64_t position, int64_t tries, const EpochOrder& order,
-                                  int64_t positions);
+                                  int64_t positions, int64_t workers);
 
 // One place of a batch.
 class Substitution {
@@ -36,14 +37,15 @@ class Substitution {
     if (is_own()) bad_ = std::move(bad);
   }
   // The record to try next; nothing where none is left.
-  std::optional<Pick> Next(int64_t position, const EpochOrder& order, int64_t positions);
+  std::optional<Pick> Next(int64_t position, const EpochOrder& order, int64_t positions,
+                           int64_t workers);
   // That record is a good one.
   void FoundGood(int64_t record) {
     if (!is_own()) bad_.stood_in = record;
   }
 
   // Why the batch cannot be had.
-  BatchFailure Failure() const;
+  BatchFailure Failure(BadSamplePolicy policy, int64_t workers) const;
   BadSample TakeBad() { return std::move(bad_); }
 
  private:

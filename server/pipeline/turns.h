@@ -26,7 +26,7 @@ class Turns {
   // A ticket of `samples` is in hand now; each of them ends with Done.
   void Take(uint32_t user, bool slow, int64_t samples);
   void Done(const Sample& sample);
-  // Storage keeps the sample (+1), or no longer (-1): it keeps no slow sample waiting.
+  // Storage holds the sample up (+1), or no longer (-1): no slow sample waits for it meanwhile.
   void HeldUp(const Sample& sample, int change);
 
   // Samples of more than one user are in hand, so that they go through the queues.
@@ -44,7 +44,7 @@ class Turns {
   void Made(const Sample& sample, int64_t cpu_ns);
 
   // Whose tickets may be taken: what is taken beside a slow sample of another user would be made
-  // after it, or keep it waiting for ever. So there is one ticket for anybody between two of them.
+  // after it, or delay it for ever. So there is one ticket for anybody between two of them.
   struct Whose {
     bool nobody = false;
     std::optional<uint32_t> only_user;  // not set: anybody's

@@ -12,7 +12,7 @@ struct Usage {
   int64_t samples = 0;  // places worked on, dropped ones included
   int64_t bytes_read = 0;
   int64_t cpu_ns = 0;   // of the worker's thread and of decoder processes
-  int64_t held_ns = 0;  // a decoder process kept the worker and did not work
+  int64_t held_ns = 0;  // waited for a process: a decoder that did not work, or a user's own op
   // What counts in shares and turns.
   int64_t used_ns() const { return cpu_ns + held_ns; }
   // Elapsed time by stage. `wait` is a worker with nothing else to do than to wait for a read;

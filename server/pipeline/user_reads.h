@@ -1,5 +1,5 @@
-// How many samples of each user's jobs are on their way, so that storage that stands still for one
-// user does not take all of the workers' places.
+// How many samples of each user's jobs are being read and made, so that storage that hangs for one
+// user does not take all the samples that the workers have room for.
 //
 // Not thread-safe: guarded by the scheduler's lock.
 #pragma once
@@ -32,7 +32,7 @@ class UserReads {
 
  private:
   const int64_t limit_;
-  std::map<uint32_t, int64_t> under_way_;  // kept only with a limit
+  std::map<uint32_t, int64_t> under_way_;  // filled only with a limit
 };
 
 }  // namespace feedwater::server

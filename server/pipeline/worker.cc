@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "server/base/clock.h"
+#include "server/source/given_records.h"
 
 namespace feedwater::server {
 namespace {
@@ -133,6 +134,7 @@ bool Worker::StartTicket(Ticket ticket) {
     sample->substitution.Begin();
     sample->bytes.user = sample;
     sample->bytes.is_ahead = is_ahead;
+    PrepareGiven(sample, sample->placement.record);
     if (sample->placement.is_real) ++work->result.real;
     if (cache != nullptr) cache->PrefetchPlace(sample->placement.record);
   }
@@ -145,6 +147,18 @@ bool Worker::StartTicket(Ticket ticket) {
   }
   account_.usage().read_ns += MonotonicNs() - start;
   return false;
+}
+
+// Of a record that a program gives.
+void Worker::PrepareGiven(Sample* sample, int64_t record) {
+  const Job& job = sample->work->ticket.batch->job();
+  const RecordGiver* const giver = job.dataset().giver();
+  if (giver == nullptr) return;
+  const uint64_t of = giver->is_in_order() ? 0 : static_cast<uint64_t>(record);
+  sample->bytes.seed = SeedOf(Draws(sample->key, of, kGivenInstance));
+  // The epoch's own number, so that the program may shuffle by it.
+  if (giver->is_in_order()) sample->bytes.seed[1] = sample->work->ticket.batch->order().epoch();
+  sample->bytes.in_place = job.reads_in_place();
 }
 
 // Where it is one copy of bytes, and nobody else's samples wait for it.
@@ -248,7 +262,8 @@ void Worker::Process(Sample* sample) {
   } else {
     substitution.FoundBad(Bad(*sample, status));
     if (policy != BadSamplePolicy::kFail && StartSubstitute(sample)) return;
-    if (policy != BadSamplePolicy::kSkipWithCount) return GiveUp(sample, substitution.Failure());
+    if (policy != BadSamplePolicy::kSkipWithCount)
+      return GiveUp(sample, substitution.Failure(policy, WorkersOf(batch.job().dataset())));
     batch.job().plan()->RunBlank(InputOf(*sample), sample->place, batch.memory());
   }
   if (substitution.has_bad()) {
@@ -337,11 +352,12 @@ bool Worker::StartSubstitute(Sample* sample) {
   Job& job = sample->work->ticket.batch->job();
   const std::optional<Pick> next =
       sample->substitution.Next(sample->placement.position, sample->work->ticket.batch->order(),
-                                job.order_config()->positions());
+                                job.order_config()->positions(), WorkersOf(job.dataset()));
   if (!next.has_value()) return false;
   sample->key = next->key;
   reader_->Release(&sample->bytes);
   sample->bytes.is_ahead = false;
+  PrepareGiven(sample, next->record);
   reader_->Start(job.dataset(), next->record, &sample->bytes, job.files(), job.cache());
   return true;
 }

@@ -63,6 +63,7 @@ class Worker final : private RecordOwner {
   void TakeTickets();
   // True: it is made already.
   bool StartTicket(Ticket ticket);
+  static void PrepareGiven(Sample* sample, int64_t record);
   bool MakeDirectly(Work* work);
   // Whether its records have been read ahead; has those read that come later.
   static bool IsReadAhead(const Ticket& ticket);

@@ -23,8 +23,8 @@ class WorkerShares {
 
   explicit WorkerShares(int workers) : workers_(workers) {}  // 0: no limits
 
-  // Whether `worker` may take a slow job's ticket of the user, who is one of `users` with jobs.
-  // kAnyWorker: whether one may that does not work for this user yet.
+  // Whether `worker` may take a slow job's ticket of this user; `users`: how many have jobs.
+  // kAnyWorker: whether a worker may that does not work for this user yet.
   bool MayTake(uint32_t uid, int worker, int users) const;
   void Taken(uint32_t uid, int worker);
   void Done(uint32_t uid, int worker);

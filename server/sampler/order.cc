@@ -106,8 +106,8 @@ const Schema<SamplerSpec>& SamplerSchema() {
                  "equal batches. partial: "
                  "shared as evenly as possible, so that batches are smaller in the last step and a "
                  "rank may get none (an empty batch, so that all ranks have as many steps). auto: "
-                 "drop where records are shuffled; else pad where `is_real` is one of the outputs, "
-                 "and partial where it is not.",
+                 "drop where records are shuffled; else pad where `is_real` is one of the outputs "
+                 "or an op on batches takes it, and partial where neither is.",
                  OneOf(LastWords()))
           .Param("shard", &SamplerSpec::shard,
                  "How a step's samples are given to the ranks. batch: each rank gets consecutive "

@@ -14,6 +14,8 @@
 #include "server/base/log_limiter.h"
 #include "server/base/units.h"
 #include "server/graph/advice.h"
+#include "server/graph/digest.h"
+#include "server/graph/op_caller.h"
 #include "server/pipeline/cache_choice.h"
 #include "server/pipeline/dataset_order.h"
 #include "server/storage/fault.h"
@@ -54,7 +56,35 @@ bool IsCurrent(const Dataset& dataset) {
   return same.ok();
 }
 
-bool PipelineIsCurrent(const LoadedPipeline& pipeline) { return IsCurrent(*pipeline.dataset); }
+// Whether the user may have it, and all that it is made of is still so.
+bool PipelineIsCurrent(const LoadedPipeline& pipeline, uid_t user) {
+  if (pipeline.only_user.value_or(user) != user) return false;
+  if (pipeline.is_current != nullptr && !pipeline.is_current()) return false;
+  return IsCurrent(*pipeline.dataset);
+}
+
+void AddOwnOps(const std::vector<OpSpec>& ops, std::vector<std::string>* names) {
+  for (const OpSpec& op : ops) {
+    const YamlNode* const name = op.name == kOwnOp ? op.params.Find("name") : nullptr;
+    if (name != nullptr) names->push_back(name->scalar);
+    AddOwnOps(op.inner, names);
+  }
+}
+
+std::vector<std::string> OwnOps(const PipelineSpec& spec) {
+  std::vector<std::string> names;
+  AddOwnOps(spec.graph, &names);
+  AddOwnOps(spec.batch_graph, &names);
+  return names;
+}
+
+// The pipeline with the files of its ops, which may wait for storage.
+absl::StatusOr<PipelineSpec> WithFiles(const PipelineSpec& unread, const Roots& roots,
+                                       std::shared_ptr<MemoryBudget> budget) {
+  if (unread.files().empty()) return unread;
+  RootFiles files(roots, std::move(budget));
+  return ParsePipeline(unread.text, unread.file_name, unread.caps, &files);
+}
 
 // Tells the log how far an index is, every few seconds.
 IndexProgress LogProgress(const std::string& name, uid_t user) {
@@ -71,8 +101,9 @@ IndexProgress LogProgress(const std::string& name, uid_t user) {
   };
 }
 
-std::string FirstAdvice(const PipelineSpec& spec) {
+std::string FirstAdvice(const PipelineSpec& spec, const Dataset& dataset) {
   std::vector<std::string> texts = AdviceOn(spec);
+  for (std::string& text : AdviceOnMoves(spec, dataset.fields())) texts.push_back(std::move(text));
   if (texts.size() > kAdvice) texts.resize(kAdvice);
   return absl::StrJoin(texts, "; ");
 }
@@ -116,9 +147,10 @@ Catalogue::Loaded Catalogue::LoadNamed(uid_t user, const std::string& name,
     if (!file->spec.ok()) return file->spec.status();
     return Open(user, *file->spec, MemoryReservation(), file->reload, file->roots, given_up, file);
   };
-  const auto is_current = [this, name](const LoadedPipeline& pipeline) {
+  const auto is_current = [this, user, name](const LoadedPipeline& pipeline) {
     const auto file = files_.Look(name);
-    return file.ok() && *file == pipeline.file && PipelineIsCurrent(pipeline);
+    return file.ok() && *file == pipeline.file &&
+           AreCurrent(pipeline.spec.files(), *(*file)->roots) && PipelineIsCurrent(pipeline, user);
   };
   return pipelines_.Get(user,
                         Key("pipeline").Add("generation", generation).Add("name", name).Name(),
@@ -141,20 +173,24 @@ Catalogue::Loaded Catalogue::LoadText(uid_t user, const std::string& file_name,
   }
   // The caller may have left when this runs.
   auto make = [this, user, file_name, yaml, generation,
-               roots = std::move(roots)](const Cancelled& given_up) -> Loaded {
+               roots](const Cancelled& given_up) -> Loaded {
     MemoryReservation text;
     if (const std::shared_ptr<MemoryBudget> share = ShareOf(user); share != nullptr) {
       FW_ASSIGN_OR_RETURN(text, share->Reserve("pipeline texts", static_cast<int64_t>(yaml.size()) *
                                                                      kTreeBytesPerByte));
     }
-    FW_ASSIGN_OR_RETURN(PipelineSpec spec, ParsePipeline(yaml, file_name, options_.caps));
+    DeclaredFiles files(*roots);
+    FW_ASSIGN_OR_RETURN(PipelineSpec spec, ParsePipeline(yaml, file_name, options_.caps, &files));
     FW_RETURN_IF_ERROR(CheckRoot(spec, *roots));
     return Open(user, spec, std::move(text), generation, roots, given_up);
   };
   // The whole text is in the key: a digest of the pipeline would leave out batch size and seed.
   const Key key =
       Key("pipeline").Add("generation", generation).Add("file", file_name).Add("text", yaml);
-  return pipelines_.Get(user, key.Name(), make, cancelled, PipelineIsCurrent);
+  const auto is_current = [user, roots](const LoadedPipeline& pipeline) {
+    return AreCurrent(pipeline.spec.files(), *roots) && PipelineIsCurrent(pipeline, user);
+  };
+  return pipelines_.Get(user, key.Name(), make, cancelled, is_current);
 }
 
 Catalogue::Loaded Catalogue::Open(uid_t user, const PipelineSpec& spec, MemoryReservation text,
@@ -191,25 +227,29 @@ std::shared_ptr<MemoryBudget> Catalogue::ShareOf(uid_t user) const {
   return options_.shares == nullptr ? nullptr : options_.shares->Of(user);
 }
 
-Catalogue::Loaded Catalogue::OpenOnce(uid_t user, const PipelineSpec& spec, MemoryReservation* text,
-                                      uint64_t generation,
+Catalogue::Loaded Catalogue::OpenOnce(uid_t user, const PipelineSpec& unread,
+                                      MemoryReservation* text, uint64_t generation,
                                       const std::shared_ptr<const Roots>& roots,
                                       const Cancelled& given_up,
                                       const std::shared_ptr<const PipelineFile>& file) {
+  int64_t start_ns = MonotonicNs();
+  auto loaded = std::make_shared<LoadedPipeline>();
+  FW_ASSIGN_OR_RETURN(loaded->spec, WithFiles(unread, *roots, ShareOf(user)));
+  const PipelineSpec& spec = loaded->spec;
   // A broken graph is found before the dataset is indexed.
   FW_RETURN_IF_ERROR(Plan::Validate(spec));
 
-  int64_t start_ns = MonotonicNs();
-  auto loaded = std::make_shared<LoadedPipeline>();
-  loaded->spec = spec;
   loaded->file = file;
-  const std::string advice = FirstAdvice(spec);
-  loaded->warning = advice;
   if (file != nullptr && !file->mistake.ok()) {
-    absl::StrAppend(&loaded->warning, advice.empty() ? "" : "; ", "pipeline '", spec.name,
-                    "' is used as it was before its file was broken: ", file->mistake.message());
+    loaded->warning =
+        absl::StrCat("pipeline '", spec.name,
+                     "' is used as it was before its file was broken: ", file->mistake.message());
   }
   FW_ASSIGN_OR_RETURN(loaded->dataset, OpenShared(user, spec, generation, roots, given_up));
+  const std::string advice = FirstAdvice(spec, *loaded->dataset);
+  if (!advice.empty() && !loaded->warning.empty()) loaded->warning.insert(0, "; ");
+  loaded->warning.insert(0, advice);
+  FW_RETURN_IF_ERROR(JoinProviders(user, loaded.get()));
   FW_RETURN_IF_ERROR(MixOrderOf(*loaded->dataset).status());  // a mix whose epochs make no sense
   for (const std::string& name : loaded->dataset->classes())
     loaded->class_names_bytes += kFieldHeadBytes + static_cast<int64_t>(ToUtf8(name).size());
@@ -228,6 +268,40 @@ Catalogue::Loaded Catalogue::OpenOnce(uid_t user, const PipelineSpec& spec, Memo
   }
   if (text->bytes() > 0) loaded->text = std::make_shared<const MemoryReservation>(std::move(*text));
   return loaded;
+}
+
+absl::Status Catalogue::JoinProviders(uid_t user, LoadedPipeline* pipeline) const {
+  const std::vector<std::string> ops = OwnOps(pipeline->spec);
+  const bool is_given = pipeline->dataset->giver() != nullptr;
+  if (is_given || !ops.empty()) pipeline->only_user = user;
+  pipeline->own_code = ops;
+  if (is_given) pipeline->own_code.push_back(pipeline->dataset->ObjectPath(0));
+  const CacheKind cache = pipeline->spec.cache.kind;
+  if (is_given && cache != CacheKind::kAuto && cache != CacheKind::kNone) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "cache: ", CacheKindName(cache),
+        " has no use for format 'python': a program "
+        "gives the records, and may give others in the next epoch; cure: leave `cache` "
+        "out, or cache in the program"));
+  }
+  if (is_given && pipeline->dataset->giver()->is_in_order() &&
+      pipeline->spec.sampler.shuffle != "none") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "sampler: {shuffle: ", pipeline->spec.sampler.shuffle,
+        "}: this source is an iterable dataset, which makes its samples one after the other; cure: "
+        "shuffle: none, and shuffle in the dataset"));
+  }
+  if (ops.empty()) return absl::OkStatus();
+  if (options_.providers == nullptr)
+    return absl::FailedPreconditionError("ops of users' own are not run here");
+  FW_ASSIGN_OR_RETURN(const std::shared_ptr<Providers::UserOps> own,
+                      options_.providers->OpsOf(user, ops));
+  // Another function makes other samples.
+  if (const std::string versions = own->Versions(); !versions.empty())
+    pipeline->spec.digest = Digest128(absl::StrCat(pipeline->spec.digest, versions));
+  pipeline->op_caller = own;
+  pipeline->is_current = [own] { return own->AreCurrent(); };
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::string> CacheName(const PipelineSpec& spec, const Dataset& dataset) {
@@ -269,7 +343,8 @@ absl::StatusOr<std::shared_ptr<const Dataset>> Catalogue::OpenShared(
     uid_t user, const PipelineSpec& spec, uint64_t generation,
     const std::shared_ptr<const Roots>& roots, const Cancelled& given_up) {
   FW_ASSIGN_OR_RETURN(const std::string map, DatasetKey(spec.dataset));
-  const Key key = Key("opened").Add("generation", generation).Add("dataset", map);
+  Key key = Key("opened").Add("generation", generation).Add("dataset", map);
+  if (IsOfUser(spec.dataset)) key.Add("user", static_cast<int64_t>(user));
   // This caller may leave before the work ends: nothing of it is held by reference.
   auto make = [this, user, spec, roots](
                   const Cancelled& nobody_waits) -> absl::StatusOr<std::shared_ptr<const Dataset>> {
@@ -278,6 +353,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> Catalogue::OpenShared(
     options.state_dir = options_.state_dir;
     options.budget = ShareOf(user);
     options.staging = options_.staging;
+    options.offered = options_.providers;
     options.user = user;
     options.progress = LogProgress(spec.name, user);
     options.given_up = nobody_waits;

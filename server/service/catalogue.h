@@ -21,6 +21,7 @@
 #include "server/base/user_shares.h"
 #include "server/cache/cache.h"
 #include "server/pipeline/loaded_pipeline.h"
+#include "server/provider/providers.h"
 #include "server/service/pipeline_files.h"
 #include "server/service/shared_loads.h"
 #include "server/source/staging.h"
@@ -40,6 +41,7 @@ class Catalogue {
     PipelineCaps caps = {};
     std::shared_ptr<Cache> cache;                    // may be null
     std::shared_ptr<StagingArea> staging = nullptr;  // null: what is compressed is refused
+    std::shared_ptr<Providers> providers = nullptr;  // of users' own sources and ops; may be null
     int64_t retry_for_ns = 0;  // opening a dataset, after an error that can pass
     // Told the CPU time of threads that open something for a user, but for those that list folders:
     // they step back. May be null.
@@ -82,10 +84,13 @@ class Catalogue {
               const std::shared_ptr<const PipelineFile>& file = nullptr) ABSL_LOCKS_EXCLUDED(mu_);
   std::shared_ptr<MemoryBudget> ShareOf(uid_t user) const;
   void Drop(double idle_seconds, std::optional<uid_t> only_user) ABSL_LOCKS_EXCLUDED(mu_);
-  Loaded OpenOnce(uid_t user, const PipelineSpec& spec, MemoryReservation* text,
+  // Reads the files of its ops, which `unread` is without.
+  Loaded OpenOnce(uid_t user, const PipelineSpec& unread, MemoryReservation* text,
                   uint64_t generation, const std::shared_ptr<const Roots>& roots,
                   const Cancelled& given_up, const std::shared_ptr<const PipelineFile>& file)
       ABSL_LOCKS_EXCLUDED(mu_);
+  // Of a pipeline with a source or ops of the user's own.
+  absl::Status JoinProviders(uid_t user, LoadedPipeline* pipeline) const;
   absl::Status OpenCache(uid_t user, LoadedPipeline* pipeline) const;
   absl::StatusOr<std::shared_ptr<const Dataset>> OpenShared(
       uid_t user, const PipelineSpec& spec, uint64_t generation,

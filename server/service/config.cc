@@ -15,6 +15,7 @@
 #include "absl/strings/str_split.h"
 #include "feedwater/version.h"
 #include "server/base/units.h"
+#include "server/graph/plugin_file.h"
 
 namespace feedwater::server {
 namespace {
@@ -92,7 +93,10 @@ absl::Status Override(const std::string& text, YamlNode* root) {
       map->entries.emplace_back(std::move(key), std::move(empty));
       found = &map->entries.back().second;
     }
-    if (i + 1 == keys.size()) *found = std::move(value);
+    if (i + 1 == keys.size()) {
+      *found = std::move(value);
+      break;
+    }
     map = found;
   }
   return absl::OkStatus();
@@ -185,9 +189,22 @@ class Resolver {
   const fs::path folder_;
 };
 
-absl::Status ResolvePaths(const YamlNode& root, const std::string& file_name, int node,
-                          DaemonConfig* config) {
+absl::Status ResolvePlugins(const YamlNode& root, const Resolver& resolver, Settings* settings) {
+  std::vector<std::string>& paths = settings->config.plugins;
+  const YamlNode* list = FindPath(root, {"plugins"});
+  for (size_t i = 0; i < paths.size(); ++i) {
+    const YamlNode& place = i < list->items.size() ? list->items[i] : *list;
+    FW_ASSIGN_OR_RETURN(paths[i], resolver.Path(place, paths[i]));
+    settings->plugin_places.push_back(place);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ResolvePaths(const YamlNode& root, const std::string& file_name, Settings* settings) {
   Resolver resolver(file_name);
+  const int node = settings->numa_node;
+  DaemonConfig* const config = &settings->config;
+  FW_RETURN_IF_ERROR(ResolvePlugins(root, resolver, settings));
   if (config->runtime_dir.empty()) config->runtime_dir = DefaultRuntimeDir(node < 0 ? 0 : node);
   if (config->state_dir.empty()) config->state_dir = DefaultStateDir(node < 0 ? 0 : node);
   FW_ASSIGN_OR_RETURN(config->runtime_dir,
@@ -304,7 +321,7 @@ absl::StatusOr<Settings> Resolve(YamlNode root, const std::string& file_name,
   auto node = ChooseNumaNode(config.numa_node);
   FW_RETURN_IF_ERROR(At(root, {"numa_node"}, node.status()));
   settings.numa_node = *node;
-  FW_RETURN_IF_ERROR(ResolvePaths(root, file_name, settings.numa_node, &config));
+  FW_RETURN_IF_ERROR(ResolvePaths(root, file_name, &settings));
   auto cpus = ChooseCpus(config.cpus, settings.numa_node);
   FW_RETURN_IF_ERROR(At(root, {"cpus"}, cpus.status()));
   settings.cpus = *std::move(cpus);
@@ -383,6 +400,15 @@ absl::StatusOr<Settings> LoadSettings(const std::string& path,
   return settings;
 }
 
+absl::Status LoadPlugins(const Settings& settings) {
+  for (size_t i = 0; i < settings.config.plugins.size(); ++i) {
+    const absl::Status loaded = LoadPlugin(settings.config.plugins[i]);
+    if (!loaded.ok())
+      return settings.plugin_places[i].Error(absl::StrCat("plugins: ", loaded.message()));
+  }
+  return absl::OkStatus();
+}
+
 std::vector<std::string> SettledOverrides(const Settings& settings) {
   using nlohmann::json;
   std::vector<std::string> overrides = settings.overrides;
@@ -400,6 +426,7 @@ std::vector<std::string> SettledOverrides(const Settings& settings) {
   set("state_dir", config.state_dir);
   if (has("roots")) set("roots", config.roots);
   if (has("pipelines")) set("pipelines", config.pipelines);
+  if (has("plugins")) set("plugins", config.plugins);
   return overrides;
 }
 

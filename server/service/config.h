@@ -13,6 +13,7 @@
 
 #include "server/base/cpus.h"
 #include "server/base/schema.h"
+#include "server/base/yaml.h"
 #include "server/graph/pipeline_spec.h"
 #include "server/service/access.h"
 #include "server/service/config_keys.h"
@@ -29,7 +30,8 @@ PipelineCaps CapsOf(const LimitsConfig& limits);
 struct Settings {
   std::string file;  // what it was read from, absolute
   std::vector<std::string> overrides;
-  DaemonConfig config;  // all paths absolute, runtime_dir and state_dir settled
+  DaemonConfig config;                  // all paths absolute, runtime_dir and state_dir settled
+  std::vector<YamlNode> plugin_places;  // of config.plugins
   std::vector<int> cpus;
   int numa_node = -1;  // -1: not bound
   int64_t memory_limit_bytes = 0;
@@ -51,6 +53,10 @@ absl::StatusOr<Settings> LoadSettings(const std::string& path,
 // relative paths.
 absl::StatusOr<Settings> ParseSettings(absl::string_view text, const std::string& file_name,
                                        const std::vector<std::string>& overrides);
+
+// Loads the plug-ins that are not loaded yet: their ops are known from then on. InvalidArgument
+// with the place in the configuration. To be called before the first thread that looks for an op.
+absl::Status LoadPlugins(const Settings& settings);
 
 // With its file, what gives the same paths in a process of another environment and working
 // directory: the overrides, as `KEY.PATH=VALUE`.

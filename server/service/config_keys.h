@@ -49,15 +49,16 @@ struct StorageConfig {
                "Read past the page cache (O_DIRECT). Worth it for datasets much larger than memory "
                "on fast local disks; costs the second epoch's free reads everywhere else.")
         .Param("kind", &StorageConfig::kind,
-               "What datasets lie on, which decides over which gaps neighbouring records are read "
-               "at once, and whether the windows of shuffle: block are read ahead in large pieces "
-               "(rotational, network). auto asks the kernel for each file's device and file "
-               "system; virtual disks say that they are rotational whatever lies below them.",
+               "The kind of storage below the datasets. It decides how large a gap between "
+               "neighbouring records is read over, and whether the windows of shuffle: block are "
+               "read ahead in large pieces (rotational, network). auto asks the kernel for each "
+               "file's device and file system; virtual disks say that they are rotational whatever "
+               "is below them.",
                OneOf(StorageKindChoices()))
         .Param("retry_for", &StorageConfig::retry_for,
-               "How long opening or reading a file is tried again after an error of the machine "
-               "that can pass, such as EIO, ESTALE or ETIMEDOUT, before the job ends with that "
-               "error. Such an error never makes a sample bad. 0: not at all.",
+               "How long opening or reading a file is retried after a transient error of the "
+               "machine, such as EIO, ESTALE or ETIMEDOUT, before the job ends with that error. "
+               "Such an error never makes a sample bad. 0: no retry.",
                Range(0, 3600));
   }
 };
@@ -70,14 +71,14 @@ struct CacheConfig {
   static Schema<CacheConfig> Keys() {
     return Schema<CacheConfig>()
         .Param("ram", &CacheConfig::ram,
-               "Memory for records that are kept for the next epoch: auto (a quarter of `memory`) "
-               "or a size such as 16GiB; part of `memory`. 0 keeps nothing. Taken as records come. "
-               "Where "
-               "other users may connect, one user's caches take half of it at most, and so it is "
-               "with `disk` and `seek_indexes`.",
+               "Memory for cached records: auto (a quarter of `memory`) or a size such as 16GiB; "
+               "part of `memory`. 0 caches nothing. Taken as records arrive. Where other users may "
+               "connect, one user's caches take half of it at most; the same holds for `disk` and "
+               "`seek_indexes`.",
                AutoOr(ParamType<ByteCount>::kJson, "auto or a size such as 8GiB"))
         .Param("disk", &CacheConfig::disk,
-               "Disk below state_dir for the same, such as 200GiB; lasts over restarts. Worth it "
+               "Disk space below state_dir for cached records, such as 200GiB; survives restarts. "
+               "Worth it "
                "on a local NVMe drive.")
         .Param("seek_indexes", &CacheConfig::seek_indexes,
                "Memory for JPEG seek indexes (entry points into the Huffman stream), about 1.3 % "
@@ -94,8 +95,8 @@ struct StageConfig {
   static Schema<StageConfig> Keys() {
     return Schema<StageConfig>().Param(
         "disk", &StageConfig::disk,
-        "Most disk for them, of all datasets together; those that were unused for longest go "
-        "first, never one in use. A twentieth of the file system stays free. 0 unpacks "
+        "Disk space for them, of all datasets together; the least recently used are removed first, "
+        "never one in use. A twentieth of the file system, 1GiB at most, stays free. 0 unpacks "
         "nothing.");
   }
 };
@@ -114,6 +115,7 @@ struct AccessConfig {
 
 struct LimitsConfig {
   int64_t sessions_per_uid = 32;  // 8 ranks, train and validation, twice
+  int64_t providers_per_uid = 64;
   int64_t connections_per_uid = 64;
   int64_t calls_per_uid = 64;
   int64_t max_connections = 1024;
@@ -135,6 +137,9 @@ struct LimitsConfig {
     return Schema<LimitsConfig>()
         .Param("sessions_per_uid", &LimitsConfig::sessions_per_uid,
                "Streams (ranks) that one user may have open at a time.", Range(1, 4096))
+        .Param("providers_per_uid", &LimitsConfig::providers_per_uid,
+               "Processes of one user that may serve sources and ops of its own at a time.",
+               Range(0, 4096))
         .Param("connections_per_uid", &LimitsConfig::connections_per_uid,
                "Connections that one user may have open to each of the two sockets.",
                Range(1, 65536))
@@ -156,31 +161,31 @@ struct LimitsConfig {
                AtLeast(4096))
         .Param("pipeline_bytes", &LimitsConfig::pipeline_bytes, "Largest pipeline file.",
                Range(1024, 1 << 20))
-        .Param(
-            "arena_bytes_per_uid", &LimitsConfig::arena_bytes_per_uid,
-            "Shared memory that one user may have, over all sessions, memory that a client keeps "
-            "beyond its session included; 0: no limit of its own. Where others than the daemon's "
-            "user may connect, one user's streams take half of `memory` at most anyway.")
+        .Param("arena_bytes_per_uid", &LimitsConfig::arena_bytes_per_uid,
+               "Shared memory that one user may have, over all sessions, memory that a client "
+               "keeps beyond its session included; 0: no limit of its own. Where other users may "
+               "connect, one user's streams take half of `memory` at most in any case.")
         .Param("reads_per_uid", &LimitsConfig::reads_per_uid,
                "Samples of one user that may be read and decoded at a time, over all workers; "
-               "further ones wait. Keeps storage that stands still for one user from taking every "
-               "worker's places, of which each has 32 to 256. 0: no limit.",
+               "further ones wait. Keeps storage that hangs for one user from taking all places of "
+               "the workers, each of which has 32 to 256. 0: no limit.",
                Range(0, 1 << 20))
         .Param("max_pixels", &LimitsConfig::max_pixels,
-               "The most that a pipeline file may set its own limits.max_pixels to; so with "
-               "max_scans, max_decode_ms and max_sample_ms. A file that asks for more is refused, "
-               "one that says nothing gets its default or this, whichever is less.",
+               "Upper bound of a pipeline file's own limits.max_pixels; likewise max_scans, "
+               "max_decode_ms and max_sample_ms. A file that asks for more is refused; one without "
+               "the key gets its default or this bound, whichever is less.",
                Range(1, 1LL << 30))
-        .Param("max_scans", &LimitsConfig::max_scans, "Of a pipeline file's limits.max_scans.",
-               Range(1, INT_MAX))
+        .Param("max_scans", &LimitsConfig::max_scans,
+               "Upper bound of a pipeline file's limits.max_scans.", Range(1, INT_MAX))
         .Param("max_decode_ms", &LimitsConfig::max_decode_ms,
-               "Of a pipeline file's limits.max_decode_ms.", Range(100, 3'600'000))
+               "Upper bound of a pipeline file's limits.max_decode_ms.", Range(100, 3'600'000))
         .Param("max_sample_ms", &LimitsConfig::max_sample_ms,
-               "Of a pipeline file's limits.max_sample_ms: how much CPU time one sample may take, "
+               "Upper bound of a pipeline file's limits.max_sample_ms: how much CPU time one "
+               "sample may take, "
                "whatever its ops are.",
                Range(100, 3'600'000))
         .Param("max_ops", &LimitsConfig::max_ops, "Ops in a pipeline's graphs.", Range(1, 1 << 20))
-        .Param("max_outputs", &LimitsConfig::max_outputs, "Fields that a pipeline may give.",
+        .Param("max_outputs", &LimitsConfig::max_outputs, "Outputs that a pipeline may have.",
                Range(1, 1 << 20));
   }
 };
@@ -190,6 +195,7 @@ struct DaemonConfig {
   std::string runtime_dir;  // empty until LoadConfig has settled it
   std::string state_dir;
   std::vector<std::string> pipelines;
+  std::vector<std::string> plugins;
   StringMap roots;
   bool absolute_roots = false;
   std::string cpus = "auto";
@@ -218,12 +224,17 @@ struct DaemonConfig {
                "(~/.local/state/feedwater/NODE) for other users; under systemd the unit's "
                "StateDirectory.")
         .Required("pipelines", &DaemonConfig::pipelines,
-                  "Folders of pipeline files; NAME.yaml is the pipeline NAME, but for this very "
-                  "file. Relative paths start at this file's folder. A file is looked at whenever "
-                  "its pipeline is opened.")
+                  "Folders of pipeline files; NAME.yaml is the pipeline NAME (this file itself is "
+                  "none). Relative paths start at this file's folder. A file is checked for "
+                  "changes whenever its pipeline is opened.")
         .Reloadable()
+        .Param("plugins", &DaemonConfig::plugins,
+               "Shared libraries that offer ops beside the built-in ones, such as "
+               "/usr/lib/feedwater/plugins/my.so: code that runs with all rights of the daemon. "
+               "Each file and its folders must be owned by root or by the daemon's user, and be "
+               "writable by nobody else. Loaded at the start.")
         .Required("roots", &DaemonConfig::roots,
-                  "Folders below which datasets are read, and nowhere else: the name that a "
+                  "The only folders that datasets are read from: the name that a "
                   "pipeline's dataset.root uses, and the path.")
         .Reloadable()
         .Param("absolute_roots", &DaemonConfig::absolute_roots,
@@ -240,9 +251,9 @@ struct DaemonConfig {
                "Bind each worker to its CPU. Switch it off where other daemons or tests share the "
                "same CPUs.")
         .Param("memory", &DaemonConfig::memory,
-               "Most memory for arenas, buffers, indexes and caches together: auto (four fifths of "
-               "what the machine or cgroup has) or a size such as 8GiB. What would not fit is "
-               "refused with the sum in the message.",
+               "The limit of memory for arenas, buffers, indexes and caches together: auto (four "
+               "fifths of what the machine or cgroup has) or a size such as 8GiB. What does not "
+               "fit is refused, with the sum in the message.",
                AutoOr(ParamType<ByteCount>::kJson, "auto or a size such as 8GiB"))
         .Param("numa_node", &DaemonConfig::numa_node,
                "The NUMA node whose CPUs and memory are used: auto, none, or a number. --numa-node "
@@ -255,12 +266,12 @@ struct DaemonConfig {
             "network and no other process; a record that crashes its decoder is a bad sample "
             "instead of the daemon's end. auto: in processes where `access` admits somebody and "
             "the graph decodes images, otherwise in the daemon's threads. The bytes are the same. "
-            "For data that others have made: process; what it costs is in deploy/README.md.",
+            "Use process for data that others have made; deploy/README.md says what it costs.",
             OneOf({"auto", "none", "process"}))
         .Nested("storage", &DaemonConfig::storage, StorageConfig::Keys(), "Reading files.")
         .Nested("cache", &DaemonConfig::cache, CacheConfig::Keys(),
-                "What is kept of datasets for the next epoch and the next job. A pipeline's own "
-                "`cache:` chooses what; admitted records stay.")
+                "Records that are cached for the next epoch and the next job. A pipeline's "
+                "`cache:` chooses their form; admitted records stay.")
         .Nested("stage", &DaemonConfig::stage, StageConfig::Keys(),
                 "Files that are compressed as a whole (.gz, .tgz, .zst) are unpacked once, below "
                 "state_dir/staged, and read there by all jobs.")

@@ -149,7 +149,7 @@ void ControlListener::ReconsiderWaiting() {
       waiting_.push_back(std::move(one));
     } else {
       Refuse({one.account, 0, 0}, one.account, "control_refused_unknown",
-             "the machine's user database has not told the user's groups in time");
+             "the machine's user database has not returned the user's groups in time");
     }
   }
 }

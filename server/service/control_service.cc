@@ -7,6 +7,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "feedwater/version.h"
 #include "server/base/clock.h"
 #include "server/base/counters.h"
 #include "server/base/escape.h"
@@ -14,6 +15,7 @@
 #include "server/base/thread.h"
 #include "server/pipeline/charged_time.h"
 #include "server/service/messages.h"
+#include "server/service/offers.h"
 
 namespace feedwater::server {
 namespace {
@@ -39,6 +41,7 @@ ControlService::ControlService(Parts parts)
                 .shares = parts_.shares,
                 .settings = parts_.settings,
                 .catalogue = parts_.catalogue,
+                .providers = parts_.providers,
                 .bad_samples = parts_.bad_samples,
                 .decoders = parts_.decoders,
                 .more_counters = parts_.more_counters,
@@ -155,6 +158,28 @@ grpc::Status ControlService::CloseStream(grpc::ServerContext*,
   return grpc::Status::OK;
 }
 
+absl::Status ControlService::TakeProvider(const v1::ProvideRequest& request,
+                                          v1::ProvideResponse* response) {
+  if (streams_.draining()) return absl::UnavailableError("the daemon is stopping");
+  FW_ASSIGN_OR_RETURN(const SessionTicket ticket, ReadTicket(request.ticket()));
+  FW_ASSIGN_OR_RETURN(const PeerIdentity peer, parts_.data->Identify(ticket));
+  FW_ASSIGN_OR_RETURN(Offer offer, ReadOffer(request, peer.uid));
+  FW_ASSIGN_OR_RETURN(Accepted connection, parts_.data->HandOver(ticket));
+  response->set_workers(offer.source.workers);
+  FW_ASSIGN_OR_RETURN(const int processes,
+                      parts_.providers->Enter(std::move(connection), std::move(offer)));
+  response->set_processes(processes);
+  response->set_daemon_version(kFeedwaterVersion);
+  return absl::OkStatus();
+}
+
+grpc::Status ControlService::Provide(grpc::ServerContext* context,
+                                     const v1::ProvideRequest* request,
+                                     v1::ProvideResponse* response) {
+  return Answer("Provide", TakeProvider(*request, response),
+                parts_.caller(context->peer()).value_or(LogLimiter::kNoSource));
+}
+
 absl::Status ControlService::ReserveRoom(grpc::ServerContext* context, uid_t user, int64_t bytes,
                                          int64_t most) {
   return parts_.answers->Reserve(context, user, bytes, most,
@@ -231,6 +256,7 @@ grpc::Status ControlService::GetStatus(grpc::ServerContext* context, const v1::G
     for (const auto& [name, count] : streams_.Counters()) counters[name] = count;
     for (const std::string& name : Registry<CounterEntry>::Get().Names())
       (*response->mutable_counter_texts())[name] = Registry<CounterEntry>::Get().Find(name)->text;
+    reports_.TellProviders(asker.user, response);
     reports_.TellJobs(asker, response);
     return asker.reserve(static_cast<int64_t>(response->ByteSizeLong()));
   });

@@ -34,6 +34,7 @@ class ControlService final : public v1::Control::Service {
     DataServer* data = nullptr;
     Runtime* runtime = nullptr;
     Catalogue* catalogue = nullptr;
+    Providers* providers = nullptr;
     std::shared_ptr<UserShares> shares;  // of memory
     const Settings* settings = nullptr;  // as the daemon was started
     std::shared_ptr<BadSampleLog> bad_samples;
@@ -57,6 +58,8 @@ class ControlService final : public v1::Control::Service {
                           v1::OpenStreamResponse* response) override;
   grpc::Status CloseStream(grpc::ServerContext* context, const v1::CloseStreamRequest* request,
                            v1::CloseStreamResponse* response) override;
+  grpc::Status Provide(grpc::ServerContext* context, const v1::ProvideRequest* request,
+                       v1::ProvideResponse* response) override;
   grpc::Status GetLedger(grpc::ServerContext* context, const v1::GetLedgerRequest* request,
                          v1::GetLedgerResponse* response) override;
   grpc::Status ListRecords(grpc::ServerContext* context, const v1::ListRecordsRequest* request,
@@ -75,6 +78,7 @@ class ControlService final : public v1::Control::Service {
                                                              const SessionTicket* ticket);
   absl::Status Open(grpc::ServerContext* context, const v1::OpenStreamRequest& request,
                     v1::OpenStreamResponse* response);
+  absl::Status TakeProvider(const v1::ProvideRequest& request, v1::ProvideResponse* response);
   // For an answer of so many bytes, of at most `most`.
   absl::Status ReserveRoom(grpc::ServerContext* context, uid_t user, int64_t bytes, int64_t most);
   // For the names of its classes and what else goes with them: so many bytes.

@@ -123,6 +123,13 @@ absl::Status CheckCursor(const Cursor& cursor, const CursorTarget& target) {
                                                       " and this stream's seed is ", target.seed,
                                                       "; give the same seed, or start anew"));
   }
+  if (target.world_size != 0 && static_cast<int64_t>(cursor.world_size) != target.world_size) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the cursor's world size is ", cursor.world_size, " and this stream's is ",
+                     target.world_size,
+                     ": in an iterable dataset each rank makes its own records, so it goes "
+                     "on with the same world size alone; take that, or start anew"));
+  }
   return absl::OkStatus();
 }
 

@@ -41,9 +41,11 @@ struct CursorTarget {
   std::string pipeline_name;
   std::string dataset_digest, pipeline_digest;
   uint64_t seed = 0;
+  int64_t world_size = 0;  // 0: any
 };
 // FailedPrecondition naming the field that differs, with both values. Another world size or batch
-// size is fine: the order is global. Whether the position is one of its epoch: CheckStart.
+// size is fine, since the order is global, except where each rank makes its records itself. Whether
+// the position is one of its epoch: CheckStart.
 absl::Status CheckCursor(const Cursor& cursor, const CursorTarget& target);
 
 }  // namespace feedwater::server

@@ -136,7 +136,8 @@ absl::Status CheckRoot(const PipelineSpec& spec, const Roots& roots) {
 
 absl::StatusOr<PipelineSpec> CheckPipelineFile(const std::string& path, const Roots& roots,
                                                const PipelineCaps& caps) {
-  FW_ASSIGN_OR_RETURN(PipelineSpec spec, ReadPipelineFile(path, caps));
+  DeclaredFiles files(roots);
+  FW_ASSIGN_OR_RETURN(PipelineSpec spec, ReadPipelineFile(path, caps, &files));
   FW_RETURN_IF_ERROR(CheckRoot(spec, roots));
   FW_RETURN_IF_ERROR(Plan::Validate(spec));
   return spec;

@@ -6,6 +6,9 @@
 // file. While an edit has broken it, the version before is used, with the mistake beside it; a file
 // that was never good is its error, with file:line:column.
 //
+// Files below roots are not looked at, neither datasets nor those of ops: that may wait for ever,
+// and is done when the pipeline is opened (catalogue.h).
+//
 // Thread-safe. Look and LookAtAll read files, which may take as long as storage does.
 #pragma once
 
@@ -36,15 +39,15 @@ std::map<std::string, std::string> FindPipelineFiles(const PipelineFolders& wher
 
 // InvalidArgument, with the place, when the dataset's root is none of these.
 absl::Status CheckRoot(const PipelineSpec& spec, const Roots& roots);
-// Reads a pipeline and checks all that can be checked without opening its dataset, the root's name
-// and the plan included.
+// Reads a pipeline and checks all that can be checked without opening its dataset or a file of its
+// ops, the roots' names and the plan included.
 absl::StatusOr<PipelineSpec> CheckPipelineFile(const std::string& path, const Roots& roots,
                                                const PipelineCaps& caps);
 
 // A file as it was when it was read; another object once something else stands in it.
 struct PipelineFile {
   std::string path;
-  absl::StatusOr<PipelineSpec> spec;
+  absl::StatusOr<PipelineSpec> spec;  // whose ops' files were not read
   absl::Status mistake;  // of what stands in the file, where `spec` is the version before
   // It was checked against these, and is to be opened below them: the reload that brought them.
   std::shared_ptr<const Roots> roots;

@@ -16,8 +16,8 @@
 #include "server/base/status.h"
 #include "server/base/yaml.h"
 #include "server/decoder/isolated_maker.h"
-#include "server/pipeline/ledger.h"
 #include "server/service/answers.h"
+#include "server/source/given_records.h"
 
 namespace feedwater::server {
 namespace {
@@ -111,6 +111,7 @@ void SetJob(const JobStats& stats, v1::Job* job) {
   job->set_parse_s(stats.parse_seconds);
   job->set_run_s(stats.run_seconds);
   job->set_batch_s(stats.batch_seconds);
+  for (const std::string& name : stats.loaded->own_code) job->add_own_code(name);
   SetCache(stats, job->mutable_cache());
   SetDecoded(stats.decoded, job);
   for (const RankStats& of_rank : stats.ranks) {
@@ -168,6 +169,27 @@ int64_t ListBad(const BadSampleLog::Report& report, v1::ListBadSamplesResponse* 
 }
 
 }  // namespace
+
+void AddLedger(const Ledger& ledger, v1::GetLedgerResponse* response) {
+  response->set_steps(ledger.steps);
+  for (const LedgerEntry& entry : ledger.entries) {
+    v1::LedgerEntry* out = response->add_entries();
+    out->set_step(entry.use.step);
+    out->set_rank(entry.use.rank);
+    out->set_place(entry.use.place);
+    out->set_is_real(entry.use.is_real);
+    out->set_position(entry.position);
+    out->set_record(entry.record);
+    out->set_path(entry.path);
+    out->set_offset(entry.offset);
+    out->set_bytes(entry.bytes);
+    if (entry.label >= 0) out->set_label(entry.label);
+    if (entry.dataset_id >= 0) out->set_dataset_id(entry.dataset_id);
+    out->set_is_bad(entry.is_bad);
+    out->set_bad_reason(entry.bad_reason);
+    if (entry.stood_in >= 0) out->set_stood_in(entry.stood_in);
+  }
+}
 
 void AddJobs(std::vector<JobStats> jobs, uid_t first, int64_t most_bytes,
              v1::GetStatusResponse* response) {
@@ -253,6 +275,9 @@ void Reports::TellStatus(v1::GetStatusResponse* response) const {
     for (const auto& [name, count] : parts_.more_counters()) counters[name] += count;
   }
   for (const auto& [name, count] : parts_.runtime->counters()) counters[name] += count;
+  if (parts_.providers != nullptr) {
+    for (const auto& [name, count] : parts_.providers->Counters()) counters[name] += count;
+  }
   counters["bad_records"] = parts_.bad_samples->records();
   counters["bad_records_quarantined"] = parts_.bad_samples->quarantined();
   response->set_isolation(settings.config.isolation);
@@ -260,6 +285,25 @@ void Reports::TellStatus(v1::GetStatusResponse* response) const {
     response->set_decoders(parts_.decoders->running);
     counters["decoders_started"] = parts_.decoders->started;
     counters["decoder_deaths"] = parts_.decoders->deaths;
+  }
+}
+
+void Reports::TellProviders(uid_t asker, v1::GetStatusResponse* response) const {
+  if (parts_.providers == nullptr) return;
+  const std::optional<uint32_t> only =
+      asker == geteuid() || asker == 0 ? std::nullopt : std::optional<uint32_t>(asker);
+  for (const Providers::Served& served : parts_.providers->List(only)) {
+    v1::Provider* provider = response->add_providers();
+    provider->set_name(served.name);
+    provider->set_kind(served.kind);
+    provider->set_owner_uid(served.user);
+    provider->set_processes(served.counts.processes);
+    provider->set_made(served.counts.made);
+    provider->set_failed(served.counts.failed);
+    provider->set_died(served.counts.died);
+    provider->set_busy_s(static_cast<double>(served.counts.busy_ns) / 1e9);
+    provider->set_waiting(served.counts.waiting);
+    provider->set_workers(served.workers);
   }
 }
 
@@ -288,8 +332,9 @@ absl::Status Reports::ReadLedger(const Asker& asker, const v1::GetLedgerRequest&
   }
   if (request.has_rank()) query.rank = request.rank();
   query.on_bad_sample = job.loaded->spec.on_bad_sample;
+  const std::string contents = ContentsIn(*job.loaded->dataset, query.epoch);
   for (BadSampleLog::Entry& bad : parts_.bad_samples->Get().entries) {
-    if (bad.dataset == job.loaded->dataset->digest() && bad.IsBadFor(job.loaded->spec.digest))
+    if (bad.dataset == contents && bad.IsBadFor(job.loaded->spec.digest))
       query.bad.emplace(bad.record, std::move(bad.reason));
   }
   FW_ASSIGN_OR_RETURN(const Ledger ledger,
@@ -301,24 +346,11 @@ absl::Status Reports::ReadLedger(const Asker& asker, const v1::GetLedgerRequest&
   response->set_world_size(job.world_size);
   response->set_batch_size(job.order->batch_size);
   response->set_seed(job.order->seed);
-  response->set_steps(ledger.steps);
   response->set_records(job.records);
-  for (const LedgerEntry& entry : ledger.entries) {
-    v1::LedgerEntry* out = response->add_entries();
-    out->set_step(entry.use.step);
-    out->set_rank(entry.use.rank);
-    out->set_place(entry.use.place);
-    out->set_is_real(entry.use.is_real);
-    out->set_position(entry.position);
-    out->set_record(entry.record);
-    out->set_path(ToUtf8(entry.path));
-    out->set_offset(entry.offset);
-    out->set_bytes(entry.bytes);
-    if (entry.label >= 0) out->set_label(entry.label);
-    if (entry.dataset_id >= 0) out->set_dataset_id(entry.dataset_id);
-    out->set_is_bad(entry.is_bad);
-    out->set_bad_reason(ToUtf8(entry.bad_reason));
-    if (entry.stood_in >= 0) out->set_stood_in(entry.stood_in);
+  AddLedger(ledger, response);
+  for (v1::LedgerEntry& entry : *response->mutable_entries()) {
+    entry.set_path(ToUtf8(entry.path()));
+    entry.set_bad_reason(ToUtf8(entry.bad_reason()));
   }
   return absl::OkStatus();
 }

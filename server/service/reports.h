@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "feedwater/v1/control.pb.h"
 #include "server/base/user_shares.h"
+#include "server/pipeline/ledger.h"
 #include "server/pipeline/runtime.h"
 #include "server/service/catalogue.h"
 #include "server/service/config.h"
@@ -27,6 +28,9 @@ namespace feedwater::server {
 void AddJobs(std::vector<JobStats> jobs, uid_t first, int64_t most_bytes,
              v1::GetStatusResponse* response);
 
+// Adds its steps and entries, whose texts need not be UTF-8.
+void AddLedger(const Ledger& ledger, v1::GetLedgerResponse* response);
+
 // Thread-safe.
 class Reports {
  public:
@@ -36,6 +40,7 @@ class Reports {
     std::shared_ptr<UserShares> shares;  // of memory
     const Settings* settings = nullptr;
     const Catalogue* catalogue = nullptr;
+    const Providers* providers = nullptr;  // may be null
     std::shared_ptr<BadSampleLog> bad_samples;
     std::shared_ptr<const DecoderHost> decoders;  // null: workers make all samples
     std::function<std::map<std::string, uint64_t>()> more_counters;  // may be null
@@ -51,6 +56,8 @@ class Reports {
 
   // All but the jobs.
   void TellStatus(v1::GetStatusResponse* response) const;
+  // The asker's own, or everybody's where the daemon's own user asks.
+  void TellProviders(uid_t asker, v1::GetStatusResponse* response) const;
   // Behind what the answer holds already: as many as one answer has room for.
   void TellJobs(const Asker& asker, v1::GetStatusResponse* response) const;
   absl::Status ReadLedger(const Asker& asker, const v1::GetLedgerRequest& request,

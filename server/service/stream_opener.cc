@@ -19,9 +19,11 @@
 #include "server/base/status.h"
 #include "server/base/units.h"
 #include "server/graph/advice.h"
+#include "server/graph/digest.h"
 #include "server/pipeline/charged_time.h"
 #include "server/service/messages.h"
 #include "server/service/stream_terms.h"
+#include "server/source/given_records.h"
 
 namespace feedwater::server {
 namespace {
@@ -349,6 +351,10 @@ void StreamOpener::Describe(const OpenedStream& stream, const StreamTerms& terms
   for (const std::string& name : pipeline.dataset->classes()) response->add_classes(ToUtf8(name));
   response->set_records(pipeline.dataset->size());
   response->set_positions_per_epoch(terms.order->positions());
+  response->set_own_workers(WorkersOf(*pipeline.dataset));
+  if (const RecordGiver* const giver = pipeline.dataset->giver(); giver != nullptr)
+    response->set_own_identity(giver->identity());
+  response->set_sampler(ToUtf8(SamplerText(pipeline.spec.sampler)));
   response->set_batch_size(terms.job.batch_size);
   response->set_world_size(terms.job.world_size);
   response->set_seed(terms.job.seed);

@@ -7,6 +7,7 @@
 #include "server/base/units.h"
 #include "server/pipeline/dataset_order.h"
 #include "server/service/cursor.h"
+#include "server/source/given_records.h"
 
 namespace feedwater::server {
 namespace {
@@ -20,7 +21,8 @@ absl::StatusOr<Start> ReadStart(const v1::OpenStreamRequest& request,
                                 const LoadedPipeline& pipeline, uint64_t seed) {
   if (request.cursor().empty()) return Start{request.epoch(), 0};
   FW_ASSIGN_OR_RETURN(Cursor cursor, ParseCursor(request.cursor()));
-  CursorTarget target{pipeline.spec.name, pipeline.dataset->digest(), pipeline.spec.digest, seed};
+  CursorTarget target{pipeline.spec.name, pipeline.dataset->digest(), pipeline.spec.digest, seed,
+                      WorkersOf(*pipeline.dataset) == 0 ? 0 : request.world_size()};
   FW_RETURN_IF_ERROR(CheckCursor(cursor, target));
   return Start{cursor.epoch, cursor.position};
 }

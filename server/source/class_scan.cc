@@ -20,6 +20,7 @@
 #include "absl/strings/str_join.h"
 #include "server/base/mutex.h"
 #include "server/base/thread.h"
+#include "server/storage/engine.h"
 #include "server/storage/fault.h"
 
 namespace feedwater::server {

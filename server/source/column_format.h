@@ -30,6 +30,10 @@ namespace feedwater::server {
 
 using RecordSpans = absl::Span<const absl::Span<const std::byte>>;
 
+inline absl::string_view AsText(absl::Span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
 // The records of an opened index. Immutable and thread-safe.
 class RecordColumns {
  public:

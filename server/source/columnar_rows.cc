@@ -14,24 +14,7 @@ void PutText(absl::string_view text, std::string* out) {
 
 // 0: no type that is staged.
 int64_t SizeOf(DType dtype) {
-  switch (dtype) {
-    case DType::kUInt8:
-    case DType::kInt8:
-    case DType::kBool:
-      return 1;
-    case DType::kInt16:
-    case DType::kUInt16:
-    case DType::kFloat16:
-      return 2;
-    case DType::kInt32:
-    case DType::kFloat32:
-      return 4;
-    case DType::kInt64:
-    case DType::kFloat64:
-      return 8;
-    default:
-      return 0;
-  }
+  return dtype == DType::kBFloat16 ? 0 : static_cast<int64_t>(DTypeSize(dtype));
 }
 
 }  // namespace

@@ -67,22 +67,29 @@ absl::StatusOr<DatasetSpec> ReadSpec(const YamlNode& node) {
   if (entry == nullptr) return name->Error(Registry<FormatEntry>::Get().Unknown(name->scalar));
 
   const std::string what = absl::StrCat("format '", name->scalar, "'");
-  std::vector<ParamInfo> known = CommonSchema().params();
-  known.insert(known.end(), entry->params.begin(), entry->params.end());
-  FW_RETURN_IF_ERROR(CheckKeys(node, known, what));
-
   YamlNode common = node, own = node;
   common.entries.clear();
   own.entries.clear();
   for (const auto& [key, value] : node.entries) {
-    bool is_common = key.scalar == "format" || key.scalar == "root" || key.scalar == "path";
-    (is_common ? common : own).entries.emplace_back(key, value);
+    const bool is_place = key.scalar == "root" || key.scalar == "path";
+    if (is_place && !entry->has_files) {
+      return key.Error(absl::StrCat(what, " has no '", key.scalar,
+                                    "': its records come from your program, not from files"));
+    }
+    (is_place || key.scalar == "format" ? common : own).entries.emplace_back(key, value);
   }
   DatasetSpec spec;
-  FW_ASSIGN_OR_RETURN(spec.common, CommonSchema().Read(common, "dataset"));
-  const YamlNode* path = node.Find("path");
-  FW_ASSIGN_OR_RETURN(spec.common.path,
-                      NormalizePath("path", spec.common.path, path != nullptr ? *path : node));
+  if (entry->has_files) {
+    std::vector<ParamInfo> known = CommonSchema().params();
+    known.insert(known.end(), entry->params.begin(), entry->params.end());
+    FW_RETURN_IF_ERROR(CheckKeys(node, known, what));
+    FW_ASSIGN_OR_RETURN(spec.common, CommonSchema().Read(common, "dataset"));
+    const YamlNode* path = node.Find("path");
+    FW_ASSIGN_OR_RETURN(spec.common.path,
+                        NormalizePath("path", spec.common.path, path != nullptr ? *path : node));
+  } else {
+    spec.common.format = name->scalar;
+  }
   FW_ASSIGN_OR_RETURN(spec.made, entry->create(own, what));
   return spec;
 }
@@ -284,6 +291,14 @@ absl::StatusOr<std::string> MixKey(const YamlNode& node) {
 
 }  // namespace
 
+bool IsOfUser(const YamlNode& node) {
+  const YamlNode* const name = node.is_map() ? node.Find("format") : nullptr;
+  const FormatEntry* const entry = name != nullptr && name->is_scalar()
+                                       ? Registry<FormatEntry>::Get().Find(name->scalar)
+                                       : nullptr;
+  return entry != nullptr && !entry->has_files;
+}
+
 const std::vector<ParamInfo>& DatasetParams() { return CommonSchema().params(); }
 
 absl::StatusOr<std::optional<std::vector<FieldSpec>>> DescribeDataset(const YamlNode& node) {
@@ -308,6 +323,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenDataset(const YamlNode& node,
                                                            const DatasetOptions& options) {
   if (IsMix(node)) return OpenMix(node, options);
   FW_ASSIGN_OR_RETURN(DatasetSpec spec, ReadSpec(node));
+  if (IsOfUser(node)) return spec.made.format->OpenGiven(options);
   if (options.roots == nullptr) return absl::FailedPreconditionError("no roots are declared");
   DatasetLocation location;
   absl::StatusOr<std::shared_ptr<const Root>> root = options.roots->FindNow(spec.common.root);

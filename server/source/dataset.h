@@ -23,6 +23,8 @@
 
 namespace feedwater::server {
 
+class OfferedSources;
+class RecordGiver;
 class StagingArea;
 
 struct FieldSpec {
@@ -104,6 +106,8 @@ class Dataset : public ObjectSource {  // its files by number
   // 32 hex digits over the name and size of every file and over contents (contents.h): the same
   // for a copy elsewhere, another one where contents are known to differ.
   virtual const std::string& digest() const = 0;
+  // For reports of records: also tells apart what two programs give that has one form.
+  virtual const std::string& contents() const { return digest(); }
   // Where the record's bytes are. Most formats have one extent a record. REQUIRES: record in [0,
   // size).
   virtual void Extents(int64_t record, std::vector<Extent>* extents) const = 0;
@@ -130,6 +134,9 @@ class Dataset : public ObjectSource {  // its files by number
   // The record's class where the index knows it; -1 where only the record's bytes do.
   virtual int64_t LabelOf(int64_t) const { return -1; }
   virtual int64_t memory_bytes() const = 0;  // of the index in memory
+  // Of a dataset whose records a program gives (given_records.h): Extents then adds none, and Parse
+  // takes what was given as one. Null: they lie in files.
+  virtual RecordGiver* giver() const { return nullptr; }
   // What was left out and why, for people: "12 files that are not images, 3 hidden files".
   virtual const std::string& notes() const = 0;
 
@@ -149,12 +156,13 @@ using IndexProgress = std::function<void(int64_t done, int64_t total)>;
 
 struct DatasetOptions {
   std::shared_ptr<const Roots> roots;
-  std::string state_dir;                 // saved indexes; "" has none
-  bool save = true;                      // an index that had to be built, for the next time
-  std::shared_ptr<MemoryBudget> budget;  // may be null
-  std::shared_ptr<StagingArea> staging;  // for files that have to be unpacked; may be null
-  int64_t user = LogLimiter::kNoSource;  // whose lines in the log they are
-  IndexProgress progress;                // may be null
+  std::string state_dir;                    // saved indexes; "" has none
+  bool save = true;                         // an index that had to be built, for the next time
+  std::shared_ptr<MemoryBudget> budget;     // may be null
+  std::shared_ptr<StagingArea> staging;     // for files that have to be unpacked; may be null
+  std::shared_ptr<OfferedSources> offered;  // for records that programs give; may be null
+  int64_t user = LogLimiter::kNoSource;     // whose lines in the log they are, and whose programs
+  IndexProgress progress;                   // may be null
   std::function<bool()> given_up;  // asked now and then, may be null: nobody wants it any more
   bool rebuild = false;            // ignore a saved index, and indexes beside files
 };
@@ -175,8 +183,12 @@ absl::StatusOr<std::string> DatasetKey(const YamlNode& node);
 // that a record will have; nothing where only the files tell them.
 absl::StatusOr<std::optional<std::vector<FieldSpec>>> DescribeDataset(const YamlNode& node);
 
-// The keys of `dataset:` that every format has: format, root, path. For the reference pages; a
-// format's own are in its entry, those of a mix in mix.h.
+// Whether the map is of a format whose records a program of the user's gives: then whoever opens it
+// gets another dataset than other users.
+bool IsOfUser(const YamlNode& node);
+
+// The keys of `dataset:` that every format has that reads files: format, root, path. For the
+// reference pages; a format's own are in its entry, those of a mix in mix.h.
 const std::vector<ParamInfo>& DatasetParams();
 
 }  // namespace feedwater::server

@@ -4,6 +4,7 @@
 #include <linux/limits.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/ascii.h"
@@ -153,9 +154,7 @@ absl::Status AddFile(const DatasetLocation& location, std::string path, bool by_
   file.bytes = static_cast<int64_t>(info.st_size);
   if (std::string unpacked; IsPackedName(path, &unpacked)) {
     FW_ASSIGN_OR_RETURN(StagedFolder::File staged, builder->Unpack(*location.root, path));
-    file.bytes = staged.bytes;
-    file.staged = builder->staged()->root();
-    file.staged_name = std::move(staged.name);
+    file = file.Unpacked(std::move(staged), *builder->staged());
   }
   file.path = std::move(path);
   files->push_back(std::move(file));
@@ -211,6 +210,14 @@ std::string SuffixText(absl::Span<const absl::string_view> suffixes) {
 }
 
 }  // namespace
+
+FoundFile FoundFile::Unpacked(StagedFolder::File file, const StagedFolder& folder) const {
+  FoundFile unpacked = *this;
+  unpacked.bytes = file.bytes;
+  unpacked.staged = folder.root();
+  unpacked.staged_name = std::move(file.name);
+  return unpacked;
+}
 
 absl::StatusOr<std::vector<std::string>> ExpandBraces(absl::string_view pattern) {
   if (pattern.size() > PATH_MAX) return TooLong(pattern);

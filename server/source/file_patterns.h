@@ -11,6 +11,7 @@
 #include "absl/types/span.h"
 #include "server/base/status.h"
 #include "server/source/format.h"
+#include "server/source/staging.h"
 
 namespace feedwater::server {
 
@@ -22,6 +23,8 @@ struct FoundFile {
   std::shared_ptr<const Root> staged;
   std::string staged_name;
 
+  // The same file, unpacked into `folder`.
+  FoundFile Unpacked(StagedFolder::File file, const StagedFolder& folder) const;
   const Root& RootIn(const DatasetLocation& location) const {
     return staged != nullptr ? *staged : *location.root;
   }

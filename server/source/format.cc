@@ -6,12 +6,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <thread>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_split.h"
 #include "server/base/clock.h"
 #include "server/source/digest.h"
+#include "server/storage/engine.h"
 #include "server/storage/fault.h"
 
 namespace feedwater::server {
@@ -27,8 +27,6 @@ constexpr size_t kStampsPerLook = 256;     // looked at before it is asked wheth
 
 constexpr int64_t kProgressIntervalNs = 100'000'000;
 constexpr int64_t kLeastReservation = 4096;
-constexpr int64_t kClockTickNs =
-    20'000'000;  // file times advance with the kernel's tick: 10 ms at HZ=100
 
 uint64_t Nanoseconds(const timespec& time) {
   return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(time.tv_nsec);
@@ -45,13 +43,6 @@ Stamp MakeStamp(std::string path, const struct stat& info) {
   return {std::move(path), info.st_ino,
           S_ISDIR(info.st_mode) ? 0 : static_cast<uint64_t>(info.st_size),
           Nanoseconds(info.st_mtim), Nanoseconds(info.st_ctim)};
-}
-
-void AwaitClockTick(const struct stat& info) {
-  // The modification time may be any that somebody has set.
-  const int64_t age = ClockNs(CLOCK_REALTIME) - static_cast<int64_t>(Nanoseconds(info.st_ctim));
-  if (age >= 0 && age < kClockTickNs)
-    std::this_thread::sleep_for(std::chrono::nanoseconds(kClockTickNs - age));
 }
 
 absl::StatusOr<Stamp> StampNow(const Root& root, const std::string& path) {
@@ -265,7 +256,7 @@ absl::Status IndexBuilder::TakeOwnAlone() {
   for (const auto* kind : {&stamps, &empty_folders}) {
     for (const Stamp& stamp : *kind) bytes += 3 * (sizeof(Stamp) + stamp.path.size());
   }
-  for (const std::string& name : classes) bytes += 3 * (sizeof(name) + name.size());
+  for (const std::string& name : classes) bytes += 3 * (sizeof(std::string) + name.size());
   const auto own = static_cast<int64_t>(bytes);
   {
     MutexLock lock(&mu_);
@@ -287,7 +278,7 @@ absl::Status IndexBuilder::TakeOwnAlone() {
 int64_t IndexedDataset::memory_bytes() const {
   int64_t bytes = parts_.index->bytes();
   for (const std::string& name : parts_.classes)
-    bytes += static_cast<int64_t>(sizeof(name) + name.size() + 1);  // as reserved
+    bytes += static_cast<int64_t>(sizeof(std::string) + name.size() + 1);  // as reserved
   return bytes + static_cast<int64_t>(shard_starts_.size() * sizeof(int64_t));
 }
 

@@ -59,9 +59,6 @@ Stamp MakeStamp(std::string path, const struct stat& info);
 // What stands at a path now, all zero when nothing does; waits as AwaitClockTick does. Call it
 // before looking inside.
 absl::StatusOr<Stamp> StampNow(const Root& root, const std::string& path);
-// Waits, 20 ms at most, until a later change of what `info` describes would show in its times. Call
-// it between taking the stamp and looking inside.
-void AwaitClockTick(const struct stat& info);
 
 // What BuildIndex finds.
 class IndexBuilder {
@@ -185,6 +182,10 @@ class Format {
   virtual int64_t sections_version() const = 0;
   // Finds the records. NotFound or InvalidArgument naming path and root.
   virtual absl::Status BuildIndex(const DatasetLocation& location, IndexBuilder* builder) const = 0;
+  // Of a format without files (FormatEntry::has_files), in place of the two others.
+  virtual absl::StatusOr<std::shared_ptr<const Dataset>> OpenGiven(const DatasetOptions&) const {
+    return absl::InternalError("this format reads files");
+  }
   // A dataset over an index of this format. Touches no file. DataLoss when the sections do not fit
   // together: every number that is used later must be checked here.
   virtual absl::StatusOr<std::shared_ptr<const Dataset>> Open(IndexedParts parts) const = 0;
@@ -277,6 +278,9 @@ struct FormatEntry {
   // Of several formats that read the same folder, the one with the least is what it is: 0 unless it
   // also reads what is there for another one.
   int generality = 0;
+  // False: a program gives the records. Then the map has neither root nor path, and there is no
+  // index.
+  bool has_files = true;
   std::vector<ParamInfo> params;
   std::function<absl::StatusOr<Made>(const YamlNode& params, absl::string_view what)> create;
 };

@@ -8,10 +8,6 @@
 namespace feedwater::server {
 namespace {
 
-absl::string_view AsText(absl::Span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 class MdsSamples final : public ShardedColumns {
  public:
   static absl::StatusOr<std::unique_ptr<const RecordColumns>> Open(
@@ -52,14 +48,7 @@ class MdsSamples final : public ShardedColumns {
   }
 
   void AddExtents(int64_t record, std::vector<Extent>* extents) const override {
-    const uint32_t shard = shards().Of(record);
-    const auto i = static_cast<size_t>(record);
-    const bool is_last = record + 1 == shards().first(shard + 1);
-    // Numbers of a damaged index may be any.
-    const auto most = static_cast<uint64_t>(shards().bytes(shard));
-    const uint64_t begin = std::min(begins_[i], most);
-    const uint64_t end = std::clamp(is_last ? ends_[shard] : begins_[i + 1], begin, most);
-    extents->push_back({shard, static_cast<int64_t>(begin), static_cast<int64_t>(end - begin)});
+    extents->push_back(shards().Record(record, begins_, &ends_));
   }
 
   absl::Status Read(int64_t, RecordSpans bytes, ColumnValues* values) const override {

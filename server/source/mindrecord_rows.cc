@@ -1,6 +1,5 @@
 #include "server/source/mindrecord_rows.h"
 
-#include <algorithm>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -11,10 +10,6 @@
 
 namespace feedwater::server {
 namespace {
-
-absl::string_view AsText(absl::Span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
 
 // A row or blob without its length.
 absl::StatusOr<absl::string_view> Unwrap(absl::Span<const std::byte> bytes, const char* what) {
@@ -204,13 +199,10 @@ class MindRecordRows final : public ShardedColumns {
     const uint32_t shard = shards().Of(record);
     const auto i = static_cast<size_t>(record);
     const size_t group = groups_.RangeOf(i);
-    const auto most = static_cast<uint64_t>(shards().bytes(shard));
-    // Numbers of a damaged index may be any.
     const auto add = [&](const NumberColumn& begins, const NumberColumn& ends) {
       const bool is_last = i + 1 == groups_[group + 1];
-      const uint64_t begin = std::min(begins[i], most);
-      const uint64_t end = std::clamp(is_last ? ends[group] : begins[i + 1], begin, most);
-      extents->push_back({shard, static_cast<int64_t>(begin), static_cast<int64_t>(end - begin)});
+      const uint64_t begin = begins[i], end = is_last ? ends[group] : begins[i + 1];
+      extents->push_back(shards().Part(shard, begin, end > begin ? end - begin : 0));
     };
     if (reads_rows_) add(rows_, row_ends_);
     if (reads_blobs_) add(blobs_, blob_ends_);

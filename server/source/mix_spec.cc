@@ -133,6 +133,11 @@ absl::StatusOr<MixSpec::Source> ReadSource(const YamlNode& node, size_t number,
     return format->Error(absl::StrCat("'format' must be a word, not ", format->KindName()));
   // A format that nobody knows is refused where it is opened.
   if (const FormatEntry* entry = Registry<FormatEntry>::Get().Find(format->scalar)) {
+    if (!entry->has_files) {
+      return format->Error(
+          absl::StrCat("a source of 'mix' reads files, and the records of format '", format->scalar,
+                       "' come from a program"));
+    }
     std::vector<ParamInfo> known = DatasetParams();
     known.insert(known.end(), entry->params.begin(), entry->params.end());
     known.insert(known.end(), MixSourceParams().begin(), MixSourceParams().end());

@@ -1,7 +1,5 @@
 #include "server/source/row_places.h"
 
-#include <algorithm>
-
 #include "absl/strings/str_cat.h"
 #include "server/base/units.h"
 #include "server/source/digest.h"
@@ -59,15 +57,7 @@ absl::StatusOr<RowPlaces> RowPlaces::Open(const IndexedParts& parts) {
 }
 
 void RowColumns::AddExtents(int64_t record, std::vector<Extent>* extents) const {
-  const uint32_t shard = shards().Of(record);
-  const auto i = static_cast<size_t>(record);
-  const bool is_last = record + 1 == shards().first(shard + 1);
-  // Numbers of a damaged index may be any.
-  const auto most = static_cast<uint64_t>(shards().bytes(shard));
-  const uint64_t begin = std::min(begins_[i], most);
-  const uint64_t end = std::min(is_last ? ends_[shard] : begins_[i + 1], most);
-  extents->push_back(
-      {shard, static_cast<int64_t>(begin), static_cast<int64_t>(std::max(begin, end) - begin)});
+  extents->push_back(shards().Record(record, begins_, &ends_));
 }
 
 }  // namespace feedwater::server

@@ -1,5 +1,7 @@
 #include "server/source/shards.h"
 
+#include <algorithm>
+
 namespace feedwater::server {
 namespace {
 
@@ -60,6 +62,24 @@ std::vector<int64_t> Shards::FirstRecords() const {
     if (records(shard) > 0) starts.push_back(first(shard));
   }
   return starts;
+}
+
+Extent Shards::Part(uint32_t shard, uint64_t begin, uint64_t bytes) const {
+  const auto most = static_cast<uint64_t>(this->bytes(shard));
+  begin = std::min(begin, most);
+  return {shard, static_cast<int64_t>(begin), static_cast<int64_t>(std::min(bytes, most - begin))};
+}
+
+Extent Shards::Record(int64_t record, const NumberColumn& begins, const NumberColumn* ends) const {
+  const uint32_t shard = Of(record);
+  const uint64_t begin = begins[static_cast<size_t>(record)];
+  uint64_t end = 0;
+  if (record + 1 < first(shard + 1)) {
+    end = begins[static_cast<size_t>(record + 1)];
+  } else {
+    end = ends == nullptr ? bytes_[shard] : (*ends)[shard];
+  }
+  return Part(shard, begin, end > begin ? end - begin : 0);
 }
 
 }  // namespace feedwater::server

@@ -47,6 +47,13 @@ class Shards {
   }
   std::vector<int64_t> FirstRecords() const;  // of shards that have any
 
+  // So many bytes of a shard from `begin` on, or as many of them as it has: numbers of a damaged
+  // index may be any.
+  Extent Part(uint32_t shard, uint64_t begin, uint64_t bytes) const;
+  // A record that ends where the next one begins; the last one of a shard ends where `ends` says of
+  // the shard, or with it where that is null. REQUIRES: `begins` has every record.
+  Extent Record(int64_t record, const NumberColumn& begins, const NumberColumn* ends) const;
+
  private:
   TextColumn paths_;
   NumberColumn bytes_, starts_, unpacked_;

@@ -369,10 +369,10 @@ absl::Status StagingArea::Take(int64_t more, int fd, const std::function<absl::S
   if (FreeBytes() < more) {
     if (pwrite(count.get(), &used, sizeof(used), 0) != sizeof(used))
       return StorageError(errno, path);
-    return absl::ResourceExhaustedError(
-        absl::StrCat("the file system of ", folder_,
-                     " has no room for unpacked files: a twentieth of it stays "
-                     "free; cure: a state_dir on a larger one, or unpack the files yourself"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "the file system of ", folder_,
+        " has no room for unpacked files: a twentieth of it, 1 GiB at most, "
+        "stays free; cure: a state_dir on a larger one, or unpack the files yourself"));
   }
   // The count first: one that is too high is put right when it passes the limit. The file is as
   // long as what was taken for it, so that whoever counts the files counts that.
@@ -386,10 +386,10 @@ absl::Status StagingArea::Take(int64_t more, int fd, const std::function<absl::S
 
 // Of the file system, but for what stays free.
 int64_t StagingArea::FreeBytes() const {
-  constexpr uint64_t kStaysFree = 20;  // one part in so many
+  constexpr uint64_t kPart = 20, kMost = 1 << 30;  // one part in so many, and at most so many bytes
   struct statvfs info;
-  if (statvfs(folder_.c_str(), &info) != 0) return INT64_MAX;
-  const uint64_t kept = info.f_blocks / kStaysFree;
+  if (statvfs(folder_.c_str(), &info) != 0 || info.f_frsize == 0) return INT64_MAX;
+  const uint64_t kept = std::min<uint64_t>(info.f_blocks / kPart, kMost / info.f_frsize);
   const uint64_t free = info.f_bavail > kept ? info.f_bavail - kept : 0;
   return static_cast<int64_t>(std::min<uint64_t>(free * info.f_frsize, INT64_MAX));
 }

@@ -48,8 +48,12 @@ absl::Status ProveUnchanged(const OpenedFile& file);
 // Whether whatever is written into the file from now on shows in its stamp: not within the tick of
 // its last change. What is read before may be half of that change.
 bool WouldShowChanges(const OpenedFile& file);
+bool WouldShowChanges(const struct stat& info, bool is_local);
 // File times move in ticks of 10 ms at most.
 inline constexpr int64_t kFileTimeTickNs = 20'000'000;
+// Waits, 20 ms at most, until a later change of what `info` describes would show in its times. Call
+// it between taking the stamp and looking inside.
+void AwaitClockTick(const struct stat& info);
 // FileChangedError, with the cure behind what is said.
 absl::Status FileHasChanged(absl::string_view message);
 

@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <list>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -172,11 +174,33 @@ absl::Status ProveUnchanged(const OpenedFile& file) {
   return FileHasChanged(absl::StrCat(file.path, " has changed while it was being read"));
 }
 
-bool WouldShowChanges(const OpenedFile& file) {
-  const int64_t age_ns = ClockNs(CLOCK_REALTIME) - file.changed_ns;
+namespace {
+
+bool WouldShow(int64_t age_ns, bool is_local) {
   // Of another clock, which is ahead of ours: it cannot be told. Our own was set back.
-  if (age_ns < 0) return file.is_local;
+  if (age_ns < 0) return is_local;
   return age_ns >= kFileTimeTickNs;
+}
+
+// The modification time may be any that somebody has set.
+int64_t AgeNs(const struct stat& info) {
+  return ClockNs(CLOCK_REALTIME) - (info.st_ctim.tv_sec * 1'000'000'000 + info.st_ctim.tv_nsec);
+}
+
+}  // namespace
+
+bool WouldShowChanges(const OpenedFile& file) {
+  return WouldShow(ClockNs(CLOCK_REALTIME) - file.changed_ns, file.is_local);
+}
+
+bool WouldShowChanges(const struct stat& info, bool is_local) {
+  return WouldShow(AgeNs(info), is_local);
+}
+
+void AwaitClockTick(const struct stat& info) {
+  const int64_t age_ns = AgeNs(info);
+  if (age_ns >= 0 && age_ns < kFileTimeTickNs)
+    std::this_thread::sleep_for(std::chrono::nanoseconds(kFileTimeTickNs - age_ns));
 }
 
 uint64_t FileStamp(const struct stat& info) {

@@ -280,9 +280,8 @@ absl::StatusOr<std::shared_ptr<const Roots>> Roots::Create(
     at = name;
     std::optional<Opening::Result> opened = declared.opening->WaitUntil(until);
     if (!opened.has_value()) {
-      spdlog::warn(
-          "{}: its storage has not answered for {}; who reads there waits for it, and nobody else",
-          DescribeRoot(name, declared.path), absl::FormatDuration(patience));
+      spdlog::warn("{}: its storage has not answered for {}; only reads below it wait",
+                   DescribeRoot(name, declared.path), absl::FormatDuration(patience));
       continue;
     }
     FW_ASSIGN_OR_RETURN(declared.root, *std::move(opened));

@@ -134,10 +134,12 @@ void StorageCalls::Start(uint32_t user, std::shared_ptr<StorageCall> call) {
   --state.threads;
   // Without a thread that takes them, all of them are done here: also one of somebody who could not
   // start a thread either, and believed that this one would come.
-  while (state.threads == 0 && (call = state.Take(&user)) != nullptr) {
+  while (state.threads == 0) {
+    std::shared_ptr<StorageCall> left = state.Take(&user);
+    if (left == nullptr) return;
     state.mu.Unlock();
-    call->Run();
-    call.reset();
+    left->Run();
+    left.reset();
     state.mu.Lock();
     state.Done(user);
   }

@@ -84,9 +84,9 @@ int64_t Admission::ExpireWaiting(int64_t now_ns) {
     waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(i));
     Leave(late.account);
     host_.Refuse(std::move(late.client), "refused_unknown",
-                 absl::UnavailableError(
-                     absl::StrCat("the machine's user database has not told the groups of user ",
-                                  late.account, " in time; try again")));
+                 absl::UnavailableError(absl::StrCat(
+                     "the machine's user database has not returned the groups of user ",
+                     late.account, " in time; try again")));
   }
   return next;
 }

@@ -1,8 +1,8 @@
-// Counts the shared memory of sessions for as long as it exists, whoever holds it: a client may
-// keep an arena beyond its session by a mapping, a descriptor, an O_PATH descriptor, a copy in
-// another process or in the queue of a socket. Only the kernel knows when the last of them has let
-// go; it tells by inotify: the event "the file is gone" of a memfd comes when nothing refers to it
-// any more. So the daemon keeps neither a descriptor nor a mapping for that, and asks nobody.
+// Counts the shared memory of sessions for as long as it exists, whoever holds it. A client may
+// hold an arena beyond its session by a mapping, a descriptor, an O_PATH descriptor, a copy in
+// another process or in the queue of a socket. Only the kernel knows when the last of them is gone.
+// It says so by inotify: the event "the file is gone" of a memfd comes when nothing refers to it
+// any more. So the daemon holds neither a descriptor nor a mapping for that, and asks nobody.
 //
 // What stays outside the account: pages that a client pinned by themselves (spliced into a pipe,
 // registered with io_uring). The kernel bounds those for each user (pipe-user-pages-soft,
@@ -32,8 +32,8 @@ struct ArenaAccount {
 
 class ArenaWatch {
  public:
-  // One user has at most `max_per_owner` arenas that exist, open or kept. ResourceExhausted where
-  // the kernel gives no inotify instance.
+  // One user has at most `max_per_owner` arenas that exist, of open and of ended sessions together.
+  // ResourceExhausted where the kernel gives no inotify instance.
   static absl::StatusOr<std::unique_ptr<ArenaWatch>> Create(int max_per_owner);
 
   // The memfd's account is given back when its memory is. REQUIRES: nobody else has it yet.

@@ -358,7 +358,8 @@ void DataServer::Impl::Count(const std::string& counter) {
 void DataServer::Impl::Count(const std::string& counter, const PeerIdentity& peer,
                              const absl::Status& reason) {
   Count(counter);
-  if (counter == "closed_by_daemon" || counter == "reclaimed_hangup") return;  // routine
+  if (counter == "closed_by_daemon" || counter == "reclaimed_hangup" || counter == "handed_over")
+    return;  // routine
   if (!ClientLog().Admits(counter, admission.AccountOfPeer(peer))) return;
   spdlog::info("data socket: {}: process {} of user {}: {}", counter, peer.pid, peer.uid,
                std::string(reason.message()));
@@ -415,6 +416,13 @@ absl::StatusOr<std::shared_ptr<SlotPool>> DataServer::OpenSession(const SessionT
   FW_RETURN_IF_ERROR(session->Open(options, std::move(events)));
   impl_->Count("opened");
   return session;
+}
+
+absl::StatusOr<Accepted> DataServer::HandOver(const SessionTicket& ticket) {
+  const std::shared_ptr<Session> session = impl_->Find(ticket);
+  if (session == nullptr) return NoConnection();
+  return session->HandOver(
+      [this](int socket) { epoll_ctl(impl_->epoll.get(), EPOLL_CTL_DEL, socket, nullptr); });
 }
 
 void DataServer::Discard(std::shared_ptr<void> left) {

@@ -23,6 +23,7 @@
 #include <optional>
 #include <string>
 
+#include "server/base/fd.h"
 #include "server/base/memory_budget.h"
 #include "server/base/status.h"
 #include "server/batch/slot_layout.h"
@@ -37,6 +38,13 @@ struct PeerIdentity {
   uid_t uid = 0;
   gid_t gid = 0;
   pid_t pid = 0;
+};
+
+struct Accepted {
+  Fd socket;
+  Fd pidfd;  // none where the kernel can give none: then only the hang-up tells of the client's end
+  PeerIdentity peer;
+  bool peer_is_dead = false;  // its process ended before it was accepted
 };
 
 // Who may connect. Checked for both sockets with SO_PEERCRED. Never waits: nullopt means that the
@@ -97,12 +105,15 @@ class DataServer {
   absl::StatusOr<std::shared_ptr<SlotPool>> OpenSession(const SessionTicket& ticket,
                                                         const ArenaOptions& options,
                                                         SessionEvents events);
+  // Ends the session and gives its connection away, which is open still: whoever has it speaks with
+  // the client from now on. FailedPrecondition when it has a stream; else as Identify.
+  absl::StatusOr<Accepted> HandOver(const SessionTicket& ticket);
   void CloseSession(const SessionTicket& ticket, const absl::Status& reason);
   // What a session leaves, which may be much memory, ends on a thread that serves nobody.
   void Discard(std::shared_ptr<void> left);
   SessionCounts Counts(const SessionTicket& ticket) const;
   int sessions(uid_t uid) const;  // with an arena
-  int arenas() const;             // that exist, those that clients keep beyond their sessions too
+  int arenas() const;             // that exist, also those that clients hold beyond their sessions
   // Asks again about the connections whose access is being looked up.
   void Reconsider();
   // Protocol errors, reclaimed sessions, refused connections, by the names that README.md lists.

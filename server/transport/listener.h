@@ -13,13 +13,6 @@
 
 namespace feedwater::server {
 
-struct Accepted {
-  Fd socket;
-  Fd pidfd;  // none where the kernel can give none: then only the hang-up tells of the client's end
-  PeerIdentity peer;
-  bool peer_is_dead = false;  // its process ended before it was accepted
-};
-
 class Listener {
  public:
   // Binds `path` with mode 0660. The socket file of a dead daemon is replaced; that no living

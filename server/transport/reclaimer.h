@@ -1,6 +1,7 @@
-// Gives the memory of ended sessions back: unmapping gigabytes takes long enough to disturb others,
-// so a thread of its own does it, which is let in soon where every CPU decodes. It does not wait
-// for workers that still write. What a client keeps beyond its session is ArenaWatch's to count.
+// Gives the memory of ended sessions back. Unmapping gigabytes takes long enough to disturb others,
+// so a thread of its own does it, which runs soon after it was woken, also where every CPU decodes.
+// It does not wait for workers that still write. ArenaWatch counts what a client holds beyond its
+// session.
 //
 // Thread-safe. The thread sleeps while there is nothing to reclaim. Without it - before Start,
 // after Stop - nothing is called, and what is held goes with its last owner.

@@ -1,5 +1,6 @@
 #include "server/transport/session.h"
 
+#include <fcntl.h>
 #include <linux/sockios.h>
 #include <poll.h>
 #include <sys/ioctl.h>
@@ -20,6 +21,7 @@ namespace feedwater::server {
 namespace {
 
 const Registrar<CounterEntry> kCounters[] = {
+    {"handed_over", {"connections that began to provide a source or an op"}},
     {"handshake_timeout", {"connections that opened no stream in time"}},
     {"protocol_unexpected", {"sessions ended for a message at the wrong time"}},
     {"protocol_bad_slot", {"sessions ended for giving back a slot that does not exist"}},
@@ -138,6 +140,26 @@ absl::Status Session::Open(const ArenaOptions& options, SessionEvents events) {
   }
   events_ = std::move(events);
   return absl::OkStatus();
+}
+
+absl::StatusOr<Accepted> Session::HandOver(const std::function<void(int socket)>& forget) {
+  MutexLock lock(&mu_);
+  if (phase_ == Phase::kOpening || phase_ == Phase::kOpen) {
+    return absl::FailedPreconditionError(
+        "this data connection has a stream already; connect to data.sock once for each");
+  }
+  if (phase_ != Phase::kWelcomed) return absl::NotFoundError("the data connection has been closed");
+  Accepted connection;
+  connection.peer = peer_;
+  if (pidfd_) {  // which goes when this session is torn down, and not before it is closed
+    connection.pidfd = Fd(fcntl(pidfd_.get(), F_DUPFD_CLOEXEC, 0));
+    if (!connection.pidfd)
+      return absl::ResourceExhaustedError(ErrnoStatus(errno, "a descriptor").message());
+  }
+  forget(socket_.get());
+  connection.socket = std::move(socket_);
+  CloseLocked(absl::OkStatus(), "handed_over", /*tell_client=*/false);
+  return connection;
 }
 
 void Session::Close(const absl::Status& reason, const char* counter, bool tell_client) {

@@ -61,6 +61,8 @@ class Session final : public SlotPool {
 
   // Makes the arena and sends it. As DataServer::OpenSession.
   absl::Status Open(const ArenaOptions& options, SessionEvents events);
+  // As DataServer::HandOver; `forget` is called with the socket before anybody else has it.
+  absl::StatusOr<Accepted> HandOver(const std::function<void(int socket)>& forget);
   // Ends the session, the first reason wins. `counter`: the name it is counted under.
   // `tell_client`: send CLOSING.
   void Close(const absl::Status& reason, const char* counter, bool tell_client);

@@ -129,9 +129,9 @@ TEST(Yaml, RefusesABillionLaughs) {
 
 TEST(Yaml, RefusesAKeyThatStandsTwice) {
   EXPECT_EQ(Refusal("b: 2\na: 1\na: 3\n"),
-            "a.yaml:3:1: the key 'a' stands here twice, first in line 2: remove one of the two");
+            "a.yaml:3:1: the key 'a' appears twice, first in line 2: remove one of the two");
   EXPECT_THAT(Refusal("{x: {p: 1, 'p': 2}}"),
-              StartsWith("a.yaml:1:12: the key 'p' stands here twice, first in line 1"));
+              StartsWith("a.yaml:1:12: the key 'p' appears twice, first in line 1"));
   EXPECT_EQ(Parse("{x: {p: 1}, y: {p: 2}}").entries.size(), 2u);  // two maps may each have it
 }
 
@@ -225,23 +225,26 @@ TEST(Yaml, ABrokenFileSaysWhereToChangeWhat) {
       {"b: [1, {x: 1, 2]\n", "1:16", "this ']' closes nothing: remove it, or add the bracket that"},
       {"a: {x: 1 y: 2}\n", "1:11",
        "a ',' is missing before here, or the '}' of the '{' in column 4"},
+      {"a: {out: view_{0..9}}\n", "1:15",
+       "a text with '{' in it stands in quotes within '{' and '}', such as"},
+      {"a: [view_{0..9}]\n", "1:10", "stands in quotes within '[' and ']'"},
       {"a: [b: 1\nc: 2\n", "1:4", "this '[' is not closed"},
       {"a: {b: 1}}\n", "1:10", "this '}' closes nothing: remove it, or add the bracket"},
       {"]", "1:1", "this ']' closes nothing: remove it, or add the bracket"},
       // Quotes.
       {"a: \"open\nb: \"x\"\n", "1:4", "the closing \" of this text is missing in its line"},
       {"a: 'open\nb: 'x'\n", "1:4", "the closing ' of this text is missing in its line"},
-      {"a: \"\\d\"\n", "1:7", "this is no YAML: unknown escape character: d"},
+      {"a: \"\\d\"\n", "1:5", "within double quotes a '\\' begins an escape, and this is none"},
       // Keys, indentation.
       {"version 1\nb: {}\n", "1:1", "this line has no ':' after its key"},
       {"a: 1\nversion:1\nb: 2\n", "2:1", "this line has no ':' after its key"},
       {"- decode\n    size: 3\n", "1:1", "this line has no ':' after its key"},
-      {"a: 1\n# so\n  b: 2\n", "3:3", "the key of line 1 has a value already"},
+      {"a: 1\n# so\n  b: 2\n", "3:3", "the key of line 1 already has a value"},
       {"a: b: c\n", "1:5", "a second ': ' in one value: put a text in quotes"},
-      {"a:\n  b: 1\n c: 2\n", "3:2", "this does not continue what stands above: indent it"},
-      {"a:\n  - b\n - c\n", "3:2", "this does not continue what stands above: indent it"},
-      {"b: 1\n- a\n", "2:1", "this does not continue what stands above: indent it"},
-      {"a: - b\n", "1:4", "a '- ' entry cannot stand here: begin it on a line of its own"},
+      {"a:\n  b: 1\n c: 2\n", "3:2", "this does not continue what is above: indent it"},
+      {"a:\n  - b\n - c\n", "3:2", "this does not continue what is above: indent it"},
+      {"b: 1\n- a\n", "2:1", "this does not continue what is above: indent it"},
+      {"a: - b\n", "1:4", "a '- ' entry is not allowed here: begin it on a line of its own"},
       {"a: {x: 1, , y: 2}\n", "1:11", "a key must be a plain word, not nothing"},
       // Texts and what else YAML has.
       {"a: @x\n", "1:4", "a text cannot begin with '@': put it in quotes"},

@@ -36,8 +36,8 @@ struct JpegOptions {
   bool cmyk = false, ycck = false;
   int restart_rows = 0;
   unsigned restart_mcus = 0;
-  bool optimised = false;             // Huffman tables made for the image
-  std::vector<jpeg_scan_info> scans;  // where not empty: these, whatever the others say
+  bool optimised = false;                  // Huffman tables made for the image
+  std::vector<jpeg_scan_info> scans = {};  // where not empty: these, whatever the others say
 };
 
 // Noise over slow gradients: edges for the upsampler, and no two samples alike.

@@ -74,7 +74,7 @@ TEST_F(WholeBombs, ATiffThatGivesItsSizeTwice) {
                                               {277, 3, {3}},
                                               {278, 4, {100}},
                                               {279, 4, counts}});
-    EXPECT_THAT(Refused(file, 2 * kMiB), HasSubstr("stands there twice"));
+    EXPECT_THAT(Refused(file, 2 * kMiB), HasSubstr("appears twice"));
   }
 }
 

@@ -51,6 +51,27 @@ TEST(DecoderSetup, MakesTheDaemonsOwnPlan) {
   EXPECT_NE(PlanIdentity(**PlanOf(other)), PlanIdentity(**decoders));
 }
 
+// It can open nothing, so that what ops are made from comes along.
+TEST(DecoderSetup, HasTheFilesOfOps) {
+  DecoderSetup setup;
+  setup.text =
+      "version: 1\ndataset: {format: csv, root: r}\ngraph:\n  - tokenize: {tokenizer: words.txt, "
+      "kind: words, max_length: 4, pad_token: b}\noutputs: [tokens]\n";
+  setup.file_name = "text.yaml";
+  setup.fields = {{"text", {DType::kUInt8, Layout::kPlain, {-1}}, ""}};
+  const auto plan_with = [&](const std::string& words) {
+    setup.files = {
+        {"r", "words.txt", std::make_shared<const FileContent>(words, 1, MemoryReservation())}};
+    return PlanOf(*DecodeSetup(Bytes(EncodeSetup(setup))));
+  };
+  const auto plan = plan_with("a\nb\n"), same = plan_with("a\nb\n"), other = plan_with("b\na\n");
+  ASSERT_TRUE(plan.ok() && same.ok() && other.ok()) << plan.status();
+  EXPECT_EQ(PlanIdentity(**plan), PlanIdentity(**same));
+  EXPECT_NE(PlanIdentity(**plan), PlanIdentity(**other));
+  setup.files.clear();
+  EXPECT_FALSE(PlanOf(setup).ok());
+}
+
 TEST(DecoderSetup, CutAnywhereOrWithMoreBehindItIsRefused) {
   const std::string whole = EncodeSetup(Some());
   for (size_t bytes = 0; bytes < whole.size(); ++bytes)

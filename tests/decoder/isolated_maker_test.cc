@@ -1,5 +1,6 @@
 // Samples made in a process of their own: the bytes of the same sample made here, whatever the
-// image; and what becomes of a record whose decoder dies, or is not itself any more.
+// image; and what becomes of a record whose decoder dies. hostile_decoder_test.cc has decoders that
+// are not themselves any more.
 #include "server/decoder/isolated_maker.h"
 
 #include <gmock/gmock.h>
@@ -14,123 +15,20 @@
 
 #include "server/base/clock.h"
 #include "server/base/sanitized.h"
-#include "server/decoder/in_process_maker.h"
+#include "tests/audio/audio_testing.h"
 #include "tests/codec/seek_index_map.h"
-#include "tests/codec/test_images.h"
-#include "tests/graph/graph_testing.h"
+#include "tests/decoder/isolated_maker_fixture.h"
 
 namespace feedwater::server {
 namespace {
 
-using graph_testing::PipelineText;
-using graph_testing::TestBatch;
-using graph_testing::TestRecord;
+using namespace decoder_testing;  // NOLINT: the tests' own words
 using ::testing::HasSubstr;
-
-const std::string kRealDecoder = FEEDWATER_BIN_DIR "/feedwater-decoder";
-const std::string kHostileDecoder = FEEDWATER_BIN_DIR "/../tools/hostile_decoder";
-
-size_t OpenDescriptors() {
-  size_t count = 0;
-  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd"))
-    ++count;
-  return count;
-}
-
-// Processes of this one, zombies included.
-std::vector<pid_t> Children() {
-  std::ifstream file("/proc/self/task/" + std::to_string(getpid()) + "/children");
-  std::vector<pid_t> pids;
-  for (pid_t pid; file >> pid;) pids.push_back(pid);
-  return pids;
-}
-
-class IsolatedMakerTest : public ::testing::Test {
- protected:
-  void SetUp() override { descriptors_ = OpenDescriptors(); }
-  void TearDown() override {
-    maker_ = nullptr;
-    if (host_ != nullptr) {
-      EXPECT_EQ(host_->running, 0);
-    }
-    host_ = nullptr;
-    EXPECT_EQ(OpenDescriptors(), descriptors_);
-    EXPECT_TRUE(Children().empty());
-  }
-
-  void Make(const std::string& program, const std::string& yaml, const TestRecord& record,
-            const std::string& file_name = "test.yaml", double patience_seconds = 20) {
-    auto opened = DecoderProgram::Open(program);
-    ASSERT_TRUE(opened.ok()) << opened.status();
-    host_ = std::make_shared<DecoderHost>();
-    host_->program = *opened;
-    host_->patience_seconds = patience_seconds;
-    DecoderSetup setup;
-    setup.text = yaml;
-    setup.file_name = file_name;
-    setup.fields = record.fields();
-    setup.classes = 10;
-    const auto spec = ParsePipeline(yaml, file_name);
-    ASSERT_TRUE(spec.ok()) << spec.status();
-    auto plan = Plan::Create(*spec, setup.fields, setup.classes);
-    ASSERT_TRUE(plan.ok()) << plan.status();
-    plan_ = *plan;
-    ImageLimits limits = spec->limits;
-    if (program == kHostileDecoder) {
-      host_->patience_seconds = 0.5;
-      limits.max_decode_ms = limits.max_sample_ms = 50;
-    }
-    maker_ = std::make_unique<IsolatedMaker>(host_, plan_, setup, limits);
-    here_.Use(plan_.get(), nullptr);
-  }
-
-  static SampleInput InputOf(TestRecord& record, int64_t sample_id) {
-    SampleInput input;
-    input.record = record.record();
-    input.sample_id = sample_id;
-    input.position = sample_id * 3;
-    input.key = EpochKey(42, 1);
-    return input;
-  }
-
-  std::shared_ptr<DecoderHost> host_;
-  std::shared_ptr<const Plan> plan_;
-  std::unique_ptr<IsolatedMaker> maker_;
-  InProcessMaker here_;
-  size_t descriptors_ = 0;
-};
 
 const std::string kTraining = PipelineText(
     "  - decode: {in: data, out: image}\n  - random_resized_crop: {size: [24, 32]}\n"
     "  - random_horizontal_flip: {}\n  - normalize: {mean: [120, 110, 100], std: [50, 60, 70]}\n",
     "[image, label, sample_id, position, is_real]");
-
-TestRecord RecordOf(const std::string& file, int64_t label) {
-  TestRecord record;
-  record.AddEncoded({file.begin(), file.end()}).AddLabel(label);
-  return record;
-}
-
-// Images of every kind that there is a decoder for, good and damaged.
-std::vector<std::string> Files() {
-  std::mt19937 random(7);
-  const testing::Pixels image = testing::NoisyImage({90, 70}, 3, random);
-  std::vector<std::string> files = {
-      testing::EncodeJpeg(image, {}),
-      testing::EncodeJpeg(image, {.luma_h = 2, .luma_v = 2}),
-      testing::EncodeJpeg(image, {.progressive = true}),
-      testing::EncodeJpeg(testing::NoisyImage({60, 80}, 1, random), {.gray = true}),
-      testing::EncodeJpeg(testing::NoisyImage({60, 80}, 4, random), {.cmyk = true}),
-  };
-  for (const char* extension : {".png", ".bmp", ".webp", ".tiff", ".ppm"}) {
-    files.push_back(WritePicture({image.bytes.data(), image.size, 3}, extension).value());
-  }
-  for (size_t i = 0, whole = files.size(); i < whole; ++i)
-    files.push_back(files[i].substr(0, files[i].size() / 2));
-  files.push_back("no image");
-  files.push_back("");
-  return files;
-}
 
 TEST_F(IsolatedMakerTest, GivesTheBytesAndErrorsOfTheSameSampleMadeHere) {
   const std::vector<std::string> files = Files();
@@ -157,6 +55,37 @@ TEST_F(IsolatedMakerTest, GivesTheBytesAndErrorsOfTheSameSampleMadeHere) {
   EXPECT_GT(cost.cpu_ns, 0);
   EXPECT_EQ(cost.decoded.own_decoder, cost_here.decoded.own_decoder);
   EXPECT_GT(cost.decoded.own_decoder, 0u);
+}
+
+// The libraries of audio make no system call that the process may not make.
+TEST_F(IsolatedMakerTest, GivesTheSamplesOfAudioOfEveryKindWholeAndCut) {
+  const std::string graph = PipelineText(
+      "  - decode_audio: {in: data, out: audio, sample_rate: 16000, mono: true}\n"
+      "  - random_crop_audio: {frames: 4000}\n  - mel_spectrogram: {in: audio, out: mel, "
+      "sample_rate: 16000, n_mels: 20}\n",
+      "[audio, mel]");
+  TestRecord first = RecordOf("", 0);
+  ASSERT_NO_FATAL_FAILURE(Make(kRealDecoder, graph, first));
+  int good = 0;
+  for (const audio_testing::Kind& kind : audio_testing::kKinds) {
+    const auto bytes =
+        audio_testing::EncodedAudio(kind.format, 48000, audio_testing::TestWaveform(30000), 2);
+    const std::string whole(bytes.begin(), bytes.end());
+    for (const std::string& file : {whole, whole.substr(0, whole.size() / 2)}) {
+      SCOPED_TRACE(kind.name);
+      TestRecord record = RecordOf(file, 1);
+      const SampleInput input = InputOf(record, good);
+      TestBatch expected(*plan_, 2), got(*plan_, 2);
+      const absl::Status wanted = here_.Run(input, 1, expected.memory);
+      EXPECT_EQ(maker_->Run(input, 1, got.memory), wanted);
+      EXPECT_EQ(wanted.ok(), file.size() == whole.size()) << wanted;
+      if (!wanted.ok()) continue;
+      ++good;
+      EXPECT_EQ(got.Sample(1), expected.Sample(1));
+    }
+  }
+  EXPECT_EQ(good, static_cast<int>(std::size(audio_testing::kKinds)));
+  EXPECT_EQ(Children().size(), 1u) << "one process for all, which has not died";
 }
 
 TEST_F(IsolatedMakerTest, KeepsWhatACacheWouldHaveKept) {
@@ -362,8 +291,8 @@ TEST_F(IsolatedMakerTest, NothingIsStartedForASampleThatIsNotWantedAnyMore) {
 TEST_F(IsolatedMakerTest, ADecoderGetsTheMemoryOfItsSampleAndNoMore) {
   if (kSanitized) GTEST_SKIP() << "sanitizers map more than any limit";
   const std::string yaml = PipelineText(
-      "  - decode\n  - color_jitter: {brightness: 0.1}\n  - center_crop: {size: 4}\n", "[image]");
-  // Three fields of 48 MB.
+      "  - decode\n  - random_equalize\n  - layout\n  - center_crop: {size: 4}\n", "[image]");
+  // Three times 48 MB: of the decoder, the image that is looked at, and its planes.
   const graph_testing::Bytes file = graph_testing::EncodedImage(4000, 4000, ".png");
   TestRecord record = RecordOf(std::string(file.begin(), file.end()), 5);
   ASSERT_NO_FATAL_FAILURE(
@@ -422,146 +351,6 @@ TEST_F(IsolatedMakerTest, TheMemoryOfDecodersIsPartOfTheSum) {
   maker_ = nullptr;
   EXPECT_EQ(host_->budget->planned_bytes(), 0);
 }
-
-// --- a process that is somebody else's by now
-
-const std::string kSmall = PipelineText("  - decode\n  - resize: {size: [4, 4]}\n", "[image]");
-
-TEST_F(IsolatedMakerTest, ADecoderThatReadsNothingHoldsNobody) {
-  TestRecord record = RecordOf(Files()[0], 5);
-  ASSERT_NO_FATAL_FAILURE(Make(kHostileDecoder, kSmall, record, "deaf"));
-  TestBatch batch(*plan_, 1);
-  absl::Status status;
-  for (int64_t id = 0; id < 5000 && status.ok(); ++id)
-    status = maker_->Run(InputOf(record, id), 0, batch.memory);
-  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("without reading"));
-}
-
-TEST_F(IsolatedMakerTest, TimeInWhichADecoderKeepsAWorkerWithoutWorkingCountsAndBeats) {
-  TestRecord record = RecordOf(Files()[0], 5);
-  ASSERT_NO_FATAL_FAILURE(Make(kHostileDecoder, kSmall, record, "doze"));
-  ASSERT_TRUE(maker_->Start().ok());
-  maker_->TakeCost();
-  WorkClock clock;
-  maker_->UseClock(&clock, nullptr);
-  TestBatch batch(*plan_, 1);
-  ASSERT_TRUE(maker_->Run(InputOf(record, 1), 0, batch.memory).ok());
-  const MakingCost cost = maker_->TakeCost();
-  EXPECT_GE(cost.held_ns, 200'000'000);
-  EXPECT_LT(cost.cpu_ns, 250'000'000);
-  EXPECT_GT(clock.beats(), 0u);
-  EXPECT_EQ(maker_->TakeCost().held_ns, 0);
-}
-
-TEST_F(IsolatedMakerTest, ADecoderThatFillsItsMemoryEnds) {
-  TestRecord record = RecordOf(Files()[0], 5);
-  ASSERT_NO_FATAL_FAILURE(Make(kHostileDecoder, kSmall, record, "hoard"));
-  TestBatch batch(*plan_, 1);
-  EXPECT_TRUE(maker_->Run(InputOf(record, 1), 0, batch.memory).ok());
-  EXPECT_EQ(host_->running, 0);
-  EXPECT_EQ(host_->deaths, 1u);
-}
-
-struct Hostile {
-  const char* how;
-  absl::StatusCode code;
-  const char* message;
-};
-
-class HostileDecoder : public IsolatedMakerTest, public ::testing::WithParamInterface<Hostile> {};
-
-TEST_P(HostileDecoder, CostsItsRecordAndNothingElse) {
-  if (kSanitized && std::string(GetParam().how) == "segv") GTEST_SKIP() << "ASan takes the signal";
-  const std::string yaml = PipelineText(
-      "  - decode: {in: data, out: image}\n  - resize: {size: [4, 4]}\n  - "
-      "random_horizontal_flip: {}\n",
-      "[image, sample_id, position]");
-  TestRecord record = RecordOf(Files()[0], 5);
-  ASSERT_NO_FATAL_FAILURE(Make(kHostileDecoder, yaml, record, GetParam().how));
-  for (int64_t id = 1; id < 3; ++id) {
-    TestBatch batch(*plan_, 1);
-    int kept = 0;
-    const absl::Status status = maker_->RunKeeping(InputOf(record, id), 0, batch.memory, 1 << 20,
-                                                   [&kept](const Record& record) {
-                                                     ++kept;
-                                                     for (const Tensor& field : record.fields)
-                                                       EXPECT_LE(field.bytes(), 1u << 20);
-                                                   });
-    EXPECT_TRUE(batch.GuardsHold());
-    if (std::string(GetParam().how) != "scribble") {  // of which any answer may be read
-      EXPECT_EQ(status.code(), GetParam().code) << status;
-      EXPECT_THAT(std::string(status.message()), HasSubstr(GetParam().message));
-      if (status.ok()) {
-        EXPECT_EQ(kept, 0) << "it is not what the plan keeps";
-      }
-    }
-    if (!status.ok()) continue;
-    int64_t told[2];
-    std::memcpy(&told[0], batch.Output(1, 0).data(), sizeof(told[0]));
-    std::memcpy(&told[1], batch.Output(2, 0).data(), sizeof(told[1]));
-    EXPECT_EQ(told[0], id) << "record numbers are never the decoder's";
-    EXPECT_EQ(told[1], id * 3);
-  }
-}
-
-TEST_P(HostileDecoder, GivesNoSeekIndexThatIsNotItsImages) {
-  const std::string how = GetParam().how;
-  if (kSanitized && how == "segv") GTEST_SKIP() << "ASan takes the signal";
-  const std::string yaml = PipelineText("  - decode\n  - resize: {size: [4, 4]}\n", "[image]");
-  TestRecord record = RecordOf(Files()[0], 5);
-  ASSERT_NO_FATAL_FAILURE(Make(kHostileDecoder, yaml, record, how));
-  testing::SeekIndexMap indexes;
-  maker_->UseSeekIndexes(&indexes);
-  const absl::Status status = maker_->MakeSeekIndexes(*record.record());
-  if (how == "scribble") {  // any answer may be read
-    EXPECT_LE(indexes.puts, 1);
-  } else {
-    const bool machine = GetParam().code == absl::StatusCode::kResourceExhausted ||
-                         GetParam().code == absl::StatusCode::kUnavailable;
-    EXPECT_EQ(status.code(), machine ? GetParam().code : absl::StatusCode::kOk) << status;
-    EXPECT_EQ(indexes.puts, how == "indexes_of_one" ? 1 : 0);
-  }
-  // What was kept is no index at all, and does no harm either.
-  here_.Use(plan_.get(), nullptr);
-  TestBatch plain(*plan_, 1), with(*plan_, 1);
-  ASSERT_TRUE(here_.Run(InputOf(record, 1), 0, plain.memory).ok());
-  here_.Use(plan_.get(), &indexes);
-  ASSERT_TRUE(here_.Run(InputOf(record, 1), 0, with.memory).ok());
-  EXPECT_EQ(with.Sample(0), plain.Sample(0));
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    Decoder, HostileDecoder,
-    ::testing::Values(
-        Hostile{"start", absl::StatusCode::kResourceExhausted, "ended with status 1 at its start"},
-        Hostile{"stranger", absl::StatusCode::kUnavailable, "not of this daemon's version"},
-        Hostile{"segv", absl::StatusCode::kDataLoss, "died of SIGSEGV on this record"},
-        Hostile{"kill", absl::StatusCode::kResourceExhausted, "killed again and again"},
-        Hostile{"exit", absl::StatusCode::kDataLoss, "ended with status 7 on this record"},
-        Hostile{"spin", absl::StatusCode::kDataLoss, "had not answered after"},
-        Hostile{"sleep", absl::StatusCode::kResourceExhausted, "stand still (2 times on one"},
-        Hostile{"kill_start", absl::StatusCode::kResourceExhausted,
-                "killed again and again (SIGKILL, 5 times at their start): too little memory"},
-        Hostile{"close", absl::StatusCode::kDataLoss, "closed its socket"},
-        Hostile{"sequence", absl::StatusCode::kDataLoss, "answered what it was not asked"},
-        Hostile{"long", absl::StatusCode::kDataLoss, "answered what it was not asked"},
-        Hostile{"code", absl::StatusCode::kDataLoss, ""},
-        Hostile{"machine", absl::StatusCode::kDataLoss, ""},
-        Hostile{"message", absl::StatusCode::kDataLoss, "a message longer than its place"},
-        Hostile{"text", absl::StatusCode::kInvalidArgument, "a\\x0ab\\x1b[2J"},
-        Hostile{"fields", absl::StatusCode::kDataLoss, "too many fields"},
-        Hostile{"indexes", absl::StatusCode::kDataLoss, "too many fields"},
-        Hostile{"outside", absl::StatusCode::kDataLoss, "lies outside"},
-        Hostile{"overflow", absl::StatusCode::kDataLoss, "not that of its shape"},
-        Hostile{"shape", absl::StatusCode::kDataLoss, "not that of its shape"},
-        Hostile{"type", absl::StatusCode::kDataLoss, "unknown type"},
-        Hostile{"axes", absl::StatusCode::kDataLoss, "too many axes"},
-        Hostile{"other_shape", absl::StatusCode::kOk, ""},
-        Hostile{"index_of_nothing", absl::StatusCode::kOk, ""},
-        Hostile{"indexes_of_one", absl::StatusCode::kOk, ""},
-        Hostile{"scribble", absl::StatusCode::kOk, ""}),
-    [](const auto& info) { return std::string(info.param.how); });
 
 }  // namespace
 }  // namespace feedwater::server

@@ -47,7 +47,7 @@ bool IsSmall(const PipelineSpec& spec, const Plan& plan) {
 
 bool ScalesInDecoding(const PipelineSpec& spec) {
   for (const OpSpec& op : spec.graph) {
-    const auto params = Registry<OpEntry>::Get().Find(op.name)->canonical(op.params);
+    const auto params = Registry<OpEntry>::Get().Find(op.name)->canonical(op.params, op.files);
     if (params.ok() && absl::StrContains(*params, "fast_scale=")) return true;
   }
   return false;
@@ -63,7 +63,8 @@ TestRecord& Photo() {
 }
 
 void Run(Input input) {
-  const auto spec = ParsePipeline(AsText(input), "fuzz.yaml");
+  TestFiles files;
+  const auto spec = ParsePipeline(AsText(input), "fuzz.yaml", {}, &files);
   if (!spec.ok()) {
     Require(!spec.status().message().empty(), "an error has words");
     return;

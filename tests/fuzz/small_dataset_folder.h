@@ -52,7 +52,9 @@ class SmallDatasetFolder {
   static std::map<std::string, std::unique_ptr<SmallDatasetFolder>>& All() {
     static auto* all = [] {
       auto* made = new std::map<std::string, std::unique_ptr<SmallDatasetFolder>>;
-      for (const std::string& format : server::Registry<server::FormatEntry>::Get().Names()) {
+      const auto& formats = server::Registry<server::FormatEntry>::Get();
+      for (const std::string& format : formats.Names()) {
+        if (!formats.Find(format)->has_files) continue;
         Require(server::SmallDatasets().count(format) > 0,
                 "tests/source/small_datasets.h has a dataset for every format");
         const auto& why_absent = server::SmallDatasets().at(format).why_absent;

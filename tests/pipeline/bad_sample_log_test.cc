@@ -11,6 +11,8 @@
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "server/source/given_records.h"
 #include "tests/storage/temp_folder.h"
 
 namespace feedwater::server {
@@ -156,6 +158,35 @@ TEST_F(BadSampleLogTest, OneUsersManyDoNotPushAnothersOut) {
   log.reset();
   log = BadSampleLog::Open(temp_.path());
   EXPECT_EQ(of_alice(), 13) << "also after a restart";
+}
+
+// An iterable dataset's samples are others in each epoch, and would fill the user's list for good.
+TEST_F(BadSampleLogTest, OfAnIterableDatasetTheEarliestEpochMakesRoom) {
+  constexpr int64_t kUser = 1001;
+  const auto in_epoch = [](int epoch) {
+    return absl::StrFormat("%.*s%012x", kOfAnyEpoch, kDataset, epoch);
+  };
+  auto log = BadSampleLog::Open(temp_.path());
+  const auto most = static_cast<int64_t>(BadSampleLog::kMaxRecords);
+  log->AddCrash(in_epoch(8), 7, "", 0, 5, SIGSEGV);
+  for (int64_t record = 0; record < 10; ++record) log->Add("other", kTrain, Bad(record), kUser);
+  for (int64_t record = 0; record < most; ++record)
+    log->Add(in_epoch(8 + static_cast<int>(record / 100)), kTrain, Bad(record % 100), kUser);
+  const int last = 8 + static_cast<int>(most / 100);
+  for (int64_t record = 0; record < 300; ++record) {
+    log->Add(in_epoch(last + static_cast<int>(record / 100)), kTrain, Bad(record % 100), kUser);
+  }
+  std::map<std::string, int> of;
+  for (const BadSampleLog::Entry& entry : log->Get().entries) ++of[entry.dataset];
+  EXPECT_EQ(log->records(), BadSampleLog::kMaxRecords);
+  EXPECT_EQ(of["other"], 10) << "another dataset's stay";
+  EXPECT_EQ(of[in_epoch(8)], 1) << "which ended the daemon";
+  EXPECT_EQ(of[in_epoch(9)], 0);
+  EXPECT_EQ(of[in_epoch(10)], 0);
+  EXPECT_EQ(of[in_epoch(12)], 100);
+  for (int epoch = last; epoch < last + 3; ++epoch) EXPECT_EQ(of[in_epoch(epoch)], 100) << epoch;
+  log->Add(in_epoch(3), kTrain, Bad(1), kUser);
+  EXPECT_EQ(log->Get().entries.size(), BadSampleLog::kMaxRecords) << "one before has no room";
 }
 
 TEST_F(BadSampleLogTest, ARecordIsBadForThePipelinesThatMetIt) {

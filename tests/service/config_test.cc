@@ -119,6 +119,24 @@ TEST_F(Config, AbsoluteRootsAreForADaemonOfOneUser) {
   EXPECT_TRUE(absl::StrContains(open.message(), ":4:17: absolute_roots: ")) << open;
 }
 
+TEST_F(Config, PluginsAreLoadedFromTheirPlacesAndChangedByARestart) {
+  const auto settings = Parse(Text("plugins: [below/a.so, /b.so]\n"));
+  ASSERT_TRUE(settings.ok()) << settings.status();
+  EXPECT_EQ(settings->config.plugins, (std::vector<std::string>{folder_ + "/below/a.so", "/b.so"}));
+  const absl::Status loaded = LoadPlugins(*settings);
+  EXPECT_TRUE(absl::IsInvalidArgument(loaded)) << loaded;
+  EXPECT_EQ(loaded.message(), absl::StrCat(file_, ":4:11: plugins: ", folder_,
+                                           "/below/a.so: No such file or directory (errno 2)"));
+  const auto without = Parse(Text());
+  EXPECT_TRUE(LoadPlugins(*without).ok());
+  EXPECT_EQ(ConfigSchema().FixedDifferences(settings->config, without->config),
+            std::vector<std::string>{"plugins"});
+  std::ofstream(file_) << Text();
+  const auto overridden = LoadSettings(file_, {"plugins=[/c.so]"});
+  ASSERT_TRUE(overridden.ok()) << overridden.status();
+  EXPECT_EQ(SettledOverrides(*overridden).back(), "plugins=[\"/c.so\"]");
+}
+
 TEST_F(Config, EveryMistakeHasAPlaceAndNamesItsKey) {
   struct Mistake {
     std::string text, place, word;
@@ -157,6 +175,8 @@ TEST_F(Config, EveryMistakeHasAPlaceAndNamesItsKey) {
       {Text("runtime_dir: \"\"\nruntime_dir: x\n"), "5:1", "runtime_dir"},
       {Text(absl::StrCat("runtime_dir: /tmp/", std::string(100, 'x'), "\n")), "4:14",
        "runtime_dir"},
+      {Text("plugins: a.so\n"), "4:10", "plugins"},
+      {Text("plugins: [\"\"]\n"), "4:11", "empty path"},
       {Text("cpus: &a 1\nmemory: *a\n"), "4:7", ""},
       {Text("cpus: !!int 1\n"), "4:7", ""},
       {"version: 1\npipelines: [pipelines, nowhere]\nroots: {}\n", "2:24", "nowhere"},

@@ -130,6 +130,16 @@ TEST(Cursor, ContinuesWithAnotherWorldAndBatchSize) {
   EXPECT_TRUE(CheckCursor(cursor, Target()).ok());
 }
 
+TEST(Cursor, NeedsTheSameWorldWhereEachRankMakesItsRecords) {
+  CursorTarget target = Target();
+  target.world_size = static_cast<int64_t>(Example().world_size);
+  EXPECT_TRUE(CheckCursor(Example(), target).ok());
+  ++target.world_size;
+  const absl::Status status = CheckCursor(Example(), target);
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_NE(status.message().find("an iterable dataset"), absl::string_view::npos) << status;
+}
+
 TEST(Cursor, IsRefusedWithTheDifferingFieldNamed) {
   auto expect = [](const Cursor& cursor, absl::StatusCode code,
                    std::initializer_list<std::string> words) {

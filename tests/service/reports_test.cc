@@ -16,6 +16,7 @@ JobStats JobOf(uid_t owner, const std::string& name, size_t reason_bytes = 100) 
   job.owner_uid = owner;
   job.cache_reason = std::string(reason_bytes, 'r');
   job.ranks.resize(2);
+  job.loaded = std::make_shared<const LoadedPipeline>();
   return job;
 }
 

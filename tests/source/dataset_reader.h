@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <map>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -114,8 +115,8 @@ struct Opener {
   }
   std::shared_ptr<const Dataset> MustOpen(const std::string& yaml) {
     auto dataset = Open(yaml);
-    EXPECT_TRUE(dataset.ok()) << dataset.status();
-    return dataset.ok() ? *dataset : nullptr;
+    if (!dataset.ok()) throw std::runtime_error(dataset.status().ToString());  // ends this test
+    return *dataset;
   }
 
   std::string folder, state_dir;

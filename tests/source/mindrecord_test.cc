@@ -1,11 +1,9 @@
 // What is special to MindRecord files: what each type of the schema becomes, packed integers, sets
-// of files, and that nothing which a header, a row or a blob says is believed.
+// of files. mindrecord_file_test.cc has files that lie.
 #include <algorithm>
 
-#include "server/source/json_document.h"
 #include "server/source/mindrecord_file.h"
-#include "tests/source/column_testing.h"
-#include "tests/source/mindrecord_text.h"
+#include "tests/source/mindrecord_fixture.h"
 
 namespace feedwater::server {
 namespace {
@@ -13,61 +11,6 @@ namespace {
 using nlohmann::json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-const char kYaml[] = "{format: mindrecord, root: root, path: d}";
-
-std::string Yaml(const std::string& more) {
-  return absl::StrCat("{format: mindrecord, root: root, path: d, ", more, "}");
-}
-
-class MindRecordTest : public ColumnTest {
- protected:
-  void Write(const MindRecordText& file, const std::string& name = "a.mindrecord") {
-    folder_.Write("d/" + name, file.text());
-  }
-  // Rows of one column `label`, without blobs.
-  static MindRecordText Labels(const std::vector<int>& labels) {
-    MindRecordText file;
-    file.schema = {{"label", {{"type", "int64"}}}};
-    for (const int label : labels)
-      file.rows.emplace_back(MindRecordMap({{"label", label}}), std::string(4, '\0'));
-    return file;
-  }
-  // One blob column of a type, and its one value.
-  static MindRecordText Blob(const json& type, const std::string& blob,
-                             const std::string& version = "3.0") {
-    MindRecordText file;
-    file.schema = {{"x", type}};
-    file.blob_fields = {"x"};
-    file.version = version;
-    file.rows.emplace_back(MindRecordMap({{"id", 0}}), blob);
-    return file;
-  }
-  std::vector<int64_t> AllLabels(const std::string& yaml = kYaml) {
-    const auto dataset = opener_.MustOpen(yaml);
-    std::vector<int64_t> labels;
-    for (int64_t i = 0; dataset != nullptr && i < dataset->size(); ++i)
-      labels.push_back(Numbers<int64_t>(*dataset, i, "label")[0]);
-    return labels;
-  }
-};
-
-TEST(JsonDocument, IsBoundedBeforeItIsParsed) {
-  std::string objects = "[";
-  for (int i = 0; i < 500'000; ++i) absl::StrAppend(&objects, i == 0 ? "{}" : ",{}");
-  objects += "]";  // a parser that looks through the list at each of them takes minutes
-  EXPECT_EQ(ParseJsonDocument(objects).size(), 500'000u);
-  EXPECT_GE(ShapeOfJson(objects).memory_bytes(objects), 500'000 * 112);
-  const auto nested = [](int depth) {
-    return std::string(static_cast<size_t>(depth), '[') +
-           std::string(static_cast<size_t>(depth), ']');
-  };
-  EXPECT_TRUE(ParseJsonDocument(nested(16)).is_array());
-  EXPECT_TRUE(ParseJsonDocument(nested(17)).is_discarded());
-  EXPECT_EQ(ParseJsonDocument(R"({"[[[[\"[[[[[[[[[[[[[[[[[[": "]{{{"})").size(), 1u);
-  for (const char* bad : {"", "[", "]]]]", "\"", "\"\\", "{\"a\":"})
-    EXPECT_TRUE(ParseJsonDocument(bad).is_discarded()) << bad;
-}
 
 TEST_F(MindRecordTest, TypesOfTheSchemaAreTypesOfFields) {
   MindRecordText file;
@@ -258,154 +201,6 @@ TEST_F(MindRecordTest, FilesWithoutRecordsAreNoHarm) {
   EXPECT_THAT(AllLabels(), ElementsAre(7, 8));
 }
 
-// MindSpore moves a row group to a new page when rows are appended to it: the old page ends earlier
-// than its bytes do.
-TEST_F(MindRecordTest, BytesBehindAPagesEndAreNotRead) {
-  MindRecordText file = Labels({1, 2, 3});
-  file.group = 4;
-  const std::string text = file.text();
-  file.change = [](json& header) { header["page_size"] = 256; };
-  folder_.Write("d/a.mindrecord", text + std::string(500, 'x'));
-  EXPECT_THAT(AllLabels(), ElementsAre(1, 2, 3));
-}
-
-TEST_F(MindRecordTest, NothingThatAHeaderSaysIsBelieved) {
-  // Page 0: blobs of rows 0 and 1; page 1: blobs of 2 and 3; page 2: both groups' rows; page 3:
-  // the blob of row 4; page 4: row 4.
-  const auto page = [](json& header, size_t i) -> json& { return header["page"][i]; };
-  const std::vector<std::pair<std::string, std::function<void(json&)>>> lies = {
-      {"no text 'version'", [](json& header) { header.erase("version"); }},
-      {"has no list 'schema'", [](json& header) { header["schema"] = 1; }},
-      {"has 0 schemas", [](json& header) { header["schema"] = nullptr; }},
-      {"has 2 schemas", [](json& header) { header["schema"].push_back(header["schema"][0]); }},
-      {"no object 'schema'", [](json& header) { header["schema"][0]["schema"] = "x"; }},
-      {"column 'label' in its schema that is no object",
-       [](json& header) { header["schema"][0]["schema"]["label"] = 1; }},
-      {"without a type", [](json& header) { header["schema"][0]["schema"]["label"]["type"] = 5; }},
-      {"whose shape is no list",
-       [](json& header) { header["schema"][0]["schema"]["label"]["shape"] = 5; }},
-      {"no length", [](json& header) { header["schema"][0]["schema"]["label"]["shape"] = {-2}; }},
-      {"no length",
-       [](json& header) { header["schema"][0]["schema"]["label"]["shape"] = {1ull << 63}; }},
-      {"no length", [](json& header) { header["schema"][0]["schema"]["label"]["shape"] = {1.5}; }},
-      {"more than one axis",
-       [](json& header) {
-         header["schema"][0]["schema"]["label"]["shape"] = {-1, -1};
-       }},
-      {"has the type 'int64' with a shape",
-       [](json& header) { header["schema"][0]["schema"]["label"]["shape"] = {2}; }},
-      {"has the type 'object'",
-       [](json& header) { header["schema"][0]["schema"]["label"]["type"] = "object"; }},
-      {"'blob_fields'", [](json& header) { header["schema"][0]["blob_fields"] = {"other"}; }},
-      {"'blob_fields'", [](json& header) { header["schema"][0]["blob_fields"] = {3}; }},
-      {"'blob_fields'",
-       [](json& header) {
-         header["schema"][0]["blob_fields"] = {"label", "label"};
-       }},
-      {"'shard_addresses'", [](json& header) { header["shard_addresses"] = 1; }},
-      {"names no files", [](json& header) { header["shard_addresses"] = {1}; }},
-      {"says that it is file 0 of a set of 0",
-       [](json& header) { header["shard_addresses"] = json::array(); }},
-      {"no number 'shard_id'", [](json& header) { header["shard_id"] = -1; }},
-      {"no number 'header_size'", [](json& header) { header["header_size"] = "x"; }},
-      {"in room for 10", [](json& header) { header["header_size"] = 10; }},
-      {"does not lie in its", [](json& header) { header["header_size"] = UINT64_MAX; }},
-      {"no number 'page_size'", [](json& header) { header["page_size"] = 1.5; }},
-      {"where a page has 0", [](json& header) { header["page_size"] = 0; }},
-      {"does not lie in its", [](json& header) { header["page_size"] = uint64_t{1} << 62; }},
-      {"no list 'page'", [](json& header) { header["page"] = 4; }},
-      {"page in its header that is no object", [&](json& header) { page(header, 0) = 1; }},
-      {"no number 'page_id'", [&](json& header) { page(header, 0).erase("page_id"); }},
-      {"two pages with the number 1", [&](json& header) { page(header, 0)["page_id"] = 1; }},
-      {"page 1000000 does not lie", [&](json& header) { page(header, 0)["page_id"] = 1000000; }},
-      {"does not lie", [&](json& header) { page(header, 0)["page_id"] = UINT64_MAX; }},
-      {"has 300 bytes in page 0", [&](json& header) { page(header, 0)["page_size"] = 300; }},
-      {"is cut off: page 4", [&](json& header) { page(header, 4)["page_size"] = 255; }},
-      {"the type 'MAGIC'", [&](json& header) { page(header, 0)["page_type"] = "MAGIC"; }},
-      {"has no list 'row_group_ids'",
-       [&](json& header) { page(header, 2).erase("row_group_ids"); }},
-      {"no number 'end_row_id'", [&](json& header) { page(header, 0)["end_row_id"] = -1; }},
-      {"has rows 2 to 0",
-       [&](json& header) {
-         page(header, 0)["start_row_id"] = 2;
-         page(header, 0)["end_row_id"] = 0;
-       }},
-      {"has rows 0 to 4000000000",
-       [&](json& header) { page(header, 0)["end_row_id"] = 4000000000; }},
-      {"two pages of blobs of row group 1",
-       [&](json& header) { page(header, 0)["page_type_id"] = 1; }},
-      {"row group 0 in page 2, and no page of its blobs",
-       [&](json& header) { page(header, 0)["page_type_id"] = 9; }},
-      {"blobs of row group 2, and no rows", [&](json& header) { header["page"].erase(4); }},
-      {"row group 0 in page 2 and in another place",
-       [&](json& header) { page(header, 2)["row_group_ids"][1]["id"] = 0; }},
-      {"row group in page 2 that is no object",
-       [&](json& header) { page(header, 2)["row_group_ids"][1] = "x"; }},
-      {"no number 'offset'",
-       [&](json& header) { page(header, 2)["row_group_ids"][1]["offset"] = -4; }},
-      {"behind the page's end",
-       [&](json& header) { page(header, 2)["row_group_ids"][1]["offset"] = 4000; }},
-      {"before another", [&](json& header) { page(header, 2)["row_group_ids"][1]["offset"] = 0; }},
-      {"has 0 rows in a row group",
-       [&](json& header) { page(header, 3)["end_row_id"] = page(header, 3)["start_row_id"]; }},
-      {"has a row group that begins with row 1, where row 2 is the next",
-       [&](json& header) { page(header, 1)["start_row_id"] = 1; }},  // rows that overlap
-      {"begins with row 3, where row 2",
-       [&](json& header) {
-         page(header, 1)["start_row_id"] = 3;
-         page(header, 1)["end_row_id"] = 5;
-       }},
-      {"has 1 rows in a row group whose rows end",
-       [&](json& header) {
-         page(header, 3)["start_row_id"] = 3;
-         page(header, 1)["end_row_id"] = 3;
-         page(header, 3)["end_row_id"] = 4;
-       }},
-      {"does not end within its row group",
-       [&](json& header) { page(header, 2)["row_group_ids"][1]["offset"] = 31; }},
-      {"does not end within its row group",
-       [&](json& header) { page(header, 3)["page_size"] = 11; }},
-  };
-  for (const auto& [message, lie] : lies) {
-    MindRecordText file = Labels({0, 1, 2, 3, 4});
-    file.header_bytes = 4096;
-    Write(file);
-    ASSERT_THAT(AllLabels(), ElementsAre(0, 1, 2, 3, 4));
-    file.change = lie;
-    Write(file);
-    ExpectRefused(kYaml, {"a.mindrecord", message, "cure: "});
-  }
-}
-
-TEST_F(MindRecordTest, AFileThatIsCutOffAnywhereIsRefused) {
-  MindRecordText file = Labels({0, 1, 2});
-  file.header_bytes = 1024;
-  const std::string whole = file.text();
-  for (size_t keep = 0; keep < whole.size(); keep += keep < 20 ? 1 : 7) {
-    folder_.Write("d/a.mindrecord", whole.substr(0, keep));
-    ExpectRefused(kYaml, {"a.mindrecord", "cut off", "cure: "});
-  }
-  for (const std::string& json : {std::string("[1]"), std::string(5000, '['), std::string("{")}) {
-    folder_.Write("d/a.mindrecord", MindRecordNumber(uint64_t{json.size()}) + json);
-    ExpectRefused(kYaml, {"a.mindrecord'", "has a header that is no JSON object", "cure: "});
-  }
-  folder_.Write("d/a.mindrecord", std::string(100, '\xff'));
-  ExpectRefused(kYaml, {"is no MindRecord file"});
-}
-
-TEST_F(MindRecordTest, LengthsOfRowsAndBlobsThatLieAreRefused) {
-  MindRecordText file = Labels({0, 1, 2});
-  const std::string good = file.text();
-  for (const size_t row : {size_t{2048}, size_t{2048 + 12}, size_t{2048 + 2 * 256}}) {
-    for (const uint64_t lie : {uint64_t{0}, uint64_t{200}, UINT64_MAX, UINT64_MAX - 7}) {
-      std::string text = good;
-      std::memcpy(&text[row], &lie, sizeof(lie));
-      folder_.Write("d/a.mindrecord", text);
-      ExpectRefused(kYaml, {"a.mindrecord", "row group", "cure: "});
-    }
-  }
-}
-
 TEST_F(MindRecordTest, ARowThatIsNotWhatTheSchemaSaysIsABadSample) {
   const std::string good = MindRecordMap({{"label", 3}});
   const std::vector<std::pair<std::string, std::string>> rows = {
@@ -474,17 +269,6 @@ TEST_F(MindRecordTest, ABlobThatIsNotWhatTheSchemaSaysIsABadSample) {
   EXPECT_EQ(FieldOf(*dataset, 0, "b"), "two");
   for (int64_t i = 1; i < dataset->size(); ++i)
     EXPECT_THAT(FieldOf(*dataset, i, "b"), HasSubstr("do not add up to its length")) << i;
-}
-
-// A row or a blob that was damaged after the index was made.
-TEST_F(MindRecordTest, ALengthThatIsNotTheIndexedOneIsADamage) {
-  Write(Blob({{"type", "bytes"}}, "abc"));
-  const auto dataset = opener_.MustOpen(kYaml);
-  Record record;
-  for (const std::string& bytes : {std::string("short"), MindRecordNumber(uint64_t{9}) + "abc",
-                                   MindRecordNumber(UINT64_MAX) + "abc"}) {
-    EXPECT_TRUE(absl::IsDataLoss(ParseBytes(*dataset, 0, {bytes}, &record)));
-  }
 }
 
 TEST_F(MindRecordTest, RealFilesHaveTheirRowsAndTypes) {

@@ -3,6 +3,8 @@
 #include "server/source/staging.h"
 
 #include <sys/file.h>
+#include <sys/statfs.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <zlib.h>
@@ -18,6 +20,7 @@ namespace {
 
 bool is_killed_when_it_truncates = false;
 std::function<void(int fd)> before_a_folder_is_locked;  // exclusively; called once
+uint64_t blocks = 0, free_blocks = 0;  // what file systems have, of 4 KiB; 0: as it is
 
 }  // namespace
 }  // namespace feedwater::server
@@ -27,6 +30,17 @@ extern "C" int truncate(const char* path, off_t length) noexcept {
   const auto result = static_cast<int>(syscall(SYS_truncate, path, length));
   if (feedwater::server::is_killed_when_it_truncates) kill(getpid(), SIGKILL);
   return result;
+}
+
+extern "C" int statvfs(const char* path, struct statvfs* info) noexcept {
+  using feedwater::server::blocks;
+  struct statfs real;
+  if (syscall(SYS_statfs, path, &real) != 0) return -1;
+  *info = {};
+  info->f_bsize = info->f_frsize = blocks > 0 ? 4096 : real.f_frsize;
+  info->f_blocks = blocks > 0 ? blocks : real.f_blocks;
+  info->f_bavail = blocks > 0 ? feedwater::server::free_blocks : real.f_bavail;
+  return 0;
 }
 
 extern "C" int flock(int fd, int operation) noexcept {
@@ -162,6 +176,27 @@ TEST_F(StagingTest, WithoutRoomAFileIsRefusedWithTheCure) {
   EXPECT_EQ(StagedFiles(), 0u);
   opener_.staging = nullptr;
   ExpectRefused(kYaml, {"'d/a.tgz'", "stage: {disk: SIZE}"}, absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(StagingTest, SomeOfTheFileSystemStaysFree) {
+  folder_.Write("d/a.tgz", Gzip(Shard(0)));
+  const auto expect = [&](uint64_t size, uint64_t free, bool has_room) {
+    std::filesystem::remove_all(state_.path() + "/staged");
+    blocks = size / 4096, free_blocks = free / 4096;
+    UseLimit(1 << 20);
+    const auto dataset = opener_.Open(kYaml);
+    blocks = 0;
+    EXPECT_EQ(dataset.ok(), has_room)
+        << size << " bytes, " << free << " free: " << dataset.status();
+    if (!has_room) {
+      EXPECT_THAT(dataset.status().ToString(), HasSubstr("no room for unpacked files"));
+    }
+  };
+  constexpr uint64_t kMiB = 1 << 20, kGiB = 1 << 30;
+  expect(2000 * kMiB, 99 * kMiB, false);  // a twentieth
+  expect(2000 * kMiB, 102 * kMiB, true);
+  expect(20000 * kGiB, kGiB - kMiB, false);  // 1 GiB
+  expect(20000 * kGiB, kGiB + 2 * kMiB, true);
 }
 
 TEST_F(StagingTest, TheOldestFolderThatNobodyHoldsMakesRoom) {

@@ -107,6 +107,14 @@ TEST_F(FileCacheTest, WhatIsWrittenWithinATickOfTheLastChangeNeedNotShow) {
     EXPECT_TRUE(of_age(second, is_local));
     EXPECT_EQ(of_age(-second, is_local), is_local) << "our own clock was set back, or another's";
   }
+  struct stat info {};
+  clock_gettime(CLOCK_REALTIME, &info.st_ctim);
+  EXPECT_FALSE(WouldShowChanges(info, true));
+  AwaitClockTick(info);
+  EXPECT_TRUE(WouldShowChanges(info, true));
+  info.st_ctim.tv_sec += 3600;
+  EXPECT_FALSE(WouldShowChanges(info, false));
+  EXPECT_TRUE(WouldShowChanges(info, true));
 }
 
 TEST_F(FileCacheTest, AFileThatIsBeingReadStaysOpen) {

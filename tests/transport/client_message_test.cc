@@ -125,7 +125,7 @@ TEST(ClientMessage, AnotherMajorVersionIsToldBothVersionsWhateverItsSize) {
     ASSERT_NE(violation, nullptr);
     EXPECT_STREQ(violation->counter, "protocol_version");
     EXPECT_EQ(violation->reason.code(), absl::StatusCode::kFailedPrecondition);
-    EXPECT_NE(violation->reason.message().find("client speaks data protocol 2.1, this daemon 1.1"),
+    EXPECT_NE(violation->reason.message().find("client speaks data protocol 2.2, this daemon 1.2"),
               absl::string_view::npos)
         << violation->reason;
   }

@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstddef>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -98,6 +100,20 @@ class DataServerTest : public ::testing::Test {
     return opened;
   }
 
+  // One batch there and back.
+  static bool Works(Opened* session) {
+    int slot = -1;
+    if (!Eventually([&] { return (slot = session->pool->Acquire()) >= 0; })) return false;
+    BatchMeta meta;
+    meta.step = ++steps_;
+    std::memset(session->pool->data(slot), static_cast<int>(steps_), 100);
+    session->pool->Publish(slot, meta);
+    const auto ready = session->trainer.Next();
+    return ready && ready->step == steps_ &&
+           session->trainer.slot(ready->slot)[99] == static_cast<std::byte>(steps_) &&
+           session->trainer.Release(*ready);
+  }
+
   uint64_t Count(const std::string& counter) const {
     return testing::DeclaredCount(server_->counters(), counter);
   }
@@ -105,6 +121,7 @@ class DataServerTest : public ::testing::Test {
     return Eventually([&] { return Count(counter) >= n; }) && Count(counter) == n;
   }
 
+  static inline int64_t steps_ = 0;
   std::string folder_, path_;
   std::unique_ptr<DataServer> server_;
 };

@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 
 #include <cstring>
 #include <mutex>
@@ -248,6 +249,34 @@ TEST_F(DataServerTest, OneConnectionHasOneStream) {
             absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(server_->sessions(getuid()), 1);
   EXPECT_EQ(server_->sessions(getuid() + 1), 0);
+}
+
+TEST_F(DataServerTest, AConnectionThatIsHandedOverStaysOpenAndIsNoSessionAnyMore) {
+  Start();
+  FakeTrainer trainer(path_);
+  const auto ticket = trainer.Hello();
+  ASSERT_TRUE(ticket.has_value());
+  auto connection = server_->HandOver(*ticket);
+  ASSERT_TRUE(connection.ok()) << connection.status();
+  EXPECT_EQ(connection->peer.pid, getpid());
+  EXPECT_TRUE(CountBecomes("handed_over", 1));
+  EXPECT_TRUE(absl::IsUnavailable(server_->HandOver(*ticket).status()));
+  EXPECT_TRUE(absl::IsUnavailable(server_->OpenSession(*ticket, Arena(), {}).status()));
+  // Whoever has it speaks with the client, and nobody else reads what that says.
+  const char hello[] = "from its new owner";
+  ASSERT_GT(send(connection->socket.get(), hello, sizeof(hello), MSG_NOSIGNAL), 0);
+  char received[64] = {};
+  ASSERT_EQ(recv(trainer.fd(), received, sizeof(received), 0), static_cast<ssize_t>(sizeof(hello)));
+  ASSERT_GT(send(trainer.fd(), hello, sizeof(hello), MSG_NOSIGNAL), 0);
+  ASSERT_EQ(recv(connection->socket.get(), received, sizeof(received), 0),
+            static_cast<ssize_t>(sizeof(hello)));
+}
+
+TEST_F(DataServerTest, OneThatHasAStreamIsNotHandedOver) {
+  Start();
+  auto session = Open();
+  ASSERT_TRUE(session);
+  EXPECT_TRUE(absl::IsFailedPrecondition(server_->HandOver(session->ticket).status()));
 }
 
 TEST_F(DataServerTest, AnArenaOverTheBudgetIsRefusedWithTheSumAndASmallerOneMayFollow) {

@@ -121,13 +121,56 @@ TEST(Wire, SeekHasItsGoldenBytes) {
   ExpectGolden("seek", seek);
 }
 
+// Of providers, since 1.2.
+TEST(Wire, RegionHasItsGoldenBytes) {
+  auto region = Start<wire::Region>(wire::Type::kRegion);
+  region.region_bytes = 0x1112131415161718;
+  region.window_bytes = 0x2122232425262728;
+  region.windows = 0x31323334;
+  region.entries = 0x41424344;
+  ExpectGolden("region", region);
+}
+
+TEST(Wire, AskAndAnswerHaveTheirGoldenBytes) {
+  auto ask = Start<wire::Ask>(wire::Type::kAsk);
+  ask.window = 0x11121314;
+  ask.entries = 0x21222324;
+  ask.serial = 0x3132333435363738;
+  ExpectGolden("ask", ask);
+  auto answer = Start<wire::Answer>(wire::Type::kAnswer);
+  answer.window = 0x51525354;
+  answer.entries = 0x61626364;
+  answer.serial = 0x7172737475767778;
+  ExpectGolden("answer", answer);
+}
+
+TEST(Wire, WhatStandsInAWindowHasItsGoldenBytes) {
+  const wire::Entry entry{.record = 0x0102030405060708,
+                          .seed = {0x1112131415161718, 0x2122232425262728},
+                          .input_offset = 0x3132333435363738,
+                          .input_bytes = 0x4142434445464748,
+                          .offset = 0x5152535455565758,
+                          .bytes = 0x6162636465666768,
+                          .code = 0x71727374,
+                          .reserved = 0x81828384};
+  ExpectGolden("entry", entry);
+  const wire::TensorHead head{.dtype = 0x01,
+                              .axes = 0x02,
+                              .reserved = 0x1112,
+                              .reserved2 = 0x21222324,
+                              .offset = 0x3132333435363738,
+                              .shape = {0x4142434445464748, 0x5152535455565758, 0x6162636465666768,
+                                        0x7172737475767778, 2, 3}};
+  ExpectGolden("tensor_head", head);
+}
+
 TEST(Wire, EveryGoldenFileBelongsToAMessage) {
   int files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(std::string(FEEDWATER_SOURCE_DIR) +
                                                                "/tests/transport/golden")) {
     files += entry.path().extension() == ".bin";
   }
-  EXPECT_EQ(files, 9);
+  EXPECT_EQ(files, 14);
 }
 
 TEST(Wire, Crc32cIsTheOneOfRfc3720) {

@@ -94,4 +94,16 @@ bool TransformBlockPlain(const int16_t* coefficients, const uint16_t* quant, int
   return true;
 }
 
+void ClipBlockPlain(const int16_t* coefficients, const uint16_t* quant, uint8_t* samples,
+                    int stride) {
+  int32_t in[64], columns[64], row[8];
+  for (int i = 0; i < 64; ++i) in[i] = coefficients[i] * quant[i];
+  for (int x = 0; x < 8; ++x) Pass(in + x, 8, 11, columns + x);
+  for (int y = 0; y < 8; ++y) {
+    Pass(columns + 8 * y, 1, 18, row);
+    for (int x = 0; x < 8; ++x)
+      samples[y * stride + x] = static_cast<uint8_t>(std::clamp(row[x] + 128, 0, 255));
+  }
+}
+
 }  // namespace feedwater::server::jpeg

@@ -24,4 +24,9 @@ inline constexpr int kSafeBlockSum = 2'100;
 bool TransformBlockPlain(const int16_t* coefficients, const uint16_t* quant, int side,
                          uint8_t* samples, int stride);
 
+// The transform to 8x8 samples without guards: what lies beyond a sample's range is clipped.
+// REQUIRES: products of coefficients and steps below 2^14, as those of real pixels are.
+void ClipBlockPlain(const int16_t* coefficients, const uint16_t* quant, uint8_t* samples,
+                    int stride);
+
 }  // namespace feedwater::server::jpeg

@@ -21,14 +21,20 @@ inline constexpr int kBlockSamples = 64;
 inline constexpr size_t kListPadding = 8;
 
 // Indices of blocks within the row (0 is the first wanted one). Reused from row to row.
+// At least `numbers` of them and room for no more: resize alone may double what was there.
+template <typename T>
+void GrowExactly(std::vector<T>& buffer, size_t numbers) {
+  if (buffer.size() >= numbers) return;
+  buffer.reserve(numbers);
+  buffer.resize(numbers);
+}
+
 struct BlockLists {
   std::vector<uint16_t> blocks[kBlockKinds];  // capacity: the row's blocks + kListPadding
   size_t count[kBlockKinds] = {0, 0, 0};
 
   void Reserve(size_t row_blocks) {
-    for (auto& list : blocks) {
-      if (list.size() < row_blocks + kListPadding) list.resize(row_blocks + kListPadding);
-    }
+    for (auto& list : blocks) GrowExactly(list, row_blocks + kListPadding);
   }
   void Clear() { count[0] = count[1] = count[2] = 0; }
   void Add(BlockKind kind, uint16_t block) { blocks[kind][count[kind]++] = block; }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "server/codec/jpeg/block_row.h"
 #include "server/codec/jpeg/pixel_kernels.h"
 #include "server/codec/jpeg/plain_pixels.h"
 
@@ -96,9 +97,9 @@ void Planes::Start(const FrameShape& shape, const Rect& region, int scale) {
     plane.stride |= kLine;
     plane.block_row_bytes = plane.stride << plane.side_bits;
     const size_t bytes = 2 * shape.v[c] * plane.block_row_bytes + kRowPadding;
-    if (plane.samples.size() < bytes) plane.samples.resize(bytes);
+    GrowExactly(plane.samples, bytes);
     const size_t upsampled = static_cast<size_t>(region.width) + 2 * kRowPadding;
-    if (plane.upsampled.size() < upsampled) plane.upsampled.resize(upsampled);
+    GrowExactly(plane.upsampled, upsampled);
     const int low = plane.rows.first / shape.v[c], high = (plane.rows.end() - 1) / shape.v[c];
     first = first < 0 ? low : std::min(first, low);
     end = std::max(end, high + 1);
@@ -107,7 +108,7 @@ void Planes::Start(const FrameShape& shape, const Rect& region, int scale) {
   next_mcu_row_ = first;
   rgb_stride_ = RoundUp(static_cast<size_t>(region.width) * 3 + kRowPadding, kLine);
   const size_t bytes = RowSource::kMaxRows * rgb_stride_ + kRowPadding;
-  if (rgb_.size() < bytes) rgb_.resize(bytes);
+  GrowExactly(rgb_, bytes);
 }
 
 BlockSpan Planes::block_rows_of_mcu_row(int c, int mcu_row) const {

@@ -149,8 +149,8 @@ struct Directory {
         const bool is_number = type == TIFF_BYTE || type == TIFF_SHORT || type == TIFF_LONG;
         if (tag == TIFFTAG_ORIENTATION && (!is_number || count != 1)) continue;
         if (wanted.is_there || !is_number || count != 1) {
-          return DamagedImage(
-              "TIFF", absl::StrCat("its tag ", tag, " is no number, or stands there twice"));
+          return DamagedImage("TIFF",
+                              absl::StrCat("its tag ", tag, " is no number, or appears twice"));
         }
         wanted.is_there = true;
         *wanted.value = number(entry + 8, static_cast<int>(size));

@@ -42,10 +42,6 @@ struct ArrayRecordParams {
   FieldRequests fields;
 };
 
-absl::string_view AsText(absl::Span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 class ArrayRecordColumns final : public ShardedColumns {
  public:
   static absl::StatusOr<std::unique_ptr<const RecordColumns>> Open(const IndexedParts& parts,
@@ -68,11 +64,7 @@ class ArrayRecordColumns final : public ShardedColumns {
   void AddExtents(int64_t record, std::vector<Extent>* extents) const override {
     const uint32_t shard = shards().Of(record);
     const size_t group = firsts_.RangeOf(static_cast<uint64_t>(record));
-    // Numbers of a damaged index may be any.
-    const auto most = static_cast<uint64_t>(shards().bytes(shard));
-    const uint64_t begin = std::min(begins_[group], most);
-    extents->push_back({shard, static_cast<int64_t>(begin),
-                        static_cast<int64_t>(std::min(bytes_[group], most - begin))});
+    extents->push_back(shards().Part(shard, begins_[group], bytes_[group]));
   }
 
   absl::Status Read(int64_t record, RecordSpans bytes, ColumnValues* values) const override {
@@ -80,10 +72,9 @@ class ArrayRecordColumns final : public ShardedColumns {
     const uint32_t shard = shards().Of(record);
     if (forms_[shard] == kRecords) return ReadUnpacked(bytes[0], values);
     const size_t group = firsts_.RangeOf(number);
-    const auto most = static_cast<uint64_t>(shards().bytes(shard));
-    return ReadRiegeliRecord(AsText(bytes[0]), std::min(begins_[group], most),
-                             firsts_[group + 1] - firsts_[group], number - firsts_[group],
-                             /*column=*/0, values);
+    const auto begin = static_cast<uint64_t>(shards().Part(shard, begins_[group], 0).offset);
+    return ReadRiegeliRecord(AsText(bytes[0]), begin, firsts_[group + 1] - firsts_[group],
+                             number - firsts_[group], /*column=*/0, values);
   }
 
  private:
@@ -265,11 +256,7 @@ class ArrayRecord final : public ColumnFormat {
         StagedFolder::File staged,
         builder->Stage(file.RootIn(location), file.path_to_read(), kForm, scanned.large,
                        "write it with ArrayRecordWriter(path, 'group_size:1')", write));
-    FoundFile unpacked = file;
-    unpacked.bytes = staged.bytes;
-    unpacked.staged = builder->staged()->root();
-    unpacked.staged_name = std::move(staged.name);
-    return unpacked;
+    return file.Unpacked(std::move(staged), *builder->staged());
   }
 
   // Finds the records of an unpacked file.

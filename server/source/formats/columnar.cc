@@ -43,10 +43,6 @@ struct ColumnarParams {
   FieldRequests fields;
 };
 
-absl::string_view AsText(absl::Span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 // The units of a column's numbers, such as timestamp[us, and whether its moments have a time zone.
 std::string UnitsOf(absl::string_view type) {
   std::string units;
@@ -94,14 +90,7 @@ class ColumnarRows final : public ShardedColumns {
   }
 
   void AddExtents(int64_t record, std::vector<Extent>* extents) const override {
-    const uint32_t shard = shards().Of(record);
-    const auto i = static_cast<size_t>(record);
-    const bool is_last = record + 1 == shards().first(shard + 1);
-    // Numbers of a damaged index may be any.
-    const auto most = static_cast<uint64_t>(shards().bytes(shard));
-    const uint64_t begin = std::min(begins_[i], most);
-    const uint64_t end = is_last ? most : std::clamp(begins_[i + 1], begin, most);
-    extents->push_back({shard, static_cast<int64_t>(begin), static_cast<int64_t>(end - begin)});
+    extents->push_back(shards().Record(record, begins_, nullptr));
   }
 
   absl::Status Read(int64_t, RecordSpans bytes, ColumnValues* values) const override {
@@ -270,7 +259,7 @@ class Columnar : public ColumnFormat {
       if (!is_plain) {
         return absl::InvalidArgumentError(
             absl::StrCat(location.root->Describe(path), " names a file '", Printable(name),
-                         "', which lies nowhere in its folder; cure: name the files with 'files'"));
+                         "', which is not in its folder; cure: name the files with 'files'"));
       }
       files.push_back(std::move(name));
     }
@@ -317,11 +306,7 @@ class Columnar : public ColumnFormat {
                         builder->Stage(file.RootIn(location), file.path_to_read(), form,
                                        "holds columns, not records, and is unpacked to be read",
                                        "write its rows as tfrecord, mds, lmdb or jsonl", write));
-    FoundFile unpacked = file;
-    unpacked.bytes = staged.bytes;
-    unpacked.staged = builder->staged()->root();
-    unpacked.staged_name = std::move(staged.name);
-    return unpacked;
+    return file.Unpacked(std::move(staged), *builder->staged());
   }
 
   // Finds the columns and the rows of an unpacked file.

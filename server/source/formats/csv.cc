@@ -342,7 +342,7 @@ const Registrar kRegistrar(
             .Files("files", &CsvParams::files,
                    "CSV files below `path`, with the same header: names, globs and ranges. Left "
                    "out: every *.csv of the folder, with tabs as delimiter every *.tsv too.")
-            .Param("delimiter", &CsvParams::delimiter, "What stands between two values.")
+            .Param("delimiter", &CsvParams::delimiter, "The separator between two values.")
             .Param("header", &CsvParams::header,
                    "The first row of each file names the columns; one without a name is named by "
                    "its place, `c0`, `c1`, ... False: all are.")

@@ -91,9 +91,8 @@ class LmdbColumns final : public ShardedColumns {
     // Numbers of a damaged index may be any.
     const auto most = static_cast<uint64_t>(shards().bytes(0));
     const auto add = [&](uint64_t page, uint64_t at, uint64_t bytes) {
-      const uint64_t begin = std::min(std::min(page, most / page_bytes_) * page_bytes_ + at, most);
-      extents->push_back(
-          {0, static_cast<int64_t>(begin), static_cast<int64_t>(std::min(bytes, most - begin))});
+      const uint64_t begin = std::min(page, most / page_bytes_) * page_bytes_ + at;
+      extents->push_back(shards().Part(0, begin, bytes));
     };
     const uint64_t key_at = keys_[i] & 0xffff, key_bytes = keys_[i] >> 16 & 0xffff;
     if (reads_key()) add(leaves_[i], key_at, key_bytes);

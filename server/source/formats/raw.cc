@@ -164,7 +164,7 @@ const Registrar kRegistrar(
             .Required("record_bytes", &RawParams::record_bytes, "Bytes of one record.",
                       Range(1, kMaxRecordBytes))
             .Param("header_bytes", &RawParams::header_bytes,
-                   "Bytes at the begin of each file that are no record.", Range(0, 1e15))
+                   "Bytes at the start of each file that belong to no record.", Range(0, 1e15))
             .Files("files", &RawParams::files,
                    "Files below `path`: names, globs and ranges. Left out: every file of the "
                    "folder.")

@@ -46,10 +46,6 @@ T Load(const char* at) {
   return value;
 }
 
-absl::string_view AsText(absl::Span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 // What the first records have under one name.
 struct Probed {
   bool is_list = false;
@@ -151,14 +147,7 @@ class TfrecordColumns final : public ShardedColumns {
   }
 
   void AddExtents(int64_t record, std::vector<Extent>* extents) const override {
-    const uint32_t shard = shards().Of(record);
-    const auto i = static_cast<size_t>(record);
-    const bool is_last = record + 1 == shards().first(shard + 1);
-    // Numbers of a damaged index may be any.
-    const auto most = static_cast<uint64_t>(shards().bytes(shard));
-    const uint64_t begin = std::min(begins_[i], most);
-    const uint64_t end = is_last ? most : std::clamp(begins_[i + 1], begin, most);
-    extents->push_back({shard, static_cast<int64_t>(begin), static_cast<int64_t>(end - begin)});
+    extents->push_back(shards().Record(record, begins_, nullptr));
   }
 
   absl::Status Read(int64_t, RecordSpans bytes, ColumnValues* values) const override {

@@ -82,7 +82,7 @@ def stream(table: pa.Table, path: Path, batch_rows: int) -> None:
 
 
 def template(rows: int) -> pa.Table:
-    """Rows whose bytes tests/integration/test_changed_datasets.py replaces where they stand."""
+    """Rows whose bytes tests/integration/dataset_kinds/rows.py replaces where they stand."""
     return pa.table(
         {
             "image": pa.array([b"\xa5" * 20] * rows, pa.binary(20)),

@@ -1,0 +1,289 @@
+// The daemon's caches together: shared by jobs, within their quotas, each user's part.
+#include "server/cache/cache.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "server/cache/record_cache.h"
+#include "tests/cache/payloads.h"
+#include "tests/storage/temp_folder.h"
+
+namespace feedwater::server {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+TEST(Cache, SharesOneCacheBetweenJobsAndKeepsItWhenTheyEnd) {
+  TempFolder temp;
+  Cache cache(
+      {.memory_bytes = 8 << 20, .disk_bytes = 0, .state_dir = temp.path(), .budget = nullptr});
+  const Cache::Request request{"digest", "bytes-1", 10, 8 << 20, 0};
+  auto first = *cache.Get(request);
+  auto second = *cache.Get(request);
+  EXPECT_EQ(first, second);
+  first->Put(1, kStamp, PayloadOf(1, 10));
+  first = second = nullptr;
+  EXPECT_EQ((*cache.Get(request))->Find(1, kStamp).where, RecordCache::Where::kMemory);
+  EXPECT_NE(*cache.Get({"digest", "coefficients-1", 10, 8 << 20, 0}), *cache.Get(request));
+}
+
+TEST(Cache, ChargesTheBudgetAndGivesItBack) {
+  TempFolder temp;
+  auto budget = MemoryBudget::Create(1 << 30);
+  {
+    Cache cache(
+        {.memory_bytes = 8 << 20, .disk_bytes = 0, .state_dir = temp.path(), .budget = budget});
+    auto records = *cache.Get({"digest", "bytes-1", 10, 8 << 20, 0});
+    records->Put(1, kStamp, PayloadOf(1, 10));
+    EXPECT_GE(budget->planned_bytes(), 1 << 20);
+    EXPECT_THAT(budget->Sum(), HasSubstr("caches"));
+  }
+  EXPECT_EQ(budget->planned_bytes(), 0);
+}
+
+TEST(Cache, ClosesAnIdleCacheWhenAnotherNeedsItsMemory) {
+  Cache cache({.memory_bytes = 4 << 20, .disk_bytes = 0, .state_dir = "", .budget = nullptr});
+  auto first = *cache.Get({"first", "bytes-1", 100, 4 << 20, 0});
+  for (int64_t r = 0; r < 100; ++r) first->Put(r, kStamp, PayloadOf(r, 100'000));
+  EXPECT_GT(first->counts().memory_bytes, 3 << 20);
+  auto second = *cache.Get({"second", "bytes-1", 10, 4 << 20, 0});
+  second->Put(1, kStamp, PayloadOf(1, 10));
+  EXPECT_EQ(second->Find(1, kStamp).where, RecordCache::Where::kNowhere)
+      << "the first one is in use";
+  first = second = nullptr;
+  second = *cache.Get({"third", "bytes-1", 10, 4 << 20, 0});
+  second->Put(1, kStamp, PayloadOf(1, 10));
+  EXPECT_EQ(second->Find(1, kStamp).where, RecordCache::Where::kMemory);
+}
+
+TEST(Cache, ClosesTheLongestUnusedWhenManyAreOpen) {
+  TempFolder temp;
+  auto budget = MemoryBudget::Create(1 << 30);
+  Cache cache({.memory_bytes = 64 << 20,
+               .disk_bytes = 64 << 20,
+               .state_dir = temp.path(),
+               .budget = budget});
+  auto used = *cache.Get({"used", "bytes-1", 10, 1 << 20, 1 << 20});
+  used->Put(1, kStamp, PayloadOf(1, 10));
+  int64_t most = 0;
+  for (int i = 0; i < 50; ++i) {
+    auto one = *cache.Get({absl::StrCat("idle", i), "bytes-1", 10, 1 << 20, 1 << 20});
+    if (i == 20) most = budget->planned_bytes();
+    if (i > 20) {
+      EXPECT_LE(budget->planned_bytes(), most);
+    }
+  }
+  EXPECT_LE(cache.Statuses().size(), 16u);
+  EXPECT_EQ(*cache.Get({"used", "bytes-1", 10, 1 << 20, 1 << 20}), used);
+  EXPECT_EQ(used->Find(1, kStamp).where, RecordCache::Where::kMemory);
+}
+
+// One user fills what it may have; the next one finds room, and what it left idle stays as long as
+// the first one has something to give.
+TEST(Cache, LeavesTheNextUserItsPart) {
+  Cache cache({.memory_bytes = 4 << 20, .disk_bytes = 0, .state_dir = "", .budget = nullptr});
+  cache.LimitUsers(2);
+  const auto request = [](const char* digest, uid_t user) {
+    return Cache::Request{digest, "bytes-1", 100, 4 << 20, 0, user};
+  };
+  const auto fill = [](RecordCache* records) {
+    for (int64_t r = 0; r < 100; ++r) records->Put(r, kStamp, PayloadOf(r, 100'000));
+  };
+  const auto has = [](const RecordCache& records) {
+    return records.Find(0, kStamp).where == RecordCache::Where::kMemory;
+  };
+  auto greedy = *cache.Get(request("large", 7));
+  fill(greedy.get());
+  EXPECT_LE(cache.memory().used(), 2 << 20);
+  fill(cache.Get(request("mine", 8))->get());
+  for (const char* digest : {"another", "third"}) {
+    greedy = nullptr;
+    greedy = *cache.Get(request(digest, 7));
+    fill(greedy.get());
+    EXPECT_TRUE(has(*greedy)) << "instead of its own idle one";
+    EXPECT_TRUE(has(**cache.Get(request("mine", 8))));
+  }
+  cache.LimitUsers(1);
+  greedy = nullptr;
+  greedy = *cache.Get(request("fourth", 7));
+  fill(greedy.get());
+  EXPECT_GT(greedy->counts().memory_bytes, 2 << 20);
+  EXPECT_FALSE(has(**cache.Get(request("mine", 8)))) << "it was idle, and its room was wanted";
+}
+
+TEST(Cache, ClosesIdleOnesOfTheUserWhoHasMost) {
+  Cache cache({.memory_bytes = 64 << 20, .disk_bytes = 0, .state_dir = "", .budget = nullptr});
+  const auto open = [&](const std::string& digest, uid_t user) {
+    return *cache.Get({digest, "bytes-1", 10, 1 << 20, 0, user});
+  };
+  open("first", 7)->Put(1, kStamp, PayloadOf(1, 10));
+  for (int i = 0; i < 50; ++i) open(absl::StrCat("other", i), 8);
+  EXPECT_EQ(open("first", 7)->Find(1, kStamp).where, RecordCache::Where::kMemory);
+}
+
+TEST(Cache, DeletesUnusedFoldersOfTheUserWhoHasMost) {
+  TempFolder temp;
+  Cache cache(
+      {.memory_bytes = 0, .disk_bytes = 250'000, .state_dir = temp.path(), .budget = nullptr});
+  const auto fill = [&](const std::string& digest, uid_t user) {
+    auto records = *cache.Get({digest, "bytes-1", 20, 0, 250'000, user});
+    for (int64_t r = 0; r < 20; ++r) records->Put(r, kStamp, PayloadOf(r, 2500));
+    records->Flush();
+    return records->counts().disk_records;
+  };
+  fill("first", 7);  // the longest unused of all
+  for (int i = 0; i < 20; ++i) fill(absl::StrCat("other", i), 8);
+  EXPECT_EQ((*cache.Get({"first", "bytes-1", 20, 0, 250'000, 7}))->counts().disk_records, 20);
+}
+
+TEST(Cache, OfASmallDatasetLeavesTheMemoryToOthers) {
+  Cache cache({.memory_bytes = 4 << 20, .disk_bytes = 0, .state_dir = "", .budget = nullptr});
+  std::vector<std::shared_ptr<RecordCache>> caches;
+  for (const char* digest : {"a", "b", "c", "d"}) {
+    caches.push_back(*cache.Get({digest, "bytes-1", 10, 4 << 20, 0}));
+    caches.back()->Put(1, kStamp, PayloadOf(1, 10));
+    EXPECT_EQ(caches.back()->Find(1, kStamp).where, RecordCache::Where::kMemory) << digest;
+  }
+}
+
+TEST(Cache, KeepsOnDiskNoMoreThanOneMay) {
+  TempFolder temp;
+  Cache cache(
+      {.memory_bytes = 0, .disk_bytes = 1 << 20, .state_dir = temp.path(), .budget = nullptr});
+  auto records = *cache.Get({"digest", "bytes-1", 40, 0, 20'000});
+  for (int64_t r = 0; r < 40; ++r) records->Put(r, kStamp, PayloadOf(r, 1500));
+  records->Flush();
+  EXPECT_GT(records->counts().disk_records, 8);
+  EXPECT_LE(records->counts().disk_bytes, 20'000);
+  EXPECT_EQ(cache.disk().used(), records->counts().disk_bytes);
+}
+
+// After a restart the folders of several datasets are there. Opening one, which may take all of the
+// disk, does not cost the others what they have before the room is really needed.
+TEST(Cache, LeavesUnusedFoldersAloneWhileThereIsRoom) {
+  TempFolder temp;
+  const Cache::Options options{
+      .memory_bytes = 0, .disk_bytes = 200'000, .state_dir = temp.path(), .budget = nullptr};
+  const auto request = [](const char* digest) {
+    return Cache::Request{digest, "bytes-1", 40, 0, 200'000};
+  };
+  {
+    Cache cache(options);
+    for (const char* digest : {"one", "two"}) {
+      auto records = *cache.Get(request(digest));
+      for (int64_t r = 0; r < 40; ++r) records->Put(r, kStamp, PayloadOf(r, 1500));
+      records->Flush();
+    }
+  }
+  Cache cache(options);
+  const int64_t used = cache.disk().used();
+  EXPECT_GT(used, 120'000);
+  for (const char* digest : {"one", "two"})
+    EXPECT_EQ((*cache.Get(request(digest)))->counts().disk_records, 40) << digest;
+  EXPECT_EQ(cache.disk().used(), used);
+}
+
+TEST(Cache, DeletesUnusedFoldersWhenItsDiskHasBecomeSmaller) {
+  TempFolder temp;
+  const auto options = [&](int64_t disk) {
+    return Cache::Options{
+        .memory_bytes = 0, .disk_bytes = disk, .state_dir = temp.path(), .budget = nullptr};
+  };
+  {
+    Cache cache(options(1 << 20));
+    auto records = *cache.Get({"one", "bytes-1", 40, 0, 1 << 20});
+    for (int64_t r = 0; r < 40; ++r) records->Put(r, kStamp, PayloadOf(r, 1500));
+  }
+  Cache cache(options(10'000));
+  EXPECT_EQ(cache.disk().used(), 0);
+  EXPECT_FALSE(fs::exists(temp.path() + "/cache/one-bytes-1"));
+}
+
+TEST(Cache, DeletesTheLongestUnusedFolderWhenTheDiskIsWanted) {
+  TempFolder temp;
+  const auto fill = [&](const std::string& digest) {
+    Cache cache(
+        {.memory_bytes = 0, .disk_bytes = 100'000, .state_dir = temp.path(), .budget = nullptr});
+    auto records = *cache.Get({digest, "bytes-1", 40, 0, 100'000});
+    for (int64_t r = 0; r < 40; ++r) records->Put(r, kStamp, PayloadOf(r, 1500));
+    records->Flush();
+    EXPECT_GT(records->counts().disk_records, 30) << digest;
+  };
+  fill("one");
+  EXPECT_TRUE(fs::exists(temp.path() + "/cache/one-bytes-1"));
+  fill("two");
+  EXPECT_FALSE(fs::exists(temp.path() + "/cache/one-bytes-1"));
+  EXPECT_TRUE(fs::exists(temp.path() + "/cache/two-bytes-1"));
+}
+
+TEST(Cache, LeavesNoFolderWithoutBlocks) {
+  TempFolder temp;
+  const Cache::Options options{
+      .memory_bytes = 1 << 20, .disk_bytes = 1 << 20, .state_dir = temp.path(), .budget = nullptr};
+  {
+    Cache cache(options);
+    for (int i = 0; i < 100; ++i) {
+      ASSERT_TRUE(cache.Get({absl::StrCat("set-", i), "bytes-1", 10, 0, 1 << 20}).ok());
+    }
+  }
+  const Cache next(options);
+  const std::filesystem::directory_iterator entries(temp.path() + "/cache");
+  const auto folders = std::count_if(begin(entries), end(entries),
+                                     [](const auto& entry) { return entry.is_directory(); });
+  EXPECT_EQ(folders, 0);
+}
+
+// A disk that stands still: the segment is a FIFO, and opening it waits for a reader.
+TEST(Cache, LetsNobodyElseWaitWhileOneIsClosed) {
+  TempFolder temp;
+  const Cache::Options options{
+      .memory_bytes = 1 << 20, .disk_bytes = 1 << 20, .state_dir = temp.path(), .budget = nullptr};
+  const auto request = [](const char* digest) {
+    return Cache::Request{digest, "bytes-1", 10, 1 << 20, 1 << 20};
+  };
+  { ASSERT_TRUE(Cache(options).Get(request("one")).ok()); }
+  const std::string segment = temp.path() + "/cache/one-bytes-1/segment-00000";
+  ASSERT_EQ(mkfifo(segment.c_str(), 0600), 0);
+
+  Cache cache(options);
+  (*cache.Get(request("one")))->Put(1, kStamp, PayloadOf(1, 10));
+  const auto get = [&](const char* digest) {
+    return std::async(std::launch::async,
+                      [&cache, &request, digest] { return cache.Get(request(digest)).ok(); });
+  };
+  std::future<bool> second = get("two");  // closes the first for its memory
+  while (cache.Statuses().size() > 0) usleep(1000);
+  std::future<bool> again = get("one");
+  auto statuses = std::async(std::launch::async, [&] { return cache.Statuses().size(); });
+  EXPECT_EQ(statuses.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  EXPECT_EQ(second.wait_for(std::chrono::milliseconds(100)), std::future_status::timeout);
+  EXPECT_EQ(again.wait_for(std::chrono::milliseconds(0)), std::future_status::timeout)
+      << "its folder is being closed";
+  const Fd reader(open(segment.c_str(), O_RDONLY | O_NONBLOCK));
+  EXPECT_TRUE(second.get());
+  EXPECT_TRUE(again.get());
+  EXPECT_GE(cache.Statuses().size(), 1u) << "whoever came last may have closed the other";
+}
+
+TEST(Cache, LeavesTheDiskToTheDaemonThatHasIt) {
+  TempFolder temp;
+  const Cache::Options options{
+      .memory_bytes = 0, .disk_bytes = 1 << 20, .state_dir = temp.path(), .budget = nullptr};
+  Cache first(options), second(options);
+  EXPECT_EQ(first.no_disk(), "");
+  EXPECT_THAT(second.no_disk(), HasSubstr("another daemon"));
+  auto records = *second.Get({"digest", "bytes-1", 10, 0, 1 << 20});
+  EXPECT_EQ(records->disk(), nullptr);
+}
+
+}  // namespace
+}  // namespace feedwater::server
