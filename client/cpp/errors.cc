@@ -52,8 +52,9 @@ absl::Status FailureOf(const wire::FailedWithReason& message) {
   absl::Status status(
       static_cast<absl::StatusCode>(failed.code),
       is_bad_sample
-          ? absl::StrCat("record ", failed.record, " (", path, ") at epoch ", failed.epoch,
-                         ", step ", failed.step, ": ", reason,
+          ? absl::StrCat("record ", failed.record,
+                         path.empty() ? "" : absl::StrCat(" (", path, ")"), " at epoch ",
+                         failed.epoch, ", step ", failed.step, ": ", reason,
                          message.reason == static_cast<uint32_t>(wire::FailReason::kBadRecord)
                              ? kBadSampleCure
                              : "")

@@ -88,7 +88,7 @@ std::string SlurmJob() {
   return step.empty() ? absl::StrCat("slurm-", job) : absl::StrCat("slurm-", job, ".", step);
 }
 
-std::string FirstOf(std::string a, std::string b) { return a.empty() ? b : a; }
+std::string FirstOf(const std::string& a, const std::string& b) { return a.empty() ? b : a; }
 
 // What all ranks of a launch have in common; "" when nothing is known.
 std::string JobOf(const Launcher& launcher) {

@@ -81,13 +81,13 @@ void Silence::Look() {
   if (std::exchange(told_, true)) return;
   Tell(notice_, absl::StrCat("no batch, and no answer from the daemon at ", address_,
                              ": it is stopped or frozen (kill -CONT its process), or has no CPU; "
-                             "waiting until it goes on, nothing is lost"));
+                             "waiting until it continues, nothing is lost"));
 }
 
 void Silence::End() {
   if (!std::exchange(told_, false)) return;
   const double away_s = static_cast<double>(MonotonicNs() - began_ns_) * 1e-9;
-  Tell(notice_, absl::StrFormat("the daemon at %s goes on after %.1f s", address_, away_s));
+  Tell(notice_, absl::StrFormat("the daemon at %s continues after %.1f s", address_, away_s));
 }
 
 }  // namespace feedwater

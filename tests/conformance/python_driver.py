@@ -14,6 +14,7 @@ import numpy as np
 
 import feedwater
 from feedwater import outputs
+from feedwater.feed import BegunBatch
 from feedwater.stream import Batch
 
 outputs.SMALL_BYTES = 0  # the small records of the tests are lent as large ones are
@@ -22,7 +23,7 @@ outputs.SMALL_BYTES = 0  # the small records of the tests are lent as large ones
 class Recorder(feedwater.Loader):
     """A loader whose batches come with the daemon's message, which a program has no need of."""
 
-    def _show(self, batch: Batch) -> Any:
+    def _show(self, batch: Batch | BegunBatch) -> Any:
         return batch.ready, super()._show(batch)
 
 

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import EXAMPLES, RECORDS, environment
+from conftest import RECORDS, environment
 from daemon_process import BUILD
+from installed import build_example
 from pictures import pattern
-
-CMAKE = "/usr/bin/cmake" if os.path.exists("/usr/bin/cmake") else shutil.which("cmake")
-
-
-def output_of(*arguments: object) -> str:
-    done = subprocess.run(
-        list(map(str, arguments)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    assert done.returncode == 0, done.stdout
-    return done.stdout
 
 
 def compiler() -> list[str]:
@@ -34,22 +23,8 @@ def compiler() -> list[str]:
 @pytest.fixture(scope="module")
 def program(tmp_path_factory) -> Path:
     """The program, from the client that `cmake --install` puts into an empty folder."""
-    if CMAKE is None:
-        pytest.skip("cmake is not installed")
-    if not (BUILD / "cmake_install.cmake").exists():
-        pytest.skip(f"{BUILD} is no CMake build (FEEDWATER_BUILD_DIR says where one is)")
-    if not (BUILD / "libfeedwater_client.a").exists():
-        pytest.skip(f"the C++ client is not built in {BUILD}")
     folder = tmp_path_factory.mktemp("consumer")
-    output_of(CMAKE, "--install", BUILD, "--prefix", folder / "prefix", "--component", "dev")
-    source = folder / "source"  # a copy: nothing of the repository can be found from there
-    shutil.copytree(EXAMPLES / "consumer", source)
-    build = folder / "build"
-    output_of(
-        CMAKE, "-S", source, "-B", build, f"-DCMAKE_PREFIX_PATH={folder / 'prefix'}", *compiler()
-    )
-    output_of(CMAKE, "--build", build)
-    return build / "channel_means"
+    return build_example("consumer", folder, *compiler()) / "channel_means"
 
 
 def test_it_prints_the_means_of_all_channels(program, daemon):

@@ -49,9 +49,10 @@ class PageMap:
         self._fd = -1
         self._fd = os.open("/proc/self/pagemap", os.O_RDONLY | os.O_CLOEXEC)
 
-    def __del__(self) -> None:
+    # At the interpreter's end the names of modules may be gone.
+    def __del__(self, _close: Callable[[int], None] = os.close) -> None:
         if self._fd >= 0:
-            os.close(self._fd)
+            _close(self._fd)
 
     def has_copies(self, address: int, size: int) -> bool:
         """Tell whether a page in ``[address, address + size)`` was written. Both are multiples of
@@ -143,6 +144,7 @@ class Arena:
         else:
             self._map = mmap.mmap(fd, size, mmap.MAP_SHARED, mmap.PROT_READ)
         self.address = np.frombuffer(self._map, dtype=np.uint8).ctypes.data
+        self.size = size
         self.slot_bytes = slot_bytes
         self.slots = slots
         self.writable = writable

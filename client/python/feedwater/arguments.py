@@ -30,10 +30,40 @@ ELSEWHERE = {
     "prefetch_factor": "`slots=` is the number of batches in shared memory",
     "persistent_workers": "the daemon goes on from one epoch to the next",
     "in_order": "batches always come in order",
+    "plugins": "the daemon has them, `plugins:` in its feedwater.yaml. A private daemon has none: "
+    "start feedwaterd with a file of your own, and say `address=`",
 }
 
 
-def refuse_arguments(unnamed: Sequence[Any], others: Mapping[str, Any], known: Set[str]) -> None:
+# The same of `Loader.from_dataset`.
+OF_A_DATASET = {
+    "sampler": "the daemon gives the order: `shuffle=`, `seed=`. Records of another order, or with "
+    "weights: number them so in the dataset's own `__getitem__`",
+    "batch_sampler": "`batch_size=`, `shuffle=` and `drop_last=` give the batches",
+    "num_workers": "it is called `workers`",
+    "collate_fn": "a batch has each value of the samples as one array, a `Ragged` where rows "
+    "differ; ops on whole batches stand in a `Pipeline` over `serve_source`",
+    "pin_memory": ELSEWHERE["pin_memory"],
+    "pin_memory_device": ELSEWHERE["pin_memory_device"],
+    "worker_init_fn": "what is random is seeded for each record; open files in `__getitem__` at "
+    "first use",
+    "multiprocessing_context": "the processes are forked from one that was started afresh",
+    "generator": ELSEWHERE["generator"],
+    "prefetch_factor": ELSEWHERE["prefetch_factor"],
+    "persistent_workers": "the processes stay until the loader is closed",
+    "in_order": ELSEWHERE["in_order"],
+    "plugins": ELSEWHERE["plugins"],
+    "pipeline": "the dataset stands in its place; what the daemon does to samples is `graph=`",
+}
+
+
+def refuse_arguments(
+    unnamed: Sequence[Any],
+    others: Mapping[str, Any],
+    known: Set[str],
+    elsewhere: Mapping[str, str] = ELSEWHERE,
+    what: str = "feedwater.Loader",
+) -> None:
     """Raise TypeError for an argument of Loader that it does not have, with the place of what a
     DataLoader's one would say, and for one without its name.
     """
@@ -42,12 +72,12 @@ def refuse_arguments(unnamed: Sequence[Any], others: Mapping[str, Any], known: S
             "feedwater.Loader takes the pipeline alone without a name, so write "
             f"`batch_size={unnamed[0]!r}`"
         )
-    for name in others:
-        where = ELSEWHERE.get(name)
+    for name in (one for one in others if one not in known):
+        where = elsewhere.get(name)
         if where is None:
             close = difflib.get_close_matches(name, sorted(known), 1)
             where = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(sorted(known))}"
-        raise TypeError(f"feedwater.Loader has no argument {name!r}: {where}")
+        raise TypeError(f"{what} has no argument {name!r}: {where}")
 
 
 def integer(name: str, value: Any) -> Any:

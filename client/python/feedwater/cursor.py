@@ -104,16 +104,30 @@ class Cursor:
             )
         return cls(**fields, skip=skip)
 
-    def check_same_source(self, dataset: str, pipeline: str, seed: int) -> None:
-        """Refuse a cursor of another dataset, pipeline or seed, naming the field that differs."""
+    def check_same_source(
+        self, dataset: str, pipeline: str, seed: int, about_dataset: str = ""
+    ) -> None:
+        """Refuse a cursor of another dataset, pipeline or seed, naming the field that differs.
+
+        `about_dataset` says what makes it another dataset.
+        """
         for name, ours in (("dataset", dataset), ("pipeline", pipeline), ("seed", seed)):
             theirs = getattr(self, name)
             if theirs != ours:
                 raise FailedPrecondition(
                     f"the state belongs to another {name}: the state has {theirs}, this loader "
-                    f"{ours}; "
-                    "continuing would give other samples"
+                    f"{ours}; continuing would give other samples"
+                    + (about_dataset if name == "dataset" else "")
                 )
+
+    def check_same_world(self, world_size: int) -> None:
+        """Refuse a cursor of another world size, where each rank makes its own records."""
+        if self.world_size != world_size:
+            raise FailedPrecondition(
+                f"the state was saved with world size {self.world_size}, and this loader's is "
+                f"{world_size}: of an iterable dataset each rank makes its own samples, so it goes "
+                "on with the same world size alone"
+            )
 
 
 def add_skip(skips: Skips, epoch: int, first: int, end: int) -> Skips:

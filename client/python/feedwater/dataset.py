@@ -8,10 +8,11 @@ import operator
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Optional, Union, overload
+from typing import Any, Optional, Union, overload
 
 from . import errors
 from .control import Control, messages
+from .habits import Step
 from .units import count_of
 
 _PAGE = 8192  # records that are asked for at a time
@@ -53,8 +54,8 @@ class RecordLister:
                 )
                 if answer.dataset_digest != digest or not answer.records:
                     raise errors.FailedPrecondition(
-                        f"job {self.job!r} reads another dataset than this loader did: make the "
-                        "loader anew"
+                        f"job {self.job!r} reads another dataset than this loader did: open a new "
+                        "loader"
                     )
                 samples.extend(
                     (
@@ -124,6 +125,17 @@ class Dataset(Sequence[Sample]):
         if not 0 <= number < self._records:
             raise IndexError(f"there is no record {index}: there are {self._records}")
         return self._sample(number)
+
+    def __getitems__(self, what: Any) -> Any:
+        """Return the batch for which a step of a loader's `batch_sampler` stands: what a DataLoader
+        asks of its dataset.
+        """
+        if isinstance(what, Step):
+            return what.take()
+        raise TypeError(
+            "a DataLoader over loader.dataset would give paths and labels, not batches: use the "
+            "feedwater.Loader itself, and as it is (Ray's prepare_data_loader() makes such a one)"
+        )
 
     def _sample(self, number: int) -> Sample:
         page = number - number % _PAGE

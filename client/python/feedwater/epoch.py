@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from . import trainers
@@ -31,6 +31,7 @@ class Epoch(Iterator):
             trainers.end(self._loader)
             raise
 
-    def __del__(self) -> None:
+    # At the interpreter's end the names of modules may be gone.
+    def __del__(self, _end: Callable[[Any], None] = trainers.end) -> None:
         if not self._over and self._loader._iteration == self._iteration:
-            trainers.end(self._loader)  # left by `break`
+            _end(self._loader)  # left by `break`

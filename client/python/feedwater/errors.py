@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .wire import Failed
 
 # As in client/cpp/errors.cc.
-_BAD_SAMPLE_CURE = (
+BAD_SAMPLE_CURE = (
     ". Mend or remove it, or let the pipeline say 'on_bad_sample: substitute' or 'skip_with_count'"
 )
 
@@ -148,8 +148,8 @@ class DaemonLost(Error, ConnectionError):
     Attributes
     ----------
     state : dict or None
-        What `Loader.state_dict` would have given: load it to continue. None when there never was a
-        connection.
+        What `Loader.state_dict` would have given: load it to continue. None when no loader was
+        opened.
     """
 
     code = "UNAVAILABLE"
@@ -196,10 +196,11 @@ def of_failed(failed: Failed) -> Error:
     code = code_name(failed.code)
     if failed.record < 0:
         return from_code(code, failed.message)
+    where = f" ({failed.path})" if failed.path else ""  # records of programs have no file
     return BadSample(
-        f"record {failed.record} ({failed.path}) at epoch {failed.epoch}, step {failed.step}: "
-        + failed.message
-        + (_BAD_SAMPLE_CURE if failed.reason == BAD_RECORD else ""),
+        f"record {failed.record}{where} at epoch {failed.epoch}, step {failed.step}: "
+        + failed.message.rstrip()  # a traceback ends its line
+        + (BAD_SAMPLE_CURE if failed.reason == BAD_RECORD else ""),
         code=code,
         record=failed.record,
         path=failed.path,

@@ -7,24 +7,42 @@ import os
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Optional, Union
+from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
 
 from . import errors
+from .agreement import Agreement
 from .crc32c import crc32c
 from .fields import Field, Place
 from .layout import epoch_positions, outputs
-from .outputs import Converter
+from .outputs import Begun, Converter
 from .placement import RankPlacement, placement, process_group
 from .position import EpochShape, Position
 from .ragged import arrays
 from .spill import Spill, lendable
 from .statistics import Statistics
 from .stream import Batch, Failure, Stream, StreamOptions
-from .wire import HAS_CRC
+from .wire import HAS_CRC, Ready
 
 _log = logging.getLogger("feedwater")
+
+
+class BegunBatch(NamedTuple):
+    """A batch that is on its way to the device before the program has asked for it."""
+
+    ready: Ready
+    begun: Begun
+
+
+Got = Union[Batch, BegunBatch, Failure]
+
+
+class _Pending(NamedTuple):
+    """What was received ahead, and the epoch and position where it stands."""
+
+    at: tuple[int, int]
+    got: Got
 
 
 class Feed:
@@ -63,9 +81,7 @@ class Feed:
         self._job_suffix = job_suffix
         self._converter = converter
         self._spill = Spill()
-        self._pending: Union[Batch, Failure, None] = (
-            None  # of a later epoch, found when the end was looked for
-        )
+        self._pending: Optional[_Pending] = None
         self._open(options, place)
         facts = self.stream.facts
         self.position = Position(self._epoch_shape(), facts.epoch, facts.position)
@@ -92,15 +108,18 @@ class Feed:
                 "belong together"
             ) from None
         self._finalizer = weakref.finalize(self, Stream.close, self.stream, False)
+        self._agreement = Agreement()
         try:
             described = list(outputs(self.stream.facts))
             self.fields: dict[str, Field] = {place.name: field for field, place in described}
             self._places = tuple(place for _, place in described)
+            self.place = place
+            self._agreement.check(place, self.stream.facts)
             self._convert = self._converter(self._places)
         except BaseException:
-            self.close()
+            self._agreement.withdraw()
+            self._end_stream()
             raise
-        self.place = place
 
     @property
     def is_open(self) -> bool:
@@ -114,6 +133,14 @@ class Feed:
 
     def close(self) -> None:
         """End the stream. May be called again."""
+        try:
+            if self._finalizer.alive:
+                self._pending = None
+                self._convert.close()
+        finally:  # a device that has failed says so at every call
+            self._end_stream()
+
+    def _end_stream(self) -> None:
         if self._finalizer.detach() is not None:
             self.stream.close()
 
@@ -126,6 +153,11 @@ class Feed:
     def steps(self) -> int:
         """Steps of a whole epoch on this rank."""
         return int(self.stream.facts.steps_per_epoch)
+
+    @property
+    def next_step(self) -> int:
+        """The step of the epoch where the position stands."""
+        return self.position.step(self.position.wanted[1])
 
     @property
     def global_batch(self) -> int:
@@ -143,6 +175,8 @@ class Feed:
         A stream of which nothing has been taken moves to the place that it has there: it is
         another one then.
         """
+        if may_move and self.is_open:
+            self._agreement.check(self.place, self.stream.facts)
         if self.place_is_settled:
             return
         group = process_group()
@@ -182,21 +216,27 @@ class Feed:
         if not self.steps:
             return
         epoch, position = self.position.wanted
-        if self._pending is not None:
-            got = self._pending.ready if isinstance(self._pending, Batch) else self._pending.failed
-            if (got.epoch, 0) == (epoch, position):
+        pending = self._pending
+        if pending is not None:
+            if pending.at == (epoch, position):
                 return
             self._drop_pending()
         self.stream.seek(epoch, position)
 
-    def receive(self) -> Union[Batch, Failure, None]:
+    def leave_end(self) -> None:
+        """Begin the next epoch where a state was loaded behind which nothing of its own is left."""
+        at = self.position
+        if at.resumed and not at.has_rest:
+            at.begin_epoch(at.epoch)
+
+    def receive(self) -> Optional[Got]:
         """Receive what is next in the epoch; None where it has nothing left."""
         while True:
             got = self._receive()
-            epoch = (got.ready if isinstance(got, Batch) else got.failed).epoch
+            epoch = (got.failed if isinstance(got, Failure) else got.ready).epoch
             if epoch <= self.position.consumed.epoch:
                 return got
-            self._pending = got
+            self._pending = _Pending((epoch, 0), got)
             del got
             if not self.position.resumed:
                 return None
@@ -215,7 +255,28 @@ class Feed:
             )
         return got
 
-    def took(self, batch: Batch) -> None:
+    def look_ahead(self) -> None:
+        """Begin the copy of the next batch to the device, if it is there already and there is one.
+
+        Nothing is taken by that: a batch that the program then does not ask for is forgotten.
+        """
+        at = self.stream.next_at
+        if not self._convert.copies_ahead or self._pending is not None or at is None:
+            return
+        if self.stream.held() >= lendable(self.stream.slots):
+            return
+        got = self.stream.receive_ready()
+        if isinstance(got, Batch):
+            try:
+                self._pending = _Pending(at, BegunBatch(got.ready, self._begin(got)))
+            except errors.Error:
+                pass  # it comes again, in its turn
+            except RuntimeError:  # the device's, whose memory is full, say: begun in its turn
+                self._pending = _Pending(at, got)
+        elif got is not None:
+            self._pending = _Pending(at, got)
+
+    def took(self, batch: Union[Batch, BegunBatch]) -> None:
         """Count a batch that the program gets."""
         ready = batch.ready
         self.touched = True
@@ -234,13 +295,11 @@ class Feed:
     def _let_go(self) -> None:
         self._convert.let_go(wait=self.stream.held() >= lendable(self.stream.slots))
 
-    def _receive(self) -> Union[Batch, Failure]:
+    def _receive(self) -> Got:
         self._let_go()
         self.settle()
-        if self._pending is not None:
-            got, self._pending = self._pending, None
-            return got
-        return self._await()
+        pending, self._pending = self._pending, None
+        return self._await() if pending is None else pending.got
 
     def _await(self) -> Union[Batch, Failure]:
         """Wait for what the stream has next."""
@@ -258,8 +317,13 @@ class Feed:
 
     # --- what the program gets --------------------------------------------------------------------
 
-    def show(self, batch: Batch) -> Any:
+    def show(self, batch: Union[Batch, BegunBatch]) -> Any:
         """Return the outputs of a batch, without counting it."""
+        return self._convert.finish(
+            batch.begun if isinstance(batch, BegunBatch) else self._begin(batch)
+        )
+
+    def _begin(self, batch: Batch) -> Begun:
         ready = batch.ready
         if ready.samples > self.batch_size:
             raise errors.Error(
@@ -269,8 +333,8 @@ class Feed:
             self._check_sum(batch)
         if self._must_spill(batch):
             copy = self._spill.copy(batch.lease, self._places, ready.samples)
-            return self._convert(copy, ready.samples)
-        return self._convert(batch.lease, ready.samples)
+            return self._convert.begin(copy, ready.samples)
+        return self._convert.begin(batch.lease, ready.samples)
 
     def _must_spill(self, batch: Batch) -> bool:
         """Tell whether the batch that was just received is to be copied: it has the last slot."""

@@ -5,14 +5,19 @@ at.
 from __future__ import annotations
 
 import contextlib
+import logging
 import weakref
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from .layout import epoch_positions
 
 if TYPE_CHECKING:
     from .feed import Feed
+
+
+_log = logging.getLogger("feedwater")
+_warned: weakref.WeakSet[Any] = weakref.WeakSet()  # loaders
 
 
 class _Settable(Protocol):
@@ -44,29 +49,123 @@ class Sampler:
             self._loader.set_epoch(epoch)
 
 
-class BatchSampler:
-    """Stands where a DataLoader's BatchSampler would, for trainers that look for its sampler.
+class Step:
+    """Stands for a batch of the loader in the hands of a DataLoader that was made of its parts."""
 
-    ``len`` is the steps of an epoch. It cannot be iterated: the daemon gives the order, and a
-    DataLoader that a wrapper makes of these parts would read the records once more, in its own way.
+    __slots__ = ("_number", "_run")
+
+    def __init__(self, run: _Run, number: int) -> None:
+        self._run = run
+        self._number = number
+
+    def take(self) -> Any:
+        """Return the batch."""
+        return self._run.take(self._number)
+
+    def __len__(self) -> NoReturn:
+        raise TypeError(_ONE_LOADER)
+
+    def __iter__(self) -> NoReturn:
+        raise TypeError(_ONE_LOADER)
+
+
+class _Run:
+    """The rest of an epoch, step by step. The first ones may be left out."""
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+        self._epoch = iter(loader)
+        self._first = self._next = 0
+        self._resumed_at = 0  # the step of a state that was loaded
+
+    def steps(self, end: int) -> Iterator[Step]:
+        feed = self._loader._feed
+        feed.leave_end()
+        self._first = self._next = feed.next_step
+        self._resumed_at = feed.position.step(feed.position.consumed.position)
+        for number in range(self._first, end):
+            if self._has_begun and not feed.position.has_rest:
+                break  # fewer are left than of whole batches: some are skipped, say
+            yield Step(self, number)
+        if not feed.position.has_rest:
+            next(self._epoch, None)  # the loader learns that the epoch is over
+        elif not self._has_begun:
+            self._warn_of_skipping_twice(end)
+
+    def take(self, number: int) -> Any:
+        if number > self._next and not self._has_begun:
+            self._warn_of_skipping_twice(number)
+            self._loader.skip(self._next, number - 1)
+        elif number != self._next:
+            raise TypeError(_ONE_LOADER)
+        self._next = number + 1
+        return next(self._epoch)
+
+    @property
+    def _has_begun(self) -> bool:
+        return self._next > self._first
+
+    def _warn_of_skipping_twice(self, number: int) -> None:
+        """Say that steps before `number` are left out behind those of a state."""
+        if self._resumed_at > 0 and self._loader not in _warned:
+            _warned.add(self._loader)
+            _log.warning(
+                "%d steps of %s are left out behind a state that was loaded. The state already "
+                "stands at step %d: skip_first_batches(loader, 0) leaves out none",
+                number - self._first,
+                self._loader.pipeline,
+                self._resumed_at,
+            )
+
+
+_ONE_LOADER = (
+    "a feedwater.Loader gives this rank's batches itself, so no other loader can share them out "
+    "once more. Use it as it is (accelerator.prepare() leaves it so, with "
+    "Loader(device=accelerator.device) its batches are where they are needed; Ray's workers need "
+    "no prepare_data_loader())"
+)
+
+
+class BatchSampler:
+    """Stands where a DataLoader's BatchSampler would.
+
+    ``len`` is the steps of an epoch. What comes of it are `Step`s: a DataLoader that is made of
+    them and of ``loader.dataset`` gives the loader's own batches. So Accelerate's
+    ``skip_first_batches``, and a Trainer of transformers that resumes, leave out the steps that
+    they mean to, and nothing is read for these.
     """
 
-    def __init__(self, sampler: Sampler, batch_size: int, steps: int, drop_last: bool) -> None:
-        self.sampler = sampler
-        self.batch_size = batch_size
-        self.drop_last = drop_last
-        self._steps = steps
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+
+    @property
+    def sampler(self) -> Sampler:
+        """The loader's."""
+        return self._loader.sampler
+
+    @property
+    def batch_size(self) -> int:
+        """Samples a batch on this rank."""
+        return self._loader.batch_size
+
+    @property
+    def drop_last(self) -> bool:
+        """Whether an epoch leaves out what does not fill a batch on every rank."""
+        return self._loader.drop_last
 
     def __len__(self) -> int:
-        return self._steps
+        return len(self._loader)
 
-    def __iter__(self) -> Iterator[Any]:
-        raise TypeError(
-            "a feedwater.Loader gives this rank's batches itself, so no other loader can be made "
-            "of its parts. Use it as it is (accelerator.prepare() leaves it so, with "
-            "Loader(device=accelerator.device) its batches are where they are needed), and instead "
-            "of skip_first_batches(loader, n) call loader.skip(0, n - 1)"
-        )
+    def __iter__(self) -> Iterator[Step]:
+        return _Run(self._loader).steps(len(self))
+
+    def set_epoch(self, epoch: int) -> None:
+        """As `Loader.set_epoch`."""
+        self._loader.set_epoch(epoch)
+
+
+def _as_it_is(batch: Any) -> Any:
+    return batch
 
 
 class DataLoaderHabits:
@@ -78,7 +177,7 @@ class DataLoaderHabits:
     pin_memory = False
     pin_memory_device = ""
     timeout = 0.0
-    collate_fn = None
+    collate_fn = staticmethod(_as_it_is)
     worker_init_fn = None
     generator = None
     prefetch_factor = None
@@ -86,18 +185,28 @@ class DataLoaderHabits:
     multiprocessing_context = None
     in_order = True
 
-    batch_sampler: BatchSampler
     _feed: Feed
+
+    @property
+    def batch_sampler(self) -> BatchSampler:
+        """What other loaders can be made of that give the same batches."""
+        return BatchSampler(self)  # kept by whoever asks, and keeps the loader
 
     @property
     def batch_size(self) -> int:
         """Samples a batch on this rank. It cannot be set, as a DataLoader's cannot."""
-        return self.batch_sampler.batch_size
+        return self._feed.batch_size
 
     @property
     def drop_last(self) -> bool:
         """Whether an epoch leaves out what does not fill a batch on every rank."""
-        return self.batch_sampler.drop_last
+        return bool(self._feed.stream.facts.last == "drop")
+
+    @property
+    def is_rank_of_launch(self) -> bool:
+        """Whether a launcher or a process group made it one rank of several."""
+        place = self._feed.place
+        return place.world_size > 1 and place.source is not None
 
     @property
     def has_uneven_batches(self) -> bool:

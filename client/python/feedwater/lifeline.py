@@ -20,13 +20,13 @@ import threading
 import time
 from typing import Optional
 
+from .descriptors import close, no_fork, open_kept
+
 FIFO = "lifeline"
 GRACE_S = 1.0  # that a daemon outlives the last loader of a process that goes on
 _RENEW_S = 900.0
 
-_descriptors: set[int] = set()  # what a forked child must not keep
 _lifelines: dict[str, Lifeline] = {}
-_lock = threading.RLock()
 # Of users that are gone: a finalizer may run at any time, in any thread and below any lock, so it
 # does nothing but this.
 _releases: queue.SimpleQueue[tuple[Lifeline, int]] = queue.SimpleQueue()
@@ -34,58 +34,26 @@ _numbers = itertools.count()
 _thread: Optional[threading.Thread] = None  # that lets go of daemons, once there is one
 
 
-def open_kept(path: str, flags: int, mode: int = 0o600) -> int:
-    """Open a file that no child gets: neither a program nor a forked process. `close` it."""
-    with _lock:  # no fork in between
-        fd = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
-        _descriptors.add(fd)
-        return fd
-
-
-def close(fd: int) -> None:
-    """Close what `open_kept` opened."""
-    with _lock:
-        if fd in _descriptors:
-            _descriptors.discard(fd)
-            os.close(fd)
-
-
-def _before_fork() -> None:
-    _lock.acquire()
-
-
-def _after_fork_in_parent() -> None:
-    _lock.release()
-
-
 def _after_fork_in_child() -> None:
-    global _lock, _releases, _thread
-    _lock, _releases, _thread = threading.RLock(), queue.SimpleQueue(), None
-    for fd in _descriptors:
-        with contextlib.suppress(OSError):
-            os.close(fd)
-    _descriptors.clear()
+    global _releases, _thread
+    _releases, _thread = queue.SimpleQueue(), None
     for lifeline in _lifelines.values():
         lifeline.forget()
     _lifelines.clear()
 
 
-os.register_at_fork(
-    before=_before_fork,
-    after_in_parent=_after_fork_in_parent,
-    after_in_child=_after_fork_in_child,
-)
+os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def lifeline_of(folder: str) -> Lifeline:
     """Return this process's lifeline to the daemon in a folder."""
-    with _lock:
+    with no_fork:
         return _lifelines.setdefault(folder, Lifeline(folder))
 
 
 def own_lifeline() -> Optional[Lifeline]:
     """Return the lifeline to a daemon of this process's job, if it holds one."""
-    with _lock:
+    with no_fork:
         return next(
             (line for line in _lifelines.values() if line.is_own and line.is_joined()), None
         )
@@ -111,12 +79,12 @@ class Lifeline:
 
     def is_joined(self) -> bool:
         """Tell whether this process holds on to a daemon that is there."""
-        with _lock:
+        with no_fork:
             return self._fd is not None and self._is_there(self._fd)
 
     def is_lost(self) -> bool:
         """Tell whether this process held on to a daemon that is gone."""
-        with _lock:
+        with no_fork:
             return self._fd is not None and not self._is_there(self._fd)
 
     def _is_there(self, fd: int) -> bool:
@@ -126,7 +94,7 @@ class Lifeline:
     def take(self, fd: int) -> None:
         """Hold what `open_end` opened from now on, instead of the one before it."""
         global _thread
-        with _lock:
+        with no_fork:
             old, self._fd = self._fd, fd
             if old is not None:
                 close(old)
@@ -140,7 +108,7 @@ class Lifeline:
 
     def hold(self) -> Hold:
         """Return what stands for a user."""
-        with _lock:
+        with no_fork:
             number = next(_numbers)
             self._users.add(number)
             self._unused_since = None
@@ -148,7 +116,7 @@ class Lifeline:
 
     def drop(self) -> None:
         """Let go of the daemon at once."""
-        with _lock:
+        with no_fork:
             fd, self._fd = self._fd, None
             if fd is not None:
                 close(fd)
@@ -185,9 +153,9 @@ def _let_go_in_time() -> None:
     while True:
         with contextlib.suppress(queue.Empty):
             lifeline, user = _releases.get(timeout=wait)
-            with _lock:
+            with no_fork:
                 lifeline.remove(user)
-        with _lock:
+        with no_fork:
             left = {line: line.seconds_left() for line in _lifelines.values()}
             for line, seconds in left.items():
                 if seconds is not None and seconds <= 0:

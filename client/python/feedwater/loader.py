@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, NoReturn, Optional, Union
 
 from . import errors, trainers
 from .address import APPEARS_S
-from .arguments import epoch_number, integer, protects_memory, refuse_arguments
-from .cursor import Cursor
+from .arguments import integer, protects_memory, refuse_arguments
 from .dataset import Dataset, RecordLister
 from .epoch import Epoch
 from .feed import Feed
-from .habits import BatchSampler, DataLoaderHabits, Sampler
+from .habits import DataLoaderHabits, Sampler
+from .loader_position import LoaderPosition
 from .outputs import Converter, choose
-from .pipeline import Pipeline
+from .own_dataset import explained, in_its_words, pipeline_of, serve_for_loader
+from .pickled_loader import Pickles
+from .pipeline import GraphEntry, Pipeline
 from .pipeline_file import read_pipeline
 from .placement import placement
-from .position import Consumed
+from .samples import FieldNames
+from .served import Served
 from .statistics import BatchInfo
-from .stream import Batch, Failure, StreamOptions, check_timeout
+from .stream import Failure, StreamOptions, check_timeout
 from .version import __version__
 from .which_daemon import choose_daemon
 
@@ -34,7 +36,7 @@ _opened: dict[
 ] = {}  # per pipeline: the number of the next loader in this process
 
 
-class Loader(DataLoaderHabits):
+class Loader(LoaderPosition, DataLoaderHabits, Pickles):
     """Batches of a pipeline that a feedwaterd runs, in this rank's order, over shared memory.
 
     ``for image, label in loader`` runs one epoch, the next ``for`` the next epoch. A ``break`` ends
@@ -79,10 +81,12 @@ class Loader(DataLoaderHabits):
     as_dict : bool
         Batches are dicts by output name instead of tuples.
     device : optional
-        torch only: copy each batch to that device.
+        torch only: copy each batch to that device. With CUDA the next batch is copied from pinned
+        memory, on a stream of its own, while the present one is used. ``"cuda"`` is the device that
+        is current when the loader is made.
     writable : bool, optional
-        NumPy arrays are read-only unless this is true; then, and always with torch, the memory is
-        mapped copy on write: the program's changes stay its own.
+        NumPy arrays are read-only unless this is true; then, and always with torch on the CPU, the
+        memory is mapped copy on write: the program's changes stay its own.
     verify : bool
         Let the daemon send a checksum with each batch, and check it: `ChecksumMismatch` where they
         differ. Install the package ``crc32c`` to make that quick.
@@ -135,7 +139,9 @@ class Loader(DataLoaderHabits):
     Notes
     -----
     Use a loader from one thread at a time (batches may be used and dropped anywhere), in the
-    process that made it: not in a forked child.
+    process that made it: not in a forked child. One that is pickled is another loader where it
+    comes out: of the same arguments, with the rank that the process has when it is first used, at
+    the same position.
     """
 
     def __init__(
@@ -161,13 +167,16 @@ class Loader(DataLoaderHabits):
         debug_protect: Optional[bool] = None,
         **others: Any,
     ) -> None:
+        given = dict(locals())
         refuse_arguments(unnamed, others, set(type(self).__init__.__kwdefaults__ or ()))
         numbers = {"batch_size": batch_size, "rank": rank, "world_size": world_size, "seed": seed}
         batch_size, rank, world_size, seed, slots = (
             integer(name, value) for name, value in {**numbers, "slots": slots}.items()
         )
         place = placement(rank, world_size)
-        name, text, file_name = read_pipeline(pipeline)
+        source = name, text, file_name = read_pipeline(pipeline)
+        named = Loader.__init__.__kwdefaults__ or {}
+        self._made_with = source, {name: given[name] for name in named}
         self.output, private = choose(output, device, writable)
         reconnect_timeout = check_timeout(reconnect_timeout)
         self.address, self._daemon = choose_daemon(
@@ -183,11 +192,9 @@ class Loader(DataLoaderHabits):
         job_suffix = None  # of a default name
         if job is None:
             job_suffix = f"/{name}#{next(_opened.setdefault(name, count(1)))}"
-        self._pid = os.getpid()
-        self._lock = threading.Lock()
         form = self.output
         try:
-            self._feed = Feed(
+            feed = Feed(
                 StreamOptions(
                     address=self.address,
                     client=f"python {__version__}",
@@ -216,13 +223,103 @@ class Loader(DataLoaderHabits):
         except BaseException:
             self._let_daemon_go()
             raise
+        super().__init__(feed)
+        self._served: Optional[Served] = None  # the dataset, where this loader serves it
         try:
             self._take_over()
         except BaseException:
             self.close()
             raise
-        self._failure: Optional[Failure] = None  # what the present iteration ended with
-        self._iteration = 0
+
+    @classmethod
+    def from_dataset(
+        cls,
+        dataset: Any,
+        batch_size: int = 64,
+        *,
+        workers: int = 4,
+        shuffle: Optional[bool] = None,
+        graph: Optional[Sequence[GraphEntry]] = None,
+        outputs: Optional[Sequence[Union[str, Mapping[str, Any]]]] = None,
+        drop_last: bool = False,
+        on_bad_sample: Optional[str] = None,
+        fields: Optional[FieldNames] = None,
+        timeout: float = 60.0,
+        version: str = "",
+        seeded: bool = True,
+        length: Optional[int] = None,
+        **options: Any,
+    ) -> Loader:
+        """Return a loader over a dataset of one's own, which processes of this program serve.
+
+        >>> loader = feedwater.Loader.from_dataset(dataset, batch_size=64, workers=4)
+        >>> for image, label in loader:
+        ...     ...
+
+        Order, ranks, resume, bad samples and batches are the daemon's; it asks the processes for
+        single records. They end with the loader. A batch is a flat tuple of the sample's values in
+        their order, inner ones too. Each rank of a job makes its loader so, of the same dataset:
+        the processes of all ranks on a host serve together.
+
+        Parameters
+        ----------
+        dataset : object
+            With ``__len__`` and ``__getitem__``: any map-style torch Dataset; or an iterable one.
+            As `serve_source` takes it, with ``workers``, ``fields``, ``timeout``, ``version``,
+            ``seeded`` and ``length``, which is that of all ranks.
+        shuffle : bool, optional
+            Another order in each epoch. Default: true, unless the dataset is iterable.
+        graph : sequence of Op, optional
+            What the daemon does to each sample, such as ``[ops.decode(), ops.resize(256)]`` where
+            the dataset returns encoded bytes as the field ``data``.
+        outputs : sequence of str, optional
+            The fields that a batch has. Default: all, in their order; in place of one that the
+            graph reads, what it makes of it.
+        drop_last : bool
+            Leave out the rest of an epoch that fills no batch.
+        on_bad_sample : {"fail", "substitute", "skip_with_count"}, optional
+            What happens to a record for which the dataset raises an exception.
+        options
+            As `Loader` takes them: ``seed``, ``job``, ``output``, ``as_dict``, ``daemon``, ...
+
+        Raises
+        ------
+        InvalidArgument
+            The dataset cannot be served; the text names the attribute, or the place in a sample.
+        """
+        served, options = serve_for_loader(
+            dataset,
+            options,
+            set(cls.from_dataset.__kwdefaults__ or ()) | set(Loader.__init__.__kwdefaults__ or ()),
+            workers=workers,
+            fields=fields,
+            timeout=timeout,
+            version=version,
+            seeded=seeded,
+            length=length,
+            shuffle=shuffle,
+        )
+        try:
+            pipeline = pipeline_of(
+                dataset,
+                served,
+                shuffle=shuffle,
+                drop_last=drop_last,
+                graph=graph,
+                outputs=outputs,
+                on_bad_sample=on_bad_sample,
+            )
+            try:
+                loader = cls(pipeline, batch_size=batch_size, **options)
+            except errors.InvalidArgument as error:
+                if not str(error).startswith(f"<{pipeline.name}>"):
+                    raise
+                raise explained(error, served) from None
+        except BaseException:
+            served.close()
+            raise
+        loader._served = served
+        return loader
 
     def _take_over(self) -> None:
         """Take what the stream's daemon says, and the place."""
@@ -242,18 +339,6 @@ class Loader(DataLoaderHabits):
             RecordLister(self.address, self.job, self.pipeline),
         )
         self.sampler = Sampler(self, int(facts.samples_per_epoch))
-        self.batch_sampler = BatchSampler(
-            self.sampler, int(facts.batch_size), self._feed.steps, facts.last == "drop"
-        )
-
-    def _check_place(self, may_move: bool = True) -> None:
-        stream = self._feed.stream
-        try:
-            self._feed.check_place(may_move)
-        finally:
-            if self._feed.stream is not stream:  # it has moved
-                self._take_over()
-                self._end_iteration()
 
     # --- iteration --------------------------------------------------------------------------------
 
@@ -285,10 +370,6 @@ class Loader(DataLoaderHabits):
             trainers.begin(self)
             return Epoch(self, self._iteration)
 
-    def _end_iteration(self) -> None:
-        self._failure = None
-        self._iteration += 1
-
     def _next(self, iteration: int) -> Any:
         self._check_process()
         with self._lock:
@@ -299,7 +380,7 @@ class Loader(DataLoaderHabits):
                     "load_state_dict() was called"
                 )
             if self._failure is not None:
-                raise errors.of_failed(self._failure.failed)
+                raise self._error_of(self._failure)
             self._check_place(may_move=False)
             if self._feed.position.at_epoch_end or not self._feed.steps:
                 self._end_epoch()
@@ -309,10 +390,15 @@ class Loader(DataLoaderHabits):
                     self._end_epoch()
                 if isinstance(got, Failure):
                     self._failure = got
-                    raise errors.of_failed(got.failed)
+                    raise self._error_of(got)
                 outputs = self._show(got)
+                self._feed.look_ahead()
                 self._feed.took(got)
                 return outputs
+            except errors.DaemonLost:
+                if self._served is not None:
+                    self._served.check()
+                raise
             except (errors.Error, StopIteration):
                 raise
             except BaseException:
@@ -321,145 +407,27 @@ class Loader(DataLoaderHabits):
                 self._feed.forget()
                 raise
 
+    def _error_of(self, failure: Failure) -> errors.Error:
+        if self._served is not None:
+            self._served.check()
+        error = errors.of_failed(failure.failed)
+        if self._served is not None and isinstance(error, errors.BadSample):
+            error.args = (in_its_words(error),)
+        if isinstance(error, errors.DaemonLost):  # of a program's own code nothing is left
+            error.state = self._feed.state()
+            refusal = None if self._served is None else self._served.refusal
+            why = "" if refusal is None else f" (the daemon refused a process: {refusal})"
+            error.args = (
+                f"{error}{why}. Then loader.load_state_dict(loader.state_dict()) and another `for` "
+                "go on with this batch",
+            )
+        return error
+
     def _end_epoch(self) -> NoReturn:
         # First: interrupted between the two, the iteration must not run into the next epoch.
         self._end_iteration()
         self._feed.position.begin_epoch(self._feed.position.consumed.epoch + 1)
         raise StopIteration
-
-    def _show(self, batch: Batch) -> Any:
-        return self._feed.show(batch)
-
-    # --- position ---------------------------------------------------------------------------------
-
-    @property
-    def epoch(self) -> int:
-        """The epoch of the next batch, or of the last one when its iteration has not ended."""
-        return self._feed.position.epoch
-
-    def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch of the next ``for``, from its beginning.
-
-        Nothing happens when the loader stands in that epoch and nothing has been taken since it was
-        opened, loaded with a state, or finished the epoch before: so a program may call this before
-        every epoch, after resuming inside one too. An iteration of which nothing has been taken
-        goes on in that epoch, as with a DataLoader's sampler; any other one ends.
-        """
-        epoch = epoch_number(epoch)
-        self._check_process()
-        with self._lock:
-            self._feed.check_open()
-            begun = not self._feed.position.fresh
-            if not self._feed.position.choose_epoch(epoch):
-                return
-            if begun:
-                self._end_iteration()
-            self._failure = None
-            self._feed.settle()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the position: it counts the batches that were returned, no more, no less.
-
-        Returns
-        -------
-        dict
-            JSON-serialisable, at most 1 KiB. It fits a loader with any rank, world size and batch
-            size of the same dataset, pipeline and seed. What `skip` leaves out further on is part
-            of it.
-        """
-        return self._feed.state()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where `state` was taken: the next ``for`` runs the rest of its epoch, or the
-        next epoch where none of it is left. Where `set_epoch` then says the state's epoch, its rest
-        is what the ``for`` runs, even an empty one.
-
-        Raises
-        ------
-        InvalidArgument
-            It is no state, or damaged.
-        FailedPrecondition
-            It belongs to another dataset, pipeline or seed; the text names which.
-        """
-        cursor = Cursor.from_state(state)
-        self._check_process()
-        with self._lock:
-            self._feed.check_open()
-            facts = self._feed.stream.facts
-            cursor.check_same_source(facts.dataset_digest, facts.pipeline_digest, facts.seed)
-            self._feed.position.load(
-                Consumed(cursor.epoch, cursor.position, cursor.substituted, cursor.skip)
-            )
-            self._end_iteration()
-            self._feed.settle()
-
-    def skip(self, first: int, last: int, *, epoch: Optional[int] = None) -> None:
-        """Leave out steps `first` to `last`, both included: those of a loss spike, say.
-
-        Every rank must do so. It may be done before an iteration or in the midst of one, and holds
-        for what is still to come: a range that has been passed is forgotten. Until then it is part
-        of `state_dict`. With another world size or batch size the same samples are left out, and
-        the rest of a batch that would reach into them.
-
-        Parameters
-        ----------
-        first, last : int
-            Steps of the epoch, from 0, as this loader's world size and batch size count them.
-        epoch : int, optional
-            Default: the epoch of the next batch.
-
-        Raises
-        ------
-        InvalidArgument
-            No such steps, or more than 8 ranges at a time.
-        """
-        first, last = integer("first", first), integer("last", last)
-        self._check_process()
-        with self._lock:
-            self._feed.check_open()
-            self._check_place()
-            self._feed.touched = True  # steps count as world size and batch size make them
-            at = self._feed.position
-            at.skip(first, last, at.next_epoch if epoch is None else epoch_number(epoch))
-
-    def replay(self, step: int, *, epoch: Optional[int] = None) -> Any:
-        """Return a batch once more, or ahead of its time: this rank's part of a step.
-
-        It is the same bytes as in the iteration. The position does not change, and a running
-        iteration goes on where it was; the daemon begins anew there, which costs about as many
-        batches as there are slots.
-
-        Parameters
-        ----------
-        step : int
-            Step of the epoch, from 0, as this loader's world size and batch size count them.
-        epoch : int, optional
-            Default: `epoch`, that of the present iteration.
-
-        Raises
-        ------
-        InvalidArgument
-            No such step.
-        BadSample
-            As when the batch came in its turn.
-        """
-        step = integer("step", step)
-        self._check_process()
-        with self._lock:
-            self._feed.check_open()
-            self._check_place()
-            self._feed.touched = True
-            of_epoch = self.epoch if epoch is None else epoch_number(epoch)
-            try:
-                got = self._feed.receive_step(of_epoch, step)
-                if isinstance(got, Failure):
-                    raise errors.of_failed(got.failed)
-                return self._show(got)
-            except errors.Error:
-                raise
-            except BaseException:  # interrupted: what comes next is not known
-                self._feed.forget()
-                raise
 
     # --- the rest ---------------------------------------------------------------------------------
 
@@ -491,9 +459,17 @@ class Loader(DataLoaderHabits):
         return self._feed.is_open
 
     def close(self) -> None:
-        """End the stream. Batches that the program still has stay valid. May be called again."""
-        self._feed.close()
-        self._let_daemon_go()
+        """End the stream, and the processes of `from_dataset`. Batches that the program still has
+        stay valid. May be called again.
+        """
+        try:
+            self._feed.close()
+        finally:
+            try:
+                if self._served is not None:
+                    self._served.close()
+            finally:
+                self._let_daemon_go()
 
     def _let_daemon_go(self) -> None:
         if self._daemon is not None:
@@ -512,17 +488,3 @@ class Loader(DataLoaderHabits):
             f"{self.world_size}, "
             f"batch size {self.batch_size}, epoch {self.epoch}{state}>"
         )
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        raise TypeError(
-            "a feedwater.Loader cannot be pickled or copied: make one in the process that uses it, "
-            "and pass its state_dict()"
-        )
-
-    def _check_process(self) -> None:
-        """Refuse a forked child: before the lock, which a thread of the parent may have had."""
-        if os.getpid() != self._pid:
-            raise errors.FailedPrecondition(
-                f"this loader belongs to process {self._pid}: a forked child makes its own "
-                "feedwater.Loader"
-            )

@@ -117,8 +117,8 @@ class Silence:
                 self._told = True
                 _log.warning(
                     "no batch, and no answer from the daemon at %s: it is stopped or frozen "
-                    "(kill -CONT its process), or has no CPU; waiting until it goes on, nothing is "
-                    "lost",
+                    "(kill -CONT its process), or has no CPU; waiting until it continues, nothing "
+                    "is lost",
                     self._address,
                 )
         else:
@@ -129,4 +129,4 @@ class Silence:
         if self._told:
             self._told = False
             away = time.monotonic() - self._began
-            _log.warning("the daemon at %s goes on after %.1f s", self._address, away)
+            _log.warning("the daemon at %s continues after %.1f s", self._address, away)

@@ -8,17 +8,17 @@ another device, is a copy.
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import importlib.util
 import sys
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Optional, Union
 
 import numpy as np
 
 from .arena import Lease
+from .cuda_stream import CudaStream
+from .device_copies import DeviceCopies, DeviceCopy
 from .errors import InvalidArgument
 from .fields import Place
 from .ragged import Ragged, arrays
@@ -28,6 +28,7 @@ KINDS = ("auto", "torch", "numpy", "jax")
 SMALL_BYTES = 16 << 10  # an output of a batch up to this size is handed out as a copy
 
 _Memory = Union[Lease, CopiedBatch]
+Begun = Union[list[Any], DeviceCopy]  # outputs, or what they are copied by
 
 
 def choose(output: str, device: Any, writable: Optional[bool]) -> tuple[str, bool]:
@@ -54,8 +55,20 @@ def choose(output: str, device: Any, writable: Optional[bool]) -> tuple[str, boo
                 "writable=False cannot be had with torch, which has no read-only tensors; use "
                 "output='numpy'"
             )
-        return output, True
+        # What is only copied to a device is mapped as it is: a private mapping cannot be pinned,
+        # since the pages would be this process's own from then on.
+        return output, device is None or _torch_device(device).type != "cuda"
     return output, bool(writable) and output == "numpy"
+
+
+def _torch_device(device: Any) -> Any:
+    """Return the device, with its number, that a program means."""
+    import torch
+
+    try:
+        return torch.empty(0, device=device).device  # that it is there is known now
+    except (RuntimeError, TypeError, AssertionError) as error:
+        raise InvalidArgument(f"device={device!r}: {error}") from None
 
 
 class Converter:
@@ -76,32 +89,44 @@ class Converter:
     def __init__(self, kind: str, places: Sequence[Place], as_dict: bool, device: Any) -> None:
         self._places = tuple(places)
         self._names = tuple(place.name for place in places) if as_dict else None
-        self._in_flight: deque[tuple[Any, Any]] = deque()  # events, and what is read until then
+        self._copies: Optional[DeviceCopies] = None
         self._device: Any = None
         self._one: Callable[[np.ndarray, Place], Any] = _numpy
         if kind == "jax":
             self._one = _jax
         elif kind == "torch":
             self._one = _torch
-            if device is not None:
-                import torch
+            self._device = None if device is None else _torch_device(device)
+            if self._device is not None and self._device.type == "cpu":
+                self._device = None
+            if self._device is not None and self._device.type == "cuda":
+                self._one = _torch_source
+                self._copies = DeviceCopies(CudaStream(self._device))
 
-                try:
-                    self._device = torch.device(device)
-                    torch.empty(0, device=self._device)  # that it is there is known now
-                except (RuntimeError, TypeError, AssertionError) as error:
-                    raise InvalidArgument(f"device={device!r}: {error}") from None
-                if self._device.type == "cpu":
-                    self._device = None
+    @property
+    def copies_ahead(self) -> bool:
+        """Whether a batch that is there is to be begun before it is asked for."""
+        return self._copies is not None
 
-    def __call__(self, memory: _Memory, samples: int) -> Any:
-        """Return the batch's outputs, each with `samples` as its first axis, or `Ragged`."""
+    def begin(self, memory: _Memory, samples: int) -> Begun:
+        """Make a batch's outputs, or begin the copy of them to a CUDA device, for `finish`."""
         outputs = [self._output(memory, place, samples) for place in self._places]
+        if self._copies is not None:
+            return self._copies.copy(outputs, memory)
         if self._device is not None:
-            outputs = self._to_device(outputs, memory)
+            # Only of CUDA is it known here how to learn when a copy is complete: any other device
+            # is waited for, so that the slot does not go back while it is being read.
+            return [output.to(self._device) for output in outputs]
+        return outputs
+
+    def finish(self, begun: Begun) -> Any:
+        """Return the outputs, each with the samples as its first axis, or `Ragged`."""
+        if isinstance(begun, DeviceCopy):
+            assert self._copies is not None
+            begun = self._copies.hand_on(begun)
         if self._names is None:
-            return tuple(outputs)
-        return dict(zip(self._names, outputs))
+            return tuple(begun)
+        return dict(zip(self._names, begun))
 
     def _output(self, memory: _Memory, place: Place, samples: int) -> Any:
         if place.offsets is None:
@@ -113,38 +138,15 @@ class Converter:
             self._one(values, place), self._one(copy, place.offsets), bounds=copy.tolist()
         )
 
-    def _to_device(self, outputs: list[Any], memory: _Memory) -> list[Any]:
-        if self._device.type != "cuda":
-            # Only of CUDA is it known here how to learn when a copy is complete: any other device
-            # is waited for, so that the slot does not go back while it is being read.
-            return [tensor.to(self._device) for tensor in outputs]
-        import torch
-
-        moved = [tensor.to(self._device, non_blocking=True) for tensor in outputs]
-        # The copy may still be reading the slot, or what was copied out of it: both stay until the
-        # device has passed this point.
-        done = torch.cuda.Event()
-        done.record(torch.cuda.current_stream(self._device))
-        self._in_flight.append((done, (memory, outputs)))
-        return moved
-
-    def __del__(self) -> None:
-        # No device may go on reading memory that is given back. CUDA may be gone when the
-        # interpreter ends.
-        with contextlib.suppress(Exception):
-            while self._in_flight:
-                self.let_go(wait=True)
-
     def let_go(self, wait: bool = False) -> None:
         """Give back the batches whose copies to the device are complete; `wait` for the oldest."""
-        while self._in_flight:
-            done, _ = self._in_flight[0]
-            if wait:
-                done.synchronize()
-                wait = False
-            elif not done.query():
-                return
-            self._in_flight.popleft()
+        if self._copies is not None:
+            self._copies.let_go(wait)
+
+    def close(self) -> None:
+        """Wait for the copies to the device."""
+        if self._copies is not None:
+            self._copies.close()
 
 
 def _kept(array: np.ndarray) -> np.ndarray:
@@ -162,9 +164,27 @@ def _numpy(array: np.ndarray, place: Place) -> np.ndarray:
 
 
 def _torch(array: np.ndarray, place: Place) -> Any:
+    return _tensor(_kept(array), place)
+
+
+class _Alias:
+    """Lets torch, which has no read-only tensors, look at an array that is only copied from."""
+
+    __slots__ = ("__array_interface__", "_array")
+
+    def __init__(self, array: np.ndarray) -> None:
+        self._array = array
+        described = dict(array.__array_interface__)
+        self.__array_interface__ = {**described, "data": (described["data"][0], False)}
+
+
+def _torch_source(array: np.ndarray, place: Place) -> Any:
+    return _tensor(np.asarray(_Alias(array)), place)
+
+
+def _tensor(array: np.ndarray, place: Place) -> Any:
     import torch
 
-    array = _kept(array)
     if place.dtype_name == "bfloat16":
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     try:

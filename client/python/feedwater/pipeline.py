@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Optional, Union
 
 from . import errors
-from ._pipeline_schema import BATCH_OPS, OPS, SECTIONS
+from ._pipeline_schema import BATCH_OPS, KEYS, OPS, SECTIONS
 from .pipeline_values import check, plain
 from .yaml_text import file_text, flow
 
@@ -180,7 +180,7 @@ class Pipeline:
             if value is not None:
                 sections[key] = plain(value, key)
                 check(sections[key], SECTIONS[key], key)
-        self._sections = {key: sections[key] for key in _ORDER if key in sections}
+        self._sections = {key: sections[key] for key in KEYS if key in sections}
         self._text = file_text(self._sections)
         if len(self._text.encode()) > MAX_YAML:
             raise errors.InvalidArgument(
@@ -220,12 +220,6 @@ class Pipeline:
         shown = [f"{key}={value!r}" for key, value in self._sections.items() if key != "version"]
         shown += [f"name={self.name!r}"] if self.name != "Pipeline" else []
         return f"feedwater.Pipeline({', '.join(shown)})"
-
-
-_ORDER = (
-    "version", "dataset", "sampler", "graph", "batch", "outputs", "on_bad_sample",
-    "max_bad_fraction", "limits", "cache",
-)  # fmt: skip
 
 
 def _name(name: Any) -> str:
@@ -275,7 +269,7 @@ def _graph(
             )
         made = plain(entry, where)
         name, params = next(iter(made.items())) if isinstance(made, dict) else (made, None)
-        if name in elsewhere:
+        if name in elsewhere and name not in known:
             place = "batch={'graph': [...]}" if elsewhere is BATCH_OPS else "graph"
             work = "whole batches" if elsewhere is BATCH_OPS else "single samples"
             raise errors.InvalidArgument(

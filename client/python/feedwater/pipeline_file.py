@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Optional, Union
+from typing import NamedTuple, Optional, Union
 
 from . import errors
 from .pipeline import MAX_YAML, Pipeline
+
+
+class PipelineSource(NamedTuple):
+    """What a loader sends of its pipeline."""
+
+    name: str
+    text: Optional[str]  # None for a pipeline that the daemon knows
+    file_name: str
 
 
 def show_line(error: errors.Error, file_name: str, text: str) -> None:
@@ -26,11 +34,13 @@ def show_line(error: errors.Error, file_name: str, text: str) -> None:
 
 
 def read_pipeline(
-    pipeline: Union[str, os.PathLike[str], Pipeline],
-) -> tuple[str, Optional[str], str]:
-    """Return name, text (None for a pipeline that the daemon knows) and file name."""
+    pipeline: Union[str, os.PathLike[str], Pipeline, PipelineSource],
+) -> PipelineSource:
+    """Return what is sent of a pipeline. What was read before stays as it is."""
+    if isinstance(pipeline, PipelineSource):
+        return pipeline
     if isinstance(pipeline, Pipeline):
-        return pipeline.name, pipeline.to_yaml(), f"<{pipeline.name}>"
+        return PipelineSource(pipeline.name, pipeline.to_yaml(), f"<{pipeline.name}>")
     try:
         path = os.fspath(pipeline)
     except TypeError:
@@ -47,7 +57,7 @@ def read_pipeline(
             "file, whose 'dataset: {format: ..., root: ..., path: ...}' says which folder to read"
         )
     if not is_path:
-        return path, None, ""
+        return PipelineSource(path, None, "")
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read(MAX_YAML + 1)
@@ -62,4 +72,4 @@ def read_pipeline(
             f"the pipeline file {path} is larger than {MAX_YAML >> 10} KiB"
         )
     name = os.path.splitext(os.path.basename(path))[0]
-    return name, text, path
+    return PipelineSource(name, text, path)

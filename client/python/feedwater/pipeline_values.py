@@ -85,7 +85,7 @@ def fits(value: Any, schema: Mapping[str, Any]) -> bool:
         if key in schema:
             return any(fits(value, part) for part in schema[key])
     if "enum" in schema:
-        return isinstance(value, str) and value in schema["enum"]
+        return any(type(value) is type(one) and value == one for one in schema["enum"])
     types = _types(schema)
     if types and not any(_TYPES[name](value) for name in types):
         return False

@@ -120,6 +120,10 @@ class Position:
         alignment = self._at.alignment if epoch == self.consumed.epoch else 0
         return alignment + step * self._shape.global_batch
 
+    def step(self, position: int) -> int:
+        """Return the step of the present epoch that begins at a position."""
+        return (position - self._at.alignment) // self._shape.global_batch
+
     # --- what moves it ----------------------------------------------------------------------------
 
     def take(self, epoch: int, next_position: int, is_last: bool, substituted: int = 0) -> None:

@@ -21,7 +21,8 @@ from typing import Any, Optional, Union
 
 from . import errors
 from .control import Control, messages
-from .lifeline import FIFO, close, lifeline_of, open_end, open_kept, own_lifeline
+from .descriptors import close, open_kept
+from .lifeline import FIFO, lifeline_of, open_end, own_lifeline
 from .machine import usable_cpus, usable_memory
 from .placement import RankPlacement, local_ranks
 from .private_folder import (

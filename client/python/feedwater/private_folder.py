@@ -28,7 +28,8 @@ from typing import Any, Optional
 
 from . import errors
 from .address import CONTROL_SOCKET, DATA_SOCKET, is_locked
-from .lifeline import FIFO, close, open_end, open_kept
+from .descriptors import close, open_kept
+from .lifeline import FIFO, open_end
 
 _log = logging.getLogger("feedwater")
 

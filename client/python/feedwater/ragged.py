@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Optional, Protocol, Union, overload
 
 import numpy as np
@@ -118,6 +118,10 @@ class Ragged(Sequence[Any]):
         host = Ragged(np.asarray(self.values), None, self._bounds)
         return jnp.asarray(host.pad(value, shape[1]))
 
+    def map(self, change: Callable[[Any], Any]) -> Ragged:
+        """Return it with what `change` makes of `values` and of `offsets`, of the same shapes."""
+        return Ragged(change(self.values), change(self.offsets), self._bounds)
+
     def to(self, *where: Any, **options: Any) -> Ragged:
         """Return it on a device, or of another type, as `torch.Tensor.to` does; torch only. The
         offsets stay int64.
@@ -130,7 +134,7 @@ class Ragged(Sequence[Any]):
 
     def pin_memory(self) -> Ragged:
         """Return it in memory that a device can copy from at once; torch only."""
-        return Ragged(self.values.pin_memory(), self.offsets.pin_memory(), self._bounds)
+        return self.map(lambda tensor: tensor.pin_memory())
 
 
 def arrays(memory: _Memory, place: Place, samples: int) -> list[np.ndarray]:

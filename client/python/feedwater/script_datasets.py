@@ -20,6 +20,7 @@ from .torchvision_transforms import (
     Translator,
     image_field,
     told,
+    translate,
     without_counterpart,
 )
 from .yaml_text import Comment
@@ -322,7 +323,7 @@ class Datasets:
             if REQUIRED in values.values():
                 return NoCounterpart("an argument is missing")
             was_tensor = translator.is_tensor
-            translator.add(kind, values)
+            translate(translator, kind, values)
             if was_tensor and "antialias" in parameters and "antialias" not in given:
                 self._report.note(
                     node,

@@ -19,6 +19,7 @@ from . import errors, wire
 from .address import DATA_SOCKET, no_permission
 from .arena import Arena, Lease, Returns
 from .control import Control, messages
+from .descriptors import forget, keep, no_fork
 
 _HANDSHAKE_S = 5.0
 _ARENA_S = 60.0
@@ -44,10 +45,10 @@ class SessionLost(Exception):
 class Session:
     """A connection with an arena. `open` makes one."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, is_kept: bool = False) -> None:
         self.address = address
         self._pid = os.getpid()
-        self._socket = _connect(address)
+        self._socket = _connect(address, is_kept)
         self._poll = select.poll()
         self._packets: deque[bytes] = deque()  # received and not taken over; one at most
         self._poll.register(self._socket, select.POLLIN)
@@ -104,6 +105,39 @@ class Session:
             self.abandon()
             raise
         return self, response
+
+    @classmethod
+    def provide(cls, address: str, request: Any, timeout: float) -> tuple[socket.socket, Any]:
+        """Connect, and let the connection be one that gives what `request` (a ProvideRequest)
+        describes.
+
+        Returns
+        -------
+        tuple
+            The connection's socket, in which the region lies unread, and the daemon's
+            ProvideResponse. No child has the socket; `forget` it.
+
+        Raises
+        ------
+        Error
+            As the daemon says; `DaemonLost` when there is none.
+        """
+        self = cls(address, is_kept=True)
+        try:
+            self._greet()
+            request.ticket = self.ticket
+            with no_fork, Control(address) as control:  # gRPC and a fork do not go together
+                response = control.call("Provide", request, timeout)
+        except SessionLost as lost:
+            self.abandon()
+            raise self._why(lost) from None
+        except wire.ProtocolError as error:
+            self.abandon()
+            raise errors.Error(f"the daemon at {address} broke the protocol: {error}") from None
+        except BaseException:
+            self.abandon()
+            raise
+        return self._socket, response
 
     # An error in a variable of the frame that raises it would keep that frame, and through it those
     # of the loader with their batch, until a garbage collection.
@@ -301,7 +335,7 @@ class Session:
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
         if self.returns is None:
-            self._socket.close()
+            forget(self._socket)
         else:
             self.returns.finish(self._socket.close)  # not while another thread is sending
 
@@ -338,9 +372,12 @@ def _read(receive: Callable[..., Any], *arguments: Any) -> Any:
         return receive(*arguments)
 
 
-def _connect(address: str) -> socket.socket:
+def _connect(address: str, is_kept: bool = False) -> socket.socket:
     path = os.path.join(address, DATA_SOCKET)
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with no_fork:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        if is_kept:
+            keep(sock)
     try:
         sock.settimeout(_HANDSHAKE_S)
         deadline = time.monotonic() + _HANDSHAKE_S
@@ -354,10 +391,10 @@ def _connect(address: str) -> socket.socket:
                 time.sleep(_RETRY_S * random.random())
         sock.setblocking(False)
     except PermissionError:
-        sock.close()
+        forget(sock)
         raise no_permission(path) from None
     except OSError as error:
-        sock.close()
+        forget(sock)
         if isinstance(error, (FileNotFoundError, ConnectionError, NotADirectoryError)):
             cure = (
                 "is the daemon running? Start it with 'feedwaterd --config feedwater.yaml', or "
@@ -367,6 +404,6 @@ def _connect(address: str) -> socket.socket:
             cure = "the address is the daemon's runtime_dir"
         raise errors.DaemonLost(f"cannot connect to {path}: {error}; {cure}") from None
     except BaseException:
-        sock.close()
+        forget(sock)
         raise
     return sock

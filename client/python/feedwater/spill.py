@@ -68,7 +68,7 @@ class Spill:
                 "the program holds %d batches, and shared memory has %d slots: while it holds so "
                 "many, further batches are copied to ordinary memory, up to %d MiB "
                 "($FEEDWATER_SPILL_BYTES). Copy what you keep (tensor.clone(), numpy.array(x)), or "
-                "make the loader with slots=N, to be rid of this.",
+                "make the loader with slots=N.",
                 lendable(lease.arena.slots),
                 lease.arena.slots,
                 self._limit >> 20,

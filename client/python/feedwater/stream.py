@@ -294,24 +294,43 @@ class Stream:
         if session is None:
             return None, None  # closed in another thread meanwhile
         try:
-            message = self._wait(session)
-            if isinstance(message, wire.Ready):
-                lease = session.lease(message)
-                if message.serial != self._serial:
-                    return None, None  # from before a seek
-                self.next_at = (
-                    (message.epoch + 1, 0)
-                    if message.last_in_epoch
-                    else (message.epoch, message.next_position)
-                )
-                return Batch(message, lease), None
-            if message.serial == self._serial:
-                self.next_at = None  # the stream stands still until a seek
-                return Failure(message), None
-            return None, None
+            return self._take(session, self._wait(session)), None
         except SessionLost as ended:
             self._drop_session()
             return None, (ended.code, ended.reason)
+
+    def receive_ready(self) -> Union[Batch, Failure, None]:
+        """Return the next batch if it is there already. None also where the session has ended:
+        `receive` finds that again, and deals with it.
+        """
+        session = self._session
+        if session is None:
+            return None
+        self.waited_ns = None
+        try:
+            message = session.receive(0)
+            return None if message is None else self._take(session, message)
+        except SessionLost:
+            return None
+
+    def _take(
+        self, session: Session, message: Union[wire.Ready, wire.Failed]
+    ) -> Union[Batch, Failure, None]:
+        """Return what a message brings; None for one from before a seek."""
+        if isinstance(message, wire.Ready):
+            lease = session.lease(message)
+            if message.serial != self._serial:
+                return None
+            self.next_at = (
+                (message.epoch + 1, 0)
+                if message.last_in_epoch
+                else (message.epoch, message.next_position)
+            )
+            return Batch(message, lease)
+        if message.serial != self._serial:
+            return None
+        self.next_at = None  # the stream stands still until a seek
+        return Failure(message)
 
     def _wait(self, session: Session) -> Union[wire.Ready, wire.Failed]:
         message = session.receive(0)

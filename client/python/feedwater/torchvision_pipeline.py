@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Optional, Union
 
 from . import errors
-from .pipeline import GraphEntry, Pipeline
+from ._pipeline_schema import OPS
+from .pipeline import GraphEntry, Op, Pipeline
 from .torchvision_transforms import (
     CONTAINERS,
     REQUIRED,
@@ -15,6 +16,7 @@ from .torchvision_transforms import (
     Translator,
     image_field,
     told,
+    translate,
     without_counterpart,
 )
 from .units import count_of
@@ -39,6 +41,88 @@ def _steps(transform: Any, position: str) -> Iterable[tuple[str, Any]]:
 def _is_known(transform: Any) -> bool:
     module = type(transform).__module__
     return module.startswith(("torchvision.transforms.", "torch.nn.modules."))
+
+
+def _translate(translator: Translator, step: Any) -> None:
+    """Translate one transform; raise NoCounterpart."""
+    kind = type(step).__name__
+    if kind in _BY_CHANCE and _is_known(step):
+        try:
+            _BY_CHANCE[kind](translator, step)
+        except errors.InvalidArgument as error:
+            raise NoCounterpart(str(error)) from None
+        return
+    if kind not in TRANSFORMS or not _is_known(step):
+        raise without_counterpart(_name(step), not _is_known(step))
+    translate(translator, kind, _values(step, TRANSFORMS[kind].parameters))
+
+
+def _name(step: Any) -> str:
+    """Return what a transform is called: a function has a name of its own."""
+    kind = type(step).__name__
+    own = kind not in TRANSFORMS and callable(step)
+    return str(getattr(step, "__name__", kind)) if own else kind
+
+
+def _inner(translator: Translator, transform: Any, place: str = "") -> list[Op]:
+    """Return the ops of transforms within one that does them by chance."""
+
+    def work() -> None:
+        for position, step in _steps(transform, place):
+            try:
+                _translate(translator, step)
+            except NoCounterpart as reason:
+                text = f"its transform {position}, {_name(step)}: {reason}"
+                raise NoCounterpart(text, reason.nearest) from None
+
+    return translator.apart(work)
+
+
+def _apply(translator: Translator, step: Any) -> None:
+    """RandomApply; as the op's own `p` where it is one op that has one."""
+    made = _inner(translator, list(step.transforms))
+    if not made:
+        return
+    own = OPS[made[0].name]["properties"].get("p", {})
+    if len(made) == 1 and own.get("default") == 1.0 and "p" not in made[0].params:
+        translator.ops.append(Op.make(made[0].name, {**made[0].params, "p": step.p}))
+    else:
+        translator.ops.append(translator.combined("apply", made, p=step.p))
+
+
+def _alternatives(translator: Translator, step: Any) -> list[Optional[Op]]:
+    """Return an op for each of the transforms that one chooses among; None does nothing."""
+    alternatives: list[Optional[Op]] = []
+    for number, transform in enumerate(step.transforms, 1):
+        made = _inner(translator, transform, str(number))
+        if len(made) > 1:
+            made = [translator.combined("apply", made, p=1.0)]
+        alternatives.append(made[0] if made else None)
+    return alternatives
+
+
+def _choice(translator: Translator, step: Any) -> None:
+    """RandomChoice, whose probabilities version 2 has by another name."""
+    weights = getattr(step, "probabilities", None) or getattr(step, "p", None) or ()
+    weights = () if len(set(weights)) == 1 else tuple(float(weight) for weight in weights)
+    made = []
+    for number, op in enumerate(_alternatives(translator, step), 1):
+        if op is None:
+            raise NoCounterpart(f"its transform {number} does nothing here: give the op a `p`")
+        made.append(op)
+    translator.ops.append(translator.combined("one_of", made, weights=weights))
+
+
+def _order(translator: Translator, step: Any) -> None:
+    """RandomOrder."""
+    made = [op for op in _alternatives(translator, step) if op is not None]
+    if len(made) < 2:
+        translator.ops.extend(made)
+    else:
+        translator.ops.append(translator.combined("some_of", made, n=len(made), order="random"))
+
+
+_BY_CHANCE = {"RandomApply": _apply, "RandomChoice": _choice, "RandomOrder": _order}
 
 
 def _values(transform: Any, parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -73,8 +157,8 @@ def from_torchvision(
     """Return the Pipeline that does what a transform of torchvision does.
 
     Each transform becomes the op that does the same: pixels are decoded, cut and resampled as by
-    torchvision, values within one of its own. ToTensor, ToDtype and Normalize become one
-    `normalize`, with mean and std in units of 0..255. ColorJitter and Grayscale compute as on
+    torchvision, most values within one of its own. ToTensor, ToDtype and Normalize become
+    one `normalize`, with mean and std in units of 0..255. ColorJitter and Grayscale compute as on
     Pillow's images; on tensors torchvision itself differs from that by a few steps of 255. What is
     drawn at random is drawn from the same distributions, not with torch's numbers.
 
@@ -118,14 +202,10 @@ def from_torchvision(
     problems = []
     steps = list(_steps(transform, ""))
     for position, step in steps:
-        kind = type(step).__name__
         try:
-            if kind not in TRANSFORMS or not _is_known(step):
-                kind = getattr(step, "__name__", kind) if callable(step) else kind
-                raise without_counterpart(kind, not _is_known(step))
-            translator.add(kind, _values(step, TRANSFORMS[kind].parameters))
+            _translate(translator, step)
         except NoCounterpart as reason:
-            problems.append("  " + told(f"transform {position}, {kind}", reason))
+            problems.append("  " + told(f"transform {position}, {_name(step)}", reason))
     if problems:
         raise errors.InvalidArgument(
             f"{len(problems)} of {count_of(len(steps), 'transform')} have no exact counterpart:\n"

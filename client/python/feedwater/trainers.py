@@ -44,7 +44,17 @@ def begin(loader: Any) -> None:
 
 
 def _trouble(loader: Any) -> str:
-    """Return what of the epoch's last batches Accelerate would get wrong; empty: nothing."""
+    """Return what Accelerate would get wrong; empty: nothing."""
+    processes = getattr(sys.modules["accelerate.state"], "PartialState", None)
+    if (
+        loader.is_rank_of_launch
+        and getattr(processes, "_shared_state", {}).get("num_processes") == 1
+    ):
+        return (
+            "%s is read as one rank of several, and Accelerate trains in each process alone: no "
+            "gradients are averaged. On machines without a GPU say Accelerator(cpu=True), or "
+            "TrainingArguments(use_cpu=True)."
+        )
     if loader.has_uneven_batches:
         return (
             "the last batches of %s differ in size between the ranks (`last: partial`), which "

@@ -12,17 +12,23 @@ from typing import NamedTuple, Union
 
 MAGIC = 0x52545746
 MAJOR = 1
-MINOR = 1
+MINOR = 2
 MAX_SLOTS = 64
 MAX_MESSAGE = 4096  # more than any message of ours: later versions may be longer
 
 HELLO, WELCOME, ARENA, READY, FAILED, CLOSING, RELEASE, SEEK = range(1, 9)
+REGION, ASK, ANSWER = range(9, 12)  # of a provider's connection, since 1.2
 
 LAST_IN_EPOCH = 1
 HAS_CRC = 2
 SKIPPED = 4
 
 BAD_RECORD, TOO_MANY_BAD = 1, 2  # of Failed.reason
+
+WORDS_BYTES = 8192  # of a region, for a provider's last words
+WINDOW_UNIT, PAYLOAD_UNIT = 4096, 64
+MAX_WINDOWS, MAX_ENTRIES, MAX_TENSORS, MAX_AXES = 8, 64, 64, 6
+MADE, ENTRY_FAILED, TOO_LARGE = range(3)  # codes of an entry
 
 _HEADER = struct.Struct("<HHI")
 _HELLO = struct.Struct("<HHIIHHII")
@@ -34,6 +40,16 @@ _FAILED_WITH_REASON = struct.Struct(_FAILED.format + "II")  # since 1.1
 _CLOSING = struct.Struct("<HHIII512s")
 _RELEASE = struct.Struct("<HHIIIQ")
 _SEEK = struct.Struct("<HHIIIQq")
+_REGION = struct.Struct("<HHIQQII")
+_ASK = struct.Struct("<HHIIIQ")
+_ANSWER = struct.Struct("<HHIIIQ")
+
+# In a window. Of an entry the first part is the daemon's, the second the provider's.
+ENTRY = struct.Struct("<qQQQQQQII")
+ENTRY_ASKED = struct.Struct("<qQQQQ")
+ENTRY_WANTED = struct.Struct("<24xQ")  # of a source's: not 0 when nobody waits for it any more
+ENTRY_ANSWER = struct.Struct("<QQII")
+TENSOR_HEAD = struct.Struct("<BBHIQqqqqqq")
 
 
 class ProtocolError(Exception):
@@ -107,7 +123,24 @@ class Closing(NamedTuple):
     message: str
 
 
-Message = Union[Welcome, Arena, Ready, Failed, Closing, None]
+class Region(NamedTuple):
+    """Comes with the descriptor of the memory that a provider and the daemon share."""
+
+    region_bytes: int
+    window_bytes: int
+    windows: int
+    entries: int
+
+
+class Ask(NamedTuple):
+    """The first entries of a window are to be made."""
+
+    window: int
+    entries: int
+    serial: int
+
+
+Message = Union[Welcome, Arena, Ready, Failed, Closing, Region, Ask, None]
 
 
 def hello() -> bytes:
@@ -123,6 +156,11 @@ def release(slot: int, generation: int) -> bytes:
 def seek(serial: int, epoch: int, position: int) -> bytes:
     """Return the message that moves production elsewhere."""
     return _SEEK.pack(SEEK, _SEEK.size, 0, serial, 0, epoch, position)
+
+
+def answer(ask: Ask) -> bytes:
+    """Return the message that gives a window back with what was asked."""
+    return _ANSWER.pack(ANSWER, _ANSWER.size, 0, *ask)
 
 
 def _text(raw: bytes) -> str:
@@ -142,6 +180,8 @@ def parse(packet: bytes) -> Message:
     kind, size, _ = _HEADER.unpack_from(packet)
     if size != len(packet):
         raise ProtocolError(f"a message of type {kind} says {size} bytes and has {len(packet)}")
+    if kind == ASK:
+        return Ask(*_fields(_ASK, packet, "ASK"))
     if kind == READY:
         f = _fields(_READY, packet, "READY")
         return Ready(*(*f[:11], f[12]))
@@ -156,4 +196,6 @@ def parse(packet: bytes) -> Message:
         return Welcome(*_fields(_WELCOME, packet, "WELCOME"))
     if kind == ARENA:
         return Arena(*_fields(_ARENA, packet, "ARENA")[:3])
+    if kind == REGION:
+        return Region(*_fields(_REGION, packet, "REGION"))
     return None

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import os
 
 import pytest
 from fake_daemon import FakeDaemon
+from own_processes import processes_of
 
 import feedwater
 from feedwater import outputs
@@ -61,3 +63,23 @@ def open_loader():
         loader.close()
     loaders.clear()
     gc.collect()
+
+
+@pytest.fixture
+def serve(daemon):
+    """Serve datasets and ops at the fake daemon; return the first process's asker. None is left."""
+    served = []
+
+    def start(what, name="mine", **options):
+        is_op = callable(what) and not isinstance(what, type)
+        kind = feedwater.serve_op if is_op else feedwater.serve_source
+        options = {"workers": 1, "address": str(daemon.directory), **options}
+        before = len(daemon.askers)
+        served.append(kind(name, what, **options))
+        return daemon.askers[before]
+
+    start.served = served
+    yield start
+    for one in served:
+        one.close()
+    assert processes_of(os.getpid()) == []

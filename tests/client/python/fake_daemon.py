@@ -7,9 +7,7 @@ process of its own that can be killed:
 
     fake_daemon.py DIRECTORY [--records N] [--delay SECONDS]
 
-The record at position i of epoch e is ``(7 i + 3 e) mod N``. The pipeline ``numbers`` delivers the
-outputs of `OUTPUTS`; every element of ``image`` is ``1000 * epoch + record`` plus its index in the
-sample divided by 1000.
+The pipeline ``numbers`` delivers the outputs and the records of fake_samples.py.
 """
 
 from __future__ import annotations
@@ -35,6 +33,8 @@ from typing import Any
 
 import grpc
 import numpy as np
+from fake_asker import Asker
+from fake_samples import OUTPUTS, sample
 
 from feedwater import wire
 from feedwater.control import DTYPE_NAMES, METHODS, SERVICE, messages
@@ -44,40 +44,7 @@ from feedwater.cursor import Cursor
 PAGE = mmap.PAGESIZE
 SEALS = 1 | 2 | 4 | 16  # SEAL, SHRINK, GROW, FUTURE_WRITE
 DATASET_DIGEST, PIPELINE_DIGEST = "d" * 32, "p" * 32
-OUTPUTS = (
-    ("image", "float32", (3, 4, 5), "CHW"),
-    ("label", "int64", (), "plain"),
-    ("sample_id", "int64", (), "plain"),
-    ("position", "int64", (), "plain"),
-    ("is_real", "bool", (), "plain"),
-    ("half", "bfloat16", (2,), "plain"),
-    ("pixels", "uint8", (40, 50, 3), "HWC"),
-)
 _STATUS = {code.value[0]: code for code in grpc.StatusCode}
-
-
-def record_at(position: int, epoch: int, records: int) -> int:
-    """Return the record at a position of an epoch."""
-    return (7 * position + 3 * epoch) % records
-
-
-def sample(name: str, position: int, epoch: int, records: int, is_real: bool = True):
-    """Return one output of a sample as it must arrive."""
-    record = record_at(position % records, epoch, records)
-    if name == "image":
-        return (1000 * epoch + record + np.arange(60).reshape(3, 4, 5) / 1000).astype(np.float32)
-    if name == "half":  # bfloat16 of small whole numbers, as bits
-        values = np.array([record, epoch], dtype=np.float32)
-        return (values.view(np.uint32) >> 16).astype(np.uint16)
-    if name == "pixels":
-        return np.full((40, 50, 3), (record + epoch) % 251, dtype=np.uint8)
-    scalars = {
-        "label": record % 10,
-        "sample_id": record,
-        "position": position % records,
-        "is_real": is_real,
-    }
-    return scalars[name]
 
 
 class Packets:
@@ -105,6 +72,7 @@ class Faults:
     def __init__(self) -> None:
         self.version = (wire.MAJOR, wire.MINOR)
         self.refuse_open: tuple[int, str] | None = None  # code, text
+        self.knows_no_workers = False  # of iterable datasets
         self.refuse_opens = -1  # how many times; -1: always
         self.closing_instead_of_welcome: tuple[int, str] | None = None
         self.fail_at: dict[tuple[int, int], wire.Failed] = {}  # (epoch, step)
@@ -131,6 +99,7 @@ class Session(threading.Thread):
         self.attached: tuple[str, int] | None = None
         self.ended = threading.Event()
         self.lent: dict[int, int] = {}
+        self.asker: Asker | None = None  # the connection is a provider's
 
     # What the gRPC thread calls.
     def open(self, request, epoch: int, position: int) -> None:
@@ -170,14 +139,17 @@ class Session(threading.Thread):
             with self.daemon_.lock:
                 if self.attached:
                     self.daemon_.ranks.pop(self.attached, None)
-                self.daemon_.sessions.pop(self.ticket, None)
             self.sock.close()
             if self.opened:
                 self.memory.close()
+            with self.daemon_.lock:  # last: who finds no session here finds no memory of it either
+                self.daemon_.sessions.pop(self.ticket, None)
             self.ended.set()
 
     def close(self, code: int | None = None, message: str = "") -> None:
         """End the session; with a last word if `code` is given."""
+        if self.asker is not None:
+            self.asker.over.set()
         with contextlib.suppress(OSError):
             if code is not None:
                 self.sock.send(
@@ -198,7 +170,10 @@ class Session(threading.Thread):
         self.sock.send(Packets.pack(wire.WELCOME, Packets.welcome, *values))
         while True:
             producing = self.opened and self.free and not self.failed and not d.paused.is_set()
-            if select.select([self.sock], [], [], 0 if producing else 0.002)[0]:
+            if self.asker is not None:
+                return self.asker.over.wait()
+            readable = select.select([self.sock], [], [], 0 if producing else 0.002)[0]
+            if readable and self.asker is None:
                 packet = self.sock.recv(4096)
                 if not packet:
                     return None
@@ -250,7 +225,7 @@ class Session(threading.Thread):
                 start + self.rank * self.batch_size, start + (self.rank + 1) * self.batch_size
             )
         real = [p < d.records for p in places]
-        self.position = min(stop, end) if d.last != "pad" else stop
+        self.position = min(stop, end)
         # The next batch that could be made tells whether this was the last.
         last = self.position >= end or (d.last == "drop" and self.position + g > d.records)
         position = self.position
@@ -339,6 +314,7 @@ class FakeDaemon:
         self.requests: list = []
         self.sessions: dict[bytes, Session] = {}
         self.ranks: dict[tuple[str, int], Session] = {}
+        self.askers: list[Asker] = []  # of the processes that provide something, as they came
         self.lock = threading.RLock()
         self.paused = threading.Event()
         self.silent = threading.Event()  # OpenStream is not answered
@@ -467,6 +443,23 @@ class FakeDaemon:
             )
         faults.edit_answer(response)
         return response
+
+    def _Provide(self, request, context):
+        faults = self.faults
+        if faults.refuse_open and faults.refuse_opens:
+            faults.refuse_opens -= 1
+            context.abort(_STATUS[faults.refuse_open[0]], faults.refuse_open[1])
+        session = self.sessions.get(request.ticket)
+        if session is None:
+            context.abort(grpc.StatusCode.NOT_FOUND, "no connection holds this ticket")
+        session.asker = Asker(session.sock, request)
+        with self.lock:
+            self.askers.append(session.asker)
+        return messages.ProvideResponse(
+            processes=len(self.askers),
+            daemon_version="fake",
+            workers=0 if self.faults.knows_no_workers else request.source.workers,
+        )
 
     def _CloseStream(self, request, context):
         session = self.sessions.get(request.ticket)

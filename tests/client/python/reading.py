@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from fake_daemon import OUTPUTS, record_at, sample
+from fake_samples import OUTPUTS, record_at, sample
 
 
 def positions(batch) -> list[int]:
@@ -36,3 +36,9 @@ def epoch_positions(loader, epoch: int | None = None, records: int = 40) -> list
 def records_of(places, epoch: int, records: int = 40) -> list[int]:
     """Return the records at some positions."""
     return [record_at(p, epoch, records) for p in places]
+
+
+def where(loader) -> tuple[int, int]:
+    """Return epoch and position of its state."""
+    state = loader.state_dict()
+    return state["epoch"], state["position"]

@@ -35,6 +35,7 @@ def test_the_service_has_its_methods_and_types():
         "DescribePipeline",
         "OpenStream",
         "CloseStream",
+        "Provide",
         "GetStatus",
         "ListBadSamples",
         "GetLedger",

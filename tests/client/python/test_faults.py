@@ -271,7 +271,7 @@ def test_a_daemon_that_says_to_come_again_is_asked_again(daemon, open_loader):
 
 def test_another_major_version_is_refused_with_both_versions(daemon, open_loader):
     daemon.faults.version = (2, 3)
-    with pytest.raises(feedwater.FailedPrecondition, match=r"2\.3.*1\.1"):
+    with pytest.raises(feedwater.FailedPrecondition, match=r"2\.3.*1\.2"):
         open_loader(daemon)
 
 
@@ -309,7 +309,7 @@ def test_the_last_word_of_a_daemon_that_hangs_up_without_reading_is_told(monkeyp
         hang_up()
     else:
         monkeypatch.setattr(Session, "_send", send_and_lose_the_daemon)
-    monkeypatch.setattr("feedwater.session._connect", lambda address: ours)
+    monkeypatch.setattr("feedwater.session._connect", lambda *_: ours)
     with pytest.raises(feedwater.ResourceExhausted, match="64 clients are connected"):
         feedwater.Loader("numbers", address="/nowhere", output="numpy")
 

@@ -3,11 +3,14 @@
 import contextlib
 import gc
 import os
+import random
 import signal
+import sys
 import threading
+import time
 
 import pytest
-from reading import check, positions
+from reading import check, epoch_positions, positions
 
 import feedwater
 from feedwater import wire
@@ -147,3 +150,77 @@ def test_what_ended_an_iteration_keeps_none_of_its_batches(daemon, open_loader):
         assert loader.stats()["held"] == 0
     finally:
         gc.enable()
+
+
+def test_an_interrupt_ends_the_wait_at_once_and_loses_nothing(daemon, open_loader):
+    loader = open_loader(daemon)
+    iterator = iter(loader)
+    seen = positions(next(iterator))
+    daemon.paused.set()
+    for _ in range(4):  # what was on its way
+        if loader._feed.stream._session._poll.poll(50):
+            seen += positions(next(iterator))
+    began = time.monotonic()
+    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        next(iterator)
+    assert time.monotonic() - began < 2
+    daemon.paused.clear()
+    seen += [p for batch in iterator for p in positions(batch)]
+    assert seen == ALL
+
+
+def test_interrupts_at_any_moment_lose_and_repeat_nothing(start, open_loader, monkeypatch):
+    """An alarm goes off at random moments; whatever next() returned must be the epoch, each batch
+    once.
+    """
+    # pytest would keep an alarm that went off in a finaliser, and with its frames their batches.
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: None)
+
+    class Alarm(Exception):
+        pass
+
+    def ring(*unused):
+        raise Alarm
+
+    def disarm():
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        except Alarm:  # it went off at the last moment, and does so once
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+    daemon = start(records=1600)
+    loader = open_loader(daemon)
+    rng = random.Random(5)
+    previous = signal.signal(signal.SIGALRM, ring)
+    alarms, seen = 0, []
+    try:
+        iterator = iter(loader)
+        while True:
+            position = loader.state_dict()["position"]
+            try:
+                signal.setitimer(signal.ITIMER_REAL, rng.uniform(2e-5, 2e-3))
+                batch = next(iterator)
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                seen += positions(batch)
+            except StopIteration:
+                break
+            except Alarm:
+                alarms += 1
+                if (
+                    loader.state_dict()["position"] != position
+                ):  # it hit between the return and the assignment
+                    seen += range(position, loader.state_dict()["position"])
+            finally:
+                disarm()
+            batch = None
+    finally:
+        disarm()
+        signal.signal(signal.SIGALRM, previous)
+    assert seen == list(range(1600))
+    assert alarms > 0
+
+
+def test_another_epoch_after_all_this_is_whole(daemon, open_loader):
+    loader = open_loader(daemon)
+    assert epoch_positions(loader, 0) == ALL

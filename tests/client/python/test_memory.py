@@ -2,13 +2,10 @@
 overwritten under a view.
 """
 
-import copy
 import gc
 import multiprocessing
 import os
-import pickle
 import random
-import signal
 import subprocess
 import sys
 import threading
@@ -16,7 +13,7 @@ import time
 
 import numpy as np
 import pytest
-from reading import check, epoch_positions, positions
+from reading import check, positions
 
 import feedwater
 from feedwater import spill
@@ -425,13 +422,6 @@ def test_a_forked_child_is_told_to_open_its_own_and_disturbs_nothing(daemon, ope
     assert [p for b in iterator for p in positions(b)] == ALL[4:]
 
 
-def test_a_loader_cannot_be_pickled_or_copied_and_says_why(daemon, open_loader):
-    loader = open_loader(daemon)
-    for action in (pickle.dumps, copy.copy, copy.deepcopy):
-        with pytest.raises(TypeError, match="make one in the process that uses it"):
-            action(loader)
-
-
 def _child(address, queue):
     with feedwater.Loader("numbers", address=address, output="numpy", as_dict=True) as loader:
         queue.put([p for batch in loader for p in positions(batch)])
@@ -445,80 +435,6 @@ def test_a_spawned_process_opens_its_own(daemon, monkeypatch):
     process.start()
     assert queue.get(timeout=60) == ALL
     process.join()
-
-
-def test_an_interrupt_ends_the_wait_at_once_and_loses_nothing(daemon, open_loader):
-    loader = open_loader(daemon)
-    iterator = iter(loader)
-    seen = positions(next(iterator))
-    daemon.paused.set()
-    for _ in range(4):  # what was on its way
-        if loader._feed.stream._session._poll.poll(50):
-            seen += positions(next(iterator))
-    began = time.monotonic()
-    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
-    with pytest.raises(KeyboardInterrupt):
-        next(iterator)
-    assert time.monotonic() - began < 2
-    daemon.paused.clear()
-    seen += [p for batch in iterator for p in positions(batch)]
-    assert seen == ALL
-
-
-def test_interrupts_at_any_moment_lose_and_repeat_nothing(start, open_loader, monkeypatch):
-    """An alarm goes off at random moments; whatever next() returned must be the epoch, each batch
-    once.
-    """
-    # pytest would keep an alarm that went off in a finaliser, and with its frames their batches.
-    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: None)
-
-    class Alarm(Exception):
-        pass
-
-    def ring(*unused):
-        raise Alarm
-
-    def disarm():
-        try:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-        except Alarm:  # it went off at the last moment, and does so once
-            signal.setitimer(signal.ITIMER_REAL, 0)
-
-    daemon = start(records=1600)
-    loader = open_loader(daemon)
-    rng = random.Random(5)
-    previous = signal.signal(signal.SIGALRM, ring)
-    alarms, seen = 0, []
-    try:
-        iterator = iter(loader)
-        while True:
-            position = loader.state_dict()["position"]
-            try:
-                signal.setitimer(signal.ITIMER_REAL, rng.uniform(2e-5, 2e-3))
-                batch = next(iterator)
-                signal.setitimer(signal.ITIMER_REAL, 0)
-                seen += positions(batch)
-            except StopIteration:
-                break
-            except Alarm:
-                alarms += 1
-                if (
-                    loader.state_dict()["position"] != position
-                ):  # it hit between the return and the assignment
-                    seen += range(position, loader.state_dict()["position"])
-            finally:
-                disarm()
-            batch = None
-    finally:
-        disarm()
-        signal.signal(signal.SIGALRM, previous)
-    assert seen == list(range(1600))
-    assert alarms > 0
-
-
-def test_another_epoch_after_all_this_is_whole(daemon, open_loader):
-    loader = open_loader(daemon)
-    assert epoch_positions(loader, 0) == ALL
 
 
 @pytest.mark.parametrize("writable", [False, True])

@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from op_parameters import needed
 
 import feedwater
 from feedwater import Op, Pipeline, ops
-from feedwater._pipeline_schema import BATCH_OPS, OPS
+from feedwater._pipeline_schema import BATCH_OPS, KEYS, OPS
 from feedwater.pipeline_file import read_pipeline
 from feedwater.yaml_text import file_text
 
@@ -157,9 +158,15 @@ def test_defaults_are_those_of_the_file_and_are_left_out():
         parameters = inspect.signature(getattr(ops, name)).parameters
         defaults = {k: p.default for k, p in parameters.items() if p.default not in (p.empty, None)}
         given = {key: value for key, value in defaults.items() if key not in ("in_", "out")}
-        needed = {"size": 8, "mean": [1.0], "std": [1.0]}
-        needed = {key: needed[key] for key in schema["required"]}
-        assert getattr(ops, name)(**needed, **given).params == needed, name
+        required = needed(name, schema)
+        assert getattr(ops, name)(**required, **given).params == required, name
+
+
+def test_every_key_of_a_pipeline_file_is_an_argument_with_docs():
+    arguments = {*inspect.signature(Pipeline).parameters} - {"name"}
+    assert arguments == {*KEYS} - {"version"}
+    documentation = inspect.getdoc(Pipeline)
+    assert all(f"\n{argument} : " in documentation for argument in arguments)
 
 
 def test_numbers_and_arrays_of_numpy_are_taken():

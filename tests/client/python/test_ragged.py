@@ -26,7 +26,8 @@ def converted(kind: str, dtype: str = "float32", **options) -> Ragged:
             place.offsets.name: np.array([0, 1, 1, 3], dtype=np.int64),
         }
     )
-    (boxes,) = Converter(kind, [place], as_dict=False, device=None, **options)(memory, 3)
+    convert = Converter(kind, [place], as_dict=False, device=None, **options)
+    (boxes,) = convert.finish(convert.begin(memory, 3))
     return boxes
 
 

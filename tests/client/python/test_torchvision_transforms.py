@@ -28,6 +28,10 @@ class InterpolationMode(enum.Enum):
     LANCZOS = "lanczos"
 
 
+class Policy(enum.Enum):
+    CIFAR10 = "cifar10"
+
+
 class DType:
     def __init__(self, name: str) -> None:
         self._name = name
@@ -82,7 +86,211 @@ def to_dtype(dtype: Any, scale: bool = False) -> Any:
     return fake("ToDtype", V2, dtype=dtype, scale=scale)
 
 
+def erasing(**more: Any) -> Any:
+    values = {"p": 0.25, "scale": (0.02, 0.33), "ratio": (0.3, 3.3), "value": 0}
+    return fake("RandomErasing", **{**values, **more})
+
+
+def rotation(**more: Any) -> Any:
+    values = {"interpolation": InterpolationMode.BILINEAR, "expand": False, "center": None}
+    return fake("RandomRotation", degrees=[-9.0, 9.0], fill=0, **{**values, **more})
+
+
+def by_chance(*transforms: Any, p: float = 0.3) -> Any:
+    return fake("RandomApply", transforms=list(transforms), p=p)
+
+
+def choice(transforms: list[Any], module: str = V1, **more: Any) -> Any:
+    return fake("RandomChoice", module, transforms=transforms, **more)
+
+
+BLUR = fake("GaussianBlur", kernel_size=(3, 3), sigma=(0.1, 2.0))
+JITTER = fake("ColorJitter", brightness=(0.6, 1.4), contrast=None, saturation=None, hue=None)
+PICKED = {"interpolation": InterpolationMode.NEAREST, "fill": None}
 TRANSLATED = {
+    "a rotation": (
+        [rotation(center=(3, 4), expand=True)],
+        [
+            {
+                "random_rotation": {
+                    "degrees": [-9.0, 9.0],
+                    "interpolation": "bilinear",
+                    "expand": True,
+                    "center": [3, 4],
+                }
+            }
+        ],
+    ),
+    "an affine map": (
+        [
+            fake(
+                "RandomAffine",
+                degrees=[-9.0, 9.0],
+                translate=(0.1, 0.2),
+                scale=None,
+                shear=[-5.0, 5.0],
+                interpolation=InterpolationMode.NEAREST,
+                fill=7,
+                center=None,
+            )
+        ],
+        [
+            {
+                "random_affine": {
+                    "degrees": [-9.0, 9.0],
+                    "fill": [7.0],
+                    "translate": [0.1, 0.2],
+                    "shear": [-5.0, 5.0],
+                }
+            }
+        ],
+    ),
+    "a perspective": (
+        [
+            fake(
+                "RandomPerspective",
+                distortion_scale=0.3,
+                p=0.5,
+                interpolation=InterpolationMode.BILINEAR,
+                fill=0,
+            )
+        ],
+        [{"random_perspective": {"distortion_scale": 0.3}}],
+    ),
+    "an elastic one": (
+        [
+            fake(
+                "ElasticTransform",
+                alpha=[40.0, 40.0],
+                sigma=[5.0, 5.0],
+                interpolation=InterpolationMode.BILINEAR,
+                fill=0,
+            )
+        ],
+        [{"elastic_transform": {"alpha": [40.0, 40.0]}}],
+    ),
+    "a blur": (
+        [TO_IMAGE, fake("GaussianBlur", kernel_size=(5, 9), sigma=(0.1, 5.0))],
+        [{"gaussian_blur": {"kernel_size": [5, 9], "sigma": [0.1, 5.0]}}, "layout"],
+    ),
+    "noise": (
+        [TO_IMAGE, fake("GaussianNoise", V2, mean=0.0, sigma=0.2, clip=True)],
+        [{"gaussian_noise": {"sigma": 0.2}}, "layout"],
+    ),
+    "artefacts of a JPEG": (
+        [fake("JPEG", V2, quality=(50, 90))],
+        [{"jpeg": {"quality": [50, 90]}}],
+    ),
+    "whitened colours": (
+        [
+            TO_TENSOR,
+            NORMALIZE,
+            fake("LinearTransformation", transformation_matrix=[[2.0]], mean_vector=[0.5]),
+        ],
+        [
+            IMAGENET,
+            {"linear_transformation": {"transformation_matrix": [[2.0]], "mean_vector": [0.5]}},
+        ],
+    ),
+    "points": (
+        [
+            fake("RandomInvert", p=0.5),
+            fake("RandomPosterize", bits=3, p=0.2),
+            fake("RandomSolarize", threshold=128, p=0.5),
+            fake("RandomEqualize", p=1),
+            fake("RandomAutocontrast", p=0.5),
+            fake("RandomGrayscale", p=0.1),
+            fake("RandomChannelPermutation", V2),
+        ],
+        [
+            "random_invert",
+            {"random_posterize": {"bits": 3, "p": 0.2}},
+            {"random_solarize": {"threshold": 128}},
+            {"random_equalize": {"p": 1}},
+            "random_autocontrast",
+            "random_grayscale",
+            "random_channel_permutation",
+        ],
+    ),
+    "photometric distortion": (
+        [
+            fake(
+                "RandomPhotometricDistort",
+                V2,
+                brightness=(0.875, 1.125),
+                contrast=(0.5, 1.5),
+                saturation=(0.5, 1.5),
+                hue=(-0.1, 0.1),
+                p=0.5,
+            )
+        ],
+        [{"random_photometric_distort": {"hue": [-0.1, 0.1]}}],
+    ),
+    "policies": (
+        [
+            fake("RandAugment", num_ops=3, magnitude=7, num_magnitude_bins=31, **PICKED),
+            fake("TrivialAugmentWide", num_magnitude_bins=31, **PICKED),
+            fake("AutoAugment", policy=Policy.CIFAR10, **PICKED),
+            fake(
+                "AugMix",
+                severity=4,
+                mixture_width=3,
+                chain_depth=-1,
+                alpha=1.0,
+                all_ops=True,
+                interpolation=InterpolationMode.BILINEAR,
+                fill=None,
+            ),
+        ],
+        [
+            {"rand_augment": {"num_ops": 3, "magnitude": 7}},
+            "trivial_augment_wide",
+            {"auto_augment": {"policy": "cifar10"}},
+            {"aug_mix": {"severity": 4}},
+        ],
+    ),
+    "sizes for detection": (
+        [
+            fake("RandomZoomOut", V2, fill=0, side_range=(1.0, 3.0), p=0.5),
+            fake(
+                "ScaleJitter",
+                V2,
+                target_size=(64, 64),
+                scale_range=(0.5, 2.0),
+                interpolation=InterpolationMode.BILINEAR,
+                antialias=True,
+            ),
+            fake(
+                "RandomShortestSize",
+                V2,
+                min_size=[32, 40],
+                max_size=90,
+                interpolation=InterpolationMode.BILINEAR,
+                antialias=True,
+            ),
+        ],
+        [
+            {"random_zoom_out": {"side_range": [1.0, 3.0]}},
+            {"scale_jitter": {"target_size": [64, 64], "scale_range": [0.5, 2.0]}},
+            {"random_short_side": {"min_size": [32, 40], "max_size": 90}},
+        ],
+    ),
+    "a border": (
+        [fake("Pad", padding=[1, 2], fill=7, padding_mode="constant")],
+        [{"pad": {"padding": [1, 2], "fill": [7.0]}}],
+    ),
+    "sharpness": (
+        [fake("RandomAdjustSharpness", sharpness_factor=2, p=0.5)],
+        [{"random_adjust_sharpness": {"sharpness_factor": 2}}],
+    ),
+    "erasing behind Normalize": (
+        [TO_TENSOR, NORMALIZE, erasing(value=(1.5, 0, -1))],
+        [IMAGENET, {"random_erasing": {"p": 0.25, "value": [1.5, 0.0, -1.0]}}],
+    ),
+    "erasing with noise": (
+        [TO_TENSOR, NORMALIZE, erasing(value="random")],
+        [IMAGENET, {"random_erasing": {"p": 0.25, "noise": True}}],
+    ),
     "the shorter side": ([resize(256)], [{"resize": {"size": 256}}]),
     "the shorter side, as v2 keeps it": ([resize([256])], [{"resize": {"size": 256}}]),
     "both sides": ([resize((3, 4))], [{"resize": {"size": [3, 4]}}]),
@@ -186,6 +394,96 @@ TRANSLATED = {
         ],
         [{"resize": {"size": 256}}, {"center_crop": {"size": 224}}, IMAGENET],
     ),
+    "one op by chance": (
+        [by_chance(JITTER, p=0.8), by_chance(BLUR), by_chance(JITTER, p=1)],
+        [
+            {"color_jitter": {"brightness": [0.6, 1.4], "p": 0.8}},
+            {"gaussian_blur": {"kernel_size": [3, 3], "p": 0.3}},
+            {"color_jitter": {"brightness": [0.6, 1.4]}},
+        ],
+    ),
+    "ops by chance": (
+        [by_chance(FLIP), by_chance(JITTER, CENTER)],
+        [
+            {"apply": {"p": 0.3, "ops": ["random_horizontal_flip"]}},
+            {
+                "apply": {
+                    "p": 0.3,
+                    "ops": [
+                        {"color_jitter": {"brightness": [0.6, 1.4]}},
+                        {"center_crop": {"size": 224}},
+                    ],
+                }
+            },
+        ],
+    ),
+    "nothing by chance": (
+        [by_chance(fake("Identity", "torch.nn.modules.linear")), FLIP],
+        ["random_horizontal_flip"],
+    ),
+    "choices": (
+        [
+            choice([FLIP, CENTER], p=None),
+            choice([FLIP, CENTER], p=[1, 3]),
+            choice([FLIP, CENTER], V2, probabilities=[0.5, 0.5]),
+            choice([FLIP, CENTER], V2, probabilities=[0.25, 0.75]),
+        ],
+        [
+            {
+                "one_of": {
+                    **weights,
+                    "ops": ["random_horizontal_flip", {"center_crop": {"size": 224}}],
+                }
+            }
+            for weights in ({}, {"weights": [1.0, 3.0]}, {}, {"weights": [0.25, 0.75]})
+        ],
+    ),
+    "a random order": (
+        [
+            fake(
+                "RandomOrder",
+                transforms=[FLIP, fake("Identity", "torch.nn.modules.linear"), CENTER],
+            )
+        ],
+        [
+            {
+                "some_of": {
+                    "n": 2,
+                    "order": "random",
+                    "ops": ["random_horizontal_flip", {"center_crop": {"size": 224}}],
+                }
+            }
+        ],
+    ),
+    "one by chance in another": (
+        [choice([by_chance(BLUR), compose(FLIP, by_chance(FLIP, CENTER))], p=None)],
+        [
+            {
+                "one_of": {
+                    "ops": [
+                        {"gaussian_blur": {"kernel_size": [3, 3], "p": 0.3}},
+                        {
+                            "apply": {
+                                "p": 1.0,
+                                "ops": [
+                                    "random_horizontal_flip",
+                                    {
+                                        "apply": {
+                                            "p": 0.3,
+                                            "ops": [
+                                                "random_horizontal_flip",
+                                                {"center_crop": {"size": 224}},
+                                            ],
+                                        }
+                                    },
+                                ],
+                            }
+                        },
+                    ]
+                }
+            }
+        ],
+    ),
     "floats without Normalize": ([TO_TENSOR], [AS_FLOATS]),
     "bytes of a tensor": ([fake("PILToTensor")], ["layout"]),
     "floats of 0..255": (
@@ -235,16 +533,43 @@ def test_a_transform_becomes_its_op(transforms, expected):
 OTHER = fake("Rotate", "my_project.transforms")
 LAMBDA = fake("Lambda", lambd=lambda image: image)
 REFUSED = {
-    "a rotation": ([FLIP, fake("RandomRotation", degrees=(-9, 9))],
-                   "transform 2, RandomRotation: no op does exactly the same (nearest op: "),
-    "one in a Compose": ([FLIP, compose(FLIP, fake("Pad", padding=3))],
-                         "transform 2.2, Pad: no op does exactly the same (nearest op: ran"),
-    "batches' own": ([fake("CutMix", V2, alpha=1.0)], "no op does exactly the same (nearest "
-                     "op: cutmix)"),
+    "a resize of a random size": ([FLIP, fake("RandomResize", V2, min_size=3, max_size=9)],
+                                  "transform 2, RandomResize: no op does exactly the same (nearest "
+                                  "op: random_short_side)"),
+    "crops of a tuple": ([fake("FiveCrop", size=(8, 8))], "put that behind normalize (nearest op: "
+                         "five_crop)"),
+    "boxes": ([fake("RandomIoUCrop", V2)], "it needs boxes"),
+    "a rotation of tensors": ([TO_IMAGE, rotation()], "put it before ToImage"),
+    "a bicubic rotation": ([rotation(interpolation=InterpolationMode.BICUBIC)], "random_rotation"),
+    "autocontrast of tensors": ([TO_IMAGE, fake("RandomAutocontrast", p=0.5)], "before ToImage"),
+    "solarize of floats": ([fake("RandomSolarize", threshold=0.5, p=0.5)], "from 0 to 255"),
+    "noise that is not clipped": ([TO_IMAGE, fake("GaussianNoise", V2, mean=0, sigma=0.1,
+                                                  clip=False)], "the op clips"),
+    "whitening of bytes": ([fake("LinearTransformation", transformation_matrix=[[1]],
+                                 mean_vector=[0])], "behind Normalize"),
+    "one in a Compose": ([FLIP, compose(FLIP, fake("Posterize", V2))],
+                         "transform 2.2, Posterize: no op does exactly the same"),
+    "a reflected border": ([fake("Pad", padding=3, fill=0, padding_mode="reflect")],
+                           "mode 'reflect'"),
+    "sharpness of tensors": ([TO_IMAGE, fake("RandomAdjustSharpness", sharpness_factor=2, p=1)],
+                             "put it before ToImage"),
+    "noise of bytes": ([TO_TENSOR, erasing(value="random")], "does it behind Normalize"),
+    "batches' own": ([fake("CutMix", V2, alpha=1.0)], "it is for batches: the op stands in "
+                     "batch={'graph': [...]} (nearest op: cutmix)"),
     "a lambda": ([LAMBDA], "transform 1, Lambda: a function of the program's own; no op"),
     "a function": ([abs], "transform 1, abs: a class or function of the program's own"),
     "an own class": ([OTHER], "transform 1, Rotate: a class or function of the program's own"),
-    "a choice": ([fake("RandomApply", transforms=[FLIP], p=0.3)], "no op chooses among ops"),
+    "a type by chance": ([by_chance(TO_TENSOR)], "transform 1, RandomApply: it changes the image's "
+                         "type by chance"),
+    "halves by chance": ([TO_TENSOR, NORMALIZE, by_chance(FLIP, FLIP, to_dtype(HALF))],
+                         "its transform 3, ToDtype: it changes the image's type by chance"),
+    "a stranger by chance": ([by_chance(FLIP, OTHER)], "transform 1, RandomApply: its transform 2, "
+                             "Rotate: a class or function of the program's own"),
+    "a stranger in a choice": ([choice([FLIP, compose(CENTER, abs)])], "transform 1, RandomChoice: "
+                               "its transform 2.2, abs: a class or function"),
+    "a choice of nothing": ([choice([FLIP, fake("Identity", "torch.nn.modules.linear")])],
+                            "its transform 2 does nothing here"),
+    "a chance over one": ([by_chance(FLIP, CENTER, p=1.5)], "feedwater.ops.apply: p is 1.5"),
     "Lanczos": ([resize(8, InterpolationMode.LANCZOS)], "no interpolation LANCZOS; bicubic is"),
     "box": ([resize(8, 4)], "no interpolation BOX"),
     "nearest of tensors": ([TO_IMAGE, resize(8, InterpolationMode.NEAREST)], "before ToImage"),
@@ -280,16 +605,32 @@ def test_what_has_no_exact_counterpart_is_named_with_its_place(transforms, messa
     assert text.startswith("1 of ") and "feedwater.Pipeline(graph=[...])" in text
 
 
+def test_a_refused_type_by_chance_leaves_the_type_to_those_behind_it():
+    text = refusal(by_chance(TO_TENSOR), TO_TENSOR, NORMALIZE)
+    assert text.startswith("1 of 3 transforms")
+
+
 def test_all_that_has_no_counterpart_is_named_at_once():
     text = refusal(OTHER, FLIP, LAMBDA)
     assert text.startswith("2 of 3 transforms have no exact counterpart:")
     assert "transform 1, Rotate" in text and "transform 3, Lambda" in text
 
 
-def test_every_nearest_op_exists():
-    from feedwater.torchvision_transforms import _NEAREST
+def test_every_op_that_a_library_knows_exists():
+    from feedwater._pipeline_schema import KNOWN_AS
 
-    assert set(_NEAREST.values()) <= set(ops.__all__)
+    assert {"torchvision", "Albumentations", "MindSpore", "DALI"} <= set(KNOWN_AS)
+    for names in KNOWN_AS.values():
+        assert set(names.values()) <= set(ops.__all__)
+
+
+def test_every_translated_class_is_known_as_an_op_of_torchvisions():
+    """What changes an image: types, containers and presets are several ops or none."""
+    from feedwater._pipeline_schema import KNOWN_AS
+    from feedwater.torchvision_transforms import TRANSFORMS
+
+    types = {"Identity", "ImageClassification", "RGB", "ToPILImage", "ToPureTensor"}
+    assert set(TRANSFORMS) - types <= set(KNOWN_AS["torchvision"])
 
 
 def test_an_op_of_the_same_name_is_the_nearest():

@@ -90,6 +90,25 @@ def test_what_cannot_be_gathered_is_said_once_with_the_line_to_change(
     assert all(said in text and "numbers" in text for text in texts)
 
 
+@pytest.mark.parametrize(("processes", "given", "warns"), [(1, 0, 1), (2, 0, 0), (1, 1, 0)])
+def test_ranks_that_accelerate_does_not_know_of_are_told_that_they_train_apart(
+    daemon, open_loader, monkeypatch, caplog, processes, given, warns
+):
+    module = types.ModuleType("accelerate.state")
+    module.GradientState = New
+    module.PartialState = types.SimpleNamespace(_shared_state={"num_processes": processes})
+    monkeypatch.setitem(sys.modules, "accelerate.state", module)
+    for name, value in {"RANK": 0, "WORLD_SIZE": 2, "LOCAL_RANK": 0}.items():
+        monkeypatch.setenv(name, str(value))
+    place = {"rank": 1, "world_size": 3} if given else {}  # the program's own division
+    loader = open_loader(daemon, **place)
+    for _ in range(2):
+        for _batch in loader:
+            pass
+    texts = [record.getMessage() for record in caplog.records]
+    assert sum("Accelerator(cpu=True)" in text for text in texts) == warns
+
+
 @pytest.mark.parametrize(
     ("shard", "records", "world_size", "remainder"),
     [

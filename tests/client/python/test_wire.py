@@ -20,8 +20,13 @@ LAYOUTS = {
     "Closing": wire._CLOSING,
     "Release": wire._RELEASE,
     "Seek": wire._SEEK,
+    "Region": wire._REGION,
+    "Ask": wire._ASK,
+    "Answer": wire._ANSWER,
+    "Entry": wire.ENTRY,
+    "TensorHead": wire.TENSOR_HEAD,
 }
-C_FORMATS = {"uint16_t": "H", "uint32_t": "I", "uint64_t": "Q", "int64_t": "q"}
+C_FORMATS = {"uint8_t": "B", "uint16_t": "H", "uint32_t": "I", "uint64_t": "Q", "int64_t": "q"}
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
@@ -34,13 +39,18 @@ def test_the_format_of_a_message_is_that_of_the_c_struct(name):
             continue
         kind, names = declaration.split(" ", 1)
         for one in names.split(","):
-            count = re.search(r"\[(\d+)\]", one)
+            count = re.search(r"\[(\w+)\]", one)
             if kind == "Header":
                 expected += "HHI"
             elif kind in LAYOUTS:
                 expected += LAYOUTS[kind].format[1:]
             else:
-                expected += f"{count.group(1)}s" if count else C_FORMATS[kind]
+                length = count.group(1) if count else "1"
+                if not length.isdigit():
+                    length = re.search(rf"\b{length} = (\d+);", HEADER.read_text()).group(1)
+                length = int(length)
+                is_text = count and kind in ("char", "uint8_t")
+                expected += f"{length}s" if is_text else C_FORMATS[kind] * length
     assert LAYOUTS[name].format == expected
     size = re.search(rf"sizeof\({name}\) == (\d+)", HEADER.read_text()).group(1)
     assert LAYOUTS[name].size == int(size)
@@ -65,8 +75,21 @@ def test_constants_are_those_of_the_header():
         ("kClosing", wire.CLOSING),
         ("kRelease", wire.RELEASE),
         ("kSeek", wire.SEEK),
+        ("kRegion", wire.REGION),
+        ("kAsk", wire.ASK),
+        ("kAnswer", wire.ANSWER),
+        ("kWordsBytes", wire.WORDS_BYTES),
+        ("kWindowUnit", wire.WINDOW_UNIT),
+        ("kPayloadUnit", wire.PAYLOAD_UNIT),
+        ("kMaxWindows", wire.MAX_WINDOWS),
+        ("kMaxEntries", wire.MAX_ENTRIES),
+        ("kMaxTensors", wire.MAX_TENSORS),
+        ("kMaxAxes", wire.MAX_AXES),
     ]:
         assert int(re.search(rf"\b{name} = (\w+)[,;]", text).group(1), 0) == value, name
+    codes = re.search(r"enum class EntryCode.*?};", text, re.S).group(0)
+    named = {name: int(value) for name, value in re.findall(r"k(\w+) = (\d),", codes)}
+    assert named == {"Made": wire.MADE, "Failed": wire.ENTRY_FAILED, "TooLarge": wire.TOO_LARGE}
 
 
 def ready_packet(**changes):

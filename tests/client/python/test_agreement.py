@@ -1,0 +1,204 @@
+"""Ranks at daemons that know nothing of one another compare what they read, by the key-value store
+of their process group. Two real daemons are in tests/integration/test_own_hosts.py.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from feedwater import errors
+from feedwater.agreement import Agreement
+from feedwater.placement import RankPlacement
+
+FACTS = {
+    "own_workers": 8, "records": 40, "dataset_digest": "d", "seed": 3, "batch_size": 4,
+    "steps_per_epoch": 5, "pipeline_digest": "p", "own_identity": "", "sampler": "full",
+    "pipeline": "ours",
+}  # fmt: skip
+
+
+@pytest.fixture
+def group(monkeypatch):
+    """Be a rank of a group of two, with one of the stores."""
+    store: dict[str, str] = {}
+
+    def compare_set(key: str, expected: str, desired: str) -> bytes:
+        assert expected == ""
+        return store.setdefault(key, desired).encode()
+
+    def key_value_set(key: str, value: str) -> None:
+        if key in store:
+            raise RuntimeError("ALREADY_EXISTS")
+        store[key] = value
+
+    def be(rank: int, kind: str = "torch", **client) -> None:
+        for name in (
+            "torch.distributed",
+            "torch.distributed.distributed_c10d",
+            "jax._src.distributed",
+        ):
+            monkeypatch.delitem(sys.modules, name, raising=False)
+        monkeypatch.setattr(Agreement, "_taken", 0)  # another process's
+        if kind == "torch":
+            dist = SimpleNamespace(
+                is_available=lambda: True, is_initialized=lambda: True,
+                get_rank=lambda: rank, get_world_size=lambda: 2,
+            )  # fmt: skip
+            c10d = SimpleNamespace(
+                _get_default_store=lambda: SimpleNamespace(**{"compare_set": compare_set, **client})
+            )
+            monkeypatch.setitem(sys.modules, "torch.distributed", dist)
+            monkeypatch.setitem(sys.modules, "torch.distributed.distributed_c10d", c10d)
+        elif kind == "jax":
+            state = SimpleNamespace(
+                process_id=rank, num_processes=2, coordinator_address=None,
+                client=SimpleNamespace(
+                    key_value_set=key_value_set,
+                    blocking_key_value_get=lambda key, wait_ms: store[key],
+                ),
+            )  # fmt: skip
+            monkeypatch.setitem(
+                sys.modules, "jax._src.distributed", SimpleNamespace(global_state=state)
+            )
+
+    be.store = store
+    return be
+
+
+def check(rank: int, world: int = 2, **other) -> Agreement:
+    made = Agreement()
+    facts = SimpleNamespace(**{**FACTS, **other})
+    try:
+        made.check(RankPlacement(rank, world, 0, None, f"pid-{rank}"), facts)
+    except BaseException:
+        made.withdraw()
+        raise
+    return made
+
+
+@pytest.mark.parametrize("kind", ["torch", "jax"])
+def test_ranks_that_read_the_same_go_on(group, kind):
+    for rank in (1, 0):
+        group(rank, kind)
+        check(rank)
+        check(rank, seed=4)  # the next loader is another one
+        check(0, world=1, records=1)  # one of this process's own is none of theirs
+        check(rank, seed=5)
+    assert sorted(group.store) == ["feedwater/1", "feedwater/2", "feedwater/3"]
+
+
+@pytest.mark.parametrize("kind", ["torch", "jax"])
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("own_workers", 4, "workers .* is 8 at rank 1 and 4 here. Cure: the same workers="),
+        ("records", 41, "the number of records is 40 at rank 1 and 41 here"),
+        ("dataset_digest", "e", "the dataset's digest is d at rank 1 and e here"),
+        ("seed", 4, "the seed is 3 at rank 1 and 4 here"),
+        ("batch_size", 5, "the batch size is 4 at rank 1 and 5 here"),
+        ("steps_per_epoch", 6, "the number of steps is 5 at rank 1 and 6 here"),
+        ("sampler", "none", "the sampler is full at rank 1 and none here. Cure: .* shuffle="),
+    ],
+)
+def test_ranks_that_read_other_samples_are_refused(group, kind, name, value, words):
+    group(1, kind)
+    check(1)
+    group(0, kind)
+    for _ in range(2):
+        with pytest.raises(errors.FailedPrecondition, match=f"rank 0 would .* {words}"):
+            check(0, **{name: value})
+    check(0)  # who makes it as the others do has its place
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        (
+            "own_identity",
+            "pickle b",
+            "what is served is pickle a at rank 1 and pickle b .*version=",
+        ),
+        ("pipeline_digest", "q", "the pipeline's digest is p at rank 1 and q here"),
+    ],
+)
+def test_datasets_of_ones_own_are_refused_for_more(group, name, value, words):
+    group(1)
+    check(1, own_identity="pickle a")
+    group(0)
+    with pytest.raises(errors.FailedPrecondition, match=f"of the dataset ours .* {words}"):
+        check(0, **{"own_identity": "pickle a", name: value})
+
+
+def test_a_refusal_is_remembered(group):
+    """A loader that was made before its group, and is asked again."""
+    place, facts = RankPlacement(0, 2, 0, None, "pid-0"), SimpleNamespace(**{**FACTS, "seed": 4})
+    group(0, "none")
+    late = Agreement()
+    late.check(place, facts)
+    group(1)
+    check(1)
+    group(0)
+    for _ in range(2):
+        with pytest.raises(errors.FailedPrecondition, match="the seed is 3"):
+            late.check(place, facts)
+        group.store.clear()
+    check(0)
+    assert list(group.store) == ["feedwater/2"], "it keeps its place"
+
+
+def test_another_pipeline_is_told(group, caplog):
+    group(1)
+    check(1)
+    group(0)
+    with caplog.at_level(logging.WARNING, "feedwater"):
+        check(0, pipeline_digest="q")
+    assert "its digest is p there and q here" in caplog.text
+
+
+def test_loaders_of_other_names_are_told_and_not_compared(group, caplog):
+    group(1)
+    check(1)
+    group(0)
+    with caplog.at_level(logging.WARNING, "feedwater"):
+        check(0, pipeline="theirs", seed=4)
+    assert "loader 1 of rank 0 reads pipeline theirs, and that of rank 1 pipeline ours" in (
+        caplog.text
+    )
+
+
+def test_without_a_group_nothing_is_compared_yet(group):
+    group(0, "none")
+    made = check(0)
+    assert group.store == {}
+    group(0)
+    made.check(RankPlacement(0, 2, 0, None, None), SimpleNamespace(**FACTS))
+    assert list(group.store) == ["feedwater/1"]
+
+
+def test_ranks_of_the_programs_own_making_are_not_compared(group):
+    group(1)
+    check(0, world=3)
+    assert group.store == {}
+
+
+def test_groups_that_contradict_one_another_are_not_compared(group, monkeypatch):
+    """Who says both rank and world size is believed."""
+    group(0)
+    mpi = SimpleNamespace(is_initialized=lambda: True, rank=lambda: 1, size=lambda: 4)
+    mpi.local_rank = lambda: 1
+    monkeypatch.setitem(sys.modules, "horovod.torch", mpi)
+    check(0)
+    assert group.store == {}
+
+
+def test_a_store_that_fails_is_no_error(group):
+    def fails(*unused):
+        raise RuntimeError("not implemented")
+
+    for answer in (fails, lambda *unused: b"[1]", lambda *unused: b"\xff"):
+        group(0, compare_set=answer)
+        check(0)
