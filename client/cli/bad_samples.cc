@@ -4,6 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "client/cli/text.h"
 #include "server/base/escape.h"
@@ -38,6 +40,20 @@ json SampleJson(const v1::BadSample& sample) {
           {"quarantined", sample.quarantined()}};
 }
 
+// The first line is prose; what follows is a traceback, whose lines stay as they are.
+std::string ReasonText(absl::string_view reason) {
+  std::string text;
+  for (const absl::string_view line :
+       absl::StrSplit(absl::StripTrailingAsciiWhitespace(reason), '\n')) {
+    if (text.empty()) {
+      text = Wrapped(server::Escaped(line), 2);
+    } else {
+      absl::StrAppend(&text, "    ", server::Escaped(line), "\n");
+    }
+  }
+  return text;
+}
+
 void PrintText(const v1::ListBadSamplesResponse& list) {
   for (const v1::BadSample& sample : list.samples()) {
     std::cout << Bold(absl::StrCat("record ", sample.record())) << "  "
@@ -54,7 +70,7 @@ void PrintText(const v1::ListBadSamplesResponse& list) {
                                    server::FormatCount(sample.crashes(), "time"), sample.signal(),
                                    sample.quarantined() ? ", put aside" : "");
     }
-    std::cout << "\n" << Wrapped(server::Escaped(sample.reason()), 2);
+    std::cout << "\n" << ReasonText(sample.reason());
   }
   std::cout << server::FormatCount(list.samples_size(), "bad record");
   if (list.not_listed() > 0)

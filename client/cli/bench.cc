@@ -58,6 +58,7 @@ struct Result {
   int64_t steps_per_epoch = 0;
   v1::JobCache cache;
   std::map<std::string, uint64_t> storage;  // the daemon's counters of reads
+  std::string own_code;                     // of BusyProvider
 
   // What was asked of storage for 1,000 samples, ahead of time or not.
   double PerThousand(const std::string& what) const {
@@ -243,6 +244,7 @@ absl::StatusOr<Result> Measure(const std::string& address, const BenchOptions& o
   result.steps_per_epoch = ranks->steps_per_epoch();
   result.cache = job_done.cache();
   result.storage = ReadBetween(before, done);
+  result.own_code = BusyProvider(before, done, job_done, result.wall_s);
   result.pipeline = job_done.pipeline();
   return result;
 }
@@ -302,8 +304,8 @@ std::string WaitsFor(const Result& result, const BenchOptions& options) {
   const double waits = result.wall_s <= 0 ? 0
                                           : static_cast<double>(result.taken.waited_ns) * 1e-9 /
                                                 result.wall_s / static_cast<double>(options.ranks);
-  return Bottleneck(result.stages, result.cpu_s, result.wall_s, result.workers, waits,
-                    result.cache);
+  return Bottleneck(result.stages, result.cpu_s, result.wall_s, result.workers, waits, result.cache,
+                    result.own_code);
 }
 
 void Print(const Result& result, const BenchOptions& options) {

@@ -108,12 +108,16 @@ class SheetPainter {
     const cv::Rect card(x, y, side_, side_);
     if (cell.problem.empty()) {
       cv::rectangle(image_, card, kCard, cv::FILLED);
-      PaintPicture(cell.picture, card);
+      if (cell.text.empty()) {
+        PaintPicture(cell.picture, card);
+      } else {
+        PaintText(cell.text, card, kInk);
+      }
       cv::rectangle(image_, card, kFrame);
     } else {
       cv::rectangle(image_, card, kPaleRed, cv::FILLED);
       cv::rectangle(image_, card, kRed, 2);
-      PaintProblem(cell.problem, card);
+      PaintText(cell.problem, card, kRed);
     }
     int below = y + side_ + 5;
     for (const std::string& caption : cell.captions) {
@@ -135,11 +139,11 @@ class SheetPainter {
                                   card.y + (side_ - fitted.rows) / 2, fitted.cols, fitted.rows)));
   }
 
-  void PaintProblem(const std::string& problem, const cv::Rect& card) {
+  void PaintText(const std::string& text, const cv::Rect& card, const cv::Scalar& ink) {
     constexpr int kInset = 10;
     const int lines = (side_ - 2 * kInset) / Lettering::LineHeight(kFootnoteSize);
-    lettering_.Set(problem, {.size = kFootnoteSize, .lines = lines}, side_ - 2 * kInset)
-        .DrawOn(image_, card.x + kInset, card.y + kInset, kRed);
+    lettering_.Set(text, {.size = kFootnoteSize, .lines = lines}, side_ - 2 * kInset)
+        .DrawOn(image_, card.x + kInset, card.y + kInset, ink);
   }
 
   const ContactSheet& sheet_;

@@ -12,6 +12,7 @@ namespace feedwater::cli {
 
 struct SheetCell {
   cv::Mat picture;                    // 8 bit BGR, any size; shown whole in the cell
+  std::string text;                   // shown in place of the picture, unless empty
   std::string problem;                // shown in a red cell in place of the picture, unless empty
   std::vector<std::string> captions;  // the lines below
   std::string footnote;               // smaller, below that

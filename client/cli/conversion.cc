@@ -56,12 +56,11 @@ void AddConversionOptions(CLI::App* command, ConversionArguments* arguments) {
       ->type_name("SIZE");
   command
       ->add_option("--jobs", arguments->jobs,
-                   "threads; default: as many as the configuration's cpus. Nothing that is written "
+                   "threads; default: the configuration's cpus. Nothing that is written "
                    "depends on it")
       ->check(CLI::Range(1, 1024));
   command
-      ->add_option("--allow-bad", arguments->allow_bad,
-                   "exit status 0 with up to so many bad records")
+      ->add_option("--allow-bad", arguments->allow_bad, "exit status 0 with at most N bad records")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber)
       ->type_name("N");
@@ -203,10 +202,9 @@ absl::Status Conversion::Run(ConversionWork work) {
                      arguments_.out, ", and run the command again"));
   }
   section_.emplace(local_, *work_.members, work_.fields, *journal_);
-  FW_RETURN_IF_ERROR(section_->Write(
-      absl::StrCat(server::FormatCount(journal_->records(), "record"), " of pipeline ",
-                   local_.loaded->spec.name, " by `feedwater ", command_,
-                   "`. Put this section into a pipeline in the place of its own.")));
+  FW_RETURN_IF_ERROR(section_->Write(absl::StrCat(
+      server::FormatCount(journal_->records(), "record"), " of pipeline ", local_.loaded->spec.name,
+      " by `feedwater ", command_, "`. Put it into a pipeline in place of its `dataset:`.")));
   FW_ASSIGN_OR_RETURN(written_, section_->Open());
   if (!arguments_.verify) return absl::OkStatus();
   FW_ASSIGN_OR_RETURN(const std::unique_ptr<ShardComparison> comparison, CompareAll());
@@ -233,9 +231,10 @@ absl::StatusOr<std::unique_ptr<ShardComparison>> Conversion::Compare(ConversionW
                       ShardJournal::OpenWritten(folder_, SafeFileName(local_.loaded->spec.name),
                                                 MadeFrom(), work_.members->fields()));
   if (journal_->next_position() < local_.dataset().size()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the shards in ", folder_, " hold the first ", journal_->next_position(), " of ",
-        local_.dataset().size(), " records; cure: the command that made them, which goes on"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("the shards in ", folder_, " hold the first ", journal_->next_position(),
+                     " of ", local_.dataset().size(),
+                     " records; cure: run the command that made them, which continues"));
   }
   section_.emplace(local_, *work_.members, work_.fields, *journal_);
   FW_RETURN_IF_ERROR(section_->Load());
@@ -256,7 +255,7 @@ absl::Status Conversion::Explain(const absl::Status& status) const {
                        absl::StrContains(status.message(), "quota exceeded");
   return absl::Status(status.code(), absl::StrCat(status.message(), ". ", left,
                                                   is_full ? "free some space, and " : "",
-                                                  "the same command goes on from there"));
+                                                  "the same command continues from there"));
 }
 
 void Conversion::Report(Context* context, const json& more, const std::string& use) const {

@@ -62,11 +62,11 @@ void AddConvert(CLI::App& app, Context& context) {
       ->type_name("SEED");
   command
       ->add_option("--resize-max", arguments.resize_max,
-                   "images whose longer side is larger are made so large, antialiased, and written "
-                   "as JPEG; the others keep their bytes")
+                   "shrink images whose longer side is larger than this, antialiased, and write "
+                   "them as JPEG; the others keep their bytes")
       ->check(CLI::Range(1, kMaxJpegSide))
       ->type_name("PX");
-  command->add_option("--quality", arguments.quality, "of JPEGs that --resize-max writes")
+  command->add_option("--quality", arguments.quality, "JPEG quality of --resize-max")
       ->capture_default_str()
       ->check(CLI::Range(1, 100));
   command

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/command.h"
+#include "client/cli/cost_text.h"
 #include "client/cli/describe_dataset.h"
 #include "client/cli/local_pipeline.h"
 #include "client/cli/mix_text.h"
@@ -27,6 +28,12 @@ using server::FormatEntry;
 using server::OpEntry;
 using server::ParamInfo;
 using server::Registry;
+
+struct Arguments {
+  std::string kind, name, config;
+  bool guess = false, cost = false;
+  int64_t samples = 32;  // to measure the cost of
+};
 
 std::string Dump(const json& document) {
   return document.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
@@ -89,16 +96,26 @@ std::string PortsText(const std::vector<server::Port>& ports) {
 }
 
 json OpJson(const std::string& name, const OpEntry& op) {
-  return {{"op", name},
-          {"summary", op.summary},
-          {"inputs", PortsText(op.inputs)},
-          {"outputs", PortsText(op.outputs)},
-          {"randomness", server::RandomnessText(op.randomness)},
-          {"fused", server::FusionText(op.fusion)},
-          {"cost", op.cost},
-          {"batch_op", op.is_batch_op},
-          {"params", ParamsJson(op.params)},
-          {"example", op.example}};
+  json document = {{"op", name},
+                   {"summary", op.summary},
+                   {"inputs", PortsText(op.inputs)},
+                   {"outputs", PortsText(op.outputs)},
+                   {"randomness", server::RandomnessText(op.randomness)},
+                   {"fused", server::FusionText(op.fusion)},
+                   {"cost", op.cost},
+                   {"batch_op", op.is_batch_op},
+                   {"params", ParamsJson(op.params)},
+                   {"example", op.example}};
+  json others = json::array();
+  for (const server::OtherName& other : op.other_names)
+    others.push_back(
+        {{"library", other.library}, {"name", other.name}, {"nearest", other.is_nearest}});
+  document["other_names"] = others;
+  if (!op.plugin.empty()) {
+    document["plugin"] = op.plugin;
+    document["version"] = op.version;
+  }
+  return document;
 }
 
 void PrintOp(const std::string& name, const OpEntry& op) {
@@ -108,7 +125,9 @@ void PrintOp(const std::string& name, const OpEntry& op) {
   for (size_t i = 0; i < op.inputs.size(); ++i) {
     std::cout << Wrapped(
         absl::StrCat("in ", op.inputs[i].field, ": ", op.InputText(i), ". ", op.inputs[i].doc,
-                     op.is_repeated ? " Takes several fields alike." : ""),
+                     op.is_joint      ? " Masks, boxes, keypoints and labels move with it."
+                     : op.is_repeated ? " Takes several fields alike."
+                                      : ""),
         2);
   }
   for (const server::Port& port : op.outputs) {
@@ -118,6 +137,12 @@ void PrintOp(const std::string& name, const OpEntry& op) {
   std::cout << "  randomness: " << server::RandomnessText(op.randomness) << "\n"
             << Wrapped(absl::StrCat("fused: ", server::FusionText(op.fusion)), 2)
             << Wrapped(absl::StrCat("cost: ", op.cost), 2);
+  if (!op.other_names.empty())
+    std::cout << Wrapped(absl::StrCat("elsewhere: ", server::OtherNamesText(op)), 2);
+  if (!op.plugin.empty()) {
+    std::cout << Wrapped(
+        server::Escaped(absl::StrCat("of the plug-in ", op.plugin, ", version ", op.version)), 2);
+  }
   PrintParams(op.params);
   std::cout << "\n" << Bold("example") << "\n  " << op.example << "\n";
 }
@@ -328,8 +353,9 @@ void PrintPipelineNames(const std::vector<std::string>& names) {
 }
 
 // What there is, of one kind or, with "", of all.
-absl::Status List(const Context& context, const std::string& kind) {
+absl::Status List(const Context& context, const std::string& kind, const std::string& config) {
   const bool all = kind.empty();
+  if (all || kind == "op") FW_RETURN_IF_ERROR(FindMoreOps({config, context.address}).status());
   std::vector<std::string> pipelines;
   if (all || kind == "pipeline") pipelines = PipelineNames(context);
   if (context.json) {
@@ -363,6 +389,15 @@ absl::Status DescribeEntry(const Context& context, const std::string& name,
   return absl::OkStatus();
 }
 
+// A name that another library has for an op, or for something that comes near to one.
+absl::Status DescribeOtherName(const Context& context,
+                               const std::vector<server::OpOfOtherName>& found) {
+  for (const server::OpOfOtherName& one : found)
+    if (!context.json) std::cout << Wrapped(one.Text() + ".", 0);
+  if (!context.json) std::cout << "\n";
+  return DescribeEntry<OpEntry>(context, found[0].op->name, OpJson, PrintOp);
+}
+
 // A name that is no op's and no format's: perhaps a pipeline's, perhaps misspelt.
 absl::Status DescribePipelineOrSuggest(const Context& context, const std::string& name,
                                        const std::string& config) {
@@ -378,15 +413,35 @@ absl::Status DescribePipelineOrSuggest(const Context& context, const std::string
                                                  " As a pipeline's name: ", status.message()));
 }
 
-absl::Status Describe(const Context& context, std::string kind, std::string name,
-                      const std::string& config, bool guess) {
+absl::Status Describe(const Context& context, const Arguments& arguments) {
+  std::string kind = arguments.kind, name = arguments.name;
+  const std::string& config = arguments.config;
+  const bool guess = arguments.guess;
   const std::vector<std::string> kinds = {"op", "format", "pipeline", "dataset"};
   if (kind == "dataset") return DescribeDatasetOf(context, {name, config, guess});
   if (guess) return absl::InvalidArgumentError("--guess goes with `describe dataset FOLDER`");
+  if (arguments.cost) {
+    if (kind == "pipeline") std::swap(kind, name);
+    if (kind.empty() || (!name.empty() && name != "pipeline"))
+      return absl::InvalidArgumentError("--cost goes with `describe PIPELINE`");
+    return DescribeCost(context, kind, {config, context.address}, arguments.samples);
+  }
   const bool is_kind = std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
-  if (kind.empty() || (is_kind && name.empty())) return List(context, kind);
-  if (name.empty()) {  // `describe resize`: the kind is found by the name
-    name = kind;
+  if (kind.empty() || (is_kind && name.empty())) return List(context, kind, config);
+  const bool names_kind = !name.empty();
+  if (!names_kind) name = kind;
+  // What is not built in may be of a plug-in.
+  const bool may_be_op = names_kind ? kind == "op" : !IsPipelineFile(name);
+  const bool is_known = Registry<OpEntry>::Get().Find(name) != nullptr ||
+                        Registry<FormatEntry>::Get().Find(name) != nullptr;
+  if (may_be_op && (!is_known || !config.empty()))
+    FW_RETURN_IF_ERROR(FindMoreOps({config, context.address}).status());
+  if (may_be_op && !is_known && Registry<OpEntry>::Get().Find(name) == nullptr) {
+    const std::vector<server::OpOfOtherName> found = server::FindByOtherName(name);
+    if (!found.empty()) return DescribeOtherName(context, found);
+    if (kind == "op") return absl::InvalidArgumentError(server::UnknownOp(name));
+  }
+  if (!names_kind) {  // `describe resize`: the kind is found by the name
     kind = Registry<OpEntry>::Get().Find(name) != nullptr       ? "op"
            : Registry<FormatEntry>::Get().Find(name) != nullptr ? "format"
                                                                 : "";
@@ -400,35 +455,41 @@ absl::Status Describe(const Context& context, std::string kind, std::string name
 }
 
 void AddDescribe(CLI::App& app, Context& context) {
-  static std::string kind, name, config;
-  static bool guess = false;
+  static Arguments arguments;
   CLI::App* command = AddCommand(
       app, context, "describe",
-      "explain an op, a format, a pipeline or a dataset; without a name list what there is",
+      "explain an op, a format, a pipeline or a dataset; without a name, list them",
       "  feedwater describe\n"
       "  feedwater describe op\n"
       "  feedwater describe op random_resized_crop\n"
       "  feedwater describe format image_folder\n"
       "  feedwater describe pipeline imagenet-train --json   # as the daemon has it\n"
       "  feedwater describe pipelines/mnist.yaml --config feedwater.yaml   # without one\n"
+      "  feedwater describe pipelines/mnist.yaml --config feedwater.yaml --cost   # what takes the "
+      "time\n"
       "  feedwater describe dataset imagenet-train --config feedwater.yaml   # its fields, its "
       "first "
       "records\n"
       "  feedwater describe dataset /data/shards --guess   # what it is, and how to read it",
-      [&context] { return Describe(context, kind, name, config, guess); });
+      [&context] { return Describe(context, arguments); });
   command
-      ->add_option("kind", kind,
+      ->add_option("kind", arguments.kind,
                    "op, format, pipeline or dataset; may be left out where the name says it")
       ->type_name("KIND");
-  command->add_option("name", name, "which one; a pipeline by its name or by its .yaml file")
+  command
+      ->add_option("name", arguments.name, "which one; a pipeline by its name or by its .yaml file")
       ->type_name("NAME");
-  command->add_flag("--guess", guess,
+  command->add_flag("--guess", arguments.guess,
                     "with dataset: NAME is a folder or file of data; find out its format");
   command
       ->add_option(
-          "--config", config,
-          "the daemon's configuration: describe the pipeline and its data without a daemon")
+          "--config", arguments.config,
+          "the daemon's configuration: describe the pipeline and its data without a daemon, and "
+          "ops of the daemon's plug-ins")
       ->type_name("FILE");
+  AddCostOptions(command, &arguments.cost, &arguments.samples,
+                 "of a pipeline: run its graph over some records on one CPU, up to a minute long; "
+                 "what each op takes of a sample, and what would make it cheaper");
 }
 
 const server::Registrar<CommandEntry> kRegistrar("describe",

@@ -282,7 +282,7 @@ std::vector<Finding> CheckConfig(const ConfigChoice& choice) {
     return {{"configuration", State::kSkipped,
              "none named: its roots and state_dir were not looked at",
              "feedwater doctor --config FILE"}};
-  const auto settings = server::LoadSettings(source->file, source->overrides);
+  const auto settings = ReadConfig(*source);
   if (!settings.ok()) {
     return {Failure("configuration", std::string(settings.status().message()),
                     "feedwaterd --config FILE --check")};
@@ -379,12 +379,12 @@ void AddDoctor(CLI::App& app, Context& context) {
   static std::string root;
   CLI::App* command = AddCommand(
       app, context, "doctor",
-      "look for what slows a daemon down on this host, or a dataset's reads; each with its cure",
+      "find what slows down a daemon on this host, or the reads of a dataset; each with its cure",
       "  feedwater doctor\n"
       "  feedwater doctor --config /etc/feedwater/feedwater.yaml   # its roots and folders, too\n"
       "  feedwater doctor ./train.yaml      # its dataset: records, storage, reads under its "
       "shuffle\n"
-      "  feedwater doctor /data/photos      # data of which nothing else is known\n"
+      "  feedwater doctor /data/photos      # data without a pipeline\n"
       "  feedwater doctor --json | jq '.checks[] | select(.state != \"good\")'\n"
       "Exit status 1 when something fails; a warning is no failure.",
       [&context] { return Doctor(context, question, root); });

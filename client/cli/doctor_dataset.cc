@@ -305,10 +305,11 @@ Finding CheckReads(const Patient& patient) {
   const ReadPattern larger = estimate(shuffle, good);
   if (good > patient.sampler.block_records && of_seeks > kSeeksShare * seconds(now) &&
       seconds(larger) < seconds(now)) {
-    return Warning("reads", found,
-                   absl::StrCat("block_records: ", good, ": ", PatternText(larger, patient.kind),
-                                ", since a window goes on in fewer places; it mixes more records, "
-                                "too"));
+    return Warning(
+        "reads", found,
+        absl::StrCat(
+            "block_records: ", good, ": ", PatternText(larger, patient.kind),
+            ", since a window then continues in fewer places; it also mixes more records"));
   }
   return Good("reads", found);
 }
@@ -354,8 +355,8 @@ std::vector<Finding> CheckSomeRecords(const Patient& patient) {
   if (bad > 0) {
     findings.push_back(Failure(
         "samples", absl::StrCat(bad, " of ", looked_at, " looked at are bad, first ", first_bad),
-        "feedwater verify PIPELINE.yaml lists all of them; on_bad_sample: substitute goes on "
-        "without them"));
+        "feedwater verify PIPELINE.yaml lists all of them; with on_bad_sample: substitute, "
+        "training continues without them"));
   } else {
     findings.push_back(Good("samples", absl::StrCat(looked_at, " looked at, none is bad")));
   }

@@ -158,7 +158,7 @@ absl::StatusOr<FoundDataset> Guess(const Context& context, const DatasetQuestion
   return absl::InvalidArgumentError(absl::StrCat(
       "no format reads '", server::Printable(question.name), "' as it is",
       reasons.empty() ? "" : absl::StrCat(":\n", absl::StrJoin(reasons, "\n")),
-      "\nFormats that need to be told more: raw (record_bytes), tokens (length); `feedwater "
+      "\nFormats that need parameters: raw (record_bytes), tokens (length); `feedwater "
       "describe format` lists all"));
 }
 

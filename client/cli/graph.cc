@@ -1,13 +1,16 @@
 // feedwater graph: the planned graph of a pipeline, drawn by Graphviz or as data.
 #include <filesystem>
 #include <iostream>
+#include <optional>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "client/cli/command.h"
+#include "client/cli/cost_text.h"
 #include "client/cli/graph_drawing.h"
 #include "client/cli/local_pipeline.h"
 #include "client/cli/output_file.h"
+#include "server/base/units.h"
 
 namespace feedwater::cli {
 namespace {
@@ -64,18 +67,34 @@ absl::StatusOr<std::string> FormatOf(const std::string& path) {
       "'", path, "' does not say what to write: a graph's name ends in .svg, .png, .pdf or .dot"));
 }
 
-absl::Status DrawGraph(const Context& context, const std::string& name, const std::string& config,
-                       const std::string& output) {
+struct Arguments {
+  std::string pipeline, config, output;
+  bool cost = false;
+  int64_t samples = 32;
+};
+
+absl::Status DrawGraph(const Context& context, const Arguments& arguments) {
+  const std::string& output = arguments.output;
   std::string format;
   if (!output.empty()) {
     FW_ASSIGN_OR_RETURN(format, FormatOf(output));
     FW_RETURN_IF_ERROR(CheckWritable(output));
   }
-  FW_ASSIGN_OR_RETURN(const PlannedPipeline pipeline,
-                      PlanPipeline(name, {config, context.address}));
+  PlannedPipeline pipeline;
+  std::optional<PlanCost> cost;
+  const ConfigChoice config{arguments.config, context.address};
+  if (arguments.cost) {
+    FW_ASSIGN_OR_RETURN(MeasuredPipeline measured, MeasurePipeline(arguments.pipeline, config,
+                                                                   {.records = arguments.samples}));
+    pipeline = std::move(measured.pipeline);
+    cost = std::move(measured.cost);
+  } else {
+    FW_ASSIGN_OR_RETURN(pipeline, PlanPipeline(arguments.pipeline, config));
+  }
+  const PlanCost* const measured = cost ? &*cost : nullptr;
   const PlanGraph graph = pipeline.plan->Graph();
   if (!output.empty()) {
-    std::string drawing = ToDot(pipeline, graph);
+    std::string drawing = ToDot(pipeline, graph, measured);
     if (format != "dot") {
       FW_ASSIGN_OR_RETURN(drawing, RunDot(drawing, format));
     }
@@ -84,21 +103,27 @@ absl::Status DrawGraph(const Context& context, const std::string& name, const st
   if (context.json) {
     json document = ToJson(pipeline, graph);
     if (!output.empty()) document["file"] = output;
+    if (measured != nullptr) document["cost"] = CostJson(*measured);
     std::cout << document.dump(2, ' ', false, json::error_handler_t::replace) << "\n";
   } else if (output.empty()) {
-    std::cout << ToDot(pipeline, graph);
+    std::cout << ToDot(pipeline, graph, measured);
   } else {
     int64_t ops = 0;
     for (const PlanGraph::Node& node : graph.nodes) {
       ops += node.kind == PlanGraph::Kind::kOp || node.kind == PlanGraph::Kind::kBatchOp;
     }
-    std::cout << output << ": " << ops << " ops of " << pipeline.spec.name << "\n";
+    std::cout << output << ": " << ops << " ops of " << pipeline.spec.name;
+    if (measured != nullptr) {
+      std::cout << ", " << FormatUs(measured->us) << " us of one CPU a sample ("
+                << server::FormatCount(measured->records, "record") << ")";
+    }
+    std::cout << "\n";
   }
   return absl::OkStatus();
 }
 
 void AddGraph(CLI::App& app, Context& context) {
-  static std::string pipeline, config, output;
+  static Arguments arguments;
   CLI::App* command = AddCommand(
       app, context, "graph",
       "draw the planned graph: types, shapes, what runs in one pass, what is random; needs no "
@@ -106,20 +131,26 @@ void AddGraph(CLI::App& app, Context& context) {
       "  feedwater graph pipelines/imagenet-train.yaml -o graph.svg\n"
       "  feedwater graph imagenet-train --config feedwater.yaml -o graph.png\n"
       "  feedwater graph pipelines/simclr.yaml > graph.dot   # the text that `dot` reads\n"
+      "  feedwater graph imagenet-train --config feedwater.yaml --cost -o graph.svg   # measured\n"
       "Drawings are made by Graphviz' `dot` (apt-get install graphviz); .dot needs nothing.",
-      [&context] { return DrawGraph(context, pipeline, config, output); });
-  command->add_option("pipeline", pipeline, "a .yaml file, or a name of the configuration")
+      [&context] { return DrawGraph(context, arguments); });
+  command
+      ->add_option("pipeline", arguments.pipeline, "a .yaml file, or a name of the configuration")
       ->required()
       ->type_name("PIPELINE");
   command
-      ->add_option("-o,--output", output,
+      ->add_option("-o,--output", arguments.output,
                    "the drawing: .svg, .png, .pdf or .dot; default: dot's text on stdout")
       ->type_name("FILE");
   command
-      ->add_option("--config", config,
+      ->add_option("--config", arguments.config,
                    "the daemon's configuration: also opens the dataset, for its number of records "
                    "and classes")
       ->type_name("FILE");
+  AddCostOptions(
+      command, &arguments.cost, &arguments.samples,
+      "run the graph over some records on one CPU, a few seconds long, and write on each "
+      "box what it takes of a sample");
 }
 
 const server::Registrar<CommandEntry> kRegistrar("graph", {CommandEntry::kPipelines, AddGraph});

@@ -6,13 +6,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <map>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "client/cli/cost_text.h"
+#include "client/cli/text.h"
 #include "server/base/fd.h"
 #include "server/base/units.h"
 #include "server/source/mix.h"
@@ -39,6 +44,8 @@ constexpr Look kRandomLook = {"#fdebc8", "#c98a1b", "random, drawn anew for each
 constexpr Look kAfterLook = {"#f3f1ee", "#8c8780", "fixed, behind a random op"};
 constexpr Look kBatchLook = {"#ece4f9", "#8561c5", "works on a whole batch"};
 constexpr Look kOutputLook = {"#39424e", "#39424e", "an output"};
+// With costs: the frame of the pass that takes most.
+constexpr Look kHotLook = {"#f4b3a2", "#c0392b", "takes most of a sample's CPU time"};
 
 const Look& LookOf(const PlanGraph::Node& node) {
   if (node.kind == Kind::kField) return kFieldLook;
@@ -55,31 +62,24 @@ std::string Escape(absl::string_view text) {
                              {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}});
 }
 
-std::string FlowText(const YamlNode& node) {
-  if (node.is_scalar()) return node.scalar;
-  std::vector<std::string> parts;
-  for (const YamlNode& item : node.items) parts.push_back(FlowText(item));
-  for (const auto& [key, value] : node.entries) {
-    parts.push_back(absl::StrCat(key.scalar, ": ", FlowText(value)));
-  }
-  const std::string text = absl::StrJoin(parts, ", ");
-  return node.is_list() ? absl::StrCat("[", text, "]") : text;
-}
-
 // The parameters as the file gives them, one a line.
 std::string ParamLines(const server::OpSpec& op) {
   std::string lines;
   for (const auto& [key, value] : op.params.entries) {
     absl::StrAppend(&lines, "<BR/><FONT POINT-SIZE=\"9\" COLOR=\"#5f5a54\">", Escape(key.scalar),
-                    ": ", Escape(FlowText(value)), "</FONT>");
+                    ": ", Escape(InOneLine(value)), "</FONT>");
   }
   return lines;
 }
 
 class DotWriter {
  public:
-  DotWriter(const PlannedPipeline& pipeline, const PlanGraph& graph)
-      : pipeline_(pipeline), graph_(graph) {}
+  DotWriter(const PlannedPipeline& pipeline, const PlanGraph& graph, const PlanCost* cost)
+      : pipeline_(pipeline), graph_(graph), cost_(cost) {
+    for (size_t i = 0; cost != nullptr && i < cost->steps.size(); ++i) {
+      if (hottest_ == nullptr || cost->steps[i].us > hottest_->us) hottest_ = &cost->steps[i];
+    }
+  }
 
   std::string Write() {
     absl::StrAppend(&text_, "digraph pipeline {\n",
@@ -90,12 +90,12 @@ class DotWriter {
                     "style=\"rounded,filled\", penwidth=1.4, margin=\"0.16,0.08\"];\n",
                     "  edge [fontname=\"Helvetica,Arial,sans-serif\", fontsize=9, "
                     "color=\"#77716a\", fontcolor=\"#4a453f\", arrowsize=0.7];\n");
-    Cluster("dataset", DatasetLabel(), "solid", "#5b7aa8",
+    Cluster("dataset", DatasetLabel(), "solid", "#5b7aa8", StepOf(StepCost::Kind::kRead),
             [](const PlanGraph::Node& node) { return node.kind == Kind::kField; });
     WritePasses();
-    Cluster("batch", BatchLabel(), "solid", kBatchLook.line,
+    Cluster("batch", BatchLabel(), "solid", kBatchLook.line, StepOf(StepCost::Kind::kBatch),
             [](const PlanGraph::Node& node) { return node.kind == Kind::kBatchOp; });
-    Cluster("outputs", "what the trainer gets", "solid", "#39424e",
+    Cluster("outputs", "what the trainer gets", "solid", "#39424e", nullptr,
             [](const PlanGraph::Node& node) { return node.kind == Kind::kOutput; });
     for (const PlanGraph::Edge& edge : graph_.edges) {
       if (!IsInsideAPass(edge)) absl::StrAppend(&text_, "  ", EdgeText(edge));
@@ -112,7 +112,34 @@ class DotWriter {
             ? absl::StrCat("<BR/><FONT COLOR=\"#5f5a54\">",
                            server::FormatCount(pipeline_.records, "record"), "</FONT>")
             : "",
+        cost_ != nullptr ? absl::StrCat("<BR/><FONT COLOR=\"#5f5a54\">", FormatUs(cost_->us),
+                                        " &#181;s of one CPU a sample, measured over ",
+                                        server::FormatCount(cost_->records, "record"), "</FONT>")
+                         : "",
         "<BR/> ");
+  }
+
+  // What was measured of it; null: nothing was.
+  const StepCost* StepOf(StepCost::Kind kind, int pass = -1) const {
+    for (size_t i = 0; cost_ != nullptr && i < cost_->steps.size(); ++i) {
+      const StepCost& step = cost_->steps[i];
+      if (step.kind == kind && step.pass == pass) return &step;
+    }
+    return nullptr;
+  }
+
+  // "702 us, 86 %"
+  static std::string CostText(const StepCost& step) {
+    return absl::StrCat(step.kind == StepCost::Kind::kRead ? "read and parse: " : "", "<B>",
+                        FormatUs(step.us), " &#181;s</B>, ", FormatShare(step.share));
+  }
+
+  // White for nothing, kHotLook's colour for all of a sample.
+  static std::string HeatOf(double share) {
+    const auto mix = [share](int hot) {
+      return static_cast<int>(std::lround(255 + std::clamp(share, 0.0, 1.0) * (hot - 255)));
+    };
+    return absl::StrFormat("#%02x%02x%02x", mix(0xf4), mix(0xb3), mix(0xa2));
   }
 
   std::string DatasetLabel() const {
@@ -138,8 +165,8 @@ class DotWriter {
   }
 
   template <typename Belongs>
-  void Cluster(const std::string& name, const std::string& label, const std::string& style,
-               const std::string& color, Belongs belongs) {
+  void Cluster(const std::string& name, std::string label, const std::string& style,
+               const std::string& color, const StepCost* cost, Belongs belongs) {
     std::string nodes;
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       if (belongs(graph_.nodes[i])) absl::StrAppend(&nodes, "  ", NodeText(i));
@@ -151,13 +178,18 @@ class DotWriter {
         absl::StrAppend(&nodes, "    ", EdgeText(edge));
       }
     }
-    absl::StrAppend(&text_, "  subgraph cluster_", name, " {\n    graph [label=<", label,
-                    ">, labeljust=l, style=\"rounded,", style, "\", color=\"", color,
-                    "\", fontcolor=\"", color, "\", margin=12, penwidth=1",
-                    name == "outputs" ? ", labelloc=b" : "", "];\n", nodes, "  }\n");
+    if (cost != nullptr) absl::StrAppend(&label, label.empty() ? "" : "<BR/>", CostText(*cost));
+    const bool is_hottest = cost != nullptr && cost == hottest_;
+    const std::string line = is_hottest ? kHotLook.line : color;
+    absl::StrAppend(
+        &text_, "  subgraph cluster_", name, " {\n    graph [label=<", label,
+        ">, labeljust=l, style=\"rounded,", cost != nullptr ? "filled," : "", style, "\", color=\"",
+        line, "\", fontcolor=\"", line, "\", margin=12, penwidth=", is_hottest ? "3" : "1",
+        cost != nullptr ? absl::StrCat(", fillcolor=\"", HeatOf(cost->share), "\"") : "",
+        name == "outputs" ? ", labelloc=b" : "", "];\n", nodes, "  }\n");
   }
 
-  // Ops of one pass in one frame; an op by itself needs none.
+  // Ops of one pass in one frame; an op by itself needs none, unless it has a cost.
   void WritePasses() {
     std::map<int, int> sizes;
     for (const PlanGraph::Node& node : graph_.nodes) {
@@ -168,8 +200,10 @@ class DotWriter {
       const auto belongs = [wanted](const PlanGraph::Node& node) {
         return node.kind == Kind::kOp && node.pass == wanted;
       };
-      if (size > 1) {
-        Cluster(absl::StrCat("pass_", pass), "one pass", "dashed", "#6b655e", belongs);
+      const StepCost* const cost = StepOf(StepCost::Kind::kPass, pass);
+      if (size > 1 || cost != nullptr) {
+        Cluster(absl::StrCat("pass_", pass), size > 1 ? "one pass" : "",
+                cost != nullptr ? "solid" : "dashed", "#6b655e", cost, belongs);
         continue;
       }
       for (size_t i = 0; i < graph_.nodes.size(); ++i) {
@@ -228,6 +262,11 @@ class DotWriter {
                       "\" BORDER=\"1\" WIDTH=\"22\"> </TD><TD ALIGN=\"LEFT\">", look->meaning,
                       "</TD></TR>");
     }
+    if (hottest_ != nullptr) {
+      absl::StrAppend(&rows, "<TR><TD BGCOLOR=\"", kHotLook.fill, "\" COLOR=\"", kHotLook.line,
+                      "\" BORDER=\"2\" WIDTH=\"22\"> </TD><TD ALIGN=\"LEFT\">", kHotLook.meaning,
+                      "</TD></TR>");
+    }
     if (rows.empty()) return "";
     std::string text = absl::StrCat(
         "  legend [shape=plain, style=\"\", fontsize=10, fontcolor=\"#4a453f\", label=<<TABLE "
@@ -244,6 +283,8 @@ class DotWriter {
 
   const PlannedPipeline& pipeline_;
   const PlanGraph& graph_;
+  const PlanCost* const cost_;  // null: nothing was measured
+  const StepCost* hottest_ = nullptr;
   std::string text_;
 };
 
@@ -276,8 +317,8 @@ absl::StatusOr<std::string> ReadAll(int fd) {
 
 }  // namespace
 
-std::string ToDot(const PlannedPipeline& pipeline, const PlanGraph& graph) {
-  return DotWriter(pipeline, graph).Write();
+std::string ToDot(const PlannedPipeline& pipeline, const PlanGraph& graph, const PlanCost* cost) {
+  return DotWriter(pipeline, graph, cost).Write();
 }
 
 absl::StatusOr<std::string> RunDot(const std::string& text, const std::string& format) {

@@ -84,7 +84,7 @@ void AddHealth(CLI::App& app, Context& context) {
       });
   command->add_option("--timeout", timeout_s, "seconds to wait for an answer")
       ->capture_default_str();
-  command->add_option("--wait", wait_s, "seconds to go on asking until the daemon serves")
+  command->add_option("--wait", wait_s, "seconds to keep asking until the daemon serves")
       ->capture_default_str();
 }
 

@@ -136,8 +136,7 @@ absl::Status IndexAll(const Context& context, std::vector<std::string> pipelines
   const ConfigChoice config{given, context.address};
   if (all) {
     FW_ASSIGN_OR_RETURN(const ConfigSource source, FindConfig(config));
-    FW_ASSIGN_OR_RETURN(const server::Settings settings,
-                        server::LoadSettings(source.file, source.overrides));
+    FW_ASSIGN_OR_RETURN(const server::Settings settings, ReadConfig(source));
     for (const auto& [name, file] :
          server::FindPipelineFiles({settings.config.pipelines, settings.file}))
       pipelines.push_back(name);
@@ -173,10 +172,11 @@ void AddIndex(CLI::App& app, Context& context) {
       ->type_name("PIPELINE");
   command->add_flag("--all", all, "all pipelines of the configuration");
   command->add_option("--config", config, kConfigHelp)->type_name("FILE");
-  command->add_flag("--force", force, "build anew even when the saved index fits");
-  command->add_flag("--seek", seek,
-                    "also the seek indexes of JPEGs, which make the first epoch as fast as those "
-                    "after it; reads every record");
+  command->add_flag("--force", force, "rebuild even when the saved index is up to date");
+  command->add_flag(
+      "--seek", seek,
+      "also build the seek indexes of JPEGs, which make the first epoch as fast as those "
+      "after it; reads every record");
 }
 
 const server::Registrar<CommandEntry> kRegistrar("index", {CommandEntry::kPipelines, AddIndex});

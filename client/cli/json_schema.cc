@@ -178,15 +178,17 @@ json OutSchema(const OpEntry& op) {
 }
 
 // `- resize: {size: 256}`: a map of one key, the op. `- decode` alone where nothing is required.
-json OpList(bool batch_ops) {
+enum class OpsOf { kGraph, kBatchGraph, kCombinator };
+json OpList(OpsOf graph) {
+  const bool batch_ops = graph == OpsOf::kBatchGraph;
   json properties = json::object(), bare = json::array();
   for (const std::string& name : Registry<OpEntry>::Get().Names()) {
     const OpEntry& op = *Registry<OpEntry>::Get().Find(name);
-    if (op.is_batch_op != batch_ops) continue;
+    if (batch_ops ? !op.create_batch : !op.create) continue;
     json schema = MapSchema(op.params);
     schema["properties"]["in"] = InSchema(op);
-    schema["properties"]["out"] = OutSchema(op);
-    if (op.randomness == server::Randomness::kPerSample) {
+    if (graph != OpsOf::kCombinator) schema["properties"]["out"] = OutSchema(op);
+    if (graph != OpsOf::kCombinator && op.randomness == server::Randomness::kPerSample) {
       schema["properties"][server::kDrawsAs] = {{"type", "integer"},
                                                 {"minimum", 0},
                                                 {"maximum", server::kMaxOps - 1},
@@ -213,12 +215,22 @@ json FormatSchema(const std::vector<ParamInfo>& more) {
   common.insert(common.end(), more.begin(), more.end());
   json schema = MapSchema(common);
   schema.erase("additionalProperties");  // each format says which there are
+  const json required = schema["required"];
+  schema["required"] = {"format"};
   json cases = json::array();
   for (const std::string& name : Registry<FormatEntry>::Get().Names()) {
     const FormatEntry& format = *Registry<FormatEntry>::Get().Find(name);
     json own = MapSchema(format.params);
     own.erase("type");  // `dataset` itself has one
-    for (const ParamInfo& param : common) own["properties"][param.name] = json::object();
+    for (const ParamInfo& param : common) {
+      const bool is_place = param.name == "root" || param.name == "path";
+      own["properties"][param.name] = is_place && !format.has_files ? json(false) : json::object();
+    }
+    if (format.has_files) {
+      for (const json& name_of : required) {
+        if (name_of != "format") own["required"].push_back(name_of);
+      }
+    }
     const json is_it = {{"properties", {{"format", {{"const", name}}}}}, {"required", {"format"}}};
     cases.push_back({{"if", is_it}, {"then", own}});
   }
@@ -259,8 +271,9 @@ json PipelineSchema() {
   };
   json& keys = schema["properties"];
   put(&keys["dataset"], DatasetSchema());
-  put(&keys["graph"], OpList(/*batch_ops=*/false));
-  put(&keys["batch"]["properties"]["graph"], OpList(/*batch_ops=*/true));
+  put(&keys["graph"], OpList(OpsOf::kGraph));
+  put(&keys["batch"]["properties"]["graph"], OpList(OpsOf::kBatchGraph));
+  schema["definitions"]["inner_op"] = OpList(OpsOf::kCombinator)["items"];
   return Titled("A pipeline of Feedwater", schema);
 }
 

@@ -14,6 +14,7 @@
 #include "server/base/status.h"
 #include "server/base/units.h"
 #include "server/pipeline/dataset_order.h"
+#include "server/service/reports.h"
 
 namespace feedwater::cli {
 namespace {
@@ -95,21 +96,7 @@ absl::StatusOr<v1::GetLedgerResponse> Compute(const Context& context, const Opti
   FW_ASSIGN_OR_RETURN(
       const server::Ledger ledger,
       server::ReadLedger(dataset, std::make_shared<const server::OrderConfig>(order), query));
-  response.set_steps(ledger.steps);
-  for (const server::LedgerEntry& entry : ledger.entries) {
-    v1::LedgerEntry* out = response.add_entries();
-    out->set_step(entry.use.step);
-    out->set_rank(entry.use.rank);
-    out->set_place(entry.use.place);
-    out->set_is_real(entry.use.is_real);
-    out->set_position(entry.position);
-    out->set_record(entry.record);
-    out->set_path(entry.path);
-    out->set_offset(entry.offset);
-    out->set_bytes(entry.bytes);
-    if (entry.label >= 0) out->set_label(entry.label);
-    if (entry.dataset_id >= 0) out->set_dataset_id(entry.dataset_id);
-  }
+  server::AddLedger(ledger, &response);
   return response;
 }
 
@@ -220,11 +207,9 @@ void AddLedger(CLI::App& app, Context& context) {
       "  feedwater ledger imagenet-train --config feedwater.yaml --batch 12 --world-size 8 "
       "--batch-size 256\n"
       "The order is a pure function, so any epoch can be asked about, also one of long ago. It "
-      "does not know\n"
-      "which records are bad: a running job's ledger takes that from the daemon's report "
-      "(feedwater status --bad),\n"
-      "and so names what stands in for those that have been met; the ledger of a pipeline does "
-      "not.",
+      "does not know which records are bad: the ledger of a running job takes them from the "
+      "daemon's report (feedwater status --bad) and names their substitutes; that of a pipeline "
+      "does not.",
       [&context] { return ShowLedger(context, options); });
   command
       ->add_option(
@@ -241,7 +226,7 @@ void AddLedger(CLI::App& app, Context& context) {
       ->add_option("--find", options.find,
                    "a record's number, or its file: the path below the root, or the end of it")
       ->type_name("RECORD");
-  command->add_option("--epoch", options.epoch, "default: the job's present one; 0 of a pipeline")
+  command->add_option("--epoch", options.epoch, "default: the job's current one; of a pipeline 0")
       ->check(whole);
   command->add_option("--rank", options.rank, "with --batch: this rank's part alone")->check(whole);
   command

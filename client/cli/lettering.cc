@@ -54,6 +54,12 @@ Lettering::Block Lettering::Set(const std::string& text, const Style& style, int
   return block;
 }
 
+int Lettering::Block::Width() const {
+  int width = 0, height = 0;
+  pango_layout_get_pixel_size(layout_.get(), &width, &height);
+  return width;
+}
+
 int Lettering::Block::Height() const {
   int width = 0, height = 0;
   pango_layout_get_pixel_size(layout_.get(), &width, &height);

@@ -32,6 +32,7 @@ class Lettering {
   // Text that is at most `width` pixels wide. What is no UTF-8 is shown as U+FFFD.
   class Block {
    public:
+    int Width() const;
     int Height() const;
     // With its top left corner at (x, y) of an 8 bit BGR picture.
     void DrawOn(cv::Mat& picture, int x, int y, const cv::Scalar& color) const;

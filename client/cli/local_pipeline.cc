@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iostream>
 #include <optional>
 #include <utility>
 
@@ -13,9 +14,11 @@
 #include "absl/strings/str_join.h"
 #include "client/cli/status_document.h"
 #include "client/cpp/address.h"
+#include "server/base/escape.h"
 #include "server/base/no_throw.h"
 #include "server/base/yaml.h"
 #include "server/decoder/in_process_maker.h"
+#include "server/graph/plugin_file.h"
 #include "server/graph/verified_record.h"
 #include "server/pipeline/cache_choice.h"
 #include "server/pipeline/dataset_order.h"
@@ -28,6 +31,9 @@ namespace {
 using server::Annotate;
 
 constexpr const char* kInstalledConfig = "/etc/feedwater/feedwater.yaml";
+constexpr const char* kPrivateConfig =
+    "{version: 1, pipelines: [], roots: {}, absolute_roots: true}";
+constexpr const char* kConfigVariable = "FEEDWATER_CONFIG";
 constexpr int64_t kAssumedClasses = 1000;
 constexpr size_t kEngineDepth = 64;
 constexpr std::chrono::seconds kPatience(2);  // with a daemon whose configuration would be taken
@@ -49,8 +55,13 @@ absl::Status AsInvalidInput(const absl::Status& status) {
   return absl::IsNotFound(status) ? absl::InvalidArgumentError(status.message()) : status;
 }
 
-absl::StatusOr<server::PipelineSpec> ReadSpec(const std::string& file) {
-  absl::StatusOr<server::PipelineSpec> spec = server::ReadPipelineFile(file);
+// `roots`: where files that ops name are read; null: they are not.
+absl::StatusOr<server::PipelineSpec> ReadSpec(const std::string& file,
+                                              const server::Roots* roots = nullptr) {
+  std::optional<server::RootFiles> files;
+  if (roots != nullptr) files.emplace(*roots, nullptr);
+  absl::StatusOr<server::PipelineSpec> spec =
+      server::ReadPipelineFile(file, {}, files.has_value() ? &*files : nullptr);
   if (!spec.ok()) return AsInvalidInput(spec.status());
   return spec;
 }
@@ -63,6 +74,45 @@ std::optional<ConfigSource> DaemonConfig(const std::string& address) {
   if (!status.ok() || access(status->config_file().c_str(), R_OK) != 0) return std::nullopt;
   const auto& overrides = status->config_overrides();
   return ConfigSource{status->config_file(), {overrides.begin(), overrides.end()}};
+}
+
+// Whether a dataset, or a source of a mix, names its root by an absolute path, as pipelines for
+// private daemons do.
+bool HasAbsoluteRoot(const server::YamlNode& dataset) {
+  if (!dataset.is_map()) return false;
+  if (const server::YamlNode* mix = dataset.Find("mix"); mix != nullptr)
+    return std::any_of(mix->items.begin(), mix->items.end(), HasAbsoluteRoot);
+  const server::YamlNode* root = dataset.Find("root");
+  return root != nullptr && root->is_scalar() && absl::StartsWith(root->scalar, "/");
+}
+
+// Whether the folders of a dataset's absolute roots are on this machine.
+bool IsHere(const server::YamlNode& dataset) {
+  if (const server::YamlNode* mix = dataset.Find("mix"); mix != nullptr)
+    return std::all_of(mix->items.begin(), mix->items.end(), IsHere);
+  const server::YamlNode* root = dataset.Find("root");
+  return root == nullptr || !absl::StartsWith(root->scalar, "/") ||
+         access(root->scalar.c_str(), R_OK | X_OK) == 0;
+}
+
+// As a private daemon would be configured: every folder that this user may read.
+absl::StatusOr<server::Settings> PrivateSettings() {
+  return server::ParseSettings(kPrivateConfig, "the configuration of a private daemon", {});
+}
+
+// A configuration decides what is read, with its limits and its isolation, also where it was only
+// found: the caller's own rights are taken where there is none.
+absl::Status RefusedRoot(const std::string& file, const ConfigSource& source,
+                         const ConfigChoice& choice) {
+  const char* variable = choice.given.empty() ? std::getenv(kConfigVariable) : nullptr;
+  const bool is_of_variable = variable != nullptr && source.file == variable;
+  return absl::InvalidArgumentError(absl::StrCat(
+      file, ": the dataset's root is an absolute path, and ", source.file,
+      is_of_variable ? absl::StrCat(" ($", kConfigVariable, ")") : "",
+      " does not admit such roots (`absolute_roots: false`). To read it with your own rights, as a "
+      "private daemon does, ",
+      is_of_variable ? absl::StrCat("unset ", kConfigVariable, " or ") : "",
+      "give its path and, with --config, a file of your own that says `", kPrivateConfig, "`"));
 }
 
 absl::StatusOr<std::shared_ptr<const server::LoadedPipeline>> Load(
@@ -96,7 +146,7 @@ bool IsPipelineFile(const std::string& pipeline) {
 
 absl::StatusOr<ConfigSource> FindConfig(const ConfigChoice& choice) {
   if (!choice.given.empty()) return ConfigSource{choice.given, {}};
-  const char* variable = std::getenv("FEEDWATER_CONFIG");
+  const char* variable = std::getenv(kConfigVariable);
   if (variable != nullptr && variable[0] != '\0') return ConfigSource{variable, {}};
   if (std::optional<ConfigSource> of_daemon = DaemonConfig(choice.address)) return *of_daemon;
   if (access(kInstalledConfig, F_OK) == 0) return ConfigSource{kInstalledConfig, {}};
@@ -110,7 +160,21 @@ absl::StatusOr<ConfigSource> FindConfig(const ConfigChoice& choice) {
 absl::StatusOr<server::Settings> ReadConfig(const ConfigSource& source) {
   absl::StatusOr<server::Settings> settings = server::LoadSettings(source.file, source.overrides);
   if (!settings.ok()) return AsInvalidInput(settings.status());
+  FW_RETURN_IF_ERROR(server::LoadPlugins(*settings));
   return settings;
+}
+
+absl::StatusOr<bool> FindMoreOps(const ConfigChoice& choice) {
+  const size_t before = server::LoadedPlugins().size();
+  const absl::StatusOr<ConfigSource> source = FindConfig(choice);
+  if (!source.ok()) return false;  // none is there, so none was given
+  const auto settings = server::LoadSettings(source->file, source->overrides);
+  const absl::Status loaded = settings.ok() ? server::LoadPlugins(*settings) : settings.status();
+  if (!loaded.ok() && !choice.given.empty()) return AsInvalidInput(loaded);
+  if (settings.ok() && !loaded.ok()) {
+    std::cerr << "warning: " << server::EscapedLines(loaded.message()) << "\n";
+  }
+  return server::LoadedPlugins().size() > before;
 }
 
 absl::StatusOr<std::string> FindPipelineFile(const std::string& pipeline,
@@ -127,23 +191,52 @@ absl::StatusOr<std::string> FindPipelineFile(const std::string& pipeline,
   return FindByName(pipeline, settings);
 }
 
+namespace {
+
+// Whether the configuration that is found, if any is, lets pipelines name folders by their paths.
+absl::StatusOr<bool> AdmitsAbsoluteRoots(const ConfigChoice& config) {
+  const absl::StatusOr<ConfigSource> source = FindConfig(config);
+  if (!source.ok()) return true;  // as a private daemon does
+  FW_ASSIGN_OR_RETURN(const server::Settings settings, ReadConfig(*source));
+  return settings.config.absolute_roots;
+}
+
+}  // namespace
+
+PlannedPipeline PlannedOf(const LocalPipeline& local) {
+  PlannedPipeline planned;
+  planned.file = local.file;
+  planned.spec = local.loaded->spec;
+  planned.plan = local.loaded->plan;
+  planned.dataset = local.loaded->dataset;
+  planned.records = planned.dataset->size();
+  return planned;
+}
+
 absl::StatusOr<PlannedPipeline> PlanPipeline(const std::string& pipeline,
                                              const ConfigChoice& config, bool needs_plan) {
   PlannedPipeline result;
+  LocalOptions options;
+  options.config = config;
   if (!config.given.empty()) {
-    LocalOptions options;
-    options.config = config;
     FW_ASSIGN_OR_RETURN(const LocalPipeline local, OpenLocalPipeline(pipeline, options));
-    result.file = local.file;
-    result.spec = local.loaded->spec;
-    FW_RETURN_IF_ERROR(server::CheckBatchFits(result.spec, local.settings));
-    result.plan = local.loaded->plan;
-    result.dataset = local.loaded->dataset;
-    result.records = result.dataset->size();
-    return result;
+    FW_RETURN_IF_ERROR(server::CheckBatchFits(local.loaded->spec, local.settings));
+    return PlannedOf(local);
   }
   FW_ASSIGN_OR_RETURN(result.file, FindPipelineFile(pipeline, config));
-  FW_ASSIGN_OR_RETURN(result.spec, ReadSpec(result.file));
+  absl::StatusOr<server::PipelineSpec> spec = ReadSpec(result.file);
+  // Its ops may be those of plug-ins that the daemon has.
+  if (!spec.ok() && FindMoreOps(config).value_or(false)) spec = ReadSpec(result.file);
+  FW_ASSIGN_OR_RETURN(result.spec, std::move(spec));
+  // No configuration need be named to find this data, where it is here and may be read.
+  if (HasAbsoluteRoot(result.spec.dataset) && IsHere(result.spec.dataset)) {
+    FW_ASSIGN_OR_RETURN(const bool admits, AdmitsAbsoluteRoots(config));
+    if (admits) {
+      FW_ASSIGN_OR_RETURN(const LocalPipeline local, OpenLocalPipeline(pipeline, options));
+      FW_RETURN_IF_ERROR(server::CheckBatchFits(local.loaded->spec, local.settings));
+      return PlannedOf(local);
+    }
+  }
   FW_ASSIGN_OR_RETURN(const auto fields, server::DescribeDataset(result.spec.dataset));
   if (!fields && !needs_plan) return result;
   if (!fields) {
@@ -160,19 +253,26 @@ absl::StatusOr<PlannedPipeline> PlanPipeline(const std::string& pipeline,
 absl::StatusOr<LocalPipeline> OpenLocalPipeline(const std::string& pipeline,
                                                 const LocalOptions& options) {
   LocalPipeline local;
-  // The pipeline is read first: what is wrong with it is worth saying even without a configuration.
-  server::PipelineSpec spec;
-  const bool is_file = IsPipelineFile(pipeline);
-  if (is_file) {
-    local.file = pipeline;
-    FW_ASSIGN_OR_RETURN(spec, ReadSpec(local.file));
+  // What is wrong with the pipeline is worth saying even without a configuration.
+  const absl::StatusOr<ConfigSource> source = FindConfig(options.config);
+  if (source.ok()) {
+    FW_ASSIGN_OR_RETURN(local.settings, ReadConfig(*source));
+  } else if (!IsPipelineFile(pipeline)) {
+    return source.status();
   }
-  FW_ASSIGN_OR_RETURN(const ConfigSource source, FindConfig(options.config));
-  FW_ASSIGN_OR_RETURN(local.settings, ReadConfig(source));
-  if (!is_file) {
+  local.file = pipeline;
+  if (!IsPipelineFile(pipeline)) {
     FW_ASSIGN_OR_RETURN(local.file, FindByName(pipeline, local.settings));
-    FW_ASSIGN_OR_RETURN(spec, ReadSpec(local.file));
   }
+  FW_ASSIGN_OR_RETURN(server::PipelineSpec spec, ReadSpec(local.file));
+  if (!source.ok()) {
+    if (!HasAbsoluteRoot(spec.dataset)) return source.status();
+    FW_ASSIGN_OR_RETURN(local.settings, PrivateSettings());
+  } else if (HasAbsoluteRoot(spec.dataset) && !local.settings.config.absolute_roots) {
+    return RefusedRoot(local.file, *source, options.config);
+  }
+  // Again, now that it is known where files that ops name lie.
+  FW_ASSIGN_OR_RETURN(spec, ReadSpec(local.file, local.settings.roots.get()));
 
   const server::DaemonConfig& config = local.settings.config;
   local.budget = server::MemoryBudget::Create(local.settings.memory_limit_bytes);

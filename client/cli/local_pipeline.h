@@ -35,7 +35,12 @@ struct ConfigSource {
 // The given file, else $FEEDWATER_CONFIG, else that of the daemon that runs (where this user can
 // read it), else /etc/feedwater/feedwater.yaml. InvalidArgument with the cure when there is none.
 absl::StatusOr<ConfigSource> FindConfig(const ConfigChoice& choice);
+// Reads it and loads its plug-ins: from then on this program knows their ops.
 absl::StatusOr<server::Settings> ReadConfig(const ConfigSource& source);
+// Whether the configuration, the one that commands take when none is given too, has brought ops of
+// plug-ins that were not known before. Where none was given, what is wrong with a plug-in is a
+// warning on stderr.
+absl::StatusOr<bool> FindMoreOps(const ConfigChoice& choice);
 
 // Whether PIPELINE, as a user typed it, is the path of a file and no name.
 bool IsPipelineFile(const std::string& pipeline);
@@ -98,8 +103,12 @@ struct LocalPipeline {
   // CPUs (0: all).
   server::RuntimeOptions ForRuntime(size_t workers = 0) const;
 };
+// A pipeline whose dataset names its root by an absolute path is opened as a private daemon would
+// do it, with this user's rights, where no configuration is given or found; where one is,
+// `absolute_roots` of it decides.
 absl::StatusOr<LocalPipeline> OpenLocalPipeline(const std::string& pipeline,
                                                 const LocalOptions& options);
+PlannedPipeline PlannedOf(const LocalPipeline& local);
 
 // Reads and parses single records, one after the other.
 class RecordLoader {

@@ -48,8 +48,10 @@ class Materialize {
   absl::Status Plan(const std::string& dataset,
                     const std::vector<server::FieldSpec>& fields) const {
     const server::PipelineSpec& source = conversion_.local().loaded->spec;
-    FW_ASSIGN_OR_RETURN(const server::PipelineSpec spec,
-                        server::ParsePipeline(PipelineText(dataset), kPipelineFile, source.caps));
+    server::GivenFiles files(source.files());
+    FW_ASSIGN_OR_RETURN(
+        const server::PipelineSpec spec,
+        server::ParsePipeline(PipelineText(dataset), kPipelineFile, source.caps, &files));
     FW_ASSIGN_OR_RETURN(
         const std::shared_ptr<const server::Plan> plan,
         server::Plan::Create(spec, fields,

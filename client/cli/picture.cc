@@ -30,7 +30,8 @@ uint8_t ToByte(double value) {
   return static_cast<uint8_t>(std::lround(std::clamp(value, 0.0, 255.0)));
 }
 
-// The edge that leads into an input of a node; nullptr for a field.
+}  // namespace
+
 const PlanGraph::Edge* EdgeInto(const PlanGraph& graph, int node, int port) {
   const PlanGraph::Edge* first = nullptr;
   for (const PlanGraph::Edge& edge : graph.edges) {
@@ -40,8 +41,6 @@ const PlanGraph::Edge* EdgeInto(const PlanGraph& graph, int node, int port) {
   }
   return first;
 }
-
-}  // namespace
 
 bool IsPicture(const server::TensorSpec& spec) {
   if (spec.shape.size() != 3 || (spec.layout != Layout::kHWC && spec.layout != Layout::kCHW)) {

@@ -16,6 +16,10 @@ namespace feedwater::cli {
 // Whether a field is an image: HWC or CHW with 1 or 3 channels.
 bool IsPicture(const server::TensorSpec& spec);
 
+// The edge that leads into an input of a node, its first one where that is not known; null: none
+// does.
+const server::PlanGraph::Edge* EdgeInto(const server::PlanGraph& graph, int node, int port);
+
 // How the pixels of an output were changed from 0..255 on their way, first change first.
 // `output` counts the pipeline's outputs.
 std::vector<server::PixelFormat> PixelChanges(const server::PlanGraph& graph, size_t output);

@@ -1,6 +1,7 @@
-// feedwater preview: a contact sheet of originals beside what the trainer gets of them. Epochs are
-// real ones: the sheet shows the very samples that a daemon would deliver with this seed, except
-// that batch ops see the sheet's own rows as their batch.
+// feedwater preview: a contact sheet of originals beside what the trainer gets of them, with boxes,
+// masks and keypoints drawn over their images. Epochs are real ones: the sheet shows the very
+// samples that a daemon would deliver with this seed, except that batch ops see the sheet's own
+// rows as their batch.
 #include <algorithm>
 #include <cmath>
 #include <iostream>
@@ -17,9 +18,12 @@
 #include "client/cli/picture.h"
 #include "client/cli/progress.h"
 #include "client/cli/sample_batch.h"
+#include "client/cli/sample_cell.h"
+#include "client/cli/shown_fields.h"
 #include "server/base/units.h"
 #include "server/codec/decode_need.h"
 #include "server/codec/file_header.h"
+#include "server/graph/advice.h"
 #include "server/graph/element.h"
 #include "server/pipeline/dataset_order.h"
 
@@ -32,7 +36,8 @@ using server::TensorSpec;
 
 struct Arguments {
   std::string pipeline, output, config, address;
-  int64_t samples = 8, draws = 4;
+  int64_t samples = 8;
+  std::optional<int64_t> draws;
   uint64_t epoch = 0;
   std::optional<uint64_t> seed;
   std::vector<std::string> fields;
@@ -46,6 +51,10 @@ struct Row {
   SheetCell original;
   std::vector<SheetCell> draws;  // views of the first epoch, then those of the next
 };
+
+// Epochs of each record where the user does not say: fewer where a sample has many views.
+constexpr int64_t kDraws = 4, kMostColumns = 16;
+constexpr size_t kMostSteps = 12;  // of the plan, above the pictures
 
 bool IsScalar(const TensorSpec& spec) {
   return spec.layout == server::Layout::kPlain && spec.shape.empty();
@@ -62,7 +71,7 @@ class Preview {
     FW_RETURN_IF_ERROR(ChooseFields());
     FW_RETURN_IF_ERROR(ChooseRecords());
     FW_RETURN_IF_ERROR(ShowOriginals());
-    for (int64_t draw = 0; draw < arguments_.draws; ++draw) {
+    for (int64_t draw = 0; draw < draws_; ++draw) {
       FW_RETURN_IF_ERROR(ShowEpoch(arguments_.epoch + static_cast<uint64_t>(draw)));
     }
     FW_ASSIGN_OR_RETURN(const cv::Mat sheet, Draw(Sheet()));
@@ -75,15 +84,18 @@ class Preview {
   json ToJson() const {
     json rows = json::array();
     for (const Row& row : rows_) {
-      json problems = json::array();
+      json problems = json::array(), notes = json::array();
       if (!row.original.problem.empty()) problems.push_back(row.original.problem);
       for (const SheetCell& cell : row.draws) {
         if (!cell.problem.empty()) problems.push_back(cell.problem);
+        notes.push_back(cell.captions);
       }
       rows.push_back({{"record", row.record},
                       {"position", row.position},
                       {"path", PlaceOf(local_.dataset(), row.record).path},
                       {"class", row.class_name},
+                      {"original", row.original.captions},
+                      {"captions", notes},
                       {"problems", problems}});
     }
     return {{"file", arguments_.output},
@@ -92,8 +104,9 @@ class Preview {
             {"pipeline", local_.loaded->spec.name},
             {"seed", seed_},
             {"first_epoch", arguments_.epoch},
-            {"draws", arguments_.draws},
+            {"draws", draws_},
             {"fields", FieldNames()},
+            {"advice", advice_},
             {"samples", rows}};
   }
 
@@ -106,7 +119,7 @@ class Preview {
     }
     std::cout << arguments_.output << ": "
               << server::FormatCount(static_cast<int64_t>(rows_.size()), "record") << ", each with "
-              << server::FormatCount(arguments_.draws, "draw") << " of "
+              << server::FormatCount(draws_, "draw") << " of "
               << absl::StrJoin(FieldNames(), " and ") << ", " << width_ << "x" << height_
               << " pixels";
     if (bad > 0) std::cout << "; " << bad << " bad, shown in red";
@@ -122,48 +135,53 @@ class Preview {
     FW_ASSIGN_OR_RETURN(local_, OpenLocalPipeline(arguments_.pipeline, options));
     seed_ = arguments_.seed.value_or(local_.loaded->spec.sampler.seed);
     graph_ = local_.plan().Graph();
+    advice_ = server::AdviceOnMoves(local_.loaded->spec, local_.dataset().fields());
     return absl::OkStatus();
   }
 
   // Which outputs to show, which field of a record has the original, and where the labels are.
   absl::Status ChooseFields() {
-    const std::vector<server::FieldSpec>& outputs = local_.plan().outputs();
-    std::vector<std::string> pictures;
-    for (const server::FieldSpec& output : outputs) {
-      if (IsPicture(output.spec)) pictures.push_back(output.name);
-    }
-    for (size_t i = 0; i < outputs.size(); ++i) {
-      const TensorSpec& spec = outputs[i].spec;
-      const std::vector<std::string>& wanted =
-          arguments_.fields.empty() ? pictures : arguments_.fields;
-      if (IsPicture(spec) &&
-          std::find(wanted.begin(), wanted.end(), outputs[i].name) != wanted.end()) {
-        views_.push_back(i);
-      }
-      const auto classes = static_cast<int64_t>(local_.dataset().classes().size());
-      if (outputs[i].name == "label" && spec.shape.size() == 1 && classes > 0 &&
-          spec.shape[0] == classes) {
-        soft_label_ = static_cast<int>(i);
-      }
-    }
-    for (const std::string& field : arguments_.fields) {
-      if (std::find(pictures.begin(), pictures.end(), field) != pictures.end()) continue;
-      return absl::InvalidArgumentError(absl::StrCat("--field: the pipeline has no output '",
-                                                     server::Printable(field), "' that is an image",
-                                                     server::Suggest(field, pictures)));
-    }
+    FW_ASSIGN_OR_RETURN(views_, ChooseShown(local_.plan(), graph_, arguments_.fields));
     if (views_.empty()) {
       return absl::InvalidArgumentError(absl::StrCat(
-          local_.file, ": none of its outputs is an image, so there is nothing to show"));
+          local_.file, ": none of its outputs is an image, a mask, a sound or text to show"));
+    }
+    draws_ = arguments_.draws.value_or(
+        std::clamp(kMostColumns / static_cast<int64_t>(views_.size()), int64_t{1}, kDraws));
+    const std::vector<server::FieldSpec>& outputs = local_.plan().outputs();
+    const auto classes = static_cast<int64_t>(local_.dataset().classes().size());
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const TensorSpec& spec = outputs[i].spec;
+      if (outputs[i].name == "label" && spec.shape.size() == 1 && classes > 0 &&
+          spec.shape[0] == classes)
+        soft_label_ = static_cast<int>(i);
     }
     const std::vector<server::FieldSpec>& fields = local_.dataset().fields();
     for (size_t i = 0; i < fields.size(); ++i) {
-      const bool is_image =
-          fields[i].spec.layout == server::Layout::kEncoded || IsPicture(fields[i].spec);
-      if (is_image && original_ < 0) original_ = static_cast<int>(i);
+      if (original_ < 0 && (IsPicture(fields[i].spec) || IsDecoded(i)))
+        original_ = static_cast<int>(i);
       if (fields[i].name == "label" && IsScalar(fields[i].spec)) label_ = static_cast<int>(i);
     }
+    FW_ASSIGN_OR_RETURN(CellMaker cells, CellMaker::Create(local_.plan(), local_.loaded->spec,
+                                                           local_.dataset(), arguments_.cell));
+    cells_ = std::make_unique<CellMaker>(std::move(cells));
     return absl::OkStatus();
+  }
+
+  // Whether the field is the file of an image: one that the graph decodes or, where it decodes none
+  // itself, any.
+  bool IsDecoded(size_t field) const {
+    const server::FieldSpec& spec = local_.dataset().fields()[field];
+    if (spec.spec.layout != server::Layout::kEncoded) return false;
+    if (!local_.plan().decodes()) return true;
+    for (const server::PlanGraph::Edge& edge : graph_.edges) {
+      const auto& from = graph_.nodes[edge.from];
+      const auto* entry = server::Registry<server::OpEntry>::Get().Find(graph_.nodes[edge.to].name);
+      if (from.kind == server::PlanGraph::Kind::kField && from.name == spec.name &&
+          entry != nullptr && entry->fusion == server::Fusion::kDecode)
+        return true;
+    }
+    return false;
   }
 
   // Evenly spread over the order of the first epoch: at random where the pipeline shuffles, over
@@ -218,7 +236,10 @@ class Preview {
             ClassName(static_cast<int64_t>(server::LoadDouble(label.spec.dtype, label.data)));
         row.original.captions = {row.class_name};
       }
-      if (original_ < 0) continue;
+      if (original_ < 0) {
+        cells_->ShowRecord(**record, &row.original);
+        continue;
+      }
       const Tensor& field = (*record)->fields[static_cast<size_t>(original_)];
       server::Size size;
       bool is_turned = false;
@@ -226,14 +247,21 @@ class Preview {
                                             ? DecodeOriginal(field, &size, &is_turned)
                                             : ToPicture(field, {});
       if (!picture.ok()) {
-        row.original.problem = std::string(picture.status().message());
+        if (local_.plan().decodes()) {
+          row.original.problem = std::string(picture.status().message());
+        } else {  // it need not be an image
+          cells_->ShowRecord(**record, &row.original);
+        }
         continue;
       }
       if (size.width == 0) size = {picture->image.cols, picture->image.rows};
       absl::StrAppend(&row.original.footnote, ", ", size.width, "x", size.height);
       if (is_turned) absl::StrAppend(&row.original.footnote, ", turned");
       some_are_turned_ |= is_turned;
-      FW_ASSIGN_OR_RETURN(row.original.picture, FitIntoCell(picture->image, arguments_.cell));
+      FW_ASSIGN_OR_RETURN(const cv::Mat fitted, FitIntoCell(picture->image, arguments_.cell));
+      row.original.picture = fitted.clone();
+      // Where they lie in an image that is turned, nobody has said.
+      if (!is_turned) cells_->ShowAnnotations(**record, size, &row.original);
     }
     return absl::OkStatus();
   }
@@ -307,14 +335,14 @@ class Preview {
     int64_t k = 0;
     for (size_t i = 0; i < rows_.size(); ++i) {
       const int64_t place = results[i].ok() ? k++ : -1;
-      for (size_t view : views_) {
+      for (const ShownField& view : views_) {
         rows_[i].draws.push_back(CellOf(rows_[i], view, epoch, place, results[i]));
       }
     }
     return absl::OkStatus();
   }
 
-  SheetCell CellOf(const Row& row, size_t view, uint64_t epoch, int64_t place,
+  SheetCell CellOf(const Row& row, const ShownField& view, uint64_t epoch, int64_t place,
                    const absl::Status& result) const {
     SheetCell cell;
     if (!row.class_name.empty()) cell.captions = {row.class_name};
@@ -323,19 +351,11 @@ class Preview {
       cell.problem = std::string(result.message());
       return cell;
     }
-    const absl::StatusOr<Picture> picture =
-        ToPicture(batch_->Output(view, place), PixelChanges(graph_, view));
-    absl::StatusOr<cv::Mat> fitted = picture.ok() ? FitIntoCell(picture->image, arguments_.cell)
-                                                  : absl::StatusOr<cv::Mat>(picture.status());
-    if (!fitted.ok()) {
-      cell.problem = std::string(fitted.status().message());
-      return cell;
-    }
-    cell.picture = *std::move(fitted);
-    if (picture->is_stretched) absl::StrAppend(&cell.footnote, " (stretched)");
     if (soft_label_ >= 0) {
       cell.captions = SoftLabel(batch_->Output(static_cast<size_t>(soft_label_), place));
     }
+    cells_->Show(
+        view, [&](size_t output) { return batch_->Output(output, place); }, &cell);
     return cell;
   }
 
@@ -359,7 +379,10 @@ class Preview {
 
   std::vector<std::string> FieldNames() const {
     std::vector<std::string> names;
-    for (size_t view : views_) names.push_back(local_.plan().outputs()[view].name);
+    for (const ShownField& view : views_) {
+      const std::string& name = local_.plan().outputs()[view.output].name;
+      if (names.empty() || names.back() != name) names.push_back(name);
+    }
     return names;
   }
 
@@ -374,9 +397,13 @@ class Preview {
             ? ""
             : ", " + server::FormatCount(static_cast<int64_t>(dataset.classes().size()), "class"),
         ", seed ", seed_));
+    size_t told = 0, untold = 0;
     for (const std::string& step : local_.plan().Describe()) {
-      if (step.rfind("copy ", 0) != 0) sheet.subtitles.push_back(step);
+      if (step.rfind("copy ", 0) == 0) continue;
+      ++(told < kMostSteps ? told : untold);
+      if (untold == 0) sheet.subtitles.push_back(step);
     }
+    if (untold > 0) sheet.subtitles.push_back(absl::StrCat("... and ", untold, " passes more"));
     if (local_.plan().has_batch_ops()) {
       sheet.subtitles.push_back("Batch ops mix the rows of this sheet, as they would a batch.");
     }
@@ -385,11 +412,12 @@ class Preview {
           "Originals are turned as their EXIF data says; decode turns them only with 'orientation: "
           "exif'.");
     }
+    for (const std::string& advice : advice_) sheet.subtitles.push_back(advice);
     sheet.columns.push_back("original");
-    for (int64_t draw = 0; draw < arguments_.draws; ++draw) {
-      for (const std::string& name : FieldNames()) {
+    for (int64_t draw = 0; draw < draws_; ++draw) {
+      for (const ShownField& view : views_) {
         sheet.columns.push_back(
-            absl::StrCat(name, ", epoch ", arguments_.epoch + static_cast<uint64_t>(draw)));
+            absl::StrCat(view.title, ", epoch ", arguments_.epoch + static_cast<uint64_t>(draw)));
       }
     }
     for (const Row& row : rows_) {
@@ -404,12 +432,15 @@ class Preview {
   std::shared_ptr<const server::OrderConfig> order_;
   server::PlanGraph graph_;
   uint64_t seed_ = 0;
-  std::vector<size_t> views_;  // outputs to show
-  int original_ = -1;          // field of a record that is an image
-  int label_ = -1;             // field of a record that is its class
-  int soft_label_ = -1;        // output that has a weight for each class
+  std::vector<ShownField> views_;
+  std::vector<std::string> advice_;
+  int64_t draws_ = kDraws;
+  int original_ = -1;    // field of a record that is an image
+  int label_ = -1;       // field of a record that is its class
+  int soft_label_ = -1;  // output that has a weight for each class
   std::unique_ptr<RecordLoader> loader_;
   std::unique_ptr<SampleBatch> batch_;
+  std::unique_ptr<CellMaker> cells_;
   std::vector<Row> rows_;
   bool some_are_turned_ = false;  // by their EXIF data
   int width_ = 0, height_ = 0;
@@ -419,7 +450,8 @@ void AddPreview(CLI::App& app, Context& context) {
   static Arguments arguments;
   CLI::App* command = AddCommand(
       app, context, "preview",
-      "draw a contact sheet: originals beside what the pipeline makes of them; needs no daemon",
+      "draw a contact sheet: originals beside what the pipeline makes of them, with boxes, masks "
+      "and keypoints over their images; needs no daemon",
       "  feedwater preview imagenet-train -o sheet.png\n"
       "  feedwater preview ./my-pipeline.yaml --config feedwater.yaml -o sheet.png\n"
       "  feedwater preview simclr -o views.jpg --samples 4 --draws 2 --field view_a view_b",
@@ -445,12 +477,15 @@ void AddPreview(CLI::App& app, Context& context) {
   command->add_option("--samples", arguments.samples, "records, one a row")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  command->add_option("--draws", arguments.draws, "epochs to show of each record")
-      ->check(CLI::Range(1, 50))
-      ->capture_default_str();
+  command
+      ->add_option("--draws", arguments.draws,
+                   "epochs to show of each record; default 4, fewer where a sample has many views")
+      ->check(CLI::Range(1, 50));
   command->add_option("--epoch", arguments.epoch, "the first of them")->capture_default_str();
   command->add_option("--seed", arguments.seed, "in place of the pipeline's own");
-  command->add_option("--field", arguments.fields, "outputs to show; default: all that are images")
+  command
+      ->add_option("--field", arguments.fields,
+                   "outputs to show; default: all images, spectrograms, waveforms and texts")
       ->type_name("OUTPUT");
   command->add_option("--cell", arguments.cell, "side of a picture on the sheet, in pixels")
       ->check(CLI::Range(48, 1024))

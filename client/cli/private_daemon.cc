@@ -29,6 +29,7 @@ absl::StatusOr<PrivateDaemon> PrivateDaemon::Start(const std::string& config,
     overrides.push_back(absl::StrCat("state_dir=", folder, "/state"));
     FW_ASSIGN_OR_RETURN(settings, server::LoadSettings(config, overrides));
   }
+  FW_RETURN_IF_ERROR(server::LoadPlugins(settings));
   server::RaiseFileLimit();
   FW_ASSIGN_OR_RETURN(made.daemon_, server::Daemon::Start(std::move(settings)));
   return made;

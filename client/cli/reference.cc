@@ -9,6 +9,7 @@
 #include "absl/strings/str_replace.h"
 #include "client/cli/command.h"
 #include "client/cli/json_schema.h"
+#include "client/cli/local_pipeline.h"
 #include "server/base/registry.h"
 #include "server/graph/op_schema.h"
 #include "server/graph/op_spec.h"
@@ -99,7 +100,8 @@ void PrintOps() {
                "left out where the names below fit. An op that draws for each sample also takes "
                "`"
             << server::kDrawsAs << "`: " << server::kDrawsAsDoc
-            << " `feedwater describe op NAME` prints the same.\n";
+            << " `feedwater describe op NAME` prints the same.\n\n"
+            << server::kJointDoc << "\n";
   for (const bool batch_ops : {false, true}) {
     std::cout << "\n## " << (batch_ops ? "On whole batches" : "On samples") << "\n";
     for (const std::string& name : Registry<OpEntry>::Get().Names()) {
@@ -107,10 +109,14 @@ void PrintOps() {
       if (op.is_batch_op != batch_ops) continue;
       std::cout << "\n### " << name << "\n\n" << op.summary << "\n\n";
       PrintPorts(op);
+      if (!op.plugin.empty()) {
+        std::cout << "* **Plug-in:** `" << op.plugin << "`, version " << Cell(op.version) << "\n";
+      }
       std::cout << "* **Randomness:** " << server::RandomnessText(op.randomness)
-                << "\n* **Fused:** " << server::FusionText(op.fusion) << "\n* **Cost:** " << op.cost
-                << "\n\n```yaml\n"
-                << op.example << "\n```\n\n";
+                << "\n* **Fused:** " << server::FusionText(op.fusion) << "\n* **Cost:** "
+                << op.cost;
+      if (!op.other_names.empty()) std::cout << "\n* **Elsewhere:** " << server::OtherNamesText(op);
+      std::cout << "\n\n```yaml\n" << op.example << "\n```\n\n";
       PrintTable(op.params);
     }
   }
@@ -205,10 +211,11 @@ const std::map<std::string, void (*)()>& Pages() {
 }
 
 void AddReference(CLI::App& app, Context& context) {
-  static std::string page;
+  static std::string page, config;
   CLI::App* command =
       AddCommand(app, context, "reference", "print a generated page of config/, or list them",
                  "  feedwater reference schema/pipeline.schema.json", []() -> absl::Status {
+                   if (!config.empty()) FW_RETURN_IF_ERROR(ReadConfig({config, {}}).status());
                    if (page.empty()) {
                      for (const auto& [name, print] : Pages()) std::cout << name << "\n";
                      return absl::OkStatus();
@@ -220,6 +227,8 @@ void AddReference(CLI::App& app, Context& context) {
                    return absl::OkStatus();
                  });
   command->add_option("page", page, "which one")->type_name("PAGE");
+  command->add_option("--config", config, "a daemon's configuration: with the ops of its plug-ins")
+      ->type_name("FILE");
 }
 
 const server::Registrar<CommandEntry> kRegistrar("reference",

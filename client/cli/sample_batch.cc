@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/base/no_throw.h"
 #include "server/base/units.h"
+#include "server/base/work_clock.h"
 
 namespace feedwater::cli {
 namespace {
@@ -46,6 +47,16 @@ absl::StatusOr<SampleBatch> SampleBatch::Create(const server::Plan& plan, int64_
 
 absl::Status SampleBatch::Run(const server::SampleInput& input, int64_t k) {
   return server::NoThrow([&] { return maker_->Run(input, k, memory_); });
+}
+
+absl::Status SampleBatch::RunFromPrefix(const server::SampleInput& input, int64_t k) {
+  return server::NoThrow([&] { return maker_->RunFromPrefix(input, k, memory_); });
+}
+
+absl::Status SampleBatch::RunTimed(const server::SampleInput& input, int64_t k,
+                                   absl::Span<int64_t> pass_ns) {
+  workspace_->clock().Begin(plan_->limits().max_sample_ms, nullptr);
+  return server::NoThrow([&] { return plan_->RunTimed(input, k, memory_, *workspace_, pass_ns); });
 }
 
 absl::Status SampleBatch::RunKeeping(const server::SampleInput& input, int64_t max_field_bytes,

@@ -25,6 +25,9 @@ class SampleBatch {
 
   // As SampleMaker::Run and Plan::FinishBatch; what a library throws becomes an error, too.
   absl::Status Run(const server::SampleInput& input, int64_t k);
+  absl::Status RunFromPrefix(const server::SampleInput& input, int64_t k);
+  // As Plan::RunTimed, on the calling thread whatever the maker is.
+  absl::Status RunTimed(const server::SampleInput& input, int64_t k, absl::Span<int64_t> pass_ns);
   // As SampleMaker::RunKeeping, at place 0.
   absl::Status RunKeeping(const server::SampleInput& input, int64_t max_field_bytes,
                           absl::FunctionRef<void(const server::Record&)> keep);
@@ -45,7 +48,7 @@ class SampleBatch {
   Memory slot_, staging_;
   server::BatchMemory memory_;
   std::unique_ptr<server::SampleMaker> maker_;
-  std::unique_ptr<server::SampleWorkspace> workspace_;  // of batch ops
+  std::unique_ptr<server::SampleWorkspace> workspace_;  // of batch ops and RunTimed
 };
 
 }  // namespace feedwater::cli

@@ -29,22 +29,30 @@ namespace {
 
 // A thread takes so many records at a time, neighbours where they are not shuffled.
 constexpr int64_t kChunkBytes = 4 << 20;
-constexpr int64_t kMostWaitingBytes = 64 << 20;
+constexpr int64_t kMostWaitingBytes = 16 << 20;
+constexpr size_t kMostSpare = 8;  // buffers of chunks that were written
 constexpr size_t kMostChunksPerThread = 64;
 constexpr size_t kBufferBytes = 1 << 20;        // collected for one write
+constexpr size_t kFewBytes = 32 << 10;          // of a record that is collected
 constexpr int64_t kFlushEveryBytes = 16 << 20;  // sent to the disk while the shard grows
 
 // A record on its way into a shard.
 struct Item {
   int64_t record = 0;
-  std::string members;            // its part of an archive
+  size_t begin = 0, bytes = 0;    // of its members in the chunk's
   std::vector<ImageKinds> kinds;  // by field
   std::optional<BadRecord> bad;   // then there is no more
 };
 
 struct Chunk {
+  absl::string_view MembersOf(const Item& item) const {
+    return absl::string_view(members).substr(item.begin, item.bytes);
+  }
+
   std::vector<Item> items;
-  int64_t bytes = 0;  // of all members
+  std::string members;       // parts of an archive, in the order in which they were made
+  int64_t bytes = 0;         // of members
+  int64_t source_bytes = 0;  // of its records
   bool is_done = false;
 };
 
@@ -72,9 +80,14 @@ class Chunks {
   }
 
   // The next records in order; null after the last one. Waits, and calls `tick` meanwhile, whose
-  // error ends the waiting, as a thread's own does.
-  absl::StatusOr<std::unique_ptr<Chunk>> Next(const std::function<absl::Status()>& tick) {
+  // error ends the waiting, as a thread's own does. `used`, or null: the chunk before; its memory
+  // is used again, since new pages cost as much as copying into them.
+  absl::StatusOr<std::unique_ptr<Chunk>> Next(std::unique_ptr<Chunk> used,
+                                              const std::function<absl::Status()>& tick) {
     server::MutexLock lock(&mu_);
+    if (used != nullptr && used->members.capacity() <= 2 * kChunkBytes &&
+        spare_.size() < kMostSpare)
+      spare_.push_back(std::move(used->members));
     while (failure_.ok()) {
       if (chunks_.empty() && next_position_ >= dataset_.size()) return nullptr;
       if (!chunks_.empty() && chunks_.front()->is_done) {
@@ -112,6 +125,9 @@ class Chunks {
     FW_ASSIGN_OR_RETURN(room.values, maker_.new_values());
     std::array<server::RecordBytes, ShardMaker::kMostChunkRecords> bytes;
     while (Chunk* chunk = Take()) {
+      // Most often what is written is as long, and each of its members has a header.
+      chunk->members.reserve(static_cast<size_t>(std::min(chunk->source_bytes, kChunkBytes)) +
+                             chunk->items.size() * 4 * server::kTarBlock);
       size_t started = 0;
       absl::Status failure;
       while (true) {
@@ -124,9 +140,11 @@ class Chunks {
         if (read == nullptr) break;
         WaitForRoom(chunk);
         auto* const item = static_cast<Item*>(read->user);
-        if (failure.ok()) failure = Make(*read, room, item);
+        item->begin = chunk->members.size();
+        if (failure.ok()) failure = Make(*read, room, item, &chunk->members);
+        item->bytes = chunk->members.size() - item->begin;
         reader->Release(read);
-        TakeRoom(static_cast<int64_t>(item->members.size()), chunk);
+        TakeRoom(static_cast<int64_t>(item->bytes), chunk);
       }
       FW_RETURN_IF_ERROR(failure);
       Done(chunk);
@@ -135,7 +153,8 @@ class Chunks {
   }
 
   // An error is one of the machine; of a bad record the reason is noted.
-  absl::Status Make(const server::RecordBytes& bytes, Room& room, Item* item) {
+  absl::Status Make(const server::RecordBytes& bytes, Room& room, Item* item,
+                    std::string* members) {
     absl::Status status = bytes.status();
     if (status.ok()) {
       status = server::NoThrow([&]() -> absl::Status {
@@ -144,7 +163,7 @@ class Chunks {
         FW_ASSIGN_OR_RETURN(const server::Record* values,
                             room.values->Make(bytes.record(), room.parsed));
         item->kinds.assign(maker_.members->fields(), 0);
-        maker_.members->Append(item->record, key_digits_, *values, &item->members, &item->kinds);
+        maker_.members->Append(item->record, key_digits_, *values, members, &item->kinds);
         return absl::OkStatus();
       });
     }
@@ -152,11 +171,11 @@ class Chunks {
     if (server::TellsOfTheMachine(status, bytes))
       return server::Annotate(status, absl::StrCat("record ", bytes.record()));
     const RecordPlace place = PlaceOf(dataset_, bytes.record());
-    item->members.clear();
+    members->resize(item->begin);
     item->kinds.assign(maker_.members->fields(), 0);
     item->bad = BadRecord{bytes.record(), place.path, place.offset, std::string(status.message())};
     if (maker_.keeps_bad_places)
-      AppendBadPlace(item->record, key_digits_, item->bad->reason, &item->members);
+      AppendBadPlace(item->record, key_digits_, item->bad->reason, members);
     return absl::OkStatus();
   }
 
@@ -182,6 +201,12 @@ class Chunks {
       for (const server::Extent& extent : extents_) bytes += extent.length;
       chunk->items.push_back(std::move(item));
     }
+    if (!spare_.empty()) {
+      chunk->members = std::move(spare_.back());
+      chunk->members.clear();
+      spare_.pop_back();
+    }
+    chunk->source_bytes = bytes;
     chunks_.push_back(std::move(chunk));
     return chunks_.back().get();
   }
@@ -214,6 +239,7 @@ class Chunks {
   server::CondVar changed_;
   std::deque<std::unique_ptr<Chunk>> chunks_ ABSL_GUARDED_BY(mu_);
   std::vector<server::Extent> extents_ ABSL_GUARDED_BY(mu_);  // scratch
+  std::vector<std::string> spare_ ABSL_GUARDED_BY(mu_);       // members of chunks that were written
   int64_t next_position_ ABSL_GUARDED_BY(mu_);
   int64_t waiting_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
@@ -233,7 +259,7 @@ class ShardFile {
     return buffer_.size() >= kBufferBytes ? Flush() : absl::OkStatus();
   }
   absl::Status Append(absl::string_view bytes) {
-    if (bytes.size() < kBufferBytes / 4) {
+    if (bytes.size() < kFewBytes) {
       buffer_.append(bytes.data(), bytes.size());
       return Wrote(bytes.size());
     }
@@ -294,12 +320,12 @@ class Writer {
       if (chunk_ == nullptr || next_item_ == chunk_->items.size()) {
         FW_RETURN_IF_ERROR(Tick());
         item_ = nullptr;
-        FW_ASSIGN_OR_RETURN(chunk_, chunks_.Next([this] { return Tick(); }));
+        FW_ASSIGN_OR_RETURN(chunk_, chunks_.Next(std::move(chunk_), [this] { return Tick(); }));
         next_item_ = 0;
         if (chunk_ == nullptr) return absl::OkStatus();
       }
       item_ = &chunk_->items[next_item_];
-      if (!item_->bad || !item_->members.empty()) return absl::OkStatus();
+      if (!item_->bad || item_->bytes > 0) return absl::OkStatus();
       bad_.push_back(*std::move(item_->bad));
       ++next_item_;
       ++position_;
@@ -326,15 +352,16 @@ class Writer {
   absl::Status Fill(int fd, Shard* shard) {
     ShardFile file(fd);
     while (item_ != nullptr) {
-      const auto bytes = static_cast<int64_t>(item_->members.size());
+      const absl::string_view members = chunk_->MembersOf(*item_);
+      const auto bytes = static_cast<int64_t>(members.size());
       const int64_t padding = server::TarPadding(file.bytes(), bytes);
       if (shard->records > 0 && IsFull(file.bytes() + padding + bytes)) break;
       if (padding > 0) {
         server::AppendTarPadding(padding, file.buffer());
         FW_RETURN_IF_ERROR(file.Wrote(static_cast<size_t>(padding)));
       }
-      FW_RETURN_IF_ERROR(index_.Add(file.bytes(), item_->members));
-      FW_RETURN_IF_ERROR(file.Append(item_->members));
+      FW_RETURN_IF_ERROR(index_.Add(file.bytes(), members));
+      FW_RETURN_IF_ERROR(file.Append(members));
       for (size_t i = 0; i < shard->kinds.size(); ++i)
         shard->kinds[i] = static_cast<ImageKinds>(shard->kinds[i] | item_->kinds[i]);
       written_ += padding + bytes;

@@ -59,6 +59,7 @@ void PrintText(const v1::GetStatusResponse& status) {
             << server::FormatBytes(status.memory_resident_bytes()) << "\n";
   for (const std::string& root : status.silent_roots())
     std::cout << "storage  no answer from " << server::Escaped(root) << "\n";
+  std::cout << ProvidersText(status);
   PrintCounters(status);
   if (status.jobs().empty()) std::cout << "jobs     none\n";
   for (const v1::Job& job : status.jobs()) {
@@ -120,19 +121,25 @@ void AddStatus(CLI::App& app, Context& context) {
           FW_ASSIGN_OR_RETURN(const double seconds, server::ParseSeconds(interval));
           return WatchStatus(context, seconds);
         }
-        FW_ASSIGN_OR_RETURN(const std::unique_ptr<v1::Control::Stub> control, context.Control());
-        FW_ASSIGN_OR_RETURN(const v1::GetStatusResponse status, GetStatus(*control));
+        const auto control = context.Control();
+        if (!control.ok()) {
+          if (!context.json) std::cerr << PrivateDaemonsText(context, "");
+          return control.status();
+        }
+        FW_ASSIGN_OR_RETURN(const v1::GetStatusResponse status, GetStatus(**control));
         if (context.json) {
           std::cout << StatusJson(status).dump(2) << "\n";
         } else {
           PrintText(status);
+          std::cout << PrivateDaemonsText(context, status.runtime_dir());
         }
         return absl::OkStatus();
       });
-  CLI::Option* watched = command->add_flag("--watch", watch, "show rates, again and again");
+  CLI::Option* watched = command->add_flag("--watch", watch, "show rates, repeatedly");
   CLI::Option* listed =
       command
-          ->add_flag("--bad", bad, "list the bad records: where they lie, why, and what stood in")
+          ->add_flag("--bad", bad,
+                     "list the bad records: their files, the reasons, and what replaced them")
           ->excludes(watched);
   command
       ->add_flag("--all", all,

@@ -142,6 +142,19 @@ std::string JobsText(const v1::GetStatusResponse& status) {
 
 }  // namespace
 
+std::string PrivateDaemonsText(const Context& context, const std::string& address) {
+  int64_t count = 0;
+  for (const Place& place : FindPlaces(context)) {
+    std::error_code error;
+    struct stat info {};
+    const bool is_mine = lstat(place.address.c_str(), &info) == 0 && info.st_uid == geteuid();
+    if (place.is_private && is_mine && !fs::equivalent(place.address, address, error)) ++count;
+  }
+  if (count == 0) return "";
+  return absl::StrCat(server::FormatCount(count, "private daemon"),
+                      " of yours: feedwater status --all\n");
+}
+
 absl::Status ShowAllDaemons(const Context& context) {
   nlohmann::json daemons = nlohmann::json::array();
   std::string lines;

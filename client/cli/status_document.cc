@@ -8,6 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
+#include "server/base/escape.h"
 #include "server/base/units.h"
 
 namespace feedwater::cli {
@@ -138,8 +140,71 @@ json StageShares(const StageTimes& times) {
           {"batch", Share(times.batch, total)}};
 }
 
+std::string BusyProvider(const v1::GetStatusResponse& before, const v1::GetStatusResponse& after,
+                         const v1::Job& job, double wall_s) {
+  constexpr double kBusy = 0.7;
+  const v1::Provider* busiest = nullptr;
+  double most = kBusy;
+  for (const v1::Provider& provider : after.providers()) {
+    if (provider.owner_uid() != job.owner_uid() ||
+        std::find(job.own_code().begin(), job.own_code().end(), provider.name()) ==
+            job.own_code().end())
+      continue;
+    double then_s = 0;
+    for (const v1::Provider& other : before.providers()) {
+      if (other.name() == provider.name() && other.owner_uid() == provider.owner_uid() &&
+          other.busy_s() <= provider.busy_s())
+        then_s = other.busy_s();
+    }
+    const double busy = Share(provider.busy_s() - then_s, wall_s * provider.processes());
+    if (busy <= most) continue;
+    most = busy;
+    busiest = &provider;
+  }
+  if (busiest == nullptr) return "";
+  const bool is_op = busiest->kind() == "op";
+  // Another number of its workers is another order.
+  const char* const more = busiest->workers() == 0
+                               ? "more of them (workers=), or a faster %s, will help."
+                               : "a faster %s will help; so will more of them (workers=) in a "
+                                 "new run, but then states that were saved before do not fit.";
+  return absl::StrFormat(
+      "It waits for your own code: %s of %s '%s' %s busy %.0f %% of the time; %s",
+      server::FormatCount(busiest->processes(), "process"), busiest->kind(),
+      server::Escaped(busiest->name()), busiest->processes() == 1 ? "is" : "are",
+      100 * std::min(most, 1.0),
+      absl::StrReplaceAll(more, {{"%s", is_op ? "function" : "dataset"}}));
+}
+
+std::string ProvidersText(const v1::GetStatusResponse& status) {
+  std::string text;
+  for (const v1::Provider& provider : status.providers()) {
+    const uint64_t answered = provider.made() + provider.failed();
+    absl::StrAppend(&text, text.empty() ? "own code " : "         ", provider.kind(), " '",
+                    server::Escaped(provider.name()),
+                    "': ", server::FormatCount(provider.processes(), "process"), ", ", answered,
+                    " answered");
+    if (answered > 0) {
+      absl::StrAppend(&text, " in ",
+                      server::FormatSeconds(provider.busy_s() / static_cast<double>(answered)),
+                      " each");
+    }
+    if (provider.failed() > 0) absl::StrAppend(&text, ", ", provider.failed(), " failed");
+    if (provider.died() > 0)
+      absl::StrAppend(&text, ", ",
+                      server::FormatCount(static_cast<int64_t>(provider.died()), "process"),
+                      " died");
+    if (provider.waiting() > 0) absl::StrAppend(&text, ", ", provider.waiting(), " waiting");
+    if (provider.processes() == 0)
+      absl::StrAppend(&text, "; no process serves it: start its program again");
+    absl::StrAppend(&text, "\n");
+  }
+  return text;
+}
+
 std::string Bottleneck(const StageTimes& times, double cpu_s, double wall_s, int workers,
-                       double trainer_waits, const v1::JobCache& cache) {
+                       double trainer_waits, const v1::JobCache& cache,
+                       const std::string& own_code) {
   if (wall_s <= 0 || workers <= 0) return "Nothing was measured.";
   const double capacity = wall_s * workers;
   const double busy = Share(cpu_s, capacity), waiting = Share(times.read_wait, capacity);
@@ -149,6 +214,7 @@ std::string Bottleneck(const StageTimes& times, double cpu_s, double wall_s, int
         "here.",
         100 * (1 - trainer_waits));
   }
+  if (!own_code.empty() && busy <= 0.7) return own_code;
   if (waiting > 0.3 && waiting > busy) {
     return absl::StrFormat(
         "It waits for the storage %.0f %% of the workers' time: faster storage, larger shards "

@@ -28,8 +28,16 @@ nlohmann::json StageShares(const StageTimes& times);
 
 // Where the time of `workers` workers went in `wall_s` seconds, in one sentence, with what to
 // change. `trainer_waits`: the share of that time in which whoever takes the batches had none (1
-// for a program that only takes).
+// for a program that only takes). `own_code`: what `BusyProvider` says.
 std::string Bottleneck(const StageTimes& times, double cpu_s, double wall_s, int workers,
-                       double trainer_waits, const v1::JobCache& cache);
+                       double trainer_waits, const v1::JobCache& cache,
+                       const std::string& own_code);
+
+// The source or op of a job's own whose processes were hardly ever idle between two looks, in one
+// sentence, with what to change. "": there is none.
+std::string BusyProvider(const v1::GetStatusResponse& before, const v1::GetStatusResponse& after,
+                         const v1::Job& job, double wall_s);
+// A line for each source and op of users' own.
+std::string ProvidersText(const v1::GetStatusResponse& status);
 
 }  // namespace feedwater::cli

@@ -45,7 +45,7 @@ struct SlotLooks {
 
 // The daemon at one moment, and what happened since the moment before.
 struct View {
-  v1::GetStatusResponse status;
+  v1::GetStatusResponse status, last;
   double seconds = 0;
   std::map<JobKey, v1::Job> before;
   std::map<std::pair<JobKey, int64_t>, SlotLooks> looks;
@@ -83,7 +83,8 @@ JobRates RatesOf(const View& view, const v1::Job& job) {
       rates.batches_per_s == 0 && waits == 0
           ? "The trainer takes no batches at the moment; all its slots are full."
           : Bottleneck(StagesBetween(before, job), std::max(0.0, job.cpu_s() - before.cpu_s()),
-                       view.seconds, view.status.cpus_size(), waits, job.cache());
+                       view.seconds, view.status.cpus_size(), waits, job.cache(),
+                       BusyProvider(view.last, view.status, job, view.seconds));
   return rates;
 }
 
@@ -266,6 +267,7 @@ absl::Status WatchStatus(const Context& context, double interval_s) {
       last_ns = now_ns;
       view.before.clear();
       for (const v1::Job& job : view.status.jobs()) view.before[KeyOf(job)] = job;
+      view.last = view.status;
     } else {
       control = nullptr;
       last_ns = 0;

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 
 namespace feedwater::cli {
@@ -42,6 +43,17 @@ std::string Padded(absl::string_view text, size_t width) {
   std::string padded(text);
   if (padded.size() < width) padded.append(width - padded.size(), ' ');
   return padded;
+}
+
+std::string InOneLine(const server::YamlNode& node) {
+  if (node.is_scalar()) return node.scalar;
+  std::vector<std::string> parts;
+  for (const server::YamlNode& item : node.items) parts.push_back(InOneLine(item));
+  for (const auto& [key, value] : node.entries) {
+    parts.push_back(absl::StrCat(key.scalar, ": ", InOneLine(value)));
+  }
+  const std::string text = absl::StrJoin(parts, ", ");
+  return node.is_list() ? absl::StrCat("[", text, "]") : text;
 }
 
 }  // namespace feedwater::cli

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "server/base/yaml.h"
 
 namespace feedwater::cli {
 
@@ -14,6 +15,9 @@ size_t TextColumns();
 // Words in lines of at most TextColumns(), every line after `indent` spaces, with a line's end
 // after each. Line breaks of the text stay.
 std::string Wrapped(absl::string_view text, size_t indent);
+
+// A parameter's value in one line: "[224, 224]", "0.5".
+std::string InOneLine(const server::YamlNode& node);
 
 // Padded with spaces to `width`, in front of what comes next.
 std::string Padded(absl::string_view text, size_t width);

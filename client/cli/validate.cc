@@ -59,6 +59,8 @@ std::vector<std::string> WarningsOf(const server::OrderConfig& order) {
 absl::StatusOr<Findings> LookAt(const PlannedPipeline& result, int64_t world_size) {
   Findings findings{std::nullopt, server::AdviceOn(result.spec), {}};
   if (result.dataset == nullptr) return findings;
+  for (std::string& warning : server::AdviceOnMoves(result.spec, result.dataset->fields()))
+    findings.warnings.push_back(std::move(warning));
   FW_RETURN_IF_ERROR(server::TellMix(*result.dataset, &findings.epoch));
   if (result.spec.batch_size == 0) return findings;
   FW_ASSIGN_OR_RETURN(findings.order, server::MakeOrderConfig(result.spec.sampler, *result.dataset,
@@ -107,7 +109,10 @@ void PrintText(const std::string& file, const PlannedPipeline& result, const Fin
   if (result.dataset != nullptr) {
     std::cout << ", " << server::FormatCount(result.records, "record");
   } else {
-    std::cout << "; the dataset was not looked at (--config feedwater.yaml opens it, too)";
+    std::cout << "; the dataset"
+              << (result.spec.files().empty() ? " was" : " and files of ops were")
+              << " not looked at (--config feedwater.yaml opens "
+              << (result.spec.files().empty() ? "it" : "them") << ", too)";
   }
   std::cout << "\n";
   if (result.dataset != nullptr && !result.dataset->notes().empty())

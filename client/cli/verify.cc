@@ -183,14 +183,13 @@ void AddVerify(CLI::App& app, Context& context) {
       "read and decode every record, and report the bad ones as JSON lines; needs no daemon",
       "  feedwater verify imagenet-train --config feedwater.yaml\n"
       "  feedwater verify ./my-pipeline.yaml --jobs 2 | jq -r .path   # the files to look at\n"
-      "Every record runs through the graph of epoch 0, with images decoded whole. The lines come "
-      "as "
-      "they are found; with --json they are sorted by record. Exit status 1 when any is bad.\n"
       "  feedwater verify ./photos.yaml --against photos-shards   # what convert or materialize "
       "made\n"
-      "Every record of the shards is then read and compared, field by field, with what is made "
-      "anew "
-      "of its source; a line for each difference. Exit status 1 when there is any.",
+      "Every record runs through the graph of epoch 0, with images decoded whole. Lines come as "
+      "bad records are found; with --json they are sorted by record. Exit status 1 when any is "
+      "bad.\n"
+      "With --against every record of the shards is read and compared, field by field, with what "
+      "its source gives now: a line for each difference. Exit status 1 when there is any.",
       [&context] {
         return against.empty() ? Verify(context, pipeline, config, jobs)
                                : VerifyAgainst(context, {pipeline, config, against, jobs});
@@ -204,7 +203,7 @@ void AddVerify(CLI::App& app, Context& context) {
                    "compare the shards in this folder, which `feedwater convert` or `feedwater "
                    "materialize` made from the pipeline, with their source")
       ->type_name("DIR");
-  command->add_option("--jobs", jobs, "threads; default: as many as the configuration's cpus")
+  command->add_option("--jobs", jobs, "threads; default: the configuration's cpus")
       ->check(CLI::Range(1, 1024));
 }
 

@@ -70,7 +70,7 @@ def test_all_commands_and_all_their_options_are_offered(project):
 
 @needs_bash
 def test_names_of_ops_and_formats_are_offered(project):
-    assert offers("describe", "op", "random_r") == {"random_resized_crop"}
+    assert offers("describe", "op", "random_r") == {"random_resized_crop", "random_rotation"}
     assert offers("describe", "format", "cifar1") == {"cifar10", "cifar100"}
     assert {"op", "format", "pipeline", "resize"} <= offers("describe", "")
     assert offers("completion", "") >= {"bash", "zsh", "fish"}
@@ -192,7 +192,7 @@ def test_fish_completes(project):
     assert offered("") >= set(commands())
     assert "check a pipeline" in "".join(offers_in("fish", "valid", cwd=project.folder))
     assert {"--samples", "--address"} <= offered("preview", "--")
-    assert offered("describe", "op", "random_r") == {"random_resized_crop"}
+    assert offered("describe", "op", "random_r") == {"random_resized_crop", "random_rotation"}
     assert {"op", "format", "pipeline", "resize"} <= offered("describe", "")
     assert offered("preview", "--config", "so") == {"some file.yaml"}
 
@@ -204,7 +204,7 @@ def test_zsh_completes(project):
     assert {line.partition(":")[0] for line in offered("")} == set(commands())
     assert any(line.startswith("validate:check a pipeline") for line in offered("valid"))
     assert any(line.startswith("--samples:") for line in offered("preview", "--"))
-    assert offered("describe", "op", "random_r") == ["random_resized_crop:"]
+    assert offered("describe", "op", "random_r") == ["random_resized_crop:", "random_rotation:"]
     assert "_files " in offered("preview", "--config", "so")
     assert "_files -/" in offered("--address", "")
 

@@ -61,7 +61,7 @@ def test_every_op_and_format_is_explained_with_all_its_parameters(project):
             for param in entry["params"]:
                 assert f"  {param['name']}: " in text.out, (entry[kind], param)
                 assert " ".join(param["doc"].split()) in " ".join(text.out.split())
-            assert run("describe", entry[kind], "--json").document == entry
+            assert run("describe", kind, entry[kind], "--json").document == entry
 
 
 def test_no_line_is_wider_than_100_columns_and_nothing_is_coloured_in_a_pipe(project):
@@ -128,6 +128,35 @@ def test_unknown_names_are_status_2_with_the_nearest(project):
         result = run("describe", *arguments)
         assert result.status == 2, result
         assert word in result.err
+
+
+def test_the_name_of_another_library_finds_its_op():
+    told = run("describe", "op", "RandomColorAdjust")
+    assert told.status == 0, told.err
+    first, _, page = told.out.partition("\n")
+    assert first == "'RandomColorAdjust' is MindSpore's name of 'color_jitter'."
+    assert page.strip().startswith("color_jitter\n") and "elsewhere: `ColorJitter`" in page
+    assert run("describe", "random_color_adjust").out == told.out
+    document = run("describe", "op", "RandomColorAdjust", "--json").document
+    assert document["op"] == "color_jitter"
+    assert {"library": "MindSpore", "name": "RandomColorAdjust", "nearest": False} in (
+        document["other_names"]
+    )
+
+
+def test_a_name_without_counterpart_gives_the_nearest_op_and_says_so():
+    told = run("describe", "op", "ShiftScaleRotate").out
+    assert told.startswith("Albumentations' 'ShiftScaleRotate' has no counterpart; 'random_affine'")
+    assert "\nrandom_affine\n" in told
+    unheard = run("describe", "op", "RandomUnheardOf")
+    assert unheard.status == 2 and "unknown op 'RandomUnheardOf'" in unheard.err
+
+
+def test_a_pipeline_is_told_the_op_by_another_librarys_name(project):
+    path = project.pipeline("theirs", "- decode\n- RandomColorAdjust: {brightness: 0.4}")
+    result = run("validate", path)
+    assert result.status == 2
+    assert "'RandomColorAdjust' is MindSpore's name of 'color_jitter'" in result.err
 
 
 def test_a_name_without_a_daemon_says_how_to_find_one(project):

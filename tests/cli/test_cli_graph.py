@@ -17,6 +17,13 @@ FUSED = (
 )
 MIXED = "{size: 4, graph: [{mixup: {in: [image, label], alpha: 1.0, num_classes: 3}}]}"
 
+# Whose fields are known without their files. Those of CSV stand in the files.
+SAMPLES = [
+    path
+    for path in sorted((ROOT / "config/pipelines").glob("*.yaml"))
+    if "format: csv" not in path.read_text()
+]
+
 # Stands in for Graphviz: says what it was called with and hands its input back.
 FAKE_DOT = '#!/bin/sh\necho "called with $*"\nexec cat\n'
 
@@ -149,7 +156,7 @@ def test_a_dot_that_fails_is_told_with_what_it_said(project, bin_folder):
 
 
 @pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed")
-@pytest.mark.parametrize("path", sorted((ROOT / "config/pipelines").glob("*.yaml")), ids=str)
+@pytest.mark.parametrize("path", SAMPLES, ids=str)
 def test_graphviz_draws_every_sample_pipeline_without_a_complaint(tmp_path, path):
     drawing = tmp_path / "graph.svg"
     result = run("graph", path, "-o", drawing)

@@ -63,9 +63,11 @@ def epoch_digests(daemon, name: str, epochs: int = 2) -> list[str]:
             digest = hashlib.sha256()
             for batch in loader:
                 for field, value in batch.items():
-                    value = np.ascontiguousarray(value)
-                    digest.update(f"{field} {value.dtype} {value.shape}".encode())
-                    digest.update(value.tobytes())
+                    is_ragged = isinstance(value, feedwater.Ragged)
+                    for array in (value.values, value.offsets) if is_ragged else (value,):
+                        array = np.ascontiguousarray(array)
+                        digest.update(f"{field} {array.dtype} {array.shape}".encode())
+                        digest.update(array.tobytes())
             digests.append(digest.hexdigest())
     return digests
 
@@ -136,7 +138,30 @@ def test_two_branches_and_names_that_are_written_again(daemon):
     assert check_same_samples(daemon, graph, outputs=outputs)["ops"] == ["decode", "resize"]
 
 
-def test_batch_ops_ragged_rows_and_masks_go_on(daemon):
+def test_rows_whose_number_differs_go_on(daemon):
+    """Of every fourth record none; as they are, and filled up to a number."""
+    lines = [
+        {
+            "file": f"pictures/{path.parent.name}/{path.name}",
+            "boxes": [[number, i, 3 * i, 0.5] for i in range(number % 4)],
+            "labels": [10 * number + i for i in range(number % 4)],
+        }
+        for number, path in enumerate(sorted((daemon.data / "pictures").rglob("*.png")))
+    ]
+    (daemon.data / "boxes.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    dataset = (
+        "dataset: {format: jsonl, root: data, path: boxes.jsonl, fields: {data: {from: file, "
+        "file: true}, boxes: {from: boxes, dtype: float32}, labels: labels}}\n"
+    )
+    outputs = "[image, boxes, {labels: {pad_to: 4, pad_value: -1}}, sample_id]"
+    document = check_same_samples(daemon, TRAIN, dataset=dataset, outputs=outputs)
+    assert document["ops"] == ["decode", "resize"] and document["compared"] == 60
+    with tarfile.open(daemon.data / "made/original-000000.tar") as archive:
+        boxes = np.load(io.BytesIO(archive.extractfile("00000003.boxes.npy").read()))
+    np.testing.assert_array_equal(boxes, np.array(lines[3]["boxes"], np.float32))
+
+
+def test_batch_ops_go_on(daemon):
     batch = "{size: 6, graph: [{mixup: {in: [image, label], alpha: 0.4}}]}"
     graph = TRAIN + "  - one_hot: {in: label, out: label}\n"
     check_same_samples(daemon, graph, batch=batch, outputs="[image, label]")

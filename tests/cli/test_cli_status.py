@@ -14,6 +14,7 @@ import threading
 import time
 from pathlib import Path
 
+import own_datasets as own
 import pytest
 from command_line import PROGRAM, environment, open_terminal, run
 from daemon_process import ROOT
@@ -149,7 +150,8 @@ def test_the_reference_has_every_field_of_the_status(busy):
             at for key, one in value.items() for at in paths(one, f"{path}.{key}" if path else key)
         }
 
-    document = run("--address", busy.address, "status", "--json").document
+    with feedwater.serve_op("length", len, workers=1, address=busy.address):
+        document = run("--address", busy.address, "status", "--json").document
     assert document["jobs"][0]["ranks"]
     page = (ROOT / "config/reference/status.md").read_text()
     listed = set(re.findall(r"^\| `(\S+)` \|", page, re.M))
@@ -204,6 +206,100 @@ def test_status_bad_lists_each_bad_record_once(make_daemon):
     again = run("--address", daemon.address, "status", "--bad", "--json").document
     assert again["bad_samples"][0]["first_seen"] == seven["first_seen"]
     assert run("--address", daemon.address, "status", "--bad", "--watch").status == 2
+
+
+@pytest.fixture
+def own_code(make_daemon, tmp_path):
+    """A daemon with a loader over a slow dataset of the user's own, of which two records fail."""
+    daemon = make_daemon()
+    daemon.start()
+    with feedwater.Loader.from_dataset(
+        own.Sluggish(), 4, workers=2, shuffle=False, on_bad_sample="substitute", job="a-job",
+        address=daemon.address, output="numpy",
+    ) as loader:  # fmt: skip
+        yield daemon, loader
+
+
+def test_a_users_own_code_stands_in_the_status(own_code):
+    daemon, loader = own_code
+    assert len(list(loader)) == 10
+    text = run("--address", daemon.address, "status").out
+    (line,) = [line for line in text.splitlines() if line.startswith("own code")]
+    assert re.match(
+        r"own code source 'Sluggish-[0-9a-f]+-1': 2 processes, \d+ answered "
+        r"in \d+(\.\d+)? ms each, \d failed",
+        line,
+    ), line
+    (job,) = run("--address", daemon.address, "status", "--json").document["jobs"]
+    assert len(job["own_code"]) == 1 and job["own_code"][0].startswith("Sluggish-")
+
+
+def test_slow_own_code_is_blamed_and_not_the_storage(own_code):
+    daemon, loader = own_code
+    over = threading.Event()
+
+    def train():
+        while not over.is_set():
+            for _ in loader:
+                pass
+
+    trainer = threading.Thread(target=train)
+    trainer.start()
+    try:
+        lines = watch(daemon, lines=4)
+    finally:
+        over.set()
+        trainer.join()
+    told = [line for line in lines if "It waits for" in line]
+    assert any("It waits for your own code: 2 processes of source 'Sluggish-" in t for t in told), (
+        lines
+    )
+
+
+def test_more_workers_of_an_iterable_dataset_are_another_order(make_daemon):
+    daemon = make_daemon()
+    daemon.start()
+    with feedwater.Loader.from_dataset(
+        own.Slow(), 4, workers=2, length=40, address=daemon.address, output="numpy"
+    ) as loader:
+        over = threading.Event()
+
+        def train():
+            while not over.is_set():
+                for _ in loader:
+                    pass
+
+        trainer = threading.Thread(target=train)
+        trainer.start()
+        try:
+            lines = watch(daemon, lines=4)
+        finally:
+            over.set()
+            trainer.join()
+    assert any("but then states that were saved before do not fit" in line for line in lines), lines
+
+
+def test_tracebacks_are_read_line_by_line_and_programs_are_kept_apart(own_code):
+    daemon, loader = own_code
+    list(loader)
+    loader.close()
+    text = run("--address", daemon.address, "status", "--bad").out
+    assert (
+        "\n  ValueError: record 3 is\\x1b[31m bad\n    Traceback (most recent call last):\n" in text
+    )
+    assert re.search(
+        r'^      File ".*own_datasets.py", line \d+, in __getitem__$', text, re.MULTILINE
+    )
+    assert "\x1b" not in text
+    listed = run("--address", daemon.address, "status", "--bad", "--json").document
+    assert [one["record"] for one in listed["bad_samples"]] == [3, 21]
+    with feedwater.Loader.from_dataset(  # another program with a dataset of that form
+        own.Sluggish(bad=(3,)), 4, workers=1, shuffle=False, on_bad_sample="substitute",
+        address=daemon.address, output="numpy",
+    ) as loader:  # fmt: skip
+        list(loader)
+    listed = run("--address", daemon.address, "status", "--bad", "--json").document
+    assert sorted(one["record"] for one in listed["bad_samples"]) == [3, 3, 21]
 
 
 def test_status_speaks_to_people(make_daemon):

@@ -1,0 +1,237 @@
+"""feedwater migrate: what becomes of datasets, transforms, samplers and loaders."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+import yaml
+from migration import DATA, head, migrate, translated, write
+
+
+def test_paths_become_a_root_and_a_path_below_it(project):
+    transform = "transforms.ToTensor()"
+    cases = {
+        "'/data/photos/train'": ({"root": "photos", "path": "train"}, "/data/photos"),
+        "'./photos'": ({"root": "photos"}, "./photos"),
+        "os.path.join('/data', 'photos', 'val')": ({"root": "data", "path": "photos/val"}, "/data"),
+        "Path('/data') / 'photos'": ({"root": "data", "path": "photos"}, "/data"),
+        "f'{HERE}/train'": ({"root": "my-set", "path": "train"}, "/mnt/my set"),
+        "f'{args.data}/train'": ({"root": "data", "path": "train"}, "<args.data>"),
+        "f'{args.data!r}/train'": ({"root": "data"}, "<f'{args.data!r}/train'>"),
+        "HERE + '/train'": ({"root": "my-set", "path": "train"}, "/mnt/my set"),
+        "os.path.join(args.data, '../x')": ({"root": "data"}, "<os.path.join(args.data, '../x')>"),
+        "args.data": ({"root": "data"}, "<args.data>"),
+    }
+    for expression, (section, declared) in cases.items():
+        body = (
+            "import os\nfrom pathlib import Path\nHERE = '/mnt/my set'\n"
+            f"loader = DataLoader(datasets.ImageFolder({expression}, {transform}))\n"
+        )
+        found = translated(project, body)
+        assert found["dataset"] == {"format": "image_folder", **section}, expression
+        (text,) = found["notes"]["files"].values()
+        assert json.dumps(declared) in text.splitlines()[1], expression
+
+
+def test_the_order_follows_the_sampler_and_shuffle(project):
+    data = "data = datasets.ImageFolder('/d/x', transforms.ToTensor())\n"
+    module, ordered = "torch.utils.data", "DistributedSampler(data, shuffle=False)"
+    none = "s = None\nloader = DataLoader(data, sampler=s, "
+    cases = {
+        "loader = DataLoader(data)": ("none", "partial"),
+        "loader = DataLoader(data, 4, True, drop_last=True)": ("full", "drop"),
+        f"loader = DataLoader(data, sampler={module}.{ordered})": ("none", "partial"),
+        f"loader = DataLoader(data, sampler={module}.RandomSampler(data))": ("full", "partial"),
+        f"{none}shuffle=(s is not None))": ("none", "partial"),
+        f"{none}shuffle=(s is None))": ("full", "partial"),
+    }  # fmt: skip
+    for lines, (shuffle, last) in cases.items():
+        section = translated(project, f"{data}{lines}\n")["sampler"]
+        assert section == {"shuffle": shuffle, "last": last}, lines
+
+
+UNTRANSLATED = {
+    "an order that only running tells": (
+        "loader = DataLoader(data, shuffle=flag())", "the order depends on flag(), which only"
+    ),
+    "an own sampler": ("loader = DataLoader(data, sampler=Mine())", "the order depends on Mine()"),
+    "samplers that disagree": (
+        "s = torch.utils.data.SequentialSampler(data)\nif flag:\n"
+        "    s = torch.utils.data.RandomSampler(data)\nloader = DataLoader(data, sampler=s)",
+        "the order depends on s",
+    ),
+    "collation in Python": ("loader = DataLoader(data, collate_fn=mine)", "(collate_fn=mine"),
+    "batches in Python": ("loader = DataLoader(data, batch_sampler=b)", "`sampler:` and `batch:`"),
+    "an argument of the function": ("def f(d):\n    return DataLoader(d)", "over d: not a dataset"),
+    "options that only running tells": ("loader = DataLoader(data, **options())", "**options()"),
+    "no dataset": ("loader = DataLoader()", "a DataLoader without a dataset"),
+    "a subset": ("loader = DataLoader(torch.utils.data.Subset(data, [1]))", "not a dataset of"),
+    "another dataset": ("loader = DataLoader(datasets.CelebA('/d'))", "CelebA: no format reads it"),
+    "a target transform": (
+        "loader = DataLoader(datasets.ImageFolder('/d', None, int))", "target_transform=...): no op"
+    ),
+    "a size of the command line": (
+        "loader = DataLoader(datasets.ImageFolder('/d', transforms.Resize(size())))",
+        "transforms.Resize(size()): size() is not a literal",
+    ),
+    "too few arguments": (
+        "loader = DataLoader(datasets.ImageFolder('/d', transforms.Resize()))", "is missing"
+    ),
+    "arguments of another kind": (
+        "loader = DataLoader(datasets.ImageFolder('/d', transforms.Normalize('a', None)))",
+        "transforms.Normalize('a', None): ",
+    ),
+    "an own transform": (
+        "loader = DataLoader(datasets.ImageFolder('/d', Mine()))", "Mine(): a class or function of"
+    ),
+    "a transform of branches": (
+        "t = transforms.ToTensor()\nif flag:\n    t = None\n"
+        "loader = DataLoader(datasets.ImageFolder('/d', t))", "t: it is not known before the script"
+    ),
+    "a transform that a condition chooses": (
+        "loader = DataLoader(datasets.ImageFolder('/d', a() if flag else b()))", "not known before"
+    ),
+    "a function as transform": (
+        "def grey(i):\n    return i\nloader = DataLoader(datasets.ImageFolder('/d', grey))",
+        "grey: a class or function of the program's own"
+    ),
+    "a Compose that is changed": (
+        "t = transforms.Compose([transforms.ToTensor()])\nt.transforms.insert(0, Mine())\n"
+        "loader = DataLoader(datasets.ImageFolder('/d', t))", "Mine()): t may be changed here"
+    ),
+    "a dataset that is changed": (
+        "data.samples = data.samples[:9]\nloader = DataLoader(data)", "]: data may be changed here"
+    ),
+    "an option that the script sets": (
+        "import argparse\np = argparse.ArgumentParser()\np.add_argument('--size', default=8)\n"
+        "args = p.parse_args()\nargs.size = 9\n"
+        "loader = DataLoader(datasets.ImageFolder('/d', transforms.CenterCrop(args.size)))",
+        "args.size is not a literal"
+    ),
+    "a dict that is emptied": (
+        "k = {'batch_size': 2}\nk.pop('batch_size')\nloader = DataLoader(data, **k)", "k.pop("
+    ),
+    "no loader": ("print(1)", "no torch.utils.data.DataLoader is in it"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("lines", "message"), UNTRANSLATED.values(), ids=UNTRANSLATED)
+def test_what_cannot_be_translated_is_told_with_its_line(project, lines, message):
+    data = "data = datasets.ImageFolder('/d/x', transforms.ToTensor())\n"
+    path = write(project.folder, head(data + lines + "\n"))
+    done = migrate(path.name, cwd=project.folder)
+    assert (done.status, done.err) == (1, "")
+    _, _, told = done.out.partition("=== not translated\n")
+    assert message in told and re.match(r"train\.py:\d+: ", told)
+
+
+SAMPLERS = {
+    "drawn again": ("RandomSampler(data, replacement=True)", None, "no replacement and no num_"),
+    "a number of samples": ("RandomSampler(data, False, 100)", None, "no replacement and no num_"),
+    "as is": ("RandomSampler(data, replacement=False, num_samples=None)", "", {"shuffle": "full"}),
+    "a place": (
+        "DistributedSampler(data, num_replicas=world, rank=place, seed=7)",
+        ", rank=place, world_size=world", {"shuffle": "full", "seed": 7},
+    ),
+    "torch's own place": (
+        "DistributedSampler(data, torch.distributed.get_world_size(), "
+        "torch.distributed.get_rank())", "", {"shuffle": "full"},
+    ),
+    "a rank alone": ("DistributedSampler(data, rank=place)", None, "takes both"),
+    "a place that a function gives": (
+        "DistributedSampler(data, world(), place())", None, "the order depends on world()"
+    ),
+    "a seed that a function gives": (
+        "DistributedSampler(data, seed=now())", None, "the order depends on now()"
+    ),
+    "arguments of a dict": ("DistributedSampler(data, **options)", None, "the order depends on"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("sampler", "added", "expected"), SAMPLERS.values(), ids=SAMPLERS)
+def test_arguments_of_samplers_are_kept_or_refused(project, sampler, added, expected):
+    body = f"{DATA}\ns = torch.utils.data.{sampler}\nloader = DataLoader(data, sampler=s)\n"
+    done = migrate(write(project.folder, head(body)), "--json").document
+    if added is None:
+        assert done["diff"] == "" and expected in done["untranslated"][0]["text"]
+        return
+    assert f'+loader = feedwater.Loader("train.yaml"{added})\n' in done["diff"]
+    (text,) = done["files"].values()
+    assert yaml.safe_load(text)["sampler"] == {**expected, "last": "partial"}
+
+
+def test_a_place_that_only_a_branch_gives_is_refused(project):
+    body = (
+        f"{DATA}\ns = None\nif many:\n"
+        "    s = torch.utils.data.DistributedSampler(data, num_replicas=world, rank=place)\n"
+        "loader = DataLoader(data, sampler=s, shuffle=s is None)\n"
+    )
+    done = migrate(write(project.folder, head(body)), "--json").document
+    assert "s has a rank of its own only in some branches" in done["untranslated"][0]["text"]
+
+
+def test_samples_that_a_sampler_leaves_out_are_told(project):
+    body = (
+        f"{DATA}\ns = torch.utils.data.DistributedSampler(data, drop_last=True)\n"
+        "loader = DataLoader(data, sampler=s{})\n"
+    )
+    for more, count in (("", 1), (", drop_last=True", 0)):
+        done = migrate(write(project.folder, head(body.format(more))), "--json").document
+        assert len(done["notes"]) == count
+
+
+def test_two_folders_of_one_name_are_two_roots(project):
+    body = "".join(
+        f"{name}_loader = DataLoader(datasets.ImageFolder({folder}, transforms.ToTensor()))\n"
+        for name, folder in {
+            "a": "'/old/photos/train'", "b": "'/new/photos/train'", "c": "'/old/photos/val'",
+            "d": "photos",
+        }.items()
+    )  # fmt: skip
+    files = migrate(write(project.folder, head(body)), "--json").document["files"]
+    found = {name: yaml.safe_load(text)["dataset"]["root"] for name, text in files.items()}
+    assert found == {
+        "a.yaml": "photos", "b.yaml": "photos-2", "c.yaml": "photos", "d.yaml": "photos-3"
+    }  # fmt: skip
+    assert '# In feedwater.yaml: roots: {photos-2: "/new/photos"}' in files["b.yaml"]
+
+
+@pytest.mark.parametrize("size", ["None", "size"])
+def test_a_loader_without_batches_is_refused(project, size):
+    body = f"size = None\n{DATA}\nloader = DataLoader(data, batch_size={size})\n"
+    done = migrate(write(project.folder, head(body)), "--json").document
+    assert done["diff"] == "" and "one by one" in done["untranslated"][0]["text"]
+
+
+def test_what_older_versions_do_not_antialias_is_told(project):
+    body = "loader = DataLoader(datasets.ImageFolder('/d/x', transforms.Compose([{}])))\n"
+    tensor = "transforms.PILToTensor(), "
+    for steps, count in (
+        (f"{tensor}transforms.Resize(9)", 1),
+        (f"{tensor}transforms.RandomResizedCrop(9)", 1),
+        (f"{tensor}transforms.Resize(9, antialias=True)", 0),
+        ("transforms.Resize(9), transforms.PILToTensor()", 0),
+    ):
+        notes = translated(project, body.format(steps))["notes"]["notes"]
+        assert len(notes) == count and all("0.17" in note["text"] for note in notes), steps
+
+
+def test_a_sampler_that_is_handed_out_is_the_loaders(project):
+    body = (
+        "def make(root):\n"
+        "    data = datasets.ImageFolder('/d/x', transforms.ToTensor())\n"
+        "    sampler = torch.utils.data.DistributedSampler(data)\n"
+        "    loader = DataLoader(data, sampler=sampler)\n"
+        "    return loader, sampler\n"
+        "def other():\n"
+        "    data = datasets.ImageFolder('/d/y', transforms.ToTensor())\n"
+        "    return DataLoader(data)\n"
+    )
+    done = migrate(write(project.folder, head(body)), "--json")
+    added = [line[1:].strip() for line in done.document["diff"].splitlines()[2:] if line[0] == "+"]
+    assert added == [
+        "import feedwater", 'loader = feedwater.Loader("train.yaml")',
+        "return loader, loader.sampler", 'return feedwater.Loader("train-2.yaml")',
+    ]  # fmt: skip

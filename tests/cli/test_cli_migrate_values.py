@@ -1,0 +1,221 @@
+"""feedwater migrate: which value a name of the script has where a loader is made."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from migration import DATA, head, migrate, translated, write
+
+# Scripts, by their lines, whose loader is over what may be changed after it was written.
+USE = "loader = DataLoader(datasets.ImageFolder('/d/x', transforms.Compose(steps)))"
+STEPS = "steps = [transforms.CenterCrop(8), transforms.ToTensor()]"
+LOAD = "loader = DataLoader(data)"
+CHANGED = {
+    "a list grows": (STEPS, "steps.append(Mine())", USE),
+    "a list grows by many": (STEPS, "steps.extend([Mine()])", USE),
+    "a list grows in place": (STEPS, "steps += [Mine()]", USE),
+    "a list gets a first entry": (STEPS, "steps.insert(0, Mine())", USE),
+    "a list is turned round": (STEPS, "steps.reverse()", USE),
+    "an entry is set": (STEPS, "steps[0] = Mine()", USE),
+    "an entry is taken out": (STEPS, "del steps[0]", USE),
+    "a list is handed to a function": (STEPS, "improve(steps)", USE),
+    "a list has another name": (STEPS, "others = steps", "others.append(Mine())", USE),
+    "a list has two names": (f"others = {STEPS}", "others.append(Mine())", USE),
+    "an entry has another name": (STEPS, "first = steps[0]", "first.size = 9", USE),
+    "entries are gone through": (STEPS, "for step in steps:", "    step.size = 9", USE),
+    "a list is in a dict": (STEPS, "known = {'train': steps}", "known['train'].pop()", USE),
+    "a list of numbers": (
+        "mean = [0.5, 0.4, 0.3]", "mean.reverse()",
+        "steps = [transforms.ToTensor(), transforms.Normalize(mean, [1.0, 1.0, 1.0])]", USE,
+    ),
+    "a list is in a Compose": (
+        STEPS, "made = transforms.Compose(steps)", "made.transforms.insert(0, Mine())", USE
+    ),
+    "a number is global": (
+        "size = 8", "def setup():\n    global size\n    size = 9", "setup()",
+        "steps = [transforms.CenterCrop(size)]", USE,
+    ),
+    "a number is nonlocal": (
+        "def main():\n    size = 8\n    def setup():\n        nonlocal size\n        size = 9",
+        "    setup()", "    steps = [transforms.CenterCrop(size)]", f"    {USE}",
+    ),
+    "globals() is looked at": (STEPS, "globals()['steps'] = []", USE),
+    "records are taken out": (DATA, "del data.samples[500:]", LOAD),
+    "records are set": (DATA, "data.samples[:] = data.samples[:9]", LOAD),
+    "labels are changed": (DATA, "data.targets[0] = 3", LOAD),
+    "a transform of a dataset": (DATA, "data.transform.transforms.insert(0, Mine())", LOAD),
+    "a transform in the module, the loader in a function": (
+        DATA, "data.transform = None", f"def main():\n    {LOAD}"
+    ),
+    "a transform in a function, the loader in the module": (
+        DATA, "def main():\n    data.transform = None", LOAD
+    ),
+    "a dataset is handed to a function": (DATA, "corrupt(data)", LOAD),
+    "a dataset is handed out": (
+        f"def main():\n    {DATA}", f"    {LOAD}", "    return data, loader"
+    ),
+    "a dataset has another name": (DATA, "other = data", "other.samples.clear()", LOAD),
+    "a dataset of a loader": (DATA, LOAD, "loader.dataset.transform = None"),
+    "a dataset of a loader with another name": (
+        DATA, LOAD, "inner = loader.dataset", "inner.transform = None"
+    ),
+    "setattr": (DATA, "setattr(data, 'transform', None)", LOAD),
+    "a class of torchvision's": (DATA, "datasets.ImageFolder.__len__ = lambda self: 3", LOAD),
+    "a sampler": (
+        DATA, "s = torch.utils.data.DistributedSampler(data)", "s.shuffle = False",
+        "loader = DataLoader(data, sampler=s)",
+    ),
+    "a dict in the module, the loader in a function": (
+        DATA, "k = {'batch_size': 2}", "k['shuffle'] = True",
+        "def main():\n    return DataLoader(data, **k)",
+    ),
+    "a dict is handed to a function": (
+        DATA, "k = {'batch_size': 2}", "improve(k)", "loader = DataLoader(data, **k)"
+    ),
+    "a dict in a loop": (
+        DATA, "k = {'batch_size': 2}",
+        "for _ in range(2):\n    loader = DataLoader(data, **k)\n    k['shuffle'] = True",
+    ),
+}  # fmt: skip
+OF_SELF = {
+    "the transform": "self.tf.transforms.insert(0, Mine())",
+    "the dataset's records": "self.data.samples = self.data.samples[:9]",
+    "the dataset's transform": "self.data.transform = None",
+    "handed over": "corrupt(self.data)",
+    "from elsewhere": "other.tf = None",
+    "setattr": "setattr(self, 'tf', None)",
+}
+
+
+@pytest.mark.parametrize("parts", CHANGED.values(), ids=CHANGED)
+def test_what_may_be_changed_is_not_taken_as_it_was_written(project, parts):
+    done = migrate(write(project.folder, head("\n".join(parts) + "\n")), "--json")
+    assert done.status == 1 and done.document["files"] == {} and done.document["diff"] == ""
+    texts = [told["text"] for told in done.document["untranslated"]]
+    assert any("may be changed here" in text and " stays" in text for text in texts), texts
+
+
+@pytest.mark.parametrize("line", OF_SELF.values(), ids=OF_SELF)
+def test_what_may_be_changed_of_self_is_not_taken_as_it_was_written(project, line):
+    body = (
+        "class Data:\n"
+        "    def setup(self, other):\n"
+        "        self.tf = transforms.Compose([transforms.ToTensor()])\n"
+        "        self.data = datasets.ImageFolder('/d/x', self.tf)\n"
+        "        {}\n"
+        "    def train_dataloader(self):\n"
+        "        return DataLoader(self.data, batch_size=8, shuffle=True)\n"
+    )
+    done = migrate(write(project.folder, head(body.format(line))), "--json")
+    assert done.status == 1 and done.document["diff"] == ""
+    assert any("may be changed here" in t["text"] for t in done.document["untranslated"])
+    (project.folder / "train.py").unlink()
+    done = migrate(write(project.folder, head(body.format("print(len(self.data))"))), "--json")
+    assert done.status == 0 and len(done.document["files"]) == 1
+
+
+READ = {
+    "lengths and names": (DATA, "print(len(data), data.classes, data.class_to_idx)", LOAD),
+    "labels": (DATA, "from collections import Counter", "Counter(data.targets)", LOAD),
+    "samples": (DATA, "show(data[0])", "for image, label in data:\n    show(image)", LOAD),
+    "records": (DATA, "names = [name for name, _ in data.samples]", LOAD),
+    "a loader is handed on": (DATA, LOAD, "train(model, loader)", "print(loader.dataset.classes)"),
+    "an option of that name": (DATA, LOAD, "model(args.dataset)"),
+    "a transform is called": (
+        "tf = transforms.Compose([transforms.ToTensor()])", "show(tf(picture))",
+        "data = datasets.ImageFolder('/d/x', tf)", LOAD,
+    ),
+    "the records of another dataset": (
+        "tf = transforms.Compose([transforms.ToTensor()])",
+        "other = datasets.ImageFolder('/d/y', tf)", "other.samples = other.samples[:9]",
+        "data = datasets.ImageFolder('/d/x', tf)", LOAD,
+    ),
+    "a name of another scope": (
+        STEPS, "def other(steps):\n    steps.append(1)", USE.replace("loader", "data_loader")
+    ),
+    "numbers are handed on": (
+        "size = 8", "model(size)", "steps = [transforms.CenterCrop(size)]", USE
+    ),
+    "a dict that is set later on": (
+        DATA, "k = {'batch_size': 2}", "loader = DataLoader(data, **k)", "k['shuffle'] = True"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("parts", READ.values(), ids=READ)
+def test_what_is_only_read_is_taken(project, parts):
+    done = migrate(write(project.folder, head("\n".join(parts) + "\n")), "--json")
+    assert done.status == 0, done.document["untranslated"]
+    assert len(done.document["files"]) == 1
+
+
+def test_texts_that_are_put_together_are_one_path(project):
+    cases = {
+        "f'/d/x/{stage}_clean'": ({"root": "x", "path": "train_clean"}, "/d/x/"),
+        "'/d/x/' + stage + '_clean'": ({"root": "x", "path": "train_clean"}, "/d/x/"),
+        "f'/d/x{2}/{stage}'": ({"root": "x2", "path": "train"}, "/d/x2"),
+        "f'/d/{unknown}_clean/x'": ({"root": "data"}, "<f'/d/{unknown}_clean/x'>"),
+        "f'{unknown}_clean'": ({"root": "data"}, "<f'{unknown}_clean'>"),
+        "f'{unknown}/{stage}_clean'": ({"root": "unknown", "path": "train_clean"}, "<unknown>"),
+        "os.path.join('/d', f'{stage}_clean')": ({"root": "d", "path": "train_clean"}, "/d"),
+    }
+    for expression, (section, declared) in cases.items():
+        body = (
+            "import os\nstage = 'train'\n"
+            f"loader = DataLoader(datasets.ImageFolder({expression}, transforms.ToTensor()))\n"
+        )
+        found = translated(project, body)
+        assert found["dataset"] == {"format": "image_folder", **section}, expression
+        (text,) = found["notes"]["files"].values()
+        assert json.dumps(declared) in text.splitlines()[1], expression
+
+
+def test_a_name_that_hides_an_import_is_not_torchvisions(project):
+    body = (
+        "def make(transforms):\n"
+        "    return DataLoader(datasets.ImageFolder('/d/x', transforms.ToTensor()))\n"
+    )
+    done = migrate(write(project.folder, head(body)))
+    assert done.status == 1 and "=== not translated" in done.out
+
+
+def test_values_of_a_class_tuples_and_dicts_are_followed(project):
+    body = (
+        "SIDE, (MEAN, STD) = 32, ((0.5,), (0.25,))\n"
+        "MEAN, STD = (0.5,), (0.25,)\n"
+        "class Data:\n"
+        "    def __init__(self, root, side=8):\n"
+        "        self.root, self.side = root, 16\n"
+        "        self.t = transforms.Compose([transforms.CenterCrop(self.side),\n"
+        "            transforms.ToTensor(), transforms.Normalize((0.5,), (0.25,))])\n"
+        "    def get_val_loader(self):\n"
+        "        options = {}\n"
+        "        options['drop_last'] = True\n"
+        "        options.update({'batch_size': 6})\n"
+        "        data = datasets.ImageFolder(self.root + '/val', self.t)\n"
+        "        return DataLoader(data, **options)\n"
+    )
+    found = translated(project, body)
+    assert list(found["notes"]["files"]) == ["val.yaml"] and not found["notes"]["untranslated"]
+    assert found["dataset"] == {"format": "image_folder", "root": "root", "path": "val"}
+    assert found["graph"][1:] == [
+        {"center_crop": {"size": 16}}, {"normalize": {"mean": [127.5], "std": [63.75]}},
+    ]  # fmt: skip
+    assert found["sampler"]["last"] == "drop" and found["batch"] == {"size": 6}
+
+
+def test_names_of_a_star_import_are_found(project):
+    body = "from torchvision.transforms import *\nloader = DataLoader(datasets.ImageFolder("
+    found = translated(project, f"{body}'/d/x', Compose([CenterCrop(4), ToTensor()])))\n")
+    assert found["graph"][1] == {"center_crop": {"size": 4}}
+
+
+def test_values_that_lead_in_circles_end(project):
+    body = (
+        "a = b\nb = a\nsize = size + 1\nt = transforms.Compose([t])\n"
+        "loader = DataLoader(datasets.ImageFolder(a, transforms.Compose([\n"
+        "    t, transforms.Resize(size), transforms.CenterCrop(a)])), batch_size=b)\n"
+    )
+    done = migrate(write(project.folder, head(body)))
+    assert done.status == 1 and "=== not translated" in done.out
