@@ -45,7 +45,7 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="list the benchmarks")
     parser.add_argument("--table", action="store_true", help="write saved results into RESULTS.md")
     parser.add_argument(
-        "--install", action="store_true", help="peers, formats: make their environments"
+        "--install", action="store_true", help="peers, formats, ops, own: make their environments"
     )
     parser.add_argument(
         "--python",
@@ -53,7 +53,7 @@ def main() -> int:
         default=[],
         type=Path,
         metavar="PATH",
-        help="formats: a Python that has other loaders; may be repeated",
+        help="formats, own: a Python that has other loaders; may be repeated",
     )
     options = parser.parse_args()
     names = NAMES if options.names == ["all"] else options.names
@@ -68,7 +68,7 @@ def main() -> int:
         context = Context(options.data, options.quick, options.python)
     except FileNotFoundError as error:
         parser.error(str(error))
-    for name in ("peers", "formats") if options.install else ():
+    for name in ("peers", "formats", "ops", "own") if options.install else ():
         if name in names:
             importlib.import_module(f"suite.{name}").install()
     for name in names:

@@ -1,11 +1,13 @@
 // What the storage engines read, for comparison with fio and with memcpy.
 //   read_bench FILE ENGINE BLOCK_BYTES DEPTH sequential|random DIRECT(0|1) SECONDS
-//   read_bench memcpy BLOCK_BYTES SECONDS
+//   read_bench memcpy BLOCK_BYTES SECONDS sequential|random   (where the blocks come from)
 // Prints bytes a second and this thread's CPU seconds a GiB.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -93,11 +95,16 @@ int Read(char** arguments) {
 int Copy(char** arguments) {
   const size_t block = std::strtoul(arguments[2], nullptr, 10), total = 512 << 20;
   std::vector<std::byte> from(total, std::byte{1}), to(total, std::byte{2});
+  std::vector<size_t> order(total / block);
+  std::iota(order.begin(), order.end(), size_t{0});
+  if (std::string(arguments[4]) == "random")
+    std::shuffle(order.begin(), order.end(), std::mt19937(1));
   const Deadline deadline(std::atof(arguments[3]));
   double copied = 0;
   while (!deadline.passed()) {
-    for (size_t at = 0; at + block <= total; at += block) std::memcpy(&to[at], &from[at], block);
-    copied += static_cast<double>(total / block * block);
+    for (size_t i = 0; i < order.size(); ++i)
+      std::memcpy(&to[i * block], &from[order[i] * block], block);
+    copied += static_cast<double>(order.size() * block);
   }
   deadline.Print(copied);
   return 0;
@@ -108,9 +115,9 @@ int Copy(char** arguments) {
 
 int main(int argc, char** argv) {
   if (argc == 8) return feedwater::server::Read(argv);
-  if (argc == 4 && std::string(argv[1]) == "memcpy") return feedwater::server::Copy(argv);
+  if (argc == 5 && std::string(argv[1]) == "memcpy") return feedwater::server::Copy(argv);
   std::fprintf(stderr,
                "usage: read_bench FILE ENGINE BLOCK_BYTES DEPTH sequential|random DIRECT SECONDS\n"
-               "       read_bench memcpy BLOCK_BYTES SECONDS\n");
+               "       read_bench memcpy BLOCK_BYTES SECONDS sequential|random\n");
   return 2;
 }

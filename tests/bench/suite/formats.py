@@ -3,8 +3,9 @@
 Both read the same files from the page cache on the same core, consumer included, and give batches
 of 64, by turns. Photos become random resized crops of 224x224, mirrored, normalised, float32 CHW:
 in the first epoch, in later ones from the JPEGs with their seek index, and from the second one on
-with the cache of coefficients. Tokens and arrays are taken as they are, beside np.memmap in the
-trainer's own process and beside a DataLoader over it. The libraries are taken from the Pythons that
+with the cache of coefficients. Tokens and arrays are taken as they are, with the default cache and
+from the page cache alone, beside np.memmap in the trainer's own process and beside a DataLoader
+over it. The libraries are taken from the Pythons that
 `--python` names (`scripts/bench formats --install` makes some below build/peers); a library that
 none has is named and left out. Samples a second and CPU seconds for a thousand, of all processes,
 are in build/bench/formats.json.
@@ -120,6 +121,7 @@ SIDES = {
     "first epoch, filling the cache": (COEFFICIENTS, True, None),
     "from the second epoch, cached": (COEFFICIENTS, False, CACHE_GOALS),
 }
+ARRAY_SIDES = {"": "{kind: auto}", "page cache alone": NO_CACHE}  # of tokens and arrays
 
 
 def install() -> None:
@@ -205,8 +207,12 @@ class Rate:
 def ours(context: Context, name: str, core: list[int]) -> dict[str, Rate]:
     """Measure Feedwater over a format, by side."""
     if not DATA[name].is_images:
-        pipeline = pipeline_of(context, name, NO_CACHE)
-        return {"": Rate.of(feedwater(context, context.folder, pipeline, core))}
+        return {
+            side: Rate.of(
+                feedwater(context, context.folder, pipeline_of(context, name, cache), core)
+            )
+            for side, cache in ARRAY_SIDES.items()
+        }
     got = {}
     for cache in (NO_CACHE, COEFFICIENTS):
         done = feedwater(context, context.folder, pipeline_of(context, name, cache), core)
@@ -271,7 +277,7 @@ def ratios(own: dict, other: dict) -> list[Figure]:
             if name != loader.data:
                 continue
             what = f"{name}{f', {side}' if side else ''} ÷ {loader.name}"
-            goals = loader.goals if not side else SIDES[side][2]
+            goals = loader.goals if side in ARRAY_SIDES else SIDES[side][2]
             must, aim = goals or (None, None)
             pairs = list(zip(mine, rates))
             faster = [ours.samples_per_s / theirs.samples_per_s for ours, theirs in pairs]

@@ -94,10 +94,15 @@ def tfrecord(folder: Path, records: int, size: int, shards: int) -> str:
     return "{format: tfrecord, root: data}"
 
 
-def raw(folder: Path, records: int, size: int, shards: int) -> str:
+def _zeros(folder: Path, records: int, size: int, shards: int) -> None:
+    """Write files of nothing but records."""
     for shard, _, count in _parts(records, shards):
         with open(folder / f"part-{shard:05}.bin", "wb") as file:
             file.truncate(count * size)
+
+
+def raw(folder: Path, records: int, size: int, shards: int) -> str:
+    _zeros(folder, records, size, shards)
     return f"{{format: raw, root: data, record_bytes: {size}}}"
 
 
@@ -107,9 +112,7 @@ def npy(folder: Path, records: int, size: int, _shards: int) -> str:
 
 
 def tokens(folder: Path, records: int, size: int, shards: int) -> str:
-    for shard, _, count in _parts(records, shards):
-        with open(folder / f"part-{shard:05}.bin", "wb") as file:
-            file.truncate(count * size)
+    _zeros(folder, records, size, shards)
     return f"{{format: tokens, root: data, length: {size // 2}, dtype: uint16}}"
 
 
