@@ -411,9 +411,10 @@ STARTING = [
         Ends("control.sock"),
     ),
     Point("listening fails", "start", "listen errno=EOPNOTSUPP", Ends("data.sock")),
-    Point("no epoll for data", "start", "epoll_create1 errno=EMFILE", Ends("epoll_create1")),
+    Point("no epoll for providers", "start", "epoll_create1 errno=EMFILE", Ends("epoll_create1")),
+    Point("no epoll for data", "start", "epoll_create1 errno=EMFILE skip=1", Ends("epoll_create1")),
     Point(
-        "no epoll for control", "start", "epoll_create1 errno=EMFILE skip=1", Ends("epoll_create1")
+        "no epoll for control", "start", "epoll_create1 errno=EMFILE skip=2", Ends("epoll_create1")
     ),
     Point(
         "no inotify instance",
@@ -421,13 +422,15 @@ STARTING = [
         "inotify_init1 errno=EMFILE",
         Ends("max_user_instances"),
     ),
-    Point("no eventfd for data", "start", "eventfd errno=EMFILE", Ends("eventfd")),
-    Point("no eventfd for control", "start", "eventfd errno=EMFILE skip=1", Ends("eventfd")),
-    Point("no watch on the socket", "start", "epoll_ctl errno=ENOSPC", Ends("epoll_ctl")),
+    Point("no eventfd for providers", "start", "eventfd errno=EMFILE", Ends("eventfd")),
+    Point("no eventfd for data", "start", "eventfd errno=EMFILE skip=1", Ends("eventfd")),
+    Point("no eventfd for control", "start", "eventfd errno=EMFILE skip=2", Ends("eventfd")),
+    Point("no watch for providers", "start", "epoll_ctl errno=ENOSPC", Ends("epoll_ctl")),
+    Point("no watch on the socket", "start", "epoll_ctl errno=ENOSPC skip=2", Ends("epoll_ctl")),
     Point(
         "no watch on the control socket",
         "start",
-        "epoll_ctl errno=ENOSPC skip=3",
+        "epoll_ctl errno=ENOSPC skip=5",
         Ends("epoll_ctl"),
     ),
     Point(
@@ -869,7 +872,7 @@ LIMITS = [
     Point("8 MiB of locked memory", "start", "", Recovers(), limits={"MEMLOCK": 8 << 20}),
     Point("no locked memory", "start", "", Recovers(), limits={"MEMLOCK": 0}),
     Point("64 open files", "start", "", Recovers(), limits={"NOFILE": 64}),
-    Point("50 open files", "start", "", Recovers(), limits={"NOFILE": 50}),
+    Point("60 open files", "start", "", Recovers(), limits={"NOFILE": 60}),
     Point("40 open files", "start", "", Ends("LimitNOFILE"), limits={"NOFILE": 40}),
     Point(
         "no file may grow beyond 16 KiB",

@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+from daemon_process import DAEMON
 from pictures import write_folder
 
 from feedwater import DaemonLost
@@ -49,6 +51,23 @@ def digest(batch):
 
 def open_loader(**options):
     return feedwater.Loader(PIPELINE, output="numpy", **options)
+"""
+
+STARTED = "started a private feedwaterd"  # what a program says
+AGAIN = "started again"
+
+# Parts of programs.
+TRAIN = """
+loader = open_loader()
+batches = [digest(batch) for batch in loader]
+say([loader.address, batches])
+"""
+OPEN = """
+loader = open_loader()
+say(loader.address)
+"""
+WAIT = """
+sys.stdin.readline()
 """
 
 
@@ -183,3 +202,26 @@ def jobs_at(address: str) -> list[str]:
             ]
     except DaemonLost:
         return []
+
+
+def rank(number: int, size: int = 2) -> dict[str, str]:
+    """Return torchrun's environment of a rank."""
+    return {
+        "RANK": str(number),
+        "LOCAL_RANK": str(number),
+        "WORLD_SIZE": str(size),
+        "LOCAL_WORLD_SIZE": str(size),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "29511",
+    }
+
+
+@pytest.fixture(name="home")
+def home_fixture(folder):
+    """A user; to be imported by the tests that want one."""
+    if not DAEMON.exists():
+        pytest.skip(f"{DAEMON} is not built (FEEDWATER_BUILD_DIR says where)")
+    home = Home(folder / "h")
+    home.environment["FEEDWATERD"] = str(DAEMON)
+    yield home
+    home.end()

@@ -40,6 +40,7 @@ ROWS = {
     "DescribePipeline": ("INVALID_ARGUMENT", None),
     "OpenStream": ("INVALID_ARGUMENT", "UNAVAILABLE"),
     "CloseStream": ("INVALID_ARGUMENT", "NOT_FOUND"),
+    "Provide": ("INVALID_ARGUMENT", "UNAVAILABLE"),
     "GetLedger": ("NOT_FOUND", None),
     "GetStatus": ("OK", None),
     "ListRecords": ("NOT_FOUND", None),

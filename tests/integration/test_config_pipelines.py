@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import re
+import shutil
 import struct
+import wave
 
 import numpy as np
 import pytest
@@ -45,6 +48,41 @@ def write_mnist(folder) -> tuple[np.ndarray, np.ndarray]:
     return pictures, labels
 
 
+def write_speech_commands(folder) -> tuple[list[np.ndarray], list[str]]:
+    """Write WAV files of half a second to a second in folders of words, and train.csv."""
+    folder.mkdir()
+    random = np.random.Generator(np.random.PCG64(3))
+    words, lines, waveforms = ["no", "on", "yes"], ["path,word"], []
+    for number in range(RECORDS):
+        word = words[number % 3]
+        frames = int(random.integers(8000, 16001))
+        hz = 200 + 300 * (number % 3) + 10 * number
+        tone = np.sin(2 * np.pi * hz * np.arange(frames) / 16000)
+        samples = (8000 * tone + random.normal(0, 300, frames)).astype("<i2")
+        (folder / word).mkdir(exist_ok=True)
+        data = io.BytesIO()
+        with wave.open(data, "wb") as file:
+            file.setnchannels(1)
+            file.setsampwidth(2)
+            file.setframerate(16000)
+            file.writeframes(samples.tobytes())
+        (folder / word / f"{number}.wav").write_bytes(data.getvalue())
+        lines.append(f"{word}/{number}.wav,{word}")
+        waveforms.append(samples.astype(np.float32) / 32768)
+    (folder / "train.csv").write_text("\n".join(lines) + "\n")
+    return waveforms, words
+
+
+def write_text(folder) -> None:
+    """Write texts with classes, and the tokenizers that the files name."""
+    shutil.copytree(ROOT / "tests/text/tokenizers", folder / "tokenizers")
+    words = "<pad>\n<unk>\nwater\nboiler\n"
+    (folder / "tokenizers/words.txt").write_text(words)
+    (folder / "text/train").mkdir(parents=True)
+    rows = [f"water boiler {'tank ' * (n % 7)},{n % 3}" for n in range(64)]
+    (folder / "text/train/texts.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
+
+
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
     """A daemon with the files of config/pipelines as they are, and data for their roots."""
@@ -58,7 +96,10 @@ def served(tmp_path_factory):
     daemon = DaemonProcess(folder / "d")
     daemon.cifar10 = write_cifar10(folder / "cifar10")
     daemon.mnist = write_mnist(folder / "mnist")
-    roots = ", ".join(f"{name}: {folder / name}" for name in ("imagenet", "cifar10", "mnist"))
+    daemon.speech_commands = write_speech_commands(folder / "speech_commands")
+    write_text(folder)
+    names = ("imagenet", "cifar10", "mnist", "speech_commands", "text", "tokenizers")
+    roots = ", ".join(f"{name}: {folder / name}" for name in names)
     text = daemon.config.read_text()
     text = text.replace(f"roots: {{data: {daemon.data}}}", f"roots: {{{roots}}}")
     text = text.replace(f"[{daemon.pipelines}]", f"[{ROOT / 'config/pipelines'}]")
@@ -73,7 +114,12 @@ def epoch(served, name: str, batch_size: int = 6) -> list[dict]:
     with feedwater.Loader(
         name, batch_size=batch_size, address=served.address, output="numpy", as_dict=True
     ) as loader:
-        return [{key: value.copy() for key, value in batch.items()} for batch in loader]
+        return [{key: copied(value) for key, value in batch.items()} for batch in loader]
+
+
+def copied(value):
+    """Return a copy of an array, or of the rows of each sample."""
+    return [row.copy() for row in value] if isinstance(value, feedwater.Ragged) else value.copy()
 
 
 def joined(batches: list[dict], field: str) -> np.ndarray:
@@ -102,7 +148,9 @@ def order(served, tmp_path, name: str) -> np.ndarray:
 
 def test_no_file_is_without_a_test():
     names = {path.stem for path in (ROOT / "config/pipelines").glob("*.yaml")}
-    assert names == {"imagenet-train", "imagenet-val", "simclr", "cifar10", "mnist"}
+    pictures = {"imagenet-train", "imagenet-val", "simclr", "dino", "cifar10", "mnist"}
+    texts = {"text-bert", "text-pack", "text-sentencepiece", "text-words"}
+    assert names == pictures | texts | {"speech-commands"}
 
 
 def test_imagenet_train(served, tmp_path):
@@ -134,6 +182,16 @@ def test_simclr_gives_two_different_views_of_the_same_image(served, tmp_path):
     assert first.dtype == second.dtype == np.float32
     assert all(not np.array_equal(a, b) for a, b in zip(first, second))
     records = order(served, tmp_path, "simclr")
+    assert joined(batches, "label").tolist() == [label(n, RECORDS) for n in records]
+
+
+def test_dino_gives_ten_different_views_of_the_same_image(served, tmp_path):
+    batches = epoch(served, "dino")
+    views = [joined(batches, f"view_{i}") for i in range(10)]
+    assert [view.shape[1:] for view in views] == [(3, 224, 224)] * 2 + [(3, 96, 96)] * 8
+    assert all(view.dtype == np.float32 for view in views)
+    assert len({view.tobytes() for view in views[2:]}) == 8, "each view draws for itself"
+    records = order(served, tmp_path, "dino")
     assert joined(batches, "label").tolist() == [label(n, RECORDS) for n in records]
 
 
@@ -175,3 +233,86 @@ def test_mnist_is_its_pictures_normalised(served, tmp_path):
     assert labels.tolist() == expected[records].tolist()
     raw = np.rint(image * np.float32(78.5675) + np.float32(33.3184)).astype(np.uint8)
     assert np.array_equal(raw[:, 0], pictures[records])
+
+
+def log_mel(waveform: np.ndarray) -> np.ndarray:
+    """Return what the graph of speech-commands.yaml makes before its masks, by the formulas."""
+    padded = np.pad(waveform.astype(np.float64), 200, mode="reflect")
+    window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(400) / 400)
+    frames = np.lib.stride_tricks.sliding_window_view(padded, 400)[::160]
+    power = np.abs(np.fft.rfft(frames * window, axis=1)) ** 2
+    mels = np.linspace(0, 2595 * np.log10(1 + 8000 / 700), 42)
+    edges = 700 * (10 ** (mels / 2595) - 1)
+    hz = np.linspace(0, 8000, 201)
+    up = (hz[:, None] - edges[:-2]) / np.diff(edges)[:-1]
+    down = (edges[2:] - hz[:, None]) / np.diff(edges)[1:]
+    decibels = 10 * np.log10(np.maximum(power @ np.maximum(0, np.minimum(up, down)), 1e-10)).T
+    return np.maximum(decibels, decibels.max() - 80)
+
+
+def test_speech_commands_are_spectrograms_with_masks(served, tmp_path):
+    batches = epoch(served, "speech-commands")
+    mel = joined(batches, "mel")
+    assert mel.shape == (RECORDS, 40, 101) and mel.dtype == np.float32
+    records = order(served, tmp_path, "speech-commands")
+    assert records.tolist() != list(range(RECORDS)), "shuffled"
+    assert joined(batches, "label").tolist() == [int(n) % 3 for n in records]
+    assert np.array_equal(mel, joined(epoch(served, "speech-commands"), "mel"))
+    # A masked frame has one number in all bands.
+    masked = sum(bool((row == row[0]).all(axis=0).any()) for row in mel)
+    assert masked > RECORDS / 2
+
+
+def test_speech_commands_without_what_is_random_are_their_waveforms_spectrograms(served, tmp_path):
+    text = (ROOT / "config/pipelines/speech-commands.yaml").read_text()
+    text, crops = re.subn("random_crop_audio", "crop_audio", text)
+    text, masks = re.subn(r"^  - spec_augment.*\n", "", text, flags=re.M)
+    text, outputs = re.subn(r"\[mel, label\]", "[mel, audio, sample_id]", text)
+    assert (crops, masks, outputs) == (1, 1, 1)
+    file = tmp_path / "plain.yaml"
+    file.write_text(text)
+    batches = epoch(served, str(file))
+    waveforms, _ = served.speech_commands
+    for mel, audio, number in zip(*(joined(batches, f) for f in ("mel", "audio", "sample_id"))):
+        waveform = waveforms[number]
+        expected = np.pad(waveform, (0, 16000 - len(waveform)))
+        assert np.array_equal(audio, expected), "16 bits come out as they were written"
+        # Where the window holds nothing but rounding, decibels are far apart.
+        right = log_mel(expected)
+        loud = right > right.max() - 70
+        assert np.abs(mel - right)[loud].max() < 1e-2, f"record {number}"
+
+
+def test_text_pack_gives_windows_with_each_text_once(served):
+    (batch,) = epoch(served, "text-pack", batch_size=64)
+    windows, segments, positions = (
+        batch[key].reshape(-1, 2048) for key in ("tokens", "segment_ids", "positions")
+    )
+    assert windows.shape == (8, 2048) and windows.dtype == np.int32
+    assert batch["packed"].all()
+    assert ((segments > 0) & (positions == 0)).sum() == 64, "the texts"
+    first = segments[0]
+    assert (np.diff(first[first > 0]) >= 0).all() and first.max() > 8
+    assert not segments[-1].any(), "short texts fill the first windows"
+
+
+def test_text_bert_puts_each_text_between_its_tokens(served):
+    batches = epoch(served, "text-bert", batch_size=32)
+    tokens, mask = joined(batches, "tokens"), joined(batches, "mask")
+    assert tokens.shape == mask.shape == (64, 128) and mask.dtype == bool
+    assert (tokens[:, 0] == 2).all() and (tokens[~mask] == 0).all()
+    ends = tokens[np.arange(64), mask.sum(1) - 1]
+    assert (ends == 3).all()
+
+
+def test_text_sentencepiece_is_ragged_and_ends_each_text(served):
+    batches = epoch(served, "text-sentencepiece", batch_size=32)
+    rows = [row for batch in batches for row in batch["tokens"]]
+    assert len(rows) == 64 and len({len(row) for row in rows}) == 7
+    assert all(row[-1] == 2 for row in rows), "</s>"
+
+
+def test_text_words_knows_the_words_of_its_list(served):
+    tokens = joined(epoch(served, "text-words", batch_size=32), "tokens")
+    assert tokens.shape == (64, 64)
+    assert (tokens[:, :2] == [2, 3]).all() and set(np.unique(tokens)) == {0, 1, 2, 3}

@@ -335,6 +335,46 @@ def test_a_root_below_a_silent_mount_holds_up_neither_start_nor_reload_nor_end(
     old.wait(60)
 
 
+def test_an_ops_file_on_a_silent_mount_holds_up_its_pipeline_alone(daemon, mounts, folder):
+    bad, _ = mounts
+    (folder / "source/words.txt").write_text("a\nb\n")
+    os.chmod(folder / "source/words.txt", 0o644)
+    op = "{in: data, out: [words, mask], tokenizer: {root: bad, path: words.txt}, kind: words, "
+    op += "unknown_token: a, pad_token: b, max_length: 4, truncation: right, errors: replace}"
+    text = PIPELINE.format(root="good", policy="fail")
+    text = text.replace("batch:", f"  - tokenize: {op}\nbatch:")
+    daemon.add_pipeline("text", text.replace("[image,", "[image, words,"))
+    bad.hang("lookup")
+    daemon.start()
+    daemon.process.send_signal(signal.SIGHUP)
+    wait_for(lambda: "reloaded;" in daemon.tail(20000), "the reload")
+    with Control(daemon.address) as control:
+        names = control.call("ListPipelines", messages.ListPipelinesRequest(), 60).names
+    assert "text" in names
+    opened = threading.Event()
+    failures = []
+
+    def read() -> None:
+        try:
+            with load(daemon, "text") as loader:
+                opened.set()
+                assert sum(len(ids) for _, _, ids in loader) == RECORDS
+        except (feedwater.Error, AssertionError) as error:
+            failures.append(error)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        wait_for(lambda: bad.hanging() > 0, "its look-up")
+        with load(daemon, "good") as loader:
+            assert sum(len(ids) for _, ids in loader) == RECORDS
+        assert not opened.is_set()
+    finally:
+        bad.heal()
+        reader.join()
+    assert failures == [] and opened.is_set()
+
+
 def state_of(pid: int) -> str:
     with open(f"/proc/{pid}/stat") as stat:
         return stat.read().rpartition(")")[2].split()[0]

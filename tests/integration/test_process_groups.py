@@ -127,6 +127,41 @@ def test_a_loader_made_before_the_group_takes_its_place_in_it(run, tmp_path):
     assert "before the process group was initialised" in errors
 
 
+def test_ranks_of_a_group_that_would_read_other_samples_are_refused(run, tmp_path):
+    """By the group's store, as where each host has a daemon."""
+    told, errors, status = run(
+        f"""
+        def main(rank):
+            start_group(rank, 2, "file://{tmp_path}/rendezvous")
+            from feedwater.agreement import Agreement
+            from types import SimpleNamespace as Facts
+            same = Facts(
+                own_workers=0, records=48, dataset_digest="d", seed=1, batch_size=4,
+                steps_per_epoch=6, pipeline_digest="p", pipeline="ours", own_identity="",
+                sampler="",
+            )
+            place = feedwater.placement.placement()
+            for _ in range(2):
+                Agreement().check(place, same)
+            same.own_workers = rank + 2
+            try:
+                Agreement().check(place, same)
+                result = "agreed"
+            except feedwater.FailedPrecondition as error:
+                result = str(error)
+            print(json.dumps([rank, result]), flush=True)
+            dist.barrier()
+
+        if __name__ == "__main__":
+            mp.spawn(main, nprocs=2)
+        """
+    )
+    assert status == 0, errors
+    results = [result for _, result in told]
+    assert results.count("agreed") == 1
+    assert sum("the same workers= on every rank" in result for result in results) == 1
+
+
 def test_spawned_ranks_without_a_group_are_refused(run):
     told, errors, status = run(
         """

@@ -9,6 +9,7 @@ import subprocess
 import numpy as np
 import pytest
 from daemon_process import BUILD
+from op_parameters import OF_AUDIO, OF_OPEN_SIZE, OF_TEXT, needed
 from pictures import write_folder
 
 import feedwater
@@ -72,14 +73,18 @@ def test_the_command_line_takes_the_file(daemon, tmp_path):
 
 
 def test_every_op_with_its_needed_parameters_is_taken(daemon, tmp_path):
-    needed = {"size": 8, "mean": [1.0], "std": [1.0]}
     for name, schema in {**OPS, **BATCH_OPS}.items():
-        op = getattr(ops, name)(**{key: needed[key] for key in schema["required"]})
+        if name in OF_TEXT:
+            continue
+        op = getattr(ops, name)(**needed(name, schema))
         graph, of_batch = [ops.decode(), ops.center_crop(16)], []
         if name in BATCH_OPS:
             of_batch = [op]
+        elif name in OF_AUDIO:
+            graph += [ops.decode_audio(16000), ops.crop_audio(16000)]
+            graph += [ops.mel_spectrogram(16000), op]
         elif name != "decode":
-            graph.append(op)
+            graph += [op, ops.resize([8, 8])] if name in OF_OPEN_SIZE else [op]
         made = pipeline(graph=graph, batch={"size": 2, "graph": of_batch})
         made.save(tmp_path / f"{name}.yaml")
         done = subprocess.run(

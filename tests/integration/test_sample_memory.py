@@ -45,7 +45,9 @@ def test_fields_that_do_not_fit_together_are_refused_with_their_sum(make_daemon)
     with pytest.raises(feedwater.Error) as refused:
         feedwater.Loader("large", address=daemon.address, output="numpy")
     message = str(refused.value)
-    assert re.search(r"resize#\d+ 103\.0 MiB \+ .* more [\d.]+ GiB = [\d.]+ GiB", message), message
+    assert re.search(r"resize#\d+[^ ]* 103\.0 MiB \+ .* more [\d.]+ GiB = [\d.]+ GiB", message), (
+        message
+    )
     assert "over the limit of 512.0 MiB" in message, message
     with feedwater.Loader("small", address=daemon.address, output="numpy") as loader:
         assert sum(1 for _ in loader) == 2

@@ -73,7 +73,7 @@ def test_a_trainer_is_told_that_its_daemon_is_stopped(daemon, monkeypatch, caplo
             thread.join()
     stopped, back = (record.getMessage() for record in caplog.records)
     assert "kill -CONT" in stopped and daemon.address in stopped
-    assert "goes on after" in back
+    assert "continues after" in back
 
 
 def test_fifty_killed_trainers_leave_nothing_behind(daemon):

@@ -15,7 +15,8 @@ from pathlib import Path
 from scenarios import ROOT, Settings, Stage
 
 QUICK = (  # in continuous integration
-    "trainer_kill", "daemon_kill", "both_kill", "protocol", "files", "churn", "soak",
+    "trainer_kill", "daemon_kill", "both_kill", "protocol", "files", "churn", "private_daemons",
+    "soak",
 )  # fmt: skip
 SIEGES = ("control_floods", "large_plans", "image_bombs", "slow_ops", "arena_hoard")
 NAMES = QUICK + SIEGES

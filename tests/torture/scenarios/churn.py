@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from driver import Driver
 
-from . import Leftovers, Stage, fd_kinds, settled
+from . import Stage
+from .leftovers import Leftovers, fd_kinds, settled
 
 COUNTS = {"ci": 200, "release": 10000}
 PROCESS_EVERY = 50  # sessions of one process

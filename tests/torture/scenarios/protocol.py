@@ -17,7 +17,8 @@ import time
 
 from daemon_process import BUILD, OTHER_USER, other_users
 
-from . import Leftovers, Stage
+from . import Stage
+from .leftovers import Leftovers
 from .siege import BUDGET_MIB, MemoryGroup, Watch
 
 COUNTS = {"ci": 100_000, "release": 10_000_000}  # messages

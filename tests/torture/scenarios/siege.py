@@ -24,7 +24,8 @@ from pathlib import Path
 from daemon_process import BUILD, NO_OTHER_USERS, OTHER_USER, DaemonProcess, other_users
 from driver import Driver, Refused
 
-from . import HANG_S, Stage, becomes
+from . import HANG_S, Stage
+from .leftovers import becomes
 
 BUDGET_MIB = 512
 GROUP_MIB = 1024

@@ -14,7 +14,8 @@ import time
 
 from daemon_process import BUILD, OTHER_USER, other_users
 
-from . import HANG_S, PIPELINE, Leftovers, Stage, Trainer, becomes, settled
+from . import HANG_S, PIPELINE, Stage, Trainer
+from .leftovers import Leftovers, becomes, settled
 from .protocol import flood
 
 COUNTS = {"ci": 9, "release": 180}  # events

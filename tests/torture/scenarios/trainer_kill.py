@@ -12,7 +12,8 @@ import re
 import time
 from pathlib import Path
 
-from . import DaemonStatus, Leftovers, Stage, becomes
+from . import Stage
+from .leftovers import DaemonStatus, Leftovers, becomes
 
 COUNTS = {"ci": 100, "release": 3000}
 VICTIMS = 3

@@ -1,0 +1,149 @@
+"""A user's own op in a real daemon's graph: between other ops, on batches, with its generator."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import own_datasets as own
+import pytest
+from own_processes import processes_of, wait_for
+from pictures import center, write_folder
+
+import feedwater
+from feedwater import Loader, Pipeline, errors, ops
+
+RECORDS = 36
+
+
+@pytest.fixture(params=["none", "process"])
+def daemon(request, make_daemon):
+    """An isolated job's decoders have no way out: their workers call for them."""
+    daemon = make_daemon(config=f"isolation: {request.param}\n")
+    write_folder(daemon.data / "pictures", RECORDS)
+    daemon.start()
+    return daemon
+
+
+@pytest.fixture
+def serve(daemon):
+    """Serve ops; no process is left in the end."""
+    served = []
+
+    def start(name, fn, **options):
+        served.append(feedwater.serve_op(name, fn, workers=2, address=daemon.address, **options))
+        return served[-1]
+
+    yield start
+    for one in served:
+        one.close()
+    wait_for(lambda: processes_of(os.getpid()) in ([], [daemon.process.pid]), "no process is left")
+
+
+def images(daemon, *graph, batch=None, **options) -> np.ndarray:
+    """Return the images of an epoch, in the records' order."""
+    pipeline = Pipeline(
+        dataset={"format": "image_folder", "root": "data", "path": "pictures"},
+        sampler={"shuffle": "full", "seed": 1},
+        graph=[ops.decode(), ops.center_crop(8), *graph],
+        batch={"size": 6, **({"graph": batch} if batch else {})},
+        outputs=["image", "sample_id"],
+        **options,
+    )
+    with Loader(pipeline, address=daemon.address, output="numpy") as loader:
+        found = {}
+        for image, ids in loader:
+            found.update(zip(ids.tolist(), image.copy()))
+    return np.array([found[record] for record in sorted(found)])
+
+
+CENTERS = np.array([center(record) for record in range(RECORDS)])
+
+
+def test_an_op_stands_between_others(daemon, serve):
+    serve("invert", own.invert)
+    got = images(daemon, ops.python("invert"), ops.random_horizontal_flip(p=1.0))
+    assert (got == 255 - CENTERS[:, :, ::-1]).all()
+
+
+def test_several_ops_with_other_types_and_shapes(daemon, serve):
+    serve("mean", own.mean)
+    serve("plus", own.plus)
+    op = {"name": "mean", "in": "image", "out": "image", "dtype": "float32", "shape": [3]}
+    got = images(daemon, {"python": op}, {"python": {"name": "plus"}})
+    wanted = CENTERS.astype(np.float32).mean(axis=(1, 2)) + 1
+    assert got.dtype == np.float32 and np.allclose(got, wanted)
+
+
+def test_an_op_works_on_whole_batches(daemon, serve):
+    serve("invert", own.invert)
+    got = images(daemon, batch=[ops.python("invert")])
+    assert (got == 255 - CENTERS).all()
+    got = images(daemon, {"python": {"name": "invert", "batch": True}})
+    assert (got == 255 - CENTERS).all()
+
+
+def test_what_an_op_draws_does_not_depend_on_processes(daemon, serve):
+    op = ops.python("jitter", dtype="float32", random=True)
+    served = serve("jitter", own.jitter)
+    one = images(daemon, op)
+    assert (one == images(daemon, op)).all()
+    served.close()
+    serve("jitter", own.jitter)
+    assert (one == images(daemon, op)).all()
+    noise = (one - CENTERS).reshape(RECORDS, -1)
+    assert (
+        np.ptp(noise, axis=1).max() < 0.01 and len({round(float(n), 3) for n in noise[:, 0]}) > 30
+    )
+
+
+def test_an_op_that_raises_makes_bad_samples(daemon, serve):
+    serve("picky", own.picky)
+    op = {"python": {"name": "picky"}}
+    with pytest.raises(errors.BadSample, match="RuntimeError: too dark"):
+        images(daemon, op)
+    got = images(daemon, op, on_bad_sample="substitute")
+    dark = [record for record in range(RECORDS) if CENTERS[record][0, 0, 0] < own.DARK]
+    assert 0 < len(dark) < RECORDS / 2
+    assert (got == np.delete(CENTERS, dark, axis=0)).all()
+
+
+def test_what_is_not_as_the_graph_says_is_an_error_with_both(daemon, serve):
+    serve("mean", own.mean)
+    with pytest.raises(errors.Error, match=r"float32"):
+        images(daemon, {"python": {"name": "mean", "dtype": "uint8", "shape": [3]}})
+
+
+def test_another_number_of_outputs_is_told_with_both_and_the_cure(daemon, serve):
+    serve("pair", own.pair)
+    text = r"op 'pair': 2 values came, and 1 is expected; cure: return what `out` of the graph has"
+    with pytest.raises(errors.BadSample, match=text):
+        images(daemon, {"python": {"name": "pair"}})
+
+
+def test_an_op_that_is_not_said_to_be_random_gets_no_generator(daemon, serve):
+    serve("needs", own.needs_rng)
+    with pytest.raises(errors.BadSample, match="say 'random: true' in the graph"):
+        images(daemon, {"python": {"name": "needs"}})
+    assert (images(daemon, ops.python("needs", random=True)) == CENTERS + 1).all()
+
+
+def test_another_version_is_another_pipeline(daemon, serve):
+    pipeline = Pipeline(
+        dataset={"format": "image_folder", "root": "data", "path": "pictures"},
+        graph=[ops.decode(), ops.center_crop(8), {"python": {"name": "invert"}}],
+        batch=6,
+        outputs=["image"],
+    )
+    states = []
+    for version in ("1", "2", "1"):
+        served = serve("invert", own.invert, version=version)
+        with Loader(pipeline, address=daemon.address, output="numpy") as loader:
+            states.append(loader.state_dict()["pipeline"])
+        served.close()
+    assert states[0] == states[2] != states[1]
+
+
+def test_an_op_that_nobody_serves_is_refused(daemon):
+    with pytest.raises(errors.Error, match="nobody"):
+        images(daemon, {"python": {"name": "nobody"}}, max_bad_fraction=0.1)
