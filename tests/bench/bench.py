@@ -53,7 +53,7 @@ def main() -> int:
         default=[],
         type=Path,
         metavar="PATH",
-        help="formats, own: a Python that has other loaders; may be repeated",
+        help="device, formats, own: a Python that has other loaders; may be repeated",
     )
     options = parser.parse_args()
     names = NAMES if options.names == ["all"] else options.names

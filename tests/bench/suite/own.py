@@ -41,8 +41,8 @@ def python_of(context: Context) -> Path | None:
     return None
 
 
-def measured(context: Context, python: Path, side: str, size: int) -> dict:
-    """Measure one side."""
+def measured(context: Context, python: Path, script: Path, *words: object) -> dict:
+    """Run a script whose loaders start private daemons, and return what it prints."""
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT / "client/python"),
@@ -50,9 +50,8 @@ def measured(context: Context, python: Path, side: str, size: int) -> dict:
         "XDG_RUNTIME_DIR": str(context.folder),
         "XDG_STATE_HOME": str(context.folder),
     }
-    workers = str(len(os.sched_getaffinity(0)))
     done = subprocess.run(
-        [python, SCRIPT, side, str(size), workers, str(context.seconds)],
+        [python, script, *map(str, words)],
         capture_output=True, text=True, timeout=600, env=environment,
     )  # fmt: skip
     if done.returncode != 0:
@@ -67,11 +66,14 @@ def run(context: Context) -> list[Figure]:
         context.absent["all"] = f"no Python has {', '.join(IMPORTS)}: --install, or --python PATH"
         return []
     figures = []
+    workers = len(os.sched_getaffinity(0))
     for name, (size, must) in SIZES.items():
         rounds: dict[str, list[dict]] = {side: [] for side in SIDES}
         for number in range(1 if context.quick else ROUNDS):
             for side in SIDES[:: 1 if number % 2 == 0 else -1]:
-                rounds[side].append(measured(context, python, side, size))
+                rounds[side].append(
+                    measured(context, python, SCRIPT, side, size, workers, context.seconds)
+                )
         pairs = list(zip(*rounds.values()))
         faster = [own["samples_per_s"] / other["samples_per_s"] for own, other in pairs]
         cheaper = [own["trainer_us_a_batch"] / other["trainer_us_a_batch"] for own, other in pairs]
