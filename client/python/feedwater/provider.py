@@ -137,6 +137,7 @@ class Supervisor:
         self._serves = threading.Event()  # or never will
         self._error: Optional[errors.Error] = None
         self._woken, self._waker = pipe(duplex=False)
+        self._waker_use = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="feedwater-provider", daemon=True)
 
     def start(self) -> None:
@@ -160,10 +161,25 @@ class Supervisor:
         """End the processes. Returns when they are gone. May be called again."""
         if os.getpid() != self._pid:
             return  # a forked child's copy
-        forget(self._waker)
-        # A finalizer runs in any thread, also in this one.
-        if self._thread.ident is not None and self._thread is not threading.current_thread():
+        self._forget_waker()
+        if self._thread.ident is not None:
             self._thread.join()
+
+    def end_soon(self) -> None:
+        """Let the thread end the processes. Waits for nothing: a finalizer may run in any thread,
+        and below any lock that the thread needs.
+        """
+        if os.getpid() != self._pid or not self._waker_use.acquire(blocking=False):
+            return
+        try:
+            if not self._waker.closed:
+                os.write(self._waker.fileno(), b"e")
+        finally:
+            self._waker_use.release()
+
+    def _forget_waker(self) -> None:
+        with self._waker_use:
+            forget(self._waker)
 
     @property
     def error(self) -> Optional[errors.Error]:
@@ -193,6 +209,7 @@ class Supervisor:
         finally:
             self._end_all()
             forget(self._woken)
+            self._forget_waker()
             close(self._own.fd)
             self._serves.set()
 
@@ -402,9 +419,9 @@ class Supervisor:
     def _bury(self, process: _Process) -> None:
         """Let another process take the place of one that ended, unless all end."""
         assert self._server is not None
-        self._processes.remove(process)
         process.disconnect()  # first: the daemon waits for the last copy's end
-        status = self._server.end_of(process.forked)
+        status = self._server.end_of(process.forked)  # Gone: all of them are let go
+        self._processes.remove(process)
         how = ending(status)
         words = process.last_words()
         process.share(None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import inspect
 import math
 import re
@@ -26,6 +27,13 @@ _MOST_WORKERS = 64
 
 # What this process serves: by address, and by kind and name.
 _here: weakref.WeakValueDictionary[tuple[str, str], Served] = weakref.WeakValueDictionary()
+_open: weakref.WeakSet[Served] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    for served in list(_open):
+        served.close()
 
 
 class Served:
@@ -54,7 +62,9 @@ class Served:
         self.name = supervisor.offer.name
         self.address = supervisor.address
         # Whoever forgets to close it does so by dropping it, or with the program's end.
-        self._close = weakref.finalize(self, supervisor.close)
+        self._dropped = weakref.finalize(self, supervisor.end_soon)
+        self._dropped.atexit = False
+        _open.add(self)
         described = supervisor.described
         self.fields: tuple[SampleField, ...] = () if described is None else described.plan.fields
         self.records = 0 if described is None else described.records
@@ -63,7 +73,7 @@ class Served:
     @property
     def is_open(self) -> bool:
         """It is provided: neither closed nor given up."""
-        return self._close.alive and self._supervisor.error is None
+        return self._dropped.alive and self._supervisor.error is None
 
     def is_of(self, own: Any) -> bool:
         """Tell whether it serves this very dataset or function."""
@@ -81,7 +91,8 @@ class Served:
 
     def close(self) -> None:
         """End the processes. Returns when they are gone. May be called again."""
-        self._close()
+        self._dropped.detach()
+        self._supervisor.close()
         if self._daemon is not None:
             self._daemon.release()
 

@@ -5,6 +5,7 @@ daemon.
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import signal
 import time
@@ -16,7 +17,9 @@ from fake_asker import MADE
 from own_processes import PATIENCE_S, is_alive, processes_of, wait_for
 from own_programs import MINE, run
 
+import feedwater
 from feedwater import errors, fork_server, provider
+from feedwater.descriptors import no_fork
 from feedwater.session import Session
 
 GUARDED = MINE + "if __name__ == '__main__': main()\n"
@@ -225,6 +228,19 @@ def test_a_fork_as_a_process_is_given_its_socket_does_not_keep_it(serve, monkeyp
 def started(by: list[int]) -> list[int]:
     """Return the programs that the user's code has started."""
     return [pid for pid in by if "sleep" in Path(f"/proc/{pid}/comm").read_text()]
+
+
+def test_what_is_dropped_below_a_lock_that_its_thread_needs_holds_nobody(daemon):
+    """The collector may run anywhere, and end what a cycle of garbage still serves."""
+    served = feedwater.serve_source("mine", own.Numbers(), address=str(daemon.directory))
+    thread = served._supervisor._thread
+    with no_fork:
+        del served
+        gc.collect()
+        assert thread.is_alive()  # and this one goes on
+    thread.join(PATIENCE_S)
+    assert not thread.is_alive()
+    assert processes_of(os.getpid()) == []
 
 
 @pytest.mark.parametrize("ends", ["close", "fork server", "program"])
