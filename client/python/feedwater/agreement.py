@@ -4,18 +4,19 @@ A daemon compares the ranks that it serves. Hosts have daemons of their own, whi
 one another: one with other files, another seed or, of an iterable dataset, other ``workers=`` would
 give its ranks other samples, and nobody would notice. So ranks of a process group compare what
 their daemons say, through the group's key-value store: who comes first leaves it there. The n-th
-loader of one rank is compared with the n-th one of another, since names may have been made up by a
-process or a host alone. No rank waits for another one, and what goes wrong with the store is no
-error of the loader's.
+loader that one rank makes is compared with the n-th one of another, since names may have been made
+up by a process or a host alone. No rank waits for another one, and what goes wrong with the store
+is no error of the loader's.
 """
 
 from __future__ import annotations
 
+import heapq
 import json
 import logging
 import sys
 from collections.abc import Callable
-from typing import Any, Optional
+from typing import Any, ClassVar, Optional
 
 from .errors import FailedPrecondition
 from .placement import RankPlacement, process_group
@@ -47,14 +48,30 @@ _CURES = {
 
 
 class Agreement:
-    """What one loader's daemon says, compared once with what other ranks' daemons do."""
+    """What one loader's daemon says, compared once with what other ranks' daemons do.
 
-    _taken = 0  # loaders of this process that belong to the group
+    Parameters
+    ----------
+    is_of_group : bool
+        Other ranks may make the same loader. One that the program made for this rank alone is not
+        counted.
+    """
 
-    def __init__(self) -> None:
-        self._ordinal: Optional[int] = None
+    _made = 0  # numbers given to loaders of this process
+    _free: ClassVar[list[int]] = []  # those of them that were given back, as a heap
+
+    def __init__(self, is_of_group: bool) -> None:
+        # Now: which loader is asked first may differ from rank to rank.
+        self._ordinal = self._number() if is_of_group else None
         self._refusal: Optional[str] = None
-        self._is_settled = False
+        self._is_settled = not is_of_group
+
+    @staticmethod
+    def _number() -> int:
+        if Agreement._free:
+            return heapq.heappop(Agreement._free)
+        Agreement._made += 1
+        return Agreement._made
 
     def check(self, place: RankPlacement, facts: Any) -> None:
         """Compare what this rank reads with the first rank that came, if there is a group by now.
@@ -72,12 +89,14 @@ class Agreement:
         if not self._is_settled:
             self._is_settled = self._settle(place, facts)
         if self._refusal is not None:
+            self.withdraw()
             raise FailedPrecondition(self._refusal)
 
     def withdraw(self) -> None:
-        """Forget a loader that could not be made: the next one is compared in its place."""
-        if self._ordinal is not None and self._ordinal == Agreement._taken:
-            Agreement._taken -= 1
+        """Forget a loader that was refused or could not be made: the next one takes its place."""
+        if self._ordinal is not None:
+            heapq.heappush(Agreement._free, self._ordinal)
+        self._ordinal = None
 
     def _settle(self, place: RankPlacement, facts: Any) -> bool:
         """Return false if it cannot be done yet."""
@@ -94,8 +113,7 @@ class Agreement:
         store = _torch_store() or _jax_store()
         if store is None:
             return True
-        Agreement._taken += 1
-        self._ordinal = Agreement._taken
+        assert self._ordinal is not None
         ours = {term: getattr(facts, term) for term in (*_TERMS, _PIPELINE)}
         kind = "the dataset" if facts.own_identity else "pipeline"
         ours.update(rank=place.rank, name=f"{kind} {facts.pipeline}")

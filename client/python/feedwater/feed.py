@@ -82,7 +82,12 @@ class Feed:
         self._converter = converter
         self._spill = Spill()
         self._pending: Optional[_Pending] = None
-        self._open(options, place)
+        self._agreement = Agreement(not place_is_settled or place.world_size > 1)
+        try:
+            self._open(options, place)
+        except BaseException:
+            self._agreement.withdraw()
+            raise
         facts = self.stream.facts
         self.position = Position(self._epoch_shape(), facts.epoch, facts.position)
 
@@ -108,16 +113,14 @@ class Feed:
                 "belong together"
             ) from None
         self._finalizer = weakref.finalize(self, Stream.close, self.stream, False)
-        self._agreement = Agreement()
         try:
             described = list(outputs(self.stream.facts))
             self.fields: dict[str, Field] = {place.name: field for field, place in described}
             self._places = tuple(place for _, place in described)
             self.place = place
-            self._agreement.check(place, self.stream.facts)
             self._convert = self._converter(self._places)
+            self._agreement.check(place, self.stream.facts)
         except BaseException:
-            self._agreement.withdraw()
             self._end_stream()
             raise
 
@@ -291,6 +294,10 @@ class Feed:
     def _drop_pending(self) -> None:
         if self._pending is not None:
             self.forget()
+
+    def rest(self) -> None:
+        """Give back what copies to the device have read: no batch is asked for in a while."""
+        self._convert.let_go()
 
     def _let_go(self) -> None:
         self._convert.let_go(wait=self.stream.held() >= lendable(self.stream.slots))

@@ -42,7 +42,8 @@ def group(monkeypatch):
             "jax._src.distributed",
         ):
             monkeypatch.delitem(sys.modules, name, raising=False)
-        monkeypatch.setattr(Agreement, "_taken", 0)  # another process's
+        monkeypatch.setattr(Agreement, "_made", 0)  # another process's
+        monkeypatch.setattr(Agreement, "_free", [])
         if kind == "torch":
             dist = SimpleNamespace(
                 is_available=lambda: True, is_initialized=lambda: True,
@@ -70,7 +71,7 @@ def group(monkeypatch):
 
 
 def check(rank: int, world: int = 2, **other) -> Agreement:
-    made = Agreement()
+    made = Agreement(world > 1)
     facts = SimpleNamespace(**{**FACTS, **other})
     try:
         made.check(RankPlacement(rank, world, 0, None, f"pid-{rank}"), facts)
@@ -137,7 +138,7 @@ def test_a_refusal_is_remembered(group):
     """A loader that was made before its group, and is asked again."""
     place, facts = RankPlacement(0, 2, 0, None, "pid-0"), SimpleNamespace(**{**FACTS, "seed": 4})
     group(0, "none")
-    late = Agreement()
+    late = Agreement(True)
     late.check(place, facts)
     group(1)
     check(1)
@@ -147,7 +148,7 @@ def test_a_refusal_is_remembered(group):
             late.check(place, facts)
         group.store.clear()
     check(0)
-    assert list(group.store) == ["feedwater/2"], "it keeps its place"
+    assert list(group.store) == ["feedwater/1"], "who is made in its place is compared in it"
 
 
 def test_another_pipeline_is_told(group, caplog):
@@ -177,6 +178,20 @@ def test_without_a_group_nothing_is_compared_yet(group):
     group(0)
     made.check(RankPlacement(0, 2, 0, None, None), SimpleNamespace(**FACTS))
     assert list(group.store) == ["feedwater/1"]
+
+
+def test_loaders_are_numbered_as_they_are_made_and_not_as_they_are_asked(group, caplog):
+    place, facts = RankPlacement, SimpleNamespace
+    trains, validates = facts(**FACTS), facts(**{**FACTS, "records": 7})
+    group(0, "none")
+    train, validate = Agreement(True), Agreement(True)
+    group(0)
+    validate.check(place(0, 2, 0, None, None), validates)  # len() for a progress bar, on one rank
+    train.check(place(0, 2, 0, None, None), trains)
+    group(1)
+    check(1)
+    check(1, records=7)
+    assert caplog.text == ""
 
 
 def test_ranks_of_the_programs_own_making_are_not_compared(group):
