@@ -134,8 +134,10 @@ def _values(transform: Any, parameters: Mapping[str, Any]) -> dict[str, Any]:
         values[name] = getattr(transform, name, default)
         if values[name] is REQUIRED:
             raise NoCounterpart(f"it has no attribute {name!r}: is it torchvision's?")
-    # Of version 2 the attribute has another order than the argument: left, right, top, bottom.
-    if values.get("padding") is not None and ".v2." in type(transform).__module__:
+    # RandomCrop of version 2 keeps it in another order than it takes it: left, right, top, bottom.
+    kind = type(transform)
+    is_kept_otherwise = kind.__name__ == "RandomCrop" and ".v2." in kind.__module__
+    if is_kept_otherwise and values.get("padding") is not None:
         left, right, top, bottom = values["padding"]
         values["padding"] = [left, top, right, bottom]
     return values

@@ -279,6 +279,13 @@ TRANSLATED = {
         [fake("Pad", padding=[1, 2], fill=7, padding_mode="constant")],
         [{"pad": {"padding": [1, 2], "fill": [7.0]}}],
     ),
+    "borders of version 2, which keeps them as they were given": (
+        [
+            fake("Pad", V2, padding=padding, fill=0, padding_mode="constant")
+            for padding in (4, [1, 2], [1, 2, 3, 4])
+        ],
+        [{"pad": {"padding": padding}} for padding in (4, [1, 2], [1, 2, 3, 4])],
+    ),
     "sharpness": (
         [fake("RandomAdjustSharpness", sharpness_factor=2, p=0.5)],
         [{"random_adjust_sharpness": {"sharpness_factor": 2}}],
