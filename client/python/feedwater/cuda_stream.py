@@ -67,8 +67,9 @@ class CudaStream:
 
     def unpin(self, address: int) -> None:
         """Undo `pin`, if it was done."""
-        if int(self._torch.cuda.cudart().cudaHostUnregister(address)) != 0:
-            self._take_last_error()
+        with self._torch.cuda.device(self._device):
+            if int(self._torch.cuda.cudart().cudaHostUnregister(address)) != 0:
+                self._take_last_error()
 
     def _take_last_error(self) -> None:
         # A failure stays the runtime's last error, and would be told as that of the next kernel:

@@ -106,9 +106,10 @@ class DeviceCopies:
     def hand_on(self, copy: DeviceCopy) -> list[Any]:
         """Return the outputs of a copy, for the program's stream to use."""
         self._backend.let_program_wait(copy.event)
-        for tensor in _tensors(copy.outputs):
+        outputs, copy.outputs = copy.outputs, []  # its sources may still be waited for
+        for tensor in _tensors(outputs):
             self._backend.used_by_program(tensor)
-        return copy.outputs
+        return outputs
 
     def let_go(self, wait: bool = False) -> None:
         """Let go of what complete copies have read; `wait` for the oldest copy."""

@@ -427,6 +427,7 @@ class Loader(LoaderPosition, DataLoaderHabits, Pickles):
         # First: interrupted between the two, the iteration must not run into the next epoch.
         self._end_iteration()
         self._feed.position.begin_epoch(self._feed.position.consumed.epoch + 1)
+        self._feed.rest()
         raise StopIteration
 
     # --- the rest ---------------------------------------------------------------------------------
