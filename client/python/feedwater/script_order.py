@@ -164,14 +164,15 @@ class Orders:
     def _note_dropped(
         self, sampler: ast.Call, given: dict[str, ast.expr], own: dict[str, ast.expr]
     ) -> None:
-        if flag(self._script, own, "drop_last", False) and not flag(
-            self._script, given, "drop_last", False
-        ):
-            self._report.note(
-                sampler,
-                "DistributedSampler(drop_last=True) leaves out what does not fill all ranks; "
-                "`last: partial` gives it, and ranks may get batches of other sizes",
-            )
+        if flag(self._script, given, "drop_last", False):
+            return
+        if flag(self._script, own, "drop_last", False):
+            what = "DistributedSampler(drop_last=True) leaves out what does not fill all ranks"
+            gives = "gives it, and ranks may get batches of other sizes"
+        else:
+            what = "DistributedSampler repeats samples until all ranks have as many"
+            gives = "does not: the last batches of ranks differ in size, and may be empty"
+        self._report.note(sampler, f"{what}; `last: partial` {gives}")
 
 
 def _asks_whether_none(node: ast.expr, name: ast.expr) -> bool:
