@@ -5,7 +5,6 @@ what becomes of them when the user's code, the daemon or the program misbehaves.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import signal
