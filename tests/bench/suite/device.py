@@ -26,7 +26,7 @@ import google.protobuf, grpc, numpy, torch, torchvision
 assert torch.cuda.is_available(), "no CUDA device"
 """
 RECORDS, RAW_BATCH, TAKEN = 2048, 256, 6  # as the script takes
-IMAGES = 12_800  # an epoch
+IMAGES = 25_600  # an epoch
 ARRAYS = """\
 import sys, numpy
 images = numpy.lib.format.open_memmap(sys.argv[1], "w+", numpy.uint8, ({records}, 3, 224, 224))
