@@ -18,8 +18,8 @@ from functools import partial
 
 import torch
 
-SLOTS = 8
-TAKEN = SLOTS - 2  # batches that surely wait when nothing has been asked for in a while
+SLOTS = 24
+TAKEN = 16  # batches that surely wait when nothing has been asked for in a while
 BATCH, WARM = 256, 40
 ROUNDS = 15
 

@@ -1,6 +1,6 @@
 """Batches to a CUDA device: their rate beside pinned memory, and whether a training step waits.
 
-Rates: 6 batches of 256 raw images of 224x224 (38.5 MB each) that wait in shared memory, from
+Rates: 16 batches of 256 raw images of 224x224 (38.5 MB each) that wait in shared memory, from
 `next()` of the first to the end of the last copy, beside as many copies from torch's own pinned
 memory; and the same with a step of the device behind each that takes as long as a copy. Training:
 ResNet-50 in bfloat16, batches of 256, from photos of the page cache, beside the same steps over one
@@ -25,7 +25,7 @@ NEEDS = """
 import google.protobuf, grpc, numpy, torch, torchvision
 assert torch.cuda.is_available(), "no CUDA device"
 """
-RECORDS, RAW_BATCH, TAKEN = 2048, 256, 6  # as the script takes
+RECORDS, RAW_BATCH, TAKEN = 16_384, 256, 16  # as the script takes
 IMAGES = 25_600  # an epoch
 ARRAYS = """\
 import sys, numpy
