@@ -1,5 +1,5 @@
-// feedwater validate: checks a pipeline file without a daemon, and with --config also the data that
-// it names.
+// feedwater validate: checks pipeline files without a daemon, and with --config also the data that
+// they name.
 #include <iostream>
 #include <optional>
 #include <string>
@@ -143,29 +143,48 @@ void PrintText(const std::string& file, const PlannedPipeline& result, const Fin
     std::cerr << "warning: " << server::EscapedLines(warning) << "\n";
 }
 
+// Of one file: the document, or text on stdout.
+absl::StatusOr<json> Validate(const std::string& file, const ConfigChoice& config, int64_t world_size,
+                              bool as_json) {
+  absl::StatusOr<PlannedPipeline> result = PlanPipeline(file, config, /*needs_plan=*/false);
+  // Whatever is wrong here is wrong with the input.
+  if (!result.ok()) return absl::InvalidArgumentError(result.status().message());
+  FW_ASSIGN_OR_RETURN(const Findings findings, LookAt(*result, world_size));
+  if (as_json) return ToJson(file, *result, findings);
+  PrintText(file, *result, findings);
+  return json();
+}
+
 void AddValidate(CLI::App& app, Context& context) {
-  static std::string file, config;
+  static std::vector<std::string> files;
+  static std::string config;
   static int64_t world_size = 1;
   CLI::App* command =
       AddCommand(app, context, "validate",
-                 "check a pipeline file: keys, ops, parameters, types and shapes; needs no daemon",
-                 "  feedwater validate pipelines/imagenet-train.yaml\n"
+                 "check pipeline files: keys, ops, parameters, types and shapes; needs no daemon",
+                 "  feedwater validate pipelines/*.yaml\n"
                  "  feedwater validate pipelines/imagenet-train.yaml --config "
                  "/etc/feedwater/feedwater.yaml   # and that its data is there",
                  [&context]() -> absl::Status {
-                   absl::StatusOr<PlannedPipeline> result =
-                       PlanPipeline(file, {config, context.address}, /*needs_plan=*/false);
-                   // Whatever is wrong here is wrong with the input.
-                   if (!result.ok()) return absl::InvalidArgumentError(result.status().message());
-                   FW_ASSIGN_OR_RETURN(const Findings findings, LookAt(*result, world_size));
-                   if (context.json) {
-                     std::cout << ToJson(file, *result, findings).dump(2) << "\n";
-                   } else {
-                     PrintText(file, *result, findings);
+                   json documents = json::array();
+                   for (const std::string& file : files) {
+                     absl::StatusOr<json> document =
+                         Validate(file, {config, context.address}, world_size, context.json);
+                     if (!document.ok()) {
+                       if (files.size() == 1) return document.status();
+                       if (!context.json) context.Finish(document.status());
+                       context.exit_status = 2;
+                       document = {{"file", file},
+                                   {"valid", false},
+                                   {"error", std::string(document.status().message())}};
+                     }
+                     documents.push_back(*std::move(document));
                    }
+                   if (context.json)
+                     std::cout << (files.size() == 1 ? documents[0] : documents).dump(2) << "\n";
                    return absl::OkStatus();
                  });
-  command->add_option("file", file, "the pipeline file")->required()->type_name("FILE");
+  command->add_option("file", files, "the pipeline file, or several")->required()->type_name("FILE");
   command
       ->add_option("--config", config,
                    "the daemon's configuration: also opens the dataset below its roots")
