@@ -144,8 +144,8 @@ void PrintText(const std::string& file, const PlannedPipeline& result, const Fin
 }
 
 // Of one file: the document, or text on stdout.
-absl::StatusOr<json> Validate(const std::string& file, const ConfigChoice& config, int64_t world_size,
-                              bool as_json) {
+absl::StatusOr<json> Validate(const std::string& file, const ConfigChoice& config,
+                              int64_t world_size, bool as_json) {
   absl::StatusOr<PlannedPipeline> result = PlanPipeline(file, config, /*needs_plan=*/false);
   // Whatever is wrong here is wrong with the input.
   if (!result.ok()) return absl::InvalidArgumentError(result.status().message());
@@ -184,7 +184,9 @@ void AddValidate(CLI::App& app, Context& context) {
                      std::cout << (files.size() == 1 ? documents[0] : documents).dump(2) << "\n";
                    return absl::OkStatus();
                  });
-  command->add_option("file", files, "the pipeline file, or several")->required()->type_name("FILE");
+  command->add_option("file", files, "the pipeline file, or several")
+      ->required()
+      ->type_name("FILE");
   command
       ->add_option("--config", config,
                    "the daemon's configuration: also opens the dataset below its roots")

@@ -65,6 +65,7 @@ def environment(daemon) -> dict[str, str]:
         **os.environ,
         "FEEDWATER_ADDRESS": daemon.address,
         "OMP_NUM_THREADS": "1",  # sums are the same in every run
+        "JAX_PLATFORMS": "cpu",  # each process would take most of a GPU's memory
         # torch 2.13 gives restarted ranks the store of those before them, with the addresses of
         # dead processes in it, unless this is set.
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",

@@ -34,15 +34,15 @@ def seconds(run) -> float:
 
 
 def busy(long_s: float):
-    """Return a step of the device that takes about so long and does not touch the host."""
-    matrix = torch.randn(2048, 2048, device="cuda", dtype=torch.bfloat16)
+    """Return a step of the device that takes about so long, and the host hardly anything."""
+    matrix = torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16)
 
     def times(count: int) -> None:
         for _ in range(count):
             torch.mm(matrix, matrix)
 
-    times(100)
-    count = max(1, round(long_s / (seconds(lambda: times(500)) / 500)))
+    times(20)
+    count = max(1, round(long_s / (seconds(lambda: times(50)) / 50)))
     return lambda: times(count)
 
 
