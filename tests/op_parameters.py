@@ -44,8 +44,15 @@ NEEDED = {
     "tokenizer": "words.json",
     "transformation_matrix": [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
 }
+OF_OP = {"random_resize": {"min_size": 8, "max_size": 9}}  # where a name means another thing
 OF_TEXT = ("tokenize", "pack")  # which test_text.py tries
-OF_OPEN_SIZE = ("random_short_side", "scale_jitter", "random_zoom_out", "random_iou_crop")
+OF_OPEN_SIZE = (
+    "random_resize",
+    "random_short_side",
+    "scale_jitter",
+    "random_zoom_out",
+    "random_iou_crop",
+)
 OF_AUDIO = (
     "amplitude_to_db",
     "crop_audio",
@@ -63,6 +70,7 @@ OF_AUDIO = (
 
 def needed(op: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return what an op has to be given."""
-    lacking = sorted(set(schema["required"]) - set(NEEDED))
+    known = {**NEEDED, **OF_OP.get(op, {})}
+    lacking = sorted(set(schema["required"]) - set(known))
     assert not lacking, f"NEEDED of tests/op_parameters.py has no value for {lacking} of {op}"
-    return {key: NEEDED[key] for key in schema["required"]}
+    return {key: known[key] for key in schema["required"]}

@@ -149,6 +149,9 @@ ROWS: list[Row] = [
      pictures(lambda i: F.rotate(i, 30, BILINEAR))),
     ("random_rotation", "degrees: [30, 30]", PICTURE, "",
      pictures(lambda i: F.rotate(i, 30, NEAREST))),
+    ("random_resize", "min_size: 256, max_size: 257", PICTURE,
+     "[{random_resize: {min_size: 256, max_size: 257}}, {center_crop: {size: 256}}]",
+     pictures(lambda i: F.center_crop(F.resize(i, [256], BILINEAR), [256, 256]))),
     ("random_short_side", "min_size: [256]", PICTURE, "[{random_short_side: {min_size: [256]}}, "
      "{center_crop: {size: 256}}]",
      pictures(lambda i: F.center_crop(F.resize(i, [256], BILINEAR), [256, 256]))),

@@ -191,6 +191,9 @@ TRANSFORMS: dict[str, Transform] = {
         },
         Translator.random_rotation,
     ),
+    "RandomResize": Transform(
+        {"min_size": REQUIRED, "max_size": REQUIRED, **_SAMPLED}, Translator.random_resize
+    ),
     "RandomShortestSize": Transform(
         {"min_size": REQUIRED, "max_size": None, **_SAMPLED}, Translator.random_short_side
     ),

@@ -267,6 +267,16 @@ class Translator(Steps):
             interpolation=self._interpolation(values),
         )
 
+    def random_resize(self, values: dict[str, Any]) -> None:
+        """RandomResize."""
+        self._refuse_floats("random_resize")
+        self._emit(
+            "random_resize",
+            min_size=values["min_size"],
+            max_size=values["max_size"],
+            interpolation=self._interpolation(values),
+        )
+
     def scale_jitter(self, values: dict[str, Any]) -> None:
         """ScaleJitter."""
         self._refuse_floats("scale_jitter")

@@ -2,7 +2,6 @@
 // torchvision.transforms.v2.RandomShortestSize does on PIL images.
 #include <algorithm>
 
-#include "absl/strings/str_cat.h"
 #include "server/graph/op_schema.h"
 #include "server/graph/resampling_op.h"
 
@@ -35,10 +34,6 @@ class RandomShortSide : public ResamplingOp {
       factor = std::min(factor, static_cast<double>(*params_.max_size) / std::max(height, width));
     const auto new_height = static_cast<int64_t>(height * factor),
                new_width = static_cast<int64_t>(width * factor);
-    if (new_height == 0 || new_width == 0) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "an image of ", width, "x", height, " is too narrow: a side would shrink to nothing"));
-    }
     return ResizeTo(new_height, new_width, input, limits, transform);
   }
 
@@ -68,8 +63,6 @@ const OpRegistrar kRegistrar(
         .Cost("As resize.")
         .Example("- random_short_side: {min_size: [24, 32, 36], max_size: 60}")
         .AlsoKnownAs("torchvision", {"RandomShortestSize"})
-        .NearestTo("torchvision", {"RandomResize"})
-        .NearestTo("MindSpore", {"RandomResize"})
         .Create<RandomShortSide>());
 
 }  // namespace

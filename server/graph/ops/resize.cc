@@ -33,38 +33,20 @@ class Resize : public ResamplingOp {
     if (!params_.size.is_shorter_side())
       return PlannedSize{params_.size.height, params_.size.width};
     if (input.height < 0 || input.width < 0) return PlannedSize{};
-    return Scaled(input);
+    return WithShorterSide(params_.size.height, params_.max_size, input);
   }
 
   absl::Status Compose(size_t input, Draws, const ImageLimits& limits,
                        ImageTransform* transform) const override {
     PlannedSize size{params_.size.height, params_.size.width};
-    if (params_.size.is_shorter_side())
-      size = Scaled({transform->size().height, transform->size().width});
-    if (size.height == 0 || size.width == 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("an image of ", transform->size().width, "x", transform->size().height,
-                       " is too narrow: a side would shrink to nothing"));
+    if (params_.size.is_shorter_side()) {
+      size = WithShorterSide(params_.size.height, params_.max_size,
+                             {transform->size().height, transform->size().width});
     }
     return ResizeTo(size.height, size.width, input, limits, transform);
   }
 
  private:
-  // torchvision's rule, in whole numbers.
-  PlannedSize Scaled(PlannedSize input) const {
-    const bool is_portrait = input.width <= input.height;
-    const int64_t shorter = is_portrait ? input.width : input.height,
-                  longer = is_portrait ? input.height : input.width;
-    int64_t new_shorter = params_.size.height;
-    int64_t new_longer = shorter == 0 ? 0 : new_shorter * longer / shorter;
-    if (params_.max_size && new_longer > *params_.max_size) {
-      new_shorter = *params_.max_size * new_shorter / new_longer;
-      new_longer = *params_.max_size;
-    }
-    if (is_portrait) return {new_longer, new_shorter};
-    return {new_shorter, new_longer};
-  }
-
   const Params params_;
 };
 
@@ -96,7 +78,7 @@ const OpRegistrar kRegistrar(
         .AlsoKnownAs("Albumentations", {"Resize", "SmallestMaxSize"})
         .AlsoKnownAs("MindSpore", {"Resize"})
         .AlsoKnownAs("DALI", {"resize"})
-        .NearestTo("MindSpore", {"ResizeWithBBox", "ResizedCrop"})
+        .NearestTo("MindSpore", {"RandomResize", "ResizeWithBBox", "ResizedCrop"})
         .NearestTo("DALI", {"resize_crop_mirror"})
         .NearestTo("Albumentations", {"LongestMaxSize"})
         .Create<Resize>());

@@ -261,6 +261,14 @@ TRANSLATED = {
                 antialias=True,
             ),
             fake(
+                "RandomResize",
+                V2,
+                min_size=32,
+                max_size=41,
+                interpolation=InterpolationMode.BILINEAR,
+                antialias=True,
+            ),
+            fake(
                 "RandomShortestSize",
                 V2,
                 min_size=[32, 40],
@@ -272,6 +280,7 @@ TRANSLATED = {
         [
             {"random_zoom_out": {"side_range": [1.0, 3.0]}},
             {"scale_jitter": {"target_size": [64, 64], "scale_range": [0.5, 2.0]}},
+            {"random_resize": {"min_size": 32, "max_size": 41}},
             {"random_short_side": {"min_size": [32, 40], "max_size": 90}},
         ],
     ),
@@ -540,9 +549,6 @@ def test_a_transform_becomes_its_op(transforms, expected):
 OTHER = fake("Rotate", "my_project.transforms")
 LAMBDA = fake("Lambda", lambd=lambda image: image)
 REFUSED = {
-    "a resize of a random size": ([FLIP, fake("RandomResize", V2, min_size=3, max_size=9)],
-                                  "transform 2, RandomResize: no op does exactly the same (nearest "
-                                  "op: random_short_side)"),
     "crops of a tuple": ([fake("FiveCrop", size=(8, 8))], "put that behind normalize (nearest op: "
                          "five_crop)"),
     "boxes": ([fake("RandomIoUCrop", V2)], "it needs boxes"),
