@@ -8,6 +8,7 @@
 #include "server/base/work_clock.h"
 #include "server/graph/element.h"
 #include "server/graph/joint_fields.h"
+#include "server/imaging/mix_kernels.h"
 
 namespace feedwater::server {
 namespace {
@@ -111,11 +112,17 @@ absl::Status MixField(
 void MixElements(DType dtype, float weight, const std::byte* own, const std::byte* partner,
                  int64_t elements, std::byte* out) {
   const float rest = 1.0f - weight;
+  const auto count = static_cast<size_t>(elements);
   if (dtype == DType::kFloat32) {
-    for (int64_t i = 0; i < elements; ++i) {
-      const float mixed = weight * Load<float>(own + 4 * i) + rest * Load<float>(partner + 4 * i);
-      std::memcpy(out + 4 * i, &mixed, sizeof(mixed));
-    }
+    kernels::Mixes().floats(reinterpret_cast<const float*>(own),
+                            reinterpret_cast<const float*>(partner), weight, rest, count,
+                            reinterpret_cast<float*>(out));
+    return;
+  }
+  if (dtype == DType::kUInt8) {
+    kernels::Mixes().bytes(reinterpret_cast<const uint8_t*>(own),
+                           reinterpret_cast<const uint8_t*>(partner), weight, rest, count,
+                           reinterpret_cast<uint8_t*>(out));
     return;
   }
   const size_t step = DTypeSize(dtype);

@@ -6,6 +6,7 @@
 
 #include "server/graph/augmentations.h"
 #include "server/graph/batch_mixing.h"
+#include "server/imaging/mix_kernels.h"
 
 namespace feedwater::server {
 namespace {
@@ -59,33 +60,30 @@ class AugMix : public Op {
     FW_ASSIGN_OR_RETURN(Tensor output, sample.Output(0, input.spec));
     FW_ASSIGN_OR_RETURN(std::byte * scratch,
                         sample.Scratch(static_cast<size_t>(ScratchFor(values))));
-    auto* const mix = reinterpret_cast<float*>(scratch);
-    auto* const spare = reinterpret_cast<uint8_t*>(mix + values);
-    auto* const out = output.as<uint8_t>();
+    auto* const made = reinterpret_cast<uint8_t*>(scratch);  // by the chains, one behind the other
+    uint8_t* const spare = made + params_.mixture_width * values;
 
     const double own = DrawBeta(params_.alpha, draws);
     const std::array<double, kMaxWidth> shares = DrawShares(&draws);
-    std::fill_n(mix, values, 0.0f);
-    Add(input.as<const uint8_t>(), static_cast<float>(own), values, mix);
-    for (int64_t i = 0; i < params_.mixture_width; ++i) {
+    std::array<const uint8_t*, kMaxWidth + 1> images = {input.as<const uint8_t>()};
+    std::array<float, kMaxWidth + 1> weights = {static_cast<float>(own)};
+    const auto width = static_cast<size_t>(params_.mixture_width);
+    for (size_t i = 0; i < width; ++i) {
+      uint8_t* const image = made + static_cast<int64_t>(i) * values;
       DrawnAugmentations chain;
       DrawChain(ImageSizeOf(input.spec), &draws, &chain);
-      FW_RETURN_IF_ERROR(Augment(sample, params_, chain, spare, out));
-      Add(out, static_cast<float>(shares[static_cast<size_t>(i)] * (1 - own)), values, mix);
+      FW_RETURN_IF_ERROR(Augment(sample, params_, chain, spare, image));
+      images[i + 1] = image;
+      weights[i + 1] = static_cast<float>(shares[i] * (1 - own));
       FW_RETURN_IF_ERROR(sample.clock().Check());
     }
-    for (int64_t k = 0; k < values; ++k) out[k] = static_cast<uint8_t>(std::min(mix[k], 255.0f));
+    kernels::Mixes().images(images.data(), weights.data(), width + 1, static_cast<size_t>(values),
+                            output.as<uint8_t>());
     return absl::OkStatus();
   }
 
  private:
-  static int64_t ScratchFor(int64_t values) {
-    return values * static_cast<int64_t>(sizeof(float) + 1);
-  }
-
-  static void Add(const uint8_t* image, float weight, int64_t values, float* mix) {
-    for (int64_t k = 0; k < values; ++k) mix[k] += weight * static_cast<float>(image[k]);
-  }
+  int64_t ScratchFor(int64_t values) const { return (params_.mixture_width + 1) * values; }
 
   // Dirichlet(alpha, ..., alpha).
   std::array<double, kMaxWidth> DrawShares(Draws* draws) const {
