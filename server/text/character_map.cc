@@ -81,6 +81,15 @@ absl::StatusOr<CharacterMap> CharacterMap::Create(absl::string_view bytes) {
   std::memcpy(map.units_.data(), bytes.data(), trie_bytes);
   map.texts_ = std::string(bytes.substr(trie_bytes));
   if (map.texts_.back() != '\0') return wrong();
+  for (size_t begin = 0; begin < map.texts_.size();) {
+    const size_t end = map.texts_.find('\0', begin);
+    if (end - begin > kMostValueBytes) {
+      return absl::InvalidArgumentError(absl::StrCat("its character map maps to a text of ",
+                                                     end - begin, " bytes; at most ",
+                                                     kMostValueBytes, " are read"));
+    }
+    begin = end + 1;
+  }
   for (size_t i = 0; i < map.units_.size(); ++i) {
     const uint32_t unit = map.units_[i];
     if (IsLeaf(unit)) continue;  // no byte leads there

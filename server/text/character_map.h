@@ -14,8 +14,8 @@ namespace feedwater::server {
 
 class CharacterMap {
  public:
-  // Nothing is mapped by an empty one. InvalidArgument: damaged, or a key is longer than that.
-  static constexpr size_t kMostKeyBytes = 256;
+  // Nothing is mapped by an empty one. InvalidArgument: damaged, or a key or a value is longer.
+  static constexpr size_t kMostKeyBytes = 256, kMostValueBytes = 4096;
   static absl::StatusOr<CharacterMap> Create(absl::string_view bytes);
   // The longest beginning of `text` that becomes something else, and what. False: none does.
   bool Find(absl::string_view text, size_t* bytes, absl::string_view* becomes) const;

@@ -18,7 +18,9 @@ namespace feedwater::server {
 namespace {
 
 constexpr absl::string_view kSpace = "\xe2\x96\x81";  // U+2581
+// Arithmetic as of sentencepiece 0.2.2 and later.
 constexpr float kUnknownPenalty = 10;
+constexpr float kMostScore = 100'000;  // of a path: beyond it, scores count from there
 constexpr size_t kMostPieceBytes = 1024;
 constexpr size_t kLooksEvery = 64;  // places between two looks at the clock
 // Normalized text, and for each byte of it what Unigram or BPE keep; most text is a quarter.
@@ -95,7 +97,6 @@ absl::Status SentencePiece::AddPieces(const SentencePieceFile& file) {
   keys.reserve(file.pieces.size());
   scores_.reserve(file.pieces.size());
   low_score_ = FLT_MAX;
-  high_score_ = FLT_MIN;
   for (size_t i = 0; i < file.pieces.size(); ++i) {
     const SentencePieceFile::Piece& piece = file.pieces[i];
     const auto id = static_cast<int32_t>(i);
@@ -115,7 +116,6 @@ absl::Status SentencePiece::AddPieces(const SentencePieceFile& file) {
     switch (piece.type) {
       case SentencePieceFile::kNormal:
         low_score_ = std::min(low_score_, piece.score);
-        high_score_ = std::max(high_score_, piece.score);
         [[fallthrough]];
       case SentencePieceFile::kUserDefined:
         keys.push_back({piece.text, id});
@@ -214,7 +214,7 @@ bool SentencePiece::Encode(absl::string_view text, Encoding* encoding) const {
   const ScratchFrame frame(&encoding->scratch);
   size_t bytes = 0;
   if (!Normalize(text, nullptr, &bytes, encoding)) return false;
-  auto* const room = encoding->scratch.Take<char>(bytes);
+  auto* const room = bytes > INT32_MAX ? nullptr : encoding->scratch.Take<char>(bytes);
   if (room == nullptr) return encoding->NoRoom();
   if (!Normalize(text, room, &bytes, encoding)) return false;
   const absl::string_view normalized(room, bytes);
@@ -233,14 +233,19 @@ bool SentencePiece::EncodeUnigram(absl::string_view text, Encoding* encoding) co
   if (best == nullptr) return encoding->NoRoom();
   std::fill(best, best + text.size() + 1, Best{-1, -1, 0});
   const float unknown_score = low_score_ - kUnknownPenalty;
-  size_t looks = 0;
+  size_t looks = 0, reached = 0;  // the last place that a path ends at
   for (size_t start = 0; start < text.size();) {
     if (++looks % kLooksEvery == 0 && !encoding->InTime()) return false;
+    if (const float offset = best[start].score; std::abs(offset) > kMostScore) {
+      for (size_t i = start; i <= reached; ++i) best[i].score -= offset;
+    }
     const float so_far = best[start].score;
     const size_t character = CharacterBytes(text.substr(start));
     bool has_character = false;
-    const auto offer = [&](size_t end, int32_t id, float score) {
+    const auto offer = [&](size_t end, int32_t id, float piece_score) {
+      const float score = piece_score + so_far;
       Best& target = best[end];
+      reached = std::max(reached, end);
       if (target.starts_at >= 0 && !(score > target.score)) return;
       target = {id, static_cast<int32_t>(start), score};
     };
@@ -249,13 +254,14 @@ bool SentencePiece::EncodeUnigram(absl::string_view text, Encoding* encoding) co
       const int32_t id = pieces_.value(node);
       if (id < 0) continue;
       const size_t length = at + 1 - start;
-      const float score = is_user_defined_[static_cast<size_t>(id)]
-                              ? static_cast<float>(length) * high_score_ - 0.1F
-                              : ScoreOf(id);
-      offer(at + 1, id, score + so_far);
+      // Above all others, and one long piece above several.
+      offer(at + 1, id,
+            is_user_defined_[static_cast<size_t>(id)]
+                ? static_cast<float>(0.1 * static_cast<double>(length - 1))
+                : ScoreOf(id));
       has_character |= length == character;
     }
-    if (!has_character) offer(start + character, unknown_, unknown_score + so_far);
+    if (!has_character) offer(start + character, unknown_, unknown_score);
     start += character;
   }
   // Backwards; the path is then written into the places it has been through.

@@ -49,7 +49,7 @@ class SentencePiece : public Tokenizer {
   std::array<bool, 256> begins_user_defined_{};  // whether one begins with the byte
   std::vector<int32_t> byte_ids_;  // of 256 bytes; empty: unknown text has the id unknown_
   int32_t unknown_ = -1;
-  float low_score_ = 0, high_score_ = 0;
+  float low_score_ = 0;
   CharacterMap characters_;
   bool is_bpe_ = false;
   bool adds_dummy_space_ = true, drops_extra_spaces_ = true, escapes_spaces_ = true,

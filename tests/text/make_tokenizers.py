@@ -4,7 +4,8 @@
 
 Everything is trained on text that this script makes up, so the files are nobody else's. What it
 writes is committed: tests need none of the libraries. tokenizers/ has the files, golden/ids.json
-has the ids of TEXTS for each of them.
+has the ids of TEXTS for each of them. A file that is there stays as it is, since WordPiece's
+trainer does not give the same one twice.
 """
 
 from __future__ import annotations
@@ -46,6 +47,13 @@ TEXTS: list[tuple[str, int]] = [
     ("\ufeffmark\x00 \x07bell\ufffd\x7f", 1),
     ("don’t “quote” — dash… $+<=>^`|~", 1),
     ("  two  spaces  ", 1),
+    # Ties of paths, which are broken by how sums are rounded.
+    ("...", 1),
+    ("....", 1),
+    ("----", 1),
+    ("!!!", 1),
+    (".-!,?'", 7),
+    ("feedingeringfeeder 鍋水feed鍋", 2),
 ]
 
 LLAMA3 = (
@@ -163,24 +171,30 @@ def hugging_face() -> dict:
 
 
 def sentence_pieces() -> dict:
-    """Unigram and BPE."""
+    """Unigram and BPE, and both with pieces of users' own."""
     import sentencepiece
 
     made = {}
-    for kind in ("unigram", "bpe"):
+    for name in ("unigram", "bpe", "unigram-own", "bpe-own"):
+        kind, own = name.split("-")[0], name.endswith("-own")
+        own_pieces = {
+            "user_defined_symbols": ["feed", "feeder", "er", "ring", "水鍋"],
+            "control_symbols": ["鍋", "炉"],
+        }  # fmt: skip
         model = io.BytesIO()
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(lines()),
             model_writer=model,
             model_type=kind,
-            vocab_size=400,
-            byte_fallback=kind == "bpe",
-            normalization_rule_name="nmt_nfkc" if kind == "unigram" else "identity",
+            vocab_size=300 if own else 400,
+            byte_fallback=name == "bpe",
+            normalization_rule_name="nmt_nfkc" if name == "unigram" else "identity",
             character_coverage=1.0,
             minloglevel=2,
             num_threads=1,
+            **(own_pieces if own else {}),
         )
-        made[f"{kind}.model"] = model.getvalue()
+        made[f"{name}.model"] = model.getvalue()
     return made
 
 
@@ -199,13 +213,18 @@ def lines_of(tokenizer) -> str:
 
 
 def main() -> None:
+    import sentencepiece
+    import tokenizers
+
     FOLDER.mkdir(exist_ok=True)
     GOLDEN.parent.mkdir(exist_ok=True)
     texts = [text * count for text, count in TEXTS]
     golden = {}
     for name, tokenizer in hugging_face().items():
-        document = json.loads(tokenizer.to_str())
-        (FOLDER / name).write_text(json.dumps(document, ensure_ascii=False, indent=0) + "\n")
+        if not (FOLDER / name).exists():
+            document = json.loads(tokenizer.to_str())
+            (FOLDER / name).write_text(json.dumps(document, ensure_ascii=False, indent=0) + "\n")
+        tokenizer = tokenizers.Tokenizer.from_file(str(FOLDER / name))
         ids = [tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
         around = tokenizer.encode("", add_special_tokens=True).ids
         golden[name] = {"kind": "auto", "around": around, "ids": [runs(one) for one in ids]}
@@ -215,11 +234,10 @@ def main() -> None:
             golden[listed] = {
                 **golden[name], "kind": "wordpiece", "lowercase": "uncased" in name,
             }  # fmt: skip
-    import sentencepiece
-
     for name, model in sentence_pieces().items():
-        (FOLDER / name).write_bytes(model)
-        processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        if not (FOLDER / name).exists():
+            (FOLDER / name).write_bytes(model)
+        processor = sentencepiece.SentencePieceProcessor(model_file=str(FOLDER / name))
         golden[name] = {
             "kind": "auto", "around": [], "ids": [runs(processor.encode(text)) for text in texts],
         }  # fmt: skip

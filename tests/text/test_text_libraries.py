@@ -23,10 +23,20 @@ ALPHABET = [
 COUNT = 2000
 
 
+RUNS = [".", "...", "-", "!", "a", "er", "feed", "ring", "the", "ti", "水", "鍋", "炉", "'", " "]
+
+
 @pytest.fixture(scope="module")
 def texts() -> list[str]:
+    """Of many characters, and of runs of few, where paths of equal scores are many."""
     draw = random.Random(3)
-    return ["".join(map(chr, draw.choices(ALPHABET, k=draw.randint(1, 60)))) for _ in range(COUNT)]
+    made = ["".join(map(chr, draw.choices(ALPHABET, k=draw.randint(1, 60)))) for _ in range(COUNT)]
+    for _ in range(COUNT):
+        few = draw.sample(RUNS, draw.randint(1, 4))
+        made.append(
+            "".join(draw.choice(few) * draw.randint(1, 6) for _ in range(draw.randint(1, 12)))
+        )
+    return made
 
 
 def ids_of_feedwater(daemon, texts: list[str], name: str) -> list[list[int]]:
@@ -73,9 +83,11 @@ def test_the_ids_are_those_of_tokenizers(make_daemon, texts, name):
     assert differing(expected, ids_of_feedwater(daemon, texts, name), texts) == []
 
 
-@pytest.mark.parametrize("name", ["unigram.model", "bpe.model"])
+@pytest.mark.parametrize(
+    "name", ["unigram.model", "bpe.model", "unigram-own.model", "bpe-own.model"]
+)
 def test_the_ids_are_those_of_sentencepiece(make_daemon, texts, name):
-    library = pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
+    library = pytest.importorskip("sentencepiece", "0.2.3", reason="sentencepiece is not installed")
     daemon = make_daemon()
     daemon.start()
     processor = library.SentencePieceProcessor(model_file=str(FOLDER / name))

@@ -315,7 +315,7 @@ std::string Piece(const std::string& text, char type) {
   return Field(1, Field(1, text) + '\x18' + type);
 }
 
-constexpr char kNormalPiece = 1, kUnknownPiece = 2, kUserDefinedPiece = 4;
+constexpr char kNormalPiece = 1, kUnknownPiece = 2, kControlPiece = 3, kUserDefinedPiece = 4;
 
 std::string CharacterMapOf(const std::vector<uint32_t>& units) {
   const auto bytes = static_cast<uint32_t>(units.size() * sizeof(uint32_t));
@@ -340,6 +340,42 @@ TEST(Tokenizer, ACharacterMapWhoseKeysDoNotEndIsRefused) {
       chain[unit] = static_cast<uint32_t>(unit ^ (i + 1) * 256) << 10 | 'a';
     }
     EXPECT_EQ(Make(pieces + Field(3, Field(2, CharacterMapOf(chain)))).ok(), length == 256);
+  }
+}
+
+TEST(Tokenizer, ACharacterMapWithLongValuesIsRefused) {
+  const std::string pieces = Piece("<unk>", kUnknownPiece) + Piece("a", kNormalPiece);
+  for (const size_t bytes : {4096, 4097}) {
+    std::string map = CharacterMapOf(std::vector<uint32_t>(256, 0x80000000));
+    map += std::string(bytes, 'v') + std::string(1, '\0');
+    const std::string file = pieces + Field(3, Field(2, map));
+    if (bytes == 4096) {
+      EXPECT_TRUE(Make(file).ok());
+    } else {
+      EXPECT_THAT(Refused(file), HasSubstr("maps to a text of 4097 bytes; at most 4096 are read"));
+    }
+  }
+}
+
+// As sentencepiece 0.2.3 gives them.
+TEST(Tokenizer, UserDefinedAndControlPiecesAreFoundAsTheLibraryFindsThem) {
+  const std::string pieces = Piece("<unk>", kUnknownPiece) + Piece("c", kControlPiece) +
+                             Piece("a", kNormalPiece) + Piece("b", kNormalPiece) +
+                             Piece("ab", kUserDefinedPiece) + Piece("abab", kUserDefinedPiece) +
+                             Piece("bb", kNormalPiece);
+  const std::string as_written = Field(3, std::string("\x18\x00\x20\x00", 4));
+  const std::string bpe = Field(2, std::string("\x18\x02", 2));
+  using Ids = std::vector<int32_t>;
+  const std::tuple<const char*, Ids, Ids> cases[] = {{"acb", {2, 0, 3}, {2, 0, 3}},
+                                                     {"ababab", {4, 5}, {5, 4}},
+                                                     {"bbb", {3, 6}, {6, 3}},
+                                                     {"cc", {0}, {0}},
+                                                     {"abbb", {4, 6}, {4, 6}}};
+  for (const bool is_bpe : {false, true}) {
+    const auto tokenizer = Make(pieces + (is_bpe ? bpe : "") + as_written);
+    ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+    for (const auto& [text, unigram_ids, bpe_ids] : cases)
+      EXPECT_EQ(Encode(**tokenizer, text).ids, is_bpe ? bpe_ids : unigram_ids) << text;
   }
 }
 
