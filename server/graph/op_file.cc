@@ -4,11 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "server/base/key.h"
 #include "server/base/units.h"
-#include "server/graph/digest.h"
 #include "server/storage/engine.h"
 #include "server/storage/fault.h"
 #include "server/storage/mounts.h"
@@ -46,13 +48,21 @@ absl::Status ReadPath(const YamlNode& node, OpFile* file) {
     return node.Error(absl::StrCat("must be a file's path, not '", Printable(path), "'"));
   file->path = path;
   return absl::OkStatus();
+// SHA-256's first half, as a Key's name: nobody must be able to make a second file with the digest
+// of one that others use.
+std::string DigestOf(absl::string_view bytes) {
+  const std::array<uint8_t, 32> digest = Sha256(bytes);
+  return absl::BytesToHexString(
+      absl::string_view(reinterpret_cast<const char*>(digest.data()), digest.size() / 2));
+}
+
 }
 
 }  // namespace
 
 FileContent::FileContent(std::string bytes, uint64_t stamp, MemoryReservation reservation)
     : bytes_(std::move(bytes)),
-      digest_(Digest128(bytes_)),
+      digest_(DigestOf(bytes_)),
       stamp_(stamp),
       reservation_(std::move(reservation)) {}
 

@@ -63,6 +63,12 @@ TEST_F(OpFileTest, WhatAFileHoldsIsPartOfTheDigestAndWhereItLiesIsNot) {
   EXPECT_FALSE(AreCurrent(second->files(), *roots_));
 }
 
+// XXH3's are not: two files can be made that have one.
+TEST_F(OpFileTest, TheDigestIsOneThatNobodyCanMakeASecondFileFor) {
+  const FileContent content("abc", 0, MemoryReservation());
+  EXPECT_EQ(content.digest(), "ba7816bf8f01cfea414140de5dae2223");  // of SHA-256
+}
+
 TEST_F(OpFileTest, OnlyRegularFilesBelowADeclaredRootAreRead) {
   Write("secret", "a\nb\n");
   Write("models/words.txt", "a\nb\n");
