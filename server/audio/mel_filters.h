@@ -27,6 +27,7 @@ class MelFilters {
   kernels::BandedMatrix matrix() const;
   // A filter in which no bin lies gives nothing but zeros; -1: there is none.
   int first_empty() const { return first_empty_; }
+  int64_t TableBytes() const { return static_cast<int64_t>(weights_.capacity() * sizeof(float)); }
 
  private:
   std::vector<int32_t> firsts_, counts_, starts_;

@@ -70,6 +70,12 @@ int64_t MelSpectrogram::ScratchBytes(int64_t samples) const {
   return (Aligned(samples + 2 * edge()) + frames) * static_cast<int64_t>(sizeof(float));
 }
 
+int64_t MelSpectrogram::TableBytes() const {
+  const size_t floats =
+      fourier_.roots.capacity() + fourier_.half_roots.capacity() + window_.capacity();
+  return static_cast<int64_t>(floats * sizeof(float)) + filters_.TableBytes();
+}
+
 absl::Status MelSpectrogram::Run(const float* waveform, int64_t samples, std::byte* scratch,
                                  WorkClock& clock, float* out) const {
   FW_ASSIGN_OR_RETURN(const int64_t frames, Frames(samples));

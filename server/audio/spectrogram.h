@@ -35,6 +35,7 @@ class MelSpectrogram {
   // InvalidArgument: too few samples for one frame or for their reflection.
   absl::StatusOr<int64_t> Frames(int64_t samples) const;
   int64_t ScratchBytes(int64_t samples) const;
+  int64_t TableBytes() const;  // that it keeps
   // REQUIRES: Frames(samples) is good. `scratch` is aligned to 64 bytes. Of mel band m and frame t:
   // out[m * frames + t].
   absl::Status Run(const float* waveform, int64_t samples, std::byte* scratch, WorkClock& clock,

@@ -221,6 +221,12 @@ absl::StatusOr<Specs> Combinator::Plan(absl::Span<const TensorSpec> inputs,
               [&](size_t op, const Specs& fields) { return PlanInner(op, fields, environment); });
 }
 
+int64_t Combinator::TableBytes() const {
+  int64_t bytes = 0;
+  for (const InnerOp& inner : ops_) bytes += inner.op->TableBytes();
+  return bytes;
+}
+
 OpMemory Combinator::Memory(absl::Span<const TensorSpec> inputs,
                             const PlanEnvironment& environment) const {
   OpMemory memory;

@@ -32,6 +32,7 @@ class Combinator : public Op {
   absl::Status Run(Sample& sample, Draws draws) const final;
   OpMemory Memory(absl::Span<const TensorSpec> inputs,
                   const PlanEnvironment& environment) const final;
+  int64_t TableBytes() const final;
   const PointOp* AsPoint() const final { return points_.get(); }
 
  protected:

@@ -141,7 +141,7 @@ class Settler {
     }
     node.instance = instance;
     node.draws_as = spec.draws_as;
-    FW_ASSIGN_OR_RETURN(node.op, MakeOp(*node.entry, spec.params, spec.files, spec.in));
+    FW_ASSIGN_OR_RETURN(node.op, MakeOp(*node.entry, spec.params, spec.files, spec.in, &tables_));
     PlanEnvironment environment = environment_;
     environment.fields = spec.in;
     Specs inputs;
@@ -365,6 +365,7 @@ class Settler {
   const PlanEnvironment environment_;
   Dataflow flow_;
   Names names_, batch_names_;
+  int64_t tables_ = 0;  // of the ops so far
 };
 
 }  // namespace

@@ -101,6 +101,7 @@ std::string InnerFieldsText(const OpSpec& combinator, absl::Span<const std::stri
 absl::StatusOr<std::vector<InnerOp>> MakeInnerOps(const InnerOps& ops,
                                                   absl::Span<const std::string> fields) {
   std::vector<InnerOp> made;
+  int64_t tables = 0;
   for (const OpSpec& spec : ops.specs) {
     InnerOp inner;
     inner.entry = Registry<OpEntry>::Get().Find(spec.name);
@@ -121,7 +122,7 @@ absl::StatusOr<std::vector<InnerOp>> MakeInnerOps(const InnerOps& ops,
       }
       inner.fields.push_back(static_cast<size_t>(found - fields.begin()));
     }
-    FW_ASSIGN_OR_RETURN(inner.op, MakeOp(*inner.entry, spec.params, {}, inner.names));
+    FW_ASSIGN_OR_RETURN(inner.op, MakeOp(*inner.entry, spec.params, {}, inner.names, &tables));
     made.push_back(std::move(inner));
   }
   return made;

@@ -121,6 +121,9 @@ class Op {
                           const PlanEnvironment& /*environment*/) const {
     return {};
   }
+  // That the op keeps beside its parameters, such as weights of a filter. What is small beside a
+  // pipeline's text need not count.
+  virtual int64_t TableBytes() const { return 0; }
 
   virtual const DecodeOp* AsDecode() const { return nullptr; }
   virtual const GeometryOp* AsGeometry() const { return nullptr; }

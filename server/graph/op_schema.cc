@@ -3,6 +3,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
+#include "server/base/units.h"
 
 namespace feedwater::server {
 
@@ -141,8 +142,17 @@ std::string UnknownOp(absl::string_view name) {
 }
 
 absl::StatusOr<std::unique_ptr<Op>> MakeOp(const OpEntry& entry, const YamlNode& params,
-                                           const OpFiles& files, absl::Span<const std::string> in) {
-  return entry.is_combinator() ? entry.create_over(params, in) : entry.create(params, files);
+                                           const OpFiles& files, absl::Span<const std::string> in,
+                                           int64_t* tables) {
+  FW_ASSIGN_OR_RETURN(std::unique_ptr<Op> op, entry.is_combinator() ? entry.create_over(params, in)
+                                                                    : entry.create(params, files));
+  *tables += op->TableBytes();
+  if (*tables <= kMostTableBytes) return op;
+  return params.Error(absl::StrCat(
+      "op '", entry.name, "': with it the ops of the pipeline keep tables of ",
+      FormatBytes(*tables), ", over ", FormatBytes(kMostTableBytes),
+      "; cure: fewer ops such as resample between rates without a large common divisor, or mfcc "
+      "with a large n_fft or n_mels"));
 }
 
 }  // namespace feedwater::server

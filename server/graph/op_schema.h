@@ -86,9 +86,14 @@ struct OpEntry {
   std::string OutputText(size_t i) const;  // the same; "" where the parameters decide
 };
 
-// The op of these parameters for these fields. REQUIRES: entry.create.
+// That the ops of a pipeline keep as tables, at most.
+inline constexpr int64_t kMostTableBytes = 64 << 20;
+
+// The op of these parameters for these fields. `tables`: those of the ops made before, to which its
+// own are added. InvalidArgument: they are over kMostTableBytes. REQUIRES: entry.create.
 absl::StatusOr<std::unique_ptr<Op>> MakeOp(const OpEntry& entry, const YamlNode& params,
-                                           const OpFiles& files, absl::Span<const std::string> in);
+                                           const OpFiles& files, absl::Span<const std::string> in,
+                                           int64_t* tables);
 
 // What point ops take.
 inline const Port kColourImage = {.field = "image",

@@ -56,6 +56,12 @@ class DecodeAudio : public Op {
             {Bytes(frames * channels())}};
   }
 
+  int64_t TableBytes() const override {
+    int64_t floats = 0;
+    for (const auto& [rate, weights] : weights_) floats += static_cast<int64_t>(weights.size());
+    return Bytes(floats);
+  }
+
   absl::Status Run(Sample& sample, Draws) const override {
     const Tensor& input = sample.inputs()[0];
     FW_ASSIGN_OR_RETURN(const AudioFile file, ReadAudioFile({input.data, input.bytes()}));

@@ -24,6 +24,8 @@ class MelSpectrogramOp : public Op {
     return {shape.ok() ? mel_.ScratchBytes(shape->frames) : 0, {}};
   }
 
+  int64_t TableBytes() const override { return mel_.TableBytes(); }
+
   absl::Status Run(Sample& sample, Draws) const override {
     const Tensor& input = sample.inputs()[0];
     FW_ASSIGN_OR_RETURN(const AudioShape shape, FixedWaveformOf(input.spec));

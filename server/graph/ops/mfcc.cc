@@ -48,6 +48,10 @@ class Mfcc : public Op {
     return {frames.ok() ? Scratch(*shape, *frames) : 0, {}};
   }
 
+  int64_t TableBytes() const override {
+    return mel_.TableBytes() + static_cast<int64_t>(cosines_.size() * sizeof(float));
+  }
+
   absl::Status Run(Sample& sample, Draws) const override {
     const Tensor& input = sample.inputs()[0];
     FW_ASSIGN_OR_RETURN(const AudioShape shape, FixedWaveformOf(input.spec));

@@ -39,6 +39,10 @@ class Resample : public Op {
     return {shape.ok() ? PaddedFrames(shape->frames) * static_cast<int64_t>(sizeof(float)) : 0, {}};
   }
 
+  int64_t TableBytes() const override {
+    return static_cast<int64_t>(weights_.size() * sizeof(float));
+  }
+
   absl::Status Run(Sample& sample, Draws) const override {
     const Tensor& input = sample.inputs()[0];
     FW_ASSIGN_OR_RETURN(const AudioShape shape, FixedWaveformOf(input.spec));

@@ -33,5 +33,24 @@ TEST(Resample, RatesThatDoNotFitAreRefusedWithTheirPlace) {
                     HasSubstr("no large common divisor")));
 }
 
+// 4 MiB each: memory that no sample is charged for.
+TEST(Resample, TablesOfAllOpsOfAPipelineAreBounded) {
+  const std::string op = "resample: {orig_freq: 1000, new_freq: 65521}";
+  std::string graph, list;
+  for (int i = 0; i < 16; ++i) {
+    absl::StrAppend(&graph, "- ", op, "\n- resample: {orig_freq: 64000, new_freq: 1000}\n");
+    absl::StrAppend(&list, i == 0 ? "" : ", ", "{", op, "}");
+  }
+  const auto too_many =
+      AllOf(HasSubstr("test.yaml:"), HasSubstr("op '"), HasSubstr("over 64.0 MiB"));
+  EXPECT_THAT(Refusal(graph + "- " + op, "audio", {4}, Floats(4)), too_many);
+  EXPECT_THAT(Refusal(absl::StrCat("- one_of: {in: audio, ops: [", list, "]}\n- ", op), "audio",
+                      {4}, Floats(4)),
+              too_many);
+  EXPECT_THAT(Refusal(absl::StrCat("- one_of: {in: audio, ops: [", list, ", {", op, "}]}"), "audio",
+                      {4}, Floats(4)),
+              too_many);
+}
+
 }  // namespace
 }  // namespace feedwater::server
