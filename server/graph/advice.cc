@@ -62,6 +62,20 @@ std::optional<double> NumberOf(const OpSpec& op, const char* name) {
   return number;
 }
 
+// Of a batch that is no multiple of `samples` the last window is shorter than a text may be.
+void AdviceOnPack(const PipelineSpec& spec, std::vector<std::string>* advice) {
+  if (spec.sampler.last != "partial") return;
+  for (const OpSpec& op : spec.batch_graph) {
+    const YamlNode* const overflow = op.params.Find("overflow");
+    if (op.name != "pack" || (overflow != nullptr && overflow->scalar == "leave_out")) continue;
+    advice->push_back(
+        absl::StrCat(op.node.Where(),
+                     ": pack: with `last: partial` the last batch of an epoch may have a window "
+                     "that is too short for a text, which ends the job; take `sampler: {last: "
+                     "pad}`, or `overflow: leave_out`"));
+  }
+}
+
 // A mel spectrogram of which bands are empty, or which takes the audio for one of another rate than
 // it has by then: in neither case are the numbers wrong in themselves.
 void AdviceOnMels(const std::vector<OpSpec>& graph, std::vector<std::string>* advice) {
@@ -144,6 +158,7 @@ std::vector<std::string> AdviceOn(const PipelineSpec& spec) {
   AdviseOnOps(spec.graph, &advice);
   AdviseOnOps(spec.batch_graph, &advice);
   AdviceOnMels(spec.graph, &advice);
+  AdviceOnPack(spec, &advice);
   return advice;
 }
 

@@ -100,5 +100,22 @@ TEST(AdviceOn, SaysThatBandsOfASpectrogramAreEmpty) {
   EXPECT_THAT(OnAudio("  - mel_spectrogram: {sample_rate: 16000, n_fft: 2048}\n"), IsEmpty());
 }
 
+TEST(AdviceOn, SaysThatAShorterLastWindowMayEndTheJob) {
+  const auto on = [](const char* sampler, const char* overflow) {
+    const auto spec = ParsePipeline(
+        absl::StrCat("version: 1\ndataset: {format: csv, root: r}\nsampler: {", sampler,
+                     "}\nbatch:\n  graph:\n    - pack: {length: 64, samples: 8", overflow,
+                     ", out: [tokens, s, p, k]}\noutputs: [tokens, k]\n"),
+        "p.yaml");
+    EXPECT_TRUE(spec.ok()) << spec.status();
+    return spec.ok() ? AdviceOn(*spec) : std::vector<std::string>();
+  };
+  EXPECT_THAT(on("last: partial", ""),
+              ElementsAre(AllOf(HasSubstr("p.yaml:6:"), HasSubstr("`sampler: {last: pad}`"))));
+  EXPECT_THAT(on("last: partial", ", overflow: leave_out"), IsEmpty());
+  EXPECT_THAT(on("last: pad", ""), IsEmpty());
+  EXPECT_THAT(on("shuffle: none", ""), IsEmpty());
+}
+
 }  // namespace
 }  // namespace feedwater::server
