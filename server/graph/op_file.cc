@@ -73,8 +73,12 @@ std::string OpFile::Describe() const {
 
 const char* const ParamType<OpFile>::kName = "file";
 const char* const ParamType<OpFile>::kJson =
-    R"({"anyOf":[{"type":"string","minLength":1},{"type":"object","required":["path"],"additionalProperties":false,"properties":{"root":{"type":"string","minLength":1},"path":{"type":"string","minLength":1}}}]})";
+    R"({"anyOf":[)" FW_NAME_JSON
+    R"(,{"type":"object","required":["path"],"additionalProperties":false,"properties":{"root":)" FW_NAME_JSON
+    R"(,"path":)" FW_NAME_JSON R"(}}]})";
 
+// A name may look like a number, as any word may.
+#define FW_NAME_JSON R"({"type":["string","number","boolean"],"minLength":1})"
 absl::Status ParamType<OpFile>::Read(const YamlNode& node, OpFile* value) {
   OpFile file;
   if (node.is_scalar()) {
