@@ -18,8 +18,6 @@
 namespace feedwater::server {
 namespace {
 
-// A vocabulary as tables: at the most, of short tokens, while it is read.
-constexpr int64_t kMemoryPerByte = 16;
 constexpr int kReadAttempts = 3;  // of a file that is being written
 
 bool IsSame(const struct stat& a, const struct stat& b) {
@@ -48,14 +46,14 @@ absl::Status ReadPath(const YamlNode& node, OpFile* file) {
     return node.Error(absl::StrCat("must be a file's path, not '", Printable(path), "'"));
   file->path = path;
   return absl::OkStatus();
+}
+
 // SHA-256's first half, as a Key's name: nobody must be able to make a second file with the digest
 // of one that others use.
 std::string DigestOf(absl::string_view bytes) {
   const std::array<uint8_t, 32> digest = Sha256(bytes);
   return absl::BytesToHexString(
       absl::string_view(reinterpret_cast<const char*>(digest.data()), digest.size() / 2));
-}
-
 }
 
 }  // namespace
@@ -66,19 +64,25 @@ FileContent::FileContent(std::string bytes, uint64_t stamp, MemoryReservation re
       stamp_(stamp),
       reservation_(std::move(reservation)) {}
 
+absl::Status FileContent::OtherUse(const std::string& as) const {
+  return absl::InvalidArgumentError(absl::StrCat(
+      "an op before reads it with ", made_as_, ", and this one with ", as,
+      ": one file is read in one way; cure: the same for both, or a copy of the file"));
+}
+
 std::string OpFile::Describe() const {
   return absl::StrCat("'", Printable(path), "'",
                       root.empty() ? "" : absl::StrCat(" of root '", Printable(root), "'"));
 }
 
+// A name may look like a number, as any word may.
+#define FW_NAME_JSON R"({"type":["string","number","boolean"],"minLength":1})"
 const char* const ParamType<OpFile>::kName = "file";
 const char* const ParamType<OpFile>::kJson =
     R"({"anyOf":[)" FW_NAME_JSON
     R"(,{"type":"object","required":["path"],"additionalProperties":false,"properties":{"root":)" FW_NAME_JSON
     R"(,"path":)" FW_NAME_JSON R"(}}]})";
 
-// A name may look like a number, as any word may.
-#define FW_NAME_JSON R"({"type":["string","number","boolean"],"minLength":1})"
 absl::Status ParamType<OpFile>::Read(const YamlNode& node, OpFile* value) {
   OpFile file;
   if (node.is_scalar()) {
@@ -187,8 +191,6 @@ bool AreCurrent(const std::vector<OpFile>& files, const Roots& roots) {
     return info.ok() && FileStamp(*info) == file.content->stamp();
   });
 }
-
-int64_t OpFileMemory(int64_t bytes) { return kMemoryPerByte * bytes; }
 
 int64_t OpFileMemory(const std::vector<OpFile>& files) {
   int64_t bytes = 0;

@@ -36,27 +36,32 @@ class FileContent {
   const std::string& digest() const { return digest_; }  // of bytes(): 32 hex digits
   uint64_t stamp() const { return stamp_; }
 
-  // What an op makes of the bytes, once for all ops of one `key` that share them: T from
-  // make(bytes), which gives StatusOr<std::shared_ptr<const T>>. REQUIRES: one T for one key.
+  // What ops make of the bytes: T from make(bytes), which gives StatusOr<std::shared_ptr<const T>>,
+  // once for all that share them. `as` says what is made of them, in words of the pipeline file: of
+  // one file only one thing is made, for which memory is reserved. REQUIRES: one T for one `as`.
   template <typename T, typename Make>
-  absl::StatusOr<std::shared_ptr<const T>> Once(const std::string& key, Make make) const
+  absl::StatusOr<std::shared_ptr<const T>> Once(const std::string& as, Make make) const
       ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
-    auto& made = made_[key];
-    if (made == nullptr) {
+    if (made_ == nullptr) {
       absl::StatusOr<std::shared_ptr<const T>> fresh = make(bytes_);
       if (!fresh.ok()) return fresh.status();
-      made = *std::move(fresh);
+      made_ = *std::move(fresh);
+      made_as_ = as;
     }
-    return std::static_pointer_cast<const T>(made);
+    if (made_as_ != as) return OtherUse(as);
+    return std::static_pointer_cast<const T>(made_);
   }
 
  private:
+  absl::Status OtherUse(const std::string& as) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   const std::string bytes_, digest_;
   const uint64_t stamp_;
   const MemoryReservation reservation_;
   mutable Mutex mu_;
-  mutable std::map<std::string, std::shared_ptr<const void>> made_ ABSL_GUARDED_BY(mu_);
+  mutable std::string made_as_ ABSL_GUARDED_BY(mu_);
+  mutable std::shared_ptr<const void> made_ ABSL_GUARDED_BY(mu_);
 };
 
 // The parameter's value: `PATH`, or {root: ROOT, path: PATH}.
@@ -133,8 +138,8 @@ class GivenFiles : public OpFileReader {
 // Whether all these files are what they were when they were read. May wait for storage.
 bool AreCurrent(const std::vector<OpFile>& files, const Roots& roots);
 
-// What a file of so many bytes takes, with what an op makes of it.
-int64_t OpFileMemory(int64_t bytes);
+// What a file of so many bytes takes, with what ops make of it.
+constexpr int64_t OpFileMemory(int64_t bytes) { return 20 * bytes + (8 << 20); }
 int64_t OpFileMemory(const std::vector<OpFile>& files);  // the sum of those that were read
 
 }  // namespace feedwater::server

@@ -49,6 +49,7 @@ absl::StatusOr<std::unique_ptr<Bpe>> Bpe::Create(const Vocabulary& written, cons
   auto bpe = std::make_unique<Bpe>();
   std::string bytes;
   bpe->byte_ids_.fill(-1);
+  bpe->bytes_.Reserve(written.size(), 0);
   for (size_t i = 0; i < written.size(); ++i) {
     // What is not written in the alphabet is no outcome of merges: it stands in added_tokens, too.
     if (!FromByteAlphabet(written.token(i), &bytes) || bytes.empty()) continue;

@@ -61,6 +61,8 @@ struct Encoding {
   TextScratch& scratch;
   WorkClock& clock;
   IdSink& ids;
+  int32_t unknown =
+      -1;  // id of words that are no tokens, where the file names none; -1: no word is
   absl::Status status = absl::OkStatus();
 
   bool Fail(absl::Status why) {

@@ -96,6 +96,7 @@ absl::Status SentencePiece::AddPieces(const SentencePieceFile& file) {
   std::vector<ByteTrie::Key> keys;
   keys.reserve(file.pieces.size());
   scores_.reserve(file.pieces.size());
+  all_.Reserve(file.pieces.size(), 0);
   low_score_ = FLT_MAX;
   for (size_t i = 0; i < file.pieces.size(); ++i) {
     const SentencePieceFile::Piece& piece = file.pieces[i];

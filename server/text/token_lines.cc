@@ -1,5 +1,6 @@
 #include "server/text/token_lines.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -21,6 +22,8 @@ absl::StatusOr<Vocabulary> ReadLines(absl::string_view text) {
         "line 1 begins with a byte order mark, which would be part of its token; cure: save it "
         "without one");
   }
+  vocabulary.Reserve(static_cast<size_t>(std::count(text.begin(), text.end(), '\n')) + 1,
+                     text.size());
   for (int64_t line = 1; !text.empty(); ++line) {
     const size_t end = text.find('\n');
     absl::string_view token = text.substr(0, end);
@@ -80,14 +83,11 @@ absl::StatusOr<std::unique_ptr<const Tokenizer>> MakeTokenizerOfLines(absl::stri
   WordTokenizer::Parts parts;
   if (kind == VocabularyKind::kWordPiece) {
     FW_RETURN_IF_ERROR(AddBert(vocabulary, rules, &parts));
-    FW_ASSIGN_OR_RETURN(
-        parts.model, WordPiece::Create(std::move(vocabulary),
-                                       rules.unknown_token.empty() ? "[UNK]" : rules.unknown_token,
-                                       "##", kBertWordCharacters));
+    FW_ASSIGN_OR_RETURN(parts.model, WordPiece::Create(std::move(vocabulary), /*unknown=*/"", "##",
+                                                       kBertWordCharacters));
   } else {
     parts.splitter = {{SplitStep::Kind::kDropWhiteSpace}};
-    FW_ASSIGN_OR_RETURN(parts.model,
-                        WholeWords::Create(std::move(vocabulary), rules.unknown_token));
+    FW_ASSIGN_OR_RETURN(parts.model, WholeWords::Create(std::move(vocabulary), /*unknown=*/""));
   }
   return WordTokenizer::Create(std::move(parts));
 }

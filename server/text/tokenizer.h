@@ -26,12 +26,14 @@ absl::string_view VocabularyKindName(VocabularyKind kind);  // as in a pipeline 
 
 // What lists of tokens do not say themselves.
 struct LineRules {
-  bool lowercase = false;     // kWordPiece: as BERT's uncased models; accents go, too
-  std::string unknown_token;  // kWordPiece: "": [UNK]. kWords: "": a text with one is refused
+  bool lowercase = false;  // kWordPiece: as BERT's uncased models; accents go, too
 };
 
 // The most that a file of a vocabulary may have.
 inline constexpr int64_t kMostVocabularyBytes = 64 << 20;
+// What a tokenizer takes while it is made, for each byte of its file and whatever that is, and the
+// file with it. What is kept is less.
+inline constexpr int64_t kTokenizerBytesPerByte = 20, kTokenizerFixedBytes = 8 << 20;
 
 class Tokenizer {
  public:

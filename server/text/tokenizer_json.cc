@@ -66,6 +66,8 @@ absl::StatusOr<std::unique_ptr<const WordModel>> MakeModel(const json& model, bo
     FW_RETURN_IF_ERROR(CheckJsonKeys(model, "model",
                                      {"type", "unk_token", "continuing_subword_prefix",
                                       "max_input_chars_per_word", "vocab", "merges"}));
+    if (unknown.empty())
+      return Wrong("model has no unk_token, which words that are no tokens become");
     FW_ASSIGN_OR_RETURN(const std::string continuing,
                         JsonText(model, "model", "continuing_subword_prefix", "##"));
     const json& most = Section(model, "max_input_chars_per_word");

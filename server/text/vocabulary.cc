@@ -1,15 +1,29 @@
 #include "server/text/vocabulary.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 
+#include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
 #include "server/base/yaml.h"
 
 namespace feedwater::server {
+namespace {
+
+// The bits of a hash that stand beside a token's number.
+uint32_t TagOf(size_t hash) { return static_cast<uint32_t>(hash >> 57 << 24); }
+static_assert(kMostTokens == 1 << 24 && sizeof(size_t) == 8);
+
+}  // namespace
 
 std::string Vocabulary::PlaceOf(const Token& token) {
   return token.line == 0 ? "" : absl::StrCat("line ", token.line, ": ");
+}
+
+void Vocabulary::Reserve(size_t tokens, size_t bytes) {
+  tokens_.reserve(std::min(tokens, static_cast<size_t>(kMostTokens)));
+  texts_.reserve(bytes);
 }
 
 absl::Status Vocabulary::Add(absl::string_view token, int64_t id, int64_t at_line) {
@@ -25,7 +39,7 @@ absl::Status Vocabulary::Add(absl::string_view token, int64_t id, int64_t at_lin
     return absl::InvalidArgumentError(
         absl::StrCat("more than ", kMostTokens, " tokens, which is the most that is read"));
   }
-  texts_.insert(texts_.end(), token.begin(), token.end());
+  texts_.append(token.data(), token.size());
   tokens_.push_back(added);
   max_id_ = std::max(max_id_, added.id);
   max_token_bytes_ = std::max(max_token_bytes_, token.size());
@@ -45,13 +59,17 @@ absl::Status Vocabulary::Finish() {
                                                    "below ", id_end));
   }
   texts_.shrink_to_fit();
-  ids_.reserve(tokens_.size());
+  tokens_.shrink_to_fit();
+  places_.assign(std::bit_ceil(2 * tokens_.size()), kFree);
   std::vector<int32_t> by_id(static_cast<size_t>(max_id_ + 1), -1);
   for (size_t i = 0; i < tokens_.size(); ++i) {
-    if (!ids_.emplace(token(i), tokens_[i].id).second) {
+    const size_t hash = absl::HashOf(token(i));
+    uint32_t& place = places_[PlaceFor(token(i), hash)];
+    if (place != kFree) {
       return absl::InvalidArgumentError(absl::StrCat(
           PlaceOf(tokens_[i]), "token '", Printable(token(i)), "' stands there a second time"));
     }
+    place = TagOf(hash) | static_cast<uint32_t>(i);
     int32_t& owner = by_id[static_cast<size_t>(tokens_[i].id)];
     if (owner >= 0) {
       return absl::InvalidArgumentError(
@@ -70,9 +88,19 @@ bool Vocabulary::has_id(int32_t id) const {
   return id >= 0 && static_cast<size_t>(id) < has_id_.size() && has_id_[static_cast<size_t>(id)];
 }
 
+size_t Vocabulary::PlaceFor(absl::string_view wanted, size_t hash) const {
+  const size_t mask = places_.size() - 1;
+  for (size_t place = hash & mask;; place = (place + 1) & mask) {
+    const uint32_t found = places_[place];
+    if (found == kFree || ((found & ~kNumber) == TagOf(hash) && token(found & kNumber) == wanted)) {
+      return place;
+    }
+  }
+}
+
 int32_t Vocabulary::Find(absl::string_view token) const {
-  const auto found = ids_.find(token);
-  return found == ids_.end() ? -1 : found->second;
+  const uint32_t found = places_[PlaceFor(token, absl::HashOf(token))];
+  return found == kFree ? -1 : tokens_[found & kNumber].id;
 }
 
 }  // namespace feedwater::server

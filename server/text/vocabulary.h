@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
@@ -22,12 +21,15 @@ class Vocabulary {
   Vocabulary(Vocabulary&&) = default;
   Vocabulary& operator=(Vocabulary&&) = default;
 
+  // How many tokens there will be, and how many bytes they have, at most.
+  void Reserve(size_t tokens, size_t bytes);
   // `at_line`: of the file, for messages; 0: it has none. InvalidArgument: the id is out of range.
   absl::Status Add(absl::string_view token, int64_t id, int64_t at_line = 0);
   // To be called once all are there. InvalidArgument: a token or an id stands there twice, or an id
   // is far beyond the number of tokens.
   absl::Status Finish();
 
+  // REQUIRES: finished.
   int32_t Find(absl::string_view token) const;  // -1: there is no such token
   bool has_id(int32_t id) const;                // of a token
   size_t size() const { return tokens_.size(); }
@@ -44,9 +46,17 @@ class Vocabulary {
   };
   static std::string PlaceOf(const Token& token);
 
-  std::vector<char> texts_;  // not a string: that moves short texts, and ids_ points to them
+  static constexpr uint32_t kFree = 0xffffffff, kNumber = kMostTokens - 1;
+  // Where the token stands in places_, or the free place where it would. REQUIRES: Finish has made
+  // them.
+  size_t PlaceFor(absl::string_view token, size_t hash) const;
+
+  std::string texts_;  // one after the other
   std::vector<Token> tokens_;
-  absl::flat_hash_map<absl::string_view, int32_t> ids_;  // into texts_
+  // A hash table, as lean as can be, since files may have tokens of three bytes: each place is
+  // free, or has a token's number and 7 bits of its hash. A power of two, at most half of which are
+  // taken.
+  std::vector<uint32_t> places_;
   std::vector<bool> has_id_;
   int32_t max_id_ = -1;
   size_t max_token_bytes_ = 0;

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "server/base/status.h"
 #include "server/base/yaml.h"
 
@@ -14,11 +14,22 @@ namespace {
 bool IsCharacterStart(char byte) { return (static_cast<unsigned char>(byte) & 0xc0) != 0x80; }
 
 absl::StatusOr<int32_t> FindUnknown(const Vocabulary& vocabulary, const std::string& unknown) {
+  if (unknown.empty()) return -1;
   const int32_t id = vocabulary.Find(unknown);
   if (id >= 0) return id;
   return absl::InvalidArgumentError(
       absl::StrCat("the token for unknown words, '", Printable(unknown),
                    "', is not in the vocabulary; add it there or name another one"));
+}
+
+// `own`: the id that the file names, or -1.
+bool AddUnknown(absl::string_view word, int32_t own, Encoding* encoding) {
+  const int32_t id = own >= 0 ? own : encoding->unknown;
+  if (id >= 0) return encoding->ids.Add(id);
+  return encoding->Fail(absl::InvalidArgumentError(
+      absl::StrCat("the word '", Printable(word),
+                   "' is not in the vocabulary, and unknown_token is not given; cure: "
+                   "unknown_token: \"<unk>\", a token of the vocabulary")));
 }
 
 }  // namespace
@@ -35,11 +46,19 @@ absl::StatusOr<std::unique_ptr<WordPiece>> WordPiece::Create(Vocabulary vocabula
   auto model = std::make_unique<WordPiece>();
   FW_ASSIGN_OR_RETURN(model->unknown_, FindUnknown(vocabulary, unknown));
   model->max_word_characters_ = max_word_characters;
-  for (size_t i = 0; i < vocabulary.size(); ++i) {
+  const auto rest_of = [&](size_t i) {  // "": the token does not go on with a word
     absl::string_view token = vocabulary.token(i);
-    if (!absl::StartsWith(token, continuing)) continue;
-    token.remove_prefix(continuing.size());
-    if (!token.empty()) FW_RETURN_IF_ERROR(model->continuing_.Add(token, vocabulary.id(i)));
+    return absl::ConsumePrefix(&token, continuing) ? token : absl::string_view();
+  };
+  size_t tokens = 0, bytes = 0;
+  for (size_t i = 0; i < vocabulary.size(); ++i) {
+    tokens += rest_of(i).empty() ? 0 : 1;
+    bytes += rest_of(i).size();
+  }
+  model->continuing_.Reserve(tokens, bytes);
+  for (size_t i = 0; i < vocabulary.size(); ++i) {
+    if (!rest_of(i).empty())
+      FW_RETURN_IF_ERROR(model->continuing_.Add(rest_of(i), vocabulary.id(i)));
   }
   FW_RETURN_IF_ERROR(model->continuing_.Finish());
   model->vocabulary_ = std::move(vocabulary);
@@ -49,7 +68,7 @@ absl::StatusOr<std::unique_ptr<WordPiece>> WordPiece::Create(Vocabulary vocabula
 bool WordPiece::Encode(absl::string_view word, Encoding* encoding) const {
   int64_t characters = 0;
   for (const char byte : word) characters += IsCharacterStart(byte) ? 1 : 0;
-  if (characters > max_word_characters_) return encoding->ids.Add(unknown_);
+  if (characters > max_word_characters_) return AddUnknown(word, unknown_, encoding);
   int32_t ids[kMostWordCharacters];
   size_t count = 0;
   for (size_t start = 0; start < word.size();) {
@@ -61,7 +80,7 @@ bool WordPiece::Encode(absl::string_view word, Encoding* encoding) const {
       id = known.Find(word.substr(start, end - start));
       if (id >= 0) break;
     }
-    if (id < 0) return encoding->ids.Add(unknown_);
+    if (id < 0) return AddUnknown(word, unknown_, encoding);
     ids[count++] = id;
     start = end;
   }
@@ -74,21 +93,14 @@ bool WordPiece::Encode(absl::string_view word, Encoding* encoding) const {
 absl::StatusOr<std::unique_ptr<WholeWords>> WholeWords::Create(Vocabulary vocabulary,
                                                                const std::string& unknown) {
   auto model = std::make_unique<WholeWords>();
-  if (!unknown.empty()) {
-    FW_ASSIGN_OR_RETURN(model->unknown_, FindUnknown(vocabulary, unknown));
-  }
+  FW_ASSIGN_OR_RETURN(model->unknown_, FindUnknown(vocabulary, unknown));
   model->vocabulary_ = std::move(vocabulary);
   return model;
 }
 
 bool WholeWords::Encode(absl::string_view word, Encoding* encoding) const {
-  int32_t id = vocabulary_.Find(word);
-  if (id < 0) id = unknown_;
-  if (id >= 0) return encoding->ids.Add(id);
-  return encoding->Fail(absl::InvalidArgumentError(
-      absl::StrCat("the word '", Printable(word),
-                   "' is not in the vocabulary, and unknown_token is not given; cure: "
-                   "unknown_token: \"<unk>\", a token of the vocabulary")));
+  const int32_t id = vocabulary_.Find(word);
+  return id >= 0 ? encoding->ids.Add(id) : AddUnknown(word, unknown_, encoding);
 }
 
 }  // namespace feedwater::server

@@ -15,8 +15,9 @@ inline constexpr int64_t kMostWordCharacters = 1000;
 
 class WordPiece : public WordModel {
  public:
-  // `continuing`: what stands before a token that goes on with a word ("##"). InvalidArgument: the
-  // vocabulary lacks `unknown`, or the number of characters is over kMostWordCharacters.
+  // `unknown`: the token of words that are none; "": Encoding::unknown is. `continuing`: what
+  // stands before a token that goes on with a word ("##"). InvalidArgument: the vocabulary lacks
+  // `unknown`, or the number of characters is over kMostWordCharacters.
   static absl::StatusOr<std::unique_ptr<WordPiece>> Create(Vocabulary vocabulary,
                                                            const std::string& unknown,
                                                            const std::string& continuing,
@@ -30,13 +31,13 @@ class WordPiece : public WordModel {
  private:
   Vocabulary vocabulary_;
   Vocabulary continuing_;  // without what stands before them
-  int32_t unknown_ = 0;
+  int32_t unknown_ = -1;
   int64_t max_word_characters_ = 0;
 };
 
 class WholeWords : public WordModel {
  public:
-  // `unknown`: the token of words that are none; "": a text with one is refused.
+  // As WordPiece's.
   static absl::StatusOr<std::unique_ptr<WholeWords>> Create(Vocabulary vocabulary,
                                                             const std::string& unknown);
 

@@ -49,7 +49,7 @@ WordTokenizer::WordTokenizer(Parts parts)
       normalizer_(std::move(parts.normalizer)),
       splitter_(std::move(parts.splitter)),
       model_(std::move(parts.model)),
-      added_ids_(std::move(parts.added_ids)) {
+      added_ids_(parts.added_ids.begin(), parts.added_ids.end()) {
   before_ = std::move(parts.before);
   after_ = std::move(parts.after);
   max_id_ = model_->max_id();
@@ -85,10 +85,8 @@ int64_t WordTokenizer::ScratchBytes(int64_t text_bytes) const {
 }
 
 int32_t WordTokenizer::Find(absl::string_view token) const {
-  for (const auto& [content, id] : added_ids_) {
-    if (content == token) return id;
-  }
-  return model_->Find(token);
+  const auto found = added_ids_.find(token);
+  return found == added_ids_.end() ? model_->Find(token) : found->second;
 }
 
 }  // namespace feedwater::server

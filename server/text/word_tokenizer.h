@@ -3,9 +3,11 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "server/text/added_tokens.h"
 #include "server/text/normalizer.h"
 #include "server/text/splitter.h"
@@ -39,7 +41,7 @@ class WordTokenizer : public Tokenizer {
   const Normalizer normalizer_;
   const Splitter splitter_;
   const std::unique_ptr<const WordModel> model_;
-  const std::vector<std::pair<std::string, int32_t>> added_ids_;
+  absl::flat_hash_map<std::string, int32_t> added_ids_;
   int32_t max_id_ = -1;
 };
 

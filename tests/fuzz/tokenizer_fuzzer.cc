@@ -26,8 +26,8 @@ struct Ids {
   bool is_over = false;
 };
 
-Ids Encode(const Tokenizer& tokenizer, absl::string_view text, int64_t room,
-           Truncation truncation) {
+Ids Encode(const Tokenizer& tokenizer, absl::string_view text, int64_t room, Truncation truncation,
+           int32_t unknown) {
   const auto bytes = static_cast<size_t>(tokenizer.ScratchBytes(static_cast<int64_t>(text.size())));
   // No byte more than promised: what lies behind is found by the sanitizers.
   std::vector<std::byte> memory(bytes);
@@ -36,7 +36,7 @@ Ids Encode(const Tokenizer& tokenizer, absl::string_view text, int64_t room,
   IdSink sink(ids.data(), room, truncation);
   WorkClock clock;
   clock.Begin(/*limit_ms=*/10'000, nullptr);
-  Encoding encoding{scratch, clock, sink};
+  Encoding encoding{scratch, clock, sink, unknown};
   tokenizer.Encode(text, &encoding);
   Ids result{encoding.status, {}, sink.is_over()};
   for (int64_t i = 0; i < sink.count(); ++i) {
@@ -46,17 +46,17 @@ Ids Encode(const Tokenizer& tokenizer, absl::string_view text, int64_t room,
   return result;
 }
 
-void Check(const Tokenizer& tokenizer, absl::string_view text) {
+void Check(const Tokenizer& tokenizer, absl::string_view text, int32_t unknown) {
   const auto room = static_cast<int64_t>(16 * text.size()) + kRoom;
-  const Ids all = Encode(tokenizer, text, room, Truncation::kNone);
+  const Ids all = Encode(tokenizer, text, room, Truncation::kNone, unknown);
   if (!all.status.ok()) {
     Require(!all.status.message().empty(), "an error has words");
     return;
   }
   Require(!all.is_over, "a text has no more ids than its bytes become");
   const auto count = std::min<int64_t>(kRoom, static_cast<int64_t>(all.ids.size()));
-  const Ids right = Encode(tokenizer, text, kRoom, Truncation::kRight);
-  const Ids left = Encode(tokenizer, text, kRoom, Truncation::kLeft);
+  const Ids right = Encode(tokenizer, text, kRoom, Truncation::kRight, unknown);
+  const Ids left = Encode(tokenizer, text, kRoom, Truncation::kLeft, unknown);
   Require(right.ids == std::vector<int32_t>(all.ids.begin(), all.ids.begin() + count),
           "the first ids");
   Require(left.ids == std::vector<int32_t>(all.ids.end() - count, all.ids.end()), "the last ids");
@@ -74,9 +74,9 @@ void Run(Input input) {
   for (const VocabularyKind kind :
        {KindOfVocabulary(file).value_or(VocabularyKind::kWords), VocabularyKind::kWordPiece,
         VocabularyKind::kWords, VocabularyKind::kSentencePiece}) {
-    const auto tokenizer = MakeTokenizer(file, kind, {odd, odd ? "<unk>" : ""});
+    const auto tokenizer = MakeTokenizer(file, kind, {odd});
     if (tokenizer.ok()) {
-      Check(**tokenizer, text);
+      Check(**tokenizer, text, odd ? (*tokenizer)->Find("<unk>") : -1);
     } else {
       Require(!tokenizer.status().message().empty(), "an error has words");
     }

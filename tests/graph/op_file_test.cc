@@ -69,6 +69,35 @@ TEST_F(OpFileTest, TheDigestIsOneThatNobodyCanMakeASecondFileFor) {
   EXPECT_EQ(content.digest(), "ba7816bf8f01cfea414140de5dae2223");  // of SHA-256
 }
 
+// Memory is reserved for one tokenizer of each file.
+TEST_F(OpFileTest, OfOneFileOneThingIsMadeHoweverManyOpsReadIt) {
+  Write("data/words.txt", "[UNK]\n[CLS]\n[SEP]\na\nb\n");
+  const auto parse = [&](const std::string& first, const std::string& second) {
+    RootFiles files(*roots_, budget_);
+    const auto op = [](const std::string& file, const std::string& more, const char* out) {
+      return absl::StrCat("  - tokenize: {tokenizer: ", file, ", ", more, ", max_length: 4, out: [",
+                          out, ", ", out, "_mask]}\n");
+    };
+    return ParsePipeline(absl::StrCat("version: 1\ndataset: {format: csv, root: data}\ngraph:\n",
+                                      op("words.txt", first, "t"), op("words.txt", second, "u"),
+                                      "outputs: [t, u]\n"),
+                         "p.yaml", {}, &files);
+  };
+  EXPECT_TRUE(parse("kind: words, unknown_token: a", "kind: words, unknown_token: b").ok());
+  EXPECT_TRUE(parse("kind: words", "kind: words, unknown_token: b").ok());
+  const char *const cased = "kind: wordpiece, lowercase: false",
+                    *const uncased = "kind: wordpiece, lowercase: true";
+  EXPECT_TRUE(parse(cased, cased).ok());
+  for (const char* other : {"kind: words", uncased}) {
+    const auto spec = parse(cased, other);
+    ASSERT_TRUE(absl::IsInvalidArgument(spec.status())) << spec.status();
+    EXPECT_THAT(std::string(spec.status().message()),
+                ::testing::AllOf(HasSubstr("p.yaml:5:"), HasSubstr("'words.txt' of root 'data'"),
+                                 HasSubstr(absl::StrCat("reads it with ", cased)),
+                                 HasSubstr(absl::StrCat("this one with ", other))));
+  }
+}
+
 TEST_F(OpFileTest, OnlyRegularFilesBelowADeclaredRootAreRead) {
   Write("secret", "a\nb\n");
   Write("models/words.txt", "a\nb\n");

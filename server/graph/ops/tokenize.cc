@@ -47,6 +47,12 @@ absl::StatusOr<VocabularyKind> KindOf(const Params& params, absl::string_view by
       "(a vocab.txt of BERT) or kind: words");
 }
 
+absl::Status TooManyAround(const Params& params, size_t around) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("max_length is ", params.max_length, ", and ", around,
+                   " of that are for tokens around the text; raise it"));
+}
+
 absl::Status CheckRules(const Params& params, VocabularyKind kind) {
   const bool is_word_piece = kind == VocabularyKind::kWordPiece;
   if (is_word_piece && !params.lowercase.has_value()) {
@@ -54,6 +60,8 @@ absl::Status CheckRules(const Params& params, VocabularyKind kind) {
         "a vocab.txt does not say whether its model is cased; cure: lowercase: true (uncased "
         "models) or lowercase: false");
   }
+  if (static_cast<int64_t>(params.before.size() + params.after.size()) >= params.max_length)
+    return TooManyAround(params, params.before.size() + params.after.size());
   if (!is_word_piece && params.lowercase.has_value())
     return absl::InvalidArgumentError("lowercase is for kind: wordpiece alone");
   if (!is_word_piece && kind != VocabularyKind::kWords && !params.unknown_token.empty()) {
@@ -67,15 +75,20 @@ absl::Status CheckRules(const Params& params, VocabularyKind kind) {
 struct Made {
   std::shared_ptr<const Tokenizer> tokenizer;  // null: the file was not read
   std::vector<int32_t> before, after;
-  int32_t pad = 0;
+  int32_t pad = 0, unknown = -1;
 };
 
-absl::StatusOr<int32_t> FindToken(const Tokenizer& tokenizer, const std::string& token,
-                                  const char* param) {
+static_assert(OpFileMemory(0) >= kTokenizerFixedBytes &&
+              OpFileMemory(kMostVocabularyBytes) >=
+                  kTokenizerBytesPerByte * kMostVocabularyBytes + kTokenizerFixedBytes);
+
+// `why`: what the token is for.
+absl::StatusOr<int32_t> FindToken(const Tokenizer& tokenizer, absl::string_view token,
+                                  absl::string_view why) {
   const int32_t id = tokenizer.Find(token);
   if (id >= 0) return id;
   return absl::InvalidArgumentError(
-      absl::StrCat("it has no token '", Printable(token), "', which ", param, " names"));
+      absl::StrCat("it has no token '", Printable(token), "', ", why));
 }
 
 absl::StatusOr<Made> Make(const Params& params) {
@@ -84,13 +97,14 @@ absl::StatusOr<Made> Make(const Params& params) {
   const std::string& bytes = params.tokenizer.content->bytes();
   FW_ASSIGN_OR_RETURN(const VocabularyKind kind, KindOf(params, bytes));
   FW_RETURN_IF_ERROR(CheckRules(params, kind));
-  const LineRules rules{params.lowercase.value_or(false), params.unknown_token};
-  const std::string key = absl::StrCat("tokenizer ", VocabularyKindName(kind), " ",
-                                       rules.lowercase ? 1 : 0, " ", rules.unknown_token);
+  const LineRules rules{params.lowercase.value_or(false)};
+  std::string as = absl::StrCat("kind: ", VocabularyKindName(kind));
+  if (params.lowercase.has_value())
+    absl::StrAppend(&as, ", lowercase: ", rules.lowercase ? "true" : "false");
   FW_ASSIGN_OR_RETURN(
       made.tokenizer,
       params.tokenizer.content->Once<Tokenizer>(
-          key, [&](const std::string& held) -> absl::StatusOr<std::shared_ptr<const Tokenizer>> {
+          as, [&](const std::string& held) -> absl::StatusOr<std::shared_ptr<const Tokenizer>> {
             FW_ASSIGN_OR_RETURN(std::shared_ptr<const Tokenizer> fresh,
                                 MakeTokenizer(held, kind, rules));
             return fresh;
@@ -100,15 +114,24 @@ absl::StatusOr<Made> Make(const Params& params) {
     made.after = made.tokenizer->special_after();
   }
   for (const std::string& token : params.before) {
-    FW_ASSIGN_OR_RETURN(const int32_t id, FindToken(*made.tokenizer, token, "before"));
+    FW_ASSIGN_OR_RETURN(const int32_t id, FindToken(*made.tokenizer, token, "which before names"));
     made.before.push_back(id);
   }
   for (const std::string& token : params.after) {
-    FW_ASSIGN_OR_RETURN(const int32_t id, FindToken(*made.tokenizer, token, "after"));
+    FW_ASSIGN_OR_RETURN(const int32_t id, FindToken(*made.tokenizer, token, "which after names"));
     made.after.push_back(id);
   }
+  if (!params.unknown_token.empty()) {
+    FW_ASSIGN_OR_RETURN(made.unknown, FindToken(*made.tokenizer, params.unknown_token,
+                                                "which unknown_token names"));
+  } else if (kind == VocabularyKind::kWordPiece) {
+    FW_ASSIGN_OR_RETURN(made.unknown,
+                        FindToken(*made.tokenizer, "[UNK]",
+                                  "which unknown words become; name another one: unknown_token"));
+  }
   if (!params.pad_token.empty()) {
-    FW_ASSIGN_OR_RETURN(made.pad, FindToken(*made.tokenizer, params.pad_token, "pad_token"));
+    FW_ASSIGN_OR_RETURN(made.pad,
+                        FindToken(*made.tokenizer, params.pad_token, "which pad_token names"));
   }
   return made;
 }
@@ -121,11 +144,9 @@ class Tokenize : public Op {
       return absl::Status(made.status().code(),
                           absl::StrCat(params.tokenizer.Describe(), ": ", made.status().message()));
     }
-    const auto around = static_cast<int64_t>(made->before.size() + made->after.size());
-    if (around < params.max_length || made->tokenizer == nullptr) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        absl::StrCat("max_length is ", params.max_length, ", and ", around,
-                     " of that are for tokens around the text; raise it"));
+    const size_t around = made->before.size() + made->after.size();
+    if (static_cast<int64_t>(around) < params.max_length) return absl::OkStatus();
+    return TooManyAround(params, around);
   }
 
   explicit Tokenize(const Params& params)
@@ -178,7 +199,7 @@ class Tokenize : public Op {
     auto* const ids = scratch.Take<int32_t>(static_cast<size_t>(room));
     if (ids == nullptr) return absl::InternalError("too little scratch for a text's ids");
     IdSink sink(ids, room, truncation_);
-    Encoding encoding{scratch, sample.clock(), sink};
+    Encoding encoding{scratch, sample.clock(), sink, made_.unknown};
     made_.tokenizer->Encode(text, &encoding);
     FW_RETURN_IF_ERROR(encoding.status);
     if (sink.is_over()) {

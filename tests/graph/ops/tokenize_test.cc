@@ -72,6 +72,16 @@ TEST(Tokenize, TokensOfOnesOwnStandBesideThoseOfTheFile) {
   EXPECT_THAT(As<int64_t>((*result)[0]), ElementsAre(4, 5, 3, 3, 0, 0));
 }
 
+TEST(Tokenize, UnknownWordsBecomeTheTokenThatIsNamed) {
+  const auto ids = [](const std::string& more) {
+    return Ids(Op("vocab.txt", absl::StrCat(kBert, ", pad_token: \"[PAD]\"", more)), "\u2603");
+  };
+  const auto named = ids(", unknown_token: \"[MASK]\""), unnamed = ids("");
+  ASSERT_TRUE(named.ok() && unnamed.ok()) << named.status() << unnamed.status();
+  EXPECT_THAT(As<int64_t>((*named)[0]), ElementsAre(2, 4, 3, 0, 0, 0, 0, 0));
+  EXPECT_THAT(As<int64_t>((*unnamed)[0]), ElementsAre(2, 1, 3, 0, 0, 0, 0, 0));
+}
+
 TEST(Tokenize, WithoutPaddingTheIdsAreAsManyAsThereAre) {
   for (const auto& [text, count] : std::vector<std::pair<std::string, int64_t>>{
            {"", 0}, {"\n", 1}, {std::string(90, '!'), 90}}) {
@@ -107,6 +117,10 @@ TEST(Tokenize, MistakesAreFoundBeforeTheFirstSample) {
       {Op("gpt2.json", "unknown_token: x, max_length: 8"), "unknown_token is for"},
       {Op("gpt2.json", "pad_token: none, max_length: 8"), "no token 'none', which pad_token names"},
       {Op("gpt2.json", "after: [none], max_length: 8"), "no token 'none', which after names"},
+      {Op("vocab.txt", "kind: words, unknown_token: none, max_length: 8"),
+       "no token 'none', which unknown_token names"},
+      {Op("gpt2.json", "before: [none, none], after: [none], max_length: 3"),
+       "max_length is 3, and 3 of that are for tokens around the text"},
       {Op("vocab.txt", "kind: wordpiece, lowercase: true, max_length: 2"),
        "max_length is 2, and 2"},
       {Op("vocab.txt", "kind: tokenizer_json, max_length: 8"), "line 1: it is no JSON"},
