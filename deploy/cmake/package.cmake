@@ -31,7 +31,15 @@ if(FEEDWATER_SYSTEM_FILES)
   install(FILES deploy/systemd/sysusers.conf DESTINATION /usr/lib/sysusers.d RENAME feedwater.conf COMPONENT daemon)
   install(FILES deploy/systemd/tmpfiles.conf DESTINATION /usr/lib/tmpfiles.d RENAME feedwater.conf COMPONENT daemon)
   install(FILES deploy/debian/feedwater.yaml DESTINATION /etc/feedwater COMPONENT daemon)
-  install(FILES LICENSE DESTINATION /usr/share/doc/feedwater RENAME copyright COMPONENT daemon)
+  # The licence, and those of what is within the programs.
+  file(READ LICENSE copyright)
+  foreach(package libhighwayhash-dev libexpat1-dev libyaml-cpp-dev libxxhash-dev libutf8proc-dev libflac-dev libvorbis-dev
+                  libogg-dev libopus-dev libcli11-dev nlohmann-json3-dev)
+    file(READ /usr/share/doc/${package}/copyright theirs)
+    string(APPEND copyright "\n---------- within the programs: ${package}\n\n${theirs}")
+  endforeach()
+  file(WRITE ${CMAKE_BINARY_DIR}/copyright "${copyright}")
+  install(FILES ${CMAKE_BINARY_DIR}/copyright DESTINATION /usr/share/doc/feedwater COMPONENT daemon)
   install(FILES LICENSE DESTINATION /usr/share/doc/libfeedwater-dev RENAME copyright COMPONENT dev)
   install(FILES ${CMAKE_BINARY_DIR}/completion/feedwater DESTINATION /usr/share/bash-completion/completions
           COMPONENT daemon)

@@ -46,6 +46,9 @@ OF_THE_HOST = re.compile(
 )
 # Packages whose code is inside the programs: static libraries, and headers that make code.
 WITHIN = {"libhighwayhash-dev": "libhighwayhash.a", "libexpat1-dev": "libexpat.a",
+          "libyaml-cpp-dev": "libyaml-cpp.a", "libxxhash-dev": "libxxhash.a",
+          "libutf8proc-dev": "libutf8proc.a", "libflac-dev": "libFLAC.a",
+          "libvorbis-dev": "libvorbis.a", "libogg-dev": "libogg.a", "libopus-dev": "libopus.a",
           "libcli11-dev": "headers", "nlohmann-json3-dev": "headers"}  # fmt: skip
 # Libraries that are replaced by one of ours, name -> source, because of their licence.
 REPLACED = {"libjbig.so.0": ROOT / "deploy/wheel/no_jbig.c"}

@@ -15,14 +15,19 @@ namespace feedwater::server {
 
 inline constexpr int kMostAudioChannels = 64;
 
+// How a number lies in a WAV file.
+enum class WavSample { kWhole8, kWhole16, kWhole24, kWhole32, kFloat32, kFloat64, kALaw, kMuLaw };
+
 struct AudioFile {
   const char* format = "";  // "WAV", "FLAC", "Ogg Vorbis", "Ogg Opus", "MP3"
   int64_t rate = 0;         // Hz
   int channels = 0;
   int64_t most_frames = 0;
   bool is_exact = false;  // there are most_frames, as the header says
-  // What is decoded: a header of our own, and then the file's samples.
-  std::array<uint8_t, 64> head = {};
+  WavSample wav_sample = WavSample::kWhole16;
+  int64_t last_granule = 0;  // of Ogg: what its last page says
+  // What is decoded: for FLAC a header of our own, and then the file's samples.
+  std::array<uint8_t, 42> head = {};
   size_t head_bytes = 0;
   absl::Span<const uint8_t> body;
 };

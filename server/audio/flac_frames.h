@@ -1,5 +1,5 @@
-// FLAC's frames, one after the other, before libFLAC decodes them. Of what the stream info says,
-// libFLAC compares nothing with them, and libsndfile stops at the promised total without a word.
+// FLAC's frames, one after the other, before libFLAC decodes them, which compares nothing of what
+// the stream info says with them.
 #pragma once
 
 #include "absl/status/status.h"

@@ -2,6 +2,7 @@
 // of channels; what a file says that is no good never reaches a library.
 #include "server/audio/audio_stream.h"
 
+#include <FLAC/stream_encoder.h>
 #include <gmock/gmock.h>
 
 #include <limits>
@@ -66,6 +67,78 @@ TEST(AudioStream, EveryKindGivesWhatWasWritten) {
       for (size_t i = edge; i < sine.size() - edge; ++i)
         worst = std::max(worst, std::abs(static_cast<double>((*decoded)[i]) - sine[i]));
       EXPECT_LE(worst, kind.tolerance) << kind.name << " " << rate;
+    }
+  }
+}
+
+TEST(AudioStream, EveryKindIsDecodedToTheBitAsLibsndfileDoes) {
+  for (const Kind& kind : kKinds) {
+    if (kind.name == std::string("mp3")) continue;  // where libsndfile's sums depend on the CPU
+    for (const int rate : {16000, 24000, 48000}) {
+      for (const int channels : {1, 2, 4}) {
+        SCOPED_TRACE(absl::StrCat(kind.name, " ", rate, " ", channels));
+        const Bytes file = EncodedAudio(kind.format, rate, TestWaveform(20000), channels);
+        const auto planes = Decode(file, 0, false);
+        ASSERT_TRUE(planes.ok()) << planes.status();
+        const Floats expected = DecodedByLibsndfile(file);
+        ASSERT_EQ(planes->size(), expected.size());
+        const size_t frames = expected.size() / static_cast<size_t>(channels);
+        for (size_t i = 0; i < expected.size(); ++i) {
+          const size_t c = i % static_cast<size_t>(channels), t = i / static_cast<size_t>(channels);
+          ASSERT_EQ((*planes)[c * frames + t], expected[i]) << "frame " << t;
+        }
+      }
+    }
+  }
+}
+
+TEST(AudioStream, EveryCodeOfALawAndMuLawIsDecodedAsLibsndfileDoes) {
+  for (const int law : {SF_FORMAT_ALAW, SF_FORMAT_ULAW}) {
+    Bytes file = EncodedAudio(SF_FORMAT_WAV | law, 8000, Floats(256, 0));
+    for (size_t code = 0; code < 256; ++code)
+      file[file.size() - 256 + code] = static_cast<uint8_t>(code);
+    EXPECT_EQ(*Decode(file), DecodedByLibsndfile(file));
+  }
+}
+
+// By libFLAC itself: libsndfile writes 8, 16 and 24 bits alone, and reads no others.
+Bytes FlacOf(const std::vector<int32_t>& samples, int bits) {
+  Bytes file;
+  FLAC__StreamEncoder* const encoder = FLAC__stream_encoder_new();
+  FLAC__stream_encoder_set_streamable_subset(encoder, false);
+  FLAC__stream_encoder_set_channels(encoder, 1);
+  FLAC__stream_encoder_set_sample_rate(encoder, 16000);
+  FLAC__stream_encoder_set_bits_per_sample(encoder, static_cast<uint32_t>(bits));
+  FLAC__stream_encoder_set_total_samples_estimate(encoder, samples.size());
+  const auto begun = FLAC__stream_encoder_init_stream(
+      encoder,
+      [](const FLAC__StreamEncoder*, const FLAC__byte* from, size_t count, uint32_t, uint32_t,
+         void* data) {
+        auto& to = *static_cast<Bytes*>(data);
+        to.insert(to.end(), from, from + count);
+        return FLAC__STREAM_ENCODER_WRITE_STATUS_OK;
+      },
+      nullptr, nullptr, nullptr, &file);
+  EXPECT_EQ(begun, FLAC__STREAM_ENCODER_INIT_STATUS_OK);
+  EXPECT_TRUE(FLAC__stream_encoder_process_interleaved(encoder, samples.data(),
+                                                       static_cast<uint32_t>(samples.size())));
+  FLAC__stream_encoder_finish(encoder);
+  FLAC__stream_encoder_delete(encoder);
+  return file;
+}
+
+TEST(AudioStream, FlacOfAnyNumberOfBitsIsDecoded) {
+  for (const int bits : {4, 8, 12, 20, 24, 32}) {
+    const auto largest = static_cast<int32_t>((uint32_t{1} << (bits - 1)) - 1);
+    std::vector<int32_t> samples = {-largest - 1, largest, 0, 1, -1};
+    for (int i = 0; i < 6000; ++i) samples.push_back(largest / (i % 50 + 1) - largest / 3);
+    const auto decoded = Decode(FlacOf(samples, bits));
+    ASSERT_TRUE(decoded.ok()) << bits << " " << decoded.status();
+    ASSERT_EQ(decoded->size(), samples.size());
+    for (size_t i = 0; i < samples.size(); ++i) {
+      ASSERT_EQ((*decoded)[i],
+                static_cast<float>(samples[i]) / static_cast<float>(uint32_t{1} << (bits - 1)))
+          << bits << " " << i;
     }
   }
 }
@@ -498,6 +571,142 @@ TEST(AudioStream, AnOggPacketOfManyPagesIsRefused) {
     AddPage(page > 0 ? 1 : 0, -1, 3 + page, Bytes(255, 255), Bytes(255 * 255, 0), &file);
   AddPage(5, 40 * 32, 23, {5}, Bytes(5, 0), &file);
   EXPECT_THAT(Refusal(file), HasSubstr("a packet of more than 1 MiB"));
+}
+
+// Where each page begins.
+std::vector<size_t> PagesOf(const Bytes& file) {
+  std::vector<size_t> pages;
+  for (size_t at = 0; at < file.size();) {
+    pages.push_back(at);
+    size_t bytes = 27u + file[at + 26];
+    for (size_t i = 0; i < file[at + 26]; ++i) bytes += file[at + 27 + i];
+    at += bytes;
+  }
+  return pages;
+}
+void MakeChecksumsGood(Bytes* file) {
+  std::vector<size_t> pages = PagesOf(*file);
+  pages.push_back(file->size());
+  for (size_t i = 0; i + 1 < pages.size(); ++i)
+    MakeChecksumGood(pages[i], pages[i + 1] - pages[i], file);
+}
+// Every page from `first` on says so many frames more, or less.
+Bytes WithGranulesMoved(Bytes file, size_t first, int32_t by) {
+  const std::vector<size_t> pages = PagesOf(file);
+  for (size_t i = first; i < pages.size(); ++i) {
+    const auto now = static_cast<uint32_t>(file[pages[i] + 6]) | uint32_t{file[pages[i] + 7]} << 8 |
+                     uint32_t{file[pages[i] + 8]} << 16 | uint32_t{file[pages[i] + 9]} << 24;
+    PutLittle(now + static_cast<uint32_t>(by), 4, pages[i] + 6, &file);
+  }
+  MakeChecksumsGood(&file);
+  return file;
+}
+
+TEST(AudioStream, AnOggMayBeginAtAnyGranule) {
+  for (const int codec : {SF_FORMAT_VORBIS, SF_FORMAT_OPUS}) {
+    const Bytes file = EncodedAudio(SF_FORMAT_OGG | codec, 48000, TestWaveform(200000));
+    ASSERT_GE(PagesOf(file).size(), 5u);
+    const auto right = Decode(file), late = Decode(WithGranulesMoved(file, 2, 100000));
+    ASSERT_TRUE(right.ok() && late.ok()) << right.status() << late.status();
+    EXPECT_EQ(*late, *right);
+  }
+}
+
+TEST(AudioStream, TheBeginningThatAVorbisWasCutByIsLeftOut) {
+  const Bytes file = EncodedAudio(SF_FORMAT_OGG | SF_FORMAT_VORBIS, 48000, TestWaveform(200000));
+  const auto right = Decode(file), cut = Decode(WithGranulesMoved(file, 2, -700));
+  ASSERT_TRUE(right.ok() && cut.ok()) << right.status() << cut.status();
+  EXPECT_EQ(*cut, Floats(right->begin() + 700, right->end()));
+  // Opus has frames before the sound for that.
+  EXPECT_THAT(
+      Refusal(WithGranulesMoved(
+          EncodedAudio(SF_FORMAT_OGG | SF_FORMAT_OPUS, 48000, TestWaveform(200000)), 2, -700)),
+      HasSubstr("its first page does not hold the samples that it says"));
+}
+
+TEST(AudioStream, AnOggWhosePagesDoNotHoldWhatTheySayIsRefused) {
+  for (const int codec : {SF_FORMAT_VORBIS, SF_FORMAT_OPUS}) {
+    const Bytes file = EncodedAudio(SF_FORMAT_OGG | codec, 48000, TestWaveform(200000));
+    EXPECT_THAT(Refusal(WithGranulesMoved(file, 3, 5000)), HasSubstr("is cut off or damaged: of "));
+  }
+  EXPECT_THAT(
+      Refusal(WithGranulesMoved(
+          EncodedAudio(SF_FORMAT_OGG | SF_FORMAT_OPUS, 48000, TestWaveform(200000)), 3, -10)),
+      HasSubstr("a page holds more samples than it says"));
+}
+
+Bytes OpusHead(int channels, uint32_t rate, int version = 1, int family = 0,
+               const Bytes& mapping = {}) {
+  Bytes head = {'O', 'p', 'u', 's', 'H', 'e', 'a', 'd'};
+  const Bits rest = Bits()
+                        .Put(static_cast<uint64_t>(version), 8)
+                        .Put(static_cast<uint64_t>(channels), 8)
+                        .Put(312, 16)
+                        .Put(rate, 32)
+                        .Put(0, 16)
+                        .Put(static_cast<uint64_t>(family), 8);
+  head.insert(head.end(), rest.bytes().begin(), rest.bytes().end());
+  head.insert(head.end(), mapping.begin(), mapping.end());
+  return head;
+}
+// Ten packets of 20 ms of silence.
+Bytes OpusFile(const Bytes& head, const Bytes& packet = {0xf8, 0xff, 0xfe},
+               const std::string& tags = "OpusTags") {
+  Bytes file;
+  AddPackets(2, 0, 0, {head}, &file);
+  Bytes comments(tags.begin(), tags.end());
+  comments.resize(comments.size() + 8);
+  AddPackets(0, 0, 1, {comments}, &file);
+  AddPackets(4, 10 * 960, 2, std::vector<Bytes>(10, packet), &file);
+  return file;
+}
+
+TEST(AudioStream, OpusIsDecodedAt48kHzWhereItHasNotTheRateThatWasEncoded) {
+  for (const uint32_t rate : {0u, 11025u, 22050u, 44100u, 48000u, 96000u}) {
+    const auto decoded = Decode(OpusFile(OpusHead(1, rate)));
+    ASSERT_TRUE(decoded.ok()) << rate << decoded.status();
+    EXPECT_EQ(decoded->size(), 10u * 960 - 312) << rate;
+  }
+  for (const uint32_t rate : {8000u, 12000u, 16000u, 24000u})
+    EXPECT_EQ(Decode(OpusFile(OpusHead(1, rate)))->size(), (10u * 960 - 312) / (48000 / rate));
+}
+
+TEST(AudioStream, AnOpusWhoseHeaderOrPacketsAreDamagedIsRefused) {
+  EXPECT_TRUE(Decode(OpusFile(OpusHead(2, 48000))).ok());
+  EXPECT_TRUE(Decode(OpusFile(OpusHead(1, 48000, 1, 1, {1, 0, 0}))).ok());
+  EXPECT_TRUE(Decode(OpusFile(OpusHead(3, 48000, 1, 255, {1, 1, 0, 1, 255}))).ok());
+  const Bytes heads[] = {OpusHead(1, 48000, 2),                       // a version that is not known
+                         OpusHead(3, 48000),                          // one stream has two channels
+                         OpusHead(1, 48000, 0, 0, {0}),               // a byte too many
+                         OpusHead(2, 48000, 1, 1, {1, 1, 0}),         // a byte too few
+                         OpusHead(9, 48000, 1, 1, Bytes(11, 0)),      // more than 7.1
+                         OpusHead(2, 48000, 1, 1, {1, 1, 0, 9}),      // a stream that is not there
+                         OpusHead(2, 48000, 1, 1, {1, 2, 0, 1}),      // more pairs than streams
+                         OpusHead(2, 48000, 1, 1, {0, 0, 255, 255}),  // no stream
+                         OpusHead(2, 48000, 1, 1, {200, 100, 0, 1})};
+  for (const Bytes& head : heads)
+    EXPECT_THAT(Refusal(OpusFile(head)), HasSubstr("Ogg Opus cannot be decoded"));
+  EXPECT_THAT(Refusal(OpusFile(OpusHead(1, 48000), {0xf8, 0xff, 0xfe}, "OpusTogs")),
+              HasSubstr("it lacks the header of its tags"));
+  // Two frames, but of one no half; none at all.
+  EXPECT_THAT(Refusal(OpusFile(OpusHead(1, 48000), {0xf9, 0xff, 0xfe, 0})),
+              HasSubstr("is damaged"));
+  EXPECT_THAT(Refusal(OpusFile(OpusHead(1, 48000), {})), HasSubstr("is damaged"));
+}
+
+TEST(AudioStream, AnOggWithSamplesAmongItsHeadersOrWithAnOpenEndIsRefused) {
+  const Bytes setup = SetupHeader({{1, 2, 1}}, 1, 1);
+  Bytes file;
+  AddPackets(2, 0, 0, {VorbisIdentification()}, &file);
+  AddPackets(0, 0, 1, {VorbisComments(), setup, Bytes(2, 0)}, &file);
+  AddPackets(4, 20 * 32, 2, kTwentyBlocks, &file);
+  EXPECT_THAT(Refusal(file), HasSubstr("has samples on a page of its headers"));
+  Bytes open;
+  AddPackets(2, 0, 0, {VorbisIdentification()}, &open);
+  AddPackets(0, 0, 1, {VorbisComments(), setup}, &open);
+  AddPackets(0, 20 * 32, 2, kTwentyBlocks, &open);
+  AddPage(4, -1, 3, {255}, Bytes(255, 0), &open);
+  EXPECT_THAT(Refusal(open), HasSubstr("is cut off within a packet"));
 }
 
 TEST(AudioStream, AnOggOfMoreFramesThanThereCanBeIsRefused) {

@@ -39,45 +39,45 @@ inline Floats Sine(double hz, int rate, int frames, double amplitude = 0.5) {
   return numbers;
 }
 
-// A file that grows in memory, for libsndfile.
+// A file in memory, for libsndfile.
 struct MemoryFile {
   Bytes bytes;
   int64_t at = 0;
 };
+inline SF_VIRTUAL_IO kMemoryIo = {
+    [](void* data) {
+      return static_cast<sf_count_t>(static_cast<MemoryFile*>(data)->bytes.size());
+    },
+    [](sf_count_t offset, int whence, void* data) {
+      auto& f = *static_cast<MemoryFile*>(data);
+      const auto size = static_cast<int64_t>(f.bytes.size());
+      return f.at = offset + (whence == SEEK_SET ? 0 : whence == SEEK_CUR ? f.at : size);
+    },
+    [](void* to, sf_count_t count, void* data) {
+      auto& f = *static_cast<MemoryFile*>(data);
+      count = std::min<sf_count_t>(count, static_cast<int64_t>(f.bytes.size()) - f.at);
+      std::memcpy(to, f.bytes.data() + f.at, static_cast<size_t>(count));
+      f.at += count;
+      return count;
+    },
+    [](const void* from, sf_count_t count, void* data) {
+      auto& f = *static_cast<MemoryFile*>(data);
+      if (f.at + count > static_cast<int64_t>(f.bytes.size()))
+        f.bytes.resize(static_cast<size_t>(f.at + count));
+      std::memcpy(f.bytes.data() + f.at, from, static_cast<size_t>(count));
+      f.at += count;
+      return count;
+    },
+    [](void* data) { return static_cast<sf_count_t>(static_cast<MemoryFile*>(data)->at); }};
 
 // The waveform in every one of `channels`, channel c times 1 / (c + 1). `format` is libsndfile's.
 inline Bytes EncodedAudio(int format, int rate, const Floats& waveform, int channels = 1) {
   MemoryFile file;
-  SF_VIRTUAL_IO io = {
-      [](void* data) {
-        return static_cast<sf_count_t>(static_cast<MemoryFile*>(data)->bytes.size());
-      },
-      [](sf_count_t offset, int whence, void* data) {
-        auto& f = *static_cast<MemoryFile*>(data);
-        const auto size = static_cast<int64_t>(f.bytes.size());
-        return f.at = offset + (whence == SEEK_SET ? 0 : whence == SEEK_CUR ? f.at : size);
-      },
-      [](void* to, sf_count_t count, void* data) {
-        auto& f = *static_cast<MemoryFile*>(data);
-        count = std::min<sf_count_t>(count, static_cast<int64_t>(f.bytes.size()) - f.at);
-        std::memcpy(to, f.bytes.data() + f.at, static_cast<size_t>(count));
-        f.at += count;
-        return count;
-      },
-      [](const void* from, sf_count_t count, void* data) {
-        auto& f = *static_cast<MemoryFile*>(data);
-        if (f.at + count > static_cast<int64_t>(f.bytes.size()))
-          f.bytes.resize(static_cast<size_t>(f.at + count));
-        std::memcpy(f.bytes.data() + f.at, from, static_cast<size_t>(count));
-        f.at += count;
-        return count;
-      },
-      [](void* data) { return static_cast<sf_count_t>(static_cast<MemoryFile*>(data)->at); }};
   SF_INFO info = {};
   info.samplerate = rate;
   info.channels = channels;
   info.format = format;
-  SNDFILE* const sound = sf_open_virtual(&io, SFM_WRITE, &info, &file);
+  SNDFILE* const sound = sf_open_virtual(&kMemoryIo, SFM_WRITE, &info, &file);
   EXPECT_NE(sound, nullptr) << sf_strerror(nullptr);
   if (sound == nullptr) return {};
   Floats frames;
@@ -88,6 +88,19 @@ inline Bytes EncodedAudio(int format, int rate, const Floats& waveform, int chan
             static_cast<sf_count_t>(waveform.size()));
   sf_close(sound);
   return file.bytes;
+}
+
+// What libsndfile reads: all channels of a frame side by side.
+inline Floats DecodedByLibsndfile(const Bytes& bytes) {
+  MemoryFile file{bytes};
+  SF_INFO info = {};
+  SNDFILE* const sound = sf_open_virtual(&kMemoryIo, SFM_READ, &info, &file);
+  EXPECT_NE(sound, nullptr) << sf_strerror(nullptr);
+  if (sound == nullptr) return {};
+  Floats samples(static_cast<size_t>(info.frames * info.channels));
+  EXPECT_EQ(sf_readf_float(sound, samples.data(), info.frames), info.frames);
+  sf_close(sound);
+  return samples;
 }
 
 struct Kind {
@@ -105,6 +118,7 @@ inline const Kind kKinds[] = {
     {"wav_ulaw", SF_FORMAT_WAV | SF_FORMAT_ULAW, 0.02},
     {"wav_alaw", SF_FORMAT_WAV | SF_FORMAT_ALAW, 0.02},
     {"wav_extensible", SF_FORMAT_WAVEX | SF_FORMAT_PCM_16, 4e-5},
+    {"flac_8", SF_FORMAT_FLAC | SF_FORMAT_PCM_S8, 0.008},
     {"flac_16", SF_FORMAT_FLAC | SF_FORMAT_PCM_16, 4e-5},
     {"flac_24", SF_FORMAT_FLAC | SF_FORMAT_PCM_24, 2e-7},
     {"ogg_vorbis", SF_FORMAT_OGG | SF_FORMAT_VORBIS, 0.05},

@@ -1,6 +1,6 @@
-// Any bytes as an audio file of any kind: our own look at it, then libsndfile. Pages of Ogg get
+// Any bytes as an audio file of any kind: our own look at it, then the codecs. Pages of Ogg get
 // their checksums made good too, so that what is wrong in them reaches the codecs.
-// LIBS: feedwater_audio GTest::gtest
+// LIBS: feedwater_audio_testing GTest::gtest
 #include <algorithm>
 #include <cmath>
 #include <limits>

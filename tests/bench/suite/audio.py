@@ -2,8 +2,8 @@
 
 Ten seconds at 44,100 Hz, one channel, one thread each, by turns on the same CPU: decoded; decoded
 and made a mel spectrogram of 80 bands; the same with resampling to 16,000 Hz before. The others
-read files through soundfile, which is libsndfile as here. torchaudio and librosa are in
-build/peers/torchaudio (`scripts/bench audio --install`).
+read files through soundfile, which is libsndfile with the codecs that are used here. torchaudio and
+librosa are in build/peers/torchaudio (`scripts/bench audio --install`).
 """
 
 from __future__ import annotations
