@@ -8,6 +8,7 @@
 // and a flat image stays flat.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -36,6 +37,10 @@ struct AxisFilter {
   std::vector<int32_t> wide;
 
   bool is_wide() const { return taps > kMaxNarrowTaps; }
+  size_t HeldBytes() const {
+    return sizeof(int32_t) * (start.capacity() + wide.capacity()) +
+           sizeof(int16_t) * narrow.capacity() + sizeof(double) * scratch_.capacity();
+  }
 
   // Resizes the box to `out` samples and keeps outputs [window, window + count). `mirrored`: the
   // input is stored in reverse, but the box is not; starts and order of outputs are those of the

@@ -23,6 +23,8 @@ constexpr int64_t kColumnBytes = 640;
 // For each output column: the ring of filtered rows and sums; for each column and row of either
 // side: the filters' tables.
 constexpr int64_t kOutputColumnBytes = 640, kFilterBytes = 96;
+// The same where nothing is resampled: a row, the same converted, and where pixels are taken from.
+constexpr int64_t kCopiedColumnBytes = 48;
 // The region of an image that is stored lying, upright once more, beside what the decoder has.
 constexpr int64_t kTransposedPixelBytes = 6;
 // TIFF: the pixels, a strip or tile in several forms, and its raster in whole tiles.
@@ -110,6 +112,10 @@ int64_t MostDecodeBytes(int64_t pixels) {
 int64_t RowBytes(Size from, Size to) {
   return int64_t{to.width} * kOutputColumnBytes +
          (int64_t{from.width} + from.height + to.width + to.height) * kFilterBytes;
+}
+
+int64_t CopiedRowBytes(Size size) {
+  return (int64_t{size.width} + size.height) * kCopiedColumnBytes;
 }
 
 }  // namespace feedwater::server

@@ -35,7 +35,9 @@ PackingNeed NeedOfPacking(absl::Span<const std::byte> encoded);
 // The most that any image of so many pixels takes, rows aside.
 int64_t MostDecodeBytes(int64_t pixels);
 
-// What the rows of an image under way take while it is resampled from `from` to `to`.
+// What the rows of an image under way take while it is resampled from `from` to `to`, and while a
+// part of it is taken as it is.
 int64_t RowBytes(Size from, Size to);
+int64_t CopiedRowBytes(Size size);
 
 }  // namespace feedwater::server

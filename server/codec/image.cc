@@ -284,6 +284,7 @@ auto WithSeekIndex(absl::Span<const std::byte> encoded, Impl& impl, Decode decod
 void GiveBackLargeBuffers(Impl& impl) {
   impl.turbo.Close();
   impl.resized.Release();
+  impl.resampler.GiveBackOver(kKeptBytes);
   impl.baseline.GiveBackOver(kKeptBytes);
   for (std::vector<uint8_t>* buffer : {&impl.whole, &impl.region, &impl.transposed}) {
     if (buffer->capacity() > kKeptBytes) std::vector<uint8_t>().swap(*buffer);
@@ -431,8 +432,11 @@ absl::Status AddJpegArtefacts(const uint8_t* pixels, Size size, int channels, in
                               uint8_t* out, ImageWorkspace& workspace) {
   Impl& impl = *workspace.impl();
   WorkClock never;
-  return impl.round_trip.Run(pixels, size, channels, quality,
-                             impl.clock == nullptr ? never : *impl.clock, out);
+  const absl::Status status = impl.round_trip.Run(pixels, size, channels, quality,
+                                                  impl.clock == nullptr ? never : *impl.clock, out);
+  if (NeedOfJpegArtefacts(size, channels) > static_cast<int64_t>(kKeptBytes))
+    impl.round_trip = jpeg::RoundTrip();
+  return status;
 }
 
 int64_t NeedOfJpegArtefacts(Size size, int channels) {

@@ -25,6 +25,8 @@ class PixelWriter {
   // After the last row.
   void Finish() const;
 
+  size_t HeldBytes() const { return planes_.capacity(); }
+
   // The same for interleaved pixels when IsPlainBytes().
   void WriteInterleaved(int y, const uint8_t* pixels);
   bool IsPlainBytes() const {

@@ -77,7 +77,8 @@ absl::Status Resampler::Run(RowSource& source, int channels, const PixelFormat& 
                                         : kernels::kStripSamples;
   const size_t ring = picked_ ? 0 : row * kRingRows;
   const size_t bytes = 64 + 2 * (scratch + ring) + RoundUp(row, 64);
-  if (memory_.size() < bytes) memory_.resize(bytes);  // never shrinks: growing again would clear it
+  if (memory_.size() < bytes)
+    memory_.resize(bytes);  // does not shrink: growing again would clear it
   scratch_ = reinterpret_cast<int16_t*>(RoundUp(reinterpret_cast<uintptr_t>(memory_.data()), 64));
   ring_ = scratch_ + scratch;
   finished_ = reinterpret_cast<uint8_t*>(ring_ + ring);
@@ -85,6 +86,12 @@ absl::Status Resampler::Run(RowSource& source, int channels, const PixelFormat& 
   const absl::Status status = picked_ ? RunPicked(source) : RunFiltered(source);
   writer_.Finish();
   return status;
+}
+
+void Resampler::GiveBackOver(size_t bytes) {
+  const size_t held = memory_.capacity() +
+                      sizeof(int32_t) * (sums_.capacity() + start_.capacity() + pairs_.capacity());
+  if (held + x_.HeldBytes() + y_.HeldBytes() + writer_.HeldBytes() > bytes) *this = Resampler();
 }
 
 void Resampler::PrepareAxis() {

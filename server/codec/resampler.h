@@ -34,6 +34,9 @@ class Resampler {
   // Reads the planned region from `source` and writes the output.
   absl::Status Run(RowSource& source, int channels, const PixelFormat& format, std::byte* out);
 
+  // Frees what images have left behind, if it is more than `bytes`.
+  void GiveBackOver(size_t bytes);
+
  private:
   void PrepareAxis();
   absl::Status RunPicked(RowSource& source);
