@@ -194,6 +194,7 @@ absl::StatusOr<Specs> Combinator::PlanInner(size_t op, const Specs& fields,
   PlanEnvironment own = environment;
   own.fields = inner.names;
   own.label = -1;
+  own.most_bytes = {};
   for (size_t i = 0; i < inner.fields.size(); ++i) {
     const size_t field = inner.fields[i];
     const absl::Status fits = CheckPort(*inner.entry, i, inner.names[i], fields[field]);
@@ -230,37 +231,44 @@ int64_t Combinator::TableBytes() const {
 OpMemory Combinator::Memory(absl::Span<const TensorSpec> inputs,
                             const PlanEnvironment& environment) const {
   OpMemory memory;
-  for (const TensorSpec& input : inputs)
-    memory.outputs.push_back(MostBytes(input, environment.limits, &memory.is_bound));
+  memory.outputs.assign(environment.most_bytes.begin(), environment.most_bytes.end());
+  ByteCounts numbers;  // by field: how many it has at most, whichever ops are done
+  for (size_t f = 0; f < inputs.size(); ++f)
+    numbers.push_back(memory.outputs[f] / static_cast<int64_t>(DTypeSize(inputs[f].dtype)));
   const size_t base = kSparesOfField * inputs.size();
   memory.spares.resize(base);
   const auto plan = [&](size_t op, const Specs& fields) -> absl::StatusOr<Specs> {
     FW_ASSIGN_OR_RETURN(Specs result, PlanInner(op, fields, environment));
     const InnerOp& inner = ops_[op];
     Specs in, out;
+    ByteCounts most;
     for (size_t field : inner.fields) {
       in.push_back(fields[field]);
       out.push_back(result[field]);
+      most.push_back(numbers[field] * static_cast<int64_t>(DTypeSize(fields[field].dtype)));
     }
-    const OpMemory own = inner.op->Memory(in, environment);
-    SettleRows(*inner.entry, own, in, &out);
+    PlanEnvironment own_environment = environment;
+    own_environment.most_bytes = most;
+    const OpMemory own = inner.op->Memory(in, own_environment);
+    most = MostBytesMade(*inner.entry, own, in, most, environment.limits, &out, &memory.is_bound);
     memory.is_bound |= own.is_bound;
     memory.scratch_is_bound |= own.scratch_is_bound;
     memory.scratch = std::max(memory.scratch, own.scratch);
     memory.codec_copies = std::max(memory.codec_copies, own.codec_copies);
     memory.codec_rows = std::max(memory.codec_rows, own.codec_rows);
+    memory.codec_jpeg = std::max(memory.codec_jpeg, own.codec_jpeg);
     if (memory.spares.size() < base + own.spares.size())
       memory.spares.resize(base + own.spares.size());
     for (size_t i = 0; i < own.spares.size(); ++i)
       memory.spares[base + i] = std::max(memory.spares[base + i], own.spares[i]);
     for (size_t i = 0; i < inner.fields.size(); ++i) {
       const size_t field = inner.fields[i];
-      int64_t bytes = MostBytes(out[i], environment.limits, &memory.is_bound);
-      if (i < own.outputs.size()) bytes = std::max(bytes, own.outputs[i]);
-      memory.outputs[field] = std::max(memory.outputs[field], bytes);
+      memory.outputs[field] = std::max(memory.outputs[field], most[i]);
+      numbers[field] =
+          std::max(numbers[field], most[i] / static_cast<int64_t>(DTypeSize(out[i].dtype)));
       for (size_t s = 0; s < kSparesOfField && !chooses_one(); ++s) {
         int64_t& spare = memory.spares[kSparesOfField * field + s];
-        spare = std::max(spare, bytes);
+        spare = std::max(spare, most[i]);
       }
       result[field] = out[i];
     }

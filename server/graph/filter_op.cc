@@ -36,7 +36,7 @@ OpMemory FilterOp::Memory(absl::Span<const TensorSpec> inputs,
   const int channels = static_cast<int>(ChannelsOf(inputs[0]));
   OpMemory memory;
   memory.scratch = static_cast<int64_t>(ScratchBytes(row, channels));
-  memory.codec_rows = CodecBytes(row, channels);
+  memory.codec_jpeg = CodecBytes(row, channels);
   memory.is_bound = known < 0;
   return memory;
 }

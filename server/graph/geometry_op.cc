@@ -23,8 +23,7 @@ absl::StatusOr<Specs> GeometryOp::Plan(absl::Span<const TensorSpec> inputs,
 
 OpMemory GeometryOp::Memory(absl::Span<const TensorSpec> inputs,
                             const PlanEnvironment& environment) const {
-  OpMemory memory;
-  memory.scratch = JointScratch(inputs);
+  OpMemory memory = JointMemory(inputs);
   const auto roles = RolesOf(inputs, {});
   const auto made = Plan(inputs, environment);
   if (!roles.ok() || !made.ok()) return memory;
@@ -33,8 +32,8 @@ OpMemory GeometryOp::Memory(absl::Span<const TensorSpec> inputs,
     if (!IsPicture((*roles)[i])) continue;
     const size_t place = picture++;  // among pictures, as Run counts them
     const TensorSpec &from = inputs[i], &to = (*made)[i];
-    if (IsImage(from) && from.IsStatic() && IsImage(to) && to.IsStatic())
-      memory.codec_rows = std::max(memory.codec_rows, RowBytes(ImageSizeOf(from), ImageSizeOf(to)));
+    if (IsImage(from))
+      memory.codec_rows = std::max(memory.codec_rows, MostRowBytes(from, to, environment.limits));
     if (pads()) {
       memory.scratch =
           std::max(memory.scratch, MostBytes(to, environment.limits, &memory.is_bound));
@@ -44,6 +43,21 @@ OpMemory GeometryOp::Memory(absl::Span<const TensorSpec> inputs,
                            MostBytes(to, environment.limits, &memory.is_bound);
   }
   return memory;
+}
+
+// Of the codec, which takes uint8 images alone.
+int64_t GeometryOp::MostRowBytes(const TensorSpec& from, const TensorSpec& to,
+                                 const ImageLimits& limits) const {
+  const Size source = MostSizeOf(from, limits);
+  if (!resamples()) return CopiedRowBytes(source);
+  if (to.IsStatic()) return RowBytes(source, ImageSizeOf(to));
+  const Size open = ImageSizeOf(from);
+  const PlannedSize most = MostSize({open.height, open.width}, limits);
+  const auto side = [&](int64_t known) {
+    const int64_t longest = std::min(limits.max_pixels, kMaxImageSide);
+    return static_cast<int>(known < 0 ? longest : std::min(known, longest));
+  };
+  return RowBytes(source, {side(most.width), side(most.height)});
 }
 
 absl::Status GeometryOp::Run(Sample& sample, Draws draws) const {

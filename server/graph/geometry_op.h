@@ -39,6 +39,11 @@ class GeometryOp : public Op {
   // nearest.
   virtual size_t choices() const { return 1; }
   virtual absl::StatusOr<PlannedSize> PlanSize(PlannedSize input) const = 0;
+  // Of ops that resample, where PlanSize is open: the longest sides that they make of an image of
+  // this size, which may be open too. -1: as long as the limits allow.
+  virtual PlannedSize MostSize(PlannedSize /*input*/, const ImageLimits& /*limits*/) const {
+    return {};
+  }
   // Adds this op to `transform`. `input`: which image or mask, for parameters that differ. The same
   // draws give the same change whatever `input` is. InvalidArgument when the image is not fit for
   // it.
@@ -53,6 +58,9 @@ class GeometryOp : public Op {
   const GeometryOp* AsGeometry() const final { return this; }
 
  private:
+  int64_t MostRowBytes(const TensorSpec& from, const TensorSpec& to,
+                       const ImageLimits& limits) const;
+
   const BoxRules rules_;
 };
 

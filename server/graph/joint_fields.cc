@@ -195,6 +195,12 @@ Size ImageSizeOf(const TensorSpec& spec) {
   return {static_cast<int>(spec.shape[first + 1]), static_cast<int>(spec.shape[first])};
 }
 
+Size MostSizeOf(const TensorSpec& spec, const ImageLimits& limits) {
+  if (spec.IsStatic()) return ImageSizeOf(spec);
+  const int64_t width = std::clamp<int64_t>(limits.max_pixels, 1, kMaxImageSide);
+  return {static_cast<int>(width), static_cast<int>((limits.max_pixels + width - 1) / width)};
+}
+
 int64_t ChannelsOf(const TensorSpec& spec) {
   return spec.layout == Layout::kCHW ? spec.shape[0] : spec.shape[2];
 }
@@ -203,8 +209,8 @@ int64_t ChannelsOf(const TensorSpec& spec) {
 // 2^50 (max_pixels <= 2^30), and there are some thousands.
 int64_t MostBytes(const TensorSpec& spec, const ImageLimits& limits, bool* is_bound) {
   if (spec.IsStatic()) return spec.ByteSize().value_or(0);
-  const bool is_mask = spec.shape.size() == 2 && spec.shape[1] < 0;
-  if (!IsImage(spec) && !is_mask) return 0;  // the record's bytes
+  const bool is_mask = spec.shape.size() == 2 && spec.shape[1] < 0 && IsIntegers(spec.dtype);
+  if (!IsImage(spec) && !is_mask) return 0;
   *is_bound = true;
   if (is_mask) return limits.max_pixels * static_cast<int64_t>(DTypeSize(spec.dtype));
   return limits.max_pixels * ChannelsOf(spec) * static_cast<int64_t>(DTypeSize(spec.dtype));
@@ -290,10 +296,14 @@ absl::StatusOr<Specs> PlanJoint(absl::Span<const TensorSpec> inputs,
   return outputs;
 }
 
-int64_t JointScratch(absl::Span<const TensorSpec> inputs) {
-  int64_t most = 0;
-  for (size_t i = 1; i < inputs.size(); ++i) most = std::max(most, BoxesScratch(inputs[i]));
-  return most;
+OpMemory JointMemory(absl::Span<const TensorSpec> inputs) {
+  OpMemory memory;
+  for (size_t i = 1; i < inputs.size(); ++i) {
+    memory.scratch = std::max(memory.scratch, BoxesScratch(inputs[i]));
+    memory.scratch_is_bound |=
+        RoleOf(inputs[i], false) == FieldRole::kBoxes && !inputs[i].IsStatic();
+  }
+  return memory;
 }
 
 const Tensor* FindBoxes(const Sample& sample) {

@@ -83,8 +83,8 @@ absl::StatusOr<Specs> PlanJoint(absl::Span<const TensorSpec> inputs,
 absl::Status CheckMaskFill(absl::Span<const TensorSpec> inputs, const PlanEnvironment& environment,
                            double fill);
 
-// Bytes that RunJoint takes for the boxes of these inputs.
-int64_t JointScratch(absl::Span<const TensorSpec> inputs);
+// What RunJoint takes for the boxes of these inputs.
+OpMemory JointMemory(absl::Span<const TensorSpec> inputs);
 int64_t JointScratchOf(const Sample& sample);
 
 // The first boxes of a sample; null: there are none.
@@ -94,7 +94,7 @@ const Tensor* FindBoxes(const Sample& sample);
 absl::StatusOr<Size> JointSize(const Sample& sample);
 
 // Writes every output: pictures by `draw`, which is given masks as [H,W,1] HWC, and everything else
-// by `map`. `scratch`: of JointScratch bytes; null: the sample's, after the last `draw`.
+// by `map`. `scratch`: of JointScratchOf bytes; null: the sample's, after the last `draw`.
 absl::Status RunJoint(
     Sample& sample, const BoxRules& rules, Size source, Size canvas, const PointMap& map,
     std::byte* scratch,
@@ -105,11 +105,14 @@ inline bool IsImage(const TensorSpec& spec) {
 }
 // How an image's spec is to be read. REQUIRES: IsImage(spec).
 Size ImageSizeOf(const TensorSpec& spec);
+// The same; one of open size is as wide as images may be.
+Size MostSizeOf(const TensorSpec& spec, const ImageLimits& limits);
+inline constexpr int64_t kMaxImageSide = 1 << 20;  // of those that the codec takes or makes
 int64_t ChannelsOf(const TensorSpec& spec);
 TensorSpec ImageSpec(DType dtype, Layout layout, int64_t height, int64_t width, int64_t channels);
 
 // Bytes of a field at most: of an image or mask of open size, those of max_pixels, and *is_bound
-// becomes true. 0 of other open fields, which are no larger than the record.
+// becomes true. 0 of other open fields, whose bound is not known from what they are.
 int64_t MostBytes(const TensorSpec& spec, const ImageLimits& limits, bool* is_bound);
 
 // InvalidArgument when an image of this size would pass max_pixels.

@@ -38,6 +38,7 @@ class PointOp;
 class PointProgram;
 
 using Specs = absl::InlinedVector<TensorSpec, 2>;
+using ByteCounts = absl::InlinedVector<int64_t, 4>;
 
 // What Plan may know beside the inputs. An op keeps none of it: what Run needs is in the specs that
 // Plan returns (Sample::planned).
@@ -47,6 +48,7 @@ struct PlanEnvironment {
   bool classes_are_known = true;  // false: the dataset was not opened, and a number is assumed
   int label = -1;                 // the input that is the dataset's own label; -1: none is
   absl::Span<const std::string> fields = {};  // names of the inputs, for messages; or nothing
+  absl::Span<const int64_t> most_bytes = {};  // of the inputs; for Memory alone
   // The inputs are one sample's, and what it will draw is not known: an op in a combinator that
   // they do not fit may not be chosen.
   bool is_for_sample = false;
@@ -70,10 +72,12 @@ struct OpMemory {
   std::vector<int64_t> outputs;
   std::vector<int64_t> spares = {};  // by number
   int64_t codec_copies = 0;          // of images that the codec resamples by copying them
-  int64_t codec_rows = 0;            // that the codec has under way
+  int64_t codec_rows = 0;            // that the codec resamples or copies
+  int64_t codec_jpeg = 0;            // of those that it makes a JPEG of
   // Spares and copies are of images whose size is open, and so of max_pixels.
   bool is_bound = false;
-  // `scratch` is for an input whose size is open, and so the most that any sample takes.
+  // `scratch` is for an input whose size is open: the most that any sample takes, or what nobody
+  // knows before its record is there.
   bool scratch_is_bound = false;
 };
 

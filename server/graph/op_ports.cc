@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/graph/element.h"
+#include "server/graph/joint_fields.h"
 
 namespace feedwater::server {
 namespace {
@@ -69,18 +70,34 @@ absl::Status CheckPlanned(const TensorSpec& spec, const TensorSpec& planned) {
       absl::StrCat("writes ", spec.ToString(), ", but had planned ", planned.ToString()));
 }
 
-void SettleRows(const OpEntry& entry, const OpMemory& memory, absl::Span<const TensorSpec> inputs,
-                Specs* made) {
+ByteCounts MostBytesMade(const OpEntry& entry, const OpMemory& memory,
+                         absl::Span<const TensorSpec> inputs, absl::Span<const int64_t> most_bytes,
+                         const ImageLimits& limits, Specs* made, bool* is_bound) {
+  ByteCounts bytes;
   for (size_t i = 0; i < made->size(); ++i) {
     TensorSpec& spec = (*made)[i];
-    if (!spec.HasVaryingRows() || IsImage(spec)) continue;
-    if (entry.is_joint) {
-      spec = inputs[i];
-    } else if (i < memory.outputs.size()) {
-      const int64_t row = spec.WithRows(1).ByteSize().value_or(0);
+    const bool has_open_rows = spec.HasVaryingRows() && !IsImage(spec);
+    const bool is_told = i < memory.outputs.size();
+    if (is_told && (entry.is_combinator() || (!spec.IsStatic() && !IsImage(spec)))) {
+      bytes.push_back(memory.outputs[i]);
+      const int64_t row = has_open_rows ? spec.WithRows(1).ByteSize().value_or(0) : 0;
       if (row > 0) spec = spec.WithRows(memory.outputs[i] / row);
+    } else if (spec.IsStatic() || IsImage(spec) || (entry.is_joint && !has_open_rows)) {
+      bytes.push_back(MostBytes(spec, limits, is_bound));
+    } else if (entry.is_joint) {
+      bytes.push_back(most_bytes[i]);
+      spec = inputs[i];
+    } else {
+      int64_t numbers = 0;
+      for (size_t k = 0; k < inputs.size(); ++k) {
+        if (k != i && (entry.is_free || entry.is_repeated)) continue;  // each is made of its own
+        const auto size = static_cast<int64_t>(DTypeSize(inputs[k].dtype));
+        numbers = std::max(numbers, most_bytes[k] / size);
+      }
+      bytes.push_back(numbers * static_cast<int64_t>(DTypeSize(spec.dtype)));
     }
   }
+  return bytes;
 }
 
 }  // namespace feedwater::server

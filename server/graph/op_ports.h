@@ -16,9 +16,12 @@ absl::Status CheckSizes(const Specs& planned);
 // Whether `spec` is what was planned, with every size settled.
 absl::Status CheckPlanned(const TensorSpec& spec, const TensorSpec& planned);
 
-// Makes of open rows among what an op writes as many as there are at most: of joint ops, which drop
-// rows alone, those that they read, and else those that the op's memory tells.
-void SettleRows(const OpEntry& entry, const OpMemory& memory, absl::Span<const TensorSpec> inputs,
-                Specs* made);
+// What an op has `made`, in bytes at most, of inputs that have most_bytes. Where its memory does
+// not tell, an output has as many numbers as an input at most: joint ops drop rows, others change
+// nothing but how numbers are stored. Images and masks are counted with max_pixels, and *is_bound
+// becomes true. Open rows become as many as there are at most.
+ByteCounts MostBytesMade(const OpEntry& entry, const OpMemory& memory,
+                         absl::Span<const TensorSpec> inputs, absl::Span<const int64_t> most_bytes,
+                         const ImageLimits& limits, Specs* made, bool* is_bound);
 
 }  // namespace feedwater::server

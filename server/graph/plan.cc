@@ -256,7 +256,7 @@ const SampleMemory& Plan::memory(SampleWay way) const {
 SampleNeed Plan::NeedOf(const SampleInput& input, SampleWay way, SampleWorkspace& workspace) const {
   SampleWorkspace::Impl& work = *workspace.impl();
   if (input.record == nullptr) return {};
-  return NeedsOfSample(*impl_, *input.record, way, &work.specs, &work.needs);
+  return NeedsOfSample(*impl_, *input.record, way, &work.sizes, &work.needs);
 }
 
 void Plan::RunBlank(const SampleInput& input, int64_t k, const BatchMemory& memory) const {

@@ -96,7 +96,7 @@ absl::Status RunStep(const Step& step, const SampleRun& run);
 // What samples take that go this way, and what this one does. Read everything but memory.
 SampleMemory MemoryOf(const Plan::Impl& plan, SampleWay way);
 SampleNeed NeedsOfSample(const Plan::Impl& plan, const Record& fields, SampleWay way,
-                         std::vector<TensorSpec>* specs, BufferNeeds* needs);
+                         std::vector<SizedValue>* sizes, BufferNeeds* needs);
 
 // Fills batch_places, staging_bytes and batch_scratch_bytes. Reads flow.
 absl::Status PlaceBatchValues(Plan::Impl* plan);

@@ -93,6 +93,15 @@ bool Settles(const TensorSpec& spec, const TensorSpec& planned) {
   return true;
 }
 
+// Makes the one open axis as long as `bytes` allow, where they are known.
+void Settle(int64_t bytes, TensorSpec* spec) {
+  const auto open = std::find(spec->shape.begin(), spec->shape.end(), -1);
+  if (bytes == 0 || std::count(open, spec->shape.end(), -1) != 1) return;
+  *open = 1;
+  const int64_t one = spec->ByteSize().value_or(0);
+  *open = one > 0 ? bytes / one : -1;
+}
+
 // --- the op
 
 struct Planned {
@@ -112,17 +121,25 @@ class PluginOp final : public Op {
     return std::move(planned.outputs);
   }
 
-  // An image of unknown size is taken for a square one of max_pixels.
+  // An image of unknown size is taken for a square one of max_pixels, and what else has one open
+  // axis is as long as it may be.
   OpMemory Memory(absl::Span<const TensorSpec> inputs,
                   const PlanEnvironment& environment) const override {
     const auto side =
         static_cast<int64_t>(std::sqrt(static_cast<double>(environment.limits.max_pixels)));
     Specs known(inputs.begin(), inputs.end());
-    for (TensorSpec& spec : known) {
-      if (!IsImage(spec)) continue;
+    for (size_t i = 0; i < known.size(); ++i) {
+      TensorSpec& spec = known[i];
+      if (!IsImage(spec)) {
+        Settle(environment.most_bytes[i], &spec);
+        continue;
+      }
       for (int64_t& size : spec.shape) size = size < 0 ? side : size;
     }
     OpMemory memory;
+    memory.scratch_is_bound =
+        declared_->plan != nullptr &&
+        !std::all_of(known.begin(), known.end(), [](const auto& spec) { return spec.IsStatic(); });
     const absl::StatusOr<Planned> planned = Ask(known);
     if (!planned.ok()) return memory;
     memory.scratch = static_cast<int64_t>(planned->scratch_bytes);

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "server/base/units.h"
@@ -40,48 +39,50 @@ struct Largest {
 class Walk {
  public:
   // `named` gathers terms for people.
-  Walk(const Plan::Impl& plan, bool named, BufferNeeds* needs)
-      : plan_(plan), named_(named), needs_(*needs), environment_{plan.classes, plan.limits} {
+  Walk(const Plan::Impl& plan, bool named, std::vector<SizedValue>* values, BufferNeeds* needs)
+      : plan_(plan),
+        named_(named),
+        values_(*values),
+        needs_(*needs),
+        environment_{plan.classes, plan.limits} {
     environment_.is_for_sample = !named;
+    values_.resize(plan_.flow.values.size());
+    for (size_t v = 0; v < values_.size(); ++v) Set(v, plan_.flow.values[v].spec);
   }
 
   // The record's fields, for the program's sources; without them they are what the plan knows.
-  void Begin(const Program& program, const Record* record, std::vector<TensorSpec>* specs) {
-    specs->resize(plan_.flow.values.size());
-    for (size_t v = 0; v < specs->size(); ++v) (*specs)[v] = plan_.flow.values[v].spec;
+  void Begin(const Program& program, const Record* record) {
     if (record == nullptr || record->fields.size() != program.sources.size()) return;
     for (size_t i = 0; i < program.sources.size(); ++i) {
       const Tensor& field = record->fields[i];
-      (*specs)[program.sources[i]] = field.spec;
+      Set(static_cast<size_t>(program.sources[i]), field.spec);
       if (field.spec.layout == Layout::kEncoded)
         encoded_.emplace_back(program.sources[i], absl::MakeConstSpan(field.data, field.bytes()));
     }
   }
 
-  void Add(const Program& program, std::vector<TensorSpec>* specs) {
+  void Add(const Program& program) {
     if (needs_.buffers.size() < program.buffers) needs_.buffers.resize(program.buffers);
     if (named_ && largest_.size() < program.buffers) largest_.resize(program.buffers);
     for (const Step& step : program.steps) {
-      if (!AddStep(program, step, *specs)) return;  // this sample will fail there
+      if (!AddStep(program, step)) return;  // this sample will fail there
     }
   }
 
   // What a cache keeps of the record, beside the buffers that it comes from.
-  void AddCopies(const std::vector<int>& values, const std::vector<TensorSpec>& specs) {
+  void AddCopies(const std::vector<int>& values) {
     for (int value : values) {
-      bool is_bound = false;
-      const auto own = most_.find(value);
-      const int64_t bytes =
-          own != most_.end() ? own->second : MostBytes(specs[value], plan_.limits, &is_bound);
-      needs_.copies += bytes;
-      copies_.bytes += bytes;
-      if (!is_bound) copies_.fixed += bytes;
+      const SizedValue& kept = values_[value];
+      depends_on_record_ |= kept.is_bound;
+      needs_.copies += kept.most;
+      copies_.bytes += kept.most;
+      if (!kept.is_bound) copies_.fixed += kept.most;
     }
     if (named_) copies_.what = "what the cache keeps";
   }
 
   const Size& largest_image() const { return largest_image_; }
-  bool depends_on_images() const { return depends_on_images_; }
+  bool depends_on_record() const { return depends_on_record_; }
 
   std::vector<SampleMemory::Term> Terms() {
     std::vector<SampleMemory::Term> terms;
@@ -90,7 +91,7 @@ class Walk {
     };
     for (const Largest& buffer : largest_) add(buffer);
     for (const Largest& spare : spares_) add(spare);
-    for (const Largest* one : {&scratch_, &codec_, &copies_}) add(*one);
+    for (const Largest* one : {&scratch_, &decoders_, &rows_, &jpeg_, &copies_}) add(*one);
     return terms;
   }
 
@@ -101,6 +102,11 @@ class Walk {
   }
 
  private:
+  void Set(size_t value, const TensorSpec& spec) {
+    bool is_counted = false;
+    values_[value] = {spec, MostBytes(spec, plan_.limits, &is_counted), !spec.IsStatic()};
+  }
+
   // The bytes of the encoded field that a step decodes, if they are there.
   absl::Span<const std::byte> Encoded(int value) const {
     for (const auto& [source, bytes] : encoded_) {
@@ -109,29 +115,39 @@ class Walk {
     return {};
   }
 
-  bool AddStep(const Program& program, const Step& step, std::vector<TensorSpec>& specs) {
+  bool AddStep(const Program& program, const Step& step) {
     Specs current;
-    for (int value : step.in) current.push_back(specs[value]);
-    int64_t codec = 0, rows = 0;
-    bool is_bound = false, pads = false;
+    ByteCounts most;  // of `current`
+    bool reads_bound = false, reads_open_image = false;
+    for (int value : step.in) {
+      const SizedValue& in = values_[value];
+      current.push_back(in.spec);
+      most.push_back(in.most);
+      reads_bound |= in.is_bound;
+      reads_open_image |= IsImage(in.spec) && !in.spec.IsStatic();
+    }
+    int64_t decoders = 0, rows = 0, jpeg = 0;
+    bool is_bound = false, moves = false, pads = false;
     int64_t image = 0;  // that point ops look at
     bool image_is_bound = false;
     OpMemory own;
-    absl::InlinedVector<bool, 4> is_open;  // by output: no image, and of open size
+    bool fails = false;
+    absl::InlinedVector<bool, 4> is_open;  // by output
+    bool is_of_limits = false;             // some of them, which are counted with max_pixels
     for (const Step::Part& part : step.parts) {
       Specs made;
       if (part.op->AsDecode() != nullptr) {
-        depends_on_images_ = true;
+        depends_on_record_ = true;
         const auto encoded = Encoded(step.in[0]);
         made.push_back(ImageSpec(DType::kUInt8, Layout::kHWC, -1, -1, 3));
         if (encoded.empty()) {
-          codec += MostDecodeBytes(plan_.limits.max_pixels);
+          decoders += MostDecodeBytes(plan_.limits.max_pixels);
           is_bound = true;
         } else {
           const auto need =
               NeedOfDecoding(encoded, part.op->AsDecode()->apply_orientation(), plan_.limits);
           if (!need.ok()) return false;
-          codec += need->bytes;
+          decoders += need->bytes;
           made[0] = ImageSpec(DType::kUInt8, Layout::kHWC, need->size.height, need->size.width, 3);
           if (static_cast<int64_t>(need->size.width) * need->size.height >
               static_cast<int64_t>(largest_image_.width) * largest_image_.height) {
@@ -140,57 +156,67 @@ class Walk {
         }
       } else {
         absl::StatusOr<Specs> planned = part.op->Plan(current, environment_);
-        if (!planned.ok()) return false;
-        made = *std::move(planned);
+        fails = !planned.ok();
+        // What does not fit takes nothing, but for a combinator whose first ops may fit.
+        if (fails && !part.entry->is_combinator()) return false;
+        made = fails ? current : *std::move(planned);
+        environment_.most_bytes = most;
         own = part.op->Memory(current, environment_);
-        is_open.clear();
-        for (const TensorSpec& spec : made) is_open.push_back(!spec.IsStatic() && !IsImage(spec));
-        SettleRows(*part.entry, own, current, &made);
       }
-      if (const GeometryOp* op = part.op->AsGeometry()) pads |= op->pads();
-      codec += own.codec_copies;
-      rows = std::max(rows, own.codec_rows);
+      is_open.clear();
+      for (const TensorSpec& spec : made) is_open.push_back(!spec.IsStatic());
+      most = MostBytesMade(*part.entry, own, current, most, plan_.limits, &made, &is_of_limits);
+      decoders += own.codec_copies;
+      jpeg = std::max(jpeg, own.codec_jpeg);
+      // The codec does a run at once: what comes in is resampled, and the rest leaves out some of
+      // it.
+      const GeometryOp* const op = part.op->AsGeometry();
+      if (own.codec_rows > 0 && (op == nullptr || op->resamples() || !moves)) {
+        rows = std::max(rows, own.codec_rows);
+        is_bound |= IsImage(current[0]) && !current[0].IsStatic();
+      }
+      moves |= op != nullptr;
+      pads |= op != nullptr && op->pads();
       is_bound |= own.is_bound;
       if (step.needs_image && part.op->AsPoint() != nullptr && image == 0)
         image = MostBytes(current[0], plan_.limits, &image_is_bound);
       current = std::move(made);
     }
-    codec += rows;
-    needs_.codec = std::max(needs_.codec, codec);
-    if (named_) codec_.Take(codec, is_bound, &step, "decoders and rows of ");
-    const bool has_open_image = std::any_of(step.in.begin(), step.in.end(), [&](int value) {
-      return IsImage(specs[value]) && !specs[value].IsStatic();
-    });
+    // The codec keeps what it has of each for the next image.
+    needs_.decoders = std::max(needs_.decoders, decoders);
+    needs_.rows = std::max(needs_.rows, rows);
+    needs_.jpeg = std::max(needs_.jpeg, jpeg);
+    if (named_) decoders_.Take(decoders, is_bound, &step, "decoders of ");
+    if (named_) rows_.Take(rows, is_bound, &step, "rows of ");
+    if (named_) jpeg_.Take(jpeg, is_bound, &step, "rows of ");
+    const bool is_combinator = step.parts.size() == 1 && step.parts[0].entry->is_combinator();
+    if (is_combinator) is_bound = own.is_bound |= reads_bound;
+    depends_on_record_ |= is_bound || own.scratch_is_bound;
     if (image > 0 && step.parts.size() > 1 && !step.image_is_output) {
-      depends_on_images_ |= image_is_bound;
+      depends_on_record_ |= image_is_bound;
       TakeScratch(GrowingBuffer::Capacity(image), image_is_bound, &step);
     }
     if (own.scratch > 0) {
-      depends_on_images_ |= has_open_image || own.scratch_is_bound;
+      depends_on_record_ |= reads_open_image;
       TakeScratch(GrowingBuffer::Capacity(own.scratch),
-                  has_open_image || own.is_bound || own.scratch_is_bound, &step);
+                  reads_open_image || own.is_bound || own.scratch_is_bound, &step);
     }
     TakeSpares(own.spares, own.is_bound, step);
     for (size_t i = 0; i < step.out.size(); ++i) {
-      bool bound = false;
-      int64_t bytes = MostBytes(current[i], plan_.limits, &bound);
-      const bool is_combinators = step.parts.size() == 1 && step.parts[0].entry->is_combinator();
-      if (i < own.outputs.size() && (is_combinators || is_open[i])) {
-        bytes = own.outputs[i];
-        bound = has_open_image || own.is_bound;
-        if (!bound && !is_combinators) most_[step.out[i]] = bytes;
-      }
-      depends_on_images_ |= bound;
-      specs[step.out[i]] = current[i];
-      if (pads) TakeScratch(GrowingBuffer::Capacity(bytes), bound, &step);
+      const bool bound =
+          (is_combinator || is_open[i]) && (own.is_bound || reads_open_image || is_of_limits ||
+                                            (reads_bound && i >= own.outputs.size()));
+      values_[step.out[i]] = {current[i], most[i], bound};
+      const int64_t wanted = GrowingBuffer::Capacity(most[i]);
+      if (pads) TakeScratch(wanted, bound, &step);
       const int buffer = program.places[step.out[i]].buffer;
       if (buffer < 0) continue;
+      depends_on_record_ |= bound;
       const auto number = static_cast<size_t>(buffer);
-      const int64_t wanted = GrowingBuffer::Capacity(bytes);
       needs_.buffers[number] = std::max(needs_.buffers[number], wanted);
       if (named_) largest_[number].Take(wanted, bound, &step, "");
     }
-    return true;
+    return !fails;
   }
 
   void TakeSpares(const std::vector<int64_t>& spares, bool is_bound, const Step& step) {
@@ -198,7 +224,7 @@ class Walk {
     if (named_ && spares_.size() < spares.size()) spares_.resize(spares.size());
     for (size_t i = 0; i < spares.size(); ++i) {
       if (spares[i] == 0) continue;
-      depends_on_images_ |= is_bound;
+      depends_on_record_ |= is_bound;
       const int64_t wanted = GrowingBuffer::Capacity(spares[i]);
       needs_.spares[i] = std::max(needs_.spares[i], wanted);
       if (named_) spares_[i].Take(wanted, is_bound, &step, "between the ops of ");
@@ -207,33 +233,32 @@ class Walk {
 
   const Plan::Impl& plan_;
   const bool named_;
+  std::vector<SizedValue>& values_;
   BufferNeeds& needs_;
   PlanEnvironment environment_;
-  bool depends_on_images_ = false;
+  bool depends_on_record_ = false;
   Size largest_image_;
-  absl::flat_hash_map<int, int64_t> most_;  // bytes of values whose size ops leave open
-  std::vector<Largest> largest_;            // by buffer
-  std::vector<Largest> spares_;             // by number
-  Largest scratch_, codec_, copies_;
+  std::vector<Largest> largest_;  // by buffer
+  std::vector<Largest> spares_;   // by number
+  Largest scratch_, decoders_, rows_, jpeg_, copies_;
   absl::InlinedVector<std::pair<int, absl::Span<const std::byte>>, 2> encoded_;  // by value
 };
 
-void AddWay(const Plan::Impl& plan, SampleWay way, const Record* fields,
-            std::vector<TensorSpec>* specs, Walk* walk) {
+void AddWay(const Plan::Impl& plan, SampleWay way, const Record* fields, Walk* walk) {
   const Program& first = way == SampleWay::kWhole     ? plan.whole
                          : way == SampleWay::kKeeping ? plan.before
                                                       : plan.after;
-  walk->Begin(first, fields, specs);
-  walk->Add(first, specs);
+  walk->Begin(first, fields);
+  walk->Add(first);
   if (way != SampleWay::kKeeping) return;
-  walk->AddCopies(plan.after.sources, *specs);
-  walk->Add(plan.after, specs);
+  walk->AddCopies(plan.after.sources);
+  walk->Add(plan.after);
 }
 
 }  // namespace
 
 int64_t BufferNeeds::Total() const {
-  int64_t total = scratch + codec + copies;
+  int64_t total = scratch + codec() + copies;
   for (int64_t bytes : buffers) total += bytes;
   for (int64_t bytes : spares) total += bytes;
   return total;
@@ -258,12 +283,13 @@ std::string SampleMemory::Sum() const {
 
 SampleMemory MemoryOf(const Plan::Impl& plan, SampleWay way) {
   BufferNeeds needs;
-  Walk walk(plan, /*named=*/true, &needs);
-  std::vector<TensorSpec> specs;
-  AddWay(plan, way, nullptr, &specs, &walk);
-  if (plan.batch_scratch_bytes > 0) walk.TakeScratch(plan.batch_scratch_bytes, false, nullptr);
+  std::vector<SizedValue> sizes;
+  Walk walk(plan, /*named=*/true, &sizes, &needs);
+  AddWay(plan, way, nullptr, &walk);
+  if (plan.batch_scratch_bytes > 0)
+    walk.TakeScratch(GrowingBuffer::Capacity(plan.batch_scratch_bytes), false, nullptr);
   SampleMemory memory;
-  memory.depends_on_images = walk.depends_on_images();
+  memory.depends_on_record = walk.depends_on_record();
   memory.terms = walk.Terms();
   std::stable_sort(memory.terms.begin(), memory.terms.end(),
                    [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
@@ -275,13 +301,14 @@ SampleMemory MemoryOf(const Plan::Impl& plan, SampleWay way) {
 }
 
 SampleNeed NeedsOfSample(const Plan::Impl& plan, const Record& fields, SampleWay way,
-                         std::vector<TensorSpec>* specs, BufferNeeds* needs) {
-  needs->scratch = plan.batch_scratch_bytes;
-  needs->codec = needs->copies = 0;
+                         std::vector<SizedValue>* sizes, BufferNeeds* needs) {
+  needs->scratch =
+      plan.batch_scratch_bytes > 0 ? GrowingBuffer::Capacity(plan.batch_scratch_bytes) : 0;
+  needs->decoders = needs->rows = needs->jpeg = needs->copies = 0;
   std::fill(needs->buffers.begin(), needs->buffers.end(), 0);
   std::fill(needs->spares.begin(), needs->spares.end(), 0);
-  Walk walk(plan, /*named=*/false, needs);
-  AddWay(plan, way, &fields, specs, &walk);
+  Walk walk(plan, /*named=*/false, sizes, needs);
+  AddWay(plan, way, &fields, &walk);
   return {needs->Total(), walk.largest_image()};
 }
 

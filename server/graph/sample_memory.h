@@ -1,8 +1,9 @@
 // How much memory one sample takes while it is made, beside the record's bytes and its places in
 // the batch: fields between ops, the scratch of ops, decoders' buffers. What the plan knows is the
 // same for every sample and known when the plan is made; images of unknown size are counted when
-// their headers are there (Plan::NeedOf), and with max_pixels before. So are texts, of their own
-// size and of max_bytes.
+// their headers are there (Plan::NeedOf), and with max_pixels before. So are texts, boxes and
+// whatever else differs from record to record, of their own size; before, with an op's bound for
+// them, or not at all.
 #pragma once
 
 #include <cstdint>
@@ -27,15 +28,23 @@ struct SampleMemory {
   std::vector<Term> terms;  // the largest first
   int64_t fixed = 0;        // of all
   int64_t most = 0;
-  bool depends_on_images = false;  // or on texts: what a sample takes is known with its record
+  bool depends_on_record = false;  // its images and texts: what a sample takes is known with them
 
   // What is set aside for every sample: what is fixed, and room for small images and the rows that
   // are under way.
-  int64_t Claim() const { return fixed + (depends_on_images ? kImageBytes : kOtherBytes); }
+  int64_t Claim() const { return fixed + (depends_on_record ? kImageBytes : kOtherBytes); }
   static constexpr int64_t kImageBytes = 16 << 20, kOtherBytes = 1 << 20;
 
   // "resize#3 103.0 MiB + resize#4 103.0 MiB + 38 more 3.8 GiB = 4.0 GiB"
   std::string Sum() const;
+};
+
+// A value, as far as its size is known.
+struct SizedValue {
+  TensorSpec spec;
+  int64_t most = 0;  // bytes
+  // Not every sample has as many; and what only the record tells is 0 until it is there.
+  bool is_bound = false;
 };
 
 // Of one sample, from its images' headers.
@@ -48,9 +57,10 @@ struct SampleNeed {
 struct BufferNeeds {
   std::vector<int64_t> buffers;  // by number
   int64_t scratch = 0;
-  std::vector<int64_t> spares;  // by number
-  int64_t codec = 0;            // decoders and resampler
-  int64_t copies = 0;           // of what a cache keeps
+  std::vector<int64_t> spares;               // by number
+  int64_t decoders = 0, rows = 0, jpeg = 0;  // of the codec
+  int64_t copies = 0;                        // of what a cache keeps
+  int64_t codec() const { return decoders + rows + jpeg; }
   int64_t Total() const;
 };
 

@@ -96,7 +96,9 @@ OpMemory WarpOp::Memory(absl::Span<const TensorSpec> inputs,
     size.width = static_cast<int>(std::min<int64_t>(environment.limits.max_pixels, kMaxWarpSide));
     size.height = static_cast<int>((environment.limits.max_pixels + size.width - 1) / size.width);
   }
-  return {Aligned(JointScratch(inputs)) + ScratchBytes(size), {}};
+  OpMemory memory = JointMemory(inputs);
+  memory.scratch = Aligned(memory.scratch) + ScratchBytes(size);
+  return memory;
 }
 
 absl::Status WarpOp::Run(Sample& sample, Draws draws) const {

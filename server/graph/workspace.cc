@@ -66,9 +66,10 @@ int64_t GrownBytes(const std::vector<GrowingBuffer>& buffers, const std::vector<
 
 void SampleWorkspace::Fit(int64_t bytes) {
   const Impl& impl = *impl_;
-  const int64_t total =
-      impl.needs.codec + impl.needs.copies + std::max(impl.needs.scratch, impl.scratch.capacity()) +
-      GrownBytes(impl.buffers, impl.needs.buffers) + GrownBytes(impl.spares, impl.needs.spares);
+  const int64_t total = impl.needs.codec() + impl.needs.copies +
+                        std::max(impl.needs.scratch, impl.scratch.capacity()) +
+                        GrownBytes(impl.buffers, impl.needs.buffers) +
+                        GrownBytes(impl.spares, impl.needs.spares);
   if (total > bytes) GiveBack();
 }
 

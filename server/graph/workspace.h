@@ -50,7 +50,7 @@ struct SampleWorkspace::Impl {
   bool is_real = true;
   std::vector<BatchField> batch_inputs, batch_outputs;
   std::vector<int64_t> permutation;
-  std::vector<TensorSpec> specs;  // of the sample of the last NeedOf, by value
+  std::vector<SizedValue> sizes;  // of the sample of the last NeedOf, by value
   BufferNeeds needs;              // of that sample
 };
 

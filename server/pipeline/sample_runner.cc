@@ -181,7 +181,7 @@ absl::Status SampleRunner::EnterRoom(const Making& sample, const SampleInput& in
   const SampleMemory& memory = plan.memory(way);
   SampleNeed need{memory.fixed, {}};
   const bool fits = isolated || fitted_plan_ == plan.id();
-  if (memory.depends_on_images || !fits) need = plan.NeedOf(input, way, in_process_.workspace());
+  if (memory.depends_on_record || !fits) need = plan.NeedOf(input, way, in_process_.workspace());
   if (packs) {
     const CachedRecord::Need packing = CachedRecord::NeedOf(job, record_);
     more_bytes +=
@@ -213,7 +213,7 @@ absl::Status SampleRunner::EnterRoom(const Making& sample, const SampleInput& in
   }
   if (job.claimed_bytes() < INT64_MAX / 2)
     maker.Allow(job.claimed_bytes() + std::max<int64_t>(extra, 0));
-  if (isolated || (fits && !memory.depends_on_images)) return absl::OkStatus();
+  if (isolated || (fits && !memory.depends_on_record)) return absl::OkStatus();
   in_process_.workspace().Fit(
       std::max(rooms_->OfWorker(worker_), std::min(job.claimed_bytes(), INT64_MAX / 2)) +
       std::max<int64_t>(extra, 0));

@@ -27,6 +27,7 @@ FakeDataset::FakeDataset(Options options)
   root_ = *folder_.AsRoot()->Find("root");
   TensorSpec data{DType::kUInt8, Layout::kPlain, {options_.record_bytes}};
   if (options_.is_image) data = {DType::kUInt8, Layout::kHWC, {1, options_.record_bytes / 3, 3}};
+  if (options_.is_text) data = data.WithRows(-1);
   fields_.push_back({"data", data, "bytes"});
   fields_.push_back({"label", TensorSpec{DType::kInt64, Layout::kPlain, {}}, "number times 10"});
 }
@@ -47,7 +48,9 @@ absl::Status FakeDataset::Parse(int64_t record, absl::Span<const absl::Span<cons
   }
   out->inline_values.assign(1, record * 10);
   out->fields.clear();
-  out->fields.push_back(Tensor{fields_[0].spec, const_cast<std::byte*>(bytes[0].data())});
+  const TensorSpec data =
+      options_.is_text ? fields_[0].spec.WithRows(options_.record_bytes) : fields_[0].spec;
+  out->fields.push_back(Tensor{data, const_cast<std::byte*>(bytes[0].data())});
   out->fields.push_back(
       Tensor{fields_[1].spec, reinterpret_cast<std::byte*>(out->inline_values.data())});
   return absl::OkStatus();

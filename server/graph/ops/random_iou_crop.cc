@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "server/codec/decode_need.h"
 #include "server/graph/geometry_op.h"
 #include "server/graph/op_params.h"
 #include "server/graph/op_schema.h"
@@ -73,8 +74,11 @@ class RandomIouCrop : public Op {
                      [](PlannedSize) -> absl::StatusOr<PlannedSize> { return PlannedSize{}; });
   }
 
-  OpMemory Memory(absl::Span<const TensorSpec> inputs, const PlanEnvironment&) const override {
-    return {JointScratch(inputs), {}};
+  OpMemory Memory(absl::Span<const TensorSpec> inputs,
+                  const PlanEnvironment& environment) const override {
+    OpMemory memory = JointMemory(inputs);
+    memory.codec_rows = CopiedRowBytes(MostSizeOf(inputs[0], environment.limits));
+    return memory;
   }
 
   absl::Status Run(Sample& sample, Draws draws) const override {

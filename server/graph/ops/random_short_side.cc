@@ -24,6 +24,17 @@ class RandomShortSide : public ResamplingOp {
 
   absl::StatusOr<PlannedSize> PlanSize(PlannedSize) const override { return PlannedSize{}; }
 
+  PlannedSize MostSize(PlannedSize input, const ImageLimits& limits) const override {
+    const auto [least, most] =
+        std::minmax_element(params_.min_size.begin(), params_.min_size.end());
+    int64_t longest = params_.max_size.value_or(limits.max_pixels / *least);
+    if (input.height > 0 && input.width > 0) {
+      const auto [shorter, longer] = std::minmax({input.height, input.width});
+      longest = std::min(longest, (*most * longer + shorter - 1) / shorter);
+    }
+    return {longest, longest};
+  }
+
   absl::Status Compose(size_t input, Draws draws, const ImageLimits& limits,
                        ImageTransform* transform) const override {
     const double height = transform->size().height, width = transform->size().width;

@@ -36,6 +36,11 @@ class Resize : public ResamplingOp {
     return WithShorterSide(params_.size.height, params_.max_size, input);
   }
 
+  PlannedSize MostSize(PlannedSize, const ImageLimits& limits) const override {
+    const int64_t longest = params_.max_size.value_or(limits.max_pixels / params_.size.height);
+    return {longest, longest};
+  }
+
   absl::Status Compose(size_t input, Draws, const ImageLimits& limits,
                        ImageTransform* transform) const override {
     PlannedSize size{params_.size.height, params_.size.width};

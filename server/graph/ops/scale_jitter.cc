@@ -1,6 +1,7 @@
 // Scales an image to a random share of a target size and keeps its aspect ratio, as
 // torchvision.transforms.v2.ScaleJitter does on PIL images. A crop most often follows.
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "server/graph/op_schema.h"
@@ -19,6 +20,14 @@ class ScaleJitter : public ResamplingOp {
   explicit ScaleJitter(Params params) : ResamplingOp(params), params_(std::move(params)) {}
 
   absl::StatusOr<PlannedSize> PlanSize(PlannedSize) const override { return PlannedSize{}; }
+
+  PlannedSize MostSize(PlannedSize, const ImageLimits&) const override {
+    const auto most = [&](int64_t target) {
+      return static_cast<int64_t>(
+          std::ceil(params_.scale_range.high * static_cast<double>(target)));
+    };
+    return {most(params_.target_size.height), most(params_.target_size.width)};
+  }
 
   absl::Status Compose(size_t input, Draws draws, const ImageLimits& limits,
                        ImageTransform* transform) const override {
