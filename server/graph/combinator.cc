@@ -145,34 +145,36 @@ Combinator::Combinator(std::vector<InnerOp> ops) : ops_(std::move(ops)) {
     points_ = std::make_unique<Points>(*this);
 }
 
-absl::StatusOr<Specs> Combinator::Either(const Specs& one, const Specs& other) const {
-  Specs either = one;
+absl::StatusOr<Specs> Combinator::Either(absl::StatusOr<Specs> one,
+                                         const absl::StatusOr<Specs>& other) {
+  if (absl::IsNotFound(one.status())) return other;
+  if (!one.ok() || absl::IsNotFound(other.status())) return one;
+  if (!other.ok()) return other;
+  Specs& either = *one;
   for (size_t i = 0; i < either.size(); ++i) {
     TensorSpec& spec = either[i];
-    const bool fits = spec.dtype == other[i].dtype && spec.layout == other[i].layout &&
-                      spec.shape.size() == other[i].shape.size();
+    const TensorSpec before = spec, &with = (*other)[i];
+    const bool fits = spec.dtype == with.dtype && spec.layout == with.layout &&
+                      spec.shape.size() == with.shape.size();
     bool differs = false;
     for (size_t d = 0; fits && d < spec.shape.size(); ++d) {
-      if (spec.shape[d] == other[i].shape[d]) continue;
+      if (spec.shape[d] == with.shape[d]) continue;
       spec.shape[d] = -1;
       differs = true;
     }
     if (differs && IsMask(spec)) spec.shape = {-1, -1};
     if (fits && (!IsImage(spec) || ChannelsOf(spec) >= 0)) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat("makes ", one[i].ToString(), " or ", other[i].ToString(),
+        absl::StrCat("makes ", before.ToString(), " or ", with.ToString(),
                      " of one field, by chance: only heights, widths and numbers of rows may "
                      "differ; put the op that changes more behind it in 'graph'"));
   }
-  return either;
+  return one;
 }
 
 absl::StatusOr<Specs> Combinator::One(const Specs& fields, PlanOne plan) const {
-  FW_ASSIGN_OR_RETURN(Specs either, plan(0, fields));
-  for (size_t i = 1; i < ops_.size(); ++i) {
-    FW_ASSIGN_OR_RETURN(const Specs made, plan(i, fields));
-    FW_ASSIGN_OR_RETURN(either, Either(either, made));
-  }
+  absl::StatusOr<Specs> either = plan(0, fields);
+  for (size_t i = 1; i < ops_.size(); ++i) either = Either(std::move(either), plan(i, fields));
   return either;
 }
 
@@ -186,7 +188,8 @@ absl::StatusOr<Specs> Combinator::Chain(Specs fields, PlanOne plan) const {
 absl::StatusOr<Specs> Combinator::PlanInner(size_t op, const Specs& fields,
                                             const PlanEnvironment& environment) const {
   const InnerOp& inner = ops_[op];
-  const auto annotate = [&](const absl::Status& status) {
+  const auto refuse = [&](const absl::Status& status) -> absl::Status {
+    if (environment.is_for_sample) return absl::NotFoundError("");
     return absl::InvalidArgumentError(absl::StrCat("cannot do '", inner.entry->name, "' (",
                                                    inner.where, "): it ", status.message()));
   };
@@ -198,14 +201,12 @@ absl::StatusOr<Specs> Combinator::PlanInner(size_t op, const Specs& fields,
   for (size_t i = 0; i < inner.fields.size(); ++i) {
     const size_t field = inner.fields[i];
     const absl::Status fits = CheckPort(*inner.entry, i, inner.names[i], fields[field]);
-    if (!fits.ok() && environment.is_for_sample) return fields;
-    if (!fits.ok()) return annotate(fits);
+    if (!fits.ok()) return refuse(fits);
     if (environment.label == static_cast<int>(field)) own.label = static_cast<int>(i);
     inputs.push_back(fields[field]);
   }
   absl::StatusOr<Specs> made = inner.op->Plan(inputs, own);
-  if (!made.ok() && environment.is_for_sample) return fields;
-  if (!made.ok()) return annotate(made.status());
+  if (!made.ok()) return refuse(made.status());
   FW_RETURN_IF_ERROR(CheckSizes(*made));
   Specs result = fields;
   for (size_t i = 0; i < inner.fields.size(); ++i) result[inner.fields[i]] = (*made)[i];
@@ -238,8 +239,11 @@ OpMemory Combinator::Memory(absl::Span<const TensorSpec> inputs,
   const size_t base = kSparesOfField * inputs.size();
   memory.spares.resize(base);
   const auto plan = [&](size_t op, const Specs& fields) -> absl::StatusOr<Specs> {
-    FW_ASSIGN_OR_RETURN(Specs result, PlanInner(op, fields, environment));
     const InnerOp& inner = ops_[op];
+    absl::StatusOr<Specs> planned = PlanInner(op, fields, environment);
+    // What does not fit takes nothing, but for a combinator of whose ops only a later one does not.
+    if (!planned.ok() && !inner.entry->is_combinator()) return planned;
+    Specs result = planned.ok() ? *planned : fields;
     Specs in, out;
     ByteCounts most;
     for (size_t field : inner.fields) {
@@ -272,6 +276,7 @@ OpMemory Combinator::Memory(absl::Span<const TensorSpec> inputs,
       }
       result[field] = out[i];
     }
+    if (!planned.ok()) return planned;
     return result;
   };
   // What cannot be planned is refused elsewhere, or is this sample's error.

@@ -40,18 +40,20 @@ class Combinator : public Op {
     uint16_t op = 0, round = 0;
   };
   using Choice = absl::InlinedVector<Chosen, kMaxChosen>;
-  // What fields become by op number `op`.
+  // What fields become by op number `op`. NotFound: it does not fit this sample.
   using PlanOne = absl::FunctionRef<absl::StatusOr<Specs>(size_t op, const Specs& fields)>;
 
   virtual void Choose(Draws* draws, Choice* choice) const = 0;
   virtual bool chooses_one() const { return false; }  // or none, always
-  // What may come out, whatever is chosen.
+  // What may come out, whatever is chosen. NotFound: nothing does of this sample, which is too
+  // small for all that may be chosen.
   virtual absl::StatusOr<Specs> Flow(Specs fields, PlanOne plan) const = 0;
 
   size_t size() const { return ops_.size(); }
-  // What fields are that may be one or the other: a size that differs is open. InvalidArgument
-  // where more than sizes differ.
-  absl::StatusOr<Specs> Either(const Specs& one, const Specs& other) const;
+  // What fields are that may be one or the other: a size that differs is open. What does not fit
+  // the sample (NotFound) is left out. InvalidArgument where more than sizes differ.
+  static absl::StatusOr<Specs> Either(absl::StatusOr<Specs> one,
+                                      const absl::StatusOr<Specs>& other);
   // One op, whichever.
   absl::StatusOr<Specs> One(const Specs& fields, PlanOne plan) const;
   // All ops in their order.

@@ -28,8 +28,8 @@ class ApplyOp final : public Combinator {
   }
 
   absl::StatusOr<Specs> Flow(Specs fields, PlanOne plan) const override {
-    FW_ASSIGN_OR_RETURN(const Specs made, Chain(fields, plan));
-    return p_ < 1 ? Either(made, fields) : made;
+    absl::StatusOr<Specs> made = Chain(fields, plan);
+    return p_ < 1 ? Either(std::move(made), fields) : made;
   }
 
  private:

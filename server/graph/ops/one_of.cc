@@ -51,8 +51,8 @@ class OneOfOp final : public Combinator {
   }
 
   absl::StatusOr<Specs> Flow(Specs fields, PlanOne plan) const override {
-    FW_ASSIGN_OR_RETURN(const Specs one, One(fields, plan));
-    return p_ < 1 ? Either(one, fields) : one;
+    absl::StatusOr<Specs> one = One(fields, plan);
+    return p_ < 1 ? Either(std::move(one), fields) : one;
   }
 
  private:

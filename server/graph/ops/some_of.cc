@@ -64,16 +64,15 @@ class SomeOfOp final : public Combinator {
     const bool all_in_order = keeps_order_ && p_ >= 1 && least_ == static_cast<int64_t>(size());
     if (all_in_order) return Chain(std::move(fields), plan);
     if (chooses_one()) {
-      FW_ASSIGN_OR_RETURN(const Specs one, One(fields, plan));
-      return p_ >= 1 && least_ == 1 ? one : Either(one, fields);
+      absl::StatusOr<Specs> one = One(fields, plan);
+      return p_ >= 1 && least_ == 1 ? one : Either(std::move(one), fields);
     }
     // Each op may be done or not. In random order it may also follow those behind it, until nothing
     // more becomes open.
     for (;;) {
       const Specs before = fields;
       for (size_t i = 0; i < size(); ++i) {
-        FW_ASSIGN_OR_RETURN(const Specs made, plan(i, fields));
-        FW_ASSIGN_OR_RETURN(fields, Either(fields, made));
+        FW_ASSIGN_OR_RETURN(fields, Either(fields, plan(i, fields)));
       }
       if (keeps_order_ || fields == before) return fields;
     }
