@@ -24,6 +24,13 @@ class RandomResize : public ResamplingOp {
 
   absl::StatusOr<PlannedSize> PlanSize(PlannedSize) const override { return PlannedSize{}; }
 
+  PlannedSize MostSize(PlannedSize input, const ImageLimits& limits) const override {
+    if (input.height > 0 && input.width > 0)
+      return WithShorterSide(params_.max_size - 1, std::nullopt, input);
+    const int64_t longest = limits.max_pixels / params_.min_size;
+    return {longest, longest};
+  }
+
   absl::Status Compose(size_t input, Draws draws, const ImageLimits& limits,
                        ImageTransform* transform) const override {
     const int64_t side = params_.min_size + draws.Below(params_.max_size - params_.min_size);
