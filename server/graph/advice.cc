@@ -4,6 +4,7 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -47,12 +48,14 @@ std::string AdviceOnNormalize(const OpSpec& op) {
       return number >= least && number <= most;
     });
   };
-  if (!all_within(mean, 0, 1) || !all_within(std, 0, 1)) return "";
-  if (all_within(mean, 0, 0) && all_within(std, 1, 1)) return "";
-  return absl::StrCat(op.node.Where(),
-                      ": normalize: mean and std look like those of pixels from 0 to 1; here they "
-                      "are from 0 to 255: `mean: ",
-                      InPixelUnits(mean), ", std: ", InPixelUnits(std), "`");
+  if (!all_within(std, 0, 1) || all_within(std, 1, 1)) return "";
+  const char* const rest = " of pixels from 0 to 1; here they are from 0 to 255: `";
+  if (!all_within(mean, 0, 1)) {
+    return absl::StrCat(op.node.Where(), ": normalize: std looks like that", rest,
+                        "std: ", InPixelUnits(std), "`");
+  }
+  return absl::StrCat(op.node.Where(), ": normalize: mean and std look like those", rest,
+                      "mean: ", InPixelUnits(mean), ", std: ", InPixelUnits(std), "`");
 }
 
 std::optional<double> NumberOf(const OpSpec& op, const char* name) {
@@ -64,15 +67,55 @@ std::optional<double> NumberOf(const OpSpec& op, const char* name) {
 
 // Of a batch that is no multiple of `samples` the last window is shorter than a text may be.
 void AdviceOnPack(const PipelineSpec& spec, std::vector<std::string>* advice) {
-  if (spec.sampler.last != "partial") return;
   for (const OpSpec& op : spec.batch_graph) {
+    if (op.name != "pack") continue;
+    const auto samples = static_cast<int64_t>(NumberOf(op, "samples").value_or(1));
+    if (spec.batch_size > 0 && samples > 0 && spec.batch_size % samples != 0) {
+      advice->push_back(absl::StrCat(op.node.Where(), ": pack: samples is ", samples,
+                                     ", of which batch.size ", spec.batch_size,
+                                     " is no multiple: the last window of each batch is shorter"));
+    }
     const YamlNode* const overflow = op.params.Find("overflow");
-    if (op.name != "pack" || (overflow != nullptr && overflow->scalar == "leave_out")) continue;
+    if (spec.sampler.last != "partial" || (overflow != nullptr && overflow->scalar == "leave_out"))
+      continue;
     advice->push_back(
         absl::StrCat(op.node.Where(),
                      ": pack: with `last: partial` the last batch of an epoch may have a window "
                      "that is too short for a text, which ends the job; take `sampler: {last: "
                      "pad}`, or `overflow: leave_out`"));
+  }
+}
+
+// Decibels of a magnitude that are taken as those of a power are half of what they should be.
+void AdviceOnDecibels(const std::vector<OpSpec>& graph, std::vector<std::string>* advice) {
+  std::set<std::string> magnitudes;
+  for (const OpSpec& op : graph) {
+    const YamlNode* const stype = op.params.Find("stype");
+    if (op.name == "amplitude_to_db" && magnitudes.contains(op.in[0]) &&
+        (stype == nullptr || stype->scalar == "power")) {
+      advice->push_back(absl::StrCat(op.node.Where(), ": amplitude_to_db: takes '", op.in[0],
+                                     "' for a power, but it was made with `power: 1`: "
+                                     "`stype: magnitude`"));
+    }
+    for (const std::string& name : op.out) magnitudes.erase(name);
+    if (op.name == "mel_spectrogram" && NumberOf(op, "power") == 1) magnitudes.insert(op.out[0]);
+  }
+}
+
+// Fields that are made, and made again before anything has read them.
+void AdviceOnUnread(const PipelineSpec& spec, std::vector<std::string>* advice) {
+  std::map<std::string, const OpSpec*> unread;
+  for (const OpSpec& op : spec.graph) {
+    for (const std::string& name : op.in) unread.erase(name);
+    for (const std::string& name : op.out) {
+      const OpSpec*& before = unread[name];
+      if (before != nullptr) {
+        advice->push_back(absl::StrCat(op.node.Where(), ": ", op.name, ": replaces the '", name,
+                                       "' that ", before->name, " makes at ", before->node.Where(),
+                                       ", which nothing has read"));
+      }
+      before = &op;
+    }
   }
 }
 
@@ -158,6 +201,8 @@ std::vector<std::string> AdviceOn(const PipelineSpec& spec) {
   AdviseOnOps(spec.graph, &advice);
   AdviseOnOps(spec.batch_graph, &advice);
   AdviceOnMels(spec.graph, &advice);
+  AdviceOnDecibels(spec.graph, &advice);
+  AdviceOnUnread(spec, &advice);
   AdviceOnPack(spec, &advice);
   return advice;
 }
@@ -174,6 +219,35 @@ bool Moves(const OpSpec& op, absl::Span<const std::string> fields, const std::st
   return absl::c_any_of(op.inner, [&](const OpSpec& inner) {
     return Moves(inner, InnerFields(inner, fields), with);
   });
+}
+
+// Ops that move an image in its place, but not `with`, which moves with that image at another op.
+std::vector<const OpSpec*> MoversWithout(const std::vector<OpSpec>& graph,
+                                         const std::string& with) {
+  std::vector<const OpSpec*> found;
+  const auto look = [&](const OpSpec& op) {
+    if (Moves(op, op.in, nullptr) && !Moves(op, op.in, &with) && !absl::c_linear_search(found, &op))
+      found.push_back(&op);
+  };
+  for (size_t joint = 0; joint < graph.size(); ++joint) {
+    if (!Moves(graph[joint], graph[joint].in, &with)) continue;
+    std::string image = graph[joint].in[0];
+    for (size_t i = joint; i-- > 0;) {  // what the image was made by
+      const auto made = absl::c_find(graph[i].out, image);
+      if (made == graph[i].out.end()) continue;
+      look(graph[i]);
+      const auto place = static_cast<size_t>(made - graph[i].out.begin());
+      if (place >= graph[i].in.size()) break;
+      image = graph[i].in[place];
+    }
+    image = graph[joint].out[0];
+    for (size_t i = joint + 1; i < graph.size(); ++i) {  // and what is made of it under its name
+      const auto read = absl::c_find(graph[i].in, image);
+      const auto place = static_cast<size_t>(read - graph[i].in.begin());
+      if (place < graph[i].out.size() && graph[i].out[place] == image) look(graph[i]);
+    }
+  }
+  return found;
 }
 
 bool IsBoxes(const TensorSpec& spec) {
@@ -209,14 +283,23 @@ std::vector<std::string> AdviceOnMoves(const PipelineSpec& spec,
                                     "]`, with their labels behind them"));
       continue;
     }
-    for (const FieldSpec& rows : fields) {
-      if (!rows.spec.HasVaryingRows() || rows.spec.shape.size() != 1 || !is_output(rows.name) ||
-          mover(&rows.name) != spec.graph.end())
-        continue;
+    for (const OpSpec* without : MoversWithout(spec.graph, boxes.name)) {
       advice.push_back(absl::StrCat(
-          op->node.Where(), ": ", op->name, ": drops boxes that leave the picture, while '",
-          rows.name, "' keep all rows. If there is one for each of '", boxes.name,
-          "', name them behind: `in: [", absl::StrJoin(op->in, ", "), ", ", rows.name, "]`"));
+          without->node.Where(), ": ", without->name, ": moves '", without->in[0], "' without '",
+          boxes.name, "', which move with it at ", op->node.Where(), ": `in: [",
+          absl::StrJoin(without->in, ", "), ", ", boxes.name, "]`, with their labels behind them"));
+    }
+    for (const FieldSpec& rows : fields) {
+      if (!rows.spec.HasVaryingRows() || rows.spec.shape.size() != 1 || !is_output(rows.name))
+        continue;
+      for (const OpSpec& joint : spec.graph) {
+        if (!Moves(joint, joint.in, &boxes.name) || Moves(joint, joint.in, &rows.name)) continue;
+        advice.push_back(absl::StrCat(
+            joint.node.Where(), ": ", joint.name, ": drops boxes that leave the picture, while '",
+            rows.name, "' keep all rows. If there is one for each of '", boxes.name,
+            "', name them behind: `in: [", absl::StrJoin(joint.in, ", "), ", ", rows.name, "]`"));
+        break;
+      }
     }
   }
   return advice;

@@ -43,6 +43,22 @@ TEST(AdviceOnSolarize, SaysThatAThresholdIsOfBytes) {
   EXPECT_THAT(OnGraph("  - random_solarize: {threshold: 128}\n"), IsEmpty());
 }
 
+TEST(AdviceOnNormalize, SaysThatAStdIsOfPixelsFrom0To1) {
+  EXPECT_THAT(
+      OnGraph("  - normalize: {mean: [123.675, 116.28, 103.53], std: [0.229, 0.224, 0.225]}\n"),
+      ElementsAre(AllOf(HasSubstr("p.yaml:5:5"), HasSubstr("std looks like that"),
+                        HasSubstr("`std: [58.395, 57.12, 57.375]`"))));
+  EXPECT_THAT(OnGraph("  - normalize: {mean: [0], std: [1]}\n"), IsEmpty());
+  EXPECT_THAT(OnGraph("  - normalize: {mean: [127.5], std: [255]}\n"), IsEmpty());
+}
+
+TEST(AdviceOn, SaysThatAResultIsReplacedUnread) {
+  EXPECT_THAT(
+      OnGraph("  - resize: {out: a, size: 8}\n  - resize: {out: a, size: 9}\n"),
+      ElementsAre(AllOf(HasSubstr("p.yaml:6:5"), HasSubstr("'a'"), HasSubstr("p.yaml:5:5"))));
+  EXPECT_THAT(OnGraph("  - resize: {size: 8}\n  - random_invert\n"), IsEmpty());
+}
+
 TEST(AdviceOnMoves, SaysThatBoxesStayBehindTheirImage) {
   EXPECT_THAT(OnMoves("  - resize: {size: [8, 8]}\n", "[image, boxes]"),
               ElementsAre(AllOf(HasSubstr("p.yaml:5:5"), HasSubstr("`in: [image, boxes]`"))));
@@ -53,6 +69,31 @@ TEST(AdviceOnMoves, SaysThatBoxesStayBehindTheirImage) {
   EXPECT_THAT(OnMoves(apply + ": {in: image}]}\n", "[image, boxes]"),
               ElementsAre(HasSubstr("p.yaml:5:5")));
   EXPECT_THAT(OnMoves(apply + "]}\n", "[image, boxes]"), IsEmpty());
+}
+
+TEST(AdviceOnMoves, SaysThatAnOpForgetsBoxesThatMoveAtAnother) {
+  const std::string all = "[image, boxes, labels]";
+  const std::string flip = "  - random_horizontal_flip: {p: 1}\n",
+                    resize = "  - resize: {in: [image, boxes, labels], size: [8, 8]}\n",
+                    invert = "  - random_invert\n";
+  EXPECT_THAT(OnMoves(flip + resize, all),
+              ElementsAre(AllOf(HasSubstr("p.yaml:5:5"), HasSubstr("at p.yaml:6:5"),
+                                HasSubstr("`in: [image, boxes]`"))));
+  EXPECT_THAT(OnMoves(resize + flip, all), ElementsAre(HasSubstr("p.yaml:6:5")));
+  EXPECT_THAT(OnMoves(invert + resize + invert, all), IsEmpty());
+  // Another picture, made of the same one.
+  EXPECT_THAT(OnMoves(resize + "  - resize: {in: image, out: small, size: 4}\n",
+                      "[image, small, boxes, labels]"),
+              IsEmpty());
+  // Under another name it is still the boxes' picture.
+  EXPECT_THAT(OnMoves("  - random_horizontal_flip: {in: image, out: turned}\n"
+                      "  - resize: {in: [turned, boxes, labels], size: 4}\n",
+                      "[turned, boxes, labels]"),
+              ElementsAre(HasSubstr("p.yaml:5:5")));
+  // And labels, at a later op.
+  EXPECT_THAT(
+      OnMoves(resize + "  - random_iou_crop: {in: [image, boxes]}\n", all),
+      ElementsAre(AllOf(HasSubstr("p.yaml:6:5"), HasSubstr("`in: [image, boxes, labels]`"))));
 }
 
 TEST(AdviceOnMoves, SaysThatLabelsKeepTheRowsOfBoxesThatAreDropped) {
@@ -91,6 +132,14 @@ TEST(AdviceOn, SaysThatASpectrogramTakesTheAudioForOneOfAnotherRate) {
   EXPECT_THAT(
       OnAudio(decode + "  - resample: {orig_freq: 44100, new_freq: 16000}\n"),
       ElementsAre(AllOf(HasSubstr("resample: orig_freq is 44100"), HasSubstr("has 8000 Hz"))));
+}
+
+TEST(AdviceOn, SaysThatDecibelsAreThoseOfAMagnitude) {
+  const std::string mel =
+      "  - mel_spectrogram: {out: mel, sample_rate: 16000, n_mels: 20, power: 1}\n";
+  EXPECT_THAT(OnAudio(mel + "  - amplitude_to_db: {in: mel}\n"),
+              ElementsAre(AllOf(HasSubstr("p.yaml:5:5"), HasSubstr("`stype: magnitude`"))));
+  EXPECT_THAT(OnAudio(mel + "  - amplitude_to_db: {in: mel, stype: magnitude}\n"), IsEmpty());
 }
 
 TEST(AdviceOn, SaysThatBandsOfASpectrogramAreEmpty) {
