@@ -1,4 +1,4 @@
-// Changes the type of a field's numbers and keeps their values: 200 stays 200, in any dtype.
+// Changes the type of a field's numbers: 200 stays 200, in any dtype that holds it.
 // Integers are rounded to nearest even and saturated; NaN becomes 0.
 #include "server/graph/element.h"
 #include "server/graph/op_schema.h"
@@ -48,24 +48,26 @@ class Cast : public PixelOp {
   const DType dtype_;
 };
 
-const OpRegistrar kRegistrar(
-    OpSchema<Params>("cast")
-        .Summary("Changes the type of a field's numbers and keeps their values.")
-        .Input({.field = "image",
-                .layouts = {Layout::kHWC, Layout::kCHW, Layout::kPlain},
-                .dtypes = {},
-                .doc = "Any field."})
-        .OutputLikeInput()
-        .Param("dtype", &Params::dtype, "Type of the result.",
-               OneOf({"uint8", "int8", "bool", "int16", "uint16", "int32", "int64", "float16",
-                      "bfloat16", "float32", "float64"}))
-        .Cost("One pass when it runs alone, nothing when it is fused.")
-        .Example("- cast: {in: image, dtype: float32}")
-        .AlsoKnownAs("MindSpore", {"TypeCast"})
-        .AlsoKnownAs("DALI", {"cast"})
-        .NearestTo("torchvision", {"ToDtype", "ConvertImageDtype"})
-        .NearestTo("Albumentations", {"ToFloat"})
-        .Create<Cast>());
+const OpRegistrar kRegistrar(OpSchema<Params>("cast")
+                                 .Summary("Changes the type of a field's numbers. Whole types "
+                                          "round to the nearest, and take what "
+                                          "they cannot hold as their least or most (NaN as 0).")
+                                 .Input({.field = "image",
+                                         .layouts = {Layout::kHWC, Layout::kCHW, Layout::kPlain},
+                                         .dtypes = {},
+                                         .doc = "Any field."})
+                                 .OutputLikeInput()
+                                 .Param("dtype", &Params::dtype, "Type of the result.",
+                                        OneOf({"uint8", "int8", "bool", "int16", "uint16", "int32",
+                                               "int64", "float16", "bfloat16", "float32",
+                                               "float64"}))
+                                 .Cost("One pass when it runs alone, nothing when it is fused.")
+                                 .Example("- cast: {in: image, dtype: float32}")
+                                 .AlsoKnownAs("MindSpore", {"TypeCast"})
+                                 .AlsoKnownAs("DALI", {"cast"})
+                                 .NearestTo("torchvision", {"ToDtype", "ConvertImageDtype"})
+                                 .NearestTo("Albumentations", {"ToFloat"})
+                                 .Create<Cast>());
 
 }  // namespace
 }  // namespace feedwater::server
