@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstring>
 
 #include "server/audio/codec_reader.h"
 
@@ -55,7 +56,9 @@ void ToFloats(WavSample kind, const uint8_t* from, int64_t n, float* to) {
         return static_cast<float>(static_cast<int32_t>(Little32(at))) * 0x1p-31f;
       });
     case WavSample::kFloat32:
-      return Convert<4>(from, n, to, [](auto* at) { return std::bit_cast<float>(Little32(at)); });
+      static_assert(std::endian::native == std::endian::little);
+      std::memcpy(to, from, static_cast<size_t>(n) * sizeof(float));
+      return;
     case WavSample::kFloat64:
       return Convert<8>(from, n, to, [](auto* at) {
         return static_cast<float>(std::bit_cast<double>(Little64(at)));

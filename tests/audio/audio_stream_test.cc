@@ -217,7 +217,9 @@ TEST(AudioStream, FlippedBitsDoNoHarmAndAreSeenWhereThereAreChecksums) {
       Bytes damaged = whole;
       damaged[at] ^= static_cast<uint8_t>(1u << at % 8);
       const auto decoded = Decode(damaged);
-      if (has_checksums) EXPECT_FALSE(decoded.ok()) << kind.name << " flipped at " << at;
+      if (has_checksums) {
+        EXPECT_FALSE(decoded.ok()) << kind.name << " flipped at " << at;
+      }
     }
   }
 }
