@@ -150,18 +150,20 @@ TEST(Memory, OfOrdersOfManyShardsIsPartOfTheSum) {
   EXPECT_EQ(nothing, 0) << "what was taken until then has been given back";
 }
 
-// 20 MiB of text become 160 MiB of numbers, of which the plan knows nothing.
+// 20 MiB of text become 160 MiB of numbers, of which neither the plan knows nor the text before.
 TEST(Memory, OfWhatIsMadeOfALongTextIsAskedForBeforeItIsTaken) {
   RuntimeOptions options = TestRuntimeOptions(1);
   options.shares = std::make_shared<UserShares>(MemoryBudget::Create(128 << 20));
   auto runtime = *Runtime::Create(options);
   TestRank rank = AttachRank(
       *runtime,
-      FakeJob({.records = 1, .record_bytes = 20 << 20, .is_text = true},
+      FakeJob({.records = 2, .record_bytes = 20 << 20, .is_text = true},
               "version: 1\ndataset: {format: image_folder, root: r, path: p}\ngraph:\n"
-              "- cast: {in: data, out: numbers, dtype: float64}\noutputs: [numbers_length]\n",
+              "- cast: {in: data, out: numbers, dtype: float64}\noutputs: [numbers_length]\n"
+              "sampler: {shuffle: none}\n",
               1),
       0, 1);
+  rank.Next();
   const auto event = rank.slots->Next(absl::Seconds(60));
   ASSERT_TRUE(event.has_value());
   EXPECT_TRUE(absl::IsResourceExhausted(event->failure.status)) << event->failure.status;

@@ -48,8 +48,8 @@ absl::Status FakeDataset::Parse(int64_t record, absl::Span<const absl::Span<cons
   }
   out->inline_values.assign(1, record * 10);
   out->fields.clear();
-  const TensorSpec data =
-      options_.is_text ? fields_[0].spec.WithRows(options_.record_bytes) : fields_[0].spec;
+  TensorSpec data = fields_[0].spec;
+  if (options_.is_text) data = data.WithRows(record == 0 ? 0 : options_.record_bytes);
   out->fields.push_back(Tensor{data, const_cast<std::byte*>(bytes[0].data())});
   out->fields.push_back(
       Tensor{fields_[1].spec, reinterpret_cast<std::byte*>(out->inline_values.data())});

@@ -24,7 +24,7 @@ class FakeDataset final : public server::Dataset {
     std::function<absl::Status(int64_t record)> parse = nullptr;
     std::vector<int64_t> shard_starts = {};
     bool is_image = false;  // `data` is a row of pixels; record_bytes is a multiple of 3
-    bool is_text = false;   // of `data` only the record tells how long it is
+    bool is_text = false;   // `data` is as long as its record says: that of record 0 is empty
   };
   explicit FakeDataset(Options options);
 
