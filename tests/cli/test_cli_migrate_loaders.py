@@ -69,9 +69,6 @@ UNTRANSLATED = {
     "no dataset": ("loader = DataLoader()", "a DataLoader without a dataset"),
     "a subset": ("loader = DataLoader(torch.utils.data.Subset(data, [1]))", "not a dataset of"),
     "another dataset": ("loader = DataLoader(datasets.CelebA('/d'))", "CelebA: no format reads it"),
-    "a target transform": (
-        "loader = DataLoader(datasets.ImageFolder('/d', None, int))", "target_transform=...): no op"
-    ),
     "a size of the command line": (
         "loader = DataLoader(datasets.ImageFolder('/d', transforms.Resize(size())))",
         "transforms.Resize(size()): size() is not a literal",
@@ -125,6 +122,44 @@ def test_what_cannot_be_translated_is_told_with_its_line(project, lines, message
     assert (done.status, done.err) == (1, "")
     _, _, told = done.out.partition("=== not translated\n")
     assert message in told and re.match(r"train\.py:\d+: ", told)
+
+
+# Arguments that make other samples than a pipeline would.
+OTHER_SAMPLES = {
+    "labels": ("ImageFolder('/d/x', target_transform=lambda y: y + 1)", "`python: {name: NAME, in"),
+    "labels of a function": ("ImageFolder('/d/x', None, int)", "ImageFolder(target_transform=int)"),
+    "labels of MNIST": ("MNIST('/d', target_transform=int)", "MNIST(target_transform=int)"),
+    "pictures": ("ImageFolder('/d/x', loader=mine)", "loader=mine): the format reads"),
+    "files": ("ImageFolder('/d/x', is_valid_file=mine)", "is_valid_file=mine): the format takes"),
+    "empty classes": ("ImageFolder('/d/x', allow_empty=True)", "refuses a class folder"),
+    "of another version": ("ImageFolder('/d/x', order='mine')", "order='mine'): not known"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("data", "message"), OTHER_SAMPLES.values(), ids=OTHER_SAMPLES)
+def test_a_loader_whose_samples_would_be_others_stays(project, data, message):
+    body = f"data = datasets.{data}\nloader = DataLoader(data, batch_size=8)\n"
+    done = migrate(write(project.folder, head(body)), "--json")
+    assert done.status == 1 and done.document["files"] == {} and done.document["diff"] == ""
+    (told,) = done.document["untranslated"]
+    assert message in told["text"] and told["text"].endswith(" DataLoader stays")
+
+
+@pytest.mark.parametrize(
+    ("data", "more"),
+    [
+        ("ImageFolder('/d/x', target_transform=none, loader=None, allow_empty=False)", ""),
+        ("MNIST('/d', download=True)", ", timeout=9, worker_init_fn=seeded, generator=g"),
+    ],
+)
+def test_arguments_that_change_no_sample_are_left_out(project, data, more):
+    body = (
+        "def seeded(worker):\n    random.seed(worker)\n"
+        f"none = None\ndata = datasets.{data}\nloader = DataLoader(data{more})\n"
+    )
+    done = migrate(write(project.folder, head(body)), "--json")
+    assert done.status == 0, done.document["untranslated"]
+    assert '+loader = feedwater.Loader("train.yaml")' in done.document["diff"]
 
 
 SAMPLERS = {

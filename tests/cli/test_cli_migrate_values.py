@@ -60,6 +60,10 @@ CHANGED = {
     "a dataset of a loader with another name": (
         DATA, LOAD, "inner = loader.dataset", "inner.transform = None"
     ),
+    "a dataset in workers": (
+        DATA, "def cut(worker):\n    torch.utils.data.get_worker_info().dataset.samples = []",
+        "loader = DataLoader(data, worker_init_fn=cut)",
+    ),
     "setattr": (DATA, "setattr(data, 'transform', None)", LOAD),
     "a class of torchvision's": (DATA, "datasets.ImageFolder.__len__ = lambda self: 3", LOAD),
     "a sampler": (

@@ -60,8 +60,28 @@ class DatasetFormat:
             return ["root", "transform", "target_transform", "loader", "is_valid_file"]
         return ["root", "train", "transform", "target_transform", "download"]
 
+    @property
+    def translated(self) -> tuple[str, ...]:
+        """Those whose values a pipeline takes over, or does not need."""
+        return (
+            "root",
+            "transform",
+            *(() if self.name == "image_folder" else ("train", "download")),
+        )
+
 
 _MOST_PARTS = 200
+# Arguments that make other samples than the format does: what can be done about each.
+_OTHER_SAMPLES = {
+    "target_transform": "it changes the labels, which the format reads as they are. Change them in "
+    "the training loop, or by an op of your own: feedwater.serve_op(NAME, function), and "
+    "`python: {name: NAME, in: label}` in the graph",
+    "loader": "the format reads the files of images itself, and `decode` makes RGB of them. "
+    "feedwater.Loader.from_dataset takes the dataset as it is",
+    "is_valid_file": "the format takes every file of images. Move the others away, or "
+    "feedwater.Loader.from_dataset takes the dataset as it is",
+    "allow_empty": "the format refuses a class folder without images, as ImageFolder by default",
+}
 _BINARY = "the format reads the binary version ({0}-binary.tar.gz), torchvision the one for Python"
 DATASETS = {
     "ImageFolder": DatasetFormat("image_folder"),
@@ -118,9 +138,8 @@ class Datasets:
         if unpacked or "root" not in given:
             self._report.cannot(node, f"{kind}: its arguments are not known before it runs")
             return None
-        for argument in ("target_transform", "loader", "is_valid_file", "allow_empty"):
-            if argument in given and not is_none(given[argument]):
-                self._report.cannot(given[argument], f"{kind}({argument}=...): no op runs Python")
+        if not self._are_known(kind, form, given):
+            return None
         source, roots = self._root(given["root"], form)
         if form.name != "image_folder":
             try:
@@ -133,6 +152,23 @@ class Datasets:
             self._report.note(node, f"{kind}: {form.note}")
         graph = self._graph(given.get("transform"), source)
         return source, roots, graph, ["image", "label"]
+
+    def _are_known(self, kind: str, form: DatasetFormat, given: Mapping[str, ast.expr]) -> bool:
+        """Tell whether nothing that a dataset is given makes other samples than the format's."""
+        is_known = True
+        for argument, value in given.items():
+            if argument in form.translated:
+                continue
+            followed = self._script.follow(value)
+            if isinstance(followed, ast.Constant) and followed.value in (None, False):
+                continue  # the default
+            self._report.cannot(
+                value,
+                f"{kind}({argument}={self._script.source(value)}): "
+                f"{_OTHER_SAMPLES.get(argument, 'not known here')}; its DataLoader stays",
+            )
+            is_known = False
+        return is_known
 
     def _own_dataset(self, node: ast.expr, call: ast.Call) -> str:
         script = self._script
