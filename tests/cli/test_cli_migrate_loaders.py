@@ -124,6 +124,52 @@ def test_what_cannot_be_translated_is_told_with_its_line(project, lines, message
     assert message in told and re.match(r"train\.py:\d+: ", told)
 
 
+JITTER, BLUR = "transforms.ColorJitter(0.4)", "transforms.GaussianBlur(3)"
+TO_TENSOR = "transforms.ToTensor()"
+FLIPS = "transforms.Compose([transforms.RandomHorizontalFlip(), transforms.RandomVerticalFlip()])"
+BY_CHANCE = {
+    "one op": (f"RandomApply([{JITTER}], p=0.8)", {"color_jitter": {"brightness": 0.4, "p": 0.8}}),
+    "a list of modules": (
+        f"RandomApply(torch.nn.ModuleList([{JITTER}]), 0.8)",
+        {"color_jitter": {"brightness": 0.4, "p": 0.8}},
+    ),
+    "several ops": (
+        f"RandomApply(transforms=[{JITTER}, transforms.RandomApply([{BLUR}])])",
+        {"apply": {"p": 0.5, "ops": [{"color_jitter": {"brightness": 0.4}},
+                           {"gaussian_blur": {"kernel_size": 3, "p": 0.5}}]}},
+    ),
+    "a choice": (
+        f"RandomChoice([{JITTER}, {FLIPS}], p=[1, 3])",
+        {"one_of": {"weights": [1.0, 3.0], "ops": [
+            {"color_jitter": {"brightness": 0.4}},
+            {"apply": {"p": 1.0, "ops": ["random_horizontal_flip", "random_vertical_flip"]}}]}},
+    ),
+    "an order": (
+        f"RandomOrder([{JITTER}, {BLUR}])",
+        {"some_of": {"n": 2, "order": "random", "ops": [
+            {"color_jitter": {"brightness": 0.4}}, {"gaussian_blur": {"kernel_size": 3}}]}},
+    ),
+}  # fmt: skip
+
+
+def over(*steps: str) -> str:
+    """A loader over a Compose."""
+    made = f"transforms.Compose([{', '.join(steps)}])"
+    return f"loader = DataLoader(datasets.ImageFolder('/d/x', {made}))\n"
+
+
+@pytest.mark.parametrize(("step", "expected"), BY_CHANCE.values(), ids=BY_CHANCE)
+def test_what_does_others_by_chance_becomes_the_op_that_does(project, step, expected):
+    found = translated(project, over(f"transforms.{step}"))
+    assert found["graph"] == ["decode", expected] and not found["notes"]["untranslated"]
+
+
+def test_lists_that_are_repeated_are_values(project):
+    found = translated(project, over(TO_TENSOR, "transforms.Normalize([0.5] * 3, 3 * (0.25,))"))
+    assert found["graph"][1:] == [{"normalize": {"mean": [127.5] * 3, "std": [63.75] * 3}}]
+    assert not found["notes"]["untranslated"]
+
+
 # Arguments that make other samples than a pipeline would.
 OTHER_SAMPLES = {
     "labels": ("ImageFolder('/d/x', target_transform=lambda y: y + 1)", "`python: {name: NAME, in"),

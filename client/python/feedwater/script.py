@@ -22,6 +22,7 @@ from .script_uses import Uses
 
 _MAX_BYTES = 1 << 20
 _DEEPEST = 40
+_MOST_ITEMS = 1000  # of a list that is repeated
 
 _ARITHMETIC: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -324,6 +325,8 @@ class Script:
                 sides = [self.value(side, depth + 1) for side in (node.left, node.right)]
                 if all(isinstance(side, (int, float)) for side in sides):
                     return _ARITHMETIC[type(node.op)](*sides)
+                if isinstance(node.op, ast.Mult):
+                    return _repeated(*sides)
             function = node.func if isinstance(node, ast.Call) else None
             if isinstance(function, ast.Name) and function.id in ("int", "float"):
                 (argument,) = node.args  # type: ignore[attr-defined]
@@ -426,6 +429,14 @@ class Script:
         """Return the blanks before a statement."""
         start, _ = self.span(node)
         return self.text[self._starts[node.lineno - 1] : start]
+
+
+def _repeated(left: Any, right: Any) -> list[Any]:
+    """Return `[x] * n` or `n * [x]`; raise ValueError where it is neither, or long."""
+    items, count = (left, right) if isinstance(left, list) else (right, left)
+    if not isinstance(items, list) or type(count) is not int or len(items) * count > _MOST_ITEMS:
+        raise ValueError
+    return items * count
 
 
 def is_none(node: ast.expr) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Optional, Union
 
 from .script import NotLiteral, Script, is_none
+from .torchvision_chance import BY_CHANCE, ByChance
 from .torchvision_transforms import (
     CONTAINERS,
     REQUIRED,
@@ -71,6 +72,8 @@ class DatasetFormat:
 
 
 _MOST_PARTS = 200
+_MOST_STEPS = 500
+_DEEPEST = 20
 # Arguments that make other samples than the format does: what can be done about each.
 _OTHER_SAMPLES = {
     "target_transform": "it changes the labels, which the format reads as they are. Change them in "
@@ -117,7 +120,14 @@ class Datasets:
         self._script = script
         self._report = report
         self._roots: dict[str, tuple[str, ...]] = {}  # names, and what they stand for
-        self._parts_left = 0  # of a path: names that lead in circles have too many
+        # Of a path, and of transforms: names that lead in circles have too many.
+        self._parts_left = 0
+        self._steps_left = 0
+        self._depth = 0  # of what does others by chance
+
+    def shown(self, node: ast.AST) -> str:
+        """Return a node's text in one line."""
+        return self._script.source(node)
 
     def dataset(
         self, node: ast.expr, call: ast.Call
@@ -177,8 +187,8 @@ class Datasets:
             for _, place in script.assignments(node.func):
                 if isinstance(place, ast.ClassDef):
                     return (
-                        f"{shown}: a Dataset of the script's own (line {place.lineno}); a pipeline "
-                        "reads files by a format and changes them by ops, it runs no Python"
+                        f"{shown}: a Dataset of the script's own (line {place.lineno}): "
+                        "feedwater.Loader.from_dataset takes it as it is"
                     )
         return f"DataLoader of line {call.lineno} over {shown}: not a dataset of torchvision's"
 
@@ -302,6 +312,7 @@ class Datasets:
         """Return the entries of `graph`, with a comment for each that cannot be translated."""
         translator = Translator(*image_field(source, None, None))
         graph: list[Union[int, Comment]] = []  # places in `translator.ops`
+        self._steps_left = _MOST_STEPS
         if transform is not None and not is_none(transform):
             for step in self._steps(transform, 0):
                 reason = self._step(step, translator)
@@ -316,56 +327,23 @@ class Datasets:
 
     def _steps(self, node: ast.expr, depth: int) -> list[ast.expr]:
         """Return the transforms of a Compose, of Composes in it, too."""
-        script = self._script
-        followed = script.follow(node)
-        if isinstance(followed, ast.Call) and depth < 20:
-            name = script.dotted(followed.func)
+        followed = self._script.follow(node)
+        self._steps_left -= 1
+        if isinstance(followed, ast.Call) and depth < _DEEPEST and self._steps_left >= 0:
+            name = self._script.dotted(followed.func)
             if name.rpartition(".")[2] in CONTAINERS:
                 inner = [*followed.args, *(keyword.value for keyword in followed.keywords)]
                 items = inner
                 if len(inner) == 1:
-                    held = script.follow(inner[0])
+                    held = self._script.follow(inner[0])
                     items = held.elts if isinstance(held, (ast.List, ast.Tuple)) else [held]
                 return [step for item in items for step in self._steps(item, depth + 1)]
         return [node]
 
     def _step(self, node: ast.expr, translator: Translator) -> Optional[NoCounterpart]:
         """Translate one transform, or say why not."""
-        script = self._script
-        followed = script.follow(node)
-        name = script.dotted(followed.func) if isinstance(followed, ast.Call) else ""
-        if not name:
-            is_known = isinstance(followed, (ast.Call, ast.Lambda))
-            if isinstance(followed, ast.Name):  # a function or class, and not a choice of branches
-                places = [place for _, place in script.assignments(followed)]
-                is_known = len(places) == 1 and isinstance(places[0], ast.FunctionDef)
-            if not is_known:
-                return NoCounterpart("it is not known before the script runs")
-        if not isinstance(followed, ast.Call) or not name:
-            return without_counterpart("", is_own=True)
-        kind = name.rpartition(".")[2]
-        if not name.startswith(("torchvision.transforms.", "torch.nn.")):
-            return without_counterpart(kind, is_own=True)
-        if kind not in TRANSFORMS:
-            return without_counterpart(kind)
-        parameters = TRANSFORMS[kind].parameters
-        given, unpacked = script.arguments(followed, list(parameters))
-        values: dict[str, Any] = dict(parameters)
         try:
-            if unpacked:
-                return NoCounterpart("its arguments are not known before the script runs")
-            for argument, value in given.items():
-                values[argument] = script.value(value)
-            if REQUIRED in values.values():
-                return NoCounterpart("an argument is missing")
-            was_tensor = translator.is_tensor
-            translate(translator, kind, values)
-            if was_tensor and "antialias" in parameters and "antialias" not in given:
-                self._report.note(
-                    node,
-                    f"{script.source(node)}: taken as antialiased, as torchvision from 0.17 on "
-                    "does; older versions do not antialias tensors",
-                )
+            self.translate(node, translator)
         except NotLiteral as unknown:
             return NoCounterpart(
                 f"{unknown} is not a literal, and a pipeline file has values: write the op",
@@ -376,3 +354,86 @@ class Datasets:
         except (TypeError, ValueError):
             return NoCounterpart("its arguments are not what the transform takes")
         return None
+
+    def translate(self, node: ast.expr, translator: Translator) -> None:
+        """Translate one transform; raise NoCounterpart, or NotLiteral."""
+        script = self._script
+        followed = script.follow(node)
+        name = script.dotted(followed.func) if isinstance(followed, ast.Call) else ""
+        if not name:
+            is_known = isinstance(followed, (ast.Call, ast.Lambda))
+            if isinstance(followed, ast.Name):  # a function or class, and not a choice of branches
+                places = [place for _, place in script.assignments(followed)]
+                is_known = len(places) == 1 and isinstance(places[0], ast.FunctionDef)
+            if not is_known:
+                raise NoCounterpart("it is not known before the script runs")
+        if not isinstance(followed, ast.Call) or not name:
+            raise without_counterpart("", is_own=True)
+        kind = name.rpartition(".")[2]
+        if not name.startswith(("torchvision.transforms.", "torch.nn.")):
+            raise without_counterpart(kind, is_own=True)
+        by_chance = BY_CHANCE.get(kind)
+        if by_chance is None and kind not in TRANSFORMS:
+            raise without_counterpart(kind)
+        parameters = TRANSFORMS[kind].parameters if by_chance is None else by_chance
+        given, unpacked = script.arguments(followed, list(parameters))
+        if unpacked:
+            raise NoCounterpart("its arguments are not known before the script runs")
+        values: dict[str, Any] = dict(parameters)
+        transforms = given.pop("transforms", None) if by_chance is not None else None
+        if transforms is not None:
+            values["transforms"] = self._held(transforms)
+        values.update({argument: script.value(value) for argument, value in given.items()})
+        if REQUIRED in values.values():
+            raise NoCounterpart("an argument is missing")
+        if by_chance is not None:
+            if self._depth == _DEEPEST:
+                raise NoCounterpart("it is nested too deeply")
+            self._depth += 1
+            try:
+                _ByChance(self, translator).translate(kind, values["transforms"], values)
+            finally:
+                self._depth -= 1
+            return
+        was_tensor = translator.is_tensor
+        translate(translator, kind, values)
+        if was_tensor and "antialias" in parameters and "antialias" not in given:
+            self._report.note(
+                node,
+                f"{script.source(node)}: taken as antialiased, as torchvision from 0.17 on "
+                "does; older versions do not antialias tensors",
+            )
+
+    def _held(self, node: ast.expr) -> list[ast.expr]:
+        """Return the transforms of a list, or of a ModuleList; raise NoCounterpart."""
+        script = self._script
+        node = script.follow(node)
+        if isinstance(node, ast.Call) and script.dotted(node.func) == "torch.nn.ModuleList":
+            node = script.follow(node.args[0]) if len(node.args) == 1 else node
+        if not isinstance(node, (ast.List, ast.Tuple)) or self._steps_left < 0:
+            raise NoCounterpart("its transforms are not known before the script runs")
+        return node.elts
+
+    def inner_steps(self, node: ast.expr, place: str) -> list[tuple[str, ast.expr]]:
+        """Return a transform with its place, or those of a Compose with theirs."""
+        steps = self._steps(node, 0)
+        if len(steps) == 1:
+            return [(place, steps[0])]
+        return [(f"{place}.{number}", step) for number, step in enumerate(steps, 1)]
+
+
+class _ByChance(ByChance):
+    """That of transforms that are calls in a script."""
+
+    def __init__(self, datasets: Datasets, translator: Translator) -> None:
+        super().__init__(translator)
+        self._datasets = datasets
+
+    def _steps(self, transform: Any, place: str) -> list[tuple[str, Any]]:
+        return self._datasets.inner_steps(transform, place)
+
+    def _translate(self, step: Any) -> None:
+        self._datasets.translate(step, self._translator)
+
+    def _name(self, step: Any) -> str:
+        return self._datasets.shown(step)

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Optional, Union
 
 from . import errors
-from ._pipeline_schema import OPS
-from .pipeline import GraphEntry, Op, Pipeline
+from .pipeline import GraphEntry, Pipeline
+from .torchvision_chance import BY_CHANCE, ByChance
 from .torchvision_transforms import (
     CONTAINERS,
     REQUIRED,
@@ -46,11 +46,10 @@ def _is_known(transform: Any) -> bool:
 def _translate(translator: Translator, step: Any) -> None:
     """Translate one transform; raise NoCounterpart."""
     kind = type(step).__name__
-    if kind in _BY_CHANCE and _is_known(step):
-        try:
-            _BY_CHANCE[kind](translator, step)
-        except errors.InvalidArgument as error:
-            raise NoCounterpart(str(error)) from None
+    if kind in BY_CHANCE and _is_known(step):
+        # Version 2 once had RandomChoice's `p` by another name.
+        p = getattr(step, "probabilities", None) or getattr(step, "p", None)
+        _ByChance(translator).translate(kind, list(step.transforms), {"p": p})
         return
     if kind not in TRANSFORMS or not _is_known(step):
         raise without_counterpart(_name(step), not _is_known(step))
@@ -64,65 +63,17 @@ def _name(step: Any) -> str:
     return str(getattr(step, "__name__", kind)) if own else kind
 
 
-def _inner(translator: Translator, transform: Any, place: str = "") -> list[Op]:
-    """Return the ops of transforms within one that does them by chance."""
+class _ByChance(ByChance):
+    """That of transforms that are objects."""
 
-    def work() -> None:
-        for position, step in _steps(transform, place):
-            try:
-                _translate(translator, step)
-            except NoCounterpart as reason:
-                text = f"its transform {position}, {_name(step)}: {reason}"
-                raise NoCounterpart(text, reason.nearest) from None
+    def _steps(self, transform: Any, place: str) -> Iterable[tuple[str, Any]]:
+        return _steps(transform, place)
 
-    return translator.apart(work)
+    def _translate(self, step: Any) -> None:
+        _translate(self._translator, step)
 
-
-def _apply(translator: Translator, step: Any) -> None:
-    """RandomApply; as the op's own `p` where it is one op that has one."""
-    made = _inner(translator, list(step.transforms))
-    if not made:
-        return
-    own = OPS[made[0].name]["properties"].get("p", {})
-    if len(made) == 1 and own.get("default") == 1.0 and "p" not in made[0].params:
-        translator.ops.append(Op.make(made[0].name, {**made[0].params, "p": step.p}))
-    else:
-        translator.ops.append(translator.combined("apply", made, p=step.p))
-
-
-def _alternatives(translator: Translator, step: Any) -> list[Optional[Op]]:
-    """Return an op for each of the transforms that one chooses among; None does nothing."""
-    alternatives: list[Optional[Op]] = []
-    for number, transform in enumerate(step.transforms, 1):
-        made = _inner(translator, transform, str(number))
-        if len(made) > 1:
-            made = [translator.combined("apply", made, p=1.0)]
-        alternatives.append(made[0] if made else None)
-    return alternatives
-
-
-def _choice(translator: Translator, step: Any) -> None:
-    """RandomChoice, whose probabilities version 2 has by another name."""
-    weights = getattr(step, "probabilities", None) or getattr(step, "p", None) or ()
-    weights = () if len(set(weights)) == 1 else tuple(float(weight) for weight in weights)
-    made = []
-    for number, op in enumerate(_alternatives(translator, step), 1):
-        if op is None:
-            raise NoCounterpart(f"its transform {number} does nothing here: give the op a `p`")
-        made.append(op)
-    translator.ops.append(translator.combined("one_of", made, weights=weights))
-
-
-def _order(translator: Translator, step: Any) -> None:
-    """RandomOrder."""
-    made = [op for op in _alternatives(translator, step) if op is not None]
-    if len(made) < 2:
-        translator.ops.extend(made)
-    else:
-        translator.ops.append(translator.combined("some_of", made, n=len(made), order="random"))
-
-
-_BY_CHANCE = {"RandomApply": _apply, "RandomChoice": _choice, "RandomOrder": _order}
+    def _name(self, step: Any) -> str:
+        return _name(step)
 
 
 def _values(transform: Any, parameters: Mapping[str, Any]) -> dict[str, Any]:

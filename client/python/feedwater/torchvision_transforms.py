@@ -239,19 +239,17 @@ def translate(translator: Translator, name: str, values: Mapping[str, Any]) -> N
 CONTAINERS = ("Compose", "Sequential")
 
 
+_SERVED = "serve it with feedwater.serve_op(NAME, function), and put `python: {name: NAME}` there"
+
+
 def without_counterpart(name: str, is_own: bool = False) -> NoCounterpart:
     """Return why a class of transforms is not in the table."""
     if is_own:
-        return NoCounterpart("a class or function of the program's own; no op runs Python")
+        return NoCounterpart(f"a class or function of the program's own: {_SERVED}")
     if name == "Lambda":
         return NoCounterpart(
-            "a function of the program's own; no op runs Python. What only converts to RGB can be "
-            "left out: decode gives RGB"
-        )
-    if name in ("RandomApply", "RandomChoice", "RandomOrder"):
-        return NoCounterpart(
-            "the ops apply, one_of and some_of do others by chance; only "
-            "feedwater.from_torchvision translates it"
+            "a function of the program's own. What only converts to RGB can be left out, as decode "
+            f"gives RGB; else {_SERVED}"
         )
     known = KNOWN_AS["torchvision"].get(name)
     if known in BATCH_OPS:

@@ -569,9 +569,10 @@ REFUSED = {
     "noise of bytes": ([TO_TENSOR, erasing(value="random")], "does it behind Normalize"),
     "batches' own": ([fake("CutMix", V2, alpha=1.0)], "it is for batches: the op stands in "
                      "batch={'graph': [...]} (nearest op: cutmix)"),
-    "a lambda": ([LAMBDA], "transform 1, Lambda: a function of the program's own; no op"),
+    "a lambda": ([LAMBDA], "transform 1, Lambda: a function of the program's own. What"),
     "a function": ([abs], "transform 1, abs: a class or function of the program's own"),
-    "an own class": ([OTHER], "transform 1, Rotate: a class or function of the program's own"),
+    "an own class": ([OTHER], "transform 1, Rotate: a class or function of the program's own: "
+                     "serve it with feedwater.serve_op(NAME, function), and put `python: {name: "),
     "a type by chance": ([by_chance(TO_TENSOR)], "transform 1, RandomApply: it changes the image's "
                          "type by chance"),
     "halves by chance": ([TO_TENSOR, NORMALIZE, by_chance(FLIP, FLIP, to_dtype(HALF))],
