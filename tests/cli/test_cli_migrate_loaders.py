@@ -170,6 +170,46 @@ def test_lists_that_are_repeated_are_values(project):
     assert not found["notes"]["untranslated"]
 
 
+INCOMPLETE = {
+    "an own transform": ("Mine()", "feedwater.serve_op(NAME, function), and put `python: {name:"),
+    "a range": ("transforms.Normalize(mean(), std())", "mean() is not a literal"),
+    "a list of things": ("transforms.Normalize([0.5] * n(), 1)", "n() is not a literal"),
+    "a list without end": ("transforms.Normalize([0.5] * 9000000000, 1)", " * 9000000000 is not"),
+    "an own one by chance": (
+        f"transforms.RandomApply([{FLIPS}, Mine()])", "its transform 2, Mine(): a class or function"
+    ),
+    "one by chance in a Compose": (
+        f"transforms.RandomOrder([{FLIPS}, transforms.Compose([{FLIPS}, f])])", "transform 2.3, f: "
+    ),
+    "some by chance": ("transforms.RandomApply(several())", "its transforms are not known before"),
+    "none by chance": ("transforms.RandomApply(p=0.5)", "an argument is missing"),
+    "a chance over one": (f"transforms.RandomApply([{FLIPS}], p=2)", "feedwater.ops.apply: p is 2"),
+    "circles by chance": ("circle", "it is nested too deeply"),
+    "many in circles": ("circles", "circles: no op does"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("step", "message"), INCOMPLETE.values(), ids=INCOMPLETE)
+def test_a_pipeline_that_lacks_a_transform_is_a_draft(project, step, message):
+    """The file says so where the op would be, and the DataLoader stays."""
+    circles = (
+        "circle = transforms.RandomApply([circle])\n"
+        "circles = transforms.Compose([circles, circles])\n"
+    )
+    body = circles + over(TO_TENSOR, step) + over("transforms.CenterCrop(8)").replace("l", "vl", 1)
+    done = migrate(write(project.folder, head(body)), "--json").document
+    text = done["files"]["train.yaml"]
+    assert text.splitlines()[2].startswith("# Incomplete: ")
+    assert f"# line {6 if step == 'circles' else 7}: {step[:40]}" in text
+    assert any(message in told["text"] for told in done["untranslated"])
+    assert any(
+        "the DataLoader stays, as train.yaml" in told["text"] for told in done["untranslated"]
+    )
+    removed = [line for line in done["diff"].splitlines()[2:] if line[0] == "-"]
+    assert len(removed) == 1 and removed[0].startswith("-vloader = ")
+    assert "Incomplete" not in done["files"]["v.yaml"]
+
+
 # Arguments that make other samples than a pipeline would.
 OTHER_SAMPLES = {
     "labels": ("ImageFolder('/d/x', target_transform=lambda y: y + 1)", "`python: {name: NAME, in"),

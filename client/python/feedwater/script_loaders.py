@@ -39,6 +39,11 @@ class _Translation:
     sections: dict[str, Any]
     roots: str  # what feedwater.yaml declares
 
+    @property
+    def lacks(self) -> bool:
+        """Whether there are comments where ops should be."""
+        return any(isinstance(entry, Comment) for entry in self.sections["graph"])
+
 
 @dataclass
 class _Choice:
@@ -105,7 +110,7 @@ class Migrator:
                 f"{script.source(script.statement(change))}: {name} may be changed here, and only "
                 f"running it tells to what; DataLoader of line {shown} stays",
             )
-        if self._found.files:
+        if self._changes.edits:
             self._changes.rename_samplers()
             self._changes.remove_unused()
             self._changes.add_import()
@@ -131,10 +136,17 @@ class Migrator:
             return
         if made is not None:
             given, kept, choices, ranks = made
-            for choice in choices:
-                if choice.translation is not None:
-                    self._found.files[choice.translation.file] = self._file(choice.translation)
-            if any(choice.translation for choice in choices):
+            files = [choice.translation for choice in choices if choice.translation is not None]
+            for file in files:
+                self._found.files[file.file] = self._file(file)
+            if any(file.lacks for file in files):
+                names = ", ".join(file.file for file in files if file.lacks)
+                report.cannot(
+                    call,
+                    f"the DataLoader stays, as {names} lacks what its comments name: complete it, "
+                    "then let feedwater.Loader open it here",
+                )
+            elif files:
                 self._replace(call, given, kept, choices, ranks)
 
     def _made(
@@ -307,10 +319,13 @@ class Migrator:
         )
         shown = {key: value for key, value in sections.items() if key != "graph" or value}
         script = os.path.basename(self._script.path)
-        return (
-            f"# By `feedwater migrate` from line {translation.line} of {printable(script)}.\n"
-            f"# In feedwater.yaml: {printable(translation.roots)}\n" + file_text(shown)
-        )
+        lines = [
+            f"By `feedwater migrate` from line {translation.line} of {printable(script)}.",
+            f"In feedwater.yaml: {printable(translation.roots)}",
+        ]
+        if translation.lacks:
+            lines.append("Incomplete: the comments in `graph` say what is missing.")
+        return "".join(f"# {line}\n" for line in lines) + file_text(shown)
 
     # --- the script
 
