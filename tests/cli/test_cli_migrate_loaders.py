@@ -11,28 +11,42 @@ from migration import DATA, head, migrate, translated, write
 
 
 def test_paths_become_a_root_and_a_path_below_it(project):
+    """An absolute folder is the root itself, so that a private daemon serves it."""
     transform = "transforms.ToTensor()"
     cases = {
-        "'/data/photos/train'": ({"root": "photos", "path": "train"}, "/data/photos"),
-        "'./photos'": ({"root": "photos"}, "./photos"),
-        "os.path.join('/data', 'photos', 'val')": ({"root": "data", "path": "photos/val"}, "/data"),
-        "Path('/data') / 'photos'": ({"root": "data", "path": "photos"}, "/data"),
-        "f'{HERE}/train'": ({"root": "my-set", "path": "train"}, "/mnt/my set"),
-        "f'{args.data}/train'": ({"root": "data", "path": "train"}, "<args.data>"),
-        "f'{args.data!r}/train'": ({"root": "data"}, "<f'{args.data!r}/train'>"),
-        "HERE + '/train'": ({"root": "my-set", "path": "train"}, "/mnt/my set"),
-        "os.path.join(args.data, '../x')": ({"root": "data"}, "<os.path.join(args.data, '../x')>"),
-        "args.data": ({"root": "data"}, "<args.data>"),
+        "'/data/photos/train'": ("photos", "/data/photos", "train"),
+        "'/data/old/../photos/train/'": ("photos", "/data/photos", "train"),
+        "'./photos'": ("photos", "./photos", None),
+        "os.path.join('/data', 'photos', 'val')": ("data", "/data", "photos/val"),
+        "Path('/data') / 'photos'": ("data", "/data", "photos"),
+        "f'{HERE}/train'": ("my-set", "/mnt/my set", "train"),
+        "f'{args.data}/train'": ("data", "<args.data>", "train"),
+        "f'{args.data!r}/train'": ("data", "<f'{args.data!r}/train'>", None),
+        "HERE + '/train'": ("my-set", "/mnt/my set", "train"),
+        "os.path.join(args.data, '../x')": ("data", "<os.path.join(args.data, '../x')>", None),
+        "args.data": ("data", "<args.data>", None),
+        "options.folder": ("folder", "/mnt/default", None),
     }
-    for expression, (section, declared) in cases.items():
+    for expression, (name, folder, path) in cases.items():
         body = (
-            "import os\nfrom pathlib import Path\nHERE = '/mnt/my set'\n"
+            "import argparse\nimport os\nfrom pathlib import Path\nHERE = '/mnt/my set'\n"
+            "parser = argparse.ArgumentParser()\n"
+            "parser.add_argument('--folder', default='/mnt/default')\n"
+            "options = parser.parse_args()\n"
             f"loader = DataLoader(datasets.ImageFolder({expression}, {transform}))\n"
         )
         found = translated(project, body)
-        assert found["dataset"] == {"format": "image_folder", **section}, expression
+        is_absolute = folder.startswith("/")
+        assert found["dataset"]["root"] == (folder if is_absolute else name), expression
+        assert found["dataset"].get("path") == path, expression
         (text,) = found["notes"]["files"].values()
-        assert json.dumps(declared) in text.splitlines()[1], expression
+        about = text.splitlines()[1]
+        assert f"roots: {{{name}: {json.dumps(folder)}}}" in about, expression
+        assert ("With a shared daemon" if is_absolute else "or write the folder's") in about
+        notes = [note["text"] for note in found["notes"]["notes"]]
+        assert ["Next: write its absolute path" in note for note in notes] == (
+            [] if is_absolute and name != "folder" else [not is_absolute]
+        ), notes
 
 
 def test_the_order_follows_the_sampler_and_shuffle(project):
@@ -314,9 +328,10 @@ def test_two_folders_of_one_name_are_two_roots(project):
     files = migrate(write(project.folder, head(body)), "--json").document["files"]
     found = {name: yaml.safe_load(text)["dataset"]["root"] for name, text in files.items()}
     assert found == {
-        "a.yaml": "photos", "b.yaml": "photos-2", "c.yaml": "photos", "d.yaml": "photos-3"
+        "a.yaml": "/old/photos", "b.yaml": "/new/photos", "c.yaml": "/old/photos",
+        "d.yaml": "photos-3",
     }  # fmt: skip
-    assert '# In feedwater.yaml: roots: {photos-2: "/new/photos"}' in files["b.yaml"]
+    assert 'roots: {photos-2: "/new/photos"}' in files["b.yaml"].splitlines()[1]
 
 
 @pytest.mark.parametrize("size", ["None", "size"])

@@ -103,6 +103,11 @@ def flag(script: Script, given: Mapping[str, ast.expr], name: str, default: bool
     return bool(script.value(given[name]))
 
 
+def _normal(path: str) -> str:
+    """Return an absolute path without `..` and the like, and any other one as it is."""
+    return "/" + os.path.normpath(path).lstrip("/") if path.startswith("/") else path
+
+
 def root_name(word: str) -> str:
     """Return a word as the name of a root."""
     return re.sub(r"[^A-Za-z0-9_-]+", "-", word).strip("-") or "data"
@@ -132,7 +137,7 @@ class Datasets:
     def dataset(
         self, node: ast.expr, call: ast.Call
     ) -> Optional[tuple[dict[str, Any], str, list[Any], list[str]]]:
-        """Return sections dataset, what roots declare, graph and outputs."""
+        """Return sections dataset, what is to say of its root, graph and outputs."""
         script = self._script
         node = script.follow(node)
         name = script.dotted(node.func) if isinstance(node, ast.Call) else ""
@@ -193,17 +198,22 @@ class Datasets:
         return f"DataLoader of line {call.lineno} over {shown}: not a dataset of torchvision's"
 
     def _root(self, node: ast.expr, form: DatasetFormat) -> tuple[dict[str, Any], str]:
-        """Return the section `dataset`, and the line of `roots` in feedwater.yaml."""
+        """Return the section `dataset`, and what its root has to do with a feedwater.yaml.
+
+        A folder whose absolute path is known is the root itself, which a private daemon takes;
+        any other one is a name that feedwater.yaml declares.
+        """
         script = self._script
         self._parts_left = _MOST_PARTS
         base, parts = self._path(node, 0)
         if isinstance(base, str):
-            value = base
-            steps = [part for part in base.split("/") if part not in ("", ".", "..")]
+            value = _normal(base)
+            steps = [part for part in value.split("/") if part not in ("", ".", "..")]
             if form.name == "image_folder" and not parts and len(steps) > 1:
-                value, _, last = base.rstrip("/").rpartition("/")
+                value, _, last = value.rstrip("/").rpartition("/")
                 parts, steps = [last], steps[:-1]
             name = self._root_name(steps[-1] if steps else "data", (os.path.normpath(value),))
+            said = f"{value!r} as seen from where the script runs"
         else:
             default = script.option_default(base)
             shown = script.source(base)
@@ -212,17 +222,29 @@ class Datasets:
             value = f"<{shown}>"
             if default is not None:
                 with contextlib.suppress(NotLiteral):
-                    value = str(script.value(default[1]))
+                    value = _normal(str(script.value(default[1])))
             whose = id(script.binding(base)) if isinstance(base, ast.Name) else 0
             name = self._root_name(word, (value, script.whole_source(base), str(whose)))
+            said = f"{shown} of the script"
+        declared = f"roots: {{{name}: {json.dumps(value)}}}"
+        is_absolute = value.startswith("/")
+        if is_absolute:
+            about = f"With a shared daemon: `root: {name}`, and in its feedwater.yaml: {declared}"
+            if not isinstance(base, str):
+                self._report.note(node, f"the root is {said}: {value}, its default")
+        else:
+            about = f"In feedwater.yaml: {declared}; or write the folder's absolute path as `root`."
             self._report.note(
-                node, f"the root {name!r} is {shown} of the script: feedwater.yaml names its folder"
+                node,
+                f"the root {name!r} is {said}. Next: write its absolute path as `root` into the "
+                "file, and a Loader starts a daemon of its own; or start one whose feedwater.yaml "
+                "names that folder",
             )
-        source: dict[str, Any] = {"format": form.name, "root": name}
+        source: dict[str, Any] = {"format": form.name, "root": value if is_absolute else name}
         path = "/".join([*parts, *form.below])
         if path:
             source["path"] = path
-        return source, f"roots: {{{name}: {json.dumps(value)}}}"
+        return source, about
 
     def _root_name(self, word: str, meaning: tuple[str, ...]) -> str:
         """Return a root's name: that of another folder gets a number."""

@@ -37,7 +37,7 @@ class _Translation:
     file: str
     line: int
     sections: dict[str, Any]
-    roots: str  # what feedwater.yaml declares
+    about_root: str
 
     @property
     def lacks(self) -> bool:
@@ -183,7 +183,7 @@ class Migrator:
         for choice, dataset in datasets:
             if dataset is None:
                 continue
-            source, roots, graph, outputs = dataset
+            source, about_root, graph, outputs = dataset
             base = _base_name(self._word_for(call), self._script.path)
             base += f"-{source['format']}" if several else ""
             file = self._free(base, [c.translation.file for c in choices if c.translation])
@@ -193,7 +193,7 @@ class Migrator:
             if isinstance(batch, int):
                 sections["batch"] = {"size": batch}
             sections["outputs"] = outputs
-            choice.translation = _Translation(file, call.lineno, sections, roots)
+            choice.translation = _Translation(file, call.lineno, sections, about_root)
         return given, kept, choices, ranks
 
     def _unpack(
@@ -321,7 +321,7 @@ class Migrator:
         script = os.path.basename(self._script.path)
         lines = [
             f"By `feedwater migrate` from line {translation.line} of {printable(script)}.",
-            f"In feedwater.yaml: {printable(translation.roots)}",
+            printable(translation.about_root),
         ]
         if translation.lacks:
             lines.append("Incomplete: the comments in `graph` say what is missing.")
