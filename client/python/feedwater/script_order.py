@@ -171,7 +171,10 @@ class Orders:
             gives = "gives it, and ranks may get batches of other sizes"
         else:
             what = "DistributedSampler repeats samples until all ranks have as many"
-            gives = "does not: the last batches of ranks differ in size, and may be empty"
+            gives = (
+                "does not: the last batches of ranks differ in size, and may be empty. `last: pad` "
+                "repeats more samples, until all batches are whole"
+            )
         self._report.note(sampler, f"{what}; `last: partial` {gives}")
 
 
