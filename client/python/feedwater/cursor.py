@@ -111,6 +111,11 @@ class Cursor:
 
         `about_dataset` says what makes it another dataset.
         """
+        cures = {
+            "dataset": "open the loader on the files that it was saved with",
+            "pipeline": "open the loader with the pipeline that it was saved with",
+            "seed": f"open the loader with seed={self.seed}",
+        }
         for name, ours in (("dataset", dataset), ("pipeline", pipeline), ("seed", seed)):
             theirs = getattr(self, name)
             if theirs != ours:
@@ -118,6 +123,8 @@ class Cursor:
                     f"the state belongs to another {name}: the state has {theirs}, this loader "
                     f"{ours}; continuing would give other samples"
                     + (about_dataset if name == "dataset" else "")
+                    + f". Cure: {cures[name]}; or do not load it, and begin an epoch anew with "
+                    f"set_epoch({self.epoch})"
                 )
 
     def check_same_world(self, world_size: int) -> None:

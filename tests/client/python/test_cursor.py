@@ -79,16 +79,19 @@ def test_what_is_no_state_is_an_invalid_argument_that_says_why(state, text):
 
 
 @pytest.mark.parametrize(
-    ("field", "ours"),
+    ("field", "ours", "cure"),
     [
-        ("dataset", ("x", "fedcba9876543210", 42)),
-        ("pipeline", ("0123456789abcdef", "x", 42)),
-        ("seed", ("0123456789abcdef", "fedcba9876543210", 7)),
+        ("dataset", ("x", "fedcba9876543210", 42), "on the files that it was saved with"),
+        ("pipeline", ("0123456789abcdef", "x", 42), "with the pipeline that it was saved with"),
+        ("seed", ("0123456789abcdef", "fedcba9876543210", 7), "with seed=42"),
     ],
 )
-def test_a_state_of_something_else_is_refused_and_the_field_named(field, ours):
-    with pytest.raises(feedwater.FailedPrecondition, match=f"another {field}"):
+def test_a_state_of_something_else_is_refused_with_the_field_and_the_cure(field, ours, cure):
+    with pytest.raises(feedwater.FailedPrecondition, match=f"another {field}") as caught:
         CURSOR.check_same_source(*ours)
+    text = str(caught.value)
+    assert f"Cure: open the loader {cure}; or do not load it" in text
+    assert text.endswith("with set_epoch(3)")  # the state's own
 
 
 def test_what_is_left_out_travels_in_the_state_and_not_to_the_daemon():
