@@ -262,7 +262,7 @@ class PrivateDaemon:
         except BaseException:
             self._give_up()
             raise
-        self._tell(slot, wanted, others, again)
+        self._tell(slot, others, again)
         return True
 
     def _count_restart(self) -> None:
@@ -373,7 +373,7 @@ class PrivateDaemon:
 
     # --- what a person is told --------------------------------------------------------------------
 
-    def _tell(self, slot: StateSlot, wanted: Wanted, others: list[str], again: bool) -> None:
+    def _tell(self, slot: StateSlot, others: list[str], again: bool) -> None:
         pid = pid_of(self.address)
         if again:
             _log.warning(
@@ -388,18 +388,14 @@ class PrivateDaemon:
         with contextlib.suppress(errors.Error), Control(self.address) as control:
             status = control.call("GetStatus", messages.GetStatusRequest(), _ANSWER_S)
             cpus, memory = len(status.cpus), status.memory_limit_bytes
-        rest = count_of(wanted.local_ranks, "local rank")
         self._history.told.update(others)
         _log.warning(
-            "started a private feedwaterd for this job (pid %s, log %s): it takes %d of the %s "
-            "that this process may use, the rest is for %s, and up to %.1f GiB of memory, and ends "
-            "with its last loader. To choose: cpus=, memory=. One for all jobs of this host: "
-            "feedwaterd --print-config > feedwater.yaml; feedwaterd --config feedwater.yaml%s",
+            "started a private feedwaterd (pid %s, log %s): it takes %d of %s and up to %.1f GiB "
+            "of memory; cpus=, memory=, daemon= change that: help(feedwater.Loader)%s",
             pid,
             slot.log,
             cpus,
             count_of(usable, "CPU"),
-            rest,
             memory / (1 << 30),
             "".join(f". Beside it runs {_describe(other)}" for other in others),
         )

@@ -251,6 +251,19 @@ def test_a_daemon_that_does_not_serve_did_not_start_whatever_its_status(
     assert not os.path.exists(runtime / "feedwater/private")
 
 
+def test_a_start_is_told_in_one_line_with_what_changes_it(runtime, monkeypatch, caplog):
+    monkeypatch.setattr(private.PrivateDaemon, "ensure", lambda self: None)
+    daemon = private.PrivateDaemon(str(runtime / "none"), private.Wanted(None, None))
+    slot = private_folder.StateSlot(None)
+    daemon._tell(slot, [], again=False)
+    slot.close()
+    daemon.release()
+    (record,) = caplog.records
+    text = record.getMessage()
+    assert len(text.replace(slot.log, "")) < 160 and "\n" not in text
+    assert slot.log in text and "GiB" in text and "help(feedwater.Loader)" in text
+
+
 def test_a_thread_waits_for_the_start_that_another_one_has_begun(runtime, monkeypatch):
     began, go_on = threading.Event(), threading.Event()
     monkeypatch.setattr(private, "find_program", lambda: "/bin/true")
