@@ -75,6 +75,7 @@ __all__ = [
     "random_perspective",
     "random_photometric_distort",
     "random_posterize",
+    "random_resize",
     "random_resized_crop",
     "random_rotation",
     "random_short_side",
@@ -370,7 +371,8 @@ def cast(
     in_: Optional[FieldNames] = None,
     out: Optional[FieldNames] = None,
 ) -> Op:
-    """Changes the type of a field's numbers and keeps their values.
+    """Changes the type of a field's numbers. Whole types round to the nearest, and take what they
+       cannot hold as their least or most (NaN as 0).
 
     Randomness: none. Cost: One pass when it runs alone, nothing when it is fused.
 
@@ -1961,6 +1963,50 @@ def random_posterize(
         that come or go before it then change nothing of what it draws.
     """
     return Op.make("random_posterize", locals())
+
+
+def random_resize(
+    min_size: int,
+    max_size: int,
+    *,
+    min_visibility: float = 0.0,
+    min_area: float = 0.0,
+    interpolation: Union[
+        Literal["nearest", "bilinear", "bicubic", "opencv_linear"],
+        Sequence[Literal["nearest", "bilinear", "bicubic", "opencv_linear"]],
+    ] = "bilinear",
+    in_: Optional[FieldNames] = None,
+    out: Optional[FieldNames] = None,
+    draws_as: Optional[int] = None,
+) -> Op:
+    """Scales the shorter side of an image to a size drawn from a range.
+
+    Randomness: per sample. Cost: As resize.
+
+    Parameters
+    ----------
+    min_size : integer
+        The smallest size of the shorter side. From 1 to 32768.
+    max_size : integer
+        One more than the largest. From 1 to 32768.
+    min_visibility : number, default 0.0
+        Boxes of which a smaller share is still in the picture are dropped, with their labels. From
+        0 to 1.
+    min_area : number, default 0.0
+        Boxes of fewer pixels are dropped, with their labels; those of none always are. From 0 to
+        1000000000.
+    interpolation : interpolation, or a list of them, default bilinear
+        nearest, bilinear, bicubic (both antialiased, as Pillow's) or opencv_linear; a list gives
+        one per image and mask of 'in'.
+    in_ : field name or list of them, default image
+        What the op reads. The image, and what moves with it. (uint8, HWC)
+    out : field name or list of them, optional
+        What the op writes. Default: the field that it reads.
+    draws_as : int, optional
+        The number that the op's draws are keyed by; default: its place in `graph`, from 0. Ops
+        that come or go before it then change nothing of what it draws.
+    """
+    return Op.make("random_resize", locals())
 
 
 def random_resized_crop(
