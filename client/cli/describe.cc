@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "client/cli/command.h"
 #include "client/cli/cost_text.h"
 #include "client/cli/describe_dataset.h"
@@ -86,6 +87,12 @@ void PrintParams(const std::vector<ParamInfo>& params) {
   }
 }
 
+// Below its head, and as it is when the indent is taken away: it may be several lines.
+void PrintExample(const std::string& example) {
+  std::cout << "\n"
+            << Bold("example") << "\n  " << absl::StrReplaceAll(example, {{"\n", "\n  "}}) << "\n";
+}
+
 // --- ops and formats
 
 std::string PortsText(const std::vector<server::Port>& ports) {
@@ -144,7 +151,7 @@ void PrintOp(const std::string& name, const OpEntry& op) {
         server::Escaped(absl::StrCat("of the plug-in ", op.plugin, ", version ", op.version)), 2);
   }
   PrintParams(op.params);
-  std::cout << "\n" << Bold("example") << "\n  " << op.example << "\n";
+  PrintExample(op.example);
 }
 
 json FormatJson(const std::string& name, const FormatEntry& format) {
@@ -160,7 +167,7 @@ void PrintFormat(const std::string& name, const FormatEntry& format) {
   std::vector<ParamInfo> params = server::DatasetParams();
   params.insert(params.end(), format.params.begin(), format.params.end());
   PrintParams(params);
-  std::cout << "\n" << Bold("example") << "\n  " << format.example << "\n";
+  PrintExample(format.example);
 }
 
 // --- pipelines

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import textwrap
 
 import pytest
+import yaml
 from command_line import environment, run, run_on_terminal
 from pictures import write_folder
 
@@ -62,6 +64,18 @@ def test_every_op_and_format_is_explained_with_all_its_parameters(project):
                 assert f"  {param['name']}: " in text.out, (entry[kind], param)
                 assert " ".join(param["doc"].split()) in " ".join(text.out.split())
             assert run("describe", kind, entry[kind], "--json").document == entry
+
+
+def test_an_example_can_be_copied_as_it_is_printed(project):
+    known = everything()
+    for kind, entries in (("op", known["ops"]), ("format", known["formats"])):
+        for entry in entries:
+            printed = run("describe", kind, entry[kind]).out.rpartition("example\n")[2]
+            assert all(line.startswith("  ") for line in printed.splitlines()), entry[kind]
+            assert textwrap.dedent(printed) == entry["example"] + "\n"
+            read = yaml.safe_load(printed)
+            name = list(read[0]) if kind == "op" else [read["dataset"]["format"]]
+            assert name == [entry[kind]]
 
 
 def test_no_line_is_wider_than_100_columns_and_nothing_is_coloured_in_a_pipe(project):
