@@ -23,15 +23,15 @@ def pixels(number: int) -> np.ndarray:
 
 
 def png(image: np.ndarray) -> bytes:
-    """Return an RGB picture as the bytes of a PNG file."""
+    """Return an RGB or grey picture as the bytes of a PNG file."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         checksum = zlib.crc32(kind + data)
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", checksum)
 
-    height, width, _ = image.shape
+    height, width = image.shape[:2]
     rows = b"".join(b"\0" + row.tobytes() for row in image)
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    header = struct.pack(">IIBBBBB", width, height, 8, 2 if image.ndim == 3 else 0, 0, 0, 0)
     return (
         b"\x89PNG\r\n\x1a\n"
         + chunk(b"IHDR", header)

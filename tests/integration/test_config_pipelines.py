@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import shutil
 import struct
@@ -11,7 +12,7 @@ import wave
 import numpy as np
 import pytest
 from daemon_process import ROOT
-from pictures import label, write_folder
+from pictures import label, png, write_folder
 
 import feedwater
 
@@ -73,6 +74,27 @@ def write_speech_commands(folder) -> tuple[list[np.ndarray], list[str]]:
     return waveforms, words
 
 
+def write_scenes(folder) -> None:
+    """Write grey images with a light rectangle each, its mask and its box; the last has none."""
+    for name in ("img", "mask"):
+        (folder / name).mkdir(parents=True)
+    random = np.random.Generator(np.random.PCG64(4))
+    lines = []
+    for number in range(RECORDS):
+        mask = np.zeros((80, 100), dtype=np.uint8)
+        left, top = (int(n) for n in random.integers(0, 40, 2))
+        right, bottom = left + int(random.integers(20, 60)), top + int(random.integers(20, 40))
+        has_box = number + 1 < RECORDS
+        mask[top:bottom, left:right] = (1 + number % 20) * has_box
+        image = np.where(mask[..., None] > 0, (200, 210, 220), (40, 50, 60)).astype(np.uint8)
+        (folder / f"img/{number}.png").write_bytes(png(image))
+        (folder / f"mask/{number}.png").write_bytes(png(mask))
+        boxes = [[left, top, right, bottom]] * has_box
+        line = {"image": f"img/{number}.png", "mask": f"mask/{number}.png", "boxes": boxes}
+        lines.append(json.dumps({**line, "labels": [1 + number % 20] * has_box}) + "\n")
+    (folder / "train.jsonl").write_text("".join(lines))
+
+
 def write_text(folder) -> None:
     """Write texts with classes, and the tokenizers that the files name."""
     shutil.copytree(ROOT / "tests/text/tokenizers", folder / "tokenizers")
@@ -97,8 +119,9 @@ def served(tmp_path_factory):
     daemon.cifar10 = write_cifar10(folder / "cifar10")
     daemon.mnist = write_mnist(folder / "mnist")
     daemon.speech_commands = write_speech_commands(folder / "speech_commands")
+    write_scenes(folder / "scenes")
     write_text(folder)
-    names = ("imagenet", "cifar10", "mnist", "speech_commands", "text", "tokenizers")
+    names = ("imagenet", "cifar10", "mnist", "speech_commands", "scenes", "text", "tokenizers")
     roots = ", ".join(f"{name}: {folder / name}" for name in names)
     text = daemon.config.read_text()
     text = text.replace(f"roots: {{data: {daemon.data}}}", f"roots: {{{roots}}}")
@@ -150,7 +173,7 @@ def test_no_file_is_without_a_test():
     names = {path.stem for path in (ROOT / "config/pipelines").glob("*.yaml")}
     pictures = {"imagenet-train", "imagenet-val", "simclr", "dino", "cifar10", "mnist"}
     texts = {"text-bert", "text-pack", "text-sentencepiece", "text-words"}
-    assert names == pictures | texts | {"speech-commands"}
+    assert names == pictures | texts | {"segmentation", "speech-commands"}
 
 
 def test_imagenet_train(served, tmp_path):
@@ -233,6 +256,25 @@ def test_mnist_is_its_pictures_normalised(served, tmp_path):
     assert labels.tolist() == expected[records].tolist()
     raw = np.rint(image * np.float32(78.5675) + np.float32(33.3184)).astype(np.uint8)
     assert np.array_equal(raw[:, 0], pictures[records])
+
+
+def test_segmentation_moves_images_masks_and_boxes_together(served):
+    seen = []
+    for batch in epoch(served, "segmentation"):
+        assert batch["image"].shape[1:] == (3, 512, 512) and batch["image"].dtype == np.float32
+        assert batch["mask"].shape[1:] == (512, 512, 1) and batch["mask"].dtype == np.uint8
+        for image, mask, boxes, labels in zip(*(batch[name] for name in batch)):
+            grey, mask = image[0] * 58.395 + 123.675, mask[..., 0]
+            assert len(boxes) == len(labels) <= 1
+            assert np.mean((grey > 120) != (mask > 0)) < 0.05, "but for the rectangle's edges"
+            seen.extend(labels.tolist())
+            if len(boxes) == 0:
+                continue
+            assert set(np.unique(mask)) <= {0, labels[0]}, "no class that was not there"
+            rows, columns = np.nonzero(mask)
+            around = [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
+            assert np.abs(boxes[0] - around).max() < 16, "within a pixel of the image, enlarged"
+    assert len(seen) > RECORDS / 2 and len(set(seen)) > 10
 
 
 def log_mel(waveform: np.ndarray) -> np.ndarray:
