@@ -76,9 +76,9 @@ std::string ParamLine(const ParamInfo& param) {
       range.empty() ? "" : absl::StrCat(", ", range));
 }
 
-void PrintParams(const std::vector<ParamInfo>& params) {
+void PrintParams(const std::vector<ParamInfo>& params, const char* head = "parameters") {
   if (params.empty()) return;
-  std::cout << "\n" << Bold("parameters") << "\n";
+  std::cout << "\n" << Bold(head) << "\n";
   for (const ParamInfo& param : params) {
     // The line hangs beside the name.
     const size_t indent = param.name.size() + 4;
@@ -154,12 +154,32 @@ void PrintOp(const std::string& name, const OpEntry& op) {
   PrintExample(op.example);
 }
 
+bool TakesFields(const FormatEntry& format) {
+  return std::any_of(format.params.begin(), format.params.end(), server::IsFields);
+}
+
 json FormatJson(const std::string& name, const FormatEntry& format) {
-  return {{"format", name},
-          {"summary", format.summary},
-          {"dataset_params", ParamsJson(server::DatasetParams())},
-          {"params", ParamsJson(format.params)},
-          {"example", format.example}};
+  json document = {{"format", name},
+                   {"summary", format.summary},
+                   {"dataset_params", ParamsJson(server::DatasetParams())},
+                   {"params", ParamsJson(format.params)},
+                   {"example", format.example}};
+  if (!TakesFields(format)) return document;
+  for (const server::FieldKey& key : server::FieldKeys()) {
+    document["field_params"].push_back(ParamJson(key.param));
+    document["field_params"].back()["example"] = key.example;
+  }
+  return document;
+}
+
+void PrintFields() {
+  std::cout << "\n" << Bold("a field of `fields`") << "\n" << Wrapped(server::kFieldsText, 2);
+  std::vector<ParamInfo> params;
+  for (const server::FieldKey& key : server::FieldKeys()) {
+    params.push_back(key.param);
+    absl::StrAppend(&params.back().doc, " Example: `", key.example, "`");
+  }
+  PrintParams(params, "keys");
 }
 
 void PrintFormat(const std::string& name, const FormatEntry& format) {
@@ -167,6 +187,7 @@ void PrintFormat(const std::string& name, const FormatEntry& format) {
   std::vector<ParamInfo> params = server::DatasetParams();
   params.insert(params.end(), format.params.begin(), format.params.end());
   PrintParams(params);
+  if (TakesFields(format)) PrintFields();
   PrintExample(format.example);
 }
 

@@ -16,6 +16,7 @@
 #include "server/graph/pipeline_spec.h"
 #include "server/service/config.h"
 #include "server/source/dataset.h"
+#include "server/source/field_requests.h"
 #include "server/source/format.h"
 #include "server/source/mix.h"
 
@@ -150,12 +151,38 @@ void PrintMix() {
          "the old one are refused. `feedwater convert` takes the sources one by one.\n";
 }
 
+void PrintFields() {
+  std::cout << "\n## A field of `fields`\n\nFormats whose records have columns take `fields`. "
+            << server::kFieldsText
+            << "\n\n| key | type | default | what | example |\n|---|---|---|---|---|\n";
+  for (const server::FieldKey& key : server::FieldKeys()) {
+    std::cout << "| `" << key.param.name << "` | " << Cell(key.param.type) << " | "
+              << Default(key.param) << " | " << Cell(key.param.doc) << " | `" << Cell(key.example)
+              << "` |\n";
+  }
+  std::cout
+      << "\n### Images with boxes and masks\n\n`coco` and `voc` give boxes and no masks. Both "
+         "together are read from `jsonl` (or `parquet`, `webdataset`, ...) with an image, a mask, "
+         "the "
+         "boxes and their labels in each record: the paths of both files are fields with `file: "
+         "true`, `decode: {in: mask_data, out: mask}` and `grayscale: {in: mask}` make the mask, "
+         "and `in: [image, mask, boxes, labels]` of an op that moves pixels moves them by one "
+         "draw. A mask is uint8 `[H,W,1]` and moved by the nearest pixel, so that no class comes "
+         "out that was not in it; without `grayscale` it would be an image of three channels, "
+         "which is moved bilinearly. Its file is a grey PNG whose values are the classes: the "
+         "colours of a palette would be decoded. "
+         "[`segmentation.yaml`](../pipelines/segmentation.yaml) is such a pipeline.\n";
+}
+
 void PrintFormats() {
   std::cout << kGenerated
             << "# Dataset formats\n\nA pipeline's `dataset:` has these keys, and those of its "
-               "format; or it is a [mix](#several-datasets-mix) of several.\n\n";
+               "format; or it is a [mix](#several-datasets-mix) of several. What stands in "
+               "`fields` has a "
+               "[table](#a-field-of-fields).\n\n";
   PrintTable(server::DatasetParams());
   PrintMix();
+  PrintFields();
   std::cout
       << "\n## When files change\n\nA loader gives what the files held at some moment after it was "
          "opened, whatever is cached. A job that runs while they change gives what it has read "

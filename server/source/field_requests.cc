@@ -1,5 +1,7 @@
 #include "server/source/field_requests.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
@@ -19,20 +21,40 @@ struct FieldParams {
 const Schema<FieldParams>& FieldSchema() {
   static const Schema<FieldParams> schema =
       Schema<FieldParams>()
-          .Param("from", &FieldParams::from, "The column; the field's own name when left out.")
-          .Param("dtype", &FieldParams::dtype, "As what its numbers are delivered.")
+          .Param("from", &FieldParams::from,
+                 "The column, or several with `;` between them, of which the first that a record "
+                 "has is taken. Left out: the column of the field's own name.")
+          .Param("dtype", &FieldParams::dtype,
+                 "As what its numbers are delivered, or what text spells or bytes hold. Left out: "
+                 "integers as int64, other numbers as stored, text and bytes as uint8.")
           .Param("shape", &FieldParams::shape,
                  "Of one value, without the batch; -1 for a length that differs. One -1 at most, "
-                 "except for .npy values, which say all their lengths.")
+                 "except for .npy values, which say all their lengths. Left out: as stored.")
           .Param("file", &FieldParams::file,
-                 "The value is a path below the dataset's; the field is that file's bytes.")
+                 "The value is the path of a file below the dataset's `path` (of a dataset that is "
+                 "one file: beside it); the field is that file's bytes.")
           .Param("classes", &FieldParams::classes,
                  "`auto`: strings become numbers in sorted order, and are the dataset's classes.",
                  OneOf({"", "auto"}))
-          .Param("offset", &FieldParams::offset, "Where in a record of format raw its bytes begin.",
+          .Param("offset", &FieldParams::offset,
+                 "Of format raw alone, which has no columns: the byte of a record where the field "
+                 "begins.",
                  AtLeast(0))
-          .Param("optional", &FieldParams::optional, "Records without it are no bad samples.");
+          .Param("optional", &FieldParams::optional,
+                 "A record without it is no bad sample: it has no elements there, or zeros where "
+                 "the shape is fixed.");
   return schema;
+}
+
+const char* ExampleOf(absl::string_view key) {
+  return key == "from"       ? "image: {from: path}"
+         : key == "dtype"    ? "weight: {dtype: float32}"
+         : key == "shape"    ? "boxes: {from: bbox, dtype: float32, shape: [-1, 4]}"
+         : key == "file"     ? "data: {from: path, file: true}"
+         : key == "classes"  ? "label: {from: species, classes: auto}"
+         : key == "offset"   ? "image: {offset: 1, dtype: uint8, shape: [28, 28, 1]}"
+         : key == "optional" ? "mask_data: {from: mask, file: true, optional: true}"
+                             : "";
 }
 
 absl::StatusOr<FieldRequest> ReadField(const YamlNode& key, const YamlNode& node) {
@@ -80,6 +102,30 @@ absl::StatusOr<FieldRequest> ReadField(const YamlNode& key, const YamlNode& node
 }
 
 }  // namespace
+
+const char kFieldsText[] =
+    "`fields` has an entry for each field of a record: its name, and the column that it is made of "
+    "(`image: path`) or a map of the keys below. `label:` alone is the column of that name. Left "
+    "out, every column is a field under its own name, where the format does not say otherwise. "
+    "`feedwater describe dataset PIPELINE` shows the fields that come of it, and of a pipeline "
+    "without `fields` the columns that there are.";
+
+const std::vector<FieldKey>& FieldKeys() {
+  static const auto* keys = [] {
+    auto* made = new std::vector<FieldKey>;
+    for (ParamInfo param : FieldSchema().params()) {
+      // An empty text or list is no value: the description says what happens then.
+      if (param.default_text == "\"\"" || param.default_text == "[]") param.default_text.clear();
+      std::erase(param.choices, "");
+      std::string example = ExampleOf(param.name);
+      made->push_back({std::move(param), std::move(example)});
+    }
+    return made;
+  }();
+  return *keys;
+}
+
+bool IsFields(const ParamInfo& param) { return param.type == ParamType<FieldRequests>::kName; }
 
 const char* const ParamType<FieldRequests>::kName = "map of fields";
 const char* const ParamType<FieldRequests>::kJson =

@@ -39,4 +39,16 @@ struct FieldRequests {
 };
 FW_DECLARE_PARAM_TYPE(FieldRequests);
 
+// A key of a field that is a map, with an example of such a field. For people: the reference pages
+// and `feedwater describe format`.
+struct FieldKey {
+  ParamInfo param;
+  std::string example;  // "image: {from: path}"
+};
+const std::vector<FieldKey>& FieldKeys();
+// What `fields` is, to stand above them.
+extern const char kFieldsText[];
+// Whether a format's parameter is `fields`.
+bool IsFields(const ParamInfo& param);
+
 }  // namespace feedwater::server

@@ -78,6 +78,20 @@ def test_an_example_can_be_copied_as_it_is_printed(project):
             assert name == [entry[kind]]
 
 
+def test_a_format_with_columns_explains_what_may_stand_in_fields(project):
+    formats = {entry["format"]: entry for entry in everything()["formats"]}
+    for name, entry in formats.items():
+        takes_fields = "fields" in [param["name"] for param in entry["params"]]
+        assert ("field_params" in entry) == takes_fields
+        text = " ".join(run("describe", "format", name).out.split())
+        assert ("a field of `fields`" in text) == takes_fields
+        for key in entry.get("field_params", []):
+            assert " ".join(key["doc"].split()) in text
+            assert f"Example: `{key['example']}`" in text
+    keys = [key["name"] for key in formats["csv"]["field_params"]]
+    assert keys == ["from", "dtype", "shape", "file", "classes", "offset", "optional"]
+
+
 def test_no_line_is_wider_than_100_columns_and_nothing_is_coloured_in_a_pipe(project):
     for arguments in (["describe"], ["describe", "color_jitter"], ["describe", "image_folder"]):
         text = run(*arguments, env=environment(**NO_DAEMON)).out

@@ -159,7 +159,7 @@ const Registrar kRegistrar(
         "categories less one, in the order of their ids, whose names are the classes; `image_id`; "
         "`area` and `iscrowd`. `fields` can also name `category_id`, `width`, `height` and "
         "`file_name`. An image without annotations has no boxes. Segmentations and keypoints are "
-        "not read.",
+        "not read: boxes with masks come from `jsonl` (config/pipelines/segmentation.yaml).",
         "dataset: {format: coco, root: coco, path: train2017, annotations: "
         "annotations/instances_train2017.json}",
         FormatSchema<CocoParams>()
