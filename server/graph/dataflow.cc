@@ -150,8 +150,14 @@ class Settler {
       const YamlNode& place = PlaceOf(spec, "in", i);
       const auto found = names_.find(spec.in[i]);
       if (found == names_.end()) {
-        return place.Error(
-            UnknownField(spec.in[i], names_, absl::StrCat("op '", spec.name, "' reads the")));
+        std::string what =
+            UnknownField(spec.in[i], names_, absl::StrCat("op '", spec.name, "' reads the"));
+        const auto data = names_.find("data");
+        const bool is_encoded =
+            data != names_.end() && flow_.values[data->second].spec.layout == Layout::kEncoded;
+        if (spec.in[i] == "image" && is_encoded)
+          absl::StrAppend(&what, "; `decode: {in: data, out: image}` before this op makes it");
+        return place.Error(what);
       }
       const TensorSpec& input = flow_.values[found->second].spec;
       if (IsLabel(found->second)) environment.label = static_cast<int>(i);

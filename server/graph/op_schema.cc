@@ -118,6 +118,17 @@ std::vector<OpOfOtherName> FindByOtherName(absl::string_view name) {
   return same.empty() ? nearest : same;
 }
 
+namespace {
+
+// What the registry says, and how to see all names where it lists a part of them.
+std::string NotKnown(absl::string_view name) {
+  std::string text = Registry<OpEntry>::Get().Unknown(name);
+  if (absl::EndsWith(text, " more")) absl::StrAppend(&text, "; `feedwater describe op` lists all");
+  return text;
+}
+
+}  // namespace
+
 std::string UnknownOp(absl::string_view name) {
   const std::vector<OpOfOtherName> found = FindByOtherName(name);
   if (!found.empty()) {
@@ -125,20 +136,20 @@ std::string UnknownOp(absl::string_view name) {
                         "; `feedwater describe op ", found[0].op->name, "` explains it");
   }
   std::vector<std::string> names = Registry<OpEntry>::Get().Names();
-  if (!DidYouMean(name, names).empty()) return Registry<OpEntry>::Get().Unknown(name);
+  if (!DidYouMean(name, names).empty()) return NotKnown(name);
   std::vector<std::string> others;
   for (const std::string& known : names) {
     for (const OtherName& other : Registry<OpEntry>::Get().Find(known)->other_names)
       others.push_back(other.name);
   }
   const std::string near = DidYouMean(name, others);
-  if (near.empty()) return Registry<OpEntry>::Get().Unknown(name);
+  if (near.empty()) return NotKnown(name);
   for (const std::string& other : others) {
     if (!absl::StrContains(near, absl::StrCat("'", other, "'"))) continue;
     return absl::StrCat("unknown op '", Printable(name), "'", near, " ",
                         FindByOtherName(other)[0].Text());
   }
-  return Registry<OpEntry>::Get().Unknown(name);
+  return NotKnown(name);
 }
 
 absl::StatusOr<std::unique_ptr<Op>> MakeOp(const OpEntry& entry, const YamlNode& params,

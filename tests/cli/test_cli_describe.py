@@ -148,6 +148,7 @@ def test_the_daemon_and_the_file_say_the_same(project, make_daemon):
 def test_unknown_names_are_status_2_with_the_nearest(project):
     for arguments, word in [
         (["op", "resise"], "did you mean 'resize'"),
+        (["op", "unheard_of_by_anyone"], "; `feedwater describe op` lists all"),
         (["format", "image-folder"], "did you mean 'image_folder'"),
         (["ops", "resize"], "did you mean 'op'"),
         (["resise"], "did you mean 'resize'"),
@@ -316,6 +317,7 @@ def test_validate_warns_of_batches_that_no_epoch_can_fill(project):
     ("  - decode: {in: dota, out: image}\n", [":5:18:", "'dota'", "did you mean 'data'"]),
     ("  - decode: {in: data, out: image}\n", ["no fixed size", "resize"]),
     ("  - decode: {in: data\n", [":5:13:", "'{' is never closed"]),
+    ("  - resize: {size: [8, 8]}\n", ["unknown field 'image'", "`decode: {in: data, out: image}`"]),
 ])  # fmt: skip
 def test_validate_names_the_place_of_a_mistake(project, graph, words):
     path = project.pipeline("wrong", graph)
