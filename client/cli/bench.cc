@@ -266,13 +266,13 @@ absl::StatusOr<Result> Run(const Context& context, BenchOptions& options) {
   }
   const ConfigChoice choice{options.config, context.address};
   FW_ASSIGN_OR_RETURN(options.pipeline, FindPipelineFile(options.pipeline, choice));
-  FW_ASSIGN_OR_RETURN(const ConfigSource config, FindConfig(choice));
-  std::vector<std::string> overrides = config.overrides;
-  if (!options.cpus.empty()) overrides.push_back(absl::StrCat("cpus=\"", options.cpus, "\""));
-  FW_ASSIGN_OR_RETURN(const PrivateDaemon daemon,
-                      PrivateDaemon::Start(config.file, std::move(overrides)));
+  FW_ASSIGN_OR_RETURN(ConfigSource config, FindConfigFor(options.pipeline, choice));
+  if (!options.cpus.empty())
+    config.overrides.push_back(absl::StrCat("cpus=\"", options.cpus, "\""));
+  FW_ASSIGN_OR_RETURN(const PrivateDaemon daemon, PrivateDaemon::Start(config));
   FW_ASSIGN_OR_RETURN(Result result, Measure(daemon.address(), options));
-  result.mode = absl::StrCat("a daemon in this process with ", config.file);
+  result.mode = absl::StrCat("a daemon in this process",
+                             config.file.empty() ? "" : absl::StrCat(" with ", config.file));
   return result;
 }
 

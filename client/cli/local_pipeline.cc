@@ -95,11 +95,6 @@ bool IsHere(const server::YamlNode& dataset) {
          access(root->scalar.c_str(), R_OK | X_OK) == 0;
 }
 
-// As a private daemon would be configured: every folder that this user may read.
-absl::StatusOr<server::Settings> PrivateSettings() {
-  return server::ParseSettings(kPrivateConfig, "the configuration of a private daemon", {});
-}
-
 // A configuration decides what is read, with its limits and its isolation, also where it was only
 // found: the caller's own rights are taken where there is none.
 absl::Status RefusedRoot(const std::string& file, const ConfigSource& source,
@@ -157,8 +152,24 @@ absl::StatusOr<ConfigSource> FindConfig(const ConfigChoice& choice) {
       kInstalledConfig, " (`feedwaterd --print-config` writes one to start from)"));
 }
 
+absl::StatusOr<ConfigSource> FindConfigFor(const std::string& pipeline_file,
+                                           const ConfigChoice& choice) {
+  const absl::StatusOr<ConfigSource> source = FindConfig(choice);
+  if (source.ok()) return source;
+  // What is wrong with the pipeline is worth saying even without a configuration.
+  FW_ASSIGN_OR_RETURN(const server::PipelineSpec spec, ReadSpec(pipeline_file));
+  if (!HasAbsoluteRoot(spec.dataset)) return source.status();
+  return ConfigSource();
+}
+
+absl::StatusOr<server::Settings> LoadConfig(const ConfigSource& source) {
+  if (!source.file.empty()) return server::LoadSettings(source.file, source.overrides);
+  return server::ParseSettings(kPrivateConfig, "the configuration of a private daemon",
+                               source.overrides);
+}
+
 absl::StatusOr<server::Settings> ReadConfig(const ConfigSource& source) {
-  absl::StatusOr<server::Settings> settings = server::LoadSettings(source.file, source.overrides);
+  absl::StatusOr<server::Settings> settings = LoadConfig(source);
   if (!settings.ok()) return AsInvalidInput(settings.status());
   FW_RETURN_IF_ERROR(server::LoadPlugins(*settings));
   return settings;
@@ -253,24 +264,17 @@ absl::StatusOr<PlannedPipeline> PlanPipeline(const std::string& pipeline,
 absl::StatusOr<LocalPipeline> OpenLocalPipeline(const std::string& pipeline,
                                                 const LocalOptions& options) {
   LocalPipeline local;
-  // What is wrong with the pipeline is worth saying even without a configuration.
-  const absl::StatusOr<ConfigSource> source = FindConfig(options.config);
-  if (source.ok()) {
-    FW_ASSIGN_OR_RETURN(local.settings, ReadConfig(*source));
-  } else if (!IsPipelineFile(pipeline)) {
-    return source.status();
-  }
+  FW_ASSIGN_OR_RETURN(const ConfigSource source, IsPipelineFile(pipeline)
+                                                     ? FindConfigFor(pipeline, options.config)
+                                                     : FindConfig(options.config));
+  FW_ASSIGN_OR_RETURN(local.settings, ReadConfig(source));
   local.file = pipeline;
   if (!IsPipelineFile(pipeline)) {
     FW_ASSIGN_OR_RETURN(local.file, FindByName(pipeline, local.settings));
   }
   FW_ASSIGN_OR_RETURN(server::PipelineSpec spec, ReadSpec(local.file));
-  if (!source.ok()) {
-    if (!HasAbsoluteRoot(spec.dataset)) return source.status();
-    FW_ASSIGN_OR_RETURN(local.settings, PrivateSettings());
-  } else if (HasAbsoluteRoot(spec.dataset) && !local.settings.config.absolute_roots) {
-    return RefusedRoot(local.file, *source, options.config);
-  }
+  if (HasAbsoluteRoot(spec.dataset) && !local.settings.config.absolute_roots)
+    return RefusedRoot(local.file, source, options.config);
   // Again, now that it is known where files that ops name lie.
   FW_ASSIGN_OR_RETURN(spec, ReadSpec(local.file, local.settings.roots.get()));
 

@@ -29,12 +29,17 @@ struct ConfigChoice {
   std::string given, address;  // --config and --address, or ""
 };
 struct ConfigSource {
-  std::string file;
+  std::string file;  // "": a private daemon's, which admits absolute roots and declares none
   std::vector<std::string> overrides;
 };
 // The given file, else $FEEDWATER_CONFIG, else that of the daemon that runs (where this user can
 // read it), else /etc/feedwater/feedwater.yaml. InvalidArgument with the cure when there is none.
 absl::StatusOr<ConfigSource> FindConfig(const ConfigChoice& choice);
+// The same; a private daemon's where there is none and the dataset of this pipeline's file names
+// its root by an absolute path.
+absl::StatusOr<ConfigSource> FindConfigFor(const std::string& pipeline_file,
+                                           const ConfigChoice& choice);
+absl::StatusOr<server::Settings> LoadConfig(const ConfigSource& source);
 // Reads it and loads its plug-ins: from then on this program knows their ops.
 absl::StatusOr<server::Settings> ReadConfig(const ConfigSource& source);
 // Whether the configuration, the one that commands take when none is given too, has brought ops of

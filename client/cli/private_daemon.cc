@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/cli/local_pipeline.h"
 #include "server/base/status.h"
 #include "server/pipeline/breadcrumbs.h"
 #include "server/process.h"
@@ -13,21 +12,20 @@
 
 namespace feedwater::cli {
 
-absl::StatusOr<PrivateDaemon> PrivateDaemon::Start(const std::string& config,
-                                                   std::vector<std::string> overrides) {
+absl::StatusOr<PrivateDaemon> PrivateDaemon::Start(ConfigSource config) {
   std::string folder = (std::filesystem::temp_directory_path() / "feedwater-XXXXXX").string();
   if (mkdtemp(folder.data()) == nullptr)
     return server::ErrnoStatus(errno, absl::StrCat("making ", folder));
   PrivateDaemon made;
   made.folder_ = folder;
-  overrides.push_back(absl::StrCat("runtime_dir=", folder));
-  FW_ASSIGN_OR_RETURN(server::Settings settings, server::LoadSettings(config, overrides));
+  config.overrides.push_back(absl::StrCat("runtime_dir=", folder));
+  FW_ASSIGN_OR_RETURN(server::Settings settings, LoadConfig(config));
   // What is left in a folder of somebody else the daemon could not replace; and one that a daemon
   // uses, its notes of crashes above all, is that daemon's.
   const std::string& state_dir = settings.config.state_dir;
   if (!IsOwnFolder(state_dir) || server::Breadcrumbs::AreInUse(state_dir)) {
-    overrides.push_back(absl::StrCat("state_dir=", folder, "/state"));
-    FW_ASSIGN_OR_RETURN(settings, server::LoadSettings(config, overrides));
+    config.overrides.push_back(absl::StrCat("state_dir=", folder, "/state"));
+    FW_ASSIGN_OR_RETURN(settings, LoadConfig(config));
   }
   FW_RETURN_IF_ERROR(server::LoadPlugins(settings));
   server::RaiseFileLimit();

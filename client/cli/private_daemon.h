@@ -5,18 +5,16 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
+#include "client/cli/local_pipeline.h"
 #include "server/daemon.h"
 
 namespace feedwater::cli {
 
 class PrivateDaemon {
  public:
-  // `overrides`: KEY=VALUE, as feedwaterd --set.
-  static absl::StatusOr<PrivateDaemon> Start(const std::string& config,
-                                             std::vector<std::string> overrides);
+  static absl::StatusOr<PrivateDaemon> Start(ConfigSource config);
   PrivateDaemon(PrivateDaemon&&) = default;
   ~PrivateDaemon();
 

@@ -35,6 +35,11 @@ def test_commands_read_it_without_a_configuration(project, pipeline):
     assert run("describe", pipeline, "--json", env=ALONE).document["records"] == 6
     assert run("verify", pipeline, env=ALONE).status == 0
     assert "6 records" in run("graph", pipeline, env=ALONE).out
+    bench = ("bench", pipeline, "--batch-size", 2, "--seconds", 0.2, "--warm-up", 0, "--json")
+    done = run(*bench, env=ALONE)
+    assert done.status == 0, done.err
+    assert done.document["samples"] > 0
+    assert done.document["mode"] == "a daemon in this process"
 
 
 def test_a_configuration_that_is_named_says_what_may_be_read(project, pipeline):
@@ -120,5 +125,7 @@ def test_where_the_data_is_not_the_file_alone_is_checked(project, pipeline):
 def test_a_root_with_a_name_needs_a_configuration_still(project):
     project.pictures("pictures", 2)
     path = project.pipeline("some", "  - decode: {in: data, out: image}\n")
-    done = run("preview", path, "-o", project.folder / "sheet.png", env=ALONE)
-    assert done.status == 2
+    for command in (("preview", path, "-o", project.folder / "sheet.png"), ("bench", path)):
+        done = run(*command, env=ALONE)
+        assert done.status == 2
+        assert "no configuration" in done.err
