@@ -20,6 +20,8 @@
 #include "client/cli/sample_batch.h"
 #include "client/cli/sample_cell.h"
 #include "client/cli/shown_fields.h"
+#include "client/cli/text.h"
+#include "server/base/escape.h"
 #include "server/base/units.h"
 #include "server/codec/decode_need.h"
 #include "server/codec/file_header.h"
@@ -112,10 +114,14 @@ class Preview {
 
   void PrintText() const {
     int64_t bad = 0;
+    std::string first;  // of those that are bad
     for (const Row& row : rows_) {
-      bool is_bad = !row.original.problem.empty();
-      for (const SheetCell& cell : row.draws) is_bad |= !cell.problem.empty();
-      bad += is_bad;
+      const std::string& problem = ProblemOf(row);
+      if (problem.empty()) continue;
+      if (++bad > 1) continue;
+      const std::string& path = row.original.path;
+      first = absl::StrCat("record ", row.record, path.empty() ? "" : absl::StrCat(" (", path, ")"),
+                           ": ", problem);
     }
     std::cout << arguments_.output << ": "
               << server::FormatCount(static_cast<int64_t>(rows_.size()), "record") << ", each with "
@@ -124,6 +130,9 @@ class Preview {
               << " pixels";
     if (bad > 0) std::cout << "; " << bad << " bad, shown in red";
     std::cout << "\n";
+    if (bad > 0) {
+      std::cout << Wrapped(server::Escaped(absl::StrCat(bad > 1 ? "the first: " : "", first)), 2);
+    }
   }
 
  private:
@@ -137,6 +146,14 @@ class Preview {
     graph_ = local_.plan().Graph();
     advice_ = server::AdviceOnMoves(local_.loaded->spec, local_.dataset().fields());
     return absl::OkStatus();
+  }
+
+  // What is wrong with a row, first of all with its record; "" where it is good.
+  static const std::string& ProblemOf(const Row& row) {
+    for (const SheetCell& cell : row.draws) {
+      if (row.original.problem.empty() && !cell.problem.empty()) return cell.problem;
+    }
+    return row.original.problem;
   }
 
   // Which outputs to show, which field of a record has the original, and where the labels are.

@@ -181,7 +181,7 @@ def test_a_bad_record_is_a_red_cell_and_no_failure(project):
     red = (read_bmp(sheet) == RED).all(axis=2)
     assert red.sum() > 5 * 4 * 180  # at least the frames
     text = run("preview", "some", "--config", project.config, "-o", sheet)
-    assert "1 bad, shown in red" in text.out
+    assert "1 bad, shown in red\n  record 2 (pictures/" in text.out
 
 
 @pytest.mark.parametrize(("name", "magic"), [
