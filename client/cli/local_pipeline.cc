@@ -378,11 +378,4 @@ absl::StatusOr<const server::Record*> RecordLoader::Load(int64_t record) {
   return &impl.record;
 }
 
-RecordPlace PlaceOf(const server::Dataset& dataset, int64_t record) {
-  std::vector<server::Extent> extents;
-  dataset.Extents(record, &extents);
-  if (extents.empty()) return {};
-  return {dataset.PathText(extents[0].object), extents[0].offset};
-}
-
 }  // namespace feedwater::cli

@@ -131,11 +131,4 @@ class RecordLoader {
   std::unique_ptr<Impl> impl_;
 };
 
-// Where a record's first byte is, for messages: the file below the dataset's root, and the offset.
-struct RecordPlace {
-  std::string path;
-  int64_t offset = 0;
-};
-RecordPlace PlaceOf(const server::Dataset& dataset, int64_t record);
-
 }  // namespace feedwater::cli

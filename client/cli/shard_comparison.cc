@@ -84,7 +84,7 @@ absl::Status ShardComparison::Look(const server::RecordBytes& bytes, Room& room)
       seen_[static_cast<size_t>(record)] = 1;
       return absl::OkStatus();
     }
-    const RecordPlace place = PlaceOf(*written_, record);
+    const server::RecordPlace place = PlaceOf(*written_, record);
     Note({record, "",
           absl::StrCat("record ", record, " of the shards, in ", place.path, " at byte ",
                        place.offset, ", cannot be read: ", status.message())});

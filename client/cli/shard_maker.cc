@@ -170,7 +170,7 @@ class Chunks {
     if (status.ok()) return status;
     if (server::TellsOfTheMachine(status, bytes))
       return server::Annotate(status, absl::StrCat("record ", bytes.record()));
-    const RecordPlace place = PlaceOf(dataset_, bytes.record());
+    const server::RecordPlace place = PlaceOf(dataset_, bytes.record());
     members->resize(item->begin);
     item->kinds.assign(maker_.members->fields(), 0);
     item->bad = BadRecord{bytes.record(), place.path, place.offset, std::string(status.message())};

@@ -35,7 +35,7 @@ using json = nlohmann::ordered_json;
 
 struct BadRecord {
   int64_t record = 0;
-  RecordPlace place;
+  server::RecordPlace place;
   std::string reason;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -30,15 +31,12 @@ std::string NameOf(const BadSample& bad) {
 }
 
 BadSample BadRecord(const Dataset& dataset, int64_t record) {
+  RecordPlace place = PlaceOf(dataset, record);
   BadSample bad;
   bad.record = record;
-  std::vector<Extent> extents;
-  dataset.Extents(record, &extents);
-  if (!extents.empty()) {
-    bad.path = dataset.PathText(extents[0].object);
-    bad.offset = extents[0].offset;
-  }
-  for (const Extent& extent : extents) bad.length += extent.length;
+  bad.path = std::move(place.path);
+  bad.offset = place.offset;
+  bad.length = place.bytes;
   return bad;
 }
 

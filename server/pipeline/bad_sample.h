@@ -21,7 +21,7 @@ struct BadSample {
   int64_t place = 0;      // in the rank's batch
   int64_t record = 0;     // that should have stood there
   int64_t stood_in = -1;  // the record that stands there instead; -1: none
-  std::string path;       // of the record's first extent, as Dataset::PathText
+  std::string path;       // where it lies, as PlaceOf has it
   int64_t offset = 0;     // of its bytes in that file
   int64_t length = 0;     // of all its extents
   std::string reason;     // without record and path

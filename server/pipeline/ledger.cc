@@ -22,18 +22,15 @@ std::string EndOf(std::string path) {
   return absl::StrCat("...", absl::string_view(path).substr(path.size() - kMaxLedgerPathBytes + 3));
 }
 
-LedgerEntry EntryOf(const Dataset& dataset, const Use& use, int64_t record,
-                    std::vector<Extent>* extents) {
+LedgerEntry EntryOf(const Dataset& dataset, const Use& use, int64_t record) {
   LedgerEntry entry;
   entry.use = use;
   entry.position = use.position;
   entry.record = record;
-  dataset.Extents(record, extents);
-  if (!extents->empty()) {
-    entry.path = EndOf(dataset.PathText(extents->front().object));
-    entry.offset = extents->front().offset;
-  }
-  for (const Extent& extent : *extents) entry.bytes += extent.length;
+  RecordPlace place = PlaceOf(dataset, record);
+  entry.path = EndOf(std::move(place.path));
+  entry.offset = place.offset;
+  entry.bytes = place.bytes;
   entry.label = dataset.LabelOf(record);
   if (const DatasetMix* mix = dataset.mix(); mix != nullptr)
     entry.dataset_id = static_cast<int64_t>(mix->SourceOf(record));
@@ -57,13 +54,12 @@ absl::Status ReadStep(const Dataset& dataset, const EpochOrder& order, const Ord
         absl::StrCat("a step is ", end_rank - first_rank, " ranks times ", config.batch_size,
                      " samples, and one answer holds ", kMaxLedgerPlaces, ": ask for one rank"));
   }
-  std::vector<Extent> extents;
   for (int64_t rank = first_rank; rank < end_rank; ++rank) {
     const int64_t samples = order.BatchSamples(*query.step, rank);
     for (int64_t k = 0; k < samples; ++k) {
       const Placement at = order.At(*query.step, rank, k);
       ledger->entries.push_back(
-          EntryOf(dataset, {*query.step, rank, k, at.is_real, at.position}, at.record, &extents));
+          EntryOf(dataset, {*query.step, rank, k, at.is_real, at.position}, at.record));
     }
   }
   return absl::OkStatus();
@@ -103,9 +99,8 @@ absl::StatusOr<Ledger> ReadLedger(const Dataset& dataset,
   }
   if (!query.record) return absl::InvalidArgumentError("give a step, or a record");
   FW_RETURN_IF_ERROR(CheckRange("record", *query.record, config->records));
-  std::vector<Extent> extents;
   for (const Use& use : order.UsesOf(*query.record))
-    ledger.entries.push_back(EntryOf(dataset, use, *query.record, &extents));
+    ledger.entries.push_back(EntryOf(dataset, use, *query.record));
   MarkBad(dataset, order, config->positions(), query, &ledger);
   return ledger;
 }
@@ -128,10 +123,14 @@ absl::StatusOr<int64_t> FindRecord(const Dataset& dataset, absl::string_view tex
     if (record % kAskEvery == 0 && cancelled != nullptr && cancelled())
       return absl::CancelledError("the caller left while records were being looked through");
     dataset.Extents(record, &extents);
-    if (extents.empty()) continue;
-    if (extents[0].object != last_object) path = dataset.PathText(extents[0].object);
-    last_object = extents[0].object;
-    Fit* fit = path == text ? &whole : absl::EndsWith(path, end) ? &part : nullptr;
+    bool is_whole = false, is_part = false;  // of one of its files
+    for (const Extent& extent : extents) {
+      if (extent.object != last_object) path = dataset.PathText(extent.object);
+      last_object = extent.object;
+      is_whole |= path == text;
+      is_part |= absl::EndsWith(path, end);
+    }
+    Fit* const fit = is_whole ? &whole : is_part ? &part : nullptr;
     if (fit == nullptr) continue;
     if (fit->count++ == 0) fit->first = record;
   }

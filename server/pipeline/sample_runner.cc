@@ -76,8 +76,9 @@ void SampleRunner::EnterCrumb(const Making& sample) {
   extents_.clear();
   dataset.Extents(sample.bytes.record(), &extents_);
   if (extents_.empty()) return crumb_->Enter(contents, sample.bytes.record(), 0, 0, "");
-  crumb_->Enter(contents, sample.bytes.record(), extents_[0].offset, sample.bytes.size(),
-                dataset.PathText(extents_[0].object));
+  const Extent& naming = extents_[dataset.NamingExtent(sample.bytes.record())];
+  crumb_->Enter(contents, sample.bytes.record(), naming.offset, sample.bytes.size(),
+                dataset.PathText(naming.object));
 }
 
 // As ContentsIn, without a copy where records are the same in each epoch.

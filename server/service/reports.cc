@@ -380,14 +380,15 @@ absl::Status Reports::ListRecords(const Asker& asker, const v1::ListRecordsReque
     v1::Record* out = response->add_records();
     dataset.Extents(record, &extents);
     if (!extents.empty()) {
-      const uint32_t object = extents[0].object;
+      const Extent& naming = extents[dataset.NamingExtent(record)];
+      const uint32_t object = naming.object;
       if (object != last_object) {
         path = dataset.ObjectPath(object);
         if (is_mix) path = absl::StrCat(dataset.RootOf(object).path(), "/", path).substr(1);
       }
-      last_object = extents[0].object;
+      last_object = object;
       out->set_path(path);
-      out->set_offset(extents[0].offset);
+      out->set_offset(naming.offset);
     }
     for (const Extent& extent : extents) out->set_bytes(out->bytes() + extent.length);
     if (const int64_t label = dataset.LabelOf(record); label >= 0) out->set_label(label);

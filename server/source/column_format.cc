@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <set>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -21,6 +22,7 @@ namespace {
 constexpr IndexTag kColumns = MakeIndexTag("COLS");  // name, kind, dtype, shape, doc of each
 constexpr size_t kColumnTexts = 5;
 constexpr IndexTag kFilePaths = MakeIndexTag("FIPA");  // below the root, record by record
+// A file's bytes and one more; 0: there was none.
 constexpr IndexTag kFileSizes = MakeIndexTag("FISI");
 constexpr IndexTag kFieldClasses = MakeIndexTag("FICL");  // names of all class fields in turn
 constexpr IndexTag kFieldClassStarts = MakeIndexTag("FICS");
@@ -208,6 +210,15 @@ class ColumnDataset final : public IndexedDataset {
                           FileBytes(file)});
     }
   }
+  // The first of its files that it names: of an optional column it may name none.
+  size_t NamingExtent(int64_t record) const override {
+    const size_t files = reader_.file_fields().size();
+    for (size_t i = 0; i < files; ++i) {
+      if (!paths_[static_cast<size_t>(record) * files + i].empty())
+        return records_->extents_per_record() + i;
+    }
+    return 0;
+  }
   std::optional<StoredField> StoredAt(size_t field) const override {
     const std::optional<size_t> column = reader_.ColumnAsStored(field);
     return column.has_value() ? records_->StoredAt(*column) : std::nullopt;
@@ -220,7 +231,12 @@ class ColumnDataset final : public IndexedDataset {
     }
     ColumnValues values(columns_, &out->scratch);
     FW_RETURN_IF_ERROR(records_->Read(record, bytes.first(own), &values));
-    return reader_.Read(values, bytes.subspan(own), out);
+    absl::InlinedVector<NamedFile, 4> named(files);
+    for (size_t i = 0; i < files; ++i) {
+      const size_t file = static_cast<size_t>(record) * files + i;
+      named[i] = {bytes[own + i], paths_[file], sizes_[file] > 0};
+    }
+    return reader_.Read(values, named, out);
   }
 
  private:
@@ -235,7 +251,8 @@ class ColumnDataset final : public IndexedDataset {
     return size() * static_cast<int64_t>(reader_.file_fields().size());
   }
   int64_t FileBytes(size_t file) const {
-    return static_cast<int64_t>(std::min<uint64_t>(sizes_[file], uint64_t{1} << 61));
+    const uint64_t size = sizes_[file];
+    return size == 0 ? 0 : static_cast<int64_t>(std::min<uint64_t>(size - 1, uint64_t{1} << 61));
   }
 
   const FieldReader reader_;
@@ -389,9 +406,10 @@ absl::Status ColumnFormat::Survey(const DatasetLocation& location,
       if (!file.ok() && !absl::IsNotFound(file.status())) return name_record(file.status());
       const bool is_there = file.ok() && S_ISREG(file->st_mode);
       if (!is_there && ++missing == 1) first_missing = path;
-      sizes.push_back(is_there ? static_cast<uint64_t>(file->st_size) : 0);
+      const uint64_t bytes_of_it = is_there ? static_cast<uint64_t>(file->st_size) : 0;
+      sizes.push_back(is_there ? bytes_of_it + 1 : 0);
       digest.Add(*relative);
-      digest.Add(sizes.back());
+      digest.Add(bytes_of_it);
       FW_RETURN_IF_ERROR(builder->Take(static_cast<int64_t>(path.size() + 2 * sizeof(uint64_t))));
       paths.Add(path);
     }
@@ -399,8 +417,9 @@ absl::Status ColumnFormat::Survey(const DatasetLocation& location,
   if (missing > 0) {
     absl::StrAppend(&builder->notes, builder->notes.empty() ? "" : ", ",
                     FormatCount(missing, "file"),
-                    " that records name and that is not there: ", Printable(first_missing),
-                    missing > 1 ? ", ..." : "");
+                    missing > 1 ? " that records name and that are not there: "
+                                : " that records name and that is not there: ",
+                    Printable(first_missing), missing > 1 ? ", ..." : "");
   }
   if (!reader.file_fields().empty()) {
     builder->columns.Add(kFilePaths, paths);

@@ -95,7 +95,7 @@ absl::StatusOr<DatasetSpec> ReadSpec(const YamlNode& node) {
 }
 
 // To be raised when the floor's own sections change, or what a digest is made of.
-constexpr int64_t kIndexVersion = 4;
+constexpr int64_t kIndexVersion = 5;
 
 // Everything that decides which index this is.
 Key IndexKey(const DatasetSpec& spec, const DatasetLocation& location) {
@@ -290,6 +290,18 @@ absl::StatusOr<std::string> MixKey(const YamlNode& node) {
 }
 
 }  // namespace
+
+RecordPlace PlaceOf(const Dataset& dataset, int64_t record) {
+  std::vector<Extent> extents;
+  dataset.Extents(record, &extents);
+  RecordPlace place;
+  if (extents.empty()) return place;
+  const Extent& naming = extents[dataset.NamingExtent(record)];
+  place.path = dataset.PathText(naming.object);
+  place.offset = naming.offset;
+  for (const Extent& extent : extents) place.bytes += extent.length;
+  return place;
+}
 
 bool IsOfUser(const YamlNode& node) {
   const YamlNode* const name = node.is_map() ? node.Find("format") : nullptr;

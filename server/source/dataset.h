@@ -116,6 +116,9 @@ class Dataset : public ObjectSource {  // its files by number
   virtual int64_t ObjectBytes(uint32_t object) const = 0;
   // As people are told where a file lies: below the root; in a mix with the root's name before it.
   virtual std::string PathText(uint32_t object) const { return ObjectPath(object); }
+  // Which of the record's extents stands for it where people are told of it (PlaceOf): the first
+  // file that one of its fields is, else what the record itself lies in. REQUIRES: it has extents.
+  virtual size_t NamingExtent(int64_t /*record*/) const { return 0; }
   // Those that its own files lie below, without what was unpacked.
   virtual std::vector<const Root*> roots() const { return {&root()}; }
   // Null: it is no mix.
@@ -149,6 +152,14 @@ class Dataset : public ObjectSource {  // its files by number
   // next opening makes a new index.
   virtual void MarkOutOfDate(uint32_t /*object*/) const {}
 };
+
+// Where people are told that a record lies.
+struct RecordPlace {
+  std::string path;    // as PathText; "" where it has no extents
+  int64_t offset = 0;  // in that file
+  int64_t bytes = 0;   // of all its extents
+};
+RecordPlace PlaceOf(const Dataset& dataset, int64_t record);
 
 // Records done so far; total 0 while unknown. Called from the building thread, at most every 100
 // ms, and once more at the end with done == total. Never called when a saved index is used.

@@ -262,17 +262,17 @@ absl::Status FieldReader::Missing(const Field& field, const FieldSpec& spec, Col
   return absl::OkStatus();
 }
 
-absl::Status FieldReader::FileBytes(const Field& field,
-                                    absl::Span<const absl::Span<const std::byte>> files,
+absl::Status FieldReader::FileBytes(const Field& field, absl::Span<const NamedFile> files,
                                     Place* place, Tensor* out) {
   if (field.number >= files.size()) return absl::InternalError("a file's bytes are missing");
-  const absl::Span<const std::byte> bytes = files[field.number];
-  if (bytes.empty() && !field.is_optional) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the file that column '", Printable(field.from), "' names is empty"));
+  const NamedFile& file = files[field.number];
+  if (file.bytes.empty() && !field.is_optional) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "needs the file '", Printable(file.path), "' that column '", Printable(field.from),
+        "' names, which ", file.is_there ? "is empty" : "is not there"));
   }
-  out->spec.shape[0] = static_cast<int64_t>(bytes.size());
-  place->data = bytes.data();
+  out->spec.shape[0] = static_cast<int64_t>(file.bytes.size());
+  place->data = file.bytes.data();
   return absl::OkStatus();
 }
 
@@ -341,8 +341,8 @@ absl::Status FieldReader::Reinterpret(const TensorSpec& planned, absl::string_vi
 }
 
 absl::Status FieldReader::ReadField(size_t number, ColumnValues& values,
-                                    absl::Span<const absl::Span<const std::byte>> files,
-                                    Place* place, Tensor* out) const {
+                                    absl::Span<const NamedFile> files, Place* place,
+                                    Tensor* out) const {
   const Field& field = fields_[number];
   out->spec = specs_[number].spec;
   if (field.way == Way::kFile) return FileBytes(field, files, place, out);
@@ -411,8 +411,7 @@ std::optional<size_t> FieldReader::ColumnAsStored(size_t field) const {
   return as.columns[0];
 }
 
-absl::Status FieldReader::Read(ColumnValues& values,
-                               absl::Span<const absl::Span<const std::byte>> files,
+absl::Status FieldReader::Read(ColumnValues& values, absl::Span<const NamedFile> files,
                                Record* out) const {
   out->fields.resize(fields_.size());
   absl::InlinedVector<Place, 8> places(fields_.size());

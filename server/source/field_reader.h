@@ -18,6 +18,13 @@
 
 namespace feedwater::server {
 
+// A file that a record names, for a field that is its bytes.
+struct NamedFile {
+  absl::Span<const std::byte> bytes;
+  absl::string_view path;  // below the root, for messages; "" where an optional column named none
+  bool is_there = false;   // when the index was made
+};
+
 class FieldReader {
  public:
   // `what` names the dataset. InvalidArgument with the field's place where a request does not fit
@@ -44,10 +51,9 @@ class FieldReader {
   // index outlives the reader. DataLoss when they are not in order.
   absl::Status SetClasses(size_t i, const TextColumn& names, size_t first, size_t last);
 
-  // `files`: the bytes of the files, in the order of file_fields(). Any values are safe. The
-  // fields live as long as the record's bytes and `out`, whose scratch `values` was made with.
-  absl::Status Read(ColumnValues& values, absl::Span<const absl::Span<const std::byte>> files,
-                    Record* out) const;
+  // `files`: in the order of file_fields(). Any values are safe. The fields live as long as the
+  // record's bytes and `out`, whose scratch `values` was made with.
+  absl::Status Read(ColumnValues& values, absl::Span<const NamedFile> files, Record* out) const;
 
  private:
   enum class Way { kAsStored, kConverted, kParsed, kReinterpreted, kClass, kFile };
@@ -73,13 +79,11 @@ class FieldReader {
 
   static absl::Status Settle(const FieldRequest& request, const std::vector<ColumnSpec>& columns,
                              const std::string& what, Field* field, FieldSpec* spec);
-  absl::Status ReadField(size_t number, ColumnValues& values,
-                         absl::Span<const absl::Span<const std::byte>> files, Place* place,
-                         Tensor* out) const;
+  absl::Status ReadField(size_t number, ColumnValues& values, absl::Span<const NamedFile> files,
+                         Place* place, Tensor* out) const;
   static absl::Status Missing(const Field& field, const FieldSpec& spec, ColumnValues& values,
                               Place* place, Tensor* out);
-  static absl::Status FileBytes(const Field& field,
-                                absl::Span<const absl::Span<const std::byte>> files, Place* place,
+  static absl::Status FileBytes(const Field& field, absl::Span<const NamedFile> files, Place* place,
                                 Tensor* out);
   absl::StatusOr<int64_t> ClassOf(const Field& field, absl::string_view text) const;
   static absl::Status PutNumber(const void* number, size_t bytes, ColumnValues& values,

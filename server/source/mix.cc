@@ -155,6 +155,11 @@ class MixDataset final : public Dataset {
     return absl::StrCat(sources_[i]->root().name(), "/", sources_[i]->PathText(Within(i, object)));
   }
 
+  size_t NamingExtent(int64_t record) const override {
+    const size_t i = mix_.SourceOf(record);
+    return sources_[i]->NamingExtent(record - mix_.sources[i].first);
+  }
+
   void Extents(int64_t record, std::vector<Extent>* extents) const override {
     const size_t i = mix_.SourceOf(record);
     sources_[i]->Extents(record - mix_.sources[i].first, extents);

@@ -1,6 +1,7 @@
 // Goal: `fields:` means the same in every format with columns. Method: tar shards, whose columns
 // are easily written, and fields that ask for everything that can be asked.
 #include "server/source/columns.h"
+#include "server/source/field_requests.h"
 #include "tests/source/column_testing.h"
 #include "tests/source/npy_text.h"
 #include "tests/source/tar_text.h"
@@ -85,6 +86,82 @@ TEST_F(FieldsTest, AFileThatIsMissingIsABadSampleAndOneOutsideIsRefused) {
   for (const char* path : {"/etc/passwd", "../x", "pictures/../../x"}) {
     folder_.Write("shard.tar", TarMemberText("a.path", path));
     ExpectRefused(Yaml("{photo: {from: path, file: true}}"), {"record 0", "field 'photo'", path});
+  }
+}
+
+TEST_F(FieldsTest, AFileThatIsMissingIsToldFromAnEmptyOneAlsoByASavedIndex) {
+  folder_.Write("empty.png", "");
+  std::filesystem::create_directories(folder_ / "folder.png");
+  folder_.Write("shard.tar", TarMemberText("a.path", "empty.png") +
+                                 TarMemberText("b.path", "pictures/gone.png") +
+                                 TarMemberText("c.path", "folder.png") +
+                                 TarMemberText("d.path", "pictures/one.png"));
+  TempFolder state;
+  opener_.state_dir = state.path();
+  int builds = 0;
+  for (const char* when : {"indexed", "from the saved index"}) {
+    const auto dataset = opener_.MustOpen(Yaml("{photo: {from: path, file: true}}"));
+    if (builds > 0) EXPECT_EQ(opener_.builds, builds) << when;
+    builds = opener_.builds;
+    const auto error = [&](int64_t record) {
+      Record scratch;
+      return std::string(
+          ParseBytes(*dataset, record, {ReadExtents(*dataset, 3)[0], ""}, &scratch).message());
+    };
+    EXPECT_EQ(FieldOf(*dataset, 3, "photo"), "first picture") << when;
+    EXPECT_EQ(FieldOf(*dataset, 0, "photo"),
+              "error: field 'photo' needs the file 'empty.png' that column 'path' names, which is "
+              "empty")
+        << when;
+    for (const int64_t record : {1, 2}) {
+      std::vector<Extent> extents;
+      dataset->Extents(record, &extents);
+      EXPECT_EQ(extents[1].length, 0) << when;
+    }
+    EXPECT_THAT(error(1), HasSubstr("'pictures/gone.png' that column 'path' names, which is not"))
+        << when;
+    EXPECT_THAT(error(2), HasSubstr("'folder.png' that column 'path' names, which is not there"))
+        << when;
+  }
+}
+
+// Where it lies is told by that file; a record without one lies in the table.
+TEST_F(FieldsTest, TheFirstFileThatAFieldIsNamesTheRecord) {
+  folder_.Write("shard.tar", TarMemberText("a.path", "pictures/one.png") +
+                                 TarMemberText("a.mask", "pictures/two.png") +
+                                 TarMemberText("b.mask", "pictures/two.png") +
+                                 TarMemberText("c.cls", "7"));
+  const auto dataset =
+      opener_.MustOpen(Yaml("{photo: {from: path, file: true, optional: true}, mask_data: {from: "
+                            "mask, file: true, optional: true}}"));
+  const RecordPlace both = PlaceOf(*dataset, 0);
+  EXPECT_EQ(both.path, "pictures/one.png");
+  EXPECT_EQ(both.offset, 0);
+  std::vector<Extent> extents;
+  dataset->Extents(0, &extents);
+  ASSERT_EQ(extents.size(), 3u);
+  EXPECT_EQ(both.bytes, extents[0].length + 13 + 6);
+  EXPECT_EQ(PlaceOf(*dataset, 1).path, "pictures/two.png");
+  EXPECT_EQ(PlaceOf(*dataset, 2).path, "shard.tar");
+  EXPECT_GT(PlaceOf(*dataset, 2).offset, 0);
+  const auto mix = opener_.MustOpen(
+      "{mix: [{format: webdataset, root: root, fields: {label: {from: cls, dtype: int64, optional: "
+      "true}, data: {from: path, file: true, optional: true}}}, {format: webdataset, root: root, "
+      "fields: {label: {from: cls, dtype: int64, optional: true}, data: {from: mask, file: true, "
+      "optional: true}}}]}");
+  EXPECT_EQ(PlaceOf(*mix, 0).path, "root/pictures/one.png");
+  EXPECT_EQ(PlaceOf(*mix, 4).path, "root/pictures/two.png");
+  EXPECT_EQ(PlaceOf(*mix, 5).path, "root/shard.tar");
+}
+
+TEST_F(FieldsTest, EachKeyHasAnExampleThatCanBeRead) {
+  for (const FieldKey& key : FieldKeys()) {
+    EXPECT_THAT(key.example, HasSubstr(key.param.name + ": ")) << key.param.name;
+    FieldRequests read;
+    const absl::Status status =
+        ParamType<FieldRequests>::Read(ParseNode("{" + key.example + "}"), &read);
+    EXPECT_TRUE(status.ok()) << key.example << status;
+    EXPECT_EQ(read.list.size(), 1u) << key.example;
   }
 }
 
