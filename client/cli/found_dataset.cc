@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "client/cli/found_coco.h"
 #include "server/base/escape.h"
 #include "server/base/registry.h"
 #include "server/pipeline/record_reader.h"
@@ -113,6 +114,31 @@ int GeneralityOf(const std::string& format) {
   return Registry<FormatEntry>::Get().Find(format)->generality;
 }
 
+// The maps by which a format might read the data: none where it says too little, several where it
+// does so in several ways, of which the first that can be opened is taken.
+std::vector<std::string> MapsOf(const std::string& format, const DataPlace& place,
+                                std::vector<std::string>* reasons) {
+  const auto text = server::ParamType<std::string>::Text;
+  const auto map = [&](const std::string& path, absl::string_view more) {
+    return absl::StrCat("{format: ", format, ", root: ", text(place.root),
+                        path.empty() ? "" : absl::StrCat(", path: ", text(path)), more, "}");
+  };
+  if (format == "coco") {
+    const absl::StatusOr<std::shared_ptr<const server::Root>> root =
+        place.roots->FindNow(place.root);
+    if (!root.ok()) return {};
+    std::vector<std::string> maps, why;
+    for (const CocoFiles& files : FindCoco({*root, place.path}, &why))
+      maps.push_back(map(files.images, absl::StrCat(", annotations: ", text(files.annotations))));
+    for (const std::string& reason : why) reasons->push_back(absl::StrCat("  coco: ", reason));
+    return maps;
+  }
+  const auto& params = Registry<FormatEntry>::Get().Find(format)->params;
+  if (std::any_of(params.begin(), params.end(), [](const auto& param) { return param.required; }))
+    return {};  // nothing in the data says it
+  return {map(place.path, "")};
+}
+
 absl::StatusOr<FoundDataset> Guess(const Context& context, const DatasetQuestion& question) {
   FW_ASSIGN_OR_RETURN(const DataPlace place, PlaceOfData(context, question));
   std::vector<std::string> formats = Registry<FormatEntry>::Get().Names();
@@ -123,35 +149,29 @@ absl::StatusOr<FoundDataset> Guess(const Context& context, const DatasetQuestion
   described.unpacked = std::make_shared<const UnpackedForALook>();
   std::vector<std::string> reasons;
   for (const std::string& format : formats) {
-    const auto& params = Registry<FormatEntry>::Get().Find(format)->params;
-    if (std::any_of(params.begin(), params.end(), [](const auto& param) { return param.required; }))
-      continue;  // nothing in the data says it
-    const std::string map = absl::StrCat(
-        "{format: ", format, ", root: ", server::ParamType<std::string>::Text(place.root),
-        place.path.empty()
-            ? ""
-            : absl::StrCat(", path: ", server::ParamType<std::string>::Text(place.path)),
-        "}");
-    FW_ASSIGN_OR_RETURN(const server::YamlNode node, server::ParseYaml(map, "guess"));
-    server::DatasetOptions options;
-    options.roots = place.roots;
-    options.save = false;
-    options.staging = described.unpacked->staging();
-    auto dataset = server::OpenDataset(node, options);
-    if (!dataset.ok()) {
-      // Its files are there, and something is missing to read them.
-      if (absl::IsInvalidArgument(dataset.status()) ||
-          absl::IsFailedPrecondition(dataset.status()) ||
-          absl::IsResourceExhausted(dataset.status()))
-        reasons.push_back(absl::StrCat("  ", format, ": ", dataset.status().message()));
-      continue;
-    }
-    if (described.dataset == nullptr) {
-      described.dataset = *std::move(dataset);
-      described.section = absl::StrCat("dataset: ", map, "\n");
-      described.root_hint = place.hint;
-    } else if (GeneralityOf(format) == 0 || described.others.empty()) {
-      described.others.push_back(format);
+    for (const std::string& map : MapsOf(format, place, &reasons)) {
+      FW_ASSIGN_OR_RETURN(const server::YamlNode node, server::ParseYaml(map, "guess"));
+      server::DatasetOptions options;
+      options.roots = place.roots;
+      options.save = false;
+      options.staging = described.unpacked->staging();
+      auto dataset = server::OpenDataset(node, options);
+      if (!dataset.ok()) {
+        // Its files are there, and something is missing to read them.
+        if (absl::IsInvalidArgument(dataset.status()) ||
+            absl::IsFailedPrecondition(dataset.status()) ||
+            absl::IsResourceExhausted(dataset.status()))
+          reasons.push_back(absl::StrCat("  ", format, ": ", dataset.status().message()));
+        continue;
+      }
+      if (described.dataset == nullptr) {
+        described.dataset = *std::move(dataset);
+        described.section = absl::StrCat("dataset: ", map, "\n");
+        described.root_hint = place.hint;
+      } else if (GeneralityOf(format) == 0 || described.others.empty()) {
+        described.others.push_back(format);
+      }
+      break;
     }
   }
   if (described.dataset != nullptr) return described;

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import tarfile
 
 import numpy as np
 import pytest
+import yaml
 from command_line import environment, run
-from pictures import write_folder
+from pictures import pixels, png, write_folder
 
 NO_DAEMON = {"FEEDWATER_ADDRESS": "/nonexistent"}
 
@@ -72,6 +74,50 @@ def test_a_folder_is_told_what_it_is_and_what_is_printed_reads_it(folder, kind):
     assert again.status == 0, again.err
     assert again.document["fields"] == done.document["fields"]
     assert again.document["first"] == done.document["first"]
+
+
+def coco(folder, images: str, boxes: list) -> dict:
+    """Write a picture below the folder; return a file of annotations that names it."""
+    (folder / images).mkdir(parents=True)
+    (folder / images / "0.png").write_bytes(png(pixels(0)))
+    return {
+        "images": [{"id": 7, "file_name": "0.png"}],
+        "categories": [{"id": 1, "name": "cat"}],
+        "annotations": [{"id": i, "image_id": 7, "category_id": 1, "bbox": box}
+                        for i, box in enumerate(boxes)],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("images", "annotations"), [
+    ("train2017", "annotations/instances_train2017.json"),
+    ("images/train", "annotations/a.json"),
+    ("", "_annotations.coco.json"),
+])  # fmt: skip
+def test_coco_is_found_with_its_annotations_and_images(folder, images, annotations):
+    data = folder / "in"
+    found = coco(data, images, [[1, 2, 3, 4]])
+    (data / "annotations").mkdir(exist_ok=True)
+    (data / "annotations/captions.json").write_text('{"images": [], "annotations": []}')
+    (data / "broken.json").write_text("{")
+    (data / annotations).write_text(json.dumps(found))
+    done = run("describe", "dataset", data, "--guess", "--json", env=environment(**NO_DAEMON))
+    assert done.status == 0, done.err
+    section = yaml.safe_load(done.document["dataset"])["dataset"]
+    assert section["format"] == "coco"
+    assert section["path"] == f"in/{images}".rstrip("/")
+    assert section["annotations"] == f"in/{annotations}"
+    assert done.document["records"] == 1 and done.document["classes"] == ["cat"]
+    assert "[1, 2, 4, 6]" in done.document["first"][0]
+
+
+def test_annotations_whose_images_are_elsewhere_are_told(folder):
+    found = coco(folder / "elsewhere", "", [])
+    (folder / "in").mkdir()
+    (folder / "in/a.json").write_text(json.dumps(found))
+    done = run("describe", "dataset", folder / "in", "--guess", env=environment(**NO_DAEMON))
+    assert done.status == 2
+    words = " ".join(done.err.split())
+    assert "coco: 'in/a.json'" in words and "names the image '0.png', which lies in no" in words
 
 
 def test_the_first_records_are_shown_and_cannot_move_the_cursor(folder):
