@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/found_coco.h"
@@ -30,12 +31,23 @@ bool HasPipelineSuffix(const std::string& name) {
 
 std::string SectionOf(const server::YamlNode& node);
 
+// As people write it: beside words, numbers and true need no quotes either, since a parameter says
+// what it takes them for.
+std::string ScalarText(const std::string& scalar) {
+  double number = 0;
+  const bool is_number = absl::SimpleAtod(scalar, &number) &&
+                         scalar.find_first_not_of("0123456789.-+e") == std::string::npos;
+  return is_number || scalar == "true" || scalar == "false"
+             ? scalar
+             : server::ParamType<std::string>::Text(scalar);
+}
+
 std::string FlowText(const server::YamlNode& node) {
   switch (node.kind) {
     case server::YamlNode::Kind::kNull:
       return "null";
     case server::YamlNode::Kind::kScalar:
-      return server::ParamType<std::string>::Text(node.scalar);
+      return ScalarText(node.scalar);
     case server::YamlNode::Kind::kList: {
       std::vector<std::string> items;
       for (const server::YamlNode& item : node.items) items.push_back(FlowText(item));
@@ -47,7 +59,6 @@ std::string FlowText(const server::YamlNode& node) {
   return "";
 }
 
-// Words that need no quotes stay as people write them.
 std::string SectionOf(const server::YamlNode& node) {
   std::vector<std::string> entries;
   for (const auto& [key, value] : node.entries)

@@ -120,6 +120,16 @@ def test_annotations_whose_images_are_elsewhere_are_told(folder):
     assert "coco: 'in/a.json'" in words and "names the image '0.png', which lies in no" in words
 
 
+def test_what_is_printed_to_copy_is_as_people_write_it(project):
+    (project.data / "t.csv").write_text("path,n\nt.csv,1\n")
+    fields = "{data: {from: path, file: true}, n: {dtype: float32, optional: false}}"
+    path = project.pipeline("t", "", dataset=f"{{format: csv, root: data, fields: {fields}}}")
+    path.write_text(path.read_text().replace("graph:\n", "").replace("image, label", "n"))
+    done = run("describe", "dataset", path, "--config", project.config)
+    assert done.status == 0, done.err
+    assert f"dataset: {{format: csv, root: data, fields: {fields}}}\n" in done.out
+
+
 def test_the_first_records_are_shown_and_cannot_move_the_cursor(folder):
     shards(folder / "in")
     done = run("describe", "dataset", folder / "in", env=environment(**NO_DAEMON))
