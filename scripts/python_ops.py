@@ -143,7 +143,8 @@ def function(op: dict, schema: dict) -> str:
         bounds = [param[key] for key in ("minimum", "maximum") if key in param]
         about = param["doc"]
         if len(bounds) == 2:
-            about += f" From {bounds[0]:.17g} to {bounds[1]:.17g}."
+            low, high = map(bound_text, bounds)
+            about += f" From {low} to {high}."
         if "choices" in param:
             about += f" One of: {', '.join(param['choices'])}."
         doc.append(paragraph(about, 8))
@@ -168,6 +169,11 @@ def function(op: dict, schema: dict) -> str:
         + "".join(doc).replace("\\", "\\\\")
         + f'    return Op.make("{op["op"]}", locals())\n'
     )
+
+
+def bound_text(bound: float) -> str:
+    """Return the shortest text that reads back as the number, a whole one without a point."""
+    return repr(bound).removesuffix(".0")
 
 
 def pretty(value) -> str:

@@ -871,8 +871,8 @@ def grid_distortion(
     num_steps : integer, default 5
         Steps along each axis. From 1 to 64.
     distort_limit : number or [low, high], default [-0.3, 0.3]
-        How much longer a step gets, drawn from this range; a number x means [-x, x]. From
-        -0.98999999999999999 to 10.
+        How much longer a step gets, drawn from this range; a number x means [-x, x]. From -0.99 to
+        10.
     p : number, default 0.5
         Probability of doing so. From 0 to 1.
     in_ : field name or list of them, default image
@@ -1206,8 +1206,8 @@ def normalize(
     mean : list of 1 or 3 numbers
         Mean of each channel in 0..255 units, or one number for all. From -1000000 to 1000000.
     std : list of 1 or 3 numbers
-        Standard deviation of each channel in 0..255 units, or one number for all. From
-        9.9999999999999995e-07 to 1000000.
+        Standard deviation of each channel in 0..255 units, or one number for all. From 1e-06 to
+        1000000.
     dtype : word, default float32
         Type of the result; uint8 is rounded and saturated. One of: float32, float16, bfloat16,
         uint8.
@@ -2040,7 +2040,7 @@ def random_resized_crop(
         Boxes of fewer pixels are dropped, with their labels; those of none always are. From 0 to
         1000000000.
     scale : [low, high], default [0.08, 1.0]
-        Area of the part, as a share of the image's. From 9.9999999999999995e-07 to 1.
+        Area of the part, as a share of the image's. From 1e-06 to 1.
     ratio : [low, high], default [0.75, 1.3333333333333333]
         Width divided by height of the part. From 0.001 to 1000.
     interpolation : interpolation, or a list of them, default bilinear

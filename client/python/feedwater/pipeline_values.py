@@ -114,13 +114,18 @@ def expected(schema: Mapping[str, Any]) -> str:
     return " or ".join(_expected(name, schema) for name in _types(schema) if name != "null")
 
 
+def _bound(bound: float) -> str:
+    """Return the shortest text that reads back as the number, a whole one without a point."""
+    return repr(bound).removesuffix(".0")
+
+
 def _expected(name: str, schema: Mapping[str, Any]) -> str:
     if name in ("integer", "number"):
         low, high = schema.get("minimum"), schema.get("maximum")
         what = "an integer" if name == "integer" else "a number"
         if low is not None and high is not None:
-            return f"{what} from {low:.17g} to {high:.17g}"
-        return what if low is None else f"{what} from {low:.17g}"
+            return f"{what} from {_bound(low)} to {_bound(high)}"
+        return what if low is None else f"{what} from {_bound(low)}"
     if name == "array":
         few, many = schema.get("minItems", 0), schema.get("maxItems")
         count = f" of {few}" if few == many else ""

@@ -218,6 +218,7 @@ REFUSED = [
     (lambda: ops.random_horizontal_flip(p=2), "p is 2: it is a number from 0 to 1"),
     (lambda: ops.random_horizontal_flip(p=float("nan")), "p is nan: it is a finite number"),
     (lambda: ops.normalize([1, 2], [1]), r"normalize: mean is \[1, 2\]"),
+    (lambda: ops.normalize([1], [0]), "a number from 1e-06 to 1000000"),
     (lambda: Pipeline(dataset="photos"), "dataset is 'photos': it is a map such as"),
     (lambda: Pipeline(dataset={"a": {1}}), r"dataset\['a'\] is of type set"),
     (lambda: Pipeline(dataset={"a": b"x"}), r"dataset\['a'\] is of type bytes"),
