@@ -47,7 +47,7 @@ def test_a_daemon_is_started_and_ends_with_its_client(home, ending):
     home.wait_until_nothing_is_left()
     told = program.told()
     assert told.count(STARTED) == 1
-    assert str(home.state) in told and "CPU" in told and "GiB" in told and "feedwaterd --" in told
+    assert str(home.state) in told and "CPU" in told and "GiB" in told and "cpus=" in told
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
