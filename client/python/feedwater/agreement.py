@@ -101,7 +101,7 @@ class Agreement:
     def _settle(self, place: RankPlacement, facts: Any) -> bool:
         """Return false if it cannot be done yet."""
         if place.world_size == 1:
-            return True
+            return False  # it moves, where a group is initialised later
         try:
             group = process_group()
         except FailedPrecondition:  # two of them contradict one another, and the place was given

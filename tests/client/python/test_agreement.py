@@ -194,6 +194,18 @@ def test_loaders_are_numbered_as_they_are_made_and_not_as_they_are_asked(group, 
     assert caplog.text == ""
 
 
+def test_a_loader_that_moves_into_its_group_is_compared_there(group):
+    facts = SimpleNamespace(**{**FACTS, "seed": 4})
+    group(1)
+    check(1)
+    group(0, "none")
+    moves = Agreement(True)
+    moves.check(RankPlacement(0, 1, 0, None, None), facts)
+    group(0)
+    with pytest.raises(errors.FailedPrecondition, match="the seed is 3"):
+        moves.check(RankPlacement(0, 2, 0, None, None), facts)
+
+
 def test_ranks_of_the_programs_own_making_are_not_compared(group):
     group(1)
     check(0, world=3)
