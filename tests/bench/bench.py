@@ -45,7 +45,7 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="list the benchmarks")
     parser.add_argument("--table", action="store_true", help="write saved results into RESULTS.md")
     parser.add_argument(
-        "--install", action="store_true", help="peers, formats, ops, own: make their environments"
+        "--install", action="store_true", help="make the environments of the other libraries"
     )
     parser.add_argument(
         "--python",
@@ -68,9 +68,10 @@ def main() -> int:
         context = Context(options.data, options.quick, options.python)
     except FileNotFoundError as error:
         parser.error(str(error))
-    for name in ("peers", "formats", "ops", "own") if options.install else ():
-        if name in names:
-            importlib.import_module(f"suite.{name}").install()
+    for name in names if options.install else ():
+        install = getattr(importlib.import_module(f"suite.{name}"), "install", None)
+        if install is not None:
+            install()
     for name in names:
         print(f"== {name}: {summary(name)}", flush=True)
         context.absent.clear()

@@ -136,18 +136,15 @@ def machine() -> dict[str, str]:
     }
 
 
-def _rows(figures: list[Figure]) -> list[str]:
-    """Return the lines of one table: figures of one name side by side, a column each."""
-    columns = list(dict.fromkeys(figure.column for figure in figures))
-    heads = [column or "got" for column in columns]
-    lines = [
-        f"| figure | {' | '.join(heads)} | must | aim |",
-        f"|{'---|' * (len(columns) + 3)}",
-    ]
+def _tables(figures: list[Figure]) -> list[str]:
+    """Return the lines of the tables: figures of one name side by side, a column each, and a table
+    for each set of columns.
+    """
     rows: dict[str, dict[str, Figure]] = {}
     for figure in figures:
         note = f" ({figure.note})" if figure.note else ""
         rows.setdefault(figure.what + note, {})[figure.column] = figure
+    tables: dict[tuple[str, ...], list[str]] = {}
     for what, cells in rows.items():
         asked = next((c for c in cells.values() if c.verdict), next(iter(cells.values())))
         bound = "≥ " if asked.better == "more" else "≤ "
@@ -155,13 +152,19 @@ def _rows(figures: list[Figure]) -> list[str]:
             bound + number(goal, asked.unit) if goal is not None else ""
             for goal in (asked.must, asked.aim)
         ]
-        got = []
-        for column in columns:
-            cell = cells.get(column)
-            missed = " **missed**" if cell and cell.verdict == "missed" else ""
-            got.append(number(cell.got, cell.unit) + missed if cell else "")
+        got = [
+            number(cell.got, cell.unit) + (" **missed**" if cell.verdict == "missed" else "")
+            for cell in cells.values()
+        ]
+        lines = tables.setdefault(tuple(cells), [])
+        if not lines:
+            heads = [column or "got" for column in cells]
+            lines += [
+                f"| figure | {' | '.join(heads)} | must | aim |",
+                f"|{'---|' * (len(heads) + 3)}",
+            ]
         lines.append(f"| {' | '.join([what, *got, *goals])} |")
-    return lines
+    return "\n\n".join("\n".join(lines) for lines in tables.values()).split("\n")
 
 
 def has_goals(document: dict) -> bool:
@@ -185,7 +188,7 @@ def table(document: dict) -> str:
         [
             f"`scripts/bench {document['name']}`; {_measured_on(document)}",
             "",
-            *_rows([figure for figure in figures if not figure.detail]),
+            *_tables([figure for figure in figures if not figure.detail]),
             *absent,
         ]
     )
