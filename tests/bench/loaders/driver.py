@@ -1,11 +1,11 @@
 """Runs one loader of this folder: writes the data that it reads, or measures it.
 
-    python driver.py NAME write PHOTOS FOLDER
+    python driver.py NAME[:OPTION] write PHOTOS FOLDER
     python driver.py NAME[:OPTION] read FOLDER WORKERS CPUS
 
 NAME is a module here, with `epochs(folder, workers)`, which returns a function that runs one epoch
 and gives the size of each batch, and, where it does not read the photos themselves, with
-`write(photos, folder)`. OPTION is a third argument of `epochs`.
+`write(photos, folder)`. OPTION is a third argument of either.
 """
 
 import importlib
@@ -20,7 +20,7 @@ def main() -> None:
     name, *option = named.split(":")
     if what == "write":
         photos, folder = map(Path, rest)
-        importlib.import_module(name).write(photos, folder)
+        importlib.import_module(name).write(photos, folder, *option)
         return
     from common import arguments, measure
 

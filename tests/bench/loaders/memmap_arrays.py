@@ -3,14 +3,15 @@
 import numpy as np
 from common import BATCH
 
-RECORDS, SHAPE = 16_384, (64, 64, 3)
+BYTES = 192 << 20  # of all images
 
 
-def write(_, folder):
+def write(_, folder, side="64"):
     random = np.random.default_rng(1)
-    images = random.integers(0, 256, (RECORDS, *SHAPE), np.uint8)
+    shape = (int(side), int(side), 3)
+    images = random.integers(0, 256, (BYTES // np.prod(shape), *shape), np.uint8)
     np.save(folder / "images.npy", images)
-    np.save(folder / "labels.npy", random.integers(0, 1000, RECORDS))
+    np.save(folder / "labels.npy", random.integers(0, 1000, len(images)))
 
 
 def epochs(folder, workers):
@@ -19,8 +20,8 @@ def epochs(folder, workers):
     random = np.random.default_rng(2)
 
     def epoch():
-        order = random.permutation(RECORDS)
-        for begin in range(0, RECORDS - BATCH + 1, BATCH):
+        order = random.permutation(len(labels))
+        for begin in range(0, len(labels) - BATCH + 1, BATCH):
             chosen = order[begin : begin + BATCH]
             batch = images[chosen], labels[chosen]
             yield len(batch[1])

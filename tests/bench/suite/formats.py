@@ -78,10 +78,13 @@ DATA = {
         "targets: {dtype: int64}}",
         "tokens, targets", "memmap_tokens", False,
     ),
-    "npy": Data(
-        "npy, fields: {image: images.npy, label: labels.npy}", writer="memmap_arrays",
-        is_images=False,
-    ),
+    **{
+        f"npy, {size}": Data(
+            "npy, fields: {image: images.npy, label: labels.npy}",
+            writer=f"memmap_arrays:{side}", is_images=False,
+        )
+        for size, side in {"12 KiB": 64, "48 KiB": 128}.items()
+    },
 }  # fmt: skip
 
 
@@ -108,10 +111,12 @@ OTHERS = (
     Loader("MindSpore", "MindRecord", "mindspore_records", "mindspore"),
     Loader("np.memmap", "tokens, uint16", "memmap_tokens", "numpy", MEMMAP_GOALS),
     Loader("np.memmap", "tokens, int64", "memmap_tokens:int64", "numpy", MEMMAP_GOALS),
-    Loader("np.memmap", "npy", "memmap_arrays", "numpy", MEMMAP_GOALS),
+    Loader("np.memmap", "npy, 12 KiB", "memmap_arrays", "numpy", MEMMAP_GOALS),
+    Loader("np.memmap", "npy, 48 KiB", "memmap_arrays", "numpy", MEMMAP_GOALS),
     Loader("DataLoader", "tokens, uint16", "dataloader_tokens", "torch", DATALOADER_GOALS),
     Loader("DataLoader", "tokens, int64", "dataloader_tokens:int64", "torch", DATALOADER_GOALS),
-    Loader("DataLoader", "npy", "dataloader_arrays", "torch", DATALOADER_GOALS),
+    Loader("DataLoader", "npy, 12 KiB", "dataloader_arrays", "torch", DATALOADER_GOALS),
+    Loader("DataLoader", "npy, 48 KiB", "dataloader_arrays", "torch", DATALOADER_GOALS),
 )
 
 # What is measured of Feedwater over photos: which cache, whether the first epoch, the goals.
