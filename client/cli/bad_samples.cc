@@ -7,6 +7,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
+#include "client/cli/json_text.h"
 #include "client/cli/text.h"
 #include "server/base/escape.h"
 #include "server/base/status.h"
@@ -95,7 +96,7 @@ absl::Status ShowBadSamples(const Context& context) {
   for (const v1::BadSample& sample : list.samples()) samples.push_back(SampleJson(sample));
   const json document = {
       {"bad_samples", samples}, {"not_listed", list.not_listed()}, {"file", list.file()}};
-  std::cout << document.dump(2) << "\n";
+  PrintJson(document);
   return absl::OkStatus();
 }
 

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/cli/command.h"
+#include "client/cli/json_text.h"
 #include "client/cli/local_pipeline.h"
 #include "client/cli/private_daemon.h"
 #include "client/cli/progress.h"
@@ -383,7 +384,7 @@ void AddBench(CLI::App& app, Context& context) {
         if (!measured.ok()) return measured.status();
         const Result& result = *measured;
         if (context.json) {
-          std::cout << Document(result, options).dump(2) << "\n";
+          PrintJson(Document(result, options));
         } else {
           Print(result, options);
         }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/cli/json_text.h"
 #include "client/cpp/address.h"
 #include "server/base/escape.h"
 
@@ -34,9 +35,8 @@ void Context::Finish(const absl::Status& ended) {
   if (exit_status == 0) exit_status = IsInvalidInput(status) ? 2 : 1;
   const std::string message(status.message());
   if (json) {
-    const nlohmann::json document = {
-        {"error", {{"code", absl::StatusCodeToString(status.code())}, {"message", message}}}};
-    std::cout << document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
+    PrintJson(nlohmann::json{
+        {"error", {{"code", absl::StatusCodeToString(status.code())}, {"message", message}}}});
   } else {
     std::cerr << "feedwater: " << server::EscapedLines(message) << "\n";
   }

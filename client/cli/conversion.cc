@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/cli/json_text.h"
 #include "client/cli/progress.h"
 #include "server/base/clock.h"
 #include "server/base/escape.h"
@@ -277,7 +278,7 @@ void Conversion::Report(Context* context, const json& more, const std::string& u
                      {"dataset", section_->file()}};
     document.update(more);
     document["seconds"] = seconds;
-    std::cout << document.dump(2, ' ', false, json::error_handler_t::replace) << "\n";
+    PrintJson(document);
     return;
   }
   std::cerr << absl::StrFormat(

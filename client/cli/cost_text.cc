@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "client/cli/json_text.h"
 #include "client/cli/text.h"
 #include "server/base/escape.h"
 #include "server/base/units.h"
@@ -301,7 +302,7 @@ absl::Status DescribeCost(const Context& context, const std::string& pipeline,
                          {"records", measured.pipeline.records},
                          {"plan", measured.pipeline.plan->Describe()},
                          {"cost", CostJson(measured.cost)}};
-  std::cout << document.dump(2, ' ', false, json::error_handler_t::replace) << "\n";
+  PrintJson(document);
   return absl::OkStatus();
 }
 

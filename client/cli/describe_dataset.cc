@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "client/cli/json_text.h"
 #include "client/cli/mix_text.h"
 #include "client/cli/text.h"
 #include "server/base/escape.h"
@@ -148,7 +149,7 @@ absl::Status Print(const Context& context, const FoundDataset& described) {
       document["mix"] = mix;
       document["positions_per_epoch"] = epoch.positions_per_epoch();
     }
-    std::cout << document.dump(2, ' ', false, json::error_handler_t::replace) << "\n";
+    PrintJson(document);
     return absl::OkStatus();
   }
   std::cout << server::FormatCount(dataset.size(), "record");

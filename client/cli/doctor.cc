@@ -23,6 +23,7 @@
 #include "client/cli/command.h"
 #include "client/cli/doctor_dataset.h"
 #include "client/cli/finding.h"
+#include "client/cli/json_text.h"
 #include "client/cli/local_pipeline.h"
 #include "client/cli/status_document.h"
 #include "client/cpp/address.h"
@@ -364,8 +365,7 @@ absl::Status Doctor(Context& context, const DatasetQuestion& question, const std
       std::cout << "      cure: " << server::EscapedLines(finding.cure) << "\n";
   }
   if (context.json) {
-    std::cout << json{{"checks", checks}, {"warnings", warnings}, {"failures", failures}}.dump(2)
-              << "\n";
+    PrintJson(json{{"checks", checks}, {"warnings", warnings}, {"failures", failures}});
   } else {
     std::cout << findings.size() << " checks, " << warnings << " warnings, " << failures
               << " failures\n";

@@ -8,6 +8,7 @@
 #include "client/cli/command.h"
 #include "client/cli/cost_text.h"
 #include "client/cli/graph_drawing.h"
+#include "client/cli/json_text.h"
 #include "client/cli/local_pipeline.h"
 #include "client/cli/output_file.h"
 #include "server/base/units.h"
@@ -104,7 +105,7 @@ absl::Status DrawGraph(const Context& context, const Arguments& arguments) {
     json document = ToJson(pipeline, graph);
     if (!output.empty()) document["file"] = output;
     if (measured != nullptr) document["cost"] = CostJson(*measured);
-    std::cout << document.dump(2, ' ', false, json::error_handler_t::replace) << "\n";
+    PrintJson(document);
   } else if (output.empty()) {
     std::cout << ToDot(pipeline, graph, measured);
   } else {

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/command.h"
+#include "client/cli/json_text.h"
 #include "client/cli/status_document.h"
 #include "client/cpp/address.h"
 #include "grpc/health/v1/health.grpc.pb.h"
@@ -53,10 +54,7 @@ absl::Status CheckServing(const Context& context, double timeout_s) {
   if (!serving) return absl::UnavailableError("the daemon is not serving (starting or draining)");
   const std::vector<std::string> silent = SilentRoots(context, timeout_s);
   if (context.json) {
-    std::cout << nlohmann::json(
-                     {{"status", "SERVING"}, {"address", folder}, {"silent_roots", silent}})
-                     .dump(2)
-              << "\n";
+    PrintJson(nlohmann::json{{"status", "SERVING"}, {"address", folder}, {"silent_roots", silent}});
   } else {
     std::cout << "serving at " << folder << "\n";
     for (const std::string& root : silent) {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/cli/command.h"
 #include "client/cli/every_record.h"
+#include "client/cli/json_text.h"
 #include "client/cli/local_pipeline.h"
 #include "client/cli/progress.h"
 #include "server/base/clock.h"
@@ -151,7 +152,7 @@ absl::Status IndexAll(const Context& context, std::vector<std::string> pipelines
       Print(indexed);
     }
   }
-  if (context.json) std::cout << json{{"indexes", documents}}.dump(2) << "\n";
+  if (context.json) PrintJson(json{{"indexes", documents}});
   return absl::OkStatus();
 }
 

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/command.h"
+#include "client/cli/json_text.h"
 #include "client/cli/local_pipeline.h"
 #include "client/cli/text.h"
 #include "server/base/escape.h"
@@ -188,7 +189,7 @@ absl::Status ShowLedger(const Context& context, const Options& options) {
   }
   FW_ASSIGN_OR_RETURN(const v1::GetLedgerResponse ledger, Read(context, options));
   if (context.json) {
-    std::cout << LedgerJson(ledger).dump(2, ' ', false, json::error_handler_t::replace) << "\n";
+    PrintJson(LedgerJson(ledger));
   } else {
     PrintLedger(ledger, options);
   }

@@ -3,7 +3,6 @@
 // samples that a daemon would deliver with this seed, except that batch ops see the sheet's own
 // rows as their batch.
 #include <algorithm>
-#include <cmath>
 #include <iostream>
 #include <optional>
 #include <utility>
@@ -13,7 +12,9 @@
 #include "absl/strings/str_join.h"
 #include "client/cli/command.h"
 #include "client/cli/contact_sheet.h"
+#include "client/cli/json_text.h"
 #include "client/cli/local_pipeline.h"
+#include "client/cli/original_image.h"
 #include "client/cli/output_file.h"
 #include "client/cli/picture.h"
 #include "client/cli/progress.h"
@@ -23,8 +24,6 @@
 #include "client/cli/text.h"
 #include "server/base/escape.h"
 #include "server/base/units.h"
-#include "server/codec/decode_need.h"
-#include "server/codec/file_header.h"
 #include "server/graph/advice.h"
 #include "server/graph/element.h"
 #include "server/pipeline/dataset_order.h"
@@ -258,65 +257,26 @@ class Preview {
         continue;
       }
       const Tensor& field = (*record)->fields[static_cast<size_t>(original_)];
-      server::Size size;
-      bool is_turned = false;
-      absl::StatusOr<Picture> picture = field.spec.layout == server::Layout::kEncoded
-                                            ? DecodeOriginal(field, &size, &is_turned)
-                                            : ToPicture(field, {});
-      if (!picture.ok()) {
+      const absl::StatusOr<OriginalImage> image =
+          OriginalImage::Of(local_, static_cast<size_t>(original_), field, arguments_.cell);
+      if (!image.ok()) {
         if (local_.plan().decodes()) {
-          row.original.problem = std::string(picture.status().message());
+          row.original.problem = std::string(image.status().message());
         } else {  // it need not be an image
           cells_->ShowRecord(**record, &row.original);
         }
         continue;
       }
-      if (size.width == 0) size = {picture->image.cols, picture->image.rows};
+      const server::Size size = image->size;
       absl::StrAppend(&row.original.footnote, ", ", size.width, "x", size.height);
-      if (is_turned) absl::StrAppend(&row.original.footnote, ", turned");
-      some_are_turned_ |= is_turned;
-      FW_ASSIGN_OR_RETURN(const cv::Mat fitted, FitIntoCell(picture->image, arguments_.cell));
+      if (image->is_turned) absl::StrAppend(&row.original.footnote, ", turned");
+      some_are_turned_ |= image->is_turned;
+      FW_ASSIGN_OR_RETURN(const cv::Mat fitted, FitIntoCell(image->pixels, arguments_.cell));
       row.original.picture = fitted.clone();
       // Where they lie in an image that is turned, nobody has said.
-      if (!is_turned) cells_->ShowAnnotations(**record, size, &row.original);
+      if (!image->is_turned) cells_->ShowAnnotations(**record, size, &row.original);
     }
     return absl::OkStatus();
-  }
-
-  // A compressed image as a viewer shows it: whole, and turned as its EXIF data says, but no larger
-  // than its cell. `size` is what it has itself.
-  absl::StatusOr<Picture> DecodeOriginal(const Tensor& encoded, server::Size* size,
-                                         bool* is_turned) const {
-    const server::ImageLimits& limits = local_.loaded->spec.limits;
-    FW_ASSIGN_OR_RETURN(const server::DecodeNeed need,
-                        server::NeedOfDecoding({encoded.data, encoded.bytes()},
-                                               /*apply_orientation=*/true, limits));
-    *size = need.size;
-    FW_ASSIGN_OR_RETURN(const server::FileHeader header,
-                        server::ReadFileHeader({encoded.data, encoded.bytes()}, limits));
-    *is_turned = header.orientation != 1 && !header.is_turned_always;
-    const double scale =
-        std::min(1.0, arguments_.cell / static_cast<double>(std::max(size->width, size->height)));
-    const auto scaled = [&](int side) { return std::max(1L, std::lround(scale * side)); };
-    server::DecoderSetup setup;
-    setup.text = absl::StrCat(
-        "version: 1\ndataset: {format: none}\ngraph:\n"
-        "  - decode: {in: original, out: image, orientation: exif}\n  - resize: {in: image, size: "
-        "[",
-        scaled(size->height), ", ", scaled(size->width), "]}\noutputs: [image]\n");
-    setup.file_name = local_.file;
-    setup.caps.images = limits;
-    setup.fields = {local_.dataset().fields()[static_cast<size_t>(original_)]};
-    setup.fields[0].name = "original";
-    FW_ASSIGN_OR_RETURN(const std::shared_ptr<const server::Plan> plan, server::PlanOf(setup));
-    FW_ASSIGN_OR_RETURN(SampleBatch batch,
-                        SampleBatch::Create(*plan, 1, local_.NewMaker(plan, std::move(setup))));
-    server::Record record;
-    record.fields = {encoded};
-    server::SampleInput input;
-    input.record = &record;
-    FW_RETURN_IF_ERROR(batch.Run(input, 0));
-    return ToPicture(batch.Output(0, 0), {});
   }
 
   // Of the record's draws. In a mix it may have no place in this epoch, and shows others then.
@@ -477,7 +437,7 @@ void AddPreview(CLI::App& app, Context& context) {
         Preview preview(arguments);
         FW_RETURN_IF_ERROR(preview.Make());
         if (context.json) {
-          std::cout << preview.ToJson().dump(2, ' ', false, json::error_handler_t::replace) << "\n";
+          PrintJson(preview.ToJson());
         } else {
           preview.PrintText();
         }

@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/cli/json_text.h"
 #include "server/base/atomic_file.h"
 #include "server/base/fd.h"
 #include "server/base/status.h"
@@ -25,10 +26,6 @@ constexpr const char* kJournal = ".convert.json";
 constexpr int64_t kVersion = 1;
 constexpr size_t kMaxJournalBytes = 256 << 20;
 
-std::string Dump(const json& document) {
-  return document.dump(-1, ' ', false, json::error_handler_t::replace);
-}
-
 int64_t NumberOf(const json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_number_integer() ? found->get<int64_t>() : -1;
@@ -38,7 +35,7 @@ int64_t NumberOf(const json& object, const char* key) {
 absl::Status CompareMakings(const std::string& folder, const json& before, const json& now) {
   const auto text = [](const json& from, const std::string& key) {
     const auto found = from.find(key);
-    return found == from.end() ? "nothing" : Dump(*found);
+    return found == from.end() ? "nothing" : JsonText(*found, -1);
   };
   for (const json* keys : {&now, &before}) {
     for (const auto& [key, value] : keys->items()) {
@@ -208,14 +205,14 @@ absl::Status ShardJournal::Save() const {
                       {"kinds", shard.kinds}});
   }
   const json document = {{"version", kVersion}, {"made_from", made_from_}, {"shards", shards}};
-  return server::WriteFileAtomically(absl::StrCat(folder_, "/", kJournal), {Dump(document), "\n"},
-                                     0666);
+  return server::WriteFileAtomically(absl::StrCat(folder_, "/", kJournal),
+                                     {JsonText(document, -1), "\n"}, 0666);
 }
 
 absl::Status ShardJournal::AppendBad(const std::vector<BadRecord>& bad) {
   if (bad.empty()) return absl::OkStatus();
   std::string lines;
-  for (const BadRecord& record : bad) absl::StrAppend(&lines, Dump(ToJson(record)), "\n");
+  for (const BadRecord& record : bad) absl::StrAppend(&lines, JsonText(ToJson(record), -1), "\n");
   const server::Fd fd(open(bad_file().c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   if (!fd) return server::ErrnoStatus(errno, absl::StrCat("opening ", bad_file()));
   FW_RETURN_IF_ERROR(server::Annotate(server::WriteAll(fd.get(), lines), bad_file()));

@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "client/cli/bad_samples.h"
 #include "client/cli/command.h"
+#include "client/cli/json_text.h"
 #include "client/cli/status_all.h"
 #include "client/cli/status_document.h"
 #include "client/cli/status_watch.h"
@@ -128,7 +129,7 @@ void AddStatus(CLI::App& app, Context& context) {
         }
         FW_ASSIGN_OR_RETURN(const v1::GetStatusResponse status, GetStatus(**control));
         if (context.json) {
-          std::cout << StatusJson(status).dump(2) << "\n";
+          PrintJson(StatusJson(status));
         } else {
           PrintText(status);
           std::cout << PrivateDaemonsText(context, status.runtime_dir());

@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "client/cli/json_text.h"
 #include "client/cli/status_document.h"
 #include "client/cpp/address.h"
 #include "server/base/escape.h"
@@ -177,9 +178,7 @@ absl::Status ShowAllDaemons(const Context& context) {
                                             address, JobsText(*status)));
   }
   if (context.json) {
-    std::cout << nlohmann::json{{"daemons", daemons}}.dump(2, ' ', false,
-                                                           nlohmann::json::error_handler_t::replace)
-              << "\n";
+    PrintJson(nlohmann::json{{"daemons", daemons}});
   } else if (lines.empty()) {
     std::cout << "no daemon runs where this user can see one\n";
   } else {

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "client/cli/json_text.h"
 #include "client/cli/status_document.h"
 #include "client/cli/text.h"
 #include "client/cpp/address.h"
@@ -260,7 +261,7 @@ absl::Status WatchStatus(const Context& context, double interval_s) {
     if (failure.ok()) {
       view.seconds = last_ns == 0 ? 0 : static_cast<double>(now_ns - last_ns) * 1e-9;
       if (context.json) {
-        std::cout << Document(view).dump() << std::endl;
+        std::cout << JsonText(Document(view), -1) << std::endl;
       } else {
         screen.Show(isatty(STDOUT_FILENO) != 0 ? Text(view) : Lines(view));
       }
@@ -275,7 +276,7 @@ absl::Status WatchStatus(const Context& context, double interval_s) {
       const std::string waiting = absl::StrCat(
           "waiting for a daemon", context.address.empty() ? "" : " at ", context.address);
       if (context.json) {
-        std::cout << json{{"waiting", waiting}}.dump() << std::endl;
+        std::cout << JsonText(json{{"waiting", waiting}}, -1) << std::endl;
       } else {
         screen.Show(waiting + "\n");
       }

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/command.h"
+#include "client/cli/json_text.h"
 #include "client/cli/local_pipeline.h"
 #include "client/cli/mix_text.h"
 #include "server/base/escape.h"
@@ -180,8 +181,7 @@ void AddValidate(CLI::App& app, Context& context) {
                      }
                      documents.push_back(*std::move(document));
                    }
-                   if (context.json)
-                     std::cout << (files.size() == 1 ? documents[0] : documents).dump(2) << "\n";
+                   if (context.json) PrintJson(files.size() == 1 ? documents[0] : documents);
                    return absl::OkStatus();
                  });
   command->add_option("file", files, "the pipeline file, or several")

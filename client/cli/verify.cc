@@ -17,6 +17,7 @@
 #include "absl/time/time.h"
 #include "client/cli/command.h"
 #include "client/cli/every_record.h"
+#include "client/cli/json_text.h"
 #include "client/cli/local_pipeline.h"
 #include "client/cli/progress.h"
 #include "client/cli/sample_batch.h"
@@ -44,10 +45,6 @@ json ToJson(const BadRecord& bad) {
           {"path", bad.place.path},
           {"offset", bad.place.offset},
           {"reason", bad.reason}};
-}
-
-std::string Dump(const json& document, int indent) {
-  return document.dump(indent, ' ', false, json::error_handler_t::replace);
 }
 
 class Verifier {
@@ -122,7 +119,7 @@ class Verifier {
 
   void Note(BadRecord bad) {
     server::MutexLock lock(&mu_);
-    if (print_lines_) std::cout << server::Escaped(Dump(ToJson(bad), -1)) << std::endl;
+    if (print_lines_) std::cout << server::Escaped(JsonText(ToJson(bad), -1)) << std::endl;
     bad_.push_back(std::move(bad));
   }
 
@@ -157,13 +154,11 @@ absl::Status Verify(Context& context, const std::string& pipeline, const std::st
   if (context.json) {
     json list = json::array();
     for (const BadRecord& record : verifier.bad()) list.push_back(ToJson(record));
-    std::cout << Dump({{"pipeline", local.loaded->spec.name},
-                       {"records", records},
-                       {"bytes", verifier.bytes()},
-                       {"seconds", verifier.seconds()},
-                       {"bad", list}},
-                      2)
-              << "\n";
+    PrintJson(json{{"pipeline", local.loaded->spec.name},
+                   {"records", records},
+                   {"bytes", verifier.bytes()},
+                   {"seconds", verifier.seconds()},
+                   {"bad", list}});
   } else {
     std::cerr << absl::StrFormat("verify: %s: %s, %s read and decoded in %s: %s\n",
                                  local.loaded->spec.name, server::FormatCount(records, "record"),

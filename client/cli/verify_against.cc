@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "client/cli/conversion.h"
 #include "client/cli/convert_options.h"
+#include "client/cli/json_text.h"
 #include "client/cli/materialize_work.h"
 #include "server/base/clock.h"
 #include "server/base/escape.h"
@@ -16,10 +17,6 @@ namespace feedwater::cli {
 namespace {
 
 using json = nlohmann::ordered_json;
-
-std::string Dump(const json& document, int indent) {
-  return document.dump(indent, ' ', false, json::error_handler_t::replace);
-}
 
 // As the command that made the folder would make it again.
 absl::StatusOr<ConversionWork> WorkOf(const Conversion& conversion, const std::string& folder) {
@@ -63,18 +60,17 @@ absl::Status VerifyAgainst(Context& context, const VerifyAgainstArguments& argum
   }
   if (comparison->different() > 0) context.exit_status = 1;
   if (context.json) {
-    std::cout << Dump({{"pipeline", local.loaded->spec.name},
-                       {"records", local.dataset().size()},
-                       {"same", comparison->compared()},
-                       {"bad", conversion.journal().bad()},
-                       {"different", comparison->different()},
-                       {"differences", list},
-                       {"seconds", seconds}},
-                      2)
-              << "\n";
+    PrintJson(json{{"pipeline", local.loaded->spec.name},
+                   {"records", local.dataset().size()},
+                   {"same", comparison->compared()},
+                   {"bad", conversion.journal().bad()},
+                   {"different", comparison->different()},
+                   {"differences", list},
+                   {"seconds", seconds}});
     return absl::OkStatus();
   }
-  for (const json& difference : list) std::cout << server::Escaped(Dump(difference, -1)) << "\n";
+  for (const json& difference : list)
+    std::cout << server::Escaped(JsonText(difference, -1)) << "\n";
   std::cerr << absl::StrFormat(
       "verify: %s against %s: %s the same, %d bad, %s, in %s\n",
       server::Escaped(local.loaded->spec.name), server::Escaped(arguments.folder),

@@ -1,72 +1,26 @@
 // Tokenizers against the ids that the libraries gave (golden/ids.json, written by
 // make_tokenizers.py), and against files that are wrong or made to be slow.
-#include "server/text/tokenizer.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <fstream>
 #include <numeric>
-#include <sstream>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "nlohmann/json.hpp"
 #include "server/base/sanitized.h"
+#include "tests/text/tokenizer_testing.h"
 
 namespace feedwater::server {
 namespace {
 
+using namespace text_testing;  // NOLINT: the tests' own words
 using nlohmann::json;
 using ::testing::HasSubstr;
-
-std::string ReadFile(const std::string& name) {
-  std::ifstream file(absl::StrCat(FEEDWATER_SOURCE_DIR, "/tests/text/", name), std::ios::binary);
-  EXPECT_TRUE(file.good()) << name;
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-struct Encoded {
-  absl::Status status;
-  std::vector<int32_t> ids;
-};
-
-Encoded Encode(const Tokenizer& tokenizer, absl::string_view text, int64_t room = 1 << 22,
-               Truncation truncation = Truncation::kNone, int64_t limit_ms = 60'000,
-               int32_t unknown = -1) {
-  const auto bytes = static_cast<size_t>(tokenizer.ScratchBytes(static_cast<int64_t>(text.size())));
-  std::vector<std::max_align_t> memory(bytes / sizeof(std::max_align_t) + 1);
-  TextScratch scratch(reinterpret_cast<std::byte*>(memory.data()), bytes);
-  std::vector<int32_t> ids(static_cast<size_t>(room));
-  IdSink sink(ids.data(), room, truncation);
-  WorkClock clock;
-  clock.Begin(limit_ms, nullptr);
-  Encoding encoding{scratch, clock, sink, unknown};
-  tokenizer.Encode(text, &encoding);
-  Encoded result{encoding.status, {}};
-  for (int64_t i = 0; i < sink.count(); ++i) result.ids.push_back(sink.at(i));
-  if (sink.is_over()) result.status = absl::OutOfRangeError("more ids than there is room for");
-  return result;
-}
-
-absl::StatusOr<std::unique_ptr<const Tokenizer>> Make(
-    const std::string& bytes, const LineRules& rules = {},
-    VocabularyKind of_lines = VocabularyKind::kWordPiece) {
-  return MakeTokenizer(bytes, KindOfVocabulary(bytes).value_or(of_lines), rules);
-}
-
-std::string Refused(const std::string& bytes, const LineRules& rules = {},
-                    VocabularyKind of_lines = VocabularyKind::kWordPiece) {
-  const auto made = Make(bytes, rules, of_lines);
-  EXPECT_TRUE(absl::IsInvalidArgument(made.status())) << made.status();
-  return std::string(made.status().message());
-}
 
 // The most that making the tokenizer takes at once, with the file. In a process of its own, whose
 // peak is of nothing else. `*is_ok`: whether one was made.
@@ -322,83 +276,6 @@ TEST(Tokenizer, WhiteSpaceThatATokenTakesMayHoldAnotherToken) {
   for (const auto& [text, ids] : cases) EXPECT_EQ(Encode(**tokenizer, text).ids, ids) << text;
 }
 
-// The fields of a SentencePiece model, each a text with its length.
-std::string Field(int number, const std::string& bytes) {
-  std::string field(1, static_cast<char>(number << 3 | 2));
-  size_t length = bytes.size();
-  for (; length >= 0x80; length >>= 7) field.push_back(static_cast<char>(length | 0x80));
-  field.push_back(static_cast<char>(length));
-  return field + bytes;
-}
-
-std::string Piece(const std::string& text, char type) {
-  return Field(1, Field(1, text) + '\x18' + type);
-}
-
-constexpr char kNormalPiece = 1, kUnknownPiece = 2, kControlPiece = 3, kUserDefinedPiece = 4;
-
-std::string CharacterMapOf(const std::vector<uint32_t>& units) {
-  const auto bytes = static_cast<uint32_t>(units.size() * sizeof(uint32_t));
-  std::string map(reinterpret_cast<const char*>(&bytes), sizeof(bytes));
-  map.append(reinterpret_cast<const char*>(units.data()), bytes);
-  return map + std::string(1, '\0');
-}
-
-TEST(Tokenizer, ACharacterMapWhoseKeysDoNotEndIsRefused) {
-  const std::string pieces = Piece("<unk>", kUnknownPiece) + Piece("a", kNormalPiece);
-  std::vector<uint32_t> units(512, 0);
-  units[0] = 256 << 10;
-  units[353] = 0x61 << 10 | 0x61;  // and 256 leads to itself by a zero
-  EXPECT_THAT(Refused(pieces + Field(3, Field(2, CharacterMapOf(units)))),
-              HasSubstr("character map is damaged, or maps texts of more than 256 bytes"));
-  // Without circles: state i * 256 leads on to the next one by 'a', and the last one nowhere.
-  for (const size_t length : {256, 257}) {
-    std::vector<uint32_t> chain((length + 2) * 256, 0x80000000);
-    chain[0] = 256 << 10;
-    for (size_t i = 1; i <= length; ++i) {
-      const size_t unit = i * 256 + 'a';
-      chain[unit] = static_cast<uint32_t>(unit ^ (i + 1) * 256) << 10 | 'a';
-    }
-    EXPECT_EQ(Make(pieces + Field(3, Field(2, CharacterMapOf(chain)))).ok(), length == 256);
-  }
-}
-
-TEST(Tokenizer, ACharacterMapWithLongValuesIsRefused) {
-  const std::string pieces = Piece("<unk>", kUnknownPiece) + Piece("a", kNormalPiece);
-  for (const size_t bytes : {4096, 4097}) {
-    std::string map = CharacterMapOf(std::vector<uint32_t>(256, 0x80000000));
-    map += std::string(bytes, 'v') + std::string(1, '\0');
-    const std::string file = pieces + Field(3, Field(2, map));
-    if (bytes == 4096) {
-      EXPECT_TRUE(Make(file).ok());
-    } else {
-      EXPECT_THAT(Refused(file), HasSubstr("maps to a text of 4097 bytes; at most 4096 are read"));
-    }
-  }
-}
-
-// As sentencepiece 0.2.3 gives them.
-TEST(Tokenizer, UserDefinedAndControlPiecesAreFoundAsTheLibraryFindsThem) {
-  const std::string pieces = Piece("<unk>", kUnknownPiece) + Piece("c", kControlPiece) +
-                             Piece("a", kNormalPiece) + Piece("b", kNormalPiece) +
-                             Piece("ab", kUserDefinedPiece) + Piece("abab", kUserDefinedPiece) +
-                             Piece("bb", kNormalPiece);
-  const std::string as_written = Field(3, std::string("\x18\x00\x20\x00", 4));
-  const std::string bpe = Field(2, std::string("\x18\x02", 2));
-  using Ids = std::vector<int32_t>;
-  const std::tuple<const char*, Ids, Ids> cases[] = {{"acb", {2, 0, 3}, {2, 0, 3}},
-                                                     {"ababab", {4, 5}, {5, 4}},
-                                                     {"bbb", {3, 6}, {6, 3}},
-                                                     {"cc", {0}, {0}},
-                                                     {"abbb", {4, 6}, {4, 6}}};
-  for (const bool is_bpe : {false, true}) {
-    const auto tokenizer = Make(pieces + (is_bpe ? bpe : "") + as_written);
-    ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
-    for (const auto& [text, unigram_ids, bpe_ids] : cases)
-      EXPECT_EQ(Encode(**tokenizer, text).ids, is_bpe ? bpe_ids : unigram_ids) << text;
-  }
-}
-
 // Files with as many tokens, pieces, merges or values as their bytes have room for.
 TEST(Tokenizer, NoFileTakesMoreMemoryThanIsReservedForIt) {
   const auto word = [](uint32_t i, size_t bytes) {  // of bytes that are text, and of JSON
@@ -499,22 +376,6 @@ TEST(Tokenizer, DamagedFilesAreRefused) {
   for (size_t bytes = 5; bytes + 1 < model.size(); bytes += 7)
     refused += Make(model.substr(0, bytes)).ok() ? 0 : 1;
   EXPECT_GT(refused, 0);
-}
-
-// A character map is taken only if no text can lead a look-up out of it.
-TEST(Tokenizer, NoByteOfASentencePieceModelLeadsOutsideOfIt) {
-  std::string model = ReadFile("tokenizers/unigram.model");
-  const std::string text = "Ｈello ﬁ ① the water…";
-  uint32_t state = 17;
-  for (int round = 0; round < 200; ++round) {
-    std::string damaged = model;
-    for (int change = 0; change < 8; ++change) {
-      state = state * 1664525 + 1013904223;
-      damaged[6000 + (state >> 8) % (damaged.size() - 6000)] = static_cast<char>(state >> 24);
-    }
-    const auto tokenizer = Make(damaged);
-    if (tokenizer.ok()) Encode(**tokenizer, text);  // under ASan it would be seen
-  }
 }
 
 // Each takes some seconds at the most, where a quadratic one would take hours.

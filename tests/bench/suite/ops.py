@@ -1,12 +1,14 @@
 """Single ops on 224x224 photos: Albumentations' CPU time ÷ ours.
 
 CPU time of one thread, by turns on the same CPU, RGB bytes in and out, with the machine's best
-instructions and held to AVX2. Ops that Albumentations has no counterpart for stand with their own
-time. Albumentations is in build/peers/albumentations (`scripts/bench ops --install`).
+instructions and with both sides held to AVX2. Ops that Albumentations has no counterpart for stand
+with their own time. Albumentations is in build/peers/albumentations (`scripts/bench ops
+--install`).
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 from contextlib import ExitStack
 
@@ -19,6 +21,8 @@ PACKAGES = [["albumentations==2.0.8", "opencv-python-headless"]]
 POINT = {"must": 2.0, "aim": 4.0}
 FILTER = {"must": 1.5, "aim": 3.0}
 RANGE = "[0.6, 1.4]"
+# What OpenCV and NumPy take beyond AVX2.
+HELD = {"OPENCV_CPU_DISABLE": "AVX512-SKX", "NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL"}
 
 # By the name that the peer's script knows: the op, its parameters, and what is asked.
 ROWS: dict[str, tuple[str, str, dict[str, float]]] = {
@@ -75,10 +79,13 @@ def known() -> dict[str, str]:
 class Side:
     """A program that answers lines with seconds."""
 
-    def __init__(self, stack: ExitStack, command: list) -> None:
+    def __init__(self, stack: ExitStack, command: list, **environment: str) -> None:
         self._process = stack.enter_context(
-            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        )
+            subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                env={**os.environ, **environment},
+            )
+        )  # fmt: skip
         stack.callback(self._process.stdin.close)
 
     def wait(self) -> None:
@@ -103,31 +110,31 @@ def run(context: Context) -> list[Figure]:
             "AVX2": Side(stack, [TOOL, context.photos, "--cpu", str(CPU), "--target", "AVX2"]),
         }
         python = FOLDER / "albumentations/bin/python"
-        peer = None
+        theirs = {}
         if python.exists():
-            script = SCRIPTS / "albumentations_ops.py"
-            peer = Side(stack, [python, script, context.photos, str(CPU)])
+            command = [python, SCRIPTS / "albumentations_ops.py", context.photos, str(CPU)]
+            theirs = {"": Side(stack, command), "AVX2": Side(stack, command, **HELD)}
         else:
             context.absent["Albumentations"] = "not installed: scripts/bench ops --install"
         for name, (op, parameters, goals) in rows.items():
             graph = f"[{op}: {{{parameters}}}]"
             times: dict[str, list[float]] = {column: [] for column in ours}
-            peers = []
+            peers: dict[str, list[float]] = {column: [] for column in theirs}
             try:
                 for _ in range(3 * context.rounds):
                     for column, side in ours.items():
                         times[column].append(1e6 * side.seconds(f"5 {graph}"))
-                    if peer is not None:
-                        peers.append(1e6 * peer.seconds(f"2 {name}"))
+                    for column, side in theirs.items():
+                        peers[column].append(1e6 * side.seconds(f"2 {name}"))
             except ValueError as error:
                 context.absent[name] = str(error)
                 continue
             for column, rounds in times.items():
                 title = column or "best"
-                if peer is None:
+                if not theirs:
                     figures.append(Figure.of(name, rounds, unit="µs", better="less", column=title))
                     continue
-                ratios = [theirs / mine for theirs, mine in zip(peers, rounds)]
+                ratios = [other / mine for other, mine in zip(peers[column], rounds)]
                 figures.append(Figure.of(f"{name} ÷ Albumentations", ratios, column=title, **goals))
                 figures.append(Figure.of(name, rounds, unit="µs", better="less", column=title))
         for name in sorted(set(ops) - {row[0] for row in rows.values()}):
