@@ -434,12 +434,11 @@ def test_watching_on_a_narrow_terminal_ends_with_q_and_leaves_the_terminal_as_it
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 12, 50, 0, 0))
     before = termios.tcgetattr(terminal)
     process = subprocess.Popen(
-        [PROGRAM, "--address", busy.address, "status", "--watch", "--interval", "200ms"],
+        ["setsid", "--ctty", PROGRAM, "--address", busy.address]
+        + ["status", "--watch", "--interval", "200ms"],
         stdin=terminal,
         stdout=terminal,
         stderr=terminal,
-        start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         env=environment(TERM="xterm"),
     )
     shown = b""
