@@ -162,7 +162,8 @@ TEST(JointFields, AMaskCanHoldWhatItIsFilledWith) {
   record.Add("mask", mask, mask, Bytes(16, 1));
   for (const char* fill : {"-1", "300", "1.5"}) {
     for (const char* op : {"random_rotation: {in: [image, mask], degrees: 40, mask_fill: ",
-                           "pad: {in: [image, mask], padding: 1, mask_fill: "}) {
+                           "pad: {in: [image, mask], padding: 1, mask_fill: ",
+                           "random_crop: {in: [image, mask], size: 4, padding: 1, mask_fill: "}) {
       EXPECT_THAT(Refusal(absl::StrCat("- ", op, fill, "}"), record),
                   AllOf(HasSubstr(absl::StrCat("'mask_fill' is ", fill)), HasSubstr("'mask'")));
     }

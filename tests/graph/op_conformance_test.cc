@@ -157,6 +157,19 @@ TEST_P(OpConformance, EverythingIsDocumented) {
       << "an op draws for what it works on: a sample or a batch";
 }
 
+// The image's colour in a mask would be a class.
+TEST_P(OpConformance, AColourForImagesIsNotThatOfTheirMasks) {
+  const auto has = [&](absl::string_view name) {
+    return std::any_of(entry().params.begin(), entry().params.end(),
+                       [&](const ParamInfo& param) { return param.name == name; });
+  };
+  if (entry().is_joint) {
+    EXPECT_EQ(has("fill"), has("mask_fill"));
+  }
+}
+
+}
+
 TEST_P(OpConformance, ItHasATestOfItsOwn) {
   const std::string test = "tests/graph/ops/" + GetParam() + "_test.cc";
   EXPECT_TRUE(std::filesystem::exists(std::filesystem::path(FEEDWATER_SOURCE_DIR) / test))

@@ -1577,6 +1577,7 @@ def random_crop(
     padding: Union[int, Sequence[int]] = (0, 0, 0, 0),
     pad_if_needed: bool = False,
     fill: Union[float, Sequence[float]] = (0.0,),
+    mask_fill: float = 0.0,
     in_: Optional[FieldNames] = None,
     out: Optional[FieldNames] = None,
     draws_as: Optional[int] = None,
@@ -1603,6 +1604,8 @@ def random_crop(
     fill : number, or list of 1 or 3 numbers, default [0.0]
         Value of padded pixels, in the units of the image: one number or one per channel. From
         -1000000 to 1000000.
+    mask_fill : number, default 0.0
+        The same of masks. From -1000000000 to 1000000000.
     in_ : field name or list of them, default image
         What the op reads. The image, and what moves with it. (any dtype, HWC or CHW)
     out : field name or list of them, optional

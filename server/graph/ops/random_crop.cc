@@ -15,6 +15,7 @@ struct Params : BoxRules {
   Padding padding;
   bool pad_if_needed = false;
   FillColor fill;
+  double mask_fill = 0;
 };
 
 class RandomCrop : public GeometryOp {
@@ -25,9 +26,11 @@ class RandomCrop : public GeometryOp {
         width_(static_cast<int>(params.size.width)),
         padding_(params.padding),
         pad_if_needed_(params.pad_if_needed),
-        fill_(FillOf(params.fill)) {}
+        fill_(FillOf(params.fill)),
+        mask_fill_(FillOf({{params.mask_fill}})) {}
 
   bool pads() const override { return pad_if_needed_ || HasPadding(); }
+  const PixelFill* mask_fill() const override { return &mask_fill_; }
 
   absl::StatusOr<PlannedSize> PlanSize(PlannedSize input) const override {
     if (input.height >= 0 && input.width >= 0 && !pad_if_needed_) {
@@ -75,7 +78,7 @@ class RandomCrop : public GeometryOp {
   const int height_, width_;
   const Padding padding_;
   const bool pad_if_needed_;
-  const PixelFill fill_;
+  const PixelFill fill_, mask_fill_;
 };
 
 const OpRegistrar kRegistrar(
@@ -99,6 +102,7 @@ const OpRegistrar kRegistrar(
         .Param("fill", &Params::fill,
                "Value of padded pixels, in the units of the image: one number or one per channel.",
                Range(-1e6, 1e6))
+        .LaterParam("mask_fill", &Params::mask_fill, "The same of masks.", Range(-1e9, 1e9))
         .Cost("A copy when it runs alone, next to nothing when it is fused.")
         .Example("- random_crop: {size: 32, padding: 4}")
         .AlsoKnownAs("torchvision", {"RandomCrop"})

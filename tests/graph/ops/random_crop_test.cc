@@ -54,6 +54,30 @@ TEST(RandomCrop, PaddingIsPartOfWhatIsCutFrom) {
               ElementsAre(1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3, 5, 6, 7));
 }
 
+TEST(RandomCrop, MasksHaveAFillOfTheirOwn) {
+  const auto cropped = [](const std::string& more) {
+    TestRecord record;
+    record.AddPixels(1, 1, 3, {5, 6, 7});
+    const TensorSpec spec{DType::kInt16, Layout::kPlain, {1, 1}};
+    record.Add("mask", spec, spec, {44, 1});
+    const auto outs = RunGraph(
+        absl::StrCat("- random_crop: {in: [image, mask], size: [1, 2], fill: [124, 116, 104], ",
+                     more, "}"),
+        record, "[image, mask]");
+    EXPECT_TRUE(outs.ok()) << outs.status();
+    return outs.value_or(std::vector<Bytes>(2));
+  };
+  for (const char* padding : {"padding: [1, 0, 0, 0]", "padding: [1, 0, 0, 0], mask_fill: 0"}) {
+    const auto outs = cropped(padding);
+    EXPECT_THAT(outs[0], ElementsAre(124, 116, 104, 5, 6, 7));
+    EXPECT_THAT(As<int16_t>(outs[1]), ElementsAre(0, 300)) << "no class of the image's colour";
+  }
+  EXPECT_THAT(As<int16_t>(cropped("padding: [1, 0, 0, 0], mask_fill: 255")[1]),
+              ElementsAre(255, 300));
+  EXPECT_THAT(As<int16_t>(cropped("pad_if_needed: true, mask_fill: 255")[1]),
+              ::testing::UnorderedElementsAre(255, 300));
+}
+
 TEST(RandomCrop, AWindowBesideTheImageShowsOnlyTheFill) {
   int all_fill = 0;
   for (int64_t id = 0; id < 200; ++id) {
