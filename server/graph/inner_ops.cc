@@ -35,8 +35,7 @@ absl::Status CheckInner(const OpSpec& spec) {
   };
   if (has("out")) return refuse("out", "has 'out': ops in 'ops' write the fields that they read");
   if (has(kDrawsAs)) return refuse(kDrawsAs, "has 'draws_as', which is for the ops of 'graph'");
-  if (entry.fusion == Fusion::kDecode)
-    return refuse("", "decodes: put it into 'graph' before this");
+  if (entry.DecodesFiles()) return refuse("", "decodes: put it into 'graph' before this");
   if (!entry.files.empty()) return refuse("", "is made from a file: put it into 'graph' itself");
   if (RunsOnBatches(spec))
     return refuse("", "has 'batch: true': ops in 'ops' work on single samples");

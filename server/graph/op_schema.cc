@@ -1,5 +1,7 @@
 #include "server/graph/op_schema.h"
 
+#include <algorithm>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
@@ -54,6 +56,14 @@ std::string PortText(const Port& port) {
 }
 
 }  // namespace
+
+bool OpEntry::DecodesFiles() const {
+  return std::any_of(inputs.begin(), inputs.end(), [&](const Port& port) {
+    const bool takes_files =
+        std::find(port.layouts.begin(), port.layouts.end(), Layout::kEncoded) != port.layouts.end();
+    return takes_files && (port.layouts.size() == 1 || !plugin.empty());
+  });
+}
 
 std::string OpEntry::InputText(size_t i) const {
   return PortText(inputs[is_repeated || is_free ? 0 : i]);

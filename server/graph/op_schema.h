@@ -78,6 +78,9 @@ struct OpEntry {
                                                     absl::Span<const std::string> in)>
       create_over;
   bool is_combinator() const { return create_over != nullptr; }
+  // Whether it reads what strangers may have made for its libraries: the bytes of files, images and
+  // audio alike. A plug-in's op may do so wherever it says that it takes them.
+  bool DecodesFiles() const;
   // The parameters as they will be used, defaults included (but LaterParam's): "p=0.5;size=[224,
   // 224];". For the digest.
   std::function<absl::StatusOr<std::string>(const YamlNode& node, const OpFiles& files)> canonical;

@@ -313,10 +313,9 @@ bool Plan::OnlyDecoded(size_t field) const {
 }
 
 bool Plan::decodes() const {
-  // Images and audio alike: the op takes nothing else than the bytes of files.
-  return std::any_of(impl_->flow.nodes.begin(), impl_->flow.nodes.end(), [](const Node& node) {
-    return node.entry->inputs[0].layouts == std::vector<Layout>{Layout::kEncoded};
-  });
+  // None does within another op: inner_ops.cc.
+  return std::any_of(impl_->flow.nodes.begin(), impl_->flow.nodes.end(),
+                     [](const Node& node) { return node.entry->DecodesFiles(); });
 }
 
 bool Plan::has_batch_ops() const {

@@ -167,7 +167,7 @@ class Plan {
   absl::Status FinishBatch(int64_t samples, uint64_t global_batch, PhiloxKey key,
                            const BatchMemory& memory, SampleWorkspace& workspace) const;
 
-  bool decodes() const;  // whether it has an op that decodes images
+  bool decodes() const;  // whether it has an op that decodes files: OpEntry::DecodesFiles
 
   // Whether every reader of the dataset's field is a decoder, which takes coefficients in place of
   // the file.

@@ -122,6 +122,11 @@ TEST(Combinator, RefusesWhatCannotStandInIt) {
   EXPECT_THAT(MessageOf("- apply: {p: 1}"), HasSubstr("needs 'ops'"));
   EXPECT_THAT(MessageOf("- apply: {p: 1.5, ops: [random_invert]}"), HasSubstr("'p' must be"));
   EXPECT_THAT(MessageOf("- apply: {p: 1, ops: [decode]}"), HasSubstr("decodes"));
+  for (const char* inner : {"decode_audio: {sample_rate: 8000}",
+                            "one_of: {ops: [decode_audio: {sample_rate: 8000}]}"}) {
+    EXPECT_THAT(MessageOf(absl::StrCat("- apply: {in: data, p: 1, ops: [", inner, "]}")),
+                HasSubstr("op 'decode_audio' in 'ops' decodes: put it into 'graph' before this"));
+  }
   EXPECT_THAT(MessageOf("- apply: {p: 1, ops: [mixup]}"), HasSubstr("whole batches"));
   EXPECT_THAT(MessageOf("- apply: {p: 1, ops: [python: {name: a, batch: true}]}"),
               HasSubstr("batch: true"));

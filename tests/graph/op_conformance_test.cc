@@ -168,6 +168,33 @@ TEST_P(OpConformance, AColourForImagesIsNotThatOfTheirMasks) {
   }
 }
 
+// Which jobs are isolated is decided by the ops of `graph` (Plan::decodes), so that none may hide
+// in another one.
+TEST_P(OpConformance, FilesAreDecodedByOpsOfTheGraphAlone) {
+  if (entry().is_batch_op) return;
+  const std::vector<Layout>& layouts = entry().inputs[0].layouts;
+  const bool takes_files =
+      std::find(layouts.begin(), layouts.end(), Layout::kEncoded) != layouts.end();
+  // tokenize reads text by code of its own.
+  EXPECT_EQ(entry().DecodesFiles(), takes_files && entry().name != "tokenize");
+  const auto plan = PlanFor(MakeRecord(40, 44, 3));
+  ASSERT_NE(plan, nullptr);
+  EXPECT_EQ(plan->decodes(), entry().DecodesFiles());
+  if (!entry().DecodesFiles()) return;
+  const auto ops = ReadOps(*ParseYaml(entry().example, "example"), /*is_batch=*/false);
+  ASSERT_TRUE(ops.ok()) << ops.status();
+  std::string params;
+  for (const auto& [name, value] : ops->at(0).params.entries)
+    absl::StrAppend(&params, name.scalar, ": ", value.scalar, ", ");
+  const std::string inner = absl::StrCat("{", entry().name, ": {", params, "}}");
+  for (const std::string& graph :
+       {absl::StrCat("- apply: {in: data, p: 1, ops: [", inner, "]}"),
+        absl::StrCat("- one_of: {in: data, ops: [", inner, "]}"),
+        absl::StrCat("- some_of: {in: data, n: 1, ops: [", inner, "]}"),
+        absl::StrCat("- repeat: {in: data, times: 1, ops: [", inner, "]}")}) {
+    const auto refused = ParsePipeline(PipelineText(graph, "[data]"), "test.yaml");
+    EXPECT_THAT(std::string(refused.status().message()), HasSubstr("'graph' before this")) << graph;
+  }
 }
 
 TEST_P(OpConformance, ItHasATestOfItsOwn) {
