@@ -47,7 +47,8 @@ std::string SignalName(int signal) {
 
 absl::StatusOr<std::unique_ptr<DecoderProcess>> DecoderProcess::Start(const DecoderProgram& program,
                                                                       const Options& options) {
-  FW_ASSIGN_OR_RETURN(Region region, Region::Make(options.output_bytes, options.memory_bytes));
+  FW_ASSIGN_OR_RETURN(
+      Region region, Region::Make(options.input_bytes, options.output_bytes, options.memory_bytes));
   FW_ASSIGN_OR_RETURN(DecoderProgram::Child child, program.Start(region.fd()));
   std::unique_ptr<DecoderProcess> process(new DecoderProcess(std::move(child), std::move(region)));
   process->SetPatience(kStartSeconds, kStartCpuSeconds);

@@ -19,8 +19,8 @@ namespace feedwater::server {
 class DecoderProcess {
  public:
   struct Options {
-    uint64_t output_bytes = 0;  // room in the region
-    uint64_t memory_bytes = 0;  // of its own, at most
+    uint64_t input_bytes = kRecordBytes, output_bytes = 0;  // room in the region
+    uint64_t memory_bytes = 0;                              // of its own, at most
   };
   static absl::StatusOr<std::unique_ptr<DecoderProcess>> Start(const DecoderProgram& program,
                                                                const Options& options);

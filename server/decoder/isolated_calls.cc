@@ -25,12 +25,14 @@ absl::Status IsolatedMaker::RunCall(const SampleInput& input) {
   }
   Request reply = {};
   reply.command = static_cast<uint32_t>(DecoderCommand::kReturn);
+  // The one before has been taken over.
+  const uint64_t record_bytes = input_used_;
   std::vector<RegionField> fields;
   const auto put = [&](const TensorSpec& spec, const std::byte* data, size_t bytes) {
     uint64_t offset = 0;
     RegionField& field = fields.emplace_back();
-    return Describe(spec, 0, bytes, &field) && PutInput(data, bytes, &offset) &&
-           (field.offset = offset, true);
+    return Describe(spec, 0, bytes, &field) &&
+           PutInput(data, bytes, options_.input_bytes, &offset) && (field.offset = offset, true);
   };
   OpCall call;
   call.name = &name;
@@ -54,12 +56,14 @@ absl::Status IsolatedMaker::RunCall(const SampleInput& input) {
     return status;
   if (!status.ok()) {
     fields.clear();
+    input_used_ = record_bytes;
     reply.code = static_cast<uint32_t>(status.code());
     TensorSpec text;
     text.shape = {static_cast<int64_t>(status.message().size())};
     const auto* const message = reinterpret_cast<const std::byte*>(status.message().data());
     if (!put(text, message, status.message().size())) fields.clear();
   }
+  input_used_ = record_bytes;
   reply.fields = static_cast<uint32_t>(fields.size());
   std::memcpy(region.at(kRequestAt), &reply, sizeof(reply));
   std::memcpy(region.at(kRequestAt + sizeof(reply)), fields.data(),

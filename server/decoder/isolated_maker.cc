@@ -132,7 +132,9 @@ IsolatedMaker::IsolatedMaker(std::shared_ptr<DecoderHost> host, std::shared_ptr<
                        1000),
       area_(SampleArea::Of(*plan_)) {
   options_.memory_bytes = MemoryBytes(*plan_, setup_.files);
-  if (area_.ok()) options_.output_bytes = area_->bytes + kExtraOutputBytes;
+  if (!area_.ok()) return;
+  options_.input_bytes = area_->input_bytes();
+  options_.output_bytes = area_->output_bytes();
 }
 
 int64_t IsolatedMaker::ProcessBytes(const Plan& plan, const std::vector<OpFile>& files) {
@@ -240,16 +242,16 @@ absl::Status IsolatedMaker::Fill(DecoderCommand command, const SampleInput& inpu
   std::memcpy(region.at(kRequestAt), &request, sizeof(request));
 
   hashes_.assign(fields.size(), ContentHash());
-  input_used_ = 0;
+  input_used_ = input_most_ = output_used_ = 0;
   for (size_t i = 0; i < fields.size(); ++i) {
     const Tensor& field = fields[i];
     RegionField at;
     uint64_t offset = 0;
     if (!Describe(field.spec, 0, field.bytes(), &at) ||
-        !PutInput(field.data, field.bytes(), &offset)) {
+        !PutInput(field.data, field.bytes(), kRecordBytes, &offset)) {
       return absl::InvalidArgumentError(absl::StrCat(
           "a field of ", field.spec.ToString(), ": a decoder process takes records of ",
-          FormatBytes(static_cast<int64_t>(kInputBytes)), " at most (isolation)"));
+          FormatBytes(static_cast<int64_t>(kRecordBytes)), " at most (isolation)"));
     }
     at.offset = offset;
     if (seek_indexes_ != nullptr && command != DecoderCommand::kSetUp && IsJpeg(field)) {
@@ -258,7 +260,7 @@ absl::Status IsolatedMaker::Fill(DecoderCommand command, const SampleInput& inpu
       at.hash_low = hash.low64;
       at.hash_high = hash.high64;
       if (seek_indexes_->Find(hashes_[i], &index_) &&
-          PutInput(index_.data(), index_.size(), &at.index_offset)) {
+          PutInput(index_.data(), index_.size(), kRecordBytes, &at.index_offset)) {
         at.index_bytes = index_.size();
       }
     }
@@ -268,14 +270,15 @@ absl::Status IsolatedMaker::Fill(DecoderCommand command, const SampleInput& inpu
 }
 
 // Behind what is there. False: there is no room.
-bool IsolatedMaker::PutInput(const std::byte* data, size_t bytes, uint64_t* offset) {
+bool IsolatedMaker::PutInput(const std::byte* data, size_t bytes, uint64_t room, uint64_t* offset) {
   std::byte* const input = process_->region().input();
   const uint64_t end = input_used_ + RoundUpToUnit(bytes) + kReadPadding;
-  if (bytes > kInputBytes || end > kInputBytes) return false;
+  if (bytes > room || end > room) return false;
   *offset = input_used_;
   if (bytes > 0) std::memcpy(input + input_used_, data, bytes);
   std::memset(input + input_used_ + bytes, 0, end - input_used_ - bytes);
   input_used_ = end;
+  input_most_ = std::max(input_most_, end);
   return true;
 }
 
@@ -284,7 +287,6 @@ absl::Status IsolatedMaker::ReadAnswer() {
   const Region& region = process_->region();
   answer_ = CopyIn<Answer>(region.at(kAnswerAt));
   answered_.clear();
-  output_used_ = 0;
   const auto broken = [](absl::string_view how) {
     return absl::DataLossError(
         absl::StrCat("the decoder process broke its protocol on this record: ", how));
@@ -361,7 +363,7 @@ absl::Status IsolatedMaker::Ask(DecoderCommand command, const SampleInput& input
     if (outcome == DecoderProcess::Outcome::kAnswered) {
       cost_.cpu_ns += process_->TakeCpuNs();
       const Region& region = process_->region();
-      region.GiveBack(region.input(), input_used_);
+      region.GiveBack(region.input(), input_most_);
       answered.ok() ? TakeIndexes() : TakeBack(options_.output_bytes);
       return answered;
     }

@@ -113,7 +113,7 @@ class IsolatedMaker final : public SampleMaker {
   // Has the op run that the process asks for, and puts what comes of it into the region. An error
   // tells of the machine.
   absl::Status RunCall(const SampleInput& input);
-  bool PutInput(const std::byte* data, size_t bytes, uint64_t* offset);
+  bool PutInput(const std::byte* data, size_t bytes, uint64_t room, uint64_t* offset);
   void TakeIndexes();
   absl::Status Finish(const SampleInput& input, int64_t k, const BatchMemory& memory);
 
@@ -133,10 +133,11 @@ class IsolatedMaker final : public SampleMaker {
 
   std::unique_ptr<DecoderProcess> process_;  // null: none runs
   MemoryReservation reservation_;
-  BatchMemory made_;          // in its region
-  uint64_t input_used_ = 0;   // of the last request
-  uint64_t output_used_ = 0;  // of the last answer
-  Answer answer_{};           // a copy
+  BatchMemory made_;  // in its region
+  // Of the areas, since the last request; `most`: at any time, with what calls have given.
+  uint64_t input_used_ = 0, input_most_ = 0;
+  uint64_t output_used_ = 0;
+  Answer answer_{};  // a copy
   std::vector<RegionField> answered_;
   std::vector<ContentHash> hashes_;  // of the request's fields
   std::vector<std::byte> index_;     // scratch

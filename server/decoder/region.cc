@@ -47,10 +47,11 @@ absl::Status Region::Map(size_t bytes) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Region> Region::Make(uint64_t output_bytes, uint64_t memory_bytes) {
+absl::StatusOr<Region> Region::Make(uint64_t input_bytes, uint64_t output_bytes,
+                                    uint64_t memory_bytes) {
   uint64_t bytes = 0;
-  if (__builtin_add_overflow(output_bytes, kControlBytes + kInputBytes + kPage, &bytes) ||
-      bytes > INT64_MAX) {
+  if (__builtin_add_overflow(output_bytes, kControlBytes + kPage, &bytes) ||
+      __builtin_add_overflow(input_bytes, bytes, &bytes) || bytes > INT64_MAX) {
     return absl::InvalidArgumentError("the size of a sample overflows");
   }
   bytes = bytes / kPage * kPage;
@@ -58,7 +59,7 @@ absl::StatusOr<Region> Region::Make(uint64_t output_bytes, uint64_t memory_bytes
   FW_ASSIGN_OR_RETURN(region.fd_, MakeSealedFile("feedwater-decoder", static_cast<int64_t>(bytes),
                                                  /*allocate=*/false));
   FW_RETURN_IF_ERROR(region.Map(bytes));
-  region.header_ = {kRegionMagic, kRegionVersion, kInputBytes, output_bytes, memory_bytes};
+  region.header_ = {kRegionMagic, kRegionVersion, input_bytes, output_bytes, memory_bytes};
   std::memcpy(region.data_, &region.header_, sizeof(region.header_));
   return region;
 }
@@ -115,6 +116,11 @@ absl::StatusOr<SampleArea> SampleArea::Of(const Plan& plan) {
   }
   area.staging = area.bytes;
   if (!add(plan.staging_bytes_per_sample())) return overflow;
+  const SampleMemory::Calls& calls = plan.memory(SampleWay::kWhole).calls;
+  if (calls.bytes() > 0) {
+    area.call_inputs = RoundUpToUnit(static_cast<uint64_t>(calls.inputs)) + kCallSlackBytes;
+    area.call_outputs = RoundUpToUnit(static_cast<uint64_t>(calls.outputs)) + kCallSlackBytes;
+  }
   return area;
 }
 

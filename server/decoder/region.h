@@ -3,9 +3,10 @@
 //
 //   0          RegionHeader; at kRequestAt the Request and its fields, at kAnswerAt the Answer and
 //              its fields. Native integers: both sides are of one build.
-//   kControl   input_bytes: what the worker gives
-//   then       output_bytes: what the decoder makes. First the sample (SampleArea), then whatever
-//              else the answer points to
+//   kControl   input_bytes: what the worker gives. First the record, then what a program of the
+//              user's has made of a call
+//   then       output_bytes: what the decoder makes. First the sample, then what such a program is
+//              given (SampleArea), then whatever else the answer points to
 //
 // Either side may write all of it at any time, so each copies what it reads from here once (CopyIn)
 // and checks the copy; bytes of pixels are only ever copied on. Pages are allocated when they are
@@ -25,14 +26,16 @@
 namespace feedwater::server {
 
 inline constexpr uint32_t kRegionMagic = 0x43445746;  // "FWDC"
-inline constexpr uint32_t kRegionVersion = 3;
+inline constexpr uint32_t kRegionVersion = 4;
 inline constexpr size_t kRegionUnit = 64;
 inline constexpr size_t kRequestAt = 4096, kAnswerAt = 64 << 10, kControlBytes = 128 << 10;
 inline constexpr size_t kMaxRegionFields = 256, kMaxRegionAxes = 8;
 // More than the largest record that is read (pipeline/record_reader.h).
-inline constexpr uint64_t kInputBytes = 272ull << 20;
-// Behind the sample: what a cache keeps of a record at most (cache/block.h), and some more.
+inline constexpr uint64_t kRecordBytes = 272ull << 20;
+// Behind sample and calls: what a cache keeps of a record at most (cache/block.h), and some more.
 inline constexpr uint64_t kExtraOutputBytes = 80ull << 20;
+// Between the fields of a call, and for the text of one that has failed.
+inline constexpr uint64_t kCallSlackBytes = 64ull << 10;
 
 struct RegionHeader {
   uint32_t magic, version;
@@ -98,7 +101,8 @@ T CopyIn(const std::byte* from) {
 class Region {
  public:
   // Makes one. ResourceExhausted: the machine has no memory or no file for it.
-  static absl::StatusOr<Region> Make(uint64_t output_bytes, uint64_t memory_bytes);
+  static absl::StatusOr<Region> Make(uint64_t input_bytes, uint64_t output_bytes,
+                                     uint64_t memory_bytes);
   // Maps the one that somebody else has made, and checks its header.
   static absl::StatusOr<Region> Open(int fd);
   Region() = default;
@@ -126,13 +130,19 @@ class Region {
   RegionHeader header_{};  // a copy
 };
 
-// Where a finished sample lies at the start of the output area: a batch of one.
+// Where a finished sample lies at the start of the output area: a batch of one. Calls of the user's
+// own ops have an area of their own behind it, so that what a cache keeps takes none of their room.
 struct SampleArea {
   static constexpr uint64_t kNotRagged = UINT64_MAX;
   std::vector<uint64_t> outputs;  // where each begins
   std::vector<uint64_t> rows;     // where the offsets of each ragged one begin; else kNotRagged
   uint64_t staging = 0;
-  uint64_t bytes = 0;  // a multiple of kRegionUnit
+  uint64_t bytes = 0;                          // a multiple of kRegionUnit
+  uint64_t call_inputs = 0, call_outputs = 0;  // the same: room for the largest; 0: there are none
+
+  uint64_t extra() const { return bytes + call_inputs; }  // where the rest begins
+  uint64_t input_bytes() const { return kRecordBytes + call_outputs; }
+  uint64_t output_bytes() const { return extra() + kExtraOutputBytes; }
 
   static absl::StatusOr<SampleArea> Of(const Plan& plan);
   BatchMemory At(std::byte* area) const;

@@ -69,16 +69,11 @@ class Decoder final : public OpCaller {
     asked.seed[1] = call.seed[1];
     asked.message_bytes = static_cast<uint32_t>(std::min(call.name->size(), sizeof(asked.message)));
     std::memcpy(asked.message, call.name->data(), asked.message_bytes);
-    const uint64_t used_before = used_;
-    const size_t fields_before = fields_.size();
-    used_ = std::max(used_, sample_bytes_);
+    std::vector<RegionField> fields;
+    uint64_t used = area_.bytes;
     bool fits = true;
     for (const Tensor& input : call.inputs)
-      fits = fits && Put(input.spec, {input.data, input.bytes()});
-    std::vector<RegionField> fields(fields_.begin() + static_cast<ptrdiff_t>(fields_before),
-                                    fields_.end());
-    fields_.resize(fields_before);
-    used_ = used_before;
+      fits = fits && Put(input.spec, {input.data, input.bytes()}, area_.extra(), &used, &fields);
     for (const TensorSpec& output : call.outputs) {
       FW_ASSIGN_OR_RETURN(const int64_t bytes, output.ByteSize());
       fits = fits && Describe(output, 0, static_cast<uint64_t>(bytes), &fields.emplace_back());
@@ -105,7 +100,7 @@ class Decoder final : public OpCaller {
     answer_ = {};
     fields_.clear();
     indexes_.images.clear();
-    used_ = 0;
+    used_ = area_.extra();
     is_large_ = false;
     const DecodeCounts before = workspace_.images().counts();
     absl::Status status = ready;
@@ -193,13 +188,13 @@ class Decoder final : public OpCaller {
     const Tensor& text = record_.fields[0];
     FW_ASSIGN_OR_RETURN(const DecoderSetup setup, DecodeSetup({text.data, text.bytes()}));
     FW_ASSIGN_OR_RETURN(plan_, PlanOf(setup));
-    FW_ASSIGN_OR_RETURN(const SampleArea area, SampleArea::Of(*plan_));
-    if (area.bytes > region_.header().output_bytes) {
+    FW_ASSIGN_OR_RETURN(SampleArea area, SampleArea::Of(*plan_));
+    if (area.output_bytes() > region_.header().output_bytes) {
       plan_ = nullptr;
       return absl::InvalidArgumentError("no room for the pipeline's samples");
     }
-    sample_bytes_ = area.bytes;
-    memory_ = area.At(region_.output());
+    area_ = std::move(area);
+    memory_ = area_.At(region_.output());
     SetMessage(PlanIdentity(*plan_));
     return absl::OkStatus();
   }
@@ -214,7 +209,6 @@ class Decoder final : public OpCaller {
   absl::Status RunKeeping() {
     if (!plan_->RunPrefix(input_, request_.max_field_bytes, workspace_, &kept_).ok())
       return plan_->Run(input_, 0, memory_, workspace_);
-    used_ = sample_bytes_;
     answer_.is_kept = 1;
     for (const Tensor& field : kept_.fields) {
       if (Put(field.spec, {field.data, field.bytes()})) continue;
@@ -257,20 +251,24 @@ class Decoder final : public OpCaller {
 
   // Adds bytes to the answer, behind what is there. False when there is no room.
   bool Put(const TensorSpec& spec, absl::Span<const std::byte> bytes) {
-    const uint64_t room = region_.header().output_bytes;
+    return Put(spec, bytes, region_.header().output_bytes, &used_, &fields_);
+  }
+
+  // The same in the part of the output area that ends at `room`, of which `used` is taken.
+  bool Put(const TensorSpec& spec, absl::Span<const std::byte> bytes, uint64_t room, uint64_t* used,
+           std::vector<RegionField>* fields) {
     RegionField field;
-    if (fields_.size() >= kMaxRegionFields || used_ > room || bytes.size() > room - used_ ||
-        !Describe(spec, used_, bytes.size(), &field)) {
+    if (fields->size() >= kMaxRegionFields || *used > room || bytes.size() > room - *used ||
+        !Describe(spec, *used, bytes.size(), &field)) {
       return false;
     }
-    if (!bytes.empty()) std::memcpy(region_.output() + used_, bytes.data(), bytes.size());
-    used_ = std::min(room, used_ + RoundUpToUnit(bytes.size()));
-    fields_.push_back(field);
+    if (!bytes.empty()) std::memcpy(region_.output() + *used, bytes.data(), bytes.size());
+    *used = std::min(room, *used + RoundUpToUnit(bytes.size()));
+    fields->push_back(field);
     return true;
   }
 
   void PutIndexes() {
-    used_ = std::max(used_, sample_bytes_);
     for (const RequestIndexes::Image& image : indexes_.images) {
       TensorSpec spec;
       spec.shape = {static_cast<int64_t>(image.learned.size())};
@@ -304,7 +302,7 @@ class Decoder final : public OpCaller {
   SampleWorkspace workspace_;
   RequestIndexes indexes_;
   BatchMemory memory_;
-  uint64_t sample_bytes_ = 0;
+  SampleArea area_;
 
   // Of the request under way.
   Request request_{};

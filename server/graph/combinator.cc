@@ -261,6 +261,9 @@ OpMemory Combinator::Memory(absl::Span<const TensorSpec> inputs,
     memory.codec_copies = std::max(memory.codec_copies, own.codec_copies);
     memory.codec_rows = std::max(memory.codec_rows, own.codec_rows);
     memory.codec_jpeg = std::max(memory.codec_jpeg, own.codec_jpeg);
+    memory.call_inputs = std::max(memory.call_inputs, own.call_inputs);
+    memory.call_outputs = std::max(memory.call_outputs, own.call_outputs);
+    memory.calls_are_open |= own.calls_are_open;
     if (memory.spares.size() < base + own.spares.size())
       memory.spares.resize(base + own.spares.size());
     for (size_t i = 0; i < own.spares.size(); ++i)

@@ -74,6 +74,9 @@ struct OpMemory {
   int64_t codec_copies = 0;          // of images that the codec resamples by copying them
   int64_t codec_rows = 0;            // that the codec resamples or copies
   int64_t codec_jpeg = 0;            // of those that it makes a JPEG of
+  // Of what a program of the user's takes and makes (op_caller.h). Open: the record tells.
+  int64_t call_inputs = 0, call_outputs = 0;
+  bool calls_are_open = false;
   // Spares and copies are of images whose size is open, and so of max_pixels.
   bool is_bound = false;
   // `scratch` is for an input whose size is open: the most that any sample takes, or what nobody

@@ -30,6 +30,14 @@ struct OpCall {
   WorkClock* clock = nullptr;  // beats while the program is waited for; may be null
 };
 
+// Of what a call takes and makes together. The same wherever samples are made: a decoder process
+// has room for it, too.
+inline constexpr int64_t kMostCallBytes = 512 << 20;
+
+// InvalidArgument: a call of these is larger. Sizes that are open count nothing.
+absl::Status CheckCallBytes(absl::Span<const TensorSpec> inputs,
+                            absl::Span<const TensorSpec> outputs);
+
 // The ops of one user. Thread-safe.
 class OpCaller {
  public:

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "server/base/units.h"
 #include "server/codec/decode_need.h"
+#include "server/graph/op_caller.h"
 #include "server/graph/op_ports.h"
 #include "server/graph/plan_impl.h"
 
@@ -186,6 +187,9 @@ class Walk {
     needs_.decoders = std::max(needs_.decoders, decoders);
     needs_.rows = std::max(needs_.rows, rows);
     needs_.jpeg = std::max(needs_.jpeg, jpeg);
+    needs_.calls.inputs = std::max(needs_.calls.inputs, own.call_inputs);
+    needs_.calls.outputs = std::max(needs_.calls.outputs, own.call_outputs);
+    needs_.calls.are_open |= own.calls_are_open;
     if (named_) decoders_.Take(decoders, is_bound, &step, "decoders of ");
     if (named_) rows_.Take(rows, is_bound, &step, "rows of ");
     if (named_) jpeg_.Take(jpeg, is_bound, &step, "rows of ");
@@ -290,6 +294,9 @@ SampleMemory MemoryOf(const Plan::Impl& plan, SampleWay way) {
     walk.TakeScratch(GrowingBuffer::Capacity(plan.batch_scratch_bytes), false, nullptr);
   SampleMemory memory;
   memory.depends_on_record = walk.depends_on_record();
+  memory.calls = needs.calls;
+  memory.calls.inputs = std::min(memory.calls.inputs, kMostCallBytes);
+  memory.calls.outputs = std::min(memory.calls.outputs, kMostCallBytes);
   memory.terms = walk.Terms();
   std::stable_sort(memory.terms.begin(), memory.terms.end(),
                    [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
@@ -305,11 +312,12 @@ SampleNeed NeedsOfSample(const Plan::Impl& plan, const Record& fields, SampleWay
   needs->scratch =
       plan.batch_scratch_bytes > 0 ? GrowingBuffer::Capacity(plan.batch_scratch_bytes) : 0;
   needs->decoders = needs->rows = needs->jpeg = needs->copies = 0;
+  needs->calls = {};
   std::fill(needs->buffers.begin(), needs->buffers.end(), 0);
   std::fill(needs->spares.begin(), needs->spares.end(), 0);
   Walk walk(plan, /*named=*/false, sizes, needs);
   AddWay(plan, way, &fields, &walk);
-  return {needs->Total(), walk.largest_image()};
+  return {needs->Total(), std::min(needs->calls.bytes(), kMostCallBytes), walk.largest_image()};
 }
 
 }  // namespace feedwater::server

@@ -29,6 +29,14 @@ struct SampleMemory {
   int64_t fixed = 0;        // of all
   int64_t most = 0;
   bool depends_on_record = false;  // its images and texts: what a sample takes is known with them
+  // Of the largest inputs and outputs that a program of the user's is given and gives. They are
+  // held once more where a decoder process makes the sample; not part of the sums above.
+  struct Calls {
+    int64_t inputs = 0, outputs = 0;
+    bool are_open = false;  // the record tells: these are bounds
+    int64_t bytes() const { return inputs + outputs; }
+  };
+  Calls calls;
 
   // What is set aside for every sample: what is fixed, and room for small images and the rows that
   // are under way.
@@ -50,7 +58,8 @@ struct SizedValue {
 // Of one sample, from its images' headers.
 struct SampleNeed {
   int64_t bytes = 0;
-  Size largest;  // of its images; empty where there is none
+  int64_t calls = 0;  // as SampleMemory::calls
+  Size largest;       // of its images; empty where there is none
 };
 
 // What a worker that reuses its buffers must have room for.
@@ -60,6 +69,7 @@ struct BufferNeeds {
   std::vector<int64_t> spares;               // by number
   int64_t decoders = 0, rows = 0, jpeg = 0;  // of the codec
   int64_t copies = 0;                        // of what a cache keeps
+  SampleMemory::Calls calls;                 // beside the total
   int64_t codec() const { return decoders + rows + jpeg; }
   int64_t Total() const;
 };

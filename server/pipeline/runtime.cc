@@ -84,8 +84,9 @@ absl::StatusOr<std::shared_ptr<const SampleRooms::Claim>> ClaimMemory(const JobC
   const LoadedPipeline& pipeline = *job.pipeline;
   const SampleMemory& memory = pipeline.sample_memory();
   const std::string name = absl::StrCat(job.name.size(), " ", job.name, pipeline.spec.name);
+  const bool has_calls = job.isolated && !memory.calls.are_open;
   auto claim = rooms->Admit(
-      job.owner_uid, name, memory.Claim(),
+      job.owner_uid, name, memory.Claim() + (has_calls ? memory.calls.bytes() : 0),
       job.isolated ? IsolatedMaker::ProcessBytes(*pipeline.plan, pipeline.spec.files()) : 0);
   if (claim.ok() && (*claim)->workers() < INT_MAX &&
       ClientLog().Admits("jobs on few workers", job.owner_uid)) {

@@ -180,9 +180,11 @@ absl::Status SampleRunner::EnterRoom(const Making& sample, const SampleInput& in
   // In the decoder's region, and on its way there.
   if (isolated && sample.bytes.size() > kCountedRecordBytes) more_bytes += 2 * sample.bytes.size();
   const SampleMemory& memory = plan.memory(way);
-  SampleNeed need{memory.fixed, {}};
+  SampleNeed need{memory.fixed, memory.calls.bytes(), {}};
   const bool fits = isolated || fitted_plan_ == plan.id();
-  if (memory.depends_on_record || !fits) need = plan.NeedOf(input, way, in_process_.workspace());
+  if (memory.depends_on_record || !fits || (isolated && memory.calls.are_open))
+    need = plan.NeedOf(input, way, in_process_.workspace());
+  if (isolated) more_bytes += need.calls;
   if (packs) {
     const CachedRecord::Need packing = CachedRecord::NeedOf(job, record_);
     more_bytes +=

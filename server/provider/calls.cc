@@ -13,6 +13,9 @@ namespace feedwater::server {
 namespace {
 
 constexpr auto kLookAgain = absl::Milliseconds(20);  // whether a call is still wanted
+// Beside the numbers of a payload: heads, and what stands between.
+constexpr int64_t kHeadsBytes = 64 << 10;
+constexpr int64_t kMostRoom = kMostCallBytes + kHeadsBytes;
 
 }  // namespace
 
@@ -60,12 +63,13 @@ absl::Status Provided::Call(const OpCall& call,
           absl::StrCat(spec.ToString(), " has more axes than a payload can have"));
     }
   }
+  FW_RETURN_IF_ERROR(CheckCallBytes(specs, call.outputs));
   FW_ASSIGN_OR_RETURN(const int64_t input_bytes, PayloadBytes(specs));
   const absl::StatusOr<int64_t> planned = PayloadBytes(call.outputs);
   constexpr int64_t kUnit = wire::kPayloadUnit;
   const int64_t output_at = (input_bytes + kUnit - 1) / kUnit * kUnit;
   int64_t room = output_at + (planned.ok() ? *planned : std::max(input_bytes, kGuessedBytes));
-  if (room > 2 * kMostEntryBytes) return TooLarge(static_cast<uint64_t>(room));
+  if (room > kMostRoom) return TooLarge(static_cast<uint64_t>(room));
 
   for (int deaths = 0;;) {
     PendingCall pending;
@@ -113,7 +117,7 @@ absl::Status Provided::Call(const OpCall& call,
     if (is_too_large && entry.bytes <= static_cast<uint64_t>(kMostEntryBytes)) {
       const int64_t before = shared->data_bytes();
       room = std::max(output_at + static_cast<int64_t>(entry.bytes), before + 1);
-      if (room <= 2 * kMostEntryBytes) continue;
+      if (room <= kMostRoom) continue;
       return TooLarge(static_cast<uint64_t>(room));
     }
     absl::Status status;

@@ -144,6 +144,55 @@ TEST_F(IsolatedMakerTest, KeepsWhatACacheWouldHaveKept) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
+// More than the cache's part of the answers, and one after the other more than all of the region.
+TEST_F(IsolatedMakerTest, CallsOfLargeFieldsAreWhatTheyAreHere) {
+  constexpr int64_t kHeight = 6000, kWidth = 5600;
+  TestRecord record;
+  record.AddPixels(kHeight, kWidth, 3, graph_testing::Bytes(kHeight * kWidth * 3, 7));
+  const std::string yaml = PipelineText(
+      "  - python: {name: one, in: image}\n  - python: {name: two, in: image}\n"
+      "  - apply: {p: 1, ops: [python: {name: three}]}\n"
+      "  - python: {name: small, in: image, out: few, shape: [5]}\n",
+      "[few]");
+  ASSERT_NO_FATAL_FAILURE(Make(kRealDecoder, yaml, record));
+  graph_testing::TestCaller caller;
+  maker_->UseCaller(&caller);
+  here_.UseCaller(&caller, nullptr);
+  TestBatch expected(*plan_, 1), got(*plan_, 1);
+  const absl::Status wanted = here_.Run(InputOf(record, 1), 0, expected.memory);
+  ASSERT_TRUE(wanted.ok()) << wanted;
+  for (int round = 0; round < 2; ++round) {
+    const absl::Status status = maker_->Run(InputOf(record, 1), 0, got.memory);
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(got.Sample(0), expected.Sample(0));
+  }
+  EXPECT_EQ(host_->started, 1u) << "what it has given away is not held against it";
+  EXPECT_EQ(host_->deaths, 0u);
+}
+
+// Whether a sample is good does not depend on whether the cache wants its record.
+TEST_F(IsolatedMakerTest, WhatIsKeptTakesNoRoomOfCalls) {
+  constexpr int64_t kSide = 4000;
+  TestRecord record;
+  record.AddPixels(kSide, kSide, 3, graph_testing::Bytes(kSide * kSide * 3, 7));
+  ASSERT_NO_FATAL_FAILURE(
+      Make(kRealDecoder,
+           PipelineText("  - python: {name: small, in: image, out: few, shape: [5]}\n", "[few]"),
+           record));
+  graph_testing::TestCaller caller;
+  maker_->UseCaller(&caller);
+  TestBatch plain(*plan_, 1), keeping(*plan_, 1);
+  absl::Status status = maker_->Run(InputOf(record, 1), 0, plain.memory);
+  ASSERT_TRUE(status.ok()) << status;
+  size_t kept = 0;
+  status = maker_->RunKeeping(InputOf(record, 1), 0, keeping.memory, 64 << 20,
+                              [&](const Record& fields) { kept = fields.fields[0].bytes(); });
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(kept, static_cast<size_t>(kSide * kSide * 3));
+  EXPECT_EQ(keeping.Sample(0), plain.Sample(0));
+  EXPECT_EQ(host_->deaths, 0u);
+}
+
 // Everything in one map.
 class Indexes final : public SeekIndexes {
  public:

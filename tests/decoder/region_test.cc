@@ -64,7 +64,7 @@ TEST(RegionField, OfAnyBytesIsRefusedOrLiesInside) {
 }
 
 TEST(Region, NeitherSideCanMakeSmallerOrLarger) {
-  const auto region = Region::Make(1 << 20, 0);
+  const auto region = Region::Make(kRecordBytes, 1 << 20, 0);
   ASSERT_TRUE(region.ok()) << region.status();
   struct stat info;
   ASSERT_EQ(fstat(region->fd(), &info), 0);
@@ -78,7 +78,7 @@ TEST(Region, NeitherSideCanMakeSmallerOrLarger) {
 }
 
 TEST(Region, GivesLargePagesBackAndKeepsSmallOnes) {
-  const auto region = Region::Make(64 << 20, 0);
+  const auto region = Region::Make(kRecordBytes, 64 << 20, 0);
   ASSERT_TRUE(region.ok()) << region.status();
   const auto pages = [&] {
     struct stat info;

@@ -176,6 +176,17 @@ TEST_F(CallsTest, WhatNoPayloadCanHoldIsRefusedBeforeItIsWritten) {
         caller->Call(call, [](absl::Span<const Tensor>) { return absl::OkStatus(); });
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
   }
+  // Nobody looks at its bytes.
+  const Tensor large{{DType::kUInt8, Layout::kPlain, {300 << 20}}, input.data};
+  OpCall call;
+  call.name = &name;
+  call.inputs = absl::MakeConstSpan(&large, 1);
+  call.outputs = absl::MakeConstSpan(&large.spec, 1);
+  const absl::Status status =
+      caller->Call(call, [](absl::Span<const Tensor>) { return absl::OkStatus(); });
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("takes 300.0 MiB and makes 300.0 MiB; together it may be 512.0 MiB"));
   EXPECT_EQ(process.asked(), 0);
 }
 

@@ -65,7 +65,14 @@ absl::StatusOr<Specs> PlanOutputs(const Params& params, absl::Span<const TensorS
   };
   for (const TensorSpec& spec : inputs) FW_RETURN_IF_ERROR(check(spec));
   FW_RETURN_IF_ERROR(check(outputs[0]));
+  FW_RETURN_IF_ERROR(CheckCallBytes(inputs, outputs));
   return outputs;
+}
+
+absl::InlinedVector<TensorSpec, 2> SpecsOf(absl::Span<const Tensor> tensors) {
+  absl::InlinedVector<TensorSpec, 2> specs;
+  for (const Tensor& tensor : tensors) specs.push_back(tensor.spec);
+  return specs;
 }
 
 // The function draws from the common generators in any case; the lowest bit says whether it gets
@@ -94,6 +101,33 @@ class PythonOp final : public Op {
     return PlanOutputs(params_, inputs, /*axes_more=*/0);
   }
 
+  OpMemory Memory(absl::Span<const TensorSpec> inputs,
+                  const PlanEnvironment& environment) const override {
+    OpMemory memory;
+    const absl::StatusOr<Specs> made = Plan(inputs, environment);
+    if (!made.ok()) return memory;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      bool is_bound = false;
+      int64_t most = 0;
+      if (inputs[i].IsStatic()) {
+        most = inputs[i].ByteSize().value_or(0);
+      } else if (i < environment.most_bytes.size()) {
+        most = environment.most_bytes[i];
+      }
+      // Nothing is known of it before the record is there.
+      if (most == 0 && !inputs[i].IsStatic() && !environment.is_for_sample) most = kMostCallBytes;
+      memory.call_inputs += most;
+      // What is like its input is as large as that is.
+      const TensorSpec& output = (*made)[i];
+      memory.call_outputs += output.IsStatic() || IsImage(output)
+                                 ? MostBytes(output, environment.limits, &is_bound)
+                                 : most / static_cast<int64_t>(DTypeSize(inputs[i].dtype)) *
+                                       static_cast<int64_t>(DTypeSize(output.dtype));
+      memory.calls_are_open |= !inputs[i].IsStatic() || !output.IsStatic();
+    }
+    return memory;
+  }
+
   absl::Status Run(Sample& sample, Draws draws) const override {
     if (sample.caller() == nullptr) return NobodyRunsIt(params_.name);
     absl::InlinedVector<TensorSpec, 2> planned;
@@ -102,6 +136,7 @@ class PythonOp final : public Op {
       // What is like its input is as large as that is.
       if (!planned[i].IsStatic()) planned[i].shape = sample.inputs()[i].spec.shape;
     }
+    FW_RETURN_IF_ERROR(CheckCallBytes(SpecsOf(sample.inputs()), planned));
     OpCall call;
     call.name = &params_.name;
     call.record = sample.record();
@@ -140,6 +175,7 @@ class PythonBatchOp final : public BatchOp {
       inputs.push_back({WithSamples(field.spec, batch.samples), field.data});
     for (const BatchField& field : batch.outputs)
       planned.push_back(WithSamples(field.spec, batch.samples));
+    FW_RETURN_IF_ERROR(CheckCallBytes(SpecsOf(inputs), planned));
     OpCall call;
     call.name = &params_.name;
     call.record = batch.number;

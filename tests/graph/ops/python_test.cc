@@ -99,5 +99,48 @@ TEST(Python, MoreAxesThanAProgramCanBeGivenAreRefused) {
   EXPECT_THAT(std::string(plan.status().message()), HasSubstr("at most 6 axes"));
 }
 
+TEST(Python, MoreBytesThanACallMayHaveAreRefused) {
+  TestRecord record;
+  record.AddPixels(4, 4, 3, PatternPixels(4, 4, 3));
+  const auto plan =
+      MakePlan(PipelineText("- python: {name: mine, in: image, shape: [16777216, 33]}", "[image]"),
+               record.fields());
+  EXPECT_THAT(
+      std::string(plan.status().message()),
+      ::testing::AllOf(HasSubstr("test.yaml:4:"), HasSubstr("takes 48 B and makes 528.0 MiB"),
+                       HasSubstr("512.0 MiB at most")));
+}
+
+// Which a decoder process has to have room for.
+TEST(Python, ItsCallsAreAsLargeAsTheirFields) {
+  TestRecord pixels;
+  pixels.AddPixels(10, 20, 3, PatternPixels(10, 20, 3));
+  const auto calls = [](const std::string& graph, const TestRecord& record) {
+    const auto plan =
+        MakePlan(PipelineText(graph, "[few]", "limits: {max_pixels: 1000}\n"), record.fields());
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    return plan.ok() ? (*plan)->memory(SampleWay::kWhole).calls : SampleMemory::Calls();
+  };
+  const std::string small = "- python: {name: b, in: image, out: few, shape: [5]}";
+  EXPECT_EQ(calls("- cast: {in: image, out: few, dtype: float32}", pixels).bytes(), 0);
+  for (const char* first :
+       {"- python: {name: a, in: image, dtype: float64}\n",
+        "- apply: {p: 1, ops: [python: {name: a}]}\n- cast: {dtype: float64}\n"}) {
+    const auto of_pixels = calls(absl::StrCat(first, small), pixels);
+    EXPECT_EQ(of_pixels.inputs, 10 * 20 * 3 * 8) << "those of the second";
+    EXPECT_EQ(of_pixels.outputs, first[2] == 'p' ? 10 * 20 * 3 * 8 : 10 * 20 * 3);
+    EXPECT_FALSE(of_pixels.are_open);
+  }
+
+  TestRecord encoded;
+  encoded.AddEncoded(EncodedImage(20, 30, ".png"));
+  const auto of_file = calls(absl::StrCat("- decode\n", small), encoded);
+  EXPECT_EQ(of_file.inputs, 3000) << "max_pixels";
+  EXPECT_EQ(of_file.outputs, 5);
+  EXPECT_TRUE(of_file.are_open);
+  const auto of_bytes = calls("- python: {name: b, in: data, out: few, shape: [5]}", encoded);
+  EXPECT_EQ(of_bytes.inputs, kMostCallBytes) << "of which nothing is known";
+}
+
 }  // namespace
 }  // namespace feedwater::server

@@ -1,0 +1,31 @@
+#include "server/graph/op_caller.h"
+
+#include "absl/strings/str_cat.h"
+#include "server/base/units.h"
+
+namespace feedwater::server {
+namespace {
+
+// INT64_MAX where that overflows.
+int64_t SumOf(absl::Span<const TensorSpec> specs) {
+  int64_t sum = 0;
+  for (const TensorSpec& spec : specs) {
+    if (!spec.IsStatic()) continue;
+    const absl::StatusOr<int64_t> bytes = spec.ByteSize();
+    if (!bytes.ok() || __builtin_add_overflow(sum, *bytes, &sum)) return INT64_MAX;
+  }
+  return sum;
+}
+
+}  // namespace
+
+absl::Status CheckCallBytes(absl::Span<const TensorSpec> inputs,
+                            absl::Span<const TensorSpec> outputs) {
+  const int64_t taken = SumOf(inputs), made = SumOf(outputs);
+  if (taken <= kMostCallBytes && made <= kMostCallBytes - taken) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "takes ", FormatBytes(taken), " and makes ", FormatBytes(made), "; together it may be ",
+      FormatBytes(kMostCallBytes), " at most: make the fields of `in` smaller first"));
+}
+
+}  // namespace feedwater::server
