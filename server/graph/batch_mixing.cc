@@ -43,7 +43,12 @@ absl::StatusOr<Specs> PlanMixing(absl::Span<const TensorSpec> inputs, int64_t nu
                                  const PlanEnvironment& environment) {
   const TensorSpec& label = inputs[1];
   if (!IsClassNumber(label)) {
-    if (label.shape.size() == 1 && IsFloating(label.dtype)) return Specs{inputs[0], label};
+    if (label.shape.size() == 1 && IsFloating(label.dtype)) {
+      if (num_classes == 0 || num_classes == label.shape[0]) return Specs{inputs[0], label};
+      return absl::InvalidArgumentError(absl::StrCat("num_classes is ", num_classes,
+                                                     ", but the label has ", label.shape[0],
+                                                     " weights: leave it out"));
+    }
     return absl::InvalidArgumentError(absl::StrCat(
         "takes a class number or a vector of weights as label, not ", label.ToString()));
   }

@@ -170,6 +170,21 @@ TEST(Mixup, AClassOutOfRangeIsNamed) {
   const absl::Status status = (*plan)->FinishBatch(1, 0, {}, batch.memory, workspace);
   ASSERT_FALSE(status.ok());
   EXPECT_THAT(std::string(status.message()), HasSubstr("class 3 is outside 0..2"));
+TEST(Mixup, ANumberOfClassesThatTheLabelHasNotIsRefused) {
+  TestRecord record;
+  record.AddPixels(1, 1, 1, {5}).AddLabel(1);
+  for (const char* op : {"mixup", "cutmix", "resize_mix"}) {
+    const auto plan = [&](int64_t classes) {
+      return MakePlan(
+          PipelineText("- one_hot: {num_classes: 100}", "[image, label]",
+                       absl::StrCat("batch: {graph: [", op, ": {num_classes: ", classes, "}]}\n")),
+          record.fields(), true, 3);
+    };
+    EXPECT_THAT(std::string(plan(10).status().message()),
+                HasSubstr("num_classes is 10, but the label has 100 weights"))
+        << op;
+    EXPECT_TRUE(plan(100).ok()) << plan(100).status();
+  }
 }
 
 }  // namespace
