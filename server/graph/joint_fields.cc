@@ -13,6 +13,10 @@ namespace {
 // Points along each edge of a box where lines bend.
 constexpr int kEdgePoints = 12;
 
+// Pixels by which a keypoint on the image's border may be moved off it: float32 has no finer
+// numbers for large images, and sines are rounded.
+constexpr double kRounding = 1.0 / 256;
+
 struct MovedBox {
   float left, top, right, bottom;
   int32_t row;
@@ -180,8 +184,9 @@ absl::Status WriteKeypoints(Sample& sample, size_t i, Size canvas, const PointMa
     const Point moved = map.Move({point[0], point[1]});
     point[0] = static_cast<float>(moved.x);
     point[1] = static_cast<float>(moved.y);
-    const bool is_seen =
-        moved.x >= 0 && moved.x < canvas.width && moved.y >= 0 && moved.y < canvas.height;
+    // With the border on all sides: a flip moves one of them to the other.
+    const bool is_seen = moved.x >= -kRounding && moved.x <= canvas.width + kRounding &&
+                         moved.y >= -kRounding && moved.y <= canvas.height + kRounding;
     if (columns == 3 && !is_seen) point[2] = 0;
     std::memcpy(out.data + at, point, columns * sizeof(float));
   }

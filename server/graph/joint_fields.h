@@ -11,7 +11,8 @@
 //
 // A box becomes the smallest one around its moved corners, cut at the canvas. Boxes without area,
 // or with less than the op's BoxRules want, are dropped, and the same rows of their labels.
-// Keypoints are never dropped; beside the canvas their visibility is 0.
+// Keypoints are never dropped; beside the canvas, whose border is part of it, their visibility is
+// 0.
 #pragma once
 
 #include "absl/functional/function_ref.h"
@@ -36,7 +37,8 @@ inline constexpr const char* kJointDoc =
     "of which nothing is left are dropped, and those "
     "below "
     "`min_visibility` or `min_area`, with their labels. Keypoints stay in their rows; outside the "
-    "image their visibility is 0. A box with NaN or whose right edge is left of its left one, and "
+    "image, whose border is part of it, their visibility is 0. A box with NaN or whose right edge "
+    "is left of its left one, and "
     "labels that are not as many as boxes, make a bad sample.";
 
 enum class FieldRole { kImage, kMask, kBoxes, kKeypoints, kLabels };

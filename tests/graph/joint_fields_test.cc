@@ -138,6 +138,28 @@ TEST(JointFields, KeypointsStayInTheirRowsAndLoseVisibilityOutside) {
   EXPECT_THAT(As<float>((*outs)[0]), ElementsAre(2, 2, 2, -3, -3, 0));
 }
 
+TEST(JointFields, KeypointsOnTheBorderStayVisibleOnTheOtherSide) {
+  TestRecord record = ImageAndBoxes(10, 12, {});
+  AddRows<float>(record, "points", 3, {0, 0, 2, 12, 10, 2, 0, 5, 2, 6, 10, 2});
+  const auto moved = [&](const std::string& op) {
+    const auto outs = RunGraph(absl::StrCat("- ", op), record, "[{points: {pad_to: 4}}]");
+    EXPECT_TRUE(outs.ok()) << outs.status();
+    return outs.ok() ? As<float>((*outs)[0]) : std::vector<float>();
+  };
+  EXPECT_THAT(moved("random_horizontal_flip: {in: [image, points], p: 1}"),
+              ElementsAre(12, 0, 2, 0, 10, 2, 12, 5, 2, 6, 10, 2));
+  EXPECT_THAT(moved("random_vertical_flip: {in: [image, points], p: 1}"),
+              ElementsAre(0, 10, 2, 12, 0, 2, 0, 5, 2, 6, 0, 2));
+  for (const char* op : {"resize: {in: [image, points], size: [7, 11]}",
+                         "random_rotation: {in: [image, points], degrees: [180, 180]}"}) {
+    const std::vector<float> points = moved(op);
+    for (size_t i = 2; i < points.size(); i += 3) EXPECT_EQ(points[i], 2) << op;
+  }
+  // Out of the picture by a pixel.
+  EXPECT_THAT(moved("center_crop: {in: [image, points], size: [8, 10]}"),
+              ElementsAre(-1, -1, 0, 11, 9, 0, -1, 4, 0, 5, 9, 0));
+}
+
 TEST(JointFields, AMaskIsNearestWhateverTheImageIs) {
   TestRecord record;
   record.AddPixels(4, 4, 3, Bytes(48, 9));
