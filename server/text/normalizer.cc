@@ -8,8 +8,9 @@
 namespace feedwater::server {
 namespace {
 
-// Characters in scratch.
+// Characters in scratch, on top of which nothing else lies.
 struct Characters {
+  size_t begin = 0;  // of the scratch
   int32_t* data = nullptr;
   size_t size = 0;
 };
@@ -44,7 +45,11 @@ bool Replace(Characters* text, Encoding* encoding, Put put) {
     const size_t count = put(text->data[i], made);
     at = std::copy(made, made + count, at);
   }
-  *text = {data, size};
+  // To where they were before, so that many steps take no more room than the largest.
+  std::memmove(text->data, data, size * sizeof(int32_t));
+  encoding->scratch.ReleaseTo(text->begin);
+  text->data = encoding->scratch.Take<int32_t>(size);
+  text->size = size;
   return true;
 }
 
@@ -104,7 +109,9 @@ bool Do(NormalizerStep step, Characters* text, Encoding* encoding) {
 bool Normalizer::Run(absl::string_view text, Encoding* encoding, absl::string_view* out) const {
   *out = text;
   if (steps_.empty() || text.empty()) return true;
-  Characters characters{encoding->scratch.Take<int32_t>(text.size()), 0};
+  Characters characters;
+  characters.begin = encoding->scratch.used();
+  characters.data = encoding->scratch.Take<int32_t>(text.size());
   if (characters.data == nullptr) return encoding->NoRoom();
   for (size_t at = 0; at < text.size();)
     characters.data[characters.size++] = NextCharacter(text, &at);

@@ -9,8 +9,8 @@ namespace feedwater::server {
 namespace {
 
 constexpr int64_t kFixedBytes = 4096;
-// Characters twice, decomposed, and as text again. Three times as many bytes fit, as decomposed
-// Hangul has.
+// Characters before and after a step, decomposed ones in order, and as text again. Three times as
+// many bytes fit, as decomposed Hangul has.
 constexpr int64_t kNormalizerBytesPerByte = 32;
 
 // Gives the text between added tokens to `plain`, and their ids to the sink.

@@ -82,6 +82,27 @@ TEST(Tokenizer, GivesTheIdsOfTheLibraries) {
   }
 }
 
+// Each step takes the room of the one before.
+TEST(Tokenizer, ATextOfSomeKilobytesPassesAnyNumberOfNormalizers) {
+  json file = json::parse(ReadFile("tokenizers/gpt2.json"));
+  const auto plain = Make(file.dump());
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  std::string text;
+  for (int i = 0; i < 1000; ++i) text += "the water feeds the boiler ";
+  const std::vector<int32_t> ids = Encode(**plain, text).ids;
+  json steps;
+  for (const char* type : {"NFD", "Lowercase", "NFC", "StripAccents", "NFKD", "NFKC", "Lowercase",
+                           "NFD", "NFC", "Lowercase"}) {
+    steps.push_back({{"type", type}});
+    file["normalizer"] = {{"type", "Sequence"}, {"normalizers", steps}};
+    const auto tokenizer = Make(file.dump());
+    ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+    const Encoded encoded = Encode(**tokenizer, text);
+    ASSERT_TRUE(encoded.status.ok()) << steps.size() << ": " << encoded.status;
+    EXPECT_EQ(encoded.ids, ids) << steps.size();
+  }
+}
+
 TEST(Tokenizer, TruncationKeepsTheFirstOrTheLastIds) {
   const auto tokenizer = Make(ReadFile("tokenizers/gpt2.json"));
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
