@@ -155,11 +155,9 @@ absl::Status StartLabels(const OpBatch& batch, float weight) {
   const BatchField& out = batch.outputs[1];
   const int64_t classes = out.spec.shape[0];
   for (int64_t k = 0; k < batch.samples; ++k) {
-    const int64_t label = ClassOf(batch.inputs[1], k);
-    if (label < 0 || label >= classes) {
-      return absl::InvalidArgumentError(absl::StrCat("sample ", k, " of the batch: class ", label,
-                                                     " is outside 0..", classes - 1));
-    }
+    const BatchField& labels = batch.inputs[1];
+    const absl::Status known = LoadClass(labels.spec.dtype, labels.at(k), classes).status();
+    if (!known.ok()) return Annotate(known, absl::StrCat("sample ", k, " of the batch"));
   }
   for (int64_t k = 0; k < batch.samples; ++k) {
     FW_RETURN_IF_ERROR(batch.clock->Check());

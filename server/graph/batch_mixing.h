@@ -9,6 +9,11 @@
 
 namespace feedwater::server {
 
+class MixingOp : public BatchOp {
+ public:
+  std::optional<size_t> class_input() const final { return 1; }
+};
+
 // Specs of image and label after mixing. `num_classes` is 0 for the dataset's own.
 absl::StatusOr<Specs> PlanMixing(absl::Span<const TensorSpec> inputs, int64_t num_classes,
                                  const PlanEnvironment& environment);
@@ -34,7 +39,7 @@ void MixElements(DType dtype, float weight, const std::byte* own, const std::byt
                  int64_t elements, std::byte* out);
 
 // The label of every sample, mixed by weight: field 1 of the batch. InvalidArgument for a class
-// number out of range.
+// number out of range, which only another batch op can have written.
 absl::Status MixLabels(const OpBatch& batch, float weight);
 
 // The same in steps, for more than two images. REQUIRES: labels are class numbers.

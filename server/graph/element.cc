@@ -5,6 +5,8 @@
 #include <cstring>
 #include <limits>
 
+#include "absl/strings/str_cat.h"
+
 namespace feedwater::server {
 namespace {
 
@@ -186,6 +188,13 @@ void ConvertElements(DType from_type, const std::byte* from, DType to_type, std:
       StoreInteger(to_type, LoadInteger(from_type, from + i * from_step), to + i * to_step);
     }
   }
+}
+
+absl::StatusOr<int64_t> LoadClass(DType dtype, const std::byte* from, int64_t classes) {
+  int64_t label = 0;
+  ConvertElements(dtype, from, DType::kInt64, reinterpret_cast<std::byte*>(&label), 1);
+  if (label >= 0 && label < classes) return label;
+  return absl::InvalidArgumentError(absl::StrCat("class ", label, " is outside 0..", classes - 1));
 }
 
 }  // namespace feedwater::server

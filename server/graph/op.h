@@ -16,6 +16,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -187,6 +188,9 @@ class BatchOp {
   virtual absl::StatusOr<Specs> Plan(absl::Span<const TensorSpec> inputs,
                                      const PlanEnvironment& environment) const = 0;
   virtual absl::Status Run(const OpBatch& batch, Draws draws) const = 0;
+  // An input that may be class numbers, which the output of its place then has a weight of each
+  // for. Every other number is found, and said, where its own sample is made.
+  virtual std::optional<size_t> class_input() const { return std::nullopt; }
 };
 
 }  // namespace feedwater::server

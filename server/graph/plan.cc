@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "server/base/clock.h"
+#include "server/graph/element.h"
 #include "server/graph/fusion.h"
 #include "server/graph/plan_impl.h"
 #include "server/graph/prefix.h"
@@ -91,6 +92,20 @@ absl::Status CheckSource(const Value& value, const Tensor& tensor) {
                                           " as the dataset announced"));
 }
 
+// Of numbers that come out of the samples themselves.
+std::vector<ClassCheck> ClassChecksOf(const Dataflow& flow) {
+  std::vector<ClassCheck> checks;
+  for (const BatchNode& node : flow.batch_nodes) {
+    const std::optional<size_t> input = node.op->class_input();
+    if (!node.is_live || !input.has_value()) continue;
+    const BatchValue& value = flow.batch_values[node.in[*input]];
+    if (value.sample_value < 0 || !value.spec.shape.empty()) continue;
+    const BatchValue& weights = flow.batch_values[node.out[*input]];
+    checks.push_back({value.sample_value, weights.spec.shape[0], node.entry});
+  }
+  return checks;
+}
+
 }  // namespace
 
 Plan::Plan()
@@ -111,6 +126,7 @@ absl::StatusOr<std::shared_ptr<const Plan>> Plan::Create(const PipelineSpec& spe
   impl.dataset_fields = fields.size();
   impl.classes = classes;
   FW_ASSIGN_OR_RETURN(impl.flow, Settle(spec, fields, classes, options.classes_are_known));
+  impl.class_checks = ClassChecksOf(impl.flow);
   FW_RETURN_IF_ERROR(PlaceBatchValues(&impl));
   FW_RETURN_IF_ERROR(MakePrograms(spec, classes, options, &impl));
   for (int output : impl.flow.outputs) {
@@ -174,6 +190,16 @@ absl::Status TakeSources(const Plan::Impl& plan, const Program& program, const S
   return absl::OkStatus();
 }
 
+// What a batch op would fail on is this sample's fault, and not the batch's.
+absl::Status CheckClasses(const SampleRun& run) {
+  for (const ClassCheck& check : run.plan.class_checks) {
+    const Tensor& label = run.workspace.values[check.value];
+    FW_RETURN_IF_ERROR(Annotate(LoadClass(label.spec.dtype, label.data, check.classes).status(),
+                                check.entry->name));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status RunProgram(const Program& program, const SampleRun& run) {
   FW_RETURN_IF_ERROR(TakeSources(run.plan, program, run.input, run.workspace));
   FW_RETURN_IF_ERROR(run.workspace.clock->Check());
@@ -188,6 +214,7 @@ absl::Status RunProgram(const Program& program, const SampleRun& run) {
     FW_RETURN_IF_ERROR(run.workspace.clock->Check());
     if (is_timed) count(i);
   }
+  if (&program != &run.plan.before) FW_RETURN_IF_ERROR(CheckClasses(run));
   for (int value : program.copied) {
     const BatchPlace& place = run.plan.batch_places[run.plan.flow.values[value].batch_value];
     const Tensor& tensor = run.workspace.values[value];

@@ -63,6 +63,13 @@ struct Program {
   size_t first_buffer = 0;         // the ones before hold what another program has left
 };
 
+// A value of the sample that a batch op takes for a class number.
+struct ClassCheck {
+  int value = 0;
+  int64_t classes = 0;
+  const OpEntry* entry = nullptr;  // the batch op
+};
+
 struct Plan::Impl {
   Dataflow flow;
   ImageLimits limits;
@@ -74,6 +81,7 @@ struct Plan::Impl {
   std::vector<bool> is_in_prefix;        // by node
   std::vector<BatchPlace> batch_places;  // by batch value
   std::vector<FieldSpec> outputs;
+  std::vector<ClassCheck> class_checks;
   int64_t staging_bytes = 0;        // per sample
   int64_t batch_scratch_bytes = 0;  // one sample of the largest batch op's input
   SampleMemory memory[3];           // by SampleWay

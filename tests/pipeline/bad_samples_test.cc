@@ -264,6 +264,32 @@ TEST(MaxBadFraction, TellsFractionLimitReportAndCureAndStandsUntilMoved) {
   EXPECT_THAT(rank.slots->violations(), ElementsAre());
 }
 
+// Found for its own sample, before it meets others in their batch.
+TEST(BadSamples, AClassThatABatchOpDoesNotKnowIsOne) {
+  const auto dataset = std::make_shared<FakeDataset>(FakeDataset::Options{.records = 12});
+  const JobConfig job = TestJob(
+      LoadPipeline("version: 1\ndataset: {format: image_folder, root: r, path: p}\nsampler: "
+                   "{shuffle: none}\nbatch: {graph: [mixup: {in: [data, label], num_classes: "
+                   "100}]}\noutputs: [sample_id, data, label]\non_bad_sample: "
+                   "substitute\nmax_bad_fraction: 1\n",
+                   dataset),
+      12);
+  RuntimeOptions options = TestRuntimeOptions(2);
+  options.bad_samples = BadSampleLog::Open("");
+  auto runtime = Runtime::Create(options);
+  ASSERT_TRUE(runtime.ok());
+  TestRank rank = AttachRank(**runtime, job, 0, 1);
+  const SeenBatch batch = rank.Next();
+  EXPECT_THAT(batch.Int64s(0), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 0));
+  EXPECT_EQ(batch.meta.substituted, 2u);
+  const auto report = options.bad_samples->Get();
+  ASSERT_EQ(report.entries.size(), 2u);
+  for (const auto& entry : report.entries) {
+    EXPECT_EQ(entry.path, "records.bin");
+    EXPECT_EQ(entry.reason, absl::StrCat("mixup: class ", entry.record * 10, " is outside 0..99"));
+  }
+}
+
 TEST(Quarantined, SamplesAreBadWithoutBeingTouched) {
   const auto parse = [](int64_t record) {
     EXPECT_NE(record, 7) << "it would end the daemon";

@@ -19,7 +19,7 @@ struct Params {
   std::optional<int64_t> num_classes;
 };
 
-class Cutmix : public BatchOp {
+class Cutmix : public MixingOp {
  public:
   explicit Cutmix(const Params& params) : params_(params) {}
 

@@ -13,7 +13,7 @@ struct Params {
   std::optional<int64_t> num_classes;
 };
 
-class Mixup : public BatchOp {
+class Mixup : public MixingOp {
  public:
   explicit Mixup(const Params& params) : params_(params) {}
 

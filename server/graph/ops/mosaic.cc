@@ -21,7 +21,7 @@ struct Params {
   std::optional<int64_t> num_classes;
 };
 
-class Mosaic : public BatchOp {
+class Mosaic : public MixingOp {
  public:
   explicit Mosaic(const Params& params) : params_(params) {}
 

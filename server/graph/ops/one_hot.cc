@@ -34,15 +34,10 @@ class OneHot : public Op {
   }
 
   absl::Status Run(Sample& sample, Draws) const override {
-    int64_t label = 0;
-    ConvertElements(sample.inputs()[0].spec.dtype, sample.inputs()[0].data, DType::kInt64,
-                    reinterpret_cast<std::byte*>(&label), 1);
+    const Tensor& input = sample.inputs()[0];
     FW_ASSIGN_OR_RETURN(Tensor output, sample.Output(0, sample.planned(0)));
-    const int64_t classes = output.spec.shape[0];
-    if (label < 0 || label >= classes) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("class ", label, " is outside 0..", classes - 1));
-    }
+    FW_ASSIGN_OR_RETURN(const int64_t label,
+                        LoadClass(input.spec.dtype, input.data, output.spec.shape[0]));
     std::memset(output.data, 0, output.bytes());  // zero bits are 0 in every dtype
     StoreDouble(dtype_, 1, output.data + label * static_cast<int64_t>(DTypeSize(dtype_)));
     return absl::OkStatus();

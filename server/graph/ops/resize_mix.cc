@@ -53,7 +53,7 @@ void Shrink(Size from, Size to, Strides in, Strides out, const std::byte* plane,
   }
 }
 
-class ResizeMix : public BatchOp {
+class ResizeMix : public MixingOp {
  public:
   explicit ResizeMix(const Params& params) : params_(params) {}
 

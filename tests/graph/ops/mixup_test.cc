@@ -156,20 +156,55 @@ TEST(Mixup, PartnersAreAPermutation) {
   EXPECT_EQ(permutation, sorted);
 }
 
-TEST(Mixup, AClassOutOfRangeIsNamed) {
+// Of every op that mixes labels, and whichever way the sample is made; also of a label that an op
+// has written.
+TEST(Mixup, AClassOutOfRangeIsItsOwnSamplesFault) {
+  for (const char* op : {"mixup", "cutmix", "resize_mix", "mosaic"}) {
+    for (const char* graph : {"", "- cast: {in: label, dtype: int16}\n",
+                              "- random_horizontal_flip\n- cast: {in: label, dtype: int8}\n"}) {
+      for (const int64_t label : {0, 2, 3, -1}) {
+        SCOPED_TRACE(absl::StrCat(op, " ", graph, " ", label));
+        TestRecord record;
+        record.AddPixels(2, 2, 1, {5, 6, 7, 8}).AddLabel(label);
+        const auto plan = MakePlan(
+            PipelineText(graph, "[image, label]", absl::StrCat("batch: {graph: [", op, "]}\n")),
+            record.fields(), true, 3);
+        ASSERT_TRUE(plan.ok()) << plan.status();
+        for (const auto& made : {RunPlan(**plan, record), RunPlanInHalves(**plan, record)}) {
+          const bool is_good = made.ok();
+          EXPECT_EQ(is_good, label == 0 || label == 2) << made.status();
+          if (is_good) continue;
+          EXPECT_TRUE(absl::IsInvalidArgument(made.status()));
+          EXPECT_THAT(std::string(made.status().message()),
+                      ::testing::AllOf(HasSubstr(absl::StrCat(op, ": class")),
+                                       HasSubstr("is outside 0..2")));
+        }
+      }
+    }
+  }
+}
+
+// What a batch op writes, no sample can be blamed for.
+TEST(Mixup, AClassThatABatchOpPutsOutOfRangeEndsTheBatch) {
   TestRecord record;
-  record.AddPixels(1, 1, 1, {5}).AddLabel(3);
-  const auto plan = MakePlan(PipelineText("", "[image, label]", "batch: {graph: [mixup]}\n"),
-                             record.fields(), true, 3);
+  record.AddPixels(1, 1, 1, {5}).AddLabel(200);
+  const auto plan = MakePlan(
+      PipelineText("", "[image, label]",
+                   "batch: {graph: [python: {name: f, in: label}, mixup: {num_classes: 3}]}\n"),
+      record.fields(), true, 0);
   ASSERT_TRUE(plan.ok()) << plan.status();
   SampleWorkspace workspace;
+  TestCaller caller;
+  workspace.UseCaller(&caller, nullptr);
   TestBatch batch(**plan, 1);
   SampleInput input;
   input.record = record.record();
   ASSERT_TRUE((*plan)->Run(input, 0, batch.memory, workspace).ok());
   const absl::Status status = (*plan)->FinishBatch(1, 0, {}, batch.memory, workspace);
   ASSERT_FALSE(status.ok());
-  EXPECT_THAT(std::string(status.message()), HasSubstr("class 3 is outside 0..2"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("mixup: sample 0 of the batch: class"));
+}
+
 TEST(Mixup, ANumberOfClassesThatTheLabelHasNotIsRefused) {
   TestRecord record;
   record.AddPixels(1, 1, 1, {5}).AddLabel(1);
