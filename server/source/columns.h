@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
+#include "server/base/status.h"
 #include "server/base/tensor.h"
 #include "server/storage/engine.h"
 
@@ -66,19 +67,19 @@ class ColumnValues {
     scratch_->clear();
   }
 
-  // The value lies at `data`, which lives as long as the record's bytes.
-  void Set(size_t column, const void* data, Shape shape) {
-    values_[column] = {static_cast<const std::byte*>(data), 0, std::move(shape), true};
+  // The value is the `bytes` at `data`, which live as long as the record's bytes.
+  void Set(size_t column, const void* data, size_t bytes, Shape shape) {
+    values_[column] = {static_cast<const std::byte*>(data), 0, bytes, std::move(shape), true};
   }
   void SetBytes(size_t column, const void* data, size_t bytes) {
-    Set(column, data, {static_cast<int64_t>(bytes)});
+    Set(column, data, bytes, {static_cast<int64_t>(bytes)});
   }
   // Makes room for a value of `bytes` in scratch, to be filled before the next call of anything
   // here; null when the record would take more than kMaxScratchBytes.
   std::byte* Make(size_t column, Shape shape, size_t bytes) {
     const std::optional<size_t> at = Grow(bytes);
     if (!at.has_value()) return nullptr;
-    values_[column] = {nullptr, *at, std::move(shape), true};
+    values_[column] = {nullptr, *at, bytes, std::move(shape), true};
     return scratch_->data() + *at;
   }
   // Makes room for `bytes` at the end of scratch, zeros, and for kReadPadding behind them. Their
@@ -94,10 +95,11 @@ class ColumnValues {
     scratch_->resize(at + bytes);
     return at;
   }
-  // The value is a part of what Make made for the column, from byte `offset` on.
-  void Narrow(size_t column, size_t offset, Shape shape) {
+  // The value is a part of what Make made for the column: `bytes` from byte `offset` on.
+  void Narrow(size_t column, size_t offset, size_t bytes) {
     values_[column].at += offset;
-    values_[column].shape = std::move(shape);
+    values_[column].bytes = bytes;
+    values_[column].shape = {static_cast<int64_t>(bytes)};
   }
   template <typename T>
   void SetNumber(size_t column, T number) {
@@ -108,6 +110,9 @@ class ColumnValues {
   size_t size() const { return values_.size(); }
   bool has(size_t column) const { return values_[column].is_there; }
   const Shape& shape(size_t column) const { return values_[column].shape; }
+  // How many elements of `dtype` a value has. InvalidArgument: its shape has not as many as it has
+  // bytes for.
+  absl::StatusOr<int64_t> CountOf(size_t column, DType dtype) const;
   const std::byte* data(size_t column) const {  // valid until the next Make
     const Value& value = values_[column];
     return value.data != nullptr ? value.data : scratch_->data() + value.at;
@@ -121,6 +126,7 @@ class ColumnValues {
   struct Value {
     const std::byte* data = nullptr;
     size_t at = 0;  // in scratch, where data is null
+    size_t bytes = 0;
     Shape shape;
     bool is_there = false;
   };

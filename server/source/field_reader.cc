@@ -21,6 +21,16 @@ std::string ColumnSpec::TypeText() const {
   return TensorSpec{dtype, Layout::kPlain, shape}.ToString();
 }
 
+absl::StatusOr<int64_t> ColumnValues::CountOf(size_t column, DType dtype) const {
+  const Value& value = values_[column];
+  const TensorSpec spec{dtype, Layout::kPlain, value.shape};
+  const absl::StatusOr<int64_t> bytes = spec.ByteSize();
+  if (bytes.ok() && static_cast<uint64_t>(*bytes) == value.bytes)
+    return *bytes / static_cast<int64_t>(DTypeSize(dtype));
+  return absl::InvalidArgumentError(
+      absl::StrCat("has ", value.bytes, " bytes, which are no ", spec.ToString()));
+}
+
 namespace {
 
 // Arrays that look like images may go where images go.
@@ -237,7 +247,7 @@ absl::StatusOr<std::optional<absl::string_view>> FieldReader::TextOf(
   const Field& field = fields_[number];
   for (const size_t column : field.columns) {
     if (!values.has(column)) continue;
-    FW_ASSIGN_OR_RETURN(const int64_t bytes, CountOf(values.shape(column)));
+    FW_ASSIGN_OR_RETURN(const int64_t bytes, values.CountOf(column, field.stored));
     return WithoutLineEnd(
         {reinterpret_cast<const char*>(values.data(column)), static_cast<size_t>(bytes)});
   }
@@ -354,7 +364,7 @@ absl::Status FieldReader::ReadField(size_t number, ColumnValues& values,
   Elements elements{{is_in_scratch ? nullptr : values.data(column),
                      is_in_scratch ? values.scratch_at(column) : 0, is_in_scratch},
                     values.shape(column)};
-  FW_ASSIGN_OR_RETURN(elements.count, CountOf(elements.shape));
+  FW_ASSIGN_OR_RETURN(elements.count, values.CountOf(column, field.stored));
   const absl::string_view bytes(reinterpret_cast<const char*>(values.data(column)),
                                 static_cast<size_t>(elements.count));  // of text and bytes
   if (field.way == Way::kClass) {

@@ -92,7 +92,8 @@ class MdsSamples final : public ShardedColumns {
                                                      " in others"));
     }
     if (!array.number->is_unsigned_wide()) {
-      values->Set(wanted.number, array.elements.data(), std::move(array.shape));
+      values->Set(wanted.number, array.elements.data(), array.elements.size(),
+                  std::move(array.shape));
       return absl::OkStatus();
     }
     const size_t count = array.elements.size() / array.number->bytes;

@@ -137,7 +137,7 @@ absl::Status ReadArray(absl::string_view bytes, const WantedColumn& wanted, bool
         absl::StrCat("has ", bytes.size(), " bytes, no whole number of ", DTypeName(wanted.dtype)));
   }
   FW_RETURN_IF_ERROR(FillShape(wanted.shape, bytes.size() / size, &shape));
-  values->Set(wanted.number, bytes.data(), std::move(shape));
+  values->Set(wanted.number, bytes.data(), bytes.size(), std::move(shape));
   return absl::OkStatus();
 }
 

@@ -362,13 +362,12 @@ absl::Status ReadRiegeliRecord(absl::string_view file, uint64_t at, uint64_t rec
   uint64_t offset = 0, bytes = 0;
   FW_RETURN_IF_ERROR(Locate(parts.is_packed ? absl::string_view(sizes) : parts.sizes, chunk, record,
                             &offset, &bytes));
-  Shape shape = {static_cast<int64_t>(bytes)};
   if (scratch == nullptr) {
-    values->Set(column, parts.values.data() + offset, std::move(shape));
+    values->SetBytes(column, parts.values.data() + offset, static_cast<size_t>(bytes));
   } else {
     const uint64_t first =
         parts.is_packed ? copied : static_cast<uint64_t>(parts.values.data() - scratch);
-    values->Narrow(column, static_cast<size_t>(first + offset), std::move(shape));
+    values->Narrow(column, static_cast<size_t>(first + offset), static_cast<size_t>(bytes));
   }
   return absl::OkStatus();
 }

@@ -1,6 +1,7 @@
 // Goal: `fields:` means the same in every format with columns. Method: tar shards, whose columns
 // are easily written, and fields that ask for everything that can be asked.
 #include "server/source/columns.h"
+#include "server/source/field_reader.h"
 #include "server/source/field_requests.h"
 #include "tests/source/column_testing.h"
 #include "tests/source/npy_text.h"
@@ -222,6 +223,30 @@ TEST(ColumnValuesTest, ScratchIsNeverLargerThanARecordMayBe) {
   const std::byte* const before = scratch.data();
   scratch.resize(scratch.size() + kReadPadding);
   EXPECT_EQ(scratch.data(), before);
+}
+
+// Whatever a format says of a value, no more than its bytes is read.
+TEST(ColumnValuesTest, AValueHasAsManyElementsAsBytes) {
+  const std::vector<ColumnSpec> columns = {ColumnSpec::Number("x", DType::kInt32, {-1, -1}),
+                                           ColumnSpec::Text("t")};
+  std::vector<FieldRequest> requests(2);
+  requests[0].name = requests[0].from = "x";
+  requests[1].name = requests[1].from = "t";
+  const auto reader = FieldReader::Create(requests, columns, "a dataset");
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  const int32_t numbers[4] = {1, 2, 3, 4};
+  const auto error = [&](size_t bytes, const Shape& shape, int64_t letters) {
+    Record record;
+    ColumnValues values(columns.size(), &record.scratch);
+    values.Set(0, numbers, bytes, shape);
+    values.Set(1, "text", 4, {letters});
+    return reader->Read(values, {}, &record).ToString();
+  };
+  EXPECT_EQ(error(16, {2, 2}, 4), "OK");
+  EXPECT_EQ(error(0, {1, 0}, 4), "OK");
+  for (const Shape& shape : std::vector<Shape>{{2, 3}, {1, 2}, {-1, 2}, {INT64_MAX, INT64_MAX}})
+    EXPECT_THAT(error(16, shape, 4), HasSubstr("field 'x' has 16 bytes, which are no int32["));
+  EXPECT_THAT(error(16, {2, 2}, 5), HasSubstr("field 't' has 4 bytes, which are no uint8[5]"));
 }
 
 TEST_F(FieldsTest, TheClassesAreThoseOfTheLabelAndMayBeMissing) {

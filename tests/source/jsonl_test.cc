@@ -86,6 +86,36 @@ TEST_F(JsonlTest, ListsInListsOfAnotherLengthInEachLineHaveTwoOpenAxes) {
   EXPECT_EQ(record.fields[0].spec.shape, (Shape{0, 0}));
 }
 
+// Else the daemon's own memory would follow it into the batch.
+TEST_F(JsonlTest, AnEmptyListInAListHasNoElementsOfTheOthers) {
+  const std::string good = R"({"boxes": [[1, 2, 3, 4], [5, 6, 7, 8]], "labels": [7, 8]})"
+                           "\n";
+  const std::string other = R"({"boxes": [[1, 2, 3, 4]], "labels": [7, 8]})"
+                            "\n";
+  for (const std::string& empty : Strings{"[[]]", "[[], []]"}) {
+    const std::string bad = "{\"boxes\": " + empty + ", \"labels\": [7, 8]}\n";
+    for (const std::string& lines : Strings{good + bad, good + other + bad}) {
+      const auto dataset = Open(lines);
+      ASSERT_NE(dataset, nullptr);
+      EXPECT_THAT(ReadFields(*dataset, dataset->size() - 1)[0],
+                  HasSubstr("column 'boxes' holds a list of another shape than int64"))
+          << lines;
+    }
+  }
+  const auto cubes = Open(
+      "{\"x\": [[[1, 2]], [[3, 4]]]}\n{\"x\": [[[1, 2], [3, 4]]]}\n{\"x\": [[[]]]}\n{\"x\": [[]]}\n"
+      "{\"x\": []}\n");
+  ASSERT_NE(cubes, nullptr);
+  EXPECT_THAT(Types(*cubes), ElementsAre("x: int64[?,?,2]"));
+  EXPECT_THAT(ReadFields(*cubes, 2)[0], HasSubstr("holds a list of another shape"));
+  for (const auto& [record, shape] :
+       std::vector<std::pair<int64_t, Shape>>{{3, {1, 0, 2}}, {4, {0, 0, 2}}}) {
+    Record read;
+    ASSERT_TRUE(ParseBytes(*cubes, record, ReadExtents(*cubes, record), &read).ok());
+    EXPECT_EQ(read.fields[0].spec.shape, shape);
+  }
+}
+
 TEST_F(JsonlTest, NullIsMissing) {
   const std::string text = "{\"n\": 1}\n{\"n\": null}\n{}\n";
   auto dataset = Open(text);

@@ -125,7 +125,8 @@ class ColumnarRows final : public ShardedColumns {
       }
       const absl::string_view value = row.Bytes(length);
       if (!row.good()) return wrong;
-      if (column.is_wanted) values->Set(column.number, value.data(), std::move(shape));
+      if (column.is_wanted)
+        values->Set(column.number, value.data(), value.size(), std::move(shape));
     }
     return row.at_end() ? absl::OkStatus() : wrong;
   }

@@ -216,9 +216,9 @@ class JsonlColumns final : public RowColumns {
       return absl::InvalidArgumentError(absl::StrCat(
           "holds ", JsonColumn::Noun(value.kind, value.is_list), ", not ", column.TypeText()));
     }
-    Shape shape;
-    if (value.is_list) FW_RETURN_IF_ERROR(ShapeOf(column, value, &shape));
     const size_t count = is_real ? value.reals->size() : value.integers->size();
+    Shape shape;
+    if (value.is_list) FW_RETURN_IF_ERROR(ShapeOf(column, value, count, &shape));
     const size_t element = DTypeSize(column.dtype);
     std::byte* to = values->Make(number, std::move(shape), count * element);
     if (to == nullptr) return too_large;
@@ -235,23 +235,22 @@ class JsonlColumns final : public RowColumns {
     return absl::OkStatus();
   }
 
-  // The list's shape with as many axes as the column has.
-  static absl::Status ShapeOf(const ColumnSpec& column, const JsonValue& value, Shape* shape) {
-    const bool is_empty = IsEmpty(value.shape);
-    bool fits = is_empty ? value.shape.size() <= column.shape.size()
-                         : value.shape.size() == column.shape.size();
+  // The shape of a list of `count` numbers, with as many axes as the column has.
+  static absl::Status ShapeOf(const ColumnSpec& column, const JsonValue& value, size_t count,
+                              Shape* shape) {
+    bool fits = IsEmpty(value.shape) ? value.shape.size() <= column.shape.size()
+                                     : value.shape.size() == column.shape.size();
     *shape = value.shape;
     for (size_t i = shape->size(); i < column.shape.size(); ++i)
       shape->push_back(std::max<int64_t>(column.shape[i], 0));
+    int64_t elements = 1;  // of the axes so far
     for (size_t i = 0; i < column.shape.size() && fits; ++i) {
-      if (column.shape[i] < 0 || column.shape[i] == (*shape)[i]) continue;
-      if (i > 0 && is_empty) {
-        (*shape)[i] = column.shape[i];
-      } else {
-        fits = false;
-      }
+      // A list without lists in it does not say how long those would be.
+      if (column.shape[i] >= 0 && elements == 0) (*shape)[i] = column.shape[i];
+      fits = (column.shape[i] < 0 || column.shape[i] == (*shape)[i]) &&
+             !__builtin_mul_overflow(elements, (*shape)[i], &elements);
     }
-    if (fits) return absl::OkStatus();
+    if (fits && static_cast<uint64_t>(elements) == count) return absl::OkStatus();
     return absl::InvalidArgumentError(
         absl::StrCat("holds a list of another shape than ", column.TypeText()));
   }

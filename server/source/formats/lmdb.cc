@@ -164,7 +164,7 @@ class LmdbColumns final : public ShardedColumns {
       }
     }
     if (!datum.has_floats) {
-      values->Set(column, datum.data.data(), shape);
+      values->Set(column, datum.data.data(), datum.data.size(), shape);
       return absl::OkStatus();
     }
     const size_t size = datum.floats.size() * sizeof(float);

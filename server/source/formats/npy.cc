@@ -91,7 +91,7 @@ class NpyColumns final : public RecordColumns {
     for (size_t i = 0; i < wanted_.size(); ++i) {
       if (bytes[i].size() != Number(wanted_[i], 2))
         return absl::DataLossError("a record's part of an array is cut off");
-      values->Set(wanted_[i], bytes[i].data(), shapes_[wanted_[i]]);
+      values->Set(wanted_[i], bytes[i].data(), bytes[i].size(), shapes_[wanted_[i]]);
     }
     return absl::OkStatus();
   }

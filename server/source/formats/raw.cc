@@ -22,13 +22,16 @@ struct RawParams {
 
 class RawColumns final : public ShardedColumns {
  public:
-  RawColumns(Shards shards, const RawParams& params, std::vector<int64_t> offsets,
-             std::vector<Shape> shapes)
+  struct Column {
+    int64_t offset = 0;
+    size_t bytes = 0;
+    Shape shape;
+  };
+  RawColumns(Shards shards, const RawParams& params, std::vector<Column> columns)
       : ShardedColumns(std::move(shards)),
         record_bytes_(params.record_bytes),
         header_bytes_(params.header_bytes),
-        offsets_(std::move(offsets)),
-        shapes_(std::move(shapes)) {}
+        columns_(std::move(columns)) {}
 
   void AddExtents(int64_t record, std::vector<Extent>* extents) const override {
     const uint32_t shard = shards().Of(record);
@@ -36,20 +39,21 @@ class RawColumns final : public ShardedColumns {
         {shard, header_bytes_ + (record - shards().first(shard)) * record_bytes_, record_bytes_});
   }
   std::optional<StoredField> StoredAt(size_t column) const override {
-    return StoredField{0, offsets_[column]};
+    return StoredField{0, columns_[column].offset};
   }
   absl::Status Read(int64_t, RecordSpans bytes, ColumnValues* values) const override {
     if (bytes[0].size() != static_cast<size_t>(record_bytes_))
       return absl::DataLossError(absl::StrCat("a record has ", record_bytes_, " bytes"));
-    for (size_t i = 0; i < offsets_.size(); ++i)
-      values->Set(i, bytes[0].data() + offsets_[i], shapes_[i]);
+    for (size_t i = 0; i < columns_.size(); ++i) {
+      const Column& column = columns_[i];
+      values->Set(i, bytes[0].data() + column.offset, column.bytes, column.shape);
+    }
     return absl::OkStatus();
   }
 
  private:
   const int64_t record_bytes_, header_bytes_;
-  const std::vector<int64_t> offsets_;  // by column
-  const std::vector<Shape> shapes_;
+  const std::vector<Column> columns_;
 };
 
 class Raw final : public ColumnFormat {
@@ -62,8 +66,8 @@ class Raw final : public ColumnFormat {
 
   absl::Status FindRecords(const DatasetLocation& location, IndexBuilder* builder,
                            std::vector<ColumnSpec>* columns) const override {
-    FW_RETURN_IF_ERROR(
-        ForEachColumn([&](const ColumnSpec& column, int64_t) { columns->push_back(column); }));
+    FW_RETURN_IF_ERROR(ForEachColumn(
+        [&](const ColumnSpec& column, int64_t, int64_t) { columns->push_back(column); }));
     FW_ASSIGN_OR_RETURN(const std::vector<FoundFile> files,
                         FindFiles(location, params_.files, kSuffixes, builder));
     ShardList shards;
@@ -100,27 +104,25 @@ class Raw final : public ColumnFormat {
         return absl::DataLossError("a raw index whose files do not hold its records");
       }
     }
-    std::vector<int64_t> offsets;
-    std::vector<Shape> shapes;
+    std::vector<RawColumns::Column> places;
     std::vector<ColumnSpec> own;
-    FW_RETURN_IF_ERROR(ForEachColumn([&](const ColumnSpec& column, int64_t offset) {
-      offsets.push_back(offset);
-      shapes.push_back(column.shape);
+    FW_RETURN_IF_ERROR(ForEachColumn([&](const ColumnSpec& column, int64_t offset, int64_t bytes) {
+      places.push_back({offset, static_cast<size_t>(bytes), column.shape});
       own.push_back(column);
     }));
     if (own != columns) return absl::DataLossError("a raw index with other columns");
-    return std::make_unique<RawColumns>(std::move(shards), params_, std::move(offsets),
-                                        std::move(shapes));
+    return std::make_unique<RawColumns>(std::move(shards), params_, std::move(places));
   }
 
  private:
-  // The fields as columns, with where they begin. Without any: all bytes, as `data`.
+  // The fields as columns, with where they begin and their bytes. Without any: all bytes, as
+  // `data`.
   template <typename Use>
   absl::Status ForEachColumn(const Use& use) const {
     if (requests().list.empty()) {
       ColumnSpec data = ColumnSpec::Array("data", DType::kUInt8, {params_.record_bytes});
       data.doc = "All bytes of the record.";
-      use(data, 0);
+      use(data, 0, params_.record_bytes);
       return absl::OkStatus();
     }
     for (const FieldRequest& field : requests().list) {
@@ -145,7 +147,7 @@ class Raw final : public ColumnFormat {
             absl::StrCat("is ", column.TypeText(), " from byte ", offset,
                          ", which does not fit into 'record_bytes' = ", params_.record_bytes));
       }
-      use(column, offset);
+      use(column, offset, *bytes);
     }
     return absl::OkStatus();
   }

@@ -205,7 +205,7 @@ class TfrecordColumns final : public ShardedColumns {
       return absl::OkStatus();  // an empty list is how some writers say that there is none
     }
     if (!feature->packed.empty()) {
-      values->Set(column.number, feature->packed.data(), std::move(shape));
+      values->Set(column.number, feature->packed.data(), feature->packed.size(), std::move(shape));
       return absl::OkStatus();
     }
     const size_t size = column.kind == Kind::kFloats ? sizeof(float) : sizeof(int64_t);

@@ -53,8 +53,10 @@ class TokensColumns final : public ShardedColumns {
           absl::StrCat("a window has ", params_.tokens_read() * token_bytes, " bytes"));
     }
     if (token_bytes == 4) FW_RETURN_IF_ERROR(CheckInt32(bytes[0]));
-    values->Set(0, bytes[0].data(), {params_.length});
-    if (params_.targets) values->Set(1, bytes[0].data() + token_bytes, {params_.length});
+    const auto window_bytes = static_cast<size_t>(params_.length * token_bytes);
+    values->Set(0, bytes[0].data(), window_bytes, {params_.length});
+    if (params_.targets)
+      values->Set(1, bytes[0].data() + token_bytes, window_bytes, {params_.length});
     return absl::OkStatus();
   }
 
