@@ -198,9 +198,8 @@ absl::Status Conversion::Run(ConversionWork work) {
                                             " could be made; see ", journal_->bad_file()));
   }
   if (const absl::Status same = local_.dataset().LookAgain(); !same.ok()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the dataset changed while it was read: ", same.message(), ". Cure: rm -r ",
-                     arguments_.out, ", and run the command again"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the dataset changed while it was read: ", same.message(), ". ", CureOfChange()));
   }
   section_.emplace(local_, *work_.members, work_.fields, *journal_);
   FW_RETURN_IF_ERROR(section_->Write(absl::StrCat(
@@ -246,8 +245,15 @@ size_t Conversion::Jobs() const {
   return arguments_.jobs > 0 ? arguments_.jobs : local_.settings.cpus.size();
 }
 
+// The shards so far are of the dataset as it was.
+std::string Conversion::CureOfChange() const {
+  return absl::StrCat("Cure: rm -r ", arguments_.out, ", and run the command again");
+}
+
 // What stopped the work, and how it goes on.
 absl::Status Conversion::Explain(const absl::Status& status) const {
+  if (absl::IsFailedPrecondition(status) && !local_.dataset().LookAgain().ok())
+    return absl::FailedPreconditionError(absl::StrCat(status.message(), ". ", CureOfChange()));
   const std::string left = absl::StrCat(
       server::FormatCount(static_cast<int64_t>(journal_->shards().size()), "whole shard"), " with ",
       journal_->next_position(), " of ", local_.dataset().size(), " records in ", arguments_.out,

@@ -69,6 +69,7 @@ class Conversion {
   absl::Status OpenFolder();
   absl::StatusOr<std::unique_ptr<ShardComparison>> CompareAll();
   absl::Status Explain(const absl::Status& status) const;
+  std::string CureOfChange() const;
   nlohmann::ordered_json MadeFrom() const;
   size_t Jobs() const;
 

@@ -70,7 +70,7 @@ class Reading {
     absl::Status failure;
     for (;;) {
       while (failure.ok() && !free.empty() && reader->wants_more() && TakeRecord(&next, &end)) {
-        reader->Start(local_.dataset(), next++, free.back());
+        reader->Start(local_.dataset(), next++, free.back(), local_.job.get());
         free.pop_back();
       }
       server::RecordBytes* bytes = reader->Collect();

@@ -295,6 +295,7 @@ absl::StatusOr<LocalPipeline> OpenLocalPipeline(const std::string& pipeline,
   dataset.progress = options.progress;
   dataset.rebuild = options.rebuild;
   FW_ASSIGN_OR_RETURN(local.loaded, Load(std::move(spec), dataset));
+  local.job = server::JobFiles::Create(local.loaded->dataset, local.files, local.budget);
   if (IsolatesImages(config, local.settings.access) &&
       (local.plan().decodes() || (options.reads_images && server::HasImages(local.dataset())))) {
     FW_ASSIGN_OR_RETURN(local.decoders, server::FindDecoders(local.budget));
@@ -341,6 +342,7 @@ server::RuntimeOptions LocalPipeline::ForRuntime(size_t workers) const {
 
 struct RecordLoader::Impl {
   const server::Dataset* dataset = nullptr;
+  server::JobFiles* job = nullptr;
   std::unique_ptr<server::RecordReader> reader;
   server::RecordBytes bytes;
   server::Record record;
@@ -361,6 +363,7 @@ absl::StatusOr<RecordLoader> RecordLoader::Create(const LocalPipeline& pipeline)
   RecordLoader loader;
   loader.impl_ = std::make_unique<Impl>();
   loader.impl_->dataset = &pipeline.dataset();
+  loader.impl_->job = pipeline.job.get();
   FW_ASSIGN_OR_RETURN(loader.impl_->reader, pipeline.NewReader());
   return loader;
 }
@@ -368,7 +371,7 @@ absl::StatusOr<RecordLoader> RecordLoader::Create(const LocalPipeline& pipeline)
 absl::StatusOr<const server::Record*> RecordLoader::Load(int64_t record) {
   Impl& impl = *impl_;
   impl.Release();
-  impl.reader->Start(*impl.dataset, record, &impl.bytes);
+  impl.reader->Start(*impl.dataset, record, &impl.bytes, impl.job);
   impl.reader->Collect();
   impl.holds_bytes = true;
   FW_RETURN_IF_ERROR(impl.bytes.status());
@@ -377,5 +380,7 @@ absl::StatusOr<const server::Record*> RecordLoader::Load(int64_t record) {
   }));
   return &impl.record;
 }
+
+const server::RecordBytes& RecordLoader::bytes() const { return impl_->bytes; }
 
 }  // namespace feedwater::cli

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "server/decoder/decoder_setup.h"
 #include "server/decoder/isolated_maker.h"
+#include "server/pipeline/job_files.h"
 #include "server/pipeline/record_reader.h"
 #include "server/pipeline/runtime.h"
 #include "server/service/config.h"
@@ -87,6 +88,7 @@ struct LocalPipeline {
   std::shared_ptr<server::FileCache> files;
   std::shared_ptr<server::StagingArea> staging;  // of its unpacked files; may be null
   std::shared_ptr<const server::LoadedPipeline> loaded;
+  std::shared_ptr<server::JobFiles> job;          // what its files are: others are not read
   std::shared_ptr<server::DecoderHost> decoders;  // null: its images are not isolated
   // Whether an index that had to be built was saved for the daemon, too: only where the state_dir
   // belongs to this user, or the daemon could not replace the file.
@@ -94,8 +96,8 @@ struct LocalPipeline {
 
   const server::Dataset& dataset() const { return *loaded->dataset; }
   const server::Plan& plan() const { return *loaded->plan; }
-  // Reads records with the configured engine; for the calling thread alone. The pipeline outlives
-  // it.
+  // Reads records with the configured engine, which are started with `job`; for the calling thread
+  // alone. The pipeline outlives it.
   absl::StatusOr<std::unique_ptr<server::RecordReader>> NewReader() const;
   // Who makes samples of `plan`, which is PlanOf(setup): a process of its own where the daemon
   // would take one, so that a file made to abuse an image library meets nothing here either. For
@@ -124,6 +126,8 @@ class RecordLoader {
 
   // The record's fields: valid until the next call.
   absl::StatusOr<const server::Record*> Load(int64_t record);
+  // Of the last record that was loaded.
+  const server::RecordBytes& bytes() const;
 
  private:
   RecordLoader();

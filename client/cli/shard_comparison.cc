@@ -50,6 +50,7 @@ absl::Status ShardComparison::Run(size_t jobs) {
   auto loaded = std::make_shared<server::LoadedPipeline>(*local_.loaded);
   loaded->dataset = written_;
   shards_.loaded = std::move(loaded);
+  shards_.job = server::JobFiles::Create(written_, shards_.files, shards_.budget);
   EveryRecord every;
   every.what = "compare";
   every.jobs = jobs;
@@ -111,7 +112,7 @@ absl::Status ShardComparison::Compare(int64_t record, const server::Record& writ
     FW_ASSIGN_OR_RETURN(values, room.values->Make(record, *parsed));
     return absl::OkStatus();
   });
-  if (absl::IsResourceExhausted(made) || absl::IsUnavailable(made))
+  if (server::TellsOfTheMachine(made, room.source.bytes()))
     return server::Annotate(made, absl::StrCat("record ", record));
   if (!made.ok()) {
     Note({record, "", absl::StrCat("cannot be made of the source: ", made.message())});

@@ -133,7 +133,8 @@ class Chunks {
       while (true) {
         while (failure.ok() && started < chunk->items.size() && reader->wants_more()) {
           bytes[started].user = &chunk->items[started];
-          reader->Start(dataset_, chunk->items[started].record, &bytes[started]);
+          reader->Start(dataset_, chunk->items[started].record, &bytes[started],
+                        maker_.local->job.get());
           ++started;
         }
         server::RecordBytes* read = reader->Collect();

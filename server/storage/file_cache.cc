@@ -163,8 +163,8 @@ void FileCache::State::Looked(const Key& key, const FilePtr& file, bool is_same,
 absl::Status FileHasChanged(absl::string_view message) {
   return FileChangedError(
       absl::StrCat(message,
-                   "; a job goes on only with the files that it began with. Open a new loader: it "
-                   "takes them as they are now"));
+                   "; a job goes on only with the files that it began with. Open a new loader, or "
+                   "run the command again: it takes them as they are now"));
 }
 
 absl::Status ProveUnchanged(const OpenedFile& file) {
