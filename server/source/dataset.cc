@@ -230,9 +230,16 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenSaved(const DatasetSpec& spec
       std::shared_ptr<const Dataset> dataset,
       OpenIndex(spec, location, file, std::move(index), staged, options.budget.get()));
   if (staged == nullptr) return dataset;
+  const auto goes_on = [&options] {
+    return options.given_up != nullptr && options.given_up()
+               ? absl::CancelledError("nobody waits for the dataset any more")
+               : absl::OkStatus();
+  };
   for (uint32_t object = 0; object < dataset->objects(); ++object) {
     if (&dataset->RootOf(object) != staged->root().get()) continue;
-    const auto info = staged->root()->Stat(dataset->ObjectPath(object));
+    const std::string name = dataset->ObjectPath(object);
+    FW_RETURN_IF_ERROR(staged->Hold(name, goes_on));
+    const auto info = staged->root()->Stat(name);
     if (!info.ok() || info->st_size != dataset->ObjectBytes(object))
       return absl::NotFoundError("what was unpacked of its files has gone");
   }

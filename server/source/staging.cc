@@ -12,16 +12,21 @@
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 #include <thread>
+#include <tuple>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "server/base/atomic_file.h"
 #include "server/base/key.h"
 #include "server/base/units.h"
+#include "server/source/digest.h"
 #include "server/storage/fault.h"
 #include "server/storage/stat_now.h"
 
@@ -37,7 +42,9 @@ constexpr std::chrono::milliseconds kPause(50);      // while another process un
 constexpr std::chrono::milliseconds kShortPause(1);  // while another one counts
 constexpr size_t kShownName = 100;                   // of a file's own name
 constexpr char kCount[] = ".used";                   // bytes of all unpacked files, as an int64_t
-constexpr char kGone[] = ".gone-";                   // folders that are being removed begin so
+constexpr char kGone[] = ".gone-";                   // what is being removed begins so
+constexpr char kHeld[] = ".held";  // of a folder; each of its files has a byte, locked by readers
+constexpr size_t kMadeFrom = 32;   // of a file's name, before its own
 
 // Takes compressed bytes, gives what they unpack to.
 class Unpacker {
@@ -138,17 +145,60 @@ bool IsAt(int fd, const std::string& path) {
 }
 
 // Gives the disk back at once, also of files that somebody has open still: descriptors are kept for
-// a while after a job. Another process may be at it too. REQUIRES: the folder's name says that it
-// is gone, so nobody takes what is left of a file for the whole.
-void RemoveGone(const fs::path& folder) {
-  for (const fs::path& file : EntriesOf(folder)) {
-    if (truncate(file.c_str(), 0) != 0 && errno != ENOENT)
+// a while after a job. Another process may be at it too. REQUIRES: the name of the folder or file
+// says that it is gone, so nobody takes what is left of a file for the whole.
+void RemoveGone(const fs::path& gone) {
+  std::vector<fs::path> files = EntriesOf(gone);  // none of a file
+  files.push_back(gone);
+  for (const fs::path& file : files) {
+    if (truncate(file.c_str(), 0) != 0 && errno != ENOENT && errno != EISDIR)
       spdlog::warn("{}: {}", file.string(), std::generic_category().message(errno));
   }
   std::error_code error;
-  fs::remove_all(folder, error);
+  fs::remove_all(gone, error);
   if (error && error != std::errc::no_such_file_or_directory)
-    spdlog::warn("{}: {}", folder.string(), error.message());
+    spdlog::warn("{}: {}", gone.string(), error.message());
+}
+
+// Locks a file's byte of kHeld, F_RDLCK to read the file and F_WRLCK to remove it; F_UNLCK undoes
+// it. False: with errno. The lock belongs to the open file, as flock's does.
+bool LockByte(int held, absl::string_view name, int16_t type) {
+  Digest digest;
+  digest.Add(name);
+  uint64_t number = 0;
+  (void)absl::SimpleHexAtoi(digest.Hex().substr(0, 15), &number);  // a positive offset
+  struct flock lock = {};
+  lock.l_type = type;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = static_cast<off_t>(number);
+  lock.l_len = 1;
+  return fcntl(held, F_OFD_SETLK, &lock) == 0;
+}
+
+// Whether somebody else reads any file of the folder.
+bool IsRead(int held) {
+  struct flock lock = {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;  // of all bytes
+  return fcntl(held, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
+// The name of the file that an entry of a folder is going to be; nothing: it is no unfinished one.
+std::optional<absl::string_view> UnfinishedName(absl::string_view entry) {
+  if (!absl::ConsumePrefix(&entry, ".") || !absl::ConsumeSuffix(&entry, ".new"))
+    return std::nullopt;
+  return entry;
+}
+
+// Removes what killed processes had begun to unpack, and nobody goes on with.
+void RemoveUnfinished(const fs::path& folder) {
+  for (const fs::path& path : EntriesOf(folder)) {
+    if (!UnfinishedName(path.filename().native()).has_value()) continue;
+    const Fd file(open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    // Whoever writes it holds it (base/atomic_file.h), and makes it anew where it has gone.
+    if (file && flock(file.get(), LOCK_EX | LOCK_NB) == 0 && IsAt(file.get(), path))
+      unlink(path.c_str());
+  }
 }
 
 int64_t Nanoseconds(const timespec& time) {
@@ -226,8 +276,25 @@ bool IsPackedName(absl::string_view name, std::string* unpacked) {
 }
 
 StagedFolder::StagedFolder(StagingArea* staging, std::string path, std::shared_ptr<const Root> root,
-                           Fd lock)
-    : staging_(staging), path_(std::move(path)), root_(std::move(root)), lock_(std::move(lock)) {}
+                           Fd lock, Fd held)
+    : staging_(staging),
+      path_(std::move(path)),
+      root_(std::move(root)),
+      lock_(std::move(lock)),
+      held_(std::move(held)) {}
+
+absl::Status StagedFolder::Hold(absl::string_view name,
+                                const std::function<absl::Status()>& goes_on) const {
+  while (!LockByte(held_.get(), name, F_RDLCK)) {
+    // A kernel or file system without such locks: nobody can lock it to remove it, either.
+    if (errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP) return absl::OkStatus();
+    if (errno != EAGAIN && errno != EACCES && errno != EINTR)
+      return StorageError(errno, absl::StrCat(path_, "/", kHeld));
+    FW_RETURN_IF_ERROR(goes_on());  // it is just being removed
+    std::this_thread::sleep_for(kShortPause);
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<StagedFolder::File> StagedFolder::Unpack(
     const Root& from, const std::string& path, const struct stat& info,
@@ -255,6 +322,7 @@ absl::StatusOr<StagedFolder::File> StagedFolder::Make(
   if (unpacked.size() > kShownName) unpacked.erase(0, unpacked.size() - kShownName);
   file.name = absl::StrCat(made_from, "-", unpacked);
   const std::string target = absl::StrCat(path_, "/", file.name);
+  FW_RETURN_IF_ERROR(Hold(file.name, goes_on));
   struct stat there;
   while (stat(target.c_str(), &there) != 0) {
     absl::Status written;
@@ -333,9 +401,12 @@ absl::StatusOr<std::shared_ptr<const StagedFolder>> StagingArea::Open(const std:
     futimens(lock.get(), now);  // the time of its last use
     Fd directory(open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
     if (!directory) return StorageError(errno, path);
+    const std::string held_file = absl::StrCat(path, "/", kHeld);
+    Fd held(open(held_file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (!held) return StorageError(errno, held_file);
     auto root = std::make_shared<const Root>("staged", path, std::move(directory));
     return std::shared_ptr<const StagedFolder>(
-        new StagedFolder(this, path, std::move(root), std::move(lock)));
+        new StagedFolder(this, path, std::move(root), std::move(lock), std::move(held)));
   }
   return absl::UnavailableError(absl::StrCat(path, " is being removed"));
 }
@@ -406,11 +477,18 @@ int64_t StagingArea::DropOldest(int64_t at_most) const {
   for (const fs::path& path : EntriesOf(folder_)) {
     struct stat info;
     if (lstat(path.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) continue;
+    RemoveUnfinished(path);
     folders.push_back({path, Nanoseconds(info.st_mtim), BytesBelow(path)});
     bytes += folders.back().bytes;
   }
   std::sort(folders.begin(), folders.end(),
             [](const Folder& a, const Folder& b) { return a.used_ns < b.used_ns; });
+  for (Folder& folder : folders) {
+    if (bytes <= at_most) break;
+    const int64_t dropped = DropUnread(folder.path, bytes - at_most);
+    folder.bytes -= dropped;
+    bytes -= dropped;
+  }
   for (const Folder& oldest : folders) {
     if (bytes <= at_most) break;
     if (!Drop(oldest.path)) continue;
@@ -425,19 +503,79 @@ bool StagingArea::Drop(const std::string& path) const {
   const Fd lock(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!lock || flock(lock.get(), LOCK_EX | LOCK_NB) != 0) return false;  // somebody reads from it
   // What stands there may have been removed and made again meanwhile: that one is not locked.
-  struct stat held;
-  if (!IsAt(lock.get(), path) || fstat(lock.get(), &held) != 0) return false;
-  // Under its own name, a file that is cut short would be taken for a whole one after a kill. The
-  // inode is nobody else's as long as the folder is there.
-  const std::string gone = absl::StrCat(folder_, "/", kGone, held.st_ino);
-  if (rename(path.c_str(), gone.c_str()) != 0) {
-    spdlog::warn("{}: {}", path, std::generic_category().message(errno));
-    return false;
-  }
-  const Fd parent(open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (parent) fsync(parent.get());  // after a power cut, too
+  if (!IsAt(lock.get(), path)) return false;
+  const std::string gone = SetAside(path, folder_);
+  if (gone.empty()) return false;
   RemoveGone(gone);
   return true;
+}
+
+int64_t StagingArea::DropUnread(const std::string& path, int64_t wanted) const {
+  const Fd held(open(absl::StrCat(path, "/", kHeld).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+  if (!held || !IsRead(held.get())) return 0;  // then the folder goes as a whole, in its turn
+  struct Unread {
+    std::string name, own_name;
+    int64_t bytes, made_ns;
+    bool is_superseded = false;
+  };
+  const auto own_name = [](absl::string_view name) {
+    return std::string(name.substr(std::min(name.size(), kMadeFrom)));
+  };
+  std::vector<Unread> unread;
+  absl::flat_hash_set<std::string> read;  // by their own names, also those that are being made
+  for (const fs::path& entry : EntriesOf(path)) {
+    const std::string name = entry.filename().string();
+    struct stat info;
+    if (const auto unfinished = UnfinishedName(name); unfinished.has_value()) {
+      read.insert(own_name(*unfinished));
+    } else if (name[0] == '.' || lstat(entry.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) {
+      continue;
+    } else if (LockByte(held.get(), name, F_WRLCK)) {
+      LockByte(held.get(), name, F_UNLCK);
+      unread.push_back({name, own_name(name), info.st_size, Nanoseconds(info.st_mtim)});
+    } else {
+      read.insert(own_name(name));
+    }
+  }
+  // First those that another version of the same file has taken the place of: an opening may be
+  // about to read the others.
+  for (Unread& file : unread) file.is_superseded = read.contains(file.own_name);
+  std::sort(unread.begin(), unread.end(), [](const Unread& a, const Unread& b) {
+    return std::make_tuple(!a.is_superseded, a.made_ns) <
+           std::make_tuple(!b.is_superseded, b.made_ns);
+  });
+  int64_t dropped = 0;
+  for (const Unread& file : unread) {
+    if (dropped >= wanted) break;
+    if (!LockByte(held.get(), file.name, F_WRLCK)) continue;  // somebody reads it by now
+    const std::string gone = SetAside(absl::StrCat(path, "/", file.name), path);
+    LockByte(held.get(), file.name, F_UNLCK);
+    if (gone.empty()) continue;
+    RemoveGone(gone);
+    dropped += file.bytes;
+  }
+  if (dropped > 0) {
+    spdlog::info("unpacked files that nobody reads removed for want of room: {}",
+                 FormatBytes(dropped));
+  }
+  return dropped;
+}
+
+// Under its own name, a file that is cut short would be taken for a whole one after a kill. The
+// inode is nobody else's as long as what has it is there.
+std::string StagingArea::SetAside(const std::string& path, const std::string& folder) const {
+  struct stat info;
+  if (lstat(path.c_str(), &info) != 0) return "";
+  const std::string gone = absl::StrCat(folder_, "/", kGone, info.st_ino);
+  if (rename(path.c_str(), gone.c_str()) != 0) {
+    spdlog::warn("{}: {}", path, std::generic_category().message(errno));
+    return "";
+  }
+  for (const std::string& changed : {folder, folder_}) {  // after a power cut, too
+    const Fd parent(open(changed.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (parent) fsync(parent.get());
+  }
+  return gone;
 }
 
 void StagingArea::FinishRemovals() const {

@@ -1,12 +1,14 @@
 // Files that cannot be read in any order, because they are compressed as a whole or in large parts,
 // unpacked once below state_dir/staged. Each dataset has a folder there; whoever reads from it
-// holds it, with a lock that the kernel drops when the process ends. Where room is short, the
-// folders that were unused for longest go first, and never one that is held.
+// holds it and the files that it reads, with locks that the kernel drops when the process ends.
+// Where room is short, files that nobody reads go first from folders that are held: they are of
+// earlier versions of the dataset, or for other fields. Then go the folders that were unused for
+// longest. What is held never goes.
 //
 // An unpacked file is named after what it was made from: path, device, inode, size and times, and
 // what was made of it; what is read for it is proven to be that file. It appears whole or not at
-// all, so that after a crash those that were finished are used again. A folder that is dropped is
-// renamed first, and so is never found half removed.
+// all, so that after a crash those that were finished are used again. What is dropped is renamed
+// first, and so is never found half removed.
 //
 // Thread-safe; several processes may share the folder, and count what is in it together: in a file
 // that is locked while it is changed.
@@ -20,6 +22,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/strings/string_view.h"
 #include "server/base/fd.h"
 #include "server/base/status.h"
 #include "server/storage/roots.h"
@@ -32,10 +35,13 @@ bool IsPackedName(absl::string_view name, std::string* unpacked);
 
 class StagingArea;
 
-// One dataset's folder, held. The StagingArea outlives it.
+// One dataset's folder, held with the files that were asked for. The StagingArea outlives it.
 class StagedFolder {
  public:
   const std::shared_ptr<const Root>& root() const { return root_; }
+
+  // Holds a file below root(), which need not be there: what is there afterwards stays.
+  absl::Status Hold(absl::string_view name, const std::function<absl::Status()>& goes_on) const;
 
   struct File {
     std::string name;  // below root()
@@ -59,7 +65,8 @@ class StagedFolder {
 
  private:
   friend class StagingArea;
-  StagedFolder(StagingArea* staging, std::string path, std::shared_ptr<const Root> root, Fd lock);
+  StagedFolder(StagingArea* staging, std::string path, std::shared_ptr<const Root> root, Fd lock,
+               Fd held);
   absl::Status Write(const Root& from, const std::string& path, const std::string& made_from,
                      absl::string_view form, int to, const WriteRecords& write,
                      const std::function<absl::Status()>& goes_on) const;
@@ -68,6 +75,7 @@ class StagedFolder {
   const std::string path_;
   const std::shared_ptr<const Root> root_;
   const Fd lock_;
+  const Fd held_;  // the file whose bytes are locked for those that are held
 };
 
 class StagingArea {
@@ -92,12 +100,18 @@ class StagingArea {
   // them.
   absl::Status Take(int64_t more, int fd, const std::function<absl::Status()>& goes_on);
   int64_t FreeBytes() const;
-  // The bytes of all unpacked files; drops the oldest folders that nobody holds until there are
-  // `at_most`.
+  // The bytes of all unpacked files; drops those that nobody reads, then the oldest folders that
+  // nobody holds, until there are `at_most`.
   int64_t DropOldest(int64_t at_most) const;
   // Removes a folder; false: somebody holds it.
   bool Drop(const std::string& path) const;
-  // Of folders whose removal a killed process has left off.
+  // Removes so many bytes, or all, of files that nobody reads from a folder that somebody holds.
+  // Returns how many.
+  int64_t DropUnread(const std::string& path, int64_t wanted) const;
+  // Renames what is at `path`, which `folder` holds, so that nobody finds it there any more; the
+  // new name, or "".
+  std::string SetAside(const std::string& path, const std::string& folder) const;
+  // Of what a killed process has left off to remove.
   void FinishRemovals() const;
 
   const std::string folder_;

@@ -90,7 +90,8 @@ class StagingTest : public ColumnTest {
     std::error_code error;
     for (const auto& entry :
          std::filesystem::recursive_directory_iterator(state_.path() + "/staged", error)) {
-      if (entry.is_regular_file() && entry.path().filename() != ".used") files.push_back(entry);
+      const std::string name = entry.path().filename();
+      if (entry.is_regular_file() && name != ".used" && name != ".held") files.push_back(entry);
     }
     return files;
   }
@@ -219,6 +220,98 @@ TEST_F(StagingTest, TheOldestFolderThatNobodyHoldsMakesRoom) {
   ExpectRefused(yaml("b"), {"in use"}, absl::StatusCode::kResourceExhausted);
   held.reset();
   EXPECT_EQ(FieldOf(*opener_.MustOpen(yaml("b")), 0, "bin"), RandomBytes(400 << 10, 'b'));
+}
+
+TEST_F(StagingTest, FilesThatNobodyReadsMakeRoomInAFolderThatIsHeld) {
+  const auto bytes = [](int version) { return RandomBytes(400 << 10, version); };
+  const auto write = [&](int version) {
+    folder_.Write("d/a.tgz", Gzip(TarMemberText("x.bin", bytes(version)) + TarEnd()));
+  };
+  UseLimit(1 << 20);  // room for two
+  for (int version = 0; version < 5; ++version) {
+    write(version);
+    EXPECT_EQ(FieldOf(*opener_.MustOpen(kYaml), 0, "bin"), bytes(version));
+  }
+  EXPECT_EQ(StagedFiles(), 2u);
+  const auto held = opener_.MustOpen(kYaml);  // from its saved index
+  write(5);
+  const auto also_held = opener_.MustOpen(kYaml);
+  write(6);
+  ExpectRefused(kYaml, {"in use"}, absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(FieldOf(*held, 0, "bin"), bytes(4));
+  EXPECT_EQ(FieldOf(*also_held, 0, "bin"), bytes(5));
+}
+
+TEST_F(StagingTest, OfFilesThatNobodyReadsThoseWithANewerVersionGoFirst) {
+  const auto write = [&](const std::string& name, int seed) {
+    folder_.Write(name, Gzip(TarMemberText("x.bin", RandomBytes(300 << 10, seed)) + TarEnd()));
+  };
+  const auto inode_of = [&](const std::string& end) {
+    uint64_t inode = 0;
+    for (const auto& file : Staged()) {
+      struct stat info;
+      if (absl::EndsWith(file.path().string(), end) && stat(file.path().c_str(), &info) == 0)
+        inode = info.st_ino;
+    }
+    return inode;
+  };
+  UseLimit(800 << 10);  // room for two
+  write("d/b.tgz", 1);
+  opener_.MustOpen(kYaml);
+  const uint64_t oldest = inode_of("b.tar");
+  write("d/a.tgz", 2);
+  opener_.MustOpen(kYaml);
+  write("d/a.tgz", 3);
+  EXPECT_EQ(opener_.MustOpen(kYaml)->size(), 2);
+  EXPECT_EQ(inode_of("b.tar"), oldest);
+  EXPECT_EQ(StagedFiles(), 2u);
+}
+
+TEST_F(StagingTest, WhatAKilledProcessHadBegunToUnpackMakesRoom) {
+  folder_.Write("d/a.tgz", Gzip(TarMemberText("x.bin", RandomBytes(400 << 10, 1)) + TarEnd()));
+  opener_.MustOpen(kYaml);
+  const auto file = Staged().at(0).path();
+  const auto left = file.parent_path() / ".other-b.tar.new";
+  std::filesystem::copy(file, left);
+  UseLimit(1 << 20);
+  folder_.Write("d/a.tgz", Gzip(TarMemberText("x.bin", RandomBytes(400 << 10, 2)) + TarEnd()));
+  const auto held = opener_.MustOpen(kYaml);
+  EXPECT_FALSE(std::filesystem::exists(left));
+  std::filesystem::copy(file.parent_path() / Staged().at(0).path().filename(), left);
+  const Fd writer(open(left.c_str(), O_WRONLY | O_CLOEXEC));
+  ASSERT_EQ(flock(writer.get(), LOCK_EX), 0);
+  folder_.Write("d/a.tgz", Gzip(TarMemberText("x.bin", RandomBytes(400 << 10, 3)) + TarEnd()));
+  ExpectRefused(kYaml, {"in use"}, absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(std::filesystem::exists(left)) << "somebody writes it";
+}
+
+// A child process is killed when it has cut short the file that makes room.
+TEST_F(StagingTest, AKillWhileAFileIsRemovedLeavesNoneThatSeemsWhole) {
+  const auto write = [&](int version) {
+    folder_.Write("d/a.tgz",
+                  Gzip(TarMemberText("x.bin", RandomBytes(100 << 10, version)) + TarEnd()));
+  };
+  write(0);
+  opener_.MustOpen(kYaml);
+  write(1);
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    is_killed_when_it_truncates = true;
+    UseLimit(150 << 10);  // room for one
+    (void)opener_.Open(kYaml);
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status)) << status;
+  for (const auto& file : Staged()) {
+    const std::string name = file.path().filename();
+    EXPECT_TRUE(name[0] == '.' || file.file_size() > 0) << name;
+  }
+  UseLimit(150 << 10);
+  EXPECT_EQ(FieldOf(*opener_.MustOpen(kYaml), 0, "bin"), RandomBytes(100 << 10, 1));
+  EXPECT_EQ(StagedFiles(), 1u);
 }
 
 // A child process is killed when it has cut short the first file of a folder that makes room.
