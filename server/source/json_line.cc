@@ -105,12 +105,12 @@ class JsonEvents final : public nlohmann::json_sax<nlohmann::json> {
     if (value <= static_cast<uint64_t>(INT64_MAX)) {
       return Number(JsonKind::kInteger, static_cast<int64_t>(value), static_cast<double>(value));
     }
-    if (IsIgnored()) return true;
-    if (InList()) return RefuseList("an integer beyond int64");
-    return TellOther("an integer beyond int64");
+    return TooLarge();
   }
-  bool number_float(number_float_t value, const string_t&) override {
-    return Number(JsonKind::kReal, 0, value);
+  // The parser also gives integers that 64 bits do not hold, rounded.
+  bool number_float(number_float_t value, const string_t& text) override {
+    const bool is_integer = text.find_first_of(".eE") == string_t::npos;
+    return is_integer ? TooLarge() : Number(JsonKind::kReal, 0, value);
   }
   bool string(string_t& text) override {
     if (IsIgnored()) return true;
@@ -183,6 +183,11 @@ class JsonEvents final : public nlohmann::json_sax<nlohmann::json> {
     value.kind = JsonKind::kOther;
     value.why = why;
     return Tell(value);
+  }
+  bool TooLarge() {
+    constexpr absl::string_view kWhy = "an integer beyond int64";
+    if (IsIgnored()) return true;
+    return InList() ? RefuseList(kWhy) : TellOther(kWhy);
   }
   bool Number(JsonKind kind, int64_t integer, double real) {
     if (IsIgnored()) return true;

@@ -142,7 +142,10 @@ TEST_F(JsonlTest, KeysThatCannotBeColumnsAreLeftOutAndAnErrorWhereAFieldAsksForT
            {{"[1, null]", "[]"}, "null in a list in .*line 1"},
            {{"[1, true]", "[]"}, "a list of numbers and of true or false in .*line 1"},
            {{"[[[[[1]]]]]", "[]"}, "lists in more than 4 levels in .*line 1"},
-           {{"1", "9223372036854775808"}, "an integer beyond int64 in .*line 2"}}) {
+           {{"1", "9223372036854775808"}, "an integer beyond int64 in .*line 2"},
+           {{"1", "-9223372036854775809"}, "an integer beyond int64 in .*line 2"},
+           {{"1.5", "36893488147419103233"}, "an integer beyond int64 in .*line 2"},
+           {{"[1, 36893488147419103233]", "[]"}, "an integer beyond int64 in .*line 1"}}) {
     const std::string text =
         "{\"a\": " + values[0] + ", \"ok\": 1}\n{\"a\": " + values[1] + ", \"ok\": 2}\n";
     const auto dataset = Open(text);
@@ -204,6 +207,8 @@ TEST_F(JsonlTest, ALineThatChangedIsABadRecord) {
   };
   EXPECT_THAT(error("{\"n\": 0.5}"), HasSubstr("column 'n' holds a number, not int64"));
   EXPECT_THAT(error("{\"n\": [1]}"), HasSubstr("column 'n' holds a list of numbers"));
+  EXPECT_THAT(error("{\"n\": 36893488147419103233}"),
+              HasSubstr("column 'n' holds an integer beyond int64, not int64"));
   EXPECT_THAT(error("{\"t\": 1}"), HasSubstr("column 't' holds no text"));
   EXPECT_THAT(error("{\"l\": [[1], [2]]}"), HasSubstr("another shape than int64[2]"));
   EXPECT_THAT(error("{\"l\": [1]}"), HasSubstr("another shape than int64[2]"));

@@ -213,8 +213,9 @@ class JsonlColumns final : public RowColumns {
                                      : column.dtype == DType::kInt64 ? JsonKind::kInteger
                                                                      : JsonKind::kBool);
     if (!fits || value.is_list == column.shape.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "holds ", JsonColumn::Noun(value.kind, value.is_list), ", not ", column.TypeText()));
+      const absl::string_view what =
+          value.kind == JsonKind::kOther ? value.why : JsonColumn::Noun(value.kind, value.is_list);
+      return absl::InvalidArgumentError(absl::StrCat("holds ", what, ", not ", column.TypeText()));
     }
     const size_t count = is_real ? value.reals->size() : value.integers->size();
     Shape shape;
