@@ -7,6 +7,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "server/source/mindrecord_file.h"
+#include "server/source/value_conversion.h"
 
 namespace feedwater::server {
 namespace {
@@ -62,6 +63,8 @@ absl::Status PutNumber(const MsgpackValue& value, DType dtype, std::byte* to) {
     case DType::kInt64:
       return put(value.integer);
     case DType::kFloat32:
+      if (!FitsFloat32(number))
+        return absl::InvalidArgumentError(absl::StrCat("holds ", number, ", which is no float32"));
       return put(static_cast<float>(number));
     case DType::kFloat64:
       return put(number);

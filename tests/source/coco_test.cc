@@ -151,6 +151,7 @@ TEST_F(CocoTest, WhatIsNoFileOfInstancesIsRefusedWithItsPlace) {
       {File(R"("annotations": [])",
             R"("images": [{"id": 1, "file_name": "a"}, {"id": 1, "file_name": "b"}])"),
        "two images with the id 1"},
+      {One(R"("bbox": [1, 2, 3, 4], "area": 1e39)"), "with the area 1e+39, which float32 cannot"},
       {File(R"("annotations": [])", kImages,
             R"("categories": [{"id": 1, "name": "a"}, {"id": 1, "name": "b"}])"),
        "two categories with the id 1"},

@@ -71,6 +71,13 @@ TEST_F(CsvTest, AnEmptyValueIsAMissingNumberWhereAFieldSaysDtype) {
   EXPECT_THAT(Row(*dataset, 1)[0], HasSubstr("column 'n' is missing"));
 }
 
+TEST_F(CsvTest, ANumberBeyondFloat64IsText) {
+  const auto dataset = Open("x,y\n1e999,inf\n2.5,-1\n");
+  ASSERT_NE(dataset, nullptr);
+  EXPECT_EQ(Fields(*dataset), "x uint8[?], y float64[]");
+  EXPECT_EQ(Row(*dataset, 0)[0], "1e999");
+}
+
 TEST_F(CsvTest, DelimiterHeaderAndNamelessColumns) {
   auto dataset = Open("1;x\n2;y\n", ", header: false, delimiter: \";\"");
   ASSERT_NE(dataset, nullptr);

@@ -3,6 +3,7 @@
 #include "server/source/columns.h"
 #include "server/source/field_reader.h"
 #include "server/source/field_requests.h"
+#include "server/source/value_conversion.h"
 #include "tests/source/column_testing.h"
 #include "tests/source/npy_text.h"
 #include "tests/source/tar_text.h"
@@ -317,6 +318,65 @@ TEST_F(FieldsTest, ValuesThatDoNotFitAreBadSamples) {
     const auto dataset = opener_.MustOpen(Yaml(absl::StrCat("{x: ", field, "}")));
     EXPECT_THAT(FieldOf(*dataset, 0, "x"), HasSubstr("cannot hold")) << field;
   }
+}
+
+TEST(ValueConversionTest, TextBecomesTheIntegerThatItSpellsOrNone) {
+  const auto parsed = [](const std::string& text, DType dtype) -> std::optional<int64_t> {
+    int64_t number = 0;
+    const absl::Status status = ParseNumber(text, reinterpret_cast<std::byte*>(&number), dtype);
+    if (status.ok()) return number;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("cannot hold")) << text;
+    return std::nullopt;
+  };
+  const std::vector<std::pair<std::string, std::optional<int64_t>>> cases = {
+      {"9223372036854775807", INT64_MAX},
+      {"-9223372036854775808", INT64_MIN},
+      {"9223372036854775807.00", INT64_MAX},
+      {"-922337203685477580.8e1", INT64_MIN},
+      {"9007199254740993.0", (int64_t{1} << 53) + 1},
+      {" +1.5e3\n", 1500},
+      {"00120e-1", 12},
+      {"0.5e1", 5},
+      {".5E+1", 5},
+      {"5.", 5},
+      {"-0.0", 0},
+      {"0e999999999999", 0},
+      {"0.000", 0},
+      {"9223372036854775808", std::nullopt},
+      {"-9223372036854775809", std::nullopt},
+      {"9223372036854775807.5", std::nullopt},
+      {"0.99999999999999999999", std::nullopt},
+      {"1e-5", std::nullopt},
+      {"1e19", std::nullopt},
+      {"1e999", std::nullopt},
+      {"1e99999999999999999999", std::nullopt},
+      {"inf", std::nullopt},
+      {"nan", std::nullopt},
+  };
+  for (const auto& [text, number] : cases) EXPECT_EQ(parsed(text, DType::kInt64), number) << text;
+  EXPECT_EQ(parsed("2.55e2", DType::kUInt8), 255);
+  EXPECT_EQ(parsed("2.56e2", DType::kUInt8), std::nullopt);
+  EXPECT_EQ(parsed("1.0", DType::kBool), 1);
+  EXPECT_EQ(parsed("2", DType::kBool), std::nullopt);
+}
+
+TEST(ValueConversionTest, NoFiniteNumberBecomesInfinite) {
+  const auto parsed = [](const std::string& text, DType dtype) {
+    double number = 0;
+    return ParseNumber(text, reinterpret_cast<std::byte*>(&number), dtype).ToString();
+  };
+  for (const char* fits : {"3.4028235e38", "-3.4028235e38", "1e-60", "inf", "-Infinity", "nan"})
+    EXPECT_EQ(parsed(fits, DType::kFloat32), "OK") << fits;
+  EXPECT_THAT(parsed("1e39", DType::kFloat32), HasSubstr("float32 cannot hold"));
+  EXPECT_THAT(parsed("-3.4028236e38", DType::kFloat32), HasSubstr("float32 cannot hold"));
+  EXPECT_EQ(parsed("1e39", DType::kFloat64), "OK");
+  EXPECT_THAT(parsed("1e999", DType::kFloat64), HasSubstr("has 1e999, which float64 cannot hold"));
+  const double numbers[] = {1, 1e39};
+  float to[2] = {};
+  EXPECT_THAT(Convert(reinterpret_cast<const std::byte*>(numbers), DType::kFloat64,
+                      reinterpret_cast<std::byte*>(to), DType::kFloat32, 2)
+                  .ToString(),
+              HasSubstr("has 1e+39, which float32 cannot hold"));
 }
 
 // --- which files

@@ -237,6 +237,17 @@ TEST_F(MindRecordTest, ARowThatIsNotWhatTheSchemaSaysIsABadSample) {
   EXPECT_THAT(Numbers<int64_t>(*optional, 1, "label"), ElementsAre(0));
 }
 
+TEST_F(MindRecordTest, AFloatBeyondFloat32IsABadSample) {
+  MindRecordText file;
+  file.schema = {{"x", {{"type", "float32"}}}};
+  file.header_bytes = 8192;
+  file.rows = {{MindRecordMap({{"x", 0.5}}), ""}, {MindRecordMap({{"x", 1e39}}), ""}};
+  Write(file);
+  const auto dataset = opener_.MustOpen(kYaml);
+  EXPECT_THAT(Numbers<float>(*dataset, 0, "x"), ElementsAre(0.5f));
+  EXPECT_THAT(FieldOf(*dataset, 1, "x"), HasSubstr("holds 1e+39, which is no float32"));
+}
+
 TEST_F(MindRecordTest, ABlobThatIsNotWhatTheSchemaSaysIsABadSample) {
   const auto expect = [&](const json& type, const std::string& blob, const std::string& message) {
     Write(Blob(type, blob));

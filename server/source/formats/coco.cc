@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/source/annotated_images.h"
 #include "server/source/coco_annotations.h"
+#include "server/source/value_conversion.h"
 
 namespace feedwater::server {
 namespace {
@@ -134,6 +135,11 @@ class Coco final : public AnnotatedImagesFormat {
                         absl::StrCat("has ", NameOf(found->instances, order[next]),
                                      " of the image ", image.id, ", which"),
                         builder));
+        if (!FitsFloat32(instance.area)) {
+          return absl::InvalidArgumentError(
+              absl::StrCat("has ", NameOf(found->instances, order[next]), " with the area ",
+                           instance.area, ", which float32 cannot hold"));
+        }
       }
       FW_RETURN_IF_ERROR(builder->Progress(static_cast<int64_t>(i), 0));
     }

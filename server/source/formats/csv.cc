@@ -15,6 +15,7 @@
 #include "server/source/csv_row.h"
 #include "server/source/file_stream.h"
 #include "server/source/row_places.h"
+#include "server/source/value_conversion.h"
 
 namespace feedwater::server {
 
@@ -78,7 +79,7 @@ struct CsvColumn {
     double number = 0;
     if (absl::SimpleAtoi(text, &integer)) {
       has_numbers = true;
-    } else if (IsLargeInteger(text) || !absl::SimpleAtod(text, &number)) {
+    } else if (IsLargeInteger(text) || !ReadDouble(text, &number)) {
       is_text = true;
     } else {
       has_numbers = has_floats = true;
@@ -170,7 +171,7 @@ class CsvColumns final : public RowColumns {
     double real = 0;
     if (column.dtype == DType::kInt64 && absl::SimpleAtoi(value.text, &integer)) {
       values->SetNumber(number, integer);
-    } else if (column.dtype == DType::kFloat64 && absl::SimpleAtod(value.text, &real)) {
+    } else if (column.dtype == DType::kFloat64 && ReadDouble(value.text, &real)) {
       values->SetNumber(number, real);
     } else {
       return absl::InvalidArgumentError(absl::StrCat("column '", Printable(column.name), "' is no ",
