@@ -232,14 +232,17 @@ std::vector<std::string> RecordMembers::Describe() const {
   return lines;
 }
 
+size_t RecordMembers::MostBytes(const server::Record& values) const {
+  size_t bytes = 0;
+  for (size_t i = 0; i < members_.size(); ++i)
+    bytes += 4 * server::kTarBlock + values.fields[i].bytes();
+  return bytes;
+}
+
 void RecordMembers::Append(int64_t record, int key_digits, const server::Record& values,
                            std::string* archive, std::vector<ImageKinds>* kinds) const {
   const std::string key = absl::StrFormat("%0*d.", key_digits, record);
-  size_t room = archive->size();
-  for (size_t i = 0; i < members_.size(); ++i) {
-    room += 4 * server::kTarBlock + values.fields[i].bytes();
-  }
-  archive->reserve(room);
+  archive->reserve(archive->size() + MostBytes(values));
   for (size_t i = 0; i < members_.size(); ++i) {
     const Member& member = members_[i];
     const server::Tensor& value = values.fields[i];

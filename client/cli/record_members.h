@@ -38,6 +38,8 @@ class RecordMembers {
   // "data: jpg|png|...", "boxes: boxes.npy": what is written of each field.
   std::vector<std::string> Describe() const;
 
+  // What Append appends at most.
+  size_t MostBytes(const server::Record& values) const;
   // Appends the record's members to an archive. `key_digits`: KeyDigits of the dataset. `kinds`: by
   // field, what was written is added.
   void Append(int64_t record, int key_digits, const server::Record& values, std::string* archive,

@@ -163,6 +163,7 @@ class Chunks {
             server::ParseVerified(dataset_, bytes.record(), bytes.extents(), &room.parsed));
         FW_ASSIGN_OR_RETURN(const server::Record* values,
                             room.values->Make(bytes.record(), room.parsed));
+        FW_RETURN_IF_ERROR(CheckCanBeRead(*values));
         item->kinds.assign(maker_.members->fields(), 0);
         maker_.members->Append(item->record, key_digits_, *values, members, &item->kinds);
         return absl::OkStatus();
@@ -178,6 +179,15 @@ class Chunks {
     if (maker_.keeps_bad_places)
       AppendBadPlace(item->record, key_digits_, item->bad->reason, members);
     return absl::OkStatus();
+  }
+
+  // What the shards hold has to be a record for whoever reads them, with the padding behind it.
+  absl::Status CheckCanBeRead(const server::Record& values) const {
+    constexpr int64_t kMost = server::RecordReader::kMaxRecordBytes;
+    const auto bytes = static_cast<int64_t>(maker_.members->MostBytes(values));
+    if (bytes <= kMost - 2 * server::kTarAlignment) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        "takes ", bytes, " bytes in a shard, and a record has ", kMost >> 20, " MiB at most"));
   }
 
   // The records of the next chunk; null when there are none. The lowest chunk was always taken

@@ -354,6 +354,22 @@ def test_a_dataset_without_a_good_record_is_an_error(project):
     assert len((project.data / "shards/bad_records.jsonl").read_text().splitlines()) == 3
 
 
+def test_a_record_that_nobody_could_read_from_the_shards_is_bad(project):
+    size = 100 << 20
+    with (project.data / "x.bin").open("wb") as sparse:
+        sparse.truncate(size)
+    fields = ", ".join(f"{name}: {{shape: [{size}]}}" for name in "abc")
+    (project.pipelines / "large.yaml").write_text(
+        f"version: 1\ndataset: {{format: raw, root: data, path: x.bin, record_bytes: {size}, "
+        f"fields: {{{fields}}}}}\noutputs: [a, b, c]\nbatch: {{size: 1}}\n"
+    )
+    result = convert(project, pipeline="large")
+    assert result.status == 1 and "no record" in result.err, result
+    lines = (project.data / "shards/bad_records.jsonl").read_text().splitlines()
+    assert [json.loads(line)["record"] for line in lines] == [0]
+    assert "bytes in a shard, and a record has 256 MiB at most" in lines[0]
+
+
 def test_many_or_odd_class_names_survive_in_a_file(project):
     folder = project.data / "pictures"
     names = sorted([f"class {number:05}" for number in range(1001)] + ["a: [b], {c}"])
