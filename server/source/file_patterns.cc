@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -68,11 +69,14 @@ absl::Status TakeNames(const std::vector<std::string>& names, IndexBuilder* buil
   return builder->Progress(0, 0);
 }
 
+// Paths that patterns have looked for names in, and whether each is a folder.
+using LookedAt = absl::flat_hash_map<std::string, bool>;
+
 // Adds the paths below `folder` (below the root) that match the rest of a pattern. `by_glob`: they
 // need not all be there.
 absl::Status Match(const DatasetLocation& location, std::string folder,
                    absl::Span<const absl::string_view> rest, bool by_glob, IndexBuilder* builder,
-                   absl::flat_hash_set<std::string>* listed, std::vector<std::string>* found) {
+                   LookedAt* looked_at, std::vector<std::string>* found) {
   while (!rest.empty() && !IsGlob(rest[0])) {
     folder = DatasetLocation::JoinPath(folder, rest[0]);
     rest.remove_prefix(1);
@@ -91,21 +95,23 @@ absl::Status Match(const DatasetLocation& location, std::string folder,
     return found->size() > kMaxFiles ? TooMany("*") : absl::OkStatus();
   }
   const std::string part(rest[0]);
-  if (listed->insert(folder).second) {
+  const auto [looked, is_new] = looked_at->try_emplace(folder, false);
+  if (is_new) {
     const absl::StatusOr<struct stat> info = builder->DependOn(*location.root, folder);
     if (absl::IsNotFound(info.status()) && folder != location.path) {
       builder->stamps.push_back(Stamp{folder});
       return absl::OkStatus();
     }
     if (!info.ok()) return info.status();
-    if (!S_ISDIR(info->st_mode)) return absl::OkStatus();
+    looked->second = S_ISDIR(info->st_mode);
   }
+  if (!looked->second) return absl::OkStatus();
   FW_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFolder(*location.root, folder));
   FW_RETURN_IF_ERROR(TakeNames(names, builder));
   for (const std::string& name : names) {
     if (fnmatch(part.c_str(), name.c_str(), FNM_PERIOD | FNM_NOESCAPE) != 0) continue;
     FW_RETURN_IF_ERROR(Match(location, DatasetLocation::JoinPath(folder, name), rest.subspan(1),
-                             /*by_glob=*/true, builder, listed, found));
+                             /*by_glob=*/true, builder, looked_at, found));
     FW_RETURN_IF_ERROR(builder->Progress(static_cast<int64_t>(found->size()), 0));
   }
   return absl::OkStatus();
@@ -113,8 +119,7 @@ absl::Status Match(const DatasetLocation& location, std::string folder,
 
 absl::StatusOr<std::vector<std::string>> MatchPattern(const DatasetLocation& location,
                                                       const std::string& pattern,
-                                                      IndexBuilder* builder,
-                                                      absl::flat_hash_set<std::string>* listed) {
+                                                      IndexBuilder* builder, LookedAt* looked_at) {
   std::vector<std::string> all;
   FW_ASSIGN_OR_RETURN(const std::vector<std::string> names, ExpandBraces(pattern));
   for (const std::string& name : names) {
@@ -126,7 +131,7 @@ absl::StatusOr<std::vector<std::string>> MatchPattern(const DatasetLocation& loc
     }
     std::vector<std::string> found;
     FW_RETURN_IF_ERROR(
-        Match(location, location.path, parts, /*by_glob=*/false, builder, listed, &found));
+        Match(location, location.path, parts, /*by_glob=*/false, builder, looked_at, &found));
     // Of several names each has to be there, or a share would be left out unseen.
     if (found.empty()) {
       return absl::NotFoundError(absl::StrCat("'files': no file of ", location.Describe(),
@@ -361,17 +366,19 @@ absl::StatusOr<std::vector<FoundFile>> FindFiles(const DatasetLocation& location
     }
     return files;
   }
-  absl::flat_hash_set<std::string> listed, seen;
+  LookedAt looked_at;
+  absl::flat_hash_set<std::string> seen;
   for (const std::string& pattern : patterns) {
     FW_ASSIGN_OR_RETURN(std::vector<std::string> paths,
-                        MatchPattern(location, pattern, builder, &listed));
+                        MatchPattern(location, pattern, builder, &looked_at));
     for (std::string& path : paths) {
-      if (!seen.insert(path).second) {
+      const size_t before = files.size();
+      FW_RETURN_IF_ERROR(AddFile(location, std::move(path), IsGlob(pattern), builder, &files));
+      if (files.size() > before && !seen.insert(files.back().path).second) {
         return absl::InvalidArgumentError(
-            absl::StrCat("'files' names ", location.root->Describe(path),
+            absl::StrCat("'files' names ", location.root->Describe(files.back().path),
                          " twice, the second time by '", Printable(pattern), "'"));
       }
-      FW_RETURN_IF_ERROR(AddFile(location, std::move(path), IsGlob(pattern), builder, &files));
     }
   }
   FW_RETURN_IF_ERROR(RefuseTwins(location, files));

@@ -412,6 +412,20 @@ TEST_F(FilesTest, AreNamesGlobsAndRangesInOrder) {
   EXPECT_THAT(Paths("['s*/?.tar']"), ElementsAre("d/sub/s.tar"));
 }
 
+TEST_F(FilesTest, SeveralPatternsMayMeetWhatIsNoFolder) {
+  Shard("s1/train-0.tar");
+  Shard("s1/val-0.tar");
+  folder_.Write("d/README.md", "no folder");
+  std::filesystem::create_symlink("nothing", folder_ / "d/dangling");
+  const auto both = ElementsAre("d/s1/train-0.tar", "d/s1/val-0.tar");
+  EXPECT_THAT(Paths("['*/train-*.tar', '*/val-*.tar']"), both);
+  EXPECT_THAT(Paths("['*/{train,val}-0.tar']"), both);
+  // Both match a folder, too.
+  Shard("a.tar");
+  Shard("t1.tar");
+  EXPECT_THAT(Paths("['[as]*', '?1*']"), ElementsAre("d/a.tar", "d/t1.tar"));
+}
+
 TEST_F(FilesTest, ThatAreNotThereOrNamedTwiceAreRefused) {
   Shard("a.tar");
   ExpectRefused(Yaml("['*.tgz']"), {"'*.tgz'"}, absl::StatusCode::kNotFound);
