@@ -26,7 +26,7 @@ constexpr int kMostDepth = 2;                     // of a folder of images
 // The first names of a folder; none where it cannot be listed.
 std::vector<std::string> NamesIn(const server::Root& root, const std::string& folder) {
   std::vector<std::string> names =
-      server::ListFolder(root, folder).value_or(std::vector<std::string>());
+      server::ListFolder(root, folder, /*builder=*/nullptr).value_or(std::vector<std::string>());
   if (names.size() > kMostNames) names.resize(kMostNames);
   return names;
 }

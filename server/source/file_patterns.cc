@@ -61,14 +61,6 @@ absl::StatusOr<std::vector<std::string>> Alternatives(absl::string_view inside,
   return words;
 }
 
-// Counts what a folder's list takes, while files are found.
-absl::Status TakeNames(const std::vector<std::string>& names, IndexBuilder* builder) {
-  int64_t bytes = 0;
-  for (const std::string& name : names) bytes += kBytesOfAName + static_cast<int64_t>(name.size());
-  FW_RETURN_IF_ERROR(builder->Take(bytes));
-  return builder->Progress(0, 0);
-}
-
 // Paths that patterns have looked for names in, and whether each is a folder.
 using LookedAt = absl::flat_hash_map<std::string, bool>;
 
@@ -106,8 +98,8 @@ absl::Status Match(const DatasetLocation& location, std::string folder,
     looked->second = S_ISDIR(info->st_mode);
   }
   if (!looked->second) return absl::OkStatus();
-  FW_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFolder(*location.root, folder));
-  FW_RETURN_IF_ERROR(TakeNames(names, builder));
+  FW_ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                      ListFolder(*location.root, folder, builder));
   for (const std::string& name : names) {
     if (fnmatch(part.c_str(), name.c_str(), FNM_PERIOD | FNM_NOESCAPE) != 0) continue;
     FW_RETURN_IF_ERROR(Match(location, DatasetLocation::JoinPath(folder, name), rest.subspan(1),
@@ -350,8 +342,7 @@ absl::StatusOr<std::vector<FoundFile>> FindFiles(const DatasetLocation& location
   if (patterns.empty()) {
     FW_RETURN_IF_ERROR(builder->DependOn(*location.root, location.path).status());
     FW_ASSIGN_OR_RETURN(const std::vector<std::string> names,
-                        ListFolder(*location.root, location.path));
-    FW_RETURN_IF_ERROR(TakeNames(names, builder));
+                        ListFolder(*location.root, location.path, builder));
     for (const std::string& name : names) {
       std::string unpacked = name;
       IsPackedName(name, &unpacked);

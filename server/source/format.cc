@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_split.h"
@@ -291,20 +292,33 @@ void IndexedDataset::Prepare(Record* out, size_t inline_values) const {
   }
 }
 
-absl::StatusOr<std::vector<std::string>> ListFolder(const Root& root, const std::string& path) {
+absl::StatusOr<std::vector<std::string>> ListFolder(const Root& root, const std::string& path,
+                                                    IndexBuilder* builder) {
+  constexpr int64_t kBytesOfAName = 64;      // beside the name itself
+  constexpr int64_t kTakenAtOnce = 1 << 18;  // some thousands of names
   FW_ASSIGN_OR_RETURN(Fd fd, root.OpenFolder(path));
   std::unique_ptr<DIR, int (*)(DIR*)> folder(fdopendir(fd.get()), closedir);
   if (folder == nullptr) return StorageError(errno, root.Describe(path));
   fd.release();
   std::vector<std::string> names;
+  int64_t bytes = 0;  // not counted yet
+  const auto count = [&]() -> absl::Status {
+    if (builder == nullptr) return absl::OkStatus();
+    FW_RETURN_IF_ERROR(builder->Take(std::exchange(bytes, 0)));
+    return builder->Progress(0, 0);
+  };
   while (true) {
     errno = 0;  // tells the end from an error
     const dirent* entry = readdir(folder.get());
     if (entry == nullptr) break;
     const absl::string_view name = entry->d_name;
-    if (name != "." && name != "..") names.emplace_back(name);
+    if (name == "." || name == "..") continue;
+    names.emplace_back(name);
+    bytes += kBytesOfAName + static_cast<int64_t>(name.size());
+    if (bytes >= kTakenAtOnce) FW_RETURN_IF_ERROR(count());
   }
   if (errno != 0) return StorageError(errno, absl::StrCat("listing ", root.Describe(path)));
+  FW_RETURN_IF_ERROR(count());
   std::sort(names.begin(), names.end());
   return names;
 }

@@ -303,8 +303,10 @@ FormatEntry DeclareFormat(std::string summary, std::string example, FormatSchema
   return entry;
 }
 
-// The names in a folder, sorted by bytes, without "." and "..".
-absl::StatusOr<std::vector<std::string>> ListFolder(const Root& root, const std::string& path);
+// The names in a folder, sorted by bytes, without "." and "..". They are counted as they are found;
+// `builder` may be null.
+absl::StatusOr<std::vector<std::string>> ListFolder(const Root& root, const std::string& path,
+                                                    IndexBuilder* builder);
 // The bytes [begin, begin + length) of a file, fewer where it ends before. For headers and lists of
 // names.
 absl::StatusOr<std::string> ReadRange(const Root& root, const std::string& path, int64_t begin,

@@ -101,6 +101,18 @@ TEST_F(RecordFilesTest, ACifarLabelAboveNineIsABadSample) {
   EXPECT_EQ(ReadFields(*dataset, 2, &scratch).size(), 2u);
 }
 
+TEST_F(RecordFilesTest, TheNamesOfAFolderAreCountedWhileTheyAreFound) {
+  for (int i = 0; i < 5000; ++i)
+    folder_.Write(absl::StrCat("names/", std::string(100, 'x'), i), "");
+  const char* const yaml = "{format: cifar10, root: root, path: names}";
+  EXPECT_TRUE(absl::IsNotFound(opener_.Open(yaml).status()));
+  opener_.budget = MemoryBudget::Create(600'000);  // 5,000 names take 800,000 bytes
+  EXPECT_TRUE(absl::IsResourceExhausted(opener_.Open(yaml).status()));
+  opener_.budget = nullptr;
+  opener_.given_up = [] { return true; };
+  EXPECT_TRUE(absl::IsCancelled(opener_.Open(yaml).status()));
+}
+
 TEST_F(RecordFilesTest, RealCifarIsRead) {
   const std::string data = OutsideData();
   if (data.empty()) GTEST_SKIP() << "FEEDWATER_TEST_DATA is not there";

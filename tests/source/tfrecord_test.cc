@@ -125,6 +125,33 @@ TEST_F(TfrecordTest, WhatCannotBeAFieldIsRefusedByNameUnlessNobodyWantsIt) {
   EXPECT_THAT(OpenError(), AllOf(HasSubstr("'ragged'"), HasSubstr("differ in length")));
 }
 
+TEST_F(TfrecordTest, NamesOfFeaturesAreBoundedAndCounted) {
+  const std::string x = TfEntry("x", TfPacked(Ints{1}));
+  Write({TfExample(x + TfEntry(std::string(4096, 'n'), TfPacked(Ints{1})))});
+  EXPECT_EQ(TypeOf(*opener_.MustOpen(Yaml()), std::string(4096, 'n')), "int64[]");
+  Write({TfExample(x + TfEntry(std::string(4097, 'n'), TfPacked(Ints{1})))});
+  EXPECT_THAT(OpenError(), AllOf(HasSubstr("'nnn"), HasSubstr("4097 bytes, more than 4096"),
+                                 HasSubstr("cure: ")));
+  std::string many;
+  for (int i = 1000; i < 1100; ++i)
+    many += TfEntry(absl::StrCat(std::string(4000, 'n'), i), TfBytes({"a", "b"}));
+  Write({TfExample(x + many)});
+  const auto dataset = opener_.MustOpen(Yaml(", fields: {x: x}"));
+  EXPECT_LT(dataset->notes().size(), 20'000u);
+  EXPECT_THAT(dataset->notes(), HasSubstr("and 97 more features that are no columns"));
+  opener_.budget = MemoryBudget::Create(2 << 20);
+  const absl::Status status = opener_.Open(Yaml(", fields: {x: x}")).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+}
+
+// The record that is looked at is counted before it is read.
+TEST_F(TfrecordTest, ALargeFirstRecordIsInTheBudget) {
+  Write({TfExample(TfEntry("b", TfBytes({std::string(4 << 20, 'b')})))});
+  opener_.budget = MemoryBudget::Create(2 << 20);
+  const absl::Status status = opener_.Open(Yaml()).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+}
+
 // As TFDS and others name them: "train.tfrecord-00000-of-00002".
 TEST_F(TfrecordTest, AFolderIsOneSetOfPartsAndAllOfThem) {
   const std::string example = TfExample(TfEntry("x", TfPacked(Ints{1})));

@@ -196,7 +196,7 @@ class Cifar : public Format {
       names = {slash == std::string::npos ? folder : folder.substr(slash + 1)};
       folder = slash == std::string::npos ? "" : folder.substr(0, slash);
     } else if (names.empty()) {
-      FW_ASSIGN_OR_RETURN(names, FindFiles(location));
+      FW_ASSIGN_OR_RETURN(names, FindFiles(location, builder));
     }
 
     Digest digest;
@@ -205,6 +205,8 @@ class Cifar : public Format {
     std::vector<uint64_t> starts = {0};
     for (const std::string& name : names) {
       const std::string path = DatasetLocation::JoinPath(folder, name);
+      FW_RETURN_IF_ERROR(builder->Take(static_cast<int64_t>(2 * (sizeof(Stamp) + path.size()))));
+      FW_RETURN_IF_ERROR(builder->Progress(static_cast<int64_t>(starts.back()), 0));
       FW_ASSIGN_OR_RETURN(struct stat file, builder->DependOn(*location.root, path));
       const std::string what = location.root->Describe(path);
       if (!S_ISREG(file.st_mode))
@@ -239,10 +241,12 @@ class Cifar : public Format {
   }
 
  private:
-  absl::StatusOr<std::vector<std::string>> FindFiles(const DatasetLocation& location) const {
+  absl::StatusOr<std::vector<std::string>> FindFiles(const DatasetLocation& location,
+                                                     IndexBuilder* builder) const {
     const absl::string_view prefix =
         params_.split == "train" ? variant_.train_files : variant_.test_files;
-    FW_ASSIGN_OR_RETURN(std::vector<std::string> names, ListFolder(*location.root, location.path));
+    FW_ASSIGN_OR_RETURN(std::vector<std::string> names,
+                        ListFolder(*location.root, location.path, builder));
     std::vector<std::string> found;
     for (std::string& name : names) {
       if (absl::StartsWith(name, prefix) && absl::EndsWith(name, ".bin"))

@@ -33,6 +33,9 @@ constexpr size_t kHead = 12, kTail = 4;       // of a record, around its bytes
 constexpr int64_t kProbes = 100;              // records that tell what the features hold
 constexpr int64_t kMaxProbeBytes = 64 << 20;  // of one of those
 constexpr size_t kMaxFeatures = 10'000;
+constexpr size_t kMaxFeatureName = 4 << 10;
+constexpr int64_t kBytesPerFeature = 256;  // as a column, beside its names
+constexpr size_t kNamedFeatures = 3;       // of those that are no columns, in the notes
 
 struct TfrecordParams {
   std::vector<std::string> files;
@@ -55,8 +58,10 @@ struct Probed {
 
 class Probes {
  public:
+  explicit Probes(IndexBuilder* builder) : builder_(builder) {}
+
   // Features of another type than before are for the record's own reading to refuse. DataLoss: the
-  // record is damaged, and nothing of it was added.
+  // record is damaged, and nothing of it was added. ResourceExhausted: there is no memory for it.
   absl::Status Add(absl::string_view record) {
     FW_RETURN_IF_ERROR(
         ForEachFeature(record, [](absl::string_view, bool is_list, absl::string_view message) {
@@ -74,6 +79,13 @@ class Probes {
               return absl::InvalidArgumentError(
                   absl::StrCat("has more than ", kMaxFeatures, " different features"));
             }
+            if (name.size() > kMaxFeatureName) {
+              return absl::InvalidArgumentError(absl::StrCat(
+                  "has a feature '", Printable(name.substr(0, 40)), "...', whose name has ",
+                  name.size(), " bytes, more than ", kMaxFeatureName));
+            }
+            FW_RETURN_IF_ERROR(
+                builder_->Take(kBytesPerFeature + 8 * static_cast<int64_t>(name.size())));
             found = features_.emplace(std::string(name), Probed{is_list, feature.kind}).first;
           }
           Probed& probed = found->second;
@@ -87,6 +99,7 @@ class Probes {
   const std::map<std::string, Probed, std::less<>>& features() const { return features_; }
 
  private:
+  IndexBuilder* const builder_;
   std::map<std::string, Probed, std::less<>> features_;
   int64_t records_ = 0;
 };
@@ -233,7 +246,8 @@ class Tfrecord final : public ColumnFormat {
     FW_ASSIGN_OR_RETURN(const std::vector<FoundFile> files,
                         FindParts(location, params_.files, kSuffixes, builder));
     const auto count = static_cast<int64_t>(files.size());
-    Probes probes;
+    Probes probes(builder);
+    std::string record;  // the one that is looked at
     absl::Status first_bad = absl::OkStatus();
     std::vector<uint64_t> begins;
     ShardList shards;
@@ -242,7 +256,7 @@ class Tfrecord final : public ColumnFormat {
       const int64_t before = i * kProbes / count, behind = (i + 1) * kProbes / count;
       const size_t first = begins.size();
       FW_RETURN_IF_ERROR(ScanFile(location, files[static_cast<size_t>(i)], behind - before, builder,
-                                  &begins, &probes, &first_bad));
+                                  &record, &begins, &probes, &first_bad));
       shards.Add(files[static_cast<size_t>(i)], static_cast<int64_t>(begins.size() - first));
     }
     // Without any sound record there is nothing to know the features by.
@@ -264,22 +278,27 @@ class Tfrecord final : public ColumnFormat {
  private:
   // Adds where a file's records begin; reads its first `wanted` ones.
   static absl::Status ScanFile(const DatasetLocation& location, const FoundFile& file,
-                               int64_t wanted, IndexBuilder* builder, std::vector<uint64_t>* begins,
-                               Probes* probes, absl::Status* first_bad) {
+                               int64_t wanted, IndexBuilder* builder, std::string* record,
+                               std::vector<uint64_t>* begins, Probes* probes,
+                               absl::Status* first_bad) {
     FW_ASSIGN_OR_RETURN(FileWindow window, FileWindow::Open(location, file));
-    std::string record;
     for (int64_t at = 0; at < file.bytes;) {
       FW_ASSIGN_OR_RETURN(const int64_t length, ReadLength(&window, at));
       begins->push_back(static_cast<uint64_t>(at));
       FW_RETURN_IF_ERROR(builder->Take(2 * sizeof(uint64_t)));
       FW_RETURN_IF_ERROR(builder->Progress(static_cast<int64_t>(begins->size()), 0));
       if (wanted-- > 0 && length <= kMaxProbeBytes) {
-        FW_RETURN_IF_ERROR(window.Read(at + static_cast<int64_t>(kHead),
-                                       static_cast<size_t>(length) + kTail, &record));
-        const absl::string_view data(record.data(), static_cast<size_t>(length));
-        const bool is_whole = MaskedCrc32c(data) == Load<uint32_t>(record.data() + length);
+        const size_t bytes = static_cast<size_t>(length) + kTail;
+        if (bytes > record->capacity()) {
+          FW_RETURN_IF_ERROR(builder->Take(static_cast<int64_t>(bytes - record->capacity())));
+          record->reserve(bytes);
+        }
+        FW_RETURN_IF_ERROR(window.Read(at + static_cast<int64_t>(kHead), bytes, record));
+        const absl::string_view data(record->data(), static_cast<size_t>(length));
+        const bool is_whole = MaskedCrc32c(data) == Load<uint32_t>(record->data() + length);
         const absl::Status added =
             is_whole ? probes->Add(data) : absl::DataLossError("does not have its CRC");
+        if (absl::IsResourceExhausted(added)) return added;
         if (!added.ok()) {
           const absl::Status bad = absl::InvalidArgumentError(absl::StrCat(
               "the record at byte ", at, " of ", window.what(), " ", added.message(),
@@ -333,6 +352,7 @@ class Tfrecord final : public ColumnFormat {
                          [&](const FieldRequest& request) { return request.from == name; });
     };
     std::vector<uint64_t> lists;
+    size_t left_out = 0;
     for (const auto& [name, feature] : probes.features()) {
       const std::string why = WhyNoColumn(feature);
       if (why.empty()) {
@@ -343,10 +363,14 @@ class Tfrecord final : public ColumnFormat {
             "feature '", Printable(name), "' of ", location.Describe(), " ", why,
             ", which cannot be a field; cure: name the features that you need in 'fields', or "
             "write each value as a feature of its own"));
-      } else {
+      } else if (++left_out <= kNamedFeatures) {
         absl::StrAppend(&builder->notes, builder->notes.empty() ? "" : ", ", "feature '",
                         Printable(name), "' ", why, ": no column");
       }
+    }
+    if (left_out > kNamedFeatures) {
+      absl::StrAppend(&builder->notes, ", and ", left_out - kNamedFeatures,
+                      " more features that are no columns");
     }
     builder->columns.Add(kLists, lists);
     return absl::OkStatus();

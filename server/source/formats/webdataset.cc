@@ -310,9 +310,13 @@ class Webdataset final : public ColumnFormat {
             absl::StrCat(what, " has two files '", Printable((*member)->name),
                          "' in one record, the second at byte ", (*member)->begin));
       }
-      if (scan->extensions.insert(extension).second && scan->extensions.size() > kMaxExtensions) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(what, " has more than ", kMaxExtensions, " different extensions"));
+      if (scan->extensions.insert(extension).second) {
+        FW_RETURN_IF_ERROR(
+            builder->Take(kBytesPerExtension + 4 * static_cast<int64_t>(extension.size())));
+        if (scan->extensions.size() > kMaxExtensions) {
+          return absl::InvalidArgumentError(
+              absl::StrCat(what, " has more than ", kMaxExtensions, " different extensions"));
+        }
       }
     }
     scan->ends.push_back(static_cast<uint64_t>((reader.position() + kTarBlock - 1) / kTarBlock));
@@ -374,6 +378,7 @@ class Webdataset final : public ColumnFormat {
   }
 
   static constexpr size_t kMaxExtensions = 1000;
+  static constexpr int64_t kBytesPerExtension = 256;  // as a column, beside its names
   const WebdatasetParams params_;
 };
 
