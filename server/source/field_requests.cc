@@ -34,7 +34,8 @@ const Schema<FieldParams>& FieldSchema() {
                  "The value is the path of a file below the dataset's `path` (of a dataset that is "
                  "one file: beside it); the field is that file's bytes.")
           .Param("classes", &FieldParams::classes,
-                 "`auto`: strings become numbers in sorted order, and are the dataset's classes.",
+                 "`auto`: strings become numbers in sorted order, and are the dataset's classes. "
+                 "Not with `optional`: no number stands for none.",
                  OneOf({"", "auto"}))
           .Param("offset", &FieldParams::offset,
                  "Of format raw alone, which has no columns: the byte of a record where the field "
@@ -98,6 +99,12 @@ absl::StatusOr<FieldRequest> ReadField(const YamlNode& key, const YamlNode& node
   if (field.has_classes && (field.dtype || field.shape))
     return node.Error(absl::StrCat(
         what, " is a class's number, int64: 'dtype' and 'shape' do not go with 'classes'"));
+  if (field.has_classes && field.is_optional)
+    return node.Error(absl::StrCat(
+        what,
+        " is a class's number, and none stands for a record without a class: 'optional' does not "
+        "go with 'classes'; cure: leave it out, and give records that have no class a text of "
+        "their own for that"));
   return field;
 }
 

@@ -250,13 +250,13 @@ TEST(ColumnValuesTest, AValueHasAsManyElementsAsBytes) {
   EXPECT_THAT(error(16, {2, 2}, 5), HasSubstr("field 't' has 4 bytes, which are no uint8[5]"));
 }
 
-TEST_F(FieldsTest, TheClassesAreThoseOfTheLabelAndMayBeMissing) {
+TEST_F(FieldsTest, TheClassesAreThoseOfTheLabel) {
   folder_.Write("shard.tar", TarMemberText("a.big", "pet\n") + TarMemberText("a.kind", "dog") +
                                  TarMemberText("b.big", "pet") + TarMemberText("b.kind", "cat\n") +
                                  TarMemberText("c.big", "wild"));
-  const auto dataset = opener_.MustOpen(Yaml(
-      "{coarse: {from: big, classes: auto}, label: {from: kind, classes: auto, optional: true}}"));
-  EXPECT_THAT(dataset->classes(), ElementsAre("cat", "dog"));
+  const auto dataset = opener_.MustOpen(
+      Yaml("{coarse: {from: big, classes: auto}, label: {from: \"kind;big\", classes: auto}}"));
+  EXPECT_THAT(dataset->classes(), ElementsAre("cat", "dog", "wild"));
   EXPECT_THAT(Numbers<int64_t>(*dataset, 1, "label"), ElementsAre(0));
   EXPECT_THAT(Numbers<int64_t>(*dataset, 0, "coarse"), ElementsAre(0));
   EXPECT_THAT(Numbers<int64_t>(*dataset, 2, "coarse"), ElementsAre(1));
@@ -285,6 +285,7 @@ TEST_F(FieldsTest, WhatCannotBeIsRefusedWithItsPlace) {
       {"{x: {from: kind, classes: auto, dtype: int64}}", "do not go with 'classes'"},
       {"{x: {from: kind, classes: some}}", "'classes'"},
       {"{x: {from: kind, offset: 3}}", "'offset' is for the format raw"},
+      {"{x: {from: kind, classes: auto, optional: true}}", "'optional' does not go with 'classes'"},
       {"[kind]", "must be a map"},
       {"kind", "must be a map"},
   };
