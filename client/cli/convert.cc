@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "client/cli/conversion.h"
 #include "client/cli/convert_options.h"
 
@@ -14,7 +15,7 @@ constexpr int kMaxJpegSide = 65'500;
 
 struct Arguments {
   ConversionArguments common;
-  std::string jpeg = "keep";
+  std::string jpeg = "keep", resize_fields;
   std::optional<uint64_t> shuffle;
   int resize_max = 0, quality = 90;
 };
@@ -25,6 +26,7 @@ absl::Status RunConvert(Context& context, const Arguments& arguments) {
   FW_ASSIGN_OR_RETURN(options.shard_bytes, conversion.ShardBytes());
   options.shuffle = arguments.shuffle;
   options.resize_max = arguments.resize_max;
+  options.resize_fields = absl::StrSplit(arguments.resize_fields, ',', absl::SkipEmpty());
   options.quality = arguments.quality;
   options.jpeg = *JpegOf(arguments.jpeg);
   FW_RETURN_IF_ERROR(conversion.Open());
@@ -60,12 +62,21 @@ void AddConvert(CLI::App& app, Context& context) {
                    "write the records in the order of epoch 0 of `shuffle: full` with this seed; "
                    "default: as they are numbered")
       ->type_name("SEED");
+  CLI::Option* resize_max =
+      command
+          ->add_option(
+              "--resize-max", arguments.resize_max,
+              "shrink images whose longer side is larger than this, antialiased, and write "
+              "them as JPEG; the others keep their bytes")
+          ->check(CLI::Range(1, kMaxJpegSide))
+          ->type_name("PX");
   command
-      ->add_option("--resize-max", arguments.resize_max,
-                   "shrink images whose longer side is larger than this, antialiased, and write "
-                   "them as JPEG; the others keep their bytes")
-      ->check(CLI::Range(1, kMaxJpegSide))
-      ->type_name("PX");
+      ->add_option("--resize-fields", arguments.resize_fields,
+                   "fields whose images --resize-max shrinks, with ',' between them; default: all, "
+                   "and an error where one of several seems to be a mask, whose values JPEG would "
+                   "change")
+      ->needs(resize_max)
+      ->type_name("FIELDS");
   command->add_option("--quality", arguments.quality, "JPEG quality of --resize-max")
       ->capture_default_str()
       ->check(CLI::Range(1, 100));

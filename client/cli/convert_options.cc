@@ -1,11 +1,15 @@
 #include "client/cli/convert_options.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
 #include "client/cli/conversion.h"
 #include "client/cli/converted_values.h"
 #include "server/base/status.h"
+#include "server/base/yaml.h"
 
 namespace feedwater::cli {
 namespace {
@@ -23,8 +27,38 @@ json MadeFromOptions(const ConvertOptions& options, const server::ImageLimits& l
                     {"resize-max", options.resize_max},
                     {"quality", options.resize_max > 0 ? options.quality : 0},
                     {"jpeg", NameOf(options.jpeg)}};
+  if (!options.resize_fields.empty()) made_from["resize-fields"] = options.resize_fields;
   if (options.reads_images()) made_from["max_pixels"] = limits.max_pixels;
   return made_from;
+}
+
+absl::Status CheckResizeFields(const ConvertOptions& options,
+                               const std::vector<server::FieldSpec>& fields,
+                               const RecordMembers& members) {
+  std::vector<std::string> known;
+  for (size_t i = 0; i < fields.size(); ++i) {
+    if (members.is_encoded(i)) known.push_back(fields[i].name);
+  }
+  for (const std::string& name : options.resize_fields) {
+    if (absl::c_linear_search(known, name)) continue;
+    return absl::InvalidArgumentError(absl::StrCat("--resize-fields: the dataset has no field '",
+                                                   server::Printable(name), "' of encoded images",
+                                                   server::Suggest(name, known)));
+  }
+  return absl::OkStatus();
+}
+
+// Before a record is written: the first ones show most often what a field is.
+absl::Status CheckMasks(const LocalPipeline& local, const ConvertedValues& values) {
+  constexpr int64_t kRecords = 16;
+  FW_ASSIGN_OR_RETURN(RecordLoader loader, RecordLoader::Create(local));
+  for (int64_t i = 0; i < std::min(local.dataset().size(), kRecords); ++i) {
+    const absl::StatusOr<const server::Record*> record = loader.Load(i);
+    if (!record.ok()) continue;  // told when its turn comes
+    if (const absl::Status status = values.CheckMasks(**record); !status.ok())
+      return server::Annotate(status, absl::StrCat("record ", i));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -51,6 +85,10 @@ absl::StatusOr<ConvertOptions> ConvertOptionsOf(const json& made_from) {
   options.shard_bytes = number("shard-bytes", INT64_MAX);
   options.resize_max = static_cast<int>(number("resize-max", INT32_MAX));
   options.quality = static_cast<int>(number("quality", 100));
+  if (const auto names = made_from.find("resize-fields"); names != made_from.end()) {
+    for (const json& name : *names)
+      options.resize_fields.push_back(name.is_string() ? name.get<std::string>() : "");
+  }
   const auto shuffle = made_from.find("shuffle"), jpeg = made_from.find("jpeg");
   const auto form = jpeg != made_from.end() && jpeg->is_string() ? JpegOf(jpeg->get<std::string>())
                                                                  : std::nullopt;
@@ -74,6 +112,11 @@ absl::StatusOr<ConversionWork> ConvertWork(const Conversion& conversion,
   const auto shared = std::make_shared<const RecordMembers>(members);
   work.members = std::move(members);
   const server::ImageLimits& limits = local.loaded->spec.limits;
+  FW_RETURN_IF_ERROR(CheckResizeFields(options, work.fields, *shared));
+  if (options.resize_max > 0) {
+    FW_RETURN_IF_ERROR(
+        CheckMasks(local, ConvertedValues(options, limits, *shared, local.dataset().fields())));
+  }
   work.made_from = MadeFromOptions(options, limits);
   work.maker.shard_bytes = options.shard_bytes;
   work.maker.shuffle = options.shuffle;

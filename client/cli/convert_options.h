@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -15,9 +17,10 @@ struct ConversionWork;
 
 struct ConvertOptions {
   int64_t shard_bytes = 256 << 20;
-  std::optional<uint64_t> shuffle;  // the seed
-  int resize_max = 0;               // longer sides become this at most; 0: images stay
-  int quality = 90;                 // of what is written anew
+  std::optional<uint64_t> shuffle;         // the seed
+  int resize_max = 0;                      // longer sides become this at most; 0: images stay
+  std::vector<std::string> resize_fields;  // whose images those are; none: all but masks
+  int quality = 90;                        // of what is written anew
   enum class Jpeg { kKeep, kBaseline, kCoefficients } jpeg = Jpeg::kKeep;
 
   bool reads_images() const { return resize_max > 0 || jpeg != Jpeg::kKeep; }
@@ -30,7 +33,8 @@ absl::string_view NameOf(ConvertOptions::Jpeg jpeg);
 // What a folder was made with, from its journal. InvalidArgument: these are no such options.
 absl::StatusOr<ConvertOptions> ConvertOptionsOf(const nlohmann::ordered_json& made_from);
 
-// REQUIRES: Conversion::Open.
+// REQUIRES: Conversion::Open. InvalidArgument: the dataset has no such fields, or one whose images
+// seem to be masks.
 absl::StatusOr<ConversionWork> ConvertWork(const Conversion& conversion,
                                            const ConvertOptions& options);
 

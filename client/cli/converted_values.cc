@@ -1,9 +1,48 @@
 #include "client/cli/converted_values.h"
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "server/base/status.h"
+#include "server/base/yaml.h"  // Printable
 
 namespace feedwater::cli {
+
+ConvertedValues::ConvertedValues(const ConvertOptions& options, const server::ImageLimits& limits,
+                                 const RecordMembers& members,
+                                 const std::vector<server::FieldSpec>& fields)
+    : options_(options),
+      limits_(limits),
+      members_(members),
+      fields_(fields),
+      images_(options, limits),
+      shrinking_(members.fields(), Shrinking::kNo),
+      made_(members.fields()) {
+  if (options.resize_max == 0) return;
+  size_t images = 0;
+  for (size_t i = 0; i < shrinking_.size(); ++i) images += members.is_encoded(i) ? 1 : 0;
+  for (size_t i = 0; i < shrinking_.size(); ++i) {
+    if (!options.resize_fields.empty()) {
+      if (absl::c_linear_search(options.resize_fields, fields[i].name))
+        shrinking_[i] = Shrinking::kYes;
+    } else {
+      shrinking_[i] = images > 1 ? Shrinking::kUnlessMask : Shrinking::kYes;
+    }
+  }
+}
+
+absl::Status ConvertedValues::CheckMasks(const server::Record& parsed) const {
+  for (size_t i = 0; i < parsed.fields.size(); ++i) {
+    const server::Tensor& value = parsed.fields[i];
+    const absl::Span<const std::byte> encoded(value.data, value.bytes());
+    if (!members_.is_encoded(i) || shrinking_[i] != Shrinking::kUnlessMask || !SeemsMask(encoded))
+      continue;
+    if (images_.IsLarge(encoded).value_or(false)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("field '", server::Printable(fields_[i].name), "' ", kMaskCure));
+    }
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<const server::Record*> ConvertedValues::Make(int64_t, const server::Record& parsed) {
   parsed_ = &parsed;
@@ -12,7 +51,7 @@ absl::StatusOr<const server::Record*> ConvertedValues::Make(int64_t, const serve
   for (size_t i = 0; i < values_.fields.size(); ++i) {
     if (!members_.is_encoded(i)) continue;
     server::Tensor& value = values_.fields[i];
-    const auto image = images_.Convert({value.data, value.bytes()}, &made_[i]);
+    const auto image = images_.Convert({value.data, value.bytes()}, shrinking_[i], &made_[i]);
     if (!image.ok()) {
       return server::Annotate(image.status(), absl::StrCat("field '", fields_[i].name, "'"));
     }
@@ -38,7 +77,7 @@ absl::Status ConvertedValues::Decode(const server::Tensor& image, std::vector<st
 }
 
 absl::Status ConvertedValues::CheckSame(size_t field, const server::Tensor& written) {
-  if (options_.jpeg == ConvertOptions::Jpeg::kKeep || options_.resize_max > 0 ||
+  if (options_.jpeg == ConvertOptions::Jpeg::kKeep || shrinking_[field] != Shrinking::kNo ||
       !members_.is_encoded(field) || values_.fields[field].data == parsed_->fields[field].data) {
     return absl::OkStatus();
   }

@@ -17,15 +17,12 @@ class ConvertedValues final : public ValueMaker {
  public:
   // `members` and `fields`, the dataset's, outlive it.
   ConvertedValues(const ConvertOptions& options, const server::ImageLimits& limits,
-                  const RecordMembers& members, const std::vector<server::FieldSpec>& fields)
-      : options_(options),
-        limits_(limits),
-        members_(members),
-        fields_(fields),
-        images_(options, limits),
-        made_(members.fields()) {}
+                  const RecordMembers& members, const std::vector<server::FieldSpec>& fields);
 
   absl::StatusOr<const server::Record*> Make(int64_t record, const server::Record& parsed) override;
+  // InvalidArgument: a field of the record seems to be a mask, and nobody has said that it is to be
+  // shrunk.
+  absl::Status CheckMasks(const server::Record& parsed) const;
   // Of an image that was made baseline: both are decoded, and must have equal pixels.
   absl::Status CheckSame(size_t field, const server::Tensor& written) override;
 
@@ -37,7 +34,8 @@ class ConvertedValues final : public ValueMaker {
   const RecordMembers& members_;
   const std::vector<server::FieldSpec>& fields_;
   ImageConverter images_;
-  std::vector<std::string> made_;  // by field
+  std::vector<Shrinking> shrinking_;  // by field
+  std::vector<std::string> made_;     // by field
   server::Record values_;
   const server::Record* parsed_ = nullptr;
   server::ImageWorkspace workspace_;

@@ -50,6 +50,20 @@ void AddOrientation(int orientation, std::string* jpeg) {
 
 }  // namespace
 
+bool SeemsMask(absl::Span<const std::byte> encoded) {
+  constexpr size_t kColorType = 25;  // of a PNG: behind its signature, and in its first chunk
+  constexpr char kGray = 0, kPalette = 3;
+  const absl::string_view bytes(reinterpret_cast<const char*>(encoded.data()), encoded.size());
+  if (absl::StartsWith(bytes, "P2") || absl::StartsWith(bytes, "P5")) return true;
+  return absl::StartsWith(bytes, "\x89PNG\r\n\x1a\n") && bytes.size() > kColorType &&
+         (bytes[kColorType] == kGray || bytes[kColorType] == kPalette);
+}
+
+absl::StatusOr<bool> ImageConverter::IsLarge(absl::Span<const std::byte> encoded) const {
+  FW_ASSIGN_OR_RETURN(const server::FileHeader header, server::ReadFileHeader(encoded, limits_));
+  return std::max(header.size.width, header.size.height) > options_.resize_max;
+}
+
 absl::StatusOr<std::string> ImageConverter::Resized(absl::Span<const std::byte> encoded,
                                                     const server::FileHeader& header) {
   server::Geometry geometry;
@@ -81,15 +95,17 @@ bool ImageConverter::Pack(absl::Span<const std::byte> encoded, std::string* made
 }
 
 absl::StatusOr<absl::Span<const std::byte>> ImageConverter::Convert(
-    absl::Span<const std::byte> encoded, std::string* made) {
+    absl::Span<const std::byte> encoded, Shrinking shrinking, std::string* made) {
   if (!options_.reads_images()) return encoded;
   const bool is_jpeg = IsJpeg(encoded);
   const bool packs = options_.jpeg == ConvertOptions::Jpeg::kCoefficients;
   if (!is_jpeg && server::FindWholeFormat(encoded) == nullptr && !server::IsCoefficients(encoded))
     return encoded;
-  if (options_.resize_max > 0) {
+  if (shrinking != Shrinking::kNo) {
     FW_ASSIGN_OR_RETURN(const server::FileHeader header, server::ReadFileHeader(encoded, limits_));
     if (std::max(header.size.width, header.size.height) > options_.resize_max) {
+      if (shrinking == Shrinking::kUnlessMask && SeemsMask(encoded))
+        return absl::InvalidArgumentError(kMaskCure);
       FW_ASSIGN_OR_RETURN(std::string jpeg, Resized(encoded, header));
       const size_t bytes = jpeg.size();
       jpeg.append(server::kReadPadding, '\0');

@@ -61,6 +61,75 @@ def test_resize_max_makes_large_images_smaller_and_keeps_the_others(project):
     assert run("verify", path, "--config", project.config).status == 0
 
 
+@pytest.fixture
+def masks(project):
+    """A project with photos and masks of 100 x 100 pixels: the first record's is small."""
+    folder = project.data / "pairs"
+    folder.mkdir()
+    with tarfile.open(folder / "a.tar", "w") as archive:
+        for record in range(3):
+            side = 40 if record == 0 else 100
+            mask = (np.arange(side * side) % 251).astype(np.uint8).reshape(side, side)
+            for name, data in (
+                ("png", png(np.full((side, side, 3), 128, np.uint8))),
+                ("mask.png", png(mask)),
+            ):
+                member = tarfile.TarInfo(f"{record}.{name}")
+                member.size = len(data)
+                archive.addfile(member, io.BytesIO(data))
+    (project.pipelines / "photos.yaml").write_text(
+        "version: 1\ndataset: {format: webdataset, root: data, path: pairs, fields: {image: png, "
+        "mask: mask.png}}\ngraph:\n  - decode: {in: image, out: a}\n"
+        "  - resize: {in: a, size: [8, 8]}\n  - decode: {in: mask, out: b}\n"
+        "  - resize: {in: b, size: [8, 8]}\n"
+        "batch: {size: 1}\noutputs: [a, b]\n"
+    )
+    return project
+
+
+def test_a_mask_is_not_made_a_jpeg_unless_it_is_named(masks):
+    out = masks.data / "shards"
+    command = ("convert", "photos", out, "--config", masks.config, "--resize-max", 50)
+    result = run(*command)
+    assert result.status == 2, result
+    assert "record 1: field 'mask' seems to be a mask" in result.err
+    assert "--resize-fields" in result.err
+    result = run(*command, "--resize-fields", "imag")
+    assert result.status == 2 and "did you mean 'image'" in result.err
+    result = run(*command[:-2], "--resize-fields", "image")
+    assert result.status == 2 and "--resize-max" in result.err
+    result = run(*command, "--resize-fields", "image", "--verify")
+    assert result.status == 0, result
+    found = records(out)
+    assert jpeg_size(found[1]["jpg"]) == (50, 50)
+    source = masks.data / "pairs/a.tar"
+    with tarfile.open(source) as archive:
+        assert found[1]["mask.png"] == archive.extractfile("1.mask.png").read()
+    against = run("verify", "photos", "--against", out, "--config", masks.config)
+    assert against.status == 0, against
+    result = run(*command, "--resize-fields", "image,mask")
+    assert result.status == 2 and "resize-fields" in result.err, "the folder's are others"
+    shutil.rmtree(out)
+    assert run(*command, "--resize-fields", "image,mask").status == 0
+    assert jpeg_size(records(out)[1]["mask.jpg"]) == (50, 50)
+
+
+def test_a_mask_that_comes_late_is_a_bad_record(masks):
+    with tarfile.open(masks.data / "pairs/a.tar") as archive:
+        data = {m.name: archive.extractfile(m).read() for m in archive}
+    with tarfile.open(masks.data / "pairs/a.tar", "w") as archive:
+        for record in range(20):
+            source = 1 if record == 19 else 0
+            for name in ("png", "mask.png"):
+                member = tarfile.TarInfo(f"{record:02}.{name}")
+                member.size = len(data[f"{source}.{name}"])
+                archive.addfile(member, io.BytesIO(data[f"{source}.{name}"]))
+    document = converted(masks, "--resize-max", 50, "--allow-bad", 1)
+    assert document["converted"] == 19
+    bad = (masks.data / "shards/bad_records.jsonl").read_text()
+    assert "seems to be a mask" in bad and '"record":19' in bad.replace(" ", "")
+
+
 def test_an_image_that_was_turned_stays_turned(project):
     exif = b"Exif\0\0II*\0\x08\0\0\0\1\0\x12\1\3\0\1\0\0\0\6\0\0\0\0\0\0\0"
     jpeg = progressive(64)
