@@ -53,9 +53,11 @@ TEST_F(VocTest, BoxesBeginAtZeroAndClassesAreVocs) {
       MustOpen(Annotation(Object("dog", "<difficult>1</difficult>") + Object("cat")));
   ASSERT_NE(dataset, nullptr);
   EXPECT_THAT(dataset->classes(), SizeIs(20));
-  EXPECT_THAT(ReadFields(*dataset, 0),
-              ElementsAre("picture", BytesOf<float>({2, 1, 5, 4, 2, 1, 5, 4}),
-                          BytesOf<int64_t>({11, 7}), BytesOf<int64_t>({1, 0})));
+  EXPECT_THAT(
+      ReadFields(*dataset, 0),
+      ElementsAre("picture", BytesOf<float>({2, 1, 5, 4, 2, 1, 5, 4}), BytesOf<int64_t>({11, 7}),
+                  BytesOf<int64_t>({0}), BytesOf<int64_t>({1, 0})));
+  EXPECT_EQ(dataset->fields()[3].name, "image_id");
 }
 
 TEST_F(VocTest, OtherClassesAreSortedOrGiven) {

@@ -96,7 +96,7 @@ class Voc final : public AnnotatedImagesFormat {
   }
 
   std::vector<FieldRequest> DefaultFields(const std::vector<ColumnSpec>&) const override {
-    return ImageFileAnd({"boxes", "labels", "difficult"});
+    return ImageFileAnd({"boxes", "labels", "image_id", "difficult"});
   }
 
  private:
@@ -183,9 +183,9 @@ const Registrar kRegistrar(
         "Images with boxes, as Pascal VOC has them: JPEGImages, Annotations and "
         "ImageSets/Main/IMAGE_SET.txt below `path`, whose order the records have. Fields: `data`, "
         "the image file; `boxes` float32[?,4], left, top, right and bottom edge, with 0 as the "
-        "image's first edge (the files count pixels from 1); `labels` int64[?]; `difficult` "
-        "int64[?]. `fields` can also name `width`, `height`, `file_name` and `image_id`, the "
-        "place in the list.",
+        "image's first edge (the files count pixels from 1); `labels` int64[?]; `image_id`, the "
+        "place in the list; `difficult` int64[?]. `fields` can also name `width`, `height` and "
+        "`file_name`.",
         "dataset: {format: voc, root: data, path: VOCdevkit/VOC2012, image_set: train}",
         FormatSchema<VocParams>()
             .Param("image_set", &VocParams::image_set,
