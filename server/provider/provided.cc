@@ -54,8 +54,8 @@ std::string Offer::DifferenceFrom(const Offer& other) const {
   if (!source.version.empty() || here.empty() || there.empty() || here == there) return "";
   return absl::StrCat(
       "another ", kind == Kind::kSource ? "dataset" : "function",
-      " of the same kind is served there (where it is the same nevertheless, say so "
-      "with version= in all of them)");
+      " of the same kind is served there: its pickle or the files of its code differ (where it is "
+      "the same nevertheless, say so with version= in all of them)");
 }
 
 void Provided::Deliver(const Deliveries& deliveries) {

@@ -194,6 +194,42 @@ def test_two_ranks_share_the_records_and_the_processes(daemon, folder, open_load
     assert [record for step in zip(*got) for rank in step for record in rank] == alone
 
 
+SPAWNED = f"""
+import sys; sys.path.insert(0, {str(TESTS)!r})
+import json, multiprocessing, own_datasets as own, feedwater
+
+class Mine(own.Numbers):
+    pass
+
+def rank(number, address, told, over):
+    with feedwater.Loader.from_dataset(
+        Mine(), batch_size=4, workers=2, rank=number, world_size=2, job="ours", address=address,
+        output="numpy",
+    ) as loader:
+        told.put([int(record) for image, _ in loader for record in image[:, 0, 0]])
+        over.wait()
+
+if __name__ == "__main__":
+    spawn = multiprocessing.get_context("spawn")
+    told, over = spawn.Queue(), spawn.Event()
+    ranks = [spawn.Process(target=rank, args=(n, sys.argv[1], told, over)) for n in range(2)]
+    for one in ranks:
+        one.start()
+    print(json.dumps(sorted(told.get(timeout={PATIENCE_S}) + told.get(timeout={PATIENCE_S}))))
+    over.set()
+"""
+
+
+def test_spawned_ranks_of_a_program_serve_a_dataset_of_its_main_file(daemon, folder):
+    script = folder / "spawn.py"
+    script.write_text(SPAWNED)
+    done = subprocess.run(
+        [sys.executable, script, daemon.address],
+        stdout=subprocess.PIPE, text=True, timeout=2 * PATIENCE_S,
+    )  # fmt: skip
+    assert json.loads(done.stdout) == list(range(40))
+
+
 # --- what goes wrong ------------------------------------------------------------------------------
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 
 import numpy as np
 import own_datasets as own
 import pytest
-from own_processes import processes_of, wait_for
+from own_processes import PATIENCE_S, processes_of, wait_for
 from pictures import center, write_folder
 
 import feedwater
@@ -142,6 +144,43 @@ def test_another_version_is_another_pipeline(daemon, serve):
             states.append(loader.state_dict()["pipeline"])
         served.close()
     assert states[0] == states[2] != states[1]
+
+
+EXPERIMENT = """
+import sys, feedwater
+def aug(image):
+    return image // {}
+if __name__ == "__main__":
+    try:
+        with feedwater.serve_op("aug", aug, workers=1, address=sys.argv[1]):
+            print("serves", flush=True)
+            sys.stdin.readline()
+    except feedwater.AlreadyExists as error:
+        print(error)
+"""
+
+
+def test_another_function_of_the_same_name_is_refused(make_daemon, folder):
+    daemon = make_daemon()
+    daemon.start()
+
+    def start(name: str, divisor: int) -> subprocess.Popen:
+        (folder / name).mkdir()
+        script = folder / name / "train.py"
+        script.write_text(EXPERIMENT.format(divisor))
+        return subprocess.Popen(
+            [sys.executable, script, daemon.address],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )  # fmt: skip
+
+    first = start("exp1", 2)
+    assert first.stdout.readline() == "serves\n"
+    others = [start("exp2", 3), start("a copy", 2)]
+    said = [other.communicate("\n", timeout=PATIENCE_S)[0] for other in others]
+    assert "another function of the same kind is served there" in said[0]
+    assert said[1] == "serves\n"
+    first.communicate("\n", timeout=PATIENCE_S)
 
 
 def test_an_op_that_nobody_serves_is_refused(daemon):

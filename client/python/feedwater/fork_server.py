@@ -26,6 +26,7 @@ from typing import Any, NoReturn, Optional, Union
 from . import errors
 from .descriptors import forget
 from .own_code import failure_text
+from .own_files import MAINS
 from .passing import pipe, receive_socket, send_socket
 from .pickled import Pickled
 from .provider_process import run
@@ -215,7 +216,7 @@ def _preparation(own: Pickled) -> dict[str, Any]:
         "sys_argv": sys.argv,
         "orig_dir": start,
         "dir": os.getcwd(),
-        "modules": [name for name in own.modules if name != "__main__"],
+        "modules": [name for name in own.modules if name not in MAINS],
     }
     method = multiprocessing.get_start_method(allow_none=True)
     if method is not None:

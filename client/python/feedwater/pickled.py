@@ -22,6 +22,7 @@ import numpy as np
 
 from . import errors
 from .descriptors import close, memory_kept
+from .own_files import MAINS, digest_of_files
 
 _UNIT = 64
 _LOOKED_AT = 1 << 20  # bytes at once for a digest; of a large array 16 times
@@ -47,7 +48,8 @@ class Pickled(NamedTuple):
     modules : list of str
         Whose classes and functions it names.
     digest : str
-        Of all of it: hexadecimal digits. Of a large array, of its size and of pieces.
+        Of all of it, and of the files in which that code stands (`own_files`): hexadecimal digits.
+        Of a large array, of its size and of pieces.
     """
 
     fd: int
@@ -58,7 +60,7 @@ class Pickled(NamedTuple):
     @property
     def needs_main(self) -> bool:
         """It names something of the program's main module."""
-        return "__main__" in self.modules
+        return not MAINS.isdisjoint(self.modules)
 
 
 class _Reducers(pickle.Pickler):
@@ -69,6 +71,8 @@ class _Reducers(pickle.Pickler):
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, _CODE):
             self.modules.add(getattr(obj, "__module__", None) or "builtins")
+        elif isinstance(obj, types.ModuleType):  # that code which is written by value uses
+            self.modules.add(obj.__name__)
         elif type(obj) is np.memmap:
             # What was written with mode "c" is in this process alone; where a part begins in the
             # file is not known.
@@ -174,7 +178,7 @@ def _main_is_a_file() -> bool:
 
 def _in_memory(data: bytes, buffers: list[pickle.PickleBuffer], modules: list[str]) -> Pickled:
     fd = memory_kept("feedwater-own-code")
-    digest = hashlib.blake2b(digest_size=16)
+    digest = hashlib.blake2b(digest_of_files(modules), digest_size=16)
     try:
         pieces, at = [], 0
         for piece in [memoryview(data), *(buffer.raw() for buffer in buffers)]:

@@ -130,7 +130,8 @@ def serve_source(
     ----------
     name : str
         1 to 64 letters, digits and ``. _ -``. Programs of one user that give the same name serve
-        together: of datasets with the same pickle, or with the same `version`.
+        together: of datasets with the same pickle and the same files of code, or with the same
+        `version`.
     dataset : object
         With ``__len__`` and ``__getitem__``: any map-style torch Dataset; or with ``__iter__``,
         whose parts the processes make as `get_worker_info` says. It is pickled now; the

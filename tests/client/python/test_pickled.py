@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import functools
 import mmap
+import os
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -64,6 +67,74 @@ def test_tensors_are_in_memory_once():
     made, got = there_and_back(tensors)
     assert all((one == two).all() and one.dtype == two.dtype for one, two in zip(tensors, got))
     assert 4000 in [size for _, size in made.pieces]
+
+
+# --- what the digest covers -----------------------------------------------------------------------
+
+PROGRAM = {
+    "train.py": """
+import multiprocessing, sys
+from feedwater.pickled import pickled
+from steps import (
+    scale,  # by half
+)
+from parts import inner
+class Parts:
+    base = inner.scale
+def aug(image):
+    import late
+    return late.shift(scale(image))
+def digest():
+    return pickled(aug, "function").digest
+if __name__ == "__main__":
+    if sys.argv[1:] == ["spawn"]:
+        ranks = multiprocessing.get_context("spawn").Pool(2)
+        print(*{ranks.apply(digest) for _ in range(8)})
+    else:
+        print(digest())
+""",
+    "steps.py": "def scale(image): return image / 2\n",
+    "late.py": "def shift(image): return image + 1\n",
+    "parts/__init__.py": "def never():\n    from .. import nothing\n",
+    "parts/inner.py": "from . import rest\nfrom .rest import (scale)\n",
+    "parts/rest.py": "scale = 1\n",
+    "unused.py": "",
+}
+
+
+def digest_of(folder, *arguments: str, **changed: str) -> str:
+    """Run a program in a folder of its own, with files changed; return what it says."""
+    for name, text in {**PROGRAM, **changed}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    done = subprocess.run(
+        [sys.executable, folder / "train.py", *arguments], capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        check=True, timeout=120,
+    )  # fmt: skip
+    return done.stdout.strip()
+
+
+def test_code_of_the_same_name_that_does_something_else_has_another_digest(tmp_path):
+    first = digest_of(tmp_path / "1")
+    assert len(first.split()) == 1 and digest_of(tmp_path / "2") == first
+    assert digest_of(tmp_path / "3", **{"unused.py": "else_ = 1\n"}) == first
+    for number, (name, before, after) in enumerate(
+        [
+            ("train.py", "scale(image))", "image)"),
+            ("steps.py", "/ 2", "/ 3"),
+            ("late.py", "+ 1", "+ 2"),
+            ("parts/inner.py", "\n", "\n\n"),
+            ("parts/rest.py", "1", "2"),
+        ]
+    ):
+        changed = {name: PROGRAM[name].replace(before, after)}
+        assert changed[name] != PROGRAM[name]
+        assert digest_of(tmp_path / f"changed {number}", **changed) != first, name
+
+
+def test_spawned_processes_of_one_program_have_one_digest(tmp_path):
+    assert len(digest_of(tmp_path, "spawn").split()) == 1
 
 
 class Holder:
