@@ -6,6 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "server/base/escape.h"
+#include "server/source/given_records.h"
 
 namespace feedwater::server {
 namespace {
@@ -43,6 +45,18 @@ absl::Status SamePlan(const Job& job, const LoadedPipeline& other) {
   return absl::OkStatus();
 }
 
+// Records that a user's program gives are in no digest: their job reads those of one giver.
+absl::Status SameGiver(const Job& job, const Dataset& other) {
+  const Dataset& dataset = job.dataset();
+  if (dataset.giver() == other.giver()) return absl::OkStatus();
+  const auto describe = [](const Dataset& one) {
+    if (one.giver() == nullptr) return std::string("of files");
+    return absl::StrCat("'", Printable(one.ObjectPath(0)), "' (",
+                        Printable(one.giver()->identity()), ")");
+  };
+  return Differs(job, "source", describe(dataset), describe(other));
+}
+
 }  // namespace
 
 absl::Status CheckSameJob(const Job& job, const JobConfig& other, const SlotLayout& layout) {
@@ -66,6 +80,7 @@ absl::Status CheckSameJob(const Job& job, const JobConfig& other, const SlotLayo
     return Differs(job, "dataset digest", job.dataset().digest(),
                    other.pipeline->dataset->digest());
   }
+  if (absl::Status same = SameGiver(job, *other.pipeline->dataset); !same.ok()) return same;
   const std::string difference = job.layout().DifferenceFrom(layout);
   if (!difference.empty()) {
     return absl::FailedPreconditionError(absl::StrCat(

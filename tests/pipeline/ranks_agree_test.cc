@@ -3,6 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "server/base/mutex.h"
+#include "server/source/given_records.h"
 #include "tests/testing/fake_dataset.h"
 #include "tests/testing/test_runtime.h"
 
@@ -52,6 +60,63 @@ TEST(RanksOfAJob, ThatHaveOtherOutputsAreRefused) {
   auto slots = std::make_shared<::feedwater::testing::PlainSlotPool>(2, layout.slot_bytes);
   const absl::Status status = runtime->Attach(job, 2, 1, 0, 0, layout, slots).status();
   EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+}
+
+// A program that makes no record.
+class IdleGiver final : public RecordGiver {
+ public:
+  void Ask(int64_t, const ProvidedSeed&, std::weak_ptr<RecordTaker> taker) override {
+    MutexLock lock(&mu_);
+    asked_.push_back(std::move(taker));
+  }
+  void Flush() override {
+    std::vector<std::weak_ptr<RecordTaker>> asked;
+    {
+      MutexLock lock(&mu_);
+      asked.swap(asked_);
+    }
+    for (const auto& one : asked) {
+      if (const auto taker = one.lock()) taker->Given(absl::DataLossError("idle"), {}, nullptr);
+    }
+  }
+  absl::Status LookAgain() const override { return absl::OkStatus(); }
+  std::string identity() const override { return "of no version"; }
+
+ private:
+  Mutex mu_;
+  std::vector<std::weak_ptr<RecordTaker>> asked_ ABSL_GUARDED_BY(mu_);
+};
+
+// All of whose digests are the same: who gives the records is in none of them.
+TEST(RanksOfAJob, ThatReadAnotherSourceOfAUsersOwnAreRefused) {
+  auto runtime = *Runtime::Create(TestRuntimeOptions(1));
+  const auto dataset = [](const std::string& name, const std::shared_ptr<RecordGiver>& giver) {
+    OfferedSource source;
+    source.name = name;
+    source.records = 100;
+    source.fields = {{"data", {DType::kUInt8, Layout::kPlain, {4}}, ""}};
+    return *GivenDataset({source, giver}, nullptr);
+  };
+  const auto giver = std::make_shared<IdleGiver>();
+  const auto job = [](std::shared_ptr<const Dataset> of) {
+    return TestJob(LoadPipeline("version: 1\ndataset: {format: python, name: x}\noutputs: [data]\n",
+                                std::move(of)),
+                   kBatch, 3);
+  };
+  const TestRank first = AttachRank(*runtime, job(dataset("train", giver)), 0);
+  const auto attach = [&](const JobConfig& config) {
+    const auto layout = *SlotLayout::Create(config.pipeline->plan->outputs(), kBatch, 1 << 20);
+    auto slots = std::make_shared<::feedwater::testing::PlainSlotPool>(2, layout.slot_bytes);
+    return runtime->Attach(config, 1, 1, 0, 0, layout, slots).status();
+  };
+  for (const char* name : {"val", "train"}) {  // the latter was served anew, by another program
+    const absl::Status status = attach(job(dataset(name, std::make_shared<IdleGiver>())));
+    EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr(absl::StrCat("runs with source 'train' (of no version), this rank says '",
+                                       name, "' (of no version)")));
+  }
+  EXPECT_TRUE(attach(job(dataset("train", giver))).ok()) << "a pipeline that was loaded again";
 }
 
 }  // namespace
