@@ -334,6 +334,39 @@ def test_two_folders_of_one_name_are_two_roots(project):
     assert 'roots: {photos-2: "/new/photos"}' in files["b.yaml"].splitlines()[1]
 
 
+def test_loaders_over_one_name_of_several_datasets_open_their_own_files(project):
+    body = (
+        "import argparse\np = argparse.ArgumentParser()\np.add_argument('--c100')\n"
+        "c100 = p.parse_args().c100\n"
+        "t = transforms.ToTensor()\nds_pipeline_2 = 0\n"
+        "if c100:\n    ds = datasets.CIFAR100('/d', transform=t)\n"
+        "else:\n    ds = datasets.CIFAR10('/d', transform=t)\n"
+        "train_loader = DataLoader(ds, shuffle=True)\nval_loader = DataLoader(ds)\n"
+    )
+    for more in ("", "print(ds.classes)\n"):  # where nothing else uses ds, the last one takes it
+        done = migrate(write(project.folder, head(body + more)), "--json").document
+        added = "\n".join(
+            line[1:] for line in done["diff"].splitlines() if re.match(r"\+ |\+\w", line)
+        )
+        opened = dict(re.findall(r"(\w+)_loader = feedwater.Loader\((\w+)", added))
+        assert set(opened) == {"train", "val"} and opened["train"] != opened["val"]
+        assert "ds_pipeline_2" not in opened.values()
+        for loader, name in opened.items():
+            files = re.findall(rf'^ *{name} = "(.*)"$', added, re.MULTILINE)
+            assert files == [f"{loader}-cifar100.yaml", f"{loader}-cifar10.yaml"], (name, added)
+
+
+def test_a_download_that_is_left_out_is_told(project):
+    for value, count in (("True", 1), ("args.download", 1), ("False", 0)):
+        body = (
+            "loader = DataLoader(datasets.MNIST('/d', transform=transforms.ToTensor(), "
+            f"download={value}))\n"
+        )
+        done = migrate(write(project.folder, head(body)), "--json").document
+        texts = [note["text"] for note in done["notes"] if "downloads nothing" in note["text"]]
+        assert len(texts) == count and all(f"download={value}" in text for text in texts)
+
+
 @pytest.mark.parametrize("size", ["None", "size"])
 def test_a_loader_without_batches_is_refused(project, size):
     body = f"size = None\n{DATA}\nloader = DataLoader(data, batch_size={size})\n"

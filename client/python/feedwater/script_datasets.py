@@ -165,6 +165,7 @@ class Datasets:
             source["split"] = "train" if is_train else "test"
         if form.note:
             self._report.note(node, f"{kind}: {form.note}")
+        self._note_download(kind, given)
         graph = self._graph(given.get("transform"), source)
         return source, roots, graph, ["image", "label"]
 
@@ -184,6 +185,16 @@ class Datasets:
             )
             is_known = False
         return is_known
+
+    def _note_download(self, kind: str, given: Mapping[str, ast.expr]) -> None:
+        value = given.get("download")
+        if value is None or (isinstance(value, ast.Constant) and not value.value):
+            return
+        self._report.note(
+            value,
+            f"{kind}(download={self._script.source(value)}) is left out: a loader downloads "
+            "nothing. Next: get the files once, before the script runs",
+        )
 
     def _own_dataset(self, node: ast.expr, call: ast.Call) -> str:
         script = self._script

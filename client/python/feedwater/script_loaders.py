@@ -87,6 +87,7 @@ class Migrator:
         self._found = Migration()
         # Where values may be changed: whose, and the lines of the loaders that stay for that.
         self._changed: dict[ast.AST, tuple[str, list[int]]] = {}
+        self._words = set(re.findall(r"\w+", script.text))  # no new name is one of them
 
     def run(self) -> Migration:
         """Return what was found."""
@@ -392,7 +393,7 @@ class Migrator:
         live = [
             use for use in self._changes.uses(name, call) if not self._changes.serves(use, call)
         ]
-        chosen = f"{name}_pipeline" if live else name
+        chosen = self._new_name(f"{name}_pipeline") if live else name
         for choice in choices:
             if not isinstance(choice.place, ast.Assign):
                 continue
@@ -414,6 +415,14 @@ class Migrator:
                 call, f"where {chosen} is still a dataset, feedwater.Loader refuses it"
             )
         return chosen
+
+    def _new_name(self, base: str) -> str:
+        """Return a name that the script does not have: another loader may choose by the same."""
+        name, number = base, 2
+        while name in self._words:
+            name, number = f"{base}_{number}", number + 1
+        self._words.add(name)
+        return name
 
 
 def _target(script: Script, call: ast.Call) -> ast.AST:
