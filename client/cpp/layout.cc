@@ -143,6 +143,10 @@ absl::Status CheckSameLayout(const v1::OpenStreamResponse& now,
   for (const auto& fact : facts) {
     if (fact.now != fact.before) return Another(fact.name, fact.now, fact.before);
   }
+  // A daemon of before it does not tell it.
+  if (!now.own_identity().empty() && !before.own_identity().empty() &&
+      now.own_identity() != before.own_identity())
+    return Another("own_identity", now.own_identity(), before.own_identity());
   for (int i = 0; i < std::max(now.classes_size(), before.classes_size()); ++i) {
     if (ClassAt(now, i) != ClassAt(before, i))
       return Another(absl::StrCat("class ", i), ClassAt(now, i), ClassAt(before, i));

@@ -184,6 +184,7 @@ absl::Status Stream::Impl::OpenSession(const std::string& cursor_json, int64_t d
   if (!described.ok()) return described.status();
   if (session != nullptr) session->HangUp();
 
+  if (answer.own_identity().empty()) answer.set_own_identity(opened.own_identity());
   opened = std::move(answer);
   // A daemon that was upgraded meanwhile says it only now.
   if (request.files().as_of_ns() == 0) *request.mutable_files() = opened.files();

@@ -252,6 +252,24 @@ def test_a_daemon_that_comes_back_with_another_layout_is_refused(fake, start, ed
     assert take(driver)[:4] == seen
 
 
+def test_a_daemon_that_comes_back_with_another_programs_data_is_refused(fake, start):
+    """Digests do not tell them apart; a daemon that tells no identity is taken in between."""
+    driver = start(fake)
+    fake.faults.edit_answer = change(None, own_identity="pickle a")
+    driver.open("numbers")
+    seen = take(driver, 1)
+    for edit in (bool, change(None, own_identity="pickle a"), bool):
+        fake.faults.edit_answer = edit
+        hang_up(fake)
+        seen += take(driver, 1)
+    fake.faults.edit_answer = change(None, own_identity="pickle b")
+    hang_up(fake)
+    with pytest.raises(Refused, match="own_identity: pickle b instead of pickle a") as caught:
+        take(driver)
+    assert caught.value.code == "FAILED_PRECONDITION"
+    assert seen == list(range(16))
+
+
 def test_a_stream_is_opened_again_with_the_text_that_it_was_opened_with(fake, start):
     """An edit of the pipeline's file, while the daemon is away, reaches new streams alone."""
     text = "version: 1\n# as it was\n"

@@ -90,6 +90,9 @@ def _difference(now: Any, before: Any) -> Optional[tuple[str, Any, Any]]:
         new, old = getattr(now, name), getattr(before, name)
         if new != old:
             return name, new, old
+    new, old = now.own_identity, before.own_identity  # which a daemon of before it does not tell
+    if new and old and new != old:
+        return "own_identity", new, old
     for number, (new, old) in enumerate(zip_longest(now.classes, before.classes)):
         if new != old:
             return f"class {number}", repr(new), repr(old)

@@ -207,6 +207,7 @@ class Stream:
                     self._session, now = self._connect(left)
                     if not self.facts.files.as_of_ns:  # the daemon was upgraded meanwhile
                         self.facts.files.CopyFrom(now.files)
+                    self.facts.own_identity = self.facts.own_identity or now.own_identity
                     self._serial = 0
                     self.reconnects += 1
                     return
