@@ -92,6 +92,10 @@ absl::Status Position::Skip(int64_t first, int64_t last, uint64_t epoch) {
     return absl::InvalidArgumentError(
         absl::StrCat("steps ", first, " to ", last, " are no range: the first comes first"));
   }
+  if (*begin >= shape_.records) {
+    return absl::InvalidArgumentError(absl::StrCat("epoch ", epoch, " has no step ", first,
+                                                   " behind the place where it was resumed"));
+  }
   const int64_t end = std::min(*last_begin + GlobalBatch(), shape_.records);
   if (absl::Status added = cursor_.Skip({epoch, *begin, end}); !added.ok()) return added;
   cursor_.ForgetPassed();

@@ -172,6 +172,10 @@ class Position:
         end = self.begin_of(epoch, last) + self._shape.global_batch
         if first > last:
             raise InvalidArgument(f"steps {first} to {last} are no range: the first comes first")
+        if begin >= self._shape.records:
+            raise InvalidArgument(
+                f"epoch {epoch} has no step {first} behind the place where it was resumed"
+            )
         at = self.consumed
         skips = add_skip(at.skips, epoch, begin, min(end, self._shape.records))
         skips = forget_passed(skips, at.epoch, at.position)
