@@ -257,7 +257,8 @@ std::string DefaultJobName(const LaunchIdentity& identity, const std::string& pi
   const bool is_file = absl::EndsWith(pipeline, ".yaml") || absl::EndsWith(pipeline, ".yml");
   const std::string name = is_file ? std::filesystem::path(pipeline).stem().string() : pipeline;
   std::lock_guard lock(mutex);
-  return absl::StrCat(identity.job, "/", name, "#", ++(*opened)[name]);
+  const std::string job = absl::StrCat(identity.job, "/", name);
+  return absl::StrCat(job, "#", ++(*opened)[job]);
 }
 
 }  // namespace feedwater

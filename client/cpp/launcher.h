@@ -28,8 +28,9 @@ struct LaunchIdentity {
 absl::StatusOr<LaunchIdentity> IdentifyLaunch(std::optional<int64_t> rank,
                                               std::optional<int64_t> world_size);
 
-// "LAUNCH/PIPELINE#K" for the K-th stream (from 1) of a pipeline in this process: the same on every
-// rank that opens the same streams in the same order. PIPELINE is the name, or a file's stem.
+// "LAUNCH/PIPELINE#K" for the K-th stream (from 1) of a pipeline and a launch in this process: the
+// same on every rank that opens the same streams in the same order. Streams of a process's own job
+// do not count among those of the launch. PIPELINE is the name, or a file's stem.
 std::string DefaultJobName(const LaunchIdentity& identity, const std::string& pipeline);
 
 }  // namespace feedwater

@@ -129,7 +129,8 @@ TEST_F(Launcher, LaunchersThatContradictOneAnotherAreRefusedUnlessTheProgramSays
 }
 
 TEST_F(Launcher, EveryStreamOfAPipelineHasItsOwnJobName) {
-  const LaunchIdentity identity{0, 1, 0, "run7"};
+  const LaunchIdentity identity{0, 1, 0, "run7"}, own{0, 1, 0, "pid-7"};
+  EXPECT_EQ(DefaultJobName(own, "launcher-test"), "pid-7/launcher-test#1");
   EXPECT_EQ(DefaultJobName(identity, "launcher-test"), "run7/launcher-test#1");
   EXPECT_EQ(DefaultJobName(identity, "/some/where/launcher-test.yaml"), "run7/launcher-test#2");
 }

@@ -133,10 +133,14 @@ def test_half_a_pair_of_arguments_is_refused(fake, start, given, missing):
 
 def test_a_program_with_its_own_ranks_is_not_put_into_the_launchers_job(fake, start):
     driver = start(fake, **TORCHRUN, TORCHELASTIC_RUN_ID="r7")
-    driver.open("numbers", rank=0, world_size=1)
-    driver.open("numbers", loader="b", rank=5, world_size=8)
-    assert fake.requests[0].job.startswith(OWN)
-    assert fake.requests[1].job.startswith("r7/")
+    for loader in ("a", "b"):
+        driver.open("numbers", loader=loader, rank=0, world_size=1)
+    driver.open("numbers", loader="c", rank=5, world_size=8)
+    driver.open("numbers", loader="d")
+    jobs = [request.job for request in fake.requests]
+    assert all(job.startswith(OWN) for job in jobs[:2]) and len(set(jobs)) == 4
+    # Other ranks need not have loaders of their own, too.
+    assert jobs[2:] == ["r7/numbers#1", "r7/numbers#2"]
 
 
 def test_two_programs_that_each_read_everything_are_told_of_in_the_daemons_log(own_daemon, start):

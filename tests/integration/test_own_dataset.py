@@ -194,6 +194,43 @@ def test_two_ranks_share_the_records_and_the_processes(daemon, folder, open_load
     assert [record for step in zip(*got) for rank in step for record in rank] == alone
 
 
+LAUNCHED = f"""
+import sys; sys.path.insert(0, {str(TESTS)!r})
+import json, os, own_datasets as own, feedwater
+if __name__ == "__main__":
+    given = {{"batch_size": 4, "workers": 1, "address": sys.argv[1], "output": "numpy"}}
+    val = None
+    if os.environ["RANK"] == "0":
+        val = feedwater.Loader.from_dataset(own.Part(1), rank=0, world_size=1, **given)
+    train = feedwater.Loader.from_dataset(own.Part(2), **given)
+    print(json.dumps([train.job, [image[:, 0, 0].astype(int).tolist() for image, _ in train],
+                      val and len(list(val))]), flush=True)
+    sys.stdin.readline()
+    train.close()
+"""
+
+
+def test_a_rank_that_validates_alone_leaves_the_others_as_they_are(daemon, folder):
+    script = folder / "launched.py"
+    script.write_text(LAUNCHED)
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, script, daemon.address],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank),
+                 "TORCHELASTIC_RUN_ID": "alone"},
+        )
+        for rank in range(2)
+    ]  # fmt: skip
+    told = [json.loads(rank.stdout.readline()) for rank in ranks]
+    for rank in ranks:
+        rank.communicate("\n", timeout=PATIENCE_S)
+    assert told[0][0] == told[1][0]
+    got = [record for one in told for batch in one[1] for record in batch]
+    assert sorted(got) == list(range(40))
+    assert [one[2] for one in told] == [10, None]
+
+
 SPAWNED = f"""
 import sys; sys.path.insert(0, {str(TESTS)!r})
 import json, multiprocessing, own_datasets as own, feedwater

@@ -21,7 +21,7 @@ from .own_dataset import explained, in_its_words, pipeline_of, serve_for_loader
 from .pickled_loader import Pickles
 from .pipeline import GraphEntry, Pipeline
 from .pipeline_file import read_pipeline
-from .placement import placement
+from .placement import is_apart, placement
 from .samples import FieldNames
 from .served import Served
 from .statistics import BatchInfo
@@ -31,9 +31,9 @@ from .which_daemon import choose_daemon
 
 _log = logging.getLogger("feedwater")
 
-_opened: dict[
-    str, Iterator[int]
-] = {}  # per pipeline: the number of the next loader in this process
+# Per pipeline: the number of the next loader in this process. Those of a place of their own count
+# apart, since other ranks need not make them.
+_opened: dict[tuple[str, bool], Iterator[int]] = {}
 
 
 class Loader(LoaderPosition, DataLoaderHabits, Pickles):
@@ -191,7 +191,9 @@ class Loader(LoaderPosition, DataLoaderHabits, Pickles):
         )
         job_suffix = None  # of a default name
         if job is None:
-            job_suffix = f"/{name}#{next(_opened.setdefault(name, count(1)))}"
+            apart = is_apart(rank, place)
+            number = next(_opened.setdefault((name, apart), count(1)))
+            job_suffix = f"/{name}#{'apart' if apart else ''}{number}"
         form = self.output
         try:
             feed = Feed(

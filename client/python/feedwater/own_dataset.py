@@ -17,8 +17,8 @@ from .address import APPEARS_S
 from .arguments import OF_A_DATASET, integer, refuse_arguments
 from .errors import BAD_SAMPLE_CURE, BadSample, InvalidArgument
 from .pipeline import GraphEntry, Op, Pipeline
-from .placement import placement
-from .private import key_of
+from .placement import is_apart, placement
+from .private import key_of, process_key
 from .samples import FieldNames, SampleField, described
 from .served import Served, length_of, offer_of, serve
 from .stream import check_timeout
@@ -69,7 +69,9 @@ def serve_for_loader(
         patience=min(APPEARS_S, check_timeout(options.get("reconnect_timeout", 60.0))),
     )
     try:
-        name = _name_of(dataset, f"{key_of(place, job)}/{job}")
+        is_alone = job is None and is_apart(rank, place)
+        key = f"apart/{process_key()}" if is_alone else f"{key_of(place, job)}/{job}"
+        name = _name_of(dataset, key)
         offer = offer_of(name, version, False, workers, timeout)
         offer.seeded, offer.fields = bool(seeded), fields
         offer.length, offer.rank, offer.world_size = length, place.rank, place.world_size

@@ -179,6 +179,13 @@ def placement(
     return _place(group, launched, env)
 
 
+def is_apart(rank: Optional[int], place: RankPlacement) -> bool:
+    """Tell whether the program gave this process a place that no launch knows: other ranks need not
+    make the same loader, so it must not count among those that they all make.
+    """
+    return rank is not None and place.source is None
+
+
 def local_ranks(place: RankPlacement, env: Optional[Mapping[str, str]] = None) -> int:
     """Return how many ranks of the job this host has: as the launcher says, else all of them (a
     group that no launcher made is on one host as a rule), and never more than there are.

@@ -122,8 +122,11 @@ def key_of(place: RankPlacement, job: Optional[str]) -> str:
         restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         is_restarted = restarts != "0" and bool(os.environ.get("TORCHELASTIC_RUN_ID"))
         return launched.removesuffix(f".{restarts}") if is_restarted else launched
-    if job:
-        return job
+    return job or process_key()
+
+
+def process_key() -> str:
+    """Name this process as no other one on the host, before or after it."""
     try:  # numbers of processes come again, and mean others in other containers
         with open("/proc/self/stat", encoding="ascii", errors="replace") as file:
             began = file.read().rpartition(")")[2].split()[19]
