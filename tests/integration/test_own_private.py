@@ -84,6 +84,28 @@ loader.close()
     home.wait_until_nothing_is_left()
 
 
+@pytest.mark.parametrize("how", ["", 'daemon="private", cpus=1, '])
+def test_a_pickled_loader_goes_to_the_daemon_where_its_dataset_is_served(home, how):
+    out, told = home.run(
+        PRIVATE.replace("workers=2, ", f"workers=2, {how}")
+        + """
+import pickle, subprocess
+child = (
+    "import pickle, sys; loader = pickle.load(sys.stdin.buffer)\\n"
+    "print(sum(len(label) for _, label in loader)); loader.close()"
+)
+done = subprocess.run(
+    [sys.executable, "-c", child], input=pickle.dumps(loader), stdout=subprocess.PIPE
+)
+say(done.stdout.decode().strip())
+loader.close()
+"""
+    )
+    assert out.splitlines() == ['"400"'] and told.count("started a private feedwaterd") == 1
+    assert "have no effect" not in told
+    home.wait_until_nothing_is_left()
+
+
 def test_a_private_daemon_that_is_killed_is_started_again_and_served(home):
     program = home.start(
         PRIVATE

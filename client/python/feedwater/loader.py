@@ -321,6 +321,10 @@ class Loader(LoaderPosition, DataLoaderHabits, Pickles):
             served.close()
             raise
         loader._served = served
+        # One that is pickled goes to this daemon, which has the dataset.
+        source, arguments = loader._made_with
+        there = {"address": loader.address, "daemon": "auto", "cpus": None, "memory": None}
+        loader._made_with = source, {**arguments, **there}
         return loader
 
     def _take_over(self) -> None:
