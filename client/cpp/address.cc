@@ -2,12 +2,16 @@
 
 #include <grp.h>
 #include <sched.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -29,6 +33,21 @@ Found LookInto(const std::string& folder) {
   if (stat(ControlSocket(folder).c_str(), &info) != 0)
     return errno == EACCES ? Found::kClosed : Found::kNothing;
   return S_ISSOCK(info.st_mode) ? Found::kSocket : Found::kNothing;
+}
+
+// Whether a daemon listens there, also one that does not let this user in.
+bool Listens(const std::string& folder) {
+  const std::string path = absl::StrCat(folder, "/data.sock");
+  sockaddr_un name = {};
+  name.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(name.sun_path)) return false;
+  std::memcpy(name.sun_path, path.c_str(), path.size() + 1);
+  const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return false;
+  const bool listens = connect(fd, reinterpret_cast<const sockaddr*>(&name), sizeof(name)) == 0 ||
+                       errno == EAGAIN || errno == EACCES;  // the former: its queue is full
+  close(fd);
+  return listens;
 }
 
 // The name of the group that the socket belongs to, or its folder where that is closed; "" when
@@ -86,16 +105,26 @@ absl::StatusOr<std::string> FindAddress(absl::string_view address) {
     if (slash != std::string::npos && (name == "data.sock" || name == "control.sock"))
       tried[0].resize(slash);
   }
+  return FindAmong(tried, is_given);
+}
+
+absl::StatusOr<std::string> FindAmong(const std::vector<std::string>& folders, bool is_given) {
+  std::vector<std::string> there;
   std::string closed;
-  for (const std::string& folder : tried) {
+  for (const std::string& folder : folders) {
     if (!is_given && !IsTrusted(folder)) continue;
     const Found found = LookInto(folder);
-    if (found == Found::kSocket) return folder;
+    if (found == Found::kSocket) there.push_back(folder);
     if (found == Found::kClosed && closed.empty()) closed = folder;
   }
+  if (there.size() > 1) {
+    const auto listening = std::find_if(there.begin(), there.end(), Listens);
+    if (listening != there.end()) return *listening;
+  }
+  if (!there.empty()) return there.front();
   if (!closed.empty()) return NoPermission(ControlSocket(closed));
   return absl::UnavailableError(
-      absl::StrCat("no feedwaterd at ", absl::StrJoin(tried, ", "),
+      absl::StrCat("no feedwaterd at ", absl::StrJoin(folders, ", "),
                    " (no control.sock there): start one with 'feedwaterd --config FILE', or give "
                    "its runtime_dir as the address or in FEEDWATER_ADDRESS"));
 }

@@ -15,10 +15,14 @@ namespace feedwater {
 // /tmp/feedwater-UID/NODE (only when it is this user's or root's).
 std::vector<std::string> CandidateAddresses();
 
-// `address`, or the first candidate that holds a control.sock. Unavailable with what was tried and
-// how to start a daemon.
-// PermissionDenied where one of these places may not be looked into and no other has one.
+// `address`, or FindAmong the candidates.
 absl::StatusOr<std::string> FindAddress(absl::string_view address);
+// The first of these folders that holds a control.sock; of several, the first in which a daemon
+// listens, if there is one: what a daemon that was killed has left must not hide another. One that
+// a person has given (`is_given`) may be anybody's. Unavailable with what was tried and how to
+// start a daemon. PermissionDenied where one of these places may not be looked into and no other
+// has one.
+absl::StatusOr<std::string> FindAmong(const std::vector<std::string>& folders, bool is_given);
 
 // Why this process may not reach a daemon's socket, for people: the path, and the cure.
 absl::Status NoPermission(const std::string& socket_path);

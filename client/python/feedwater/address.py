@@ -89,6 +89,19 @@ def no_permission(path: str) -> PermissionDenied:
     return error
 
 
+def _listens(directory: str) -> bool:
+    """Tell whether a daemon listens there, also one that does not let this user in."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+        sock.setblocking(False)
+        try:
+            sock.connect(os.path.join(directory, DATA_SOCKET))
+        except (BlockingIOError, PermissionError):  # the former: its queue is full
+            return True
+        except OSError:
+            return False
+        return True
+
+
 def _has_socket(directory: str) -> bool:
     try:
         os.stat(os.path.join(directory, DATA_SOCKET))
@@ -164,8 +177,7 @@ def resolve(address: Optional[str] = None) -> str:
     ----------
     address : str, optional
         That directory, or a socket in it. Default: ``$FEEDWATER_ADDRESS``, else the instance of
-        this process's NUMA node, else node
-        0's.
+        this process's NUMA node, else node 0's: the first that listens, or that has a socket.
 
     Raises
     ------
@@ -179,17 +191,19 @@ def resolve(address: Optional[str] = None) -> str:
         folder, name = os.path.split(given)
         return folder if name in (DATA_SOCKET, CONTROL_SOCKET) else given
     tried = candidates(numa_node())
-    closed = None
+    closed, there = None, []
     for directory in tried:
         if not _is_trusted(directory):
             continue
         try:
             if _has_socket(directory):
-                return directory
+                there.append(directory)
         except PermissionError:
             closed = closed or os.path.join(directory, DATA_SOCKET)
         except OSError:
             continue
+    if there:  # what one that was killed has left must not hide another; else it may come back
+        return next(filter(_listens, there), there[0]) if len(there) > 1 else there[0]
     if closed is not None:
         raise no_permission(closed)
     raise DaemonLost(

@@ -1,7 +1,9 @@
 """Where the client looks for the daemon."""
 
+import contextlib
 import os
 import shutil
+import socket
 import tempfile
 from pathlib import Path
 
@@ -44,6 +46,21 @@ def test_the_instance_of_the_own_node_is_taken_and_node_0_without_one(tmp_path, 
     assert address.resolve() == zero
     one = make_instance(tmp_path / "feedwater/1")
     assert address.resolve() == one
+
+
+def test_a_socket_that_a_killed_daemon_has_left_does_not_hide_one_that_listens(
+    tmp_path, monkeypatch
+):
+    places = [tmp_path / name for name in "012"]
+    monkeypatch.setattr(address, "candidates", lambda node: list(map(str, places)))
+    with contextlib.ExitStack() as sockets:
+        for place in places:
+            place.mkdir()
+            sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            sockets.enter_context(sock).bind(str(place / "data.sock"))
+            assert address.resolve() == str(places[0])  # it may come back
+        sock.listen()
+        assert address.resolve() == str(places[2])
 
 
 def test_without_a_daemon_the_error_names_every_place_and_the_cure(tmp_path, monkeypatch):
@@ -98,8 +115,6 @@ def test_an_address_without_a_daemon_is_an_error(tmp_path):
 
 
 def test_a_socket_file_that_nobody_listens_on_is_an_error(tmp_path):
-    import socket
-
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
         sock.bind(str(tmp_path / "data.sock"))
     with pytest.raises(feedwater.DaemonLost, match="refused"):
