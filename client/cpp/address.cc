@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -33,6 +34,20 @@ Found LookInto(const std::string& folder) {
   if (stat(ControlSocket(folder).c_str(), &info) != 0)
     return errno == EACCES ? Found::kClosed : Found::kNothing;
   return S_ISSOCK(info.st_mode) ? Found::kSocket : Found::kNothing;
+}
+
+// The NUMA node where this process ran when it was asked first: all its streams look for one
+// daemon.
+unsigned OwnNode() {
+  static std::mutex mutex;
+  static pid_t asked = 0;
+  static unsigned node = 0;
+  std::lock_guard lock(mutex);
+  unsigned cpu = 0;
+  if (asked == getpid()) return node;  // a forked child may be bound to another one
+  asked = getpid();
+  if (getcpu(&cpu, &node) != 0) node = 0;
+  return node;
 }
 
 // Whether a daemon listens there, also one that does not let this user in.
@@ -80,8 +95,7 @@ bool IsTrusted(const std::string& folder) {
 std::vector<std::string> CandidateAddresses() {
   const char* given = std::getenv("FEEDWATER_ADDRESS");
   if (given != nullptr && *given != '\0') return {given};
-  unsigned cpu = 0, node = 0;
-  if (getcpu(&cpu, &node) != 0) node = 0;
+  const unsigned node = OwnNode();
   std::vector<unsigned> nodes = {node};
   if (node != 0) nodes.push_back(0);
   std::vector<std::string> folders;

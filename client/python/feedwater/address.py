@@ -18,6 +18,8 @@ CONTROL_SOCKET = "control.sock"
 APPEARS_S = 3.0  # how long a daemon that is being started may take to listen
 _LOOK_S = 0.05
 
+_nodes: dict[tuple[int, str], int] = {}  # by process
+
 
 def _cpu_list(text: str) -> set[int]:
     cpus: set[int] = set()
@@ -29,9 +31,16 @@ def _cpu_list(text: str) -> set[int]:
 
 
 def numa_node(sysfs: str = "/sys/devices/system/node") -> int:
-    """Return the NUMA node of this process: where it may run, or where it runs now if that is
-    several.
+    """Return the NUMA node of this process: where it may run, or if that is several, where it ran
+    when this was asked first. Asked anew, it might serve at one daemon and load at another.
     """
+    asked = os.getpid(), sysfs  # a forked child may be bound to another one
+    if asked not in _nodes:
+        _nodes[asked] = _node_now(sysfs)
+    return _nodes[asked]
+
+
+def _node_now(sysfs: str) -> int:
     try:
         nodes = {}
         for name in os.listdir(sysfs):
@@ -42,10 +51,14 @@ def numa_node(sysfs: str = "/sys/devices/system/node") -> int:
         mine = [node for node, cpus in nodes.items() if cpus & allowed]
         if len(mine) == 1:
             return mine[0]
-        cpu = ctypes.CDLL(None).sched_getcpu()
+        cpu = _cpu_now()
         return next((node for node in mine if cpu in nodes[node]), 0)
     except (OSError, ValueError, AttributeError):
         return 0
+
+
+def _cpu_now() -> int:
+    return int(ctypes.CDLL(None).sched_getcpu())
 
 
 def candidates(node: int) -> list[str]:

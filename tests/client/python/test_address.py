@@ -141,5 +141,18 @@ def test_the_node_is_that_of_the_cpus_on_which_the_process_may_run(tmp_path):
     assert mine in os.sched_getaffinity(0)
 
 
+def test_a_process_that_may_run_on_several_nodes_stays_at_the_first(tmp_path, monkeypatch):
+    """It may serve its dataset at one daemon and look for it at another otherwise."""
+    write_node(tmp_path, 0, "0")
+    write_node(tmp_path, 1, "1")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
+    monkeypatch.setattr(address, "_cpu_now", lambda: 1)
+    assert address.numa_node(str(tmp_path)) == 1
+    monkeypatch.setattr(address, "_cpu_now", lambda: 0)
+    assert address.numa_node(str(tmp_path)) == 1
+    monkeypatch.setattr(os, "getpid", lambda: -1)  # as in a forked child
+    assert address.numa_node(str(tmp_path)) == 0
+
+
 def test_without_numa_in_the_kernel_it_is_node_0(tmp_path):
     assert address.numa_node(str(tmp_path / "absent")) == 0
