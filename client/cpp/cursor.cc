@@ -145,6 +145,14 @@ absl::Status Cursor::CheckSameSource(const Cursor& ours) const {
   return absl::OkStatus();
 }
 
+absl::Status Cursor::CheckSameWorld(int64_t ours) const {
+  if (world_size == ours) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the state was saved with world size ", world_size, ", and this stream's is ", ours,
+      ": of an iterable dataset each rank makes its own samples, so it goes on with the same world "
+      "size alone"));
+}
+
 std::string Cursor::ToJson() const {
   Json json = {{"version", skips.empty() ? 1 : 2},
                {"dataset", dataset},

@@ -45,6 +45,8 @@ struct Cursor {
   static absl::StatusOr<Cursor> FromJson(absl::string_view state);
   // FailedPrecondition naming the field when this belongs to another dataset, pipeline or seed.
   absl::Status CheckSameSource(const Cursor& ours) const;
+  // FailedPrecondition when it is of another world size, where each rank makes its own records.
+  absl::Status CheckSameWorld(int64_t ours) const;
 
   // One line of JSON with a CRC32C over the line without it (keys sorted, no blanks), at most 1
   // KiB. Version 1 without skips, which every client reads; version 2 with them, which a client

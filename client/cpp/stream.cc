@@ -175,6 +175,9 @@ absl::Status Stream::Impl::SetEpoch(uint64_t epoch) {
 absl::Status Stream::Impl::Load(const std::string& state) {
   absl::StatusOr<Cursor> saved = Cursor::FromJson(state);
   if (!saved.ok()) return saved.status();
+  if (opened.own_workers() > 0) {
+    if (absl::Status same = saved->CheckSameWorld(opened.world_size()); !same.ok()) return same;
+  }
   if (absl::Status loaded = position.Load(*saved); !loaded.ok()) return loaded;
   failed = absl::OkStatus();
   Settle();

@@ -270,6 +270,23 @@ def test_a_daemon_that_comes_back_with_another_programs_data_is_refused(fake, st
     assert seen == list(range(16))
 
 
+def test_a_state_of_an_iterable_dataset_fits_its_world_size_alone(fake, start):
+    fake.faults.edit_answer = change(None, own_workers=2)
+    driver = start(fake)
+    driver.open("numbers")
+    take(driver, 1)
+    state = driver.state()
+    driver.open("numbers", "same")
+    driver.call("load", "same", state=state)
+    driver.open("numbers", "other", rank=0, world_size=2)
+    with pytest.raises(Refused, match=r"saved with world size 1, and this .* is 2") as caught:
+        driver.call("load", "other", state=state)
+    assert caught.value.code == "FAILED_PRECONDITION"
+    fake.faults.edit_answer = bool  # of files any world size goes on
+    driver.open("numbers", "files", rank=0, world_size=2)
+    driver.call("load", "files", state=state)
+
+
 def test_a_stream_is_opened_again_with_the_text_that_it_was_opened_with(fake, start):
     """An edit of the pipeline's file, while the daemon is away, reaches new streams alone."""
     text = "version: 1\n# as it was\n"
