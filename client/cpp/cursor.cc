@@ -134,14 +134,19 @@ absl::StatusOr<Cursor> Cursor::FromJson(absl::string_view state) {
 }
 
 absl::Status Cursor::CheckSameSource(const Cursor& ours) const {
-  const auto differs = [](absl::string_view name, const auto& theirs, const auto& own) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the state belongs to another ", name, ": the state has ", theirs,
-                     ", this stream ", own, "; continuing would give other samples"));
+  const auto differs = [this](absl::string_view name, const auto& theirs, const auto& own,
+                              absl::string_view cure) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the state belongs to another ", name, ": the state has ", theirs, ", this stream ", own,
+        "; continuing would give other samples. Cure: open the stream ", cure,
+        "; or do not load it, and begin an epoch anew with SetEpoch(", at.epoch, ")"));
   };
-  if (dataset != ours.dataset) return differs("dataset", dataset, ours.dataset);
-  if (pipeline != ours.pipeline) return differs("pipeline", pipeline, ours.pipeline);
-  if (seed != ours.seed) return differs("seed", seed, ours.seed);
+  if (dataset != ours.dataset)
+    return differs("dataset", dataset, ours.dataset, "on the files that it was saved with");
+  if (pipeline != ours.pipeline)
+    return differs("pipeline", pipeline, ours.pipeline, "with the pipeline that it was saved with");
+  if (seed != ours.seed)
+    return differs("seed", seed, ours.seed, absl::StrCat("with StreamOptions::seed = ", seed));
   return absl::OkStatus();
 }
 

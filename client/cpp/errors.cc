@@ -3,6 +3,7 @@
 #include <cstring>
 #include <optional>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/cord.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -48,17 +49,18 @@ absl::Status FailureOf(const wire::FailedWithReason& message) {
   const wire::Failed& failed = message.failed;
   const std::string reason = Text(failed.message, sizeof(failed.message)),
                     path = Text(failed.path, sizeof(failed.path));
+  const absl::string_view text = absl::StripTrailingAsciiWhitespace(reason);  // of a traceback
   const bool is_bad_sample = failed.record >= 0;
   absl::Status status(
       static_cast<absl::StatusCode>(failed.code),
       is_bad_sample
           ? absl::StrCat("record ", failed.record,
                          path.empty() ? "" : absl::StrCat(" (", path, ")"), " at epoch ",
-                         failed.epoch, ", step ", failed.step, ": ", reason,
+                         failed.epoch, ", step ", failed.step, ": ", text,
                          message.reason == static_cast<uint32_t>(wire::FailReason::kBadRecord)
                              ? kBadSampleCure
                              : "")
-          : reason);
+          : std::string(text));
   if (status.ok()) status = absl::UnknownError("the daemon could not make this batch");
   if (is_bad_sample) {
     status.SetPayload(kRecordUrl, absl::Cord(absl::StrCat(failed.record)));

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from driver import Refused, digests, output, values
 
+from feedwater import wire
+
 BAD = 17
 FIELDS = ["sample_id", "position", "is_real", "label"]
 
@@ -46,6 +48,19 @@ def test_skipping_keeps_the_ranks_equal_and_is_the_same_on_every_run(daemon, sta
         assert all(b["samples"] == 4 for batches in got for b in batches)
         runs.append([digests(batches) for batches in got])
     assert runs[0] == runs[1]
+
+
+@pytest.mark.parametrize("record", [17, -1])
+def test_a_traceback_does_not_end_its_line_in_an_error(fake, start, record):
+    text = "ValueError: no\nTraceback (most recent call last):\n  at line 3\n"
+    for reason, end in ((wire.BAD_RECORD, "'skip_with_count'"), (wire.TOO_MANY_BAD, "at line 3")):
+        fake.faults.fail_at[0, 0] = wire.Failed(0, 3, 0, 0, 0, record, "", text, reason)
+        driver = start(fake)
+        driver.open("numbers")
+        with pytest.raises(Refused, match="ValueError: no") as caught:
+            driver.call("next")
+        assert "\n." not in caught.value.message
+        assert caught.value.message.endswith(end if record >= 0 else "at line 3")
 
 
 def test_more_bad_samples_than_allowed_fail_the_stream_with_the_cure(daemon, start):

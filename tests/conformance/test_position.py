@@ -286,6 +286,8 @@ def test_a_state_of_something_else_is_refused_with_the_field_named(daemon, start
         with pytest.raises(Refused, match=name) as caught:
             driver.call("load", "other", state=good)
         assert caught.value.code == "FAILED_PRECONDITION"
+        assert "Cure: open the " in caught.value.message
+        assert ("seed" in caught.value.message.partition("Cure")[2]) == (name == "seed")
         assert len(driver.batches("other", 1)) == 1  # and nothing else has happened
         driver.call("close", "other")
 

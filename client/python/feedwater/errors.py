@@ -194,12 +194,13 @@ def from_code(code: str, message: str) -> Error:
 def of_failed(failed: Failed) -> Error:
     """Make the error of a batch that could not be made."""
     code = code_name(failed.code)
+    text = failed.message.rstrip()  # a traceback ends its line
     if failed.record < 0:
-        return from_code(code, failed.message)
+        return from_code(code, text)
     where = f" ({failed.path})" if failed.path else ""  # records of programs have no file
     return BadSample(
         f"record {failed.record}{where} at epoch {failed.epoch}, step {failed.step}: "
-        + failed.message.rstrip()  # a traceback ends its line
+        + text
         + (BAD_SAMPLE_CURE if failed.reason == BAD_RECORD else ""),
         code=code,
         record=failed.record,
