@@ -105,6 +105,7 @@ enum class FailReason : uint32_t {
   kOther = 0,       // not about a record, as a rule; what 1.0 does not say
   kBadRecord = 1,   // `record` cannot be made into a sample, and the pipeline says `fail`
   kTooManyBad = 2,  // more records than max_bad_fraction allows; `record` is the last of them
+  kNotServed = 3,   // no process serves a source or an op of the user's own any more
 };
 
 // kFailed since 1.1. What speaks 1.0 gets Failed alone.

@@ -9,6 +9,7 @@
 #include "server/base/clock.h"
 #include "server/pipeline/publication.h"
 #include "server/pipeline/same_job.h"
+#include "server/source/given_records.h"
 
 namespace feedwater::server {
 namespace {
@@ -438,6 +439,7 @@ void Scheduler::Fail(const std::shared_ptr<Batch>& batch, int64_t place,
   if (!state.failed || place < state.failed_place) {
     state.failed_place = place;
     state.failure = failure;
+    if (IsNotServed(failure.status)) state.failure.reason = wire::FailReason::kNotServed;
   }
   state.failed = true;
   // Places are handed out in their order, so all that could fail before `place` are being worked on

@@ -72,9 +72,9 @@ std::string Provided::What() const {
 absl::Status Provided::Absent(size_t lane) const {
   const std::string worker =
       is_in_order() ? absl::StrCat("worker ", lane, " of ", workers(), " of ") : "";
-  return absl::UnavailableError(absl::StrCat("no process serves ", worker, What(),
-                                             " any more; cure: see why its program ended, and "
-                                             "start it again"));
+  return NotServedError(absl::StrCat("no process serves ", worker, What(),
+                                     " any more; cure: see why its program ended, and "
+                                     "start it again"));
 }
 
 bool Provided::IsAbsentLocked(const Lane& lane, int64_t now_ns) const {
@@ -118,7 +118,7 @@ absl::Status Provided::Enter(std::shared_ptr<Channel> channel) {
   Deliveries deliveries;
   {
     MutexLock lock(&mu_);
-    if (is_superseded_) return absl::UnavailableError("something else is served by this name now");
+    if (is_superseded_) return NotServedError("something else is served by this name now");
     if (fixed.ok() && entry_bytes_ == 0) entry_bytes_ = static_cast<double>(*fixed);
     LaneLocked(channel->lane).absent_since_ns = 0;
     channels_.emplace(channel->id(), std::move(channel));

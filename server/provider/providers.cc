@@ -120,7 +120,7 @@ absl::StatusOr<std::shared_ptr<Provided>> Providers::Get(uint32_t user, const st
     return absl::FailedPreconditionError(absl::StrCat(
         "'", name, "' is served as ", provided->offer().KindName(), ", not as ", what));
   }
-  return absl::UnavailableError(
+  return NotServedError(
       absl::StrCat("no process of this user serves the ", what, " '", name,
                    "' (served now: ", ServedNamesLocked(user, kind), "); cure: keep feedwater.",
                    is_source ? "serve_source" : "serve_op", "(\"", name,

@@ -7,11 +7,13 @@
 #include "server/base/escape.h"
 #include "server/base/yaml.h"
 #include "server/pipeline/dataset_order.h"
+#include "server/source/given_records.h"
 
 namespace feedwater::server {
 namespace {
 
 constexpr size_t kMaxNameBytes = 256;
+constexpr const char* kNotServedDetails = "not-served";
 
 }  // namespace
 
@@ -67,7 +69,8 @@ absl::Status TellMix(const Dataset& dataset, v1::DescribePipelineResponse* respo
 
 grpc::Status ToGrpc(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
-  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), ToUtf8(status.message()));
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), ToUtf8(status.message()),
+                      IsNotServed(status) ? kNotServedDetails : "");
 }
 
 }  // namespace feedwater::server

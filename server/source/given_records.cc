@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "server/base/payload.h"
@@ -9,6 +10,8 @@
 
 namespace feedwater::server {
 namespace {
+
+constexpr const char* kNotServedUrl = "feedwater/not-served";
 
 std::string ContentsOf(const OfferedSource& source) {
   Digest digest;
@@ -71,6 +74,16 @@ class GivenRecords final : public Dataset {
 };
 
 }  // namespace
+
+absl::Status NotServedError(absl::string_view message) {
+  absl::Status status = absl::UnavailableError(message);
+  status.SetPayload(kNotServedUrl, absl::Cord("1"));
+  return status;
+}
+
+bool IsNotServed(const absl::Status& status) {
+  return status.GetPayload(kNotServedUrl).has_value();
+}
 
 std::string OfferedSource::Digest() const {
   server::Digest digest;

@@ -48,6 +48,11 @@ class RecordGiver {
   virtual int64_t workers() const { return 0; }
 };
 
+// Unavailable: no process serves a source or an op of the user's own. Clients tell it from a daemon
+// that is not there.
+absl::Status NotServedError(absl::string_view message);
+bool IsNotServed(const absl::Status& status);
+
 // A source as its program has offered it.
 struct OfferedSource {
   uint32_t user = 0;
@@ -72,7 +77,7 @@ class OfferedSources {
     std::shared_ptr<RecordGiver> giver;
   };
   virtual ~OfferedSources() = default;
-  // Unavailable: no process provides it at the moment.
+  // NotServedError: no process provides it at the moment.
   virtual absl::StatusOr<Found> Find(int64_t user, const std::string& name) = 0;
 };
 

@@ -385,7 +385,7 @@ def test_what_two_programs_serve_under_one_name_must_be_the_same(daemon):
 
 def test_a_pipeline_whose_source_nobody_serves_is_refused(daemon):
     pipeline = Pipeline(dataset={"format": "python", "name": "mine"}, outputs=["field0"])
-    with pytest.raises(errors.Error, match="mine"):
+    with pytest.raises(errors.NotServed, match=r"^no process of this user serves.* 'mine'"):
         Loader(pipeline, batch_size=4, address=daemon.address, reconnect_timeout=0)
     with feedwater.serve_source("mine", own.Numbers(), workers=1, address=daemon.address):
         with Loader(pipeline, batch_size=4, address=daemon.address, output="numpy") as loader:
@@ -457,7 +457,7 @@ def test_an_absent_program_is_an_error_that_says_how_to_go_on(daemon):
         batches = iter(loader)
         got = records_of([next(batches)])
         served.close()
-        with pytest.raises(errors.DaemonLost, match=r"load_state_dict.* go on with this") as raised:
+        with pytest.raises(errors.NotServed, match=r"load_state_dict.* go on with this") as raised:
             for batch in batches:
                 got += records_of([batch])
         assert raised.value.state == loader.state_dict()

@@ -133,7 +133,7 @@ def test_an_op_that_is_not_said_to_be_random_gets_no_generator(daemon, serve):
 def test_another_version_is_another_pipeline(daemon, serve):
     pipeline = Pipeline(
         dataset={"format": "image_folder", "root": "data", "path": "pictures"},
-        graph=[ops.decode(), ops.center_crop(8), {"python": {"name": "invert"}}],
+        graph=[ops.decode(), ops.center_crop(8), ops.python("invert")],
         batch=6,
         outputs=["image"],
     )
@@ -184,5 +184,22 @@ def test_another_function_of_the_same_name_is_refused(make_daemon, folder):
 
 
 def test_an_op_that_nobody_serves_is_refused(daemon):
-    with pytest.raises(errors.Error, match="nobody"):
+    with pytest.raises(errors.NotServed, match="nobody"):
         images(daemon, {"python": {"name": "nobody"}}, max_bad_fraction=0.1)
+
+
+def test_an_op_that_nobody_serves_any_more_is_no_lost_daemon(daemon, serve):
+    served = serve("invert", own.invert)
+    pipeline = Pipeline(
+        dataset={"format": "image_folder", "root": "data", "path": "pictures"},
+        graph=[ops.decode(), ops.center_crop(8), ops.python("invert")],
+        batch={"size": 6},
+        outputs=["image"],
+    )
+    with Loader(pipeline, address=daemon.address, output="numpy", slots=2) as loader:
+        batches = iter(loader)
+        next(batches)
+        served.close()
+        with pytest.raises(errors.NotServed, match="no process serves op 'invert'") as raised:
+            list(batches)
+        assert raised.value.state == loader.state_dict()

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         FailedPrecondition,
         InvalidArgument,
         NotFound,
+        NotServed,
         PermissionDenied,
         ResourceExhausted,
         Stalled,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "dataset": "Dataset",
     "errors": "AlreadyExists BadSample ChecksumMismatch DaemonLost Error FailedPrecondition "
-    "InvalidArgument NotFound PermissionDenied ResourceExhausted Stalled",
+    "InvalidArgument NotFound NotServed PermissionDenied ResourceExhausted Stalled",
     "fields": "Field",
     "habits": "Sampler",
     "loader": "BatchInfo Loader",
@@ -69,6 +70,7 @@ __all__ = [
     "InvalidArgument",
     "Loader",
     "NotFound",
+    "NotServed",
     "Op",
     "PermissionDenied",
     "Pipeline",

@@ -34,6 +34,7 @@ _MIB = 1 << 20
 # queue has room again when the daemon gets on.
 _NOT_CONNECTED = re.compile("recvmsg:Invalid argument|endpoint is not connected")
 _QUEUE_S = 5.0
+_DETAILS, _NOT_SERVED = "grpc-status-details-bin", b"not-served"  # as control.proto says
 _PAUSE_S = 0.05
 _OPTIONS = (
     ("grpc.enable_http_proxy", 0),
@@ -104,7 +105,8 @@ class Control:
         Raises
         ------
         Error
-            As the daemon's status says; `DaemonLost` when it cannot be reached.
+            As the daemon's status says, and its details (`NotServed`); `DaemonLost` when it cannot
+            be reached.
         """
         patience = time.monotonic() + min(_QUEUE_S, math.inf if timeout is None else timeout)
         while True:
@@ -125,6 +127,8 @@ class Control:
                 time.sleep(_PAUSE_S * random.random())
                 self._channel = self._connect()
                 continue
+            if dict(failed.trailing_metadata() or ()).get(_DETAILS) == _NOT_SERVED:
+                raise errors.NotServed(text) from None
             if code in ("UNAVAILABLE", "DEADLINE_EXCEEDED"):
                 text = f"the daemon at {self._address} did not serve {method}: {text}"
             raise errors.from_code(code, text) from None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Optional
 
-from .wire import BAD_RECORD
+from .wire import BAD_RECORD, NOT_SERVED
 
 if TYPE_CHECKING:
     from .wire import Failed
@@ -166,6 +166,12 @@ class DaemonLost(Error, ConnectionError):
         self.greeted = False  # a daemon is there, but did not serve
 
 
+class NotServed(DaemonLost):
+    """No process serves a source or an op of one's own that the pipeline names, or none does any
+    more. The daemon is there. As any `DaemonLost` it may pass, and has the state to continue with.
+    """
+
+
 _BY_CODE = {
     cls.code: cls
     for cls in (
@@ -195,6 +201,8 @@ def of_failed(failed: Failed) -> Error:
     """Make the error of a batch that could not be made."""
     code = code_name(failed.code)
     text = failed.message.rstrip()  # a traceback ends its line
+    if failed.reason == NOT_SERVED:
+        return NotServed(text)
     if failed.record < 0:
         return from_code(code, text)
     where = f" ({failed.path})" if failed.path else ""  # records of programs have no file

@@ -135,6 +135,8 @@ class Loader(LoaderPosition, DataLoaderHabits, Pickles):
         This user may not use the daemon.
     DaemonLost
         There is no daemon, and none can be started.
+    NotServed
+        No process serves a source or an op of one's own that the pipeline names.
 
     Notes
     -----

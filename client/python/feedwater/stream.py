@@ -197,7 +197,8 @@ class Stream:
     def _connect_again(self, reason: str) -> None:
         deadline = time.monotonic() + self.options.reconnect_timeout
         pause = _BACKOFF_FIRST_S
-        last = ""  # the text alone: an error kept here would keep this frame, and the old session
+        # The text and the kind: an error kept here would keep this frame, and the old session.
+        last, kind = "", errors.DaemonLost
         while True:
             if self._closed:
                 raise errors.FailedPrecondition("the loader is closed")
@@ -216,9 +217,11 @@ class Stream:
                     if error.code not in _PASSING and not shut:
                         raise
                     last = f" ({error})"
+                    is_there = isinstance(error, errors.NotServed)
+                    kind = errors.NotServed if is_there else errors.DaemonLost
             left = deadline - time.monotonic()
             if left <= 0:
-                raise errors.DaemonLost(
+                raise kind(
                     f"{reason}, and did not serve again within "
                     f"{self.options.reconnect_timeout:g} s{last}. "
                     "The error's .state has the position: load it into a new loader to continue"

@@ -23,7 +23,7 @@ LAST_IN_EPOCH = 1
 HAS_CRC = 2
 SKIPPED = 4
 
-BAD_RECORD, TOO_MANY_BAD = 1, 2  # of Failed.reason
+BAD_RECORD, TOO_MANY_BAD, NOT_SERVED = 1, 2, 3  # of Failed.reason
 
 WORDS_BYTES = 8192  # of a region, for a provider's last words
 WINDOW_UNIT, PAYLOAD_UNIT = 4096, 64
