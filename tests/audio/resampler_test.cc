@@ -52,7 +52,9 @@ TEST(Resampler, OutputsUntilIsWhereInputsEnd) {
     const auto ratio = ResampleRatio::Make(from, to);
     for (int64_t end = 0; end < 400; ++end) {
       const int64_t until = ratio->OutputsUntil(end);
-      if (until > 0) EXPECT_LE(ratio->FirstInput(until - 1) + ratio->taps(), end);
+      if (until > 0) {
+        EXPECT_LE(ratio->FirstInput(until - 1) + ratio->taps(), end);
+      }
       EXPECT_GT(ratio->FirstInput(until) + ratio->taps(), end);
     }
   }

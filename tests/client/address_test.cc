@@ -38,7 +38,9 @@ class Address : public ::testing::Test {
       (folder + name).copy(address.sun_path, sizeof(address.sun_path) - 1);
       const int fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
       ASSERT_EQ(bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
-      if (listens) ASSERT_EQ(listen(fd, 8), 0);
+      if (listens) {
+        ASSERT_EQ(listen(fd, 8), 0);
+      }
       open_.push_back(fd);
     }
   }

@@ -103,7 +103,9 @@ TEST_F(FieldsTest, AFileThatIsMissingIsToldFromAnEmptyOneAlsoByASavedIndex) {
   int builds = 0;
   for (const char* when : {"indexed", "from the saved index"}) {
     const auto dataset = opener_.MustOpen(Yaml("{photo: {from: path, file: true}}"));
-    if (builds > 0) EXPECT_EQ(opener_.builds, builds) << when;
+    if (builds > 0) {
+      EXPECT_EQ(opener_.builds, builds) << when;
+    }
     builds = opener_.builds;
     const auto error = [&](int64_t record) {
       Record scratch;

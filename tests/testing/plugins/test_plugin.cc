@@ -20,12 +20,12 @@ const char* CopyUnless(const feedwater_value* params, feedwater_sample* sample) 
   return nullptr;
 }
 
-void Crash() {
+[[maybe_unused]] void Crash() {
   volatile uintptr_t nowhere = 8;
   *reinterpret_cast<volatile int*>(nowhere) = 1;
 }
-void Throw() { throw std::runtime_error("it is the one"); }
-void Leave() { (void)open("/etc/passwd", O_RDONLY); }
+[[maybe_unused]] void Throw() { throw std::runtime_error("it is the one"); }
+[[maybe_unused]] void Leave() { (void)open("/etc/passwd", O_RDONLY); }
 
 const feedwater_port kLabel = {"label", "A number.", FEEDWATER_BIT(FEEDWATER_INT64),
                                FEEDWATER_BIT(FEEDWATER_PLAIN)};
