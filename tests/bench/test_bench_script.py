@@ -100,7 +100,8 @@ def test_figures_that_differ_in_their_column_stand_in_one_line():
     text = table({**DOCUMENT, "figures": [figure.__dict__ for figure in figures]})
     assert "| figure | all | 4:2:0 | must | aim |" in text
     assert "| decoding | 2x | 0.5x | ≥ 1x | ≥ 3x |" in text
-    assert "| reading |  | 7 MB/s |  |  |" in text
+    assert "| figure | 4:2:0 | must | aim |" in text  # other columns: a table of their own
+    assert "| reading | 7 MB/s |  |  |" in text
 
 
 def test_what_has_no_goal_is_not_for_a_page():
@@ -163,7 +164,7 @@ def test_each_format_of_the_bench_has_a_loader_that_writes_it():
     for loader in formats.OTHERS:
         assert loader.script.partition(":")[0] in scripts and loader.data in formats.DATA
     for data in formats.DATA.values():
-        assert not data.writer or data.writer in scripts
+        assert not data.writer or data.writer.partition(":")[0] in scripts
 
 
 def test_ratios_of_a_format_are_those_of_each_round():
