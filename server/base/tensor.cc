@@ -12,15 +12,12 @@ namespace {
 struct DTypeEntry {
   DType dtype;
   absl::string_view name;
-  size_t size;
 };
 constexpr DTypeEntry kDTypes[] = {
-    {DType::kUInt8, "uint8", 1},       {DType::kInt8, "int8", 1},
-    {DType::kBool, "bool", 1},         {DType::kInt16, "int16", 2},
-    {DType::kUInt16, "uint16", 2},     {DType::kInt32, "int32", 4},
-    {DType::kInt64, "int64", 8},       {DType::kFloat16, "float16", 2},
-    {DType::kBFloat16, "bfloat16", 2}, {DType::kFloat32, "float32", 4},
-    {DType::kFloat64, "float64", 8},
+    {DType::kUInt8, "uint8"},     {DType::kInt8, "int8"},       {DType::kBool, "bool"},
+    {DType::kInt16, "int16"},     {DType::kUInt16, "uint16"},   {DType::kInt32, "int32"},
+    {DType::kInt64, "int64"},     {DType::kFloat16, "float16"}, {DType::kBFloat16, "bfloat16"},
+    {DType::kFloat32, "float32"}, {DType::kFloat64, "float64"},
 };
 
 const DTypeEntry* FindDType(DType dtype) {
@@ -31,11 +28,6 @@ const DTypeEntry* FindDType(DType dtype) {
 }
 
 }  // namespace
-
-size_t DTypeSize(DType dtype) {
-  const DTypeEntry* entry = FindDType(dtype);
-  return entry == nullptr ? 0 : entry->size;
-}
 
 absl::string_view DTypeName(DType dtype) {
   const DTypeEntry* entry = FindDType(dtype);

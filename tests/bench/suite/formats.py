@@ -158,7 +158,8 @@ def known_formats() -> set[str]:
         [BUILD / "bin/feedwater", "describe", "format", "--json"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    return {entry["format"] for entry in json.loads(done.stdout)["formats"]}
+    known = {entry["format"] for entry in json.loads(done.stdout)["formats"]}
+    return known if (BUILD / "bin/feedwater-columnar").exists() else known - {"parquet", "arrow"}
 
 
 def folder_of(context: Context, name: str) -> Path:
