@@ -19,7 +19,6 @@ so that ranks in both languages meet in one job.
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import re
@@ -29,73 +28,19 @@ from dataclasses import dataclass
 from typing import Any, Optional
 
 from .errors import FailedPrecondition, InvalidArgument
-
-_CURE = (
-    "start every rank through the launcher, make the loader after the process group is "
-    "initialised, or give both rank and world_size"
+from .launchers import (
+    HOROVOD,
+    LAUNCHERS,
+    TORCHRUN,
+    Said,
+    refuse_halves,
+    refuse_tensorflow,
+    rendezvous,
+    said_by_launchers,
 )
-_HOROVOD = "Horovod"
+
 _HOROVOD_MODULES = ("torch", "tensorflow", "keras", "tensorflow.keras", "mxnet")
 _NO_DATA_LOADER = "iterate over the feedwater.Loader itself, without a DataLoader"
-# SLURM_STEP_ID of what is not a step of srun's: the shell of `salloc`, the script of `sbatch`, the
-# container of a job.
-_NO_STEPS = ("4294967290", "4294967291", "4294967292")
-
-
-@dataclass(frozen=True)
-class _Launcher:
-    """The names of a launcher's variables. Of several the first that is set counts."""
-
-    name: str
-    rank: tuple[str, ...]
-    world_size: tuple[str, ...]
-    local_rank: tuple[str, ...]
-    local_size: tuple[str, ...]  # ranks on this host
-
-
-_TORCHRUN = _Launcher(
-    "torchrun", ("RANK",), ("WORLD_SIZE",), ("LOCAL_RANK",), ("LOCAL_WORLD_SIZE",)
-)
-_SLURM = _Launcher(
-    "Slurm",
-    ("SLURM_PROCID",),
-    ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"),
-    ("SLURM_LOCALID",),
-    ("SLURM_NTASKS_PER_NODE", "SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"),
-)
-# The innermost first: torchrun is started by srun or mpirun, mpirun in a job of Slurm's.
-_LAUNCHERS = (
-    _TORCHRUN,
-    _Launcher(
-        _HOROVOD,
-        ("HOROVOD_RANK",),
-        ("HOROVOD_SIZE",),
-        ("HOROVOD_LOCAL_RANK",),
-        ("HOROVOD_LOCAL_SIZE",),
-    ),
-    _Launcher(
-        "Open MPI",
-        ("OMPI_COMM_WORLD_RANK",),
-        ("OMPI_COMM_WORLD_SIZE",),
-        ("OMPI_COMM_WORLD_LOCAL_RANK",),
-        ("OMPI_COMM_WORLD_LOCAL_SIZE",),
-    ),
-    _Launcher(
-        "MVAPICH",
-        ("MV2_COMM_WORLD_RANK",),
-        ("MV2_COMM_WORLD_SIZE",),
-        ("MV2_COMM_WORLD_LOCAL_RANK",),
-        ("MV2_COMM_WORLD_LOCAL_SIZE",),
-    ),
-    _Launcher(
-        "PMI",
-        ("PMI_RANK",),
-        ("PMI_SIZE",),
-        ("MPI_LOCALRANKID", "PMI_LOCAL_RANK"),
-        ("MPI_LOCALNRANKS", "PMI_LOCAL_SIZE"),
-    ),
-    _SLURM,
-)
 
 
 @dataclass(frozen=True)
@@ -108,22 +53,6 @@ class RankPlacement:
     source: Optional[str]  # who said so; None: the arguments, or nobody
     job: Optional[str]  # what all ranks of this launch have in common; None where nothing is known
     launch: Optional[RankPlacement] = None  # what a launcher says, where the arguments differ
-
-
-@dataclass(frozen=True)
-class _Said:
-    """What a source says; None: nothing."""
-
-    source: str
-    rank: Optional[int]
-    world_size: Optional[int]
-    local_rank: Optional[int]
-    names: str  # of the variables, for messages
-    job: Optional[str] = None
-    missing: str = ""  # the variable that is not there
-
-    def __str__(self) -> str:
-        return f"{self.source} says rank {self.rank} of {self.world_size} ({self.names})"
 
 
 def placement(
@@ -160,16 +89,16 @@ def placement(
             f"this is one of {workers} workers of a torch DataLoader, and each would read the same "
             f"samples: {_NO_DATA_LOADER}"
         )
-    launched, halves = _launched(env)
+    launched, halves = said_by_launchers(env)
     group = process_group()
     if group is not None and launched is not None:
-        if group.source == launched.source == _HOROVOD and not _agree(group, launched):
+        if group.source == launched.source == HOROVOD and not _agree(group, launched):
             launched = None  # of before an elastic reset: os.environ does not see what C++ sets
         else:
             _check_group(group, launched)
     if group is None and launched is None:
-        _refuse_halves(halves)
-        _refuse_tensorflow(env)
+        refuse_halves(halves)
+        refuse_tensorflow(env)
         if workers > 0:  # a group of its parent's is not known in a process that was spawned
             raise FailedPrecondition(
                 "this is a worker of a torch DataLoader, which does not know the rank of the "
@@ -192,7 +121,7 @@ def local_ranks(place: RankPlacement, env: Optional[Mapping[str, str]] = None) -
     """
     env = os.environ if env is None else env
     place = place.launch or place
-    for launcher in _LAUNCHERS:
+    for launcher in LAUNCHERS:
         if any(env.get(name, "").strip() for name in launcher.rank):
             for name in launcher.local_size:
                 counts = re.match(r"\d+", env.get(name, "").strip())  # Slurm: "4(x2),3"
@@ -202,7 +131,7 @@ def local_ranks(place: RankPlacement, env: Optional[Mapping[str, str]] = None) -
 
 
 def _place(
-    group: Optional[_Said], launched: Optional[_Said], env: Mapping[str, str]
+    group: Optional[Said], launched: Optional[Said], env: Mapping[str, str]
 ) -> RankPlacement:
     """Settle who decides, and the job's name."""
     said = group or launched
@@ -211,10 +140,10 @@ def _place(
     if launched is not None and launched.world_size == said.world_size:
         local, job = launched.local_rank if local is None else local, launched.job
     else:
-        text = env.get(_TORCHRUN.local_rank[0], "")  # Lightning sets it, and no RANK
+        text = env.get(TORCHRUN.local_rank[0], "")  # Lightning sets it, and no RANK
         if local is None and launched is None and text.isdigit():
             local = int(text)
-        job = said.job or _rendezvous(env) or (launched.job if launched else None)
+        job = said.job or rendezvous(env) or (launched.job if launched else None)
         job = job or _of_parent("group")
     return RankPlacement(
         said.rank, said.world_size, said.rank if local is None else local, said.source, job
@@ -225,7 +154,7 @@ def _of_arguments(rank: int, world_size: int, env: Mapping[str, str]) -> RankPla
     launched = group = None
     try:
         group = process_group()
-        launched, _ = _launched(env)
+        launched, _ = said_by_launchers(env)
     except (InvalidArgument, FailedPrecondition):
         pass  # it must not stand in the way of somebody who says everything
     # Of workers of a DataLoader that say the same rank the daemon refuses the second one.
@@ -243,7 +172,7 @@ def _of_arguments(rank: int, world_size: int, env: Mapping[str, str]) -> RankPla
 # --- process groups -------------------------------------------------------------------------------
 
 
-def process_group() -> Optional[_Said]:
+def process_group() -> Optional[Said]:
     """Return what an initialised process group says, of the modules that are imported already.
 
     Raises
@@ -251,7 +180,7 @@ def process_group() -> Optional[_Said]:
     FailedPrecondition
         Two groups contradict one another.
     """
-    found: Optional[_Said] = None
+    found: Optional[Said] = None
     for group in (_torch_group(), _jax_group(), _horovod_group(), _mpi_group()):
         if group is None:
             continue
@@ -262,11 +191,11 @@ def process_group() -> Optional[_Said]:
     return found
 
 
-def _torch_group() -> Optional[_Said]:
+def _torch_group() -> Optional[Said]:
     dist = sys.modules.get("torch.distributed")
     if dist is None or not dist.is_available() or not dist.is_initialized():
         return None
-    return _Said(
+    return Said(
         "torch.distributed",
         int(dist.get_rank()),
         int(dist.get_world_size()),
@@ -275,14 +204,14 @@ def _torch_group() -> Optional[_Said]:
     )
 
 
-def _jax_group() -> Optional[_Said]:
+def _jax_group() -> Optional[Said]:
     # The state that jax.distributed.initialize() leaves. Asking jax.process_index() instead would
     # start the devices, before the program has said which.
     state = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
     if state is None or getattr(state, "client", None) is None:
         return None
     address = getattr(state, "coordinator_address", None)
-    return _Said(
+    return Said(
         "jax.distributed",
         int(state.process_id),
         int(state.num_processes),
@@ -292,19 +221,19 @@ def _jax_group() -> Optional[_Said]:
     )
 
 
-def _horovod_group() -> Optional[_Said]:
+def _horovod_group() -> Optional[Said]:
     for name in _HOROVOD_MODULES:
         hvd: Any = sys.modules.get(f"horovod.{name}")
         is_initialized = getattr(hvd, "is_initialized", None)
         if is_initialized is not None and is_initialized():
             rank, world_size, local_rank = hvd.rank(), hvd.size(), hvd.local_rank()
-            return _Said(
-                _HOROVOD, int(rank), int(world_size), int(local_rank), f"horovod.{name}.init"
+            return Said(
+                HOROVOD, int(rank), int(world_size), int(local_rank), f"horovod.{name}.init"
             )
     return None
 
 
-def _mpi_group() -> Optional[_Said]:
+def _mpi_group() -> Optional[Said]:
     mpi = sys.modules.get("mpi4py.MPI")
     if mpi is None or not mpi.Is_initialized() or mpi.Is_finalized():
         return None
@@ -312,14 +241,14 @@ def _mpi_group() -> Optional[_Said]:
     size = int(world.Get_size())
     if size == 1:
         return None  # a program that only imports mpi4py is a world of its own: it says nothing
-    return _Said("mpi4py", int(world.Get_rank()), size, None, "MPI.COMM_WORLD")
+    return Said("mpi4py", int(world.Get_rank()), size, None, "MPI.COMM_WORLD")
 
 
-def _agree(one: _Said, other: _Said) -> bool:
+def _agree(one: Said, other: Said) -> bool:
     return (one.rank, one.world_size) == (other.rank, other.world_size)
 
 
-def _check_group(group: _Said, launched: _Said) -> None:
+def _check_group(group: Said, launched: Said) -> None:
     """Refuse what contradicts. A group may be larger than what the launcher started, whose
     processes start others then (``mp.spawn`` in each task of srun); never smaller, nor as large and
     in another order.
@@ -334,150 +263,7 @@ def _check_group(group: _Said, launched: _Said) -> None:
     )
 
 
-# --- launchers ------------------------------------------------------------------------------------
-
-
-def _launched(env: Mapping[str, str]) -> tuple[Optional[_Said], list[_Said]]:
-    """Return what the innermost launcher says that says everything, and what stands there of others
-    within it.
-    """
-    halves: list[_Said] = []
-    complete: list[_Said] = []
-    for launcher in _LAUNCHERS:
-        said = _read(launcher, env)
-        if said is not None and not said.missing:
-            complete.append(said)
-        elif said is not None and not complete:
-            halves.append(said)
-    if not complete:
-        return None, halves
-    found = complete[0]
-    for half in halves:
-        numbers = (half.rank, found.rank), (half.world_size, found.world_size)
-        if any(says is not None and says != known for says, known in numbers):
-            raise FailedPrecondition(
-                f"{found}, but {half.names} contradicts it: unset what is not the launcher's, or "
-                "give both rank and world_size"
-            )
-    if found.source == _TORCHRUN.name or found.world_size == 1:
-        # Each process of an outer launcher starts one or more of torchrun's. A world of one inside
-        # a larger one is most often a leftover: each of them would read everything.
-        for outer in complete[1:]:
-            assert found.world_size is not None and outer.world_size is not None
-            if found.world_size < outer.world_size:
-                raise FailedPrecondition(
-                    f"{found}, but {outer}: unset what is left of another launch, or, where these "
-                    "are trainings of their own, give both rank and world_size"
-                )
-    return found, halves
-
-
-def _refuse_halves(halves: list[_Said]) -> None:
-    for half in halves:
-        if half.rank is None and half.world_size == 1:
-            continue
-        raise InvalidArgument(
-            f"half of {half.source}'s environment is there: {half.names}, and no {half.missing}; "
-            f"{_CURE}. (Lightning's own launcher sets no rank: make the loader in "
-            "train_dataloader(), where its process group is there, or start through torchrun)"
-        )
-
-
-def _refuse_tensorflow(env: Mapping[str, str]) -> None:
-    """Refuse one of several workers of TensorFlow's: their ranks are the program's to say."""
-    try:
-        cluster = json.loads(env.get("TF_CONFIG", ""))["cluster"]
-        workers = sum(len(cluster.get(task, ())) for task in ("chief", "master", "worker"))
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        return
-    if workers > 1:
-        raise InvalidArgument(
-            f"TF_CONFIG names {workers} workers, and nothing says which rank this process is: "
-            "give both rank and world_size"
-        )
-
-
-def _read(launcher: _Launcher, env: Mapping[str, str]) -> Optional[_Said]:
-    missing = _missing_of_step(env) if launcher is _SLURM else ""
-    if missing is None:
-        return None
-    rank, world_size, local_rank = (
-        _number(env, names) for names in (launcher.rank, launcher.world_size, launcher.local_rank)
-    )
-    if rank is None and world_size is None:
-        return None
-    if rank is None or world_size is None:
-        missing = (launcher.rank if rank is None else launcher.world_size)[0]
-    set_names = (
-        next((name for name in names if env.get(name, "").strip()), None)
-        for names in (launcher.rank, launcher.world_size)
-    )
-    shown = ", ".join(f"{name}={env[name]}" for name in set_names if name is not None)
-    return _Said(launcher.name, rank, world_size, local_rank, shown, _job(launcher, env), missing)
-
-
-def _missing_of_step(env: Mapping[str, str]) -> Optional[str]:
-    """Tell whether Slurm's variables are those of a task that srun started: nothing is missing
-    (""), they are not (None), or the name of the variable that would tell.
-
-    The script of sbatch, and with `use_interactive_step` the shell of salloc, is one process with
-    the variables of a first task, and SLURM_NTASKS is what srun would start.
-    """
-    step = env.get("SLURM_STEP_ID") or env.get("SLURM_STEPID")
-    if step in _NO_STEPS:
-        return None
-    if step or env.get("SLURM_STEP_NUM_TASKS"):
-        return ""
-    return None if env.get("SLURM_PROCID") == "0" else "SLURM_STEP_ID"
-
-
-def _number(env: Mapping[str, str], names: tuple[str, ...]) -> Optional[int]:
-    for name in names:
-        text = env.get(name, "").strip()
-        if text:
-            try:
-                return int(text)
-            except ValueError:
-                raise InvalidArgument(
-                    f"the environment variable {name} is {text!r}, not a number"
-                ) from None
-    return None
-
-
 # --- job names ------------------------------------------------------------------------------------
-
-
-def _job(launcher: _Launcher, env: Mapping[str, str]) -> Optional[str]:
-    """Name what the ranks of a launch have in common, as the C++ client does too."""
-    if launcher is _TORCHRUN:
-        run = env.get("TORCHELASTIC_RUN_ID")
-        if not run:
-            return _rendezvous(env) or _slurm_job(env)
-        if run == "none":  # torchrun's default: the same for all runs of a machine
-            run = f"torchrun-{_rendezvous(env) or 'none'}"
-        # A restarted group must not meet the ranks of the one before it.
-        restarts = env.get("TORCHELASTIC_RESTART_COUNT", "0")
-        return run if restarts == "0" else f"{run}.{restarts}"
-    if launcher is _SLURM:
-        return _slurm_job(env)
-    for name in ("OMPI_MCA_ess_base_jobid", "PMIX_NAMESPACE", "PMI_JOBID"):
-        if env.get(name):
-            return f"mpi-{env[name]}"
-    return _slurm_job(env) or _rendezvous(env)
-
-
-def _rendezvous(env: Mapping[str, str]) -> Optional[str]:
-    if env.get("MASTER_ADDR") and env.get("MASTER_PORT"):
-        return f"{env['MASTER_ADDR']}:{env['MASTER_PORT']}"
-    return None
-
-
-def _slurm_job(env: Mapping[str, str]) -> Optional[str]:
-    job = env.get("SLURM_JOB_ID") or env.get("SLURM_JOBID")
-    if not job:
-        return None
-    step = env.get("SLURM_STEP_ID") or env.get("SLURM_STEPID")
-    return f"slurm-{job}" if step is None else f"slurm-{job}.{step}"
 
 
 def _siblings() -> Optional[str]:

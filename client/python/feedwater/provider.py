@@ -15,14 +15,12 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
 from typing import Any, Optional
 
 from . import errors
 from .control import messages
 from .descriptors import close, forget
-from .fork_server import Forked, ForkServer, Gone, ending
+from .fork_server import ForkServer, Gone, ending
 from .offer import Offer
 from .own_code import Described
 from .own_stream import Share
@@ -30,9 +28,9 @@ from .passing import pipe, receive_with, send_socket
 from .pickled import Pickled
 from .provider_process import Service
 from .sample_values import DTYPES
+from .serving_process import LONGEST_PAUSE_S, ServingProcess, pause_before
 from .session import Session
 from .version import __version__
-from .wire import WORDS_BYTES
 
 _log = logging.getLogger("feedwater")
 
@@ -43,61 +41,6 @@ _NOTICES_S = 5.0  # in which a process notices that the daemon has given its con
 _DEATHS = 5  # of processes, one after the other, in which nothing was made
 _MESSAGE_S = 10.0  # in which the rest of a process's message comes
 _WORDS = 2000  # of last words that an error has
-_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 2.0  # before the next attempt
-
-
-def _pause(attempts: int) -> float:
-    """Return the seconds before the next attempt."""
-    return float(min(_LONGEST_PAUSE_S, _PAUSE_S * 2 ** min(attempts, 10)))
-
-
-@dataclass
-class _Process:
-    forked: Forked
-    number: int  # the lowest that no other process has
-    state: str = "starting"  # describing, idle, serving
-    since: float = field(default_factory=time.monotonic)  # of `starting`, and of a `step`
-    step: str = "the first samples"  # what it makes while `describing`
-    has_answered: bool = False  # on this connection
-    has_made: bool = False  # on any
-    region: Optional[int] = None  # the memory that it shares with the daemon
-    data: Optional[socket.socket] = None  # a copy: its end tells that the daemon has given it up
-    leave_by: Optional[float] = None  # since it has
-    again_at: float = 0.0
-    attempts: int = 0  # to serve, one after the other, in which nothing was made
-    control: Connection = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.control = self.forked.control
-
-    def pause(self) -> None:
-        self.again_at = time.monotonic() + _pause(self.attempts)
-        self.attempts += 1
-
-    def share(self, region: Optional[int]) -> None:
-        if self.region is not None:
-            close(self.region)
-        self.region = region
-
-    def last_words(self) -> str:
-        """Return what it left when it was killed, or had taken too long."""
-        if self.region is None:
-            return ""
-        with contextlib.suppress(OSError):
-            size = os.fstat(self.region).st_size
-            words = os.pread(self.region, WORDS_BYTES, size - WORDS_BYTES)
-            return words.partition(b"\0")[0].decode("utf-8", "replace").strip()
-        return ""
-
-    def disconnect(self) -> None:
-        if self.data is not None:
-            forget(self.data)
-            self.data = None
-
-    def let_go(self) -> None:
-        self.disconnect()
-        self.share(None)
-        forget(self.control)
 
 
 class Supervisor:
@@ -123,7 +66,7 @@ class Supervisor:
         self._own = own
         self._ensure = ensure
         self._server: Optional[ForkServer] = None
-        self._processes: list[_Process] = []
+        self._processes: list[ServingProcess] = []
         # One after the other; of an iterable dataset by the worker's number, which no other one's
         # process can stand in for.
         self._deaths: dict[Optional[int], int] = {}
@@ -241,7 +184,7 @@ class Supervisor:
         try:
             taken = {process.number for process in self._processes}
             number = next(one for one in range(self.offer.workers) if one not in taken)
-            self._processes.append(_Process(self._server.fork(), number))
+            self._processes.append(ServingProcess(self._server.fork(), number))
             self._is_short = False
         except OSError as error:
             text = f"{self.offer.what}: a process cannot be started: {error}"
@@ -250,7 +193,7 @@ class Supervisor:
             if not self._is_short:
                 _log.warning("%s; it is tried again", text)
             self._is_short = True
-            self._fork_at = time.monotonic() + _LONGEST_PAUSE_S
+            self._fork_at = time.monotonic() + LONGEST_PAUSE_S
 
     def _wait(self, until: Optional[float]) -> bool:
         """Wait for what comes, and do what it asks for; False: it is over."""
@@ -277,7 +220,7 @@ class Supervisor:
                 process.leave_by = time.monotonic() + _NOTICES_S
         return True
 
-    def _hurry(self, process: _Process, now: float) -> None:
+    def _hurry(self, process: ServingProcess, now: float) -> None:
         """End a process that does not notice that its connection has ended."""
         assert process.leave_by is not None
         if now >= process.leave_by:
@@ -285,7 +228,7 @@ class Supervisor:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process.forked.pid, signal.SIGKILL)  # its end is heard next
 
-    def _hear(self, process: _Process) -> None:
+    def _hear(self, process: ServingProcess) -> None:
         try:
             (word, content), fd = receive_with(process.control, _MESSAGE_S)
         except EOFError:
@@ -330,13 +273,13 @@ class Supervisor:
                 process.pause()
             process.has_answered = False
 
-    def _tell(self, process: _Process, message: Any) -> None:
+    def _tell(self, process: ServingProcess, message: Any) -> None:
         with contextlib.suppress(OSError):  # it has ended, which is heard next
             process.control.send(message)
 
     # --- connections ------------------------------------------------------------------------------
 
-    def _connect(self, process: _Process) -> None:
+    def _connect(self, process: ServingProcess) -> None:
         if self._began is None:
             self._began = time.monotonic()
         try:
@@ -416,7 +359,7 @@ class Supervisor:
 
     # --- ends -------------------------------------------------------------------------------------
 
-    def _bury(self, process: _Process) -> None:
+    def _bury(self, process: ServingProcess) -> None:
         """Let another process take the place of one that ended, unless all end."""
         assert self._server is not None
         process.disconnect()  # first: the daemon waits for the last copy's end
@@ -436,7 +379,7 @@ class Supervisor:
         deaths = self._deaths.get(worker, 0)
         if not process.has_made:
             deaths = self._deaths[worker] = deaths + 1
-            self._fork_at = time.monotonic() + _pause(deaths)
+            self._fork_at = time.monotonic() + pause_before(deaths)
         if deaths > _DEATHS and not others_work:
             share = offer.share_of(process.number)
             of = "" if share is None else f"of worker {share.worker} "
@@ -453,7 +396,7 @@ class Supervisor:
             how,
         )
 
-    def _worker_of(self, process: _Process) -> Optional[int]:
+    def _worker_of(self, process: ServingProcess) -> Optional[int]:
         return None if self.offer.length is None else process.number
 
     @property
@@ -461,7 +404,7 @@ class Supervisor:
         kind = "function" if self.offer.is_op else "dataset"
         return f"{self.offer.what}: the {kind} cannot be served"
 
-    def _why_none(self, process: _Process, status: int) -> str:
+    def _why_none(self, process: ServingProcess, status: int) -> str:
         """Return why nothing is served: a process ended before one served."""
         what, limit = "unpickled it", f"{_UNPICKLES_S:g} s"
         seconds = _UNPICKLES_S
@@ -498,7 +441,7 @@ class Supervisor:
                 raise errors.FailedPrecondition(
                     f"the process that starts processes cannot be kept: {why}"
                 )
-            if self._woken.poll(_pause(self._deaths.get(None, 0))):
+            if self._woken.poll(pause_before(self._deaths.get(None, 0))):
                 return False
             try:
                 return self._begin()
