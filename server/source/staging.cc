@@ -5,8 +5,6 @@
 #include <sys/file.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
-#include <zlib.h>
-#include <zstd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -27,6 +25,7 @@
 #include "server/base/key.h"
 #include "server/base/units.h"
 #include "server/source/digest.h"
+#include "server/source/unpacking.h"
 #include "server/storage/fault.h"
 #include "server/storage/stat_now.h"
 
@@ -35,7 +34,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kBuffer = 1 << 20;
 constexpr int kTries = 20;  // of a folder that somebody else is just removing
 constexpr char kVersion[] = "2";
 constexpr std::chrono::milliseconds kPause(50);      // while another process unpacks a file
@@ -45,77 +43,6 @@ constexpr char kCount[] = ".used";                   // bytes of all unpacked fi
 constexpr char kGone[] = ".gone-";                   // what is being removed begins so
 constexpr char kHeld[] = ".held";  // of a folder; each of its files has a byte, locked by readers
 constexpr size_t kMadeFrom = 32;   // of a file's name, before its own
-
-// Takes compressed bytes, gives what they unpack to.
-class Unpacker {
- public:
-  virtual ~Unpacker() = default;
-  // Unpacks from `in`, which it moves on, into `out`; how many bytes it wrote. DataLoss: damaged.
-  virtual absl::StatusOr<size_t> Run(absl::string_view* in, char* out, size_t room) = 0;
-  // Whether the bytes so far end where they may end.
-  virtual bool is_whole() const = 0;
-};
-
-// Of one member behind the other, as gzip and pigz write them.
-class Gunzip final : public Unpacker {
- public:
-  Gunzip() {
-    constexpr int kGzipOnly = 16;
-    is_ready_ = inflateInit2(&stream_, kGzipOnly + MAX_WBITS) == Z_OK;
-  }
-  ~Gunzip() override { inflateEnd(&stream_); }
-  absl::StatusOr<size_t> Run(absl::string_view* in, char* out, size_t room) override {
-    if (!is_ready_) return absl::ResourceExhaustedError("no memory for zlib");
-    if (is_whole_) {
-      // Zeros behind the last member fill a block, as tapes had them.
-      in->remove_prefix(std::min(in->find_first_not_of('\0'), in->size()));
-      if (in->empty()) return 0;
-      inflateReset(&stream_);
-      is_whole_ = false;
-    }
-    stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(in->data()));
-    stream_.avail_in = static_cast<uInt>(in->size());
-    stream_.next_out = reinterpret_cast<Bytef*>(out);
-    stream_.avail_out = static_cast<uInt>(room);
-    const int result = inflate(&stream_, Z_NO_FLUSH);
-    in->remove_prefix(in->size() - stream_.avail_in);
-    if (result == Z_STREAM_END) {
-      is_whole_ = true;
-    } else if (result != Z_OK && result != Z_BUF_ERROR) {
-      return absl::DataLossError(stream_.msg != nullptr ? stream_.msg : "no gzip data");
-    }
-    return room - stream_.avail_out;
-  }
-  bool is_whole() const override { return is_whole_; }
-
- private:
-  z_stream stream_ = {};
-  bool is_ready_ = false, is_whole_ = false;
-};
-
-class Unzstd final : public Unpacker {
- public:
-  Unzstd() : stream_(ZSTD_createDCtx()) {
-    constexpr int kMaxWindow = 27;  // 128 MiB, as zstd's own tool
-    if (stream_ != nullptr) ZSTD_DCtx_setParameter(stream_, ZSTD_d_windowLogMax, kMaxWindow);
-  }
-  ~Unzstd() override { ZSTD_freeDCtx(stream_); }
-  absl::StatusOr<size_t> Run(absl::string_view* in, char* out, size_t room) override {
-    if (stream_ == nullptr) return absl::ResourceExhaustedError("no memory for zstd");
-    ZSTD_inBuffer from{in->data(), in->size(), 0};
-    ZSTD_outBuffer to{out, room, 0};
-    const size_t result = ZSTD_decompressStream(stream_, &to, &from);
-    if (ZSTD_isError(result) != 0) return absl::DataLossError(ZSTD_getErrorName(result));
-    in->remove_prefix(from.pos);
-    is_whole_ = result == 0;
-    return to.pos;
-  }
-  bool is_whole() const override { return is_whole_; }
-
- private:
-  ZSTD_DCtx* const stream_;
-  bool is_whole_ = false;
-};
 
 int64_t BytesBelow(const fs::path& folder) {
   std::error_code error;
@@ -221,59 +148,7 @@ std::string MadeFrom(const Root& root, const std::string& path, const struct sta
       .Name();
 }
 
-std::unique_ptr<Unpacker> UnpackerOf(absl::string_view path) {
-  if (absl::EndsWith(path, ".zst") || absl::EndsWith(path, ".zstd"))
-    return std::make_unique<Unzstd>();
-  return std::make_unique<Gunzip>();
-}
-
-// Appends what the open file is when it is unpacked; `what` is its name.
-absl::Status UnpackWhole(int file, const std::string& what, std::unique_ptr<Unpacker> unpacker,
-                         const StagedFolder::Append& append,
-                         const std::function<absl::Status()>& goes_on) {
-  const auto damaged = [&](absl::string_view why) {
-    return absl::InvalidArgumentError(absl::StrCat(what, " cannot be unpacked: ", why));
-  };
-  std::vector<char> in(kBuffer), out(kBuffer);
-  bool has_any = false;
-  while (true) {
-    FW_RETURN_IF_ERROR(goes_on());
-    const ssize_t got = read(file, in.data(), in.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return StorageError(errno, what);
-    if (got == 0) break;
-    has_any = true;
-    absl::string_view packed(in.data(), static_cast<size_t>(got));
-    bool is_full = true;  // what is left in the unpacker comes, too
-    while (!packed.empty() || is_full) {
-      if (packed.empty() && unpacker->is_whole()) break;
-      absl::StatusOr<size_t> bytes = unpacker->Run(&packed, out.data(), out.size());
-      if (absl::IsDataLoss(bytes.status())) return damaged(bytes.status().message());
-      FW_RETURN_IF_ERROR(bytes.status());
-      is_full = *bytes == out.size();
-      if (*bytes == 0) {
-        if (packed.empty()) break;
-        continue;
-      }
-      FW_RETURN_IF_ERROR(append({out.data(), *bytes}));
-    }
-  }
-  if (!has_any || !unpacker->is_whole()) return damaged("it is cut off");
-  return absl::OkStatus();
-}
-
 }  // namespace
-
-bool IsPackedName(absl::string_view name, std::string* unpacked) {
-  for (const absl::string_view end : {".gz", ".zst", ".zstd"}) {
-    if (!absl::EndsWith(name, end) || name.size() == end.size()) continue;
-    *unpacked = std::string(absl::StripSuffix(name, end));
-    return true;
-  }
-  if (!absl::EndsWith(name, ".tgz")) return false;
-  *unpacked = absl::StrCat(absl::StripSuffix(name, ".tgz"), ".tar");
-  return true;
-}
 
 StagedFolder::StagedFolder(StagingArea* staging, std::string path, std::shared_ptr<const Root> root,
                            Fd lock, Fd held)
@@ -305,7 +180,7 @@ absl::StatusOr<StagedFolder::File> StagedFolder::Unpack(
   return Make(
       from, path, info, "unpacked",
       [&](int packed, const Append& append) {
-        return UnpackWhole(packed, from.Describe(path), UnpackerOf(path), append, goes_on);
+        return UnpackFile(packed, path, from.Describe(path), append, goes_on);
       },
       goes_on);
 }

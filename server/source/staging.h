@@ -29,10 +29,6 @@
 
 namespace feedwater::server {
 
-// Whether a file's name says that it is compressed as a whole, and its name when it is unpacked:
-// "a.tar" of "a.tar.gz", "a.tgz" and "a.tar.zst".
-bool IsPackedName(absl::string_view name, std::string* unpacked);
-
 class StagingArea;
 
 // One dataset's folder, held with the files that were asked for. The StagingArea outlives it.

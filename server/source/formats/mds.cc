@@ -21,6 +21,7 @@
 #include "server/source/json_document.h"
 #include "server/source/mds_encoding.h"
 #include "server/source/mds_samples.h"
+#include "server/source/unpacking.h"
 
 namespace feedwater::server {
 namespace {
