@@ -14,7 +14,7 @@
 #include "server/base/log_limiter.h"
 #include "server/base/thread.h"
 #include "server/base/units.h"
-#include "server/decoder/isolated_maker.h"
+#include "server/decoder/decoder_host.h"
 #include "server/graph/plugin_file.h"
 #include "server/process.h"
 

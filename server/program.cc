@@ -19,7 +19,7 @@
 #include "server/base/escape.h"
 #include "server/base/logging.h"
 #include "server/daemon.h"
-#include "server/decoder/isolated_maker.h"
+#include "server/decoder/decoder_host.h"
 #include "server/graph/advice.h"
 #include "server/lifeline.h"
 #include "server/pipeline/breadcrumbs.h"

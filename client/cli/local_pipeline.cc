@@ -18,6 +18,7 @@
 #include "server/base/no_throw.h"
 #include "server/base/yaml.h"
 #include "server/decoder/in_process_maker.h"
+#include "server/decoder/isolated_maker.h"
 #include "server/graph/plugin_file.h"
 #include "server/graph/verified_record.h"
 #include "server/pipeline/cache_choice.h"

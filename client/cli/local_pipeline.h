@@ -11,8 +11,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/decoder/decoder_host.h"
 #include "server/decoder/decoder_setup.h"
-#include "server/decoder/isolated_maker.h"
+#include "server/decoder/sample_maker.h"
 #include "server/pipeline/job_files.h"
 #include "server/pipeline/record_reader.h"
 #include "server/pipeline/runtime.h"

@@ -1,10 +1,8 @@
 #include "server/decoder/isolated_maker.h"
 
-#include <signal.h>
 #include <xxhash.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -74,49 +72,11 @@ absl::Status NotItsFault(DecoderProcess::Outcome outcome, int tries, absl::strin
       "cgroup, or a smaller `memory`"));
 }
 
-// Starts and ends a process that has nothing to do.
-absl::Status TryDecoder(const std::shared_ptr<DecoderHost>& host) {
-  DecoderSetup setup;
-  setup.text = "version: 1\ndataset: {format: none}\noutputs: [sample_id]\n";
-  setup.file_name = "nothing.yaml";
-  FW_ASSIGN_OR_RETURN(std::shared_ptr<const Plan> plan, PlanOf(setup));
-  return IsolatedMaker(host, std::move(plan), std::move(setup), ImageLimits()).Start();
-}
-
 }  // namespace
 
 // What the process says: by now it may be anybody.
 std::string Said(const Answer& answer) {
   return Escaped(absl::string_view(answer.message, answer.message_bytes));
-}
-
-absl::StatusOr<std::shared_ptr<DecoderHost>> FindDecoders(std::shared_ptr<MemoryBudget> budget) {
-  // Ignored, which is inherited, nobody could learn how a decoder ended.
-  signal(SIGCHLD, SIG_DFL);
-  auto host = std::make_shared<DecoderHost>();
-  host->budget = std::move(budget);
-  FW_ASSIGN_OR_RETURN(host->program, DecoderProgram::Find());
-  FW_RETURN_IF_ERROR(Annotate(TryDecoder(host), "a decoder process cannot work here (isolation)"));
-  return host;
-}
-
-void DecoderHost::Stop() {
-  MutexLock lock(&mu_);
-  is_stopped_ = true;
-  for (const DecoderProcess* process : processes_) process->Kill();
-}
-
-absl::Status DecoderHost::Enter(const DecoderProcess* process) {
-  MutexLock lock(&mu_);
-  if (is_stopped_) return absl::UnavailableError("no decoder process: the daemon is ending");
-  processes_.insert(process);
-  ++running;
-  return absl::OkStatus();
-}
-
-void DecoderHost::Leave(const DecoderProcess* process) {
-  MutexLock lock(&mu_);
-  if (processes_.erase(process) > 0) --running;
 }
 
 IsolatedMaker::IsolatedMaker(std::shared_ptr<DecoderHost> host, std::shared_ptr<const Plan> plan,
