@@ -25,7 +25,11 @@ constexpr absl::string_view kVersion = "1";
 struct BatchParams {
   std::optional<int64_t> size;
 };
-const Constraint kFractionRange = Range(0, 1);
+
+struct BadSampleParams {
+  std::string on_bad_sample = std::string(BadSamplePolicyName(PipelineSpec().on_bad_sample));
+  double max_bad_fraction = PipelineSpec().max_bad_fraction;
+};
 
 struct LimitParams {
   int64_t max_pixels = ImageLimits{}.max_pixels;
@@ -45,6 +49,32 @@ struct CacheParams {
 const Schema<BatchParams>& BatchSchema() {
   static const auto* schema = new Schema<BatchParams>(Schema<BatchParams>().Param(
       "size", &BatchParams::size, "Samples in a batch of one rank.", Range(1, kMaxBatchSize)));
+  return *schema;
+}
+
+constexpr BadSamplePolicy kBadSamplePolicies[] = {
+    BadSamplePolicy::kFail, BadSamplePolicy::kSubstitute, BadSamplePolicy::kSkipWithCount};
+
+const Schema<BadSampleParams>& BadSampleSchema() {
+  static const auto* schema = new Schema<BadSampleParams>(
+      Schema<BadSampleParams>()
+          .Param("on_bad_sample", &BadSampleParams::on_bad_sample,
+                 "What happens when a sample cannot be made. fail: the stream ends with its "
+                 "record and reason. substitute: the next good record of the order takes its "
+                 "place, and is counted. skip_with_count: the place stays in the batch, so that "
+                 "every rank has the same steps and shapes, but is not real: `is_real` is false, "
+                 "the batch's count of real samples is lower, `sample_id` is the bad record's; "
+                 "everything else is the next good record's, so that batch statistics and mixing "
+                 "see a proper sample, or zeros when none of the next 100 is good. Multiply the "
+                 "loss by `is_real` to leave it out.",
+                 OneOf({"fail", "substitute", "skip_with_count"}))
+          .Param("max_bad_fraction", &BadSampleParams::max_bad_fraction,
+                 "How many of a rank's samples of one epoch may be bad before the stream fails "
+                 "all the same (with substitute and skip_with_count): a wrong mount or a broken "
+                 "copy must not pass for training data. Up to 32 are let pass whatever the "
+                 "fraction, but no more than a quarter of the samples. 0: none at all; 1: any "
+                 "number. May be changed when a job resumes.",
+                 Range(0, 1)));
   return *schema;
 }
 
@@ -154,28 +184,21 @@ absl::Status MoveBatchOps(PipelineSpec* spec) {
   return absl::OkStatus();
 }
 
-absl::Status ReadBadSamplePolicy(const YamlNode& node, BadSamplePolicy* policy) {
-  std::string word;
-  const Constraint rule = OneOf({"fail", "substitute", "skip_with_count"});
-  absl::Status status = ParamType<std::string>::Read(node, &word);
-  if (status.ok()) {
-    const absl::Status checked = ParamType<std::string>::Check(word, rule);
-    if (!checked.ok()) status = node.Error(checked.message());
+// They stand at the top, among keys that are read elsewhere.
+absl::Status ReadBadSamples(const YamlNode& root, PipelineSpec* spec) {
+  YamlNode own = root;
+  own.entries.clear();
+  for (const ParamInfo& key : BadSampleSchema().params()) {
+    for (const auto& entry : root.entries) {
+      if (entry.first.scalar == key.name) own.entries.push_back(entry);
+    }
   }
-  FW_RETURN_IF_ERROR(NameParam(status, "on_bad_sample"));
-  *policy = word == "fail"         ? BadSamplePolicy::kFail
-            : word == "substitute" ? BadSamplePolicy::kSubstitute
-                                   : BadSamplePolicy::kSkipWithCount;
+  FW_ASSIGN_OR_RETURN(const BadSampleParams read, BadSampleSchema().Read(own, "the file"));
+  for (const BadSamplePolicy policy : kBadSamplePolicies) {
+    if (read.on_bad_sample == BadSamplePolicyName(policy)) spec->on_bad_sample = policy;
+  }
+  spec->max_bad_fraction = read.max_bad_fraction;
   return absl::OkStatus();
-}
-
-absl::Status ReadMaxBadFraction(const YamlNode& node, double* fraction) {
-  absl::Status status = ParamType<double>::Read(node, fraction);
-  if (status.ok()) {
-    const absl::Status checked = ParamType<double>::Check(*fraction, kFractionRange);
-    if (!checked.ok()) status = node.Error(checked.message());
-  }
-  return NameParam(status, "max_bad_fraction");
 }
 
 // Time is the one limit that the machine has a say in. Where a bad sample is replaced it would
@@ -313,10 +336,7 @@ absl::StatusOr<PipelineSpec> ReadPipeline(const YamlNode& root, absl::string_vie
                        [&](const OpSpec& op) { return absl::c_linear_search(op.in, kIsReal); });
     spec.sampler.last = std::string(LastBatchName(ResolveLast(spec.sampler, looks_at_it)));
   }
-  if (const YamlNode* node = root.Find("on_bad_sample"))
-    FW_RETURN_IF_ERROR(ReadBadSamplePolicy(*node, &spec.on_bad_sample));
-  if (const YamlNode* node = root.Find("max_bad_fraction"))
-    FW_RETURN_IF_ERROR(ReadMaxBadFraction(*node, &spec.max_bad_fraction));
+  FW_RETURN_IF_ERROR(ReadBadSamples(root, &spec));
   FW_RETURN_IF_ERROR(ReadLimits(root.Find("limits"), caps.images, &spec.limits));
   FW_RETURN_IF_ERROR(CheckTime(root, spec, "max_decode_ms", spec.limits.max_decode_ms));
   FW_RETURN_IF_ERROR(CheckTime(root, spec, "max_sample_ms", spec.limits.max_sample_ms));
@@ -391,27 +411,8 @@ const std::vector<ParamInfo>& PipelineParams() {
         "NAME_length (int64) is the number of a sample's rows of such a field.");
     list->back().default_text = "[image, label]";
     list->back().item = OutputParameters();
-    add("on_bad_sample", "word", R"({"type":"string"})",
-        "What happens when a sample cannot be made. fail: the stream ends with its record and "
-        "reason. substitute: the next good "
-        "record of the order takes its place, and is counted. skip_with_count: the place stays in "
-        "the batch, so that every rank has the same steps and shapes, but is not real: `is_real` "
-        "is false, the batch's count of real samples is lower, `sample_id` is the bad record's; "
-        "everything else is the next good record's, so that batch statistics and mixing see a "
-        "proper sample, or zeros when none of the next 100 is good. Multiply the loss by `is_real` "
-        "to leave it out.");
-    list->back().default_text = "fail";
-    list->back().choices = {"fail", "substitute", "skip_with_count"};
-    add("max_bad_fraction", "number", R"({"type":"number"})",
-        "How many of a rank's samples of one epoch may be bad before the stream fails all the same "
-        "(with substitute and skip_with_count): a wrong mount or a broken copy must not pass for "
-        "training data. Up to 32 are let pass whatever the fraction, but no more than a quarter of "
-        "the samples. 0: none at all; 1: any number. May be changed when a job resumes.");
-    list->back().default_text = ParamType<double>::Text(PipelineSpec().max_bad_fraction);
-    list->back().low = 0;
-    list->back().high = 1;
-    list->back().low_text = "0";
-    list->back().high_text = "1";
+    const std::vector<ParamInfo>& bad = BadSampleSchema().params();
+    list->insert(list->end(), bad.begin(), bad.end());
     add("limits", "map", kMap, "What an image and a sample may cost.", false,
         LimitSchema().params());
     add("cache", "map", kMap, "What is kept for the next epoch and the next job. Changes no byte.",
