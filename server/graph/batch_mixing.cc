@@ -39,13 +39,13 @@ void AddWeight(const BatchField& labels, int64_t k, int64_t label, float weight)
 
 }  // namespace
 
-absl::StatusOr<Specs> PlanMixing(absl::Span<const TensorSpec> inputs, int64_t num_classes,
-                                 const PlanEnvironment& environment) {
+absl::StatusOr<Specs> MixingOp::Plan(absl::Span<const TensorSpec> inputs,
+                                     const PlanEnvironment& environment) const {
   const TensorSpec& label = inputs[1];
   if (!IsClassNumber(label)) {
     if (label.shape.size() == 1 && IsFloating(label.dtype)) {
-      if (num_classes == 0 || num_classes == label.shape[0]) return Specs{inputs[0], label};
-      return absl::InvalidArgumentError(absl::StrCat("num_classes is ", num_classes,
+      if (num_classes_ == 0 || num_classes_ == label.shape[0]) return Specs{inputs[0], label};
+      return absl::InvalidArgumentError(absl::StrCat("num_classes is ", num_classes_,
                                                      ", but the label has ", label.shape[0],
                                                      " weights: leave it out"));
     }
@@ -56,13 +56,27 @@ absl::StatusOr<Specs> PlanMixing(absl::Span<const TensorSpec> inputs, int64_t nu
     return absl::InvalidArgumentError(
         absl::StrCat("takes a class number as label, not ", label.ToString()));
   }
-  const int64_t classes = num_classes > 0 ? num_classes : environment.classes;
+  const int64_t classes = num_classes_ > 0 ? num_classes_ : environment.classes;
   if (classes <= 0) {
     return absl::InvalidArgumentError(
         "needs num_classes, because the dataset does not name its classes");
   }
   FW_RETURN_IF_ERROR(environment.CheckClasses(classes, 1));
   return Specs{inputs[0], {DType::kFloat32, Layout::kPlain, {classes}}};
+}
+
+absl::Status BoxMixingOp::Run(const OpBatch& batch, Draws draws) const {
+  const BatchField& images = batch.inputs[0];
+  const Size size = ImageSizeOf(images.spec);
+  const Rect box = DrawBox(size, draws);
+  const double area =
+      static_cast<double>(box.width) * box.height / (static_cast<double>(size.width) * size.height);
+  DrawPermutation(batch.permutation, draws);
+  FW_RETURN_IF_ERROR(MixLabels(batch, static_cast<float>(1.0 - area)));
+  return MixField(batch, 0, [&](std::byte* out, const std::byte* own, const std::byte* partner) {
+    if (out != own) std::memcpy(out, own, static_cast<size_t>(images.sample_bytes));
+    Paste(images.spec, box, partner, out);
+  });
 }
 
 double DrawLogGamma(double alpha, Draws& draws) {

@@ -11,12 +11,31 @@ namespace feedwater::server {
 
 class MixingOp : public BatchOp {
  public:
+  // Without `num_classes` the dataset's own.
+  explicit MixingOp(std::optional<int64_t> num_classes) : num_classes_(num_classes.value_or(0)) {}
+
+  // Specs of image and label after mixing.
+  absl::StatusOr<Specs> Plan(absl::Span<const TensorSpec> inputs,
+                             const PlanEnvironment& environment) const override;
   std::optional<size_t> class_input() const final { return 1; }
+
+ private:
+  const int64_t num_classes_;
 };
 
-// Specs of image and label after mixing. `num_classes` is 0 for the dataset's own.
-absl::StatusOr<Specs> PlanMixing(absl::Span<const TensorSpec> inputs, int64_t num_classes,
-                                 const PlanEnvironment& environment);
+// Mixing by a box of the image, one for a batch: it becomes the partner's, and the labels are mixed
+// by the areas.
+class BoxMixingOp : public MixingOp {
+ public:
+  using MixingOp::MixingOp;
+  absl::Status Run(const OpBatch& batch, Draws draws) const final;
+
+ private:
+  virtual Rect DrawBox(Size size, Draws& draws) const = 0;
+  // Writes the box of `to`, a copy of a sample, from its partner.
+  virtual void Paste(const TensorSpec& spec, Rect box, const std::byte* partner,
+                     std::byte* to) const = 0;
+};
 
 // The logarithm of Gamma(alpha, 1), which for a small alpha would underflow itself.
 double DrawLogGamma(double alpha, Draws& draws);

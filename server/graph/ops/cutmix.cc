@@ -5,7 +5,6 @@
 // float32 vector with the two classes' weights.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "server/graph/batch_mixing.h"
 #include "server/graph/geometry_op.h"
@@ -19,31 +18,12 @@ struct Params {
   std::optional<int64_t> num_classes;
 };
 
-class Cutmix : public MixingOp {
+class Cutmix final : public BoxMixingOp {
  public:
-  explicit Cutmix(const Params& params) : params_(params) {}
-
-  absl::StatusOr<Specs> Plan(absl::Span<const TensorSpec> inputs,
-                             const PlanEnvironment& environment) const override {
-    return PlanMixing(inputs, params_.num_classes.value_or(0), environment);
-  }
-
-  absl::Status Run(const OpBatch& batch, Draws draws) const override {
-    const BatchField& images = batch.inputs[0];
-    const Size size = ImageSizeOf(images.spec);
-    const Rect box = DrawBox(size, draws);
-    const double area = static_cast<double>(box.width) * box.height /
-                        (static_cast<double>(size.width) * size.height);
-    DrawPermutation(batch.permutation, draws);
-    FW_RETURN_IF_ERROR(MixLabels(batch, static_cast<float>(1.0 - area)));
-    return MixField(batch, 0, [&](std::byte* out, const std::byte* own, const std::byte* partner) {
-      if (out != own) std::memcpy(out, own, static_cast<size_t>(images.sample_bytes));
-      if (partner != own) CopyBox(images.spec, box, partner, out);
-    });
-  }
+  explicit Cutmix(const Params& params) : BoxMixingOp(params.num_classes), params_(params) {}
 
  private:
-  Rect DrawBox(Size size, Draws& draws) const {
+  Rect DrawBox(Size size, Draws& draws) const override {
     const double half = 0.5 * std::sqrt(1.0 - DrawBeta(params_.alpha, draws));
     const int x = static_cast<int>(draws.Below(size.width)),
               y = static_cast<int>(draws.Below(size.height));
@@ -52,6 +32,11 @@ class Cutmix : public MixingOp {
     const int left = std::max(0, x - half_width), top = std::max(0, y - half_height);
     return {left, top, std::min(size.width, x + half_width) - left,
             std::min(size.height, y + half_height) - top};
+  }
+
+  void Paste(const TensorSpec& spec, Rect box, const std::byte* partner,
+             std::byte* to) const override {
+    CopyBox(spec, box, partner, to);
   }
 
   const Params params_;

@@ -10,25 +10,18 @@ struct Params {
   double mask_value = 0;
 };
 
-class FrequencyMasking : public Op {
+class FrequencyMasking final : public SpectrogramMaskOp {
  public:
   explicit FrequencyMasking(const Params& params) : params_(params) {}
 
-  absl::StatusOr<Specs> Plan(absl::Span<const TensorSpec> inputs,
-                             const PlanEnvironment&) const override {
-    FW_RETURN_IF_ERROR(FixedSpectrogramOf(inputs[0]).status());
-    return Specs{inputs[0]};
-  }
-
-  absl::Status Run(Sample& sample, Draws draws) const override {
-    FW_ASSIGN_OR_RETURN(const AudioShape shape, FixedSpectrogramOf(sample.inputs()[0].spec));
-    FW_ASSIGN_OR_RETURN(Tensor output, CopyOfInput(sample));
-    const Mask mask = DrawMask(shape.bands, params_.freq_mask_param, 1, &draws);
-    MaskBands(shape, mask, static_cast<float>(params_.mask_value), output.as<float>());
+ private:
+  absl::Status Mask(const AudioShape& shape, absl::Span<float> spectrogram, WorkClock&,
+                    Draws& draws) const override {
+    const AxisMask mask = DrawMask(shape.bands, params_.freq_mask_param, 1, draws);
+    MaskBands(shape, mask, static_cast<float>(params_.mask_value), spectrogram.data());
     return absl::OkStatus();
   }
 
- private:
   const Params params_;
 };
 

@@ -13,14 +13,9 @@ struct Params {
   std::optional<int64_t> num_classes;
 };
 
-class Mixup : public MixingOp {
+class Mixup final : public MixingOp {
  public:
-  explicit Mixup(const Params& params) : params_(params) {}
-
-  absl::StatusOr<Specs> Plan(absl::Span<const TensorSpec> inputs,
-                             const PlanEnvironment& environment) const override {
-    return PlanMixing(inputs, params_.num_classes.value_or(0), environment);
-  }
+  explicit Mixup(const Params& params) : MixingOp(params.num_classes), params_(params) {}
 
   absl::Status Run(const OpBatch& batch, Draws draws) const override {
     const float weight = static_cast<float>(DrawBeta(params_.alpha, draws));

@@ -21,9 +21,9 @@ struct Params {
   std::optional<int64_t> num_classes;
 };
 
-class Mosaic : public MixingOp {
+class Mosaic final : public MixingOp {
  public:
-  explicit Mosaic(const Params& params) : params_(params) {}
+  explicit Mosaic(const Params& params) : MixingOp(params.num_classes), params_(params) {}
 
   absl::StatusOr<Specs> Plan(absl::Span<const TensorSpec> inputs,
                              const PlanEnvironment& environment) const override {
@@ -33,7 +33,7 @@ class Mosaic : public MixingOp {
           absl::StrCat("takes a class number as label, not ", inputs[1].ToString(),
                        "; put it before one_hot and other ops of 'batch: graph:'"));
     }
-    return PlanMixing(inputs, params_.num_classes.value_or(0), environment);
+    return MixingOp::Plan(inputs, environment);
   }
 
   absl::Status Run(const OpBatch& batch, Draws draws) const override {

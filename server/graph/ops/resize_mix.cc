@@ -53,31 +53,12 @@ void Shrink(Size from, Size to, Strides in, Strides out, const std::byte* plane,
   }
 }
 
-class ResizeMix : public MixingOp {
+class ResizeMix final : public BoxMixingOp {
  public:
-  explicit ResizeMix(const Params& params) : params_(params) {}
-
-  absl::StatusOr<Specs> Plan(absl::Span<const TensorSpec> inputs,
-                             const PlanEnvironment& environment) const override {
-    return PlanMixing(inputs, params_.num_classes.value_or(0), environment);
-  }
-
-  absl::Status Run(const OpBatch& batch, Draws draws) const override {
-    const BatchField& images = batch.inputs[0];
-    const Size size = ImageSizeOf(images.spec);
-    const Rect box = DrawBox(size, draws);
-    const double area = static_cast<double>(box.width) * box.height /
-                        (static_cast<double>(size.width) * size.height);
-    DrawPermutation(batch.permutation, draws);
-    FW_RETURN_IF_ERROR(MixLabels(batch, static_cast<float>(1.0 - area)));
-    return MixField(batch, 0, [&](std::byte* out, const std::byte* own, const std::byte* partner) {
-      if (out != own) std::memcpy(out, own, static_cast<size_t>(images.sample_bytes));
-      Paste(images.spec, box, partner, out);
-    });
-  }
+  explicit ResizeMix(const Params& params) : BoxMixingOp(params.num_classes), params_(params) {}
 
  private:
-  Rect DrawBox(Size size, Draws& draws) const {
+  Rect DrawBox(Size size, Draws& draws) const override {
     const double scale = draws.Uniform(params_.scale.low, params_.scale.high);
     const int width = std::max(1, static_cast<int>(scale * size.width)),
               height = std::max(1, static_cast<int>(scale * size.height));
@@ -86,7 +67,8 @@ class ResizeMix : public MixingOp {
     return {x, y, width, height};
   }
 
-  static void Paste(const TensorSpec& spec, Rect box, const std::byte* from, std::byte* to) {
+  void Paste(const TensorSpec& spec, Rect box, const std::byte* from,
+             std::byte* to) const override {
     const Size size = ImageSizeOf(spec);
     const DType dtype = spec.dtype;
     const int64_t channels = ChannelsOf(spec), element = static_cast<int64_t>(DTypeSize(dtype));

@@ -11,40 +11,32 @@ struct Params {
   bool zero_masking = false;
 };
 
-class SpecAugment : public Op {
+class SpecAugment final : public SpectrogramMaskOp {
  public:
   explicit SpecAugment(const Params& params) : params_(params) {}
 
-  absl::StatusOr<Specs> Plan(absl::Span<const TensorSpec> inputs,
-                             const PlanEnvironment&) const override {
-    FW_RETURN_IF_ERROR(FixedSpectrogramOf(inputs[0]).status());
-    return Specs{inputs[0]};
-  }
-
-  absl::Status Run(Sample& sample, Draws draws) const override {
-    FW_ASSIGN_OR_RETURN(const AudioShape shape, FixedSpectrogramOf(sample.inputs()[0].spec));
-    FW_ASSIGN_OR_RETURN(Tensor output, CopyOfInput(sample));
-    float* const numbers = output.as<float>();
+ private:
+  absl::Status Mask(const AudioShape& shape, absl::Span<float> spectrogram, WorkClock& clock,
+                    Draws& draws) const override {
     float value = 0;
     if (!params_.zero_masking) {
       double sum = 0;
-      for (int64_t i = 0; i < output.elements(); ++i) sum += static_cast<double>(numbers[i]);
-      value = static_cast<float>(sum / static_cast<double>(output.elements()));
+      for (const float number : spectrogram) sum += static_cast<double>(number);
+      value = static_cast<float>(sum / static_cast<double>(spectrogram.size()));
     }
     for (int64_t i = 0; i < params_.n_time_masks; ++i) {
-      FW_RETURN_IF_ERROR(sample.clock().Check());
-      MaskFrames(shape, DrawMask(shape.frames, params_.time_mask_param, params_.p, &draws), value,
-                 numbers);
+      FW_RETURN_IF_ERROR(clock.Check());
+      MaskFrames(shape, DrawMask(shape.frames, params_.time_mask_param, params_.p, draws), value,
+                 spectrogram.data());
     }
     for (int64_t i = 0; i < params_.n_freq_masks; ++i) {
-      FW_RETURN_IF_ERROR(sample.clock().Check());
-      MaskBands(shape, DrawMask(shape.bands, params_.freq_mask_param, params_.p, &draws), value,
-                numbers);
+      FW_RETURN_IF_ERROR(clock.Check());
+      MaskBands(shape, DrawMask(shape.bands, params_.freq_mask_param, params_.p, draws), value,
+                spectrogram.data());
     }
     return absl::OkStatus();
   }
 
- private:
   const Params params_;
 };
 
