@@ -153,13 +153,14 @@ std::optional<Ticket> Scheduler::Take(int worker, std::optional<uint32_t> only_u
                                       int64_t* charged_ns) {
   std::optional<Ticket> ticket;
   Waking more = Waking::kNobody;
-  for (std::shared_ptr<Stream> at_end; !ticket.has_value(); at_end = nullptr) {
+  for (std::shared_ptr<Stream> unready; !ticket.has_value(); unready = nullptr) {
     {
       MutexLock lock(&mu_);
       while (Stream* stream = stopping_ ? nullptr : Pick(worker, only_user)) {
         if (Guarded(*stream).filling == nullptr) {
-          if (!BeginEpoch(*stream)) {
-            at_end = stream->shared_from_this();
+          if (!BeginEpoch(*stream) || !Guarded(*stream).next.order->is_prepared()) {
+            Guarded(*stream).makes_order = true;
+            unready = stream->shared_from_this();
             break;
           }
           if (!OpenBatch(*stream)) continue;
@@ -169,8 +170,8 @@ std::optional<Ticket> Scheduler::Take(int worker, std::optional<uint32_t> only_u
         break;
       }
     }
-    if (at_end == nullptr) break;
-    const int64_t cpu_ns = MakeNextOrder(*at_end);
+    if (unready == nullptr) break;
+    const int64_t cpu_ns = MakeOrder(*unready);
     if (charged_ns != nullptr) *charged_ns += cpu_ns;
   }
   if (more == Waking::kOne) parking_->Wake();
@@ -281,26 +282,37 @@ bool Scheduler::BeginEpoch(Stream& stream) {
 }
 
 bool Scheduler::AwaitsOrder(const Stream& stream) const {
+  if (Guarded(stream).makes_order) return true;
   const OrderCursor& next = Guarded(stream).next;
   if (next.step < next.order->steps()) return false;
   return Guarded(stream.job()).next_orders.IsBeingMade(next.order->epoch() + 1);
 }
 
-int64_t Scheduler::MakeNextOrder(Stream& stream) {
+int64_t Scheduler::MakeOrder(Stream& stream) {
   const int64_t start_ns = ThreadCpuNs();
-  OrderCursor ended;
+  OrderCursor at;
   {
     MutexLock lock(&mu_);
-    ended = Guarded(stream).next;
+    at = Guarded(stream).next;
   }
-  const auto order = PrepareEpoch(stream.job(), ended.order->epoch() + 1);
+  const bool is_at_end = at.step == at.order->steps();
+  std::shared_ptr<const EpochOrder> order;
+  if (is_at_end) {
+    order = PrepareEpoch(stream.job(), at.order->epoch() + 1);
+  } else {
+    at.order->Prepare();
+  }
   const int64_t cpu_ns = ThreadCpuNs() - start_ns;
-  MutexLock lock(&mu_);
-  OrderCursor& next = Guarded(stream).next;
-  // Unless somebody else makes it, or the stream has been told to go elsewhere.
-  if (order != nullptr && next.order == ended.order && next.step == next.order->steps())
-    next = {order, 0};
-  Use(stream.job(), static_cast<double>(cpu_ns));
+  {
+    MutexLock lock(&mu_);
+    auto& state = Guarded(stream);
+    state.makes_order = false;
+    // Unless somebody else makes it, or the stream has been told to go elsewhere.
+    if (order != nullptr && state.next.order == at.order && state.next.step == at.step)
+      state.next = {order, 0};
+    Use(stream.job(), static_cast<double>(cpu_ns));
+  }
+  WakeFor(stream.job());  // workers that found it waiting
   return cpu_ns;
 }
 
@@ -313,6 +325,7 @@ std::shared_ptr<const EpochOrder> Scheduler::PrepareEpoch(Job& job, uint64_t epo
     orders.BeginMaking(epoch);
   }
   auto order = std::make_shared<const EpochOrder>(job.order_config(), epoch, 0);
+  order->Prepare();
   {
     MutexLock lock(&mu_);
     Guarded(job).next_orders.Add(order);

@@ -116,10 +116,12 @@ class Scheduler {
   Waking WhomToWake() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // False when the stream has come to the end of an epoch and the next one's order is not known.
   bool BeginEpoch(Stream& stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Whether another worker makes that order: until then the stream waits.
+  // Whether another worker makes that order, or the one of the place that was sought: until then
+  // the stream waits.
   bool AwaitsOrder(const Stream& stream) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Makes it, for the job's account; returns the CPU time that it took.
-  int64_t MakeNextOrder(Stream& stream) ABSL_LOCKS_EXCLUDED(mu_);
+  // Makes it, for the job's account; returns the CPU time that it took. REQUIRES: the stream says
+  // that its order is being made.
+  int64_t MakeOrder(Stream& stream) ABSL_LOCKS_EXCLUDED(mu_);
   void Account(Job& job, const Usage& usage) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Use(Job& job, double ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Marks the batch as failed, in place `place` (-1: as a whole). Nothing behind it is worth

@@ -77,6 +77,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
     OrderCursor next;                // of the batch that is opened next
     std::shared_ptr<Batch> filling;  // the last of `open` while it has places without a ticket
     std::deque<std::shared_ptr<Batch>> open;  // in the order of publishing
+    bool makes_order = false;                 // a worker does, without the lock
     uint64_t published_epoch = 0;
     int64_t published_step = -1;
     BadSampleCount bad;

@@ -27,7 +27,6 @@ MixEpoch::MixEpoch(std::shared_ptr<const Mix> mix, Shuffle shuffle, int64_t bloc
     const auto records = static_cast<unsigned __int128>(source.records);
     sources_[i].own_epoch = static_cast<uint64_t>(before / records);
     sources_[i].own_position = static_cast<int64_t>(before % records);
-    if (shuffle_ == Shuffle::kBlock) OrderOf(i, 0);  // ahead of time, as this object is made
   }
 }
 

@@ -90,6 +90,13 @@ class EpochOrder {
  public:
   EpochOrder(std::shared_ptr<const OrderConfig> config, uint64_t epoch, int64_t start);
 
+  // What takes time to make of an order; it is made by whoever needs it first. A mix makes that of
+  // its sources as it comes to them.
+  void Prepare() const {
+    if (records_) records_->Prepare();
+  }
+  bool is_prepared() const { return !records_ || records_->is_prepared(); }
+
   uint64_t epoch() const { return epoch_; }
   int64_t start() const { return start_; }
   int64_t steps() const { return steps_; }  // the same for every rank

@@ -1,8 +1,11 @@
 #include "server/sampler/record_order.h"
 
 #include <algorithm>
+#include <atomic>
 #include <iterator>
+#include <optional>
 
+#include "absl/base/call_once.h"
 #include "server/sampler/permutation.h"
 
 namespace feedwater::server {
@@ -107,18 +110,55 @@ struct RecordOrder::Blocks {
   std::vector<Shard> shards;       // in permuted order; empty without shard starts
 };
 
+// Made once, by the first who asks.
+class RecordOrder::LazyBlocks {
+ public:
+  LazyBlocks(int64_t records, int64_t window_records, const std::vector<int64_t>& shard_starts,
+             PhiloxKey key)
+      : records_(records),
+        window_records_(window_records),
+        shard_starts_(shard_starts),
+        key_(key) {}
+
+  const Blocks& Get() {
+    absl::call_once(once_, [this] {
+      blocks_.emplace(records_, window_records_, shard_starts_, key_);
+      is_made_.store(true, std::memory_order_release);
+    });
+    return *blocks_;
+  }
+  bool is_made() const { return is_made_.load(std::memory_order_acquire); }
+  int64_t window_records() const { return window_records_; }
+
+ private:
+  const int64_t records_, window_records_;
+  const std::vector<int64_t>& shard_starts_;
+  const PhiloxKey key_;
+  absl::once_flag once_;
+  std::atomic<bool> is_made_{false};
+  std::optional<Blocks> blocks_;
+};
+
 RecordOrder::RecordOrder(int64_t records, Shuffle shuffle, int64_t block_records,
                          const std::vector<int64_t>& shard_starts, PhiloxKey key)
     : records_(records), shuffle_(shuffle), key_(key) {
   if (shuffle == Shuffle::kBlock)
-    blocks_ = std::make_shared<const Blocks>(records, block_records, shard_starts, key);
+    blocks_ = std::make_shared<LazyBlocks>(records, block_records, shard_starts, key);
 }
+
+void RecordOrder::Prepare() const {
+  if (blocks_ != nullptr) blocks_->Get();
+}
+
+bool RecordOrder::is_prepared() const { return blocks_ == nullptr || blocks_->is_made(); }
 
 int64_t RecordOrder::window_records() const {
-  return blocks_ == nullptr ? 0 : blocks_->window_records;
+  return blocks_ == nullptr ? 0 : blocks_->window_records();
 }
 
-int64_t RecordOrder::RecordAtPlace(int64_t place) const { return blocks_->RecordAtPlace(place); }
+int64_t RecordOrder::RecordAtPlace(int64_t place) const {
+  return blocks_->Get().RecordAtPlace(place);
+}
 
 int64_t RecordOrder::Bytes(int64_t records, Shuffle shuffle, int64_t block_records, size_t shards) {
   if (shuffle != Shuffle::kBlock) return 0;
@@ -134,7 +174,7 @@ int64_t RecordOrder::RecordAt(int64_t position) const {
     case Shuffle::kFull:
       return Permutation(records_, key_, ShuffleUse::kRecords).At(position);
     case Shuffle::kBlock:
-      return blocks_->RecordAt(position, key_);
+      return blocks_->Get().RecordAt(position, key_);
   }
   return position;
 }
@@ -152,7 +192,7 @@ int64_t RecordOrder::PositionOf(int64_t record) const {
     case Shuffle::kFull:
       return Permutation(records_, key_, ShuffleUse::kRecords).IndexOf(record);
     case Shuffle::kBlock:
-      return blocks_->PositionOf(record, key_);
+      return blocks_->Get().PositionOf(record, key_);
   }
   return record;
 }

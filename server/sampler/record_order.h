@@ -1,6 +1,6 @@
 // The order of the records of one dataset in one of its epochs: pi of the README. A pure function
-// of its configuration and key; immutable and thread-safe. Constant memory, for `block`
-// O(shards).
+// of its configuration and key; immutable and thread-safe. Constant memory and time, for `block`
+// O(shards): tables that Prepare makes, or whoever needs them first.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,10 @@ class RecordOrder {
   RecordOrder(int64_t records, Shuffle shuffle, int64_t block_records,
               const std::vector<int64_t>& shard_starts, PhiloxKey key);
 
+  // Makes the tables; others who need them wait meanwhile.
+  void Prepare() const;
+  bool is_prepared() const;
+
   PhiloxKey key() const { return key_; }
   // Of `block`: the places of a window, and the record at a place of C, in whose order shards are
   // read; a window's records are those at its places. 0 for other shuffles, which have neither.
@@ -33,12 +37,13 @@ class RecordOrder {
   int64_t PositionOf(int64_t record) const;  // RecordAt's inverse; REQUIRES: record in [0, records)
 
  private:
-  struct Blocks;  // only for `block`
+  struct Blocks;
+  class LazyBlocks;
 
   int64_t records_;
   Shuffle shuffle_;
   PhiloxKey key_;
-  std::shared_ptr<const Blocks> blocks_;
+  std::shared_ptr<LazyBlocks> blocks_;  // only for `block`
 };
 
 }  // namespace feedwater::server

@@ -28,6 +28,7 @@ struct JobShape {
   uint64_t seed = 7;
   LastBatch last = LastBatch::kDrop;
   uint32_t uid = 0;
+  Shuffle shuffle = Shuffle::kFull;
 };
 
 class SchedulerTest : public ::testing::Test {
@@ -60,7 +61,8 @@ class SchedulerTest : public ::testing::Test {
     order.batch_size = shape.batch_size;
     order.world_size = shape.world_size;
     order.seed = shape.seed;
-    order.shuffle = Shuffle::kFull;
+    order.shuffle = shape.shuffle;
+    order.block_records = 3;
     order.last = shape.last;
     Scheduler::NewRank added;
     added.job.name = shape.name;

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <set>
 #include <string>
 #include <vector>
@@ -309,6 +310,22 @@ TEST(Block, AllowsEmptyShardsAndAnyBlockSize) {
       EXPECT_EQ(*all.rbegin(), 9);
     }
   }
+}
+
+TEST(Block, TablesAreMadeByWhoeverNeedsThemFirst) {
+  std::vector<int64_t> starts(1000);
+  std::iota(starts.begin(), starts.end(), 0);
+  const auto config = Config(Spec("block", "drop", "batch", 9), 1000, 1, 1, starts);
+  const EpochOrder asked(config, 1, 0), prepared(config, 1, 0);
+  EXPECT_FALSE(asked.is_prepared());
+  EXPECT_EQ(asked.NextPosition(3), 4);
+  EXPECT_FALSE(asked.is_prepared()) << "positions need none";
+  prepared.Prepare();
+  EXPECT_TRUE(prepared.is_prepared());
+  EXPECT_EQ(asked.RecordAt(17), prepared.RecordAt(17));
+  EXPECT_TRUE(asked.is_prepared());
+  EXPECT_TRUE(EpochOrder(Config(Spec("full", "drop", "batch", 9), 1000, 1, 1, {}), 1, 0)
+                  .is_prepared());
 }
 
 TEST_P(EveryMode, WhereARecordIsUsedIsTheInverseOfTheOrder) {
