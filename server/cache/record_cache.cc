@@ -10,6 +10,11 @@
 #include "server/cache/block.h"
 
 namespace feedwater::server {
+namespace {
+
+constexpr size_t kKeptBlockBytes = 4 << 20;
+
+}  // namespace
 
 RecordCache::RecordCache(Options options) : options_(std::move(options)) {}
 RecordCache::~RecordCache() {
@@ -166,7 +171,10 @@ bool RecordCache::PutInMemory(int64_t record, uint64_t stamp, absl::Span<const s
 
 void RecordCache::Put(int64_t record, uint64_t stamp, absl::Span<const std::byte> payload) {
   if (payload.size() > kMaxBlockBytes - kBlockUnit) return;
-  static thread_local std::vector<std::byte> block;
+  // Large blocks have memory of their own, or every worker would keep that of its largest one.
+  static thread_local std::vector<std::byte> kept;
+  std::vector<std::byte> large;
+  std::vector<std::byte>& block = BlockBytes(payload.size()) > kKeptBlockBytes ? large : kept;
   WriteBlock(record, stamp, payload, &block);
   PutInMemory(record, stamp, block);
   if (disk_ == nullptr || disk_->full()) return;

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,6 +18,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "server/base/sanitized.h"
 #include "tests/cache/payloads.h"
 #include "tests/storage/temp_folder.h"
 #include "tests/testing/test_seed.h"
@@ -96,6 +98,15 @@ TEST_F(RecordCacheTest, GivesBackWhatWasPutInMemory) {
   EXPECT_EQ(cache->counts().memory_records, 1000);
   EXPECT_EQ(cache->counts().memory_hits, 1000u);
   EXPECT_EQ(cache->counts().misses, 1000u);
+}
+
+TEST_F(RecordCacheTest, NoWorkerKeepsALargeBlock) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer's own memory counts, too";
+  auto cache = Open(1000, 8 << 20, 0);  // which has no room for it
+  const std::vector<std::byte> large = PayloadOf(1, 40 << 20);
+  const size_t before = mallinfo2().hblkhd;  // of large allocations
+  cache->Put(1, kStamp, large);
+  EXPECT_LT(mallinfo2().hblkhd, before + (20 << 20));
 }
 
 TEST_F(RecordCacheTest, ATableThatFindsNoRoomLeavesTheCacheWithoutThatTier) {
