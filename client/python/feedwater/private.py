@@ -88,8 +88,10 @@ def find_program() -> str:
         tried = [str(package / "bin" / _PROGRAM)]
         found = shutil.which(_PROGRAM)
         tried.append(found or f"$PATH ({os.environ.get('PATH', '')})")
-        if (package.parents[2] / "CMakePresets.json").exists():  # a source checkout
-            tried.append(str(package.parents[2] / "build" / "release" / "bin" / _PROGRAM))
+        # Of a source checkout; a package may also lie just below `/`.
+        root = package.parents[2] if len(package.parents) > 2 else None
+        if root is not None and (root / "CMakePresets.json").exists():
+            tried.append(str(root / "build" / "release" / "bin" / _PROGRAM))
     for path in tried:
         if os.path.isfile(path) and os.access(path, os.X_OK):
             return os.path.abspath(path)

@@ -346,6 +346,16 @@ def test_the_program_is_looked_for_beside_the_package_then_in_the_path(monkeypat
         private.find_program()
 
 
+@pytest.mark.parametrize("package", ["/app/feedwater", "/feedwater"])
+def test_a_package_near_the_root_of_the_file_system_finds_no_sources_there(monkeypatch, package):
+    """As `pip install --target /app` puts it."""
+    monkeypatch.delenv("FEEDWATERD", raising=False)
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(private, "__file__", f"{package}/private.py")
+    with pytest.raises(feedwater.DaemonLost, match=f"looked for {package}/bin/feedwaterd"):
+        private.find_program()
+
+
 def test_a_folder_of_somebody_else_is_not_used(monkeypatch, tmp_path):
     base = tmp_path / "feedwater"
     monkeypatch.setattr(private_folder, "_runtime_bases", lambda: [str(base)])
