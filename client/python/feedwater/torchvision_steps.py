@@ -16,6 +16,9 @@ from .pipeline import Op
 # Pillow's numbers of its filters, as older programs give them.
 _FILTERS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
 _BY_CHANCE = "it changes the image's type by chance"
+# Ops whose results are float32, whatever they are given.
+_OF_FLOATS = {"linear_transformation", "normalize"}
+_HALVES = ("float16", "bfloat16")
 _FLOATS = {"float": "float32", "half": "float16", "double": "float64"}
 
 
@@ -49,6 +52,7 @@ class Steps:
         self._is_float = False
         self._unit = 1.0  # what torchvision's values must be multiplied by to be ours
         self._normalized: Optional[int] = None  # where in `ops`
+        self._half = ""  # float16 or bfloat16, once the image is of that type
         self._by_chance = False
 
     @property
@@ -164,6 +168,13 @@ class Steps:
             raise NoCounterpart("it needs a tensor: ToImage stands before it")
         if dtype == "uint8" and not self._is_float:
             return
+        if self._half:
+            if dtype == self._half:
+                return
+            raise NoCounterpart(
+                f"to {dtype} of values that are rounded to {self._half}: normalize rounds once, at "
+                f"the end. Leave out the step to {self._half}, or this one"
+            )
         if dtype == "float32" and self._is_float:
             return
         if dtype == "float32":
@@ -173,11 +184,17 @@ class Steps:
         place = self._normalized
         if self._by_chance:
             raise NoCounterpart(_BY_CHANCE)
-        if dtype in ("float16", "bfloat16") and place is not None and place < len(self.ops):
+        if dtype in _HALVES and place is not None and place < len(self.ops):
+            if any(_computes(op.to_plain()) for op in self.ops[place + 1 :]):
+                raise NoCounterpart(
+                    f"to {dtype}: an op behind normalize computes in float32, and gives that",
+                    "normalize",
+                )
             params = self.ops[place].params
             params.pop("in", None)
             params["dtype"] = dtype
             self.ops[place] = ops.normalize(**params, in_=self._in)
+            self._half = dtype
             return
         raise NoCounterpart(
             f"to {dtype}: normalize makes float32 of bytes; float16 and bfloat16 stand behind "
@@ -185,8 +202,17 @@ class Steps:
             "normalize",
         )
 
+    def _refuse_halves(self, name: str) -> None:
+        if self._half:
+            raise NoCounterpart(
+                f"it computes in {self._half} here, and the op in float32: put it before the step "
+                f"to {self._half}",
+                name,
+            )
+
     def normalize(self, values: dict[str, Any]) -> None:
         """Normalize: mean and std in the units of our values."""
+        self._refuse_halves("normalize")
         if not self._is_float:
             raise NoCounterpart("it needs floats: ToTensor, or ToDtype(torch.float32), before it")
         unit = self._unit if self._normalized is None else 1.0
@@ -195,6 +221,15 @@ class Steps:
         )
         self._normalized = len(self.ops)
         self._emit("normalize", mean=mean, std=std)
+
+
+def _computes(entry: Any) -> bool:
+    """Tell whether an entry of a graph has an op of `_OF_FLOATS`, also in a combinator."""
+    if isinstance(entry, Mapping):
+        return any(name in _OF_FLOATS or _computes(inner) for name, inner in entry.items())
+    if isinstance(entry, list):
+        return any(map(_computes, entry))
+    return entry in _OF_FLOATS
 
 
 def decimal(value: float) -> float:

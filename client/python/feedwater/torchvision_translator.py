@@ -217,6 +217,7 @@ class Translator(Steps):
         name = "linear_transformation"
         if self._normalized is None:
             raise NoCounterpart("the op does it behind Normalize, in its units", name)
+        self._refuse_halves(name)
         rows = [listed(row) for row in listed(values["transformation_matrix"])]
         self._emit(name, transformation_matrix=rows, mean_vector=listed(values["mean_vector"]))
 
