@@ -80,6 +80,11 @@ UNTRANSLATED = {
     "batches in Python": ("loader = DataLoader(data, batch_sampler=b)", "`sampler:` and `batch:`"),
     "an argument of the function": ("def f(d):\n    return DataLoader(d)", "over d: not a dataset"),
     "options that only running tells": ("loader = DataLoader(data, **options())", "**options()"),
+    "arguments of no DataLoader": ("loader = DataLoader(data, order=1)", "DataLoader(order=1): n"),
+    "arguments of no sampler": (
+        "s = torch.utils.data.RandomSampler(data, order=1)\nloader = DataLoader(data, sampler=s)",
+        "the order depends on torch.utils.data.RandomSampler(data, order=1)"
+    ),
     "no dataset": ("loader = DataLoader()", "a DataLoader without a dataset"),
     "a subset": ("loader = DataLoader(torch.utils.data.Subset(data, [1]))", "not a dataset of"),
     "another dataset": ("loader = DataLoader(datasets.CelebA('/d'))", "CelebA: no format reads it"),

@@ -15,13 +15,13 @@ from .script import NotLiteral, Script, is_none
 from .torchvision_chance import BY_CHANCE, ByChance
 from .torchvision_transforms import (
     CONTAINERS,
-    REQUIRED,
     TRANSFORMS,
     NoCounterpart,
     Translator,
     image_field,
     told,
     translate,
+    values_of,
     without_counterpart,
 )
 from .yaml_text import Comment
@@ -106,6 +106,11 @@ def flag(script: Script, given: Mapping[str, ast.expr], name: str, default: bool
 def _normal(path: str) -> str:
     """Return an absolute path without `..` and the like, and any other one as it is."""
     return "/" + os.path.normpath(path).lstrip("/") if path.startswith("/") else path
+
+
+def is_torchvisions(name: str) -> bool:
+    """Tell whether a name in full is that of a transform."""
+    return name.startswith(("torchvision.transforms.", "torch.nn."))
 
 
 def root_name(word: str) -> str:
@@ -364,14 +369,21 @@ class Datasets:
         self._steps_left -= 1
         if isinstance(followed, ast.Call) and depth < _DEEPEST and self._steps_left >= 0:
             name = self._script.dotted(followed.func)
-            if name.rpartition(".")[2] in CONTAINERS:
-                inner = [*followed.args, *(keyword.value for keyword in followed.keywords)]
-                items = inner
-                if len(inner) == 1:
-                    held = self._script.follow(inner[0])
-                    items = held.elts if isinstance(held, (ast.List, ast.Tuple)) else [held]
-                return [step for item in items for step in self._steps(item, depth + 1)]
+            if is_torchvisions(name) and name.rpartition(".")[2] in CONTAINERS:
+                items = self._contained(followed, name.endswith(".Compose"))
+                if items is not None:
+                    return [step for item in items for step in self._steps(item, depth + 1)]
         return [node]
+
+    def _contained(self, call: ast.Call, is_compose: bool) -> Optional[list[ast.expr]]:
+        """Return what a Compose or Sequential is given; None where it would not take it."""
+        if not is_compose:
+            return None if call.keywords else call.args
+        given, unpacked = self._script.arguments(call, ["transforms"])
+        if unpacked or list(given) != ["transforms"]:
+            return None
+        held = self._script.follow(given["transforms"])
+        return held.elts if isinstance(held, (ast.List, ast.Tuple)) else [held]
 
     def _step(self, node: ast.expr, translator: Translator) -> Optional[NoCounterpart]:
         """Translate one transform, or say why not."""
@@ -403,7 +415,7 @@ class Datasets:
         if not isinstance(followed, ast.Call) or not name:
             raise without_counterpart("", is_own=True)
         kind = name.rpartition(".")[2]
-        if not name.startswith(("torchvision.transforms.", "torch.nn.")):
+        if not is_torchvisions(name):
             raise without_counterpart(kind, is_own=True)
         by_chance = BY_CHANCE.get(kind)
         if by_chance is None and kind not in TRANSFORMS:
@@ -412,13 +424,12 @@ class Datasets:
         given, unpacked = script.arguments(followed, list(parameters))
         if unpacked:
             raise NoCounterpart("its arguments are not known before the script runs")
-        values: dict[str, Any] = dict(parameters)
         transforms = given.pop("transforms", None) if by_chance is not None else None
+        taken: dict[str, Any] = {}
         if transforms is not None:
-            values["transforms"] = self._held(transforms)
-        values.update({argument: script.value(value) for argument, value in given.items()})
-        if REQUIRED in values.values():
-            raise NoCounterpart("an argument is missing")
+            taken["transforms"] = self._held(transforms)
+        taken.update({argument: script.value(value) for argument, value in given.items()})
+        values = values_of(kind, parameters, taken)
         if by_chance is not None:
             if self._depth == _DEEPEST:
                 raise NoCounterpart("it is nested too deeply")

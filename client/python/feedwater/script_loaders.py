@@ -159,6 +159,12 @@ class Migrator:
         for argument in unpacked:
             if not self._unpack(call, argument, given, kept):
                 return None
+        for name in given:
+            if name not in _LOADER_ARGUMENTS and name not in _NOT_NEEDED:
+                self._report.cannot(
+                    call, f"DataLoader({name}={self._script.source(given[name])}): not known here"
+                )
+                return None
         for name in ("batch_sampler", "collate_fn"):
             if name in given and not is_none(given[name]):
                 where = ELSEWHERE[name]

@@ -81,14 +81,15 @@ class Orders:
             if not name.startswith("torch.utils.data.") or not isinstance(value, ast.Call):
                 raise NotLiteral(script.source(value))
             kind = name.rpartition(".")[2]
-            if kind == "DistributedSampler":
-                own, unpacked = script.arguments(value, _DISTRIBUTED_ARGUMENTS)
+            is_distributed = kind == "DistributedSampler"
+            names = _DISTRIBUTED_ARGUMENTS if is_distributed else _SAMPLER_ARGUMENTS
+            own, unpacked = script.arguments(value, names)
+            if is_distributed:
                 answers.add(flag(script, own, "shuffle", True))
                 seeds.add(self._seed(own))
                 places.add(self._place(call, own))
                 self._note_dropped(value, given, own)
             elif kind in ("RandomSampler", "SequentialSampler"):
-                own, unpacked = script.arguments(value, _SAMPLER_ARGUMENTS)
                 answers.add(kind == "RandomSampler")
                 if flag(script, own, "replacement", False) or not is_none(
                     script.follow(own.get("num_samples", ast.Constant(None)))
@@ -99,7 +100,7 @@ class Orders:
                     )
             else:
                 raise NotLiteral(script.source(value))
-            if unpacked:
+            if unpacked or not set(own) <= set(names):
                 raise NotLiteral(script.source(value))
         if len(answers) != 1 or len(seeds) > 1 or len(places) > 1:
             raise NotLiteral(script.source(sampler))

@@ -10,7 +10,7 @@ from .pipeline import GraphEntry, Pipeline
 from .torchvision_chance import BY_CHANCE, ByChance
 from .torchvision_transforms import (
     CONTAINERS,
-    REQUIRED,
+    OLD_NAMES,
     TRANSFORMS,
     NoCounterpart,
     Translator,
@@ -22,6 +22,8 @@ from .torchvision_transforms import (
 from .units import count_of
 
 _UNLABELLED = ("array_record", "images")
+# Attributes that classes of older versions do not have, and what these do without.
+_NEWER = {"antialias": None, "inplace": False, "max_size": None, "mode": None}
 
 
 def _steps(transform: Any, position: str) -> Iterable[tuple[str, Any]]:
@@ -78,15 +80,19 @@ class _ByChance(ByChance):
 
 def _values(transform: Any, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return a transform's values by the names of its constructor's parameters."""
+    kind = type(transform)
+    old = {new: name for name, new in OLD_NAMES.get(kind.__name__, {}).items()}
     values = {}
-    for name, default in parameters.items():
-        if name == "antialias":
-            default = None  # what versions do on tensors that do not have it
-        values[name] = getattr(transform, name, default)
-        if values[name] is REQUIRED:
+    for name in parameters:
+        if hasattr(transform, name):
+            values[name] = getattr(transform, name)
+        elif hasattr(transform, old.get(name, name)):
+            values[name] = getattr(transform, old[name])
+        elif name in _NEWER:
+            values[name] = _NEWER[name]
+        else:
             raise NoCounterpart(f"it has no attribute {name!r}: is it torchvision's?")
     # RandomCrop of version 2 keeps it in another order than it takes it: left, right, top, bottom.
-    kind = type(transform)
     is_kept_otherwise = kind.__name__ == "RandomCrop" and ".v2." in kind.__module__
     if is_kept_otherwise and values.get("padding") is not None:
         left, right, top, bottom = values["padding"]

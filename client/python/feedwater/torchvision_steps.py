@@ -149,7 +149,9 @@ class Steps:
         self._is_tensor = True
 
     def to_pil_image(self, values: dict[str, Any]) -> None:
-        """ToPILImage."""
+        """ToPILImage: in another mode its three channels are other colours."""
+        if values["mode"] not in (None, "L" if self._channels == 1 else "RGB"):
+            raise NoCounterpart(f"mode {values['mode']!r}: channels are taken as they are")
         if self._is_float:
             raise NoCounterpart("it makes bytes of floats: put it before ToTensor (ToDtype)")
         self._is_tensor = False

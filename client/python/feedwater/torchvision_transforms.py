@@ -227,6 +227,37 @@ TRANSFORMS: dict[str, Transform] = {
 }
 
 
+# What some parameters were called in older versions, with values that mean the same.
+OLD_NAMES: dict[str, dict[str, str]] = {
+    "RandomAffine": {"resample": "interpolation", "fillcolor": "fill"},
+    "RandomChoice": {"probabilities": "p"},
+    "RandomRotation": {"resample": "interpolation"},
+}
+
+
+def values_of(name: str, parameters: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the value of each parameter of a class, where `given` has those of a call.
+
+    Raises
+    ------
+    NoCounterpart
+        An argument is not a parameter of the class, or one is missing.
+    """
+    values = dict(parameters)
+    old = OLD_NAMES.get(name, {})
+    for argument, value in given.items():
+        if argument in old and old[argument] not in given:
+            if value is not None:  # None: as if it was not given
+                values[old[argument]] = value
+        elif argument in parameters:
+            values[argument] = value
+        else:
+            raise NoCounterpart(f"argument {argument!r} is not known")
+    if REQUIRED in values.values():
+        raise NoCounterpart("an argument is missing")
+    return values
+
+
 def translate(translator: Translator, name: str, values: Mapping[str, Any]) -> None:
     """Translate a transform of a known name; raise NoCounterpart."""
     try:

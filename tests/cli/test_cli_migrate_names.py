@@ -1,0 +1,96 @@
+"""feedwater migrate: whose a class is by the imports, and which arguments it takes."""
+
+from __future__ import annotations
+
+import pytest
+from migration import head, migrate, translated, write
+
+PIL = "from PIL import Image\n"
+
+
+def over(steps: str) -> str:
+    return f"loader = DataLoader(datasets.ImageFolder('/d/x', transforms.Compose([{steps}])))\n"
+
+
+ARGUMENTS = {
+    "a filter by its old name": (
+        "transforms.RandomRotation(10, resample=Image.BILINEAR)",
+        {"random_rotation": {"degrees": 10, "interpolation": "bilinear"}},
+    ),
+    "no filter by its old name": (
+        "transforms.RandomRotation(10, resample=False)", {"random_rotation": {"degrees": 10}}
+    ),
+    "a colour by its old name": (
+        "transforms.RandomAffine(10, resample=Image.BILINEAR, fillcolor=255)",
+        {"random_affine": {"degrees": 10, "interpolation": "bilinear", "fill": [255.0]}},
+    ),
+    "weights by their old name": (
+        "transforms.RandomChoice([transforms.RandomInvert(), transforms.RandomEqualize()], "
+        "probabilities=[1, 3])",
+        {"one_of": {"weights": [1.0, 3.0], "ops": ["random_invert", "random_equalize"]}},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("step", "expected"), ARGUMENTS.values(), ids=ARGUMENTS)
+def test_arguments_by_their_old_names_are_taken(project, step, expected):
+    found = translated(project, PIL + over(step))
+    assert found["graph"][1] == expected and not found["notes"]["untranslated"]
+
+
+UNKNOWN = {
+    "of no version": ("transforms.Resize(9, foo=1)", "argument 'foo' is not known"),
+    "of the op": ("transforms.RandomErasing(p=0.5, noise=3)", "argument 'noise' is not known"),
+    "by chance": ("transforms.RandomApply([transforms.RandomInvert()], q=1)", "argument 'q' is"),
+    "twice": (
+        "transforms.RandomRotation(9, Image.BILINEAR, resample=0)", "argument 'resample' is not"
+    ),
+    "a filter that no op has": (
+        "transforms.RandomRotation(10, resample=Image.BICUBIC)", "random_rotation: interpolation is"
+    ),
+    "of a Compose": (
+        "transforms.Compose([transforms.RandomInvert()], p=0.5)", "Compose([transforms.RandomInv"
+    ),
+    "two of a Compose": (
+        "transforms.Compose([transforms.RandomInvert()], [transforms.RandomEqualize()])", "Compose("
+    ),
+    "of a Sequential": ("torch.nn.Sequential(first=transforms.RandomInvert())", "Sequential(f"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("step", "message"), UNKNOWN.values(), ids=UNKNOWN)
+def test_arguments_that_are_not_known_are_refused(project, step, message):
+    done = migrate(write(project.folder, head(PIL + over(step))), "--json").document
+    texts = [told["text"] for told in done["untranslated"]]
+    assert done["diff"] == "" and any(message in text for text in texts), texts
+
+
+FOREIGN = {
+    "of a package": "import monai.transforms as mine\n",
+    "of a module": "from mine import Compose\nimport mine\n",
+    "of a module beside it": "from .mine import Compose\nfrom . import mine\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("imports", FOREIGN.values(), ids=FOREIGN)
+@pytest.mark.parametrize("kind", ["Compose", "Sequential"])
+def test_a_foreign_compose_is_not_torchvisions(project, imports, kind):
+    body = (
+        imports + f"tf = mine.{kind}([transforms.ToTensor()], p=0.5)\n"
+        "loader = DataLoader(datasets.ImageFolder('/d/x', tf))\n"
+        "first = DataLoader(datasets.ImageFolder('/d/y', transforms.Compose([tf])))\n"
+    )
+    done = migrate(write(project.folder, head(body)), "--json").document
+    assert done["diff"] == ""
+    texts = [told["text"] for told in done["untranslated"]]
+    assert sum("a class or function of the program's own" in text for text in texts) == 2
+
+
+@pytest.mark.parametrize("steps", [
+    "transforms.Compose(transforms=[transforms.ToTensor()])",
+    "torch.nn.Sequential(transforms.ToTensor())",
+    "torch.nn.modules.container.Sequential(transforms.ToTensor())",
+])  # fmt: skip
+def test_torchs_own_are(project, steps):
+    found = translated(project, over(steps))
+    assert not found["notes"]["untranslated"] and len(found["graph"]) == 2
