@@ -94,3 +94,65 @@ def test_a_foreign_compose_is_not_torchvisions(project, imports, kind):
 def test_torchs_own_are(project, steps):
     found = translated(project, over(steps))
     assert not found["notes"]["untranslated"] and len(found["graph"]) == 2
+
+
+TWICE = {
+    "a class, the last one": (
+        "try:\n    from mine import Compose\nexcept ImportError:\n"
+        "    from torchvision.transforms import Compose\n",
+        "Compose([transforms.ToTensor()])", "Compose is imported as mine.Compose and as torchvisi",
+    ),
+    "a class, the first one": (
+        "try:\n    from torchvision.transforms import Compose\nexcept ImportError:\n"
+        "    from mine import Compose\n",
+        "Compose([transforms.ToTensor()])", "Compose is imported as torchvision.transforms.Compo",
+    ),
+    "a class of a module beside it": (
+        "from torchvision.transforms import Compose\nfrom .mine import Compose\n",
+        "Compose([transforms.ToTensor()])", "Compose is imported as torchvision.transforms.Compo",
+    ),
+    "a module": (
+        "if x:\n    import mine as T\nelse:\n    import torchvision.transforms as T\n",
+        "T.Compose([T.ToTensor()])", "T is imported as mine and as torchvision.transforms: only",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("imports", "transform", "message"), TWICE.values(), ids=TWICE)
+def test_a_name_that_two_modules_give_is_not_known(project, imports, transform, message):
+    body = f"{imports}loader = DataLoader(datasets.ImageFolder('/d/x', {transform}))\n"
+    done = migrate(write(project.folder, head(body)), "--json")
+    assert done.status == 1 and done.document["diff"] == ""
+    texts = [told["text"] for told in done.document["untranslated"]]
+    assert any(message in text for text in texts), texts
+
+
+def test_a_loader_that_two_modules_give_is_told(project):
+    body = (
+        "try:\n    from mine import DataLoader\nexcept ImportError:\n    pass\n"
+        "loader = DataLoader(datasets.ImageFolder('/d/x', transforms.ToTensor()))\n"
+    )
+    done = migrate(write(project.folder, head(body)), "--json").document
+    assert done["files"] == {}
+    assert any("DataLoader is imported as torch.utils.data.DataLoader and as mine.DataLoader"
+               in told["text"] for told in done["untranslated"])  # fmt: skip
+
+
+def test_one_thing_that_is_imported_twice_is_known(project):
+    body = (
+        "import torchvision.transforms as transforms\nfrom torch import nn\nimport torch.nn as nn\n"
+        "try:\n    import cPickle as pickle\nexcept ImportError:\n    import pickle\n"
+        "print(pickle)\n" + over("nn.Sequential(transforms.ToTensor())")
+    )
+    assert not translated(project, body)["notes"]["untranslated"]
+
+
+def test_names_of_two_star_imports_are_not_known(project):
+    for other in ("from mine import *\n", "from .mine import *\n"):
+        body = (
+            f"from torchvision.transforms import *\n{other}"
+            "loader = DataLoader(datasets.ImageFolder('/d/x', Compose([ToTensor()])))\n"
+        )
+        path = project.folder / "train.py"
+        path.unlink(missing_ok=True)
+        assert migrate(write(project.folder, head(body)), "--json").document["diff"] == ""

@@ -67,7 +67,7 @@ class Script:
         self._scopes: dict[ast.AST, ast.AST] = {}
         self.nodes: list[ast.AST] = []
         self._walk()
-        self._imports: dict[str, str] = {}
+        self._imported: dict[str, dict[str, ast.AST]] = {}  # what a name may be by imports
         self._stars: list[str] = []
         self._assigned: dict[tuple[ast.AST, str], list[tuple[Optional[ast.expr], ast.AST]]] = {}
         self._options: dict[str, tuple[int, Optional[ast.expr]]] = {}
@@ -103,13 +103,16 @@ class Script:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 first = alias.name.partition(".")[0]
-                self._imports[alias.asname or first] = alias.name if alias.asname else first
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                full = alias.name if alias.asname else first
+                self._imported.setdefault(alias.asname or first, {})[full] = node
+        elif isinstance(node, ast.ImportFrom):
+            module = "." * node.level + (node.module or "")
             for alias in node.names:
-                if alias.name == "*" and node.module.startswith("torch"):
-                    self._stars.append(node.module)
+                if alias.name == "*":
+                    self._stars.append(module)
                 else:
-                    self._imports[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+                    full = f"{module}.{alias.name}"
+                    self._imported.setdefault(alias.asname or alias.name, {})[full] = node
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             value, place = self._stored(node)
             self._assigned.setdefault((scope, node.id), []).append((value, place))
@@ -188,11 +191,34 @@ class Script:
             node = node.value
         if not isinstance(node, ast.Name):
             return ""
-        if node.id in self._imports and not self.assignments(node):
-            return ".".join([self._imports[node.id], *reversed(parts)])
-        if len(self._stars) == 1 and not parts and not self.assignments(node):
+        if self.assignments(node):
+            return ""
+        if node.id in self._imported:
+            first, *others = self._imported[node.id]
+            if others or first.startswith("."):
+                return ""  # only running tells it
+            return ".".join([first, *reversed(parts)])
+        if len(self._stars) == 1 and self._stars[0].startswith("torch") and not parts:
             return f"{self._stars[0]}.{node.id}"  # from torchvision.transforms import *
         return ""
+
+    def is_imported(self, name: str) -> bool:
+        """Tell whether an import may give a name its value."""
+        return name in self._imported
+
+    def imported_twice(self) -> list[tuple[ast.AST, str]]:
+        """Return the imports of names of torch's that other modules may give, too, and why."""
+        used = {node.id for node in self.nodes if isinstance(node, ast.Name)}
+        return [
+            (
+                list(places.values())[-1],
+                f"{name} is imported as {' and as '.join(places)}: only running it tells which",
+            )
+            for name, places in self._imported.items()
+            if len(places) > 1
+            and name in used
+            and any(place.startswith(("torchvision", "torch.utils.data")) for place in places)
+        ]
 
     def patches(self) -> list[ast.AST]:
         """Return where the script sets attributes of torch's and torchvision's own classes."""
@@ -256,7 +282,7 @@ class Script:
         changes = self._uses.changes(node, is_loaders)
         if isinstance(node, ast.Name):
             places = [place for _, place in self.assignments(node)]
-            if places and node.id in self._imports:
+            if places and self.is_imported(node.id):
                 changes = changes + places  # an import or an assignment: which one is not known
         return changes
 

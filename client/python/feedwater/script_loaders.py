@@ -100,6 +100,8 @@ class Migrator:
         ]
         if not loaders:
             self._report.cannot(script.tree, "no torch.utils.data.DataLoader is in it")
+        for node, reason in script.imported_twice():
+            self._report.cannot(node, reason)
         patches = script.patches()
         for call in loaders:
             script.met = dict.fromkeys(patches, "a class")
