@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Callable, Optional
 
 from . import errors
+from .script_options import Options
 from .script_uses import Uses
 
 _MAX_BYTES = 1 << 20
@@ -70,13 +71,12 @@ class Script:
         self._imported: dict[str, dict[str, ast.AST]] = {}  # what a name may be by imports
         self._stars: list[str] = []
         self._assigned: dict[tuple[ast.AST, str], list[tuple[Optional[ast.expr], ast.AST]]] = {}
-        self._options: dict[str, tuple[int, Optional[ast.expr]]] = {}
-        self._option_names: set[str] = set()
         self._set: dict[str, list[tuple[Optional[ast.expr], ast.Attribute]]] = {}  # of `NAME.x = `
         self.met: dict[ast.AST, str] = {}
         for node in self.nodes:
             self._take(node)
         self._uses = Uses(self)
+        self.options = Options(self, self._uses)
 
     # --- reading the tree
 
@@ -123,8 +123,6 @@ class Script:
         elif isinstance(node, ast.arg):
             function = self.parents[self.parents[node]]
             self._assigned.setdefault((function, node.arg), []).append((None, node))
-        elif isinstance(node, ast.Call):
-            self._take_option(node)
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             self._assigned.setdefault((scope, node.name), []).append((None, node))
 
@@ -143,37 +141,6 @@ class Script:
                 if not any(isinstance(item, ast.Starred) for item in items):
                     return values.elts[parent.elts.index(target)], parent
         return None, parent
-
-    def _take_option(self, call: ast.Call) -> None:
-        """Note an option of argparse and its default, and what parse_args() is assigned to."""
-        method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-        parent = self.parents.get(call)
-        if method == "parse_args" and isinstance(parent, ast.Assign):
-            self._option_names |= {t.id for t in parent.targets if isinstance(t, ast.Name)}
-        if method == "set_defaults":
-            for keyword in call.keywords:
-                if keyword.arg is not None:
-                    self._options[keyword.arg] = (call.lineno, None)
-        if method != "add_argument":
-            return
-        given = [a.value for a in call.args if isinstance(a, ast.Constant)]
-        words = [word for word in given if isinstance(word, str)]
-        keywords = {keyword.arg: keyword.value for keyword in call.keywords}
-        long = [word for word in words if word.startswith("--")] or words
-        if not long:
-            return
-        name = long[0].lstrip("-").replace("-", "_")
-        dest = keywords.get("dest")
-        if isinstance(dest, ast.Constant) and isinstance(dest.value, str):
-            name = dest.value
-        default = keywords.get("default")
-        action = keywords.get("action")
-        action_name = action.value if isinstance(action, ast.Constant) else None
-        if default is None and action_name in ("store_true", "store_false"):
-            default = ast.Constant(action_name == "store_false")
-        if name in self._options:
-            default = None  # of two parsers, or set elsewhere
-        self._options[name] = (call.lineno, default)
 
     def calls(self) -> Iterator[tuple[ast.Call, str]]:
         """Yield every call of a name that imports explain, with that name in full."""
@@ -372,30 +339,15 @@ class Script:
             return node.attr.lower().replace("_", "-")
         if dotted.startswith("torch."):
             return dotted
-        default = self.option_default(node)
+        default = self.options.default(node)
         if default is None:
-            raise NotLiteral(self.source(node))
+            raise NotLiteral(self.source(node) + self.options.why_not(node))
         line, value = default
         got = self.value(value, depth + 1)
         self.notes.append(
             (node.lineno, f"{self.source(node)} is {got!r}, the default of line {line}")
         )
         return got
-
-    def option_default(self, node: ast.expr) -> Optional[tuple[int, ast.expr]]:
-        """Return line and default of the option that `args.NAME` reads; None without."""
-        if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
-            return None
-        if self.default_of(node) is None or self._uses.attribute_changes(node.attr):
-            return None  # without a default, or the script changes it
-        line, default = self._options[node.attr]
-        return None if default is None else (line, default)
-
-    def default_of(self, node: ast.Attribute) -> Optional[ast.expr]:
-        """Return the default of an option as it was declared."""
-        if not isinstance(node.value, ast.Name) or node.value.id not in self._option_names:
-            return None
-        return self._options.get(node.attr, (0, None))[1]
 
     def arguments(
         self, call: ast.Call, names: list[str]

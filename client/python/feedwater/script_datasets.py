@@ -231,7 +231,7 @@ class Datasets:
             name = self._root_name(steps[-1] if steps else "data", (os.path.normpath(value),))
             said = f"{value!r} as seen from where the script runs"
         else:
-            default = script.option_default(base)
+            default = script.options.default(base)
             shown = script.source(base)
             word = base.attr if isinstance(base, ast.Attribute) else base.id if isinstance(
                 base, ast.Name) else "data"  # fmt: skip

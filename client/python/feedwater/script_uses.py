@@ -29,7 +29,7 @@ _IDLE = {"class_to_idx", "classes", "root", "shape"}
 # Attributes of datasets with entries that cannot be changed.
 _RECORDS = {"data", "imgs", "samples", "targets"}
 _LOADERS_DATASET = {"data_source", "dataset", "datasets"}
-_PURE = {
+PURE = {
     "all", "any", "bool", "float", "hash", "id", "int", "isinstance", "len", "max", "min", "print",
     "range", "repr", "str", "sum", "type",
 }  # fmt: skip
@@ -42,7 +42,7 @@ _PURE_OF_MODULES = {
     "numpy.bincount", "numpy.unique", "os.fspath",
     "os.path.exists", "os.path.isdir", "os.path.join", "pprint.pprint", "torch.tensor",
 }  # fmt: skip
-_LOGS = {"critical", "debug", "error", "exception", "info", "warning"}
+LOGS = {"critical", "debug", "error", "exception", "info", "warning"}
 _HOLDERS = ("torchvision.", "torch.nn.")
 _LOADERS = "torch.utils.data."
 _LOOKS = (
@@ -96,6 +96,18 @@ class Uses:
         if found is None:
             found = self._known[variable, is_loaders] = self._find(variable, is_loaders)
         return found
+
+    @property
+    def dynamic(self) -> Optional[ast.AST]:
+        """Where exec() or globals() may do anything with names of the module."""
+        return self._dynamic
+
+    def use_of(self, use: ast.expr, value: ast.expr) -> tuple[Optional[ast.AST], list[ast.expr]]:
+        """Return what a use of a list, or the like, changes, and what holds it from then on."""
+        parts = value.elts if isinstance(value, (ast.List, ast.Set, ast.Tuple)) else [value]
+        if not _is_load(use):
+            return None, []
+        return self._use(use, self._is_plain(parts), False)[:2]
 
     def attribute_changes(self, name: str) -> list[ast.AST]:
         """Return where an attribute of any object but `self` may be set: of options."""
@@ -171,7 +183,7 @@ class Uses:
                 if name.startswith((*_HOLDERS, "torch.utils.")):
                     return False
             elif isinstance(node, ast.Attribute):
-                default = self._script.default_of(node)
+                default = self._script.options.declared(node)
                 stack += [] if default is None else [default]
             elif isinstance(node, (ast.Tuple, ast.BinOp, ast.IfExp, ast.BoolOp)):
                 stack += [n for n in ast.iter_child_nodes(node) if isinstance(n, ast.expr)]
@@ -426,13 +438,13 @@ class Uses:
         if name in _PURE_OF_MODULES:
             return "none"
         if isinstance(call.func, ast.Name) and not name and not script.assignments(call.func):
-            if call.func.id in _PURE:
+            if call.func.id in PURE:
                 return "none"
             if call.func.id in _COPIES:
                 return "none" if is_new else "held"
         method = call.func.attr if isinstance(call.func, ast.Attribute) and not name else ""
         is_copied = method == "update" and has_plain
-        return "none" if method in _LOGS or is_copied else "change"
+        return "none" if method in LOGS or is_copied else "change"
 
 
 def _is_load(node: ast.expr) -> bool:

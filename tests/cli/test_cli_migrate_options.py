@@ -1,0 +1,224 @@
+"""feedwater migrate: when the default of an option of argparse is its value."""
+
+from __future__ import annotations
+
+import pytest
+from migration import head, migrate, translated, write
+
+PARSER = (
+    "import argparse\nimport json\nimport logging\nimport yaml\nimport wandb\n"
+    "import torch.multiprocessing as mp\n"
+    "logger = logging.getLogger()\n"
+    "p = argparse.ArgumentParser()\n"
+    "p.add_argument('--size', type=int, default=8)\n"
+    "p.add_argument('--mean', nargs=3, default=[0.5, 0.4, 0.3])\n"
+)
+ARGS = "args = p.parse_args()\n"
+
+
+def loader(options: str = "args", indent: str = "") -> str:
+    return (
+        f"{indent}loader = DataLoader(datasets.ImageFolder('/d/x', transforms.Compose([\n"
+        f"{indent}    transforms.CenterCrop({options}.size), transforms.ToTensor()])))\n"
+    )
+
+
+WRAPPED = "def improve(opt, path):\n{}\n"
+CHANGED = {
+    "defaults of a file": "p.set_defaults(**yaml.safe_load(open('c.yaml')))\n" + ARGS + loader(),
+    "defaults of a file, later in the text": (
+        f"def main():\n    {ARGS}{loader(indent='    ')}"
+        "def setup():\n    p.set_defaults(**load())\nsetup()\nmain()\n"
+    ),
+    "vars()": ARGS + "vars(args).update(cfg)\n" + loader(),
+    "vars() with a name": ARGS + "d = vars(args)\nd['size'] = 9\n" + loader(),
+    "vars() in place": ARGS + "d = vars(args)\nd |= cfg\n" + loader(),
+    "entries of vars()": ARGS + "vars(args)['size'] = 9\n" + loader(),
+    "__dict__": ARGS + "args.__dict__.update(cfg)\n" + loader(),
+    "another __dict__": ARGS + "args.__dict__ = cfg\n" + loader(),
+    "a second assignment": ARGS + "args = merge(args, 'c.yaml')\n" + loader(),
+    "a second assignment to what is something else": ARGS + "args = Config('c.yaml')\n" + loader(),
+    "a second assignment in a branch": ARGS + "if x:\n    args = load()\n" + loader(),
+    "a second assignment by global": (
+        f"def setup():\n    global args\n    args = load()\n{ARGS}setup()\n{loader()}"
+    ),
+    "an import of that name": "from config import args\n" + ARGS + loader(),
+    "the script's own function": (
+        WRAPPED.format("    opt.__dict__.update(read(path))")
+        + ARGS + "improve(args, 'c.yaml')\n" + loader()
+    ),
+    "a function of its function": (
+        "def inner(o):\n    vars(o).update(cfg)\n" + WRAPPED.format("    inner(o=opt)")
+        + ARGS + "improve(args, 'c.yaml')\n" + loader()
+    ),
+    "a function that gives them back": (
+        WRAPPED.format("    opt.__dict__.update(read(path))\n    return opt")
+        + ARGS + "args = improve(args, 'c.yaml')\n" + loader()
+    ),
+    "a function that takes any arguments": (
+        "def improve(*those):\n    those[0].__dict__.clear()\n"
+        + ARGS + "improve(args)\n" + loader()
+    ),
+    "a function from elsewhere": "import utils\n" + ARGS + "utils.setup(args)\n" + loader(),
+    "another name": ARGS + "opt = args\nopt.__dict__.update(cfg)\n" + loader(),
+    "an attribute": (
+        "class Run:\n    def __init__(self, options):\n        self.options = options\n"
+        "    def setup(self):\n        self.options.__dict__.update(cfg)\n"
+        + ARGS + "Run(args).setup()\n" + loader()
+    ),
+    "an attribute of theirs by another name": (
+        WRAPPED.format("    opt.size = 9") + ARGS + "improve(args, 1)\n" + loader()
+    ),
+    "a list that holds them": ARGS + "several = [args]\nseveral[0].__dict__ = {}\n" + loader(),
+    "entries of a list that holds them": (
+        ARGS + "for each in [args, 1]:\n    merge(each)\n" + loader()
+    ),
+    "a method of theirs": ARGS + "args.merge_from_file('c.yaml')\n" + loader(),
+    "exec": ARGS + "exec(open('configurator.py').read())\n" + loader(),
+    "a command line of the script's": "args = p.parse_args(['--size', '9'])\n" + loader(),
+    "a command line with a name": "argv = ['--size', '9']\nargs = p.parse_args(argv)\n" + loader(),
+    "another namespace": "args = p.parse_args(namespace=mine)\n" + loader(),
+    "a file of the parser": (
+        "q = configargparse.ArgParser(default_config_files=['c.yaml'])\n" + ARGS + loader()
+    ),
+    "a process that changes them": (
+        "def work(rank, opt):\n    vars(opt).update(cfg)\n"
+        + loader("opt", "    ") + ARGS + "mp.spawn(work, nprocs=2, args=(args,))\n"
+    ),
+    "a function that gets others, too": (
+        f"def main(args):\n{loader(indent='    ')}{ARGS}main(args)\nmain(load())\n"
+    ),
+    "a parameter with a default": (
+        "def main(args=DEFAULTS):\n" + loader(indent="    ") + ARGS + "main(args)\nmain()\n"
+    ),
+    "a parameter that nobody hands them": f"def main(args):\n{loader(indent='    ')}{ARGS}",
+    "an option that a function converts": (
+        "p.add_argument('--flag', type=str2bool, default='False')\n" + ARGS
+        + loader().replace("args.size", "args.flag")
+    ),
+    "an option that must be given": (
+        "p.add_argument('--side', type=int, default=9, required=True)\n" + ARGS
+        + loader().replace("args.size", "args.side")
+    ),
+    "an option of a dict": (
+        "p.add_argument('--fast', action='store_true', **more)\n" + ARGS
+        + loader().replace("args.size", "args.fast")
+    ),
+    "a list that grows": (
+        ARGS + "args.mean.reverse()\n" + loader().replace(
+            "ToTensor()", "ToTensor(), transforms.Normalize(args.mean, [1., 1., 1.])")
+    ),
+    "a list that grows by another name": (
+        ARGS + "others = args.mean\nothers.reverse()\n" + loader().replace(
+            "ToTensor()", "ToTensor(), transforms.Normalize(args.mean, [1., 1., 1.])")
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("body", CHANGED.values(), ids=CHANGED)
+def test_the_default_of_options_that_may_be_others_is_not_taken(project, body):
+    done = migrate(write(project.folder, head(PARSER + body)), "--json")
+    texts = [told["text"] for told in done.document["untranslated"]]
+    assert done.status == 1 and done.document["diff"] == ""
+    assert any("is not a literal" in text for text in texts), texts
+
+
+def test_the_line_that_may_give_them_other_values_is_told(project):
+    body = ARGS + "vars(args).update(cfg)\n" + loader()
+    done = migrate(write(project.folder, head(PARSER + body)), "--json")
+    texts = [told["text"] for told in done.document["untranslated"]]
+    line = head(PARSER + body).split("\n").index("vars(args).update(cfg)") + 1
+    assert any(f"args.size (line {line} may give" in text for text in texts), texts
+
+
+def test_a_root_whose_default_may_be_another_is_a_name(project):
+    body = (
+        "p.add_argument('--data', default='/d/x')\n" + ARGS + "vars(args).update(cfg)\n"
+        "loader = DataLoader(datasets.ImageFolder(args.data, transforms.ToTensor()))\n"
+    )
+    assert translated(project, PARSER + body)["dataset"]["root"] == "data"
+
+
+READ = {
+    "as they are": ARGS + loader(),
+    "printed": ARGS + "print(args)\nlogger.info('%s', vars(args))\nlogger.info(f'{args}')\n"
+    + loader(),
+    "written": ARGS + "json.dump(vars(args), f)\nf.write(yaml.dump(args.__dict__))\n" + loader(),
+    "tracked": (
+        ARGS + "wandb.init(config=args)\nwandb.config.update(args)\nrun.config.update(vars(args))\n"
+        "writer.add_text('args', str(args))\n" + loader()
+    ),
+    "gone through": (
+        ARGS + "for k, v in sorted(vars(args).items()):\n    print(k, v)\n"
+        "known = {k: v for k, v in args._get_kwargs()}\nassert 'size' in vars(args)\n" + loader()
+    ),
+    "looked at": (
+        ARGS + "if hasattr(args, 'x') and getattr(args, 'y', 0):\n    copied = dict(vars(args))\n"
+        "setattr(args, 'rank', 3)\nargs.gpu = 1\n" + loader()
+    ),
+    "handed over as arguments": ARGS + "model(**vars(args))\nmodel(args.size)\n" + loader(),
+    "handed to main": f"def main(args):\n{loader(indent='    ')}main(p.parse_args())\n",
+    "handed by another name": f"def main(opt):\n{loader('opt', '    ')}{ARGS}main(args)\n",
+    "handed through functions": (
+        "def show(o):\n    print(o.size)\n"
+        f"def main(gpu, count, opt):\n    show(o=opt)\n{loader('opt', '    ')}"
+        f"{ARGS}main(args.gpu, 3, args)\n"
+    ),
+    "handed to processes": (
+        f"def work(gpu, count, args):\n    args.gpu = gpu\n{loader(indent='    ')}"
+        f"{ARGS}mp.spawn(work, nprocs=2, args=(2, args))\nif x:\n    work(args.gpu, 2, args)\n"
+    ),
+    "of a function": (
+        f"def get():\n    args = p.parse_args()\n    return args\ndef main():\n    args = get()\n"
+        f"{loader(indent='    ')}main()\n"
+    ),
+    "global": (
+        f"args = None\ndef main():\n    global args\n    args = p.parse_args()\n    work()\n"
+        f"def work():\n{loader(indent='    ')}main()\n"
+    ),
+    "kept in an object": (
+        "class Run:\n    def __init__(self, options):\n        self.options = options\n"
+        "    def go(self):\n        print(self.options.size)\n"
+        + ARGS + "Run(args).go()\n" + loader()
+    ),
+    "saved beside others": (
+        "def save(state, path):\n    torch.save(state, path)\n"
+        + ARGS + "save({'args': args, 'epoch': 1}, 'x')\nstate = {'args': vars(args)}\n"
+        "state['epoch'] = 2\ntorch.save(state, 'y')\n" + loader()
+    ),
+    "of commands": (
+        f"def train(args):\n{loader(indent='    ')}"
+        "s = p.add_subparsers().add_parser('train')\ns.set_defaults(func=train)\n"
+        + ARGS + "args.func(args)\n"
+    ),
+    "of a method": (
+        "class Run:\n    def fit(self, args):\n        self.size = args.size\n"
+        + ARGS + "model.train()\nRun().fit(args)\n" + loader()
+    ),
+    "of an own command line": "args = p.parse_args(sys.argv[1:])\n" + loader(),
+    "of an empty command line": "args = p.parse_args([])\n" + loader(),
+    "any arguments of another function": (
+        "def any(*args, **more):\n    return other(*args, **more)\n" + ARGS + loader()
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("body", READ.values(), ids=READ)
+def test_the_default_of_options_that_are_only_read_is_taken(project, body):
+    found = translated(project, PARSER + body)
+    assert found["graph"][1] == {"center_crop": {"size": 8}}, found["notes"]["untranslated"]
+    assert not found["notes"]["untranslated"]
+    assert any("the default of line" in note["text"] for note in found["notes"]["notes"])
+
+
+def test_a_default_is_converted_as_argparse_does(project):
+    body = "p.add_argument('--side', type=int, default='9')\n" + ARGS
+    found = translated(project, PARSER + body + loader().replace("args.size", "args.side"))
+    assert found["graph"][1] == {"center_crop": {"size": 9}}
+
+
+def test_a_list_among_the_defaults_that_is_only_read_is_taken(project):
+    body = ARGS + "print(args.mean, args.mean[0])\nnormalize = transforms.Normalize(\n"
+    body += "    args.mean, [1.0, 1.0, 1.0])\n"
+    found = translated(project, PARSER + body + loader().replace("r()]", "r(), normalize]"))
+    assert found["graph"][2]["normalize"]["mean"] == [127.5, 102.0, 76.5]
