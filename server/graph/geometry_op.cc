@@ -16,6 +16,16 @@ absl::StatusOr<Specs> GeometryOp::Plan(absl::Span<const TensorSpec> inputs,
         absl::StrCat("'interpolation' has ", choices(), " words for ", pictures,
                      " fields in 'in' that are images or masks; give one, or one for each"));
   }
+  size_t picture = 0;
+  for (size_t i = 0; i < inputs.size() && choices() > 1; ++i) {
+    if (!IsPicture(roles[i])) continue;
+    if (IsNearest(picture++) || inputs[i].dtype == DType::kUInt8) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "'interpolation' must have 'nearest' for ",
+        i < environment.fields.size() ? absl::StrCat("'", environment.fields[i], "', which is ")
+                                      : "what is ",
+        inputs[i].ToString(), ": it mixes values of uint8 alone"));
+  }
   if (mask_fill() != nullptr)
     FW_RETURN_IF_ERROR(CheckMaskFill(inputs, environment, (*mask_fill())[0]));
   return PlanJoint(inputs, environment, [&](PlannedSize size) { return PlanSize(size); });

@@ -38,6 +38,7 @@ class GeometryOp : public Op {
   // Words of `interpolation`, one for each image and mask; 1 serves all images, and masks are
   // nearest.
   virtual size_t choices() const { return 1; }
+  virtual bool IsNearest(size_t /*input*/) const { return true; }  // by its word
   virtual absl::StatusOr<PlannedSize> PlanSize(PlannedSize input) const = 0;
   // Of ops that resample, where PlanSize is open: the longest sides that they make of an image of
   // this size, which may be open too. -1: as long as the limits allow.

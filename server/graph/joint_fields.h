@@ -26,7 +26,7 @@ inline constexpr const char* kJointDoc =
     "labels, keypoints]`. The image stands first. What the others are, their type says: more "
     "images; "
     "masks, which are integers `[H,W]`, or `[H,W,1]` behind the first image, and nearest unless "
-    "`interpolation` is a list of words; "
+    "`interpolation` is a list of words, which those of uint8 obey; "
     "boxes, float32 `[?,4]` of left, top, right and bottom edge in pixels, where a pixel reaches "
     "from "
     "its number to the next one; keypoints, float32 `[?,2]`, or `[?,3]` with visibility; labels, "

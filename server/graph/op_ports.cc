@@ -59,13 +59,18 @@ absl::Status CheckSizes(const Specs& planned) {
   return absl::OkStatus();
 }
 
+absl::Status CheckNotEmpty(const TensorSpec& spec) {
+  if (!IsImage(spec) || spec.ByteSize().value_or(1) > 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("an image without pixels: ", spec.ToString()));
+}
+
 absl::Status CheckPlanned(const TensorSpec& spec, const TensorSpec& planned) {
   bool agrees = spec.dtype == planned.dtype && spec.layout == planned.layout &&
                 spec.shape.size() == planned.shape.size() && spec.IsStatic();
   for (size_t d = 0; agrees && d < spec.shape.size(); ++d) {
     agrees = planned.shape[d] < 0 || planned.shape[d] == spec.shape[d];
   }
-  if (agrees) return absl::OkStatus();
+  if (agrees) return CheckNotEmpty(spec);
   return absl::InternalError(
       absl::StrCat("writes ", spec.ToString(), ", but had planned ", planned.ToString()));
 }

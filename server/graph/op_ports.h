@@ -13,6 +13,10 @@ absl::Status CheckPort(const OpEntry& entry, size_t i, absl::string_view name,
 // Sizes only: a shape that overflows is refused long before memory is asked for.
 absl::Status CheckSizes(const Specs& planned);
 
+// InvalidArgument where it is an image with a side of 0, which no op knows what to do with: a
+// record may say so of itself. REQUIRES: its sizes are settled.
+absl::Status CheckNotEmpty(const TensorSpec& spec);
+
 // Whether `spec` is what was planned, with every size settled.
 absl::Status CheckPlanned(const TensorSpec& spec, const TensorSpec& planned);
 

@@ -9,6 +9,7 @@
 #include "server/base/clock.h"
 #include "server/graph/element.h"
 #include "server/graph/fusion.h"
+#include "server/graph/op_ports.h"
 #include "server/graph/plan_impl.h"
 #include "server/graph/prefix.h"
 #include "server/graph/varying_rows.h"
@@ -86,7 +87,8 @@ absl::Status CheckSource(const Value& value, const Tensor& tensor) {
   for (size_t d = 0; agrees && d < given.shape.size(); ++d) {
     agrees = value.spec.shape[d] < 0 || value.spec.shape[d] == given.shape[d];
   }
-  if (agrees && (tensor.data != nullptr || tensor.elements() == 0)) return absl::OkStatus();
+  if (agrees && (tensor.data != nullptr || tensor.elements() == 0))
+    return Annotate(CheckNotEmpty(given), absl::StrCat("field '", value.name, "' of the record"));
   return absl::DataLossError(absl::StrCat("field '", value.name, "' of the record is ",
                                           given.ToString(), ", not ", value.spec.ToString(),
                                           " as the dataset announced"));

@@ -24,6 +24,9 @@ class ResamplingOp : public GeometryOp {
     return interpolation_.For(input) == Interpolation::kOpenCvLinear;
   }
   size_t choices() const final { return interpolation_.values.size(); }
+  bool IsNearest(size_t input) const final {
+    return interpolation_.For(input) == Interpolation::kNearest;
+  }
 
  protected:
   // The shorter side gets `side` and the other keeps the ratio, unless it gets more than `most`

@@ -348,6 +348,26 @@ TEST_P(OpConformance, EmptyDataDoesNoHarm) {
   }
 }
 
+// Where images have sizes of their own a record may say that its image has none.
+TEST_P(OpConformance, AnImageWithoutPixelsIsABadSample) {
+  const TensorSpec open = ImageSpec(DType::kUInt8, Layout::kHWC, -1, -1, 3);
+  for (const auto& [height, width] : {std::pair(0, 65535), {65535, 0}, {0, 64}, {0, 0}}) {
+    TestRecord record;
+    record.Add("image", open, ImageSpec(DType::kUInt8, Layout::kHWC, height, width, 3), {});
+    record.AddLabel(1);
+    auto plan = MakePlan(ExamplePipeline(), record.fields());
+    if (!plan.ok() && absl::StrContains(plan.status().message(), "no fixed "))
+      plan = MakePlan(CroppedPipeline(), record.fields());
+    if (!plan.ok()) {
+      EXPECT_TRUE(absl::IsInvalidArgument(plan.status())) << plan.status();
+      continue;
+    }
+    const absl::Status status = RunBatch(**plan, record, 2).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    EXPECT_THAT(status.message(), HasSubstr("without pixels"));
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Registry, OpConformance,
                          ::testing::ValuesIn(Registry<OpEntry>::Get().Names()),
                          [](const auto& info) { return info.param; });

@@ -1,6 +1,7 @@
 // resize: sizes follow torchvision's rule, pixels Pillow's filters.
 #include <gmock/gmock.h>
 
+#include "absl/strings/str_cat.h"
 #include "tests/graph/graph_testing.h"
 
 namespace feedwater::server {
@@ -95,6 +96,22 @@ TEST(Resize, AMaskBesideTheImageMayHaveItsOwnInterpolation) {
   ASSERT_TRUE(result.ok()) << result.status();
   ExpectNear((*result)[0], {57, 83, 157, 183});
   EXPECT_THAT((*result)[1], ElementsAre(80, 112, 208, 240));
+}
+
+TEST(Resize, ADepthMapIsNearestAndNothingElse) {
+  TestRecord record;
+  const TensorSpec depth{DType::kUInt16, Layout::kPlain, {4, 4}};
+  record.AddPixels(4, 4, 1, Ramp()).Add("depth", depth, depth, Bytes(32));
+  const auto resize = [&](const std::string& interpolation) {
+    return RunGraph(absl::StrCat("- resize: {in: [image, depth], size: [2, 2], interpolation: ",
+                                 interpolation, "}"),
+                    record, "[image, depth]")
+        .status();
+  };
+  EXPECT_THAT(std::string(resize("[bilinear, bilinear]").message()),
+              HasSubstr("'interpolation' must have 'nearest' for 'depth', which is uint16[4,4]"));
+  EXPECT_TRUE(resize("[bilinear, nearest]").ok());
+  EXPECT_TRUE(resize("bilinear").ok());
 }
 
 }  // namespace
