@@ -18,7 +18,7 @@ from own_processes import PATIENCE_S, is_alive, processes_of, wait_for
 from own_programs import MINE, run
 
 import feedwater
-from feedwater import errors, fork_server, provider
+from feedwater import errors, fork_server, provider, serving_process
 from feedwater.descriptors import no_fork
 from feedwater.session import Session
 
@@ -28,8 +28,9 @@ GUARDED = MINE + "if __name__ == '__main__': main()\n"
 @pytest.fixture
 def hurried(monkeypatch):
     """Make pauses short."""
-    monkeypatch.setattr(provider, "_PAUSE_S", 0.001)
-    monkeypatch.setattr(provider, "_LONGEST_PAUSE_S", 0.02)
+    monkeypatch.setattr(serving_process, "_PAUSE_S", 0.001)
+    for module in (serving_process, provider):
+        monkeypatch.setattr(module, "LONGEST_PAUSE_S", 0.02)
 
 
 def end(asker, record: int = 7) -> None:
