@@ -1,18 +1,20 @@
 """The files in which a user's own code stands.
 
 A pickle has the names of functions and classes, and not what they do. So a digest of what is served
-covers their files, too: of each module that the pickle names, and of the user's own modules that
-those import. Nothing is imported for that, and no path is in it: ranks, spawned processes and other
-hosts' checkouts of the same files have the same digest.
+covers their files, too: of each module that the pickle names, of the user's own modules that those
+import, and of the packages in which those lie. Nothing is imported for that, and no path is in it:
+ranks, spawned processes and other hosts' checkouts of the same files have the same digest.
 """
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import os
 import re
 import sys
 import sysconfig
+import warnings
 from collections.abc import Iterable, Iterator
 from importlib.machinery import ModuleSpec, PathFinder
 from typing import Optional
@@ -27,40 +29,81 @@ _COMMON = {
 }
 MAINS = {"__main__", "__mp_main__"}  # the latter in a process that multiprocessing spawned
 _STDLIB = tuple(os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib"))
+# In a file that is not parsed.
 _IMPORT = re.compile(
     rb"^[ \t]*(?:from[ \t]+(\.*[ \t]*[\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n#;]*)"
     rb"|import[ \t]+([^\n#;]+))",
     re.MULTILINE,
 )
+_MOST_PARSED = 1 << 20  # bytes of a file: its tree has a hundred times as many
+_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")  # of statements in statements
+
+# Of a statement: its level, its `from`, and the names that it imports.
+_Import = tuple[int, str, list[str]]
 
 
-def digest_of_files(modules: Iterable[str]) -> bytes:
-    """Return a digest of the files of modules, and of those that they import.
+def files_of(modules: Iterable[str]) -> dict[str, bytes]:
+    """Return the files of modules, and of those that they import, each with its digest.
 
     Parameters
     ----------
     modules : iterable of str
         Names. Of what they import, installed packages are left out.
     """
-    named = [name for name in modules if name in MAINS or not _is_common(name)]
-    found: set[bytes] = set()
-    seen, left = set(named), list(named)
+    named = {name for name in modules if name in MAINS or not _is_common(name)}
+    found: dict[str, bytes] = {}
+    seen: set[str] = set()
+    left = list(named)
     while left:
         name = left.pop()
+        if name in seen:
+            continue
+        seen.add(name)
         path, package = _place_of(name)
-        if path is None or (_is_installed(path) and name not in named):
+        left += _packages_from(package)  # which are imported with it
+        if path is None or path in found or (_is_installed(path) and name not in named):
             continue
         try:
-            with open(path, "rb") as file:
-                text = file.read()
+            text = _read(path)
         except OSError:
             continue
-        found.add(hashlib.blake2b(text, digest_size=16).digest())
+        found[path] = _digest_of(text)
         if path.endswith(".py") and not _is_installed(path):
-            new = {other for other in _imported(text, package) if not _is_common(other)} - seen
-            seen |= new
-            left += new
-    return b"".join(sorted(found))
+            left += {other for other in _imported(text, package) if not _is_common(other)}
+    return found
+
+
+def digest_of(files: dict[str, bytes]) -> bytes:
+    """Return a digest of files, wherever they lie."""
+    return b"".join(sorted(set(files.values())))
+
+
+def changed_since(files: dict[str, bytes]) -> list[str]:
+    """Return which of the files have another content by now. One that is gone has none."""
+    changed = []
+    for path, digest in files.items():
+        try:
+            if _digest_of(_read(path)) != digest:
+                changed.append(path)
+        except OSError:
+            continue
+    return changed
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def _digest_of(text: bytes) -> bytes:
+    return hashlib.blake2b(text, digest_size=16).digest()
+
+
+def _packages_from(package: str) -> Iterator[str]:
+    """Yield a package, and those in which it lies."""
+    while package:
+        yield package
+        package = package.rpartition(".")[0]
 
 
 def _is_common(name: str) -> bool:
@@ -106,18 +149,54 @@ def _spec_of(name: str) -> Optional[ModuleSpec]:
 
 def _imported(text: bytes, package: str) -> Iterator[str]:
     """Yield the names of what a file may import, by any of its statements."""
-    for where, names, plain in _IMPORT.findall(text):
-        if plain:
-            for name in re.findall(rb"(?:^|,)[ \t]*([\w.]+)", plain):
-                yield name.decode("utf-8", "replace")
-            continue
-        base = where.decode("utf-8", "replace").replace(" ", "").replace("\t", "")
-        level = len(base) - len(base.lstrip("."))
+    for level, base, names in _statements(text):
         if level:
             parents = package.split(".") if package else []
             if level > len(parents):
                 continue
-            base = ".".join([*parents[: len(parents) - level + 1], *filter(None, [base[level:]])])
-        yield base
-        for name in re.findall(rb"\w+", names):
-            yield f"{base}.{name.decode('utf-8', 'replace')}"  # which may be a module
+            base = ".".join([*parents[: len(parents) - level + 1], *filter(None, [base])])
+        if base:
+            yield base
+            yield from (f"{base}.{name}" for name in names)  # each of which may be a module
+        else:
+            yield from names
+
+
+def _statements(text: bytes) -> Iterable[_Import]:
+    if len(text) <= _MOST_PARSED:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of what Python has said when it imported it
+                return _parsed(ast.parse(text))
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            pass  # of another version of Python, or no text
+    return _matched(text)
+
+
+def _parsed(tree: ast.AST) -> list[_Import]:
+    """Return a file's imports. Expressions, most of a tree, have none."""
+    found: list[_Import] = []
+    left = [tree]
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.Import):
+            found.append((0, "", [alias.name for alias in node.names]))
+        elif isinstance(node, ast.ImportFrom):
+            names = [alias.name for alias in node.names if alias.name != "*"]
+            found.append((node.level, node.module or "", names))
+        else:
+            for block in _BLOCKS:
+                left += getattr(node, block, ())
+    return found
+
+
+def _matched(text: bytes) -> Iterator[_Import]:
+    for where, names, plain in _IMPORT.findall(text):
+        if plain:
+            modules = re.findall(rb"(?:^|,)[ \t]*([\w.]+)", plain)
+            yield 0, "", [name.decode("utf-8", "replace") for name in modules]
+            continue
+        base = where.decode("utf-8", "replace").replace(" ", "").replace("\t", "")
+        level = len(base) - len(base.lstrip("."))
+        found = [name.decode("utf-8", "replace") for name in re.findall(rb"\w+", names)]
+        yield level, base[level:], found

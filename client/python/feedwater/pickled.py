@@ -22,7 +22,7 @@ import numpy as np
 
 from . import errors
 from .descriptors import close, memory_kept
-from .own_files import MAINS, digest_of_files
+from .own_files import MAINS, changed_since, digest_of, files_of
 
 _UNIT = 64
 _LOOKED_AT = 1 << 20  # bytes at once for a digest; of a large array 16 times
@@ -48,14 +48,21 @@ class Pickled(NamedTuple):
     modules : list of str
         Whose classes and functions it names.
     digest : str
-        Of all of it, and of the files in which that code stands (`own_files`): hexadecimal digits.
-        Of a large array, of its size and of pieces.
+        Of all of it, and of `files`: hexadecimal digits. Of a large array, of its size and of
+        pieces.
+    files : dict of str to bytes
+        In which that code stands (`own_files`), each with its own digest.
     """
 
     fd: int
     pieces: list[tuple[int, int]]
     modules: list[str]
     digest: str
+    files: dict[str, bytes]
+
+    def changed_files(self) -> list[str]:
+        """Return which files of the code are others by now."""
+        return changed_since(self.files)
 
     @property
     def needs_main(self) -> bool:
@@ -178,7 +185,8 @@ def _main_is_a_file() -> bool:
 
 def _in_memory(data: bytes, buffers: list[pickle.PickleBuffer], modules: list[str]) -> Pickled:
     fd = memory_kept("feedwater-own-code")
-    digest = hashlib.blake2b(digest_of_files(modules), digest_size=16)
+    files = files_of(modules)
+    digest = hashlib.blake2b(digest_of(files), digest_size=16)
     try:
         pieces, at = [], 0
         for piece in [memoryview(data), *(buffer.raw() for buffer in buffers)]:
@@ -194,7 +202,7 @@ def _in_memory(data: bytes, buffers: list[pickle.PickleBuffer], modules: list[st
     except BaseException:
         close(fd)
         raise
-    return Pickled(fd, pieces, modules, digest.hexdigest())
+    return Pickled(fd, pieces, modules, digest.hexdigest(), files)
 
 
 def _looked_at(size: int) -> Iterable[int]:

@@ -8,12 +8,13 @@ import os
 import subprocess
 import sys
 import threading
+import warnings
 
 import numpy as np
 import own_datasets as own
 import pytest
 
-from feedwater import descriptors, errors
+from feedwater import descriptors, errors, own_files
 from feedwater.pickled import pickled, unpickled
 
 
@@ -131,6 +132,77 @@ def test_code_of_the_same_name_that_does_something_else_has_another_digest(tmp_p
         changed = {name: PROGRAM[name].replace(before, after)}
         assert changed[name] != PROGRAM[name]
         assert digest_of(tmp_path / f"changed {number}", **changed) != first, name
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import os; import helper",
+        "try: import helper\nexcept ImportError: pass",
+        "if True: from helper import x",
+        "import os, \\\n  helper",
+        "from pkg import (a,  # the (old) one\n helper)",
+        "from pkg import \\\n  helper",
+        "class C:\n    def f(self):\n        for i in ():\n            pass\n"
+        "        else:\n            with i: import pkg.helper as h",
+        "import pkg.deep.inner",  # whose packages are imported, too
+        "a = 1\nimport helper\nprint 'of Python 2'",
+        "\0\nimport helper",
+        "import helper\na = " + "(" * 5000,
+        "import helper\na = " + "-" * 100_000 + "1",
+        "import helper\n#" + "#" * (1 << 20),
+    ],
+)
+def test_every_way_to_import_is_found(tmp_path, monkeypatch, text):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    helpers = ["helper.py", "pkg/helper.py", "pkg/__init__.py", "pkg/deep/__init__.py"]
+    for name in [*helpers, "pkg/deep/inner.py", "pkg/a.py"]:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"# {name}\n")
+    (tmp_path / "begins.py").write_text(text)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = {os.path.relpath(path, tmp_path) for path in own_files.files_of(["begins"])}
+    if "inner" in text:
+        assert found == {
+            "begins.py",
+            "pkg/__init__.py",
+            "pkg/deep/__init__.py",
+            "pkg/deep/inner.py",
+        }
+    elif "pkg" in text:
+        assert found - {"pkg/a.py"} == {"begins.py", "pkg/__init__.py", "pkg/helper.py"}
+    else:
+        assert found == {"begins.py", "helper.py"}
+
+
+def test_the_packages_in_which_code_lies_belong_to_it(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "mine" / "ops").mkdir(parents=True)
+    for name in ("mine/__init__.py", "mine/ops/__init__.py", "mine/ops/aug.py"):
+        (tmp_path / name).write_text(f"# {name}\n")
+    files = own_files.files_of(["mine.ops.aug"])
+    assert len(files) == 3
+    assert own_files.changed_since(files) == []
+    (tmp_path / "mine/__init__.py").write_text("scale = 2\n")
+    (tmp_path / "mine/ops/aug.py").unlink()  # unpickling says so
+    assert own_files.changed_since(files) == [str(tmp_path / "mine/__init__.py")]
+
+
+def test_a_program_that_is_run_as_a_module_has_the_files_of_its_package(tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/train.py").write_text(
+        "from feedwater.pickled import pickled\n"
+        "def aug(image): return image\n"
+        "print(sorted(path.rpartition('/')[2] for path in pickled(aug, 'function').files))\n"
+    )
+    (tmp_path / "mine/__init__.py").write_text("")
+    done = subprocess.run(
+        [sys.executable, "-m", "mine.train"], cwd=tmp_path, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        check=True, timeout=120,
+    )  # fmt: skip
+    assert done.stdout == "['__init__.py', 'train.py']\n"
 
 
 def test_spawned_processes_of_one_program_have_one_digest(tmp_path):
