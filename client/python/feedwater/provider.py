@@ -41,6 +41,7 @@ _NOTICES_S = 5.0  # in which a process notices that the daemon has given its con
 _DEATHS = 5  # of processes, one after the other, in which nothing was made
 _MESSAGE_S = 10.0  # in which the rest of a process's message comes
 _WORDS = 2000  # of last words that an error has
+_FILES = 5  # of changed ones that an error names
 
 
 class Supervisor:
@@ -139,6 +140,7 @@ class Supervisor:
     def _run(self) -> None:
         try:
             is_wanted = self._begin()
+            self._check_code()
             while is_wanted:
                 try:
                     is_wanted = self._step()
@@ -422,6 +424,29 @@ class Supervisor:
         self._server = ForkServer(self._own, _UNPICKLES_S)
         return self._server.wait(self._woken)
 
+    def _check_code(self) -> None:
+        """Refuse to run other code than the daemon was told of: a fork server has just imported it
+        from its files, which may have been edited since they were looked at.
+        """
+        changed = self._own.changed_files()
+        if not changed:
+            return
+        files = ", ".join(changed[:_FILES]) + (", ..." if len(changed) > _FILES else "")
+        if not self.offer.version:
+            raise errors.FailedPrecondition(
+                f"{self.offer.what}: {files} changed since it was given to be served, and "
+                "processes that had to be started after that would run the new code in the midst "
+                "of an epoch. Cure: start the program again; where such an edit changes no sample, "
+                "say version=, which answers for the code"
+            )
+        _log.warning(
+            "%s: %s changed, and processes that had to be started again run the code as it is now: "
+            "version=%r says that it makes the same",
+            self.offer.what,
+            files,
+            self.offer.version,
+        )
+
     def _end_all(self) -> None:
         for process in self._processes:
             process.let_go()
@@ -444,9 +469,12 @@ class Supervisor:
             if self._woken.poll(pause_before(self._deaths.get(None, 0))):
                 return False
             try:
-                return self._begin()
+                is_wanted = self._begin()
             except (OSError, errors.Error) as error:
                 if not self._serves.is_set():
                     raise
                 why = error
                 _log.warning("%s: a process cannot be started: %s", self.offer.what, error)
+            else:
+                self._check_code()
+                return is_wanted

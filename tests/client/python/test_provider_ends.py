@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import errno
 import gc
+import importlib
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -154,6 +156,80 @@ def test_the_end_of_a_connection_and_the_word_of_it_may_come_at_once(serve, daem
         wait_for(lambda: len(daemon.askers) > number)  # noqa: B023
         assert daemon.askers[number].get(1)[0].code == MADE
         daemon.askers[number].hang_up()
+
+
+# --- code that changes while it is served ---------------------------------------------------------
+
+
+@pytest.fixture
+def written(folder, monkeypatch):
+    """Write modules of an op's; return how."""
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+
+    def write(factor: int) -> None:
+        (folder / "edited_factor.py").write_text(f"FACTOR = {factor}\n")
+        (folder / "edited_op.py").write_text(
+            "from edited_factor import FACTOR\ndef scale(image): return image * FACTOR\n"
+        )
+
+    yield write
+    for name in ("edited_op", "edited_factor"):
+        sys.modules.pop(name, None)
+
+
+def kill_fork_server() -> None:
+    os.kill(processes_of(os.getpid())[0], signal.SIGKILL)
+
+
+def test_code_that_was_edited_is_not_taken_for_the_old_code(serve, daemon, hurried, written):
+    written(2)
+    serve(importlib.import_module("edited_op").scale)
+    served = serve.served[0]
+    written(3)
+    kill_workers()  # forked again from what was imported at first
+    wait_for(lambda: len(daemon.askers) == 2)
+    assert served.is_open
+    kill_fork_server()
+    wait_for(lambda: not served.is_open)
+    text = r"^op 'mine': \S*/edited_factor\.py changed since it was given .*start the program again"
+    with pytest.raises(errors.FailedPrecondition, match=text):
+        served.check()
+    assert len(daemon.askers) == 2
+
+
+def test_whoever_says_a_version_answers_for_an_edit(serve, daemon, hurried, written, caplog):
+    written(2)
+    serve(importlib.import_module("edited_op").scale, version="1")
+    written(3)
+    kill_fork_server()
+    wait_for(lambda: len(daemon.askers) == 2)
+    assert serve.served[0].is_open
+    assert "run the code as it is now: version='1' says that it makes the same" in caplog.text
+
+
+def test_code_that_is_as_it_was_is_served_again(serve, daemon, hurried, written):
+    written(2)
+    serve(importlib.import_module("edited_op").scale)
+    written(3)
+    written(2)
+    kill_fork_server()
+    wait_for(lambda: len(daemon.askers) == 2)
+    assert serve.served[0].is_open
+
+
+def test_code_that_is_edited_while_its_processes_start_is_refused(serve, written, monkeypatch):
+    written(2)
+    real = fork_server.ForkServer.wait
+
+    def edit(server, over):
+        written(3)
+        return real(server, over)
+
+    monkeypatch.setattr(fork_server.ForkServer, "wait", edit)
+    with pytest.raises(errors.FailedPrecondition, match=r"edited_factor\.py changed since"):
+        serve(importlib.import_module("edited_op").scale)
 
 
 # --- no room --------------------------------------------------------------------------------------
