@@ -80,6 +80,7 @@ class ForkServer:
     """
 
     def __init__(self, own: Pickled, limit: float) -> None:
+        preparation = _preparation(own)
         mine, its = pipe()
         self.control = mine
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
@@ -104,7 +105,7 @@ class ForkServer:
             forget(its)
         try:
             # The path of modules comes first: what follows may need it.
-            self.control.send(_preparation(own))
+            self.control.send(preparation)
             self.control.send((own.fd, own.pieces, limit))
         except OSError:
             pass  # it has ended, which `wait` tells
@@ -215,9 +216,10 @@ def _preparation(own: Pickled) -> dict[str, Any]:
         "sys_path": [path or start or "" for path in sys.path],
         "sys_argv": sys.argv,
         "orig_dir": start,
-        "dir": os.getcwd(),
         "modules": [name for name in own.modules if name not in MAINS],
     }
+    with contextlib.suppress(FileNotFoundError):  # it was removed; a process begins where this is
+        made["dir"] = os.getcwd()
     method = multiprocessing.get_start_method(allow_none=True)
     if method is not None:
         made["start_method"] = method

@@ -20,7 +20,12 @@ def _imported(text: str) -> Any:
     module, _, path = text.partition(":")
     if not module or not path:
         raise errors.InvalidArgument(f"{text!r} is not MODULE:OBJECT, such as 'my_code:dataset'")
-    sys.path.insert(0, os.getcwd())
+    try:
+        sys.path.insert(0, os.getcwd())
+    except FileNotFoundError:
+        raise errors.InvalidArgument(
+            "the working directory, in which modules are looked for, was removed: cd elsewhere"
+        ) from None
     try:
         found: Any = importlib.import_module(module)
     except ImportError as error:

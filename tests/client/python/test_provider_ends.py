@@ -299,6 +299,15 @@ def test_a_fork_as_a_process_is_given_its_socket_does_not_keep_it(serve, monkeyp
             os.waitpid(pid, 0)
 
 
+def test_a_working_directory_that_was_removed_is_not_needed(serve, folder, monkeypatch):
+    (folder / "gone").mkdir()
+    monkeypatch.chdir(folder / "gone")
+    (folder / "gone").rmdir()
+    began = time.monotonic()
+    assert serve(own.Numbers()).get(1)[0].code == MADE
+    assert time.monotonic() - began < PATIENCE_S
+
+
 # --- what is left ---------------------------------------------------------------------------------
 
 

@@ -446,3 +446,13 @@ def test_the_command_refuses_what_cannot_work(arguments, text):
         text=True, timeout=PATIENCE_S,
     )  # fmt: skip
     assert done.returncode == 2 and text in done.stderr
+
+
+def test_the_command_says_that_its_working_directory_was_removed(tmp_path):
+    command = f"{sys.executable} -m feedwater.serve own_datasets:double --as op --name a"
+    done = subprocess.run(
+        ["sh", "-c", f"mkdir gone && cd gone && rmdir ../gone && {command}"], cwd=tmp_path,
+        capture_output=True, text=True, timeout=PATIENCE_S,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )  # fmt: skip
+    assert done.returncode == 2 and "was removed: cd elsewhere" in done.stderr
