@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Optional
 
 from . import errors
-from .served import serve_op, serve_source
+from .served import Served, serve_op, serve_source
 
 
 def _imported(text: str) -> Any:
@@ -99,8 +99,15 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Run the command; return its exit status."""
     options = _parser().parse_args(arguments)
     over = threading.Event()
+    served: Optional[Served] = None
+
+    def end(*unused: object) -> None:
+        over.set()
+        if served is None:  # an import or a start, either of which may take minutes
+            raise KeyboardInterrupt
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: over.set())
+        signal.signal(number, end)
     common: dict[str, Any] = {
         "workers": options.workers,
         "version": options.version,
@@ -123,6 +130,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     except errors.Error as error:
         print(f"feedwater: {error}", file=sys.stderr)
         return 2 if isinstance(error, errors.InvalidArgument) else 1
+    except KeyboardInterrupt:
+        pass
     return 0
 
 

@@ -426,6 +426,35 @@ def test_the_command_serves_until_it_is_ended(daemon):
         assert program.returncode == 0 and told == ""
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("where", ["import", "dataset", "start"])
+def test_the_command_ends_when_it_is_told_to_before_it_serves(daemon, folder, number, where):
+    is_here = "fork_server.is_here" if where == "start" else "not fork_server.is_here"
+    indent = "    " if where == "dataset" else ""
+    (folder / "slow.py").write_text(
+        "import os, time\nfrom feedwater import fork_server\nfrom own_datasets import Numbers\n"
+        f"def data():\n    pass\n{indent}if {is_here}:\n"
+        f"{indent}    open(os.environ['WAITS'], 'w').close()\n{indent}    time.sleep(1000)\n"
+        "class Slow(Numbers): pass\n"
+    )
+    program = subprocess.Popen(
+        [sys.executable, "-m", "feedwater.serve", "slow:data" if where == "dataset" else
+         "slow:Slow", "--as", "source", "--name", "mine", "--address", str(daemon.directory)],
+        cwd=folder, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "WAITS": str(folder / "waits"), "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    try:
+        wait_for((folder / "waits").exists)
+        mine = processes_of(program.pid)
+        program.send_signal(number)
+        _, told = program.communicate(timeout=PATIENCE_S)
+    finally:
+        program.kill()
+    assert program.returncode == 0 and told == ""
+    wait_for(lambda: not any(map(is_alive, mine)))
+    assert daemon.askers == []
+
+
 @pytest.mark.parametrize(
     "arguments, text",
     [
