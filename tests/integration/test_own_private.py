@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from daemon_process import DAEMON
 from own_processes import PATIENCE_S
-from private_home import Home
+from private_home import BEGIN, Home
 
 TESTS = Path(__file__).resolve().parents[1]
 
@@ -45,6 +45,23 @@ say([pid for pid in processes_of(os.getpid())])
 """
     )
     assert out.splitlines() == ["true", "[]"] and told.count("started a private feedwaterd") == 1
+    home.wait_until_nothing_is_left()
+
+
+def test_a_main_module_without_a_guard_starts_no_second_daemon(home):
+    script = home.folder / "train.py"
+    script.write_text(
+        BEGIN.format(pipeline=str(home.pipeline))
+        + PRIVATE.replace("loader =", "class Mine(own.Numbers): pass\nloader =").replace(
+            "own.Numbers(400)", "Mine()"
+        )
+    )
+    done = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, timeout=PATIENCE_S,
+        env=home.environment,
+    )  # fmt: skip
+    assert done.returncode != 0 and "if __name__ == '__main__':" in done.stderr
+    assert done.stderr.count("started a private feedwaterd") == 1
     home.wait_until_nothing_is_left()
 
 

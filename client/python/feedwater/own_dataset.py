@@ -16,6 +16,7 @@ from ._pipeline_schema import BATCH_OPS, OPS
 from .address import APPEARS_S
 from .arguments import OF_A_DATASET, integer, refuse_arguments
 from .errors import BAD_SAMPLE_CURE, BadSample, InvalidArgument
+from .fork_server import check_guarded
 from .pipeline import GraphEntry, Op, Pipeline
 from .placement import is_apart, placement
 from .private import key_of, process_key
@@ -49,6 +50,7 @@ def serve_for_loader(
     tuple
         What is served, and the options with which the loader finds the same daemon.
     """
+    check_guarded()  # before anything is started
     refuse_arguments((), options, known, OF_A_DATASET, "feedwater.Loader.from_dataset")
     length = length_of(dataset, length)
     if length is not None and shuffle:
