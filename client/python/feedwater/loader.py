@@ -83,7 +83,7 @@ class Loader(LoaderPosition, DataLoaderHabits, Pickles):
     device : optional
         torch only: copy each batch to that device. With CUDA the next batch is copied from pinned
         memory, on a stream of its own, while the present one is used. ``"cuda"`` is the device that
-        is current when the loader is made.
+        is current when the loader is made, or when it takes its place in a group made later.
     writable : bool, optional
         NumPy arrays are read-only unless this is true; then, and always with torch on the CPU, the
         memory is mapped copy on write: the program's changes stay its own.

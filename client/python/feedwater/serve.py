@@ -84,7 +84,10 @@ Exit status: 0 it was ended with SIGTERM or SIGINT, 1 it cannot serve, 2 wrong u
     parser.add_argument("--workers", type=int, default=4, help="processes (%(default)s)")
     parser.add_argument("--version", default="", help="of what it gives; it is part of the digest")
     parser.add_argument(
-        "--timeout", type=float, default=60.0, help="seconds for a record or a call (%(default)g)"
+        "--timeout",
+        type=float,
+        default=60.0,
+        help="seconds for a record, or for a call, of which 600 at most (%(default)g)",
     )
     parser.add_argument(
         "--length",

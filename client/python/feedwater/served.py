@@ -151,7 +151,8 @@ def serve_source(
     timeout : float
         Seconds that one record may take. A process that takes longer is replaced, and the record
         tried once more; then it is a bad sample. Before anything is served, it holds for each
-        record that is looked at. To import and to unpickle the dataset has 300 seconds.
+        record that is looked at. To import and to unpickle the dataset has 300 seconds. At most
+        86400.
     address, daemon : str, optional
         As `Loader`'s. A private daemon is this program's: its loaders, earlier and later ones, use
         the same.
@@ -208,7 +209,7 @@ def serve_op(
         Of what the function does: another version is another pipeline, to which no saved state
         fits.
     timeout : float
-        Seconds that one call may take.
+        Seconds that one call may take: at most 600, since a worker of the daemon waits for it.
     address, daemon : str, optional
         As `Loader`'s. A private daemon is this program's: its loaders, earlier and later ones, use
         the same.
