@@ -29,6 +29,8 @@ struct LoadedPipeline {
   // the same ops are served; may be null, as `op_caller` is without such ops.
   std::optional<uint32_t> only_user;
   std::vector<std::string> own_code;  // names of the sources and ops of users' own
+  // What the programs say that those are: the source's, then "op NAME: ..." each. No digest has it.
+  std::string own_identity;
   std::function<bool()> is_current;
   std::shared_ptr<OpCaller> op_caller;
   std::shared_ptr<const Dataset> dataset;

@@ -81,6 +81,10 @@ absl::Status CheckSameJob(const Job& job, const JobConfig& other, const SlotLayo
                    other.pipeline->dataset->digest());
   }
   if (absl::Status same = SameGiver(job, *other.pipeline->dataset); !same.ok()) return same;
+  // What an op of the user's own does is in no digest, either.
+  if (config.pipeline->own_identity != other.pipeline->own_identity) {
+    return Differs(job, "own code", config.pipeline->own_identity, other.pipeline->own_identity);
+  }
   const std::string difference = job.layout().DifferenceFrom(layout);
   if (!difference.empty()) {
     return absl::FailedPreconditionError(absl::StrCat(

@@ -8,7 +8,7 @@
 namespace feedwater::server {
 
 // FailedPrecondition, naming what differs: world size, batch size, seed, pipeline, dataset, source
-// of a user's own, outputs. Takes a while where there are a million classes.
+// or ops of a user's own, outputs. Takes a while where there are a million classes.
 absl::Status CheckSameJob(const Job& job, const JobConfig& other, const SlotLayout& layout);
 
 }  // namespace feedwater::server

@@ -63,6 +63,12 @@ std::string Providers::UserOps::Versions() const {
   return any ? versions.text() : "";
 }
 
+std::string Providers::UserOps::Identity() const {
+  return absl::StrJoin(ops_, ", ", [](std::string* text, const auto& op) {
+    absl::StrAppend(text, "op ", op.first, ": ", op.second->identity());
+  });
+}
+
 bool Providers::UserOps::AreCurrent() const {
   return std::all_of(ops_.begin(), ops_.end(),
                      [](const auto& op) { return op.second->LookAgain().ok(); });

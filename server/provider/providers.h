@@ -99,6 +99,9 @@ class Providers::UserOps final : public OpCaller {
   absl::Status Call(const OpCall& call,
                     absl::FunctionRef<absl::Status(absl::Span<const Tensor>)> take) override;
   std::string Versions() const;  // "": none has one
+  // What the program says that each of them is (OfferedSource::Identity), by name: the same on
+  // another host.
+  std::string Identity() const;
   // Whether all of them are served still.
   bool AreCurrent() const;
 

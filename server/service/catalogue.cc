@@ -275,7 +275,10 @@ absl::Status Catalogue::JoinProviders(uid_t user, LoadedPipeline* pipeline) cons
   const bool is_given = pipeline->dataset->giver() != nullptr;
   if (is_given || !ops.empty()) pipeline->only_user = user;
   pipeline->own_code = ops;
-  if (is_given) pipeline->own_code.push_back(pipeline->dataset->ObjectPath(0));
+  if (is_given) {
+    pipeline->own_code.push_back(pipeline->dataset->ObjectPath(0));
+    pipeline->own_identity = pipeline->dataset->giver()->identity();
+  }
   const CacheKind cache = pipeline->spec.cache.kind;
   if (is_given && cache != CacheKind::kAuto && cache != CacheKind::kNone) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -299,6 +302,7 @@ absl::Status Catalogue::JoinProviders(uid_t user, LoadedPipeline* pipeline) cons
   // Another function makes other samples.
   if (const std::string versions = own->Versions(); !versions.empty())
     pipeline->spec.digest = Digest128(absl::StrCat(pipeline->spec.digest, versions));
+  absl::StrAppend(&pipeline->own_identity, is_given ? ", " : "", own->Identity());
   pipeline->op_caller = own;
   pipeline->is_current = [own] { return own->AreCurrent(); };
   return absl::OkStatus();

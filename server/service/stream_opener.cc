@@ -352,8 +352,7 @@ void StreamOpener::Describe(const OpenedStream& stream, const StreamTerms& terms
   response->set_records(pipeline.dataset->size());
   response->set_positions_per_epoch(terms.order->positions());
   response->set_own_workers(WorkersOf(*pipeline.dataset));
-  if (const RecordGiver* const giver = pipeline.dataset->giver(); giver != nullptr)
-    response->set_own_identity(giver->identity());
+  response->set_own_identity(pipeline.own_identity);
   response->set_sampler(ToUtf8(SamplerText(pipeline.spec.sampler)));
   response->set_batch_size(terms.job.batch_size);
   response->set_world_size(terms.job.world_size);

@@ -18,7 +18,7 @@ from own_processes import PATIENCE_S
 TESTS = Path(__file__).resolve().parents[1]
 
 RANK = f"""
-import json, sys
+import functools, json, sys
 sys.path.insert(0, {str(TESTS)!r})
 import fake_group, own_datasets as own, feedwater
 
@@ -30,7 +30,10 @@ if __name__ == "__main__":
     if not late:
         fake_group.join(rank, 2, group)
         given = {{}}
-    kind = options.pop("kind", "Stream")
+    kind, by = options.pop("kind", "Stream"), options.pop("by", None)
+    if by is not None:
+        op = feedwater.serve_op("brighten", functools.partial(own.brighten, by=by), address=address)
+        options["graph"] = [feedwater.ops.python("brighten", in_="field0", out="field0")]
     try:
         with feedwater.Loader.from_dataset(
             getattr(own, kind)(*options.pop("arguments", ())), batch_size=4, address=address,
@@ -82,6 +85,12 @@ def test_hosts_that_agree_share_the_epoch(run):
     assert got == [list(range(0, 40, 2)), list(range(1, 40, 2))]
 
 
+def test_hosts_with_the_same_op_share_the_epoch(run):
+    options = {"kind": "Numbers", "by": 100, "shuffle": False}
+    got = run(options, options)
+    assert sorted(got[0] + got[1]) == list(range(100, 140))
+
+
 def test_hosts_whose_user_says_that_they_serve_the_same_are_believed(run):
     options = {"kind": "Part", "version": "1", "shuffle": False}
     got = run({"arguments": [0], **options}, {"arguments": [1], **options})
@@ -98,6 +107,7 @@ def test_hosts_whose_user_says_that_they_serve_the_same_are_believed(run):
         ({"kind": "Numbers"}, {"kind": "Numbers", "shuffle": False}, "the sampler is"),
         ({"kind": "Numbers"}, {"kind": "Numbers", "outputs": ["field0", "is_real"]}, "digest is"),
         ({"kind": "Part", "arguments": [0]}, {"kind": "Part", "arguments": [1]}, "what is served"),
+        ({"kind": "Numbers", "by": 0}, {"kind": "Numbers", "by": 1}, "op brighten: pickle"),
     ],
 )
 def test_hosts_that_differ_are_refused(run, first, second, words, when):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -144,6 +145,50 @@ def test_another_version_is_another_pipeline(daemon, serve):
             states.append(loader.state_dict()["pipeline"])
         served.close()
     assert states[0] == states[2] != states[1]
+
+
+@pytest.mark.parametrize("factor", [2, 3])
+def test_an_op_that_was_edited_while_the_daemon_was_away_is_refused(
+    make_daemon, folder, monkeypatch, factor
+):
+    """Else the rest of the epoch would be made by the new code: no digest has what an op does."""
+    daemon = make_daemon()
+    write_folder(daemon.data / "pictures", RECORDS)
+    daemon.start()
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    module = folder / "edited_scale.py"
+
+    def serve(factor: int):
+        module.write_text(f"def scale(image): return image // {factor}\n")
+        fn = importlib.import_module("edited_scale").scale
+        return feedwater.serve_op("scale", fn, workers=1, address=daemon.address)
+
+    pipeline = Pipeline(
+        dataset={"format": "image_folder", "root": "data", "path": "pictures"},
+        graph=[ops.decode(), ops.center_crop(8), ops.python("scale")],
+        batch=6,
+        outputs=["image"],
+    )
+    first = serve(2)
+    try:
+        with Loader(pipeline, address=daemon.address, output="numpy", slots=2) as loader:
+            batches = iter(loader)
+            got = [image.copy() for (image,) in [next(batches)]]
+            daemon.kill()
+            first.close()
+            daemon.start()
+            with serve(factor):
+                if factor == 2:
+                    got += [image.copy() for (image,) in batches]
+                    assert (np.concatenate(got) == CENTERS // 2).all()
+                else:
+                    text = r"another own_identity: op scale: pickle \w+ instead of op scale: pickle"
+                    with pytest.raises(errors.FailedPrecondition, match=text):
+                        list(batches)
+    finally:
+        first.close()
+        sys.modules.pop("edited_scale", None)
 
 
 EXPERIMENT = """

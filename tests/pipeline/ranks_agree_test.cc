@@ -119,5 +119,32 @@ TEST(RanksOfAJob, ThatReadAnotherSourceOfAUsersOwnAreRefused) {
   EXPECT_TRUE(attach(job(dataset("train", giver))).ok()) << "a pipeline that was loaded again";
 }
 
+// What an op of the user's own does is in no digest, either.
+TEST(RanksOfAJob, WhoseOwnOpsDoSomethingElseAreRefused) {
+  auto runtime = *Runtime::Create(TestRuntimeOptions(1));
+  const auto giver = std::make_shared<IdleGiver>();
+  const auto job = [&](const std::string& identity) {
+    OfferedSource source;
+    source.records = 100;
+    source.fields = {{"data", {DType::kUInt8, Layout::kPlain, {4}}, ""}};
+    auto pipeline = std::make_shared<LoadedPipeline>(
+        *LoadPipeline("version: 1\ndataset: {format: python, name: x}\noutputs: [data]\n",
+                      *GivenDataset({source, giver}, nullptr)));
+    pipeline->own_identity = identity;
+    return TestJob(std::move(pipeline), kBatch, 3);
+  };
+  const TestRank first = AttachRank(*runtime, job("op aug: pickle a"), 0);
+  const auto attach = [&](const JobConfig& config) {
+    const auto layout = *SlotLayout::Create(config.pipeline->plan->outputs(), kBatch, 1 << 20);
+    auto slots = std::make_shared<::feedwater::testing::PlainSlotPool>(2, layout.slot_bytes);
+    return runtime->Attach(config, 1, 1, 0, 0, layout, slots).status();
+  };
+  const absl::Status status = attach(job("op aug: pickle b"));
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("runs with own code op aug: pickle a, this rank says op aug: pickle b"));
+  EXPECT_TRUE(attach(job("op aug: pickle a")).ok());
+}
+
 }  // namespace
 }  // namespace feedwater::server

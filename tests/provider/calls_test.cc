@@ -52,6 +52,26 @@ TEST_F(CallsTest, AnOpTakesAndGives) {
   EXPECT_EQ(providers_->List(kUser)[0].counts.made, 800u);
 }
 
+// For whoever opens a stream again, or on another host: no digest of the pipeline has contents.
+TEST_F(CallsTest, OpsAreWhatTheirProgramSaysThatTheyAre) {
+  Offer add = OpOf("add"), half = OpOf("half");
+  add.source.contents = "a1";
+  half.source.contents = "b1";
+  half.source.version = "7";
+  auto first = std::make_unique<PlayedProcess>(providers_.get(), add, PlusOne);
+  PlayedProcess other(providers_.get(), half, PlusOne);
+  const auto caller = *providers_->OpsOf(kUser, {"half", "add", "half"});
+  EXPECT_EQ(caller->Identity(), "op add: pickle a1, op half: version 7");
+  first = nullptr;
+  ASSERT_TRUE(Eventually([&] { return providers_->List(kUser)[0].counts.processes == 0; }));
+  add.source.contents = "a2";
+  PlayedProcess edited(providers_.get(), add, PlusOne);
+  ASSERT_TRUE(edited.entered().ok());
+  EXPECT_EQ((*providers_->OpsOf(kUser, {"add"}))->Identity(), "op add: pickle a2");
+  EXPECT_EQ(caller->Identity(), "op add: pickle a1, op half: version 7") << "a job keeps its ops";
+  EXPECT_FALSE(caller->AreCurrent());
+}
+
 TEST_F(CallsTest, AnOpWhoseOutputLiesOverItsInputOrIsAnotherTypeIsRefused) {
   std::atomic<int> turn{0};
   PlayedProcess process(providers_.get(), OpOf("add"),

@@ -41,8 +41,9 @@ _CURES = {
     "own_workers": "the same workers= on every rank",
     "records": "the same dataset, and of an iterable one the same length=, on every rank",
     "dataset_digest": "the same files on every host; of a dataset of your own the same version=",
-    "own_identity": "the same dataset on every rank; where it is the same nevertheless (only its "
-    "pickle differs, as with another path on each host), the same version= on every rank",
+    "own_identity": "the same dataset and ops of your own on every rank; where they are the same "
+    "nevertheless (only a pickle differs, as with another path on each host), the same version= on "
+    "every rank",
     "sampler": "the same pipeline, shuffle= and drop_last= on every rank",
 }
 
@@ -115,7 +116,7 @@ class Agreement:
             return True
         assert self._ordinal is not None
         ours = {term: getattr(facts, term) for term in (*_TERMS, _PIPELINE)}
-        kind = "the dataset" if facts.own_identity else "pipeline"
+        kind = "the dataset" if _is_own_dataset(facts.own_identity) else "pipeline"
         ours.update(rank=place.rank, name=f"{kind} {facts.pipeline}")
         try:
             first = json.loads(store(f"feedwater/{self._ordinal}", json.dumps(ours)))
@@ -125,6 +126,11 @@ class Agreement:
             return True
         self._refusal = _difference(theirs, ours, self._ordinal)
         return True
+
+
+def _is_own_dataset(identity: str) -> bool:
+    """Tell whether a dataset is the user's own, and not its ops alone."""
+    return identity != "" and not identity.startswith("op ")
 
 
 def _difference(theirs: dict[str, Any], ours: dict[str, Any], ordinal: int) -> Optional[str]:
@@ -142,7 +148,7 @@ def _difference(theirs: dict[str, Any], ours: dict[str, Any], ordinal: int) -> O
         )
         return None
     terms = dict(_TERMS)
-    if ours["own_identity"]:  # where it lies is not in its pipeline
+    if _is_own_dataset(ours["own_identity"]):  # where it lies is not in its pipeline
         terms[_PIPELINE] = "the pipeline's digest"
     for term, words in terms.items():
         if theirs[term] != ours[term]:

@@ -134,6 +134,19 @@ def test_datasets_of_ones_own_are_refused_for_more(group, name, value, words):
         check(0, **{"own_identity": "pickle a", name: value})
 
 
+def test_ops_of_ones_own_are_compared_and_where_files_lie_is_not(group, caplog):
+    group(1)
+    check(1, own_identity="op aug: pickle a")
+    group(0)
+    text = r"of pipeline ours .* what is served is op aug: pickle a at rank 1 and op aug: pickle b"
+    with pytest.raises(errors.FailedPrecondition, match=text):
+        check(0, own_identity="op aug: pickle b")
+    assert caplog.text == ""
+    with caplog.at_level(logging.WARNING, "feedwater"):
+        check(0, own_identity="op aug: pickle a", pipeline_digest="q")
+    assert "its digest is p there and q here" in caplog.text
+
+
 def test_a_refusal_is_remembered(group):
     """A loader that was made before its group, and is asked again."""
     place, facts = RankPlacement(0, 2, 0, None, "pid-0"), SimpleNamespace(**{**FACTS, "seed": 4})
