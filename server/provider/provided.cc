@@ -22,6 +22,7 @@ constexpr int64_t kRecordsOfWindow = 8, kLeastDataBytes = 256 << 10, kUsualDataB
 // would make a batch wait for one process.
 constexpr double kChunkNs = 2e6;
 constexpr int kMessagesPerTurn = 64;
+constexpr size_t kLeastSwept = 1024;  // records: fewer are not looked through for each Ask
 // A process says itself when it takes too long; it is given up when it does not even do that.
 constexpr double kGraceSeconds = 10;
 
@@ -96,9 +97,15 @@ Provided::Lane& Provided::LaneLocked(size_t number) {
 void Provided::Put(AskedRecord asked, std::deque<AskedRecord>* queue) const {
   // Among those of its epoch. Epochs, and readers with other seeds, keep the order in which they
   // asked: none waits until another one has enough.
-  const auto at = std::find_if(queue->begin(), queue->end(), [&](const AskedRecord& other) {
-    return is_in_order() && other.seed == asked.seed && other.record > asked.record;
-  });
+  if (!is_in_order()) return queue->push_back(std::move(asked));
+  // Those stand in their order, and most are asked for in it.
+  auto at = queue->end();
+  for (auto other = queue->end(); other != queue->begin();) {
+    --other;
+    if (other->seed != asked.seed) continue;
+    if (other->record <= asked.record) break;
+    at = other;
+  }
   queue->insert(at, std::move(asked));
 }
 
@@ -324,6 +331,7 @@ std::vector<uint64_t> Provided::LookAround(int64_t now_ns) {
                      absl::StrCat("it did not answer within ", FormatSeconds(1e-9 * waited_ns))),
                  &deliveries);
     }
+    SweepLocked();
     DispatchLocked(now_ns, &deliveries);
   }
   changed_.SignalAll();
@@ -337,7 +345,20 @@ void Provided::Ask(int64_t record, const ProvidedSeed& seed, std::weak_ptr<Recor
   AskedRecord asked{record, seed, std::move(taker)};
   const size_t lane = LaneOf(asked);
   MutexLock lock(&mu_);
+  // Whoever asks leaves at most as much behind as is wanted: to look through it costs each Ask the
+  // same.
+  if (++asked_since_sweep_ > std::max(kLeastSwept, wanted_)) SweepLocked();
   Put(std::move(asked), &LaneLocked(lane).waiting);
+}
+
+void Provided::SweepLocked() {
+  wanted_ = asked_since_sweep_ = 0;
+  for (auto& [number, lane] : lanes_) {
+    for (std::deque<AskedRecord>* queue : {&lane.alone, &lane.waiting}) {
+      std::erase_if(*queue, [](const AskedRecord& asked) { return asked.taker.expired(); });
+      wanted_ += queue->size();
+    }
+  }
 }
 
 void Provided::Flush() {

@@ -172,6 +172,9 @@ class Provided final : public RecordGiver, public std::enable_shared_from_this<P
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void TakeRecordsLocked(Channel& channel, uint32_t window, Deliveries* deliveries)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Forgets what waits for a process and is wanted by nobody any more: a process that does not
+  // answer would let it pile up.
+  void SweepLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Of an iterable dataset: tells the process of records that nobody waits for any more.
   void TellUnwantedLocked(Channel& channel) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   int64_t AllowedNsLocked(Channel& channel) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -195,6 +198,8 @@ class Provided final : public RecordGiver, public std::enable_shared_from_this<P
   CondVar changed_;  // a window is free, or a channel came or went
   std::map<uint64_t, std::shared_ptr<Channel>> channels_ ABSL_GUARDED_BY(mu_);
   std::map<size_t, Lane> lanes_ ABSL_GUARDED_BY(mu_);  // those that are not idle; an op has one
+  size_t asked_since_sweep_ ABSL_GUARDED_BY(mu_) = 0;  // records
+  size_t wanted_ ABSL_GUARDED_BY(mu_) = 0;             // those that the last sweep left
   int64_t callers_ ABSL_GUARDED_BY(mu_) = 0;           // that wait for a window
   double entry_ns_ ABSL_GUARDED_BY(mu_) = 1e6;         // what one takes, smoothed
   double entry_bytes_ ABSL_GUARDED_BY(mu_) = 0;        // likewise; 0: not known

@@ -194,6 +194,39 @@ TEST_F(ProvidersTest, AfterASkipThatNobodyWaitsForAWorkerIsGivenTheTimeToBeginAn
   over.set_value();
 }
 
+// A trainer that seeks leaves behind what it asked for. While the process does not answer, nobody
+// else would clear it away, and it is in nobody's share.
+TEST_F(ProvidersTest, WhatNobodyWaitsForDoesNotPileUpBeforeAProcessThatDoesNotAnswer) {
+  for (const int64_t workers : {0, 1}) {
+    std::promise<void> over;
+    std::shared_future<void> is_over = over.get_future().share();
+    PlayedProcess process(providers_.get(), WorkerOf(1 << 20, 0, workers),
+                          [&](PlayedProcess& self, uint32_t window, wire::Entry* entry) {
+                            is_over.wait();
+                            return TenTimes(self, window, entry);
+                          });
+    const auto giver = Giver();
+    Provided& provided = dynamic_cast<Provided&>(*giver);
+    std::vector<std::shared_ptr<Taker>> wanted;
+    const auto begin = mallinfo2().uordblks;
+    for (int64_t seek = 0; seek < 100; ++seek) {
+      std::vector<std::shared_ptr<Taker>> open;
+      for (int64_t i = 0; i < 200; ++i) open.push_back(Ask(*giver, 200 * seek + i));
+      giver->Flush();
+      wanted.push_back(open[seek]);
+    }
+    EXPECT_LT(provided.Counts().waiting, 4096);  // with those of the last seek
+    EXPECT_LT(mallinfo2().uordblks - begin, size_t{4} << 20);
+    provided.LookAround(MonotonicNs());
+    EXPECT_LE(provided.Counts().waiting, static_cast<int64_t>(wanted.size()));
+    over.set_value();
+    for (int64_t seek = 0; seek < 100; ++seek)
+      EXPECT_EQ(wanted[seek]->Number(), 10 * (200 * seek + seek));
+    process.End();
+    EXPECT_TRUE(Eventually([&] { return provided.processes() == 0; }));
+  }
+}
+
 // Saved states, and ranks on other hosts, where the user may have another number.
 TEST_F(ProvidersTest, ADatasetsDigestIsTheSameForEveryUserAndItsContentsAreNot) {
   const auto dataset = [&](uint32_t user, int64_t workers, const std::string& version) {
