@@ -79,19 +79,36 @@ absl::Status Provided::Absent(size_t lane) const {
 }
 
 bool Provided::IsAbsentLocked(const Lane& lane, int64_t now_ns) const {
-  if (is_superseded_ || lane.absent_since_ns == 0) return is_superseded_;
-  const bool is_starting = is_in_order() && lane.program != 0 &&
+  const Absence& absence = lane.absence;
+  if (is_superseded_ || absence.since_ns == 0) return is_superseded_;
+  const bool is_starting = is_in_order() && absence.program != 0 &&
                            std::any_of(channels_.begin(), channels_.end(), [&](const auto& one) {
-                             return one.second->peer().pid == lane.program;
+                             return one.second->peer().pid == absence.program;
                            });
-  return now_ns - lane.absent_since_ns >= (is_starting ? kStartingNs : kAbsentNs);
+  return now_ns - absence.since_ns >= (is_starting ? kStartingNs : kAbsentNs);
 }
 
 Provided::Lane& Provided::LaneLocked(size_t number) {
   const auto [at, is_new] = lanes_.try_emplace(number);
-  if (is_new && is_in_order() && ChannelsLocked(number).empty())
-    at->second.absent_since_ns = MonotonicNs();
+  if (!is_new) return at->second;
+  Absence& absence = at->second.absence;
+  if (const auto known = absences_.find(number); known != absences_.end()) {
+    absence = known->second;
+    absences_.erase(known);
+  } else if (is_in_order() && ChannelsLocked(number).empty()) {
+    absence.since_ns = MonotonicNs();
+  }
   return at->second;
+}
+
+Provided::Lanes::iterator Provided::LetGoLocked(Lanes::iterator lane) {
+  if (!lane->second.is_idle()) return std::next(lane);
+  if (lane->second.absence.since_ns != 0) {
+    // Those that are forgotten are waited for anew.
+    if (static_cast<int64_t>(absences_.size()) >= kMostAbsences) absences_.clear();
+    absences_[lane->first] = lane->second.absence;
+  }
+  return lanes_.erase(lane);
 }
 
 void Provided::Put(AskedRecord asked, std::deque<AskedRecord>* queue) const {
@@ -127,7 +144,7 @@ absl::Status Provided::Enter(std::shared_ptr<Channel> channel) {
     MutexLock lock(&mu_);
     if (is_superseded_) return NotServedError("something else is served by this name now");
     if (fixed.ok() && entry_bytes_ == 0) entry_bytes_ = static_cast<double>(*fixed);
-    LaneLocked(channel->lane).absent_since_ns = 0;
+    LaneLocked(channel->lane).absence.since_ns = 0;
     channels_.emplace(channel->id(), std::move(channel));
     DispatchLocked(MonotonicNs(), &deliveries);
   }
@@ -141,7 +158,7 @@ void Provided::Supersede() {
   {
     MutexLock lock(&mu_);
     is_superseded_ = true;
-    DispatchLocked(MonotonicNs(), &deliveries);
+    DispatchAllLocked(MonotonicNs(), &deliveries);
   }
   changed_.SignalAll();
   Finish(std::move(deliveries));
@@ -226,10 +243,10 @@ void Provided::LoseLocked(Channel& channel, const absl::Status& why, Deliveries*
   channel.Lose();
   channels_.erase(channel.id());
   // One that never came in does not make others wait anew.
-  Lane& lane = LaneLocked(channel.lane);
-  lane.program = channel.peer().pid;
-  if (ChannelsLocked(channel.lane).empty() && lane.absent_since_ns == 0)
-    lane.absent_since_ns = MonotonicNs();
+  Absence& absence = LaneLocked(channel.lane).absence;
+  absence.program = channel.peer().pid;
+  if (ChannelsLocked(channel.lane).empty() && absence.since_ns == 0)
+    absence.since_ns = MonotonicNs();
   DispatchLocked(MonotonicNs(), deliveries);
 }
 
@@ -332,7 +349,7 @@ std::vector<uint64_t> Provided::LookAround(int64_t now_ns) {
                  &deliveries);
     }
     SweepLocked();
-    DispatchLocked(now_ns, &deliveries);
+    DispatchAllLocked(now_ns, &deliveries);
   }
   changed_.SignalAll();
   Finish(std::move(deliveries));
@@ -353,8 +370,8 @@ void Provided::Ask(int64_t record, const ProvidedSeed& seed, std::weak_ptr<Recor
 
 void Provided::SweepLocked() {
   wanted_ = asked_since_sweep_ = 0;
-  for (auto& [number, lane] : lanes_) {
-    for (std::deque<AskedRecord>* queue : {&lane.alone, &lane.waiting}) {
+  for (auto it = lanes_.begin(); it != lanes_.end(); it = LetGoLocked(it)) {
+    for (std::deque<AskedRecord>* queue : {&it->second.alone, &it->second.waiting}) {
       std::erase_if(*queue, [](const AskedRecord& asked) { return asked.taker.expired(); });
       wanted_ += queue->size();
     }
@@ -371,11 +388,21 @@ void Provided::Flush() {
 }
 
 void Provided::DispatchLocked(int64_t now_ns, Deliveries* deliveries) {
+  if (is_superseded_) return DispatchAllLocked(now_ns, deliveries);
   for (const auto& [id, channel] : channels_) channel->drains = false;  // unless it is wanted still
-  for (auto it = lanes_.begin(); it != lanes_.end();) {
-    DispatchLaneLocked(it->first, it->second, now_ns, deliveries);
-    it = it->second.is_idle() ? lanes_.erase(it) : std::next(it);
+  for (const auto& [id, channel] : channels_) {
+    const auto lane = lanes_.find(channel->lane);
+    if (lane == lanes_.end()) continue;
+    DispatchLaneLocked(lane->first, lane->second, now_ns, deliveries);
+    LetGoLocked(lane);
+    if (!is_in_order()) break;  // there is one lane
   }
+}
+
+void Provided::DispatchAllLocked(int64_t now_ns, Deliveries* deliveries) {
+  for (const auto& [id, channel] : channels_) channel->drains = false;
+  for (auto it = lanes_.begin(); it != lanes_.end(); it = LetGoLocked(it))
+    DispatchLaneLocked(it->first, it->second, now_ns, deliveries);
 }
 
 void Provided::DispatchLaneLocked(size_t number, Lane& lane, int64_t now_ns,
@@ -390,6 +417,7 @@ void Provided::DispatchLaneLocked(size_t number, Lane& lane, int64_t now_ns,
     }
     return;
   }
+  if (lane.absence.since_ns != 0) return;  // nobody is there to be asked
   while (!alone.empty()) {
     if (alone.front().taker.expired()) {
       alone.pop_front();

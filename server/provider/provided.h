@@ -60,6 +60,8 @@ class Provided final : public RecordGiver, public std::enable_shared_from_this<P
   // The same for a worker whose program serves others: it starts another process, which has 300 s
   // to unpickle the dataset.
   static constexpr int64_t kStartingNs = 310'000'000'000;
+  // Absent workers that are remembered while nothing is asked of them, and what each takes.
+  static constexpr int64_t kMostAbsences = 1024, kAbsenceBytes = 80;
 
   // `own`: what the offer itself takes. `deaths`: counts processes of all that is provided; may be
   // null.
@@ -137,16 +139,23 @@ class Provided final : public RecordGiver, public std::enable_shared_from_this<P
   void Finish(Deliveries deliveries) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Grow(const Growth& growth, Deliveries* deliveries) ABSL_LOCKS_EXCLUDED(mu_);
 
+  // That no process makes what is asked of a lane.
+  struct Absence {
+    int64_t since_ns = 0;  // 0: some process is there
+    pid_t program = 0;     // whose process was lost last; 0: none was
+  };
   // What is asked of the same processes: everything, or the records of one worker.
   struct Lane {
     std::deque<AskedRecord> waiting;
     std::deque<AskedRecord> alone;  // those that need room, or have met a death
-    int64_t absent_since_ns = 0;    // 0: some process is there
-    pid_t program = 0;              // whose process was lost last; 0: none was
+    Absence absence;
 
-    bool is_idle() const { return waiting.empty() && alone.empty() && absent_since_ns == 0; }
+    bool is_idle() const { return waiting.empty() && alone.empty(); }
   };
+  using Lanes = std::map<size_t, Lane>;
   Lane& LaneLocked(size_t number) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Lets the lane go if nothing is asked of it; that its worker is absent is remembered. The next.
+  Lanes::iterator LetGoLocked(Lanes::iterator lane) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   size_t LaneOf(const AskedRecord& asked) const {
     return static_cast<size_t>(asked.record % std::max<int64_t>(workers(), 1));
   }
@@ -156,7 +165,10 @@ class Provided final : public RecordGiver, public std::enable_shared_from_this<P
 
   std::string What() const;  // "source 'mine'"
   absl::Status Absent(size_t lane) const;
+  // Asks the processes that are there. Those who wait for an absent one are told by
+  // DispatchAllLocked, of which there is one with every look around: they may be many.
   void DispatchLocked(int64_t now_ns, Deliveries* deliveries) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void DispatchAllLocked(int64_t now_ns, Deliveries* deliveries) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void DispatchLaneLocked(size_t number, Lane& lane, int64_t now_ns, Deliveries* deliveries)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The processes that are asked what is asked of a lane: all of it, or the first worker of that
@@ -197,12 +209,13 @@ class Provided final : public RecordGiver, public std::enable_shared_from_this<P
   mutable Mutex mu_;
   CondVar changed_;  // a window is free, or a channel came or went
   std::map<uint64_t, std::shared_ptr<Channel>> channels_ ABSL_GUARDED_BY(mu_);
-  std::map<size_t, Lane> lanes_ ABSL_GUARDED_BY(mu_);  // those that are not idle; an op has one
-  size_t asked_since_sweep_ ABSL_GUARDED_BY(mu_) = 0;  // records
-  size_t wanted_ ABSL_GUARDED_BY(mu_) = 0;             // those that the last sweep left
-  int64_t callers_ ABSL_GUARDED_BY(mu_) = 0;           // that wait for a window
-  double entry_ns_ ABSL_GUARDED_BY(mu_) = 1e6;         // what one takes, smoothed
-  double entry_bytes_ ABSL_GUARDED_BY(mu_) = 0;        // likewise; 0: not known
+  Lanes lanes_ ABSL_GUARDED_BY(mu_);  // those of which something is asked; an op has one
+  std::map<size_t, Absence> absences_ ABSL_GUARDED_BY(mu_);  // of lanes that are not there
+  size_t asked_since_sweep_ ABSL_GUARDED_BY(mu_) = 0;        // records
+  size_t wanted_ ABSL_GUARDED_BY(mu_) = 0;                   // those that the last sweep left
+  int64_t callers_ ABSL_GUARDED_BY(mu_) = 0;                 // that wait for a window
+  double entry_ns_ ABSL_GUARDED_BY(mu_) = 1e6;               // what one takes, smoothed
+  double entry_bytes_ ABSL_GUARDED_BY(mu_) = 0;              // likewise; 0: not known
   bool is_superseded_ ABSL_GUARDED_BY(mu_) = false;
   ProvidedCounts counts_ ABSL_GUARDED_BY(mu_);
 };

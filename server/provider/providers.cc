@@ -37,7 +37,7 @@ int64_t BytesOf(const Offer& offer) {
   int64_t bytes = kEach * static_cast<int64_t>(1 + offer.source.fields.size());
   for (const std::string& name : offer.source.classes)
     bytes += static_cast<int64_t>(sizeof(std::string) + name.size() + 1);
-  return bytes;
+  return bytes + Provided::kAbsenceBytes * std::min(offer.source.workers, Provided::kMostAbsences);
 }
 
 uint64_t KeyOf(uint64_t id, bool is_pidfd) { return id << 1 | (is_pidfd ? 1 : 0); }

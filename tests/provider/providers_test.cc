@@ -12,6 +12,8 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
+int64_t HeapBytes() { return static_cast<int64_t>(mallinfo2().uordblks); }
+
 TEST_F(ProvidersTest, RecordsComeFromWhicheverProcessIsFree) {
   PlayedProcess one(providers_.get(), SourceOf(1000), TenTimes);
   PlayedProcess two(providers_.get(), SourceOf(1000), TenTimes);
@@ -208,7 +210,7 @@ TEST_F(ProvidersTest, WhatNobodyWaitsForDoesNotPileUpBeforeAProcessThatDoesNotAn
     const auto giver = Giver();
     Provided& provided = dynamic_cast<Provided&>(*giver);
     std::vector<std::shared_ptr<Taker>> wanted;
-    const auto begin = mallinfo2().uordblks;
+    const int64_t begin = HeapBytes();
     for (int64_t seek = 0; seek < 100; ++seek) {
       std::vector<std::shared_ptr<Taker>> open;
       for (int64_t i = 0; i < 200; ++i) open.push_back(Ask(*giver, 200 * seek + i));
@@ -216,7 +218,7 @@ TEST_F(ProvidersTest, WhatNobodyWaitsForDoesNotPileUpBeforeAProcessThatDoesNotAn
       wanted.push_back(open[seek]);
     }
     EXPECT_LT(provided.Counts().waiting, 4096);  // with those of the last seek
-    EXPECT_LT(mallinfo2().uordblks - begin, size_t{4} << 20);
+    EXPECT_LT(HeapBytes() - begin, 4 << 20);
     provided.LookAround(MonotonicNs());
     EXPECT_LE(provided.Counts().waiting, static_cast<int64_t>(wanted.size()));
     over.set_value();
@@ -253,12 +255,52 @@ TEST_F(ProvidersTest, ADatasetsDigestIsTheSameForEveryUserAndItsContentsAreNot) 
 
 // 80 MB for the lanes of all of them would be nobody's.
 TEST_F(ProvidersTest, WorkersOfOtherMachinesTakeNoMemory) {
-  const auto begin = mallinfo2().uordblks;
+  const int64_t begin = HeapBytes();
   PlayedProcess one(providers_.get(), WorkerOf(1 << 20, 0, 1 << 16), TenTimes);
   const auto giver = Giver();
   EXPECT_EQ(Ask(*giver, 1 << 16) != nullptr, true);
   giver->Flush();
-  EXPECT_LT(mallinfo2().uordblks - begin, size_t{4} << 20);
+  EXPECT_LT(HeapBytes() - begin, 4 << 20);
+}
+
+TEST_F(ProvidersTest, WorkersThatWereWaitedForTakeNoMemory) {
+  constexpr int64_t kWorkers = 1 << 16;
+  PlayedProcess one(providers_.get(), WorkerOf(int64_t{1} << 40, 0, kWorkers), TenTimes);
+  const auto giver = Giver();
+  Provided& provided = dynamic_cast<Provided&>(*giver);
+  const int64_t begin = HeapBytes();
+  // Their trainer seeks: nobody waits any more for what it asked for.
+  for (int64_t worker = 1; worker < kWorkers; ++worker) Ask(*giver, worker);
+  provided.LookAround(MonotonicNs());
+  EXPECT_LT(HeapBytes() - begin, 1 << 20);
+  // Or it waits until it is told.
+  std::vector<std::shared_ptr<Taker>> takers;
+  for (int64_t worker = 1; worker < kWorkers; ++worker) takers.push_back(Ask(*giver, worker));
+  provided.LookAround(MonotonicNs() + Provided::kAbsentNs);
+  for (const auto& taker : takers) EXPECT_TRUE(absl::IsUnavailable(taker->Get().first));
+  takers = {};
+  EXPECT_LT(HeapBytes() - begin, 1 << 20);
+}
+
+// Every record of it would wait as long otherwise.
+TEST_F(ProvidersTest, AWorkerThatIsKnownToBeAbsentIsNotWaitedForAgain) {
+  PlayedProcess one(providers_.get(), WorkerOf(1000, 0, 2), TenTimes);
+  const auto giver = Giver();
+  Provided& provided = dynamic_cast<Provided&>(*giver);
+  const auto first = Ask(*giver, 1);
+  const int64_t asked_ns = MonotonicNs();
+  provided.LookAround(asked_ns + Provided::kAbsentNs);
+  EXPECT_TRUE(absl::IsUnavailable(first->Get().first));
+  const auto second = Ask(*giver, 3);
+  giver->Flush();
+  provided.LookAround(asked_ns + Provided::kAbsentNs);
+  EXPECT_EQ(provided.Counts().waiting, 0);
+  EXPECT_TRUE(absl::IsUnavailable(second->Get().first));
+  PlayedProcess two(providers_.get(), WorkerOf(1000, 1, 2), TenTimes);
+  const auto third = Ask(*giver, 5);
+  giver->Flush();
+  provided.LookAround(asked_ns + Provided::kAbsentNs);
+  EXPECT_EQ(third->Number(), 50);
 }
 
 TEST_F(ProvidersTest, AWorkerThatIsNotThereIsNamed) {
