@@ -153,15 +153,12 @@ absl::Status Provided::Enter(std::shared_ptr<Channel> channel) {
   return absl::OkStatus();
 }
 
-void Provided::Supersede() {
-  Deliveries deliveries;
-  {
-    MutexLock lock(&mu_);
-    is_superseded_ = true;
-    DispatchAllLocked(MonotonicNs(), &deliveries);
-  }
+bool Provided::SupersedeIfEmpty() {
+  MutexLock lock(&mu_);
+  if (!channels_.empty()) return false;
+  is_superseded_ = true;
   changed_.SignalAll();
-  Finish(std::move(deliveries));
+  return true;
 }
 
 absl::Status Provided::LookAgain() const {

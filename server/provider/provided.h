@@ -73,8 +73,9 @@ class Provided final : public RecordGiver, public std::enable_shared_from_this<P
         deaths_(std::move(deaths)) {}
 
   const Offer& offer() const { return offer_; }
-  // From now on something else is provided under its name.
-  void Supersede() ABSL_LOCKS_EXCLUDED(mu_);
+  // From now on something else is provided under its name, and no process comes in any more; who
+  // waits is told by the next Flush. False: processes serve it, and nothing changes.
+  bool SupersedeIfEmpty() ABSL_LOCKS_EXCLUDED(mu_);
 
   // A process more. ResourceExhausted: there is no memory for its windows.
   absl::Status Enter(std::shared_ptr<Channel> channel) ABSL_LOCKS_EXCLUDED(mu_);

@@ -166,27 +166,28 @@ absl::StatusOr<std::shared_ptr<Provided>> Providers::Admit(const Offer& offer) {
     provided = there.lock();
     const std::string difference =
         provided == nullptr ? "" : offer.DifferenceFrom(provided->offer());
-    if (!difference.empty() && provided->processes() > 0) {
-      ++refused_;
-      return absl::AlreadyExistsError(
-          absl::StrCat("'", offer.source.name, "' is served by other processes, and ", difference,
-                       "; cure: another name, or end those first"));
-    }
     if (provided == nullptr || !difference.empty()) {
-      superseded = std::move(provided);
       const std::shared_ptr<MemoryBudget> share =
           options_.shares == nullptr ? nullptr : options_.shares->Of(offer.user);
       MemoryReservation own;
       if (share != nullptr) {
         FW_ASSIGN_OR_RETURN(own, share->Reserve("providers", BytesOf(offer)));
       }
+      // One that others are about to serve is not entered any more.
+      if (provided != nullptr && !provided->SupersedeIfEmpty()) {
+        ++refused_;
+        return absl::AlreadyExistsError(
+            absl::StrCat("'", offer.source.name, "' is served by other processes, and ", difference,
+                         "; cure: another name, or end those first"));
+      }
+      superseded = std::move(provided);
       provided = std::make_shared<Provided>(offer, WindowMemory{offer.user, share, watch_},
                                             std::move(own), deaths_);
       there = provided;
     }
     ++processes;
   }
-  if (superseded != nullptr) superseded->Supersede();
+  if (superseded != nullptr) superseded->Flush();  // whoever waits for it is told
   return provided;
 }
 

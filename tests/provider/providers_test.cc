@@ -479,6 +479,48 @@ TEST_F(ProvidersTest, AnotherOfferIsRefusedWhileOthersServeAndReplacesThemAfterw
   EXPECT_FALSE(taker->Get().first.ok());
 }
 
+TEST_F(ProvidersTest, ASourceIsSupersededOnlyWhileNoProcessServesItAndThenNoneComesIn) {
+  PlayedProcess first(providers_.get(), SourceOf(10), TenTimes);
+  const auto giver = Giver();
+  Provided& provided = dynamic_cast<Provided&>(*giver);
+  EXPECT_FALSE(provided.SupersedeIfEmpty());
+  EXPECT_TRUE(giver->LookAgain().ok());
+  first.End();
+  ASSERT_TRUE(Eventually([&] { return provided.processes() == 0; }));
+  EXPECT_TRUE(provided.SupersedeIfEmpty());
+  PlayedProcess again(providers_.get(), SourceOf(10), TenTimes);
+  EXPECT_TRUE(IsNotServed(again.entered().status())) << again.entered().status();
+}
+
+// Both would be told that they serve it, and one of them never be asked. The second one comes while
+// the first one's windows are made, and its offer takes long to keep.
+TEST_F(ProvidersTest, OfTwoThatBeginToServeOneNameOneIsRefused) {
+  const auto providers = *Providers::Create({shares_, 1 << 20});
+  for (int round = 0; round < 100; ++round) {
+    Offer offer = SourceOf(11, absl::StrCat("mine", round));
+    offer.source.classes.resize(200'000);
+    int ends[2];
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+    const Fd socket(ends[0]);
+    Accepted connection;
+    connection.socket = Fd(ends[1]);
+    connection.peer = {kUser, kUser, getpid()};
+    const auto is_begun = [&providers, name = offer.source.name] {
+      const auto served = providers->List(kUser);
+      return std::any_of(served.begin(), served.end(),
+                         [&](const auto& one) { return one.name == name; });
+    };
+    auto second = std::async(std::launch::async, [&] {
+      while (!is_begun()) {
+      }
+      return providers->Enter(std::move(connection), std::move(offer)).status();
+    });
+    PlayedProcess one(providers.get(), SourceOf(10, absl::StrCat("mine", round)), TenTimes);
+    const absl::Status first = one.entered().status(), other = second.get();
+    EXPECT_NE(first.ok(), other.ok()) << "round " << round << ": " << first << "; " << other;
+  }
+}
+
 // Two ranks, each with its own part of the data, would get one another's.
 TEST_F(ProvidersTest, AnotherDatasetOfTheSameFormIsRefusedUnlessAVersionAnswersForIt) {
   Offer one = SourceOf(10), other = SourceOf(10);
