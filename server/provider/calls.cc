@@ -13,9 +13,6 @@ namespace feedwater::server {
 namespace {
 
 constexpr auto kLookAgain = absl::Milliseconds(20);  // whether a call is still wanted
-// Beside the numbers of a payload: heads, and what stands between.
-constexpr int64_t kHeadsBytes = 64 << 10;
-constexpr int64_t kMostRoom = kMostCallBytes + kHeadsBytes;
 
 }  // namespace
 
@@ -69,8 +66,9 @@ absl::Status Provided::Call(const OpCall& call,
   constexpr int64_t kUnit = wire::kPayloadUnit;
   const int64_t output_at = (input_bytes + kUnit - 1) / kUnit * kUnit;
   int64_t room = output_at + (planned.ok() ? *planned : std::max(input_bytes, kGuessedBytes));
-  if (room > kMostRoom) return TooLarge(static_cast<uint64_t>(room));
+  if (room > kMostCallRoom) return TooLarge(static_cast<uint64_t>(room));
 
+  bool is_doubted = false;
   for (int deaths = 0;;) {
     PendingCall pending;
     std::shared_ptr<Channel> channel;
@@ -114,19 +112,22 @@ absl::Status Provided::Call(const OpCall& call,
     const Reading reading(shared_from_this(), channel, window);
     entry = shared->ReadEntry(window, 0);
     const bool is_too_large = entry.code == static_cast<uint32_t>(wire::EntryCode::kTooLarge);
-    if (is_too_large && entry.bytes <= static_cast<uint64_t>(kMostEntryBytes)) {
-      const int64_t before = shared->data_bytes();
-      room = std::max(output_at + static_cast<int64_t>(entry.bytes), before + 1);
-      if (room <= kMostRoom) continue;
-      return TooLarge(static_cast<uint64_t>(room));
-    }
     absl::Status status;
+    if (is_too_large) status = TooLarge(entry.bytes);
+    if (is_too_large && entry.bytes <= static_cast<uint64_t>(kMostEntryBytes)) {
+      const int64_t had_bytes = shared->data_bytes();
+      const int64_t wants_bytes = output_at + static_cast<int64_t>(entry.bytes);
+      room = RoomAfter(had_bytes, wants_bytes, &is_doubted);
+      if (room > 0 && room <= kMostCallRoom) continue;
+      status = wants_bytes > had_bytes ? TooLarge(static_cast<uint64_t>(wants_bytes))
+                                       : NeverFits(had_bytes, wants_bytes);
+    }
     const absl::Span<const std::byte> bytes = shared->Data(window, entry.offset, entry.bytes);
     const bool is_made = entry.code == static_cast<uint32_t>(wire::EntryCode::kMade);
     const uint64_t least =
         is_made ? static_cast<uint64_t>(SharedWindows::kEntriesBytes + output_at) : 0;
-    if (is_too_large) {
-      status = TooLarge(entry.bytes);
+    if (!status.ok()) {
+      // It is too large.
     } else if (bytes.size() != entry.bytes || (is_made && entry.offset % kUnit != 0) ||
                entry.offset < least) {
       status = absl::InvalidArgumentError("what it gave lies outside its window");

@@ -485,18 +485,18 @@ void Provided::TakeRecordsLocked(Channel& channel, uint32_t number, Deliveries* 
     Delivery delivery{std::move(asked.taker), {}, {}, nullptr};
     const bool is_made = entry.code == static_cast<uint32_t>(wire::EntryCode::kMade);
     if (entry.code == static_cast<uint32_t>(wire::EntryCode::kTooLarge)) {
+      delivery.status = TooLarge(entry.bytes);
       if (entry.bytes <= static_cast<uint64_t>(kMostEntryBytes)) {
-        asked.taker = std::move(delivery.taker);
-        // One that asks for no more than it had would come back for ever.
-        asked.data_bytes = std::max(static_cast<int64_t>(entry.bytes),
-                                    window.records.size() > 1 ? 0 : shared.data_bytes() + 1);
-        if (asked.data_bytes <= kMostEntryBytes + kMostEntryBytes / 2) {
+        const auto wants_bytes = static_cast<int64_t>(entry.bytes);
+        const int64_t had_bytes = window.records.size() > 1 ? 0 : shared.data_bytes();
+        asked.data_bytes = RoomAfter(had_bytes, wants_bytes, &asked.is_doubted);
+        if (asked.data_bytes > 0 && asked.data_bytes <= kMostRecordRoom) {
+          asked.taker = std::move(delivery.taker);
           Put(std::move(asked), &LaneLocked(channel.lane).alone);
           continue;
         }
-        delivery.taker = std::move(asked.taker);
+        delivery.status = NeverFits(had_bytes, wants_bytes);
       }
-      delivery.status = TooLarge(entry.bytes);
     } else if (bytes.size() != entry.bytes || (is_made && entry.offset % wire::kPayloadUnit != 0)) {
       delivery.status = absl::InvalidArgumentError("what was given lies outside its window");
     } else if (entry.code == static_cast<uint32_t>(wire::EntryCode::kFailed)) {

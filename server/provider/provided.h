@@ -29,6 +29,7 @@
 #include "server/base/mutex.h"
 #include "server/graph/op_caller.h"
 #include "server/provider/channel.h"
+#include "server/provider/window_maker.h"
 #include "server/source/given_records.h"
 
 namespace feedwater::server {
@@ -65,10 +66,11 @@ class Provided final : public RecordGiver, public std::enable_shared_from_this<P
 
   // `own`: what the offer itself takes. `deaths`: counts processes of all that is provided; may be
   // null.
-  Provided(Offer offer, WindowMemory memory, MemoryReservation own = {},
-           std::shared_ptr<std::atomic<uint64_t>> deaths = nullptr)
+  Provided(Offer offer, WindowMemory memory, std::shared_ptr<WindowMaker> maker,
+           MemoryReservation own = {}, std::shared_ptr<std::atomic<uint64_t>> deaths = nullptr)
       : offer_(std::move(offer)),
         memory_(std::move(memory)),
+        maker_(std::move(maker)),
         own_(std::move(own)),
         deaths_(std::move(deaths)) {}
 
@@ -136,8 +138,9 @@ class Provided final : public RecordGiver, public std::enable_shared_from_this<P
     std::vector<Growth> growths;
   };
   static void Deliver(const Deliveries& deliveries);
-  // Says what is to be said, and makes the larger windows, which takes its time.
+  // Says what is to be said, and has the larger windows made.
   void Finish(Deliveries deliveries) ABSL_LOCKS_EXCLUDED(mu_);
+  // Makes larger windows, which takes its time.
   absl::Status Grow(const Growth& growth, Deliveries* deliveries) ABSL_LOCKS_EXCLUDED(mu_);
 
   // That no process makes what is asked of a lane.
@@ -204,6 +207,7 @@ class Provided final : public RecordGiver, public std::enable_shared_from_this<P
 
   const Offer offer_;
   const WindowMemory memory_;
+  const std::shared_ptr<WindowMaker> maker_;
   const MemoryReservation own_;
   const std::shared_ptr<std::atomic<uint64_t>> deaths_;
 

@@ -91,6 +91,7 @@ absl::StatusOr<std::shared_ptr<Providers>> Providers::Create(Options options) {
   event.data.u64 = kWatchKey;
   if (epoll_ctl(providers->epoll_.get(), EPOLL_CTL_ADD, providers->watch_->fd(), &event) != 0)
     return ErrnoStatus(errno, "epoll_ctl");
+  FW_RETURN_IF_ERROR(providers->maker_->Start());
   FW_ASSIGN_OR_RETURN(providers->thread_,
                       StartThread("fw-providers", [raw = providers.get()] { raw->Run(); }));
   return providers;
@@ -100,6 +101,7 @@ Providers::~Providers() {
   const uint64_t one = 1;
   if (stop_ && write(stop_.get(), &one, sizeof(one)) < 0) spdlog::error("eventfd: errno {}", errno);
   if (thread_.joinable()) thread_.join();
+  maker_->Stop();  // what is provided may live longer
 }
 
 std::string Providers::ServedNamesLocked(uint32_t user, Offer::Kind kind) const {
@@ -181,7 +183,7 @@ absl::StatusOr<std::shared_ptr<Provided>> Providers::Admit(const Offer& offer) {
                          "; cure: another name, or end those first"));
       }
       superseded = std::move(provided);
-      provided = std::make_shared<Provided>(offer, WindowMemory{offer.user, share, watch_},
+      provided = std::make_shared<Provided>(offer, WindowMemory{offer.user, share, watch_}, maker_,
                                             std::move(own), deaths_);
       there = provided;
     }

@@ -23,6 +23,7 @@
 #include "server/base/mutex.h"
 #include "server/base/user_shares.h"
 #include "server/provider/provided.h"
+#include "server/provider/window_maker.h"
 
 namespace feedwater::server {
 
@@ -82,6 +83,7 @@ class Providers final : public OfferedSources {
   const Options options_;
   const std::shared_ptr<std::atomic<uint64_t>> deaths_ = std::make_shared<std::atomic<uint64_t>>(0);
   const std::shared_ptr<ArenaWatch> watch_;  // of the windows of all
+  const std::shared_ptr<WindowMaker> maker_ = std::make_shared<WindowMaker>();  // likewise
   Fd epoll_, stop_;
   std::thread thread_;
 

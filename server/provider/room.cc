@@ -1,18 +1,21 @@
 // Which process has room for what is asked, and larger windows where none has. They are made with
-// no lock held: one of 256 MiB takes 100 ms.
+// no lock held, and not on the thread that listens to processes: one of 256 MiB takes 100 ms.
 #include <algorithm>
 #include <utility>
 
 #include "server/base/clock.h"
+#include "server/provider/entries.h"
 #include "server/provider/provided.h"
 
 namespace feedwater::server {
 namespace {
 
-// Others may be a little larger; what is very large is rare.
-int64_t WithSlack(int64_t bytes) {
+// Others may be a little larger; what is very large is rare. Each growth is by a quarter at least,
+// whatever is asked for, so one process can want 40 of them.
+int64_t GrownBytes(int64_t before_bytes, int64_t bytes, int64_t most_bytes) {
   constexpr int64_t kLarge = 16 << 20;
-  return bytes > kLarge ? bytes : bytes + bytes / 4;
+  const int64_t least_bytes = std::min(before_bytes + before_bytes / 4, most_bytes);
+  return std::max(bytes > kLarge ? bytes : bytes + bytes / 4, least_bytes);
 }
 
 }  // namespace
@@ -62,20 +65,26 @@ void Provided::Finish(Deliveries deliveries) {
   Deliver(deliveries);
   std::vector<Growth> growths = std::move(deliveries.growths);
   deliveries = Deliveries();  // its windows are free from now on
-  while (!growths.empty()) {
-    const Growth growth = std::move(growths.back());
-    growths.pop_back();
-    Deliveries more;
-    (void)Grow(growth, &more);  // whoever waits for it has been told
-    Deliver(more);
-    for (Growth& another : more.growths) growths.push_back(std::move(another));
+  for (Growth& growth : growths) {
+    maker_->Make(offer_.user, [self = shared_from_this(), growth = std::move(growth)] {
+      Deliveries more;
+      (void)self->Grow(growth, &more);  // whoever waits for it is told
+      self->Finish(std::move(more));
+    });
   }
 }
 
 absl::Status Provided::Grow(const Growth& growth, Deliveries* deliveries) {
   Channel& channel = *growth.channel;
+  const int64_t most_bytes = offer_.kind == Offer::Kind::kSource ? kMostRecordRoom : kMostCallRoom;
+  int64_t before_bytes = 0;
+  {
+    MutexLock lock(&mu_);
+    if (channel.is_lost()) return absl::OkStatus();  // others are asked by now
+    before_bytes = channel.shared()->data_bytes();
+  }
   absl::StatusOr<std::shared_ptr<SharedWindows>> windows =
-      SharedWindows::Make(WithSlack(growth.data_bytes), memory_);
+      SharedWindows::Make(GrownBytes(before_bytes, growth.data_bytes, most_bytes), memory_);
   std::shared_ptr<const SharedWindows> before;  // unmapped without the lock
   absl::Status status = windows.status();
   {

@@ -210,6 +210,35 @@ TEST_F(CallsTest, WhatNoPayloadCanHoldIsRefusedBeforeItIsWritten) {
   EXPECT_EQ(process.asked(), 0);
 }
 
+// A process that never has enough would be asked for ever.
+TEST_F(CallsTest, AnOpThatAlwaysWantsMoreRoomIsRefusedInTheEnd) {
+  PlayedProcess process(providers_.get(), OpOf("add"),
+                        [](PlayedProcess& self, uint32_t, wire::Entry* entry) {
+                          entry->code = static_cast<uint32_t>(wire::EntryCode::kTooLarge);
+                          entry->bytes = 1;
+                          return self.regions() < 100;
+                        });
+  const auto caller = *providers_->OpsOf(kUser, {"add"});
+  const absl::Status status = CallWith(*caller, "add", 1).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("says that it is too large for a window of"));
+  EXPECT_EQ(process.regions(), 2);
+}
+
+TEST_F(CallsTest, AnOpThatWantsALittleMoreEachTimeGetsMuchMore) {
+  PlayedProcess process(providers_.get(), OpOf("add"),
+                        [](PlayedProcess& self, uint32_t, wire::Entry* entry) {
+                          entry->code = static_cast<uint32_t>(wire::EntryCode::kTooLarge);
+                          entry->bytes = self.data_bytes();
+                          return self.regions() < 100;
+                        });
+  const auto caller = *providers_->OpsOf(kUser, {"add"});
+  const absl::Status status = CallWith(*caller, "add", 1).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_LE(process.regions(), 40);
+}
+
 // What waits behind a call that ends the process is not at fault.
 TEST_F(CallsTest, ACallThatTheProcessHadNotReachedIsMadeByAnother) {
   const auto make = [](PlayedProcess& self, uint32_t window, wire::Entry* entry) {

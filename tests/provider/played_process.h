@@ -90,6 +90,7 @@ class PlayedProcess {
       wire::Header kind;
       std::memcpy(&kind, packet, sizeof(kind));
       if (kind.type == static_cast<uint16_t>(wire::Type::kRegion)) {
+        Unmap();  // the one before
         std::memcpy(&region_, packet, sizeof(region_));
         int fd = -1;
         std::memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&header)), sizeof(fd));

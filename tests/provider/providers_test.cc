@@ -239,7 +239,9 @@ TEST_F(ProvidersTest, ADatasetsDigestIsTheSameForEveryUserAndItsContentsAreNot) 
     source.contents = "abc";
     Offer offer;
     offer.source = source;
-    return *GivenDataset({source, std::make_shared<Provided>(offer, WindowMemory{})}, nullptr);
+    return *GivenDataset({source, std::make_shared<Provided>(offer, WindowMemory{},
+                                                             std::make_shared<WindowMaker>())},
+                         nullptr);
   };
   const auto one = dataset(1, 0, ""), two = dataset(2, 0, "");
   EXPECT_EQ(one->digest(), two->digest());
@@ -403,7 +405,55 @@ TEST_F(ProvidersTest, AProcessThatAlwaysWantsMoreRoomIsRefusedInTheEnd) {
   const auto giver = Giver();
   const auto taker = Ask(*giver, 0);
   giver->Flush();
-  EXPECT_FALSE(taker->Get().first.ok());
+  const absl::Status status = taker->Get().first;
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("and that it takes 1 B"));
+  EXPECT_EQ(process.regions(), 2);
+}
+
+// Every window more takes the time of a thread that makes them for all users.
+TEST_F(ProvidersTest, AProcessThatWantsALittleMoreEachTimeGetsMuchMore) {
+  PlayedProcess process(providers_.get(), SourceOf(4),
+                        [](PlayedProcess& self, uint32_t, wire::Entry* entry) {
+                          entry->code = static_cast<uint32_t>(wire::EntryCode::kTooLarge);
+                          entry->bytes = self.data_bytes() + 1;
+                          return self.regions() < 100;
+                        });
+  const auto giver = Giver();
+  const auto taker = Ask(*giver, 0);
+  giver->Flush();
+  const absl::Status status = taker->Get().first;
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_LE(process.regions(), 40);
+}
+
+TEST_F(ProvidersTest, LargerWindowsAreMadeByAnotherThreadThanAnswersAreReadBy) {
+  class Witness : public Taker {
+   public:
+    void Given(const absl::Status& status, absl::Span<const std::byte> bytes,
+               std::shared_ptr<const void> holds) override {
+      thread = std::this_thread::get_id();
+      Taker::Given(status, bytes, std::move(holds));
+    }
+    std::thread::id thread;
+  };
+  PlayedProcess process(providers_.get(), SourceOf(4),
+                        [](PlayedProcess& self, uint32_t window, wire::Entry* entry) {
+                          if (entry->record == 0) return TenTimes(self, window, entry);
+                          entry->code = static_cast<uint32_t>(wire::EntryCode::kTooLarge);
+                          entry->bytes = 200 << 20;
+                          return true;
+                        });
+  const auto giver = Giver();
+  const auto read = std::make_shared<Witness>(), refused = std::make_shared<Witness>();
+  giver->Ask(0, {1, 2}, read);
+  giver->Flush();
+  EXPECT_EQ(read->Number(), 0);
+  giver->Ask(1, {1, 2}, refused);
+  giver->Flush();
+  EXPECT_TRUE(absl::IsResourceExhausted(refused->Get().first));
+  EXPECT_NE(refused->thread, read->thread);
+  EXPECT_NE(refused->thread, std::this_thread::get_id());
 }
 
 TEST_F(ProvidersTest, WhatLiesOutsideAWindowIsNeverRead) {
