@@ -1,5 +1,6 @@
 #include "client/cpp/outage.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <system_error>
@@ -25,6 +26,10 @@ void Tell(const Outage::Notice& notice, const std::string& text) {
 }
 
 }  // namespace
+
+int64_t SecondsToNs(double seconds) {
+  return seconds > 0 ? static_cast<int64_t>(std::min(seconds, kEndlessS) * 1e9) : 0;
+}
 
 Outage::Outage(const Notice& notice, const std::string& address, absl::string_view reason,
                double timeout_s)

@@ -16,6 +16,10 @@
 
 namespace feedwater {
 
+// A time that a program gave, as nanoseconds: from 0, which is also what is no number, to 31 years,
+// which is without end.
+int64_t SecondsToNs(double seconds);
+
 class Outage {
  public:
   using Notice = std::function<void(absl::string_view)>;

@@ -22,7 +22,9 @@ void Stream::Impl::GiveBack(const wire::Ready& ready) {
 
 absl::StatusOr<wire::Ready> Stream::Impl::AwaitReady() {
   int64_t stalled_since = 0, looked_ns = MonotonicNs();
-  const int64_t silence_ns = static_cast<int64_t>(std::max(options.stall_timeout_s, 1.0) * 1e9);
+  constexpr int64_t kLeastSilenceNs = 1'000'000'000;
+  const int64_t stall_ns = SecondsToNs(options.stall_timeout_s);
+  const int64_t silence_ns = std::max(stall_ns, kLeastSilenceNs);
   std::optional<Silence> silence;
   while (true) {
     // While the program holds every slot no batch can come: say so rather than wait for ever.
@@ -40,8 +42,7 @@ absl::StatusOr<wire::Ready> Stream::Impl::AwaitReady() {
           continue;
         }
         if (stalled_since == 0) stalled_since = MonotonicNs();
-        if (static_cast<double>(MonotonicNs() - stalled_since) < options.stall_timeout_s * 1e9)
-          continue;
+        if (MonotonicNs() - stalled_since < stall_ns) continue;
         return StalledError(absl::StrCat("stalled: this program holds all ", session->slots(),
                                          " batches of the stream for ", options.stall_timeout_s,
                                          " s, so no slot is free for the next one. Destroy or copy "

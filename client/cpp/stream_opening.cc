@@ -27,12 +27,7 @@ constexpr int64_t kQueueNs =
     5'000'000'000;  // how long a full queue of the control socket is waited for
 constexpr auto kQueuePause = std::chrono::milliseconds(20);
 constexpr int64_t kLeastNs = 1'000'000'000;
-constexpr double kEndlessS = 1e9;
 constexpr int64_t kMaxPipelineBytes = 256 * 1024;
-
-int64_t SecondsToNs(double seconds) {
-  return static_cast<int64_t>(std::clamp(seconds, 0.0, kEndlessS) * 1e9);
-}
 
 // `pipeline` as the request says it: the text of a file, or a name.
 absl::StatusOr<v1::PipelineRef> MakePipelineRef(const std::string& pipeline) {

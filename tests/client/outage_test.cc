@@ -9,6 +9,7 @@
 
 #include <condition_variable>
 #include <filesystem>
+#include <limits>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -75,6 +76,16 @@ TEST(Outage, ShortOnesAndShortPatienceAreNobodysBusiness) {
   }
   { Outage outage(told.notice(), "/run/x", "gone", 0.5); }
   EXPECT_THAT(told.texts(), ElementsAre());
+}
+
+TEST(Outage, AnyNumberOfSecondsIsATime) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(SecondsToNs(2.5), 2'500'000'000);
+  EXPECT_EQ(SecondsToNs(0), 0);
+  EXPECT_EQ(SecondsToNs(-kInfinity), 0);
+  EXPECT_EQ(SecondsToNs(std::numeric_limits<double>::quiet_NaN()), 0);
+  EXPECT_EQ(SecondsToNs(1e300), SecondsToNs(kInfinity));
+  EXPECT_EQ(SecondsToNs(kInfinity), 1'000'000'000'000'000'000);
 }
 
 // Nobody accepts connections, as where the daemon is stopped: the kernel does.
