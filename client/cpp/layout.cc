@@ -69,6 +69,12 @@ absl::StatusOr<std::vector<Field>> FieldsOf(const v1::OpenStreamResponse& opened
     return absl::InternalError("the daemon describes batches of an impossible size");
   std::vector<Field> fields;
   for (const v1::Field& field : opened.fields()) {
+    const int dtype = field.dtype();
+    if (dtype < 0 || dtype > UINT8_MAX || DTypeSize(static_cast<DType>(dtype)) == 0) {
+      return absl::UnimplementedError(absl::StrCat(
+          "output '", field.name(), "' has elements of type ", dtype,
+          ", which this client does not know: install the daemon's version of the client"));
+    }
     fields.push_back({field.name(),
                       static_cast<DType>(field.dtype()),
                       {field.shape().begin(), field.shape().end()},
