@@ -85,7 +85,7 @@ bool Listens(const std::string& address) {
 
 std::vector<Place> FindPlaces(const Context& context) {
   std::vector<std::string> addresses;
-  if (!context.address.empty() || std::getenv("FEEDWATER_ADDRESS") != nullptr) {
+  if (!context.address.empty() || !AddressOfEnvironment().empty()) {
     if (const auto named = FindAddress(context.address); named.ok()) addresses.push_back(*named);
   }
   for (const fs::path& base : Bases()) {

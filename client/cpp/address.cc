@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -92,9 +93,13 @@ bool IsTrusted(const std::string& folder) {
 
 }  // namespace
 
-std::vector<std::string> CandidateAddresses() {
+std::string AddressOfEnvironment() {
   const char* given = std::getenv("FEEDWATER_ADDRESS");
-  if (given != nullptr && *given != '\0') return {given};
+  return given == nullptr ? "" : given;
+}
+
+std::vector<std::string> CandidateAddresses() {
+  if (std::string given = AddressOfEnvironment(); !given.empty()) return {std::move(given)};
   const unsigned node = OwnNode();
   std::vector<unsigned> nodes = {node};
   if (node != 0) nodes.push_back(0);
@@ -110,7 +115,7 @@ std::vector<std::string> CandidateAddresses() {
 }
 
 absl::StatusOr<std::string> FindAddress(absl::string_view address) {
-  const bool is_given = !address.empty() || std::getenv("FEEDWATER_ADDRESS") != nullptr;
+  const bool is_given = !address.empty() || !AddressOfEnvironment().empty();
   std::vector<std::string> tried =
       address.empty() ? CandidateAddresses() : std::vector<std::string>{std::string(address)};
   if (is_given) {  // a socket stands for its folder

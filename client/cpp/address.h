@@ -9,7 +9,10 @@
 
 namespace feedwater {
 
-// The runtime folders to look in, best first: $FEEDWATER_ADDRESS alone when it is set, else for
+// $FEEDWATER_ADDRESS, or "". An empty one names no place: it is as if it were not set.
+std::string AddressOfEnvironment();
+
+// The runtime folders to look in, best first: $FEEDWATER_ADDRESS alone when it names one, else for
 // this process's NUMA node and then node 0: $XDG_RUNTIME_DIR/feedwater/NODE,
 // /run/feedwater/NODE,
 // /tmp/feedwater-UID/NODE (only when it is this user's or root's).

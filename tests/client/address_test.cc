@@ -5,12 +5,15 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "tests/testing/other_users.h"
 
 namespace feedwater {
 namespace {
@@ -58,6 +61,33 @@ TEST_F(Address, ASocketThatAKilledDaemonHasLeftDoesNotHideOneThatListens) {
   EXPECT_EQ(*FindAmong(folders_, false), folders_[0]);
   Put(folders_[2], true);
   EXPECT_EQ(*FindAmong(folders_, false), folders_[2]);
+}
+
+// As `FEEDWATER_ADDRESS= command` gives it, and a unit's empty Environment=. Another user has put a
+// daemon of their own where this one's would be.
+TEST_F(Address, AnEmptyVariableNamesNoPlaceAndTrustsNobodyMore) {
+  constexpr uid_t kUser = 3'000'017, kOther = 3'000'018;
+  if (!testing::CanBe(kUser)) GTEST_SKIP() << testing::kNoOtherUsers;
+  const std::string planted = "/tmp/feedwater-" + std::to_string(kUser);
+  std::filesystem::create_directories(planted + "/0");
+  Put(planted + "/0", true);
+  ASSERT_EQ(chown(planted.c_str(), kOther, kOther), 0);
+  ASSERT_EQ(chown((planted + "/0").c_str(), kOther, kOther), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    unsetenv("XDG_RUNTIME_DIR");
+    if (setuid(kUser) != 0) _exit(9);
+    setenv("FEEDWATER_ADDRESS", "", 1);
+    const bool finds_it = FindAddress("").value_or("") == planted + "/0";
+    setenv("FEEDWATER_ADDRESS", (planted + "/0").c_str(), 1);
+    const bool takes_it_when_named = FindAddress("").value_or("") == planted + "/0";
+    _exit((finds_it ? 1 : 0) + (takes_it_when_named ? 0 : 2));
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  std::filesystem::remove_all(planted);
+  EXPECT_EQ(WIFEXITED(status) ? WEXITSTATUS(status) : -1, 0)
+      << "1: it was found unasked, 2: it was not taken when a person named it";
 }
 
 }  // namespace
