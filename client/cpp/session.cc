@@ -167,6 +167,13 @@ Session::~Session() {
   close(fd_);
 }
 
+absl::Status Session::CheckProcess() const {
+  if (is_of_this_process()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "this stream belongs to process ", pid_, ", and this is its forked child ", getpid(),
+      ", which would take the parent's batches. Open a stream of its own in the child"));
+}
+
 absl::Status Session::MapArena(uint64_t slot_bytes, uint32_t slots, bool protect) {
   char buffer[wire::kMaxMessage];
   int fd = -1;
@@ -218,6 +225,7 @@ absl::Status Session::MapArena(uint64_t slot_bytes, uint32_t slots, bool protect
 }
 
 absl::StatusOr<Session::Message> Session::Receive(int timeout_ms) {
+  if (absl::Status own = CheckProcess(); !own.ok()) return own;
   char buffer[wire::kMaxMessage];
   absl::StatusOr<size_t> size = ReceivePacket(fd_, timeout_ms, buffer, sizeof(buffer), nullptr);
   if (!size.ok()) return size.status();
@@ -255,6 +263,7 @@ absl::StatusOr<Session::Message> Session::Receive(int timeout_ms) {
 }
 
 void Session::SendSeek(uint32_t serial, uint64_t epoch, int64_t position) {
+  if (!is_of_this_process()) return;
   wire::Seek seek = {};
   seek.header = wire::MakeHeader<wire::Seek>(wire::Type::kSeek);
   seek.serial = serial;
@@ -264,13 +273,17 @@ void Session::SendSeek(uint32_t serial, uint64_t epoch, int64_t position) {
   }
 }
 
-void Session::HangUp() { shutdown(fd_, SHUT_RDWR); }
+// shutdown() would end the connection for every process that has the socket.
+void Session::HangUp() {
+  if (is_of_this_process()) shutdown(fd_, SHUT_RDWR);
+}
 
 void Session::Lend(uint32_t slot) {
   if (protect_) (void)mprotect(arena_ + slot * slot_bytes_, slot_bytes_, PROT_READ);
 }
 
 void Session::Release(uint32_t slot, uint64_t generation) {
+  if (!is_of_this_process()) return;  // the parent still has its own
   if (protect_) (void)mprotect(arena_ + slot * slot_bytes_, slot_bytes_, PROT_NONE);
   wire::Release release = {};
   release.header = wire::MakeHeader<wire::Release>(wire::Type::kRelease);

@@ -4,7 +4,14 @@
 // A Session is shared by its Stream and by every Batch it has lent, so the arena stays mapped while
 // any batch lives, even after the daemon is gone. Release may be called from any thread; everything
 // else belongs to the stream's thread.
+//
+// It belongs to the process that connected. A forked child has copies of the batches and of the
+// socket, and what it sent would be taken for the parent's word: there SendSeek, HangUp and Release
+// do nothing, and Receive is FailedPrecondition.
 #pragma once
+
+#include <sys/types.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -33,6 +40,8 @@ class Session {
   Session(const Session&) = delete;
 
   const std::array<uint8_t, 16>& ticket() const { return ticket_; }
+  // FailedPrecondition in a process that was forked off the one that connected.
+  absl::Status CheckProcess() const;
   // Waits for ARENA, checks its seals and size, and maps it read-only. Call after OpenStream has
   // succeeded.
   // With `protect` a slot can be read only while it is lent: anything else is a SIGSEGV at the
@@ -58,8 +67,10 @@ class Session {
 
  private:
   explicit Session(int fd) : fd_(fd) {}
+  bool is_of_this_process() const { return getpid() == pid_; }
 
   const int fd_;
+  const pid_t pid_ = getpid();
   std::array<uint8_t, 16> ticket_{};
   uint16_t minor_ = 0;  // the minor version that both sides speak
   std::byte* arena_ = nullptr;

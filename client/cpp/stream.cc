@@ -212,14 +212,28 @@ Stream::Stream(Stream&&) noexcept = default;
 Stream& Stream::operator=(Stream&&) noexcept = default;
 Stream::~Stream() = default;
 
-absl::StatusOr<Batch> Stream::Next() { return impl_->Next(); }
-absl::StatusOr<std::optional<Batch>> Stream::NextInEpoch() { return impl_->NextInEpoch(); }
-absl::Status Stream::Load(const std::string& state) { return impl_->Load(state); }
-absl::Status Stream::SetEpoch(uint64_t epoch) { return impl_->SetEpoch(epoch); }
+absl::StatusOr<Batch> Stream::Next() {
+  if (absl::Status own = impl_->session->CheckProcess(); !own.ok()) return own;
+  return impl_->Next();
+}
+absl::StatusOr<std::optional<Batch>> Stream::NextInEpoch() {
+  if (absl::Status own = impl_->session->CheckProcess(); !own.ok()) return own;
+  return impl_->NextInEpoch();
+}
+absl::Status Stream::Load(const std::string& state) {
+  if (absl::Status own = impl_->session->CheckProcess(); !own.ok()) return own;
+  return impl_->Load(state);
+}
+absl::Status Stream::SetEpoch(uint64_t epoch) {
+  if (absl::Status own = impl_->session->CheckProcess(); !own.ok()) return own;
+  return impl_->SetEpoch(epoch);
+}
 absl::StatusOr<Batch> Stream::Replay(int64_t step, std::optional<uint64_t> epoch) {
+  if (absl::Status own = impl_->session->CheckProcess(); !own.ok()) return own;
   return impl_->Replay(step, epoch);
 }
 absl::Status Stream::Skip(int64_t first, int64_t last, std::optional<uint64_t> epoch) {
+  if (absl::Status own = impl_->session->CheckProcess(); !own.ok()) return own;
   return impl_->Skip(first, last, epoch);
 }
 std::string Stream::State() const { return impl_->position.cursor().ToJson(); }

@@ -7,6 +7,7 @@ import gc
 import hashlib
 import json
 import logging
+import os
 import sys
 from typing import Any
 
@@ -171,6 +172,17 @@ class Driver:
         del batches
         gc.collect()
         return {"bytes": [ctypes.string_at(address, 1)[0] for address in addresses]}
+
+    def do_forked(self, loader: str, hold: str) -> None:
+        child = os.fork()
+        if child == 0:
+            self._held.pop((loader, hold))
+            del self._driven[loader]
+            gc.collect()
+            os._exit(0)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if status != 0:
+            raise feedwater.Error(f"the child ended with status {status}")
 
     def do_stats(self, loader: str) -> dict:
         return self._get(loader).loader.stats()

@@ -112,3 +112,18 @@ def test_the_daemons_last_word_is_heard(fake, start, when):
             driver.call("set_epoch", epoch=7)
             driver.call("next", count=0)
     assert caught.value.code == "RESOURCE_EXHAUSTED"
+
+
+def test_a_forked_child_gives_nothing_back_and_ends_nothing(fake, start):
+    """Its copies of batches and stream go with it; what is lent stays lent to the parent."""
+    driver = start(fake)
+    driver.open("numbers", slots=3)
+    sessions = list(fake.sessions)
+    kept = driver.batches(count=2, hold="kept", values=["position"])
+    for _ in range(3):
+        driver.call("forked", hold="kept")
+    assert take(driver, 4) == ALL[8:24]
+    assert driver.call("held", hold="kept", values=["position"])["batches"] == kept
+    driver.call("release", hold="kept")
+    assert take(driver) == ALL[24:]
+    assert list(fake.sessions) == sessions, "nobody had to connect again"

@@ -1,6 +1,8 @@
 // The C++ client behind the driver protocol of tests/conformance/README.md: requests as JSON lines
 // on stdin, answers on stdout. Knows nothing but feedwater/client.h.
 #include <openssl/evp.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -209,6 +211,7 @@ class Driver {
         bytes.push_back(static_cast<int>(*address));
       return json{{"bytes", bytes}};
     }
+    if (op == "forked") return Forked(name, loader, request);
     if (op == "restart") {
       loader.skip_rest = loader.begun;
       return json::object();
@@ -306,6 +309,22 @@ class Driver {
       if (hold) held_[name + "/" + *hold].push_back(**std::move(batch));
     }
     return json{{"batches", batches}, {"end", end}};
+  }
+
+  absl::StatusOr<json> Forked(const std::string& name, Loader& loader, const json& request) {
+    const pid_t child = fork();
+    if (child < 0) return absl::ResourceExhaustedError("no process to be had");
+    if (child == 0) {
+      const bool refused = absl::IsFailedPrecondition(loader.stream.NextInEpoch().status()) &&
+                           absl::IsFailedPrecondition(loader.stream.SetEpoch(7));
+      held_.erase(name + "/" + request.value("hold", ""));
+      loaders_.erase(name);
+      _exit(refused ? 0 : 1);
+    }
+    int status = 0;
+    if (waitpid(child, &status, 0) != child || status != 0)
+      return absl::InternalError(absl::StrCat("the child ended with wait status ", status));
+    return json::object();
   }
 
   std::map<std::string, Loader> loaders_;

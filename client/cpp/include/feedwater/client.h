@@ -13,7 +13,11 @@
 //
 // Ownership: a Batch keeps its memory mapped, so it may outlive the Stream, the Client and the
 // daemon. Its tensors are read-only and valid until the Batch is destroyed. Threads: a Stream
-// belongs to one thread at a time. Batches may be moved to and destroyed on any thread. Errors:
+// belongs to one thread at a time. Batches may be moved to and destroyed on any thread. Processes:
+// a Stream and its Batches belong to the process that opened it. In a child that it forks, batches
+// that are lent can be read while the parent keeps them; destroying them, or the Stream, there
+// gives nothing back and ends nothing, and Next() and the calls that move the position are
+// FailedPrecondition: a child opens a stream of its own, with a Client of its own. Errors:
 // absl::Status with the daemon's code. Four kinds can be told apart further: IsStalled (the
 // program keeps as many batches as the stream has slots), BadSampleOf (a sample that cannot be
 // decoded under `on_bad_sample: fail`), IsChecksumMismatch (a batch that is not what the daemon
