@@ -14,6 +14,7 @@
 #include "client/cli/found_coco.h"
 #include "server/base/escape.h"
 #include "server/base/registry.h"
+#include "server/base/yaml_word.h"
 #include "server/pipeline/record_reader.h"
 #include "server/source/format.h"
 
@@ -37,9 +38,7 @@ std::string ScalarText(const std::string& scalar) {
   double number = 0;
   const bool is_number = absl::SimpleAtod(scalar, &number) &&
                          scalar.find_first_not_of("0123456789.-+e") == std::string::npos;
-  return is_number || scalar == "true" || scalar == "false"
-             ? scalar
-             : server::ParamType<std::string>::Text(scalar);
+  return is_number || scalar == "true" || scalar == "false" ? scalar : server::YamlWord(scalar);
 }
 
 std::string FlowText(const server::YamlNode& node) {
@@ -129,7 +128,7 @@ int GeneralityOf(const std::string& format) {
 // does so in several ways, of which the first that can be opened is taken.
 std::vector<std::string> MapsOf(const std::string& format, const DataPlace& place,
                                 std::vector<std::string>* reasons) {
-  const auto text = server::ParamType<std::string>::Text;
+  const auto text = server::YamlWord;
   const auto map = [&](const std::string& path, absl::string_view more) {
     return absl::StrCat("{format: ", format, ", root: ", text(place.root),
                         path.empty() ? "" : absl::StrCat(", path: ", text(path)), more, "}");

@@ -11,7 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "server/base/escape.h"
-#include "server/base/schema.h"
+#include "server/base/yaml_word.h"
 #include "server/codec/image.h"
 #include "server/source/field_reader.h"
 #include "server/source/npy_header.h"
@@ -285,8 +285,8 @@ std::string RecordMembers::Section(const std::vector<ImageKinds>& kinds,
   std::string section;
   for (size_t i = 0; i < members_.size(); ++i) {
     const Member& member = members_[i];
-    absl::StrAppend(&section, indent, server::ParamType<std::string>::Text(member.name),
-                    ": {from: ", server::ParamType<std::string>::Text(FromOf(member, kinds[i])));
+    absl::StrAppend(&section, indent, server::YamlWord(member.name),
+                    ": {from: ", server::YamlWord(FromOf(member, kinds[i])));
     if (member.kind != Kind::kEncoded && member.kind != Kind::kText) {
       absl::StrAppend(&section, ", dtype: ", server::DTypeName(member.spec.dtype));
       if (member.kind != Kind::kNumber)

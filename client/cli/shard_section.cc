@@ -10,7 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "server/base/atomic_file.h"
 #include "server/base/escape.h"
-#include "server/base/schema.h"
+#include "server/base/yaml_word.h"
 
 namespace feedwater::cli {
 namespace {
@@ -18,8 +18,6 @@ namespace {
 // More class names than these go into a file of their own.
 constexpr size_t kListedClasses = 1000, kListedClassBytes = 32 << 10;
 constexpr const char* kClassFile = "classes.txt";
-
-std::string Word(const std::string& word) { return server::ParamType<std::string>::Text(word); }
 
 }  // namespace
 
@@ -73,7 +71,7 @@ absl::StatusOr<std::string> ShardSection::ClassLines() const {
     bytes += name.size();
     is_listed = is_listed && bytes <= kListedClassBytes &&
                 IsPlainText({reinterpret_cast<const std::byte*>(name.data()), name.size()});
-    if (is_listed) words.push_back(Word(name));
+    if (is_listed) words.push_back(server::YamlWord(name));
   }
   if (is_listed) {
     unlink(file.c_str());  // of another time
@@ -96,9 +94,9 @@ std::string ShardSection::FilesText() const {
 
 absl::Status ShardSection::Write(const std::string& origin) {
   FW_ASSIGN_OR_RETURN(const std::string classes, ClassLines());
-  text_ = absl::StrCat("dataset:\n  format: webdataset\n  root: ", Word(root_), "\n",
-                       path_.empty() ? "" : absl::StrCat("  path: ", Word(path_), "\n"),
-                       "  files: [", Word(FilesText()), "]\n", classes, "  fields:\n",
+  text_ = absl::StrCat("dataset:\n  format: webdataset\n  root: ", server::YamlWord(root_), "\n",
+                       path_.empty() ? "" : absl::StrCat("  path: ", server::YamlWord(path_), "\n"),
+                       "  files: [", server::YamlWord(FilesText()), "]\n", classes, "  fields:\n",
                        members_.Section(journal_.kinds(), "    "));
   const std::string head =
       absl::StrCat("# ", server::Escaped(origin), "\n",

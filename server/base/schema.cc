@@ -56,7 +56,9 @@ std::string ShortNumber(double value) {  // for ranges: 1, not 1.0
   return absl::EndsWith(text, ".0") ? text.substr(0, text.size() - 2) : text;
 }
 
-// A word as YAML flow text: plain where that reads back as the same string, else in double quotes.
+// A word as flow text: plain where that reads back as the same string, else in double quotes, with
+// the escapes of C. Digests are made of it, so it stays as it is; what is written into a file for
+// others to read is YamlWord.
 std::string WordText(absl::string_view word) {
   bool is_plain = !word.empty() && absl::ascii_isalpha(static_cast<unsigned char>(word[0])) &&
                   word != "null" && word != "Null" && word != "NULL" && word != "true" &&

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "server/base/schema.h"
 #include "server/base/yaml.h"
+#include "server/base/yaml_word.h"
 #include "server/graph/dataflow.h"
 #include "server/graph/inner_ops.h"
 #include "server/graph/op_spec.h"
@@ -25,7 +26,7 @@ std::string FlowText(const YamlNode& node) {
       double number = 0;
       const bool is_number = ParamType<double>::Read(node, &number).ok();
       const bool is_truth = node.scalar == "true" || node.scalar == "false";
-      return is_number || is_truth ? node.scalar : ParamType<std::string>::Text(node.scalar);
+      return is_number || is_truth ? node.scalar : YamlWord(node.scalar);
     }
     case YamlNode::Kind::kList:
       return absl::StrCat("[",
