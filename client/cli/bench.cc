@@ -23,6 +23,7 @@
 #include "server/base/clock.h"
 #include "server/base/escape.h"
 #include "server/base/mutex.h"
+#include "server/base/thread.h"
 #include "server/base/units.h"
 #include "server/storage/storage_kind.h"
 
@@ -127,7 +128,17 @@ class Ranks {
       taken_ = Taken();
     }
     for (Stream& stream : streams_) {
-      threads.emplace_back([this, &stream, end_ns, steps] { TakeOn(stream, end_ns, steps); });
+      absl::StatusOr<std::thread> thread = server::StartThread(
+          "a rank", [this, &stream, end_ns, steps] { TakeOn(stream, end_ns, steps); });
+      if (thread.ok()) {
+        threads.push_back(*std::move(thread));
+        continue;
+      }
+      // Without this rank the others would be measured as something else: they end, too.
+      server::MutexLock lock(&mu_);
+      if (failure_.ok()) failure_ = thread.status();
+      running_ -= streams_.size() - threads.size();
+      break;
     }
     Progress progress(what, "samples");
     const int64_t total = steps * static_cast<int64_t>(streams_.size()) * streams_[0].batch_size();

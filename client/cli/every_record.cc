@@ -5,12 +5,14 @@
 #include <atomic>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "client/cli/progress.h"
 #include "server/base/mutex.h"
 #include "server/base/no_throw.h"
 #include "server/base/status.h"
+#include "server/base/thread.h"
 
 namespace feedwater::cli {
 namespace {
@@ -25,12 +27,22 @@ class Reading {
 
   absl::Status Go() {
     const size_t jobs = how_.jobs > 0 ? how_.jobs : local_.settings.cpus.size();
-    {
-      server::MutexLock lock(&mu_);
-      running_ = jobs;
-    }
     std::vector<std::thread> threads;
-    for (size_t i = 0; i < jobs; ++i) threads.emplace_back([this] { Work(); });
+    while (threads.size() < jobs) {
+      {
+        server::MutexLock lock(&mu_);
+        ++running_;
+      }
+      absl::StatusOr<std::thread> thread = server::StartThread(how_.what, [this] { Work(); });
+      if (thread.ok()) {
+        threads.push_back(*std::move(thread));
+        continue;
+      }
+      server::MutexLock lock(&mu_);
+      --running_;
+      if (threads.empty()) return thread.status();
+      break;  // no more threads to be had; fewer do as well
+    }
     ShowProgress();
     for (std::thread& thread : threads) thread.join();
     server::MutexLock lock(&mu_);

@@ -18,6 +18,7 @@
 #include "server/base/mutex.h"
 #include "server/base/no_throw.h"
 #include "server/base/status.h"
+#include "server/base/thread.h"
 #include "server/base/units.h"
 #include "server/graph/verified_record.h"
 #include "server/sampler/permutation.h"
@@ -68,7 +69,15 @@ class Chunks {
       order_.emplace(dataset_.size(), server::EpochKey(*maker.shuffle, /*epoch=*/0),
                      server::ShuffleUse::kRecords);
     }
-    for (size_t i = 0; i < maker.jobs; ++i) threads_.emplace_back([this] { Work(); });
+  }
+  // Fewer threads than asked for do as well; an error where there is none to be had. Once.
+  absl::Status Start() {
+    while (threads_.size() < maker_.jobs) {
+      absl::StatusOr<std::thread> thread = server::StartThread(maker_.what, [this] { Work(); });
+      if (!thread.ok()) return threads_.empty() ? thread.status() : absl::OkStatus();
+      threads_.push_back(*std::move(thread));
+    }
+    return absl::OkStatus();
   }
   ~Chunks() {
     {
@@ -307,6 +316,7 @@ class Writer {
         chunks_(maker, position_) {}
 
   absl::Status Run() {
+    FW_RETURN_IF_ERROR(chunks_.Start());
     while (true) {
       FW_RETURN_IF_ERROR(SkipBad());
       if (item_ == nullptr) break;
