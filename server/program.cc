@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -18,6 +19,7 @@
 #include "server/background.h"
 #include "server/base/escape.h"
 #include "server/base/logging.h"
+#include "server/base/status.h"
 #include "server/daemon.h"
 #include "server/decoder/decoder_host.h"
 #include "server/graph/advice.h"
@@ -63,6 +65,17 @@ struct Arguments {
 int Complain(const absl::Status& status, int exit_code) {
   std::cerr << EscapedLines(status.message()) << std::endl;
   return exit_code;
+}
+
+// What it was asked to print may not get out, as on a full disk.
+int WithWhatWasPrinted(int exit_code) {
+  errno = 0;
+  std::cout.flush();
+  const int error = errno;
+  if (std::cout) return exit_code;
+  constexpr const char* kLost = "feedwaterd: what it prints could not be written to stdout";
+  Complain(error != 0 ? ErrnoStatus(error, kLost) : absl::DataLossError(kLost), kExitFailed);
+  return exit_code == 0 ? kExitFailed : exit_code;
 }
 
 int Check(const Arguments& arguments) {
@@ -195,11 +208,11 @@ int RunProgram(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kExitBadConfig;
+    return WithWhatWasPrinted(app.exit(error) == 0 ? 0 : kExitBadConfig);
   }
   if (arguments.print_config) {
     std::cout << SampleConfig();
-    return 0;
+    return WithWhatWasPrinted(0);
   }
   if (arguments.config.empty()) {
     std::cerr << "--config FILE is missing; `feedwaterd --print-config` shows what the file holds"
@@ -216,7 +229,7 @@ int RunProgram(int argc, char** argv) {
   LogFormat format = arguments.log_format == "json" ? LogFormat::kJson : LogFormat::kText;
   if (absl::Status status = SetUpLogging(format, arguments.log_level); !status.ok())
     return Complain(status, kExitBadConfig);
-  return arguments.check ? Check(arguments) : Run(arguments, &background);
+  return arguments.check ? WithWhatWasPrinted(Check(arguments)) : Run(arguments, &background);
 }
 
 }  // namespace feedwater::server

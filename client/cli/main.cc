@@ -1,4 +1,6 @@
 // feedwater: asks a running feedwaterd, and works on pipelines without one.
+#include <cerrno>
+#include <cstring>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -43,6 +45,17 @@ std::string AboutUnknownWord(const CLI::App& app, const CLI::ParseError& error) 
   return absl::StrCat("feedwater", chosen.empty() ? "" : " " + chosen[0]->get_name(), ": unknown ",
                       is_option ? "option" : "command", " '", feedwater::server::Printable(word),
                       "'", feedwater::server::DidYouMean(word, known));
+}
+
+// What a command prints is its result: one that did not get out, as on a full disk, is a failure.
+int WithWhatWasPrinted(int exit_status) {
+  errno = 0;
+  std::cout.flush();
+  const int error = errno;
+  if (std::cout) return exit_status;
+  std::cerr << "feedwater: what it prints could not be written to stdout"
+            << (error != 0 ? absl::StrCat(": ", std::strerror(error)) : "") << "\n";
+  return exit_status == 0 ? 1 : exit_status;
 }
 
 }  // namespace
@@ -90,7 +103,7 @@ int main(int argc, char** argv) {
       std::cerr << unknown << "\nRun with --help for more information.\n";
       return 2;
     }
-    return app.exit(error) == 0 ? 0 : 2;
+    return WithWhatWasPrinted(app.exit(error) == 0 ? 0 : 2);
   }
-  return context.exit_status;
+  return WithWhatWasPrinted(context.exit_status);
 }

@@ -235,7 +235,7 @@ absl::Status WatchStatus(const Context& context, double interval_s) {
   std::unique_ptr<v1::Control::Stub> control;
   View view;
   int64_t last_ns = 0;
-  while (g_stop == 0) {
+  while (g_stop == 0 && std::cout) {  // where nobody can see it, main tells
     if (control == nullptr) {
       absl::StatusOr<std::unique_ptr<v1::Control::Stub>> connected = context.Control();
       if (connected.ok()) control = *std::move(connected);

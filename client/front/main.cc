@@ -12,7 +12,9 @@
 
 int main(int argc, char** argv) {
   if (argc == 2 && strcmp(argv[1], "--version") == 0) {
-    return printf("feedwater %s\n", feedwater::kFeedwaterVersion) < 0 || fflush(stdout) != 0;
+    if (printf("feedwater %s\n", feedwater::kFeedwaterVersion) > 0 && fflush(stdout) == 0) return 0;
+    perror("feedwater: what it prints could not be written to stdout");
+    return 1;
   }
   constexpr char kCommands[] = "feedwater-commands";
   char path[PATH_MAX + sizeof(kCommands)];

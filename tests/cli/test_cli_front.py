@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 
+import pytest
 from command_line import PROGRAM
 
 
@@ -29,3 +30,28 @@ def test_alone_it_says_what_it_misses(tmp_path):
     done = subprocess.run([alone, "--help"], capture_output=True, text=True)
     assert done.returncode == 1
     assert f"cannot run {tmp_path}/feedwater-commands" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["feedwater", "--version"],
+        ["feedwater", "--help"],
+        ["feedwater", "describe", "ops"],
+        ["feedwater", "--json", "status", "--all"],
+        ["feedwaterd", "--print-config"],
+        ["feedwaterd", "--help"],
+    ],
+    ids=" ".join,
+)
+def test_what_could_not_be_printed_is_no_success(command):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [PROGRAM.with_name(command[0]), *command[1:]],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert done.returncode == 1
+    assert "could not be written to stdout" in done.stderr, done.stderr
+    assert "No space left on device" in done.stderr, done.stderr
