@@ -168,8 +168,19 @@ absl::Status Conversion::OpenFolder() {
         lock.status(), absl::StrCat("another `feedwater ", command_, "` writes into this folder"));
   }
   lock_ = *std::move(lock);
-  FW_ASSIGN_OR_RETURN(journal_, ShardJournal::Open(folder_, SafeFileName(local_.loaded->spec.name),
-                                                   MadeFrom(), work_.members->fields(), &note_));
+  FW_ASSIGN_OR_RETURN(place_, FindShardPlace(local_, folder_));
+  std::vector<std::string> files = {kSectionFile, kClassFile};
+  files.insert(files.end(), work_.more_files.begin(), work_.more_files.end());
+  for (const std::string& file : files) {
+    if (!std::filesystem::equivalent(local_.file, absl::StrCat(folder_, "/", file), error))
+      continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        local_.file, " is the pipeline that is read, and ", command_, " would write its own ", file,
+        " in its place. Cure: another folder than ", arguments_.out));
+  }
+  FW_ASSIGN_OR_RETURN(
+      journal_, ShardJournal::Open(folder_, SafeFileName(local_.loaded->spec.name), MadeFrom(),
+                                   work_.members->fields(), files, &note_));
   return absl::OkStatus();
 }
 
@@ -201,7 +212,7 @@ absl::Status Conversion::Run(ConversionWork work) {
     return absl::FailedPreconditionError(absl::StrCat(
         "the dataset changed while it was read: ", same.message(), ". ", CureOfChange()));
   }
-  section_.emplace(local_, *work_.members, work_.fields, *journal_);
+  section_.emplace(local_, *work_.members, work_.fields, *journal_, place_);
   FW_RETURN_IF_ERROR(section_->Write(absl::StrCat(
       server::FormatCount(journal_->records(), "record"), " of pipeline ", local_.loaded->spec.name,
       " by `feedwater ", command_, "`. Put it into a pipeline in place of its `dataset:`.")));
@@ -236,7 +247,8 @@ absl::StatusOr<std::unique_ptr<ShardComparison>> Conversion::Compare(ConversionW
                      " of ", local_.dataset().size(),
                      " records; cure: run the command that made them, which continues"));
   }
-  section_.emplace(local_, *work_.members, work_.fields, *journal_);
+  FW_ASSIGN_OR_RETURN(place_, FindShardPlace(local_, folder_));
+  section_.emplace(local_, *work_.members, work_.fields, *journal_, place_);
   FW_RETURN_IF_ERROR(section_->Load());
   return CompareAll();
 }

@@ -36,6 +36,7 @@ struct ConversionWork {
   std::optional<RecordMembers> members;   // of these
   nlohmann::ordered_json made_from;       // what decides a byte of them, beside the dataset
   ShardMaker maker;                       // all but local, members, jobs and is_interrupted
+  std::vector<std::string> more_files;    // that the command writes beside shards and section
 };
 
 class Conversion {
@@ -81,6 +82,7 @@ class Conversion {
   ConversionWork work_;
   std::string dataset_key_, folder_, note_;
   server::ProcessLock lock_;
+  ShardPlace place_;
   std::optional<ShardJournal> journal_;
   std::optional<ShardSection> section_;
   std::shared_ptr<const server::Dataset> written_;

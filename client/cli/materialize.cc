@@ -17,8 +17,6 @@
 namespace feedwater::cli {
 namespace {
 
-constexpr const char* kPipelineFile = "pipeline.yaml";
-
 class Materialize {
  public:
   Materialize(Context& context, const ConversionArguments& arguments)

@@ -38,6 +38,7 @@ absl::StatusOr<ConversionWork> MaterializeWork(const Conversion& conversion, int
                       server::ContinuationOf(spec, dataset.fields(),
                                              static_cast<int64_t>(dataset.classes().size())));
   ConversionWork work;
+  work.more_files = {kPipelineFile};
   work.fields = continuation->fields;
   FW_ASSIGN_OR_RETURN(const std::vector<bool> field_is_text, conversion.FindTexts());
   std::vector<bool> is_text;

@@ -10,6 +10,8 @@
 
 namespace feedwater::cli {
 
+inline constexpr const char* kPipelineFile = "pipeline.yaml";  // the rest of it
+
 // `continuation`: receives the rest of the pipeline. InvalidArgument where nothing can be done
 // once for all epochs. REQUIRES: Conversion::Open; the conversion outlives what is made.
 absl::StatusOr<ConversionWork> MaterializeWork(const Conversion& conversion, int64_t shard_bytes,

@@ -9,13 +9,16 @@
 #include <fstream>
 #include <utility>
 
-#include "absl/strings/match.h"
+#include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 #include "client/cli/json_text.h"
 #include "server/base/atomic_file.h"
 #include "server/base/fd.h"
 #include "server/base/status.h"
+#include "server/source/tar_index.h"
 
 namespace feedwater::cli {
 namespace {
@@ -23,6 +26,7 @@ namespace {
 using json = nlohmann::ordered_json;
 
 constexpr const char* kJournal = ".convert.json";
+constexpr const char* kBadFile = "bad_records.jsonl";
 constexpr int64_t kVersion = 1;
 constexpr size_t kMaxJournalBytes = 256 << 20;
 
@@ -89,7 +93,7 @@ std::string ShardJournal::FileOf(size_t shard) const {
   return absl::StrFormat("%s-%06d.tar", name_, shard);
 }
 
-std::string ShardJournal::bad_file() const { return folder_ + "/bad_records.jsonl"; }
+std::string ShardJournal::bad_file() const { return absl::StrCat(folder_, "/", kBadFile); }
 
 int64_t ShardJournal::records() const {
   int64_t records = 0;
@@ -112,8 +116,36 @@ std::vector<ImageKinds> ShardJournal::kinds() const {
   return kinds;
 }
 
+// Before there is a journal, nothing in the folder can be of an earlier run: it writes one first.
+absl::Status ShardJournal::CheckNothingIsThere(const std::vector<std::string>& files) const {
+  const auto is_shard = [this](absl::string_view file) {
+    absl::ConsumeSuffix(&file, server::TarIndex::kSuffix);
+    return absl::ConsumePrefix(&file, name_ + "-") && absl::ConsumeSuffix(&file, ".tar") &&
+           absl::c_all_of(file, absl::ascii_isdigit);
+  };
+  std::vector<std::string> found;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(folder_, error), end; !error && it != end;
+       it.increment(error)) {
+    const std::string file = it->path().filename().string();
+    if (file == kBadFile || absl::c_linear_search(files, file) || is_shard(file))
+      found.push_back(file);
+  }
+  if (error) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cannot look into the folder ", folder_, ": ", error.message()));
+  }
+  if (found.empty()) return absl::OkStatus();
+  const std::string& first = *absl::c_min_element(found);
+  return absl::InvalidArgumentError(absl::StrCat(
+      folder_, " holds ", first, ", which would be written over, and no ", kJournal,
+      " that says what it was made from. Cure: another folder, or move ", first, " away"));
+}
+
 absl::StatusOr<ShardJournal> ShardJournal::Open(const std::string& folder, const std::string& name,
-                                                json made_from, size_t fields, std::string* note) {
+                                                json made_from, size_t fields,
+                                                const std::vector<std::string>& files,
+                                                std::string* note) {
   ShardJournal journal;
   journal.folder_ = folder;
   journal.name_ = name;
@@ -121,10 +153,8 @@ absl::StatusOr<ShardJournal> ShardJournal::Open(const std::string& folder, const
   journal.fields_ = fields;
   if (BytesOfFile(absl::StrCat(folder, "/", kJournal)) >= 0) {
     FW_RETURN_IF_ERROR(journal.Read(note));
-  } else if (BytesOfFile(absl::StrCat(folder, "/", journal.FileOf(0))) >= 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(folder, " holds ", journal.FileOf(0), ", and no ", kJournal,
-                     " that says what it was made from. Cure: another folder, or rm -r ", folder));
+  } else {
+    FW_RETURN_IF_ERROR(journal.CheckNothingIsThere(files));
   }
   // The list of bad records as the journal knows it; what came later is found again.
   if (journal.bad_bytes_ == 0) {

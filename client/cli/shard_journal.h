@@ -38,9 +38,11 @@ class ShardJournal {
   // Opens the journal of a folder that is there. `made_from`: what decides every byte of the
   // shards, a JSON object; where the folder was made from something else, InvalidArgument that
   // names the difference and the cure. Shards that are missing or cut are left out, with all behind
-  // them; `note` then says so. `name`: the shards'.
+  // them; `note` then says so. `name`: the shards'. `files`: what the command writes beside them.
+  // Without a journal, any shard or such file is somebody else's: InvalidArgument, and it stays.
   static absl::StatusOr<ShardJournal> Open(const std::string& folder, const std::string& name,
                                            nlohmann::ordered_json made_from, size_t fields,
+                                           const std::vector<std::string>& files,
                                            std::string* note);
 
   // The same of a folder that is to be read alone, and into which nothing is written. NotFound: it
@@ -71,6 +73,7 @@ class ShardJournal {
  private:
   ShardJournal() = default;
   absl::Status Read(std::string* note);
+  absl::Status CheckNothingIsThere(const std::vector<std::string>& files) const;
   absl::Status AppendBad(const std::vector<BadRecord>& bad);
   absl::Status Save() const;
 

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -17,7 +18,6 @@ namespace {
 
 // More class names than these go into a file of their own.
 constexpr size_t kListedClasses = 1000, kListedClassBytes = 32 << 10;
-constexpr const char* kClassFile = "classes.txt";
 
 }  // namespace
 
@@ -31,22 +31,13 @@ std::string SafeFileName(absl::string_view name) {
   return safe.empty() ? "dataset" : safe;
 }
 
-ShardSection::ShardSection(const LocalPipeline& local, const RecordMembers& members,
-                           const std::vector<server::FieldSpec>& fields,
-                           const ShardJournal& journal)
-    : local_(local), members_(members), fields_(fields), journal_(journal) {
-  FindRoot();
-}
-
-// Sets root and path to where the shards lie below a declared root, or below one that has to be
-// declared.
-void ShardSection::FindRoot() {
-  const std::string folder = journal_.folder();
+absl::StatusOr<ShardPlace> FindShardPlace(const LocalPipeline& local, const std::string& folder) {
+  ShardPlace place;
   size_t longest = 0;
-  root_ = SafeFileName(local_.loaded->spec.name);
-  hint_ = absl::StrCat("no declared root holds ", folder, "; feedwater.yaml needs  roots: {", root_,
-                       ": ", folder, "}");
-  for (const auto& [name, declared] : local_.settings.config.roots) {
+  place.root = SafeFileName(local.loaded->spec.name);
+  place.hint = absl::StrCat("no declared root holds ", folder, "; feedwater.yaml needs  roots: {",
+                            place.root, ": ", folder, "}");
+  for (const auto& [name, declared] : local.settings.config.roots) {
     std::error_code error;
     const std::filesystem::path root = std::filesystem::canonical(std::string(declared), error);
     if (error) continue;
@@ -54,11 +45,24 @@ void ShardSection::FindRoot() {
     if (relative.empty() || *relative.begin() == "..") continue;
     if (root.string().size() <= longest) continue;
     longest = root.string().size();
-    root_ = name;
-    path_ = relative == "." ? "" : relative.string();
-    hint_.clear();
+    place.root = name;
+    place.path = relative == "." ? "" : relative.string();
+    place.hint.clear();
   }
+  if (server::ToUtf8(place.path) == place.path) return place;
+  return absl::InvalidArgumentError(
+      absl::StrCat("the name of the folder ", folder, " is not UTF-8, and ", kSectionFile,
+                   " has to name it. Cure: another folder, or rename this one"));
 }
+
+ShardSection::ShardSection(const LocalPipeline& local, const RecordMembers& members,
+                           const std::vector<server::FieldSpec>& fields,
+                           const ShardJournal& journal, ShardPlace place)
+    : local_(local),
+      members_(members),
+      fields_(fields),
+      journal_(journal),
+      place_(std::move(place)) {}
 
 // A list where it is short, else a file.
 absl::StatusOr<std::string> ShardSection::ClassLines() const {
@@ -94,13 +98,14 @@ std::string ShardSection::FilesText() const {
 
 absl::Status ShardSection::Write(const std::string& origin) {
   FW_ASSIGN_OR_RETURN(const std::string classes, ClassLines());
-  text_ = absl::StrCat("dataset:\n  format: webdataset\n  root: ", server::YamlWord(root_), "\n",
-                       path_.empty() ? "" : absl::StrCat("  path: ", server::YamlWord(path_), "\n"),
-                       "  files: [", server::YamlWord(FilesText()), "]\n", classes, "  fields:\n",
-                       members_.Section(journal_.kinds(), "    "));
+  text_ = absl::StrCat(
+      "dataset:\n  format: webdataset\n  root: ", server::YamlWord(place_.root), "\n",
+      place_.path.empty() ? "" : absl::StrCat("  path: ", server::YamlWord(place_.path), "\n"),
+      "  files: [", server::YamlWord(FilesText()), "]\n", classes, "  fields:\n",
+      members_.Section(journal_.kinds(), "    "));
   const std::string head =
       absl::StrCat("# ", server::Escaped(origin), "\n",
-                   hint_.empty() ? "" : absl::StrCat("# ", server::Escaped(hint_), "\n"));
+                   hint().empty() ? "" : absl::StrCat("# ", server::Escaped(hint()), "\n"));
   return server::WriteFileAtomically(file(), {head, text_}, 0666);
 }
 
@@ -115,7 +120,7 @@ absl::StatusOr<std::shared_ptr<const server::Dataset>> ShardSection::Open(
   const server::YamlNode* found = node.Find("dataset");
   if (found == nullptr || !found->is_map()) return node.Error("no section `dataset:` is here");
   server::YamlNode dataset = *found;
-  std::string root = root_, path;
+  std::string root = place_.root, path;
   for (auto& [key, value] : dataset.entries) {
     if (key.scalar == "root") root = value.scalar;
     if (key.scalar == "path") path = value.scalar;

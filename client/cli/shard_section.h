@@ -14,14 +14,26 @@
 
 namespace feedwater::cli {
 
+// What lies beside the shards.
+inline constexpr const char* kSectionFile = "dataset.yaml";
+inline constexpr const char* kClassFile = "classes.txt";
+
 // For the names of files and roots: what neither a shell nor `files:` takes for a pattern.
 std::string SafeFileName(absl::string_view name);
+
+// Where the shards lie below a declared root, or below one that has to be declared.
+struct ShardPlace {
+  std::string root, path, hint;  // the hint: what feedwater.yaml lacks, or ""
+};
+// InvalidArgument: the path below the root is not UTF-8, and so no section can name it.
+absl::StatusOr<ShardPlace> FindShardPlace(const LocalPipeline& local, const std::string& folder);
 
 class ShardSection {
  public:
   // All outlive it. `journal` is of the folder, and has at least one shard when Write is called.
   ShardSection(const LocalPipeline& local, const RecordMembers& members,
-               const std::vector<server::FieldSpec>& fields, const ShardJournal& journal);
+               const std::vector<server::FieldSpec>& fields, const ShardJournal& journal,
+               ShardPlace place);
 
   // Writes the file, and OUT/classes.txt where there are many. `origin`: a comment of one line.
   absl::Status Write(const std::string& origin);
@@ -36,11 +48,10 @@ class ShardSection {
       const std::string& key_field = "") const;
 
   const std::string& text() const { return text_; }  // "dataset:\n  format: ..."
-  const std::string& hint() const { return hint_; }  // what feedwater.yaml lacks, or ""
-  std::string file() const { return journal_.folder() + "/dataset.yaml"; }
+  const std::string& hint() const { return place_.hint; }
+  std::string file() const { return journal_.folder() + "/" + kSectionFile; }
 
  private:
-  void FindRoot();
   absl::StatusOr<std::string> ClassLines() const;
   std::string FilesText() const;
 
@@ -48,7 +59,8 @@ class ShardSection {
   const RecordMembers& members_;
   const std::vector<server::FieldSpec>& fields_;
   const ShardJournal& journal_;
-  std::string root_, path_, hint_, text_;
+  const ShardPlace place_;
+  std::string text_;
 };
 
 }  // namespace feedwater::cli

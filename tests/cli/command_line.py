@@ -10,6 +10,7 @@ import os
 import pty
 import subprocess
 import termios
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,8 +57,13 @@ def environment(**changes: str | None) -> dict[str, str]:
     return kept
 
 
-def run(*arguments, cwd: Path | None = None, env: dict[str, str] | None = None) -> Result:
-    """Run the program without a terminal."""
+def run(
+    *arguments,
+    cwd: Path | None = None,
+    env: dict[str, str] | None = None,
+    before: Callable[[], None] | None = None,
+) -> Result:
+    """Run the program without a terminal; `before` is called in its process first."""
     done = subprocess.run(
         [PROGRAM, *map(str, arguments)],
         capture_output=True,
@@ -66,6 +72,7 @@ def run(*arguments, cwd: Path | None = None, env: dict[str, str] | None = None) 
         env=env or environment(),
         timeout=_TIMEOUT_S,
         stdin=subprocess.DEVNULL,
+        preexec_fn=before,
     )
     assert done.returncode in (0, 1, 2), (done.returncode, done.stderr)
     return Result(done.returncode, done.stdout, done.stderr)
