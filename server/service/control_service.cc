@@ -7,6 +7,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "feedwater/version.h"
 #include "server/base/clock.h"
 #include "server/base/counters.h"
@@ -119,6 +120,26 @@ absl::StatusOr<std::shared_ptr<const LoadedPipeline>> ControlService::Load(
   return loaded;
 }
 
+absl::Status ControlService::CheckAccess(grpc::ServerContext* context,
+                                         const SessionTicket& ticket) {
+  const int64_t patience_ns =
+      static_cast<int64_t>(parts_.settings->config.limits.handshake_timeout.seconds * 1e9);
+  for (const int64_t began_ns = MonotonicNs();;) {
+    if (const std::optional<absl::Status> allowed = parts_.data->CheckAccess(ticket)) {
+      if (absl::IsPermissionDenied(*allowed)) parts_.data->CloseSession(ticket, *allowed);
+      return *allowed;
+    }
+    if (streams_.draining()) return absl::UnavailableError("the daemon is stopping");
+    if (context->IsCancelled())
+      return absl::CancelledError("the caller left while its groups were being looked up");
+    if (MonotonicNs() - began_ns >= patience_ns) {
+      return absl::UnavailableError(
+          "the machine's user database has not returned this user's groups in time; try again");
+    }
+    absl::SleepFor(kLookAgain);
+  }
+}
+
 absl::Status ControlService::Open(grpc::ServerContext* context,
                                   const v1::OpenStreamRequest& request,
                                   v1::OpenStreamResponse* response) {
@@ -126,12 +147,15 @@ absl::Status ControlService::Open(grpc::ServerContext* context,
   FW_RETURN_IF_ERROR(CheckName("job", request.job()));
   FW_RETURN_IF_ERROR(CheckName("client", request.client()));
   FW_ASSIGN_OR_RETURN(const SessionTicket ticket, ReadTicket(request.ticket()));
+  const std::shared_ptr<void> hold = parts_.data->HoldHandshake(ticket);
   FW_ASSIGN_OR_RETURN(const PeerIdentity peer, parts_.data->Identify(ticket));
+  FW_RETURN_IF_ERROR(CheckAccess(context, ticket));
   FW_ASSIGN_OR_RETURN(const std::shared_ptr<const LoadedPipeline> pipeline,
                       Load(context, request.pipeline(), &ticket));
   FW_RETURN_IF_ERROR(ReserveAnswer(
       context, *pipeline,
       pipeline->class_names_bytes + static_cast<int64_t>(pipeline->spec.text.size())));
+  FW_RETURN_IF_ERROR(CheckAccess(context, ticket));  // that may have taken hours
   return streams_.Open(ticket, peer, request, pipeline, response);
 }
 
@@ -158,11 +182,14 @@ grpc::Status ControlService::CloseStream(grpc::ServerContext*,
   return grpc::Status::OK;
 }
 
-absl::Status ControlService::TakeProvider(const v1::ProvideRequest& request,
+absl::Status ControlService::TakeProvider(grpc::ServerContext* context,
+                                          const v1::ProvideRequest& request,
                                           v1::ProvideResponse* response) {
   if (streams_.draining()) return absl::UnavailableError("the daemon is stopping");
   FW_ASSIGN_OR_RETURN(const SessionTicket ticket, ReadTicket(request.ticket()));
   FW_ASSIGN_OR_RETURN(const PeerIdentity peer, parts_.data->Identify(ticket));
+  const std::shared_ptr<void> hold = parts_.data->HoldHandshake(ticket);
+  FW_RETURN_IF_ERROR(CheckAccess(context, ticket));
   FW_ASSIGN_OR_RETURN(Offer offer, ReadOffer(request, peer.uid));
   FW_ASSIGN_OR_RETURN(Accepted connection, parts_.data->HandOver(ticket));
   response->set_workers(offer.source.workers);
@@ -176,7 +203,7 @@ absl::Status ControlService::TakeProvider(const v1::ProvideRequest& request,
 grpc::Status ControlService::Provide(grpc::ServerContext* context,
                                      const v1::ProvideRequest* request,
                                      v1::ProvideResponse* response) {
-  return Answer("Provide", TakeProvider(*request, response),
+  return Answer("Provide", TakeProvider(context, *request, response),
                 parts_.caller(context->peer()).value_or(LogLimiter::kNoSource));
 }
 

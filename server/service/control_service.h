@@ -72,13 +72,18 @@ class ControlService final : public v1::Control::Service {
 
  private:
   using Asker = Reports::Asker;
-  // `ticket`: of the waiting client, whose handshake is renewed meanwhile; null when there is none.
+  // `ticket`: of the waiting client; null when there is none.
   absl::StatusOr<std::shared_ptr<const LoadedPipeline>> Load(grpc::ServerContext* context,
                                                              const v1::PipelineRef& reference,
                                                              const SessionTicket* ticket);
   absl::Status Open(grpc::ServerContext* context, const v1::OpenStreamRequest& request,
                     v1::OpenStreamResponse* response);
-  absl::Status TakeProvider(const v1::ProvideRequest& request, v1::ProvideResponse* response);
+  absl::Status TakeProvider(grpc::ServerContext* context, const v1::ProvideRequest& request,
+                            v1::ProvideResponse* response);
+  // Whether the connection's user may use the daemon still, which a reload may have changed since
+  // it was let in. PermissionDenied ends the connection. Waits where the user's groups are looked
+  // up, for as long as a new connection would.
+  absl::Status CheckAccess(grpc::ServerContext* context, const SessionTicket& ticket);
   // For an answer of so many bytes, of at most `most`.
   absl::Status ReserveRoom(grpc::ServerContext* context, uid_t user, int64_t bytes, int64_t most);
   // For the names of its classes and what else goes with them: so many bytes.

@@ -54,6 +54,7 @@ void Admission::Admit(Accepted client) {
     waiting_.push_back({std::move(client), account, MonotonicNs() + patience_ns});
     return;
   }
+  client.asked = client.peer;
   client.peer.uid = account;  // the user that everything from here on belongs to
   host_.Enter(std::move(client));
 }

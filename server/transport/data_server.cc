@@ -402,8 +402,20 @@ absl::StatusOr<PeerIdentity> DataServer::Identify(const SessionTicket& ticket) c
   if (session == nullptr || !session->welcomed()) {
     return NoConnection();
   }
-  session->RenewHandshake();
   return session->peer();
+}
+
+std::shared_ptr<void> DataServer::HoldHandshake(const SessionTicket& ticket) const {
+  const std::shared_ptr<Session> session = impl_->Find(ticket);
+  if (session == nullptr) return nullptr;
+  session->HoldHandshake();
+  return {session.get(), [session](void*) { session->GoOnWithHandshake(); }};
+}
+
+std::optional<absl::Status> DataServer::CheckAccess(const SessionTicket& ticket) const {
+  const std::shared_ptr<Session> session = impl_->Find(ticket);
+  if (session == nullptr) return NoConnection();
+  return impl_->options.access ? impl_->options.access(session->asked()) : absl::OkStatus();
 }
 
 absl::StatusOr<std::shared_ptr<SlotPool>> DataServer::OpenSession(const SessionTicket& ticket,

@@ -44,6 +44,7 @@ struct Accepted {
   Fd socket;
   Fd pidfd;  // none where the kernel can give none: then only the hang-up tells of the client's end
   PeerIdentity peer;
+  PeerIdentity asked;  // whose access was asked: peer.uid is the account that pays from then on
   bool peer_is_dead = false;  // its process ended before it was accepted
 };
 
@@ -90,15 +91,20 @@ class DataServer {
     int listen_fd = -1;       // given by systemd, then closed by this class; -1: bind socket_path
     AccessCheck access;       // null: everybody
     AccountOf account_of;     // null: everybody's is their own
-    ConnectionLimits limits;  // the handshake: from accept, or the last Identify, to OpenSession
+    ConnectionLimits limits;  // the handshake: from accept to OpenSession, HoldHandshake apart
   };
   static absl::StatusOr<std::unique_ptr<DataServer>> Create(Options options);
   ~DataServer();  // closes every session with UNAVAILABLE
 
-  // Who holds this ticket. NotFound when no live connection does. Renews the time for the
-  // handshake: ask again now and then while OpenSession waits for something slow, such as an index
-  // being built.
+  // Who holds this ticket. Unavailable when no live connection does.
   absl::StatusOr<PeerIdentity> Identify(const SessionTicket& ticket) const;
+  // While the result lives, the time for the handshake stands still: a call with this ticket is
+  // worked on, and may wait for something slow, such as an index being built. Null when no live
+  // connection has the ticket.
+  std::shared_ptr<void> HoldHandshake(const SessionTicket& ticket) const;
+  // What the access check says of this connection's user now. It let the connection in, and
+  // whoever is to get more by it asks again: access may have been withdrawn since.
+  std::optional<absl::Status> CheckAccess(const SessionTicket& ticket) const;
   // Makes the arena (memfd, allocated, bound to its node, prefaulted, sealed), sends it, and
   // returns the slots. Slow for large arenas: called on a gRPC thread. FailedPrecondition when the
   // session has one; ResourceExhausted over the budget.

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "proto/shm/crc32c.h"
 #include "server/base/clock.h"
@@ -55,6 +56,7 @@ Session::Session(Accepted client, const Options& options)
     : id_(options.id),
       ticket_(options.ticket),
       peer_(client.peer),
+      asked_(client.asked),
       handshake_ns_(static_cast<int64_t>(options.handshake_seconds * 1e9)),
       doorbell_(options.doorbell),
       reclaimer_(options.reclaimer),
@@ -98,13 +100,22 @@ int Session::socket_fd() const {
 
 // --- opening and closing
 
-void Session::RenewHandshake() {
+void Session::HoldHandshake() {
   MutexLock lock(&mu_);
-  if (phase_ == Phase::kWelcomed) handshake_deadline_ns_ = MonotonicNs() + handshake_ns_;
+  if (holds_++ == 0) held_since_ns_ = MonotonicNs();
+}
+
+void Session::GoOnWithHandshake() {
+  MutexLock lock(&mu_);
+  if (--holds_ > 0) return;
+  handshake_deadline_ns_ += MonotonicNs() - held_since_ns_;
+  if (phase_ == Phase::kWelcomed) doorbell_->Ring();  // it may end sooner than was thought
 }
 
 absl::Status Session::Open(const ArenaOptions& options, SessionEvents events) {
   FW_ASSIGN_OR_RETURN(const int64_t bytes, ArenaBytes(options.layout, options.slots));
+  HoldHandshake();  // making an arena takes the time it takes
+  const auto go_on = absl::MakeCleanup([this] { GoOnWithHandshake(); });
   {
     MutexLock lock(&mu_);
     if (phase_ == Phase::kOpening || phase_ == Phase::kOpen) {
@@ -124,7 +135,6 @@ absl::Status Session::Open(const ArenaOptions& options, SessionEvents events) {
   }
   if (!arena.ok()) {  // the client may try again with less
     phase_ = Phase::kWelcomed;
-    handshake_deadline_ns_ = MonotonicNs() + handshake_ns_;
     return arena.status();
   }
   arena_ = *std::move(arena);
@@ -182,8 +192,7 @@ void Session::CloseLocked(const absl::Status& reason, const char* counter, bool 
 std::optional<int64_t> Session::CheckHandshake(int64_t now_ns) {
   MutexLock lock(&mu_);
   if (phase_ == Phase::kOpen || phase_ == Phase::kClosed) return std::nullopt;
-  // Making an arena takes the time it takes.
-  if (phase_ == Phase::kOpening) return now_ns + handshake_ns_;
+  if (holds_ > 0) return now_ns + handshake_ns_;
   if (now_ns < handshake_deadline_ns_) return handshake_deadline_ns_;
   CloseLocked(
       absl::DeadlineExceededError(absl::StrCat(

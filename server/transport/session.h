@@ -52,11 +52,15 @@ class Session final : public SlotPool {
   uint64_t id() const { return id_; }
   const SessionTicket& ticket() const { return ticket_; }
   const PeerIdentity& peer() const { return peer_; }
+  const PeerIdentity& asked() const { return asked_; }  // as Accepted has it
 
   bool welcomed() const;  // has been told its ticket, and is not closed
   bool open() const;      // has an arena, and is not closed
-  // Its OpenStream is being worked on: the time for the handshake starts over.
-  void RenewHandshake();
+  // In between a call for it is worked on, and the time for the handshake stands still. By turns,
+  // also several at a time; what is left of the time is the same afterwards, so that no number of
+  // calls makes it longer.
+  void HoldHandshake();
+  void GoOnWithHandshake();
   SessionCounts Counts() const;
 
   // Makes the arena and sends it. As DataServer::OpenSession.
@@ -123,7 +127,7 @@ class Session final : public SlotPool {
   // Constant.
   const uint64_t id_;
   const SessionTicket ticket_;
-  const PeerIdentity peer_;
+  const PeerIdentity peer_, asked_;
   const int64_t handshake_ns_;
   const std::shared_ptr<Doorbell> doorbell_;
   const std::shared_ptr<Reclaimer> reclaimer_;
@@ -142,6 +146,8 @@ class Session final : public SlotPool {
   Fd socket_ ABSL_GUARDED_BY(mu_);
   Phase phase_ ABSL_GUARDED_BY(mu_) = Phase::kGreeting;
   int64_t handshake_deadline_ns_ ABSL_GUARDED_BY(mu_);
+  int holds_ ABSL_GUARDED_BY(mu_) = 0;  // of the handshake's time
+  int64_t held_since_ns_ ABSL_GUARDED_BY(mu_) = 0;
   SlotTable table_ ABSL_GUARDED_BY(mu_);
   uint32_t serial_ ABSL_GUARDED_BY(mu_) = 0;  // of the last seek
   uint16_t minor_ ABSL_GUARDED_BY(mu_) = 0;   // the minor version that both sides speak

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
-from daemon_process import NO_OTHER_USERS, ROOT, other_users
+from daemon_process import BUILD, NO_OTHER_USERS, ROOT, other_users
 from pictures import write_folder
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "conformance"))
@@ -72,6 +73,37 @@ print(json.dumps(answers))
 """
 
 
+# Opens what it can before a reload (a line on stdin), and tries the same behind it.
+HOLDER = """
+import os, sys
+import feedwater
+from feedwater.control import METHODS, Control
+from feedwater.session import Session
+address, uid = sys.argv[1], int(sys.argv[2])
+os.setgroups([]); os.setgid(uid); os.setuid(uid)
+sessions = [Session(address) for _ in range(3)]
+for session in sessions:
+    session._greet()
+with Control(address) as control:
+    def ask(method, session, **fields):
+        try:
+            control.call(method, METHODS[method][0](ticket=session.ticket, **fields), 20)
+            code = "OK"
+        except feedwater.Error as error:
+            code = error.code
+        print(code, flush=True)
+    def open_stream(session):
+        request = METHODS["OpenStream"][0](ticket=session.ticket, world_size=1)
+        request.pipeline.name = "pictures"
+        ask("OpenStream", session, pipeline=request.pipeline, world_size=1)
+    open_stream(sessions[0])
+    sys.stdin.readline()
+    open_stream(sessions[1])
+    ask("Provide", sessions[2])
+    sys.stdin.readline()
+"""
+
+
 def answers_to(daemon, uid: int) -> dict[str, list[str]]:
     """Call every RPC as this user."""
     done = subprocess.run(
@@ -115,6 +147,37 @@ def test_listed_users_are_answered_and_strangers_reach_no_rpc(daemon):
         for method, codes in answers_to(daemon, STRANGER).items():
             assert set(codes) == {"UNAVAILABLE"}, method
     assert answers_to(daemon, LISTED) == expected
+
+
+@pytest.mark.skipif(not other_users(), reason=NO_OTHER_USERS)
+def test_who_is_taken_off_the_list_opens_nothing_by_connections_from_before(daemon):
+    """The stream that there is goes on; no further one comes of its open connections."""
+    daemon.config.write_text(daemon.config.read_text() + "limits: {handshake_timeout: 1m}\n")
+    daemon.add_pipeline("pictures", PIPELINE)
+    daemon.restart()
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, daemon.address, str(LISTED)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as holder:
+        assert holder.stdout.readline() == "OK\n"
+        daemon.config.write_text(daemon.config.read_text().replace(str(LISTED), str(STRANGER)))
+        daemon.process.send_signal(signal.SIGHUP)
+        deadline = time.monotonic() + 60
+        while "reloaded; pipelines" not in daemon.tail() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        holder.stdin.write("\n")
+        holder.stdin.flush()
+        assert holder.stdout.readline() == "PERMISSION_DENIED\n"
+        assert holder.stdout.readline() == "PERMISSION_DENIED\n"
+        status = subprocess.run(
+            [BUILD / "bin/feedwater", "--address", daemon.address, "status", "--json"],
+            capture_output=True,
+            check=True,
+        )
+        assert [job["owner_uid"] for job in json.loads(status.stdout)["jobs"]] == [LISTED]
+        holder.stdin.write("\n")
 
 
 @pytest.mark.parametrize("client", ["python", "cpp"])

@@ -9,9 +9,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <filesystem>
+#include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "proto/shm/wire.h"
@@ -186,26 +190,88 @@ TEST_F(DaemonTest, AGreetingThatDripsInIsClosedAfterTheHandshakeTime) {
   EXPECT_EQ(Status().pid(), getpid());
 }
 
+class Handshake : public ::testing::Test {
+ protected:
+  Handshake() {
+    char folder[] = "/tmp/feedwater-handshake-XXXXXX";
+    folder_ = mkdtemp(folder);
+    options_.socket_path = absl::StrCat(folder_, "/data.sock");
+    options_.limits.handshake_seconds = 0.5;
+  }
+  ~Handshake() override {
+    server_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+  void Start() {
+    auto server = DataServer::Create(options_);
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+  }
+
+  std::string folder_;
+  DataServer::Options options_;
+  std::unique_ptr<DataServer> server_;
+};
+
 // A dataset that is being indexed may take minutes, with the client's connection waiting for its
 // stream.
-TEST(Handshake, ItsTimeStartsOverWheneverTheTicketIsShown) {
-  char folder[] = "/tmp/feedwater-handshake-XXXXXX";
-  DataServer::Options options;
-  options.socket_path = absl::StrCat(mkdtemp(folder), "/data.sock");
-  options.limits.handshake_seconds = 0.5;
-  auto server = DataServer::Create(options);
-  ASSERT_TRUE(server.ok()) << server.status();
-  FakeTrainer waiting(options.socket_path), forgotten(options.socket_path);
-  auto ticket = waiting.Hello();
+TEST_F(Handshake, ItsTimeStandsStillWhileACallIsWorkedOn) {
+  Start();
+  FakeTrainer waiting(options_.socket_path), forgotten(options_.socket_path);
+  const auto ticket = waiting.Hello();
   ASSERT_TRUE(ticket.has_value());
+  std::shared_ptr<void> hold = server_->HoldHandshake(*ticket), another = hold;
   ASSERT_TRUE(forgotten.Hello().has_value());
+  EXPECT_TRUE(forgotten.HasInput(10'000));  // has been closed for its silence
+  another = server_->HoldHandshake(*ticket);
+  hold = nullptr;
+  FakeTrainer later(options_.socket_path);
+  ASSERT_TRUE(later.Hello().has_value());
+  EXPECT_TRUE(later.HasInput(10'000));
+  EXPECT_FALSE(waiting.HasInput(0));
+  EXPECT_TRUE(server_->Identify(*ticket).ok());
+  another = nullptr;
+  EXPECT_TRUE(waiting.HasInput(10'000)) << "the rest of its time is over, too";
+  EXPECT_FALSE(server_->Identify(*ticket).ok());
+}
+
+TEST_F(Handshake, NoNumberOfCallsMakesItsTimeLonger) {
+  Start();
+  FakeTrainer trainer(options_.socket_path);
+  const auto ticket = trainer.Hello();
+  ASSERT_TRUE(ticket.has_value());
+  ArenaOptions too_large;
+  too_large.layout.slot_bytes = int64_t{1} << 40;
+  too_large.budget = MemoryBudget::Create(1 << 20);
   EXPECT_TRUE(Eventually([&] {
-    EXPECT_TRUE((*server)->Identify(*ticket).ok());
-    return forgotten.HasInput(10);  // has been closed for its silence
+    (void)server_->Identify(*ticket);
+    (void)server_->HoldHandshake(*ticket);
+    (void)server_->OpenSession(*ticket, too_large, {});
+    return trainer.HasInput(10);
   }));
-  EXPECT_TRUE((*server)->Identify(*ticket).ok());
-  server->reset();
-  std::filesystem::remove_all(folder);
+  const auto closing = trainer.Closing();
+  ASSERT_TRUE(closing.has_value());
+  EXPECT_EQ(closing->code, static_cast<uint32_t>(absl::StatusCode::kDeadlineExceeded));
+}
+
+TEST_F(Handshake, WhoIsTakenOffTheListIsFoundByTheTicket) {
+  std::atomic<bool> listed = true;
+  options_.account_of = [](uid_t) { return uid_t{77}; };
+  options_.access = [&](const PeerIdentity& peer) -> std::optional<absl::Status> {
+    EXPECT_EQ(peer.uid, getuid()) << "not its account";
+    return listed ? absl::OkStatus() : absl::PermissionDeniedError("not listed");
+  };
+  Start();
+  FakeTrainer trainer(options_.socket_path);
+  const auto ticket = trainer.Hello();
+  ASSERT_TRUE(ticket.has_value());
+  EXPECT_EQ(server_->Identify(*ticket)->uid, 77u);
+  EXPECT_EQ(server_->CheckAccess(*ticket), absl::OkStatus());
+  listed = false;
+  EXPECT_EQ(server_->CheckAccess(*ticket), absl::PermissionDeniedError("not listed"));
+  SessionTicket wrong = *ticket;
+  wrong[0] ^= 1;
+  EXPECT_TRUE(absl::IsUnavailable(*server_->CheckAccess(wrong)));
 }
 
 TEST_F(DaemonTest, AnOversizedRequestIsRefused) {
