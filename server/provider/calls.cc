@@ -105,8 +105,10 @@ absl::Status Provided::Call(const OpCall& call,
       }
       if (pending.outcome == PendingCall::Outcome::kNotReached) continue;
       if (pending.outcome == PendingCall::Outcome::kDied) {
-        if (++deaths >= kDeathsAllowed) return pending.why;
-        continue;
+        if (++deaths < kDeathsAllowed) continue;
+        // Where no process is left the program has ended, which is not the sample's fault.
+        FW_RETURN_IF_ERROR(AwaitChannel(call, room).status());
+        return pending.why;
       }
     }
     const Reading reading(shared_from_this(), channel, window);

@@ -229,11 +229,8 @@ void Provided::LoseLocked(Channel& channel, const absl::Status& why, Deliveries*
     }
     for (AskedRecord& asked : window.records) {
       if (i == first) ++asked.deaths;
-      if (asked.deaths >= kDeathsAllowed) {
-        deliveries->all.push_back({std::move(asked.taker), reason, {}, nullptr});
-      } else {
-        Put(std::move(asked), &LaneLocked(channel.lane).alone);
-      }
+      if (asked.deaths >= kDeathsAllowed) asked.why = reason;
+      Put(std::move(asked), &LaneLocked(channel.lane).alone);
     }
     window.records.clear();
   }
@@ -417,6 +414,14 @@ void Provided::DispatchLaneLocked(size_t number, Lane& lane, int64_t now_ns,
   if (lane.absence.since_ns != 0) return;  // nobody is there to be asked
   while (!alone.empty()) {
     if (alone.front().taker.expired()) {
+      alone.pop_front();
+      continue;
+    }
+    // Told when a process is there: where none is left the program has ended, which is not the
+    // record's fault.
+    if (!alone.front().why.ok()) {
+      deliveries->all.push_back(
+          {std::move(alone.front().taker), std::move(alone.front().why), {}, nullptr});
       alone.pop_front();
       continue;
     }
