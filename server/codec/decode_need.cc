@@ -26,14 +26,15 @@ constexpr int64_t kOutputColumnBytes = 640, kFilterBytes = 96;
 // The same where nothing is resampled: a row, the same converted, and where pixels are taken from.
 constexpr int64_t kCopiedColumnBytes = 48;
 // The region of an image that is stored lying, upright once more, beside what the decoder has.
-constexpr int64_t kTransposedPixelBytes = 6;
+constexpr int64_t kTransposedChannelBytes = 2;
 // TIFF: the pixels, a strip or tile in several forms, and its raster in whole tiles.
 constexpr int64_t kMostWholePixelBytes = 19;
 
 // Of images that are decoded whole (whole/whole_decoder.h): the pixels, and what the format's
 // library keeps beside them.
-int64_t WholePixelBytes(const FileHeader& header) {
+int64_t WholePixelBytes(const FileHeader& header, PixelValues values) {
   if (header.kind != FileKind::kWhole) return 0;
+  if (values == PixelValues::kIndices) return 2;
   const absl::string_view format = header.format;
   if (format == "tiff") return kMostWholePixelBytes;
   return format == "webp" ? 8 : 4;
@@ -73,15 +74,18 @@ int64_t Pixels(Size size) { return static_cast<int64_t>(size.width) * size.heigh
 }  // namespace
 
 absl::StatusOr<DecodeNeed> NeedOfDecoding(absl::Span<const std::byte> encoded,
-                                          bool apply_orientation, const ImageLimits& limits) {
-  FW_ASSIGN_OR_RETURN(const FileHeader header, ReadFileHeader(encoded, limits));
+                                          bool apply_orientation, const ImageLimits& limits,
+                                          PixelValues values) {
+  FW_ASSIGN_OR_RETURN(const FileHeader header, ReadFileHeader(encoded, limits, values));
   const bool transposed =
       (apply_orientation || header.is_turned_always) && OrientationOf(header.orientation).transpose;
   DecodeNeed need;
   need.size = transposed ? Size{header.size.height, header.size.width} : header.size;
   const int64_t pixels = Pixels(header.size);
+  const int64_t transposed_bytes =
+      transposed ? kTransposedChannelBytes * ChannelsOf(values) : int64_t{0};
   need.bytes = kStateBytes + header.more_bytes + header.size.width * kColumnBytes +
-               pixels * (WholePixelBytes(header) + (transposed ? kTransposedPixelBytes : 0));
+               pixels * (WholePixelBytes(header, values) + transposed_bytes);
   if (header.format == absl::string_view("webp")) need.bytes += HuffmanBytes(encoded, pixels);
   if (header.kind == FileKind::kJpeg) {
     FW_ASSIGN_OR_RETURN(const JpegHeader jpeg, ReadJpegHeader(encoded));
@@ -106,7 +110,7 @@ PackingNeed NeedOfPacking(absl::Span<const std::byte> encoded) {
 }
 
 int64_t MostDecodeBytes(int64_t pixels) {
-  return kStateBytes + pixels * (kMostWholePixelBytes + kTransposedPixelBytes);
+  return kStateBytes + pixels * (kMostWholePixelBytes + 3 * kTransposedChannelBytes);
 }
 
 int64_t RowBytes(Size from, Size to) {

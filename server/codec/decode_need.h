@@ -20,7 +20,8 @@ struct DecodeNeed {
 
 // For DecodeInto with the same arguments. Errors are ReadImageInfo's.
 absl::StatusOr<DecodeNeed> NeedOfDecoding(absl::Span<const std::byte> encoded,
-                                          bool apply_orientation, const ImageLimits& limits);
+                                          bool apply_orientation, const ImageLimits& limits,
+                                          PixelValues values = PixelValues::kRgb);
 
 // Of PackCoefficients. What is no JPEG takes nothing.
 struct PackingNeed {

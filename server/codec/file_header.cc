@@ -1,5 +1,7 @@
 #include "server/codec/file_header.h"
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "server/base/status.h"
 #include "server/codec/jpeg/coefficient_store.h"
 #include "server/codec/jpeg/markers.h"
@@ -11,10 +13,17 @@ absl::Span<const uint8_t> AsUint8(absl::Span<const std::byte> bytes) {
   return {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()};
 }
 
+absl::Status HasNoIndices(const FileHeader& header) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("the image is a ", header.kind_text,
+                   ", and only palette and gray PNGs of 8 bits or less have indices; ",
+                   "cure: write the labels as such a PNG, or decode the image with mode RGB"));
+}
+
 }  // namespace
 
 absl::StatusOr<FileHeader> ReadFileHeader(absl::Span<const std::byte> encoded,
-                                          const ImageLimits& limits) {
+                                          const ImageLimits& limits, PixelValues values) {
   FileHeader header;
   if (encoded.empty()) return absl::InvalidArgumentError("empty image file");
   if (StartsWith(encoded, "\xFF\xD8")) {
@@ -38,10 +47,17 @@ absl::StatusOr<FileHeader> ReadFileHeader(absl::Span<const std::byte> encoded,
     header.orientation = whole.orientation;
     header.is_turned_always = whole.is_turned_always;
     header.more_bytes = whole.more_bytes;
+    header.has_indices = whole.has_indices;
+    header.kind_text = whole.kind;
   } else {
     return UnknownFormat(encoded);
   }
   FW_RETURN_IF_ERROR(CheckPixels(header.size.width, header.size.height, limits));
+  if (header.kind_text.empty()) {
+    header.kind_text =
+        header.kind == FileKind::kWhole ? absl::AsciiStrToUpper(header.format) : "JPEG";
+  }
+  if (values == PixelValues::kIndices && !header.has_indices) return HasNoIndices(header);
   return header;
 }
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -22,11 +23,15 @@ struct FileHeader {
   int orientation = 1;                  // EXIF
   bool is_turned_always = false;        // whether the orientation is applied unasked
   int64_t more_bytes = 0;               // WholeHeader::more_bytes
+  bool has_indices = false;             // of the pixels: PixelValues::kIndices is possible
+  std::string kind_text;                // "RGB PNG of 8 bits", for messages
   std::unique_ptr<WholeDecoder> whole;  // kWhole: has read the header, and no library has
 };
 
-// InvalidArgument: empty, unknown format, damaged header, over limits.max_pixels.
+// InvalidArgument: empty, unknown format, damaged header, over limits.max_pixels; an image without
+// indices where `values` are these.
 absl::StatusOr<FileHeader> ReadFileHeader(absl::Span<const std::byte> encoded,
-                                          const ImageLimits& limits);
+                                          const ImageLimits& limits,
+                                          PixelValues values = PixelValues::kRgb);
 
 }  // namespace feedwater::server

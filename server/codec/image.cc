@@ -312,8 +312,9 @@ Orientation OrientationOf(const FileHeader& header, bool apply) {
 }  // namespace
 
 absl::StatusOr<ImageInfo> ReadImageInfo(absl::Span<const std::byte> encoded, bool apply_orientation,
-                                        const ImageLimits& limits, ImageWorkspace&) {
-  FW_ASSIGN_OR_RETURN(const FileHeader header, ReadFileHeader(encoded, limits));
+                                        const ImageLimits& limits, ImageWorkspace&,
+                                        PixelValues values) {
+  FW_ASSIGN_OR_RETURN(const FileHeader header, ReadFileHeader(encoded, limits, values));
   ImageInfo info;
   info.format = header.format;
   info.orientation = header.orientation;
@@ -367,8 +368,9 @@ bool MakeSeekIndex(absl::Span<const std::byte> encoded, const ImageLimits& limit
 
 absl::Status DecodeInto(absl::Span<const std::byte> encoded, bool apply_orientation,
                         const ImageLimits& limits, const Geometry& geometry,
-                        const PixelFormat& format, std::byte* out, ImageWorkspace& workspace) {
-  FW_ASSIGN_OR_RETURN(const FileHeader header, ReadFileHeader(encoded, limits));
+                        const PixelFormat& format, std::byte* out, ImageWorkspace& workspace,
+                        PixelValues values) {
+  FW_ASSIGN_OR_RETURN(const FileHeader header, ReadFileHeader(encoded, limits, values));
   const Orientation orientation = OrientationOf(header, apply_orientation);
   FW_RETURN_IF_ERROR(
       CheckGeometry(geometry, orientation.transpose ? Transposed(header.size) : header.size));
@@ -399,9 +401,12 @@ absl::Status DecodeInto(absl::Span<const std::byte> encoded, bool apply_orientat
       ++impl.counts.from_coefficients;
       image.jpeg = &impl.store;
     } else {
-      image.stride = static_cast<size_t>(header.size.width) * 3;
+      image.channels = ChannelsOf(values);
+      image.stride = static_cast<size_t>(header.size.width) * image.channels;
       impl.whole.resize(image.stride * header.size.height);
-      FW_RETURN_IF_ERROR(header.whole->Decode(impl.whole.data()));
+      FW_RETURN_IF_ERROR(values == PixelValues::kRgb
+                             ? header.whole->Decode(impl.whole.data())
+                             : header.whole->DecodeIndices(impl.whole.data()));
       image.pixels = impl.whole.data();
     }
     return Produce(image, orientation, geometry, format, out, impl);

@@ -107,9 +107,10 @@ class ImageWorkspace {  // one per worker thread
 };
 
 // Reads the header only. InvalidArgument with the reason: unknown format, damaged header, over a
-// limit.
+// limit, of another kind than `values` need.
 absl::StatusOr<ImageInfo> ReadImageInfo(absl::Span<const std::byte> encoded, bool apply_orientation,
-                                        const ImageLimits& limits, ImageWorkspace& workspace);
+                                        const ImageLimits& limits, ImageWorkspace& workspace,
+                                        PixelValues values = PixelValues::kRgb);
 
 // The JPEG as a coefficient document (jpeg/coefficient_store.h): an image file like any other, of
 // the same pixels, that DecodeInto decodes several times faster. Empty for images that are none,
@@ -129,14 +130,15 @@ absl::Status VerifyImage(absl::Span<const std::byte> encoded);
 bool MakeSeekIndex(absl::Span<const std::byte> encoded, const ImageLimits& limits,
                    ImageWorkspace& workspace);
 
-// Decodes only what `geometry` needs and writes geometry.window's pixels (3 channels RGB) at `out`,
-// densely packed. The same bytes as decoding the whole image, cropping, resampling, mirroring and
-// converting one after the other, unless geometry.fast_scale allows others. `encoded` is followed
-// by kReadPadding readable bytes (storage/engine.h). `out` has window.width * window.height * 3
-// elements.
+// Decodes only what `geometry` needs and writes geometry.window's pixels (3 channels RGB, or one of
+// indices) at `out`, densely packed. The same bytes as decoding the whole image, cropping,
+// resampling, mirroring and converting one after the other, unless geometry.fast_scale allows
+// others. `encoded` is followed by kReadPadding readable bytes (storage/engine.h). `out` has
+// window.width * window.height * ChannelsOf(values) elements.
 absl::Status DecodeInto(absl::Span<const std::byte> encoded, bool apply_orientation,
                         const ImageLimits& limits, const Geometry& geometry,
-                        const PixelFormat& format, std::byte* out, ImageWorkspace& workspace);
+                        const PixelFormat& format, std::byte* out, ImageWorkspace& workspace,
+                        PixelValues values = PixelValues::kRgb);
 
 // The same for pixels that are already there: uint8 HWC with 1, 3 or 4 channels, `size` large.
 absl::Status ResampleInto(const uint8_t* pixels, Size size, int channels, const Geometry& geometry,

@@ -17,6 +17,11 @@ struct ImageLimits {
   int64_t max_sample_ms = 10'000;   // CPU time of one sample, all ops together
 };
 
+// What an image's pixels are when they come out: three of RGB, or the one number that is stored for
+// each (README.md, "Indices").
+enum class PixelValues { kRgb, kIndices };
+inline int ChannelsOf(PixelValues values) { return values == PixelValues::kRgb ? 3 : 1; }
+
 struct Size {
   int width = 0, height = 0;
   friend bool operator==(const Size&, const Size&) = default;

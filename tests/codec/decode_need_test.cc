@@ -79,6 +79,18 @@ TEST(DecodeNeed, PackingTakesNoMore) {
   }
 }
 
+TEST(DecodeNeed, IndicesTakeAByteOfAPixelAndNotThree) {
+  const std::string png = MakePng(4000, 3000, 8, 0, "");
+  const int64_t pixels = 4000 * 3000;
+  const auto need = NeedOfDecoding(AsBytes(png), false, ImageLimits(), PixelValues::kIndices);
+  ASSERT_TRUE(need.ok()) << need.status();
+  EXPECT_GE(need->bytes, pixels);
+  EXPECT_LE(need->bytes, NeedOf(png) - 2 * pixels);
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      NeedOfDecoding(AsBytes(MakePng(2, 2, 16, 0, "")), false, ImageLimits(), PixelValues::kIndices)
+          .status()));
+}
+
 TEST(DecodeNeed, ATiffsListsAreCounted) {
   auto entries = TiffOf(1, 1, {8}, 1, 1);
   const int64_t plain = NeedOf(MakeTiff("a", entries));

@@ -95,6 +95,60 @@ TEST(WholePng, PalettesAndFewBitsAreSpread) {
               ElementsAre(17, 17, 17, 255, 255, 255));
 }
 
+// What is stored comes out, whatever colours the palette has and however few bits there are.
+TEST(WholePng, IndicesAreTheNumbersThatAreStored) {
+  const auto indices = [](const std::string& file, bool upright = false) {
+    const WholeImage image = DecodeWhole(file, ImageLimits(), upright, PixelValues::kIndices);
+    EXPECT_TRUE(image.status.ok()) << image.status;
+    return image.rgb;
+  };
+  const std::string palette = PngChunk("PLTE", std::string(3 * 256, '\x77'));
+  const std::string alpha = PngChunk("tRNS", Bytes({0, 128}));
+  for (const int kind : {0, 3}) {
+    const auto of = [&](int depth) {
+      return kind == 3 ? PngChunk("PLTE", std::string(3 * (size_t{1} << depth), '\x77')) : "";
+    };
+    EXPECT_THAT(indices(MakePng(9, 1, 1, kind, Bytes({0, 0x4D, 0x80}), of(1))),
+                ElementsAre(0, 1, 0, 0, 1, 1, 0, 1, 1));
+    EXPECT_THAT(indices(MakePng(3, 1, 2, kind, Bytes({0, 0x1B}), of(2))), ElementsAre(0, 1, 2));
+    EXPECT_THAT(indices(MakePng(2, 1, 4, kind, Bytes({0, 0x1F}), of(4))), ElementsAre(1, 15));
+    EXPECT_THAT(indices(MakePng(3, 1, 8, kind, Bytes({0, 0, 7, 255}), of(8))),
+                ElementsAre(0, 7, 255));
+  }
+  EXPECT_THAT(indices(MakePng(2, 1, 8, 3, Bytes({0, 1, 0}), palette + alpha)), ElementsAre(1, 0));
+  // One that the palette does not have is still the number that is stored.
+  EXPECT_THAT(indices(MakePng(2, 1, 8, 3, Bytes({0, 1, 200}), PngChunk("PLTE", Bytes({1, 2, 3})))),
+              ElementsAre(1, 200));
+  EXPECT_THAT(indices(MakePng(3, 2, 8, 0, Bytes({0, 10, 0, 12, 0, 11, 0, 20, 21, 22}), "", true)),
+              ElementsAre(10, 11, 12, 20, 21, 22));
+  const std::string exif("MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0", 26);
+  const std::string lying =
+      MakePng(2, 2, 8, 3, Bytes({0, 1, 2, 0, 3, 4}), palette + PngChunk("eXIf", exif));
+  EXPECT_THAT(indices(lying), ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(indices(lying, true), ElementsAre(3, 1, 4, 2));
+}
+
+TEST(WholePng, OtherImagesHaveNoIndicesAndAreNamed) {
+  const auto refused = [](const std::string& file) {
+    const WholeImage image = DecodeWhole(file, ImageLimits(), false, PixelValues::kIndices);
+    EXPECT_TRUE(absl::IsInvalidArgument(image.status)) << image.status;
+    EXPECT_THAT(std::string(image.status.message()), HasSubstr("decode the image with mode RGB"));
+    return std::string(image.status.message());
+  };
+  EXPECT_THAT(refused(MakePng(1, 1, 8, 2, Bytes({0, 1, 2, 3}))), HasSubstr("is a RGB PNG of 8"));
+  EXPECT_THAT(refused(MakePng(1, 1, 8, 6, Bytes({0, 1, 2, 3, 4}))), HasSubstr("RGB PNG"));
+  EXPECT_THAT(refused(MakePng(1, 1, 8, 4, Bytes({0, 1, 2}))), HasSubstr("gray and alpha PNG"));
+  EXPECT_THAT(refused(MakePng(1, 1, 16, 0, Bytes({0, 1, 2}))), HasSubstr("gray PNG of 16 bits"));
+  const std::vector<uint8_t> gray = {1, 2, 3, 4};
+  for (const char* kind : {".bmp", ".webp", ".tiff", ".pgm"}) {
+    EXPECT_THAT(refused(WritePicture({gray.data(), {2, 2}, 1}, kind).value()),
+                HasSubstr("and only palette and gray PNGs of 8 bits or less"));
+  }
+  std::mt19937 random(4);
+  EXPECT_THAT(refused(EncodeJpeg(NoisyImage({8, 8}, 1, random), JpegOptions())),
+              HasSubstr("is a JPEG,"));
+}
+
 TEST(WholePng, InterlacedPixelsComeOutInOrder) {
   // 3x2 gray pixels in Adam7: pass 1 has (0, 0), pass 4 (2, 0), pass 6 (1, 0), pass 7 row 1.
   const std::string rows = Bytes({0, 10, 0, 12, 0, 11, 0, 20, 21, 22});

@@ -17,26 +17,26 @@ namespace feedwater::server::testing {
 struct WholeImage {
   absl::Status status;
   Size size;
-  std::vector<uint8_t> rgb;
+  std::vector<uint8_t> rgb;  // or indices
 };
 
 inline WholeImage DecodeWhole(absl::string_view file, const ImageLimits& limits = ImageLimits(),
-                              bool upright = false) {
+                              bool upright = false, PixelValues values = PixelValues::kRgb) {
   ImageWorkspace workspace;
   // Of its own size, so that a sanitizer sees a byte behind it; only JPEGs need padding.
   const auto* first = reinterpret_cast<const std::byte*>(file.data());
   const std::vector<std::byte> bytes(first, first + file.size());
   WholeImage image;
-  const auto info = ReadImageInfo(absl::MakeConstSpan(bytes), upright, limits, workspace);
+  const auto info = ReadImageInfo(absl::MakeConstSpan(bytes), upright, limits, workspace, values);
   image.status = info.status();
   if (!info.ok()) return image;
   image.size = info->size;
-  image.rgb.resize(static_cast<size_t>(image.size.width) * image.size.height * 3);
+  image.rgb.resize(static_cast<size_t>(image.size.width) * image.size.height * ChannelsOf(values));
   Geometry whole;
   whole.crop = whole.window = {0, 0, image.size.width, image.size.height};
   whole.scaled = image.size;
   image.status = DecodeInto(absl::MakeConstSpan(bytes), upright, limits, whole, PixelFormat(),
-                            reinterpret_cast<std::byte*>(image.rgb.data()), workspace);
+                            reinterpret_cast<std::byte*>(image.rgb.data()), workspace, values);
   return image;
 }
 

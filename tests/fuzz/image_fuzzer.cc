@@ -1,6 +1,8 @@
 // Any bytes as an image of any kind: header, then a geometry and a pixel format that follow from
 // the bytes. A worker's workspace that has seen thousands of images gives what a fresh one gives.
 // LIBS: feedwater_codec ZLIB::ZLIB
+#include <utility>
+
 #include "server/codec/image.h"
 #include "server/codec/image_writer.h"
 #include "tests/codec/jpeg_levels.h"
@@ -50,24 +52,27 @@ void Run(Input input) {
   static auto* used = new ImageWorkspace;
   const PaddedBytes file({reinterpret_cast<const std::byte*>(input.data()), input.size()}, 0);
   std::mt19937 random(SeedOf(input));
-  for (const bool orient : {false, true}) {
-    const auto info = ReadImageInfo(file.span(), orient, Limits(), *used);
+  for (const auto& [orient, values] :
+       {std::pair(false, PixelValues::kRgb), std::pair(true, PixelValues::kRgb),
+        std::pair(false, PixelValues::kIndices), std::pair(true, PixelValues::kIndices)}) {
+    const auto info = ReadImageInfo(file.span(), orient, Limits(), *used, values);
     if (!info.ok()) return;
     Require(info->size.width > 0 && info->size.height > 0 &&
                 int64_t{info->size.width} * info->size.height <= Limits().max_pixels,
             "a size within the limits");
     const Geometry geometry = RandomGeometry(info->size, random);
     const PixelFormat format = RandomFormat(random);
-    const size_t bytes = static_cast<size_t>(geometry.window.width) * geometry.window.height * 3 *
+    const size_t bytes = static_cast<size_t>(geometry.window.width) * geometry.window.height *
+                         ChannelsOf(values) *
                          (format.type == PixelType::kFloat32 ? 4
                           : format.type == PixelType::kUInt8 ? 1
                                                              : 2);
     std::vector<std::byte> first(bytes), second(bytes);
     const absl::Status once =
-        DecodeInto(file.span(), orient, Limits(), geometry, format, first.data(), *used);
+        DecodeInto(file.span(), orient, Limits(), geometry, format, first.data(), *used, values);
     ImageWorkspace fresh;
     const absl::Status again =
-        DecodeInto(file.span(), orient, Limits(), geometry, format, second.data(), fresh);
+        DecodeInto(file.span(), orient, Limits(), geometry, format, second.data(), fresh, values);
     Require(once == again, "a used workspace gives the same verdict");
     Require(!once.ok() || first == second, "a used workspace gives the same pixels");
   }

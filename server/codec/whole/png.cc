@@ -37,18 +37,35 @@ class PngDecoder final : public WholeDecoder {
                                                  BigEndian(bytes_, kSignature + 12, 4), limits));
     size_ = header.size;
     header.orientation = Orientation();
+    const auto depth = static_cast<int>(BigEndian(bytes_, kSignature + 16, 1));
+    const auto kind = static_cast<int>(BigEndian(bytes_, kSignature + 17, 1));
+    header.has_indices =
+        depth <= 8 && (kind == PNG_COLOR_TYPE_PALETTE || kind == PNG_COLOR_TYPE_GRAY);
+    header.kind = absl::StrCat(KindName(kind), "PNG of ", depth, " bits");
     return header;
   }
 
-  absl::Status Decode(uint8_t* rgb) override {
+  absl::Status Decode(uint8_t* rgb) override { return DecodeAs(PixelValues::kRgb, rgb); }
+  absl::Status DecodeIndices(uint8_t* indices) override {
+    return DecodeAs(PixelValues::kIndices, indices);
+  }
+
+ private:
+  static const char* KindName(int kind) {
+    return (kind & PNG_COLOR_MASK_PALETTE) != 0 ? "palette "
+           : (kind & PNG_COLOR_MASK_COLOR) != 0 ? "RGB "
+           : (kind & PNG_COLOR_MASK_ALPHA) != 0 ? "gray and alpha "
+                                                : "gray ";
+  }
+
+  absl::Status DecodeAs(PixelValues values, uint8_t* pixels) {
     if (!ReadHeader()) return Failed();
     if (png_get_image_width(png_, info_) != static_cast<uint32_t>(size_.width) ||
         png_get_image_height(png_, info_) != static_cast<uint32_t>(size_.height))
       return TwoSizes("PNG");
-    return ReadPixels(rgb) ? absl::OkStatus() : Failed();
+    return ReadPixels(values, pixels) ? absl::OkStatus() : Failed();
   }
 
- private:
   static PngDecoder& Of(png_voidp pointer) { return *static_cast<PngDecoder*>(pointer); }
 
   using Text = char[128];
@@ -117,19 +134,23 @@ class PngDecoder final : public WholeDecoder {
     return true;
   }
 
-  bool ReadPixels(uint8_t* rgb) {
+  bool ReadPixels(PixelValues values, uint8_t* pixels) {
     if (setjmp(jump_) != 0) return false;
     const int kind = png_get_color_type(png_, info_);
-    png_set_strip_16(png_);
-    png_set_strip_alpha(png_);
-    png_set_palette_to_rgb(png_);
-    if ((kind & PNG_COLOR_MASK_COLOR) == 0) {
-      png_set_expand_gray_1_2_4_to_8(png_);
-      png_set_gray_to_rgb(png_);
+    if (values == PixelValues::kIndices) {
+      png_set_packing(png_);  // a byte for each, not spread over 8 bits
+    } else {
+      png_set_strip_16(png_);
+      png_set_strip_alpha(png_);
+      png_set_palette_to_rgb(png_);
+      if ((kind & PNG_COLOR_MASK_COLOR) == 0) {
+        png_set_expand_gray_1_2_4_to_8(png_);
+        png_set_gray_to_rgb(png_);
+      }
     }
     const int passes = png_set_interlace_handling(png_);
     png_read_update_info(png_, info_);
-    const size_t row_bytes = static_cast<size_t>(size_.width) * 3;
+    const size_t row_bytes = static_cast<size_t>(size_.width) * ChannelsOf(values);
     if (png_get_rowbytes(png_, info_) != row_bytes) png_error(png_, "rows of an odd length");
     for (int pass = 0; pass < passes; ++pass) {
       for (int y = 0; y < size_.height; ++y) {
@@ -137,7 +158,7 @@ class PngDecoder final : public WholeDecoder {
           too_slow_ = true;
           return false;
         }
-        png_read_row(png_, rgb + y * row_bytes, nullptr);
+        png_read_row(png_, pixels + y * row_bytes, nullptr);
       }
     }
     png_read_end(png_, nullptr);
