@@ -17,8 +17,8 @@ class RunBuilder {
     run_.nodes.push_back(index);
     if (node.in.size() != 1 || node.out.size() != 1) return false;
     const TensorSpec& input = flow_.values[node.in[0]].spec;
-    if (node.op->AsDecode() != nullptr) {
-      run_.channels = channels_ = 3;
+    if (const DecodeOp* decode = node.op->AsDecode()) {
+      run_.channels = channels_ = ChannelsOf(decode->values());
       return true;
     }
     if (input.dtype != DType::kUInt8 || input.layout != Layout::kHWC) return false;

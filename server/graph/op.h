@@ -139,9 +139,10 @@ class Op {
   virtual const PixelOp* AsPixel() const { return nullptr; }
 };
 
-// Compressed bytes to RGB pixels.
+// Compressed bytes to pixels: RGB, or what is stored for each.
 class DecodeOp : public Op {
  public:
+  virtual PixelValues values() const { return PixelValues::kRgb; }
   virtual bool apply_orientation() const = 0;
   // Lets the image be decoded smaller where a resize is fused with the op (Geometry::fast_scale).
   // What comes out then depends on what follows, so that no cut may fall between the two

@@ -336,7 +336,8 @@ bool Plan::OnlyDecoded(size_t field) const {
   const Value& value = impl_->flow.values[field];
   if (value.batch_value >= 0 || value.length_value >= 0 || value.readers.empty()) return false;
   for (int reader : value.readers) {
-    if (impl_->flow.nodes[reader].op->AsDecode() == nullptr) return false;
+    const DecodeOp* decode = impl_->flow.nodes[reader].op->AsDecode();
+    if (decode == nullptr || decode->values() != PixelValues::kRgb) return false;
   }
   return true;
 }

@@ -27,7 +27,7 @@ absl::Status RenderImage(const RenderSource& source, const Geometry& geometry,
     Geometry scaled = geometry;
     scaled.fast_scale = source.fast_scale;
     return DecodeInto(source.encoded, source.apply_orientation, sample.limits(), scaled, format,
-                      out, sample.images());
+                      out, sample.images(), source.values);
   }
   return ResampleInto(source.pixels, source.size, source.channels, geometry, format, out,
                       sample.images());

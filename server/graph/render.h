@@ -11,8 +11,9 @@ namespace feedwater::server {
 struct RenderSource {
   absl::Span<const std::byte> encoded;
   bool apply_orientation = false;
-  bool fast_scale = false;          // of an encoded image
-  const uint8_t* pixels = nullptr;  // null: encoded
+  bool fast_scale = false;                 // of an encoded image
+  PixelValues values = PixelValues::kRgb;  // of an encoded image, as many as it has channels
+  const uint8_t* pixels = nullptr;         // null: encoded
   Size size;
   int channels = 3;
 };

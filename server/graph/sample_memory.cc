@@ -137,19 +137,21 @@ class Walk {
     bool is_of_limits = false;             // some of them, which are counted with max_pixels
     for (const Step::Part& part : step.parts) {
       Specs made;
-      if (part.op->AsDecode() != nullptr) {
+      if (const DecodeOp* decode = part.op->AsDecode()) {
         depends_on_record_ = true;
         const auto encoded = Encoded(step.in[0]);
-        made.push_back(ImageSpec(DType::kUInt8, Layout::kHWC, -1, -1, 3));
+        const int channels = ChannelsOf(decode->values());
+        made.push_back(ImageSpec(DType::kUInt8, Layout::kHWC, -1, -1, channels));
         if (encoded.empty()) {
           decoders += MostDecodeBytes(plan_.limits.max_pixels);
           is_bound = true;
         } else {
           const auto need =
-              NeedOfDecoding(encoded, part.op->AsDecode()->apply_orientation(), plan_.limits);
+              NeedOfDecoding(encoded, decode->apply_orientation(), plan_.limits, decode->values());
           if (!need.ok()) return false;
           decoders += need->bytes;
-          made[0] = ImageSpec(DType::kUInt8, Layout::kHWC, need->size.height, need->size.width, 3);
+          made[0] =
+              ImageSpec(DType::kUInt8, Layout::kHWC, need->size.height, need->size.width, channels);
           if (static_cast<int64_t>(need->size.width) * need->size.height >
               static_cast<int64_t>(largest_image_.width) * largest_image_.height) {
             largest_image_ = need->size;

@@ -106,8 +106,10 @@ absl::Status RunFused(const Step& step, const SampleRun& run, StepSample& sample
     source.encoded = {input.data, input.bytes()};
     source.apply_orientation = decode->apply_orientation();
     source.fast_scale = decode->fast_scale();
-    absl::StatusOr<ImageInfo> info =
-        ReadImageInfo(source.encoded, source.apply_orientation, sample.limits(), sample.images());
+    source.values = decode->values();
+    source.channels = ChannelsOf(source.values);
+    absl::StatusOr<ImageInfo> info = ReadImageInfo(source.encoded, source.apply_orientation,
+                                                   sample.limits(), sample.images(), source.values);
     if (!info.ok()) return Annotate(info.status(), first.entry->name);
     source.size = info->size;
   } else {

@@ -102,6 +102,7 @@ TEST(Digest, WhatMayChangeAByteChangesTheDigest) {
       {"the third policy", Changed("version: 1", "version: 1\non_bad_sample: skip_with_count")},
       {"a limit", Changed("version: 1", "version: 1\nlimits: {max_scans: 99}")},
       {"decoding smaller", Changed("out: image}", "out: image, fast_scale: true}")},
+      {"indices", Changed("out: image}", "out: image, mode: index}")},
       {"orientation", Changed("out: image}", "out: image, orientation: exif}")},
   };
   for (const auto& [what, text] : other) {

@@ -385,6 +385,19 @@ TEST(SampleMemory, NoSampleTakesMoreThanItsNeed) {
   }
 }
 
+TEST(SampleMemory, NoMaskOfIndicesTakesMoreThanItsNeed) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer's own memory counts, too";
+  const Bytes labels(2000 * 3000, 3);
+  const Bytes file = EncodedPixels({labels.data(), {3000, 2000}, 1}, ".png");
+  const Bytes small = EncodedPixels({labels.data(), {30, 20}, 1}, ".png");
+  for (const std::string rest : {"", "- resize: {size: 1200}\n", "- random_invert\n"}) {
+    const Measured measured =
+        Measure("- decode: {mode: index}\n" + rest + "- center_crop: {size: 8}", file, small);
+    EXPECT_LE(measured.taken, measured.need + (2 << 20)) << rest;
+    EXPECT_LT(measured.need, 40 * kMegabyte) << rest;
+  }
+}
+
 TEST(SampleMemory, NoLongRowTakesMoreThanItsNeed) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer's own memory counts, too";
   constexpr int64_t kCode = 2 << 20, kKept = 4 << 20;

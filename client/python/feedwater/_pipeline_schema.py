@@ -491,7 +491,7 @@ OPS: dict[str, Any] = {'adjust_brightness': {'properties': {'brightness_factor':
                                                   'minItems': 1,
                                                   'uniqueItems': True}]}},
                 'required': ['frames']},
- 'decode': {'properties': {'mode': {'type': 'string', 'enum': ['RGB'], 'default': 'RGB'},
+ 'decode': {'properties': {'mode': {'type': 'string', 'enum': ['RGB', 'index'], 'default': 'RGB'},
                            'orientation': {'type': 'string',
                                            'enum': ['ignore', 'exif'],
                                            'default': 'ignore'},

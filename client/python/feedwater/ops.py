@@ -571,7 +571,7 @@ def crop_audio(
 
 def decode(
     *,
-    mode: Literal["RGB"] = "RGB",
+    mode: Literal["RGB", "index"] = "RGB",
     orientation: Literal["ignore", "exif"] = "ignore",
     fast_scale: bool = False,
     in_: Optional[FieldNames] = None,
@@ -588,7 +588,12 @@ def decode(
     Parameters
     ----------
     mode : word, default RGB
-        Colours of the result; images of other kinds are converted. One of: RGB.
+        RGB: three channels; images of other kinds are converted. index: one channel, the number
+        that a PNG of labels holds for each pixel, such as a mask of Pascal VOC: of a palette PNG
+        the place in the palette, of a gray PNG of 8 bits or less the value, which is not spread
+        over 8 bits. Any other image is a bad sample. Move such a mask together with its image
+        (`in: [image, mask]`), or resize it with `interpolation: nearest`: a number between two
+        labels is a third one. One of: RGB, index.
     orientation : word, default ignore
         exif turns the image upright, as its EXIF data says and viewers show it. ignore leaves the
         pixels as they are stored, as loaders do that open with Pillow and convert: torchvision's

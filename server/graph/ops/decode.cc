@@ -1,5 +1,6 @@
 // Turns a compressed image (JPEG, PNG, BMP, WebP, PNM or TIFF, told apart by content) into uint8
-// HWC pixels with three channels, RGB; grey, palette and CMYK images are converted.
+// HWC pixels with three channels, RGB; grey, palette and CMYK images are converted. Or a PNG of
+// labels to one channel: the numbers that are stored in it.
 #include "server/graph/geometry_op.h"
 #include "server/graph/op_schema.h"
 #include "server/graph/render.h"
@@ -16,29 +17,34 @@ struct Params {
 class Decode : public DecodeOp {
  public:
   explicit Decode(const Params& params)
-      : apply_orientation_(params.orientation == "exif"), fast_scale_(params.fast_scale) {}
+      : values_(params.mode == "index" ? PixelValues::kIndices : PixelValues::kRgb),
+        apply_orientation_(params.orientation == "exif"),
+        fast_scale_(params.fast_scale) {}
 
+  PixelValues values() const override { return values_; }
   bool apply_orientation() const override { return apply_orientation_; }
   bool fast_scale() const override { return fast_scale_; }
 
   absl::StatusOr<Specs> Plan(absl::Span<const TensorSpec>, const PlanEnvironment&) const override {
-    return Specs{ImageSpec(DType::kUInt8, Layout::kHWC, -1, -1, 3)};
+    return Specs{ImageSpec(DType::kUInt8, Layout::kHWC, -1, -1, ChannelsOf(values_))};
   }
 
   absl::Status Run(Sample& sample, Draws) const override {
     const Tensor& input = sample.inputs()[0];
     const absl::Span<const std::byte> encoded(input.data, input.bytes());
-    FW_ASSIGN_OR_RETURN(const ImageInfo info, ReadImageInfo(encoded, apply_orientation_,
-                                                            sample.limits(), sample.images()));
+    FW_ASSIGN_OR_RETURN(
+        const ImageInfo info,
+        ReadImageInfo(encoded, apply_orientation_, sample.limits(), sample.images(), values_));
     FW_ASSIGN_OR_RETURN(Tensor output,
                         sample.Output(0, ImageSpec(DType::kUInt8, Layout::kHWC, info.size.height,
-                                                   info.size.width, 3)));
+                                                   info.size.width, ChannelsOf(values_))));
     return DecodeInto(encoded, apply_orientation_, sample.limits(),
                       ImageTransform(info.size).geometry(), PlainPixels(), output.data,
-                      sample.images());
+                      sample.images(), values_);
   }
 
  private:
+  const PixelValues values_;
   const bool apply_orientation_;
   const bool fast_scale_;
 };
@@ -58,9 +64,15 @@ const OpRegistrar kRegistrar(
         .Output({.field = "image",
                  .layouts = {Layout::kHWC},
                  .dtypes = {DType::kUInt8},
-                 .doc = "The pixels, RGB."})
-        .Param("mode", &Params::mode, "Colours of the result; images of other kinds are converted.",
-               OneOf({"RGB"}))
+                 .doc = "The pixels: RGB, or one channel of indices."})
+        .Param("mode", &Params::mode,
+               "RGB: three channels; images of other kinds are converted. index: one channel, the "
+               "number that a PNG of labels holds for each pixel, such as a mask of Pascal VOC: of "
+               "a palette PNG the place in the palette, of a gray PNG of 8 bits or less the value, "
+               "which is not spread over 8 bits. Any other image is a bad sample. Move such a mask "
+               "together with its image (`in: [image, mask]`), or resize it with `interpolation: "
+               "nearest`: a number between two labels is a third one.",
+               OneOf({"RGB", "index"}))
         .Param("orientation", &Params::orientation,
                "exif turns the image upright, as its EXIF data says and viewers show it. ignore "
                "leaves the pixels as they are stored, as loaders do that open with Pillow and "

@@ -58,6 +58,100 @@ TEST(Decode, AnImageOverTheLimitIsRefused) {
   EXPECT_TRUE(RunPlan(**roomy, record).ok());
 }
 
+// mode: index, of which the codec's tests have all kinds of files.
+class Indices : public ::testing::Test {
+ protected:
+  static Bytes Labels(int height, int width) {
+    Bytes labels(static_cast<size_t>(height) * width);
+    for (size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<uint8_t>(i * 7 % 251);
+    return labels;
+  }
+  static Bytes Png(const Bytes& labels, int height, int width) {
+    return EncodedPixels({labels.data(), {width, height}, 1}, ".png");
+  }
+  static constexpr const char* kIndex = "- decode: {mode: index}\n";
+};
+
+TEST_F(Indices, AreOneChannelOfTheNumbersInTheFile) {
+  const Bytes labels = Labels(5, 4);
+  TestRecord record;
+  record.AddEncoded(Png(labels, 5, 4));
+  for (const bool fuse : {true, false}) {
+    const auto result =
+        RunGraph(absl::StrCat(kIndex, "- center_crop: {size: [5, 4]}"), record, "[image]", 0, fuse);
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ((*result)[0], labels);
+  }
+}
+
+TEST_F(Indices, AreTheSameFusedAndOpByOp) {
+  TestRecord record;
+  record.AddEncoded(Png(Labels(40, 30), 40, 30));
+  for (const char* rest :
+       {"- random_resized_crop: {size: 16, interpolation: nearest}\n- random_horizontal_flip",
+        "- random_crop: {size: 50, pad_if_needed: true, fill: 255}\n- random_vertical_flip",
+        "- resize: {size: [20, 10]}\n- random_invert\n- cast: {dtype: float32}",
+        "- random_horizontal_flip\n- center_crop: {size: 20}\n- layout"}) {
+    for (int64_t id = 0; id < 5; ++id) {
+      const auto fused = RunGraph(absl::StrCat(kIndex, rest), record, "[image]", id, true);
+      const auto plain = RunGraph(absl::StrCat(kIndex, rest), record, "[image]", id, false);
+      ASSERT_TRUE(fused.ok()) << fused.status() << rest;
+      ASSERT_TRUE(plain.ok()) << plain.status() << rest;
+      EXPECT_EQ(*fused, *plain) << rest;
+    }
+  }
+}
+
+TEST_F(Indices, MoveWithTheirImage) {
+  Bytes labels(20 * 30), pixels;
+  for (size_t i = 0; i < labels.size(); ++i) {
+    labels[i] = static_cast<uint8_t>(i * 3 % 256);
+    pixels.insert(pixels.end(), 3, labels[i]);
+  }
+  const Bytes mask = Png(labels, 20, 30);
+  TestRecord record;
+  record.AddEncoded(EncodedPixels({pixels.data(), {30, 20}, 3}, ".png"));
+  record.Add("masks", kEncodedSpec,
+             {DType::kUInt8, Layout::kEncoded, {static_cast<int64_t>(mask.size())}}, mask);
+  const auto result = RunGraph(
+      "- decode\n- decode: {in: masks, out: mask, mode: index}\n"
+      "- random_crop: {in: [image, mask], size: 11}\n"
+      "- random_horizontal_flip: {in: [image, mask], p: 1}",
+      record, "[image, mask]", 3);
+  ASSERT_TRUE(result.ok()) << result.status();
+  const Bytes& image = (*result)[0];
+  ASSERT_EQ((*result)[1].size(), 11u * 11);
+  for (size_t i = 0; i < (*result)[1].size(); ++i) EXPECT_EQ((*result)[1][i], image[3 * i]);
+}
+
+TEST_F(Indices, OfAnotherImageAreAnErrorOfTheSampleWithTheCure) {
+  for (const char* extension : {".jpg", ".png", ".bmp"}) {
+    TestRecord record;
+    record.AddEncoded(EncodedImage(8, 8, extension));
+    for (const bool fuse : {true, false}) {
+      const auto result =
+          RunGraph(absl::StrCat(kIndex, "- center_crop: {size: 4}"), record, "[image]", 0, fuse);
+      ASSERT_TRUE(absl::IsInvalidArgument(result.status())) << result.status();
+      EXPECT_THAT(std::string(result.status().message()),
+                  ::testing::AllOf(HasSubstr("decode"), HasSubstr("mode RGB")));
+    }
+  }
+}
+
+TEST_F(Indices, AreNotMadeOfCoefficients) {
+  TestRecord record;
+  record.AddEncoded({});
+  const auto only_decoded = [&](const std::string& graph, const std::string& outputs) {
+    const auto plan = MakePlan(PipelineText(graph, outputs), record.fields());
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    return plan.ok() && (*plan)->OnlyDecoded(0);
+  };
+  const std::string crop = "- center_crop: {in: [image, mask], size: 8}\n";
+  EXPECT_TRUE(only_decoded("- decode\n- decode: {out: mask}\n" + crop, "[image, mask]"));
+  EXPECT_FALSE(
+      only_decoded("- decode\n- decode: {out: mask, mode: index}\n" + crop, "[image, mask]"));
+}
+
 // fast_scale and what follows decode.
 class FastScale : public ::testing::Test {
  protected:
