@@ -161,17 +161,17 @@ void PrintFields() {
               << "` |\n";
   }
   std::cout
-      << "\n### Images with boxes and masks\n\n`coco` and `voc` give boxes and no masks. Both "
-         "together are read from `jsonl` (or `parquet`, `webdataset`, ...) with an image, a mask, "
-         "the "
-         "boxes and their labels in each record: the paths of both files are fields with `file: "
-         "true`, `decode: {in: mask_data, out: mask}` and `grayscale: {in: mask}` make the mask, "
-         "and `in: [image, mask, boxes, labels]` of an op that moves pixels moves them by one "
-         "draw. A mask is uint8 `[H,W,1]` and moved by the nearest pixel, so that no class comes "
-         "out that was not in it; without `grayscale` it would be an image of three channels, "
-         "which is moved bilinearly. Its file is a grey PNG whose values are the classes: the "
-         "colours of a palette would be decoded. "
-         "[`segmentation.yaml`](../pipelines/segmentation.yaml) is such a pipeline.\n";
+      << "\n### Images with boxes and masks\n\n`coco` and `voc` give masks of instances where "
+         "`fields` names `masks`. Others are read from `jsonl` (or `parquet`, `webdataset`, ...) "
+         "with an image, a mask, the boxes and their labels in each record: the paths of both "
+         "files "
+         "are fields with `file: true`. `decode: {in: masks, out: mask, mode: index}` makes the "
+         "mask of a PNG, gray or with a palette, whose numbers are the classes or instances, and "
+         "`in: [image, mask, boxes, labels]` of an op that moves pixels moves them by one draw. A "
+         "mask is uint8 `[H,W,1]` and moved by the nearest pixel, so that no number comes out that "
+         "was not in it; without `mode: index` it would be an image of three channels, which is "
+         "moved bilinearly. [`segmentation.yaml`](../pipelines/segmentation.yaml) is such a "
+         "pipeline.\n";
 }
 
 void PrintFormats() {

@@ -3,12 +3,15 @@
 // number. A record is an image file; its boxes come from the index, so a record is one read.
 //
 // Columns: `file_name`, below the dataset's path; `boxes` float32[?,4], left, top, right and bottom
-// edge in pixels; `labels` int64[?]; `image_id`, `width` and `height`; and those of the format.
+// edge in pixels; `labels` int64[?]; `image_id`, `width` and `height`; `instance` int64[?], the
+// number that a box's pixels have in the image's mask; and those of the format. Where masks are
+// asked for, also `mask_file`, a path as `file_name`, or `masks`, bytes of a staged file.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,6 +40,14 @@ inline constexpr char kInvalidBoxesDoc[] =
     "edges, and left out when nothing remains; fail: such a dataset is refused, with the first "
     "one; keep: all boxes are taken as they are written.";
 
+// Masks that were made of the annotations, in a staged file: of each record a PNG, or kNoMask and
+// why there is none, which makes it a bad sample.
+struct StagedMasks {
+  StagedFolder::File file;
+  std::vector<uint64_t> begins;  // of each record, and the end of the last one
+};
+inline constexpr char kNoMask = '!';
+
 // Collects them while an index is built.
 class AnnotatedImages {
  public:
@@ -51,6 +62,14 @@ class AnnotatedImages {
   absl::Status AddBox(Box box, uint64_t label, const std::vector<uint64_t>& values,
                       const std::string& what, IndexBuilder* builder);
   int64_t images() const { return static_cast<int64_t>(ids_.size()); }
+  size_t boxes() const { return labels_.size(); }
+
+  // Of the image that was added last: where its mask lies. For all images or for none.
+  absl::Status AddMaskFile(absl::string_view path, IndexBuilder* builder);
+  // Masks number the boxes as they were added, those that were left out included. Without it they
+  // number those that are there.
+  void NumberAsAdded() { numbers_as_added_ = true; }
+  void SetMasks(StagedMasks masks) { masks_ = std::move(masks); }
 
   // Adds the sections, the number of records, notes, and all of it to the digest.
   void AddTo(const DatasetLocation& location, Digest digest, IndexBuilder* builder) const;
@@ -65,6 +84,11 @@ class AnnotatedImages {
   std::vector<uint64_t> corners_;       // bits of float32, four a box
   std::vector<uint64_t> labels_;
   std::vector<std::vector<uint64_t>> values_;  // by number
+  bool numbers_as_added_ = false;
+  uint64_t added_ = 0;               // boxes of the last image
+  std::vector<uint64_t> instances_;  // of the boxes, where numbers_as_added_
+  TextList mask_files_;
+  std::optional<StagedMasks> masks_;
   int64_t cut_ = 0, dropped_ = 0;
 };
 
@@ -74,8 +98,8 @@ absl::StatusOr<std::unique_ptr<const RecordColumns>> OpenAnnotatedImages(
     const std::vector<bool>& wanted);
 
 // `fields:` with `data` as the image file's bytes, which is no column but the file that
-// `file_name` names.
-FieldRequests WithImageFile(FieldRequests requests);
+// `file_name` names; with `has_mask_files` also `masks` as those that `mask_file` names.
+FieldRequests WithImageFile(FieldRequests requests, bool has_mask_files);
 // `data` and these columns, when `fields:` is left out.
 std::vector<FieldRequest> ImageFileAnd(const std::vector<std::string>& columns);
 // InvalidArgument where no field is a file: a record would have no bytes of its own.
@@ -84,8 +108,12 @@ absl::Status CheckHasImageFile(const FieldRequests& requests);
 // What formats of such images share.
 class AnnotatedImagesFormat : public ColumnFormat {
  protected:
-  explicit AnnotatedImagesFormat(FieldRequests requests)
-      : ColumnFormat(WithImageFile(std::move(requests))) {}
+  AnnotatedImagesFormat(FieldRequests requests, bool has_mask_files)
+      : ColumnFormat(WithImageFile(std::move(requests), has_mask_files)) {}
+  // Whether `fields:` names this column, alone or as one of several.
+  bool AsksFor(absl::string_view column) const;
+  // A mask that cannot be made is its record's alone, whatever else the index asks of all records.
+  bool IsSurveyed(const ColumnSpec& column) const override { return column.name != "masks"; }
   absl::StatusOr<std::unique_ptr<const RecordColumns>> OpenRecords(
       const IndexedParts& parts, const std::vector<ColumnSpec>& columns,
       const std::vector<bool>& wanted) const override {

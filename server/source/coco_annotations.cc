@@ -40,6 +40,7 @@ class Bytes {
     }
   }
   void BeginValue() { since_value_ = 0; }
+  int64_t position() const { return stream_->position() + static_cast<int64_t>(at_); }
   const absl::Status& status() const { return status_; }
 
  private:
@@ -84,7 +85,8 @@ constexpr const char* kListNames[] = {"", "images", "categories", "annotations"}
 // Told by the parser what comes next; false ends the file, and status() says why.
 class CocoEvents final : public nlohmann::json_sax<nlohmann::json> {
  public:
-  CocoEvents(Bytes* bytes, IndexBuilder* builder) : bytes_(bytes), builder_(builder) {}
+  CocoEvents(Bytes* bytes, IndexBuilder* builder, bool with_segments)
+      : bytes_(bytes), builder_(builder), with_segments_(with_segments) {}
 
   const absl::Status& status() const { return status_; }
   CocoAnnotations Take() { return std::move(found_); }
@@ -125,6 +127,7 @@ class CocoEvents final : public nlohmann::json_sax<nlohmann::json> {
     if (depth_ == 1 && ListOf(key_) != List::kNone)
       return Fail(absl::StrCat("has an object '", key_, "', not a list"));
     if (depth_ == 2 && list_ != List::kNone) BeginEntry();
+    if (IsSegmentation()) segment_ = {bytes_->position() - 1, 0};
     return Open();
   }
   bool key(string_t& key) override {
@@ -136,6 +139,7 @@ class CocoEvents final : public nlohmann::json_sax<nlohmann::json> {
   bool end_object() override {
     bytes_->BeginValue();
     --depth_;
+    if (IsSegmentation()) segment_.bytes = bytes_->position() - segment_.offset;
     return depth_ != 2 || list_ == List::kNone || EndEntry();
   }
   bool start_array(std::size_t) override {
@@ -155,12 +159,14 @@ class CocoEvents final : public nlohmann::json_sax<nlohmann::json> {
     } else if (in_box_) {
       return FailEntry("has a bbox that is no list of four numbers");
     }
+    if (IsSegmentation()) segment_ = {bytes_->position() - 1, 0};
     return Open();
   }
   bool end_array() override {
     bytes_->BeginValue();
     --depth_;
     if (depth_ == 1) list_ = List::kNone;
+    if (IsSegmentation()) segment_.bytes = bytes_->position() - segment_.offset;
     in_box_ = false;
     return true;
   }
@@ -182,6 +188,10 @@ class CocoEvents final : public nlohmann::json_sax<nlohmann::json> {
   }
   // Directly within an object of one of the three lists.
   bool InEntry() const { return depth_ == 3 && list_ != List::kNone; }
+  // Whether a list or an object that stands here is an instance's segmentation.
+  bool IsSegmentation() const {
+    return InEntry() && list_ == List::kAnnotations && key_ == "segmentation";
+  }
   bool Open() {
     if (++depth_ > kMaxDepth) return Fail(absl::StrCat("has more than ", kMaxDepth, " levels"));
     return true;
@@ -257,6 +267,7 @@ class CocoEvents final : public nlohmann::json_sax<nlohmann::json> {
     image_ = {};
     category_ = {};
     instance_ = {};
+    segment_ = {};
     has_id_ = has_image_ = has_category_ = has_area_ = false;
     box_numbers_ = 0;
     key_.clear();
@@ -283,6 +294,10 @@ class CocoEvents final : public nlohmann::json_sax<nlohmann::json> {
       if (!has_area_) instance_.area = instance_.box[2] * instance_.box[3];
       if (!Grow(kBytesPerInstance)) return false;
       found_.instances.push_back(instance_);
+      if (with_segments_) {
+        if (!Grow(2 * int64_t{sizeof(CocoAnnotations::Segment)})) return false;
+        found_.segments.push_back(segment_);
+      }
     }
     ++number_;
     return true;
@@ -294,6 +309,7 @@ class CocoEvents final : public nlohmann::json_sax<nlohmann::json> {
 
   Bytes* const bytes_;
   IndexBuilder* const builder_;
+  const bool with_segments_;
   CocoAnnotations found_;
   absl::Status status_;
   size_t depth_ = 0;
@@ -304,6 +320,7 @@ class CocoEvents final : public nlohmann::json_sax<nlohmann::json> {
   CocoAnnotations::Image image_;
   CocoAnnotations::Category category_;
   CocoAnnotations::Instance instance_;
+  CocoAnnotations::Segment segment_;
   bool has_id_ = false, has_image_ = false, has_category_ = false, has_area_ = false;
   bool in_box_ = false;
   size_t box_numbers_ = 0;
@@ -311,10 +328,11 @@ class CocoEvents final : public nlohmann::json_sax<nlohmann::json> {
 
 }  // namespace
 
-absl::StatusOr<CocoAnnotations> ReadCocoAnnotations(FileStream* stream, IndexBuilder* builder) {
+absl::StatusOr<CocoAnnotations> ReadCocoAnnotations(FileStream* stream, IndexBuilder* builder,
+                                                    bool with_segments) {
   FW_RETURN_IF_ERROR(CheckIsPlainText(stream->view(), stream->what()));
   Bytes source(stream, builder);
-  CocoEvents events(&source, builder);
+  CocoEvents events(&source, builder, with_segments);
   const bool parsed = nlohmann::json::sax_parse(ByteIterator(&source), ByteIterator(), &events);
   const auto named = [&](const absl::Status& status) {
     if (absl::IsInvalidArgument(status))

@@ -1,5 +1,5 @@
-// Reads a file of COCO's instances: images, categories and boxes. Segmentations, captions,
-// keypoints and whatever else stands there is passed over.
+// Reads a file of COCO's instances: images, categories and boxes. Of segmentations it notes where
+// they stand, when asked; captions, keypoints and whatever else is there is passed over.
 //
 // nlohmann-json's SAX reader does the parsing, as in json_line.h, from a stream: the file is never
 // in memory as a whole, and no text in it may be longer than kMaxCocoText.
@@ -32,16 +32,21 @@ struct CocoAnnotations {
     bool is_crowd = false;
     int64_t id = -1;  // -1: it has none
   };
+  struct Segment {
+    int64_t offset = 0, bytes = 0;  // in the file; 0 bytes: there is none
+  };
   // In the file's order.
   std::vector<Image> images;
   std::vector<Category> categories;
   std::vector<Instance> instances;
+  std::vector<Segment> segments;  // of the instances, where they were asked for
 };
 
 inline constexpr size_t kMaxCocoText = 16 << 20;
 
 // InvalidArgument naming the byte, or the entry by its list and number ("annotations[7]"). Memory
 // is counted with `builder` before it is taken.
-absl::StatusOr<CocoAnnotations> ReadCocoAnnotations(FileStream* stream, IndexBuilder* builder);
+absl::StatusOr<CocoAnnotations> ReadCocoAnnotations(FileStream* stream, IndexBuilder* builder,
+                                                    bool with_segments = false);
 
 }  // namespace feedwater::server

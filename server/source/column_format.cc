@@ -335,8 +335,10 @@ absl::Status ColumnFormat::Survey(const DatasetLocation& location,
   parts.staged = builder->staged();
   FW_ASSIGN_OR_RETURN(parts.index, builder->columns.Finish(nullptr));
   FW_RETURN_IF_ERROR(builder->Take(parts.index->bytes()));
+  std::vector<bool> wanted = reader.wanted();
+  for (size_t i = 0; i < columns.size(); ++i) wanted[i] = wanted[i] && IsSurveyed(columns[i]);
   FW_ASSIGN_OR_RETURN(const std::unique_ptr<const RecordColumns> records,
-                      OpenRecords(parts, columns, reader.wanted()));
+                      OpenRecords(parts, columns, wanted));
   const StagedFolder* staged = builder->staged().get();
   RecordScan scan(*location.root, staged != nullptr ? staged->root().get() : nullptr, *records,
                   builder);

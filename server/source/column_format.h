@@ -89,6 +89,9 @@ class ColumnFormat : public Format {
       const std::vector<bool>& wanted) const = 0;
   // What `fields:` is when it is left out: every column under its own name.
   virtual std::vector<FieldRequest> DefaultFields(const std::vector<ColumnSpec>& columns) const;
+  // Whether a column that `fields:` asks for is read of every record where the index needs some of
+  // its columns. Not one that is no text and may be bad.
+  virtual bool IsSurveyed(const ColumnSpec& /*column*/) const { return true; }
   // Whether its fields say where in a record they lie.
   virtual bool takes_offsets() const { return false; }
   // Class names by label that the format itself knows.

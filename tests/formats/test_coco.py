@@ -6,10 +6,12 @@ import json
 
 import numpy as np
 import pytest
+from pictures import png
 
 import feedwater
 
 pycocotools = pytest.importorskip("pycocotools.coco")
+masks = pytest.importorskip("pycocotools.mask")
 
 
 def written(folder, images: int) -> None:
@@ -39,6 +41,71 @@ def written(folder, images: int) -> None:
         "categories": [{"id": n, "name": f"class {n}", "supercategory": "x"} for n in (90, 3, 17)],
     }
     (folder / "instances.json").write_text(json.dumps(listed))
+
+
+def segmentation(random, height: int, width: int):
+    """Return polygons, some of whose corners lie beside the image, or runs of either kind."""
+    polygons = [
+        random.uniform(-20, 120, 2 * int(random.integers(3, 9))).round(2).tolist()
+        for _ in range(int(random.integers(1, 4)))
+    ]
+    kind = random.integers(3)
+    if kind == 0:
+        return polygons
+    runs = masks.merge(masks.frPyObjects(polygons, height, width))
+    if kind == 1:
+        return {"size": runs["size"], "counts": runs["counts"].decode()}
+    flat = np.concatenate([[0], masks.decode(runs).T.ravel(), [0]])
+    borders = np.flatnonzero(np.diff(flat.astype(np.int8)))
+    return {"size": runs["size"], "counts": np.diff([0, *borders, height * width]).tolist()}
+
+
+def test_masks_are_those_of_pycocotools(make_daemon):
+    daemon = make_daemon()
+    random = np.random.Generator(np.random.PCG64(9))
+    images, annotations = 60, []
+    (daemon.data / "pictures").mkdir()
+    listed = {"images": [], "annotations": annotations, "categories": [{"id": 1, "name": "x"}]}
+    height, width = 64, 90
+    for number in range(images):
+        name = f"{number}.png"
+        listed["images"].append({"id": number, "file_name": name, "width": width, "height": height})
+        (daemon.data / "pictures" / name).write_bytes(png(np.zeros((height, width, 3), np.uint8)))
+    for i in range(5 * images):
+        number = int(random.integers(images - 3))
+        annotations.append(
+            {
+                "id": i,
+                "image_id": number,
+                "category_id": 1,
+                "bbox": [1.0, 2.0, 20.0, 20.0],
+                "iscrowd": 0,
+                "area": 400,
+                "segmentation": segmentation(random, height, width),
+            }
+        )
+    (daemon.data / "instances.json").write_text(json.dumps(listed))
+    daemon.add_pipeline(
+        "masks",
+        "version: 1\ndataset: {format: coco, root: data, path: pictures, annotations: "
+        "instances.json, fields: {data: data, masks: masks, image_id: image_id}}\n"
+        "sampler: {shuffle: none, last: partial}\nbatch: {size: 7}\n"
+        "graph:\n  - decode: {in: masks, out: mask, mode: index}\n"
+        "  - center_crop: {in: mask, size: [64, 90]}\n"
+        "outputs: [image_id, mask]\n",
+    )
+    daemon.start()
+    coco = pycocotools.COCO(daemon.data / "instances.json")
+    seen = 0
+    with feedwater.Loader("masks", address=daemon.address, output="numpy") as loader:
+        for image_ids, found in loader:
+            for number, mask in zip(image_ids, found):
+                expected = np.zeros((height, width), np.uint8)
+                for i, own in enumerate(coco.loadAnns(coco.getAnnIds(imgIds=int(number)))):
+                    expected[coco.annToMask(own) == 1] = i + 1
+                assert np.array_equal(mask[..., 0], expected), number
+                seen += len(np.unique(expected)) > 1
+    assert seen > images / 2
 
 
 def test_images_and_boxes_are_those_of_pycocotools(make_daemon):

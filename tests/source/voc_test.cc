@@ -1,4 +1,5 @@
 // Pascal VOC: what is special about it. The conformance suite has the rest.
+#include "absl/strings/str_cat.h"
 #include "server/source/voc_annotation.h"
 #include "tests/source/dataset_reader.h"
 
@@ -122,6 +123,61 @@ TEST_F(VocTest, NamesStayBelowThePath) {
   EXPECT_THAT(ErrorOf(xml, ", image_set: ../../x"), HasSubstr("ImageSets/Main"));
   EXPECT_THAT(ErrorOf(xml, ", image_set: none"), HasSubstr("NOT_FOUND"));
   EXPECT_THAT(ErrorOf(xml, "", "a\nb\n"), AllOf(HasSubstr("NOT_FOUND"), HasSubstr("b.xml")));
+}
+
+constexpr char kWithMasks[] =
+    ", fields: {data: data, masks: masks, boxes: boxes, instance: instance}";
+
+TEST_F(VocTest, MasksAreTheFilesOfObjectsAsTheyAre) {
+  folder_.Write("v/SegmentationObject/a.png", "mask");
+  const auto dataset = MustOpen(Annotation(Object("dog") + Object("cat")), kWithMasks);
+  ASSERT_NE(dataset, nullptr);
+  EXPECT_EQ(dataset->fields()[1].spec.ToString(), "uint8[?] encoded");
+  EXPECT_THAT(ReadFields(*dataset, 0),
+              ElementsAre("picture", "mask", BytesOf<float>({2, 1, 5, 4, 2, 1, 5, 4}),
+                          BytesOf<int64_t>({1, 2})));
+  EXPECT_EQ(PlaceOf(*dataset, 0).path, "v/JPEGImages/a.jpg");
+}
+
+TEST_F(VocTest, NumbersInMasksCountTheBoxesThatAreLeftOutToo) {
+  folder_.Write("v/SegmentationObject/a.png", "mask");
+  const std::string beyond =
+      "<object><name>cat</name><bndbox><xmin>30</xmin><ymin>2</ymin><xmax>35</xmax>"
+      "<ymax>4</ymax></bndbox></object>";
+  const std::string xml = Annotation(Object("dog") + beyond + Object("cat"));
+  const auto dropped = MustOpen(xml, kWithMasks);
+  ASSERT_NE(dropped, nullptr);
+  EXPECT_EQ(ReadFields(*dropped, 0)[3], BytesOf<int64_t>({1, 3}));
+  const auto kept = MustOpen(xml, absl::StrCat(", invalid_boxes: keep", kWithMasks));
+  ASSERT_NE(kept, nullptr);
+  EXPECT_EQ(ReadFields(*kept, 0)[3], BytesOf<int64_t>({1, 2, 3}));
+}
+
+TEST_F(VocTest, AnImageWithoutAMaskIsABadSampleWhereMasksAreAskedFor) {
+  const std::string xml = Annotation(Object("dog"));
+  const auto dataset = MustOpen(xml, kWithMasks);
+  ASSERT_NE(dataset, nullptr);
+  Record record;
+  EXPECT_THAT(ParseBytes(*dataset, 0, {"picture", ""}, &record).ToString(),
+              AllOf(HasSubstr("'masks'"), HasSubstr("v/SegmentationObject/a.png"),
+                    HasSubstr("is not there")));
+  EXPECT_THAT(dataset->notes(), HasSubstr("SegmentationObject/a.png"));
+  const auto others = MustOpen(xml);
+  ASSERT_NE(others, nullptr);
+  EXPECT_EQ(others->notes(), "");
+  EXPECT_EQ(ReadFields(*others, 0)[0], "picture");
+}
+
+TEST_F(VocTest, ListsOfOtherFoldersAreNamedWithThem) {
+  folder_.Write("v/ImageSets/Segmentation/few.txt", "a\na\n");
+  const std::string xml = Annotation(Object("dog"));
+  const auto dataset = MustOpen(xml, ", image_set: Segmentation/few");
+  ASSERT_NE(dataset, nullptr);
+  EXPECT_EQ(dataset->size(), 2);
+  for (const char* other :
+       {"Segmentation/../Main/train", "/few", "Segmentation/", "./train", "a/b/c"})
+    EXPECT_THAT(ErrorOf(xml, absl::StrCat(", image_set: ", other)), HasSubstr("FOLDER/NAME"))
+        << other;
 }
 
 TEST_F(VocTest, AnotherAnnotationIsAnotherDataset) {

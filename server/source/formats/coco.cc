@@ -1,9 +1,12 @@
 // Format `coco`: images with boxes as COCO's files of instances have them, and as most tools for
 // annotating images export them. The file of annotations is read once, when the index is made; a
 // record is then one read, of the image file. Records have the order of torchvision's
-// CocoDetection: by image id; the boxes of an image have that of the file.
+// CocoDetection: by image id; the boxes of an image have that of the file. Where `fields` asks for
+// `masks`, they are made of the segmentations once, and a record reads its own besides
+// (coco_masks.h).
 //
-// The index keeps the boxes: 32 bytes each, and some 30 bytes and the file's name for each image.
+// The index keeps the boxes: 32 bytes each, and some 30 bytes and the file's name for each image;
+// with masks 4 more.
 #include <algorithm>
 #include <bit>
 #include <utility>
@@ -12,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/source/annotated_images.h"
 #include "server/source/coco_annotations.h"
+#include "server/source/coco_masks.h"
 #include "server/source/value_conversion.h"
 
 namespace feedwater::server {
@@ -38,8 +42,9 @@ std::vector<BoxNumber> Numbers() {
 class Coco final : public AnnotatedImagesFormat {
  public:
   explicit Coco(CocoParams params)
-      : AnnotatedImagesFormat(params.fields), params_(std::move(params)) {}
-  int64_t sections_version() const override { return 1; }
+      : AnnotatedImagesFormat(params.fields, /*has_mask_files=*/false),
+        params_(std::move(params)) {}
+  int64_t sections_version() const override { return 2; }
 
  protected:
   absl::Status FindRecords(const DatasetLocation& location, IndexBuilder* builder,
@@ -53,10 +58,24 @@ class Coco final : public AnnotatedImagesFormat {
     file.bytes = info.st_size;
     std::vector<char> buffer;
     FW_ASSIGN_OR_RETURN(FileStream stream, FileStream::Open(location, file, &buffer, builder));
-    FW_ASSIGN_OR_RETURN(CocoAnnotations found, ReadCocoAnnotations(&stream, builder));
-    const absl::Status added = Add(location, &found, builder, columns);
-    if (!absl::IsInvalidArgument(added)) return added;
-    return absl::InvalidArgumentError(absl::StrCat(stream.what(), " ", added.message()));
+    const bool with_masks = AsksFor("masks");
+    FW_ASSIGN_OR_RETURN(CocoAnnotations found, ReadCocoAnnotations(&stream, builder, with_masks));
+    AnnotatedImages list(Numbers(), InvalidBoxesOf(params_.invalid_boxes));
+    CocoMaskPlan masks;
+    Digest digest;
+    const absl::Status added = Add(&found, builder, &digest, &list, with_masks ? &masks : nullptr);
+    if (absl::IsInvalidArgument(added))
+      return absl::InvalidArgumentError(absl::StrCat(stream.what(), " ", added.message()));
+    FW_RETURN_IF_ERROR(added);
+    if (with_masks && masks.images() > 0) {
+      FW_ASSIGN_OR_RETURN(
+          StagedMasks staged,
+          StageCocoMasks(location, params_.annotations, params_.invalid_boxes, masks, builder));
+      list.SetMasks(std::move(staged));
+    }
+    list.AddTo(location, digest, builder);
+    *columns = list.Columns();
+    return absl::OkStatus();
   }
 
   std::vector<FieldRequest> DefaultFields(const std::vector<ColumnSpec>&) const override {
@@ -76,8 +95,9 @@ class Coco final : public AnnotatedImagesFormat {
     return absl::InvalidArgumentError(absl::StrCat("has two ", what, " with the id ", twice->id));
   }
 
-  absl::Status Add(const DatasetLocation& location, CocoAnnotations* found, IndexBuilder* builder,
-                   std::vector<ColumnSpec>* columns) const {
+  // `masks` may be null.
+  absl::Status Add(CocoAnnotations* found, IndexBuilder* builder, Digest* digest,
+                   AnnotatedImages* list, CocoMaskPlan* masks) const {
     FW_RETURN_IF_ERROR(SortById("images", &found->images));
     FW_RETURN_IF_ERROR(SortById("categories", &found->categories));
     if (found->categories.size() > kMaxClasses)
@@ -86,12 +106,11 @@ class Coco final : public AnnotatedImagesFormat {
     FW_RETURN_IF_ERROR(builder->Take(
         kBytesPerId * static_cast<int64_t>(found->images.size() + found->categories.size())));
     Ids images, categories;
-    Digest digest;
     for (size_t i = 0; i < found->images.size(); ++i) images.emplace(found->images[i].id, i);
     for (const CocoAnnotations::Category& category : found->categories) {
       categories.emplace(category.id, categories.size());
       builder->classes.push_back(category.name);
-      digest.Add(category.name);
+      digest->Add(category.name);
     }
     // By image, and in the file's order within one.
     std::vector<size_t> image_of(found->instances.size());
@@ -108,14 +127,14 @@ class Coco final : public AnnotatedImagesFormat {
     std::stable_sort(order.begin(), order.end(),
                      [&](size_t a, size_t b) { return image_of[a] < image_of[b]; });
 
-    AnnotatedImages list(Numbers(), InvalidBoxesOf(params_.invalid_boxes));
     std::vector<uint64_t> values(kNumbers);
     size_t next = 0;
     for (size_t i = 0; i < found->images.size(); ++i) {
       const CocoAnnotations::Image& image = found->images[i];
-      FW_RETURN_IF_ERROR(list.AddImage(image.file_name, static_cast<uint64_t>(image.id),
-                                       static_cast<uint64_t>(image.width),
-                                       static_cast<uint64_t>(image.height), builder));
+      FW_RETURN_IF_ERROR(list->AddImage(image.file_name, static_cast<uint64_t>(image.id),
+                                        static_cast<uint64_t>(image.width),
+                                        static_cast<uint64_t>(image.height), builder));
+      if (masks != nullptr) FW_RETURN_IF_ERROR(masks->AddImage(image.width, image.height, builder));
       for (; next < order.size() && image_of[order[next]] == i; ++next) {
         const CocoAnnotations::Instance& instance = found->instances[order[next]];
         const auto category = categories.find(instance.category_id);
@@ -128,23 +147,25 @@ class Coco final : public AnnotatedImagesFormat {
         values[kArea] = std::bit_cast<uint32_t>(static_cast<float>(instance.area));
         values[kIsCrowd] = instance.is_crowd;
         values[kCategoryId] = static_cast<uint64_t>(instance.category_id);
+        const size_t boxes = list->boxes();
         FW_RETURN_IF_ERROR(
-            list.AddBox({static_cast<float>(left), static_cast<float>(top),
-                         static_cast<float>(left + width), static_cast<float>(top + height)},
-                        category->second, values,
-                        absl::StrCat("has ", NameOf(found->instances, order[next]),
-                                     " of the image ", image.id, ", which"),
-                        builder));
+            list->AddBox({static_cast<float>(left), static_cast<float>(top),
+                          static_cast<float>(left + width), static_cast<float>(top + height)},
+                         category->second, values,
+                         absl::StrCat("has ", NameOf(found->instances, order[next]),
+                                      " of the image ", image.id, ", which"),
+                         builder));
         if (!FitsFloat32(instance.area)) {
           return absl::InvalidArgumentError(
               absl::StrCat("has ", NameOf(found->instances, order[next]), " with the area ",
                            instance.area, ", which float32 cannot hold"));
         }
+        if (masks == nullptr || list->boxes() == boxes) continue;
+        FW_RETURN_IF_ERROR(masks->AddInstance(found->segments[order[next]],
+                                              NameOf(found->instances, order[next]), builder));
       }
       FW_RETURN_IF_ERROR(builder->Progress(static_cast<int64_t>(i), 0));
     }
-    list.AddTo(location, digest, builder);
-    *columns = list.Columns();
     return absl::OkStatus();
   }
 
@@ -163,9 +184,19 @@ const Registrar kRegistrar(
         "id. `path` is the folder of the images. Fields: `data`, the image file; `boxes` "
         "float32[?,4], left, top, right and bottom edge; `labels` int64[?], 0 to the number of "
         "categories less one, in the order of their ids, whose names are the classes; `image_id`; "
-        "`area` and `iscrowd`. `fields` can also name `category_id`, `width`, `height` and "
-        "`file_name`. An image without annotations has no boxes. Segmentations and keypoints are "
-        "not read: boxes with masks come from `jsonl` (config/pipelines/segmentation.yaml).",
+        "`area` and `iscrowd`. `fields` can also name `category_id`, `width`, `height`, "
+        "`file_name`, `masks` and `instance`. An image without annotations has no boxes. `masks` "
+        "is "
+        "a PNG of labels, which `decode: {in: masks, out: mask, mode: index}` reads: a pixel holds "
+        "the number of its instance, 1 for the first box of the record, and 0 where none is; where "
+        "two overlap, the later one covers. Polygons and both kinds of run lengths cover the "
+        "pixels "
+        "that pycocotools gives them. The masks are made when the dataset is opened for the first "
+        "time, below the daemon's state_dir (`stage`); no other field costs that. `instance` "
+        "int64[?] holds those numbers, box by box: it goes behind the boxes (`in: [image, mask, "
+        "boxes, labels, instance]`) where an op may drop some. An image with more than 255 boxes, "
+        "without `width` and `height`, or with a segmentation that makes no sense is a bad sample. "
+        "Keypoints are not read.",
         "dataset: {format: coco, root: coco, path: train2017, annotations: "
         "annotations/instances_train2017.json}",
         FormatSchema<CocoParams>()

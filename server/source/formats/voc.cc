@@ -1,6 +1,7 @@
 // Format `voc`: images with boxes as Pascal VOC has them. A list of names says which images; each
 // has a JPEG file and an XML file of that name. The XML files are read once, when the index is
-// made; a record is then one read, of the image file. Records have the order of the list.
+// made; a record is then one read, of the image file, and with `masks` one of its PNG of objects.
+// Records have the order of the list.
 //
 // The index keeps the boxes: 28 bytes each, and some 30 bytes and the file's name for each image,
 // besides the stamp of its XML file.
@@ -38,8 +39,8 @@ constexpr int64_t kBytesPerStamp = 2 * sizeof(Stamp);
 class Voc final : public AnnotatedImagesFormat {
  public:
   explicit Voc(VocParams params)
-      : AnnotatedImagesFormat(params.fields), params_(std::move(params)) {}
-  int64_t sections_version() const override { return 1; }
+      : AnnotatedImagesFormat(params.fields, /*has_mask_files=*/true), params_(std::move(params)) {}
+  int64_t sections_version() const override { return 2; }
 
  protected:
   absl::Status FindRecords(const DatasetLocation& location, IndexBuilder* builder,
@@ -70,12 +71,18 @@ class Voc final : public AnnotatedImagesFormat {
     AnnotatedImages list({{"difficult", DType::kInt64,
                            "1: hard to recognise, which evaluations leave out; else 0."}},
                          InvalidBoxesOf(params_.invalid_boxes));
+    const bool with_masks = AsksFor("mask_file");
+    if (with_masks || AsksFor("instance")) list.NumberAsAdded();
     for (size_t i = 0; i < names.size(); ++i) {
       const VocAnnotation& image = annotations[i];
       const std::string file = absl::StrCat("JPEGImages/", names[i], ".jpg");
       FW_RETURN_IF_ERROR(list.AddImage(file, i, static_cast<uint64_t>(image.width),
                                        static_cast<uint64_t>(image.height), builder));
       digest.Add(file);
+      if (with_masks) {
+        FW_RETURN_IF_ERROR(
+            list.AddMaskFile(absl::StrCat("SegmentationObject/", names[i], ".png"), builder));
+      }
       for (const VocAnnotation::Object& object : image.objects) {
         const auto label = labels.find(object.name);
         const std::string what = absl::StrCat("an object '", Printable(object.name), "' of ",
@@ -107,14 +114,18 @@ class Voc final : public AnnotatedImagesFormat {
   // A line is a name, and in the lists of one class a number behind it.
   absl::StatusOr<std::vector<std::string>> ReadNames(const DatasetLocation& location,
                                                      IndexBuilder* builder) const {
-    const std::string path =
-        location.Below(absl::StrCat("ImageSets/Main/", params_.image_set, ".txt"));
-    const std::string what = location.root->Describe(path);
-    if (absl::StrContains(params_.image_set, '/')) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("image_set is '", Printable(params_.image_set),
-                       "': it is the name of a list in ImageSets/Main of ", location.Describe()));
+    const std::vector<absl::string_view> parts = absl::StrSplit(params_.image_set, '/');
+    if (parts.size() > 2 || absl::c_any_of(parts, [](absl::string_view part) {
+          return part.empty() || part[0] == '.';
+        })) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "image_set is '", Printable(params_.image_set),
+          "': it is the name of a list in ImageSets/Main of ", location.Describe(),
+          ", or FOLDER/NAME of one in another folder of ImageSets, such as Segmentation/train"));
     }
+    const std::string path = location.Below(
+        absl::StrCat("ImageSets/", parts.size() == 2 ? "" : "Main/", params_.image_set, ".txt"));
+    const std::string what = location.root->Describe(path);
     FW_ASSIGN_OR_RETURN(const struct stat info, builder->DependOn(*location.root, path));
     if (info.st_size > kMaxListBytes)
       return absl::InvalidArgumentError(
@@ -184,12 +195,20 @@ const Registrar kRegistrar(
         "ImageSets/Main/IMAGE_SET.txt below `path`, whose order the records have. Fields: `data`, "
         "the image file; `boxes` float32[?,4], left, top, right and bottom edge, with 0 as the "
         "image's first edge (the files count pixels from 1); `labels` int64[?]; `image_id`, the "
-        "place in the list; `difficult` int64[?]. `fields` can also name `width`, `height` and "
-        "`file_name`.",
+        "place in the list; `difficult` int64[?]. `fields` can also name `width`, `height`, "
+        "`file_name`, `masks` and `instance`. `masks` is the file SegmentationObject/NAME.png as "
+        "it "
+        "is, which `decode: {in: masks, out: mask, mode: index}` reads: a pixel holds the number "
+        "of "
+        "its object in the XML file, from 1, 0 where none is and 255 at edges. The lists of "
+        "ImageSets/Segmentation name the images that have one; another image is a bad sample. "
+        "`instance` int64[?] holds those numbers, box by box: it goes behind the boxes (`in: "
+        "[image, mask, boxes, labels, instance]`) where an op may drop some.",
         "dataset: {format: voc, root: data, path: VOCdevkit/VOC2012, image_set: train}",
         FormatSchema<VocParams>()
             .Param("image_set", &VocParams::image_set,
-                   "The list of images: ImageSets/Main/IMAGE_SET.txt.")
+                   "The list of images: ImageSets/Main/IMAGE_SET.txt, or of another folder: "
+                   "Segmentation/train.")
             .Param("classes", &VocParams::classes,
                    "Names of the classes by label. Left out: VOC's twenty where there are no "
                    "others, else the sorted names that this image set has; name them where another "

@@ -11,7 +11,8 @@ std::string Annotation(const std::string& objects) {
 
 const Registrar<SmallDataset> kRegistrar(
     "voc",
-    {"{format: voc, root: root, path: year}",
+    {"{format: voc, root: root, path: year, fields: {data: data, boxes: boxes, labels: labels, "
+     "difficult: difficult, masks: masks, instance: instance}}",
      [](const TempFolder& folder) {
        folder.Write("year/ImageSets/Main/train.txt", "b\na  1\n\nc -1\n");
        folder.Write("year/Annotations/a.xml", Annotation(""));
@@ -26,6 +27,8 @@ const Registrar<SmallDataset> kRegistrar(
        for (const char* name : {"a", "b", "c"}) {
          folder.Write(absl::StrCat("year/JPEGImages/", name, ".jpg"),
                       RandomBytes(30, static_cast<uint64_t>(name[0])));
+         folder.Write(absl::StrCat("year/SegmentationObject/", name, ".png"),
+                      RandomBytes(20, static_cast<uint64_t>(name[0]) + 100));
        }
      },
      3, "", 0});
