@@ -37,7 +37,7 @@ def test_alone_it_says_what_it_misses(tmp_path):
     [
         ["feedwater", "--version"],
         ["feedwater", "--help"],
-        ["feedwater", "describe", "ops"],
+        ["feedwater", "describe", "op", "resize"],
         ["feedwater", "--json", "status", "--all"],
         ["feedwaterd", "--print-config"],
         ["feedwaterd", "--help"],

@@ -106,21 +106,12 @@ def _few_threads() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (5 << 30, resource.RLIM_INFINITY))
 
 
-def _no_thread() -> None:
-    resource.setrlimit(resource.RLIMIT_STACK, (64 << 30, resource.RLIM_INFINITY))
-    resource.setrlimit(resource.RLIMIT_AS, (5 << 30, resource.RLIM_INFINITY))
-
-
-@pytest.mark.parametrize("limit", [_few_threads, _no_thread])
 @pytest.mark.parametrize("command", ["convert", "materialize", "verify"])
-def test_threads_that_are_not_to_be_had_are_done_without_or_an_error(project, command, limit):
+def test_threads_that_are_not_to_be_had_are_done_without(project, command):
     project.pictures("pictures", 12)
     project.pipeline("photos", TRAIN)
     arguments = ["photos", "--config", project.config, "--jobs", 64]
     if command != "verify":
         arguments.insert(1, project.data / "shards")
-    done = run(command, *arguments, before=limit)
-    if limit is _few_threads:
-        assert done.status == 0, done
-    else:
-        assert done.status == 1 and "no thread for" in done.err, done
+    done = run(command, *arguments, before=_few_threads)
+    assert done.status == 0, done

@@ -14,14 +14,14 @@ import time
 from pathlib import Path
 
 import pytest
-from daemon_process import BUILD, NO_OTHER_USERS, ROOT, other_users
+from daemon_process import NO_OTHER_USERS, ROOT, other_users
 from pictures import write_folder
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "conformance"))
 
 from driver import COMMANDS, Driver, digests
 
-from feedwater.control import METHODS
+from feedwater.control import METHODS, Control
 
 LISTED, STRANGER = 52001, 52002
 PIPELINE = """version: 1
@@ -92,13 +92,13 @@ with Control(address) as control:
         except feedwater.Error as error:
             code = error.code
         print(code, flush=True)
-    def open_stream(session):
-        request = METHODS["OpenStream"][0](ticket=session.ticket, world_size=1)
+    def open_stream(session, job):
+        request = METHODS["OpenStream"][0]()
         request.pipeline.name = "pictures"
-        ask("OpenStream", session, pipeline=request.pipeline, world_size=1)
-    open_stream(sessions[0])
+        ask("OpenStream", session, pipeline=request.pipeline, world_size=1, job=job)
+    open_stream(sessions[0], "before")
     sys.stdin.readline()
-    open_stream(sessions[1])
+    open_stream(sessions[1], "behind")
     ask("Provide", sessions[2])
     sys.stdin.readline()
 """
@@ -152,7 +152,7 @@ def test_listed_users_are_answered_and_strangers_reach_no_rpc(daemon):
 @pytest.mark.skipif(not other_users(), reason=NO_OTHER_USERS)
 def test_who_is_taken_off_the_list_opens_nothing_by_connections_from_before(daemon):
     """The stream that there is goes on; no further one comes of its open connections."""
-    daemon.config.write_text(daemon.config.read_text() + "limits: {handshake_timeout: 1m}\n")
+    daemon.config.write_text(daemon.config.read_text() + "limits: {handshake_timeout: 1min}\n")
     daemon.add_pipeline("pictures", PIPELINE)
     daemon.restart()
     with subprocess.Popen(
@@ -171,12 +171,9 @@ def test_who_is_taken_off_the_list_opens_nothing_by_connections_from_before(daem
         holder.stdin.flush()
         assert holder.stdout.readline() == "PERMISSION_DENIED\n"
         assert holder.stdout.readline() == "PERMISSION_DENIED\n"
-        status = subprocess.run(
-            [BUILD / "bin/feedwater", "--address", daemon.address, "status", "--json"],
-            capture_output=True,
-            check=True,
-        )
-        assert [job["owner_uid"] for job in json.loads(status.stdout)["jobs"]] == [LISTED]
+        with Control(daemon.address) as control:
+            status = control.call("GetStatus", METHODS["GetStatus"][0](), 20)
+        assert [job.owner_uid for job in status.jobs] == [LISTED]
         holder.stdin.write("\n")
 
 
