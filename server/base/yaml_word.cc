@@ -12,9 +12,10 @@
 namespace feedwater::server {
 
 std::string YamlWord(absl::string_view word) {
-  // What YAML 1.1 or 1.2 takes for something else than a text.
-  static constexpr absl::string_view kOtherWords[] = {"null", "true", "false", "yes", "no",
-                                                      "on",   "off",  "y",     "n"};
+  // What readers of YAML 1.1 or 1.2 take for something else than a text. (By YAML 1.1 y and n are
+  // truth values, too, for which nobody takes them: they are names of fields.)
+  static constexpr absl::string_view kOtherWords[] = {"null", "true", "false", "yes",
+                                                      "no",   "on",   "off"};
   const auto is_same = [&](absl::string_view other) { return absl::EqualsIgnoreCase(word, other); };
   const auto may_stand_plain = [](char c) {
     return absl::ascii_isalnum(static_cast<unsigned char>(c)) ||

@@ -24,6 +24,7 @@ TEST(YamlWord, IsWrittenAsEveryReaderOfYamlReadsIt) {
       {"TRUE", R"("TRUE")"},
       {"null", R"("null")"},
       {"norway", "norway"},
+      {"y", "y"},
       {"king's", R"("king's")"},
       {"a \"b\" \\ c", R"("a \"b\" \\ c")"},
       {"a: [b], {c} #d ?", R"("a: [b], {c} #d ?")"},
