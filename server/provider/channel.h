@@ -20,7 +20,7 @@ struct AskedRecord {
   ProvidedSeed seed{};
   std::weak_ptr<RecordTaker> taker;
   int deaths = 0;            // of processes while they had it
-  absl::Status why;          // of the last one, where it was one too many
+  absl::Status why = {};     // of the last one, where it was one too many
   int64_t data_bytes = 0;    // that it takes in a window, where one was too small
   bool is_doubted = false;   // it was too large for a window in which it should have had room
   bool is_unwanted = false;  // the process was told that nobody waits for it any more

@@ -83,8 +83,13 @@ absl::Status Provided::Grow(const Growth& growth, Deliveries* deliveries) {
     if (channel.is_lost()) return absl::OkStatus();  // others are asked by now
     before_bytes = channel.shared()->data_bytes();
   }
+  const int64_t grown_bytes = GrownBytes(before_bytes, growth.data_bytes, most_bytes);
   absl::StatusOr<std::shared_ptr<SharedWindows>> windows =
-      SharedWindows::Make(GrownBytes(before_bytes, growth.data_bytes, most_bytes), memory_);
+      SharedWindows::Make(grown_bytes, memory_);
+  // With less slack, where there is no room for more.
+  const int64_t least_bytes = std::max(growth.data_bytes, before_bytes + before_bytes / 16);
+  if (absl::IsResourceExhausted(windows.status()) && least_bytes < grown_bytes)
+    windows = SharedWindows::Make(least_bytes, memory_);
   std::shared_ptr<const SharedWindows> before;  // unmapped without the lock
   absl::Status status = windows.status();
   {

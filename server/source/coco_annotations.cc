@@ -116,6 +116,7 @@ class CocoEvents final : public nlohmann::json_sax<nlohmann::json> {
   bool string(string_t& text) override {
     bytes_->BeginValue();
     if (!InEntry()) return Scalar();
+    if (IsSegmentation()) segment_.bytes = -1;
     if (list_ == List::kImages && key_ == "file_name") return Text(&image_.file_name, text);
     if (list_ == List::kCategories && key_ == "name") return Text(&category_.name, text);
     return Scalar();
@@ -228,6 +229,7 @@ class CocoEvents final : public nlohmann::json_sax<nlohmann::json> {
       return true;
     }
     if (!InEntry()) return Scalar();
+    if (IsSegmentation()) segment_.bytes = -1;
     int64_t* to = nullptr;
     bool* has = nullptr;
     if (list_ == List::kImages) {

@@ -33,7 +33,7 @@ struct CocoAnnotations {
     int64_t id = -1;  // -1: it has none
   };
   struct Segment {
-    int64_t offset = 0, bytes = 0;  // in the file; 0 bytes: there is none
+    int64_t offset = 0, bytes = 0;  // in the file; 0 bytes: there is none; -1: a text or a number
   };
   // In the file's order.
   std::vector<Image> images;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/base/yaml.h"
 #include "server/source/coco_segmentation.h"
 #include "server/source/file_stream.h"
 #include "server/source/instance_map.h"
@@ -12,7 +13,7 @@ namespace feedwater::server {
 namespace {
 
 constexpr size_t kPiece = 1 << 20;  // written at once
-constexpr const char* kForm = "coco masks 1";
+constexpr const char* kForm = "coco masks 2";
 
 }  // namespace
 
@@ -36,9 +37,15 @@ absl::Status CocoMaskPlan::AddInstance(const CocoAnnotations::Segment& segment, 
 // Writes the staged file, from the open file of annotations.
 class CocoMaskWriter {
  public:
-  CocoMaskWriter(const CocoMaskPlan& plan, int from, std::string what,
+  // What is staged tells of the file by `name`, below its root: it is the same wherever that is.
+  CocoMaskWriter(const CocoMaskPlan& plan, int from, std::string what, std::string name,
                  const StagedFolder::Append& append, IndexBuilder* builder)
-      : plan_(plan), from_(from), what_(std::move(what)), append_(append), builder_(builder) {}
+      : plan_(plan),
+        from_(from),
+        what_(std::move(what)),
+        name_(std::move(name)),
+        append_(append),
+        builder_(builder) {}
 
   absl::Status Write() {
     FW_RETURN_IF_ERROR(builder_->Take(kMaxSegmentationMemory + int64_t{kMaxSegmentationBytes} +
@@ -49,7 +56,7 @@ class CocoMaskWriter {
     begins.reserve(plan_.images() + 1);
     uint64_t at = 0;
     for (size_t image = 0; image < plan_.images(); ++image) {
-      FW_RETURN_IF_ERROR(builder_->Progress(static_cast<int64_t>(image), images));
+      FW_RETURN_IF_ERROR(Progress(image));
       absl::StatusOr<std::string> mask = MaskOf(image);
       if (absl::IsInvalidArgument(mask.status()))
         mask = absl::StrCat(std::string(1, kNoMask), mask.status().message());
@@ -78,13 +85,13 @@ class CocoMaskWriter {
     const auto [width, height] = plan_.sizes_[image];
     if (width == 0 || height == 0) {
       return absl::InvalidArgumentError(absl::StrCat("the image has no 'width' and 'height' in ",
-                                                     what_, ", without which there is no mask"));
+                                                     name_, ", without which there is no mask"));
     }
     FW_RETURN_IF_ERROR(InstanceMap::CheckSize(width, height));
     const size_t first = plan_.starts_[image], end = plan_.starts_[image + 1];
     if (end - first > InstanceMap::kMaxInstances) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "the image has ", end - first, " boxes in ", what_, ", and a mask of 8 bits tells ",
+          "the image has ", end - first, " boxes in ", name_, ", and a mask of 8 bits tells ",
           InstanceMap::kMaxInstances, " apart; cure: leave `masks` out of `fields`, or the image ",
           "out of the file"));
     }
@@ -94,17 +101,23 @@ class CocoMaskWriter {
     for (size_t i = first; i < end; ++i) {
       const CocoMaskPlan::Instance& instance = plan_.instances_[i];
       if (instance.segment.bytes == 0) continue;  // a box alone
+      FW_RETURN_IF_ERROR(Progress(image));
       const absl::Status covered = Cover(instance.segment, static_cast<uint8_t>(i - first + 1));
       if (absl::IsInvalidArgument(covered)) {
         return absl::InvalidArgumentError(
-            absl::StrCat(instance.name, " ", covered.message(), ", in ", what_));
+            absl::StrCat(instance.name, " ", covered.message(), ", in ", name_));
       }
       FW_RETURN_IF_ERROR(covered);
     }
     return map_.Png();
   }
 
+  absl::Status Progress(size_t image) const {
+    return builder_->Progress(static_cast<int64_t>(image), static_cast<int64_t>(plan_.images()));
+  }
+
   absl::Status Cover(const CocoAnnotations::Segment& segment, uint8_t label) {
+    if (segment.bytes < 0) return OddSegmentation();
     // One that is too large is refused by its size.
     const auto bytes =
         static_cast<size_t>(std::min<int64_t>(segment.bytes, int64_t{kMaxSegmentationBytes} + 1));
@@ -115,7 +128,7 @@ class CocoMaskWriter {
 
   const CocoMaskPlan& plan_;
   const int from_;
-  const std::string what_;
+  const std::string what_, name_;
   const StagedFolder::Append& append_;
   IndexBuilder* const builder_;
   InstanceMap map_;
@@ -127,7 +140,9 @@ absl::StatusOr<StagedMasks> StageCocoMasks(const DatasetLocation& location, cons
                                            absl::string_view rule, const CocoMaskPlan& plan,
                                            IndexBuilder* builder) {
   const auto write = [&](int from, const StagedFolder::Append& append) {
-    return CocoMaskWriter(plan, from, location.root->Describe(path), append, builder).Write();
+    return CocoMaskWriter(plan, from, location.root->Describe(path),
+                          absl::StrCat("'", Printable(path), "'"), append, builder)
+        .Write();
   };
   StagedMasks masks;
   FW_ASSIGN_OR_RETURN(masks.file,

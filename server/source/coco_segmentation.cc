@@ -75,11 +75,7 @@ class SegmentationEvents final : public nlohmann::json_sax<nlohmann::json> {
     if (status_.ok()) status_ = std::move(status);
     return status_.ok();
   }
-  bool Odd() {
-    return Fail(
-        "has a segmentation that is neither a list of polygons (lists of x and y in turn) nor "
-        "runs of pixels ('counts' and 'size')");
-  }
+  bool Odd() { return Take(OddSegmentation()); }
   // `integer`: -1 where it is none that counts.
   bool Number(double real, int64_t integer) {
     if (is_runs_) {
@@ -107,6 +103,12 @@ class SegmentationEvents final : public nlohmann::json_sax<nlohmann::json> {
 };
 
 }  // namespace
+
+absl::Status OddSegmentation() {
+  return absl::InvalidArgumentError(
+      "has a segmentation that is neither a list of polygons (lists of x and y in turn) nor "
+      "runs of pixels ('counts' and 'size')");
+}
 
 absl::Status ReadRuns(absl::string_view text, std::vector<int64_t>* runs) {
   // Five bits a character, the lowest first, and one that says whether more follow. From the third

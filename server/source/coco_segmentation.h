@@ -18,6 +18,9 @@ inline constexpr size_t kMaxSegmentationBytes = 1 << 20;
 inline constexpr int64_t kMaxSegmentationMemory =
     int64_t{3 * sizeof(int64_t) * kMaxSegmentationBytes} + InstanceMap::kMaxOutlineBytes;
 
+// InvalidArgument: of what is neither polygons nor runs.
+absl::Status OddSegmentation();
+
 // The runs that pycocotools has written as a text. InvalidArgument: it is none.
 absl::Status ReadRuns(absl::string_view text, std::vector<int64_t>* runs);
 

@@ -22,10 +22,11 @@ void PutNumber(uint32_t value, std::string* out) {
 
 void PutChunk(const char* name, const std::string& content, std::string* out) {
   PutNumber(static_cast<uint32_t>(content.size()), out);
-  const std::string body = std::string(name) + content;
-  out->append(body);
-  const auto* bytes = reinterpret_cast<const Bytef*>(body.data());
-  PutNumber(static_cast<uint32_t>(crc32(0, bytes, static_cast<uInt>(body.size()))), out);
+  const size_t begin = out->size();
+  out->append(name);
+  out->append(content);
+  const auto* bytes = reinterpret_cast<const Bytef*>(out->data() + begin);
+  PutNumber(static_cast<uint32_t>(crc32(0, bytes, static_cast<uInt>(out->size() - begin))), out);
 }
 
 // Runs of equal bytes are nearly all that there is, and are all that is looked for.
@@ -39,13 +40,18 @@ absl::StatusOr<std::string> Deflated(const std::vector<uint8_t>& bytes) {
   stream.next_in = const_cast<Bytef*>(bytes.data());
   stream.avail_in = static_cast<uInt>(bytes.size());
   int state = Z_OK;
-  while (state == Z_OK) {
+  while (state == Z_OK && out.size() <= InstanceMap::kMaxPngBytes) {
     stream.next_out = reinterpret_cast<Bytef*>(piece);
     stream.avail_out = sizeof(piece);
     state = deflate(&stream, Z_FINISH);
     out.append(piece, sizeof(piece) - stream.avail_out);
   }
   deflateEnd(&stream);
+  if (state == Z_OK) {
+    return absl::InvalidArgumentError(absl::StrCat("the image's mask would take more than ",
+                                                   InstanceMap::kMaxPngBytes >> 20,
+                                                   " MiB: its instances are noise"));
+  }
   if (state != Z_STREAM_END) return absl::InternalError("a mask cannot be compressed");
   return out;
 }
@@ -96,12 +102,20 @@ absl::Status InstanceMap::CheckSize(int64_t width, int64_t height) {
 void InstanceMap::Begin(int64_t width, int64_t height) {
   width_ = width;
   height_ = height;
-  outlines_ = 0;
+  outlines_ = covered_ = 0;
   pixels_.assign(static_cast<size_t>(width * height), 0);
 }
 
 void InstanceMap::Cover(int64_t begin, int64_t end, uint8_t label) {
-  if (begin < end) std::memset(pixels_.data() + begin, label, static_cast<size_t>(end - begin));
+  if (begin >= end) return;
+  covered_ += end - begin;
+  if (covered_ <= kMaxCovered)
+    std::memset(pixels_.data() + begin, label, static_cast<size_t>(end - begin));
+}
+
+absl::Status InstanceMap::CheckCovered() const {
+  if (covered_ <= kMaxCovered) return absl::OkStatus();
+  return absl::InvalidArgumentError("has polygons or runs that cover their image again and again");
 }
 
 absl::Status InstanceMap::CoverPolygon(absl::Span<const double> points, uint8_t label) {
@@ -150,7 +164,7 @@ absl::Status InstanceMap::CoverPolygon(absl::Span<const double> points, uint8_t 
   std::sort(borders_.begin(), borders_.end());
   for (size_t i = 0; i < borders_.size(); i += 2)
     Cover(borders_[i], i + 1 < borders_.size() ? borders_[i + 1] : width_ * height_, label);
-  return absl::OkStatus();
+  return CheckCovered();
 }
 
 absl::Status InstanceMap::CoverRuns(absl::Span<const int64_t> runs, uint8_t label) {
@@ -173,7 +187,7 @@ absl::Status InstanceMap::CoverRuns(absl::Span<const int64_t> runs, uint8_t labe
   for (size_t i = 0; i < runs.size(); at += runs[i++]) {
     if (i % 2 == 1) Cover(at, at + runs[i], label);
   }
-  return absl::OkStatus();
+  return CheckCovered();
 }
 
 absl::StatusOr<std::string> InstanceMap::Png() {

@@ -5,6 +5,7 @@
 // Reused for one image after the other by one thread. All sizes and coordinates may be hostile.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -24,9 +25,17 @@ class InstanceMap {
   // take to draw. Of memory a polygon takes at most kMaxOutlineBytes.
   static constexpr int64_t kMaxOutlines = 1 << 27, kMaxOutline = 1 << 22;
   static constexpr int64_t kMaxOutlineBytes = 3 * 4 * kMaxOutline / 5;
+  // Pixels that an image's instances cover, each for itself: time, too.
+  static constexpr int64_t kMaxCovered = int64_t{1} << 31;
+  static constexpr int64_t kMaxPngBytes = 16 << 20;  // a hundred times that of a large photo's map
 
-  // Memory that an image takes beside its outlines and its PNG. REQUIRES: CheckSize is OK.
-  static int64_t Bytes(int64_t width, int64_t height) { return 2 * width * height + height; }
+  // Memory that an image takes beside its outlines, its PNG and copies of that among it. REQUIRES:
+  // CheckSize is OK.
+  static int64_t Bytes(int64_t width, int64_t height) {
+    constexpr int64_t kCopies = 5, kLeast = 4096;
+    const int64_t map = width * height + height;
+    return 2 * map + kCopies * std::min(2 * map + kLeast, kMaxPngBytes);
+  }
   // Before anything is allocated. InvalidArgument: no such image can be.
   static absl::Status CheckSize(int64_t width, int64_t height);
 
@@ -43,16 +52,17 @@ class InstanceMap {
   // covered, not the first one. InvalidArgument: they are not as many as the map's pixels.
   absl::Status CoverRuns(absl::Span<const int64_t> runs, uint8_t label);
 
-  // The map as a file: the same bytes for the same map.
+  // The map as a file: the same bytes for the same map. InvalidArgument: it is over kMaxPngBytes.
   absl::StatusOr<std::string> Png();
 
  private:
   void Cover(int64_t begin, int64_t end, uint8_t label);
+  absl::Status CheckCovered() const;
 
   int64_t width_ = 0, height_ = 0;
-  int64_t outlines_ = 0;           // drawn so far
-  std::vector<uint8_t> pixels_;    // column by column
-  std::vector<uint8_t> rows_;      // the same as the PNG has them
+  int64_t outlines_ = 0, covered_ = 0;  // so far
+  std::vector<uint8_t> pixels_;         // column by column
+  std::vector<uint8_t> rows_;           // the same as the PNG has them
   std::vector<uint32_t> borders_;  // of a polygon: pixels where inside and outside change places
 };
 

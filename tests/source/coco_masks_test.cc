@@ -120,6 +120,32 @@ TEST_F(CocoMasksTest, WhatHasNoMaskIsABadSampleOfItsOwn) {
   EXPECT_THAT(WhyBad(*dataset, 2), HasSubstr("no 'width' and 'height'"));
 }
 
+TEST_F(CocoMasksTest, ASegmentationThatIsNoneIsNotABoxAlone) {
+  for (const char* odd : {R"("[[0, 0, 2, 0, 2, 2, 0, 2]]")", R"("242")", "5", "2.5", "true"}) {
+    const auto dataset = MustOpen(File({Instance(1, odd), Instance(2, "null")}));
+    ASSERT_NE(dataset, nullptr);
+    EXPECT_THAT(WhyBad(*dataset, 0), HasSubstr("neither a list of polygons")) << odd;
+    EXPECT_THAT(Labels(*dataset, 1), Each(0));
+  }
+}
+
+// Also with images that have no mask, of which the reason is staged.
+TEST_F(CocoMasksTest, TheSameFilesElsewhereAreTheSameDataset) {
+  const std::string text = File({Instance(1, kLeft), Instance(2, "[[1, 2, 3]]")});
+  const auto here = MustOpen(text);
+  ASSERT_NE(here, nullptr);
+  TempFolder elsewhere;
+  for (const char* name : {"a", "b", "c"}) elsewhere.Write(absl::StrCat("p/", name, ".jpg"), name);
+  elsewhere.Write("boxes.json", text);
+  Opener other(elsewhere.path());
+  other.staging = opener_.staging;
+  const auto there = other.Open(
+      "{format: coco, root: root, path: p, annotations: boxes.json, fields: {data: data, masks: "
+      "masks, instance: instance}}");
+  ASSERT_TRUE(there.ok()) << there.status();
+  EXPECT_EQ((*there)->digest(), here->digest());
+}
+
 TEST_F(CocoMasksTest, AMaskNumbers255BoxesAndNoMore) {
   Strings instances(255, Instance(1, kLeft));
   instances.insert(instances.end(), 256, Instance(2, kLeft));

@@ -161,6 +161,19 @@ TEST(CocoSegmentation, OutlinesThatAreTooLongAreRefused) {
               HasSubstr("outlines are too long"));
 }
 
+TEST(InstanceMap, AnImageIsNotCoveredForEver) {
+  InstanceMap map;
+  map.Begin(8000, 8000);
+  const std::vector<double> all = {0, 0, 8000, 0, 8000, 8000, 0, 8000};
+  absl::Status status;
+  int times = 0;
+  for (; status.ok() && times < 100; ++times) status = map.CoverPolygon(all, 1);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("again and again"));
+  EXPECT_EQ(times, InstanceMap::kMaxCovered / 64'000'000 + 1);
+  map.Begin(8000, 8000);
+  EXPECT_TRUE(map.CoverPolygon(all, 1).ok());
+}
+
 TEST(InstanceMap, SizesAreCheckedBeforeAnythingIsAllocated) {
   EXPECT_TRUE(InstanceMap::CheckSize(1, 1).ok());
   EXPECT_TRUE(InstanceMap::CheckSize(8000, 8000).ok());
