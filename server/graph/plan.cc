@@ -87,8 +87,11 @@ absl::Status CheckSource(const Value& value, const Tensor& tensor) {
   for (size_t d = 0; agrees && d < given.shape.size(); ++d) {
     agrees = value.spec.shape[d] < 0 || value.spec.shape[d] == given.shape[d];
   }
-  if (agrees && (tensor.data != nullptr || tensor.elements() == 0))
-    return Annotate(CheckNotEmpty(given), absl::StrCat("field '", value.name, "' of the record"));
+  if (agrees && (tensor.data != nullptr || tensor.elements() == 0)) {
+    absl::Status status = CheckNotEmpty(given);
+    if (status.ok()) return status;
+    return Annotate(status, absl::StrCat("field '", value.name, "' of the record"));
+  }
   return absl::DataLossError(absl::StrCat("field '", value.name, "' of the record is ",
                                           given.ToString(), ", not ", value.spec.ToString(),
                                           " as the dataset announced"));

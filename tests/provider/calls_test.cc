@@ -97,11 +97,19 @@ TEST_F(CallsTest, AnOpsProcessThatEndsIsReplacedOnceForASample) {
     ++calls;
     return false;
   };
-  PlayedProcess one(providers_.get(), OpOf("add"), die), two(providers_.get(), OpOf("add"), die);
+  PlayedProcess one(providers_.get(), OpOf("add"), die), two(providers_.get(), OpOf("add"), die),
+      three(providers_.get(), OpOf("add"), die);
   const auto caller = *providers_->OpsOf(kUser, {"add"});
   const absl::Status status = CallWith(*caller, "add", 1).status();
   EXPECT_TRUE(absl::IsDataLoss(status)) << status;
   EXPECT_EQ(calls, 2);
+}
+
+TEST_F(CallsTest, AProgramThatEndsWithASampleMakesNoBadSample) {
+  const auto die = [](PlayedProcess&, uint32_t, wire::Entry*) { return false; };
+  PlayedProcess one(providers_.get(), OpOf("add"), die), two(providers_.get(), OpOf("add"), die);
+  const auto caller = *providers_->OpsOf(kUser, {"add"});
+  EXPECT_TRUE(IsNotServed(CallWith(*caller, "add", 1).status()));
 }
 
 TEST_F(CallsTest, ACallThatNobodyWaitsForEndsAtOnce) {
