@@ -267,6 +267,19 @@ def test_arguments_that_change_no_sample_are_left_out(project, data, more):
     assert '+loader = feedwater.Loader("train.yaml")' in done.document["diff"]
 
 
+@pytest.mark.parametrize("is_named", [True, False])
+def test_a_sampler_of_one_branch_alone_is_followed(project, is_named):
+    value = "torch.utils.data.DistributedSampler(data, seed=3) if is_spread else None"
+    named, given = (f"s = {value}\n", "s") if is_named else ("", value)
+    shuffle = "(s is None)" if is_named else "True"
+    body = f"{DATA}\n{named}loader = DataLoader(data, shuffle={shuffle}, sampler={given})\n"
+    done = migrate(write(project.folder, head(body)), "--json")
+    assert done.status == 0, done.document["untranslated"]
+    assert '+loader = feedwater.Loader("train.yaml")\n' in done.document["diff"]
+    assert "shuffle: full" in done.document["files"]["train.yaml"]
+    assert "seed: 3" in done.document["files"]["train.yaml"]
+
+
 SAMPLERS = {
     "drawn again": ("RandomSampler(data, replacement=True)", None, "no replacement and no num_"),
     "a number of samples": ("RandomSampler(data, False, 100)", None, "no replacement and no num_"),

@@ -64,6 +64,7 @@ class Orders:
         if isinstance(sampler, ast.Name):
             values = [value for value, _ in script.assignments(sampler)]
             script.meet(sampler, is_loaders=True)
+        values = [branch for value in values for branch in _branches(value)]
         answers: set[bool] = set()
         seeds: set[int] = set()
         places: set[str] = set()
@@ -177,6 +178,13 @@ class Orders:
                 "repeats more samples, until all batches are whole"
             )
         self._report.note(sampler, f"{what}; `last: partial` {gives}")
+
+
+def _branches(value: Optional[ast.expr]) -> list[Optional[ast.expr]]:
+    """Return what an expression may be: of `A if CONDITION else B` both."""
+    if isinstance(value, ast.IfExp):
+        return _branches(value.body) + _branches(value.orelse)
+    return [value]
 
 
 def _asks_whether_none(node: ast.expr, name: ast.expr) -> bool:
