@@ -246,8 +246,7 @@ TEST_F(SchedulerTest, RanksOfAJobMustAgree) {
 // Epochs of one step, so that workers are always making the next one's order.
 TEST_F(FourWorkers, ComeToTheEndsOfEpochsTogether) {
   constexpr uint64_t kEpochs = 2000;
-  const JobShape shape{
-      .records = 6, .batch_size = 3, .world_size = 2, .shuffle = Shuffle::kBlock};
+  const JobShape shape{.records = 6, .batch_size = 3, .world_size = 2, .shuffle = Shuffle::kBlock};
   const std::vector<Rank> ranks = {Attach(shape, 0, 2), Attach(shape, 1, 2)};
   std::atomic<bool> over{false};
   std::vector<std::thread> workers;

@@ -324,8 +324,8 @@ TEST(Block, TablesAreMadeByWhoeverNeedsThemFirst) {
   EXPECT_TRUE(prepared.is_prepared());
   EXPECT_EQ(asked.RecordAt(17), prepared.RecordAt(17));
   EXPECT_TRUE(asked.is_prepared());
-  EXPECT_TRUE(EpochOrder(Config(Spec("full", "drop", "batch", 9), 1000, 1, 1, {}), 1, 0)
-                  .is_prepared());
+  EXPECT_TRUE(
+      EpochOrder(Config(Spec("full", "drop", "batch", 9), 1000, 1, 1, {}), 1, 0).is_prepared());
 }
 
 TEST_P(EveryMode, WhereARecordIsUsedIsTheInverseOfTheOrder) {
