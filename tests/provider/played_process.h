@@ -176,6 +176,14 @@ inline Offer SourceOf(int64_t records, const std::string& name = "mine") {
   return offer;
 }
 
+// One worker of an iterable dataset.
+inline Offer WorkerOf(int64_t records, int64_t worker, int64_t workers) {
+  Offer offer = SourceOf(records);
+  offer.source.workers = workers;
+  offer.worker = worker;
+  return offer;
+}
+
 inline Offer OpOf(const std::string& name) {
   Offer offer;
   offer.kind = Offer::Kind::kOp;
