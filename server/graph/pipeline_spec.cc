@@ -54,6 +54,12 @@ const Schema<BatchParams>& BatchSchema() {
 
 constexpr BadSamplePolicy kBadSamplePolicies[] = {
     BadSamplePolicy::kFail, BadSamplePolicy::kSubstitute, BadSamplePolicy::kSkipWithCount};
+std::vector<std::string> BadSampleWords() {
+  std::vector<std::string> words;
+  for (const BadSamplePolicy policy : kBadSamplePolicies)
+    words.emplace_back(BadSamplePolicyName(policy));
+  return words;
+}
 
 const Schema<BadSampleParams>& BadSampleSchema() {
   static const auto* schema = new Schema<BadSampleParams>(
@@ -67,7 +73,7 @@ const Schema<BadSampleParams>& BadSampleSchema() {
                  "everything else is the next good record's, so that batch statistics and mixing "
                  "see a proper sample, or zeros when none of the next 100 is good. Multiply the "
                  "loss by `is_real` to leave it out.",
-                 OneOf({"fail", "substitute", "skip_with_count"}))
+                 OneOf(BadSampleWords()))
           .Param("max_bad_fraction", &BadSampleParams::max_bad_fraction,
                  "How many of a rank's samples of one epoch may be bad before the stream fails "
                  "all the same (with substitute and skip_with_count): a wrong mount or a broken "
@@ -186,12 +192,12 @@ absl::Status MoveBatchOps(PipelineSpec* spec) {
 
 // They stand at the top, among keys that are read elsewhere.
 absl::Status ReadBadSamples(const YamlNode& root, PipelineSpec* spec) {
-  YamlNode own = root;
-  own.entries.clear();
-  for (const ParamInfo& key : BadSampleSchema().params()) {
-    for (const auto& entry : root.entries) {
-      if (entry.first.scalar == key.name) own.entries.push_back(entry);
-    }
+  YamlNode own;
+  own.kind = YamlNode::Kind::kMap;
+  for (const auto& entry : root.entries) {
+    if (absl::c_any_of(BadSampleSchema().params(),
+                       [&](const ParamInfo& key) { return key.name == entry.first.scalar; }))
+      own.entries.push_back(entry);
   }
   FW_ASSIGN_OR_RETURN(const BadSampleParams read, BadSampleSchema().Read(own, "the file"));
   for (const BadSamplePolicy policy : kBadSamplePolicies) {
