@@ -1,5 +1,7 @@
 #include "server/codec/file_header.h"
 
+#include <string>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "server/base/status.h"
@@ -14,10 +16,11 @@ absl::Span<const uint8_t> AsUint8(absl::Span<const std::byte> bytes) {
 }
 
 absl::Status HasNoIndices(const FileHeader& header) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("the image is a ", header.kind_text,
-                   ", and only palette and gray PNGs of 8 bits or less have indices; ",
-                   "cure: write the labels as such a PNG, or decode the image with mode RGB"));
+  std::string kind = header.whole == nullptr ? "JPEG" : header.whole->Kind();
+  if (kind.empty()) kind = absl::AsciiStrToUpper(header.format);
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the image is a ", kind, ", and only palette and gray PNGs of 8 bits or less have indices; ",
+      "cure: write the labels as such a PNG, or decode the image with mode RGB"));
 }
 
 }  // namespace
@@ -48,15 +51,10 @@ absl::StatusOr<FileHeader> ReadFileHeader(absl::Span<const std::byte> encoded,
     header.is_turned_always = whole.is_turned_always;
     header.more_bytes = whole.more_bytes;
     header.has_indices = whole.has_indices;
-    header.kind_text = whole.kind;
   } else {
     return UnknownFormat(encoded);
   }
   FW_RETURN_IF_ERROR(CheckPixels(header.size.width, header.size.height, limits));
-  if (header.kind_text.empty()) {
-    header.kind_text =
-        header.kind == FileKind::kWhole ? absl::AsciiStrToUpper(header.format) : "JPEG";
-  }
   if (values == PixelValues::kIndices && !header.has_indices) return HasNoIndices(header);
   return header;
 }

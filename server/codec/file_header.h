@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -24,7 +23,6 @@ struct FileHeader {
   bool is_turned_always = false;        // whether the orientation is applied unasked
   int64_t more_bytes = 0;               // WholeHeader::more_bytes
   bool has_indices = false;             // of the pixels: PixelValues::kIndices is possible
-  std::string kind_text;                // "RGB PNG of 8 bits", for messages
   std::unique_ptr<WholeDecoder> whole;  // kWhole: has read the header, and no library has
 };
 

@@ -37,11 +37,10 @@ class PngDecoder final : public WholeDecoder {
                                                  BigEndian(bytes_, kSignature + 12, 4), limits));
     size_ = header.size;
     header.orientation = Orientation();
-    const auto depth = static_cast<int>(BigEndian(bytes_, kSignature + 16, 1));
-    const auto kind = static_cast<int>(BigEndian(bytes_, kSignature + 17, 1));
+    depth_ = static_cast<int>(BigEndian(bytes_, kSignature + 16, 1));
+    kind_ = static_cast<int>(BigEndian(bytes_, kSignature + 17, 1));
     header.has_indices =
-        depth <= 8 && (kind == PNG_COLOR_TYPE_PALETTE || kind == PNG_COLOR_TYPE_GRAY);
-    header.kind = absl::StrCat(KindName(kind), "PNG of ", depth, " bits");
+        depth_ <= 8 && (kind_ == PNG_COLOR_TYPE_PALETTE || kind_ == PNG_COLOR_TYPE_GRAY);
     return header;
   }
 
@@ -50,14 +49,15 @@ class PngDecoder final : public WholeDecoder {
     return DecodeAs(PixelValues::kIndices, indices);
   }
 
- private:
-  static const char* KindName(int kind) {
-    return (kind & PNG_COLOR_MASK_PALETTE) != 0 ? "palette "
-           : (kind & PNG_COLOR_MASK_COLOR) != 0 ? "RGB "
-           : (kind & PNG_COLOR_MASK_ALPHA) != 0 ? "gray and alpha "
-                                                : "gray ";
+  std::string Kind() const override {
+    const char* const colours = (kind_ & PNG_COLOR_MASK_PALETTE) != 0 ? "palette"
+                                : (kind_ & PNG_COLOR_MASK_COLOR) != 0 ? "RGB"
+                                : (kind_ & PNG_COLOR_MASK_ALPHA) != 0 ? "gray and alpha"
+                                                                      : "gray";
+    return absl::StrCat(colours, " PNG of ", depth_, " bits");
   }
 
+ private:
   absl::Status DecodeAs(PixelValues values, uint8_t* pixels) {
     if (!ReadHeader()) return Failed();
     if (png_get_image_width(png_, info_) != static_cast<uint32_t>(size_.width) ||
@@ -188,6 +188,7 @@ class PngDecoder final : public WholeDecoder {
   Bytes bytes_;
   size_t at_ = 0;
   Size size_;
+  int depth_ = 0, kind_ = 0;  // as IHDR has them
   DecodeClock clock_;
   bool too_slow_ = false, no_memory_ = false;
   size_t allocated_ = 0;

@@ -36,7 +36,6 @@ struct WholeHeader {
   bool is_turned_always = false;  // the orientation is the format's own: every reader applies it
   int64_t more_bytes = 0;         // that decoding takes beside what its pixels do
   bool has_indices = false;       // DecodeIndices can be called
-  std::string kind;               // "RGB PNG of 8 bits", for messages; "": no more is known
 };
 
 class WholeDecoder {
@@ -52,7 +51,9 @@ class WholeDecoder {
   // keep their high byte and alpha is dropped. InvalidArgument: damaged, cut, a kind that is not
   // decoded, another size than Open's, over max_decode_ms.
   virtual absl::Status Decode(uint8_t* rgb) = 0;
-  // The same, in its place, for one byte a pixel: the number that is stored for it, be it a place
+  // After Open, for messages: "RGB PNG of 8 bits"; "": no more is known than the format.
+  virtual std::string Kind() const { return ""; }
+  // As Decode, in its place, for one byte a pixel: the number that is stored for it, be it a place
   // in the palette or a gray value. REQUIRES: has_indices.
   virtual absl::Status DecodeIndices(uint8_t* /*indices*/) {
     return absl::InternalError("an image without indices is asked for them");
