@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 
 #include <CLI/CLI.hpp>
-#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -19,7 +18,7 @@
 #include "server/background.h"
 #include "server/base/escape.h"
 #include "server/base/logging.h"
-#include "server/base/status.h"
+#include "server/base/printed.h"
 #include "server/daemon.h"
 #include "server/decoder/decoder_host.h"
 #include "server/graph/advice.h"
@@ -67,16 +66,7 @@ int Complain(const absl::Status& status, int exit_code) {
   return exit_code;
 }
 
-// What it was asked to print may not get out, as on a full disk.
-int WithWhatWasPrinted(int exit_code) {
-  errno = 0;
-  std::cout.flush();
-  const int error = errno;
-  if (std::cout) return exit_code;
-  constexpr const char* kLost = "feedwaterd: what it prints could not be written to stdout";
-  Complain(error != 0 ? ErrnoStatus(error, kLost) : absl::DataLossError(kLost), kExitFailed);
-  return exit_code == 0 ? kExitFailed : exit_code;
-}
+int WithWhatWasPrinted(int exit_code) { return ExitStatusOfPrinting("feedwaterd", exit_code); }
 
 int Check(const Arguments& arguments) {
   auto settings = LoadSettings(arguments.config, arguments.overrides);

@@ -1,6 +1,4 @@
 // feedwater: asks a running feedwaterd, and works on pipelines without one.
-#include <cerrno>
-#include <cstring>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -11,6 +9,7 @@
 #include "client/cli/help_format.h"
 #include "feedwater/client.h"
 #include "server/base/logging.h"
+#include "server/base/printed.h"
 #include "server/base/registry.h"
 #include "server/base/yaml.h"
 
@@ -45,17 +44,6 @@ std::string AboutUnknownWord(const CLI::App& app, const CLI::ParseError& error) 
   return absl::StrCat("feedwater", chosen.empty() ? "" : " " + chosen[0]->get_name(), ": unknown ",
                       is_option ? "option" : "command", " '", feedwater::server::Printable(word),
                       "'", feedwater::server::DidYouMean(word, known));
-}
-
-// What a command prints is its result: one that did not get out, as on a full disk, is a failure.
-int WithWhatWasPrinted(int exit_status) {
-  errno = 0;
-  std::cout.flush();
-  const int error = errno;
-  if (std::cout) return exit_status;
-  std::cerr << "feedwater: what it prints could not be written to stdout"
-            << (error != 0 ? absl::StrCat(": ", std::strerror(error)) : "") << "\n";
-  return exit_status == 0 ? 1 : exit_status;
 }
 
 }  // namespace
@@ -103,7 +91,7 @@ int main(int argc, char** argv) {
       std::cerr << unknown << "\nRun with --help for more information.\n";
       return 2;
     }
-    return WithWhatWasPrinted(app.exit(error) == 0 ? 0 : 2);
+    return feedwater::server::ExitStatusOfPrinting("feedwater", app.exit(error) == 0 ? 0 : 2);
   }
-  return WithWhatWasPrinted(context.exit_status);
+  return feedwater::server::ExitStatusOfPrinting("feedwater", context.exit_status);
 }
