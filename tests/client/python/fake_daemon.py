@@ -95,6 +95,7 @@ class Session(threading.Thread):
         self.daemon_ = daemon
         self.sock = sock
         self.ticket = os.urandom(16)
+        self.opening = threading.Lock()  # the arena is being made or given back
         self.opened = False
         self.attached: tuple[str, int] | None = None
         self.ended = threading.Event()
@@ -104,6 +105,10 @@ class Session(threading.Thread):
     # What the gRPC thread calls.
     def open(self, request, epoch: int, position: int) -> None:
         """Make the arena and begin to produce."""
+        with self.opening:  # the client may go as soon as it has seen the arena
+            self._open(request, epoch, position)
+
+    def _open(self, request, epoch: int, position: int) -> None:
         d = self.daemon_
         self.batch_size = request.batch_size if request.HasField("batch_size") else d.batch_size
         self.rank, self.world = request.rank, request.world_size
@@ -140,8 +145,9 @@ class Session(threading.Thread):
                 if self.attached:
                     self.daemon_.ranks.pop(self.attached, None)
             self.sock.close()
-            if self.opened:
-                self.memory.close()
+            with self.opening:
+                if self.opened:
+                    self.memory.close()
             with self.daemon_.lock:  # last: who finds no session here finds no memory of it either
                 self.daemon_.sessions.pop(self.ticket, None)
             self.ended.set()
