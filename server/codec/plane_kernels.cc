@@ -63,6 +63,27 @@ void Interleave3F32(const float* planes, size_t plane, size_t count, float* out)
   Interleave3(planes, plane, count, out);
 }
 
+void Mirror(const uint8_t* HWY_RESTRICT pixels, size_t count, size_t size,
+            uint8_t* HWY_RESTRICT out) {
+  const size_t bytes = count * size;
+  size_t done = 0;
+#if HWY_TARGET != HWY_SCALAR
+  constexpr size_t kStep = 16;
+  if (const size_t whole = kStep / size * size; whole > 0) {
+    const hn::FixedTag<uint8_t, kStep> d;
+    HWY_ALIGN uint8_t from[kStep] = {};
+    for (size_t i = 0; i < whole; ++i) from[i] = kStep - size - i / size * size + i % size;
+    const auto places = hn::Load(d, from);
+    // What lies behind the whole pixels is written over by the next ones.
+    for (; done + kStep <= bytes; done += whole) {
+      const auto last = hn::LoadU(d, pixels + bytes - done - kStep);
+      hn::StoreU(hn::TableLookupBytes(last, places), d, out + done);
+    }
+  }
+#endif
+  for (; done < bytes; done += size) std::memcpy(out + done, pixels + bytes - done - size, size);
+}
+
 using DF32 = hn::Rebind<float, DI32>;
 using DU32 = hn::Rebind<uint32_t, DI32>;
 
@@ -162,6 +183,7 @@ const PlaneTable* PlaneTargetTable() {
                                     Interleave3U8,
                                     Interleave3U16,
                                     Interleave3F32,
+                                    Mirror,
                                     ToF32,
                                     ToF16,
                                     ToBF16};

@@ -19,6 +19,9 @@ struct PlaneTable {
   void (*interleave3_u16)(const uint16_t* planes, size_t plane, size_t count, uint16_t* out);
   void (*interleave3_f32)(const float* planes, size_t plane, size_t count, float* out);
 
+  // `count` pixels of `size` bytes each, the last one first.
+  void (*mirror)(const uint8_t* pixels, size_t count, size_t size, uint8_t* out);
+
   // (value - mean) * scale, in float32, then rounded to nearest even for the 16 bit types.
   // `stream`: past the caches, where `out` begins a cache line; hwy::FlushStream makes it visible
   // to others.

@@ -76,12 +76,13 @@ absl::Status Resampler::Run(RowSource& source, int channels, const PixelFormat& 
                                               static_cast<size_t>(region_.width) * channels_, row)
                                         : kernels::kStripSamples;
   const size_t ring = picked_ ? 0 : row * kRingRows;
-  const size_t bytes = 64 + 2 * (scratch + ring) + RoundUp(row, 64);
+  const size_t bytes = 64 + 2 * (scratch + ring) + RoundUp(row, 64) + (picked_ ? row : 0);
   if (memory_.size() < bytes)
     memory_.resize(bytes);  // does not shrink: growing again would clear it
   scratch_ = reinterpret_cast<int16_t*>(RoundUp(reinterpret_cast<uintptr_t>(memory_.data()), 64));
   ring_ = scratch_ + scratch;
   finished_ = reinterpret_cast<uint8_t*>(ring_ + ring);
+  mirrored_ = finished_ + RoundUp(row, 64);
   if (!picked_) PrepareAxis();
   const absl::Status status = picked_ ? RunPicked(source) : RunFiltered(source);
   writer_.Finish();
@@ -133,8 +134,13 @@ absl::Status Resampler::RunPicked(RowSource& source) {
 }
 
 void Resampler::PickRow(const uint8_t* row, int y) {
-  if (contiguous_ && !reversed_ && writer_.IsPlainBytes()) return writer_.WriteInterleaved(y, row);
   const size_t width = x_.count;
+  const bool by_row = contiguous_ && reversed_;
+  if (by_row) {
+    planes_->mirror(row, width, channels_, mirrored_);
+    row = mirrored_;
+  }
+  if (contiguous_ && writer_.IsPlainBytes()) return writer_.WriteInterleaved(y, row);
   if (contiguous_ && channels_ == 3) {
     planes_->deinterleave3(row, width, plane_, finished_);
   } else {
@@ -143,7 +149,7 @@ void Resampler::PickRow(const uint8_t* row, int y) {
       for (int c = 0; c < channels_; ++c) finished_[c * plane_ + x] = pixel[c];
     }
   }
-  if (reversed_) {
+  if (reversed_ && !by_row) {
     for (int c = 0; c < channels_; ++c)
       std::reverse(finished_ + c * plane_, finished_ + c * plane_ + width);
   }

@@ -69,6 +69,7 @@ class Resampler {
   int16_t* scratch_ = nullptr;   // of the filter along x
   int16_t* ring_ = nullptr;      // rows after filtering along x
   uint8_t* finished_ = nullptr;  // one output row, planar
+  uint8_t* mirrored_ = nullptr;  // one row of pixels that are picked from right to left
   std::vector<int32_t> sums_;    // wide only: kSumRows output rows
   size_t sum_rows_ = 0;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "server/codec/plane_kernels.h"
 #include "server/codec/row_edit.h"
 #include "server/graph/element.h"
 #include "server/graph/geometry_op.h"
@@ -127,10 +128,9 @@ absl::Status RenderCopy(const Tensor& source, const ImageTransform& transform, W
         std::memcpy(to_row, from_row, static_cast<size_t>(placed.width * pixel));
         continue;
       }
-      for (int64_t x = 0; x < placed.width; ++x) {
-        std::memcpy(to_row + x * pixel, from_row + (placed.width - 1 - x) * pixel,
-                    static_cast<size_t>(pixel));
-      }
+      kernels::Planes().mirror(reinterpret_cast<const uint8_t*>(from_row),
+                               static_cast<size_t>(placed.width), static_cast<size_t>(pixel),
+                               reinterpret_cast<uint8_t*>(to_row));
     }
   }
   return absl::OkStatus();

@@ -95,10 +95,17 @@ TEST(Resample, NearestPicksTheSampleUnderTheCentre) {
 }
 
 TEST(Resample, AWindowIsThatPartOfTheWhole) {
-  const Size from{301, 203}, to{120, 90};
+  const Size from{301, 203};
   const auto pixels = RandomImage(from, 5);
-  for (const Interpolation interpolation :
-       {Interpolation::kBilinear, Interpolation::kBicubic, Interpolation::kNearest}) {
+  struct Case {
+    Size to;
+    Interpolation interpolation;
+  };
+  for (const auto& [to, interpolation] : {Case{{120, 90}, Interpolation::kBilinear},
+                                          Case{{120, 90}, Interpolation::kBicubic},
+                                          Case{{120, 90}, Interpolation::kNearest},
+                                          Case{{301, 90}, Interpolation::kNearest},
+                                          Case{from, Interpolation::kBilinear}}) {
     const auto whole = Resample(pixels, from, Whole(from, to, interpolation));
     std::mt19937 random(7);
     for (int round = 0; round < 20; ++round) {
