@@ -19,9 +19,14 @@ namespace {
 constexpr size_t kShownTerms = 5;
 
 std::string NameOf(const Step& step) {
-  return absl::StrJoin(step.parts, "+", [](std::string* out, const Step::Part& part) {
+  constexpr size_t kShownOps = 4;
+  const auto name = [](std::string* out, const Step::Part& part) {
     absl::StrAppend(out, part.entry->name, "#", part.instance + 1);
-  });
+  };
+  const auto parts = absl::MakeConstSpan(step.parts);
+  std::string names = absl::StrJoin(parts.first(std::min(parts.size(), kShownOps)), "+", name);
+  if (parts.size() > kShownOps) absl::StrAppend(&names, "+", parts.size() - kShownOps, " more");
+  return names;
 }
 
 // Who needs the most of what several steps use one after the other.

@@ -67,9 +67,28 @@ absl::Status TellMix(const Dataset& dataset, v1::DescribePipelineResponse* respo
   return absl::OkStatus();
 }
 
+std::string FittingMessage(const std::string& text) {
+  // Of the 8 KiB of metadata that a gRPC client takes; where a message is longer, it sees none.
+  constexpr size_t kMostEncoded = 6 << 10, kMostHead = 4 << 10, kMostTail = 1 << 10;
+  const auto encoded = [](char c) { return c >= 0x20 && c < 0x7f && c != '%' ? 1 : 3; };
+  size_t total = 0;
+  for (const char c : text) total += encoded(c);
+  if (total <= kMostEncoded) return text;
+  const auto begins = [&](size_t i) { return (static_cast<unsigned char>(text[i]) & 0xc0) != 0x80; };
+  size_t head = 0, tail = text.size(), taken = 0;
+  while ((taken += encoded(text[head])) <= kMostHead) ++head;
+  while (!begins(head)) --head;
+  taken = 0;
+  while ((taken += encoded(text[tail - 1])) <= kMostTail) --tail;
+  while (tail < text.size() && !begins(tail)) ++tail;
+  return absl::StrCat(text.substr(0, head), " [", tail - head, " bytes left out] ",
+                      text.substr(tail));
+}
+
 grpc::Status ToGrpc(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
-  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), ToUtf8(status.message()),
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()),
+                      FittingMessage(ToUtf8(status.message())),
                       IsNotServed(status) ? kNotServedDetails : "");
 }
 

@@ -22,7 +22,9 @@ absl::Status CheckName(absl::string_view what, const std::string& name);
 void SetField(const FieldSpec& field, uint64_t offset, v1::Field* out);
 // How long an epoch is, and of a mix its sources.
 absl::Status TellMix(const Dataset& dataset, v1::DescribePipelineResponse* response);
-// The gRPC status with the same code and message.
+// An error's text, which is UTF-8, without the middle where it is longer than gRPC carries.
+std::string FittingMessage(const std::string& text);
+// The gRPC status with the same code and message, as far as that fits.
 grpc::Status ToGrpc(const absl::Status& status);
 
 }  // namespace feedwater::server

@@ -7,14 +7,29 @@
 #include <string>
 #include <vector>
 
+#include "server/base/escape.h"
 #include "server/daemon.h"
 #include "server/service/cursor.h"
+#include "server/service/messages.h"
 #include "tests/service/daemon_fixture.h"
 
 namespace feedwater::server {
 namespace {
 
 using ::testing::HasSubstr;
+
+TEST(FittingMessage, KeepsWholeCharactersOfBothEnds) {
+  EXPECT_EQ(FittingMessage("100 %"), "100 %");
+  const std::string fits(6 << 10, 'a');
+  EXPECT_EQ(FittingMessage(fits), fits);
+  EXPECT_EQ(FittingMessage(fits + "b"),
+            std::string(4 << 10, 'a') + " [1025 bytes left out] " + std::string(1023, 'a') + "b");
+  std::string wide;
+  for (int i = 0; i < 4000; ++i) wide += "\u20ac";
+  const std::string cut = FittingMessage(wide);
+  EXPECT_EQ(ToUtf8(cut), cut);
+  EXPECT_LE(cut.size() * 3, size_t{6 << 10});
+}
 
 TEST_F(DaemonTest, EveryBadRequestHasItsCodeAndSaysWhatIsWrong) {
   using grpc::StatusCode;
@@ -77,6 +92,14 @@ TEST_F(DaemonTest, EveryBadRequestHasItsCodeAndSaysWhatIsWrong) {
     one.spoil(&request);
     ExpectRefused(request, one.code, one.words);
   }
+  // Longer than gRPC carries, which percent-encodes it.
+  v1::OpenStreamRequest named = Request();
+  std::string name;
+  for (int i = 0; i < 1800; ++i) name += "\u00e4";
+  named.mutable_pipeline()->mutable_text()->set_file_name("mine.yaml");
+  named.mutable_pipeline()->mutable_text()->set_yaml(
+      "version: 1\ndataset: {format: " + name + ", root: photos, path: x}\noutputs: [data]\n");
+  ExpectRefused(named, StatusCode::INVALID_ARGUMENT, "bytes left out] ");
   // A batch larger than a slot may be, in a pipeline that would have the records for it.
   v1::OpenStreamRequest request = Request();
   request.set_batch_size(24);
