@@ -22,7 +22,11 @@ POINT = {"must": 2.0, "aim": 4.0}
 FILTER = {"must": 1.5, "aim": 3.0}
 RANGE = "[0.6, 1.4]"
 # What OpenCV and NumPy take beyond AVX2.
-HELD = {"OPENCV_CPU_DISABLE": "AVX512-SKX", "NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL"}
+HELD = {
+    "OPENCV_CPU_DISABLE": "AVX512-SKX",
+    "OPENCV_IPP": "avx2",
+    "NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL",
+}
 
 # By the name that the peer's script knows: the op, its parameters, and what is asked.
 ROWS: dict[str, tuple[str, str, dict[str, float]]] = {
