@@ -1,68 +1,144 @@
 #include "server/service/subordinate_users.h"
 
+#include <pthread.h>
+#include <spdlog/spdlog.h>
 #include <sys/stat.h>
 
 #include <fstream>
+#include <map>
+#include <set>
 #include <sstream>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
-#include "server/service/access.h"
+#include "absl/strings/string_view.h"
+#include "server/base/clock.h"
+#include "server/base/log_limiter.h"
+#include "server/base/mutex.h"
+#include "server/base/thread.h"
 
 namespace feedwater::server {
 namespace {
 
 constexpr size_t kMaxRanges = 65536;
+constexpr int64_t kAskAgainNs = 60'000'000'000;
 
-}  // namespace
-
-void SubordinateUsers::Refresh() {
-  struct stat file;
-  int64_t changed_ns = 0;
-  if (stat(path_.c_str(), &file) == 0)
-    changed_ns = file.st_mtim.tv_sec * 1'000'000'000LL + file.st_mtim.tv_nsec;
-  {
-    MutexLock lock(&mu_);
-    if (changed_ns == changed_ns_) return;
-  }
-  std::stringstream text;
-  if (changed_ns != 0) text << std::ifstream(path_).rdbuf();
-  Ranges ranges = Parse(text.str());
-  MutexLock lock(&mu_);
-  ranges_ = std::move(ranges);
-  changed_ns_ = changed_ns;
-}
+struct NumberRange {
+  uint64_t end = 0;  // the first number after it
+  std::string name;  // of its owner
+};
+using Ranges = std::map<uint64_t, NumberRange>;  // by their first number
 
 // Lines of NAME:START:COUNT; what is none is passed over, as the tools of shadow do.
-SubordinateUsers::Ranges SubordinateUsers::Parse(absl::string_view text) {
+Ranges ParseRanges(absl::string_view text) {
   Ranges ranges;
-  std::map<std::string, uid_t, std::less<>> owners;
   for (absl::string_view line : absl::StrSplit(text, '\n')) {
     const std::vector<std::string> parts = absl::StrSplit(line, ':');
     uint32_t start = 0, count = 0;
     if (parts.size() != 3 || !absl::SimpleAtoi(parts[1], &start) ||
         !absl::SimpleAtoi(parts[2], &count) || start == 0 || count == 0)
       continue;
-    auto known = owners.find(parts[0]);
-    if (known == owners.end()) {
-      const auto owner = FindUser(parts[0]);
-      if (!owner.ok()) continue;
-      known = owners.emplace(parts[0], *owner).first;
-    }
-    ranges.emplace(start, Range{uint64_t{start} + count, known->second});
+    ranges.emplace(start, NumberRange{uint64_t{start} + count, parts[0]});
     if (ranges.size() >= kMaxRanges) break;
   }
   return ranges;
 }
 
+}  // namespace
+
+struct SubordinateUsers::State {
+  const std::string path;
+  const Lookup lookup;
+  mutable Mutex mu;
+  Ranges ranges ABSL_GUARDED_BY(mu);
+  std::map<std::string, uid_t> owners ABSL_GUARDED_BY(mu);  // by name; or who stands for one
+  std::set<std::string> unknown ABSL_GUARDED_BY(mu);        // names to be looked up
+  int64_t changed_ns ABSL_GUARDED_BY(mu) = -1;              // of the file that was read
+  int64_t asked_ns ABSL_GUARDED_BY(mu) = 0;
+  bool is_asking ABSL_GUARDED_BY(mu) = false;
+
+  State(std::string p, Lookup l) : path(std::move(p)), lookup(std::move(l)) {}
+
+  void Take(Ranges read) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    const std::map<std::string, uid_t> before = std::move(owners);
+    owners.clear();
+    unknown.clear();
+    for (const auto& [start, range] : read) {
+      uint32_t number = 0;
+      if (absl::SimpleAtoi(range.name, &number)) {
+        owners[range.name] = number;
+        continue;
+      }
+      // Looked up anew: the name may be another user's now.
+      const auto known = before.find(range.name);
+      owners.emplace(range.name, known != before.end() ? known->second : static_cast<uid_t>(start));
+      unknown.insert(range.name);
+    }
+    ranges = std::move(read);
+    asked_ns = 0;
+  }
+};
+
+SubordinateUsers::SubordinateUsers(std::string path, Lookup lookup)
+    : state_(std::make_shared<State>(std::move(path), std::move(lookup))) {}
+
+void SubordinateUsers::Refresh() {
+  State& state = *state_;
+  struct stat file;
+  int64_t changed_ns = 0;
+  if (stat(state.path.c_str(), &file) == 0)
+    changed_ns = file.st_mtim.tv_sec * 1'000'000'000LL + file.st_mtim.tv_nsec;
+  MutexLock lock(&state.mu);
+  if (changed_ns != state.changed_ns) {
+    std::stringstream text;
+    if (changed_ns != 0) text << std::ifstream(state.path).rdbuf();
+    state.Take(ParseRanges(text.str()));
+    state.changed_ns = changed_ns;
+  }
+  const int64_t now = MonotonicNs();
+  const bool is_due = state.asked_ns == 0 || now - state.asked_ns >= kAskAgainNs;
+  if (state.unknown.empty() || state.is_asking || !is_due) return;
+  state.asked_ns = now;
+  // Not joined: nothing ends a look-up that stands still. It holds nothing but the state.
+  auto thread = StartThread("looking up users", [shared = state_] { Work(shared); });
+  if (thread.ok()) {
+    state.is_asking = true;
+    thread->detach();
+  } else if (ClientLog().Admits("user_database", LogLimiter::kNoSource)) {
+    spdlog::warn("{}", std::string(thread.status().message()));
+  }
+}
+
+void SubordinateUsers::Work(const std::shared_ptr<State>& shared) {
+  State& state = *shared;
+  pthread_setname_np(pthread_self(), "fw-users");
+  std::set<std::string> names;
+  {
+    MutexLock lock(&state.mu);
+    names = state.unknown;
+  }
+  for (const std::string& name : names) {
+    const absl::StatusOr<uid_t> owner = state.lookup(name);
+    MutexLock lock(&state.mu);
+    const auto known = state.owners.find(name);
+    if (!owner.ok() || known == state.owners.end()) continue;
+    known->second = *owner;
+    state.unknown.erase(name);
+  }
+  MutexLock lock(&state.mu);
+  state.is_asking = false;
+}
+
 uid_t SubordinateUsers::OwnerOf(uid_t uid) const {
-  MutexLock lock(&mu_);
-  auto after = ranges_.upper_bound(uid);
-  if (after == ranges_.begin()) return uid;
-  const Range& range = std::prev(after)->second;
-  return uid < range.end ? range.owner : uid;
+  MutexLock lock(&state_->mu);
+  auto after = state_->ranges.upper_bound(uid);
+  if (after == state_->ranges.begin()) return uid;
+  const NumberRange& range = std::prev(after)->second;
+  if (uid >= range.end) return uid;
+  return state_->owners.find(range.name)->second;
 }
 
 }  // namespace feedwater::server

@@ -3,41 +3,39 @@
 // counts as its owner's: limits for each user would be no limits otherwise. Only the file is read;
 // ranges that a directory server hands out (`subid:` in nsswitch.conf) are not seen.
 //
+// The file names owners, and the machine's user database, which may be slow or not there yet, knows
+// their numbers: a thread of its own asks it. Until it has answered, all numbers of an owner's
+// ranges count as one user, the first of them.
+//
 // Thread-safe.
 #pragma once
 
 #include <sys/types.h>
 
 #include <cstdint>
-#include <map>
+#include <functional>
+#include <memory>
 #include <string>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/strings/string_view.h"
-#include "server/base/mutex.h"
+#include "absl/status/statusor.h"
+#include "server/service/access.h"
 
 namespace feedwater::server {
 
 class SubordinateUsers {
  public:
-  explicit SubordinateUsers(std::string path = "/etc/subuid") : path_(std::move(path)) {}
-  // Reads the file again if it has changed. May take its time: names are looked up.
-  void Refresh() ABSL_LOCKS_EXCLUDED(mu_);
+  using Lookup = std::function<absl::StatusOr<uid_t>(const std::string& name)>;
+  explicit SubordinateUsers(std::string path = "/etc/subuid", Lookup lookup = FindUser);
+  // Reads the file again if it has changed, and has names looked up that are not known, once a
+  // minute. Does not wait for that.
+  void Refresh();
   // The owner of the range that the number lies in, or the number itself. Never waits.
-  uid_t OwnerOf(uid_t uid) const ABSL_LOCKS_EXCLUDED(mu_);
+  uid_t OwnerOf(uid_t uid) const;
 
  private:
-  struct Range {
-    uint64_t end = 0;  // the first number after it
-    uid_t owner = 0;
-  };
-  using Ranges = std::map<uint64_t, Range>;  // by their first number
-  static Ranges Parse(absl::string_view text);
-
-  const std::string path_;
-  mutable Mutex mu_;
-  Ranges ranges_ ABSL_GUARDED_BY(mu_);
-  int64_t changed_ns_ ABSL_GUARDED_BY(mu_) = -1;  // of the file that was read
+  struct State;
+  static void Work(const std::shared_ptr<State>& state);
+  const std::shared_ptr<State> state_;  // shared with the thread, which may outlive this object
 };
 
 }  // namespace feedwater::server

@@ -199,14 +199,35 @@ TEST_F(SubordinateUsersTest, ANumberOfARangeIsItsOwners) {
   SubordinateUsers users(path());
   EXPECT_EQ(users.OwnerOf(200'000), 200'000u) << "not read yet";
   users.Refresh();
+  EXPECT_TRUE(Eventually([&] { return users.OwnerOf(100'000) == 0; }));
   EXPECT_EQ(users.OwnerOf(99'999), 99'999u);
-  EXPECT_EQ(users.OwnerOf(100'000), 0u);
   EXPECT_EQ(users.OwnerOf(165'535), 0u);
   EXPECT_EQ(users.OwnerOf(165'536), 165'536u);
   EXPECT_EQ(users.OwnerOf(200'009), 4711u);
   EXPECT_EQ(users.OwnerOf(200'010), 200'010u);
   EXPECT_EQ(users.OwnerOf(300'000), 300'000u) << "of a user that does not exist";
   EXPECT_EQ(users.OwnerOf(0), 0u);
+}
+
+TEST_F(SubordinateUsersTest, NumbersOfOneOwnerAreOneUserWhileTheDatabaseIsSilent) {
+  Write("alice:100000:65536\nbob:200000:10\nalice:300000:10\n");
+  absl::Notification answer;
+  SubordinateUsers users(path(), [&](const std::string& name) -> absl::StatusOr<uid_t> {
+    answer.WaitForNotification();
+    if (name == "bob") return absl::NotFoundError("not yet");
+    return 4711;
+  });
+  users.Refresh();  // does not wait
+  for (const uid_t number : {100'000, 100'005, 165'535, 300'000, 300'009})
+    EXPECT_EQ(users.OwnerOf(number), 100'000u) << number;
+  EXPECT_EQ(users.OwnerOf(200'009), 200'000u);
+  answer.Notify();
+  EXPECT_TRUE(Eventually([&] { return users.OwnerOf(300'009) == 4711; }));
+  EXPECT_EQ(users.OwnerOf(100'005), 4711u);
+  EXPECT_EQ(users.OwnerOf(200'009), 200'000u) << "nobody knows bob";
+  Write("alice:100000:65536\n");
+  users.Refresh();
+  EXPECT_EQ(users.OwnerOf(100'005), 4711u) << "known from before";
 }
 
 TEST_F(SubordinateUsersTest, TheFileIsReadAgainWhenItHasChanged) {
