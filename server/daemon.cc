@@ -162,6 +162,7 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   const auto answers = std::make_shared<Answers>(shares_);
   parts.answers = answers;
   parts.caller = [this](const std::string& peer) { return control_->WhoIs(peer); };
+  parts.access = [this](const std::string& peer) { return control_->CheckAccess(peer); };
   service_ = std::make_unique<ControlService>(parts);
 
   ControlListener::Options control;
@@ -280,6 +281,7 @@ void Daemon::Reload(const Settings& settings) {
     // Whoever is admitted now must not meet a job that is not isolated yet.
     if (isolates) isolates_images_ = true;
     access_.Replace(settings.access);
+    control_->AccessHasChanged();
     isolates_images_ = isolates;
     data_->Reconsider();
     control_->Reconsider();

@@ -106,7 +106,7 @@ void ControlGate::Stop() {
   connections_.clear();
   MutexLock lock(&mu_);
   new_.clear();
-  names_.clear();
+  callers_.clear();
 }
 
 absl::Status ControlGate::Admit(Fd client, const PeerIdentity& peer, uid_t account) {
@@ -137,9 +137,36 @@ absl::Status ControlGate::Admit(Fd client, const PeerIdentity& peer, uid_t accou
 std::optional<uid_t> ControlGate::WhoIs(const std::string& grpc_peer) const {
   const std::string name(absl::StripPrefix(grpc_peer, "unix-abstract:"));
   MutexLock lock(&mu_);
-  const auto found = names_.find(name);
-  if (found == names_.end()) return std::nullopt;
-  return found->second;
+  const auto found = callers_.find(name);
+  if (found == callers_.end()) return std::nullopt;
+  return found->second.account;
+}
+
+void ControlGate::AccessHasChanged() {
+  MutexLock lock(&mu_);
+  ++access_version_;
+}
+
+std::optional<absl::Status> ControlGate::CheckAccess(const std::string& grpc_peer) {
+  const std::string name(absl::StripPrefix(grpc_peer, "unix-abstract:"));
+  PeerIdentity peer;
+  uint64_t version = 0;
+  {
+    MutexLock lock(&mu_);
+    const auto found = callers_.find(name);
+    if (found == callers_.end()) return absl::CancelledError("the caller left");
+    if (options_.access == nullptr || found->second.admitted_by == access_version_)
+      return absl::OkStatus();
+    peer = found->second.peer;
+    version = access_version_;
+  }
+  const std::optional<absl::Status> allowed = options_.access(peer);
+  if (allowed && allowed->ok()) {
+    MutexLock lock(&mu_);
+    const auto found = callers_.find(name);
+    if (found != callers_.end()) found->second.admitted_by = version;
+  }
+  return allowed;
 }
 
 void ControlGate::Count(const char* name) {
@@ -348,7 +375,7 @@ bool ControlGate::ConnectGrpc(GateConnection* connection) {
   }
   {
     MutexLock lock(&mu_);
-    names_.emplace(connection->name, connection->account);
+    callers_.emplace(connection->name, Caller{connection->peer, connection->account});
   }
   options_.serve(theirs.release());
   timed_.erase(connection->id);
@@ -381,7 +408,7 @@ void ControlGate::Close(GateConnection* connection) {
   --connection->user->connections;
   timed_.erase(connection->id);
   MutexLock lock(&mu_);
-  names_.erase(connection->name);
+  callers_.erase(connection->name);
   --open_;
   if (--open_of_[connection->account] == 0) open_of_.erase(connection->account);
 }

@@ -42,6 +42,8 @@ class ControlGate {
   struct Options {
     ConnectionLimits limits;            // the handshake: to say that it speaks HTTP/2
     std::function<void(int fd)> serve;  // takes gRPC's end of the pair over
+    // Whether a peer may use the daemon, by the list of access as it is now; null: everybody may.
+    AccessCheck access;
     // Told about CPU time that a user's connections and calls take, by an estimate; may be null.
     std::function<void(uid_t account, int64_t cpu_ns)> charge;
   };
@@ -59,6 +61,11 @@ class ControlGate {
   // only: rights come from tickets (control_service.h).
   std::optional<uid_t> WhoIs(const std::string& grpc_peer) const ABSL_LOCKS_EXCLUDED(mu_);
 
+  // The list of access has changed: whoever calls by a connection from before is asked about again.
+  void AccessHasChanged() ABSL_LOCKS_EXCLUDED(mu_);
+  // Whether the client that calls may do so still; nullopt: its groups are being looked up.
+  std::optional<absl::Status> CheckAccess(const std::string& grpc_peer) ABSL_LOCKS_EXCLUDED(mu_);
+
   std::map<std::string, uint64_t> counters() const ABSL_LOCKS_EXCLUDED(mu_);
   // Begun, or given up, so far.
   uint64_t calls() const { return calls_.load(std::memory_order_relaxed); }
@@ -68,6 +75,11 @@ class ControlGate {
     Fd client;
     PeerIdentity peer;
     uid_t account;
+  };
+  struct Caller {
+    PeerIdentity peer;
+    uid_t account;
+    uint64_t admitted_by = 0;  // the version of the list of access
   };
 
   ControlGate(Options options, std::string name_prefix, Fd epoll, Fd wake);
@@ -105,7 +117,8 @@ class ControlGate {
   std::vector<New> new_ ABSL_GUARDED_BY(mu_);
   int open_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<uid_t, int> open_of_ ABSL_GUARDED_BY(mu_);
-  std::map<std::string, uid_t> names_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, Caller> callers_ ABSL_GUARDED_BY(mu_);  // by the name that gRPC has
+  uint64_t access_version_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<std::string, uint64_t> counters_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -76,6 +76,7 @@ absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Create(
     return absl::InternalError("gRPC could not start the control server");
   server->server_->GetHealthCheckService()->SetServingStatus(false);
 
+  gate.access = listener.access;
   gate.serve = [acceptor = server->acceptor_.get()](int fd) {
     grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
     connection.fd = fd;

@@ -23,8 +23,8 @@ namespace feedwater::server {
 
 class ControlServer {
  public:
-  // `listener` without `admit` and `gate` without `serve`, which are filled in here. The service
-  // must outlive this object.
+  // `listener` without `admit` and `gate` without `serve` and `access`, which are filled in here.
+  // The service must outlive this object.
   static absl::StatusOr<std::unique_ptr<ControlServer>> Create(ControlListener::Options listener,
                                                                ControlGate::Options gate,
                                                                ControlService* service,
@@ -40,7 +40,11 @@ class ControlServer {
   std::map<std::string, uint64_t> counters() const;
   uint64_t calls() const { return gate_->calls(); }
   std::optional<uid_t> WhoIs(const std::string& grpc_peer) const { return gate_->WhoIs(grpc_peer); }
+  std::optional<absl::Status> CheckAccess(const std::string& grpc_peer) {
+    return gate_->CheckAccess(grpc_peer);
+  }
   void Reconsider() { listener_->Reconsider(); }  // as ControlListener's
+  void AccessHasChanged() { gate_->AccessHasChanged(); }
 
  private:
   ControlServer() = default;

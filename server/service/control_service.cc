@@ -102,6 +102,7 @@ absl::StatusOr<std::shared_ptr<const LoadedPipeline>> ControlService::Load(
   const std::optional<uid_t> caller = parts_.caller(context->peer());
   if (!caller.has_value())
     return absl::CancelledError("the caller left while pipelines were being opened");
+  FW_RETURN_IF_ERROR(CheckAccess(context));
   auto load = [&]() -> Catalogue::Loaded {
     switch (reference.kind_case()) {
       case v1::PipelineRef::kName:
@@ -122,13 +123,22 @@ absl::StatusOr<std::shared_ptr<const LoadedPipeline>> ControlService::Load(
 
 absl::Status ControlService::CheckAccess(grpc::ServerContext* context,
                                          const SessionTicket& ticket) {
+  const absl::Status allowed =
+      AwaitAccess(context, [&] { return parts_.data->CheckAccess(ticket); });
+  if (absl::IsPermissionDenied(allowed)) parts_.data->CloseSession(ticket, allowed);
+  return allowed;
+}
+
+absl::Status ControlService::CheckAccess(grpc::ServerContext* context) {
+  return AwaitAccess(context, [&] { return parts_.access(context->peer()); });
+}
+
+absl::Status ControlService::AwaitAccess(grpc::ServerContext* context,
+                                         const std::function<std::optional<absl::Status>()>& look) {
   const int64_t patience_ns =
       static_cast<int64_t>(parts_.settings->config.limits.handshake_timeout.seconds * 1e9);
   for (const int64_t began_ns = MonotonicNs();;) {
-    if (const std::optional<absl::Status> allowed = parts_.data->CheckAccess(ticket)) {
-      if (absl::IsPermissionDenied(*allowed)) parts_.data->CloseSession(ticket, *allowed);
-      return *allowed;
-    }
+    if (const std::optional<absl::Status> allowed = look()) return *allowed;
     if (streams_.draining()) return absl::UnavailableError("the daemon is stopping");
     if (context->IsCancelled())
       return absl::CancelledError("the caller left while its groups were being looked up");
@@ -228,6 +238,7 @@ absl::Status ControlService::LookThrough(grpc::ServerContext* context,
   const std::optional<uid_t> user = parts_.caller(context->peer());
   if (!user.has_value())
     return absl::CancelledError("the caller left while its call was being answered");
+  FW_RETURN_IF_ERROR(CheckAccess(context));
   {
     MutexLock lock(&mu_);
     while (!looking_.insert(*user).second) {

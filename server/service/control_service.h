@@ -43,6 +43,8 @@ class ControlService final : public v1::Control::Service {
     std::function<std::map<std::string, uint64_t>()> more_counters;
     // Who pays for a call (ControlGate::WhoIs).
     std::function<std::optional<uid_t>(const std::string& grpc_peer)> caller;
+    // Whether the caller may use the daemon still (ControlGate::CheckAccess).
+    std::function<std::optional<absl::Status>(const std::string& grpc_peer)> access;
     std::shared_ptr<Answers> answers;
   };
   explicit ControlService(Parts parts);
@@ -80,10 +82,13 @@ class ControlService final : public v1::Control::Service {
                     v1::OpenStreamResponse* response);
   absl::Status TakeProvider(grpc::ServerContext* context, const v1::ProvideRequest& request,
                             v1::ProvideResponse* response);
-  // Whether the connection's user may use the daemon still, which a reload may have changed since
-  // it was let in. PermissionDenied ends the connection. Waits where the user's groups are looked
-  // up, for as long as a new connection would.
+  // Whether a connection's user may use the daemon still, which a reload may have changed since it
+  // was let in: of data.sock, which PermissionDenied ends, and of control.sock. Waits where the
+  // user's groups are looked up, for as long as a new connection would.
   absl::Status CheckAccess(grpc::ServerContext* context, const SessionTicket& ticket);
+  absl::Status CheckAccess(grpc::ServerContext* context);
+  absl::Status AwaitAccess(grpc::ServerContext* context,
+                           const std::function<std::optional<absl::Status>()>& look);
   // For an answer of so many bytes, of at most `most`.
   absl::Status ReserveRoom(grpc::ServerContext* context, uid_t user, int64_t bytes, int64_t most);
   // For the names of its classes and what else goes with them: so many bytes.

@@ -100,6 +100,15 @@ with Control(address) as control:
     sys.stdin.readline()
     open_stream(sessions[1], "behind")
     ask("Provide", sessions[2])
+    for method in ("DescribePipeline", "GetStatus"):
+        request = METHODS[method][0]()
+        if method == "DescribePipeline":
+            request.pipeline.name = "pictures"
+        try:
+            control.call(method, request, 20)
+            print("OK", flush=True)
+        except feedwater.Error as error:
+            print(error.code, flush=True)
     sys.stdin.readline()
 """
 
@@ -169,8 +178,8 @@ def test_who_is_taken_off_the_list_opens_nothing_by_connections_from_before(daem
             time.sleep(0.01)
         holder.stdin.write("\n")
         holder.stdin.flush()
-        assert holder.stdout.readline() == "PERMISSION_DENIED\n"
-        assert holder.stdout.readline() == "PERMISSION_DENIED\n"
+        for _ in ("OpenStream", "Provide", "DescribePipeline", "GetStatus"):
+            assert holder.stdout.readline() == "PERMISSION_DENIED\n"
         with Control(daemon.address) as control:
             status = control.call("GetStatus", METHODS["GetStatus"][0](), 20)
         assert [job.owner_uid for job in status.jobs] == [LISTED]
