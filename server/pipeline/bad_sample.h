@@ -18,13 +18,14 @@ namespace feedwater::server {
 inline constexpr int64_t kMaxSubstitutes = 100;  // records tried in a bad one's place
 
 struct BadSample {
-  int64_t place = 0;      // in the rank's batch
-  int64_t record = 0;     // that should have stood there
-  int64_t stood_in = -1;  // the record that stands there instead; -1: none
-  std::string path;       // where it lies, as PlaceOf has it
-  int64_t offset = 0;     // of its bytes in that file
-  int64_t length = 0;     // of all its extents
-  std::string reason;     // without record and path
+  int64_t place = 0;            // in the rank's batch
+  int64_t record = 0;           // that should have stood there
+  int64_t stood_in = -1;        // the record that stands there instead; -1: none
+  std::string path;             // where it lies, as PlaceOf has it
+  int64_t offset = 0;           // of its bytes in that file
+  int64_t length = 0;           // of all its extents
+  std::string reason;           // without record and path
+  bool is_of_own_code = false;  // the job runs code of its user, which may have given the reason
   absl::StatusCode code = absl::StatusCode::kDataLoss;
 };
 

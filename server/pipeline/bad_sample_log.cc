@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -16,6 +17,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "server/base/atomic_file.h"
+#include "server/base/escape.h"
 #include "server/base/no_throw.h"
 #include "server/source/given_records.h"
 
@@ -27,11 +29,22 @@ using nlohmann::json;
 constexpr char kReasonNotKept[] =
     "its batch has many bad samples, and only the first ones keep their reasons";
 
-constexpr size_t kMaxText = 1024;            // of a path or a reason
+constexpr size_t kMaxText = 1536;            // of a path or a reason, in the file
 constexpr int64_t kMaxFileBytes = 64 << 20;  // more is not ours
 constexpr int kLogged = 100;                 // lines of each user in the daemon's own log
 
-std::string Cut(const std::string& text) { return text.substr(0, kMaxText); }
+// Its beginning, as much as becomes so many bytes of JSON.
+std::string Cut(const std::string& text) {
+  size_t bytes = 0, end = 0;
+  for (; end < text.size(); ++end) {
+    const auto byte = static_cast<unsigned char>(text[end]);
+    bytes += byte < 0x20 || byte == 0x7f ? 6 : byte == '"' || byte == '\\' ? 2 : 1;
+    // What is no UTF-8 becomes a character of three bytes.
+    if (byte >= 0x80 && Utf8Length(absl::string_view(text).substr(end)) == 0) bytes += 2;
+    if (bytes > kMaxText) break;
+  }
+  return text.substr(0, end);
+}
 
 std::string TimeText(int64_t seconds) {
   return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::FromUnixSeconds(seconds),
@@ -54,6 +67,7 @@ std::string Line(const BadSampleLog::Entry& entry) {
                      {"offset", entry.offset},
                      {"length", entry.length},
                      {"reason", entry.reason},
+                     {"only_for", entry.only_for},
                      {"count", entry.count},
                      {"first_seen", TimeText(entry.first_seen)},
                      {"last_seen", TimeText(entry.last_seen)},
@@ -99,6 +113,7 @@ std::optional<BadSampleLog::Entry> ParseLine(absl::string_view text) {
   entry.pipelines = Words(line, "pipelines");
   entry.path = word("path");
   entry.reason = word("reason");
+  entry.only_for = number("only_for", BadSampleLog::kNobody);
   entry.action = word("action");
   entry.offset = number("offset", 0);
   entry.length = number("length", 0);
@@ -131,6 +146,12 @@ Fd OpenToAppend(const std::string& file) {
 bool BadSampleLog::Entry::IsBadFor(const std::string& pipeline_digest) const {
   if (quarantined()) return true;
   return count > 0 && (pipelines.empty() || absl::c_linear_search(pipelines, pipeline_digest));
+}
+
+std::string BadSampleLog::Entry::ReasonFor(int64_t reader) const {
+  if (only_for == kNobody || reader == only_for || reader == 0 || reader == geteuid())
+    return reason;
+  return absl::StrCat("what user ", only_for, "'s own code says of it, which that user may read");
 }
 
 std::shared_ptr<BadSampleLog> BadSampleLog::Open(const std::string& state_dir) {
@@ -296,7 +317,10 @@ int BadSampleLog::Note(const std::string& dataset, const PipelineSpec& pipeline,
   entry->path = Cut(bad.path);
   entry->offset = bad.offset;
   entry->length = bad.length;
-  if (!bad.reason.empty()) entry->reason = Cut(bad.reason);
+  if (!bad.reason.empty()) {
+    entry->reason = Cut(bad.reason);
+    entry->only_for = bad.is_of_own_code ? user : kNobody;
+  }
   if (entry->reason.empty()) entry->reason = kReasonNotKept;
   entry->action = std::string(BadSamplePolicyName(pipeline.on_bad_sample));
   entry->stood_in = bad.stood_in;
@@ -313,7 +337,12 @@ int BadSampleLog::Note(const std::string& dataset, const PipelineSpec& pipeline,
 
 void BadSampleLog::Append(const Entry& entry) {
   if (!append_) return;
-  const absl::Status status = NoThrow([&] { return WriteAll(append_.get(), Line(entry)); });
+  const absl::Status status = NoThrow([&] {
+    const std::string line = Line(entry);
+    file_bytes_ += static_cast<int64_t>(line.size());
+    // Beyond it the next Flush writes what is left.
+    return file_bytes_ > kMaxFileBytes ? absl::OkStatus() : WriteAll(append_.get(), line);
+  });
   if (!status.ok()) Complain(Annotate(status, file_));
 }
 
@@ -337,6 +366,7 @@ void BadSampleLog::Flush() {
   }
   // What was appended to the old file since `text` was made is in memory, and comes with the next.
   append_ = OpenToAppend(file_);
+  file_bytes_ = static_cast<int64_t>(text.size());
 }
 
 void BadSampleLog::Complain(const absl::Status& status) {

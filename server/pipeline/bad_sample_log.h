@@ -9,9 +9,10 @@
 // sample is put aside: workers take it for bad without touching it. That set is settled before the
 // first sample and then constant. Deleting the file while the daemon is down forgets everything.
 //
-// Bounded: so many records, and so many bytes of text of each. Where they are full, records of an
-// iterable dataset take the place of those of its earliest epoch; else a user who has fewer of them
-// gets the place of one of the user who has most; what is left out is counted.
+// Bounded: so many records, and so many bytes of text of each, as the file has it. Where they are
+// full, records of an iterable dataset take the place of those of its earliest epoch; else a user
+// who has fewer of them gets the place of one of the user who has most; what is left out is
+// counted.
 //
 // Thread safety: all calls may come from any thread, except AddCrash.
 #pragma once
@@ -45,6 +46,7 @@ class BadSampleLog {
     int64_t record = 0;
     int64_t user = kNobody;              // whose job met it first
     std::string pipeline, path, reason;  // pipeline: the one that met it last
+    int64_t only_for = kNobody;          // whose own code gave the reason; kNobody: nobody's
     std::vector<std::string> pipelines;  // digests of those that met it, the last ones at the end
     int64_t offset = 0, length = 0;
     uint64_t count = 0;                     // places of published batches
@@ -54,6 +56,9 @@ class BadSampleLog {
     int crashes = 0;                        // of the daemon, while it worked on this sample
     int signal = 0;                         // of the last one
     bool quarantined() const { return crashes >= kCrashesToQuarantine; }
+    // The reason, unless it is what another user's own code says of that user's data. Root and the
+    // daemon's user read everything.
+    std::string ReasonFor(int64_t reader) const;
     // What one pipeline cannot decode, another one may not even look at.
     bool IsBadFor(const std::string& pipeline_digest) const;
   };
@@ -109,6 +114,7 @@ class BadSampleLog {
   uint64_t not_listed_ ABSL_GUARDED_BY(mu_) = 0;
   bool dirty_ ABSL_GUARDED_BY(mu_) = false;  // the file lacks something
   bool complained_ ABSL_GUARDED_BY(mu_) = false;
+  int64_t file_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // as this daemon has written it
   Fd append_ ABSL_GUARDED_BY(mu_);
 };
 

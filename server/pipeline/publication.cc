@@ -55,6 +55,7 @@ void HandOver(const Publication& publication, BadSampleLog* log) {
     for (const BadPlaces::Entry& place : publication.bad.places()) {
       BadSample bad = publication.bad.At(dataset, place);
       if (WorkersOf(dataset) > 0) bad.path = absl::StrCat("epoch ", publication.meta.epoch);
+      bad.is_of_own_code = !job.pipeline->own_code.empty();
       log->Add(contents, job.pipeline->spec, bad, job.owner_uid);
     }
   }

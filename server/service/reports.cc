@@ -137,7 +137,8 @@ int64_t BytesOf(const Ledger& ledger) {
 }
 
 // As many as one answer holds; the file has them all. Returns the bytes of those.
-int64_t ListBad(const BadSampleLog::Report& report, v1::ListBadSamplesResponse* response) {
+int64_t ListBad(const BadSampleLog::Report& report, uid_t reader,
+                v1::ListBadSamplesResponse* response) {
   constexpr int64_t kMostBytes = 8 << 10;  // of one: its texts are cut
   int64_t bytes = 0, left_out = 0;
   for (const BadSampleLog::Entry& entry : report.entries) {
@@ -152,7 +153,7 @@ int64_t ListBad(const BadSampleLog::Report& report, v1::ListBadSamplesResponse* 
     sample->set_path(ToUtf8(entry.path));
     sample->set_offset(entry.offset);
     sample->set_length(entry.length);
-    sample->set_reason(ToUtf8(entry.reason));
+    sample->set_reason(ToUtf8(entry.ReasonFor(reader)));
     sample->set_count(entry.count);
     sample->set_first_seen_s(entry.first_seen);
     sample->set_last_seen_s(entry.last_seen);
@@ -333,9 +334,9 @@ absl::Status Reports::ReadLedger(const Asker& asker, const v1::GetLedgerRequest&
   if (request.has_rank()) query.rank = request.rank();
   query.on_bad_sample = job.loaded->spec.on_bad_sample;
   const std::string contents = ContentsIn(*job.loaded->dataset, query.epoch);
-  for (BadSampleLog::Entry& bad : parts_.bad_samples->Get().entries) {
+  for (const BadSampleLog::Entry& bad : parts_.bad_samples->Get().entries) {
     if (bad.dataset == contents && bad.IsBadFor(job.loaded->spec.digest))
-      query.bad.emplace(bad.record, std::move(bad.reason));
+      query.bad.emplace(bad.record, bad.ReasonFor(asker.user));
   }
   FW_ASSIGN_OR_RETURN(const Ledger ledger,
                       server::ReadLedger(*job.loaded->dataset, job.order, query));
@@ -399,7 +400,7 @@ absl::Status Reports::ListRecords(const Asker& asker, const v1::ListRecordsReque
 
 absl::Status Reports::ListBadSamples(const Asker& asker,
                                      v1::ListBadSamplesResponse* response) const {
-  return asker.reserve(ListBad(parts_.bad_samples->Get(), response));
+  return asker.reserve(ListBad(parts_.bad_samples->Get(), asker.user, response));
 }
 
 }  // namespace feedwater::server

@@ -134,7 +134,7 @@ TEST_F(BadSampleLogTest, IsBoundedAndSaysWhatItLeavesOut) {
   const auto report = log->Get();
   EXPECT_EQ(report.entries.size(), BadSampleLog::kMaxRecords);
   EXPECT_EQ(report.not_listed, 5u);
-  EXPECT_LE(report.entries[0].reason.size(), 1024u);
+  EXPECT_LE(report.entries[0].reason.size(), 1536u);
   EXPECT_LT(std::filesystem::file_size(file()), 8u << 20);
 }
 
@@ -187,6 +187,52 @@ TEST_F(BadSampleLogTest, OfAnIterableDatasetTheEarliestEpochMakesRoom) {
   for (int epoch = last; epoch < last + 3; ++epoch) EXPECT_EQ(of[in_epoch(epoch)], 100) << epoch;
   log->Add(in_epoch(3), kTrain, Bad(1), kUser);
   EXPECT_EQ(log->Get().entries.size(), BadSampleLog::kMaxRecords) << "one before has no room";
+}
+
+TEST_F(BadSampleLogTest, WhatItWritesItReadsAgainWhateverItsTextsAre) {
+  const auto most = static_cast<int64_t>(BadSampleLog::kMaxRecords);
+  {
+    auto log = BadSampleLog::Open(temp_.path());
+    log->AddCrash(kDataset, 17, "cat/17.jpg", 0, 5, SIGSEGV);
+    log->AddCrash(kDataset, 17, "cat/17.jpg", 0, 5, SIGSEGV);
+    PipelineSpec pipeline = Spec(std::string(256, '\x01'), BadSamplePolicy::kFail);
+    for (int64_t record = 0; record < most; ++record) {
+      BadSample bad = Bad(record, std::string(2000, record % 2 == 0 ? '\x01' : '\xff'));
+      bad.path = std::string(4000, '\x02');
+      for (int edit = 0; edit < 16; edit += record == 0 ? 1 : 16) {
+        pipeline.digest = absl::StrFormat("%032d", edit);
+        log->Add("his", pipeline, bad);
+      }
+    }
+    // Of an iterable dataset the samples of each epoch are new ones.
+    for (int64_t record = 0; record < 8000; ++record)
+      log->Add("her", pipeline, Bad(record, std::string(2000, '\x01')));
+    EXPECT_LE(std::filesystem::file_size(file()), uintmax_t{64} << 20);
+  }
+  EXPECT_LE(std::filesystem::file_size(file()), uintmax_t{64} << 20);
+  auto log = BadSampleLog::Open(temp_.path());
+  EXPECT_EQ(log->records(), BadSampleLog::kMaxRecords);
+  EXPECT_EQ(log->quarantined(), 1u) << "it is still put aside";
+}
+
+TEST_F(BadSampleLogTest, WhatOwnCodeSaysIsItsUsersAlone) {
+  constexpr int64_t kAlice = 1000, kMallory = 1001;
+  BadSample bad = Bad(17, "ValueError: /home/alice/key");
+  bad.is_of_own_code = true;
+  {
+    auto log = BadSampleLog::Open(temp_.path());
+    log->Add(kDataset, kTrain, bad, kAlice);
+    log->Add(kDataset, kVal, Bad(18), kAlice);
+  }
+  auto log = BadSampleLog::Open(temp_.path());
+  const auto entries = log->Get().entries;
+  ASSERT_EQ(entries.size(), 2u);
+  EXPECT_EQ(entries[0].ReasonFor(kAlice), "ValueError: /home/alice/key");
+  EXPECT_EQ(entries[0].ReasonFor(0), "ValueError: /home/alice/key");
+  EXPECT_THAT(entries[0].ReasonFor(kMallory), HasSubstr("user 1000's own code"));
+  EXPECT_EQ(entries[1].ReasonFor(kMallory), "damaged") << "of the library";
+  log->Add(kDataset, kTrain, Bad(17), kMallory);
+  EXPECT_EQ(log->Get().entries[0].ReasonFor(kMallory), "damaged") << "met by the library, too";
 }
 
 TEST_F(BadSampleLogTest, ARecordIsBadForThePipelinesThatMetIt) {
