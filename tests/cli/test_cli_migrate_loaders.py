@@ -288,6 +288,10 @@ SAMPLERS = {
         "DistributedSampler(data, num_replicas=world, rank=place, seed=7)",
         ", rank=place, world_size=world", {"shuffle": "full", "seed": 7},
     ),
+    "the only rank": (
+        "DistributedSampler(data, num_replicas=1, rank=0)", ", rank=0, world_size=1",
+        {"shuffle": "full"},
+    ),
     "torch's own place": (
         "DistributedSampler(data, torch.distributed.get_world_size(), "
         "torch.distributed.get_rank())", "", {"shuffle": "full"},
@@ -313,6 +317,50 @@ def test_arguments_of_samplers_are_kept_or_refused(project, sampler, added, expe
     assert f'+loader = feedwater.Loader("train.yaml"{added})\n' in done["diff"]
     (text,) = done["files"].values()
     assert yaml.safe_load(text)["sampler"] == {**expected, "last": "partial"}
+
+
+SPREAD = {
+    "torch.distributed": "import torch.distributed as dist\n",
+    "a use of it": "torch.distributed.init_process_group('nccl')\n",
+    "a part of it": "from torch.distributed import get_rank\n",
+    "DDP": "from torch.nn.parallel import DistributedDataParallel as DDP\n",
+    "Horovod": "import horovod.torch as hvd\n",
+    "the sampler of another loader": "s = torch.utils.data.DistributedSampler(others)\n",
+}
+
+
+@pytest.mark.parametrize("lines", SPREAD.values(), ids=SPREAD)
+@pytest.mark.parametrize(
+    "order", ["", ", sampler=None", ", sampler=torch.utils.data.RandomSampler(data)"]
+)
+def test_what_every_rank_reads_whole_is_read_whole(project, lines, order):
+    body = f"{lines}{DATA}\nloader = DataLoader(data, batch_size=n{order})\n"
+    done = migrate(write(project.folder, head(body)), "--json").document
+    opened = 'feedwater.Loader("train.yaml", batch_size=n, rank=0, world_size=1)'
+    assert f"+loader = {opened}\n" in done["diff"]
+    (note,) = [note for note in done["notes"] if "no DistributedSampler" in note["text"]]
+    assert "several ranks (line 5)" in note["text"]
+    sampled = "loader = DataLoader(data, sampler=torch.utils.data.DistributedSampler(data))\n"
+    path = write(project.folder, head(f"{lines}{DATA}\n{sampled}"))
+    assert '+loader = feedwater.Loader("train.yaml")\n' in migrate(path, "--json").document["diff"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "name"),
+    [
+        ("from accelerate import Accelerator\n", "Accelerate"),
+        ("import pytorch_lightning as pl\n", "Lightning"),
+        ("import lightning as L\n", "Lightning"),
+        ("import ray.train.torch\n", "Ray Train"),
+    ],
+)
+def test_what_a_framework_shares_out_is_told(project, lines, name):
+    body = f"import torch.distributed\n{lines}{DATA}\nloader = DataLoader(data)\n"
+    done = migrate(write(project.folder, head(body)), "--json").document
+    assert '+loader = feedwater.Loader("train.yaml")\n' in done["diff"]
+    (note,) = done["notes"]
+    assert f"{name} (line 6) gives each rank its share" in note["text"]
+    assert "Loader(rank=0, world_size=1)" in note["text"]
 
 
 def test_a_place_that_only_a_branch_gives_is_refused(project):
@@ -420,5 +468,6 @@ def test_a_sampler_that_is_handed_out_is_the_loaders(project):
     added = [line[1:].strip() for line in done.document["diff"].splitlines()[2:] if line[0] == "+"]
     assert added == [
         "import feedwater", 'loader = feedwater.Loader("train.yaml")',
-        "return loader, loader.sampler", 'return feedwater.Loader("train-2.yaml")',
+        "return loader, loader.sampler",
+        'return feedwater.Loader("train-2.yaml", rank=0, world_size=1)',
     ]  # fmt: skip

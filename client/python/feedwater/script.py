@@ -14,7 +14,7 @@ import os
 import re
 import tokenize
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Callable, Optional
 
 from . import errors
@@ -172,6 +172,22 @@ class Script:
     def is_imported(self, name: str) -> bool:
         """Tell whether an import may give a name its value."""
         return name in self._imported
+
+    def mention(self, modules: Iterable[str]) -> Optional[tuple[ast.AST, str]]:
+        """Return where the script first imports or uses some modules or names, and which."""
+        for node in self.nodes:
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                names = [f"{node.module}.{alias.name}" for alias in node.names]
+            elif isinstance(node, ast.Attribute):
+                names = [self.dotted(node)]
+            else:
+                continue
+            for module in modules:
+                if any(f"{name}.".startswith(f"{module}.") for name in names):
+                    return node, module
+        return None
 
     def imported_twice(self) -> list[tuple[ast.AST, str]]:
         """Return the imports of names of torch's that other modules may give, too, and why."""

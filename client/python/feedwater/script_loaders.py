@@ -154,7 +154,7 @@ class Migrator:
 
     def _made(
         self, call: ast.Call
-    ) -> Optional[tuple[dict[str, ast.expr], dict[str, str], list[_Choice], str]]:
+    ) -> Optional[tuple[dict[str, ast.expr], dict[str, str], list[_Choice], Optional[str]]]:
         """Return a loader's arguments, how those of dicts are written, its datasets, its place."""
         given, unpacked = self._script.arguments(call, _LOADER_ARGUMENTS)
         kept: dict[str, str] = {}  # arguments that come out of `**name`: how they are written
@@ -361,11 +361,13 @@ class Migrator:
         given: dict[str, ast.expr],
         kept: dict[str, str],
         choices: list[_Choice],
-        ranks: str,
+        ranks: Optional[str],
     ) -> None:
         """Let a Loader stand where the DataLoader did."""
         script = self._script
         batch = self._batch_size(given)
+        if ranks is None:
+            ranks = self._orders.of_every_rank(call)
         more = ranks
         if isinstance(batch, ast.expr):
             text = kept.get("batch_size") or script.whole_source(batch)

@@ -14,6 +14,16 @@ _DISTRIBUTED_ARGUMENTS = ["dataset", "num_replicas", "rank", "shuffle", "seed", 
 # What gives the rank and the number of ranks that a Loader finds out itself.
 _RANKS = ("torch.distributed.get_rank", "horovod.torch.rank")
 _WORLDS = ("torch.distributed.get_world_size", "horovod.torch.size")
+# What only a script of several ranks has.
+_DISTRIBUTED = (
+    "torch.distributed", "torch.utils.data.distributed", "torch.utils.data.DistributedSampler",
+    "torch.nn.parallel.DistributedDataParallel", "horovod",
+)  # fmt: skip
+# What gives each rank its share of a DataLoader that has no DistributedSampler.
+_SHARING = {
+    "accelerate": "Accelerate", "lightning": "Lightning", "lightning_fabric": "Lightning",
+    "pytorch_lightning": "Lightning", "ray.train": "Ray Train",
+}  # fmt: skip
 
 
 class _NoOrder(Exception):
@@ -30,8 +40,9 @@ class Orders:
 
     def of(
         self, call: ast.Call, given: dict[str, ast.expr]
-    ) -> Optional[tuple[dict[str, Any], str]]:
-        """Return the section `sampler`, and the Loader's arguments that say its place.
+    ) -> Optional[tuple[dict[str, Any], Optional[str]]]:
+        """Return the section `sampler`, and the Loader's arguments that say its place; None in
+        place of the latter where no DistributedSampler gives the loader one.
 
         None where no order of ours is the loader's, which is reported then.
         """
@@ -52,14 +63,42 @@ class Orders:
         order["last"] = "drop" if drops else "partial"
         return order, ranks
 
-    def _sampled(self, call: ast.Call, given: dict[str, ast.expr]) -> tuple[bool, int, str]:
+    def of_every_rank(self, call: ast.Call) -> str:
+        """Return the Loader's arguments that let it read what a DataLoader without a
+        DistributedSampler did, and note it.
+        """
+        shares = self._script.mention(_SHARING)
+        if shares is not None:
+            node, module = shares
+            self._report.note(
+                call,
+                f"{_SHARING[module]} (line {getattr(node, 'lineno', 0)}) gives each rank its share "
+                "of a DataLoader that it is handed, and feedwater.Loader takes its share itself. "
+                "Of one that it is not handed every rank reads all samples: say "
+                "Loader(rank=0, world_size=1) there",
+            )
+            return ""
+        spread = self._script.mention(_DISTRIBUTED)
+        if spread is None:
+            return ""
+        self._report.note(
+            call,
+            f"the script has several ranks (line {getattr(spread[0], 'lineno', 0)}), and this "
+            "DataLoader has no DistributedSampler: every rank reads all samples, as rank=0, "
+            "world_size=1 say. Without them each rank reads its share",
+        )
+        return ", rank=0, world_size=1"
+
+    def _sampled(
+        self, call: ast.Call, given: dict[str, ast.expr]
+    ) -> tuple[bool, int, Optional[str]]:
         """Return whether records are shuffled, the seed and the place, which are the same with
         each sampler that the loader may get.
         """
         script = self._script
         sampler = given.get("sampler")
         if sampler is None or is_none(sampler):
-            return flag(script, given, "shuffle", False), 0, ""
+            return flag(script, given, "shuffle", False), 0, None
         values: list[Optional[ast.expr]] = [sampler]
         if isinstance(sampler, ast.Name):
             values = [value for value, _ in script.assignments(sampler)]
@@ -105,7 +144,7 @@ class Orders:
                 raise NotLiteral(script.source(value))
         if len(answers) != 1 or len(seeds) > 1 or len(places) > 1:
             raise NotLiteral(script.source(sampler))
-        place = places.pop() if places else ""
+        place = places.pop() if places else None
         if place and len(values) > 1:
             raise _NoOrder(
                 f"{script.source(sampler)} has a rank of its own only in some branches: give "
