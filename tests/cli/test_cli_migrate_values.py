@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 from migration import DATA, head, migrate, translated, write
@@ -40,6 +41,8 @@ CHANGED = {
         "def main():\n    size = 8\n    def setup():\n        nonlocal size\n        size = 9",
         "    setup()", "    steps = [transforms.CenterCrop(size)]", f"    {USE}",
     ),
+    "a star import behind it": (STEPS, "from mine import *", USE),
+    "a star import behind it in a branch": (STEPS, "if x:\n    from mine import *", USE),
     "globals() is looked at": (STEPS, "globals()['steps'] = []", USE),
     "records are taken out": (DATA, "del data.samples[500:]", LOAD),
     "records are set": (DATA, "data.samples[:] = data.samples[:9]", LOAD),
@@ -119,7 +122,29 @@ def test_what_may_be_changed_of_self_is_not_taken_as_it_was_written(project, lin
     assert done.status == 0 and len(done.document["files"]) == 1
 
 
+# What else than an assignment gives a name a value.
+GIVEN = {
+    "an error": "try:\n    run()\nexcept ValueError as size:\n    pass",
+    "a pattern": "match read():\n    case int() as size:\n        pass",
+    "a name as a pattern": "match read():\n    case size:\n        pass",
+    "the rest of a list": "match read():\n    case [_, *size]:\n        pass",
+    "the rest of a dict": "match read():\n    case {'a': _, **size}:\n        pass",
+}
+
+
+@pytest.mark.parametrize("lines", GIVEN.values(), ids=GIVEN)
+def test_a_name_that_something_else_gives_a_value_is_not_known(project, lines):
+    if "match" in lines and sys.version_info < (3, 10):
+        pytest.skip("Python 3.9 has no match")
+    steps = "steps = [transforms.CenterCrop(size), transforms.ToTensor()]"
+    for name, status in (("size", 1), ("other", 0)):
+        body = "\n".join(["size = 8", lines.replace("size", name), steps, USE]) + "\n"
+        done = migrate(write(project.folder, head(body)), "--json")
+        assert done.status == status, (body, done.document)
+
+
 READ = {
+    "a star import before it": ("from mine import *", STEPS, USE),
     "lengths and names": (DATA, "print(len(data), data.classes, data.class_to_idx)", LOAD),
     "labels": (DATA, "from collections import Counter", "Counter(data.targets)", LOAD),
     "samples": (DATA, "show(data[0])", "for image, label in data:\n    show(image)", LOAD),

@@ -69,7 +69,7 @@ class Script:
         self.nodes: list[ast.AST] = []
         self._walk()
         self._imported: dict[str, dict[str, ast.AST]] = {}  # what a name may be by imports
-        self._stars: list[str] = []
+        self._stars: list[tuple[str, ast.ImportFrom]] = []
         self._assigned: dict[tuple[ast.AST, str], list[tuple[Optional[ast.expr], ast.AST]]] = {}
         self._set: dict[str, list[tuple[Optional[ast.expr], ast.Attribute]]] = {}  # of `NAME.x = `
         self.met: dict[ast.AST, str] = {}
@@ -109,7 +109,7 @@ class Script:
             module = "." * node.level + (node.module or "")
             for alias in node.names:
                 if alias.name == "*":
-                    self._stars.append(module)
+                    self._stars.append((module, node))
                 else:
                     full = f"{module}.{alias.name}"
                     self._imported.setdefault(alias.asname or alias.name, {})[full] = node
@@ -125,6 +125,10 @@ class Script:
             self._assigned.setdefault((function, node.arg), []).append((None, node))
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             self._assigned.setdefault((scope, node.name), []).append((None, node))
+        else:
+            name = _captured(node)
+            if name is not None:
+                self._assigned.setdefault((scope, name), []).append((None, node))
 
     def _stored(self, target: ast.expr) -> tuple[Optional[ast.expr], ast.AST]:
         """Return what is stored in a target, where that is known, and the statement."""
@@ -165,13 +169,9 @@ class Script:
             if others or first.startswith("."):
                 return ""  # only running tells it
             return ".".join([first, *reversed(parts)])
-        if len(self._stars) == 1 and self._stars[0].startswith("torch") and not parts:
-            return f"{self._stars[0]}.{node.id}"  # from torchvision.transforms import *
+        if len(self._stars) == 1 and self._stars[0][0].startswith("torch") and not parts:
+            return f"{self._stars[0][0]}.{node.id}"  # from torchvision.transforms import *
         return ""
-
-    def is_imported(self, name: str) -> bool:
-        """Tell whether an import may give a name its value."""
-        return name in self._imported
 
     def mention(self, modules: Iterable[str]) -> Optional[tuple[ast.AST, str]]:
         """Return where the script first imports or uses some modules or names, and which."""
@@ -188,6 +188,10 @@ class Script:
                 if any(f"{name}.".startswith(f"{module}.") for name in names):
                     return node, module
         return None
+
+    def is_imported(self, name: str) -> bool:
+        """Tell whether an import may give a name its value."""
+        return name in self._imported
 
     def imported_twice(self) -> list[tuple[ast.AST, str]]:
         """Return the imports of names of torch's that other modules may give, too, and why."""
@@ -267,7 +271,14 @@ class Script:
             places = [place for _, place in self.assignments(node)]
             if places and self.is_imported(node.id):
                 changes = changes + places  # an import or an assignment: which one is not known
+            if places and self.binding(node) is self.tree:
+                changes = changes + self._stars_behind(places)
         return changes
+
+    def _stars_behind(self, places: list[ast.AST]) -> list[ast.AST]:
+        """Return the `from ... import *` behind an assignment: what they bring is not known."""
+        first = min(getattr(place, "lineno", 0) for place in places)
+        return [star for _, star in self._stars if star.lineno > first]
 
     def is_set_once(self, node: ast.Attribute) -> bool:
         """Tell whether `OBJECT.NAME` is set at most once in the script, and that by `self`."""
@@ -423,6 +434,14 @@ class Script:
         """Return the blanks before a statement."""
         start, _ = self.span(node)
         return self.text[self._starts[node.lineno - 1] : start]
+
+
+def _captured(node: ast.AST) -> Optional[str]:
+    """Return the name that `except ERROR as NAME`, or a pattern of `match`, gives a value."""
+    kind = type(node).__name__  # Python 3.9 has no patterns
+    if kind in ("ExceptHandler", "MatchAs", "MatchStar"):
+        return node.name  # type: ignore[attr-defined]
+    return node.rest if kind == "MatchMapping" else None  # type: ignore[attr-defined]
 
 
 def _repeated(left: Any, right: Any) -> list[Any]:
