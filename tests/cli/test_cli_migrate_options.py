@@ -100,6 +100,14 @@ CHANGED = {
         "p.add_argument('--side', type=int, default=9, required=True)\n" + ARGS
         + loader().replace("args.size", "args.side")
     ),
+    "an argument that must be given": (
+        "p.add_argument('side', type=int, default=9)\n" + ARGS
+        + loader().replace("args.size", "args.side")
+    ),
+    "arguments of which one must be given": (
+        "p.add_argument('side', nargs='+', default=[9, 9])\n" + ARGS
+        + loader().replace("args.size", "args.side")
+    ),
     "an option of a dict": (
         "p.add_argument('--fast', action='store_true', **more)\n" + ARGS
         + loader().replace("args.size", "args.fast")
@@ -209,6 +217,13 @@ def test_the_default_of_options_that_are_only_read_is_taken(project, body):
     assert found["graph"][1] == {"center_crop": {"size": 8}}, found["notes"]["untranslated"]
     assert not found["notes"]["untranslated"]
     assert any("the default of line" in note["text"] for note in found["notes"]["notes"])
+
+
+def test_the_default_of_an_argument_that_may_be_left_out_is_taken(project):
+    for nargs in ("?", "*"):
+        side = f"p.add_argument('side', nargs='{nargs}', type=int, default=9)\n"
+        body = PARSER + side + ARGS + loader().replace("args.size", "args.side")
+        assert translated(project, body)["graph"][1] == {"center_crop": {"size": 9}}
 
 
 def test_a_default_is_converted_as_argparse_does(project):

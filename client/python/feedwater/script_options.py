@@ -127,7 +127,11 @@ class Options:
         if default is None and action_name in ("store_true", "store_false"):
             default = ast.Constant(action_name == "store_false")
         required = keywords.get("required")
-        if None in keywords or (required is not None and not _is(required, False)):
+        nargs = keywords.get("nargs")
+        may_lack = isinstance(nargs, ast.Constant) and nargs.value in ("?", "*")
+        is_required = not (may_lack or words[0].startswith("-"))  # a positional one
+        is_required = is_required or (required is not None and not _is(required, False))
+        if None in keywords or is_required:
             default = None  # not known, or never taken
         if isinstance(default, ast.Constant) and isinstance(default.value, str):
             default = self._converted(default, keywords.get("type"))
