@@ -18,6 +18,9 @@
 namespace feedwater {
 namespace {
 
+// Of tasks of `srun --pty`, of which the first one has the terminal.
+constexpr const char* kPty = "SLURM_PTY_PORT";
+
 struct Launcher {
   absl::string_view name;
   std::initializer_list<const char*> rank, world_size, local_rank;  // the first that is set counts
@@ -42,8 +45,9 @@ const Launcher kLaunchers[] = {
 struct Said {
   const Launcher* launcher = nullptr;
   std::optional<int64_t> rank, world_size, local_rank;
-  std::string names;    // the variables, for messages
-  std::string missing;  // the one that is not there
+  std::string names;          // the variables, for messages
+  std::string missing;        // the one that is not there
+  bool may_be_shell = false;  // one process, started by hand in the shell of a first task
 
   std::string Text() const {
     return absl::StrCat(launcher->name, " says rank ", *rank, " of ", *world_size, " (", names,
@@ -139,6 +143,8 @@ absl::StatusOr<std::optional<Said>> Read(const Launcher& launcher) {
   said.local_rank = *local_rank;
   if (!*world_size) said.missing = *launcher.world_size.begin();
   if (!*rank) said.missing = *launcher.rank.begin();
+  said.may_be_shell =
+      launcher.name == "Slurm" && said.missing.empty() && !Env({kPty}).empty() && *world_size != 1;
   for (const auto& names : {launcher.rank, launcher.world_size}) {
     if (const char* name = FirstSet(names))
       absl::StrAppend(&said.names, said.names.empty() ? "" : ", ", name, "=", std::getenv(name));
@@ -173,7 +179,7 @@ absl::StatusOr<std::optional<Said>> ReadLaunch() {
     absl::StatusOr<std::optional<Said>> said = Read(launcher);
     if (!said.ok()) return said.status();
     if (!*said) continue;
-    if ((*said)->missing.empty()) {
+    if ((*said)->missing.empty() && !(*said)->may_be_shell) {
       complete.push_back(**said);
     } else if (complete.empty()) {
       halves.push_back(**said);
@@ -182,6 +188,14 @@ absl::StatusOr<std::optional<Said>> ReadLaunch() {
   for (const Said& half : halves) {
     if (complete.empty()) {
       if (!half.rank && half.world_size == 1) continue;
+      if (half.may_be_shell) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            half.Text(), ", and ", kPty, " is set: in a shell of `srun --pty` with ",
+            *half.world_size,
+            " tasks this would be one process that reads the share of one. Start the shell with "
+            "`srun --ntasks=1 --pty`, or every rank through srun, with ",
+            kPty, " unset, or give both rank and world_size"));
+      }
       return absl::InvalidArgumentError(
           absl::StrCat("half of ", half.launcher->name, "'s environment is there: ", half.names,
                        ", and no ", half.missing,

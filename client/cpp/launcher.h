@@ -22,9 +22,9 @@ struct LaunchIdentity {
 // Arguments win, both of them; with others than the launcher's the job is this process's own. Else
 // the environment of torchrun, Horovod, Open MPI, MVAPICH, PMI or srun, whichever is complete
 // first; else rank 0 of 1. InvalidArgument when a variable is no number, half of a launcher's are
-// there, TF_CONFIG alone tells of several workers, or only one of rank and world_size is given;
-// FailedPrecondition when two launchers contradict one another. The daemon checks that the rank is
-// below the world size.
+// there, this may be the shell of `srun --pty`, TF_CONFIG alone tells of several workers, or only
+// one of rank and world_size is given; FailedPrecondition when two launchers contradict one
+// another. The daemon checks that the rank is below the world size.
 absl::StatusOr<LaunchIdentity> IdentifyLaunch(std::optional<int64_t> rank,
                                               std::optional<int64_t> world_size);
 

@@ -13,6 +13,7 @@ TORCHRUN = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}
 AT = {"MASTER_ADDR": "n0", "MASTER_PORT": "29500"}
 SLURM = {"SLURM_PROCID": "3", "SLURM_NTASKS": "4", "SLURM_LOCALID": "1", "SLURM_JOB_ID": "77"}
 STEP = {**SLURM, "SLURM_STEP_ID": "2", "SLURM_STEP_NUM_TASKS": "4"}
+PTY = {"SLURM_PTY_PORT": "41235"}  # of `srun --pty`
 # The script of sbatch itself: one process, with the variables of a first task.
 BATCH = {"SLURM_PROCID": "0", "SLURM_NTASKS": "4", "SLURM_LOCALID": "0", "SLURM_JOB_ID": "77"}
 # A shell of salloc: on the login node, or on the first node with use_interactive_step.
@@ -60,6 +61,10 @@ OWN = "pid-"  # a job of the process's own
         ({**SALLOC, "RANK": "1", "WORLD_SIZE": "2", **AT}, (1, 2, 1), "n0:29500/"),
         ({**BATCH, **OPEN_MPI, "PMIX_NAMESPACE": "p"}, (2, 6, 0), "mpi-p/"),
         ({**STEP, **PMI, "PMI_JOBID": "j"}, (1, 2, 1), "mpi-j/"),
+        # A shell of `srun --pty`: one task, or what is started in it knows its ranks.
+        ({**STEP, **PTY, "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"}, (0, 1, 1), "slurm-"),
+        ({**STEP, **PTY, "SLURM_PROCID": "0", **TORCHRUN, "WORLD_SIZE": "6"}, (5, 6, 1), "slurm-"),
+        ({**STEP, "SLURM_PTY_PORT": ""}, (3, 4, 1), "slurm-77.2/"),
         # Half of what another launcher would set, and it fits.
         ({**STEP, "WORLD_SIZE": "4"}, (3, 4, 1), "slurm-77.2/"),
         # TensorFlow's workers are launched by somebody who says their ranks; or there is but one.
@@ -88,6 +93,12 @@ def test_the_environment_says_who_this_process_is(fake, start, environment, expe
         ({"PMI_SIZE": "2"}, "INVALID_ARGUMENT", ["half of PMI's", "PMI_RANK"]),
         (SALLOC, "INVALID_ARGUMENT", ["half of Slurm's", "SLURM_NTASKS=4", "SLURM_PROCID"]),
         (SLURM, "INVALID_ARGUMENT", ["half of Slurm's", "SLURM_PROCID=3", "SLURM_STEP_ID"]),
+        # The shell of `srun -n 4 --pty` is one process, with the variables of a first task of four.
+        (
+            {**STEP, **PTY, "SLURM_PROCID": "0"},
+            "INVALID_ARGUMENT",
+            ["Slurm says rank 0 of 4", "SLURM_PTY_PORT is set", "srun --ntasks=1 --pty"],
+        ),
         ({"RANK": "0", "WORLD_SIZE": "many"}, "INVALID_ARGUMENT", ["WORLD_SIZE is 'many'"]),
         (TENSORFLOW, "INVALID_ARGUMENT", ["TF_CONFIG names 3 workers"]),
         # A leftover that would make every task of srun, or process of mpirun, a world of its own.

@@ -22,6 +22,7 @@ _CURE = (
 # SLURM_STEP_ID of what is not a step of srun's: the shell of `salloc`, the script of `sbatch`, the
 # container of a job.
 _NO_STEPS = ("4294967290", "4294967291", "4294967292")
+_PTY = "SLURM_PTY_PORT"  # of tasks of `srun --pty`, of which the first one has the terminal
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,7 @@ class Said:
     names: str  # of the variables, for messages
     job: Optional[str] = None
     missing: str = ""  # the variable that is not there
+    may_be_shell: bool = False  # one process, started by hand in the shell of a first task
 
     def __str__(self) -> str:
         return f"{self.source} says rank {self.rank} of {self.world_size} ({self.names})"
@@ -102,7 +104,7 @@ def said_by_launchers(env: Mapping[str, str]) -> tuple[Optional[Said], list[Said
     complete: list[Said] = []
     for launcher in LAUNCHERS:
         said = _read(launcher, env)
-        if said is not None and not said.missing:
+        if said is not None and not said.missing and not said.may_be_shell:
             complete.append(said)
         elif said is not None and not complete:
             halves.append(said)
@@ -134,6 +136,13 @@ def refuse_halves(halves: list[Said]) -> None:
     for half in halves:
         if half.rank is None and half.world_size == 1:
             continue
+        if half.may_be_shell:
+            raise InvalidArgument(
+                f"{half}, and {_PTY} is set: in a shell of `srun --pty` with "
+                f"{half.world_size} tasks this would be one process that reads the share of one. "
+                f"Start the shell with `srun --ntasks=1 --pty`, or every rank through srun, with "
+                f"{_PTY} unset, or give both rank and world_size"
+            )
         raise InvalidArgument(
             f"half of {half.source}'s environment is there: {half.names}, and no {half.missing}; "
             f"{_CURE}. (Lightning's own launcher sets no rank: make the loader in "
@@ -171,7 +180,9 @@ def _read(launcher: Launcher, env: Mapping[str, str]) -> Optional[Said]:
         for names in (launcher.rank, launcher.world_size)
     )
     shown = ", ".join(f"{name}={env[name]}" for name in set_names if name is not None)
-    return Said(launcher.name, rank, world_size, local_rank, shown, _job(launcher, env), missing)
+    may_be_shell = bool(launcher is _SLURM and not missing and env.get(_PTY)) and world_size != 1
+    job = _job(launcher, env)
+    return Said(launcher.name, rank, world_size, local_rank, shown, job, missing, may_be_shell)
 
 
 def _missing_of_step(env: Mapping[str, str]) -> Optional[str]:
