@@ -1,10 +1,13 @@
 #include "client/cpp/launcher.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <initializer_list>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -14,9 +17,13 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 
 namespace feedwater {
 namespace {
+
+// The field of /proc/self/stat that says when a process began, counted behind its name.
+constexpr size_t kBegan = 19;
 
 // Of tasks of `srun --pty`, of which the first one has the terminal.
 constexpr const char* kPty = "SLURM_PTY_PORT";
@@ -152,6 +159,20 @@ absl::StatusOr<std::optional<Said>> Read(const Launcher& launcher) {
   return std::optional<Said>(said);
 }
 
+// This process, as no other one on the host is named: numbers of processes come again, and mean
+// others in other containers.
+std::string ProcessKey() {
+  std::ifstream file("/proc/self/stat");
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  const std::vector<absl::string_view> fields =  // behind the program's name, which may have blanks
+      absl::StrSplit(absl::string_view(text).substr(text.rfind(')') + 1), ' ', absl::SkipEmpty());
+  struct stat space = {};
+  if (fields.size() <= kBegan || stat("/proc/self/ns/pid", &space) != 0) {
+    return absl::StrCat("pid-", getpid(), ".0.0");
+  }
+  return absl::StrCat("pid-", getpid(), ".", fields[kBegan], ".", space.st_ino);
+}
+
 bool Contradicts(std::optional<int64_t> says, std::optional<int64_t> known) {
   return says && says != known;
 }
@@ -261,7 +282,7 @@ absl::StatusOr<LaunchIdentity> IdentifyLaunch(std::optional<int64_t> rank,
     identity.rank = *rank;
     identity.world_size = *world_size;
   }
-  if (identity.job.empty()) identity.job = absl::StrCat("pid-", getpid());
+  if (identity.job.empty()) identity.job = ProcessKey();
   return identity;
 }
 

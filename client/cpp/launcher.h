@@ -16,7 +16,7 @@ namespace feedwater {
 
 struct LaunchIdentity {
   int64_t rank = 0, world_size = 1, local_rank = 0;
-  std::string job;  // what all ranks of this launch have in common; "pid-N" without a launcher's
+  std::string job;  // what all ranks of this launch have in common; without it "pid-N.BEGAN.SPACE"
 };
 
 // Arguments win, both of them; with others than the launcher's the job is this process's own. Else

@@ -6,6 +6,9 @@ never happen is that two ranks of one launch both read everything as rank 0 of 1
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 from driver import Refused
 
@@ -83,6 +86,16 @@ def test_the_environment_says_who_this_process_is(fake, start, environment, expe
     if "LOCAL_RANK" in str(environment) or "LOCALID" in str(environment):
         assert facts["local_rank"] == expected[2]
     assert fake.requests[-1].job.startswith(job)
+
+
+def test_a_process_without_a_launcher_has_a_job_that_no_other_one_on_the_host_has(fake, start):
+    """Containers have numbers of processes of their own, and share a daemon."""
+    driver = start(fake)
+    driver.open("numbers")
+    pid = driver.process.pid
+    began = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    space = os.stat(f"/proc/{pid}/ns/pid").st_ino
+    assert fake.requests[-1].job == f"pid-{pid}.{began}.{space}/numbers#1"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -17,7 +16,7 @@ from .crc32c import crc32c
 from .fields import Field, Place
 from .layout import epoch_positions, outputs
 from .outputs import Begun, Converter
-from .placement import RankPlacement, placement, process_group
+from .placement import RankPlacement, placement, process_group, process_key
 from .position import EpochShape, Position
 from .ragged import arrays
 from .spill import Spill, lendable
@@ -97,7 +96,7 @@ class Feed:
         """Open the stream of a rank."""
         job = options.job
         if self._job_suffix is not None:
-            job = (place.job or f"pid-{os.getpid()}") + self._job_suffix
+            job = (place.job or process_key()) + self._job_suffix
         try:
             self.stream = Stream(
                 replace(options, job=job, rank=place.rank, world_size=place.world_size)

@@ -18,8 +18,8 @@ from .arguments import OF_A_DATASET, integer, refuse_arguments
 from .errors import BAD_SAMPLE_CURE, BadSample, InvalidArgument
 from .fork_server import check_guarded
 from .pipeline import GraphEntry, Op, Pipeline
-from .placement import is_apart, placement
-from .private import key_of, process_key
+from .placement import is_apart, placement, process_key
+from .private import key_of
 from .samples import FieldNames, SampleField, described
 from .served import Served, length_of, offer_of, serve
 from .stream import check_timeout

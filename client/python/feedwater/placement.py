@@ -277,12 +277,26 @@ def _siblings() -> Optional[str]:
 
 def _of_parent(kind: str) -> str:
     parent = os.getppid()
+    return f"{kind}-of-pid-{parent}.{_began(parent)}"
+
+
+def process_key() -> str:
+    """Name this process as no other one on the host, before or after it, as the C++ client does."""
+    pid = os.getpid()
+    try:  # the same number means other processes in other containers
+        space = os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        space = 0
+    return f"pid-{pid}.{_began(pid)}.{space}"
+
+
+def _began(pid: int) -> str:
+    """Return when a process began: numbers of processes come again."""
     try:
-        with open(f"/proc/{parent}/stat", encoding="ascii", errors="replace") as file:
-            began = file.read().rpartition(")")[2].split()[19]  # numbers of processes come again
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[19]
     except (OSError, IndexError):
-        began = "0"
-    return f"{kind}-of-pid-{parent}.{began}"
+        return "0"
 
 
 def _data_loader_workers() -> int:

@@ -24,7 +24,7 @@ from .control import Control, messages
 from .descriptors import close, open_kept
 from .lifeline import FIFO, lifeline_of, open_end, own_lifeline
 from .machine import usable_cpus, usable_memory
-from .placement import RankPlacement, local_ranks
+from .placement import RankPlacement, local_ranks, process_key
 from .private_folder import (
     LOG,
     StartLock,
@@ -125,17 +125,6 @@ def key_of(place: RankPlacement, job: Optional[str]) -> str:
         is_restarted = restarts != "0" and bool(os.environ.get("TORCHELASTIC_RUN_ID"))
         return launched.removesuffix(f".{restarts}") if is_restarted else launched
     return job or process_key()
-
-
-def process_key() -> str:
-    """Name this process as no other one on the host, before or after it."""
-    try:  # numbers of processes come again, and mean others in other containers
-        with open("/proc/self/stat", encoding="ascii", errors="replace") as file:
-            began = file.read().rpartition(")")[2].split()[19]
-        space = os.stat("/proc/self/ns/pid").st_ino
-    except (OSError, IndexError):
-        began, space = "0", 0
-    return f"pid-{os.getpid()}.{began}.{space}"
 
 
 def split_cpus(usable: int, ranks: int, neighbours: int) -> int:
