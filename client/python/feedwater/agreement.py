@@ -54,8 +54,8 @@ class Agreement:
     Parameters
     ----------
     is_of_group : bool
-        Other ranks may make the same loader. One that the program made for this rank alone is not
-        counted.
+        Other ranks may make the same loader. One to which the program gave a place that no launch
+        knows is not counted.
     """
 
     _made = 0  # numbers given to loaders of this process

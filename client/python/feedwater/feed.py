@@ -16,7 +16,7 @@ from .crc32c import crc32c
 from .fields import Field, Place
 from .layout import epoch_positions, outputs
 from .outputs import Begun, Converter
-from .placement import RankPlacement, placement, process_group, process_key
+from .placement import RankPlacement, is_apart, placement, process_group, process_key
 from .position import EpochShape, Position
 from .ragged import arrays
 from .spill import Spill, lendable
@@ -81,7 +81,7 @@ class Feed:
         self._converter = converter
         self._spill = Spill()
         self._pending: Optional[_Pending] = None
-        self._agreement = Agreement(not place_is_settled or place.world_size > 1)
+        self._agreement = Agreement(not is_apart(place_is_settled, place))
         try:
             self._open(options, place)
         except BaseException:

@@ -193,7 +193,7 @@ class Loader(LoaderPosition, DataLoaderHabits, Pickles):
         )
         job_suffix = None  # of a default name
         if job is None:
-            apart = is_apart(rank, place)
+            apart = is_apart(rank is not None, place)
             number = next(_opened.setdefault((name, apart), count(1)))
             job_suffix = f"/{name}#{'apart' if apart else ''}{number}"
         form = self.output

@@ -71,7 +71,7 @@ def serve_for_loader(
         patience=min(APPEARS_S, check_timeout(options.get("reconnect_timeout", 60.0))),
     )
     try:
-        is_alone = job is None and is_apart(rank, place)
+        is_alone = job is None and is_apart(rank is not None, place)
         key = f"apart/{process_key()}" if is_alone else f"{key_of(place, job)}/{job}"
         name = _name_of(dataset, key)
         offer = offer_of(name, version, False, workers, timeout)

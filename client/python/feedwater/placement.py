@@ -108,11 +108,11 @@ def placement(
     return _place(group, launched, env)
 
 
-def is_apart(rank: Optional[int], place: RankPlacement) -> bool:
-    """Tell whether the program gave this process a place that no launch knows: other ranks need not
-    make the same loader, so it must not count among those that they all make.
+def is_apart(is_given: bool, place: RankPlacement) -> bool:
+    """Tell whether a place is one that the program gave and that no launch knows: other ranks need
+    not make the same loader, so it must not count among those that they all make.
     """
-    return rank is not None and place.source is None
+    return is_given and place.source is None
 
 
 def local_ranks(place: RankPlacement, env: Optional[Mapping[str, str]] = None) -> int:

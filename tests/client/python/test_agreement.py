@@ -242,3 +242,14 @@ def test_a_store_that_fails_is_no_error(group):
     for answer in (fails, lambda *unused: b"[1]", lambda *unused: b"\xff"):
         group(0, compare_set=answer)
         check(0)
+
+
+def test_loaders_with_a_place_of_their_own_are_not_counted(group, daemon, open_loader):
+    """Rank 0 may make them alone, before those that all ranks make."""
+    group(0)
+    for rank, world_size in ((0, 1), (0, 3), (2, 3)):
+        open_loader(daemon, rank=rank, world_size=world_size)
+    assert group.store == {}
+    open_loader(daemon)
+    open_loader(daemon, rank=0, world_size=2)  # the group's own place
+    assert sorted(group.store) == ["feedwater/1", "feedwater/2"]
