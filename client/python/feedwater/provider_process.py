@@ -32,7 +32,7 @@ from .passing import receive_socket, send_with
 from .payload import MAX_PAYLOAD, Region, TooLarge, align
 from .pickled import unpickled
 from .samples import FieldNames, Plan
-from .seeding import Seeding
+from .seeding import Seeding, seed_apart
 
 _ENTRY = wire.ENTRY.size
 _ANSWER_AT = wire.ENTRY_ASKED.size
@@ -340,6 +340,8 @@ def _obey_program(
         elif word == "serve":
             if content.share is not None:
                 own = None  # each epoch has a copy of its own
+            if not content.seeded:
+                seed_apart()
             with no_fork:
                 sock = keep(socket.socket(fileno=receive_socket(control)))
             try:

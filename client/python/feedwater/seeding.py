@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import random
+import secrets
 import sys
 import types
 from _random import Random as _Twister
@@ -200,6 +201,15 @@ def seed_all(seed: int) -> None:
     _seed_random(seed)
     _seed_numpy(seed)
     _seed_torch_in_time(seed)
+
+
+def seed_apart() -> None:
+    """Seed the common generators with what no other process has: a fork begins where its parent
+    stands. `random` does that itself.
+    """
+    _seed_numpy(secrets.randbits(64))
+    if "torch" in sys.modules:  # one that is imported later has a seed of its own
+        sys.modules["torch"].default_generator.seed()
 
 
 def captured() -> tuple[Any, Any, Any]:

@@ -5,6 +5,7 @@ what becomes of them when the user's code, the daemon or the program misbehaves.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import re
 import signal
@@ -73,6 +74,28 @@ def test_what_is_random_depends_on_the_seeds_alone(serve):
     free = serve(own.Random(), name="c", seeded=False)
     got = [answer.tensors[0].tolist() for answer in free.get(5, 5, seed=seeds)]
     assert got[0] != got[1]
+
+
+DRAWING = """
+import contextlib
+import numpy.random
+import own_datasets
+with contextlib.suppress(ImportError):
+    import torch
+
+class Drawing(own_datasets.Random): pass
+"""
+
+
+def test_without_seeds_each_process_draws_other_numbers(serve, daemon, tmp_path, monkeypatch):
+    """They are forks of one process, which has imported what draws."""
+    (tmp_path / "drawing.py").write_text(DRAWING)
+    monkeypatch.syspath_prepend(tmp_path)
+    serve(importlib.import_module("drawing").Drawing(), workers=3, seeded=False)
+    wait_for(lambda: len(daemon.askers) == 3)
+    drawn = [asker.get(5)[0].tensors[0].tolist() for asker in daemon.askers]
+    assert len(drawn[0]) == 4 + ("torch" in sys.modules)
+    assert len({number for numbers in drawn for number in numbers}) == 3 * len(drawn[0])
 
 
 def test_a_sample_that_is_too_large_is_kept_until_there_is_room(serve, tmp_path):
