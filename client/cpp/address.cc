@@ -12,7 +12,9 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <mutex>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -118,7 +120,12 @@ absl::StatusOr<std::string> FindAddress(absl::string_view address) {
   const bool is_given = !address.empty() || !AddressOfEnvironment().empty();
   std::vector<std::string> tried =
       address.empty() ? CandidateAddresses() : std::vector<std::string>{std::string(address)};
-  if (is_given) {  // a socket stands for its folder
+  if (is_given) {
+    // Absolute: the program may change its folder before a reconnect.
+    std::error_code error;
+    const auto path = std::filesystem::absolute(tried[0], error).lexically_normal();
+    if (!error) tried[0] = path.string();
+    // A socket stands for its folder.
     const size_t slash = tried[0].rfind('/');
     const absl::string_view name = absl::string_view(tried[0]).substr(slash + 1);
     if (slash != std::string::npos && (name == "data.sock" || name == "control.sock"))

@@ -63,6 +63,18 @@ TEST_F(Address, ASocketThatAKilledDaemonHasLeftDoesNotHideOneThatListens) {
   EXPECT_EQ(*FindAmong(folders_, false), folders_[2]);
 }
 
+// The program may change its folder before it connects again.
+TEST_F(Address, ARelativeOneIsMadeAbsolute) {
+  Put(folders_[0], true);
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder_);
+  for (const char* given : {"0", "./0", "0/control.sock", "1/../0/data.sock"})
+    EXPECT_EQ(FindAddress(given).value_or(""), folders_[0]) << given;
+  std::filesystem::current_path(folders_[0]);
+  EXPECT_EQ(FindAddress("data.sock").value_or(""), folders_[0]);
+  std::filesystem::current_path(before);
+}
+
 // As `FEEDWATER_ADDRESS= command` gives it, and a unit's empty Environment=. Another user has put a
 // daemon of their own where this one's would be.
 TEST_F(Address, AnEmptyVariableNamesNoPlaceAndTrustsNobodyMore) {

@@ -202,7 +202,8 @@ def resolve(address: Optional[str] = None) -> str:
     given = os.fspath(address) if address else os.environ.get("FEEDWATER_ADDRESS")
     if given:
         folder, name = os.path.split(given)
-        return folder if name in (DATA_SOCKET, CONTROL_SOCKET) else given
+        # Absolute: the program may change its folder before a reconnect.
+        return os.path.abspath(folder if name in (DATA_SOCKET, CONTROL_SOCKET) else given)
     tried = candidates(numa_node())
     closed, there = None, []
     for directory in tried:

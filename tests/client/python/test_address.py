@@ -32,6 +32,24 @@ def test_a_socket_stands_for_its_folder(monkeypatch):
         assert address.resolve() == "/elsewhere"
 
 
+def test_a_relative_address_stays_what_it_was_when_the_program_changes_its_folder(
+    tmp_path, monkeypatch, daemon, open_loader
+):
+    monkeypatch.chdir(daemon.directory.parent)
+    for given in (daemon.directory.name, f"./{daemon.directory.name}/data.sock"):
+        assert address.resolve(given) == str(daemon.directory)
+    monkeypatch.setenv("FEEDWATER_ADDRESS", daemon.directory.name)
+    assert address.resolve() == str(daemon.directory)
+    loader = open_loader(daemon, address=daemon.directory.name)
+    monkeypatch.chdir(daemon.directory)
+    assert address.resolve("data.sock") == str(daemon.directory)
+    next(iter(loader))
+    for session in list(daemon.sessions.values()):
+        session.close()
+    monkeypatch.chdir(tmp_path)
+    assert len(list(loader)) == 10 and loader.stats()["reconnects"] == 1
+
+
 def test_the_users_own_daemon_is_found(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.setattr(address, "numa_node", lambda: 0)
