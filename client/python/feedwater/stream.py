@@ -206,6 +206,9 @@ class Stream:
                 try:
                     left = max(1.0, deadline - time.monotonic())
                     self._session, now = self._connect(left)
+                    if self._closed:  # by another thread, which found no session
+                        self._drop_session()
+                        raise errors.FailedPrecondition("the loader is closed")
                     if not self.facts.files.as_of_ns:  # the daemon was upgraded meanwhile
                         self.facts.files.CopyFrom(now.files)
                     self.facts.own_identity = self.facts.own_identity or now.own_identity

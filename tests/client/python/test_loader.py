@@ -4,12 +4,16 @@ test_loader_positions.py.
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from own_processes import wait_for
 from reading import check, epoch_positions, positions, where
 
 import feedwater
+from feedwater import stream
+from feedwater.session import Session
 
 ALL = list(range(40))
 
@@ -223,6 +227,29 @@ def test_a_wait_in_another_thread_ends_when_the_loader_is_closed(start, open_loa
     thread.join(10)
     assert not thread.is_alive()
     assert isinstance(caught[0], feedwater.FailedPrecondition)
+
+
+def test_a_loader_that_is_closed_while_it_reconnects_leaves_no_session(
+    start, open_loader, monkeypatch
+):
+    """Another thread's close finds no session then, as the new one is not known yet."""
+    daemon = start()
+    loader = open_loader(daemon)
+    next(iter(loader))
+    (first,) = daemon.sessions.values()
+    first.close()
+    first.ended.wait()
+    open_session = Session.open
+
+    def open_and_close(*arguments):
+        opened = open_session(*arguments)
+        loader.close()
+        return opened
+
+    monkeypatch.setattr(stream, "Session", SimpleNamespace(open=open_and_close))
+    with pytest.raises(feedwater.FailedPrecondition, match="the loader is closed"):
+        list(loader)
+    wait_for(lambda: not daemon.sessions)
 
 
 def test_the_package_says_what_it_is():
