@@ -187,10 +187,8 @@ absl::StatusOr<Specs> AugmentOp::Plan(absl::Span<const TensorSpec> inputs,
 OpMemory AugmentOp::Memory(absl::Span<const TensorSpec> inputs,
                            const PlanEnvironment& environment) const {
   if (most() < 2) return {};
-  const Size size = ImageSizeOf(inputs[0]);
-  const int64_t pixels =
-      inputs[0].IsStatic() ? int64_t{size.width} * size.height : environment.limits.max_pixels;
-  return {pixels * ChannelsOf(inputs[0]), {}};
+  bool is_bound = false;  // Plan's spec tells that, too
+  return {MostBytes(inputs[0], LimitsOfInput(inputs, 0, environment), &is_bound), {}};
 }
 
 absl::Status AugmentOp::Run(Sample& sample, Draws draws) const {

@@ -97,6 +97,9 @@ class AugmentOp : public Op {
   absl::Status Run(Sample& sample, Draws draws) const final;
   OpMemory Memory(absl::Span<const TensorSpec> inputs,
                   const PlanEnvironment& environment) const final;
+  int64_t MostPixels(const TensorSpec&, int64_t pixels, const ImageLimits&) const final {
+    return pixels;
+  }
 
  protected:
   virtual int64_t most() const = 0;  // operations of a sample, up to kMaxAugmentations

@@ -29,6 +29,8 @@ bool IsMask(const TensorSpec& spec) {
   return spec.layout == Layout::kPlain && spec.shape.size() == 2 && !IsFloating(spec.dtype);
 }
 
+int64_t ChannelsOrOne(const TensorSpec& spec) { return IsImage(spec) ? ChannelsOf(spec) : 1; }
+
 }  // namespace
 
 // All ops in one point program.
@@ -236,6 +238,9 @@ OpMemory Combinator::Memory(absl::Span<const TensorSpec> inputs,
   ByteCounts numbers;  // by field: how many it has at most, whichever ops are done
   for (size_t f = 0; f < inputs.size(); ++f)
     numbers.push_back(memory.outputs[f] / static_cast<int64_t>(DTypeSize(inputs[f].dtype)));
+  // Flow ends once no spec changes. An op that makes an open image larger may do so again behind
+  // that, and the others then have to do with the larger one: it counts with max_pixels.
+  bool grows = false;
   const size_t base = kSparesOfField * inputs.size();
   memory.spares.resize(base);
   const auto plan = [&](size_t op, const Specs& fields) -> absl::StatusOr<Specs> {
@@ -254,7 +259,7 @@ OpMemory Combinator::Memory(absl::Span<const TensorSpec> inputs,
     PlanEnvironment own_environment = environment;
     own_environment.most_bytes = most;
     const OpMemory own = inner.op->Memory(in, own_environment);
-    most = MostBytesMade(*inner.entry, own, in, most, environment.limits, &out, &memory.is_bound);
+    most = MostBytesMade(*inner.entry, *inner.op, own, in, own_environment, &out, &memory.is_bound);
     memory.is_bound |= own.is_bound;
     memory.scratch_is_bound |= own.scratch_is_bound;
     memory.scratch = std::max(memory.scratch, own.scratch);
@@ -270,9 +275,15 @@ OpMemory Combinator::Memory(absl::Span<const TensorSpec> inputs,
       memory.spares[base + i] = std::max(memory.spares[base + i], own.spares[i]);
     for (size_t i = 0; i < inner.fields.size(); ++i) {
       const size_t field = inner.fields[i];
+      const auto number_bytes = static_cast<int64_t>(DTypeSize(out[i].dtype));
+      const bool is_open_picture = !in[i].IsStatic() && (IsImage(in[i]) || IsMask(in[i]));
+      if (may_repeat() && is_open_picture &&
+          most[i] / number_bytes / ChannelsOrOne(out[i]) > numbers[field] / ChannelsOrOne(in[i])) {
+        grows = true;
+        most[i] = std::max(most[i], MostBytes(out[i], environment.limits, &memory.is_bound));
+      }
       memory.outputs[field] = std::max(memory.outputs[field], most[i]);
-      numbers[field] =
-          std::max(numbers[field], most[i] / static_cast<int64_t>(DTypeSize(out[i].dtype)));
+      numbers[field] = std::max(numbers[field], most[i] / number_bytes);
       for (size_t s = 0; s < kSparesOfField && !chooses_one(); ++s) {
         int64_t& spare = memory.spares[kSparesOfField * field + s];
         spare = std::max(spare, most[i]);
@@ -283,7 +294,10 @@ OpMemory Combinator::Memory(absl::Span<const TensorSpec> inputs,
     return result;
   };
   // What cannot be planned is refused elsewhere, or is this sample's error.
-  Flow(Specs(inputs.begin(), inputs.end()), plan).IgnoreError();
+  do {
+    grows = false;
+    Flow(Specs(inputs.begin(), inputs.end()), plan).IgnoreError();
+  } while (grows);
   return memory;
 }
 

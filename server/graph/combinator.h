@@ -45,6 +45,8 @@ class Combinator : public Op {
 
   virtual void Choose(Draws* draws, Choice* choice) const = 0;
   virtual bool chooses_one() const { return false; }  // or none, always
+  // Whether an op may also be done behind itself, or behind one that follows it in `ops`.
+  virtual bool may_repeat() const { return false; }
   // What may come out, whatever is chosen. NotFound: nothing does of this sample, which is too
   // small for all that may be chosen.
   virtual absl::StatusOr<Specs> Flow(Specs fields, PlanOne plan) const = 0;

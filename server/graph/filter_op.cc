@@ -31,7 +31,7 @@ OpMemory FilterOp::Memory(absl::Span<const TensorSpec> inputs,
                           const PlanEnvironment& environment) const {
   const int64_t known = inputs[0].shape[1];
   const int64_t width = std::min<int64_t>(
-      most().width, known >= 0 ? known : std::max<int64_t>(environment.limits.max_pixels, 1));
+      most().width, known >= 0 ? known : LimitsOfInput(inputs, 0, environment).max_pixels);
   const Size row{static_cast<int>(width), 1};
   const int channels = static_cast<int>(ChannelsOf(inputs[0]));
   OpMemory memory;

@@ -19,6 +19,9 @@ class FilterOp : public Op {
   absl::Status Run(Sample& sample, Draws draws) const final;
   OpMemory Memory(absl::Span<const TensorSpec> inputs,
                   const PlanEnvironment& environment) const final;
+  int64_t MostPixels(const TensorSpec&, int64_t pixels, const ImageLimits&) const final {
+    return pixels;
+  }
 
  protected:
   // An image and where it goes to, valid during Filter only.

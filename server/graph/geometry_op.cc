@@ -42,23 +42,36 @@ OpMemory GeometryOp::Memory(absl::Span<const TensorSpec> inputs,
     if (!IsPicture((*roles)[i])) continue;
     const size_t place = picture++;  // among pictures, as Run counts them
     const TensorSpec &from = inputs[i], &to = (*made)[i];
-    if (IsImage(from))
-      memory.codec_rows = std::max(memory.codec_rows, MostRowBytes(from, to, environment.limits));
-    if (pads()) {
-      memory.scratch =
-          std::max(memory.scratch, MostBytes(to, environment.limits, &memory.is_bound));
+    const ImageLimits source = LimitsOfInput(inputs, i, environment);
+    const ImageLimits result = LimitsOfOutput(*this, inputs, i, environment);
+    if (IsImage(from)) {
+      memory.codec_rows =
+          std::max(memory.codec_rows, MostRowBytes(from, source, to, environment.limits));
     }
+    if (pads()) memory.scratch = std::max(memory.scratch, MostBytes(to, result, &memory.is_bound));
     if (!ResamplesByCopy(place)) continue;
-    memory.codec_copies += MostBytes(from, environment.limits, &memory.is_bound) +
-                           MostBytes(to, environment.limits, &memory.is_bound);
+    memory.codec_copies +=
+        MostBytes(from, source, &memory.is_bound) + MostBytes(to, result, &memory.is_bound);
   }
   return memory;
 }
 
+int64_t GeometryOp::MostPixels(const TensorSpec& picture, int64_t pixels,
+                               const ImageLimits& limits) const {
+  if (!resamples() && !pads()) return pixels;  // what is left of the picture
+  const Size size = ImageSizeOf(picture);
+  const PlannedSize most = MostSize({size.height, size.width}, limits);
+  int64_t product = 0;
+  if (most.height < 0 || most.width < 0 ||
+      __builtin_mul_overflow(most.height, most.width, &product))
+    return limits.max_pixels;
+  return std::min(limits.max_pixels, product);
+}
+
 // Of the codec, which takes uint8 images alone.
-int64_t GeometryOp::MostRowBytes(const TensorSpec& from, const TensorSpec& to,
-                                 const ImageLimits& limits) const {
-  const Size source = MostSizeOf(from, limits);
+int64_t GeometryOp::MostRowBytes(const TensorSpec& from, const ImageLimits& source_limits,
+                                 const TensorSpec& to, const ImageLimits& limits) const {
+  const Size source = MostSizeOf(from, source_limits);
   if (!resamples()) return CopiedRowBytes(source);
   if (to.IsStatic()) return RowBytes(source, ImageSizeOf(to));
   const Size open = ImageSizeOf(from);

@@ -56,10 +56,13 @@ class GeometryOp : public Op {
   absl::Status Run(Sample& sample, Draws draws) const final;
   OpMemory Memory(absl::Span<const TensorSpec> inputs,
                   const PlanEnvironment& environment) const final;
+  int64_t MostPixels(const TensorSpec& picture, int64_t pixels,
+                     const ImageLimits& limits) const override;
   const GeometryOp* AsGeometry() const final { return this; }
 
  private:
-  int64_t MostRowBytes(const TensorSpec& from, const TensorSpec& to,
+  // `source`: the limits of the picture that goes in.
+  int64_t MostRowBytes(const TensorSpec& from, const ImageLimits& source, const TensorSpec& to,
                        const ImageLimits& limits) const;
 
   const BoxRules rules_;

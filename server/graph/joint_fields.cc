@@ -98,6 +98,13 @@ int64_t BoxesScratch(const TensorSpec& spec) {
   return is_boxes ? std::max<int64_t>(0, spec.shape[0]) * int64_t{sizeof(MovedBox)} : 0;
 }
 
+// Of an image or mask; 0 of what is neither.
+int64_t PixelBytes(const TensorSpec& spec) {
+  const auto bytes = static_cast<int64_t>(DTypeSize(spec.dtype));
+  if (IsImage(spec)) return ChannelsOf(spec) * bytes;
+  return spec.shape.size() == 2 && IsIntegers(spec.dtype) ? bytes : 0;
+}
+
 constexpr int64_t kRowsBetweenLooks = 256;
 
 // Moves the boxes of input i into scratch and leaves out those that are dropped.
@@ -219,6 +226,25 @@ int64_t MostBytes(const TensorSpec& spec, const ImageLimits& limits, bool* is_bo
   *is_bound = true;
   if (is_mask) return limits.max_pixels * static_cast<int64_t>(DTypeSize(spec.dtype));
   return limits.max_pixels * ChannelsOf(spec) * static_cast<int64_t>(DTypeSize(spec.dtype));
+}
+
+ImageLimits LimitsOfInput(absl::Span<const TensorSpec> inputs, size_t i,
+                          const PlanEnvironment& environment) {
+  ImageLimits limits = environment.limits;
+  if (i >= inputs.size() || i >= environment.most_bytes.size()) return limits;
+  const int64_t pixel = PixelBytes(inputs[i]);
+  if (pixel > 0 && (inputs[i].IsStatic() || environment.most_bytes[i] >= pixel))
+    limits.max_pixels = environment.most_bytes[i] / pixel;
+  return limits;
+}
+
+ImageLimits LimitsOfOutput(const Op& op, absl::Span<const TensorSpec> inputs, size_t i,
+                           const PlanEnvironment& environment) {
+  ImageLimits limits = environment.limits;
+  if (i >= inputs.size() || PixelBytes(inputs[i]) == 0) return limits;
+  const int64_t pixels = LimitsOfInput(inputs, i, environment).max_pixels;
+  limits.max_pixels = op.MostPixels(inputs[i], pixels, limits);
+  return limits;
 }
 
 TensorSpec ImageSpec(DType dtype, Layout layout, int64_t height, int64_t width, int64_t channels) {

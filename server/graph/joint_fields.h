@@ -117,6 +117,14 @@ TensorSpec ImageSpec(DType dtype, Layout layout, int64_t height, int64_t width, 
 // becomes true. 0 of other open fields, whose bound is not known from what they are.
 int64_t MostBytes(const TensorSpec& spec, const ImageLimits& limits, bool* is_bound);
 
+// The limits for MostBytes and MostSizeOf of an input of Memory: where its size is open, the pixels
+// that environment.most_bytes has room for.
+ImageLimits LimitsOfInput(absl::Span<const TensorSpec> inputs, size_t i,
+                          const PlanEnvironment& environment);
+// The same of output i, which the op makes of that input.
+ImageLimits LimitsOfOutput(const Op& op, absl::Span<const TensorSpec> inputs, size_t i,
+                           const PlanEnvironment& environment);
+
 // InvalidArgument when an image of this size would pass max_pixels.
 absl::Status CheckPixels(int64_t height, int64_t width, const ImageLimits& limits);
 

@@ -129,6 +129,13 @@ class Op {
                           const PlanEnvironment& /*environment*/) const {
     return {};
   }
+  // Of an image or mask that the op makes of `picture`, which has `pixels` at most, where Plan
+  // leaves its size open: the most pixels of any draw. Of a picture of open size nothing else is
+  // known: it may be one row or one column.
+  virtual int64_t MostPixels(const TensorSpec& /*picture*/, int64_t /*pixels*/,
+                             const ImageLimits& limits) const {
+    return limits.max_pixels;
+  }
   // That the op keeps beside its parameters, such as weights of a filter. What is small beside a
   // pipeline's text need not count.
   virtual int64_t TableBytes() const { return 0; }
@@ -158,6 +165,9 @@ class PixelOp : public Op {
   // with `format` untouched, when a single conversion could not give exactly the bytes of the two
   // in sequence.
   virtual bool Compose(int channels, PixelFormat* format) const = 0;
+  int64_t MostPixels(const TensorSpec&, int64_t pixels, const ImageLimits&) const override {
+    return pixels;
+  }
   const PixelOp* AsPixel() const final { return this; }
 };
 

@@ -75,9 +75,10 @@ absl::Status CheckPlanned(const TensorSpec& spec, const TensorSpec& planned) {
       absl::StrCat("writes ", spec.ToString(), ", but had planned ", planned.ToString()));
 }
 
-ByteCounts MostBytesMade(const OpEntry& entry, const OpMemory& memory,
-                         absl::Span<const TensorSpec> inputs, absl::Span<const int64_t> most_bytes,
-                         const ImageLimits& limits, Specs* made, bool* is_bound) {
+ByteCounts MostBytesMade(const OpEntry& entry, const Op& op, const OpMemory& memory,
+                         absl::Span<const TensorSpec> inputs, const PlanEnvironment& environment,
+                         Specs* made, bool* is_bound) {
+  const absl::Span<const int64_t> most_bytes = environment.most_bytes;
   ByteCounts bytes;
   for (size_t i = 0; i < made->size(); ++i) {
     TensorSpec& spec = (*made)[i];
@@ -88,7 +89,7 @@ ByteCounts MostBytesMade(const OpEntry& entry, const OpMemory& memory,
       const int64_t row = has_open_rows ? spec.WithRows(1).ByteSize().value_or(0) : 0;
       if (row > 0) spec = spec.WithRows(memory.outputs[i] / row);
     } else if (spec.IsStatic() || IsImage(spec) || (entry.is_joint && !has_open_rows)) {
-      bytes.push_back(MostBytes(spec, limits, is_bound));
+      bytes.push_back(MostBytes(spec, LimitsOfOutput(op, inputs, i, environment), is_bound));
     } else if (entry.is_joint) {
       bytes.push_back(most_bytes[i]);
       spec = inputs[i];

@@ -1,6 +1,7 @@
 // Whether a field may enter an op, by what the op's schema declares.
 #pragma once
 
+#include "server/graph/op.h"
 #include "server/graph/op_schema.h"
 
 namespace feedwater::server {
@@ -20,12 +21,13 @@ absl::Status CheckNotEmpty(const TensorSpec& spec);
 // Whether `spec` is what was planned, with every size settled.
 absl::Status CheckPlanned(const TensorSpec& spec, const TensorSpec& planned);
 
-// What an op has `made`, in bytes at most, of inputs that have most_bytes. Where its memory does
+// What an op has `made`, in bytes at most. Where its memory does
 // not tell, an output has as many numbers as an input at most: joint ops drop rows, others change
-// nothing but how numbers are stored. Images and masks are counted with max_pixels, and *is_bound
-// becomes true. Open rows become as many as there are at most.
-ByteCounts MostBytesMade(const OpEntry& entry, const OpMemory& memory,
-                         absl::Span<const TensorSpec> inputs, absl::Span<const int64_t> most_bytes,
-                         const ImageLimits& limits, Specs* made, bool* is_bound);
+// nothing but how numbers are stored. Images and masks of open size are counted with
+// Op::MostPixels, and *is_bound becomes true. Open rows become as many as there are at most.
+// `environment` is that of Op::Memory, with most_bytes of the inputs.
+ByteCounts MostBytesMade(const OpEntry& entry, const Op& op, const OpMemory& memory,
+                         absl::Span<const TensorSpec> inputs, const PlanEnvironment& environment,
+                         Specs* made, bool* is_bound);
 
 }  // namespace feedwater::server

@@ -22,6 +22,9 @@ class PointOp : public Op {
   absl::StatusOr<Specs> Plan(absl::Span<const TensorSpec> inputs,
                              const PlanEnvironment& environment) const final;
   absl::Status Run(Sample& sample, Draws draws) const final;
+  int64_t MostPixels(const TensorSpec&, int64_t pixels, const ImageLimits&) const final {
+    return pixels;
+  }
   const PointOp* AsPoint() const final { return this; }
 };
 

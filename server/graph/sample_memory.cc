@@ -139,7 +139,7 @@ class Walk {
     OpMemory own;
     bool fails = false;
     absl::InlinedVector<bool, 4> is_open;  // by output
-    bool is_of_limits = false;             // some of them, which are counted with max_pixels
+    bool is_of_limits = false;             // some of them, which are counted with Op::MostPixels
     for (const Step::Part& part : step.parts) {
       Specs made;
       if (const DecodeOp* decode = part.op->AsDecode()) {
@@ -173,7 +173,12 @@ class Walk {
       }
       is_open.clear();
       for (const TensorSpec& spec : made) is_open.push_back(!spec.IsStatic());
-      most = MostBytesMade(*part.entry, own, current, most, plan_.limits, &made, &is_of_limits);
+      if (step.needs_image && part.op->AsPoint() != nullptr && image == 0) {
+        image = most[0];
+        image_is_bound = !current[0].IsStatic();
+      }
+      environment_.most_bytes = most;
+      most = MostBytesMade(*part.entry, *part.op, own, current, environment_, &made, &is_of_limits);
       decoders += own.codec_copies;
       jpeg = std::max(jpeg, own.codec_jpeg);
       // The codec does a run at once: what comes in is resampled, and the rest leaves out some of
@@ -186,8 +191,6 @@ class Walk {
       moves |= op != nullptr;
       pads |= op != nullptr && op->pads();
       is_bound |= own.is_bound;
-      if (step.needs_image && part.op->AsPoint() != nullptr && image == 0)
-        image = MostBytes(current[0], plan_.limits, &image_is_bound);
       current = std::move(made);
     }
     // The codec keeps what it has of each for the next image.

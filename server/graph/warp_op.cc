@@ -93,8 +93,9 @@ OpMemory WarpOp::Memory(absl::Span<const TensorSpec> inputs,
                         const PlanEnvironment& environment) const {
   Size size = ImageSizeOf(inputs[0]);
   if (!inputs[0].IsStatic()) {  // as wide as it may be
-    size.width = static_cast<int>(std::min<int64_t>(environment.limits.max_pixels, kMaxWarpSide));
-    size.height = static_cast<int>((environment.limits.max_pixels + size.width - 1) / size.width);
+    const int64_t pixels = LimitsOfInput(inputs, 0, environment).max_pixels;
+    size.width = static_cast<int>(std::min<int64_t>(pixels, kMaxWarpSide));
+    size.height = static_cast<int>((pixels + size.width - 1) / size.width);
   }
   OpMemory memory = JointMemory(inputs);
   memory.scratch = Aligned(memory.scratch) + ScratchBytes(size);

@@ -30,6 +30,9 @@ class WarpOp : public Op {
   absl::Status Run(Sample& sample, Draws draws) const final;
   OpMemory Memory(absl::Span<const TensorSpec> inputs,
                   const PlanEnvironment& environment) const final;
+  int64_t MostPixels(const TensorSpec&, int64_t pixels, const ImageLimits&) const override {
+    return pixels;
+  }
 
  protected:
   virtual PlannedSize PlanSize(PlannedSize input) const { return input; }

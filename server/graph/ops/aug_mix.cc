@@ -48,10 +48,12 @@ class AugMix : public Op {
 
   OpMemory Memory(absl::Span<const TensorSpec> inputs,
                   const PlanEnvironment& environment) const override {
-    const Size size = ImageSizeOf(inputs[0]);
-    const int64_t pixels =
-        inputs[0].IsStatic() ? int64_t{size.width} * size.height : environment.limits.max_pixels;
-    return {ScratchFor(pixels * ChannelsOf(inputs[0])), {}};
+    bool is_bound = false;  // Plan's spec tells that, too
+    return {ScratchFor(MostBytes(inputs[0], LimitsOfInput(inputs, 0, environment), &is_bound)), {}};
+  }
+
+  int64_t MostPixels(const TensorSpec&, int64_t pixels, const ImageLimits&) const override {
+    return pixels;
   }
 
   absl::Status Run(Sample& sample, Draws draws) const override {

@@ -45,6 +45,10 @@ class LinearTransformation : public Op {
     return Specs{output};
   }
 
+  int64_t MostPixels(const TensorSpec&, int64_t pixels, const ImageLimits&) const override {
+    return pixels;
+  }
+
   absl::Status Run(Sample& sample, Draws) const override {
     const Tensor& input = sample.inputs()[0];
     FW_RETURN_IF_ERROR(CheckSize(input.spec));

@@ -107,7 +107,6 @@ class PythonOp final : public Op {
     const absl::StatusOr<Specs> made = Plan(inputs, environment);
     if (!made.ok()) return memory;
     for (size_t i = 0; i < inputs.size(); ++i) {
-      bool is_bound = false;
       int64_t most = 0;
       if (inputs[i].IsStatic()) {
         most = inputs[i].ByteSize().value_or(0);
@@ -119,13 +118,18 @@ class PythonOp final : public Op {
       memory.call_inputs += most;
       // What is like its input is as large as that is.
       const TensorSpec& output = (*made)[i];
-      memory.call_outputs += output.IsStatic() || IsImage(output)
-                                 ? MostBytes(output, environment.limits, &is_bound)
+      memory.call_outputs += output.IsStatic()
+                                 ? output.ByteSize().value_or(0)
                                  : most / static_cast<int64_t>(DTypeSize(inputs[i].dtype)) *
                                        static_cast<int64_t>(DTypeSize(output.dtype));
       memory.calls_are_open |= !inputs[i].IsStatic() || !output.IsStatic();
     }
     return memory;
+  }
+
+  // What is like its input is as large as that is.
+  int64_t MostPixels(const TensorSpec&, int64_t pixels, const ImageLimits&) const override {
+    return pixels;
   }
 
   absl::Status Run(Sample& sample, Draws draws) const override {

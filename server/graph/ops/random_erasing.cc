@@ -36,6 +36,10 @@ class RandomErasing : public Op {
     return Specs{inputs[0]};
   }
 
+  int64_t MostPixels(const TensorSpec&, int64_t pixels, const ImageLimits&) const override {
+    return pixels;
+  }
+
   absl::Status Run(Sample& sample, Draws draws) const override {
     const Tensor& input = sample.inputs()[0];
     FW_ASSIGN_OR_RETURN(Tensor output, sample.Output(0, input.spec));

@@ -77,8 +77,13 @@ class RandomIouCrop : public Op {
   OpMemory Memory(absl::Span<const TensorSpec> inputs,
                   const PlanEnvironment& environment) const override {
     OpMemory memory = JointMemory(inputs);
-    memory.codec_rows = CopiedRowBytes(MostSizeOf(inputs[0], environment.limits));
+    memory.codec_rows =
+        CopiedRowBytes(MostSizeOf(inputs[0], LimitsOfInput(inputs, 0, environment)));
     return memory;
+  }
+
+  int64_t MostPixels(const TensorSpec&, int64_t pixels, const ImageLimits&) const override {
+    return pixels;
   }
 
   absl::Status Run(Sample& sample, Draws draws) const override {

@@ -1,5 +1,6 @@
 // Turns an image by a random angle, as torchvision.transforms.RandomRotation does on PIL images:
 // counter-clockwise, with Pillow's matrix and sizes.
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -23,6 +24,16 @@ class RandomRotation : public WarpOp {
     if (params.center.empty() || params.center.size() == 2) return absl::OkStatus();
     return absl::InvalidArgumentError(
         absl::StrCat("'center' must be [x, y], not a list of ", params.center.size()));
+  }
+
+  int64_t MostPixels(const TensorSpec& picture, int64_t pixels,
+                     const ImageLimits& limits) const override {
+    if (!params_.expand) return pixels;
+    if (!picture.IsStatic()) return limits.max_pixels;
+    // The diagonal, and a pixel at both ends that corners reach into.
+    const Size size = ImageSizeOf(picture);
+    const auto side = static_cast<int64_t>(std::ceil(std::hypot(size.width, size.height))) + 2;
+    return std::min(limits.max_pixels, side * side);
   }
 
  protected:

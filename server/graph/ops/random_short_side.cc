@@ -28,11 +28,12 @@ class RandomShortSide : public ResamplingOp {
     const auto [least, most] =
         std::minmax_element(params_.min_size.begin(), params_.min_size.end());
     int64_t longest = params_.max_size.value_or(limits.max_pixels / *least);
-    if (input.height > 0 && input.width > 0) {
-      const auto [shorter, longer] = std::minmax({input.height, input.width});
-      longest = std::min(longest, (*most * longer + shorter - 1) / shorter);
-    }
-    return {longest, longest};
+    if (input.height <= 0 || input.width <= 0) return {longest, longest};
+    const auto [shorter, longer] = std::minmax({input.height, input.width});
+    longest = std::min(longest, (*most * longer + shorter - 1) / shorter);
+    const int64_t shortest = std::min(longest, *most);
+    if (input.height < input.width) return {shortest, longest};
+    return {longest, shortest};
   }
 
   absl::Status Compose(size_t input, Draws draws, const ImageLimits& limits,

@@ -1,5 +1,6 @@
 // Puts an image at a random place of a larger canvas, with a given probability, as
 // torchvision.transforms.v2.RandomZoomOut does.
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -29,6 +30,14 @@ class RandomZoomOut : public GeometryOp {
   const PixelFill* mask_fill() const override { return &mask_fill_; }
 
   absl::StatusOr<PlannedSize> PlanSize(PlannedSize) const override { return PlannedSize{}; }
+
+  int64_t MostPixels(const TensorSpec&, int64_t pixels, const ImageLimits& limits) const override {
+    const double side = params_.side_range.high;
+    const double canvas = std::ceil(static_cast<double>(pixels) * side * side) + 1;
+    // Where nothing is done, it is what it was.
+    return std::max(pixels,
+                    static_cast<int64_t>(std::min(canvas, static_cast<double>(limits.max_pixels))));
+  }
 
   absl::Status Compose(size_t, Draws draws, const ImageLimits& limits,
                        ImageTransform* transform) const override {

@@ -29,6 +29,8 @@ class RepeatOp final : public Combinator {
     }
   }
 
+  bool may_repeat() const override { return times_ > 1; }
+
   absl::StatusOr<Specs> Flow(Specs fields, PlanOne plan) const override {
     for (int64_t round = 0; round < times_; ++round) {
       FW_ASSIGN_OR_RETURN(Specs made, Chain(fields, plan));

@@ -21,12 +21,19 @@ class ScaleJitter : public ResamplingOp {
 
   absl::StatusOr<PlannedSize> PlanSize(PlannedSize) const override { return PlannedSize{}; }
 
-  PlannedSize MostSize(PlannedSize, const ImageLimits&) const override {
-    const auto most = [&](int64_t target) {
-      return static_cast<int64_t>(
-          std::ceil(params_.scale_range.high * static_cast<double>(target)));
+  PlannedSize MostSize(PlannedSize input, const ImageLimits&) const override {
+    const auto target_height = static_cast<double>(params_.target_size.height),
+               target_width = static_cast<double>(params_.target_size.width);
+    double height = target_height, width = target_width;
+    if (input.height > 0 && input.width > 0) {  // which keeps its ratio
+      height = static_cast<double>(input.height), width = static_cast<double>(input.width);
+      const double fits = std::min(target_height / height, target_width / width);
+      height *= fits, width *= fits;
+    }
+    const auto most = [&](double side) {
+      return std::max<int64_t>(1, static_cast<int64_t>(std::ceil(params_.scale_range.high * side)));
     };
-    return {most(params_.target_size.height), most(params_.target_size.width)};
+    return {most(height), most(width)};
   }
 
   absl::Status Compose(size_t input, Draws draws, const ImageLimits& limits,

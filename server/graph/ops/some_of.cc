@@ -60,6 +60,8 @@ class SomeOfOp final : public Combinator {
     for (size_t i = 0; i < n; ++i) choice->push_back({ops[i], 0});
   }
 
+  bool may_repeat() const override { return !keeps_order_ && !chooses_one(); }
+
   absl::StatusOr<Specs> Flow(Specs fields, PlanOne plan) const override {
     const bool all_in_order = keeps_order_ && p_ >= 1 && least_ == static_cast<int64_t>(size());
     if (all_in_order) return Chain(std::move(fields), plan);
