@@ -180,7 +180,8 @@ double MagnitudeOf(const Magnitudes& most, Augmentation kind, Size image, int64_
 }
 
 absl::StatusOr<Specs> AugmentOp::Plan(absl::Span<const TensorSpec> inputs,
-                                      const PlanEnvironment&) const {
+                                      const PlanEnvironment& environment) const {
+  FW_RETURN_IF_ERROR(CheckFill(inputs, environment, "fill", params_.fill));
   return Specs{inputs[0]};
 }
 

@@ -26,6 +26,7 @@ absl::StatusOr<Specs> GeometryOp::Plan(absl::Span<const TensorSpec> inputs,
                                       : "what is ",
         inputs[i].ToString(), ": it mixes values of uint8 alone"));
   }
+  if (fill() != nullptr) FW_RETURN_IF_ERROR(CheckFill(inputs, environment, "fill", *fill()));
   if (mask_fill() != nullptr)
     FW_RETURN_IF_ERROR(CheckMaskFill(inputs, environment, (*mask_fill())[0]));
   return PlanJoint(inputs, environment, [&](PlannedSize size) { return PlanSize(size); });

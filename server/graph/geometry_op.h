@@ -33,6 +33,8 @@ class GeometryOp : public Op {
   virtual bool pads() const { return false; }       // may show pixels that are not of the image
   // Whether it resamples by OpenCV, which takes the part of the image and its result in memory.
   virtual bool ResamplesByCopy(size_t) const { return false; }
+  // What images show where the op pads; null: it does not pad.
+  virtual const FillColor* fill() const { return nullptr; }
   // What masks show where the op pads; null: what images show.
   virtual const PixelFill* mask_fill() const { return nullptr; }
   // Words of `interpolation`, one for each image and mask; 1 serves all images, and masks are

@@ -278,6 +278,39 @@ absl::StatusOr<FieldRoles> RolesOf(absl::Span<const TensorSpec> inputs,
   return roles;
 }
 
+absl::Status CheckFill(absl::Span<const TensorSpec> inputs, const PlanEnvironment& environment,
+                       absl::string_view name, const FillColor& fill) {
+  FW_ASSIGN_OR_RETURN(const FieldRoles roles, RolesOf(inputs, environment.fields));
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (roles[i] != FieldRole::kImage) continue;
+    const TensorSpec& image = inputs[i];
+    const auto numbers = static_cast<int64_t>(fill.values.size());
+    if (numbers != 1 && numbers != ChannelsOf(image)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "'", name, "' has ", numbers, " numbers, but ", Named(environment.fields, i), " (",
+          image.ToString(), ") has ", ChannelsOf(image),
+          ChannelsOf(image) == 1 ? " channel; give one number" : " channels; give one for each"));
+    }
+    if (IsFloating(image.dtype)) continue;
+    const auto held = [&](double value) {
+      std::byte stored[sizeof(double)];
+      StoreDouble(image.dtype, value, stored);
+      return LoadDouble(image.dtype, stored);
+    };
+    for (const double value : fill.values) {
+      if (held(value) == value) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "'", name, "' is ", value, ", which ", Named(environment.fields, i), " (",
+          image.ToString(), ") cannot hold; give whole numbers in its units, ", held(-INFINITY),
+          " to ", held(INFINITY),
+          image.dtype == DType::kUInt8 && value > 0 && value < 1
+              ? absl::StrCat(": ", value, " of an image of floats is ", held(255 * value), " here")
+              : ""));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckMaskFill(absl::Span<const TensorSpec> inputs, const PlanEnvironment& environment,
                            double fill) {
   FW_ASSIGN_OR_RETURN(const FieldRoles roles, RolesOf(inputs, environment.fields));

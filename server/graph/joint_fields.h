@@ -17,6 +17,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "server/graph/op.h"
+#include "server/graph/op_params.h"
 
 namespace feedwater::server {
 
@@ -80,6 +81,10 @@ absl::StatusOr<FieldRoles> RolesOf(absl::Span<const TensorSpec> inputs,
 absl::StatusOr<Specs> PlanJoint(absl::Span<const TensorSpec> inputs,
                                 const PlanEnvironment& environment,
                                 absl::FunctionRef<absl::StatusOr<PlannedSize>(PlannedSize)> size);
+
+// InvalidArgument where an image cannot hold the value of parameter `name`, or has other channels.
+absl::Status CheckFill(absl::Span<const TensorSpec> inputs, const PlanEnvironment& environment,
+                       absl::string_view name, const FillColor& fill);
 
 // InvalidArgument where a mask cannot hold the number.
 absl::Status CheckMaskFill(absl::Span<const TensorSpec> inputs, const PlanEnvironment& environment,

@@ -80,6 +80,7 @@ absl::StatusOr<Specs> WarpOp::Plan(absl::Span<const TensorSpec> inputs,
     return absl::InvalidArgumentError(
         "takes images of uint8; put it before the op that changes their dtype");
   }
+  FW_RETURN_IF_ERROR(CheckFill(inputs, environment, "fill", params_.fill));
   FW_RETURN_IF_ERROR(CheckMaskFill(inputs, environment, params_.mask_fill));
   return PlanJoint(inputs, environment,
                    [&](PlannedSize size) -> absl::StatusOr<PlannedSize> { return PlanSize(size); });

@@ -192,6 +192,40 @@ TEST(JointFields, AMaskCanHoldWhatItIsFilledWith) {
   }
 }
 
+TEST(JointFields, AnImageCanHoldWhatItIsFilledWith) {
+  TestRecord rgb, grey;
+  rgb.AddPixels(4, 4, 3, Bytes(48, 9));
+  grey.AddPixels(4, 4, 1, Bytes(16, 9));
+  const std::vector<std::string> any = {
+      "pad: {padding: 1, fill: ", "random_crop: {size: 4, padding: 1, fill: ",
+      "random_zoom_out: {fill: ", "random_erasing: {value: ", "coarse_dropout: {fill: "};
+  std::vector<std::string> all = any;
+  for (const char* op :
+       {"random_rotation: {degrees: 40, fill: ", "rand_augment: {fill: ", "aug_mix: {fill: ",
+        "apply: {p: 1, ops: [pad: {padding: 1, fill: 0.485}]}"
+        "\n- pad: {padding: 1, fill: "})
+    all.emplace_back(op);
+  for (const std::string& op : all) {
+    EXPECT_THAT(Refusal(absl::StrCat("- ", op, "[0.485, 0.456, 0.406]}"), rgb),
+                AllOf(HasSubstr("is 0.485"), HasSubstr("'image'"), HasSubstr("0 to 255"),
+                      HasSubstr("is 124 here")));
+    if (op.rfind("apply", 0) == 0) continue;
+    EXPECT_THAT(Refusal(absl::StrCat("- ", op, "[1, 2, 3]}"), grey),
+                AllOf(HasSubstr("has 3 numbers"), HasSubstr("give one number")));
+  }
+  for (const std::string& op : any) {
+    EXPECT_THAT(Refusal(absl::StrCat("- ", op, "-1}"), rgb), HasSubstr("is -1"));
+    EXPECT_THAT(Refusal(absl::StrCat("- ", op, "256}"), rgb), HasSubstr("is 256"));
+    // Behind normalize they are floats.
+    const auto plan =
+        MakePlan(PipelineText(absl::StrCat("- normalize: {mean: [0, 0, 0], std: [1, 1, 1]}\n- ", op,
+                                           "[-1.5, 0.456, 300]}\n- center_crop: {size: 2}"),
+                              "[image]"),
+                 rgb.fields());
+    EXPECT_TRUE(plan.ok()) << plan.status();
+  }
+}
+
 TEST(JointFields, AMaskOfAnyTypeIsResampledAsOneOfBytesIs) {
   // Flips and windows behind the resize included.
   for (const char* op :

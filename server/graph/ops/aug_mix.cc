@@ -42,7 +42,8 @@ class AugMix : public Op {
   explicit AugMix(const Params& params) : params_(params) {}
 
   absl::StatusOr<Specs> Plan(absl::Span<const TensorSpec> inputs,
-                             const PlanEnvironment&) const override {
+                             const PlanEnvironment& environment) const override {
+    FW_RETURN_IF_ERROR(CheckFill(inputs, environment, "fill", params_.fill));
     return Specs{inputs[0]};
   }
 

@@ -32,7 +32,8 @@ class CoarseDropout : public Op {
   }
 
   absl::StatusOr<Specs> Plan(absl::Span<const TensorSpec> inputs,
-                             const PlanEnvironment&) const override {
+                             const PlanEnvironment& environment) const override {
+    FW_RETURN_IF_ERROR(CheckFill(inputs, environment, "fill", params_.fill));
     return Specs{inputs[0]};
   }
 

@@ -17,10 +17,12 @@ class Pad : public GeometryOp {
   explicit Pad(const Params& params)
       : GeometryOp(params),
         padding_(params.padding),
-        fill_(FillOf(params.fill)),
+        color_(params.fill),
+        fill_(FillOf(color_)),
         mask_fill_(FillOf({{params.mask_fill}})) {}
 
   bool pads() const override { return true; }
+  const FillColor* fill() const override { return &color_; }
   const PixelFill* mask_fill() const override { return &mask_fill_; }
 
   absl::StatusOr<PlannedSize> PlanSize(PlannedSize input) const override {
@@ -42,6 +44,7 @@ class Pad : public GeometryOp {
 
  private:
   const Padding padding_;
+  const FillColor color_;
   const PixelFill fill_, mask_fill_;
 };
 

@@ -26,10 +26,12 @@ class RandomCrop : public GeometryOp {
         width_(static_cast<int>(params.size.width)),
         padding_(params.padding),
         pad_if_needed_(params.pad_if_needed),
-        fill_(FillOf(params.fill)),
+        color_(params.fill),
+        fill_(FillOf(color_)),
         mask_fill_(FillOf({{params.mask_fill}})) {}
 
   bool pads() const override { return pad_if_needed_ || HasPadding(); }
+  const FillColor* fill() const override { return &color_; }
   const PixelFill* mask_fill() const override { return &mask_fill_; }
 
   absl::StatusOr<PlannedSize> PlanSize(PlannedSize input) const override {
@@ -78,6 +80,7 @@ class RandomCrop : public GeometryOp {
   const int height_, width_;
   const Padding padding_;
   const bool pad_if_needed_;
+  const FillColor color_;
   const PixelFill fill_, mask_fill_;
 };
 

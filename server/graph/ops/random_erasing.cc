@@ -32,7 +32,8 @@ class RandomErasing : public Op {
         value_(FillOf(params_.value)) {}
 
   absl::StatusOr<Specs> Plan(absl::Span<const TensorSpec> inputs,
-                             const PlanEnvironment&) const override {
+                             const PlanEnvironment& environment) const override {
+    FW_RETURN_IF_ERROR(CheckFill(inputs, environment, "value", params_.value));
     return Specs{inputs[0]};
   }
 

@@ -27,6 +27,7 @@ class RandomZoomOut : public GeometryOp {
         mask_fill_(FillOf({{params_.mask_fill}})) {}
 
   bool pads() const override { return true; }
+  const FillColor* fill() const override { return &params_.fill; }
   const PixelFill* mask_fill() const override { return &mask_fill_; }
 
   absl::StatusOr<PlannedSize> PlanSize(PlannedSize) const override { return PlannedSize{}; }
