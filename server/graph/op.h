@@ -198,6 +198,12 @@ class BatchOp {
   // As Op::Plan; every spec is of one sample and static.
   virtual absl::StatusOr<Specs> Plan(absl::Span<const TensorSpec> inputs,
                                      const PlanEnvironment& environment) const = 0;
+  // InvalidArgument where Run could never take a batch of so many samples.
+  virtual absl::Status CheckBatchSize(absl::Span<const TensorSpec> /*inputs*/,
+                                      absl::Span<const TensorSpec> /*outputs*/,
+                                      int64_t /*batch_size*/) const {
+    return absl::OkStatus();
+  }
   virtual absl::Status Run(const OpBatch& batch, Draws draws) const = 0;
   // An input that may be class numbers, which the output of its place then has a weight of each
   // for. Every other number is found, and said, where its own sample is made.

@@ -1,5 +1,7 @@
 #include "server/graph/op_caller.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "server/base/units.h"
 
@@ -26,6 +28,19 @@ absl::Status CheckCallBytes(absl::Span<const TensorSpec> inputs,
   return absl::InvalidArgumentError(absl::StrCat(
       "takes ", FormatBytes(taken), " and makes ", FormatBytes(made), "; together it may be ",
       FormatBytes(kMostCallBytes), " at most: make the fields of `in` smaller first"));
+}
+
+absl::Status CheckBatchCallBytes(absl::Span<const TensorSpec> inputs,
+                                 absl::Span<const TensorSpec> outputs, int64_t samples) {
+  FW_RETURN_IF_ERROR(CheckCallBytes(inputs, outputs));
+  const int64_t taken = SumOf(inputs), made = SumOf(outputs);
+  const int64_t most = kMostCallBytes / std::max<int64_t>(1, taken + made);
+  if (samples <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("takes ", FormatBytes(taken), " and makes ", FormatBytes(made), " of each of ",
+                   samples, " samples; together a batch may be ", FormatBytes(kMostCallBytes),
+                   " at most: a batch.size of at most ", most,
+                   " fits, or make the fields of `in` smaller first"));
 }
 
 }  // namespace feedwater::server

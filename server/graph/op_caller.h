@@ -38,6 +38,10 @@ inline constexpr int64_t kMostCallBytes = 512 << 20;
 absl::Status CheckCallBytes(absl::Span<const TensorSpec> inputs,
                             absl::Span<const TensorSpec> outputs);
 
+// The same of an op on batches, whose fields are of one sample.
+absl::Status CheckBatchCallBytes(absl::Span<const TensorSpec> inputs,
+                                 absl::Span<const TensorSpec> outputs, int64_t samples);
+
 // The ops of one user. Thread-safe.
 class OpCaller {
  public:

@@ -357,6 +357,21 @@ bool Plan::has_batch_ops() const {
   }
   return false;
 }
+absl::Status Plan::CheckBatchSize(int64_t batch_size) const {
+  const auto specs = [&](const std::vector<int>& values) {
+    Specs of_samples;
+    for (int value : values) of_samples.push_back(impl_->flow.batch_values[value].spec);
+    return of_samples;
+  };
+  for (const BatchNode& node : impl_->flow.batch_nodes) {
+    if (!node.is_live) continue;
+    FW_RETURN_IF_ERROR(
+        Annotate(node.op->CheckBatchSize(specs(node.in), specs(node.out), batch_size),
+                 absl::StrCat("op '", node.entry->name, "' of the batch")));
+  }
+  return absl::OkStatus();
+}
+
 bool Plan::finishes_batches() const {
   return has_batch_ops() || std::any_of(impl_->outputs.begin(), impl_->outputs.end(),
                                         [](const FieldSpec& output) { return output.is_ragged(); });

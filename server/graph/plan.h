@@ -111,6 +111,8 @@ class Plan {
   // `outputs`. Specs are static, but for the rows of ragged outputs.
   const std::vector<FieldSpec>& outputs() const;
   int64_t staging_bytes_per_sample() const;
+  // InvalidArgument, with the op, where an op on batches could never take so many samples.
+  absl::Status CheckBatchSize(int64_t batch_size) const;
   const ImageLimits& limits() const;
 
   // Runs one sample to completion and writes its outputs at place k. An error is this sample's

@@ -20,6 +20,7 @@ absl::Status CheckBatchFits(const PipelineSpec& spec, const Settings& settings) 
   // them is smallest.
   FW_ASSIGN_OR_RETURN(const std::shared_ptr<const Plan> plan,
                       Plan::Create(spec, *fields, /*classes=*/1, {.classes_are_known = false}));
+  FW_RETURN_IF_ERROR(Annotate(plan->CheckBatchSize(spec.batch_size), what));
   const auto layout =
       SlotLayout::Create(plan->outputs(), spec.batch_size, settings.config.limits.max_slot.bytes);
   if (!layout.ok()) return Annotate(layout.status(), what);

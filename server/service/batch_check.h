@@ -9,7 +9,8 @@
 namespace feedwater::server {
 
 // InvalidArgument with the product when a batch of `batch.size` samples is larger than
-// limits.max_slot or `memory` allow. Ok where the pipeline leaves its batch size to the client.
+// limits.max_slot or `memory` allow, or than an op on batches takes. Ok where the pipeline leaves
+// its batch size to the client.
 absl::Status CheckBatchFits(const PipelineSpec& spec, const Settings& settings);
 
 }  // namespace feedwater::server

@@ -72,6 +72,7 @@ absl::StatusOr<StreamTerms> Negotiate(const v1::OpenStreamRequest& request,
         absl::StrCat("slots is ", request.slots(), "; it must be 1 to ", wire::kMaxSlots));
   }
   FW_ASSIGN_OR_RETURN(terms.job.batch_size, ReadBatchSize(request, spec));
+  FW_RETURN_IF_ERROR(pipeline->plan->CheckBatchSize(terms.job.batch_size));
   terms.job.pipeline = pipeline;
   terms.job.world_size = request.world_size();
   terms.job.seed = request.has_seed() ? request.seed() : spec.sampler.seed;

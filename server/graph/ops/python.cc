@@ -171,6 +171,12 @@ class PythonBatchOp final : public BatchOp {
     return PlanOutputs(params_, inputs, /*axes_more=*/1);
   }
 
+  absl::Status CheckBatchSize(absl::Span<const TensorSpec> inputs,
+                              absl::Span<const TensorSpec> outputs,
+                              int64_t batch_size) const override {
+    return CheckBatchCallBytes(inputs, outputs, batch_size);
+  }
+
   absl::Status Run(const OpBatch& batch, Draws draws) const override {
     if (batch.caller == nullptr) return NobodyRunsIt(params_.name);
     absl::InlinedVector<Tensor, 2> inputs;
@@ -179,7 +185,6 @@ class PythonBatchOp final : public BatchOp {
       inputs.push_back({WithSamples(field.spec, batch.samples), field.data});
     for (const BatchField& field : batch.outputs)
       planned.push_back(WithSamples(field.spec, batch.samples));
-    FW_RETURN_IF_ERROR(CheckCallBytes(SpecsOf(inputs), planned));
     OpCall call;
     call.name = &params_.name;
     call.record = batch.number;

@@ -2,6 +2,8 @@
 // real ones are in tests/integration.
 #include <gmock/gmock.h>
 
+#include <limits>
+
 #include "tests/graph/graph_testing.h"
 
 namespace feedwater::server {
@@ -140,6 +142,22 @@ TEST(Python, ItsCallsAreAsLargeAsTheirFields) {
   EXPECT_TRUE(of_file.are_open);
   const auto of_bytes = calls("- python: {name: b, in: data, out: few, shape: [5]}", encoded);
   EXPECT_EQ(of_bytes.inputs, kMostCallBytes) << "of which nothing is known";
+}
+
+TEST(Python, ABatchThatNoCallTakesIsRefusedWithTheSizeThatFits) {
+  TestRecord record;
+  record.AddPixels(4, 4, 3, PatternPixels(4, 4, 3));
+  const auto plan = MakePlan(
+      PipelineText("- python: {name: whole, in: image, batch: true, shape: [1048528]}", "[image]"),
+      record.fields());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_TRUE((*plan)->CheckBatchSize(512).ok());
+  const absl::Status refused = (*plan)->CheckBatchSize(513);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.message()),
+              ::testing::AllOf(HasSubstr("op 'python' of the batch"), HasSubstr("513 samples"),
+                               HasSubstr("a batch.size of at most 512 fits")));
+  EXPECT_FALSE((*plan)->CheckBatchSize(std::numeric_limits<int64_t>::max()).ok());
 }
 
 }  // namespace
