@@ -136,6 +136,9 @@ class Op {
                              const ImageLimits& limits) const {
     return limits.max_pixels;
   }
+  // Whether it only stores the same numbers in another way, which costs next to nothing (cast,
+  // one_hot): a cache rather keeps what goes in, where that is smaller.
+  virtual bool only_stores() const { return false; }
   // That the op keeps beside its parameters, such as weights of a filter. What is small beside a
   // pipeline's text need not count.
   virtual int64_t TableBytes() const { return 0; }
@@ -168,6 +171,7 @@ class PixelOp : public Op {
   int64_t MostPixels(const TensorSpec&, int64_t pixels, const ImageLimits&) const override {
     return pixels;
   }
+  bool only_stores() const final { return true; }
   const PixelOp* AsPixel() const final { return this; }
 };
 

@@ -66,9 +66,7 @@ class PrefixFinder {
   }
 
   bool IsCheapGrowth(const Node& node) const {
-    if (node.op->AsDecode() != nullptr || node.op->AsGeometry() != nullptr ||
-        node.op->AsPoint() != nullptr)
-      return false;
+    if (!node.op->only_stores()) return false;
     int64_t in = 0, out = 0;
     if (Bytes(node.in, &in) && Bytes(node.out, &out)) return out >= in;
     // As many numbers go out as come in.

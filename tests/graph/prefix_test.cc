@@ -61,6 +61,25 @@ TEST(Prefix, LeavesOutWhatOnlyStoresTheSameInMoreBytes) {
       ElementsAre("cast", "center_crop"));
 }
 
+// However large what it makes is.
+TEST(Prefix, KeepsWhatIsWorkToMake) {
+  EXPECT_THAT(PrefixOf("- center_crop: {in: grey, out: image, size: [1, 2]}\n"
+                       "- linear_transformation: {transformation_matrix: [[1, 2], [3, 4]], "
+                       "mean_vector: [0, 0]}\n- layout")
+                  .ops,
+              ElementsAre("center_crop", "linear_transformation"));
+  EXPECT_THAT(
+      PrefixOf("- decode_audio: {out: audio, sample_rate: 8000, max_seconds: 9}\n"
+               "- crop_audio: {in: audio, frames: 8000}\n"
+               "- resample: {in: audio, orig_freq: 8000, new_freq: 16000}\n"
+               "- mel_spectrogram: {in: audio, out: mel, sample_rate: 16000, n_fft: 400, "
+               "hop_length: 20, n_mels: 64}\n"
+               "- amplitude_to_db: {in: mel}\n- cast: {in: mel, dtype: float64}",
+               "[mel]")
+          .ops,
+      ElementsAre("decode_audio", "crop_audio", "resample", "mel_spectrogram", "amplitude_to_db"));
+}
+
 TEST(Prefix, OfAGraphThatBeginsWithARandomOpIsTheRecordsFields) {
   const PlanPrefix prefix = PrefixOf("- random_crop: {in: grey, out: image, size: 20}");
   EXPECT_THAT(prefix.ops, IsEmpty());

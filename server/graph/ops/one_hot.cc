@@ -33,6 +33,8 @@ class OneHot : public Op {
     return Specs{{dtype_, Layout::kPlain, {classes}}};
   }
 
+  bool only_stores() const override { return true; }
+
   absl::Status Run(Sample& sample, Draws) const override {
     const Tensor& input = sample.inputs()[0];
     FW_ASSIGN_OR_RETURN(Tensor output, sample.Output(0, sample.planned(0)));
