@@ -200,9 +200,16 @@ absl::StatusOr<Specs> Combinator::PlanInner(size_t op, const Specs& fields,
   own.fields = inner.names;
   own.label = -1;
   own.most_bytes = {};
+  absl::InlinedVector<bool, 8> are_of_dataset;
+  for (size_t field : inner.fields) {
+    are_of_dataset.push_back(field < environment.are_of_dataset.size() &&
+                             environment.are_of_dataset[field]);
+  }
+  own.are_of_dataset = are_of_dataset;
   for (size_t i = 0; i < inner.fields.size(); ++i) {
     const size_t field = inner.fields[i];
-    const absl::Status fits = CheckPort(*inner.entry, i, inner.names[i], fields[field]);
+    const absl::Status fits =
+        CheckPort(*inner.entry, i, inner.names[i], fields[field], are_of_dataset[i]);
     if (!fits.ok()) return refuse(fits);
     if (environment.label == static_cast<int>(field)) own.label = static_cast<int>(i);
     inputs.push_back(fields[field]);

@@ -144,6 +144,7 @@ class Settler {
     FW_ASSIGN_OR_RETURN(node.op, MakeOp(*node.entry, spec.params, spec.files, spec.in, &tables_));
     PlanEnvironment environment = environment_;
     environment.fields = spec.in;
+    absl::InlinedVector<bool, 8> are_of_dataset;
     Specs inputs;
     bool is_deterministic = node.entry->randomness == Randomness::kNone;
     for (size_t i = 0; i < spec.in.size(); ++i) {
@@ -161,12 +162,14 @@ class Settler {
       }
       const TensorSpec& input = flow_.values[found->second].spec;
       if (IsLabel(found->second)) environment.label = static_cast<int>(i);
-      const absl::Status fits = CheckPort(*node.entry, i, spec.in[i], input);
+      are_of_dataset.push_back(flow_.values[found->second].source >= 0);
+      const absl::Status fits = CheckPort(*node.entry, i, spec.in[i], input, are_of_dataset.back());
       if (!fits.ok()) return place.Error(absl::StrCat("op '", spec.name, "' ", fits.message()));
       node.in.push_back(found->second);
       inputs.push_back(input);
       is_deterministic &= flow_.values[found->second].is_deterministic;
     }
+    environment.are_of_dataset = are_of_dataset;
     FW_ASSIGN_OR_RETURN(const Specs outputs,
                         PlanOp(*node.op, *node.entry, spec, inputs, environment));
     for (size_t i = 0; i < outputs.size(); ++i) {
@@ -224,7 +227,10 @@ class Settler {
           FindBatchValue(spec.in[i], place, absl::StrCat("op '", spec.name, "' reads the")));
       const TensorSpec& input = flow_.batch_values[value].spec;
       if (IsLabel(flow_.batch_values[value].sample_value)) environment.label = static_cast<int>(i);
-      const absl::Status fits = CheckPort(*node.entry, i, spec.in[i], input);
+      // An op of samples could come before.
+      const int of_sample = flow_.batch_values[value].sample_value;
+      const absl::Status fits = CheckPort(*node.entry, i, spec.in[i], input,
+                                          of_sample >= 0 && flow_.values[of_sample].source >= 0);
       if (!fits.ok()) return place.Error(absl::StrCat("op '", spec.name, "' ", fits.message()));
       node.in.push_back(value);
       inputs.push_back(input);

@@ -53,6 +53,8 @@ struct PlanEnvironment {
   // The inputs are one sample's, and what it will draw is not known: an op in a combinator that
   // they do not fit may not be chosen.
   bool is_for_sample = false;
+  // By input: no op has made it, so that the pipeline's file may have to.
+  absl::Span<const bool> are_of_dataset = {};
 
   // Of an op's num_classes for an input: with fewer than the dataset has, every sample of the
   // others is bad.

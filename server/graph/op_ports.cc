@@ -16,10 +16,14 @@ bool MovesWithImage(const TensorSpec& spec) {
   return spec.layout == Layout::kPlain;
 }
 
+bool TakesImages(const Port& port) {
+  return port.layouts[0] == Layout::kHWC || port.layouts[0] == Layout::kCHW;
+}
+
 }  // namespace
 
 absl::Status CheckPort(const OpEntry& entry, size_t i, absl::string_view name,
-                       const TensorSpec& spec) {
+                       const TensorSpec& spec, bool is_of_dataset) {
   if (entry.is_joint && i > 0 && MovesWithImage(spec)) return absl::OkStatus();
   const Port& port = entry.inputs[entry.is_repeated || entry.is_free ? 0 : i];
   const bool layout_fits =
@@ -43,6 +47,13 @@ absl::Status CheckPort(const OpEntry& entry, size_t i, absl::string_view name,
                         ", out: audio, sample_rate: 16000}'");
   } else if (spec.layout == Layout::kEncoded) {
     cure = absl::StrCat("; decode it first: '- decode: {in: ", name, ", out: image}'");
+  } else if (IsImage(spec) && !layout_fits && !TakesImages(port)) {
+    // No change of the image makes it fit.
+  } else if (IsImage(spec) && is_of_dataset) {
+    cure = layout_fits ? absl::StrCat("; put '- cast: {in: ", name,
+                                      ", dtype: ", DTypeName(port.dtypes[0]), "}' before it")
+                       : absl::StrCat("; put '- layout: {in: ", name,
+                                      ", layout: ", LayoutName(port.layouts[0]), "}' before it");
   } else if (IsImage(spec) && layout_fits) {
     cure = "; put this op before the one that changes its dtype (normalize or cast)";
   } else if (IsImage(spec)) {

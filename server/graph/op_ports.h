@@ -7,9 +7,9 @@
 namespace feedwater::server {
 
 // Whether a field `name` that is `spec` may be input i of the op: InvalidArgument says what the op
-// takes and what to do.
+// takes and what to do, which for a field of the dataset (`is_of_dataset`) is another op before.
 absl::Status CheckPort(const OpEntry& entry, size_t i, absl::string_view name,
-                       const TensorSpec& spec);
+                       const TensorSpec& spec, bool is_of_dataset);
 
 // Sizes only: a shape that overflows is refused long before memory is asked for.
 absl::Status CheckSizes(const Specs& planned);

@@ -75,6 +75,20 @@ TEST(MedianBlurOp, WhatMakesNoSenseIsRefusedWithItsPlace) {
   ASSERT_FALSE(of_floats.ok());
   EXPECT_THAT(std::string(of_floats.status().message()),
               HasSubstr("put this op before the one that changes its dtype"));
+  // A field that no op made has none of these.
+  TestRecord floats, planes;
+  const TensorSpec of_float{DType::kFloat32, Layout::kHWC, {2, 2, 1}},
+      of_planes{DType::kUInt8, Layout::kCHW, {1, 2, 2}};
+  floats.Add("image", of_float, of_float, Bytes(16));
+  planes.Add("image", of_planes, of_planes, Bytes(4));
+  for (const char* op : {"- median_blur", "- apply: {p: 1, ops: [median_blur]}"}) {
+    EXPECT_THAT(std::string(RunGraph(op, floats).status().message()),
+                HasSubstr("; put '- cast: {in: image, dtype: uint8}' before it"));
+    EXPECT_THAT(std::string(RunGraph(op, planes).status().message()),
+                HasSubstr("; put '- layout: {in: image, layout: HWC}' before it"));
+  }
+  EXPECT_TRUE(RunGraph("- cast: {in: image, dtype: uint8}\n- median_blur", floats).ok());
+  EXPECT_TRUE(RunGraph("- layout: {in: image, layout: HWC}\n- median_blur", planes).ok());
   TestRecord four;
   four.AddPixels(1, 1, 4, {1, 2, 3, 4});
   EXPECT_THAT(std::string(RunGraph("- median_blur", four).status().message()),
