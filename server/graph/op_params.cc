@@ -178,14 +178,21 @@ const char* const ParamType<Degrees>::kJson = kNumberOrPairJson;
 absl::Status ParamType<Degrees>::Read(const YamlNode& node, Degrees* value) {
   HueShift both;
   FW_RETURN_IF_ERROR(ParamType<HueShift>::Read(node, &both));
-  *value = {both.low, both.high};
+  *value = {both.low, both.high, node.is_scalar()};
   return absl::OkStatus();
 }
 std::string ParamType<Degrees>::Text(const Degrees& value) {
   return PairText(value.low, value.high);
 }
 absl::Status ParamType<Degrees>::Check(const Degrees& value, const Constraint& rule) {
-  return CheckPair(value.high, value.low, rule);
+  const absl::Status good = CheckPair(value.high, value.low, rule);
+  if (good.ok() || !value.is_number || !ParamType<double>::Check(value.high, rule).ok())
+    return good;
+  // The low end alone is outside, which nobody wrote.
+  const absl::string_view text = good.message();
+  return absl::InvalidArgumentError(absl::StrCat(text.substr(0, text.rfind(", not ")), ", not ",
+                                                 value.high, ", which means ",
+                                                 PairText(value.low, value.high)));
 }
 
 const char* const ParamType<Shear>::kName = "number, [low, high] or [x low, x high, y low, y high]";
@@ -207,8 +214,8 @@ std::string ParamType<Shear>::Text(const Shear& value) {
       {value.x.low, value.x.high, value.y.low, value.y.high});
 }
 absl::Status ParamType<Shear>::Check(const Shear& value, const Constraint& rule) {
-  FW_RETURN_IF_ERROR(CheckPair(value.x.high, value.x.low, rule));
-  return CheckPair(value.y.high, value.y.low, rule);
+  FW_RETURN_IF_ERROR(ParamType<Degrees>::Check(value.x, rule));
+  return ParamType<Degrees>::Check(value.y, rule);
 }
 
 const char* const ParamType<OneOrTwo>::kName = "number or a list of 2";

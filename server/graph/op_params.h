@@ -58,6 +58,7 @@ struct Interpolations {
 
 struct Degrees {  // 30 (from -30 to 30) or [low, high]
   double low = 0, high = 0;
+  bool is_number = false;  // how it was written, for messages
 };
 
 struct Shear {  // of x: 10 (from -10 to 10) or [low, high]; of x and y: four numbers; in degrees

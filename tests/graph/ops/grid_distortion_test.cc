@@ -36,5 +36,18 @@ TEST(GridDistortion, NoLimitChangesNothing) {
   EXPECT_EQ(RunOnPixels("- grid_distortion: {distort_limit: 0, p: 1}", 33, 20, 3, pixels), pixels);
 }
 
+TEST(GridDistortion, ALimitThatIsRefusedIsNamedAsItWasWritten) {
+  TestRecord record;
+  record.AddPixels(4, 4, 3, PatternPixels(4, 4, 3));
+  const auto refusal = [&](const std::string& limit) {
+    const auto out =
+        RunGraph(absl::StrCat("- grid_distortion: {distort_limit: ", limit, "}"), record);
+    return std::string(out.status().message());
+  };
+  EXPECT_THAT(refusal("1"), ::testing::HasSubstr("not 1, which means [-1.0, 1.0]"));
+  EXPECT_THAT(refusal("[-1, 1]"), ::testing::EndsWith("and 10, not -1"));
+  EXPECT_THAT(refusal("11"), ::testing::EndsWith("and 10, not 11"));
+}
+
 }  // namespace
 }  // namespace feedwater::server
