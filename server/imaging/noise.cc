@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "server/base/status.h"
 #include "server/imaging/noise_kernels.h"
@@ -23,9 +24,27 @@ double NormalQuantile(double p) {
   return is_lower ? -x : x;
 }
 
+namespace {
+
+// Of the 65,536 parts, made once for all: with each they are three erfc. The lower half is the
+// upper one with another sign.
+const std::vector<double>& UpperQuantiles() {
+  static const auto* const quantiles = [] {
+    auto* made = new std::vector<double>(32768);
+    for (size_t i = 0; i < made->size(); ++i)
+      (*made)[i] = NormalQuantile((static_cast<double>(i + made->size()) + 0.5) / 65536);
+    return made;
+  }();
+  return *quantiles;
+}
+
+}  // namespace
+
 NormalNoise::NormalNoise(double mean, double sigma) : quantiles_(new int16_t[65536]) {
-  for (int i = 0; i < 65536; ++i) {
-    const double value = mean + sigma * NormalQuantile((i + 0.5) / 65536);
+  const std::vector<double>& upper = UpperQuantiles();
+  for (size_t i = 0; i < 65536; ++i) {
+    const double standard = i < 32768 ? -upper[32767 - i] : upper[i - 32768];
+    const double value = mean + sigma * standard;
     quantiles_[i] = static_cast<int16_t>(std::clamp(std::nearbyint(value * 64), -32768.0, 32767.0));
   }
 }

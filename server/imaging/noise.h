@@ -15,6 +15,7 @@ namespace feedwater::server {
 
 class NormalNoise {
  public:
+  static constexpr int64_t kTableBytes = 65536 * int64_t{sizeof(int16_t)};  // of each
   // Mean and standard deviation in values of a byte.
   NormalNoise(double mean, double sigma);
 

@@ -25,6 +25,8 @@ class GaussianNoise : public Op {
     return pixels;
   }
 
+  int64_t TableBytes() const override { return NormalNoise::kTableBytes; }
+
   absl::Status Run(Sample& sample, Draws draws) const override {
     const Tensor& input = sample.inputs()[0];
     FW_ASSIGN_OR_RETURN(Tensor output, sample.Output(0, input.spec));

@@ -1,6 +1,7 @@
 // gaussian_noise: its units and draws. The numbers: imaging/noise_test.cc.
 #include <gmock/gmock.h>
 
+#include "server/graph/op_schema.h"
 #include "server/imaging/noise.h"
 #include "tests/graph/graph_testing.h"
 
@@ -28,6 +29,14 @@ TEST(GaussianNoise, TheKeyIsTwoDraws) {
 TEST(GaussianNoise, NoSigmaIsNoNoise) {
   const Bytes pixels = PatternPixels(20, 30, 3);
   EXPECT_EQ(RunOnPixels("- gaussian_noise: {sigma: 0}", 20, 30, 3, pixels), pixels);
+}
+
+TEST(GaussianNoise, ItsTableCountsAmongThoseOfThePipeline) {
+  int64_t tables = 0;
+  const auto op =
+      MakeOp(*Registry<OpEntry>::Get().Find("gaussian_noise"), YamlNode(), {}, {"image"}, &tables);
+  ASSERT_TRUE(op.ok()) << op.status();
+  EXPECT_EQ(tables, 128 << 10);
 }
 
 }  // namespace
