@@ -46,6 +46,28 @@ void StoreClamped(int64_t value, std::byte* to) {
   Store(static_cast<T>(value), to);
 }
 
+// The last bit of what is cut off is kept in the last bit of what is left (rounding to odd): then
+// rounding that once more, to a type with two bits less or fewer, gives what rounding once would.
+// REQUIRES: `rounded` is `exact` rounded to nearest, and not NaN; `Bits` is the integer of its
+// size.
+template <typename Bits, typename F, typename Exact>
+F ToOdd(F rounded, Exact exact, Exact back) {
+  if (back == exact) return rounded;
+  auto bits = std::bit_cast<Bits>(rounded);
+  if (exact < 0 ? back < exact : back > exact) --bits;  // towards zero
+  return std::bit_cast<F>(bits | 1);
+}
+
+float RoundedToOdd(double value) {
+  const auto rounded = static_cast<float>(value);
+  return std::isnan(value) ? rounded : ToOdd<uint32_t>(rounded, value, double{rounded});
+}
+
+double RoundedToOdd(int64_t value) {
+  const auto rounded = static_cast<double>(value);
+  return ToOdd<uint64_t, double, __int128>(rounded, value, static_cast<__int128>(rounded));
+}
+
 int64_t LoadInteger(DType dtype, const std::byte* from) {
   switch (dtype) {
     case DType::kUInt8:
@@ -83,8 +105,12 @@ void StoreInteger(DType dtype, int64_t value, std::byte* to) {
       return StoreClamped<int32_t>(value, to);
     case DType::kInt64:
       return Store<int64_t>(value, to);
+    case DType::kFloat32:
+      return Store(static_cast<float>(value), to);
+    case DType::kFloat64:
+      return Store(static_cast<double>(value), to);
     default:
-      return StoreDouble(dtype, static_cast<double>(value), to);
+      return StoreDouble(dtype, RoundedToOdd(value), to);
   }
 }
 
@@ -162,9 +188,9 @@ void StoreDouble(DType dtype, double value, std::byte* to) {
     case DType::kInt64:
       return StoreRounded<int64_t>(value, to);
     case DType::kFloat16:
-      return Store(FloatToHalf(static_cast<float>(value)), to);
+      return Store(FloatToHalf(RoundedToOdd(value)), to);
     case DType::kBFloat16:
-      return Store(FloatToBFloat16(static_cast<float>(value)), to);
+      return Store(FloatToBFloat16(RoundedToOdd(value)), to);
     case DType::kFloat32:
       return Store(static_cast<float>(value), to);
     case DType::kFloat64:

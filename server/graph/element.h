@@ -1,5 +1,6 @@
-// Single numbers of any dtype, for the paths that are not worth a kernel. Conversion to an integer
-// rounds to nearest even and saturates; NaN becomes 0. Memory need not be aligned.
+// Single numbers of any dtype, for the paths that are not worth a kernel. Every conversion
+// rounds once. To an integer it rounds to nearest even and saturates; NaN becomes 0. Memory need
+// not be aligned.
 #pragma once
 
 #include <cstddef>

@@ -94,5 +94,34 @@ TEST(Cast, HalvesComeBackExactlyAndAreRoundedToNearestEven) {
   EXPECT_EQ(FloatToBFloat16(1.0f + 3 * 0x1p-8f), 0x3f82);
 }
 
+// Twice would give the even neighbour of what lies a little above the middle of two.
+TEST(Cast, FloatsOfLessBitsAreRoundedOnce) {
+  const std::vector<int64_t> integers = {(1LL << 62) + (1LL << 38) + 1,
+                                         -(1LL << 62) - (1LL << 38) - 1, (1LL << 24) + 1};
+  EXPECT_THAT((Cast<float, int64_t>(DType::kInt64, integers, "float32")),
+              ElementsAre(0x1.000002p62f, -0x1.000002p62f, 0x1p24f));
+  EXPECT_THAT(
+      (Cast<uint16_t, int64_t>(
+          DType::kInt64, {(1LL << 62) + (1LL << 54) + 1, (1LL << 62) + (1LL << 54)}, "bfloat16")),
+      ElementsAre(0x5e81, 0x5e80));
+  EXPECT_THAT((Cast<uint16_t, int32_t>(DType::kInt32, {(1 << 30) + (1 << 22) + 1, -1}, "bfloat16")),
+              ElementsAre(0x4e81, 0xbf80));
+  const double inf = std::numeric_limits<double>::infinity();
+  // The middles of 1 and the next number, and just above and below them.
+  EXPECT_THAT((Cast<uint16_t, double>(DType::kFloat64,
+                                      {1 + 0x1p-11 + 0x1p-40, 1 + 0x1p-11, 1 + 0x1p-11 - 0x1p-40,
+                                       -1 - 0x1p-11 - 0x1p-50, inf, -inf, 1e300, 65519.999999999,
+                                       0x1p-25, 0x1.0000000001p-25, 1e-300},
+                                      "float16")),
+              ElementsAre(0x3c01, 0x3c00, 0x3c00, 0xbc01, 0x7c00, 0xfc00, 0x7c00, 0x7bff, 0, 1, 0));
+  EXPECT_THAT((Cast<uint16_t, double>(DType::kFloat64,
+                                      {1 + 0x1p-8 + 0x1p-40, 1 + 0x1p-8, 1 + 0x1p-8 - 0x1p-40, inf,
+                                       1e300, -0x1.fefffffffffffp127},
+                                      "bfloat16")),
+              ElementsAre(0x3f81, 0x3f80, 0x3f80, 0x7f80, 0x7f80, 0xff7f));
+  EXPECT_TRUE(std::isnan(
+      HalfToFloat(Cast<uint16_t, double>(DType::kFloat64, {std::nan("")}, "float16")[0])));
+}
+
 }  // namespace
 }  // namespace feedwater::server
