@@ -1,5 +1,6 @@
 #include "client/cpp/launcher.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -117,6 +118,14 @@ std::string JobOf(const Launcher& launcher) {
   return mpi.empty() ? FirstOf(SlurmJob(), Rendezvous()) : absl::StrCat("mpi-", mpi);
 }
 
+// Which tasks of srun without --pty have not, though they inherit the variables of the shell that
+// they were started from.
+bool HasTerminal() {
+  const int fd = open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
+  if (fd >= 0) close(fd);
+  return fd >= 0;
+}
+
 // Whether Slurm's variables are those of a task that srun started: "" when nothing is missing,
 // nothing when they are not, or the name of the variable that would tell. The script of sbatch, and
 // with use_interactive_step the shell of salloc, is one process with the variables of a first task,
@@ -151,7 +160,8 @@ absl::StatusOr<std::optional<Said>> Read(const Launcher& launcher) {
   if (!*world_size) said.missing = *launcher.world_size.begin();
   if (!*rank) said.missing = *launcher.rank.begin();
   said.may_be_shell =
-      launcher.name == "Slurm" && said.missing.empty() && !Env({kPty}).empty() && *world_size != 1;
+      launcher.name == "Slurm" && said.missing.empty() && !Env({kPty}).empty() &&
+      *world_size != 1 && HasTerminal();
   for (const auto& names : {launcher.rank, launcher.world_size}) {
     if (const char* name = FirstSet(names))
       absl::StrAppend(&said.names, said.names.empty() ? "" : ", ", name, "=", std::getenv(name));
@@ -211,11 +221,11 @@ absl::StatusOr<std::optional<Said>> ReadLaunch() {
       if (!half.rank && half.world_size == 1) continue;
       if (half.may_be_shell) {
         return absl::InvalidArgumentError(absl::StrCat(
-            half.Text(), ", and ", kPty, " is set: in a shell of `srun --pty` with ",
-            *half.world_size,
-            " tasks this would be one process that reads the share of one. Start the shell with "
-            "`srun --ntasks=1 --pty`, or every rank through srun, with ",
-            kPty, " unset, or give both rank and world_size"));
+            half.Text(), ", and ", kPty,
+            " is set and there is a terminal: in the shell of `srun --pty` with ", *half.world_size,
+            " tasks this is one process, which would read the share of one. Start the shell with "
+            "`srun --ntasks=1 --pty`, or every rank through srun, or give both rank and "
+            "world_size"));
       }
       return absl::InvalidArgumentError(
           absl::StrCat("half of ", half.launcher->name, "'s environment is there: ", half.names,

@@ -7,6 +7,7 @@ never happen is that two ranks of one launch both read everything as rank 0 of 1
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,16 @@ MVAPICH = {"MV2_COMM_WORLD_RANK": "1", "MV2_COMM_WORLD_SIZE": "2", "MV2_COMM_WOR
 PMI = {"PMI_RANK": "1", "PMI_SIZE": "2"}
 CLUSTER = '{"cluster": {"chief": ["a:1"], "worker": ["b:1", "c:1"], "ps": ["d:1"]}, "task": {}}'
 TENSORFLOW = {"TF_CONFIG": CLUSTER}
+# Runs a command with a controlling terminal, which is not its standard input or output.
+WITH_TERMINAL = (
+    sys.executable,
+    "-c",
+    "import fcntl, os, pty, sys, termios\n"
+    "os.setsid()\n"
+    "for end in pty.openpty(): os.set_inheritable(end, True)\n"
+    "fcntl.ioctl(end, termios.TIOCSCTTY, 0)\n"
+    "os.execvp(sys.argv[1], sys.argv[1:])",
+)
 OWN = "pid-"  # a job of the process's own
 
 
@@ -106,12 +117,6 @@ def test_a_process_without_a_launcher_has_a_job_that_no_other_one_on_the_host_ha
         ({"PMI_SIZE": "2"}, "INVALID_ARGUMENT", ["half of PMI's", "PMI_RANK"]),
         (SALLOC, "INVALID_ARGUMENT", ["half of Slurm's", "SLURM_NTASKS=4", "SLURM_PROCID"]),
         (SLURM, "INVALID_ARGUMENT", ["half of Slurm's", "SLURM_PROCID=3", "SLURM_STEP_ID"]),
-        # The shell of `srun -n 4 --pty` is one process, with the variables of a first task of four.
-        (
-            {**STEP, **PTY, "SLURM_PROCID": "0"},
-            "INVALID_ARGUMENT",
-            ["Slurm says rank 0 of 4", "SLURM_PTY_PORT is set", "srun --ntasks=1 --pty"],
-        ),
         ({"RANK": "0", "WORLD_SIZE": "many"}, "INVALID_ARGUMENT", ["WORLD_SIZE is 'many'"]),
         (TENSORFLOW, "INVALID_ARGUMENT", ["TF_CONFIG names 3 workers"]),
         # A leftover that would make every task of srun, or process of mpirun, a world of its own.
@@ -147,6 +152,20 @@ def test_what_cannot_be_understood_is_refused_with_its_variables_and_the_cure(
     for text in [*texts, *(["give both rank and world_size"] if "many" not in str(texts) else [])]:
         assert text in caught.value.message
     assert driver.open("numbers", rank=1, world_size=2)["rank"] == 1  # it says everything
+
+
+def test_the_shell_of_srun_pty_is_refused_and_what_srun_starts_in_it_is_not(fake, start):
+    """It is one process, with the variables of a first task of four."""
+    shell = start(fake, prefix=WITH_TERMINAL, **{**STEP, **PTY, "SLURM_PROCID": "0"})
+    with pytest.raises(Refused) as caught:
+        shell.open("numbers")
+    assert caught.value.code == "INVALID_ARGUMENT"
+    for text in ("Slurm says rank 0 of 4", "SLURM_PTY_PORT is set", "srun --ntasks=1 --pty"):
+        assert text in caught.value.message
+    assert shell.open("numbers", rank=1, world_size=2)["rank"] == 1
+    task = start(fake, prefix=("setsid",), **STEP, **PTY)
+    facts = task.open("numbers")
+    assert (facts["rank"], facts["world_size"]) == (3, 4)
 
 
 @pytest.mark.parametrize(("given", "missing"), [("rank", "world_size"), ("world_size", "rank")])

@@ -8,6 +8,7 @@ launcher, process group and arguments decides is `placement`'s to say.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Optional
@@ -138,10 +139,10 @@ def refuse_halves(halves: list[Said]) -> None:
             continue
         if half.may_be_shell:
             raise InvalidArgument(
-                f"{half}, and {_PTY} is set: in a shell of `srun --pty` with "
-                f"{half.world_size} tasks this would be one process that reads the share of one. "
-                f"Start the shell with `srun --ntasks=1 --pty`, or every rank through srun, with "
-                f"{_PTY} unset, or give both rank and world_size"
+                f"{half}, and {_PTY} is set and there is a terminal: in the shell of `srun --pty` "
+                f"with {half.world_size} tasks this is one process, which would read the share of "
+                "one. Start the shell with `srun --ntasks=1 --pty`, or every rank through srun, or "
+                "give both rank and world_size"
             )
         raise InvalidArgument(
             f"half of {half.source}'s environment is there: {half.names}, and no {half.missing}; "
@@ -180,9 +181,21 @@ def _read(launcher: Launcher, env: Mapping[str, str]) -> Optional[Said]:
         for names in (launcher.rank, launcher.world_size)
     )
     shown = ", ".join(f"{name}={env[name]}" for name in set_names if name is not None)
-    may_be_shell = bool(launcher is _SLURM and not missing and env.get(_PTY)) and world_size != 1
+    is_of_pty = bool(launcher is _SLURM and not missing and env.get(_PTY)) and world_size != 1
+    may_be_shell = is_of_pty and _has_terminal()
     job = _job(launcher, env)
     return Said(launcher.name, rank, world_size, local_rank, shown, job, missing, may_be_shell)
+
+
+def _has_terminal() -> bool:
+    """Tell whether this process has a controlling terminal, which tasks of srun without --pty have
+    not, though they inherit the variables of the shell that they were started from.
+    """
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True
 
 
 def _missing_of_step(env: Mapping[str, str]) -> Optional[str]:
