@@ -169,6 +169,15 @@ TEST_F(MindRecordTest, DataFilesAreThoseWithAnIndexDatabaseOrByName) {
                 absl::StatusCode::kNotFound);
 }
 
+TEST_F(MindRecordTest, AFileBesideItsCopyIsRefusedUnlessBothAreNamed) {
+  Write(Labels({1, 2}));
+  Write(Labels({1, 2}), "b.mindrecord");
+  ExpectRefused(kYaml, {"d/a.mindrecord'", "d/b.mindrecord'", "both say that they are",
+                        "'a.mindrecord'", "cure: ", "'files'"});
+  EXPECT_THAT(AllLabels(Yaml("files: [a.mindrecord]")), ElementsAre(1, 2));
+  EXPECT_THAT(AllLabels(Yaml("files: ['*.mindrecord']")), ElementsAre(1, 2, 1, 2));
+}
+
 TEST_F(MindRecordTest, FilesOfAnotherSchemaAreRefused) {
   Write(Labels({1}), "a.mindrecord");
   MindRecordText other = Labels({2});

@@ -92,13 +92,13 @@ class MindRecord final : public ColumnFormat {
                   "*.mindrecord or *.mindrecord0, nor one with its .db beside it", builder));
     Found found;
     ShardList shards;
+    const bool is_whole = params_.files.empty() && files[0].path != location.path;
     for (const FoundFile& file : files) {
       const size_t before = found.rows.size();
-      FW_RETURN_IF_ERROR(ReadFile(location, file, builder, &found));
+      FW_RETURN_IF_ERROR(ReadFile(location, file, is_whole, builder, &found));
       shards.Add(file, static_cast<int64_t>(found.rows.size() - before));
     }
     found.groups.push_back(found.rows.size());
-    const bool is_whole = params_.files.empty() && files[0].path != location.path;
     FW_RETURN_IF_ERROR(CheckSets(location, found, is_whole, builder));
     Digest digest;
     digest.Add("mindrecord");
@@ -135,7 +135,7 @@ class MindRecord final : public ColumnFormat {
   struct Set {
     std::string what, folder;  // the first file of it that was found; its folder
     std::vector<std::string> names;
-    std::vector<bool> is_found;
+    std::vector<std::string> found_as;  // by name, the file that says it is that one; "": none
   };
   struct Found {
     std::string first;  // the first file, for messages
@@ -157,8 +157,9 @@ class MindRecord final : public ColumnFormat {
                      "or leave it out of 'files'"));
   }
 
+  // `is_whole`: nobody has named the file.
   static absl::Status ReadFile(const DatasetLocation& location, const FoundFile& file,
-                               IndexBuilder* builder, Found* found) {
+                               bool is_whole, IndexBuilder* builder, Found* found) {
     FW_ASSIGN_OR_RETURN(FileWindow window, FileWindow::Open(location, file));
     const std::string& what = window.what();
     const auto file_bytes = static_cast<uint64_t>(window.bytes());
@@ -182,7 +183,7 @@ class MindRecord final : public ColumnFormat {
     FW_RETURN_IF_ERROR(take(static_cast<int64_t>(length) + ShapeOfJson(text).memory_bytes(text)));
     absl::StatusOr<MindRecordHeader> header = ParseMindRecordHeader(text, window.bytes());
     if (!header.ok()) return Wrong(what, header.status().message());
-    FW_RETURN_IF_ERROR(AddToSet(file, what, *header, builder, found));
+    FW_RETURN_IF_ERROR(AddToSet(file, what, *header, is_whole, builder, found));
     FW_RETURN_IF_ERROR(AddSchema(what, *header, found));
     // Two windows, since rows and blobs are walked through together.
     FW_ASSIGN_OR_RETURN(FileWindow blobs, FileWindow::Open(location, file));
@@ -285,8 +286,10 @@ class MindRecord final : public ColumnFormat {
     return absl::OkStatus();
   }
 
+  // A file that stands beside its copy would give each of its records twice. Who names files gets
+  // those: sets of one name may have been renamed.
   static absl::Status AddToSet(const FoundFile& file, const std::string& what,
-                               const MindRecordHeader& header, IndexBuilder* builder,
+                               const MindRecordHeader& header, bool is_whole, IndexBuilder* builder,
                                Found* found) {
     const size_t slash = file.path.rfind('/');
     const std::string folder = slash == std::string::npos ? "" : file.path.substr(0, slash);
@@ -294,11 +297,20 @@ class MindRecord final : public ColumnFormat {
     auto [set, is_new] = found->sets.try_emplace(key);
     if (is_new) {
       FW_RETURN_IF_ERROR(builder->Take(static_cast<int64_t>(
-          2 * key.size() + header.shard_names.size() * sizeof(std::string) + sizeof(Set))));
+          2 * key.size() + 2 * header.shard_names.size() * sizeof(std::string) + sizeof(Set))));
       set->second = {what, folder, header.shard_names, {}};
-      set->second.is_found.resize(header.shard_names.size());
+      set->second.found_as.resize(header.shard_names.size());
     }
-    set->second.is_found[header.shard] = true;
+    std::string& found_as = set->second.found_as[header.shard];
+    if (is_whole && !found_as.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          found_as, " and ", what, " both say that they are '",
+          Printable(header.shard_names[header.shard]), "', file ", header.shard,
+          " of a set: one seems to be a copy of the other; cure: move the copy away, or name the "
+          "files that are to be read with 'files'"));
+    }
+    FW_RETURN_IF_ERROR(builder->Take(static_cast<int64_t>(what.size())));
+    found_as = what;
     return absl::OkStatus();
   }
 
@@ -310,7 +322,7 @@ class MindRecord final : public ColumnFormat {
     std::string example;
     for (const auto& [key, set] : found.sets) {
       for (size_t i = 0; i < set.names.size(); ++i) {
-        if (set.is_found[i]) continue;
+        if (!set.found_as[i].empty()) continue;
         if (is_whole) {
           return absl::NotFoundError(
               absl::StrCat(set.what, " is one of ", set.names.size(), " files, of which ",
