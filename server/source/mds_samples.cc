@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
 namespace feedwater::server {
 namespace {
+
+constexpr size_t kStoredTexts = 3;  // of a column
 
 class MdsSamples final : public ShardedColumns {
  public:
@@ -20,13 +23,20 @@ class MdsSamples final : public ShardedColumns {
     FW_ASSIGN_OR_RETURN(samples->ends_, parts.index->Numbers(kMdsEnds));
     FW_ASSIGN_OR_RETURN(const TextColumn stored, parts.index->Texts(kMdsStored));
     if (samples->begins_.size() != static_cast<size_t>(parts.records) ||
-        samples->ends_.size() != samples->shards().size() || stored.size() % 2 != 0 ||
-        stored.size() / 2 > kMaxMdsColumns) {
+        samples->ends_.size() != samples->shards().size() || stored.size() % kStoredTexts != 0 ||
+        stored.size() / kStoredTexts > kMaxMdsColumns) {
       return wrong;
     }
-    for (size_t i = 0; i < stored.size(); i += 2) {
+    for (size_t i = 0; i < stored.size(); i += kStoredTexts) {
       samples->stored_.push_back(
           {std::string(stored[i]), std::string(stored[i + 1]), ParseMdsEncoding(stored[i + 1])});
+      MdsEncoding& own = samples->stored_.back().encoding;
+      uint64_t bytes = 0;
+      if (!absl::SimpleAtoi(stored[i + 2], &bytes) ||
+          (own.kind != MdsEncoding::Kind::kRefused && bytes != own.bytes)) {
+        return wrong;
+      }
+      own.bytes = bytes;
       const auto column = std::find_if(columns.begin(), columns.end(), [&](const ColumnSpec& spec) {
         return spec.name == stored[i];
       });

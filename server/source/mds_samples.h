@@ -17,7 +17,8 @@ namespace feedwater::server {
 
 inline constexpr IndexTag kMdsBegins = MakeIndexTag("mdbe");  // first byte of each sample
 inline constexpr IndexTag kMdsEnds = MakeIndexTag("mden");    // behind the last one of each shard
-inline constexpr IndexTag kMdsStored = MakeIndexTag("mdst");  // name and encoding of every column
+inline constexpr IndexTag kMdsStored =
+    MakeIndexTag("mdst");  // name, encoding, bytes of each column
 inline constexpr size_t kMaxMdsColumns = 10'000;
 
 // A column as the samples have it.

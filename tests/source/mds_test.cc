@@ -189,6 +189,14 @@ TEST_F(MdsTest, PicklesAndUnknownEncodingsAreRefusedUnlessNobodyWantsThem) {
               ElementsAre(4));
 }
 
+TEST_F(MdsTest, AnUnknownEncodingOfFixedSizeIsPassedOver) {
+  WriteColumns({{"future", "complex64", 8}, {"x", "int", 8}, {"s", "str"}},
+               {{"8 bytes.", MdsNumberText(int64_t{4}), "four"}});
+  const auto dataset = opener_.MustOpen(Yaml(", fields: {x: x, s: s}"));
+  EXPECT_THAT(Numbers<int64_t>(*dataset, 0, "x"), ElementsAre(4));
+  EXPECT_EQ(FieldOf(*dataset, 0, "s"), "four");
+}
+
 TEST_F(MdsTest, ASampleWhoseSizesLieIsBad) {
   const std::vector<MdsColumnText> columns = {{"a", "bytes"}, {"b", "bytes"}};
   const auto sample = [](uint32_t a, uint32_t b, const std::string& data) {

@@ -67,7 +67,7 @@ struct ProbedArray {
 class Mds final : public ColumnFormat {
  public:
   explicit Mds(MdsParams params) : ColumnFormat(std::move(params.fields)) {}
-  int64_t sections_version() const override { return 1; }
+  int64_t sections_version() const override { return 2; }
 
  protected:
   absl::Status FindRecords(const DatasetLocation& location, IndexBuilder* builder,
@@ -95,6 +95,8 @@ class Mds final : public ColumnFormat {
         stored.Add(text);
         digest.Add(text);
       }
+      // What is not known is passed over, and only index.json says how long it is.
+      stored.Add(absl::StrCat(column.encoding.bytes));
     }
     list.AddTo(location, builder, &digest);
     builder->digest = digest.Hex();
