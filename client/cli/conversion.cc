@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <csignal>
 #include <filesystem>
 #include <iostream>
 #include <utility>
@@ -12,6 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/cli/json_text.h"
+#include "absl/strings/strip.h"
+#include "client/cli/interrupt.h"
 #include "client/cli/progress.h"
 #include "server/base/clock.h"
 #include "server/base/escape.h"
@@ -28,15 +29,16 @@ constexpr int64_t kMostShardBytes = int64_t{1} << 40;
 constexpr int64_t kRecordsForText = 16;  // that decide whether bytes are a text
 constexpr int64_t kLayoutVersion = 1;  // of what the same records become; another one is not mixed
 
-volatile std::sig_atomic_t interrupted = 0;
+// Where a file of the dataset lies as the kernel knows it; "" where it is not there any more.
+std::string CanonicalPath(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path found = std::filesystem::canonical(path, error);
+  return error ? "" : found.string();
+}
 
-// The first signal ends the work after the record at hand, the second one the program.
-void EndWithWholeShards() {
-  struct sigaction action {};
-  action.sa_handler = [](int) { interrupted = 1; };
-  action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
+bool IsAtOrBelow(absl::string_view path, absl::string_view folder) {
+  if (folder == "/") return true;
+  return absl::ConsumePrefix(&path, folder) && (path.empty() || path[0] == '/');
 }
 
 }  // namespace
@@ -199,8 +201,8 @@ absl::Status Conversion::Run(ConversionWork work) {
   maker.members = &*work_.members;
   maker.what = command_;
   maker.jobs = Jobs();
-  maker.is_interrupted = [] { return interrupted != 0; };
-  EndWithWholeShards();
+  maker.is_interrupted = Interrupted;  // after the record at hand
+  CatchInterrupts();
   if (const absl::Status status = maker.Run(&*journal_); !status.ok()) return Explain(status);
   // Where bad records keep their places, they are in the shards, too.
   const int64_t places = maker.keeps_bad_places ? journal_->bad() : 0;

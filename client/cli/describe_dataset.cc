@@ -198,7 +198,8 @@ absl::Status DescribeDatasetOf(const Context& context, const DatasetQuestion& qu
         "describe dataset needs a pipeline, or a folder of data with --guess");
   }
   const absl::StatusOr<FoundDataset> described = FindDataset(context, question);
-  // Whatever is wrong here is wrong with the input.
+  if (absl::IsCancelled(described.status())) return described.status();
+  // Whatever else is wrong here is wrong with the input.
   if (!described.ok()) return absl::InvalidArgumentError(described.status().message());
   return Print(context, *described);
 }

@@ -3,8 +3,8 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
+#include <random>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/found_coco.h"
+#include "client/cli/interrupt.h"
 #include "server/base/escape.h"
 #include "server/base/registry.h"
 #include "server/base/yaml_word.h"
@@ -165,7 +166,9 @@ absl::StatusOr<FoundDataset> Guess(const Context& context, const DatasetQuestion
       options.roots = place.roots;
       options.save = false;
       options.staging = described.unpacked->staging();
+      options.given_up = Interrupted;
       auto dataset = server::OpenDataset(node, options);
+      if (Interrupted()) return absl::CancelledError("interrupted");
       if (!dataset.ok()) {
         // Its files are there, and something is missing to read them.
         if (absl::IsInvalidArgument(dataset.status()) ||
@@ -194,12 +197,17 @@ absl::StatusOr<FoundDataset> Guess(const Context& context, const DatasetQuestion
 
 }  // namespace
 
+// The folder is made when the first file is unpacked. Nobody can have made it before: its name has
+// 128 random bits.
 UnpackedForALook::UnpackedForALook() {
   std::error_code error;
-  std::string folder =
-      (std::filesystem::temp_directory_path(error) / "feedwater-describe-XXXXXX").string();
-  if (error || mkdtemp(folder.data()) == nullptr) return;
-  folder_ = folder;
+  const std::filesystem::path folder = std::filesystem::temp_directory_path(error);
+  if (error) return;
+  CatchInterrupts();
+  std::random_device random;
+  std::string name = "feedwater-describe-";
+  for (int i = 0; i < 4; ++i) absl::StrAppend(&name, absl::Hex(random(), absl::kZeroPad8));
+  folder_ = (folder / name).string();
   staging_ = server::StagingArea::Below(folder_, kUnpackedBytes);
 }
 
@@ -220,6 +228,7 @@ absl::Status ReadStored(const server::Dataset& dataset, int64_t record, StoredRe
   dataset.Extents(record, &extents);
   stored->parts.clear();
   for (const server::Extent& extent : extents) {
+    if (Interrupted()) return absl::CancelledError("interrupted");
     if (extent.length > server::RecordReader::kMaxRecordBytes) {
       return absl::InvalidArgumentError(
           absl::StrCat("record ", record, " has ", extent.length, " bytes"));

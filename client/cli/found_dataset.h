@@ -21,7 +21,8 @@ struct DatasetQuestion {
   bool guess = false;  // `name` is data, and its format is to be found out
 };
 
-// What formats unpack of data that is only looked at, removed with the last look.
+// What formats unpack of data that is only looked at, removed with the last look; after Ctrl-C,
+// too, which ends the look at hand.
 class UnpackedForALook {
  public:
   UnpackedForALook();
@@ -52,7 +53,7 @@ struct StoredRecord {
   server::Record record;
   absl::Status parsed;
 };
-// An error of storage; what the bytes are good for is in `parsed`.
+// An error of storage, or Cancelled after Ctrl-C; what the bytes are good for is in `parsed`.
 absl::Status ReadStored(const server::Dataset& dataset, int64_t record, StoredRecord* stored);
 
 }  // namespace feedwater::cli

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
+import signal
+import subprocess
 import tarfile
+import time
 
 import numpy as np
 import pytest
 import yaml
-from command_line import environment, run
+from command_line import PROGRAM, environment, run
 from pictures import pixels, png, write_folder
 
 NO_DAEMON = {"FEEDWATER_ADDRESS": "/nonexistent"}
@@ -137,6 +141,30 @@ def test_the_first_records_are_shown_and_cannot_move_the_cursor(folder):
     assert "2 records" in done.out
     assert "'a dog'" in done.out and "\x1b[31m" not in done.out
     assert f"roots: {{data: {os.path.realpath(folder)}}}" in done.out
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_was_unpacked_for_a_look_goes_with_ctrl_c(folder, number):
+    (folder / "in").mkdir()
+    (folder / "tmp").mkdir()
+    with gzip.open(folder / "in/a.csv.gz", "wb", compresslevel=1) as packed:
+        packed.write(b"n\n")
+        for _ in range(300):
+            packed.write(b"12345678\n" * 100_000)
+    process = subprocess.Popen(
+        [PROGRAM, "describe", "dataset", folder / "in", "--guess"],
+        env=environment(**NO_DAEMON, TMPDIR=str(folder / "tmp")),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not list((folder / "tmp").glob("feedwater-describe-*/staged")):
+        assert process.poll() is None, "nothing was unpacked"
+        time.sleep(0.001)
+    process.send_signal(number)
+    _, told = process.communicate()
+    assert process.returncode == 1 and "interrupted" in told
+    assert not list((folder / "tmp").iterdir())
 
 
 def test_what_no_format_reads_is_told_with_the_reasons(folder):
