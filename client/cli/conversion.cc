@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -152,7 +153,48 @@ json Conversion::MadeFrom() const {
   return made_from;
 }
 
+// What writes into the dataset changes it, and whoever then follows the advice to remove OUT loses
+// it. So OUT is no folder that holds a part of the dataset, and none within its own.
+absl::Status Conversion::CheckOutIsElsewhere() const {
+  if (local_.dataset().giver() != nullptr) return absl::OkStatus();  // it has no files
+  std::error_code error;
+  const std::string out =
+      std::filesystem::weakly_canonical(std::filesystem::absolute(arguments_.out, error), error)
+          .string();
+  if (error || out.empty()) return absl::OkStatus();  // told when it is made
+  const auto refuse = [&](absl::string_view why, absl::string_view where) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(arguments_.out, why, server::Printable(where), ", and what ", command_,
+                     " writes, or whoever removes it later, would change the dataset. Cure: a "
+                     "folder beside the dataset's"));
+  };
+  const server::Dataset& dataset = local_.dataset();
+  const server::YamlNode* path = local_.loaded->spec.dataset.Find("path");
+  const std::string own =
+      CanonicalPath(absl::StrCat(dataset.root().path(), "/", path == nullptr ? "" : path->scalar));
+  if (!own.empty() && IsAtOrBelow(own, out)) return refuse(" holds the dataset, ", own);
+  if (!own.empty() && IsAtOrBelow(out, own)) return refuse(" lies in the dataset's folder, ", own);
+  // Its files may lie elsewhere: those that records name, or that links lead to.
+  std::set<std::pair<const server::Root*, std::string>> seen;
+  std::string last;
+  for (int64_t i = 0; i < dataset.objects(); ++i) {
+    const auto object = static_cast<uint32_t>(i);
+    std::string folder = dataset.ObjectPath(object);
+    const size_t slash = folder.rfind('/');
+    folder.resize(slash == std::string::npos ? 0 : slash);
+    if (i > 0 && folder == last) continue;
+    const server::Root& root = dataset.RootOf(object);
+    last = folder;
+    if (!seen.emplace(&root, folder).second) continue;
+    const std::string holder = CanonicalPath(absl::StrCat(root.path(), "/", folder));
+    if (!holder.empty() && IsAtOrBelow(holder, out))
+      return refuse(" holds files of the dataset, in ", holder);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Conversion::OpenFolder() {
+  FW_RETURN_IF_ERROR(CheckOutIsElsewhere());
   std::error_code error;
   std::filesystem::create_directories(arguments_.out, error);
   if (error) {

@@ -67,6 +67,7 @@ class Conversion {
   const server::Dataset& written() const { return *written_; }
 
  private:
+  absl::Status CheckOutIsElsewhere() const;
   absl::Status OpenFolder();
   absl::StatusOr<std::unique_ptr<ShardComparison>> CompareAll();
   absl::Status Explain(const absl::Status& status) const;
