@@ -31,6 +31,7 @@ absl::Status RunConvert(Context& context, const Arguments& arguments) {
   options.jpeg = *JpegOf(arguments.jpeg);
   FW_RETURN_IF_ERROR(conversion.Open());
   FW_ASSIGN_OR_RETURN(ConversionWork work, ConvertWork(conversion, options));
+  FW_RETURN_IF_ERROR(CheckNothingIsInPixels(conversion, options, work));
   FW_RETURN_IF_ERROR(conversion.Run(std::move(work)));
   conversion.Report(&context, nlohmann::ordered_json::object(),
                     absl::StrCat("read them with ", conversion.section().file()));
@@ -67,7 +68,9 @@ void AddConvert(CLI::App& app, Context& context) {
           ->add_option(
               "--resize-max", arguments.resize_max,
               "shrink images whose longer side is larger than this, antialiased, and write "
-              "them as JPEG; the others keep their bytes")
+              "them as JPEG; the others keep their bytes. An error where a field is in "
+              "pixels of them and would stay as it is: boxes, keypoints, of coco and voc also "
+              "width, height and area")
           ->check(CLI::Range(1, kMaxJpegSide))
           ->type_name("PX");
   command

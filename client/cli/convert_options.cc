@@ -10,6 +10,7 @@
 #include "client/cli/converted_values.h"
 #include "server/base/status.h"
 #include "server/base/yaml.h"
+#include "server/graph/element.h"
 
 namespace feedwater::cli {
 namespace {
@@ -52,6 +53,28 @@ absl::Status CheckResizeFields(const ConvertOptions& options,
 absl::Status CheckMasks(const LocalPipeline& local, const ConvertedValues& values) {
   constexpr int64_t kRecords = 16;
   FW_ASSIGN_OR_RETURN(RecordLoader loader, RecordLoader::Create(local));
+// The column that a field of coco or voc is.
+std::string ColumnOf(const server::YamlNode& dataset, const std::string& field) {
+  const server::YamlNode* fields = dataset.Find("fields");
+  const server::YamlNode* asked = fields == nullptr ? nullptr : fields->Find(field);
+  if (asked != nullptr && asked->is_map()) asked = asked->Find("from");
+  return asked == nullptr || asked->scalar.empty() ? field : asked->scalar;
+}
+
+bool IsInPixels(const server::YamlNode& dataset, const server::FieldSpec& field) {
+  const server::YamlNode* format = dataset.Find("format");
+  if (format != nullptr && (format->scalar == "coco" || format->scalar == "voc")) {
+    const std::string column = ColumnOf(dataset, field.name);
+    if (column == "width" || column == "height" || column == "area") return true;
+  }
+  const server::TensorSpec& spec = field.spec;
+  if (spec.layout != server::Layout::kPlain || spec.dtype == server::DType::kUInt8) return false;
+  const size_t axes = spec.shape.size();
+  const int64_t row = axes == 0 ? 0 : spec.shape.back();
+  if (row == 4) return axes <= 2;  // a box
+  return server::IsFloating(spec.dtype) && (row == 2 || row == 3) && (axes == 2 || axes == 3);
+}
+
   for (int64_t i = 0; i < std::min(local.dataset().size(), kRecords); ++i) {
     const absl::StatusOr<const server::Record*> record = loader.Load(i);
     if (!record.ok()) continue;  // told when its turn comes
@@ -106,6 +129,22 @@ absl::StatusOr<ConversionWork> ConvertWork(const Conversion& conversion,
                                            const ConvertOptions& options) {
   const LocalPipeline& local = conversion.local();
   ConversionWork work;
+absl::Status CheckNothingIsInPixels(const Conversion& conversion, const ConvertOptions& options,
+                                    const ConversionWork& work) {
+  const server::PipelineSpec& spec = conversion.local().loaded->spec;
+  if (!ConvertedValues(options, spec.limits, *work.members, work.fields).shrinks())
+    return absl::OkStatus();
+  for (const server::FieldSpec& field : work.fields) {
+    if (!IsInPixels(spec.dataset, field)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--resize-max: field '", server::Printable(field.name), "' (", field.spec.ToString(),
+        ") seems to be in pixels of the images, and would stay as it is while they shrink. Cure: "
+        "resize in the graph (op resize), where boxes and keypoints move with their image, or "
+        "leave the field out of the dataset's `fields`"));
+  }
+  return absl::OkStatus();
+}
+
   work.fields = local.dataset().fields();
   FW_ASSIGN_OR_RETURN(const std::vector<bool> is_text, conversion.FindTexts());
   FW_ASSIGN_OR_RETURN(RecordMembers members, RecordMembers::Plan(work.fields, is_text));

@@ -30,6 +30,13 @@ ConvertedValues::ConvertedValues(const ConvertOptions& options, const server::Im
   }
 }
 
+bool ConvertedValues::shrinks() const {
+  for (size_t i = 0; i < shrinking_.size(); ++i) {
+    if (members_.is_encoded(i) && shrinking_[i] != Shrinking::kNo) return true;
+  }
+  return false;
+}
+
 absl::Status ConvertedValues::CheckMasks(const server::Record& parsed) const {
   for (size_t i = 0; i < parsed.fields.size(); ++i) {
     const server::Tensor& value = parsed.fields[i];

@@ -20,6 +20,8 @@ class ConvertedValues final : public ValueMaker {
                   const RecordMembers& members, const std::vector<server::FieldSpec>& fields);
 
   absl::StatusOr<const server::Record*> Make(int64_t record, const server::Record& parsed) override;
+  // Whether any field's images are shrunk.
+  bool shrinks() const;
   // InvalidArgument: a field of the record seems to be a mask, and nobody has said that it is to be
   // shrunk.
   absl::Status CheckMasks(const server::Record& parsed) const;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import shutil
 import struct
@@ -59,6 +60,54 @@ def test_resize_max_makes_large_images_smaller_and_keeps_the_others(project):
         "  - center_crop: {in: image, size: [32, 32]}\noutputs: [image]\n"
     )
     assert run("verify", path, "--config", project.config).status == 0
+
+
+@pytest.fixture
+def boxes(project):
+    """A project with one picture of 100 x 100 pixels and what COCO says of it."""
+    folder = project.data / "images"
+    folder.mkdir()
+    (folder / "0.png").write_bytes(png(np.full((100, 100, 3), 128, np.uint8)))
+    annotations = {
+        "images": [{"id": 7, "file_name": "0.png", "width": 100, "height": 100}],
+        "categories": [{"id": 1, "name": "cat"}],
+        "annotations": [{"id": 1, "image_id": 7, "category_id": 1, "bbox": [1, 2, 3, 4]}],
+    }
+    (project.data / "a.json").write_text(json.dumps(annotations))
+    (project.data / "a.jsonl").write_text(
+        '{"file": "images/0.png", "box": [1, 2, 3, 4], "place": [0.5, 0.25]}\n'
+    )
+    return project
+
+
+COCO = "format: coco, root: data, path: images, annotations: a.json"
+LINES = "format: jsonl, root: data, path: a.jsonl"
+
+
+@pytest.mark.parametrize(
+    ("dataset", "fields", "refused"),
+    [
+        (COCO, "{data: {from: file_name, file: true}, corners: boxes}", "corners"),
+        (COCO, "{data: {from: file_name, file: true}, w: width}", "w"),
+        (COCO, "{data: {from: file_name, file: true}, area: area}", "area"),
+        (COCO, "{data: {from: file_name, file: true}, labels: labels}", None),
+        (LINES, "{data: {from: file, file: true}, box: box}", "box"),
+        (LINES, "{data: {from: file, file: true}, place: place}", None),
+    ],
+)
+def test_images_do_not_shrink_beside_what_is_in_their_pixels(boxes, dataset, fields, refused):
+    boxes.pipeline("photos", GRAPH, dataset=f"{{{dataset}, fields: {fields}}}", outputs="[image]")
+    out = boxes.data / "shards"
+    command = ("convert", "photos", out, "--config", boxes.config)
+    result = run(*command, "--resize-max", 50)
+    if refused is None:
+        assert result.status == 0, result
+        return
+    assert result.status == 2, result
+    assert f"field '{refused}'" in result.err and "in pixels" in result.err
+    assert "resize in the graph" in result.err and "`fields`" in result.err
+    assert not out.exists()
+    assert run(*command).status == 0, "images that keep their size keep their boxes"
 
 
 @pytest.fixture
