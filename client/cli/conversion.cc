@@ -11,9 +11,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "client/cli/json_text.h"
 #include "absl/strings/strip.h"
 #include "client/cli/interrupt.h"
+#include "client/cli/json_text.h"
 #include "client/cli/progress.h"
 #include "server/base/clock.h"
 #include "server/base/escape.h"
@@ -224,6 +224,7 @@ absl::Status Conversion::OpenFolder() {
   }
   FW_ASSIGN_OR_RETURN(
       journal_, ShardJournal::Open(folder_, SafeFileName(local_.loaded->spec.name), MadeFrom(),
+                                   local_.dataset().dependencies(0).identity,
                                    work_.members->fields(), files, &note_));
   return absl::OkStatus();
 }

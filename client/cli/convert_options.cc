@@ -29,7 +29,11 @@ json MadeFromOptions(const ConvertOptions& options, const server::ImageLimits& l
                     {"quality", options.resize_max > 0 ? options.quality : 0},
                     {"jpeg", NameOf(options.jpeg)}};
   if (!options.resize_fields.empty()) made_from["resize-fields"] = options.resize_fields;
-  if (options.reads_images()) made_from["max_pixels"] = limits.max_pixels;
+  if (options.reads_images()) {
+    made_from["max_pixels"] = limits.max_pixels;
+    made_from["max_scans"] = limits.max_scans;
+    made_from["max_decode_ms"] = limits.max_decode_ms;
+  }
   return made_from;
 }
 
@@ -49,10 +53,6 @@ absl::Status CheckResizeFields(const ConvertOptions& options,
   return absl::OkStatus();
 }
 
-// Before a record is written: the first ones show most often what a field is.
-absl::Status CheckMasks(const LocalPipeline& local, const ConvertedValues& values) {
-  constexpr int64_t kRecords = 16;
-  FW_ASSIGN_OR_RETURN(RecordLoader loader, RecordLoader::Create(local));
 // The column that a field of coco or voc is.
 std::string ColumnOf(const server::YamlNode& dataset, const std::string& field) {
   const server::YamlNode* fields = dataset.Find("fields");
@@ -75,6 +75,10 @@ bool IsInPixels(const server::YamlNode& dataset, const server::FieldSpec& field)
   return server::IsFloating(spec.dtype) && (row == 2 || row == 3) && (axes == 2 || axes == 3);
 }
 
+// Before a record is written: the first ones show most often what a field is.
+absl::Status CheckMasks(const LocalPipeline& local, const ConvertedValues& values) {
+  constexpr int64_t kRecords = 16;
+  FW_ASSIGN_OR_RETURN(RecordLoader loader, RecordLoader::Create(local));
   for (int64_t i = 0; i < std::min(local.dataset().size(), kRecords); ++i) {
     const absl::StatusOr<const server::Record*> record = loader.Load(i);
     if (!record.ok()) continue;  // told when its turn comes
@@ -125,10 +129,6 @@ absl::StatusOr<ConvertOptions> ConvertOptionsOf(const json& made_from) {
   return options;
 }
 
-absl::StatusOr<ConversionWork> ConvertWork(const Conversion& conversion,
-                                           const ConvertOptions& options) {
-  const LocalPipeline& local = conversion.local();
-  ConversionWork work;
 absl::Status CheckNothingIsInPixels(const Conversion& conversion, const ConvertOptions& options,
                                     const ConversionWork& work) {
   const server::PipelineSpec& spec = conversion.local().loaded->spec;
@@ -145,6 +145,10 @@ absl::Status CheckNothingIsInPixels(const Conversion& conversion, const ConvertO
   return absl::OkStatus();
 }
 
+absl::StatusOr<ConversionWork> ConvertWork(const Conversion& conversion,
+                                           const ConvertOptions& options) {
+  const LocalPipeline& local = conversion.local();
+  ConversionWork work;
   work.fields = local.dataset().fields();
   FW_ASSIGN_OR_RETURN(const std::vector<bool> is_text, conversion.FindTexts());
   FW_ASSIGN_OR_RETURN(RecordMembers members, RecordMembers::Plan(work.fields, is_text));

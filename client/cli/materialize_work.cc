@@ -45,7 +45,12 @@ absl::StatusOr<ConversionWork> MaterializeWork(const Conversion& conversion, int
   for (const int source : continuation->sources)
     is_text.push_back(source >= 0 && field_is_text[static_cast<size_t>(source)]);
   FW_ASSIGN_OR_RETURN(work.members, RecordMembers::Plan(work.fields, is_text));
-  work.made_from = {{"command", "materialize"}, {"prefix", local.plan().prefix().digest}};
+  work.made_from = {{"command", "materialize"},
+                    {"prefix", local.plan().prefix().digest},
+                    {"max_pixels", spec.limits.max_pixels},
+                    {"max_scans", spec.limits.max_scans},
+                    {"max_decode_ms", spec.limits.max_decode_ms},
+                    {"max_sample_ms", spec.limits.max_sample_ms}};
   work.maker.shard_bytes = shard_bytes;
   // `shuffle: block` goes by shards: the same ones give the same order.
   if (spec.sampler.shuffle == "block") {

@@ -27,12 +27,20 @@ using json = nlohmann::ordered_json;
 
 constexpr const char* kJournal = ".convert.json";
 constexpr const char* kBadFile = "bad_records.jsonl";
+constexpr const char* kIdentity = "files";  // of the dataset; not in journals of earlier versions
 constexpr int64_t kVersion = 1;
 constexpr size_t kMaxJournalBytes = 256 << 20;
 
 int64_t NumberOf(const json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_number_integer() ? found->get<int64_t>() : -1;
+}
+
+// What decides which records are left out as bad. Journals of earlier versions lack some of them,
+// and are taken as made with the same.
+bool IsLater(const std::string& key) {
+  return key == "max_pixels" || key == "max_scans" || key == "max_decode_ms" ||
+         key == "max_sample_ms";
 }
 
 // The first thing that differs.
@@ -44,7 +52,7 @@ absl::Status CompareMakings(const std::string& folder, const json& before, const
   for (const json* keys : {&now, &before}) {
     for (const auto& [key, value] : keys->items()) {
       const std::string was = text(before, key), is = text(now, key);
-      if (was == is) continue;
+      if (was == is || (IsLater(key) && !before.contains(key))) continue;
       return absl::InvalidArgumentError(absl::StrCat(
           folder, " holds shards that were made with ", key, " = ", was, ", and this run has ", is,
           ". Cure: the same dataset and options, another folder, or rm -r ", folder));
@@ -143,7 +151,7 @@ absl::Status ShardJournal::CheckNothingIsThere(const std::vector<std::string>& f
 }
 
 absl::StatusOr<ShardJournal> ShardJournal::Open(const std::string& folder, const std::string& name,
-                                                json made_from, size_t fields,
+                                                json made_from, std::string identity, size_t fields,
                                                 const std::vector<std::string>& files,
                                                 std::string* note) {
   ShardJournal journal;
@@ -153,8 +161,10 @@ absl::StatusOr<ShardJournal> ShardJournal::Open(const std::string& folder, const
   journal.fields_ = fields;
   if (BytesOfFile(absl::StrCat(folder, "/", kJournal)) >= 0) {
     FW_RETURN_IF_ERROR(journal.Read(note));
+    FW_RETURN_IF_ERROR(journal.CompareIdentities(std::move(identity), note));
   } else {
     FW_RETURN_IF_ERROR(journal.CheckNothingIsThere(files));
+    journal.identity_ = std::move(identity);
   }
   // The list of bad records as the journal knows it; what came later is found again.
   if (journal.bad_bytes_ == 0) {
@@ -190,6 +200,8 @@ absl::Status ShardJournal::Read(std::string* note) {
   const absl::Status damaged = Damaged(folder_);
   FW_ASSIGN_OR_RETURN(const json document, ReadDocument(folder_));
   FW_RETURN_IF_ERROR(CompareMakings(folder_, document["made_from"], made_from_));
+  if (const auto found = document.find(kIdentity); found != document.end() && found->is_string())
+    identity_ = found->get<std::string>();
   for (const json& entry : document["shards"]) {
     Shard shard;
     if (!entry.is_object()) return damaged;
@@ -222,6 +234,27 @@ absl::Status ShardJournal::Read(std::string* note) {
   return absl::OkStatus();
 }
 
+// The shards so far are of the files as they were.
+absl::Status ShardJournal::CompareIdentities(std::string now, std::string* note) {
+  if (shards_.empty() || identity_.empty() || now.empty() || identity_ == now) {
+    identity_ = std::move(now);
+    return absl::OkStatus();
+  }
+  if (next_position() >= NumberOf(made_from_, "records")) {
+    absl::StrAppend(note, note->empty() ? "" : "; ", "files of the dataset have changed since ",
+                    folder_,
+                    " was written, though its digest is the same: the shards stay as "
+                    "they are, and `feedwater verify PIPELINE --against ",
+                    folder_, "` compares them with what the files hold now");
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      "files of the dataset have changed since the shards in ", folder_,
+      " were written, though its digest, which does not look at all bytes, is the same: what is "
+      "missing would be of another state. Cure: another folder, or rm -r ",
+      folder_, ", and run the command again"));
+}
+
 absl::Status ShardJournal::Save() const {
   json shards = json::array();
   for (size_t i = 0; i < shards_.size(); ++i) {
@@ -234,7 +267,9 @@ absl::Status ShardJournal::Save() const {
                       {"bad_bytes", bad_ends_[i]},
                       {"kinds", shard.kinds}});
   }
-  const json document = {{"version", kVersion}, {"made_from", made_from_}, {"shards", shards}};
+  json document = {{"version", kVersion}, {"made_from", made_from_}};
+  if (!identity_.empty()) document[kIdentity] = identity_;
+  document["shards"] = std::move(shards);
   return server::WriteFileAtomically(absl::StrCat(folder_, "/", kJournal),
                                      {JsonText(document, -1), "\n"}, 0666);
 }

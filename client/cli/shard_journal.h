@@ -38,11 +38,15 @@ class ShardJournal {
   // Opens the journal of a folder that is there. `made_from`: what decides every byte of the
   // shards, a JSON object; where the folder was made from something else, InvalidArgument that
   // names the difference and the cure. Shards that are missing or cut are left out, with all behind
-  // them; `note` then says so. `name`: the shards'. `files`: what the command writes beside them.
-  // Without a journal, any shard or such file is somebody else's: InvalidArgument, and it stays.
+  // them; `note` then says so. `identity`: of the files that the dataset is read from now
+  // (server::Dependencies; "": nobody knows it). Where the shards are of others, though the dataset
+  // has the same digest, which does not look at all bytes, FailedPrecondition; where all shards are
+  // whole, `note` says so. A journal of an earlier version tells none, and is gone on with. `name`:
+  // the shards'. `files`: what the command writes beside them. Without a journal, any shard or such
+  // file is somebody else's: InvalidArgument, and it stays.
   static absl::StatusOr<ShardJournal> Open(const std::string& folder, const std::string& name,
-                                           nlohmann::ordered_json made_from, size_t fields,
-                                           const std::vector<std::string>& files,
+                                           nlohmann::ordered_json made_from, std::string identity,
+                                           size_t fields, const std::vector<std::string>& files,
                                            std::string* note);
 
   // The same of a folder that is to be read alone, and into which nothing is written. NotFound: it
@@ -73,11 +77,12 @@ class ShardJournal {
  private:
   ShardJournal() = default;
   absl::Status Read(std::string* note);
+  absl::Status CompareIdentities(std::string now, std::string* note);
   absl::Status CheckNothingIsThere(const std::vector<std::string>& files) const;
   absl::Status AppendBad(const std::vector<BadRecord>& bad);
   absl::Status Save() const;
 
-  std::string folder_, name_;
+  std::string folder_, name_, identity_;
   nlohmann::ordered_json made_from_;
   size_t fields_ = 0;
   std::vector<Shard> shards_;

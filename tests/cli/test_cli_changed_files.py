@@ -6,6 +6,7 @@ alone, but for those at 1,024 places: ORDINARY and EMPTY are none of these.
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -64,6 +65,45 @@ def test_convert_refuses_a_file_that_has_grown_and_takes_it_when_run_again(
     result = run(*command)
     assert result.status == 0, result
     assert size in [len(data) for data in records(out)[number].values()]
+
+
+def test_a_run_goes_on_only_over_the_files_that_it_began_with(project):
+    folder = project.data / "lines"
+    folder.mkdir()
+    for number in range(FILES):
+        line = json.dumps({"number": number, "pad": "x"}) + "\n"
+        (folder / f"{number:04}.jsonl").write_text(line.replace("x", "x" * (1001 - len(line))))
+    fields = "{number: number}"
+    dataset = f"{{format: jsonl, root: data, path: lines, fields: {fields}}}"
+    path = project.pipeline("photos", "", dataset=dataset, outputs="[number]")
+    path.write_text(path.read_text().replace("graph:\n", ""))
+
+    def digest() -> str:
+        indexed = run("index", "photos", "--config", project.config, "--json")
+        return indexed.document["indexes"][0]["digest"]
+
+    out = project.data / "shards"
+    options = ("--shard-bytes", "64KiB")
+    command = ("convert", "photos", out, "--config", project.config, *options)
+    assert run(*command).status == 0
+    before = digest()
+    changed = folder / f"{ORDINARY:04}.jsonl"
+    changed.write_text(changed.read_text().replace(f'"number": {ORDINARY}', '"number": 7'))
+    assert digest() == before, "it does not look at this file"
+    result = run(*command)
+    assert result.status == 0 and "have changed" in result.err and "--against" in result.err
+    assert "have changed" in run(*command).err, "it is told as long as it is so"
+    assert run("verify", "photos", "--against", out, "--config", project.config).status == 1
+    sorted(out.glob("*.tar"))[-1].unlink()
+    result = run(*command)
+    assert result.status == 1, result
+    assert "have changed" in result.err and f"rm -r {out}" in result.err
+    # A journal of an earlier version does not say it.
+    journal = out / ".convert.json"
+    document = json.loads(journal.read_text())
+    del document["files"]
+    journal.write_text(json.dumps(document))
+    assert run(*command).status == 0
 
 
 def test_materialize_refuses_a_file_that_has_grown(photos):
