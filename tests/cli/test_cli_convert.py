@@ -342,7 +342,6 @@ def test_a_folder_that_holds_files_which_records_name_is_refused(project):
         ("convert", ["--jpeg", "baseline"], "max_scans"),
         ("convert", ["--resize-max", "100"], "max_decode_ms"),
         ("materialize", [], "max_sample_ms"),
-        ("materialize", [], "max_pixels"),
     ],
 )
 def test_other_limits_of_what_is_left_out_are_refused(photos, command, options, limit):
@@ -351,8 +350,6 @@ def test_other_limits_of_what_is_left_out_are_refused(photos, command, options, 
     photos.pipeline("photos", GRAPH, limits=f"{{{limit}: 12345}}")
     result = run(*line)
     assert result.status == 2 and f"{limit} = " in result.err and "12345" in result.err
-    if limit == "max_pixels":
-        return
     # Folders of earlier versions do not say it, and go on.
     journal = photos.data / "shards/.convert.json"
     document = json.loads(journal.read_text())
