@@ -223,6 +223,9 @@ class ColumnDataset final : public IndexedDataset {
     const std::optional<size_t> column = reader_.ColumnAsStored(field);
     return column.has_value() ? records_->StoredAt(*column) : std::nullopt;
   }
+  std::vector<std::string> ClassesOf(size_t field) const override {
+    return reader_.ClassesOf(field);
+  }
   absl::Status Parse(int64_t record, RecordSpans bytes, Record* out) const override {
     const size_t own = records_->extents_per_record(), files = reader_.file_fields().size();
     if (bytes.size() != own + files) {

@@ -103,6 +103,9 @@ class Dataset : public ObjectSource {  // its files by number
       const = 0;  // image_folder: data (encoded), label (int64)
   virtual const std::vector<std::string>& classes()
       const = 0;  // names by label; empty when there are none
+  // Names by number of the classes that the texts of this field were numbered as; empty where it
+  // has no such (`classes: auto`). REQUIRES: a field of fields().
+  virtual std::vector<std::string> ClassesOf(size_t /*field*/) const { return {}; }
   // 32 hex digits over the name and size of every file and over contents (contents.h): the same
   // for a copy elsewhere, another one where contents are known to differ.
   virtual const std::string& digest() const = 0;

@@ -242,6 +242,14 @@ absl::Status FieldReader::SetClasses(size_t i, const TextColumn& names, size_t f
   return absl::OkStatus();
 }
 
+std::vector<std::string> FieldReader::ClassesOf(size_t field) const {
+  std::vector<std::string> names;
+  if (fields_[field].way != Way::kClass) return names;
+  const Classes& classes = classes_[fields_[field].number];
+  for (size_t i = classes.first; i < classes.last; ++i) names.emplace_back(classes.names[i]);
+  return names;
+}
+
 absl::StatusOr<std::optional<absl::string_view>> FieldReader::TextOf(
     size_t number, const ColumnValues& values) const {
   const Field& field = fields_[number];

@@ -50,6 +50,8 @@ class FieldReader {
   // The names of class field i of class_fields(): entries `first` to `last` - 1 of a column whose
   // index outlives the reader. DataLoss when they are not in order.
   absl::Status SetClasses(size_t i, const TextColumn& names, size_t first, size_t last);
+  // Those of a field; empty where it is none of class_fields().
+  std::vector<std::string> ClassesOf(size_t field) const;
 
   // `files`: in the order of file_fields(). Any values are safe. The fields live as long as the
   // record's bytes and `out`, whose scratch `values` was made with.

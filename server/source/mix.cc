@@ -55,14 +55,15 @@ absl::Status CheckFreeField(const MixSpec::Source& source, const std::vector<Fie
                    "name with `fields:`"));
 }
 
+// `where` names the field whose classes they are; "" for those of the datasets.
 absl::Status CompareClasses(const MixSpec::Source& a, const std::vector<std::string>& a_classes,
-                            const MixSpec::Source& b, const std::vector<std::string>& b_classes) {
+                            const MixSpec::Source& b, const std::vector<std::string>& b_classes,
+                            const std::string& where, absl::string_view cure) {
   if (a_classes == b_classes) return absl::OkStatus();
   const auto differ = [&](absl::string_view what) {
-    return b.dataset.Error(absl::StrCat(
-        "the sources of a mix must have the same classes, in the same order: ", what,
-        ". Cure: the same classes in both (`classes:` or `class_file:` where the format has them), "
-        "or none"));
+    return b.dataset.Error(
+        absl::StrCat("the sources of a mix must have the same classes, in the same order: ", where,
+                     what, ". Cure: ", cure));
   };
   if (a_classes.size() != b_classes.size()) {
     return differ(absl::StrCat(
@@ -74,6 +75,23 @@ absl::Status CompareClasses(const MixSpec::Source& a, const std::vector<std::str
       a_classes.begin());
   return differ(absl::StrCat("class ", first, " is '", Printable(a_classes[first]), "' in ", a.name,
                              ", and '", Printable(b_classes[first]), "' in ", b.name));
+}
+
+// Every field's numbers must mean the same in all sources, not only those of one.
+absl::Status CompareClasses(const MixSpec::Source& a, const Dataset& a_data,
+                            const MixSpec::Source& b, const Dataset& b_data) {
+  FW_RETURN_IF_ERROR(CompareClasses(
+      a, a_data.classes(), b, b_data.classes(), "",
+      "the same classes in both (`classes:` or `class_file:` where the format has them), or none"));
+  const std::vector<FieldSpec>&a_fields = a_data.fields(), &b_fields = b_data.fields();
+  for (size_t i = 0; i < a_fields.size(); ++i) {
+    const auto other = static_cast<size_t>(FindField(b_fields, a_fields[i].name) - b_fields.data());
+    FW_RETURN_IF_ERROR(CompareClasses(
+        a, a_data.ClassesOf(i), b, b_data.ClassesOf(other),
+        absl::StrCat("of field '", Printable(a_fields[i].name), "' "),
+        "the same texts in both, numbers in place of them, or leave the field out of `fields`"));
+  }
+  return absl::OkStatus();
 }
 
 FieldSpec DatasetIdField() {
@@ -292,8 +310,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> MixOf(
     if (i > 0) {
       FW_RETURN_IF_ERROR(
           CompareFields(spec.sources[0], sources[0]->fields(), spec.sources[i], source.fields()));
-      FW_RETURN_IF_ERROR(CompareClasses(spec.sources[0], sources[0]->classes(), spec.sources[i],
-                                        source.classes()));
+      FW_RETURN_IF_ERROR(CompareClasses(spec.sources[0], *sources[0], spec.sources[i], source));
     }
     if (__builtin_add_overflow(records, source.size(), &records) ||
         __builtin_add_overflow(objects, source.objects(), &objects) ||

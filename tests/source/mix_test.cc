@@ -214,6 +214,21 @@ TEST_F(MixTest, RefusesSourcesWithOtherClasses) {
   EXPECT_EQ(same->LabelOf(3), 1);
 }
 
+TEST_F(MixTest, RefusesSourcesWhoseOtherFieldsNumberOtherClasses) {
+  folder_.Write("x/0.csv", "label,color\ncat,red\ndog,green\n");
+  folder_.Write("y/0.csv", "label,color\ncat,red\ndog,blue\n");
+  folder_.Write("z/0.csv", "label,color\ndog,green\ncat,red\n");
+  const auto of = [](const std::string& path) {
+    return "{format: csv, root: root, path: " + path +
+           ", fields: {label: {from: label, classes: auto}, color: {from: color, classes: auto}}}";
+  };
+  ExpectRefused(Mix(of("x") + ", " + of("y")),
+                {"of field 'color' class 0 is 'green' in source 0 (csv in root/x), and 'blue' in "
+                 "source 1 (csv in root/y)",
+                 "Cure: "});
+  EXPECT_NE(opener_.MustOpen(Mix(of("x") + ", " + of("z"))), nullptr);
+}
+
 TEST_F(MixTest, RefusesWithThePlaceWhatIsNoMix) {
   const std::string a = "{format: csv, root: root, path: a";
   const std::vector<std::pair<std::string, std::vector<std::string>>> cases = {
