@@ -42,7 +42,8 @@ bool TransformPacked(const PackedBlocks& from, int skip, int count, const uint16
     UnpackBlockPlain(walk.header, from.payload + walk.groups, block);
     ApplyExceptions(walk.exception, walk.exceptions, nullptr, block);
     block[0] = static_cast<int16_t>(walk.dc());
-    TransformBlockPlain(block, quant, side, out + side * (i - skip), static_cast<int>(stride));
+    if (!TransformBlockPlain(block, quant, side, out + side * (i - skip), static_cast<int>(stride)))
+      return false;
   }
   return true;
 }
