@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "server/base/log_limiter.h"
 #include "server/base/status.h"
 
 namespace feedwater::server {
@@ -251,7 +252,8 @@ void DiskTier::Carry(const Item& item) {
     bytes_ -= size;
     options_.quota->Give(size);
     is_broken_ = true;
-    if (!std::exchange(failed_, true)) {
+    if (!std::exchange(failed_, true) &&
+        ClientLog().Admits("caches whose disk failed", LogLimiter::kNoSource)) {
       spdlog::warn("cache {}: no more records are kept on disk: {}", options_.folder,
                    std::string(written.message()));
     }

@@ -23,6 +23,7 @@
 #include "absl/strings/strip.h"
 #include "server/base/atomic_file.h"
 #include "server/base/key.h"
+#include "server/base/log_limiter.h"
 #include "server/base/units.h"
 #include "server/source/digest.h"
 #include "server/source/unpacking.h"
@@ -71,6 +72,12 @@ bool IsAt(int fd, const std::string& path) {
          held.st_ino == there.st_ino;
 }
 
+// Whoever opens datasets can cause it.
+void WarnOf(const fs::path& path, int error) {
+  if (ClientLog().Admits("unpacked files that cannot be removed", LogLimiter::kNoSource))
+    spdlog::warn("{}: {}", path.string(), std::generic_category().message(error));
+}
+
 // Gives the disk back at once, also of files that somebody has open still: descriptors are kept for
 // a while after a job. Another process may be at it too. REQUIRES: the name of the folder or file
 // says that it is gone, so nobody takes what is left of a file for the whole.
@@ -78,13 +85,11 @@ void RemoveGone(const fs::path& gone) {
   std::vector<fs::path> files = EntriesOf(gone);  // none of a file
   files.push_back(gone);
   for (const fs::path& file : files) {
-    if (truncate(file.c_str(), 0) != 0 && errno != ENOENT && errno != EISDIR)
-      spdlog::warn("{}: {}", file.string(), std::generic_category().message(errno));
+    if (truncate(file.c_str(), 0) != 0 && errno != ENOENT && errno != EISDIR) WarnOf(file, errno);
   }
   std::error_code error;
   fs::remove_all(gone, error);
-  if (error && error != std::errc::no_such_file_or_directory)
-    spdlog::warn("{}: {}", gone.string(), error.message());
+  if (error && error != std::errc::no_such_file_or_directory) WarnOf(gone, error.value());
 }
 
 // Locks a file's byte of kHeld, F_RDLCK to read the file and F_WRLCK to remove it; F_UNLCK undoes
@@ -368,8 +373,10 @@ int64_t StagingArea::DropOldest(int64_t at_most) const {
     if (bytes <= at_most) break;
     if (!Drop(oldest.path)) continue;
     bytes -= oldest.bytes;
-    spdlog::info("unpacked files of a dataset removed for want of room: {}",
-                 FormatBytes(oldest.bytes));
+    if (ClientLog().Admits("unpacked datasets removed", LogLimiter::kNoSource)) {
+      spdlog::info("unpacked files of a dataset removed for want of room: {}",
+                   FormatBytes(oldest.bytes));
+    }
   }
   return bytes;
 }
@@ -429,7 +436,7 @@ int64_t StagingArea::DropUnread(const std::string& path, int64_t wanted) const {
     RemoveGone(gone);
     dropped += file.bytes;
   }
-  if (dropped > 0) {
+  if (dropped > 0 && ClientLog().Admits("unpacked files removed", LogLimiter::kNoSource)) {
     spdlog::info("unpacked files that nobody reads removed for want of room: {}",
                  FormatBytes(dropped));
   }
@@ -443,7 +450,7 @@ std::string StagingArea::SetAside(const std::string& path, const std::string& fo
   if (lstat(path.c_str(), &info) != 0) return "";
   const std::string gone = absl::StrCat(folder_, "/", kGone, info.st_ino);
   if (rename(path.c_str(), gone.c_str()) != 0) {
-    spdlog::warn("{}: {}", path, std::generic_category().message(errno));
+    WarnOf(path, errno);
     return "";
   }
   for (const std::string& changed : {folder, folder_}) {  // after a power cut, too

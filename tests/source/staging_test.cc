@@ -11,6 +11,7 @@
 #include <zstd.h>
 
 #include "server/base/fd.h"
+#include "server/base/log_limiter.h"
 #include "tests/source/column_testing.h"
 #include "tests/source/small_datasets.h"
 #include "tests/source/tar_text.h"
@@ -220,6 +221,21 @@ TEST_F(StagingTest, TheOldestFolderThatNobodyHoldsMakesRoom) {
   ExpectRefused(yaml("b"), {"in use"}, absl::StatusCode::kResourceExhausted);
   held.reset();
   EXPECT_EQ(FieldOf(*opener_.MustOpen(yaml("b")), 0, "bin"), RandomBytes(400 << 10, 'b'));
+}
+
+// Each opening may remove what the one before unpacked.
+TEST_F(StagingTest, RemovingForWantOfRoomDoesNotFillTheLog) {
+  for (const char* name : {"a", "b"}) {
+    folder_.Write(absl::StrCat(name, "/a.tgz"),
+                  Gzip(TarMemberText("x.bin", RandomBytes(400 << 10, name[0])) + TarEnd()));
+  }
+  UseLimit(600 << 10);  // room for one
+  for (int i = 0; i < LogLimiter::kLines; ++i) {
+    for (const char* name : {"a", "b"})
+      opener_.MustOpen(absl::StrCat("{format: webdataset, root: root, path: ", name, "}"));
+  }
+  EXPECT_EQ(StagedFiles(), 1u);
+  EXPECT_FALSE(ClientLog().Admits("unpacked datasets removed", LogLimiter::kNoSource));
 }
 
 TEST_F(StagingTest, FilesThatNobodyReadsMakeRoomInAFolderThatIsHeld) {
