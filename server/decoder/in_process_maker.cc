@@ -21,6 +21,7 @@ absl::Status InProcessMaker::RunFromPrefix(const SampleInput& input, int64_t k,
   return plan_->RunFromPrefix(input, k, memory, workspace_);
 }
 
+// Each way has the time of a sample: whether it is good does not depend on what a cache wants.
 absl::Status InProcessMaker::RunKeeping(const SampleInput& input, int64_t k,
                                         const BatchMemory& memory, int64_t max_field_bytes,
                                         absl::FunctionRef<void(const Record&)> keep) {
@@ -30,7 +31,7 @@ absl::Status InProcessMaker::RunKeeping(const SampleInput& input, int64_t k,
   keep(kept_);
   SampleInput rest = input;
   rest.record = &kept_;
-  return plan_->RunFromPrefix(rest, k, memory, workspace_);
+  return RunFromPrefix(rest, k, memory);
 }
 
 absl::Status InProcessMaker::Pack(absl::Span<const std::byte> encoded, const ImageLimits& limits,

@@ -139,7 +139,7 @@ class Decoder final : public OpCaller {
     input_.stands_for = request_.stands_for;
     input_.is_real = request_.is_real != 0;
     input_.key = {request_.key[0], request_.key[1]};
-    workspace_.clock().Begin(plan_->limits().max_sample_ms, nullptr);
+    BeginClock();
     Fit(command == DecoderCommand::kRun          ? SampleWay::kWhole
         : command == DecoderCommand::kRunKeeping ? SampleWay::kKeeping
                                                  : SampleWay::kFromPrefix);
@@ -206,9 +206,14 @@ class Decoder final : public OpCaller {
     if (!is_large_) workspace_.Fit(claim);
   }
 
+  void BeginClock() { workspace_.clock().Begin(plan_->limits().max_sample_ms, nullptr); }
+
+  // As InProcessMaker::RunKeeping.
   absl::Status RunKeeping() {
-    if (!plan_->RunPrefix(input_, request_.max_field_bytes, workspace_, &kept_).ok())
+    if (!plan_->RunPrefix(input_, request_.max_field_bytes, workspace_, &kept_).ok()) {
+      BeginClock();
       return plan_->Run(input_, 0, memory_, workspace_);
+    }
     answer_.is_kept = 1;
     for (const Tensor& field : kept_.fields) {
       if (Put(field.spec, {field.data, field.bytes()})) continue;
@@ -218,6 +223,7 @@ class Decoder final : public OpCaller {
     }
     answer_.fields = static_cast<uint32_t>(fields_.size());
     input_.record = &kept_;
+    BeginClock();
     return plan_->RunFromPrefix(input_, 0, memory_, workspace_);
   }
 
