@@ -1,5 +1,6 @@
 #include "server/pipeline/away_read.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "server/base/no_throw.h"
@@ -8,10 +9,21 @@ namespace feedwater::server {
 
 void Mailbox::Put(std::shared_ptr<AwayRead> read) {
   MutexLock lock(&mu_);
-  if (closed_) return;
+  if (closed_ || read->is_left_) return;
   back_.push_back(std::move(read));
   any_.store(true, std::memory_order_release);
   came_.Signal();
+}
+
+void Mailbox::Leave(AwayRead* read) {
+  std::shared_ptr<AwayRead> dropped;  // without the lock
+  MutexLock lock(&mu_);
+  read->is_left_ = true;
+  const auto back = std::find_if(back_.begin(), back_.end(),
+                                 [&](const auto& other) { return other.get() == read; });
+  if (back == back_.end()) return;
+  dropped = std::move(*back);
+  back_.erase(back);
 }
 
 void Mailbox::Take(std::vector<std::shared_ptr<AwayRead>>* reads) {

@@ -23,6 +23,9 @@ class AwayRead;
 class Mailbox {
  public:
   void Put(std::shared_ptr<AwayRead> read) ABSL_LOCKS_EXCLUDED(mu_);
+  // Nobody waits for the read any more: what it brings, or has brought already, is dropped. Whoever
+  // asked for it may be asleep by then, so it must not lie here.
+  void Leave(AwayRead* read) ABSL_LOCKS_EXCLUDED(mu_);
   // Appends what has come back.
   void Take(std::vector<std::shared_ptr<AwayRead>>* reads) ABSL_LOCKS_EXCLUDED(mu_);
   // Until something has come back.
@@ -60,7 +63,11 @@ class AwayRead final : public StorageCall,
   // The reader's own.
   uint32_t user = 0;
   int64_t sent_ns = 0;
-  void* read = nullptr;  // null: nobody waits for it any more
+  void* read = nullptr;
+
+ private:
+  friend class Mailbox;
+  bool is_left_ = false;  // guarded by its home's lock
 };
 
 }  // namespace feedwater::server

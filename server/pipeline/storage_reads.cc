@@ -217,7 +217,6 @@ void StorageReads::TakeReturned() {
   mailbox_->Take(&returned_);
   for (std::shared_ptr<AwayRead>& away : returned_) {
     auto* const read = static_cast<StorageRead*>(away->read);
-    if (read == nullptr) continue;
     if (read->giver != nullptr) {
       read->op.status = TakeGiven(away.get(), read);
     } else {
@@ -252,7 +251,7 @@ void StorageReads::LookAfterAway() {
 void StorageReads::LeaveBehind(StorageRead* read) {
   const std::shared_ptr<AwayRead> away = std::move(read->away);
   read->away = nullptr;
-  away->read = nullptr;
+  mailbox_->Leave(away.get());
   if (read->giver == nullptr) calls_->Cancel(away->user, away.get());
   read->op.status = Unwanted();
   Completed(read);
