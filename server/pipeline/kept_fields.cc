@@ -117,6 +117,9 @@ KeptForm KeptFormOf(CacheKind kind, const Dataset& dataset, const Plan& plan) {
     AddSpecs(form.fields, &digest);
     if (kind == CacheKind::kCoefficients) {
       digest.Add(uint64_t{CoefficientsVersion()});
+      // A document does not say how many scans its file had. Its pixels and its time are looked at
+      // when it is decoded.
+      digest.Add(static_cast<uint64_t>(plan.limits().max_scans));
       for (size_t i = 0; i < form.fields.size(); ++i) {
         const bool is_image = form.fields[i].spec.layout == Layout::kEncoded;
         form.as_coefficients.push_back(is_image && plan.OnlyDecoded(i));

@@ -307,6 +307,18 @@ TEST(CachedCoefficients, AreKeyedByWhatIsKeptAsCoefficients) {
   EXPECT_EQ(bytes.fields.size(), dataset->fields().size());
 }
 
+// A document does not tell how many scans its file had.
+TEST(CachedCoefficients, OfAFileOfTooManyScansAreNotGivenToWhoAllowsFewer) {
+  const auto dataset = std::make_shared<FakeDataset>(FakeDataset::Options{});
+  const auto digest = [&](CacheKind kind, const std::string& limits) {
+    const auto pipeline = LoadPipeline(absl::StrCat(kYaml, limits), dataset);
+    return KeptFormOf(kind, *dataset, *pipeline->plan).digest;
+  };
+  const std::string few = "limits: {max_scans: 5}\n", many = "limits: {max_scans: 50}\n";
+  EXPECT_NE(digest(CacheKind::kCoefficients, few), digest(CacheKind::kCoefficients, many));
+  EXPECT_EQ(digest(CacheKind::kBytes, few), digest(CacheKind::kBytes, many));
+}
+
 // --- the choice
 // -----------------------------------------------------------------------------------------
 
