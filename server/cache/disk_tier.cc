@@ -126,7 +126,6 @@ absl::Status DiskTier::ReplayJournal(uint64_t journal_bytes) {
                          S_ISREG(info.st_mode);) {
     segment_sizes.push_back(static_cast<uint64_t>(info.st_size));
   }
-  std::vector<uint64_t> ends(segment_sizes.size(), 0);
   std::vector<JournalEntry> chunk(4096);
   uint64_t at = sizeof(JournalHeader);
   for (bool whole = true; whole && at < journal_bytes;) {
@@ -150,7 +149,6 @@ absl::Status DiskTier::ReplayJournal(uint64_t journal_bytes) {
           place.offset + place.length > segment_sizes[place.segment]) {
         continue;  // named, but never arrived
       }
-      ends[place.segment] = std::max(ends[place.segment], place.offset + place.length);
       options_.placed(static_cast<int64_t>(entry.record), &place, entry.stamp);
     }
   }
@@ -158,7 +156,7 @@ absl::Status DiskTier::ReplayJournal(uint64_t journal_bytes) {
   if (ftruncate(journal_.get(), static_cast<off_t>(at)) != 0)
     return ErrnoStatus(errno, "cutting the journal");
   journal_end_ = at;
-  for (uint64_t end : ends) bytes_ += static_cast<int64_t>(end);
+  for (uint64_t size : segment_sizes) bytes_ += static_cast<int64_t>(size);
   options_.quota->Force(bytes());
   // A fresh segment: whatever stands behind the last named block of the old one is left alone.
   segment_number_ = static_cast<uint32_t>(segment_sizes.size());

@@ -274,6 +274,18 @@ TEST_F(RecordCacheTest, ObeysTheDisksQuotaAcrossRestarts) {
   }
 }
 
+// Such as blocks that a daemon had written when it was killed, before their lines of the journal.
+TEST_F(RecordCacheTest, CountsWhatItsJournalDoesNotName) {
+  Open(10, 0, 1 << 20)->Put(1, kStamp, PayloadOf(1, 1000));
+  const std::string segment = Folder() + "/segment-00000";
+  ASSERT_TRUE(fs::exists(segment));
+  std::ofstream(segment, std::ios::binary | std::ios::app) << std::string(50'000, 'x');
+  auto cache = Open(10, 0, 1 << 20);
+  EXPECT_TRUE(Get(*cache, 1).has_value());
+  EXPECT_EQ(cache->counts().disk_bytes, static_cast<int64_t>(fs::file_size(segment)));
+  EXPECT_EQ(disk_quota_->used(), cache->counts().disk_bytes);
+}
+
 // Whatever happens to the files while no daemon runs: what the cache gives is a payload that was
 // put, or nothing.
 TEST_F(RecordCacheTest, NeverGivesWrongBytesWhateverHappensToItsFiles) {
