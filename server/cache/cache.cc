@@ -384,7 +384,7 @@ bool Cache::DeleteUnusedSegment() {
   if (!folder.segments.empty()) {
     const UnusedFolder::File segment = folder.segments.back();
     folder.segments.pop_back();
-    fs::remove(path / segment.name, error);
+    RemoveSegment(path / segment.name);
     disk_->Give(segment.bytes);
   }
   if (folder.segments.empty()) {

@@ -3,11 +3,13 @@
 #include <fcntl.h>
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -50,6 +52,15 @@ absl::Status WriteAt(int fd, const void* data, size_t size, uint64_t offset) {
 std::string SegmentName(uint32_t number) { return absl::StrFormat("segment-%05u", number); }
 
 }  // namespace
+
+void RemoveSegment(const std::string& path) {
+  if (truncate(path.c_str(), 0) != 0 && errno != ENOENT &&
+      ClientLog().Admits("caches that cannot be deleted", LogLimiter::kNoSource)) {
+    spdlog::warn("{}: {}", path, std::generic_category().message(errno));
+  }
+  std::error_code error;
+  std::filesystem::remove(path, error);
+}
 
 struct DiskTier::JournalEntry {
   uint64_t record, place, stamp, hash;
@@ -109,8 +120,7 @@ absl::Status DiskTier::StartJournal() {
   if (ftruncate(journal_.get(), 0) != 0) return ErrnoStatus(errno, "emptying the journal");
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(options_.folder, error)) {
-    if (entry.path().filename().string().rfind("segment-", 0) == 0)
-      std::filesystem::remove(entry.path(), error);
+    if (entry.path().filename().string().rfind("segment-", 0) == 0) RemoveSegment(entry.path());
   }
   const JournalHeader header = MakeHeader(options_.identity, options_.records);
   FW_RETURN_IF_ERROR(WriteAt(journal_.get(), &header, sizeof(header), 0));

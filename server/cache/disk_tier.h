@@ -38,6 +38,10 @@
 
 namespace feedwater::server {
 
+// Gives the disk back at once, also of a file that somebody has open still: descriptors are kept
+// for a while after a job (FileCache). REQUIRES: no tier has it, so that nobody reads it.
+void RemoveSegment(const std::string& path);
+
 class DiskTier final : public ObjectSource {
  public:
   struct Options {

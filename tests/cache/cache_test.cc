@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/cache/record_cache.h"
+#include "server/storage/engine.h"
 #include "tests/cache/payloads.h"
 #include "tests/storage/temp_folder.h"
 
@@ -223,6 +224,29 @@ TEST(Cache, DeletesTheLongestUnusedFolderWhenTheDiskIsWanted) {
   fill("two");
   EXPECT_FALSE(fs::exists(temp.path() + "/cache/one-bytes-1"));
   EXPECT_TRUE(fs::exists(temp.path() + "/cache/two-bytes-1"));
+}
+
+// FileCache keeps descriptors after a job.
+TEST(Cache, GivesTheDiskBackOfFilesThatAreOpenStill) {
+  TempFolder temp;
+  Cache cache(
+      {.memory_bytes = 0, .disk_bytes = 100'000, .state_dir = temp.path(), .budget = nullptr});
+  FileCache files(4, /*direct_io=*/false);
+  const auto fill = [&](const char* digest) {
+    auto records = *cache.Get({digest, "bytes-1", 100, 0, 100'000});
+    for (int64_t r = 0; r < 40; ++r) records->Put(r, kStamp, PayloadOf(r, 2000));
+    records->Flush();
+    return files.Open(records->disk()->root(), records->disk()->ObjectPath(0));
+  };
+  const auto open = fill("one");
+  ASSERT_TRUE(open.ok()) << open.status();
+  EXPECT_GT((*open)->size, 0);
+  cache.CloseIdle();
+  ASSERT_TRUE(fill("two").ok());
+  struct stat info;
+  ASSERT_EQ(fstat((*open)->fd.get(), &info), 0);
+  EXPECT_EQ(info.st_nlink, 0u);
+  EXPECT_EQ(info.st_blocks, 0);
 }
 
 TEST(Cache, LeavesNoFolderWithoutBlocks) {
