@@ -81,7 +81,8 @@ void Cache::TakeFolder() {
   spdlog::warn("nothing is cached on disk: {}", no_disk_);
 }
 
-absl::StatusOr<std::shared_ptr<RecordCache>> Cache::Get(const Request& request) {
+absl::StatusOr<std::shared_ptr<RecordCache>> Cache::Get(const Request& request,
+                                                        std::shared_ptr<MemoryBudget> share) {
   const std::string name = absl::StrCat(request.dataset, "-", request.form);
   std::list<Entry> idle;
   std::list<Entry>::iterator entry;
@@ -123,7 +124,7 @@ absl::StatusOr<std::shared_ptr<RecordCache>> Cache::Get(const Request& request) 
   const absl::Status opened = NoThrow([&] {
     Close(std::move(idle));
     MakeRoom(request, *quotas.memory);
-    FW_ASSIGN_OR_RETURN(cache, Open(name, request, quotas));
+    FW_ASSIGN_OR_RETURN(cache, Open(name, request, quotas, std::move(share)));
     return absl::OkStatus();
   });
   MutexLock lock(&mu_);
@@ -209,7 +210,8 @@ bool Cache::KeepsOnDisk(const Request& request) const {
 
 absl::StatusOr<std::shared_ptr<RecordCache>> Cache::Open(const std::string& name,
                                                          const Request& request,
-                                                         const Quotas& quotas) {
+                                                         const Quotas& quotas,
+                                                         std::shared_ptr<MemoryBudget> share) {
   RecordCache::Options options;
   options.records = request.records;
   options.memory_limit = std::min(request.memory_bytes, memory_->limit());
@@ -229,6 +231,7 @@ absl::StatusOr<std::shared_ptr<RecordCache>> Cache::Open(const std::string& name
 }
 
 std::shared_ptr<SeekIndexStore> Cache::SeekIndexesOf(const std::string& dataset, uid_t user) {
+    options.disk_budget = share != nullptr ? std::move(share) : options_.budget;
   if (options_.seek_index_bytes <= 0) return nullptr;
   const std::string file = SeekIndexFile(options_.state_dir, dataset);
   std::error_code error;

@@ -62,7 +62,10 @@ class Cache {
   };
   // The cache of that dataset and form, opened or shared. Never fails for lack of room: it then
   // keeps less. One that is shared has the largest limits that were asked for.
-  absl::StatusOr<std::shared_ptr<RecordCache>> Get(const Request& request) ABSL_LOCKS_EXCLUDED(mu_);
+  // What the disk takes of memory is reserved from the user's `share`; null: from the budget.
+  absl::StatusOr<std::shared_ptr<RecordCache>> Get(const Request& request,
+                                                   std::shared_ptr<MemoryBudget> share = nullptr)
+      ABSL_LOCKS_EXCLUDED(mu_);
   // Gives back the memory of those that nobody uses.
   void CloseIdle() ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -125,7 +128,9 @@ class Cache {
   // or what is queued is written. Until that is done nobody else opens the folder or deletes from
   // it.
   absl::StatusOr<std::shared_ptr<RecordCache>> Open(const std::string& name, const Request& request,
-                                                    const Quotas& quotas) ABSL_LOCKS_EXCLUDED(mu_);
+                                                    const Quotas& quotas,
+                                                    std::shared_ptr<MemoryBudget> share)
+      ABSL_LOCKS_EXCLUDED(mu_);
   void Close(std::list<Entry> idle) ABSL_LOCKS_EXCLUDED(mu_);
   // At most so many that nobody uses, to be closed: of the user who has most of them, the longest
   // unused; with `only`, of that user alone.

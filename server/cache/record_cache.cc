@@ -48,22 +48,32 @@ void RecordCache::TakeMemoryTable() {
 }
 
 void RecordCache::OpenDisk() {
+  const absl::Status opened = OpenDiskTier();
+  if (opened.ok()) return;
+  for (auto* table : {&on_disk_, &disk_stamps_}) std::vector<std::atomic<uint64_t>>().swap(*table);
+  disk_table_.Release();
+  disk_records_ = 0;
+  if (ClientLog().Admits("caches without a disk", LogLimiter::kNoSource))
+    spdlog::warn("the cache keeps nothing on disk: {}", std::string(opened.message()));
+}
+
+absl::Status RecordCache::OpenDiskTier() {
   const Options& given = options_;
-  if (given.budget != nullptr) {
+  const auto records = static_cast<size_t>(given.records);
+  if (given.disk_budget != nullptr) {
     const size_t entry = sizeof(on_disk_[0]) + sizeof(disk_stamps_[0]);
-    auto reserved = given.budget->Reserve("caches", given.records * static_cast<int64_t>(entry));
-    if (!reserved.ok()) return;
-    disk_table_ = *std::move(reserved);
+    FW_ASSIGN_OR_RETURN(
+        disk_table_, given.disk_budget->Reserve("caches", static_cast<int64_t>(records * entry)));
   }
-  on_disk_ = std::vector<std::atomic<uint64_t>>(static_cast<size_t>(given.records));
-  disk_stamps_ = std::vector<std::atomic<uint64_t>>(static_cast<size_t>(given.records));
+  on_disk_ = std::vector<std::atomic<uint64_t>>(records);
+  disk_stamps_ = std::vector<std::atomic<uint64_t>>(records);
   DiskTier::Options disk;
   disk.folder = given.folder;
   disk.identity = given.identity;
   disk.records = given.records;
   disk.limit = given.disk_limit;
   disk.quota = given.disk_quota;
-  disk.budget = given.budget;
+  disk.budget = given.disk_budget;
   disk.saver = given.saver;
   disk.placed = [this](int64_t record, const BlockPlace* place, uint64_t stamp) {
     if (place != nullptr) disk_stamps_[record].store(stamp, std::memory_order_release);
@@ -71,12 +81,8 @@ void RecordCache::OpenDisk() {
                                                    std::memory_order_release);
     disk_records_ += (place != nullptr) - BlockPlace::IsPlace(old);
   };
-  absl::StatusOr<std::unique_ptr<DiskTier>> opened = DiskTier::Open(std::move(disk));
-  if (opened.ok()) {
-    disk_ = *std::move(opened);
-  } else if (ClientLog().Admits("caches without a disk", LogLimiter::kNoSource)) {
-    spdlog::warn("the cache keeps nothing on disk: {}", std::string(opened.status().message()));
-  }
+  FW_ASSIGN_OR_RETURN(disk_, DiskTier::Open(std::move(disk)));
+  return absl::OkStatus();
 }
 
 void RecordCache::RaiseLimits(int64_t memory_limit, int64_t disk_limit) {

@@ -38,6 +38,8 @@ class RecordCache {
     std::string identity;                                      // of dataset and content
     int64_t disk_limit = std::numeric_limits<int64_t>::max();  // of this cache
     std::shared_ptr<ByteQuota> disk_quota;
+    // Of the table of what is on disk, and of what is queued for it: the user's share; may be null.
+    std::shared_ptr<MemoryBudget> disk_budget;
     std::shared_ptr<Saver> saver;  // null: one of its own, if it is on disk
   };
   // Where its table of records finds no room in quota or budget, or its folder cannot be used, the
@@ -99,6 +101,7 @@ class RecordCache {
   explicit RecordCache(Options options);
   void TakeMemoryTable();
   void OpenDisk();
+  absl::Status OpenDiskTier();
   bool PutInMemory(int64_t record, uint64_t stamp, absl::Span<const std::byte> block);
   // Claims the place of a record that is not kept, or kept of another state of its file.
   static bool Claim(std::atomic<uint64_t>* place, bool is_out_of_date, uint64_t there,

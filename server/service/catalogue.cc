@@ -339,7 +339,7 @@ absl::Status Catalogue::OpenCache(uid_t user, LoadedPipeline* pipeline) const {
   request.memory_bytes = pipeline->spec.cache.memory_bytes;
   request.disk_bytes = pipeline->spec.cache.disk_bytes;
   request.user = user;
-  FW_ASSIGN_OR_RETURN(pipeline->cache, options_.cache->Get(request));
+  FW_ASSIGN_OR_RETURN(pipeline->cache, options_.cache->Get(request, ShareOf(user)));
   return absl::OkStatus();
 }
 

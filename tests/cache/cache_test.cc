@@ -51,6 +51,25 @@ TEST(Cache, ChargesTheBudgetAndGivesItBack) {
   EXPECT_EQ(budget->planned_bytes(), 0);
 }
 
+TEST(Cache, TakesTheMemoryOfItsDiskFromTheUsersShare) {
+  TempFolder temp;
+  auto budget = MemoryBudget::Create(64 << 20);
+  const auto share = MemoryBudget::CreateShare(3 << 20, budget);
+  Cache cache(
+      {.memory_bytes = 0, .disk_bytes = 1 << 20, .state_dir = temp.path(), .budget = budget});
+  const auto on_disk = [&](const char* digest, int64_t records) {
+    return (*cache.Get({digest, "bytes-1", records, 0, 1 << 20}, share))->disk() != nullptr;
+  };
+  EXPECT_FALSE(on_disk("too_large", 200'000)) << "16 bytes a record";
+  EXPECT_EQ(share->planned_bytes(), 0);
+  EXPECT_TRUE(on_disk("one", 100'000));
+  EXPECT_EQ(share->planned_bytes(), 1'600'000);
+  EXPECT_FALSE(on_disk("two", 100'000));
+  cache.CloseIdle();
+  EXPECT_EQ(budget->planned_bytes(), 0);
+  EXPECT_TRUE(on_disk("two", 100'000));
+}
+
 TEST(Cache, ClosesAnIdleCacheWhenAnotherNeedsItsMemory) {
   Cache cache({.memory_bytes = 4 << 20, .disk_bytes = 0, .state_dir = "", .budget = nullptr});
   auto first = *cache.Get({"first", "bytes-1", 100, 4 << 20, 0});
