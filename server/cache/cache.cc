@@ -123,7 +123,7 @@ absl::StatusOr<std::shared_ptr<RecordCache>> Cache::Get(const Request& request,
   std::shared_ptr<RecordCache> cache;
   const absl::Status opened = NoThrow([&] {
     Close(std::move(idle));
-    MakeRoom(request, *quotas.memory);
+    MakeRoom(request, quotas);
     FW_ASSIGN_OR_RETURN(cache, Open(name, request, quotas, std::move(share)));
     return absl::OkStatus();
   });
@@ -137,29 +137,34 @@ absl::StatusOr<std::shared_ptr<RecordCache>> Cache::Get(const Request& request,
   return cache;
 }
 
-void Cache::MakeRoom(const Request& request, const ByteQuota& share) {
+// The user's own first where its part is short, then of all users; one at a time.
+void Cache::MakeRoom(const Request& request, const Quotas& quotas) {
+  const auto left = [](const ByteQuota& quota) { return quota.limit() - quota.used(); };
   const int64_t most = std::min(request.memory_bytes, memory_->limit());
-  if (most <= 0) return;
-  const int64_t wanted = most + kTableEntry * request.records;
-  const auto left = [&] { return share.limit() - share.used(); };
-  if (share.used() > 0 && wanted > left()) {
-    std::list<Entry> idle;
-    {
-      MutexLock lock(&mu_);
-      idle = TakeIdle(std::numeric_limits<size_t>::max(), request.user);
+  if (most > 0) {
+    const int64_t wanted = most + kTableEntry * request.records;
+    const ByteQuota& mine = *quotas.memory;
+    while (mine.used() > 0 && wanted > left(mine) && CloseIdle(request.user)) {
     }
-    Close(std::move(idle));
-  }
-  // Of all users, one at a time.
-  while (memory_->used() > 0 && std::min(wanted, left()) > memory_->free()) {
-    std::list<Entry> idle;
-    {
-      MutexLock lock(&mu_);
-      idle = TakeIdle(1);
+    while (memory_->used() > 0 && std::min(wanted, left(mine)) > memory_->free() && CloseIdle()) {
     }
-    if (idle.empty()) break;
-    Close(std::move(idle));
   }
+  if (!KeepsOnDisk(request)) return;
+  // What is closed leaves a folder that nobody uses, which goes when a record finds no room.
+  const int64_t wanted = std::min(request.disk_bytes, disk_->limit());
+  const ByteQuota& mine = *quotas.disk;
+  while (mine.used() > 0 && wanted > left(mine) && CloseOneIdle(request.user, /*on_disk=*/true)) {
+  }
+  while (std::min(wanted, left(mine)) > left(*disk_) + UnusedBytes() &&
+         CloseOneIdle(std::nullopt, /*on_disk=*/true)) {
+  }
+}
+
+int64_t Cache::UnusedBytes() const {
+  MutexLock lock(&mu_);
+  int64_t bytes = 0;
+  for (const UnusedFolder& folder : unused_) bytes += folder.bytes();
+  return bytes;
 }
 
 int64_t Cache::memory_of_a_user() const {
@@ -190,13 +195,17 @@ Cache::Quotas Cache::QuotasOf(uid_t user) {
   return quotas_[user] = {part(memory_), part(disk_), part(seek_indexes_)};
 }
 
-void Cache::CloseIdle() {
+bool Cache::CloseIdle(std::optional<uid_t> only) { return CloseOneIdle(only, /*on_disk=*/false); }
+
+bool Cache::CloseOneIdle(std::optional<uid_t> only, bool on_disk) {
   std::list<Entry> idle;
   {
     MutexLock lock(&mu_);
-    idle = TakeIdle(std::numeric_limits<size_t>::max());
+    idle = TakeIdle(1, only, on_disk);
   }
+  const bool is_one = !idle.empty();
   Close(std::move(idle));
+  return is_one;
 }
 
 bool Cache::IsLess(const RecordCache& cache, const Request& request) const {
@@ -222,6 +231,7 @@ absl::StatusOr<std::shared_ptr<RecordCache>> Cache::Open(const std::string& name
     options.identity = name;
     options.disk_limit = request.disk_bytes;
     options.disk_quota = quotas.disk;
+    options.disk_budget = share != nullptr ? std::move(share) : options_.budget;
     options.saver = saver_;
   }
   absl::StatusOr<std::shared_ptr<RecordCache>> cache = RecordCache::Open(std::move(options));
@@ -231,7 +241,6 @@ absl::StatusOr<std::shared_ptr<RecordCache>> Cache::Open(const std::string& name
 }
 
 std::shared_ptr<SeekIndexStore> Cache::SeekIndexesOf(const std::string& dataset, uid_t user) {
-    options.disk_budget = share != nullptr ? std::move(share) : options_.budget;
   if (options_.seek_index_bytes <= 0) return nullptr;
   const std::string file = SeekIndexFile(options_.state_dir, dataset);
   std::error_code error;
@@ -291,7 +300,7 @@ void Cache::DeleteUnusedSeekFiles(const std::string& folder) {
   }
 }
 
-std::list<Cache::Entry> Cache::TakeIdle(size_t most, std::optional<uid_t> only) {
+std::list<Cache::Entry> Cache::TakeIdle(size_t most, std::optional<uid_t> only, bool on_disk) {
   std::list<Entry> idle;
   while (idle.size() < most) {
     std::map<uid_t, int> unused;  // by user
@@ -300,6 +309,7 @@ std::list<Cache::Entry> Cache::TakeIdle(size_t most, std::optional<uid_t> only) 
       const uid_t user = it->request.user;
       if (it->cache.use_count() != 1) continue;  // used, or being opened
       if (only && user != *only) continue;
+      if (on_disk && it->cache->disk() == nullptr) continue;
       ++unused[user];
       // Most recently used first: the last one of the user stays.
       if (taken == entries_.end() || unused[user] >= unused[taken->request.user]) taken = it;

@@ -66,8 +66,9 @@ class Cache {
   absl::StatusOr<std::shared_ptr<RecordCache>> Get(const Request& request,
                                                    std::shared_ptr<MemoryBudget> share = nullptr)
       ABSL_LOCKS_EXCLUDED(mu_);
-  // Gives back the memory of those that nobody uses.
-  void CloseIdle() ABSL_LOCKS_EXCLUDED(mu_);
+  // Gives back the memory of one that nobody uses: of the user who has most of them, the longest
+  // unused; with `only`, of that user alone. False: there is none.
+  bool CloseIdle(std::optional<uid_t> only = std::nullopt) ABSL_LOCKS_EXCLUDED(mu_);
 
   // The seek indexes of that dataset's images, opened or shared. Null: the quota is 0.
   std::shared_ptr<SeekIndexStore> SeekIndexesOf(const std::string& dataset, uid_t user = 0)
@@ -132,13 +133,14 @@ class Cache {
                                                     std::shared_ptr<MemoryBudget> share)
       ABSL_LOCKS_EXCLUDED(mu_);
   void Close(std::list<Entry> idle) ABSL_LOCKS_EXCLUDED(mu_);
-  // At most so many that nobody uses, to be closed: of the user who has most of them, the longest
-  // unused; with `only`, of that user alone.
-  std::list<Entry> TakeIdle(size_t most, std::optional<uid_t> only = std::nullopt)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // At most so many that nobody uses, to be closed, as CloseIdle; with `on_disk` those with a disk.
+  std::list<Entry> TakeIdle(size_t most, std::optional<uid_t> only = std::nullopt,
+                            bool on_disk = false) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool CloseOneIdle(std::optional<uid_t> only, bool on_disk) ABSL_LOCKS_EXCLUDED(mu_);
   Quotas QuotasOf(uid_t user) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Closes what nobody uses where the request could need its room.
-  void MakeRoom(const Request& request, const ByteQuota& share) ABSL_LOCKS_EXCLUDED(mu_);
+  void MakeRoom(const Request& request, const Quotas& quotas) ABSL_LOCKS_EXCLUDED(mu_);
+  int64_t UnusedBytes() const ABSL_LOCKS_EXCLUDED(mu_);  // of folders
   void AddUnused(const std::string& name, std::optional<uid_t> user) ABSL_LOCKS_EXCLUDED(mu_);
   void UseFolder(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool DeleteUnusedSegment() ABSL_LOCKS_EXCLUDED(mu_);

@@ -379,7 +379,8 @@ void Catalogue::MakeRoomFor(uid_t user, int64_t bytes) {
   const bool own =
       share != nullptr && (share->is_tighter_than_whole() || bytes > share->own_free_bytes());
   Drop(/*idle_seconds=*/0, own ? std::optional<uid_t>(user) : std::nullopt);
-  if (!own && options_.cache != nullptr) options_.cache->CloseIdle();
+  while (!own && options_.cache != nullptr && options_.cache->CloseIdle()) {
+  }
 }
 
 void Catalogue::Drop(double idle_seconds, std::optional<uid_t> only_user) {

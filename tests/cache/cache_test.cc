@@ -65,7 +65,8 @@ TEST(Cache, TakesTheMemoryOfItsDiskFromTheUsersShare) {
   EXPECT_TRUE(on_disk("one", 100'000));
   EXPECT_EQ(share->planned_bytes(), 1'600'000);
   EXPECT_FALSE(on_disk("two", 100'000));
-  cache.CloseIdle();
+  while (cache.CloseIdle()) {
+  }
   EXPECT_EQ(budget->planned_bytes(), 0);
   EXPECT_TRUE(on_disk("two", 100'000));
 }
@@ -243,6 +244,23 @@ TEST(Cache, DeletesTheLongestUnusedFolderWhenTheDiskIsWanted) {
   fill("two");
   EXPECT_FALSE(fs::exists(temp.path() + "/cache/one-bytes-1"));
   EXPECT_TRUE(fs::exists(temp.path() + "/cache/two-bytes-1"));
+}
+
+TEST(Cache, ClosesAnIdleCacheWhenAnotherNeedsItsDisk) {
+  TempFolder temp;
+  Cache cache(
+      {.memory_bytes = 0, .disk_bytes = 100'000, .state_dir = temp.path(), .budget = nullptr});
+  const auto fill = [&](RecordCache& records) {
+    for (int64_t r = 0; r < 40; ++r) records.Put(r, kStamp, PayloadOf(r, 2500));
+    records.Flush();
+    return records.counts().disk_records;
+  };
+  auto one = *cache.Get({"one", "bytes-1", 40, 0, 100'000, 7});
+  EXPECT_GT(fill(*one), 30);
+  EXPECT_EQ(fill(**cache.Get({"two", "bytes-1", 40, 0, 100'000, 8})), 0) << "the first is in use";
+  one = nullptr;
+  EXPECT_GT(fill(**cache.Get({"three", "bytes-1", 40, 0, 100'000, 8})), 30);
+  EXPECT_FALSE(fs::exists(temp.path() + "/cache/one-bytes-1"));
 }
 
 // FileCache keeps descriptors after a job.
