@@ -3,11 +3,26 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/cord.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/optional.h"
 #include "server/base/status.h"
 #include "server/base/units.h"
 
 namespace feedwater::server {
+namespace {
+
+constexpr char kRefusedUrl[] = "feedwater/refused-bytes";
+
+}  // namespace
+
+std::optional<int64_t> RefusedBytes(const absl::Status& status) {
+  int64_t bytes = 0;
+  const absl::optional<absl::Cord> refused = status.GetPayload(kRefusedUrl);
+  if (!refused || !absl::SimpleAtoi(std::string(*refused), &bytes)) return std::nullopt;
+  return bytes;
+}
 
 MemoryReservation& MemoryReservation::operator=(MemoryReservation&& other) noexcept {
   if (this != &other) {
@@ -45,12 +60,14 @@ absl::Status MemoryBudget::Take(const std::string& term, int64_t bytes) {
   if (bytes > limit_bytes_ - planned) {
     int64_t total;
     const bool overflow = __builtin_add_overflow(planned, bytes, &total);
-    return absl::ResourceExhaustedError(absl::StrCat(
+    absl::Status refused = absl::ResourceExhaustedError(absl::StrCat(
         SumLocked(), terms_.empty() ? "" : " + ", "this request (", term, ") ", FormatBytes(bytes),
         " = ", overflow ? "more than 8 EiB" : FormatBytes(total), ", over the limit of ",
         FormatBytes(limit_bytes_), whole_ != nullptr ? " for one user" : "",
         "; cure: smaller batches or fewer slots, close other sessions, or a larger `", key_,
         "` in feedwater.yaml"));
+    refused.SetPayload(kRefusedUrl, absl::Cord(absl::StrCat(bytes)));
+    return refused;
   }
   terms_[term] += bytes;
   return absl::OkStatus();
@@ -95,10 +112,6 @@ int64_t MemoryBudget::planned_bytes() const {
 int64_t MemoryBudget::free_bytes() const {
   const int64_t left = limit_bytes_ - planned_bytes();
   return whole_ == nullptr ? left : std::min(left, whole_->free_bytes());
-}
-
-bool MemoryBudget::is_tighter_than_whole() const {
-  return whole_ != nullptr && limit_bytes_ - planned_bytes() < whole_->free_bytes();
 }
 
 std::string MemoryBudget::Sum() const {

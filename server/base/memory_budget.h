@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,6 +36,9 @@ class MemoryReservation {
   int64_t bytes_ = 0;
 };
 
+// How many bytes a budget has refused; nothing: the status is of something else.
+std::optional<int64_t> RefusedBytes(const absl::Status& status);
+
 class MemoryBudget : public std::enable_shared_from_this<MemoryBudget> {
  public:
   // `key` is where feedwater.yaml sets the limit; a refusal names it.
@@ -59,8 +63,6 @@ class MemoryBudget : public std::enable_shared_from_this<MemoryBudget> {
   int64_t planned_bytes() const;
   int64_t free_bytes() const;  // of a share: what its sum has left as well
   int64_t own_free_bytes() const { return limit_bytes_ - planned_bytes(); }  // whatever its sum has
-  // A share that has less left than its sum: others' memory would be of no help.
-  bool is_tighter_than_whole() const;
   std::string Sum() const;  // "arenas 1.2 GiB + indexes 80 MiB = 1.3 GiB of 8.0 GiB"
 
  private:

@@ -143,9 +143,8 @@ absl::Status ReadFiles(const OpEntry& entry, const OpFileSource& source, OpSpec*
       if (source.reader != nullptr) {
         auto content = source.reader->Read(file.root, file.path);
         if (!content.ok()) {
-          return absl::Status(content.status().code(),
-                              absl::StrCat(node.Where(), ": op '", spec->name, "': '", name,
-                                           "': ", content.status().message()));
+          return Annotate(content.status(),
+                          absl::StrCat(node.Where(), ": op '", spec->name, "': '", name, "'"));
         }
         file.content = *std::move(content);
       }

@@ -198,10 +198,9 @@ Catalogue::Loaded Catalogue::Open(uid_t user, const PipelineSpec& spec, MemoryRe
                                   const Cancelled& given_up,
                                   const std::shared_ptr<const PipelineFile>& file) {
   Loaded loaded = OpenOnce(user, spec, &text, generation, roots, given_up, file);
-  if (absl::IsResourceExhausted(loaded.status())) {
-    MakeRoomFor(user);
-    loaded = OpenOnce(user, spec, &text, generation, roots, given_up, file);
-  }
+  RetryWithRoom(
+      user, [&] { return OpenOnce(user, spec, &text, generation, roots, given_up, file); },
+      &loaded);
   if (!loaded.ok()) {
     if (ClientLog().Admits("pipelines that cannot be opened", user))
       spdlog::warn("pipeline {}: {}", spec.name, std::string(loaded.status().message()));
@@ -372,18 +371,39 @@ absl::StatusOr<std::shared_ptr<const Dataset>> Catalogue::OpenShared(
   return datasets_.Get(user, key.Name(), make, given_up, IsCurrent);
 }
 
-void Catalogue::DropIdle(double idle_seconds) { Drop(idle_seconds, std::nullopt); }
-
-void Catalogue::MakeRoomFor(uid_t user, int64_t bytes) {
+bool Catalogue::MakeRoomFor(uid_t user, const absl::Status& refusal, int tries) {
+  const std::optional<int64_t> bytes = RefusedBytes(refusal);
   const std::shared_ptr<MemoryBudget> share = ShareOf(user);
-  const bool own =
-      share != nullptr && (share->is_tighter_than_whole() || bytes > share->own_free_bytes());
-  Drop(/*idle_seconds=*/0, own ? std::optional<uid_t>(user) : std::nullopt);
-  while (!own && options_.cache != nullptr && options_.cache->CloseIdle()) {
-  }
+  if (!bytes || share == nullptr || *bytes > share->limit_bytes()) return false;
+  pipelines_.Tidy();
+  datasets_.Tidy();
+  const int64_t wanted = *bytes << 2 * tries;
+  const auto fits = [&] {
+    return std::max(*bytes, std::min(wanted, share->own_free_bytes())) <= share->free_bytes();
+  };
+  bool is_more = *bytes <= share->free_bytes();
+  while (!fits() && DropOne(user)) is_more = true;
+  const bool is_own = share != options_.shares->whole() && *bytes > share->own_free_bytes();
+  while (!is_own && !fits() && DropOne(std::nullopt)) is_more = true;
+  return is_more;
 }
 
-void Catalogue::Drop(double idle_seconds, std::optional<uid_t> only_user) {
+bool Catalogue::DropOne(std::optional<uid_t> only) {
+  if (options_.cache != nullptr && options_.cache->CloseIdle(only)) return true;
+  std::shared_ptr<const LoadedPipeline> dropped;  // destroyed without the lock
+  MutexLock lock(&mu_);
+  auto oldest = lingering_.end();
+  for (auto it = lingering_.begin(); it != lingering_.end(); ++it) {
+    if (it->pipeline.use_count() > 1 || it->user != only.value_or(it->user)) continue;
+    if (oldest == lingering_.end() || it->last_used_ns < oldest->last_used_ns) oldest = it;
+  }
+  if (oldest == lingering_.end()) return false;
+  dropped = std::move(oldest->pipeline);
+  lingering_.erase(oldest);
+  return true;
+}
+
+void Catalogue::DropIdle(double idle_seconds) {
   pipelines_.Tidy();
   datasets_.Tidy();
   std::vector<Lingering> dropped;  // destroyed without the lock
@@ -393,7 +413,7 @@ void Catalogue::Drop(double idle_seconds, std::optional<uid_t> only_user) {
     Lingering& entry = lingering_[i];
     if (entry.pipeline.use_count() > 1) entry.last_used_ns = now_ns;  // somebody has it
     if (static_cast<double>(now_ns - entry.last_used_ns) / 1e9 < idle_seconds ||
-        entry.pipeline.use_count() > 1 || entry.user != only_user.value_or(entry.user)) {
+        entry.pipeline.use_count() > 1) {
       ++i;
       continue;
     }

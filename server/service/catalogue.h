@@ -67,11 +67,21 @@ class Catalogue {
 
   // Lets go of pipelines that nobody has used for `idle_seconds`. Called now and then.
   void DropIdle(double idle_seconds) ABSL_LOCKS_EXCLUDED(mu_);
-  // All that make room for the user, who wants so many bytes: its own alone where its share of
-  // memory is what is short.
-  void MakeRoomFor(uid_t user, int64_t bytes = 0) ABSL_LOCKS_EXCLUDED(mu_);
+  // Where memory has been refused to the user: lets go of what nobody uses, the user's own first,
+  // until there is room; nobody else's where the user's share is what is short. Memory is taken in
+  // pieces, so after `tries` there is to be room for four times as much each. False: that would be
+  // of no help.
+  bool MakeRoomFor(uid_t user, const absl::Status& refusal, int tries = 0) ABSL_LOCKS_EXCLUDED(mu_);
+  // Does the work, which gave `result`, again as long as it is refused memory and room can be made.
+  template <typename Result, typename Work>
+  void RetryWithRoom(uid_t user, Work work, Result* result) {
+    for (int tries = 0; tries < kRoomTries && MakeRoomFor(user, result->status(), tries); ++tries)
+      *result = work();
+  }
 
  private:
+  static constexpr int kRoomTries = 4;
+
   struct Lingering {
     std::shared_ptr<const LoadedPipeline> pipeline;
     int64_t last_used_ns = 0;
@@ -83,7 +93,9 @@ class Catalogue {
               const std::shared_ptr<const Roots>& roots, const Cancelled& given_up,
               const std::shared_ptr<const PipelineFile>& file = nullptr) ABSL_LOCKS_EXCLUDED(mu_);
   std::shared_ptr<MemoryBudget> ShareOf(uid_t user) const;
-  void Drop(double idle_seconds, std::optional<uid_t> only_user) ABSL_LOCKS_EXCLUDED(mu_);
+  // Lets go of one cache that nobody uses, or of the pipeline that is longest unused; with `only`,
+  // of that user's. False: there is none.
+  bool DropOne(std::optional<uid_t> only) ABSL_LOCKS_EXCLUDED(mu_);
   // Reads the files of its ops, which `unread` is without.
   Loaded OpenOnce(uid_t user, const PipelineSpec& unread, MemoryReservation* text,
                   uint64_t generation, const std::shared_ptr<const Roots>& roots,

@@ -169,15 +169,15 @@ absl::StatusOr<std::shared_ptr<SlotPool>> StreamOpener::MakeArena(
     OnSeek(stream, serial, epoch, position);
   };
   events.closed = [this, stream] { OnClosed(stream); };
-  auto slots = parts_.data->OpenSession(stream->ticket, options, events);
+  const auto open = [&] { return parts_.data->OpenSession(stream->ticket, options, events); };
+  auto slots = open();
   const MemoryBudget* of_user = options.user_budget.get();
   const auto bytes = ArenaBytes(options.layout, options.slots);
   if (absl::IsResourceExhausted(slots.status()) && of_user != nullptr && bytes.ok() &&
       *bytes > of_user->free_bytes()) {
     ++over_arena_quota_;
-  } else if (absl::IsResourceExhausted(slots.status())) {
-    parts_.catalogue->MakeRoomFor(stream->peer.uid, bytes.value_or(0));
-    slots = parts_.data->OpenSession(stream->ticket, options, std::move(events));
+  } else {
+    parts_.catalogue->RetryWithRoom(stream->peer.uid, open, &slots);
   }
   return slots;
 }
@@ -300,11 +300,9 @@ absl::Status StreamOpener::Open(const SessionTicket& ticket, const PeerIdentity&
   FW_ASSIGN_OR_RETURN(const std::shared_ptr<SlotPool> slots, MakeArena(stream, arena));
   admission.HandOver();  // the session's `closed` event gives it back from now on
 
-  auto attached = AttachRank(*stream, terms, slots);
-  if (absl::IsResourceExhausted(attached.status())) {
-    parts_.catalogue->MakeRoomFor(peer.uid);
-    attached = AttachRank(*stream, terms, slots);
-  }
+  const auto attach = [&] { return AttachRank(*stream, terms, slots); };
+  auto attached = attach();
+  parts_.catalogue->RetryWithRoom(peer.uid, attach, &attached);
   if (!attached.ok()) {
     parts_.data->CloseSession(ticket, attached.status());
     return attached.status();

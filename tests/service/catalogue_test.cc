@@ -1,0 +1,91 @@
+// What opened pipelines and caches that nobody uses give back, to whom.
+#include "server/service/catalogue.h"
+
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "tests/cache/payloads.h"
+#include "tests/storage/temp_folder.h"
+#include "tests/testing/test_images.h"
+
+namespace feedwater::server {
+namespace {
+
+using Pipeline = std::weak_ptr<const LoadedPipeline>;
+
+constexpr int64_t kMiB = 1 << 20;
+constexpr uid_t kAsker = 7, kOther = 8;
+
+class MakingRoom : public ::testing::Test {
+ protected:
+  MakingRoom() {
+    shares_->Limit(40 * kMiB);
+    Catalogue::Options options;
+    options.shares = shares_;
+    options.max_text_bytes = 1 << 16;
+    options.cache = std::make_shared<Cache>(Cache::Options{
+        .memory_bytes = 16 * kMiB, .disk_bytes = 0, .state_dir = "", .budget = whole_});
+    catalogue_ = std::make_unique<Catalogue>(std::move(options));
+    catalogue_->Reload({}, temp_.AsRoot());
+    mine_ = Open(kAsker, "mine");
+    one_ = Open(kOther, "one");
+    two_ = Open(kOther, "two");
+  }
+
+  // A pipeline that nobody uses, with a cache that takes more than 3 MiB.
+  Pipeline Open(uid_t user, const std::string& name) {
+    ::feedwater::testing::WriteImageFolder(temp_ / name, 1, 2);
+    const auto loaded = catalogue_->LoadText(
+        user, "test.yaml",
+        absl::StrCat("version: 1\ndataset: {format: image_folder, root: root, path: ", name,
+                     "}\ncache: {kind: bytes}\noutputs: [data, label]\n"),
+        [] { return false; });
+    EXPECT_TRUE(loaded.ok()) << loaded.status();
+    if (!loaded.ok()) return {};
+    (*loaded)->cache->Put(0, kStamp, PayloadOf(0, 3 * kMiB));
+    EXPECT_GT((*loaded)->cache->counts().memory_bytes, 3 * kMiB);
+    return *loaded;
+  }
+
+  absl::Status Refusal(int64_t bytes) {
+    const absl::Status status = shares_->Of(kAsker)->Reserve("arenas", bytes).status();
+    EXPECT_TRUE(RefusedBytes(status).has_value()) << status;
+    return status;
+  }
+
+  TempFolder temp_;
+  const std::shared_ptr<MemoryBudget> whole_ = MemoryBudget::Create(64 * kMiB);
+  const std::shared_ptr<UserShares> shares_ = std::make_shared<UserShares>(whole_);
+  std::unique_ptr<Catalogue> catalogue_;
+  Pipeline mine_, one_, two_;
+};
+
+TEST_F(MakingRoom, WhatMemoryDoesNotCureTakesNothingFromAnybody) {
+  EXPECT_FALSE(catalogue_->MakeRoomFor(kAsker, absl::ResourceExhaustedError("too many of them")));
+  EXPECT_FALSE(catalogue_->MakeRoomFor(kAsker, Refusal(41 * kMiB))) << "more than a share";
+  for (const Pipeline& pipeline : {mine_, one_, two_}) EXPECT_FALSE(pipeline.expired());
+}
+
+TEST_F(MakingRoom, WhoseShareIsShortLosesOnlyItsOwn) {
+  const auto held = shares_->Of(kAsker)->Reserve("arenas", 35 * kMiB);
+  ASSERT_TRUE(held.ok()) << held.status();
+  EXPECT_TRUE(catalogue_->MakeRoomFor(kAsker, Refusal(10 * kMiB)));
+  EXPECT_TRUE(mine_.expired());
+  for (const Pipeline& pipeline : {one_, two_}) EXPECT_FALSE(pipeline.expired());
+}
+
+TEST_F(MakingRoom, OthersLoseNoMoreThanIsWanted) {
+  const auto held = whole_->Reserve("arenas", whole_->free_bytes() - kMiB);
+  ASSERT_TRUE(held.ok()) << held.status();
+  EXPECT_TRUE(catalogue_->MakeRoomFor(kAsker, Refusal(3 * kMiB)));
+  EXPECT_TRUE(mine_.expired());
+  for (const Pipeline& pipeline : {one_, two_})
+    EXPECT_FALSE(pipeline.expired()) << "the asker's own were enough";
+  EXPECT_TRUE(catalogue_->MakeRoomFor(kAsker, Refusal(6 * kMiB)));
+  EXPECT_TRUE(one_.expired());
+  EXPECT_FALSE(two_.expired());
+  EXPECT_TRUE(shares_->Of(kAsker)->Reserve("arenas", 6 * kMiB).ok());
+}
+
+}  // namespace
+}  // namespace feedwater::server
