@@ -159,9 +159,8 @@ absl::StatusOr<std::optional<Said>> Read(const Launcher& launcher) {
   said.local_rank = *local_rank;
   if (!*world_size) said.missing = *launcher.world_size.begin();
   if (!*rank) said.missing = *launcher.rank.begin();
-  said.may_be_shell =
-      launcher.name == "Slurm" && said.missing.empty() && !Env({kPty}).empty() &&
-      *world_size != 1 && HasTerminal();
+  said.may_be_shell = launcher.name == "Slurm" && said.missing.empty() && !Env({kPty}).empty() &&
+                      *world_size != 1 && HasTerminal();
   for (const auto& names : {launcher.rank, launcher.world_size}) {
     if (const char* name = FirstSet(names))
       absl::StrAppend(&said.names, said.names.empty() ? "" : ", ", name, "=", std::getenv(name));

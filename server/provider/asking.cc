@@ -1,5 +1,5 @@
-// What is asked of a source's processes: which of those that wait goes to which process, how many at
-// a time, and what becomes of the answers.
+// What is asked of a source's processes: which of those that wait goes to which process, how many
+// at a time, and what becomes of the answers.
 #include <algorithm>
 #include <utility>
 

@@ -74,7 +74,9 @@ std::string FittingMessage(const std::string& text) {
   size_t total = 0;
   for (const char c : text) total += encoded(c);
   if (total <= kMostEncoded) return text;
-  const auto begins = [&](size_t i) { return (static_cast<unsigned char>(text[i]) & 0xc0) != 0x80; };
+  const auto begins = [&](size_t i) {
+    return (static_cast<unsigned char>(text[i]) & 0xc0) != 0x80;
+  };
   size_t head = 0, tail = text.size(), taken = 0;
   while ((taken += encoded(text[head])) <= kMostHead) ++head;
   while (!begins(head)) --head;

@@ -101,11 +101,10 @@ TEST(Resample, AWindowIsThatPartOfTheWhole) {
     Size to;
     Interpolation interpolation;
   };
-  for (const auto& [to, interpolation] : {Case{{120, 90}, Interpolation::kBilinear},
-                                          Case{{120, 90}, Interpolation::kBicubic},
-                                          Case{{120, 90}, Interpolation::kNearest},
-                                          Case{{301, 90}, Interpolation::kNearest},
-                                          Case{from, Interpolation::kBilinear}}) {
+  for (const auto& [to, interpolation] :
+       {Case{{120, 90}, Interpolation::kBilinear}, Case{{120, 90}, Interpolation::kBicubic},
+        Case{{120, 90}, Interpolation::kNearest}, Case{{301, 90}, Interpolation::kNearest},
+        Case{from, Interpolation::kBilinear}}) {
     const auto whole = Resample(pixels, from, Whole(from, to, interpolation));
     std::mt19937 random(7);
     for (int round = 0; round < 20; ++round) {
