@@ -371,16 +371,13 @@ absl::StatusOr<std::shared_ptr<const Dataset>> Catalogue::OpenShared(
   return datasets_.Get(user, key.Name(), make, given_up, IsCurrent);
 }
 
-bool Catalogue::MakeRoomFor(uid_t user, const absl::Status& refusal, int tries) {
+bool Catalogue::MakeRoomFor(uid_t user, const absl::Status& refusal, bool all) {
   const std::optional<int64_t> bytes = RefusedBytes(refusal);
   const std::shared_ptr<MemoryBudget> share = ShareOf(user);
   if (!bytes || share == nullptr || *bytes > share->limit_bytes()) return false;
   pipelines_.Tidy();
   datasets_.Tidy();
-  const int64_t wanted = *bytes << 2 * tries;
-  const auto fits = [&] {
-    return std::max(*bytes, std::min(wanted, share->own_free_bytes())) <= share->free_bytes();
-  };
+  const auto fits = [&] { return !all && *bytes <= share->free_bytes(); };
   bool is_more = *bytes <= share->free_bytes();
   while (!fits() && DropOne(user)) is_more = true;
   const bool is_own = share != options_.shares->whole() && *bytes > share->own_free_bytes();

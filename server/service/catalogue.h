@@ -68,20 +68,19 @@ class Catalogue {
   // Lets go of pipelines that nobody has used for `idle_seconds`. Called now and then.
   void DropIdle(double idle_seconds) ABSL_LOCKS_EXCLUDED(mu_);
   // Where memory has been refused to the user: lets go of what nobody uses, the user's own first,
-  // until there is room; nobody else's where the user's share is what is short. Memory is taken in
-  // pieces, so after `tries` there is to be room for four times as much each. False: that would be
-  // of no help.
-  bool MakeRoomFor(uid_t user, const absl::Status& refusal, int tries = 0) ABSL_LOCKS_EXCLUDED(mu_);
+  // until there is room; nobody else's where the user's share is what is short. `all`: of all that,
+  // since memory is taken in pieces, and the one that was refused says little of those to come.
+  // False: that would be of no help.
+  bool MakeRoomFor(uid_t user, const absl::Status& refusal, bool all = false)
+      ABSL_LOCKS_EXCLUDED(mu_);
   // Does the work, which gave `result`, again as long as it is refused memory and room can be made.
   template <typename Result, typename Work>
   void RetryWithRoom(uid_t user, Work work, Result* result) {
-    for (int tries = 0; tries < kRoomTries && MakeRoomFor(user, result->status(), tries); ++tries)
-      *result = work();
+    for (const bool all : {false, true})
+      if (MakeRoomFor(user, result->status(), all)) *result = work();
   }
 
  private:
-  static constexpr int kRoomTries = 4;
-
   struct Lingering {
     std::shared_ptr<const LoadedPipeline> pipeline;
     int64_t last_used_ns = 0;

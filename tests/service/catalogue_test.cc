@@ -87,5 +87,24 @@ TEST_F(MakingRoom, OthersLoseNoMoreThanIsWanted) {
   EXPECT_TRUE(shares_->Of(kAsker)->Reserve("arenas", 6 * kMiB).ok());
 }
 
+TEST_F(MakingRoom, WhatTakesMemoryInPiecesHasAllThatNobodyUses) {
+  const auto held = whole_->Reserve("arenas", whole_->free_bytes() - kMiB);
+  ASSERT_TRUE(held.ok()) << held.status();
+  int tries = 0;
+  const auto work = [&]() -> absl::StatusOr<int64_t> {
+    std::vector<MemoryReservation> taken;
+    for (++tries;;) {
+      auto piece = shares_->Of(kAsker)->Reserve("indexes", 64 << 10);
+      if (!piece.ok()) return piece.status();
+      taken.push_back(*std::move(piece));
+      if (taken.size() == 9 << 4) return 9 * kMiB;
+    }
+  };
+  absl::StatusOr<int64_t> result = work();
+  catalogue_->RetryWithRoom(kAsker, work, &result);
+  EXPECT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(tries, 3) << "what was done before is done again";
+}
+
 }  // namespace
 }  // namespace feedwater::server
