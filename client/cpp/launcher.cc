@@ -160,7 +160,8 @@ absl::StatusOr<std::optional<Said>> Read(const Launcher& launcher) {
   if (!*world_size) said.missing = *launcher.world_size.begin();
   if (!*rank) said.missing = *launcher.rank.begin();
   said.may_be_shell = launcher.name == "Slurm" && said.missing.empty() && !Env({kPty}).empty() &&
-                      *world_size != 1 && HasTerminal();
+                      *world_size != 1 && Env({"SLURM_TASK_PID"}) != absl::StrCat(getpid()) &&
+                      HasTerminal();
   for (const auto& names : {launcher.rank, launcher.world_size}) {
     if (const char* name = FirstSet(names))
       absl::StrAppend(&said.names, said.names.empty() ? "" : ", ", name, "=", std::getenv(name));

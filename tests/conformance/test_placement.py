@@ -163,9 +163,10 @@ def test_the_shell_of_srun_pty_is_refused_and_what_srun_starts_in_it_is_not(fake
     for text in ("Slurm says rank 0 of 4", "SLURM_PTY_PORT is set", "srun --ntasks=1 --pty"):
         assert text in caught.value.message
     assert shell.open("numbers", rank=1, world_size=2)["rank"] == 1
-    task = start(fake, prefix=("setsid",), **STEP, **PTY)
-    facts = task.open("numbers")
-    assert (facts["rank"], facts["world_size"]) == (3, 4)
+    itself = ("sh", "-c", 'SLURM_TASK_PID=$$ exec "$@"', "sh")  # srun --pty python train.py
+    for prefix in (("setsid",), (*WITH_TERMINAL, *itself)):
+        facts = start(fake, prefix=prefix, **STEP, **PTY).open("numbers")
+        assert (facts["rank"], facts["world_size"]) == (3, 4)
 
 
 @pytest.mark.parametrize(("given", "missing"), [("rank", "world_size"), ("world_size", "rank")])

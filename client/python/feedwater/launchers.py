@@ -182,7 +182,8 @@ def _read(launcher: Launcher, env: Mapping[str, str]) -> Optional[Said]:
     )
     shown = ", ".join(f"{name}={env[name]}" for name in set_names if name is not None)
     is_of_pty = bool(launcher is _SLURM and not missing and env.get(_PTY)) and world_size != 1
-    may_be_shell = is_of_pty and _has_terminal()
+    is_task = env.get("SLURM_TASK_PID") == str(os.getpid())  # srun started the program itself
+    may_be_shell = is_of_pty and not is_task and _has_terminal()
     job = _job(launcher, env)
     return Said(launcher.name, rank, world_size, local_rank, shown, job, missing, may_be_shell)
 
