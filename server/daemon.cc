@@ -91,6 +91,7 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   access_.Replace(settings_.access);
   isolates_images_ = IsolatesImages(config, settings_.access);
   subordinate_users_.Refresh();
+  subordinate_users_.AwaitNames();
   budget_ = MemoryBudget::Create(settings_.memory_limit_bytes);
   shares_ = std::make_shared<UserShares>(budget_);
 

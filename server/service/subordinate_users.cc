@@ -15,6 +15,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "server/base/clock.h"
 #include "server/base/log_limiter.h"
 #include "server/base/mutex.h"
@@ -25,6 +27,7 @@ namespace {
 
 constexpr size_t kMaxRanges = 65536;
 constexpr int64_t kAskAgainNs = 60'000'000'000;
+constexpr auto kPatience = absl::Seconds(2);
 
 struct NumberRange {
   uint64_t end = 0;  // the first number after it
@@ -59,6 +62,7 @@ struct SubordinateUsers::State {
   int64_t changed_ns ABSL_GUARDED_BY(mu) = -1;              // of the file that was read
   int64_t asked_ns ABSL_GUARDED_BY(mu) = 0;
   bool is_asking ABSL_GUARDED_BY(mu) = false;
+  CondVar asked;
 
   State(std::string p, Lookup l) : path(std::move(p)), lookup(std::move(l)) {}
 
@@ -91,11 +95,20 @@ void SubordinateUsers::Refresh() {
   int64_t changed_ns = 0;
   if (stat(state.path.c_str(), &file) == 0)
     changed_ns = file.st_mtim.tv_sec * 1'000'000'000LL + file.st_mtim.tv_nsec;
-  MutexLock lock(&state.mu);
-  if (changed_ns != state.changed_ns) {
+  bool has_changed = false;
+  {
+    MutexLock lock(&state.mu);
+    has_changed = changed_ns != state.changed_ns;
+  }
+  Ranges read;
+  if (has_changed && changed_ns != 0) {
     std::stringstream text;
-    if (changed_ns != 0) text << std::ifstream(state.path).rdbuf();
-    state.Take(ParseRanges(text.str()));
+    text << std::ifstream(state.path).rdbuf();
+    read = ParseRanges(text.str());
+  }
+  MutexLock lock(&state.mu);
+  if (has_changed) {
+    state.Take(std::move(read));
     state.changed_ns = changed_ns;
   }
   const int64_t now = MonotonicNs();
@@ -130,6 +143,15 @@ void SubordinateUsers::Work(const std::shared_ptr<State>& shared) {
   }
   MutexLock lock(&state.mu);
   state.is_asking = false;
+  state.asked.SignalAll();
+}
+
+void SubordinateUsers::AwaitNames() {
+  State& state = *state_;
+  const absl::Time end = absl::Now() + kPatience;
+  MutexLock lock(&state.mu);
+  while (state.is_asking && absl::Now() < end)
+    state.asked.WaitWithTimeout(&state.mu, end - absl::Now());
 }
 
 uid_t SubordinateUsers::OwnerOf(uid_t uid) const {

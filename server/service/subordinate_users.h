@@ -29,6 +29,9 @@ class SubordinateUsers {
   // Reads the file again if it has changed, and has names looked up that are not known, once a
   // minute. Does not wait for that.
   void Refresh();
+  // Until the names that are being looked up are known, or a second or two are over: whose number
+  // it is should not change while it is connected.
+  void AwaitNames();
   // The owner of the range that the number lies in, or the number itself. Never waits.
   uid_t OwnerOf(uid_t uid) const;
 
