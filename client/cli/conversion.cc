@@ -18,6 +18,7 @@
 #include "server/base/clock.h"
 #include "server/base/escape.h"
 #include "server/base/units.h"
+#include "server/source/contents.h"
 #include "server/source/digest.h"
 
 namespace feedwater::cli {
@@ -222,10 +223,13 @@ absl::Status Conversion::OpenFolder() {
         local_.file, " is the pipeline that is read, and ", command_, " would write its own ", file,
         " in its place. Cure: another folder than ", arguments_.out));
   }
+  // A digest of every byte says all of the files, whatever their times.
+  const std::string identity = server::IsReadWhole(local_.dataset())
+                                   ? std::string()
+                                   : local_.dataset().dependencies(0).identity;
   FW_ASSIGN_OR_RETURN(
       journal_, ShardJournal::Open(folder_, SafeFileName(local_.loaded->spec.name), MadeFrom(),
-                                   local_.dataset().dependencies(0).identity,
-                                   work_.members->fields(), files, &note_));
+                                   identity, work_.members->fields(), files, &note_));
   return absl::OkStatus();
 }
 

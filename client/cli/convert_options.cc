@@ -61,12 +61,18 @@ std::string ColumnOf(const server::YamlNode& dataset, const std::string& field) 
   return asked == nullptr || asked->scalar.empty() ? field : asked->scalar;
 }
 
+// Of a format that says what its columns are.
 bool IsInPixels(const server::YamlNode& dataset, const server::FieldSpec& field) {
   const server::YamlNode* format = dataset.Find("format");
-  if (format != nullptr && (format->scalar == "coco" || format->scalar == "voc")) {
-    const std::string column = ColumnOf(dataset, field.name);
-    if (column == "width" || column == "height" || column == "area") return true;
+  if (format == nullptr || (format->scalar != "coco" && format->scalar != "voc")) return false;
+  const std::string column = ColumnOf(dataset, field.name);
+  for (const char* known : {"width", "height", "area", "boxes", "keypoints"}) {
+    if (column == known) return true;
   }
+  return false;
+}
+
+bool LooksInPixels(const server::FieldSpec& field) {
   const server::TensorSpec& spec = field.spec;
   if (spec.layout != server::Layout::kPlain || spec.dtype == server::DType::kUInt8) return false;
   const size_t axes = spec.shape.size();
@@ -135,12 +141,15 @@ absl::Status CheckNothingIsInPixels(const Conversion& conversion, const ConvertO
   if (!ConvertedValues(options, spec.limits, *work.members, work.fields).shrinks())
     return absl::OkStatus();
   for (const server::FieldSpec& field : work.fields) {
-    if (!IsInPixels(spec.dataset, field)) continue;
+    // Whoever names the images that shrink knows what else is there.
+    const bool may_be = options.resize_fields.empty() && LooksInPixels(field);
+    if (!may_be && !IsInPixels(spec.dataset, field)) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         "--resize-max: field '", server::Printable(field.name), "' (", field.spec.ToString(),
         ") seems to be in pixels of the images, and would stay as it is while they shrink. Cure: "
         "resize in the graph (op resize), where boxes and keypoints move with their image, or "
-        "leave the field out of the dataset's `fields`"));
+        "leave the field out of the dataset's `fields`",
+        may_be ? "; where it is nothing of the kind, name the images with --resize-fields" : ""));
   }
   return absl::OkStatus();
 }

@@ -249,9 +249,9 @@ absl::Status ShardJournal::CompareIdentities(std::string now, std::string* note)
     return absl::OkStatus();
   }
   return absl::FailedPreconditionError(absl::StrCat(
-      "files of the dataset have changed since the shards in ", folder_,
+      "files of the dataset, or their times, have changed since the shards in ", folder_,
       " were written, though its digest, which does not look at all bytes, is the same: what is "
-      "missing would be of another state. Cure: another folder, or rm -r ",
+      "missing may be of another state. Cure: another folder, or rm -r ",
       folder_, ", and run the command again"));
 }
 

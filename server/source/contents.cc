@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <optional>
 
 #include "server/source/digest.h"
 #include "server/storage/fault.h"
@@ -18,15 +19,28 @@ struct Piece {
   int64_t offset, length;
 };
 
-// Which bytes are looked at, in the order of the files.
-std::vector<Piece> ChoosePieces(const Dataset& dataset) {
+// Of all files; nothing where it overflows.
+std::optional<int64_t> TotalBytes(const Dataset& dataset) {
   const auto objects = static_cast<uint32_t>(dataset.objects());
   int64_t total = 0;
   for (uint32_t i = 0; i < objects; ++i) {
-    if (__builtin_add_overflow(total, dataset.ObjectBytes(i), &total)) return {};
+    if (__builtin_add_overflow(total, dataset.ObjectBytes(i), &total)) return std::nullopt;
   }
+  return total;
+}
+
+bool IsSmall(int64_t bytes, int64_t objects) {
+  return bytes <= kWholeBytes && objects <= kWholeFiles;
+}
+
+// Which bytes are looked at, in the order of the files.
+std::vector<Piece> ChoosePieces(const Dataset& dataset) {
+  const auto objects = static_cast<uint32_t>(dataset.objects());
+  const std::optional<int64_t> sum = TotalBytes(dataset);
+  if (!sum) return {};
+  const int64_t total = *sum;
   std::vector<Piece> pieces;
-  if (total <= kWholeBytes && objects <= kWholeFiles) {
+  if (IsSmall(total, objects)) {
     for (uint32_t i = 0; i < objects; ++i) pieces.push_back({i, 0, dataset.ObjectBytes(i)});
     return pieces;
   }
@@ -69,6 +83,11 @@ bool IsOfTheFile(const absl::Status& status) {
 }
 
 }  // namespace
+
+bool IsReadWhole(const Dataset& dataset) {
+  const std::optional<int64_t> total = TotalBytes(dataset);
+  return total && IsSmall(*total, dataset.objects());
+}
 
 absl::StatusOr<Contents> ReadContents(const Dataset& dataset) {
   Digest digest;

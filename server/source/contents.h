@@ -17,6 +17,9 @@ inline constexpr int64_t kWholeBytes = 256 << 20;  // a dataset of no more is re
 inline constexpr int64_t kWholeFiles = 2048;       // when it has no more files either
 inline constexpr int64_t kPieces = 1024, kPieceBytes = 4096;
 
+// Whether the digest is of every byte.
+bool IsReadWhole(const Dataset& dataset);
+
 struct Contents {
   std::string digest;         // 32 hex digits
   std::vector<Stamp> stamps;  // of the files that were looked at
