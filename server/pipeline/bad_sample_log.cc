@@ -113,7 +113,7 @@ std::optional<BadSampleLog::Entry> ParseLine(absl::string_view text) {
   entry.pipelines = Words(line, "pipelines");
   entry.path = word("path");
   entry.reason = word("reason");
-  entry.only_for = number("only_for", BadSampleLog::kNobody);
+  entry.only_for = number("only_for", entry.user);  // of an earlier version: nobody knows
   entry.action = word("action");
   entry.offset = number("offset", 0);
   entry.length = number("length", 0);
@@ -187,6 +187,7 @@ absl::Status BadSampleLog::Load() {
     if (size == 0) text.resize(done);
     done += static_cast<size_t>(size);
   }
+  file_bytes_ = static_cast<int64_t>(text.size());
   for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
     std::optional<Entry> entry = ParseLine(line);
     dirty_ |= !entry.has_value();  // written anew without it
@@ -264,6 +265,7 @@ void BadSampleLog::AddCrash(const std::string& dataset, int64_t record, const st
   entry->offset = offset;
   entry->length = length;
   entry->signal = signal;
+  entry->only_for = kNobody;
   ++entry->crashes;
   entry->reason =
       absl::StrCat("the daemon died while it worked on this sample (", strsignal(signal), ")");
