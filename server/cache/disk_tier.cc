@@ -54,7 +54,10 @@ std::string SegmentName(uint32_t number) { return absl::StrFormat("segment-%05u"
 }  // namespace
 
 void RemoveSegment(const std::string& path) {
-  if (truncate(path.c_str(), 0) != 0 && errno != ENOENT &&
+  const Fd file(open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  struct stat info;
+  const bool is_segment = file && fstat(file.get(), &info) == 0 && S_ISREG(info.st_mode);
+  if (is_segment && ftruncate(file.get(), 0) != 0 &&
       ClientLog().Admits("caches that cannot be deleted", LogLimiter::kNoSource)) {
     spdlog::warn("{}: {}", path, std::generic_category().message(errno));
   }
