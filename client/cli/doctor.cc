@@ -31,6 +31,7 @@
 #include "server/base/cpus.h"
 #include "server/base/escape.h"
 #include "server/base/fd.h"
+#include "server/base/status.h"
 #include "server/base/units.h"
 #include "server/codec/image.h"
 #include "server/storage/mounts.h"
@@ -342,8 +343,12 @@ std::vector<Finding> CheckHost(const Context& context, const DatasetQuestion& qu
 }
 
 absl::Status Doctor(Context& context, const DatasetQuestion& question, const std::string& root) {
-  const std::vector<Finding> findings =
-      question.name.empty() ? CheckHost(context, question, root) : CheckDataset(context, question);
+  std::vector<Finding> findings;
+  if (question.name.empty()) {
+    findings = CheckHost(context, question, root);
+  } else {
+    FW_ASSIGN_OR_RETURN(findings, CheckDataset(context, question));
+  }
   json checks = json::array();
   int warnings = 0, failures = 0;
   for (const Finding& finding : findings) {

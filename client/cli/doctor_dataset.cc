@@ -16,6 +16,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "client/cli/interrupt.h"
 #include "client/cli/read_estimate.h"
 #include "server/base/cpus.h"
 #include "server/base/escape.h"
@@ -334,7 +335,7 @@ std::vector<Finding> CheckSomeRecords(const Patient& patient) {
   int64_t jpegs = 0, progressive = 0, bad = 0, looked_at = 0;
   std::string first_bad;
   const int64_t count = std::min(dataset.size(), kImagesLookedAt);
-  for (int64_t i = 0; i < count; ++i) {
+  for (int64_t i = 0; i < count && !Interrupted(); ++i) {
     const int64_t record = static_cast<int64_t>(static_cast<__int128>(i) * dataset.size() / count);
     if (patient.sizes.bytes_max > server::RecordReader::kMaxRecordBytes) break;
     const absl::Status read = ReadStored(dataset, record, &stored);
@@ -376,11 +377,14 @@ std::vector<Finding> CheckSomeRecords(const Patient& patient) {
 
 }  // namespace
 
-std::vector<Finding> CheckDataset(const Context& context, const DatasetQuestion& question) {
+absl::StatusOr<std::vector<Finding>> CheckDataset(const Context& context,
+                                                  const DatasetQuestion& question) {
   const absl::StatusOr<FoundDataset> found = FindDataset(context, question);
+  if (absl::IsCancelled(found.status())) return found.status();
   if (!found.ok()) {
-    return {Failure("dataset", std::string(found.status().message()),
-                    "as it says; feedwater describe dataset shows what can be read")};
+    return std::vector<Finding>{
+        Failure("dataset", std::string(found.status().message()),
+                "as it says; feedwater describe dataset shows what can be read")};
   }
   Patient patient{*found, *found->dataset, SizesOf(*found->dataset), 0, StorageKind::kUnknown, {}};
   for (int64_t i = 0; i < patient.dataset.objects(); ++i)
@@ -393,9 +397,10 @@ std::vector<Finding> CheckDataset(const Context& context, const DatasetQuestion&
   Finding storage = CheckStorage(&patient);
   std::vector<Finding> findings = {CheckRecords(patient), CheckIndex(patient), std::move(storage)};
   if (findings.back().state == Finding::State::kFailure) return findings;
-  findings.push_back(CheckPageCache(patient));
-  findings.push_back(CheckReads(patient));
+  if (!Interrupted()) findings.push_back(CheckPageCache(patient));
+  if (!Interrupted()) findings.push_back(CheckReads(patient));
   for (Finding& finding : CheckSomeRecords(patient)) findings.push_back(std::move(finding));
+  if (Interrupted()) return absl::CancelledError("interrupted");
   return findings;
 }
 

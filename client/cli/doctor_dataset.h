@@ -5,13 +5,15 @@
 
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "client/cli/command.h"
 #include "client/cli/finding.h"
 #include "client/cli/found_dataset.h"
 
 namespace feedwater::cli {
 
-// One failure, "dataset", where it cannot be opened.
-std::vector<Finding> CheckDataset(const Context& context, const DatasetQuestion& question);
+// One failure, "dataset", where it cannot be opened. Cancelled: by Ctrl-C.
+absl::StatusOr<std::vector<Finding>> CheckDataset(const Context& context,
+                                                  const DatasetQuestion& question);
 
 }  // namespace feedwater::cli

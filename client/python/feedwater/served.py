@@ -160,7 +160,9 @@ def serve_source(
         Seed the common generators of `random`, NumPy and torch before each record, with what
         depends on the pipeline's seed, the epoch and the record alone. The first record for which a
         process draws from one is made twice. Of an iterable dataset they are seeded where an
-        epoch begins, by the pipeline's seed, the epoch and the worker's number.
+        epoch begins, by the pipeline's seed, the epoch and the worker's number. False: each process
+        seeds NumPy's and torch's once, at random, before it serves, over what the dataset's modules
+        have set.
     length : int, optional
         Of an iterable dataset: samples of an epoch, of all processes. Default: ``__len__``. Its
         pipelines say ``sampler: {shuffle: none}``.

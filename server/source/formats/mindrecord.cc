@@ -81,7 +81,7 @@ class MindRecord final : public ColumnFormat {
  public:
   explicit MindRecord(MindRecordParams params)
       : ColumnFormat(params.fields), params_(std::move(params)) {}
-  int64_t sections_version() const override { return 1; }
+  int64_t sections_version() const override { return 2; }
 
  protected:
   absl::Status FindRecords(const DatasetLocation& location, IndexBuilder* builder,
