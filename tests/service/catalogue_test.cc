@@ -38,7 +38,7 @@ class MakingRoom : public ::testing::Test {
     const auto loaded = catalogue_->LoadText(
         user, "test.yaml",
         absl::StrCat("version: 1\ndataset: {format: image_folder, root: root, path: ", name,
-                     "}\ncache: {kind: bytes}\noutputs: [data, label]\n"),
+                     "}\ncache: {kind: bytes}\noutputs: [label]\n"),
         [] { return false; });
     EXPECT_TRUE(loaded.ok()) << loaded.status();
     if (!loaded.ok()) return {};

@@ -86,18 +86,6 @@ TEST_F(DaemonTest, EveryBadRequestHasItsCodeAndSaysWhatIsWrong) {
              "[{decode: {in: data, out: image}}, {resize: {in: image, size: [8, 8]}}]\nbatch: "
              "{size: 1}\noutputs: [image]\n");
        }},
-      {"op 'python' of the batch: takes 3.0 KiB and makes 48.0 MiB of each of 24 samples; together "
-       "a batch may be 512.0 MiB at most: a batch.size of at most 10 fits",
-       StatusCode::INVALID_ARGUMENT,
-       [](auto* r) {
-         r->set_batch_size(24);
-         r->mutable_pipeline()->mutable_text()->set_file_name("mine.yaml");
-         r->mutable_pipeline()->mutable_text()->set_yaml(
-             "version: 1\ndataset: {format: image_folder, root: photos, path: good}\ngraph: "
-             "[{decode: {in: data, out: image}}, {resize: {in: image, size: [32, 32]}}]\nbatch: "
-             "{graph: [{python: {name: whole, in: image, shape: [16777216, 3]}}]}\noutputs: "
-             "[image]\n");
-       }},
   };
   for (const Case& one : cases) {
     v1::OpenStreamRequest request = Request();

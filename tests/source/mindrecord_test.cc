@@ -176,6 +176,8 @@ TEST_F(MindRecordTest, AFileBesideItsCopyIsRefusedUnlessBothAreNamed) {
                         "'a.mindrecord'", "cure: ", "'files'"});
   EXPECT_THAT(AllLabels(Yaml("files: [a.mindrecord]")), ElementsAre(1, 2));
   EXPECT_THAT(AllLabels(Yaml("files: ['*.mindrecord']")), ElementsAre(1, 2, 1, 2));
+  Write(Labels({1, 3}), "b.mindrecord");  // which was written as a.mindrecord and renamed
+  EXPECT_THAT(AllLabels(), ElementsAre(1, 2, 1, 3));
 }
 
 TEST_F(MindRecordTest, FilesOfAnotherSchemaAreRefused) {

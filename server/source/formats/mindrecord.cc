@@ -135,7 +135,8 @@ class MindRecord final : public ColumnFormat {
   struct Set {
     std::string what, folder;  // the first file of it that was found; its folder
     std::vector<std::string> names;
-    std::vector<std::string> found_as;  // by name, the file that says it is that one; "": none
+    // By name, the file that says it is that one, and what it begins with; "": none.
+    std::vector<std::pair<std::string, std::string>> found_as;
   };
   struct Found {
     std::string first;  // the first file, for messages
@@ -183,7 +184,8 @@ class MindRecord final : public ColumnFormat {
     FW_RETURN_IF_ERROR(take(static_cast<int64_t>(length) + ShapeOfJson(text).memory_bytes(text)));
     absl::StatusOr<MindRecordHeader> header = ParseMindRecordHeader(text, window.bytes());
     if (!header.ok()) return Wrong(what, header.status().message());
-    FW_RETURN_IF_ERROR(AddToSet(file, what, *header, is_whole, builder, found));
+    FW_ASSIGN_OR_RETURN(const std::string beginning, BeginningOf(text, *header, &window));
+    FW_RETURN_IF_ERROR(AddToSet(file, what, beginning, *header, is_whole, builder, found));
     FW_RETURN_IF_ERROR(AddSchema(what, *header, found));
     // Two windows, since rows and blobs are walked through together.
     FW_ASSIGN_OR_RETURN(FileWindow blobs, FileWindow::Open(location, file));
@@ -286,31 +288,54 @@ class MindRecord final : public ColumnFormat {
     return absl::OkStatus();
   }
 
+  // A digest that a copy has, too: of the header, and of the first rows and blobs.
+  static absl::StatusOr<std::string> BeginningOf(const std::string& text,
+                                                 const MindRecordHeader& header,
+                                                 FileWindow* window) {
+    constexpr uint64_t kLookedAt = 64 << 10;
+    Digest digest;
+    digest.Add(text);
+    std::string bytes;
+    if (!header.groups.empty()) {
+      const MindRecordGroup& first = header.groups[0];
+      for (const auto& [begin, end] : {std::pair(first.raw_begin, first.raw_end),
+                                       std::pair(first.blob_begin, first.blob_end)}) {
+        FW_RETURN_IF_ERROR(window->Read(static_cast<int64_t>(begin),
+                                        static_cast<size_t>(std::min(end - begin, kLookedAt)),
+                                        &bytes));
+        digest.Add(bytes);
+      }
+    }
+    return digest.Hex();
+  }
+
   // A file that stands beside its copy would give each of its records twice. Who names files gets
-  // those: sets of one name may have been renamed.
+  // those. A file that is a set by itself may have been renamed.
   static absl::Status AddToSet(const FoundFile& file, const std::string& what,
-                               const MindRecordHeader& header, bool is_whole, IndexBuilder* builder,
-                               Found* found) {
+                               const std::string& beginning, const MindRecordHeader& header,
+                               bool is_whole, IndexBuilder* builder, Found* found) {
     const size_t slash = file.path.rfind('/');
     const std::string folder = slash == std::string::npos ? "" : file.path.substr(0, slash);
     const std::string key = absl::StrCat(folder, "\n", absl::StrJoin(header.shard_names, "\n"));
     auto [set, is_new] = found->sets.try_emplace(key);
     if (is_new) {
       FW_RETURN_IF_ERROR(builder->Take(static_cast<int64_t>(
-          2 * key.size() + 2 * header.shard_names.size() * sizeof(std::string) + sizeof(Set))));
+          2 * key.size() + 3 * header.shard_names.size() * sizeof(std::string) + sizeof(Set))));
       set->second = {what, folder, header.shard_names, {}};
       set->second.found_as.resize(header.shard_names.size());
     }
-    std::string& found_as = set->second.found_as[header.shard];
-    if (is_whole && !found_as.empty()) {
+    auto& [found_as, found_beginning] = set->second.found_as[header.shard];
+    const bool may_be_renamed = header.shard_names.size() == 1 && found_beginning != beginning;
+    if (is_whole && !found_as.empty() && !may_be_renamed) {
       return absl::InvalidArgumentError(absl::StrCat(
           found_as, " and ", what, " both say that they are '",
           Printable(header.shard_names[header.shard]), "', file ", header.shard,
           " of a set: one seems to be a copy of the other; cure: move the copy away, or name the "
           "files that are to be read with 'files'"));
     }
-    FW_RETURN_IF_ERROR(builder->Take(static_cast<int64_t>(what.size())));
+    FW_RETURN_IF_ERROR(builder->Take(static_cast<int64_t>(what.size() + beginning.size())));
     found_as = what;
+    found_beginning = beginning;
     return absl::OkStatus();
   }
 
@@ -322,7 +347,7 @@ class MindRecord final : public ColumnFormat {
     std::string example;
     for (const auto& [key, set] : found.sets) {
       for (size_t i = 0; i < set.names.size(); ++i) {
-        if (!set.found_as[i].empty()) continue;
+        if (!set.found_as[i].first.empty()) continue;
         if (is_whole) {
           return absl::NotFoundError(
               absl::StrCat(set.what, " is one of ", set.names.size(), " files, of which ",
