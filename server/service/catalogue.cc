@@ -373,8 +373,14 @@ absl::StatusOr<std::shared_ptr<const Dataset>> Catalogue::OpenShared(
 
 bool Catalogue::MakeRoomFor(uid_t user, const absl::Status& refusal, bool all) {
   const std::optional<int64_t> bytes = RefusedBytes(refusal);
+  if (!bytes) {  // of the kernel's: its memory, or descriptors
+    if (all || !absl::IsResourceExhausted(refusal)) return false;
+    while (DropOne(user)) {
+    }
+    return true;
+  }
   const std::shared_ptr<MemoryBudget> share = ShareOf(user);
-  if (!bytes || share == nullptr || *bytes > share->limit_bytes()) return false;
+  if (share == nullptr || *bytes > share->limit_bytes()) return false;
   pipelines_.Tidy();
   datasets_.Tidy();
   const auto fits = [&] { return !all && *bytes <= share->free_bytes(); };

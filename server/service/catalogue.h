@@ -70,7 +70,7 @@ class Catalogue {
   // Where memory has been refused to the user: lets go of what nobody uses, the user's own first,
   // until there is room; nobody else's where the user's share is what is short. `all`: of all that,
   // since memory is taken in pieces, and the one that was refused says little of those to come.
-  // False: that would be of no help.
+  // What else is short is tried once more without the user's own. False: that would be of no help.
   bool MakeRoomFor(uid_t user, const absl::Status& refusal, bool all = false)
       ABSL_LOCKS_EXCLUDED(mu_);
   // Does the work, which gave `result`, again as long as it is refused memory and room can be made.

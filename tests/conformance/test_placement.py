@@ -165,7 +165,7 @@ def test_the_shell_of_srun_pty_is_refused_and_what_srun_starts_in_it_is_not(fake
     assert shell.open("numbers", rank=1, world_size=2)["rank"] == 1
     itself = ("sh", "-c", 'SLURM_TASK_PID=$$ exec "$@"', "sh")  # srun --pty python train.py
     for prefix in (("setsid",), (*WITH_TERMINAL, *itself)):
-        facts = start(fake, prefix=prefix, **STEP, **PTY).open("numbers")
+        facts = start(fake, prefix=prefix, **STEP, **PTY).open("numbers", job=prefix[0])
         assert (facts["rank"], facts["world_size"]) == (3, 4)
 
 

@@ -142,10 +142,10 @@ def test_ranks_of_a_group_that_would_read_other_samples_are_refused(run, tmp_pat
             )
             place = feedwater.placement.placement()
             for _ in range(2):
-                Agreement(True).check(place, same)
+                Agreement(False, 2).check(place, same)
             same.own_workers = rank + 2
             try:
-                Agreement(True).check(place, same)
+                Agreement(False, 2).check(place, same)
                 result = "agreed"
             except feedwater.FailedPrecondition as error:
                 result = str(error)

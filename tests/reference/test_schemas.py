@@ -52,6 +52,8 @@ BEYOND_JSON_SCHEMA = {
     "num_holes": "whole numbers, low <= high",
     "hole_height": "whole numbers, low <= high",
     "hole_width": "whole numbers, low <= high",
+    "fill": "as the dtype of the image can hold; one number or one per channel",
+    "value": "as fill",
     "translate": "two numbers",
     "center": "two numbers",
     "min_size": "one number at least; less than max_size",

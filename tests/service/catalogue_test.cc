@@ -60,8 +60,16 @@ class MakingRoom : public ::testing::Test {
   Pipeline mine_, one_, two_;
 };
 
+TEST_F(MakingRoom, WhatIsShortOfTheKernelsIsTriedOnceMore) {
+  const absl::Status refusal = absl::ResourceExhaustedError("too many open files");
+  EXPECT_TRUE(catalogue_->MakeRoomFor(kAsker, refusal));
+  EXPECT_TRUE(mine_.expired());
+  for (const Pipeline& pipeline : {one_, two_}) EXPECT_FALSE(pipeline.expired());
+  EXPECT_FALSE(catalogue_->MakeRoomFor(kAsker, refusal, /*all=*/true));
+}
+
 TEST_F(MakingRoom, WhatMemoryDoesNotCureTakesNothingFromAnybody) {
-  EXPECT_FALSE(catalogue_->MakeRoomFor(kAsker, absl::ResourceExhaustedError("too many of them")));
+  EXPECT_FALSE(catalogue_->MakeRoomFor(kAsker, absl::NotFoundError("no such file")));
   EXPECT_FALSE(catalogue_->MakeRoomFor(kAsker, Refusal(41 * kMiB))) << "more than a share";
   for (const Pipeline& pipeline : {mine_, one_, two_}) EXPECT_FALSE(pipeline.expired());
 }

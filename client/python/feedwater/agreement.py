@@ -53,26 +53,30 @@ class Agreement:
 
     Parameters
     ----------
-    is_of_group : bool
-        Other ranks may make the same loader. One to which the program gave a place that no launch
-        knows is not counted.
+    is_apart : bool
+        The program gave the loader a place that no launch knows. Other ranks need not make the same
+        one, so it has a number among those of its world size alone; they are compared where a group
+        of that size is initialised later.
+    world_size : int
+        One loader for this rank alone, where it is apart, has no number.
     """
 
-    _made = 0  # numbers given to loaders of this process
-    _free: ClassVar[list[int]] = []  # those of them that were given back, as a heap
+    _made: ClassVar[dict[str, int]] = {}  # numbers given to loaders of this process, by series
+    _free: ClassVar[dict[str, list[int]]] = {}  # those of them that were given back, as heaps
 
-    def __init__(self, is_of_group: bool) -> None:
+    def __init__(self, is_apart: bool, world_size: int) -> None:
+        self._series = f"of-{world_size}/" if is_apart else ""
+        self._is_settled = is_apart and world_size == 1
         # Now: which loader is asked first may differ from rank to rank.
-        self._ordinal = self._number() if is_of_group else None
+        self._ordinal = None if self._is_settled else self._number()
         self._refusal: Optional[str] = None
-        self._is_settled = not is_of_group
 
-    @staticmethod
-    def _number() -> int:
-        if Agreement._free:
-            return heapq.heappop(Agreement._free)
-        Agreement._made += 1
-        return Agreement._made
+    def _number(self) -> int:
+        free = self._free.get(self._series)
+        if free:
+            return heapq.heappop(free)
+        self._made[self._series] = self._made.get(self._series, 0) + 1
+        return self._made[self._series]
 
     def check(self, place: RankPlacement, facts: Any) -> None:
         """Compare what this rank reads with the first rank that came, if there is a group by now.
@@ -96,7 +100,7 @@ class Agreement:
     def withdraw(self) -> None:
         """Forget a loader that was refused or could not be made: the next one takes its place."""
         if self._ordinal is not None:
-            heapq.heappush(Agreement._free, self._ordinal)
+            heapq.heappush(self._free.setdefault(self._series, []), self._ordinal)
         self._ordinal = None
 
     def _settle(self, place: RankPlacement, facts: Any) -> bool:
@@ -119,7 +123,7 @@ class Agreement:
         kind = "the dataset" if _is_own_dataset(facts.own_identity) else "pipeline"
         ours.update(rank=place.rank, name=f"{kind} {facts.pipeline}")
         try:
-            first = json.loads(store(f"feedwater/{self._ordinal}", json.dumps(ours)))
+            first = json.loads(store(f"feedwater/{self._series}{self._ordinal}", json.dumps(ours)))
             theirs = {term: first[term] for term in ours}
         except Exception as error:
             _log.debug("loader %d of this rank is not compared: %s", self._ordinal, error)

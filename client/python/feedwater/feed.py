@@ -81,7 +81,7 @@ class Feed:
         self._converter = converter
         self._spill = Spill()
         self._pending: Optional[_Pending] = None
-        self._agreement = Agreement(not is_apart(place_is_settled, place))
+        self._agreement = Agreement(is_apart(place_is_settled, place), place.world_size)
         try:
             self._open(options, place)
         except BaseException:

@@ -42,8 +42,8 @@ def group(monkeypatch):
             "jax._src.distributed",
         ):
             monkeypatch.delitem(sys.modules, name, raising=False)
-        monkeypatch.setattr(Agreement, "_made", 0)  # another process's
-        monkeypatch.setattr(Agreement, "_free", [])
+        monkeypatch.setattr(Agreement, "_made", {})  # another process's
+        monkeypatch.setattr(Agreement, "_free", {})
         if kind == "torch":
             dist = SimpleNamespace(
                 is_available=lambda: True, is_initialized=lambda: True,
@@ -71,7 +71,7 @@ def group(monkeypatch):
 
 
 def check(rank: int, world: int = 2, **other) -> Agreement:
-    made = Agreement(world > 1)
+    made = Agreement(world == 1, world)
     facts = SimpleNamespace(**{**FACTS, **other})
     try:
         made.check(RankPlacement(rank, world, 0, None, f"pid-{rank}"), facts)
@@ -151,7 +151,7 @@ def test_a_refusal_is_remembered(group):
     """A loader that was made before its group, and is asked again."""
     place, facts = RankPlacement(0, 2, 0, None, "pid-0"), SimpleNamespace(**{**FACTS, "seed": 4})
     group(0, "none")
-    late = Agreement(True)
+    late = Agreement(False, 2)
     late.check(place, facts)
     group(1)
     check(1)
@@ -197,7 +197,7 @@ def test_loaders_are_numbered_as_they_are_made_and_not_as_they_are_asked(group, 
     place, facts = RankPlacement, SimpleNamespace
     trains, validates = facts(**FACTS), facts(**{**FACTS, "records": 7})
     group(0, "none")
-    train, validate = Agreement(True), Agreement(True)
+    train, validate = Agreement(False, 2), Agreement(False, 2)
     group(0)
     validate.check(place(0, 2, 0, None, None), validates)  # len() for a progress bar, on one rank
     train.check(place(0, 2, 0, None, None), trains)
@@ -212,7 +212,7 @@ def test_a_loader_that_moves_into_its_group_is_compared_there(group):
     group(1)
     check(1)
     group(0, "none")
-    moves = Agreement(True)
+    moves = Agreement(False, 2)
     moves.check(RankPlacement(0, 1, 0, None, None), facts)
     group(0)
     with pytest.raises(errors.FailedPrecondition, match="the seed is 3"):
@@ -253,3 +253,13 @@ def test_loaders_with_a_place_of_their_own_are_not_counted(group, daemon, open_l
     open_loader(daemon)
     open_loader(daemon, rank=0, world_size=2)  # the group's own place
     assert sorted(group.store) == ["feedwater/1", "feedwater/2"]
+
+
+def test_a_place_that_was_given_before_the_group_is_compared_with_it(group, daemon, open_loader):
+    """Among loaders of that world size: others, that one rank makes alone, do not shift them."""
+    others = [open_loader(daemon, rank=0, world_size=size) for size in (1, 3)]
+    loader = open_loader(daemon, rank=0, world_size=2)
+    group(0)
+    for each in (*others, loader):
+        next(iter(each))
+    assert list(group.store) == ["feedwater/of-2/1"]
