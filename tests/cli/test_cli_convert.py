@@ -307,35 +307,6 @@ def test_another_dataset_than_the_folders_is_refused(photos):
     assert result.status == 2 and "rm -r" in result.err
 
 
-@pytest.mark.parametrize("where", ["pictures", "pictures/cat", "pictures/new", ".", "link"])
-def test_a_folder_within_or_around_the_dataset_is_refused_before_anything_is_written(photos, where):
-    (photos.data / "link").symlink_to("pictures")
-    before = sorted(photos.data.rglob("*"))
-    for command in ("convert", "materialize"):
-        result = run(command, "photos", photos.data / where, "--config", photos.config)
-        assert result.status == 2, result
-        assert "the dataset" in result.err and "Cure: a folder beside" in result.err
-        assert "rm -r" not in result.err
-        assert sorted(photos.data.rglob("*")) == before
-
-
-def test_a_folder_that_holds_files_which_records_name_is_refused(project):
-    project.pictures("pictures", 2)
-    names = sorted(path.relative_to(project.data) for path in project.data.rglob("*.png"))
-    (project.data / "all.csv").write_text("path\n" + "".join(f"{name}\n" for name in names))
-    fields = "{data: {from: path, file: true}}"
-    project.pipeline(
-        "photos",
-        GRAPH,
-        dataset=f"{{format: csv, root: data, path: all.csv, fields: {fields}}}",
-        outputs="[image]",
-    )
-    for out in ("pictures", str(names[0].parent)):
-        result = convert(project, out=out)
-        assert result.status == 2 and "holds files of the dataset" in result.err, result
-    assert convert(project, out="pictures/new").status == 0, "it holds none and is in no folder"
-
-
 @pytest.mark.parametrize(
     ("command", "options", "limit"),
     [

@@ -16,8 +16,9 @@ from collections.abc import Sequence
 from typing import Optional
 
 from . import errors
-from .script import Script, lines, printable
+from .script import Script
 from .script_loaders import Migration, Migrator
+from .script_text import lines, printable
 
 
 def migrate(path: str, folder: str = "") -> tuple[Migration, str]:

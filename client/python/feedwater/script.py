@@ -8,20 +8,14 @@ can have changed it since, which script_uses.py tells.
 from __future__ import annotations
 
 import ast
-import io
 import operator
-import os
-import re
-import tokenize
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Callable, Optional
 
-from . import errors
 from .script_options import Options
+from .script_text import lines, parse, read
 from .script_uses import Uses
 
-_MAX_BYTES = 1 << 20
 _DEEPEST = 40
 _MOST_ITEMS = 1000  # of a list that is repeated
 
@@ -57,8 +51,8 @@ class Script:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.text, self.newline = _read(path)
-        self.tree = _parse(path, self.text)
+        self.text, self.newline = read(path)
+        self.tree = parse(path, self.text)
         self.notes: list[tuple[int, str]] = []
         self._lines = lines(self.text)
         self._starts = [0]
@@ -455,51 +449,3 @@ def _repeated(left: Any, right: Any) -> list[Any]:
 def is_none(node: ast.expr) -> bool:
     """Tell whether a node is None."""
     return isinstance(node, ast.Constant) and node.value is None
-
-
-def printable(text: str) -> str:
-    """Return a text without characters that do something to a terminal."""
-    return "".join(c if c.isprintable() else "?" for c in text)
-
-
-def lines(text: str) -> list[str]:
-    """Return the lines of a text, as Python counts them: form feeds and the like end none."""
-    return re.findall(r"[^\n]*\n|[^\n]+", text)
-
-
-def _read(path: str) -> tuple[str, str]:
-    """Return a script's text with line feeds, and what ends its lines."""
-    try:
-        with open(path, "rb") as file:
-            data = file.read(_MAX_BYTES + 1)
-    except FileNotFoundError:
-        raise errors.InvalidArgument(f"no script {path}") from None
-    except OSError as error:
-        raise errors.InvalidArgument(f"cannot read {path}: {error.strerror}") from None
-    if len(data) > _MAX_BYTES:
-        raise errors.InvalidArgument(f"{path} is larger than {_MAX_BYTES >> 20} MiB")
-    if b"\0" in data:
-        raise errors.InvalidArgument(f"{path} is not a Python script: it has zero bytes")
-    try:
-        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
-        text = data.decode(encoding)
-    except (SyntaxError, UnicodeDecodeError, LookupError) as error:
-        raise errors.InvalidArgument(f"{path} is not a Python script: {error}") from None
-    newline = "\r\n" if "\r\n" in text else "\n"
-    return text.replace("\r\n", "\n").replace("\r", "\n"), newline
-
-
-def _parse(path: str, text: str) -> ast.Module:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what Python thinks of the script's escapes
-            return ast.parse(text, os.path.basename(path))
-    except SyntaxError as error:
-        raise errors.InvalidArgument(
-            f"{path}:{error.lineno or 1}:{error.offset or 1}: {error.msg}: the script must be one "
-            "that Python takes"
-        ) from None
-    except (RecursionError, MemoryError):
-        raise errors.InvalidArgument(f"{path} is nested too deeply") from None
-    except ValueError as error:
-        raise errors.InvalidArgument(f"{path} is not a Python script: {error}") from None

@@ -11,10 +11,11 @@ from typing import Any, Optional, Union
 
 from .arguments import ELSEWHERE
 from .pipeline import Pipeline
-from .script import Script, is_none, printable
+from .script import Script, is_none
 from .script_changes import Changes
 from .script_datasets import Datasets, Report, root_name
 from .script_order import Orders
+from .script_text import printable
 from .yaml_text import Comment, file_text
 
 _LOADER_ARGUMENTS = [
