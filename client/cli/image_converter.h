@@ -24,9 +24,9 @@ enum class Shrinking { kNo, kUnlessMask, kYes };
 // A mask that would be shrunk is an error with this cure.
 inline constexpr const char* kMaskCure =
     "seems to be a mask, a PNG of one channel or with a palette, and --resize-max writes JPEG, "
-    "which "
-    "changes its values; cure: name the fields that are to be shrunk with --resize-fields: the "
-    "others keep their bytes";
+    "which changes its values; cure: resize in the graph, where a mask moves with its image, or, "
+    "where the field is no mask of the image that shrinks, name the fields that are to be shrunk "
+    "with --resize-fields: the others keep their bytes and their size";
 
 class ImageConverter {
  public:

@@ -250,6 +250,35 @@ std::vector<const OpSpec*> MoversWithout(const std::vector<OpSpec>& graph,
   return found;
 }
 
+// Whether an op, or one in it, moves things another way for each sample.
+bool MovesAtRandom(const OpSpec& op) {
+  const OpEntry* entry = Registry<OpEntry>::Get().Find(op.name);
+  if (entry != nullptr && entry->is_joint && entry->randomness != Randomness::kNone) return true;
+  return absl::c_any_of(op.inner, MovesAtRandom);
+}
+
+// Masks that `decode: {mode: index}` makes, and that stay where they are while an image is moved at
+// random.
+void AdviceOnMasks(const PipelineSpec& spec, std::vector<std::string>* advice) {
+  for (const OpSpec& decode : spec.graph) {
+    const YamlNode* const mode = decode.params.Find("mode");
+    if (decode.name != "decode" || mode == nullptr || mode->scalar != "index") continue;
+    const std::string& mask = decode.out[0];
+    const bool is_output =
+        absl::c_any_of(spec.outputs, [&](const OutputSpec& output) { return output.name == mask; });
+    const bool is_joint = absl::c_any_of(
+        spec.graph, [&](const OpSpec& op) { return op.in.size() > 1 && Moves(op, op.in, &mask); });
+    if (!is_output || is_joint) continue;
+    for (const OpSpec& op : spec.graph) {
+      if (!MovesAtRandom(op) || op.in[0] == mask) continue;
+      advice->push_back(absl::StrCat(
+          op.node.Where(), ": ", op.name, ": moves '", op.in[0], "' without '", mask,
+          "', which then no longer fits it. To move it too: `in: [", op.in[0], ", ", mask, "]`"));
+      break;
+    }
+  }
+}
+
 bool IsBoxes(const TensorSpec& spec) {
   return spec.HasVaryingRows() && IsFloating(spec.dtype) && spec.shape.size() == 2 &&
          spec.shape[1] == 4;
@@ -269,6 +298,7 @@ std::vector<std::string> AdviceOnMoves(const PipelineSpec& spec,
                         [&](const OpSpec& op) { return Moves(op, op.in, with); });
   };
   std::vector<std::string> advice;
+  AdviceOnMasks(spec, &advice);
   const auto any = mover(nullptr);
   if (any == spec.graph.end()) return advice;
   for (const FieldSpec& boxes : fields) {

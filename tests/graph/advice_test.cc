@@ -71,6 +71,21 @@ TEST(AdviceOnMoves, SaysThatBoxesStayBehindTheirImage) {
   EXPECT_THAT(OnMoves(apply + "]}\n", "[image, boxes]"), IsEmpty());
 }
 
+TEST(AdviceOnMoves, SaysThatAMaskStaysBehindItsImage) {
+  const std::string decode = "  - decode: {in: data, out: mask, mode: index}\n";
+  const std::string crop = "  - random_resized_crop: {in: image, size: [8, 8]}\n";
+  const std::string sizes = "  - resize: {in: mask, size: [8, 8]}\n";
+  EXPECT_THAT(OnMoves(decode + crop + sizes, "[image, mask]"),
+              ElementsAre(AllOf(HasSubstr("p.yaml:6:5"), HasSubstr("`in: [image, mask]`"))));
+  EXPECT_THAT(OnMoves(decode + crop, "[image]"), IsEmpty());
+  // Both whole, or together.
+  EXPECT_THAT(OnMoves(decode + sizes + "  - resize: {size: [8, 8]}\n", "[image, mask]"), IsEmpty());
+  EXPECT_THAT(OnMoves(decode + "  - random_crop: {in: [image, mask], size: 8}\n", "[image, mask]"),
+              IsEmpty());
+  EXPECT_THAT(OnMoves(decode + "  - random_invert: {in: image}\n" + sizes, "[image, mask]"),
+              IsEmpty());
+}
+
 TEST(AdviceOnMoves, SaysThatAnOpForgetsBoxesThatMoveAtAnother) {
   const std::string all = "[image, boxes, labels]";
   const std::string flip = "  - random_horizontal_flip: {p: 1}\n",

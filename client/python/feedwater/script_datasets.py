@@ -123,6 +123,15 @@ def _is_bare(part: ast.expr) -> TypeGuard[ast.FormattedValue]:
     return isinstance(part, ast.FormattedValue) and part.conversion < 0 and part.format_spec is None
 
 
+# Their samples are lists of dicts, or trees, which no batch has.
+_WITH_ANNOTATIONS = {
+    "CocoDetection": "coco",
+    "CocoCaptions": "coco",
+    "VOCDetection": "voc",
+    "VOCSegmentation": "voc",
+}
+
+
 class Datasets:
     """Translates calls of torchvision.datasets and what they are given."""
 
@@ -151,7 +160,14 @@ class Datasets:
             self._report.cannot(node, self._own_dataset(node, call))
             return None
         if kind not in DATASETS:
-            self._report.cannot(node, f"torchvision.datasets.{kind}: no format reads it")
+            form_name = _WITH_ANNOTATIONS.get(kind)
+            why = (
+                "no format reads it"
+                if form_name is None
+                else f"format {form_name} reads its files, in another shape: "
+                f"feedwater describe format {form_name}"
+            )
+            self._report.cannot(node, f"torchvision.datasets.{kind}: {why}")
             return None
         form = DATASETS[kind]
         given, unpacked = script.arguments(node, form.parameters)
