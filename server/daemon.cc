@@ -126,6 +126,10 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   }
   if (IsolatesImages(config, settings_.access)) FW_RETURN_IF_ERROR(FindDecoderProgram());
   runtime.decoders = decoders_;
+  runtime.make_room = [this](uid_t user, const absl::Status& refusal) {
+    MutexLock lock(&room_mu_);
+    return makes_room_ != nullptr && makes_room_->MakeRoomFor(user, refusal);
+  };
   FW_ASSIGN_OR_RETURN(runtime_, Runtime::Create(runtime));
 
   const auto charge = [runtime = runtime_.get()](uid_t user, int64_t cpu_ns) {
@@ -137,6 +141,10 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
       cache_, StagingArea::Below(config.state_dir, config.stage.disk.bytes), providers_,
       runtime.retry_for_ns, charge});
   catalogue_->Reload({config.pipelines, settings_.file}, settings_.roots);
+  {
+    MutexLock lock(&room_mu_);
+    makes_room_ = catalogue_.get();
+  }
 
   auto access = [this](const PeerIdentity& peer) { return access_.Check(peer); };
   DataServer::Options data;
@@ -250,6 +258,10 @@ void Daemon::Stop() {
   control_.reset();
   data_.reset();  // ends the sessions: their events reach service_ and runtime_
   service_.reset();
+  {
+    MutexLock lock(&room_mu_);
+    makes_room_ = nullptr;
+  }
   catalogue_.reset();  // what it opens is charged to users of runtime_
   runtime_.reset();
   providers_.reset();

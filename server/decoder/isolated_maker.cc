@@ -117,7 +117,8 @@ absl::Status IsolatedMaker::Launch() {
   FW_RETURN_IF_ERROR(area_.status());
   if (host_->budget != nullptr) {
     FW_ASSIGN_OR_RETURN(reservation_,
-                        host_->budget->Reserve("decoders", ProcessBytes(*plan_, setup_.files)));
+                        host_->budget->Reserve(
+                            "decoders", ProcessBytes(*plan_, setup_.files) + plan_->table_bytes()));
   }
   FW_ASSIGN_OR_RETURN(process_, DecoderProcess::Start(*host_->program, options_));
   FW_RETURN_IF_ERROR(host_->Enter(process_.get()));

@@ -166,6 +166,12 @@ const std::vector<FieldSpec>& Plan::outputs() const { return impl_->outputs; }
 int64_t Plan::staging_bytes_per_sample() const { return impl_->staging_bytes; }
 const ImageLimits& Plan::limits() const { return impl_->limits; }
 
+int64_t Plan::table_bytes() const {
+  int64_t bytes = 0;
+  for (const Node& node : impl_->flow.nodes) bytes += node.op->TableBytes();
+  return bytes;
+}
+
 const PlanPrefix& Plan::prefix() const { return impl_->prefix; }
 
 namespace {

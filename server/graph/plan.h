@@ -114,6 +114,7 @@ class Plan {
   // InvalidArgument, with the op, where an op on batches could never take so many samples.
   absl::Status CheckBatchSize(int64_t batch_size) const;
   const ImageLimits& limits() const;
+  int64_t table_bytes() const;  // that its ops keep as long as the plan lives: Op::TableBytes
 
   // Runs one sample to completion and writes its outputs at place k. An error is this sample's
   // alone: InvalidArgument or DataLoss with the op's name and the reason.

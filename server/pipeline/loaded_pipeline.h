@@ -22,7 +22,8 @@ namespace feedwater::server {
 // A pipeline with its dataset opened and its graph planned. Shared by all jobs that run it.
 struct LoadedPipeline {
   PipelineSpec spec;
-  std::shared_ptr<const MemoryReservation> text;  // for one that a client sent; else null
+  std::shared_ptr<const MemoryReservation> text;    // for one that a client sent; else null
+  std::shared_ptr<const MemoryReservation> tables;  // that the plan's ops keep; may be null
   std::shared_ptr<const void> file;  // what it was read from, another one after a change, or null
   std::string warning;               // for those who open it; "" is none
   // Of a pipeline with a source or ops of a user's own: that user's alone. `is_current`: whether

@@ -131,6 +131,7 @@ struct Runtime::Impl {
     rooms.shares = with.shares;
     rooms.workers = static_cast<int>(with.cpus.size());
     rooms.changed = [parking] { parking->WakeAll(); };
+    rooms.make_room = with.make_room;
     return SampleRooms::Create(std::move(rooms));
   }
 

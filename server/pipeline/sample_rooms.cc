@@ -194,7 +194,7 @@ absl::StatusOr<SampleRooms::Room> SampleRooms::Enter(uint32_t user, int64_t byte
   Waiting& self = waiting_[turn] = {user, share == nullptr, false};
   absl::Status refused;
   absl::Time patient_until = absl::Now() + options_.patience;
-  for (;;) {
+  for (bool asked_for_room = options_.make_room == nullptr;;) {
     const bool comes_back = self.has_share ? !large_.empty() : large_.count(user) > 0;
     const Waiting* const first = FirstBefore(turn);
     if (first == nullptr) {
@@ -215,6 +215,18 @@ absl::StatusOr<SampleRooms::Room> SampleRooms::Enter(uint32_t user, int64_t byte
       }
       refused = reserved.status();
       if (bytes > from.limit_bytes() || !waits) break;
+      if (!comes_back && !asked_for_room) {
+        asked_for_room = true;
+        if (share != nullptr &&
+            self.has_share) {  // which must not look as if it were what is short
+          room.of_user_.Release();
+          self.has_share = false;
+        }
+        mu_.Unlock();
+        const bool may_help = options_.make_room(user, refused);
+        mu_.Lock();
+        if (may_help) continue;
+      }
       self.is_stuck = !comes_back;
       if (comes_back) patient_until = absl::Now() + options_.patience;
       if (absl::Now() >= patient_until) {

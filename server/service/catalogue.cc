@@ -226,6 +226,17 @@ std::shared_ptr<MemoryBudget> Catalogue::ShareOf(uid_t user) const {
   return options_.shares == nullptr ? nullptr : options_.shares->Of(user);
 }
 
+namespace {
+
+absl::StatusOr<std::shared_ptr<const MemoryReservation>> TablesOf(
+    const Plan& plan, const std::shared_ptr<MemoryBudget>& share) {
+  if (share == nullptr || plan.table_bytes() == 0) return nullptr;
+  FW_ASSIGN_OR_RETURN(MemoryReservation tables, share->Reserve("tables", plan.table_bytes()));
+  return std::make_shared<const MemoryReservation>(std::move(tables));
+}
+
+}  // namespace
+
 Catalogue::Loaded Catalogue::OpenOnce(uid_t user, const PipelineSpec& unread,
                                       MemoryReservation* text, uint64_t generation,
                                       const std::shared_ptr<const Roots>& roots,
@@ -236,7 +247,10 @@ Catalogue::Loaded Catalogue::OpenOnce(uid_t user, const PipelineSpec& unread,
   FW_ASSIGN_OR_RETURN(loaded->spec, WithFiles(unread, *roots, ShareOf(user)));
   const PipelineSpec& spec = loaded->spec;
   // A broken graph is found before the dataset is indexed.
-  FW_RETURN_IF_ERROR(Plan::Validate(spec));
+  {
+    MutexLock one_at_a_time(&MakingOpsOf(user));
+    FW_RETURN_IF_ERROR(Plan::Validate(spec));
+  }
 
   loaded->file = file;
   if (file != nullptr && !file->mistake.ok()) {
@@ -252,9 +266,13 @@ Catalogue::Loaded Catalogue::OpenOnce(uid_t user, const PipelineSpec& unread,
   FW_RETURN_IF_ERROR(MixOrderOf(*loaded->dataset).status());  // a mix whose epochs make no sense
   for (const std::string& name : loaded->dataset->classes())
     loaded->class_names_bytes += kFieldHeadBytes + static_cast<int64_t>(ToUtf8(name).size());
-  FW_ASSIGN_OR_RETURN(loaded->plan,
-                      Plan::Create(spec, loaded->dataset->fields(),
-                                   static_cast<int64_t>(loaded->dataset->classes().size())));
+  {
+    MutexLock one_at_a_time(&MakingOpsOf(user));
+    FW_ASSIGN_OR_RETURN(loaded->plan,
+                        Plan::Create(spec, loaded->dataset->fields(),
+                                     static_cast<int64_t>(loaded->dataset->classes().size())));
+    FW_ASSIGN_OR_RETURN(loaded->tables, TablesOf(*loaded->plan, ShareOf(user)));
+  }
   if (options_.cache != nullptr) FW_RETURN_IF_ERROR(OpenCache(user, loaded.get()));
   if (ClientLog().Admits("pipelines opened", user, LogLimiter::kOpenLines)) {
     spdlog::info("pipeline {}: {} in {}, opened in {:.3f} s; index {} bytes, digest {}{}{}",

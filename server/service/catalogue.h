@@ -81,6 +81,8 @@ class Catalogue {
   }
 
  private:
+  static constexpr size_t kMakersOfOps = 16;
+
   struct Lingering {
     std::shared_ptr<const LoadedPipeline> pipeline;
     int64_t last_used_ns = 0;
@@ -92,6 +94,8 @@ class Catalogue {
               const std::shared_ptr<const Roots>& roots, const Cancelled& given_up,
               const std::shared_ptr<const PipelineFile>& file = nullptr) ABSL_LOCKS_EXCLUDED(mu_);
   std::shared_ptr<MemoryBudget> ShareOf(uid_t user) const;
+  // What ops keep counts once it is made, up to kMostTableBytes: a user's pipelines one at a time.
+  Mutex& MakingOpsOf(uid_t user) { return making_ops_[user % kMakersOfOps]; }
   // Lets go of one cache that nobody uses, or of the pipeline that is longest unused; with `only`,
   // of that user's. False: there is none.
   bool DropOne(std::optional<uid_t> only) ABSL_LOCKS_EXCLUDED(mu_);
@@ -114,6 +118,7 @@ class Catalogue {
       0;  // counts reloads: what was opened before one is not found after it
   std::shared_ptr<const Roots> roots_ ABSL_GUARDED_BY(mu_);
   std::vector<Lingering> lingering_ ABSL_GUARDED_BY(mu_);
+  Mutex making_ops_[kMakersOfOps];
   // Last, so that their threads end before anything they use.
   SharedLoads<Dataset> datasets_;
   SharedLoads<LoadedPipeline> pipelines_;

@@ -236,9 +236,11 @@ TEST_F(SampleRoomsTest, WhoIsGoneWaitsNoLonger) {
 
 class ASharePerUser : public SampleRoomsTest {
  protected:
-  std::shared_ptr<SampleRooms> Rooms() {
+  std::shared_ptr<SampleRooms> Rooms(
+      std::function<bool(uint32_t, const absl::Status&)> make_room = nullptr) {
     SampleRooms::Options options;
     options.shares = shares_;
+    options.make_room = std::move(make_room);
     shares_->Limit(500);
     options.patience = absl::Milliseconds(50);
     return SampleRooms::Create(std::move(options));
@@ -295,6 +297,24 @@ TEST_F(ASharePerUser, IsGivenBackByWhoWaitsInVainForMemory) {
   EXPECT_THAT(refused.status().message(), HasSubstr("arenas 700"));
   arena.Release();
   EXPECT_TRUE(rooms->Enter(1, 500, nullptr).ok());
+}
+
+TEST_F(ASharePerUser, WhatNobodyUsesMakesRoomAndTheShareDoesNotLookShort) {
+  auto caches = *budget_->Reserve("caches", 700);
+  int asked = 0;
+  const auto rooms = Rooms([&](uint32_t user, const absl::Status& refusal) {
+    ++asked;
+    EXPECT_EQ(user, 1u);
+    EXPECT_EQ(RefusedBytes(refusal), 400);
+    EXPECT_EQ(shares_->Of(1)->own_free_bytes(), 500);
+    caches.Release();
+    return true;
+  });
+  const auto room = rooms->Enter(1, 400, nullptr);
+  EXPECT_TRUE(room.ok()) << room.status();
+  EXPECT_EQ(asked, 1);
+  EXPECT_TRUE(absl::IsResourceExhausted(rooms->Enter(1, 501, nullptr).status()));
+  EXPECT_EQ(asked, 1) << "of no help";
 }
 
 TEST_F(ASharePerUser, LargeSamplesOfTwoUsersWaitForMemoryInTheirOrder) {

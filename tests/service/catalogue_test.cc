@@ -1,6 +1,7 @@
 // What opened pipelines and caches that nobody uses give back, to whom.
 #include "server/service/catalogue.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
@@ -93,6 +94,30 @@ TEST_F(MakingRoom, OthersLoseNoMoreThanIsWanted) {
   EXPECT_TRUE(one_.expired());
   EXPECT_FALSE(two_.expired());
   EXPECT_TRUE(shares_->Of(kAsker)->Reserve("arenas", 6 * kMiB).ok());
+}
+
+// Ten filters of 4 MiB and more.
+TEST_F(MakingRoom, TablesOfOpsAreInTheSharesOfTheirUsers) {
+  temp_.Write("audio.bin", std::string(4096, '\0'));
+  std::string graph;
+  for (int i = 0; i < 5; ++i) {
+    for (const char* rates : {"orig_freq: 65535, new_freq: 65536",
+                              "orig_freq: 65536, new_freq: "
+                              "65535"})
+      absl::StrAppend(&graph, "  - resample: {in: audio, ", rates, "}\n");
+  }
+  const std::string text = absl::StrCat(
+      "version: 1\ndataset: {format: raw, root: root, path: audio.bin, record_bytes: 64, fields: "
+      "{audio: {offset: 0, dtype: float32, shape: [16]}}}\ngraph:\n",
+      graph, "cache: {kind: none}\noutputs: [audio]\n");
+  const auto open = [&] {
+    return catalogue_->LoadText(kAsker, "tables.yaml", text, [] { return false; });
+  };
+  const int64_t before = shares_->Of(kAsker)->planned_bytes();
+  const auto opened = open();
+  EXPECT_TRUE(absl::IsResourceExhausted(opened.status())) << opened.status();
+  EXPECT_THAT(std::string(opened.status().message()), ::testing::HasSubstr("tables"));
+  EXPECT_LE(shares_->Of(kAsker)->planned_bytes(), before);
 }
 
 TEST_F(MakingRoom, WhatTakesMemoryInPiecesHasAllThatNobodyUses) {
