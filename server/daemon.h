@@ -80,8 +80,8 @@ class Daemon {
   std::shared_ptr<Providers> providers_;   // outlives the pipelines whose ops it runs
   std::unique_ptr<Catalogue> catalogue_;
   Mutex room_mu_;
-  Catalogue* makes_room_ ABSL_GUARDED_BY(room_mu_) =
-      nullptr;  // for workers, as long as it is there
+  // For workers, as long as it is there.
+  Catalogue* makes_room_ ABSL_GUARDED_BY(room_mu_) = nullptr;
   std::unique_ptr<Runtime> runtime_;
   std::unique_ptr<ControlService> service_;  // before data_: the sessions' events call it
   std::unique_ptr<DataServer> data_;

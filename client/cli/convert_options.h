@@ -39,9 +39,10 @@ absl::StatusOr<ConversionWork> ConvertWork(const Conversion& conversion,
                                            const ConvertOptions& options);
 
 // InvalidArgument: images are shrunk, and a field tells of places or sizes in their pixels, which
-// would stay as it is: plain numbers that have the shape of a box ([4], [?,4]) or, floats, of
-// keypoints ([?,2], [?,3], [?,?,2], [?,?,3]); of formats coco and voc also columns width, height
-// and area. For a run that writes: shards that are there are compared all the same.
+// would stay as it is: of formats coco and voc boxes, keypoints, width, height and area; of others,
+// unless options.resize_fields names the images, plain numbers that have the shape of a box ([4],
+// [?,4]) or, floats, of keypoints ([?,2], [?,3], [?,?,2], [?,?,3]). For a run that writes: shards
+// that are there are compared all the same.
 absl::Status CheckNothingIsInPixels(const Conversion& conversion, const ConvertOptions& options,
                                     const ConversionWork& work);
 

@@ -39,11 +39,11 @@ class ShardJournal {
   // shards, a JSON object; where the folder was made from something else, InvalidArgument that
   // names the difference and the cure. Shards that are missing or cut are left out, with all behind
   // them; `note` then says so. `identity`: of the files that the dataset is read from now
-  // (server::Dependencies; "": nobody knows it). Where the shards are of others, though the dataset
-  // has the same digest, which does not look at all bytes, FailedPrecondition; where all shards are
-  // whole, `note` says so. A journal of an earlier version tells none, and is gone on with. `name`:
-  // the shards'. `files`: what the command writes beside them. Without a journal, any shard or such
-  // file is somebody else's: InvalidArgument, and it stays.
+  // (server::Dependencies; "": the digest says it all). Where the shards are of others, though the
+  // dataset has the same digest, which does not look at all bytes, FailedPrecondition; where all
+  // shards are whole, `note` says so. A journal of an earlier version tells none, and is gone on
+  // with. `name`: the shards'. `files`: what the command writes beside them. Without a journal, any
+  // shard or such file is somebody else's: InvalidArgument, and it stays.
   static absl::StatusOr<ShardJournal> Open(const std::string& folder, const std::string& name,
                                            nlohmann::ordered_json made_from, std::string identity,
                                            size_t fields, const std::vector<std::string>& files,

@@ -7,9 +7,9 @@
 //
 // Killed at any moment, the folder holds a journal whose last entry may be cut, and blocks that the
 // journal does not name: the next start drops the former and leaves the latter, which count, and
-// begins another segment. After a loss
-// of power a named block may not have reached the disk; its own hashes tell (block.h). So nothing
-// is synced while records stream in. Later entries win, and a place of 0 takes a record out.
+// begins another segment. After a loss of power a named block may not have reached the disk; its
+// own hashes tell (block.h). So nothing is synced while records stream in. Later entries win, and a
+// place of 0 takes a record out.
 //
 // Thread-safe. Append only copies into a bounded queue, whose bytes are in the budget; the saver
 // writes.

@@ -21,10 +21,10 @@ absl::Status CheckNotEmpty(const TensorSpec& spec);
 // Whether `spec` is what was planned, with every size settled.
 absl::Status CheckPlanned(const TensorSpec& spec, const TensorSpec& planned);
 
-// What an op has `made`, in bytes at most. Where its memory does
-// not tell, an output has as many numbers as an input at most: joint ops drop rows, others change
-// nothing but how numbers are stored. Images and masks of open size are counted with
-// Op::MostPixels, and *is_bound becomes true. Open rows become as many as there are at most.
+// What an op has `made`, in bytes at most. Where its memory does not tell, an output has as many
+// numbers as an input at most: joint ops drop rows, others change nothing but how numbers are
+// stored. Images and masks of open size are counted with Op::MostPixels, and *is_bound becomes
+// true. Open rows become as many as there are at most.
 // `environment` is that of Op::Memory, with most_bytes of the inputs.
 ByteCounts MostBytesMade(const OpEntry& entry, const Op& op, const OpMemory& memory,
                          absl::Span<const TensorSpec> inputs, const PlanEnvironment& environment,

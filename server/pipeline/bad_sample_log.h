@@ -114,7 +114,7 @@ class BadSampleLog {
   uint64_t not_listed_ ABSL_GUARDED_BY(mu_) = 0;
   bool dirty_ ABSL_GUARDED_BY(mu_) = false;  // the file lacks something
   bool complained_ ABSL_GUARDED_BY(mu_) = false;
-  int64_t file_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // as this daemon has written it
+  int64_t file_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // with what is to be appended
   Fd append_ ABSL_GUARDED_BY(mu_);
 };
 

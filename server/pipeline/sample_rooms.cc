@@ -217,8 +217,8 @@ absl::StatusOr<SampleRooms::Room> SampleRooms::Enter(uint32_t user, int64_t byte
       if (bytes > from.limit_bytes() || !waits) break;
       if (!comes_back && !asked_for_room) {
         asked_for_room = true;
-        if (share != nullptr &&
-            self.has_share) {  // which must not look as if it were what is short
+        // Memory is short; the share must not look as if it were.
+        if (share != nullptr && self.has_share) {
           room.of_user_.Release();
           self.has_share = false;
         }

@@ -390,6 +390,8 @@ absl::StatusOr<std::shared_ptr<const Dataset>> Catalogue::OpenShared(
 }
 
 bool Catalogue::MakeRoomFor(uid_t user, const absl::Status& refusal, bool all) {
+  pipelines_.Tidy();
+  datasets_.Tidy();
   const std::optional<int64_t> bytes = RefusedBytes(refusal);
   if (!bytes) {  // of the kernel's: its memory, or descriptors
     if (all || !absl::IsResourceExhausted(refusal)) return false;
@@ -399,8 +401,6 @@ bool Catalogue::MakeRoomFor(uid_t user, const absl::Status& refusal, bool all) {
   }
   const std::shared_ptr<MemoryBudget> share = ShareOf(user);
   if (share == nullptr || *bytes > share->limit_bytes()) return false;
-  pipelines_.Tidy();
-  datasets_.Tidy();
   const auto fits = [&] { return !all && *bytes <= share->free_bytes(); };
   bool is_more = *bytes <= share->free_bytes();
   while (!fits() && DropOne(user)) is_more = true;

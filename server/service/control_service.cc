@@ -52,7 +52,8 @@ grpc::Status ControlService::Answer(const char* rpc, const absl::Status& status,
   if (status.ok()) return grpc::Status::OK;
   ++rpc_errors_;
   if (ClientLog().Admits(absl::StrCat(rpc, " refused"), user))
-    spdlog::info("{} refused: {}", rpc, ToUtf8(status.ToString()));
+    spdlog::info("{} refused: {}", rpc,
+                 ToUtf8(status.ToString(absl::StatusToStringMode::kWithNoExtraData)));
   return ToGrpc(status);
 }
 
