@@ -4,7 +4,9 @@
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <set>
 #include <sstream>
@@ -48,6 +50,29 @@ Ranges ParseRanges(absl::string_view text) {
     if (ranges.size() >= kMaxRanges) break;
   }
   return ranges;
+}
+
+// Ranges that do not overlap: a number of several is the one's that begins last.
+Ranges WithoutOverlaps(const Ranges& ranges) {
+  Ranges parts;
+  std::vector<NumberRange> open;  // the innermost last
+  uint64_t next = 0;              // the first number that is in no part yet
+  const auto close_until = [&](uint64_t end) {
+    for (; !open.empty() && next < end;) {
+      const NumberRange& innermost = open.back();
+      const uint64_t part_end = std::min(innermost.end, end);
+      if (next < part_end) parts.emplace(next, NumberRange{part_end, innermost.name});
+      next = std::max(next, part_end);
+      if (innermost.end <= next) open.pop_back();
+    }
+  };
+  for (const auto& [start, range] : ranges) {
+    close_until(start);
+    next = start;
+    open.push_back(range);
+  }
+  close_until(std::numeric_limits<uint64_t>::max());
+  return parts;
 }
 
 }  // namespace
@@ -104,7 +129,7 @@ void SubordinateUsers::Refresh() {
   if (has_changed && changed_ns != 0) {
     std::stringstream text;
     text << std::ifstream(state.path).rdbuf();
-    read = ParseRanges(text.str());
+    read = WithoutOverlaps(ParseRanges(text.str()));
   }
   MutexLock lock(&state.mu);
   if (has_changed) {

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <thread>
 
 #include "absl/synchronization/notification.h"
@@ -208,6 +209,17 @@ TEST_F(SubordinateUsersTest, ANumberOfARangeIsItsOwners) {
   EXPECT_EQ(users.OwnerOf(200'010), 200'010u);
   EXPECT_EQ(users.OwnerOf(300'000), 300'000u) << "of a user that does not exist";
   EXPECT_EQ(users.OwnerOf(0), 0u);
+}
+
+TEST_F(SubordinateUsersTest, ANumberOfSeveralRangesIsTheInnermostsOwners) {
+  Write("1:100000:1000\n2:100100:100\n3:100150:10\n4:100900:200\n5:100000:5\n");
+  SubordinateUsers users(path());
+  users.Refresh();
+  const std::map<uid_t, uid_t> owners = {
+      {100'000, 1}, {100'099, 1}, {100'100, 2},     {100'149, 2},      {100'150, 3}, {100'159, 3},
+      {100'160, 2}, {100'199, 2}, {100'200, 1},     {100'899, 1},      {100'900, 4}, {100'999, 4},
+      {101'000, 4}, {101'099, 4}, {99'999, 99'999}, {101'100, 101'100}};
+  for (const auto& [number, owner] : owners) EXPECT_EQ(users.OwnerOf(number), owner) << number;
 }
 
 TEST_F(SubordinateUsersTest, NumbersOfOneOwnerAreOneUserWhileTheDatabaseIsSilent) {
