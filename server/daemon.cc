@@ -127,8 +127,12 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   if (IsolatesImages(config, settings_.access)) FW_RETURN_IF_ERROR(FindDecoderProgram());
   runtime.decoders = decoders_;
   runtime.make_room = [this](uid_t user, const absl::Status& refusal) {
-    MutexLock lock(&room_mu_);
-    return makes_room_ != nullptr && makes_room_->MakeRoomFor(user, refusal);
+    std::shared_ptr<Catalogue> catalogue;  // room may take long to make: without the lock
+    {
+      MutexLock lock(&room_mu_);
+      catalogue = makes_room_.lock();
+    }
+    return catalogue != nullptr && catalogue->MakeRoomFor(user, refusal);
   };
   FW_ASSIGN_OR_RETURN(runtime_, Runtime::Create(runtime));
 
@@ -136,14 +140,14 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
     runtime->ChargeUser(user, cpu_ns);
   };
   FW_ASSIGN_OR_RETURN(providers_, Providers::Create({shares_, limits.providers_per_uid}));
-  catalogue_ = std::make_unique<Catalogue>(Catalogue::Options{
+  catalogue_ = std::make_shared<Catalogue>(Catalogue::Options{
       config.state_dir, shares_, static_cast<size_t>(limits.pipeline_bytes.bytes), CapsOf(limits),
       cache_, StagingArea::Below(config.state_dir, config.stage.disk.bytes), providers_,
       runtime.retry_for_ns, charge});
   catalogue_->Reload({config.pipelines, settings_.file}, settings_.roots);
   {
     MutexLock lock(&room_mu_);
-    makes_room_ = catalogue_.get();
+    makes_room_ = catalogue_;
   }
 
   auto access = [this](const PeerIdentity& peer) { return access_.Check(peer); };
@@ -258,10 +262,6 @@ void Daemon::Stop() {
   control_.reset();
   data_.reset();  // ends the sessions: their events reach service_ and runtime_
   service_.reset();
-  {
-    MutexLock lock(&room_mu_);
-    makes_room_ = nullptr;
-  }
   catalogue_.reset();  // what it opens is charged to users of runtime_
   runtime_.reset();
   providers_.reset();

@@ -78,10 +78,9 @@ class Daemon {
   std::shared_ptr<BadSampleLog> bad_samples_;
   std::shared_ptr<DecoderHost> decoders_;  // null: workers make all samples
   std::shared_ptr<Providers> providers_;   // outlives the pipelines whose ops it runs
-  std::unique_ptr<Catalogue> catalogue_;
+  std::shared_ptr<Catalogue> catalogue_;
   Mutex room_mu_;
-  // For workers, as long as it is there.
-  Catalogue* makes_room_ ABSL_GUARDED_BY(room_mu_) = nullptr;
+  std::weak_ptr<Catalogue> makes_room_ ABSL_GUARDED_BY(room_mu_);  // for workers: catalogue_
   std::unique_ptr<Runtime> runtime_;
   std::unique_ptr<ControlService> service_;  // before data_: the sessions' events call it
   std::unique_ptr<DataServer> data_;

@@ -6,6 +6,8 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "absl/types/optional.h"
 #include "server/base/status.h"
 #include "server/base/units.h"
@@ -13,15 +15,20 @@
 namespace feedwater::server {
 namespace {
 
-constexpr char kRefusedUrl[] = "feedwater/refused-bytes";
+constexpr char kRefusedUrl[] = "feedwater/refused-memory";
+constexpr char kByShare[] = " by share";
 
 }  // namespace
 
-std::optional<int64_t> RefusedBytes(const absl::Status& status) {
-  int64_t bytes = 0;
-  const absl::optional<absl::Cord> refused = status.GetPayload(kRefusedUrl);
-  if (!refused || !absl::SimpleAtoi(std::string(*refused), &bytes)) return std::nullopt;
-  return bytes;
+std::optional<RefusedMemory> RefusedMemoryOf(const absl::Status& status) {
+  const absl::optional<absl::Cord> payload = status.GetPayload(kRefusedUrl);
+  if (!payload) return std::nullopt;
+  const std::string text(*payload);
+  absl::string_view bytes = text;
+  RefusedMemory refused;
+  refused.by_share = absl::ConsumeSuffix(&bytes, kByShare);
+  if (!absl::SimpleAtoi(bytes, &refused.bytes)) return std::nullopt;
+  return refused;
 }
 
 MemoryReservation& MemoryReservation::operator=(MemoryReservation&& other) noexcept {
@@ -66,7 +73,8 @@ absl::Status MemoryBudget::Take(const std::string& term, int64_t bytes) {
         FormatBytes(limit_bytes_), whole_ != nullptr ? " for one user" : "",
         "; cure: smaller batches or fewer slots, close other sessions, or a larger `", key_,
         "` in feedwater.yaml"));
-    refused.SetPayload(kRefusedUrl, absl::Cord(absl::StrCat(bytes)));
+    refused.SetPayload(kRefusedUrl,
+                       absl::Cord(absl::StrCat(bytes, whole_ != nullptr ? kByShare : "")));
     return refused;
   }
   terms_[term] += bytes;

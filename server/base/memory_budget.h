@@ -36,8 +36,13 @@ class MemoryReservation {
   int64_t bytes_ = 0;
 };
 
-// How many bytes a budget has refused; nothing: the status is of something else.
-std::optional<int64_t> RefusedBytes(const absl::Status& status);
+// What a budget has refused.
+struct RefusedMemory {
+  int64_t bytes = 0;
+  bool by_share = false;  // a user's share was short, whatever its sum had left
+};
+// Nothing: the status is of something else.
+std::optional<RefusedMemory> RefusedMemoryOf(const absl::Status& status);
 
 class MemoryBudget : public std::enable_shared_from_this<MemoryBudget> {
  public:

@@ -153,10 +153,10 @@ void Cache::MakeRoom(const Request& request, const Quotas& quotas) {
   // What is closed leaves a folder that nobody uses, which goes when a record finds no room.
   const int64_t wanted = std::min(request.disk_bytes, disk_->limit());
   const ByteQuota& mine = *quotas.disk;
-  while (mine.used() > 0 && wanted > left(mine) && CloseOneIdle(request.user, /*on_disk=*/true)) {
+  while (mine.used() > 0 && wanted > left(mine) && CloseIdle(request.user, /*on_disk=*/true)) {
   }
   while (std::min(wanted, left(mine)) > left(*disk_) + UnusedBytes() &&
-         CloseOneIdle(std::nullopt, /*on_disk=*/true)) {
+         CloseIdle(std::nullopt, /*on_disk=*/true)) {
   }
 }
 
@@ -195,9 +195,7 @@ Cache::Quotas Cache::QuotasOf(uid_t user) {
   return quotas_[user] = {part(memory_), part(disk_), part(seek_indexes_)};
 }
 
-bool Cache::CloseIdle(std::optional<uid_t> only) { return CloseOneIdle(only, /*on_disk=*/false); }
-
-bool Cache::CloseOneIdle(std::optional<uid_t> only, bool on_disk) {
+bool Cache::CloseIdle(std::optional<uid_t> only, bool on_disk) {
   std::list<Entry> idle;
   {
     MutexLock lock(&mu_);

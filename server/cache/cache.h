@@ -67,8 +67,10 @@ class Cache {
                                                    std::shared_ptr<MemoryBudget> share = nullptr)
       ABSL_LOCKS_EXCLUDED(mu_);
   // Gives back the memory of one that nobody uses: of the user who has most of them, the longest
-  // unused; with `only`, of that user alone. False: there is none.
-  bool CloseIdle(std::optional<uid_t> only = std::nullopt) ABSL_LOCKS_EXCLUDED(mu_);
+  // unused; with `only`, of that user alone; with `on_disk`, of those with a disk alone, whose
+  // folders stay. False: there is none.
+  bool CloseIdle(std::optional<uid_t> only = std::nullopt, bool on_disk = false)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   // The seek indexes of that dataset's images, opened or shared. Null: the quota is 0.
   std::shared_ptr<SeekIndexStore> SeekIndexesOf(const std::string& dataset, uid_t user = 0)
@@ -136,7 +138,6 @@ class Cache {
   // At most so many that nobody uses, to be closed, as CloseIdle; with `on_disk` those with a disk.
   std::list<Entry> TakeIdle(size_t most, std::optional<uid_t> only = std::nullopt,
                             bool on_disk = false) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  bool CloseOneIdle(std::optional<uid_t> only, bool on_disk) ABSL_LOCKS_EXCLUDED(mu_);
   Quotas QuotasOf(uid_t user) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Closes what nobody uses where the request could need its room.
   void MakeRoom(const Request& request, const Quotas& quotas) ABSL_LOCKS_EXCLUDED(mu_);

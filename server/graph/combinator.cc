@@ -284,10 +284,14 @@ OpMemory Combinator::Memory(absl::Span<const TensorSpec> inputs,
       const size_t field = inner.fields[i];
       const auto number_bytes = static_cast<int64_t>(DTypeSize(out[i].dtype));
       const bool is_open_picture = !in[i].IsStatic() && (IsImage(in[i]) || IsMask(in[i]));
+      const int64_t channels = ChannelsOrOne(in[i]), max_pixels = environment.limits.max_pixels;
       if (may_repeat() && is_open_picture &&
-          most[i] / number_bytes / ChannelsOrOne(out[i]) > numbers[field] / ChannelsOrOne(in[i])) {
+          std::min(max_pixels, most[i] / number_bytes / ChannelsOrOne(out[i])) >
+              numbers[field] / channels) {
         grows = true;
         most[i] = std::max(most[i], MostBytes(out[i], environment.limits, &memory.is_bound));
+        // Also with the channels that it had, or the next pass would find it larger again.
+        numbers[field] = std::max(numbers[field], max_pixels * channels);
       }
       memory.outputs[field] = std::max(memory.outputs[field], most[i]);
       numbers[field] = std::max(numbers[field], most[i] / number_bytes);

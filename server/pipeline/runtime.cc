@@ -87,7 +87,9 @@ absl::StatusOr<std::shared_ptr<const SampleRooms::Claim>> ClaimMemory(const JobC
   const bool has_calls = job.isolated && !memory.calls.are_open;
   auto claim = rooms->Admit(
       job.owner_uid, name, memory.Claim() + (has_calls ? memory.calls.bytes() : 0),
-      job.isolated ? IsolatedMaker::ProcessBytes(*pipeline.plan, pipeline.spec.files()) : 0);
+      job.isolated ? IsolatedMaker::ProcessBytes(*pipeline.plan, pipeline.spec.files()) +
+                         pipeline.plan->table_bytes()
+                   : 0);
   if (claim.ok() && (*claim)->workers() < INT_MAX &&
       ClientLog().Admits("jobs on few workers", job.owner_uid)) {
     spdlog::info("job {}: memory is there for its samples on {} workers only; one sample takes {}",

@@ -248,7 +248,8 @@ Catalogue::Loaded Catalogue::OpenOnce(uid_t user, const PipelineSpec& unread,
   const PipelineSpec& spec = loaded->spec;
   // A broken graph is found before the dataset is indexed.
   {
-    MutexLock one_at_a_time(&MakingOpsOf(user));
+    const std::shared_ptr<Mutex> making = MakingOpsOf(user);
+    MutexLock one_at_a_time(making.get());
     FW_RETURN_IF_ERROR(Plan::Validate(spec));
   }
 
@@ -267,7 +268,8 @@ Catalogue::Loaded Catalogue::OpenOnce(uid_t user, const PipelineSpec& unread,
   for (const std::string& name : loaded->dataset->classes())
     loaded->class_names_bytes += kFieldHeadBytes + static_cast<int64_t>(ToUtf8(name).size());
   {
-    MutexLock one_at_a_time(&MakingOpsOf(user));
+    const std::shared_ptr<Mutex> making = MakingOpsOf(user);
+    MutexLock one_at_a_time(making.get());
     FW_ASSIGN_OR_RETURN(loaded->plan,
                         Plan::Create(spec, loaded->dataset->fields(),
                                      static_cast<int64_t>(loaded->dataset->classes().size())));
@@ -390,27 +392,33 @@ absl::StatusOr<std::shared_ptr<const Dataset>> Catalogue::OpenShared(
 }
 
 bool Catalogue::MakeRoomFor(uid_t user, const absl::Status& refusal, bool all) {
-  pipelines_.Tidy();
-  datasets_.Tidy();
-  const std::optional<int64_t> bytes = RefusedBytes(refusal);
-  if (!bytes) {  // of the kernel's: its memory, or descriptors
-    if (all || !absl::IsResourceExhausted(refusal)) return false;
-    while (DropOne(user)) {
+  if (!absl::IsResourceExhausted(refusal)) return false;
+  pipelines_.Tidy(user);
+  datasets_.Tidy(user);
+  const std::optional<RefusedMemory> refused = RefusedMemoryOf(refusal);
+  if (!refused) {  // of the kernel's: its memory, or descriptors
+    while (!all && DropOne(user)) {
     }
-    return true;
+    return !all;
   }
   const std::shared_ptr<MemoryBudget> share = ShareOf(user);
-  if (share == nullptr || *bytes > share->limit_bytes()) return false;
-  const auto fits = [&] { return !all && *bytes <= share->free_bytes(); };
-  bool is_more = *bytes <= share->free_bytes();
+  if (share == nullptr || refused->bytes > share->limit_bytes()) return false;
+  const auto fits = [&] { return !all && refused->bytes <= share->free_bytes(); };
+  bool is_more = fits();
+  if (refused->by_share) {  // of which caches in memory are no part
+    while (!fits() && (DropPipeline(user) || CloseCache(user, /*on_disk=*/true))) is_more = true;
+    return is_more;
+  }
   while (!fits() && DropOne(user)) is_more = true;
-  const bool is_own = share != options_.shares->whole() && *bytes > share->own_free_bytes();
-  while (!is_own && !fits() && DropOne(std::nullopt)) is_more = true;
+  while (!fits() && DropOne(std::nullopt)) is_more = true;
   return is_more;
 }
 
-bool Catalogue::DropOne(std::optional<uid_t> only) {
-  if (options_.cache != nullptr && options_.cache->CloseIdle(only)) return true;
+bool Catalogue::CloseCache(std::optional<uid_t> only, bool on_disk) {
+  return options_.cache != nullptr && options_.cache->CloseIdle(only, on_disk);
+}
+
+bool Catalogue::DropPipeline(std::optional<uid_t> only) {
   std::shared_ptr<const LoadedPipeline> dropped;  // destroyed without the lock
   MutexLock lock(&mu_);
   auto oldest = lingering_.end();
@@ -422,6 +430,17 @@ bool Catalogue::DropOne(std::optional<uid_t> only) {
   dropped = std::move(oldest->pipeline);
   lingering_.erase(oldest);
   return true;
+}
+
+std::shared_ptr<Mutex> Catalogue::MakingOpsOf(uid_t user) {
+  MutexLock lock(&mu_);
+  std::shared_ptr<Mutex> making = making_ops_[user].lock();
+  if (making != nullptr) return making;
+  making = std::make_shared<Mutex>();
+  making_ops_[user] = making;
+  for (auto it = making_ops_.begin(); it != making_ops_.end();)
+    it = it->second.expired() ? making_ops_.erase(it) : std::next(it);
+  return making;
 }
 
 void Catalogue::DropIdle(double idle_seconds) {

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -81,8 +82,6 @@ class Catalogue {
   }
 
  private:
-  static constexpr size_t kMakersOfOps = 16;
-
   struct Lingering {
     std::shared_ptr<const LoadedPipeline> pipeline;
     int64_t last_used_ns = 0;
@@ -95,10 +94,14 @@ class Catalogue {
               const std::shared_ptr<const PipelineFile>& file = nullptr) ABSL_LOCKS_EXCLUDED(mu_);
   std::shared_ptr<MemoryBudget> ShareOf(uid_t user) const;
   // What ops keep counts once it is made, up to kMostTableBytes: a user's pipelines one at a time.
-  Mutex& MakingOpsOf(uid_t user) { return making_ops_[user % kMakersOfOps]; }
+  std::shared_ptr<Mutex> MakingOpsOf(uid_t user) ABSL_LOCKS_EXCLUDED(mu_);
   // Lets go of one cache that nobody uses, or of the pipeline that is longest unused; with `only`,
   // of that user's. False: there is none.
-  bool DropOne(std::optional<uid_t> only) ABSL_LOCKS_EXCLUDED(mu_);
+  bool DropOne(std::optional<uid_t> only) {
+    return CloseCache(only, /*on_disk=*/false) || DropPipeline(only);
+  }
+  bool CloseCache(std::optional<uid_t> only, bool on_disk);  // see Cache::CloseIdle
+  bool DropPipeline(std::optional<uid_t> only) ABSL_LOCKS_EXCLUDED(mu_);
   // Reads the files of its ops, which `unread` is without.
   Loaded OpenOnce(uid_t user, const PipelineSpec& unread, MemoryReservation* text,
                   uint64_t generation, const std::shared_ptr<const Roots>& roots,
@@ -118,7 +121,7 @@ class Catalogue {
       0;  // counts reloads: what was opened before one is not found after it
   std::shared_ptr<const Roots> roots_ ABSL_GUARDED_BY(mu_);
   std::vector<Lingering> lingering_ ABSL_GUARDED_BY(mu_);
-  Mutex making_ops_[kMakersOfOps];
+  std::map<uid_t, std::weak_ptr<Mutex>> making_ops_ ABSL_GUARDED_BY(mu_);
   // Last, so that their threads end before anything they use.
   SharedLoads<Dataset> datasets_;
   SharedLoads<LoadedPipeline> pipelines_;

@@ -111,13 +111,14 @@ class SharedLoads {
     }
   }
 
-  // Forgets what nobody holds any more, and threads that are done. Called now and then.
-  void Tidy() ABSL_LOCKS_EXCLUDED(mu_) {
+  // Forgets what nobody holds any more, and threads that are done; with `only`, of that user's
+  // flights. Called now and then.
+  void Tidy(std::optional<uid_t> only = std::nullopt) ABSL_LOCKS_EXCLUDED(mu_) {
     {
       MutexLock lock(&mu_);
       ForgetTheDead();
     }
-    JoinFinished(std::nullopt);
+    JoinFinished(only);
   }
 
  private:

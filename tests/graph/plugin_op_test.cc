@@ -112,6 +112,25 @@ TEST(PluginOp, WritesWhatItPlansOfItsParameters) {
   }
 }
 
+TEST(PluginOp, OneThatTakesChannelsAwayCanBeRepeatedOnImagesOfAnySize) {
+  const std::string name =
+      Register(OpOf("", Copy, [](const feedwater_value*, feedwater_plan* plan) {
+        plan->outputs[0].spec.shape[2] = 1;
+        return static_cast<const char*>(nullptr);
+      }));
+  TestRecord record;
+  record.AddPixels(8, 8, 3, Bytes(8 * 8 * 3));
+  const std::string repeat = absl::StrCat("repeat: {times: 2, ops: [", name, "]}");
+  for (const std::string& entry :
+       {repeat, absl::StrCat("repeat: {times: 2, ops: [", repeat, "]}")}) {
+    const auto plan = MakePlan(PipelineText(absl::StrCat("- scale_jitter: {target_size: 64}\n- ",
+                                                         entry, "\n- resize: {size: [8, 8]}"),
+                                            "[image]"),
+                               record.fields());
+    EXPECT_TRUE(plan.ok()) << plan.status();
+  }
+}
+
 TEST(PluginOp, VersionAndParametersAreItsIdentity) {
   static const feedwater_param kParams[] = {
       {"by", "By what.", FEEDWATER_NUMBER, 0, nullptr, "1", 0, 0}};

@@ -305,7 +305,8 @@ TEST_F(ASharePerUser, WhatNobodyUsesMakesRoomAndTheShareDoesNotLookShort) {
   const auto rooms = Rooms([&](uint32_t user, const absl::Status& refusal) {
     ++asked;
     EXPECT_EQ(user, 1u);
-    EXPECT_EQ(RefusedBytes(refusal), 400);
+    ASSERT_TRUE(RefusedMemoryOf(refusal).has_value()) << refusal;
+    EXPECT_EQ(RefusedMemoryOf(refusal)->bytes, 400);
     EXPECT_EQ(shares_->Of(1)->own_free_bytes(), 500);
     caches.Release();
     return true;

@@ -50,7 +50,7 @@ class MakingRoom : public ::testing::Test {
 
   absl::Status Refusal(int64_t bytes) {
     const absl::Status status = shares_->Of(kAsker)->Reserve("arenas", bytes).status();
-    EXPECT_TRUE(RefusedBytes(status).has_value()) << status;
+    EXPECT_TRUE(RefusedMemoryOf(status).has_value()) << status;
     return status;
   }
 
@@ -79,6 +79,30 @@ TEST_F(MakingRoom, WhoseShareIsShortLosesOnlyItsOwn) {
   const auto held = shares_->Of(kAsker)->Reserve("arenas", 35 * kMiB);
   ASSERT_TRUE(held.ok()) << held.status();
   EXPECT_TRUE(catalogue_->MakeRoomFor(kAsker, Refusal(10 * kMiB)));
+  EXPECT_TRUE(mine_.expired());
+  for (const Pipeline& pipeline : {one_, two_}) EXPECT_FALSE(pipeline.expired());
+}
+
+// The piece that was refused fits once the others are given back.
+TEST_F(MakingRoom, WhoseShareIsShortForManyPiecesLosesOnlyItsOwn) {
+  const auto held = shares_->Of(kAsker)->Reserve("arenas", 20 * kMiB);
+  ASSERT_TRUE(held.ok()) << held.status();
+  absl::Status result = absl::OkStatus();
+  int times = 0;
+  const auto build = [&] {
+    ++times;
+    std::vector<MemoryReservation> pieces;
+    for (int i = 0; i < 6; ++i) {
+      absl::StatusOr<MemoryReservation> piece = shares_->Of(kAsker)->Reserve("indexes", 4 * kMiB);
+      if (!piece.ok()) return piece.status();
+      pieces.push_back(*std::move(piece));
+    }
+    return absl::OkStatus();
+  };
+  result = build();
+  catalogue_->RetryWithRoom(kAsker, build, &result);
+  EXPECT_TRUE(absl::IsResourceExhausted(result)) << result;
+  EXPECT_LE(times, 3);
   EXPECT_TRUE(mine_.expired());
   for (const Pipeline& pipeline : {one_, two_}) EXPECT_FALSE(pipeline.expired());
 }

@@ -178,6 +178,8 @@ TEST_F(MindRecordTest, AFileBesideItsCopyIsRefusedUnlessBothAreNamed) {
   EXPECT_THAT(AllLabels(Yaml("files: ['*.mindrecord']")), ElementsAre(1, 2, 1, 2));
   Write(Labels({1, 3}), "b.mindrecord");  // which was written as a.mindrecord and renamed
   EXPECT_THAT(AllLabels(), ElementsAre(1, 2, 1, 3));
+  Write(Labels({1, 2}), "c.mindrecord");
+  ExpectRefused(kYaml, {"d/a.mindrecord'", "d/c.mindrecord'", "both say that they are"});
 }
 
 TEST_F(MindRecordTest, FilesOfAnotherSchemaAreRefused) {

@@ -135,8 +135,8 @@ class MindRecord final : public ColumnFormat {
   struct Set {
     std::string what, folder;  // the first file of it that was found; its folder
     std::vector<std::string> names;
-    // By name, the file that says it is that one, and what it begins with; "": none.
-    std::vector<std::pair<std::string, std::string>> found_as;
+    // By name, the files that say they are that one, by what they begin with.
+    std::vector<std::map<std::string, std::string>> found_as;
   };
   struct Found {
     std::string first;  // the first file, for messages
@@ -324,18 +324,19 @@ class MindRecord final : public ColumnFormat {
       set->second = {what, folder, header.shard_names, {}};
       set->second.found_as.resize(header.shard_names.size());
     }
-    auto& [found_as, found_beginning] = set->second.found_as[header.shard];
-    const bool may_be_renamed = header.shard_names.size() == 1 && found_beginning != beginning;
+    std::map<std::string, std::string>& found_as = set->second.found_as[header.shard];
+    const auto same = found_as.find(beginning);
+    const bool may_be_renamed = header.shard_names.size() == 1 && same == found_as.end();
     if (is_whole && !found_as.empty() && !may_be_renamed) {
+      const std::string& other = same == found_as.end() ? found_as.begin()->second : same->second;
       return absl::InvalidArgumentError(absl::StrCat(
-          found_as, " and ", what, " both say that they are '",
+          other, " and ", what, " both say that they are '",
           Printable(header.shard_names[header.shard]), "', file ", header.shard,
           " of a set: one seems to be a copy of the other; cure: move the copy away, or name the "
           "files that are to be read with 'files'"));
     }
     FW_RETURN_IF_ERROR(builder->Take(static_cast<int64_t>(what.size() + beginning.size())));
-    found_as = what;
-    found_beginning = beginning;
+    found_as.emplace(beginning, what);
     return absl::OkStatus();
   }
 
@@ -347,7 +348,7 @@ class MindRecord final : public ColumnFormat {
     std::string example;
     for (const auto& [key, set] : found.sets) {
       for (size_t i = 0; i < set.names.size(); ++i) {
-        if (!set.found_as[i].first.empty()) continue;
+        if (!set.found_as[i].empty()) continue;
         if (is_whole) {
           return absl::NotFoundError(
               absl::StrCat(set.what, " is one of ", set.names.size(), " files, of which ",
