@@ -82,6 +82,32 @@ TEST(Memory, OfAGraphIsReservedForEveryWorkerAndGivenBack) {
   EXPECT_EQ(options.shares->whole()->planned_bytes(), idle);
 }
 
+// Each decoder process makes the filters of its ops anew. Without slots none is started.
+TEST(Memory, OfWhatOpsKeepIsTakenForEachDecoderProcess) {
+  const auto planned = [](const std::string& ops, int64_t* tables) {
+    JobConfig job = FakeJob(
+        {.record_bytes = 100},
+        absl::StrCat("version: 1\ndataset: {format: image_folder, root: r, path: p}\ngraph:\n"
+                     "- decode_audio: {in: data, out: audio, sample_rate: 65535, max_seconds: 1}\n",
+                     ops, "- crop_audio: {in: audio, frames: 16}\noutputs: [audio]\n"),
+        1);
+    job.isolated = true;
+    *tables = job.pipeline->plan->table_bytes();
+    RuntimeOptions options = TestRuntimeOptions(2);
+    options.shares = std::make_shared<UserShares>(MemoryBudget::Create(1 << 30));
+    auto runtime = *Runtime::Create(options);
+    TestRank rank = AttachRank(*runtime, job, 0, /*slots=*/0);
+    return options.shares->whole()->planned_bytes();
+  };
+  int64_t no_tables = 0, tables = 0;
+  const int64_t without = planned("", &no_tables);
+  const int64_t with =
+      planned("- resample: {in: audio, orig_freq: 65535, new_freq: 65536}\n", &tables);
+  EXPECT_EQ(no_tables, 0);
+  EXPECT_GT(tables, 3 << 20);
+  EXPECT_GE(with - without, 2 * tables);
+}
+
 // A job's files are its own, whoever joins it: the budget has room for them once.
 TEST(Memory, IsNotTakenForTheFilesOfARankThatJoins) {
   const JobConfig job =
