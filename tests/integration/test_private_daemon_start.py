@@ -22,7 +22,7 @@ def test_why_a_daemon_does_not_start_is_told_where_children_are_not_waited_for(h
         "try:\n    open_loader(memory='1 byte')\n"
         "except feedwater.Error as error:\n    say(str(error))\n"
     )
-    assert "did not start" in out and "memory" in out and STARTED not in told
+    assert "did not start: memory=1 byte" in out and STARTED not in told
     assert not home.files()
     out, told = home.run("signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n" + TRAIN)
     assert len(json.loads(out)[1]) == 10 and told.count(STARTED) == 1
@@ -117,8 +117,8 @@ def test_a_daemon_that_was_named_is_never_replaced(home, how):
         ("daemon='shared', cpus=1", "private"),
         ("cpus='many'", "cpus"),
         ("cpus=0", "cpus"),
-        ("cpus=4096", "must be a count from 1"),
-        ("memory='1 byte'", "memory"),
+        ("cpus=4096", "cpus=4096: must be a count from 1"),
+        ("memory='1 byte'", "memory=1 byte: "),
         ("memory=1.5", "memory"),
     ],
 )
@@ -127,7 +127,16 @@ def test_arguments_that_make_no_sense_are_refused(home, options, words):
         f"try:\n    open_loader({options})\n"
         "except feedwater.InvalidArgument as error:\n    say(str(error))\n"
     )
-    assert words in out
+    assert words in out and ".yaml:" not in out
+    home.wait_until_nothing_is_left()
+
+
+def test_a_second_loader_is_told_that_its_cpus_come_too_late(home):
+    _, told = home.run(
+        "first = open_loader(cpus=1)\nagain = open_loader(cpus=1)\nlate = open_loader(cpus=2)\n"
+    )
+    assert told.count("cpus=2 has no effect") == 1 and "with cpus=1" in told
+    assert "cpus=1 has no effect" not in told and told.count(STARTED) == 1
     home.wait_until_nothing_is_left()
 
 

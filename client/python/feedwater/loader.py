@@ -75,7 +75,8 @@ class Loader(LoaderPosition, DataLoaderHabits, Pickles):
     cpus, memory : int or str, optional
         Of a private daemon: as those of feedwater.yaml (``6``, ``"0-3,8"``; ``"16GiB"``). Default:
         the CPUs that this process may use less one for each local rank, but at least half of them;
-        two fifths of the memory; less of both beside other private daemons.
+        two fifths of the memory; less of both beside other private daemons. The loader that starts
+        it decides; a warning says what comes too late.
     output : {"auto", "torch", "numpy", "jax"}
         ``auto`` is torch where it is installed, else NumPy. JAX arrays are copies.
     as_dict : bool

@@ -55,6 +55,8 @@ _MEMORY_SHARE = 0.8  # of all private daemons together
 _LEAST_SHARE = 1 / 32  # of that, for one beside neighbours that have it all
 _SHOWN_LOG = 4000
 _RESTARTS, _RESTARTS_S = 5, 600.0  # of a daemon that dies again and again
+# What feedwaterd says of a line that stands for an argument.
+_REFUSED = re.compile(r"feedwater\.yaml:\d+:\d+: (cpus|memory): (.*?)(?: \| |$)")
 # What a service manager told this program is not meant for its daemon.
 _NOT_PASSED_ON = (
     "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES",
@@ -184,7 +186,10 @@ class PrivateDaemon:
         self._lifeline = lifeline_of(folder)
         self._history = _histories.setdefault(folder, _History())
         self._hold = self._lifeline.hold()
+        runs_already = self._lifeline.is_joined()
         self.ensure()
+        if runs_already and wanted is not None:
+            self._check_same(wanted)
 
     def release(self) -> None:
         """Let the daemon end, if this was its last loader. May be called again."""
@@ -297,7 +302,7 @@ class PrivateDaemon:
                     pass_fds=(slot.fd, config_fd),
                     start_new_session=True,
                 )
-            self._wait(process, slot.log)
+            self._wait(process, slot.log, wanted)
             # Not before: other threads of this process wait for the start, too.
             self._lifeline.take(end)
             end = None
@@ -307,7 +312,7 @@ class PrivateDaemon:
             if end is not None:
                 close(end)
 
-    def _wait(self, process: subprocess.Popen, log: str) -> None:
+    def _wait(self, process: subprocess.Popen, log: str, wanted: Wanted) -> None:
         """Wait until it serves."""
         try:
             status = process.wait(_START_S)
@@ -322,6 +327,10 @@ class PrivateDaemon:
         # Where the program ignores SIGCHLD, the status says nothing.
         if status != 0 or not listens(self.address):
             last = _last_lines(log)
+            refused = _REFUSED.search(last)
+            if refused is not None:
+                about = _in_words_of_arguments(refused[1], refused[2], wanted)
+                raise errors.InvalidArgument(f"a private daemon did not start: {about}")
             kind = errors.InvalidArgument if status == _BAD_CONFIG else errors.DaemonLost
             raise kind(f"a private daemon did not start: {last or 'it said nothing'} (log: {log})")
 
@@ -355,15 +364,23 @@ class PrivateDaemon:
         }
 
     def _check_same(self, wanted: Wanted) -> None:
+        """Tell once of an argument that comes too late."""
         config = read_config(self.address)[1]
         for name, value in (("cpus", wanted.cpus), ("memory", wanted.memory)):
-            if value is not None and config.get(name) not in (None, value):
-                _log.warning(
-                    "%s=%s has no effect: this job's private daemon was started with %s",
-                    name,
-                    value,
-                    config[name],
-                )
+            argument = f"{name}={value}"
+            is_same = value is None or _plain(value) == _plain(str(config.get(name, value)))
+            if is_same or argument in self._history.told:
+                continue
+            self._history.told.add(argument)
+            _log.warning(
+                "%s has no effect: this job's private daemon (pid %s) runs already, with %s=%s, "
+                "as the first loader of the job has it. Cure: say it there, or close all loaders "
+                "of the job before",
+                argument,
+                pid_of(self.address),
+                name,
+                config[name],
+            )
 
     # --- what a person is told --------------------------------------------------------------------
 
@@ -424,6 +441,20 @@ def _wait_for_end(pid: Optional[int]) -> None:
         except (OSError, IndexError):
             return
         time.sleep(_LOOK_S)
+
+
+def _plain(text: str) -> str:
+    """Return ``cpus`` or ``memory`` so that what means the same is the same."""
+    size = bytes_of(text, -1)
+    return re.sub(r"\s", "", text) if size < 0 else str(size)
+
+
+def _in_words_of_arguments(name: str, why: str, wanted: Wanted) -> str:
+    """Return what is wrong with a line of the configuration, which the user has not written."""
+    value = getattr(wanted, name)
+    if value is None:
+        return f"{name}: {why} (of a private daemon; {name}= says another one)"
+    return f"{name}={value}: {why}. Cure: another {name}=, or leave it out"
 
 
 def _last_lines(log: str) -> str:

@@ -139,8 +139,8 @@ def runtime(folder, monkeypatch):
 class Daemon:
     """What a daemon has of its folder while it serves."""
 
-    def __init__(self, folder: str) -> None:
-        _, self.config = private_folder.write_config(folder, {}, {})
+    def __init__(self, folder: str, config: dict | None = None) -> None:
+        _, self.config = private_folder.write_config(folder, {}, config or {})
         self.fifo = os.open(os.path.join(folder, lifeline.FIFO), os.O_RDONLY | os.O_NONBLOCK)
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.bind(os.path.join(folder, "data.sock"))
@@ -251,6 +251,58 @@ def test_a_daemon_that_does_not_serve_did_not_start_whatever_its_status(
     assert not os.path.exists(runtime / "feedwater/private")
 
 
+@pytest.mark.parametrize(
+    ("wanted", "said", "told"),
+    [
+        (
+            private.Wanted("64", None),
+            "cpus: must be a count from 1 to 2, not 64",
+            "cpus=64: must be a count from 1 to 2, not 64. Cure: another cpus=, or leave it out",
+        ),
+        (
+            private.Wanted(None, "1 byte"),
+            "memory: 1 B is too little",
+            "memory=1 byte: 1 B is too little. Cure: another memory=, or leave it out",
+        ),
+        # Of a machine that has too little for what the loader chose.
+        (
+            private.Wanted("1", None),
+            "memory: 9 MiB is too little",
+            "memory: 9 MiB is too little (of a private daemon; memory= says another one)",
+        ),
+    ],
+)
+def test_a_refused_argument_is_named_and_not_a_file_that_nobody_wrote(
+    runtime, monkeypatch, wanted, said, told
+):
+    program = runtime / "feedwaterd"
+    program.write_text(f'#!/bin/sh\necho "feedwaterd: $2:13:11: {said}"\nexit 2\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("FEEDWATERD", str(program))
+    with pytest.raises(feedwater.InvalidArgument) as refused:
+        private.start_or_join(placement(env={}), None, wanted)
+    assert str(refused.value) == f"a private daemon did not start: {told}"
+
+
+def test_arguments_that_come_too_late_are_told_once(runtime, caplog):
+    with private_folder.StartLock() as lock:
+        folder = os.path.join(lock.private, "job")
+        assert lock.make(folder)
+    daemon = Daemon(folder, {"cpus": "1", "memory": str(1 << 30)})
+    made = [private.PrivateDaemon(folder, private.Wanted("1", None))]  # as another process has it
+    made.append(private.PrivateDaemon(folder, private.Wanted(" 1", "1GiB")))
+    assert not caplog.records
+    for _ in range(2):
+        made.append(private.PrivateDaemon(folder, private.Wanted("2", "2GiB")))
+    cpus, memory = (record.getMessage() for record in caplog.records)
+    assert cpus.startswith("cpus=2 has no effect") and "with cpus=1," in cpus and "Cure" in cpus
+    assert memory.startswith("memory=2GiB has no effect") and f"with memory={1 << 30}," in memory
+    for one in made:
+        one.release()
+    lifeline.lifeline_of(folder).drop()
+    daemon.end()
+
+
 def test_a_start_is_told_in_one_line_with_what_changes_it(runtime, monkeypatch, caplog):
     monkeypatch.setattr(private.PrivateDaemon, "ensure", lambda self: None)
     daemon = private.PrivateDaemon(str(runtime / "none"), private.Wanted(None, None))
@@ -271,7 +323,7 @@ def test_a_thread_waits_for_the_start_that_another_one_has_begun(runtime, monkey
     monkeypatch.setattr(private.PrivateDaemon, "_check_same", lambda *unused: None)
     readers: list[int] = []
 
-    def serves(self: private.PrivateDaemon, process, log: str) -> None:
+    def serves(self: private.PrivateDaemon, process, log: str, wanted) -> None:
         process.wait()
         readers.append(
             os.open(os.path.join(self.address, lifeline.FIFO), os.O_RDONLY | os.O_NONBLOCK)
