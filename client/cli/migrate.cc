@@ -97,7 +97,7 @@ void AddMigrate(CLI::App& app, Context& context) {
       "translate a PyTorch script: pipeline files for its DataLoaders, and the changed lines as a "
       "diff; the script is read, not run",
       "  feedwater migrate train.py               # prints files, diff and what is left to do\n"
-      "  feedwater migrate train.py --out pipelines && patch -p0 < pipelines/train.py.diff\n"
+      "  feedwater migrate train.py --out pipelines; patch train.py < pipelines/train.py.diff\n"
       "It needs a Python with the package feedwater: $PYTHON, else that of $VIRTUAL_ENV, else "
       "python3.\nExit status 1: something could not be translated; it is listed with its line.",
       [&context] { return Migrate(context, script, out); });

@@ -15,6 +15,11 @@ def migrate(*arguments, **changes):
     return run("migrate", *arguments, env={**PYTHON, **changes.pop("env", {})}, **changes)
 
 
+def beside(file: str) -> str:
+    """How a changed script names a pipeline file that lies beside it."""
+    return f'os.path.join(os.path.dirname(__file__), "{file}")'
+
+
 def write(folder: Path, text: str | bytes, name: str = "train.py") -> Path:
     path = folder / name
     path.write_bytes(text if isinstance(text, bytes) else text.encode())

@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from command_line import environment, run
-from migration import LOADER, head, migrate, write
+from command_line import PROGRAM, environment, run
+from migration import LOADER, beside, head, migrate, write
 
 SCRIPTS = Path(__file__).parent / "migrate"
 NAMES = ("classify", "generate", "pairs")
@@ -80,7 +80,7 @@ def test_the_pipelines_are_valid_and_the_changed_script_is_one(project, name):
     bound = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)
              and isinstance(node.ctx, ast.Store)}  # fmt: skip
     for word in re.findall(r"feedwater\.Loader\((\w+)", changed):
-        assert word in bound, word
+        assert word in {*bound, "os"}, word
 
 
 def test_the_changed_script_runs(project):
@@ -113,13 +113,46 @@ def test_the_changed_script_runs(project):
     )
     ran = subprocess.run([sys.executable, path.name], cwd=project.folder, capture_output=True,
                          text=True, env=environment(PYTHONPATH=str(fake)))  # fmt: skip
+    file = f"{project.folder}/train.yaml"
     assert ran.stdout == (
-        "('./train.yaml', {'batch_size': 2 * 2}) 0 0\n".replace("2 * 2", "4")
-        + "('./train.yaml', {'batch_size': 4}) 1 1\n"
+        f"('{file}', {{'batch_size': 4}}) 0 0\n('{file}', {{'batch_size': 4}}) 1 1\n"
     ), ran.stderr
     document = yaml.safe_load((project.folder / "train.yaml").read_text())
     assert document["sampler"] == {"shuffle": "full", "last": "drop"}
     assert document["dataset"]["split"] == "test"
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["Linux", "Windows"])
+@pytest.mark.parametrize("out", [None, "my pipelines", "{folder}/made"])
+def test_the_printed_line_applies_the_changes_and_the_script_runs_from_anywhere(
+    project, out, newline
+):
+    """Copied into a shell as it stands, for a script in another folder than the present one."""
+    scripts = project.folder / "my scripts"
+    scripts.mkdir()
+    body = LOADER + "print(loader)\nother = DataLoader(Mine())\n"  # exit status 1
+    path = write(scripts, body.replace("\n", newline))
+    options = () if out is None else ("--out", out.format(folder=project.folder))
+    done = migrate(path.relative_to(project.folder), *options, cwd=project.folder)
+    assert done.status == 1
+    (header,) = [line for line in done.out.splitlines() if line.startswith("=== changes")]
+    line = header.partition("; to apply them: ")[2]
+    env = environment(PYTHON=sys.executable, PATH=f"{PROGRAM.parent}:{os.environ['PATH']}")
+    subprocess.run(line, shell=True, cwd=project.folder, env=env, capture_output=True, check=True)
+    changed = path.read_bytes().decode()
+    assert changed.count("\n") == changed.count(newline) and "feedwater.Loader" in changed
+    # Where it is run from says nothing of where its pipeline is.
+    (call,) = re.findall(r"feedwater\.Loader\((.*)\)", changed)
+    assert os.path.exists(eval(call, {"os": os, "__file__": str(path)}))
+
+
+def test_a_script_in_which_os_is_no_module_names_the_file_as_it_is(project):
+    done = migrate(write(project.folder, LOADER + "os = 'linux'\n"), "--json")
+    assert '+loader = feedwater.Loader("train.yaml")' in done.document["diff"]
+    assert "+import os" not in done.document["diff"]
+    done = migrate(write(project.folder, "import os\n" + LOADER), "--json")
+    assert beside("train.yaml") in done.document["diff"]
+    assert "+import os" not in done.document["diff"]
 
 
 def test_a_script_where_nothing_is_translated_stays_as_it_is(project):
@@ -132,7 +165,7 @@ def test_a_dataset_that_is_used_elsewhere_stays(project):
     path = write(project.folder, LOADER + "print(len(data), data.classes)\n")
     done = migrate(path, "--json")
     assert "-data = " not in done.document["diff"]
-    assert '+loader = feedwater.Loader("train.yaml")' in done.document["diff"]
+    assert f"+loader = feedwater.Loader({beside('train.yaml')})" in done.document["diff"]
 
 
 def test_a_script_that_has_feedwater_imports_it_once(project):

@@ -7,7 +7,7 @@ import re
 
 import pytest
 import yaml
-from migration import DATA, head, migrate, translated, write
+from migration import DATA, beside, head, migrate, translated, write
 
 
 def test_paths_become_a_root_and_a_path_below_it(project):
@@ -264,7 +264,7 @@ def test_arguments_that_change_no_sample_are_left_out(project, data, more):
     )
     done = migrate(write(project.folder, head(body)), "--json")
     assert done.status == 0, done.document["untranslated"]
-    assert '+loader = feedwater.Loader("train.yaml")' in done.document["diff"]
+    assert f"+loader = feedwater.Loader({beside('train.yaml')})" in done.document["diff"]
 
 
 @pytest.mark.parametrize("is_named", [True, False])
@@ -275,7 +275,7 @@ def test_a_sampler_of_one_branch_alone_is_followed(project, is_named):
     body = f"{DATA}\n{named}loader = DataLoader(data, shuffle={shuffle}, sampler={given})\n"
     done = migrate(write(project.folder, head(body)), "--json")
     assert done.status == 0, done.document["untranslated"]
-    assert '+loader = feedwater.Loader("train.yaml")\n' in done.document["diff"]
+    assert f"+loader = feedwater.Loader({beside('train.yaml')})\n" in done.document["diff"]
     assert "shuffle: full" in done.document["files"]["train.yaml"]
     assert "seed: 3" in done.document["files"]["train.yaml"]
 
@@ -314,7 +314,7 @@ def test_arguments_of_samplers_are_kept_or_refused(project, sampler, added, expe
     if added is None:
         assert done["diff"] == "" and expected in done["untranslated"][0]["text"]
         return
-    assert f'+loader = feedwater.Loader("train.yaml"{added})\n' in done["diff"]
+    assert f"+loader = feedwater.Loader({beside('train.yaml')}{added})\n" in done["diff"]
     (text,) = done["files"].values()
     assert yaml.safe_load(text)["sampler"] == {**expected, "last": "partial"}
 
@@ -336,13 +336,14 @@ SPREAD = {
 def test_what_every_rank_reads_whole_is_read_whole(project, lines, order):
     body = f"{lines}{DATA}\nloader = DataLoader(data, batch_size=n{order})\n"
     done = migrate(write(project.folder, head(body)), "--json").document
-    opened = 'feedwater.Loader("train.yaml", batch_size=n, rank=0, world_size=1)'
+    opened = f"feedwater.Loader({beside('train.yaml')}, batch_size=n, rank=0, world_size=1)"
     assert f"+loader = {opened}\n" in done["diff"]
     (note,) = [note for note in done["notes"] if "no DistributedSampler" in note["text"]]
     assert "several ranks (line 5)" in note["text"]
     sampled = "loader = DataLoader(data, sampler=torch.utils.data.DistributedSampler(data))\n"
     path = write(project.folder, head(f"{lines}{DATA}\n{sampled}"))
-    assert '+loader = feedwater.Loader("train.yaml")\n' in migrate(path, "--json").document["diff"]
+    done = migrate(path, "--json").document
+    assert f"+loader = feedwater.Loader({beside('train.yaml')})\n" in done["diff"]
 
 
 @pytest.mark.parametrize(
@@ -357,7 +358,7 @@ def test_what_every_rank_reads_whole_is_read_whole(project, lines, order):
 def test_what_a_framework_shares_out_is_told(project, lines, name):
     body = f"import torch.distributed\n{lines}{DATA}\nloader = DataLoader(data)\n"
     done = migrate(write(project.folder, head(body)), "--json").document
-    assert '+loader = feedwater.Loader("train.yaml")\n' in done["diff"]
+    assert f"+loader = feedwater.Loader({beside('train.yaml')})\n" in done["diff"]
     (note,) = done["notes"]
     assert f"{name} (line 6) gives each rank its share" in note["text"]
     assert "Loader(rank=0, world_size=1)" in note["text"]
@@ -418,7 +419,7 @@ def test_loaders_over_one_name_of_several_datasets_open_their_own_files(project)
         assert set(opened) == {"train", "val"} and opened["train"] != opened["val"]
         assert "ds_pipeline_2" not in opened.values()
         for loader, name in opened.items():
-            files = re.findall(rf'^ *{name} = "(.*)"$', added, re.MULTILINE)
+            files = re.findall(rf'^ *{name} = os\.path\.join.*, "(.*)"\)$', added, re.MULTILINE)
             assert files == [f"{loader}-cifar100.yaml", f"{loader}-cifar10.yaml"], (name, added)
 
 
@@ -467,7 +468,9 @@ def test_a_sampler_that_is_handed_out_is_the_loaders(project):
     done = migrate(write(project.folder, head(body)), "--json")
     added = [line[1:].strip() for line in done.document["diff"].splitlines()[2:] if line[0] == "+"]
     assert added == [
-        "import feedwater", 'loader = feedwater.Loader("train.yaml")',
+        "import os",
+        "import feedwater",
+        f"loader = feedwater.Loader({beside('train.yaml')})",
         "return loader, loader.sampler",
-        'return feedwater.Loader("train-2.yaml", rank=0, world_size=1)',
-    ]  # fmt: skip
+        f"return feedwater.Loader({beside('train-2.yaml')}, rank=0, world_size=1)",
+    ]

@@ -11,6 +11,7 @@ import argparse
 import difflib
 import json
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import Optional
@@ -52,13 +53,23 @@ def _print(path: str, found: Migration, diff: str, folder: str) -> None:
     for name, text in found.files.items():
         print(f"=== {os.path.join(folder, name)}\n{text}")
     if diff:
-        print(f"=== changes of {path}\n{diff}")
+        print(f"=== changes of {path}; to apply them: {_how_to_apply(path, diff, folder)}\n{diff}")
     for title, listed in (("not translated", found.untranslated), ("notes", found.notes)):
         if listed:
             print(f"=== {title}")
             for line, text in listed:
                 print(f"{path}:{line}: {printable(text)}")
             print()
+
+
+def _how_to_apply(path: str, diff: str, folder: str) -> str:
+    """Return a line of a shell that makes the changes, and the files where they are not there."""
+    made = os.path.join(folder or "pipelines", f"{os.path.basename(path)}.diff")
+    script = shlex.quote(path)
+    # A file that is named is taken wherever it lies; lines of Windows stay what they are.
+    binary = " --binary" if "\r" in diff else ""
+    apply = f"patch{binary} {script} < {shlex.quote(made)}"
+    return printable(apply if folder else f"feedwater migrate {script} --out pipelines; {apply}")
 
 
 def _write(folder: str, path: str, found: Migration, diff: str) -> None:

@@ -187,6 +187,11 @@ class Script:
         """Tell whether an import may give a name its value."""
         return name in self._imported
 
+    def may_import(self, module: str) -> bool:
+        """Tell whether a module's name is free for it, or its own already."""
+        is_assigned = any(name == module for _, name in self._assigned)
+        return not is_assigned and set(self._imported.get(module, ())) <= {module}
+
     def imported_twice(self) -> list[tuple[ast.AST, str]]:
         """Return the imports of names of torch's that other modules may give, too, and why."""
         used = {node.id for node in self.nodes if isinstance(node, ast.Name)}

@@ -181,11 +181,20 @@ class Changes:
                     return f"{self._script.indent(node)}pass\n"
         return ""
 
-    def add_import(self) -> None:
-        """Add `import feedwater` behind the last import at the top."""
+    def add_imports(self) -> None:
+        """Import what the edits need behind the last import at the top."""
         script = self._script
-        if any(alias.name == "feedwater" for node in script.nodes if isinstance(node, ast.Import)
-               for alias in node.names):  # fmt: skip
+        there = {
+            alias.name.partition(".")[0]
+            for node in script.tree.body
+            if isinstance(node, ast.Import)
+            for alias in node.names
+            if alias.asname is None
+        }
+        is_os_needed = any("os.path." in new for _, _, new in self.edits)
+        wanted = ["os"] * is_os_needed + ["feedwater"]
+        added = "".join(f"import {name}\n" for name in wanted if name not in there)
+        if not added:
             return
         place = 0
         for node in script.tree.body:
@@ -193,7 +202,7 @@ class Changes:
             if isinstance(node, (ast.Import, ast.ImportFrom)) or (is_doc and not place):
                 span = script.line_span(node)
                 place = span[1] if span is not None else place
-        self.edits.append((place, place, "import feedwater\n"))
+        self.edits.append((place, place, added))
 
     def edited(self) -> str:
         """Return the script with all edits; one inside another is left out."""

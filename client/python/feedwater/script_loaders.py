@@ -117,7 +117,7 @@ class Migrator:
         if self._changes.edits:
             self._changes.rename_samplers()
             self._changes.remove_unused()
-            self._changes.add_import()
+            self._changes.add_imports()
         self._found.text = self._changes.edited()
         first = {
             text: line for line, text in sorted(self._report.notes + script.notes, reverse=True)
@@ -386,7 +386,7 @@ class Migrator:
                 self._changes.removable[argument.id, script.scope(argument)] = None
         self._changes.may_be_unused(dataset, script.scope(call))
         if len(choices) == 1 and choices[0].translation is not None:
-            pipeline = json.dumps(os.path.join(self._folder, choices[0].translation.file))
+            pipeline = self._path_of(choices[0].translation.file)
         else:
             pipeline = self._choose(dataset, choices, call)
         sampler = given.get("sampler")
@@ -408,24 +408,32 @@ class Migrator:
         for choice in choices:
             if not isinstance(choice.place, ast.Assign):
                 continue
-            file = choice.translation and os.path.join(self._folder, choice.translation.file)
+            file = choice.translation and self._path_of(choice.translation.file)
             if not live:
                 if file:
-                    self._changes.edits.append((*script.span(choice.node), json.dumps(file)))
+                    self._changes.edits.append((*script.span(choice.node), file))
                     self._changes.dead.add(choice.node)
                     self._changes.may_be_unused(choice.node, script.scope(choice.place))
                 continue
             span = script.line_span(choice.place)
             if span is None:
                 continue
-            value = json.dumps(file) if file else name
-            line = f"{script.indent(choice.place)}{chosen} = {value}\n"
+            line = f"{script.indent(choice.place)}{chosen} = {file or name}\n"
             self._changes.edits.append((span[1], span[1], line))
         if any(choice.translation is None for choice in choices):
             self._report.note(
                 call, f"where {chosen} is still a dataset, feedwater.Loader refuses it"
             )
         return chosen
+
+    def _path_of(self, file: str) -> str:
+        """Return how the script names a pipeline file: by its own place, wherever it is run."""
+        if os.path.isabs(self._folder) or not self._script.may_import("os"):
+            return json.dumps(os.path.join(self._folder, file))
+        if self._folder:
+            here = os.path.dirname(os.path.abspath(self._script.path))
+            file = os.path.relpath(os.path.join(self._folder, file), here)
+        return f"os.path.join(os.path.dirname(__file__), {json.dumps(file)})"
 
     def _new_name(self, base: str) -> str:
         """Return a name that the script does not have: another loader may choose by the same."""
