@@ -409,9 +409,9 @@ absl::Status NameParam(const absl::Status& status, absl::string_view name) {
   if (status.ok()) return status;
   static constexpr absl::string_view kSeparator = ": ";
   const size_t at = status.message().find(": must ");
-  if (at == absl::string_view::npos) {
-    return absl::Status(status.code(), absl::StrCat(status.message(), " (parameter '", name, "')"));
-  }
+  // What is wrong with a part of the value, such as an op in `ops`, has that part's own place, and
+  // says itself what it is about.
+  if (at == absl::string_view::npos || at != status.message().find(kSeparator)) return status;
   return absl::Status(status.code(),
                       absl::StrCat(status.message().substr(0, at + kSeparator.size()), "'", name,
                                    "' ", status.message().substr(at + kSeparator.size())));

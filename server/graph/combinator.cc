@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "server/graph/element.h"
 #include "server/graph/op_ports.h"
@@ -192,6 +193,9 @@ absl::StatusOr<Specs> Combinator::PlanInner(size_t op, const Specs& fields,
   const InnerOp& inner = ops_[op];
   const auto refuse = [&](const absl::Status& status) -> absl::Status {
     if (environment.is_for_sample) return absl::NotFoundError("");
+    // Of combinators in one another only the op is told that does not fit.
+    if (inner.entry->is_combinator() && absl::StartsWith(status.message(), "cannot do '"))
+      return status;
     return absl::InvalidArgumentError(absl::StrCat("cannot do '", inner.entry->name, "' (",
                                                    inner.where, "): it ", status.message()));
   };

@@ -146,6 +146,26 @@ TEST(Combinator, RefusesWhatCannotStandInIt) {
   EXPECT_THAT(MessageOf(deep), HasSubstr("more than 3 deep"));
 }
 
+// Whatever stands in whatever, an error has one place, that of what is wrong.
+TEST(Combinator, AMistakeInItIsToldAsOneInTheGraph) {
+  const auto in = [](const std::string& op) {
+    return MessageOf(
+        absl::StrCat("- apply:\n    p: 1\n    ops:\n    - one_of:\n        ops:\n        - ", op));
+  };
+  EXPECT_EQ(in("random_invert: {p: 2}"), "test.yaml:9:29: 'p' must be between 0 and 1, not 2");
+  EXPECT_EQ(in("random_invert: {q: 2}"),
+            "test.yaml:9:26: op 'random_invert' has no parameter 'q'. Known: p");
+  EXPECT_EQ(in("mixup"),
+            "test.yaml:9:11: op 'mixup' works on whole batches and belongs in 'batch: {graph: "
+            "[...]}'");
+  EXPECT_THAT(in("random_invrt"), ::testing::Not(HasSubstr("parameter")));
+  EXPECT_THAT(MessageOf("- apply: {p: 1, ops: [one_of: {ops: []}]}"),
+              HasSubstr(": 'ops' must be a list of 1 to 32 ops"));
+  EXPECT_THAT(
+      MessageOf("- apply: {in: label, p: 1, ops: [one_of: {ops: [random_invert]}]}", "[label]"),
+      HasSubstr("op 'apply' cannot do 'random_invert' (test.yaml:4:"));
+}
+
 // Sixteen in sixteen in ...: refused by the text alone, and at once.
 TEST(Combinator, DeepListsAreRefusedBeforeTheyAreRead) {
   std::string text = "random_invert";
