@@ -1,6 +1,7 @@
 #include "server/graph/op_params.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_join.h"
 
@@ -53,6 +54,19 @@ absl::Status ReadPair(const YamlNode& node, const char* form, double* low, doubl
 absl::Status CheckPair(double first, double second, const Constraint& rule) {
   FW_RETURN_IF_ERROR(ParamType<double>::Check(first, rule));
   return ParamType<double>::Check(second, rule);
+}
+
+// The same of a range that was written as the number `written`, of which its ends were made: nobody
+// wrote these. `most`: the largest number that fits.
+absl::Status CheckSpread(double low, double high, double written, double most,
+                         const Constraint& rule) {
+  const absl::Status good = CheckPair(high, low, rule);
+  if (good.ok()) return good;
+  const absl::string_view text = good.message();
+  return absl::InvalidArgumentError(absl::StrCat(
+      text.substr(0, text.rfind(", not ")), ", not ", written, ", which means ",
+      PairText(low, high),
+      "; cure: ", most > 0 ? absl::StrCat("a number up to ", most, ", or ") : "", "[low, high]"));
 }
 
 struct InterpolationName {
@@ -142,15 +156,15 @@ absl::Status ParamType<JitterFactor>::Read(const YamlNode& node, JitterFactor* v
   FW_RETURN_IF_ERROR(ParamType<double>::Read(node, &amount));
   if (amount < 0)
     return node.Error(absl::StrCat("must be at least 0, not ", Printable(node.scalar)));
-  value->low = std::max(0.0, 1 - amount);
-  value->high = 1 + amount;
+  *value = {std::max(0.0, 1 - amount), 1 + amount, true};
   return absl::OkStatus();
 }
 std::string ParamType<JitterFactor>::Text(const JitterFactor& value) {
   return PairText(value.low, value.high);
 }
 absl::Status ParamType<JitterFactor>::Check(const JitterFactor& value, const Constraint& rule) {
-  return CheckPair(value.low, value.high, rule);
+  if (!value.is_number) return CheckPair(value.low, value.high, rule);
+  return CheckSpread(value.low, value.high, value.high - 1, rule.high.value_or(INFINITY) - 1, rule);
 }
 
 const char* const ParamType<HueShift>::kName = "number or [low, high]";
@@ -185,14 +199,9 @@ std::string ParamType<Degrees>::Text(const Degrees& value) {
   return PairText(value.low, value.high);
 }
 absl::Status ParamType<Degrees>::Check(const Degrees& value, const Constraint& rule) {
-  const absl::Status good = CheckPair(value.high, value.low, rule);
-  if (good.ok() || !value.is_number || !ParamType<double>::Check(value.high, rule).ok())
-    return good;
-  // The low end alone is outside, which nobody wrote.
-  const absl::string_view text = good.message();
-  return absl::InvalidArgumentError(absl::StrCat(text.substr(0, text.rfind(", not ")), ", not ",
-                                                 value.high, ", which means ",
-                                                 PairText(value.low, value.high)));
+  if (!value.is_number) return CheckPair(value.high, value.low, rule);
+  const double most = std::min(rule.high.value_or(INFINITY), -rule.low.value_or(-INFINITY));
+  return CheckSpread(value.low, value.high, value.high, most, rule);
 }
 
 const char* const ParamType<Shear>::kName = "number, [low, high] or [x low, x high, y low, y high]";

@@ -26,6 +26,7 @@ struct Interval {  // [low, high], low <= high
 
 struct JitterFactor {  // 0.4 (from max(0, 1 - 0.4) to 1 + 0.4) or [low, high]
   double low = 1, high = 1;
+  bool is_number = false;  // how it was written, for messages
 };
 
 struct HueShift {  // 0.1 (from -0.1 to 0.1) or [low, high], in turns of the colour circle

@@ -152,6 +152,20 @@ TEST(ColorJitter, ANumberIsARangeAroundNeutral) {
   EXPECT_GT(*seen.rbegin(), 135);
 }
 
+TEST(ColorJitter, ANumberThatIsRefusedIsNamedAsItWasWritten) {
+  TestRecord record;
+  record.AddPixels(1, 1, 3, {1, 2, 3});
+  const auto refusal = [&](const std::string& params) {
+    const auto out = RunGraph(absl::StrCat("- color_jitter: {", params, "}"), record);
+    return std::string(out.status().message());
+  };
+  EXPECT_THAT(refusal("contrast: 1000"),
+              ::testing::EndsWith("between 0 and 1000, not 1000, which means [0.0, 1001.0]; cure: "
+                                  "a number up to 999, or [low, high]"));
+  EXPECT_THAT(refusal("contrast: [0, 1001]"), ::testing::EndsWith("and 1000, not 1001"));
+  EXPECT_THAT(refusal("hue: 0.7"), ::testing::EndsWith("between -0.5 and 0.5, not 0.7"));
+}
+
 TEST(ColorJitter, TheOrderIsRandom) {
   // Brightness up to saturation of the numbers, then contrast, differs from contrast first: both
   // results must be seen.

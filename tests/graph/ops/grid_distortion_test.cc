@@ -44,9 +44,11 @@ TEST(GridDistortion, ALimitThatIsRefusedIsNamedAsItWasWritten) {
         RunGraph(absl::StrCat("- grid_distortion: {distort_limit: ", limit, "}"), record);
     return std::string(out.status().message());
   };
-  EXPECT_THAT(refusal("1"), ::testing::HasSubstr("not 1, which means [-1.0, 1.0]"));
+  EXPECT_THAT(refusal("1"),
+              ::testing::EndsWith("between -0.99 and 10, not 1, which means [-1.0, 1.0]; cure: a "
+                                  "number up to 0.99, or [low, high]"));
   EXPECT_THAT(refusal("[-1, 1]"), ::testing::EndsWith("and 10, not -1"));
-  EXPECT_THAT(refusal("11"), ::testing::EndsWith("and 10, not 11"));
+  EXPECT_THAT(refusal("11"), ::testing::HasSubstr("not 11, which means [-11.0, 11.0]; cure: a "));
 }
 
 }  // namespace
