@@ -4,7 +4,9 @@
 #include <cmath>
 #include <cstring>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "server/graph/element.h"
 
 namespace feedwater::server {
@@ -17,6 +19,8 @@ constexpr int kEdgePoints = 12;
 // numbers for large images, and sines are rounded.
 constexpr double kRounding = 1.0 / 256;
 
+constexpr int64_t kMostPixels = int64_t{1} << 30;  // that `limits: {max_pixels: ...}` may say
+
 struct MovedBox {
   float left, top, right, bottom;
   int32_t row;
@@ -27,6 +31,11 @@ std::string Named(absl::Span<const std::string> fields, size_t i) {
 }
 std::string Named(const Sample& sample, size_t i) {
   return absl::StrCat("field '", sample.field(i), "'");
+}
+
+std::string FillText(const FillColor& fill) {
+  const std::string numbers = absl::StrJoin(fill.values, ", ");
+  return fill.values.size() == 1 ? numbers : absl::StrCat("[", numbers, "]");
 }
 
 bool IsIntegers(DType dtype) { return !IsFloating(dtype); }
@@ -254,10 +263,12 @@ TensorSpec ImageSpec(DType dtype, Layout layout, int64_t height, int64_t width, 
 
 absl::Status CheckPixels(int64_t height, int64_t width, const ImageLimits& limits) {
   int64_t pixels = 0;
-  if (!__builtin_mul_overflow(height, width, &pixels) && pixels <= limits.max_pixels)
-    return absl::OkStatus();
+  const bool is_huge = __builtin_mul_overflow(height, width, &pixels) || pixels > kMostPixels;
+  if (!is_huge && pixels <= limits.max_pixels) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
-      "a result of ", width, "x", height, " pixels is over max_pixels (", limits.max_pixels, ")"));
+      "a result of ", width, "x", height, " pixels is over max_pixels (", limits.max_pixels,
+      "); cure: parameters that make less of it, or a smaller image before (resize)",
+      is_huge ? "" : absl::StrCat(", or limits: {max_pixels: ", pixels, "} in the pipeline")));
 }
 
 absl::StatusOr<FieldRoles> RolesOf(absl::Span<const TensorSpec> inputs,
@@ -297,16 +308,19 @@ absl::Status CheckFill(absl::Span<const TensorSpec> inputs, const PlanEnvironmen
       StoreDouble(image.dtype, value, stored);
       return LoadDouble(image.dtype, stored);
     };
-    for (const double value : fill.values) {
-      if (held(value) == value) continue;
-      return absl::InvalidArgumentError(absl::StrCat(
-          "'", name, "' is ", value, ", which ", Named(environment.fields, i), " (",
-          image.ToString(), ") cannot hold; give whole numbers in its units, ", held(-INFINITY),
-          " to ", held(INFINITY),
-          image.dtype == DType::kUInt8 && value > 0 && value < 1
-              ? absl::StrCat(": ", value, " of an image of floats is ", held(255 * value), " here")
-              : ""));
-    }
+    const auto is_held = [&](double value) { return held(value) == value; };
+    if (absl::c_all_of(fill.values, is_held)) continue;
+    FillColor bytes = fill;  // of an image of floats
+    for (double& value : bytes.values) value = held(255 * value);
+    const bool are_floats = image.dtype == DType::kUInt8 &&
+                            absl::c_all_of(fill.values, [](double v) { return v >= 0 && v <= 1; });
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", name, "' is ", FillText(fill), ", which ", Named(environment.fields, i),
+                     " (", image.ToString(), ") cannot hold; give whole numbers in its units, ",
+                     held(-INFINITY), " to ", held(INFINITY),
+                     are_floats ? absl::StrCat(": ", FillText(fill), " of an image of floats is ",
+                                               FillText(bytes), " here")
+                                : ""));
   }
   return absl::OkStatus();
 }
@@ -319,9 +333,14 @@ absl::Status CheckMaskFill(absl::Span<const TensorSpec> inputs, const PlanEnviro
     std::byte stored[sizeof(double)];
     StoreDouble(inputs[i].dtype, fill, stored);
     if (LoadDouble(inputs[i].dtype, stored) == fill) continue;
-    return absl::InvalidArgumentError(absl::StrCat("'mask_fill' is ", fill, ", which ",
-                                                   Named(environment.fields, i), " (",
-                                                   inputs[i].ToString(), ") cannot hold"));
+    const auto end = [&](double value) {  // of what the parameter and the mask can be
+      StoreDouble(inputs[i].dtype, value, stored);
+      return LoadDouble(inputs[i].dtype, stored);
+    };
+    return absl::InvalidArgumentError(
+        absl::StrCat("'mask_fill' is ", fill, ", which ", Named(environment.fields, i), " (",
+                     inputs[i].ToString(), ") cannot hold; give a whole number from ", end(-1e9),
+                     " to ", end(1e9)));
   }
   return absl::OkStatus();
 }

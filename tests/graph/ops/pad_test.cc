@@ -47,7 +47,8 @@ TEST(Pad, AResultOverTheLimitIsRefused) {
   const auto refused = RunGraph("- pad: {padding: 30000}", record);
   ASSERT_FALSE(refused.ok());
   EXPECT_THAT(std::string(refused.status().message()),
-              ::testing::AllOf(HasSubstr("test.yaml:4:3: op 'pad'"), HasSubstr("max_pixels")));
+              ::testing::AllOf(HasSubstr("test.yaml:4:3: op 'pad'"), HasSubstr("max_pixels"),
+                               HasSubstr("a smaller image before (resize)")));
 }
 
 }  // namespace

@@ -35,5 +35,24 @@ TEST(RandomZoomOut, TheImageStandsWhereTheDrawsSay) {
   EXPECT_NEAR(still, 30, 20);
 }
 
+TEST(RandomZoomOut, ACanvasThatIsTooLargeIsToldWithItsCures) {
+  TestRecord record;
+  record.AddPixels(20, 30, 1, Bytes(600));
+  const auto run = [&](const std::string& limits) {
+    const auto plan =
+        MakePlan(PipelineText("- random_zoom_out: {side_range: [2, 2], p: 1}\n- center_crop: "
+                              "{size: 9}",
+                              "[image]", limits),
+                 record.fields());
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    return RunPlan(**plan, record, 0).status();
+  };
+  EXPECT_THAT(std::string(run("limits: {max_pixels: 2399}\n").message()),
+              ::testing::EndsWith("a result of 60x40 pixels is over max_pixels (2399); cure: "
+                                  "parameters that make less of it, or a smaller image before "
+                                  "(resize), or limits: {max_pixels: 2400} in the pipeline"));
+  EXPECT_TRUE(run("limits: {max_pixels: 2400}\n").ok());
+}
+
 }  // namespace
 }  // namespace feedwater::server
