@@ -2,9 +2,11 @@
 
 #include <algorithm>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "server/base/units.h"
 
 namespace feedwater::server {
@@ -108,12 +110,19 @@ std::string OtherNamesText(const OpEntry& op) {
 }
 
 std::string OpOfOtherName::Text() const {
+  // What is random here may be what that library does to every sample.
+  const bool is_by_chance =
+      !absl::StartsWith(Bare(other->name), "random") &&
+      std::any_of(op->params.begin(), op->params.end(), [](const ParamInfo& param) {
+        return param.name == "p" && !param.required && param.default_text != "1.0";
+      });
+  const char* const always = is_by_chance ? " (with `p: 1` it is done to every sample)" : "";
   if (other->is_nearest) {
     return absl::StrCat(Possessive(other->library), " '", other->name, "' has no counterpart; '",
-                        op->name, "' is nearest");
+                        op->name, "' is nearest", always);
   }
   return absl::StrCat("'", other->name, "' is ", Possessive(other->library), " name of '", op->name,
-                      "'");
+                      "'", always);
 }
 
 std::vector<OpOfOtherName> FindByOtherName(absl::string_view name) {
@@ -153,7 +162,16 @@ std::string UnknownOp(absl::string_view name) {
       others.push_back(other.name);
   }
   const std::string near = DidYouMean(name, others);
-  if (near.empty()) return NotKnown(name);
+  if (near.empty()) {
+    std::vector<std::string> with;  // `noise`: gaussian_noise
+    for (const std::string& known : names) {
+      const std::vector<absl::string_view> words = absl::StrSplit(known, '_');
+      if (absl::c_linear_search(words, name)) with.push_back(absl::StrCat("'", known, "'"));
+    }
+    if (with.empty()) return NotKnown(name);
+    return absl::StrCat("unknown op '", Printable(name), "', did you mean ",
+                        absl::StrJoin(with, " or "), "?");
+  }
   for (const std::string& other : others) {
     if (!absl::StrContains(near, absl::StrCat("'", other, "'"))) continue;
     return absl::StrCat("unknown op '", Printable(name), "'", near, " ",

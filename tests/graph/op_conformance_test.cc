@@ -403,6 +403,29 @@ TEST(OpRegistry, AnUnknownOpIsToldByTheNameOfAnotherLibrary) {
   EXPECT_THAT(UnknownOp("ShiftScaleRotate"),
               HasSubstr("Albumentations' 'ShiftScaleRotate' has no counterpart; 'random_affine' "
                         "is nearest"));
+  EXPECT_EQ(UnknownOp("hflip"),
+            "unknown op 'hflip': 'hflip' is torchvision's name of 'random_horizontal_flip' (with "
+            "`p: 1` it is done to every sample); `feedwater describe op random_horizontal_flip` "
+            "explains it");
+  const std::pair<const char*, const char*> everyday[] = {
+      {"vflip", "random_vertical_flip"},
+      {"flip", "random_horizontal_flip"},
+      {"rotate", "random_rotation"},
+      {"crop", "center_crop"},
+      {"blur", "gaussian_blur"},
+      {"noise", "gaussian_noise"},
+      {"jitter", "color_jitter"},
+      {"gamma", "adjust_gamma"},
+      {"cutout", "coarse_dropout"},
+      {"erase", "coarse_dropout"},
+      {"invert", "random_invert"},
+      {"to_grayscale", "grayscale"},
+      {"decode_jpeg", "decode"},
+      {"to_tensor", "normalize"},
+      {"resized_crop", "random_resized_crop"},
+      {"permute_channels", "random_channel_permutation"}};
+  for (const auto& [name, op] : everyday)
+    EXPECT_THAT(UnknownOp(name), HasSubstr(absl::StrCat("'", op, "'"))) << name;
   EXPECT_THAT(UnknownOp("resise"), HasSubstr("did you mean 'resize'? Known: "));
   EXPECT_THAT(UnknownOp("RandomColorAdjus"),
               HasSubstr("did you mean 'RandomColorAdjust'? 'RandomColorAdjust' is MindSpore's"));

@@ -92,7 +92,7 @@ const OpRegistrar kRegistrar(
         .Cost("Most of a training pipeline's CPU time. Where it is fused, only the part is decoded "
               "that the crops leave.")
         .Example("- decode: {in: data, out: image}")
-        .AlsoKnownAs("torchvision", {"decode_image"})
+        .AlsoKnownAs("torchvision", {"decode_image", "decode_jpeg", "decode_png"})
         .AlsoKnownAs("MindSpore", {"Decode"})
         .NearestTo("DALI", {"decoders.image", "image_decoder"})
         .Create<Decode>());

@@ -83,6 +83,7 @@ const OpRegistrar kRegistrar(
         .Cost("As random_rotation, and ten times as much to draw and smooth the displacement.")
         .Example("- elastic_transform: {alpha: 50, sigma: 5}")
         .AlsoKnownAs("torchvision", {"ElasticTransform"})
+        .NearestTo("torchvision", {"elastic"})
         .AlsoKnownAs("Albumentations", {"ElasticTransform"})
         .Create<ElasticTransform>());
 

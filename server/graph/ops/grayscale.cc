@@ -36,7 +36,7 @@ const OpRegistrar kRegistrar(
                Range(1, 3).As("1 or 3", R"({"enum":[1,3]})"))
         .Cost("Little more than a copy.")
         .Example("- grayscale: {num_output_channels: 3}")
-        .AlsoKnownAs("torchvision", {"Grayscale"})
+        .AlsoKnownAs("torchvision", {"Grayscale", "rgb_to_grayscale", "to_grayscale"})
         .AlsoKnownAs("Albumentations", {"ToGray"})
         .AlsoKnownAs("MindSpore", {"Grayscale"})
         .Create<Grayscale>());

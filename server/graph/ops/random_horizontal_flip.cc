@@ -41,7 +41,7 @@ const OpRegistrar kRegistrar(
         .Param("p", &Params::p, "Probability of mirroring.", Range(0, 1))
         .Cost("A copy when it runs alone, nothing when it is fused.")
         .Example("- random_horizontal_flip: {p: 0.5}")
-        .AlsoKnownAs("torchvision", {"RandomHorizontalFlip"})
+        .AlsoKnownAs("torchvision", {"RandomHorizontalFlip", "hflip"})
         .AlsoKnownAs("Albumentations", {"HorizontalFlip"})
         .AlsoKnownAs("MindSpore", {"RandomHorizontalFlip"})
         .NearestTo("MindSpore", {"HorizontalFlip"})

@@ -90,6 +90,7 @@ const OpRegistrar kRegistrar(
               "the image is decoded.")
         .Example("- random_resized_crop: {size: 224, scale: [0.08, 1.0]}")
         .AlsoKnownAs("torchvision", {"RandomResizedCrop", "RandomSizedCrop"})
+        .NearestTo("torchvision", {"resized_crop"})
         .AlsoKnownAs("Albumentations", {"RandomResizedCrop"})
         .AlsoKnownAs("MindSpore", {"RandomResizedCrop"})
         .AlsoKnownAs("DALI", {"random_resized_crop"})

@@ -41,7 +41,7 @@ const OpRegistrar kRegistrar(
         .Param("p", &Params::p, "Probability of mirroring.", Range(0, 1))
         .Cost("A copy when it runs alone, nothing when it is fused.")
         .Example("- random_vertical_flip: {p: 0.5}")
-        .AlsoKnownAs("torchvision", {"RandomVerticalFlip"})
+        .AlsoKnownAs("torchvision", {"RandomVerticalFlip", "vflip"})
         .AlsoKnownAs("Albumentations", {"VerticalFlip"})
         .AlsoKnownAs("MindSpore", {"RandomVerticalFlip"})
         .NearestTo("MindSpore", {"VerticalFlip"})
