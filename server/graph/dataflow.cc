@@ -23,12 +23,16 @@ std::string UnknownField(const std::string& name, const Names& names, absl::stri
   return absl::StrCat(reader, " unknown field '", name, "'", Suggest(name, known));
 }
 
+// How to decode a field that is not called as `decode` reads it by default.
+std::string DecodeOf(absl::string_view name) {
+  return name == "data" ? "" : absl::StrCat(" (`decode: {in: ", name, "}`)");
+}
+
 std::string NoFixedSize(const std::string& name, const TensorSpec& spec) {
   if (spec.layout == Layout::kEncoded) {
-    return absl::StrCat("'", name,
-                        "' is a compressed image of varying length: decode it, and give it a fixed "
-                        "size with resize "
-                        "with size [h, w], center_crop or random_resized_crop");
+    return absl::StrCat("'", name, "' is a compressed image of varying length: decode it",
+                        DecodeOf(name), ", and give it a fixed size with resize with size [h, w], ",
+                        "center_crop or random_resized_crop");
   }
   if (IsImage(spec)) {
     return absl::StrCat("'", name, "' has no fixed size (", spec.ToString(),
@@ -133,6 +137,23 @@ class Settler {
     return value >= 0 && flow_.values[value].source >= 0 && flow_.values[value].name == "label";
   }
 
+  // Behind the error for a field that is not there: what gives it, where the dataset has compressed
+  // images in one field, or in `data`, and these were meant.
+  std::string DecodeCure(absl::string_view missing, const OpEntry& reader) const {
+    std::string encoded;
+    int count = 0;
+    for (const auto& [name, value] : names_) {
+      if (flow_.values[value].spec.layout != Layout::kEncoded) continue;
+      ++count;
+      if (encoded != "data") encoded = name;
+    }
+    if (count == 0 || (count > 1 && encoded != "data")) return "";
+    if (reader.DecodesFiles())
+      return absl::StrCat("; cure: `", reader.name, ": {in: ", encoded, "}`");
+    if (missing != "image") return "";
+    return absl::StrCat("; `decode: {in: ", encoded, ", out: image}` before this op makes it");
+  }
+
   absl::Status AddNode(const OpSpec& spec, uint32_t instance) {
     Node node;
     node.entry = Registry<OpEntry>::Get().Find(spec.name);
@@ -151,14 +172,9 @@ class Settler {
       const YamlNode& place = PlaceOf(spec, "in", i);
       const auto found = names_.find(spec.in[i]);
       if (found == names_.end()) {
-        std::string what =
-            UnknownField(spec.in[i], names_, absl::StrCat("op '", spec.name, "' reads the"));
-        const auto data = names_.find("data");
-        const bool is_encoded =
-            data != names_.end() && flow_.values[data->second].spec.layout == Layout::kEncoded;
-        if (spec.in[i] == "image" && is_encoded)
-          absl::StrAppend(&what, "; `decode: {in: data, out: image}` before this op makes it");
-        return place.Error(what);
+        return place.Error(absl::StrCat(
+            UnknownField(spec.in[i], names_, absl::StrCat("op '", spec.name, "' reads the")),
+            DecodeCure(spec.in[i], *node.entry)));
       }
       const TensorSpec& input = flow_.values[found->second].spec;
       if (IsLabel(found->second)) environment.label = static_cast<int>(i);
@@ -276,11 +292,11 @@ class Settler {
     } else if (output.max_rows.has_value()) {
       made.max_rows = *output.max_rows;
     } else if (value.spec.layout == Layout::kEncoded) {
-      return place.Error(absl::StrCat(
-          "'", output.name,
-          "' is a compressed image of varying length: decode it, or, where its bytes are wanted, "
-          "say how many there are at most: {",
-          output.name, ": {max_rows: 200000}}"));
+      return place.Error(
+          absl::StrCat("'", output.name, "' is a compressed image of varying length: decode it",
+                       DecodeOf(output.name),
+                       ", or, where its bytes are wanted, say how many there are at most: {",
+                       output.name, ": {max_rows: 200000}}"));
     } else {
       const int64_t row_bytes = value.spec.WithRows(1).ByteSize().value_or(INT64_MAX);
       made.max_rows = std::max<int64_t>(1, kDefaultSampleBytes / std::max<int64_t>(1, row_bytes));

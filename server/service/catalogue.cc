@@ -270,9 +270,13 @@ Catalogue::Loaded Catalogue::OpenOnce(uid_t user, const PipelineSpec& unread,
   {
     const std::shared_ptr<Mutex> making = MakingOpsOf(user);
     MutexLock one_at_a_time(making.get());
-    FW_ASSIGN_OR_RETURN(loaded->plan,
-                        Plan::Create(spec, loaded->dataset->fields(),
-                                     static_cast<int64_t>(loaded->dataset->classes().size())));
+    absl::StatusOr<std::shared_ptr<const Plan>> plan = Plan::Create(
+        spec, loaded->dataset->fields(), static_cast<int64_t>(loaded->dataset->classes().size()));
+    if (!plan.ok() && absl::StrContains(plan.status().message(), "unknown field")) {
+      return absl::Status(plan.status().code(),
+                          absl::StrCat(plan.status().message(), NamesCure(*loaded->dataset)));
+    }
+    FW_ASSIGN_OR_RETURN(loaded->plan, std::move(plan));
     FW_ASSIGN_OR_RETURN(loaded->tables, TablesOf(*loaded->plan, ShareOf(user)));
   }
   if (options_.cache != nullptr) FW_RETURN_IF_ERROR(OpenCache(user, loaded.get()));

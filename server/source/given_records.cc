@@ -2,9 +2,12 @@
 
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/cord.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "server/base/payload.h"
 #include "server/source/digest.h"
 
@@ -111,6 +114,31 @@ std::string ContentsIn(const Dataset& dataset, uint64_t epoch) {
   constexpr uint64_t kMostEpochs = uint64_t{1} << (4 * (kContentsDigits - kOfAnyEpoch));
   return absl::StrFormat("%s%0*x", OfAnyEpoch(dataset.contents()), kContentsDigits - kOfAnyEpoch,
                          epoch % kMostEpochs);
+}
+
+std::string NamesCure(const Dataset& dataset) {
+  if (dataset.giver() == nullptr) return "";
+  std::vector<std::string> names;
+  bool has_data = false, has_label = false, has_unnamed = false;
+  for (const FieldSpec& field : dataset.fields()) {
+    // As the client calls values by their places.
+    const bool is_unnamed = absl::StartsWith(field.name, "field") && field.name.size() > 5 &&
+                            absl::ascii_isdigit(static_cast<unsigned char>(field.name[5]));
+    const bool is_data = !has_data && field.spec.layout == Layout::kEncoded;
+    const bool is_label =
+        !has_label && field.spec.dtype == DType::kInt64 && field.spec.shape.empty();
+    has_data |= is_data;
+    has_label |= is_label;
+    has_unnamed |= is_unnamed;
+    names.push_back(absl::StrCat("\"",
+                                 is_unnamed && is_data    ? "data"
+                                 : is_unnamed && is_label ? "label"
+                                                          : field.name,
+                                 "\""));
+  }
+  if (!has_unnamed) return "";
+  return absl::StrCat("; fields=[", absl::StrJoin(names, ", "),
+                      "] where the dataset is served gives its values names");
 }
 
 absl::StatusOr<std::shared_ptr<const Dataset>> GivenDataset(OfferedSources::Found found,

@@ -96,6 +96,10 @@ inline absl::string_view OfAnyEpoch(absl::string_view contents) {
   return contents.substr(0, kOfAnyEpoch);
 }
 
+// What to add to the error of a pipeline that reads a field which these records do not have, where
+// their values have no names: how to give them some. Else "".
+std::string NamesCure(const Dataset& dataset);
+
 // A dataset of these records. `budget` may be null.
 absl::StatusOr<std::shared_ptr<const Dataset>> GivenDataset(OfferedSources::Found found,
                                                             MemoryBudget* budget);

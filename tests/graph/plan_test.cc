@@ -226,6 +226,25 @@ TEST(Plan, ABatchOpBehindOneThatIsLeftOutDrawsAsBeforeWhenItKeepsItsPlace) {
   EXPECT_NE(images(renumbered), all);
 }
 
+// The dataset's image may have any name, such as that of a value without one.
+TEST(Plan, AFieldThatIsMissingForItIsDecodedByTheNameThatItHas) {
+  const TensorSpec file{DType::kUInt8, Layout::kEncoded, {-1}};
+  const auto refusal = [](const std::string& graph, const std::vector<FieldSpec>& fields,
+                          const std::string& outputs = "[image]") {
+    return std::string(MakePlan(PipelineText(graph, outputs), fields).status().message());
+  };
+  const std::vector<FieldSpec> one = {{"field0", file, ""}, {"field1", kLabelSpec, ""}};
+  EXPECT_THAT(refusal("- decode", one), HasSubstr("; cure: `decode: {in: field0}`"));
+  EXPECT_THAT(refusal("- resize: {size: [8, 8]}", one),
+              HasSubstr("; `decode: {in: field0, out: image}` before this op makes it"));
+  EXPECT_THAT(refusal("- one_hot: {in: lable, num_classes: 3}", one),
+              ::testing::Not(HasSubstr("decode:")));
+  EXPECT_THAT(refusal("", one, "[field0]"),
+              HasSubstr("decode it (`decode: {in: field0}`), or, where its bytes are wanted"));
+  const std::vector<FieldSpec> two = {{"left", file, ""}, {"right", file, ""}};
+  EXPECT_THAT(refusal("- decode", two), ::testing::Not(HasSubstr("cure")));
+}
+
 TEST(Plan, ValidateNeedsNoData) {
   const auto spec = ParsePipeline(PipelineText("- decode\n- center_crop: {size: 4}",
                                                "[image, label]", "batch: {graph: [mixup]}\n"),

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import os
 
+import own_datasets as own
 import pytest
 from own_processes import processes_of, wait_for
 
 from feedwater import Loader
+
+
+class Pairs(own.Pictures):
+    """Encoded pictures and labels, without names."""
+
+    def __getitem__(self, record: int):
+        return tuple(super().__getitem__(record).values())
 
 
 @pytest.fixture(name="daemon")

@@ -19,6 +19,7 @@ import numpy as np
 import own_datasets as own
 import pytest
 from own_loaders import (
+    Pairs,
     daemon_fixture,  # noqa: F401
     open_loader_fixture,  # noqa: F401
 )
@@ -127,6 +128,33 @@ def test_two_loaders_of_one_program_are_two(open_loader):
 def test_a_graph_that_does_not_fit_is_told_in_words_of_the_call(open_loader, options, text):
     with pytest.raises(errors.InvalidArgument, match=text):
         open_loader(own.Pictures(), **options)
+
+
+def test_values_without_names_are_told_with_the_names_that_ops_read(daemon, open_loader):
+    """And each cure works as it stands there."""
+    names = '; fields=["data", "label"] where the dataset is served gives its values names'
+    graph = [ops.decode(), ops.center_crop(8)]
+    with pytest.raises(errors.InvalidArgument, match=r"unknown field 'data'") as refused:
+        open_loader(Pairs(), graph=graph)
+    assert "; cure: `decode: {in: field0}`" in str(refused.value) and names in str(refused.value)
+    with pytest.raises(errors.InvalidArgument, match=r'graph=\[ops\.decode\(in_="field0"\), '):
+        open_loader(Pairs())
+    for options in (
+        {"graph": graph, "fields": ["data", "label"]},
+        {"graph": [ops.decode(in_="field0"), *graph[1:]]},
+    ):
+        assert "image" in open_loader(Pairs(), **options).fields
+    pipeline = Pipeline(dataset={"format": "python", "name": "mine"}, graph=graph, batch=8)
+    for fields in (None, ["data", "label"]):
+        with feedwater.serve_source(
+            "mine", Pairs(), workers=1, address=daemon.address, fields=fields
+        ):
+            if fields is None:
+                with pytest.raises(errors.InvalidArgument) as refused:
+                    Loader(pipeline, address=daemon.address)
+                assert names in str(refused.value)
+            else:
+                Loader(pipeline, address=daemon.address, output="numpy").close()
 
 
 def test_bytes_that_are_no_image_are_told_what_bytes_are_taken_for(open_loader):

@@ -152,14 +152,18 @@ def explained(error: InvalidArgument, served: Served) -> InvalidArgument:
     """Return what is wrong with a pipeline that `pipeline_of` wrote, in words of its arguments."""
     text = re.sub(r"\A<[^>]*>:\d+:\d+: ", "", str(error)).partition("\n")[0]
     fields = ", ".join(f"{one.name} ({described(one.dtype, one.shape)})" for one in served.fields)
-    if "compressed image" in text:
+    bytes_of_image = re.search(r"'(\w+)' is a compressed image", text)
+    if bytes_of_image is not None:
+        name = bytes_of_image[1]
+        decode = "ops.decode()" if name == "data" else f'ops.decode(in_="{name}")'
         text = (
-            f"{text.partition(': decode it')[0]}. With graph=[ops.decode(), ...] the daemon "
+            f"{text.partition(': decode it')[0]}. With graph=[{decode}, ...] the daemon "
             f"decodes it; {_OF_BYTES}"
         )
+    names = "" if "; fields=[" in text else ", and fields=[...] gives them other names"
     return InvalidArgument(
-        f"Loader.from_dataset: {text}. The dataset has {fields}; graph= and outputs= name these, "
-        "and fields=[...] gives them other names"
+        f"Loader.from_dataset: {text}. The dataset has {fields}; graph= and outputs= name "
+        f"these{names}"
     )
 
 

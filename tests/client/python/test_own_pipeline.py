@@ -8,7 +8,7 @@ import pytest
 
 import feedwater
 from feedwater import ops
-from feedwater.own_dataset import pipeline_of
+from feedwater.own_dataset import explained, pipeline_of
 from feedwater.samples import SampleField
 
 SERVED = SimpleNamespace(
@@ -56,3 +56,17 @@ def test_what_is_no_op_of_a_sample_is_told_as_such():
         outputs("mixup")
     with pytest.raises(feedwater.InvalidArgument, match=r"feedwater\.ops\.decode: call it"):
         outputs(ops.decode)
+
+
+def test_a_field_without_a_name_of_its_own_is_decoded_by_the_one_that_it_has():
+    def told(text: str) -> str:
+        return str(explained(feedwater.InvalidArgument(f"<Mine>:4:3: {text}\n  - decode"), SERVED))
+
+    image = "is a compressed image of varying length: decode it"
+    assert "With graph=[ops.decode(), ...]" in told(f"'data' {image}, or ...")
+    assert 'With graph=[ops.decode(in_="field0"), ...]' in told(f"'field0' {image} (`x`), or ...")
+    assert told("unknown field 'x'").endswith("and fields=[...] gives them other names")
+    named = told(
+        "unknown field 'x'; fields=[\"data\"] where the dataset is served gives its values names"
+    )
+    assert named.endswith("graph= and outputs= name these")
