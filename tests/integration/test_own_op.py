@@ -60,6 +60,11 @@ def images(daemon, *graph, batch=None, **options) -> np.ndarray:
     return np.array([found[record] for record in sorted(found)])
 
 
+def widen(image: np.ndarray) -> np.ndarray:
+    """Return many more bytes than came."""
+    return np.resize(image, (256, 1024))
+
+
 CENTERS = np.array([center(record) for record in range(RECORDS)])
 
 
@@ -226,6 +231,46 @@ def test_another_function_of_the_same_name_is_refused(make_daemon, folder):
     assert "another function of the same kind is served there" in said[0]
     assert said[1] == "serves\n"
     first.communicate("\n", timeout=PATIENCE_S)
+
+
+def test_a_batch_that_no_call_takes_is_refused_when_it_is_opened(daemon, serve):
+    """By the file's batch size and by the loader's, before any memory is taken for it."""
+    serve("whole", own.invert)
+    op = {"python": {"name": "whole", "batch": True, "shape": [1048528]}}  # 1 MiB with its head
+
+    def opened(size: int, **options) -> Loader:
+        pipeline = Pipeline(
+            dataset={"format": "image_folder", "root": "data", "path": "pictures"},
+            graph=[ops.decode(), ops.center_crop(8)],
+            batch={"size": size, "graph": [op]},
+            outputs=["image"],
+        )
+        return Loader(pipeline, address=daemon.address, output="numpy", slots=1, **options)
+
+    for size, options in ((513, {}), (4, {"batch_size": 513})):
+        with pytest.raises(
+            errors.InvalidArgument, match=r"op 'python' of the batch.*513.*at most 512 fits"
+        ):
+            opened(size, **options)
+    opened(513, batch_size=4).close()
+
+
+def test_a_batch_that_an_op_makes_larger_than_a_slot_is_refused_when_it_is_opened(make_daemon):
+    daemon = make_daemon(config="limits: {max_slot: 1MiB}\n")
+    write_folder(daemon.data / "pictures", RECORDS)
+    daemon.start()
+    with feedwater.serve_op("widen", widen, workers=1, address=daemon.address):
+        op = ops.python("widen", shape=[256, 1024])  # 256 KiB of 192 bytes
+        with pytest.raises(errors.InvalidArgument, match=r"over the limit of 1\.0 MiB; make the"):
+            images(daemon, op)  # batches of 6
+        pipeline = Pipeline(
+            dataset={"format": "image_folder", "root": "data", "path": "pictures"},
+            graph=[ops.decode(), ops.center_crop(8), op],
+            batch=3,
+            outputs=["image"],
+        )
+        with Loader(pipeline, address=daemon.address, output="numpy") as loader:
+            assert {image.shape for (image,) in loader} == {(3, 256, 1024)}
 
 
 def test_an_op_that_nobody_serves_is_refused(daemon):
