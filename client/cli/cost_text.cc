@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "client/cli/json_text.h"
 #include "client/cli/text.h"
 #include "server/base/escape.h"
@@ -68,6 +69,10 @@ bool IsOf(const CostChange& change, const StepCost& step) {
   return step.kind == StepCost::Kind::kPass && absl::c_linear_search(step.places, change.place);
 }
 
+bool IsOfCache(const CostChange& change) {
+  return change.kind == Kind::kDecodedCache || change.kind == Kind::kCoefficientCache;
+}
+
 std::string TimesText(const CostChange& change) {
   const double times = change.TimesAsFast();
   return absl::StrFormat("%.*f times as fast", times < 1.95 ? 2 : 1, times);
@@ -109,11 +114,17 @@ Hottest FindHottest(const PlanCost& cost) {
   return hottest;
 }
 
+// "decode + resize": several ops, where a line may end between them.
+std::string Spaced(absl::string_view ops) {
+  return server::Escaped(absl::StrReplaceAll(ops, {{"+", " + "}}));
+}
+
 std::string ChangeText(const CostChange& change) {
   const std::string op = server::Escaped(change.op), parameter = server::Escaped(change.parameter);
   const std::string measured = TimesText(change);
   const std::string with =
       absl::StrCat("measured with ", server::FormatCount(change.records, "record"));
+  const char* const cache = change.is_in_force ? "in force already: " : "";
   switch (change.kind) {
     case Kind::kWithoutOp:
       return absl::StrCat("without ", op, ": ", measured);
@@ -125,12 +136,12 @@ std::string ChangeText(const CostChange& change) {
       return absl::StrCat("decode with `fast_scale: true`: ", measured,
                           "; pixels then differ a little from a full decode's");
     case Kind::kDecodedCache:
-      return absl::StrCat("`cache: {kind: decoded}`, which does ", parameter,
+      return absl::StrCat(cache, "`cache: {kind: decoded}`, which does ", Spaced(change.parameter),
                           " once a record: ", measured, " from the second epoch on, for ",
                           server::FormatBytes(change.kept_bytes),
                           " a record (reading the cache is not counted; ", with, ")");
     case Kind::kCoefficientCache:
-      return absl::StrCat("`cache: {kind: coefficients}`: ", measured,
+      return absl::StrCat(cache, "`cache: {kind: coefficients}`: ", measured,
                           " from the second epoch on, for ", server::FormatBytes(change.kept_bytes),
                           " a record (reading the cache is not counted; ", with, ")");
   }
@@ -206,6 +217,7 @@ json CostJson(const PlanCost& cost) {
     }
     if (!change.parameter.empty()) entry["parameter"] = change.parameter;
     if (change.kept_bytes > 0) entry["kept_bytes"] = change.kept_bytes;
+    if (IsOfCache(change)) entry["in_force"] = change.is_in_force;
     changes.push_back(std::move(entry));
   }
   return {{"us", cost.us},
@@ -224,16 +236,20 @@ std::vector<std::string> AdviceOnCost(const PlanCost& cost) {
   std::vector<std::string> advice;
   const Hottest hottest = FindHottest(cost);
   if (hottest.name.empty() || cost.us <= 0) return advice;
-  std::string first = absl::StrCat(
-      "change first: ", server::Escaped(hottest.name), " (", FormatShare(hottest.us / cost.us),
-      " of a sample", hottest.is_step ? " together" : "",
-      hottest.count > 1 ? absl::StrCat(", in ", hottest.count, " places)") : ")");
+  std::string first =
+      absl::StrCat("change first: ", Spaced(hottest.name), " (", FormatShare(hottest.us / cost.us),
+                   " of a sample", hottest.is_step ? " together" : "",
+                   hottest.count > 1 ? absl::StrCat(", in ", hottest.count, " places)") : ")");
   const server::OpEntry* entry = server::Registry<server::OpEntry>::Get().Find(hottest.name);
   if (entry != nullptr && !entry->cost.empty())
     absl::StrAppend(&first, ". ", server::Escaped(entry->cost));
   advice.push_back(std::move(first));
+  bool is_behind = false;  // the cache that is in force
   for (const CostChange& change : cost.changes) {
-    if (!change.is_clear || advice.size() > kMostAdvice) continue;
+    const bool is_cache = IsOfCache(change);
+    // Those that save less than the one in force come behind it.
+    if (is_cache && change.is_in_force) is_behind = true;
+    if (!change.is_clear || advice.size() > kMostAdvice || (is_cache && is_behind)) continue;
     // That it is faster without an op is in the table.
     if (change.kind != Kind::kWithoutOp) advice.push_back(ChangeText(change));
   }
@@ -252,9 +268,9 @@ void PrintCost(const PlanCost& cost) {
               << ": other work shares this CPU; take small differences for nothing\n";
   }
   std::cout << "\n  " << absl::StrFormat("%9s %9s", "us", "share") << "  step\n";
-  const auto row = [](double us, double share, const std::string& text) {
-    std::cout << "  " << absl::StrFormat("%9s %9s", FormatUs(us), FormatShare(share)) << "  "
-              << text << "\n";
+  // What is left out saves what stands before it with a minus.
+  const auto row = [](const std::string& us, const std::string& share, const std::string& text) {
+    std::cout << StepLines(absl::StrFormat("  %9s %9s  ", us, share), text);
   };
   for (const StepCost& step : cost.steps) {
     std::string text = server::Escaped(StepName(step));
@@ -262,23 +278,26 @@ void PrintCost(const PlanCost& cost) {
       absl::StrAppend(&text, " -> ", server::Escaped(step.fields));
       if (step.bytes >= 0) absl::StrAppend(&text, ", ", server::FormatBytes(step.bytes));
     }
-    row(step.us, step.share, text);
+    row(FormatUs(step.us), FormatShare(step.share), text);
     for (const CostChange& change : cost.changes) {
       if (!IsOf(change, step)) continue;
-      std::cout << "  " << absl::StrFormat("%9s %9s", "", "") << "    "
-                << Padded(server::Escaped(change.op), 28) << "  "
-                << (change.is_clear
-                        ? absl::StrCat("without it ", FormatUs(change.saved_us), " less (",
-                                       FormatShare(change.saved_us / cost.us), "), ",
-                                       TimesText(change))
-                        : "without it no clear difference")
-                << "\n";
+      const std::string without = absl::StrCat("  without ", server::Escaped(change.op), ": ");
+      if (change.is_clear) {
+        row(absl::StrCat("-", FormatUs(change.saved_us)),
+            absl::StrCat("-", FormatShare(change.saved_us / cost.us)),
+            absl::StrCat(without, TimesText(change)));
+      } else {
+        row("", "", absl::StrCat(without, "no clear difference"));
+      }
     }
   }
   if (!cost.settled.empty()) {
     std::cout << Wrapped(absl::StrCat("Cannot be left out, since what follows needs them: ",
                                       server::Escaped(absl::StrJoin(cost.settled, ", ")), "."),
                          2);
+  }
+  for (const CostChange& change : cost.changes) {
+    if (change.is_in_force && change.is_clear) std::cout << Wrapped(ChangeText(change) + ".", 2);
   }
   std::cout << Wrapped("Waiting for storage is not counted.", 2);
   if (!cost.changes.empty()) std::cout << Wrapped(kMethod, 2);

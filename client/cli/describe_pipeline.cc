@@ -98,7 +98,7 @@ void PrintPipeline(const v1::DescribePipelineResponse& pipeline) {
   }
   std::cout << "\n" << Bold("plan") << "\n";
   for (const std::string& step : pipeline.plan())
-    std::cout << "  " << server::Escaped(step) << "\n";
+    std::cout << StepLines("  ", server::Escaped(step));
   std::cout << "\n" << Bold("digests") << "\n";
   if (HasData(pipeline)) std::cout << "  dataset   " << pipeline.dataset_digest() << "\n";
   std::cout << "  pipeline  " << pipeline.pipeline_digest() << "\n";

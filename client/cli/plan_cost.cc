@@ -14,6 +14,7 @@
 #include "server/base/clock.h"
 #include "server/base/units.h"
 #include "server/graph/plan_graph.h"
+#include "server/pipeline/cache_choice.h"
 #include "server/pipeline/dataset_order.h"
 #include "server/pipeline/kept_fields.h"
 
@@ -358,6 +359,9 @@ class CostMeter {
   std::vector<Candidate> Caches() {
     std::vector<Candidate> candidates;
     ChooseRounds(2);  // as many samples as will be used at most
+    const server::CacheChoice in_force = server::ChooseCache(
+        spec_, pipeline_.dataset(), pipeline_.plan(), pipeline_.settings.cache_memory_bytes,
+        pipeline_.settings.config.cache.disk.bytes);
     for (const auto& [kind, cache] :
          {std::pair{CostChange::Kind::kDecodedCache, server::CacheKind::kDecoded},
           std::pair{CostChange::Kind::kCoefficientCache, server::CacheKind::kCoefficients}}) {
@@ -372,6 +376,7 @@ class CostMeter {
       auto variant = std::make_unique<CostVariant>(pipeline_.loaded->plan, Places());
       Candidate candidate;
       candidate.change.kind = kind;
+      candidate.change.is_in_force = cache == in_force.kind;
       candidate.change.parameter = absl::StrJoin(pipeline_.plan().prefix().ops, "+");
       const auto kept = cache == server::CacheKind::kDecoded
                             ? variant->KeepPrefixes(samples_, used_)

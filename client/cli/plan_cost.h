@@ -39,8 +39,9 @@ struct CostChange {
   double us = 0, saved_us = 0;
   // Whether the time was saved in nearly every round, and is more than what rounds differ by.
   bool is_clear = false;
-  int64_t kept_bytes = 0;  // of a cache, for a record
-  int64_t records = 0;     // with which it was measured
+  int64_t kept_bytes = 0;    // of a cache, for a record
+  bool is_in_force = false;  // of a cache: a daemon of this configuration has it already
+  int64_t records = 0;       // with which it was measured
   double TimesAsFast() const { return us > 0 ? (us + saved_us) / us : 1; }
 };
 

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 
 namespace feedwater::cli {
@@ -37,6 +38,12 @@ std::string Wrapped(absl::string_view text, size_t indent) {
     absl::StrAppend(&out, line, "\n");
   }
   return out;
+}
+
+std::string StepLines(absl::string_view first, absl::string_view step) {
+  if (first.size() + step.size() <= TextColumns()) return absl::StrCat(first, step, "\n");
+  const std::string spaced = absl::StrReplaceAll(step, {{"+", " + "}});
+  return Wrapped(spaced, first.size() + 2).replace(0, first.size() + 2, first);
 }
 
 std::string Padded(absl::string_view text, size_t width) {

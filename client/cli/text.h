@@ -16,6 +16,10 @@ size_t TextColumns();
 // after each. Line breaks of the text stay.
 std::string Wrapped(absl::string_view text, size_t indent);
 
+// A step of a plan, "decode+resize -> image uint8[8,8,3] HWC", behind `first`. Where it is too long
+// for a line, lines end between ops, too, and those below begin two further in.
+std::string StepLines(absl::string_view first, absl::string_view step);
+
 // A parameter's value in one line: "[224, 224]", "0.5".
 std::string InOneLine(const server::YamlNode& node);
 

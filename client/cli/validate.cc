@@ -11,6 +11,7 @@
 #include "client/cli/json_text.h"
 #include "client/cli/local_pipeline.h"
 #include "client/cli/mix_text.h"
+#include "client/cli/text.h"
 #include "server/base/escape.h"
 #include "server/base/units.h"
 #include "server/graph/advice.h"
@@ -135,7 +136,7 @@ void PrintText(const std::string& file, const PlannedPipeline& result, const Fin
            "tell\n";
   } else {
     for (const std::string& step : result.plan->Describe())
-      std::cout << "  " << server::Escaped(step) << "\n";
+      std::cout << StepLines("  ", server::Escaped(step));
     std::cout << "outputs, one sample:\n";
     for (const server::FieldSpec& field : result.plan->outputs())
       std::cout << "  " << field.name << "  " << field.ShapeText() << "\n";

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
-from command_line import run
+from command_line import run, run_on_terminal
 
 TRAIN = (
     "  - decode: {in: data, out: image}\n"
@@ -82,6 +84,24 @@ def test_a_cache_is_tried_with_what_it_would_keep(project):
     assert "`cache: {kind: decoded}`" in cache["text"]
 
 
+def test_a_cache_that_is_in_force_is_no_advice(project):
+    project.pictures("pictures", 8)
+    path = project.pipeline("kept", FIXED, cache="{kind: decoded}")
+    cost = cost_of(project, "kept")
+    (cache,) = [change for change in cost["changes"] if change["kind"] == "decoded_cache"]
+    assert cache["in_force"] and cache["text"].startswith("in force already: `cache: {kind: dec")
+    assert not [line for line in cost["advice"] if "`cache: {kind: decoded}`" in line]
+    if cache["clear"]:
+        told = run("describe", "kept", "--config", project.config, "--cost").out
+        table, _, advice = told.partition("what to change")
+        assert "in force already" in table and "in force" not in advice
+    path.write_text(path.read_text().replace("{kind: decoded}", "{kind: none}"))
+    cost = cost_of(project, "kept")
+    (cache,) = [change for change in cost["changes"] if change["kind"] == "decoded_cache"]
+    assert not cache["in_force"] and cache["text"].startswith("`cache: {kind: decoded}`")
+    assert cache["clear"] == (cache["text"] in cost["advice"])
+
+
 def test_a_cache_of_large_fields_is_tried_with_fewer_records(project):
     """A thousand prefixes of 32 MiB would be 32 GiB; all of them together are at most 256 MiB."""
     project.pictures("pictures", 12)
@@ -124,10 +144,27 @@ def test_the_table_says_how_it_was_measured(project):
     done = run("describe", "pipeline", path, "--config", project.config, "--cost")
     assert done.status == 0, done.err
     for words in ("cost of one sample", "us of one CPU", "8 records", "read and parse",
-                  "decode+random_resized_crop+color_jitter+normalize", "without it",
+                  "decode + random_resized_crop + color_jitter + normalize",
+                  "without color_jitter: ",
                   "Cannot be left out, since what follows needs them", "medians of the rounds",
                   "what to change", "change first: "):  # fmt: skip
         assert words in " ".join(done.out.split()), words
+
+
+def test_no_line_of_a_long_pipeline_is_wider_than_the_terminal(project):
+    project.pictures("pictures", 4)
+    colours = "  - random_photometric_distort\n  - random_channel_permutation: {p: 0.3}\n" * 2
+    path = project.pipeline("long", TRAIN.replace("  - normalize", f"{colours}  - normalize"))
+    for more in ([], ["--cost", "--samples", 2]):
+        seen = run_on_terminal(
+            "describe", "pipeline", path, "--config", project.config, *more, columns=80
+        )
+        plain = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", seen)
+        lines = plain[plain.index("cost of one sample" if more else "outputs, one") :].splitlines()
+        assert max(map(len, lines)) <= 80, "\n".join(lines)
+    step = next(number for number, line in enumerate(lines) if " decode + random" in line)
+    indent = " " * (lines[step].index("decode") + 2)
+    assert lines[step + 1].startswith(indent) and lines[step + 1][len(indent)] != " "
 
 
 def test_images_that_other_processes_decode_are_not_measured(project):
