@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "server/base/log_limiter.h"
+#include "server/base/no_throw.h"
 #include "server/base/status.h"
 
 namespace feedwater::server {
@@ -195,8 +196,7 @@ bool DiskTier::Append(int64_t record, uint64_t stamp, absl::Span<const std::byte
     full_ = true;
     return false;
   }
-  Item item{record, stamp, {}};
-  if (!Queue(std::move(item), block)) {
+  if (!Queue(record, stamp, block)) {
     bytes_ -= size;
     options_.quota->Give(size);
     return false;
@@ -206,18 +206,37 @@ bool DiskTier::Append(int64_t record, uint64_t stamp, absl::Span<const std::byte
 }
 
 // False when the disk is behind, or memory short.
-bool DiskTier::Queue(Item item, absl::Span<const std::byte> block) {
+bool DiskTier::Queue(int64_t record, uint64_t stamp, absl::Span<const std::byte> block) {
+  Item item{record, stamp, {}};
   if (options_.budget != nullptr) {
     auto memory = options_.budget->Reserve("cache writes", static_cast<int64_t>(block.size()));
     if (!memory.ok()) return false;
     item.memory = *std::move(memory);
   }
+  {
+    MutexLock lock(&mu_);
+    if (queued_bytes_ + block.size() > kMaxQueuedBytes && queued_bytes_ > 0) return false;
+    queued_bytes_ += block.size();
+  }
+  const absl::Status queued = NoThrow([&] {
+    item.block.assign(block.begin(), block.end());  // without the lock
+    MutexLock lock(&mu_);
+    queue_.push_back(std::move(item));
+    return absl::OkStatus();
+  });
+  if (queued.ok()) return true;
   MutexLock lock(&mu_);
-  if (queued_bytes_ + block.size() > kMaxQueuedBytes && queued_bytes_ > 0) return false;
-  queued_bytes_ += block.size();
-  item.block.assign(block.begin(), block.end());
-  queue_.push_back(std::move(item));
-  return true;
+  queued_bytes_ -= block.size();
+  return false;
+}
+
+void DiskTier::ReadFailed(const absl::Status& status) {
+  if (read_errors_.fetch_add(1) + 1 != kMostReadErrors) return;
+  is_broken_ = true;
+  if (ClientLog().Admits("caches whose disk failed", LogLimiter::kNoSource)) {
+    spdlog::warn("cache {}: its disk is used no longer: {}", options_.folder,
+                 std::string(status.message()));
+  }
 }
 
 void DiskTier::Forget(int64_t record) {

@@ -65,6 +65,11 @@ class DiskTier final : public ObjectSource {
   bool Append(int64_t record, uint64_t stamp, absl::Span<const std::byte> block);
   // The block turned out to be damaged or out of date: the next start must not find it.
   void Forget(int64_t record);
+  // A block could not be read. Where that goes on, the disk is used no longer.
+  void ReadFailed(const absl::Status& status);
+  bool is_readable() const {
+    return read_errors_.load(std::memory_order_relaxed) < kMostReadErrors;
+  }
   // Waits until everything queued is written. For tests and for a tidy end.
   void Flush();
 
@@ -86,13 +91,15 @@ class DiskTier final : public ObjectSource {
     MemoryReservation memory = {};
   };
   struct JournalEntry;
+  static constexpr int kMostReadErrors = 8;  // each may have taken seconds
 
   explicit DiskTier(Options options);
   absl::Status Recover();
   absl::Status StartJournal();
   absl::Status ReplayJournal(uint64_t journal_bytes);
   bool WriteNext();  // the saver's step
-  bool Queue(Item item, absl::Span<const std::byte> block) ABSL_LOCKS_EXCLUDED(mu_);
+  bool Queue(int64_t record, uint64_t stamp, absl::Span<const std::byte> block)
+      ABSL_LOCKS_EXCLUDED(mu_);
   void Carry(const Item& item);
   absl::Status WriteItem(const Item& item, BlockPlace* place);
   absl::Status AppendJournal(int64_t record, uint64_t packed_place, uint64_t stamp);
@@ -104,6 +111,7 @@ class DiskTier final : public ObjectSource {
   std::atomic<int64_t> limit_;
   std::atomic<bool> full_{false};       // a block found no room
   std::atomic<bool> is_broken_{false};  // the disk has failed
+  std::atomic<int> read_errors_{0};
 
   // Of the saver alone, once it writes.
   Fd segment_;

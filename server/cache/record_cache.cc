@@ -120,8 +120,9 @@ RecordCache::Found RecordCache::Find(int64_t record, uint64_t stamp) const {
       return found;
     }
   }
-  const uint64_t on_disk =
-      disk_ == nullptr ? kNowhere : on_disk_[record].load(std::memory_order_acquire);
+  const uint64_t on_disk = disk_ == nullptr || !disk_->is_readable()
+                               ? kNowhere
+                               : on_disk_[record].load(std::memory_order_acquire);
   if (BlockPlace::IsPlace(on_disk) &&
       disk_stamps_[record].load(std::memory_order_acquire) == stamp) {
     disk_hits_.fetch_add(1, std::memory_order_relaxed);
@@ -208,6 +209,12 @@ absl::StatusOr<BlockView> RecordCache::TakeFromDisk(int64_t record, uint64_t sta
   }
   PutInMemory(record, stamp, bytes.first(BlockBytes(block->payload.size())));
   return block;
+}
+
+void RecordCache::ReadFailed(int64_t record, const Extent& from, const absl::Status& status) {
+  damaged_.fetch_add(1, std::memory_order_relaxed);
+  TakeOut(record, from);
+  disk_->ReadFailed(status);
 }
 
 // Unless another block has come in its place while this one was being read.

@@ -83,7 +83,11 @@ class RecordCache {
   absl::StatusOr<BlockView> TakeFromDisk(int64_t record, uint64_t stamp, const Extent& from,
                                          absl::Span<const std::byte> bytes);
 
+  // What Find's extent gave could not be read: the record is then made anew.
+  void ReadFailed(int64_t record, const Extent& from, const absl::Status& status);
+
   const ObjectSource* disk() const { return disk_.get(); }
+  bool has_lost_disk() const { return disk_ == nullptr && !options_.folder.empty(); }
   bool has_memory() const { return !in_memory_.empty(); }
   // Of a cache that is shared: the most that anybody asked for counts.
   void RaiseLimits(int64_t memory_limit, int64_t disk_limit);

@@ -52,7 +52,7 @@ void AwayRead::Run() {
       FW_ASSIGN_OR_RETURN(op.file, open());
     }
     if (op.file == nullptr) return absl::OkStatus();
-    is_settled = WouldShowChanges(*op.file);
+    is_settled = IsSettled(*op.file);
     ReadEngine::ReadHere(&op);
     FW_RETURN_IF_ERROR(op.status);
     return ProveUnchanged(*op.file);

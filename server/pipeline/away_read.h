@@ -52,7 +52,7 @@ class AwayRead final : public StorageCall,
   // Set before it is started, and not touched by anybody else until it is back.
   ReadOp op;                   // its file may be missing
   ReadBuffers::Buffer buffer;  // of `op`
-  bool is_settled = true;      // WouldShowChanges when it was read
+  bool is_settled = true;      // IsSettled when it was read
   // Gives the file; null: there was only something to look at.
   std::function<absl::StatusOr<std::shared_ptr<const OpenedFile>>()> open;
   std::shared_ptr<Mailbox> home;

@@ -131,7 +131,7 @@ absl::Status StorageReads::Begin(StorageRead* read) {
   op.user = read;
   Count(*read);
   if (!goes_away) {
-    if (is_of_job) read->is_settled = WouldShowChanges(*op.file);
+    if (is_of_job) read->is_settled = IsSettled(*op.file);
     engine_->Submit(&op);
     unstarted_ = true;
   } else if (is_of_job) {

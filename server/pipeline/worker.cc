@@ -243,7 +243,11 @@ void Worker::Process(Sample* sample) {
   RecordReader::AddFiles(sample->bytes, &work.files);
   if (sample->bytes.origin() != RecordBytes::Origin::kDataset) {
     // Whatever is wrong with what was kept, the record itself may be good.
-    if (status.ok()) status = runner_.OpenCached(batch.job(), sample->bytes);
+    if (status.ok()) {
+      status = runner_.OpenCached(batch.job(), sample->bytes);
+    } else if (!absl::IsResourceExhausted(status)) {  // not for want of memory or handles
+      batch.job().cache()->ReadFailed(sample->bytes.record(), sample->bytes.kept_at(), status);
+    }
     if (!status.ok()) return reader_->StartAnew(&sample->bytes);
   }
   if (status.ok()) {

@@ -47,13 +47,15 @@ uint64_t FileStamp(const struct stat& info);
 absl::Status ProveUnchanged(const OpenedFile& file);
 // Whether whatever is written into the file from now on shows in its stamp: not within the tick of
 // its last change. What is read before may be half of that change.
-bool WouldShowChanges(const OpenedFile& file);
 bool WouldShowChanges(const struct stat& info, bool is_local);
-// File times move in ticks of 10 ms at most.
+// File times move in ticks of 10 ms at most, but where they have no fractions of a second.
 inline constexpr int64_t kFileTimeTickNs = 20'000'000;
-// Waits, 20 ms at most, until a later change of what `info` describes would show in its times. Call
-// it between taking the stamp and looking inside.
+// Waits, 20 ms at most (2 s where times have no fractions), until a later change of what `info`
+// describes would show in its times. Call it between taking the stamp and looking inside.
 void AwaitClockTick(const struct stat& info);
+// Whether what is read from the file now may be kept under its stamp, which moves when a write
+// begins: the last one has ended, even if it was as long as the file and slow.
+bool IsSettled(const OpenedFile& file);
 // FileChangedError, with the cure behind what is said.
 absl::Status FileHasChanged(absl::string_view message);
 

@@ -176,31 +176,48 @@ absl::Status ProveUnchanged(const OpenedFile& file) {
 
 namespace {
 
-bool WouldShow(int64_t age_ns, bool is_local) {
+constexpr int64_t kSecondNs = 1'000'000'000;
+constexpr int64_t kServerClockNs = 2 * kSecondNs;    // that of a file server may be behind
+constexpr int64_t kMostOfAWrite = int64_t{2} << 30;  // Linux moves no more in one call
+constexpr int64_t kSlowWriteBytesPerSecond = 50'000'000;
+
+// ext3, ext4 with small inodes and FAT have whole seconds, or two.
+int64_t TickNs(int64_t changed_ns) {
+  return changed_ns % kSecondNs == 0 ? 2 * kSecondNs + kFileTimeTickNs : kFileTimeTickNs;
+}
+
+// `after_ns`: how long after its last change.
+bool IsAfter(int64_t after_ns, int64_t changed_ns, bool is_local) {
+  const int64_t age_ns = ClockNs(CLOCK_REALTIME) - changed_ns;
   // Of another clock, which is ahead of ours: it cannot be told. Our own was set back.
   if (age_ns < 0) return is_local;
-  return age_ns >= kFileTimeTickNs;
+  return age_ns >= after_ns;
 }
 
 // The modification time may be any that somebody has set.
-int64_t AgeNs(const struct stat& info) {
-  return ClockNs(CLOCK_REALTIME) - (info.st_ctim.tv_sec * 1'000'000'000 + info.st_ctim.tv_nsec);
+int64_t ChangedNs(const struct stat& info) {
+  return info.st_ctim.tv_sec * kSecondNs + info.st_ctim.tv_nsec;
 }
 
 }  // namespace
 
-bool WouldShowChanges(const OpenedFile& file) {
-  return WouldShow(ClockNs(CLOCK_REALTIME) - file.changed_ns, file.is_local);
+bool WouldShowChanges(const struct stat& info, bool is_local) {
+  return IsAfter(TickNs(ChangedNs(info)), ChangedNs(info), is_local);
 }
 
-bool WouldShowChanges(const struct stat& info, bool is_local) {
-  return WouldShow(AgeNs(info), is_local);
+bool IsSettled(const OpenedFile& file) {
+  const int64_t write_ns =
+      std::min(file.size, kMostOfAWrite) * (kSecondNs / 1000) / (kSlowWriteBytesPerSecond / 1000);
+  const int64_t tick_ns = TickNs(file.changed_ns);
+  return IsAfter(write_ns + (file.is_local ? tick_ns : std::max(tick_ns, kServerClockNs)),
+                 file.changed_ns, file.is_local);
 }
 
 void AwaitClockTick(const struct stat& info) {
-  const int64_t age_ns = AgeNs(info);
-  if (age_ns >= 0 && age_ns < kFileTimeTickNs)
-    std::this_thread::sleep_for(std::chrono::nanoseconds(kFileTimeTickNs - age_ns));
+  const int64_t age_ns = ClockNs(CLOCK_REALTIME) - ChangedNs(info);
+  const int64_t tick_ns = TickNs(ChangedNs(info));
+  if (age_ns >= 0 && age_ns < tick_ns)
+    std::this_thread::sleep_for(std::chrono::nanoseconds(tick_ns - age_ns));
 }
 
 uint64_t FileStamp(const struct stat& info) {

@@ -71,6 +71,21 @@ TEST(Cache, TakesTheMemoryOfItsDiskFromTheUsersShare) {
   EXPECT_TRUE(on_disk("two", 100'000));
 }
 
+TEST(Cache, KeepsWhatIsInMemoryWhereTheDiskDoesNotWork) {
+  TempFolder temp;
+  auto budget = MemoryBudget::Create(64 << 20);
+  const auto share = MemoryBudget::CreateShare(10, budget);  // not for the table of the disk
+  Cache cache(
+      {.memory_bytes = 8 << 20, .disk_bytes = 1 << 20, .state_dir = temp.path(), .budget = budget});
+  const auto get = [&] { return *cache.Get({"set", "bytes-1", 10, 8 << 20, 1 << 20}, share); };
+  get();
+  auto records = get();
+  EXPECT_EQ(records->disk(), nullptr);
+  records->Put(1, kStamp, PayloadOf(1, 10));
+  records = nullptr;
+  EXPECT_EQ(get()->Find(1, kStamp).where, RecordCache::Where::kMemory);
+}
+
 TEST(Cache, ClosesAnIdleCacheWhenAnotherNeedsItsMemory) {
   Cache cache({.memory_bytes = 4 << 20, .disk_bytes = 0, .state_dir = "", .budget = nullptr});
   auto first = *cache.Get({"first", "bytes-1", 100, 4 << 20, 0});

@@ -195,6 +195,27 @@ TEST_F(RecordCacheTest, IsFullAgainAfterARestartAndMovesIntoMemory) {
   }
 }
 
+// A disk on its way out may take seconds for each error.
+TEST_F(RecordCacheTest, ABlockThatCannotBeReadIsTakenOutAndADiskOfManyIsNotAsked) {
+  const absl::Status error = absl::UnavailableError("Input/output error");
+  auto cache = Open(20, 0, 1 << 20);
+  for (int64_t r = 0; r < 20; ++r) cache->Put(r, kStamp, PayloadOf(r, 100));
+  cache->Flush();
+  for (int64_t r = 0; r < 8; ++r) {
+    const RecordCache::Found found = cache->Find(r, kStamp);
+    ASSERT_EQ(found.where, RecordCache::Where::kDisk);
+    EXPECT_FALSE(cache->Wants(r, kStamp));
+    cache->ReadFailed(r, found.extent, error);
+    EXPECT_EQ(cache->Find(r, kStamp).where, RecordCache::Where::kNowhere);
+    EXPECT_EQ(cache->Wants(r, kStamp), r < 7) << "it is made anew, and kept anew";
+  }
+  EXPECT_EQ(cache->Find(10, kStamp).where, RecordCache::Where::kNowhere);
+  EXPECT_EQ(cache->counts().damaged, 8u);
+  cache->Put(0, kStamp, PayloadOf(0, 100));
+  cache->Flush();
+  EXPECT_EQ(cache->counts().disk_records, 12);
+}
+
 // The same in memory and on disk: another state of a file is another file.
 TEST_F(RecordCacheTest, DoesNotFindWhatWasKeptFromAnotherStateOfTheFile) {
   for (const int64_t memory : {0, 1 << 20}) {

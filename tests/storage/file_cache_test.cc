@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <limits>
 #include <thread>
 
 #include "gmock/gmock.h"
@@ -94,19 +95,44 @@ TEST_F(FileCacheTest, AFileHasChangedWhenTheKernelSaysSoAndNotWhenItsTimesDo) {
             Open(cache, 5)->changed_ns);
 }
 
-TEST_F(FileCacheTest, WhatIsWrittenWithinATickOfTheLastChangeNeedNotShow) {
-  OpenedFile file;
-  const auto of_age = [&](int64_t ns, bool is_local) {
-    file.changed_ns = ClockNs(CLOCK_REALTIME) - ns;
-    file.is_local = is_local;
-    return WouldShowChanges(file);
-  };
+// A write moves the stamp when it begins, and may be as long as the file.
+TEST_F(FileCacheTest, AFileIsSettledOnceItsLastWriteHasEndedForSure) {
   const int64_t second = 1'000'000'000;
+  const auto is_settled = [&](int64_t age_ns, int64_t bytes, bool is_local) {
+    OpenedFile file;
+    file.changed_ns = (ClockNs(CLOCK_REALTIME) - age_ns) | 1;
+    file.size = bytes;
+    file.is_local = is_local;
+    return IsSettled(file);
+  };
   for (bool is_local : {false, true}) {
-    EXPECT_FALSE(of_age(0, is_local));
-    EXPECT_TRUE(of_age(second, is_local));
-    EXPECT_EQ(of_age(-second, is_local), is_local) << "our own clock was set back, or another's";
+    EXPECT_FALSE(is_settled(0, 1000, is_local));
+    EXPECT_EQ(is_settled(second, 1000, is_local), is_local) << "a server's clock may be behind";
+    EXPECT_TRUE(is_settled(3 * second, 1000, is_local));
+    EXPECT_EQ(is_settled(-second, 1000, is_local), is_local)
+        << "our own clock was set back, or another's";
+    EXPECT_FALSE(is_settled(10 * second, 1'000'000'000, is_local));
+    EXPECT_TRUE(is_settled(23 * second, 1'000'000'000, is_local));
+    EXPECT_TRUE(is_settled(50 * second, std::numeric_limits<int64_t>::max(), is_local));
   }
+}
+
+TEST_F(FileCacheTest, TimesWithoutFractionsMoveInLongTicks) {
+  const int64_t now_s = ClockNs(CLOCK_REALTIME) / 1'000'000'000;
+  struct stat info {};
+  OpenedFile file;
+  for (const auto& [age_s, is_over] : {std::pair{1, false}, {4, true}}) {
+    info.st_ctim.tv_sec = now_s - age_s;
+    file.changed_ns = info.st_ctim.tv_sec * 1'000'000'000;
+    EXPECT_EQ(WouldShowChanges(info, true), is_over);
+    EXPECT_EQ(IsSettled(file), is_over);
+    AwaitClockTick(info);
+    EXPECT_TRUE(WouldShowChanges(info, true));
+    EXPECT_TRUE(IsSettled(file));
+  }
+}
+
+TEST_F(FileCacheTest, WhatIsWrittenWithinATickOfTheLastChangeNeedNotShow) {
   struct stat info {};
   clock_gettime(CLOCK_REALTIME, &info.st_ctim);
   EXPECT_FALSE(WouldShowChanges(info, true));
