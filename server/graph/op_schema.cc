@@ -149,6 +149,7 @@ std::string NotKnown(absl::string_view name) {
 }  // namespace
 
 std::string UnknownOp(absl::string_view name) {
+  constexpr size_t kMostMeant = 4;  // `random` is no hint
   const std::vector<OpOfOtherName> found = FindByOtherName(name);
   if (!found.empty()) {
     return absl::StrCat("unknown op '", Printable(name), "': ", found[0].Text(),
@@ -168,7 +169,7 @@ std::string UnknownOp(absl::string_view name) {
       const std::vector<absl::string_view> words = absl::StrSplit(known, '_');
       if (absl::c_linear_search(words, name)) with.push_back(absl::StrCat("'", known, "'"));
     }
-    if (with.empty()) return NotKnown(name);
+    if (with.empty() || with.size() > kMostMeant) return NotKnown(name);
     return absl::StrCat("unknown op '", Printable(name), "', did you mean ",
                         absl::StrJoin(with, " or "), "?");
   }

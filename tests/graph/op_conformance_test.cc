@@ -426,6 +426,7 @@ TEST(OpRegistry, AnUnknownOpIsToldByTheNameOfAnotherLibrary) {
       {"permute_channels", "random_channel_permutation"}};
   for (const auto& [name, op] : everyday)
     EXPECT_THAT(UnknownOp(name), HasSubstr(absl::StrCat("'", op, "'"))) << name;
+  EXPECT_THAT(UnknownOp("random"), HasSubstr(". Known: "));
   EXPECT_THAT(UnknownOp("resise"), HasSubstr("did you mean 'resize'? Known: "));
   EXPECT_THAT(UnknownOp("RandomColorAdjus"),
               HasSubstr("did you mean 'RandomColorAdjust'? 'RandomColorAdjust' is MindSpore's"));
