@@ -236,7 +236,7 @@ def test_another_function_of_the_same_name_is_refused(make_daemon, folder):
 def test_a_batch_that_no_call_takes_is_refused_when_it_is_opened(daemon, serve):
     """By the file's batch size and by the loader's, before any memory is taken for it."""
     serve("whole", own.invert)
-    op = {"python": {"name": "whole", "batch": True, "shape": [1048528]}}  # 1 MiB with its head
+    op = {"python": {"name": "whole", "batch": True, "shape": [1048528]}}  # and 192 bytes go in
 
     def opened(size: int, **options) -> Loader:
         pipeline = Pipeline(
@@ -249,7 +249,7 @@ def test_a_batch_that_no_call_takes_is_refused_when_it_is_opened(daemon, serve):
 
     for size, options in ((513, {}), (4, {"batch_size": 513})):
         with pytest.raises(
-            errors.InvalidArgument, match=r"op 'python' of the batch.*513.*at most 512 fits"
+            errors.InvalidArgument, match=r"op 'python' of the batch.*513.*at most 511 fits"
         ):
             opened(size, **options)
     opened(513, batch_size=4).close()
