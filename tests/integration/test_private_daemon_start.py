@@ -19,10 +19,10 @@ from private_home import (
 def test_why_a_daemon_does_not_start_is_told_where_children_are_not_waited_for(home):
     out, told = home.run(
         "signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
-        "try:\n    open_loader(memory='1 byte')\n"
+        "try:\n    open_loader(memory='1 B')\n"
         "except feedwater.Error as error:\n    say(str(error))\n"
     )
-    assert "did not start: memory=1 byte" in out and STARTED not in told
+    assert "did not start: memory=1 B: " in out and STARTED not in told
     assert not home.files()
     out, told = home.run("signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n" + TRAIN)
     assert len(json.loads(out)[1]) == 10 and told.count(STARTED) == 1
@@ -118,7 +118,8 @@ def test_a_daemon_that_was_named_is_never_replaced(home, how):
         ("cpus='many'", "cpus"),
         ("cpus=0", "cpus"),
         ("cpus=4096", "cpus=4096: must be a count from 1"),
-        ("memory='1 byte'", "memory=1 byte: "),
+        ("memory='1 B'", "memory=1 B: "),
+        ("memory='1 byte'", "give a size such as '8GiB'"),
         ("memory=1.5", "memory"),
     ],
 )

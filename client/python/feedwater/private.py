@@ -113,7 +113,12 @@ def check_wanted(cpus: Union[int, str, None], memory: Union[int, str, None]) -> 
     text = None if cpus in (None, "auto") else str(cpus).strip()
     if text is not None and not re.fullmatch(r"[1-9]\d*|\d+( *[-,] *\d+)+", text):
         raise errors.InvalidArgument(f"cpus is {cpus!r}: give a count, or a list such as '0-3,8'")
-    return Wanted(text, None if memory in (None, "auto") else str(memory).strip())
+    size = None if memory in (None, "auto") else str(memory).strip()
+    if size is not None and bytes_of(size, -1) < 0:
+        raise errors.InvalidArgument(
+            f"memory is {memory!r}: give a size such as '8GiB', or a number of bytes"
+        )
+    return Wanted(text, size)
 
 
 def key_of(place: RankPlacement, job: Optional[str]) -> str:

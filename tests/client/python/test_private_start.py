@@ -260,9 +260,9 @@ def test_a_daemon_that_does_not_serve_did_not_start_whatever_its_status(
             "cpus=64: must be a count from 1 to 2, not 64. Cure: another cpus=, or leave it out",
         ),
         (
-            private.Wanted(None, "1 byte"),
+            private.Wanted(None, "1 B"),
             "memory: 1 B is too little",
-            "memory=1 byte: 1 B is too little. Cure: another memory=, or leave it out",
+            "memory=1 B: 1 B is too little. Cure: another memory=, or leave it out",
         ),
         # Of a machine that has too little for what the loader chose.
         (
