@@ -194,11 +194,6 @@ bool IsAfter(int64_t after_ns, int64_t changed_ns, bool is_local) {
   return age_ns >= after_ns;
 }
 
-// The modification time may be any that somebody has set.
-int64_t ChangedNs(const struct stat& info) {
-  return info.st_ctim.tv_sec * kSecondNs + info.st_ctim.tv_nsec;
-}
-
 }  // namespace
 
 bool WouldShowChanges(const struct stat& info, bool is_local) {
