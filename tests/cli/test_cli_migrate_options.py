@@ -6,7 +6,7 @@ import pytest
 from migration import head, migrate, translated, write
 
 PARSER = (
-    "import argparse\nimport json\nimport logging\nimport yaml\nimport wandb\n"
+    "import argparse\nimport json\nimport logging\nimport sys\nimport yaml\nimport wandb\n"
     "import torch.multiprocessing as mp\n"
     "logger = logging.getLogger()\n"
     "p = argparse.ArgumentParser()\n"
@@ -77,6 +77,49 @@ CHANGED = {
     "exec": ARGS + "exec(open('configurator.py').read())\n" + loader(),
     "a command line of the script's": "args = p.parse_args(['--size', '9'])\n" + loader(),
     "a command line with a name": "argv = ['--size', '9']\nargs = p.parse_args(argv)\n" + loader(),
+    "a command line that is put together": (
+        "args = p.parse_args(sys.argv[1:] + ['--size', '9'])\n" + loader()
+    ),
+    "a command line of a text": "args = p.parse_args('--size 9'.split())\n" + loader(),
+    "a command line of a text, named": (
+        "args = p.parse_args(args='--size 9'.split(' '))\n" + loader()
+    ),
+    "a command line of a condition": (
+        "args = p.parse_args(args=['--size=9'] if x else None)\n" + loader()
+    ),
+    "a command line of a comprehension": (
+        "args = p.parse_args([word for word in words])\n" + loader()
+    ),
+    "a command line of the environment": (
+        "argv = os.environ['OPTS'].split()\nargs = p.parse_args(argv)\n" + loader()
+    ),
+    "a command line that grows": (
+        "argv = sys.argv[1:]\nargv.append('--size=9')\nargs = p.parse_args(argv)\n" + loader()
+    ),
+    "a command line of a parameter": (
+        "def parse(argv):\n    return p.parse_args(argv)\n"
+        "args = parse(['--size', '9'])\n" + loader()
+    ),
+    "a command line of a parameter's default": (
+        "def parse(argv=['--size', '9']):\n    return p.parse_args(argv)\n"
+        "args = parse()\n" + loader()
+    ),
+    "a command line of a parameter that others give": (
+        f"def main(argv):\n    args = p.parse_args(argv)\n{loader(indent='    ')}"
+    ),
+    "sys.argv": "sys.argv = ['x', '--size', '9']\n" + ARGS + loader(),
+    "sys.argv by setattr": "setattr(sys, 'argv', ['x'])\n" + ARGS + loader(),
+    "sys.argv in place": "sys.argv += ['--size', '9']\n" + ARGS + loader(),
+    "sys.argv by a method": "sys.argv.extend(['--size', '9'])\n" + ARGS + loader(),
+    "sys.argv in parts": "sys.argv[1:] = ['--size', '9']\n" + ARGS + loader(),
+    "sys.argv without a part": "del sys.argv[1:]\n" + ARGS + loader(),
+    "sys.argv by another name": "argv = sys.argv\nargv.append('-x')\n" + ARGS + loader(),
+    "sys.argv by its own name": (
+        "from sys import argv\nargv.append('-x')\n" + ARGS + loader()
+    ),
+    "actions of the parser": (
+        "for action in p._actions:\n    action.default = 9\n" + ARGS + loader()
+    ),
     "another namespace": "args = p.parse_args(namespace=mine)\n" + loader(),
     "a file of the parser": (
         "q = configargparse.ArgParser(default_config_files=['c.yaml'])\n" + ARGS + loader()
@@ -204,6 +247,17 @@ READ = {
         + ARGS + "model.train()\nRun().fit(args)\n" + loader()
     ),
     "of an own command line": "args = p.parse_args(sys.argv[1:])\n" + loader(),
+    "of a command line with a name": (
+        "argv = sys.argv[1:]\nargs = p.parse_args(args=argv)\n" + loader()
+    ),
+    "of a command line that a function may be given": (
+        f"def main(argv=None):\n    args = p.parse_args(argv)\n{loader(indent='    ')}"
+        "if __name__ == '__main__':\n    main(sys.argv[1:])\n"
+    ),
+    "of a command line that is shown": (
+        "print(' '.join(sys.argv), len(sys.argv), sys.argv[0])\nfor word in sys.argv:\n"
+        "    logger.info(word)\n" + ARGS + loader()
+    ),
     "of an empty command line": "args = p.parse_args([])\n" + loader(),
     "any arguments of another function": (
         "def any(*args, **more):\n    return other(*args, **more)\n" + ARGS + loader()

@@ -183,6 +183,10 @@ class Script:
                     return node, module
         return None
 
+    def imports(self, name: str) -> list[str]:
+        """Return in full what a name may be by imports."""
+        return list(self._imported.get(name, ()))
+
     def is_imported(self, name: str) -> bool:
         """Tell whether an import may give a name its value."""
         return name in self._imported
@@ -282,6 +286,10 @@ class Script:
     def is_set_once(self, node: ast.Attribute) -> bool:
         """Tell whether `OBJECT.NAME` is set at most once in the script, and that by `self`."""
         return len(self._found(node)) <= 1 and not self._uses.attribute_changes(node.attr)
+
+    def sets(self, name: str) -> int:
+        """Return how often the script sets an attribute of this name, of whatever object."""
+        return self._uses.sets(name)
 
     def is_outer(self, name: str) -> bool:
         """Tell whether `global` or `nonlocal` names it anywhere."""

@@ -90,6 +90,18 @@ class Functions:
                         self._calls.setdefault(called, []).append(node)
         return self._calls.get(function, [])
 
+    def is_only_called(self, function: Function) -> bool:
+        """Tell whether a function's name serves for calls of it alone."""
+        parents = self._script.parents
+        for node in self._script.nodes:
+            is_name = isinstance(node, ast.Name) and node.id == function.name
+            is_attribute = isinstance(node, ast.Attribute) and node.attr == function.name
+            if is_name or (is_attribute and self.is_method(function)):
+                call = parents[node]
+                if not isinstance(call, ast.Call) or call.func is not node:
+                    return False
+        return not function.decorator_list
+
     def default_of(self, function: Function, parameter: ast.arg) -> Optional[ast.expr]:
         """Return the default of a parameter."""
         arguments = function.args

@@ -12,6 +12,7 @@ import ast
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Optional, Union
 
+from .script_command_line import CommandLine
 from .script_functions import FUNCTIONS, Function, Functions
 from .script_uses import LOGS, PURE, Uses
 
@@ -70,6 +71,7 @@ class Options:
         self._script = script
         self._uses = uses
         self._functions = Functions(script)
+        self._command_line = CommandLine(script, self._functions)
         self._declared: dict[str, tuple[int, Optional[ast.expr]]] = {}
         self._parsed: list[ast.Call] = []  # calls of parse_args
         self._elsewhere: Optional[ast.AST] = None  # what gives all of them values
@@ -193,6 +195,11 @@ class Options:
         line = getattr(change, "lineno", 0)
         return f" (line {line} may give the options other values)" if change is not None else ""
 
+    def are(self, node: ast.expr) -> bool:
+        """Tell whether a name is what parse_args() gave, whatever was changed in it since."""
+        self.change()  # which follows them
+        return isinstance(node, ast.Name) and self._are_options(node)
+
     def _are_options(self, node: ast.expr, depth: int = 0) -> bool:
         """Tell whether an expression is what parse_args() gave, and nothing else."""
         what: Optional[ast.AST] = None
@@ -267,32 +274,33 @@ class Options:
         """Return a place where the script may change its options, whichever; None without."""
         if not self._is_followed:
             self._is_followed = True
-            self._changed = self._elsewhere or self._uses.dynamic
-            if self._changed is None:
-                try:
-                    self._follow()
-                except _Changed as found:
-                    self._changed = found.node
+            changed = self._follow()
+            places = (
+                self._elsewhere,
+                self._uses.dynamic,
+                self._command_line.change(self._parsed),
+                *self._uses.attribute_changes("default"),  # of an action of the parser
+                changed,
+            )
+            self._changed = next((place for place in places if place is not None), None)
         return self._changed
 
-    def _follow(self) -> None:
-        """Look at every use of what holds the options; raise _Changed."""
-        work: list[_Holder] = []
+    def _follow(self) -> Optional[ast.AST]:
+        """Look at every use of what holds the options; return the first that may change them."""
+        work: list[tuple[ast.expr, bool]] = [(call, True) for call in self._parsed]
         seen: set[_Holder] = set()
-        for call in self._parsed:
-            for argument in [*call.args, *(keyword.value for keyword in call.keywords)]:
-                values: list[Optional[ast.expr]] = [argument]
-                if isinstance(argument, ast.Name):
-                    values = [value for value, _ in self._script.assignments(argument)]
-                if any(isinstance(v, (ast.List, ast.Tuple)) and v.elts for v in values):
-                    raise _Changed(call)  # a command line of the script's own
-            work += self._use(call, True)
+        changed: Optional[ast.AST] = None
         while work:
-            holder = work.pop()
-            if holder not in seen:
-                seen.add(holder)
-                for use in self._uses_of(holder):
-                    work += self._use(use, holder[2])
+            try:
+                holders = self._use(*work.pop())
+            except _Changed as found:
+                changed = changed or found.node
+                continue
+            for holder in holders:
+                if holder not in seen:
+                    seen.add(holder)
+                    work += [(use, holder[2]) for use in self._uses_of(holder)]
+        return changed
 
     def _uses_of(self, holder: _Holder) -> Sequence[ast.expr]:
         scope, name, _ = holder

@@ -118,6 +118,10 @@ class Uses:
         ]
         return found + self._setattrs(name)
 
+    def sets(self, name: str) -> int:
+        """Return in how many places an attribute of any object is set."""
+        return sum(not _is_load(node) for node in self._attributes.get(name, []))
+
     # --- variables
 
     def _variable(self, node: ast.AST) -> Optional[Variable]:
