@@ -202,6 +202,88 @@ def test_texts_that_are_put_together_are_one_path(project):
             assert found["dataset"]["root"] == folder, expression
 
 
+# Folders that are another one each time, and what of them is.
+OVER = "DataLoader(datasets.ImageFolder({}, transforms.ToTensor()))"
+GET = f"def get(root):\n    return {OVER.format('root')}"
+FOLDERS = {
+    "a parameter": (f"{GET}\nget('/d/x')\nget('/d/y')", "root"),
+    "a parameter of a function that others may call": (GET, "root"),
+    "a parameter in a loop": (f"{GET}\nfor folder in folders:\n    get(folder)", "root"),
+    "a parameter of what is decorated": (f"@twice\n{GET}\nget('/d/x')", "root"),
+    "a parameter of what is handed on": (f"{GET}\nmap(get, folders)", "root"),
+    "a part of a path": (
+        f"def get(split):\n    return {OVER.format('os.path.join(args.data, split)')}", "split"
+    ),
+    "a part of a text": (
+        f"def get(split):\n    where = f'{{base}}/{{split}}'\n    return {OVER.format('where')}",
+        "split",
+    ),
+    "options that anything may be": (f"def get(cfg):\n    return {OVER.format('cfg.data')}", "cfg"),
+    "an attribute of several objects": (
+        "class Data:\n    def __init__(self, root):\n        self.root = root\n"
+        f"    def loader(self):\n        return {OVER.format('self.root')}\nData(a)\nData(b)",
+        "root",
+    ),
+    "an attribute that is set twice": (
+        f"cfg = load()\ncfg.root = a\nl = {OVER.format('cfg.root')}\ncfg.root = b", "cfg.root"
+    ),
+    "a loop": (f"for root in a, b:\n    l = {OVER.format('root')}", "root"),
+    "what a loop gives": (
+        f"for root in a, b:\n    where = str(root)\n    l = {OVER.format('where')}", "root"
+    ),
+    "a comprehension": (f"l = [{OVER.format('root')} for root in folders]", "root"),
+    "a dict of them": (f"l = {{x: {OVER.format('os.path.join(base, x)')} for x in names}}", "x"),
+    "with": (f"with folder() as root:\n    l = {OVER.format('root')}", "root"),
+    "a condition": (f"l = {OVER.format('a if x else b')}", "a if x else b"),
+    "a condition with a name": (f"r = a if x else b\nl = {OVER.format('r')}", "a if x else b"),
+    "assigned again": (
+        f"root = a\nl = {OVER.format('root')}\nroot = b\nm = {OVER.format('root')}", "root"
+    ),
+    "a call": (f"l = {OVER.format('next(folders)')}", "next(folders)"),
+    "a call in a function": (
+        f"def get():\n    where = next(folders)\n    return {OVER.format('where')}",
+        "next(folders)",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "part"), FOLDERS.values(), ids=FOLDERS)
+def test_a_folder_that_may_be_several_is_no_root(project, body, part):
+    done = migrate(write(project.folder, head(f"import os\n{body}\n")), "--json").document
+    assert done["files"] == {} and done["diff"] == ""
+    texts = [told["text"] for told in done["untranslated"]]
+    assert all(f"): {part} may be another folder each time" in text for text in texts), texts
+
+
+ONE_FOLDER = {
+    "a name that a call gave": (f"root = read()\nl = {OVER.format('root')}", "data"),
+    "a part of the environment": (
+        f"def main():\n    root = os.environ['D'] + '/x'\n    l = {OVER.format('root')}", "data"
+    ),
+    "a parameter of what is called once": (f"{GET}\nget(read())", "root"),
+    "a name of a function that is called once": (
+        f"def main():\n    root = read()\n    l = {OVER.format('root')}\nmain()", "data"
+    ),
+    "an option that a function gets": (
+        "import argparse\np = argparse.ArgumentParser()\np.add_argument('data')\n"
+        f"def get(args):\n    return {OVER.format('args.data')}\n"
+        "args = p.parse_args()\nutils.setup(args)\nget(args)\nget(args)", "data"
+    ),
+    "an import": (f"from config import root\ndef get():\n    return {OVER.format('root')}", "root"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "root"), ONE_FOLDER.values(), ids=ONE_FOLDER)
+def test_a_folder_that_is_always_the_same_is_a_root(project, body, root):
+    assert translated(project, f"import os\n{body}\n")["dataset"]["root"] == root
+
+
+def test_what_two_calls_give_is_two_roots(project):
+    body = f"a = next(it)\nb = next(it)\nx = {OVER.format('a')}\ny = {OVER.format('b')}\n"
+    files = migrate(write(project.folder, head(body)), "--json").document["files"]
+    assert ["root: data-2" in text for text in files.values()] == [False, True]
+
+
 def test_a_name_that_hides_an_import_is_not_torchvisions(project):
     body = (
         "def make(transforms):\n"
@@ -226,6 +308,7 @@ def test_values_of_a_class_tuples_and_dicts_are_followed(project):
         "        options.update({'batch_size': 6})\n"
         "        data = datasets.ImageFolder(self.root + '/val', self.t)\n"
         "        return DataLoader(data, **options)\n"
+        "made = Data(input())\n"
     )
     found = translated(project, body)
     assert list(found["notes"]["files"]) == ["val.yaml"] and not found["notes"]["untranslated"]

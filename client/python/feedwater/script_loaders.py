@@ -13,8 +13,10 @@ from .arguments import ELSEWHERE
 from .pipeline import Pipeline
 from .script import Script, is_none
 from .script_changes import Changes
-from .script_datasets import Datasets, Report, root_name
+from .script_datasets import Datasets
 from .script_order import Orders
+from .script_report import Report
+from .script_roots import root_name
 from .script_text import printable
 from .yaml_text import Comment, file_text
 

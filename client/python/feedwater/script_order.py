@@ -7,7 +7,8 @@ from typing import Any, Optional
 
 from .script import NotLiteral, Script, is_none
 from .script_changes import Changes
-from .script_datasets import Report, flag
+from .script_datasets import flag
+from .script_report import Report
 
 _SAMPLER_ARGUMENTS = ["data_source", "replacement", "num_samples", "generator"]
 _DISTRIBUTED_ARGUMENTS = ["dataset", "num_replicas", "rank", "shuffle", "seed", "drop_last"]
