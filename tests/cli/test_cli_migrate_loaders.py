@@ -49,23 +49,6 @@ def test_paths_become_a_root_and_a_path_below_it(project):
         ), notes
 
 
-def test_the_order_follows_the_sampler_and_shuffle(project):
-    data = "data = datasets.ImageFolder('/d/x', transforms.ToTensor())\n"
-    module, ordered = "torch.utils.data", "DistributedSampler(data, shuffle=False)"
-    none = "s = None\nloader = DataLoader(data, sampler=s, "
-    cases = {
-        "loader = DataLoader(data)": ("none", "partial"),
-        "loader = DataLoader(data, 4, True, drop_last=True)": ("full", "drop"),
-        f"loader = DataLoader(data, sampler={module}.{ordered})": ("none", "partial"),
-        f"loader = DataLoader(data, sampler={module}.RandomSampler(data))": ("full", "partial"),
-        f"{none}shuffle=(s is not None))": ("none", "partial"),
-        f"{none}shuffle=(s is None))": ("full", "partial"),
-    }  # fmt: skip
-    for lines, (shuffle, last) in cases.items():
-        section = translated(project, f"{data}{lines}\n")["sampler"]
-        assert section == {"shuffle": shuffle, "last": last}, lines
-
-
 UNTRANSLATED = {
     "an order that only running tells": (
         "loader = DataLoader(data, shuffle=flag())", "the order depends on flag(), which only"
@@ -267,123 +250,6 @@ def test_arguments_that_change_no_sample_are_left_out(project, data, more):
     assert f"+loader = feedwater.Loader({beside('train.yaml')})" in done.document["diff"]
 
 
-@pytest.mark.parametrize("is_named", [True, False])
-def test_a_sampler_of_one_branch_alone_is_followed(project, is_named):
-    value = "torch.utils.data.DistributedSampler(data, seed=3) if is_spread else None"
-    named, given = (f"s = {value}\n", "s") if is_named else ("", value)
-    shuffle = "(s is None)" if is_named else "True"
-    body = f"{DATA}\n{named}loader = DataLoader(data, shuffle={shuffle}, sampler={given})\n"
-    done = migrate(write(project.folder, head(body)), "--json")
-    assert done.status == 0, done.document["untranslated"]
-    assert f"+loader = feedwater.Loader({beside('train.yaml')})\n" in done.document["diff"]
-    assert "shuffle: full" in done.document["files"]["train.yaml"]
-    assert "seed: 3" in done.document["files"]["train.yaml"]
-
-
-SAMPLERS = {
-    "drawn again": ("RandomSampler(data, replacement=True)", None, "no replacement and no num_"),
-    "a number of samples": ("RandomSampler(data, False, 100)", None, "no replacement and no num_"),
-    "as is": ("RandomSampler(data, replacement=False, num_samples=None)", "", {"shuffle": "full"}),
-    "a place": (
-        "DistributedSampler(data, num_replicas=world, rank=place, seed=7)",
-        ", rank=place, world_size=world", {"shuffle": "full", "seed": 7},
-    ),
-    "the only rank": (
-        "DistributedSampler(data, num_replicas=1, rank=0)", ", rank=0, world_size=1",
-        {"shuffle": "full"},
-    ),
-    "torch's own place": (
-        "DistributedSampler(data, torch.distributed.get_world_size(), "
-        "torch.distributed.get_rank())", "", {"shuffle": "full"},
-    ),
-    "a rank alone": ("DistributedSampler(data, rank=place)", None, "takes both"),
-    "a place that a function gives": (
-        "DistributedSampler(data, world(), place())", None, "the order depends on world()"
-    ),
-    "a seed that a function gives": (
-        "DistributedSampler(data, seed=now())", None, "the order depends on now()"
-    ),
-    "arguments of a dict": ("DistributedSampler(data, **options)", None, "the order depends on"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("sampler", "added", "expected"), SAMPLERS.values(), ids=SAMPLERS)
-def test_arguments_of_samplers_are_kept_or_refused(project, sampler, added, expected):
-    body = f"{DATA}\ns = torch.utils.data.{sampler}\nloader = DataLoader(data, sampler=s)\n"
-    done = migrate(write(project.folder, head(body)), "--json").document
-    if added is None:
-        assert done["diff"] == "" and expected in done["untranslated"][0]["text"]
-        return
-    assert f"+loader = feedwater.Loader({beside('train.yaml')}{added})\n" in done["diff"]
-    (text,) = done["files"].values()
-    assert yaml.safe_load(text)["sampler"] == {**expected, "last": "partial"}
-
-
-SPREAD = {
-    "torch.distributed": "import torch.distributed as dist\n",
-    "a use of it": "torch.distributed.init_process_group('nccl')\n",
-    "a part of it": "from torch.distributed import get_rank\n",
-    "DDP": "from torch.nn.parallel import DistributedDataParallel as DDP\n",
-    "Horovod": "import horovod.torch as hvd\n",
-    "the sampler of another loader": "s = torch.utils.data.DistributedSampler(others)\n",
-}
-
-
-@pytest.mark.parametrize("lines", SPREAD.values(), ids=SPREAD)
-@pytest.mark.parametrize(
-    "order", ["", ", sampler=None", ", sampler=torch.utils.data.RandomSampler(data)"]
-)
-def test_what_every_rank_reads_whole_is_read_whole(project, lines, order):
-    body = f"{lines}{DATA}\nloader = DataLoader(data, batch_size=n{order})\n"
-    done = migrate(write(project.folder, head(body)), "--json").document
-    opened = f"feedwater.Loader({beside('train.yaml')}, batch_size=n, rank=0, world_size=1)"
-    assert f"+loader = {opened}\n" in done["diff"]
-    (note,) = [note for note in done["notes"] if "no DistributedSampler" in note["text"]]
-    assert "several ranks (line 5)" in note["text"]
-    sampled = "loader = DataLoader(data, sampler=torch.utils.data.DistributedSampler(data))\n"
-    path = write(project.folder, head(f"{lines}{DATA}\n{sampled}"))
-    done = migrate(path, "--json").document
-    assert f"+loader = feedwater.Loader({beside('train.yaml')})\n" in done["diff"]
-
-
-@pytest.mark.parametrize(
-    ("lines", "name"),
-    [
-        ("from accelerate import Accelerator\n", "Accelerate"),
-        ("import pytorch_lightning as pl\n", "Lightning"),
-        ("import lightning as L\n", "Lightning"),
-        ("import ray.train.torch\n", "Ray Train"),
-    ],
-)
-def test_what_a_framework_shares_out_is_told(project, lines, name):
-    body = f"import torch.distributed\n{lines}{DATA}\nloader = DataLoader(data)\n"
-    done = migrate(write(project.folder, head(body)), "--json").document
-    assert f"+loader = feedwater.Loader({beside('train.yaml')})\n" in done["diff"]
-    (note,) = done["notes"]
-    assert f"{name} (line 6) gives each rank its share" in note["text"]
-    assert "Loader(rank=0, world_size=1)" in note["text"]
-
-
-def test_a_place_that_only_a_branch_gives_is_refused(project):
-    body = (
-        f"{DATA}\ns = None\nif many:\n"
-        "    s = torch.utils.data.DistributedSampler(data, num_replicas=world, rank=place)\n"
-        "loader = DataLoader(data, sampler=s, shuffle=s is None)\n"
-    )
-    done = migrate(write(project.folder, head(body)), "--json").document
-    assert "s has a rank of its own only in some branches" in done["untranslated"][0]["text"]
-
-
-def test_samples_that_a_sampler_leaves_out_are_told(project):
-    body = (
-        f"{DATA}\ns = torch.utils.data.DistributedSampler(data, drop_last=True)\n"
-        "loader = DataLoader(data, sampler=s{})\n"
-    )
-    for more, count in (("", 1), (", drop_last=True", 0)):
-        done = migrate(write(project.folder, head(body.format(more))), "--json").document
-        assert len(done["notes"]) == count
-
-
 def test_two_folders_of_one_name_are_two_roots(project):
     body = "".join(
         f"{name}_loader = DataLoader(datasets.ImageFolder({folder}, transforms.ToTensor()))\n"
@@ -452,25 +318,3 @@ def test_what_older_versions_do_not_antialias_is_told(project):
     ):
         notes = translated(project, body.format(steps))["notes"]["notes"]
         assert len(notes) == count and all("0.17" in note["text"] for note in notes), steps
-
-
-def test_a_sampler_that_is_handed_out_is_the_loaders(project):
-    body = (
-        "def make(root):\n"
-        "    data = datasets.ImageFolder('/d/x', transforms.ToTensor())\n"
-        "    sampler = torch.utils.data.DistributedSampler(data)\n"
-        "    loader = DataLoader(data, sampler=sampler)\n"
-        "    return loader, sampler\n"
-        "def other():\n"
-        "    data = datasets.ImageFolder('/d/y', transforms.ToTensor())\n"
-        "    return DataLoader(data)\n"
-    )
-    done = migrate(write(project.folder, head(body)), "--json")
-    added = [line[1:].strip() for line in done.document["diff"].splitlines()[2:] if line[0] == "+"]
-    assert added == [
-        "import os",
-        "import feedwater",
-        f"loader = feedwater.Loader({beside('train.yaml')})",
-        "return loader, loader.sampler",
-        f"return feedwater.Loader({beside('train-2.yaml')}, rank=0, world_size=1)",
-    ]

@@ -230,11 +230,15 @@ class Script:
 
     def binding(self, name: ast.Name) -> ast.AST:
         """Return the nearest scope that assigns a name; the module where none does."""
-        body = self._body_of(name)  # of a class: no scope of its methods
-        if body is not None and (body, name.id) in self._assigned:
+        return self.binding_at(name.id, name)
+
+    def binding_at(self, word: str, node: ast.AST) -> ast.AST:
+        """Return the nearest scope that assigns a name, as seen from a node."""
+        body = self._body_of(node)  # of a class: no scope of its methods
+        if body is not None and (body, word) in self._assigned:
             return body
-        scope = self._scopes[name]
-        while scope is not self.tree and (scope, name.id) not in self._assigned:
+        scope = self._scopes[node]
+        while scope is not self.tree and (scope, word) not in self._assigned:
             scope = self._scopes[scope]
         return scope
 

@@ -7,6 +7,7 @@ from typing import Optional
 
 from .script import Script
 from .script_datasets import DATASETS
+from .script_samplers import Samplers
 
 
 class Changes:
@@ -20,8 +21,8 @@ class Changes:
         Parts that are no longer in the script, and parts of those that are.
     removable : dict of (str, scope)
         Names that served what was replaced, with their scopes.
-    sampled : list
-        For the name of a sampler the call that took it, and how the loader is written.
+    samplers : Samplers
+        What the script does with those of its loaders.
     """
 
     def __init__(self, script: Script) -> None:
@@ -30,7 +31,7 @@ class Changes:
         self.dead: set[ast.AST] = set()
         self.kept: set[ast.AST] = set()
         self.removable: dict[tuple[str, ast.AST], None] = {}  # in order
-        self.sampled: list[tuple[str, ast.Call, str]] = []
+        self.samplers = Samplers(script)
 
     def serves(self, use: ast.AST, call: ast.Call) -> bool:
         """Tell whether a use of a dataset takes a file's name as well, or will be gone."""
@@ -46,7 +47,7 @@ class Changes:
             isinstance(target, ast.Name)
             and (target.id, script.scope(target)) in self.removable
             and self._may_go(place)
-            and all(later.lineno > call.lineno for later in self.uses(target.id, call))
+            and self.samplers.renamed(call, target) == self.samplers.uses(call, target)
         )
 
     def may_be_unused(self, node: ast.AST, scope: ast.AST) -> None:
@@ -87,14 +88,14 @@ class Changes:
             parent = self._script.parents.get(parent)
         return False
 
-    def rename_samplers(self) -> None:
+    def rename(self, call: ast.Call, sampler: ast.Name) -> None:
         """Let `sampler.set_epoch` be the loader's, whose sampler has the same length, too."""
         script = self._script
-        for name, call, loader in self.sampled:
-            for use in self.uses(name, call):
-                if use.lineno > call.lineno:
-                    self.edits.append((*script.span(use), f"{loader}.sampler"))
-                    self.dead.add(use)
+        target = self.samplers.target(call)
+        for use in self.samplers.renamed(call, sampler):
+            assert target is not None
+            self.edits.append((*script.span(use), f"{script.whole_source(target)}.sampler"))
+            self.dead.add(use)
 
     def remove_unused(self) -> None:
         """Remove what served the replaced loaders alone: datasets, transforms, samplers, paths."""

@@ -117,7 +117,6 @@ class Migrator:
                 f"running it tells to what; DataLoader of line {shown} stays",
             )
         if self._changes.edits:
-            self._changes.rename_samplers()
             self._changes.remove_unused()
             self._changes.add_imports()
         self._found.text = self._changes.edited()
@@ -392,10 +391,8 @@ class Migrator:
         else:
             pipeline = self._choose(dataset, choices, call)
         sampler = given.get("sampler")
-        name = self._name_of(call)
-        if isinstance(sampler, ast.Name) and name:
-            loader = script.whole_source(_target(script, call))
-            self._changes.sampled.append((sampler.id, call, loader))
+        if isinstance(sampler, ast.Name):
+            self._changes.rename(call, sampler)
         self._changes.edits.append((*script.span(call), f"feedwater.Loader({pipeline}{more})"))
 
     def _choose(self, dataset: ast.expr, choices: list[_Choice], call: ast.Call) -> str:
@@ -444,12 +441,6 @@ class Migrator:
             name, number = f"{base}_{number}", number + 1
         self._words.add(name)
         return name
-
-
-def _target(script: Script, call: ast.Call) -> ast.AST:
-    parent = script.parents[call]
-    assert isinstance(parent, ast.Assign)
-    return parent.targets[0]
 
 
 def _before(node: ast.AST, call: ast.Call) -> bool:

@@ -104,6 +104,9 @@ class Orders:
         if isinstance(sampler, ast.Name):
             values = [value for value, _ in script.assignments(sampler)]
             script.meet(sampler, is_loaders=True)
+            reason = self._changes.samplers.refusal(call, sampler)
+            if reason is not None:
+                raise _NoOrder(reason)
         values = [branch for value in values for branch in _branches(value)]
         answers: set[bool] = set()
         seeds: set[int] = set()

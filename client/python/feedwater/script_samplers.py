@@ -1,0 +1,136 @@
+"""What a script does with the sampler of a loader, and how much of it a Loader's own can do.
+
+`LOADER.sampler` of a `feedwater.Loader` has set_epoch() and a length. So these are what is asked of
+it; a question whether there is a sampler is still asked of the script's own, which stays for that;
+and where anything else is done with one, its DataLoader stays.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Optional
+
+from .script import Script
+
+# Functions that look at a sampler, and do not iterate over it.
+_LOOKS = {"bool", "hasattr", "id", "isinstance", "print", "type"}
+_TESTS = (ast.Assert, ast.Expr, ast.If, ast.IfExp, ast.While)
+
+
+class Samplers:
+    """Finds the uses of samplers, and which of them are a Loader's to serve."""
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+
+    def refusal(self, call: ast.Call, sampler: ast.Name) -> Optional[str]:
+        """Return why a loader cannot do for its sampler what the script does with it."""
+        for use in self.uses(call, sampler):
+            if self._looks(use):
+                continue
+            where = f"{sampler.id} in line {use.lineno}"
+            if not self._serves(use, sampler):
+                return (
+                    f"{where} serves for more than the sampler of a feedwater.Loader can, which "
+                    f"has set_epoch() and a length alone; the DataLoader of line {call.lineno} "
+                    "stays. Next: give the loader a sampler of its own"
+                )
+            if not self._reaches(call, use):
+                if self._is_length(use):
+                    continue
+                return (
+                    f"{where} cannot become LOADER.sampler, as the loader has no name of its own "
+                    f"there; the DataLoader of line {call.lineno} stays. Next: assign the loader "
+                    "to one name, and call NAME.sampler.set_epoch() behind it"
+                )
+        return None
+
+    def renamed(self, call: ast.Call, sampler: ast.Name) -> list[ast.Name]:
+        """Return the uses of a sampler that become those of the loader's."""
+        return [
+            use
+            for use in self.uses(call, sampler)
+            if not self._looks(use) and self._serves(use, sampler) and self._reaches(call, use)
+        ]
+
+    def target(self, call: ast.Call) -> Optional[ast.expr]:
+        """Return the name, or the attribute of `self`, that has a loader and nothing else."""
+        script = self._script
+        parent = script.parents[call]
+        if not isinstance(parent, ast.Assign) or len(parent.targets) != 1:
+            return None
+        target = parent.targets[0]
+        if isinstance(target, ast.Name):
+            found = script.assignments(target)
+        elif isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
+            is_own = target.value.id == "self"
+            found = script.set_in_class(script.class_of(target), target.attr) if is_own else []
+        else:
+            return None
+        return target if len(found) == 1 else None
+
+    def uses(self, call: ast.Call, sampler: ast.Name) -> list[ast.Name]:
+        """Return where a sampler is read outside a loader that takes it."""
+        script = self._script
+        inside = {sampler, *ast.walk(call)}
+        scope = script.binding(sampler)
+        return [
+            node
+            for node in script.nodes
+            if isinstance(node, ast.Name)
+            and node.id == sampler.id
+            and not isinstance(node.ctx, ast.Store)
+            and node not in inside
+            and script.binding(node) is scope
+        ]
+
+    def _looks(self, use: ast.Name) -> bool:
+        """Tell whether a use asks alone whether there is a sampler, or of which kind."""
+        script = self._script
+        child: ast.AST = use
+        parent = script.parents[use]
+        if isinstance(parent, ast.Compare):
+            return all(isinstance(op, (ast.Is, ast.IsNot)) for op in parent.ops)
+        if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name):
+            is_builtin = parent.func.id in _LOOKS and not script.assignments(parent.func)
+            return is_builtin and use in parent.args
+        while isinstance(parent, (ast.BoolOp, ast.UnaryOp)):
+            child, parent = parent, script.parents[parent]
+        return isinstance(parent, _TESTS) and (
+            child is getattr(parent, "test", None) or isinstance(parent, ast.Expr)
+        )
+
+    def _serves(self, use: ast.Name, sampler: ast.Name) -> bool:
+        """Tell whether a use asks for what a Loader's sampler has, too."""
+        script = self._script
+        parent = script.parents[use]
+        if isinstance(parent, ast.Attribute):
+            call = script.parents[parent]
+            return parent.attr == "set_epoch" and isinstance(call, ast.Call) and call.func is parent
+        if self._is_length(use):
+            return True
+        if isinstance(parent, ast.Tuple):
+            parent = script.parents[parent]
+        # What is handed out may be asked whether it is None, and this one never is.
+        values = [value for value, _ in script.assignments(sampler)]
+        return isinstance(parent, ast.Return) and all(isinstance(v, ast.Call) for v in values)
+
+    def _is_length(self, use: ast.Name) -> bool:
+        parent = self._script.parents[use]
+        return (
+            isinstance(parent, ast.Call)
+            and isinstance(parent.func, ast.Name)
+            and parent.func.id == "len"
+            and use in parent.args
+        )
+
+    def _reaches(self, call: ast.Call, use: ast.Name) -> bool:
+        """Tell whether the name of a loader is its own where a sampler is used."""
+        script = self._script
+        target = self.target(call)
+        if target is None or use.lineno <= call.lineno:
+            return False
+        if isinstance(target, ast.Attribute):
+            return script.scope(use) is script.scope(call)
+        assert isinstance(target, ast.Name)
+        return script.binding_at(target.id, use) is script.binding(target)
