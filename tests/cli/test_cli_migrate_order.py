@@ -82,13 +82,18 @@ SPREAD = {
     "a part of it": "from torch.distributed import get_rank\n",
     "DDP": "from torch.nn.parallel import DistributedDataParallel as DDP\n",
     "Horovod": "import horovod.torch as hvd\n",
+    "DeepSpeed": "import deepspeed\n",
+    "TPUs": "import torch_xla.core.xla_model as xm\n",
+    "Composer": "from composer import Trainer\n",
+    "Colossal-AI": "import colossalai\n",
+    "Ignite": "import ignite.distributed as idist\n",
     "the sampler of another loader": "s = torch.utils.data.DistributedSampler(others)\n",
 }
 
 
 @pytest.mark.parametrize("lines", SPREAD.values(), ids=SPREAD)
 @pytest.mark.parametrize(
-    "order", ["", ", sampler=None", ", sampler=torch.utils.data.RandomSampler(data)"]
+    "order", ["", ", sampler=None", ", sampler=torch.utils.data.SequentialSampler(data)"]
 )
 def test_what_every_rank_reads_whole_is_read_whole(project, lines, order):
     body = f"{lines}{DATA}\nloader = DataLoader(data, batch_size=n{order})\n"
@@ -101,6 +106,26 @@ def test_what_every_rank_reads_whole_is_read_whole(project, lines, order):
     path = write(project.folder, head(f"{lines}{DATA}\n{sampled}"))
     done = migrate(path, "--json").document
     assert f"+loader = feedwater.Loader({beside('train.yaml')})\n" in done["diff"]
+
+
+@pytest.mark.parametrize(
+    ("step", "order"),
+    [
+        ("", ", shuffle=True"),
+        ("", ", sampler=torch.utils.data.RandomSampler(data)"),
+        ("transforms.RandomCrop(8), ", ""),
+        ("transforms.RandomApply([transforms.ColorJitter(0.4)]), ", ""),
+    ],
+)
+def test_what_every_rank_reads_whole_with_draws_of_its_own_stays(project, step, order):
+    """A file has one seed: all ranks would have the same order and the same crops."""
+    data = DATA.replace("transforms.ToTensor()", f"{step}transforms.ToTensor()")
+    body = f"import torch.distributed\n{data}\nloader = DataLoader(data{order})\n"
+    done = migrate(write(project.folder, head(body)), "--json").document
+    assert list(done["files"]) == ["train.yaml"] and done["diff"] == "" and not done["notes"]
+    (told,) = done["untranslated"]
+    for cure in ("feedwater.Loader('train.yaml') gives each rank its share", "seed=RANK)"):
+        assert cure in told["text"]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Optional, Union
 
+from ._pipeline_schema import OPS
 from .arguments import ELSEWHERE
 from .pipeline import Pipeline
 from .script import Script, is_none
@@ -46,6 +47,14 @@ class _Translation:
     def lacks(self) -> bool:
         """Whether there are comments where ops should be."""
         return any(isinstance(entry, Comment) for entry in self.sections["graph"])
+
+    @property
+    def is_random(self) -> bool:
+        """Whether an epoch depends on a seed."""
+        names = [e if isinstance(e, str) else next(iter(e)) for e in self.sections["graph"]]
+        return self.sections["sampler"]["shuffle"] != "none" or any(
+            "draws_as" in OPS[name]["properties"] for name in names
+        )
 
 
 @dataclass
@@ -152,7 +161,12 @@ class Migrator:
                     "then let feedwater.Loader open it here",
                 )
             elif files:
-                self._replace(call, given, kept, choices, ranks)
+                if ranks is None:
+                    is_random = any(file.is_random for file in files)
+                    opened = os.path.join(self._folder, files[0].file)
+                    ranks = self._orders.of_every_rank(call, opened, is_random)
+                if ranks is not None:
+                    self._replace(call, given, kept, choices, ranks)
 
     def _made(
         self, call: ast.Call
@@ -363,13 +377,11 @@ class Migrator:
         given: dict[str, ast.expr],
         kept: dict[str, str],
         choices: list[_Choice],
-        ranks: Optional[str],
+        ranks: str,
     ) -> None:
         """Let a Loader stand where the DataLoader did."""
         script = self._script
         batch = self._batch_size(given)
-        if ranks is None:
-            ranks = self._orders.of_every_rank(call)
         more = ranks
         if isinstance(batch, ast.expr):
             text = kept.get("batch_size") or script.whole_source(batch)

@@ -18,7 +18,9 @@ _WORLDS = ("torch.distributed.get_world_size", "horovod.torch.size")
 # What only a script of several ranks has.
 _DISTRIBUTED = (
     "torch.distributed", "torch.utils.data.distributed", "torch.utils.data.DistributedSampler",
-    "torch.nn.parallel.DistributedDataParallel", "horovod",
+    "torch.nn.parallel.DistributedDataParallel", "apex.parallel", "colossalai", "composer",
+    "deepspeed", "fairscale", "horovod", "ignite.distributed", "mpi4py", "smdistributed",
+    "torch_xla",
 )  # fmt: skip
 # What gives each rank its share of a DataLoader that has no DistributedSampler.
 _SHARING = {
@@ -64,9 +66,10 @@ class Orders:
         order["last"] = "drop" if drops else "partial"
         return order, ranks
 
-    def of_every_rank(self, call: ast.Call) -> str:
+    def of_every_rank(self, call: ast.Call, file: str, is_random: bool) -> Optional[str]:
         """Return the Loader's arguments that let it read what a DataLoader without a
-        DistributedSampler did, and note it.
+        DistributedSampler did, and note it. None where no arguments do: the ranks of a DataLoader
+        draw their own numbers, and those of Loaders the same, by the file's seed.
         """
         shares = self._script.mention(_SHARING)
         if shares is not None:
@@ -82,11 +85,22 @@ class Orders:
         spread = self._script.mention(_DISTRIBUTED)
         if spread is None:
             return ""
+        said = (
+            f"the script has several ranks (line {getattr(spread[0], 'lineno', 0)}), and this "
+            "DataLoader has no DistributedSampler: every rank reads all samples"
+        )
+        if is_random:
+            self._report.cannot(
+                call,
+                f"{said}, in an order or with draws of its own, and a pipeline file has one seed; "
+                f"the DataLoader stays. Next: feedwater.Loader({file!r}) gives each rank its "
+                "share, as a DistributedSampler does; or Loader(..., rank=0, world_size=1, "
+                "seed=RANK) all samples, and each rank its own draws",
+            )
+            return None
         self._report.note(
             call,
-            f"the script has several ranks (line {getattr(spread[0], 'lineno', 0)}), and this "
-            "DataLoader has no DistributedSampler: every rank reads all samples, as rank=0, "
-            "world_size=1 say. Without them each rank reads its share",
+            f"{said}, as rank=0, world_size=1 say. Without them each rank reads its share",
         )
         return ", rank=0, world_size=1"
 
