@@ -53,6 +53,21 @@ SAMPLERS = {
         "DistributedSampler(data, torch.distributed.get_world_size(), "
         "torch.distributed.get_rank())", "", {"shuffle": "full"},
     ),
+    "torch's own number of ranks, and a rank": (
+        "DistributedSampler(data, num_replicas=torch.distributed.get_world_size(), rank=place)",
+        ", rank=place, world_size=torch.distributed.get_world_size()", {"shuffle": "full"},
+    ),
+    "torch's own rank, and a number": (
+        "DistributedSampler(data, world, torch.distributed.get_rank())",
+        ", rank=torch.distributed.get_rank(), world_size=world", {"shuffle": "full"},
+    ),
+    "torch's own number of ranks alone": (
+        "DistributedSampler(data, torch.distributed.get_world_size(), None)", "",
+        {"shuffle": "full"},
+    ),
+    "a rank for the number": (
+        "DistributedSampler(data, torch.distributed.get_rank(), place)", None, "the order depends"
+    ),
     "a rank alone": ("DistributedSampler(data, rank=place)", None, "takes both"),
     "a place that a function gives": (
         "DistributedSampler(data, world(), place())", None, "the order depends on world()"

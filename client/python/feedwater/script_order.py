@@ -181,28 +181,32 @@ class Orders:
     def _place(self, call: ast.Call, own: dict[str, ast.expr]) -> str:
         """Return the arguments that give a Loader the rank of a sampler; "" for its own."""
         script = self._script
-        given = {name: own[name] for name in ("num_replicas", "rank") if name in own}
-        texts = []
-        for name, value in given.items():
-            followed = script.follow(value)
-            function = script.dotted(followed.func) if isinstance(followed, ast.Call) else ""
-            is_own = function in (_RANKS if name == "rank" else _WORLDS)
-            if is_none(followed) or (
-                is_own and isinstance(followed, ast.Call)
-                and not followed.args and not followed.keywords
-            ):  # fmt: skip
-                continue
-            if not self._means_the_same(value, call):
-                raise NotLiteral(script.source(value))
-            word = "rank" if name == "rank" else "world_size"
-            texts.append(f"{word}={script.whole_source(value)}")
-            self._changes.kept.add(value)
-        if len(texts) == 1:
+        given = {
+            name: own[name]
+            for name in ("num_replicas", "rank")
+            if name in own and not is_none(script.follow(own[name]))
+        }
+        if all(self._is_own(name, value) for name, value in given.items()):
+            return ""
+        if len(given) == 1:
+            (name,) = given
             raise _NoOrder(
-                f"DistributedSampler({', '.join(given)}) of line {value.lineno} gives one of rank "
-                "and num_replicas: Loader(rank=, world_size=) takes both"
+                f"DistributedSampler({name}=) of line {given[name].lineno} gives one of rank and "
+                "num_replicas: Loader(rank=, world_size=) takes both"
             )
-        return "".join(f", {text}" for text in sorted(texts))
+        for name, value in given.items():
+            if not self._is_own(name, value) and not self._means_the_same(value, call):
+                raise NotLiteral(script.source(value))
+            self._changes.kept.add(value)
+        rank, world = (script.whole_source(given[name]) for name in ("rank", "num_replicas"))
+        return f", rank={rank}, world_size={world}"
+
+    def _is_own(self, name: str, node: ast.expr) -> bool:
+        """Tell whether an expression is the process group's `rank`, or its number of ranks."""
+        value = self._script.follow(node)
+        if not isinstance(value, ast.Call) or value.args or value.keywords:
+            return False
+        return self._script.dotted(value.func) in (_RANKS if name == "rank" else _WORLDS)
 
     def _means_the_same(self, node: ast.expr, call: ast.Call) -> bool:
         """Tell whether an expression has the value of its place where a call stands, too."""
