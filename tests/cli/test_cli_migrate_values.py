@@ -43,6 +43,8 @@ CHANGED = {
     ),
     "a star import behind it": (STEPS, "from mine import *", USE),
     "a star import behind it in a branch": (STEPS, "if x:\n    from mine import *", USE),
+    "locals() of the module": (STEPS, "locals().update(other)", USE),
+    "vars() of the module": (STEPS, "vars()['steps'] = []", USE),
     "globals() is looked at": (STEPS, "globals()['steps'] = []", USE),
     "records are taken out": (DATA, "del data.samples[500:]", LOAD),
     "records are set": (DATA, "data.samples[:] = data.samples[:9]", LOAD),
@@ -92,6 +94,15 @@ OF_SELF = {
     "handed over": "corrupt(self.data)",
     "from elsewhere": "other.tf = None",
     "setattr": "setattr(self, 'tf', None)",
+    "__setattr__": "self.__setattr__('tf', None)",
+    "__setattr__ of object": "object.__setattr__(self, name, None)",
+    "an entry of its dict": "self.__dict__[name] = None",
+    "its dict": "self.__dict__.update(other)",
+    "its dict in place": "self.__dict__ |= other",
+    "another dict": "self.__dict__ = other",
+    "its dict by another name": "mine = self.__dict__",
+    "vars()": "vars(self).update(other)",
+    "an entry of vars()": "vars(self)['tf'] = None",
 }
 
 
@@ -118,7 +129,11 @@ def test_what_may_be_changed_of_self_is_not_taken_as_it_was_written(project, lin
     assert done.status == 1 and done.document["diff"] == ""
     assert any("may be changed here" in t["text"] for t in done.document["untranslated"])
     (project.folder / "train.py").unlink()
-    done = migrate(write(project.folder, head(body.format("print(len(self.data))"))), "--json")
+    reads = (
+        "print(len(self.data), vars(self), self.__dict__.keys(), dict(**vars(self)), "
+        "setattr(self, 'other', 1), self.__setattr__('another', 1))"
+    )
+    done = migrate(write(project.folder, head(body.format(reads))), "--json")
     assert done.status == 0 and len(done.document["files"]) == 1
 
 
@@ -146,6 +161,12 @@ def test_a_name_that_something_else_gives_a_value_is_not_known(project, lines):
 READ = {
     "a star import before it": ("from mine import *", STEPS, USE),
     "lengths and names": (DATA, "print(len(data), data.classes, data.class_to_idx)", LOAD),
+    "locals() of the module": (STEPS, "print(locals(), '%(steps)s' % vars())", USE),
+    "the dict of another class": (
+        "class Other:\n    def __init__(self, other):\n        self.__dict__.update(other)",
+        "class Data:\n    def load(self):\n        self.data = datasets.ImageFolder('/d/x', "
+        "transforms.ToTensor())\n        return DataLoader(self.data)",
+    ),
     "labels": (DATA, "from collections import Counter", "Counter(data.targets)", LOAD),
     "samples": (DATA, "show(data[0])", "for image, label in data:\n    show(image)", LOAD),
     "records": (DATA, "names = [name for name, _ in data.samples]", LOAD),

@@ -289,7 +289,8 @@ class Script:
 
     def is_set_once(self, node: ast.Attribute) -> bool:
         """Tell whether `OBJECT.NAME` is set at most once in the script, and that by `self`."""
-        return len(self._found(node)) <= 1 and not self._uses.attribute_changes(node.attr)
+        changes = [*self._uses.attribute_changes(node.attr), *self.changes(node)]
+        return len(self._found(node)) <= 1 and not changes
 
     def sets(self, name: str) -> int:
         """Return how often the script sets an attribute of this name, of whatever object."""

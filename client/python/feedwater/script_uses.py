@@ -10,6 +10,8 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Optional, Union
 
+from .script_dynamic import Dynamic, is_self
+
 if TYPE_CHECKING:
     from .script import Script
 
@@ -59,8 +61,7 @@ class Uses:
         self._names: dict[str, list[ast.Name]] = {}
         self._attributes: dict[str, list[ast.Attribute]] = {}
         self._outer: dict[str, ast.AST] = {}  # names of `global` and `nonlocal`
-        self._dynamic: Optional[ast.AST] = None  # exec(), globals()
-        self._setattr: list[ast.Call] = []
+        self._dynamic = Dynamic(script)
         self._known: dict[tuple[Variable, bool], list[ast.AST]] = {}
         for node in script.nodes:
             if isinstance(node, ast.Name):
@@ -69,11 +70,6 @@ class Uses:
                 self._attributes.setdefault(node.attr, []).append(node)
             elif isinstance(node, (ast.Global, ast.Nonlocal)):
                 self._outer.update(dict.fromkeys(node.names, node))
-            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-                if node.func.id in ("exec", "globals"):
-                    self._dynamic = self._dynamic or node
-                elif node.func.id in ("setattr", "delattr"):
-                    self._setattr.append(node)
 
     def is_outer(self, name: str) -> bool:
         """Tell whether a function assigns a name of what is around it."""
@@ -100,7 +96,7 @@ class Uses:
     @property
     def dynamic(self) -> Optional[ast.AST]:
         """Where exec() or globals() may do anything with names of the module."""
-        return self._dynamic
+        return self._dynamic.place
 
     def use_of(self, use: ast.expr, value: ast.expr) -> tuple[Optional[ast.AST], list[ast.expr]]:
         """Return what a use of a list, or the like, changes, and what holds it from then on."""
@@ -114,9 +110,9 @@ class Uses:
         found: list[ast.AST] = [
             node
             for node in self._attributes.get(name, [])
-            if not isinstance(node.ctx, ast.Load) and not _is_self(node.value)
+            if not isinstance(node.ctx, ast.Load) and not is_self(node.value)
         ]
-        return found + self._setattrs(name)
+        return found + self._dynamic.sets(name)
 
     def sets(self, name: str) -> int:
         """Return in how many places an attribute of any object is set."""
@@ -128,7 +124,7 @@ class Uses:
         script = self._script
         if isinstance(node, ast.Name):
             return (script.binding(node), node.id, False)
-        if isinstance(node, ast.Attribute) and _is_self(node.value):
+        if isinstance(node, ast.Attribute) and is_self(node.value):
             return (script.class_of(node), node.attr, True)
         return None
 
@@ -147,8 +143,12 @@ class Uses:
 
     def _is_elsewhere(self, node: ast.Attribute, owner: Optional[ast.AST]) -> bool:
         """Tell whether an attribute is one of `self` in a class that has to do with no other."""
+        return is_self(node.value) and self._is_of_other(node, owner)
+
+    def _is_of_other(self, node: ast.AST, owner: Optional[ast.AST]) -> bool:
+        """Tell whether a node stands in a class that has to do with no other."""
         other = self._script.class_of(node)
-        if not _is_self(node.value) or other is owner:
+        if other is owner:
             return False
         if not isinstance(other, ast.ClassDef) or not isinstance(owner, ast.ClassDef):
             return False
@@ -156,15 +156,6 @@ class Uses:
             isinstance(base, ast.Name) and base.id in (owner.name, other.name)
             for base in [*other.bases, *owner.bases]
         )
-
-    def _setattrs(self, name: str) -> list[ast.AST]:
-        """Return calls of setattr that may set an attribute of this name."""
-        found: list[ast.AST] = []
-        for call in self._setattr:
-            given = call.args[1] if len(call.args) > 1 else None
-            if not isinstance(given, ast.Constant) or given.value == name:
-                found.append(call)
-        return found
 
     # --- values
 
@@ -214,8 +205,8 @@ class Uses:
         assigned = self._values(start)
         if not is_of_self and name in self._outer:
             return [self._outer[name]]
-        if not is_of_self and assigned and scope is script.tree and self._dynamic is not None:
-            return [self._dynamic]
+        if not is_of_self and assigned and scope is script.tree and self.dynamic is not None:
+            return [self.dynamic]
         found: list[ast.AST] = [p for _, p in assigned if isinstance(p, ast.AugAssign)]
         if is_of_self:
             found += self._sets(start)
@@ -291,7 +282,10 @@ class Uses:
         found: list[ast.AST] = [
             use for use in self._uses(variable) if not _is_load(use) and id(use) not in own
         ]
-        return found + self._setattrs(variable[1])
+        found += (
+            node for node in self._dynamic.of_self() if not self._is_of_other(node, variable[0])
+        )
+        return found + self._dynamic.sets(variable[1])
 
     def _through_loaders(
         self, work: list[tuple[Variable, bool]], seen: set[tuple[Variable, bool]]
@@ -301,7 +295,7 @@ class Uses:
         for name in sorted(_LOADERS_DATASET):
             for use in self._attributes.get(name, []):
                 # No loader lets its own be set.
-                if _is_self(use.value) or self._script.dotted(use) or not _is_load(use):
+                if is_self(use.value) or self._script.dotted(use) or not _is_load(use):
                     continue
                 change, held, _ = self._use(use, False, False)
                 is_loader = self._may_be_loader(use.value)
@@ -455,10 +449,6 @@ def _is_load(node: ast.expr) -> bool:
     return isinstance(getattr(node, "ctx", None), ast.Load)
 
 
-def _is_self(node: ast.AST) -> bool:
-    return isinstance(node, ast.Name) and node.id == "self"
-
-
 def _is_set(node: ast.AST) -> bool:
     """Tell whether a change is not a hand-over: it sets something, or calls a method of it."""
     return isinstance(node, (ast.Attribute, ast.Subscript)) or (
@@ -476,7 +466,7 @@ def _owners(target: ast.expr) -> Optional[list[ast.expr]]:
     if isinstance(target, ast.Name):
         return [target]
     if isinstance(target, ast.Attribute):
-        return [target] if _is_self(target.value) else None
+        return [target] if is_self(target.value) else None
     if isinstance(target, (ast.Subscript, ast.Starred)):
         return _owners(target.value)
     if isinstance(target, (ast.Tuple, ast.List)):
