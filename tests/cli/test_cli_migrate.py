@@ -173,6 +173,36 @@ def test_a_script_that_has_feedwater_imports_it_once(project):
     assert "+import feedwater" not in done.document["diff"]
 
 
+IMPORTS = {
+    "behind its first use": (LOADER + "import feedwater\n", "from torchvision import datasets"),
+    "of another name": ("import feedwater as fw\n" + LOADER, "from torchvision import datasets"),
+    "in a function": (
+        LOADER + "def f():\n    import feedwater\n", "from torchvision import datasets"
+    ),
+    "of others behind its first use": (LOADER + "import json\n", "from torchvision import datas"),
+    "behind a docstring": (
+        '#!/usr/bin/python\n"""Trains."""\n' + LOADER.replace("\n", "; pass\n", 3), '"""Trains.'
+    ),
+    "behind comments": (
+        "#!/usr/bin/python\n# coding: utf-8\n" + LOADER.replace("\n", "; pass\n", 3), "# coding"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("script", "before"), IMPORTS.values(), ids=IMPORTS)
+def test_feedwater_is_imported_before_it_is_used(project, script, before):
+    path = write(project.folder, script)
+    done = migrate(path.name, "--out", ".", cwd=project.folder)
+    assert done.status == 0, done.out
+    subprocess.run(
+        ["patch", "-p0", "-s", "-i", f"{path.name}.diff"], cwd=project.folder, check=True
+    )
+    lines = path.read_text().splitlines()
+    place = lines.index("import feedwater")
+    assert lines[place - 1] == "import os" and lines[place - 2].startswith(before)
+    assert place < lines.index(f"loader = feedwater.Loader({beside('train.yaml')})")
+
+
 def test_windows_lines_and_a_missing_last_one_survive_the_patch(project):
     text = LOADER.rstrip("\n").replace("\n", "\r\n")
     path = write(project.folder, text.encode())

@@ -8,6 +8,7 @@ can have changed it since, which script_uses.py tells.
 from __future__ import annotations
 
 import ast
+import itertools
 import operator
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Callable, Optional
@@ -441,6 +442,11 @@ class Script:
         if self.text[first:start].strip() or (behind and not behind.startswith("#")):
             return None
         return first, last
+
+    def offset_behind_comments(self) -> int:
+        """Return where the comments end with which the text begins: `#!`, its encoding."""
+        lines = itertools.takewhile(lambda line: line.startswith("#"), self._lines)
+        return sum(map(len, lines))
 
     def indent(self, node: ast.stmt) -> str:
         """Return the blanks before a statement."""

@@ -183,27 +183,25 @@ class Changes:
         return ""
 
     def add_imports(self) -> None:
-        """Import what the edits need behind the last import at the top."""
+        """Import what the edits need behind the last import at the top that comes before them."""
         script = self._script
-        there = {
-            alias.name.partition(".")[0]
-            for node in script.tree.body
-            if isinstance(node, ast.Import)
-            for alias in node.names
-            if alias.asname is None
-        }
+        used = min(start for start, _, _ in self.edits)
         is_os_needed = any("os.path." in new for _, _, new in self.edits)
         wanted = ["os"] * is_os_needed + ["feedwater"]
-        added = "".join(f"import {name}\n" for name in wanted if name not in there)
-        if not added:
-            return
-        place = 0
+        place = script.offset_behind_comments()
         for node in script.tree.body:
-            is_doc = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-            if isinstance(node, (ast.Import, ast.ImportFrom)) or (is_doc and not place):
-                span = script.line_span(node)
-                place = span[1] if span is not None else place
-        self.edits.append((place, place, added))
+            span = script.line_span(node)
+            if span is None or span[1] > used:
+                continue
+            is_doc = node is script.tree.body[0] and isinstance(node, ast.Expr) and isinstance(
+                node.value, ast.Constant
+            )  # fmt: skip
+            if isinstance(node, (ast.Import, ast.ImportFrom)) or is_doc:
+                place = span[1]
+            if isinstance(node, ast.Import):
+                there = {a.name.partition(".")[0] for a in node.names if a.asname is None}
+                wanted = [name for name in wanted if name not in there]
+        self.edits.append((place, place, "".join(f"import {name}\n" for name in wanted)))
 
     def edited(self) -> str:
         """Return the script with all edits; one inside another is left out."""
