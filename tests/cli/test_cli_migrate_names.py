@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from migration import head, migrate, translated, write
 
@@ -156,3 +158,31 @@ def test_names_of_two_star_imports_are_not_known(project):
         path = project.folder / "train.py"
         path.unlink(missing_ok=True)
         assert migrate(write(project.folder, head(body)), "--json").document["diff"] == ""
+
+
+STARS = {
+    "of a package": "from mylib import *\n",
+    "of a module beside it": "from .mylib import *\n",
+    "in a branch": "try:\n    from mylib import *\nexcept ImportError:\n    pass\n",
+    "of what is named like torch": "from torchlike import *\n",
+}
+
+
+@pytest.mark.parametrize("star", STARS.values(), ids=STARS)
+def test_a_star_import_may_replace_what_was_imported_before_it(project, star):
+    loader = over("transforms.ToTensor()")
+    done = migrate(write(project.folder, head(star + loader)), "--json").document
+    assert done["diff"] == "" and done["files"] == {}
+    texts = [told["text"] for told in done["untranslated"]]
+    for name in ("DataLoader", "datasets", "transforms"):
+        assert any(f"{name} may be replaced by `from " in text for text in texts), texts
+    path = project.folder / "train.py"
+    path.write_text(star + head(loader))
+    assert migrate(path, "--json").status == 0
+
+
+@pytest.mark.parametrize("star", ["from torch.nn import *\n", "from math import *\n"])
+def test_a_star_import_of_torchs_own_replaces_nothing(project, star):
+    if "math" in star and sys.version_info < (3, 10):
+        pytest.skip("Python 3.9 does not tell its modules")
+    assert not translated(project, star + over("transforms.ToTensor()"))["notes"]["untranslated"]

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import ast
 import itertools
+import math
 import operator
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Callable, Optional
 
@@ -27,6 +29,7 @@ _ARITHMETIC: dict[type, Callable[[Any, Any], Any]] = {
     ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv,
 }
+_STDLIB: frozenset[str] = getattr(sys, "stdlib_module_names", frozenset())  # Python 3.10
 _ADDRESSES = ("mirrors", "resources", "url", "urls")  # where a dataset is downloaded from
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
@@ -161,7 +164,7 @@ class Script:
             return ""
         if node.id in self._imported:
             first, *others = self._imported[node.id]
-            if others or first.startswith("."):
+            if others or first.startswith(".") or self._star_behind(node.id) is not None:
                 return ""  # only running tells it
             return ".".join([first, *reversed(parts)])
         if len(self._stars) == 1 and self._stars[0][0].startswith("torch") and not parts:
@@ -200,16 +203,37 @@ class Script:
     def imported_twice(self) -> list[tuple[ast.AST, str]]:
         """Return the imports of names of torch's that other modules may give, too, and why."""
         used = {node.id for node in self.nodes if isinstance(node, ast.Name)}
-        return [
-            (
-                list(places.values())[-1],
-                f"{name} is imported as {' and as '.join(places)}: only running it tells which",
-            )
-            for name, places in self._imported.items()
-            if len(places) > 1
-            and name in used
-            and any(place.startswith(("torchvision", "torch.utils.data")) for place in places)
+        found: list[tuple[ast.AST, str]] = []
+        for name, places in self._imported.items():
+            is_torchs = any(p.startswith(("torchvision", "torch.utils.data")) for p in places)
+            if name not in used or not is_torchs:
+                continue
+            star = self._star_behind(name)
+            if len(places) > 1:
+                shown = " and as ".join(places)
+                told = f"{name} is imported as {shown}: only running it tells which"
+                found.append((list(places.values())[-1], told))
+            elif star is not None:
+                shown = self.source(star)
+                told = (
+                    f"{name} may be replaced by `{shown}`: only running it tells. Next: move that "
+                    "above the imports of torch's names"
+                )
+                found.append((star, told))
+        return found
+
+    def _star_behind(self, name: str) -> Optional[ast.AST]:
+        """Return the `from MODULE import *` that may give an imported name another value."""
+        lines = [
+            getattr(node, "lineno", 0) if self._scopes[node] is self.tree else math.inf
+            for node in self._imported[name].values()
         ]
+        for module, star in self._stars:
+            first = module.partition(".")[0]
+            is_known = first in ("torch", "torchvision") or first in _STDLIB
+            if not is_known and star.lineno > max(lines):
+                return star
+        return None
 
     def patches(self) -> list[ast.AST]:
         """Return where the script sets attributes of torch's and torchvision's own classes."""

@@ -110,9 +110,10 @@ class Migrator:
             for call, name in calls
             if name.startswith("torch.utils.data.") and name.endswith(".DataLoader")
         ]
-        if not loaders:
+        unknown = script.imported_twice()
+        if not loaders and not unknown:
             self._report.cannot(script.tree, "no torch.utils.data.DataLoader is in it")
-        for node, reason in script.imported_twice():
+        for node, reason in unknown:
             self._report.cannot(node, reason)
         patches = script.patches()
         for call in loaders:
