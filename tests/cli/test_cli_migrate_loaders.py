@@ -318,3 +318,32 @@ def test_what_older_versions_do_not_antialias_is_told(project):
     ):
         notes = translated(project, body.format(steps))["notes"]["notes"]
         assert len(notes) == count and all("0.17" in note["text"] for note in notes), steps
+
+
+CONDITIONAL = {
+    "both branches": ("", "if x:\n    k['shuffle'] = True\nelse:\n    k['shuffle'] = False\n"),
+    "one branch and before": ("'shuffle': False", "if x:\n    k['shuffle'] = True\n"),
+    "an update": ("'drop_last': False", "if x:\n    k.update({'drop_last': True})\n"),
+}
+
+
+@pytest.mark.parametrize(("first", "lines"), CONDITIONAL.values(), ids=CONDITIONAL)
+def test_an_argument_that_a_condition_decides_is_not_known(project, first, lines):
+    body = f"{DATA}\nk = {{{first}}}\n{lines}loader = DataLoader(data, **k)\n"
+    done = migrate(write(project.folder, head(body)), "--json").document
+    assert done["diff"] == "" and done["files"] == {} and not done["notes"]
+    assert "only running it tells; the DataLoader of line" in done["untranslated"][0]["text"]
+
+
+def test_an_argument_that_is_one_whatever_the_condition_is_taken(project):
+    for lines, count in {
+        "if x:\n    k['shuffle'] = True\n": 1,
+        "if x:\n    k['shuffle'] = True\nelse:\n    k['shuffle'] = True\n": 1,
+        "k['shuffle'] = True\nif x:\n    k['shuffle'] = True\n": 0,
+        "if x:\n    k['shuffle'] = False\nk['shuffle'] = True\n": 0,
+    }.items():
+        body = f"{DATA}\nk = {{'batch_size': 4}}\n{lines}loader = DataLoader(data, **k)\n"
+        found = translated(project, body)
+        assert found["sampler"]["shuffle"] == "full" and not found["notes"]["untranslated"], lines
+        notes = [n for n in found["notes"]["notes"] if "only under a condition" in n["text"]]
+        assert len(notes) == count, lines

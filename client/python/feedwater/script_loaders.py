@@ -246,19 +246,33 @@ class Migrator:
                 self._report.cannot(node, f"{script.source(node)}: not known before it runs")
                 return False
             dicts.append((argument.id, other, self._is_conditional(node, call)))
+        notes: dict[str, tuple[ast.AST, str]] = {}
         for name, entries, is_conditional in dicts:
             for key, item in zip(entries.keys, entries.values):
                 if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
                     self._report.cannot(entries, f"a key of {name} that is not a plain text")
                     return False
-                if is_conditional and key.value not in _NOT_NEEDED:
-                    self._report.note(
+                word, shown = key.value, script.source(item)
+                if not is_conditional:
+                    notes.pop(word, None)
+                elif word not in _NOT_NEEDED and word not in given:
+                    notes[word] = (
                         entries,
-                        f"{name}[{key.value!r}] is set only under a condition; the pipeline takes "
-                        f"it as {script.source(item)} always",
+                        f"{name}[{word!r}] is set only under a condition; the pipeline takes it as "
+                        f"{shown} always",
                     )
-                given[key.value] = item
-                kept[key.value] = f"{name}[{key.value!r}]".replace("'", '"')
+                elif word not in _NOT_NEEDED and shown != script.source(given[word]):
+                    self._report.cannot(
+                        entries,
+                        f"{name}[{word!r}] is {script.source(given[word])} or {shown}: only "
+                        f"running it tells; the DataLoader of line {call.lineno} stays. Next: "
+                        "write a DataLoader for each",
+                    )
+                    return False
+                given[word] = item
+                kept[word] = f"{name}[{word!r}]".replace("'", '"')
+        for node, text in notes.values():
+            self._report.note(node, text)
         return True
 
     def _updates(self, name: str, call: ast.Call) -> list[tuple[ast.AST, Optional[ast.expr]]]:
