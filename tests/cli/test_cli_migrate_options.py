@@ -69,6 +69,36 @@ CHANGED = {
     "an attribute of theirs by another name": (
         WRAPPED.format("    opt.size = 9") + ARGS + "improve(args, 1)\n" + loader()
     ),
+    "an attribute of a class with a base of another module": (
+        "import mylib\nclass Run(mylib.Base):\n    def __init__(self, opt):\n"
+        "        self.opt = opt\n        self.setup()\n" + ARGS + "Run(args)\n" + loader()
+    ),
+    "an attribute of a class with such a base far up": (
+        "import mylib\nclass Base(mylib.Base):\n    pass\nclass Run(Base):\n"
+        "    def __init__(self, opt):\n        self.opt = opt\n" + ARGS + "Run(args)\n" + loader()
+    ),
+    "an attribute of a module": "import mylib\n" + ARGS + "mylib.cfg = args\n" + loader(),
+    "an attribute of what is another module's": (
+        "import mylib\n" + ARGS + "run = mylib.Run()\nrun.args = args\n" + loader()
+    ),
+    "a list of a module": (
+        "from mylib import known\n" + ARGS + "known.append(args)\n" + loader()
+    ),
+    "a dict of a module": (
+        "import mylib\n" + ARGS + "mylib.known['args'] = args\n" + loader()
+    ),
+    "a function with a decorator": (
+        "from mylib import deco\n@deco\ndef main(args):\n    pass\n"
+        + ARGS + "main(args)\n" + loader()
+    ),
+    "a function that returns them, with a decorator": (
+        "from mylib import deco\n@deco(1)\ndef get():\n    return p.parse_args()\n"
+        "args = get()\n" + loader()
+    ),
+    "a class with a decorator": (
+        "import mylib\n@mylib.known\nclass Run:\n    def __init__(self, opt):\n"
+        "        self.size = opt.size\n" + ARGS + "Run(args)\n" + loader()
+    ),
     "a list that holds them": ARGS + "several = [args]\nseveral[0].__dict__ = {}\n" + loader(),
     "entries of a list that holds them": (
         ARGS + "for each in [args, 1]:\n    merge(each)\n" + loader()
@@ -231,6 +261,17 @@ READ = {
         "class Run:\n    def __init__(self, options):\n        self.options = options\n"
         "    def go(self):\n        print(self.options.size)\n"
         + ARGS + "Run(args).go()\n" + loader()
+    ),
+    "kept in objects of known classes": (
+        "import abc\nclass Base(abc.ABC):\n    pass\nclass Run(Base, torch.nn.Module):\n"
+        "    def __init__(self, opt):\n        self.opt = opt\n"
+        "class Kept(dict):\n    pass\nkept = Kept()\n"
+        + ARGS + "Run(args)\nkept.args = args\n" + loader()
+    ),
+    "handed to functions with known decorators": (
+        "import functools\n@torch.no_grad()\n@functools.lru_cache\ndef show(opt):\n"
+        "    print(opt.size)\nclass Run:\n    @staticmethod\n    def go(opt):\n"
+        "        print(opt.size)\n" + ARGS + "show(args)\nRun().go(args)\n" + loader()
     ),
     "saved beside others": (
         "def save(state, path):\n    torch.save(state, path)\n"

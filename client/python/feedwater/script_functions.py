@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from typing import TYPE_CHECKING, Optional, Union
 
 if TYPE_CHECKING:
@@ -10,6 +11,12 @@ if TYPE_CHECKING:
 
 Function = Union[ast.FunctionDef, ast.AsyncFunctionDef]
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+# Modules whose classes and decorators leave alone what a script's own code keeps.
+_HARMLESS = (
+    "abc.", "atexit.", "collections.", "contextlib.", "dataclasses.", "enum.", "functools.",
+    "lightning.", "multiprocessing.", "pytorch_lightning.", "threading.", "torch.", "torchvision.",
+    "typing.", "unittest.",
+)  # fmt: skip
 _MOST = 50  # methods of one name that a call may be
 _DEEPEST = 20  # classes above a class
 
@@ -17,15 +24,16 @@ _DEEPEST = 20  # classes above a class
 class Functions:
     """Finds the functions and methods that a script defines.
 
-    Attributes
+    Parameters
     ----------
+    script : Script
     set_by_name : dict of str to list
         Functions that are called as `options.NAME(...)`, as set_defaults() gives them.
     """
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: Script, set_by_name: dict[str, list[ast.expr]]) -> None:
         self._script = script
-        self.set_by_name: dict[str, list[ast.expr]] = {}
+        self._set_by_name = set_by_name
         self._methods: dict[str, list[Function]] = {}
         self._calls: Optional[dict[ast.AST, list[ast.Call]]] = None
         for node in script.nodes:
@@ -74,7 +82,7 @@ class Functions:
             places = [place for _, place in script.assignments(call.func.value)]
             if any(isinstance(place, ast.ClassDef) for place in places):
                 return []  # CLASS.METHOD(OBJECT, ...)
-        found = [self.named(value) for value in self.set_by_name.get(word, [])]
+        found = [self.named(value) for value in self._set_by_name.get(word, [])]
         if None in found:
             return []
         functions = [f for f in found if f is not None] or self._methods.get(word, [])
@@ -89,6 +97,56 @@ class Functions:
                     for called in self.called(node):
                         self._calls.setdefault(called, []).append(node)
         return self._calls.get(function, [])
+
+    def is_wrapped(self, function: ast.AST) -> bool:
+        """Tell whether a decorator whose code is not known gets what a function is given."""
+        owner = self._script.parents.get(function)
+        wrappers = list(getattr(function, "decorator_list", ()))
+        if isinstance(owner, ast.ClassDef) and getattr(function, "name", "") == "__init__":
+            wrappers += owner.decorator_list
+        for wrapper in wrappers:
+            made = wrapper.func if isinstance(wrapper, ast.Call) else wrapper
+            if not self._is_builtin(made) and not self._script.dotted(made).startswith(_HARMLESS):
+                return True
+        return False
+
+    def is_own_object(self, node: ast.expr) -> bool:
+        """Tell whether a name is an object whose attributes only code of the script has."""
+        if not isinstance(node, ast.Name):
+            return False
+        if node.id == "self":
+            owner = self._script.class_of(node)
+            return isinstance(owner, ast.ClassDef) and not self._is_foreign(owner, 0)
+        found = self._script.assignments(node)
+        value = found[0][0] if len(found) == 1 else None
+        if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Name):
+            return False
+        places = [place for _, place in self._script.assignments(value.func)]
+        return len(places) == 1 and all(
+            isinstance(place, ast.ClassDef) and not self._is_foreign(place, 0) for place in places
+        )
+
+    def _is_foreign(self, owner: ast.ClassDef, depth: int) -> bool:
+        """Tell whether a class is derived from one whose code is not known."""
+        for base in [*owner.bases, *(keyword.value for keyword in owner.keywords)]:
+            base = base.value if isinstance(base, ast.Subscript) else base  # Generic[T]
+            places = self._script.assignments(base) if isinstance(base, ast.Name) else []
+            place = places[0][1] if len(places) == 1 else None
+            if isinstance(place, ast.ClassDef) and depth < _DEEPEST:
+                if self._is_foreign(place, depth + 1):
+                    return True
+            elif not self._is_builtin(base) and not self._script.dotted(base).startswith(_HARMLESS):
+                return True
+        return False
+
+    def _is_builtin(self, node: ast.expr) -> bool:
+        script = self._script
+        return (
+            isinstance(node, ast.Name)
+            and hasattr(builtins, node.id)
+            and not script.is_imported(node.id)
+            and not script.assignments(node)
+        )
 
     def is_only_called(self, function: Function) -> bool:
         """Tell whether a function's name serves for calls of it alone."""

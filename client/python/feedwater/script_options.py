@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Optional, Union
 
 from .script_command_line import CommandLine
 from .script_functions import FUNCTIONS, Function, Functions
+from .script_parser import Parser
 from .script_uses import LOGS, PURE, Uses
 
 if TYPE_CHECKING:
@@ -51,8 +52,6 @@ _PARTS = (
     ast.Dict, ast.DictComp, ast.GeneratorExp, ast.List, ast.ListComp, ast.Set, ast.SetComp,
     ast.Tuple,
 )  # fmt: skip
-# Arguments that give options values from elsewhere than their defaults.
-_OTHER_VALUES = {"argument_default", "default_config_files", "is_config_file"}
 _DEEPEST = 20
 
 
@@ -70,11 +69,9 @@ class Options:
     def __init__(self, script: Script, uses: Uses) -> None:
         self._script = script
         self._uses = uses
-        self._functions = Functions(script)
+        self._parser = Parser(script)
+        self._functions = Functions(script, self._parser.set_by_name)
         self._command_line = CommandLine(script, self._functions)
-        self._declared: dict[str, tuple[int, Optional[ast.expr]]] = {}
-        self._parsed: list[ast.Call] = []  # calls of parse_args
-        self._elsewhere: Optional[ast.AST] = None  # what gives all of them values
         self._changed: Optional[ast.AST] = None
         self._is_followed = False  # whether `_changed` is known
         self._names: dict[str, list[ast.Name]] = {}
@@ -84,83 +81,16 @@ class Options:
         self._is_parameter: dict[tuple[ast.AST, str], bool] = {}
         self._handed: dict[ast.arg, set[ast.AST]] = {}  # calls that hand the options over
         for node in script.nodes:
-            if isinstance(node, ast.Call):
-                self._take(node)
-            elif isinstance(node, ast.Name):
+            if isinstance(node, ast.Name):
                 self._names.setdefault(node.id, []).append(node)
             elif isinstance(node, ast.Attribute):
                 self._attributes.setdefault(node.attr, []).append(node)
-
-    # --- what is declared
-
-    def _take(self, call: ast.Call) -> None:
-        """Note an option and its default, or what changes defaults."""
-        method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-        keywords = {keyword.arg: keyword.value for keyword in call.keywords}
-        if _OTHER_VALUES & set(keywords):
-            self._elsewhere = self._elsewhere or call
-        if method == "parse_args":
-            self._parsed.append(call)
-            if "namespace" in keywords or len(call.args) > 1:
-                self._elsewhere = self._elsewhere or call
-        elif method == "set_defaults":
-            if None in keywords:
-                self._elsewhere = self._elsewhere or call
-            for word, value in keywords.items():
-                if word is not None:
-                    self._declared[word] = (call.lineno, None)
-                    self._functions.set_by_name.setdefault(word, []).append(value)
-        elif method == "add_argument":
-            self._take_option(call, keywords)
-
-    def _take_option(self, call: ast.Call, keywords: dict[Optional[str], ast.expr]) -> None:
-        given = [a.value for a in call.args if isinstance(a, ast.Constant)]
-        words = [word for word in given if isinstance(word, str)]
-        long = [word for word in words if word.startswith("--")] or words
-        if not long:
-            return
-        name = long[0].lstrip("-").replace("-", "_")
-        dest = keywords.get("dest")
-        if isinstance(dest, ast.Constant) and isinstance(dest.value, str):
-            name = dest.value
-        default = keywords.get("default")
-        action = keywords.get("action")
-        action_name = action.value if isinstance(action, ast.Constant) else None
-        if default is None and action_name in ("store_true", "store_false"):
-            default = ast.Constant(action_name == "store_false")
-        required = keywords.get("required")
-        nargs = keywords.get("nargs")
-        may_lack = isinstance(nargs, ast.Constant) and nargs.value in ("?", "*")
-        is_required = not (may_lack or words[0].startswith("-"))  # a positional one
-        is_required = is_required or (required is not None and not _is(required, False))
-        if None in keywords or is_required:
-            default = None  # not known, or never taken
-        if isinstance(default, ast.Constant) and isinstance(default.value, str):
-            default = self._converted(default, keywords.get("type"))
-        if name in self._declared:
-            default = None  # of two parsers, or set elsewhere
-        self._declared[name] = (call.lineno, default)
-
-    def _converted(self, default: ast.Constant, type_: Optional[ast.expr]) -> Optional[ast.expr]:
-        """Return what argparse makes of a default that is a text; None where a function does."""
-        text = str(default.value)
-        is_builtin = isinstance(type_, ast.Name) and not self._script.assignments(type_)
-        word = type_.id if is_builtin and isinstance(type_, ast.Name) else ""
-        if type_ is None or word == "str" or self._script.dotted(type_) == "pathlib.Path":
-            return default
-        try:
-            if word in ("float", "int"):
-                number = int(text) if word == "int" else float(text)
-                return ast.copy_location(ast.Constant(number), default)
-        except ValueError:
-            pass
-        return None
 
     def declared(self, node: ast.Attribute) -> Optional[ast.expr]:
         """Return the default of an option that `NAME.OPTION` may be, as it was declared."""
         if not isinstance(node.value, ast.Name):
             return None
-        return self._declared.get(node.attr, (0, None))[1]
+        return self._parser.declared.get(node.attr, (0, None))[1]
 
     # --- what its value is
 
@@ -170,7 +100,7 @@ class Options:
         """
         if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
             return None
-        line, default = self._declared.get(node.attr, (0, None))
+        line, default = self._parser.declared.get(node.attr, (0, None))
         if default is None or self.change() is not None or not self._are_options(node.value):
             return None
         if self._uses.attribute_changes(node.attr) or self._is_filled(node.attr, default):
@@ -207,7 +137,7 @@ class Options:
         if isinstance(node, ast.Name) and not self._script.is_imported(node.id):
             what, name = self._scope(node), node.id
         elif isinstance(node, ast.Call):
-            if node in self._parsed:
+            if node in self._parser.parsed:
                 return True
             what = self._functions.named(node.func)
         if depth > _DEEPEST or (what is None and not name):
@@ -276,9 +206,9 @@ class Options:
             self._is_followed = True
             changed = self._follow()
             places = (
-                self._elsewhere,
+                self._parser.elsewhere,
                 self._uses.dynamic,
-                self._command_line.change(self._parsed),
+                self._command_line.change(self._parser.parsed),
                 *self._uses.attribute_changes("default"),  # of an action of the parser
                 changed,
             )
@@ -287,7 +217,7 @@ class Options:
 
     def _follow(self) -> Optional[ast.AST]:
         """Look at every use of what holds the options; return the first that may change them."""
-        work: list[tuple[ast.expr, bool]] = [(call, True) for call in self._parsed]
+        work: list[tuple[ast.expr, bool]] = [(call, True) for call in self._parser.parsed]
         seen: set[_Holder] = set()
         changed: Optional[ast.AST] = None
         while work:
@@ -328,9 +258,10 @@ class Options:
 
     def _held(self, target: ast.expr, is_whole: bool) -> _Holder:
         """Return what holds the options once they are assigned to a target."""
-        if isinstance(target, ast.Name):
+        is_foreign = isinstance(target, ast.Name) and self._script.is_imported(target.id)
+        if isinstance(target, ast.Name) and not is_foreign:
             return (self._scope(target), target.id, is_whole)
-        if isinstance(target, ast.Attribute):
+        if isinstance(target, ast.Attribute) and self._functions.is_own_object(target.value):
             return (None, f".{target.attr}", is_whole)
         if isinstance(target, ast.Subscript):
             return self._held(target.value, False)
@@ -349,7 +280,7 @@ class Options:
                 above = self._script.parents[parent]
                 is_called = isinstance(above, ast.Call) and above.func is parent
                 if is_whole and parent.attr != "__dict__":
-                    if is_called and parent.attr not in {*self._declared, *_LOOKS}:
+                    if is_called and parent.attr not in {*self._parser.declared, *_LOOKS}:
                         raise _Changed(above)
                     return held
                 if not isinstance(parent.ctx, ast.Load):
@@ -370,6 +301,8 @@ class Options:
                 child = parent
             elif isinstance(parent, ast.Return):
                 function = self._script.scope(parent)
+                if self._functions.is_wrapped(function):
+                    raise _Changed(parent)
                 held.append((function, "()", is_whole))
                 if self._functions.is_method(function):  # or a property
                     held.append((None, f".{getattr(function, 'name', '')}", is_whole))
@@ -466,6 +399,8 @@ class Options:
         parameter = self._functions.parameter(function, place)
         if parameter is None:
             return None
+        if self._functions.is_wrapped(function):
+            raise _Changed(call)
         if is_whole:
             self._handed.setdefault(parameter, set()).add(call)
         return (function, parameter.arg, is_whole)
