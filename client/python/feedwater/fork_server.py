@@ -73,6 +73,12 @@ class ForkServer:
     limit : float
         Seconds in which a process unpickles it.
 
+    Attributes
+    ----------
+    imported : set of str
+        Files of the user's code that every process has as it was imported here, once `wait` has
+        returned.
+
     Raises
     ------
     OSError
@@ -81,6 +87,7 @@ class ForkServer:
 
     def __init__(self, own: Pickled, limit: float) -> None:
         preparation = _preparation(own)
+        self.imported: set[str] = set()
         mine, its = pipe()
         self.control = mine
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
@@ -126,7 +133,7 @@ class ForkServer:
                 f"a process for the user's own code did not start within {_START_S:g} s"
             )
         try:
-            trouble = self.control.recv()
+            trouble, self.imported = self.control.recv()
         except (EOFError, OSError):
             status = self._process.wait(_END_S)
             raise errors.FailedPrecondition(
@@ -217,6 +224,7 @@ def _preparation(own: Pickled) -> dict[str, Any]:
         "sys_argv": sys.argv,
         "orig_dir": start,
         "modules": [name for name in own.modules if name not in MAINS],
+        "files": list(own.files),
     }
     with contextlib.suppress(FileNotFoundError):  # it was removed; a process begins where this is
         made["dir"] = os.getcwd()
@@ -247,10 +255,12 @@ def main(fd: int, program: int) -> NoReturn:
     control = Connection(fd)
     os.set_inheritable(fd, False)
     try:
-        trouble = _prepare(control.recv())
+        about = control.recv()
+        files = about.pop("files")
+        trouble = _prepare(about)
         memory, pieces, limit = control.recv()
         os.set_inheritable(memory, False)
-        control.send(trouble)
+        control.send((trouble, _imported(files)))
     except (EOFError, OSError):
         _end()
     _set_death_signal(0)
@@ -292,6 +302,15 @@ def _prepare(about: dict[str, Any]) -> Optional[str]:
         except Exception:  # unpickling tells
             continue
     return None
+
+
+def _imported(files: list[str]) -> set[str]:
+    """Return which of these files are those of modules that are imported."""
+    found = set()
+    for module in list(sys.modules.values()):
+        with contextlib.suppress(Exception):  # what the user's code has put there
+            found.add(os.path.abspath(module.__file__ or ""))
+    return {file for file in files if os.path.abspath(file) in found}
 
 
 def _serve(

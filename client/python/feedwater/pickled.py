@@ -15,7 +15,7 @@ import os
 import pickle
 import sys
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
@@ -60,9 +60,10 @@ class Pickled(NamedTuple):
     digest: str
     files: dict[str, bytes]
 
-    def changed_files(self) -> list[str]:
-        """Return which files of the code are others by now."""
-        return changed_since(self.files)
+    def changed_files(self, imported: Collection[str] = ()) -> list[str]:
+        """Return which files of the code are others by now, but for those that are imported."""
+        left = {path: digest for path, digest in self.files.items() if path not in imported}
+        return changed_since(left)
 
     @property
     def needs_main(self) -> bool:

@@ -14,7 +14,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Optional
 
 from . import errors
@@ -75,6 +75,7 @@ class Supervisor:
         self._fork_at = 0.0
         self._is_short = False  # of descriptors or processes
         self._is_told = False  # that the daemon is away
+        self._told: list[str] = []  # files that changed, and whose version answers for that
         self._refusal: Optional[str] = None  # why the last process could not connect
         self._began: Optional[float] = None  # to connect
         self._pid = os.getpid()
@@ -183,6 +184,7 @@ class Supervisor:
 
     def _fork(self) -> None:
         assert self._server is not None
+        self._check_code(self._server.imported)  # a process imports the rest when it comes to it
         try:
             taken = {process.number for process in self._processes}
             number = next(one for one in range(self.offer.workers) if one not in taken)
@@ -424,12 +426,12 @@ class Supervisor:
         self._server = ForkServer(self._own, _UNPICKLES_S)
         return self._server.wait(self._woken)
 
-    def _check_code(self) -> None:
-        """Refuse to run other code than the daemon was told of: a fork server has just imported it
-        from its files, which may have been edited since they were looked at.
+    def _check_code(self, imported: Collection[str] = ()) -> None:
+        """Refuse to run other code than the daemon was told of: what has just been imported from
+        its files, or will be, may have been edited since they were looked at.
         """
-        changed = self._own.changed_files()
-        if not changed:
+        changed = self._own.changed_files(imported)
+        if not changed or changed == self._told:
             return
         files = ", ".join(changed[:_FILES]) + (", ..." if len(changed) > _FILES else "")
         if not self.offer.version:
@@ -439,6 +441,7 @@ class Supervisor:
                 "of an epoch. Cure: start the program again; where such an edit changes no sample, "
                 "say version=, which answers for the code"
             )
+        self._told = changed
         _log.warning(
             "%s: %s changed, and processes that had to be started again run the code as it is now: "
             "version=%r says that it makes the same",

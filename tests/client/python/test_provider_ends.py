@@ -199,6 +199,49 @@ def test_code_that_was_edited_is_not_taken_for_the_old_code(serve, daemon, hurri
     assert len(daemon.askers) == 2
 
 
+@pytest.fixture
+def lazy(written, folder):
+    """Write an op that imports its factor when it is called; return how."""
+
+    def write(factor: int) -> None:
+        written(factor)
+        (folder / "edited_op.py").write_text(
+            "def scale(image):\n    from edited_factor import FACTOR\n    return image * FACTOR\n"
+        )
+
+    return write
+
+
+def test_code_that_a_new_process_would_import_is_not_taken_for_the_old(
+    serve, daemon, hurried, lazy
+):
+    lazy(2)
+    serve(importlib.import_module("edited_op").scale)
+    served = serve.served[0]
+    kill_workers()
+    wait_for(lambda: len(daemon.askers) == 2)
+    assert served.is_open
+    lazy(3)
+    kill_workers()
+    wait_for(lambda: not served.is_open)
+    with pytest.raises(errors.FailedPrecondition, match=r"\S*/edited_factor\.py changed since it"):
+        served.check()
+    assert len(daemon.askers) == 2
+
+
+def test_a_version_answers_once_for_code_that_new_processes_import(
+    serve, daemon, hurried, lazy, caplog
+):
+    lazy(2)
+    serve(importlib.import_module("edited_op").scale, version="1")
+    lazy(3)
+    for count in (2, 3):
+        kill_workers()
+        wait_for(lambda: len(daemon.askers) == count)  # noqa: B023
+    assert serve.served[0].is_open
+    assert caplog.text.count("run the code as it is now: version='1' says") == 1
+
+
 def test_whoever_says_a_version_answers_for_an_edit(serve, daemon, hurried, written, caplog):
     written(2)
     serve(importlib.import_module("edited_op").scale, version="1")
