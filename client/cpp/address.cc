@@ -121,9 +121,13 @@ absl::StatusOr<std::string> FindAddress(absl::string_view address) {
   std::vector<std::string> tried =
       address.empty() ? CandidateAddresses() : std::vector<std::string>{std::string(address)};
   if (is_given) {
-    // Absolute: the program may change its folder before a reconnect.
+    // Absolute: the program may change its folder before a reconnect. `..` stays: behind a link it
+    // is the parent of what the link names.
     std::error_code error;
-    const auto path = std::filesystem::absolute(tried[0], error).lexically_normal();
+    std::filesystem::path path;
+    for (const auto& part : std::filesystem::absolute(tried[0], error)) {
+      if (!part.empty() && part != ".") path /= part;
+    }
     if (!error) tried[0] = path.string();
     // A socket stands for its folder.
     const size_t slash = tried[0].rfind('/');

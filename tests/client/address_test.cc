@@ -68,10 +68,24 @@ TEST_F(Address, ARelativeOneIsMadeAbsolute) {
   Put(folders_[0], true);
   const std::filesystem::path before = std::filesystem::current_path();
   std::filesystem::current_path(folder_);
-  for (const char* given : {"0", "./0", "0/control.sock", "1/../0/data.sock"})
+  for (const char* given : {"0", "./0", ".//0/", "0/control.sock"})
     EXPECT_EQ(FindAddress(given).value_or(""), folders_[0]) << given;
   std::filesystem::current_path(folders_[0]);
   EXPECT_EQ(FindAddress("data.sock").value_or(""), folders_[0]);
+  std::filesystem::current_path(before);
+}
+
+TEST_F(Address, BehindALinkIsTheFolderThatTheSystemFinds) {
+  Put(folders_[0], true);
+  const std::filesystem::path folder = folder_, deep = folder / "deep/er";
+  std::filesystem::create_directories(deep);
+  std::filesystem::create_directory_symlink(folders_[0], deep / "link");
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(deep);
+  const std::string found = (deep / "link/../0").string();
+  for (const std::string& given :
+       {std::string("link/../0"), std::string("link/../0/data.sock"), found})
+    EXPECT_EQ(FindAddress(given).value_or(""), found) << given;
   std::filesystem::current_path(before);
 }
 

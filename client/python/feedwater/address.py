@@ -9,6 +9,7 @@ import os
 import socket
 import time
 from collections.abc import Iterable
+from pathlib import PurePosixPath
 from typing import Optional
 
 from .errors import DaemonLost, PermissionDenied
@@ -202,8 +203,10 @@ def resolve(address: Optional[str] = None) -> str:
     given = os.fspath(address) if address else os.environ.get("FEEDWATER_ADDRESS")
     if given:
         folder, name = os.path.split(given)
-        # Absolute: the program may change its folder before a reconnect.
-        return os.path.abspath(folder if name in (DATA_SOCKET, CONTROL_SOCKET) else given)
+        folder = folder if name in (DATA_SOCKET, CONTROL_SOCKET) else given
+        # Absolute: the program may change its folder before a reconnect. `..` stays: behind a link
+        # it is the parent of what the link names.
+        return str(PurePosixPath("/" if os.path.isabs(folder) else os.getcwd(), folder))
     tried = candidates(numa_node())
     closed, there = None, []
     for directory in tried:

@@ -32,6 +32,21 @@ def test_a_socket_stands_for_its_folder(monkeypatch):
         assert address.resolve() == "/elsewhere"
 
 
+def test_an_address_behind_a_link_is_the_folder_that_the_system_finds(tmp_path, monkeypatch):
+    there = make_instance(tmp_path / "real/run")
+    (tmp_path / "real/deep").mkdir()
+    (tmp_path / "link").symlink_to("real/deep")
+    monkeypatch.chdir(tmp_path)
+    for given in (
+        "link/../run",
+        "link/../run/data.sock",
+        "./link/..//run/",
+        f"{tmp_path}/link/../run",
+    ):
+        found = address.resolve(given)
+        assert found == f"{tmp_path}/link/../run" and os.path.samefile(found, there)
+
+
 def test_a_relative_address_stays_what_it_was_when_the_program_changes_its_folder(
     tmp_path, monkeypatch, daemon, open_loader
 ):
