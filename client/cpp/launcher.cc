@@ -225,7 +225,8 @@ absl::StatusOr<std::optional<Said>> ReadLaunch() {
             " is set and there is a terminal: in the shell of `srun --pty` with ", *half.world_size,
             " tasks this is one process, which would read the share of one. Start the shell with "
             "`srun --ntasks=1 --pty`, or every rank through srun, or give both rank and "
-            "world_size"));
+            "world_size. Where srun runs a script that starts the program, `exec` it there, or "
+            "leave out `--pty`"));
       }
       return absl::InvalidArgumentError(
           absl::StrCat("half of ", half.launcher->name, "'s environment is there: ", half.names,

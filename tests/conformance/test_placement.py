@@ -160,7 +160,13 @@ def test_the_shell_of_srun_pty_is_refused_and_what_srun_starts_in_it_is_not(fake
     with pytest.raises(Refused) as caught:
         shell.open("numbers")
     assert caught.value.code == "INVALID_ARGUMENT"
-    for text in ("Slurm says rank 0 of 4", "SLURM_PTY_PORT is set", "srun --ntasks=1 --pty"):
+    for text in (
+        "Slurm says rank 0 of 4",
+        "SLURM_PTY_PORT is set",
+        "Start the shell with `srun --ntasks=1 --pty`, or every rank through srun, or give both "
+        "rank and world_size. Where srun runs a script that starts the program, `exec` it there, "
+        "or leave out `--pty`",
+    ):
         assert text in caught.value.message
     assert shell.open("numbers", rank=1, world_size=2)["rank"] == 1
     itself = ("sh", "-c", 'SLURM_TASK_PID=$$ exec "$@"', "sh")  # srun --pty python train.py

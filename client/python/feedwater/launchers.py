@@ -142,7 +142,8 @@ def refuse_halves(halves: list[Said]) -> None:
                 f"{half}, and {_PTY} is set and there is a terminal: in the shell of `srun --pty` "
                 f"with {half.world_size} tasks this is one process, which would read the share of "
                 "one. Start the shell with `srun --ntasks=1 --pty`, or every rank through srun, or "
-                "give both rank and world_size"
+                "give both rank and world_size. Where srun runs a script that starts the program, "
+                "`exec` it there, or leave out `--pty`"
             )
         raise InvalidArgument(
             f"half of {half.source}'s environment is there: {half.names}, and no {half.missing}; "
