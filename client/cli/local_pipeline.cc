@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <filesystem>
 #include <iostream>
 #include <optional>
 #include <utility>
@@ -77,20 +79,16 @@ std::optional<ConfigSource> DaemonConfig(const std::string& address) {
   return ConfigSource{status->config_file(), {overrides.begin(), overrides.end()}};
 }
 
-// Whether a dataset, or a source of a mix, names its root by an absolute path, as pipelines for
-// private daemons do.
-bool HasAbsoluteRoot(const server::YamlNode& dataset) {
-  if (!dataset.is_map()) return false;
-  if (const server::YamlNode* mix = dataset.Find("mix"); mix != nullptr)
-    return std::any_of(mix->items.begin(), mix->items.end(), HasAbsoluteRoot);
-  const server::YamlNode* root = dataset.Find("root");
-  return root != nullptr && root->is_scalar() && absl::StartsWith(root->scalar, "/");
-}
-
-// Whether the folders of a dataset's absolute roots are on this machine.
-bool IsHere(const server::YamlNode& dataset) {
-  if (const server::YamlNode* mix = dataset.Find("mix"); mix != nullptr)
-    return std::all_of(mix->items.begin(), mix->items.end(), IsHere);
+// The absolute roots of a dataset, or of the sources of a mix.
+std::vector<const server::YamlNode*> AbsoluteRoots(const server::YamlNode& dataset) {
+  std::vector<const server::YamlNode*> roots;
+  if (!dataset.is_map()) return roots;
+  if (const server::YamlNode* mix = dataset.Find("mix"); mix != nullptr) {
+    for (const server::YamlNode& source : mix->items) {
+      for (const server::YamlNode* root : AbsoluteRoots(source)) roots.push_back(root);
+    }
+    return roots;
+  }
   const server::YamlNode* root = dataset.Find("root");
   return root == nullptr || !absl::StartsWith(root->scalar, "/") ||
          access(root->scalar.c_str(), R_OK | X_OK) == 0;
@@ -143,6 +141,23 @@ bool IsPipelineFile(const std::string& pipeline) {
 absl::StatusOr<ConfigSource> FindConfig(const ConfigChoice& choice) {
   if (!choice.given.empty()) return ConfigSource{choice.given, {}};
   const char* variable = std::getenv(kConfigVariable);
+bool HasAbsoluteRoot(const server::YamlNode& dataset) { return !AbsoluteRoots(dataset).empty(); }
+
+std::vector<std::string> MissingRoots(const server::YamlNode& dataset) {
+  std::vector<std::string> missing;
+  for (const server::YamlNode* root : AbsoluteRoots(dataset)) {
+    std::error_code error;
+    if (std::filesystem::is_directory(root->scalar, error)) {
+      if (access(root->scalar.c_str(), R_OK | X_OK) == 0) continue;
+      error = std::error_code(errno, std::generic_category());
+    }
+    missing.push_back(
+        absl::StrCat(root->Where(), ": the root '", server::Printable(root->scalar),
+                     "' cannot be read here: ", error ? error.message() : "it is no folder"));
+  }
+  return missing;
+}
+
   if (variable != nullptr && variable[0] != '\0') return ConfigSource{variable, {}};
   if (std::optional<ConfigSource> of_daemon = DaemonConfig(choice.address)) return *of_daemon;
   if (access(kInstalledConfig, F_OK) == 0) return ConfigSource{kInstalledConfig, {}};
@@ -241,7 +256,7 @@ absl::StatusOr<PlannedPipeline> PlanPipeline(const std::string& pipeline,
   if (!spec.ok() && FindMoreOps(config).value_or(false)) spec = ReadSpec(result.file);
   FW_ASSIGN_OR_RETURN(result.spec, std::move(spec));
   // No configuration need be named to find this data, where it is here and may be read.
-  if (HasAbsoluteRoot(result.spec.dataset) && IsHere(result.spec.dataset)) {
+  if (HasAbsoluteRoot(result.spec.dataset) && MissingRoots(result.spec.dataset).empty()) {
     FW_ASSIGN_OR_RETURN(const bool admits, AdmitsAbsoluteRoots(config));
     if (admits) {
       FW_ASSIGN_OR_RETURN(const LocalPipeline local, OpenLocalPipeline(pipeline, options));

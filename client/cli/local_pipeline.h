@@ -49,6 +49,12 @@ absl::StatusOr<server::Settings> ReadConfig(const ConfigSource& source);
 // warning on stderr.
 absl::StatusOr<bool> FindMoreOps(const ConfigChoice& choice);
 
+// Whether a dataset, or a source of a mix, names its root by an absolute path, as pipelines for
+// private daemons do.
+bool HasAbsoluteRoot(const server::YamlNode& dataset);
+// Each absolute root of a dataset that this user cannot read here: "FILE:LINE:COLUMN: the root".
+std::vector<std::string> MissingRoots(const server::YamlNode& dataset);
+
 // Whether PIPELINE, as a user typed it, is the path of a file and no name.
 bool IsPipelineFile(const std::string& pipeline);
 

@@ -60,7 +60,14 @@ std::vector<std::string> WarningsOf(const server::OrderConfig& order) {
 
 absl::StatusOr<Findings> LookAt(const PlannedPipeline& result, int64_t world_size) {
   Findings findings{std::nullopt, server::AdviceOn(result.spec), {}};
-  if (result.dataset == nullptr) return findings;
+  if (result.dataset == nullptr) {
+    // The file may be for another machine.
+    for (const std::string& missing : MissingRoots(result.spec.dataset)) {
+      findings.warnings.push_back(
+          absl::StrCat(missing, "; right where the machine that trains has it, else correct it"));
+    }
+    return findings;
+  }
   for (std::string& warning : server::AdviceOnMoves(result.spec, result.dataset->fields()))
     findings.warnings.push_back(std::move(warning));
   FW_RETURN_IF_ERROR(server::TellMix(*result.dataset, &findings.epoch));
@@ -111,10 +118,13 @@ void PrintText(const std::string& file, const PlannedPipeline& result, const Fin
   if (result.dataset != nullptr) {
     std::cout << ", " << server::FormatCount(result.records, "record");
   } else {
-    std::cout << "; the dataset"
-              << (result.spec.files().empty() ? " was" : " and files of ops were")
-              << " not looked at (--config feedwater.yaml opens "
-              << (result.spec.files().empty() ? "it" : "them") << ", too)";
+    const bool is_alone = result.spec.files().empty();
+    std::cout << "; the dataset" << (is_alone ? " was" : " and files of ops were")
+              << " not looked at";
+    // A root by its path is opened without, where it is here.
+    if (MissingRoots(result.spec.dataset).empty()) {
+      std::cout << " (--config feedwater.yaml opens " << (is_alone ? "it" : "them") << ", too)";
+    }
   }
   std::cout << "\n";
   if (result.dataset != nullptr && !result.dataset->notes().empty())

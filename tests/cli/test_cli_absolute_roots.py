@@ -116,10 +116,28 @@ def test_where_the_data_is_not_the_file_alone_is_checked(project, pipeline):
     pipeline.write_text(pipeline.read_text().replace(str(project.data), "/nonexistent/data"))
     done = run("validate", pipeline, env=ALONE)
     assert done.status == 0, done.err
-    assert "the dataset was not looked at" in done.out
+    assert "the dataset was not looked at\n" in done.out and "--config" not in done.out
+    column = pipeline.read_text().splitlines()[1].index("/nonexistent") + 1
+    assert (
+        f"warning: {pipeline}:2:{column}: the root '/nonexistent/data' cannot be read" in done.err
+    )
+    assert "No such file or directory" in done.err
     done = run("preview", pipeline, "-o", project.folder / "sheet.png", env=ALONE)
     assert done.status == 2
     assert "/nonexistent/data" in done.err
+
+
+def test_each_root_that_is_not_here_is_warned_of(project, pipeline):
+    (project.folder / "file").write_text("no folder")
+    places = [project.data, "/nonexistent/a", project.folder / "file"]
+    sources = ", ".join(f"{{format: images, root: {place}}}" for place in places)
+    pipeline.write_text(f"version: 1\ndataset: {{mix: [{sources}]}}\n" + GRAPH)
+    done = run("validate", pipeline, "--json", env=ALONE)
+    assert done.status == 0, done.err
+    first, second = done.document["warnings"]
+    assert "'/nonexistent/a' cannot be read here: No such file or directory" in first
+    assert f"'{places[2]}' cannot be read here: it is no folder" in second
+    assert "records" not in done.document
 
 
 def test_a_root_with_a_name_needs_a_configuration_still(project):
