@@ -19,6 +19,9 @@ namespace {
 // More class names than these go into a file of their own.
 constexpr size_t kListedClasses = 1000, kListedClassBytes = 32 << 10;
 
+// In place of an absolute root, which may name where the folder was once.
+constexpr const char* kOwnRoot = "shards";
+
 }  // namespace
 
 std::string SafeFileName(absl::string_view name) {
@@ -34,10 +37,17 @@ std::string SafeFileName(absl::string_view name) {
 absl::StatusOr<ShardPlace> FindShardPlace(const LocalPipeline& local, const std::string& folder) {
   ShardPlace place;
   size_t longest = 0;
-  place.root = SafeFileName(local.loaded->spec.name);
-  place.hint = absl::StrCat("no declared root holds ", folder, "; feedwater.yaml needs  roots: {",
-                            place.root, ": ", folder, "}");
+  if (local.settings.config.absolute_roots) {
+    place.root = folder;
+  } else {
+    place.root = SafeFileName(local.loaded->spec.name);
+    place.hint = absl::StrCat("no declared root holds ", folder, "; feedwater.yaml needs  roots: {",
+                              place.root, ": ", folder, "}");
+  }
+  // Whoever reads the source may know no names of roots, as private daemons do not.
+  const bool is_named = !HasAbsoluteRoot(local.loaded->spec.dataset);
   for (const auto& [name, declared] : local.settings.config.roots) {
+    if (!is_named) break;
     std::error_code error;
     const std::filesystem::path root = std::filesystem::canonical(std::string(declared), error);
     if (error) continue;
@@ -49,7 +59,8 @@ absl::StatusOr<ShardPlace> FindShardPlace(const LocalPipeline& local, const std:
     place.path = relative == "." ? "" : relative.string();
     place.hint.clear();
   }
-  if (server::ToUtf8(place.path) == place.path) return place;
+  if (server::ToUtf8(place.path) == place.path && server::ToUtf8(place.root) == place.root)
+    return place;
   return absl::InvalidArgumentError(
       absl::StrCat("the name of the folder ", folder, " is not UTF-8, and ", kSectionFile,
                    " has to name it. Cure: another folder, or rename this one"));
@@ -122,7 +133,10 @@ absl::StatusOr<std::shared_ptr<const server::Dataset>> ShardSection::Open(
   server::YamlNode dataset = *found;
   std::string root = place_.root, path;
   for (auto& [key, value] : dataset.entries) {
-    if (key.scalar == "root") root = value.scalar;
+    if (key.scalar == "root") {
+      if (absl::StartsWith(value.scalar, "/")) value.scalar = kOwnRoot;
+      root = value.scalar;
+    }
     if (key.scalar == "path") path = value.scalar;
     if (key.scalar != "fields" || key_field.empty()) continue;
     server::YamlNode name = key, from = key;

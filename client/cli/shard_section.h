@@ -21,11 +21,12 @@ inline constexpr const char* kClassFile = "classes.txt";
 // For the names of files and roots: what neither a shell nor `files:` takes for a pattern.
 std::string SafeFileName(absl::string_view name);
 
-// Where the shards lie below a declared root, or below one that has to be declared.
+// Where the shards lie: in an absolute root of their own where the source's is one, else below a
+// declared root, or below one that has to be declared.
 struct ShardPlace {
   std::string root, path, hint;  // the hint: what feedwater.yaml lacks, or ""
 };
-// InvalidArgument: the path below the root is not UTF-8, and so no section can name it.
+// InvalidArgument: root or path are not UTF-8, and so no section can name them.
 absl::StatusOr<ShardPlace> FindShardPlace(const LocalPipeline& local, const std::string& folder);
 
 class ShardSection {

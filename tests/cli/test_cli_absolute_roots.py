@@ -147,3 +147,43 @@ def test_a_root_with_a_name_needs_a_configuration_still(project):
         done = run(*command, env=ALONE)
         assert done.status == 2
         assert "no configuration" in done.err
+
+
+def converted_to(project, pipeline, command: str, *arguments):
+    out = project.folder / "out" / command
+    done = run(command, pipeline, out, "--verify", *arguments, env=ALONE)
+    assert done.status == 0, done.err
+    return out, done
+
+
+@pytest.mark.parametrize("command", ["convert", "materialize"])
+def test_shards_of_an_absolute_root_have_one_too(project, pipeline, command):
+    """And so the section can be read by whatever reads the source, wherever the shards lie."""
+    out, done = converted_to(project, pipeline, command)
+    assert "roots:" not in done.err
+    section = (out / "dataset.yaml").read_text()
+    assert f"\n  root: {out}\n" in section and "roots:" not in section and "path:" not in section
+    reader = out / "pipeline.yaml"
+    if command == "convert":
+        reader = project.folder / "reader.yaml"
+        reader.write_text(f"version: 1\n{section}{GRAPH}")
+    checked = run("verify", reader, env=ALONE)
+    assert checked.status == 0, checked.err
+    assert run("validate", reader, "--json", env=ALONE).document["records"] == 6
+    # Shards that were moved are compared where they lie now.
+    moved = out.with_name("moved")
+    out.rename(moved)
+    against = run("verify", pipeline, "--against", moved, env=ALONE)
+    assert against.status == 0, against.err
+
+
+def test_a_configuration_that_admits_paths_needs_no_other_root(project, pipeline):
+    """A source of a declared root, and shards that no declared root holds."""
+    project.config.write_text(project.config.read_text() + "absolute_roots: true\n")
+    project.pipeline("named", "  - decode: {in: data, out: image}\n")
+    out, done = converted_to(project, "named", "convert", "--config", project.config)
+    assert f"root: {out}\n" in (out / "dataset.yaml").read_text() and "roots:" not in done.err
+    # Where a declared root holds them, its name is told.
+    inside = project.data / "inside"
+    done = run("convert", "named", inside, "--config", project.config, env=ALONE)
+    assert "root: data\n  path: inside\n" in (inside / "dataset.yaml").read_text()
