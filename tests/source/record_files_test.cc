@@ -170,6 +170,18 @@ TEST_F(RecordFilesTest, MnistFindsItsFilesUnderTheirUsualNamesOrTheOnesGiven) {
                 {"train-images-idx3-ubyte", "train-images.idx3-ubyte", "root 'root'"});
 }
 
+TEST_F(RecordFilesTest, OfTheOtherSplitsMnistFilesTheCureNamesTheSplit) {
+  folder_.Write("t10k-images-idx3-ubyte.gz", "packed");
+  ExpectRefused(kMnist, absl::StatusCode::kNotFound,
+                {"no train-images-idx3-ubyte, but t10k-images-idx3-ubyte.gz", "`split: test`"});
+  folder_.Write("x/train-images.idx3-ubyte", Images(1, 2, 2, 4));
+  folder_.Write("x/t10k-images.idx3-ubyte", Images(1, 2, 2, 4));
+  folder_.Write("x/train-labels.idx1-ubyte", Labels("\1"));
+  ExpectRefused("{format: mnist, root: root, path: x, height: 2, width: 2, split: test}",
+                absl::StatusCode::kNotFound,
+                {"no t10k-labels-idx1-ubyte, but train-labels.idx1-ubyte", "`split: train`"});
+}
+
 TEST_F(RecordFilesTest, DamagedIdxFilesAreRefusedByName) {
   folder_.Write("train-labels-idx1-ubyte", Labels("\1\2"));
   const std::string good = Images(2, 2, 2, 8);

@@ -112,13 +112,10 @@ class Mnist final : public Format {
       return absl::InvalidArgumentError(
           absl::StrCat(location.Describe(), " is a file; mnist reads a folder with two"));
     }
-    const std::string prefix = params_.split == "train" ? "train" : "t10k";
-    FW_ASSIGN_OR_RETURN(
-        const FoundFile images,
-        FindFile(location, "images", params_.images, prefix + "-images", "idx3-ubyte", builder));
-    FW_ASSIGN_OR_RETURN(
-        const FoundFile labels,
-        FindFile(location, "labels", params_.labels, prefix + "-labels", "idx1-ubyte", builder));
+    FW_ASSIGN_OR_RETURN(const FoundFile images,
+                        FindFile(location, "images", params_.images, "idx3-ubyte", builder));
+    FW_ASSIGN_OR_RETURN(const FoundFile labels,
+                        FindFile(location, "labels", params_.labels, "idx1-ubyte", builder));
     FW_ASSIGN_OR_RETURN(std::vector<int64_t> image_axes,
                         ReadAxes(location, images, kImagesMagic, kImagesHeader));
     FW_ASSIGN_OR_RETURN(std::vector<int64_t> label_axes,
@@ -156,22 +153,35 @@ class Mnist final : public Format {
   }
 
  private:
-  // The file that was named, or the one of the split under either of its usual names, compressed or
-  // not.
-  static absl::StatusOr<FoundFile> FindFile(const DatasetLocation& location, absl::string_view what,
-                                            const std::string& named, const std::string& stem,
-                                            const std::string& suffix, IndexBuilder* builder) {
-    std::vector<std::string> names = {named};
-    if (named.empty()) {
-      names = {absl::StrCat(stem, "-", suffix), absl::StrCat(stem, ".", suffix)};
-      for (size_t i = 0; i < 2; ++i) names.push_back(names[i] + ".gz");
-    }
+  // The usual names of a split's file, compressed or not.
+  static std::vector<std::string> NamesOf(absl::string_view split, absl::string_view what,
+                                          absl::string_view suffix) {
+    const std::string stem = absl::StrCat(split == "train" ? "train" : "t10k", "-", what);
+    std::vector<std::string> names = {absl::StrCat(stem, "-", suffix),
+                                      absl::StrCat(stem, ".", suffix)};
+    for (size_t i = 0; i < 2; ++i) names.push_back(names[i] + ".gz");
+    return names;
+  }
+
+  // The file that was named, or the one of the split under any of its usual names.
+  absl::StatusOr<FoundFile> FindFile(const DatasetLocation& location, absl::string_view what,
+                                     const std::string& named, absl::string_view suffix,
+                                     IndexBuilder* builder) const {
+    const std::vector<std::string> names =
+        named.empty() ? NamesOf(params_.split, what, suffix) : std::vector<std::string>{named};
     for (const std::string& name : names) {
       const absl::StatusOr<struct stat> info = location.root->Stat(location.Below(name));
       if (absl::IsNotFound(info.status())) continue;
       if (!info.ok()) return info.status();
       FW_ASSIGN_OR_RETURN(std::vector<FoundFile> found, FindFiles(location, {name}, {}, builder));
       return std::move(found[0]);
+    }
+    const char* const other = params_.split == "train" ? "test" : "train";
+    for (const std::string& name : NamesOf(other, what, suffix)) {
+      if (!named.empty() || !location.root->Stat(location.Below(name)).ok()) continue;
+      return absl::NotFoundError(absl::StrCat(
+          location.Describe(), " has no ", names[0], ", but ", name, "; cure: `split: ", other,
+          "`, which reads that, or the files of `split: ", params_.split, "` beside it"));
     }
     return absl::NotFoundError(
         absl::StrCat(location.Describe(), " has no ", absl::StrJoin(names, " and no "),
