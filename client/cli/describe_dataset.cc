@@ -143,6 +143,7 @@ absl::Status Print(const Context& context, const FoundDataset& described) {
                      {"first", rows},
                      {"dataset", described.section},
                      {"other_formats", described.others},
+                     {"other_parts", described.other_parts},
                      {"notes", dataset.notes()},
                      {"digest", dataset.digest()}};
     if (const json mix = MixJson(epoch); !mix.is_null()) {
@@ -183,6 +184,10 @@ absl::Status Print(const Context& context, const FoundDataset& described) {
               << "\n";
   }
   std::cout << "\n" << Bold("to copy into a pipeline") << "\n" << described.section;
+  if (!described.other_parts.empty()) {
+    std::cout << "\n" << Bold("and what lies with it") << "\n";
+    for (const std::string& section : described.other_parts) std::cout << section;
+  }
   if (!described.root_hint.empty()) std::cout << "\n" << Wrapped(described.root_hint, 2);
   if (!described.others.empty()) {
     std::cout << "\nRead by other formats, too: " << absl::StrJoin(described.others, ", ") << "\n";

@@ -31,17 +31,23 @@ std::vector<std::string> NamesIn(const server::Root& root, const std::string& fo
   return names;
 }
 
+// A JSON file of a size that is looked into.
+std::optional<server::FoundFile> JsonFile(const server::Root& root, const std::string& path) {
+  if (!absl::EndsWithIgnoreCase(path, ".json")) return std::nullopt;
+  const auto info = root.Stat(path);
+  if (!info.ok() || !S_ISREG(info->st_mode) || info->st_size > kMostBytes) return std::nullopt;
+  server::FoundFile file;
+  file.path = path;
+  file.bytes = info->st_size;
+  return file;
+}
+
 std::vector<server::FoundFile> JsonFiles(const DatasetLocation& folder) {
   std::vector<server::FoundFile> files;
   for (const std::string& in : {folder.path, folder.Below("annotations")}) {
     for (const std::string& name : NamesIn(*folder.root, in)) {
-      if (!absl::EndsWithIgnoreCase(name, ".json")) continue;
-      server::FoundFile file;
-      file.path = DatasetLocation::JoinPath(in, name);
-      const auto info = folder.root->Stat(file.path);
-      if (!info.ok() || !S_ISREG(info->st_mode) || info->st_size > kMostBytes) continue;
-      file.bytes = info->st_size;
-      files.push_back(std::move(file));
+      if (auto file = JsonFile(*folder.root, DatasetLocation::JoinPath(in, name)))
+        files.push_back(*std::move(file));
     }
   }
   std::stable_partition(files.begin(), files.end(), [](const server::FoundFile& file) {
@@ -49,6 +55,11 @@ std::vector<server::FoundFile> JsonFiles(const DatasetLocation& folder) {
   });
   if (files.size() > kMostFiles) files.resize(kMostFiles);
   return files;
+}
+
+DatasetLocation Above(const DatasetLocation& below) {
+  const size_t slash = below.path.rfind('/');
+  return {below.root, slash == std::string::npos ? "" : below.path.substr(0, slash)};
 }
 
 // The name of the first image. InvalidArgument where the file is none of instances.
@@ -85,20 +96,33 @@ std::optional<std::string> FolderOf(const DatasetLocation& folder, const std::st
 
 }  // namespace
 
-std::vector<CocoFiles> FindCoco(const DatasetLocation& folder, std::vector<std::string>* reasons) {
+std::vector<CocoFiles> FindCoco(const DatasetLocation& data, std::vector<std::string>* reasons) {
   std::vector<CocoFiles> all;
-  for (const server::FoundFile& file : JsonFiles(folder)) {
-    const absl::StatusOr<std::string> image = FirstImage(folder, file);
+  std::vector<DatasetLocation> within = {data};
+  std::vector<server::FoundFile> files;
+  if (std::optional<server::FoundFile> file = JsonFile(*data.root, data.path)) {
+    files.push_back(*std::move(file));
+    within = {Above(data)};
+    if (!within[0].path.empty()) within.push_back(Above(within[0]));
+  } else {
+    files = JsonFiles(data);
+  }
+  for (const server::FoundFile& file : files) {
+    const absl::StatusOr<std::string> image = FirstImage(data, file);
     if (!image.ok()) {
       reasons->emplace_back(image.status().message());
       continue;
     }
-    if (std::optional<std::string> images = FolderOf(folder, *image)) {
+    std::optional<std::string> images;
+    for (const DatasetLocation& folder : within) {
+      if (!images.has_value()) images = FolderOf(folder, *image);
+    }
+    if (images.has_value()) {
       all.push_back({file.path, *std::move(images)});
     } else {
-      reasons->push_back(absl::StrCat(folder.root->Describe(file.path), " names the image '",
+      reasons->push_back(absl::StrCat(data.root->Describe(file.path), " names the image '",
                                       server::Printable(*image), "', which lies in no folder of ",
-                                      folder.Describe()));
+                                      within.back().Describe()));
     }
   }
   return all;

@@ -14,8 +14,9 @@ struct CocoFiles {
 };
 // Looks into JSON files of the folder and of its folder `annotations`, and for the first image that
 // each names; into so many files and folders at most. Files of instances stand first. `reasons`
-// receives why another JSON file is none.
-std::vector<CocoFiles> FindCoco(const server::DatasetLocation& folder,
+// receives why another JSON file is none. Where `data` is a JSON file, into that one, and for its
+// images in its folder and in the one above.
+std::vector<CocoFiles> FindCoco(const server::DatasetLocation& data,
                                 std::vector<std::string>* reasons);
 
 }  // namespace feedwater::cli

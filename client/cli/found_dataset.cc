@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <climits>
 #include <filesystem>
 #include <random>
 #include <utility>
@@ -11,7 +12,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "client/cli/found_coco.h"
+#include "client/cli/format_maps.h"
 #include "client/cli/interrupt.h"
 #include "server/base/escape.h"
 #include "server/base/registry.h"
@@ -81,11 +82,14 @@ absl::StatusOr<FoundDataset> OfPipeline(const Context& context, const DatasetQue
 
 constexpr int64_t kUnpackedBytes = int64_t{1} << 30;  // of data that is only looked at
 
-// Where the data lies: below a declared root, or below one that has to be declared.
-struct DataPlace {
-  std::shared_ptr<const server::Roots> roots;
-  std::string root, path, hint;
-};
+// A folder that holds the data and all that may belong to it: of a file of annotations, images lie
+// beside it or beside its folder.
+std::filesystem::path RootOf(const std::filesystem::path& data) {
+  std::error_code error;
+  if (std::filesystem::is_directory(data, error)) return data;
+  const std::filesystem::path folder = data.parent_path();
+  return absl::EndsWithIgnoreCase(data.string(), ".json") ? folder.parent_path() : folder;
+}
 
 absl::StatusOr<DataPlace> PlaceOfData(const Context& context, const DatasetQuestion& question) {
   std::error_code error;
@@ -95,6 +99,7 @@ absl::StatusOr<DataPlace> PlaceOfData(const Context& context, const DatasetQuest
         absl::StrCat("'", server::Printable(question.name), "': ", error.message()));
   }
   DataPlace place;
+  bool needs_hint = true;
   const auto source = FindConfig({question.config, context.address});
   if (!question.config.empty() && !source.ok()) return source.status();
   if (source.ok()) {
@@ -110,14 +115,19 @@ absl::StatusOr<DataPlace> PlaceOfData(const Context& context, const DatasetQuest
         if (relative != ".") place.path = relative.string();
         return place;
       }
+      needs_hint = !settings->config.absolute_roots;
     }
   }
-  const std::filesystem::path folder = data.parent_path();
-  place.root = "data";
-  place.path = data.filename().string();
-  FW_ASSIGN_OR_RETURN(place.roots, server::Roots::Create({{place.root, folder.string()}}));
-  place.hint = absl::StrCat("No declared root holds it; feedwater.yaml needs  roots: {", place.root,
-                            ": ", folder.string(), "}");
+  const std::filesystem::path root = RootOf(data);
+  place.root = root.string();
+  if (root != data) place.path = data.lexically_relative(root).string();
+  FW_ASSIGN_OR_RETURN(place.roots, server::Roots::Create({{"/", "/"}}));
+  if (needs_hint) {
+    place.hint = absl::StrCat(
+        "No declared root holds it. A daemon of one's own reads a root that is a path, and so does "
+        "one with `absolute_roots: true`; others need in feedwater.yaml  roots: {data: ",
+        server::YamlWord(place.root), "}  and here  root: data");
+  }
   return place;
 }
 
@@ -125,69 +135,113 @@ int GeneralityOf(const std::string& format) {
   return Registry<FormatEntry>::Get().Find(format)->generality;
 }
 
-// The maps by which a format might read the data: none where it says too little, several where it
-// does so in several ways, of which the first that can be opened is taken.
-std::vector<std::string> MapsOf(const std::string& format, const DataPlace& place,
-                                std::vector<std::string>* reasons) {
-  const auto text = server::YamlWord;
-  const auto map = [&](const std::string& path, absl::string_view more) {
-    return absl::StrCat("{format: ", format, ", root: ", text(place.root),
-                        path.empty() ? "" : absl::StrCat(", path: ", text(path)), more, "}");
-  };
-  if (format == "coco") {
-    const absl::StatusOr<std::shared_ptr<const server::Root>> root =
-        place.roots->FindNow(place.root);
-    if (!root.ok()) return {};
-    std::vector<std::string> maps, why;
-    for (const CocoFiles& files : FindCoco({*root, place.path}, &why))
-      maps.push_back(map(files.images, absl::StrCat(", annotations: ", text(files.annotations))));
-    for (const std::string& reason : why) reasons->push_back(absl::StrCat("  coco: ", reason));
-    return maps;
+// Opens data as one format after the other.
+class Guesses {
+ public:
+  explicit Guesses(FoundDataset* found) : found_(*found) {
+    formats_ = Registry<FormatEntry>::Get().Names();
+    std::stable_sort(formats_.begin(), formats_.end(),
+                     [](const std::string& a, const std::string& b) {
+                       return GeneralityOf(a) < GeneralityOf(b);
+                     });
   }
-  const auto& params = Registry<FormatEntry>::Get().Find(format)->params;
-  if (std::any_of(params.begin(), params.end(), [](const auto& param) { return param.required; }))
-    return {};  // nothing in the data says it
-  return {map(place.path, "")};
-}
+
+  // Fills `found` with what reads the data: formats that are as general as `most` at most.
+  absl::Status TryAll(const DataPlace& place, int most) {
+    for (const std::string& format : formats_) {
+      if (GeneralityOf(format) > most) break;
+      const bool is_known = found_.dataset != nullptr;
+      bool is_split = false;
+      for (const FormatMap& map : MapsOf(format, place, &reasons_)) {
+        if (is_split && !map.is_split) continue;
+        FW_ASSIGN_OR_RETURN(std::shared_ptr<const server::Dataset> dataset,
+                            Open(format, map.text, place));
+        if (dataset == nullptr) continue;
+        const std::string section = absl::StrCat("dataset: ", map.text, "\n");
+        if (is_known) {
+          if (GeneralityOf(format) == 0 || found_.others.empty()) found_.others.push_back(format);
+          break;
+        }
+        if (is_split) {
+          found_.other_parts.push_back(section);
+          continue;
+        }
+        found_.dataset = std::move(dataset);
+        found_.section = section;
+        found_.root_hint = place.hint;
+        format_ = format;
+        is_split = map.is_split;
+        if (!is_split) break;
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // Folders beside the one that was found, as far as its format reads them.
+  absl::Status TryOtherParts(const std::vector<DataPlace>& places) {
+    for (const DataPlace& place : places) {
+      for (const FormatMap& map : MapsOf(format_, place, &reasons_)) {
+        FW_ASSIGN_OR_RETURN(const std::shared_ptr<const server::Dataset> dataset,
+                            Open(format_, map.text, place));
+        if (dataset == nullptr) continue;
+        found_.other_parts.push_back(absl::StrCat("dataset: ", map.text, "\n"));
+        break;
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  const std::vector<std::string>& reasons() const { return reasons_; }
+
+ private:
+  // Null: it cannot be read as that.
+  absl::StatusOr<std::shared_ptr<const server::Dataset>> Open(const std::string& format,
+                                                              const std::string& map,
+                                                              const DataPlace& place) {
+    FW_ASSIGN_OR_RETURN(const server::YamlNode node, server::ParseYaml(map, "guess"));
+    server::DatasetOptions options;
+    options.roots = place.roots;
+    options.save = false;
+    options.staging = found_.unpacked->staging();
+    options.given_up = Interrupted;
+    auto dataset = server::OpenDataset(node, options);
+    if (Interrupted()) return absl::CancelledError("interrupted");
+    if (dataset.ok()) return dataset;
+    // Its files are there, and something is missing to read them.
+    if (absl::IsInvalidArgument(dataset.status()) || absl::IsFailedPrecondition(dataset.status()) ||
+        absl::IsResourceExhausted(dataset.status()))
+      reasons_.push_back(absl::StrCat("  ", format, ": ", dataset.status().message()));
+    return std::shared_ptr<const server::Dataset>();
+  }
+
+  FoundDataset& found_;
+  std::vector<std::string> formats_;
+  std::string format_;  // that reads it
+  std::vector<std::string> reasons_;
+};
 
 absl::StatusOr<FoundDataset> Guess(const Context& context, const DatasetQuestion& question) {
   FW_ASSIGN_OR_RETURN(const DataPlace place, PlaceOfData(context, question));
-  std::vector<std::string> formats = Registry<FormatEntry>::Get().Names();
-  std::stable_sort(formats.begin(), formats.end(), [](const std::string& a, const std::string& b) {
-    return GeneralityOf(a) < GeneralityOf(b);
-  });
-  FoundDataset described;
-  described.unpacked = std::make_shared<const UnpackedForALook>();
-  std::vector<std::string> reasons;
-  for (const std::string& format : formats) {
-    for (const std::string& map : MapsOf(format, place, &reasons)) {
-      FW_ASSIGN_OR_RETURN(const server::YamlNode node, server::ParseYaml(map, "guess"));
-      server::DatasetOptions options;
-      options.roots = place.roots;
-      options.save = false;
-      options.staging = described.unpacked->staging();
-      options.given_up = Interrupted;
-      auto dataset = server::OpenDataset(node, options);
-      if (Interrupted()) return absl::CancelledError("interrupted");
-      if (!dataset.ok()) {
-        // Its files are there, and something is missing to read them.
-        if (absl::IsInvalidArgument(dataset.status()) ||
-            absl::IsFailedPrecondition(dataset.status()) ||
-            absl::IsResourceExhausted(dataset.status()))
-          reasons.push_back(absl::StrCat("  ", format, ": ", dataset.status().message()));
-        continue;
-      }
-      if (described.dataset == nullptr) {
-        described.dataset = *std::move(dataset);
-        described.section = absl::StrCat("dataset: ", map, "\n");
-        described.root_hint = place.hint;
-      } else if (GeneralityOf(format) == 0 || described.others.empty()) {
-        described.others.push_back(format);
-      }
-      break;
-    }
+  FW_RETURN_IF_ERROR(place.Location().status());
+  FoundDataset found;
+  found.unpacked = std::make_shared<const UnpackedForALook>();
+  Guesses guesses(&found);
+  std::vector<DataPlace> parts;
+  for (const std::string& name : SplitFolders(place)) parts.push_back(place.Below(name));
+  // Folders such as `train` and `val` are no classes.
+  constexpr int kAnyFormat = INT_MAX;
+  FW_RETURN_IF_ERROR(guesses.TryAll(place, parts.empty() ? kAnyFormat : 0));
+  while (found.dataset == nullptr && !parts.empty()) {
+    const DataPlace part = parts.front();
+    parts.erase(parts.begin());
+    FW_RETURN_IF_ERROR(guesses.TryAll(part, kAnyFormat));
+    if (found.dataset != nullptr) FW_RETURN_IF_ERROR(guesses.TryOtherParts(parts));
+    if (parts.empty() && found.dataset == nullptr)
+      FW_RETURN_IF_ERROR(guesses.TryAll(place, kAnyFormat));
   }
-  if (described.dataset != nullptr) return described;
+  if (found.dataset != nullptr) return found;
+  std::vector<std::string> reasons = guesses.reasons();
+  reasons.erase(std::unique(reasons.begin(), reasons.end()), reasons.end());
   return absl::InvalidArgumentError(absl::StrCat(
       "no format reads '", server::Printable(question.name), "' as it is",
       reasons.empty() ? "" : absl::StrCat(":\n", absl::StrJoin(reasons, "\n")),

@@ -40,7 +40,9 @@ struct FoundDataset {
   std::string section;                               // `dataset:` to be copied, with a line's end
   std::string root_hint;                             // where the root still has to be declared
   std::shared_ptr<const server::Dataset> dataset;
-  std::vector<std::string> others;        // formats that read it, too
+  std::vector<std::string> others;  // formats that read it, too
+  // Sections of other records that lie with it: of its folder `val`, of MNIST's test files.
+  std::vector<std::string> other_parts;
   std::optional<LocalPipeline> pipeline;  // nothing where data was named
 };
 // Folders, and files that are no .yaml, are data. InvalidArgument where no format reads them, with
