@@ -207,6 +207,17 @@ class FormatSchema {
     std::move(schema_).Param(std::move(name), field, std::move(doc), std::move(rule));
     return std::move(*this);
   }
+  // The same for one that came later: with its default, keys stay what they were without it, and so
+  // do saved indexes and what `feedwater convert` has noted of its source.
+  template <typename T>
+  FormatSchema&& LaterParam(std::string name, T P::*field, std::string doc,
+                            Constraint rule = {}) && {
+    values_.push_back([name, field](const P& params, Key* key) {
+      if (params.*field != P().*field) key->Add(name, ParamType<T>::Text(params.*field));
+    });
+    std::move(schema_).Param(std::move(name), field, std::move(doc), std::move(rule));
+    return std::move(*this);
+  }
   template <typename T>
   FormatSchema&& Required(std::string name, T P::*field, std::string doc, Constraint rule = {}) && {
     AddToKey(name, field);

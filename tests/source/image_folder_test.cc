@@ -177,6 +177,33 @@ TEST_F(ImageFolderTest, AClassWithoutImagesIsAnErrorThatNamesIt) {
       AllOf(HasSubstr("'bird', 'dog'"), HasSubstr("'data' of root 'root'"), HasSubstr("cure:")));
 }
 
+TEST_F(ImageFolderTest, ClassesMayBeNumberedOtherwiseAndLackTheirFolder) {
+  for (const char* name : {"cat/1.jpg", "cat/deep/2.jpg", "dog/3.jpg", "owl/4.jpg"})
+    folder_.Write(absl::StrCat("data/", name), name);
+  const auto plain = opener_.MustOpen(kYaml);
+  const auto open = [&](const std::string& classes) {
+    return opener_.Open("{format: image_folder, root: root, path: data, classes: " + classes + "}");
+  };
+  const auto named = open("[bird, owl, cat, dog, fox]");
+  ASSERT_TRUE(named.ok()) << named.status();
+  EXPECT_THAT((*named)->classes(), ElementsAre("bird", "owl", "cat", "dog", "fox"));
+  EXPECT_THAT(Paths(**named), ElementsAre("data/owl/4.jpg", "data/cat/1.jpg", "data/cat/deep/2.jpg",
+                                          "data/dog/3.jpg"));
+  std::vector<int64_t> labels;
+  for (int64_t record = 0; record < 4; ++record) labels.push_back((*named)->LabelOf(record));
+  EXPECT_THAT(labels, ElementsAre(1, 2, 2, 3));
+  EXPECT_NE((*named)->digest(), plain->digest());
+  const auto message = [&](const std::string& classes) {
+    return std::string(open(classes).status().message());
+  };
+  EXPECT_THAT(message("[cat, owl]"), AllOf(HasSubstr("'dog', which 'classes' does not name"),
+                                           HasSubstr("cure: add it there")));
+  EXPECT_THAT(message("[cat, owl, dog, cat]"), HasSubstr("'cat' twice"));
+  // No label shifts where a folder that `classes` names is emptied.
+  folder_.Write("data/fox/notes.txt", "x");
+  EXPECT_TRUE(open("[bird, owl, cat, dog, fox]").ok());
+}
+
 TEST_F(ImageFolderTest, AFolderWithoutClassesIsAnError) {
   folder_.Write("data/1.jpg", "x");
   absl::Status status = OpenError();

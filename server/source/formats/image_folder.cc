@@ -5,12 +5,13 @@
 // and files sorted by name inside each, which is sorted(os.walk(...)) and sorted(fnames) in Python;
 // all by bytes. Hidden files and folders, files that are no images and special files are left out,
 // counted, and the first few of each kind named. Symbolic links are followed where they stay inside
-// the root.
+// the root. `classes` gives them other numbers.
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "server/source/class_scan.h"
@@ -23,8 +24,10 @@ namespace {
 
 class ImageFolder final : public Format {
  public:
-  struct Params {};
-  explicit ImageFolder(Params) {}
+  struct Params {
+    std::vector<std::string> classes;
+  };
+  explicit ImageFolder(Params params) : params_(std::move(params)) {}
 
   std::vector<FieldSpec> fields() const override {
     return {ImageFileField(),
@@ -44,10 +47,15 @@ class ImageFolder final : public Format {
 
     Digest digest;
     digest.Add("image_folder");
+    if (!params_.classes.empty()) {
+      FW_RETURN_IF_ERROR(Renumber(location, &scan));
+      for (const std::string& name : params_.classes) digest.Add(name);
+    }
     const std::vector<std::string> classes = scan.classes;
     std::vector<uint64_t> class_starts;
     FW_RETURN_IF_ERROR(IndexImageFiles(location, std::move(scan), digest, builder, &class_starts));
-    FW_RETURN_IF_ERROR(CheckClasses(location, classes, &class_starts));
+    const std::vector<std::string> empty = FindEmpty(classes, &class_starts);
+    if (params_.classes.empty()) FW_RETURN_IF_ERROR(RefuseEmpty(location, empty));
     AddClassStarts(class_starts, builder);
     return absl::OkStatus();
   }
@@ -57,11 +65,40 @@ class ImageFolder final : public Format {
   }
 
  private:
-  // torchvision's rule: a class without images is an error, since labels would shift when it is
-  // cleaned up.
-  static absl::Status CheckClasses(const DatasetLocation& location,
-                                   const std::vector<std::string>& classes,
-                                   std::vector<uint64_t>* starts) {
+  // Numbers the classes that were found as `classes` has them.
+  absl::Status Renumber(const DatasetLocation& location, ScannedClasses* scan) const {
+    absl::flat_hash_map<absl::string_view, size_t> numbers;
+    for (const std::string& name : params_.classes) {
+      if (numbers.emplace(name, numbers.size()).second) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("'classes' names '", Printable(name), "' twice"));
+    }
+    std::vector<size_t> renumbered;
+    for (const std::string& name : scan->classes) {
+      const auto number = numbers.find(name);
+      if (number == numbers.end()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(location.Describe(), " has the class folder '", Printable(name),
+                         "', which 'classes' does not name; cure: add it there, or move the folder "
+                         "away"));
+      }
+      renumbered.push_back(number->second);
+    }
+    for (ScannedFolder& folder : scan->folders) {
+      // The dataset's own folder is of no class, and stays the first.
+      if (!folder.path.empty()) folder.class_number = renumbered[folder.class_number];
+    }
+    std::stable_sort(scan->folders.begin(), scan->folders.end(),
+                     [](const ScannedFolder& a, const ScannedFolder& b) {
+                       return a.class_number < b.class_number;
+                     });
+    scan->classes = params_.classes;
+    return absl::OkStatus();
+  }
+
+  // The names of the classes without images, whose starts are set.
+  static std::vector<std::string> FindEmpty(const std::vector<std::string>& classes,
+                                            std::vector<uint64_t>* starts) {
     std::vector<std::string> empty;
     for (size_t i = 0; i < classes.size(); ++i) {
       if ((*starts)[i + 1] == 0) {
@@ -69,6 +106,12 @@ class ImageFolder final : public Format {
         (*starts)[i + 1] = (*starts)[i];
       }
     }
+    return empty;
+  }
+
+  // torchvision's rule: a class without images is an error, since labels would shift when it is
+  // cleaned up. Where `classes` numbers them, none would.
+  static absl::Status RefuseEmpty(const DatasetLocation& location, std::vector<std::string> empty) {
     if (empty.empty()) return absl::OkStatus();
     const size_t count = empty.size();
     if (count > 5) empty.resize(5);
@@ -78,6 +121,8 @@ class ImageFolder final : public Format {
         " no images: ", absl::StrJoin(empty, ", "), count > 5 ? ", ..." : "",
         "; cure: add images (", absl::StrJoin(kImageExtensions, " "), ") or move the folder away"));
   }
+
+  const Params params_;
 };
 
 const Registrar kRegistrar(
@@ -88,7 +133,12 @@ const Registrar kRegistrar(
             ") at any depth, in torchvision's order. Hidden ones, whose name begins with a "
             "dot, are left out, which torchvision takes."),
         "dataset: {format: image_folder, root: photos, path: train}",
-        FormatSchema<ImageFolder::Params>(), /*generality=*/1));
+        FormatSchema<ImageFolder::Params>().LaterParam(
+            "classes", &ImageFolder::Params::classes,
+            "Names of the class folders in the order of their labels, also of some that are not "
+            "there: so sources of a mix, or train and val, number them alike. Left out: the "
+            "folders that are there, sorted."),
+        /*generality=*/1));
 
 }  // namespace
 }  // namespace feedwater::server
