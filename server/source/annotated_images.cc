@@ -257,6 +257,7 @@ absl::Status AnnotatedImages::AddImage(absl::string_view file_name, uint64_t id,
   ids_.push_back(id);
   sizes_.push_back(width);
   sizes_.push_back(height);
+  unsized_ += width == 0 || height == 0;
   starts_.push_back(starts_.back());
   added_ = 0;
   return absl::OkStatus();
@@ -285,8 +286,9 @@ absl::Status AnnotatedImages::AddBox(Box box, uint64_t label, const std::vector<
   if (invalid_ == InvalidBoxes::kFail && (cut != box || !has_area)) {
     return absl::InvalidArgumentError(absl::StrCat(
         what, " has the box [", box[0], ", ", box[1], ", ", box[2], ", ", box[3], "], ",
-        has_area ? "which reaches beyond" : "which has no area in", " its image of ", width, "x",
-        height, "; 'invalid_boxes: drop' leaves such boxes out, 'keep' takes them as they are"));
+        has_area ? "which reaches beyond" : "which has no area in", " its image",
+        width > 0 && height > 0 ? absl::StrCat(" of ", width, "x", height) : "",
+        "; 'invalid_boxes: drop' leaves such boxes out, 'keep' takes them as they are"));
   }
   if (invalid_ == InvalidBoxes::kDrop) {
     if (!has_area) {
@@ -353,13 +355,16 @@ void AnnotatedImages::AddTo(const DatasetLocation&, Digest digest, IndexBuilder*
     add(kMaskBegins, masks_->begins);
   }
   builder->digest = digest.Hex();
-  const auto note = [&](int64_t count, absl::string_view what) {
+  const auto note = [&](int64_t count, absl::string_view of, absl::string_view what) {
     if (count == 0) return;
-    absl::StrAppend(&builder->notes, builder->notes.empty() ? "" : ", ", FormatCount(count, "box"),
+    absl::StrAppend(&builder->notes, builder->notes.empty() ? "" : ", ", FormatCount(count, of),
                     what);
   };
-  note(cut_, " cut off at the image's edge");
-  note(dropped_, " without area left out");
+  note(cut_, "box", " cut off at the image's edge");
+  note(dropped_, "box", " without area left out");
+  if (invalid_ == InvalidBoxes::kKeep || boxes() == 0) return;
+  note(unsized_, "image",
+       " without width and height, whose boxes may reach beyond the right and the lower edge");
 }
 
 absl::StatusOr<std::unique_ptr<const RecordColumns>> OpenAnnotatedImages(

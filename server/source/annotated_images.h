@@ -89,7 +89,8 @@ class AnnotatedImages {
   std::vector<uint64_t> instances_;  // of the boxes, where numbers_as_added_
   TextList mask_files_;
   std::optional<StagedMasks> masks_;
-  int64_t cut_ = 0, dropped_ = 0;
+  int64_t cut_ = 0, dropped_ = 0;  // boxes
+  int64_t unsized_ = 0;            // images without width or height
 };
 
 // The same from an index. `columns` are those of AnnotatedImages::Columns.

@@ -85,7 +85,8 @@ class CocoMaskWriter {
     const auto [width, height] = plan_.sizes_[image];
     if (width == 0 || height == 0) {
       return absl::InvalidArgumentError(absl::StrCat("the image has no 'width' and 'height' in ",
-                                                     name_, ", without which there is no mask"));
+                                                     name_, ", without which there is no mask; ",
+                                                     kCureOfSizes));
     }
     FW_RETURN_IF_ERROR(InstanceMap::CheckSize(width, height));
     const size_t first = plan_.starts_[image], end = plan_.starts_[image + 1];

@@ -20,6 +20,9 @@
 
 namespace feedwater::server {
 
+inline constexpr char kCureOfSizes[] =
+    "cure: write them there (PIL.Image.open(FILE).size has both), or leave `masks` out of `fields`";
+
 // The images in the order of their records, and the instances of each in that of their boxes.
 class CocoMaskPlan {
  public:

@@ -117,7 +117,18 @@ TEST_F(CocoMasksTest, WhatHasNoMaskIsABadSampleOfItsOwn) {
   EXPECT_THAT(Labels(*dataset, 0), ElementsAre(1, 1, 0, 0, 1, 1, 0, 0));
   EXPECT_THAT(WhyBad(*dataset, 1), AllOf(HasSubstr("the annotation 77"), HasSubstr("boxes.json"),
                                          HasSubstr("a polygon of 3 numbers")));
-  EXPECT_THAT(WhyBad(*dataset, 2), HasSubstr("no 'width' and 'height'"));
+  EXPECT_THAT(WhyBad(*dataset, 2), AllOf(HasSubstr("no 'width' and 'height'"), HasSubstr("cure:")));
+}
+
+TEST_F(CocoMasksTest, WhereNoImageHasASizeMasksAreRefusedWithTheirCure) {
+  const std::string text =
+      File({Instance(1, kLeft)},
+           R"("images": [{"id": 1, "file_name": "a.jpg"}, {"id": 2, "file_name": "b.jpg"}])");
+  const auto refused = Open(text);
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.status().message()),
+              AllOf(HasSubstr("'boxes.json'"), HasSubstr("no image 'width' and 'height'"),
+                    HasSubstr("cure: "), HasSubstr("leave `masks` out of `fields`")));
 }
 
 TEST_F(CocoMasksTest, ASegmentationThatIsNoneIsNotABoxAlone) {

@@ -112,6 +112,21 @@ TEST_F(CocoTest, BoxesBeyondTheImageAreCutAndThoseWithoutAreaLeftOut) {
                     HasSubstr("'invalid_boxes: drop'")));
 }
 
+TEST_F(CocoTest, BoxesOfImagesWithoutASizeAreHeldAgainstTheEdgesThatAreKnown) {
+  const std::string text = File(R"("annotations": [
+      {"image_id": 1, "category_id": 5, "bbox": [-2, 8, 500, 5]},
+      {"image_id": 2, "category_id": 5, "bbox": [1, 1, 2, 2]}])",
+                                R"("images": [{"id": 1, "file_name": "a.jpg"},
+      {"id": 2, "file_name": "b.jpg", "width": 20, "height": 10}])");
+  const auto dropped = MustOpen(text);
+  ASSERT_NE(dropped, nullptr);
+  EXPECT_EQ(ReadFields(*dropped, 0)[1], BytesOf<float>({0, 8, 498, 13}));
+  EXPECT_THAT(dropped->notes(), HasSubstr("1 image without width and height"));
+  EXPECT_THAT(MustOpen(text, ", invalid_boxes: keep")->notes(), "");
+  EXPECT_THAT(ErrorOf(text, ", invalid_boxes: fail"),
+              HasSubstr("[-2, 8, 498, 13], which reaches beyond its image; "));
+}
+
 TEST_F(CocoTest, WhatIsNoFileOfInstancesIsRefusedWithItsPlace) {
   const std::string good = R"("bbox": [1, 2, 3, 4])";
   EXPECT_EQ(ErrorOf(One(good)), "no error");

@@ -11,6 +11,7 @@
 #include <bit>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "server/source/annotated_images.h"
@@ -112,6 +113,13 @@ class Coco final : public AnnotatedImagesFormat {
       builder->classes.push_back(category.name);
       digest->Add(category.name);
     }
+    const bool has_sizes = absl::c_any_of(found->images, [](const CocoAnnotations::Image& image) {
+      return image.width > 0 && image.height > 0;
+    });
+    if (masks != nullptr && !has_sizes && !found->images.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "gives no image 'width' and 'height', without which there are no masks; ", kCureOfSizes));
+    }
     // By image, and in the file's order within one.
     std::vector<size_t> image_of(found->instances.size());
     for (size_t i = 0; i < found->instances.size(); ++i) {
@@ -196,8 +204,8 @@ const Registrar kRegistrar(
         "time, below the daemon's state_dir (`stage`); no other field costs that. `instance` "
         "int64[?] holds those numbers, box by box: it goes behind the boxes (`in: [image, mask, "
         "boxes, labels, instance]`) where an op may drop some. An image with more than 255 boxes, "
-        "without `width` and `height`, or with a segmentation that makes no sense is a bad sample. "
-        "Keypoints are not read.",
+        "without `width` and `height`, or with a segmentation that makes no sense is a bad sample; "
+        "where no image has `width` and `height`, `masks` are refused. Keypoints are not read.",
         "dataset: {format: coco, root: coco, path: train2017, annotations: "
         "annotations/instances_train2017.json}",
         FormatSchema<CocoParams>()
