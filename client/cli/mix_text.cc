@@ -1,5 +1,6 @@
 #include "client/cli/mix_text.h"
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "server/base/escape.h"
 #include "server/base/units.h"
@@ -32,6 +33,16 @@ nlohmann::json MixJson(const v1::DescribePipelineResponse& pipeline) {
                        {"samples_per_epoch", source.samples_per_epoch()}});
   }
   return sources;
+}
+
+std::string ConvertText(const server::Dataset& dataset, const std::string& options) {
+  if (dataset.mix() == nullptr) return absl::StrCat("feedwater convert PIPELINE.yaml OUT", options);
+  return absl::StrCat(
+      "for each source of the mix write SOURCE.yaml, with that source as its "
+      "`dataset:`, without `weight`, and call feedwater convert SOURCE.yaml OUT",
+      options,
+      "; what OUT/dataset.yaml has below `dataset:`, and the weight, replace the "
+      "source");
 }
 
 }  // namespace feedwater::cli

@@ -4,13 +4,17 @@
 #include <limits>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "server/base/registry.h"
 #include "server/base/units.h"
+#include "server/base/yaml_word.h"
 #include "server/source/digest.h"
+#include "server/source/format.h"
 #include "server/storage/fault.h"
 
 namespace feedwater::server {
@@ -22,12 +26,55 @@ const FieldSpec* FindField(const std::vector<FieldSpec>& fields, absl::string_vi
   return found == fields.end() ? nullptr : &*found;
 }
 
+// Formats whose labels follow from names: a longer list of classes changes numbers, not meanings.
+constexpr absl::string_view kNumberNames[] = {"image_folder", "voc"};
+constexpr size_t kPrintedClasses = 100;
+
+bool Takes(const MixSpec::Source& source, absl::string_view key) {
+  const FormatEntry* format = Registry<FormatEntry>::Get().Find(source.format);
+  return format != nullptr &&
+         absl::c_any_of(format->params, [&](const ParamInfo& param) { return param.name == key; });
+}
+
+std::string CureOfFields(const MixSpec::Source& a, const MixSpec::Source& b) {
+  constexpr absl::string_view kChooses = " chooses its fields, their names, dtypes and shapes";
+  if (Takes(a, "fields") && Takes(b, "fields"))
+    return absl::StrCat("`fields:` of a source", kChooses);
+  if (Takes(a, "fields") || Takes(b, "fields")) {
+    const MixSpec::Source &one = Takes(a, "fields") ? a : b, &other = Takes(a, "fields") ? b : a;
+    return absl::StrCat("`fields:` of ", one.name, kChooses, "; those of ", other.name,
+                        " are always these");
+  }
+  return absl::StrCat(
+      a.format == b.format ? "" : "one format for both, or ",
+      "write the sources as shards (`feedwater convert`, each as the `dataset:` of a pipeline): "
+      "`fields:` of what reads these",
+      kChooses);
+}
+
+std::string CureOfClasses(const MixSpec::Source& a, const std::vector<std::string>& a_classes,
+                          const MixSpec::Source& b, const std::vector<std::string>& b_classes) {
+  const bool number_names = absl::c_linear_search(kNumberNames, a.format) &&
+                            absl::c_linear_search(kNumberNames, b.format);
+  if (number_names) {
+    std::set<std::string> all(a_classes.begin(), a_classes.end());
+    all.insert(b_classes.begin(), b_classes.end());
+    std::vector<std::string> words;
+    for (const std::string& name : all) words.push_back(YamlWord(name));
+    if (words.size() > kPrintedClasses) return "`classes:` with the names of both, in each";
+    return absl::StrCat("`classes: [", absl::StrJoin(words, ", "), "]` in each");
+  }
+  if (Takes(a, "classes") && Takes(b, "classes"))
+    return "`classes:` in each, with the same names in the order of the labels";
+  return "the same classes in both (`classes:` or `class_file:` where the format has them), or "
+         "none";
+}
+
 absl::Status CompareFields(const MixSpec::Source& a, const std::vector<FieldSpec>& a_fields,
                            const MixSpec::Source& b, const std::vector<FieldSpec>& b_fields) {
   const auto differ = [&](absl::string_view what) {
-    return b.dataset.Error(absl::StrCat(
-        "the sources of a mix must have the same fields: ", what,
-        ". Cure: `fields:` of a source chooses its fields, their names, dtypes and shapes"));
+    return b.dataset.Error(absl::StrCat("the sources of a mix must have the same fields: ", what,
+                                        ". Cure: ", CureOfFields(a, b)));
   };
   for (const FieldSpec& field : a_fields) {
     const FieldSpec* other = FindField(b_fields, field.name);
@@ -80,9 +127,10 @@ absl::Status CompareClasses(const MixSpec::Source& a, const std::vector<std::str
 // Every field's numbers must mean the same in all sources, not only those of one.
 absl::Status CompareClasses(const MixSpec::Source& a, const Dataset& a_data,
                             const MixSpec::Source& b, const Dataset& b_data) {
-  FW_RETURN_IF_ERROR(CompareClasses(
-      a, a_data.classes(), b, b_data.classes(), "",
-      "the same classes in both (`classes:` or `class_file:` where the format has them), or none"));
+  const std::vector<std::string>&a_classes = a_data.classes(), &b_classes = b_data.classes();
+  if (a_classes != b_classes)
+    return CompareClasses(a, a_classes, b, b_classes, "",
+                          CureOfClasses(a, a_classes, b, b_classes));
   const std::vector<FieldSpec>&a_fields = a_data.fields(), &b_fields = b_data.fields();
   for (size_t i = 0; i < a_fields.size(); ++i) {
     const auto other = static_cast<size_t>(FindField(b_fields, a_fields[i].name) - b_fields.data());

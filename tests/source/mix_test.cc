@@ -185,6 +185,13 @@ TEST_F(MixTest, RefusesSourcesWithOtherFields) {
   ExpectRefused(
       Mix(first + "{format: csv, root: root, path: real}"),
       {"'id' is int64[] in source 0 (csv in root/a)", "float64[] in source 1 (csv in root/real)"});
+  // A cure that can be followed: not every format has `fields`.
+  folder_.Write("pictures/cat/0.png", "c");
+  const std::string pictures = "{format: image_folder, root: root, path: pictures}";
+  ExpectRefused(Mix(pictures + ", {format: images, root: root, path: pictures}"),
+                {"Cure: one format for both, or write the sources as shards"});
+  ExpectRefused(Mix(first + pictures), {"Cure: `fields:` of source 0 (csv in root/a) chooses",
+                                        "those of source 1 (image_folder in root/pictures)"});
   ExpectRefused(Mix("{format: csv, root: root, path: own}"),
                 {"source 0 (csv in root/own) has a field 'dataset_id'"});
   // `fields:` makes them equal.
@@ -208,6 +215,19 @@ TEST_F(MixTest, RefusesSourcesWithOtherClasses) {
                 {"class 1 is 'dog' in source 0 (image_folder in root/x), and 'fox' in source 1 "
                  "(image_folder in root/y)"});
   ExpectRefused(Mix(of("x") + ", " + of("z")), {"has 2 classes", "has 1 class"});
+  // The cure, followed to the letter.
+  const std::string message(opener_.Open(Mix(of("x") + ", " + of("y"))).status().message());
+  const size_t begin = message.find("Cure: `") + 7;
+  const std::string classes = ", " + message.substr(begin, message.find('`', begin) - begin) + "}";
+  EXPECT_EQ(classes, ", classes: [cat, dog, fox]}");
+  const auto cured = [&](const std::string& path) {
+    const std::string source = of(path);
+    return source.substr(0, source.size() - 1) + classes;
+  };
+  const auto both = opener_.MustOpen(Mix(cured("x") + ", " + cured("y")));
+  ASSERT_NE(both, nullptr);
+  EXPECT_THAT(both->classes(), ElementsAre("cat", "dog", "fox"));
+  EXPECT_THAT((std::vector<int64_t>{both->LabelOf(1), both->LabelOf(3)}), ElementsAre(1, 2));
   const auto same = opener_.MustOpen(Mix(of("x") + ", " + of("x")));
   ASSERT_NE(same, nullptr);
   EXPECT_THAT(same->classes(), ElementsAre("cat", "dog"));
