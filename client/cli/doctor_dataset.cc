@@ -16,12 +16,13 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "client/cli/doctor_samples.h"
 #include "client/cli/interrupt.h"
+#include "client/cli/mix_text.h"
 #include "client/cli/read_estimate.h"
 #include "server/base/cpus.h"
 #include "server/base/escape.h"
 #include "server/base/units.h"
-#include "server/codec/jpeg/markers.h"
 #include "server/pipeline/cache_choice.h"
 #include "server/pipeline/record_reader.h"
 #include "server/storage/mounts.h"
@@ -34,7 +35,7 @@ using server::FormatCount;
 using server::Shuffle;
 using server::StorageKind;
 
-constexpr int64_t kFilesLookedAt = 64, kImagesLookedAt = 64;
+constexpr int64_t kFilesLookedAt = 64;
 constexpr int64_t kManyFiles = 1000;      // where each costs a seek or a request
 constexpr int64_t kSmallBytes = 1 << 20;  // of a file, beside what a seek costs
 constexpr double kMuchFaster = 2;         // else another shuffle is not worth a word
@@ -101,8 +102,9 @@ Finding CheckRecords(const Patient& patient) {
       a_file < kSmallBytes) {
     return Warning(
         "records", found,
-        absl::StrCat("feedwater convert PIPELINE.yaml OUT puts them into shards, which are read in "
-                     "large pieces: each of these files costs ",
+        absl::StrCat(ConvertText(dataset),
+                     "; that puts them into shards, which are read in large pieces: each of these "
+                     "files costs ",
                      patient.kind == StorageKind::kRotational
                          ? "a seek, which takes as long as reading 1 MiB"
                          : "requests for its name and its bytes, however small it is"));
@@ -315,66 +317,6 @@ Finding CheckReads(const Patient& patient) {
   return Good("reads", found);
 }
 
-// --- images
-
-bool IsProgressive(const server::Dataset& dataset, const server::Record& record, bool* is_jpeg) {
-  for (size_t f = 0; f < dataset.fields().size(); ++f) {
-    if (dataset.fields()[f].spec.layout != server::Layout::kEncoded) continue;
-    const server::Tensor& image = record.fields[f];
-    const auto header = server::ReadJpegHeader({image.data, image.bytes()});
-    if (!header.ok()) continue;
-    *is_jpeg = true;
-    return header->has_several_scans;
-  }
-  return false;
-}
-
-std::vector<Finding> CheckSomeRecords(const Patient& patient) {
-  const server::Dataset& dataset = patient.dataset;
-  StoredRecord stored;
-  int64_t jpegs = 0, progressive = 0, bad = 0, looked_at = 0;
-  std::string first_bad;
-  const int64_t count = std::min(dataset.size(), kImagesLookedAt);
-  for (int64_t i = 0; i < count && !Interrupted(); ++i) {
-    const int64_t record = static_cast<int64_t>(static_cast<__int128>(i) * dataset.size() / count);
-    if (patient.sizes.bytes_max > server::RecordReader::kMaxRecordBytes) break;
-    const absl::Status read = ReadStored(dataset, record, &stored);
-    if (!read.ok()) {
-      return {Failure("samples", absl::StrCat("record ", record, ": ", read.message()),
-                      "put the file back as it was when it was indexed")};
-    }
-    ++looked_at;
-    if (!stored.parsed.ok()) {
-      if (bad++ == 0) first_bad = absl::StrCat("record ", record, ": ", stored.parsed.message());
-      continue;
-    }
-    bool is_jpeg = false;
-    progressive += IsProgressive(dataset, stored.record, &is_jpeg);
-    jpegs += is_jpeg;
-  }
-  std::vector<Finding> findings;
-  if (bad > 0) {
-    findings.push_back(Failure(
-        "samples", absl::StrCat(bad, " of ", looked_at, " looked at are bad, first ", first_bad),
-        "feedwater verify PIPELINE.yaml lists all of them; with on_bad_sample: substitute, "
-        "training continues without them"));
-  } else {
-    findings.push_back(Good("samples", absl::StrCat(looked_at, " looked at, none is bad")));
-  }
-  if (jpegs == 0) return findings;
-  const std::string found =
-      absl::StrCat(progressive, " of ", jpegs, " JPEGs looked at are progressive");
-  if (progressive == 0) {
-    findings.push_back(Good("images", found));
-  } else {
-    findings.push_back(Warning(
-        "images", found,
-        "feedwater convert PIPELINE.yaml OUT --jpeg baseline, which loses nothing: of a "
-        "progressive image everything has to be decoded, of a baseline one the crop alone"));
-  }
-  return findings;
-}
-
 }  // namespace
 
 absl::StatusOr<std::vector<Finding>> CheckDataset(const Context& context,
@@ -399,7 +341,11 @@ absl::StatusOr<std::vector<Finding>> CheckDataset(const Context& context,
   if (findings.back().state == Finding::State::kFailure) return findings;
   if (!Interrupted()) findings.push_back(CheckPageCache(patient));
   if (!Interrupted()) findings.push_back(CheckReads(patient));
-  for (Finding& finding : CheckSomeRecords(patient)) findings.push_back(std::move(finding));
+  if (!Interrupted()) {
+    const ConfigChoice config = {question.config, context.address};
+    for (Finding& finding : CheckSamples(*found, config, patient.sizes.bytes_max))
+      findings.push_back(std::move(finding));
+  }
   if (Interrupted()) return absl::CancelledError("interrupted");
   return findings;
 }

@@ -17,6 +17,7 @@
 #include "server/base/escape.h"
 #include "server/base/registry.h"
 #include "server/base/yaml_word.h"
+#include "server/graph/verified_record.h"
 #include "server/pipeline/record_reader.h"
 #include "server/source/format.h"
 
@@ -299,7 +300,7 @@ absl::Status ReadStored(const server::Dataset& dataset, int64_t record, StoredRe
   std::vector<absl::Span<const std::byte>> spans;
   for (const std::string& part : stored->parts)
     spans.emplace_back(reinterpret_cast<const std::byte*>(part.data()), part.size());
-  stored->parsed = dataset.Parse(record, spans, &stored->record);
+  stored->parsed = server::ParseVerified(dataset, record, spans, &stored->record);
   return absl::OkStatus();
 }
 

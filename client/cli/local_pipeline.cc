@@ -90,8 +90,9 @@ std::vector<const server::YamlNode*> AbsoluteRoots(const server::YamlNode& datas
     return roots;
   }
   const server::YamlNode* root = dataset.Find("root");
-  return root == nullptr || !absl::StartsWith(root->scalar, "/") ||
-         access(root->scalar.c_str(), R_OK | X_OK) == 0;
+  if (root != nullptr && root->is_scalar() && absl::StartsWith(root->scalar, "/"))
+    roots.push_back(root);
+  return roots;
 }
 
 // A configuration decides what is read, with its limits and its isolation, also where it was only
@@ -109,6 +110,12 @@ absl::Status RefusedRoot(const std::string& file, const ConfigSource& source,
       "give its path and, with --config, a file of your own that says `", kPrivateConfig, "`"));
 }
 
+absl::StatusOr<std::shared_ptr<const server::Plan>> PlanOver(const server::PipelineSpec& spec,
+                                                             const server::Dataset& dataset) {
+  return server::Plan::Create(spec, dataset.fields(),
+                              static_cast<int64_t>(dataset.classes().size()));
+}
+
 absl::StatusOr<std::shared_ptr<const server::LoadedPipeline>> Load(
     server::PipelineSpec spec, const server::DatasetOptions& options) {
   // A broken graph is found before the dataset is indexed.
@@ -120,27 +127,20 @@ absl::StatusOr<std::shared_ptr<const server::LoadedPipeline>> Load(
   if (!dataset.ok()) return AsInvalidInput(dataset.status());
   loaded->dataset = *std::move(dataset);
   FW_RETURN_IF_ERROR(server::MixOrderOf(*loaded->dataset).status());
-  FW_ASSIGN_OR_RETURN(
-      loaded->plan, server::Plan::Create(loaded->spec, loaded->dataset->fields(),
-                                         static_cast<int64_t>(loaded->dataset->classes().size())));
+  FW_ASSIGN_OR_RETURN(loaded->plan, PlanOver(loaded->spec, *loaded->dataset));
   return loaded;
+}
+
+// Where the daemon would isolate images, so does this program.
+absl::Status FindDecodersFor(LocalPipeline* local, bool reads_images) {
+  if (!reads_images || !IsolatesImages(local->settings.config, local->settings.access))
+    return absl::OkStatus();
+  FW_ASSIGN_OR_RETURN(local->decoders, server::FindDecoders(local->budget));
+  return absl::OkStatus();
 }
 
 }  // namespace
 
-bool IsOwnFolder(const std::string& folder) {
-  struct stat info;
-  return stat(folder.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == geteuid();
-}
-
-bool IsPipelineFile(const std::string& pipeline) {
-  return absl::StrContains(pipeline, '/') || absl::EndsWith(pipeline, ".yaml") ||
-         absl::EndsWith(pipeline, ".yml");
-}
-
-absl::StatusOr<ConfigSource> FindConfig(const ConfigChoice& choice) {
-  if (!choice.given.empty()) return ConfigSource{choice.given, {}};
-  const char* variable = std::getenv(kConfigVariable);
 bool HasAbsoluteRoot(const server::YamlNode& dataset) { return !AbsoluteRoots(dataset).empty(); }
 
 std::vector<std::string> MissingRoots(const server::YamlNode& dataset) {
@@ -158,6 +158,19 @@ std::vector<std::string> MissingRoots(const server::YamlNode& dataset) {
   return missing;
 }
 
+bool IsOwnFolder(const std::string& folder) {
+  struct stat info;
+  return stat(folder.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == geteuid();
+}
+
+bool IsPipelineFile(const std::string& pipeline) {
+  return absl::StrContains(pipeline, '/') || absl::EndsWith(pipeline, ".yaml") ||
+         absl::EndsWith(pipeline, ".yml");
+}
+
+absl::StatusOr<ConfigSource> FindConfig(const ConfigChoice& choice) {
+  if (!choice.given.empty()) return ConfigSource{choice.given, {}};
+  const char* variable = std::getenv(kConfigVariable);
   if (variable != nullptr && variable[0] != '\0') return ConfigSource{variable, {}};
   if (std::optional<ConfigSource> of_daemon = DaemonConfig(choice.address)) return *of_daemon;
   if (access(kInstalledConfig, F_OK) == 0) return ConfigSource{kInstalledConfig, {}};
@@ -312,10 +325,24 @@ absl::StatusOr<LocalPipeline> OpenLocalPipeline(const std::string& pipeline,
   dataset.rebuild = options.rebuild;
   FW_ASSIGN_OR_RETURN(local.loaded, Load(std::move(spec), dataset));
   local.job = server::JobFiles::Create(local.loaded->dataset, local.files, local.budget);
-  if (IsolatesImages(config, local.settings.access) &&
-      (local.plan().decodes() || (options.reads_images && server::HasImages(local.dataset())))) {
-    FW_ASSIGN_OR_RETURN(local.decoders, server::FindDecoders(local.budget));
-  }
+  FW_RETURN_IF_ERROR(FindDecodersFor(
+      &local,
+      local.plan().decodes() || (options.reads_images && server::HasImages(local.dataset()))));
+  return local;
+}
+
+absl::StatusOr<LocalPipeline> OpenOver(std::shared_ptr<const server::Dataset> dataset,
+                                       const std::string& text, const ConfigChoice& config) {
+  LocalPipeline local;
+  const absl::StatusOr<ConfigSource> source = FindConfig(config);
+  FW_ASSIGN_OR_RETURN(local.settings, ReadConfig(source.ok() ? *source : ConfigSource()));
+  local.budget = server::MemoryBudget::Create(local.settings.memory_limit_bytes);
+  auto loaded = std::make_shared<server::LoadedPipeline>();
+  FW_ASSIGN_OR_RETURN(loaded->spec, server::ParsePipeline(text, "pipeline"));
+  FW_ASSIGN_OR_RETURN(loaded->plan, PlanOver(loaded->spec, *dataset));
+  loaded->dataset = std::move(dataset);
+  local.loaded = std::move(loaded);
+  FW_RETURN_IF_ERROR(FindDecodersFor(&local, local.plan().decodes()));
   return local;
 }
 

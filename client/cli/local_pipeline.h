@@ -123,6 +123,11 @@ struct LocalPipeline {
 absl::StatusOr<LocalPipeline> OpenLocalPipeline(const std::string& pipeline,
                                                 const LocalOptions& options);
 PlannedPipeline PlannedOf(const LocalPipeline& local);
+// A pipeline of this text over a dataset that is open already, to make samples of records that
+// somebody else reads. Limits and isolation are those of the configuration that is given or found,
+// else a private daemon's.
+absl::StatusOr<LocalPipeline> OpenOver(std::shared_ptr<const server::Dataset> dataset,
+                                       const std::string& text, const ConfigChoice& config);
 
 // Reads and parses single records, one after the other.
 class RecordLoader {

@@ -175,7 +175,9 @@ def test_a_dataset_is_described_where_it_lies(project):
     assert "since" in found["storage"]["found"]
     assert "%" in found["page cache"]["found"] or "nothing is known" in found["page cache"]["found"]
     assert "1,000 samples" in found["reads"]["found"]
-    assert "none is bad" in found["samples"]["found"]
+    # The graph has no op, and so nothing is decoded.
+    text = "64 of 200 records read and run through the graph, which decodes no image: none of these"
+    assert found["samples"]["found"].startswith(text)
 
 
 @pytest.mark.parametrize("kind", ["rotational", "network"])
@@ -253,4 +255,105 @@ def test_what_cannot_be_opened_or_read_fails(project):
     pipeline.write_text(
         "version: 1\ndataset: {format: jsonl, root: data, path: rows.jsonl}\noutputs: [a]\n"
     )
+    assert checks(pipeline, "--config", project.config)["samples"]["state"] == "good"
+
+
+# --- samples
+
+
+def test_samples_are_decoded_and_not_only_read(project):
+    project.pictures("pictures", 100, bad=(25,))
+    pipeline = project.pipeline("train", "  - decode: {in: data, out: image}\n", outputs="[label]")
+    # Record 25 is among the 64 that are looked at.
+    found = checks(pipeline, "--config", project.config)["samples"]
+    assert found["state"] == "failure"
+    assert found["found"].startswith("64 of 100 records read and decoded: 1 of these is bad, ")
+    assert "record 25: " in found["found"]
+    assert "feedwater verify" in found["cure"]
+
+
+@pytest.mark.parametrize("isolation", ["process", "none"])
+def test_data_without_a_pipeline_is_decoded_too(project, isolation):
+    project.pictures("pictures", 10, bad=(3,))
+    project.config.write_text(project.config.read_text() + f"isolation: {isolation}\n")
+    found = checks(project.data / "pictures", "--config", project.config)["samples"]
+    assert found["state"] == "failure", found
+    assert found["found"].startswith("10 of 10 records read and decoded: 1 of these is bad, ")
+    alone = environment(FEEDWATER_ADDRESS="/nonexistent")
+    assert checks(project.data / "pictures", env=alone)["samples"] == found
+
+
+def test_what_was_not_decoded_is_told(project):
+    write_shards(project.data / "shards", records=3)
+    found = checks(project.data / "shards", "--config", project.config)["samples"]["found"]
+    assert found == (
+        "12 of 12 records read and parsed (nothing in them seems an image): none of these is bad"
+    )
+    project.pictures("pictures", 3)
+    op = "{name: mine, in: image, out: image, dtype: uint8, shape: [8, 8, 3]}"
+    pipeline = project.pipeline("own", "  - decode: {in: data, out: image}\n"
+        f"  - center_crop: {{in: image, size: [8, 8]}}\n  - python: {op}\n")  # fmt: skip
+    found = checks(pipeline, "--config", project.config)["samples"]
+    assert found["state"] == "good"
+    assert "3 of 3 records read and parsed, no more since " in found["found"]
+    assert "run by your own program" in found["found"]
+
+
+# --- cures of a mix
+
+
+def test_the_cure_for_a_mix_of_folders_can_be_followed_as_it_is_printed(project):
+    image = pytest.importorskip("PIL.Image").new("RGB", (64, 64), (9, 99, 199))
+    sources = []
+    for name, count in (("one", 2), ("two", 3)):
+        for number in range(count):
+            path = project.data / name / "cat" / f"{number}.jpg"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            image.save(path, progressive=True)
+        sources.append(f"{{format: image_folder, root: data, path: {name}")
+    mix = ", ".join(f"{source}, weight: 2}}" for source in sources)
+    rest = "graph: [{decode: {}}, {resize: {size: [8, 8]}}]\noutputs: [image, label, dataset_id]\n"
+    pipeline = project.pipelines / "mix.yaml"
+    pipeline.write_text(f"version: 1\ndataset: {{mix: [{mix}]}}\n{rest}")
+    found = checks(pipeline, "--config", project.config)["images"]
+    assert found["state"] == "warning"
+    words = found["cure"].split()
+    command = words[words.index("feedwater") : words.index("OUT")]
+    assert command == ["feedwater", "convert", "SOURCE.yaml"] and "baseline; that" in found["cure"]
+    assert "--jpeg baseline" in found["cure"] and "without `weight`" in found["cure"]
+    made = []
+    for number, source in enumerate(sources):
+        file = project.folder / f"source-{number}.yaml"
+        file.write_text(f"version: 1\ndataset: {source}}}\n")
+        out = project.data / f"out-{number}"
+        done = run("convert", file, out, "--jpeg", "baseline", "--config", project.config)
+        assert done.status == 0, done.err
+        section = (out / "dataset.yaml").read_text().partition("dataset:\n")[2]
+        made.append("    - weight: 2\n" + "".join(f"    {line}\n" for line in section.splitlines()))
+    pipeline.write_text(f"version: 1\ndataset:\n  mix:\n{''.join(made)}{rest}")
+    found = checks(pipeline, "--config", project.config)
+    assert found["images"]["state"] == "good" and "5 records" in found["records"]["found"]
+    assert found["samples"]["found"].startswith("5 of 5 records read and decoded: none")
+
+
+def test_folders_of_other_classes_are_mixed_by_the_cure(project):
+    for name, classes in (("one", "cat dog"), ("two", "cat owl")):
+        for word in classes.split():
+            path = project.data / name / word / "0.ppm"
+            path.parent.mkdir(parents=True)
+            path.write_bytes(TINY)
+    pipeline = project.pipelines / "mix.yaml"
+
+    def mix(more: str = "") -> None:
+        sources = ", ".join(
+            f"{{format: image_folder, root: data, path: {name}{more}}}" for name in ("one", "two")
+        )
+        pipeline.write_text(f"version: 1\ndataset: {{mix: [{sources}]}}\noutputs: [label]\n")
+
+    mix()
+    found = run("doctor", pipeline, "--config", project.config, "--json").document["checks"][0]
+    assert found["check"] == "dataset" and found["state"] == "failure"
+    cure = found["found"].partition("Cure: `")[2].partition("`")[0]
+    assert cure == "classes: [cat, dog, owl]"
+    mix(", " + cure)
     assert checks(pipeline, "--config", project.config)["samples"]["state"] == "good"
