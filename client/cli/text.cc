@@ -43,7 +43,7 @@ std::string Wrapped(absl::string_view text, size_t indent) {
 std::string StepLines(absl::string_view first, absl::string_view step) {
   if (first.size() + step.size() <= TextColumns()) return absl::StrCat(first, step, "\n");
   const std::string spaced = absl::StrReplaceAll(step, {{"+", " + "}});
-  return Wrapped(spaced, first.size() + 2).replace(0, first.size() + 2, first);
+  return Wrapped(spaced, first.size() + 2).replace(0, first.size() + 2, std::string(first));
 }
 
 std::string Padded(absl::string_view text, size_t width) {
