@@ -152,9 +152,9 @@ TEST(Combinator, AMistakeInItIsToldAsOneInTheGraph) {
     return MessageOf(
         absl::StrCat("- apply:\n    p: 1\n    ops:\n    - one_of:\n        ops:\n        - ", op));
   };
-  EXPECT_EQ(in("random_invert: {p: 2}"), "test.yaml:9:29: 'p' must be between 0 and 1, not 2");
+  EXPECT_EQ(in("random_invert: {p: 2}"), "test.yaml:9:30: 'p' must be between 0 and 1, not 2");
   EXPECT_EQ(in("random_invert: {q: 2}"),
-            "test.yaml:9:26: op 'random_invert' has no parameter 'q'. Known: p");
+            "test.yaml:9:27: op 'random_invert' has no parameter 'q'. Known: p");
   EXPECT_EQ(in("mixup"),
             "test.yaml:9:11: op 'mixup' works on whole batches and belongs in 'batch: {graph: "
             "[...]}'");
