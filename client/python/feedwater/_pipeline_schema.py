@@ -3070,7 +3070,16 @@ KNOWN_AS: dict[str, Any] = {'Albumentations': {'Affine': 'random_affine',
                  'adjust_hue': 'adjust_hue',
                  'adjust_saturation': 'adjust_saturation',
                  'adjust_sharpness': 'random_adjust_sharpness',
-                 'decode_image': 'decode'}}
+                 'decode_image': 'decode',
+                 'decode_jpeg': 'decode',
+                 'decode_png': 'decode',
+                 'elastic': 'elastic_transform',
+                 'hflip': 'random_horizontal_flip',
+                 'permute_channels': 'random_channel_permutation',
+                 'resized_crop': 'random_resized_crop',
+                 'rgb_to_grayscale': 'grayscale',
+                 'to_grayscale': 'grayscale',
+                 'vflip': 'random_vertical_flip'}}
 
 # Of a pipeline file, in its order.
 KEYS = ('version',
