@@ -90,7 +90,7 @@ class Samplers:
         child: ast.AST = use
         parent = script.parents[use]
         if isinstance(parent, ast.Compare):
-            return all(isinstance(op, (ast.Is, ast.IsNot)) for op in parent.ops)
+            return all(isinstance(side, ast.Constant) or side is use for side in _sides(parent))
         if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name):
             is_builtin = parent.func.id in _LOOKS and not script.assignments(parent.func)
             return is_builtin and use in parent.args
@@ -134,3 +134,7 @@ class Samplers:
             return script.scope(use) is script.scope(call)
         assert isinstance(target, ast.Name)
         return script.binding_at(target.id, use) is script.binding(target)
+
+
+def _sides(node: ast.Compare) -> list[ast.expr]:
+    return [node.left, *node.comparators]
