@@ -245,8 +245,23 @@ FOLDERS = {
         f"    def loader(self):\n        return {OVER.format('self.root')}\nData(a)\nData(b)",
         "root",
     ),
-    "an attribute that is set twice": (
-        f"cfg = load()\ncfg.root = a\nl = {OVER.format('cfg.root')}\ncfg.root = b", "cfg.root"
+    "an attribute that is set": (
+        f"cfg = load()\nl = {OVER.format('cfg.root')}\ncfg.root = b", "cfg.root"
+    ),
+    "an attribute that a loop sets": (
+        f"for split in splits:\n    cfg.split = split\n    l = {OVER.format('cfg.split')}",
+        "cfg.split",
+    ),
+    "an option that is set": (
+        "import argparse\np = argparse.ArgumentParser()\np.add_argument('data')\n"
+        f"args = p.parse_args()\nl = {OVER.format('args.data')}\nargs.data = b", "args.data"
+    ),
+    "an entry that is set": (
+        "cfg = load()\n"
+        f"l = {OVER.format('cfg[0]')}\ncfg[0] = b\nm = {OVER.format('cfg[0]')}", "cfg[0]"
+    ),
+    "an entry that is updated": (
+        f"cfg = load()\nl = {OVER.format('cfg[0]')}\ncfg.update(b)", "cfg[0]"
     ),
     "a loop": (f"for root in a, b:\n    l = {OVER.format('root')}", "root"),
     "what a loop gives": (
@@ -289,6 +304,18 @@ ONE_FOLDER = {
         "import argparse\np = argparse.ArgumentParser()\np.add_argument('data')\n"
         f"def get(args):\n    return {OVER.format('args.data')}\n"
         "args = p.parse_args()\nutils.setup(args)\nget(args)\nget(args)", "data"
+    ),
+    "an entry beside another that is set": (
+        f"cfg = load()\ncfg[1] = 2\nl = {OVER.format('cfg[0]')}", "data"
+    ),
+    "an attribute of an object that is made once": (
+        "class Data:\n    def __init__(self, data):\n        self.data = data\n"
+        f"cfg = Data(read())\nl = {OVER.format('cfg.data')}", "data"
+    ),
+    "an option whose name other objects have": (
+        "import argparse\np = argparse.ArgumentParser()\np.add_argument('data')\n"
+        "class Net:\n    def __init__(self):\n        self.data = 1\n        self.data = 2\n"
+        f"args = p.parse_args()\nl = {OVER.format('args.data')}", "data"
     ),
     "an import": (f"from config import root\ndef get():\n    return {OVER.format('root')}", "root"),
 }  # fmt: skip

@@ -317,9 +317,9 @@ class Script:
         changes = [*self._uses.attribute_changes(node.attr), *self.changes(node)]
         return len(self._found(node)) <= 1 and not changes
 
-    def sets(self, name: str) -> int:
-        """Return how often the script sets an attribute of this name, of whatever object."""
-        return self._uses.sets(name)
+    def stores(self, name: str) -> list[ast.Attribute]:
+        """Return where the script sets an attribute of this name, of whatever object."""
+        return self._uses.stores(name)
 
     def is_outer(self, name: str) -> bool:
         """Tell whether `global` or `nonlocal` names it anywhere."""

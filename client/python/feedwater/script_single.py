@@ -10,6 +10,7 @@ import ast
 from typing import Optional, Union
 
 from .script import Script
+from .script_dynamic import is_self
 from .script_functions import FUNCTIONS
 
 # What decides the value of an expression, and whether it is computed once.
@@ -25,6 +26,10 @@ _CALLS = {
 _METHODS = {
     "absolute", "as_posix", "expanduser", "format", "joinpath", "lower", "lstrip", "removesuffix",
     "replace", "resolve", "rstrip", "strip", "with_name", "with_suffix",
+}  # fmt: skip
+_UPDATES = {
+    "append", "clear", "extend", "insert", "pop", "popitem", "remove", "reverse",
+    "setdefault", "sort", "update",
 }  # fmt: skip
 _WHOLES = (
     ast.BinOp, ast.FormattedValue, ast.JoinedStr, ast.List, ast.Slice, ast.Subscript, ast.Tuple,
@@ -59,6 +64,8 @@ class Single:
             seen.add(part)
             if isinstance(part, ast.Call):
                 inner = [] if is_once else self.given(part)
+            elif isinstance(part, ast.Subscript) and self._is_stored(part):
+                return part
             elif isinstance(part, (ast.Attribute, ast.Name)):
                 value = self._of_name(part)
                 if value is None:
@@ -99,8 +106,7 @@ class Single:
         elif isinstance(node.value, ast.Name) and node.value.id == "self":
             found = script.set_in_class(script.class_of(node), node.attr)
         else:
-            most = 0 if script.options.are(node.value) else 1
-            return [(node.value, False)] if script.sets(node.attr) <= most else None
+            return None if self._is_set(node) else [(node.value, False)]
         if len(found) != 1:
             return None
         value, place = found[0]
@@ -110,6 +116,36 @@ class Single:
         if value is None or script.meet(node):
             return None
         return [(value, self._is_done_once(place, 0))]
+
+    def _is_set(self, node: ast.Attribute) -> bool:
+        """Tell whether `OBJECT.NAME` may be set more than once: by its class, and by others."""
+        stores = self._script.stores(node.attr)
+        own = [store for store in stores if is_self(store.value)]
+        if len(own) < len(stores):
+            return True
+        if self._script.options.are(node.value):
+            return False  # those of `self` are another object's
+        return len(own) > 1 or not all(self._is_done_once(store, 0) for store in own)
+
+    def _is_stored(self, node: ast.Subscript) -> bool:
+        """Tell whether the script stores something where `NAME[KEY]` reads."""
+        if not isinstance(node.value, ast.Name):
+            return False
+        script = self._script
+        scope = script.binding(node.value)
+        for use in self._names[node.value.id]:
+            parent = script.parents[use]
+            if script.binding(use) is not scope:
+                continue
+            if isinstance(parent, ast.Attribute) and parent.attr in _UPDATES:
+                return True
+            if isinstance(parent, ast.Subscript) and not isinstance(parent.ctx, ast.Load):
+                keys = (parent.slice, node.slice)
+                if not all(isinstance(key, ast.Constant) for key in keys) or (
+                    keys[0].value == keys[1].value  # type: ignore[attr-defined]
+                ):
+                    return True
+        return False
 
     def _is_done_once(self, node: ast.AST, depth: int) -> bool:
         """Tell whether a run of the script comes to a place once at most."""

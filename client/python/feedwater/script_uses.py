@@ -114,9 +114,9 @@ class Uses:
         ]
         return found + self._dynamic.sets(name)
 
-    def sets(self, name: str) -> int:
-        """Return in how many places an attribute of any object is set."""
-        return sum(not _is_load(node) for node in self._attributes.get(name, []))
+    def stores(self, name: str) -> list[ast.Attribute]:
+        """Return where an attribute of any object is set."""
+        return [node for node in self._attributes.get(name, []) if not _is_load(node)]
 
     # --- variables
 
