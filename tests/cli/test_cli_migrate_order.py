@@ -219,8 +219,8 @@ USES = {
         f"    {LOAD.replace(')', ', shuffle=True)')}    return loader, s\n"
     ),
     "an epoch before it": f"{SAMPLER}s.set_epoch(1)\n{LOAD}",
-    "an epoch in a function before it": (
-        f"{SAMPLER}def train():\n    s.set_epoch(1)\n{LOAD}train()\n"
+    "an epoch in a function that does not see the loader": (
+        f"{SAMPLER}def make():\n    {LOAD}    return loader\ndef train():\n    s.set_epoch(1)\n"
     ),
     "an epoch of a loader without a name": (
         f"{SAMPLER}def get():\n    return {LOAD[9:]}loader = get()\ns.set_epoch(1)\n"
@@ -264,6 +264,14 @@ def test_questions_whether_there_is_a_sampler_are_asked_of_it_still(project):
         "-        s.set_epoch(epoch)",
         "+        loader.sampler.set_epoch(epoch)",
     ]
+
+
+def test_a_function_before_the_loader_sets_the_epoch_of_its_sampler(project):
+    body = f"def train(epoch):\n    s.set_epoch(epoch)\n{SAMPLER}{LOAD}train(1)\n"
+    done = migrate(write(project.folder, head(body)), "--json")
+    assert done.status == 0, done.document["untranslated"]
+    diff = done.document["diff"]
+    assert "+    loader.sampler.set_epoch(epoch)\n" in diff and "-s = torch" in diff
 
 
 def test_another_sampler_of_that_name_keeps_it(project):

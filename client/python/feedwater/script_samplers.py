@@ -128,10 +128,11 @@ class Samplers:
         """Tell whether the name of a loader is its own where a sampler is used."""
         script = self._script
         target = self.target(call)
-        if target is None or use.lineno <= call.lineno:
-            return False
+        is_here = script.scope(use) is script.scope(call)
+        if target is None or (is_here and use.lineno <= call.lineno):
+            return False  # a function that stands before it is called behind it
         if isinstance(target, ast.Attribute):
-            return script.scope(use) is script.scope(call)
+            return is_here
         assert isinstance(target, ast.Name)
         return script.binding_at(target.id, use) is script.binding(target)
 
