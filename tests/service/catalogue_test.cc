@@ -87,21 +87,20 @@ TEST_F(MakingRoom, WhoseShareIsShortLosesOnlyItsOwn) {
 TEST_F(MakingRoom, WhoseShareIsShortForManyPiecesLosesOnlyItsOwn) {
   const auto held = shares_->Of(kAsker)->Reserve("arenas", 20 * kMiB);
   ASSERT_TRUE(held.ok()) << held.status();
-  absl::Status result = absl::OkStatus();
   int times = 0;
-  const auto build = [&] {
+  const auto build = [&]() -> absl::StatusOr<int> {
     ++times;
     std::vector<MemoryReservation> pieces;
     for (int i = 0; i < 6; ++i) {
-      absl::StatusOr<MemoryReservation> piece = shares_->Of(kAsker)->Reserve("indexes", 4 * kMiB);
-      if (!piece.ok()) return piece.status();
-      pieces.push_back(*std::move(piece));
+      FW_ASSIGN_OR_RETURN(MemoryReservation piece,
+                          shares_->Of(kAsker)->Reserve("indexes", 4 * kMiB));
+      pieces.push_back(std::move(piece));
     }
-    return absl::OkStatus();
+    return 6;
   };
-  result = build();
+  absl::StatusOr<int> result = build();
   catalogue_->RetryWithRoom(kAsker, build, &result);
-  EXPECT_TRUE(absl::IsResourceExhausted(result)) << result;
+  EXPECT_TRUE(absl::IsResourceExhausted(result.status())) << result.status();
   EXPECT_LE(times, 3);
   EXPECT_TRUE(mine_.expired());
   for (const Pipeline& pipeline : {one_, two_}) EXPECT_FALSE(pipeline.expired());
