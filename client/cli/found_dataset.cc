@@ -241,8 +241,9 @@ absl::StatusOr<FoundDataset> Guess(const Context& context, const DatasetQuestion
       FW_RETURN_IF_ERROR(guesses.TryAll(place, kAnyFormat));
   }
   if (found.dataset != nullptr) return found;
-  std::vector<std::string> reasons = guesses.reasons();
-  reasons.erase(std::unique(reasons.begin(), reasons.end()), reasons.end());
+  std::vector<std::string> reasons;
+  for (const std::string& reason : guesses.reasons())
+    if (!absl::c_linear_search(reasons, reason)) reasons.push_back(reason);
   return absl::InvalidArgumentError(absl::StrCat(
       "no format reads '", server::Printable(question.name), "' as it is",
       reasons.empty() ? "" : absl::StrCat(":\n", absl::StrJoin(reasons, "\n")),

@@ -208,8 +208,9 @@ bool Cache::CloseIdle(std::optional<uid_t> only, bool on_disk) {
 
 bool Cache::IsLess(const RecordCache& cache, const Request& request) const {
   // What is in memory is not given up for a disk that did not work.
-  const bool is_worth_keeping = cache.has_lost_disk() && cache.counts().memory_records > 0;
-  return (KeepsOnDisk(request) && cache.disk() == nullptr && !is_worth_keeping) ||
+  const bool is_without_disk =
+      cache.has_lost_disk() ? cache.counts().memory_records == 0 : cache.disk() == nullptr;
+  return (KeepsOnDisk(request) && is_without_disk) ||
          (std::min(request.memory_bytes, memory_->limit()) > 0 && !cache.has_memory());
 }
 

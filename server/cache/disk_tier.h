@@ -65,8 +65,12 @@ class DiskTier final : public ObjectSource {
   bool Append(int64_t record, uint64_t stamp, absl::Span<const std::byte> block);
   // The block turned out to be damaged or out of date: the next start must not find it.
   void Forget(int64_t record);
-  // A block could not be read. Where that goes on, the disk is used no longer.
+  // A block could not be read, or was read. Where many in a row could not, the disk is used no
+  // longer.
   void ReadFailed(const absl::Status& status);
+  void ReadWell() {
+    if (read_errors_.load(std::memory_order_relaxed) > 0 && is_readable()) read_errors_ = 0;
+  }
   bool is_readable() const {
     return read_errors_.load(std::memory_order_relaxed) < kMostReadErrors;
   }

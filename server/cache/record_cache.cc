@@ -139,7 +139,7 @@ RecordCache::Found RecordCache::Find(int64_t record, uint64_t stamp) const {
 bool RecordCache::Has(int64_t record) const {
   return (has_memory() &&
           BlockPlace::IsPlace(in_memory_[record].load(std::memory_order_relaxed))) ||
-         (disk_ != nullptr &&
+         (disk_ != nullptr && disk_->is_readable() &&
           BlockPlace::IsPlace(on_disk_[record].load(std::memory_order_relaxed)));
 }
 
@@ -207,6 +207,7 @@ absl::StatusOr<BlockView> RecordCache::TakeFromDisk(int64_t record, uint64_t sta
     TakeOut(record, from);
     return absl::DataLossError("kept from a file that has changed since");
   }
+  disk_->ReadWell();
   PutInMemory(record, stamp, bytes.first(BlockBytes(block->payload.size())));
   return block;
 }

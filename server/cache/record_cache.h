@@ -87,7 +87,10 @@ class RecordCache {
   void ReadFailed(int64_t record, const Extent& from, const absl::Status& status);
 
   const ObjectSource* disk() const { return disk_.get(); }
-  bool has_lost_disk() const { return disk_ == nullptr && !options_.folder.empty(); }
+  // It was to be on disk, and is not, or no longer.
+  bool has_lost_disk() const {
+    return !options_.folder.empty() && (disk_ == nullptr || !disk_->is_readable());
+  }
   bool has_memory() const { return !in_memory_.empty(); }
   // Of a cache that is shared: the most that anybody asked for counts.
   void RaiseLimits(int64_t memory_limit, int64_t disk_limit);

@@ -414,6 +414,8 @@ bool Catalogue::MakeRoomFor(uid_t user, const absl::Status& refusal, bool all) {
     return is_more;
   }
   while (!fits() && DropOne(user)) is_more = true;
+  // Where the share is short as well, others' would be of no help.
+  if (share != options_.shares->whole() && refused->bytes > share->own_free_bytes()) return is_more;
   while (!fits() && DropOne(std::nullopt)) is_more = true;
   return is_more;
 }

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
@@ -35,25 +36,31 @@ struct NumberRange {
   uint64_t end = 0;  // the first number after it
   std::string name;  // of its owner
 };
-using Ranges = std::map<uint64_t, NumberRange>;  // by their first number
+using Ranges = std::map<uint64_t, NumberRange>;  // by their first number; none overlap
+
+// By their first number, and of one the longest first.
+using Lines = std::vector<std::pair<uint64_t, NumberRange>>;
 
 // Lines of NAME:START:COUNT; what is none is passed over, as the tools of shadow do.
-Ranges ParseRanges(absl::string_view text) {
-  Ranges ranges;
+Lines ParseRanges(absl::string_view text) {
+  Lines ranges;
   for (absl::string_view line : absl::StrSplit(text, '\n')) {
     const std::vector<std::string> parts = absl::StrSplit(line, ':');
     uint32_t start = 0, count = 0;
     if (parts.size() != 3 || !absl::SimpleAtoi(parts[1], &start) ||
         !absl::SimpleAtoi(parts[2], &count) || start == 0 || count == 0)
       continue;
-    ranges.emplace(start, NumberRange{uint64_t{start} + count, parts[0]});
+    ranges.emplace_back(start, NumberRange{uint64_t{start} + count, parts[0]});
     if (ranges.size() >= kMaxRanges) break;
   }
+  absl::c_stable_sort(ranges, [](const auto& a, const auto& b) {
+    return std::pair(a.first, b.second.end) < std::pair(b.first, a.second.end);
+  });
   return ranges;
 }
 
 // Ranges that do not overlap: a number of several is the one's that begins last.
-Ranges WithoutOverlaps(const Ranges& ranges) {
+Ranges WithoutOverlaps(const Lines& ranges) {
   Ranges parts;
   std::vector<NumberRange> open;  // the innermost last
   uint64_t next = 0;              // the first number that is in no part yet

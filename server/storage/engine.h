@@ -54,7 +54,7 @@ inline constexpr int64_t kFileTimeTickNs = 20'000'000;
 // describes would show in its times. Call it between taking the stamp and looking inside.
 void AwaitClockTick(const struct stat& info);
 // Whether what is read from the file now may be kept under its stamp, which moves when a write
-// begins: the last one has ended, even if it was as long as the file and slow.
+// begins: the last one has ended, even if it was as long as the file, at 20 MB/s or more.
 bool IsSettled(const OpenedFile& file);
 // FileChangedError, with the cure behind what is said.
 absl::Status FileHasChanged(absl::string_view message);

@@ -179,7 +179,7 @@ namespace {
 constexpr int64_t kSecondNs = 1'000'000'000;
 constexpr int64_t kServerClockNs = 2 * kSecondNs;    // that of a file server may be behind
 constexpr int64_t kMostOfAWrite = int64_t{2} << 30;  // Linux moves no more in one call
-constexpr int64_t kSlowWriteBytesPerSecond = 50'000'000;
+constexpr int64_t kSlowWriteBytesPerSecond = 20'000'000;
 
 // ext3, ext4 with small inodes and FAT have whole seconds, or two.
 int64_t TickNs(int64_t changed_ns) {

@@ -208,12 +208,23 @@ TEST_F(RecordCacheTest, ABlockThatCannotBeReadIsTakenOutAndADiskOfManyIsNotAsked
     cache->ReadFailed(r, found.extent, error);
     EXPECT_EQ(cache->Find(r, kStamp).where, RecordCache::Where::kNowhere);
     EXPECT_EQ(cache->Wants(r, kStamp), r < 7) << "it is made anew, and kept anew";
+    EXPECT_EQ(cache->Has(10), r < 7);
   }
   EXPECT_EQ(cache->Find(10, kStamp).where, RecordCache::Where::kNowhere);
   EXPECT_EQ(cache->counts().damaged, 8u);
   cache->Put(0, kStamp, PayloadOf(0, 100));
   cache->Flush();
   EXPECT_EQ(cache->counts().disk_records, 12);
+}
+
+TEST_F(RecordCacheTest, ErrorsOfADiskThatIsWellAgainAreForgotten) {
+  auto cache = Open(40, 0, 1 << 20);
+  for (int64_t r = 0; r < 40; ++r) cache->Put(r, kStamp, PayloadOf(r, 100));
+  cache->Flush();
+  for (int64_t r = 0; r < 20; ++r) {
+    cache->ReadFailed(r, cache->Find(r, kStamp).extent, absl::UnavailableError("Stale handle"));
+    EXPECT_EQ(Get(*cache, 20 + r), PayloadOf(20 + r, 100)) << r;
+  }
 }
 
 // The same in memory and on disk: another state of a file is another file.

@@ -83,6 +83,17 @@ TEST_F(MakingRoom, WhoseShareIsShortLosesOnlyItsOwn) {
   for (const Pipeline& pipeline : {one_, two_}) EXPECT_FALSE(pipeline.expired());
 }
 
+TEST_F(MakingRoom, WhoseShareIsShortBesideTheWholeLosesOnlyItsOwn) {
+  const auto held = shares_->Of(kAsker)->Reserve("arenas", 35 * kMiB);
+  const auto others = whole_->Reserve("arenas", whole_->free_bytes() - kMiB);
+  ASSERT_TRUE(held.ok() && others.ok()) << held.status() << others.status();
+  const absl::Status refusal = Refusal(10 * kMiB);
+  EXPECT_FALSE(RefusedMemoryOf(refusal)->by_share) << "the whole is short, too";
+  for (const bool all : {false, true}) catalogue_->MakeRoomFor(kAsker, refusal, all);
+  EXPECT_TRUE(mine_.expired());
+  for (const Pipeline& pipeline : {one_, two_}) EXPECT_FALSE(pipeline.expired());
+}
+
 // The piece that was refused fits once the others are given back.
 TEST_F(MakingRoom, WhoseShareIsShortForManyPiecesLosesOnlyItsOwn) {
   const auto held = shares_->Of(kAsker)->Reserve("arenas", 20 * kMiB);

@@ -24,8 +24,8 @@ const OpRegistrar kRegistrar(OpSchema<Params>("random_channel_permutation")
                                  .Randomness(Randomness::kPerSample)
                                  .Cost("Little more than a copy.")
                                  .Example("- random_channel_permutation: {in: image}")
-                                 .AlsoKnownAs("torchvision",
-                                              {"RandomChannelPermutation", "permute_channels"})
+                                 .AlsoKnownAs("torchvision", {"RandomChannelPermutation"})
+                                 .NearestTo("torchvision", {"permute_channels"})
                                  .AlsoKnownAs("Albumentations", {"ChannelShuffle"})
                                  .Create<RandomChannelPermutation>());
 
