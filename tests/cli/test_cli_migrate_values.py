@@ -226,6 +226,11 @@ def test_texts_that_are_put_together_are_one_path(project):
 # Folders that are another one each time, and what of them is.
 OVER = "DataLoader(datasets.ImageFolder({}, transforms.ToTensor()))"
 GET = f"def get(root):\n    return {OVER.format('root')}"
+PARSE = "import argparse\nimport sys\np = argparse.ArgumentParser()\np.add_argument('--data')\n"
+MAIN = (
+    f"{PARSE}def main(argv=None):\n    args = p.parse_args(argv)\n"
+    f"    return {OVER.format('args.data')}\n"
+)
 FOLDERS = {
     "a parameter": (f"{GET}\nget('/d/x')\nget('/d/y')", "root"),
     "a parameter of a function that others may call": (GET, "root"),
@@ -255,6 +260,21 @@ FOLDERS = {
     "an option that is set": (
         "import argparse\np = argparse.ArgumentParser()\np.add_argument('data')\n"
         f"args = p.parse_args()\nl = {OVER.format('args.data')}\nargs.data = b", "args.data"
+    ),
+    "an option of lines of the script's own": (
+        f"{MAIN}for fold in folds:\n    main(['--data', fold])", "p.parse_args(argv)"
+    ),
+    "an option of a line that some caller gives": (
+        f"{MAIN}commands = {{'main': main}}\ncommands[x](['--data', b])", "p.parse_args(argv)"
+    ),
+    "an option of a line that a function of a function gets": (
+        f"{PARSE}def get(argv=None):\n    return p.parse_args(argv)\n"
+        f"def main(argv=None):\n    args = get(argv)\n    return {OVER.format('args.data')}\n"
+        "for argv in lines:\n    main(argv)", "get(argv)"
+    ),
+    "an option of two lines": (
+        f"{PARSE}args = p.parse_args(['--data', a])\nl = {OVER.format('args.data')}\n"
+        f"args = p.parse_args(['--data', b])\nm = {OVER.format('args.data')}", "args"
     ),
     "an entry that is set": (
         "cfg = load()\n"
@@ -304,6 +324,16 @@ ONE_FOLDER = {
         "import argparse\np = argparse.ArgumentParser()\np.add_argument('data')\n"
         f"def get(args):\n    return {OVER.format('args.data')}\n"
         "args = p.parse_args()\nutils.setup(args)\nget(args)\nget(args)", "data"
+    ),
+    "an option of one line of the script's own": (
+        f"{PARSE}args = p.parse_args(['--data', a])\ndef get():\n"
+        f"    return {OVER.format('args.data')}\nget()\nget()", "data"
+    ),
+    "an option of a line that main() is given once": (
+        f"{MAIN}main(['--data', a])", "data"
+    ),
+    "an option of the program's line, whoever calls": (
+        f"{MAIN}main()\nmain(None)\nmain(sys.argv[1:])", "data"
     ),
     "an entry beside another that is set": (
         f"cfg = load()\ncfg[1] = 2\nl = {OVER.format('cfg[0]')}", "data"

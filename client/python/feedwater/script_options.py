@@ -9,6 +9,7 @@ after which no default is taken. Single options that are set (`args.size = 9`) c
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Optional, Union
 
@@ -200,6 +201,15 @@ class Options:
 
     # --- where they may be changed
 
+    @functools.cached_property
+    def _other_line(self) -> Optional[ast.AST]:
+        """What gives the options another command line than the program's."""
+        return self._command_line.change(self._parser.parsed)
+
+    def parsed_otherwise(self) -> list[ast.Call]:
+        """Return the calls of parse_args() where one may read another line than the program's."""
+        return [] if self._other_line is None else self._parser.parsed
+
     def change(self) -> Optional[ast.AST]:
         """Return a place where the script may change its options, whichever; None without."""
         if not self._is_followed:
@@ -208,7 +218,7 @@ class Options:
             places = (
                 self._parser.elsewhere,
                 self._uses.dynamic,
-                self._command_line.change(self._parser.parsed),
+                self._other_line,
                 *self._uses.attribute_changes("default"),  # of an action of the parser
                 changed,
             )

@@ -95,7 +95,7 @@ class Single:
     def _of_name(self, node: Union[ast.Attribute, ast.Name]) -> Optional[_Parts]:
         """Return what decides the value of a name or an attribute; None where it has several."""
         script = self._script
-        if script.options.are(node):
+        if script.options.are(node) and self._is_one_line():
             return []
         if isinstance(node, ast.Name):
             found = script.assignments(node)
@@ -116,6 +116,11 @@ class Single:
         if value is None or script.meet(node):
             return None
         return [(value, self._is_done_once(place, 0))]
+
+    def _is_one_line(self) -> bool:
+        """Tell whether all options of a run come from one command line."""
+        parsed = self._script.options.parsed_otherwise()
+        return not parsed or (len(parsed) == 1 and self._is_done_once(parsed[0], 0))
 
     def _is_set(self, node: ast.Attribute) -> bool:
         """Tell whether `OBJECT.NAME` may be set more than once: by its class, and by others."""
