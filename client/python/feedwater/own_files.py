@@ -186,8 +186,18 @@ def _parsed(tree: ast.AST) -> list[_Import]:
             found.append((node.level, node.module or "", names))
         else:
             for block in _BLOCKS:
-                left += getattr(node, block, ())
+                if block != "body" or not _is_for_checkers(node):
+                    left += getattr(node, block, ())
     return found
+
+
+def _is_for_checkers(node: ast.AST) -> bool:
+    """Tell whether a statement is `if TYPE_CHECKING:`, whose body never runs."""
+    test = getattr(node, "test", None)
+    if isinstance(test, ast.Attribute):
+        is_typings = isinstance(test.value, ast.Name) and test.value.id == "typing"
+        return is_typings and test.attr == "TYPE_CHECKING"
+    return isinstance(test, ast.Name) and test.id == "TYPE_CHECKING"
 
 
 def _matched(text: bytes) -> Iterator[_Import]:

@@ -176,6 +176,19 @@ def test_every_way_to_import_is_found(tmp_path, monkeypatch, text):
         assert found == {"begins.py", "helper.py"}
 
 
+@pytest.mark.parametrize("test", ["TYPE_CHECKING", "typing.TYPE_CHECKING"])
+def test_what_only_a_type_checker_imports_is_left_out(tmp_path, monkeypatch, test):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in ("hinted", "falls_back", "inner"):
+        (tmp_path / f"{name}.py").write_text("")
+    (tmp_path / "checked.py").write_text(
+        f"if {test}:\n    import hinted\nelse:\n    import falls_back\n"
+        "def f():\n    if flag.TYPE_CHECKING:\n        import inner\n"
+    )
+    found = {os.path.basename(path) for path in own_files.files_of(["checked"])}
+    assert found == {"checked.py", "falls_back.py", "inner.py"}
+
+
 def test_the_packages_in_which_code_lies_belong_to_it(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "mine" / "ops").mkdir(parents=True)
