@@ -203,8 +203,23 @@ def test_a_sampler_that_is_handed_out_is_the_loaders(project):
     ]
 
 
+def test_a_sampler_that_is_handed_out_is_asked_for_epochs_and_a_length(project):
+    body = (
+        f"{MAKE}loader, sampler = make()\nmake()\nprint(len(sampler))\n"
+        "for epoch in range(3):\n    if sampler is not None:\n        sampler.set_epoch(epoch)\n"
+        "def more(sampler):\n    return list(sampler)\n"
+    )
+    done = migrate(write(project.folder, head(body)), "--json")
+    assert done.status == 0, done.document["untranslated"]
+    assert "+    return loader, loader.sampler\n" in done.document["diff"]
+
+
 SAMPLER = f"{DATA}\ns = torch.utils.data.DistributedSampler(data)\n"
 LOAD = "loader = DataLoader(data, batch_size=4, sampler=s)\n"
+MAKE = (
+    f"def make():\n    {DATA}\n    s = torch.utils.data.DistributedSampler(data)\n"
+    f"    {LOAD}    return loader, s\n"
+)
 USES = {
     "of another loader": f"{SAMPLER}{LOAD}other = DataLoader(data, collate_fn=mix, sampler=s)\n",
     "of another loader before it": f"{SAMPLER}other = DataLoader(mine, sampler=s)\n{LOAD}",
@@ -213,6 +228,22 @@ USES = {
     "handed to a function": f"{SAMPLER}{LOAD}train(s)\n",
     "with another name": f"{SAMPLER}{LOAD}t = s\nt.set_epoch(1)\n",
     "an attribute": f"{SAMPLER}{LOAD}print(s.num_samples)\n",
+    "handed out and gone through": f"{MAKE}loader, s = make()\nprint(list(s))\n",
+    "handed out and asked for its class": (
+        f"{MAKE}loader, s = make()\nif isinstance(s, Mine):\n    s.set_epoch(1)\n"
+    ),
+    "handed out by a method": (
+        f"class Data:\n    def make(self):\n        {DATA}\n"
+        "        s = torch.utils.data.DistributedSampler(data)\n"
+        f"        {LOAD}        return s\nt = Data().make()\nfor i in t:\n    pass\n"
+    ),
+    "handed out to a name of others": (
+        f"{MAKE}def get():\n    global t\n    loader, t = make()\nget()\nprint(list(t))\n"
+    ),
+    "handed out to an attribute": f"{MAKE}loader, run.sampler = make()\n",
+    "handed out with the loader": f"{MAKE}both = make()\n",
+    "handed out again": f"{MAKE}def again():\n    return make()\n",
+    "handed out by a function that is handed on": f"{MAKE}run(make)\n",
     "handed out, or none": (
         f"def make():\n    {DATA}\n"
         "    s = torch.utils.data.DistributedSampler(data) if x else None\n"

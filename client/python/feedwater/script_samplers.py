@@ -8,12 +8,15 @@ and where anything else is done with one, its DataLoader stays.
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection
 from typing import Optional
 
 from .script import Script
+from .script_functions import FUNCTIONS
 
 # Functions that look at a sampler, and do not iterate over it.
-_LOOKS = {"bool", "hasattr", "id", "isinstance", "print", "type"}
+_KINDS = {"hasattr", "isinstance", "type"}
+_LOOKS = {"bool", "id", "print", *_KINDS}
 _TESTS = (ast.Assert, ast.Expr, ast.If, ast.IfExp, ast.While)
 
 
@@ -84,15 +87,19 @@ class Samplers:
             and script.binding(node) is scope
         ]
 
-    def _looks(self, use: ast.Name) -> bool:
-        """Tell whether a use asks alone whether there is a sampler, or of which kind."""
+    def _looks(self, use: ast.Name, but: Collection[str] = ()) -> bool:
+        """Tell whether a use asks alone whether there is a sampler, or of which kind, and that by
+        none of some functions.
+        """
         script = self._script
         child: ast.AST = use
         parent = script.parents[use]
         if isinstance(parent, ast.Compare):
             return all(isinstance(side, ast.Constant) or side is use for side in _sides(parent))
         if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name):
-            is_builtin = parent.func.id in _LOOKS and not script.assignments(parent.func)
+            is_builtin = parent.func.id in _LOOKS.difference(but) and not script.assignments(
+                parent.func
+            )
             return is_builtin and use in parent.args
         while isinstance(parent, (ast.BoolOp, ast.UnaryOp)):
             child, parent = parent, script.parents[parent]
@@ -102,18 +109,63 @@ class Samplers:
 
     def _serves(self, use: ast.Name, sampler: ast.Name) -> bool:
         """Tell whether a use asks for what a Loader's sampler has, too."""
+        if self._asks(use):
+            return True
+        # What is handed out may be asked whether it is None, and this one never is.
+        values = [value for value, _ in self._script.assignments(sampler)]
+        return all(isinstance(v, ast.Call) for v in values) and self._hands_out(use)
+
+    def _asks(self, use: ast.Name) -> bool:
+        """Tell whether a use calls set_epoch(), or len()."""
+        parent = self._script.parents[use]
+        if isinstance(parent, ast.Attribute):
+            call = self._script.parents[parent]
+            return parent.attr == "set_epoch" and isinstance(call, ast.Call) and call.func is parent
+        return self._is_length(use)
+
+    def _hands_out(self, use: ast.Name) -> bool:
+        """Tell whether a function returns a sampler, and all that the script does with it there is
+        what a Loader's can.
+        """
         script = self._script
         parent = script.parents[use]
-        if isinstance(parent, ast.Attribute):
-            call = script.parents[parent]
-            return parent.attr == "set_epoch" and isinstance(call, ast.Call) and call.func is parent
-        if self._is_length(use):
-            return True
+        place = parent.elts.index(use) if isinstance(parent, ast.Tuple) else None
         if isinstance(parent, ast.Tuple):
+            if any(isinstance(item, ast.Starred) for item in parent.elts):
+                return False
             parent = script.parents[parent]
-        # What is handed out may be asked whether it is None, and this one never is.
-        values = [value for value, _ in script.assignments(sampler)]
-        return isinstance(parent, ast.Return) and all(isinstance(v, ast.Call) for v in values)
+        function = script.scope(use)
+        if not isinstance(parent, ast.Return) or not isinstance(function, FUNCTIONS):
+            return False
+        is_method = isinstance(script.parents[function], ast.ClassDef)
+        for node in script.nodes:
+            word = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+            if word == function.name and isinstance(node, ast.Attribute) is is_method:
+                call = script.parents[node]
+                if not isinstance(call, ast.Call) or call.func is not node:
+                    return False
+                if not self._takes(call, place):
+                    return False
+        return True
+
+    def _takes(self, call: ast.Call, place: Optional[int]) -> bool:
+        """Tell whether a Loader's sampler does for what a call gives, or gives at a place."""
+        statement = self._script.parents[call]
+        if not isinstance(statement, ast.Assign):
+            return isinstance(statement, ast.Expr)
+        for target in statement.targets:
+            if place is not None:  # LOADER, SAMPLER = CALL
+                items = target.elts[: place + 1] if isinstance(target, ast.Tuple) else []
+                if len(items) <= place or any(isinstance(item, ast.Starred) for item in items):
+                    return False
+                target = items[place]
+            if not isinstance(target, ast.Name) or self._script.is_outer(target.id):
+                return False
+            if not all(
+                self._asks(use) or self._looks(use, _KINDS) for use in self.uses(call, target)
+            ):
+                return False
+        return True
 
     def _is_length(self, use: ast.Name) -> bool:
         parent = self._script.parents[use]
