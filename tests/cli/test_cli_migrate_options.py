@@ -147,6 +147,17 @@ CHANGED = {
     "sys.argv by its own name": (
         "from sys import argv\nargv.append('-x')\n" + ARGS + loader()
     ),
+    "sys.argv for a while": (
+        "with mock.patch.object(sys, 'argv', ['x', '--size', '9']):\n    " + ARGS + loader()
+    ),
+    "sys.argv for a while, by its full name": (
+        "with mock.patch('sys.argv', ['x', '--size', '9']):\n    " + ARGS + loader()
+    ),
+    "sys.argv by a name that is not known": "setattr(sys, name, ['x'])\n" + ARGS + loader(),
+    "sys.argv by another name of sys": "a = sys\na.argv.append('--size=9')\n" + ARGS + loader(),
+    "sys.argv in a function of another module": (
+        "import mylib\nmylib.setup(module=sys)\n" + ARGS + loader()
+    ),
     "actions of the parser": (
         "for action in p._actions:\n    action.default = 9\n" + ARGS + loader()
     ),
@@ -298,6 +309,10 @@ READ = {
     "of a command line that is shown": (
         "print(' '.join(sys.argv), len(sys.argv), sys.argv[0])\nfor word in sys.argv:\n"
         "    logger.info(word)\n" + ARGS + loader()
+    ),
+    "beside other names of sys": (
+        "print('sys.argv', sys.argv, sys.path)\nis_frozen = getattr(sys, 'frozen', False)\n"
+        "with mock.patch.object(sys, 'stdout', log):\n    " + ARGS + loader()
     ),
     "of an empty command line": "args = p.parse_args([])\n" + loader(),
     "any arguments of another function": (

@@ -40,31 +40,41 @@ class CommandLine:
             if not all(self._is_programs(value, 0) for value in given):
                 return call
         for node in self._script.nodes:
-            if self._is_argv(node) and not self._only_looks(node):
+            if self._may_patch(node) or (self._is_argv(node) and not self._only_looks(node)):
                 return node
         return None
 
     def _is_argv(self, node: ast.AST) -> bool:
         if isinstance(node, ast.Name):  # `from sys import argv`, which may be assigned, too
             return self._script.imports(node.id) == ["sys.argv"]
-        if isinstance(node, ast.Call) and self._script.dotted(node.func) == "":
-            return isinstance(node.func, ast.Name) and node.func.id in ("delattr", "setattr") and (
-                bool(node.args) and self._script.dotted(node.args[0]) == "sys"
-            )  # fmt: skip
         return isinstance(node, ast.Attribute) and self._script.dotted(node) == "sys.argv"
+
+    def _may_patch(self, node: ast.AST) -> bool:
+        """Tell whether a node hands sys to something that may change its argv, or names that."""
+        parent = self._script.parents.get(node)
+        call = parent if isinstance(parent, ast.Call) else None
+        if isinstance(node, ast.Constant):  # mock.patch("sys.argv", ...)
+            return node.value == "sys.argv" and call is not None and not self._is_reader(call)
+        if isinstance(parent, ast.Attribute) or self._script.dotted(node) != "sys":
+            return False
+        names = call.args[1:2] if call is not None and call.args[:1] == [node] else []
+        is_other = bool(names) and isinstance(names[0], ast.Constant) and names[0].value != "argv"
+        return not is_other  # as of getattr(sys, "frozen")
 
     def _only_looks(self, node: ast.AST) -> bool:
         parent = self._script.parents[node]
-        if isinstance(node, ast.Call) or not isinstance(node.ctx, ast.Load):  # type: ignore[attr-defined]
+        if not isinstance(node.ctx, ast.Load):  # type: ignore[attr-defined]
             return False
         if isinstance(parent, ast.Attribute):
             return parent.attr in _READERS
         if isinstance(parent, ast.Subscript):
             return isinstance(parent.ctx, ast.Load)
         if isinstance(parent, ast.Call):
-            word = getattr(parent.func, "attr", getattr(parent.func, "id", ""))
-            return word in _READERS
+            return self._is_reader(parent)
         return isinstance(parent, _LOOKS)
+
+    def _is_reader(self, call: ast.Call) -> bool:
+        return getattr(call.func, "attr", getattr(call.func, "id", "")) in _READERS
 
     def _is_programs(self, node: Optional[ast.expr], depth: int) -> bool:
         """Tell whether a list of arguments is sys.argv[1:], empty, or None, which means that."""
