@@ -15,7 +15,8 @@ def test_paths_become_a_root_and_a_path_below_it(project):
     transform = "transforms.ToTensor()"
     cases = {
         "'/data/photos/train'": ("photos", "/data/photos", "train"),
-        "'/data/old/../photos/train/'": ("photos", "/data/photos", "train"),
+        "'/data/./photos//train/'": ("photos", "/data/photos", "train"),
+        "'../photos'": ("photos", "../photos", None),
         "'./photos'": ("photos", "./photos", None),
         "os.path.join('/data', 'photos', 'val')": ("data", "/data", "photos/val"),
         "Path('/data') / 'photos'": ("data", "/data", "photos"),
@@ -74,6 +75,14 @@ UNTRANSLATED = {
     "a size of the command line": (
         "loader = DataLoader(datasets.ImageFolder('/d', transforms.Resize(size())))",
         "transforms.Resize(size()): size() is not a literal",
+    ),
+    "a folder above a link": (
+        "loader = DataLoader(datasets.ImageFolder('/d/link/../x', transforms.ToTensor()))",
+        "'/d/link/../x'): where a link stands before `..`, it leads elsewhere",
+    ),
+    "a folder above a link, as seen from here": (
+        "loader = DataLoader(datasets.MNIST('link/..', transform=transforms.ToTensor()))",
+        "'link/..'): where a link stands before `..`, it leads elsewhere",
     ),
     "too few arguments": (
         "loader = DataLoader(datasets.ImageFolder('/d', transforms.Resize()))", "is missing"

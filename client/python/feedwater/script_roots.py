@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -21,7 +22,15 @@ _MOST_PARTS = 200
 
 
 def _normal(path: str) -> str:
-    """Return an absolute path without `..` and the like, and any other one as it is."""
+    """Return an absolute path without `.` and the like, and any other one as it is. Raise
+    NotLiteral where `..` stands behind a name: that may be a link, and the folder another one.
+    """
+    words = [word for word in path.split("/") if word not in ("", ".")]
+    if ".." in itertools.dropwhile(lambda word: word == "..", words):
+        raise NotLiteral(
+            f"{path!r}): where a link stands before `..`, it leads elsewhere than the path without "
+            "them. Next: write the path without `..`"
+        )
     return "/" + os.path.normpath(path).lstrip("/") if path.startswith("/") else path
 
 
