@@ -13,6 +13,7 @@ from pathlib import PurePosixPath
 from typing import Optional
 
 from .errors import DaemonLost, PermissionDenied
+from .machine import cpu_list
 
 DATA_SOCKET = "data.sock"
 CONTROL_SOCKET = "control.sock"
@@ -20,15 +21,6 @@ APPEARS_S = 3.0  # how long a daemon that is being started may take to listen
 _LOOK_S = 0.05
 
 _nodes: dict[tuple[int, str], int] = {}  # by process
-
-
-def _cpu_list(text: str) -> set[int]:
-    cpus: set[int] = set()
-    for part in text.strip().split(","):
-        if part:
-            first, _, last = part.partition("-")
-            cpus.update(range(int(first), int(last or first) + 1))
-    return cpus
 
 
 def numa_node(sysfs: str = "/sys/devices/system/node") -> int:
@@ -47,7 +39,7 @@ def _node_now(sysfs: str) -> int:
         for name in os.listdir(sysfs):
             if name.startswith("node") and name[4:].isdigit():
                 with open(os.path.join(sysfs, name, "cpulist")) as file:
-                    nodes[int(name[4:])] = _cpu_list(file.read())
+                    nodes[int(name[4:])] = cpu_list(file.read())
         allowed = os.sched_getaffinity(0)
         mine = [node for node, cpus in nodes.items() if cpus & allowed]
         if len(mine) == 1:

@@ -32,6 +32,16 @@ def _numbers(path: Path) -> list[int]:
         return []
 
 
+def cpu_list(text: str) -> set[int]:
+    """Return the CPUs of a list such as ``0-3,8``."""
+    cpus: set[int] = set()
+    for part in text.strip().split(","):
+        if part:
+            first, _, last = part.partition("-")
+            cpus.update(range(int(first), int(last or first) + 1))
+    return cpus
+
+
 def usable_cpus() -> int:
     """Return how many CPUs this process may use: those of its affinity mask, within the quota."""
     count = len(os.sched_getaffinity(0))

@@ -23,7 +23,7 @@ from . import errors
 from .control import Control, messages
 from .descriptors import close, open_kept
 from .lifeline import FIFO, lifeline_of, open_end, own_lifeline
-from .machine import usable_cpus, usable_memory
+from .machine import cpu_list, usable_cpus, usable_memory
 from .placement import RankPlacement, local_ranks, process_key
 from .private_folder import (
     LOG,
@@ -450,8 +450,10 @@ def _wait_for_end(pid: Optional[int]) -> None:
 
 def _plain(text: str) -> str:
     """Return ``cpus`` or ``memory`` so that what means the same is the same."""
-    size = bytes_of(text, -1)
-    return re.sub(r"\s", "", text) if size < 0 else str(size)
+    size, words = bytes_of(text, -1), re.sub(r"\s", "", text)
+    if size < 0 and re.fullmatch(r"\d{1,4}(-\d{1,4})?(,\d{1,4}(-\d{1,4})?)*", words):
+        return str(sorted(cpu_list(words)))
+    return words if size < 0 else str(size)
 
 
 def _in_words_of_arguments(name: str, why: str, wanted: Wanted) -> str:

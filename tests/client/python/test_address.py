@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import feedwater
-from feedwater import address
+from feedwater import address, machine
 
 
 def make_instance(directory):
@@ -170,7 +170,7 @@ def test_the_node_is_that_of_the_cpus_on_which_the_process_may_run(tmp_path):
     write_node(tmp_path, 0, "4000-4010,4020")
     write_node(tmp_path, 1, ",".join(str(cpu) for cpu in os.sched_getaffinity(0)))
     assert address.numa_node(str(tmp_path)) == 1
-    assert address._cpu_list("0-2,7\n") == {0, 1, 2, 7}
+    assert machine.cpu_list("0-2,7\n") == {0, 1, 2, 7}
     assert mine in os.sched_getaffinity(0)
 
 

@@ -303,6 +303,25 @@ def test_arguments_that_come_too_late_are_told_once(runtime, caplog):
     daemon.end()
 
 
+def test_a_list_of_cpus_is_the_same_however_it_is_written(runtime, caplog):
+    with private_folder.StartLock() as lock:
+        folder = os.path.join(lock.private, "job")
+        assert lock.make(folder)
+    daemon = Daemon(folder, {"cpus": "0-1,3", "memory": str(1 << 30)})
+    made = [
+        private.PrivateDaemon(folder, private.Wanted(cpus, None))
+        for cpus in ("0-1,3", "0,1,3", "3, 0 - 1")
+    ]
+    assert not caplog.records
+    for cpus in ("0-3", "3", "9-99999999999"):
+        made.append(private.PrivateDaemon(folder, private.Wanted(cpus, None)))
+        assert f"cpus={cpus} has no effect" in caplog.text
+    for one in made:
+        one.release()
+    lifeline.lifeline_of(folder).drop()
+    daemon.end()
+
+
 def test_a_start_is_told_in_one_line_with_what_changes_it(runtime, monkeypatch, caplog):
     monkeypatch.setattr(private.PrivateDaemon, "ensure", lambda self: None)
     daemon = private.PrivateDaemon(str(runtime / "none"), private.Wanted(None, None))
