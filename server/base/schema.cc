@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "server/base/units.h"
 
 namespace feedwater::server {
@@ -151,6 +152,17 @@ absl::Status CheckList(const std::vector<T>& values, const Constraint& rule) {
       return absl::InvalidArgumentError(absl::StrCat("item ", i + 1, " ", checked.message()));
   }
   return absl::OkStatus();
+}
+
+// "train.yaml:4:7"
+bool EndsWithPlace(absl::string_view text) {
+  for (int part = 0; part < 2; ++part) {
+    const size_t all = text.size();
+    while (!text.empty() && absl::ascii_isdigit(static_cast<unsigned char>(text.back())))
+      text.remove_suffix(1);
+    if (text.size() == all || !absl::ConsumeSuffix(&text, ":")) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -409,9 +421,10 @@ absl::Status NameParam(const absl::Status& status, absl::string_view name) {
   if (status.ok()) return status;
   static constexpr absl::string_view kSeparator = ": ";
   const size_t at = status.message().find(": must ");
-  // What is wrong with a part of the value, such as an op in `ops`, has that part's own place, and
-  // says itself what it is about.
-  if (at == absl::string_view::npos || at != status.message().find(kSeparator)) return status;
+  // What is wrong with a part of the value, such as an op in `ops`, says itself what it is about
+  // behind that part's place.
+  if (at == absl::string_view::npos || !EndsWithPlace(status.message().substr(0, at)))
+    return status;
   return absl::Status(status.code(),
                       absl::StrCat(status.message().substr(0, at + kSeparator.size()), "'", name,
                                    "' ", status.message().substr(at + kSeparator.size())));

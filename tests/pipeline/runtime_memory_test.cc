@@ -88,8 +88,8 @@ TEST(Memory, OfWhatOpsKeepIsTakenForEachDecoderProcess) {
     JobConfig job = FakeJob(
         {.record_bytes = 100},
         absl::StrCat("version: 1\ndataset: {format: image_folder, root: r, path: p}\ngraph:\n"
-                     "- decode_audio: {in: data, out: audio, sample_rate: 65535, max_seconds: 1}\n",
-                     ops, "- crop_audio: {in: audio, frames: 16}\noutputs: [audio]\n"),
+                     "- cast: {in: data, out: audio, dtype: float32}\n",
+                     ops, "outputs: [audio]\n"),
         1);
     job.isolated = true;
     *tables = job.pipeline->plan->table_bytes();

@@ -167,7 +167,7 @@ TEST_F(RecordFilesTest, MnistFindsItsFilesUnderTheirUsualNamesOrTheOnesGiven) {
                 ->size(),
             1);
   ExpectRefused(kMnist, absl::StatusCode::kNotFound,
-                {"train-images-idx3-ubyte", "train-images.idx3-ubyte", "root 'root'"});
+                {"train-images-idx3-ubyte", "t10k-images.idx3-ubyte", "root 'root'"});
 }
 
 TEST_F(RecordFilesTest, OfTheOtherSplitsMnistFilesTheCureNamesTheSplit) {
