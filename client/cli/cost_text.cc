@@ -264,8 +264,10 @@ void PrintCost(const PlanCost& cost) {
   if (cost.bad > 0) std::cout << ", " << cost.bad << " bad left out";
   std::cout << ")\n";
   if (cost.spread > kWideSpread) {
-    std::cout << "  rounds differ by " << FormatShare(cost.spread)
-              << ": other work shares this CPU; take small differences for nothing\n";
+    std::cout << Wrapped(absl::StrCat("rounds differ by ", FormatShare(cost.spread),
+                                      ": other work shares this CPU; take small differences for "
+                                      "nothing"),
+                         2);
   }
   std::cout << "\n  " << absl::StrFormat("%9s %9s", "us", "share") << "  step\n";
   // What is left out saves what stands before it with a minus.

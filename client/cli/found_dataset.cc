@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/format_maps.h"
+#include "client/cli/found_tfrecord.h"
 #include "client/cli/interrupt.h"
 #include "server/base/escape.h"
 #include "server/base/registry.h"
@@ -150,8 +151,11 @@ class Guesses {
 
   // Fills `found` with what reads the data: formats that are as general as `most` at most.
   absl::Status TryAll(const DataPlace& place, int most) {
+    const absl::StatusOr<server::DatasetLocation> data = place.Location();
+    const bool is_tfrecord = data.ok() && IsTfrecord(*data);  // or formats of text would read it
     for (const std::string& format : formats_) {
       if (GeneralityOf(format) > most) break;
+      if (is_tfrecord && format != "tfrecord") continue;
       const bool is_known = found_.dataset != nullptr;
       bool is_split = false;
       for (const FormatMap& map : MapsOf(format, place, &reasons_)) {

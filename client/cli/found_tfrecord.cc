@@ -55,12 +55,11 @@ std::string PatternOf(absl::string_view name) {
                                             : std::string(name);
 }
 
-bool IsTfrecord(const DatasetLocation& folder, const std::string& name) {
+bool IsTfrecordAt(const server::Root& root, const std::string& path) {
   constexpr size_t kLength = sizeof(uint64_t), kHead = kLength + sizeof(uint32_t);
-  const std::string path = folder.Below(name);
-  const auto info = folder.root->Stat(path);
+  const auto info = root.Stat(path);
   if (!info.ok() || !S_ISREG(info->st_mode)) return false;
-  const absl::StatusOr<std::string> head = server::ReadHead(*folder.root, path, kHead);
+  const absl::StatusOr<std::string> head = server::ReadHead(root, path, kHead);
   if (!head.ok() || head->size() < kHead) return false;
   uint32_t crc;
   std::memcpy(&crc, head->data() + kLength, sizeof(crc));
@@ -68,6 +67,8 @@ bool IsTfrecord(const DatasetLocation& folder, const std::string& name) {
 }
 
 }  // namespace
+
+bool IsTfrecord(const DatasetLocation& file) { return IsTfrecordAt(*file.root, file.path); }
 
 std::vector<std::string> FindTfrecords(const DatasetLocation& folder) {
   const auto names = server::ListFolder(*folder.root, folder.path, /*builder=*/nullptr);
@@ -82,8 +83,9 @@ std::vector<std::string> FindTfrecords(const DatasetLocation& folder) {
   }
   std::vector<std::string> found;
   for (const auto& [pattern, files] : sets) {
-    const bool are_records = std::all_of(
-        files.begin(), files.end(), [&](const auto& name) { return IsTfrecord(folder, name); });
+    const bool are_records = std::all_of(files.begin(), files.end(), [&](const auto& name) {
+      return IsTfrecordAt(*folder.root, folder.Below(name));
+    });
     if (are_records) found.push_back(pattern);
   }
   std::stable_partition(found.begin(), found.end(), [](const std::string& pattern) {

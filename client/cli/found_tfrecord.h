@@ -9,6 +9,9 @@
 
 namespace feedwater::cli {
 
+// Whether it is a file of records, whatever it is called: the first length's checksum says so.
+bool IsTfrecord(const server::DatasetLocation& file);
+
 // Patterns for `files:`, one for each set of files that belong together by their names; the one to
 // train with first. Empty where `folder` is none. Looks into so many files at most.
 std::vector<std::string> FindTfrecords(const server::DatasetLocation& folder);

@@ -130,7 +130,7 @@ def test_where_the_data_is_not_the_file_alone_is_checked(project, pipeline):
 def test_each_root_that_is_not_here_is_warned_of(project, pipeline):
     (project.folder / "file").write_text("no folder")
     places = [project.data, "/nonexistent/a", project.folder / "file"]
-    sources = ", ".join(f"{{format: images, root: {place}}}" for place in places)
+    sources = ", ".join(f"{{format: image_folder, root: {place}}}" for place in places)
     pipeline.write_text(f"version: 1\ndataset: {{mix: [{sources}]}}\n" + GRAPH)
     done = run("validate", pipeline, "--json", env=ALONE)
     assert done.status == 0, done.err
@@ -162,7 +162,7 @@ def test_shards_of_an_absolute_root_have_one_too(project, pipeline, command):
     out, done = converted_to(project, pipeline, command)
     assert "roots:" not in done.err
     section = (out / "dataset.yaml").read_text()
-    assert f"\n  root: {out}\n" in section and "roots:" not in section and "path:" not in section
+    assert f'\n  root: "{out}"\n' in section and "roots:" not in section and "path:" not in section
     reader = out / "pipeline.yaml"
     if command == "convert":
         reader = project.folder / "reader.yaml"
@@ -180,9 +180,9 @@ def test_shards_of_an_absolute_root_have_one_too(project, pipeline, command):
 def test_a_configuration_that_admits_paths_needs_no_other_root(project, pipeline):
     """A source of a declared root, and shards that no declared root holds."""
     project.config.write_text(project.config.read_text() + "absolute_roots: true\n")
-    project.pipeline("named", "  - decode: {in: data, out: image}\n")
+    project.pipeline("named", "  - decode: {in: data, out: image}\n", outputs="[label]")
     out, done = converted_to(project, "named", "convert", "--config", project.config)
-    assert f"root: {out}\n" in (out / "dataset.yaml").read_text() and "roots:" not in done.err
+    assert f'root: "{out}"\n' in (out / "dataset.yaml").read_text() and "roots:" not in done.err
     # Where a declared root holds them, its name is told.
     inside = project.data / "inside"
     done = run("convert", "named", inside, "--config", project.config, env=ALONE)

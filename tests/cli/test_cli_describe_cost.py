@@ -153,7 +153,7 @@ def test_the_table_says_how_it_was_measured(project):
 
 def test_no_line_of_a_long_pipeline_is_wider_than_the_terminal(project):
     project.pictures("pictures", 4)
-    colours = "  - random_photometric_distort\n  - random_channel_permutation: {p: 0.3}\n" * 2
+    colours = "  - random_photometric_distort\n  - random_channel_permutation\n" * 2
     path = project.pipeline("long", TRAIN.replace("  - normalize", f"{colours}  - normalize"))
     for more in ([], ["--cost", "--samples", 2]):
         seen = run_on_terminal(

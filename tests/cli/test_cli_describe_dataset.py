@@ -64,7 +64,7 @@ def test_a_folder_is_told_what_it_is_and_what_is_printed_reads_it(folder, kind):
     assert {field["name"]: field["dtype"] for field in done.document["fields"]} == fields
     assert done.document["records"] == records
     root = os.path.realpath(folder / "in")
-    assert done.document["dataset"] == f"dataset: {{format: {format_name}, root: {root}}}\n"
+    assert done.document["dataset"] == f'dataset: {{format: {format_name}, root: "{root}"}}\n'
     # What it says is a pipeline's section, as a private daemon reads it.
     pipeline = folder / "p.yaml"
     pipeline.write_text(
@@ -138,8 +138,8 @@ def test_the_first_records_are_shown_and_cannot_move_the_cursor(folder):
     assert "2 records" in done.out
     assert "'a dog'" in done.out and "\x1b[31m" not in done.out
     root = os.path.realpath(folder / "in")
-    assert f"root: {root}}}" in done.out
-    assert f"roots: {{data: {root}}}" in " ".join(done.out.split())
+    assert f'root: "{root}"}}' in done.out
+    assert f'roots: {{data: "{root}"}}' in " ".join(done.out.split())
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -263,7 +263,8 @@ def test_what_cannot_be_opened_or_read_fails(project):
 
 def test_samples_are_decoded_and_not_only_read(project):
     project.pictures("pictures", 100, bad=(25,))
-    pipeline = project.pipeline("train", "  - decode: {in: data, out: image}\n", outputs="[label]")
+    graph = "  - decode: {in: data, out: image}\n  - resize: {in: image, size: [8, 8]}\n"
+    pipeline = project.pipeline("train", graph)
     # Record 25 is among the 64 that are looked at.
     found = checks(pipeline, "--config", project.config)["samples"]
     assert found["state"] == "failure"

@@ -24,7 +24,8 @@ def guess(data, *arguments) -> dict:
     """Return what is found, which must be readable as it is printed, without a configuration."""
     done = run("describe", "dataset", data, "--guess", "--json", *arguments, env=ALONE)
     assert done.status == 0, done.err
-    sections = [done.document["dataset"], *done.document["other_parts"]]
+    found = done.document
+    sections = [found["dataset"], *found["other_parts"]]
     if not arguments:
         for number, section in enumerate(sections):
             pipeline = data.parent / f"guessed-{number}.yaml"
@@ -32,11 +33,9 @@ def guess(data, *arguments) -> dict:
             again = run("describe", "dataset", pipeline, "--json", env=ALONE)
             assert again.status == 0, (section, again.err)
             if number == 0:
-                assert again.document["first"] == done.document["first"]
-    done.document["section"], *done.document["parts"] = (
-        yaml.safe_load(section)["dataset"] for section in sections
-    )
-    return done.document
+                assert again.document["first"] == found["first"]
+    found["section"], *found["parts"] = (yaml.safe_load(section)["dataset"] for section in sections)
+    return found
 
 
 def test_a_root_is_a_path_where_none_is_declared_and_a_name_where_one_is(project):
@@ -49,8 +48,8 @@ def test_a_root_is_a_path_where_none_is_declared_and_a_name_where_one_is(project
     elsewhere = project.folder / "elsewhere"
     write_folder(elsewhere, 4)
     done = run("describe", "dataset", elsewhere, "--guess", "--config", project.config)
-    assert f"root: {os.path.realpath(elsewhere)}" in done.out
-    assert f"roots: {{data: {os.path.realpath(elsewhere)}}}" in " ".join(done.out.split())
+    assert f'root: "{os.path.realpath(elsewhere)}"' in done.out
+    assert f'roots: {{data: "{os.path.realpath(elsewhere)}"}}' in " ".join(done.out.split())
     # A daemon that takes paths needs nothing declared.
     project.config.write_text(project.config.read_text() + "absolute_roots: true\n")
     done = run("describe", "dataset", elsewhere, "--guess", "--config", project.config)
