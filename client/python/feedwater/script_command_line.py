@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Optional
 
+from .script_dynamic import called_name, only_looks
 from .script_functions import FUNCTIONS, Function, Functions
 
 if TYPE_CHECKING:
@@ -40,7 +41,9 @@ class CommandLine:
             if not all(self._is_programs(value, 0) for value in given):
                 return call
         for node in self._script.nodes:
-            if self._may_patch(node) or (self._is_argv(node) and not self._only_looks(node)):
+            if self._may_patch(node) or (
+                self._is_argv(node) and not only_looks(self._script, node, _READERS, _LOOKS)
+            ):
                 return node
         return None
 
@@ -54,27 +57,14 @@ class CommandLine:
         parent = self._script.parents.get(node)
         call = parent if isinstance(parent, ast.Call) else None
         if isinstance(node, ast.Constant):  # mock.patch("sys.argv", ...)
-            return node.value == "sys.argv" and call is not None and not self._is_reader(call)
+            return (
+                node.value == "sys.argv" and call is not None and called_name(call) not in _READERS
+            )
         if isinstance(parent, ast.Attribute) or self._script.dotted(node) != "sys":
             return False
         names = call.args[1:2] if call is not None and call.args[:1] == [node] else []
         is_other = bool(names) and isinstance(names[0], ast.Constant) and names[0].value != "argv"
         return not is_other  # as of getattr(sys, "frozen")
-
-    def _only_looks(self, node: ast.AST) -> bool:
-        parent = self._script.parents[node]
-        if not isinstance(node.ctx, ast.Load):  # type: ignore[attr-defined]
-            return False
-        if isinstance(parent, ast.Attribute):
-            return parent.attr in _READERS
-        if isinstance(parent, ast.Subscript):
-            return isinstance(parent.ctx, ast.Load)
-        if isinstance(parent, ast.Call):
-            return self._is_reader(parent)
-        return isinstance(parent, _LOOKS)
-
-    def _is_reader(self, call: ast.Call) -> bool:
-        return getattr(call.func, "attr", getattr(call.func, "id", "")) in _READERS
 
     def _is_programs(self, node: Optional[ast.expr], depth: int) -> bool:
         """Tell whether a list of arguments is sys.argv[1:], empty, or None, which means that."""

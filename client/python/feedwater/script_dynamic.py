@@ -46,7 +46,7 @@ class Dynamic:
                 self._dicts.append(node)
 
     def _take(self, call: ast.Call) -> None:
-        word = getattr(call.func, "attr", getattr(call.func, "id", ""))
+        word = called_name(call)
         if word in _SETTERS:
             self._setters.append(call)
         if not isinstance(call.func, ast.Name):
@@ -76,18 +76,33 @@ class Dynamic:
         return [node for node in self._dicts if not self._only_looks(node)]
 
     def _only_looks(self, node: ast.AST) -> bool:
-        parent = self._script.parents[node]
-        if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
-            return False
-        if isinstance(parent, ast.Attribute):
-            return parent.attr in _READERS
-        if isinstance(parent, ast.Subscript):
-            return isinstance(parent.ctx, ast.Load)
-        if isinstance(parent, ast.keyword):
-            return parent.arg is None  # `**vars(self)` copies
-        if isinstance(parent, ast.Call):
-            return getattr(parent.func, "attr", getattr(parent.func, "id", "")) in _READERS
-        return isinstance(parent, _LOOKS)
+        return only_looks(self._script, node, _READERS, _LOOKS)
+
+
+def only_looks(
+    script: Script, node: ast.AST, readers: set[str], looks: tuple[type[ast.AST], ...]
+) -> bool:
+    """Tell whether a script changes nothing in what a node stands for, and does not keep it.
+
+    ``readers``: functions and methods that do neither; ``looks``: kinds of parents that do neither.
+    """
+    parent = script.parents[node]
+    if not isinstance(getattr(node, "ctx", None), (ast.Load, type(None))):
+        return False
+    if isinstance(parent, ast.Attribute):
+        return parent.attr in readers
+    if isinstance(parent, ast.Subscript):
+        return isinstance(parent.ctx, ast.Load)
+    if isinstance(parent, ast.keyword) and parent.arg is None:
+        return True  # `**vars(self)` copies
+    if isinstance(parent, ast.Call):
+        return called_name(parent) in readers
+    return isinstance(parent, looks)
+
+
+def called_name(call: ast.Call) -> str:
+    """Return the last word of what is called: "join" of `os.path.join(...)`; "": there is none."""
+    return getattr(call.func, "attr", getattr(call.func, "id", ""))
 
 
 def is_self(node: ast.AST) -> bool:
