@@ -115,20 +115,22 @@ class Control:
                 request_serializer=METHODS[method][0].SerializeToString,
                 response_deserializer=METHODS[method][1].FromString,
             )
+            # What is needed of the error, not the error: in a variable of this frame it would keep the
+            # frame, and through it those of the loader with their batch, until a garbage collection.
             try:
                 return stub(request, timeout=timeout)
             except grpc.RpcError as error:
-                failed = error
-            code = failed.code().name
-            text = failed.details() or code
+                code = error.code().name
+                text = error.details() or code
+                details = dict(error.trailing_metadata() or ()).get(_DETAILS)
             was_full = code == "UNAVAILABLE" and _NOT_CONNECTED.search(text)
             if was_full and time.monotonic() < patience:
                 self._channel.close()
                 time.sleep(_PAUSE_S * random.random())
                 self._channel = self._connect()
                 continue
-            if dict(failed.trailing_metadata() or ()).get(_DETAILS) == _NOT_SERVED:
-                raise errors.NotServed(text) from None
+            if details == _NOT_SERVED:
+                raise errors.NotServed(text)
             if code in ("UNAVAILABLE", "DEADLINE_EXCEEDED"):
                 text = f"the daemon at {self._address} did not serve {method}: {text}"
-            raise errors.from_code(code, text) from None
+            raise errors.from_code(code, text)

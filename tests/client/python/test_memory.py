@@ -21,6 +21,7 @@ from feedwater.arena import Arena
 from feedwater.spill import Spill
 
 ALL = list(range(40))
+UNAVAILABLE = 14  # as gRPC numbers it
 
 
 def wait_until(condition, seconds=10):
@@ -345,6 +346,26 @@ def test_the_memory_of_an_ended_session_goes_without_the_collector(daemon, open_
             wait_until(lambda: not daemon.sessions)
             next(iterator)
             assert arenas() == before + 1
+    finally:
+        gc.enable()
+
+
+def test_a_control_call_that_failed_keeps_no_batch(daemon, open_loader):
+    """A daemon that greets and cannot serve yet answers the first call of a reconnect so."""
+    gc.collect()
+    gc.disable()
+    try:
+        loader = open_loader(daemon)
+        for outages in range(3):
+            iterator = iter(loader)
+            next(iterator)
+            daemon.faults.refuse_open = (UNAVAILABLE, "not yet")
+            for session in list(daemon.sessions.values()):
+                session.close()
+            threading.Timer(0.3, setattr, (daemon.faults, "refuse_open", None)).start()
+            while loader.stats()["reconnects"] == outages:  # to the first batch of the new one
+                next(iterator)
+            assert loader.stats()["held"] == 0
     finally:
         gc.enable()
 
