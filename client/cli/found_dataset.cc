@@ -134,6 +134,15 @@ absl::StatusOr<DataPlace> PlaceOfData(const Context& context, const DatasetQuest
   return place;
 }
 
+// Whether a file begins with what no text has.
+bool IsBinary(const server::DatasetLocation& file) {
+  constexpr size_t kLooked = 1024;
+  const auto head = server::ReadHead(*file.root, file.path, kLooked);
+  return head.ok() && head->find('\0') != std::string::npos;
+}
+
+bool IsOfText(const std::string& format) { return format == "csv" || format == "jsonl"; }
+
 int GeneralityOf(const std::string& format) {
   return Registry<FormatEntry>::Get().Find(format)->generality;
 }
@@ -152,10 +161,12 @@ class Guesses {
   // Fills `found` with what reads the data: formats that are as general as `most` at most.
   absl::Status TryAll(const DataPlace& place, int most) {
     const absl::StatusOr<server::DatasetLocation> data = place.Location();
-    const bool is_tfrecord = data.ok() && IsTfrecord(*data);  // or formats of text would read it
+    const bool is_tfrecord = data.ok() && IsTfrecord(*data),
+               is_binary = data.ok() && IsBinary(*data);
     for (const std::string& format : formats_) {
       if (GeneralityOf(format) > most) break;
       if (is_tfrecord && format != "tfrecord") continue;
+      if (is_binary && IsOfText(format)) continue;
       const bool is_known = found_.dataset != nullptr;
       bool is_split = false;
       for (const FormatMap& map : MapsOf(format, place, &reasons_)) {

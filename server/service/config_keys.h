@@ -239,8 +239,9 @@ struct DaemonConfig {
         .Reloadable()
         .Param("absolute_roots", &DaemonConfig::absolute_roots,
                "Let dataset.root also be an absolute path: every folder that the daemon's user may "
-               "read is a root. For a daemon that serves its own user alone, such as the private "
-               "one of a loader; refused where `access` admits others.")
+               "read is a root, and symbolic links below such a root are followed wherever they "
+               "lead. For a daemon that serves its own user alone, such as the private one of a "
+               "loader; refused where `access` admits others.")
         .Reloadable()
         .Param("cpus", &DaemonConfig::cpus,
                "Worker threads, one for each CPU: auto (the node's CPUs within the cgroup's quota; "

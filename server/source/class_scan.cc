@@ -204,13 +204,6 @@ absl::Status Scan::Classify(const Task& task, int folder, const dirent& entry, L
       }
       return absl::OkStatus();
     }
-    if (absl::IsPermissionDenied(target.status())) {
-      return absl::PermissionDeniedError(absl::StrCat(
-          target.status().message(),
-          "; it is a symbolic link; cure: make it a relative one where its target is below the "
-          "root (ln -sfnr TARGET LINK), or replace it by the files or by a bind mount, or declare "
-          "a root that holds both"));
-    }
     if (!target.ok()) return target.status();
     info = *target;
     type = IFTODT(info.st_mode);

@@ -15,6 +15,7 @@
 
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "server/base/escape.h"
 #include "server/base/thread.h"
 #include "server/base/yaml.h"
@@ -39,10 +40,12 @@ absl::Status ElsewhereError() {
   return status;
 }
 
-int OpenBeneath(int directory, const char* path, int flags, Reach reach = Reach::kAnywhere) {
+// `bounds` is RESOLVE_BENEATH, or 0 where links may lead out.
+int Open(int directory, const char* path, int flags, uint64_t bounds,
+         Reach reach = Reach::kAnywhere) {
   open_how how = {};
   how.flags = static_cast<uint64_t>(flags | O_CLOEXEC);
-  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
+  how.resolve = bounds | RESOLVE_NO_MAGICLINKS;
   if (reach == Reach::kLocal) how.resolve |= RESOLVE_NO_XDEV;
   for (int attempt = 0;; ++attempt) {
     int fd = static_cast<int>(syscall(SYS_openat2, directory, path, &how, sizeof(how)));
@@ -59,6 +62,18 @@ std::string PrintablePath(absl::string_view path) {
 }
 
 bool IsPath(absl::string_view name) { return !name.empty() && name[0] == '/'; }
+
+// Whether a path leads out of its folder by its own text; what its links do is not looked at.
+bool LeadsOut(absl::string_view path) {
+  if (IsPath(path)) return true;
+  int depth = 0;
+  for (const absl::string_view part : absl::StrSplit(path, '/', absl::SkipEmpty())) {
+    if (part == ".") continue;
+    depth += part == ".." ? -1 : 1;
+    if (depth < 0) return true;
+  }
+  return false;
+}
 
 // What declares a root of this name.
 absl::string_view DeclaredName(absl::string_view name) {
@@ -79,8 +94,12 @@ absl::Status OpenError(int error, const std::string& what) {
       return absl::NotFoundError(
           absl::StrCat(what, " does not exist: a part of the path is not a folder"));
     case EXDEV:
-      return absl::PermissionDeniedError(
-          absl::StrCat(what, " leads outside the root, or through an absolute link"));
+      return absl::PermissionDeniedError(absl::StrCat(
+          what,
+          " leads outside the root, or through an absolute link; cure: make the link a "
+          "relative one where its target is below the root (ln -sfnr TARGET LINK), or "
+          "replace it by the files or by a bind mount, or declare a root that holds "
+          "both, and make the link relative"));
     case ELOOP:
       return absl::PermissionDeniedError(
           absl::StrCat(what, " has too many symbolic links, or one into /proc"));
@@ -111,7 +130,10 @@ absl::Status OpenError(int error, const std::string& what) {
 }  // namespace
 
 Root::Root(std::string name, std::string path, Fd directory)
-    : name_(std::move(name)), path_(std::move(path)), directory_(std::move(directory)) {
+    : name_(std::move(name)),
+      path_(std::move(path)),
+      directory_(std::move(directory)),
+      follows_links_(IsPath(name_)) {
   const std::shared_ptr<const MountFacts> mount = FactsOfMount(directory_.get());
   is_local_ = mount->is_local;
   storage_ = mount->storage;
@@ -136,7 +158,9 @@ absl::StatusOr<Fd> Root::Resolve(absl::string_view relative_path, int flags, Rea
     return absl::InvalidArgumentError(absl::StrCat(Describe(relative_path), " holds a NUL byte"));
   }
   if (reach == Reach::kLocal && !is_local_) return ElsewhereError();
-  int fd = OpenBeneath(directory_.get(), std::string(relative_path).c_str(), flags, reach);
+  if (follows_links_ && LeadsOut(relative_path)) return OpenError(EXDEV, Describe(relative_path));
+  const int fd = Open(directory_.get(), std::string(relative_path).c_str(), flags,
+                      follows_links_ ? 0 : RESOLVE_BENEATH, reach);
   if (fd == -EXDEV && reach == Reach::kLocal) return ElsewhereError();
   if (fd < 0) return OpenError(-fd, Describe(relative_path));
   return Fd(fd);
@@ -199,7 +223,7 @@ absl::StatusOr<std::shared_ptr<const Root>> OpenRoot(const std::string& name,
                             : OpenError(errno, what);
   }
   // Fails here, at start, where openat2 is missing or filtered.
-  int self = OpenBeneath(directory.get(), ".", O_PATH | O_DIRECTORY);
+  const int self = Open(directory.get(), ".", O_PATH | O_DIRECTORY, RESOLVE_BENEATH);
   if (self < 0) return OpenError(-self, what);
   close(self);
   return std::make_shared<const Root>(name, path, std::move(directory));

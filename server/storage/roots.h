@@ -1,8 +1,10 @@
 // The folders below which datasets may be read, and nowhere else. A root is opened once as a
 // directory handle; every path is resolved from that handle with openat2(RESOLVE_BENEATH |
 // RESOLVE_NO_MAGICLINKS), so "..", absolute paths and symbolic links that lead out are refused by
-// the kernel. Symbolic links that stay inside are followed. Where a root's own path leads to
-// another folder later (a link that is turned, another mount), that is another Root. Thread-safe.
+// the kernel. Symbolic links that stay inside are followed. Where all folders are declared, as in a
+// private daemon, a root bounds nothing: a link may lead anywhere then, and only ".." and absolute
+// paths of datasets are refused. Where a root's own path leads to another folder later (a link that
+// is turned, another mount), that is another Root. Thread-safe.
 //
 // Storage behind a root may not answer at all (NFS, FUSE). So those who start a daemon or reload
 // its configuration wait for it a few seconds only; who wants to read there waits as long as they
@@ -65,7 +67,8 @@ class Root : public std::enable_shared_from_this<Root> {
 
   std::string name_, path_;
   Fd directory_;
-  bool is_local_;  // its own file system; others may be mounted below it
+  bool follows_links_;  // wherever they lead: its name is a path, so all folders are declared
+  bool is_local_;       // its own file system; others may be mounted below it
   Storage storage_;
   uint64_t id_;
 };

@@ -1,7 +1,12 @@
 // What the storage engines read, for comparison with fio and with memcpy.
 //   read_bench FILE ENGINE BLOCK_BYTES DEPTH sequential|random DIRECT(0|1) SECONDS
 //   read_bench memcpy BLOCK_BYTES SECONDS sequential|random   (where the blocks come from)
+//   read_bench pread BLOCK_BYTES SECONDS sequential|random FILE   (of the page cache; neighbours
+//   together, 1 MiB at most)
 // Prints bytes a second and this thread's CPU seconds a GiB.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -13,6 +18,7 @@
 #include <vector>
 
 #include "server/base/clock.h"
+#include "server/base/fd.h"
 #include "server/pipeline/read_buffers.h"
 #include "server/storage/engine.h"
 
@@ -92,22 +98,45 @@ int Read(char** arguments) {
   return 0;
 }
 
+// Calls `move(to, from, count)` for so many seconds, which moves `count` blocks that lie together.
+int Move(char** arguments, size_t blocks, size_t together, const auto& move) {
+  const size_t block = std::strtoul(arguments[2], nullptr, 10);
+  const bool is_random = std::string(arguments[4]) == "random";
+  std::vector<size_t> order(blocks);
+  std::iota(order.begin(), order.end(), size_t{0});
+  if (is_random) std::shuffle(order.begin(), order.end(), std::mt19937(1));
+  const size_t step = is_random ? 1 : together;
+  const Deadline deadline(std::atof(arguments[3]));
+  double moved = 0;
+  while (!deadline.passed()) {
+    for (size_t i = 0; i < blocks; i += step) {
+      const size_t count = std::min(step, blocks - i);
+      if (!move(i * block, order[i] * block, count * block)) return 1;
+    }
+    moved += static_cast<double>(blocks * block);
+  }
+  deadline.Print(moved);
+  return 0;
+}
+
 int Copy(char** arguments) {
   const size_t block = std::strtoul(arguments[2], nullptr, 10), total = 512 << 20;
   std::vector<std::byte> from(total, std::byte{1}), to(total, std::byte{2});
-  std::vector<size_t> order(total / block);
-  std::iota(order.begin(), order.end(), size_t{0});
-  if (std::string(arguments[4]) == "random")
-    std::shuffle(order.begin(), order.end(), std::mt19937(1));
-  const Deadline deadline(std::atof(arguments[3]));
-  double copied = 0;
-  while (!deadline.passed()) {
-    for (size_t i = 0; i < order.size(); ++i)
-      std::memcpy(&to[i * block], &from[order[i] * block], block);
-    copied += static_cast<double>(order.size() * block);
-  }
-  deadline.Print(copied);
-  return 0;
+  return Move(arguments, total / block, 1, [&](size_t into, size_t at, size_t bytes) {
+    std::memcpy(&to[into], &from[at], bytes);
+    return true;
+  });
+}
+
+int ReadPlainly(char** arguments) {
+  const size_t block = std::strtoul(arguments[2], nullptr, 10);
+  const Fd file(open(arguments[5], O_RDONLY | O_CLOEXEC));
+  const size_t blocks = std::filesystem::file_size(arguments[5]) / block;
+  std::vector<std::byte> to(blocks * block, std::byte{2});
+  return Move(arguments, blocks, (1 << 20) / block, [&](size_t into, size_t at, size_t bytes) {
+    return pread(file.get(), &to[into], bytes, static_cast<off_t>(at)) ==
+           static_cast<ssize_t>(bytes);
+  });
 }
 
 }  // namespace
@@ -116,8 +145,10 @@ int Copy(char** arguments) {
 int main(int argc, char** argv) {
   if (argc == 8) return feedwater::server::Read(argv);
   if (argc == 5 && std::string(argv[1]) == "memcpy") return feedwater::server::Copy(argv);
+  if (argc == 6 && std::string(argv[1]) == "pread") return feedwater::server::ReadPlainly(argv);
   std::fprintf(stderr,
                "usage: read_bench FILE ENGINE BLOCK_BYTES DEPTH sequential|random DIRECT SECONDS\n"
-               "       read_bench memcpy BLOCK_BYTES SECONDS sequential|random\n");
+               "       read_bench memcpy BLOCK_BYTES SECONDS sequential|random\n"
+               "       read_bench pread BLOCK_BYTES SECONDS sequential|random FILE\n");
   return 2;
 }

@@ -42,6 +42,29 @@ def test_commands_read_it_without_a_configuration(project, pipeline):
     assert done.document["mode"] == "a daemon in this process"
 
 
+def test_links_that_lead_elsewhere_are_followed(project, pipeline):
+    """As of datasets of which a part is chosen by links; a declared root keeps to itself."""
+    linked = project.folder / "linked"
+    linked.mkdir()
+    for folder in (project.data / "pictures").iterdir():  # a link for each class
+        (linked / folder.name).symlink_to(folder)
+    train = project.folder / "train"
+    train.symlink_to(linked)
+    for root, path in ((linked, ""), (project.folder, ", path: train")):
+        pipeline.write_text(
+            f"version: 1\ndataset: {{format: image_folder, root: {root}{path}}}\n" + GRAPH
+        )
+        assert run("verify", pipeline, env=ALONE).status == 0
+        assert run("describe", pipeline, "--json", env=ALONE).document["records"] == 6
+    assert '"records": 6' in run("describe", "dataset", train, "--guess", "--json", env=ALONE).out
+    (project.data / "linked").symlink_to(linked)
+    pipeline.write_text(
+        "version: 1\ndataset: {format: image_folder, root: data, path: linked}\n" + GRAPH
+    )
+    done = run("validate", pipeline, "--config", project.config)
+    assert done.status == 2 and "through an absolute link; cure: " in done.err
+
+
 def test_a_configuration_that_is_named_says_what_may_be_read(project, pipeline):
     done = run("validate", pipeline, "--config", project.config)
     assert done.status == 2

@@ -5,9 +5,11 @@ what it prints.
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import os
 import struct
+import tarfile
 
 import numpy as np
 import pytest
@@ -185,6 +187,17 @@ def test_what_only_seems_to_be_a_tfrecord_is_none(folder):
     (folder / "in/a.data").write_bytes(bytes(64))
     done = run("describe", "dataset", folder / "in", "--guess", env=ALONE)
     assert done.status == 2 and "no format reads" in done.err
+
+
+def test_a_tar_with_pax_headers_is_no_text(folder):
+    with tarfile.open(folder / "photos.tar", "w", format=tarfile.PAX_FORMAT) as tar:
+        for number in range(4):
+            for suffix, data in (("png", png(pixels(number))), ("txt", b"a, b\n")):
+                member = tarfile.TarInfo(f"{number:04}.{suffix}")
+                member.size, member.mtime = len(data), 0.5  # which only a PAX header can hold
+                tar.addfile(member, io.BytesIO(data))
+    found = guess(folder / "photos.tar")
+    assert found["section"]["format"] == "webdataset" and found["records"] == 4
 
 
 # --- COCO's annotations

@@ -88,6 +88,27 @@ TEST_F(RootsTest, PathsThatLeadOutAreRefusedWithPathAndRoot) {
   EXPECT_EQ(root_->OpenFolder("out").status().code(), absl::StatusCode::kPermissionDenied);
 }
 
+// Where all folders are declared, what a link leads to could be read under its own path, too.
+TEST_F(RootsTest, ARootGivenByItsPathFollowsLinksAndNotPathsThatLeadOut) {
+  const auto roots = Roots::Create({{"/", "/"}});
+  ASSERT_TRUE(roots.ok()) << roots.status();
+  const auto root = *(*roots)->Find(folder_.path());
+  ASSERT_EQ(symlink(outside_.path().c_str(), (folder_ / "out").c_str()), 0);
+  ASSERT_EQ(symlink((outside_ / "secret").c_str(), (folder_ / "a/link.jpg").c_str()), 0);
+  ASSERT_EQ(symlink("/proc/self/root", (folder_ / "magic").c_str()), 0);
+  for (const char* path : {"out/secret", "a/link.jpg", "./a//link.jpg", "a/../out/secret"}) {
+    EXPECT_TRUE(root->OpenFile(path, false).ok()) << path;
+    EXPECT_EQ(root->Stat(path)->st_size, 6) << path;
+  }
+  EXPECT_TRUE(root->OpenFolder("out").ok());
+  for (const std::string& path : {std::string(".."), std::string("../x"), std::string("a/../../x"),
+                                  outside_ / "secret", std::string("//etc/passwd")}) {
+    EXPECT_EQ(root->OpenFile(path, false).status().code(), absl::StatusCode::kPermissionDenied)
+        << path;
+  }
+  EXPECT_FALSE(root->OpenFile("magic/etc/passwd", false).ok());
+}
+
 TEST_F(RootsTest, MagicLinksOfProcAreRefused) {
   auto roots = Roots::Create({{"proc", "/proc"}});
   ASSERT_TRUE(roots.ok()) << roots.status();

@@ -5,7 +5,8 @@ directness, by turns, on the same CPU. Each rate of ours is held against the mea
 and after it: a disk that others share changes from second to second, as fio ÷ fio shows. Raw
 records come from the record cache, as they do by default, and from the page cache alone; memcpy
 moves as much at a time, from blocks in the same order: a random one costs memcpy, too, what the
-processor would otherwise have fetched ahead. Samples of 784 bytes come in random order.
+processor would otherwise have fetched ahead. `pread` of the same records, and nothing else, is what
+the kernel's part costs. Samples of 784 bytes come in random order.
 
 What each format's records cost to read under a full and a block shuffle is counted by the daemon:
 bytes a read, reads and seeks for a thousand samples; and what that means for a disk and for a
@@ -18,6 +19,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections import defaultdict
 
 from . import BUILD, Context, Figure
 from .disk import big_file, fio, pinned
@@ -56,6 +58,7 @@ def raw_records(context: Context) -> list[Figure]:
     config = context.config([CPU], data)
     pipeline = context.folder / "raw.yaml"
     ratios: dict[str, list[tuple[float, ...]]] = {what: [] for what in RAW_CASES}
+    plain = defaultdict(list)
     for _ in range(context.rounds):
         for what, (cache, shuffle) in RAW_CASES.items():
             pipeline.write_text(
@@ -68,12 +71,23 @@ def raw_records(context: Context) -> list[Figure]:
             ours = context.bench(pipeline, config)
             got = ours["bytes_per_s"], RAW_BYTES / (1e-3 * ours["cpu_s_per_1000"])
             order = "random" if shuffle == "full" else "sequential"
-            copied = [rate("memcpy", RAW_BYTES - 1, 1, order, of_cpu=cpu) for cpu in (False, True)]
+            both = (False, True)
+            copied = [rate("memcpy", RAW_BYTES - 1, 1, order, of_cpu=cpu) for cpu in both]
             ratios[what].append(tuple(mine / theirs for mine, theirs in zip(got, copied)))
-    return [
+            if cache == "none":
+                file = data / "records.bin"
+                read = [rate("pread", RAW_BYTES, 1, order, file, of_cpu=cpu) for cpu in both]
+                plain[what].append(tuple(mine / theirs for mine, theirs in zip(read, copied)))
+    figures = [
         Figure.of(f"raw records into slots ÷ memcpy, {what}", list(values), must=0.8, aim=0.95,
                   column=column)
         for what, rounds in ratios.items()
+        for column, values in zip(("elapsed", "CPU"), zip(*rounds))
+    ]  # fmt: skip
+    return figures + [
+        Figure.of(f"pread of the same records and nothing else ÷ memcpy, {what}", list(values),
+                  column=column)
+        for what, rounds in plain.items()
         for column, values in zip(("elapsed", "CPU"), zip(*rounds))
     ]  # fmt: skip
 
