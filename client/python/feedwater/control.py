@@ -115,8 +115,9 @@ class Control:
                 request_serializer=METHODS[method][0].SerializeToString,
                 response_deserializer=METHODS[method][1].FromString,
             )
-            # What is needed of the error, not the error: in a variable of this frame it would keep the
-            # frame, and through it those of the loader with their batch, until a garbage collection.
+            # What is needed of the error, not the error: in a variable of this frame it would keep
+            # the frame, and through it those of the loader with their batch, until a garbage
+            # collection.
             try:
                 return stub(request, timeout=timeout)
             except grpc.RpcError as error:
