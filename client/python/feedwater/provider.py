@@ -7,6 +7,7 @@ ends.
 from __future__ import annotations
 
 import contextlib
+import copy
 import logging
 import os
 import select
@@ -97,7 +98,7 @@ class Supervisor:
             self._thread.start()
             self._serves.wait()
             if self._error is not None:
-                raise self._error
+                raise copy.copy(self._error)
         except BaseException:
             self.close()
             raise
@@ -128,8 +129,10 @@ class Supervisor:
 
     @property
     def error(self) -> Optional[errors.Error]:
-        """Why nothing is provided any more; None: it is, or was closed."""
-        return self._error
+        """Why nothing is provided any more, in a copy of the caller's own; None: it is, or was
+        closed.
+        """
+        return copy.copy(self._error)
 
     @property
     def refusal(self) -> Optional[str]:
@@ -161,8 +164,10 @@ class Supervisor:
 
     def _give_up(self, error: errors.Error) -> None:
         if self._serves.is_set():
-            _log.error("%s is provided no longer: %s", self.offer.what, error)
-        self._error = error
+            _log.error("%s is provided no longer: %s", self.offer.what, str(error))
+        # One that is kept and raised keeps the frames of whoever it was raised to, and what they
+        # hold: this one never is.
+        self._error = copy.copy(error)
 
     def _step(self) -> bool:
         """Do what is due, and wait for what comes next; False: it is over."""

@@ -1,0 +1,96 @@
+"""Errors keep no frame of their callers, and so no batch, dataset or loader, once they are handled.
+
+CPython counts references: an error that a frame of its own traceback holds, or that something
+longer-lived keeps, holds that frame and all callers' until a garbage collection, or for ever.
+"""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from types import SimpleNamespace
+
+import own_datasets as own
+import pytest
+
+import feedwater
+from feedwater import errors
+from feedwater.offer import Offer
+from feedwater.provider import Supervisor
+from feedwater.served import Served
+
+
+@pytest.fixture(autouse=True)
+def uncollected():
+    """Let nothing go by a collection."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+class Local:
+    """What a caller holds."""
+
+
+def kept_of_caller(call, error=None, match="") -> Local | None:
+    """Call, where an error is handled if one is named; return what is left of the caller."""
+
+    def caller():
+        local = Local()
+        if error is None:
+            call()
+        else:
+            with pytest.raises(error, match=match):
+                call()
+        return weakref.ref(local)
+
+    return caller()()
+
+
+def traceback_of(call) -> list[str]:
+    """Return the names of the functions through which an error came."""
+    try:
+        call()
+    except errors.Error as error:
+        names, at = [], error.__traceback__
+        while at is not None:
+            names.append(at.tb_frame.f_code.co_name)
+            at = at.tb_next
+        return names
+    raise AssertionError("nothing was raised")
+
+
+def test_why_nothing_is_provided_is_told_again_and_again_and_keeps_nobody():
+    class Refused(errors.DaemonLost):
+        pass
+
+    supervisor = Supervisor(
+        Offer("mine", "", False, 1, 60.0), SimpleNamespace(fd=-1), "/nowhere", bool
+    )
+    try:
+        raise Refused("it ended", code="ABORTED", state={"epoch": 3})
+    except errors.Error as error:
+        supervisor._give_up(error)
+    served = Served(supervisor, own.Numbers())
+    first = traceback_of(served.check)
+    assert kept_of_caller(served.check, errors.DaemonLost, "it ended") is None
+    assert traceback_of(served.check) == first
+    assert not served.is_open
+    with pytest.raises(Refused) as caught:
+        served.check()
+    assert (caught.value.code, caught.value.state) == ("ABORTED", {"epoch": 3})
+    bad = errors.BadSample("it is bad", code="NOT_FOUND", record=7, path="a.jpg", reason="torn")
+    supervisor._give_up(bad)
+    told = supervisor.error
+    assert (str(told), told.code, told.record, told.path, told.reason) == (
+        "it is bad", "NOT_FOUND", 7, "a.jpg", "torn"
+    )  # fmt: skip
+    supervisor.close()
+
+
+def test_a_dataset_that_is_refused_keeps_nobody(daemon):
+    def serve():
+        feedwater.serve_source("mine", own.Unlisted(), workers=1, address=str(daemon.directory))
+
+    assert kept_of_caller(serve, errors.InvalidArgument, "the disk is gone") is None
