@@ -130,22 +130,24 @@ def pickled(value: Any, what: str) -> Pickled:
     """
     buffers: list[pickle.PickleBuffer] = []
     modules: set[str] = set()
-    error: Optional[Exception] = None
-    data = b""
+    data: Optional[bytes] = None
+    # A failure that a variable of this frame had would keep the frame, and those of the callers
+    # with all that they hold, until a garbage collection: it is told where it is caught.
     try:
         data = _dump(_Reducers, value, buffers, modules)
     except Exception as failed:  # whatever a user's __reduce__ raises
-        error = failed
-    if error is not None or ("__main__" in modules and not _main_is_a_file()):
+        if _cloudpickle() is None:
+            raise errors.InvalidArgument(_explain(value, what, _text(failed))) from failed
+    if data is None or ("__main__" in modules and not _main_is_a_file()):
         by_value = _cloudpickle()
         if by_value is None:
-            raise errors.InvalidArgument(_explain(value, what, error)) from error
+            raise errors.InvalidArgument(_explain(value, what, None))
         buffers.clear()
         modules.clear()
         try:
             data = _dump(by_value, value, buffers, modules)
         except Exception as failed:
-            raise errors.InvalidArgument(_explain(value, what, failed)) from failed
+            raise errors.InvalidArgument(_explain(value, what, _text(failed))) from failed
         modules.discard("__main__")  # what is of it was written by value
     return _in_memory(data, buffers, sorted(modules))
 
@@ -222,16 +224,19 @@ def unpickled(fd: int, pieces: list[tuple[int, int]]) -> Any:
 # --- what is wrong --------------------------------------------------------------------------------
 
 
-def _explain(value: Any, what: str, error: Optional[Exception]) -> str:
-    if error is None:
+def _text(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _explain(value: Any, what: str, why: Optional[str]) -> str:
+    if why is None:
         name = type(value).__qualname__ if type(value).__module__ == "__main__" else "part of it"
         return (
             f"{what} cannot be given to other processes: {name} is defined in a notebook cell or "
             "in a text that Python was given, where they cannot import it. Cure: pip install "
             "cloudpickle, or put it into a .py file that is imported"
         )
-    place, part, error = _culprit(value, what, error, set(), 0)
-    text = f"{type(error).__name__}: {error}"
+    place, part, text = _culprit(value, what, why, set(), 0)
     kind = f"{type(part).__module__}.{type(part).__qualname__}"
     cures = [cure for words, cure in _CURES if any(word in text or word in kind for word in words)]
     cure = cures[0] if cures else "leave it out in __getstate__ and make it in __getitem__"
@@ -240,19 +245,17 @@ def _explain(value: Any, what: str, error: Optional[Exception]) -> str:
     return f"{place} ({kind}) cannot be given to other processes: {text}. Cure: {cure}"
 
 
-def _culprit(
-    value: Any, place: str, error: Exception, seen: set[int], depth: int
-) -> tuple[str, Any, Exception]:
+def _culprit(value: Any, place: str, why: str, seen: set[int], depth: int) -> tuple[str, Any, str]:
     """Return the innermost part that cannot be pickled, its place, and why."""
     if id(value) in seen or depth > _DEEPEST:
-        return place, value, error
+        return place, value, why
     seen.add(id(value))
     for inner, part in _inner(value):
         try:
             _dump(_Reducers, part, [], set())
         except Exception as failed:
-            return _culprit(part, place + inner, failed, seen, depth + 1)
-    return place, value, error
+            return _culprit(part, place + inner, _text(failed), seen, depth + 1)
+    return place, value, why
 
 
 def _inner(value: Any) -> list[tuple[str, Any]]:

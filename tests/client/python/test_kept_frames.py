@@ -6,7 +6,9 @@ longer-lived keeps, holds that frame and all callers' until a garbage collection
 
 from __future__ import annotations
 
+import functools
 import gc
+import threading
 import weakref
 from types import SimpleNamespace
 
@@ -14,7 +16,7 @@ import own_datasets as own
 import pytest
 
 import feedwater
-from feedwater import errors
+from feedwater import descriptors, errors, pickled
 from feedwater.offer import Offer
 from feedwater.provider import Supervisor
 from feedwater.served import Served
@@ -94,3 +96,32 @@ def test_a_dataset_that_is_refused_keeps_nobody(daemon):
         feedwater.serve_source("mine", own.Unlisted(), workers=1, address=str(daemon.directory))
 
     assert kept_of_caller(serve, errors.InvalidArgument, "the disk is gone") is None
+
+
+class ByValue(pickled._Reducers):
+    """Does for lambdas what cloudpickle does, which need not be here."""
+
+    def reducer_override(self, obj):
+        if callable(obj) and getattr(obj, "__name__", "") == "<lambda>":
+            return functools.partial, (int,)
+        return super().reducer_override(obj)
+
+
+def test_what_is_pickled_by_value_keeps_nobody(monkeypatch):
+    monkeypatch.setattr(pickled, "_cloudpickle", lambda: ByValue)
+
+    def pickle():
+        descriptors.close(pickled.pickled({"of": [lambda record: record]}, "dataset").fd)
+
+    assert kept_of_caller(pickle) is None
+
+
+@pytest.mark.parametrize("by_value", [None, ByValue])
+def test_what_cannot_be_pickled_keeps_nobody(monkeypatch, by_value):
+    monkeypatch.setattr(pickled, "_cloudpickle", lambda: by_value)
+
+    def pickle():
+        pickled.pickled({"of": [threading.Lock()]}, "dataset")
+
+    text = r"dataset\['of'\]\[0\] \(_thread.lock\) .*TypeError: cannot pickle"
+    assert kept_of_caller(pickle, errors.InvalidArgument, text) is None
