@@ -330,7 +330,8 @@ class StartLock:
 
 def _make_private() -> str:
     """Return the folder for private daemons; it is made where it is not there."""
-    closed: Optional[BaseException] = None
+    # The kind and the text: an error kept here would keep this frame, and those of the callers.
+    closed: Optional[tuple[type[errors.Error], str]] = None
     for base in _runtime_bases():
         try:
             return _own_path(base, "private")
@@ -339,10 +340,17 @@ def _make_private() -> str:
             with contextlib.suppress(FileNotFoundError):
                 return _own_path(base, "private")
         except OSError as error:
-            closed = closed or explain(error, base)
+            closed = closed or _said(explain(error, base))
         except errors.Error as error:
-            closed = closed or error
-    raise closed or errors.Error("a private daemon could not be started: its folder goes away")
+            closed = closed or _said(error)
+    if closed is None:
+        raise errors.Error("a private daemon could not be started: its folder goes away")
+    kind, text = closed
+    raise kind(text)
+
+
+def _said(error: errors.Error) -> tuple[type[errors.Error], str]:
+    return type(error), str(error)
 
 
 def _remake(private: str) -> str:

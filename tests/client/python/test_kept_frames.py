@@ -16,7 +16,7 @@ import own_datasets as own
 import pytest
 
 import feedwater
-from feedwater import descriptors, errors, pickled
+from feedwater import descriptors, errors, pickled, private_folder
 from feedwater.offer import Offer
 from feedwater.provider import Supervisor
 from feedwater.served import Served
@@ -125,3 +125,29 @@ def test_what_cannot_be_pickled_keeps_nobody(monkeypatch, by_value):
 
     text = r"dataset\['of'\]\[0\] \(_thread.lock\) .*TypeError: cannot pickle"
     assert kept_of_caller(pickle, errors.InvalidArgument, text) is None
+
+
+@pytest.mark.parametrize("others", ["", "base"])
+def test_a_folder_that_may_not_be_used_keeps_nobody(monkeypatch, tmp_path, others):
+    """Whether there is another one to fall back to or not."""
+    base = tmp_path / "feedwater"
+    base.mkdir()
+    base.chmod(0o777)
+    bases = [str(base), str(tmp_path / others)] if others else [str(base)]
+    monkeypatch.setattr(private_folder, "_runtime_bases", lambda: bases)
+
+    def look():
+        with private_folder.StartLock() as lock:
+            assert lock.private == str(tmp_path / others / "private")
+
+    if others:
+        assert kept_of_caller(look) is None
+    else:
+        assert kept_of_caller(look, errors.PermissionDenied, "chmod 700") is None
+
+
+def test_a_folder_that_cannot_be_made_keeps_nobody(monkeypatch, tmp_path):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(private_folder, "_runtime_bases", lambda: [str(tmp_path / "file" / "x")])
+    look = private_folder.StartLock().__enter__
+    assert kept_of_caller(look, errors.Error, "x: Not a directory") is None
