@@ -248,7 +248,8 @@ class Stream:
         else:
             self._given.put(key, made)
         if isinstance(made, SampleError):
-            raise made
+            # A new one: what is kept, or a variable of this frame, would keep the frames above.
+            raise SampleError(*made.args)
         return made
 
     def _reach(self, seeds: tuple[int, int], place: int) -> _Result:

@@ -16,9 +16,12 @@ import own_datasets as own
 import pytest
 
 import feedwater
-from feedwater import descriptors, errors, pickled, private_folder
+from feedwater import descriptors, errors, own_stream, pickled, private_folder
 from feedwater.offer import Offer
+from feedwater.own_stream import Share, Stream
 from feedwater.provider import Supervisor
+from feedwater.sample_values import SampleError
+from feedwater.samples import plan_of
 from feedwater.served import Served
 
 
@@ -151,3 +154,37 @@ def test_a_folder_that_cannot_be_made_keeps_nobody(monkeypatch, tmp_path):
     monkeypatch.setattr(private_folder, "_runtime_bases", lambda: [str(tmp_path / "file" / "x")])
     look = private_folder.StartLock().__enter__
     assert kept_of_caller(look, errors.Error, "x: Not a directory") is None
+
+
+@pytest.fixture
+def no_worker(monkeypatch):
+    """Let a stream in the test's own process not make it a worker, also for torch."""
+    monkeypatch.setattr(own_stream, "_info", None)
+    monkeypatch.setattr(own_stream, "importing", SimpleNamespace(call=lambda *unused: None))
+
+
+class Torn(own.Stream):
+    """Raises for each of its samples."""
+
+    def __iter__(self):
+        return map(self.fail, range(self.records))
+
+    def fail(self, number: int):
+        raise ValueError(f"sample {number} is torn")
+
+
+def test_a_sample_that_cannot_be_made_keeps_no_stream(no_worker):
+    """A process has a stream for each connection, and maps a window of memory with it."""
+    plan = plan_of([(0, next(iter(own.Stream())))], None)
+
+    def streams():
+        stream = Stream(Torn, plan, Share(0, 1, 40), False, int, str, lambda: True)
+
+        def make():
+            stream.make(3, 1, 2, [])
+
+        for _ in range(2):  # made, and kept
+            assert kept_of_caller(make, SampleError, "sample 3 is torn") is None
+        return weakref.ref(stream)
+
+    assert streams()() is None
