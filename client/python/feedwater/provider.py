@@ -465,10 +465,10 @@ class Supervisor:
 
     def _renew(self) -> bool:
         """Begin anew: the fork server has ended, and all processes with it."""
-        why: object = "it was ended"
+        why, is_short = "it was ended", False  # the error's text: itself would keep this frame
         while True:
             self._end_all()
-            if not isinstance(why, OSError):  # there will be room again
+            if not is_short:  # else there will be room again
                 self._deaths[None] = self._deaths.get(None, 0) + 1
             if self._deaths.get(None, 0) > _DEATHS:
                 raise errors.FailedPrecondition(
@@ -481,8 +481,8 @@ class Supervisor:
             except (OSError, errors.Error) as error:
                 if not self._serves.is_set():
                     raise
-                why = error
-                _log.warning("%s: a process cannot be started: %s", self.offer.what, error)
+                why, is_short = str(error), isinstance(error, OSError)
+                _log.warning("%s: a process cannot be started: %s", self.offer.what, why)
             else:
                 self._check_code()
                 return is_wanted

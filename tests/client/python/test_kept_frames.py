@@ -16,7 +16,7 @@ import own_datasets as own
 import pytest
 
 import feedwater
-from feedwater import descriptors, errors, own_stream, pickled, private_folder
+from feedwater import descriptors, errors, own_stream, pickled, private_folder, serving_process
 from feedwater.offer import Offer
 from feedwater.own_stream import Share, Stream
 from feedwater.provider import Supervisor
@@ -66,13 +66,16 @@ def traceback_of(call) -> list[str]:
     raise AssertionError("nothing was raised")
 
 
+def unstarted() -> Supervisor:
+    offer = Offer("mine", "", False, 1, 60.0)
+    return Supervisor(offer, SimpleNamespace(fd=-1), "/nowhere", bool)
+
+
 def test_why_nothing_is_provided_is_told_again_and_again_and_keeps_nobody():
     class Refused(errors.DaemonLost):
         pass
 
-    supervisor = Supervisor(
-        Offer("mine", "", False, 1, 60.0), SimpleNamespace(fd=-1), "/nowhere", bool
-    )
+    supervisor = unstarted()
     try:
         raise Refused("it ended", code="ABORTED", state={"epoch": 3})
     except errors.Error as error:
@@ -188,3 +191,20 @@ def test_a_sample_that_cannot_be_made_keeps_no_stream(no_worker):
         return weakref.ref(stream)
 
     assert streams()() is None
+
+
+def test_a_fork_server_that_is_started_again_keeps_nobody(monkeypatch):
+    monkeypatch.setattr(serving_process, "_PAUSE_S", 0.001)
+    supervisor = unstarted()
+    supervisor._serves.set()
+    failures = [errors.FailedPrecondition("it did not start"), OSError("no room")]
+
+    def begin() -> bool:
+        if failures:
+            raise failures.pop()
+        return True
+
+    monkeypatch.setattr(supervisor, "_begin", begin)
+    monkeypatch.setattr(supervisor, "_check_code", bool)
+    assert kept_of_caller(supervisor._renew) is None
+    supervisor.close()
