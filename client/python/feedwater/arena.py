@@ -249,6 +249,10 @@ class Returns:
         """Call `close` when nobody is sending. Then nothing is sent any more, and the session is
         let go of: its memory is unmapped with the last lease, without waiting for the collector.
         """
+        if os.getpid() != self._pid:  # a forked child's copy, over which nobody sends
+            close()
+            self._send = _went_with_the_session
+            return
         self._finish = close
         self.flush()
 

@@ -443,6 +443,19 @@ def test_a_forked_child_is_told_to_open_its_own_and_disturbs_nothing(daemon, ope
     assert [p for b in iterator for p in positions(b)] == ALL[4:]
 
 
+def test_a_forked_child_that_closes_its_copy_keeps_no_connection_and_no_memory(daemon, open_loader):
+    gc.collect()
+    loader, before = open_loader(daemon), arenas_mapped()
+    socket = loader._feed.stream._session._socket
+
+    def close():
+        gc.disable()
+        loader.close()
+        assert socket.fileno() == -1 and arenas_mapped() == before - 1
+
+    assert in_child(close) == "nothing"
+
+
 def _child(address, queue):
     with feedwater.Loader("numbers", address=address, output="numpy", as_dict=True) as loader:
         queue.put([p for batch in loader for p in positions(batch)])
