@@ -126,7 +126,7 @@ class Agreement:
             first = json.loads(store(f"feedwater/{self._series}{self._ordinal}", json.dumps(ours)))
             theirs = {term: first[term] for term in ours}
         except Exception as error:
-            _log.debug("loader %d of this rank is not compared: %s", self._ordinal, error)
+            _log.debug("loader %d of this rank is not compared: %s", self._ordinal, str(error))
             return True
         self._refusal = _difference(theirs, ours, self._ordinal)
         return True

@@ -152,7 +152,9 @@ class DeviceCopies:
                 "copied once more on its way there, and next() waits for that. Nothing else "
                 "changes.",
                 arena.size >> 20,
-                error,
+                str(
+                    error
+                ),  # a record may be kept, and with an error the frames that hold the batch
             )
 
 

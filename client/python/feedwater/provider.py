@@ -308,7 +308,7 @@ class Supervisor:
                     "%s is not served at the moment, and will be as soon as the daemon takes it: "
                     "%s",
                     self.offer.what,
-                    error,
+                    self._refusal,
                 )
             return
         process.data = sock

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import logging
 import threading
 import weakref
 from types import SimpleNamespace
@@ -16,9 +17,19 @@ import own_datasets as own
 import pytest
 
 import feedwater
-from feedwater import descriptors, errors, own_stream, pickled, private_folder, serving_process
+from feedwater import (
+    agreement,
+    descriptors,
+    errors,
+    own_stream,
+    pickled,
+    private_folder,
+    serving_process,
+)
+from feedwater.device_copies import DeviceCopies
 from feedwater.offer import Offer
 from feedwater.own_stream import Share, Stream
+from feedwater.placement import RankPlacement
 from feedwater.provider import Supervisor
 from feedwater.sample_values import SampleError
 from feedwater.samples import plan_of
@@ -207,4 +218,42 @@ def test_a_fork_server_that_is_started_again_keeps_nobody(monkeypatch):
     monkeypatch.setattr(supervisor, "_begin", begin)
     monkeypatch.setattr(supervisor, "_check_code", bool)
     assert kept_of_caller(supervisor._renew) is None
+    supervisor.close()
+
+
+# --- what was logged, whose records a handler may keep --------------------------------------------
+
+
+def fails(*unused):
+    raise OSError("it is not supported")
+
+
+def test_a_warning_of_memory_that_cannot_be_pinned_keeps_nobody(caplog):
+    arena = Local()
+    arena.address, arena.size = 1 << 20, 1 << 20
+    copies = DeviceCopies(SimpleNamespace(pin=fails, unpin=fails))
+    assert kept_of_caller(lambda: copies._pin(arena)) is None
+    assert "cannot be pinned for the device (it is not supported)" in caplog.text
+
+
+def test_a_note_of_a_store_that_fails_keeps_nobody(caplog, monkeypatch):
+    place = RankPlacement(0, 2, 0, None, None)
+    monkeypatch.setattr(agreement, "process_group", lambda: place)
+    monkeypatch.setattr(agreement, "_torch_store", lambda: fails)
+    facts = SimpleNamespace(pipeline="ours", **dict.fromkeys([*agreement._TERMS], ""))
+    facts.pipeline_digest = ""
+    made = agreement.Agreement(False, 2)
+    with caplog.at_level(logging.DEBUG, "feedwater"):
+        assert kept_of_caller(lambda: made.check(place, facts)) is None
+    made.withdraw()
+    assert "is not compared: it is not supported" in caplog.text
+
+
+def test_a_warning_of_a_daemon_that_refuses_a_process_keeps_nobody(caplog, monkeypatch):
+    supervisor = unstarted()
+    supervisor._serves.set()
+    monkeypatch.setattr(supervisor, "_ensure", fails)
+    process = SimpleNamespace(number=0, attempts=5, pause=int)
+    assert kept_of_caller(lambda: supervisor._connect(process)) is None
+    assert "is not served at the moment" in caplog.text and "it is not supported" in caplog.text
     supervisor.close()
