@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import PurePosixPath
 from typing import Optional
 
-from .errors import DaemonLost, PermissionDenied
+from .errors import DaemonLost, InvalidArgument, PermissionDenied
 from .machine import cpu_list
 
 DATA_SOCKET = "data.sock"
@@ -176,6 +176,16 @@ def find(address: Optional[str], patience: float) -> str:
         time.sleep(_LOOK_S)
 
 
+def _working_directory(given: str) -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        raise InvalidArgument(
+            f"the address {given!r} is a relative path, and the working directory was removed: cd "
+            "elsewhere, or give the whole path"
+        ) from None
+
+
 def resolve(address: Optional[str] = None) -> str:
     """Return the daemon's runtime directory.
 
@@ -191,6 +201,8 @@ def resolve(address: Optional[str] = None) -> str:
         No address was given and no daemon is where one would be.
     PermissionDenied
         The same, and one of these places may not be looked into.
+    InvalidArgument
+        A relative path was given, and the working directory was removed.
     """
     given = os.fspath(address) if address else os.environ.get("FEEDWATER_ADDRESS")
     if given:
@@ -198,7 +210,8 @@ def resolve(address: Optional[str] = None) -> str:
         folder = folder if name in (DATA_SOCKET, CONTROL_SOCKET) else given
         # Absolute: the program may change its folder before a reconnect. `..` stays: behind a link
         # it is the parent of what the link names.
-        return str(PurePosixPath("/" if os.path.isabs(folder) else os.getcwd(), folder))
+        base = "/" if os.path.isabs(folder) else _working_directory(given)
+        return str(PurePosixPath(base, folder))
     tried = candidates(numa_node())
     closed, there = None, []
     for directory in tried:

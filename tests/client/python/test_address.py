@@ -65,6 +65,20 @@ def test_a_relative_address_stays_what_it_was_when_the_program_changes_its_folde
     assert len(list(loader)) == 10 and loader.stats()["reconnects"] == 1
 
 
+@pytest.mark.parametrize("by_environment", [False, True])
+def test_a_relative_address_in_a_folder_that_was_removed_is_told(
+    tmp_path, monkeypatch, by_environment
+):
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    monkeypatch.setenv("FEEDWATER_ADDRESS", "run" if by_environment else "/elsewhere")
+    with pytest.raises(feedwater.InvalidArgument, match=r"'run' is a relative.* was removed"):
+        address.resolve(None if by_environment else "run")
+    assert address.resolve("/run/feedwater/0/data.sock") == "/run/feedwater/0"
+
+
 def test_the_users_own_daemon_is_found(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.setattr(address, "numa_node", lambda: 0)
