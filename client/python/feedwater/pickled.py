@@ -187,9 +187,9 @@ def _main_is_a_file() -> bool:
 
 
 def _in_memory(data: bytes, buffers: list[pickle.PickleBuffer], modules: list[str]) -> Pickled:
-    fd = memory_kept("feedwater-own-code")
     files = files_of(modules)
     digest = hashlib.blake2b(digest_of(files), digest_size=16)
+    fd = memory_kept("feedwater-own-code")
     try:
         pieces, at = [], 0
         for piece in [memoryview(data), *(buffer.raw() for buffer in buffers)]:

@@ -95,13 +95,21 @@ class Supervisor:
             None ever will.
         """
         try:
-            self._thread.start()
+            self._start_thread()
             self._serves.wait()
             if self._error is not None:
                 raise copy.copy(self._error)
         except BaseException:
             self.close()
             raise
+
+    def _start_thread(self) -> None:
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            forget(self._woken)  # as the thread would in its end
+            close(self._own.fd)
+            raise errors.ResourceExhausted(f"{self.offer.what}: {error}") from None
 
     def close(self) -> None:
         """End the processes. Returns when they are gone. May be called again."""

@@ -13,6 +13,7 @@ from typing import Any, Optional
 from . import errors
 from .address import APPEARS_S
 from .arguments import integer
+from .descriptors import close
 from .fork_server import check_guarded
 from .offer import Offer
 from .own_stream import is_iterable
@@ -239,12 +240,12 @@ def serve(offer: Offer, own: Any, address: str, daemon: Optional[PrivateDaemon])
             "be mixed. Cure: close() what serve_source() or serve_op() returned for it, or take "
             "another name"
         )
-    supervisor = Supervisor(
-        offer,
-        pickled(own, "function" if offer.is_op else "dataset"),
-        address,
-        bool if daemon is None else daemon.ensure,
-    )
+    made = pickled(own, "function" if offer.is_op else "dataset")
+    try:
+        supervisor = Supervisor(offer, made, address, bool if daemon is None else daemon.ensure)
+    except BaseException:
+        close(made.fd)
+        raise
     supervisor.start()
     served = _here[address, offer.what] = Served(supervisor, own, daemon)
     return served

@@ -10,6 +10,7 @@ import importlib
 import os
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from own_processes import PATIENCE_S, is_alive, processes_of, wait_for
 from own_programs import MINE, run
 
 import feedwater
-from feedwater import errors, fork_server, provider, serving_process
+from feedwater import descriptors, errors, fork_server, pickled, provider, serving_process
 from feedwater.descriptors import no_fork
 from feedwater.session import Session
 
@@ -316,6 +317,32 @@ def test_a_fork_server_that_cannot_be_started_again_is_tried_again(
     os.kill(processes_of(os.getpid())[0], signal.SIGKILL)
     wait_for(lambda: len(daemon.askers) == 2)
     assert fails.left == 0 and daemon.askers[1].get(2)[0].code == MADE
+
+
+def files_in_memory() -> int:
+    links = (os.path.join("/proc/self/fd", name) for name in os.listdir("/proc/self/fd"))
+    return sum("feedwater-own-code" in os.readlink(one) for one in links if os.path.lexists(one))
+
+
+@pytest.mark.parametrize(
+    "module, name, error",
+    [
+        (threading.Thread, "start", RuntimeError("can't start new thread")),
+        (provider, "pipe", OSError(errno.EMFILE, "Too many open files")),
+        (pickled, "files_of", KeyboardInterrupt()),
+    ],
+)
+def test_what_cannot_be_served_leaves_no_descriptor(daemon, monkeypatch, module, name, error):
+    def fail(*unused, **options):
+        raise error
+
+    gc.collect()
+    before = set(descriptors._kept), files_in_memory()
+    with monkeypatch.context() as patch:
+        patch.setattr(module, name, fail)
+        with pytest.raises(type(error), match=None if name == "files_of" else error.args[-1]):
+            feedwater.serve_source("mine", own.Numbers(), address=str(daemon.directory))
+    assert (descriptors._kept, files_in_memory()) == before
 
 
 def test_a_fork_as_a_process_is_given_its_socket_does_not_keep_it(serve, monkeypatch, tmp_path):
