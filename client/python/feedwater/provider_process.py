@@ -154,6 +154,7 @@ class Server:
             if self._region is not None:
                 faulthandler.enable(file=sys.__stderr__ or 2)
                 self._region.close()
+            del self._maker  # a stream calls this object: each would keep the other, and the region
 
     def _packet(self) -> tuple[bytes, list[int]]:
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import gc
 import logging
+import socket
 import threading
 import weakref
 from types import SimpleNamespace
@@ -31,6 +32,7 @@ from feedwater.offer import Offer
 from feedwater.own_stream import Share, Stream
 from feedwater.placement import RankPlacement
 from feedwater.provider import Supervisor
+from feedwater.provider_process import Lost, Server, Service
 from feedwater.sample_values import SampleError
 from feedwater.samples import plan_of
 from feedwater.served import Served
@@ -202,6 +204,21 @@ def test_a_sample_that_cannot_be_made_keeps_no_stream(no_worker):
         return weakref.ref(stream)
 
     assert streams()() is None
+
+
+def test_a_connection_that_is_lost_leaves_no_stream():
+    plan = plan_of([(0, next(iter(own.Stream())))], None)
+
+    def served():
+        sock, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        service = Service(plan, 60.0, False, Share(0, 1, 40))
+        server = Server(sock, None, own.Stream, service, None)
+        other.close()
+        with pytest.raises(Lost, match="the daemon closed the connection"):
+            server.run()
+        return weakref.ref(server)
+
+    assert served()() is None
 
 
 def test_a_fork_server_that_is_started_again_keeps_nobody(monkeypatch):
