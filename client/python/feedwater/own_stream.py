@@ -182,8 +182,11 @@ class _Epoch:
     def forget(self) -> None:
         """Let the iterator and its copy of the dataset go: nothing comes any more."""
         self._samples = iter(())
-        if self._info is not None:
-            self._info = replace(self._info, dataset=None)
+        info = self._info
+        if info is not None:
+            self._info = replace(info, dataset=None)
+            if get_worker_info() is info:
+                _announce(self._info)
 
     def _too_short(self) -> str:
         share = self._share

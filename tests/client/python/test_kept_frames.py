@@ -206,6 +206,24 @@ def test_a_sample_that_cannot_be_made_keeps_no_stream(no_worker):
     assert streams()() is None
 
 
+def test_an_epoch_that_has_ended_keeps_no_dataset(no_worker):
+    made = []
+
+    def fresh():
+        dataset = own.Stream(3)
+        made.append(weakref.ref(dataset))
+        return dataset
+
+    plan = plan_of([(0, next(iter(own.Stream())))], None)
+    stream = Stream(fresh, plan, Share(0, 1, 4), False, int, str, lambda: True)
+    stream.make(2, 1, 2, [])
+    assert made[0]() is feedwater.get_worker_info().dataset
+    with pytest.raises(SampleError, match="ended in worker 0 of 1 after 3 samples"):
+        stream.make(3, 1, 2, [])
+    assert len(made) == 1 and made[0]() is None
+    assert feedwater.get_worker_info().num_workers == 1
+
+
 def test_a_connection_that_is_lost_leaves_no_stream():
     plan = plan_of([(0, next(iter(own.Stream())))], None)
 
