@@ -1,5 +1,7 @@
 #include "server/pipeline/job_files.h"
 
+#include <xxhash.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -120,6 +122,12 @@ absl::Status JobFiles::Settle(uint32_t object, const FileCache::Facts& now, Reac
     // A time that has not come yet is of another clock, or ours was set back: it tells nothing.
     // One that was unpacked is as old as what it was made from, which LookAround looks at.
     const bool is_own = absl::c_linear_search(dataset_->roots(), &dataset_->RootOf(object));
+    // Another file may have stood here for a moment only, so that no look finds it.
+    const int64_t indexed_ns = is_own ? dataset_->IndexedChangeNs(object) : 0;
+    if (indexed_ns != 0 && now.changed_ns != indexed_ns) {
+      dataset_->MarkOutOfDate(object);
+      return changed("has changed since the dataset was indexed");
+    }
     if (is_own && now.changed_ns <= ClockNs(CLOCK_REALTIME)) {
       MutexLock lock(&mu_);
       if (!absl::c_binary_search(later_ns_, now.changed_ns)) {
@@ -170,7 +178,7 @@ absl::StatusOr<std::shared_ptr<const OpenedFile>> JobFiles::Open(uint32_t object
 
 absl::StatusOr<uint64_t> JobFiles::StampOf(const std::vector<Extent>& extents, Reach reach) {
   FW_RETURN_IF_ERROR(Prepare());
-  uint64_t sum = 0;
+  uint64_t all = 0;
   for (const Extent& extent : extents) {
     uint64_t stamp = StampAt(extent.object).load(std::memory_order_acquire);
     if (stamp == 0) {
@@ -185,9 +193,10 @@ absl::StatusOr<uint64_t> JobFiles::StampOf(const std::vector<Extent>& extents, R
       FW_RETURN_IF_ERROR(Settle(extent.object, *now, reach));
       stamp = now->stamp;
     }
-    sum += stamp;
+    // In their order: files of one record that took each other's place are another record.
+    all = all == 0 ? stamp : XXH3_64bits_withSeed(&stamp, sizeof(stamp), all) | 1;
   }
-  return sum;
+  return all;
 }
 
 }  // namespace feedwater::server

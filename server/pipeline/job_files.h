@@ -7,10 +7,11 @@
 // A file that the job has not looked at yet is refused, too, when it was changed after the job was
 // opened: others may have been read as they were before. Its change time shows that. It does not
 // show a change within 20 ms, or where the file system's clock is behind ours or as far ahead of it
-// as the change is old. As long as there are such files, the folders and files that the index
-// depends on are looked at, too: once a second, and with the last file. A rank that has lost its
-// daemon goes on with files as they were when its stream was first opened: the new job counts as
-// opened then.
+// as the change is old. So a file whose change time is in the index (a shard, a table) must have
+// that one. As long as there are files that were not looked at, the folders and files that the
+// index depends on are looked at, too: once a second, and with the last file. A rank that has lost
+// its daemon goes on with files as they were when its stream was first opened: the new job counts
+// as opened then.
 //
 // A file is known by its stamp (storage/engine.h): device, inode, size, times. A look costs one
 // system call or so, once for each file in a job's life.
@@ -59,7 +60,7 @@ class JobFiles : public std::enable_shared_from_this<JobFiles> {
   absl::StatusOr<std::shared_ptr<const OpenedFile>> Open(uint32_t object, Reach reach,
                                                          uint32_t user);
 
-  // Of the files of these extents, in all; the same errors.
+  // Of the files of these extents, in their order; the same errors.
   absl::StatusOr<uint64_t> StampOf(const std::vector<Extent>& extents, Reach reach);
 
  private:

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/hash/hash.h"
 #include "absl/strings/str_split.h"
 #include "server/base/clock.h"
 #include "server/source/digest.h"
@@ -154,6 +155,26 @@ Dependencies IndexedDataset::dependencies(int64_t as_of_ns) const {
   return all;
 }
 
+int64_t IndexedDataset::IndexedChangeNs(uint32_t object) const {
+  const absl::StatusOr<TextColumn> paths = parts_.index->Texts(kStampPaths);
+  const absl::StatusOr<NumberColumn> numbers = parts_.index->Numbers(kStamps);
+  if (!paths.ok() || !numbers.ok() || numbers->size() != paths->size() * kStampNumbers) return 0;
+  absl::call_once(stamps_sorted_, [&] {
+    for (size_t i = 0; i < paths->size(); ++i)
+      stamp_of_path_.emplace_back(absl::HashOf((*paths)[i]), i);
+    absl::c_sort(stamp_of_path_);
+  });
+  const std::string path = ObjectPath(object);
+  const std::pair<size_t, size_t> first{absl::HashOf(absl::string_view(path)), 0};
+  for (auto at = absl::c_lower_bound(stamp_of_path_, first);
+       at != stamp_of_path_.end() && at->first == first.first; ++at) {
+    const size_t n = at->second * kStampNumbers;
+    const bool is_file = (*numbers)[n + 1] != 0;  // with bytes
+    if (is_file && (*paths)[at->second] == path) return static_cast<int64_t>((*numbers)[n + 3]);
+  }
+  return 0;
+}
+
 void IndexedDataset::MarkOutOfDate(uint32_t /*object*/) const {
   if (out_of_date_.exchange(true) || parts_.saved_as.empty()) return;
   unlink(parts_.saved_as.c_str());
@@ -278,6 +299,8 @@ absl::Status IndexBuilder::TakeOwnAlone() {
 
 int64_t IndexedDataset::memory_bytes() const {
   int64_t bytes = parts_.index->bytes();
+  if (const absl::StatusOr<TextColumn> paths = parts_.index->Texts(kStampPaths); paths.ok())
+    bytes += static_cast<int64_t>(paths->size() * sizeof(stamp_of_path_[0]));
   for (const std::string& name : parts_.classes)
     bytes += static_cast<int64_t>(sizeof(std::string) + name.size() + 1);  // as reserved
   return bytes + static_cast<int64_t>(shard_starts_.size() * sizeof(int64_t));

@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/call_once.h"
 #include "absl/strings/str_cat.h"
 #include "server/base/key.h"
 #include "server/base/memory_budget.h"
@@ -157,6 +158,7 @@ class IndexedDataset : public Dataset {
   const std::vector<int64_t>& shard_starts() const final { return shard_starts_; }
   absl::Status LookAgain(Reach reach = Reach::kAnywhere) const final;
   Dependencies dependencies(int64_t as_of_ns) const final;
+  int64_t IndexedChangeNs(uint32_t object) const final;
   void MarkOutOfDate(uint32_t object) const final;
 
  protected:
@@ -170,6 +172,9 @@ class IndexedDataset : public Dataset {
   const IndexedParts parts_;
   std::vector<int64_t> shard_starts_;
   mutable std::atomic<bool> out_of_date_{false};
+  // Hashes of the paths of stamps, sorted, and where these stand; made when it is first asked for.
+  mutable absl::once_flag stamps_sorted_;
+  mutable std::vector<std::pair<size_t, size_t>> stamp_of_path_;
 };
 
 class Format {

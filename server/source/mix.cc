@@ -294,6 +294,11 @@ class MixDataset final : public Dataset {
     return all;
   }
 
+  int64_t IndexedChangeNs(uint32_t object) const override {
+    const size_t i = HolderOf(object);
+    return sources_[i]->IndexedChangeNs(Within(i, object));
+  }
+
   void MarkOutOfDate(uint32_t object) const override {
     const size_t i = HolderOf(object);
     sources_[i]->MarkOutOfDate(Within(i, object));

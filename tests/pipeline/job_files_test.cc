@@ -92,6 +92,24 @@ TEST_F(ExchangedFolder, IsSeenAtTheLastFileAtTheLatest) {
 }
 
 // Records that follow one another are read at once: the error of the one read is that of each.
+TEST_F(ExchangedFolder, IsSeenAtOnceInAShardBehindALinkThatIsTurned) {
+  for (int file = 1; file <= kFiles; ++file) {  // times of their own
+    const std::string name = absl::StrCat("other/data_batch_", file, ".bin");
+    folder_.Write(name, std::string(std::filesystem::file_size(folder_ / name), 'x'));
+  }
+  std::filesystem::create_directory_symlink("cifar", folder_ / "cur");
+  std::this_thread::sleep_for(kTick);
+  DatasetOptions options;
+  options.roots = folder_.AsRoot();
+  const auto linked = OpenDataset(ParseNode("{format: cifar10, root: root, path: cur}"), options);
+  ASSERT_TRUE(linked.ok()) << linked.status();
+  const auto job = JobFiles::Create(*linked, files_, nullptr);
+  EXPECT_TRUE(job->Open(0, Reach::kAnywhere, 0).ok());
+  std::filesystem::remove(folder_ / "cur");
+  std::filesystem::create_directory_symlink("other", folder_ / "cur");
+  EXPECT_TRUE(absl::IsFailedPrecondition(job->Open(1, Reach::kAnywhere, 0).status()));
+}
+
 TEST_F(ExchangedFolder, EndsAJobThatReadsItsRecordsInStoredOrder) {
   const auto pipeline = LoadPipeline(
       "version: 1\ndataset: {format: cifar10, root: root, path: cifar}\n"
@@ -291,6 +309,9 @@ class WatchedFiles final : public Dataset {
                        all.later_ns.end());
     return all;
   }
+  int64_t IndexedChangeNs(uint32_t object) const override {
+    return object < indexed_ns.size() ? indexed_ns[object] : 0;
+  }
   int64_t ChangedNs(uint32_t object) const {
     struct stat info {};
     EXPECT_EQ(stat(absl::StrCat(root_->path(), "/", object).c_str(), &info), 0);
@@ -302,6 +323,7 @@ class WatchedFiles final : public Dataset {
   }
 
   Dependencies depends_on;
+  std::vector<int64_t> indexed_ns;
   std::function<absl::Status(Reach)> look = [](Reach) { return absl::OkStatus(); };
 
  private:
@@ -386,6 +408,31 @@ TEST_F(JobFilesTest, OneOfThoseWhoTakeTheLastFilesLooksAfterAllOfThem) {
     for (std::thread& thread : threads) thread.join();
     EXPECT_GE(looks, 1);
   }
+}
+
+// Another one, with older times, may have stood there for a moment: no look finds it afterwards.
+TEST_F(JobFilesTest, AFileMustHaveTheTimeWithWhichItWasIndexed) {
+  dataset_->indexed_ns = {dataset_->ChangedNs(0), dataset_->ChangedNs(1) - 1, 0};
+  const auto job = JobFiles::Create(dataset_, files_, nullptr);
+  EXPECT_TRUE(job->Open(0, Reach::kAnywhere, 0).ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(job->Open(1, Reach::kAnywhere, 0).status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(job->StampOf({{1, 0, 5}}, Reach::kAnywhere).status()));
+  EXPECT_TRUE(job->Open(2, Reach::kAnywhere, 0).ok()) << "the index does not have it";
+}
+
+// As of a pair of pictures whose two folders are exchanged.
+TEST_F(JobFilesTest, FilesThatTakeEachOthersPlaceAreAnotherRecord) {
+  const auto job = JobFiles::Create(dataset_, files_, nullptr);
+  const auto stamp = [&](std::vector<Extent> extents) {
+    const auto of = job->StampOf(extents, Reach::kAnywhere);
+    EXPECT_TRUE(of.ok()) << of.status();
+    return of.value_or(0);
+  };
+  const Extent a{0, 0, 5}, b{1, 0, 5}, c{2, 0, 5};
+  EXPECT_NE(stamp({a, b}), stamp({b, a}));
+  EXPECT_NE(stamp({a, b, c}), stamp({b, a, c}));
+  EXPECT_NE(stamp({a, a}), stamp({b, b}));
+  EXPECT_EQ(stamp({a, b}), stamp({a, b}));
 }
 
 // /proc stands for storage that may hang.
