@@ -43,11 +43,12 @@ struct RecordBytes::Read final : StorageRead {
 RecordReader::RecordReader(std::unique_ptr<ReadEngine> engine, size_t engine_depth,
                            std::shared_ptr<FileCache> files, std::shared_ptr<MemoryBudget> budget,
                            int64_t retry_for_ns, std::shared_ptr<StorageCalls> calls,
-                           std::optional<StorageKind> kind, std::shared_ptr<ReadCounts> counts)
+                           std::optional<StorageKind> kind, std::shared_ptr<ReadCounts> counts,
+                           RoomMaker make_room)
     : counts_(std::move(counts)),
       kind_(kind),
       storage_(std::move(engine), engine_depth, std::move(files), std::move(budget), retry_for_ns,
-               std::move(calls), counts_, this),
+               std::move(calls), counts_, std::move(make_room), this),
       depth_(kLeastDepth) {}
 
 RecordReader::~RecordReader() = default;

@@ -102,11 +102,12 @@ class RecordReader final : private StorageReads::Client {
   // `retry_for_ns`, each time with the file opened anew. With `calls` and an owner, files on
   // storage that may hang are opened and read by its threads, and what hangs is left to them when
   // nobody wants it any more. `kind` is what all roots are taken to lie on; nothing: what they do.
+  // `make_room`: as StorageReads has it.
   RecordReader(std::unique_ptr<ReadEngine> engine, size_t engine_depth,
                std::shared_ptr<FileCache> files, std::shared_ptr<MemoryBudget> budget,
                int64_t retry_for_ns = 0, std::shared_ptr<StorageCalls> calls = nullptr,
                std::optional<StorageKind> kind = std::nullopt,
-               std::shared_ptr<ReadCounts> counts = nullptr);
+               std::shared_ptr<ReadCounts> counts = nullptr, RoomMaker make_room = nullptr);
   ~RecordReader() override;  // REQUIRES: nothing in flight
 
   // Whether another ticket's records should be started now: enough to keep the storage busy, and no

@@ -193,8 +193,8 @@ struct Runtime::Impl {
     }
     if (!engine.ok()) return engine.status();
     return std::make_unique<RecordReader>(*std::move(engine), engine_options.depth, files, budget,
-                                          options.retry_for_ns, calls, options.storage_kind,
-                                          counts);
+                                          options.retry_for_ns, calls, options.storage_kind, counts,
+                                          options.make_room);
   }
 
   // What a job of this user takes is reserved there; null: nowhere.

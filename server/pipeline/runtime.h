@@ -10,13 +10,13 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "server/base/counters.h"
+#include "server/base/room_maker.h"
 #include "server/base/user_shares.h"
 #include "server/batch/slot_layout.h"
 #include "server/batch/slot_pool.h"
@@ -37,12 +37,11 @@ struct RuntimeOptions {
   bool direct_io = false;
   std::optional<StorageKind> storage_kind;  // that roots are taken to lie on; nothing: what they do
   size_t max_open_files = 1024;
-  int64_t retry_for_ns = 10'000'000'000;  // reads that failed for a reason that can pass
-  int64_t reads_per_uid = 0;              // samples of one user on their way; 0: no limit
-  int numa_node = -1;                     // -1: not bound
-  std::shared_ptr<UserShares> shares;     // of memory; may be null
-  // As SampleRooms::Options has it; may be null.
-  std::function<bool(uint32_t user, const absl::Status& refusal)> make_room;
+  int64_t retry_for_ns = 10'000'000'000;           // reads that failed for a reason that can pass
+  int64_t reads_per_uid = 0;                       // samples of one user on their way; 0: no limit
+  int numa_node = -1;                              // -1: not bound
+  std::shared_ptr<UserShares> shares;              // of memory; may be null
+  RoomMaker make_room;                             // for large images and records; may be null
   std::shared_ptr<BadSampleLog> bad_samples;       // may be null
   std::shared_ptr<const Breadcrumbs> breadcrumbs;  // one crumb a worker; may be null
   std::shared_ptr<DecoderHost> decoders;           // for isolated jobs; null: there are none

@@ -27,6 +27,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "server/base/mutex.h"
+#include "server/base/room_maker.h"
 #include "server/base/user_shares.h"
 
 namespace feedwater::server {
@@ -38,9 +39,7 @@ class SampleRooms : public std::enable_shared_from_this<SampleRooms> {
     int workers = 1;
     std::function<void()> changed;  // workers may give back memory: Settle; may be null
     absl::Duration patience = absl::Seconds(2);  // with memory that comes back
-    // Lets go of what nobody uses, for a large image of the user that was refused; whether that
-    // may help. May be null.
-    std::function<bool(uint32_t user, const absl::Status& refusal)> make_room;
+    RoomMaker make_room;                         // for a large image; may be null
   };
   static std::shared_ptr<SampleRooms> Create(Options options) {
     return std::shared_ptr<SampleRooms>(new SampleRooms(std::move(options)));

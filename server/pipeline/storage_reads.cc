@@ -25,13 +25,14 @@ MemoryBudget* ShareOf(const StorageRead& read) {  // of its job's user; may be n
 StorageReads::StorageReads(std::unique_ptr<ReadEngine> engine, size_t engine_depth,
                            std::shared_ptr<FileCache> files, std::shared_ptr<MemoryBudget> budget,
                            int64_t retry_for_ns, std::shared_ptr<StorageCalls> calls,
-                           std::shared_ptr<ReadCounts> counts, Client* client)
+                           std::shared_ptr<ReadCounts> counts, RoomMaker make_room, Client* client)
     : engine_(std::move(engine)),
       engine_depth_(engine_depth),
       files_(std::move(files)),
       calls_(std::move(calls)),
       counts_(std::move(counts)),
       retry_for_ns_(retry_for_ns),
+      make_room_(std::move(make_room)),
       client_(client),
       buffers_(std::move(budget)) {}
 
@@ -39,6 +40,7 @@ StorageReads::~StorageReads() { mailbox_->Close(); }
 
 void StorageReads::Add(StorageRead* read) {
   read->is_held = false;
+  read->asked_for_room = false;
   read->is_settled = true;
   ++open_reads_;
   open_bytes_ += read->length;
@@ -148,14 +150,20 @@ absl::Status StorageReads::Begin(StorageRead* read) {
 
 absl::Status StorageReads::GetBuffer(StorageRead* read, size_t capacity, bool goes_away) {
   MemoryBudget* const share = ShareOf(*read);
-  absl::StatusOr<ReadBuffers::Buffer> buffer =
-      goes_away ? buffers_.GetForAway(capacity, share) : buffers_.Get(capacity, share);
+  const bool fits = share == nullptr || static_cast<int64_t>(capacity) <= share->limit_bytes();
+  const auto get = [&] {
+    return goes_away ? buffers_.GetForAway(capacity, share) : buffers_.Get(capacity, share);
+  };
+  absl::StatusOr<ReadBuffers::Buffer> buffer = get();
+  if (!buffer.ok() && fits && make_room_ != nullptr && read->user.has_value() &&
+      !std::exchange(read->asked_for_room, true) && make_room_(*read->user, buffer.status())) {
+    buffer = get();
+  }
   if (buffer.ok()) {
     read->buffer = *std::move(buffer);
     return absl::OkStatus();
   }
   // Others have the memory at the moment: a running job tries again before it ends for that.
-  const bool fits = share == nullptr || static_cast<int64_t>(capacity) <= share->limit_bytes();
   return fits ? StorageStatus(ENOMEM, buffer.status().message()) : buffer.status();
 }
 

@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/base/room_maker.h"
 #include "server/pipeline/away_read.h"
 #include "server/pipeline/job_files.h"
 #include "server/pipeline/read_buffers.h"
@@ -50,7 +51,8 @@ struct StorageRead {
   std::shared_ptr<const void> holds;  // the program's memory
   bool is_settled = true;             // what it gives is what its file's stamp stands for
   Retries retries;
-  bool is_held = false;  // storage holds it up
+  bool is_held = false;         // storage holds it up
+  bool asked_for_room = false;  // for its buffer
   std::shared_ptr<AwayRead> away;
 };
 
@@ -68,12 +70,13 @@ class StorageReads {
   };
 
   // `retry_for_ns`: how long a read is tried again, each time with its file opened anew. `calls`
-  // may be null: then no read is left behind. So may `counts`: nothing is counted. `client`
+  // may be null: then no read is left behind. So may `counts`: nothing is counted. `make_room` may
+  // be null, too; else it is asked once for each read of a user whose buffer was refused. `client`
   // outlives this object.
   StorageReads(std::unique_ptr<ReadEngine> engine, size_t engine_depth,
                std::shared_ptr<FileCache> files, std::shared_ptr<MemoryBudget> budget,
                int64_t retry_for_ns, std::shared_ptr<StorageCalls> calls,
-               std::shared_ptr<ReadCounts> counts, Client* client);
+               std::shared_ptr<ReadCounts> counts, RoomMaker make_room, Client* client);
   ~StorageReads();  // REQUIRES: no read is open
 
   void Add(StorageRead* read);  // opens it; the engine gets it with the next Submit
@@ -132,6 +135,7 @@ class StorageReads {
   const std::shared_ptr<StorageCalls> calls_;
   const std::shared_ptr<ReadCounts> counts_;
   const int64_t retry_for_ns_;
+  const RoomMaker make_room_;
   Client* const client_;
   // Where the last read of a dataset ended.
   const ObjectSource* last_source_ = nullptr;

@@ -1,9 +1,13 @@
-// What storage or a program owes when nobody waits for it any more.
+// What storage or a program owes when nobody waits for it any more, and reads that are refused
+// their memory.
 #include "server/pipeline/storage_reads.h"
 
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <string>
+
+#include "tests/storage/temp_folder.h"
 
 namespace feedwater::server {
 namespace {
@@ -62,6 +66,7 @@ class LeftReads : public ::testing::Test {
                       0,
                       nullptr,
                       nullptr,
+                      nullptr,
                       &client_};
 };
 
@@ -95,6 +100,88 @@ TEST_F(LeftReads, WhatCameAtTheLastMomentIsLetGoAtOnce) {
   home->Leave(away.get());
   away = nullptr;
   EXPECT_TRUE(window.expired());
+}
+
+// A record of 20 MiB where the budget has 4 MiB left.
+class LargeReads : public ::testing::Test, public ObjectSource {
+ protected:
+  static constexpr int64_t kMiB = 1 << 20, kRecordBytes = 20 * kMiB;
+  static constexpr uint32_t kUser = 7;
+
+  LargeReads() {
+    temp_.Write("large", std::string(kRecordBytes, 'x'));
+    root_ = *temp_.AsRoot()->Find("root");
+    read_.source = this;
+    read_.length = kRecordBytes;
+    read_.user = kUser;
+  }
+  const Root& root() const override { return *root_; }
+  std::string ObjectPath(uint32_t) const override { return "large"; }
+
+  // As a worker does it.
+  void Read(StorageReads& reads) {
+    client_.finished = nullptr;
+    reads.Add(&read_);
+    for (int64_t slept_ns = 0; client_.finished == nullptr;) {
+      reads.Submit();
+      if (client_.finished == nullptr && !reads.Await(INT64_MAX, &slept_ns)) break;
+      reads.LookAround();
+    }
+    ASSERT_EQ(client_.finished, &read_);
+  }
+  std::unique_ptr<StorageReads> Reads(int64_t retry_for_ns, RoomMaker make_room) {
+    return std::make_unique<StorageReads>(*CreateEngine("pread", {4}), 4,
+                                          std::make_shared<FileCache>(4, false), budget_,
+                                          retry_for_ns, nullptr, nullptr, make_room, &client_);
+  }
+
+  TempFolder temp_;
+  std::shared_ptr<const Root> root_;
+  const std::shared_ptr<MemoryBudget> budget_ = MemoryBudget::Create(64 * kMiB);
+  MemoryReservation caches_ = *budget_->Reserve("caches", 60 * kMiB);
+  Client client_;
+  StorageRead read_;
+  int asked_ = 0;
+};
+
+TEST_F(LargeReads, WhatNobodyUsesMakesRoomForThem) {
+  const auto reads = Reads(0, [&](uint32_t user, const absl::Status& refusal) {
+    ++asked_;
+    EXPECT_EQ(user, kUser);
+    EXPECT_GE(RefusedMemoryOf(refusal).value_or(RefusedMemory()).bytes, kRecordBytes) << refusal;
+    caches_.Release();
+    return true;
+  });
+  Read(*reads);
+  EXPECT_TRUE(read_.op.status.ok()) << read_.op.status;
+  EXPECT_EQ(asked_, 1);
+  reads->Free(&read_);
+}
+
+TEST_F(LargeReads, RoomIsAskedForOnceForEach) {
+  constexpr int64_t kRetryForNs = 50'000'000;
+  const auto reads = Reads(kRetryForNs, [&](uint32_t, const absl::Status&) {
+    ++asked_;
+    return true;  // it may have helped
+  });
+  for (int i = 1; i <= 2; ++i) {
+    read_.retries = Retries();
+    Read(*reads);
+    EXPECT_TRUE(absl::IsResourceExhausted(read_.op.status)) << read_.op.status;
+    EXPECT_GT(read_.retries.count(), 1);
+    EXPECT_EQ(asked_, i);
+    reads->Free(&read_);
+  }
+}
+
+// It would help nobody.
+TEST_F(LargeReads, NoRoomIsAskedForWithoutAUser) {
+  read_.user = std::nullopt;
+  const auto reads = Reads(0, [&](uint32_t, const absl::Status&) { return ++asked_ > 0; });
+  Read(*reads);
+  EXPECT_TRUE(absl::IsResourceExhausted(read_.op.status)) << read_.op.status;
+  EXPECT_EQ(asked_, 0);
+  reads->Free(&read_);
 }
 
 }  // namespace
