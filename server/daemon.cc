@@ -139,7 +139,8 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   const auto charge = [runtime = runtime_.get()](uid_t user, int64_t cpu_ns) {
     runtime->ChargeUser(user, cpu_ns);
   };
-  FW_ASSIGN_OR_RETURN(providers_, Providers::Create({shares_, limits.providers_per_uid}));
+  FW_ASSIGN_OR_RETURN(providers_,
+                      Providers::Create({shares_, limits.providers_per_uid, runtime.make_room}));
   catalogue_ = std::make_shared<Catalogue>(Catalogue::Options{
       config.state_dir, shares_, static_cast<size_t>(limits.pipeline_bytes.bytes), CapsOf(limits),
       cache_, StagingArea::Below(config.state_dir, config.stage.disk.bytes), providers_,
@@ -262,6 +263,8 @@ void Daemon::Stop() {
   control_.reset();
   data_.reset();  // ends the sessions: their events reach service_ and runtime_
   service_.reset();
+  // Its thread must not be the last to hold the catalogue, which would end it with itself.
+  if (providers_ != nullptr) providers_->StopGrowing();
   catalogue_.reset();  // what it opens is charged to users of runtime_
   runtime_.reset();
   providers_.reset();

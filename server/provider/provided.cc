@@ -132,7 +132,8 @@ absl::Status Provided::Enter(std::shared_ptr<Channel> channel) {
   if (record_bytes > kMostEntryBytes) return Annotate(TooLarge(record_bytes), "a record");
   const int64_t room = std::max(
       std::clamp(kRecordsOfWindow * record_bytes, kLeastDataBytes, kUsualDataBytes), record_bytes);
-  FW_ASSIGN_OR_RETURN(std::shared_ptr<SharedWindows> windows, SharedWindows::Make(room, memory_));
+  FW_ASSIGN_OR_RETURN(std::shared_ptr<SharedWindows> windows,
+                      SharedWindows::MakeWithRoom(room, memory_));
   FW_RETURN_IF_ERROR(channel->Give(std::move(windows)));
   Deliveries deliveries;
   {

@@ -152,6 +152,16 @@ absl::StatusOr<std::shared_ptr<Providers::UserOps>> Providers::OpsOf(
 
 // What the offer is of: what others serve already, or something new.
 absl::StatusOr<std::shared_ptr<Provided>> Providers::Admit(const Offer& offer) {
+  absl::StatusOr<std::shared_ptr<Provided>> provided = AdmitOnce(offer);
+  // Memory is of no help where a user has too many processes.
+  if (options_.make_room != nullptr && RefusedMemoryOf(provided.status()) &&
+      options_.make_room(offer.user, provided.status())) {
+    provided = AdmitOnce(offer);
+  }
+  return provided;
+}
+
+absl::StatusOr<std::shared_ptr<Provided>> Providers::AdmitOnce(const Offer& offer) {
   std::shared_ptr<Provided> provided, superseded;
   {
     MutexLock lock(&mu_);
@@ -183,8 +193,9 @@ absl::StatusOr<std::shared_ptr<Provided>> Providers::Admit(const Offer& offer) {
                          "; cure: another name, or end those first"));
       }
       superseded = std::move(provided);
-      provided = std::make_shared<Provided>(offer, WindowMemory{offer.user, share, watch_}, maker_,
-                                            std::move(own), deaths_);
+      provided = std::make_shared<Provided>(
+          offer, WindowMemory{offer.user, share, watch_, options_.make_room}, maker_,
+          std::move(own), deaths_);
       there = provided;
     }
     ++processes;

@@ -21,6 +21,7 @@
 #include "absl/base/thread_annotations.h"
 #include "server/base/fd.h"
 #include "server/base/mutex.h"
+#include "server/base/room_maker.h"
 #include "server/base/user_shares.h"
 #include "server/provider/provided.h"
 #include "server/provider/window_maker.h"
@@ -32,9 +33,12 @@ class Providers final : public OfferedSources {
   struct Options {
     std::shared_ptr<UserShares> shares;  // of memory; may be null
     int64_t processes_per_uid = 64;
+    RoomMaker make_room = nullptr;  // for windows and offers; may be null
   };
   static absl::StatusOr<std::shared_ptr<Providers>> Create(Options options);
   ~Providers() override;
+  // No larger windows are made any more, and nothing asks for room for them.
+  void StopGrowing() { maker_->Stop(); }
 
   // The connection serves the offer from now on. Returns how many processes do. AlreadyExists when
   // others serve something else under that name; ResourceExhausted over a limit.
@@ -72,6 +76,7 @@ class Providers final : public OfferedSources {
   absl::StatusOr<std::shared_ptr<Provided>> Get(uint32_t user, const std::string& name,
                                                 Offer::Kind kind) ABSL_LOCKS_EXCLUDED(mu_);
   absl::StatusOr<std::shared_ptr<Provided>> Admit(const Offer& offer) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::StatusOr<std::shared_ptr<Provided>> AdmitOnce(const Offer& offer) ABSL_LOCKS_EXCLUDED(mu_);
   std::string ServedNamesLocked(uint32_t user, Offer::Kind kind) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Watch(int fd, uint64_t id, bool is_pidfd);

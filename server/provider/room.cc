@@ -88,8 +88,8 @@ absl::Status Provided::Grow(const Growth& growth, Deliveries* deliveries) {
       SharedWindows::Make(grown_bytes, memory_);
   // With less slack, where there is no room for more.
   const int64_t least_bytes = std::max(growth.data_bytes, before_bytes + before_bytes / 16);
-  if (absl::IsResourceExhausted(windows.status()) && least_bytes < grown_bytes)
-    windows = SharedWindows::Make(least_bytes, memory_);
+  if (absl::IsResourceExhausted(windows.status()))
+    windows = SharedWindows::MakeWithRoom(std::min(least_bytes, grown_bytes), memory_);
   std::shared_ptr<const SharedWindows> before;  // unmapped without the lock
   absl::Status status = windows.status();
   {

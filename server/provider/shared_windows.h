@@ -12,16 +12,19 @@
 #include "proto/shm/wire.h"
 #include "server/base/fd.h"
 #include "server/base/memory_budget.h"
+#include "server/base/room_maker.h"
 #include "server/base/status.h"
 #include "server/transport/arena_watch.h"
 
 namespace feedwater::server {
 
-// Whose memory windows are, and who counts it for as long as anybody keeps it; both may be null.
+// Whose memory windows are, who counts it for as long as anybody keeps it, and what makes room for
+// it; all may be null.
 struct WindowMemory {
   uint32_t owner = 0;
   std::shared_ptr<MemoryBudget> share;
   std::shared_ptr<ArenaWatch> watch;
+  RoomMaker make_room = nullptr;
 };
 
 class SharedWindows {
@@ -33,6 +36,12 @@ class SharedWindows {
   // for them.
   static absl::StatusOr<std::shared_ptr<SharedWindows>> Make(int64_t data_bytes,
                                                              const WindowMemory& memory);
+  // The same, once more where room was made for them. No lock is held meanwhile.
+  static absl::StatusOr<std::shared_ptr<SharedWindows>> MakeWithRoom(int64_t data_bytes,
+                                                                     const WindowMemory& memory) {
+    return OnceMoreWithRoom(memory.make_room, memory.owner,
+                            [&] { return Make(data_bytes, memory); });
+  }
   ~SharedWindows();
   SharedWindows(const SharedWindows&) = delete;
   SharedWindows& operator=(const SharedWindows&) = delete;

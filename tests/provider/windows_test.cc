@@ -51,6 +51,79 @@ TEST_F(ProvidersTest, WhatNoWindowCanHoldIsRefusedWithTheSum) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("providers"));
 }
 
+// All but 1 MiB is held by what gives way once it is asked.
+class ProvidersBesideIdleCaches : public ProvidersTest {
+ protected:
+  static constexpr int64_t kMiB = 1 << 20;
+
+  void Hold() {
+    caches_ = *shares_->whole()->Reserve("caches", shares_->whole()->free_bytes() - kMiB);
+  }
+  // An answer of so many bytes, where the window has room.
+  static PlayedProcess::Make Gives(uint64_t bytes) {
+    return [bytes](PlayedProcess& self, uint32_t, wire::Entry* entry) {
+      const bool fits = self.data_bytes() >= bytes;
+      entry->bytes = bytes;
+      entry->offset = SharedWindows::kEntriesBytes;
+      entry->code =
+          static_cast<uint32_t>(fits ? wire::EntryCode::kMade : wire::EntryCode::kTooLarge);
+      return true;
+    };
+  }
+
+  MemoryReservation caches_;
+  std::atomic<int> asked_{0};
+  const std::shared_ptr<Providers> with_room_ =
+      *Providers::Create({shares_, 4, [this](uint32_t user, const absl::Status& refusal) {
+                            ++asked_;
+                            EXPECT_EQ(user, kUser);
+                            EXPECT_TRUE(RefusedMemoryOf(refusal).has_value()) << refusal;
+                            caches_.Release();
+                            return true;
+                          }});
+};
+
+TEST_F(ProvidersBesideIdleCaches, LargerWindowsHaveTheirRoom) {
+  constexpr uint64_t kBytes = 8 * kMiB;
+  PlayedProcess process(with_room_.get(), SourceOf(4), Gives(kBytes));
+  Hold();
+  const auto giver = (*with_room_->Find(kUser, "mine")).giver;
+  const auto taker = Ask(*giver, 1);
+  giver->Flush();
+  const auto [status, bytes] = taker->Get();
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(bytes.size(), kBytes);
+  EXPECT_EQ(asked_, 1);
+}
+
+TEST_F(ProvidersBesideIdleCaches, AProcessThatBeginsToServeHasTheirRoom) {
+  Offer offer = SourceOf(4);
+  offer.source.fields[0].spec = {DType::kUInt8, Layout::kPlain, {3 * kMiB}};
+  Hold();
+  PlayedProcess process(with_room_.get(), offer, TenTimes);
+  EXPECT_TRUE(process.entered().ok()) << process.entered().status();
+  EXPECT_EQ(asked_, 1);
+}
+
+TEST_F(ProvidersBesideIdleCaches, AnOfferHasTheirRoom) {
+  Offer offer = SourceOf(4);
+  offer.source.classes.resize(100'000);  // more than 1 MiB
+  Hold();
+  PlayedProcess process(with_room_.get(), offer, TenTimes);
+  EXPECT_TRUE(process.entered().ok()) << process.entered().status();
+  EXPECT_EQ(asked_, 1);
+}
+
+// Memory would be of no help, and its owners would lose it.
+TEST_F(ProvidersBesideIdleCaches, ProcessesThatAreTooManyTakeNothing) {
+  std::vector<std::unique_ptr<PlayedProcess>> processes;
+  for (int i = 0; i < 5; ++i)
+    processes.push_back(std::make_unique<PlayedProcess>(with_room_.get(), SourceOf(4), TenTimes));
+  EXPECT_TRUE(absl::IsResourceExhausted(processes[4]->entered().status()));
+  EXPECT_EQ(asked_, 0);
+  EXPECT_EQ(with_room_->Counters().at("providers_refused"), 1u);
+}
+
 // A process that never has enough would be asked for ever.
 TEST_F(ProvidersTest, AProcessThatAlwaysWantsMoreRoomIsRefusedInTheEnd) {
   PlayedProcess process(providers_.get(), SourceOf(4),
