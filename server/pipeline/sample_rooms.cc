@@ -19,6 +19,7 @@ constexpr auto kLookEvery = absl::Milliseconds(100);
 }  // namespace
 
 void SampleRooms::Pieces::Add(MemoryReservation piece) {
+  if (piece.bytes() == 0) return;  // it would stay: only what is larger than wanted shrinks
   bytes += piece.bytes();
   pieces.push_back(std::move(piece));
 }
@@ -261,6 +262,15 @@ void SampleRooms::Room::Release() {
     rooms_->changed_.SignalAll();
   }
   rooms_.reset();
+}
+
+size_t SampleRooms::pieces() const {
+  MutexLock lock(&mu_);
+  size_t count = 0;
+  for (const Worker& worker : workers_) count += worker.memory.pieces.size();
+  for (const auto& [user, paid] : of_users_)
+    for (const Pieces& of_worker : paid) count += of_worker.pieces.size();
+  return count;
 }
 
 int SampleRooms::waiting() const {

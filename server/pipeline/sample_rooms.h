@@ -13,6 +13,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -115,6 +116,7 @@ class SampleRooms : public std::enable_shared_from_this<SampleRooms> {
   absl::StatusOr<Room> Enter(uint32_t user, int64_t bytes, const std::atomic<bool>* gone,
                              bool holds = false, bool waits = true) ABSL_LOCKS_EXCLUDED(mu_);
   int waiting() const ABSL_LOCKS_EXCLUDED(mu_);
+  size_t pieces() const ABSL_LOCKS_EXCLUDED(mu_);  // that claims are made of
 
  private:
   // Memory that grows by pieces and shrinks at will.

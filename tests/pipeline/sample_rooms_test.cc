@@ -234,6 +234,18 @@ TEST_F(SampleRoomsTest, WhoIsGoneWaitsNoLonger) {
   EXPECT_EQ(rooms->waiting(), 0);
 }
 
+// A user who always has a large job beside the small ones that come and go.
+TEST_F(SampleRoomsTest, ClaimsThatTakeNothingMoreLeaveNothingBehind) {
+  for (const int64_t share : {0, 900}) {
+    shares_->Limit(share);
+    const auto rooms = Rooms(2);
+    const auto large = *rooms->Admit(1, "large", 200, 0);
+    const size_t before = rooms->pieces();
+    for (int i = 0; i < 1000; ++i) ASSERT_TRUE(rooms->Admit(1, "small", 100, 0).ok());
+    EXPECT_EQ(rooms->pieces(), before) << "with a share of " << share;
+  }
+}
+
 class ASharePerUser : public SampleRoomsTest {
  protected:
   std::shared_ptr<SampleRooms> Rooms(
