@@ -69,7 +69,11 @@ class DiskTier final : public ObjectSource {
   // longer.
   void ReadFailed(const absl::Status& status);
   void ReadWell() {
-    if (read_errors_.load(std::memory_order_relaxed) > 0 && is_readable()) read_errors_ = 0;
+    int errors = read_errors_.load(std::memory_order_relaxed);
+    // The last one stays, also where it comes meanwhile.
+    while (errors > 0 && errors < kMostReadErrors &&
+           !read_errors_.compare_exchange_weak(errors, 0)) {
+    }
   }
   bool is_readable() const {
     return read_errors_.load(std::memory_order_relaxed) < kMostReadErrors;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <future>
@@ -224,6 +225,32 @@ TEST_F(RecordCacheTest, ErrorsOfADiskThatIsWellAgainAreForgotten) {
   for (int64_t r = 0; r < 20; ++r) {
     cache->ReadFailed(r, cache->Find(r, kStamp).extent, absl::UnavailableError("Stale handle"));
     EXPECT_EQ(Get(*cache, 20 + r), PayloadOf(20 + r, 100)) << r;
+  }
+}
+
+// A read that went well meanwhile must not hide the last error: the disk is broken by then, and
+// would never be opened anew.
+TEST_F(RecordCacheTest, ADiskThatIsBrokenStaysUnreadable) {
+  for (int round = 0; round < 200; ++round) {
+    DiskTier::Options options;
+    options.folder = Folder();
+    options.identity = identity_;
+    options.records = 1;
+    options.quota = std::make_shared<ByteQuota>(1 << 20);
+    options.placed = [](int64_t, const BlockPlace*, uint64_t) {};
+    const auto tier = DiskTier::Open(std::move(options));
+    ASSERT_TRUE(tier.ok()) << tier.status();
+    std::atomic<bool> has_begun{false}, is_over{false};
+    std::thread well([&] {
+      for (; !is_over; has_begun = true) (*tier)->ReadWell();
+    });
+    while (!has_begun) {
+    }
+    for (int i = 0; i < 1'000'000 && !(*tier)->full(); ++i)
+      (*tier)->ReadFailed(absl::UnavailableError("Input/output error"));
+    is_over = true;
+    well.join();
+    ASSERT_NE((*tier)->full(), (*tier)->is_readable()) << "round " << round;
   }
 }
 
