@@ -89,12 +89,19 @@ absl::StatusOr<std::shared_ptr<RecordCache>> Cache::Get(const Request& request,
   Quotas quotas;
   {
     MutexLock lock(&mu_);
-    for (;;) {
+    for (bool has_reopened = false;;) {
       const auto is_it = [&](const Entry& known) { return known.name == name; };
       const auto found = std::find_if(entries_.begin(), entries_.end(), is_it);
       if (found != entries_.end() && found->cache != nullptr) {
         const bool is_idle = found->cache.use_count() == 1;
-        if (!is_idle || !IsLess(*found->cache, request)) {
+        const bool is_less = IsLess(*found->cache, request);
+        if (is_idle && !is_less && !has_reopened && KeepsOnDisk(request) &&
+            found->cache->has_lost_disk()) {
+          has_reopened = true;
+          ReopenDisk(found, share);
+          continue;
+        }
+        if (!is_idle || !is_less) {
           entries_.splice(entries_.begin(), entries_, found);  // most recently used first
           found->cache->RaiseLimits(std::min(request.memory_bytes, memory_->limit()),
                                     request.disk_bytes);
@@ -135,6 +142,24 @@ absl::StatusOr<std::shared_ptr<RecordCache>> Cache::Get(const Request& request,
   }
   entry->cache = cache;
   return cache;
+}
+
+void Cache::ReopenDisk(std::list<Entry>::iterator entry,
+                       const std::shared_ptr<MemoryBudget>& share) {
+  std::list<Entry> alone;  // so that nobody else takes or closes it meanwhile
+  closing_.insert(entry->name);
+  alone.splice(alone.end(), entries_, entry);
+  UseFolder(entry->name);
+  mu_.Unlock();
+  entry->cache->ReopenDisk(share != nullptr ? share : options_.budget);
+  NoThrow([&] {
+    if (entry->cache->disk() == nullptr) AddUnused(entry->name, entry->request.user);
+    return absl::OkStatus();
+  }).IgnoreError();
+  mu_.Lock();
+  closing_.erase(entry->name);
+  entries_.splice(entries_.begin(), alone);
+  changed_.SignalAll();
 }
 
 // The user's own first where its part is short, then of all users; one at a time.
@@ -207,7 +232,7 @@ bool Cache::CloseIdle(std::optional<uid_t> only, bool on_disk) {
 }
 
 bool Cache::IsLess(const RecordCache& cache, const Request& request) const {
-  // What is in memory is not given up for a disk that did not work.
+  // What is in memory is not given up for a disk that did not work: that is opened alone.
   const bool is_without_disk =
       cache.has_lost_disk() ? cache.counts().memory_records == 0 : cache.disk() == nullptr;
   return (KeepsOnDisk(request) && is_without_disk) ||

@@ -135,6 +135,9 @@ class Cache {
                                                     std::shared_ptr<MemoryBudget> share)
       ABSL_LOCKS_EXCLUDED(mu_);
   void Close(std::list<Entry> idle) ABSL_LOCKS_EXCLUDED(mu_);
+  // Of one that nobody uses, whose disk did not work. Leaves the lock meanwhile.
+  void ReopenDisk(std::list<Entry>::iterator entry, const std::shared_ptr<MemoryBudget>& share)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // At most so many that nobody uses, to be closed, as CloseIdle; with `on_disk` those with a disk.
   std::list<Entry> TakeIdle(size_t most, std::optional<uid_t> only = std::nullopt,
                             bool on_disk = false) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

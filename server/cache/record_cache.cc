@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/base/log_limiter.h"
+#include "server/base/no_throw.h"
 #include "server/base/status.h"
 #include "server/cache/block.h"
 
@@ -28,7 +29,7 @@ absl::StatusOr<std::unique_ptr<RecordCache>> RecordCache::Open(Options options) 
   if (given.memory_limit > 0) cache->TakeMemoryTable();
   const int64_t memory_limit = cache->has_memory() ? given.memory_limit : 0;
   cache->memory_ = std::make_unique<MemoryTier>(memory_limit, given.memory_quota, given.budget);
-  if (!given.folder.empty()) cache->OpenDisk();
+  if (!given.folder.empty()) cache->OpenDisk(given.disk_budget);
   return cache;
 }
 
@@ -47,8 +48,15 @@ void RecordCache::TakeMemoryTable() {
   in_memory_ = std::vector<std::atomic<uint64_t>>(static_cast<size_t>(options_.records));
 }
 
-void RecordCache::OpenDisk() {
-  const absl::Status opened = OpenDiskTier();
+void RecordCache::ReopenDisk(std::shared_ptr<MemoryBudget> budget) {
+  disk_ = nullptr;
+  disk_table_.Release();
+  disk_records_ = 0;
+  OpenDisk(std::move(budget));
+}
+
+void RecordCache::OpenDisk(std::shared_ptr<MemoryBudget> budget) {
+  const absl::Status opened = NoThrow([&] { return OpenDiskTier(std::move(budget)); });
   if (opened.ok()) return;
   for (auto* table : {&on_disk_, &disk_stamps_}) std::vector<std::atomic<uint64_t>>().swap(*table);
   disk_table_.Release();
@@ -57,13 +65,13 @@ void RecordCache::OpenDisk() {
     spdlog::warn("the cache keeps nothing on disk: {}", std::string(opened.message()));
 }
 
-absl::Status RecordCache::OpenDiskTier() {
+absl::Status RecordCache::OpenDiskTier(std::shared_ptr<MemoryBudget> budget) {
   const Options& given = options_;
   const auto records = static_cast<size_t>(given.records);
-  if (given.disk_budget != nullptr) {
+  if (budget != nullptr) {
     const size_t entry = sizeof(on_disk_[0]) + sizeof(disk_stamps_[0]);
-    FW_ASSIGN_OR_RETURN(
-        disk_table_, given.disk_budget->Reserve("caches", static_cast<int64_t>(records * entry)));
+    FW_ASSIGN_OR_RETURN(disk_table_,
+                        budget->Reserve("caches", static_cast<int64_t>(records * entry)));
   }
   on_disk_ = std::vector<std::atomic<uint64_t>>(records);
   disk_stamps_ = std::vector<std::atomic<uint64_t>>(records);
@@ -73,7 +81,7 @@ absl::Status RecordCache::OpenDiskTier() {
   disk.records = given.records;
   disk.limit = given.disk_limit;
   disk.quota = given.disk_quota;
-  disk.budget = given.disk_budget;
+  disk.budget = std::move(budget);
   disk.saver = given.saver;
   disk.placed = [this](int64_t record, const BlockPlace* place, uint64_t stamp) {
     if (place != nullptr) disk_stamps_[record].store(stamp, std::memory_order_release);

@@ -92,6 +92,9 @@ class RecordCache {
     return !options_.folder.empty() && (disk_ == nullptr || !disk_->is_readable());
   }
   bool has_memory() const { return !in_memory_.empty(); }
+  // Opens the disk once more; `budget` is what Options::disk_budget was. What is in memory stays.
+  // REQUIRES: nobody else uses the cache.
+  void ReopenDisk(std::shared_ptr<MemoryBudget> budget);
   // Of a cache that is shared: the most that anybody asked for counts.
   void RaiseLimits(int64_t memory_limit, int64_t disk_limit);
   void Flush();  // waits for the disk
@@ -107,8 +110,8 @@ class RecordCache {
  private:
   explicit RecordCache(Options options);
   void TakeMemoryTable();
-  void OpenDisk();
-  absl::Status OpenDiskTier();
+  void OpenDisk(std::shared_ptr<MemoryBudget> budget);
+  absl::Status OpenDiskTier(std::shared_ptr<MemoryBudget> budget);
   bool PutInMemory(int64_t record, uint64_t stamp, absl::Span<const std::byte> block);
   // Claims the place of a record that is not kept, or kept of another state of its file.
   static bool Claim(std::atomic<uint64_t>* place, bool is_out_of_date, uint64_t there,

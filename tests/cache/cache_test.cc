@@ -86,6 +86,33 @@ TEST(Cache, KeepsWhatIsInMemoryWhereTheDiskDoesNotWork) {
   EXPECT_EQ(get()->Find(1, kStamp).where, RecordCache::Where::kMemory);
 }
 
+TEST(Cache, OpensADiskThatFailedOnceMoreAndKeepsWhatIsInMemory) {
+  TempFolder temp;
+  Cache cache({.memory_bytes = 8 << 20,
+               .disk_bytes = 1 << 20,
+               .state_dir = temp.path(),
+               .budget = nullptr});
+  const auto get = [&] { return *cache.Get({"set", "bytes-1", 10, 8 << 20, 1 << 20}); };
+  auto records = get();
+  records->Put(1, kStamp, PayloadOf(1, 10));
+  records->Flush();
+  const int64_t used = cache.disk().used();
+  EXPECT_GT(used, 0);
+  while (!records->has_lost_disk())
+    records->ReadFailed(1, Extent{}, absl::UnavailableError("Input/output error"));
+  EXPECT_EQ(get(), records);
+  EXPECT_TRUE(records->has_lost_disk()) << "it is in use";
+  records = nullptr;
+  records = get();
+  EXPECT_FALSE(records->has_lost_disk());
+  EXPECT_EQ(records->Find(1, kStamp).where, RecordCache::Where::kMemory);
+  EXPECT_EQ(records->counts().disk_records, 1);
+  EXPECT_EQ(cache.disk().used(), used);
+  records->Put(2, kStamp, PayloadOf(2, 10));
+  records->Flush();
+  EXPECT_EQ(records->counts().disk_records, 2);
+}
+
 TEST(Cache, ClosesAnIdleCacheWhenAnotherNeedsItsMemory) {
   Cache cache({.memory_bytes = 4 << 20, .disk_bytes = 0, .state_dir = "", .budget = nullptr});
   auto first = *cache.Get({"first", "bytes-1", 100, 4 << 20, 0});
