@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "server/base/status_message.h"
 #include "server/base/units.h"
 
 namespace feedwater::server {
@@ -425,9 +426,9 @@ absl::Status NameParam(const absl::Status& status, absl::string_view name) {
   // behind that part's place.
   if (at == absl::string_view::npos || !EndsWithPlace(status.message().substr(0, at)))
     return status;
-  return absl::Status(status.code(),
-                      absl::StrCat(status.message().substr(0, at + kSeparator.size()), "'", name,
-                                   "' ", status.message().substr(at + kSeparator.size())));
+  return WithMessage(
+      status, absl::StrCat(status.message().substr(0, at + kSeparator.size()), "'", name, "' ",
+                           status.message().substr(at + kSeparator.size())));
 }
 
 }  // namespace feedwater::server

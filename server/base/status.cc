@@ -2,18 +2,13 @@
 
 #include <cstring>
 
-#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "server/base/status_message.h"
 
 namespace feedwater::server {
 
 absl::Status Annotate(const absl::Status& status, absl::string_view context) {
-  if (status.ok()) return status;
-  absl::Status annotated(status.code(), absl::StrCat(context, ": ", status.message()));
-  status.ForEachPayload([&](absl::string_view type_url, const absl::Cord& payload) {
-    annotated.SetPayload(type_url, payload);
-  });
-  return annotated;
+  return status.ok() ? status : WithMessage(status, absl::StrCat(context, ": ", status.message()));
 }
 
 absl::Status ErrnoStatus(int error, absl::string_view what) {

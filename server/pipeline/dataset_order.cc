@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/base/status_message.h"
 #include "server/source/mix.h"
 
 namespace feedwater::server {
@@ -40,7 +41,7 @@ absl::StatusOr<std::shared_ptr<const Mix>> MixOrderOf(const Dataset& dataset) {
     const size_t at = message.find(number);
     if (at != std::string::npos) message.replace(at, number.size(), mix->sources[i].name);
   }
-  return absl::Status(order.status().code(), message);
+  return WithMessage(order.status(), message);
 }
 
 absl::StatusOr<OrderConfig> MakeOrderConfig(const SamplerSpec& spec, const Dataset& dataset,

@@ -118,10 +118,7 @@ absl::Status CheckRootOf(const YamlNode& dataset, const Roots& roots) {
   const YamlNode* root = dataset.is_map() ? dataset.Find("root") : nullptr;
   if (root == nullptr || !root->is_scalar())
     return absl::OkStatus();  // the dataset's own schema says what is wrong
-  const absl::Status found = roots.CheckDeclared(root->scalar);
-  return found.ok()
-             ? found
-             : absl::Status(found.code(), absl::StrCat(root->Where(), ": ", found.message()));
+  return Annotate(roots.CheckDeclared(root->scalar), root->Where());
 }
 
 }  // namespace

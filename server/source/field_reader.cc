@@ -9,6 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "server/base/escape.h"
+#include "server/base/status_message.h"
 #include "server/source/npy_header.h"
 #include "server/source/value_conversion.h"
 #include "server/storage/engine.h"  // kReadPadding
@@ -436,8 +437,8 @@ absl::Status FieldReader::Read(ColumnValues& values, absl::Span<const NamedFile>
   for (size_t i = 0; i < fields_.size(); ++i) {
     const absl::Status read = ReadField(i, values, files, &places[i], &out->fields[i]);
     if (!read.ok()) {
-      return absl::Status(read.code(),
-                          absl::StrCat("field '", Printable(specs_[i].name), "' ", read.message()));
+      return WithMessage(read,
+                         absl::StrCat("field '", Printable(specs_[i].name), "' ", read.message()));
     }
   }
   // Decoders may load a little past an image's end.

@@ -5,6 +5,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "server/base/status_message.h"
 
 namespace feedwater::server {
 namespace {
@@ -66,8 +67,8 @@ class MdsSamples final : public ShardedColumns {
       if (!wanted_[i].is_wanted) return absl::OkStatus();
       const absl::Status read = ReadColumn(stored_[i].encoding, wanted_[i], value, values);
       if (read.ok()) return read;
-      return absl::Status(
-          read.code(), absl::StrCat("column '", Printable(stored_[i].name), "' ", read.message()));
+      return WithMessage(
+          read, absl::StrCat("column '", Printable(stored_[i].name), "' ", read.message()));
     });
   }
 

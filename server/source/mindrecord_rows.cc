@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "server/base/status_message.h"
 #include "server/source/mindrecord_file.h"
 #include "server/source/value_conversion.h"
 
@@ -240,8 +241,7 @@ class MindRecordRows final : public ShardedColumns {
 
   static absl::Status InColumn(absl::string_view name, const absl::Status& status) {
     if (status.ok()) return status;
-    return absl::Status(status.code(),
-                        absl::StrCat("column '", Printable(name), "' ", status.message()));
+    return WithMessage(status, absl::StrCat("column '", Printable(name), "' ", status.message()));
   }
 
   static absl::Status ReadMap(absl::string_view row, const char* what, const Map& wanted,
@@ -259,7 +259,7 @@ class MindRecordRows final : public ShardedColumns {
           return in_column;
         });
     if (read.ok() || !in_column.ok()) return read;
-    return absl::Status(read.code(), absl::StrCat("its ", what, " ", read.message()));
+    return WithMessage(read, absl::StrCat("its ", what, " ", read.message()));
   }
 
   absl::Status ReadBlob(absl::string_view blob, ColumnValues* values) const {

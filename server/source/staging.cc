@@ -246,11 +246,8 @@ absl::Status StagedFolder::Write(const Root& from, const std::string& path,
   FW_RETURN_IF_ERROR(prove());
   const absl::Status written = write(file.get(), [&](absl::string_view bytes) -> absl::Status {
     FW_RETURN_IF_ERROR(staging_->Take(static_cast<int64_t>(bytes.size()), to, goes_on));
-    const absl::Status appended = WriteAll(to, bytes);
-    if (!appended.ok()) {
-      return absl::Status(appended.code(), absl::StrCat("unpacking ", what, " to ", path_, ": ",
-                                                        appended.message()));
-    }
+    FW_RETURN_IF_ERROR(
+        Annotate(WriteAll(to, bytes), absl::StrCat("unpacking ", what, " to ", path_)));
     return goes_on();
   });
   // What looks damaged may be another file.

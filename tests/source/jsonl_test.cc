@@ -230,6 +230,18 @@ TEST_F(JsonlTest, LinesAcrossTheEndsOfTheBufferAreRead) {
               HasSubstr("longer than 64"));
 }
 
+// Or caches would not give way (Catalogue::MakeRoomFor).
+TEST_F(JsonlTest, AKeyThatMemoryIsRefusedForSaysSo) {
+  std::string line = "{\"k0\": 0";
+  for (int i = 1; i < 5000; ++i) line += ", \"k" + std::to_string(i) + "\": 0";
+  folder_.Write("t/a.jsonl", line + "}\n");
+  opener_.budget = MemoryBudget::Create(1 << 20);
+  const absl::Status refused = opener_.Open("{format: jsonl, root: root, path: t}").status();
+  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr(" line 1 indexes "));
+  EXPECT_TRUE(RefusedMemoryOf(refused).has_value()) << refused;
+}
+
 TEST_F(JsonlTest, FilesShareOneBuffer) {
   const std::string line = "{\"t\": \"" + std::string(100'000, 'x') + "\"}\n";
   for (int i = 0; i < 40; ++i) folder_.Write("t/" + std::to_string(i) + ".jsonl", line);

@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "server/base/status_message.h"
 #include "server/base/units.h"
 #include "server/source/column_format.h"
 #include "server/source/file_stream.h"
@@ -183,8 +184,7 @@ class JsonlColumns final : public RowColumns {
       const ColumnSpec& column = columns_.columns_[found->second];
       const absl::Status set = Set(column, found->second, value, values_);
       if (set.ok()) return set;
-      return absl::Status(set.code(),
-                          absl::StrCat("column '", Printable(path), "' ", set.message()));
+      return WithMessage(set, absl::StrCat("column '", Printable(path), "' ", set.message()));
     }
 
    private:
@@ -368,7 +368,7 @@ class Jsonl final : public ColumnFormat {
                                                          "; cure: one object a line, as jq -c "
                                                          "writes them"));
         }
-        if (!read.ok()) return absl::Status(read.code(), absl::StrCat(where, " ", read.message()));
+        if (!read.ok()) return WithMessage(read, absl::StrCat(where, " ", read.message()));
         FW_RETURN_IF_ERROR(rows->Add(
             stream.position(), stream.position() + static_cast<int64_t>(bytes), where, builder));
       }
