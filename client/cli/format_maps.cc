@@ -51,7 +51,7 @@ DataPlace DataPlace::Below(const std::string& name) const {
 }
 
 std::vector<FormatMap> MapsOf(const std::string& format, const DataPlace& place,
-                              std::vector<std::string>* reasons) {
+                              std::vector<Refusal>* refusals) {
   const auto text = server::YamlWord;
   const auto map = [&](absl::string_view path, absl::string_view more, bool is_split = false) {
     return FormatMap{
@@ -66,7 +66,8 @@ std::vector<FormatMap> MapsOf(const std::string& format, const DataPlace& place,
     std::vector<std::string> why;
     for (const CocoFiles& files : FindCoco(*data, &why))
       maps.push_back(map(files.images, absl::StrCat(", annotations: ", text(files.annotations))));
-    for (const std::string& reason : why) reasons->push_back(absl::StrCat("  coco: ", reason));
+    for (const std::string& reason : why)
+      refusals->push_back({"coco", absl::InvalidArgumentError(reason)});
     return maps;
   }
   if (format == "mnist") {

@@ -21,14 +21,20 @@ struct DataPlace {
   DataPlace Below(const std::string& name) const;
 };
 
+// Why one format does not read the data.
+struct Refusal {
+  std::string format;
+  absl::Status why;
+};
+
 struct FormatMap {
   std::string text;       // "{format: csv, root: data}"
   bool is_split = false;  // one of several that hold different records
 };
 // The maps of a format, of which the first that can be opened is to be taken: none where the data
-// says too little. `reasons` receives why data that seemed to be the format's is not.
+// says too little. `refusals` receives why data that seemed to be the format's is not.
 std::vector<FormatMap> MapsOf(const std::string& format, const DataPlace& place,
-                              std::vector<std::string>* reasons);
+                              std::vector<Refusal>* refusals);
 
 // The folders of a dataset's parts, such as `train` and `val`, where a folder holds these and no
 // records of its own, as it seems: the one to train with first.

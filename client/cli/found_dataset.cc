@@ -16,6 +16,7 @@
 #include "client/cli/format_maps.h"
 #include "client/cli/found_tfrecord.h"
 #include "client/cli/interrupt.h"
+#include "client/cli/unread_data.h"
 #include "server/base/escape.h"
 #include "server/base/registry.h"
 #include "server/base/yaml_word.h"
@@ -163,13 +164,16 @@ class Guesses {
     const absl::StatusOr<server::DatasetLocation> data = place.Location();
     const bool is_tfrecord = data.ok() && IsTfrecord(*data),
                is_binary = data.ok() && IsBinary(*data);
+    if (data.ok() && IsPickledCifar(*data)) return absl::OkStatus();
+    const bool has_pickles = data.ok() && HoldsPickledCifar(*data);
     for (const std::string& format : formats_) {
       if (GeneralityOf(format) > most) break;
       if (is_tfrecord && format != "tfrecord") continue;
       if (is_binary && IsOfText(format)) continue;
+      if (has_pickles && format == "webdataset") continue;
       const bool is_known = found_.dataset != nullptr;
       bool is_split = false;
-      for (const FormatMap& map : MapsOf(format, place, &reasons_)) {
+      for (const FormatMap& map : MapsOf(format, place, &refusals_)) {
         if (is_split && !map.is_split) continue;
         FW_ASSIGN_OR_RETURN(std::shared_ptr<const server::Dataset> dataset,
                             Open(format, map.text, place));
@@ -197,7 +201,7 @@ class Guesses {
   // Folders beside the one that was found, as far as its format reads them.
   absl::Status TryOtherParts(const std::vector<DataPlace>& places) {
     for (const DataPlace& place : places) {
-      for (const FormatMap& map : MapsOf(format_, place, &reasons_)) {
+      for (const FormatMap& map : MapsOf(format_, place, &refusals_)) {
         FW_ASSIGN_OR_RETURN(const std::shared_ptr<const server::Dataset> dataset,
                             Open(format_, map.text, place));
         if (dataset == nullptr) continue;
@@ -208,7 +212,7 @@ class Guesses {
     return absl::OkStatus();
   }
 
-  const std::vector<std::string>& reasons() const { return reasons_; }
+  const std::vector<Refusal>& refusals() const { return refusals_; }
 
  private:
   // Null: it cannot be read as that.
@@ -226,15 +230,15 @@ class Guesses {
     if (dataset.ok()) return dataset;
     // Its files are there, and something is missing to read them.
     if (absl::IsInvalidArgument(dataset.status()) || absl::IsFailedPrecondition(dataset.status()) ||
-        absl::IsResourceExhausted(dataset.status()))
-      reasons_.push_back(absl::StrCat("  ", format, ": ", dataset.status().message()));
+        absl::IsResourceExhausted(dataset.status()) || absl::IsPermissionDenied(dataset.status()))
+      refusals_.push_back({format, dataset.status()});
     return std::shared_ptr<const server::Dataset>();
   }
 
   FoundDataset& found_;
   std::vector<std::string> formats_;
   std::string format_;  // that reads it
-  std::vector<std::string> reasons_;
+  std::vector<Refusal> refusals_;
 };
 
 absl::StatusOr<FoundDataset> Guess(const Context& context, const DatasetQuestion& question) {
@@ -257,14 +261,7 @@ absl::StatusOr<FoundDataset> Guess(const Context& context, const DatasetQuestion
       FW_RETURN_IF_ERROR(guesses.TryAll(place, kAnyFormat));
   }
   if (found.dataset != nullptr) return found;
-  std::vector<std::string> reasons;
-  for (const std::string& reason : guesses.reasons())
-    if (!absl::c_linear_search(reasons, reason)) reasons.push_back(reason);
-  return absl::InvalidArgumentError(absl::StrCat(
-      "no format reads '", server::Printable(question.name), "' as it is",
-      reasons.empty() ? "" : absl::StrCat(":\n", absl::StrJoin(reasons, "\n")),
-      "\nFormats that need parameters: raw (record_bytes), tokens (length); `feedwater "
-      "describe format` lists all"));
+  return absl::InvalidArgumentError(WhyUnread(question.name, place, guesses.refusals()));
 }
 
 }  // namespace
