@@ -15,6 +15,7 @@
 #include "server/source/contents.h"
 #include "server/source/digest.h"
 #include "server/source/format.h"
+#include "server/source/missing_path.h"
 #include "server/source/mix.h"
 #include "server/source/saved_indexes.h"
 #include "server/source/staging.h"
@@ -209,6 +210,18 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenIndex(const DatasetSpec& spec
   return spec.made.format->Open(std::move(parts));
 }
 
+// Where the path itself is not there, with its place in the file and with what is there.
+absl::Status WithPlace(const absl::Status& status, const DatasetLocation& location,
+                       const YamlNode& node) {
+  const YamlNode* const path = node.Find("path");
+  if (!absl::IsNotFound(status) || path == nullptr ||
+      !absl::IsNotFound(location.root->Stat(location.path).status()))
+    return status;
+  const bool has_cure = absl::StrContains(status.message(), "; cure: ");
+  return absl::NotFoundError(
+      absl::StrCat(path->Where(), ": ", status.message(), has_cure ? "" : Neighbours(location)));
+}
+
 // The saved index as a dataset. NotFound when there is none or the files have changed; DataLoss
 // when it is damaged.
 absl::StatusOr<std::shared_ptr<const Dataset>> OpenSaved(const DatasetSpec& spec,
@@ -385,12 +398,13 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenDataset(const YamlNode& node,
     }
   }
   std::shared_ptr<const StagedFolder> staged;
-  FW_ASSIGN_OR_RETURN(std::shared_ptr<const Index> index,
-                      BuildIndex(spec, location, options, &staged));
+  absl::StatusOr<std::shared_ptr<const Index>> built = BuildIndex(spec, location, options, &staged);
+  if (!built.ok()) return WithPlace(built.status(), location, node);
+  const std::shared_ptr<const Index> index = *std::move(built);
   if (!file.empty() && options.save) SaveIndexInFolder(*index, file);
   FW_ASSIGN_OR_RETURN(
       std::shared_ptr<const Dataset> dataset,
-      OpenIndex(spec, location, file, std::move(index), std::move(staged), options.budget.get()));
+      OpenIndex(spec, location, file, index, std::move(staged), options.budget.get()));
   if (!admits("indexes built")) return dataset;
   spdlog::info("dataset {}: {}, {}, index of {} built in {}{}{}", what,
                FormatCount(dataset->size(), "record"),

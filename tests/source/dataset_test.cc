@@ -104,5 +104,34 @@ TEST(OpenDataset, AnUnknownRootIsNotFoundAndNamesTheNearest) {
   EXPECT_THAT(std::string(dataset.status().message()), HasSubstr("did you mean 'root'?"));
 }
 
+TEST(OpenDataset, AMissingPathIsToldWithItsPlaceAndTheNearestNames) {
+  TempFolder folder;
+  for (const char* name : {"data/training/a.txt", "data/val/a.txt", "data/other/a.txt",
+                           "data/.hidden/a.txt", "data/Train2017/a.txt"})
+    folder.Write(name, "");
+  Opener opener(folder.path());
+  const auto told = [&](const std::string& path) {
+    const auto dataset =
+        opener.Open(absl::StrCat("{format: image_folder, root: root, path: ", path, "}"));
+    EXPECT_EQ(dataset.status().code(), absl::StatusCode::kNotFound) << path;
+    return std::string(dataset.status().message());
+  };
+  const std::string of_train = told("data/train");
+  EXPECT_THAT(of_train, HasSubstr("test.yaml:1:42: 'data/train' of root"));
+  EXPECT_THAT(of_train, HasSubstr("there is 'Train2017', 'training', "));
+  EXPECT_THAT(of_train, ::testing::Not(HasSubstr("hidden")));
+  EXPECT_THAT(told("dta/train/deep"), HasSubstr("there is 'data'"));
+}
+
+TEST(OpenDataset, ThePicklesOfCifarAreToldWhereTheBinaryVersionIsMissing) {
+  TempFolder folder;
+  folder.Write("cifar-10-batches-py/data_batch_1", "");
+  Opener opener(folder.path());
+  const auto dataset = opener.Open("{format: cifar10, root: root, path: cifar-10-batches-bin}");
+  EXPECT_THAT(std::string(dataset.status().message()),
+              ::testing::AllOf(HasSubstr("test.yaml:1:"), HasSubstr("'cifar-10-batches-py'"),
+                               HasSubstr("unpack the binary version (cifar-10-binary.tar.gz)")));
+}
+
 }  // namespace
 }  // namespace feedwater::server

@@ -30,6 +30,7 @@ struct Variant {
   const char* class_file;                // with the same names, where it is there
   const char *train_files, *test_files;  // how their names begin
   const char *archive, *folder;          // what is unpacked, and to where
+  const char* pickles;                   // the folder of Python's version, which is not read
 
   int64_t record_bytes() const { return label_bytes + kImageBytes; }
 };
@@ -44,7 +45,8 @@ const Variant& Cifar10Variant() {
       "data_batch_",
       "test_batch",
       "cifar-10-binary.tar.gz",
-      "cifar-10-batches-bin"};
+      "cifar-10-batches-bin",
+      "cifar-10-batches-py"};
   return variant;
 }
 
@@ -74,7 +76,8 @@ const Variant& Cifar100Variant() {
       "train",
       "test",
       "cifar-100-binary.tar.gz",
-      "cifar-100-binary"};
+      "cifar-100-binary",
+      "cifar-100-python"};
   return variant;
 }
 
@@ -185,7 +188,9 @@ class Cifar : public Format {
   int64_t sections_version() const override { return 1; }
 
   absl::Status BuildIndex(const DatasetLocation& location, IndexBuilder* builder) const override {
-    FW_ASSIGN_OR_RETURN(struct stat info, builder->DependOn(*location.root, location.path));
+    const absl::StatusOr<struct stat> there = builder->DependOn(*location.root, location.path);
+    if (!there.ok()) return WithPickles(there.status(), location);
+    const struct stat info = *there;
     std::string folder = location.path;
     std::vector<std::string> names = params_.files;
     if (!S_ISDIR(info.st_mode)) {
@@ -259,6 +264,18 @@ class Cifar : public Format {
           ", or name the `files`"));
     }
     return found;
+  }
+
+  // Where Python's version lies in its stead, as torchvision downloads it.
+  absl::Status WithPickles(const absl::Status& status, const DatasetLocation& location) const {
+    const size_t slash = location.path.rfind('/');
+    const std::string beside = DatasetLocation::JoinPath(
+        slash == std::string::npos ? "" : location.path.substr(0, slash), variant_.pickles);
+    if (!absl::IsNotFound(status) || !location.root->Stat(beside).ok()) return status;
+    return absl::NotFoundError(absl::StrCat(
+        status.message(), "; there is '", variant_.pickles,
+        "': Python's pickles, which no format reads; cure: unpack the binary version (",
+        variant_.archive, ") beside it, whose folder is ", variant_.folder));
   }
 
   // From the dataset's own list where it has one, else the well-known names.
