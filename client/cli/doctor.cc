@@ -63,6 +63,10 @@ class Host {
     std::sort(names.begin(), names.end());
     return names;
   }
+  bool Exists(const std::string& path) const {
+    std::error_code error;
+    return std::filesystem::exists(root_ + path, error);
+  }
   server::FileReader reader() const {
     return [root = root_](const std::string& path, std::string* text) {
       return server::ReadSmallFile(root + path, text);
@@ -164,6 +168,17 @@ Finding CheckGovernor(const Host& host) {
                  "cpupower frequency-set -g performance");
 }
 
+// Where the packages or an administrator put the unit, below the root of the host that is looked
+// at.
+bool HasUnit(const Host& host) {
+  for (const char* folder :
+       {"/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system",
+        "/usr/lib/systemd/system", "/lib/systemd/system"}) {
+    if (host.Exists(absl::StrCat(folder, "/feedwaterd@.service"))) return true;
+  }
+  return false;
+}
+
 Finding CheckNuma(const Host& host) {
   std::vector<std::string> nodes;
   for (const std::string& name : host.List("/sys/devices/system/node")) {
@@ -177,9 +192,10 @@ Finding CheckNuma(const Host& host) {
     nodes.push_back(absl::StrCat(name, " ", FormatBytes(kib * 1024)));
   }
   if (nodes.size() <= 1) return Good("NUMA", nodes.empty() ? "one node" : nodes[0]);
-  return Warning(
-      "NUMA", absl::StrJoin(nodes, ", "),
-      "run one daemon a node: systemctl start feedwaterd@0 feedwaterd@1, or --numa-node N");
+  return Warning("NUMA", absl::StrJoin(nodes, ", "),
+                 absl::StrCat("run one daemon a node: ",
+                              HasUnit(host) ? "systemctl start feedwaterd@0 feedwaterd@1, or " : "",
+                              "--numa-node N"));
 }
 
 Finding CheckMemory(const Host& host) {
@@ -296,13 +312,16 @@ std::vector<Finding> CheckConfig(const ConfigChoice& choice) {
   return findings;
 }
 
-Finding CheckDaemon(const Context& context) {
+Finding CheckDaemon(const Context& context, const Host& host) {
   const auto address = FindAddress(context.address);
   if (absl::IsPermissionDenied(address.status()))
     return Failure("daemon", std::string(address.status().message()), "as it says");
   if (!address.ok()) {
     return Warning("daemon", "none runs here",
-                   "systemctl start feedwaterd@0, or feedwaterd --config feedwater.yaml");
+                   HasUnit(host)
+                       ? "systemctl start feedwaterd@0, or feedwaterd --config feedwater.yaml"
+                       : "feedwaterd --config feedwater.yaml; a loader without one starts a "
+                         "private daemon");
   }
   const auto status = GetStatus(*ConnectControl(*address));
   if (!status.ok()) {
@@ -338,7 +357,7 @@ std::vector<Finding> CheckHost(const Context& context, const DatasetQuestion& qu
                                    CheckOpenFiles(),  CheckMemlock(host)};
   for (Finding& finding : CheckConfig({question.config, context.address}))
     findings.push_back(std::move(finding));
-  findings.push_back(CheckDaemon(context));
+  findings.push_back(CheckDaemon(context, host));
   return findings;
 }
 

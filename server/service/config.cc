@@ -231,8 +231,13 @@ absl::Status ResolvePaths(const YamlNode& root, const std::string& file_name, Se
     FW_ASSIGN_OR_RETURN(config->pipelines[i], resolver.Path(place, config->pipelines[i]));
     std::error_code error;
     if (!fs::is_directory(config->pipelines[i], error)) {
-      return place.Error(absl::StrCat("pipelines: ", config->pipelines[i], " is not a folder",
-                                      error ? absl::StrCat(" (", error.message(), ")") : ""));
+      std::error_code unknown;
+      const bool is_missing = !fs::exists(config->pipelines[i], unknown) && !unknown;
+      return place.Error(absl::StrCat(
+          "pipelines: ", config->pipelines[i], " is not a folder",
+          error ? absl::StrCat(" (", error.message(), ")") : "",
+          "; cure: ", is_missing ? absl::StrCat("mkdir -p ", config->pipelines[i], ", or ") : "",
+          "leave it out (`pipelines: []` has none)"));
     }
   }
   for (auto& [name, path] : config->roots) {

@@ -10,11 +10,19 @@ namespace {
 // Keys whose default depends on the machine, or that have none, and what the sample shows for them.
 std::string SampleValue(const ParamInfo& param) {
   if (param.name == "version") return absl::StrCat(kConfigVersion);
-  if (param.name == "pipelines") return "[pipelines]";
-  if (param.name == "roots") return "{photos: /data/photos}";
+  // A daemon starts with the file as it is printed: nothing is named that has to be made first.
+  if (param.name == "pipelines") return "[]";
+  if (param.name == "roots") return "{}";
   if (param.name == "runtime_dir") return "/run/feedwater/0";
   if (param.name == "state_dir") return "/var/lib/feedwater/0";
   return param.default_text;
+}
+
+// In a sentence, since a line of its own would be one to be switched on.
+std::string SampleSentence(const ParamInfo& param) {
+  if (param.name == "pipelines") return " Such as `[pipelines]`, or `[]`: none.";
+  if (param.name == "roots") return " Such as `{photos: /data/photos}`, or `{}`: none.";
+  return "";
 }
 
 void AppendComment(const std::string& text, const std::string& indent, std::string* out) {
@@ -39,7 +47,7 @@ void AppendParam(const ParamInfo& param, const std::string& indent, std::string*
   } else if (param.low && !param.high) {
     absl::StrAppend(&doc, " At least ", param.low_text, ".");
   }
-  if (param.required) absl::StrAppend(&doc, " Required.");
+  if (param.required) absl::StrAppend(&doc, " Required.", SampleSentence(param));
   AppendComment(doc, indent, out);
   if (param.nested.empty()) {
     absl::StrAppend(out, indent, param.required ? "" : "# ", param.name, ": ", SampleValue(param),

@@ -106,7 +106,9 @@ def test_two_nodes_want_two_daemons(host):
         host(f"/sys/devices/system/node/node{node}/meminfo", f"Node {node} MemTotal: 1048576 kB")
     found = checks("--root", host.root)["NUMA"]
     assert found["state"] == "warning" and "1.0 GiB" in found["found"]
-    assert "feedwaterd@1" in found["cure"]
+    assert "--numa-node" in found["cure"] and "systemctl" not in found["cure"]
+    host("/usr/lib/systemd/system/feedwaterd@.service", "[Unit]")
+    assert "feedwaterd@1" in checks("--root", host.root)["NUMA"]["cure"]
 
 
 def test_few_open_files_are_a_warning(project):
@@ -123,6 +125,14 @@ def test_a_state_folder_that_is_not_there_is_looked_at_where_it_will_be(project)
     config.write_text(text.replace("state_dir: state", f"state_dir: {project.folder / 'a/b/c'}"))
     found = checks("--config", config)["state_dir"]["found"]
     assert "a/b/c: made at the first start, on " in found and " free" in found
+
+
+def test_systemd_is_offered_where_the_unit_is_installed(host, project):
+    alone = environment(FEEDWATER_ADDRESS=str(project.folder / "nobody"))
+    cure = checks("--root", host.root, env=alone)["daemon"]["cure"]
+    assert "systemctl" not in cure and "feedwaterd --config" in cure
+    host("/lib/systemd/system/feedwaterd@.service", "[Unit]")
+    assert "systemctl start" in checks("--root", host.root, env=alone)["daemon"]["cure"]
 
 
 def test_a_bad_configuration_and_a_missing_root_fail(project):
