@@ -10,6 +10,7 @@
 #include "client/cli/command.h"
 #include "client/cli/json_text.h"
 #include "client/cli/local_pipeline.h"
+#include "client/cli/status_all.h"
 #include "client/cli/text.h"
 #include "server/base/escape.h"
 #include "server/base/status.h"
@@ -104,7 +105,11 @@ absl::StatusOr<v1::GetLedgerResponse> Compute(const Context& context, const Opti
 // A name is a running job's, or else a pipeline's.
 absl::StatusOr<v1::GetLedgerResponse> Read(const Context& context, const Options& options) {
   if (IsPipelineFile(options.job) || !options.config.empty()) return Compute(context, options);
-  absl::StatusOr<v1::GetLedgerResponse> of_job = AskDaemon(context, options);
+  Context asked = context;  // a private daemon's configuration knows no pipelines by name
+  const absl::Status found =
+      UseOwnDaemon(asked, absl::StrCat("ledger ", server::Printable(options.job), " ..."));
+  const absl::StatusOr<v1::GetLedgerResponse> of_job =
+      found.ok() ? AskDaemon(asked, options) : absl::StatusOr<v1::GetLedgerResponse>(found);
   if (of_job.ok()) {
     FW_RETURN_IF_ERROR(CheckOptionsOfJob(options));
     return of_job;

@@ -16,6 +16,7 @@
 #include "client/cli/status_all.h"
 #include "client/cli/status_document.h"
 #include "client/cli/status_watch.h"
+#include "client/cpp/address.h"
 #include "server/base/cpus.h"
 #include "server/base/escape.h"
 #include "server/base/units.h"
@@ -100,6 +101,14 @@ void PrintText(const v1::GetStatusResponse& status) {
   std::cout << NotListedText(status);
 }
 
+absl::Status ShowBad(const Context& context) {
+  const absl::Status shown = ShowBadSamples(context);
+  if (context.json) return shown;
+  const absl::StatusOr<std::string> address = FindAddress(context.address);
+  (shown.ok() ? std::cout : std::cerr) << PrivateDaemonsText(context, address.value_or(""));
+  return shown;
+}
+
 void AddStatus(CLI::App& app, Context& context) {
   static bool watch = false;
   static bool bad = false;
@@ -117,7 +126,9 @@ void AddStatus(CLI::App& app, Context& context) {
       "ranks that wait for data",
       [&context]() -> absl::Status {
         if (all) return ShowAllDaemons(context);
-        if (bad) return ShowBadSamples(context);
+        FW_RETURN_IF_ERROR(
+            UseOwnDaemon(context, bad ? "status --bad" : (watch ? "status --watch" : "status")));
+        if (bad) return ShowBad(context);
         if (watch) {
           FW_ASSIGN_OR_RETURN(const double seconds, server::ParseSeconds(interval));
           return WatchStatus(context, seconds);

@@ -141,15 +141,42 @@ std::string JobsText(const v1::GetStatusResponse& status) {
   });
 }
 
+// The private ones of this user.
+std::vector<std::string> OwnPrivateDaemons(const Context& context) {
+  std::vector<std::string> addresses;
+  for (const Place& place : FindPlaces(context)) {
+    struct stat info {};
+    const bool is_mine = lstat(place.address.c_str(), &info) == 0 && info.st_uid == geteuid();
+    if (place.is_private && is_mine) addresses.push_back(place.address);
+  }
+  return addresses;
+}
+
 }  // namespace
+
+absl::Status UseOwnDaemon(Context& context, const std::string& command) {
+  if (!context.address.empty() || !AddressOfEnvironment().empty()) return absl::OkStatus();
+  const absl::StatusOr<std::string> shared = FindAddress("");
+  if (!absl::IsUnavailable(shared.status())) return absl::OkStatus();
+  const std::vector<std::string> own = OwnPrivateDaemons(context);
+  if (own.size() == 1) {
+    context.address = own.front();
+    std::cerr << "feedwater: no shared daemon is here; asking your private one at "
+              << server::Escaped(own.front()) << "\n";
+  }
+  if (own.size() <= 1) return absl::OkStatus();
+  std::string message = absl::StrCat("no shared daemon is here, and ", own.size(),
+                                     " private ones of yours; name one of them:");
+  for (const std::string& address : own)
+    absl::StrAppend(&message, "\n  feedwater ", command, " --address ", address);
+  return absl::UnavailableError(message);
+}
 
 std::string PrivateDaemonsText(const Context& context, const std::string& address) {
   int64_t count = 0;
-  for (const Place& place : FindPlaces(context)) {
+  for (const std::string& own : OwnPrivateDaemons(context)) {
     std::error_code error;
-    struct stat info {};
-    const bool is_mine = lstat(place.address.c_str(), &info) == 0 && info.st_uid == geteuid();
-    if (place.is_private && is_mine && !fs::equivalent(place.address, address, error)) ++count;
+    if (!fs::equivalent(own, address, error)) ++count;
   }
   if (count == 0) return "";
   return absl::StrCat(server::FormatCount(count, "private daemon"),

@@ -9,6 +9,7 @@ import json
 import subprocess
 from pathlib import Path
 
+import pytest
 from daemon_process import BUILD
 from private_home import (
     OPEN,
@@ -170,3 +171,42 @@ def test_status_all_lists_shared_and_private_daemons(home, make_daemon):
     assert address in text and shared.address in text and "jobs: none" in text
     assert Path(address).exists()
     program.kill()
+
+
+def test_status_and_ledger_ask_the_users_only_private_daemon_and_list_several(home):
+    environment = {k: v for k, v in home.environment.items() if k != "FEEDWATER_ADDRESS"}
+
+    def ask(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [BUILD / "bin/feedwater", *arguments],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    if json.loads(ask("status", "--all", "--json").stdout)["daemons"]:
+        pytest.skip("other daemons of this user run here")
+    program = home.start(OPEN + WAIT)
+    address = json.loads(program.line())
+    for arguments in (["status"], ["status", "--bad"]):
+        done = ask(*arguments)
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.splitlines() == [
+            f"feedwater: no shared daemon is here; asking your private one at {address}"
+        ]
+    [job] = [job["job"] for job in json.loads(ask("status", "--json").stdout)["jobs"]]
+    ledger = ask("ledger", job, "--batch", "0", "--json")
+    assert ledger.returncode == 0 and json.loads(ledger.stdout)["job"] == job, ledger.stderr
+
+    second = home.start(OPEN + WAIT)
+    other = json.loads(second.line())
+    for arguments in (["status"], ["status", "--bad"], ["status", "--watch"]):
+        done = ask(*arguments)
+        assert done.returncode == 1
+        for one in (address, other):
+            assert f"feedwater {' '.join(arguments)} --address {one}\n" in done.stderr
+    assert "name one of them" in ask("ledger", job, "--batch", "0").stderr
+    program.kill()
+    second.kill()
+    home.wait_until_nothing_is_left()
