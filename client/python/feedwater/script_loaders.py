@@ -15,6 +15,7 @@ from .pipeline import Pipeline
 from .script import Script, is_none
 from .script_changes import Changes
 from .script_datasets import Datasets
+from .script_dicts import NOT_NEEDED, Dicts
 from .script_order import Orders
 from .script_report import Report
 from .script_roots import root_name
@@ -25,13 +26,6 @@ _LOADER_ARGUMENTS = [
     "dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers", "collate_fn",
     "pin_memory", "drop_last", "timeout", "worker_init_fn", "multiprocessing_context", "generator",
 ]  # fmt: skip
-# Those of a DataLoader that feedwater does in its own way: nothing is lost with them.
-_NOT_NEEDED = {
-    "num_workers", "pin_memory", "prefetch_factor", "persistent_workers", "timeout",
-    "multiprocessing_context", "pin_memory_device", "in_order", "worker_init_fn", "generator",
-}  # fmt: skip
-# Methods of a dict that change nothing.
-_READS = {"copy", "get", "items", "keys", "values"}
 
 
 @dataclass
@@ -94,6 +88,7 @@ class Migrator:
         self._folder = folder
         self._report = Report()
         self._datasets = Datasets(script, self._report)
+        self._dicts = Dicts(script, self._report)
         self._changes = Changes(script)
         self._orders = Orders(script, self._report, self._changes)
         self._found = Migration()
@@ -176,10 +171,10 @@ class Migrator:
         given, unpacked = self._script.arguments(call, _LOADER_ARGUMENTS)
         kept: dict[str, str] = {}  # arguments that come out of `**name`: how they are written
         for argument in unpacked:
-            if not self._unpack(call, argument, given, kept):
+            if not self._dicts.unpack(call, argument, given, kept):
                 return None
         for name in given:
-            if name not in _LOADER_ARGUMENTS and name not in _NOT_NEEDED:
+            if name not in _LOADER_ARGUMENTS and name not in NOT_NEEDED:
                 self._report.cannot(
                     call, f"DataLoader({name}={self._script.source(given[name])}): not known here"
                 )
@@ -221,104 +216,6 @@ class Migrator:
             sections["outputs"] = outputs
             choice.translation = _Translation(file, call.lineno, sections, about_root)
         return given, kept, choices, ranks
-
-    def _unpack(
-        self, call: ast.Call, argument: ast.expr, given: dict[str, ast.expr], kept: dict[str, str]
-    ) -> bool:
-        """Add the entries of a dict that `**NAME` hands over; tell whether they are known."""
-        script = self._script
-        found = script.assignments(argument) if isinstance(argument, ast.Name) else []
-        value = found[0][0] if len(found) == 1 else None
-        if not isinstance(value, ast.Dict) or not isinstance(argument, ast.Name):
-            self._report.cannot(
-                call, f"DataLoader(**{script.source(argument)}): not known before it runs"
-            )
-            return False
-        dicts = [(argument.id, value, False)]
-        updates = self._updates(argument.id, call)
-        known = {node for node, _ in updates}
-        is_here = script.binding(argument) is script.scope(call)
-        for change in script.changes(argument):
-            if not (is_here and (change in known or self._is_later(change, call))):
-                script.met[change] = argument.id
-        for node, other in updates:
-            if not isinstance(other, ast.Dict):
-                self._report.cannot(node, f"{script.source(node)}: not known before it runs")
-                return False
-            dicts.append((argument.id, other, self._is_conditional(node, call)))
-        notes: dict[str, tuple[ast.AST, str]] = {}
-        for name, entries, is_conditional in dicts:
-            for key, item in zip(entries.keys, entries.values):
-                if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
-                    self._report.cannot(entries, f"a key of {name} that is not a plain text")
-                    return False
-                word, shown = key.value, script.source(item)
-                if not is_conditional:
-                    notes.pop(word, None)
-                elif word not in _NOT_NEEDED and word not in given:
-                    notes[word] = (
-                        entries,
-                        f"{name}[{word!r}] is set only under a condition; the pipeline takes it as "
-                        f"{shown} always",
-                    )
-                elif word not in _NOT_NEEDED and shown != script.source(given[word]):
-                    self._report.cannot(
-                        entries,
-                        f"{name}[{word!r}] is {script.source(given[word])} or {shown}: only "
-                        f"running it tells; the DataLoader of line {call.lineno} stays. Next: "
-                        "write a DataLoader for each",
-                    )
-                    return False
-                given[word] = item
-                kept[word] = f"{name}[{word!r}]".replace("'", '"')
-        for node, text in notes.values():
-            self._report.note(node, text)
-        return True
-
-    def _updates(self, name: str, call: ast.Call) -> list[tuple[ast.AST, Optional[ast.expr]]]:
-        """Return where a dict is changed before a call, and with which entries."""
-        script = self._script
-        found: list[tuple[ast.AST, Optional[ast.expr]]] = []
-        for node in script.nodes:
-            owner: Optional[ast.expr] = None
-            entries: Optional[ast.expr] = None
-            if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
-                parent = script.parents[node]  # NAME["KEY"] = VALUE
-                owner = node.value
-                if isinstance(parent, ast.Assign):
-                    entries = ast.Dict([node.slice], [parent.value], lineno=node.lineno)
-            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                owner = node.func.value if node.func.attr not in _READS else None
-                if node.func.attr == "update" and len(node.args) == 1 and not node.keywords:
-                    entries = script.follow(node.args[0])  # NAME.update(OTHER)
-            is_name = isinstance(owner, ast.Name) and owner.id == name
-            if is_name and script.scope(node) is script.scope(call) and _before(node, call):
-                found.append((node, entries))
-        return found
-
-    def _is_later(self, node: ast.AST, call: ast.Call) -> bool:
-        """Tell whether a change comes after a call, in the same scope and without a loop."""
-        script = self._script
-        parent: Optional[ast.AST] = call
-        while parent is not None and parent is not script.scope(call):
-            if isinstance(parent, (ast.For, ast.AsyncFor, ast.While)):
-                return False
-            parent = script.parents.get(parent)
-        is_after = getattr(node, "lineno", 0) > (call.end_lineno or call.lineno)
-        return is_after and script.scope(node) is script.scope(call)
-
-    def _is_conditional(self, node: ast.AST, call: ast.Call) -> bool:
-        around = set()
-        parent: Optional[ast.AST] = call
-        while parent is not None:
-            around.add(parent)
-            parent = self._script.parents.get(parent)
-        parent = node
-        while parent is not None and parent not in around:
-            if isinstance(parent, (ast.If, ast.For, ast.While, ast.Try)):
-                return True
-            parent = self._script.parents.get(parent)
-        return False
 
     def _batch_size(self, given: dict[str, ast.expr]) -> Union[int, ast.expr, None]:
         node = given.get("batch_size")
@@ -403,7 +300,7 @@ class Migrator:
             more = f", batch_size={text}{ranks}"
             if "batch_size" not in kept:
                 self._changes.kept.add(batch)
-        dropped = [word for word in given if word in _NOT_NEEDED]
+        dropped = [word for word in given if word in NOT_NEEDED]
         for word in dropped:
             if word in ("worker_init_fn", "generator") and not is_none(given[word]):
                 self._report.note(call, f"{word} is left out: {ELSEWHERE[word]}")
@@ -468,10 +365,6 @@ class Migrator:
             name, number = f"{base}_{number}", number + 1
         self._words.add(name)
         return name
-
-
-def _before(node: ast.AST, call: ast.Call) -> bool:
-    return getattr(node, "lineno", 0) < call.lineno
 
 
 def _base_name(loader: str, path: str) -> str:
