@@ -31,6 +31,7 @@ class Changes:
         self.dead: set[ast.AST] = set()
         self.kept: set[ast.AST] = set()
         self.removable: dict[tuple[str, ast.AST], None] = {}  # in order
+        self._followed: set[ast.AST] = set()  # statements with a new line behind them
         self.samplers = Samplers(script)
 
     def serves(self, use: ast.AST, call: ast.Call) -> bool:
@@ -56,17 +57,19 @@ class Changes:
             if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load):
                 self.removable[inner.id, scope] = None
 
-    def uses(self, name: str, call: ast.AST) -> list[ast.Name]:
-        """Return where a name is read in what stays of the scope of `call`."""
+    def uses(self, name: str, scope: ast.AST) -> list[ast.expr]:
+        """Return where a name that a scope assigns is read in what stays of the script."""
         script = self._script
-        scope = script.scope(call)
+        is_class = isinstance(scope, ast.ClassDef)  # others read it as CLASS.NAME
         return [
             node
             for node in script.nodes
-            if isinstance(node, ast.Name)
-            and node.id == name
+            if (
+                (isinstance(node, ast.Name) and node.id == name)
+                or (is_class and isinstance(node, ast.Attribute) and node.attr == name)
+            )
             and not isinstance(node.ctx, ast.Store)
-            and (scope is script.tree or self._is_within(node, {scope}))
+            and (is_class or scope is script.tree or self._is_within(node, {scope}))
             and not self._is_gone(node)
         ]
 
@@ -87,6 +90,13 @@ class Changes:
                 return True
             parent = self._script.parents.get(parent)
         return False
+
+    def put_behind(self, place: ast.stmt, line: str) -> None:
+        """Put a line behind a statement, which then stays."""
+        span = self._script.line_span(place)
+        assert span is not None
+        self.edits.append((span[1], span[1], f"{self._script.indent(place)}{line}\n"))
+        self._followed.add(place)
 
     def rename(self, call: ast.Call, sampler: ast.Name) -> None:
         """Let `sampler.set_epoch` be the loader's, whose sampler has the same length, too."""
@@ -114,7 +124,7 @@ class Changes:
                     continue
                 if not all(self._may_go(place) for place in places):
                     continue
-                if any(not self._is_within(use, set(places)) for use in self.uses(name, places[0])):
+                if any(not self._is_within(use, set(places)) for use in self.uses(name, scope)):
                     continue
                 for place in places:
                     assert isinstance(place, ast.Assign)
@@ -134,7 +144,7 @@ class Changes:
         if not isinstance(place.targets[0], ast.Name) or script.line_span(place) is None:
             return False
         value = place.value
-        if place.value in self.dead:  # it is a file's name now
+        if place.value in self.dead or place in self._followed:  # it is a file's name now
             return False
         if isinstance(value, (ast.Constant, ast.Name, ast.Attribute)):
             return True
@@ -203,22 +213,28 @@ class Changes:
                 wanted = [name for name in wanted if name not in there]
         self.edits.append((place, place, "".join(f"import {name}\n" for name in wanted)))
 
+    def conflict(self) -> Optional[int]:
+        """Return where the text would be changed in two ways at once; None: nowhere."""
+        last = (0, 0, "")
+        for edit in self._in_order():
+            if edit[0] < last[1]:
+                return edit[0]
+            last = edit
+        return None
+
     def edited(self) -> str:
-        """Return the script with all edits; one inside another is left out."""
-        text, kept = self._script.text, []
-        last = -1
-        # What is put in before a part that is replaced comes first.
-        for start, end, new in sorted(self.edits, key=lambda e: (e[0], e[1] > e[0], -e[1])):
-            if start < last:
-                continue
-            kept.append((start, end, new))
-            last = max(last, end)
-        for start, end, new in reversed(kept):
+        """Return the script with all edits."""
+        text = self._script.text
+        for start, end, new in reversed(self._in_order()):
             before = text[:start]
             if new.endswith("\n") and before and not before.endswith("\n"):
                 before += "\n"
             text = before + new + text[end:]
         return text
+
+    def _in_order(self) -> list[tuple[int, int, str]]:
+        """Return the edits; what is put in before a part that is replaced comes first."""
+        return sorted(dict.fromkeys(self.edits), key=lambda e: (e[0], e[1] > e[0], -e[1]))
 
 
 def _only_looks(node: ast.expr) -> bool:

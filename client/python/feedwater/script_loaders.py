@@ -124,13 +124,26 @@ class Migrator:
         if self._changes.edits:
             self._changes.remove_unused()
             self._changes.add_imports()
-        self._found.text = self._changes.edited()
+        self._found.text = self._edited()
         first = {
             text: line for line, text in sorted(self._report.notes + script.notes, reverse=True)
         }
         self._found.notes = sorted((line, text) for text, line in first.items())
         self._found.untranslated = sorted(set(self._report.untranslated))
         return self._found
+
+    def _edited(self) -> str:
+        """Return the script as it would be; as it is where two changes are at odds."""
+        place = self._changes.conflict()
+        if place is None:
+            return self._changes.edited()
+        line = self._script.text.count("\n", 0, place) + 1
+        self._report.cannot(
+            ast.Pass(lineno=line),
+            "two DataLoaders change this line in different ways; the script stays as it is. Next: "
+            "open the pipelines by feedwater.Loader yourself",
+        )
+        return self._script.text
 
     # --- a loader
 
@@ -147,6 +160,9 @@ class Migrator:
         if made is not None:
             given, kept, choices, ranks = made
             files = [choice.translation for choice in choices if choice.translation is not None]
+            if files and not self._may_choose(call, given, kept, choices):
+                del report.notes[noted:]
+                return
             for file in files:
                 self._found.files[file.file] = self._file(file)
             if any(file.lacks for file in files):
@@ -298,18 +314,12 @@ class Migrator:
         if isinstance(batch, ast.expr):
             text = kept.get("batch_size") or script.whole_source(batch)
             more = f", batch_size={text}{ranks}"
-            if "batch_size" not in kept:
-                self._changes.kept.add(batch)
         dropped = [word for word in given if word in NOT_NEEDED]
         for word in dropped:
             if word in ("worker_init_fn", "generator") and not is_none(given[word]):
                 self._report.note(call, f"{word} is left out: {ELSEWHERE[word]}")
         dataset = given["dataset"]
-        self._changes.dead.add(call)
-        for argument in given.values():
-            if isinstance(argument, ast.Name):
-                self._changes.removable[argument.id, script.scope(argument)] = None
-        self._changes.may_be_unused(dataset, script.scope(call))
+        self._mark(call, given, kept)
         if len(choices) == 1 and choices[0].translation is not None:
             pipeline = self._path_of(choices[0].translation.file)
         else:
@@ -319,30 +329,69 @@ class Migrator:
             self._changes.rename(call, sampler)
         self._changes.edits.append((*script.span(call), f"feedwater.Loader({pipeline}{more})"))
 
+    def _mark(self, call: ast.Call, given: dict[str, ast.expr], kept: dict[str, str]) -> None:
+        """Note what is gone with a DataLoader, and what of it stays."""
+        script, changes = self._script, self._changes
+        changes.dead.add(call)
+        batch = self._batch_size(given)
+        if isinstance(batch, ast.expr) and "batch_size" not in kept:
+            changes.kept.add(batch)
+        for argument in given.values():
+            if isinstance(argument, ast.Name):
+                changes.removable[argument.id, script.scope(argument)] = None
+        changes.may_be_unused(given["dataset"], script.scope(call))
+
+    def _may_choose(
+        self,
+        call: ast.Call,
+        given: dict[str, ast.expr],
+        kept: dict[str, str],
+        choices: list[_Choice],
+    ) -> bool:
+        """Tell whether each assignment of a loader's dataset can choose a file, too."""
+        if len(choices) < 2:
+            return True
+        self._mark(call, given, kept)
+        is_live = bool(self._live(given["dataset"], call))
+        self._changes.dead.discard(call)
+        name = self._script.source(given["dataset"])
+        for choice in choices:
+            place = choice.place
+            is_alone = isinstance(place, ast.Assign) and _is_of_one_name(place)
+            if is_alone and is_live:
+                is_alone = self._script.line_span(place) is not None  # type: ignore[arg-type]
+            if not is_alone:
+                self._report.cannot(
+                    call,
+                    f"{name} may be one of several datasets, and line "
+                    f"{getattr(place, 'lineno', 1)} is not `{name} = DATASET` alone; the "
+                    "DataLoader stays. Next: write that assignment so, on a line of its own",
+                )
+                return False
+        return True
+
+    def _live(self, dataset: ast.expr, call: ast.Call) -> list[ast.expr]:
+        """Return the uses of a dataset's name that need the dataset itself."""
+        assert isinstance(dataset, ast.Name)
+        uses = self._changes.uses(dataset.id, self._script.binding(dataset))
+        return [use for use in uses if not self._changes.serves(use, call)]
+
     def _choose(self, dataset: ast.expr, choices: list[_Choice], call: ast.Call) -> str:
         """Assign file names where branches assign datasets; return the name to be opened."""
-        script = self._script
+        script, changes = self._script, self._changes
         assert isinstance(dataset, ast.Name)
         name = dataset.id
-        live = [
-            use for use in self._changes.uses(name, call) if not self._changes.serves(use, call)
-        ]
+        live = self._live(dataset, call)
         chosen = self._new_name(f"{name}_pipeline") if live else name
         for choice in choices:
-            if not isinstance(choice.place, ast.Assign):
-                continue
+            assert isinstance(choice.place, ast.Assign)
             file = choice.translation and self._path_of(choice.translation.file)
-            if not live:
-                if file:
-                    self._changes.edits.append((*script.span(choice.node), file))
-                    self._changes.dead.add(choice.node)
-                    self._changes.may_be_unused(choice.node, script.scope(choice.place))
-                continue
-            span = script.line_span(choice.place)
-            if span is None:
-                continue
-            line = f"{script.indent(choice.place)}{chosen} = {file or name}\n"
-            self._changes.edits.append((span[1], span[1], line))
+            if live:
+                changes.put_behind(choice.place, f"{chosen} = {file or name}")
+            elif file:
+                changes.edits.append((*script.span(choice.node), file))
+                changes.dead.add(choice.node)
+                changes.may_be_unused(choice.node, script.scope(choice.place))
         if any(choice.translation is None for choice in choices):
             self._report.note(
                 call, f"where {chosen} is still a dataset, feedwater.Loader refuses it"
@@ -365,6 +414,10 @@ class Migrator:
             name, number = f"{base}_{number}", number + 1
         self._words.add(name)
         return name
+
+
+def _is_of_one_name(place: ast.Assign) -> bool:
+    return len(place.targets) == 1 and isinstance(place.targets[0], ast.Name)
 
 
 def _base_name(loader: str, path: str) -> str:
