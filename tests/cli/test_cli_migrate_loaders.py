@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 
 import pytest
 import yaml
@@ -333,11 +334,25 @@ CONDITIONAL = {
     "both branches": ("", "if x:\n    k['shuffle'] = True\nelse:\n    k['shuffle'] = False\n"),
     "one branch and before": ("'shuffle': False", "if x:\n    k['shuffle'] = True\n"),
     "an update": ("'drop_last': False", "if x:\n    k.update({'drop_last': True})\n"),
+    "behind `and`": ("'shuffle': False", "x and k.update({'shuffle': True})\n"),
+    "a condition in a line": ("'shuffle': False", "k.update({'shuffle': True}) if x else None\n"),
+    "a comprehension": ("'shuffle': False", "[k.update({'shuffle': True}) for _ in x]\n"),
+    "a pattern": ("'shuffle': False", "match x:\n    case 1:\n        k['shuffle'] = True\n"),
+    "what may end before it": (
+        "'shuffle': False",
+        "import contextlib\nwith contextlib.suppress(Exception):\n    k['shuffle'] = run()\n",
+    ),
+    "a body that may have failed": (
+        "'shuffle': False",
+        "try:\n    run()\n    k['shuffle'] = True\nfinally:\n    ",
+    ),
 }
 
 
 @pytest.mark.parametrize(("first", "lines"), CONDITIONAL.values(), ids=CONDITIONAL)
 def test_an_argument_that_a_condition_decides_is_not_known(project, first, lines):
+    if "match" in lines and sys.version_info < (3, 10):
+        pytest.skip("Python 3.9 has no match")
     body = f"{DATA}\nk = {{{first}}}\n{lines}loader = DataLoader(data, **k)\n"
     done = migrate(write(project.folder, head(body)), "--json").document
     assert done["diff"] == "" and done["files"] == {} and not done["notes"]
@@ -356,3 +371,39 @@ def test_an_argument_that_is_one_whatever_the_condition_is_taken(project):
         assert found["sampler"]["shuffle"] == "full" and not found["notes"]["untranslated"], lines
         notes = [n for n in found["notes"]["notes"] if "only under a condition" in n["text"]]
         assert len(notes) == count, lines
+
+
+# Where a dict is changed for one loader, and not for another: {} are the two loaders.
+BRANCHES = {
+    "if": "if x:\n    k['shuffle'] = True\n    {}\nelse:\n    {}\n",
+    "elif": "if x:\n    k['shuffle'] = True\n    {}\nelif y:\n    {}\n",
+    "return": (
+        "def get():\n    k = {{'batch_size': 4}}\n    if x:\n        k['shuffle'] = True\n"
+        "        {}\n        return train\n    {}\n    return test\n"
+    ),
+    "match": (
+        "match x:\n    case 1:\n        k['shuffle'] = True\n        {}\n    case 2:\n        {}\n"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("lines", BRANCHES.values(), ids=BRANCHES)
+def test_what_a_branch_does_to_a_dict_is_nothing_to_the_loader_of_another(project, lines):
+    if "match" in lines and sys.version_info < (3, 10):
+        pytest.skip("Python 3.9 has no match")
+    made = lines.format("train = DataLoader(data, **k)", "test = DataLoader(data, **k)")
+    done = migrate(
+        write(project.folder, head(f"{DATA}\nk = {{'batch_size': 4}}\n{made}")), "--json"
+    ).document
+    shuffled = {name: "shuffle: full" in text for name, text in done["files"].items()}
+    assert shuffled == {"train.yaml": True, "test.yaml": False}, done
+    assert not done["untranslated"]
+
+
+def test_what_a_branch_does_to_a_dict_in_a_loop_may_be_done_before_another(project):
+    made = BRANCHES["if"].format("train = DataLoader(data, **k)", "test = DataLoader(data, **k)")
+    body = f"{DATA}\nk = {{'batch_size': 4}}\nfor x in y:\n"
+    body += "".join(f"    {line}\n" for line in made.splitlines())
+    done = migrate(write(project.folder, head(body)), "--json").document
+    assert list(done["files"]) == ["train.yaml"]
+    assert "k may be changed here" in done["untranslated"][0]["text"]

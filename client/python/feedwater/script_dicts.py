@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
-from typing import Optional
+from typing import Any, Optional
 
 from .script import Script
+from .script_dynamic import called_name
 from .script_report import Report
 
 # Those of a DataLoader that feedwater does in its own way: nothing is lost with them.
@@ -15,6 +16,17 @@ NOT_NEEDED = {
 }  # fmt: skip
 # Methods of a dict that change nothing.
 _READS = {"copy", "get", "items", "keys", "values"}
+# What may leave out a part of it, or does it several times; by name, as Python 3.9 lacks some.
+_CONDITIONS = {
+    "AsyncFor", "BoolOp", "DictComp", "For", "GeneratorExp", "If", "IfExp", "ListComp", "SetComp",
+    "Try", "TryStar", "While", "match_case",
+}  # fmt: skip
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
+_ENDS = (ast.Break, ast.Continue, ast.Raise, ast.Return)
+# Two parts of a statement of which at most one is done.
+_EITHER = ({"body of If", "orelse of If"}, {"body of IfExp", "orelse of IfExp"})
+# A part of a statement, and another behind it before which the first was done to its end.
+_SURE = {("body of Try", "orelse of Try"), ("body of TryStar", "orelse of TryStar")}
 
 
 class Dicts:
@@ -43,7 +55,12 @@ class Dicts:
         for change in script.changes(argument):
             if not (is_here and (change in known or self._is_later(change, call))):
                 script.met[change] = argument.id
+        is_again = any(isinstance(parent, _LOOPS) for parent in self._around(call))
         for node, other in updates:
+            if self._is_elsewhere(node, call):
+                if is_again:  # one branch may be done before the other
+                    script.met[node] = argument.id
+                continue
             if not isinstance(other, ast.Dict):
                 self._report.cannot(node, f"{script.source(node)}: not known before it runs")
                 return False
@@ -100,27 +117,64 @@ class Dicts:
 
     def _is_later(self, node: ast.AST, call: ast.Call) -> bool:
         """Tell whether a change comes after a call, in the same scope and without a loop."""
-        script = self._script
-        parent: Optional[ast.AST] = call
-        while parent is not None and parent is not script.scope(call):
-            if isinstance(parent, (ast.For, ast.AsyncFor, ast.While)):
-                return False
-            parent = script.parents.get(parent)
         is_after = getattr(node, "lineno", 0) > (call.end_lineno or call.lineno)
-        return is_after and script.scope(node) is script.scope(call)
+        is_here = self._script.scope(node) is self._script.scope(call)
+        return is_after and is_here and not any(isinstance(p, _LOOPS) for p in self._around(call))
+
+    def _is_elsewhere(self, node: ast.AST, call: ast.Call) -> bool:
+        """Tell whether a change is only done where a call behind it is not."""
+        parts = self._parts(call)
+        for parent, (name, part) in self._parts(node).items():
+            if parent not in parts:
+                is_branch = isinstance(parent, ast.If) and isinstance(part, list)
+                if is_branch and isinstance(part[-1], _ENDS):
+                    return True  # `if X: ...; return`
+                continue
+            other_name, other = parts[parent]
+            is_case = name.startswith("cases") and part is not other
+            if is_case or {name, other_name} in _EITHER:
+                return True
+        return False
 
     def _is_conditional(self, node: ast.AST, call: ast.Call) -> bool:
-        around = set()
-        parent: Optional[ast.AST] = call
-        while parent is not None:
-            around.add(parent)
-            parent = self._script.parents.get(parent)
-        parent = node
-        while parent is not None and parent not in around:
-            if isinstance(parent, (ast.If, ast.For, ast.While, ast.Try)):
+        """Tell whether a change may not be done, though the call is."""
+        parts = self._parts(call)
+        for parent, (name, _) in self._parts(node).items():
+            kind = type(parent).__name__
+            if parent in parts:
+                pair = name, parts[parent][0]
+                return kind in _CONDITIONS and pair[0] != pair[1] and pair not in _SURE
+            if kind in _CONDITIONS or (isinstance(parent, ast.With) and _may_end(parent)):
                 return True
-            parent = self._script.parents.get(parent)
         return False
+
+    def _around(self, node: ast.AST) -> list[ast.AST]:
+        """Return what a node stands in, up to its function."""
+        found: list[ast.AST] = []
+        parent = self._script.parents.get(node)
+        while parent is not None and parent is not self._script.scope(node):
+            found.append(parent)
+            parent = self._script.parents.get(parent)
+        return found
+
+    def _parts(self, node: ast.AST) -> dict[ast.AST, tuple[str, Any]]:
+        """Return in which part of each a node stands: its name, and what it is."""
+        found: dict[ast.AST, tuple[str, Any]] = {}
+        child = node
+        for parent in self._around(node):
+            for name, value in ast.iter_fields(parent):
+                if value is child or (isinstance(value, list) and child in value):
+                    is_case = type(child).__name__ == "match_case"
+                    part = child if is_case else value
+                    found[parent] = (f"{name} of {type(parent).__name__}", part)
+            child = parent
+        return found
+
+
+def _may_end(node: ast.With) -> bool:
+    """Tell whether `with` goes on behind what it is around where that fails."""
+    made = [item.context_expr for item in node.items]
+    return any(isinstance(one, ast.Call) and called_name(one) == "suppress" for one in made)
 
 
 def _before(node: ast.AST, call: ast.Call) -> bool:
