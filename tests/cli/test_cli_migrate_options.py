@@ -158,6 +158,21 @@ CHANGED = {
     "sys.argv in a function of another module": (
         "import mylib\nmylib.setup(module=sys)\n" + ARGS + loader()
     ),
+    "sys.argv by an argument with a name": (
+        "from mylib import normalise\nnormalise(argv=sys.argv)\n" + ARGS + loader()
+    ),
+    "sys.argv in a dict": (
+        "d = {'argv': sys.argv}\nd['argv'] += ['--size', '9']\n" + ARGS + loader()
+    ),
+    "sys.argv in a dict of a dict": (
+        "improve(known={'a': {'argv': sys.argv}})\n" + ARGS + loader()
+    ),
+    "sys.argv in a dict that is made": (
+        "dict(argv=sys.argv)['argv'].append('--size=9')\n" + ARGS + loader()
+    ),
+    "sys.argv in a function that is named like one that looks": (
+        "def info(argv):\n    argv.append('--size=9')\ninfo(sys.argv)\n" + ARGS + loader()
+    ),
     "actions of the parser": (
         "for action in p._actions:\n    action.default = 9\n" + ARGS + loader()
     ),
@@ -309,6 +324,11 @@ READ = {
     "of a command line that is shown": (
         "print(' '.join(sys.argv), len(sys.argv), sys.argv[0])\nfor word in sys.argv:\n"
         "    logger.info(word)\n" + ARGS + loader()
+    ),
+    "of a command line that is written": (
+        "wandb.init(config={'argv': sys.argv})\njson.dump({'a': {'argv': sys.argv}}, f)\n"
+        "print(*sys.argv, sep=' ')\nlogger.info('%s', extra={'argv': sys.argv})\n"
+        "torch.save({'argv': sys.argv}, 'x')\n" + ARGS + loader()
     ),
     "beside other names of sys": (
         "print('sys.argv', sys.argv, sys.path)\nis_frozen = getattr(sys, 'frozen', False)\n"

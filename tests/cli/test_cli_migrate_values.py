@@ -101,6 +101,9 @@ OF_SELF = {
     "its dict in place": "self.__dict__ |= other",
     "another dict": "self.__dict__ = other",
     "its dict by another name": "mine = self.__dict__",
+    "its dict in a dict": "{'d': self.__dict__}['d'].update(other)",
+    "its dict by an argument with a name": "improve(d=self.__dict__)",
+    "its dict in a dict that is made": "dict(d=self.__dict__)['d'].update(other)",
     "vars()": "vars(self).update(other)",
     "an entry of vars()": "vars(self)['tf'] = None",
 }
@@ -131,7 +134,8 @@ def test_what_may_be_changed_of_self_is_not_taken_as_it_was_written(project, lin
     (project.folder / "train.py").unlink()
     reads = (
         "print(len(self.data), vars(self), self.__dict__.keys(), dict(**vars(self)), "
-        "setattr(self, 'other', 1), self.__setattr__('another', 1))"
+        "setattr(self, 'other', 1), self.__setattr__('another', 1), {**vars(self)}, "
+        "json.dumps({'d': vars(self)}))"
     )
     done = migrate(write(project.folder, head(body.format(reads))), "--json")
     assert done.status == 0 and len(done.document["files"]) == 1

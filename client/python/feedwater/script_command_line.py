@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Optional
 
-from .script_dynamic import called_name, only_looks
+from .script_dynamic import Looks, called_name
 from .script_functions import FUNCTIONS, Function, Functions
 
 if TYPE_CHECKING:
@@ -21,8 +21,7 @@ _READERS = {
     "repr", "set", "sorted", "str", "tuple", "warning",
 }  # fmt: skip
 _LOOKS = (
-    ast.BinOp, ast.Compare, ast.Dict, ast.For, ast.FormattedValue, ast.If, ast.Starred,
-    ast.comprehension, ast.keyword,
+    ast.BinOp, ast.Compare, ast.For, ast.FormattedValue, ast.If, ast.Starred, ast.comprehension,
 )  # fmt: skip
 _DEEPEST = 20
 
@@ -40,10 +39,9 @@ class CommandLine:
             given = [*call.args, *(keyword.value for keyword in call.keywords)]
             if not all(self._is_programs(value, 0) for value in given):
                 return call
+        looks = Looks(self._script, _READERS, _LOOKS)
         for node in self._script.nodes:
-            if self._may_patch(node) or (
-                self._is_argv(node) and not only_looks(self._script, node, _READERS, _LOOKS)
-            ):
+            if self._may_patch(node) or (self._is_argv(node) and not looks.only(node)):
                 return node
         return None
 

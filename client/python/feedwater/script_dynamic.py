@@ -18,9 +18,15 @@ _READERS = {
     "str", "values", "warning",
 }  # fmt: skip
 _LOOKS = (
-    ast.BinOp, ast.Compare, ast.Dict, ast.Expr, ast.For, ast.FormattedValue, ast.Starred,
+    ast.BinOp, ast.Compare, ast.Expr, ast.For, ast.FormattedValue, ast.Starred,
     ast.comprehension,
 )  # fmt: skip
+# What looks at the entries of a dict, too, and at what it is given by name, and returns neither.
+_SHOWS = {
+    "critical", "debug", "dump", "dumps", "error", "format", "info", "pformat", "pprint", "print",
+    "repr", "save", "str", "warning",
+}  # fmt: skip
+_SHOWS_OF_MODULES = ("json.", "logging.", "mlflow.", "pickle.", "pprint.", "wandb.", "yaml.")
 
 
 class Dynamic:
@@ -35,6 +41,7 @@ class Dynamic:
     def __init__(self, script: Script) -> None:
         self._script = script
         self.place: Optional[ast.AST] = None
+        self._looks = Looks(script, _READERS, _LOOKS)
         self._setters: list[ast.Call] = []
         self._dicts: list[ast.AST] = []  # of `self`
         for node in script.nodes:
@@ -53,7 +60,7 @@ class Dynamic:
             return
         is_all = word in ("locals", "vars") and not call.args
         is_of_module = is_all and self._script.scope(call) is self._script.tree
-        if word in ("exec", "globals") or (is_of_module and not self._only_looks(call)):
+        if word in ("exec", "globals") or (is_of_module and not self._looks.only(call)):
             self.place = self.place or call
         elif word == "vars" and call.args and is_self(call.args[0]):
             self._dicts.append(call)
@@ -73,31 +80,71 @@ class Dynamic:
 
     def of_self(self) -> list[ast.AST]:
         """Return where any attribute of `self` may be set by its dict."""
-        return [node for node in self._dicts if not self._only_looks(node)]
-
-    def _only_looks(self, node: ast.AST) -> bool:
-        return only_looks(self._script, node, _READERS, _LOOKS)
+        return [node for node in self._dicts if not self._looks.only(node)]
 
 
-def only_looks(
-    script: Script, node: ast.AST, readers: set[str], looks: tuple[type[ast.AST], ...]
-) -> bool:
-    """Tell whether a script changes nothing in what a node stands for, and does not keep it.
+class Looks:
+    """Tells whether a script only looks at something.
 
-    ``readers``: functions and methods that do neither; ``looks``: kinds of parents that do neither.
+    Parameters
+    ----------
+    script : Script
+    readers : set of str
+        Functions and methods that change nothing in what they are given, and do not keep it.
+    kinds : tuple of type
+        Kinds of parents that do neither.
     """
-    parent = script.parents[node]
-    if not isinstance(getattr(node, "ctx", None), (ast.Load, type(None))):
-        return False
-    if isinstance(parent, ast.Attribute):
-        return parent.attr in readers
-    if isinstance(parent, ast.Subscript):
-        return isinstance(parent.ctx, ast.Load)
-    if isinstance(parent, ast.keyword) and parent.arg is None:
-        return True  # `**vars(self)` copies
-    if isinstance(parent, ast.Call):
-        return called_name(parent) in readers
-    return isinstance(parent, looks)
+
+    def __init__(self, script: Script, readers: set[str], kinds: tuple[type[ast.AST], ...]) -> None:
+        self._script = script
+        self._readers = readers
+        self._kinds = kinds
+        self._own = {  # names of the script's own functions, which may do anything
+            node.name
+            for node in script.nodes
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        }
+
+    def only(self, node: ast.AST) -> bool:
+        """Tell whether nothing is changed in what a node stands for, and nothing keeps it."""
+        parent = self._script.parents[node]
+        if not isinstance(getattr(node, "ctx", None), (ast.Load, type(None))):
+            return False
+        if isinstance(parent, ast.Attribute):
+            return parent.attr in self._readers
+        if isinstance(parent, ast.Subscript):
+            return isinstance(parent.ctx, ast.Load)
+        if _is_copied(parent, node):
+            return True
+        if isinstance(parent, (ast.Dict, ast.keyword)):
+            return self._are_shown(parent)
+        if isinstance(parent, ast.Call):
+            return called_name(parent) in self._readers and not self._is_own(parent)
+        return isinstance(parent, self._kinds)
+
+    def _are_shown(self, node: ast.AST) -> bool:
+        """Tell whether a dict, or an argument with a name, is given to what only shows it."""
+        parent = self._script.parents[node]
+        while isinstance(parent, (ast.Dict, ast.keyword)):
+            parent = self._script.parents[parent]
+        if not isinstance(parent, ast.Call) or self._is_own(parent):
+            return False
+        name = self._script.dotted(parent.func)
+        return called_name(parent) in _SHOWS or name.startswith(_SHOWS_OF_MODULES)
+
+    def _is_own(self, call: ast.Call) -> bool:
+        is_name = isinstance(call.func, ast.Name)
+        return called_name(call) in self._own or (
+            is_name and bool(self._script.assignments(call.func))  # type: ignore[arg-type]
+        )
+
+
+def _is_copied(parent: ast.AST, node: ast.AST) -> bool:
+    """Tell whether a node is `**NODE` of a call or a dict."""
+    if isinstance(parent, ast.Dict):
+        pairs = zip(parent.keys, parent.values)
+        return any(value is node and key is None for key, value in pairs)
+    return isinstance(parent, ast.keyword) and parent.arg is None
 
 
 def called_name(call: ast.Call) -> str:
