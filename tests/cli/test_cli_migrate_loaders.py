@@ -28,12 +28,16 @@ def test_paths_become_a_root_and_a_path_below_it(project):
         "os.path.join(args.data, '../x')": ("data", "<os.path.join(args.data, '../x')>", None),
         "args.data": ("data", "<args.data>", None),
         "options.folder": ("folder", "/mnt/default", None),
+        "options.no_folder": ("no_folder", "<options.no_folder>", None),
+        "options.number": ("number", "<options.number>", None),
     }
     for expression, (name, folder, path) in cases.items():
         body = (
             "import argparse\nimport os\nfrom pathlib import Path\nHERE = '/mnt/my set'\n"
             "parser = argparse.ArgumentParser()\n"
             "parser.add_argument('--folder', default='/mnt/default')\n"
+            "parser.add_argument('--no-folder', default=None)\n"
+            "parser.add_argument('--number', default=3)\n"
             "options = parser.parse_args()\n"
             f"loader = DataLoader(datasets.ImageFolder({expression}, {transform}))\n"
         )

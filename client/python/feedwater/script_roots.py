@@ -83,7 +83,8 @@ class Roots:
             value = f"<{shown}>"
             if default is not None:
                 with contextlib.suppress(NotLiteral):
-                    value = _normal(str(script.value(default[1])))
+                    path = script.value(default[1])
+                    value = _normal(path) if isinstance(path, str) else value
             name = self._root_name(word, (value, script.whole_source(base), *self._whose(base)))
             said = f"{shown} of the script"
         declared = f"roots: {{{name}: {json.dumps(value)}}}"
