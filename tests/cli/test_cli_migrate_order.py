@@ -324,3 +324,14 @@ def test_a_dataset_stays_where_its_sampler_does(project):
     added = migrate(write(project.folder, head(body)), "--json").document["diff"]
     assert "+loader = feedwater.Loader(data_pipeline)\n" in added
     assert "-    data = " not in added and "-s = " not in added
+
+
+def test_none_is_false_where_true_is_the_default(project):
+    body = (
+        "data = datasets.MNIST('/d', train=None, transform=transforms.ToTensor())\n"
+        "s = torch.utils.data.DistributedSampler(data, shuffle=None)\n"
+        "loader = DataLoader(data, sampler=s, shuffle=None, drop_last=None)\n"
+    )
+    found = translated(project, body)
+    assert found["dataset"]["split"] == "test"
+    assert found["sampler"] == {"shuffle": "none", "last": "partial"}

@@ -75,10 +75,8 @@ DATASETS = {
 
 
 def flag(script: Script, given: Mapping[str, ast.expr], name: str, default: bool) -> bool:
-    """Return an argument that is true or false, or raise NotLiteral."""
-    if name not in given or is_none(given[name]):
-        return default
-    return bool(script.value(given[name]))
+    """Return an argument that is true or false, or raise NotLiteral; None is false."""
+    return bool(script.value(given[name])) if name in given else default
 
 
 def is_torchvisions(name: str) -> bool:
