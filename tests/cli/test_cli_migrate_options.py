@@ -176,6 +176,29 @@ CHANGED = {
     "actions of the parser": (
         "for action in p._actions:\n    action.default = 9\n" + ARGS + loader()
     ),
+    "a parser in a function of another module": (
+        "import common\ncommon.tweak(p)\n" + ARGS + loader()
+    ),
+    "a parser in a function that an argument with a name hands it to": (
+        "from common import tweak\np = tweak(1, parser=p)\n" + ARGS + loader()
+    ),
+    "a parser in an own function that hands it on": (
+        "import common\ndef add(parser):\n    common.tweak(parser)\nadd(p)\n" + ARGS + loader()
+    ),
+    "a parser in a list": "import common\ncommon.tweak([p])\n" + ARGS + loader(),
+    "a parser in a dict": "import common\ncommon.tweak(all={'p': p})\n" + ARGS + loader(),
+    "a parser that a function returns": (
+        "import common\ndef get():\n    return p\ncommon.tweak(get())\n" + ARGS + loader()
+    ),
+    "a parser of self": (
+        "import common\nclass Run:\n    def __init__(self):\n        self.parser = p\n"
+        "        common.tweak(self.parser)\n        self.parser.parse_args()\n" + ARGS + loader()
+    ),
+    "a group of a parser": (
+        "import common\ng = p.add_argument_group()\ng.add_argument('--x')\ncommon.tweak(g)\n"
+        + ARGS + loader()
+    ),
+    "defaults of a parser": "p._defaults.update(size=9)\n" + ARGS + loader(),
     "another namespace": "args = p.parse_args(namespace=mine)\n" + loader(),
     "a file of the parser": (
         "q = configargparse.ArgParser(default_config_files=['c.yaml'])\n" + ARGS + loader()
@@ -330,6 +353,16 @@ READ = {
         "print(*sys.argv, sep=' ')\nlogger.info('%s', extra={'argv': sys.argv})\n"
         "torch.save({'argv': sys.argv}, 'x')\n" + ARGS + loader()
     ),
+    "of a parser that is handed on": (
+        "import deepspeed\nimport pytorch_lightning as pl\nimport argcomplete\n"
+        "class Net:\n    @staticmethod\n    def options(parser):\n"
+        "        parser.add_argument('--depth')\n        return parser\n"
+        "def more(parser):\n    parser.add_argument('--width')\n"
+        "p = pl.Trainer.add_argparse_args(deepspeed.add_config_arguments(p))\n"
+        "p = Net.options(p)\nmore(parser=p)\nargcomplete.autocomplete(p)\nprint(p)\n"
+        "q = argparse.ArgumentParser(parents=[p])\nq.add_subparsers().add_parser('x', parents=[p])"
+        "\n" + ARGS + loader()
+    ),
     "beside other names of sys": (
         "print('sys.argv', sys.argv, sys.path)\nis_frozen = getattr(sys, 'frozen', False)\n"
         "with mock.patch.object(sys, 'stdout', log):\n    " + ARGS + loader()
@@ -347,6 +380,14 @@ def test_the_default_of_options_that_are_only_read_is_taken(project, body):
     assert found["graph"][1] == {"center_crop": {"size": 8}}, found["notes"]["untranslated"]
     assert not found["notes"]["untranslated"]
     assert any("the default of line" in note["text"] for note in found["notes"]["notes"])
+
+
+def test_that_options_are_added_elsewhere_is_told(project):
+    body = PARSER + "import common\ncommon.add_options(p)\n" + ARGS + loader()
+    found = translated(project, body)
+    assert found["graph"][1] == {"center_crop": {"size": 8}}
+    notes = [note["text"] for note in found["notes"]["notes"]]
+    assert any("common.add_options(p) is taken to add options" in note for note in notes), notes
 
 
 def test_the_default_of_an_argument_that_may_be_left_out_is_taken(project):

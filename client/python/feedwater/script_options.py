@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Optional, Union
 
 from .script_command_line import CommandLine
 from .script_functions import FUNCTIONS, Function, Functions
+from .script_handed import Handed
 from .script_parser import Parser
 from .script_uses import LOGS, PURE, Uses
 
@@ -106,6 +107,11 @@ class Options:
             return None
         if self._uses.attribute_changes(node.attr) or self._is_filled(node.attr, default):
             return None
+        while self._handed_on.adds:
+            call = self._handed_on.adds.pop()
+            shown = self._script.source(call)
+            note = f"{shown} is taken to add options; where it changes defaults, set those values"
+            self._script.notes.append((call.lineno, note))
         return line, default
 
     def _is_filled(self, name: str, default: ast.expr) -> bool:
@@ -202,6 +208,11 @@ class Options:
     # --- where they may be changed
 
     @functools.cached_property
+    def _handed_on(self) -> Handed:
+        """What the script hands its parsers to."""
+        return Handed(self._script, self._functions)
+
+    @functools.cached_property
     def _other_line(self) -> Optional[ast.AST]:
         """What gives the options another command line than the program's."""
         return self._command_line.change(self._parser.parsed)
@@ -219,6 +230,7 @@ class Options:
                 self._parser.elsewhere,
                 self._uses.dynamic,
                 self._other_line,
+                self._handed_on.other,
                 *self._uses.attribute_changes("default"),  # of an action of the parser
                 changed,
             )
