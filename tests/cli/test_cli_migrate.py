@@ -220,6 +220,14 @@ def test_a_script_as_large_as_may_be_is_read_in_time(project):
     assert done.status == 0 and len(done.document["files"]) == 1
 
 
+def test_many_lines_that_are_told_are_read_in_time(project):
+    """The text of each was looked for from the beginning of the file."""
+    lines = "k = {'batch_size': 1}\n" + "if x:\n    k['batch_size'] = 1\n" * 2000
+    loaders = "loader = DataLoader(data, **k)\n" * 20
+    done = migrate(write(project.folder, LOADER + lines + loaders), "--json")
+    assert len(done.document["files"]) == 21
+
+
 def test_nothing_of_the_script_or_its_folder_is_run(project):
     """Neither the script nor modules of its folder with names of Python's own."""
     trap = "open('ran', 'w').close()\n"

@@ -436,8 +436,8 @@ class Script:
     def source(self, node: ast.AST) -> str:
         """Return a node's text in one line, shortened where it is long."""
         try:
-            text = " ".join((ast.get_source_segment(self.text, node) or "").split())
-        except (RecursionError, ValueError):
+            text = " ".join(self.whole_source(node).split())
+        except (AttributeError, TypeError):  # it is not of the text
             text = ""
         return text if len(text) <= 60 else text[:57] + "..."
 
