@@ -80,7 +80,7 @@ class Daemon {
   std::shared_ptr<Providers> providers_;   // outlives the pipelines whose ops it runs
   std::shared_ptr<Catalogue> catalogue_;
   Mutex room_mu_;
-  std::weak_ptr<Catalogue> makes_room_ ABSL_GUARDED_BY(room_mu_);  // for workers and providers_: catalogue_
+  std::weak_ptr<Catalogue> makes_room_ ABSL_GUARDED_BY(room_mu_);  // for workers, providers_
   std::unique_ptr<Runtime> runtime_;
   std::unique_ptr<ControlService> service_;  // before data_: the sessions' events call it
   std::unique_ptr<DataServer> data_;
