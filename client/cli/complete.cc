@@ -158,7 +158,7 @@ absl::Status Complete(const CLI::App& app, const std::vector<std::string>& words
   } else if (line.command != nullptr) {
     size_t left = line.arguments.size();
     for (const CLI::Option* option : line.command->get_options()) {
-      if (IsOption(*option) || left-- > 0) continue;
+      if (!option->get_positional() || left-- > 0) continue;  // `out` is `--out`, too
       AddValues(candidates, *option, line);
       break;
     }

@@ -66,7 +66,7 @@ void AddCompletion(CLI::App& app, Context& context) {
         std::cout << (shell == "bash" ? kBash : shell == "zsh" ? kZsh : kFish);
         return absl::OkStatus();
       });
-  command->add_option("shell", shell, "which one")
+  command->add_option("shell", shell, "the shell: bash, zsh or fish")
       ->required()
       ->check(CLI::IsMember({"bash", "zsh", "fish"}));
 }

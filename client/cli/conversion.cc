@@ -50,7 +50,9 @@ void AddConversionOptions(CLI::App* command, ConversionArguments* arguments) {
       ->add_option("pipeline", arguments->pipeline, "a .yaml file, or a name of the configuration")
       ->required()
       ->type_name("PIPELINE");
-  command->add_option("out", arguments->out, "the folder for the shards; made if it is not there")
+  command
+      ->add_option("out,-o,--out", arguments->out,
+                   "the folder for the shards; made if it is not there")
       ->required()
       ->type_name("DIR");
   command->add_option("--config", arguments->config, kConfigHelp)->type_name("FILE");

@@ -281,7 +281,11 @@ absl::Status DescribePipelineOrSuggest(const Context& context, const std::string
   const std::vector<std::string> formats = Registry<FormatEntry>::Get().Names();
   known.insert(known.end(), formats.begin(), formats.end());
   const std::string near = server::DidYouMean(name, known);
-  if (near.empty()) return status;
+  if (near.empty()) {
+    return {status.code(),
+            absl::StrCat("no op, no format and no file is called '", server::Printable(name),
+                         "'. As a pipeline's name: ", status.message())};
+  }
   return absl::InvalidArgumentError(absl::StrCat("no op and no format is called '",
                                                  server::Printable(name), "'", near,
                                                  " As a pipeline's name: ", status.message()));

@@ -1,10 +1,13 @@
 // feedwater: asks a running feedwaterd, and works on pipelines without one.
 #include <iostream>
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "client/cli/command.h"
 #include "client/cli/help_format.h"
 #include "feedwater/client.h"
@@ -14,6 +17,14 @@
 #include "server/base/yaml.h"
 
 namespace {
+
+// Commands that others have, and what does it here.
+const std::map<std::string, std::string>& UsualWords() {
+  static const auto* words = new std::map<std::string, std::string>{
+      {"top", "status --watch"}, {"watch", "status --watch"}, {"ps", "status --all"},
+      {"version", "--version"},  {"help", "--help"},          {"check", "validate"}};
+  return *words;
+}
 
 // For a command line that failed over a word that nothing took: which, and what may have been
 // meant. "" where that is not the reason.
@@ -41,9 +52,27 @@ std::string AboutUnknownWord(const CLI::App& app, const CLI::ParseError& error) 
     for (const CLI::App* command : app.get_subcommands(nullptr))
       known.push_back(command->get_name());
   }
+  std::string meant = feedwater::server::DidYouMean(word, known);
+  if (const auto usual = UsualWords().find(word); !is_option && usual != UsualWords().end())
+    meant = absl::StrCat(": it is `feedwater ", usual->second, "`");
   return absl::StrCat("feedwater", chosen.empty() ? "" : " " + chosen[0]->get_name(), ": unknown ",
                       is_option ? "option" : "command", " '", feedwater::server::Printable(word),
-                      "'", feedwater::server::DidYouMean(word, known));
+                      "'", meant);
+}
+
+// What a command needs and was not given, each with what it is. "" where that is not the reason.
+std::string AboutMissing(const CLI::App& app, const CLI::ParseError& error) {
+  const std::vector<CLI::App*> chosen = app.get_subcommands();
+  if (dynamic_cast<const CLI::RequiredError*>(&error) == nullptr || chosen.empty()) return "";
+  std::vector<std::string> missing;
+  for (const CLI::Option* option : std::as_const(*chosen[0]).get_options()) {
+    if (!option->get_required() || option->count() > 0) continue;
+    missing.push_back(absl::StrCat("'", option->get_name(/*positional=*/option->get_positional()),
+                                   "' (", option->get_description(), ")"));
+  }
+  if (missing.empty()) return "";
+  return absl::StrCat("feedwater ", chosen[0]->get_name(), " needs ",
+                      absl::StrJoin(missing, " and "));
 }
 
 }  // namespace
@@ -87,8 +116,10 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (const std::string unknown = AboutUnknownWord(app, error); !unknown.empty()) {
-      std::cerr << unknown << "\nRun with --help for more information.\n";
+    std::string about = AboutUnknownWord(app, error);
+    if (about.empty()) about = AboutMissing(app, error);
+    if (!about.empty()) {
+      std::cerr << about << "\nRun with --help for more information.\n";
       return 2;
     }
     return feedwater::server::ExitStatusOfPrinting("feedwater", app.exit(error) == 0 ? 0 : 2);

@@ -103,7 +103,7 @@ void AddMigrate(CLI::App& app, Context& context) {
       [&context] { return Migrate(context, script, out); });
   command->add_option("script", script, "the script")->required()->type_name("FILE");
   command
-      ->add_option("--out", out,
+      ->add_option("-o,--out", out,
                    "write the pipeline files there, and the diff as SCRIPT.py.diff; files that are "
                    "there already are left alone, with an error")
       ->type_name("DIR");

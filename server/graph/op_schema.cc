@@ -139,6 +139,27 @@ std::vector<OpOfOtherName> FindByOtherName(absl::string_view name) {
 
 namespace {
 
+// Words of other loaders and of other sections that people look for among the ops.
+struct SectionWord {
+  absl::string_view word, is;
+};
+constexpr SectionWord kSectionWords[] = {
+    {"shuffle", "it is `sampler: {shuffle: full}`"},
+    {"seed", "it is `sampler: {seed: 7}`"},
+    {"drop_last", "it is `sampler: {last: drop}`"},
+    {"batch", "it is `batch: {size: 32}`"},
+    {"collate",
+     "samples become a batch by `batch: {size: 32}`, and rows of differing number are "
+     "filled up by `outputs: [{NAME: {pad_to: 100}}]`"},
+    {"collate_fn",
+     "samples become a batch by `batch: {size: 32}`, and rows of differing number "
+     "are filled up by `outputs: [{NAME: {pad_to: 100}}]`"},
+    {"pad_to", "it is `outputs: [{NAME: {pad_to: 100}}]`"},
+    {"padded_batch", "it is `batch: {size: 32}` and `outputs: [{NAME: {pad_to: 100}}]`"},
+    {"max_rows", "it is `outputs: [{NAME: {max_rows: 100}}]`"},
+    {"prefetch", "batches are made ahead of the trainer always, as many as the loader has `slots`"},
+    {"cache", "it is `cache: {kind: decoded}`"}};
+
 // What the registry says, and how to see all names where it lists a part of them.
 std::string NotKnown(absl::string_view name) {
   std::string text = Registry<OpEntry>::Get().Unknown(name);
@@ -154,6 +175,9 @@ std::string UnknownOp(absl::string_view name) {
   if (!found.empty()) {
     return absl::StrCat("unknown op '", Printable(name), "': ", found[0].Text(),
                         "; `feedwater describe op ", found[0].op->name, "` explains it");
+  }
+  for (const SectionWord& section : kSectionWords) {
+    if (name == section.word) return absl::StrCat("'", name, "' is no op: ", section.is);
   }
   std::vector<std::string> names = Registry<OpEntry>::Get().Names();
   if (!DidYouMean(name, names).empty()) return NotKnown(name);

@@ -99,6 +99,8 @@ def test_values_of_options_are_files_folders_or_nothing(project):
     both = {"some file.yaml", "some folder"}
     assert offers("preview", "--config", "so", cwd=project.folder) == both
     assert offers("preview", "x", "-o", "so", cwd=project.folder) == both
+    assert offers("convert", "x", "so", cwd=project.folder) == {"some folder"}
+    assert offers("convert", "x", "-o", "so", cwd=project.folder) == {"some folder"}
     assert offers("--address", "so", cwd=project.folder) == {"some folder"}
     assert offers("preview", "--samples", "", cwd=project.folder) == set()
 

@@ -409,9 +409,10 @@ def test_many_or_odd_class_names_survive_in_a_file(project):
     assert described.document["classes"] == names
 
 
-def test_a_folder_outside_every_root_is_told_what_to_declare(photos, tmp_path):
+@pytest.mark.parametrize("named", [[], ["-o"], ["--out"]])
+def test_a_folder_outside_every_root_is_told_what_to_declare(photos, tmp_path, named):
     out = tmp_path / "elsewhere"
-    result = run("convert", "photos", out, "--config", photos.config)
+    result = run("convert", "photos", *named, out, "--config", photos.config)
     assert result.status == 0, result
     assert f"roots: {{photos: {out}}}" in result.err
     assert f"roots: {{photos: {out}}}" in section(out)

@@ -26,13 +26,27 @@ NO_DAEMON = {"FEEDWATER_ADDRESS": "/nonexistent"}
         (["\x1b[31mzzzzzzzz"], "feedwater: unknown command '\\x1b[31mzzzzzzzz'\n"),
         (["ledger", "--bach", "1"], "'--bach', did you mean '--batch'?"),
         ([], "A subcommand is required"),
-        (["ledger"], "job is required"),
+        (["ledger"], "feedwater ledger needs 'job' (a running job's name"),
+        (["validate"], "feedwater validate needs 'file' (the pipeline file, or several)"),
+        (["completion"], "feedwater completion needs 'shell' (the shell: bash, zsh or fish)"),
+        (["convert"], "(a .yaml file, or a name of the configuration) and 'out' (the folder"),
+        (["preview", "x"], "feedwater preview needs '--output' (the sheet"),
+        (["top"], "feedwater: unknown command 'top': it is `feedwater status --watch`"),
+        (["version"], "feedwater: unknown command 'version': it is `feedwater --version`"),
     ],
 )
 def test_a_misspelt_command_or_option_is_told_with_its_nearest(words, told):
     done = run(*words)
     assert done.status == 2 and done.out == ""
     assert told in done.err, done.err
+
+
+def test_words_that_are_no_ops_are_told_where_they_are(folder):
+    told = run("describe", "op", "shuffle")
+    assert told.status == 2 and "it is `sampler: {shuffle: full}`" in told.err
+    assert "Known" not in told.err
+    told = run("describe", "foo", env=environment(**NO_DAEMON), cwd=folder)
+    assert told.err.startswith("feedwater: no op, no format and no file is called 'foo'. As a ")
 
 
 def everything() -> dict:

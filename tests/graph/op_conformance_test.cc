@@ -426,6 +426,11 @@ TEST(OpRegistry, AnUnknownOpIsToldByTheNameOfAnotherLibrary) {
       {"permute_channels", "random_channel_permutation"}};
   for (const auto& [name, op] : everyday)
     EXPECT_THAT(UnknownOp(name), HasSubstr(absl::StrCat("'", op, "'"))) << name;
+  EXPECT_EQ(UnknownOp("shuffle"), "'shuffle' is no op: it is `sampler: {shuffle: full}`");
+  for (const char* word : {"batch", "collate", "pad_to", "prefetch", "cache"}) {
+    EXPECT_THAT(UnknownOp(word), HasSubstr("is no op: ")) << word;
+    EXPECT_THAT(UnknownOp(word), ::testing::Not(HasSubstr("Known"))) << word;
+  }
   EXPECT_THAT(UnknownOp("random"), HasSubstr(". Known: "));
   EXPECT_THAT(UnknownOp("resise"), HasSubstr("did you mean 'resize'? Known: "));
   EXPECT_THAT(UnknownOp("RandomColorAdjus"),
