@@ -163,6 +163,24 @@ std::optional<YamlDiagnosis> FindDeepIndent(const Lines& lines, const YamlTroubl
           " already has a value, so no other can follow below it: indent this line as that one")};
 }
 
+// "- decode   {in: data}": behind the name of an entry, a map without the ':' before it.
+std::optional<YamlDiagnosis> FindMapWithoutColon(const Lines& lines, const YamlTrouble& trouble) {
+  const absl::string_view line = lines.At(trouble.at.line);
+  const size_t begin = lines.Indent(trouble.at.line);
+  if (!absl::StartsWith(line.substr(begin), "- ")) return std::nullopt;
+  const size_t name = line.find_first_not_of(' ', begin + 1);
+  if (name == absl::string_view::npos) return std::nullopt;
+  size_t end = name;
+  while (end < line.size() && (absl::ascii_isalnum(line[end]) || line[end] == '_')) ++end;
+  const size_t open = line.find_first_not_of(' ', end);
+  if (end == name || open == absl::string_view::npos || open == end || line[open] != '{' ||
+      open >= Column(trouble.at))
+    return std::nullopt;
+  const absl::string_view word = line.substr(name, end - name);
+  return YamlDiagnosis{{trouble.at.line, static_cast<int>(end) + 1},
+                       absl::StrCat("':' is missing behind '", word, "': write '", word, ": {'")};
+}
+
 // A ':' where no key can stand.
 YamlDiagnosis ExplainColon(const Lines& lines, const YamlTrouble& trouble) {
   const absl::string_view line = lines.At(trouble.at.line);
@@ -189,6 +207,8 @@ YamlDiagnosis Explain(const YamlTrouble& trouble) {
   if (auto quote = FindOpenQuote(trouble)) return *quote;
   if (auto escape = FindEscape(lines, trouble.at)) return *escape;
   if (auto sign = FindSign(lines, trouble.at)) return *sign;
+
+  if (auto colon = FindMapWithoutColon(lines, trouble)) return *colon;
 
   const char found = lines.CharAt(trouble.at);
   if (found == ']' || found == '}') {

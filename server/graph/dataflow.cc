@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "server/graph/element.h"
@@ -201,6 +202,19 @@ class Settler {
     return absl::OkStatus();
   }
 
+  // The one number of the resize that gives a field its size, which leaves its other side open;
+  // null where there is none, or where what follows it may do more than that.
+  const YamlNode* SideOfResize(const std::string& name) const {
+    for (auto op = spec_.graph.rbegin(); op != spec_.graph.rend(); ++op) {
+      if (!absl::c_linear_search(op->out, name)) continue;
+      if (!op->inner.empty()) return nullptr;
+      if (op->name != "resize") continue;
+      const YamlNode* const size = op->params.Find("size");
+      return size != nullptr && size->is_scalar() ? size : nullptr;
+    }
+    return nullptr;
+  }
+
   // The batch value of a name: what a batch op wrote last, else the sample graph's value, which
   // must then have a fixed size.
   absl::StatusOr<int> FindBatchValue(const std::string& name, const YamlNode& place,
@@ -214,8 +228,16 @@ class Settler {
       return place.Error(UnknownField(name, known, reader));
     }
     Value& value = flow_.values[found->second];
-    if (!value.spec.IsStatic() || value.spec.layout == Layout::kEncoded)
+    if (!value.spec.IsStatic() || value.spec.layout == Layout::kEncoded) {
+      if (const YamlNode* const side = SideOfResize(name); side != nullptr) {
+        const std::string square = absl::StrCat("size: [", side->scalar, ", ", side->scalar, "]");
+        return side->Error(absl::StrCat(
+            "'", name, "' has no fixed size (", value.spec.ToString(), "): size: ", side->scalar,
+            " keeps the aspect ratio, so that widths or heights differ: write ", square,
+            ", or center_crop: {", square, "} behind it"));
+      }
       return place.Error(NoFixedSize(name, value.spec));
+    }
     value.batch_value = static_cast<int>(flow_.batch_values.size());
     batch_names_[name] = value.batch_value;
     BatchValue batch_value;

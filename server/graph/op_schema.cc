@@ -176,6 +176,10 @@ std::string UnknownOp(absl::string_view name) {
     return absl::StrCat("unknown op '", Printable(name), "': ", found[0].Text(),
                         "; `feedwater describe op ", found[0].op->name, "` explains it");
   }
+  const absl::string_view word =
+      absl::StripTrailingAsciiWhitespace(name.substr(0, name.find('{')));  // `decode {in: data}`
+  if (word.size() < name.size() && Registry<OpEntry>::Get().Find(std::string(word)) != nullptr)
+    return absl::StrCat("':' is missing behind '", word, "': write '", word, ": {'");
   for (const SectionWord& section : kSectionWords) {
     if (name == section.word) return absl::StrCat("'", name, "' is no op: ", section.is);
   }

@@ -9,11 +9,14 @@
 #include <atomic>
 #include <cerrno>
 #include <climits>
+#include <cstdlib>
+#include <filesystem>
 #include <optional>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/cord.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "server/base/escape.h"
@@ -78,6 +81,23 @@ bool LeadsOut(absl::string_view path) {
 // What declares a root of this name.
 absl::string_view DeclaredName(absl::string_view name) {
   return IsPath(name) ? absl::string_view(kEveryFolder) : name;
+}
+
+// The folder that a relative path, or one below the home folder, names in this process; "" where
+// there is none. Where roots have names, a word is a misspelt one.
+std::string MeantFolder(absl::string_view name, bool may_be_word) {
+  namespace fs = std::filesystem;
+  const char* const home = std::getenv("HOME");
+  std::error_code error;
+  fs::path path = std::string(name);
+  if (name == "~" || absl::StartsWith(name, "~/")) {
+    if (home == nullptr || !IsPath(home)) return "";
+    path = absl::StrCat(home, name.substr(1));
+  } else if (!may_be_word && !absl::StrContains(name, '/')) {
+    return "";
+  }
+  path = fs::canonical(path, error);
+  return !error && fs::is_directory(path, error) ? path.string() : "";
 }
 
 std::string DescribeRoot(absl::string_view name, absl::string_view path) {
@@ -397,11 +417,15 @@ absl::Status Roots::Unknown(absl::string_view name) const {
   for (const auto& [known_name, declared] : roots_) {
     if (!IsPath(known_name)) known.push_back(known_name);
   }
-  if (known.empty() && roots_.count(kEveryFolder) > 0) {
-    return absl::NotFoundError(absl::StrCat(
-        "unknown root '", Printable(name),
-        "': this daemon has no named roots; cure: give the folder's absolute path, such as root: "
-        "/data"));
+  if (roots_.count(kEveryFolder) > 0) {
+    const std::string path = MeantFolder(name, /*may_be_word=*/known.empty());
+    if (known.empty() || !path.empty()) {
+      return absl::NotFoundError(absl::StrCat(
+          "unknown root '", Printable(name), "'",
+          known.empty() ? ": this daemon has no named roots" : "",
+          "; cure: give the folder's absolute path, ",
+          path.empty() ? "such as root: /data" : absl::StrCat("root: ", PrintablePath(path))));
+    }
   }
   return absl::NotFoundError(absl::StrCat(
       "unknown root '", Printable(name), "'", known.empty() ? "" : Suggest(name, known),

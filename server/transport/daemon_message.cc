@@ -24,6 +24,16 @@ void CopyText(absl::string_view text, char (&field)[N]) {
   if (size > 0) std::memcpy(field, text.data(), size);
 }
 
+// Of a text of several lines, such as a traceback, whole lines, and a mark where some are left out.
+template <size_t N>
+void CopyLines(absl::string_view text, char (&field)[N]) {
+  constexpr absl::string_view kMore = "\n[...]";
+  const size_t last = text.substr(0, N - 1 - kMore.size()).rfind('\n');
+  if (text.size() < N || last == absl::string_view::npos) return CopyText(text, field);
+  std::memcpy(field, text.data(), last);
+  std::memcpy(field + last, kMore.data(), kMore.size());
+}
+
 }  // namespace
 
 wire::Welcome MakeWelcome(const wire::Hello& hello, const SessionTicket& ticket) {
@@ -73,7 +83,7 @@ wire::FailedWithReason MakeFailed(const BatchMeta& meta, const BatchFailure& fai
   failed.next_position = meta.next_position;
   failed.record = failure.record;
   CopyText(failure.path, failed.path);
-  CopyText(failure.status.message(), failed.message);
+  CopyLines(failure.status.message(), failed.message);
   message.reason = static_cast<uint32_t>(failure.reason);
   return message;
 }

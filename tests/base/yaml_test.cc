@@ -240,6 +240,8 @@ TEST(Yaml, ABrokenFileSaysWhereToChangeWhat) {
       {"a: 1\nversion:1\nb: 2\n", "2:1", "this line has no ':' after its key"},
       {"- decode\n    size: 3\n", "1:1", "this line has no ':' after its key"},
       {"a: 1\n# so\n  b: 2\n", "3:3", "the key of line 1 already has a value"},
+      {"g:\n  - decode   {in: data, out: image}\n", "2:11",
+       "':' is missing behind 'decode': write 'decode: {'"},
       {"a: b: c\n", "1:5", "a second ': ' in one value: put a text in quotes"},
       {"a:\n  b: 1\n c: 2\n", "3:2", "this does not continue what is above: indent it"},
       {"a:\n  - b\n - c\n", "3:2", "this does not continue what is above: indent it"},

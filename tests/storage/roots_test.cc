@@ -260,5 +260,22 @@ TEST_F(RootsTest, AnAbsolutePathIsARootOnlyWhereEveryFolderIsDeclared) {
   EXPECT_THAT(std::string(name.message()), HasSubstr("absolute path"));
 }
 
+TEST(Roots, ARelativeRootIsToldWithThePathThatItMeans) {
+  const TempFolder folder;
+  const auto created = Roots::Create({{"/", "/"}});
+  ASSERT_TRUE(created.ok()) << created.status();
+  const auto told = [&](const std::string& name) {
+    return std::string((*created)->FindNow(name).status().message());
+  };
+  const std::string path = std::filesystem::canonical(std::string(folder.path())).string();
+  EXPECT_THAT(told(std::filesystem::relative(path).string()), HasSubstr("root: " + path));
+  EXPECT_THAT(told("no/such/folder"), HasSubstr("such as root: /data"));
+  const char* const before = std::getenv("HOME");
+  const std::string home = before == nullptr ? "" : before;
+  setenv("HOME", path.c_str(), 1);
+  EXPECT_THAT(told("~"), HasSubstr("root: " + path));
+  setenv("HOME", home.c_str(), 1);
+}
+
 }  // namespace
 }  // namespace feedwater::server

@@ -182,5 +182,22 @@ TEST(Wire, Crc32cIsTheOneOfRfc3720) {
   EXPECT_EQ(wire::Crc32c(0, nullptr, 0), 0u);
 }
 
+TEST(Wire, ALongTracebackIsCutAtALine) {
+  std::string text = "ValueError: no\n";
+  while (text.size() < 2000) text += "  File \"own.py\", line 7, in make\n";
+  const auto told = [](const std::string& reason) {
+    return std::string(
+        MakeFailed({}, {absl::DataLossError(reason), 1, "x", wire::FailReason::kBadRecord})
+            .failed.message);
+  };
+  const std::string cut = told(text);
+  ASSERT_GT(cut.size(), 400u);
+  const std::string end = "in make\n[...]";
+  EXPECT_EQ(cut.substr(cut.size() - end.size()), end);
+  EXPECT_EQ(cut.substr(0, cut.size() - 6), text.substr(0, cut.size() - 6));
+  EXPECT_EQ(told(std::string(2000, 'x')), std::string(511, 'x')) << "it has no lines";
+  EXPECT_EQ(told("one\ntwo"), "one\ntwo");
+}
+
 }  // namespace
 }  // namespace feedwater::server
