@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "client/cli/found_tfrecord.h"
 #include "client/cli/interrupt.h"
 #include "server/base/escape.h"
@@ -123,7 +124,8 @@ std::vector<FolderBelow> LookBelow(const server::DatasetLocation& data) {
     if (!names.ok()) continue;
     FolderBelow folder{path, {}};
     for (const PickledCifar& cifar : kPickled) {
-      if (LastName(path.empty() ? data.path : path) == cifar.folder)
+      const std::string whole = absl::StrCat(data.root->path(), "/", data.Below(path));
+      if (LastName(absl::StripSuffix(whole, "/")) == cifar.folder)
         folder.formats.emplace_back(cifar.name);
     }
     for (const std::string& name : *names) {
@@ -190,7 +192,9 @@ std::string PicklesText(const std::string& path) {
   const absl::string_view folder = LastName(
       absl::string_view(path).substr(0, path.size() - std::min(path.size(), file.size() + 1)));
   for (const PickledCifar& cifar : kPickled) {
-    if (file == cifar.archive || folder == cifar.folder) return PicklesText(path, cifar);
+    const bool is_unpacked =
+        folder == cifar.folder && (file == cifar.file || file.find('.') == absl::string_view::npos);
+    if (file == cifar.archive || is_unpacked) return PicklesText(path, cifar);
   }
   return "";
 }
@@ -239,7 +243,10 @@ std::string WhyUnread(const std::string& name, const DataPlace& place,
   const std::vector<FolderBelow> folders =
       is_folder ? LookBelow(*data) : std::vector<FolderBelow>();
   const std::string below = BelowText(folders);
-  const std::string pickles = is_folder ? PicklesText(name, folders) : PicklesText(name);
+  const std::string pickles =
+      is_folder   ? PicklesText(name, folders)
+      : data.ok() ? PicklesText(server::DatasetLocation::JoinPath(data->root->path(), data->path))
+                  : "";
   const bool has_images =
       absl::c_any_of(folders, [](const FolderBelow& folder) { return Holds(folder, kImages); });
   const std::vector<std::string> usual = UsualFormats(LastName(name));
