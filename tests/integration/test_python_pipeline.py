@@ -166,6 +166,15 @@ def test_the_transforms_of_torchvision_make_the_same_pixels(daemon):
         ),
         v2.Compose([v2.Resize((9, 9)), v2.Grayscale(3), v2.PILToTensor()]),
         transforms.Compose(
+            [
+                transforms.Grayscale(),
+                transforms.Resize((9, 9)),
+                transforms.ToTensor(),
+                transforms.Normalize([0.5], [0.25]),
+            ]
+        ),
+        v2.Compose([v2.Grayscale(1), v2.Resize((9, 9)), v2.RGB(), v2.PILToTensor()]),
+        transforms.Compose(
             [transforms.CenterCrop(8), transforms.ToTensor(), transforms.RandomVerticalFlip(1.0)]
         ),
     ]

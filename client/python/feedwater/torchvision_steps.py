@@ -16,6 +16,7 @@ from .pipeline import Op
 # Pillow's numbers of its filters, as older programs give them.
 _FILTERS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
 _BY_CHANCE = "it changes the image's type by chance"
+_CHANNELS_BY_CHANCE = "it changes the number of channels by chance"
 # Ops whose results are float32, whatever they are given.
 _OF_FLOATS = {"linear_transformation", "normalize"}
 _HALVES = ("float16", "bfloat16")
@@ -74,11 +75,15 @@ class Steps:
     def apart(self, work: Callable[[], None]) -> list[Op]:
         """Return the ops of transforms that are done by chance: the image's type stays."""
         before, so_far, was_by_chance = self._type(), self.ops, self._by_chance
+        channels = self._channels
         self.ops, self._by_chance = [], True
         try:
             work()
             made, after = self.ops, self._type()
+            if self._channels != channels:
+                raise NoCounterpart(_CHANNELS_BY_CHANCE)
         finally:
+            self._channels = channels
             self.ops, self._by_chance = so_far, was_by_chance
             self._is_tensor, self._is_float, self._unit, self._normalized = before
         if before[:3] != after[:3] or (before[3] is None) != (after[3] is None):
@@ -221,6 +226,12 @@ class Steps:
         mean, std = (
             [decimal(value * unit) for value in listed(values[name])] for name in ("mean", "std")
         )
+        for name, value in (("mean", mean), ("std", std)):
+            if self._channels == 1 and len(value) > 1:
+                raise NoCounterpart(
+                    f"{name} has {len(value)} values, and the image is grey: it takes one",
+                    "normalize",
+                )
         self._normalized = len(self.ops)
         self._emit("normalize", mean=mean, std=std)
 

@@ -120,25 +120,20 @@ class Translator(Steps):
             self._emit("color_jitter", **given)
 
     def grayscale(self, values: dict[str, Any]) -> None:
-        """Grayscale: three channels as a jitter that takes all saturation away."""
-        self._refuse_floats("color_jitter")
+        """Grayscale."""
+        self._refuse_floats("grayscale")
         wanted = values["num_output_channels"]
         if wanted == 1 and self._channels == 1:
             return
-        if wanted != 3 or self._channels != 3:
-            raise NoCounterpart(
-                f"no op makes {wanted} of {self._channels or 'pixels with unknown'} channels; "
-                "color_jitter: {saturation: [0, 0]} makes a grey image of 3 from 3",
-                "color_jitter",
-            )
-        self._emit("color_jitter", saturation=[0.0, 0.0])
+        self._emit("grayscale", num_output_channels=wanted)
+        self._channels = wanted
 
     def rgb(self, values: dict[str, Any]) -> None:
-        """RGB: what decode gives, and CIFAR's images are."""
+        """RGB: what decode gives, and CIFAR's images are; three equal channels of a grey one."""
         if not self._channels:
             raise NoCounterpart("how many channels the pixels have is not known: leave it out")
-        if self._channels != 3:
-            raise NoCounterpart("no op makes RGB of a grey image")
+        if self._channels == 1:
+            self.grayscale({"num_output_channels": 3})
 
     # --- warps, filters, noise
 

@@ -74,7 +74,13 @@ def random_crop(size: Any = (32, 32), module: str = V1, **more: Any) -> Any:
 TO_TENSOR, TO_IMAGE = fake("ToTensor"), fake("ToImage", V2)
 FLIP = fake("RandomHorizontalFlip", p=0.5)
 CENTER = fake("CenterCrop", size=(224, 224))
-NORMALIZE = fake("Normalize", mean=[0.485, 0.456, 0.406], std=[0.229, 0.224, 0.225])
+
+
+def normalized(mean: Any, std: Any) -> Any:
+    return fake("Normalize", mean=mean, std=std)
+
+
+NORMALIZE = normalized([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
 IMAGENET = {"normalize": {"mean": [123.675, 116.28, 103.53], "std": [58.395, 57.12, 57.375]}}
 AS_FLOATS = {"normalize": {"mean": [0.0], "std": [255.0]}}
 
