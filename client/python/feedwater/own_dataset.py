@@ -6,6 +6,7 @@ It serves the dataset where the loader will find it, and writes the pipeline tha
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -155,16 +156,53 @@ def explained(error: InvalidArgument, served: Served) -> InvalidArgument:
     bytes_of_image = re.search(r"'(\w+)' is a compressed image", text)
     if bytes_of_image is not None:
         name = bytes_of_image[1]
-        decode = "ops.decode()" if name == "data" else f'ops.decode(in_="{name}")'
+        decode = f"ops.decode({_in(name, 'data').removeprefix(', ')})"
         text = (
             f"{text.partition(': decode it')[0]}. With graph=[{decode}, ...] the daemon "
             f"decodes it; {_OF_BYTES}"
         )
+    text = _with_names(text, served.fields)
+    text = re.sub(
+        r"\A'(\w+)' has no fixed size .*?: add resize with size \[h, w\]",
+        lambda found: f"{found[0]} (graph=[ops.resize([h, w]{_in(found[1], 'image')})])",
+        text,
+    )
     names = "" if "; fields=[" in text else ", and fields=[...] gives them other names"
     return InvalidArgument(
         f"Loader.from_dataset: {text}. The dataset has {fields}; graph= and outputs= name "
         f"these{names}"
     )
+
+
+def _in(field: str, default: str) -> str:
+    """Return the argument that lets an op read a field, where it reads `default` by itself."""
+    return "" if field == default else f', in_="{field}"'
+
+
+def _with_names(text: str, fields: Sequence[SampleField]) -> str:
+    """Return an error with the `fields=` that gives the values the name that the graph reads.
+
+    The daemon's own proposal names bytes and labels; a picture is known here, and names that the
+    fields have already are no cure.
+    """
+    found = re.search(r"; fields=(\[[^]]*\]) where the dataset is served gives .* names\Z", text)
+    wanted = re.search(r"unknown field '(\w+)'", text)
+    if found is None or wanted is None:
+        return text
+    names, has_label = [one.name for one in fields], any(one.name == "label" for one in fields)
+    is_picture = wanted[1] == "image" and "image" not in names
+    for place, one in enumerate(fields):
+        if not re.match(r"field\d", one.name):
+            continue
+        if is_picture and one.layout == "HWC":
+            names[place], is_picture = "image", False
+        elif not has_label and (one.dtype, one.shape) == ("int64", ()):
+            names[place], has_label = "label", True
+    if "image" in names and wanted[1] == "image":
+        return f"{text[: found.start()]}; fields={json.dumps(names)} gives its values names"
+    proposed = json.loads(found[1])
+    is_cure = proposed != [one.name for one in fields] and {"data", wanted[1]} & set(proposed)
+    return text if is_cure else text[: found.start()]
 
 
 def in_its_words(error: BadSample) -> str:

@@ -21,6 +21,7 @@ from .wire import MAX_TENSORS
 _OF_DAEMON = ("sample_id", "position", "is_real", "dataset_id")
 
 Shape = Optional[Sequence[Optional[int]]]
+_CHANNELS_CURE = "give image.convert('RGB') of each, or as many channels in another way"
 # What `fields=` takes: names; or names with shapes, in which None is an axis that differs.
 FieldNames = Union[Sequence[str], Mapping[str, Shape]]
 
@@ -263,6 +264,11 @@ def _field(name: str, where: str, column: list[tuple[int, Any]], given: Shape) -
                 f"{described(dtype, tuple(shape))}"
             )
         shape = [-1 if size is None else size for size in given]
+    if layout == "HWC" and shape[2] == -1 and given is None:
+        raise SampleError(
+            f"{where} is {described(dtype, tuple(shape))}, an image whose channels differ from "
+            f"record to record: {_CHANNELS_CURE}"
+        )
     if layout == "HWC" and -1 in shape[:2]:
         shape[:2] = [-1, -1]
     elif -1 in shape[1:]:
@@ -335,7 +341,9 @@ class Check:
         if is_like and all(size in (-1, have) for size, have in zip(field.shape, array.shape)):
             return array
         cure = "make them alike"
-        if is_like:
+        if is_like and field.layout == "HWC" and array.shape[2] != field.shape[2]:
+            cure = _CHANNELS_CURE
+        elif is_like:
             cure += f", or say which axes differ: fields={{{field.name!r}: (None, ...), ...}}"
         raise SampleError(
             f"field {field.name!r} ({field.where}) is {described(dtype, array.shape)}; by the "

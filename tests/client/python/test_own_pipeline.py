@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -70,3 +71,41 @@ def test_a_field_without_a_name_of_its_own_is_decoded_by_the_one_that_it_has():
         "unknown field 'x'; fields=[\"data\"] where the dataset is served gives its values names"
     )
     assert named.endswith("graph= and outputs= name these")
+
+
+SERVED_PICTURES = SimpleNamespace(
+    fields=[
+        SampleField("field0", "sample[0]", "uint8", (-1, -1, 3), "HWC"),
+        SampleField("field1", "sample[1]", "int64", (), "plain"),
+    ]
+)
+
+
+def pictures(*names: str) -> SimpleNamespace:
+    made = zip(SERVED_PICTURES.fields, names)
+    return SimpleNamespace(fields=[replace(one, name=name) for one, name in made])
+
+
+def test_a_picture_without_a_name_is_told_the_name_that_the_graph_reads():
+    """And never the names that it has."""
+    text = (
+        "<Mine>:4:3: op 'resize' reads the unknown field '{}'. Known: ...; "
+        'fields=["field0", "label"] where the dataset is served gives its values names'
+    )
+
+    def told(wanted: str, *names: str) -> str:
+        error = feedwater.InvalidArgument(text.format(wanted))
+        return str(explained(error, pictures(*names)))
+
+    for names in (("field0", "field1"), ("field0", "label")):
+        assert '; fields=["image", "label"] gives its values names. The' in told("image", *names)
+    assert '"field0"' not in told("img", "field0", "label")
+    assert 'fields=["field0", "label"] where' in told("label", "field0", "field1")
+
+
+def test_a_picture_of_no_fixed_size_is_told_the_op_that_reads_it():
+    text = "<Mine>:4:3: '{}' has no fixed size (uint8[?,?,3] HWC): add resize with size [h, w], x"
+    reading = 'ops.resize([h, w], in_="field0")'
+    for name, op in (("field0", reading), ("image", "ops.resize([h, w])")):
+        error = feedwater.InvalidArgument(text.format(name))
+        assert f"size [h, w] (graph=[{op}]), x. The" in str(explained(error, SERVED_PICTURES))

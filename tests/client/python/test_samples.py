@@ -220,6 +220,15 @@ def test_every_other_sample_is_checked():
         check.take(None)
 
 
+def test_a_grey_image_among_others_is_told_to_become_rgb():
+    cure = r": give image\.convert\('RGB'\) of each, or as many channels in another way$"
+    colour, grey = np.zeros((2, 3, 3), "u1"), np.zeros((2, 3, 1), "u1")
+    with pytest.raises(SampleError, match=r"is uint8 \[2, 3, 1\]; by the first .*" + cure):
+        Check(plan((colour,)).fields[0]).take(grey)
+    with pytest.raises(SampleError, match=r"an image whose channels differ .*" + cure):
+        plan((colour,), (grey,))
+
+
 def test_numbers_are_taken_as_they_are_where_they_fit():
     whole, real, flag = (Check(field) for field in plan((1, 1.5, True)).fields)
     assert whole.take(7) == 7 and whole.take(np.int64(8)) == 8
