@@ -20,7 +20,7 @@ from .placement import RankPlacement, is_apart, placement, process_group, proces
 from .position import EpochShape, Position
 from .ragged import arrays
 from .spill import Spill, lendable
-from .statistics import Statistics
+from .statistics import Replaced, Statistics
 from .stream import Batch, Failure, Stream, StreamOptions
 from .wire import HAS_CRC, Ready
 
@@ -76,6 +76,7 @@ class Feed:
     ) -> None:
         self.place_is_settled = place_is_settled
         self.statistics = Statistics()
+        self._replaced = Replaced()
         self.touched = False  # something was taken or left out
         self._job_suffix = job_suffix
         self._converter = converter
@@ -283,6 +284,7 @@ class Feed:
         ready = batch.ready
         self.touched = True
         self.statistics.delivered(ready)
+        self._replaced.took(ready, self.stream.facts.pipeline, self.stream.options.address)
         self.position.take(ready.epoch, ready.next_position, ready.last_in_epoch, ready.substituted)
 
     def forget(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import shlex
 import time
 from collections import deque
 from typing import Any, NamedTuple, Optional, Union
@@ -10,6 +12,10 @@ import numpy as np
 
 from .stream import Batch, Failure
 
+_log = logging.getLogger("feedwater")
+
+_SUBSTITUTED = "replaced by others (on_bad_sample: substitute)"
+_SKIPPED = "not real in their batches (on_bad_sample: skip_with_count)"
 _LATENCIES = 4096  # the last so many, for the percentiles
 
 
@@ -27,6 +33,50 @@ class BatchInfo(NamedTuple):
     real_samples: int
     substituted: int
     skipped: int
+
+
+class Replaced:
+    """Says where a batch has samples in place of those that could not be made.
+
+    A program that is given others without a word would train on them unawares. An epoch has two
+    lines at most: one at the first such batch, and the sum at its end where there were more.
+    """
+
+    def __init__(self) -> None:
+        self._epoch = -1
+        self._samples = self._replaced = self._told = 0
+        self._did = ""
+
+    def took(self, ready: Any, pipeline: str, address: str) -> None:
+        """Count a batch that the program gets, and say what is to be said."""
+        if ready.epoch != self._epoch:
+            self._epoch, self._samples, self._replaced, self._told = ready.epoch, 0, 0, 0
+        self._samples += ready.samples
+        self._replaced += ready.substituted
+        if ready.substituted and not self._told:
+            self._told = ready.substituted
+            self._did = "skipped" if ready.skipped else "replaced"
+            how = _SKIPPED if ready.skipped else _SUBSTITUTED
+            _log.warning(
+                "%s: samples that cannot be made are %s: %d in the batch of epoch %d, step %d; "
+                "`feedwater --address %s status --bad` lists them",
+                pipeline,
+                how,
+                ready.substituted,
+                ready.epoch,
+                ready.step,
+                shlex.quote(address),
+            )
+        if ready.last_in_epoch and self._replaced > self._told:
+            self._told = self._replaced
+            _log.warning(
+                "%s: %d of %d samples of epoch %d were %s",
+                pipeline,
+                self._replaced,
+                self._samples,
+                ready.epoch,
+                self._did,
+            )
 
 
 class Statistics:

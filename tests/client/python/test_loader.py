@@ -14,6 +14,8 @@ from reading import check, epoch_positions, positions, where
 import feedwater
 from feedwater import stream
 from feedwater.session import Session
+from feedwater.statistics import Replaced
+from feedwater.wire import LAST_IN_EPOCH, SKIPPED, Ready
 
 ALL = list(range(40))
 
@@ -170,6 +172,39 @@ def test_substituted_samples_are_counted_in_the_state_and_the_statistics(daemon,
     other = open_loader(daemon)
     other.load_state_dict(state)
     assert other.state_dict() == state
+
+
+def test_an_epoch_with_replaced_samples_says_so_in_two_lines(daemon, open_loader, caplog):
+    """The first batch and, where there were more, the sum."""
+    daemon.faults.substituted_at = {(0, 1): 2, (0, 3): 1, (0, 4): 1, (1, 2): 1}
+    loader = open_loader(daemon)
+    for _ in range(3):
+        for _ in loader:
+            pass
+    name, samples = loader.pipeline, loader.stats()["samples"] // 3
+    first = (
+        f"{name}: samples that cannot be made are replaced by others (on_bad_sample: substitute): "
+        "{} in the batch of epoch {}, step {}; "
+        f"`feedwater --address {loader.address} status --bad` lists them"
+    )
+    assert [one.getMessage() for one in caplog.records if one.name == "feedwater"] == [
+        first.format(2, 0, 1),
+        f"{name}: 4 of {samples} samples of epoch 0 were replaced",
+        first.format(1, 1, 2),
+    ]
+
+
+def test_samples_that_are_skipped_are_told_as_such(caplog):
+    said = Replaced()
+    ready = Ready(0, 0, 0, 5, 7, 0, 4, 3, 1, SKIPPED, 0, 0)
+    said.took(ready, "p", "/a b")
+    said.took(ready._replace(step=8, flags=SKIPPED | LAST_IN_EPOCH), "p", "/a b")
+    assert [one.getMessage() for one in caplog.records] == [
+        "p: samples that cannot be made are not real in their batches (on_bad_sample: "
+        "skip_with_count): 1 in the batch of epoch 5, step 7; `feedwater --address '/a b' status "
+        "--bad` lists them",
+        "p: 2 of 8 samples of epoch 5 were skipped",
+    ]
 
 
 def test_statistics_count_and_time(start, open_loader):
