@@ -274,10 +274,32 @@ def test_words_of_a_script_do_nothing_to_a_terminal(project):
 def test_files_that_are_there_are_left_alone(project):
     path = write(project.folder, LOADER)
     assert migrate(path, "--out", project.folder / "made").status == 0
-    (project.folder / "made/train.yaml").write_text("mine")
+    assert migrate(path, "--out", project.folder / "made").status == 0  # the same once more
+    (project.folder / "made/train.py.diff").write_text("mine")
     done = migrate(path, "--out", project.folder / "made")
-    assert done.status == 1 and "is there already; name another folder" in done.err
-    assert (project.folder / "made/train.yaml").read_text() == "mine"
+    assert done.status == 1 and "is there already, and differs; remove it, or" in done.err
+    assert (project.folder / "made/train.py.diff").read_text() == "mine"
+
+
+def test_a_pipeline_whose_name_is_taken_has_the_scripts_name_before_it(project):
+    """Two scripts with a `val_loader` may share a folder."""
+    text = LOADER.replace("loader =", "val_loader =")
+    made = project.folder / "made"
+    assert migrate(write(project.folder, text, "a.py"), "--out", made).status == 0
+    first = (made / "val.yaml").read_text()
+    path = write(project.folder, text.replace("CenterCrop(8)", "CenterCrop(9)"), "b.py")
+    for _ in range(2):
+        assert migrate(path, "--out", made).status == 0
+    assert (made / "val.yaml").read_text() == first
+    assert "size: 9" in (made / "b-val.yaml").read_text()
+    assert 'made/b-val.yaml"' in (made / "b.py.diff").read_text()
+
+
+def test_the_line_that_applies_the_changes_goes_on_where_all_was_translated(project):
+    """Where something was not, the exit status says so, and the files are written."""
+    for text, then in ((LOADER, " &&"), (LOADER + "other = DataLoader(None)\n", ";")):
+        done = migrate(write(project.folder, text), cwd=project.folder)
+        assert f"--out pipelines{then} patch " in done.out
 
 
 def test_what_python_warns_about_is_not_repeated(project):

@@ -39,6 +39,12 @@ def migrate(path: str, folder: str = "") -> tuple[Migration, str]:
     """
     script = Script(path)
     found = Migrator(script, folder).run()
+    others = {
+        name for name, text in found.files.items() if folder and _is_other(folder, name, text)
+    }
+    if others:  # pipelines of another script, say
+        script = Script(path)
+        found = Migrator(script, folder, others).run()
     before, after = (
         [line.replace("\n", script.newline) for line in lines(text)]
         for text in (script.text, found.text)
@@ -49,11 +55,21 @@ def migrate(path: str, folder: str = "") -> tuple[Migration, str]:
     )
 
 
+def _is_other(folder: str, name: str, text: str) -> bool:
+    """Tell whether there is a file of a name with anything else in it."""
+    path = os.path.join(folder, name)
+    if not os.path.isfile(path):
+        return os.path.lexists(path)
+    with open(path, "rb") as file:
+        return file.read(len(text.encode()) + 1) != text.encode()
+
+
 def _print(path: str, found: Migration, diff: str, folder: str) -> None:
     for name, text in found.files.items():
         print(f"=== {os.path.join(folder, name)}\n{text}")
     if diff:
-        print(f"=== changes of {path}; to apply them: {_how_to_apply(path, diff, folder)}\n{diff}")
+        how = _how_to_apply(path, found, diff, folder)
+        print(f"=== changes of {path}; to apply them: {how}\n{diff}")
     for title, listed in (("not translated", found.untranslated), ("notes", found.notes)):
         if listed:
             print(f"=== {title}")
@@ -62,14 +78,17 @@ def _print(path: str, found: Migration, diff: str, folder: str) -> None:
             print()
 
 
-def _how_to_apply(path: str, diff: str, folder: str) -> str:
+def _how_to_apply(path: str, found: Migration, diff: str, folder: str) -> str:
     """Return a line of a shell that makes the changes, and the files where they are not there."""
+    then = ";" if found.untranslated else " &&"  # the former: migrate says so by its exit status
     made = os.path.join(folder or "pipelines", f"{os.path.basename(path)}.diff")
     script = shlex.quote(path)
     # A file that is named is taken wherever it lies; lines of Windows stay what they are.
     binary = " --binary" if "\r" in diff else ""
     apply = f"patch{binary} {script} < {shlex.quote(made)}"
-    return printable(apply if folder else f"feedwater migrate {script} --out pipelines; {apply}")
+    return printable(
+        apply if folder else f"feedwater migrate {script} --out pipelines{then} {apply}"
+    )
 
 
 def _write(folder: str, path: str, found: Migration, diff: str) -> None:
@@ -77,14 +96,17 @@ def _write(folder: str, path: str, found: Migration, diff: str) -> None:
     files = dict(found.files)
     if diff:
         files[f"{os.path.basename(path)}.diff"] = diff
-    for name in files:
-        if os.path.lexists(os.path.join(folder, name)):
+    for name, text in files.items():
+        if _is_other(folder, name, text):
             raise errors.AlreadyExists(
-                f"{os.path.join(folder, name)} is there already; name another folder"
+                f"{os.path.join(folder, name)} is there already, and differs; remove it, or name "
+                "another folder"
             )
     for name, text in files.items():
-        with open(os.path.join(folder, name), "x", encoding="utf-8", newline="") as file:
-            file.write(text)
+        made = os.path.join(folder, name)
+        if not os.path.lexists(made):
+            with open(made, "x", encoding="utf-8", newline="") as file:
+                file.write(text)
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:

@@ -6,6 +6,7 @@ import ast
 import json
 import os
 import re
+from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import Any, Optional, Union
 
@@ -81,11 +82,15 @@ class Migration:
 
 
 class Migrator:
-    """Finds the loaders of a script and puts pipelines, which are in `folder`, in their place."""
+    """Finds the loaders of a script and puts pipelines, which are in `folder`, in their place.
 
-    def __init__(self, script: Script, folder: str) -> None:
+    `others` are files there that are not this script's.
+    """
+
+    def __init__(self, script: Script, folder: str, others: Set[str] = frozenset()) -> None:
         self._script = script
         self._folder = folder
+        self._others = others
         self._report = Report()
         self._datasets = Datasets(script, self._report)
         self._dicts = Dicts(script, self._report)
@@ -255,6 +260,8 @@ class Migrator:
     # --- the files
 
     def _free(self, base: str, taken: list[str]) -> str:
+        if f"{base}.yaml" in self._others:
+            base = f"{_base_name('', self._script.path)}-{base}"
         name, number = f"{base}.yaml", 2
         while name in self._found.files or name in taken:
             name, number = f"{base}-{number}.yaml", number + 1
