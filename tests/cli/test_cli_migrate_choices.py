@@ -7,7 +7,7 @@ import sys
 
 import pytest
 from command_line import environment
-from migration import head, migrate, write
+from migration import DATA, head, migrate, write
 
 A, B = "datasets.MNIST('/a')", "datasets.FashionMNIST('/b')"
 BRANCHES = f"if x:\n    ds = {A}\nelse:\n    ds = {B}\n"
@@ -133,3 +133,48 @@ def test_a_script_of_which_a_line_would_be_changed_twice_stays_as_it_is(project,
     assert done.status == 1 and done.document["diff"] == ""
     texts = [told["text"] for told in done.document["untranslated"]]
     assert any("change this line in different ways; the script stays" in text for text in texts)
+
+
+FOLDERS = (
+    "both = {x: datasets.ImageFolder('/d/' + x, transforms.ToTensor()) for x in ['train', 'val']}\n"
+)
+AS_IT_IS = "feedwater.Loader.from_dataset takes it as it is; or a pipeline of the part's own files"
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (
+            f"{FOLDERS}loaders = {{x: DataLoader(both[x]) for x in ['train', 'val']}}\n",
+            "over both[x]: one of several datasets, by x. Next: write it out, a dataset and a "
+            "DataLoader for each; or feedwater.Loader.from_dataset(both[x], ...) takes it as it is",
+        ),
+        (
+            f"{DATA}\npart = torch.utils.data.Subset(data, [1])\nloader = DataLoader(part)\n",
+            f"utils.data.Subset(data, [1]): a part of a dataset (Subset). Next: {AS_IT_IS}",
+        ),
+        (
+            f"{DATA}\na, b = torch.utils.data.random_split(data, [1, 2])\nloader = DataLoader(b)\n",
+            f"over b: a part of a dataset (random_split). Next: {AS_IT_IS}",
+        ),
+        (
+            f"{DATA}\ndef get(train):\n    return DataLoader(data, shuffle=train)\n",
+            "the order depends on train, which only running it tells. Next: a DataLoader for each "
+            "value, with True and False written out; or feedwater.Loader.from_dataset, whose",
+        ),
+        (
+            "loader = DataLoader(mine())\n",
+            "over mine(): not known to be a dataset of torchvision's. Next: "
+            "feedwater.Loader.from_dataset takes any Dataset as it is",
+        ),
+    ],
+)
+def test_datasets_that_are_parts_or_several_are_told_as_such(project, body, text):
+    (found,) = migrate(write(project.folder, head(body)), "--json").document["untranslated"]
+    assert text in found["text"]
+
+
+def test_a_note_of_a_pipeline_that_is_not_written_is_left_out(project):
+    body = f"{FOLDERS}k = {{}}\nif x:\n    k.update(shuffle=True)\nDataLoader(both['val'], **k)\n"
+    done = migrate(write(project.folder, head(body)), "--json").document
+    assert done["untranslated"] and done["files"] == {} and done["notes"] == []

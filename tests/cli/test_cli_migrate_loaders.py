@@ -67,7 +67,7 @@ UNTRANSLATED = {
     ),
     "collation in Python": ("loader = DataLoader(data, collate_fn=mine)", "(collate_fn=mine"),
     "batches in Python": ("loader = DataLoader(data, batch_sampler=b)", "`sampler:` and `batch:`"),
-    "an argument of the function": ("def f(d):\n    return DataLoader(d)", "over d: not a dataset"),
+    "an argument of the function": ("def f(d):\n    return DataLoader(d)", "over d: not known to"),
     "options that only running tells": ("loader = DataLoader(data, **options())", "**options()"),
     "arguments of no DataLoader": ("loader = DataLoader(data, order=1)", "DataLoader(order=1): n"),
     "arguments of no sampler": (
@@ -75,7 +75,7 @@ UNTRANSLATED = {
         "the order depends on torch.utils.data.RandomSampler(data, order=1)"
     ),
     "no dataset": ("loader = DataLoader()", "a DataLoader without a dataset"),
-    "a subset": ("loader = DataLoader(torch.utils.data.Subset(data, [1]))", "not a dataset of"),
+    "a subset": ("loader = DataLoader(torch.utils.data.Subset(data, [1]))", "a part of a dataset"),
     "another dataset": ("loader = DataLoader(datasets.CelebA('/d'))", "CelebA: no format reads it"),
     "a size of the command line": (
         "loader = DataLoader(datasets.ImageFolder('/d', transforms.Resize(size())))",

@@ -183,6 +183,19 @@ class Datasets:
     def _own_dataset(self, node: ast.expr, call: ast.Call) -> str:
         script = self._script
         shown = script.source(node)
+        over = f"DataLoader of line {call.lineno} over {shown}"
+        part = self._part(node)
+        if part:
+            return (
+                f"{over}: a part of a dataset ({part}). Next: feedwater.Loader.from_dataset takes "
+                "it as it is; or a pipeline of the part's own files"
+            )
+        if isinstance(node, ast.Subscript) and self._is_of_datasets(node.value):
+            return (
+                f"{over}: one of several datasets, by {script.source(node.slice)}. Next: write it "
+                "out, a dataset and a DataLoader for each; or feedwater.Loader.from_dataset("
+                f"{shown}, ...) takes it as it is"
+            )
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             for _, place in script.assignments(node.func):
                 if isinstance(place, ast.ClassDef):
@@ -190,7 +203,41 @@ class Datasets:
                         f"{shown}: a Dataset of the script's own (line {place.lineno}): "
                         "feedwater.Loader.from_dataset takes it as it is"
                     )
-        return f"DataLoader of line {call.lineno} over {shown}: not a dataset of torchvision's"
+        return (
+            f"{over}: not known to be a dataset of torchvision's. Next: "
+            "feedwater.Loader.from_dataset takes any Dataset as it is"
+        )
+
+    def _part(self, node: ast.expr) -> str:
+        """Return what makes the part of a dataset that a node is: Subset, random_split; or ""."""
+        script = self._script
+        if isinstance(node, ast.Subscript):
+            node = script.follow(node.value)
+        made: list[Optional[ast.expr]] = [node]
+        if isinstance(node, ast.Name):  # of `a, b = random_split(...)`
+            places = [place for _, place in script.assignments(node)]
+            made = []
+            for place in places:
+                while isinstance(place, (ast.Name, ast.Tuple, ast.List, ast.Starred)):
+                    place = script.parents[place]
+                made.append(place.value if isinstance(place, ast.Assign) else None)
+        for value in made:
+            name = script.dotted(value.func) if isinstance(value, ast.Call) else ""
+            kind = name.rpartition(".")[2]
+            if name.startswith("torch.utils.data.") and kind in ("Subset", "random_split"):
+                return kind
+        return ""
+
+    def _is_of_datasets(self, node: ast.expr) -> bool:
+        """Tell whether a node is a dict, list or tuple, or what makes one, of torchvision's."""
+        held = self._script.follow(node)
+        return isinstance(held, (ast.Dict, ast.DictComp, ast.List, ast.ListComp, ast.Tuple)) and (
+            any(
+                self._script.dotted(inner.func).startswith("torchvision.datasets.")
+                for inner in ast.walk(held)
+                if isinstance(inner, ast.Call)
+            )
+        )
 
     # --- its transforms
 

@@ -162,6 +162,8 @@ class Migrator:
             for change, name in self._script.met.items():
                 self._changed.setdefault(change, (name, []))[1].append(call.lineno)
             return
+        if made is None or not any(choice.translation for choice in made[2]):
+            del report.notes[noted:]  # they are of a pipeline
         if made is not None:
             given, kept, choices, ranks = made
             files = [choice.translation for choice in choices if choice.translation is not None]

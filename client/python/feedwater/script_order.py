@@ -11,6 +11,10 @@ from .script_datasets import flag
 from .script_report import Report
 
 _SAMPLER_ARGUMENTS = ["data_source", "replacement", "num_samples", "generator"]
+_NEXT_OF_FLAG = (
+    ". Next: a DataLoader for each value, with True and False written out; or "
+    "feedwater.Loader.from_dataset, whose shuffle= takes it"
+)
 _DISTRIBUTED_ARGUMENTS = ["dataset", "num_replicas", "rank", "shuffle", "seed", "drop_last"]
 # What gives the rank and the number of ranks that a Loader finds out itself.
 _RANKS = ("torch.distributed.get_rank", "horovod.torch.rank")
@@ -54,7 +58,9 @@ class Orders:
             drops = flag(self._script, given, "drop_last", False)
         except NotLiteral as unknown:
             self._report.cannot(
-                call, f"the order depends on {unknown}, which only running it tells"
+                call,
+                f"the order depends on {unknown}, which only running it tells"
+                + ("" if "sampler" in given else _NEXT_OF_FLAG),
             )
             return None
         except _NoOrder as reason:
