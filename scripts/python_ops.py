@@ -205,8 +205,8 @@ def functions(ops: list[dict], schema: dict) -> str:
         + '"""\n\n'
         "from __future__ import annotations\n\n"
         "from collections.abc import Mapping, Sequence\n"
-        "from typing import Literal, Optional, Union\n\n"
-        "from .pipeline import GraphEntry, Op\n\n"
+        "from typing import TYPE_CHECKING, Literal, Optional, Union\n\n"
+        "from .pipeline import GraphEntry, Op, no_such_op, with_near_names\n\n"
         "FieldNames = Union[str, Sequence[str]]\n\n"
         "__all__ = [\n" + "".join(f'    "{name}",\n' for name in names) + "]\n"
     ]
@@ -214,4 +214,8 @@ def functions(ops: list[dict], schema: dict) -> str:
     for graph in graphs.values():
         text += [function(described[name], graph[name]) for name in sorted(set(graph) - written)]
         written |= set(graph)
+    text.append(
+        "\n\nfor _name in __all__:\n    globals()[_name] = with_near_names(globals()[_name])\n\n"
+        "if not TYPE_CHECKING:  # which knows what is there\n    __getattr__ = no_such_op\n"
+    )
     return "".join(text)

@@ -187,6 +187,17 @@ class DataLoaderHabits:
 
     _feed: Feed
 
+    def __getitem__(self, index: Any) -> Any:
+        """Raise TypeError: a DataLoader was made of the loader, or a batch is asked for by number.
+
+        torch asks so of what is no IterableDataset.
+        """
+        raise TypeError(
+            "a feedwater.Loader gives batches in their order, and stands in a DataLoader's place: "
+            "write `for batch in loader`, not DataLoader(loader) nor loader[0]. loader.dataset[i] "
+            "is a record's path and label, loader.replay() a step's batch again"
+        )
+
     @property
     def batch_sampler(self) -> BatchSampler:
         """What other loaders can be made of that give the same batches."""

@@ -38,7 +38,11 @@ class LoaderPosition(ABC):
 
     @property
     def epoch(self) -> int:
-        """The epoch of the next batch, or of the last one when its iteration has not ended."""
+        """The epoch of the next batch, or of the last one when its iteration has not ended.
+
+        Where an iteration was left within an epoch, this is that epoch, and the next ``for`` begins
+        the one behind it, unless ``set_epoch`` says otherwise.
+        """
         return self._feed.position.epoch
 
     def set_epoch(self, epoch: int) -> None:

@@ -11,9 +11,9 @@ text says, whatever op stands before it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, Optional, Union
+from typing import TYPE_CHECKING, Literal, Optional, Union
 
-from .pipeline import GraphEntry, Op
+from .pipeline import GraphEntry, Op, no_such_op, with_near_names
 
 FieldNames = Union[str, Sequence[str]]
 
@@ -2864,3 +2864,10 @@ def resize_mix(
         What the op writes. Default: the field that it reads.
     """
     return Op.make("resize_mix", locals())
+
+
+for _name in __all__:
+    globals()[_name] = with_near_names(globals()[_name])
+
+if not TYPE_CHECKING:  # which knows what is there
+    __getattr__ = no_such_op

@@ -6,10 +6,12 @@ import difflib
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Optional, Union
+from functools import wraps
+from inspect import signature
+from typing import Any, Callable, NoReturn, Optional, TypeVar, Union
 
 from . import errors
-from ._pipeline_schema import BATCH_OPS, KEYS, OPS, SECTIONS
+from ._pipeline_schema import BATCH_OPS, KEYS, KNOWN_AS, OPS, SECTIONS
 from .pipeline_values import check, plain
 from .yaml_text import file_text, flow
 
@@ -316,6 +318,38 @@ def _outputs(value: Any) -> list[Any]:
 
 
 def nearest_op(word: str) -> Optional[str]:
-    """Return the op whose name is nearest to a word, or None."""
-    close = difflib.get_close_matches(word, sorted({**OPS, **BATCH_OPS}), 1, 0.7)
+    """Return the op that another library calls so, or whose name is nearest; or None."""
+    for names in KNOWN_AS.values():
+        if word in names:
+            return str(names[word])
+    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", word).lower()
+    close = difflib.get_close_matches(snake, sorted({**OPS, **BATCH_OPS}), 1, 0.7)
     return close[0] if close else None
+
+
+def no_such_op(name: str) -> NoReturn:
+    """Raise the error of a name that `feedwater.ops` does not have."""
+    near = None if name.startswith("_") else nearest_op(name)
+    cure = f"did you mean ops.{near}?" if near else "help(feedwater.ops) has them all"
+    raise AttributeError(f"feedwater.ops has no op {name!r}: {cure}")
+
+
+_Function = TypeVar("_Function", bound=Callable[..., Op])
+
+
+def with_near_names(function: _Function) -> _Function:
+    """Return a function of `feedwater.ops` that tells of an argument which it does not have."""
+    known = list(signature(function).parameters)
+
+    @wraps(function)
+    def op(*args: Any, **given: Any) -> Op:
+        for word in given:
+            if word not in known:
+                near = f"{word}_" if f"{word}_" in known else None
+                near = near or next(iter(difflib.get_close_matches(word, known, 1)), None)
+                cure = f"did you mean {near!r}?" if near else f"it has {', '.join(known)}"
+                what = f"feedwater.ops.{function.__name__} has no argument {word!r}"
+                raise TypeError(f"{what}: {cure}")
+        return function(*args, **given)
+
+    return op  # type: ignore[return-value]

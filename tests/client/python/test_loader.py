@@ -207,6 +207,17 @@ def test_samples_that_are_skipped_are_told_as_such(caplog):
     ]
 
 
+def test_a_loader_has_no_batches_by_number(daemon, open_loader):
+    """What a DataLoader of the loader asks for."""
+    loader = open_loader(daemon)
+    with pytest.raises(TypeError, match=r"for batch in loader.*not DataLoader\(loader\)"):
+        loader[0]
+    next(iter(loader))
+    assert loader.epoch == 0  # of the batch that was taken
+    next(iter(loader))
+    assert (loader.epoch, loader.batch_info.epoch) == (1, 1)
+
+
 def test_statistics_count_and_time(start, open_loader):
     daemon = start(delay=0.01)
     loader = open_loader(daemon)

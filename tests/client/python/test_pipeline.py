@@ -64,6 +64,33 @@ def test_the_file_is_laid_out_as_people_write_it():
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "op"),
+    [
+        ("Resize", "resize"),
+        ("resise", "resize"),
+        ("hflip", "random_horizontal_flip"),
+        ("RandomHorizontalFlp", "random_horizontal_flip"),
+    ],
+)
+def test_an_op_that_there_is_not_is_told_with_the_nearest(name, op):
+    with pytest.raises(AttributeError, match=rf"no op '{name}': did you mean ops\.{op}\?"):
+        getattr(ops, name)
+    with pytest.raises(AttributeError, match=r"no op 'zzz': help\(feedwater\.ops\)"):
+        getattr(ops, "zzz")  # noqa: B009
+
+
+def test_an_argument_that_an_op_has_not_is_told_with_the_nearest():
+    for word, near in (("siz", "size"), ("in", "in_")):
+        text = rf"ops\.resize has no argument '{word}': did you mean '{near}'\?"
+        with pytest.raises(TypeError, match=text):
+            ops.resize(**{word: 3})
+    with pytest.raises(
+        TypeError, match=r"no argument 'zzz': it has min_visibility, .*, p, in_, out"
+    ):
+        ops.random_vertical_flip(zzz=3)
+
+
 def test_the_text_says_what_the_pipeline_says():
     pipeline = imagenet()
     assert yaml.safe_load(pipeline.to_yaml()) == pipeline.to_dict()
