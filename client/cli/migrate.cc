@@ -97,15 +97,15 @@ void AddMigrate(CLI::App& app, Context& context) {
       "translate a PyTorch script: pipeline files for its DataLoaders, and the changed lines as a "
       "diff; the script is read, not run",
       "  feedwater migrate train.py               # prints files, diff and what is left to do\n"
-      "  feedwater migrate train.py --out pipelines; patch train.py < pipelines/train.py.diff\n"
+      "  feedwater migrate train.py --out pipelines && patch train.py < pipelines/train.py.diff\n"
       "It needs a Python with the package feedwater: $PYTHON, else that of $VIRTUAL_ENV, else "
       "python3.\nExit status 1: something could not be translated; it is listed with its line.",
       [&context] { return Migrate(context, script, out); });
   command->add_option("script", script, "the script")->required()->type_name("FILE");
   command
       ->add_option("-o,--out", out,
-                   "write the pipeline files there, and the diff as SCRIPT.py.diff; files that are "
-                   "there already are left alone, with an error")
+                   "write the pipeline files there, and the diff as SCRIPT.py.diff; what is there "
+                   "already stays: a pipeline of that name is written as SCRIPT-NAME.yaml")
       ->type_name("DIR");
 }
 
