@@ -16,11 +16,22 @@ void Position::Stand() {
   cursor_.ForgetPassed();
   at_epoch_end_ = false;
   fresh_ = true;
-  Align(cursor_.at.position);
+  // Behind the end of an epoch no step is to come, and its place tells nothing.
+  CountFrom(cursor_.at.position < shape_.records ? cursor_.at.position : 0);
 }
 
-void Position::Align(int64_t position) {
-  if (position < shape_.records) alignment_ = position % GlobalBatch();
+void Position::CountFrom(int64_t place) {
+  counted_from_ = place;
+  ranges_ = cursor_.skips;
+}
+
+int64_t Position::PlaceOf(uint64_t epoch, int64_t step) const {
+  int64_t counted_from = epoch == cursor_.at.epoch ? counted_from_ : 0;
+  for (const SkippedRange& range : ranges_) {  // sorted
+    if (range.epoch == epoch && range.end < shape_.records && range.end / GlobalBatch() <= step)
+      counted_from = range.end;
+  }
+  return counted_from % GlobalBatch() + step * GlobalBatch();
 }
 
 EpochPosition Position::Wanted() const {
@@ -43,15 +54,19 @@ absl::StatusOr<int64_t> Position::BeginOf(uint64_t epoch, int64_t step) const {
                                                    shape_.steps,
                                                    " steps of an epoch, which count from 0"));
   }
-  return step * GlobalBatch() + (epoch == cursor_.at.epoch ? alignment_ : 0);
+  return PlaceOf(epoch, step);
 }
 
 void Position::Take(uint64_t epoch, int64_t next_position, bool is_last, int64_t substituted) {
-  cursor_.at = {epoch, next_position};
+  if (epoch != cursor_.at.epoch) {
+    cursor_.at = {epoch, 0};
+    cursor_.ForgetPassed();
+    CountFrom(0);
+  }
+  cursor_.at.position = next_position;
   cursor_.substituted += substituted;
   cursor_.ForgetPassed();
   at_epoch_end_ = is_last;
-  if (!is_last) Align(next_position);
   fresh_ = resumed_ = false;
 }
 
@@ -96,7 +111,8 @@ absl::Status Position::Skip(int64_t first, int64_t last, uint64_t epoch) {
     return absl::InvalidArgumentError(absl::StrCat("epoch ", epoch, " has no step ", first,
                                                    " behind the place where it was resumed"));
   }
-  const int64_t end = std::min(*last_begin + GlobalBatch(), shape_.records);
+  const int64_t end =
+      std::min({*last_begin + GlobalBatch(), PlaceOf(epoch, last + 1), shape_.records});
   if (absl::Status added = cursor_.Skip({epoch, *begin, end}); !added.ok()) return added;
   cursor_.ForgetPassed();
   return absl::OkStatus();

@@ -1,10 +1,12 @@
-// The rules of position: epochs, cursors, skipped steps. No input or output.
+// The rules of position: epochs, cursors, skipped steps. No input or output. How steps count is
+// written in client/python/feedwater/position.py.
 //
 // tests/conformance/positions.json is the table of cases that this class and the Python client's
 // (client/python/feedwater/position.py) both pass.
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -33,7 +35,8 @@ class Position {
   uint64_t epoch() const;
   uint64_t next_epoch() const { return epoch() + (at_epoch_end_ ? 1 : 0); }
   bool HasRest() const;  // a batch of this epoch is still to come
-  // Where a step of an epoch begins. InvalidArgument: there is no such step.
+  // Where a step of an epoch begins, or would if it was not left out. InvalidArgument: there is no
+  // such step.
   absl::StatusOr<int64_t> BeginOf(uint64_t epoch, int64_t step) const;
 
   // Counts a batch of an epoch, behind which the next one begins at `next_position`.
@@ -52,11 +55,14 @@ class Position {
  private:
   int64_t GlobalBatch() const { return cursor_.batch_size * cursor_.world_size; }
   void Stand();  // where the cursor was moved
-  void Align(int64_t position);
+  // Steps of the present epoch count from `place`, and behind what is left out from its end.
+  void CountFrom(int64_t place);
+  int64_t PlaceOf(uint64_t epoch, int64_t step) const;
 
   Cursor cursor_;
   EpochShape shape_;
-  int64_t alignment_ = 0;  // of the steps of this epoch: positions modulo the global batch
+  int64_t counted_from_ = 0;          // the place that the steps of this epoch count from
+  std::vector<SkippedRange> ranges_;  // that were pending then
   bool at_epoch_end_ = false;
   bool fresh_ = true;  // nothing was taken since the position was moved
   bool resumed_ = false;

@@ -138,6 +138,33 @@ def test_ranks_that_leave_out_the_same_stay_together(daemon, start):
     assert seen == [[0, 1, 2, 3, 32, 33, 34, 35], [4, 5, 6, 7, 36, 37, 38, 39]]
 
 
+@pytest.mark.parametrize("other", ["python", "cpp"])
+def test_ranks_of_another_world_may_ask_at_different_moments(daemon, start, other):
+    """Six samples a step on both ranks; behind the range of a batch of four they begin at 12."""
+    one = start(daemon)
+    one.open("crop")
+    one.batches(count=1)
+    one.call("skip", first=2, last=2)  # positions 8 to 12
+    state = one.state()
+    one.call("close")
+
+    ranks = [start(daemon), start(daemon, other)]
+    for rank, driver in enumerate(ranks):
+        driver.open("crop", job="six", rank=rank, world_size=2, batch_size=3, state=state)
+    seen = []
+    for turn in range(4):
+        for rank, driver in enumerate(ranks):
+            if turn == rank:  # the first before its first batch, the second behind it
+                driver.call("skip", first=4, last=4)
+            batches = driver.batches(count=1, values=["position"])
+            again = driver.call("replay", step=batches[0]["step"])["batch"]
+            assert digests([again]) == digests(batches)
+            seen += positions(batches)
+    assert seen == [*range(12, 24), *range(30, 42)]
+    for driver in ranks:
+        assert driver.call("next", count=0) == {"batches": [], "end": True}
+
+
 def test_any_batch_can_be_had_once_more_while_the_iteration_goes_on(daemon, start, expected):
     driver = start(daemon)
     driver.open("augment", slots=3)

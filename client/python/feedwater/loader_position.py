@@ -118,6 +118,11 @@ class LoaderPosition(ABC):
         of `state_dict`. With another world size or batch size the same samples are left out, and
         the rest of a batch that would reach into them.
 
+        Steps count as `batch_info` tells them, so ranks need not ask at the same moment: the step
+        of a batch is the position where it begins, in whole batches of all ranks. An epoch that was
+        resumed inside counts from the state's position, and behind a range that a state of other
+        batches left out from the range's end, also when that is passed.
+
         Parameters
         ----------
         first, last : int
@@ -144,7 +149,8 @@ class LoaderPosition(ABC):
 
         It is the same bytes as in the iteration. The position does not change, and a running
         iteration goes on where it was; the daemon begins anew there, which costs about as many
-        batches as there are slots.
+        batches as there are slots. Steps count as for `skip`; those of an epoch that the position
+        has left count from its beginning, also where it was resumed inside.
 
         Parameters
         ----------

@@ -1,5 +1,14 @@
 """The rules of position: epochs, cursors, skipped steps. No input or output.
 
+How steps count: G samples make a step on all ranks. The step of a batch that begins at a position
+is ``position // G``. Step s of an epoch begins at ``A % G + s * G``, where A is the place that the
+epoch's steps count from: its beginning, or the position of the state that was loaded inside it; and
+from step ``E // G`` on A is the end E of a range that is left out, because behind it the iteration
+goes on at E (where E is the epoch's end, nothing comes behind). These ranges are those that were
+pending when the epoch was begun or the state was loaded. What `skip` leaves out later begins and
+ends with steps, so it moves none: every rank counts alike before, amid and behind what it leaves
+out, whenever it asks.
+
 `tests/conformance/positions.json` is the table of cases that this class and the C++ client's
 (client/cpp/position.h) both pass.
 """
@@ -37,7 +46,8 @@ class _At(NamedTuple):
     """All that a `Position` knows, replaced as a whole: an interrupt leaves the old or the new."""
 
     consumed: Consumed
-    alignment: int  # of the steps of this epoch: positions modulo the global batch
+    counted_from: int  # the place that the steps of this epoch count from
+    ranges: Skips  # that were pending then: behind each of them steps count from its end
     last_begin: int  # the position of the last batch that was taken
     at_epoch_end: bool = False
     fresh: bool = True
@@ -49,7 +59,7 @@ class Position:
 
     def __init__(self, shape: EpochShape, epoch: int, position: int) -> None:
         self._shape = shape
-        self._at = _At(Consumed(epoch, position), 0, position)
+        self._at = _At(Consumed(epoch, position), 0, (), position)
         self.reshape(shape)
 
     def reshape(self, shape: EpochShape) -> None:
@@ -111,18 +121,17 @@ class Position:
         return min(self._shape.records - self._at.last_begin, self._shape.global_batch)
 
     def begin_of(self, epoch: int, step: int) -> int:
-        """Return the position where a step of an epoch begins."""
+        """Return the position where a step of an epoch begins, or would if it was not left out."""
         if not 0 <= step < self._shape.steps:
             raise InvalidArgument(
                 f"step {step} is not one of the {self._shape.steps} steps of an epoch, which count "
                 "from 0"
             )
-        alignment = self._at.alignment if epoch == self.consumed.epoch else 0
-        return alignment + step * self._shape.global_batch
+        return self._place_of(epoch, step)
 
     def step(self, position: int) -> int:
-        """Return the step of the present epoch that begins at a position."""
-        return (position - self._at.alignment) // self._shape.global_batch
+        """Return the step that begins at a position."""
+        return position // self._shape.global_batch
 
     # --- what moves it ----------------------------------------------------------------------------
 
@@ -130,6 +139,10 @@ class Position:
         """Count a batch of an epoch, behind which the next one begins at `next_position`."""
         wanted_epoch, begin = self.wanted
         before = self.consumed
+        if epoch == before.epoch:
+            counted_from, ranges = self._at.counted_from, self._at.ranges
+        else:
+            counted_from, ranges = 0, forget_passed(before.skips, epoch, 0)
         self._at = _At(
             Consumed(
                 epoch,
@@ -137,7 +150,8 @@ class Position:
                 before.substituted + substituted,
                 forget_passed(before.skips, epoch, next_position),
             ),
-            self._at.alignment if is_last else self._aligned(next_position),
+            counted_from,
+            ranges,
             last_begin=begin if epoch == wanted_epoch else 0,
             at_epoch_end=is_last,
             fresh=False,
@@ -170,6 +184,7 @@ class Position:
         """Leave out steps of an epoch, both included."""
         begin = self.begin_of(epoch, first)
         end = self.begin_of(epoch, last) + self._shape.global_batch
+        end = min(end, self._place_of(epoch, last + 1), self._shape.records)
         if first > last:
             raise InvalidArgument(f"steps {first} to {last} are no range: the first comes first")
         if begin >= self._shape.records:
@@ -177,7 +192,7 @@ class Position:
                 f"epoch {epoch} has no step {first} behind the place where it was resumed"
             )
         at = self.consumed
-        skips = add_skip(at.skips, epoch, begin, min(end, self._shape.records))
+        skips = add_skip(at.skips, epoch, begin, end)
         skips = forget_passed(skips, at.epoch, at.position)
         self._at = self._at._replace(consumed=at._replace(skips=skips))
 
@@ -185,13 +200,18 @@ class Position:
         skips = forget_passed(consumed.skips, consumed.epoch, consumed.position)
         self._at = _At(
             consumed._replace(skips=skips),
-            self._aligned(consumed.position),
+            # Behind the end of an epoch no step is to come, and its place tells nothing.
+            consumed.position if consumed.position < self._shape.records else 0,
+            skips,
             last_begin=consumed.position,
             resumed=resumed,
         )
 
-    def _aligned(self, position: int) -> int:
-        """Return the alignment of an epoch that goes on at `position`."""
-        if position >= self._shape.records:
-            return self._at.alignment
-        return position % self._shape.global_batch
+    def _place_of(self, epoch: int, step: int) -> int:
+        """Return where a step of an epoch begins, even one behind the epoch's end."""
+        size = self._shape.global_batch
+        counted_from = self._at.counted_from if epoch == self.consumed.epoch else 0
+        for of_epoch, _, end in self._at.ranges:  # sorted
+            if of_epoch == epoch and end < self._shape.records and end // size <= step:
+                counted_from = end
+        return counted_from % size + step * size

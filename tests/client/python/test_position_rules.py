@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import random
 from pathlib import Path
 
 import pytest
 
+from feedwater.cursor import add_skip
 from feedwater.errors import InvalidArgument
 from feedwater.position import Consumed, EpochShape, Position
 
@@ -85,3 +88,69 @@ def test_a_position_goes_into_another_world():
     assert position.resumed
     assert position.begin_of(2, 0) == 4
     assert position.wanted == (2, 60)
+
+
+def test_steps_count_alike_at_any_moment_behind_ranges_of_other_batches():
+    """Of two ranks one asks for all skips at once, the other for each somewhen before its steps."""
+    rng = random.Random(20240611)
+    for _ in range(500):
+        size, records = rng.randint(1, 9), rng.randint(20, 90)
+        last = rng.choice(["drop", "partial"])
+        steps = records // size if last == "drop" else -(-records // size)
+        start = rng.choice([0, rng.randrange(records)])
+        ranges = ()
+        for _ in range(rng.randrange(4)):
+            first, end = sorted(rng.sample(range(records + 1), 2))
+            ranges = add_skip(ranges, rng.randrange(2), first, min(end, first + 12))
+        asked = {}  # by the moment: epoch and step of the batch before which the second rank asks
+        for _ in range(rng.randrange(4)):
+            epoch, first = rng.randrange(2), rng.randrange(steps)
+            moment = rng.randrange(2), rng.randrange(first + 1)
+            if moment[0] <= epoch:
+                moment = moment if moment[0] == epoch else (moment[0], rng.randrange(steps))
+                asked.setdefault(moment, []).append((first, min(first + 2, steps - 1), epoch))
+        early, late = (
+            Position(EpochShape(records, steps, size, last == "drop"), 0, 0) for _ in "ab"
+        )
+        for rank in (early, late):
+            rank.load(Consumed(0, start, 0, ranges))
+        for moment in sorted(asked):
+            for skip in asked[moment]:
+                ask(early, skip)
+        told = (size, records, last, start, ranges, asked)
+        batches = walk(early, {}), walk(late, asked)
+        assert batches[0] == batches[1], told
+
+
+def ask(rank: Position, skip: tuple[int, int, int]) -> None:
+    with contextlib.suppress(InvalidArgument):  # it lies behind the end of a resumed epoch
+        rank.skip(*skip)
+
+
+def walk(rank: Position, asked: dict) -> list[tuple[int, int]]:
+    """Take two epochs as the daemon gives them; returns where the batches begin."""
+    shape, size, left = rank._shape, rank._shape.global_batch, dict(asked)
+    taken = []
+    for epoch in range(2):
+        while True:
+            of_epoch, begin = rank.wanted
+            step = rank.step(begin)
+            due = [
+                m
+                for m in sorted(left)
+                if m <= ((epoch, step) if rank.has_rest else (epoch, 1 << 60))
+            ]
+            if due:
+                for skip in left.pop(due[0]):
+                    ask(rank, skip)
+                continue
+            if of_epoch != epoch or not rank.has_rest:
+                break
+            assert rank.begin_of(epoch, step) == begin
+            end = min(begin + size, shape.records)
+            rest = shape.records - end
+            rank.take(epoch, end, is_last=rest < (size if shape.drop_last else 1))
+            assert all(rank.begin_of(*of) == place for of, place in taken if of[0] == epoch)
+            taken.append(((epoch, step), begin))
+        rank.begin_epoch(epoch + 1)
+    return taken

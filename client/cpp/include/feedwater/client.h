@@ -173,12 +173,12 @@ class Stream {
 
   // Step `step` of an epoch (default: the one that the position stands in) once more, or ahead of
   // its time: this rank's batch, byte for byte. The position stays where it is. Steps are those of
-  // the present world and batch size.
+  // the present world and batch size, as Batch::step() tells them while the epoch lasts.
   absl::StatusOr<Batch> Replay(int64_t step, std::optional<uint64_t> epoch = std::nullopt);
   // Leaves out steps `first` to `last`, both included, of an epoch (default: epoch()), such as
-  // those of a loss spike. Every rank must do so. A range that has been passed is forgotten; at
-  // most 8 at a time. With another global batch size a batch that would reach into a range is left
-  // out whole.
+  // those of a loss spike. Every rank must do so, at any moment before they come. A range that has
+  // been passed is forgotten; at most 8 at a time. With another global batch size a batch that
+  // would reach into a range is left out whole.
   absl::Status Skip(int64_t first, int64_t last, std::optional<uint64_t> epoch = std::nullopt);
 
   const std::vector<Field>& fields() const;
