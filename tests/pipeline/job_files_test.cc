@@ -47,12 +47,17 @@ class ExchangedFolder : public ::testing::Test {
         folder_.Write(absl::StrCat(folder, "/data_batch_", file + 1, ".bin"), records);
       }
     }
+    dataset_ = OpenNow();
+    ASSERT_NE(dataset_, nullptr);
+  }
+  // The dataset as a daemon finds it that is started now.
+  std::shared_ptr<const Dataset> OpenNow() {
     std::this_thread::sleep_for(kTick);
     DatasetOptions options;
     options.roots = folder_.AsRoot();
-    auto dataset = OpenDataset(ParseNode("{format: cifar10, root: root, path: cifar}"), options);
-    ASSERT_TRUE(dataset.ok()) << dataset.status();
-    dataset_ = *dataset;
+    const auto now = OpenDataset(ParseNode("{format: cifar10, root: root, path: cifar}"), options);
+    EXPECT_TRUE(now.ok()) << now.status();
+    return now.value_or(nullptr);
   }
   void Exchange() const {
     std::filesystem::rename(folder_ / "cifar", folder_ / "old");
@@ -140,7 +145,7 @@ TEST_F(ExchangedFolder, IsNoMatterOfTimesInTheFuture) {
   for (int file = 1; file <= kFiles; ++file)
     std::filesystem::last_write_time(folder_ / absl::StrCat("cifar/data_batch_", file, ".bin"),
                                      later);
-  std::this_thread::sleep_for(kTick);
+  dataset_ = OpenNow();
   const auto job = MakeJob();
   const auto file = job->Open(0, Reach::kAnywhere, 0);
   EXPECT_TRUE(file.ok()) << file.status();
@@ -159,15 +164,6 @@ class ReturningRank : public ExchangedFolder {
     ExchangedFolder::SetUp();
     mark_ = MakeJob()->mark();
     std::this_thread::sleep_for(kTick);
-  }
-  // The dataset as a daemon finds it that is started now.
-  std::shared_ptr<const Dataset> OpenNow() {
-    std::this_thread::sleep_for(kTick);
-    DatasetOptions options;
-    options.roots = folder_.AsRoot();
-    auto now = OpenDataset(ParseNode("{format: cifar10, root: root, path: cifar}"), options);
-    EXPECT_TRUE(now.ok()) << now.status();
-    return *now;
   }
   std::shared_ptr<JobFiles> NewJob() { return JobFiles::Create(OpenNow(), files_, nullptr); }
 
@@ -190,7 +186,7 @@ TEST_F(ReturningRank, IsRefusedAFileThatChangedMeanwhile) {
   const absl::Status refused = job->Open(1, Reach::kAnywhere, 0).status();
   EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
 
-  const auto joined = MakeJob();  // of a rank that knows nothing of before
+  const auto joined = NewJob();  // of a rank that knows nothing of before
   EXPECT_TRUE(joined->Open(1, Reach::kAnywhere, 0).ok());
   EXPECT_TRUE(absl::IsFailedPrecondition(joined->KeepSince(mark_)));
   EXPECT_GT(joined->mark().as_of_ns, mark_.as_of_ns) << "the ranks that it has do not pay for it";
