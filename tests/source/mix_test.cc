@@ -280,7 +280,8 @@ TEST_F(MixTest, RefusesWithThePlaceWhatIsNoMix) {
   for (int i = 0; i < 64; ++i) many += ", " + a + "}";
   ExpectRefused(Mix(many), {"not one of 65"});
   ExpectRefused(Mix(a + "}, {format: csv, root: root, path: nowhere}"),
-                {"source 1 (csv in root/nowhere): "}, absl::StatusCode::kNotFound);
+                {"test.yaml:1:76: 'nowhere' of root 'root'", "there is 'a'"},
+                absl::StatusCode::kNotFound);
   ExpectRefused(Mix(a + "}, {format: csv, root: unknown, path: a}"),
                 {"test.yaml:1:", "unknown root 'unknown'"}, absl::StatusCode::kNotFound);
 }
