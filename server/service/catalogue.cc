@@ -401,9 +401,9 @@ bool Catalogue::MakeRoomFor(uid_t user, const absl::Status& refusal, bool all) {
   datasets_.Tidy(user);
   const std::optional<RefusedMemory> refused = RefusedMemoryOf(refusal);
   if (!refused) {  // of the kernel's: its memory, or descriptors
-    bool is_more = false;
-    while (!all && DropOne(user)) is_more = true;
-    return is_more;
+    while (!all && DropOne(user)) {
+    }
+    return !all;
   }
   const std::shared_ptr<MemoryBudget> share = ShareOf(user);
   if (share == nullptr || refused->bytes > share->limit_bytes()) return false;
