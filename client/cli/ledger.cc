@@ -2,10 +2,12 @@
 // asked at its daemon; a pipeline's order is computed here, from its file and its data.
 #include "server/pipeline/ledger.h"
 
+#include <filesystem>
 #include <iostream>
 #include <limits>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/cli/command.h"
 #include "client/cli/json_text.h"
@@ -102,9 +104,16 @@ absl::StatusOr<v1::GetLedgerResponse> Compute(const Context& context, const Opti
   return response;
 }
 
+// Names of jobs may look like paths: "pid-17/train#1".
+bool IsFile(const std::string& name) {
+  std::error_code error;
+  return IsPipelineFile(name) && (absl::EndsWith(name, ".yaml") || absl::EndsWith(name, ".yml") ||
+                                  std::filesystem::exists(name, error));
+}
+
 // A name is a running job's, or else a pipeline's.
 absl::StatusOr<v1::GetLedgerResponse> Read(const Context& context, const Options& options) {
-  if (IsPipelineFile(options.job) || !options.config.empty()) return Compute(context, options);
+  if (IsFile(options.job) || !options.config.empty()) return Compute(context, options);
   Context asked = context;  // a private daemon's configuration knows no pipelines by name
   const absl::Status found =
       UseOwnDaemon(asked, absl::StrCat("ledger ", server::Printable(options.job), " ..."));

@@ -60,7 +60,11 @@ def test_a_link_that_leads_out_is_told_once(folder):
     (folder / "outside.png").write_bytes(png(pixels(0)))
     (folder / "in/cat").mkdir(parents=True)
     os.symlink(folder / "outside.png", folder / "in/cat/0.png")
-    text = told(folder / "in")
+    config = folder / "feedwater.yaml"
+    config.write_text(f"version: 1\nroots: {{data: {folder / 'in'}}}\n")
+    done = run("describe", "dataset", folder / "in", "--guess", "--config", config)
+    assert done.status == 2 and "no format reads" in done.err, done.err
+    text = done.err
     assert text.count("0.png' of root") == 1, text
     assert "leads outside the root, or through an absolute link" in text
 

@@ -440,7 +440,7 @@ def test_what_is_no_mix_is_refused_with_its_place(daemon, tmp_path):
         ("weight: 1", "weight: -1", "wrong.yaml:5:56: 'weight' must be a positive number"),
         ("root: data, path: large", "root: dta, path: large", "wrong.yaml:5:"),
         ("format: jsonl", "format: jsnl", "wrong.yaml:5:16: unknown format 'jsnl'"),
-        ("path: large", "path: none", "source 1 (jsonl in data/none): "),
+        ("path: large", "path: none", "wrong.yaml:5:41: 'none' of root 'data' ("),
         ("stop: all", "stop: some", "wrong.yaml:6:9: 'stop' must be"),
         ("stop: all", "stop: 1", "source 1 (jsonl in data/large) has no sample in an epoch of 1"),
         ("format: jsonl", "fields: {id: id}, format: jsonl",
