@@ -125,7 +125,9 @@ absl::StatusOr<v1::GetLedgerResponse> Read(const Context& context, const Options
   }
   const bool may_be_pipeline =
       absl::IsNotFound(of_job.status()) || absl::IsUnavailable(of_job.status());
-  if (!may_be_pipeline || !FindPipelineFile(options.job, {"", context.address}).ok()) return of_job;
+  if (!may_be_pipeline || IsPipelineFile(options.job) ||
+      !FindPipelineFile(options.job, {"", context.address}).ok())
+    return of_job;
   std::cerr << "feedwater: no job '" << server::Printable(options.job)
             << "' is running; this is the ledger of the pipeline of that name\n";
   return Compute(context, options);

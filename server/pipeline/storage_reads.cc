@@ -155,7 +155,7 @@ absl::Status StorageReads::GetBuffer(StorageRead* read, size_t capacity, bool go
     return goes_away ? buffers_.GetForAway(capacity, share) : buffers_.Get(capacity, share);
   };
   absl::StatusOr<ReadBuffers::Buffer> buffer = get();
-  if (!buffer.ok() && fits && make_room_ != nullptr && read->user.has_value() &&
+  if (RefusedMemoryOf(buffer.status()) && fits && make_room_ != nullptr && read->user.has_value() &&
       !std::exchange(read->asked_for_room, true) && make_room_(*read->user, buffer.status())) {
     buffer = get();
   }

@@ -61,7 +61,7 @@ def test_a_link_that_leads_out_is_told_once(folder):
     (folder / "in/cat").mkdir(parents=True)
     os.symlink(folder / "outside.png", folder / "in/cat/0.png")
     config = folder / "feedwater.yaml"
-    config.write_text(f"version: 1\nroots: {{data: {folder / 'in'}}}\n")
+    config.write_text(f"version: 1\npipelines: []\nroots: {{data: {folder / 'in'}}}\n")
     done = run("describe", "dataset", folder / "in", "--guess", "--config", config)
     assert done.status == 2 and "no format reads" in done.err, done.err
     text = done.err
