@@ -7,12 +7,34 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 # Held while one is made, and while it is handed on and closed: no fork in between.
 no_fork = threading.RLock()
 
-_kept: set[int] = set()
+
+class _Kept(NamedTuple):
+    """What a number was kept for. Where somebody else has closed it, it is another file's now."""
+
+    device: int
+    inode: int
+    has_owner: bool  # an object, whose copy in a forked child closes the number there, too
+
+
+_kept: dict[int, _Kept] = {}
+
+
+def _remember(fd: int, has_owner: bool) -> None:
+    info = os.fstat(fd)
+    _kept[fd] = _Kept(info.st_dev, info.st_ino, has_owner)
+
+
+def _is_still(fd: int, what: _Kept) -> bool:
+    try:
+        info = os.fstat(fd)
+    except OSError:
+        return False
+    return (info.st_dev, info.st_ino) == (what.device, what.inode)
 
 
 class _Open(Protocol):
@@ -28,7 +50,7 @@ def open_kept(path: str, flags: int, mode: int = 0o600) -> int:
     """Open a file that no child gets. `close` it."""
     with no_fork:
         fd = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
-        _kept.add(fd)
+        _remember(fd, has_owner=False)
         return fd
 
 
@@ -36,27 +58,27 @@ def memory_kept(name: str) -> int:
     """Make a file in memory that no child gets. `close` it."""
     with no_fork:
         fd = os.memfd_create(name, os.MFD_CLOEXEC)
-        _kept.add(fd)
+        _remember(fd, has_owner=False)
         return fd
 
 
 def kept(fd: int) -> int:
     """Let no child have a descriptor, which came under `no_fork`. `close` it."""
-    _kept.add(fd)
+    _remember(fd, has_owner=False)
     return fd
 
 
 def close(fd: int) -> None:
     """Close what `open_kept` or `memory_kept` made, or `kept` took. May be called again."""
     with no_fork:
-        if fd in _kept:
-            _kept.discard(fd)
+        what = _kept.pop(fd, None)
+        if what is not None and _is_still(fd, what):
             os.close(fd)
 
 
 def keep(one: _OpenT) -> _OpenT:
     """Let no child have a connection or a socket, which was made under `no_fork`. `forget` it."""
-    _kept.add(one.fileno())
+    _remember(one.fileno(), has_owner=True)
     return one
 
 
@@ -64,14 +86,24 @@ def forget(one: _Open) -> None:
     """Close a connection or a socket. May be called again."""
     with no_fork:
         with contextlib.suppress(OSError):  # it is closed
-            _kept.discard(one.fileno())
+            _kept.pop(one.fileno(), None)
         one.close()
 
 
 def _after_fork_in_child() -> None:
-    for fd in _kept:
+    null = -1
+    with contextlib.suppress(OSError):
+        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for fd, what in _kept.items():
+        if not _is_still(fd, what):
+            continue
         with contextlib.suppress(OSError):
-            os.close(fd)
+            if what.has_owner and null >= 0:
+                os.dup2(null, fd, inheritable=False)  # no other file gets the number
+            else:
+                os.close(fd)
+    if null >= 0:
+        os.close(null)
     _kept.clear()
     no_fork.release()
 
