@@ -98,6 +98,9 @@ absl::StatusOr<std::shared_ptr<RecordCache>> Cache::Get(const Request& request,
         if (is_idle && !is_less && !has_reopened && KeepsOnDisk(request) &&
             found->cache->has_lost_disk()) {
           has_reopened = true;
+          // What its last user did happens before this: the count orders nothing, dropping a copy
+          // does.
+          std::shared_ptr<RecordCache>(found->cache).reset();
           ReopenDisk(found, share);
           continue;
         }

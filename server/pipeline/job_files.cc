@@ -112,10 +112,14 @@ absl::Status JobFiles::Settle(uint32_t object, const FileCache::Facts& now, Reac
     return FileHasChanged(absl::StrCat(dataset_->RootOf(object).path(), "/",
                                        dataset_->ObjectPath(object), " ", what));
   };
+  // Where a look finds it, too, the index that is saved by now may be a newer one.
+  const auto mark_out_of_date = [&] {
+    if (!absl::IsFailedPrecondition(dataset_->LookAgain(reach))) dataset_->MarkOutOfDate(object);
+  };
   if (known == 0) {
     const int64_t indexed = dataset_->ObjectBytes(object);
     if (now.size != indexed) {
-      dataset_->MarkOutOfDate(object);
+      mark_out_of_date();
       return changed(absl::StrCat("has ", now.size, " bytes and had ", indexed,
                                   " when the dataset was indexed"));
     }
@@ -125,7 +129,7 @@ absl::Status JobFiles::Settle(uint32_t object, const FileCache::Facts& now, Reac
     // Another file may have stood here for a moment only, so that no look finds it.
     const int64_t indexed_ns = is_own ? dataset_->IndexedChangeNs(object) : 0;
     if (indexed_ns != 0 && now.changed_ns != indexed_ns) {
-      dataset_->MarkOutOfDate(object);
+      mark_out_of_date();
       return changed("has changed since the dataset was indexed");
     }
     if (is_own && now.changed_ns <= ClockNs(CLOCK_REALTIME)) {

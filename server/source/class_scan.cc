@@ -194,6 +194,7 @@ absl::Status Scan::Classify(const Task& task, int folder, const dirent& entry, L
     absl::StatusOr<struct stat> target = location_.root->Stat(location_.Below(path));
     if (absl::IsNotFound(
             target.status())) {  // torchvision keeps it too; reading it is an error of that sample
+      if (is_top || !IsImage(name)) listing->folder.absent.emplace_back(name);
       if (is_top) {
         listing->notes.beside_classes.Add(path);
       } else if (IsImage(name)) {
@@ -257,12 +258,15 @@ absl::StatusOr<Scan::Listing> Scan::List(const Task& task) {
     // The first level is listed by the thread that tells how far the work is.
     if (has_classes_ && task.depth == 0) FW_RETURN_IF_ERROR(builder_->Progress(0, 0));
     const size_t files = listing.folder.files.size(), folders = listing.subfolders.size();
+    const size_t absent = listing.folder.absent.size();
     FW_RETURN_IF_ERROR(Classify(task, handle, *entry, &listing));
     const size_t name = strlen(entry->d_name) + kHeapBytes;
     size_t bytes = 0;
     if (listing.folder.files.size() > files) bytes = sizeof(ScannedFile) + name;
     if (listing.subfolders.size() > folders)  // as a name, a task, and a folder with its stamp
       bytes = sizeof(Task) + sizeof(ScannedFolder) + name + 3 * (name + full.size());
+    if (listing.folder.absent.size() > absent)  // as a name, and in its stamp
+      bytes = name + 3 * (sizeof(Stamp) + name + full.size());
     if (bytes > 0) FW_RETURN_IF_ERROR(builder_->Take(static_cast<int64_t>(bytes)));
   }
   if (stopped_.load(std::memory_order_relaxed)) return listing;  // nobody wants it

@@ -28,6 +28,8 @@ struct ScannedFolder {
   std::string path;  // below the dataset's; "" for the dataset's own folder
   Stamp stamp;
   std::vector<ScannedFile> files;  // sorted by name
+  // Names of links that lead nowhere; they may lead to a folder later.
+  std::vector<std::string> absent;
 };
 
 struct ScannedClasses {

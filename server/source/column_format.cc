@@ -32,6 +32,7 @@ constexpr size_t kMaxColumns = 10'000;
 constexpr size_t kMaxFields = 256, kMaxAxes = 8;  // what a decoder process takes
 // A class's name while an index is made: in a set, a list, a column and the dataset's classes.
 constexpr int64_t kBytesPerName = 160, kNameCopies = 4;
+constexpr int64_t kMostAbsent = 1000;  // files whose coming is looked for: each look asks for all
 
 std::string ShapeText(const Shape& shape) { return absl::StrJoin(shape, ","); }
 
@@ -411,6 +412,10 @@ absl::Status ColumnFormat::Survey(const DatasetLocation& location,
       if (!file.ok() && !absl::IsNotFound(file.status())) return name_record(file.status());
       const bool is_there = file.ok() && S_ISREG(file->st_mode);
       if (!is_there && ++missing == 1) first_missing = path;
+      if (absl::IsNotFound(file.status()) && missing <= kMostAbsent) {
+        FW_RETURN_IF_ERROR(builder->Take(static_cast<int64_t>(3 * (sizeof(Stamp) + path.size()))));
+        builder->empty_folders.push_back(Stamp{path});  // shows when it comes
+      }
       const uint64_t bytes_of_it = is_there ? static_cast<uint64_t>(file->st_size) : 0;
       sizes.push_back(is_there ? bytes_of_it + 1 : 0);
       digest.Add(*relative);

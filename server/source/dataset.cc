@@ -19,6 +19,7 @@
 #include "server/source/mix.h"
 #include "server/source/saved_indexes.h"
 #include "server/source/staging.h"
+#include "server/storage/fault.h"
 #include "spdlog/spdlog.h"
 
 namespace feedwater::server {
@@ -96,7 +97,8 @@ absl::StatusOr<DatasetSpec> ReadSpec(const YamlNode& node) {
 }
 
 // To be raised when the floor's own sections change, or what a digest is made of.
-constexpr int64_t kIndexVersion = 5;
+constexpr int64_t kIndexVersion = 6;
+constexpr int kIndexTries = 3;  // while files change
 
 // Everything that decides which index this is.
 Key IndexKey(const DatasetSpec& spec, const DatasetLocation& location) {
@@ -131,11 +133,10 @@ std::string StagedAs(const DatasetLocation& location) {
   return Key("unpacked").Add("root", location.root->path()).Add("path", location.path).Name();
 }
 
-// `staged` receives what holds the unpacked files.
-absl::StatusOr<std::shared_ptr<const Index>> BuildIndex(
+// `location` is watched by the builder. `staged` receives what holds the unpacked files.
+absl::StatusOr<std::shared_ptr<const Index>> BuildOnce(
     const DatasetSpec& spec, const DatasetLocation& location, const DatasetOptions& options,
-    std::shared_ptr<const StagedFolder>* staged) {
-  IndexBuilder builder(options, StagedAs(location));
+    IndexBuilder& builder, std::shared_ptr<const StagedFolder>* staged) {
   FW_RETURN_IF_ERROR(spec.made.format->BuildIndex(location, &builder));
   FW_RETURN_IF_ERROR(builder.TakeOwnAlone());
   if (builder.records <= 0) {
@@ -178,6 +179,26 @@ absl::StatusOr<std::shared_ptr<const Index>> BuildIndex(
   return builder.columns.Finish(options.budget.get());
 }
 
+// The index, or the error, of files and folders that all were what their stamps say.
+absl::StatusOr<std::shared_ptr<const Index>> BuildIndex(
+    const DatasetSpec& spec, const DatasetLocation& location, const DatasetOptions& options,
+    std::shared_ptr<const StagedFolder>* staged) {
+  for (int tries = 1;; ++tries) {
+    IndexBuilder builder(options, StagedAs(location));
+    FW_ASSIGN_OR_RETURN(const DatasetLocation watched, builder.Watch(location));
+    absl::StatusOr<std::shared_ptr<const Index>> built =
+        BuildOnce(spec, watched, options, builder, staged);
+    const std::optional<std::string> other = builder.FindUnproven();
+    if (!other.has_value()) return built;
+    if (tries == kIndexTries) {
+      return FileChangedError(absl::StrCat(
+          DatasetLocation{location.root, *other}.Describe(), " changed each of the ", tries,
+          " times that the dataset was indexed; cure: open a new loader when nothing writes there "
+          "or turns its links"));
+    }
+  }
+}
+
 absl::StatusOr<std::shared_ptr<const Dataset>> OpenIndex(const DatasetSpec& spec,
                                                          const DatasetLocation& location,
                                                          const std::string& file,
@@ -196,7 +217,9 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenIndex(const DatasetSpec& spec
   parts.digest = std::string(about[kAboutDigest]);
   parts.notes = std::string(about[kAboutNotes]);
   if (budget != nullptr) {
-    int64_t names_bytes = 0;
+    // With what finds a stamp by its path (IndexedDataset::IndexedChangeNs).
+    FW_ASSIGN_OR_RETURN(const int64_t stamps, CountStamps(*index));
+    auto names_bytes = stamps * static_cast<int64_t>(2 * sizeof(size_t));
     for (size_t i = 0; i < classes.size(); ++i)
       names_bytes += static_cast<int64_t>(sizeof(std::string) + classes[i].size() + 1);
     FW_ASSIGN_OR_RETURN(parts.classes_memory, budget->Reserve("indexes", names_bytes));

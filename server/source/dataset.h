@@ -151,8 +151,8 @@ class Dataset : public ObjectSource {  // its files by number
   virtual absl::Status LookAgain(Reach = Reach::kAnywhere) const { return absl::OkStatus(); }
   // Looks at the index alone. `later_ns` is of those after `as_of_ns`.
   virtual Dependencies dependencies(int64_t /*as_of_ns*/) const { return {}; }
-  // The change time, in nanoseconds, that a file had when it was indexed. 0: the index does not have
-  // it, as of most formats with a record a file.
+  // The change time, in nanoseconds, that a file had when it was indexed. 0: the index does not
+  // have it, as of most formats with a record a file.
   virtual int64_t IndexedChangeNs(uint32_t /*object*/) const { return 0; }
   // This file is known to be another one than the index says, though LookAgain may not see it: the
   // next opening makes a new index.

@@ -91,10 +91,7 @@ absl::Status Match(const DatasetLocation& location, std::string folder,
   const auto [looked, is_new] = looked_at->try_emplace(folder, false);
   if (is_new) {
     const absl::StatusOr<struct stat> info = builder->DependOn(*location.root, folder);
-    if (absl::IsNotFound(info.status()) && folder != location.path) {
-      builder->stamps.push_back(Stamp{folder});
-      return absl::OkStatus();
-    }
+    if (absl::IsNotFound(info.status()) && folder != location.path) return absl::OkStatus();
     if (!info.ok()) return info.status();
     looked->second = S_ISDIR(info->st_mode);
   }

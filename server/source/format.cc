@@ -24,14 +24,21 @@ constexpr IndexTag kStamps = MakeIndexTag("STMP");  // inode, bytes, modified, c
 constexpr IndexTag kStampKinds =
     MakeIndexTag("STKI");  // how many are of empty folders, the last ones
 constexpr size_t kStampNumbers = 4;
-constexpr char kIdentityVersion[] = "2:";  // of what identities are made of
+constexpr char kIdentityVersion[] = "3:";  // of what identities are made of
 constexpr size_t kStampsPerLook = 256;     // looked at before it is asked whether anybody waits
 
 constexpr int64_t kProgressIntervalNs = 100'000'000;
 constexpr int64_t kLeastReservation = 4096;
+constexpr size_t kBytesOfASlot = 2 * sizeof(size_t) + 1;  // of those opened
+constexpr int64_t kBytesOfAnOpening = 4 * kBytesOfASlot;  // while a table grows there are two
+constexpr size_t kSeveral = 0;                            // no state's hash
 
 uint64_t Nanoseconds(const timespec& time) {
   return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(time.tv_nsec);
+}
+
+size_t HashOfState(const Stamp& stamp) {
+  return absl::HashOf(stamp.inode, stamp.bytes, stamp.modified_ns, stamp.changed_ns) | 1;
 }
 
 }  // namespace
@@ -69,6 +76,11 @@ void AddStamps(const std::vector<Stamp>& stamps, const std::vector<Stamp>& empty
   columns->Add(kStampPaths, paths);
   columns->Add(kStamps, numbers);
   columns->Add(kStampKinds, std::vector<uint64_t>{empty_folders.size()});
+}
+
+absl::StatusOr<int64_t> CountStamps(const Index& index) {
+  FW_ASSIGN_OR_RETURN(const TextColumn paths, index.Texts(kStampPaths));
+  return static_cast<int64_t>(paths.size());
 }
 
 namespace {
@@ -160,6 +172,7 @@ int64_t IndexedDataset::IndexedChangeNs(uint32_t object) const {
   const absl::StatusOr<NumberColumn> numbers = parts_.index->Numbers(kStamps);
   if (!paths.ok() || !numbers.ok() || numbers->size() != paths->size() * kStampNumbers) return 0;
   absl::call_once(stamps_sorted_, [&] {
+    stamp_of_path_.reserve(paths->size());
     for (size_t i = 0; i < paths->size(); ++i)
       stamp_of_path_.emplace_back(absl::HashOf((*paths)[i]), i);
     absl::c_sort(stamp_of_path_);
@@ -201,10 +214,41 @@ absl::StatusOr<std::string> NormalizePath(absl::string_view what, const std::str
 }
 
 absl::StatusOr<struct stat> IndexBuilder::DependOn(const Root& root, const std::string& path) {
-  FW_ASSIGN_OR_RETURN(struct stat info, root.Stat(path));
-  stamps.push_back(MakeStamp(path, info));
-  AwaitClockTick(info);
+  absl::StatusOr<struct stat> info = root.Stat(path);
+  if (absl::IsNotFound(info.status())) stamps.push_back(Stamp{path});
+  if (!info.ok()) return info;
+  stamps.push_back(MakeStamp(path, *info));
+  AwaitClockTick(*info);
   return info;
+}
+
+absl::StatusOr<DatasetLocation> IndexBuilder::Watch(const DatasetLocation& location) {
+  DatasetLocation watched = location;
+  FW_ASSIGN_OR_RETURN(
+      watched.root, location.root->Watched([this](absl::string_view path, const struct stat& info) {
+        return SawOpened(MakeStamp(std::string(path), info));
+      }));
+  return watched;
+}
+
+absl::Status IndexBuilder::SawOpened(const Stamp& opened) {
+  FW_RETURN_IF_ERROR(Take(kBytesOfAnOpening));
+  const size_t what = HashOfState(opened);
+  MutexLock lock(&mu_);
+  size_t& before = opened_.try_emplace(absl::HashOf(opened.path), what).first->second;
+  if (before != what) before = kSeveral;
+  return absl::OkStatus();
+}
+
+std::optional<std::string> IndexBuilder::FindUnproven() const {
+  MutexLock lock(&mu_);
+  for (const auto* kind : {&stamps, &empty_folders}) {
+    for (const Stamp& stamp : *kind) {
+      const auto opened = opened_.find(absl::HashOf(stamp.path));
+      if (opened != opened_.end() && opened->second != HashOfState(stamp)) return stamp.path;
+    }
+  }
+  return std::nullopt;
 }
 
 absl::Status IndexBuilder::OpenStaged(const std::string& file, absl::string_view why,
@@ -279,9 +323,10 @@ absl::Status IndexBuilder::TakeOwnAlone() {
     for (const Stamp& stamp : *kind) bytes += 3 * (sizeof(Stamp) + stamp.path.size());
   }
   for (const std::string& name : classes) bytes += 3 * (sizeof(std::string) + name.size());
-  const auto own = static_cast<int64_t>(bytes);
+  int64_t own = 0;
   {
     MutexLock lock(&mu_);
+    own = static_cast<int64_t>(bytes + opened_.capacity() * kBytesOfASlot);
     while (!reservations_.empty() && reserved_ - reservations_.back().bytes() >= own) {
       reserved_ -= reservations_.back().bytes();
       reservations_.pop_back();

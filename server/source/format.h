@@ -18,11 +18,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/base/call_once.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "server/base/key.h"
 #include "server/base/memory_budget.h"
@@ -85,7 +87,14 @@ class IndexBuilder {
   std::vector<Stamp> empty_folders;  // that may hold some later
   IndexWriter columns;               // the format's own sections; upper-case tags are the floor's
 
-  // Stamps a file or folder below the root and waits for the clock, then gives what it is.
+  // The dataset's place for BuildIndex: this object sees what is opened there, and lives as long.
+  absl::StatusOr<DatasetLocation> Watch(const DatasetLocation& location);
+  // The path of a file or folder that was another one when it was opened than its stamp says: a
+  // path may lead elsewhere between its stamp and its opening, and back again.
+  std::optional<std::string> FindUnproven() const ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Stamps a file or folder below the root and waits for the clock, then gives what it is. NotFound
+  // where nothing is there, which the index depends on then.
   absl::StatusOr<struct stat> DependOn(const Root& root, const std::string& path);
   // Unpacks a file that is compressed as a whole, which the index then depends on.
   absl::StatusOr<StagedFolder::File> Unpack(const Root& root, const std::string& path);
@@ -114,6 +123,7 @@ class IndexBuilder {
   const std::shared_ptr<MemoryBudget> budget_;
   // Opens the folder. FailedPrecondition where nothing can be unpacked.
   absl::Status OpenStaged(const std::string& file, absl::string_view why, absl::string_view cure);
+  absl::Status SawOpened(const Stamp& opened) ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::shared_ptr<StagingArea> staging_;
   const std::string staged_as_;
@@ -121,8 +131,10 @@ class IndexBuilder {
   std::shared_ptr<const StagedFolder> staged_;
   int64_t last_progress_ns_ = 0;
   std::atomic<int64_t> taken_{0}, reserved_{0};
-  Mutex mu_;
+  mutable Mutex mu_;
   std::vector<MemoryReservation> reservations_ ABSL_GUARDED_BY(mu_);
+  // By the hash of its path, that of what was opened there: kSeveral where these were several.
+  absl::flat_hash_map<size_t, size_t> opened_ ABSL_GUARDED_BY(mu_);
 };
 
 // What every dataset made from an index knows.
@@ -138,10 +150,12 @@ struct IndexedParts {
   std::shared_ptr<const StagedFolder> staged;  // held for its unpacked files; null: there are none
 };
 
-// The stamps as sections of an index, and whether they still hold: "" or what has changed.
+// The stamps as sections of an index, how many there are, and whether they still hold: "" or what
+// has changed.
 // Cancelled when `given_up` said so; it is asked now and then and may be null.
 void AddStamps(const std::vector<Stamp>& stamps, const std::vector<Stamp>& empty_folders,
                IndexWriter* columns);
+absl::StatusOr<int64_t> CountStamps(const Index& index);
 absl::StatusOr<std::string> FindChange(const Index& index, const Root& root,
                                        Reach reach = Reach::kAnywhere,
                                        const std::function<bool()>& given_up = nullptr);

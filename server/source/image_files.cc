@@ -103,6 +103,10 @@ absl::Status IndexImageFiles(const DatasetLocation& location, ScannedClasses sca
   for (ScannedFolder& folder : scan.folders) {
     auto& stamps = folder.files.empty() ? builder->empty_folders : builder->stamps;
     stamps.push_back(std::move(folder.stamp));
+    for (const std::string& name : folder.absent) {
+      const std::string path = DatasetLocation::JoinPath(folder.path, name);
+      builder->empty_folders.push_back(Stamp{location.Below(path)});  // shows when it comes
+    }
     if (folder.files.empty()) continue;
     folders.Add(folder.path);
     digest.Add(folder.path);

@@ -83,8 +83,9 @@ absl::string_view DeclaredName(absl::string_view name) {
   return IsPath(name) ? absl::string_view(kEveryFolder) : name;
 }
 
-// The folder that a relative path, or one below the home folder, names in this process; "" where
-// there is none. Where roots have names, a word is a misspelt one.
+// The folder that a relative path, or one below the home folder, names in this process, by its
+// text: storage is not asked, which might not answer. "" where it cannot be told, as in a daemon,
+// whose folder of work is "/". Where roots have names, a word is a misspelt one.
 std::string MeantFolder(absl::string_view name, bool may_be_word) {
   namespace fs = std::filesystem;
   const char* const home = std::getenv("HOME");
@@ -95,9 +96,12 @@ std::string MeantFolder(absl::string_view name, bool may_be_word) {
     path = absl::StrCat(home, name.substr(1));
   } else if (!may_be_word && !absl::StrContains(name, '/')) {
     return "";
+  } else {
+    const fs::path here = fs::current_path(error);
+    if (error || here == "/") return "";
+    path = here / path;
   }
-  path = fs::canonical(path, error);
-  return !error && fs::is_directory(path, error) ? path.string() : "";
+  return path.lexically_normal().string();
 }
 
 std::string DescribeRoot(absl::string_view name, absl::string_view path) {
@@ -145,6 +149,12 @@ absl::Status OpenError(int error, const std::string& what) {
     default:
       return StorageError(error, what);
   }
+}
+
+// Why nothing was opened. That nothing is there is told, too, as a state that is all zero.
+absl::Status Told(const Root::Opened& opened, absl::string_view path, const absl::Status& status) {
+  if (opened != nullptr && absl::IsNotFound(status)) FW_RETURN_IF_ERROR(opened(path, {}));
+  return status;
 }
 
 }  // namespace
@@ -199,7 +209,7 @@ absl::StatusOr<Fd> Root::OpenFile(absl::string_view relative_path, bool direct_i
     direct_io = false;
     fd = Resolve(relative_path, kFlags, reach);
   }
-  if (!fd.ok()) return fd.status();
+  if (!fd.ok()) return Told(opened_, relative_path, fd.status());
   struct stat info;
   if (fstat(fd->get(), &info) != 0) return StorageError(errno, Describe(relative_path));
   if (!S_ISREG(info.st_mode)) {
@@ -211,11 +221,31 @@ absl::StatusOr<Fd> Root::OpenFile(absl::string_view relative_path, bool direct_i
   if (fcntl(fd->get(), F_SETFL, direct_io ? O_DIRECT : 0) != 0) {
     return StorageError(errno, Describe(relative_path));
   }
+  FW_RETURN_IF_ERROR(Tell(relative_path, *fd));
   return fd;
 }
 
 absl::StatusOr<Fd> Root::OpenFolder(absl::string_view relative_path) const {
-  return Resolve(relative_path.empty() ? "." : relative_path, O_RDONLY | O_DIRECTORY);
+  absl::StatusOr<Fd> fd =
+      Resolve(relative_path.empty() ? "." : relative_path, O_RDONLY | O_DIRECTORY);
+  if (!fd.ok()) return Told(opened_, relative_path, fd.status());
+  FW_RETURN_IF_ERROR(Tell(relative_path, *fd));
+  return fd;
+}
+
+absl::Status Root::Tell(absl::string_view relative_path, const Fd& fd) const {
+  if (opened_ == nullptr) return absl::OkStatus();
+  struct stat info;
+  if (StatNow(fd.get(), &info) != 0) return StorageError(errno, Describe(relative_path));
+  return opened_(relative_path, info);
+}
+
+absl::StatusOr<std::shared_ptr<const Root>> Root::Watched(Opened opened) const {
+  Fd directory(fcntl(directory_.get(), F_DUPFD_CLOEXEC, 0));
+  if (!directory) return OpenError(errno, DescribeRoot(name_, path_));
+  auto watched = std::make_shared<Root>(name_, path_, std::move(directory));
+  watched->opened_ = std::move(opened);
+  return watched;
 }
 
 absl::StatusOr<struct stat> Root::Stat(absl::string_view relative_path, Reach reach) const {

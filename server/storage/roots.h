@@ -56,6 +56,10 @@ class Root : public std::enable_shared_from_this<Root> {
   // What the path is now, links followed; needs no right to read it. Same errors.
   absl::StatusOr<struct stat> Stat(absl::string_view relative_path,
                                    Reach reach = Reach::kAnywhere) const;
+  // The same folder as a root that gives `opened` each file and folder that it opens, with its path
+  // below the root, and fails with what that answers. ResourceExhausted.
+  using Opened = std::function<absl::Status(absl::string_view path, const struct stat& info)>;
+  absl::StatusOr<std::shared_ptr<const Root>> Watched(Opened opened) const;
   // Whether path() leads here still. May wait for storage.
   absl::StatusOr<bool> IsInPlace() const;
   // "'train/1.jpg' of root 'photos' (/data/photos)", as every message names a path.
@@ -64,6 +68,7 @@ class Root : public std::enable_shared_from_this<Root> {
  private:
   absl::StatusOr<Fd> Resolve(absl::string_view relative_path, int flags,
                              Reach reach = Reach::kAnywhere) const;
+  absl::Status Tell(absl::string_view relative_path, const Fd& fd) const;
 
   std::string name_, path_;
   Fd directory_;
@@ -71,6 +76,7 @@ class Root : public std::enable_shared_from_this<Root> {
   bool is_local_;       // its own file system; others may be mounted below it
   Storage storage_;
   uint64_t id_;
+  Opened opened_;  // null: nobody is told
 };
 
 class Roots {

@@ -10,6 +10,7 @@
 #include "server/source/format.h"
 #include "tests/source/dataset_reader.h"
 #include "tests/source/small_datasets.h"
+#include "tests/storage/path_looks.h"
 #include "tests/storage/system_calls.h"
 
 namespace feedwater::server {
@@ -240,6 +241,63 @@ TEST_P(FormatConformance, AFileThatChangesIsNoticedAndChangesTheDigest) {
     folder_.Write(path + ".new", good);
     std::filesystem::rename(folder_ / (path + ".new"), folder_ / path);
     EXPECT_EQ(MustOpen()->digest(), built->digest()) << "the same bytes in another file";
+  }
+}
+
+// All that lies in the folder is behind links, which lead to another dataset of the same names and
+// sizes for the moment of one look, whichever it is.
+TEST_P(FormatConformance, AnIndexOfAnotherDatasetThanItsStampsIsUsedByNobody) {
+  namespace fs = std::filesystem;
+  std::set<std::string> with_records = {small_.one_file};
+  {
+    const auto plain = MustOpen();
+    for (uint32_t object = 0; object < plain->objects(); ++object)
+      with_records.insert(plain->ObjectPath(object));
+  }
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder_.path()))
+    names.push_back(entry.path().filename());
+  for (const std::string side : {"a", "b"}) {
+    fs::create_directory(folder_ / side);
+    for (const std::string& name : names)
+      fs::copy(folder_ / name, folder_ / (side + "/" + name), fs::copy_options::recursive);
+  }
+  for (const std::string& path : with_records) {
+    if (path.empty() || !fs::exists(folder_ / path)) continue;  // one that was unpacked
+    std::string other = ReadFile(folder_ / path);
+    char& flipped = small_.flip.empty() ? other.back() : other.at(other.find(small_.flip));
+    flipped = static_cast<char>(flipped ^ 1);
+    folder_.Write("b/" + path, other);
+  }
+  const auto turn_to = [&](const std::string& side) {
+    for (const std::string& name : names) {
+      fs::create_symlink(side + "/" + name, folder_ / ".next");
+      fs::rename(folder_ / ".next", folder_ / name);
+    }
+  };
+  for (const std::string& name : names) fs::remove_all(folder_ / name);
+  turn_to("a");
+
+  const std::string good = Everything(*MustOpen());
+  for (const std::string other : {"b", "nowhere"}) {
+    int looks = 1;
+    for (int chosen = -1; chosen < looks; ++chosen) {
+      SCOPED_TRACE(absl::StrCat("look ", chosen, " led to ", other));
+      fs::remove_all(state_.path());
+      fs::create_directory(state_.path());
+      std::shared_ptr<const Dataset> opened;
+      {
+        const PathLooks turned(
+            chosen, [&] { turn_to(other); }, [&] { turn_to("a"); });
+        if (auto dataset = opener_.Open(small_.yaml); dataset.ok()) opened = *std::move(dataset);
+        if (chosen < 0) looks = turned.looks();
+      }
+      if (opened != nullptr && opened->LookAgain().ok()) EXPECT_EQ(Everything(*opened), good);
+      const auto again = MustOpen();
+      EXPECT_EQ(Everything(*again), good);
+      EXPECT_TRUE(again->LookAgain().ok()) << again->LookAgain();
+    }
+    EXPECT_GT(looks, 2);
   }
 }
 

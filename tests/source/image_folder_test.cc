@@ -315,6 +315,21 @@ TEST_F(ImageFolderTest, ALinkToNothingIsKeptAsTorchvisionDoes) {
               HasSubstr("kept, but bad: 1 link to an image that does not exist (cat/0.jpg)"));
 }
 
+TEST_F(ImageFolderTest, AClassBehindALinkToNothingIsNoticedWhenItComes) {
+  TempFolder state;
+  opener_.state_dir = state.path();
+  folder_.Write("data/cat/1.jpg", "x");
+  folder_.Write("data/eel/1.jpg", "x");
+  std::filesystem::create_symlink("../later/dog", folder_ / "data/dog");
+  std::filesystem::create_symlink("../../later/more", folder_ / "data/cat/more");
+  EXPECT_THAT(opener_.MustOpen(kYaml)->classes(), ElementsAre("cat", "eel"));
+  folder_.Write("later/dog/1.jpg", "x");
+  EXPECT_THAT(opener_.MustOpen(kYaml)->classes(), ElementsAre("cat", "dog", "eel"));
+  EXPECT_EQ(opener_.MustOpen(kYaml)->size(), 3);
+  folder_.Write("later/more/1.jpg", "x");
+  EXPECT_EQ(opener_.MustOpen(kYaml)->size(), 4);
+}
+
 TEST_F(ImageFolderTest, EveryKindOfChangeOfAFolderIsNoticed) {
   TempFolder state;
   opener_.state_dir = state.path();

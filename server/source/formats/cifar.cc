@@ -283,8 +283,6 @@ class Cifar : public Format {
                                                       IndexBuilder* builder) const {
     const std::string path = DatasetLocation::JoinPath(folder, variant_.class_file);
     std::vector<std::string> names;
-    FW_RETURN_IF_ERROR(
-        builder->DependOn(root, folder).status());  // shows when the list appears later
     absl::StatusOr<struct stat> info = builder->DependOn(root, path);
     if (info.ok()) {
       FW_ASSIGN_OR_RETURN(std::string text, ReadHead(root, path, 4096));

@@ -225,8 +225,8 @@ class Columnar : public ColumnFormat {
     FW_ASSIGN_OR_RETURN(const struct stat info, location.root->Stat(location.path));
     if (!S_ISDIR(info.st_mode)) return files;
     const std::string path = location.Below(kStateFile);
-    const absl::StatusOr<struct stat> state = location.root->Stat(path);
-    if (absl::IsNotFound(state.status())) return files;  // the folder is stamped
+    const absl::StatusOr<struct stat> state = builder->DependOn(*location.root, path);
+    if (absl::IsNotFound(state.status())) return files;
     if (!state.ok()) return state.status();
     if (!S_ISREG(state->st_mode)) return files;
     const absl::Status unreadable = absl::InvalidArgumentError(absl::StrCat(
@@ -234,7 +234,6 @@ class Columnar : public ColumnFormat {
         " cannot be read as JSON that names the dataset's files; cure: save the dataset again, or "
         "name the files with 'files'"));
     if (state->st_size > kMaxStateFile) return unreadable;
-    FW_RETURN_IF_ERROR(builder->DependOn(*location.root, path).status());
     FW_RETURN_IF_ERROR(builder->Take(state->st_size));
     FW_ASSIGN_OR_RETURN(const std::string text,
                         ReadHead(*location.root, path, static_cast<size_t>(state->st_size)));

@@ -170,7 +170,8 @@ class Mnist final : public Format {
     const std::vector<std::string> names =
         named.empty() ? NamesOf(params_.split, what, suffix) : std::vector<std::string>{named};
     for (const std::string& name : names) {
-      const absl::StatusOr<struct stat> info = location.root->Stat(location.Below(name));
+      const absl::StatusOr<struct stat> info =
+          builder->DependOn(*location.root, location.Below(name));
       if (absl::IsNotFound(info.status())) continue;
       if (!info.ok()) return info.status();
       FW_ASSIGN_OR_RETURN(std::vector<FoundFile> found, FindFiles(location, {name}, {}, builder));
