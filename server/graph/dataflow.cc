@@ -11,6 +11,7 @@
 #include "server/graph/element.h"
 #include "server/graph/op_ports.h"
 #include "server/graph/op_spec.h"
+#include "server/graph/unknown_field.h"
 
 namespace feedwater::server {
 namespace {
@@ -18,10 +19,10 @@ namespace {
 // Names in force at one point of the file.
 using Names = std::map<std::string, int>;
 
-std::string UnknownField(const std::string& name, const Names& names, absl::string_view reader) {
-  std::vector<std::string> known;
-  for (const auto& [field, value] : names) known.push_back(field);
-  return absl::StrCat(reader, " unknown field '", name, "'", Suggest(name, known));
+std::vector<std::string> FieldsOf(const Names& names) {
+  std::vector<std::string> fields;
+  for (const auto& [field, value] : names) fields.push_back(field);
+  return fields;
 }
 
 // How to decode a field that is not called as `decode` reads it by default.
@@ -173,9 +174,8 @@ class Settler {
       const YamlNode& place = PlaceOf(spec, "in", i);
       const auto found = names_.find(spec.in[i]);
       if (found == names_.end()) {
-        return place.Error(absl::StrCat(
-            UnknownField(spec.in[i], names_, absl::StrCat("op '", spec.name, "' reads the")),
-            DecodeCure(spec.in[i], *node.entry)));
+        return UnknownFieldError(place, absl::StrCat("op '", spec.name, "' reads the"), spec.in[i],
+                                 FieldsOf(names_), DecodeCure(spec.in[i], *node.entry));
       }
       const TensorSpec& input = flow_.values[found->second].spec;
       if (IsLabel(found->second)) environment.label = static_cast<int>(i);
@@ -225,7 +225,7 @@ class Settler {
     if (found == names_.end()) {
       Names known = names_;
       known.insert(batch_names_.begin(), batch_names_.end());
-      return place.Error(UnknownField(name, known, reader));
+      return UnknownFieldError(place, reader, name, FieldsOf(known));
     }
     Value& value = flow_.values[found->second];
     if (!value.spec.IsStatic() || value.spec.layout == Layout::kEncoded) {

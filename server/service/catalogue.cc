@@ -6,16 +6,17 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "server/base/clock.h"
 #include "server/base/escape.h"
 #include "server/base/log_limiter.h"
+#include "server/base/status_message.h"
 #include "server/base/units.h"
 #include "server/graph/advice.h"
 #include "server/graph/digest.h"
 #include "server/graph/op_caller.h"
+#include "server/graph/unknown_field.h"
 #include "server/pipeline/cache_choice.h"
 #include "server/pipeline/dataset_order.h"
 #include "server/storage/fault.h"
@@ -272,9 +273,9 @@ Catalogue::Loaded Catalogue::OpenOnce(uid_t user, const PipelineSpec& unread,
     MutexLock one_at_a_time(making.get());
     absl::StatusOr<std::shared_ptr<const Plan>> plan = Plan::Create(
         spec, loaded->dataset->fields(), static_cast<int64_t>(loaded->dataset->classes().size()));
-    if (!plan.ok() && absl::StrContains(plan.status().message(), "unknown field")) {
-      return absl::Status(plan.status().code(),
-                          absl::StrCat(plan.status().message(), NamesCure(*loaded->dataset)));
+    if (IsUnknownField(plan.status())) {
+      return WithMessage(plan.status(),
+                         absl::StrCat(plan.status().message(), NamesCure(*loaded->dataset)));
     }
     FW_ASSIGN_OR_RETURN(loaded->plan, std::move(plan));
     FW_ASSIGN_OR_RETURN(loaded->tables, TablesOf(*loaded->plan, ShareOf(user)));

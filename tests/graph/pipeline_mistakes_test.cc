@@ -5,7 +5,9 @@
 
 #include <random>
 
+#include "absl/strings/match.h"
 #include "server/graph/pipeline_spec.h"
+#include "server/graph/unknown_field.h"
 #include "tests/graph/graph_testing.h"
 
 namespace feedwater::server {
@@ -295,6 +297,8 @@ TEST_P(BadGraph, IsRefusedByThePlanWithThePlaceAndTheWords) {
   const std::string message(plan.status().message());
   EXPECT_THAT(message, StartsWith(absl::StrCat("bad.yaml:", file.place, ": "))) << file.text;
   for (const char* word : file.words) EXPECT_THAT(message, HasSubstr(word));
+  // By which the catalogue, which may know a cure, recognises it.
+  EXPECT_EQ(IsUnknownField(plan.status()), absl::StrContains(message, " unknown field '"));
 }
 
 const BadFile kBadGraphs[] = {
