@@ -1,7 +1,6 @@
 // Scales the shorter side of an image to a size drawn from a range, as
 // torchvision.transforms.v2.RandomResize does on PIL images.
 #include "absl/strings/str_cat.h"
-#include "server/graph/op_schema.h"
 #include "server/graph/resampling_op.h"
 
 namespace feedwater::server {
@@ -44,22 +43,14 @@ class RandomResize : public ResamplingOp {
 };
 
 const OpRegistrar kRegistrar(
-    OpSchema<Params>("random_resize")
-        .Summary("Scales the shorter side of an image to a size drawn from a range.")
-        .Input({.field = "image",
-                .layouts = {Layout::kHWC},
-                .dtypes = {DType::kUInt8},
-                .doc = "The image, and what moves with it."})
-        .OutputLikeInput()
-        .Joint()
+    ResamplingSchema(
+        OpSchema<Params>("random_resize")
+            .Summary("Scales the shorter side of an image to a size drawn from a range."))
         .Randomness(Randomness::kPerSample)
         .Required("min_size", &Params::min_size, "The smallest size of the shorter side.",
                   Range(1, kMaxSide))
         .Required("max_size", &Params::max_size, "One more than the largest.", Range(1, kMaxSide))
-        .Param<Interpolations>(
-            "interpolation", &Params::interpolation,
-            "nearest, bilinear, bicubic (both antialiased, as Pillow's) or opencv_linear; a "
-            "list gives one per image and mask of 'in'.")
+        .Param<Interpolations>("interpolation", &Params::interpolation, kInterpolationText)
         .Cost("As resize.")
         .Example("- random_resize: {min_size: 24, max_size: 37}")
         .AlsoKnownAs("torchvision", {"RandomResize"})

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "server/graph/op_schema.h"
 #include "server/graph/resampling_op.h"
 
 namespace feedwater::server {
@@ -67,25 +66,16 @@ class RandomResizedCrop : public ResamplingOp {
 };
 
 const OpRegistrar kRegistrar(
-    OpSchema<Params>("random_resized_crop")
-        .Summary(
-            "Cuts out a part of random area and aspect ratio and resamples it to a fixed size.")
-        .Input({.field = "image",
-                .layouts = {Layout::kHWC},
-                .dtypes = {DType::kUInt8},
-                .doc = "The image, and what moves with it."})
-        .OutputLikeInput()
-        .Joint()
+    ResamplingSchema(OpSchema<Params>("random_resized_crop")
+                         .Summary("Cuts out a part of random area and aspect ratio and resamples "
+                                  "it to a fixed size."))
         .Randomness(Randomness::kPerSample)
         .Required("size", &Params::size, "Height and width of the result; one number is a square.",
                   Range(1, kMaxSide))
         .Param("scale", &Params::scale, "Area of the part, as a share of the image's.",
                Range(1e-6, 1))
         .Param("ratio", &Params::ratio, "Width divided by height of the part.", Range(1e-3, 1e3))
-        .Param<Interpolations>(
-            "interpolation", &Params::interpolation,
-            "nearest, bilinear, bicubic (both antialiased, as Pillow's) or opencv_linear; a "
-            "list gives one per image and mask of 'in'.")
+        .Param<Interpolations>("interpolation", &Params::interpolation, kInterpolationText)
         .Cost("Grows with the pixels of the part. Where it is fused with decode, only that part of "
               "the image is decoded.")
         .Example("- random_resized_crop: {size: 224, scale: [0.08, 1.0]}")

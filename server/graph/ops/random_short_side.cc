@@ -2,7 +2,6 @@
 // torchvision.transforms.v2.RandomShortestSize does on PIL images.
 #include <algorithm>
 
-#include "server/graph/op_schema.h"
 #include "server/graph/resampling_op.h"
 
 namespace feedwater::server {
@@ -54,24 +53,16 @@ class RandomShortSide : public ResamplingOp {
 };
 
 const OpRegistrar kRegistrar(
-    OpSchema<Params>("random_short_side")
-        .Summary("Scales the shorter side of an image to a size drawn from a list.")
-        .Input({.field = "image",
-                .layouts = {Layout::kHWC},
-                .dtypes = {DType::kUInt8},
-                .doc = "The image, and what moves with it."})
-        .OutputLikeInput()
-        .Joint()
+    ResamplingSchema(
+        OpSchema<Params>("random_short_side")
+            .Summary("Scales the shorter side of an image to a size drawn from a list."))
         .Randomness(Randomness::kPerSample)
         .Required("min_size", &Params::min_size, "Sizes of the shorter side, all alike likely.",
                   Range(1, kMaxSide))
         .Param("max_size", &Params::max_size,
                "The most that the longer side may get; the shorter then gets less.",
                Range(1, kMaxSide))
-        .Param<Interpolations>(
-            "interpolation", &Params::interpolation,
-            "nearest, bilinear, bicubic (both antialiased, as Pillow's) or opencv_linear; a "
-            "list gives one per image and mask of 'in'.")
+        .Param<Interpolations>("interpolation", &Params::interpolation, kInterpolationText)
         .Cost("As resize.")
         .Example("- random_short_side: {min_size: [24, 32, 36], max_size: 60}")
         .AlsoKnownAs("torchvision", {"RandomShortestSize"})

@@ -2,7 +2,6 @@
 // scales the shorter side to it and keeps the aspect ratio, two numbers give height and width.
 // bilinear and bicubic are antialiased.
 #include "absl/strings/str_cat.h"
-#include "server/graph/op_schema.h"
 #include "server/graph/resampling_op.h"
 
 namespace feedwater::server {
@@ -56,22 +55,12 @@ class Resize : public ResamplingOp {
 };
 
 const OpRegistrar kRegistrar(
-    OpSchema<Params>("resize")
-        .Summary("Resamples an image to a new size.")
-        .Input({.field = "image",
-                .layouts = {Layout::kHWC},
-                .dtypes = {DType::kUInt8},
-                .doc = "The image, and what moves with it."})
-        .OutputLikeInput()
-        .Joint()
+    ResamplingSchema(OpSchema<Params>("resize").Summary("Resamples an image to a new size."))
         .Required(
             "size", &Params::size,
             "One number: the shorter side, the other keeps the aspect ratio. Two: [height, width].",
             Range(1, kMaxSide))
-        .Param<Interpolations>(
-            "interpolation", &Params::interpolation,
-            "nearest, bilinear, bicubic (both antialiased, as Pillow's) or opencv_linear; a "
-            "list gives one per image and mask of 'in'.")
+        .Param<Interpolations>("interpolation", &Params::interpolation, kInterpolationText)
         .Param("max_size", &Params::max_size,
                "With one number as 'size': the most that the longer side may get; the shorter then "
                "gets less than 'size'.",

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "server/graph/op_schema.h"
 #include "server/graph/resampling_op.h"
 
 namespace feedwater::server {
@@ -52,14 +51,10 @@ class ScaleJitter : public ResamplingOp {
 };
 
 const OpRegistrar kRegistrar(
-    OpSchema<Params>("scale_jitter")
-        .Summary("Scales an image to a random share of a target size and keeps its aspect ratio.")
-        .Input({.field = "image",
-                .layouts = {Layout::kHWC},
-                .dtypes = {DType::kUInt8},
-                .doc = "The image, and what moves with it."})
-        .OutputLikeInput()
-        .Joint()
+    ResamplingSchema(
+        OpSchema<Params>("scale_jitter")
+            .Summary(
+                "Scales an image to a random share of a target size and keeps its aspect ratio."))
         .Randomness(Randomness::kPerSample)
         .Required("target_size", &Params::target_size,
                   "Height and width that a scale of 1 fits the image into; one number is a square. "
@@ -67,10 +62,7 @@ const OpRegistrar kRegistrar(
                   Range(1, kMaxSide))
         .Param("scale_range", &Params::scale_range, "Scale drawn from this range.",
                Range(0.001, 1000))
-        .Param<Interpolations>(
-            "interpolation", &Params::interpolation,
-            "nearest, bilinear, bicubic (both antialiased, as Pillow's) or opencv_linear; a "
-            "list gives one per image and mask of 'in'.")
+        .Param<Interpolations>("interpolation", &Params::interpolation, kInterpolationText)
         .Cost("As resize.")
         .Example("- scale_jitter: {target_size: 64}")
         .AlsoKnownAs("torchvision", {"ScaleJitter"})
