@@ -1,4 +1,4 @@
-"""The test's side of fault_injection.cc: a daemon whose system calls fail as told."""
+"""The test's side of fault_injection.h: a daemon whose system calls fail as told."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class FaultyDaemon(DaemonProcess):
         }
 
     def arm(self, rules: str) -> None:
-        """Make calls fail from now on; see fault_injection.cc for the rules. Forgets older ones."""
+        """Make calls fail from now on; see fault_injection.h for the rules. Forgets older ones."""
         text = rules.strip().encode()
         self._rules = len(rules.strip().splitlines())
         (generation,) = struct.unpack_from("<I", self._board, 0)

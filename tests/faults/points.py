@@ -1,6 +1,6 @@
 """The table of injected faults: what fails, when, and what must come of it.
 
-`rules` are those of fault_injection.cc; names of errors stand for their numbers. `when`:
+`rules` are those of fault_injection.h; names of errors stand for their numbers. `when`:
 
 start    from the daemon's first call on
 open     once it serves, before the victim opens its loader
