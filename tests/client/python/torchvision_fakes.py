@@ -15,6 +15,8 @@ from feedwater import from_torchvision
 FOLDER = {"format": "image_folder", "root": "photos"}
 MNIST = {"format": "mnist", "root": "data"}
 V1, V2 = "torchvision.transforms.transforms", "torchvision.transforms.v2._geometry"
+# Cases by name: transforms, and what comes of them.
+Table = dict[str, tuple[list[Any], Any]]
 
 
 class InterpolationMode(enum.Enum):
@@ -109,3 +111,6 @@ def choice(transforms: list[Any], module: str = V1, **more: Any) -> Any:
 
 BLUR = fake("GaussianBlur", kernel_size=(3, 3), sigma=(0.1, 2.0))
 JITTER = fake("ColorJitter", brightness=(0.6, 1.4), contrast=None, saturation=None, hue=None)
+# Of the program's own.
+OTHER = fake("Rotate", "my_project.transforms")
+LAMBDA = fake("Lambda", lambd=lambda image: image)
