@@ -115,10 +115,9 @@ bool IsFile(const std::string& name) {
 absl::StatusOr<v1::GetLedgerResponse> Read(const Context& context, const Options& options) {
   if (IsFile(options.job) || !options.config.empty()) return Compute(context, options);
   Context asked = context;  // a private daemon's configuration knows no pipelines by name
-  const absl::Status found =
-      UseOwnDaemon(asked, absl::StrCat("ledger ", server::Printable(options.job), " ..."));
-  const absl::StatusOr<v1::GetLedgerResponse> of_job =
-      found.ok() ? AskDaemon(asked, options) : absl::StatusOr<v1::GetLedgerResponse>(found);
+  FW_RETURN_IF_ERROR(
+      UseOwnDaemon(asked, absl::StrCat("ledger ", server::Printable(options.job), " ...")));
+  const absl::StatusOr<v1::GetLedgerResponse> of_job = AskDaemon(asked, options);
   if (of_job.ok()) {
     FW_RETURN_IF_ERROR(CheckOptionsOfJob(options));
     return of_job;

@@ -5,7 +5,9 @@ nor a forked process, where it would keep alive what ends with this process.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import signal
 import threading
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -25,15 +27,20 @@ _kept: dict[int, _Kept] = {}
 
 
 def _remember(fd: int, has_owner: bool) -> None:
-    info = os.fstat(fd)
+    try:
+        info = os.fstat(fd)
+    except BaseException:
+        if not has_owner:
+            os.close(fd)
+        raise
     _kept[fd] = _Kept(info.st_dev, info.st_ino, has_owner)
 
 
 def _is_still(fd: int, what: _Kept) -> bool:
     try:
         info = os.fstat(fd)
-    except OSError:
-        return False
+    except OSError as error:
+        return error.errno != errno.EBADF  # storage that does not say: nothing else is known
     return (info.st_dev, info.st_ino) == (what.device, what.inode)
 
 
@@ -91,21 +98,44 @@ def forget(one: _Open) -> None:
 
 
 def _after_fork_in_child() -> None:
-    null = -1
+    """Close what is kept. An interrupt comes behind it: what was left would live on here."""
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        still = {fd: what for fd, what in _kept.items() if _is_still(fd, what)}
+        owned = [fd for fd, what in still.items() if what.has_owner]
+        for fd in still.keys() - owned:
+            _close_in_child(fd)
+        _occupy(owned)
+    finally:
+        _kept.clear()
+        no_fork.release()
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+
+def _close_in_child(fd: int) -> None:
     with contextlib.suppress(OSError):
+        os.close(fd)
+
+
+def _occupy(numbers: list[int]) -> None:
+    """Close what objects own, whose copies close the numbers again: no other file may get them."""
+    if not numbers:
+        return
+    try:
         null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    for fd, what in _kept.items():
-        if not _is_still(fd, what):
-            continue
+    except OSError:  # there is no room for one more: with the first closed there is
+        _close_in_child(numbers[0])
+        try:
+            null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        except OSError:  # there is no such file
+            for fd in numbers[1:]:
+                _close_in_child(fd)
+            return
+    for fd in numbers:
         with contextlib.suppress(OSError):
-            if what.has_owner and null >= 0:
-                os.dup2(null, fd, inheritable=False)  # no other file gets the number
-            else:
-                os.close(fd)
-    if null >= 0:
+            os.dup2(null, fd, inheritable=False)
+    if null not in numbers:
         os.close(null)
-    _kept.clear()
-    no_fork.release()
 
 
 os.register_at_fork(

@@ -10,6 +10,8 @@ import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
+import numpy as np
+
 from .layout import epoch_positions
 
 if TYPE_CHECKING:
@@ -197,6 +199,14 @@ class DataLoaderHabits:
             "write `for batch in loader`, not DataLoader(loader) nor loader[0]. loader.dataset[i] "
             "is a record's path and label, loader.replay() a step's batch again"
         )
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        """Return the loader itself: NumPy takes what has numbers and a length for a sequence, and
+        would take all of an epoch's batches.
+        """
+        one = np.empty((), dtype=object)
+        one[()] = self
+        return one
 
     @property
     def batch_sampler(self) -> BatchSampler:

@@ -39,18 +39,20 @@ class Replaced:
     """Says where a batch has samples in place of those that could not be made.
 
     A program that is given others without a word would train on them unawares. An epoch has two
-    lines at most: one at the first such batch, and the sum at its end where there were more.
+    lines at most: one at the first such batch, and the sum at its end where there were more. One
+    that is begun again, as after `set_epoch` or `load_state_dict`, has lines of its own.
     """
 
     def __init__(self) -> None:
-        self._epoch = -1
+        self._epoch = self._step = -1
         self._samples = self._replaced = self._told = 0
         self._did = ""
 
     def took(self, ready: Any, pipeline: str, address: str) -> None:
         """Count a batch that the program gets, and say what is to be said."""
-        if ready.epoch != self._epoch:
+        if ready.epoch != self._epoch or ready.step <= self._step:
             self._epoch, self._samples, self._replaced, self._told = ready.epoch, 0, 0, 0
+        self._step = ready.step
         self._samples += ready.samples
         self._replaced += ready.substituted
         if ready.substituted and not self._told:
@@ -70,7 +72,7 @@ class Replaced:
         if ready.last_in_epoch and self._replaced > self._told:
             self._told = self._replaced
             _log.warning(
-                "%s: %d of %d samples of epoch %d were %s",
+                "%s: %d of %d samples that were taken of epoch %d were %s",
                 pipeline,
                 self._replaced,
                 self._samples,

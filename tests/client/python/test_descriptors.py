@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
+
+import pytest
+
+from feedwater import descriptors
 
 BEGIN = """
 import gc, os, socket, tempfile
@@ -94,3 +100,89 @@ descriptors.close(raw)
 assert not descriptors._kept
 """
     )
+
+
+def test_a_child_at_its_limit_of_descriptors_closes_no_file_of_its_own_either():
+    run(
+        """
+import resource
+sock, other = socket.socketpair()
+descriptors.keep(sock)
+spare = [os.open(os.devnull, os.O_RDONLY) for _ in range(3)]
+limit = max(spare) + 1
+resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+
+def child():
+    global sock
+    for fd in spare[1:]:
+        os.close(fd)
+    mine = [os.open(os.devnull, os.O_RDONLY) for _ in spare[1:]]
+    del sock
+    gc.collect()
+    for fd in mine:
+        os.fstat(fd)
+    os.fstat(os.open(os.devnull, os.O_RDONLY))  # the copy's number
+
+in_child(child)
+sock.send(b"x")
+"""
+    )
+
+
+def test_an_interrupt_of_a_child_comes_behind_its_fork():
+    """It left the lock taken for ever, and everything open."""
+    run(
+        """
+import signal, threading
+raw = descriptors.open_kept(os.devnull, os.O_RDONLY)
+real, came = os.close, []
+
+def close(fd):
+    if os.getpid() != parent:
+        os.kill(os.getpid(), signal.SIGUSR1)
+    real(fd)
+
+def interrupt(*_):
+    came.append(1)
+    raise KeyboardInterrupt
+
+def child():
+    if not came:
+        raise AssertionError("no interrupt")
+    taken = []
+    other = threading.Thread(target=lambda: taken.append(descriptors.no_fork.acquire(timeout=5)))
+    other.start()
+    other.join()
+    assert taken == [True] and not descriptors._kept
+
+signal.signal(signal.SIGUSR1, interrupt)
+parent, os.close = os.getpid(), close
+child_of_it = os.fork()
+if child_of_it == 0:
+    os.close = real
+    try:
+        child()
+    except BaseException as error:
+        print(repr(error), flush=True)
+        os._exit(1)
+    os._exit(0)
+os.close = real
+assert os.waitpid(child_of_it, 0)[1] == 0
+"""
+    )
+
+
+def test_storage_that_fails_to_say_what_a_file_is_does_not_keep_it_open(monkeypatch):
+    fd = descriptors.open_kept(os.devnull, os.O_RDONLY)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fstat", stale)
+        descriptors.close(fd)
+        with pytest.raises(OSError, match="stale"):
+            descriptors.open_kept(os.devnull, os.O_RDONLY)
+    assert os.open(os.devnull, os.O_RDONLY) == fd, "the numbers are free"
+    os.close(fd)
+
+
+def stale(fd: int) -> os.stat_result:
+    """Fail as a file does that its server has removed."""
+    raise OSError(errno.ESTALE, "stale")

@@ -189,9 +189,21 @@ def test_an_epoch_with_replaced_samples_says_so_in_two_lines(daemon, open_loader
     )
     assert [one.getMessage() for one in caplog.records if one.name == "feedwater"] == [
         first.format(2, 0, 1),
-        f"{name}: 4 of {samples} samples of epoch 0 were replaced",
+        f"{name}: 4 of {samples} samples that were taken of epoch 0 were replaced",
         first.format(1, 1, 2),
     ]
+
+
+def test_an_epoch_that_is_begun_again_has_lines_of_its_own(daemon, open_loader, caplog):
+    daemon.faults.substituted_at = {(0, 1): 2, (0, 3): 1}
+    loader = open_loader(daemon)
+    samples = sum(len(batch["label"]) for batch in loader)
+    loader.set_epoch(0)
+    for _ in loader:
+        pass
+    lines = [one.getMessage() for one in caplog.records if one.name == "feedwater"]
+    assert len(lines) == 4 and lines[:2] == lines[2:]
+    assert f": 3 of {samples} samples" in lines[3]
 
 
 def test_samples_that_are_skipped_are_told_as_such(caplog):
@@ -203,7 +215,7 @@ def test_samples_that_are_skipped_are_told_as_such(caplog):
         "p: samples that cannot be made are not real in their batches (on_bad_sample: "
         "skip_with_count): 1 in the batch of epoch 5, step 7; `feedwater --address '/a b' status "
         "--bad` lists them",
-        "p: 2 of 8 samples of epoch 5 were skipped",
+        "p: 2 of 8 samples that were taken of epoch 5 were skipped",
     ]
 
 
@@ -212,6 +224,8 @@ def test_a_loader_has_no_batches_by_number(daemon, open_loader):
     loader = open_loader(daemon)
     with pytest.raises(TypeError, match=r"for batch in loader.*not DataLoader\(loader\)"):
         loader[0]
+    assert np.array([loader, loader]).shape == (2,)  # NumPy takes no sequence of it
+    assert np.asarray(loader)[()] is loader
     next(iter(loader))
     assert loader.epoch == 0  # of the batch that was taken
     next(iter(loader))
