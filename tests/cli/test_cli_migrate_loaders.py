@@ -411,3 +411,100 @@ def test_what_a_branch_does_to_a_dict_in_a_loop_may_be_done_before_another(proje
     done = migrate(write(project.folder, head(body)), "--json").document
     assert list(done["files"]) == ["train.yaml"]
     assert "k may be changed here" in done["untranslated"][0]["text"]
+
+
+# A branch that ends otherwise than by leaving the loader's path: the loader behind gets its change.
+ENDS = {
+    "break": "for word in words:\n    if x:\n        k['shuffle'] = True\n        break\n",
+    "continue": "for word in words:\n    if x:\n        k['shuffle'] = True\n        continue\n",
+    "break of while": (
+        "while True:\n    if x:\n        k['shuffle'] = True\n        break\n    if check():\n"
+        "        break\n"
+    ),
+    "break of a loop around": (
+        "for _ in words:\n    for _ in words:\n        pass\n    else:\n        if x:\n"
+        "            k['shuffle'] = True\n            break\n"
+    ),
+    "raise that is caught": (
+        "try:\n    if x:\n        k['shuffle'] = True\n        raise KeyError\n"
+        "except KeyError:\n    pass\n"
+    ),
+    "raise that is suppressed": (
+        "import contextlib\nwith contextlib.suppress(KeyError):\n    if x:\n"
+        "        k['shuffle'] = True\n        raise KeyError\n"
+    ),
+    "raise before a handler with the loader": (
+        "try:\n    if x:\n        k['shuffle'] = True\n        raise KeyError\n"
+        "except KeyError:\n    "
+    ),
+    "raise before a last part with the loader": (
+        "try:\n    if x:\n        k['shuffle'] = True\n        raise KeyError\nfinally:\n    "
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("lines", ENDS.values(), ids=ENDS)
+def test_what_a_branch_does_to_a_dict_before_it_ends_counts_behind_it(project, lines):
+    body = f"{DATA}\nk = {{'shuffle': False}}\n{lines}loader = DataLoader(data, **k)\n"
+    done = migrate(write(project.folder, head(body)), "--json").document
+    assert done["diff"] == "" and done["files"] == {} and not done["notes"]
+    assert "only running it tells; the DataLoader of line" in done["untranslated"][0]["text"]
+    done = migrate(write(project.folder, head(body.replace("False", "True"))), "--json").document
+    assert "shuffle: full" in done["files"]["train.yaml"] and not done["untranslated"]
+
+
+LEFT = {
+    "raise": "    if x:\n        k['shuffle'] = True\n        raise KeyError\n",
+    "raise in a handler": (
+        "    try:\n        run()\n    except KeyError:\n        if x:\n"
+        "            k['shuffle'] = True\n            raise\n"
+    ),
+    "raise before the last part of a try": (
+        "    try:\n        if x:\n            k['shuffle'] = True\n            raise KeyError\n"
+        "    finally:\n        run()\n"
+    ),
+    "return in a loop": (
+        "    for word in words:\n        if x:\n            k['shuffle'] = True\n"
+        "            for word in words:\n                break\n            return None\n"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("lines", LEFT.values(), ids=LEFT)
+def test_what_a_branch_does_to_a_dict_before_it_leaves_the_function_is_nothing_behind_it(
+    project, lines
+):
+    body = f"{DATA}\ndef get():\n    k = {{'batch_size': 4}}\n{lines}"
+    done = migrate(
+        write(project.folder, head(f"{body}    return DataLoader(data, **k)\n")), "--json"
+    ).document
+    assert "shuffle: none" in done["files"]["train.yaml"], done
+    assert not done["untranslated"] and not [
+        note for note in done["notes"] if "only under a condition" in note["text"]
+    ]
+
+
+MOSTLY = {
+    "in a loop": (
+        "    while x:\n        if y:\n            k['shuffle'] = True\n            if z:\n"
+        "                break\n            return None\n"
+    ),
+    "where it fails": (
+        "    try:\n        if x:\n            k['shuffle'] = True\n            return run()\n"
+        "    except KeyError:\n        pass\n"
+    ),
+    "before a last part with the loader": (
+        "    try:\n        if x:\n            k['shuffle'] = True\n            return None\n"
+        "    finally:\n    "
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("lines", MOSTLY.values(), ids=MOSTLY)
+def test_what_a_branch_does_to_a_dict_may_count_behind_it_although_it_returns(project, lines):
+    body = f"{DATA}\ndef get():\n    k = {{'batch_size': 4}}\n{lines}"
+    done = migrate(
+        write(project.folder, head(f"{body}    return DataLoader(data, **k)\n")), "--json"
+    ).document
+    assert done["diff"] == "" and done["files"] == {}
+    assert "k may be changed here" in done["untranslated"][0]["text"]

@@ -22,7 +22,6 @@ _CONDITIONS = {
     "Try", "TryStar", "While", "match_case",
 }  # fmt: skip
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
-_ENDS = (ast.Break, ast.Continue, ast.Raise, ast.Return)
 # Two parts of a statement of which at most one is done.
 _EITHER = ({"body of If", "orelse of If"}, {"body of IfExp", "orelse of IfExp"})
 # A part of a statement, and another behind it before which the first was done to its end.
@@ -35,6 +34,7 @@ class Dicts:
     def __init__(self, script: Script, report: Report) -> None:
         self._script = script
         self._report = report
+        self._breaks: dict[ast.AST, list[ast.AST]] = {}  # of branches, by their last statements
 
     def unpack(
         self, call: ast.Call, argument: ast.expr, given: dict[str, ast.expr], kept: dict[str, str]
@@ -57,8 +57,9 @@ class Dicts:
                 script.met[change] = argument.id
         is_again = any(isinstance(parent, _LOOPS) for parent in self._around(call))
         for node, other in updates:
-            if self._is_elsewhere(node, call):
-                if is_again:  # one branch may be done before the other
+            elsewhere = self._elsewhere(node, call)
+            if elsewhere:
+                if is_again or elsewhere == "mostly":  # one branch may be done before the other
                     script.met[node] = argument.id
                 continue
             if not isinstance(other, ast.Dict):
@@ -121,19 +122,66 @@ class Dicts:
         is_here = self._script.scope(node) is self._script.scope(call)
         return is_after and is_here and not any(isinstance(p, _LOOPS) for p in self._around(call))
 
-    def _is_elsewhere(self, node: ast.AST, call: ast.Call) -> bool:
-        """Tell whether a change is only done where a call behind it is not."""
+    def _elsewhere(self, node: ast.AST, call: ast.Call) -> str:
+        """Tell whether a change is only done where a call behind it is not: "always", "mostly"
+        (where nothing fails, say), or "".
+        """
         parts = self._parts(call)
         for parent, (name, part) in self._parts(node).items():
             if parent not in parts:
                 is_branch = isinstance(parent, ast.If) and isinstance(part, list)
-                if is_branch and isinstance(part[-1], _ENDS):
-                    return True  # `if X: ...; return`
+                if is_branch and self._leaves(part[-1], call):  # `if X: ...; return`
+                    may_go_on = self._is_caught(parent, call) or self._may_break(parent, part, call)
+                    return "mostly" if may_go_on else "always"
                 continue
             other_name, other = parts[parent]
             is_case = name.startswith("cases") and part is not other
             if is_case or {name, other_name} in _EITHER:
+                return "always"
+        return ""
+
+    def _leaves(self, end: ast.AST, call: ast.Call) -> bool:
+        """Tell whether a statement ends what it stands in, and leads past a call behind it."""
+        if isinstance(end, (ast.Break, ast.Continue)):
+            loop = self._loop(end)
+            there = self._parts(call).get(loop, ("", None))[0] if loop is not None else ""
+            return there.startswith("body") or (bool(there) and isinstance(end, ast.Break))
+        if isinstance(end, ast.Raise):
+            return not self._is_caught(end, call)
+        return isinstance(end, ast.Return)
+
+    def _loop(self, end: ast.AST) -> Optional[ast.AST]:
+        """Return the loop of `break` or `continue`."""
+        for parent, (name, _) in self._parts(end).items():
+            if isinstance(parent, _LOOPS) and name.startswith("body"):
+                return parent
+        return None
+
+    def _may_break(self, branch: ast.AST, part: list[ast.stmt], call: ast.Call) -> bool:
+        """Tell whether a `break` or `continue` within a branch may lead to a call behind it."""
+        if part[-1] not in self._breaks:
+            self._breaks[part[-1]] = [
+                end
+                for statement in part
+                for end in ast.walk(statement)
+                if isinstance(end, (ast.Break, ast.Continue))
+                and self._script.scope(end) is self._script.scope(call)
+                and branch not in self._around(self._loop(end) or branch)
+            ]
+        return not all(self._leaves(end, call) for end in self._breaks[part[-1]])
+
+    def _is_caught(self, node: ast.AST, call: ast.Call) -> bool:
+        """Tell whether a call may be done after a failure at a node."""
+        parts = self._parts(call)
+        for parent, (name, _) in self._parts(node).items():
+            there = parts.get(parent, ("", None))[0]
+            if isinstance(parent, ast.With) and not there and _may_end(parent):
                 return True
+            if type(parent).__name__ in ("Try", "TryStar") and name != there:
+                is_handled = name.startswith("body") and bool(getattr(parent, "handlers", ()))
+                is_skipped = there.startswith("orelse")
+                if there.startswith("finalbody") or (is_handled and not is_skipped):
+                    return True
         return False
 
     def _is_conditional(self, node: ast.AST, call: ast.Call) -> bool:
