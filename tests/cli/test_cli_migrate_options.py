@@ -185,6 +185,23 @@ CHANGED = {
     "a parser in an own function that hands it on": (
         "import common\ndef add(parser):\n    common.tweak(parser)\nadd(p)\n" + ARGS + loader()
     ),
+    "a parser in a function that is named like a method of parsers": (
+        "import common\ncommon.set_defaults(p)\n" + ARGS + loader()
+    ),
+    "a parser in a function of such a name, with a name": (
+        "import common\ncommon.set_defaults(parser=p)\n" + ARGS + loader()
+    ),
+    "a parser in a function of such a name by its own name": (
+        "from common import set_defaults\nset_defaults(p)\n" + ARGS + loader()
+    ),
+    "a parser in an object of another module with such a method": (
+        "import common\nhelper = common.Helper()\nhelper.set_defaults(parser=p)\n" + ARGS
+        + loader()
+    ),
+    "a parser in a function that is named like one of the script's own": (
+        "import common\nclass Run:\n    def setup(self, rank):\n        pass\ncommon.setup(p)\n"
+        + ARGS + loader()
+    ),
     "a parser in a list": "import common\ncommon.tweak([p])\n" + ARGS + loader(),
     "a parser in a dict": "import common\ncommon.tweak(all={'p': p})\n" + ARGS + loader(),
     "a parser that a function returns": (
@@ -362,6 +379,11 @@ READ = {
         "p = Net.options(p)\nmore(parser=p)\nargcomplete.autocomplete(p)\nprint(p)\n"
         "q = argparse.ArgumentParser(parents=[p])\nq.add_subparsers().add_parser('x', parents=[p])"
         "\n" + ARGS + loader()
+    ),
+    "of a parser that knows itself": (
+        "p.set_defaults(parser=p)\ns = p.add_subparsers().add_parser('x', parents=[p])\n"
+        "class Run:\n    def __init__(self):\n        self.parser = s\n"
+        "        self.parser.set_defaults(run=self.parser)\n" + ARGS + loader()
     ),
     "beside other names of sys": (
         "print('sys.argv', sys.argv, sys.path)\nis_frozen = getattr(sys, 'frozen', False)\n"

@@ -27,6 +27,7 @@ _KNOWN = (
 )  # fmt: skip
 _MOST = 50  # functions of one name
 _WRAPPERS = (ast.Dict, ast.IfExp, ast.List, ast.NamedExpr, ast.Starred, ast.Tuple, ast.keyword)
+_CHAINS = (ast.Attribute, ast.Call, ast.Subscript)
 
 
 class Handed:
@@ -114,7 +115,9 @@ class Handed:
     def _hand(self, call: ast.Call, child: ast.AST) -> None:
         """Follow a parser into a function of the script's; note another one."""
         word = called_name(call)
-        functions = self._functions.called(call) or self._own.get(word, [])[:_MOST]
+        functions = self._functions.called(call)
+        if not functions and not self._is_foreign(call.func):
+            functions = self._own.get(word, [])[:_MOST]
         place: Union[int, str, None]
         place = child.arg if isinstance(child, ast.keyword) else call.args.index(child)  # type: ignore[arg-type]
         for function in functions:
@@ -123,7 +126,7 @@ class Handed:
                 self.other = self.other or call
             else:
                 self._hold_at((function, parameter.arg))
-        if functions or word in _METHODS or word == "add_parser":
+        if functions or self._is_own_method(call, child):
             return
         name = self._script.dotted(call.func)
         is_builtin = isinstance(call.func, ast.Name) and not name and word in PURE
@@ -133,3 +136,31 @@ class Handed:
             self.adds.append(call)
         else:
             self.other = self.other or call
+
+    def _is_own_method(self, call: ast.Call, child: ast.AST) -> bool:
+        """Tell whether a call is of argparse's own, as `p.set_defaults(parser=p)`: a function or
+        object of another module may have methods of the same names.
+        """
+        is_named = isinstance(child, ast.keyword) and called_name(call) in {*_METHODS, "add_parser"}
+        return is_named and isinstance(call.func, ast.Attribute) and not self._is_foreign(call.func)
+
+    def _is_foreign(self, node: ast.expr) -> bool:
+        """Tell whether a name, or what it is the beginning of, comes from another module."""
+        root = _root(node)
+        if not isinstance(root, ast.Name):
+            return False
+        values = [value for value, _ in self._script.assignments(root)]
+        roots = [root, *(_root(value) for value in values if isinstance(value, ast.Call))]
+        return any(
+            not f"{module}.".startswith(_KNOWN)
+            for one in roots
+            if isinstance(one, ast.Name)
+            for module in self._script.imports(one.id)
+        )
+
+
+def _root(node: ast.expr) -> ast.expr:
+    """Return the first part of `a.b(...)[c].d`."""
+    while isinstance(node, _CHAINS):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node
