@@ -202,6 +202,46 @@ CHANGED = {
         "import common\nclass Run:\n    def setup(self, rank):\n        pass\ncommon.setup(p)\n"
         + ARGS + loader()
     ),
+    "a parser in a loop": (
+        "import common\nfor q in (p,):\n    common.setup(q)\n" + ARGS + loader()
+    ),
+    "a parser in a loop over pairs": (
+        "import common\nfor name, *(q,) in [('a', p)]:\n    common.setup(q)\n" + ARGS + loader()
+    ),
+    "a parser in a comprehension": (
+        "import common\n[common.setup(q) for q in (p,)]\n" + ARGS + loader()
+    ),
+    "parsers that a comprehension gives": (
+        "import common\ncommon.setup([q for q in (p,)])\n" + ARGS + loader()
+    ),
+    "a parser that a generator gives": (
+        "import common\ndef get():\n    yield p\nfor q in get():\n    common.setup(q)\n"
+        + ARGS + loader()
+    ),
+    "a parser of a tuple": (
+        "import common\npair = (p, 1)\nq, x = pair\ncommon.setup(q)\n" + ARGS + loader()
+    ),
+    "a parser by its place in a list": (
+        "import common\nall = [p]\ncommon.setup(all[0])\n" + ARGS + loader()
+    ),
+    "a parser or another": "import common\ncommon.setup(q or p)\n" + ARGS + loader(),
+    "a parser in an attribute of a module": (
+        "import common\ncommon.PARSER = p\ncommon.setup()\n" + ARGS + loader()
+    ),
+    "a parser in an attribute of a module that is another by a condition": (
+        "try:\n    import common\nexcept ImportError:\n    import other as common\n"
+        "x = common.PARSER = p\ncommon.setup()\n" + ARGS + loader()
+    ),
+    "a parser in an attribute of another module's object": (
+        "import common\nrun = common.Run()\nrun.parser, x = p, 1\nrun.setup()\n" + ARGS
+        + loader()
+    ),
+    "a parser in a dict of a module": (
+        "import common\ncommon.known['p'] = p\ncommon.setup()\n" + ARGS + loader()
+    ),
+    "a parser in a dict that is filled": (
+        "import common\nd = {}\nd['p'] = p\ncommon.setup(d)\n" + ARGS + loader()
+    ),
     "a parser in a list": "import common\ncommon.tweak([p])\n" + ARGS + loader(),
     "a parser in a dict": "import common\ncommon.tweak(all={'p': p})\n" + ARGS + loader(),
     "a parser that a function returns": (
@@ -384,6 +424,12 @@ READ = {
         "p.set_defaults(parser=p)\ns = p.add_subparsers().add_parser('x', parents=[p])\n"
         "class Run:\n    def __init__(self):\n        self.parser = s\n"
         "        self.parser.set_defaults(run=self.parser)\n" + ARGS + loader()
+    ),
+    "of a parser that the script keeps": (
+        "class Run:\n    def __init__(self, parser):\n        self.parser = parser\n"
+        "    def add(self):\n        self.parser.add_argument('--x')\nRun(p).add()\n"
+        "for q in (p, argparse.ArgumentParser()):\n    q.add_argument('--y')\n"
+        "names = {'train': p}\nnames['train'].add_argument('--z')\n" + ARGS + loader()
     ),
     "beside other names of sys": (
         "print('sys.argv', sys.argv, sys.path)\nis_frozen = getattr(sys, 'frozen', False)\n"

@@ -26,7 +26,11 @@ _KNOWN = (
     "argcomplete.", "argparse.", "deepspeed.", "lightning.", "pytorch_lightning.", "torch.",
 )  # fmt: skip
 _MOST = 50  # functions of one name
-_WRAPPERS = (ast.Dict, ast.IfExp, ast.List, ast.NamedExpr, ast.Starred, ast.Tuple, ast.keyword)
+_WRAPPERS = (
+    ast.BoolOp, ast.Dict, ast.DictComp, ast.GeneratorExp, ast.IfExp, ast.List, ast.ListComp,
+    ast.NamedExpr, ast.Set, ast.SetComp, ast.Starred, ast.Subscript, ast.Tuple, ast.keyword,
+)  # fmt: skip
+_STORES = (ast.AnnAssign, ast.Assign, ast.AugAssign)
 _CHAINS = (ast.Attribute, ast.Call, ast.Subscript)
 
 
@@ -36,7 +40,7 @@ class Handed:
     Attributes
     ----------
     other : node or None
-        A call that may change defaults.
+        A call that may change defaults, or a place from which another module may.
     adds : list of ast.Call
         Calls of functions whose names say that they add options.
     """
@@ -101,16 +105,33 @@ class Handed:
         while isinstance(parent, _WRAPPERS):
             if isinstance(parent, ast.NamedExpr):
                 self._hold(parent.target)
+            if isinstance(parent, ast.Subscript) and child is parent.slice:
+                return
             if isinstance(parent, ast.keyword) and isinstance(script.parents[parent], ast.ClassDef):
                 return
             child, parent = parent, script.parents[parent]
         if isinstance(parent, ast.Call) and child is not parent.func:
             self._hand(parent, child)
-        elif isinstance(parent, (ast.Assign, ast.AnnAssign)) and child is parent.value:
+        elif isinstance(parent, _STORES) and child is parent.value:
             for target in parent.targets if isinstance(parent, ast.Assign) else [parent.target]:
-                self._hold(target)
-        elif isinstance(parent, ast.Return):
+                self._store(target, parent)
+        elif isinstance(parent, (ast.For, ast.AsyncFor, ast.comprehension)):
+            if child is parent.iter:  # `for PARSER in (p,)`
+                self._store(parent.target, child)
+        elif isinstance(parent, (ast.Return, ast.Yield, ast.YieldFrom)):
             self._hold_at((script.scope(parent), "()"))
+
+    def _store(self, target: ast.expr, place: ast.AST) -> None:
+        """Note what a parser is stored in."""
+        if isinstance(target, (ast.List, ast.Tuple)):
+            for item in target.elts:
+                self._store(item, place)
+        elif isinstance(target, ast.Starred):
+            self._store(target.value, place)
+        elif isinstance(target, ast.Subscript) or self._is_foreign(target):
+            self.other = self.other or place
+        else:
+            self._hold(target)
 
     def _hand(self, call: ast.Call, child: ast.AST) -> None:
         """Follow a parser into a function of the script's; note another one."""
