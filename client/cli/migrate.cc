@@ -18,6 +18,9 @@
 namespace feedwater::cli {
 namespace {
 
+// That of feedwater.migrate where it fails: 1 says that something could not be translated.
+constexpr int kFailed = 2;
+
 // Exit statuses of shells and of `env` for a program that cannot be found or run.
 constexpr int kNotFound = 127;
 
@@ -84,6 +87,7 @@ absl::Status Migrate(Context& context, const std::string& script, const std::str
     context.exit_status = Run(words, /*is_quiet=*/false);
     return absl::OkStatus();
   }
+  context.exit_status = kFailed;
   return absl::FailedPreconditionError(absl::StrCat(
       "no Python with the package feedwater: tried ", absl::StrJoin(interpreters, ", "),
       "; `pip install` the package into the environment that trains, and activate it "
@@ -99,7 +103,8 @@ void AddMigrate(CLI::App& app, Context& context) {
       "  feedwater migrate train.py               # prints files, diff and what is left to do\n"
       "  feedwater migrate train.py --out pipelines && patch train.py < pipelines/train.py.diff\n"
       "It needs a Python with the package feedwater: $PYTHON, else that of $VIRTUAL_ENV, else "
-      "python3.\nExit status 1: something could not be translated; it is listed with its line.",
+      "python3.\nExit status 1: something could not be translated; it is listed with its line.\n"
+      "Exit status 2: it failed, as where a file is there already and differs.",
       [&context] { return Migrate(context, script, out); });
   command->add_option("script", script, "the script")->required()->type_name("FILE");
   command

@@ -277,7 +277,7 @@ def test_files_that_are_there_are_left_alone(project):
     assert migrate(path, "--out", project.folder / "made").status == 0  # the same once more
     (project.folder / "made/train.py.diff").write_text("mine")
     done = migrate(path, "--out", project.folder / "made")
-    assert done.status == 1 and "is there already, and differs; remove it, or" in done.err
+    assert done.status == 2 and "is there already, and differs; remove it, or" in done.err
     assert (project.folder / "made/train.py.diff").read_text() == "mine"
 
 
@@ -297,9 +297,28 @@ def test_a_pipeline_whose_name_is_taken_has_the_scripts_name_before_it(project):
 
 def test_the_line_that_applies_the_changes_goes_on_where_all_was_translated(project):
     """Where something was not, the exit status says so, and the files are written."""
-    for text, then in ((LOADER, " &&"), (LOADER + "other = DataLoader(None)\n", ";")):
+    some = LOADER + "other = DataLoader(None)\n"
+    for text, then in ((LOADER, " &&"), (some, "; [ $? -le 1 ] &&")):
         done = migrate(write(project.folder, text), cwd=project.folder)
         assert f"--out pipelines{then} patch " in done.out
+
+
+@pytest.mark.parametrize("other", ["", "other = DataLoader(None)\n"])
+def test_the_printed_line_applies_no_diff_of_an_earlier_script(project, other):
+    """The script has changed since the diff was written, which still fits it."""
+    path = write(project.folder, LOADER + other)
+    first = migrate(path.name, cwd=project.folder)
+    (header,) = [line for line in first.out.splitlines() if line.startswith("=== changes")]
+    line = header.partition("; to apply them: ")[2]
+    assert migrate(path.name, "--out", "pipelines", cwd=project.folder).status == bool(other)
+    path.write_text(f"{LOADER}{other}{LOADER.replace('loader =', 'val_loader =')}")
+    changed = path.read_text()
+    env = environment(PYTHON=sys.executable, PATH=f"{PROGRAM.parent}:{os.environ['PATH']}")
+    ran = subprocess.run(
+        line, shell=True, cwd=project.folder, env=env, capture_output=True, text=True
+    )
+    assert ran.returncode != 0 and "is there already, and differs" in ran.stderr
+    assert path.read_text() == changed
 
 
 def test_what_python_warns_about_is_not_repeated(project):
@@ -317,7 +336,7 @@ def test_without_a_python_that_has_the_package_the_cure_is_told(project):
     path = write(project.folder, LOADER)
     for python in ("/nonexistent/python", "false"):
         done = migrate(path, env={"PYTHON": python})
-        assert done.status == 1 and done.out == ""
+        assert done.status == 2 and done.out == ""
         assert f"no Python with the package feedwater: tried {python}; `pip install`" in done.err
     assert migrate(path, "--json", env={"PYTHON": "false"}).document["error"]["code"]
 

@@ -80,7 +80,8 @@ def _print(path: str, found: Migration, diff: str, folder: str) -> None:
 
 def _how_to_apply(path: str, found: Migration, diff: str, folder: str) -> str:
     """Return a line of a shell that makes the changes, and the files where they are not there."""
-    then = ";" if found.untranslated else " &&"  # the former: migrate says so by its exit status
+    # A status of 1 says that something was not translated; at 2 a diff that is there is another's.
+    then = "; [ $? -le 1 ] &&" if found.untranslated else " &&"
     made = os.path.join(folder or "pipelines", f"{os.path.basename(path)}.diff")
     script = shlex.quote(path)
     # A file that is named is taken wherever it lies; lines of Windows stay what they are.
@@ -116,7 +117,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         description="Reads a PyTorch training script, without running it, and prints the pipeline "
         "files for its DataLoaders over torchvision's datasets, the changed lines as a diff, and "
         "what could not be translated. Exit status: 0 all was translated, 1 something was not, 2 "
-        "the script cannot be read.",
+        "it failed: the script cannot be read, or the files cannot be written.",
     )
     parser.add_argument("script", metavar="SCRIPT.py")
     parser.add_argument(
@@ -134,7 +135,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
             print(json.dumps({"error": {"code": code, "message": str(error)}}, indent=2))
         else:
             print(f"feedwater: {_printable_lines(str(error))}", file=sys.stderr)
-        return 2 if isinstance(error, errors.InvalidArgument) else 1
+        return 2
     if options.json:
         lists = {"untranslated": found.untranslated, "notes": found.notes}
         document = {
