@@ -127,7 +127,7 @@ absl::Status JobFiles::Settle(uint32_t object, const FileCache::Facts& now, Reac
     // One that was unpacked is as old as what it was made from, which LookAround looks at.
     const bool is_own = absl::c_linear_search(dataset_->roots(), &dataset_->RootOf(object));
     // Another file may have stood here for a moment only, so that no look finds it.
-    const int64_t indexed_ns = is_own ? dataset_->IndexedChangeNs(object) : 0;
+    const int64_t indexed_ns = dataset_->IndexedChangeNs(object);
     if (indexed_ns != 0 && now.changed_ns != indexed_ns) {
       mark_out_of_date();
       return changed("has changed since the dataset was indexed");

@@ -189,7 +189,11 @@ absl::StatusOr<std::shared_ptr<const Index>> BuildIndex(
     absl::StatusOr<std::shared_ptr<const Index>> built =
         BuildOnce(spec, watched, options, builder, staged);
     const std::optional<std::string> other = builder.FindUnproven();
-    if (!other.has_value()) return built;
+    if (!other.has_value()) {
+      return absl::IsResourceExhausted(built.status())
+                 ? Annotate(built.status(), absl::StrCat("indexing ", location.Describe()))
+                 : built;
+    }
     if (tries == kIndexTries) {
       return FileChangedError(absl::StrCat(
           DatasetLocation{location.root, *other}.Describe(), " changed each of the ", tries,
@@ -275,9 +279,10 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenSaved(const DatasetSpec& spec
     if (&dataset->RootOf(object) != staged->root().get()) continue;
     const std::string name = dataset->ObjectPath(object);
     FW_RETURN_IF_ERROR(staged->Hold(name, goes_on));
-    const auto info = staged->root()->Stat(name);
-    if (!info.ok() || info->st_size != dataset->ObjectBytes(object))
-      return absl::NotFoundError("what was unpacked of its files has gone");
+    const absl::StatusOr<int64_t> bytes = staged->Prove(name, goes_on);
+    if (!bytes.ok() && !absl::IsNotFound(bytes.status())) return bytes.status();
+    if (!bytes.ok() || *bytes != dataset->ObjectBytes(object))
+      return absl::NotFoundError("what was unpacked of its files has gone, or has changed");
   }
   return dataset;
 }

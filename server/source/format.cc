@@ -132,7 +132,15 @@ absl::Status IndexedDataset::LookAgain(Reach reach) const {
   if (out_of_date_.load(std::memory_order_relaxed))
     return absl::FailedPreconditionError("a file was found to be another one than was indexed");
   FW_ASSIGN_OR_RETURN(const std::string change, FindChange(*parts_.index, root(), reach));
-  return change.empty() ? absl::OkStatus() : absl::FailedPreconditionError(change);
+  if (!change.empty()) return absl::FailedPreconditionError(change);
+  for (uint32_t object = 0; parts_.staged != nullptr && object < objects(); ++object) {
+    if (IsStaged(object)) FW_RETURN_IF_ERROR(parts_.staged->LookAgain(ObjectPath(object), reach));
+  }
+  return absl::OkStatus();
+}
+
+bool IndexedDataset::IsStaged(uint32_t object) const {
+  return parts_.staged != nullptr && &RootOf(object) == parts_.staged->root().get();
 }
 
 Dependencies IndexedDataset::dependencies(int64_t as_of_ns) const {
@@ -168,6 +176,7 @@ Dependencies IndexedDataset::dependencies(int64_t as_of_ns) const {
 }
 
 int64_t IndexedDataset::IndexedChangeNs(uint32_t object) const {
+  if (IsStaged(object)) return parts_.staged->ChangedNs(ObjectPath(object));
   const absl::StatusOr<TextColumn> paths = parts_.index->Texts(kStampPaths);
   const absl::StatusOr<NumberColumn> numbers = parts_.index->Numbers(kStamps);
   if (!paths.ok() || !numbers.ok() || numbers->size() != paths->size() * kStampNumbers) return 0;
@@ -260,7 +269,7 @@ absl::Status IndexBuilder::OpenStaged(const std::string& file, absl::string_view
                      ", or let the daemon unpack it, below its state_dir (stage: {disk: SIZE} in "
                      "feedwater.yaml)"));
   }
-  FW_ASSIGN_OR_RETURN(staged_, staging_->Open(staged_as_));
+  FW_ASSIGN_OR_RETURN(staged_, staging_->Open(staged_as_, rebuilds_));
   return absl::OkStatus();
 }
 

@@ -180,6 +180,7 @@ class IndexedDataset : public Dataset {
   const IndexedParts& parts() const { return parts_; }
   // Makes room in `out` for the fields and the inline values.
   void Prepare(Record* out, size_t inline_values) const;
+  bool IsStaged(uint32_t object) const;  // one of the unpacked files
   void SetShardStarts(std::vector<int64_t> starts) { shard_starts_ = std::move(starts); }
 
  private:

@@ -26,7 +26,9 @@
 #include "server/base/log_limiter.h"
 #include "server/base/units.h"
 #include "server/source/digest.h"
+#include "server/source/seal.h"
 #include "server/source/unpacking.h"
+#include "server/storage/engine.h"
 #include "server/storage/fault.h"
 #include "server/storage/stat_now.h"
 
@@ -156,12 +158,13 @@ std::string MadeFrom(const Root& root, const std::string& path, const struct sta
 }  // namespace
 
 StagedFolder::StagedFolder(StagingArea* staging, std::string path, std::shared_ptr<const Root> root,
-                           Fd lock, Fd held)
+                           Fd lock, Fd held, bool reads_all)
     : staging_(staging),
       path_(std::move(path)),
       root_(std::move(root)),
       lock_(std::move(lock)),
-      held_(std::move(held)) {}
+      held_(std::move(held)),
+      reads_all_(reads_all) {}
 
 absl::Status StagedFolder::Hold(absl::string_view name,
                                 const std::function<absl::Status()>& goes_on) const {
@@ -174,6 +177,39 @@ absl::Status StagedFolder::Hold(absl::string_view name,
     std::this_thread::sleep_for(kShortPause);
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> StagedFolder::Prove(const std::string& name,
+                                            const std::function<absl::Status()>& goes_on) const {
+  FW_ASSIGN_OR_RETURN(const struct stat info,
+                      ProveSealed(absl::StrCat(path_, "/", name), reads_all_, goes_on));
+  MutexLock lock(&mu_);
+  proven_[name] = {FileStamp(info), Nanoseconds(info.st_ctim)};
+  return info.st_size;
+}
+
+absl::Status StagedFolder::LookAgain(const std::string& name, Reach reach) const {
+  uint64_t proven = 0;
+  {
+    MutexLock lock(&mu_);
+    const auto found = proven_.find(name);
+    if (found != proven_.end()) proven = found->second.stamp;
+  }
+  const absl::StatusOr<struct stat> info = root_->Stat(name, reach);
+  if (absl::IsNotFound(info.status())) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path_, "/", name, ", which was unpacked, has gone"));
+  }
+  if (IsElsewhere(info.status()) || IsTransient(info.status())) return info.status();
+  if (info.ok() && FileStamp(*info) == proven) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(path_, "/", name, ", which was unpacked, has changed"));
+}
+
+int64_t StagedFolder::ChangedNs(const std::string& name) const {
+  MutexLock lock(&mu_);
+  const auto found = proven_.find(name);
+  return found != proven_.end() ? found->second.changed_ns : 0;
 }
 
 absl::StatusOr<StagedFolder::File> StagedFolder::Unpack(
@@ -203,15 +239,26 @@ absl::StatusOr<StagedFolder::File> StagedFolder::Make(
   file.name = absl::StrCat(made_from, "-", unpacked);
   const std::string target = absl::StrCat(path_, "/", file.name);
   FW_RETURN_IF_ERROR(Hold(file.name, goes_on));
-  struct stat there;
-  while (stat(target.c_str(), &there) != 0) {
+  while (true) {
+    const absl::StatusOr<int64_t> proven = Prove(file.name, goes_on);
+    if (proven.ok()) {
+      file.bytes = *proven;
+      return file;
+    }
+    if (!absl::IsNotFound(proven.status())) return proven.status();
+    if (unlink(target.c_str()) == 0) {
+      if (ClientLog().Admits("unpacked files that changed", LogLimiter::kNoSource))
+        spdlog::warn("{}: unpacking it again", std::string(proven.status().message()));
+    } else if (errno != ENOENT) {
+      return StorageError(errno, target);
+    }
     absl::Status written;
     const absl::Status saved = WriteFileAtomically(target, [&](int fd) {
       // Another one may have finished it before this one had the lock: what is read there already
       // is never replaced.
       written = access(target.c_str(), F_OK) == 0
                     ? absl::AlreadyExistsError("it is there")
-                    : Write(from, path, made_from, form, fd, write, goes_on);
+                    : Write(from, path, made_from, form, target, fd, write, goes_on);
       return written;
     });
     if (absl::IsAlreadyExists(written)) continue;
@@ -223,13 +270,11 @@ absl::StatusOr<StagedFolder::File> StagedFolder::Make(
     }
     FW_RETURN_IF_ERROR(saved);
   }
-  file.bytes = there.st_size;
-  return file;
 }
 
 absl::Status StagedFolder::Write(const Root& from, const std::string& path,
-                                 const std::string& made_from, absl::string_view form, int to,
-                                 const WriteRecords& write,
+                                 const std::string& made_from, absl::string_view form,
+                                 const std::string& target, int to, const WriteRecords& write,
                                  const std::function<absl::Status()>& goes_on) const {
   const std::string what = from.Describe(path);
   FW_ASSIGN_OR_RETURN(const Fd file, from.OpenFile(path, /*direct_io=*/false));
@@ -244,19 +289,24 @@ absl::Status StagedFolder::Write(const Root& from, const std::string& path,
                      "takes it as it is then"));
   };
   FW_RETURN_IF_ERROR(prove());
+  Digest content;
   const absl::Status written = write(file.get(), [&](absl::string_view bytes) -> absl::Status {
-    FW_RETURN_IF_ERROR(staging_->Take(static_cast<int64_t>(bytes.size()), to, goes_on));
+    FW_RETURN_IF_ERROR(Annotate(staging_->Take(static_cast<int64_t>(bytes.size()), to, goes_on),
+                                absl::StrCat("unpacking ", what)));
     FW_RETURN_IF_ERROR(
         Annotate(WriteAll(to, bytes), absl::StrCat("unpacking ", what, " to ", path_)));
+    content.AddPart(bytes);
     return goes_on();
   });
   // What looks damaged may be another file.
   if (written.ok() || absl::IsInvalidArgument(written) || absl::IsDataLoss(written))
     FW_RETURN_IF_ERROR(prove());
-  return written;
+  FW_RETURN_IF_ERROR(written);
+  return SealUnnamed(target, content.Hex());
 }
 
-absl::StatusOr<std::shared_ptr<const StagedFolder>> StagingArea::Open(const std::string& dataset) {
+absl::StatusOr<std::shared_ptr<const StagedFolder>> StagingArea::Open(const std::string& dataset,
+                                                                      bool reads_all) {
   std::error_code error;
   fs::create_directories(folder_, error);
   if (error) {
@@ -283,7 +333,7 @@ absl::StatusOr<std::shared_ptr<const StagedFolder>> StagingArea::Open(const std:
     if (!held) return StorageError(errno, held_file);
     auto root = std::make_shared<const Root>("staged", path, std::move(directory));
     return std::shared_ptr<const StagedFolder>(
-        new StagedFolder(this, path, std::move(root), std::move(lock), std::move(held)));
+        new StagedFolder(this, path, std::move(root), std::move(lock), std::move(held), reads_all));
   }
   return absl::UnavailableError(absl::StrCat(path, " is being removed"));
 }
@@ -430,6 +480,7 @@ int64_t StagingArea::DropUnread(const std::string& path, int64_t wanted) const {
     const std::string gone = SetAside(absl::StrCat(path, "/", file.name), path);
     LockByte(held.get(), file.name, F_UNLCK);
     if (gone.empty()) continue;
+    unlink(SealPath(absl::StrCat(path, "/", file.name)).c_str());
     RemoveGone(gone);
     dropped += file.bytes;
   }

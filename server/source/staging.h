@@ -7,7 +7,8 @@
 //
 // An unpacked file is named after what it was made from: path, device, inode, size and times, and
 // what was made of it; what is read for it is proven to be that file. It appears whole or not at
-// all, so that after a crash those that were finished are used again. What is dropped is renamed
+// all, so that after a crash those that were finished are used again. A seal proves that it is
+// still what was written (seal.h); one that is not is unpacked again. What is dropped is renamed
 // first, and so is never found half removed.
 //
 // Thread-safe; several processes may share the folder, and count what is in it together: in a file
@@ -22,8 +23,11 @@
 #include <memory>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
 #include "server/base/fd.h"
+#include "server/base/mutex.h"
 #include "server/base/status.h"
 #include "server/storage/roots.h"
 
@@ -38,6 +42,16 @@ class StagedFolder {
 
   // Holds a file below root(), which need not be there: what is there afterwards stays.
   absl::Status Hold(absl::string_view name, const std::function<absl::Status()>& goes_on) const;
+
+  // Proves that a held file is what was unpacked, and gives its size. NotFound: it is not, or is
+  // not there.
+  absl::StatusOr<int64_t> Prove(const std::string& name,
+                                const std::function<absl::Status()>& goes_on) const
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // Whether a file is still what was proven; FailedPrecondition says what it is not. Looks only.
+  absl::Status LookAgain(const std::string& name, Reach reach) const ABSL_LOCKS_EXCLUDED(mu_);
+  // The change time of a file that was proven, in nanoseconds; 0: it was not.
+  int64_t ChangedNs(const std::string& name) const ABSL_LOCKS_EXCLUDED(mu_);
 
   struct File {
     std::string name;  // below root()
@@ -61,17 +75,25 @@ class StagedFolder {
 
  private:
   friend class StagingArea;
+  struct Proven {
+    uint64_t stamp;
+    int64_t changed_ns;
+  };
   StagedFolder(StagingArea* staging, std::string path, std::shared_ptr<const Root> root, Fd lock,
-               Fd held);
+               Fd held, bool reads_all);
+  // Writes and seals `target`, whose descriptor is `to`.
   absl::Status Write(const Root& from, const std::string& path, const std::string& made_from,
-                     absl::string_view form, int to, const WriteRecords& write,
-                     const std::function<absl::Status()>& goes_on) const;
+                     absl::string_view form, const std::string& target, int to,
+                     const WriteRecords& write, const std::function<absl::Status()>& goes_on) const;
 
   StagingArea* const staging_;
   const std::string path_;
   const std::shared_ptr<const Root> root_;
   const Fd lock_;
   const Fd held_;  // the file whose bytes are locked for those that are held
+  const bool reads_all_;
+  mutable Mutex mu_;
+  mutable absl::flat_hash_map<std::string, Proven> proven_ ABSL_GUARDED_BY(mu_);  // by name
 };
 
 class StagingArea {
@@ -85,8 +107,10 @@ class StagingArea {
     if (state_dir.empty() || limit_bytes <= 0) return nullptr;
     return std::make_shared<StagingArea>(state_dir + "/staged", limit_bytes);
   }
-  // `dataset`: a name that no other dataset has, fit for a file.
-  absl::StatusOr<std::shared_ptr<const StagedFolder>> Open(const std::string& dataset);
+  // `dataset`: a name that no other dataset has, fit for a file. `reads_all`: files that are there
+  // are proven by their content.
+  absl::StatusOr<std::shared_ptr<const StagedFolder>> Open(const std::string& dataset,
+                                                           bool reads_all = false);
   int64_t limit_bytes() const { return limit_bytes_; }
   const std::string& folder() const { return folder_; }
 

@@ -10,6 +10,7 @@
 #include <zlib.h>
 #include <zstd.h>
 
+#include "absl/strings/match.h"
 #include "server/base/fd.h"
 #include "server/base/log_limiter.h"
 #include "tests/source/column_testing.h"
@@ -92,7 +93,9 @@ class StagingTest : public ColumnTest {
     for (const auto& entry :
          std::filesystem::recursive_directory_iterator(state_.path() + "/staged", error)) {
       const std::string name = entry.path().filename();
-      if (entry.is_regular_file() && name != ".used" && name != ".held") files.push_back(entry);
+      const bool is_seal = absl::EndsWith(name, ".seal");
+      if (entry.is_regular_file() && name != ".used" && name != ".held" && !is_seal)
+        files.push_back(entry);
     }
     return files;
   }
@@ -155,6 +158,63 @@ TEST_F(StagingTest, WhatIsThereIsUsedAgainUntilTheFileChanges) {
   EXPECT_EQ(FieldOf(*opener_.MustOpen(kYaml), 0, "bin"), "record 5");
   std::filesystem::remove_all(state_.path() + "/staged");
   EXPECT_EQ(FieldOf(*opener_.MustOpen(kYaml), 0, "bin"), "record 5") << "removed meanwhile";
+}
+
+TEST_F(StagingTest, WhatIsNoLongerWhatWasUnpackedIsUnpackedAgain) {
+  folder_.Write("d/a.tgz", Gzip(Shard(0)));
+  const auto before = opener_.MustOpen(kYaml);
+  const std::string file = Staged().at(0).path();
+  const auto change = [&](const std::string& how) {
+    if (how == "flipped" || how == "flipped, with its time of change") {
+      struct stat info;
+      ASSERT_EQ(stat(file.c_str(), &info), 0);
+      std::fstream(file, std::ios::in | std::ios::out).seekp(512) << "REC";
+      const timespec times[2] = {info.st_atim, info.st_mtim};
+      if (how != "flipped") ASSERT_EQ(utimensat(AT_FDCWD, file.c_str(), times, 0), 0);
+    } else if (how == "cut") {
+      std::filesystem::resize_file(file, 1000);
+    } else if (how == "removed") {
+      std::filesystem::remove(file);
+    } else if (how == "a link") {
+      std::filesystem::rename(file, state_ / "elsewhere");
+      std::filesystem::create_symlink(state_ / "elsewhere", file);
+    } else {
+      std::filesystem::remove_all(state_.path() + "/staged");
+    }
+  };
+  for (const bool rebuild : {false, true}) {
+    opener_.rebuild = rebuild;
+    for (const char* how : {"flipped", "flipped, with its time of change", "cut", "removed",
+                            "a link", "removed with its folder"}) {
+      SCOPED_TRACE(absl::StrCat(how, rebuild ? ", index made anew" : ""));
+      const auto opened = opener_.MustOpen(kYaml);
+      EXPECT_TRUE(opened->LookAgain().ok());
+      change(how);
+      EXPECT_TRUE(absl::IsFailedPrecondition(opened->LookAgain())) << opened->LookAgain();
+      const auto again = opener_.MustOpen(kYaml);
+      EXPECT_EQ(FieldOf(*again, 0, "bin"), "record 0");
+      EXPECT_TRUE(again->LookAgain().ok()) << again->LookAgain();
+      EXPECT_EQ(StagedFiles(), 1u);
+    }
+  }
+}
+
+TEST_F(StagingTest, WhatIsTheSameWithOtherTimesIsUsedAgain) {
+  folder_.Write("d/a.tgz", Gzip(Shard(0)));
+  const auto opened = opener_.MustOpen(kYaml);
+  const std::string file = Staged().at(0).path();
+  struct stat before, after;
+  ASSERT_EQ(stat(file.c_str(), &before), 0);
+  EXPECT_EQ(opened->IndexedChangeNs(0),
+            before.st_ctim.tv_sec * 1'000'000'000 + before.st_ctim.tv_nsec);
+  ASSERT_EQ(chmod(file.c_str(), 0640), 0);  // as somebody does who sets modes of a whole folder
+  EXPECT_FALSE(opened->LookAgain().ok());
+  const auto again = opener_.MustOpen(kYaml);
+  EXPECT_TRUE(again->LookAgain().ok());
+  EXPECT_EQ(FieldOf(*again, 0, "bin"), "record 0");
+  ASSERT_EQ(stat(file.c_str(), &after), 0);
+  EXPECT_EQ(after.st_ino, before.st_ino) << "its content was read, and no more";
+  EXPECT_EQ(opener_.builds, 1);
 }
 
 TEST_F(StagingTest, AFileThatIsDamagedCutOrNoneIsRefusedAndLeavesNothing) {
