@@ -112,7 +112,6 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   cache_ = std::make_shared<Cache>(Cache::Options{settings_.cache_memory_bytes,
                                                   config.cache.disk.bytes, config.state_dir,
                                                   budget_, settings_.seek_index_bytes});
-  LimitUsers(settings_.access);
   runtime.shares = shares_;
   bad_samples_ = BadSampleLog::Open(config.state_dir);
   runtime.bad_samples = bad_samples_;
@@ -135,6 +134,7 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
     return catalogue != nullptr && catalogue->MakeRoomFor(user, refusal);
   };
   FW_ASSIGN_OR_RETURN(runtime_, Runtime::Create(runtime));
+  LimitUsers(settings_.access);
 
   const auto charge = [runtime = runtime_.get()](uid_t user, int64_t cpu_ns) {
     runtime->ChargeUser(user, cpu_ns);
@@ -221,6 +221,7 @@ void Daemon::LimitUsers(const AccessList& access) {
   const bool admits_others = AdmitsOthers(access);
   shares_->Limit(admits_others ? settings_.memory_limit_bytes / kLeastUsers : 0);
   cache_->LimitUsers(admits_others ? kLeastUsers : 1);
+  runtime_->AdmitOthers(admits_others);
 }
 
 absl::Status Daemon::FindDecoderProgram() {

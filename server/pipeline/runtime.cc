@@ -95,7 +95,7 @@ absl::StatusOr<std::shared_ptr<const SampleRooms::Claim>> ClaimMemory(const JobC
     spdlog::info("job {}: memory is there for its samples on {} workers only; one sample takes {}",
                  job.name, (*claim)->workers(), memory.Sum());
   }
-  if (claim.ok()) return claim;
+  if (claim.ok() || memory.Claim() == 0) return claim;
   return Annotate(claim.status(),
                   absl::StrCat("one sample of pipeline '", pipeline.spec.name, "' takes ",
                                memory.Sum(), " while it is made, ", FormatBytes(memory.fixed),
@@ -320,6 +320,8 @@ absl::Status Runtime::Seek(const std::shared_ptr<Stream>& stream, uint32_t seria
 }
 
 FilesMark MarkOfFiles(const Stream& stream) { return stream.job().files()->mark(); }
+
+void Runtime::AdmitOthers(bool admits_others) { impl_->scheduler.AdmitOthers(admits_others); }
 
 void Runtime::ChargeUser(uint32_t uid, int64_t cpu_ns) { impl_->scheduler.ChargeUser(uid, cpu_ns); }
 

@@ -71,6 +71,8 @@ class Runtime {
   absl::Status Seek(const std::shared_ptr<Stream>& stream, uint32_t serial, uint64_t epoch,
                     int64_t position);
 
+  // Whether users beside the daemon's own may have jobs: nobody's hold all workers then.
+  void AdmitOthers(bool admits_others);
   // CPU time that was used for a user elsewhere: its jobs get so much less of the workers.
   void ChargeUser(uint32_t uid, int64_t cpu_ns);
 

@@ -179,21 +179,27 @@ std::optional<Ticket> Scheduler::Take(int worker, std::optional<uint32_t> only_u
   return ticket;
 }
 
+void Scheduler::AdmitOthers(bool admits_others) {
+  MutexLock lock(&mu_);
+  shares_.AdmitOthers(admits_others);
+}
+
 bool Scheduler::MayWork(const Job& job, int worker) const {
   if (worker >= job.workers()) return false;
   const JobPace& pace = Guarded(job).pace;
   return !(pace.is_slow() || job.calls_out()) ||
-         (pace.MayTake(worker) && shares_.MayTake(job.config().owner_uid, worker, fair_.users()));
+         (pace.MayTake(worker) &&
+          shares_.MayTake(job.config().owner_uid, worker, fair_.users(), job.calls_out()));
 }
 
 void Scheduler::BeginSlow(Job& job, int worker) {
   Guarded(job).pace.BeginSlow(worker);
-  shares_.Taken(job.config().owner_uid, worker);
+  shares_.Taken(job.config().owner_uid, worker, job.calls_out());
 }
 
 void Scheduler::EndSlow(Job& job, int worker) {
   Guarded(job).pace.EndSlow(worker);
-  shares_.Done(job.config().owner_uid, worker);
+  shares_.Done(job.config().owner_uid, worker, job.calls_out());
 }
 
 Stream* Scheduler::FirstReady(Job& job, int worker) const {

@@ -66,6 +66,9 @@ class Scheduler {
   absl::Status Seek(const std::shared_ptr<Stream>& stream, uint32_t serial, OrderCursor start);
   void Stop();  // detaches everybody; no ticket is handed out any more
 
+  // Whether users beside the daemon's own may have jobs (worker_shares.h).
+  void AdmitOthers(bool admits_others) ABSL_LOCKS_EXCLUDED(mu_);
+
   // The next ticket for this worker, or nothing: then none will come before Parking's generation
   // moves on. A ticket may have no places (a rank's share of a remainder can be empty). Every
   // ticket taken must be given to Complete. `only_user`: nothing, where it is another user's turn.

@@ -2,7 +2,9 @@
 // its worker: CPU time alone would share fairly in the long run and still let samples of seconds
 // stand on every worker while everybody else's slots run empty. So jobs that are slow, and new ones
 // that may be, get no more workers than their user's share of them while other users have jobs;
-// a new job has one until its first sample is done.
+// a new job has one until its first sample is done. Jobs that wait for a user's program may wait
+// for minutes: where several users are admitted, all of them together leave a quarter of the
+// workers to the others, one at least, whoever has jobs now.
 //
 // Not thread-safe: guarded by the scheduler's lock.
 #pragma once
@@ -22,16 +24,22 @@ class WorkerShares {
   static constexpr int kAnyWorker = -1;
 
   explicit WorkerShares(int workers) : workers_(workers) {}  // 0: no limits
+  void AdmitOthers(bool admits_others) { admits_others_ = admits_others; }
 
   // Whether `worker` may take a slow job's ticket of this user; `users`: how many have jobs.
-  // kAnyWorker: whether a worker may that does not work for this user yet.
-  bool MayTake(uint32_t uid, int worker, int users) const;
-  void Taken(uint32_t uid, int worker);
-  void Done(uint32_t uid, int worker);
+  // kAnyWorker: whether a worker may that does not work for this user yet. `calls_out`: the job
+  // waits for a user's program.
+  bool MayTake(uint32_t uid, int worker, int users, bool calls_out) const;
+  void Taken(uint32_t uid, int worker, bool calls_out);
+  void Done(uint32_t uid, int worker, bool calls_out);
 
  private:
+  using Tickets = std::map<int, int>;  // by worker, none that is 0
+
   const int workers_;
-  std::map<uint32_t, std::map<int, int>> tickets_;  // of users by worker, none that is 0
+  bool admits_others_ = false;
+  std::map<uint32_t, Tickets> tickets_;  // by user
+  Tickets calls_;                        // all users'
 };
 
 }  // namespace feedwater::server

@@ -95,7 +95,8 @@ TEST_F(ProvidersTest, AnAnswerToWhatWasNotAskedEndsTheConnection) {
   answer.entries = 1;
   process.Send(answer);
   EXPECT_TRUE(Eventually([&] {
-    return providers_->List(kUser).empty() || providers_->List(kUser)[0].counts.processes == 0;
+    const auto sources = providers_->List(kUser);
+    return sources.empty() || sources[0].counts.processes == 0;
   }));
 }
 
