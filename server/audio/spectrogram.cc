@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/audio/waveform_kernels.h"
 #include "server/base/status.h"
 
 namespace feedwater::server {
@@ -97,6 +98,12 @@ absl::Status MelSpectrogram::Run(const float* waveform, int64_t samples, std::by
   for (int64_t t = 0; t < frames; t += kFramesBetweenLooks) {
     FW_RETURN_IF_ERROR(clock.Check());
     kernels::Spectrums().frames(job, t, std::min(kFramesBetweenLooks, frames - t), rest);
+  }
+  // Finite samples can be too large for their squares and sums.
+  if (!kernels::Waveforms().all_finite(out, static_cast<size_t>(n_mels() * frames))) {
+    return absl::InvalidArgumentError(
+        "the spectrogram is infinite or no number: the waveform holds such samples, or ones that "
+        "are too large (sounds are between -1 and 1)");
   }
   return absl::OkStatus();
 }

@@ -133,6 +133,22 @@ TEST(MelSpectrogram, AWaveformThatIsTooShortIsRefusedWithTheCure) {
   EXPECT_EQ(*MelSpectrogram::Make(settings)->Frames(400), 1);
 }
 
+TEST(MelSpectrogram, ASoundTooLargeForItsSquaresIsRefused) {
+  const auto mel = MelSpectrogram::Make(Settings(400, 400, 200));
+  const auto bytes = static_cast<size_t>(mel->ScratchBytes(1000));
+  std::vector<std::byte> memory(bytes + 64);
+  auto* const scratch =
+      reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(memory.data()) + 63) / 64 * 64);
+  Floats out(static_cast<size_t>(mel->n_mels() * *mel->Frames(1000)));
+  for (const float large : {1e25f, 3e38f, std::numeric_limits<float>::quiet_NaN()}) {
+    Floats waveform(1000, 0.5f);
+    waveform[700] = large;
+    WorkClock never;
+    const absl::Status made = mel->Run(waveform.data(), 1000, scratch, never, out.data());
+    EXPECT_TRUE(absl::IsInvalidArgument(made)) << large << ": " << made;
+  }
+}
+
 TEST(MelSpectrogram, EdgesAreReflectedRepeatedOrZero) {
   const Floats waveform = {1, 2, 3, 4};
   Floats out(8);
