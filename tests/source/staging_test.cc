@@ -10,9 +10,13 @@
 #include <zlib.h>
 #include <zstd.h>
 
+#include <chrono>
+#include <thread>
+
 #include "absl/strings/match.h"
 #include "server/base/fd.h"
 #include "server/base/log_limiter.h"
+#include "server/source/seal.h"
 #include "tests/source/column_testing.h"
 #include "tests/source/small_datasets.h"
 #include "tests/source/tar_text.h"
@@ -197,6 +201,45 @@ TEST_F(StagingTest, WhatIsNoLongerWhatWasUnpackedIsUnpackedAgain) {
       EXPECT_EQ(StagedFiles(), 1u);
     }
   }
+}
+
+TEST_F(StagingTest, OneWithoutASealIsUnpackedAgainAndASealOfNothingGoes) {
+  folder_.Write("d/a.tgz", Gzip(Shard(0)));
+  opener_.MustOpen(kYaml);
+  const std::string file = Staged().at(0).path(), seal = SealPath(file);
+  const std::string lonely = SealPath(file + "-gone");
+  std::filesystem::copy(seal, lonely);
+  std::filesystem::remove(seal);
+  UseLimit(Staged().at(0).file_size());  // not counted yet, and no room but for it
+  EXPECT_EQ(FieldOf(*opener_.MustOpen(kYaml), 0, "bin"), "record 0");
+  EXPECT_TRUE(std::filesystem::exists(seal));
+  EXPECT_FALSE(std::filesystem::exists(lonely));
+  EXPECT_EQ(opener_.builds, 2);
+}
+
+// Of two that find a file damaged the second one must not remove what the first has made.
+TEST_F(StagingTest, WhatIsDamagedIsMadeOnceByThoseWhoFindItSo) {
+  folder_.Write("d/a.tgz", Gzip(Shard(0)));
+  opener_.MustOpen(kYaml);
+  const std::string file = Staged().at(0).path();
+  std::filesystem::remove_all(opener_.state_dir + "/indexes");
+  std::filesystem::resize_file(file, 100);
+  std::vector<std::thread> openers;
+  for (int user = 0; user < 6; ++user) {
+    openers.emplace_back([&, user] {
+      Opener opener(folder_.path());
+      opener.state_dir = opener_.state_dir;
+      opener.staging = StagingArea::Below(state_.path(), 64 << 20);
+      opener.user = user;
+      const auto opened = opener.MustOpen(kYaml);
+      for (int i = 0; i < 20; ++i) {
+        EXPECT_TRUE(opened->LookAgain().ok()) << opened->LookAgain();
+        EXPECT_EQ(FieldOf(*opened, 0, "bin"), "record 0");
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      }
+    });
+  }
+  for (std::thread& opener : openers) opener.join();
 }
 
 TEST_F(StagingTest, WhatIsTheSameWithOtherTimesIsUsedAgain) {

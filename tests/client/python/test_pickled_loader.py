@@ -21,7 +21,8 @@ def test_it_is_opened_when_it_is_first_used_and_no_earlier(daemon, open_loader):
     assert isinstance(again, feedwater.Loader)
     assert "opened when it is first used" in repr(again)
     assert again.num_workers == 0 and hasattr(again, "set_epoch")
-    assert not hasattr(again, "__array__")
+    assert not hasattr(again, "__array_interface__")
+    assert np.asarray(again)[()] is again
     assert len(daemon.sessions) == 1
     with again:
         assert len(again) == 10
