@@ -180,8 +180,11 @@ std::optional<Ticket> Scheduler::Take(int worker, std::optional<uint32_t> only_u
 }
 
 void Scheduler::AdmitOthers(bool admits_others) {
-  MutexLock lock(&mu_);
-  shares_.AdmitOthers(admits_others);
+  {
+    MutexLock lock(&mu_);
+    shares_.AdmitOthers(admits_others);
+  }
+  parking_->WakeAll();
 }
 
 bool Scheduler::MayWork(const Job& job, int worker) const {

@@ -32,7 +32,6 @@ constexpr size_t kMaxColumns = 10'000;
 constexpr size_t kMaxFields = 256, kMaxAxes = 8;  // what a decoder process takes
 // A class's name while an index is made: in a set, a list, a column and the dataset's classes.
 constexpr int64_t kBytesPerName = 160, kNameCopies = 4;
-constexpr int64_t kMostAbsent = 1000;  // files whose coming is looked for: each look asks for all
 
 std::string ShapeText(const Shape& shape) { return absl::StrJoin(shape, ","); }
 

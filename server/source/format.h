@@ -63,6 +63,9 @@ Stamp MakeStamp(std::string path, const struct stat& info);
 // before looking inside.
 absl::StatusOr<Stamp> StampNow(const Root& root, const std::string& path);
 
+// Of files that are not there, the coming of so many is looked for: each look asks for all of them.
+inline constexpr int64_t kMostAbsent = 1000;
+
 // What BuildIndex finds.
 class IndexBuilder {
  public:

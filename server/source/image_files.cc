@@ -99,11 +99,13 @@ absl::Status IndexImageFiles(const DatasetLocation& location, ScannedClasses sca
                              IndexBuilder* builder, std::vector<uint64_t>* class_starts) {
   TextList folders, names;
   std::vector<uint64_t> folder_starts = {0}, sizes;
+  int64_t absent = 0;
   class_starts->assign(std::max<size_t>(scan.classes.size(), 1) + 1, 0);
   for (ScannedFolder& folder : scan.folders) {
     auto& stamps = folder.files.empty() ? builder->empty_folders : builder->stamps;
     stamps.push_back(std::move(folder.stamp));
     for (const std::string& name : folder.absent) {
+      if (!folder.path.empty() && ++absent > kMostAbsent) break;
       const std::string path = DatasetLocation::JoinPath(folder.path, name);
       builder->empty_folders.push_back(Stamp{location.Below(path)});  // shows when it comes
     }

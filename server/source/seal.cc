@@ -20,6 +20,7 @@ namespace {
 constexpr char kBegin[] = "feedwater seal 1";  // with a version
 constexpr size_t kLongest = 256;               // of a seal
 constexpr size_t kBuffer = 1 << 20;
+constexpr int kTries = 3;  // of a file that changes while it is read
 
 // "feedwater seal 1 DIGEST STAMP".
 std::string Text(absl::string_view digest, const struct stat& info) {
@@ -55,10 +56,19 @@ absl::StatusOr<std::string> DigestOf(int fd, const std::string& what,
   std::vector<char> buffer(kBuffer);
   while (true) {
     FW_RETURN_IF_ERROR(goes_on());
-    FW_ASSIGN_OR_RETURN(const size_t got, ReadSome(fd, buffer.data(), buffer.size(), what));
-    if (got == 0) return digest.Hex();
-    digest.AddPart({buffer.data(), got});
+    const absl::StatusOr<size_t> got = ReadSome(fd, buffer.data(), buffer.size(), what);
+    if (!got.ok() && (errno == EIO || errno == EUCLEAN || errno == EBADMSG))
+      return absl::NotFoundError(got.status().message());  // the disk has lost it
+    if (!got.ok()) return got.status();
+    if (*got == 0) return digest.Hex();
+    digest.AddPart({buffer.data(), *got});
   }
+}
+
+bool IsFile(const struct stat& info, const std::string& path) {
+  struct stat there;
+  return lstat(path.c_str(), &there) == 0 && there.st_dev == info.st_dev &&
+         there.st_ino == info.st_ino;
 }
 
 }  // namespace
@@ -72,29 +82,42 @@ absl::Status SealUnnamed(const std::string& file, absl::string_view digest) {
   return WriteFileAtomically(SealPath(file), {Text(digest, {})});
 }
 
+void SealNamed(const std::string& file, absl::string_view digest, const struct stat& unnamed) {
+  struct stat info;
+  if (lstat(file.c_str(), &info) != 0 || info.st_ino != unnamed.st_ino ||
+      info.st_dev != unnamed.st_dev || info.st_size != unnamed.st_size)
+    return;
+  WriteFileAtomically(SealPath(file), {Text(digest, info)}).IgnoreError();
+}
+
 absl::StatusOr<struct stat> ProveSealed(const std::string& file, bool reads_all,
                                         const std::function<absl::Status()>& goes_on) {
-  FW_ASSIGN_OR_RETURN(const Fd fd, OpenIfThere(file));
-  struct stat info;
-  if (StatNow(fd.get(), &info) != 0) return StorageError(errno, file);
-  FW_ASSIGN_OR_RETURN(const Fd seal, OpenIfThere(SealPath(file)));
-  std::string text(kLongest, '\0');
-  FW_ASSIGN_OR_RETURN(const size_t length,
-                      ReadSome(seal.get(), text.data(), text.size(), SealPath(file)));
-  text.resize(length);
-  absl::string_view rest = text;
-  if (!S_ISREG(info.st_mode) || !absl::ConsumePrefix(&rest, absl::StrCat(kBegin, " ")))
-    return absl::NotFoundError(absl::StrCat(file, " has no seal"));
-  const absl::string_view digest = rest.substr(0, rest.find(' '));
-  if (!reads_all && text == Text(digest, info)) return info;
-  FW_ASSIGN_OR_RETURN(const std::string found, DigestOf(fd.get(), file, goes_on));
-  struct stat after;
-  if (StatNow(fd.get(), &after) != 0) return StorageError(errno, file);
-  if (found != digest || Text(digest, after) != Text(digest, info))
-    return absl::NotFoundError(absl::StrCat(file, " is not what was unpacked"));
-  // Without it the next proof reads the content again.
-  WriteFileAtomically(SealPath(file), {Text(digest, info)}).IgnoreError();
-  return info;
+  for (int tries = 0; tries < kTries; ++tries) {
+    FW_ASSIGN_OR_RETURN(const Fd fd, OpenIfThere(file));
+    struct stat info;
+    if (StatNow(fd.get(), &info) != 0) return StorageError(errno, file);
+    FW_ASSIGN_OR_RETURN(const Fd seal, OpenIfThere(SealPath(file)));
+    std::string text(kLongest, '\0');
+    FW_ASSIGN_OR_RETURN(const size_t length,
+                        ReadSome(seal.get(), text.data(), text.size(), SealPath(file)));
+    text.resize(length);
+    absl::string_view rest = text;
+    if (!S_ISREG(info.st_mode) || !absl::ConsumePrefix(&rest, absl::StrCat(kBegin, " ")))
+      return absl::NotFoundError(absl::StrCat(file, " has no seal"));
+    const absl::string_view digest = rest.substr(0, rest.find(' '));
+    if (!reads_all && text == Text(digest, info)) return info;
+    FW_ASSIGN_OR_RETURN(const std::string found, DigestOf(fd.get(), file, goes_on));
+    struct stat after;
+    if (StatNow(fd.get(), &after) != 0) return StorageError(errno, file);
+    const bool is_still = Text(digest, after) == Text(digest, info) && IsFile(info, file);
+    if (is_still && found != digest)
+      return absl::NotFoundError(absl::StrCat(file, " is not what was unpacked"));
+    if (!is_still) continue;
+    // Without it the next proof reads the content again.
+    WriteFileAtomically(SealPath(file), {Text(digest, info)}).IgnoreError();
+    return info;
+  }
+  return absl::UnavailableError(absl::StrCat(file, " changes each time that it is proven"));
 }
 
 }  // namespace feedwater::server

@@ -16,10 +16,14 @@ namespace feedwater::server {
 std::string SealPath(const std::string& file);
 
 // Writes the seal of a file that has not got its name yet. `digest`: Digest's, of AddPart alone.
+// Aborted: somebody else is writing it.
 absl::Status SealUnnamed(const std::string& file, absl::string_view digest);
+// And once it has it, so that its content need not be read again. `unnamed`: what it was before.
+void SealNamed(const std::string& file, absl::string_view digest, const struct stat& unnamed);
 
 // What the sealed file is. `reads_all`: reads the content in any case. NotFound: it is not there,
-// has no seal, or is not what was sealed. `goes_on` is asked now and then.
+// has no seal, cannot be read, or is not what was sealed; Unavailable: somebody goes on changing
+// its times. `goes_on` is asked now and then.
 absl::StatusOr<struct stat> ProveSealed(const std::string& file, bool reads_all,
                                         const std::function<absl::Status()>& goes_on);
 

@@ -38,8 +38,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kTries = 20;  // of a folder that somebody else is just removing
-constexpr char kVersion[] = "2";
-constexpr std::chrono::milliseconds kPause(50);      // while another process unpacks a file
+constexpr char kVersion[] = "3";
+constexpr int kMostMade = 3;                     // times that a file is unpacked for one opening
+constexpr std::chrono::milliseconds kPause(50);  // while another process unpacks a file
 constexpr std::chrono::milliseconds kShortPause(1);  // while another one counts
 constexpr size_t kShownName = 100;                   // of a file's own name
 constexpr char kCount[] = ".used";                   // bytes of all unpacked files, as an int64_t
@@ -47,13 +48,22 @@ constexpr char kGone[] = ".gone-";                   // what is being removed be
 constexpr char kHeld[] = ".held";  // of a folder; each of its files has a byte, locked by readers
 constexpr size_t kMadeFrom = 32;   // of a file's name, before its own
 
+// The name of the file that an entry of a folder is the seal of (SealPath).
+std::optional<absl::string_view> SealedName(absl::string_view entry) {
+  if (!absl::ConsumePrefix(&entry, ".") || !absl::ConsumeSuffix(&entry, ".seal"))
+    return std::nullopt;
+  return entry;
+}
+
 int64_t BytesBelow(const fs::path& folder) {
   std::error_code error;
   int64_t bytes = 0;
   for (auto entry = fs::recursive_directory_iterator(folder, error);
        !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
     struct stat info;
-    if (lstat(entry->path().c_str(), &info) == 0 && S_ISREG(info.st_mode)) bytes += info.st_size;
+    if (!SealedName(entry->path().filename().native()).has_value() &&
+        lstat(entry->path().c_str(), &info) == 0 && S_ISREG(info.st_mode))
+      bytes += info.st_size;
   }
   return bytes;
 }
@@ -124,9 +134,16 @@ std::optional<absl::string_view> UnfinishedName(absl::string_view entry) {
   return entry;
 }
 
-// Removes what killed processes had begun to unpack, and nobody goes on with.
+// Removes what killed processes had begun to unpack, and nobody goes on with, and seals of nothing.
 void RemoveUnfinished(const fs::path& folder) {
   for (const fs::path& path : EntriesOf(folder)) {
+    const std::string name = path.filename();
+    std::error_code error;
+    // In this order: the one becomes the other.
+    if (const auto sealed = SealedName(name);
+        sealed.has_value() && !fs::exists(folder / absl::StrCat(".", *sealed, ".new"), error) &&
+        !fs::exists(folder / std::string(*sealed), error))
+      unlink(path.c_str());
     if (!UnfinishedName(path.filename().native()).has_value()) continue;
     const Fd file(open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     // Whoever writes it holds it (base/atomic_file.h), and makes it anew where it has gone.
@@ -239,26 +256,28 @@ absl::StatusOr<StagedFolder::File> StagedFolder::Make(
   file.name = absl::StrCat(made_from, "-", unpacked);
   const std::string target = absl::StrCat(path_, "/", file.name);
   FW_RETURN_IF_ERROR(Hold(file.name, goes_on));
-  while (true) {
+  for (int made = 0;;) {
     const absl::StatusOr<int64_t> proven = Prove(file.name, goes_on);
     if (proven.ok()) {
       file.bytes = *proven;
       return file;
     }
     if (!absl::IsNotFound(proven.status())) return proven.status();
-    if (unlink(target.c_str()) == 0) {
-      if (ClientLog().Admits("unpacked files that changed", LogLimiter::kNoSource))
-        spdlog::warn("{}: unpacking it again", std::string(proven.status().message()));
-    } else if (errno != ENOENT) {
-      return StorageError(errno, target);
+    if (made == kMostMade) {
+      return absl::DataLossError(
+          absl::StrCat(target,
+                       " does not hold what was just unpacked to it; cure: a state_dir on "
+                       "another disk"));
     }
     absl::Status written;
+    std::string digest;
+    struct stat unnamed = {};
     const absl::Status saved = WriteFileAtomically(target, [&](int fd) {
-      // Another one may have finished it before this one had the lock: what is read there already
-      // is never replaced.
-      written = access(target.c_str(), F_OK) == 0
-                    ? absl::AlreadyExistsError("it is there")
-                    : Write(from, path, made_from, form, target, fd, write, goes_on);
+      // Another one may have finished it before this one had the lock.
+      if (Prove(file.name, goes_on).ok()) return written = absl::AlreadyExistsError("it is there");
+      MakeWay(file.name);
+      written = Write(from, path, made_from, form, target, fd, write, goes_on, &digest);
+      if (fstat(fd, &unnamed) != 0) unnamed = {};
       return written;
     });
     if (absl::IsAlreadyExists(written)) continue;
@@ -269,13 +288,27 @@ absl::StatusOr<StagedFolder::File> StagedFolder::Make(
       continue;
     }
     FW_RETURN_IF_ERROR(saved);
+    SealNamed(target, digest, unnamed);
+    ++made;
   }
+}
+
+void StagedFolder::MakeWay(const std::string& name) const {
+  const std::string path = absl::StrCat(path_, "/", name);
+  if (access(path.c_str(), F_OK) != 0) return;
+  if (ClientLog().Admits("unpacked files that changed", LogLimiter::kNoSource))
+    spdlog::warn("{} is not what was unpacked: unpacking it again", path);
+  // Where somebody else reads it the new one takes its place in the end.
+  if (!LockByte(held_.get(), name, F_WRLCK)) return;
+  unlink(path.c_str());
+  LockByte(held_.get(), name, F_RDLCK);
 }
 
 absl::Status StagedFolder::Write(const Root& from, const std::string& path,
                                  const std::string& made_from, absl::string_view form,
                                  const std::string& target, int to, const WriteRecords& write,
-                                 const std::function<absl::Status()>& goes_on) const {
+                                 const std::function<absl::Status()>& goes_on,
+                                 std::string* digest) const {
   const std::string what = from.Describe(path);
   FW_ASSIGN_OR_RETURN(const Fd file, from.OpenFile(path, /*direct_io=*/false));
   // The path may lead to another file by now, and that one may be written to.
@@ -302,7 +335,14 @@ absl::Status StagedFolder::Write(const Root& from, const std::string& path,
   if (written.ok() || absl::IsInvalidArgument(written) || absl::IsDataLoss(written))
     FW_RETURN_IF_ERROR(prove());
   FW_RETURN_IF_ERROR(written);
-  return SealUnnamed(target, content.Hex());
+  *digest = content.Hex();
+  absl::Status sealed = SealUnnamed(target, *digest);
+  while (absl::IsAborted(sealed)) {
+    FW_RETURN_IF_ERROR(goes_on());
+    std::this_thread::sleep_for(kPause);
+    sealed = SealUnnamed(target, *digest);
+  }
+  return sealed;
 }
 
 absl::StatusOr<std::shared_ptr<const StagedFolder>> StagingArea::Open(const std::string& dataset,

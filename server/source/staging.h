@@ -84,7 +84,10 @@ class StagedFolder {
   // Writes and seals `target`, whose descriptor is `to`.
   absl::Status Write(const Root& from, const std::string& path, const std::string& made_from,
                      absl::string_view form, const std::string& target, int to,
-                     const WriteRecords& write, const std::function<absl::Status()>& goes_on) const;
+                     const WriteRecords& write, const std::function<absl::Status()>& goes_on,
+                     std::string* digest) const;
+  // Removes what stands there and is not what was unpacked, unless somebody else reads it.
+  void MakeWay(const std::string& name) const;
 
   StagingArea* const staging_;
   const std::string path_;
