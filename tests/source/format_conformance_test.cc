@@ -292,7 +292,9 @@ TEST_P(FormatConformance, AnIndexOfAnotherDatasetThanItsStampsIsUsedByNobody) {
         if (auto dataset = opener_.Open(small_.yaml); dataset.ok()) opened = *std::move(dataset);
         if (chosen < 0) looks = turned.looks();
       }
-      if (opened != nullptr && opened->LookAgain().ok()) EXPECT_EQ(Everything(*opened), good);
+      if (opened != nullptr && opened->LookAgain().ok()) {
+        EXPECT_EQ(Everything(*opened), good);
+      }
       const auto again = MustOpen();
       EXPECT_EQ(Everything(*again), good);
       EXPECT_TRUE(again->LookAgain().ok()) << again->LookAgain();

@@ -174,7 +174,9 @@ TEST_F(StagingTest, WhatIsNoLongerWhatWasUnpackedIsUnpackedAgain) {
       ASSERT_EQ(stat(file.c_str(), &info), 0);
       std::fstream(file, std::ios::in | std::ios::out).seekp(512) << "REC";
       const timespec times[2] = {info.st_atim, info.st_mtim};
-      if (how != "flipped") ASSERT_EQ(utimensat(AT_FDCWD, file.c_str(), times, 0), 0);
+      if (how != "flipped") {
+        ASSERT_EQ(utimensat(AT_FDCWD, file.c_str(), times, 0), 0);
+      }
     } else if (how == "cut") {
       std::filesystem::resize_file(file, 1000);
     } else if (how == "removed") {
