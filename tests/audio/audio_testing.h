@@ -132,7 +132,7 @@ struct Golden {
   Floats numbers;
 };
 inline std::map<std::string, Golden> ReadGolden() {
-  std::ifstream file(std::string(FEEDWATER_SOURCE_DIR) + "/tests/audio/golden/torchaudio.txt");
+  std::ifstream file(FEEDWATER_SOURCE_DIR "/tests/audio/golden/torchaudio.txt");
   std::map<std::string, Golden> all;
   std::string line;
   std::getline(file, line);
