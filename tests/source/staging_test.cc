@@ -236,7 +236,7 @@ TEST_F(StagingTest, WhatIsDamagedIsMadeOnceByThoseWhoFindItSo) {
       const auto opened = opener.MustOpen(kYaml);
       for (int i = 0; i < 20; ++i) {
         EXPECT_TRUE(opened->LookAgain().ok()) << opened->LookAgain();
-        EXPECT_EQ(FieldOf(*opened, 0, "bin"), "record 0");
+        EXPECT_THAT(ReadFields(*opened, 0), ::testing::Contains("record 0"));
         std::this_thread::sleep_for(std::chrono::milliseconds(5));
       }
     });
