@@ -1,7 +1,7 @@
-"""albumentations_ops.py FOLDER CPU [AVX2]: CPU seconds of one transform of Albumentations on a photo.
+"""albumentations_ops.py FOLDER CPU [AVX2]: CPU seconds of one transform of Albumentations.
 
 The first photos of FOLDER become images of 224x224 RGB bytes. Each line on standard input,
-"REPEATS NAME", is answered by the seconds for one image (suite/ops.py takes turns with op_times).
+"REPEATS NAME", is answered by the seconds for one of them (suite/ops.py takes turns with op_times).
 """
 
 from __future__ import annotations
