@@ -260,7 +260,7 @@ absl::StatusOr<std::shared_ptr<RecordCache>> Cache::Open(const std::string& name
     options.identity = name;
     options.disk_limit = request.disk_bytes;
     options.disk_quota = quotas.disk;
-    options.disk_budget = share != nullptr ? std::move(share) : options_.budget;
+    options.disk_budget = share != nullptr ? share : options_.budget;
     options.saver = saver_;
   }
   absl::StatusOr<std::shared_ptr<RecordCache>> cache = RecordCache::Open(std::move(options));
