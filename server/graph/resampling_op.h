@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/graph/geometry_op.h"
+#include "server/graph/joint_image.h"
 #include "server/graph/op_params.h"
 #include "server/graph/op_schema.h"
 
@@ -64,20 +65,8 @@ class ResamplingOp : public GeometryOp {
   const Interpolations interpolation_;
 };
 
-// The port of every ResamplingOp.
-template <typename P>
-OpSchema<P>&& ResamplingSchema(OpSchema<P>&& schema) {
-  return std::move(schema)
-      .Input({.field = "image",
-              .layouts = {Layout::kHWC},
-              .dtypes = {DType::kUInt8},
-              .doc = "The image, and what moves with it."})
-      .OutputLikeInput()
-      .Joint();
-}
-
-// The text of its parameter `interpolation`. Each op declares that one at its own place, since
-// digests and reference pages have parameters in the order of their declaration.
+// The text of a ResamplingOp's parameter `interpolation`. Each op declares it at its own place,
+// since digests and reference pages have parameters in the order of their declaration.
 inline constexpr char kInterpolationText[] =
     "nearest, bilinear, bicubic (both antialiased, as Pillow's) or opencv_linear; a list gives one "
     "per image and mask of 'in'.";

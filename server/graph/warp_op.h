@@ -6,6 +6,7 @@
 #include <string>
 
 #include "server/graph/joint_fields.h"
+#include "server/graph/joint_image.h"
 #include "server/graph/op_params.h"
 #include "server/graph/op_schema.h"
 #include "server/imaging/warp.h"
@@ -57,13 +58,7 @@ class WarpOp : public Op {
 // The port and the parameters of every WarpOp. `interpolation` is the op's own default.
 template <typename P>
 OpSchema<P>&& WarpSchema(OpSchema<P>&& schema) {
-  return std::move(schema)
-      .Input({.field = "image",
-              .layouts = {Layout::kHWC},
-              .dtypes = {DType::kUInt8},
-              .doc = "The image, and what moves with it."})
-      .OutputLikeInput()
-      .Joint()
+  return JointImageSchema(std::move(schema))
       .Randomness(Randomness::kPerSample)
       .template Param<std::string>(
           "interpolation", &P::interpolation,

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <optional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -29,13 +30,18 @@ std::string Text(absl::string_view digest, const struct stat& info) {
                       info.st_ctim.tv_nsec, "\n");
 }
 
-// Up to `limit` bytes from where the descriptor stands.
+// Up to `limit` bytes from where the descriptor stands. NotFound: the disk has lost them.
 absl::StatusOr<size_t> ReadSome(int fd, char* to, size_t limit, const std::string& what) {
   size_t done = 0;
   while (done < limit) {
     const ssize_t got = read(fd, to + done, limit - done);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return StorageError(errno, what);
+    if (got < 0) {
+      const int error = errno;
+      const absl::Status failed = StorageError(error, what);
+      const bool is_lost = error == EIO || error == EUCLEAN || error == EBADMSG;
+      return is_lost ? absl::NotFoundError(failed.message()) : failed;
+    }
     if (got == 0) break;
     done += static_cast<size_t>(got);
   }
@@ -56,19 +62,18 @@ absl::StatusOr<std::string> DigestOf(int fd, const std::string& what,
   std::vector<char> buffer(kBuffer);
   while (true) {
     FW_RETURN_IF_ERROR(goes_on());
-    const absl::StatusOr<size_t> got = ReadSome(fd, buffer.data(), buffer.size(), what);
-    if (!got.ok() && (errno == EIO || errno == EUCLEAN || errno == EBADMSG))
-      return absl::NotFoundError(got.status().message());  // the disk has lost it
-    if (!got.ok()) return got.status();
-    if (*got == 0) return digest.Hex();
-    digest.AddPart({buffer.data(), *got});
+    FW_ASSIGN_OR_RETURN(const size_t got, ReadSome(fd, buffer.data(), buffer.size(), what));
+    if (got == 0) return digest.Hex();
+    digest.AddPart({buffer.data(), got});
   }
 }
 
-bool IsFile(const struct stat& info, const std::string& path) {
+// What stands at the path, where it is this file still.
+std::optional<struct stat> StillAt(const std::string& path, const struct stat& file) {
   struct stat there;
-  return lstat(path.c_str(), &there) == 0 && there.st_dev == info.st_dev &&
-         there.st_ino == info.st_ino;
+  const bool is_it = lstat(path.c_str(), &there) == 0 && there.st_dev == file.st_dev &&
+                     there.st_ino == file.st_ino && there.st_size == file.st_size;
+  return is_it ? std::make_optional(there) : std::nullopt;
 }
 
 }  // namespace
@@ -83,11 +88,8 @@ absl::Status SealUnnamed(const std::string& file, absl::string_view digest) {
 }
 
 void SealNamed(const std::string& file, absl::string_view digest, const struct stat& unnamed) {
-  struct stat info;
-  if (lstat(file.c_str(), &info) != 0 || info.st_ino != unnamed.st_ino ||
-      info.st_dev != unnamed.st_dev || info.st_size != unnamed.st_size)
-    return;
-  WriteFileAtomically(SealPath(file), {Text(digest, info)}).IgnoreError();
+  const std::optional<struct stat> named = StillAt(file, unnamed);
+  if (named.has_value()) WriteFileAtomically(SealPath(file), {Text(digest, *named)}).IgnoreError();
 }
 
 absl::StatusOr<struct stat> ProveSealed(const std::string& file, bool reads_all,
@@ -109,10 +111,9 @@ absl::StatusOr<struct stat> ProveSealed(const std::string& file, bool reads_all,
     FW_ASSIGN_OR_RETURN(const std::string found, DigestOf(fd.get(), file, goes_on));
     struct stat after;
     if (StatNow(fd.get(), &after) != 0) return StorageError(errno, file);
-    const bool is_still = Text(digest, after) == Text(digest, info) && IsFile(info, file);
-    if (is_still && found != digest)
+    if (Text(digest, after) != Text(digest, info) || !StillAt(file, info).has_value()) continue;
+    if (found != digest)
       return absl::NotFoundError(absl::StrCat(file, " is not what was unpacked"));
-    if (!is_still) continue;
     // Without it the next proof reads the content again.
     WriteFileAtomically(SealPath(file), {Text(digest, info)}).IgnoreError();
     return info;

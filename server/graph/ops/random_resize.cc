@@ -43,7 +43,7 @@ class RandomResize : public ResamplingOp {
 };
 
 const OpRegistrar kRegistrar(
-    ResamplingSchema(
+    JointImageSchema(
         OpSchema<Params>("random_resize")
             .Summary("Scales the shorter side of an image to a size drawn from a range."))
         .Randomness(Randomness::kPerSample)

@@ -66,7 +66,7 @@ class RandomResizedCrop : public ResamplingOp {
 };
 
 const OpRegistrar kRegistrar(
-    ResamplingSchema(OpSchema<Params>("random_resized_crop")
+    JointImageSchema(OpSchema<Params>("random_resized_crop")
                          .Summary("Cuts out a part of random area and aspect ratio and resamples "
                                   "it to a fixed size."))
         .Randomness(Randomness::kPerSample)

@@ -53,7 +53,7 @@ class RandomShortSide : public ResamplingOp {
 };
 
 const OpRegistrar kRegistrar(
-    ResamplingSchema(
+    JointImageSchema(
         OpSchema<Params>("random_short_side")
             .Summary("Scales the shorter side of an image to a size drawn from a list."))
         .Randomness(Randomness::kPerSample)

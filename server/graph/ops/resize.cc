@@ -55,7 +55,7 @@ class Resize : public ResamplingOp {
 };
 
 const OpRegistrar kRegistrar(
-    ResamplingSchema(OpSchema<Params>("resize").Summary("Resamples an image to a new size."))
+    JointImageSchema(OpSchema<Params>("resize").Summary("Resamples an image to a new size."))
         .Required(
             "size", &Params::size,
             "One number: the shorter side, the other keeps the aspect ratio. Two: [height, width].",

@@ -51,7 +51,7 @@ class ScaleJitter : public ResamplingOp {
 };
 
 const OpRegistrar kRegistrar(
-    ResamplingSchema(
+    JointImageSchema(
         OpSchema<Params>("scale_jitter")
             .Summary(
                 "Scales an image to a random share of a target size and keeps its aspect ratio."))

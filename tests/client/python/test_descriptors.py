@@ -147,6 +147,7 @@ def interrupt(*_):
     raise KeyboardInterrupt
 
 def child():
+    os.close = real
     if not came:
         raise AssertionError("no interrupt")
     taken = []
@@ -157,17 +158,7 @@ def child():
 
 signal.signal(signal.SIGUSR1, interrupt)
 parent, os.close = os.getpid(), close
-child_of_it = os.fork()
-if child_of_it == 0:
-    os.close = real
-    try:
-        child()
-    except BaseException as error:
-        print(repr(error), flush=True)
-        os._exit(1)
-    os._exit(0)
-os.close = real
-assert os.waitpid(child_of_it, 0)[1] == 0
+in_child(child)
 """
     )
 
