@@ -143,6 +143,9 @@ namespace {
 struct SectionWord {
   absl::string_view word, is;
 };
+constexpr absl::string_view kBuckets =
+    "rows of differing number come without padding by `outputs: [{NAME: {max_rows: 100}}]`, and "
+    "`pad(rows=[32, 64, 128])` of the Python client fills them up to the smallest of these";
 constexpr SectionWord kSectionWords[] = {
     {"shuffle", "it is `sampler: {shuffle: full}`"},
     {"seed", "it is `sampler: {seed: 7}`"},
@@ -156,6 +159,8 @@ constexpr SectionWord kSectionWords[] = {
      "are filled up by `outputs: [{NAME: {pad_to: 100}}]`"},
     {"pad_to", "it is `outputs: [{NAME: {pad_to: 100}}]`"},
     {"padded_batch", "it is `batch: {size: 32}` and `outputs: [{NAME: {pad_to: 100}}]`"},
+    {"bucket", kBuckets},
+    {"bucket_by_sequence_length", kBuckets},
     {"max_rows", "it is `outputs: [{NAME: {max_rows: 100}}]`"},
     {"prefetch", "batches are made ahead of the trainer always, as many as the loader has `slots`"},
     {"cache", "it is `cache: {kind: decoded}`"}};

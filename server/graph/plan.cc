@@ -12,6 +12,7 @@
 #include "server/graph/op_ports.h"
 #include "server/graph/plan_impl.h"
 #include "server/graph/prefix.h"
+#include "server/graph/shared_decode.h"
 #include "server/graph/varying_rows.h"
 
 namespace feedwater::server {
@@ -64,6 +65,7 @@ absl::Status MakePrograms(const PipelineSpec& spec, int64_t classes, const PlanO
   plan->after.first_buffer = prefix.kept.size();
   PlaceValues(flow, nullptr, &plan->after);
   for (Program* program : {&plan->whole, &plan->before, &plan->after}) {
+    if (fuse) ShareDecodes(flow, program);
     for (Step& step : program->steps) step.format.stream &= options.stream;
   }
 
@@ -420,11 +422,15 @@ absl::Status Plan::FinishBatch(int64_t samples, uint64_t global_batch, PhiloxKey
 
 namespace {
 
-// "decode(fast_scale)", since it changes pixels. It does so only together with a resize: where none
-// is in the step, what stands between is named: colour ops, or what reads the image.
+// "decode(once, what 2 steps take of it)", or "decode(fast_scale)", since it changes pixels. It does
+// so only together with a resize: where none is in the step, what stands between is named: colour
+// ops, or what reads the image.
 std::string PartText(const Step& step, const Step::Part& part, const Dataflow& flow) {
   const DecodeOp* decode = part.op->AsDecode();
-  if (decode == nullptr || !decode->fast_scale()) return part.entry->name;
+  if (decode == nullptr || !decode->fast_scale()) {
+    if (step.views.empty()) return part.entry->name;
+    return absl::StrCat(part.entry->name, "(once, what ", step.views.size(), " steps take of it)");
+  }
   for (const Step::Part& other : step.parts) {
     const GeometryOp* op = other.op->AsGeometry();
     if (op != nullptr && op->resamples()) return absl::StrCat(part.entry->name, "(fast_scale)");

@@ -49,6 +49,10 @@ struct Step {
   bool has_points = false;
   bool needs_image = false;
   bool image_is_output = false;  // the image that point ops look at is changed where it comes out
+  // shared_decode.h. Of a decode: the steps that take parts of its image. Of one of these: the
+  // decode. Places in the program; empty and -1 otherwise.
+  std::vector<int> views;
+  int shared_decode = -1;
 };
 
 // A way through the graph, or through a part of it: from the values that a record's fields give to

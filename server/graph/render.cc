@@ -30,8 +30,11 @@ absl::Status RenderImage(const RenderSource& source, const Geometry& geometry,
     return DecodeInto(source.encoded, source.apply_orientation, sample.limits(), scaled, format,
                       out, sample.images(), source.values);
   }
-  return ResampleInto(source.pixels, source.size, source.channels, geometry, format, out,
-                      sample.images());
+  Geometry moved = geometry;
+  moved.crop.x -= source.part.x;
+  moved.crop.y -= source.part.y;
+  return ResampleInto(source.pixels, {source.part.width, source.part.height}, source.channels,
+                      moved, format, out, sample.images());
 }
 
 // Copies an image of the size of `placed` to its place on the canvas; `pixel` bytes for each pixel
@@ -205,6 +208,7 @@ absl::Status RenderTensor(const Tensor& source, const ImageTransform& transform,
   RenderSource pixels;
   pixels.pixels = source.as<const uint8_t>();
   pixels.size = ImageSizeOf(source.spec);
+  pixels.part = WholeOf(pixels.size);
   pixels.channels = static_cast<int>(ChannelsOf(source.spec));
   return Render(pixels, transform, PlainPixels(), out.data, sample);
 }

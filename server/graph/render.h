@@ -7,6 +7,8 @@
 
 namespace feedwater::server {
 
+inline Rect WholeOf(Size size) { return {0, 0, size.width, size.height}; }
+
 // What is rendered: a compressed image, or uint8 HWC pixels.
 struct RenderSource {
   absl::Span<const std::byte> encoded;
@@ -14,7 +16,8 @@ struct RenderSource {
   bool fast_scale = false;                 // of an encoded image
   PixelValues values = PixelValues::kRgb;  // of an encoded image, as many as it has channels
   const uint8_t* pixels = nullptr;         // null: encoded
-  Size size;
+  Rect part;                               // of the image that `pixels` are
+  Size size;                               // of the whole image
   int channels = 3;
 };
 

@@ -193,6 +193,8 @@ class Walk {
       is_bound |= own.is_bound;
       current = std::move(made);
     }
+    if (!step.views.empty())
+      rows = std::max(rows, CopiedRowBytes(MostSizeOf(current[0], plan_.limits)));
     // The codec keeps what it has of each for the next image.
     needs_.decoders = std::max(needs_.decoders, decoders);
     needs_.rows = std::max(needs_.rows, rows);

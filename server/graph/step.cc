@@ -96,34 +96,96 @@ absl::Status RenderInPasses(const RenderSource& source, const ImageTransform& tr
                       output.data, sample.images());
 }
 
-// Several ops at once: find the source's size, let every geometry op compose and every point op
-// append with its own draws, and render.
-absl::Status RunFused(const Step& step, const SampleRun& run, StepSample& sample) {
-  const Tensor& input = sample.inputs()[0];
-  const Step::Part& first = step.parts[0];
-  RenderSource source;
-  if (const DecodeOp* decode = first.op->AsDecode()) {
-    source.encoded = {input.data, input.bytes()};
-    source.apply_orientation = decode->apply_orientation();
-    source.fast_scale = decode->fast_scale();
-    source.values = decode->values();
-    source.channels = ChannelsOf(source.values);
-    absl::StatusOr<ImageInfo> info = ReadImageInfo(source.encoded, source.apply_orientation,
-                                                   sample.limits(), sample.images(), source.values);
-    if (!info.ok()) return Annotate(info.status(), first.entry->name);
-    source.size = info->size;
-  } else {
-    source.pixels = input.as<const uint8_t>();
-    source.size = ImageSizeOf(input.spec);
-    source.channels = static_cast<int>(ChannelsOf(input.spec));
-  }
-  ImageTransform transform(source.size);
+// Every geometry op of the step, with its own draws.
+absl::Status ComposeMoves(const Step& step, const SampleRun& run, ImageTransform* transform) {
   for (const Step::Part& part : step.parts) {
     const GeometryOp* op = part.op->AsGeometry();
     if (op == nullptr) continue;
-    const absl::Status composed = op->Compose(0, DrawsOf(part, run), sample.limits(), &transform);
-    if (!composed.ok()) return Annotate(composed, part.entry->name);
+    FW_RETURN_IF_ERROR(
+        Annotate(op->Compose(0, DrawsOf(part, run), run.plan.limits, transform), part.entry->name));
   }
+  return absl::OkStatus();
+}
+
+// `size` is left for the caller.
+RenderSource EncodedSource(const DecodeOp& decode, const Tensor& encoded) {
+  RenderSource source;
+  source.encoded = {encoded.data, encoded.bytes()};
+  source.apply_orientation = decode.apply_orientation();
+  source.values = decode.values();
+  source.channels = ChannelsOf(source.values);
+  return source;
+}
+
+RenderSource PixelSource(const Tensor& image) {
+  RenderSource source;
+  source.pixels = image.as<const uint8_t>();
+  source.size = ImageSizeOf(image.spec);
+  source.part = WholeOf(source.size);
+  source.channels = static_cast<int>(ChannelsOf(image.spec));
+  return source;
+}
+
+absl::Status ReadSize(StepSample& sample, RenderSource* source) {
+  FW_ASSIGN_OR_RETURN(const ImageInfo info,
+                      ReadImageInfo(source->encoded, source->apply_orientation, sample.limits(),
+                                    sample.images(), source->values));
+  source->size = info.size;
+  return absl::OkStatus();
+}
+
+// Decodes what the views take of the image (shared_decode.h).
+absl::Status RunSharedDecode(const Step& step, const SampleRun& run, StepSample& sample) {
+  RenderSource source = EncodedSource(*step.parts[0].op->AsDecode(), sample.inputs()[0]);
+  FW_RETURN_IF_ERROR(ReadSize(sample, &source));
+  SampleWorkspace::Impl& work = run.workspace;
+  work.parts.clear();
+  for (const int view : step.views) {
+    ImageTransform transform(source.size);
+    // One that the image does not fit says so when it is made.
+    if (!ComposeMoves(run.program.steps[view], run, &transform).ok()) continue;
+    if (transform.placed().width > 0) work.parts.push_back(transform.geometry().crop);
+  }
+  const auto value = static_cast<size_t>(step.out[0]);
+  if (work.shared.size() <= value) work.shared.resize(value + 1);
+  const Rect part = PartToDecode(source.size, work.parts, IsCoefficients(source.encoded));
+  work.shared[value] = {source.size, part};
+  work.values[value] = Tensor();
+  if (part.width == 0) return absl::OkStatus();
+  FW_ASSIGN_OR_RETURN(Tensor output,
+                      sample.Output(0, ImageSpec(DType::kUInt8, Layout::kHWC, part.height,
+                                                 part.width, source.channels)));
+  ImageTransform cut(source.size);
+  cut.Crop(part);
+  return Render(source, cut, PlainPixels(), output.data, sample);
+}
+
+// Several ops at once, or one that takes a part of a shared decode: find the source's size, let
+// every geometry op compose and every point op append with its own draws, and render.
+absl::Status RunFused(const Step& step, const SampleRun& run, StepSample& sample) {
+  const Tensor& input = sample.inputs()[0];
+  const Step::Part* first = &step.parts[0];
+  RenderSource source;
+  if (step.shared_decode >= 0) {
+    const SharedImage& shared = run.workspace.shared[static_cast<size_t>(step.in[0])];
+    if (shared.part.width > 0) {
+      source = PixelSource(input);
+      source.part = shared.part;
+    } else {
+      const Step& decode = run.program.steps[static_cast<size_t>(step.shared_decode)];
+      first = &decode.parts[0];
+      source = EncodedSource(*first->op->AsDecode(), run.workspace.values[decode.in[0]]);
+    }
+    source.size = shared.size;
+  } else if (const DecodeOp* decode = first->op->AsDecode()) {
+    source = EncodedSource(*decode, input);
+    source.fast_scale = decode->fast_scale();
+    FW_RETURN_IF_ERROR(Annotate(ReadSize(sample, &source), first->entry->name));
+  } else {
+    source = PixelSource(input);
+  }
+  ImageTransform transform(source.size);
+  FW_RETURN_IF_ERROR(ComposeMoves(step, run, &transform));
   PointProgram& program = sample.points();
   program.Begin(source.channels);
   for (const Step::Part& part : step.parts) {
@@ -135,20 +197,21 @@ absl::Status RunFused(const Step& step, const SampleRun& run, StepSample& sample
       sample.Output(0, ImageSpec(planned.dtype, planned.layout, transform.size().height,
                                  transform.size().width, program.channels())));
   if (!program.is_one_pass()) {
-    return Annotate(RenderInPasses(source, transform, step, output, sample), first.entry->name);
+    return Annotate(RenderInPasses(source, transform, step, output, sample), first->entry->name);
   }
   PixelFormat format = step.format;
   program.Start();
   if (!program.is_empty()) format.edit = &program;
-  return Annotate(Render(source, transform, format, output.data, sample), first.entry->name);
+  return Annotate(Render(source, transform, format, output.data, sample), first->entry->name);
 }
 
 }  // namespace
 
 absl::Status RunStep(const Step& step, const SampleRun& run) {
   StepSample sample(step, run);
-  if (step.parts.size() > 1) return RunFused(step, run, sample);
+  if (step.parts.size() > 1 || step.shared_decode >= 0) return RunFused(step, run, sample);
   const Step::Part& part = step.parts[0];
+  if (!step.views.empty()) return Annotate(RunSharedDecode(step, run, sample), part.entry->name);
   return Annotate(part.op->Run(sample, DrawsOf(part, run)), part.entry->name);
 }
 

@@ -13,6 +13,7 @@
 #include "server/codec/image.h"
 #include "server/graph/op.h"
 #include "server/graph/plan.h"
+#include "server/graph/shared_decode.h"
 #include "server/imaging/point_program.h"
 
 namespace feedwater::server {
@@ -46,6 +47,8 @@ struct SampleWorkspace::Impl {
   std::vector<GrowingBuffer> spares;   // and what it asks for by number
   std::vector<Tensor> values;          // of the sample under way, by the plan's value numbers
   std::vector<Tensor> inputs;          // of the op that runs
+  std::vector<SharedImage> shared;     // of the sample under way, by the plan's value numbers
+  std::vector<Rect> parts;             // of the image that is to be shared
   int64_t sample_id = 0, position = 0;
   bool is_real = true;
   std::vector<BatchField> batch_inputs, batch_outputs;

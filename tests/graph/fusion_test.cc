@@ -134,7 +134,7 @@ TEST(Fusion, TwoViewsOfOneImageDecodeItOnce) {
           "- decode\n- random_resized_crop: {out: a, size: 8}\n- random_horizontal_flip: {in: a}\n"
           "- random_resized_crop: {out: b, size: 8}",
           "[a, b]"),
-      ElementsAre("decode -> image uint8[?,?,3] HWC",
+      ElementsAre("decode(once, what 2 steps take of it) -> image uint8[?,?,3] HWC",
                   "random_resized_crop+random_horizontal_flip -> a uint8[8,8,3] HWC",
                   "random_resized_crop -> b uint8[8,8,3] HWC"));
 }

@@ -74,7 +74,7 @@ TEST(SamplePipelines, TenViewsDecodeOnce) {
   const auto plan = Plan::Create(Read("dino"), record.fields(), 10);
   ASSERT_TRUE(plan.ok()) << plan.status();
   const std::vector<std::string> steps = (*plan)->Describe();
-  EXPECT_EQ(steps[0], "decode -> image uint8[?,?,3] HWC");
+  EXPECT_EQ(steps[0], "decode(once, what 10 steps take of it) -> image uint8[?,?,3] HWC");
   EXPECT_EQ(std::count_if(steps.begin(), steps.end(),
                           [](const std::string& step) { return step.starts_with("decode"); }),
             1);
@@ -88,7 +88,8 @@ TEST(SamplePipelines, TwoViewsDecodeOnceAndDiffer) {
   const auto result = RunPlan(**plan, record);
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_NE((*result)[0], (*result)[1]);
-  EXPECT_EQ((*plan)->Describe()[0], "decode -> image uint8[?,?,3] HWC");
+  EXPECT_EQ((*plan)->Describe()[0],
+            "decode(once, what 2 steps take of it) -> image uint8[?,?,3] HWC");
 }
 
 }  // namespace

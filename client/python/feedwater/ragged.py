@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Optional, Protocol, Union, overload
 
 import numpy as np
@@ -81,15 +81,16 @@ class Ragged(Sequence[Any]):
         """Return the rows of each sample as lists of Python's numbers."""
         return [rows.tolist() for rows in self]
 
-    def pad(self, value: Any = 0, rows: Optional[int] = None) -> Any:
+    def pad(self, value: Any = 0, rows: Union[int, Iterable[int], None] = None) -> Any:
         """Return one array, shape ``(samples, rows, ...)``.
 
         Parameters
         ----------
         value : number
             Stands behind the rows of samples that have fewer.
-        rows : int, optional
-            Default: as many as the sample with the most has.
+        rows : int or iterable of int, optional
+            Default: as many as the sample with the most has. Of several (buckets): the smallest
+            number that is enough, so that a compiler sees few shapes.
 
         Raises
         ------
@@ -98,7 +99,11 @@ class Ragged(Sequence[Any]):
         """
         counts = [end - begin for begin, end in zip(self._bounds, self._bounds[1:])]
         most = max(counts, default=0)
-        rows = most if rows is None else rows
+        if rows is None:
+            rows = most
+        elif isinstance(rows, Iterable):
+            buckets = sorted(rows)
+            rows = next((bucket for bucket in buckets if bucket >= most), max(buckets, default=0))
         if most > rows:
             raise errors.InvalidArgument(f"a sample has {most} rows, more than the {rows} of pad()")
         shape = (len(self), rows, *self.values.shape[1:])

@@ -64,6 +64,16 @@ def test_padding_makes_one_array(kind):
         boxes.pad(rows=1)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_padding_takes_the_smallest_bucket_that_is_enough(kind):
+    boxes = converted(kind)
+    for buckets, rows in (((1, 2, 4), 2), ([8, 4], 4), (range(3, 9), 3)):
+        assert boxes.pad(rows=buckets).shape == (3, rows, 2), buckets
+    for buckets in ([1], []):
+        with pytest.raises(InvalidArgument, match=f"more than the {len(buckets)} of pad"):
+            boxes.pad(rows=buckets)
+
+
 def test_without_samples_it_is_empty():
     nothing = Ragged(np.zeros((0, 4)), np.zeros(1, dtype=np.int64))
     assert len(nothing) == 0 and list(nothing) == [] and nothing.pad().shape == (0, 0, 4)
