@@ -56,7 +56,8 @@ int64_t FramesOfTable(absl::Span<const uint8_t> frame, size_t side_bytes) {
   };
   if (is(xing, "Xing") || is(xing, "Info"))
     return (frame[xing + 7] & 1) != 0 ? Big32(&frame[xing + 8]) : 0;
-  return is(vbri, "VBRI") ? Big32(&frame[vbri + 14]) : -1;
+  if (is(vbri, "VBRI")) return Big32(&frame[vbri + 14]);
+  return -1;
 }
 
 // How many bytes of tags begin here; 0: none.
@@ -64,8 +65,8 @@ size_t TagBytes(absl::Span<const uint8_t> rest) {
   const auto is = [&](const char* name, size_t least) {
     return rest.size() >= least && std::memcmp(rest.data(), name, std::strlen(name)) == 0;
   };
+  if (is("TAG+", 227 + 128)) return 227;  // before a TAG, as which it begins, too
   if (is("TAG", 128)) return 128;
-  if (is("TAG+", 227)) return 227;
   if (is("ID3", 10)) {
     size_t bytes = 0;
     for (size_t i = 6; i < 10; ++i) bytes = bytes << 7 | (rest[i] & 0x7f);

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 namespace feedwater::server {
 namespace {
 
@@ -11,10 +13,18 @@ using arrow::Type;
 constexpr size_t kMaxDepth = 32;
 constexpr size_t kMaxTypeText = 200, kMaxNameBytes = 4 << 10;
 
-std::string TypeText(const DataType& type) {
-  std::string text = type.ToString();
-  if (text.size() > kMaxTypeText) text = text.substr(0, kMaxTypeText) + "...";
-  return text;
+// Where the text is too long the names of lists' items are left out, since units of time stand
+// behind them, which columns are compared by.
+std::string TypeText(const DataType& given) {
+  std::string text = given.ToString();
+  if (text.size() <= kMaxTypeText) return text;
+  const DataType* type = &StorageOf(given);
+  std::string lists;
+  for (size_t depth = 0; depth < kMaxDepth && arrow::is_list_like(type->id()); ++depth) {
+    absl::StrAppend(&lists, type->name(), "<");
+    type = &StorageOf(*type->field(0)->type());
+  }
+  return absl::StrCat(lists, type->ToString().substr(0, kMaxTypeText), "...");
 }
 
 // Adds the axes of a list's items; what stands in `trouble` otherwise.

@@ -422,9 +422,9 @@ absl::Status Plan::FinishBatch(int64_t samples, uint64_t global_batch, PhiloxKey
 
 namespace {
 
-// "decode(once, what 2 steps take of it)", or "decode(fast_scale)", since it changes pixels. It does
-// so only together with a resize: where none is in the step, what stands between is named: colour
-// ops, or what reads the image.
+// "decode(once, what 2 steps take of it)", or "decode(fast_scale)", since it changes pixels. It
+// does so only together with a resize: where none is in the step, what stands between is named:
+// colour ops, or what reads the image.
 std::string PartText(const Step& step, const Step::Part& part, const Dataflow& flow) {
   const DecodeOp* decode = part.op->AsDecode();
   if (decode == nullptr || !decode->fast_scale()) {

@@ -310,8 +310,30 @@ TEST(AudioStream, TagsOfMp3AreLeftOut) {
   const auto with = Decode(tagged), without = Decode(plain);
   ASSERT_TRUE(with.ok()) << with.status();
   EXPECT_EQ(*with, *without);
+  Bytes enhanced(227, ' ');
+  std::memcpy(enhanced.data(), "TAG+", 4);
+  tagged.insert(tagged.end() - 128, enhanced.begin(), enhanced.end());
+  const auto with_both = Decode(tagged);
+  ASSERT_TRUE(with_both.ok()) << with_both.status();
+  EXPECT_EQ(*with_both, *without);
   tagged.push_back('?');
   EXPECT_THAT(Refusal(tagged), HasSubstr("MP3"));
+}
+
+// As encoders write it that know no table of frames, and as pieces of a stream are.
+TEST(AudioStream, AnMp3NeedsNoTableInItsFirstFrame) {
+  const Bytes file =
+      EncodedAudio(SF_FORMAT_MPEG | SF_FORMAT_MPEG_LAYER_III, 16000, Sine(440, 16000, 16000));
+  const auto next = std::search(file.begin() + 4, file.end(), file.begin(), file.begin() + 2);
+  ASSERT_NE(next, file.end());
+  const std::string table(file.begin(), next);
+  ASSERT_THAT(table, AnyOf(HasSubstr("Xing"), HasSubstr("Info")));
+  const auto whole = Decode(file), sound = Decode(Bytes(next, file.end()));
+  ASSERT_TRUE(whole.ok() && sound.ok()) << whole.status() << sound.status();
+  // The table says which samples at the ends the encoder has added: without it they are there.
+  EXPECT_GE(sound->size(), whole->size());
+  EXPECT_LE(sound->size(), whole->size() + 3 * 1152);
+  EXPECT_THAT(Refusal(Bytes(next, file.end() - 10)), HasSubstr("cut off"));
 }
 
 }  // namespace
