@@ -131,10 +131,9 @@ void PixelWriter::Finish() const {
   if (format_.stream) hwy::FlushStream();
 }
 
-void PixelWriter::WriteInterleaved(int y, const uint8_t* pixels) {
+uint8_t* PixelWriter::InterleavedRow(int y) const {
   const size_t row = flip_vertical_ ? height_ - 1 - y : y;
-  const size_t bytes = static_cast<size_t>(width_) * channels_;
-  std::memcpy(out_ + row * bytes, pixels, bytes);
+  return reinterpret_cast<uint8_t*>(out_) + row * static_cast<size_t>(width_) * channels_;
 }
 
 }  // namespace feedwater::server

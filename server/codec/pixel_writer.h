@@ -27,8 +27,8 @@ class PixelWriter {
 
   size_t HeldBytes() const { return planes_.capacity(); }
 
-  // The same for interleaved pixels when IsPlainBytes().
-  void WriteInterleaved(int y, const uint8_t* pixels);
+  // Where the caller writes the same row itself, interleaved, when IsPlainBytes().
+  uint8_t* InterleavedRow(int y) const;
   bool IsPlainBytes() const {
     return !format_.planar && !format_.affine && format_.type == PixelType::kUInt8 &&
            format_.edit == nullptr;

@@ -63,25 +63,62 @@ void Interleave3F32(const float* planes, size_t plane, size_t count, float* out)
   Interleave3(planes, plane, count, out);
 }
 
+// Where the bytes of a step come from: of one vector, by the size of a pixel; and of three vectors,
+// which are 16 pixels of three bytes, by the vector written and the vector read. 0x80: from none.
+struct MirrorPlaces {
+  static constexpr size_t kStep = 16, kThree = 3 * kStep;
+  alignas(kStep) uint8_t one[kStep + 1][kStep] = {};
+  alignas(kStep) uint8_t three[3][3][kStep] = {};
+
+  constexpr MirrorPlaces() {
+    for (size_t size = 1; size <= kStep; ++size) {
+      const size_t whole = kStep / size * size;
+      for (size_t i = 0; i < whole; ++i)
+        one[size][kStep - whole + i] =
+            static_cast<uint8_t>(whole - size - i / size * size + i % size);
+    }
+    for (size_t i = 0; i < kThree; ++i) {
+      const size_t from = kThree - 3 - i / 3 * 3 + i % 3;
+      for (size_t in = 0; in < 3; ++in) {
+        three[i / kStep][in][i % kStep] =
+            from / kStep == in ? static_cast<uint8_t>(from % kStep) : 0x80;
+      }
+    }
+  }
+};
+constexpr MirrorPlaces kMirrorPlaces;
+
+// Reads forwards: the processor then fetches ahead what is not in its caches.
 void Mirror(const uint8_t* HWY_RESTRICT pixels, size_t count, size_t size,
             uint8_t* HWY_RESTRICT out) {
   const size_t bytes = count * size;
   size_t done = 0;
 #if HWY_TARGET != HWY_SCALAR
-  constexpr size_t kStep = 16;
-  if (const size_t whole = kStep / size * size; whole > 0) {
-    const hn::FixedTag<uint8_t, kStep> d;
-    HWY_ALIGN uint8_t from[kStep] = {};
-    for (size_t i = 0; i < whole; ++i) from[i] = kStep - size - i / size * size + i % size;
-    const auto places = hn::Load(d, from);
-    // What lies behind the whole pixels is written over by the next ones.
+  constexpr size_t kStep = MirrorPlaces::kStep, kThree = MirrorPlaces::kThree;
+  const hn::FixedTag<uint8_t, kStep> d;
+  for (; size == 3 && done + kThree <= bytes; done += kThree) {
+    const uint8_t* const from = pixels + done;
+    const auto a = hn::LoadU(d, from), b = hn::LoadU(d, from + kStep),
+               c = hn::LoadU(d, from + 2 * kStep);
+    for (size_t k = 0; k < 3; ++k) {
+      const auto& places = kMirrorPlaces.three[k];
+      const auto outer = hn::Or(hn::TableLookupBytesOr0(a, hn::Load(d, places[0])),
+                                hn::TableLookupBytesOr0(c, hn::Load(d, places[2])));
+      const auto inner = hn::TableLookupBytesOr0(b, hn::Load(d, places[1]));
+      hn::StoreU(hn::Or(outer, inner), d, out + bytes - done - kThree + k * kStep);
+    }
+  }
+  if (size <= kStep) {
+    const auto places = hn::Load(d, kMirrorPlaces.one[size]);
+    const size_t whole = kStep / size * size;
+    // What lies before the whole pixels is written over by the next ones.
     for (; done + kStep <= bytes; done += whole) {
-      const auto last = hn::LoadU(d, pixels + bytes - done - kStep);
-      hn::StoreU(hn::TableLookupBytes(last, places), d, out + done);
+      const auto next = hn::LoadU(d, pixels + done);
+      hn::StoreU(hn::TableLookupBytes(next, places), d, out + bytes - done - kStep);
     }
   }
 #endif
-  for (; done < bytes; done += size) std::memcpy(out + done, pixels + bytes - done - size, size);
+  for (; done < bytes; done += size) std::memcpy(out + bytes - done - size, pixels + done, size);
 }
 
 using DF32 = hn::Rebind<float, DI32>;

@@ -135,12 +135,20 @@ absl::Status Resampler::RunPicked(RowSource& source) {
 
 void Resampler::PickRow(const uint8_t* row, int y) {
   const size_t width = x_.count;
+  if (contiguous_ && writer_.IsPlainBytes()) {
+    uint8_t* const to = writer_.InterleavedRow(y);
+    if (reversed_) {
+      planes_->mirror(row, width, channels_, to);
+    } else {
+      std::memcpy(to, row, width * channels_);
+    }
+    return;
+  }
   const bool by_row = contiguous_ && reversed_;
   if (by_row) {
     planes_->mirror(row, width, channels_, mirrored_);
     row = mirrored_;
   }
-  if (contiguous_ && writer_.IsPlainBytes()) return writer_.WriteInterleaved(y, row);
   if (contiguous_ && channels_ == 3) {
     planes_->deinterleave3(row, width, plane_, finished_);
   } else {

@@ -188,6 +188,8 @@ void Bilinear(const WarpSource& source, const WarpPlaces& places, size_t count, 
   const auto* const bottom_row = reinterpret_cast<const uint64_t*>(source.pixels + stride);
   const bool is_wide = source.width < kReach || source.height < 2 ||
                        static_cast<uint64_t>(stride) * source.height > 0xFFFFFFFFu;
+  uint32_t fill = 0;
+  std::memcpy(&fill, source.fill, C);
   HWY_ALIGN uint32_t pixels[kWarpBlock];
   for (size_t i = 0; i < count; i += n) {
     const auto u = hn::Sub(hn::Load(di32, places.x + i), half);
@@ -196,6 +198,15 @@ void Bilinear(const WarpSource& source, const WarpPlaces& places, size_t count, 
     const auto inside = hn::And(hn::Eq(column, hn::Min(hn::Max(column, zero), last_x)),
                                 hn::Eq(row, hn::Min(hn::Max(row, zero), last_y)));
     if (is_wide || !hn::AllTrue(di32, inside)) {
+      const auto x = hn::ShiftRight<kWarpBits>(hn::Load(di32, places.x + i));
+      const auto y = hn::ShiftRight<kWarpBits>(hn::Load(di32, places.y + i));
+      const auto shown =
+          hn::And(hn::Eq(x, hn::Min(hn::Max(x, zero), hn::Set(di32, source.width - 1))),
+                  hn::Eq(y, hn::Min(hn::Max(y, zero), hn::Set(di32, source.height - 1))));
+      if (hn::AllFalse(di32, shown)) {
+        hn::Store(hn::Set(d32, fill), d32, pixels + i);
+        continue;
+      }
       for (size_t k = i; k < std::min(i + n, count); ++k) {
         BilinearPixel<C>(source, places.x[k], places.y[k], reinterpret_cast<uint8_t*>(pixels + k));
       }
