@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "server/base/status.h"
@@ -44,30 +45,59 @@ bool FromByteAlphabet(absl::string_view token, std::string* bytes) {
   return true;
 }
 
-absl::StatusOr<std::unique_ptr<Bpe>> Bpe::Create(const Vocabulary& written, const MergeList& merges,
-                                                 bool ignore_merges) {
+absl::StatusOr<std::unique_ptr<Bpe>> Bpe::Create(Vocabulary written, const MergeList& merges,
+                                                 const BpeRules& rules) {
   auto bpe = std::make_unique<Bpe>();
-  std::string bytes;
+  bpe->single_ids_.fill(-1);
   bpe->byte_ids_.fill(-1);
-  bpe->bytes_.Reserve(written.size(), 0);
+  bpe->is_byte_level_ = rules.is_byte_level;
+  bpe->max_id_ = written.max_id();
+  FW_RETURN_IF_ERROR(rules.is_byte_level ? bpe->AddBytes(written)
+                                         : bpe->AddCharacters(std::move(written), rules));
+  FW_RETURN_IF_ERROR(bpe->AddMerges(merges));
+  bpe->FindWholeWords(rules.ignore_merges);
+  return bpe;
+}
+
+absl::Status Bpe::AddBytes(const Vocabulary& written) {
+  std::string bytes;
+  tokens_.Reserve(written.size(), 0);
   for (size_t i = 0; i < written.size(); ++i) {
     // What is not written in the alphabet is no outcome of merges: it stands in added_tokens, too.
     if (!FromByteAlphabet(written.token(i), &bytes) || bytes.empty()) continue;
-    FW_RETURN_IF_ERROR(bpe->bytes_.Add(bytes, written.id(i)));
-    if (bytes.size() == 1) bpe->byte_ids_[static_cast<unsigned char>(bytes[0])] = written.id(i);
+    FW_RETURN_IF_ERROR(tokens_.Add(bytes, written.id(i)));
+    if (bytes.size() == 1) single_ids_[static_cast<unsigned char>(bytes[0])] = written.id(i);
   }
-  FW_RETURN_IF_ERROR(bpe->bytes_.Finish());
-  bpe->max_id_ = written.max_id();
+  FW_RETURN_IF_ERROR(tokens_.Finish());
   for (size_t byte = 0; byte < 256; ++byte) {
-    if (bpe->byte_ids_[byte] >= 0) continue;
+    if (single_ids_[byte] >= 0) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("model.vocab has no token for byte ", byte,
                      ", so that texts with it have no ids; train with "
                      "initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet()"));
   }
-  FW_RETURN_IF_ERROR(bpe->AddMerges(merges));
-  bpe->FindWholeWords(ignore_merges);
-  return bpe;
+  return absl::OkStatus();
+}
+
+absl::Status Bpe::AddCharacters(Vocabulary written, const BpeRules& rules) {
+  tokens_ = std::move(written);
+  for (size_t byte = 0; byte < 128; ++byte) {
+    const char character = static_cast<char>(byte);
+    single_ids_[byte] = tokens_.Find({&character, 1});
+  }
+  if (rules.byte_fallback) byte_ids_ = ByteTokens(tokens_);
+  fuses_unknown_ = rules.fuses_unknown;
+  if (rules.unknown.empty()) return absl::OkStatus();
+  unknown_ = tokens_.Find(rules.unknown);
+  if (unknown_ >= 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("model has unk_token '", Printable(rules.unknown),
+                                                 "', which model.vocab does not have"));
+}
+
+bool Bpe::TextOf(absl::string_view token, std::string* text) const {
+  if (is_byte_level_) return FromByteAlphabet(token, text);
+  *text = std::string(token);
+  return true;
 }
 
 absl::Status Bpe::AddMerges(const MergeList& merges) {
@@ -79,9 +109,11 @@ absl::Status Bpe::AddMerges(const MergeList& merges) {
       return absl::InvalidArgumentError(absl::StrCat("model.merges[", rank, "] '", Printable(first),
                                                      " ", Printable(second), "' ", why));
     };
-    if (!FromByteAlphabet(first, &left) || !FromByteAlphabet(second, &right))
+    if (first.empty() || second.empty()) return wrong("has an empty part");
+    if (!TextOf(first, &left) || !TextOf(second, &right))
       return wrong("is not written in the alphabet of ByteLevel");
-    const int32_t a = bytes_.Find(left), b = bytes_.Find(right), made = bytes_.Find(left + right);
+    const int32_t a = tokens_.Find(left), b = tokens_.Find(right),
+                  made = tokens_.Find(left + right);
     if (a < 0 || b < 0 || made < 0)
       return wrong("has a part, or makes a token, that model.vocab does not have");
     if (!merges_.emplace(PairKey(a, b), Merge{static_cast<int32_t>(rank), made}).second)
@@ -100,34 +132,92 @@ void Bpe::FindWholeWords(bool ignore_merges) {
   clock.Begin(/*limit_ms=*/3'600'000, /*gone=*/nullptr);
   IdSink nowhere(nullptr, 0, Truncation::kRight);
   Encoding encoding{none, clock, nowhere};
-  for (size_t i = 0; i < bytes_.size(); ++i) {
-    const absl::string_view token = bytes_.token(i);
+  for (size_t i = 0; i < tokens_.size(); ++i) {
+    const absl::string_view token = tokens_.token(i);
     if (token.size() > kMostWholeWordBytes) continue;
-    is_whole_[static_cast<size_t>(bytes_.id(i))] = MergeAll(token, symbols, heap, &encoding) &&
-                                                   symbols[0].after < 0 &&
-                                                   symbols[0].id == bytes_.id(i);
+    int32_t size = 0;
+    Begin(token, [&](int32_t id) {
+      symbols[size++].id = id;
+      return true;
+    });
+    is_whole_[static_cast<size_t>(tokens_.id(i))] =
+        size > 0 && MergeAll(symbols, size, heap, &encoding) && symbols[0].after < 0 &&
+        symbols[0].id == tokens_.id(i);
   }
 }
 
 int32_t Bpe::Find(absl::string_view token) const {
+  if (!is_byte_level_) return tokens_.Find(token);
   std::string bytes;
-  return FromByteAlphabet(token, &bytes) ? bytes_.Find(bytes) : -1;
+  return FromByteAlphabet(token, &bytes) ? tokens_.Find(bytes) : -1;
 }
 
-int64_t Bpe::ScratchBytes(int64_t word_bytes) const {
-  return word_bytes * static_cast<int64_t>(sizeof(Symbol) + 3 * sizeof(uint64_t)) + 64;
+int64_t Bpe::ScratchBytes(int64_t bytes, int64_t characters) const {
+  return (is_byte_level_ ? bytes : characters) *
+             static_cast<int64_t>(sizeof(Symbol) + 3 * sizeof(uint64_t)) +
+         64;
+}
+
+// In the order of tokenizers: bytes that a character falls back to stand before what is unknown
+// before it and not yet put.
+template <typename Put>
+bool Bpe::Begin(absl::string_view word, Put put) const {
+  if (is_byte_level_) {
+    return std::all_of(word.begin(), word.end(), [&](char byte) {
+      return put(single_ids_[static_cast<unsigned char>(byte)]);
+    });
+  }
+  bool waits = false;  // an unknown one
+  for (size_t at = 0; at < word.size();) {
+    const size_t from = at;
+    const int32_t code = NextCharacter(word, &at);
+    const absl::string_view character = word.substr(from, at - from);
+    const int32_t id =
+        code < 128 ? single_ids_[static_cast<size_t>(code)] : tokens_.Find(character);
+    if (id >= 0) {
+      if (std::exchange(waits, false) && !put(unknown_)) return false;
+      if (!put(id)) return false;
+      continue;
+    }
+    const auto byte_id = [&](char byte) { return byte_ids_[static_cast<unsigned char>(byte)]; };
+    if (std::all_of(character.begin(), character.end(),
+                    [&](char byte) { return byte_id(byte) >= 0; })) {
+      for (const char byte : character) {
+        if (!put(byte_id(byte))) return false;
+      }
+    } else if (unknown_ >= 0 && std::exchange(waits, true) && !fuses_unknown_) {
+      if (!put(unknown_)) return false;
+    }
+  }
+  return !waits || put(unknown_);
 }
 
 bool Bpe::Encode(absl::string_view word, Encoding* encoding) const {
-  if (word.size() <= bytes_.max_token_bytes()) {
-    const int32_t id = bytes_.Find(word);
+  if (word.size() <= tokens_.max_token_bytes()) {
+    const int32_t id = tokens_.Find(word);
     if (id >= 0 && is_whole_[static_cast<size_t>(id)]) return encoding->ids.Add(id);
   }
   const ScratchFrame frame(&encoding->scratch);
-  auto* const symbols = encoding->scratch.Take<Symbol>(word.size());
-  auto* const heap = encoding->scratch.Take<uint64_t>(3 * word.size());
+  size_t size = 0;
+  const auto count = [&](int32_t /*id*/) {
+    return ++size % kLooksEvery != 0 || encoding->InTime();
+  };
+  if (is_byte_level_) {
+    size = word.size();
+  } else if (!Begin(word, count)) {
+    return false;
+  }
+  auto* const symbols = size > INT32_MAX ? nullptr : encoding->scratch.Take<Symbol>(size);
+  auto* const heap = encoding->scratch.Take<uint64_t>(3 * size);
   if (symbols == nullptr || heap == nullptr) return encoding->NoRoom();
-  if (!MergeAll(word, symbols, heap, encoding)) return false;
+  size = 0;
+  const auto write = [&](int32_t id) {
+    symbols[size].id = id;
+    return ++size % kLooksEvery != 0 || encoding->InTime();
+  };
+  if (!Begin(word, write)) return false;
+  if (size == 0) return true;
+  if (!MergeAll(symbols, static_cast<int32_t>(size), heap, encoding)) return false;
   for (int32_t i = 0; i >= 0; i = symbols[i].after) {
     if (!encoding->ids.Add(symbols[i].id)) return false;
   }
@@ -136,12 +226,10 @@ bool Bpe::Encode(absl::string_view word, Encoding* encoding) const {
 
 // The heap holds rank and place of each pair that can be put together, the first to be on top. An
 // entry counts only if the pair at its place still has that rank.
-bool Bpe::MergeAll(absl::string_view word, Symbol* symbols, uint64_t* heap,
-                   Encoding* encoding) const {
-  const auto size = static_cast<int32_t>(word.size());
+bool Bpe::MergeAll(Symbol* symbols, int32_t size, uint64_t* heap, Encoding* encoding) const {
   for (int32_t i = 0; i < size; ++i) {
-    symbols[i] = {byte_ids_[static_cast<unsigned char>(word[static_cast<size_t>(i)])], i - 1,
-                  i + 1 < size ? i + 1 : -1};
+    symbols[i].before = i - 1;
+    symbols[i].after = i + 1 < size ? i + 1 : -1;
   }
   size_t entries = 0;
   const auto merge_at = [&](int32_t place) -> const Merge* {

@@ -1,5 +1,6 @@
-// Byte-level byte pair encoding, as of GPT-2, RoBERTa and Llama 3: a word begins as its bytes, and
-// the pair that was learnt first is put together, again and again. O(n log n) of a word's bytes.
+// Byte pair encoding: a word begins as its bytes (GPT-2, RoBERTa, Llama 3) or its characters (Llama
+// 2, Gemma), and the pair that was learnt first is put together, again and again. O(n log n) of a
+// word's bytes.
 #pragma once
 
 #include <array>
@@ -19,17 +20,25 @@ namespace feedwater::server {
 // bytes. False: it is not written so.
 bool FromByteAlphabet(absl::string_view token, std::string* bytes);
 
+struct BpeRules {
+  bool is_byte_level = true;
+  bool ignore_merges = false;  // a word that is a token is that token, whatever merges lead to
+  // Of characters that are no tokens; bytes all have one.
+  bool byte_fallback = false;  // they become tokens of bytes, where each byte has one
+  std::string unknown;         // else this token; "": they are left out
+  bool fuses_unknown = false;  // and several that follow each other one
+};
+
 class Bpe : public WordModel {
  public:
-  // Both as files write them. `ignore_merges`: a word that is a token is that token, whether or not
-  // merges lead to it. InvalidArgument names the entry.
-  static absl::StatusOr<std::unique_ptr<Bpe>> Create(const Vocabulary& written,
-                                                     const MergeList& merges, bool ignore_merges);
+  // Both as files write them. InvalidArgument names the entry.
+  static absl::StatusOr<std::unique_ptr<Bpe>> Create(Vocabulary written, const MergeList& merges,
+                                                     const BpeRules& rules);
 
   bool Encode(absl::string_view word, Encoding* encoding) const override;
   int32_t Find(absl::string_view token) const override;  // as files write it
   int32_t max_id() const override { return max_id_; }
-  int64_t ScratchBytes(int64_t word_bytes) const override;
+  int64_t ScratchBytes(int64_t bytes, int64_t characters) const override;
 
  private:
   struct Merge {
@@ -41,15 +50,26 @@ class Bpe : public WordModel {
   static uint64_t PairKey(int32_t left, int32_t right) {
     return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
   }
+  absl::Status AddBytes(const Vocabulary& written);
+  absl::Status AddCharacters(Vocabulary written, const BpeRules& rules);
+  // A token's text, from how files write it. False: it is not written so.
+  bool TextOf(absl::string_view token, std::string* text) const;
   absl::Status AddMerges(const MergeList& merges);
-  // Which tokens a word of their bytes becomes: found at once later.
+  // Which tokens a word of their text becomes: found at once later.
   void FindWholeWords(bool ignore_merges);
-  // Ids of the word, in `symbols` from 0 on by `after`. False: Encoding says why.
-  bool MergeAll(absl::string_view word, Symbol* symbols, uint64_t* heap, Encoding* encoding) const;
+  // Gives `put` the ids that the word begins as, one after the other, until it returns false.
+  template <typename Put>
+  bool Begin(absl::string_view word, Put put) const;
+  // Ids of the word, in `symbols` from 0 on by `after`; at first their ids alone are there. False:
+  // Encoding says why.
+  bool MergeAll(Symbol* symbols, int32_t size, uint64_t* heap, Encoding* encoding) const;
 
-  Vocabulary bytes_;            // tokens as bytes
-  std::vector<bool> is_whole_;  // by id: a word of the token's bytes is that token
-  std::array<int32_t, 256> byte_ids_{};
+  Vocabulary tokens_;           // their text
+  std::vector<bool> is_whole_;  // by id: a word of the token's text is that token
+  bool is_byte_level_ = true, fuses_unknown_ = false;
+  std::array<int32_t, 256> single_ids_{};  // of one byte; -1: it is no token
+  std::array<int32_t, 256> byte_ids_{};    // that bytes fall back to; -1: it has no token
+  int32_t unknown_ = -1;
   absl::flat_hash_map<uint64_t, Merge> merges_;
   int32_t max_id_ = -1;
 };

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "server/text/unicode.h"
 
 namespace feedwater::server {
 namespace {
@@ -120,6 +121,32 @@ bool CharacterMap::Find(absl::string_view text, size_t* bytes, absl::string_view
     *becomes = absl::string_view(texts_.data() + ValueOf(units_[node]));
   }
   return is_found;
+}
+
+bool CharacterMap::FindShortest(absl::string_view text, absl::string_view* becomes) const {
+  if (units_.empty() || IsLeaf(units_[0])) return false;
+  size_t node = OffsetOf(units_[0]);
+  for (const char one : text) {
+    const auto byte = static_cast<unsigned char>(one);
+    node ^= byte;
+    const uint32_t unit = units_[node];
+    if (byte == 0 || LabelOf(unit) != byte) return false;
+    node ^= OffsetOf(unit);
+    if (!HasLeaf(unit)) continue;
+    *becomes = absl::string_view(texts_.data() + ValueOf(units_[node]));
+    return true;
+  }
+  return false;
+}
+
+bool CharacterMap::MakesText() const {
+  if (FirstBadUtf8(texts_) != absl::string_view::npos) return false;
+  for (size_t i = 0; i < units_.size(); ++i) {
+    if (IsLeaf(units_[i]) || !HasLeaf(units_[i])) continue;
+    const uint32_t begins = ValueOf(units_[i ^ OffsetOf(units_[i])]);
+    if ((static_cast<unsigned char>(texts_[begins]) & 0xc0) == 0x80) return false;
+  }
+  return true;
 }
 
 }  // namespace feedwater::server

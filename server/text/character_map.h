@@ -19,6 +19,10 @@ class CharacterMap {
   static absl::StatusOr<CharacterMap> Create(absl::string_view bytes);
   // The longest beginning of `text` that becomes something else, and what. False: none does.
   bool Find(absl::string_view text, size_t* bytes, absl::string_view* becomes) const;
+  // What the shortest such beginning becomes. Text ends at a zero byte.
+  bool FindShortest(absl::string_view text, absl::string_view* becomes) const;
+  // Whether all that anything becomes is UTF-8.
+  bool MakesText() const;
 
  private:
   std::vector<uint32_t> units_;

@@ -1,16 +1,21 @@
 #include "server/text/json_stages.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "server/base/status.h"
 #include "server/base/yaml.h"
+#include "server/text/unicode.h"
 
 namespace feedwater::server {
 namespace {
 
 using nlohmann::json;
 using Kind = SplitStep::Kind;
+using Normal = NormalizerStep::Kind;
 
 absl::Status Wrong(const std::string& where, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(where, " ", what));
@@ -23,6 +28,27 @@ absl::Status NotDone(const std::string& where, const std::string& type, absl::st
                             "`format: tokens`"));
 }
 
+constexpr size_t kMostReplacedBytes = 256;  // of what a normalizer looks for, or writes
+constexpr char kRunsOfSpaces[] = " {2,}";   // as the files of SentencePiece's models have it
+
+// What stands under `pattern`.
+struct WrittenPattern {
+  bool is_expression;
+  std::string text;
+};
+absl::StatusOr<WrittenPattern> PatternOf(const json& node, const std::string& where) {
+  const auto pattern = node.find("pattern");
+  if (pattern == node.end() || !pattern->is_object() || pattern->size() != 1 ||
+      !pattern->begin()->is_string()) {
+    return Wrong(where, "needs 'pattern': {\"Regex\": \"...\"} or {\"String\": \"...\"}");
+  }
+  const std::string& kind = pattern->begin().key();
+  if (kind != "Regex" && kind != "String")
+    return Wrong(where, absl::StrCat("has a pattern of kind '", Printable(kind),
+                                     "'; Regex and String are read"));
+  return WrittenPattern{kind == "Regex", pattern->begin()->get<std::string>()};
+}
+
 // The list of a Sequence.
 absl::StatusOr<const json*> ListOf(const json& node, const std::string& where, const char* key) {
   FW_RETURN_IF_ERROR(CheckJsonKeys(node, where, {"type", key}));
@@ -30,6 +56,57 @@ absl::StatusOr<const json*> ListOf(const json& node, const std::string& where, c
   if (list == node.end() || !list->is_array())
     return Wrong(where, absl::StrCat("needs '", key, "', a list"));
   return &*list;
+}
+
+// A key's text as characters. InvalidArgument: it is too long.
+absl::StatusOr<std::vector<int32_t>> Characters(const json& node, const std::string& where,
+                                                const char* key) {
+  FW_ASSIGN_OR_RETURN(const std::string text, JsonText(node, where, key, ""));
+  if (text.size() > kMostReplacedBytes) {
+    return Wrong(where, absl::StrCat("has '", key, "' of ", text.size(), " bytes; at most ",
+                                     kMostReplacedBytes, " are read"));
+  }
+  std::vector<int32_t> characters;
+  for (size_t at = 0; at < text.size();) characters.push_back(NextCharacter(text, &at));
+  return characters;
+}
+
+absl::Status AddReplace(const json& node, const std::string& where,
+                        std::vector<NormalizerStep>* steps) {
+  FW_RETURN_IF_ERROR(CheckJsonKeys(node, where, {"type", "pattern", "content"}));
+  FW_ASSIGN_OR_RETURN(std::vector<int32_t> to, Characters(node, where, "content"));
+  FW_ASSIGN_OR_RETURN(const WrittenPattern pattern, PatternOf(node, where));
+  if (pattern.is_expression) {
+    if (pattern.text != kRunsOfSpaces) {
+      return Wrong(where, absl::StrCat("has the regular expression '", Printable(pattern.text),
+                                       "', which is not done here; '", kRunsOfSpaces,
+                                       "' and strings are. Cure: {\"String\": \"...\"}, or ids "
+                                       "that are made before: `format: tokens`"));
+    }
+    steps->push_back({Normal::kReplaceRuns, {' '}, std::move(to)});
+    return absl::OkStatus();
+  }
+  FW_ASSIGN_OR_RETURN(std::vector<int32_t> from,
+                      Characters((*node.find("pattern")), where, "String"));
+  if (from.empty()) return Wrong(where, "has an empty 'pattern'");
+  steps->push_back({Normal::kReplace, std::move(from), std::move(to)});
+  return absl::OkStatus();
+}
+
+absl::Status AddPrecompiled(const json& node, const std::string& where,
+                            std::vector<NormalizerStep>* steps) {
+  FW_RETURN_IF_ERROR(CheckJsonKeys(node, where, {"type", "precompiled_charsmap"}));
+  FW_ASSIGN_OR_RETURN(const std::string written, JsonText(node, where, "precompiled_charsmap", ""));
+  std::string bytes;
+  if (written.empty() || !absl::Base64Unescape(written, &bytes) || bytes.empty())
+    return Wrong(where, "needs 'precompiled_charsmap', a text in base64");
+  absl::StatusOr<CharacterMap> map = CharacterMap::Create(bytes);
+  if (!map.ok()) return Annotate(map.status(), where);
+  if (!map->MakesText())
+    return Wrong(where, "has a 'precompiled_charsmap' that makes bytes which are not UTF-8");
+  steps->push_back(
+      {Normal::kMapCharacters, {}, {}, std::make_shared<const CharacterMap>(*std::move(map))});
+  return absl::OkStatus();
 }
 
 absl::Status AddNormalizer(const json& node, const std::string& where,
@@ -50,26 +127,43 @@ absl::Status AddNormalizer(const json& node, const std::string& where,
     FW_ASSIGN_OR_RETURN(const bool chinese, JsonBool(node, where, "handle_chinese_chars", true));
     FW_ASSIGN_OR_RETURN(const bool lowers, JsonBool(node, where, "lowercase", true));
     FW_ASSIGN_OR_RETURN(const bool strips, JsonBool(node, where, "strip_accents", lowers));
-    if (cleans) steps->push_back(NormalizerStep::kClean);
-    if (chinese) steps->push_back(NormalizerStep::kSeparateIdeographs);
+    if (cleans) steps->push_back({Normal::kClean});
+    if (chinese) steps->push_back({Normal::kSeparateIdeographs});
     if (strips) {
-      steps->push_back(NormalizerStep::kNfd);
-      steps->push_back(NormalizerStep::kDropNonspacingMarks);
+      steps->push_back({Normal::kNfd});
+      steps->push_back({Normal::kDropNonspacingMarks});
     }
-    if (lowers) steps->push_back(NormalizerStep::kLower);
+    if (lowers) steps->push_back({Normal::kLower});
     return absl::OkStatus();
   }
-  constexpr std::pair<const char*, NormalizerStep> kSimple[] = {
-      {"NFC", NormalizerStep::kNfc},         {"NFD", NormalizerStep::kNfd},
-      {"NFKC", NormalizerStep::kNfkc},       {"NFKD", NormalizerStep::kNfkd},
-      {"Lowercase", NormalizerStep::kLower}, {"StripAccents", NormalizerStep::kDropMarks}};
+  constexpr std::pair<const char*, Normal> kSimple[] = {
+      {"NFC", Normal::kNfc},   {"NFD", Normal::kNfd},         {"NFKC", Normal::kNfkc},
+      {"NFKD", Normal::kNfkd}, {"Lowercase", Normal::kLower}, {"StripAccents", Normal::kDropMarks}};
   for (const auto& [name, step] : kSimple) {
     if (type != name) continue;
-    steps->push_back(step);
+    steps->push_back({step});
     return CheckJsonKeys(node, where, {"type"});
   }
+  if (type == "Strip") {
+    FW_RETURN_IF_ERROR(CheckJsonKeys(node, where, {"type", "strip_left", "strip_right"}));
+    FW_ASSIGN_OR_RETURN(const bool left, JsonBool(node, where, "strip_left", false));
+    FW_ASSIGN_OR_RETURN(const bool right, JsonBool(node, where, "strip_right", false));
+    if (left) steps->push_back({Normal::kStripLeft});
+    if (right) steps->push_back({Normal::kStripRight});
+    return absl::OkStatus();
+  }
+  if (type == "Prepend") {
+    FW_RETURN_IF_ERROR(CheckJsonKeys(node, where, {"type", "prepend"}));
+    FW_ASSIGN_OR_RETURN(std::vector<int32_t> text, Characters(node, where, "prepend"));
+    if (text.empty()) return Wrong(where, "has no 'prepend', or an empty one");
+    steps->push_back({Normal::kPrepend, {}, std::move(text)});
+    return absl::OkStatus();
+  }
+  if (type == "Replace") return AddReplace(node, where, steps);
+  if (type == "Precompiled") return AddPrecompiled(node, where, steps);
   return NotDone(where, type,
-                 "BertNormalizer, NFC, NFD, NFKC, NFKD, Lowercase, StripAccents and Sequence");
+                 "BertNormalizer, NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, Prepend, "
+                 "Replace, Precompiled and Sequence");
 }
 
 absl::Status AddPattern(const std::string& where, Kind kind,
@@ -84,25 +178,58 @@ absl::Status AddSplit(const json& node, const std::string& where, SplitterFound*
   FW_RETURN_IF_ERROR(CheckJsonKeys(node, where, {"type", "pattern", "behavior", "invert"}));
   FW_ASSIGN_OR_RETURN(const std::string behavior, JsonText(node, where, "behavior", ""));
   FW_ASSIGN_OR_RETURN(const bool inverts, JsonBool(node, where, "invert", false));
-  if (behavior != "Isolated" && behavior != "Removed") {
+  const std::pair<const char*, Kind> kinds[] = {
+      {"Isolated", Kind::kIsolateMatches},
+      {"Removed", inverts ? Kind::kKeepMatches : Kind::kDropMatches},
+      {"MergedWithPrevious", Kind::kJoinMatchesToPrevious},
+      {"MergedWithNext", Kind::kJoinMatchesToNext}};
+  const auto* const kind = std::find_if(std::begin(kinds), std::end(kinds),
+                                        [&](const auto& one) { return behavior == one.first; });
+  if (kind == std::end(kinds)) {
     return Wrong(where, absl::StrCat("has behavior '", Printable(behavior),
-                                     "', which is not done here; Isolated and Removed are"));
+                                     "', which is not done here; Isolated, Removed, "
+                                     "MergedWithPrevious and MergedWithNext are"));
   }
-  const Kind kind = behavior == "Isolated" ? Kind::kIsolateMatches
-                    : inverts              ? Kind::kKeepMatches
-                                           : Kind::kDropMatches;
-  const auto pattern = node.find("pattern");
-  if (pattern == node.end() || !pattern->is_object() || pattern->size() != 1 ||
-      !pattern->begin()->is_string()) {
-    return Wrong(where, "needs 'pattern': {\"Regex\": \"...\"} or {\"String\": \"...\"}");
+  const bool joins = kind - std::begin(kinds) >= 2;
+  if (inverts && joins)
+    return Wrong(where, absl::StrCat("has invert with behavior '", behavior,
+                                     "', which is not done here; cure: \"invert\": false"));
+  FW_ASSIGN_OR_RETURN(const WrittenPattern pattern, PatternOf(node, where));
+  return AddPattern(
+      where, kind->second,
+      pattern.is_expression ? Pattern::Create(pattern.text) : Pattern::OfString(pattern.text),
+      found);
+}
+
+// Each ' ' becomes the replacement, which stands before words, too, and words are split there.
+absl::Status AddMetaspace(const json& node, const std::string& where, SplitterFound* found) {
+  FW_RETURN_IF_ERROR(CheckJsonKeys(
+      node, where,
+      {"type", "replacement", "prepend_scheme", "split", "add_prefix_space", "str_rep"}));
+  FW_ASSIGN_OR_RETURN(const std::string mark, JsonText(node, where, "replacement", ""));
+  size_t behind = 0;
+  if (!mark.empty()) NextCharacter(mark, &behind);
+  if (mark.empty() || behind != mark.size())
+    return Wrong(where, "needs 'replacement', one character");
+  FW_ASSIGN_OR_RETURN(const std::string scheme, JsonText(node, where, "prepend_scheme", "always"));
+  FW_ASSIGN_OR_RETURN(const bool splits, JsonBool(node, where, "split", true));
+  FW_ASSIGN_OR_RETURN(const bool prefixes, JsonBool(node, where, "add_prefix_space", true));
+  if (!prefixes && scheme != "never") {
+    return Wrong(where,
+                 "has \"add_prefix_space\": false, and no \"prepend_scheme\": \"never\", which "
+                 "tokenizers refuses, too; cure: both, or the second alone");
   }
-  const auto text = pattern->begin()->get<std::string>();
-  if (pattern->begin().key() == "Regex")
-    return AddPattern(where, kind, Pattern::Create(text), found);
-  if (pattern->begin().key() != "String")
-    return Wrong(where, absl::StrCat("has a pattern of kind '", Printable(pattern->begin().key()),
-                                     "'; Regex and String are read"));
-  return AddPattern(where, kind, Pattern::OfString(text), found);
+  constexpr std::pair<const char*, Kind> kSchemes[] = {
+      {"always", Kind::kPrefixWords}, {"first", Kind::kPrefixFirst}, {"never", Kind::kSpaces}};
+  const auto* const kind = std::find_if(std::begin(kSchemes), std::end(kSchemes),
+                                        [&](const auto& one) { return scheme == one.first; });
+  if (kind == std::end(kSchemes)) {
+    return Wrong(where, absl::StrCat("has prepend_scheme '", Printable(scheme),
+                                     "', which is none of always, first and never"));
+  }
+  FW_RETURN_IF_ERROR(AddPattern(where, kind->second, Pattern::OfString(mark), found));
+  if (!splits) return absl::OkStatus();
+  return AddPattern(where, Kind::kJoinMatchesToNext, Pattern::OfString(mark), found);
 }
 
 absl::Status AddByteLevel(const json& node, const std::string& where, SplitterFound* found) {
@@ -110,7 +237,8 @@ absl::Status AddByteLevel(const json& node, const std::string& where, SplitterFo
       CheckJsonKeys(node, where, {"type", "add_prefix_space", "trim_offsets", "use_regex"}));
   FW_ASSIGN_OR_RETURN(const bool adds_space, JsonBool(node, where, "add_prefix_space", true));
   FW_ASSIGN_OR_RETURN(const bool splits, JsonBool(node, where, "use_regex", true));
-  if (adds_space) found->steps.push_back({Kind::kPrefixSpace});
+  if (adds_space)
+    FW_RETURN_IF_ERROR(AddPattern(where, Kind::kPrefixWords, Pattern::OfString(" "), found));
   if (splits) {
     FW_RETURN_IF_ERROR(AddPattern(where, Kind::kIsolateMatches, Pattern::Gpt2(), found));
   }
@@ -132,6 +260,7 @@ absl::Status AddSplitter(const json& node, const std::string& where, SplitterFou
     return Wrong(where, "stands behind ByteLevel, which is read as the last one alone");
   if (type == "ByteLevel") return AddByteLevel(node, where, found);
   if (type == "Split") return AddSplit(node, where, found);
+  if (type == "Metaspace") return AddMetaspace(node, where, found);
   if (type == "BertPreTokenizer" || type == "WhitespaceSplit") {
     found->steps.push_back({Kind::kDropWhiteSpace});
     if (type == "BertPreTokenizer") found->steps.push_back({Kind::kIsolatePunctuation});
@@ -158,7 +287,7 @@ absl::Status AddSplitter(const json& node, const std::string& where, SplitterFou
   }
   return NotDone(where, type,
                  "ByteLevel, BertPreTokenizer, Whitespace, WhitespaceSplit, Punctuation, Digits, "
-                 "Split and Sequence");
+                 "Split, Metaspace and Sequence");
 }
 
 // ["[SEP]", 102]

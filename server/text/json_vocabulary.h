@@ -30,12 +30,19 @@ class MergeList {
 };
 
 struct JsonVocabulary {
-  Vocabulary vocabulary;  // model.vocab, not finished
-  MergeList merges;       // model.merges
-  nlohmann::json rest;    // everything else; both are null there
+  Vocabulary vocabulary;       // model.vocab, not finished
+  bool is_list = false;        // it is a list of [token, score], as Unigram's, with ids from 0 on
+  std::vector<double> scores;  // of its entries
+  MergeList merges;            // model.merges
+  nlohmann::json rest;         // everything else; both are null there
 };
 
 // InvalidArgument: no JSON (with its line), too deep, too large, or one of the two is no such list.
 absl::StatusOr<JsonVocabulary> ReadJsonVocabulary(absl::string_view text);
+
+// A JSON number with a point, an exponent or many digits as serde_json reads it, which tokenizers
+// uses: where there are many digits, the last bit may be another than of the nearest number. Sums
+// of scores that are equal, or not, depend on it.
+double NumberOfSerde(absl::string_view text);
 
 }  // namespace feedwater::server

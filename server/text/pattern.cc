@@ -97,6 +97,18 @@ absl::StatusOr<std::shared_ptr<const Pattern>> Pattern::OfString(absl::string_vi
 
 Pattern::~Pattern() { pcre2_code_free(code_); }
 
+bool FindString(absl::string_view wanted, absl::string_view text, size_t from, Encoding* encoding,
+                size_t* begin, size_t* end) {
+  for (; from < text.size() && encoding->InTime(); from += kWindowBytes) {
+    const size_t at = text.substr(from, kWindowBytes + wanted.size() - 1).find(wanted);
+    if (at == absl::string_view::npos) continue;
+    *begin = from + at;
+    *end = *begin + wanted.size();
+    return true;
+  }
+  return false;
+}
+
 PatternMatcher::PatternMatcher(TextScratch* scratch) {
   auto* const memory = static_cast<std::byte*>(scratch->TakeBytes(kMatcherBytes));
   if (memory == nullptr) return;
@@ -112,17 +124,6 @@ PatternMatcher::PatternMatcher(TextScratch* scratch) {
 
 bool PatternMatcher::Find(const Pattern& pattern, absl::string_view text, size_t from,
                           Encoding* encoding, size_t* begin, size_t* end) {
-  if (pattern.code() == nullptr) {
-    const std::string& wanted = pattern.text();
-    for (; from < text.size() && encoding->InTime(); from += kWindowBytes) {
-      const size_t at = text.substr(from, kWindowBytes + wanted.size() - 1).find(wanted);
-      if (at == absl::string_view::npos) continue;
-      *begin = from + at;
-      *end = *begin + wanted.size();
-      return true;
-    }
-    return false;
-  }
   if (context_ == nullptr || data_ == nullptr) return encoding->NoRoom();
   const int found = pcre2_match(pattern.code(), reinterpret_cast<PCRE2_SPTR>(text.data()),
                                 text.size(), from, PCRE2_NO_UTF_CHECK, data_, context_);

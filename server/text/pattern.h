@@ -49,11 +49,16 @@ class Pattern {
   const std::string text_;
 };
 
-// Finds matches of patterns, one after the other. Lives in an encoding's scratch.
+// The first place in text[from..] where `wanted` stands. False: there is none, or the encoding's
+// status says why not.
+bool FindString(absl::string_view wanted, absl::string_view text, size_t from, Encoding* encoding,
+                size_t* begin, size_t* end);
+
+// Finds matches of expressions, one after the other. Lives in an encoding's scratch.
 class PatternMatcher {
  public:
   explicit PatternMatcher(TextScratch* scratch);
-  // The first match in text[from..]. False: there is none, or the encoding's status says why not.
+  // The first match in text[from..]. False: as FindString. REQUIRES: the pattern has code().
   bool Find(const Pattern& pattern, absl::string_view text, size_t from, Encoding* encoding,
             size_t* begin, size_t* end);
 

@@ -8,11 +8,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
-#include "server/base/escape.h"
 #include "server/base/status.h"
 #include "server/base/yaml.h"
+#include "server/text/best_path.h"
 
 namespace feedwater::server {
 namespace {
@@ -25,9 +24,6 @@ constexpr size_t kMostPieceBytes = 1024;
 constexpr size_t kLooksEvery = 64;  // places between two looks at the clock
 // Normalized text, and for each byte of it what Unigram or BPE keep; most text is a quarter.
 constexpr int64_t kScratchPerByte = 80;
-
-// Pieces and the character map are the file's, which may cut characters: a byte then stands alone.
-size_t CharacterBytes(absl::string_view text) { return std::max<size_t>(1, Utf8Length(text)); }
 
 }  // namespace
 
@@ -51,11 +47,6 @@ class SentencePiece::Ids {
   const SentencePiece& model_;
   Encoding& encoding_;
   bool was_unknown_ = false;
-};
-
-struct SentencePiece::Best {
-  int32_t id, starts_at;
-  float score;
 };
 
 struct SentencePiece::Symbol {
@@ -141,12 +132,13 @@ absl::Status SentencePiece::AddPieces(const SentencePieceFile& file) {
     return absl::InvalidArgumentError(absl::StrCat(
         "piece ", twice.value, " '", Printable(twice.text), "' stands there a second time"));
   }
-  for (int byte = 0; file.byte_fallback && byte < 256; ++byte) {
-    const std::string name = absl::StrFormat("<0x%02X>", byte);
-    byte_ids_.push_back(all_.Find(name));
-    if (byte_ids_.back() < 0) {
-      return absl::InvalidArgumentError(absl::StrCat("it has byte_fallback, and no piece ", name));
-    }
+  if (!file.byte_fallback) return absl::OkStatus();
+  const std::array<int32_t, 256> byte_ids = ByteTokens(all_);
+  byte_ids_.assign(byte_ids.begin(), byte_ids.end());
+  const auto missing = std::find(byte_ids_.begin(), byte_ids_.end(), -1);
+  if (missing != byte_ids_.end()) {
+    return absl::InvalidArgumentError(absl::StrCat("it has byte_fallback, and no piece ",
+                                                   ByteToken(missing - byte_ids_.begin())));
   }
   return absl::OkStatus();
 }
@@ -228,61 +220,17 @@ int64_t SentencePiece::ScratchBytes(int64_t text_bytes) const {
   return kScratchPerByte * text_bytes + 4096;
 }
 
-// The best path (Viterbi), with SentencePiece's own arithmetic.
 bool SentencePiece::EncodeUnigram(absl::string_view text, Encoding* encoding) const {
-  auto* const best = encoding->scratch.Take<Best>(text.size() + 1);
-  if (best == nullptr) return encoding->NoRoom();
-  std::fill(best, best + text.size() + 1, Best{-1, -1, 0});
-  const float unknown_score = low_score_ - kUnknownPenalty;
-  size_t looks = 0, reached = 0;  // the last place that a path ends at
-  for (size_t start = 0; start < text.size();) {
-    if (++looks % kLooksEvery == 0 && !encoding->InTime()) return false;
-    if (const float offset = best[start].score; std::abs(offset) > kMostScore) {
-      for (size_t i = start; i <= reached; ++i) best[i].score -= offset;
-    }
-    const float so_far = best[start].score;
-    const size_t character = CharacterBytes(text.substr(start));
-    bool has_character = false;
-    const auto offer = [&](size_t end, int32_t id, float piece_score) {
-      const float score = piece_score + so_far;
-      Best& target = best[end];
-      reached = std::max(reached, end);
-      if (target.starts_at >= 0 && !(score > target.score)) return;
-      target = {id, static_cast<int32_t>(start), score};
-    };
-    uint32_t node = ByteTrie::kRoot;
-    for (size_t at = start; at < text.size() && pieces_.Step(&node, text[at]); ++at) {
-      const int32_t id = pieces_.value(node);
-      if (id < 0) continue;
-      const size_t length = at + 1 - start;
-      // Above all others, and one long piece above several.
-      offer(at + 1, id,
-            is_user_defined_[static_cast<size_t>(id)]
-                ? static_cast<float>(0.1 * static_cast<double>(length - 1))
-                : ScoreOf(id));
-      has_character |= length == character;
-    }
-    if (!has_character) offer(start + character, unknown_, unknown_score);
-    start += character;
-  }
-  // Backwards; the path is then written into the places it has been through.
-  int32_t next = -1;
-  for (auto end = static_cast<int32_t>(text.size()); end > 0;) {
-    const int32_t start = best[end].starts_at;
-    if (start < 0) return encoding->Fail(absl::InternalError("a text without a path"));
-    best[end].starts_at = next;
-    next = end;
-    end = start;
-  }
   Ids ids(*this, encoding);
-  for (int32_t begin = 0, end = next; end >= 0;) {
-    if (!ids.Add(text.substr(static_cast<size_t>(begin), static_cast<size_t>(end - begin)),
-                 best[end].id))
-      return false;
-    begin = end;
-    end = best[end].starts_at;
-  }
-  return true;
+  return WalkBestPath<float>(
+      text, pieces_, {unknown_, low_score_ - kUnknownPenalty}, kMostScore, encoding,
+      [&](int32_t id, size_t bytes) {
+        // Above all others, and one long piece above several.
+        return is_user_defined_[static_cast<size_t>(id)]
+                   ? static_cast<float>(0.1 * static_cast<double>(bytes - 1))
+                   : ScoreOf(id);
+      },
+      [&](absl::string_view piece, int32_t id) { return ids.Add(piece, id); });
 }
 
 bool SentencePiece::EncodeBpe(absl::string_view text, Encoding* encoding) const {

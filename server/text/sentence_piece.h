@@ -26,7 +26,6 @@ class SentencePiece : public Tokenizer {
   int32_t max_id() const override { return all_.max_id(); }
 
  private:
-  struct Best;    // of a place of the text: how its best path gets there
   struct Symbol;  // of BPE
   struct Pair;
   class Ids;

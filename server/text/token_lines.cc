@@ -54,11 +54,11 @@ absl::StatusOr<int32_t> Needed(const Vocabulary& vocabulary, const char* token) 
 
 absl::Status AddBert(const Vocabulary& vocabulary, const LineRules& rules,
                      WordTokenizer::Parts* parts) {
-  parts->normalizer = {NormalizerStep::kClean, NormalizerStep::kSeparateIdeographs};
+  using Kind = NormalizerStep::Kind;
+  parts->normalizer = {{Kind::kClean}, {Kind::kSeparateIdeographs}};
   if (rules.lowercase) {
-    for (const NormalizerStep step :
-         {NormalizerStep::kNfd, NormalizerStep::kDropNonspacingMarks, NormalizerStep::kLower})
-      parts->normalizer.push_back(step);
+    for (const Kind kind : {Kind::kNfd, Kind::kDropNonspacingMarks, Kind::kLower})
+      parts->normalizer.push_back({kind});
   }
   parts->splitter = {{SplitStep::Kind::kDropWhiteSpace}, {SplitStep::Kind::kIsolatePunctuation}};
   for (const char* token : {"[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"}) {

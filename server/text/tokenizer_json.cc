@@ -1,6 +1,7 @@
 #include "server/text/tokenizer_json.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <string>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "server/text/bpe.h"
 #include "server/text/json_stages.h"
 #include "server/text/json_vocabulary.h"
+#include "server/text/unigram.h"
 #include "server/text/word_piece.h"
 #include "server/text/word_tokenizer.h"
 
@@ -28,8 +30,8 @@ const json& Section(const json& root, const char* key) {
   return found == root.end() ? *kNull : *found;
 }
 
-absl::StatusOr<std::unique_ptr<const WordModel>> MakeBpe(const json& model, JsonVocabulary* read) {
-  // unk_token, fuse_unk and byte_fallback are for what has no token; all bytes have one here.
+absl::StatusOr<std::unique_ptr<const WordModel>> MakeBpe(const json& model, bool is_byte_level,
+                                                         JsonVocabulary* read) {
   FW_RETURN_IF_ERROR(CheckJsonKeys(
       model, "model",
       {"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix",
@@ -44,23 +46,40 @@ absl::StatusOr<std::unique_ptr<const WordModel>> MakeBpe(const json& model, Json
       return Wrong(absl::StrCat("model has ", key, " '", Printable(mark),
                                 "', which is not done here for BPE"));
   }
-  FW_ASSIGN_OR_RETURN(const bool ignores_merges, JsonBool(model, "model", "ignore_merges", false));
-  return Bpe::Create(read->vocabulary, read->merges, ignores_merges);
+  BpeRules rules;
+  rules.is_byte_level = is_byte_level;
+  FW_ASSIGN_OR_RETURN(rules.ignore_merges, JsonBool(model, "model", "ignore_merges", false));
+  FW_ASSIGN_OR_RETURN(rules.byte_fallback, JsonBool(model, "model", "byte_fallback", false));
+  FW_ASSIGN_OR_RETURN(rules.fuses_unknown, JsonBool(model, "model", "fuse_unk", false));
+  FW_ASSIGN_OR_RETURN(rules.unknown, JsonText(model, "model", "unk_token", ""));
+  if (!is_byte_level && rules.unknown.empty() && !Section(model, "unk_token").is_null())
+    return Wrong("model has an empty unk_token; cure: \"unk_token\": null");
+  return Bpe::Create(std::move(read->vocabulary), read->merges, rules);
+}
+
+absl::StatusOr<std::unique_ptr<const WordModel>> MakeUnigram(const json& model,
+                                                             JsonVocabulary* read) {
+  FW_RETURN_IF_ERROR(CheckJsonKeys(model, "model", {"type", "unk_id", "byte_fallback", "vocab"}));
+  FW_ASSIGN_OR_RETURN(const bool falls_back, JsonBool(model, "model", "byte_fallback", false));
+  const json& unknown = Section(model, "unk_id");
+  const auto tokens = static_cast<int64_t>(read->vocabulary.size());
+  if (!unknown.is_null() && !(unknown.is_number_integer() && unknown.get<int64_t>() >= 0 &&
+                              unknown.get<int64_t>() < tokens)) {
+    return Wrong(absl::StrCat("model has an unk_id that is no number from 0 to ", tokens - 1));
+  }
+  const int32_t unknown_id = unknown.is_null() ? -1 : unknown.get<int32_t>();
+  return Unigram::Create(std::move(read->vocabulary), std::move(read->scores), unknown_id,
+                         falls_back);
 }
 
 absl::StatusOr<std::unique_ptr<const WordModel>> MakeModel(const json& model, bool is_byte_level,
                                                            JsonVocabulary* read) {
   FW_ASSIGN_OR_RETURN(const std::string type, JsonType(model, "model"));
-  if (type == "BPE" && !is_byte_level) {
-    return Wrong(
-        "model is BPE, but pre_tokenizer has no ByteLevel: BPE of bytes is done here, as of GPT-2 "
-        "and Llama 3. Cure: for BPE of SentencePiece give its .model file");
-  }
-  const bool is_of_words = type == "WordPiece" || type == "WordLevel";
-  if (is_of_words && is_byte_level)
+  if (type == "BPE") return MakeBpe(model, is_byte_level, read);
+  if (is_byte_level)
     return Wrong(absl::StrCat("pre_tokenizer has ByteLevel, which is done for BPE alone, not for ",
                               Printable(type)));
-  if (type == "BPE") return MakeBpe(model, read);
+  if (type == "Unigram") return MakeUnigram(model, read);
   FW_ASSIGN_OR_RETURN(const std::string unknown, JsonText(model, "model", "unk_token", ""));
   if (type == "WordPiece") {
     FW_RETURN_IF_ERROR(CheckJsonKeys(model, "model",
@@ -80,12 +99,28 @@ absl::StatusOr<std::unique_ptr<const WordModel>> MakeModel(const json& model, bo
   }
   return Wrong(absl::StrCat(
       "model is of type '", Printable(type),
-      "', which is not done here; BPE, WordPiece and WordLevel are. Cure for Unigram: give the "
-      ".model file of SentencePiece that it was made from"));
+      "', which is not done here; BPE, Unigram, WordPiece and WordLevel are. Cure: another "
+      "tokenizer, or ids that are made before: `format: tokens`"));
+}
+
+// A token as it stands in normalized text, where it is looked for.
+absl::StatusOr<std::string> NormalizedOf(const std::string& content, const Normalizer& normalizer) {
+  alignas(std::max_align_t) std::byte memory[32 << 10];
+  TextScratch scratch(memory, sizeof(memory));
+  WorkClock clock;
+  clock.Begin(/*limit_ms=*/3'600'000, /*gone=*/nullptr);
+  IdSink nowhere(nullptr, 0, Truncation::kRight);
+  Encoding encoding{scratch, clock, nowhere};
+  absl::string_view normalized;
+  size_t origin = 0;
+  if (normalizer.Run(content, &encoding, &normalized, &origin)) return std::string(normalized);
+  return absl::InvalidArgumentError(absl::StrCat("added_tokens: '", Printable(content),
+                                                 "' becomes too long where it is normalized; cure: "
+                                                 "\"normalized\": false"));
 }
 
 absl::Status AddToken(const json& entry, const std::string& where, const Vocabulary& written,
-                      WordTokenizer::Parts* parts) {
+                      const Normalizer& normalizer, WordTokenizer::Parts* parts) {
   if (!entry.is_object()) return Wrong(absl::StrCat(where, " is no map"));
   FW_RETURN_IF_ERROR(CheckJsonKeys(
       entry, where, {"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"}));
@@ -103,12 +138,6 @@ absl::Status AddToken(const json& entry, const std::string& where, const Vocabul
   if (is_word)
     return Wrong(absl::StrCat(where, " '", Printable(token.content),
                               "' has single_word, which is not done here"));
-  if (normalized && !parts->normalizer.empty()) {
-    return Wrong(absl::StrCat(where, " '", Printable(token.content),
-                              "' is to be found in normalized text (\"normalized\": true), which "
-                              "is not done here where there is a normalizer; cure: "
-                              "\"normalized\": false"));
-  }
   const int32_t in_model = written.Find(token.content);
   if (in_model != token.id && (in_model >= 0 || written.has_id(token.id))) {
     return Wrong(absl::StrCat(where, " '", Printable(token.content), "' has the id ", token.id,
@@ -131,7 +160,30 @@ absl::Status AddToken(const json& entry, const std::string& where, const Vocabul
                               "save it"));
   }
   parts->added_ids.emplace_back(token.content, token.id);
-  return (normalized ? parts->added_afterwards : parts->added).Add(std::move(token));
+  if (!normalized) return parts->added.Add(std::move(token));
+  if (token.content.size() <= AddedTokens::kMostTokenBytes) {
+    FW_ASSIGN_OR_RETURN(token.content, NormalizedOf(token.content, normalizer));
+  }
+  return parts->added_afterwards.Add(std::move(token));
+}
+
+// Where a word comes from the first character of the text is known behind these alone.
+absl::Status CheckOrigins(const WordTokenizer::Parts& parts) {
+  const auto is_first = [](const SplitStep& step) {
+    return step.kind == SplitStep::Kind::kPrefixFirst;
+  };
+  if (std::none_of(parts.splitter.begin(), parts.splitter.end(), is_first)) return absl::OkStatus();
+  for (const NormalizerStep& step : parts.normalizer) {
+    using Kind = NormalizerStep::Kind;
+    if (step.kind != Kind::kNfc && step.kind != Kind::kNfd && step.kind != Kind::kNfkc &&
+        step.kind != Kind::kNfkd)
+      continue;
+    return Wrong(
+        "pre_tokenizer has Metaspace with \"prepend_scheme\": \"first\", which is not done here "
+        "where the normalizer has NFC, NFD, NFKC, NFKD or strip_accents. Cure: another tokenizer, "
+        "or ids that are made before: `format: tokens`");
+  }
+  return absl::OkStatus();
 }
 
 absl::Status TakeIds(const std::vector<int64_t>& ids, int32_t max_id, std::vector<int32_t>* out) {
@@ -161,10 +213,17 @@ absl::StatusOr<std::unique_ptr<const Tokenizer>> MakeTokenizerOfJson(absl::strin
     }
   }
   if (!Section(root, "model").is_object()) return Wrong("it has no 'model'");
+  FW_ASSIGN_OR_RETURN(const std::string type, JsonType(Section(root, "model"), "model"));
+  if (read.is_list != (type == "Unigram")) {
+    return Wrong(absl::StrCat("model is of type '", Printable(type), "', and its vocab a ",
+                              read.is_list ? "list, as Unigram's is"
+                                           : "map; that of Unigram is a list of [token, score]"));
+  }
   WordTokenizer::Parts parts;
   FW_ASSIGN_OR_RETURN(parts.normalizer, ReadNormalizer(Section(root, "normalizer")));
   FW_ASSIGN_OR_RETURN(SplitterFound splitter, ReadSplitter(Section(root, "pre_tokenizer")));
   parts.splitter = std::move(splitter.steps);
+  FW_RETURN_IF_ERROR(CheckOrigins(parts));
   FW_RETURN_IF_ERROR(read.vocabulary.Finish());
   if (read.vocabulary.size() == 0) return Wrong("model.vocab is empty");
   const json& added = Section(root, "added_tokens");
@@ -174,9 +233,10 @@ absl::StatusOr<std::unique_ptr<const Tokenizer>> MakeTokenizerOfJson(absl::strin
                               kMostAddedTokens, " are read"));
   }
   int32_t max_id = read.vocabulary.max_id();
+  const Normalizer normalizer(parts.normalizer);
   for (size_t i = 0; i < added.size(); ++i) {
-    FW_RETURN_IF_ERROR(
-        AddToken(added[i], absl::StrCat("added_tokens[", i, "]"), read.vocabulary, &parts));
+    FW_RETURN_IF_ERROR(AddToken(added[i], absl::StrCat("added_tokens[", i, "]"), read.vocabulary,
+                                normalizer, &parts));
     max_id = std::max(max_id, parts.added_ids.back().second);
   }
   FW_ASSIGN_OR_RETURN(parts.model,

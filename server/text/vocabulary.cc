@@ -6,6 +6,7 @@
 
 #include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "server/base/yaml.h"
 
 namespace feedwater::server {
@@ -101,6 +102,15 @@ size_t Vocabulary::PlaceFor(absl::string_view wanted, size_t hash) const {
 int32_t Vocabulary::Find(absl::string_view token) const {
   const uint32_t found = places_[PlaceFor(token, absl::HashOf(token))];
   return found == kFree ? -1 : tokens_[found & kNumber].id;
+}
+
+std::string ByteToken(int64_t byte) { return absl::StrFormat("<0x%02X>", byte); }
+
+std::array<int32_t, 256> ByteTokens(const Vocabulary& vocabulary) {
+  std::array<int32_t, 256> ids;
+  for (size_t byte = 0; byte < ids.size(); ++byte)
+    ids[byte] = vocabulary.Find(ByteToken(static_cast<int64_t>(byte)));
+  return ids;
 }
 
 }  // namespace feedwater::server

@@ -1,6 +1,7 @@
 // Tokens and their ids. Made once, then read by all threads.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -61,5 +62,10 @@ class Vocabulary {
   int32_t max_id_ = -1;
   size_t max_token_bytes_ = 0;
 };
+
+// The token that stands for a byte where text has no other: "<0x0A>".
+std::string ByteToken(int64_t byte);
+// Their ids; -1: there is none.
+std::array<int32_t, 256> ByteTokens(const Vocabulary& vocabulary);
 
 }  // namespace feedwater::server

@@ -16,8 +16,9 @@ class WordModel {
   virtual bool Encode(absl::string_view word, Encoding* encoding) const = 0;
   virtual int32_t Find(absl::string_view token) const = 0;  // -1: there is none
   virtual int32_t max_id() const = 0;
-  // That Encode takes for a word of so many bytes, at most.
-  virtual int64_t ScratchBytes(int64_t word_bytes) const = 0;
+  // That Encode takes for a word of so many bytes and characters. Byte fallback may make more of a
+  // character than is reckoned with; such a word is refused.
+  virtual int64_t ScratchBytes(int64_t bytes, int64_t characters) const = 0;
 };
 
 }  // namespace feedwater::server

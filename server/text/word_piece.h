@@ -26,7 +26,7 @@ class WordPiece : public WordModel {
   bool Encode(absl::string_view word, Encoding* encoding) const override;
   int32_t Find(absl::string_view token) const override { return vocabulary_.Find(token); }
   int32_t max_id() const override { return vocabulary_.max_id(); }
-  int64_t ScratchBytes(int64_t /*word_bytes*/) const override { return 0; }
+  int64_t ScratchBytes(int64_t /*bytes*/, int64_t /*characters*/) const override { return 0; }
 
  private:
   Vocabulary vocabulary_;
@@ -44,7 +44,7 @@ class WholeWords : public WordModel {
   bool Encode(absl::string_view word, Encoding* encoding) const override;
   int32_t Find(absl::string_view token) const override { return vocabulary_.Find(token); }
   int32_t max_id() const override { return vocabulary_.max_id(); }
-  int64_t ScratchBytes(int64_t /*word_bytes*/) const override { return 0; }
+  int64_t ScratchBytes(int64_t /*bytes*/, int64_t /*characters*/) const override { return 0; }
 
  private:
   Vocabulary vocabulary_;

@@ -59,7 +59,7 @@ WordTokenizer::WordTokenizer(Parts parts)
 bool WordTokenizer::Encode(absl::string_view text, Encoding* encoding) const {
   const ScratchFrame frame(&encoding->scratch);
   PatternMatcher* matcher = nullptr;
-  if (splitter_.has_patterns()) {
+  if (splitter_.has_expressions()) {
     void* const place = encoding->scratch.TakeBytes(sizeof(PatternMatcher));
     if (place == nullptr) return encoding->NoRoom();
     matcher = new (place) PatternMatcher(&encoding->scratch);  // owns nothing outside of scratch
@@ -68,20 +68,27 @@ bool WordTokenizer::Encode(absl::string_view text, Encoding* encoding) const {
     if (between.empty()) return true;
     const ScratchFrame normalized_frame(&encoding->scratch);
     absl::string_view normalized;
-    if (!normalizer_.Run(between, encoding, &normalized)) return false;
+    size_t origin = between.data() == text.data() ? 1 : 0;
+    if (!normalizer_.Run(between, encoding, &normalized, &origin)) return false;
     return AroundAdded(added_afterwards_, normalized, encoding, [&](absl::string_view plain) {
-      return splitter_.Run(plain, *model_, matcher, encoding);
+      const auto begins = static_cast<size_t>(plain.data() - normalized.data());
+      return splitter_.Run(plain, origin - std::min(origin, begins), *model_, matcher, encoding);
     });
   });
 }
 
 int64_t WordTokenizer::ScratchBytes(int64_t text_bytes) const {
   int64_t bytes = kFixedBytes;
-  if (splitter_.has_patterns())
+  if (splitter_.has_expressions())
     bytes += static_cast<int64_t>(kMatcherBytes + sizeof(PatternMatcher)) + 64;
-  if (splitter_.adds_space()) bytes += 2 * text_bytes + 64;
-  if (!normalizer_.is_empty()) bytes += kNormalizerBytesPerByte * text_bytes;
-  return bytes + model_->ScratchBytes(text_bytes + 1);
+  // What is put before words, each of which lies in scratch alone; once for a text, or where a word
+  // begins at a space that goes.
+  const int64_t more = normalizer_.prepended_bytes() + 4;
+  if (!normalizer_.is_empty()) bytes += kNormalizerBytesPerByte * (text_bytes + more);
+  const int64_t normalized = normalizer_.growth() * text_bytes + more;
+  const int64_t growth = std::max(normalizer_.growth(), splitter_.growth());
+  return bytes + splitter_.ScratchBytes(normalized) +
+         model_->ScratchBytes(growth * text_bytes + more, text_bytes + more);
 }
 
 int32_t WordTokenizer::Find(absl::string_view token) const {

@@ -13,6 +13,7 @@ from __future__ import annotations
 import io
 import json
 import random
+import struct
 from itertools import groupby
 from pathlib import Path
 
@@ -170,6 +171,160 @@ def hugging_face() -> dict:
     return made
 
 
+def character_map(pairs: dict[str, str]) -> bytes:
+    """A precompiled map of characters as SentencePiece has it: a double array and its texts."""
+    states: list[dict[int, int]] = [{}]
+    values: dict[int, int] = {}
+    texts = b""
+    for key, becomes in pairs.items():
+        state = 0
+        for byte in key.encode():
+            if byte not in states[state]:
+                states[state][byte] = len(states)
+                states.append({})
+            state = states[state][byte]
+        values[state] = len(texts)
+        texts += becomes.encode() + b"\0"
+    bases: list[int] = []
+    taken = {0}
+    for state, children in enumerate(states):
+        labels = set(children) | ({0} if state in values else set())
+        base = 1
+        while base in bases or any(base ^ label in taken for label in labels):
+            base += 1
+        bases.append(base)
+        taken |= {base ^ label for label in labels}
+    units = [0x800000FF] * ((max(taken) | 0xFF) + 1)
+    units[0] = bases[0] << 10
+    for state, children in enumerate(states):
+        for label, child in children.items():
+            at = bases[state] ^ label
+            units[at] = (at ^ bases[child]) << 10 | (child in values) << 8 | label
+        if state in values:
+            units[bases[state]] = 1 << 31 | values[state]
+    return struct.pack(f"<{len(units) + 1}I", 4 * len(units), *units) + texts
+
+
+def json_of_sentence_piece() -> dict:
+    """As Llama 2, Mistral, Gemma; T5, its later kind, XLM-R, ALBERT; Unigram with bytes."""
+    from tokenizers import (
+        AddedToken,
+        Regex,
+        Tokenizer,
+        models,
+        normalizers,
+        pre_tokenizers,
+        processors,
+        trainers,
+    )
+
+    made = {}
+    mark = "\u2581"
+    metaspace = pre_tokenizers.Metaspace
+    as_bytes = [f"<0x{byte:02X}>" for byte in range(256)]
+
+    def bpe(name, normalizer, splitter, **options):
+        tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, **options))
+        tokenizer.pre_tokenizer = metaspace(mark, "always")
+        bytes_of_it = as_bytes if options.get("byte_fallback") else []
+        trainer = trainers.BpeTrainer(
+            vocab_size=200 + len(bytes_of_it),
+            special_tokens=["<unk>", "<s>", "</s>", *bytes_of_it],
+            limit_alphabet=40,
+            show_progress=False,
+        )
+        tokenizer.train_from_iterator(lines(), trainer)
+        document = json.loads(tokenizer.to_str())
+        document["added_tokens"] = document["added_tokens"][:3]
+        tokenizer = Tokenizer.from_str(json.dumps(document))
+        tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, splitter
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single="<s> $A", pair="<s> $A $B", special_tokens=[("<s>", 1)]
+        )
+        made[name] = tokenizer
+
+    def unigram(name, normalizer, splitter, more=(), bytes_too=False):
+        tokenizer = Tokenizer(models.Unigram())
+        tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, splitter
+        bytes_of_it = as_bytes if bytes_too else []
+        trainer = trainers.UnigramTrainer(
+            vocab_size=200 + len(bytes_of_it),
+            special_tokens=["<pad>", "</s>", "<unk>", *bytes_of_it],
+            unk_token="<unk>",
+            show_progress=False,
+        )
+        tokenizer.train_from_iterator(lines(), trainer)
+        document = json.loads(tokenizer.to_str())
+        document["added_tokens"] = document["added_tokens"][:3]
+        document["model"]["byte_fallback"] = bytes_too
+        tokenizer = Tokenizer.from_str(json.dumps(document))
+        tokenizer.add_tokens(list(more))
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single="$A </s>", pair="$A </s> $B </s>", special_tokens=[("</s>", 1)]
+        )
+        made[name] = tokenizer
+
+    bpe(
+        "llama2.json",
+        normalizers.Sequence([normalizers.Prepend(mark), normalizers.Replace(" ", mark)]),
+        None,
+        byte_fallback=True,
+    )
+    bpe("mistral.json", None, metaspace(mark, "first", split=False), byte_fallback=True)
+    bpe(
+        "gemma.json",
+        normalizers.Replace(" ", mark),
+        pre_tokenizers.Split(" ", "merged_with_previous"),
+        byte_fallback=True,
+    )
+    bpe("bpe-unknown.json", None, metaspace(mark, "never"))
+
+    wide = {chr(0xFF01 + i): chr(0x21 + i) for i in range(94)}
+    mapped = normalizers.Precompiled(
+        character_map(
+            wide
+            | {"e\u0301": "é", "a\u0308": "ä", "ﬁ": "fi", "½": "1\u20442", "\u00ad": "", "\x07": "",
+               "\u00a0": " ", "\u3000": " ", "\n": " ", "\t": " ", "\u200d": " ", "ﷺ": "صلى الله"}
+        )
+    )  # fmt: skip
+    runs = Regex(" {2,}")
+    unigram(
+        "t5.json",
+        normalizers.Sequence(
+            [mapped, normalizers.Strip(False, True), normalizers.Replace(runs, mark)]
+        ),
+        metaspace(mark, "always"),
+    )
+    unigram(
+        "t5-later.json",
+        normalizers.Sequence([normalizers.Strip(True, True), mapped]),
+        metaspace(mark, "first"),
+        [AddedToken("boi", normalized=True), AddedToken("<mask>", lstrip=True, normalized=False)],
+    )
+    unigram(
+        "xlmr.json",
+        mapped,
+        pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), metaspace(mark, "always")]),
+    )
+    unigram(
+        "albert.json",
+        normalizers.Sequence(
+            [
+                normalizers.Replace("``", '"'),
+                normalizers.Replace("''", '"'),
+                normalizers.NFKD(),
+                normalizers.StripAccents(),
+                normalizers.Lowercase(),
+                mapped,
+                normalizers.Replace(runs, " "),
+            ]
+        ),
+        metaspace(mark, "always"),
+    )
+    unigram("unigram-bytes.json", None, metaspace(mark, "never", split=False), bytes_too=True)
+    return made
+
+
 def sentence_pieces() -> dict:
     """Unigram and BPE, and both with pieces of users' own."""
     import sentencepiece
@@ -220,7 +375,7 @@ def main() -> None:
     GOLDEN.parent.mkdir(exist_ok=True)
     texts = [text * count for text, count in TEXTS]
     golden = {}
-    for name, tokenizer in hugging_face().items():
+    for name, tokenizer in (hugging_face() | json_of_sentence_piece()).items():
         if not (FOLDER / name).exists():
             document = json.loads(tokenizer.to_str())
             (FOLDER / name).write_text(json.dumps(document, ensure_ascii=False, indent=0) + "\n")

@@ -21,9 +21,10 @@ ALPHABET = [
     *range(0xAC00, 0xAC80), *range(0x1F600, 0x1F650), *[32] * 300, *[9, 10] * 10, 0x200D, 0xFE0F,
 ]  # fmt: skip
 COUNT = 2000
-
-
-RUNS = [".", "...", "-", "!", "a", "er", "feed", "ring", "the", "ti", "水", "鍋", "炉", "'", " "]
+RUNS = [
+    ".", "...", "-", "!", "a", "er", "feed", "ring", "the", "ti", "水", "鍋", "炉", "'", " ",
+    "▁", "<s>", "</s>", "<unk>", "<mask>", "boi", "e\u0301", "ﬁ\u0300", "½", "\u00ad", "``",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -70,8 +71,13 @@ def differing(expected: list[list[int]], found: list[list[int]], texts: list[str
 
 
 @pytest.mark.parametrize(
-    "name", ["gpt2.json", "llama3.json", "roberta.json", "bert-uncased.json", "words.json"]
-)
+    "name",
+    [
+        "gpt2.json", "llama3.json", "roberta.json", "bert-uncased.json", "words.json",
+        "llama2.json", "mistral.json", "gemma.json", "bpe-unknown.json", "t5.json",
+        "t5-later.json", "xlmr.json", "albert.json", "unigram-bytes.json",
+    ],
+)  # fmt: skip
 def test_the_ids_are_those_of_tokenizers(make_daemon, texts, name):
     tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
     if not hasattr(tokenizers, "Tokenizer"):  # the folder of this name beside this file
